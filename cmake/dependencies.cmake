@@ -1,0 +1,10 @@
+# Every third-party library, found in one place. docs/dependencies.md says why each was chosen.
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(PNG REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
+pkg_check_modules(tomlplusplus REQUIRED IMPORTED_TARGET tomlplusplus)
+find_package(CLI11 REQUIRED)
+find_package(BLAS REQUIRED)

@@ -1,0 +1,65 @@
+// The interface of an attention kernel, and of its once-per-mask plan.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "attention/problem.h"
+#include "base/device.h"
+#include "base/tensor.h"
+
+namespace longspan {
+
+// Empty: yes. Otherwise why not, in words for the user: "needs heads_q == heads_kv".
+struct Support {
+  std::string reason;
+  explicit operator bool() const { return reason.empty(); }
+};
+
+struct ForwardArgs {
+  TensorView q;               // [tokens_q, heads_q, head_dim]
+  TensorView k, v;            // [tokens_kv, heads_kv, head_dim]
+  TensorView o;               // out: [tokens_q, heads_q, head_dim], of Problem::output_dtype
+  float* lse = nullptr;       // out: [heads_q, tokens_q], natural log of the sum of exp(scale * score)
+  void* workspace = nullptr;  // Plan::workspace_bytes(kForward) bytes, aligned to 256
+};
+// A row that sees no key gives o = 0 and lse = -inf.
+
+struct BackwardArgs {
+  TensorView q, k, v, o;       // as in ForwardArgs; o is what the forward pass wrote
+  TensorView dout;             // [tokens_q, heads_q, head_dim]: the gradient of the loss with respect to o
+  const float* lse = nullptr;  // [heads_q, tokens_q]
+  TensorView dq;               // out: [tokens_q, heads_q, head_dim]
+  TensorView dk, dv;           // out: [tokens_kv, heads_kv, head_dim], summed over the query heads of a group
+  void* workspace = nullptr;   // Plan::workspace_bytes(kBackward) bytes, aligned to 256
+};
+// A row that sees no key, and a key that no row sees, get zero gradients.
+
+// What a kernel prepares once for a problem: tile maps, schedules. Good for any tensors of that problem, any
+// number of times, as training reuses it across layers and steps; not for two calls at once.
+class Plan {
+ public:
+  virtual ~Plan() = default;
+  virtual size_t workspace_bytes(Direction direction) const = 0;  // the caller's to supply
+  virtual size_t plan_bytes() const = 0;                          // what the plan itself holds
+  virtual void forward(const ForwardArgs& args, Stream stream) = 0;
+  virtual void backward(const BackwardArgs& args, Stream stream) = 0;
+};
+
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  virtual std::string_view name() const = 0;         // "cpu-flash"
+  virtual std::string_view description() const = 0;  // one line for `longspan list kernels`
+  virtual DeviceKind device_kind() const = 0;
+
+  // Can this kernel do this on that device at all? Never by falling back to another algorithm.
+  virtual Support supports(const Problem& problem, Direction direction, const Device& device) const = 0;
+
+  // The once-per-mask work for the directions asked for; timed apart from the kernel.
+  // Requires supports() of each.
+  virtual std::unique_ptr<Plan> plan(const Problem& problem, const Device& device) const = 0;
+};
+
+}  // namespace longspan

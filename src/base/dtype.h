@@ -1,0 +1,42 @@
+// Element types of tensors, and the conversions between them that the CPU needs.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+namespace longspan {
+
+enum class DType : uint8_t { kF32, kBF16, kF16, kF64 };
+
+size_t size_of(DType dtype);              // bytes per element
+std::string_view name_of(DType dtype);    // "f32", "bf16", "f16", "f64"
+DType dtype_from_name(std::string_view);  // throws an input error that lists the names
+
+// bfloat16 as stored: the upper half of an IEEE binary32.
+struct bf16 {
+  uint16_t bits = 0;
+};
+
+inline float to_float(bf16 x) {
+  return std::bit_cast<float>(uint32_t{x.bits} << 16);
+}
+
+// Round to nearest even; NaN stays NaN.
+inline bf16 to_bf16(float x) {
+  uint32_t u = std::bit_cast<uint32_t>(x);
+  if ((u & 0x7fffffffu) > 0x7f800000u) return bf16{static_cast<uint16_t>((u >> 16) | 0x40)};
+  return bf16{static_cast<uint16_t>((u + 0x7fffu + ((u >> 16) & 1)) >> 16)};
+}
+
+// IEEE binary16 as stored.
+struct f16 {
+  uint16_t bits = 0;
+};
+
+float to_float(f16 x);
+f16 to_f16(float x);  // round to nearest even
+
+}  // namespace longspan

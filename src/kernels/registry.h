@@ -1,0 +1,16 @@
+// The table of all kernels of this build.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "attention/kernel.h"
+
+namespace longspan {
+
+std::span<const Kernel* const> kernels();
+
+// Throws an input error that lists the names if there is no such kernel.
+const Kernel& kernel_from_name(std::string_view name);
+
+}  // namespace longspan

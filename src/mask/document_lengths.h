@@ -1,0 +1,66 @@
+// Document lengths: the generator, histograms of real corpora, and the samplers that pack documents into a
+// sequence.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace longspan {
+
+// MT19937 of Matsumoto and Nishimura (1998), seeded by init_by_array({seed}), with the derived draws of
+// CPython's `random`, so that masks match those of the arXiv 2510.17896 tool to the token.
+class Mt19937 {
+ public:
+  explicit Mt19937(uint64_t seed);
+  uint32_t next();
+  double random();                        // [0, 1), 53 bits
+  int64_t randbelow(int64_t n);           // [0, n)
+  int64_t randint(int64_t a, int64_t b);  // [a, b], both included
+  template <class T>
+  void shuffle(std::vector<T>& items) {
+    for (size_t i = items.size(); i-- > 1;)
+      std::swap(items[i], items[static_cast<size_t>(randbelow(static_cast<int64_t>(i) + 1))]);
+  }
+
+ private:
+  uint32_t state_[624];
+  int position_ = 624;
+};
+
+// A length is drawn uniformly from begin to end, both included, of a bin picked by weight.
+struct LengthBin {
+  int64_t begin = 0, end = 0;
+  double weight = 0;
+};
+
+struct LengthHistogram {
+  std::string name;
+  std::vector<LengthBin> bins;
+};
+
+// Packs documents into exactly `tokens` tokens; the last is cut to fit.
+std::vector<int64_t> sample_lengths(const LengthHistogram& histogram, int64_t tokens, Mt19937& generator);
+
+// Where document lengths come from, by name: auto, pile, prolong64k, prolong512k, long-mix, uniform:A:B, or a
+// CSV file of lengths (one column: used as they stand, in order, cut to fit) or of bins (begin,end,weight).
+class LengthSource {
+ public:
+  // Throws an input error that names the sources, or the line of the file that is wrong.
+  static LengthSource from_name(const std::string& name, int64_t seqlen);
+  const std::string& name() const { return name_; }  // "auto" resolved
+  std::vector<int64_t> sample(int64_t seqlen, Mt19937& generator) const;
+
+ private:
+  enum class Kind { kHistogram, kLongMix, kList };
+  std::string name_;
+  Kind kind_ = Kind::kHistogram;
+  LengthHistogram histogram_;
+  std::vector<int64_t> list_;
+};
+
+std::span<const LengthHistogram> histograms();
+
+}  // namespace longspan
