@@ -1,0 +1,28 @@
+# The CUDA part of the build, read only when LONGSPAN_CUDA is on. A folder adds its .cu files to the library
+# with target_sources() like any other source, inside if(LONGSPAN_CUDA).
+#
+# 90a is Hopper with the instructions that only Hopper has (wgmma, setmaxnreg); code for it runs on no other
+# architecture, so other GPUs need a list of their own: -DCMAKE_CUDA_ARCHITECTURES="80;90a".
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES 90a CACHE STRING "GPU architectures to compile for")
+endif()
+set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+enable_language(CUDA)
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25.1 does not know yet that nvcc has C++20
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+endif()
+find_package(CUDAToolkit REQUIRED)
+
+# Called once the library target exists.
+function(longspan_enable_cuda target)
+  target_compile_definitions(${target} PUBLIC LONGSPAN_CUDA=1)
+  target_compile_options(${target} PRIVATE
+    # -DFMT_USE_CONSTEXPR=1: fmt 9 takes nvcc for a compiler without constexpr, and then does not compile.
+    # --expt-relaxed-constexpr: constexpr functions of the host (std::min, our own) work in device code.
+    # -lineinfo: profilers show source lines; it costs nothing at run time.
+    $<$<COMPILE_LANGUAGE:CUDA>:-DFMT_USE_CONSTEXPR=1 --expt-relaxed-constexpr -lineinfo -Xcompiler=-Wall,-Wextra>)
+  target_link_libraries(${target} PRIVATE CUDA::cudart_static CUDA::cublas ${CMAKE_DL_LIBS})
+  # The runtime's headers for .cpp files, too.
+  target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+endfunction()
