@@ -16,13 +16,13 @@ find_package(CUDAToolkit REQUIRED)
 
 # Called once the library target exists.
 function(longspan_enable_cuda target)
-  target_compile_definitions(${target} PUBLIC LONGSPAN_CUDA=1)
+  target_compile_definitions(${target} PUBLIC LONGSPAN_WITH_CUDA=1)
   target_compile_options(${target} PRIVATE
     # -DFMT_USE_CONSTEXPR=1: fmt 9 takes nvcc for a compiler without constexpr, and then does not compile.
     # --expt-relaxed-constexpr: constexpr functions of the host (std::min, our own) work in device code.
     # -lineinfo: profilers show source lines; it costs nothing at run time.
     $<$<COMPILE_LANGUAGE:CUDA>:-DFMT_USE_CONSTEXPR=1 --expt-relaxed-constexpr -lineinfo -Xcompiler=-Wall,-Wextra>)
-  target_link_libraries(${target} PRIVATE CUDA::cudart_static CUDA::cublas ${CMAKE_DL_LIBS})
+  target_link_libraries(${target} PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
   # The runtime's headers for .cpp files, too.
   target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 endfunction()
