@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/dtype.h"
 #include "base/tensor.h"
@@ -13,6 +14,8 @@ namespace longspan {
 
 enum class Direction : uint8_t { kForward, kBackward };
 std::string_view name_of(Direction direction);  // "forward", "backward"
+Direction direction_from_name(
+    std::string_view);  // also "fwd", "bwd"; throws an input error that lists the names
 
 // One attention: o = softmax(scale * q k^T | mask) v for each query head, whose keys and values are those of
 // KV head h / (heads_q / heads_kv). Batch is 1: a batch of sequences is a document mask.

@@ -44,4 +44,10 @@ class Buffer {
   int index_ = 0;
 };
 
+// Between the memories of any two devices; finished when it returns.
+void copy_bytes(void* to, DeviceKind to_kind, const void* from, DeviceKind from_kind, size_t bytes);
+
+// Sets each byte to `value`; finished when it returns. 0xff makes NaN of every dtype.
+void fill_bytes(void* to, DeviceKind kind, unsigned char value, size_t bytes);
+
 }  // namespace longspan

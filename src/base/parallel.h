@@ -6,13 +6,17 @@
 
 namespace longspan {
 
-// The number of threads that parallel_for uses: LONGSPAN_THREADS, or the CPUs this process may run on.
+// The CPUs this process may run on, by its affinity and by its container's quota.
+int available_cpus();
+
+// The number of threads that parallel_for uses: LONGSPAN_THREADS, or available_cpus().
 int thread_count();
 void set_thread_count(int threads);  // for tests and for case isolation; at least 1
 
 // Calls body(index, thread) once for each index in [0, count), indices handed out in ascending order, one at
-// a time; thread is in [0, thread_count()). Returns when all are done; rethrows the first exception. Not
-// reentrant from a body: an inner call runs on its own thread alone.
+// a time; thread is in [0, thread_count()), and no two bodies run at once with the same one. Returns when all
+// are done; after an exception no further index is handed out, and the first exception is rethrown. A call
+// from inside a body, or while another thread's call has the pool, runs on its own thread alone, as thread 0.
 void parallel_for(int64_t count, const std::function<void(int64_t index, int thread)>& body);
 
 }  // namespace longspan

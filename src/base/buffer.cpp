@@ -1,0 +1,50 @@
+#include "base/buffer.h"
+
+#include "base/backend.h"
+#include "base/error.h"
+
+namespace longspan {
+namespace {
+
+std::string in_units(size_t bytes) {
+  if (bytes >= size_t{1} << 30) return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30));
+  if (bytes >= size_t{1} << 20) return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
+  return fmt::format("{} bytes", bytes);
+}
+
+// CUDA's copy knows both sides of the bus; the CPU's only the host.
+const Backend& backend_for(DeviceKind a, DeviceKind b) {
+  return backend_of(a == DeviceKind::kCpu ? b : a);
+}
+
+}  // namespace
+
+Buffer::Buffer(size_t bytes, const Device& device) : kind_(device.kind), index_(device.index) {
+  if (bytes == 0) return;
+  const Backend& backend = backend_of(kind_);
+  data_ = backend.allocate(bytes, index_);
+  if (data_ == nullptr) {
+    throw Error(ErrorKind::kOutOfMemory,
+                fmt::format("out of memory on {}: {} asked for, {} free",
+                            device.name.empty() ? "the device" : device.name, in_units(bytes),
+                            in_units(backend.free_bytes(index_))),
+                __FILE__, __LINE__, "allocate");
+  }
+  bytes_ = bytes;
+}
+
+void Buffer::reset() {
+  if (data_ != nullptr) backend_of(kind_).release(data_, index_);
+  data_ = nullptr;
+  bytes_ = 0;
+}
+
+void copy_bytes(void* to, DeviceKind to_kind, const void* from, DeviceKind from_kind, size_t bytes) {
+  if (bytes != 0) backend_for(to_kind, from_kind).copy(to, from, bytes);
+}
+
+void fill_bytes(void* to, DeviceKind kind, unsigned char value, size_t bytes) {
+  if (bytes != 0) backend_of(kind).fill(to, value, bytes);
+}
+
+}  // namespace longspan
