@@ -1,10 +1,33 @@
-# Every third-party library, found in one place. docs/dependencies.md says why each was chosen.
+# Every third-party library that the library longspan uses, found in one place; the installed package config
+# reads this file, too. docs/dependencies.md says why each was chosen.
+#
+# LONGSPAN_STATIC_DEPS makes a program that other machines need only libc for: fmt and toml++ as headers,
+# archives where the system has them, and Highway's shared library (Debian has no archive of it) beside the
+# program.
 find_package(Threads REQUIRED)
-find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
-find_package(PNG REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
-pkg_check_modules(tomlplusplus REQUIRED IMPORTED_TARGET tomlplusplus)
-find_package(CLI11 REQUIRED)
-find_package(BLAS REQUIRED)
+
+set(BLA_VENDOR OpenBLAS)
+if(LONGSPAN_STATIC_DEPS)
+  find_path(LONGSPAN_FMT_INCLUDE fmt/format.h REQUIRED)
+  add_library(fmt::fmt INTERFACE IMPORTED)
+  set_target_properties(fmt::fmt PROPERTIES INTERFACE_COMPILE_DEFINITIONS FMT_HEADER_ONLY=1
+                        INTERFACE_INCLUDE_DIRECTORIES ${LONGSPAN_FMT_INCLUDE})
+  find_path(LONGSPAN_TOML_INCLUDE toml++/toml.h REQUIRED)
+  add_library(PkgConfig::tomlplusplus INTERFACE IMPORTED)
+  set_target_properties(PkgConfig::tomlplusplus PROPERTIES INTERFACE_COMPILE_DEFINITIONS TOML_HEADER_ONLY=1
+                        INTERFACE_INCLUDE_DIRECTORIES ${LONGSPAN_TOML_INCLUDE})
+  set(BLA_STATIC ON)
+  set(longspan_suffixes ${CMAKE_FIND_LIBRARY_SUFFIXES})
+  set(CMAKE_FIND_LIBRARY_SUFFIXES .a .so)
+  find_package(BLAS REQUIRED)
+  find_package(PNG REQUIRED)
+  set(CMAKE_FIND_LIBRARY_SUFFIXES ${longspan_suffixes})
+else()
+  find_package(fmt REQUIRED)
+  pkg_check_modules(tomlplusplus REQUIRED IMPORTED_TARGET tomlplusplus)
+  find_package(BLAS REQUIRED)
+  find_package(PNG REQUIRED)
+endif()
