@@ -1,4 +1,5 @@
 # Run at build time: writes OUTPUT, a header with the commit of SOURCE_DIR, only if it changed.
+cmake_minimum_required(VERSION 3.25)
 set(commit "")
 set(dirty false)
 find_program(GIT git)
