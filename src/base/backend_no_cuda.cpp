@@ -7,8 +7,4 @@ const Backend* cuda_backend() {
   return nullptr;
 }
 
-std::string no_cuda_reason() {
-  return "this build has no CUDA; configure with -DLONGSPAN_CUDA=ON (preset cuda)";
-}
-
 }  // namespace longspan

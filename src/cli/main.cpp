@@ -4,9 +4,13 @@
 
 namespace longspan::cli {
 
+void add_compare_command(CLI::App& program);
+void add_report_command(CLI::App& program);
+
 // The table of commands. Add a row (and its declaration) to add a command.
 constexpr AddCommand kCommands[] = {
-    nullptr,
+    add_compare_command,
+    add_report_command,
 };
 
 }  // namespace longspan::cli
@@ -19,6 +23,8 @@ int main(int argc, char** argv) {
   }
   try {
     program.parse(argc, argv);
+  } catch (const CLI::RuntimeError& error) {
+    return error.get_exit_code();  // a command that has said why
   } catch (const CLI::ParseError& error) {
     return program.exit(error) == 0 ? 0 : 2;
   } catch (const longspan::Error& error) {

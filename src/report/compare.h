@@ -1,0 +1,57 @@
+// Two sets of results side by side: each case's speed ratio, with an interval and a verdict.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "report/results.h"
+#include "report/table.h"
+
+namespace longspan::report {
+
+enum class Verdict : uint8_t { kFaster, kSlower, kSame, kAmbiguous };
+std::string_view name_of(Verdict verdict);
+
+struct CompareOptions {
+  double tolerance = 0.02;  // a ratio within 1 / (1 + t) .. 1 + t is the same
+  double confidence = 0.95;
+  int replicates = 2000;  // of the bootstrap
+  uint64_t seed = 42;     // of its generator: the same files give the same answer
+};
+
+// A case that both sets measured. The ratio is b's speed over a's: above 1, b is faster.
+struct Comparison {
+  const CaseRecord* a = nullptr;
+  const CaseRecord* b = nullptr;
+  double ratio = 1;
+  std::optional<Interval> interval;  // of the ratio; absent where neither samples nor intervals were recorded
+  Verdict verdict = Verdict::kAmbiguous;
+};
+
+struct CompareReport {
+  std::vector<Comparison> both;
+  std::vector<const CaseRecord*> only_a,
+      only_b;                         // measured in one set, absent from or not measured in the other
+  std::vector<std::string> warnings;  // what makes the sets hard to compare
+
+  int count(Verdict verdict) const;
+  // Cases whose whole interval lies below `bound`: slower than allowed, beyond the noise of the samples.
+  std::vector<const Comparison*> below(double bound) const;
+};
+
+// The report points into a and b, which must outlive it.
+CompareReport compare(const Results& a, const Results& b, const CompareOptions& options);
+
+// The interval of the ratio of two cases' times (a over b), from their samples; see docs/metrics.md.
+std::optional<Interval> ratio_interval(const CaseRecord& a, const CaseRecord& b,
+                                       const CompareOptions& options);
+
+Verdict verdict_of(const Interval& interval, double tolerance);
+
+std::string format_comparison(const CompareReport& report, const CompareOptions& options,
+                              const TableOptions& table);
+std::string comparison_json(const CompareReport& report, const CompareOptions& options);
+
+}  // namespace longspan::report

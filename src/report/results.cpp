@@ -1,0 +1,242 @@
+#include "report/results.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "base/error.h"
+#include "report/results_line.h"
+
+namespace longspan::report {
+namespace {
+
+using results_line::Place;
+
+// A setup's name: the folder of a results.jsonl, else the file's own name.
+std::string label_of(std::string_view source) {
+  const std::filesystem::path path(source);
+  std::string name = path.stem().string();
+  if (name == "results" && path.has_parent_path()) {
+    const std::string folder = path.parent_path().filename().string();
+    if (!folder.empty() && folder != "." && folder != "..") name = folder;
+  }
+  return name.empty() ? "results" : name;
+}
+
+// Collects lines of any number of files.
+class Collector {
+ public:
+  void add(std::string_view text, std::string_view name);
+  Results finish();
+
+ private:
+  int run_index(const std::string& id, std::string_view source);
+  void add_line(std::string_view text, const Place& at);
+  void group_runs();
+  void drop_duplicates();
+
+  Results results_;
+  std::map<std::string, int, std::less<>> run_by_id_;
+  std::set<int> announced_;  // runs whose own line was read
+};
+
+int Collector::run_index(const std::string& id, std::string_view source) {
+  const auto [found, is_new] = run_by_id_.try_emplace(id, static_cast<int>(results_.runs.size()));
+  if (is_new) {
+    RunRecord run;
+    run.id = id;
+    run.source = source;
+    results_.runs.push_back(std::move(run));
+  }
+  return found->second;
+}
+
+void Collector::add_line(std::string_view text, const Place& at) {
+  const nlohmann::json line = results_line::parse_json(text, at);
+  const results_line::Envelope envelope = results_line::parse_envelope(line, at);
+  if (envelope.type == "run") {
+    RunRecord run = results_line::parse_run(line, at);
+    const int index = run_index(run.id, at.file);
+    if (!announced_.insert(index).second) return;  // a resumed run announces itself again
+    run.source = at.file;
+    results_.runs[static_cast<size_t>(index)] = std::move(run);
+  } else if (envelope.type == "case") {
+    CaseRecord c = results_line::parse_case(line, at);
+    if (envelope.run.empty()) results_line::malformed(at, "'run' is missing or empty");
+    c.run = run_index(envelope.run, at.file);
+    results_.cases.push_back(std::move(c));
+  }  // other types belong to later versions of the same schema
+}
+
+void Collector::add(std::string_view text, std::string_view name) {
+  if (text.substr(0, 3) == "\xEF\xBB\xBF") text.remove_prefix(3);
+  for (int64_t number = 1; !text.empty(); ++number) {
+    const size_t end = text.find('\n');
+    const bool ended = end != std::string_view::npos;
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(ended ? end + 1 : text.size());
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    const Place at{name, number};
+    if (!ended && !nlohmann::json::accept(line)) {
+      results_.warnings.push_back(fmt::format(
+          "{}:{}: the last line was cut short while it was written; it is left out", name, number));
+      break;
+    }
+    add_line(line, at);
+  }
+}
+
+void Collector::group_runs() {
+  std::map<std::string, int> setup_by_key;
+  std::map<std::string, int> uses;
+  for (size_t i = 0; i < results_.runs.size(); ++i) {
+    RunRecord& run = results_.runs[i];
+    const std::string key = fmt::format("{}\n{}\n{}\n{}", run.source, run.device_name(),
+                                        fact_text(run.machine, "kind"), fact_text(run.software, "commit"));
+    const auto [found, is_new] = setup_by_key.try_emplace(key, static_cast<int>(results_.setups.size()));
+    if (is_new) {
+      std::string label = label_of(run.source);
+      if (const int count = ++uses[label]; count > 1) label += fmt::format(" ({})", count);
+      results_.setups.push_back({std::move(label), {}});
+    }
+    run.setup = found->second;
+    results_.setups[static_cast<size_t>(run.setup)].runs.push_back(static_cast<int>(i));
+    if (!announced_.contains(static_cast<int>(i))) {
+      results_.warnings.push_back(
+          fmt::format("{}: run {} has no line of its own: its machine is unknown", run.source, run.id));
+    }
+  }
+}
+
+void Collector::drop_duplicates() {
+  std::map<std::pair<int, std::string>, size_t> last;
+  for (size_t i = 0; i < results_.cases.size(); ++i) {
+    last[{results_.setup_of(results_.cases[i]), results_.cases[i].id}] = i;
+  }
+  const size_t repeated = results_.cases.size() - last.size();
+  if (repeated == 0) return;
+  std::vector<CaseRecord> kept;
+  for (size_t i = 0; i < results_.cases.size(); ++i) {
+    CaseRecord& c = results_.cases[i];
+    if (last[{results_.setup_of(c), c.id}] == i) kept.push_back(std::move(c));
+  }
+  results_.cases = std::move(kept);
+  results_.warnings.push_back(fmt::format("{} case{} recorded more than once: the last record of each counts",
+                                          repeated, repeated == 1 ? " was" : "s were"));
+}
+
+Results Collector::finish() {
+  group_runs();
+  drop_duplicates();
+  return std::move(results_);
+}
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  LONGSPAN_CHECK_INPUT(file.is_open(), "{}: cannot be opened", path.string());
+  std::ostringstream text;
+  text << file.rdbuf();
+  LONGSPAN_CHECK_INPUT(!file.bad(), "{}: cannot be read", path.string());
+  return std::move(text).str();
+}
+
+// The results files that a path stands for, in a stable order.
+std::vector<std::filesystem::path> files_of(const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) {
+    LONGSPAN_CHECK_INPUT(fs::exists(path, ignored), "{}: no such file or folder", path.string());
+    return {path};
+  }
+  std::vector<fs::path> files;
+  for (auto entry =
+           fs::recursive_directory_iterator(path, fs::directory_options::skip_permission_denied, ignored);
+       entry != fs::recursive_directory_iterator(); entry.increment(ignored)) {
+    if (entry->path().filename() == "results.jsonl") files.push_back(entry->path());
+  }
+  LONGSPAN_CHECK_INPUT(!files.empty(), "{}: no results.jsonl in this folder or below it", path.string());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+}  // namespace
+
+const Fact* find_fact(const Facts& facts, std::string_view key) {
+  const auto found = std::find_if(facts.begin(), facts.end(), [&](const Fact& f) { return f.key == key; });
+  return found == facts.end() ? nullptr : &*found;
+}
+
+std::string fact_text(const Facts& facts, std::string_view key) {
+  const Fact* fact = find_fact(facts, key);
+  return fact == nullptr ? std::string() : fact->text;
+}
+
+std::optional<double> fact_number(const Facts& facts, std::string_view key) {
+  const Fact* fact = find_fact(facts, key);
+  return fact == nullptr ? std::nullopt : fact->number;
+}
+
+const Ceiling* RunRecord::ceiling(std::string_view dtype) const {
+  const auto found =
+      std::find_if(ceilings.begin(), ceilings.end(), [&](const Ceiling& c) { return c.dtype == dtype; });
+  return found == ceilings.end() ? nullptr : &*found;
+}
+
+std::string RunRecord::device_name() const {
+  std::string name = fact_text(device, "name");
+  if (name.empty()) name = fact_text(machine, "cpu_model");
+  return name.empty() ? "unknown device" : name;
+}
+
+const ErrorFigure* Accuracy::worst() const {
+  const ErrorFigure* worst = nullptr;
+  double worst_ratio = -1;
+  for (const ErrorFigure& figure : errors) {
+    if (!figure.tolerance || *figure.tolerance <= 0) continue;
+    const double ratio = figure.error / *figure.tolerance;
+    if (ratio > worst_ratio) {
+      worst_ratio = ratio;
+      worst = &figure;
+    }
+  }
+  return worst;
+}
+
+std::string_view name_of(Status status) {
+  switch (status) {
+    case Status::kOk:
+      return "ok";
+    case Status::kSkipped:
+      return "skipped";
+    case Status::kFailed:
+      return "failed";
+  }
+  LONGSPAN_CHECK(false, "status {} has no name", static_cast<int>(status));
+  return "";
+}
+
+Results parse_results(std::string_view text, std::string_view name) {
+  Collector collector;
+  collector.add(text, name);
+  return collector.finish();
+}
+
+Results read_results(const std::vector<std::filesystem::path>& paths) {
+  LONGSPAN_CHECK_INPUT(!paths.empty(), "no results given: name a results.jsonl or a folder that holds one");
+  std::set<std::filesystem::path> seen;
+  Collector collector;
+  for (const auto& path : paths) {
+    for (const auto& file : files_of(path)) {
+      std::error_code ignored;
+      const auto canonical = std::filesystem::weakly_canonical(file, ignored);
+      if (!seen.insert(ignored ? file : canonical).second) continue;
+      collector.add(read_file(file), file.string());
+    }
+  }
+  return collector.finish();
+}
+
+}  // namespace longspan::report

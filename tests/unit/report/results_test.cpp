@@ -1,0 +1,235 @@
+// The reader: what it takes, what it forgives, and that nothing but an input error comes out of bad bytes.
+#include "report/results.h"
+
+#include <fstream>
+#include <random>
+
+#include <gmock/gmock.h>
+
+#include "base/error.h"
+#include "unit/report/lines.h"
+
+namespace longspan::report {
+namespace {
+
+using test::case_json, test::run_json, test::text_of, test::unmeasured_json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::string error_of(std::string_view text) {
+  try {
+    parse_results(text, "r.jsonl");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Results, ReadsARunAndItsCases) {
+  const Results r =
+      parse_results(text_of(run_json(), case_json("cpu-flash", "causal", 0.5)), "out/quick/results.jsonl");
+  ASSERT_EQ(r.runs.size(), 1u);
+  EXPECT_EQ(r.runs[0].device_name(), "Made-up CPU");
+  EXPECT_EQ(fact_text(r.runs[0].software, "libraries.fmt"), "9.1.0");
+  EXPECT_EQ(find_fact(r.runs[0].device, "driver"), nullptr) << "null is absent";
+  ASSERT_NE(r.runs[0].ceiling("f32"), nullptr);
+  EXPECT_DOUBLE_EQ(r.runs[0].ceiling("f32")->flops_per_s, 1e11);
+  EXPECT_EQ(r.runs[0].ceiling("bf16"), nullptr);
+  ASSERT_EQ(r.setups.size(), 1u);
+  EXPECT_EQ(r.setups[0].label, "quick");
+  ASSERT_EQ(r.cases.size(), 1u);
+  EXPECT_EQ(r.cases[0].workload.seqlen, 4096);
+  EXPECT_DOUBLE_EQ(*r.cases[0].time_s, 0.5);
+  EXPECT_DOUBLE_EQ(r.cases[0].interval_s->hi, 0.51);
+  ASSERT_NE(r.cases[0].accuracy->worst(), nullptr);
+  EXPECT_EQ(r.cases[0].accuracy->worst()->tensor, "o");
+  EXPECT_FALSE(r.cases[0].plan_s.has_value());
+  EXPECT_THAT(r.warnings, IsEmpty());
+}
+
+TEST(Results, KeepsAxesItDoesNotKnowAndIgnoresOtherKeys) {
+  auto line = case_json("sm90", "causal", 0.5);
+  line["case"]["strategy"] = "ring";
+  line["case"]["ranks"] = 8;
+  line["case"]["options"] = {{"window", {256, 0}}, {"density", 0.05}};
+  line["news"] = {{"deep", {1, 2, 3}}};
+  const Results r = parse_results(text_of(run_json(), line), "r.jsonl");
+  EXPECT_EQ(fact_text(r.cases[0].workload.extra, "strategy"), "ring");
+  EXPECT_EQ(fact_number(r.cases[0].workload.extra, "ranks"), 8);
+  EXPECT_EQ(fact_text(r.cases[0].workload.options, "window"), "256,0");
+  EXPECT_EQ(fact_text(r.cases[0].workload.options, "density"), "0.05");
+}
+
+TEST(Results, IgnoresTypesOfLaterVersions) {
+  const nlohmann::json line = {{"type", "comment"}, {"schema", 1}};
+  EXPECT_THAT(parse_results(text_of(run_json(), line), "r.jsonl").cases, IsEmpty());
+}
+
+TEST(Results, LeavesOutAHalfLastLineWithAWarning) {
+  const std::string whole = text_of(run_json(), case_json("a", "causal", 1), case_json("b", "causal", 1));
+  const size_t last = whole.rfind('\n', whole.size() - 2) + 1;
+  for (size_t end = last + 1; end < whole.size() - 1; ++end) {
+    const Results r = parse_results(whole.substr(0, end), "r.jsonl");
+    ASSERT_EQ(r.cases.size(), 1u) << "cut to " << end << " bytes";
+    ASSERT_THAT(r.warnings, ElementsAre(HasSubstr("r.jsonl:3: the last line was cut short")));
+  }
+  EXPECT_EQ(parse_results(whole.substr(0, whole.size() - 1), "r.jsonl").cases.size(), 2u)
+      << "only the newline is missing: the line is whole";
+}
+
+TEST(Results, NamesTheLineOfAnythingMalformed) {
+  const std::string run = text_of(run_json());
+  EXPECT_THAT(error_of(run + "{\"type\": \n" + run), HasSubstr("r.jsonl:2: not valid JSON"));
+  EXPECT_THAT(error_of(run + "[1, 2]\n"), HasSubstr("r.jsonl:2: a JSON array, not an object"));
+  EXPECT_THAT(error_of("\n\n{\"a\": 1}\n"), HasSubstr("r.jsonl:3: 'schema' is missing"));
+  EXPECT_THAT(error_of("{\"schema\": 1}\n"), HasSubstr("'type' is missing"));
+  EXPECT_THAT(error_of("{\"schema\": 1, \"type\": \"case\", \"s\": \"\xff\"}\n"),
+              HasSubstr("not valid JSON"));
+  EXPECT_THAT(error_of("{\"schema\": 1, \"type\": \"case\", \"time_s\": 1e999}\n"),
+              HasSubstr("not valid JSON"));
+}
+
+TEST(Results, RefusesAnUnknownSchemaByName) {
+  auto line = run_json();
+  line["schema"] = 7;
+  EXPECT_THAT(error_of(text_of(line)),
+              HasSubstr("r.jsonl:1: schema 7 is unknown; this longspan reads schema 1"));
+  line["schema"] = "one";
+  EXPECT_THAT(error_of(text_of(line)), HasSubstr("schema one is unknown"));
+}
+
+TEST(Results, NamesTheKeyOfAWrongValue) {
+  const auto error_with = [](const char* key, nlohmann::json value) {
+    auto line = case_json("a", "causal", 1);
+    line[key] = std::move(value);
+    return error_of(text_of(run_json(), line));
+  };
+  EXPECT_THAT(error_with("time_s", "fast"), HasSubstr("r.jsonl:2: 'time_s' is a JSON string, not a number"));
+  EXPECT_THAT(error_with("time_s", 0), HasSubstr("'time_s' is 0; it must be above 0"));
+  EXPECT_THAT(error_with("time_s", nullptr), HasSubstr("status is ok but 'time_s' is missing"));
+  EXPECT_THAT(error_with("interval_s", {2, 1}), HasSubstr("'interval_s' must be [lo, hi] with lo <= hi"));
+  EXPECT_THAT(error_with("interval_s", {1, 2, 3}), HasSubstr("'interval_s' must be [lo, hi]"));
+  EXPECT_THAT(error_with("flops_per_s", -1), HasSubstr("'flops_per_s' is -1; it cannot be below 0"));
+  EXPECT_THAT(error_with("status", "fine"),
+              HasSubstr("status 'fine' is unknown; it is one of ok, skipped, failed"));
+  EXPECT_THAT(error_with("case", nullptr), HasSubstr("'case' is missing"));
+  EXPECT_THAT(error_with("id", nullptr), HasSubstr("'id' is missing or empty"));
+  EXPECT_THAT(error_with("run", nullptr), HasSubstr("'run' is missing or empty"));
+  EXPECT_THAT(error_with("measurements", {{{"samples_s", {0.1, -0.1}}}}), HasSubstr("'samples_s' is -0.1"));
+  EXPECT_THAT(error_with("picture", {{"size", 2}, {"data", "AAA="}}), HasSubstr("4 bytes in base64"));
+  EXPECT_THAT(error_with("picture", {{"size", 1e12}, {"data", ""}}), HasSubstr("it must be 1 to 1024"));
+  EXPECT_THAT(error_with("picture", {{"size", 1}, {"data", "A?=="}}), HasSubstr("1 bytes in base64"));
+  EXPECT_EQ(error_with("peak_bytes", nullptr), "no error");
+}
+
+TEST(Results, DecodesPictures) {
+  auto line = case_json("a", "causal", 1);
+  line["picture"] = {{"size", 2}, {"data", "/wCA/w=="}};
+  const Results r = parse_results(text_of(run_json(), line), "r.jsonl");
+  ASSERT_TRUE(r.cases[0].picture.has_value());
+  EXPECT_EQ(r.cases[0].picture->size, 2);
+  EXPECT_THAT(r.cases[0].picture->cells, ElementsAre(255, 0, 128, 255));
+}
+
+TEST(Results, OfACaseRecordedTwiceTheLastCounts) {
+  const std::string text = text_of(run_json(), case_json("a", "causal", 1), case_json("b", "causal", 1),
+                                   case_json("a", "causal", 2));
+  const Results r = parse_results(text, "r.jsonl");
+  ASSERT_EQ(r.cases.size(), 2u);
+  EXPECT_DOUBLE_EQ(*r.cases[1].time_s, 2);
+  EXPECT_THAT(r.warnings, ElementsAre(HasSubstr("1 case was recorded more than once")));
+}
+
+TEST(Results, AResumedRunIsOneSetupAndAnotherDeviceIsAnother) {
+  auto other = run_json("00000000000000cc");
+  other["device"]["name"] = "Made-up GPU";
+  const Results r =
+      parse_results(text_of(run_json(), case_json("a", "causal", 1), run_json("00000000000000bb"),
+                            case_json("b", "causal", 1, "00000000000000bb"), other,
+                            case_json("a", "causal", 1, "00000000000000cc")),
+                    "out/results.jsonl");
+  ASSERT_EQ(r.setups.size(), 2u);
+  EXPECT_THAT(r.setups[0].runs, ElementsAre(0, 1));
+  EXPECT_EQ(r.setups[0].label, "out");
+  EXPECT_EQ(r.setups[1].label, "out (2)");
+  EXPECT_EQ(r.cases.size(), 3u) << "the same case on two devices is two results";
+}
+
+TEST(Results, ACaseOfAnUnannouncedRunIsKeptWithAWarning) {
+  const Results r = parse_results(text_of(case_json("a", "causal", 1)), "r.jsonl");
+  EXPECT_EQ(r.cases.size(), 1u);
+  EXPECT_THAT(r.warnings, ElementsAre(HasSubstr("has no line of its own")));
+}
+
+TEST(Results, AnEmptyFileHasNoResults) {
+  EXPECT_THAT(parse_results("", "r.jsonl").cases, IsEmpty());
+  EXPECT_THAT(parse_results("\n \n", "r.jsonl").cases, IsEmpty());
+}
+
+// A poor man's fuzzer: the real one runs apart. Each byte of a good file is struck in turn.
+TEST(Results, AnyBytesGiveResultsOrAnInputError) {
+  auto line = case_json("a", "causal", 1);
+  line["picture"] = {{"size", 1}, {"data", "/w=="}};
+  const std::string good = text_of(run_json(), line, unmeasured_json("b", "full", "failed", "hung"));
+  std::mt19937 generator(1);
+  for (size_t i = 0; i < good.size(); ++i) {
+    for (const char byte : {'\0', '"', '{', '9', '-', '\n', static_cast<char>(generator())}) {
+      std::string bad = good;
+      bad[i] = byte;
+      try {
+        parse_results(bad, "r.jsonl");
+      } catch (const Error& error) {
+        ASSERT_EQ(error.kind(), ErrorKind::kInput);
+        ASSERT_THAT(error.what(), HasSubstr("r.jsonl:"));
+      }
+    }
+  }
+}
+
+TEST(Results, SurvivesDepthAndLength) {
+  const std::string deep = std::string(200000, '[') + "\n";
+  EXPECT_THAT(error_of(deep), HasSubstr("not valid JSON"));
+  const std::string nested = std::string(200000, '[') + std::string(200000, ']');
+  EXPECT_THAT(error_of("{\"schema\":1,\"type\":\"run\",\"run\":\"x\",\"machine\":{\"a\":" + nested + "}}\n"),
+              "no error");
+  auto line = case_json("a", "causal", 1);
+  line["measurements"][0]["samples_s"] = std::vector<double>(300000, 0.25);
+  const Results r = parse_results(text_of(run_json(), line), "r.jsonl");
+  EXPECT_EQ(r.cases[0].measurements[0].samples_s.size(), 300000u);
+}
+
+class ResultsOnDisk : public ::testing::Test {
+ protected:
+  ResultsOnDisk() { std::filesystem::create_directories(folder_ / "a" / "b"); }
+  ~ResultsOnDisk() override { std::filesystem::remove_all(folder_); }
+  void write(const std::filesystem::path& name, const std::string& text) {
+    std::ofstream(folder_ / name) << text;
+  }
+
+  const std::filesystem::path folder_ =
+      std::filesystem::temp_directory_path() / ("longspan-results-" + std::to_string(std::random_device{}()));
+};
+
+TEST_F(ResultsOnDisk, ReadsFoldersAndEachFileOnce) {
+  write("a/results.jsonl", text_of(run_json("1"), case_json("a", "causal", 1, "1")));
+  write("a/b/results.jsonl", text_of(run_json("2"), case_json("a", "causal", 1, "2")));
+  const Results r = read_results({folder_, folder_ / "a", folder_ / "a" / "results.jsonl"});
+  EXPECT_EQ(r.cases.size(), 2u);
+  ASSERT_EQ(r.setups.size(), 2u);
+  EXPECT_EQ(r.setups[0].label, "b");
+  EXPECT_EQ(r.setups[1].label, "a");
+  EXPECT_THAT(r.warnings, IsEmpty());
+}
+
+TEST_F(ResultsOnDisk, SaysWhatIsMissing) {
+  EXPECT_THROW(read_results({}), Error);
+  EXPECT_THAT([&] { read_results({folder_ / "none"}); },
+              ::testing::ThrowsMessage<Error>(HasSubstr("none: no such file or folder")));
+  EXPECT_THAT([&] { read_results({folder_ / "a"}); },
+              ::testing::ThrowsMessage<Error>(HasSubstr("no results.jsonl in this folder")));
+}
+
+}  // namespace
+}  // namespace longspan::report

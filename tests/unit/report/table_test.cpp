@@ -1,0 +1,103 @@
+// The terminal table, to the letter, at several widths.
+#include "report/table.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include <gmock/gmock.h>
+
+#include "report/format.h"
+#include "unit/report/lines.h"
+
+namespace longspan::report {
+namespace {
+
+using test::case_json, test::run_json, test::text_of, test::unmeasured_json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Results sample() {
+  auto slow = case_json("cpu-naive", "causal", 0.25);
+  auto sparse = case_json("cpu-flash", "uniform_block_sparse", 0.02);
+  sparse["case"]["options"] = {{"block", 64}, {"density", 0.2}};
+  sparse["measurements"][0]["converged"] = false;
+  return parse_results(
+      text_of(run_json(), slow, case_json("cpu-flash", "causal", 0.1), sparse,
+              unmeasured_json("cpu-naive", "full", "skipped", "needs 17 GiB for the scores"),
+              unmeasured_json("cpu-naive", "sliding_window", "skipped", "needs 17 GiB for the scores"),
+              unmeasured_json("cpu-flash", "full", "failed", "timed out after 60 s")),
+      "out/quick/results.jsonl");
+}
+
+TEST(Table, Wide) {
+  EXPECT_EQ(format_table(sample(), {}), R"(quick
+Made-up CPU, 2 threads; longspan 0123456789; ceiling f32 100 GFLOP/s
+3 measured, 2 skipped, 1 failed; every case: seqlen 4K, 8:2 heads, head_dim 128, f32, fwd
+
+kernel     mask                                       GFLOP/s  share      time  95 % interval    error    memory
+cpu-flash  causal                                        50.0   50 %    100 ms  [99.0, 102] ms   0.100  3.00 MiB
+cpu-naive  causal                                        20.0   20 %    250 ms  [248, 255] ms    0.100  3.00 MiB
+cpu-flash  uniform_block_sparse block 64 density 0.2      250  250 %  20.0 ms~  [19.8, 20.4] ms  0.100  3.00 MiB
+
+share: of the device's ceiling, a large matrix product measured in the same run.
+error: the largest of any output, as a share of its tolerance.
+~: the interval was still wider than the rule asks when the time budget ended.
+
+Skipped
+  cpu-naive: needs 17 GiB for the scores (2 cases)
+    full 4K forward, sliding_window 4K forward
+
+Failed
+  cpu-flash: timed out after 60 s (1 case)
+    full 4K forward
+    repeat: longspan run --kernel cpu-flash --mask full
+)");
+}
+
+TEST(Table, StaysWithinTheWidth) {
+  for (int width : {60, 72, 80, 100, 132}) {
+    std::istringstream lines(format_table(sample(), {.width = width}));
+    for (std::string line; std::getline(lines, line);) {
+      if (line.find("repeat:") != std::string::npos) continue;  // a command is never broken
+      EXPECT_LE(display_width(line), static_cast<size_t>(width)) << line;
+    }
+  }
+}
+
+TEST(Table, NarrowKeepsRateAndTimeAndPutsOptionsBelow) {
+  const std::string text = format_table(sample(), {.width = 80});
+  EXPECT_THAT(text, HasSubstr("uniform_block_sparse  "));
+  EXPECT_THAT(text, HasSubstr("\n             block 64 density 0.2\n"));
+  EXPECT_THAT(text, HasSubstr("GFLOP/s"));
+  EXPECT_THAT(text, HasSubstr("20.0 ms~"));
+}
+
+TEST(Table, GroupsWhatWasNotMeasuredByReason) {
+  const std::string text = format_table(sample(), {});
+  EXPECT_THAT(text, HasSubstr("Skipped\n  cpu-naive: needs 17 GiB for the scores (2 cases)\n"
+                              "    full 4K forward, sliding_window 4K forward\n"));
+  EXPECT_THAT(text, HasSubstr("Failed\n  cpu-flash: timed out after 60 s (1 case)\n    full 4K forward\n"
+                              "    repeat: longspan run --kernel cpu-flash --mask full\n"));
+}
+
+TEST(Table, ColourOnlyWhereAskedFor) {
+  EXPECT_THAT(format_table(sample(), {}), Not(HasSubstr("\x1b")));
+  EXPECT_THAT(format_table(sample(), {.colour = true}), HasSubstr("\x1b[1;32mcpu-flash\x1b[0m"));
+  const TableOptions to_file = table_options_for(std::tmpfile());
+  EXPECT_FALSE(to_file.colour);
+  EXPECT_EQ(to_file.width, 0);
+}
+
+TEST(Table, PassesNoEscapeSequenceOfAFileOn) {
+  const Results hostile = parse_results(text_of(run_json(), case_json("\x1b[31mred", "\x1b]0;title\x07", 1),
+                                                unmeasured_json("k", "m", "failed", "\x1b[2J")),
+                                        "r.jsonl");
+  EXPECT_THAT(format_table(hostile, {.width = 80}), Not(HasSubstr("\x1b")));
+}
+
+TEST(Table, SaysThatThereIsNothing) {
+  EXPECT_EQ(format_table(Results{}, {}), "No results.\n");
+}
+
+}  // namespace
+}  // namespace longspan::report
