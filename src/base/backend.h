@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/device.h"
+#include "base/tensor.h"
 
 namespace longspan {
 
@@ -16,8 +17,9 @@ struct Backend {
   size_t (*free_bytes)(int index);  // what an allocation may hope for
   // Between this device's memory and this device's or the host's; finished when it returns.
   void (*copy)(void* to, const void* from, size_t bytes);
-  void (*fill)(void* to, unsigned char value, size_t bytes);  // likewise
-  std::vector<Device> (*devices)();                           // those that can be used
+  void (*fill)(void* to, unsigned char value, size_t bytes);                                 // likewise
+  void (*fill_normal)(const TensorView& tensor, uint64_t seed, uint64_t stream, int index);  // base/rng.h
+  std::vector<Device> (*devices)();  // those that can be used
 };
 
 const Backend& cpu_backend();

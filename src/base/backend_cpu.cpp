@@ -13,6 +13,7 @@
 
 #include "base/backend.h"
 #include "base/parallel.h"
+#include "base/rng.h"
 
 namespace longspan {
 namespace {
@@ -135,6 +136,8 @@ const Backend& cpu_backend() {
       .free_bytes = free_bytes,
       .copy = [](void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); },
       .fill = [](void* to, unsigned char value, size_t bytes) { std::memset(to, value, bytes); },
+      .fill_normal = [](const TensorView& tensor, uint64_t seed, uint64_t stream,
+                        int) { fill_normal(tensor, seed, stream); },
       .devices = list,
   };
   return backend;

@@ -7,4 +7,8 @@ const Backend* cuda_backend() {
   return nullptr;
 }
 
+std::string no_cuda_reason() {
+  return "this build has no CUDA; configure with -DLONGSPAN_CUDA=ON (preset cuda)";
+}
+
 }  // namespace longspan

@@ -25,8 +25,7 @@ Buffer::Buffer(size_t bytes, const Device& device) : kind_(device.kind), index_(
   data_ = backend.allocate(bytes, index_);
   if (data_ == nullptr) {
     throw Error(ErrorKind::kOutOfMemory,
-                fmt::format("out of memory on {}: {} asked for, {} free",
-                            device.name.empty() ? "the device" : device.name, in_units(bytes),
+                fmt::format("out of memory (needs {}, {} free)", in_units(bytes),
                             in_units(backend.free_bytes(index_))),
                 __FILE__, __LINE__, "allocate");
   }

@@ -21,8 +21,7 @@ std::vector<Device> devices() {
 const Backend& backend_of(DeviceKind kind) {
   if (kind == DeviceKind::kCpu) return cpu_backend();
   const Backend* cuda = cuda_backend();
-  LONGSPAN_CHECK_INPUT(cuda != nullptr,
-                       "this build has no CUDA; configure with -DLONGSPAN_CUDA=ON (preset cuda)");
+  LONGSPAN_CHECK_INPUT(cuda != nullptr, "{}", no_cuda_reason());
   return *cuda;
 }
 

@@ -29,4 +29,8 @@ struct Stream {
 Device cpu_device();
 std::vector<Device> devices();  // the CPU first, then each CUDA device that can be used
 
+// Why devices() has no CUDA device, in words for the user: how it was built, no driver, no GPU. Empty where
+// it has.
+std::string no_cuda_reason();
+
 }  // namespace longspan

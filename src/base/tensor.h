@@ -23,9 +23,9 @@ struct TensorView {
   int64_t elements() const { return tokens * heads * head_dim; }
   size_t bytes() const { return static_cast<size_t>(elements()) * size_of(dtype); }
 
-  // The first element of a row of head_dim elements.
+  // The first element of a row of head_dim elements. constexpr so that kernels may call it.
   template <class T>
-  T* row(int64_t token, int64_t head) const {
+  constexpr T* row(int64_t token, int64_t head) const {
     return static_cast<T*>(data) + token * token_stride + head * head_stride;
   }
 

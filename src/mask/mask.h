@@ -2,36 +2,16 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "mask/band.h"
+#include "mask/band_list.h"
+
 namespace longspan {
 
-// [begin, end), in tokens.
-struct Range {
-  int64_t begin = 0, end = 0;
-
-  int64_t size() const { return end - begin; }
-  bool empty() const { return end <= begin; }
-  bool contains(int64_t i) const { return begin <= i && i < end; }
-  friend bool operator==(const Range&, const Range&) = default;
-};
-
-inline constexpr int64_t kUnboundedBelow = std::numeric_limits<int64_t>::min();
-inline constexpr int64_t kUnboundedAbove = std::numeric_limits<int64_t>::max();
-
-// The pairs (row, column) with row in q, column in k, and lo <= column - row <= hi.
-// One struct covers full, causal, inverse causal and window masks and their clipped remains.
-struct Band {
-  Range q, k;
-  int64_t lo = kUnboundedBelow, hi = kUnboundedAbove;
-
-  Range columns(int64_t row) const;  // the columns that `row` sees in this band; empty if row is not in q
-  int64_t area() const;              // visible pairs, in closed form
-  friend bool operator==(const Band&, const Band&) = default;
-};
+inline constexpr int64_t kMaxTokens = std::numeric_limits<int32_t>::max();  // rows or columns of a mask
 
 // Disjoint bands over rows [0, rows) and columns [0, columns). Immutable; a copy shares its bands.
 //
@@ -44,13 +24,19 @@ class Mask {
   Mask() = default;
 
   // Throws an input error that names the two bands if any two overlap, or the band if one is malformed.
-  Mask(int64_t rows, int64_t columns, std::vector<Band> bands);
+  Mask(int64_t rows, int64_t columns, const std::vector<Band>& bands);
+
+  // The same for a compact list, for masks of millions of bands. It is taken over as it stands where it is
+  // normalised and sorted already.
+  Mask(int64_t rows, int64_t columns, BandList bands);
 
   int64_t rows() const { return rows_; }
   int64_t columns() const { return columns_; }
-  std::span<const Band> bands() const;
 
-  int64_t area() const;                                // visible pairs; the only source of the FLOP count
+  // To be iterated: `for (const Band& band : mask.bands())`.
+  const BandList& bands() const;
+
+  int64_t area() const { return area_; }               // visible pairs; the only source of the FLOP count
   int64_t visible_count(int64_t row) const;            // keys the row sees
   std::vector<Range> visible_keys(int64_t row) const;  // sorted, disjoint, adjacent ones merged
   bool visible(int64_t row, int64_t column) const;
@@ -65,13 +51,19 @@ class Mask {
 
   Mask transposed() const;  // rows become columns: visible'(j, i) == visible(i, j)
 
+  // The same bands. Masks cut into different bands are different, even where they show the same pairs.
   friend bool operator==(const Mask& a, const Mask& b);
 
  private:
-  int64_t rows_ = 0, columns_ = 0;
-  std::shared_ptr<const std::vector<Band>> bands_;
-  std::shared_ptr<const std::vector<int64_t>>
-      reach_;  // reach_[i] = max q.end of bands 0..i: bounds a row's search
+  struct Disjoint {};  // the bands are known to be normalised and disjoint
+  Mask(int64_t rows, int64_t columns, BandList bands, Disjoint);
+
+  template <class Visit>
+  void for_each_band_of_row(int64_t row, Visit visit) const;
+
+  int64_t rows_ = 0, columns_ = 0, area_ = 0;
+  std::shared_ptr<const BandList> bands_;
+  std::shared_ptr<const std::vector<int32_t>> reach_;  // largest row end of each kReachGroups groups
 };
 
 // A problem's masks: one shared by all heads, or one per KV head.

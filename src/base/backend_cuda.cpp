@@ -1,0 +1,245 @@
+// The CUDA backend, and base/cuda.h. The runtime is linked statically and looks for the driver when it is
+// first called, so that this program starts, and runs on the CPU, where there is no GPU.
+#include <algorithm>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "base/backend.h"
+#include "base/cuda.h"
+#include "base/error.h"
+#include "base/rng_cuda.h"
+
+namespace longspan {
+namespace cuda {
+namespace {
+
+// The process's allocations: cudaFree does not say how much it frees.
+struct Ledger {
+  std::mutex mutex;
+  std::unordered_map<void*, size_t> sizes;
+  std::vector<Allocated> devices;
+
+  Allocated& device(int index) {
+    if (index >= static_cast<int>(devices.size())) devices.resize(static_cast<size_t>(index) + 1);
+    return devices[static_cast<size_t>(index)];
+  }
+};
+
+Ledger& ledger() {
+  static Ledger* ledger = new Ledger;  // outlives every static Buffer
+  return *ledger;
+}
+
+std::string version_text(int version) {
+  return version == 0 ? "" : fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+}  // namespace
+
+void fail(cudaError_t status, const char* call, const char* file, int line) {
+  cudaGetLastError();  // an error that does not stick must not be found again by the next check
+  const bool memory = status == cudaErrorMemoryAllocation;
+  throw Error(memory ? ErrorKind::kOutOfMemory : ErrorKind::kInternal,
+              memory ? fmt::format("out of memory (in {})", call)
+                     : fmt::format("{}: {}", cudaGetErrorName(status), cudaGetErrorString(status)),
+              file, line, call);
+}
+
+std::string driver_version() {
+  int version = 0;
+  return cudaDriverGetVersion(&version) == cudaSuccess ? version_text(version) : "";
+}
+
+std::string runtime_version() {
+  int version = 0;
+  return cudaRuntimeGetVersion(&version) == cudaSuccess ? version_text(version) : "";
+}
+
+DeviceGuard::DeviceGuard(int index) {
+  LONGSPAN_CUDA(cudaGetDevice(&previous_));
+  if (index != previous_) LONGSPAN_CUDA(cudaSetDevice(index));
+}
+
+DeviceGuard::~DeviceGuard() {
+  cudaSetDevice(previous_);
+}
+
+Allocated allocated(int index) {
+  std::lock_guard lock(ledger().mutex);
+  return ledger().device(index);
+}
+
+void reset_peak(int index) {
+  std::lock_guard lock(ledger().mutex);
+  ledger().device(index).peak_bytes = ledger().device(index).now_bytes;
+}
+
+void copy_async(void* to, const void* from, size_t bytes, Stream stream) {
+  if (bytes != 0) LONGSPAN_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, raw(stream)));
+}
+
+void fill_async(void* to, unsigned char value, size_t bytes, Stream stream) {
+  if (bytes != 0) LONGSPAN_CUDA(cudaMemsetAsync(to, value, bytes, raw(stream)));
+}
+
+void synchronize(Stream stream) {
+  LONGSPAN_CUDA(cudaStreamSynchronize(raw(stream)));
+}
+
+OwnedStream::OwnedStream(int index) {
+  const DeviceGuard guard(index);
+  cudaStream_t stream = nullptr;
+  LONGSPAN_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  stream_.handle = stream;
+}
+
+OwnedStream::~OwnedStream() {
+  cudaStreamDestroy(raw(stream_));
+}
+
+Event::Event(int index, Timing timing) {
+  const DeviceGuard guard(index);
+  LONGSPAN_CUDA(cudaEventCreateWithFlags(
+      &event_, timing == Timing::kOn ? cudaEventDefault : static_cast<unsigned>(cudaEventDisableTiming)));
+}
+
+Event::~Event() {
+  cudaEventDestroy(event_);
+}
+
+void Event::record(Stream stream) {
+  LONGSPAN_CUDA(cudaEventRecord(event_, raw(stream)));
+}
+
+void Event::synchronize() const {
+  LONGSPAN_CUDA(cudaEventSynchronize(event_));
+}
+
+void Event::wait_in(Stream stream) const {
+  LONGSPAN_CUDA(cudaStreamWaitEvent(raw(stream), event_, 0));
+}
+
+double Event::seconds_since(const Event& start) const {
+  float milliseconds = 0;
+  LONGSPAN_CUDA(cudaEventElapsedTime(&milliseconds, start.event_, event_));
+  return milliseconds * 1e-3;
+}
+
+}  // namespace cuda
+
+namespace {
+
+using cuda::DeviceGuard;
+using cuda::ledger;
+
+void* allocate(size_t bytes, int index) {
+  const DeviceGuard guard(index);
+  void* data = nullptr;
+  const cudaError_t status = cudaMalloc(&data, bytes);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  LONGSPAN_CUDA(status);
+  std::lock_guard lock(ledger().mutex);
+  ledger().sizes[data] = bytes;
+  cuda::Allocated& device = ledger().device(index);
+  device.now_bytes += bytes;
+  device.peak_bytes = std::max(device.peak_bytes, device.now_bytes);
+  return data;
+}
+
+void release(void* data, int index) noexcept {
+  {
+    std::lock_guard lock(ledger().mutex);
+    const auto entry = ledger().sizes.find(data);
+    if (entry != ledger().sizes.end()) {
+      ledger().device(index).now_bytes -= entry->second;
+      ledger().sizes.erase(entry);
+    }
+  }
+  cudaFree(data);  // unified addressing: the pointer names its device
+}
+
+size_t free_bytes(int index) {
+  const DeviceGuard guard(index);
+  size_t free = 0, total = 0;
+  LONGSPAN_CUDA(cudaMemGetInfo(&free, &total));
+  return free;
+}
+
+// On the calling thread's device, the default stream: a blocking copy or fill orders itself after that
+// stream's work alone, so the whole device is waited for first; whoever wants overlap uses copy_async.
+void copy(void* to, const void* from, size_t bytes) {
+  LONGSPAN_CUDA(cudaDeviceSynchronize());
+  LONGSPAN_CUDA(cudaMemcpy(to, from, bytes, cudaMemcpyDefault));
+}
+
+void fill(void* to, unsigned char value, size_t bytes) {
+  LONGSPAN_CUDA(cudaDeviceSynchronize());
+  LONGSPAN_CUDA(cudaMemset(to, value, bytes));
+  LONGSPAN_CUDA(cudaStreamSynchronize(nullptr));
+}
+
+// Every device of the machine that this process may see, or the reason that there is none.
+struct Found {
+  std::vector<Device> devices;
+  std::string reason;
+};
+
+Found find_devices() {
+  Found found;
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess) {
+    cudaGetLastError();
+    found.reason = cuda::driver_version().empty() ? "no NVIDIA driver was found"
+                                                  : fmt::format("{}", cudaGetErrorString(status));
+    return found;
+  }
+  for (int index = 0; index < count; ++index) {
+    cudaDeviceProp properties{};
+    const cudaError_t queried = cudaGetDeviceProperties(&properties, index);
+    if (queried != cudaSuccess) {
+      cudaGetLastError();
+      found.reason = fmt::format("CUDA device {}: {}", index, cudaGetErrorString(queried));
+      continue;
+    }
+    found.devices.push_back({.kind = DeviceKind::kCuda,
+                             .index = index,
+                             .name = properties.name,
+                             .units = properties.multiProcessorCount,
+                             .capability = 10 * properties.major + properties.minor,
+                             .memory_bytes = properties.totalGlobalMem,
+                             .cache_bytes = static_cast<size_t>(properties.l2CacheSize)});
+  }
+  if (found.devices.empty() && found.reason.empty()) found.reason = "the driver lists no device";
+  return found;
+}
+
+const Found& found() {
+  static const Found found = find_devices();
+  return found;
+}
+
+}  // namespace
+
+const Backend* cuda_backend() {
+  static constexpr Backend backend = {
+      .allocate = allocate,
+      .release = release,
+      .free_bytes = free_bytes,
+      .copy = copy,
+      .fill = fill,
+      .fill_normal = cuda::fill_normal,
+      .devices = [] { return found().devices; },
+  };
+  return &backend;
+}
+
+std::string no_cuda_reason() {
+  return found().devices.empty() ? found().reason : "";
+}
+
+}  // namespace longspan

@@ -1,0 +1,71 @@
+// fill_normal on a GPU: each thread makes the four numbers of one counter.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "base/cuda.h"
+#include "base/error.h"
+#include "base/philox.h"
+#include "base/rng_cuda.h"
+
+namespace longspan::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+__device__ void store(float* p, float x) {
+  *p = x;
+}
+__device__ void store(double* p, float x) {
+  *p = x;
+}
+__device__ void store(__nv_bfloat16* p, float x) {
+  *p = __float2bfloat16_rn(x);
+}
+__device__ void store(__half* p, float x) {
+  *p = __float2half_rn(x);
+}
+
+template <class T>
+__global__ void fill_normal_kernel(TensorView tensor, int64_t elements, uint64_t seed, uint64_t stream) {
+  const int64_t block = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (4 * block >= elements) return;
+  const std::array<float, 4> four = four_normals(static_cast<uint64_t>(block), seed, stream);
+  for (int i = 0; i < 4; ++i) {
+    const int64_t element = 4 * block + i;
+    if (element >= elements) return;
+    const int64_t row = element / tensor.head_dim;
+    store(tensor.row<T>(row / tensor.heads, row % tensor.heads) + element % tensor.head_dim, four[i]);
+  }
+}
+
+template <class T>
+void launch(const TensorView& tensor, uint64_t seed, uint64_t stream) {
+  const int64_t blocks = (tensor.elements() + 4 * kThreads - 1) / (4 * kThreads);
+  fill_normal_kernel<T><<<static_cast<unsigned>(blocks), kThreads>>>(tensor, tensor.elements(), seed, stream);
+}
+
+}  // namespace
+
+void fill_normal(const TensorView& tensor, uint64_t seed, uint64_t stream, int index) {
+  if (tensor.elements() == 0) return;
+  const DeviceGuard guard(index);
+  LONGSPAN_CUDA(cudaDeviceSynchronize());
+  switch (tensor.dtype) {
+    case DType::kF32:
+      launch<float>(tensor, seed, stream);
+      break;
+    case DType::kBF16:
+      launch<__nv_bfloat16>(tensor, seed, stream);
+      break;
+    case DType::kF16:
+      launch<__half>(tensor, seed, stream);
+      break;
+    case DType::kF64:
+      launch<double>(tensor, seed, stream);
+      break;
+  }
+  LONGSPAN_CUDA_LAUNCHED();
+  LONGSPAN_CUDA(cudaDeviceSynchronize());
+}
+
+}  // namespace longspan::cuda

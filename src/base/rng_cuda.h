@@ -1,0 +1,12 @@
+// fill_normal of base/rng.h for a tensor in a GPU's memory.
+#pragma once
+
+#include <cstdint>
+
+#include "base/tensor.h"
+
+namespace longspan::cuda {
+
+void fill_normal(const TensorView& tensor, uint64_t seed, uint64_t stream, int index);
+
+}  // namespace longspan::cuda

@@ -1,0 +1,47 @@
+// Ranges of tokens and bands of pairs: what masks are made of.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+namespace longspan {
+
+// [begin, end), in tokens.
+struct Range {
+  int64_t begin = 0, end = 0;
+
+  int64_t size() const { return end - begin; }
+  bool empty() const { return end <= begin; }
+  bool contains(int64_t i) const { return begin <= i && i < end; }
+  friend bool operator==(const Range&, const Range&) = default;
+};
+
+inline constexpr int64_t kUnboundedBelow = std::numeric_limits<int64_t>::min();
+inline constexpr int64_t kUnboundedAbove = std::numeric_limits<int64_t>::max();
+
+// The pairs (row, column) with row in q, column in k, and lo <= column - row <= hi.
+// One struct covers full, causal, inverse causal and window masks and their clipped remains.
+struct Band {
+  Range q, k;
+  int64_t lo = kUnboundedBelow, hi = kUnboundedAbove;
+
+  Range columns(int64_t row) const;  // the columns that `row` sees in this band; empty if row is not in q
+  int64_t area() const;              // visible pairs, in closed form
+  bool empty() const;                // no visible pair
+
+  // The same pairs in normal form: no row or column at the ends of q and k without a visible pair, and a
+  // bound that never binds is unbounded. Two bands show the same pairs if and only if their normal forms are
+  // equal.
+  Band normalized() const;
+
+  friend bool operator==(const Band&, const Band&) = default;
+};
+
+Range intersection(const Range& a, const Range& b);
+Band intersection(const Band& a, const Band& b);  // bands are closed under intersection
+
+// "[q0,q1,k0,k1,lo,hi]", as mask files write it: null for an unbounded lo or hi.
+std::string to_string(const Band& band);
+
+}  // namespace longspan

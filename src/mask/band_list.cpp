@@ -1,0 +1,32 @@
+// The compact sequence of bands: appending and indexing.
+#include "mask/band_list.h"
+
+#include <algorithm>
+
+namespace longspan {
+
+void BandList::append(const Band& band) {
+  const auto q_begin = static_cast<int32_t>(band.q.begin);
+  const auto q_end = static_cast<int32_t>(band.q.end);
+  if (groups_.empty() || groups_.back().q_begin != q_begin || groups_.back().q_end != q_end)
+    groups_.push_back({q_begin, q_end, static_cast<int64_t>(keys_.size())});
+  const bool bounded = band.lo != kUnboundedBelow || band.hi != kUnboundedAbove;
+  if (bounded && diagonals_.empty()) diagonals_.resize(keys_.size());
+  keys_.push_back({static_cast<int32_t>(band.k.begin), static_cast<int32_t>(band.k.end)});
+  // Once one band has a bound, each has an entry.
+  if (bounded || !diagonals_.empty())
+    diagonals_.push_back({band.lo == kUnboundedBelow ? kNoLo : static_cast<int32_t>(band.lo),
+                          band.hi == kUnboundedAbove ? kNoHi : static_cast<int32_t>(band.hi)});
+}
+
+Band BandList::operator[](size_t index) const {
+  auto after = std::upper_bound(groups_.begin(), groups_.end(), static_cast<int64_t>(index),
+                                [](int64_t number, const Group& group) { return number < group.first; });
+  return band(static_cast<size_t>(after - groups_.begin()) - 1, index);
+}
+
+size_t BandList::bytes() const {
+  return groups_.size() * sizeof(Group) + keys_.size() * sizeof(Keys) + diagonals_.size() * sizeof(Diagonals);
+}
+
+}  // namespace longspan

@@ -1,0 +1,289 @@
+// Masks: construction, what a row sees, and the masks derived from a mask.
+#include "mask/mask.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/error.h"
+#include "mask/disjoint.h"
+
+namespace longspan {
+namespace {
+
+constexpr size_t kReachGroups = 64;  // groups that a row's search accepts or skips at once
+
+auto sort_key(const Band& band) {
+  // The ends make the order total for bands that overlap, which are reported and go no further.
+  return std::make_tuple(band.q.begin, band.k.begin, band.lo, band.q.end, band.k.end, band.hi);
+}
+
+bool sorts_before(const Band& a, const Band& b) {
+  return sort_key(a) < sort_key(b);
+}
+
+void check_size(int64_t rows, int64_t columns) {
+  LONGSPAN_CHECK_INPUT(0 <= rows && rows <= kMaxTokens, "a mask of {} rows: must be 0 to {}", rows,
+                       kMaxTokens);
+  LONGSPAN_CHECK_INPUT(0 <= columns && columns <= kMaxTokens, "a mask of {} columns: must be 0 to {}",
+                       columns, kMaxTokens);
+}
+
+BandList sorted_list(std::vector<Band> bands) {
+  if (!std::is_sorted(bands.begin(), bands.end(), sorts_before))
+    std::sort(bands.begin(), bands.end(), sorts_before);
+  BandList list;
+  for (const Band& band : bands) list.append(band);
+  return list;
+}
+
+void check_well_formed(const Band& band, size_t number) {
+  LONGSPAN_CHECK_INPUT(band.q.begin <= band.q.end && band.k.begin <= band.k.end,
+                       "band {} {}: its rows and its columns must each begin before they end", number,
+                       to_string(band));
+  LONGSPAN_CHECK_INPUT(band.lo <= band.hi, "band {} {}: lo must not be above hi", number, to_string(band));
+}
+
+// The bands as the user gave them are easier to find than their normal forms.
+template <class Bands>
+void check_disjoint(const BandList& list, const Bands& given) {
+  const auto found = find_overlap(list);
+  if (!found) return;
+  const Band common = intersection(found->first, found->second).normalized();
+  const int64_t row = common.q.begin, column = common.columns(row).begin;
+  std::string names;
+  size_t number = 0, named = 0;
+  for (const Band& band : given) {
+    if (named < 2 && band.columns(row).contains(column))
+      names += fmt::format("{}{} {}", named++ == 0 ? "" : " and ", number, to_string(band));
+    ++number;
+  }
+  LONGSPAN_CHECK_INPUT(!found,
+                       "bands {} overlap: both show row {}, column {}; the bands of a mask must be disjoint",
+                       names, row, column);
+}
+
+BandList normalized_list(int64_t rows, int64_t columns, const std::vector<Band>& bands) {
+  check_size(rows, columns);
+  std::vector<Band> kept;
+  kept.reserve(bands.size());
+  const Band all{{0, rows}, {0, columns}};
+  for (size_t i = 0; i < bands.size(); ++i) {
+    check_well_formed(bands[i], i);
+    const Band band = intersection(bands[i], all).normalized();
+    if (!band.q.empty()) kept.push_back(band);
+  }
+  BandList list = sorted_list(std::move(kept));
+  check_disjoint(list, bands);
+  return list;
+}
+
+BandList normalized_list(int64_t rows, int64_t columns, BandList bands) {
+  check_size(rows, columns);
+  const Band all{{0, rows}, {0, columns}};
+  bool normal = true;
+  Band before;
+  for (const Band& band : bands) {
+    normal = normal && intersection(band, all).normalized() == band && !sorts_before(band, before);
+    before = band;
+  }
+  if (!normal) return normalized_list(rows, columns, std::vector<Band>(bands.begin(), bands.end()));
+  check_disjoint(bands, bands);
+  return bands;
+}
+
+}  // namespace
+
+Mask::Mask(int64_t rows, int64_t columns, const std::vector<Band>& bands)
+    : Mask(rows, columns, normalized_list(rows, columns, bands), Disjoint{}) {}
+
+Mask::Mask(int64_t rows, int64_t columns, BandList bands)
+    : Mask(rows, columns, normalized_list(rows, columns, std::move(bands)), Disjoint{}) {}
+
+Mask::Mask(int64_t rows, int64_t columns, BandList bands, Disjoint) : rows_(rows), columns_(columns) {
+  for (const Band& band : bands) area_ += band.area();
+  auto reach = std::make_shared<std::vector<int32_t>>();
+  for (size_t group = 0; group < bands.groups().size(); ++group) {
+    if (group % kReachGroups == 0) reach->push_back(0);
+    reach->back() = std::max(reach->back(), bands.groups()[group].q_end);
+  }
+  reach_ = std::move(reach);
+  bands_ = std::make_shared<const BandList>(std::move(bands));
+}
+
+const BandList& Mask::bands() const {
+  static const BandList none;
+  return bands_ ? *bands_ : none;
+}
+
+template <class Visit>
+void Mask::for_each_band_of_row(int64_t row, Visit visit) const {
+  LONGSPAN_CHECK(0 <= row && row < rows_, "row {} is outside the {} rows of the mask", row, rows_);
+  const auto& groups = bands().groups();
+  for (size_t block = 0; block * kReachGroups < groups.size(); ++block) {
+    const size_t first = block * kReachGroups;
+    if (groups[first].q_begin > row) return;
+    if ((*reach_)[block] <= row) continue;
+    for (size_t group = first; group < std::min(first + kReachGroups, groups.size()); ++group) {
+      if (groups[group].q_begin > row) return;
+      if (groups[group].q_end <= row) continue;
+      for (size_t i = bands_->group_begin(group); i < bands_->group_end(group); ++i)
+        visit(bands_->band(group, i));
+    }
+  }
+}
+
+int64_t Mask::visible_count(int64_t row) const {
+  int64_t count = 0;
+  for_each_band_of_row(row, [&](const Band& band) { count += band.columns(row).size(); });
+  return count;
+}
+
+std::vector<Range> Mask::visible_keys(int64_t row) const {
+  std::vector<Range> keys;
+  for_each_band_of_row(row, [&](const Band& band) { keys.push_back(band.columns(row)); });
+  auto by_begin = [](const Range& a, const Range& b) { return a.begin < b.begin; };
+  if (!std::is_sorted(keys.begin(), keys.end(), by_begin)) std::sort(keys.begin(), keys.end(), by_begin);
+  size_t merged = 0;
+  for (const Range& range : keys) {
+    if (merged > 0 && keys[merged - 1].end == range.begin)
+      keys[merged - 1].end = range.end;
+    else
+      keys[merged++] = range;
+  }
+  keys.resize(merged);
+  return keys;
+}
+
+bool Mask::visible(int64_t row, int64_t column) const {
+  bool found = false;
+  for_each_band_of_row(row, [&](const Band& band) { found = found || band.columns(row).contains(column); });
+  return found;
+}
+
+std::vector<int64_t> Mask::visible_counts() const {
+  // Each band adds end(row) - begin(row), two functions that are linear but for one bend. Sum their jumps and
+  // slopes as differences, then integrate.
+  std::vector<int64_t> jump(static_cast<size_t>(rows_) + 1), slope(static_cast<size_t>(rows_) + 1);
+  auto add = [&](int64_t begin, int64_t end, int64_t value_at_zero, int64_t rise) {
+    if (begin >= end) return;
+    jump[begin] += value_at_zero;
+    jump[end] -= value_at_zero;
+    slope[begin] += rise;
+    slope[end] -= rise;
+  };
+  for (const Band& band : bands()) {
+    const Range& q = band.q;
+    if (band.hi == kUnboundedAbove) {
+      add(q.begin, q.end, band.k.end, 0);
+    } else {  // row + hi + 1 until it reaches k.end
+      const int64_t bend = std::clamp(band.k.end - band.hi - 1, q.begin, q.end);
+      add(q.begin, bend, band.hi + 1, 1);
+      add(bend, q.end, band.k.end, 0);
+    }
+    if (band.lo == kUnboundedBelow) {
+      add(q.begin, q.end, -band.k.begin, 0);
+    } else {  // k.begin until row + lo passes it
+      const int64_t bend = std::clamp(band.k.begin - band.lo, q.begin, q.end);
+      add(q.begin, bend, -band.k.begin, 0);
+      add(bend, q.end, -band.lo, -1);
+    }
+  }
+  std::vector<int64_t> counts(static_cast<size_t>(rows_));
+  int64_t value_at_zero = 0, rise = 0;
+  for (int64_t row = 0; row < rows_; ++row) {
+    value_at_zero += jump[row];
+    rise += slope[row];
+    counts[row] = value_at_zero + rise * row;
+  }
+  return counts;
+}
+
+namespace {
+
+// A range of a gathered list and where it comes to lie.
+struct Piece {
+  Range range;
+  int64_t local = 0;
+
+  int64_t shift() const { return local - range.begin; }
+};
+
+// The pieces of a list of ranges, those that continue one another joined, sorted by their global position.
+std::vector<Piece> pieces_of(std::span<const Range> ranges, int64_t limit, const char* what, int64_t& total) {
+  std::vector<Piece> pieces;
+  total = 0;
+  for (const Range& range : ranges) {
+    LONGSPAN_CHECK(0 <= range.begin && range.begin <= range.end && range.end <= limit,
+                   "gather: {} [{}, {}) is outside the mask's {}", what, range.begin, range.end, limit);
+    if (range.empty()) continue;
+    if (!pieces.empty() && pieces.back().range.end == range.begin)
+      pieces.back().range.end = range.end;
+    else
+      pieces.push_back({range, total});
+    total += range.size();
+  }
+  std::sort(pieces.begin(), pieces.end(),
+            [](const Piece& a, const Piece& b) { return a.range.begin < b.range.begin; });
+  for (size_t i = 1; i < pieces.size(); ++i)
+    LONGSPAN_CHECK(pieces[i - 1].range.end <= pieces[i].range.begin,
+                   "gather: {} [{}, {}) and [{}, {}) overlap", what, pieces[i - 1].range.begin,
+                   pieces[i - 1].range.end, pieces[i].range.begin, pieces[i].range.end);
+  return pieces;
+}
+
+// The first of the sorted pieces that ends after `position`.
+size_t first_after(const std::vector<Piece>& pieces, int64_t position) {
+  auto it = std::partition_point(pieces.begin(), pieces.end(),
+                                 [&](const Piece& piece) { return piece.range.end <= position; });
+  return static_cast<size_t>(it - pieces.begin());
+}
+
+Band shifted(Band band, int64_t row_shift, int64_t column_shift) {
+  band.q = {band.q.begin + row_shift, band.q.end + row_shift};
+  band.k = {band.k.begin + column_shift, band.k.end + column_shift};
+  if (band.lo != kUnboundedBelow) band.lo += column_shift - row_shift;
+  if (band.hi != kUnboundedAbove) band.hi += column_shift - row_shift;
+  return band;
+}
+
+}  // namespace
+
+Mask Mask::gather(std::span<const Range> q_ranges, std::span<const Range> k_ranges) const {
+  int64_t rows = 0, columns = 0;
+  const auto q_pieces = pieces_of(q_ranges, rows_, "rows", rows);
+  const auto k_pieces = pieces_of(k_ranges, columns_, "columns", columns);
+  std::vector<Band> gathered;
+  for (const Band& band : bands()) {
+    for (size_t i = first_after(q_pieces, band.q.begin); i < q_pieces.size(); ++i) {
+      const Piece& q = q_pieces[i];
+      if (q.range.begin >= band.q.end) break;
+      const Band rows_of_piece = Band{intersection(band.q, q.range), band.k, band.lo, band.hi}.normalized();
+      for (size_t j = first_after(k_pieces, rows_of_piece.k.begin); j < k_pieces.size(); ++j) {
+        const Piece& k = k_pieces[j];
+        if (k.range.begin >= rows_of_piece.k.end) break;
+        Band part = rows_of_piece;
+        part.k = intersection(part.k, k.range);
+        part = part.normalized();
+        if (!part.q.empty()) gathered.push_back(shifted(part, q.shift(), k.shift()));
+      }
+    }
+  }
+  return Mask(rows, columns, sorted_list(std::move(gathered)), Disjoint{});
+}
+
+Mask Mask::transposed() const {
+  auto flipped = [](const Band& band) {
+    return Band{band.k, band.q, band.hi == kUnboundedAbove ? kUnboundedBelow : -band.hi,
+                band.lo == kUnboundedBelow ? kUnboundedAbove : -band.lo};
+  };
+  std::vector<Band> bands;
+  bands.reserve(this->bands().size());
+  for (const Band& band : this->bands()) bands.push_back(flipped(band));
+  return Mask(columns_, rows_, sorted_list(std::move(bands)), Disjoint{});
+}
+
+bool operator==(const Mask& a, const Mask& b) {
+  return a.rows_ == b.rows_ && a.columns_ == b.columns_ && (a.bands_ == b.bands_ || a.bands() == b.bands());
+}
+
+}  // namespace longspan
