@@ -1,35 +1,106 @@
 // The program `longspan`: the only place that wires concrete things together.
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+
+#include "base/build_info.h"
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/usage_error.h"
 
 namespace longspan::cli {
 
-void add_compare_command(CLI::App& program);
 void add_report_command(CLI::App& program);
+void add_compare_command(CLI::App& program);
+void add_completion_command(CLI::App& program);
+void add_manual_command(CLI::App& program);
 
-// The table of commands. Add a row (and its declaration) to add a command.
+// The table of commands, in the order in which the help lists them. Add a row and its declaration to add one.
 constexpr AddCommand kCommands[] = {
-    add_compare_command,
     add_report_command,
+    add_compare_command,
+    add_completion_command,
+    add_manual_command,
 };
 
+namespace {
+
+std::string version_text() {
+  const BuildInfo& info = build_info();
+  std::string text = fmt::format("longspan {}", info.version);
+  if (!info.commit.empty())
+    text += fmt::format(" ({}{})", info.commit.substr(0, 12), info.dirty ? ", changed" : "");
+  text += fmt::format("\nbuilt by {}, {}, {} CUDA; with", info.compiler, info.build_type,
+                      info.cuda ? "with" : "without");
+  const char* separator = " ";
+  for (const LibraryVersion& library : info.libraries) {
+    text += fmt::format("{}{} {}", separator, library.name, library.version);
+    separator = ", ";
+  }
+  return text;
+}
+
+void add_commands(CLI::App& program) {
+  program.name("longspan");
+  program.require_subcommand(1);
+  program.set_version_flag("--version", version_text, "Print the version and what it was built with");
+  program.footer(
+      "Examples:\n"
+      "  longspan run quick --out out/quick                  measure both CPU kernels over all masks\n"
+      "  longspan report out/quick -o report.html            see the result in a browser\n"
+      "  longspan mask causal_document --seqlen 8K --text    draw a mask\n"
+      "  longspan verify                                     check every kernel against the oracles\n"
+      "  longspan list kernels                               what there is, and what can run here\n"
+      "\n"
+      "longspan COMMAND --help explains a command, with examples.");
+  for (AddCommand add : kCommands) add(program);
+}
+
+// One line on stderr, whatever the message holds.
+int fail(int code, std::string message) {
+  for (char& c : message) {
+    if (c == '\n') c = ' ';
+  }
+  fmt::print(stderr, "longspan: {}\n", message);
+  return code;
+}
+
+int run(int argc, char** argv) {
+  CLI::App program{"Longspan measures, and supplies, long-context attention."};
+  try {
+    add_commands(program);
+    if (argc < 2) {
+      fmt::print("{}", program.help());
+      return 0;
+    }
+    program.parse(argc, argv);
+  } catch (const CLI::Success& asked) {  // --help, --version
+    return program.exit(asked);
+  } catch (const CLI::RuntimeError& ended) {  // a command that has said why already
+    return ended.get_exit_code();
+  } catch (const CLI::ParseError& error) {
+    fmt::print(stderr, "{}\n", describe_usage_error(program, error));
+    return 2;
+  } catch (const Error& error) {
+    return fail(error.kind() == ErrorKind::kInput ? 2 : 1, error.what());
+  } catch (const std::bad_alloc&) {
+    return fail(1, "out of memory");
+  } catch (const std::exception& error) {
+    return fail(1, fmt::format("internal error: {}", error.what()));
+  }
+  return 0;
+}
+
+}  // namespace
 }  // namespace longspan::cli
 
 int main(int argc, char** argv) {
-  CLI::App program{"Longspan measures, and supplies, long-context attention."};
-  program.require_subcommand(1);
-  for (auto add : longspan::cli::kCommands) {
-    if (add != nullptr) add(program);
+  int code = longspan::cli::run(argc, argv);
+  // Output that did not arrive (a full disk) is a failure, too.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
+    fmt::print(stderr, "longspan: standard output could not be written\n");
+    if (code == 0) code = 1;
   }
-  try {
-    program.parse(argc, argv);
-  } catch (const CLI::RuntimeError& error) {
-    return error.get_exit_code();  // a command that has said why
-  } catch (const CLI::ParseError& error) {
-    return program.exit(error) == 0 ? 0 : 2;
-  } catch (const longspan::Error& error) {
-    fmt::print(stderr, "longspan: {}\n", error.what());
-    return error.kind() == longspan::ErrorKind::kInput ? 2 : 1;
-  }
-  return 0;
+  return code;
 }

@@ -1,0 +1,180 @@
+#include "cli/usage_error.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace longspan::cli {
+namespace {
+
+// Levenshtein's, with a swap of neighbours counted as one edit, since that is how fingers slip.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
+  std::iota(above.begin(), above.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (a[i - 1] != b[j - 1])});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    before.swap(above);
+    above.swap(row);
+  }
+  return above[b.size()];
+}
+
+// The command that was being read when the error arose.
+const CLI::App& innermost(const CLI::App& program) {
+  const CLI::App* app = &program;
+  while (!app->get_subcommands().empty()) app = app->get_subcommands().back();
+  return *app;
+}
+
+std::string path_of(const CLI::App& app) {
+  return app.get_parent() == nullptr ? app.get_name() : path_of(*app.get_parent()) + " " + app.get_name();
+}
+
+std::string meant(std::string_view typed, const std::vector<std::string>& candidates) {
+  const std::string name = nearest(typed, candidates);
+  return name.empty() ? "" : fmt::format(" (did you mean {}?)", name);
+}
+
+std::vector<const CLI::Option*> positionals(const CLI::App& app) {
+  return app.get_options([](const CLI::Option* option) { return option->get_positional(); });
+}
+
+std::string unknown_command(const CLI::App& app, std::string_view word) {
+  const auto names = command_names(app);
+  return fmt::format("unknown command '{}'{}; the commands are {}", word, meant(word, names),
+                     fmt::join(names, ", "));
+}
+
+std::string unknown_option(const CLI::App& app, std::string_view word) {
+  const auto names = option_names(app);
+  const std::string_view name = word.substr(0, word.find('='));
+  return fmt::format("unknown option '{}'{}; the options are {}", name, meant(name, names),
+                     fmt::join(names, ", "));
+}
+
+std::string unexpected_word(const CLI::App& app, std::string_view word) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : positionals(app)) names.push_back(option->get_name(true));
+  const std::string taken = names.empty() ? "options only" : fmt::format("{}", fmt::join(names, " "));
+  return fmt::format("unexpected '{}'; besides options, {} takes {}", word, app.get_name(),
+                     names.empty() ? "nothing" : taken);
+}
+
+bool looks_like_option(std::string_view word) {
+  return word.size() > 1 && word[0] == '-' &&
+         (word[1] == '-' || std::isalpha(static_cast<unsigned char>(word[1])));
+}
+
+// The option that a message of CLI11's is about: these messages begin with its name or hold it after a colon.
+const CLI::Option* option_in(const CLI::App& app, std::string_view message) {
+  const CLI::Option* found = nullptr;
+  size_t length = 0;
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name(option->get_positional());
+    if (name.size() > length && message.find(name) != std::string_view::npos) {
+      found = option;
+      length = name.size();
+    }
+  }
+  return found;
+}
+
+std::string what_it_takes(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  if (type == "INT") return "a whole number";
+  if (type == "UINT") return "a whole number that is not negative";
+  if (type == "FLOAT") return "a number";
+  return option.get_description().empty() ? type : fmt::format("{} ({})", type, option.get_description());
+}
+
+std::string missing(const CLI::App& app, std::string_view message) {
+  if (message.starts_with("A subcommand"))
+    return fmt::format("a command is missing; the commands are {}", fmt::join(command_names(app), ", "));
+  const CLI::Option* option = option_in(app, message);
+  if (option == nullptr) return std::string(message);
+  return fmt::format("{} is missing: {}", option->get_name(option->get_positional()),
+                     option->get_description());
+}
+
+std::string wrong_value(const CLI::App& app, std::string_view message) {
+  const CLI::Option* option = option_in(app, message);
+  if (option == nullptr) return std::string(message);
+  const std::string name = option->get_name(option->get_positional());
+  if (option->get_expected_max() == 0) return fmt::format("{} is a switch and takes no value", name);
+  return fmt::format("{} '{}': must be {}", name, fmt::join(option->results(), " "), what_it_takes(*option));
+}
+
+std::string wrong_count(const CLI::App& app, std::string_view message) {
+  const CLI::Option* option = option_in(app, message);
+  if (option == nullptr) return std::string(message);
+  const std::string name = option->get_name(option->get_positional());
+  if (option->get_expected_max() == 0) return fmt::format("{} is a switch and takes no value", name);
+  if (option->results().size() > 1) return fmt::format("{} is given more than once", name);
+  return fmt::format("{} needs a value: {}", name, what_it_takes(*option));
+}
+
+// What is wrong, without the command's name.
+std::string describe(const CLI::App& app, const CLI::ParseError& error) {
+  // An unknown word is the cause of whatever CLI11 came upon first, such as a value that it left missing.
+  const std::vector<std::string> words = app.remaining();
+  for (const std::string& word : words) {
+    if (looks_like_option(word)) return unknown_option(app, word);
+  }
+  if (!words.empty())
+    return command_names(app).empty() ? unexpected_word(app, words[0]) : unknown_command(app, words[0]);
+
+  const std::string message = error.what();
+  const std::string kind = error.get_name();
+  if (kind == "RequiredError") return missing(app, message);
+  if (kind == "ConversionError") return wrong_value(app, message);
+  if (kind == "ArgumentMismatch") return wrong_count(app, message);
+  return message;  // of validators, and of options that need or exclude each other
+}
+
+}  // namespace
+
+std::string nearest(std::string_view typed, const std::vector<std::string>& candidates) {
+  const std::string* best = nullptr;
+  size_t least = std::max<size_t>(2, typed.size() / 3) + 1;
+  for (const std::string& candidate : candidates) {
+    if (typed.size() > 1 && typed != "--" && candidate.starts_with(typed)) return candidate;
+    const size_t distance = edit_distance(typed, candidate);
+    if (distance < least) {
+      least = distance;
+      best = &candidate;
+    }
+  }
+  return best == nullptr ? "" : *best;
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (!command->get_group().empty()) names.push_back(command->get_name());
+  }
+  return names;
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    if (!option->get_positional() && !option->get_group().empty()) names.push_back(option->get_name());
+  }
+  return names;
+}
+
+std::string describe_usage_error(const CLI::App& program, const CLI::ParseError& error) {
+  const CLI::App& app = innermost(program);
+  std::string line = fmt::format("{}: {}", path_of(app), describe(app, error));
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  return line;
+}
+
+}  // namespace longspan::cli
