@@ -30,10 +30,10 @@ void merge_row(float* o, float& lse, const float* part_o, float part_lse, int64_
 void merge(const PartialResult& into, const PartialResult& part) {
   LONGSPAN_CHECK(into.o.dtype == DType::kF32 && part.o.dtype == DType::kF32,
                  "partial results are f32, not {} and {}", name_of(into.o.dtype), name_of(part.o.dtype));
-  LONGSPAN_CHECK(into.o.tokens == part.o.tokens && into.o.heads == part.o.heads &&
-                     into.o.head_dim == part.o.head_dim,
-                 "shapes differ: [{}, {}, {}] and [{}, {}, {}]", into.o.tokens, into.o.heads, into.o.head_dim,
-                 part.o.tokens, part.o.heads, part.o.head_dim);
+  LONGSPAN_CHECK(
+      into.o.tokens == part.o.tokens && into.o.heads == part.o.heads && into.o.head_dim == part.o.head_dim,
+      "shapes differ: [{}, {}, {}] and [{}, {}, {}]", into.o.tokens, into.o.heads, into.o.head_dim,
+      part.o.tokens, part.o.heads, part.o.head_dim);
   constexpr int64_t kTokens = 64;
   parallel_for((into.o.tokens + kTokens - 1) / kTokens, [&](int64_t chunk, int) {
     const int64_t end = std::min(into.o.tokens, (chunk + 1) * kTokens);

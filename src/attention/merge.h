@@ -23,9 +23,9 @@ struct PartialResult {
 //   o = sum_{j in A or B} exp(s_j - lse) v_j = exp(lse_A - lse) o_A + exp(lse_B - lse) o_B,
 // a convex combination. With hi and lo the larger and the smaller of the two and t = exp(lo - hi) in [0, 1],
 //   lse = hi + log1p(t),  weight of hi = 1 / (1 + t),  weight of lo = t / (1 + t),
-// in which nothing overflows and no digits cancel, however far apart the two are. An empty part has lse = -inf:
-// t = 0 leaves the other part's bits as they are; of two empty parts, hi - lo would be NaN, so that case is
-// left alone. A NaN in either lse reaches the result.
+// in which nothing overflows and no digits cancel, however far apart the two are. An empty part has lse =
+// -inf: t = 0 leaves the other part's bits as they are; of two empty parts, hi - lo would be NaN, so that
+// case is left alone. A NaN in either lse reaches the result.
 void merge(const PartialResult& into, const PartialResult& part);
 
 // The same for one row of head_dim elements.

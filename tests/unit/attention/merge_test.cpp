@@ -140,7 +140,8 @@ TEST(Merge, TensorsMergeRowByRowWhateverTheirStrides) {
     for (float& x : *values) x = normal(generator);
   }
   const auto o_before = o, lse_before = lse;
-  PartialResult into{TensorView::contiguous(o.data(), DType::kF32, kTokens, kHeads, kDim), lse.data(), kTokens};
+  PartialResult into{TensorView::contiguous(o.data(), DType::kF32, kTokens, kHeads, kDim), lse.data(),
+                     kTokens};
   PartialResult part{TensorView::contiguous(part_o.data(), DType::kF32, kTokens, kHeads, kDim),
                      part_lse.data(), 200};
   part.o.token_stride = 40;
