@@ -29,6 +29,12 @@ struct TensorView {
     return static_cast<T*>(data) + token * token_stride + head * head_stride;
   }
 
+  // The same, whatever the type.
+  void* row_address(int64_t token, int64_t head) const {
+    return static_cast<char*>(data) +
+           (token * token_stride + head * head_stride) * static_cast<int64_t>(size_of(dtype));
+  }
+
   TensorView head(int64_t h) const {  // [tokens, 1, head_dim]
     TensorView view = *this;
     view.data = static_cast<char*>(data) + static_cast<size_t>(h * head_stride) * size_of(dtype);

@@ -1,0 +1,22 @@
+// What the CPU can do at best: the rate of a large matrix product, against which kernels are measured.
+#pragma once
+
+#include <cstdint>
+
+namespace longspan {
+
+struct SgemmCeiling {
+  double flops_per_s = 0;  // of the fastest product
+  double median_flops_per_s = 0;
+  int repeats = 0;
+};
+
+// Multiplies two f32 matrices of size x size by OpenBLAS on thread_count() threads until `budget_s` is spent,
+// at least three times after a warm-up. 3 * size^2 * 4 bytes of memory. No other thread may call BLAS
+// meanwhile.
+SgemmCeiling measure_sgemm_ceiling(int64_t size = 4096, double budget_s = 2.0);
+
+// The best rate alone, in FLOP/s.
+double sgemm_ceiling_flops(int64_t size = 4096, double budget_s = 2.0);
+
+}  // namespace longspan

@@ -1,0 +1,150 @@
+// The backward pass of cpu-flash.
+//
+//   for each KV head, all at once:      pack keys as rows and transposed, values as rows, in f32
+//   for each tile of rows, all at once: for each key tile that it sees, for each panel of the tile:
+//       scores [keys, lanes]     = k * q^T                 probabilities p = 2^(scores - lse)
+//       dprobs [keys, lanes]     = v * do^T                ds = p * (dprobs - delta), delta = sum(o * do) of
+//       a row dv [keys, head_dim]     += p * do dk [keys, head_dim]     += ds * q dq^T [head_dim, lanes]  +=
+//       k^T * ds
+//
+// Five products, as credited. dq belongs to the tile; dk and dv are shared by all tiles that see the key
+// tile, and sums in another order are other sums. So each key tile takes contributions by falling row tile,
+// and who is early waits for his turn. Tiles are begun by falling row tile, too, so the tile waited for is
+// always under way; after the first tile, threads follow each other through the key tiles at a distance and
+// seldom wait.
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "kernels/cpu/flash_plan.h"
+
+namespace longspan {
+
+constexpr float kLn2 = 0.69314718055994530942f;
+constexpr float kLog2E = 1.44269504088896340736f;
+
+void FlashPlan::backward(const BackwardArgs& args, Stream) {
+  LONGSPAN_CHECK(thread_count() <= threads_, "planned for {} threads, but there are {}", threads_,
+                 thread_count());
+  const Workspace workspace = carve(Direction::kBackward, args.workspace);
+  const int64_t d = problem_.head_dim, tile_size = FlashTiling::kKeys * d, tiles = kv_tiles();
+  for_each_round([&](int64_t first, int64_t heads) {
+    parallel_for(heads * tiles, [&](int64_t index, int) {
+      const int64_t h = index / tiles, tile = index % tiles;
+      const PackedHead& packed = workspace.heads[h];
+      float* k = packed.k + tile * tile_size;
+      load_keys(args.k, tile, first + h, k);
+      load_keys(args.v, tile, first + h, packed.v + tile * tile_size);
+      transpose(k, d, FlashTiling::kKeys, static_cast<int32_t>(d), packed.k_t + tile * tile_size,
+                FlashTiling::kKeys);
+      std::memset(packed.dk + tile * tile_size, 0, tile_size * sizeof(float));
+      std::memset(packed.dv + tile * tile_size, 0, tile_size * sizeof(float));
+      reset(turns_[index], transposed_of(first + h), tile);
+    });
+    const int64_t row_tiles = map_of(first).row_tiles();
+    parallel_for(heads * row_tiles, [&](int64_t index, int thread) {
+      const int64_t h = index % heads;
+      for (int64_t chunk = 0; chunk < problem_.group_size(); chunk += tiling_.heads) {
+        backward_tile(args, workspace.heads[h], workspace.threads[thread], turns_.get() + h * tiles,
+                      first + h, (first + h) * problem_.group_size() + chunk, row_tiles - 1 - index / heads);
+      }
+    });
+    parallel_for(heads * tiles, [&](int64_t index, int) {
+      const int64_t h = index / tiles, tile = index % tiles;
+      const PackedHead& packed = workspace.heads[h];
+      for (int64_t j = 0; j < keys_of(tile); ++j) {
+        const int64_t token = tile * FlashTiling::kKeys + j;
+        // q was taken times scale * log2(e).
+        store_elements(packed.dk + token * d, d, kLn2, args.dk.row_address(token, first + h), args.dk.dtype);
+        store_elements(packed.dv + token * d, d, 1.0f, args.dv.row_address(token, first + h), args.dv.dtype);
+      }
+    });
+  });
+}
+
+void FlashPlan::reset(Turn& turn, const TileMap& transposed, int64_t kv_tile) const {
+  const std::span<const Run> runs = transposed.runs_of(kv_tile);
+  turn.run = static_cast<int64_t>(runs.size()) - 1;
+  turn.offset = runs.empty() ? 0 : runs.back().count() - 1;
+  turn.row_tile.store(runs.empty() ? -1 : runs.back().tile + turn.offset, std::memory_order_relaxed);
+}
+
+void FlashPlan::pass_on(Turn& turn, const TileMap& transposed, int64_t kv_tile) const {
+  const std::span<const Run> runs = transposed.runs_of(kv_tile);
+  if (turn.offset > 0) {
+    --turn.offset;
+  } else if (turn.run-- > 0) {
+    turn.offset = runs[turn.run].count() - 1;
+  }
+  turn.row_tile.store(turn.run < 0 ? -1 : runs[turn.run].tile + turn.offset, std::memory_order_release);
+  turn.row_tile.notify_all();
+}
+
+void FlashPlan::backward_tile(const BackwardArgs& args, const PackedHead& packed, const Scratch& scratch,
+                              Turn* turns, int64_t kv_head, int64_t first_head, int64_t row_tile) const {
+  const int64_t d = problem_.head_dim, panel = tiling_.panel, tile_size = FlashTiling::kKeys * d;
+  const int64_t lanes = int64_t{tokens_of(row_tile)} * tiling_.heads;
+  const bool last_chunk = (first_head + tiling_.heads) % problem_.group_size() == 0;
+  const int32_t tile = static_cast<int32_t>(row_tile);
+  load_tile(args.q, row_tile, first_head, scale_ * kLog2E, scratch.q, scratch.q_t);
+  load_tile(args.dout, row_tile, first_head, 1.0f, scratch.dout, scratch.dout_t);
+  load_tile(args.o, row_tile, first_head, 1.0f, scratch.out_t, nullptr);
+  float *lse2 = scratch.maximum, *delta = scratch.sum;
+  for (int64_t lane = 0; lane < tiling_.lanes(); ++lane) {
+    const int64_t token = row_tile * tiling_.tokens + lane / tiling_.heads;
+    const int64_t head = first_head + lane % tiling_.heads;
+    const float lse = lane < lanes ? args.lse[head * problem_.tokens_q + token] : 0.0f;
+    // A row that sees nothing, or is none, has no probabilities: nothing exceeds the largest number.
+    const bool none = lane >= lanes || lse == -std::numeric_limits<float>::infinity();
+    lse2[lane] = none ? std::numeric_limits<float>::max() : lse * kLog2E;
+    delta[lane] = none ? 0.0f : dot(scratch.out_t + lane * d, scratch.dout + lane * d, d);
+  }
+  float* dq_t = scratch.out_t;
+  std::memset(dq_t, 0, tiling_.lanes() * d * sizeof(float));
+
+  for_each_tile(map_of(kv_head), row_tile, scratch, [&](int64_t kv_tile, const LaneMask& mask) {
+    const float* k = packed.k + kv_tile * tile_size;
+    const float* k_t = packed.k_t + kv_tile * tile_size;
+    const float* v = packed.v + kv_tile * tile_size;
+    float* dk = packed.dk + kv_tile * tile_size;
+    float* dv = packed.dv + kv_tile * tile_size;
+    Turn& turn = turns[kv_tile];
+    const auto wait_for_turn = [&] {
+      int32_t now;
+      while ((now = turn.row_tile.load(std::memory_order_acquire)) != tile) turn.row_tile.wait(now);
+    };
+    for (int32_t p = 0; p < tiling_.panels; ++p) {
+      const KeyRange range = scratch.ranges[p];
+      if (range.keys == 0) continue;
+      const int64_t from = range.begin * d, rows = p * panel * d;
+      of_keys(score_, range.keys)(k + from, scratch.q_t + rows, scratch.scores);
+      of_keys(score_, range.keys)(v + from, scratch.dout_t + rows, scratch.dprobs);
+      softmax_backward(scratch.scores, scratch.dprobs, range.valid, tiling_.panel, range.begin,
+                       mask.from_lane(p * panel), lse2 + p * panel, delta + p * panel);
+      std::fill(scratch.scores + range.valid * panel, scratch.scores + range.keys * panel, 0.0f);
+      std::fill(scratch.dprobs + range.valid * panel, scratch.dprobs + range.keys * panel, 0.0f);
+      of_keys(output_, range.keys)(k_t + range.begin, scratch.dprobs, dq_t + rows);
+      wait_for_turn();
+      of_keys(key_gradient_, range.keys)(scratch.scores, scratch.dout + rows, dv + from);
+      of_keys(key_gradient_, range.keys)(scratch.dprobs, scratch.q + rows, dk + from);
+    }
+    if (last_chunk) {
+      wait_for_turn();
+      pass_on(turn, transposed_of(kv_head), kv_tile);
+    }
+  });
+
+  for (int32_t p = 0; p < panels_of(row_tile); ++p) {
+    transpose(dq_t + p * panel * d, panel, static_cast<int32_t>(d), tiling_.panel, scratch.q + p * panel * d,
+              d);
+  }
+  for (int64_t lane = 0; lane < lanes; ++lane) {
+    const int64_t token = row_tile * tiling_.tokens + lane / tiling_.heads;
+    const int64_t head = first_head + lane % tiling_.heads;
+    store_elements(scratch.q + lane * d, d, scale_, args.dq.row_address(token, head), args.dq.dtype);
+  }
+}
+
+}  // namespace longspan

@@ -1,0 +1,198 @@
+#include "kernels/cpu/flash_plan.h"
+
+#include <cstring>
+#include <functional>
+
+#include "base/error.h"
+#include "base/parallel.h"
+
+namespace longspan {
+
+namespace {
+
+constexpr int32_t kRows = 256;  // lanes of a tile: enough reuse of keys out of the second-level cache
+constexpr size_t kPackedBytes =
+    256 << 20;  // of packed keys and values of a round, unless one head needs more
+
+std::vector<SmallGemm> by_keys(GemmLibrary library, const std::function<GemmShape(int32_t keys)>& shape) {
+  std::vector<SmallGemm> products;
+  for (int32_t keys = FlashTiling::kKeyStep; keys <= FlashTiling::kKeys; keys += FlashTiling::kKeyStep) {
+    products.emplace_back(shape(keys), library);
+  }
+  return products;
+}
+
+}  // namespace
+
+FlashTiling FlashTiling::of(const Problem& problem, GemmLibrary library) {
+  FlashTiling tiling;
+  const int64_t group = problem.group_size();
+  for (int32_t heads = 1; heads <= std::min<int64_t>(group, 16); ++heads) {
+    if (group % heads == 0) tiling.heads = heads;
+  }
+  tiling.tokens = kRows / tiling.heads;
+  // LIBXSMM reads its operands where they lie: 64 lanes keep a panel of q in a first-level cache. OpenBLAS
+  // copies them first and wants large products.
+  tiling.panel = library == GemmLibrary::kXsmm ? 64 : kRows;
+  tiling.panels = kRows / tiling.panel;
+  return tiling;
+}
+
+FlashPlan::FlashPlan(const Problem& problem, GemmLibrary library)
+    : problem_(problem),
+      tiling_(FlashTiling::of(problem, library)),
+      threads_(thread_count()),
+      scale_(problem.softmax_scale()) {
+  const int32_t head_dim = static_cast<int32_t>(problem.head_dim);
+  const int32_t panel = tiling_.panel, keys_of_tile = FlashTiling::kKeys;
+  score_ = by_keys(
+      library, [&](int32_t keys) { return GemmShape{keys, panel, head_dim, head_dim, panel, panel, false}; });
+  output_ = by_keys(library, [&](int32_t keys) {
+    return GemmShape{head_dim, panel, keys, keys_of_tile, panel, panel, true};
+  });
+  key_gradient_ = by_keys(library, [&](int32_t keys) {
+    return GemmShape{keys, head_dim, panel, panel, head_dim, head_dim, true};
+  });
+
+  for (const Mask& mask : *problem.masks) {
+    const TileMap& map = maps_.emplace_back(lower(mask, {tiling_.tokens, keys_of_tile}));
+    for (const Partial& partial : map.partials) layers_ = std::max(layers_, partial.layers);
+    TileMap& transposed = transposed_.emplace_back(lower(mask.transposed(), {keys_of_tile, tiling_.tokens}));
+    transposed.partials = {};
+    transposed.spans = {};
+    // The turns of the backward pass rely on it.
+    int64_t visits = 0, transposed_visits = 0;
+    for (int32_t tiles : map.tiles) visits += tiles;
+    for (int32_t tiles : transposed.tiles) transposed_visits += tiles;
+    LONGSPAN_CHECK(visits == transposed_visits, "{} tiles of the mask, but {} of the transposed one", visits,
+                   transposed_visits);
+  }
+
+  heads_at_once_ = 1;
+  const size_t of_scratch = carve(Direction::kBackward, nullptr).bytes;
+  heads_at_once_ = 2;
+  const size_t of_head = carve(Direction::kBackward, nullptr).bytes - of_scratch;
+  heads_at_once_ = std::clamp<int64_t>(kPackedBytes / of_head, 1, problem.heads_kv);
+  turns_ = std::make_unique<Turn[]>(heads_at_once_ * kv_tiles());
+}
+
+FlashPlan::Workspace FlashPlan::carve(Direction direction, void* memory) const {
+  const bool backward = direction == Direction::kBackward;
+  Carver carver{static_cast<char*>(memory)};
+  Workspace workspace;
+  const int64_t packed = kv_tiles() * FlashTiling::kKeys * problem_.head_dim;
+  for (int64_t h = 0; h < heads_at_once_; ++h) {
+    PackedHead head{};
+    head.k = carver.take(packed);
+    if (backward) {
+      head.v = carver.take(packed);
+      head.k_t = carver.take(packed);
+      head.dk = carver.take(packed);
+      head.dv = carver.take(packed);
+    } else {
+      head.v_t = carver.take(packed);
+    }
+    workspace.heads.push_back(head);
+  }
+  const int64_t tile = tiling_.lanes() * problem_.head_dim;
+  const int64_t scores = FlashTiling::kKeys * tiling_.panel;
+  for (int thread = 0; thread < threads_; ++thread) {
+    Scratch scratch{};
+    // Also where a thread reshapes a tile of keys.
+    scratch.q = carver.take(std::max(tile, FlashTiling::kKeys * problem_.head_dim));
+    scratch.q_t = carver.take(tile);
+    scratch.out_t = carver.take(tile);
+    if (backward) {
+      scratch.dout = carver.take(tile);
+      scratch.dout_t = carver.take(tile);
+      scratch.dprobs = carver.take(scores);
+    }
+    scratch.scores = carver.take(scores);
+    scratch.maximum = carver.take(tiling_.lanes());
+    scratch.sum = carver.take(tiling_.lanes());
+    scratch.begin = carver.take<int32_t>(int64_t{layers_} * tiling_.lanes());
+    scratch.end = carver.take<int32_t>(int64_t{layers_} * tiling_.lanes());
+    scratch.ranges = carver.take<KeyRange>(tiling_.panels);
+    workspace.threads.push_back(scratch);
+  }
+  workspace.bytes = carver.used;
+  return workspace;
+}
+
+size_t FlashPlan::workspace_bytes(Direction direction) const {
+  return carve(direction, nullptr).bytes;
+}
+
+size_t FlashPlan::plan_bytes() const {
+  size_t bytes = sizeof(*this) + static_cast<size_t>(heads_at_once_ * kv_tiles()) * sizeof(Turn);
+  for (const TileMap& map : maps_) bytes += map.bytes();
+  for (const TileMap& map : transposed_) bytes += map.bytes();
+  return bytes;
+}
+
+void FlashPlan::load_tile(const TensorView& tensor, int64_t row_tile, int64_t first_head, float factor,
+                          float* rows, float* transposed) const {
+  const int64_t d = problem_.head_dim, first = row_tile * tiling_.tokens;
+  float* row = rows;
+  for (int64_t t = 0; t < tokens_of(row_tile); ++t) {
+    for (int64_t h = 0; h < tiling_.heads; ++h, row += d) {
+      load_elements(tensor.row_address(first + t, first_head + h), tensor.dtype, d, factor, row);
+    }
+  }
+  float* end = rows + int64_t{panels_of(row_tile)} * tiling_.panel * d;
+  std::memset(row, 0, (end - row) * sizeof(float));
+  if (transposed == nullptr) return;
+  const int64_t panel = tiling_.panel * d;
+  for (int32_t p = 0; p < panels_of(row_tile); ++p) {
+    transpose(rows + p * panel, d, tiling_.panel, static_cast<int32_t>(d), transposed + p * panel,
+              tiling_.panel);
+  }
+}
+
+void FlashPlan::load_keys(const TensorView& tensor, int64_t kv_tile, int64_t kv_head, float* rows) const {
+  const int64_t d = problem_.head_dim, first = kv_tile * FlashTiling::kKeys, keys = keys_of(kv_tile);
+  for (int64_t j = 0; j < keys; ++j) {
+    load_elements(tensor.row_address(first + j, kv_head), tensor.dtype, d, 1.0f, rows + j * d);
+  }
+  std::memset(rows + keys * d, 0, (FlashTiling::kKeys - keys) * d * sizeof(float));
+}
+
+LaneMask FlashPlan::mask_of(const TileMap& map, const Partial& partial, int64_t row_tile,
+                            const Scratch& scratch) const {
+  const int32_t lanes = tiling_.lanes(), heads = tiling_.heads, tokens = tokens_of(row_tile);
+  constexpr int32_t kNone = FlashTiling::kKeys;
+  for (int32_t p = 0; p < tiling_.panels; ++p) scratch.ranges[p] = {kNone, 0, 0};  // valid: the end, for now
+  for (int32_t layer = 0; layer < partial.layers; ++layer) {
+    const std::span<const Span> spans = map.layer(partial.first + layer);
+    int32_t* begin = scratch.begin + int64_t{layer} * lanes;
+    int32_t* end = scratch.end + int64_t{layer} * lanes;
+    for (int32_t t = 0; t < tokens; ++t) {
+      const Span span = spans[t];
+      std::fill_n(begin + t * heads, heads, int32_t{span.begin});
+      std::fill_n(end + t * heads, heads, int32_t{span.end});
+      if (span.begin == span.end) continue;
+      // A token's lanes may straddle two panels.
+      for (int32_t p = t * heads / tiling_.panel; p <= ((t + 1) * heads - 1) / tiling_.panel; ++p) {
+        scratch.ranges[p].begin = std::min(scratch.ranges[p].begin, int32_t{span.begin});
+        scratch.ranges[p].valid = std::max(scratch.ranges[p].valid, int32_t{span.end});
+      }
+    }
+    std::fill(begin + tokens * heads, begin + lanes, 0);
+    std::fill(end + tokens * heads, end + lanes, 0);
+  }
+  for (int32_t p = 0; p < tiling_.panels; ++p) {
+    KeyRange& range = scratch.ranges[p];
+    if (range.begin == kNone) {
+      range = {};
+      continue;
+    }
+    range.keys = in_steps(range.valid - range.begin);
+    // Whole steps may reach beyond the last key that is seen, but not beyond the tile; the mask hides the
+    // rest.
+    range.begin = std::min(range.begin, FlashTiling::kKeys - range.keys);
+    range.valid = range.keys;
+  }
+  return {scratch.begin, scratch.end, partial.layers, lanes};
+}
+
+}  // namespace longspan

@@ -1,0 +1,245 @@
+#include "kernels/cpu/naive.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include <cblas.h>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/panel.h"
+
+namespace longspan {
+
+namespace {
+
+constexpr int64_t kStripe = 64;  // rows, or columns, of the matrix that a thread takes at a time
+
+// A row-major f32 matrix, or a part of one.
+struct Matrix {
+  float* data = nullptr;
+  int64_t rows = 0, columns = 0, stride = 0;
+
+  float* row(int64_t i) const { return data + i * stride; }
+  Matrix rows_from(int64_t i) const { return {row(i), std::min(kStripe, rows - i), columns, stride}; }
+  Matrix columns_from(int64_t j) const { return {data + j, rows, std::min(kStripe, columns - j), stride}; }
+};
+
+// c = alpha * a * b, with a or b transposed on request, plus c if asked for.
+enum class Form { kPlain, kLeftTransposed, kRightTransposed };
+void multiply(float alpha, const Matrix& a, const Matrix& b, Form form, const Matrix& c, bool add = false) {
+  const bool left = form == Form::kLeftTransposed, right = form == Form::kRightTransposed;
+  cblas_sgemm(CblasRowMajor, left ? CblasTrans : CblasNoTrans, right ? CblasTrans : CblasNoTrans,
+              static_cast<blasint>(c.rows), static_cast<blasint>(c.columns),
+              static_cast<blasint>(left ? a.rows : a.columns), alpha, a.data, static_cast<blasint>(a.stride),
+              b.data, static_cast<blasint>(b.stride), add ? 1.0f : 0.0f, c.data,
+              static_cast<blasint>(c.stride));
+}
+
+void for_each_stripe(int64_t count, const std::function<void(int64_t first)>& body) {
+  parallel_for((count + kStripe - 1) / kStripe, [&](int64_t index, int) { body(index * kStripe); });
+}
+
+// One head at a time, all threads on stripes of its matrix.
+class NaivePlan final : public Plan {
+ public:
+  explicit NaivePlan(const Problem& problem) : problem_(problem), scale_(problem.softmax_scale()) {}
+
+  static size_t score_bytes(const Problem& problem, Direction direction) {
+    const size_t matrices = direction == Direction::kForward ? 1 : 2;
+    return matrices * static_cast<size_t>(problem.tokens_q) * static_cast<size_t>(problem.tokens_kv) *
+           sizeof(float);
+  }
+
+  size_t workspace_bytes(Direction direction) const override {
+    const size_t of_rows = static_cast<size_t>(problem_.tokens_q * problem_.head_dim) * sizeof(float);
+    const size_t of_keys = static_cast<size_t>(problem_.tokens_kv * problem_.head_dim) * sizeof(float);
+    return score_bytes(problem_, direction) +
+           (direction == Direction::kForward ? 2 * of_rows + 2 * of_keys : 4 * of_rows + 4 * of_keys);
+  }
+  size_t plan_bytes() const override { return sizeof(*this); }
+
+  void forward(const ForwardArgs& args, Stream) override {
+    make_blas_single_threaded();
+    float* memory = static_cast<float*>(args.workspace);
+    const Matrix p = take(memory, problem_.tokens_q, problem_.tokens_kv);
+    const Matrix q = take(memory, problem_.tokens_q, problem_.head_dim);
+    const Matrix o = take(memory, problem_.tokens_q, problem_.head_dim);
+    const Matrix k = take(memory, problem_.tokens_kv, problem_.head_dim);
+    const Matrix v = take(memory, problem_.tokens_kv, problem_.head_dim);
+    for (int64_t head = 0; head < problem_.heads_q; ++head) {
+      const int64_t kv_head = problem_.kv_head_of(head);
+      const Mask& mask = problem_.mask_of_kv_head(kv_head);
+      load(args.q, head, q);
+      load(args.k, kv_head, k);
+      load(args.v, kv_head, v);
+      float* lse = args.lse + head * problem_.tokens_q;
+      for_each_stripe(problem_.tokens_q, [&](int64_t first) {
+        const Matrix scores = p.rows_from(first);
+        multiply(scale_, q.rows_from(first), k, Form::kRightTransposed, scores);
+        for (int64_t i = 0; i < scores.rows; ++i) {
+          lse[first + i] = softmax(mask.visible_keys(first + i), scores.row(i), scores.columns);
+        }
+        multiply(1.0f, scores, v, Form::kPlain, o.rows_from(first));
+      });
+      store(o, args.o, head);
+    }
+  }
+
+  void backward(const BackwardArgs& args, Stream) override {
+    make_blas_single_threaded();
+    float* memory = static_cast<float*>(args.workspace);
+    const Matrix p = take(memory, problem_.tokens_q, problem_.tokens_kv);
+    const Matrix ds = take(memory, problem_.tokens_q, problem_.tokens_kv);
+    const Matrix q = take(memory, problem_.tokens_q, problem_.head_dim);
+    const Matrix o = take(memory, problem_.tokens_q, problem_.head_dim);
+    const Matrix dout = take(memory, problem_.tokens_q, problem_.head_dim);
+    const Matrix dq = take(memory, problem_.tokens_q, problem_.head_dim);
+    const Matrix k = take(memory, problem_.tokens_kv, problem_.head_dim);
+    const Matrix v = take(memory, problem_.tokens_kv, problem_.head_dim);
+    const Matrix dk = take(memory, problem_.tokens_kv, problem_.head_dim);
+    const Matrix dv = take(memory, problem_.tokens_kv, problem_.head_dim);
+    for (int64_t head = 0; head < problem_.heads_q; ++head) {
+      const int64_t kv_head = problem_.kv_head_of(head);
+      const Mask& mask = problem_.mask_of_kv_head(kv_head);
+      load(args.q, head, q);
+      load(args.o, head, o);
+      load(args.dout, head, dout);
+      load(args.k, kv_head, k);
+      load(args.v, kv_head, v);
+      const float* lse = args.lse + head * problem_.tokens_q;
+      for_each_stripe(problem_.tokens_q, [&](int64_t first) {
+        const Matrix probs = p.rows_from(first), grads = ds.rows_from(first);
+        multiply(scale_, q.rows_from(first), k, Form::kRightTransposed, probs);
+        multiply(1.0f, dout.rows_from(first), v, Form::kRightTransposed, grads);
+        for (int64_t i = 0; i < probs.rows; ++i) {
+          const float delta = dot(o.row(first + i), dout.row(first + i), problem_.head_dim);
+          softmax_gradient(mask.visible_keys(first + i), lse[first + i], delta, probs.row(i), grads.row(i),
+                           probs.columns);
+        }
+        multiply(scale_, grads, k, Form::kPlain, dq.rows_from(first));
+      });
+      const bool add = head % problem_.group_size() != 0;  // the heads of a group share k and v
+      for_each_stripe(problem_.tokens_kv, [&](int64_t first) {
+        multiply(1.0f, p.columns_from(first), dout, Form::kLeftTransposed, dv.rows_from(first), add);
+        multiply(scale_, ds.columns_from(first), q, Form::kLeftTransposed, dk.rows_from(first), add);
+      });
+      store(dq, args.dq, head);
+      if ((head + 1) % problem_.group_size() == 0) {
+        store(dk, args.dk, kv_head);
+        store(dv, args.dv, kv_head);
+      }
+    }
+  }
+
+ private:
+  static Matrix take(float*& memory, int64_t rows, int64_t columns) {
+    const Matrix matrix{memory, rows, columns, columns};
+    memory += rows * columns;
+    return matrix;
+  }
+
+  static void load(const TensorView& tensor, int64_t head, const Matrix& matrix) {
+    for_each_stripe(matrix.rows, [&](int64_t first) {
+      for (int64_t i = first; i < std::min(first + kStripe, matrix.rows); ++i) {
+        load_elements(tensor.row_address(i, head), tensor.dtype, matrix.columns, 1.0f, matrix.row(i));
+      }
+    });
+  }
+
+  static void store(const Matrix& matrix, const TensorView& tensor, int64_t head) {
+    for_each_stripe(matrix.rows, [&](int64_t first) {
+      for (int64_t i = first; i < std::min(first + kStripe, matrix.rows); ++i) {
+        store_elements(matrix.row(i), matrix.columns, 1.0f, tensor.row_address(i, head), tensor.dtype);
+      }
+    });
+  }
+
+  // Scores of a row to probabilities, 0 where the row does not see; returns the logarithm of the sum.
+  static float softmax(const std::vector<Range>& visible, float* row, int64_t columns) {
+    constexpr float kLargest = std::numeric_limits<float>::max();
+    float maximum = -kLargest;  // finite, so that no difference of scores is infinity minus infinity
+    for (const Range& keys : visible) {
+      for (int64_t j = keys.begin; j < keys.end; ++j) maximum = std::max(maximum, std::min(row[j], kLargest));
+    }
+    double sum = 0;
+    for (const Range& keys : visible) {
+      for (int64_t j = keys.begin; j < keys.end; ++j) {
+        row[j] = std::exp(std::min(row[j], kLargest) - maximum);
+        sum += row[j];
+      }
+    }
+    clear_hidden(visible, row, columns);
+    if (sum == 0) return -std::numeric_limits<float>::infinity();
+    const float factor = static_cast<float>(1 / sum);
+    for (const Range& keys : visible) {
+      for (int64_t j = keys.begin; j < keys.end; ++j) row[j] *= factor;
+    }
+    return static_cast<float>(maximum + std::log(sum));
+  }
+
+  // Scores of a row to probabilities, and gradients of those to gradients of the scores.
+  static void softmax_gradient(const std::vector<Range>& visible, float lse, float delta, float* row,
+                               float* gradient, int64_t columns) {
+    const bool none = lse == -std::numeric_limits<float>::infinity();
+    for (const Range& keys : visible) {
+      for (int64_t j = keys.begin; j < keys.end; ++j) {
+        // At most 1, however coarse the rounding of large scores.
+        row[j] = none ? 0.0f : std::exp(std::min(row[j] - lse, 0.0f));
+        gradient[j] = none ? 0.0f : row[j] * (gradient[j] - delta);
+      }
+    }
+    clear_hidden(visible, row, columns);
+    clear_hidden(visible, gradient, columns);
+  }
+
+  static void clear_hidden(const std::vector<Range>& visible, float* row, int64_t columns) {
+    int64_t next = 0;
+    for (const Range& keys : visible) {
+      std::fill(row + next, row + keys.begin, 0.0f);
+      next = keys.end;
+    }
+    std::fill(row + next, row + columns, 0.0f);
+  }
+
+  Problem problem_;
+  float scale_;
+};
+
+class CpuNaive final : public Kernel {
+ public:
+  std::string_view name() const override { return "cpu-naive"; }
+  std::string_view description() const override {
+    return "CPU reference, holds all scores of a head; f32, bf16, f16; any head_dim; memory O(S^2)";
+  }
+  DeviceKind device_kind() const override { return DeviceKind::kCpu; }
+
+  Support supports(const Problem& problem, Direction direction, const Device& device) const override {
+    if (device.kind != DeviceKind::kCpu) return {"runs on the CPU only"};
+    if (problem.dtype == DType::kF64) return {"needs dtype f32, bf16 or f16"};
+    const double gib = static_cast<double>(NaivePlan::score_bytes(problem, direction)) / (1 << 30);
+    const double half_gib = static_cast<double>(device.memory_bytes) / 2 / (1 << 30);
+    if (device.memory_bytes > 0 && gib > half_gib) {
+      return {fmt::format(
+          "needs {:.1f} GiB for the scores of a head, more than half of this machine's {:.1f} GiB", gib,
+          2 * half_gib)};
+    }
+    return {};
+  }
+
+  std::unique_ptr<Plan> plan(const Problem& problem, const Device&) const override {
+    return std::make_unique<NaivePlan>(problem);
+  }
+};
+
+}  // namespace
+
+const Kernel& cpu_naive() {
+  static const CpuNaive kernel;
+  return kernel;
+}
+
+}  // namespace longspan
