@@ -20,7 +20,8 @@ const Kernel& kernel_from_name(std::string_view name) {
   std::string names;
   for (const Kernel* kernel : kernels()) {
     if (kernel->name() == name) return *kernel;
-    names += (names.empty() ? "" : ", ") + std::string(kernel->name());
+    if (!names.empty()) names.append(", ");
+    names.append(kernel->name());
   }
   LONGSPAN_CHECK_INPUT(false, "kernel '{}' is unknown; the kernels of this build are {}", name, names);
   return *kernels().front();

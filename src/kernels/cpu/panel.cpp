@@ -30,13 +30,13 @@ constexpr float kLargest = std::numeric_limits<float>::max();
 constexpr float kLag = 8;
 
 // 2^x for x in [-inf, 126]; exactly 0 below 2^-126, so that no denormal ever slows a product; exactly 1 at 0;
-// NaN of NaN, for which the order of operands of Max and Min here and below matters (x86 returns the second).
+// NaN of NaN (which is why the callers' Min has its operands in that order: x86 returns the second).
 // x = n + f, n the nearest integer: 2^f by a polynomial of relative error 2e-9 (before rounding), fitted to
 // [-1/2, 1/2] with constant term 1; n is added to its exponent.
 HWY_INLINE F32 exp2_of(F32 x) {
   const F32 lowest = hn::Set(kF32, -126.0f);
   const Mask32 vanishes = hn::Lt(x, lowest);
-  x = hn::Max(lowest, x);
+  x = hn::IfThenElse(vanishes, lowest, x);
   const F32 round = hn::Set(kF32, 12582912.0f);  // 1.5 * 2^23: x + round has n in its lowest bits
   const F32 shifted = hn::Add(x, round);
   const F32 f = hn::Sub(x, hn::Sub(shifted, round));

@@ -43,7 +43,7 @@ class AttentionCase {
 
 // The largest difference, relative to the largest truth (at least `floor`); infinite if one is NaN and the
 // other is not, or if infinities differ.
-double relative_error(const std::vector<float>& got, const std::vector<float>& truth, double floor = 1e-3);
+double relative_error(const std::vector<float>& got, const std::vector<float>& truth, double floor = 0.1);
 
 // A problem of one mask for all heads.
 Problem make_problem(const Mask& mask, int64_t heads_q, int64_t heads_kv, int64_t head_dim,

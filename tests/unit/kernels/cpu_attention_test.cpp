@@ -4,12 +4,12 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/parallel.h"
 #include "kernels/cpu/flash.h"
 #include "kernels/cpu/naive.h"
-#include "mask/patterns.h"
 #include "unit/kernels/attention_case.h"
 
 namespace longspan {
@@ -36,7 +36,7 @@ std::vector<NamedMask> masks_of(int64_t rows, int64_t columns) {
        Mask(rows, columns, {{{0, middle}, {0, third}}, {{middle, rows}, {third, columns}, -100, 50}})},
       {"rows and keys without any", Mask(rows, columns, {{{rows / 3, middle}, {third, third * 2}}})},
       {"stripes", Mask(rows, columns, stripes)},
-      {"nothing", Mask(rows, columns, {})},
+      {"nothing", Mask(rows, columns, std::vector<Band>{})},
   };
 }
 
@@ -87,7 +87,9 @@ TEST_F(CpuAttention, LongerThanManyTiles) {
 TEST_F(CpuAttention, MoreKeysThanRowsAndMoreRowsThanKeys) {
   for (const auto& [rows, columns] : {std::pair{70, 700}, {700, 70}, {1, 300}, {300, 1}}) {
     for (const NamedMask& named : masks_of(rows, columns))
-      check_both(make_problem(named.mask, 3, 1, 24), named.name);
+
+      // Of one key, hundreds of gradients cancel to nothing.
+      check_both(make_problem(named.mask, 3, 1, 24), named.name, kF32Error, 2e-4);
   }
 }
 
@@ -128,24 +130,6 @@ TEST_F(CpuAttention, ScaleIsAParameter) {
     Problem problem = make_problem(mask, 2, 1, 16);
     problem.scale = scale;
     check_both(problem, fmt::format("scale {}", scale));
-  }
-}
-
-TEST_F(CpuAttention, EveryPattern) {
-  for (const Pattern& pattern : patterns()) {
-    PatternOptions options;
-    options.seqlen = 1024;
-    options.kv_heads = 2;
-    options.lengths = "uniform:20:400";
-    if (pattern.name == "sliding_window" || pattern.name == "sliding_window_causal") {
-      options.window_left = options.window_right = 100;
-    }
-    if (pattern.name == "uniform_block_sparse") options.block = 64;
-    if (pattern.name == "variable_block_sparse") options.block = 128, options.block_min = 40;
-    Problem problem = make_problem(Mask(), 4, 2, 16);
-    problem.tokens_q = problem.tokens_kv = options.seqlen;
-    problem.masks = std::make_shared<HeadMasks>(draw_mask(pattern.name, options).masks);
-    check_both(problem, std::string(pattern.name));
   }
 }
 
@@ -305,7 +289,7 @@ TEST_F(CpuAttention, MemoryIsLinear) {
   const Problem problem = make_problem(Mask(many, many, {{{0, many}, {0, many}, -1024, 0}}), 1, 1, 128);
   const std::unique_ptr<Plan> plan = cpu_flash().plan(problem, cpu_device());
   const size_t tensor = static_cast<size_t>(many) * 128 * sizeof(float);
-  const size_t scratch = size_t{thread_count()} * (4 << 20);
+  const size_t scratch = static_cast<size_t>(thread_count()) * (4 << 20);
   EXPECT_LE(plan->workspace_bytes(Direction::kForward), 2 * tensor + scratch);
   EXPECT_LE(plan->workspace_bytes(Direction::kBackward), 5 * tensor + scratch);
   EXPECT_LE(plan->plan_bytes(), 8u << 20);
