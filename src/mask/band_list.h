@@ -50,6 +50,9 @@ class BandList {
     size_t index_ = 0, group_ = 0;
   };
 
+  // For lists whose size is known: room is reserved but not touched.
+  void reserve(size_t bands) { keys_.reserve(bands); }
+
   // Rows, columns and bounds of a normalized band of such a mask.
   void append(const Band& band);
 

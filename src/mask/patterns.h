@@ -18,11 +18,12 @@ struct PatternOptions {
   int64_t seqlen = 0;  // S, at least 1
   uint64_t seed = 42;
   int64_t index = 0;  // mask number in the stream of the seed: masks 0 .. index - 1 are drawn first
-  std::string lengths = "auto";  // document lengths: see LengthSource
-  std::optional<int64_t> window_left, window_right;
-  std::optional<int64_t> prefix;     // P of prefix_lm_*
-  std::optional<int64_t> block;      // B of block patterns; the mean block size A of variable_block_sparse
-  std::optional<int64_t> block_min;  // M of variable_block_sparse
+  std::string lengths = "auto";                      // document lengths: see LengthSource
+  std::optional<int64_t> window_left, window_right;  // 1024; global_sliding_window: drawn, left alone
+  std::optional<int64_t> prefix;                     // P of prefix_lm_*
+  std::optional<int64_t>
+      block;  // B: 64, block_causal_document 1024; the mean A of variable_block_sparse: 256
+  std::optional<int64_t> block_min;  // M of variable_block_sparse: 128
   double density = 0.5;              // kept share of block-sparse masks
   int64_t kv_heads = 1;              // masks drawn for patterns that differ by KV head
 };
@@ -51,6 +52,9 @@ struct Pattern {
 
 std::span<const Pattern> patterns();
 const Pattern& pattern_from_name(std::string_view name);  // throws an input error that lists the names
+
+// The next mask of the generator's stream. To draw masks 0, 1, 2, ... of a run, call it again and again.
+DrawnMask draw_mask(const Pattern& pattern, const PatternOptions& options, Mt19937& generator);
 
 // Mask number options.index of the run that options.seed begins.
 DrawnMask draw_mask(std::string_view pattern, const PatternOptions& options);

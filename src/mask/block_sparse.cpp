@@ -1,0 +1,152 @@
+// Drawing block-sparse masks.
+#include "mask/block_sparse.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace longspan {
+namespace {
+
+constexpr int64_t kUniformBlock = 64, kVariableBlock = 256, kVariableMin = 128;
+
+// A set of numbers below n, as bits.
+class Selection {
+ public:
+  explicit Selection(int64_t n) : n_(n), words_(static_cast<size_t>((n + 63) / 64)) {}
+
+  // k of the n numbers, uniformly without replacement: Floyd's method (Bentley and Floyd, 1987), on whichever
+  // of the kept and the dropped numbers are fewer.
+  void draw(int64_t k, Mt19937& generator) {
+    const bool inverted = k > n_ / 2;
+    const int64_t drawn = inverted ? n_ - k : k;
+    std::fill(words_.begin(), words_.end(), 0);
+    for (int64_t j = n_ - drawn; j < n_; ++j) {
+      const int64_t t = generator.randbelow(j + 1);
+      add(contains(t) ? j : t);
+    }
+    if (!inverted) return;
+    for (uint64_t& word : words_) word = ~word;
+    if (n_ % 64 != 0) words_.back() &= (uint64_t{1} << (n_ % 64)) - 1;
+  }
+
+  // Calls visit(begin, end) for each run of consecutive numbers.
+  template <class Visit>
+  void for_each_run(Visit visit) const {
+    int64_t begin = -1;  // of a run that reaches the end of the word before
+    for (size_t w = 0; w < words_.size(); ++w) {
+      uint64_t word = words_[w];
+      const int64_t base = static_cast<int64_t>(w) * 64;
+      int position = 0;
+      while (position < 64) {
+        if (begin < 0) {
+          if (word == 0) break;
+          const int skip = std::countr_zero(word);
+          begin = base + position + skip;
+          position += skip;
+          word >>= skip;
+        }
+        const int ones = std::countr_one(word);
+        position += ones;
+        if (position >= 64) break;
+        visit(begin, base + position);
+        begin = -1;
+        word >>= ones;
+      }
+    }
+    if (begin >= 0) visit(begin, n_);
+  }
+
+ private:
+  bool contains(int64_t i) const { return words_[i >> 6] >> (i & 63) & 1; }
+  void add(int64_t i) { words_[i >> 6] |= uint64_t{1} << (i & 63); }
+
+  int64_t n_;
+  std::vector<uint64_t> words_;
+};
+
+void check(const PatternOptions& options) {
+  LONGSPAN_CHECK_INPUT(options.density > 0 && options.density <= 1,
+                       "--density {}: must be above 0 and at most 1", options.density);
+  LONGSPAN_CHECK_INPUT(options.kv_heads >= 1, "--kv-heads {}: must be at least 1", options.kv_heads);
+}
+
+int64_t kept_blocks(double density, int64_t blocks) {
+  return std::clamp<int64_t>(static_cast<int64_t>(std::floor(density * static_cast<double>(blocks))), 1,
+                             blocks);
+}
+
+// Blocks (r, c) of rows [row_starts[r], row_starts[r + 1]) and columns likewise; k columns of blocks for each
+// row of blocks.
+Mask select_blocks(const std::vector<int64_t>& row_starts, const std::vector<int64_t>& column_starts,
+                   double density, Mt19937& generator) {
+  const auto rows = static_cast<int64_t>(row_starts.size()) - 1,
+             n = static_cast<int64_t>(column_starts.size()) - 1;
+  const int64_t k = kept_blocks(density, n);
+  Selection selection(n);
+  BandList bands;
+  // A row of blocks has k (n - k + 1) / n runs on average.
+  const double runs = static_cast<double>(k) * static_cast<double>(n - k + 1) / static_cast<double>(n);
+  bands.reserve(static_cast<size_t>(static_cast<double>(rows) * runs * 1.02) + 1024);
+  for (int64_t row = 0; row < rows; ++row) {
+    selection.draw(k, generator);
+    selection.for_each_run([&](int64_t begin, int64_t end) {
+      bands.append({{row_starts[row], row_starts[row + 1]}, {column_starts[begin], column_starts[end]}});
+    });
+  }
+  return Mask(row_starts.back(), column_starts.back(), std::move(bands));
+}
+
+std::vector<int64_t> uniform_starts(int64_t seqlen, int64_t block) {
+  std::vector<int64_t> starts;
+  for (int64_t start = 0; start < seqlen; start += block) starts.push_back(start);
+  starts.push_back(seqlen);
+  return starts;
+}
+
+// n blocks of at least `least` tokens: the room beyond that is cut at n - 1 random places.
+std::vector<int64_t> variable_starts(int64_t seqlen, int64_t n, int64_t least, Mt19937& generator) {
+  std::vector<int64_t> starts(static_cast<size_t>(n) + 1);
+  for (int64_t i = 1; i < n; ++i) starts[i] = generator.randint(0, seqlen - n * least);
+  std::sort(starts.begin() + 1, starts.end() - 1);
+  for (int64_t i = 1; i < n; ++i) starts[i] += i * least;
+  starts[n] = seqlen;
+  return starts;
+}
+
+}  // namespace
+
+DrawnMask draw_uniform_block_sparse(const PatternOptions& options, Mt19937& generator) {
+  check(options);
+  const int64_t block = options.block.value_or(kUniformBlock);
+  LONGSPAN_CHECK_INPUT(block >= 1, "--block {}: must be at least 1", block);
+  DrawnMask drawn;
+  drawn.params = {{"block", block}};
+  const std::vector<int64_t> starts = uniform_starts(options.seqlen, block);
+  for (int64_t head = 0; head < options.kv_heads; ++head)
+    drawn.masks.push_back(select_blocks(starts, starts, options.density, generator));
+  return drawn;
+}
+
+DrawnMask draw_variable_block_sparse(const PatternOptions& options, Mt19937& generator) {
+  check(options);
+  const int64_t mean = options.block.value_or(kVariableBlock),
+                least = options.block_min.value_or(kVariableMin);
+  LONGSPAN_CHECK_INPUT(mean >= 1, "--block {}: must be at least 1", mean);
+  LONGSPAN_CHECK_INPUT(least >= 1 && least <= mean,
+                       "--block-min {}: must be at least 1 and at most the mean block size (--block) {}",
+                       least, mean);
+  DrawnMask drawn;
+  drawn.params = {{"block", mean}, {"block_min", least}};
+  const int64_t n = std::max<int64_t>(options.seqlen / mean, 1);  // a sequence below the mean is one block
+  for (int64_t head = 0; head < options.kv_heads; ++head) {
+    const auto row_starts = variable_starts(options.seqlen, n, least, generator);
+    const auto column_starts = variable_starts(options.seqlen, n, least, generator);
+    drawn.masks.push_back(select_blocks(row_starts, column_starts, options.density, generator));
+  }
+  return drawn;
+}
+
+}  // namespace longspan

@@ -1,0 +1,139 @@
+// Drawing document lengths.
+#include "mask/document_lengths.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+#include "base/error.h"
+#include "mask/histograms.h"
+#include "mask/length_file.h"
+#include "mask/mask.h"
+
+namespace longspan {
+namespace {
+
+constexpr int64_t kPileUpTo = 12 * 1024, kProlong64kBelow = 64 * 1024, kProlong512kUpTo = 1024 * 1024;
+
+// The part of long-mix that is long documents.
+const LengthHistogram kLongMixLong{"long-mix", {{8192, 30720, 1.0}}};
+
+const LengthHistogram* find_histogram(std::string_view name) {
+  for (const LengthHistogram& histogram : histograms())
+    if (histogram.name == name) return &histogram;
+  return nullptr;
+}
+
+// The histogram that suits a sequence length; the one for the longest has no end here.
+const LengthHistogram& histogram_for(int64_t seqlen) {
+  const char* name = seqlen <= kPileUpTo ? "pile" : seqlen < kProlong64kBelow ? "prolong64k" : "prolong512k";
+  return *find_histogram(name);
+}
+
+LengthHistogram parse_uniform(const std::string& name) {
+  const std::string_view text = std::string_view(name).substr(std::string_view("uniform:").size());
+  const size_t colon = text.find(':');
+  LengthBin bin{0, 0, 1.0};
+  auto parse = [](std::string_view number, int64_t& value) {
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+    return error == std::errc() && end == number.data() + number.size();
+  };
+  LONGSPAN_CHECK_INPUT(colon != std::string_view::npos && parse(text.substr(0, colon), bin.begin) &&
+                           parse(text.substr(colon + 1), bin.end) && 1 <= bin.begin && bin.begin <= bin.end &&
+                           bin.end <= kMaxTokens,
+                       "--lengths {}: must be uniform:A:B, lengths in tokens with 1 <= A <= B, such as "
+                       "uniform:512:4096",
+                       name);
+  return {name, {bin}};
+}
+
+}  // namespace
+
+std::span<const LengthHistogram> histograms() {
+  static const std::vector<LengthHistogram> all = {
+      {"pile", parse_length_file(kPileCsv, "pile.csv").bins},
+      {"prolong64k", parse_length_file(kProlong64kCsv, "prolong64k.csv").bins},
+      {"prolong512k", parse_length_file(kProlong512kCsv, "prolong512k.csv").bins},
+  };
+  return all;
+}
+
+std::vector<int64_t> sample_lengths(const LengthHistogram& histogram, int64_t tokens, Mt19937& generator) {
+  std::vector<double> cumulative;
+  double total = 0;
+  for (const LengthBin& bin : histogram.bins) cumulative.push_back(total += bin.weight);
+  std::vector<int64_t> lengths;
+  for (int64_t left = tokens; left > 0; left -= lengths.back()) {
+    // A draw that rounds up to the total still falls into the last bin.
+    const auto at = std::upper_bound(cumulative.begin(), cumulative.end() - 1, generator.random() * total);
+    const LengthBin& bin = histogram.bins[static_cast<size_t>(at - cumulative.begin())];
+    const int64_t length = generator.randint(bin.begin, bin.end);
+    lengths.push_back(std::max<int64_t>(std::min(length, left), 1));
+  }
+  return lengths;
+}
+
+LengthSource LengthSource::from_name(const std::string& name, int64_t seqlen) {
+  LengthSource source;
+  source.name_ = name;
+  if (name == "auto") {
+    LONGSPAN_CHECK_INPUT(seqlen <= kProlong512kUpTo,
+                         "--lengths auto: no histogram is for {} tokens, auto ends at 1M; name one of pile, "
+                         "prolong64k, prolong512k, long-mix, uniform:A:B, or a CSV file",
+                         seqlen);
+    source.histogram_ = histogram_for(seqlen);
+    source.name_ = source.histogram_.name;
+  } else if (const LengthHistogram* histogram = find_histogram(name)) {
+    source.histogram_ = *histogram;
+  } else if (name == "long-mix") {
+    source.kind_ = Kind::kLongMix;
+    source.histogram_ = histogram_for(seqlen);
+  } else if (name.starts_with("uniform:")) {
+    source.histogram_ = parse_uniform(name);
+  } else {
+    const bool looks_like_path = name.find_first_of("./\\") != std::string::npos;
+    LONGSPAN_CHECK_INPUT(
+        looks_like_path || std::filesystem::exists(name),
+        "--lengths {}: is unknown; the sources are auto, pile, prolong64k, prolong512k, long-mix, "
+        "uniform:A:B, or a CSV file of lengths or of begin,end,weight bins; there is no file '{}' here",
+        name, name);
+    LengthFile file = read_length_file(name);
+    if (!file.lengths.empty()) {
+      source.kind_ = Kind::kList;
+      source.list_ = std::move(file.lengths);
+    } else {
+      source.histogram_ = {name, std::move(file.bins)};
+    }
+  }
+  return source;
+}
+
+std::vector<int64_t> LengthSource::sample(int64_t seqlen, Mt19937& generator) const {
+  switch (kind_) {
+    case Kind::kHistogram:
+      return sample_lengths(histogram_, seqlen, generator);
+    case Kind::kLongMix: {
+      const auto short_tokens = static_cast<int64_t>(0.4 * static_cast<double>(seqlen));
+      std::vector<int64_t> lengths = sample_lengths(histogram_, short_tokens, generator);
+      const auto longer = sample_lengths(kLongMixLong, seqlen - short_tokens, generator);
+      lengths.insert(lengths.end(), longer.begin(), longer.end());
+      generator.shuffle(lengths);
+      return lengths;
+    }
+    case Kind::kList: {
+      std::vector<int64_t> lengths;
+      int64_t left = seqlen;
+      for (size_t i = 0; i < list_.size() && left > 0; ++i) {
+        lengths.push_back(std::min(list_[i], left));
+        left -= lengths.back();
+      }
+      LONGSPAN_CHECK_INPUT(left == 0,
+                           "--lengths {}: its {} lengths sum to {} tokens, fewer than the sequence's {}",
+                           name_, list_.size(), seqlen - left, seqlen);
+      return lengths;
+    }
+  }
+  return {};
+}
+
+}  // namespace longspan

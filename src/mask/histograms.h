@@ -1,0 +1,10 @@
+// The histograms of data/ as text, made part of the library by the build.
+#pragma once
+
+namespace longspan {
+
+extern const char* const kPileCsv;
+extern const char* const kProlong64kCsv;
+extern const char* const kProlong512kCsv;
+
+}  // namespace longspan

@@ -1,0 +1,24 @@
+// CSV files of document lengths, or of histograms of them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mask/document_lengths.h"
+
+namespace longspan {
+
+// Either lengths, one a line, or bins, `begin,end,weight` a line. Comments begin with '#'; the first line
+// that is neither empty nor a comment may name the columns.
+struct LengthFile {
+  std::vector<int64_t> lengths;
+  std::vector<LengthBin> bins;
+};
+
+// Throws an input error that names the file and the line that is wrong.
+LengthFile parse_length_file(std::string_view text, const std::string& name);
+LengthFile read_length_file(const std::string& path);
+
+}  // namespace longspan

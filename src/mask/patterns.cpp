@@ -1,0 +1,267 @@
+// The fourteen patterns. Each is a few bands a document or a block; docs/masks.md shows them.
+#include "mask/patterns.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "mask/block_sparse.h"
+
+namespace longspan {
+namespace {
+
+constexpr int64_t kWindow = 1024, kDocumentBlock = 1024, kMaxDocumentBlocks = 8;
+
+DrawnMask drawn_from(const PatternOptions& options, const std::vector<Band>& bands) {
+  DrawnMask drawn;
+  drawn.masks.emplace_back(options.seqlen, options.seqlen, bands);
+  return drawn;
+}
+
+Band causal(Range q, Range k) {
+  return {q, k, kUnboundedBelow, 0};
+}
+
+// Documents
+// ----------------------------------------------------------------------------------------------------
+
+struct Documents {
+  std::string source;
+  std::vector<int64_t> lengths;
+  std::vector<Range> ranges;
+};
+
+Documents draw_documents(const PatternOptions& options, Mt19937& generator) {
+  const LengthSource source = LengthSource::from_name(options.lengths, options.seqlen);
+  Documents documents{source.name(), source.sample(options.seqlen, generator), {}};
+  int64_t start = 0;
+  for (int64_t length : documents.lengths) {
+    documents.ranges.push_back({start, start + length});
+    start += length;
+  }
+  return documents;
+}
+
+DrawnMask drawn_from(const PatternOptions& options, const std::vector<Band>& bands, Documents documents) {
+  DrawnMask drawn = drawn_from(options, bands);
+  drawn.lengths = std::move(documents.source);
+  drawn.document_lengths = std::move(documents.lengths);
+  return drawn;
+}
+
+DrawnMask draw_full_document(const PatternOptions& options, Mt19937& generator) {
+  Documents documents = draw_documents(options, generator);
+  std::vector<Band> bands;
+  for (const Range& range : documents.ranges) bands.push_back({range, range});
+  return drawn_from(options, bands, std::move(documents));
+}
+
+DrawnMask draw_causal_document(const PatternOptions& options, Mt19937& generator) {
+  Documents documents = draw_documents(options, generator);
+  std::vector<Band> bands;
+  for (const Range& range : documents.ranges) bands.push_back(causal(range, range));
+  return drawn_from(options, bands, std::move(documents));
+}
+
+DrawnMask draw_share_question(const PatternOptions& options, Mt19937& generator) {
+  Documents documents = draw_documents(options, generator);
+  // Below the question j <= i always holds for its columns, so one causal band serves its rows and all later.
+  std::vector<Band> bands = {causal({0, options.seqlen}, documents.ranges.front())};
+  for (size_t d = 1; d < documents.ranges.size(); ++d)
+    bands.push_back(causal(documents.ranges[d], documents.ranges[d]));
+  return drawn_from(options, bands, std::move(documents));
+}
+
+DrawnMask draw_causal_blockwise(const PatternOptions& options, Mt19937& generator) {
+  Documents documents = draw_documents(options, generator);
+  std::vector<Band> bands;
+  for (const Range& range : documents.ranges) bands.push_back(causal(range, range));
+  bands.back().k = {0, options.seqlen};  // the last document sees all before it
+  return drawn_from(options, bands, std::move(documents));
+}
+
+DrawnMask draw_block_causal_document(const PatternOptions& options, Mt19937& generator) {
+  const int64_t block = options.block.value_or(kDocumentBlock);
+  LONGSPAN_CHECK_INPUT(block >= 1, "--block {}: must be at least 1", block);
+  LONGSPAN_CHECK_INPUT(
+      options.seqlen % block == 0,
+      "block_causal_document of {} tokens: the length must be a multiple of the block, {}; choose "
+      "another length or --block",
+      options.seqlen, block);
+  std::vector<int64_t> lengths;
+  std::vector<Band> bands;
+  for (int64_t start = 0; start < options.seqlen; start += lengths.back()) {
+    const int64_t blocks_left = (options.seqlen - start) / block;
+    lengths.push_back(std::min(generator.randint(1, kMaxDocumentBlocks), blocks_left) * block);
+    for (int64_t row = start; row < start + lengths.back(); row += block)
+      bands.push_back({{row, row + block}, {start, row + block}});
+  }
+  DrawnMask drawn = drawn_from(options, bands);
+  drawn.document_lengths = std::move(lengths);
+  drawn.params = {{"block", block}};
+  return drawn;
+}
+
+// Windows
+// ------------------------------------------------------------------------------------------------------
+
+int64_t window_or(const std::optional<int64_t>& window, int64_t value) {
+  if (!window) return value;
+  LONGSPAN_CHECK_INPUT(*window >= 0, "--window {}: must be at least 0", *window);
+  return *window;
+}
+
+DrawnMask draw_full(const PatternOptions& options, Mt19937&) {
+  const Range all{0, options.seqlen};
+  return drawn_from(options, {{all, all}});
+}
+
+DrawnMask draw_causal(const PatternOptions& options, Mt19937&) {
+  const Range all{0, options.seqlen};
+  return drawn_from(options, {causal(all, all)});
+}
+
+DrawnMask draw_sliding_window(const PatternOptions& options, Mt19937&) {
+  const Range all{0, options.seqlen};
+  const int64_t left = window_or(options.window_left, kWindow),
+                right = window_or(options.window_right, kWindow);
+  DrawnMask drawn = drawn_from(options, {{all, all, -left, right}});
+  drawn.params = {{"window_left", left}, {"window_right", right}};
+  return drawn;
+}
+
+DrawnMask draw_sliding_window_causal(const PatternOptions& options, Mt19937&) {
+  const Range all{0, options.seqlen};
+  const int64_t left = window_or(options.window_left, kWindow);
+  LONGSPAN_CHECK_INPUT(options.window_right.value_or(0) == 0,
+                       "--window {},{}: sliding_window_causal looks to the left only; give --window {}", left,
+                       *options.window_right, left);
+  DrawnMask drawn = drawn_from(options, {{all, all, -left, 0}});
+  drawn.params = {{"window_left", left}};
+  return drawn;
+}
+
+DrawnMask draw_global_sliding_window(const PatternOptions& options, Mt19937& generator) {
+  const int64_t n = options.seqlen;
+  const int64_t widest = n / 3 - 1;
+  const int64_t drawn_window = options.window_left || widest < 1 ? 1 : generator.randint(1, widest);
+  const int64_t w = window_or(options.window_left, drawn_window);
+  LONGSPAN_CHECK_INPUT(options.window_right.value_or(w) == w,
+                       "--window {},{}: global_sliding_window has one width; give --window {}", w,
+                       *options.window_right, w);
+  const int64_t global = std::min(w, n);
+  const Range rest{global, n};
+  DrawnMask drawn = drawn_from(options, {{{0, global}, {0, n}}, {rest, {0, global}}, {rest, rest, -w, w}});
+  drawn.params = {{"window", w}};
+  return drawn;
+}
+
+// Prefixes
+// -----------------------------------------------------------------------------------------------------
+
+int64_t prefix_or_draw(const PatternOptions& options, int64_t longest, Mt19937& generator) {
+  if (!options.prefix) return generator.randint(1, longest);
+  LONGSPAN_CHECK_INPUT(*options.prefix >= 0, "--prefix {}: must be at least 0", *options.prefix);
+  return *options.prefix;
+}
+
+// Rows of the prefix see all of it and nothing else; later rows see all up to their own token.
+void add_prefix_lm(std::vector<Band>& bands, Range range, int64_t prefix) {
+  const Range head{range.begin, std::min(range.begin + prefix, range.end)};
+  bands.push_back({head, head});
+  bands.push_back(causal({head.end, range.end}, range));
+}
+
+DrawnMask draw_prefix_lm_causal(const PatternOptions& options, Mt19937& generator) {
+  const int64_t prefix = prefix_or_draw(options, options.seqlen, generator);
+  std::vector<Band> bands;
+  add_prefix_lm(bands, {0, options.seqlen}, prefix);
+  DrawnMask drawn = drawn_from(options, bands);
+  drawn.params = {{"prefix", prefix}};
+  return drawn;
+}
+
+DrawnMask draw_prefix_lm_document(const PatternOptions& options, Mt19937& generator) {
+  Documents documents = draw_documents(options, generator);
+  const int64_t prefix = prefix_or_draw(options, documents.lengths.front(), generator);
+  std::vector<Band> bands;
+  for (const Range& range : documents.ranges) add_prefix_lm(bands, range, prefix);
+  DrawnMask drawn = drawn_from(options, bands, std::move(documents));
+  drawn.params = {{"prefix", prefix}};
+  return drawn;
+}
+
+// The table
+// ----------------------------------------------------------------------------------------------------
+
+constexpr Pattern kPatterns[] = {
+    // name, visible iff, options it reads, block-sparse, documents of a length source, function
+    {"full", "always", "", false, false, draw_full},
+    {"causal", "j <= i", "", false, false, draw_causal},
+    {"full_document", "d(i) = d(j)", "lengths", false, true, draw_full_document},
+    {"causal_document", "d(i) = d(j) and j <= i", "lengths", false, true, draw_causal_document},
+    {"sliding_window", "-right <= i - j <= left", "window", false, false, draw_sliding_window},
+    {"sliding_window_causal", "0 <= i - j <= left", "window", false, false, draw_sliding_window_causal},
+    {"share_question", "j <= i and (d(i) = d(j) or d(j) = 0)", "lengths", false, true, draw_share_question},
+    {"causal_blockwise", "j <= i and (d(i) = d(j) or d(i) = last)", "lengths", false, true,
+     draw_causal_blockwise},
+    {"prefix_lm_causal", "j <= i or (i < P and j < P)", "prefix", false, false, draw_prefix_lm_causal},
+    {"prefix_lm_document", "d(i) = d(j) and (j <= i or j - s(j) < P)", "lengths, prefix", false, true,
+     draw_prefix_lm_document},
+    {"global_sliding_window", "j < w or i < w or abs(i - j) <= w", "window", false, false,
+     draw_global_sliding_window},
+    {"block_causal_document", "d(i) = d(j) and floor(j / B) <= floor(i / B)", "block", false, false,
+     draw_block_causal_document},
+    {"uniform_block_sparse", "block (i / B, j / B) is selected", "block, density, kv_heads", true, false,
+     draw_uniform_block_sparse},
+    {"variable_block_sparse", "block (row block of i, column block of j) is selected",
+     "block, block_min, density, kv_heads", true, false, draw_variable_block_sparse},
+};
+
+}  // namespace
+
+int64_t DrawnMask::area() const {
+  int64_t area = 0;
+  for (const Mask& mask : masks) area += mask.area();
+  return area;
+}
+
+double DrawnMask::density() const {
+  double pairs = 0;
+  for (const Mask& mask : masks)
+    pairs += static_cast<double>(mask.rows()) * static_cast<double>(mask.columns());
+  return pairs > 0 ? static_cast<double>(area()) / pairs : 0;
+}
+
+std::span<const Pattern> patterns() {
+  return kPatterns;
+}
+
+const Pattern& pattern_from_name(std::string_view name) {
+  std::string names;
+  for (const Pattern& pattern : kPatterns) {
+    if (pattern.name == name) return pattern;
+    names += (names.empty() ? "" : ", ") + std::string(pattern.name);
+  }
+  LONGSPAN_CHECK_INPUT(false, "mask pattern '{}' is unknown; the patterns are {}", name, names);
+  return kPatterns[0];
+}
+
+DrawnMask draw_mask(const Pattern& pattern, const PatternOptions& options, Mt19937& generator) {
+  LONGSPAN_CHECK_INPUT(1 <= options.seqlen && options.seqlen <= kMaxTokens, "--seqlen {}: must be 1 to {}",
+                       options.seqlen, kMaxTokens);
+  DrawnMask drawn = pattern.draw(options, generator);
+  drawn.pattern = pattern.name;
+  drawn.options = options;
+  return drawn;
+}
+
+DrawnMask draw_mask(std::string_view pattern_name, const PatternOptions& options) {
+  const Pattern& pattern = pattern_from_name(pattern_name);
+  LONGSPAN_CHECK_INPUT(options.index >= 0, "--index {}: must be at least 0", options.index);
+  Mt19937 generator(options.seed);
+  for (int64_t n = 0; n < options.index; ++n) draw_mask(pattern, options, generator);
+  return draw_mask(pattern, options, generator);
+}
+
+}  // namespace longspan
