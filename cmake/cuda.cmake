@@ -23,6 +23,5 @@ function(longspan_enable_cuda target)
     # -lineinfo: profilers show source lines; it costs nothing at run time.
     $<$<COMPILE_LANGUAGE:CUDA>:-DFMT_USE_CONSTEXPR=1 --expt-relaxed-constexpr -lineinfo -Xcompiler=-Wall,-Wextra>)
   target_link_libraries(${target} PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
-  # The runtime's headers for .cpp files, too.
-  target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+  target_link_libraries(${target} PUBLIC CUDA::toolkit)  # the runtime's headers, for .cpp files too
 endfunction()

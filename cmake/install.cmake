@@ -1,0 +1,35 @@
+# `cmake --install`: the program, the library with its headers and package config, completion and manual page.
+include(CMakePackageConfigHelpers)
+
+set(package ${CMAKE_INSTALL_LIBDIR}/cmake/longspan)
+install(TARGETS longspan_cli)
+install(TARGETS longspan EXPORT longspan-targets
+        FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/longspan)
+install(EXPORT longspan-targets NAMESPACE longspan:: DESTINATION ${package})
+configure_package_config_file(${CMAKE_SOURCE_DIR}/cmake/longspan-config.cmake.in
+                              ${CMAKE_BINARY_DIR}/longspan-config.cmake INSTALL_DESTINATION ${package})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/longspan-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/longspan-config.cmake ${CMAKE_BINARY_DIR}/longspan-config-version.cmake
+              ${CMAKE_SOURCE_DIR}/cmake/dependencies.cmake DESTINATION ${package})
+foreach(folder suites data)
+  if(EXISTS ${CMAKE_SOURCE_DIR}/${folder})
+    install(DIRECTORY ${CMAKE_SOURCE_DIR}/${folder} DESTINATION ${CMAKE_INSTALL_DATADIR}/longspan)
+  endif()
+endforeach()
+install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+# Made by the program itself, from the tree of commands that also prints --help.
+set(generated ${CMAKE_BINARY_DIR}/generated)
+add_custom_command(
+  OUTPUT ${generated}/longspan.1 ${generated}/longspan.bash ${generated}/_longspan ${generated}/longspan.fish
+  COMMAND longspan_cli manual > ${generated}/longspan.1
+  COMMAND longspan_cli completion bash > ${generated}/longspan.bash
+  COMMAND longspan_cli completion zsh > ${generated}/_longspan
+  COMMAND longspan_cli completion fish > ${generated}/longspan.fish
+  DEPENDS longspan_cli VERBATIM)
+add_custom_target(longspan_manual ALL DEPENDS ${generated}/longspan.1)
+install(FILES ${generated}/longspan.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES ${generated}/longspan.bash RENAME longspan
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+install(FILES ${generated}/_longspan DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+install(FILES ${generated}/longspan.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
