@@ -5,6 +5,9 @@
 #include "base/error.h"
 #include "kernels/cpu/flash.h"
 #include "kernels/cpu/naive.h"
+#ifdef LONGSPAN_WITH_CUDA
+#include "kernels/gpu_naive/gpu_naive.h"
+#endif
 
 namespace longspan {
 
@@ -12,6 +15,9 @@ std::span<const Kernel* const> kernels() {
   static const Kernel* const table[] = {
       &cpu_naive(),
       &cpu_flash(),
+#ifdef LONGSPAN_WITH_CUDA
+      &gpu_naive(),
+#endif
   };
   return table;
 }

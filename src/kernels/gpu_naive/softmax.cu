@@ -1,0 +1,213 @@
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "base/cuda.h"
+#include "base/error.h"
+#include "kernels/gpu_naive/softmax.h"
+
+namespace longspan::naive_gpu {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / 32;
+constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
+
+__device__ float load(const float* p) {
+  return *p;
+}
+__device__ float load(const __nv_bfloat16* p) {
+  return __bfloat162float(*p);
+}
+__device__ float load(const __half* p) {
+  return __half2float(*p);
+}
+__device__ void store(float* p, float x) {
+  *p = x;
+}
+__device__ void store(__nv_bfloat16* p, float x) {
+  *p = __float2bfloat16_rn(x);
+}
+__device__ void store(__half* p, float x) {
+  *p = __float2half_rn(x);
+}
+
+// Calls body with a null pointer of the dtype's CUDA type.
+template <class Body>
+void with_type(DType dtype, const Body& body) {
+  switch (dtype) {
+    case DType::kF32:
+      return body(static_cast<float*>(nullptr));
+    case DType::kBF16:
+      return body(static_cast<__nv_bfloat16*>(nullptr));
+    case DType::kF16:
+      return body(static_cast<__half*>(nullptr));
+    case DType::kF64:
+      break;
+  }
+  LONGSPAN_CHECK(false, "gpu-naive has no {}", name_of(dtype));
+}
+
+// The maximum and the sum of exp2(x - maximum) of the numbers seen so far.
+struct Softmax {
+  float maximum = -INFINITY, sum = 0;
+
+  __device__ void add(const Softmax& other) {
+    if (other.maximum == -INFINITY) return;
+    const float top = fmaxf(maximum, other.maximum);
+    sum = sum * exp2f(maximum - top) + other.sum * exp2f(other.maximum - top);
+    maximum = top;
+  }
+};
+
+__device__ Softmax reduce_over_block(Softmax mine) {
+  __shared__ Softmax warps[kWarps];
+  for (int offset = 16; offset > 0; offset /= 2) {
+    const Softmax other{__shfl_xor_sync(0xffffffffu, mine.maximum, offset),
+                        __shfl_xor_sync(0xffffffffu, mine.sum, offset)};
+    mine.add(other);
+  }
+  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = mine;
+  __syncthreads();
+  Softmax all;
+  for (int warp = 0; warp < kWarps; ++warp) all.add(warps[warp]);
+  return all;
+}
+
+// One block a row (blockIdx.x) of a head (blockIdx.y), here and below.
+__device__ int64_t row_offset(const Square& square) {
+  return (int64_t{blockIdx.y} * square.rows + blockIdx.x) * square.row_stride;
+}
+
+template <class T>
+__global__ void softmax_kernel(Square score, Square probability, float* lse, TileMapView map,
+                               float scale_log2) {
+  const float* s = static_cast<const float*>(score.data) + row_offset(score);
+  T* p = static_cast<T*>(probability.data) + row_offset(probability);
+  Softmax mine;
+  for_visible_columns(map, blockIdx.x, [&](int64_t column) { mine.add(Softmax{s[column] * scale_log2, 1}); });
+  const Softmax row = reduce_over_block(mine);
+  if (threadIdx.x == 0) {
+    lse[int64_t{blockIdx.y} * score.rows + blockIdx.x] =
+        row.sum > 0 ? (row.maximum + log2f(row.sum)) * kLn2 : -INFINITY;
+  }
+  const float inverse = 1 / row.sum;
+  for_visible_columns(map, blockIdx.x, [&](int64_t column) {
+    store(p + column, exp2f(s[column] * scale_log2 - row.maximum) * inverse);
+  });
+}
+
+template <class T>
+__global__ void recompute_kernel(Square score, Square probability, const float* lse, TileMapView map,
+                                 float scale) {
+  const float* s = static_cast<const float*>(score.data) + row_offset(score);
+  T* p = static_cast<T*>(probability.data) + row_offset(probability);
+  const float row_lse = lse[int64_t{blockIdx.y} * score.rows + blockIdx.x];
+  for_visible_columns(map, blockIdx.x, [&](int64_t column) {
+    store(p + column, exp2f((s[column] * scale - row_lse) * kLog2E));
+  });
+}
+
+template <class T>
+__global__ void score_gradient_kernel(Square dp, Square probability, const float* delta, TileMapView map,
+                                      float scale) {
+  const float* g = static_cast<const float*>(dp.data) + row_offset(dp);
+  T* p = static_cast<T*>(probability.data) + row_offset(probability);
+  const float row_delta = delta[int64_t{blockIdx.y} * dp.rows + blockIdx.x];
+  for_visible_columns(map, blockIdx.x, [&](int64_t column) {
+    store(p + column, scale * load(p + column) * (g[column] - row_delta));
+  });
+}
+
+// One warp a row.
+template <class O, class G>
+__global__ void row_dot_kernel(TensorView o, TensorView dout, float* delta) {
+  const int64_t row = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
+  if (row >= o.tokens * o.heads) return;
+  const int64_t token = row / o.heads, head = row % o.heads;
+  const O* a = static_cast<const O*>(o.data) + token * o.token_stride + head * o.head_stride;
+  const G* b = static_cast<const G*>(dout.data) + token * dout.token_stride + head * dout.head_stride;
+  float sum = 0;
+  for (int64_t d = threadIdx.x % 32; d < o.head_dim; d += 32) sum += load(a + d) * load(b + d);
+  for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
+  if (threadIdx.x % 32 == 0) delta[head * o.tokens + token] = sum;
+}
+
+template <class T>
+__global__ void round_kernel(TensorView to, const float* from) {
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i >= to.tokens * to.head_dim) return;
+  store(static_cast<T*>(to.data) + i / to.head_dim * to.token_stride + i % to.head_dim, from[i]);
+}
+
+dim3 grid_of(const Square& square) {
+  return dim3(static_cast<unsigned>(square.rows), static_cast<unsigned>(square.heads));
+}
+
+unsigned blocks_for(int64_t items, int64_t per_block) {
+  return static_cast<unsigned>((items + per_block - 1) / per_block);
+}
+
+}  // namespace
+
+void softmax(const Square& score, const Square& probability, DType probability_dtype, float* lse,
+             const TileMapView& map, float scale, Stream stream) {
+  with_type(probability_dtype, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    softmax_kernel<T>
+        <<<grid_of(score), kThreads, 0, cuda::raw(stream)>>>(score, probability, lse, map, scale * kLog2E);
+  });
+  LONGSPAN_CUDA_LAUNCHED();
+}
+
+void recompute_probability(const Square& score, const Square& probability, DType probability_dtype,
+                           const float* lse, const TileMapView& map, float scale, Stream stream) {
+  with_type(probability_dtype, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    recompute_kernel<T>
+        <<<grid_of(score), kThreads, 0, cuda::raw(stream)>>>(score, probability, lse, map, scale);
+  });
+  LONGSPAN_CUDA_LAUNCHED();
+}
+
+void score_gradient(const Square& dp, const Square& probability, DType probability_dtype, const float* delta,
+                    const TileMapView& map, float scale, Stream stream) {
+  with_type(probability_dtype, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    score_gradient_kernel<T>
+        <<<grid_of(dp), kThreads, 0, cuda::raw(stream)>>>(dp, probability, delta, map, scale);
+  });
+  LONGSPAN_CUDA_LAUNCHED();
+}
+
+void row_dot(const TensorView& o, const TensorView& dout, float* delta, Stream stream) {
+  with_type(o.dtype, [&](auto* o_type) {
+    with_type(dout.dtype, [&](auto* dout_type) {
+      using O = std::remove_pointer_t<decltype(o_type)>;
+      using G = std::remove_pointer_t<decltype(dout_type)>;
+      row_dot_kernel<O, G>
+          <<<blocks_for(o.tokens * o.heads, kWarps), kThreads, 0, cuda::raw(stream)>>>(o, dout, delta);
+    });
+  });
+  LONGSPAN_CUDA_LAUNCHED();
+}
+
+void round_to(const TensorView& to, const float* from, Stream stream) {
+  with_type(to.dtype, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    round_kernel<T>
+        <<<blocks_for(to.tokens * to.head_dim, kThreads), kThreads, 0, cuda::raw(stream)>>>(to, from);
+  });
+  LONGSPAN_CUDA_LAUNCHED();
+}
+
+std::string no_code_reason(const Device& device) {
+  const cuda::DeviceGuard guard(device.index);
+  cudaFuncAttributes attributes{};
+  const cudaError_t status = cudaFuncGetAttributes(&attributes, round_kernel<float>);
+  if (status == cudaSuccess) return "";
+  cudaGetLastError();
+  return fmt::format("this build has no code for compute capability {}.{} ({})", device.capability / 10,
+                     device.capability % 10, cudaGetErrorString(status));
+}
+
+}  // namespace longspan::naive_gpu

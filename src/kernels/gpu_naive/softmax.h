@@ -1,0 +1,42 @@
+// The element-wise steps between the matrix products of gpu-naive.
+#pragma once
+
+#include <string>
+
+#include "base/device.h"
+#include "base/tensor.h"
+#include "kernels/gpu_naive/device_tile_map.h"
+
+namespace longspan::naive_gpu {
+
+// Square-shaped intermediates of some query heads: [heads, rows, row_stride], of which `columns` of a row are
+// meaningful.
+struct Square {
+  void* data = nullptr;
+  int64_t heads = 0, rows = 0, row_stride = 0;
+};
+
+// probability = softmax(scale * score) over the visible columns; lse [heads, rows]. A row that sees nothing
+// gives lse = -inf. What is not visible is not written: zero it first.
+void softmax(const Square& score, const Square& probability, DType probability_dtype, float* lse,
+             const TileMapView& map, float scale, Stream stream);
+
+// probability = exp(scale * score - lse): the same again, from the lse of the forward pass.
+void recompute_probability(const Square& score, const Square& probability, DType probability_dtype,
+                           const float* lse, const TileMapView& map, float scale, Stream stream);
+
+// probability <- scale * probability * (dp - delta): the gradient of the unscaled scores, in place.
+void score_gradient(const Square& dp, const Square& probability, DType probability_dtype, const float* delta,
+                    const TileMapView& map, float scale, Stream stream);
+
+// delta[head, token] = sum over head_dim of o * dout; o [tokens, heads, head_dim] may be f32 where dout is
+// not.
+void row_dot(const TensorView& o, const TensorView& dout, float* delta, Stream stream);
+
+// to <- from (f32, contiguous [tokens, head_dim]), rounded to the dtype of `to`, which has one head.
+void round_to(const TensorView& to, const float* from, Stream stream);
+
+// Empty if this build has machine code for the device, else why not.
+std::string no_code_reason(const Device& device);
+
+}  // namespace longspan::naive_gpu
