@@ -1,0 +1,56 @@
+"""What an adapter is made of."""
+
+import dataclasses
+import math
+
+
+class Unsupported(Exception):
+    """The peer cannot do this exactly; the text says what it can: shown as `skipped: ...`."""
+
+
+@dataclasses.dataclass
+class Problem:
+    """As attention/problem.h, without the masks."""
+
+    tokens_q: int
+    tokens_kv: int
+    heads_q: int
+    heads_kv: int
+    head_dim: int
+    dtype: str  # "bf16", "f16", "f32"
+    scale: float
+    backward: bool  # will be asked for, too
+    deterministic: bool = False
+
+    @property
+    def group(self):
+        return self.heads_q // self.heads_kv
+
+
+def one_mask(masks):
+    if len(masks) != 1:
+        raise Unsupported("has one mask for all heads")
+    return masks[0]
+
+
+def need_dtype(problem, *names):
+    if problem.dtype not in names:
+        raise Unsupported(f"has no {problem.dtype}; it has {', '.join(names)}")
+
+
+def need_seen_rows(mask):
+    if not mask.every_row_sees():
+        raise Unsupported("gives no result for a row that sees no key")
+
+
+class Plan:
+    """The peer's kernel, ready for one problem.
+
+    forward(q, k, v) takes [tokens, heads, head_dim] and gives o, of q's shape; it keeps what the other two read. lse() is
+    that of the last forward, natural logarithm, [heads_q, tokens_q]; it is never timed. backward(dout) is the gradient of
+    the last forward: (dq, dk, dv), of the inputs' shapes. What is only another order of axes is a view and costs nothing;
+    nothing is converted inside the timed region for longspan's sake.
+    """
+
+    gives_lse = True  # False: the framework keeps it to itself, and lse() is not called
+    settings = ""  # which of its options were chosen, for the record

@@ -1,0 +1,13 @@
+"""A dense additive mask, for kernels that take nothing better."""
+
+import torch
+
+
+def dense_bias(mask, dtype, device):
+    """[1, 1, rows, columns]: 0 where visible, -inf elsewhere; rows padded in memory to 16 elements, as kernels want."""
+    columns = (mask.columns + 15) // 16 * 16
+    bias = torch.full((mask.rows, columns), float("-inf"), dtype=dtype, device=device)
+    view = bias[:, : mask.columns]
+    visible = mask.dense(device)
+    view.masked_fill_(visible, 0.0)
+    return view[None, None]

@@ -1,0 +1,40 @@
+"""torch-math: attention as PyTorch composes it from products and a softmax. Materialises the scores."""
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+from support.adapter import Plan, need_dtype, need_seen_rows, one_mask
+
+
+class MathPlan(Plan):
+    gives_lse = False
+
+    def __init__(self, problem, causal, mask):
+        self.problem, self.causal, self.mask = problem, causal, mask
+
+    def forward(self, q, k, v):
+        inputs = [x.detach().unsqueeze(0).transpose(1, 2).requires_grad_(self.problem.backward) for x in (q, k, v)]
+        with sdpa_kernel(SDPBackend.MATH):
+            o = scaled_dot_product_attention(
+                *inputs, attn_mask=self.mask, is_causal=self.causal, scale=self.problem.scale,
+                enable_gqa=self.problem.group > 1)
+        self.inputs, self.o = inputs, o
+        return o.detach()[0].transpose(0, 1)
+
+    def backward(self, dout):
+        gradients = torch.autograd.grad(self.o, self.inputs, dout.unsqueeze(0).transpose(1, 2), retain_graph=True)
+        return tuple(g[0].transpose(0, 1) for g in gradients)
+
+
+class Adapter:
+    def versions(self):
+        return {"torch": torch.__version__}
+
+    def plan(self, problem, masks, device):
+        need_dtype(problem, "bf16", "f16", "f32")
+        mask = one_mask(masks)
+        need_seen_rows(mask)
+        if mask.is_full() or mask.is_causal():
+            return MathPlan(problem, mask.is_causal(), None)
+        return MathPlan(problem, False, mask.dense(device))

@@ -1,0 +1,232 @@
+"""The adapters of peers/ against attention by its definition in fp64, and the worker's protocol.
+
+    python tests/gpu/peers/adapters_test.py [unittest's options]
+
+Each adapter that can be imported runs every mask that it takes, forward and backward; a mask that it refuses must be
+refused by name. Needs PyTorch and a GPU; skipped, with the reason, without.
+"""
+
+import ctypes
+import importlib
+import json
+import math
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+PEERS = pathlib.Path(__file__).resolve().parents[3] / "peers"
+sys.path.insert(0, str(PEERS))
+
+try:
+    import torch
+
+    from support.adapter import Problem, Unsupported
+    from support.masks import Mask
+
+    REASON = "" if torch.cuda.is_available() else "no GPU"
+except ModuleNotFoundError as error:
+    REASON = f"no module {error.name}"
+
+ADAPTERS = ["torch_fa2", "torch_cudnn", "torch_efficient", "torch_math", "flex"]
+
+
+def masks(s):
+    """Name -> (bands, the same as a condition on row i and column j), for a length of at least 512 in blocks of 64."""
+    i, j = torch.arange(s)[:, None], torch.arange(s)[None, :]
+    third = s // 3
+    owner = (torch.arange(s) >= third).long() + (torch.arange(s) >= third + 1) + (torch.arange(s) >= s - 65)
+    same = owner[:, None] == owner[None, :]
+    edges = [0, third, third + 1, s - 65, s]
+    documents = list(zip(edges, edges[1:]))
+    chequer = ((i // 64) + (j // 64)) % 2 == 0
+    blocks = [
+        [r, r + 64, c, c + 64, None, None] for r in range(0, s, 64) for c in range(0, s, 64) if (r // 64 + c // 64) % 2 == 0
+    ]
+    return {
+        "full": ([[0, s, 0, s, None, None]], (i >= 0) & (j >= 0)),
+        "causal": ([[0, s, 0, s, None, 0]], j <= i),
+        "window": ([[0, s, 0, s, -100, 37]], (i - j <= 100) & (j - i <= 37)),
+        "causal window": ([[0, s, 0, s, -200, 0]], (i - j <= 200) & (j <= i)),
+        "documents": ([[a, b, a, b, None, None] for a, b in documents], same),
+        "causal documents": (
+            [[a, b, a, b, None, None if b - a == 1 else 0] for a, b in documents], same & (j <= i)),
+        "prefix": (
+            [[0, third, 0, third, None, None], [third, s, 0, third, None, None], [third, s, third, s, None, 0]],
+            (j < third) | (j <= i)),
+        "rows without keys": ([[third, s, third, s, None, 0]], (i >= third) & (j >= third) & (j <= i)),
+        "blocks of 64": (blocks, chequer),
+    }
+
+
+def by_definition(q, k, v, dout, visible, scale):
+    """In fp64; [tokens, heads, head_dim]."""
+    q, k, v, dout = (x.double().transpose(0, 1) for x in (q, k, v, dout))
+    group = q.shape[0] // k.shape[0]
+    k2, v2 = k.repeat_interleave(group, 0), v.repeat_interleave(group, 0)
+    score = (q @ k2.transpose(1, 2) * scale).masked_fill(~visible, -math.inf)
+    lse = torch.logsumexp(score, -1)
+    p = torch.exp(score - lse[..., None]).nan_to_num(0.0)
+    o = p @ v2
+    ds = p * (dout @ v2.transpose(1, 2) - (o * dout).sum(-1, keepdim=True)) * scale
+    sum_group = lambda x: x.unflatten(0, (-1, group)).sum(1)
+    dq, dk, dv = ds @ k2, sum_group(ds.transpose(1, 2) @ q), sum_group(p.transpose(1, 2) @ dout)
+    return {"o": o.transpose(0, 1), "lse": lse, "dq": dq.transpose(0, 1), "dk": dk.transpose(0, 1), "dv": dv.transpose(0, 1)}
+
+
+def error_of(got, expected):
+    got, expected = got.double(), expected.double()
+    if got.shape != expected.shape:
+        return math.inf
+    infinite = torch.isinf(expected)
+    if not torch.equal(got[infinite], expected[infinite]):
+        return math.inf
+    difference, norm = (got - expected)[~infinite].norm(), expected[~infinite].norm()
+    error = (difference / norm if norm > 0 else difference).item()
+    return math.inf if math.isnan(error) else error
+
+
+def inputs(s, heads_q, heads_kv, head_dim):
+    generator = torch.Generator("cuda").manual_seed(s + heads_q)
+    make = lambda heads: torch.randn(s, heads, head_dim, generator=generator, device="cuda").bfloat16()
+    return make(heads_q), make(heads_kv), make(heads_kv), make(heads_q)
+
+
+@unittest.skipIf(REASON, REASON)
+class Adapters(unittest.TestCase):
+    def check(self, adapter, s, heads_q, heads_kv):
+        q, k, v, dout = inputs(s, heads_q, heads_kv, 128)
+        scale = 1 / math.sqrt(128)
+        taken = []
+        for name, (bands, condition) in masks(s).items():
+            mask = Mask.from_json({"rows": s, "columns": s, "bands": bands})
+            self.assertTrue(torch.equal(mask.dense("cuda").cpu(), condition), f"{name}: the bands are another mask")
+            problem = Problem(s, s, heads_q, heads_kv, 128, "bf16", scale, True)
+            try:
+                plan = adapter.plan(problem, [mask], torch.device("cuda"))
+            except Unsupported:
+                continue
+            taken.append(name)
+            got = {"o": plan.forward(q, k, v)}
+            if plan.gives_lse:
+                got["lse"] = plan.lse()
+            got |= zip(("dq", "dk", "dv"), plan.backward(dout))
+            expected = by_definition(q, k, v, dout, condition.cuda(), scale)
+            for tensor, value in got.items():
+                error = error_of(value, expected[tensor])
+                tolerance = 1e-4 if tensor == "lse" else 1.2e-2
+                with self.subTest(mask=name, tensor=tensor, heads=f"{heads_q}:{heads_kv}"):
+                    self.assertLess(error, tolerance)
+            # The comparison can fail: another mask's result is told from this one's.
+            if name != "full":
+                other = by_definition(q, k, v, dout, torch.ones_like(condition).cuda(), scale)
+                self.assertGreater(error_of(got["o"], other["o"]), 0.05)
+        return taken
+
+
+def _add(name):
+    def test(self):
+        try:
+            adapter = importlib.import_module(name).Adapter()
+        except ImportError as error:
+            self.skipTest(str(error))
+        taken = self.check(adapter, 768, 8, 2)
+        self.check(adapter, 512, 4, 4)
+        self.assertIn("full", taken)
+        self.assertIn("causal", taken)
+        print(f"{name}: {', '.join(taken)}", file=sys.stderr)
+
+    setattr(Adapters, f"test_{name}", test)
+
+
+for _name in ADAPTERS:
+    _add(_name)
+
+
+@unittest.skipIf(REASON, REASON)
+class Worker(unittest.TestCase):
+    """The protocol, over CUDA IPC, from memory that this process allocated outside PyTorch as longspan does."""
+
+    def start(self, adapter):
+        read, write = os.pipe()
+        # The worker's answers go to its descriptor 3.
+        command = ["bash", "-c", f'exec "$0" "$@" 3>&{write}', sys.executable, str(PEERS / "worker.py"), adapter]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, pass_fds=[write])
+        os.close(write)
+        self.answers = os.fdopen(read)
+        self.addCleanup(self.stop)
+
+    def stop(self):
+        self.process.stdin.close()
+        self.process.wait(30)
+        self.answers.close()
+
+    def ask(self, **request):
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        answer = json.loads(self.answers.readline())
+        return answer
+
+    def share(self, values):
+        cuda = ctypes.CDLL("libcuda.so.1")
+        pointer, handle = ctypes.c_uint64(), (ctypes.c_char * 64)()
+        size = max(values.numel() * values.element_size(), 2 << 20)
+        self.assertEqual(cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(size)), 0)
+        self.assertEqual(cuda.cuIpcGetMemHandle(handle, pointer), 0, "no CUDA IPC here")
+        from support.torch_device import _Span
+
+        count = values.numel() * values.element_size()
+        view = torch.as_tensor(_Span(pointer.value, count), device="cuda").view(values.dtype).view(values.shape)
+        view.copy_(values)
+        names = {torch.bfloat16: "bf16", torch.float32: "f32"}
+        spec = {"shape": list(values.shape), "dtype": names[values.dtype], "ipc": bytes(handle.raw).hex(), "offset": 0}
+        return view, spec
+
+    def test_runs_over_shared_memory_and_times(self):
+        s, heads_q, heads_kv = 768, 8, 2
+        q, k, v, dout = inputs(s, heads_q, heads_kv, 128)
+        nan = lambda x, dtype=torch.bfloat16: torch.full(x, math.nan, device="cuda", dtype=dtype)
+        tensors = {"q": q, "k": k, "v": v, "dout": dout, "o": nan(q.shape), "lse": nan((heads_q, s), torch.float32),
+                   "dq": nan(q.shape), "dk": nan(k.shape), "dv": nan(k.shape)}
+        shared = {name: self.share(values) for name, values in tensors.items()}
+        torch.cuda.synchronize()
+        bands, condition = masks(s)["causal documents"]
+        problem = dict(tokens_q=s, tokens_kv=s, heads_q=heads_q, heads_kv=heads_kv, head_dim=128, dtype="bf16",
+                       scale=1 / math.sqrt(128), backward=True, deterministic=False)
+        self.start("torch-fa2")
+        self.assertTrue(self.ask(op="hello", device=0, flush_bytes=128 << 20)["ok"])
+        plan = self.ask(op="plan", problem=problem, masks=[{"rows": s, "columns": s, "bands": bands}])
+        self.assertTrue(plan["ok"], plan)
+        answer = self.ask(op="bind", tensors={name: spec for name, (_, spec) in shared.items()})
+        self.assertTrue(answer["ok"], answer)
+        for direction in ("forward", "backward"):
+            answer = self.ask(op="run", direction=direction)
+            self.assertTrue(answer["ok"], answer)
+            self.assertGreaterEqual(answer["peak_bytes"], 0)
+            for _ in range(3):
+                answer = self.ask(op="time", direction=direction, cold=True)
+                self.assertTrue(answer["ok"], answer)
+                self.assertTrue(1e-6 < answer["time_s"] < 1e-2, answer)
+        expected = by_definition(q, k, v, dout, condition.cuda(), problem["scale"])
+        for name in ("o", "lse", "dq", "dk", "dv"):
+            self.assertLess(error_of(shared[name][0], expected[name]), 1.2e-2, name)
+
+    def test_refuses_in_words(self):
+        self.start("torch-fa2")
+        self.ask(op="hello", device=0, flush_bytes=1 << 20)
+        s = 512
+        problem = dict(tokens_q=s, tokens_kv=s, heads_q=1, heads_kv=1, head_dim=64, dtype="bf16", scale=0.1, backward=False,
+                       deterministic=False)
+        answer = self.ask(op="plan", problem=problem, masks=[{"rows": s, "columns": s, "bands": masks(s)["prefix"][0]}])
+        self.assertEqual((answer["ok"], answer["kind"]), (False, "unsupported"))
+        self.assertIn("cannot express this mask", answer["reason"])
+
+    def test_says_which_module_is_missing(self):
+        self.start("no-such-adapter")
+        answer = json.loads(self.answers.readline())
+        self.assertEqual(answer, {"ok": False, "kind": "unsupported", "reason": "no module no_such_adapter"})
+
+
+if __name__ == "__main__":
+    unittest.main()
