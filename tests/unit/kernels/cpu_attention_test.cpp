@@ -10,6 +10,7 @@
 #include "base/parallel.h"
 #include "kernels/cpu/flash.h"
 #include "kernels/cpu/naive.h"
+#include "mask/patterns.h"
 #include "unit/kernels/attention_case.h"
 
 namespace longspan {
@@ -130,6 +131,23 @@ TEST_F(CpuAttention, ScaleIsAParameter) {
     Problem problem = make_problem(mask, 2, 1, 16);
     problem.scale = scale;
     check_both(problem, fmt::format("scale {}", scale));
+  }
+}
+
+TEST_F(CpuAttention, EveryPattern) {
+  for (const Pattern& pattern : patterns()) {
+    PatternOptions options;
+    options.seqlen = 1024;  // block_causal_document wants a multiple of 1024
+    options.kv_heads = 2;
+    options.lengths = "uniform:20:400";
+    if (pattern.name.starts_with("sliding_window")) options.window_left = 100;
+    if (pattern.name == "sliding_window") options.window_right = 30;
+    if (pattern.name == "uniform_block_sparse") options.block = 64;
+    if (pattern.name == "variable_block_sparse") options.block = 128, options.block_min = 40;
+    Problem problem = make_problem(Mask(), 4, 2, 8);
+    problem.tokens_q = problem.tokens_kv = options.seqlen;
+    problem.masks = std::make_shared<HeadMasks>(draw_mask(pattern.name, options).masks);
+    check_both(problem, std::string(pattern.name));
   }
 }
 
