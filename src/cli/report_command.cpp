@@ -1,11 +1,13 @@
-// `longspan report`: results as a terminal table.
+// `longspan report`: results as a terminal table, or as one self-contained HTML page.
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "report/page.h"
 #include "report/results.h"
 #include "report/table.h"
 
@@ -14,24 +16,44 @@ namespace {
 
 struct Options {
   std::vector<std::string> results;
+  std::string output;
+  std::string title;
 };
 
 void run_report(const Options& options) {
   const std::vector<std::filesystem::path> paths(options.results.begin(), options.results.end());
-  report::print_table(stdout, report::read_results(paths), report::table_options_for(stdout));
+  const report::Results results = report::read_results(paths);
+  if (options.output.empty()) {
+    report::print_table(stdout, results, report::table_options_for(stdout));
+    return;
+  }
+  for (const std::string& warning : results.warnings) fmt::print(stderr, "longspan: warning: {}\n", warning);
+  const std::string page = report::format_page(results, {.title = options.title});
+  std::ofstream file(options.output, std::ios::binary);
+  LONGSPAN_CHECK_INPUT(file.is_open(), "--output {}: cannot be written; does its folder exist?",
+                       options.output);
+  file << page << std::flush;
+  LONGSPAN_CHECK_INPUT(file.good(), "--output {}: writing failed; is the disk full?", options.output);
+  fmt::print("{}: {} cases of {} setups, {:.1f} MB; open it in any browser\n", options.output,
+             results.cases.size(), results.setups.size(), static_cast<double>(page.size()) / 1e6);
 }
 
 }  // namespace
 
 void add_report_command(CLI::App& program) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = program.add_subcommand("report", "Show results as a table");
+  CLI::App* command =
+      program.add_subcommand("report", "Show results as a table, or as one self-contained HTML page");
   command->add_option("results", options->results, "results.jsonl files, or folders that hold them")
       ->required();
+  command->add_option("-o,--output", options->output,
+                      "the HTML file to write; without it a table is printed");
+  command->add_option("--title", options->title, "title of the page")->needs("--output");
   command->footer(
       "Examples:\n"
-      "  longspan report out/quick                \n"
-      "  longspan report before after                            several runs or machines");
+      "  longspan report out/quick                              a table on the terminal\n"
+      "  longspan report out/quick -o report.html               a page that opens offline\n"
+      "  longspan report before after -o report.html            several runs or machines in one page");
   command->callback([options] { run_report(*options); });
 }
 

@@ -1,0 +1,257 @@
+#include "report/page.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "report/format.h"
+#include "report/page_assets.h"
+
+namespace longspan::report {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Samples drawn for one case: enough to see a shape, few enough for thousands of cases.
+constexpr size_t kShownSamples = 60;
+
+// Five digits are more than a reader or a chart can tell apart, and half the page.
+Json rounded(double value) {
+  return std::strtod(fmt::format("{:.5g}", value).c_str(), nullptr);
+}
+
+void put(Json& object, const char* key, const std::optional<double>& value) {
+  if (value) object[key] = rounded(*value);
+}
+
+void put(Json& object, const char* key, const std::string& text) {
+  if (!text.empty()) object[key] = text;
+}
+
+Json json_of(const Facts& facts) {
+  Json list = Json::array();
+  for (const Fact& fact : facts) list.push_back({fact.key, fact.text});
+  return list;
+}
+
+Json json_of(const RunRecord& run) {
+  Json json = Json::object();
+  json["id"] = run.id;
+  put(json, "started", run.started);
+  put(json, "command", run.command);
+  put(json, "suite", run.suite);
+  json["machine"] = json_of(run.machine);
+  json["device"] = json_of(run.device);
+  json["software"] = json_of(run.software);
+  json["rule"] = json_of(run.rule);
+  json["ceilings"] = Json::array();
+  for (const Ceiling& ceiling : run.ceilings) {
+    json["ceilings"].push_back(
+        {{"dtype", ceiling.dtype}, {"what", ceiling.what}, {"rate", rounded(ceiling.flops_per_s)}});
+  }
+  return json;
+}
+
+// Each sample's deviation from the median of its mask, in thousandths; evenly thinned in the order taken.
+Json deviations(const CaseRecord& c, size_t& count) {
+  std::vector<int> all;
+  for (const Measurement& m : c.measurements) {
+    if (!m.median_s) continue;
+    for (double sample : m.samples_s) {
+      const double deviation = std::clamp(1000 * (sample / *m.median_s - 1), -1000.0, 1e6);
+      all.push_back(static_cast<int>(std::lround(deviation)));
+    }
+  }
+  count = all.size();
+  Json shown = Json::array();
+  const size_t take = std::min(kShownSamples, all.size());
+  for (size_t i = 0; i < take; ++i) shown.push_back(all[i * all.size() / take]);
+  return shown;
+}
+
+Json json_of(const Accuracy& accuracy) {
+  Json json = Json::object();
+  for (const ErrorFigure& figure : accuracy.errors) {
+    json["errors"][figure.tensor] = {rounded(figure.error),
+                                     figure.tolerance ? rounded(*figure.tolerance) : Json()};
+  }
+  put(json, "counting", accuracy.counting);
+  return json;
+}
+
+Json json_of(const Results& results, const CaseRecord& c) {
+  const Workload& w = c.workload;
+  Json json = {{"setup", results.setup_of(c)},
+               {"id", c.id},
+               {"kernel", w.kernel},
+               {"pattern", w.mask},
+               {"mask", mask_title(w)},
+               {"seqlen", w.seqlen},
+               {"heads", heads_title(w)},
+               {"head_dim", w.head_dim},
+               {"dtype", w.dtype},
+               {"direction", w.direction},
+               {"status", name_of(c.status)}};
+  if (w.masks != 1) json["masks"] = w.masks;
+  put(json, "lengths", w.lengths);
+  if (const Fact* density = find_fact(w.options, "density")) json["kept"] = density->text;
+  for (const Fact& fact : w.extra) json["extra"][fact.key] = fact.text;
+  put(json, "command", c.command);
+  put(json, "reason", c.reason);
+  put(json, "area", c.area);
+  put(json, "density", c.density);
+  put(json, "time", c.time_s);
+  if (c.interval_s) json["interval"] = {rounded(c.interval_s->lo), rounded(c.interval_s->hi)};
+  put(json, "rate", c.flops_per_s);
+  put(json, "share", c.share_of_ceiling);
+  put(json, "plan", c.plan_s);
+  put(json, "plan_bytes", c.plan_bytes);
+  put(json, "workspace", c.workspace_bytes);
+  put(json, "peak", c.peak_bytes);
+  put(json, "throttled", c.throttled);
+  if (c.accuracy) json["accuracy"] = json_of(*c.accuracy);
+  if (!c.device_state.empty()) json["state"] = json_of(c.device_state);
+  size_t samples = 0;
+  Json shown = deviations(c, samples);
+  if (samples > 0) {
+    json["n"] = samples;
+    json["samples"] = std::move(shown);
+  }
+  if (std::any_of(c.measurements.begin(), c.measurements.end(),
+                  [](const Measurement& m) { return m.converged && !*m.converged; })) {
+    json["unconverged"] = true;
+  }
+  return json;
+}
+
+// Two hexadecimal digits a cell.
+std::string encode(const Picture& picture) {
+  std::string cells;
+  cells.reserve(2 * picture.cells.size());
+  for (uint8_t cell : picture.cells) fmt::format_to(std::back_inserter(cells), "{:02x}", cell);
+  return cells;
+}
+
+Json pictures_of(const Results& results) {
+  Json pictures = Json::array();
+  std::set<std::tuple<std::string, int64_t, std::string>> seen;
+  for (const CaseRecord& c : results.cases) {
+    const std::string mask = mask_title(c.workload);
+    if (!c.picture || !seen.insert({mask, c.workload.seqlen, c.workload.lengths}).second) continue;
+    Json json = {{"mask", mask},
+                 {"seqlen", c.workload.seqlen},
+                 {"size", c.picture->size},
+                 {"cells", encode(*c.picture)}};
+    put(json, "lengths", c.workload.lengths);
+    put(json, "density", c.density);
+    pictures.push_back(std::move(json));
+  }
+  return pictures;
+}
+
+std::string title_of(const Results& results, const PageOptions& options) {
+  if (!options.title.empty()) return options.title;
+  std::vector<std::string> suites, devices;
+  const auto add = [](std::vector<std::string>& names, std::string name) {
+    if (!name.empty() && std::find(names.begin(), names.end(), name) == names.end())
+      names.push_back(std::move(name));
+  };
+  for (const RunRecord& run : results.runs) {
+    add(suites, run.suite);
+    add(devices, run.device_name());
+  }
+  const auto join = [](const std::vector<std::string>& names) {
+    if (names.size() > 3) return fmt::format("{} and {} more", names.front(), names.size() - 1);
+    return fmt::format("{}", fmt::join(names, ", "));
+  };
+  if (devices.empty()) return "Attention, measured";
+  return suites.empty() ? fmt::format("Attention on {}", join(devices))
+                        : fmt::format("Attention on {}: {}", join(devices), join(suites));
+}
+
+}  // namespace
+
+std::string escape_html(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+std::string escape_script_json(std::string json) {
+  // '<' and '>' occur in JSON only inside strings, where an escape stands for the same character.
+  std::string out;
+  out.reserve(json.size() + json.size() / 64);
+  for (char c : json) {
+    if (c == '<') {
+      out += "\\u003c";
+    } else if (c == '>') {
+      out += "\\u003e";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+std::string format_page(const Results& results, const PageOptions& options) {
+  Json data = {{"setups", Json::array()}, {"cases", Json::array()}, {"warnings", results.warnings}};
+  for (const Setup& setup : results.setups) {
+    Json json = {{"label", setup.label},
+                 {"device", results.runs[static_cast<size_t>(setup.runs.front())].device_name()},
+                 {"runs", Json::array()}};
+    for (int run : setup.runs) json["runs"].push_back(json_of(results.runs[static_cast<size_t>(run)]));
+    data["setups"].push_back(std::move(json));
+  }
+  for (const CaseRecord& c : results.cases) data["cases"].push_back(json_of(results, c));
+  data["pictures"] = pictures_of(results);
+
+  using namespace page_assets;
+  std::string script = "(() => {\n'use strict';\n";
+  for (std::string_view part : {data_js, filters_js, charts_js, tables_js, main_js}) script += part;
+  script += "})();\n";
+
+  std::string page(page_html);
+  const std::string title = title_of(results, options);
+  // The marks are replaced from the first to the last, so that no mark is looked for in what was put in.
+  std::string out;
+  const auto put_in = [&](std::string_view mark, std::string_view value) {
+    const size_t at = page.find(mark);
+    LONGSPAN_CHECK(at != std::string::npos, "the page has no mark {}", mark);
+    out.append(page, 0, at).append(value);
+    page.erase(0, at + mark.size());
+  };
+  put_in("{{title}}", escape_html(title));
+  put_in("/*{{style}}*/", style_css);
+  put_in("{{heading}}", escape_html(title));
+  put_in("{{data}}", escape_script_json(data.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
+  put_in("/*{{chart}}*/", chart_js);
+  put_in("/*{{script}}*/", script);
+  return out + page;
+}
+
+}  // namespace longspan::report

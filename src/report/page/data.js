@@ -1,0 +1,138 @@
+// The data as the page reads it, and how numbers and names are written. Everything from a file reaches the page
+// through `el` and textContent, never as markup.
+
+const data = JSON.parse(document.getElementById('data').textContent);
+const cases = data.cases;
+const manySetups = data.setups.length > 1;
+cases.forEach((c, index) => {
+  c.index = index;
+  c.setupLabel = (data.setups[c.setup] || {label: '?'}).label;
+  c.extra = c.extra || {};
+});
+
+// el('td', {class: 'x', onclick: f}, 'text', node, ...)
+function el(tag, attributes, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith('on')) node.addEventListener(name.slice(2), value);
+    else if (name === 'style') Object.entries(value).forEach(([k, v]) => node.style.setProperty(k, v));
+    else node.setAttribute(name, value === true ? '' : value);
+  }
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+const svgName = 'http://www.w3.org/2000/svg';
+function svg(tag, attributes, ...children) {
+  const node = document.createElementNS(svgName, tag);
+  Object.entries(attributes).forEach(([name, value]) => node.setAttribute(name, value));
+  node.append(...children);
+  return node;
+}
+
+const byId = (id) => document.getElementById(id);
+const unique = (values) => [...new Set(values)];
+const known = (value) => value !== undefined && value !== null;
+
+// Three significant digits.
+function digits(value) {
+  if (!known(value)) return '';
+  if (value === 0) return '0';
+  const size = Math.abs(value);
+  if (size >= 1e6 || size < 1e-3) return value.toExponential(1);
+  return value.toFixed(Math.max(0, 2 - Math.floor(Math.log10(Number(size.toPrecision(3))))));
+}
+function scaled(value, units) {
+  const unit = units.find(([, scale]) => value >= 0.9995 * scale) || units[units.length - 1];
+  return digits(value / unit[1]) + ' ' + unit[0];
+}
+const rateUnits = [['PFLOP/s', 1e15], ['TFLOP/s', 1e12], ['GFLOP/s', 1e9], ['MFLOP/s', 1e6]];
+const timeUnits = [['s', 1], ['ms', 1e-3], ['µs', 1e-6], ['ns', 1e-9]];
+const byteUnits = [['TiB', 2 ** 40], ['GiB', 2 ** 30], ['MiB', 2 ** 20], ['KiB', 1024], ['B', 1]];
+const unitOf = (value, units) => units.find(([, scale]) => value >= 0.9995 * scale) || units[units.length - 1];
+
+const formatTime = (s) => known(s) ? scaled(s, timeUnits) : '';
+const formatBytes = (b) => known(b) ? scaled(b, byteUnits) : '';
+const formatShare = (x) => known(x) ? (100 * x).toFixed(100 * x < 9.95 ? 1 : 0) + ' %' : '';
+function formatLength(n) {
+  if (n >= 2 ** 20 && n % 2 ** 20 === 0) return n / 2 ** 20 + 'M';
+  return n >= 1024 && n % 1024 === 0 ? n / 1024 + 'K' : String(n);
+}
+function formatCount(n) {
+  if (!known(n)) return '';
+  return n < 1e6 ? String(Math.round(n)) : n.toExponential(2);
+}
+const plural = (n, word) => n + ' ' + word + (n === 1 ? '' : 's');
+
+// One unit for all rates of the page, so that numbers compare at a glance.
+const rateUnit = unitOf(Math.max(0, ...cases.map((c) => c.rate || 0)), rateUnits);
+const formatRate = (r) => known(r) ? digits(r / rateUnit[1]) : '';
+
+// The error nearest to its tolerance, as a share of it.
+function worstError(c) {
+  const shares = Object.values((c.accuracy || {}).errors || {})
+    .filter(([, tolerance]) => tolerance > 0).map(([error, tolerance]) => error / tolerance);
+  return shares.length ? Math.max(...shares) : undefined;
+}
+
+function median(values) {
+  const sorted = [...values].sort((a, b) => a - b);
+  const middle = sorted.length >> 1;
+  return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+}
+
+// Colours that people with any common kind of colour blindness can tell apart in this order (after Okabe and Ito, and
+// Tol), in a tone for each scheme. Beyond the first eight the shape of the point says which.
+const palette = [
+  ['#0b62a8', '#5aa9f0'], ['#c8500a', '#f2915a'], ['#0a8a66', '#37c79d'], ['#9b4f96', '#d391d3'],
+  ['#a87700', '#e3b93f'], ['#3b9bcb', '#8ad4f5'], ['#8a1c4a', '#e2779f'], ['#6d7711', '#bcc650'],
+  ['#4b3fa8', '#a198f4'], ['#626a75', '#a9b1bc'], ['#00767d', '#3fbdc4'], ['#7a4a21', '#cd9c6c'],
+];
+const shapes = ['circle', 'rect', 'triangle', 'rectRot', 'star', 'crossRot'];
+// A kernel has one colour in every report. Those of other names take what is free, by their name.
+const ownStyle = {
+  'cpu-flash': 0, 'cpu-naive': 9, 'sm90': 1, 'gpu-naive': 21, 'torch-cudnn': 2, 'torch-fa2': 3, 'torch-efficient': 4,
+  'torch-math': 11, 'flex': 5, 'fa2': 15, 'fa3': 8, 'fa4': 6, 'flashinfer': 7, 'vsa': 10, 'vsa-triton': 22,
+  'fa2-sparse': 16, 'flashmask': 22, 'cudnn': 14, 'sm80': 13,
+};
+const kernelStyle = (() => {
+  const styles = {}, taken = new Set();
+  const names = unique(cases.map((c) => c.kernel));
+  for (const name of names) {
+    if (Object.hasOwn(ownStyle, name)) taken.add(styles[name] = ownStyle[name]);
+  }
+  for (const name of names.filter((n) => !Object.hasOwn(ownStyle, n)).sort()) {
+    let hash = 0;
+    for (const letter of name) hash = (hash * 31 + letter.codePointAt(0)) >>> 0;
+    let style = hash % palette.length;
+    for (let tries = 0; taken.has(style) && tries < 6 * palette.length; ++tries) style = (style + 1) % (6 * palette.length);
+    taken.add(styles[name] = style);
+  }
+  return new Map(Object.entries(styles));
+})();
+const darkScheme = window.matchMedia('(prefers-color-scheme: dark)');
+const kernelColour = (kernel) => palette[(kernelStyle.get(kernel) || 0) % palette.length][darkScheme.matches ? 1 : 0];
+const kernelShape = (kernel, variant) =>
+  shapes[(Math.floor((kernelStyle.get(kernel) || 0) / palette.length) + variant) % shapes.length];
+const dot = (kernel) => el('span', {class: 'dot', 'data-kernel': kernel, style: {'--c': kernelColour(kernel)}});
+
+// The axes beside kernel, mask, length and direction. Those that vary among the cases shown tell series apart.
+const extraKeys = unique(cases.flatMap((c) => Object.keys(c.extra)));
+const contextAxes = [
+  ...(manySetups ? [{name: 'run', of: (c) => c.setupLabel}] : []),
+  {name: 'heads', of: (c) => c.heads}, {name: 'head_dim', of: (c) => 'd' + c.head_dim}, {name: 'dtype', of: (c) => c.dtype},
+  {name: 'lengths', of: (c) => c.lengths || ''},
+  ...extraKeys.map((key) => ({name: key, of: (c) => known(c.extra[key]) ? key + ' ' + c.extra[key] : ''})),
+];
+// Where the lengths of documents come from is a part of the mask, the other axes of the series.
+const varying = (list, without) => contextAxes.filter((axis) =>
+  axis.name !== without && unique(list.map(axis.of).filter((v) => v !== '')).length > 1);
+// A mask's name, and below it the options that it was drawn with.
+function maskName(text) {
+  const space = text.indexOf(' ');
+  // A long name may break after each underscore.
+  const breaking = (name) => name.split(/(?<=_)/).flatMap((part, i) => i ? [el('wbr'), part] : [part]);
+  return space < 0 ? breaking(text) : [...breaking(text.slice(0, space)), el('span', {class: 'below'}, text.slice(space + 1).replace(/^· /, ''))];
+}
+const contextOf = (c, axes) => axes.map((axis) => axis.of(c)).filter((v) => v !== '').join(' · ');

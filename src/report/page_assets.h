@@ -1,0 +1,13 @@
+// The files under page/ and the chart library, as built into the program (embed.cmake writes the
+// definitions).
+#pragma once
+
+#include <string_view>
+
+namespace longspan::report::page_assets {
+
+extern const std::string_view page_html, style_css, chart_js;
+// The page's own script, in this order.
+extern const std::string_view data_js, filters_js, charts_js, tables_js, main_js;
+
+}  // namespace longspan::report::page_assets

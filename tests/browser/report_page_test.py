@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""Opens reports in a headless Chromium: filters must move charts and tables together, and nothing may be asked of the
+network. Exits with 77 (skipped) where there is no browser. Usage: report_page_test.py LONGSPAN [-v] [TEST...]
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+from browser import Browser, Missing  # noqa: E402
+
+SKIPPED = 77
+LONGSPAN = sys.argv.pop(1) if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else "build/longspan"
+
+# What a chart shows: its labels, and for each line or bar group its name and its points.
+CHART = """const chart = Chart.getChart(arguments[0]);
+return chart && {labels: chart.data.labels, series: chart.data.datasets.map((d) => [d.label, d.data])};"""
+COLUMN = """return [...document.querySelectorAll(`#cases tbody td[data-column="${arguments[0]}"]`)].map((n) => n.textContent);"""
+
+
+def write_report(folder, name, *kinds):
+    files = []
+    for kind in kinds:
+        files.append(os.path.join(folder, kind + ".jsonl"))
+        subprocess.run([sys.executable, os.path.join(HERE, "synthetic_results.py"), files[-1], "--kind", kind],
+                       check=True)
+    page = os.path.join(folder, name + ".html")
+    subprocess.run([LONGSPAN, "report", *files, "-o", page], check=True, stdout=subprocess.DEVNULL)
+    return page
+
+
+class ReportPage(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="longspan-report-")
+        cls.cpu = write_report(cls.folder.name, "cpu", "cpu")
+        cls.hostile = write_report(cls.folder.name, "hostile", "hostile")
+        cls.both = write_report(cls.folder.name, "both", "cpu", "gpu")
+        with open(os.path.join(cls.folder.name, "cpu.jsonl"), encoding="utf-8") as file:
+            cls.cases = [c for c in map(json.loads, file) if c["type"] == "case"]
+        cls.browser = Browser().__enter__()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.browser.__exit__()
+        cls.folder.cleanup()
+
+    def open(self, page, fragment=""):
+        self.browser.open(page, fragment)
+        self.browser.console_errors()  # those of the page before
+        self.browser.requests()
+        self.browser.open(page, fragment)
+
+    def tearDown(self):
+        self.assertEqual(self.browser.console_errors(), [], "the page wrote errors to the console")
+
+    def measured(self, **axes):
+        return [c for c in self.cases if c["status"] == "ok" and all(c["case"][k] == v for k, v in axes.items())]
+
+    def chart(self, canvas):
+        chart = self.browser.run(CHART, canvas)
+        self.assertIsNotNone(chart, f"there is no chart {canvas}")
+        return chart
+
+    def show_all(self):
+        self.browser.run("const b = document.getElementById('all-rows'); if (b) b.click();")
+
+    def test_asks_for_nothing(self):
+        self.open(self.cpu)
+        asked = [url for url in self.browser.requests() if not url.startswith(("file://", "about:", "data:", "blob:"))]
+        self.assertEqual(asked, [])
+        self.assertEqual([url for url in self.browser.requests() if url.startswith("file://")], [],
+                         "the page read another file")
+
+    def test_shows_what_was_measured(self):
+        self.open(self.cpu)
+        chart = self.chart("over-length-forward")
+        self.assertEqual(chart["labels"], ["512", "1K", "2K"])
+        self.assertEqual([label for label, _ in chart["series"]], ["cpu-flash", "cpu-naive"])
+        mask = self.browser.run("return document.getElementById('pick-mask').value")
+        for label, points in chart["series"]:
+            for length, point in zip((512, 1024, 2048), points):
+                expected = self.measured(kernel=label, mask=mask, seqlen=length, direction="forward")[0]
+                self.assertAlmostEqual(point, expected["flops_per_s"] / 1e9, delta=1e-3 * point)
+        self.show_all()
+        self.assertEqual(len(self.browser.run(COLUMN, "kernel")), len(self.measured()))
+        self.assertIn("timed out after 60 s in verification",
+                      self.browser.run("return document.getElementById('unmeasured').textContent"))
+        self.assertEqual(self.browser.run("return document.querySelectorAll('#masks canvas').length"), 13)
+
+    def test_a_filter_moves_charts_and_tables_together(self):
+        self.open(self.cpu)
+        self.show_all()
+        before = len(self.browser.run(COLUMN, "kernel"))
+        self.browser.click('fieldset[data-axis="kernel"] button[data-value="cpu-naive"]')
+        for canvas in ("over-length-forward", "by-mask-forward", "memory-forward"):
+            self.assertEqual([label for label, _ in self.chart(canvas)["series"]], ["cpu-naive"], canvas)
+        self.show_all()
+        kernels = self.browser.run(COLUMN, "kernel")
+        self.assertEqual(set(kernels), {"cpu-naive"})
+        self.assertEqual(len(kernels), len(self.measured(kernel="cpu-naive")))
+        self.assertLess(len(kernels), before)
+        winners = self.browser.run("return [...document.querySelectorAll('#fastest .who')].map((n) => n.textContent)")
+        self.assertEqual(set(winners), {"cpu-naive"})
+
+        self.browser.click('fieldset[data-axis="mask"] button[data-value="causal"]')
+        self.assertEqual(self.chart("by-mask-forward")["labels"], ["causal"])
+        self.browser.click('fieldset[data-axis="direction"] button[data-value="backward"]')
+        self.assertIsNone(self.browser.run(CHART, "over-length-forward"))
+        self.show_all()
+        self.assertEqual(len(self.browser.run(COLUMN, "kernel")),
+                         len(self.measured(kernel="cpu-naive", mask="causal", direction="backward")))
+
+        self.browser.click("#reset")
+        self.show_all()
+        self.assertEqual(len(self.browser.run(COLUMN, "kernel")), before)
+        self.assertEqual(len(self.chart("over-length-forward")["series"]), 2)
+
+    def test_filters_live_in_the_address(self):
+        self.open(self.cpu)
+        self.browser.click('fieldset[data-axis="kernel"] button[data-value="cpu-flash"]')
+        address = self.browser.run("return location.hash")
+        self.open(self.cpu, address)
+        self.assertEqual(set(self.browser.run(COLUMN, "kernel")), {"cpu-flash"})
+
+    def test_sorts_a_column_both_ways(self):
+        self.open(self.cpu)
+        self.show_all()
+        expected = sorted((c["flops_per_s"] for c in self.measured()), reverse=True)
+        self.browser.click('button[data-sort="rate"]')
+        self.show_all()
+        rates = [float(text) for text in self.browser.run(COLUMN, "rate")]
+        self.assertEqual(len(rates), len(expected))
+        for shown, rate in zip(rates, expected):
+            self.assertAlmostEqual(shown, rate / 1e9, delta=0.006 * shown)
+        self.assertEqual(self.browser.run("return document.querySelector('#cases th[aria-sort=descending]').textContent"),
+                         "GFLOP/s")
+        self.browser.click('button[data-sort="rate"]')
+        self.show_all()
+        rates = [float(text) for text in self.browser.run(COLUMN, "rate")]
+        self.assertEqual(rates, sorted(rates))
+
+    def test_the_measure_of_the_charts_can_be_changed(self):
+        self.open(self.cpu)
+        self.browser.click('button[data-metric="share"]')
+        mask = self.browser.run("return document.getElementById('pick-mask').value")
+        share = self.measured(kernel="cpu-flash", mask=mask, seqlen=512, direction="forward")[0]["share_of_ceiling"]
+        self.assertAlmostEqual(self.chart("over-length-forward")["series"][0][1][0], 100 * share, delta=0.1)
+
+    def test_a_row_gives_the_command_that_repeats_it(self):
+        self.open(self.cpu)
+        self.browser.click("#cases tbody tr.case")
+        text = self.browser.run("return document.querySelector('#cases .details').textContent")
+        case = self.browser.run("return document.querySelector('#cases tr.case').dataset.case")
+        self.assertIn(next(c["command"] for c in self.cases if c["id"] == case), text)
+        self.open(self.cpu, self.browser.run("return location.hash"))
+        self.assertEqual(self.browser.run("return document.querySelector('#cases tr[aria-expanded=true]').dataset.case"), case)
+
+    def test_nothing_in_a_file_becomes_markup(self):
+        self.open(self.hostile)
+        self.assertIsNone(self.browser.run("return window.broken ?? null"))
+        self.assertEqual(self.browser.run("return document.querySelectorAll('img').length"), 0)
+        self.assertEqual(self.browser.run("return document.querySelectorAll('script').length"), 3)
+        self.browser.run("document.querySelectorAll('#filters button, #cases th button, #metric button, tr.case, summary')"
+                         ".forEach((node) => node.click())")
+        self.assertIsNone(self.browser.run("return window.broken ?? null"))
+        self.assertEqual(self.browser.run("return document.querySelectorAll('img').length"), 0)
+        self.assertIn("</script>", self.browser.run("return document.querySelector('h1').textContent"))
+
+    def test_several_runs_are_told_apart(self):
+        self.open(self.both)
+        runs = self.browser.run("return [...document.querySelectorAll('fieldset[data-axis=run] button')].map((b) => b.textContent)")
+        self.assertEqual(runs, ["cpu", "gpu"])
+        self.browser.click('fieldset[data-axis="run"] button[data-value="gpu"]')
+        self.show_all()
+        self.assertIn("sm90", set(self.browser.run(COLUMN, "kernel")))
+        self.assertNotIn("cpu-flash", set(self.browser.run(COLUMN, "kernel")))
+
+    def test_nothing_is_wider_than_the_window(self):
+        for width in (390, 768, 1024, 1440):
+            with Browser(width=width, height=844) as browser:
+                for page in (self.cpu, self.both, self.hostile):
+                    browser.open(page)
+                    self.assertLessEqual(browser.run("return document.documentElement.scrollWidth"), width, page)
+                    self.assertEqual(browser.console_errors(), [])
+
+
+if __name__ == "__main__":
+    try:
+        Browser()
+    except Missing as missing:
+        print(f"skipped: {missing}")
+        sys.exit(SKIPPED)
+    unittest.main(argv=[sys.argv[0], *sys.argv[1:]])

@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""Writes made-up results in the schema of docs/results-schema.md, to test the report with.
+
+Nothing here was measured, and the device's name says so. Usage:
+    synthetic_results.py OUT.jsonl [--kind cpu|gpu|hostile] [--seed N] [--speed FACTOR]
+"""
+import argparse
+import base64
+import hashlib
+import json
+import random
+
+DENSE = ["full", "causal", "full_document", "causal_document", "sliding_window", "sliding_window_causal",
+         "share_question", "causal_blockwise", "prefix_lm_causal", "prefix_lm_document", "global_sliding_window",
+         "block_causal_document"]
+DENSITY = {"full": 1.0, "causal": 0.5, "full_document": 0.12, "causal_document": 0.06, "sliding_window": 0.06,
+           "sliding_window_causal": 0.03, "share_question": 0.15, "causal_blockwise": 0.1, "prefix_lm_causal": 0.6,
+           "prefix_lm_document": 0.08, "global_sliding_window": 0.3, "block_causal_document": 0.12}
+DOCUMENTS = {"full_document", "causal_document", "share_question", "causal_blockwise", "prefix_lm_document"}
+HOSTILE = "</script><script>window.broken=1</script><img src=x onerror=window.broken=1>&lt;\"'<!--\u2028"
+
+
+def picture(mask, size=64):
+    cells = bytearray()
+    for i in range(size):
+        for j in range(size):
+            doc = (i // 11) == (j // 11)
+            seen = {"full": True, "causal": j <= i, "full_document": doc, "causal_document": doc and j <= i,
+                    "sliding_window": abs(i - j) <= 4, "sliding_window_causal": 0 <= i - j <= 4,
+                    "share_question": j <= i and (doc or j < 11), "causal_blockwise": j <= i and (doc or i >= 55),
+                    "prefix_lm_causal": j <= i or (i < 26 and j < 26), "prefix_lm_document": doc and j <= i + 3,
+                    "global_sliding_window": j < 9 or i < 9 or abs(i - j) <= 4,
+                    "block_causal_document": doc and j // 4 <= i // 4}.get(mask)
+            if seen is None:
+                seen = random.Random(f"{mask}{i // 4},{j // 4}").random() < 0.4
+            cells.append(0 if not seen else 128 if i == j and "causal" in mask else 255)
+    return {"size": size, "data": base64.b64encode(cells).decode()}
+
+
+def run_line(run, device, ceilings, command, suite):
+    kind = "cuda" if "GPU" in device else "cpu"
+    return {"type": "run", "schema": 1, "run": run, "started": "2026-01-02T03:04:05Z", "command": command,
+            "suite": suite,
+            "machine": {"kind": "synthetic", "cpu_model": "Synthetic CPU (nothing was measured)", "cpus": 2,
+                        "memory_bytes": 8 << 30, "llc_bytes": 32 << 20, "governor": "performance",
+                        "load_1min": 0.1, "os": "Debian 12", "kernel": "6.1"},
+            "device": {"kind": kind, "name": device, "units": 132 if kind == "cuda" else 2,
+                       "capability": 90 if kind == "cuda" else None, "memory_bytes": 8 << 30,
+                       "cache_bytes": 32 << 20},
+            "software": {"longspan": "0.1.0", "commit": "0123456789abcdef", "dirty": False, "compiler": "GNU 12.2.0",
+                         "build_type": "Release", "libraries": {"fmt": "9.1.0", "hwy": "1.0.3"}},
+            "rule": {"warmup_s": 0.1, "min_samples": 10, "max_samples": 200, "budget_s": 2, "half_width": 0.01,
+                     "confidence": 0.95, "cold_cache": True, "timeout_s": 60},
+            "ceilings": {d: {"flops_per_s": c, "what": "8192^3 matrix product", "samples_s": [1.0]}
+                         for d, c in ceilings.items()}}
+
+
+def case_line(run, rng, case, share, ceiling, noise=0.01, status="ok", reason=None):
+    line = {"type": "case", "schema": 1, "run": run,
+            "id": hashlib.sha256(json.dumps(case, sort_keys=True).encode()).hexdigest()[:16], "case": case,
+            "command": "longspan run --kernel {kernel} --mask {mask} --seqlen {seqlen} --direction {direction}".format(
+                **case), "status": status, "started": "2026-01-02T03:05:00Z", "elapsed_s": 3.2}
+    density = case["options"].get("density", DENSITY.get(case["mask"], 0.5))
+    area = density * case["heads_q"] * case["seqlen"] ** 2
+    flops = 4 * area * case["head_dim"] * (2.5 if case["direction"] == "backward" else 1)
+    line.update(area=int(area), density=density, flops=flops, picture=picture(case["mask"]))
+    if status != "ok":
+        line["reason"] = reason
+        return line
+    time = flops / (share * ceiling) + 5e-6
+    samples = [round(time * (1 + abs(rng.gauss(0, noise))), 12) for _ in range(40)]
+    median = (sorted(samples)[19] + sorted(samples)[20]) / 2
+    interval = [sorted(samples)[13], sorted(samples)[26]]
+    outputs = ["o", "lse"] if case["direction"] == "forward" else ["dq", "dk", "dv"]
+    tolerance = 2e-5 if case["dtype"] == "f32" else 2e-2
+    line.update(
+        time_s=median, interval_s=interval, flops_per_s=flops / median, share_of_ceiling=flops / median / ceiling,
+        plan_s=1e-4, plan_bytes=case["seqlen"] * 8, workspace_bytes=0,
+        peak_bytes=case["seqlen"] * 64 * (case["seqlen"] // 64 if "naive" in case["kernel"] else 16),
+        accuracy={"checked": outputs, "max_error": {t: tolerance * rng.uniform(0.05, 0.4) for t in outputs},
+                  "tolerance": {t: tolerance for t in outputs}, "counting": "pass", "rows": 64, "columns": 64},
+        throttled=0,
+        measurements=[{"index": 0, "area": int(area), "flops": flops, "params": {}, "documents": 3, "plan_s": 1e-4,
+                       "median_s": median, "interval_s": interval, "converged": rng.random() > 0.05,
+                       "samples_s": samples}])
+    return line
+
+
+def make_case(kernel, mask, seqlen, direction, heads=(8, 2), head_dim=128, dtype="f32", **options):
+    return {"kernel": kernel, "mask": mask, "options": options, "seqlen": seqlen, "heads_q": heads[0],
+            "heads_kv": heads[1], "head_dim": head_dim, "dtype": dtype, "direction": direction, "masks": 1,
+            "lengths": "auto" if mask in DOCUMENTS else "", "seed": 42}
+
+
+def cpu(rng, speed):
+    ceiling = 1.2e11
+    yield run_line("00000000000000c1", "Synthetic CPU (nothing was measured)", {"f32": ceiling},
+                   "longspan run suites/quick.toml --out out/quick", "quick")
+    shares = {"cpu-flash": 0.62 * speed, "cpu-naive": 0.21}
+    for mask in DENSE + ["uniform_block_sparse"]:
+        for seqlen in (512, 1024, 2048):
+            for direction in ("forward", "backward"):
+                for kernel, share in shares.items():
+                    options = {"density": 0.2, "block": 64} if "sparse" in mask else {}
+                    case = make_case(kernel, mask, seqlen, direction, **options)
+                    share_here = share * rng.uniform(0.85, 1.1) * (DENSITY.get(mask, 0.4) ** 0.15)
+                    if kernel == "cpu-naive":
+                        share_here *= DENSITY.get(mask, 0.4)
+                    if kernel == "cpu-naive" and seqlen == 2048 and direction == "backward":
+                        yield case_line("00000000000000c1", rng, case, 1, 1, status="skipped",
+                                        reason="needs 17 GiB for the scores, of 8 GiB; use cpu-flash")
+                    elif (kernel, mask, seqlen, direction) == ("cpu-flash", "share_question", 1024, "forward"):
+                        yield case_line("00000000000000c1", rng, case, 1, 1, status="failed",
+                                        reason="timed out after 60 s in verification")
+                    else:
+                        yield case_line("00000000000000c1", rng, case, share_here, ceiling, 0.02)
+
+
+def gpu(rng, speed):
+    ceiling = 7.9e14
+    run = "00000000000000d1"
+    yield run_line(run, "Synthetic GPU (nothing was measured)", {"bf16": ceiling},
+                   "longspan run suites/dense.toml --out out/dense", "dense")
+    shares = {"sm90": 0.88 * speed, "torch-cudnn": 0.8, "torch-fa2": 0.45, "torch-efficient": 0.35,
+              "torch-math": 0.05, "flex": 0.55, "fa3": 0.86, "fa4": 0.8, "flashinfer": 0.6, "flashmask": 0.66,
+              "gpu-naive": 0.06, "some-new-kernel": 0.3}
+    for mask in DENSE:
+        for seqlen in (1024, 2048, 4096, 8192, 16384, 24576, 32768, 40960, 49152):
+            for direction in ("forward", "backward"):
+                for kernel, share in shares.items():
+                    case = make_case(kernel, mask, seqlen, direction, (64, 8), 128, "bf16")
+                    if kernel in ("torch-fa2", "fa3", "torch-cudnn") and mask not in (
+                            "full", "causal", "full_document", "causal_document", "sliding_window_causal"):
+                        yield case_line(run, rng, case, 1, 1, status="skipped",
+                                        reason=f"cannot express {mask} exactly")
+                    elif kernel in ("gpu-naive", "torch-math") and seqlen > 16384:
+                        yield case_line(run, rng, case, 1, 1, status="failed",
+                                        reason="out of memory (needs 412 GiB, 138 GiB free)")
+                    else:
+                        ramp = seqlen / (seqlen + 3000)
+                        yield case_line(run, rng, case, share * ramp * rng.uniform(0.93, 1.03) *
+                                        DENSITY[mask] ** 0.08, ceiling)
+
+
+def hostile(rng, speed):
+    """Every string that a results file can carry, hostile to HTML, scripts and terminals."""
+    run = "00000000000000e1"
+    line = run_line(run, HOSTILE, {"f32": 1e11}, HOSTILE, HOSTILE)
+    for part in ("machine", "software"):
+        line[part][HOSTILE] = HOSTILE
+    line["ceilings"][HOSTILE] = {"flops_per_s": 1e10, "what": HOSTILE}
+    yield line
+    for seqlen in (1024, 2048):
+        case = make_case("cpu-flash", "causal", seqlen, "forward", strategy=HOSTILE)
+        good = case_line(run, rng, case, 0.5, 1e11)
+        good["command"] = HOSTILE
+        yield good
+        case = make_case(HOSTILE, HOSTILE, seqlen, HOSTILE, dtype=HOSTILE)
+        case["lengths"] = case[HOSTILE] = HOSTILE
+        bad = case_line(run, rng, case, 0.4, 1e11)
+        bad["accuracy"]["max_error"][HOSTILE] = 1e-9
+        bad["accuracy"]["tolerance"][HOSTILE] = 1e-5
+        bad["accuracy"]["counting"] = HOSTILE
+        bad["device_state"] = {HOSTILE: HOSTILE}
+        yield bad
+    for status in ("skipped", "failed"):
+        case = make_case("cpu-naive" + status, "full", 1024, "forward")
+        yield case_line(run, rng, case, 1, 1, status=status, reason=HOSTILE)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out")
+    parser.add_argument("--kind", choices=("cpu", "gpu", "hostile"), default="cpu")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--speed", type=float, default=1.0, help="of the first kernel: to make two sets that differ")
+    args = parser.parse_args()
+    rng = random.Random(args.seed)
+    with open(args.out, "w", encoding="utf-8") as out:
+        for line in {"cpu": cpu, "gpu": gpu, "hostile": hostile}[args.kind](rng, args.speed):
+            out.write(json.dumps(line) + "\n")
+
+
+if __name__ == "__main__":
+    main()
