@@ -32,7 +32,7 @@ Range Band::columns(int64_t row) const {
   return {lo <= k.begin - row ? k.begin : row + lo, hi >= k.end - 1 - row ? k.end : row + hi + 1};
 }
 
-int64_t Band::area() const {
+int64_t Band::bounded_area() const {
   if (q.empty() || k.empty() || lo > hi) return 0;
   const int64_t below_lo = lo == kUnboundedBelow ? 0 : area_up_to(q, k, lo - 1);
   return area_up_to(q, k, hi) - below_lo;
@@ -42,7 +42,7 @@ bool Band::empty() const {
   return normalized().q.empty();
 }
 
-Band Band::normalized() const {
+Band Band::tightened() const {
   Band band = *this;
   if (q.empty() || k.empty() || lo > hi) return Band{};
   // A row sees something unless the diagonals lie wholly to the left or to the right of k. Bounds that far
@@ -59,14 +59,6 @@ Band Band::normalized() const {
   if (!(lo_binds && lo > band.k.begin - (band.q.end - 1))) band.lo = kUnboundedBelow;
   if (!(hi_binds && hi < band.k.end - 1 - band.q.begin)) band.hi = kUnboundedAbove;
   return band;
-}
-
-Range intersection(const Range& a, const Range& b) {
-  return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
-}
-
-Band intersection(const Band& a, const Band& b) {
-  return {intersection(a.q, b.q), intersection(a.k, b.k), std::max(a.lo, b.lo), std::min(a.hi, b.hi)};
 }
 
 std::string to_string(const Band& band) {

@@ -1,6 +1,7 @@
 // Ranges of tokens and bands of pairs: what masks are made of.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -27,19 +28,32 @@ struct Band {
   int64_t lo = kUnboundedBelow, hi = kUnboundedAbove;
 
   Range columns(int64_t row) const;  // the columns that `row` sees in this band; empty if row is not in q
-  int64_t area() const;              // visible pairs, in closed form
-  bool empty() const;                // no visible pair
+  int64_t area() const {             // visible pairs, in closed form
+    return rectangular() ? std::max<int64_t>(q.size(), 0) * std::max<int64_t>(k.size(), 0) : bounded_area();
+  }
+  bool rectangular() const { return lo == kUnboundedBelow && hi == kUnboundedAbove; }
+  bool empty() const;  // no visible pair
 
   // The same pairs in normal form: no row or column at the ends of q and k without a visible pair, and a
   // bound that never binds is unbounded. Two bands show the same pairs if and only if their normal forms are
   // equal.
-  Band normalized() const;
+  Band normalized() const { return rectangular() && !q.empty() && !k.empty() ? *this : tightened(); }
 
   friend bool operator==(const Band&, const Band&) = default;
+
+ private:
+  int64_t bounded_area() const;
+  Band tightened() const;
 };
 
-Range intersection(const Range& a, const Range& b);
-Band intersection(const Band& a, const Band& b);  // bands are closed under intersection
+inline Range intersection(const Range& a, const Range& b) {
+  return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
+}
+
+// Bands are closed under intersection.
+inline Band intersection(const Band& a, const Band& b) {
+  return {intersection(a.q, b.q), intersection(a.k, b.k), std::max(a.lo, b.lo), std::min(a.hi, b.hi)};
+}
 
 // "[q0,q1,k0,k1,lo,hi]", as mask files write it: null for an unbounded lo or hi.
 std::string to_string(const Band& band);

@@ -4,23 +4,27 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <memory>
+#include <type_traits>
 #include <vector>
+
+#include "mask/pages.h"
 
 namespace longspan {
 
-// For trivially copyable T. Elements appended together stay contiguous if their number divides `per_chunk`.
+// Elements appended together stay contiguous if their number divides `per_chunk`.
 template <class T>
 class Chunks {
+  static_assert(std::is_trivially_copyable_v<T>, "elements begin as zero bytes and are copied as bytes");
+
  public:
   explicit Chunks(size_t per_chunk) : per_chunk_(per_chunk) {}
 
   size_t size() const { return size_; }
-  T& operator[](size_t i) { return chunks_[i / per_chunk_][i % per_chunk_]; }
+  T& operator[](size_t i) { return chunks_[i / per_chunk_].template as<T>()[i % per_chunk_]; }
   T& back() { return (*this)[size_ - 1]; }
 
-  T* append(size_t count) {  // uninitialised
-    if (size_ % per_chunk_ == 0) chunks_.push_back(std::make_unique_for_overwrite<T[]>(per_chunk_));
+  T* append(size_t count) {  // of zero bytes
+    if (size_ % per_chunk_ == 0) chunks_.emplace_back(per_chunk_ * sizeof(T));
     T* place = &(*this)[size_];
     size_ += count;
     return place;
@@ -32,10 +36,10 @@ class Chunks {
   std::vector<T> take() {
     std::vector<T> elements;
     elements.reserve(size_);
-    for (auto& chunk : chunks_) {
-      elements.insert(elements.end(), chunk.get(),
-                      chunk.get() + std::min(per_chunk_, size_ - elements.size()));
-      chunk.reset();
+    for (Pages& chunk : chunks_) {
+      const T* first = chunk.template as<T>();
+      elements.insert(elements.end(), first, first + std::min(per_chunk_, size_ - elements.size()));
+      chunk = Pages();
     }
     chunks_.clear();
     size_ = 0;
@@ -44,7 +48,7 @@ class Chunks {
 
  private:
   size_t per_chunk_, size_ = 0;
-  std::vector<std::unique_ptr<T[]>> chunks_;
+  std::vector<Pages> chunks_;
 };
 
 }  // namespace longspan

@@ -28,8 +28,7 @@ Overlap overlap_of_rectangles(const BandList& bands, size_t group) {
 bool all_rectangles(const BandList& bands, size_t group) {
   if (bands.rectangular()) return true;
   for (size_t i = bands.group_begin(group); i < bands.group_end(group); ++i) {
-    const Band band = bands.band(group, i);
-    if (band.lo != kUnboundedBelow || band.hi != kUnboundedAbove) return false;
+    if (!bands.band(group, i).rectangular()) return false;
   }
   return true;
 }

@@ -2,24 +2,16 @@
 #include "mask/mask.h"
 
 #include <algorithm>
-#include <tuple>
 
 #include "base/error.h"
 #include "mask/disjoint.h"
+#include "mask/sort_order.h"
+#include "mask/transpose.h"
 
 namespace longspan {
 namespace {
 
 constexpr size_t kReachGroups = 64;  // groups that a row's search accepts or skips at once
-
-auto sort_key(const Band& band) {
-  // The ends make the order total for bands that overlap, which are reported and go no further.
-  return std::make_tuple(band.q.begin, band.k.begin, band.lo, band.q.end, band.k.end, band.hi);
-}
-
-bool sorts_before(const Band& a, const Band& b) {
-  return sort_key(a) < sort_key(b);
-}
 
 void check_size(int64_t rows, int64_t columns) {
   LONGSPAN_CHECK_INPUT(0 <= rows && rows <= kMaxTokens, "a mask of {} rows: must be 0 to {}", rows,
@@ -44,8 +36,7 @@ void check_well_formed(const Band& band, size_t number) {
 }
 
 // The bands as the user gave them are easier to find than their normal forms.
-template <class Bands>
-void check_disjoint(const BandList& list, const Bands& given) {
+void check_disjoint(const BandList& list, const std::vector<Band>& given) {
   const auto found = find_overlap(list);
   if (!found) return;
   const Band common = intersection(found->first, found->second).normalized();
@@ -77,18 +68,30 @@ BandList normalized_list(int64_t rows, int64_t columns, const std::vector<Band>&
   return list;
 }
 
+// Rectangles in rows that do not meet, from left to right: what a block-sparse mask is made of. One look at
+// such a list shows that it is normal, sorted and disjoint.
+bool is_rows_of_blocks(int64_t rows, int64_t columns, const BandList& bands) {
+  if (!bands.rectangular()) return false;
+  int64_t row = 0;
+  for (size_t group = 0; group < bands.groups().size(); ++group) {
+    const BandList::Group& of_rows = bands.groups()[group];
+    if (of_rows.q_begin < row || of_rows.q_end <= of_rows.q_begin) return false;
+    row = of_rows.q_end;
+    int64_t column = 0;
+    for (size_t i = bands.group_begin(group); i < bands.group_end(group); ++i) {
+      const Range k = bands.band(group, i).k;
+      if (k.begin < column || k.empty()) return false;
+      column = k.end;
+    }
+    if (column > columns) return false;
+  }
+  return row <= rows;
+}
+
 BandList normalized_list(int64_t rows, int64_t columns, BandList bands) {
   check_size(rows, columns);
-  const Band all{{0, rows}, {0, columns}};
-  bool normal = true;
-  Band before;
-  for (const Band& band : bands) {
-    normal = normal && intersection(band, all).normalized() == band && !sorts_before(band, before);
-    before = band;
-  }
-  if (!normal) return normalized_list(rows, columns, std::vector<Band>(bands.begin(), bands.end()));
-  check_disjoint(bands, bands);
-  return bands;
+  if (is_rows_of_blocks(rows, columns, bands)) return bands;
+  return normalized_list(rows, columns, std::vector<Band>(bands.begin(), bands.end()));
 }
 
 }  // namespace
@@ -272,14 +275,7 @@ Mask Mask::gather(std::span<const Range> q_ranges, std::span<const Range> k_rang
 }
 
 Mask Mask::transposed() const {
-  auto flipped = [](const Band& band) {
-    return Band{band.k, band.q, band.hi == kUnboundedAbove ? kUnboundedBelow : -band.hi,
-                band.lo == kUnboundedBelow ? kUnboundedAbove : -band.lo};
-  };
-  std::vector<Band> bands;
-  bands.reserve(this->bands().size());
-  for (const Band& band : this->bands()) bands.push_back(flipped(band));
-  return Mask(columns_, rows_, sorted_list(std::move(bands)), Disjoint{});
+  return Mask(columns_, rows_, longspan::transposed(bands(), columns_), Disjoint{});
 }
 
 bool operator==(const Mask& a, const Mask& b) {

@@ -26,8 +26,8 @@ class Mask {
   // Throws an input error that names the two bands if any two overlap, or the band if one is malformed.
   Mask(int64_t rows, int64_t columns, const std::vector<Band>& bands);
 
-  // The same for a compact list, for masks of millions of bands. It is taken over as it stands where it is
-  // normalised and sorted already.
+  // The same for a compact list, for masks of millions of bands. Rows of blocks, sorted, are taken over as
+  // they stand.
   Mask(int64_t rows, int64_t columns, BandList bands);
 
   int64_t rows() const { return rows_; }

@@ -10,7 +10,7 @@
 namespace longspan {
 namespace {
 
-// Mixes 8 bytes at a time; both users compare what they find.
+// Mixes 8 bytes at a time. The upper bits are the better ones; both users compare what they find.
 uint64_t hash_of(const void* data, size_t bytes) {
   uint64_t hash = 0x9e3779b97f4a7c15u ^ bytes;
   const char* at = static_cast<const char*>(data);
@@ -34,25 +34,40 @@ Span TilePiece::columns(int32_t row) const {
   return {static_cast<uint16_t>(begin), static_cast<uint16_t>(end)};
 }
 
-PartialTable::PartialTable(TileShape shape, size_t bands)
+PartialTable::PartialTable(TileShape shape)
     : shape_(shape),
-      memo_(std::bit_ceil(std::clamp<size_t>(bands, 16, size_t{1} << 16))),
+      memo_(kMemoSize * sizeof(Memo)),
       spans_(layers_per_chunk(shape) * static_cast<size_t>(shape.rows)) {}
 
-int32_t PartialTable::number_of(std::span<const TilePiece> pieces, int64_t area) {
-  if (pieces.size() > kMemoPieces) {
-    draw(pieces);
-    return number_of_drawn(area);
+PartialTable::Memo* PartialTable::find_memo(std::span<const TilePiece> pieces) {
+  if (pieces.size() > kMemoPieces) return nullptr;
+  std::array<uint64_t, kMemoPieces> key{};
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const TilePiece& p = pieces[i];
+    if (!p.rectangular()) return nullptr;
+    key[i] =
+        uint64_t{p.q_begin} | uint64_t{p.q_end} << 16 | uint64_t{p.k_begin} << 32 | uint64_t{p.k_end} << 48;
   }
-  Memo& memo = memo_[hash_of(pieces.data(), pieces.size_bytes()) & (memo_.size() - 1)];
-  if (memo.count == static_cast<int32_t>(pieces.size()) &&
-      std::equal(pieces.begin(), pieces.end(), memo.pieces))
-    return memo.number;
+  const uint64_t hash = hash_of(key.data(), pieces.size() * sizeof(uint64_t));
+  Memo* places = memo_.as<Memo>() + (hash >> 40) % kMemoSize / kMemoWays * kMemoWays;
+  for (size_t way = 0; way < kMemoWays; ++way) {
+    Memo& memo = places[way];
+    if (memo.count == static_cast<int32_t>(pieces.size()) && memo.key == key) return &memo;
+    if (memo.count == 0) return &(memo = {key, 0, 0});
+  }
+  return &(places[hash % kMemoWays] = {key, 0, 0});
+}
+
+int32_t PartialTable::number_of(std::span<const TilePiece> pieces, int64_t area) {
+  Memo* memo = find_memo(pieces);
+  if (memo != nullptr && memo->count > 0) return memo->number;
   draw(pieces);
-  memo.count = static_cast<int32_t>(pieces.size());
-  std::copy(pieces.begin(), pieces.end(), memo.pieces);
-  memo.number = number_of_drawn(area);
-  return memo.number;
+  const int32_t number = number_of_drawn(area);
+  if (memo != nullptr) {
+    memo->count = static_cast<int32_t>(pieces.size());
+    memo->number = number;
+  }
+  return number;
 }
 
 // Each row's intervals from left to right, those that touch joined, one to a layer: equal tiles are drawn
@@ -60,21 +75,37 @@ int32_t PartialTable::number_of(std::span<const TilePiece> pieces, int64_t area)
 void PartialTable::draw(std::span<const TilePiece> pieces) {
   const auto rows = static_cast<size_t>(shape_.rows);
   drawn_.assign(rows, Span{});
-  std::vector<Span> of_row;
-  for (size_t row = 0; row < rows; ++row) {
-    of_row.clear();
+  cuts_.clear();
+  for (const TilePiece& piece : pieces) cuts_.insert(cuts_.end(), {piece.q_begin, piece.q_end});
+  std::sort(cuts_.begin(), cuts_.end());
+  cuts_.erase(std::unique(cuts_.begin(), cuts_.end()), cuts_.end());
+  // Between two cuts the same pieces are live, and as they are disjoint they keep their order.
+  for (size_t c = 0; c + 1 < cuts_.size(); ++c) {
+    const int32_t begin = cuts_[c], end = cuts_[c + 1];
+    live_.clear();
     for (const TilePiece& piece : pieces)
-      if (piece.q_begin <= row && row < piece.q_end)
-        of_row.push_back(piece.columns(static_cast<int32_t>(row)));
-    if (of_row.size() > 1)
-      std::sort(of_row.begin(), of_row.end(), [](const Span& a, const Span& b) { return a.begin < b.begin; });
-    size_t layer = 0;
-    for (size_t i = 0; i < of_row.size(); ++layer) {
-      Span joined = of_row[i];
-      for (++i; i < of_row.size() && of_row[i].begin == joined.end; ++i) joined.end = of_row[i].end;
-      if (drawn_.size() <= layer * rows) drawn_.resize((layer + 1) * rows);
-      drawn_[layer * rows + row] = joined;
-    }
+      if (piece.q_begin <= begin && end <= piece.q_end) live_.push_back(piece);
+    std::sort(live_.begin(), live_.end(), [begin](const TilePiece& a, const TilePiece& b) {
+      return a.columns(begin).begin < b.columns(begin).begin;
+    });
+    const bool alike =
+        std::all_of(live_.begin(), live_.end(), [](const TilePiece& piece) { return piece.rectangular(); });
+    draw_row(begin);
+    for (int32_t row = begin + 1; row < end && !alike; ++row) draw_row(row);
+    for (size_t layer = 0; layer < drawn_.size() && alike; layer += rows)
+      std::fill(&drawn_[layer] + begin, &drawn_[layer] + end, drawn_[layer + static_cast<size_t>(begin)]);
+  }
+}
+
+void PartialTable::draw_row(int32_t row) {
+  const auto rows = static_cast<size_t>(shape_.rows);
+  size_t layer = 0;
+  for (size_t i = 0; i < live_.size(); layer += rows) {
+    Span joined = live_[i].columns(row);
+    for (++i; i < live_.size() && live_[i].columns(row).begin == joined.end; ++i)
+      joined.end = live_[i].columns(row).end;
+    if (drawn_.size() == layer) drawn_.resize(layer + rows);
+    drawn_[layer + static_cast<size_t>(row)] = joined;
   }
 }
 

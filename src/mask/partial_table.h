@@ -1,12 +1,14 @@
 // The distinct partial tiles of a tile map, found by what they show.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "mask/chunks.h"
+#include "mask/pages.h"
 #include "mask/tile_map.h"
 
 namespace longspan {
@@ -18,15 +20,14 @@ struct TilePiece {
 
   static constexpr int32_t kNoLo = std::numeric_limits<int32_t>::min();
   static constexpr int32_t kNoHi = std::numeric_limits<int32_t>::max();
-  friend bool operator==(const TilePiece&, const TilePiece&) = default;
 
+  bool rectangular() const { return lo == kNoLo && hi == kNoHi; }
   Span columns(int32_t row) const;  // of a row in [q_begin, q_end)
 };
 
 class PartialTable {
  public:
-  // `bands` of the mask are a hint at how many different tiles to expect.
-  PartialTable(TileShape shape, size_t bands);
+  explicit PartialTable(TileShape shape);
 
   // The number of the partial tile whose visible pairs are those of the disjoint pieces, `area` in all.
   int32_t number_of(std::span<const TilePiece> pieces, int64_t area);
@@ -35,25 +36,29 @@ class PartialTable {
   std::vector<Span> take_spans() { return spans_.take(); }
 
  private:
-  // Recently seen lists of pieces, each in the one place that its hash gives. Block-sparse masks have
-  // millions of partial tiles of few kinds; to draw the rows of each only to find it known would take
-  // seconds.
-  static constexpr size_t kMemoPieces = 4;
+  // Lists of rectangles seen before, each in one of the few places that its hash gives; the last comer takes
+  // the place of another. Block-sparse masks have millions of partial tiles of few kinds: to draw the rows of
+  // each only to find it known would take seconds.
+  static constexpr size_t kMemoPieces = 4, kMemoWays = 4, kMemoSize = size_t{1} << 18;
   struct Memo {
-    TilePiece pieces[kMemoPieces];
-    int32_t count = 0, number = 0;
+    std::array<uint64_t, kMemoPieces> key{};
+    int32_t count = 0, number = 0;  // count 0: nothing yet
   };
+  Memo* find_memo(std::span<const TilePiece> pieces);  // null for pieces that are not kept
 
   int32_t number_of_drawn(int64_t area);
   void draw(std::span<const TilePiece> pieces);
+  void draw_row(int32_t row);
   bool drawn_equals(const Partial& partial);
 
   TileShape shape_;
-  std::vector<Memo> memo_;
+  Pages memo_;  // [kMemoSize]; only what is used takes memory
   std::vector<Partial> partials_;
   Chunks<Span> spans_;
   std::unordered_multimap<uint64_t, int32_t> numbers_;  // by the hash of what is drawn
   std::vector<Span> drawn_;                             // [layers, shape.rows]
+  std::vector<uint16_t> cuts_;                          // rows between which the same pieces are live
+  std::vector<TilePiece> live_;                         // those, from left to right
 };
 
 }  // namespace longspan

@@ -112,7 +112,7 @@ class Splitter {
     const int64_t first_column = tile * map_.shape.columns;
     Band part = slice;
     part.k = intersection(part.k, {first_column, first_column + map_.shape.columns});
-    const bool rectangle = slice.lo == kUnboundedBelow && slice.hi == kUnboundedAbove;
+    const bool rectangle = slice.rectangular();
     if (!rectangle) part = part.normalized();
     TilePiece piece{
         static_cast<uint16_t>(part.q.begin - first_row), static_cast<uint16_t>(part.q.end - first_row),
@@ -154,7 +154,7 @@ TileMap lower(const Mask& mask, TileShape shape) {
 
   RowOfTiles row_of_tiles(map.column_tiles());
   Splitter splitter(map, row_of_tiles);
-  PartialTable partials(shape, mask.bands().size());
+  PartialTable partials(shape);
   Chunks<Run> runs(size_t{1} << 17);
   std::vector<Band> active;
   auto next = mask.bands().begin();

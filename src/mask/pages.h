@@ -1,0 +1,27 @@
+// Memory straight from the system: zero until it is touched, and given back when it is dropped, where the
+// heap would keep what lies between other allocations.
+#pragma once
+
+#include <cstddef>
+
+namespace longspan {
+
+class Pages {
+ public:
+  Pages() = default;
+  explicit Pages(size_t bytes);  // throws std::bad_alloc
+  ~Pages();
+  Pages(Pages&& other) noexcept;
+  Pages& operator=(Pages&& other) noexcept;
+
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+
+ private:
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+}  // namespace longspan
