@@ -12,6 +12,9 @@ build_packages=(
 # Small matrix products for x86: faster CPU kernels; elsewhere there is no such package, and no need of one.
 [ "$(uname -m)" != x86_64 ] || build_packages+=(libxsmm-dev)
 test_packages=(libgtest-dev libgmock-dev librapidcheck-dev python3)
+# A browser for the report's page. Ubuntu has it only as a snap, which a container cannot run: there that test is
+# skipped, and says so.
+[ "$(. /etc/os-release && echo "$ID")" != debian ] || test_packages+=(chromium chromium-driver)
 format_packages=(clang-format-14)
 fuzz_packages=(clang-14 libclang-rt-14-dev llvm-14)
 
@@ -61,7 +64,8 @@ build_jobs() {
   echo $((cores < memory_gib ? cores : memory_gib))
 }
 
-# build PRESET FOLDER [CMAKE ARGUMENT...]
+# build PRESET FOLDER [CMAKE ARGUMENT...]: everything, or what build_targets names.
+build_targets=()
 build() {
   local preset=$1 folder=$2
   shift 2
@@ -72,7 +76,7 @@ build() {
   say "Building in $folder (preset $preset)"
   local log
   log=$(cmake --preset "$preset" -B "$folder" "$@" 2>&1) || { echo "$log"; fail "cmake could not configure"; }
-  cmake --build "$folder" -j "$(build_jobs)" || fail "the build failed"
+  cmake --build "$folder" -j "$(build_jobs)" ${build_targets:+--target "${build_targets[@]}"} || fail "the build failed"
 }
 
 # The machine's own program: with CUDA where that is of use, without it elsewhere, unless the caller says.

@@ -1,0 +1,9 @@
+// The reader of suites, and the expansion of what it read.
+#include "bench/suite.h"
+#include "reads_cleanly.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  return longspan::reads_cleanly(data, size, [](std::string_view text) {
+    longspan::bench::parse_suite(text, "fuzz.toml");
+  });
+}
