@@ -1,0 +1,434 @@
+#include "attention/oracle.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <mutex>
+
+#include <cblas.h>
+
+#include "base/error.h"
+#include "base/parallel.h"
+
+namespace longspan {
+namespace {
+
+constexpr int64_t kItems = 16;   // sampled rows (or keys) that one task carries through the sequence
+constexpr int64_t kBlock = 128;  // keys (or rows) that it meets at a time
+constexpr double kNone = -std::numeric_limits<double>::infinity();
+
+using Matrix = std::vector<double>;  // row-major
+
+double square(double x) {
+  return x * x;
+}
+
+// The oracle's own threads call the library, each for small matrices.
+void use_one_blas_thread() {
+  static std::once_flag once;
+  std::call_once(once, [] { openblas_set_num_threads(1); });
+}
+
+// c[m, n] = a[m, depth] b[n, depth]^T
+void multiply_transposed(int64_t m, int64_t n, int64_t depth, const double* a, const double* b, double* c) {
+  cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<int>(m), static_cast<int>(n),
+              static_cast<int>(depth), 1, a, static_cast<int>(depth), b, static_cast<int>(depth), 0, c,
+              static_cast<int>(n));
+}
+
+// c[m, n] = a[m, depth] b[depth, n]
+void multiply(int64_t m, int64_t n, int64_t depth, const double* a, const double* b, double* c) {
+  cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, static_cast<int>(m), static_cast<int>(n),
+              static_cast<int>(depth), 1, a, static_cast<int>(depth), b, static_cast<int>(n), 0, c,
+              static_cast<int>(n));
+}
+
+template <class T>
+void load_row(const TensorView& tensor, int64_t token, int64_t head, double* out) {
+  const T* row = tensor.row<T>(token, head);
+  for (int64_t d = 0; d < tensor.head_dim; ++d) {
+    if constexpr (std::is_floating_point_v<T>) {
+      out[d] = row[d];
+    } else {
+      out[d] = to_float(row[d]);
+    }
+  }
+}
+
+void load(const TensorView& tensor, int64_t token, int64_t head, double* out) {
+  switch (tensor.dtype) {
+    case DType::kF32:
+      return load_row<float>(tensor, token, head, out);
+    case DType::kBF16:
+      return load_row<bf16>(tensor, token, head, out);
+    case DType::kF16:
+      return load_row<f16>(tensor, token, head, out);
+    case DType::kF64:
+      return load_row<double>(tensor, token, head, out);
+  }
+  LONGSPAN_CHECK(false, "dtype {} is unknown", static_cast<int>(tensor.dtype));
+}
+
+double dot(const double* a, const double* b, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+// Consecutive tokens of one head, with their squared norms.
+struct TokenBlock {
+  Matrix rows, norms;
+  void read(const TensorView& tensor, int64_t head, int64_t begin, int64_t end) {
+    rows.resize((end - begin) * tensor.head_dim);
+    norms.resize(end - begin);
+    for (int64_t t = begin; t < end; ++t) {
+      double* row = &rows[(t - begin) * tensor.head_dim];
+      load(tensor, t, head, row);
+      norms[t - begin] = dot(row, row, tensor.head_dim);
+    }
+  }
+};
+
+// A sampled row and the keys that it sees, or a sampled key and the rows that see it.
+struct Item {
+  int64_t head = 0, token = 0;
+  int64_t place = 0;  // among all samples
+  std::vector<Range> partners;
+  size_t next = 0;  // the first of partners that may still be ahead of the walk
+
+  // The first block at or after `block` in which it has a partner.
+  int64_t next_block(int64_t block) {
+    while (next < partners.size() && partners[next].end <= block * kBlock) ++next;
+    return next == partners.size() ? std::numeric_limits<int64_t>::max()
+                                   : std::max(block, partners[next].begin / kBlock);
+  }
+
+  // Calls visit(j) for each partner begin + j in [begin, end), once next_block has come there.
+  template <class Visit>
+  void for_each_partner(int64_t begin, int64_t end, Visit visit) const {
+    for (size_t i = next; i < partners.size() && partners[i].begin < end; ++i) {
+      const int64_t last = std::min(end, partners[i].end);
+      for (int64_t j = std::max(begin, partners[i].begin); j < last; ++j) visit(j - begin);
+    }
+  }
+};
+
+// Takes the items together through the blocks in which any of them has a partner.
+template <class Visit>  // visit(begin, end, active items)
+void walk(std::vector<Item>& items, int64_t tokens, Visit visit) {
+  std::vector<size_t> active;
+  for (Item& item : items) item.next = 0;
+  for (int64_t block = 0;; ++block) {
+    int64_t nearest = std::numeric_limits<int64_t>::max();
+    for (Item& item : items) nearest = std::min(nearest, item.next_block(block));
+    if (nearest == std::numeric_limits<int64_t>::max()) return;
+    block = nearest;
+    active.clear();
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (items[i].next_block(block) == block) active.push_back(i);
+    }
+    visit(block * kBlock, std::min(tokens, (block + 1) * kBlock), active);
+  }
+}
+
+Matrix gather(const Matrix& rows, const std::vector<size_t>& which, int64_t dim) {
+  Matrix gathered(which.size() * dim);
+  for (size_t i = 0; i < which.size(); ++i) {
+    std::copy_n(&rows[which[i] * dim], dim, &gathered[i * dim]);
+  }
+  return gathered;
+}
+
+Matrix load_items(const TensorView& tensor, const std::vector<Item>& items) {
+  Matrix rows(items.size() * tensor.head_dim);
+  for (size_t i = 0; i < items.size(); ++i) {
+    load(tensor, items[i].token, items[i].head, &rows[i * tensor.head_dim]);
+  }
+  return rows;
+}
+
+void resize(ReferenceRows& rows, int64_t count, int64_t dim) {
+  rows.values.assign(count * dim, 0);
+  for (auto* list : {&rows.spread, &rows.cancelled, &rows.operands, &rows.terms}) list->assign(count, 0);
+}
+
+// Sums of squares until here.
+void finish(ReferenceRows& rows, int64_t place, int64_t dim, double factor) {
+  for (int64_t d = 0; d < dim; ++d) rows.values[place * dim + d] *= factor;
+  for (auto* list : {&rows.spread, &rows.cancelled, &rows.operands}) {
+    (*list)[place] = std::abs(factor) * std::sqrt((*list)[place]);
+  }
+}
+
+// Samples that share a KV head, kItems at a time, those with near partners together.
+std::vector<std::vector<Item>> into_tasks(std::vector<std::vector<Item>> by_kv_head) {
+  std::vector<std::vector<Item>> tasks;
+  for (auto& items : by_kv_head) {
+    std::stable_sort(items.begin(), items.end(), [](const Item& a, const Item& b) {
+      const auto first = [](const Item& item) { return item.partners.empty() ? -1 : item.partners[0].begin; };
+      return std::pair(first(a), a.token) < std::pair(first(b), b.token);
+    });
+    for (size_t begin = 0; begin < items.size(); begin += kItems) {
+      const size_t end = std::min(items.size(), begin + kItems);
+      tasks.emplace_back(std::make_move_iterator(items.begin() + begin),
+                         std::make_move_iterator(items.begin() + end));
+    }
+  }
+  return tasks;
+}
+
+std::vector<std::vector<Item>> row_tasks(const Problem& problem, const Samples& samples) {
+  std::vector<std::vector<Item>> by_kv_head(problem.heads_kv);
+  int64_t place = 0;
+  for (int64_t h = 0; h < problem.heads_q; ++h) {
+    for (int64_t row : samples.rows[h]) {
+      by_kv_head[problem.kv_head_of(h)].push_back(
+          {h, row, place++, problem.mask_of_query_head(h).visible_keys(row)});
+    }
+  }
+  return into_tasks(std::move(by_kv_head));
+}
+
+std::vector<std::vector<Item>> key_tasks(const Problem& problem, const Samples& samples) {
+  std::vector<std::vector<Item>> by_kv_head(problem.heads_kv);
+  std::vector<int64_t> first_place(problem.heads_kv, 0);
+  for (int64_t h = 1; h < problem.heads_kv; ++h) {
+    first_place[h] = first_place[h - 1] + static_cast<int64_t>(samples.keys[h - 1].size());
+  }
+  const auto masks = static_cast<int64_t>(problem.masks->size());
+  parallel_for(masks, [&](int64_t m, int) {
+    const Mask transposed = (*problem.masks)[m].transposed();
+    for (int64_t h = masks == 1 ? 0 : m; h < (masks == 1 ? problem.heads_kv : m + 1); ++h) {
+      for (size_t i = 0; i < samples.keys[h].size(); ++i) {
+        const int64_t key = samples.keys[h][i];
+        by_kv_head[h].push_back(
+            {h, key, first_place[h] + static_cast<int64_t>(i), transposed.visible_keys(key)});
+      }
+    }
+  });
+  return into_tasks(std::move(by_kv_head));
+}
+
+void forward_task(const Problem& problem, const OracleInputs& inputs, std::vector<Item>& items,
+                  ForwardReference& reference) {
+  const int64_t dim = problem.head_dim, kv_head = problem.kv_head_of(items[0].head);
+  const double scale = problem.softmax_scale();
+  const Matrix q = load_items(inputs.q, items);
+  std::vector<double> sum(items.size(), 0);
+  TokenBlock k, v;
+  Matrix scores, product;
+  walk(items, problem.tokens_kv, [&](int64_t begin, int64_t end, const std::vector<size_t>& active) {
+    const auto m = static_cast<int64_t>(active.size()), n = end - begin;
+    k.read(inputs.k, kv_head, begin, end);
+    v.read(inputs.v, kv_head, begin, end);
+    scores.resize(m * n);
+    product.resize(m * dim);
+    multiply_transposed(m, n, dim, gather(q, active, dim).data(), k.rows.data(), scores.data());
+    Matrix p(m * n, 0);
+    for (int64_t i = 0; i < m; ++i) {
+      const Item& item = items[active[i]];
+      const double* s = &scores[i * n];
+      double& largest = reference.largest[item.place];
+      double block_largest = largest;
+      item.for_each_partner(begin, end,
+                            [&](int64_t j) { block_largest = std::max(block_largest, scale * s[j]); });
+      const double keep = std::exp(largest - block_largest);  // 0 at the first block
+      largest = block_largest;
+      double& spread = reference.o.spread[item.place];
+      spread *= square(keep);
+      sum[active[i]] *= keep;
+      for (int64_t d = 0; d < dim; ++d) reference.o.values[item.place * dim + d] *= keep;
+      item.for_each_partner(begin, end, [&](int64_t j) {
+        const double weight = std::exp(scale * s[j] - largest);
+        p[i * n + j] = weight;
+        sum[active[i]] += weight;
+        spread += square(weight) * v.norms[j];
+        reference.o.operands[item.place] += v.norms[j];
+        reference.o.terms[item.place] += 1;
+      });
+    }
+    multiply(m, dim, n, p.data(), v.rows.data(), product.data());
+    for (int64_t i = 0; i < m; ++i) {
+      double* o = &reference.o.values[items[active[i]].place * dim];
+      for (int64_t d = 0; d < dim; ++d) o[d] += product[i * dim + d];
+    }
+  });
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (items[i].partners.empty()) continue;  // o = 0, lse = -inf
+    finish(reference.o, items[i].place, dim, 1 / sum[i]);
+    reference.lse[items[i].place] = reference.largest[items[i].place] + std::log(sum[i]);
+  }
+}
+
+// delta of each row: the dot product of o and dout. [heads_q, tokens_q]
+std::vector<double> all_deltas(const Problem& problem, const OracleInputs& inputs) {
+  constexpr int64_t kRows = 256;
+  std::vector<double> deltas(problem.heads_q * problem.tokens_q);
+  const int64_t chunks = (problem.tokens_q + kRows - 1) / kRows;
+  parallel_for(chunks, [&](int64_t chunk, int) {
+    Matrix o(problem.head_dim), dout(problem.head_dim);
+    for (int64_t row = chunk * kRows; row < std::min(problem.tokens_q, (chunk + 1) * kRows); ++row) {
+      for (int64_t h = 0; h < problem.heads_q; ++h) {
+        load(inputs.o, row, h, o.data());
+        load(inputs.dout, row, h, dout.data());
+        deltas[h * problem.tokens_q + row] = dot(o.data(), dout.data(), problem.head_dim);
+      }
+    }
+  });
+  return deltas;
+}
+
+void dq_task(const Problem& problem, const OracleInputs& inputs, const std::vector<double>& deltas,
+             std::vector<Item>& items, ReferenceRows& dq) {
+  const int64_t dim = problem.head_dim, kv_head = problem.kv_head_of(items[0].head);
+  const double scale = problem.softmax_scale();
+  const Matrix q = load_items(inputs.q, items), dout = load_items(inputs.dout, items);
+  TokenBlock k, v;
+  Matrix scores, dp, product;
+  walk(items, problem.tokens_kv, [&](int64_t begin, int64_t end, const std::vector<size_t>& active) {
+    const auto m = static_cast<int64_t>(active.size()), n = end - begin;
+    k.read(inputs.k, kv_head, begin, end);
+    v.read(inputs.v, kv_head, begin, end);
+    scores.resize(m * n);
+    dp.resize(m * n);
+    product.resize(m * dim);
+    multiply_transposed(m, n, dim, gather(q, active, dim).data(), k.rows.data(), scores.data());
+    multiply_transposed(m, n, dim, gather(dout, active, dim).data(), v.rows.data(), dp.data());
+    Matrix ds(m * n, 0);
+    for (int64_t i = 0; i < m; ++i) {
+      const Item& item = items[active[i]];
+      const int64_t index = item.head * problem.tokens_q + item.token;
+      const double lse = inputs.lse[index], delta = deltas[index];
+      const double dout_norm = dot(&dout[active[i] * dim], &dout[active[i] * dim], dim);
+      item.for_each_partner(begin, end, [&](int64_t j) {
+        const double p = std::exp(scale * scores[i * n + j] - lse);
+        ds[i * n + j] = p * (dp[i * n + j] - delta);
+        dq.spread[item.place] += square(ds[i * n + j]) * k.norms[j];
+        dq.cancelled[item.place] += square(p) * v.norms[j] * dout_norm * k.norms[j];
+        dq.operands[item.place] += k.norms[j];
+        dq.terms[item.place] += 1;
+      });
+    }
+    multiply(m, dim, n, ds.data(), k.rows.data(), product.data());
+    for (int64_t i = 0; i < m; ++i) {
+      double* out = &dq.values[items[active[i]].place * dim];
+      for (int64_t d = 0; d < dim; ++d) out[d] += product[i * dim + d];
+    }
+  });
+  for (const Item& item : items) finish(dq, item.place, dim, scale);
+}
+
+// The share of one query head in dk and dv of the items. Places are those of the items in the task.
+void dkv_task(const Problem& problem, const OracleInputs& inputs, const std::vector<double>& deltas,
+              std::vector<Item> items, int64_t head, ReferenceRows& dk, ReferenceRows& dv) {
+  const int64_t dim = problem.head_dim;
+  const double scale = problem.softmax_scale();
+  const Matrix k = load_items(inputs.k, items), v = load_items(inputs.v, items);
+  TokenBlock q, dout;
+  Matrix scores, dp, product;
+  const auto add = [&](const Matrix& weights, const TokenBlock& block, int64_t n,
+                       const std::vector<size_t>& active, ReferenceRows& rows) {
+    const auto m = static_cast<int64_t>(active.size());
+    product.resize(m * dim);
+    multiply(m, dim, n, weights.data(), block.rows.data(), product.data());
+    for (int64_t i = 0; i < m; ++i) {
+      double* out = &rows.values[active[i] * dim];
+      for (int64_t d = 0; d < dim; ++d) out[d] += product[i * dim + d];
+    }
+  };
+  walk(items, problem.tokens_q, [&](int64_t begin, int64_t end, const std::vector<size_t>& active) {
+    const auto m = static_cast<int64_t>(active.size()), n = end - begin;
+    q.read(inputs.q, head, begin, end);
+    dout.read(inputs.dout, head, begin, end);
+    scores.resize(m * n);
+    dp.resize(m * n);
+    multiply_transposed(m, n, dim, gather(k, active, dim).data(), q.rows.data(), scores.data());
+    multiply_transposed(m, n, dim, gather(v, active, dim).data(), dout.rows.data(), dp.data());
+    Matrix p(m * n, 0), ds(m * n, 0);
+    for (int64_t i = 0; i < m; ++i) {
+      const size_t a = active[i];
+      const double v_norm = dot(&v[a * dim], &v[a * dim], dim);
+      items[a].for_each_partner(begin, end, [&](int64_t j) {
+        const int64_t index = head * problem.tokens_q + begin + j;
+        const double weight = std::exp(scale * scores[i * n + j] - double{inputs.lse[index]});
+        const double difference = weight * (dp[i * n + j] - deltas[index]);
+        p[i * n + j] = weight;
+        ds[i * n + j] = difference;
+        dv.spread[a] += square(weight) * dout.norms[j];
+        dv.operands[a] += dout.norms[j];
+        dv.terms[a] += 1;
+        dk.spread[a] += square(difference) * q.norms[j];
+        dk.cancelled[a] += square(weight) * v_norm * dout.norms[j] * q.norms[j];
+        dk.operands[a] += q.norms[j];
+        dk.terms[a] += 1;
+      });
+    }
+    add(p, dout, n, active, dv);
+    add(ds, q, n, active, dk);
+  });
+}
+
+// Adds row `from` of one to row `to` of the other; spreads are still sums of squares.
+void add_row(ReferenceRows& into, int64_t to, const ReferenceRows& part, int64_t from, int64_t dim) {
+  for (int64_t d = 0; d < dim; ++d) into.values[to * dim + d] += part.values[from * dim + d];
+  into.spread[to] += part.spread[from];
+  into.cancelled[to] += part.cancelled[from];
+  into.operands[to] += part.operands[from];
+  into.terms[to] += part.terms[from];
+}
+
+}  // namespace
+
+ForwardReference reference_forward(const Problem& problem, const OracleInputs& inputs,
+                                   const Samples& samples) {
+  use_one_blas_thread();
+  const int64_t rows = samples.row_count();
+  ForwardReference reference;
+  resize(reference.o, rows, problem.head_dim);
+  reference.lse.assign(rows, kNone);
+  reference.largest.assign(rows, kNone);
+  auto tasks = row_tasks(problem, samples);
+  parallel_for(static_cast<int64_t>(tasks.size()),
+               [&](int64_t t, int) { forward_task(problem, inputs, tasks[t], reference); });
+  return reference;
+}
+
+BackwardReference reference_backward(const Problem& problem, const OracleInputs& inputs,
+                                     const Samples& samples) {
+  use_one_blas_thread();
+  const int64_t dim = problem.head_dim, group = problem.group_size();
+  const std::vector<double> deltas = all_deltas(problem, inputs);
+  BackwardReference reference;
+  resize(reference.dq, samples.row_count(), dim);
+  resize(reference.dk, samples.key_count(), dim);
+  resize(reference.dv, samples.key_count(), dim);
+
+  auto by_row = row_tasks(problem, samples);
+  parallel_for(static_cast<int64_t>(by_row.size()),
+               [&](int64_t t, int) { dq_task(problem, inputs, deltas, by_row[t], reference.dq); });
+
+  // One task a query head of the group; their shares are added in the order of heads, so that the result does
+  // not depend on the number of threads.
+  const auto by_key = key_tasks(problem, samples);
+  std::vector<ReferenceRows> dk_parts(by_key.size() * group), dv_parts(by_key.size() * group);
+  parallel_for(static_cast<int64_t>(dk_parts.size()), [&](int64_t t, int) {
+    const auto& items = by_key[t / group];
+    resize(dk_parts[t], static_cast<int64_t>(items.size()), dim);
+    resize(dv_parts[t], static_cast<int64_t>(items.size()), dim);
+    dkv_task(problem, inputs, deltas, items, items[0].head * group + t % group, dk_parts[t], dv_parts[t]);
+  });
+  for (size_t t = 0; t < dk_parts.size(); ++t) {
+    const auto& items = by_key[t / group];
+    for (size_t i = 0; i < items.size(); ++i) {
+      add_row(reference.dk, items[i].place, dk_parts[t], static_cast<int64_t>(i), dim);
+      add_row(reference.dv, items[i].place, dv_parts[t], static_cast<int64_t>(i), dim);
+    }
+  }
+  for (int64_t i = 0; i < samples.key_count(); ++i) {
+    finish(reference.dk, i, dim, problem.softmax_scale());
+    finish(reference.dv, i, dim, 1);
+  }
+  return reference;
+}
+
+}  // namespace longspan

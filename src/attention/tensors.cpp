@@ -1,0 +1,99 @@
+#include "attention/tensors.h"
+
+#include "base/backend.h"
+#include "base/error.h"
+
+namespace longspan {
+namespace {
+
+constexpr unsigned char kPoison = 0xff;  // every dtype's NaN
+
+}  // namespace
+
+ProblemTensors::ProblemTensors(const Problem& problem, Direction direction, const Device& device,
+                               const Plan& plan)
+    : device_(device), head_dim_(problem.head_dim) {
+  const int64_t tokens_q = problem.tokens_q, tokens_kv = problem.tokens_kv;
+  views_.kind = device.kind;
+  views_.q = allocate(problem.dtype, tokens_q, problem.heads_q);
+  views_.k = allocate(problem.dtype, tokens_kv, problem.heads_kv);
+  views_.v = allocate(problem.dtype, tokens_kv, problem.heads_kv);
+  views_.o = allocate(problem.output_dtype(), tokens_q, problem.heads_q);
+  lse_ = Buffer(static_cast<size_t>(problem.heads_q * tokens_q) * sizeof(float), device);
+  views_.lse = lse_.as<float>();
+  size_t workspace = plan.workspace_bytes(Direction::kForward);
+  if (direction == Direction::kBackward) {
+    views_.dout = allocate(problem.dtype, tokens_q, problem.heads_q);
+    views_.dq = allocate(problem.output_dtype(), tokens_q, problem.heads_q);
+    views_.dk = allocate(problem.output_dtype(), tokens_kv, problem.heads_kv);
+    views_.dv = allocate(problem.output_dtype(), tokens_kv, problem.heads_kv);
+    workspace = std::max(workspace, plan.workspace_bytes(Direction::kBackward));
+  }
+  workspace_ = Buffer(workspace, device);
+}
+
+TensorView ProblemTensors::allocate(DType dtype, int64_t tokens, int64_t heads) {
+  const size_t bytes = static_cast<size_t>(tokens * heads * head_dim_) * size_of(dtype);
+  const Buffer& buffer = buffers_.emplace_back(bytes, device_);
+  return TensorView::contiguous(buffer.data(), dtype, tokens, heads, head_dim_);
+}
+
+void ProblemTensors::fill_inputs(uint64_t seed) {
+  const auto fill = backend_of(device_.kind).fill_normal;
+  fill(views_.q, seed, 0, device_.index);
+  fill(views_.k, seed, 1, device_.index);
+  fill(views_.v, seed, 2, device_.index);
+  if (views_.dout.data != nullptr) fill(views_.dout, seed, 3, device_.index);
+}
+
+void ProblemTensors::poison(Direction direction) {
+  const auto fill = [&](const TensorView& tensor) {
+    fill_bytes(tensor.data, device_.kind, kPoison, tensor.bytes());
+  };
+  if (direction == Direction::kForward) {
+    fill(views_.o);
+    fill_bytes(lse_.data(), device_.kind, kPoison, lse_.bytes());
+  } else {
+    fill(views_.dq);
+    fill(views_.dk);
+    fill(views_.dv);
+  }
+  fill_bytes(workspace_.data(), device_.kind, kPoison, workspace_.bytes());
+}
+
+void ProblemTensors::forward(Plan& plan) {
+  plan.forward({.q = views_.q,
+                .k = views_.k,
+                .v = views_.v,
+                .o = views_.o,
+                .lse = views_.lse,
+                .workspace = workspace_.data()},
+               Stream{});
+}
+
+void ProblemTensors::backward(Plan& plan) {
+  plan.backward({.q = views_.q,
+                 .k = views_.k,
+                 .v = views_.v,
+                 .o = views_.o,
+                 .dout = views_.dout,
+                 .lse = views_.lse,
+                 .dq = views_.dq,
+                 .dk = views_.dk,
+                 .dv = views_.dv,
+                 .workspace = workspace_.data()},
+                Stream{});
+}
+
+HostCopy::HostCopy(const TensorView& tensor, DeviceKind kind) : view_(tensor) {
+  if (kind == DeviceKind::kCpu) return;
+  LONGSPAN_CHECK(
+      tensor.head_stride == tensor.head_dim && tensor.token_stride == tensor.heads * tensor.head_dim,
+      "only dense tensors are copied to the host; strides are {} and {}", tensor.token_stride,
+      tensor.head_stride);
+  buffer_ = Buffer(tensor.bytes(), cpu_device());
+  copy_bytes(buffer_.data(), DeviceKind::kCpu, tensor.data, kind, tensor.bytes());
+  view_.data = buffer_.data();
+}
+
+}  // namespace longspan

@@ -1,0 +1,45 @@
+// Does a kernel compute what it should? One call runs it on random inputs and checks all that it wrote; the
+// parts serve a caller that has run the kernel itself.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "attention/accuracy.h"
+#include "attention/counting_oracle.h"
+#include "attention/kernel.h"
+#include "attention/oracle_samples.h"
+#include "attention/tensors.h"
+#include "base/buffer.h"
+
+namespace longspan {
+
+struct VerifyOptions {
+  SampleOptions samples;
+  uint64_t input_seed = 42;  // of the inputs' normal numbers
+  bool counting = true;      // the counting oracle, too
+};
+
+struct VerifyReport {
+  std::vector<TensorAccuracy> tensors;  // o, lse; then dq, dk, dv
+  std::string counting;                 // "pass", "fail", or empty where it was not asked for
+  int64_t rows = 0, keys = 0;           // compared with the fp64 oracle
+  std::string failure;  // one line that says what is wrong and names the place; empty if nothing is
+
+  bool passed() const { return failure.empty(); }
+};
+
+// Runs the kernel's plan on normal inputs, with outputs and workspace filled with NaN before, and checks:
+// every element is finite, rows without keys and keys without rows give 0 and -inf; sampled rows and keys
+// agree with the fp64 oracle; every row counts its keys rightly. `direction` backward checks both passes: the
+// backward pass gets the o and lse that the kernel's forward pass wrote, as in training.
+// Where the problem asks for a deterministic kernel, it runs twice and the bits must agree.
+VerifyReport verify(Plan& plan, const Problem& problem, Direction direction, const Device& device,
+                    const VerifyOptions& options);
+
+// The same checks, but for counting, of what a kernel has written already. Changes nothing.
+VerifyReport verify_outputs(const Problem& problem, Direction direction, const DeviceTensors& tensors,
+                            const SampleOptions& options);
+
+}  // namespace longspan
