@@ -6,6 +6,7 @@
 #include <limits>
 #include <mutex>
 
+#include "attention/element.h"
 #include "base/error.h"
 #include "base/parallel.h"
 
@@ -16,7 +17,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Roundings to the inputs' dtype that a row may show, in units of its roundoff: of the output, and of the
 // weights (P, dS) that multiply v, k, q or dout.
-constexpr double kForwardRoundings = 1.5, kBackwardRoundings = 2;
+constexpr double kForwardRoundings = 1, kBackwardRoundings = 1.25;
 // Roundings to f32 that every row may show, in units of f32's roundoff: of scores, exponentials and the
 // normalisation; and, per square root of the terms summed, of the sums.
 constexpr double kF32Roundings = 32, kF32PerRootTerm = 0.25;
@@ -28,21 +29,6 @@ double f32_tolerance(double terms) {
 // Half the distance between the smallest numbers: an error that does not shrink with the value.
 double smallest_rounding(DType dtype) {
   return dtype == DType::kF16 ? 0x1p-25 : 0;
-}
-
-double element(const TensorView& tensor, int64_t token, int64_t head, int64_t d) {
-  switch (tensor.dtype) {
-    case DType::kF32:
-      return tensor.row<float>(token, head)[d];
-    case DType::kBF16:
-      return to_float(tensor.row<bf16>(token, head)[d]);
-    case DType::kF16:
-      return to_float(tensor.row<f16>(token, head)[d]);
-    case DType::kF64:
-      return tensor.row<double>(token, head)[d];
-  }
-  LONGSPAN_CHECK(false, "dtype {} is unknown", static_cast<int>(tensor.dtype));
-  return 0;
 }
 
 const char* row_word(const std::string& tensor) {
@@ -134,10 +120,10 @@ std::string check_elements_of(const std::string& tensor, const TensorView& actua
       const std::string place =
           fmt::format("{} {}, {} {}, element {}", head_word(tensor), h, row_word(tensor), t, d);
       if (!finite(row[d])) {
-        return fmt::format("{}: {} is {}", tensor, place, element(actual, t, h, d));
+        return fmt::format("{}: {} is {}", tensor, place, get_element(actual, t, h, d));
       }
       return fmt::format("{}: {} is {}, though the {} {} and must give 0", tensor, place,
-                         element(actual, t, h, d), row_word(tensor),
+                         get_element(actual, t, h, d), row_word(tensor),
                          row_word(tensor) == std::string("key") ? "is seen by no row" : "sees no key");
     }
     return "";
@@ -180,7 +166,7 @@ TensorAccuracy compare_rows(const Problem& problem, const std::string& tensor, c
       int64_t worst_d = 0;
       double worst_difference = -1;
       for (int64_t d = 0; d < dim; ++d) {
-        const double difference = element(actual, token, h, d) - want[d];
+        const double difference = get_element(actual, token, h, d) - want[d];
         squared_error += difference * difference;
         squared_value += want[d] * want[d];
         if (!(std::abs(difference) <= worst_difference)) {
@@ -194,9 +180,9 @@ TensorAccuracy compare_rows(const Problem& problem, const std::string& tensor, c
       // A row that must be 0 has no magnitude: there, any error is infinite.
       const double error = squared_error == 0 ? 0 : std::sqrt(squared_error) / magnitude;
       if (worst.offer(error, roundings * roundoff + f32_tolerance(reference.terms[place]))) {
-        description =
-            fmt::format("{} {}, {} {}, element {}: {:.6g}, should be {:.6g}", head_word(tensor), h,
-                        row_word(tensor), token, worst_d, element(actual, token, h, worst_d), want[worst_d]);
+        description = fmt::format("{} {}, {} {}, element {}: {:.6g}, should be {:.6g}", head_word(tensor), h,
+                                  row_word(tensor), token, worst_d, get_element(actual, token, h, worst_d),
+                                  want[worst_d]);
       }
       squared_errors += squared_error;
       squared_values += squared_value;
@@ -251,18 +237,8 @@ TensorAccuracy compare_lse(const Problem& problem, const float* actual, const Fo
 }
 
 std::string check_elements(const std::string& tensor, const TensorView& actual, const HeadCounts& counts) {
-  switch (actual.dtype) {
-    case DType::kF32:
-      return check_elements_of<float>(tensor, actual, counts);
-    case DType::kBF16:
-      return check_elements_of<bf16>(tensor, actual, counts);
-    case DType::kF16:
-      return check_elements_of<f16>(tensor, actual, counts);
-    case DType::kF64:
-      return check_elements_of<double>(tensor, actual, counts);
-  }
-  LONGSPAN_CHECK(false, "dtype {} is unknown", static_cast<int>(actual.dtype));
-  return "";
+  return with_element_type(
+      actual.dtype, [&](auto type) { return check_elements_of<decltype(type)>(tensor, actual, counts); });
 }
 
 std::string check_lse_elements(const float* actual, int64_t heads, int64_t tokens, const HeadCounts& counts) {

@@ -7,7 +7,7 @@
 
 #include <cblas.h>
 
-#include "base/error.h"
+#include "attention/element.h"
 #include "base/parallel.h"
 
 namespace longspan {
@@ -43,30 +43,11 @@ void multiply(int64_t m, int64_t n, int64_t depth, const double* a, const double
               static_cast<int>(n));
 }
 
-template <class T>
-void load_row(const TensorView& tensor, int64_t token, int64_t head, double* out) {
-  const T* row = tensor.row<T>(token, head);
-  for (int64_t d = 0; d < tensor.head_dim; ++d) {
-    if constexpr (std::is_floating_point_v<T>) {
-      out[d] = row[d];
-    } else {
-      out[d] = to_float(row[d]);
-    }
-  }
-}
-
 void load(const TensorView& tensor, int64_t token, int64_t head, double* out) {
-  switch (tensor.dtype) {
-    case DType::kF32:
-      return load_row<float>(tensor, token, head, out);
-    case DType::kBF16:
-      return load_row<bf16>(tensor, token, head, out);
-    case DType::kF16:
-      return load_row<f16>(tensor, token, head, out);
-    case DType::kF64:
-      return load_row<double>(tensor, token, head, out);
-  }
-  LONGSPAN_CHECK(false, "dtype {} is unknown", static_cast<int>(tensor.dtype));
+  with_element_type(tensor.dtype, [&](auto type) {
+    const auto* row = tensor.row<decltype(type)>(token, head);
+    for (int64_t d = 0; d < tensor.head_dim; ++d) out[d] = to_double(row[d]);
+  });
 }
 
 double dot(const double* a, const double* b, int64_t n) {

@@ -1,0 +1,282 @@
+#include <cmath>
+
+#include "attention/counting_oracle.h"
+#include "attention/element.h"
+#include "attention/slot_sums.h"
+#include "base/error.h"
+
+namespace longspan {
+namespace {
+
+// Roundings to the inputs' dtype: of P, dv; of m, dS, dq or dk.
+constexpr double kValueRoundings = 2, kScoreRoundings = 3;
+
+// What the forward pass gives for the backward pass's inputs, exactly.
+class RowFacts {
+ public:
+  explicit RowFacts(const Problem& problem) : problem_(problem) {
+    for (const Mask& mask : *problem.masks) counts_.push_back(mask.visible_counts());
+    for (int64_t h = 0; h < problem.heads_kv; ++h) means_.push_back(means_of(h));
+  }
+
+  // The row's keys, n.
+  double count(int64_t kv_head, int64_t row) const {
+    return static_cast<double>(counts_[counts_.size() == 1 ? 0 : kv_head][row]);
+  }
+  double share(int64_t kv_head, int64_t row) const {
+    const double n = count(kv_head, row);
+    return n == 0 ? 0 : 1 / n;
+  }
+  // The mean sign of the row's keys, m, as o holds it.
+  double mean(int64_t kv_head, int64_t row) const { return means_[kv_head][row]; }
+
+ private:
+  std::vector<double> means_of(int64_t kv_head) const {
+    const Mask& mask = problem_.mask_of_kv_head(kv_head);
+    const std::vector<char> change = changes(mask);
+    const SlotSums signs(
+        problem_.tokens_kv, 1, [](int64_t) { return 0; }, [&](int64_t key) { return sign_of(key, kv_head); });
+    std::vector<double> means(problem_.tokens_q);
+    parallel_for((problem_.tokens_q + kCheckedTokens - 1) / kCheckedTokens, [&](int64_t chunk, int) {
+      const int64_t begin = chunk * kCheckedTokens, end = std::min(problem_.tokens_q, begin + kCheckedTokens);
+      double mean = 0;
+      for (int64_t row = begin; row < end; ++row) {
+        if (row == begin || change[row]) {
+          double sum = 0;
+          for (const Range& range : mask.visible_keys(row)) signs.add(range, &sum);
+          mean = rounded_to(problem_.output_dtype(), sum * share(kv_head, row));
+        }
+        means[row] = mean;
+      }
+    });
+    return means;
+  }
+
+  const Problem& problem_;
+  std::vector<std::vector<int64_t>> counts_;  // [masks][rows]
+  std::vector<std::vector<double>> means_;    // [heads_kv][rows]
+};
+
+// Sums over the rows that see a key, of all query heads of its group, by the rows' slots.
+struct KeySums {
+  double rows = 0;
+  std::vector<double> count, share, mean;  // of 1, 1 / n, m / n
+
+  explicit KeySums(int64_t slots) : count(slots), share(slots), mean(slots) {}
+  void clear() {
+    rows = 0;
+    for (auto* sums : {&count, &share, &mean}) std::fill(sums->begin(), sums->end(), 0);
+  }
+};
+
+std::string check_key(const Problem& problem, const TensorView& dk, const TensorView& dv, int64_t kv_head,
+                      int64_t key, int64_t block, const KeySums& sums) {
+  const auto slots = static_cast<int64_t>(sums.share.size());
+  const double scale = problem.softmax_scale(), sign = sign_of(key, kv_head);
+  const auto wrong = [&](const char* tensor, int64_t element, double got, double want) {
+    return fmt::format(
+        "counting: KV head {}, key {} is seen by {} rows; {} with k = 0 is {:.9g} at element {} (rows by "
+        "{}), "
+        "should be {:.9g}",
+        kv_head, key, sums.rows, tensor, got, element, tokens_in_words("rows", block), want);
+  };
+  double all = 0, all_count = 0;
+  for (int64_t s = 0; s < slots; ++s) {
+    all += sums.share[s];
+    all_count += sums.count[s];
+  }
+  for (int64_t d = 0; d <= slots; ++d) {
+    const double want_dv = d == 0 ? all : sums.share[d - 1], got_dv = get_element(dv, key, kv_head, d);
+    const double dv_terms = d == 0 ? all_count : sums.count[d - 1];
+    if (sums.rows == 0
+            ? got_dv != 0
+            : !Allowance(problem.dtype, kValueRoundings, dv_terms).allows(got_dv, want_dv, want_dv)) {
+      return wrong("dv", d, got_dv, want_dv);
+    }
+    const double share = d == slots ? 0 : sums.share[d], mean = d == slots ? 0 : sums.mean[d];
+    const double want_dk = scale * (sign * share - mean), got_dk = get_element(dk, key, kv_head, d);
+    const Allowance allowed(problem.dtype, kScoreRoundings, d == slots ? 0 : sums.count[d]);
+    if (sums.rows == 0 ? got_dk != 0
+                       : !allowed.allows(got_dk / scale, want_dk / scale, share + std::abs(mean))) {
+      return wrong("dk", d, got_dk, want_dk);
+    }
+  }
+  return "";
+}
+
+// k = 0: dk and dv of every key.
+std::string check_keys(const Problem& problem, const DeviceTensors& tensors, const RowFacts& facts,
+                       int64_t block) {
+  const int64_t slots = problem.head_dim - 1, tokens_q = problem.tokens_q, group = problem.group_size();
+  const HostCopy dk(tensors.dk, tensors.kind), dv(tensors.dv, tensors.kind);
+  std::vector<char> change;
+  Mask transposed;
+  for (int64_t kv_head = 0; kv_head < problem.heads_kv; ++kv_head) {
+    if (kv_head == 0 || problem.masks->size() > 1) {
+      transposed = problem.mask_of_kv_head(kv_head).transposed();
+      change = changes(transposed);
+    }
+    std::vector<SlotSums> counts, shares, means;  // [query heads of the group]
+    for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
+      const auto slot = [&](int64_t row) { return slot_of(row, h, block, slots); };
+      counts.emplace_back(tokens_q, slots, slot, [](int64_t) { return 1.0; });
+      shares.emplace_back(tokens_q, slots, slot, [&](int64_t row) { return facts.share(kv_head, row); });
+      means.emplace_back(tokens_q, slots, slot,
+                         [&](int64_t row) { return facts.share(kv_head, row) * facts.mean(kv_head, row); });
+    }
+    std::string failure = first_failure(problem.tokens_kv, [&](int64_t begin, int64_t end) -> std::string {
+      KeySums sums(slots);
+      for (int64_t key = begin; key < end; ++key) {
+        if (key == begin || change[key]) {
+          sums.clear();
+          for (const Range& range : transposed.visible_keys(key)) {
+            sums.rows += static_cast<double>(range.size());
+            for (int64_t g = 0; g < group; ++g) {
+              counts[g].add(range, sums.count.data());
+              shares[g].add(range, sums.share.data());
+              means[g].add(range, sums.mean.data());
+            }
+          }
+        }
+        std::string wrong = check_key(problem, dk.view(), dv.view(), kv_head, key, block, sums);
+        if (!wrong.empty()) return wrong;
+      }
+      return "";
+    });
+    if (!failure.empty()) return failure;
+  }
+  return "";
+}
+
+// Sums over the keys that a row sees, by the keys' slots: of 1, and of their signs.
+struct RowSums {
+  std::vector<double> count, sign;
+};
+
+std::string check_row(const Problem& problem, const TensorView& dq, const RowFacts& facts, int64_t head,
+                      int64_t row, int64_t block, const RowSums& sums) {
+  const int64_t kv_head = problem.kv_head_of(head);
+  const double scale = problem.softmax_scale();
+  const double share = facts.share(kv_head, row), mean = facts.mean(kv_head, row);
+  for (int64_t s = 0; s < problem.head_dim; ++s) {
+    const double got = get_element(dq, row, head, s);
+    const double want = scale * share * (sums.sign[s] - mean * sums.count[s]);
+    const double magnitude = share * (1 + std::abs(mean)) * sums.count[s];
+    if (share == 0 ? got == 0
+                   : Allowance(problem.dtype, kScoreRoundings, sums.count[s])
+                         .allows(got / scale, want / scale, magnitude)) {
+      continue;
+    }
+    return fmt::format(
+        "counting: head {}, row {} sees {} keys, {} of them in slot {} of {}; dq with q = 0 is {:.9g} there, "
+        "should be {:.9g}",
+        head, row, facts.count(kv_head, row), sums.count[s], s, tokens_in_words("keys", block), got, want);
+  }
+  return "";
+}
+
+// q = 0: dq of every row.
+std::string check_rows(const Problem& problem, const DeviceTensors& tensors, const RowFacts& facts,
+                       int64_t block) {
+  const int64_t slots = problem.head_dim, group = problem.group_size();
+  const HostCopy dq(tensors.dq, tensors.kind);
+  std::vector<char> change;
+  for (int64_t kv_head = 0; kv_head < problem.heads_kv; ++kv_head) {
+    const Mask& mask = problem.mask_of_kv_head(kv_head);
+    if (kv_head == 0 || problem.masks->size() > 1) change = changes(mask);
+    const auto slot = [&](int64_t key) { return slot_of(key, kv_head, block, slots); };
+    const SlotSums counts(problem.tokens_kv, slots, slot, [](int64_t) { return 1.0; });
+    const SlotSums signs(problem.tokens_kv, slots, slot, [&](int64_t key) { return sign_of(key, kv_head); });
+    std::string failure = first_failure(problem.tokens_q, [&](int64_t begin, int64_t end) -> std::string {
+      RowSums sums;
+      for (int64_t row = begin; row < end; ++row) {
+        if (row == begin || change[row]) {
+          sums.count.assign(slots, 0);
+          sums.sign.assign(slots, 0);
+          for (const Range& range : mask.visible_keys(row)) {
+            counts.add(range, sums.count.data());
+            signs.add(range, sums.sign.data());
+          }
+        }
+        for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
+          std::string wrong = check_row(problem, dq.view(), facts, h, row, block, sums);
+          if (!wrong.empty()) return wrong;
+        }
+      }
+      return "";
+    });
+    if (!failure.empty()) return failure;
+  }
+  return "";
+}
+
+// dq where k = 0, dk where q = 0.
+std::string check_zero(const char* name, const char* operand, const TensorView& tensor, DeviceKind kind) {
+  const HostCopy copy(tensor, kind);
+  return first_failure(tensor.tokens, [&](int64_t begin, int64_t end) -> std::string {
+    for (int64_t t = begin; t < end; ++t) {
+      for (int64_t h = 0; h < tensor.heads; ++h) {
+        for (int64_t d = 0; d < tensor.head_dim; ++d) {
+          const double x = get_element(copy.view(), t, h, d);
+          if (x == 0) continue;
+          return fmt::format(
+              "counting: {} is {:.9g} at token {}, head {}, element {}, though {} is 0 everywhere", name, x,
+              t, h, d, operand);
+        }
+      }
+    }
+    return "";
+  });
+}
+
+// o and lse of every row, exactly as the forward pass gives them, and v.
+void write_forward_results(const Problem& problem, const RowFacts& facts, const DeviceTensors& views) {
+  write_rows(views.v, views.kind, [&](const TensorView& host, int64_t key, int64_t kv_head) {
+    set_element(host, key, kv_head, 0, sign_of(key, kv_head));
+  });
+  write_rows(views.o, views.kind, [&](const TensorView& host, int64_t row, int64_t head) {
+    set_element(host, row, head, 0, facts.mean(problem.kv_head_of(head), row));
+  });
+  const auto lse = TensorView::contiguous(views.lse, DType::kF32, problem.heads_q, 1, problem.tokens_q);
+  write_rows(lse, views.kind, [&](const TensorView& host, int64_t head, int64_t) {
+    for (int64_t row = 0; row < problem.tokens_q; ++row) {
+      host.row<float>(head, 0)[row] =
+          static_cast<float>(std::log(facts.count(problem.kv_head_of(head), row)));
+    }
+  });
+}
+
+}  // namespace
+
+std::string counting_backward(Plan& plan, const Problem& problem, ProblemTensors& tensors) {
+  LONGSPAN_CHECK(problem.head_dim >= 2, "head_dim is {}; the counting oracle of the backward pass needs 2",
+                 problem.head_dim);
+  const DeviceTensors& views = tensors.views();
+  const RowFacts facts(problem);
+  write_forward_results(problem, facts, views);
+  for (const int64_t block : kSlotBlocks) {
+    const int64_t slots = problem.head_dim - 1;
+    write_rows(views.dout, views.kind, [&](const TensorView& host, int64_t row, int64_t head) {
+      set_element(host, row, head, 0, 1);
+      set_element(host, row, head, 1 + slot_of(row, head, block, slots), 1);
+    });
+    write_slots(views.q, views.kind, block, slots);
+    write_zero(views.k, views.kind);
+    tensors.poison(Direction::kBackward);
+    tensors.backward(plan);
+    std::string failure = check_zero("dq", "k", views.dq, views.kind);
+    if (failure.empty()) failure = check_keys(problem, views, facts, block);
+    if (!failure.empty()) return failure;
+
+    write_zero(views.q, views.kind);
+    write_slots(views.k, views.kind, block, problem.head_dim);
+    tensors.poison(Direction::kBackward);
+    tensors.backward(plan);
+    failure = check_zero("dk", "q", views.dk, views.kind);
+    if (failure.empty()) failure = check_rows(problem, views, facts, block);
+    if (!failure.empty()) return failure;
+  }
+  return "";
+}
+
+}  // namespace longspan

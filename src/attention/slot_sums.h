@@ -1,0 +1,120 @@
+// Counting by slots: what the two counting oracles (counting_oracle.h) share.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "attention/accuracy.h"
+#include "attention/problem.h"
+#include "attention/tensors.h"
+#include "base/parallel.h"
+
+namespace longspan {
+
+// Slots by token catch a mask that is off by one; slots by block keep their resolution where a slot holds
+// thousands of tokens.
+inline constexpr int64_t kSlotBlocks[] = {1, 64};
+
+// Different for each head, so that a kernel that mixes up heads is caught.
+int64_t slot_of(int64_t token, int64_t head, int64_t block, int64_t slots);
+
+// 1 or -1.
+double sign_of(int64_t key, int64_t kv_head);
+
+// Sums of token weights by slot over any range of tokens, by prefix sums at checkpoints: O(slots) a range.
+class SlotSums {
+ public:
+  template <class Slot, class Weight>
+  SlotSums(int64_t tokens, int64_t slots, Slot slot, Weight weight)
+      : slots_(slots), slot_(tokens), weight_(tokens) {
+    for (int64_t t = 0; t < tokens; ++t) {
+      slot_[t] = static_cast<int32_t>(slot(t));
+      weight_[t] = weight(t);
+    }
+    sum();
+  }
+
+  // sums[slot] += the sum of the weights of the range's tokens of that slot.
+  void add(Range range, double* sums) const {
+    add_prefix(range.end, 1, sums);
+    add_prefix(range.begin, -1, sums);
+  }
+
+ private:
+  void sum();
+  void add_prefix(int64_t end, double sign, double* sums) const;
+
+  int64_t slots_;
+  std::vector<int32_t> slot_;
+  std::vector<double> weight_;
+  std::vector<double> prefix_;  // [checkpoints, slots]
+};
+
+// [rows + 1]: whether what row i sees may differ from what row i - 1 sees. O(bands + rows).
+std::vector<char> changes(const Mask& mask);
+
+inline constexpr int64_t kCheckedTokens = 256;  // tokens of one task
+
+// The text of the first failure: check(begin, end) of tokens [begin, end) returns it, or "". In parallel.
+template <class Check>
+std::string first_failure(int64_t tokens, Check check) {
+  std::mutex mutex;
+  int64_t first = std::numeric_limits<int64_t>::max();
+  std::string failure;
+  parallel_for((tokens + kCheckedTokens - 1) / kCheckedTokens, [&](int64_t chunk, int) {
+    {
+      std::scoped_lock lock(mutex);
+      if (chunk > first) return;
+    }
+    std::string found = check(chunk * kCheckedTokens, std::min(tokens, (chunk + 1) * kCheckedTokens));
+    if (found.empty()) return;
+    std::scoped_lock lock(mutex);
+    if (chunk < first) {
+      first = chunk;
+      failure = std::move(found);
+    }
+  });
+  return failure;
+}
+
+// Writes a tensor of the device: zero but for what write(view, token, head) sets in the host's view.
+template <class Write>
+void write_rows(const TensorView& tensor, DeviceKind kind, Write write) {
+  Buffer buffer;
+  TensorView host = tensor;
+  if (kind != DeviceKind::kCpu) {
+    buffer = Buffer(tensor.bytes(), cpu_device());
+    host.data = buffer.data();
+  }
+  fill_bytes(host.data, DeviceKind::kCpu, 0, host.bytes());
+  parallel_for((tensor.tokens + kCheckedTokens - 1) / kCheckedTokens, [&](int64_t chunk, int) {
+    const int64_t end = std::min(tensor.tokens, (chunk + 1) * kCheckedTokens);
+    for (int64_t t = chunk * kCheckedTokens; t < end; ++t) {
+      for (int64_t h = 0; h < tensor.heads; ++h) write(host, t, h);
+    }
+  });
+  if (kind != DeviceKind::kCpu) copy_bytes(tensor.data, kind, host.data, DeviceKind::kCpu, host.bytes());
+}
+
+void write_zero(const TensorView& tensor, DeviceKind kind);
+void write_slots(const TensorView& tensor, DeviceKind kind, int64_t block, int64_t slots);  // unit vectors
+
+// How far a slot's sum may be off, in the worst case: its terms are equal, so their roundings do not cancel.
+// Relative to the sum of the terms' magnitudes: the roundings to the inputs' dtype, those of lse and the
+// exponential, and one for each f32 addition. Absolute: for a dtype with a smallest number.
+struct Allowance {
+  double relative = 0, absolute = 0;
+  Allowance(DType dtype, double roundings, double terms);
+  bool allows(double got, double want, double magnitude) const {
+    return std::abs(got - want) <= relative * magnitude + absolute;
+  }
+};
+
+std::string tokens_in_words(const char* tokens, int64_t block);  // "keys", "blocks of 64 keys"
+
+}  // namespace longspan
