@@ -8,6 +8,17 @@ find_package(Threads REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
+# LIBXSMM, an archive for x86 only; without it OpenBLAS does small products, more slowly. Not by pkg-config's
+# target, which would name archives of libc.
+if(NOT DEFINED LONGSPAN_XSMM OR LONGSPAN_XSMM)
+  pkg_check_modules(xsmm QUIET libxsmm)
+  if(xsmm_FOUND)
+    add_library(longspan_xsmm INTERFACE IMPORTED)
+    target_include_directories(longspan_xsmm INTERFACE ${xsmm_INCLUDEDIR})
+    target_link_directories(longspan_xsmm INTERFACE ${xsmm_LIBDIR})
+    target_link_libraries(longspan_xsmm INTERFACE xsmm Threads::Threads ${CMAKE_DL_LIBS})
+  endif()
+endif()
 
 set(BLA_VENDOR OpenBLAS)
 if(LONGSPAN_STATIC_DEPS)

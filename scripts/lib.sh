@@ -11,6 +11,8 @@ build_packages=(
 )
 # Small matrix products for x86: faster CPU kernels; elsewhere there is no such package, and no need of one.
 [ "$(uname -m)" != x86_64 ] || build_packages+=(libxsmm-dev)
+# Fast small matrix products, for x86 alone; elsewhere OpenBLAS does them.
+[ "$(uname -m)" != x86_64 ] || build_packages+=(libxsmm-dev)
 test_packages=(libgtest-dev libgmock-dev librapidcheck-dev python3)
 # A browser for the report's page. Ubuntu has it only as a snap, which a container cannot run: there that test is
 # skipped, and says so.

@@ -95,12 +95,13 @@ TEST_F(CpuAttention, MoreKeysThanRowsAndMoreRowsThanKeys) {
 }
 
 TEST_F(CpuAttention, HeadDimsAndGroups) {
-  const Mask mask(200, 200, {{{0, 200}, {0, 200}, -150, 0}});
+  const Mask mask(140, 140, {{{0, 140}, {0, 140}, -100, 0}});
   for (int64_t head_dim : {8, 40, 64, 128, 256}) {
-    for (const auto& [heads_q, heads_kv] :
-         {std::pair{1, 1}, {3, 3}, {4, 2}, {6, 1}, {14, 2}, {17, 1}, {32, 1}}) {
-      check_both(make_problem(mask, heads_q, heads_kv, head_dim), "window");
-    }
+    check_both(make_problem(mask, 1, 1, head_dim), "window");
+    check_both(make_problem(mask, 4, 2, head_dim), "window");
+  }
+  for (const auto& [heads_q, heads_kv] : {std::pair{3, 3}, {6, 1}, {14, 2}, {17, 1}, {32, 1}}) {
+    check_both(make_problem(mask, heads_q, heads_kv, 24), "window");
   }
 }
 
