@@ -130,7 +130,7 @@ std::string describe(const CLI::App& app, const CLI::ParseError& error) {
   if (!words.empty())
     return command_names(app).empty() ? unexpected_word(app, words[0]) : unknown_command(app, words[0]);
 
-  const std::string message = error.what();
+  std::string message = error.what();
   const std::string kind = error.get_name();
   if (kind == "RequiredError") return missing(app, message);
   if (kind == "ConversionError") return wrong_value(app, message);
