@@ -9,8 +9,6 @@ build_packages=(
   libfmt-dev nlohmann-json3-dev libtomlplusplus-dev libcli11-dev
   libhwy-dev libopenblas-pthread-dev libpng-dev libjs-chart.js
 )
-# Small matrix products for x86: faster CPU kernels; elsewhere there is no such package, and no need of one.
-[ "$(uname -m)" != x86_64 ] || build_packages+=(libxsmm-dev)
 # Fast small matrix products, for x86 alone; elsewhere OpenBLAS does them.
 [ "$(uname -m)" != x86_64 ] || build_packages+=(libxsmm-dev)
 test_packages=(libgtest-dev libgmock-dev librapidcheck-dev python3)

@@ -43,13 +43,25 @@ DType dtype_from_name(std::string_view name) {
 }
 
 // A compiler's own half type knows every corner (subnormals, infinities, NaN) and compiles to one
-// instruction where the machine has it.
+// instruction where the machine has it. Clang has _Float16 on x86 from version 15; before, one that may be
+// stored but not returned.
+#if defined(__clang__) && __clang_major__ < 15
+using Half = __fp16;
+#else
+using Half = _Float16;
+#endif
+
 float to_float(f16 x) {
-  return static_cast<float>(std::bit_cast<_Float16>(x.bits));
+  Half half;
+  std::memcpy(&half, &x.bits, sizeof half);
+  return static_cast<float>(half);
 }
 
 f16 to_f16(float x) {
-  return f16{std::bit_cast<uint16_t>(static_cast<_Float16>(x))};
+  const Half half = static_cast<Half>(x);
+  f16 out;
+  std::memcpy(&out.bits, &half, sizeof half);
+  return out;
 }
 
 }  // namespace longspan
