@@ -42,3 +42,9 @@ else()
   find_package(BLAS REQUIRED)
   find_package(PNG REQUIRED)
 endif()
+
+# MPI adds the communicator of processes; without it that one says that it is not there. A program for other machines is
+# built without: MPI libraries must be those of the machine.
+if(LONGSPAN_MPI AND NOT LONGSPAN_STATIC_DEPS)
+  find_package(MPI QUIET COMPONENTS CXX)
+endif()

@@ -11,7 +11,8 @@ namespace longspan {
 
 // What kind of failure an Error reports, which decides how a program ends: bad input is the user's to
 // mend (one clear line, exit code 2), an internal failure is ours (with file, line and expression).
-enum class ErrorKind { kInput, kInternal, kOutOfMemory };
+// A rank's failure reaches the other ranks of its group as kPeer.
+enum class ErrorKind { kInput, kInternal, kOutOfMemory, kPeer };
 
 class Error : public std::runtime_error {
  public:

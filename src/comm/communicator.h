@@ -1,0 +1,58 @@
+// How ranks exchange data: one required operation, on which everything else is built.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/device.h"
+
+namespace longspan {
+
+// One end of a transfer: `bytes` bytes at `data`, to or from rank `peer`.
+struct Message {
+  int peer = 0;
+  void* data = nullptr;
+  size_t bytes = 0;
+};
+
+// Transfers under way. The buffers belong to the transfer until wait() returns.
+class Transfer {
+ public:
+  virtual ~Transfer() = default;
+
+  // CPU: returns when all messages have arrived and left. CUDA: makes `stream` wait for them and returns at
+  // once. Throws an Error that names the rank and its reason if any rank has failed, or says which peer did
+  // not answer within the communicator's time limit. Nothing waits for ever.
+  virtual void wait(Stream stream) = 0;
+};
+
+// One rank's end of a group. All ranks call in the same order; between any two ranks messages match in that
+// order.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual std::string_view name() const = 0;  // "threads", "mpi", "nccl"
+
+  // Starts all of these at once. A rank may exchange with itself. Messages of zero bytes are allowed.
+  virtual std::unique_ptr<Transfer> exchange(std::span<const Message> sends,
+                                             std::span<const Message> receives, Stream stream) = 0;
+
+  // Ends the group: every rank's present and later wait throws an Error with this reason.
+  virtual void fail(const std::string& reason) = 0;
+
+  // Returns when all ranks have called it. Default: an exchange of one byte with every rank.
+  virtual void barrier();
+
+  // receive[r] of every rank gets that rank's r-th block. Default: one exchange.
+  //  all_gather: `send` of this rank goes to block rank() of all; blocks are `bytes` long.
+  //  all_to_all: block p of `send` goes to block rank() of rank p.
+  virtual void all_gather(const void* send, void* receive, size_t bytes, Stream stream);
+  virtual void all_to_all(const void* send, void* receive, size_t bytes, Stream stream);
+};
+
+}  // namespace longspan

@@ -1,0 +1,20 @@
+// Ranks as MPI processes, one rank a process, with tensors in CPU memory.
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "comm/communicator.h"
+
+namespace longspan {
+
+// Whether this process was started by a launcher of MPI programs (mpirun's, mpiexec's or Slurm's variables
+// are set).
+bool launched_by_mpi();
+
+// The communicator of all processes of the job; initialises MPI at the first call and finalises it when the
+// program ends. A wait that takes longer than `limit` fails the group, as does a rank's fail(): every rank
+// then throws its reason. Throws an input error if this build has no MPI.
+std::unique_ptr<Communicator> mpi_communicator(std::chrono::milliseconds limit);
+
+}  // namespace longspan

@@ -1,0 +1,17 @@
+// Stands in for mpi.cpp in a build without MPI.
+#include "base/error.h"
+#include "comm/mpi.h"
+
+namespace longspan {
+
+bool launched_by_mpi() {
+  return false;
+}
+
+std::unique_ptr<Communicator> mpi_communicator(std::chrono::milliseconds) {
+  LONGSPAN_CHECK_INPUT(false,
+                       "this build has no MPI: install an MPI library and configure with LONGSPAN_MPI=ON");
+  return nullptr;
+}
+
+}  // namespace longspan

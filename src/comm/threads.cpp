@@ -1,0 +1,187 @@
+#include "comm/threads.h"
+
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "base/error.h"
+
+namespace longspan {
+namespace {
+
+// A message on offer: the receiver copies straight from the sender's buffer, then says so.
+struct Offer {
+  enum class State { kOpen, kCopying, kTaken, kWithdrawn };
+  Message message;
+  State state = State::kOpen;
+};
+
+struct World {
+  explicit World(int ranks, std::chrono::milliseconds limit) : ranks(ranks), limit(limit) {}
+
+  const int ranks;
+  const std::chrono::milliseconds limit;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<std::pair<int, int>, std::deque<std::shared_ptr<Offer>>>
+      offers;           // by (sender, receiver), in order
+  std::string failure;  // not empty: the group has ended
+
+  // Requires the mutex.
+  void check() const {
+    if (!failure.empty()) throw Error(ErrorKind::kPeer, failure, __FILE__, __LINE__, "failure.empty()");
+  }
+
+  void fail(const std::string& reason) {
+    std::lock_guard lock(mutex);
+    if (failure.empty()) failure = reason;
+    changed.notify_all();
+  }
+};
+
+class ThreadTransfer : public Transfer {
+ public:
+  ThreadTransfer(std::shared_ptr<World> world, int rank, std::vector<std::shared_ptr<Offer>> sends,
+                 std::vector<Message> receives)
+      : world_(std::move(world)), rank_(rank), sends_(std::move(sends)), receives_(std::move(receives)) {}
+
+  // The sender's buffers may go as soon as this returns, also when the group has failed.
+  ~ThreadTransfer() override {
+    std::unique_lock lock(world_->mutex);
+    for (const auto& send : sends_) {
+      world_->changed.wait(lock, [&] { return send->state != Offer::State::kCopying; });
+      if (send->state == Offer::State::kOpen) send->state = Offer::State::kWithdrawn;
+    }
+  }
+
+  void wait(Stream) override {
+    const auto deadline = std::chrono::steady_clock::now() + world_->limit;
+    for (const Message& receive : receives_) take(receive, deadline);
+    receives_.clear();
+    for (const auto& send : sends_) {
+      std::unique_lock lock(world_->mutex);
+      await(lock, deadline, send->message.peer, "take a message",
+            [&] { return send->state == Offer::State::kTaken; });
+    }
+    sends_.clear();
+  }
+
+ private:
+  using Deadline = std::chrono::steady_clock::time_point;
+
+  template <class Condition>
+  void await(std::unique_lock<std::mutex>& lock, Deadline deadline, int peer, const char* what,
+             Condition condition) {
+    const bool in_time =
+        world_->changed.wait_until(lock, deadline, [&] { return condition() || !world_->failure.empty(); });
+    if (in_time && world_->failure.empty()) return;
+    if (!in_time) {
+      world_->failure =
+          fmt::format("rank {} did not {} of rank {} within {} ms", peer, what, rank_, world_->limit.count());
+      world_->changed.notify_all();
+    }
+    world_->check();
+  }
+
+  void take(const Message& receive, Deadline deadline) {
+    std::shared_ptr<Offer> offer;
+    {
+      std::unique_lock lock(world_->mutex);
+      auto& queue = world_->offers[{receive.peer, rank_}];
+      await(lock, deadline, receive.peer, "answer a receive", [&] { return !queue.empty(); });
+      offer = queue.front();
+      queue.pop_front();
+      if (offer->state == Offer::State::kWithdrawn) {
+        world_->failure = fmt::format("rank {} gave up a message to rank {}", receive.peer, rank_);
+      } else if (offer->message.bytes != receive.bytes) {
+        world_->failure = fmt::format("rank {} sent {} bytes where rank {} expects {}", receive.peer,
+                                      offer->message.bytes, rank_, receive.bytes);
+      }
+      world_->changed.notify_all();
+      world_->check();
+      offer->state = Offer::State::kCopying;
+    }
+    if (receive.bytes > 0) std::memcpy(receive.data, offer->message.data, receive.bytes);
+    std::lock_guard lock(world_->mutex);
+    offer->state = Offer::State::kTaken;
+    world_->changed.notify_all();
+  }
+
+  std::shared_ptr<World> world_;
+  const int rank_;
+  std::vector<std::shared_ptr<Offer>> sends_;
+  std::vector<Message> receives_;
+};
+
+class ThreadCommunicator : public Communicator {
+ public:
+  ThreadCommunicator(std::shared_ptr<World> world, int rank) : world_(std::move(world)), rank_(rank) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return world_->ranks; }
+  std::string_view name() const override { return "threads"; }
+  void fail(const std::string& reason) override { world_->fail(reason); }
+
+  std::unique_ptr<Transfer> exchange(std::span<const Message> sends, std::span<const Message> receives,
+                                     Stream) override {
+    for (auto messages : {sends, receives}) {
+      for (const Message& message : messages) {
+        LONGSPAN_CHECK(0 <= message.peer && message.peer < size(), "peer {} is not one of the {} ranks",
+                       message.peer, size());
+      }
+    }
+    std::vector<std::shared_ptr<Offer>> offers;
+    std::lock_guard lock(world_->mutex);
+    world_->check();
+    for (const Message& send : sends) {
+      offers.push_back(std::make_shared<Offer>(Offer{send}));
+      world_->offers[{rank_, send.peer}].push_back(offers.back());
+    }
+    world_->changed.notify_all();
+    return std::make_unique<ThreadTransfer>(world_, rank_, std::move(offers),
+                                            std::vector<Message>(receives.begin(), receives.end()));
+  }
+
+ private:
+  std::shared_ptr<World> world_;
+  const int rank_;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Communicator>> thread_communicators(int ranks, std::chrono::milliseconds limit) {
+  LONGSPAN_CHECK_INPUT(ranks >= 1, "{} ranks: at least 1 is needed", ranks);
+  auto world = std::make_shared<World>(ranks, limit);
+  std::vector<std::unique_ptr<Communicator>> ends;
+  for (int rank = 0; rank < ranks; ++rank) ends.push_back(std::make_unique<ThreadCommunicator>(world, rank));
+  return ends;
+}
+
+void run_thread_ranks(int ranks, std::chrono::milliseconds limit,
+                      const std::function<void(Communicator&)>& body) {
+  auto ends = thread_communicators(ranks, limit);
+  std::mutex mutex;
+  std::exception_ptr first;
+  std::vector<std::thread> threads;
+  for (auto& end : ends) {
+    threads.emplace_back([&, communicator = end.get()] {
+      try {
+        body(*communicator);
+      } catch (const std::exception& error) {
+        {
+          std::lock_guard lock(mutex);
+          if (!first) first = std::current_exception();
+        }
+        communicator->fail(fmt::format("rank {} failed: {}", communicator->rank(), error.what()));
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  if (first) std::rethrow_exception(first);
+}
+
+}  // namespace longspan
