@@ -1,0 +1,369 @@
+// The validity of a schedule, established from the schedule and the masks alone, with no data.
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "base/error.h"
+#include "cp/schedule.h"
+
+namespace longspan {
+namespace {
+
+std::string describe(const Region& region) {
+  std::string tokens;
+  for (size_t i = 0; i < std::min<size_t>(region.tokens.size(), 3); ++i) {
+    tokens += fmt::format("{}{}-{}", i == 0 ? "" : ",", region.tokens[i].begin, region.tokens[i].end);
+  }
+  if (region.tokens.size() > 3) tokens += ",...";
+  return fmt::format("tokens {} heads {}-{}", tokens, region.heads.begin, region.heads.end);
+}
+
+// A set of (token, head) pairs that grows and shrinks by regions.
+class Rows {
+ public:
+  void add(const Ranges& set, Range heads) { pieces_.push_back({set, heads}); }
+
+  // What is left of (set, heads) when all that is held here is taken away, as pieces.
+  bool covers(const Ranges& set, Range heads) const {
+    std::vector<int64_t> cuts{heads.begin, heads.end};
+    for (const Piece& piece : pieces_) {
+      for (int64_t cut : {piece.heads.begin, piece.heads.end}) {
+        if (heads.begin < cut && cut < heads.end) cuts.push_back(cut);
+      }
+    }
+    std::sort(cuts.begin(), cuts.end());
+    cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+    for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+      Ranges held;
+      for (const Piece& piece : pieces_) {
+        if (piece.heads.begin <= cuts[i] && cuts[i + 1] <= piece.heads.end) {
+          held.insert(held.end(), piece.set.begin(), piece.set.end());
+        }
+      }
+      if (!difference(set, set_of(held)).empty()) return false;
+    }
+    return true;
+  }
+
+  bool touches(const Ranges& set, Range heads) const {
+    return std::any_of(pieces_.begin(), pieces_.end(), [&](const Piece& piece) {
+      return piece.heads.begin < heads.end && heads.begin < piece.heads.end &&
+             !intersection(piece.set, set).empty();
+    });
+  }
+
+  void remove(const Ranges& set, Range heads) {
+    std::vector<Piece> rest;
+    for (Piece& piece : pieces_) {
+      const Range shared{std::max(piece.heads.begin, heads.begin), std::min(piece.heads.end, heads.end)};
+      if (shared.empty() || intersection(piece.set, set).empty()) {
+        rest.push_back(std::move(piece));
+        continue;
+      }
+      for (Range outside : {Range{piece.heads.begin, shared.begin}, Range{shared.end, piece.heads.end}}) {
+        if (!outside.empty()) rest.push_back({piece.set, outside});
+      }
+      Ranges kept = difference(piece.set, set);
+      if (!kept.empty()) rest.push_back({std::move(kept), shared});
+    }
+    pieces_ = std::move(rest);
+  }
+
+  bool empty() const { return pieces_.empty(); }
+
+ private:
+  struct Piece {
+    Ranges set;
+    Range heads;
+  };
+  std::vector<Piece> pieces_;
+};
+
+class Checker {
+ public:
+  Checker(const Schedule& schedule, const Problem& problem) : schedule_(schedule), problem_(problem) {
+    sets_.reserve(schedule.regions.size());
+    for (const Region& region : schedule.regions) {
+      sets_.push_back(set_of(region.tokens));
+      LONGSPAN_CHECK(count(sets_.back()) == count(region.tokens), "region with {} names a token twice",
+                     describe(region));
+    }
+  }
+
+  void run() {
+    check_ownership();
+    held_.assign(static_cast<size_t>(schedule_.ranks), {});
+    kept_ = held_;
+    pass(Direction::kForward);
+    if (!schedule_.backward.empty()) pass(Direction::kBackward);
+  }
+
+ private:
+  // Numbers of the regions that one rank holds copies of, by operand.
+  using Held = std::array<std::vector<int32_t>, 6>;
+  static size_t index(Operand what) { return static_cast<size_t>(what); }
+
+  void check_ownership() {
+    LONGSPAN_CHECK(static_cast<int>(schedule_.owned.size()) == schedule_.ranks, "{} ranks, but owners of {}",
+                   schedule_.ranks, schedule_.owned.size());
+    Ranges all;
+    for (const Ranges& ranges : schedule_.owned) all.insert(all.end(), ranges.begin(), ranges.end());
+    const Ranges set = set_of(all);
+    const Ranges expected = set_of(std::vector<Range>{{0, problem_.tokens_q}});
+    LONGSPAN_CHECK(set == expected && count(all) == problem_.tokens_q,
+                   "the ranks' tokens are not a partition of the {} tokens", problem_.tokens_q);
+    for (const Ranges& ranges : schedule_.owned) owned_.push_back(set_of(ranges));
+  }
+
+  Range all_heads(Operand what) const {
+    const bool kv = what == Operand::kKV || what == Operand::kDkv;
+    return {0, kv ? problem_.heads_kv : problem_.heads_q};
+  }
+
+  bool holds(int rank, Operand what, int32_t number) const {
+    const auto& held = held_[static_cast<size_t>(rank)][index(what)];
+    const Range heads = schedule_.regions[number].heads;
+    // The newest first: a ring sends on what it has just received.
+    for (auto copy = held.rbegin(); copy != held.rend(); ++copy) {
+      const Range piece = schedule_.regions[*copy].heads;
+      if (*copy == number || (piece.begin <= heads.begin && heads.end <= piece.end &&
+                              difference(sets_[number], sets_[*copy]).empty())) {
+        return true;
+      }
+    }
+    Rows rows;
+    rows.add(owned_[static_cast<size_t>(rank)], all_heads(what));
+    if (rows.covers(sets_[number], heads)) return true;
+    for (int32_t copy : held) rows.add(sets_[copy], schedule_.regions[copy].heads);
+    return rows.covers(sets_[number], heads);
+  }
+
+  void check_region(int32_t number, Operand what) const {
+    const Region& region = schedule_.regions[number];
+    const Range heads = all_heads(what);
+    LONGSPAN_CHECK(
+        heads.begin <= region.heads.begin && !region.heads.empty() && region.heads.end <= heads.end,
+        "{} of {}: there are {} heads", name_of(what), describe(region), heads.end);
+    LONGSPAN_CHECK(sets_[number].empty() ||
+                       (sets_[number].front().begin >= 0 && sets_[number].back().end <= problem_.tokens_q),
+                   "{} of {}: there are {} tokens", name_of(what), describe(region), problem_.tokens_q);
+  }
+
+  void pass(Direction direction) {
+    const bool forward = direction == Direction::kForward;
+    const auto& rounds = forward ? schedule_.forward : schedule_.backward;
+    const auto ranks = static_cast<size_t>(schedule_.ranks);
+    using Sums = std::map<Operand, std::vector<Rows>>;
+    Sums sums;  // what each rank has accumulated and not handed over
+    for (Operand what : {Operand::kO, Operand::kDq, Operand::kDkv}) sums[what].resize(ranks);
+    std::map<Operand, Rows> final_rows;  // handed over as final: nobody may add to them later
+    std::vector<const Attend*> attends;
+
+    auto accumulate = [&](Operand what, int rank, int32_t number, size_t round) {
+      const Range heads = schedule_.regions[number].heads;
+      LONGSPAN_CHECK(!final_rows[what].touches(sets_[number], heads),
+                     "{} pass, round {}: rank {} adds to {} of {} that was handed over as final",
+                     name_of(direction), round, rank, name_of(what), describe(schedule_.regions[number]));
+      Rows& rows = sums[what][static_cast<size_t>(rank)];
+      if (!rows.covers(sets_[number], heads)) rows.add(sets_[number], heads);
+    };
+
+    for (size_t i = 0; i < rounds.size(); ++i) {
+      for (const Move& move : rounds[i].in) {
+        const bool allowed = forward ? move.what == Operand::kQ || move.what == Operand::kKV
+                                     : move.what != Operand::kDq && move.what != Operand::kDkv;
+        LONGSPAN_CHECK(allowed, "{} pass, round {}: {} is not copied in this pass", name_of(direction), i,
+                       name_of(move.what));
+        check_region(move.region, move.what);
+        LONGSPAN_CHECK(holds(move.src, move.what, move.region),
+                       "{} pass, round {}: rank {} sends {} of {} to rank {}, but does not hold it",
+                       name_of(direction), i, move.src, name_of(move.what),
+                       describe(schedule_.regions[move.region]), move.dst);
+      }
+      for (const Move& move : rounds[i].in) {
+        held_[static_cast<size_t>(move.dst)][index(move.what)].push_back(move.region);
+        if (move.keep) kept_[static_cast<size_t>(move.dst)][index(move.what)].push_back(move.region);
+      }
+      for (const Attend& attend : rounds[i].attend) {
+        check_attend(attend, direction, i);
+        attends.push_back(&attend);
+        if (forward) {
+          accumulate(Operand::kO, attend.rank, attend.q, i);
+        } else {
+          accumulate(Operand::kDq, attend.rank, attend.q, i);
+          accumulate(Operand::kDkv, attend.rank, attend.kv, i);
+        }
+      }
+      for (const Move& move : rounds[i].out) hand_over(move, direction, i, sums, final_rows);
+    }
+
+    for (auto& [what, by_rank] : sums) {
+      for (size_t rank = 0; rank < ranks; ++rank) {
+        by_rank[rank].remove(owned_[rank], all_heads(what));
+        LONGSPAN_CHECK(by_rank[rank].empty(), "{} pass: rank {} ends with {} of tokens that it does not own",
+                       name_of(direction), rank, name_of(what));
+      }
+    }
+    check_coverage(attends, direction);
+
+    // Only kept copies are there in the next pass.
+    held_ = kept_;
+  }
+
+  void hand_over(const Move& move, Direction direction, size_t round,
+                 std::map<Operand, std::vector<Rows>>& sums, std::map<Operand, Rows>& final_rows) {
+    const auto found = sums.find(move.what);
+    LONGSPAN_CHECK(found != sums.end() && (direction == Direction::kForward) == (move.what == Operand::kO),
+                   "{} pass, round {}: {} is not a result of this pass", name_of(direction), round,
+                   name_of(move.what));
+    check_region(move.region, move.what);
+    const Ranges& set = sets_[move.region];
+    const Range heads = schedule_.regions[move.region].heads;
+    auto& by_rank = found->second;
+    LONGSPAN_CHECK(by_rank[static_cast<size_t>(move.src)].covers(set, heads),
+                   "{} pass, round {}: rank {} hands {} of {} to rank {}, but has not computed it",
+                   name_of(direction), round, move.src, name_of(move.what),
+                   describe(schedule_.regions[move.region]), move.dst);
+    by_rank[static_cast<size_t>(move.src)].remove(set, heads);
+    if (!move.fp32) {
+      for (size_t rank = 0; rank < by_rank.size(); ++rank) {
+        LONGSPAN_CHECK(
+            !by_rank[rank].touches(set, heads),
+            "{} pass, round {}: rank {} hands over {} of {} as final, but rank {} has a part of it",
+            name_of(direction), round, move.src, name_of(move.what), describe(schedule_.regions[move.region]),
+            rank);
+      }
+      final_rows[move.what].add(set, heads);
+    }
+    Rows& rows = by_rank[static_cast<size_t>(move.dst)];
+    if (!rows.covers(set, heads)) rows.add(set, heads);
+  }
+
+  void check_attend(const Attend& attend, Direction direction, size_t round) const {
+    const Region &q = schedule_.regions[attend.q], &kv = schedule_.regions[attend.kv];
+    check_region(attend.q, Operand::kQ);
+    check_region(attend.kv, Operand::kKV);
+    const int64_t ratio = q.heads.size() / kv.heads.size();
+    bool aligned = ratio * kv.heads.size() == q.heads.size();
+    for (int64_t i = 0; aligned && i < q.heads.size(); ++i) {
+      aligned = problem_.kv_head_of(q.heads.begin + i) == kv.heads.begin + i / ratio;
+    }
+    LONGSPAN_CHECK(aligned, "{} pass, round {}: rank {} attends query heads {}-{} to KV heads {}-{}",
+                   name_of(direction), round, attend.rank, q.heads.begin, q.heads.end, kv.heads.begin,
+                   kv.heads.end);
+    auto require = [&](Operand what, int32_t number) {
+      LONGSPAN_CHECK(holds(attend.rank, what, number),
+                     "{} pass, round {}: rank {} attends with {} of {}, but does not hold it",
+                     name_of(direction), round, attend.rank, name_of(what),
+                     describe(schedule_.regions[number]));
+    };
+    require(Operand::kQ, attend.q);
+    require(Operand::kKV, attend.kv);
+    if (direction == Direction::kBackward) require(Operand::kDo, attend.q);
+  }
+
+  // Each visible (query head, row, column) in exactly one attend, and none in two.
+  void check_coverage(const std::vector<const Attend*>& attends, Direction direction) const {
+    // Atoms: classes of query tokens that the same sets of attends treat alike.
+    std::map<std::pair<int64_t, int64_t>, std::vector<std::pair<const Ranges*, int32_t>>> by_shape;
+    std::vector<const Ranges*> classes;
+    std::vector<int32_t> class_of(sets_.size(), -1);
+    for (const Attend* attend : attends) {
+      if (class_of[attend->q] >= 0 || sets_[attend->q].empty()) continue;
+      const Ranges& set = sets_[attend->q];
+      auto& alike = by_shape[{set.front().begin, set.back().end}];
+      const auto same =
+          std::find_if(alike.begin(), alike.end(), [&](const auto& c) { return *c.first == set; });
+      if (same != alike.end()) {
+        class_of[attend->q] = same->second;
+        continue;
+      }
+      class_of[attend->q] = static_cast<int32_t>(classes.size());
+      alike.push_back({&set, class_of[attend->q]});
+      classes.push_back(&set);
+    }
+    std::vector<int64_t> cuts{0, problem_.tokens_q};
+    for (const Ranges* set : classes) {
+      for (Range range : *set) cuts.insert(cuts.end(), {range.begin, range.end});
+    }
+    std::sort(cuts.begin(), cuts.end());
+    cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+    std::vector<std::vector<int32_t>> members(
+        cuts.size());  // classes that hold the segment that begins at a cut
+    for (size_t c = 0; c < classes.size(); ++c) {
+      for (Range range : *classes[c]) {
+        for (auto at = std::lower_bound(cuts.begin(), cuts.end(), range.begin) - cuts.begin();
+             cuts[static_cast<size_t>(at)] < range.end; ++at) {
+          members[static_cast<size_t>(at)].push_back(static_cast<int32_t>(c));
+        }
+      }
+    }
+    std::map<std::vector<int32_t>, Ranges> atoms;
+    for (size_t i = 0; i + 1 < cuts.size(); ++i) atoms[members[i]].push_back({cuts[i], cuts[i + 1]});
+
+    std::vector<std::vector<const Attend*>> of_class(classes.size());
+    for (const Attend* attend : attends) {
+      if (class_of[attend->q] >= 0) of_class[class_of[attend->q]].push_back(attend);
+    }
+    for (const auto& [holders, tokens] : atoms) {
+      std::vector<const Attend*> here;
+      for (int32_t c : holders) here.insert(here.end(), of_class[c].begin(), of_class[c].end());
+      check_atom(set_of(tokens), here, direction);
+    }
+  }
+
+  void check_atom(const Ranges& tokens, const std::vector<const Attend*>& attends,
+                  Direction direction) const {
+    std::vector<int64_t> cuts{0, problem_.heads_q};
+    for (const Attend* attend : attends) {
+      const Range heads = schedule_.regions[attend->q].heads;
+      cuts.insert(cuts.end(), {heads.begin, heads.end});
+    }
+    if (problem_.masks->size() > 1) {
+      for (int64_t h = 0; h < problem_.heads_q; h += problem_.group_size()) cuts.push_back(h);
+    }
+    std::sort(cuts.begin(), cuts.end());
+    cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+
+    const Ranges everything{{0, problem_.tokens_kv}};
+    std::map<const Mask*, Ranges> needed_by_mask;
+    for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+      Ranges keys;
+      for (const Attend* attend : attends) {
+        const Range heads = schedule_.regions[attend->q].heads;
+        if (heads.begin <= cuts[i] && cuts[i + 1] <= heads.end) {
+          keys.insert(keys.end(), sets_[attend->kv].begin(), sets_[attend->kv].end());
+        }
+      }
+      const Ranges attended = set_of(keys);
+      LONGSPAN_CHECK(count(attended) == count(keys), "{} pass: {} attend to a key twice", name_of(direction),
+                     describe({tokens, {cuts[i], cuts[i + 1]}}));
+      if (count(attended) == problem_.tokens_kv) continue;
+      const Mask& mask = problem_.mask_of_query_head(cuts[i]);
+      const auto [needed, fresh] = needed_by_mask.try_emplace(&mask);
+      if (fresh) {
+        Ranges columns;
+        const Mask part = mask.gather(tokens, everything);
+        for (const Band& band : part.bands()) columns.push_back(band.k);
+        needed->second = set_of(columns);
+      }
+      const Ranges missed = difference(needed->second, attended);
+      LONGSPAN_CHECK(missed.empty(), "{} pass: {} see key {}, which they never attend to", name_of(direction),
+                     describe({tokens, {cuts[i], cuts[i + 1]}}), missed.front().begin);
+    }
+  }
+
+  const Schedule& schedule_;
+  const Problem& problem_;
+  std::vector<Ranges> sets_;       // of each region's tokens
+  std::vector<Ranges> owned_;      // by rank, as sets
+  std::vector<Held> held_, kept_;  // by rank: now, and through the backward pass
+};
+
+}  // namespace
+
+void check(const Schedule& schedule, const Problem& problem) {
+  Checker(schedule, problem).run();
+}
+
+}  // namespace longspan

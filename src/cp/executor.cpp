@@ -1,0 +1,365 @@
+#include "cp/executor.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <map>
+
+#include "base/error.h"
+#include "cp/pieces.h"
+
+namespace longspan {
+namespace {
+
+constexpr int32_t kForever = std::numeric_limits<int32_t>::max();
+
+// Adds the time of its life to a counter.
+class Stopwatch {
+ public:
+  explicit Stopwatch(double& total_s) : total_s_(total_s) {}
+  ~Stopwatch() {
+    total_s_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  double& total_s_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+bool dense(const TensorView& view) {
+  return view.head_stride == view.head_dim && view.token_stride == view.heads * view.head_dim;
+}
+
+}  // namespace
+
+class Executor::Impl {
+ public:
+  Impl(const Schedule& schedule, const Problem& problem, const Kernel& kernel, const Device& device,
+       Communicator& communicator)
+      : schedule_(schedule),
+        problem_(problem),
+        kernel_(kernel),
+        device_(device),
+        communicator_(communicator) {
+    LONGSPAN_CHECK(communicator.size() == schedule.ranks, "a schedule for {} ranks on {} ranks",
+                   schedule.ranks, communicator.size());
+    LONGSPAN_CHECK_INPUT(device.kind == DeviceKind::kCpu,
+                         "context parallelism runs on the CPU; on {} it needs device row operations",
+                         device.name);
+    forward_ = rounds_of(schedule, Direction::kForward, communicator.rank());
+    backward_ = rounds_of(schedule, Direction::kBackward, communicator.rank());
+    for (const auto* rounds : {&forward_, &backward_}) {
+      for (const RankRound& round : *rounds) {
+        for (const Attend& attend : round.attend) make_plan(attend);
+      }
+    }
+  }
+
+  void forward(const ForwardArgs& args, Stream stream) {
+    held_.clear();
+    saved_.clear();
+    sums_.clear();
+    add_own(Operand::kQ, args.q);
+    add_own(Operand::kKV, args.k, args.v);
+    run(Direction::kForward, forward_, stream);
+    Piece out = own_piece(Operand::kO, args.o);
+    out.lse = args.lse;
+    out.lse_stride = count(owned());
+    finish(out, stream);
+    sums_.clear();
+    held_.drop_before(static_cast<int32_t>(forward_.size()));  // all but kept copies and the rank's own
+  }
+
+  void backward(const BackwardArgs& args, Stream stream) {
+    add_own(Operand::kDo, args.dout);
+    Piece o = own_piece(Operand::kO, args.o);
+    o.lse = const_cast<float*>(args.lse);
+    o.lse_stride = count(owned());
+    held_.add(std::move(o));
+    run(Direction::kBackward, backward_, stream);
+    finish(own_piece(Operand::kDq, args.dq), stream);
+    finish(own_piece(Operand::kDkv, args.dk, args.dv), stream);
+    sums_.clear();
+    held_.clear();
+    saved_.clear();
+  }
+
+  const PassTimes& times() const { return times_; }
+
+ private:
+  struct Work {
+    Problem problem;
+    std::unique_ptr<Plan> plan;
+    Buffer workspace;
+  };
+
+  // A transfer under way with what it writes to and reads from.
+  struct Posted {
+    std::unique_ptr<Transfer> transfer;
+    std::vector<Piece> arriving;
+    std::vector<Piece> leaving;
+  };
+
+  const Ranges& owned() const { return schedule_.owned[static_cast<size_t>(communicator_.rank())]; }
+
+  void make_plan(const Attend& attend) {
+    const auto [it, fresh] = work_.try_emplace({attend.q, attend.kv});
+    if (!fresh) return;
+    const Region &q = schedule_.regions[attend.q], &kv = schedule_.regions[attend.kv];
+    Problem part = problem_;
+    part.tokens_q = count(q.tokens);
+    part.tokens_kv = count(kv.tokens);
+    part.heads_q = q.heads.size();
+    part.heads_kv = kv.heads.size();
+    part.scale = problem_.softmax_scale();
+    part.fp32_output = true;
+    auto masks = std::make_shared<HeadMasks>();
+    if (problem_.masks->size() == 1) {
+      masks->push_back(problem_.masks->front().gather(q.tokens, kv.tokens));
+    } else {
+      for (int64_t head = kv.heads.begin; head < kv.heads.end; ++head) {
+        masks->push_back(problem_.mask_of_kv_head(head).gather(q.tokens, kv.tokens));
+      }
+    }
+    part.masks = std::move(masks);
+    for (Direction direction : {Direction::kForward, Direction::kBackward}) {
+      const Support support = kernel_.supports(part, direction, device_);
+      LONGSPAN_CHECK_INPUT(support, "{} cannot attend for rank {}: {}", kernel_.name(), communicator_.rank(),
+                           support.reason);
+    }
+    Work& work = it->second;
+    work.problem = part;
+    work.plan = kernel_.plan(part, device_);
+    const size_t bytes = std::max(work.plan->workspace_bytes(Direction::kForward),
+                                  work.plan->workspace_bytes(Direction::kBackward));
+    if (bytes > 0) work.workspace = Buffer(bytes, device_);
+  }
+
+  Piece own_piece(Operand what, const TensorView& first, const TensorView& second = {}) const {
+    Piece piece;
+    piece.what = what;
+    piece.tokens = owned();
+    piece.heads = {0, first.heads};
+    piece.tensors[0] = first;
+    piece.tensors[1] = second;
+    piece.last_use = kForever;
+    return piece;
+  }
+
+  void add_own(Operand what, const TensorView& first, const TensorView& second = {}) {
+    held_.add(own_piece(what, first, second));
+  }
+
+  void run(Direction direction, const std::vector<RankRound>& rounds, Stream stream) {
+    times_ = {};
+    const std::vector<int32_t> last = last_uses(schedule_, rounds);
+    size_t arrived = 0;
+    Posted next = post_copies(rounds, 0, stream), results;
+    for (size_t i = 0; i < rounds.size(); ++i) {
+      Posted now = std::move(next);
+      wait(now, stream);
+      for (Piece& piece : now.arriving) {
+        piece.last_use = last[arrived++];
+        held_.add(std::move(piece));
+      }
+      times_.peak_copy_bytes = std::max(times_.peak_copy_bytes, held_.owned_bytes());
+      if (i + 1 < rounds.size()) next = post_copies(rounds, i + 1, stream);
+      for (const Attend& attend : rounds[i].attend) {
+        if (direction == Direction::kForward) {
+          attend_forward(attend, stream);
+        } else {
+          attend_backward(attend, stream);
+        }
+      }
+      collect(results, stream);
+      if (direction == Direction::kForward) save_final(rounds[i], stream);
+      results = post_results(rounds[i], stream);
+      held_.drop_before(static_cast<int32_t>(i) + 1);
+    }
+    collect(results, stream);
+  }
+
+  void wait(Posted& posted, Stream stream) {
+    if (!posted.transfer) return;
+    const Stopwatch watch(times_.exposed_s);
+    posted.transfer->wait(stream);
+    posted.transfer.reset();
+    posted.leaving.clear();
+  }
+
+  void add_messages(std::vector<Message>& messages, int peer, const Piece& piece) {
+    for (int i = 0; i < piece.tensor_count(); ++i) {
+      messages.push_back({peer, piece.tensors[i].data, piece.tensors[i].bytes()});
+    }
+    if (piece.lse != nullptr) {
+      messages.push_back(
+          {peer, piece.lse, static_cast<size_t>(count(piece.tokens) * piece.heads.size()) * 4});
+    }
+  }
+
+  Posted start(Posted posted, const std::vector<Message>& sends, const std::vector<Message>& receives,
+               Stream stream) {
+    for (const Message& send : sends) times_.sent_bytes += static_cast<int64_t>(send.bytes);
+    if (!sends.empty() || !receives.empty())
+      posted.transfer = communicator_.exchange(sends, receives, stream);
+    return posted;
+  }
+
+  Posted post_copies(const std::vector<RankRound>& rounds, size_t number, Stream stream) {
+    const Stopwatch watch(times_.reorder_s);
+    Posted posted;
+    std::vector<Message> sends, receives;
+    for (const Move& move : rounds[number].copies_out) {
+      const Region& region = schedule_.regions[move.region];
+      Piece piece = held_.read(move.what, region.tokens, region.heads, device_, stream);
+      if (!dense(piece.tensors[0])) piece = packed(piece, stream);
+      add_messages(sends, move.dst, piece);
+      posted.leaving.push_back(std::move(piece));
+    }
+    for (const Move& move : rounds[number].copies_in) {
+      const Region& region = schedule_.regions[move.region];
+      posted.arriving.push_back(
+          make_piece(move.what, region.tokens, region.heads, problem_.head_dim, problem_.dtype, device_));
+      add_messages(receives, move.src, posted.arriving.back());
+    }
+    return start(std::move(posted), sends, receives, stream);
+  }
+
+  Piece packed(const Piece& piece, Stream stream) const {
+    Piece copy =
+        make_piece(piece.what, piece.tokens, piece.heads, problem_.head_dim, piece.tensors[0].dtype, device_);
+    for (int i = 0; i < piece.tensor_count(); ++i) {
+      copy_rows(copy.rows(i, 0), piece.rows(i, 0), count(piece.tokens), stream);
+    }
+    return copy;
+  }
+
+  Posted post_results(const RankRound& round, Stream stream) {
+    const Stopwatch watch(times_.merge_s);
+    Posted posted;
+    std::vector<Message> sends, receives;
+    for (const Move& move : round.given) {
+      Piece piece = result_piece(move);
+      sums_.take(move.what, piece, device_, stream);
+      add_messages(sends, move.dst, piece);
+      posted.leaving.push_back(std::move(piece));
+    }
+    for (const Move& move : round.taken) {
+      posted.arriving.push_back(result_piece(move));
+      add_messages(receives, move.src, posted.arriving.back());
+    }
+    return start(std::move(posted), sends, receives, stream);
+  }
+
+  Piece result_piece(const Move& move) const {
+    const Region& region = schedule_.regions[move.region];
+    return make_piece(move.what, region.tokens, region.heads, problem_.head_dim,
+                      move.fp32 ? DType::kF32 : problem_.dtype, device_);
+  }
+
+  void collect(Posted& results, Stream stream) {
+    wait(results, stream);
+    for (Piece& piece : results.arriving) sums_.add(std::move(piece));
+    results.arriving.clear();
+  }
+
+  // The backward pass needs o and lse of the rows that this rank attends with for other owners. Where they
+  // are final here, as o leaves, they are kept here.
+  void save_final(const RankRound& round, Stream stream) {
+    const bool leaves = std::any_of(round.given.begin(), round.given.end(),
+                                    [](const Move& move) { return move.what == Operand::kO && !move.fp32; });
+    if (!leaves) return;
+    const Stopwatch watch(times_.merge_s);
+    std::map<int32_t, bool> seen;
+    for (const RankRound& each : forward_) {
+      for (const Attend& attend : each.attend) {
+        if (!seen.try_emplace(attend.q, true).second) continue;
+        const Region& region = schedule_.regions[attend.q];
+        Piece piece =
+            make_piece(Operand::kO, region.tokens, region.heads, problem_.head_dim, problem_.dtype, device_);
+        sums_.read(Operand::kO, piece, device_, stream);
+        saved_.add(std::move(piece));
+      }
+    }
+  }
+
+  void attend_forward(const Attend& attend, Stream stream) {
+    Work& work = work_.at({attend.q, attend.kv});
+    const Region &q = schedule_.regions[attend.q], &kv = schedule_.regions[attend.kv];
+    const Piece queries = read(Operand::kQ, q, stream), keys = read(Operand::kKV, kv, stream);
+    Piece& sum = sums_.open(Operand::kO, q.tokens, q.heads, problem_.head_dim, device_);
+    {
+      const Stopwatch watch(times_.compute_s);
+      work.plan->forward({queries.tensors[0], keys.tensors[0], keys.tensors[1], sum.tensors[0], sum.lse,
+                          work.workspace.data()},
+                         stream);
+    }
+    const Stopwatch watch(times_.merge_s);
+    sums_.settle(stream);
+  }
+
+  void attend_backward(const Attend& attend, Stream stream) {
+    Work& work = work_.at({attend.q, attend.kv});
+    const Region &q = schedule_.regions[attend.q], &kv = schedule_.regions[attend.kv];
+    const Piece queries = read(Operand::kQ, q, stream), keys = read(Operand::kKV, kv, stream);
+    const Piece dout = read(Operand::kDo, q, stream), o = read_final(q, stream);
+    Piece dq = make_piece(Operand::kDq, q.tokens, q.heads, problem_.head_dim, DType::kF32, device_);
+    Piece dkv = make_piece(Operand::kDkv, kv.tokens, kv.heads, problem_.head_dim, DType::kF32, device_);
+    {
+      const Stopwatch watch(times_.compute_s);
+      work.plan->backward(
+          {queries.tensors[0], keys.tensors[0], keys.tensors[1], o.tensors[0], dout.tensors[0], o.lse,
+           dq.tensors[0], dkv.tensors[0], dkv.tensors[1], work.workspace.data()},
+          stream);
+    }
+    const Stopwatch watch(times_.merge_s);
+    for (Piece* piece : {&dq, &dkv}) {
+      sums_.add(std::move(*piece));
+      sums_.settle(stream);
+    }
+  }
+
+  Piece read(Operand what, const Region& region, Stream stream) {
+    const Stopwatch watch(times_.reorder_s);
+    return held_.read(what, region.tokens, region.heads, device_, stream);
+  }
+
+  // o and lse of rows: what this rank kept of the forward pass, or what it owns or was sent.
+  Piece read_final(const Region& region, Stream stream) {
+    const Stopwatch watch(times_.reorder_s);
+    const Holdings& source = saved_.holds(Operand::kO, region.tokens, region.heads) ? saved_ : held_;
+    return source.read(Operand::kO, region.tokens, region.heads, device_, stream);
+  }
+
+  void finish(const Piece& out, Stream stream) {
+    const Stopwatch watch(times_.merge_s);
+    sums_.read(out.what, out, device_, stream);
+  }
+
+  const Schedule& schedule_;
+  const Problem problem_;
+  const Kernel& kernel_;
+  const Device device_;
+  Communicator& communicator_;
+  std::vector<RankRound> forward_, backward_;
+  std::map<std::pair<int32_t, int32_t>, Work> work_;
+  Holdings held_, saved_;
+  Sums sums_;
+  PassTimes times_;
+};
+
+Executor::Executor(const Schedule& schedule, const Problem& problem, const Kernel& kernel,
+                   const Device& device, Communicator& communicator)
+    : impl_(std::make_unique<Impl>(schedule, problem, kernel, device, communicator)) {}
+Executor::~Executor() = default;
+void Executor::forward(const ForwardArgs& args, Stream stream) {
+  impl_->forward(args, stream);
+}
+void Executor::backward(const BackwardArgs& args, Stream stream) {
+  impl_->backward(args, stream);
+}
+const PassTimes& Executor::times() const {
+  return impl_->times();
+}
+
+}  // namespace longspan

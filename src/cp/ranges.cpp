@@ -1,0 +1,95 @@
+#include "cp/ranges.h"
+
+namespace longspan {
+namespace {
+
+void append(Ranges& list, Range range) {
+  if (range.empty()) return;
+  if (!list.empty() && list.back().end == range.begin) {
+    list.back().end = range.end;
+  } else {
+    list.push_back(range);
+  }
+}
+
+}  // namespace
+
+int64_t count(std::span<const Range> ranges) {
+  int64_t total = 0;
+  for (const Range& range : ranges) total += range.size();
+  return total;
+}
+
+Ranges set_of(std::span<const Range> list) {
+  Ranges sorted(list.begin(), list.end());
+  std::sort(sorted.begin(), sorted.end(), [](Range a, Range b) { return a.begin < b.begin; });
+  Ranges set;
+  for (Range range : sorted) {
+    if (range.empty()) continue;
+    if (!set.empty() && range.begin <= set.back().end) {
+      set.back().end = std::max(set.back().end, range.end);
+    } else {
+      set.push_back(range);
+    }
+  }
+  return set;
+}
+
+Ranges united(std::span<const Range> a, std::span<const Range> b) {
+  Ranges both(a.begin(), a.end());
+  both.insert(both.end(), b.begin(), b.end());
+  return set_of(both);
+}
+
+Ranges intersection(std::span<const Range> a, std::span<const Range> b) {
+  Ranges set;
+  for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    append(set, {std::max(a[i].begin, b[j].begin), std::min(a[i].end, b[j].end)});
+    (a[i].end < b[j].end ? i : j)++;
+  }
+  return set;
+}
+
+Ranges difference(std::span<const Range> a, std::span<const Range> b) {
+  Ranges set;
+  size_t j = 0;
+  for (Range rest : a) {
+    while (j < b.size() && b[j].end <= rest.begin) ++j;
+    for (size_t i = j; i < b.size() && b[i].begin < rest.end; ++i) {
+      append(set, {rest.begin, std::max(rest.begin, b[i].begin)});
+      rest.begin = std::min(rest.end, std::max(rest.begin, b[i].end));
+    }
+    append(set, rest);
+  }
+  return set;
+}
+
+Ranges select(std::span<const Range> list, std::span<const Range> set) {
+  Ranges selected;
+  for (const Range& range : list) {
+    auto it = std::lower_bound(set.begin(), set.end(), range.begin,
+                               [](const Range& candidate, int64_t begin) { return candidate.end <= begin; });
+    for (; it != set.end() && it->begin < range.end; ++it) {
+      append(selected, {std::max(range.begin, it->begin), std::min(range.end, it->end)});
+    }
+  }
+  return selected;
+}
+
+Ranges slice(std::span<const Range> list, int64_t begin, int64_t end) {
+  Ranges part;
+  int64_t position = 0;
+  for (const Range& range : list) {
+    append(part, {range.begin + std::max<int64_t>(0, begin - position),
+                  range.begin + std::min(range.size(), end - position)});
+    position += range.size();
+  }
+  return part;
+}
+
+Range part_of(Range range, int64_t part, int64_t parts) {
+  const int64_t size = range.size();
+  return {range.begin + size * part / parts, range.begin + size * (part + 1) / parts};
+}
+
+}  // namespace longspan

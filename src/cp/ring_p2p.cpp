@@ -1,0 +1,20 @@
+#include "cp/blocks.h"
+#include "cp/strategies.h"
+
+namespace longspan {
+namespace {
+
+Support supports(const Problem&, const Topology&, const StrategyOptions&) {
+  return {};
+}
+
+Schedule schedule(const Problem& problem, const Topology& topology, const StrategyOptions& options) {
+  return hybrid_schedule("ring-p2p", problem, topology, options, 1, 1);
+}
+
+}  // namespace
+
+const Strategy kRingP2P{"ring-p2p", "KV travels round a ring of ranks while they attend; merged by lse",
+                        supports, schedule};
+
+}  // namespace longspan

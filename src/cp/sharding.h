@@ -1,0 +1,21 @@
+// Dealing the tokens of a sequence to ranks: any length, any documents, no padding.
+#pragma once
+
+#include <vector>
+
+#include "cp/strategy.h"
+
+namespace longspan {
+
+// The tokens of each of `parts` parts. Parts differ by a few tokens at most; some are empty where there are
+// fewer tokens than parts.
+std::vector<Ranges> shard(const Problem& problem, int parts, Sharding sharding);
+
+// The blocks of the masks' common block diagonal: consecutive ranges of tokens with no visible pair between
+// two of them. For a document mask these are the documents.
+Ranges diagonal_blocks(const Problem& problem);
+
+// The keys that some row of `rows` sees, over KV heads `heads`: a set.
+Ranges needed_keys(const Problem& problem, const Ranges& rows, Range heads);
+
+}  // namespace longspan

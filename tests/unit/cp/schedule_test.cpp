@@ -1,0 +1,277 @@
+// Every strategy gives valid schedules of the volume that theory says, and the check finds what is broken.
+#include "cp/schedule.h"
+
+#include <functional>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "cp/sharding.h"
+#include "cp/strategy.h"
+#include "problems.h"
+
+namespace longspan {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Layout {
+  int64_t heads_q, heads_kv;
+};
+constexpr Layout kLayouts[] = {{8, 8}, {8, 2}, {6, 3}, {8, 1}};
+
+std::vector<StrategyOptions> all_options(int ranks) {
+  std::vector<StrategyOptions> all;
+  for (bool skip : {true, false}) {
+    for (Sharding sharding :
+         {Sharding::kAuto, Sharding::kContiguous, Sharding::kZigzag, Sharding::kPerDocument}) {
+      StrategyOptions options;
+      options.skip_unneeded = skip;
+      options.sharding = sharding;
+      all.push_back(options);
+    }
+  }
+  for (int degree = 1; degree <= ranks; ++degree) {
+    for (int inner : {1, 2}) {
+      StrategyOptions options;
+      options.ulysses_degree = degree;
+      options.inner_ring = inner;
+      options.placement = degree % 2 == 0 ? Placement::kContextFirst : Placement::kHeadFirst;
+      all.push_back(options);
+    }
+  }
+  return all;
+}
+
+class Strategies : public ::testing::TestWithParam<Strategy> {};
+
+TEST_P(Strategies, AreValidForEveryMaskAndNumberOfRanks) {
+  const Strategy& strategy = GetParam();
+  int schedules = 0;
+  for (const Pattern& pattern : patterns()) {
+    for (Layout layout : kLayouts) {
+      const std::string name(pattern.name);
+      const Problem problem = cp_problem(name, cp_length(name), layout.heads_q, layout.heads_kv);
+      for (int ranks : {1, 2, 3, 4, 6, 8}) {
+        for (const StrategyOptions& options : all_options(ranks)) {
+          const Topology topology{1, ranks};
+          if (!strategy.supports(problem, topology, options)) continue;
+          SCOPED_TRACE(fmt::format("{} {} {}:{} {} ranks degree {} inner {} {} skip {}", strategy.name, name,
+                                   layout.heads_q, layout.heads_kv, ranks, options.ulysses_degree,
+                                   options.inner_ring, name_of(options.sharding), options.skip_unneeded));
+          const Schedule schedule = strategy.schedule(problem, topology, options);
+          ASSERT_NO_THROW(check(schedule, problem));
+          const PassCost forward = cost_of(schedule, Direction::kForward, problem, topology);
+          const PassCost backward = cost_of(schedule, Direction::kBackward, problem, topology);
+          int64_t area = 0;
+          for (int64_t part : forward.area) area += part;
+          ASSERT_EQ(area, problem.area());
+          ASSERT_EQ(forward.area, backward.area);
+          ++schedules;
+        }
+      }
+    }
+  }
+  EXPECT_GT(schedules, 1000);
+}
+
+TEST_P(Strategies, HandleFewerTokensThanRanks) {
+  for (int64_t tokens : {1, 2, 5, 17}) {
+    const Problem problem = cp_problem("causal", tokens, 8, 8);
+    const Schedule schedule = GetParam().schedule(problem, {1, 8}, {});
+    EXPECT_NO_THROW(check(schedule, problem)) << tokens;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Strategies, ::testing::ValuesIn(strategies().begin(), strategies().end()),
+                         [](const auto& info) {
+                           std::string name(info.param.name);
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+// Elements that rank 0 sends; ring volumes do not depend on the rank.
+double sent_elements(const Schedule& schedule, Direction direction, const Problem& problem,
+                     Operand gradient) {
+  const auto& rounds = direction == Direction::kForward ? schedule.forward : schedule.backward;
+  double elements = 0;
+  for (const Round& round : rounds) {
+    for (const auto* moves : {&round.in, &round.out}) {
+      for (const Move& move : *moves) {
+        if (move.src != 0) continue;
+        const Region& region = schedule.regions[move.region];
+        const double rows = static_cast<double>(count(region.tokens) * region.heads.size());
+        const bool pair = move.what == Operand::kKV || move.what == gradient;
+        elements += rows * static_cast<double>(problem.head_dim) * (pair ? 2 : 1);
+      }
+    }
+  }
+  return elements;
+}
+
+TEST(Volume, EqualsTheFormulas) {
+  for (const auto& [nodes, devices] : {std::pair{1, 8}, {12, 8}, {128, 8}}) {
+    const int ranks = nodes * devices;
+    const Problem problem = cp_problem("full", int64_t{128} * ranks, 64, 8);
+    StrategyOptions options;
+    options.skip_unneeded = false;
+    const double t = static_cast<double>(problem.tokens_q) / ranks, d = static_cast<double>(problem.head_dim);
+    const double hq = 64, hkv = 8, p = ranks;
+    auto expect = [&](std::string_view name, int degree, double forward, double backward) {
+      SCOPED_TRACE(fmt::format("{} on {} ranks, degree {}", name, ranks, degree));
+      options.ulysses_degree = degree;
+      const Strategy& strategy = strategy_from_name(name);
+      const Topology topology{nodes, devices};
+      ASSERT_TRUE(strategy.supports(problem, topology, options))
+          << strategy.supports(problem, topology, options).reason;
+      const Schedule schedule = strategy.schedule(problem, topology, options);
+      ASSERT_NO_THROW(check(schedule, problem));
+      EXPECT_DOUBLE_EQ(sent_elements(schedule, Direction::kForward, problem, Operand::kDkv), forward);
+      EXPECT_DOUBLE_EQ(sent_elements(schedule, Direction::kBackward, problem, Operand::kDkv), backward);
+    };
+    const double ring = 2 * (p - 1) * t * hkv * d;
+    if (ranks <= 8) {
+      const double exchange = (p - 1) / p * t * d * (2 * hq + 2 * hkv);
+      expect("ulysses", 0, exchange, exchange);
+    }
+    expect("ring-p2p", 0, ring, 2 * ring);
+    expect("ring-allgather", 0, ring, 2 * ring);
+    for (int u : {2, 8}) {
+      const double r = p / u, exchange = (u - 1.0) / u * t * d * (2 * hq + 2 * hkv);
+      const double hybrid_ring = 2 * (r - 1) * t * hkv * d;  // u times the tokens, 1 / u of the heads
+      expect("usp", u, exchange + hybrid_ring, exchange + 2 * hybrid_ring);
+      expect("loongtrain", u, exchange + hybrid_ring, exchange + 2 * hybrid_ring);
+    }
+  }
+}
+
+TEST(Volume, ShrinksWhereTheMaskNeedsLess) {
+  const Problem problem = cp_problem("sliding_window_causal", 4096, 8, 8);
+  StrategyOptions skipping, sending;
+  skipping.sharding = sending.sharding = Sharding::kContiguous;
+  sending.skip_unneeded = false;
+  for (std::string_view name : {"ring-p2p", "ring-allgather"}) {
+    auto sent = [&](const StrategyOptions& options) {
+      const Schedule schedule = strategy_from_name(name).schedule(problem, {1, 8}, options);
+      return sent_elements(schedule, Direction::kForward, problem, Operand::kDkv);
+    };
+    EXPECT_LT(sent(skipping), 0.2 * sent(sending)) << name;
+  }
+}
+
+TEST(Volume, OfTheRingStaysWithTwoBuffers) {
+  const Problem problem = cp_problem("full", 1024, 8, 2);
+  const Schedule schedule = strategy_from_name("ring-p2p").schedule(problem, {1, 8}, {});
+  const int64_t kv = 2 * 128 * 2 * problem.head_dim;  // one chunk of k and v
+  const PassCost cost = cost_of(schedule, Direction::kForward, problem, {1, 8});
+  for (int64_t peak : cost.peak_elements) EXPECT_LE(peak, 2 * kv);
+}
+
+TEST(Load, OfZigzagShardsIsEqualUnderACausalMask) {
+  const Problem problem = cp_problem("causal", 4096, 8, 8);
+  StrategyOptions options;
+  options.sharding = Sharding::kZigzag;
+  const Schedule zigzag = strategy_from_name("ring-p2p").schedule(problem, {1, 8}, options);
+  EXPECT_DOUBLE_EQ(cost_of(zigzag, Direction::kForward, problem, {1, 8}).imbalance, 1);
+  options.sharding = Sharding::kContiguous;
+  const Schedule contiguous = strategy_from_name("ring-p2p").schedule(problem, {1, 8}, options);
+  EXPECT_GT(cost_of(contiguous, Direction::kForward, problem, {1, 8}).imbalance, 1.8);
+}
+
+TEST(Sharding, FindsTheDocuments) {
+  PatternOptions options;
+  options.seqlen = 8192;
+  const DrawnMask drawn = draw_mask("causal_document", options);
+  Problem problem = cp_problem("full", 8192, 1, 1);
+  problem.masks = std::make_shared<HeadMasks>(drawn.masks);
+  const Ranges blocks = diagonal_blocks(problem);
+  ASSERT_EQ(blocks.size(), drawn.document_lengths.size());
+  for (size_t i = 0; i < blocks.size(); ++i) EXPECT_EQ(blocks[i].size(), drawn.document_lengths[i]);
+}
+
+TEST(Strategies, RefuseWithTheReason) {
+  const Problem problem = cp_problem("full", 512, 8, 2);
+  EXPECT_THAT(strategy_from_name("ulysses").supports(problem, {2, 8}, {}).reason,
+              HasSubstr("16 ranks, 8 heads"));
+  StrategyOptions options;
+  options.ulysses_degree = 3;
+  EXPECT_THAT(strategy_from_name("usp").supports(problem, {1, 8}, options).reason,
+              HasSubstr("does not divide"));
+  options.ulysses_degree = 2;
+  options.inner_ring = 3;
+  EXPECT_THAT(strategy_from_name("loongtrain").supports(problem, {1, 8}, options).reason,
+              HasSubstr("inner ring 3 does not divide the ring of 4"));
+  try {
+    strategy_from_name("rings");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("ulysses, ring-p2p, ring-allgather, usp, loongtrain"));
+  }
+}
+
+// Breaks a schedule in one way, and expects the check to say so.
+void expect_caught(std::string_view strategy, const char* what, const char* message,
+                   const std::function<void(Schedule&)>& damage) {
+  SCOPED_TRACE(what);
+  const Problem problem = cp_problem("causal", 256, 8, 4);
+  StrategyOptions options;
+  options.skip_unneeded = false;
+  Schedule schedule = strategy_from_name(strategy).schedule(problem, {1, 4}, options);
+  ASSERT_NO_THROW(check(schedule, problem));
+  damage(schedule);
+  try {
+    check(schedule, problem);
+    ADD_FAILURE() << "not caught";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr(message));
+  }
+}
+
+TEST(Check, FindsWhatIsBroken) {
+  expect_caught("ring-p2p", "an attend is missing", "which they never attend to",
+                [](Schedule& s) { s.forward[1].attend.pop_back(); });
+  expect_caught("ring-p2p", "an attend is done twice", "attend to a key twice",
+                [](Schedule& s) { s.forward[1].attend.push_back(s.forward[1].attend.front()); });
+  expect_caught("ring-p2p", "a hop is missing", "does not hold it",
+                [](Schedule& s) { s.forward[1].in.pop_back(); });
+  expect_caught("ring-p2p", "a hop comes from the wrong rank", "does not hold it",
+                [](Schedule& s) { s.forward[2].in[0].src = (s.forward[2].in[0].src + 1) % 4; });
+  expect_caught("ring-p2p", "a gradient is left behind", "that it does not own",
+                [](Schedule& s) { s.backward.back().out.pop_back(); });
+  expect_caught("ring-p2p", "a part of a gradient travels as if it were all of it", "as final, but rank",
+                [](Schedule& s) { s.backward[1].out[0].fp32 = false; });
+  expect_caught("ulysses", "an output is left behind", "that it does not own",
+                [](Schedule& s) { s.forward[0].out.pop_back(); });
+  expect_caught("ulysses", "queries that are not there", "does not hold it", [](Schedule& s) {
+    std::erase_if(s.forward[0].in,
+                  [](const Move& m) { return m.what == Operand::kQ && m.dst == 1 && m.src == 0; });
+  });
+  expect_caught("ulysses", "the gradient of o is not sent", "with do of",
+                [](Schedule& s) { s.backward[0].in.pop_back(); });
+  expect_caught("ulysses", "an operand is not kept for the backward pass", "does not hold it",
+                [](Schedule& s) { s.forward[0].in[0].keep = false; });
+  expect_caught("ulysses", "an output that was not computed", "has not computed it",
+                [](Schedule& s) { std::swap(s.forward[0].out[0].src, s.forward[0].out[0].dst); });
+  expect_caught("ulysses", "heads of another group", "attends query heads", [](Schedule& s) {
+    s.regions[s.forward[0].attend[0].kv].heads = {1, 2};
+  });
+  expect_caught("ring-p2p", "a token without an owner", "not a partition",
+                [](Schedule& s) { s.owned[0].back().end -= 1; });
+}
+
+TEST(Check, TakesSecondsForAThousandRanks) {
+  PatternOptions options;
+  options.seqlen = 1024 * 1024;
+  options.lengths = "prolong512k";
+  Problem problem = cp_problem("full", 64, 64, 8, 128);
+  problem.tokens_q = problem.tokens_kv = options.seqlen;
+  problem.masks = std::make_shared<HeadMasks>(draw_mask("causal_document", options).masks);
+  for (std::string_view name : {"ring-p2p", "loongtrain", "balanced"}) {
+    const Schedule schedule = strategy_from_name(name).schedule(problem, {128, 8}, {});
+    EXPECT_NO_THROW(check(schedule, problem)) << name;
+  }
+}
+
+}  // namespace
+}  // namespace longspan

@@ -1,0 +1,146 @@
+// Runs a problem on one device, and on the ranks of a group, and compares: for threads and for MPI alike.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "attention/kernel.h"
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/rng.h"
+#include "comm/communicator.h"
+#include "cp/executor.h"
+#include "problems.h"
+
+namespace longspan {
+
+// A tensor of a test, with its memory.
+struct Tensor {
+  Tensor(int64_t tokens, int64_t heads, int64_t head_dim, DType dtype)
+      : memory(static_cast<size_t>(tokens * heads * head_dim) * size_of(dtype)),
+        view(TensorView::contiguous(memory.data(), dtype, tokens, heads, head_dim)) {}
+  Tensor(Tensor&&) = default;
+
+  float at(int64_t token, int64_t head, int64_t d) const {
+    return view.dtype == DType::kF32 ? view.row<float>(token, head)[d]
+                                     : to_float(view.row<bf16>(token, head)[d]);
+  }
+
+  std::vector<char> memory;
+  TensorView view;
+};
+
+struct Tensors {
+  Tensors(const Problem& p, int64_t tokens)
+      : q(tokens, p.heads_q, p.head_dim, p.dtype),
+        k(tokens, p.heads_kv, p.head_dim, p.dtype),
+        v(tokens, p.heads_kv, p.head_dim, p.dtype),
+        o(tokens, p.heads_q, p.head_dim, p.dtype),
+        dout(tokens, p.heads_q, p.head_dim, p.dtype),
+        dq(tokens, p.heads_q, p.head_dim, p.dtype),
+        dk(tokens, p.heads_kv, p.head_dim, p.dtype),
+        dv(tokens, p.heads_kv, p.head_dim, p.dtype),
+        lse(static_cast<size_t>(tokens * p.heads_q)) {}
+
+  ForwardArgs forward() { return {q.view, k.view, v.view, o.view, lse.data(), nullptr}; }
+  BackwardArgs backward() {
+    return {q.view, k.view, v.view, o.view, dout.view, lse.data(), dq.view, dk.view, dv.view, nullptr};
+  }
+
+  Tensor q, k, v, o, dout, dq, dk, dv;
+  std::vector<float> lse;  // [heads_q, tokens]
+};
+
+// The rows of `ranges` of a whole tensor, packed.
+inline void copy(const TensorView& whole, const Ranges& ranges, const TensorView& part) {
+  int64_t row = 0;
+  for (Range range : ranges) {
+    const size_t stride = static_cast<size_t>(whole.token_stride) * size_of(whole.dtype);
+    const char* from = static_cast<const char*>(whole.data) + static_cast<size_t>(range.begin) * stride;
+    std::copy_n(from, static_cast<size_t>(range.size()) * stride,
+                static_cast<char*>(part.data) + static_cast<size_t>(row) * stride);
+    row += range.size();
+  }
+}
+
+inline Tensors draw(const Problem& problem) {
+  Tensors tensors(problem, problem.tokens_q);
+  uint64_t stream = 0;
+  for (Tensor* tensor : {&tensors.q, &tensors.k, &tensors.v, &tensors.dout})
+    fill_normal(tensor->view, 7, stream++);
+  return tensors;
+}
+
+inline void run_single(const Kernel& kernel, const Problem& problem, Tensors& tensors) {
+  const Device device = cpu_device();
+  auto plan = kernel.plan(problem, device);
+  const size_t bytes =
+      std::max(plan->workspace_bytes(Direction::kForward), plan->workspace_bytes(Direction::kBackward));
+  Buffer workspace(std::max<size_t>(bytes, 256), device);
+  ForwardArgs forward = tensors.forward();
+  forward.workspace = workspace.data();
+  plan->forward(forward, {});
+  BackwardArgs backward = tensors.backward();
+  backward.workspace = workspace.data();
+  plan->backward(backward, {});
+}
+
+// Throws unless rank's own rows of a result equal those of a single device, within `tolerance` of its norm.
+inline void check_rows(const char* name, const Tensor& local, const Tensor& single, const Ranges& owned,
+                       double tolerance) {
+  double difference = 0, norm = 0;
+  int64_t row = 0;
+  for (Range range : owned) {
+    for (int64_t token = range.begin; token < range.end; ++token, ++row) {
+      for (int64_t head = 0; head < local.view.heads; ++head) {
+        for (int64_t d = 0; d < local.view.head_dim; ++d) {
+          const double x = local.at(row, head, d), y = single.at(token, head, d);
+          difference += (x - y) * (x - y);
+          norm += y * y;
+        }
+      }
+    }
+  }
+  const double error = norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
+  LONGSPAN_CHECK(error < tolerance, "{} is off by {} of its norm", name, error);
+}
+
+// One rank's part: forward and backward, twice over, and each result compared with that of a single device.
+inline void check_rank(const Kernel& kernel, const Problem& problem, const Schedule& schedule,
+                       const Tensors& single, Communicator& communicator, double tolerance) {
+  const Ranges& owned = schedule.owned[static_cast<size_t>(communicator.rank())];
+  Tensors local(problem, count(owned));
+  for (auto [from, to] : {std::pair{&single.q, &local.q},
+                          {&single.k, &local.k},
+                          {&single.v, &local.v},
+                          {&single.dout, &local.dout}}) {
+    copy(from->view, owned, to->view);
+  }
+  for (Tensor* result : {&local.o, &local.dq, &local.dk, &local.dv}) {
+    std::fill(result->memory.begin(), result->memory.end(), '\xff');  // NaN
+  }
+  Executor executor(schedule, problem, kernel, cpu_device(), communicator);
+  for (int repeat = 0; repeat < 2; ++repeat) {  // an executor is reused
+    executor.forward(local.forward(), {});
+    executor.backward(local.backward(), {});
+  }
+  check_rows("o", local.o, single.o, owned, tolerance);
+  check_rows("dq", local.dq, single.dq, owned, tolerance);
+  check_rows("dk", local.dk, single.dk, owned, tolerance);
+  check_rows("dv", local.dv, single.dv, owned, tolerance);
+  for (int64_t head = 0; head < problem.heads_q; ++head) {
+    int64_t row = 0;
+    for (Range range : owned) {
+      for (int64_t token = range.begin; token < range.end; ++token, ++row) {
+        const float got = local.lse[static_cast<size_t>(head * count(owned) + row)];
+        const float wanted = single.lse[static_cast<size_t>(head * problem.tokens_q + token)];
+        const bool same = std::isinf(wanted) ? got == wanted : std::abs(got - wanted) < 1e-4F;
+        LONGSPAN_CHECK(same, "lse of head {} row {} is {}, not {}", head, token, got, wanted);
+      }
+    }
+  }
+}
+
+}  // namespace longspan
