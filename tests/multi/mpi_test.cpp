@@ -1,0 +1,67 @@
+// Run by mpirun: conformance of the MPI communicator, and every strategy against a single device. One process
+// a rank; a failure on any rank ends the job with its reason and a non-zero exit code.
+#include "comm/mpi.h"
+
+#include <cstdio>
+
+#include "../unit/comm/conformance.h"
+#include "../unit/cp/spread.h"
+#include "cp/strategy.h"
+#include "kernels/registry.h"
+
+namespace longspan {
+namespace {
+
+void run(Communicator& communicator) {
+  for (const auto& check : conformance::kChecks) check.run(communicator);
+  const Kernel& kernel = kernel_from_name("cpu-flash");
+  int cases = 0;
+  for (const Pattern& pattern : patterns()) {
+    const std::string name(pattern.name);
+    const Problem problem = cp_problem(name, cp_length(name), 8, 4);
+    Tensors single = draw(problem);
+    run_single(kernel, problem, single);
+    for (const Strategy& strategy : strategies()) {
+      const Topology topology{1, communicator.size()};
+      if (!strategy.supports(problem, topology, {})) continue;
+      const Schedule schedule = strategy.schedule(problem, topology, {});
+      try {
+        check_rank(kernel, problem, schedule, single, communicator, 1e-5);
+      } catch (const Error& error) {
+        throw Error(error.kind(), fmt::format("{} {}: {}", strategy.name, name, error.what()), __FILE__,
+                    __LINE__, "");
+      }
+      ++cases;
+    }
+  }
+  communicator.barrier();
+  if (communicator.rank() == 0) std::printf("%d cases passed on %d ranks\n", cases, communicator.size());
+}
+
+}  // namespace
+}  // namespace longspan
+
+// With the argument `fail`, rank 1 fails on purpose, and every other rank must throw with its reason.
+int main(int argc, char** argv) {
+  using namespace longspan;
+  auto communicator = mpi_communicator(std::chrono::milliseconds(60000));
+  const bool fail = argc > 1 && std::string_view(argv[1]) == "fail";
+  try {
+    if (fail) {
+      LONGSPAN_CHECK_INPUT(communicator->rank() != 1, "power failure");
+      communicator->barrier();
+      std::printf("rank %d was not told of the failure\n", communicator->rank());
+      return 1;
+    }
+    run(*communicator);
+  } catch (const std::exception& error) {
+    std::printf("rank %d: %s\n", communicator->rank(), error.what());
+    if (!fail) {
+      communicator->fail(fmt::format("rank {} failed: {}", communicator->rank(), error.what()));
+      return 1;
+    }
+    if (communicator->rank() == 1) communicator->fail(fmt::format("rank 1 failed: {}", error.what()));
+    return std::string_view(error.what()).find("power failure") != std::string_view::npos ? 0 : 1;
+  }
+  return 0;
+}
