@@ -98,7 +98,7 @@ Json json_of(const Results& results, const CaseRecord& c) {
                {"status", name_of(c.status)}};
   if (w.masks != 1) json["masks"] = w.masks;
   put(json, "lengths", w.lengths);
-  if (const Fact* density = find_fact(w.options, "density")) json["kept"] = density->text;
+  for (const Fact& option : w.options) json["options"][option.key] = option.text;
   for (const Fact& fact : w.extra) json["extra"][fact.key] = fact.text;
   put(json, "command", c.command);
   put(json, "reason", c.reason);

@@ -39,6 +39,7 @@ class ReportPage(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory(prefix="longspan-report-")
         cls.cpu = write_report(cls.folder.name, "cpu", "cpu")
         cls.hostile = write_report(cls.folder.name, "hostile", "hostile")
+        cls.sparse = write_report(cls.folder.name, "sparse", "sparse")
         cls.both = write_report(cls.folder.name, "both", "cpu", "gpu")
         with open(os.path.join(cls.folder.name, "cpu.jsonl"), encoding="utf-8") as file:
             cls.cases = [c for c in map(json.loads, file) if c["type"] == "case"]
@@ -150,6 +151,14 @@ class ReportPage(unittest.TestCase):
         mask = self.browser.run("return document.getElementById('pick-mask').value")
         share = self.measured(kernel="cpu-flash", mask=mask, seqlen=512, direction="forward")[0]["share_of_ceiling"]
         self.assertAlmostEqual(self.chart("over-length-forward")["series"][0][1][0], 100 * share, delta=0.1)
+
+    def test_a_swept_option_is_an_axis(self):
+        self.open(self.sparse, "#over=density&o-block=64&heads=4%3A4")
+        chart = self.chart("over-length-forward")
+        self.assertEqual(chart["labels"], ["0.1", "0.2", "0.5", "0.8", "1"])
+        self.assertEqual([label for label, _ in chart["series"]], ["sm90", "vsa", "flex"])
+        self.browser.click('fieldset[data-axis="o-density"] button[data-value="0.5"]')
+        self.assertEqual(set(self.browser.run(COLUMN, "mask")), {"uniform_block_sparseblock 64 density 0.5"})
 
     def test_a_row_gives_the_command_that_repeats_it(self):
         self.open(self.cpu)

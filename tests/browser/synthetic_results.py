@@ -2,7 +2,7 @@
 """Writes made-up results in the schema of docs/results-schema.md, to test the report with.
 
 Nothing here was measured, and the device's name says so. Usage:
-    synthetic_results.py OUT.jsonl [--kind cpu|gpu|hostile] [--seed N] [--speed FACTOR]
+    synthetic_results.py OUT.jsonl [--kind cpu|gpu|sparse|hostile] [--seed N] [--speed FACTOR]
 """
 import argparse
 import base64
@@ -142,6 +142,27 @@ def gpu(rng, speed):
                                         DENSITY[mask] ** 0.08, ceiling)
 
 
+def sparse(rng, speed):
+    ceiling = 7.9e14
+    run = "00000000000000f1"
+    yield run_line(run, "Synthetic GPU (nothing was measured)", {"bf16": ceiling},
+                   "longspan run suites/sparse.toml --out out/sparse", "sparse")
+    for heads in ((4, 4), (32, 4)):
+        for seqlen in (16384, 49152, 131072):
+            for block in (64, 128):
+                for density in (0.1, 0.2, 0.5, 0.8, 1):
+                    for direction in ("forward", "backward"):
+                        for kernel, share in {"sm90": 0.8 * speed, "vsa": 0.68, "flex": 0.4}.items():
+                            case = make_case(kernel, "uniform_block_sparse", seqlen, direction, heads, 128, "bf16",
+                                             block=block, density=density)
+                            if kernel == "vsa" and (heads != (4, 4) or block != 64):
+                                yield case_line(run, rng, case, 1, 1, status="skipped",
+                                                reason="needs heads_q == heads_kv and blocks of 64")
+                            else:
+                                yield case_line(run, rng, case, share * density ** 0.1 * rng.uniform(0.95, 1.02),
+                                                ceiling)
+
+
 def hostile(rng, speed):
     """Every string that a results file can carry, hostile to HTML, scripts and terminals."""
     run = "00000000000000e1"
@@ -171,13 +192,13 @@ def hostile(rng, speed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out")
-    parser.add_argument("--kind", choices=("cpu", "gpu", "hostile"), default="cpu")
+    parser.add_argument("--kind", choices=("cpu", "gpu", "sparse", "hostile"), default="cpu")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--speed", type=float, default=1.0, help="of the first kernel: to make two sets that differ")
     args = parser.parse_args()
     rng = random.Random(args.seed)
     with open(args.out, "w", encoding="utf-8") as out:
-        for line in {"cpu": cpu, "gpu": gpu, "hostile": hostile}[args.kind](rng, args.speed):
+        for line in {"cpu": cpu, "gpu": gpu, "sparse": sparse, "hostile": hostile}[args.kind](rng, args.speed):
             out.write(json.dumps(line) + "\n")
 
 

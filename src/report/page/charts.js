@@ -58,8 +58,8 @@ const whiskers = {
 };
 
 // Series of a list of cases: one for each kernel, and for each value of the other axes that vary.
-function seriesOf(list) {
-  const axes = varying(list, 'lengths');
+function seriesOf(list, except) {
+  const axes = varying(list, 'lengths').filter((axis) => axis.name !== except);
   const found = new Map();
   const contexts = unique(list.map((c) => contextOf(c, axes)));
   for (const c of list) {
@@ -70,8 +70,7 @@ function seriesOf(list) {
     }
     found.get(key).cases.push(c);
   }
-  const rank = unique(cases.map((c) => c.kernel));
-  return [...found.values()].sort((a, b) => rank.indexOf(a.kernel) - rank.indexOf(b.kernel) || a.variant - b.variant);
+  return [...found.values()].sort((a, b) => kernelRank(a) - kernelRank(b) || a.variant - b.variant);
 }
 
 const dashes = [[], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4]];
@@ -124,7 +123,11 @@ function chartOptions(metric, sideways, narrow, top) {
     title: {display: true, text: title, color: cssColour('--muted')},
   };
   const names = {grid: {display: false}, ticks: {...ticks, autoSkip: false, maxRotation: 50,
-    font: {size: narrow ? 10 : 12}, callback(v) { return shortLabel(this.getLabelForValue(v), narrow ? 20 : 34); }}};
+    font: {size: narrow ? 10 : 12}, callback(v) {
+      // A pattern's options stand below its name, since they are what tells neighbours apart.
+      const label = String(this.getLabelForValue(v)), space = label.indexOf(' ');
+      return (space < 0 ? [label] : [label.slice(0, space), label.slice(space + 1)]).map((l) => shortLabel(l, narrow ? 20 : 30));
+    }}};
   return {
     animation: false, responsive: true, maintainAspectRatio: false, indexAxis: sideways ? 'y' : 'x',
     interaction: {mode: 'index', intersect: false, axis: sideways ? 'y' : 'x'},
@@ -199,32 +202,14 @@ function drawCharts(shown, view) {
   overLength.replaceChildren();
   byMask.replaceChildren();
 
-  // Over length only where there is more than one; the mask that most kernels ran is a good first view.
-  const inLength = masks.filter((m) => lengthsOf(ok.filter((c) => label(c) === m)).length > 1);
-  byId('over-length').hidden = inLength.length === 0;
-  if (inLength.length > 0) {
-    const first = inLength.includes('causal') ? 'causal' : inLength[0];
-    const mask = fillSelect(byId('pick-mask'), inLength.map((m) => [m, m]), inLength.includes(view.chartMask) ? view.chartMask : first);
-    for (const direction of directions) {
-      const list = ok.filter((c) => c.direction === direction && label(c) === mask);
-      const lengths = lengthsOf(list);
-      if (lengths.length === 0) continue;
-      drawPanel(overLength, `over-length-${direction}`, `${mask}, ${direction}`, narrow ? 260 : 340, {
-        type: 'line',
-        data: {labels: lengths.map(formatLength),
-          datasets: seriesOf(ok).map((s) => ({...s, cases: s.cases.filter((c) => list.includes(c))})).filter((s) => s.cases.length)
-            .map((s) => dataset(s, 'line', lengths, (c) => c.seqlen, metric.of, metric.ends))},
-        options: chartOptions(metric, false, narrow, topOf(ok.filter((c) => label(c) === mask))),
-      });
-    }
-  }
-
   const lengths = lengthsOf(ok);
   // The longest at which nearly everything ran.
   const runs = (n) => ok.filter((c) => c.seqlen === n).length, most = Math.max(...lengths.map(runs));
   const usual = lengths.filter((n) => runs(n) >= 0.75 * most).pop();
   const length = Number(fillSelect(byId('pick-length'), lengths.map((n) => [n, formatLength(n)]),
     lengths.includes(Number(view.chartLength)) ? view.chartLength : usual));
+  drawOver(ok, directions, metric, label, view, length, narrow, topOf);
+
   for (const direction of directions) {
     const list = ok.filter((c) => c.direction === direction && c.seqlen === length);
     if (list.length === 0) continue;
@@ -244,6 +229,47 @@ function drawCharts(shown, view) {
 }
 
 const memoryMetric = {title: 'Peak memory', log: true, bytes: true, text: (v) => formatBytes(v * 2 ** 20)};
+// What the line charts can run over: length, and whatever else was swept by number.
+const sweeps = [
+  {name: 'seqlen', title: 'length', of: (c) => c.seqlen, text: formatLength},
+  {name: 'density', title: 'density', of: (c) => known(c.options.density) ? Number(c.options.density) : undefined, text: String},
+  ...extraKeys.map((key) => ({name: key, title: key, text: String,
+    of: (c) => known(c.extra[key]) && c.extra[key] !== '' && isFinite(c.extra[key]) ? Number(c.extra[key]) : undefined})),
+];
+
+function drawOver(ok, directions, metric, label, view, length, narrow, topOf) {
+  const box = byId('over-length-charts');
+  const swept = (sweep, list) => unique(list.map(sweep.of).filter(known)).sort((a, b) => a - b);
+  // Of a sweep over density each density is another mask by name: the name without it is what they have in common.
+  const labelFor = (sweep) => (c) => sweep.name === 'density' ? label(c).replace(` density ${c.options.density}`, '') : label(c);
+  const masksOf = (sweep, list) => unique(list.map(labelFor(sweep)))
+    .filter((mask) => swept(sweep, list.filter((c) => labelFor(sweep)(c) === mask)).length > 1);
+  const within = (sweep) => sweep.name === 'seqlen' ? ok : ok.filter((c) => c.seqlen === length);
+  const possible = sweeps.filter((sweep) => masksOf(sweep, within(sweep)).length > 0);
+  byId('over-length').hidden = possible.length === 0;
+  if (possible.length === 0) return;
+  const chosen = fillSelect(byId('pick-over'), possible.map((s) => [s.name, s.title]),
+    possible.some((s) => s.name === view.over) ? view.over : possible[0].name);
+  byId('pick-over').parentElement.hidden = possible.length === 1;
+  const sweep = possible.find((s) => s.name === chosen), list = within(sweep), name = labelFor(sweep);
+  byId('over-title').textContent = 'Over ' + sweep.title;
+  const masks = masksOf(sweep, list), first = masks.includes('causal') ? 'causal' : masks[0];
+  const mask = fillSelect(byId('pick-mask'), masks.map((m) => [m, m]), masks.includes(view.chartMask) ? view.chartMask : first);
+  const ofMask = list.filter((c) => name(c) === mask);
+  for (const direction of directions) {
+    const here = ofMask.filter((c) => c.direction === direction), positions = swept(sweep, here);
+    if (positions.length === 0) continue;
+    const caption = [mask, sweep.name === 'seqlen' ? null : formatLength(length), direction].filter(Boolean).join(', ');
+    drawPanel(box, `over-length-${direction}`, caption, narrow ? 260 : 340, {
+      type: 'line',
+      data: {labels: positions.map(sweep.text), datasets: seriesOf(ok, sweep.name)
+        .map((s) => ({...s, cases: s.cases.filter((c) => here.includes(c))})).filter((s) => s.cases.length)
+        .map((s) => dataset(s, 'line', positions, sweep.of, metric.of, metric.ends))},
+      options: chartOptions(metric, false, narrow, topOf(ofMask)),
+    });
+  }
+}
+
 function drawMemory(ok, directions, narrow) {
   const box = byId('memory-charts');
   box.replaceChildren();

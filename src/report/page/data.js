@@ -8,6 +8,7 @@ cases.forEach((c, index) => {
   c.index = index;
   c.setupLabel = (data.setups[c.setup] || {label: '?'}).label;
   c.extra = c.extra || {};
+  c.options = c.options || {};
 });
 
 // el('td', {class: 'x', onclick: f}, 'text', node, ...)
@@ -67,7 +68,12 @@ const plural = (n, word) => n + ' ' + word + (n === 1 ? '' : 's');
 
 // One unit for all rates of the page, so that numbers compare at a glance.
 const rateUnit = unitOf(Math.max(0, ...cases.map((c) => c.rate || 0)), rateUnits);
-const formatRate = (r) => known(r) ? digits(r / rateUnit[1]) : '';
+// What is far below it, as a CPU beside a GPU, says its own.
+function formatRate(rate) {
+  if (!known(rate)) return '';
+  const unit = rate < 0.05 * rateUnit[1] ? unitOf(rate, rateUnits) : rateUnit;
+  return digits(rate / unit[1]) + (unit === rateUnit ? '' : ' ' + unit[0][0]);
+}
 
 // The error nearest to its tolerance, as a share of it.
 function worstError(c) {
@@ -115,9 +121,12 @@ const darkScheme = window.matchMedia('(prefers-color-scheme: dark)');
 const kernelColour = (kernel) => palette[(kernelStyle.get(kernel) || 0) % palette.length][darkScheme.matches ? 1 : 0];
 const kernelShape = (kernel, variant) =>
   shapes[(Math.floor((kernelStyle.get(kernel) || 0) / palette.length) + variant) % shapes.length];
+const kernelOrder = unique(cases.map((c) => c.kernel));
+const kernelRank = ({kernel}) => kernelOrder.indexOf(kernel);
 const dot = (kernel) => el('span', {class: 'dot', 'data-kernel': kernel, style: {'--c': kernelColour(kernel)}});
 
 // The axes beside kernel, mask, length and direction. Those that vary among the cases shown tell series apart.
+const optionKeys = unique(cases.flatMap((c) => Object.keys(c.options)));
 const extraKeys = unique(cases.flatMap((c) => Object.keys(c.extra)));
 const contextAxes = [
   ...(manySetups ? [{name: 'run', of: (c) => c.setupLabel}] : []),

@@ -1,10 +1,10 @@
 // Ties filters, charts and tables together.
 
 const view = {
-  metric: undefined, chartMask: undefined, chartLength: undefined, sort: {by: undefined, down: false}, allRows: false, case: undefined,
+  metric: undefined, over: undefined, chartMask: undefined, chartLength: undefined, sort: {by: undefined, down: false}, allRows: false, case: undefined,
   set(values) {  // without drawing anew
     Object.assign(view, values);
-    writeAddress({metric: view.metric, chartmask: view.chartMask, chartlength: view.chartLength, case: view.case,
+    writeAddress({metric: view.metric, over: view.over, chartmask: view.chartMask, chartlength: view.chartLength, case: view.case,
       sort: view.sort.by && (view.sort.down ? '-' : '') + view.sort.by});
   },
   change(values) {
@@ -16,6 +16,7 @@ const view = {
 function readView() {
   const wanted = readAddress();
   view.metric = wanted.get('metric') || undefined;
+  view.over = wanted.get('over') || undefined;
   view.chartMask = wanted.get('chartmask') || undefined;
   view.chartLength = wanted.get('chartlength') || undefined;
   view.case = wanted.get('case') || undefined;
@@ -59,6 +60,7 @@ readView();
 if (!cases.some((c) => c.id === view.case)) view.case = undefined;
 view.allRows = Boolean(view.case);
 buildFilters(() => view.change({allRows: false}));
+byId('pick-over').onchange = (event) => view.change({over: event.target.value, chartMask: undefined});
 byId('pick-mask').onchange = (event) => view.change({chartMask: event.target.value});
 byId('pick-length').onchange = (event) => view.change({chartLength: event.target.value});
 byId('csv').onclick = () => downloadCsv(sortCases(shownCases(), view.sort));

@@ -15,7 +15,7 @@ function drawOverview(shown) {
     el('p', {class: 'tile-value'}, value), el('p', {class: 'tile-detail'}, detail));
   const tiles = [tile(String(ok.length), 'Measured', `${counts.skipped} skipped, ${counts.failed} failed`, counts.failed ? 'bad' : '')];
   const names = (axis) => unique(ok.map(axis));
-  const kernels = names((c) => c.kernel), masks = names((c) => c.pattern), lengths = names((c) => c.seqlen).sort((a, b) => a - b);
+  const kernels = names((c) => c.kernel), masks = names((c) => c.mask), lengths = names((c) => c.seqlen).sort((a, b) => a - b);
   if (ok.length) {
     tiles.push(tile(`${kernels.length} × ${masks.length}`, 'Kernels × masks', lengths.length > 1
       ? `${formatLength(lengths[0])} to ${formatLength(lengths[lengths.length - 1])} tokens` : `${formatLength(lengths[0])} tokens`));
@@ -199,7 +199,7 @@ function drawUnmeasured(shown) {
     }
     if (groups.size === 0) return null;
     return el('div', {}, el('h3', {class: status}, status === 'failed' ? 'Failed' : 'Skipped'), el('ul', {class: 'reasons'},
-      [...groups.values()].map((list) => el('li', {}, el('details', {}, el('summary', {}, dot(list[0].kernel),
+      [...groups.values()].sort((a, b) => kernelRank(a[0]) - kernelRank(b[0])).map((list) => el('li', {}, el('details', {}, el('summary', {}, dot(list[0].kernel),
         el('strong', {}, list[0].kernel), ' ', el('span', {class: 'reason'}, list[0].reason || 'no reason given'), ' ',
         el('span', {class: 'badge'}, String(list.length))),
       el('ul', {class: 'members'}, list.map((c) => el('li', {}, caseName(c), c.command ? copyButton(c.command, 'Copy command') : null))))))));
