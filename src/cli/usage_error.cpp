@@ -124,11 +124,12 @@ std::string wrong_count(const CLI::App& app, std::string_view message) {
 std::string describe(const CLI::App& app, const CLI::ParseError& error) {
   // An unknown word is the cause of whatever CLI11 came upon first, such as a value that it left missing.
   const std::vector<std::string> words = app.remaining();
+  const bool offers_commands = !command_names(app).empty();
+  if (offers_commands && !words.empty() && !looks_like_option(words[0])) return unknown_command(app, words[0]);
   for (const std::string& word : words) {
     if (looks_like_option(word)) return unknown_option(app, word);
   }
-  if (!words.empty())
-    return command_names(app).empty() ? unexpected_word(app, words[0]) : unknown_command(app, words[0]);
+  if (!words.empty()) return unexpected_word(app, words[0]);
 
   std::string message = error.what();
   const std::string kind = error.get_name();
