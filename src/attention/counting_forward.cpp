@@ -1,3 +1,4 @@
+// The counting oracle of the forward pass.
 #include <cmath>
 
 #include "attention/counting_oracle.h"

@@ -1,3 +1,4 @@
+// The device code of softmax.h.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
