@@ -1,6 +1,7 @@
 #include "cli/vocabulary.h"
 
 #include "base/dtype.h"
+#include "mask/patterns.h"
 
 namespace longspan::cli {
 
@@ -11,6 +12,10 @@ std::vector<std::string> words_of(const CLI::Option& option) {
     for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) words.emplace_back(name_of(dtype));
   } else if (name == "shell") {
     words = {"bash", "zsh", "fish"};
+  } else if (name == "pattern") {
+    for (const Pattern& pattern : patterns()) words.emplace_back(pattern.name);
+  } else if (name == "lengths") {
+    words = {"auto", "pile", "prolong64k", "prolong512k", "long-mix"};
   }
   return words;
 }

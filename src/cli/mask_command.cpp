@@ -1,0 +1,238 @@
+// `longspan mask`: draw a mask, describe it, show it, or write it down.
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/parse.h"
+#include "cli/command.h"
+#include "mask/mask_file.h"
+#include "mask/patterns.h"
+#include "mask/picture.h"
+#include "mask/tile_map.h"
+
+namespace longspan::cli {
+namespace {
+
+struct Options {
+  std::string pattern;
+  std::string seqlen, lengths, window, prefix, block, block_min, tile = "128x128", png;
+  std::optional<int64_t> seed, index, kv_heads;
+  std::optional<double> density;
+  int pixels = 512;
+  bool json = false, text = false;
+};
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// "L,R", or "L".
+void set_window(PatternOptions& options, const std::string& text, std::string_view pattern) {
+  const size_t comma = text.find(',');
+  options.window_left = parse_length(text.substr(0, comma), "--window");
+  if (comma != std::string::npos) options.window_right = parse_length(text.substr(comma + 1), "--window");
+  if (comma == std::string::npos && pattern == "sliding_window") options.window_right = options.window_left;
+}
+
+TileShape parse_tile(const std::string& text) {
+  const size_t cross = text.find('x');
+  TileShape shape;
+  auto side = [&](const std::string& number) {
+    const int64_t length = parse_length(number, "--tile");
+    LONGSPAN_CHECK_INPUT(1 <= length && length <= 65535, "--tile {}: its sides must be 1 to 65535", text);
+    return static_cast<int32_t>(length);
+  };
+  LONGSPAN_CHECK_INPUT(cross != std::string::npos, "--tile {}: must be ROWSxCOLUMNS, such as 128x128", text);
+  shape.rows = side(text.substr(0, cross));
+  shape.columns = side(text.substr(cross + 1));
+  return shape;
+}
+
+bool is_file(const std::string& pattern) {
+  return pattern.ends_with(".json") || pattern.find('/') != std::string::npos;
+}
+
+// An option that does nothing would let a user believe that it did.
+void check_concerned(const Options& given, std::string_view pattern, const std::vector<std::string>& reads) {
+  auto check = [&](bool is_given, std::string_view option) {
+    const bool concerned = std::find(reads.begin(), reads.end(), option) != reads.end();
+    LONGSPAN_CHECK_INPUT(!is_given || concerned, "{}: does not concern {}, which takes {}", option, pattern,
+                         reads.empty() ? "no parameters" : fmt::format("{}", fmt::join(reads, ", ")));
+  };
+  check(!given.lengths.empty(), "--lengths");
+  check(!given.window.empty(), "--window");
+  check(!given.prefix.empty(), "--prefix");
+  check(!given.block.empty(), "--block");
+  check(!given.block_min.empty(), "--block-min");
+  check(given.density.has_value(), "--density");
+  check(given.kv_heads.has_value(), "--kv-heads");
+}
+
+// The table names parameters as results do, "block, block_min"; here they are options.
+std::vector<std::string> options_of(const Pattern& pattern) {
+  std::vector<std::string> options;
+  for (size_t begin = 0; begin < pattern.parameters.size();) {
+    const size_t end = std::min(pattern.parameters.find(", ", begin), pattern.parameters.size());
+    options.push_back("--" + std::string(pattern.parameters.substr(begin, end - begin)));
+    std::replace(options.back().begin(), options.back().end(), '_', '-');
+    begin = end + 2;
+  }
+  return options;
+}
+
+DrawnMask draw(const Options& given) {
+  const Pattern& pattern = pattern_from_name(given.pattern);
+  check_concerned(given, pattern.name, options_of(pattern));
+  LONGSPAN_CHECK_INPUT(!given.seqlen.empty(),
+                       "--seqlen: is missing; give the length of the sequence, such as 8K");
+  PatternOptions options;
+  options.seqlen = parse_length(given.seqlen, "--seqlen");
+  LONGSPAN_CHECK_INPUT(given.seed.value_or(0) >= 0, "--seed {}: must be at least 0", *given.seed);
+  if (given.seed) options.seed = static_cast<uint64_t>(*given.seed);
+  if (given.index) options.index = *given.index;
+  if (!given.lengths.empty()) options.lengths = given.lengths;
+  if (!given.window.empty()) set_window(options, given.window, pattern.name);
+  if (!given.prefix.empty()) options.prefix = parse_length(given.prefix, "--prefix");
+  if (!given.block.empty()) options.block = parse_length(given.block, "--block");
+  if (!given.block_min.empty()) options.block_min = parse_length(given.block_min, "--block-min");
+  if (given.density) options.density = *given.density;
+  if (given.kv_heads) options.kv_heads = *given.kv_heads;
+  return draw_mask(pattern.name, options);
+}
+
+DrawnMask read(const Options& given) {
+  check_concerned(given, "a mask from a file", {});
+  for (const auto& [is_given, option] : {std::pair{!given.seqlen.empty(), "--seqlen"},
+                                         {given.seed.has_value(), "--seed"},
+                                         {given.index.has_value(), "--index"}})
+    LONGSPAN_CHECK_INPUT(!is_given, "{}: does not concern a mask from a file, which is drawn already",
+                         option);
+  DrawnMask drawn;
+  drawn.pattern = given.pattern;
+  drawn.masks = read_masks(given.pattern);
+  drawn.options.seqlen = drawn.masks.front().rows();
+  return drawn;
+}
+
+void describe(const DrawnMask& drawn, double draw_s, TileShape shape) {
+  const Mask& first = drawn.masks.front();
+  fmt::print("{}: {} x {} tokens", drawn.pattern, format_length(first.rows()),
+             format_length(first.columns()));
+  if (drawn.masks.size() > 1) fmt::print(", {} KV heads", drawn.masks.size());
+  fmt::print("\n");
+  if (!is_file(drawn.pattern)) {
+    fmt::print("  visible iff  {}\n", pattern_from_name(drawn.pattern).condition);
+    fmt::print("  drawn with   seed {}, mask {}", drawn.options.seed, drawn.options.index);
+    for (const auto& [name, value] : drawn.params) fmt::print(", {} {}", name, value);
+    fmt::print("\n");
+  }
+  if (!drawn.document_lengths.empty()) {
+    const auto [least, most] =
+        std::minmax_element(drawn.document_lengths.begin(), drawn.document_lengths.end());
+    fmt::print("  documents    {} of {} to {} tokens{}\n", drawn.document_lengths.size(), *least, *most,
+               drawn.lengths.empty() ? "" : ", lengths from " + drawn.lengths);
+  }
+  size_t bands = 0, band_bytes = 0;
+  for (const Mask& mask : drawn.masks) {
+    bands += mask.bands().size();
+    band_bytes += mask.bands().bytes();
+  }
+  fmt::print("  area         {} visible pairs, density {:.6g}\n", drawn.area(), drawn.density());
+  fmt::print("  bands        {}, {:.1f} KiB, {} in {:.1f} ms\n", bands,
+             static_cast<double>(band_bytes) / 1024, is_file(drawn.pattern) ? "read" : "drawn", draw_s * 1e3);
+
+  int64_t full = 0, partial = 0, distinct = 0;
+  double all = 0, lower_s = 0;
+  size_t map_bytes = 0;
+  for (const Mask& mask : drawn.masks) {
+    const auto start = Clock::now();
+    const TileMap map = lower(mask, shape);
+    lower_s += seconds_since(start);
+    for (const Run& run : map.runs) (run.full() ? full : partial) += run.count();
+    distinct += static_cast<int64_t>(map.partials.size());
+    all += static_cast<double>(map.row_tiles()) * static_cast<double>(map.column_tiles());
+    map_bytes += map.bytes();
+  }
+  fmt::print("  tiles        {} x {}: {} full, {} partial ({} distinct), of {:.0f}\n", shape.rows,
+             shape.columns, full, partial, distinct, all);
+  fmt::print("  tile map     {:.1f} KiB, lowered in {:.1f} ms\n", static_cast<double>(map_bytes) / 1024,
+             lower_s * 1e3);
+}
+
+void run_mask(const Options& options) {
+  LONGSPAN_CHECK_INPUT(!options.json || (!options.text && options.png.empty()),
+                       "--json: prints the mask alone; give --text and --png without it");
+  LONGSPAN_CHECK_INPUT(1 <= options.pixels && options.pixels <= 8192, "--pixels {}: must be 1 to 8192",
+                       options.pixels);
+  const TileShape shape = parse_tile(options.tile);
+  const auto start = Clock::now();
+  const DrawnMask drawn = is_file(options.pattern) ? read(options) : draw(options);
+  const double draw_s = seconds_since(start);
+  if (options.json) {
+    if (is_file(options.pattern))
+      write_masks(drawn.masks, std::cout);
+    else
+      write_masks(drawn, std::cout);
+    std::cout.flush();
+    return;
+  }
+  describe(drawn, draw_s, shape);
+  if (options.text) {
+    for (const Mask& mask : drawn.masks) fmt::print("\n{}", text_picture(mask));
+  }
+  if (!options.png.empty()) {
+    write_png(options.png, drawn.masks, {options.pixels, drawn.document_lengths});
+    fmt::print("  picture      {}\n", options.png);
+  }
+}
+
+}  // namespace
+
+void add_mask_command(CLI::App& program) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      program.add_subcommand("mask", "Draw a mask: describe it, show it, or write it to a file");
+  command
+      ->add_option("pattern", options->pattern, "a mask pattern (see `longspan list masks`), or a mask file")
+      ->required();
+  command->add_option("--seqlen", options->seqlen, "tokens of the sequence: 1000, 8K, 1M");
+  command->add_option("--seed", options->seed, "of the stream of masks; 42 if not given");
+  command->add_option("--index", options->index, "the mask's number in the stream; 0 if not given");
+  command->add_option(
+      "--lengths", options->lengths,
+      "document lengths: auto, pile, prolong64k, prolong512k, long-mix, uniform:A:B, or a CSV file");
+  command
+      ->add_option("--window", options->window,
+                   "of the sliding windows: LEFT,RIGHT, or LEFT; 1024 if not given")
+      ->type_name("L,R");
+  command->add_option("--prefix", options->prefix, "of the prefix patterns; drawn if not given");
+  command->add_option("--block", options->block, "block size; the mean block size of variable_block_sparse");
+  command->add_option("--block-min", options->block_min,
+                      "smallest block of variable_block_sparse; 128 if not given");
+  command->add_option("--density", options->density, "kept share of a block-sparse mask; 0.5 if not given");
+  command->add_option("--kv-heads", options->kv_heads,
+                      "masks to draw for a block-sparse pattern; 1 if not given");
+  command->add_option("--tile", options->tile,
+                      "shape of the tiles that the mask is lowered to; 128x128 if not given");
+  command->add_flag("--json", options->json, "print the mask as JSON, which --mask FILE.json reads");
+  command->add_option("--png", options->png, "write a picture");
+  command->add_option("--pixels", options->pixels, "of the picture's longer side; 512 if not given");
+  command->add_flag("--text", options->text, "draw the mask in the terminal");
+  command->footer(
+      "Examples:\n"
+      "  longspan mask causal_document --seqlen 8K --text\n"
+      "  longspan mask sliding_window --seqlen 4K --window 512,128 --png window.png\n"
+      "  longspan mask uniform_block_sparse --seqlen 1M --block 128 --density 0.05\n"
+      "  longspan mask share_question --seqlen 64K --lengths mine.csv --json > mine.json");
+  command->callback([options] { run_mask(*options); });
+}
+
+}  // namespace longspan::cli
