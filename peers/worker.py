@@ -30,8 +30,9 @@ def load(name):
 class Worker:
     def __init__(self, adapter):
         self.adapter = adapter
-        self.problem = self.plan = self.device = self.tensors = None
-        self.ran_forward = False
+        self.plans = {}
+        self.device = self.tensors = None
+        self.ran_forward = None  # the plan whose forward pass ran last on these tensors
 
     def hello(self, request):
         from support import torch_device
@@ -39,67 +40,72 @@ class Worker:
         self.device = torch_device.TorchDevice(request["device"], request["flush_bytes"])
         return {"versions": self.adapter.versions(), "device": self.device.name()}
 
-    def plan_(self, request):
+    def plan(self, request):
         """Turns the mask into the framework's own form. Raises Unsupported where it has none that is exact."""
         problem = Problem(**request["problem"])
         masks = [Mask.from_json(mask) for mask in request["masks"]]
-        self.device.reset_peak()
+        held = self.device.allocated()
         begin = time.perf_counter()
-        self.plan = self.adapter.plan(problem, masks, self.device.torch_device)
+        plan = self.adapter.plan(problem, masks, self.device.torch_device)
         self.device.synchronize()
         plan_s = time.perf_counter() - begin
-        self.problem = problem
+        self.plans[request["id"]] = plan
         return {
             "plan_s": plan_s,
-            "plan_bytes": self.device.allocated(),
-            "gives_lse": self.plan.gives_lse,
-            "settings": self.plan.settings,
+            "plan_bytes": self.device.allocated() - held,
+            "gives_lse": plan.gives_lse,
+            "settings": plan.settings,
         }
+
+    def drop(self, request):
+        self.plans.pop(request["id"], None)
+        return {}
 
     def bind(self, request):
         """Opens the runner's tensors."""
         self.tensors = self.device.open_tensors(request["tensors"], self.tensors)
-        self.ran_forward = False
+        self.ran_forward = None
         return {}
 
     def run(self, request):
         """Runs once, untimed, and leaves the results in the runner's tensors."""
-        t = self.tensors
+        t, plan = self.tensors, self.plans[request["id"]]
         t.fetch()
         self.device.reset_peak()
         held = self.device.allocated()
         begin = time.perf_counter()
-        results = {"o": self.plan.forward(t.q, t.k, t.v)}
+        results = {"o": plan.forward(t.q, t.k, t.v)}
         self.device.synchronize()
         run_s = time.perf_counter() - begin
-        self.ran_forward = True
+        self.ran_forward = plan
         if request["direction"] == "backward":
             held = self.device.allocated()
             self.device.reset_peak()
             begin = time.perf_counter()
-            results = dict(zip(("dq", "dk", "dv"), self.plan.backward(t.dout)))
+            results = dict(zip(("dq", "dk", "dv"), plan.backward(t.dout)))
             self.device.synchronize()
             run_s = time.perf_counter() - begin
         outputs = sum(x.numel() * x.element_size() for x in results.values())
         peak = max(0, self.device.peak() - held - outputs)
-        if request["direction"] == "forward" and self.plan.gives_lse:
-            results["lse"] = self.plan.lse()
+        if request["direction"] == "forward" and plan.gives_lse:
+            results["lse"] = plan.lse()
         t.store(results)
         self.device.synchronize()
         return {"run_s": run_s, "peak_bytes": peak}
 
     def time(self, request):
         """One sample: cold cache if asked for, the work behind a gate, device events around it."""
-        t = self.tensors
+        t, plan = self.tensors, self.plans[request["id"]]
         if request["direction"] == "forward":
-            return {"time_s": self.device.time(lambda: self.plan.forward(t.q, t.k, t.v), request["cold"])}
-        if not self.ran_forward:
-            self.plan.forward(t.q, t.k, t.v)
-            self.ran_forward = True
-        return {"time_s": self.device.time(lambda: self.plan.backward(t.dout), request["cold"])}
+            return {"time_s": self.device.time(lambda: plan.forward(t.q, t.k, t.v), request["cold"])}
+        if self.ran_forward is not plan:
+            plan.forward(t.q, t.k, t.v)
+            self.ran_forward = plan
+        return {"time_s": self.device.time(lambda: plan.backward(t.dout), request["cold"])}
 
     def handle(self, request):
-        operation = {"hello": self.hello, "plan": self.plan_, "bind": self.bind, "run": self.run, "time": self.time}
+        operation = {
+            "hello": self.hello, "plan": self.plan, "drop": self.drop, "bind": self.bind, "run": self.run, "time": self.time}
         try:
             return {"ok": True, **operation[request["op"]](request)}
         except Unsupported as reason:

@@ -1,6 +1,7 @@
 // The interface of an attention kernel, and of its once-per-mask plan.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -36,6 +37,20 @@ struct BackwardArgs {
 };
 // A row that sees no key, and a key that no row sees, get zero gradients.
 
+// What a plan is, too, if its work runs in another process, where the runner's events do not reach.
+class SelfTimed {
+ public:
+  virtual ~SelfTimed() = default;
+
+  // Times a pass once by the runner's rule (cold cache if asked for, launches hidden, device events) on the
+  // tensors of the last forward() or backward(), whose results stay as they are. `meanwhile` is called while
+  // it runs.
+  virtual double time_s(Direction direction, bool cold_cache, const std::function<void()>& meanwhile) = 0;
+
+  // In the other process, beyond inputs, outputs and the plan: the peak of the last forward() or backward().
+  virtual size_t peak_bytes(Direction direction) const = 0;
+};
+
 // What a kernel prepares once for a problem: tile maps, schedules. Good for any tensors of that problem, any
 // number of times, as training reuses it across layers and steps; not for two calls at once.
 class Plan {
@@ -45,6 +60,10 @@ class Plan {
   virtual size_t plan_bytes() const = 0;                          // what the plan itself holds
   virtual void forward(const ForwardArgs& args, Stream stream) = 0;
   virtual void backward(const BackwardArgs& args, Stream stream) = 0;
+  virtual bool gives_lse() const {
+    return true;
+  }  // false: a peer that keeps it to itself; it leaves lse alone
+  virtual SelfTimed* self_timed() { return nullptr; }
 };
 
 class Kernel {

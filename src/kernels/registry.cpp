@@ -1,24 +1,32 @@
 #include "kernels/registry.h"
 
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "kernels/cpu/flash.h"
 #include "kernels/cpu/naive.h"
 #ifdef LONGSPAN_WITH_CUDA
 #include "kernels/gpu_naive/gpu_naive.h"
+#include "kernels/peers/peer_kernel.h"
 #endif
 
 namespace longspan {
 
 std::span<const Kernel* const> kernels() {
-  static const Kernel* const table[] = {
-      &cpu_naive(),
-      &cpu_flash(),
+  static const std::vector<const Kernel*> table = [] {
+    std::vector<const Kernel*> all = {
+        &cpu_naive(),
+        &cpu_flash(),
 #ifdef LONGSPAN_WITH_CUDA
-      &gpu_naive(),
+        &gpu_naive(),
 #endif
-  };
+    };
+#ifdef LONGSPAN_WITH_CUDA
+    all.insert(all.end(), peer_kernels().begin(), peer_kernels().end());
+#endif
+    return all;
+  }();
   return table;
 }
 

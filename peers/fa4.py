@@ -1,0 +1,20 @@
+"""fa4: FlashAttention-4 (flash_attn.cute), which compiles for the GPU that it finds."""
+
+import functools
+import importlib.metadata
+
+from flash_attn.cute import interface
+
+from support import flash_family
+
+
+class Adapter:
+    def versions(self):
+        return {name: importlib.metadata.version(name) for name in ("flash-attn-4", "nvidia-cutlass-dsl")}
+
+    def plan(self, problem, masks, device):
+        bind = functools.partial
+        options = {"deterministic": problem.deterministic, "return_lse": True}
+        return flash_family.plan(
+            problem, masks, bind(interface.flash_attn_func, **options), bind(interface.flash_attn_varlen_func, **options),
+            device, unbounded=None)

@@ -1,0 +1,147 @@
+#include "kernels/peers/worker_process.h"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+extern char** environ;
+
+namespace longspan::peers {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void fail(const std::string& message) {
+  throw Error(ErrorKind::kInput, message, __FILE__, __LINE__, "worker");
+}
+
+// Both ends are closed on exec and lie above the descriptors that a child gets.
+struct Pipe {
+  int read = -1, write = -1;
+  Pipe() {
+    int ends[2];
+    LONGSPAN_CHECK(pipe2(ends, O_CLOEXEC) == 0, "pipe: {}", std::strerror(errno));
+    read = fcntl(ends[0], F_DUPFD_CLOEXEC, 10);
+    write = fcntl(ends[1], F_DUPFD_CLOEXEC, 10);
+    close(ends[0]);
+    close(ends[1]);
+  }
+};
+
+}  // namespace
+
+std::string worker_folder() {
+  const auto holds_worker = [](const fs::path& folder) {
+    std::error_code none;
+    return fs::exists(folder / "worker.py", none);
+  };
+  if (const char* given = std::getenv("LONGSPAN_PEERS")) return holds_worker(given) ? given : "";
+  std::error_code none;
+  const fs::path here = fs::read_symlink("/proc/self/exe", none).parent_path();
+  for (const char* candidate : {"../share/longspan/peers", "../peers", "../../peers"}) {
+    if (holds_worker(here / candidate)) return (here / candidate).lexically_normal().string();
+  }
+  return "";
+}
+
+std::vector<std::string> interpreters() {
+  const char* given = std::getenv("LONGSPAN_PYTHON");
+  std::vector<std::string> all;
+  std::string rest = given == nullptr ? "" : given;
+  while (!rest.empty()) {
+    const size_t colon = rest.find(':');
+    if (colon != 0) all.push_back(rest.substr(0, colon));
+    rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
+  }
+  if (all.empty()) all.emplace_back("python3");
+  return all;
+}
+
+WorkerProcess::WorkerProcess(const std::string& python, const std::string& folder, const std::string& adapter)
+    : name_(adapter) {
+  std::signal(SIGPIPE, SIG_IGN);  // a worker that has died is told by its silence
+  const Pipe requests, answers;
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, requests.read, 0);
+  posix_spawn_file_actions_adddup2(&actions, 2, 1);  // what frameworks print is no answer
+  posix_spawn_file_actions_adddup2(&actions, answers.write, 3);
+  const std::string worker = folder + "/worker.py";
+  std::vector<std::string> words{python, worker, adapter};
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  const int error = posix_spawnp(&pid_, python.c_str(), &actions, nullptr, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(requests.read);
+  close(answers.write);
+  requests_ = requests.write;
+  answers_ = answers.read;
+  if (error != 0) {
+    pid_ = -1;
+    close(requests_);
+    close(answers_);
+    fail(fmt::format("{} cannot be started: {}", python, std::strerror(error)));
+  }
+}
+
+WorkerProcess::~WorkerProcess() {
+  close(requests_);
+  close(answers_);
+  if (pid_ < 0) return;
+  kill(pid_, SIGKILL);  // its memory goes with it; nothing of it is worth waiting for
+  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+Json WorkerProcess::ask(const Json& request, const std::function<void()>& meanwhile) {
+  const std::string line = request.dump() + "\n";
+  for (size_t sent = 0; sent < line.size();) {
+    const ssize_t n = write(requests_, line.data() + sent, line.size() - sent);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;  // it has ended; receive() says how, or what it said last
+    sent += static_cast<size_t>(n);
+  }
+  if (meanwhile) meanwhile();
+  return receive();
+}
+
+Json WorkerProcess::receive() {
+  for (;;) {
+    if (const size_t newline = received_.find('\n'); newline != std::string::npos) {
+      const std::string line = received_.substr(0, newline);
+      received_.erase(0, newline + 1);
+      Json answer = Json::parse(line, nullptr, false);
+      if (!answer.is_object() || !answer.contains("ok"))
+        fail(fmt::format("the worker of {} answered '{}'", name_, line));
+      return answer;
+    }
+    char block[1 << 16];
+    const ssize_t got = read(answers_, block, sizeof block);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) fail(how_it_ended());
+    received_.append(block, static_cast<size_t>(got));
+  }
+}
+
+std::string WorkerProcess::how_it_ended() {
+  int status = 0;
+  if (pid_ < 0 || waitpid(pid_, &status, 0) != pid_) return fmt::format("the worker of {} is gone", name_);
+  pid_ = -1;
+  if (WIFSIGNALED(status)) {
+    return fmt::format("the worker of {} was ended by signal {} ({})", name_, WTERMSIG(status),
+                       strsignal(WTERMSIG(status)));
+  }
+  return fmt::format("the worker of {} ended with status {}", name_, WEXITSTATUS(status));
+}
+
+}  // namespace longspan::peers
