@@ -249,8 +249,7 @@ TEST(GpuNaiveSupport, SaysWhatItNeeds) {
   EXPECT_EQ(gpu_naive().supports(p, Direction::kForward, cpu_device()).reason, "needs a CUDA device");
   Device gpu;
   gpu.kind = DeviceKind::kCuda;
-  EXPECT_THAT(gpu_naive().supports(p, Direction::kForward, gpu).reason,
-              testing::HasSubstr("has no f64"));
+  EXPECT_THAT(gpu_naive().supports(p, Direction::kForward, gpu).reason, testing::HasSubstr("has no f64"));
 }
 
 }  // namespace
