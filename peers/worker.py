@@ -53,7 +53,6 @@ class Worker:
         return {
             "plan_s": plan_s,
             "plan_bytes": self.device.allocated() - held,
-            "gives_lse": plan.gives_lse,
             "settings": plan.settings,
         }
 
@@ -87,7 +86,7 @@ class Worker:
             run_s = time.perf_counter() - begin
         outputs = sum(x.numel() * x.element_size() for x in results.values())
         peak = max(0, self.device.peak() - held - outputs)
-        if request["direction"] == "forward" and plan.gives_lse:
+        if request["direction"] == "forward":
             results["lse"] = plan.lse()
         t.store(results)
         self.device.synchronize()

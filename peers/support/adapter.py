@@ -52,5 +52,4 @@ class Plan:
     nothing is converted inside the timed region for longspan's sake.
     """
 
-    gives_lse = True  # False: the framework keeps it to itself, and lse() is not called
     settings = ""  # which of its options were chosen, for the record

@@ -60,9 +60,6 @@ class Plan {
   virtual size_t plan_bytes() const = 0;                          // what the plan itself holds
   virtual void forward(const ForwardArgs& args, Stream stream) = 0;
   virtual void backward(const BackwardArgs& args, Stream stream) = 0;
-  virtual bool gives_lse() const {
-    return true;
-  }  // false: a peer that keeps it to itself; it leaves lse alone
   virtual SelfTimed* self_timed() { return nullptr; }
 };
 

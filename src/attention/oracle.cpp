@@ -8,6 +8,7 @@
 #include <cblas.h>
 
 #include "attention/element.h"
+#include "attention/oracle_cuda.h"
 #include "base/parallel.h"
 
 namespace longspan {
@@ -360,8 +361,18 @@ void add_row(ReferenceRows& into, int64_t to, const ReferenceRows& part, int64_t
 
 }  // namespace
 
+bool oracle_reads(DeviceKind kind, [[maybe_unused]] const Problem& problem) {
+#ifdef LONGSPAN_WITH_CUDA
+  if (kind == DeviceKind::kCuda) return problem.head_dim <= kOracleCudaMaxHeadDim;
+#endif
+  return kind == DeviceKind::kCpu;
+}
+
 ForwardReference reference_forward(const Problem& problem, const OracleInputs& inputs,
                                    const Samples& samples) {
+#ifdef LONGSPAN_WITH_CUDA
+  if (inputs.kind == DeviceKind::kCuda) return reference_forward_cuda(problem, inputs, samples);
+#endif
   use_one_blas_thread();
   const int64_t rows = samples.row_count();
   ForwardReference reference;
@@ -376,6 +387,9 @@ ForwardReference reference_forward(const Problem& problem, const OracleInputs& i
 
 BackwardReference reference_backward(const Problem& problem, const OracleInputs& inputs,
                                      const Samples& samples) {
+#ifdef LONGSPAN_WITH_CUDA
+  if (inputs.kind == DeviceKind::kCuda) return reference_backward_cuda(problem, inputs, samples);
+#endif
   use_one_blas_thread();
   const int64_t dim = problem.head_dim, group = problem.group_size();
   const std::vector<double> deltas = all_deltas(problem, inputs);

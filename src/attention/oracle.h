@@ -10,15 +10,17 @@
 
 #include "attention/oracle_samples.h"
 #include "attention/problem.h"
+#include "base/device.h"
 #include "base/tensor.h"
 
 namespace longspan {
 
-// In the host's memory, of any dtype: the oracle starts from the rounded values that the kernel got.
+// Of any dtype: the oracle starts from the rounded values that the kernel got.
 struct OracleInputs {
-  TensorView q, k, v;          // [tokens, heads, head_dim]
-  TensorView o, dout;          // [tokens_q, heads_q, head_dim]; backward only
-  const float* lse = nullptr;  // [heads_q, tokens_q]; backward only
+  DeviceKind kind = DeviceKind::kCpu;  // where the tensors and lse lie; the oracle computes there
+  TensorView q, k, v;                  // [tokens, heads, head_dim]
+  TensorView o, dout;                  // [tokens_q, heads_q, head_dim]; backward only
+  const float* lse = nullptr;          // [heads_q, tokens_q]; backward only
 };
 
 // True rows of one tensor, and how large rounding errors naturally are in each.
@@ -42,6 +44,9 @@ struct ForwardReference {
   std::vector<double> lse;      // [rows]; -inf for a row without keys
   std::vector<double> largest;  // [rows]: the row's largest scaled score
 };
+// Whether the oracle can compute in the memory of such a device. If not, copy the tensors to the host for it.
+bool oracle_reads(DeviceKind kind, const Problem& problem);
+
 ForwardReference reference_forward(const Problem& problem, const OracleInputs& inputs,
                                    const Samples& samples);
 

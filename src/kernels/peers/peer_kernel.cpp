@@ -69,8 +69,7 @@ class PeerPlan final : public Plan, public SelfTimed {
         problem_(problem),
         device_(device),
         id_(id),
-        plan_bytes_(planned.value("plan_bytes", size_t{0})),
-        gives_lse_(planned.value("gives_lse", true)) {}
+        plan_bytes_(planned.value("plan_bytes", size_t{0})) {}
 
   ~PeerPlan() override {
     try {
@@ -83,7 +82,6 @@ class PeerPlan final : public Plan, public SelfTimed {
 
   size_t workspace_bytes(Direction) const override { return 0; }  // the worker's own
   size_t plan_bytes() const override { return plan_bytes_; }
-  bool gives_lse() const override { return gives_lse_; }
   SelfTimed* self_timed() override { return this; }
 
   void forward(const ForwardArgs& args, Stream stream) override {
@@ -138,7 +136,6 @@ class PeerPlan final : public Plan, public SelfTimed {
   Device device_;
   int64_t id_;
   size_t plan_bytes_;
-  bool gives_lse_;
   std::array<size_t, 2> peak_bytes_{};
 };
 
