@@ -11,7 +11,13 @@ except ModuleNotFoundError:
     from fa3_fwd_config import CONFIG
 
 from support import flash_family
-from support.adapter import Unsupported
+from support.adapter import Unsupported, one_mask
+
+FLAGS = CONFIG["build_flags"]
+
+
+def has(feature):
+    return not FLAGS.get(f"FLASHATTENTION_DISABLE_{feature}", False)
 
 
 class Adapter:
@@ -20,8 +26,13 @@ class Adapter:
         return {name: importlib.metadata.version(name) for name in packages}
 
     def plan(self, problem, masks, device):
-        if problem.backward and CONFIG["build_flags"]["FLASHATTENTION_DISABLE_BACKWARD"]:
+        if problem.backward and not has("BACKWARD"):
             raise Unsupported("this package was built without the backward pass")
+        mask = one_mask(masks)
+        if mask.window() and not (mask.is_full() or mask.is_causal()) and not has("LOCAL"):
+            raise Unsupported("this package was built without windows")
+        if problem.dtype == "f16" and not has("FP16"):
+            raise Unsupported("this package was built without f16")
         bind = functools.partial
         options = {"deterministic": problem.deterministic, "return_attn_probs": True}
         return flash_family.plan(

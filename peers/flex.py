@@ -37,15 +37,60 @@ def _formula(mask, device):
     return sees
 
 
-def _block_mask(grids, size, problem, device):
-    """A block mask whose visible blocks are all full, from one grid a KV head."""
-    grid = torch.tensor(np.stack(grids), device=device).repeat_interleave(problem.heads_q // len(grids), dim=0)
-    count = grid.sum(-1, dtype=torch.int32)
+TILE = 128  # FlexAttention's own block size
+
+
+def _listed(grids, heads_q, device):
+    """(number, indices) of the true blocks of each row, from one grid a KV head, for each query head."""
+    grid = torch.tensor(np.stack(grids), device=device).repeat_interleave(heads_q // len(grids), dim=0)
     indices = torch.argsort(grid.to(torch.int8), dim=-1, descending=True, stable=True).to(torch.int32)
-    none = torch.zeros_like(count)
+    return grid.sum(-1, dtype=torch.int32)[None], indices[None]
+
+
+def _aligned_block_mask(grids, size, problem, device):
+    """A block mask whose visible blocks, of the mask's own size, are all full."""
+    number, indices = _listed(grids, problem.heads_q, device)
     return BlockMask.from_kv_blocks(
-        none[None], torch.zeros_like(indices)[None], count[None], indices[None], BLOCK_SIZE=size,
+        torch.zeros_like(number), torch.zeros_like(indices), number, indices, BLOCK_SIZE=size,
         seq_lengths=(problem.tokens_q, problem.tokens_kv))
+
+
+def _overlap(boundaries, tokens):
+    """[blocks, tiles]: how many tokens of each block lie in each tile."""
+    edges = np.minimum(np.arange(0, tokens + TILE, TILE), tokens)
+    edges = edges[: -(-tokens // TILE) + 1]
+    low = np.maximum(boundaries[:-1, None], edges[None, :-1])
+    high = np.minimum(boundaries[1:, None], edges[None, 1:])
+    return np.maximum(high - low, 0).astype(np.float64), np.diff(edges)
+
+
+def _rectangle_block_mask(masks, problem, device):
+    """A block mask for blocks of any sizes: tiles that a block's border cuts look their pairs up."""
+    full, partial, grids, row_owners, column_owners = [], [], [], [], []
+    for mask in masks:
+        rows, columns, grid = mask.block_boundaries()
+        (row_overlap, row_sizes), (column_overlap, column_sizes) = _overlap(rows, mask.rows), _overlap(columns, mask.columns)
+        seen = row_overlap.T @ grid @ column_overlap
+        whole = seen == np.outer(row_sizes, column_sizes)
+        full.append(whole)
+        partial.append((seen > 0) & ~whole)
+        grids.append(grid)
+        row_owners.append(np.repeat(np.arange(len(rows) - 1), np.diff(rows)))
+        column_owners.append(np.repeat(np.arange(len(columns) - 1), np.diff(columns)))
+    shape = np.max([grid.shape for grid in grids], axis=0)
+    lookup = torch.tensor(
+        np.stack([np.pad(g, [(0, n - m) for n, m in zip(shape, g.shape)]) for g in grids]), device=device)
+    row_owner, column_owner = (
+        torch.tensor(np.stack(x), dtype=torch.int32, device=device) for x in (row_owners, column_owners))
+    group = problem.heads_q // len(masks)
+
+    def sees(b, h, q, k):
+        head = h // group
+        return lookup[head, row_owner[head, q], column_owner[head, k]]
+
+    return BlockMask.from_kv_blocks(
+        *_listed(partial, problem.heads_q, device), *_listed(full, problem.heads_q, device), BLOCK_SIZE=TILE,
+        mask_mod=sees, seq_lengths=(problem.tokens_q, problem.tokens_kv))
 
 
 class FlexPlan(Plan):
@@ -79,18 +124,22 @@ class Adapter:
 
     def plan(self, problem, masks, device):
         need_dtype(problem, "bf16", "f16", "f32")
-        for size in (128, 64):
-            grids = [mask.blocks(size) for mask in masks]
-            if not masks[0].is_full() and all(grid is not None for grid in grids):
-                # Blocks of 64 need tiles of 64; at 128 its own choice of tiles stands.
-                names = ("BLOCK_M", "BLOCK_N", "BLOCK_M1", "BLOCK_N1", "BLOCK_M2", "BLOCK_N2")
-                options = None if size == 128 else dict.fromkeys(names, 64)
-                return FlexPlan(problem, _block_mask(grids, size, problem, device), options)
-        if len(masks) > 1:
-            raise Unsupported("masks that differ by head must be made of blocks of 64 or 128")
+        if len(masks) > 1 or (masks[0].rectangles() and not masks[0].documents() and not masks[0].is_full()):
+            if not all(mask.rectangles() for mask in masks):
+                raise Unsupported("masks that differ by head must be made of blocks")
+            return self.plan_blocks(problem, masks, device)
         formula = _formula(masks[0], device)
         if formula is None:
             return FlexPlan(problem, None, None)
         block_mask = create_block_mask(
             formula, None, None, problem.tokens_q, problem.tokens_kv, device=str(device), _compile=True)
         return FlexPlan(problem, block_mask, None)
+
+    def plan_blocks(self, problem, masks, device):
+        for size in (TILE, TILE // 2):
+            grids = [mask.blocks(size) for mask in masks]
+            # Its forward pass has tiles for blocks of 64 if told so; its backward pass (PyTorch 2.11) has none.
+            if all(grid is not None for grid in grids) and (size == TILE or not problem.backward):
+                options = None if size == TILE else {"BLOCK_M": size, "BLOCK_N": size}
+                return FlexPlan(problem, _aligned_block_mask(grids, size, problem, device), options)
+        return FlexPlan(problem, _rectangle_block_mask(masks, problem, device), None)
