@@ -7,7 +7,7 @@
 
 #include "base/cuda.h"
 #include "base/error.h"
-#include "kernels/peers/shared_tensor.h"
+#include "kernels/peers/cuda_ipc.h"
 #include "kernels/peers/worker_process.h"
 
 namespace longspan {

@@ -1,4 +1,4 @@
-#include "kernels/peers/shared_tensor.h"
+#include "kernels/peers/cuda_ipc.h"
 
 #include <cuda.h>
 
