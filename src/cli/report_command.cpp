@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "report/format.h"
 #include "report/page.h"
 #include "report/results.h"
 #include "report/table.h"
@@ -27,15 +28,16 @@ void run_report(const Options& options) {
     report::print_table(stdout, results, report::table_options_for(stdout));
     return;
   }
-  for (const std::string& warning : results.warnings) fmt::print(stderr, "longspan: warning: {}\n", warning);
+  for (const std::string& warning : results.warnings)
+    fmt::print(stderr, "longspan: warning: {}\n", report::printable(warning));
   const std::string page = report::format_page(results, {.title = options.title});
   std::ofstream file(options.output, std::ios::binary);
   LONGSPAN_CHECK_INPUT(file.is_open(), "--output {}: cannot be written; does its folder exist?",
                        options.output);
   file << page << std::flush;
   LONGSPAN_CHECK_INPUT(file.good(), "--output {}: writing failed; is the disk full?", options.output);
-  fmt::print("{}: {} cases of {} setups, {:.1f} MB; open it in any browser\n", options.output,
-             results.cases.size(), results.setups.size(), static_cast<double>(page.size()) / 1e6);
+  fmt::print("{}: {} cases, {:.1f} MB; open it in any browser\n", options.output, results.cases.size(),
+             static_cast<double>(page.size()) / 1e6);
 }
 
 }  // namespace

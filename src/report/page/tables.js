@@ -311,7 +311,7 @@ function drawRows(shown, view) {
     .map(({column, values}) => `${column.label.toLowerCase()} ${column.text ? column.text(values[0]) : values[0]}`);
   const scale = spreadScale(ok);
   byId('rows-note').textContent = (constant.length ? `Every case: ${constant.join(', ')}. ` : '') +
-    `Samples are drawn from −${percent(scale / 1000)} % to +${percent(scale / 1000)} % around the median. Click a row for the command that repeats it.`;
+    `Samples are drawn from −${percent(scale / 1000)} to +${percent(scale / 1000)}\u00a0% around the median. Click a row for the command that repeats it.`;
   const sorted = sortCases(ok, view.sort);
   const body = el('tbody', {});
   const addRows = (list) => body.append(...list.map((c) => {
