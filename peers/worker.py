@@ -62,8 +62,8 @@ class Worker:
 
     def bind(self, request):
         """Opens the runner's tensors."""
-        self.tensors = self.device.open_tensors(request["tensors"], self.tensors)
-        self.ran_forward = None
+        self.tensors = self.ran_forward = None
+        self.tensors = self.device.open_tensors(request["tensors"])
         return {}
 
     def run(self, request):

@@ -21,10 +21,9 @@ class _Span:
 
 
 class _Memory:
-    """The runner's allocations, opened once each through CUDA IPC."""
+    """The runner's allocations, opened through CUDA IPC for as long as they are bound."""
 
-    def __init__(self, device):
-        self.device = device
+    def __init__(self):
         self.opened = {}
         self.cuda = ctypes.CDLL("libcuda.so.1")
 
@@ -40,6 +39,15 @@ class _Memory:
                 raise RuntimeError(f"cuIpcOpenMemHandle failed with error {status}")
             self.opened[handle] = pointer.value
         return self.opened[handle]
+
+    def close(self):
+        """The runner may free what it no longer binds, and the same handle may come back for other memory."""
+        torch.cuda.synchronize()
+        function = getattr(self.cuda, "cuIpcCloseMemHandle")
+        function.argtypes = [ctypes.c_uint64]
+        for pointer in self.opened.values():
+            function(pointer)
+        self.opened.clear()
 
 
 class Tensors:
@@ -78,7 +86,7 @@ class TorchDevice:
         torch.cuda.set_device(index)
         self.torch_device = torch.device("cuda", index)
         self.flush = torch.empty(flush_bytes, dtype=torch.uint8, device=self.torch_device)
-        self.memory = _Memory(self.torch_device)
+        self.memory = _Memory()
         self.launch_s = 0.0
         self.begin, self.end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         self.cycles_per_s = 2.0e9  # of the gate; an upper bound of the clock
@@ -98,8 +106,8 @@ class TorchDevice:
     def reset_peak(self):
         torch.cuda.reset_peak_memory_stats()
 
-    def open_tensors(self, specs, earlier):
-        del earlier
+    def open_tensors(self, specs):
+        self.memory.close()
         return Tensors(specs, self.torch_device, self.memory)
 
     def memory_message(self, text):
