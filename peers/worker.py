@@ -70,6 +70,7 @@ class Worker:
         """Runs once, untimed, and leaves the results in the runner's tensors."""
         t, plan = self.tensors, self.plans[request["id"]]
         t.fetch()
+        plan.prepare(t.q, t.k, t.v, t.dout)
         self.device.reset_peak()
         held = self.device.allocated()
         begin = time.perf_counter()

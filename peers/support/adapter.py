@@ -52,4 +52,8 @@ class Plan:
     nothing is converted inside the timed region for longspan's sake.
     """
 
+    def prepare(self, q, k, v, dout):
+        """Called before the first run on these tensors, untimed (dout is None in a forward case): a plan may bring them into
+        the layout that its kernel wants, and work on those copies. `settings` says so."""
+
     settings = ""  # which of its options were chosen, for the record

@@ -235,8 +235,10 @@ std::span<const Kernel* const> peer_kernels() {
   static const PeerKernel fa3("fa3",
                               "FlashAttention-3 (flash_attn_interface): full, causal, windows, documents");
   static const PeerKernel fa4("fa4", "FlashAttention-4 (flash_attn.cute): full, causal, windows, documents");
-  static const Kernel* const table[] = {&torch_fa2, &torch_cudnn, &torch_efficient, &torch_math, &flex, &fa2,
-                                        &fa3,       &fa4};
+  static const PeerKernel vsa("vsa", "Video Sparse Attention for Hopper (fastvideo-kernel): 64 x 64 blocks");
+  static const PeerKernel vsa_triton("vsa-triton", "Video Sparse Attention in Triton: 64 x 64 blocks");
+  static const Kernel* const table[] = {
+      &torch_fa2, &torch_cudnn, &torch_efficient, &torch_math, &flex, &fa2, &fa3, &fa4, &vsa, &vsa_triton};
   return table;
 }
 

@@ -1,0 +1,54 @@
+"""Video Sparse Attention's kernels (fastvideo-kernel): blocks of 64 x 64, a list of key blocks for each query block."""
+
+import math
+
+import numpy as np
+import torch
+
+from support.adapter import Plan, Unsupported, need_dtype
+
+SIZE = 64
+
+
+class VsaPlan(Plan):
+    settings = "inputs brought into [heads, tokens, head_dim] outside the timed region"
+
+    def __init__(self, problem, grids, function, lse_of, device):
+        self.problem, self.function, self.lse_of = problem, function, lse_of
+        grid = torch.tensor(np.stack(grids), device=device).repeat_interleave(problem.heads_q // len(grids), dim=0)
+        self.number = grid.sum(-1, dtype=torch.int32)[None].contiguous()
+        order = torch.argsort(grid.to(torch.int8), dim=-1, descending=True, stable=True).to(torch.int32)
+        self.indices = order[None, :, :, : int(self.number.max())].contiguous()
+        self.sizes = torch.full((problem.tokens_kv // SIZE,), SIZE, dtype=torch.int32, device=device)
+
+    def prepare(self, q, k, v, dout):
+        own = lambda x: None if x is None else x.detach().transpose(0, 1).unsqueeze(0).contiguous()
+        self.q, self.k, self.v, self.dout = own(q), own(k), own(v), own(dout)
+
+    def forward(self, q, k, v):
+        self.inputs = [x.requires_grad_(self.problem.backward) for x in (self.q, self.k, self.v)]
+        group = self.problem.group  # its kernels know no groups: KV heads are repeated, inside the timed region
+        k, v = (x.repeat_interleave(group, dim=1) if group > 1 else x for x in self.inputs[1:])
+        self.o, self.statistics = self.function(self.inputs[0], k, v, self.indices, self.number, self.sizes)
+        return self.o.detach()[0].transpose(0, 1)
+
+    def lse(self):
+        return self.lse_of(self.statistics.detach())[0].reshape(self.problem.heads_q, self.problem.tokens_q)
+
+    def backward(self, dout):
+        gradients = torch.autograd.grad(self.o, self.inputs, self.dout, retain_graph=True)
+        return tuple(g[0].transpose(0, 1) for g in gradients)
+
+
+def plan(problem, masks, function, lse_of, device):
+    need_dtype(problem, "bf16")
+    if problem.head_dim not in (64, 128) or abs(problem.scale * math.sqrt(problem.head_dim) - 1) > 1e-6:
+        raise Unsupported("has head_dim 64 and 128, and the scale 1 / sqrt(head_dim) alone")
+    if problem.deterministic and problem.backward:
+        raise Unsupported("its backward pass is not deterministic")
+    grids = [mask.blocks(SIZE) for mask in masks]
+    if any(grid is None for grid in grids):
+        raise Unsupported("has masks of 64 x 64 blocks alone")
+    if not all(grid.any(1).all() for grid in grids):
+        raise Unsupported("gives no result for a row that sees no key")
+    return VsaPlan(problem, grids, function, lse_of, device)

@@ -1,0 +1,18 @@
+"""vsa: Video Sparse Attention's ThunderKittens kernels for Hopper (fastvideo-kernel)."""
+
+import importlib.metadata
+
+from fastvideo_kernel._C import fastvideo_kernel_ops  # fails here, in words, where the package was built for another PyTorch
+from fastvideo_kernel.block_sparse_attn import block_sparse_attn_sm90
+
+from support import vsa
+
+
+class Adapter:
+    def versions(self):
+        return {"fastvideo-kernel": importlib.metadata.version("fastvideo-kernel")}
+
+    def plan(self, problem, masks, device):
+        assert hasattr(fastvideo_kernel_ops, "block_sparse_fwd"), "the package has no kernels for this GPU"
+        # It keeps -lse / scale, for its own backward pass.
+        return vsa.plan(problem, masks, block_sparse_attn_sm90, lambda kept: -kept * problem.scale, device)
