@@ -18,7 +18,8 @@ struct Library {
   decltype(&cublasSetStream_v2) set_stream = nullptr;
   decltype(&cublasSetWorkspace_v2) set_workspace = nullptr;
   decltype(&cublasGetVersion_v2) get_version = nullptr;
-  decltype(&cublasGemmStridedBatchedEx_64) gemm = nullptr;
+  decltype(&cublasGemmEx_64) gemm = nullptr;
+  decltype(&cublasGemmStridedBatchedEx_64) batched_gemm = nullptr;
   decltype(&cublasGetStatusName) status_name = nullptr;
 };
 
@@ -45,7 +46,8 @@ Library open_library() {
   load(library.set_stream, "cublasSetStream_v2");
   load(library.set_workspace, "cublasSetWorkspace_v2");
   load(library.get_version, "cublasGetVersion_v2");
-  load(library.gemm, "cublasGemmStridedBatchedEx_64");
+  load(library.gemm, "cublasGemmEx_64");
+  load(library.batched_gemm, "cublasGemmStridedBatchedEx_64");
   load(library.status_name, "cublasGetStatusName");
   return library;
 }
@@ -124,13 +126,21 @@ void Blas::product(const Matrix& c, const Matrix& a, const Matrix& b, double alp
   const float alpha_f32 = static_cast<float>(alpha), beta_f32 = static_cast<float>(beta);
   const void* alpha_p = f64 ? static_cast<const void*>(&alpha) : &alpha_f32;
   const void* beta_p = f64 ? static_cast<const void*>(&beta) : &beta_f32;
+  const cublasComputeType_t compute = f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F;
   // cuBLAS is column-major and so sees every row-major matrix transposed: c' = b' a'.
-  check(library().gemm(handle, b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
-                       a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, c.columns, c.rows, columns_of(a), alpha_p,
-                       b.data, type_of(b.dtype), b.row_stride, b.batch_stride, a.data, type_of(a.dtype),
-                       a.row_stride, a.batch_stride, beta_p, c.data, type_of(c.dtype), c.row_stride,
-                       c.batch_stride, batch, f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
-                       CUBLAS_GEMM_DEFAULT),
+  const cublasOperation_t b_op = b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+  const cublasOperation_t a_op = a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+  if (batch == 1) {  // not a batch of one: cuBLAS picks better kernels for a single product
+    check(library().gemm(handle, b_op, a_op, c.columns, c.rows, columns_of(a), alpha_p, b.data,
+                         type_of(b.dtype), b.row_stride, a.data, type_of(a.dtype), a.row_stride, beta_p,
+                         c.data, type_of(c.dtype), c.row_stride, compute, CUBLAS_GEMM_DEFAULT),
+          "cublasGemmEx");
+    return;
+  }
+  check(library().batched_gemm(handle, b_op, a_op, c.columns, c.rows, columns_of(a), alpha_p, b.data,
+                               type_of(b.dtype), b.row_stride, b.batch_stride, a.data, type_of(a.dtype),
+                               a.row_stride, a.batch_stride, beta_p, c.data, type_of(c.dtype), c.row_stride,
+                               c.batch_stride, batch, compute, CUBLAS_GEMM_DEFAULT),
         "cublasGemmStridedBatchedEx");
 }
 
