@@ -12,6 +12,11 @@ namespace {
 // Roundings to the inputs' dtype: of P, dv; of m, dS, dq or dk.
 constexpr double kValueRoundings = 2, kScoreRoundings = 3;
 
+// And of each query head's share of dk and dv, by the many kernels that add up a group's shares afterwards.
+double group_roundings(const Problem& problem) {
+  return problem.group_size() > 1 ? 1 : 0;
+}
+
 // What the forward pass gives for the backward pass's inputs, exactly.
 class RowFacts {
  public:
@@ -89,14 +94,15 @@ std::string check_key(const Problem& problem, const TensorView& dk, const Tensor
   for (int64_t d = 0; d <= slots; ++d) {
     const double want_dv = d == 0 ? all : sums.share[d - 1], got_dv = get_element(dv, key, kv_head, d);
     const double dv_terms = d == 0 ? all_count : sums.count[d - 1];
-    if (sums.rows == 0
-            ? got_dv != 0
-            : !Allowance(problem.dtype, kValueRoundings, dv_terms).allows(got_dv, want_dv, want_dv)) {
+    if (sums.rows == 0 ? got_dv != 0
+                       : !Allowance(problem.dtype, kValueRoundings + group_roundings(problem), dv_terms)
+                              .allows(got_dv, want_dv, want_dv)) {
       return wrong("dv", d, got_dv, want_dv);
     }
     const double share = d == slots ? 0 : sums.share[d], mean = d == slots ? 0 : sums.mean[d];
     const double want_dk = scale * (sign * share - mean), got_dk = get_element(dk, key, kv_head, d);
-    const Allowance allowed(problem.dtype, kScoreRoundings, d == slots ? 0 : sums.count[d]);
+    const Allowance allowed(problem.dtype, kScoreRoundings + group_roundings(problem),
+                            d == slots ? 0 : sums.count[d]);
     if (sums.rows == 0 ? got_dk != 0
                        : !allowed.allows(got_dk / scale, want_dk / scale, share + std::abs(mean))) {
       return wrong("dk", d, got_dk, want_dk);
