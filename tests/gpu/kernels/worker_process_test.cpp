@@ -1,0 +1,94 @@
+// The conversation with a peer's worker: what is said when it dies, babbles or cannot be started. Needs no
+// GPU.
+#include "kernels/peers/worker_process.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+namespace longspan::peers {
+namespace {
+
+using testing::HasSubstr;
+
+// A folder whose worker.py is the given shell script, run by sh as the "interpreter".
+class WorkerProcessTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() / fmt::format("longspan_worker_{}", ::getpid());
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string folder_with(const std::string& script) {
+    std::ofstream(folder_ / "worker.py") << script;
+    return folder_.string();
+  }
+
+  std::string failure_of(const std::string& script) {
+    try {
+      WorkerProcess worker("sh", folder_with(script), "some-peer");
+      return "answered " + worker.ask({{"op", "hello"}}).dump();
+    } catch (const Error& error) {
+      return error.what();
+    }
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(WorkerProcessTest, AnswersLineByLine) {
+  WorkerProcess worker("sh", folder_with(R"(echo noise
+while read -r line; do echo '{"ok": true, "adapter": "'"$1"'", "got": '"$line"'}' >&3; done)"),
+                       "some-peer");
+  for (int i = 0; i < 3; ++i) {
+    int meanwhile = 0;
+    const Json answer = worker.ask({{"number", i}}, [&] { ++meanwhile; });
+    EXPECT_EQ(answer.at("adapter"), "some-peer");
+    EXPECT_EQ(answer.at("got").at("number"), i);
+    EXPECT_EQ(meanwhile, 1);
+  }
+  const std::string large(1 << 20, 'x');  // more than a pipe holds
+  EXPECT_EQ(worker.ask({{"large", large}}).at("got").at("large"), large);
+}
+
+TEST_F(WorkerProcessTest, SaysHowAWorkerEnded) {
+  EXPECT_THAT(failure_of("kill -9 $$"), HasSubstr("some-peer was ended by signal 9 (Killed)"));
+  EXPECT_THAT(failure_of("read line; kill -11 $$"), HasSubstr("was ended by signal 11"));
+  EXPECT_THAT(failure_of("exit 3"), HasSubstr("ended with status 3"));
+}
+
+TEST_F(WorkerProcessTest, TakesNothingForAnAnswerThatIsNone) {
+  EXPECT_THAT(failure_of("read line; echo hello >&3"), HasSubstr("answered 'hello'"));
+  EXPECT_THAT(failure_of("read line; echo '{\"fine\": true}' >&3"), HasSubstr("answered '{\"fine\": true}'"));
+}
+
+TEST_F(WorkerProcessTest, SaysThatAnInterpreterIsMissing) {
+  try {
+    WorkerProcess worker("/no/such/python", folder_with(""), "some-peer");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("/no/such/python cannot be started: No such file or directory"));
+  }
+}
+
+TEST_F(WorkerProcessTest, FindsInterpretersAndFolder) {
+  setenv("LONGSPAN_PYTHON", "/a/python:b", 1);
+  EXPECT_THAT(interpreters(), testing::ElementsAre("/a/python", "b"));
+  unsetenv("LONGSPAN_PYTHON");
+  EXPECT_THAT(interpreters(), testing::ElementsAre("python3"));
+  setenv("LONGSPAN_PEERS", folder_with("").c_str(), 1);
+  EXPECT_EQ(worker_folder(), folder_.string());
+  setenv("LONGSPAN_PEERS", "/no/such/folder", 1);
+  EXPECT_EQ(worker_folder(), "");
+  unsetenv("LONGSPAN_PEERS");
+}
+
+}  // namespace
+}  // namespace longspan::peers
