@@ -21,6 +21,8 @@ constexpr double kForwardRoundings = 1, kBackwardRoundings = 1.25;
 // Roundings to f32 that every row may show, in units of f32's roundoff: of scores, exponentials and the
 // normalisation; and, per square root of the terms summed, of the sums.
 constexpr double kF32Roundings = 32, kF32PerRootTerm = 0.25;
+// Roundings to f32 of the two sums, dp and delta, whose difference makes ds.
+constexpr double kCancelledRoundings = 4;
 
 double f32_tolerance(double terms) {
   return unit_roundoff(DType::kF32) * (kF32Roundings + kF32PerRootTerm * std::sqrt(terms));
@@ -151,6 +153,7 @@ TensorAccuracy compare_rows(const Problem& problem, const std::string& tensor, c
                             const ReferenceRows& reference, const std::vector<std::vector<int64_t>>& places) {
   const int64_t dim = actual.head_dim;
   const double roundoff = unit_roundoff(problem.dtype), f32 = unit_roundoff(DType::kF32);
+  const double cancelled = std::min(1.0, kCancelledRoundings * f32 / roundoff);
   const double smallest = smallest_rounding(problem.dtype) / roundoff;
   const double roundings = tensor == "o" ? kForwardRoundings : kBackwardRoundings;
   TensorAccuracy result;
@@ -175,7 +178,7 @@ TensorAccuracy compare_rows(const Problem& problem, const std::string& tensor, c
         }
       }
       const double magnitude = std::sqrt(squared_value) + reference.spread[place] +
-                               f32 / roundoff * reference.cancelled[place] +
+                               cancelled * reference.cancelled[place] +
                                smallest * (reference.operands[place] + std::sqrt(static_cast<double>(dim)));
       // A row that must be 0 has no magnitude: there, any error is infinite.
       const double error = squared_error == 0 ? 0 : std::sqrt(squared_error) / magnitude;

@@ -41,16 +41,17 @@ class RowFacts {
     const Mask& mask = problem_.mask_of_kv_head(kv_head);
     const std::vector<char> change = changes(mask);
     const SlotSums signs(
-        problem_.tokens_kv, 1, [](int64_t) { return 0; }, [&](int64_t key) { return sign_of(key, kv_head); });
+        problem_.tokens_kv, kSlotKinds, [](int64_t, int kind) { return kind; },
+        [&](int64_t key) { return sign_of(key, kv_head); });
     std::vector<double> means(problem_.tokens_q);
     parallel_for((problem_.tokens_q + kCheckedTokens - 1) / kCheckedTokens, [&](int64_t chunk, int) {
       const int64_t begin = chunk * kCheckedTokens, end = std::min(problem_.tokens_q, begin + kCheckedTokens);
       double mean = 0;
       for (int64_t row = begin; row < end; ++row) {
         if (row == begin || change[row]) {
-          double sum = 0;
-          for (const Range& range : mask.visible_keys(row)) signs.add(range, &sum);
-          mean = rounded_to(problem_.output_dtype(), sum * share(kv_head, row));
+          double sum[kSlotKinds] = {};
+          for (const Range& range : mask.visible_keys(row)) signs.add(range, sum);
+          mean = rounded_to(problem_.output_dtype(), sum[0] * share(kv_head, row));
         }
         means[row] = mean;
       }
@@ -76,20 +77,19 @@ struct KeySums {
 };
 
 std::string check_key(const Problem& problem, const TensorView& dk, const TensorView& dv, int64_t kv_head,
-                      int64_t key, int64_t block, const KeySums& sums) {
+                      int64_t key, const KeySums& sums) {
   const auto slots = static_cast<int64_t>(sums.share.size());
   const double scale = problem.softmax_scale(), sign = sign_of(key, kv_head);
   const auto wrong = [&](const char* tensor, int64_t element, double got, double want) {
     return fmt::format(
-        "counting: KV head {}, key {} is seen by {} rows; {} with k = 0 is {:.9g} at element {} (rows by "
-        "{}), "
-        "should be {:.9g}",
-        kv_head, key, sums.rows, tensor, got, element, tokens_in_words("rows", block), want);
+        "counting: KV head {}, key {} is seen by {} rows; {} with k = 0 is {:.9g} at element {}, should be "
+        "{:.9g}",
+        kv_head, key, sums.rows, tensor, got, element, want);
   };
   double all = 0, all_count = 0;
   for (int64_t s = 0; s < slots; ++s) {
-    all += sums.share[s];
-    all_count += sums.count[s];
+    all += sums.share[s] / kSlotKinds;
+    all_count += sums.count[s] / kSlotKinds;
   }
   for (int64_t d = 0; d <= slots; ++d) {
     const double want_dv = d == 0 ? all : sums.share[d - 1], got_dv = get_element(dv, key, kv_head, d);
@@ -112,8 +112,7 @@ std::string check_key(const Problem& problem, const TensorView& dk, const Tensor
 }
 
 // k = 0: dk and dv of every key.
-std::string check_keys(const Problem& problem, const DeviceTensors& tensors, const RowFacts& facts,
-                       int64_t block) {
+std::string check_keys(const Problem& problem, const DeviceTensors& tensors, const RowFacts& facts) {
   const int64_t slots = problem.head_dim - 1, tokens_q = problem.tokens_q, group = problem.group_size();
   const HostCopy dk(tensors.dk, tensors.kind), dv(tensors.dv, tensors.kind);
   std::vector<char> change;
@@ -125,7 +124,7 @@ std::string check_keys(const Problem& problem, const DeviceTensors& tensors, con
     }
     std::vector<SlotSums> counts, shares, means;  // [query heads of the group]
     for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
-      const auto slot = [&](int64_t row) { return slot_of(row, h, block, slots); };
+      const auto slot = [&](int64_t row, int kind) { return slot_of(row, h, kind, slots); };
       counts.emplace_back(tokens_q, slots, slot, [](int64_t) { return 1.0; });
       shares.emplace_back(tokens_q, slots, slot, [&](int64_t row) { return facts.share(kv_head, row); });
       means.emplace_back(tokens_q, slots, slot,
@@ -145,7 +144,7 @@ std::string check_keys(const Problem& problem, const DeviceTensors& tensors, con
             }
           }
         }
-        std::string wrong = check_key(problem, dk.view(), dv.view(), kv_head, key, block, sums);
+        std::string wrong = check_key(problem, dk.view(), dv.view(), kv_head, key, sums);
         if (!wrong.empty()) return wrong;
       }
       return "";
@@ -161,7 +160,7 @@ struct RowSums {
 };
 
 std::string check_row(const Problem& problem, const TensorView& dq, const RowFacts& facts, int64_t head,
-                      int64_t row, int64_t block, const RowSums& sums) {
+                      int64_t row, const RowSums& sums) {
   const int64_t kv_head = problem.kv_head_of(head);
   const double scale = problem.softmax_scale();
   const double share = facts.share(kv_head, row), mean = facts.mean(kv_head, row);
@@ -175,23 +174,23 @@ std::string check_row(const Problem& problem, const TensorView& dq, const RowFac
       continue;
     }
     return fmt::format(
-        "counting: head {}, row {} sees {} keys, {} of them in slot {} of {}; dq with q = 0 is {:.9g} there, "
+        "counting: head {}, row {} sees {} keys, {} of them in {}; dq with q = 0 is {:.9g} there, "
         "should be {:.9g}",
-        head, row, facts.count(kv_head, row), sums.count[s], s, tokens_in_words("keys", block), got, want);
+        head, row, facts.count(kv_head, row), sums.count[s], slot_in_words(s, problem.head_dim, "keys"), got,
+        want);
   }
   return "";
 }
 
 // q = 0: dq of every row.
-std::string check_rows(const Problem& problem, const DeviceTensors& tensors, const RowFacts& facts,
-                       int64_t block) {
+std::string check_rows(const Problem& problem, const DeviceTensors& tensors, const RowFacts& facts) {
   const int64_t slots = problem.head_dim, group = problem.group_size();
   const HostCopy dq(tensors.dq, tensors.kind);
   std::vector<char> change;
   for (int64_t kv_head = 0; kv_head < problem.heads_kv; ++kv_head) {
     const Mask& mask = problem.mask_of_kv_head(kv_head);
     if (kv_head == 0 || problem.masks->size() > 1) change = changes(mask);
-    const auto slot = [&](int64_t key) { return slot_of(key, kv_head, block, slots); };
+    const auto slot = [&](int64_t key, int kind) { return slot_of(key, kv_head, kind, slots); };
     const SlotSums counts(problem.tokens_kv, slots, slot, [](int64_t) { return 1.0; });
     const SlotSums signs(problem.tokens_kv, slots, slot, [&](int64_t key) { return sign_of(key, kv_head); });
     std::string failure = first_failure(problem.tokens_q, [&](int64_t begin, int64_t end) -> std::string {
@@ -206,7 +205,7 @@ std::string check_rows(const Problem& problem, const DeviceTensors& tensors, con
           }
         }
         for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
-          std::string wrong = check_row(problem, dq.view(), facts, h, row, block, sums);
+          std::string wrong = check_row(problem, dq.view(), facts, h, row, sums);
           if (!wrong.empty()) return wrong;
         }
       }
@@ -256,34 +255,31 @@ void write_forward_results(const Problem& problem, const RowFacts& facts, const 
 }  // namespace
 
 std::string counting_backward(Plan& plan, const Problem& problem, ProblemTensors& tensors) {
-  LONGSPAN_CHECK(problem.head_dim >= 2, "head_dim is {}; the counting oracle of the backward pass needs 2",
-                 problem.head_dim);
+  LONGSPAN_CHECK(problem.head_dim >= kLeastCountingDim, "head_dim is {}; counting needs {}", problem.head_dim,
+                 kLeastCountingDim);
   const DeviceTensors& views = tensors.views();
+  const int64_t row_slots = problem.head_dim - 1;
   const RowFacts facts(problem);
   write_forward_results(problem, facts, views);
-  for (const int64_t block : kSlotBlocks) {
-    const int64_t slots = problem.head_dim - 1;
-    write_rows(views.dout, views.kind, [&](const TensorView& host, int64_t row, int64_t head) {
-      set_element(host, row, head, 0, 1);
-      set_element(host, row, head, 1 + slot_of(row, head, block, slots), 1);
-    });
-    write_slots(views.q, views.kind, block, slots);
-    write_zero(views.k, views.kind);
-    tensors.poison(Direction::kBackward);
-    tensors.backward(plan);
-    std::string failure = check_zero("dq", "k", views.dq, views.kind);
-    if (failure.empty()) failure = check_keys(problem, views, facts, block);
-    if (!failure.empty()) return failure;
+  write_rows(views.dout, views.kind, [&](const TensorView& host, int64_t row, int64_t head) {
+    set_element(host, row, head, 0, 1);
+    set_slots(host, row, head, 1, row_slots);
+  });
 
-    write_zero(views.q, views.kind);
-    write_slots(views.k, views.kind, block, problem.head_dim);
-    tensors.poison(Direction::kBackward);
-    tensors.backward(plan);
-    failure = check_zero("dk", "q", views.dk, views.kind);
-    if (failure.empty()) failure = check_rows(problem, views, facts, block);
-    if (!failure.empty()) return failure;
-  }
-  return "";
+  write_slots(views.q, views.kind, row_slots);
+  write_zero(views.k, views.kind);
+  tensors.poison(Direction::kBackward);
+  tensors.backward(plan);
+  std::string failure = check_zero("dq", "k", views.dq, views.kind);
+  if (failure.empty()) failure = check_keys(problem, views, facts);
+  if (!failure.empty()) return failure;
+
+  write_zero(views.q, views.kind);
+  write_slots(views.k, views.kind, problem.head_dim);
+  tensors.poison(Direction::kBackward);
+  tensors.backward(plan);
+  failure = check_zero("dk", "q", views.dk, views.kind);
+  return failure.empty() ? check_rows(problem, views, facts) : failure;
 }
 
 }  // namespace longspan

@@ -16,7 +16,7 @@ double lse_tolerance(double lse) {
 }
 
 struct Row {
-  int64_t head, row, block;
+  int64_t head, row;
   double count;         // keys that it sees
   const double* slots;  // of which in each slot
 };
@@ -33,15 +33,14 @@ std::string check_row(const Problem& problem, const TensorView& o, double lse, c
     const double want = row.count == 0 ? 0 : row.slots[s] / row.count;
     if (row.count == 0 ? got == 0 : Allowance(problem.dtype, 2, row.slots[s]).allows(got, want, want))
       continue;
-    return fmt::format(
-        "counting: head {}, row {} sees {} keys, {} of them in slot {} of {}; o with q = 0 counts {:.9g}",
-        row.head, row.row, row.count, row.slots[s], s, tokens_in_words("keys", row.block),
-        got * std::max(row.count, 1.0));
+    return fmt::format("counting: head {}, row {} sees {} keys, {} of them in {}; o with q = 0 counts {:.9g}",
+                       row.head, row.row, row.count, row.slots[s], slot_in_words(s, problem.head_dim, "keys"),
+                       got * std::max(row.count, 1.0));
   }
   return "";
 }
 
-std::string check_forward(const Problem& problem, const DeviceTensors& tensors, int64_t block) {
+std::string check_forward(const Problem& problem, const DeviceTensors& tensors) {
   const HostCopy o(tensors.o, tensors.kind);
   const HostCopy lse(TensorView::contiguous(tensors.lse, DType::kF32, problem.heads_q, 1, problem.tokens_q),
                      tensors.kind);
@@ -51,7 +50,7 @@ std::string check_forward(const Problem& problem, const DeviceTensors& tensors, 
     const Mask& mask = problem.mask_of_kv_head(kv_head);
     if (kv_head == 0 || problem.masks->size() > 1) change = changes(mask);
     const SlotSums keys(
-        problem.tokens_kv, slots, [&](int64_t key) { return slot_of(key, kv_head, block, slots); },
+        problem.tokens_kv, slots, [&](int64_t key, int kind) { return slot_of(key, kv_head, kind, slots); },
         [](int64_t) { return 1.0; });
     std::string failure = first_failure(problem.tokens_q, [&](int64_t begin, int64_t end) -> std::string {
       std::vector<double> seen(slots);
@@ -66,8 +65,8 @@ std::string check_forward(const Problem& problem, const DeviceTensors& tensors, 
           }
         }
         for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
-          std::string wrong = check_row(problem, o.view(), lse.view().row<float>(h, 0)[row],
-                                        {h, row, block, count, seen.data()});
+          std::string wrong =
+              check_row(problem, o.view(), lse.view().row<float>(h, 0)[row], {h, row, count, seen.data()});
           if (!wrong.empty()) return wrong;
         }
       }
@@ -82,16 +81,14 @@ std::string check_forward(const Problem& problem, const DeviceTensors& tensors, 
 
 std::string counting_forward(Plan& plan, const Problem& problem, ProblemTensors& tensors) {
   const DeviceTensors& views = tensors.views();
-  for (const int64_t block : kSlotBlocks) {
-    tensors.fill_inputs(1);  // k may be anything: q = 0 makes every score 0
-    write_zero(views.q, views.kind);
-    write_slots(views.v, views.kind, block, problem.head_dim);
-    tensors.poison(Direction::kForward);
-    tensors.forward(plan);
-    std::string failure = check_forward(problem, views, block);
-    if (!failure.empty()) return failure;
-  }
-  return "";
+  LONGSPAN_CHECK(problem.head_dim >= kLeastCountingDim, "head_dim is {}; counting needs {}", problem.head_dim,
+                 kLeastCountingDim);
+  tensors.fill_inputs(1);  // k may be anything: q = 0 makes every score 0
+  write_zero(views.q, views.kind);
+  write_slots(views.v, views.kind, problem.head_dim);
+  tensors.poison(Direction::kForward);
+  tensors.forward(plan);
+  return check_forward(problem, views);
 }
 
 }  // namespace longspan

@@ -1,15 +1,18 @@
 // The counting oracle: inputs for which the true output counts visible pairs, checked in every row, every key
 // and every head, in linear time at any length.
 //
-// Forward: with q = 0 all of a row's n keys weigh 1/n and lse = log n. With v_j = the unit vector of slot(j),
-// a hash of the key (or of its block of 64) to head_dim slots, o holds each slot's share of the keys: so it
-// shows which keys were seen, not only how many.
+// Forward: with q = 0 all of a row's n keys weigh 1/n and lse = log n. With v_j = the unit vectors of the
+// key's two slots, hashes of the key and of its block of 64 (slot_sums.h), o holds each slot's share of the
+// keys: so it shows which keys were seen, not only how many.
 //
-// Backward: with v_j = s_j e_0, s_j = 1 or -1 by another hash, and dout_i = e_0 + e_{1 + slot(i)}:
+// Backward: with v_j = s_j e_0, s_j = 1 or -1 by another hash, and dout_i = e_0 + the unit vectors of i's
+// slots:
 //   dp_ij = s_j, delta_i = m_i, the mean of s over the row's keys, ds_ij = (s_j - m_i) / n_i;
-//   k = 0, q_i = e_slot(i):  dk_j[t] = scale * sum of ds_ij over rows i of slot t that see key j,
-//                            dv_j[1 + t] = sum of 1 / n_i over the same rows, dv_j[0] over all rows, dq = 0;
-//   q = 0, k_j = e_slot(j):  dq_i[t] = scale * sum of ds_ij over keys j of slot t that row i sees, dk = 0.
+//   k = 0, q_i = the unit vectors of i's slots: dk_j[t] = scale * sum of ds_ij over rows i of slot t that see
+//   j,
+//     dv_j[1 + t] = sum of 1 / n_i over the same rows, dv_j[0] over all rows, dq = 0;
+//   q = 0, k_j = the unit vectors of j's slots: dq_i[t] = scale * sum of ds_ij over keys j of slot t that i
+//     sees, dk = 0.
 #pragma once
 
 #include <string>
@@ -18,6 +21,8 @@
 #include "attention/tensors.h"
 
 namespace longspan {
+
+inline constexpr int64_t kLeastCountingDim = 3;  // head_dim; fewer elements hold no slots
 
 // Runs the plan on such inputs, which replace what the tensors held. Returns "" or what is wrong and where.
 std::string counting_forward(Plan& plan, const Problem& problem, ProblemTensors& tensors);

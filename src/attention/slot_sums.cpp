@@ -5,6 +5,7 @@
 namespace longspan {
 namespace {
 
+constexpr int64_t kBlock = 64;
 constexpr int64_t kCheckpoint = 64;  // tokens between the stored prefix sums
 
 uint64_t mix(uint64_t x) {  // the finaliser of Appleby's MurmurHash3
@@ -17,9 +18,11 @@ uint64_t mix(uint64_t x) {  // the finaliser of Appleby's MurmurHash3
 
 }  // namespace
 
-int64_t slot_of(int64_t token, int64_t head, int64_t block, int64_t slots) {
-  const uint64_t hash = mix(static_cast<uint64_t>(token / block) * 4096 + static_cast<uint64_t>(head) + 1);
-  return static_cast<int64_t>(hash % static_cast<uint64_t>(slots));
+int64_t slot_of(int64_t token, int64_t head, int kind, int64_t slots) {
+  const int64_t half = slots / 2, block = kind == 0 ? token : token / kBlock;
+  const uint64_t hash = mix(static_cast<uint64_t>(block) * 4096 + static_cast<uint64_t>(head) + 1);
+  return kind == 0 ? static_cast<int64_t>(hash % static_cast<uint64_t>(half))
+                   : half + static_cast<int64_t>(hash % static_cast<uint64_t>(slots - half));
 }
 
 double sign_of(int64_t key, int64_t kv_head) {
@@ -27,19 +30,22 @@ double sign_of(int64_t key, int64_t kv_head) {
 }
 
 void SlotSums::sum() {
-  const auto tokens = static_cast<int64_t>(slot_.size());
+  const auto tokens = static_cast<int64_t>(weight_.size());
   prefix_.assign((tokens / kCheckpoint + 1) * slots_, 0);
   std::vector<double> sum(slots_, 0);
   for (int64_t t = 0; t <= tokens; ++t) {
     if (t % kCheckpoint == 0) std::copy(sum.begin(), sum.end(), &prefix_[t / kCheckpoint * slots_]);
-    if (t < tokens) sum[slot_[t]] += weight_[t];
+    if (t == tokens) break;
+    for (int kind = 0; kind < kSlotKinds; ++kind) sum[slot_[t * kSlotKinds + kind]] += weight_[t];
   }
 }
 
 void SlotSums::add_prefix(int64_t end, double sign, double* sums) const {
   const double* prefix = &prefix_[end / kCheckpoint * slots_];
   for (int64_t s = 0; s < slots_; ++s) sums[s] += sign * prefix[s];
-  for (int64_t t = end / kCheckpoint * kCheckpoint; t < end; ++t) sums[slot_[t]] += sign * weight_[t];
+  for (int64_t t = end / kCheckpoint * kCheckpoint; t < end; ++t) {
+    for (int kind = 0; kind < kSlotKinds; ++kind) sums[slot_[t * kSlotKinds + kind]] += sign * weight_[t];
+  }
 }
 
 std::vector<char> changes(const Mask& mask) {
@@ -64,18 +70,24 @@ void write_zero(const TensorView& tensor, DeviceKind kind) {
   fill_bytes(tensor.data, kind, 0, tensor.bytes());
 }
 
-void write_slots(const TensorView& tensor, DeviceKind kind, int64_t block, int64_t slots) {
-  write_rows(tensor, kind, [&](const TensorView& host, int64_t t, int64_t h) {
-    set_element(host, t, h, slot_of(t, h, block, slots), 1);
-  });
+void set_slots(const TensorView& host, int64_t token, int64_t head, int64_t first, int64_t slots) {
+  for (int kind = 0; kind < kSlotKinds; ++kind) {
+    set_element(host, token, head, first + slot_of(token, head, kind, slots), 1);
+  }
+}
+
+void write_slots(const TensorView& tensor, DeviceKind kind, int64_t slots) {
+  write_rows(tensor, kind,
+             [&](const TensorView& host, int64_t t, int64_t h) { set_slots(host, t, h, 0, slots); });
 }
 
 Allowance::Allowance(DType dtype, double roundings, double terms)
     : relative(1.05 * roundings * unit_roundoff(dtype) + unit_roundoff(DType::kF32) * (32 + terms)),
       absolute(1e-9 + (dtype == DType::kF16 ? 0x1p-24 * std::max(1.0, terms) : 0)) {}
 
-std::string tokens_in_words(const char* tokens, int64_t block) {
-  return block == 1 ? tokens : fmt::format("blocks of {} {}", block, tokens);
+std::string slot_in_words(int64_t slot, int64_t slots, const char* tokens) {
+  return slot < slots / 2 ? fmt::format("slot {} of {}", slot, tokens)
+                          : fmt::format("slot {} of blocks of {} {}", slot, kBlock, tokens);
 }
 
 }  // namespace longspan

@@ -16,12 +16,13 @@
 
 namespace longspan {
 
-// Slots by token catch a mask that is off by one; slots by block keep their resolution where a slot holds
-// thousands of tokens.
-inline constexpr int64_t kSlotBlocks[] = {1, 64};
-
-// Different for each head, so that a kernel that mixes up heads is caught.
-int64_t slot_of(int64_t token, int64_t head, int64_t block, int64_t slots);
+// Each token has two slots: one by a hash of itself, in the first half of the slots, which catches a mask
+// that is off by one; and one by a hash of its block of 64, in the second half, which keeps its resolution
+// where a slot holds thousands of tokens. Hashes differ by head, so that a kernel that mixes up heads is
+// caught.
+inline constexpr int kSlotKinds = 2;
+inline constexpr int64_t kLeastSlots = 2;
+int64_t slot_of(int64_t token, int64_t head, int kind, int64_t slots);
 
 // 1 or -1.
 double sign_of(int64_t key, int64_t kv_head);
@@ -29,11 +30,13 @@ double sign_of(int64_t key, int64_t kv_head);
 // Sums of token weights by slot over any range of tokens, by prefix sums at checkpoints: O(slots) a range.
 class SlotSums {
  public:
-  template <class Slot, class Weight>
+  template <class Slot, class Weight>  // slot(token, kind), weight(token)
   SlotSums(int64_t tokens, int64_t slots, Slot slot, Weight weight)
-      : slots_(slots), slot_(tokens), weight_(tokens) {
+      : slots_(slots), slot_(tokens * kSlotKinds), weight_(tokens) {
     for (int64_t t = 0; t < tokens; ++t) {
-      slot_[t] = static_cast<int32_t>(slot(t));
+      for (int kind = 0; kind < kSlotKinds; ++kind) {
+        slot_[t * kSlotKinds + kind] = static_cast<int32_t>(slot(t, kind));
+      }
       weight_[t] = weight(t);
     }
     sum();
@@ -50,7 +53,7 @@ class SlotSums {
   void add_prefix(int64_t end, double sign, double* sums) const;
 
   int64_t slots_;
-  std::vector<int32_t> slot_;
+  std::vector<int32_t> slot_;  // [tokens, kinds]
   std::vector<double> weight_;
   std::vector<double> prefix_;  // [checkpoints, slots]
 };
@@ -102,7 +105,9 @@ void write_rows(const TensorView& tensor, DeviceKind kind, Write write) {
 }
 
 void write_zero(const TensorView& tensor, DeviceKind kind);
-void write_slots(const TensorView& tensor, DeviceKind kind, int64_t block, int64_t slots);  // unit vectors
+// The sum of the unit vectors of the token's slots, among elements [first, first + slots).
+void set_slots(const TensorView& host, int64_t token, int64_t head, int64_t first, int64_t slots);
+void write_slots(const TensorView& tensor, DeviceKind kind, int64_t slots);
 
 // How far a slot's sum may be off, in the worst case: its terms are equal, so their roundings do not cancel.
 // Relative to the sum of the terms' magnitudes: the roundings to the inputs' dtype, those of lse and the
@@ -115,6 +120,7 @@ struct Allowance {
   }
 };
 
-std::string tokens_in_words(const char* tokens, int64_t block);  // "keys", "blocks of 64 keys"
+// Where an element counts: "slot 5 of keys", "slot 3 of blocks of 64 keys".
+std::string slot_in_words(int64_t slot, int64_t slots, const char* tokens);
 
 }  // namespace longspan

@@ -10,6 +10,11 @@
 namespace longspan {
 namespace {
 
+// Keeps the first failure that is noted.
+void note(std::string& failure, const std::string& found) {
+  if (failure.empty()) failure = found;
+}
+
 HeadCounts row_counts(const Problem& problem) {
   HeadCounts counts(problem.masks->size());
   for (size_t m = 0; m < counts.size(); ++m) counts[m] = (*problem.masks)[m].visible_counts();
@@ -54,10 +59,6 @@ std::string check_repeatable(Plan& plan, Direction direction, ProblemTensors& te
 VerifyReport verify_outputs(const Problem& problem, Direction direction, const DeviceTensors& tensors,
                             const SampleOptions& options) {
   VerifyReport report;
-  const auto fail = [&](const std::string& failure) {
-    if (report.failure.empty()) report.failure = failure;
-  };
-  const bool backward = direction == Direction::kBackward;
   const Samples samples = choose_samples(problem, direction, options);
   report.rows = samples.row_count();
   report.keys = samples.key_count();
@@ -85,24 +86,29 @@ VerifyReport verify_outputs(const Problem& problem, Direction direction, const D
 
   const HeadCounts rows = row_counts(problem);
   const ForwardReference forward = reference_forward(problem, inputs, samples);
+  std::string& wrong = report.forward_failure;
+  note(wrong, check_elements("o", o.view(), rows));
+  note(wrong, check_lse_elements(host_lse, problem.heads_q, problem.tokens_q, rows));
   report.tensors.push_back(compare_rows(problem, "o", o.view(), forward.o, samples.rows));
   report.tensors.push_back(compare_lse(problem, host_lse, forward, samples.rows));
-  fail(check_elements("o", o.view(), rows));
-  fail(check_lse_elements(host_lse, problem.heads_q, problem.tokens_q, rows));
+  for (const TensorAccuracy& tensor : report.tensors) note(wrong, tensor.failure);
 
-  if (backward) {
+  if (direction == Direction::kBackward) {
     const HostCopy dq(tensors.dq, tensors.kind), dk(tensors.dk, tensors.kind), dv(tensors.dv, tensors.kind);
     inputs.dout = readable(tensors.dout);
     const BackwardReference reference = reference_backward(problem, inputs, samples);
+    const HeadCounts keys = key_counts(problem);
+    std::string& wrong_gradient = report.backward_failure;
+    note(wrong_gradient, check_elements("dq", dq.view(), rows));
+    note(wrong_gradient, check_elements("dk", dk.view(), keys));
+    note(wrong_gradient, check_elements("dv", dv.view(), keys));
     report.tensors.push_back(compare_rows(problem, "dq", dq.view(), reference.dq, samples.rows));
     report.tensors.push_back(compare_rows(problem, "dk", dk.view(), reference.dk, samples.keys));
     report.tensors.push_back(compare_rows(problem, "dv", dv.view(), reference.dv, samples.keys));
-    const HeadCounts keys = key_counts(problem);
-    fail(check_elements("dq", dq.view(), rows));
-    fail(check_elements("dk", dk.view(), keys));
-    fail(check_elements("dv", dv.view(), keys));
+    for (size_t i = 2; i < report.tensors.size(); ++i) note(wrong_gradient, report.tensors[i].failure);
   }
-  for (const TensorAccuracy& tensor : report.tensors) fail(tensor.failure);
+  note(report.failure, report.forward_failure);
+  note(report.failure, report.backward_failure);
   return report;
 }
 
@@ -112,26 +118,27 @@ VerifyReport verify(Plan& plan, const Problem& problem, Direction direction, con
   ProblemTensors tensors(problem, direction, device, plan);
   tensors.fill_inputs(options.input_seed);
   const bool backward = direction == Direction::kBackward;
-  std::string repeated;
+  std::string forward_failure, backward_failure;
   tensors.poison(Direction::kForward);
   tensors.forward(plan);
-  if (problem.deterministic) repeated = check_repeatable(plan, Direction::kForward, tensors);
+  if (problem.deterministic) forward_failure = check_repeatable(plan, Direction::kForward, tensors);
   if (backward) {
     tensors.poison(Direction::kBackward);
     tensors.backward(plan);
-    if (problem.deterministic && repeated.empty()) {
-      repeated = check_repeatable(plan, Direction::kBackward, tensors);
-    }
+    if (problem.deterministic) backward_failure = check_repeatable(plan, Direction::kBackward, tensors);
   }
   VerifyReport report = verify_outputs(problem, direction, tensors.views(), options.samples);
-  if (report.failure.empty()) report.failure = repeated;
-  if (options.counting) {
-    std::string failure = counting_forward(plan, problem, tensors);
-    if (failure.empty() && backward && problem.head_dim >= 2)
-      failure = counting_backward(plan, problem, tensors);
-    report.counting = failure.empty() ? "pass" : "fail";
-    if (report.failure.empty()) report.failure = failure;
+  if (options.counting && problem.head_dim >= kLeastCountingDim) {
+    const std::string forward = counting_forward(plan, problem, tensors);
+    const std::string gradients = backward ? counting_backward(plan, problem, tensors) : "";
+    report.counting = forward.empty() && gradients.empty() ? "pass" : "fail";
+    note(forward_failure, forward);
+    note(backward_failure, gradients);
   }
+  note(report.forward_failure, forward_failure);
+  note(report.backward_failure, backward_failure);
+  note(report.failure, report.forward_failure);
+  note(report.failure, report.backward_failure);
   return report;
 }
 

@@ -25,7 +25,9 @@ struct VerifyReport {
   std::vector<TensorAccuracy> tensors;  // o, lse; then dq, dk, dv
   std::string counting;                 // "pass", "fail", or empty where it was not asked for
   int64_t rows = 0, keys = 0;           // compared with the fp64 oracle
-  std::string failure;  // one line that says what is wrong and names the place; empty if nothing is
+  // One line each that says what is wrong and names the place; empty if nothing is.
+  std::string forward_failure, backward_failure;  // of o and lse; of dq, dk and dv
+  std::string failure;                            // the first of the two
 
   bool passed() const { return failure.empty(); }
 };

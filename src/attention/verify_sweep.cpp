@@ -1,0 +1,339 @@
+#include "attention/verify_sweep.h"
+
+#include <algorithm>
+#include <exception>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/parse.h"
+#include "mask/mask_file.h"
+
+namespace longspan {
+namespace {
+
+// A length of the default sweep, and the shape that it is tried with.
+struct Recipe {
+  int64_t seqlen, head_dim;
+  float scale;
+  bool deterministic, fp32_output;
+};
+constexpr Recipe kRecipes[] = {
+    {1, 8, 0, false, false},     {2, 16, 0, true, false},     {63, 64, 0, false, true},
+    {64, 128, 0, false, false},  {65, 40, 0.3f, true, false}, {127, 96, 0, false, true},
+    {129, 256, 0, false, false}, {1000, 64, 0, true, false},  {4097, 16, 0, false, false},
+};
+constexpr int64_t kUsualHeadDims[] = {128, 64};
+constexpr int64_t kLong = 1024;  // from here on a sweep takes fewer heads and one dtype, to end soon
+
+const Recipe& recipe_for(int64_t seqlen) {
+  const Recipe* nearest = &kRecipes[0];
+  for (const Recipe& recipe : kRecipes) {
+    if (recipe.seqlen <= seqlen) nearest = &recipe;
+  }
+  return *nearest;
+}
+
+constexpr std::string_view kParts[] = {
+    "shuffled:causal",
+    "shuffled:full_document",
+    "shuffled:sliding_window_causal",
+    "shuffled:uniform_block_sparse",
+    "late_keys:causal",
+    "late_keys:causal_document",
+    "early_rows:causal",
+    "empty",
+};
+
+constexpr std::string_view kPartNames[] = {"shuffled", "late_keys", "early_rows"};
+
+std::vector<std::string> default_masks() {
+  std::vector<std::string> names;
+  for (const Pattern& pattern : patterns()) names.emplace_back(pattern.name);
+  names.insert(names.end(), std::begin(kParts), std::end(kParts));
+  return names;
+}
+
+// Pieces of [0, tokens), about two thirds of them, in random order.
+std::vector<Range> shuffled_pieces(int64_t tokens, Mt19937& generator) {
+  std::vector<Range> pieces;
+  for (int64_t begin = 0; begin < tokens;) {
+    const int64_t end = std::min(tokens, begin + generator.randint(1, std::max<int64_t>(1, tokens / 5)));
+    pieces.push_back({begin, end});
+    begin = end;
+  }
+  generator.shuffle(pieces);
+  pieces.resize((pieces.size() * 2 + 2) / 3);
+  return pieces;
+}
+
+// Patterns whose default parameters suit long sequences get ones that suit this length.
+void suit_to_length(PatternOptions& options, const std::string& mask) {
+  const std::string name = mask.substr(mask.rfind(':') + 1);
+  if (name == "empty" || name.ends_with(".json")) return;
+  const Pattern& pattern = pattern_from_name(name);
+  const int64_t seqlen = options.seqlen;
+  if (pattern.documents && options.lengths == PatternOptions().lengths) options.lengths = "uniform:1:200";
+  if (name.starts_with("sliding_window") && !options.window_left && !options.window_right) {
+    options.window_left = seqlen / 8;
+    if (name == "sliding_window") options.window_right = seqlen / 9;
+  }
+  if (name == "block_causal_document" && !options.block && seqlen % 1024 != 0) {
+    options.block = std::gcd(seqlen, int64_t{1024});
+  }
+  if (pattern.block_sparse && !options.block && !options.block_min && seqlen < kLong / 2) {
+    options.block = 16;
+    if (name == "variable_block_sparse") options.block_min = 4;
+  }
+}
+
+Problem problem_of(const VerifyCase& c, std::shared_ptr<const HeadMasks> masks) {
+  Problem problem;
+  problem.tokens_q = masks->front().rows();
+  problem.tokens_kv = masks->front().columns();
+  problem.heads_q = c.heads.q;
+  problem.heads_kv = c.heads.kv;
+  problem.head_dim = c.head_dim;
+  problem.dtype = c.dtype;
+  problem.fp32_output = c.fp32_output;
+  problem.scale = c.scale;
+  problem.deterministic = c.deterministic;
+  problem.masks = std::move(masks);
+  return problem;
+}
+
+Support supports(const VerifyCase& c, const Problem& problem, const Device& device, bool backward) {
+  Support support = c.kernel->supports(problem, Direction::kForward, device);
+  if (support && backward) support = c.kernel->supports(problem, Direction::kBackward, device);
+  return support;
+}
+
+// The case itself or, if it may be adapted, the first like it that the kernel supports.
+VerifyCase adapted(const VerifyCase& c, const std::shared_ptr<const HeadMasks>& masks, const Device& device) {
+  if (!c.adapt) return c;
+  std::vector<int64_t> head_dims = {c.head_dim};
+  head_dims.insert(head_dims.end(), std::begin(kUsualHeadDims), std::end(kUsualHeadDims));
+  for (const bool plain : {false, true}) {
+    for (const int64_t head_dim : head_dims) {
+      VerifyCase other = c;
+      other.head_dim = head_dim;
+      if (plain) {
+        other.scale = 0;
+        other.deterministic = other.fp32_output = false;
+      }
+      const Problem problem = problem_of(other, masks);
+      if (supports(other, problem, device, false)) return other;
+    }
+  }
+  return c;
+}
+
+}  // namespace
+
+void check_mask_name(const std::string& name) {
+  const size_t colon = name.find(':');
+  if (colon != std::string::npos) {
+    const std::string part = name.substr(0, colon);
+    LONGSPAN_CHECK_INPUT(
+        std::find(std::begin(kPartNames), std::end(kPartNames), part) != std::end(kPartNames),
+        "mask '{}': '{}' is no part of a mask; the parts are {}", name, part, fmt::join(kPartNames, ", "));
+    return check_mask_name(name.substr(colon + 1));
+  }
+  if (name.ends_with(".json")) {
+    read_masks(name);
+  } else if (name != "empty") {
+    pattern_from_name(name);
+  }
+}
+
+HeadMasks masks_from_name(const std::string& name, const PatternOptions& options) {
+  check_mask_name(name);
+  if (name == "empty") return {Mask(options.seqlen, options.seqlen, std::vector<Band>())};
+  const size_t colon = name.find(':');
+  if (colon == std::string::npos) {
+    return name.ends_with(".json") ? read_masks(name) : draw_mask(name, options).masks;
+  }
+  const std::string part = name.substr(0, colon);
+  HeadMasks masks = masks_from_name(name.substr(colon + 1), options);
+  const int64_t rows = masks.front().rows(), columns = masks.front().columns();
+  std::vector<Range> q = {{0, rows}}, k = {{0, columns}};
+  if (part == "shuffled") {
+    Mt19937 generator(options.seed);
+    q = shuffled_pieces(rows, generator);
+    k = shuffled_pieces(columns, generator);
+  } else if (part == "late_keys") {
+    k = {{columns / 2, columns}};
+  } else {
+    q = {{0, (rows + 1) / 2}};
+  }
+  for (Mask& mask : masks) mask = mask.gather(q, k);
+  return masks;
+}
+
+std::string command_of(const VerifyCase& c, Direction direction) {
+  std::string command = fmt::format("longspan verify --kernel {} --mask {}", c.kernel->name(), c.mask);
+  if (!c.mask.ends_with(".json")) command += fmt::format(" --seqlen {}", format_length(c.options.seqlen));
+  command += fmt::format(" --heads {}:{} --head-dim {} --dtype {} --direction {} --seed {}", c.heads.q,
+                         c.heads.kv, c.head_dim, name_of(c.dtype), name_of(direction), c.options.seed);
+  if (c.scale != 0) command += fmt::format(" --scale {}", c.scale);
+  if (c.deterministic) command += " --deterministic";
+  if (c.fp32_output) command += " --fp32-output";
+  const PatternOptions& options = c.options;
+  const PatternOptions preset;
+  if (options.index != 0) command += fmt::format(" --index {}", options.index);
+  if (options.lengths != preset.lengths) command += " --lengths " + options.lengths;
+  if (options.window_left) command += fmt::format(" --window {}", *options.window_left);
+  if (options.window_left && options.window_right) command += fmt::format(",{}", *options.window_right);
+  if (options.prefix) command += fmt::format(" --prefix {}", *options.prefix);
+  if (options.block) command += fmt::format(" --block {}", *options.block);
+  if (options.block_min) command += fmt::format(" --block-min {}", *options.block_min);
+  if (options.density != preset.density) command += fmt::format(" --density {}", options.density);
+  return command;
+}
+
+std::vector<VerifyCase> expand(const SweepOptions& options) {
+  const bool varied = !options.head_dim && !options.scale && !options.deterministic && !options.fp32_output;
+  std::vector<int64_t> seqlens = options.seqlens;
+  if (seqlens.empty()) {
+    for (const Recipe& recipe : kRecipes) seqlens.push_back(recipe.seqlen);
+  }
+  const std::vector<std::string> masks = options.masks.empty() ? default_masks() : options.masks;
+  const std::vector<DType> all_dtypes = {DType::kF32, DType::kBF16, DType::kF16};
+  std::vector<VerifyCase> cases;
+  for (const Kernel* kernel : options.kernels) {
+    size_t turn = 0;  // of the dtypes, where one is enough
+    for (const std::string& mask : masks) {
+      const bool file = mask.ends_with(".json");
+      for (const int64_t seqlen : file ? std::vector<int64_t>{0} : seqlens) {
+        const Recipe& recipe = recipe_for(seqlen);
+        const bool thrifty = varied && !file && seqlen >= kLong / 2;
+        std::vector<Heads> heads = options.heads;
+        if (heads.empty() && file) {
+          const auto masks_in_file = static_cast<int64_t>(masks_from_name(mask, {}).size());
+          const int64_t kv = masks_in_file == 1 ? 2 : masks_in_file;
+          heads = {{kv, kv}, {3 * kv, kv}};
+        } else if (heads.empty()) {
+          heads = thrifty && seqlen >= kLong ? std::vector<Heads>{{1, 1}, {2, 1}}
+                                             : std::vector<Heads>{{2, 2}, {6, 2}};
+        }
+        for (const Heads& shape : heads) {
+          std::vector<DType> dtypes = options.dtypes.empty() ? all_dtypes : options.dtypes;
+          if (thrifty && options.dtypes.empty()) dtypes = {all_dtypes[turn++ % 2]};
+          for (const DType dtype : dtypes) {
+            VerifyCase c;
+            c.kernel = kernel;
+            c.mask = mask;
+            c.options = options.pattern;
+            c.options.seqlen = seqlen;
+            c.options.kv_heads = shape.kv;
+            if (mask.ends_with("sliding_window") && !mask.ends_with("global_sliding_window") &&
+                c.options.window_left && !c.options.window_right) {
+              c.options.window_right = c.options.window_left;  // one number is both sides
+            }
+            if (varied) suit_to_length(c.options, mask);
+            c.heads = shape;
+            c.dtype = dtype;
+            c.forward = options.forward;
+            c.backward = options.backward;
+            c.head_dim = varied ? recipe.head_dim : options.head_dim.value_or(64);
+            c.scale = varied ? recipe.scale : options.scale.value_or(0);
+            c.deterministic = varied ? recipe.deterministic : options.deterministic.value_or(false);
+            c.fp32_output = varied ? recipe.fp32_output : options.fp32_output.value_or(false);
+            c.counting = !thrifty || seqlen < kLong || shape.q > shape.kv;
+            c.adapt = varied;
+            cases.push_back(std::move(c));
+          }
+        }
+      }
+    }
+  }
+  return cases;
+}
+
+std::vector<CaseOutcome> run_case(const VerifyCase& c, const std::vector<Device>& devices) {
+  using Status = CaseOutcome::Status;
+  std::vector<CaseOutcome> outcomes;
+  VerifyCase ran = c;
+  const auto conclude = [&](Direction direction, Status status, const std::string& reason,
+                            const VerifyReport& report) {
+    const bool asked = direction == Direction::kForward ? c.forward : c.backward;
+    if (asked) outcomes.push_back({ran, direction, status, reason, report});
+  };
+  const auto conclude_all = [&](Status status, const std::string& reason) {
+    conclude(Direction::kForward, status, reason, {});
+    conclude(Direction::kBackward, status, reason, {});
+    return outcomes;
+  };
+  const auto device = std::find_if(devices.begin(), devices.end(), [&](const Device& candidate) {
+    return candidate.kind == c.kernel->device_kind();
+  });
+  if (device == devices.end()) return conclude_all(Status::kSkipped, "no device of its kind here");
+
+  std::shared_ptr<const HeadMasks> masks;
+  try {
+    masks = std::make_shared<HeadMasks>(masks_from_name(c.mask, c.options));
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kInput) throw;
+    return conclude_all(Status::kSkipped, error.what());
+  }
+  bool forward_concluded = false;
+  try {
+    ran = adapted(c, masks, *device);
+    const Problem problem = problem_of(ran, masks);
+    problem.check();
+    const Support forward = ran.kernel->supports(problem, Direction::kForward, *device);
+    if (!forward) return conclude_all(Status::kSkipped, forward.reason);
+    const Support backward = ran.kernel->supports(problem, Direction::kBackward, *device);
+    const Direction last = c.backward && backward ? Direction::kBackward : Direction::kForward;
+
+    VerifyOptions options;
+    options.input_seed = options.samples.seed = ran.options.seed;
+    options.counting = ran.counting;
+    const std::unique_ptr<Plan> plan = ran.kernel->plan(problem, *device);
+    const VerifyReport report = verify(*plan, problem, last, *device, options);
+    const auto status = [](const std::string& failure) {
+      return failure.empty() ? Status::kPassed : Status::kFailed;
+    };
+    conclude(Direction::kForward, status(report.forward_failure), report.forward_failure, report);
+    forward_concluded = true;
+    if (!backward) {
+      conclude(Direction::kBackward, Status::kSkipped, backward.reason, {});
+    } else if (c.backward) {
+      // A backward pass that got a wrong o or lse shows nothing, unless it is wrong by itself.
+      const std::string reason =
+          !report.backward_failure.empty() ? report.backward_failure : report.forward_failure;
+      conclude(Direction::kBackward, status(reason), reason, report);
+    }
+    return outcomes;
+  } catch (const Error& error) {
+    const bool input = error.kind() == ErrorKind::kInput;
+    if (!forward_concluded) return conclude_all(input ? Status::kSkipped : Status::kFailed, error.what());
+    throw;
+  } catch (const std::exception& error) {
+    return conclude_all(Status::kFailed, error.what());
+  }
+}
+
+SweepSummary sweep(const std::vector<VerifyCase>& cases, const std::vector<Device>& devices,
+                   const std::function<void(const CaseOutcome&)>& watch) {
+  SweepSummary summary;
+  for (const VerifyCase& c : cases) {
+    for (const CaseOutcome& outcome : run_case(c, devices)) {
+      switch (outcome.status) {
+        case CaseOutcome::Status::kPassed:
+          ++summary.passed;
+          break;
+        case CaseOutcome::Status::kFailed:
+          ++summary.failed;
+          break;
+        case CaseOutcome::Status::kSkipped:
+          ++summary.skipped;
+          ++summary.skip_reasons[fmt::format("{}: {}", c.kernel->name(), outcome.reason)];
+          break;
+      }
+      watch(outcome);
+    }
+  }
+  return summary;
+}
+
+}  // namespace longspan
