@@ -1,0 +1,216 @@
+// `longspan verify`: check kernels against the oracles.
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+#include "attention/verify_sweep.h"
+#include "base/error.h"
+#include "base/parse.h"
+#include "cli/command.h"
+#include "kernels/registry.h"
+
+namespace longspan::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> kernels, masks, seqlens, heads, dtypes, directions;
+  std::string window, prefix, block, block_min, lengths;
+  std::optional<int64_t> head_dim, seed, index;
+  std::optional<double> density;
+  std::optional<float> scale;
+  bool deterministic = false, fp32_output = false, verbose = false;
+};
+
+std::optional<int64_t> length_or_none(const std::string& text, const char* option) {
+  return text.empty() ? std::nullopt : std::optional(parse_length(text, option));
+}
+
+// "Q:KV", or "H" for as many of both.
+Heads parse_heads(const std::string& text) {
+  const size_t colon = text.find(':');
+  const auto number = [&](std::string_view digits) {
+    int64_t value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    LONGSPAN_CHECK_INPUT(error == std::errc() && end == digits.data() + digits.size() && value >= 1,
+                         "--heads {}: must be QUERY:KV heads, such as 8:2", text);
+    return value;
+  };
+  const std::string_view view = text;
+  Heads heads;
+  heads.q = number(view.substr(0, colon));
+  heads.kv = colon == std::string::npos ? heads.q : number(view.substr(colon + 1));
+  LONGSPAN_CHECK_INPUT(heads.q % heads.kv == 0, "--heads {}: {} query heads are no multiple of {} KV heads",
+                       text, heads.q, heads.kv);
+  return heads;
+}
+
+void set_window(PatternOptions& options, const std::string& text) {
+  if (text.empty()) return;
+  const size_t comma = text.find(',');
+  options.window_left = parse_length(text.substr(0, comma), "--window");
+  if (comma != std::string::npos) options.window_right = parse_length(text.substr(comma + 1), "--window");
+}
+
+SweepOptions sweep_options(const Options& given) {
+  SweepOptions options;
+  for (const std::string& name : given.kernels) options.kernels.push_back(&kernel_from_name(name));
+  if (given.kernels.empty()) options.kernels.assign(kernels().begin(), kernels().end());
+  for (const std::string& name : given.masks) check_mask_name(name);
+  options.masks = given.masks;
+  for (const std::string& text : given.seqlens) {
+    options.seqlens.push_back(parse_length(text, "--seqlen"));
+    LONGSPAN_CHECK_INPUT(options.seqlens.back() >= 1, "--seqlen {}: must be at least 1", text);
+  }
+  for (const std::string& text : given.heads) options.heads.push_back(parse_heads(text));
+  for (const std::string& name : given.dtypes) {
+    options.dtypes.push_back(dtype_from_name(name));
+    LONGSPAN_CHECK_INPUT(options.dtypes.back() != DType::kF64, "--dtype f64: must be f32, bf16 or f16");
+  }
+  if (!given.directions.empty()) {
+    options.forward = options.backward = false;
+    for (const std::string& name : given.directions) {
+      (direction_from_name(name) == Direction::kForward ? options.forward : options.backward) = true;
+    }
+  }
+  LONGSPAN_CHECK_INPUT(given.head_dim.value_or(1) >= 1, "--head-dim {}: must be at least 1", *given.head_dim);
+  options.head_dim = given.head_dim;
+  options.scale = given.scale;
+  if (given.deterministic) options.deterministic = true;
+  if (given.fp32_output) options.fp32_output = true;
+
+  PatternOptions& pattern = options.pattern;
+  LONGSPAN_CHECK_INPUT(given.seed.value_or(0) >= 0, "--seed {}: must be at least 0", *given.seed);
+  LONGSPAN_CHECK_INPUT(given.index.value_or(0) >= 0, "--index {}: must be at least 0", *given.index);
+  if (given.seed) pattern.seed = static_cast<uint64_t>(*given.seed);
+  if (given.index) pattern.index = *given.index;
+  if (!given.lengths.empty()) pattern.lengths = given.lengths;
+  set_window(pattern, given.window);
+  pattern.prefix = length_or_none(given.prefix, "--prefix");
+  pattern.block = length_or_none(given.block, "--block");
+  pattern.block_min = length_or_none(given.block_min, "--block-min");
+  if (given.density) pattern.density = *given.density;
+  return options;
+}
+
+const char* word_for(CaseOutcome::Status status) {
+  switch (status) {
+    case CaseOutcome::Status::kPassed:
+      return "passed";
+    case CaseOutcome::Status::kFailed:
+      return "FAILED";
+    case CaseOutcome::Status::kSkipped:
+      return "skipped";
+  }
+  return "";
+}
+
+std::string errors_of(const CaseOutcome& outcome) {
+  std::string text;
+  for (const TensorAccuracy& tensor : outcome.report.tensors) {
+    const bool gradient = tensor.tensor.starts_with('d');
+    if (gradient != (outcome.direction == Direction::kBackward)) continue;
+    text += fmt::format("  {} {:.2g} of {:.2g}", tensor.tensor, tensor.error, tensor.tolerance);
+  }
+  if (!outcome.report.counting.empty()) text += "  counting " + outcome.report.counting;
+  return text;
+}
+
+// One line on the terminal that is overwritten as cases end; nothing in a file or a pipe.
+class ProgressLine {
+ public:
+  explicit ProgressLine(size_t cases) : cases_(cases), shown_(isatty(STDERR_FILENO) != 0) {}
+  ~ProgressLine() { clear(); }
+  void clear() const {
+    if (shown_) fmt::print(stderr, "\r\033[K");
+  }
+  void show(size_t done, const std::string& what) const {
+    if (!shown_) return;
+    fmt::print(stderr, "\r\033[K{}/{} {}", done, cases_, what.substr(0, 70));
+    std::fflush(stderr);
+  }
+
+ private:
+  size_t cases_;
+  bool shown_;
+};
+
+void print_outcome(const CaseOutcome& outcome, bool verbose) {
+  const std::string command = command_of(outcome.verified, outcome.direction);
+  if (outcome.status == CaseOutcome::Status::kFailed) {
+    fmt::print("FAILED  {}\n        repeat: {}\n", outcome.reason, command);
+  } else if (verbose) {
+    fmt::print("{:7} {}{}\n", word_for(outcome.status), command,
+               outcome.status == CaseOutcome::Status::kPassed ? errors_of(outcome) : ": " + outcome.reason);
+  }
+  std::fflush(stdout);
+}
+
+void run_verify(const Options& given) {
+  const std::vector<VerifyCase> cases = expand(sweep_options(given));
+  const auto start = std::chrono::steady_clock::now();
+  const ProgressLine progress(cases.size());
+  size_t done = 0;
+  const SweepSummary summary = sweep(cases, devices(), [&](const CaseOutcome& outcome) {
+    if (outcome.status == CaseOutcome::Status::kFailed || given.verbose) progress.clear();
+    print_outcome(outcome, given.verbose);
+    if (!outcome.verified.backward || outcome.direction == Direction::kBackward) ++done;
+    progress.show(done, fmt::format("{} {} {}", outcome.verified.kernel->name(), outcome.verified.mask,
+                                    outcome.verified.options.seqlen));
+  });
+  progress.clear();
+  for (const auto& [reason, count] : summary.skip_reasons) fmt::print("skipped {:5} {}\n", count, reason);
+  const double elapsed_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  fmt::print("{} passed, {} failed, {} skipped in {:.0f} s\n", summary.passed, summary.failed,
+             summary.skipped, elapsed_s);
+  if (summary.passed + summary.failed == 0) fmt::print("nothing was verified\n");
+  if (summary.failed > 0 || summary.passed == 0) throw CLI::RuntimeError(1);
+}
+
+}  // namespace
+
+void add_verify_command(CLI::App& program) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = program.add_subcommand("verify", "Check kernels against the oracles");
+  const auto list = [&](const std::string& name, std::vector<std::string>& values, const std::string& help) {
+    command->add_option(name, values, help)->delimiter(',');
+  };
+  list("--kernel", options->kernels, "kernels; all that can run here");
+  list("--mask", options->masks,
+       "patterns, mask files (*.json), `empty`, or parts of masks: shuffled:MASK, late_keys:MASK, "
+       "early_rows:MASK; all patterns and several parts");
+  list("--seqlen", options->seqlens, "sequence lengths, such as 1000 or 8K; 1,2,63,64,65,127,129,1000,4097");
+  list("--heads", options->heads, "QUERY:KV heads; multi-head and grouped ones");
+  command->add_option("--head-dim", options->head_dim, "elements of a head; varies with the length");
+  list("--dtype", options->dtypes, "f32, bf16, f16; all");
+  list("--direction", options->directions, "forward (fwd), backward (bwd); both");
+  command->add_option("--seed", options->seed, "of masks, inputs and sampled rows; 42");
+  command->add_option("--scale", options->scale, "of the scores; 1 / sqrt(head_dim)");
+  command->add_flag("--deterministic", options->deterministic, "demand the same bits of two runs");
+  command->add_flag("--fp32-output", options->fp32_output, "outputs in f32, whatever the dtype");
+  command->add_option("--index", options->index, "mask number of the seed's stream; 0");
+  command->add_option("--lengths", options->lengths, "where document lengths come from");
+  command->add_option("--window", options->window, "LEFT,RIGHT of sliding windows; LEFT of causal ones");
+  command->add_option("--prefix", options->prefix, "prefix of prefix_lm_*");
+  command->add_option("--block", options->block, "block of block patterns");
+  command->add_option("--block-min", options->block_min, "smallest block of variable_block_sparse");
+  command->add_option("--density", options->density, "kept share of block-sparse masks");
+  command->add_flag("-v,--verbose", options->verbose, "print each case with its errors and tolerances");
+  command->footer(
+      "Outputs are compared with an fp64 oracle in sampled rows and keys, and every row and key is counted\n"
+      "(docs/metrics.md says how). Exit code 1 if a case fails.\n"
+      "\n"
+      "Examples:\n"
+      "  longspan verify                                             everything, in a minute or two\n"
+      "  longspan verify --kernel cpu-flash --mask causal --verbose  one kernel, one pattern\n"
+      "  longspan verify --kernel cpu-flash --mask mask.json         a mask of your own\n"
+      "  longspan verify --mask shuffled:causal --seqlen 64K --heads 8:2 --head-dim 128 --dtype bf16");
+  command->callback([options] { run_verify(*options); });
+}
+
+}  // namespace longspan::cli
