@@ -9,6 +9,7 @@
 #ifdef LONGSPAN_WITH_CUDA
 #include "kernels/gpu_naive/gpu_naive.h"
 #include "kernels/peers/peer_kernel.h"
+#include "kernels/sm90/sm90.h"
 #endif
 
 namespace longspan {
@@ -20,6 +21,7 @@ std::span<const Kernel* const> kernels() {
         &cpu_flash(),
 #ifdef LONGSPAN_WITH_CUDA
         &gpu_naive(),
+        &sm90_kernel(),
 #endif
     };
 #ifdef LONGSPAN_WITH_CUDA

@@ -1,0 +1,55 @@
+#include "kernels/sm90/compiled_map.h"
+
+#include <limits>
+
+#include "base/error.h"
+
+namespace longspan::sm90 {
+
+size_t CompiledMap::bytes() const {
+  return work.size() * sizeof(WorkRow) + runs.size() * sizeof(DeviceRun) +
+         partials.size() * sizeof(DevicePartial) + spans.size() * sizeof(uint32_t);
+}
+
+CompiledMap compile(std::span<const TileMap> maps) {
+  LONGSPAN_CHECK(!maps.empty(), "a problem has at least one mask");
+  CompiledMap out;
+  const TileShape shape = maps.front().shape;
+  out.row_tiles = static_cast<int32_t>(maps.front().row_tiles());
+  out.rows_per_tile = shape.rows;
+
+  size_t runs = 0, spans = 0;
+  for (const TileMap& map : maps) runs += map.runs.size(), spans += map.spans.size();
+  LONGSPAN_CHECK(runs < std::numeric_limits<uint32_t>::max() && spans / shape.rows < size_t{kManyLayers},
+                 "{} runs and {} spans are more than a plan can number", runs, spans);
+  out.work.reserve(maps.size() * out.row_tiles);
+  out.runs.reserve(runs);
+  out.spans.reserve(spans);
+
+  for (const TileMap& map : maps) {
+    LONGSPAN_CHECK(map.shape == shape && map.row_tiles() == out.row_tiles,
+                   "tile maps of one problem differ in shape");
+    const auto first_layer = static_cast<int32_t>(out.spans.size() / shape.rows);
+    const auto first_run = static_cast<uint32_t>(out.runs.size());
+    for (const Span& span : map.spans) out.spans.push_back(span.begin | uint32_t{span.end} << 16);
+
+    std::vector<int32_t> codes(map.partials.size());
+    for (size_t i = 0; i < map.partials.size(); ++i) {
+      const Partial& partial = map.partials[i];
+      if (partial.layers == 1) {
+        codes[i] = partial_code(first_layer + partial.first, false);
+      } else {
+        codes[i] = partial_code(static_cast<int32_t>(out.partials.size()), true);
+        out.partials.push_back({first_layer + partial.first, partial.layers});
+      }
+    }
+    for (const Run& run : map.runs)
+      out.runs.push_back({run.tile * shape.columns, run.full() ? run.code : codes[run.partial()]});
+    for (const int32_t t : map.order)
+      out.work.push_back({t, first_run + static_cast<uint32_t>(map.offsets[t]),
+                          static_cast<int32_t>(map.offsets[t + 1] - map.offsets[t]), 0});
+  }
+  return out;
+}
+
+}  // namespace longspan::sm90

@@ -1,0 +1,54 @@
+// A tile map in the form that the Hopper kernels read: flat arrays of plain data, good for a copy to the GPU.
+// Host code without CUDA, so that a machine with no GPU tests it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "mask/tile_map.h"
+
+namespace longspan::sm90 {
+
+// Tiles of keys that a row tile visits, one after the other, beginning at key `column`.
+//  code > 0: `code` full tiles.  code < 0: one partial tile, see partial_code().
+struct DeviceRun {
+  int32_t column = 0;
+  int32_t code = 0;
+};
+
+// A partial tile's code: the number of its only layer of spans, or, with kManyLayers, of its entry in
+// `partials`.
+inline constexpr int32_t kManyLayers = 1 << 30;
+constexpr int32_t partial_code(int32_t number, bool many_layers) {
+  return ~(number | (many_layers ? kManyLayers : 0));
+}
+
+struct DevicePartial {
+  int32_t first = 0, layers = 0;  // layers of spans
+};
+
+// One row tile, in the order in which the scheduler hands row tiles out.
+struct alignas(16) WorkRow {
+  int32_t row_tile = 0;
+  uint32_t first_run = 0;
+  int32_t runs = 0;  // 0: no row of the tile sees a key
+  int32_t unused = 0;
+};
+
+// All tile maps of a problem, one or one per KV head, of one tile shape and equally many row tiles.
+struct CompiledMap {
+  int32_t row_tiles = 0;
+  int32_t rows_per_tile = 0;
+  std::vector<WorkRow> work;            // [masks, row_tiles], each mask's heaviest first
+  std::vector<DeviceRun> runs;          // of all masks
+  std::vector<DevicePartial> partials;  // those of more than one layer
+  std::vector<uint32_t> spans;  // [layers, rows_per_tile]: begin in the low half, end in the high half
+
+  size_t bytes() const;
+};
+
+CompiledMap compile(std::span<const TileMap> maps);
+
+}  // namespace longspan::sm90

@@ -1,0 +1,92 @@
+// Fills the forward kernel's parameters and picks its instance.
+#include <algorithm>
+#include <bit>
+#include <numbers>
+
+#include "base/cuda_check.h"
+#include "base/error.h"
+#include "kernels/sm90/forward_kernel.cuh"
+#include "kernels/sm90/forward_launch.h"
+#include "kernels/sm90/tensor_map.h"
+
+namespace longspan::sm90 {
+namespace {
+
+template <class C>
+void start(const ForwardParams& params, const Device& device, cudaStream_t stream) {
+  constexpr int kSharedBytes = sizeof(SharedMemoryPlan<C>);
+  static_assert(kSharedBytes <= 227 * 1024, "the shared memory plan is larger than a block may have");
+  LONGSPAN_CUDA(
+      cudaFuncSetAttribute(sm90_forward<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
+  const int64_t blocks = (int64_t{params.items} + C::kStreams - 1) / C::kStreams;
+  const auto grid = static_cast<unsigned>(std::min<int64_t>(device.units, blocks));
+  sm90_forward<C><<<grid, C::kThreads, kSharedBytes, stream>>>(params);
+  LONGSPAN_CUDA_LAUNCHED();
+}
+
+template <class Element>
+void start_for(int64_t head_dim, const ForwardShape& shape, const ForwardParams& params, const Device& device,
+               cudaStream_t stream) {
+  const auto is = [&](int64_t d, int columns, int streams) {
+    return head_dim == d && shape.columns == columns && shape.streams == streams;
+  };
+  if (is(128, 160, 1)) return start<ForwardConfig<Element, 128, 160, 1, 2, 2, false>>(params, device, stream);
+  if (is(128, 128, 1)) return start<ForwardConfig<Element, 128, 128, 1, 3, 2, true>>(params, device, stream);
+  if (is(128, 64, 1)) return start<ForwardConfig<Element, 128, 64, 1, 5, 4, true>>(params, device, stream);
+  if (is(128, 64, 2)) return start<ForwardConfig<Element, 128, 64, 2, 3, 2, true>>(params, device, stream);
+  if (is(64, 128, 1)) return start<ForwardConfig<Element, 64, 128, 1, 4, 4, true>>(params, device, stream);
+  if (is(64, 64, 1)) return start<ForwardConfig<Element, 64, 64, 1, 8, 8, true>>(params, device, stream);
+  if (is(64, 64, 2)) return start<ForwardConfig<Element, 64, 64, 2, 4, 4, true>>(params, device, stream);
+  LONGSPAN_CHECK(false, "no instance of the forward kernel has head_dim {}, {} columns and {} streams",
+                 head_dim, shape.columns, shape.streams);
+}
+
+// How many units are worked on together: as many as have their keys and values in half of the L2 cache.
+int32_t section_units(const Problem& problem, int32_t units_per_kv, const Device& device) {
+  const int64_t head_bytes =
+      2 * problem.tokens_kv * problem.head_dim * static_cast<int64_t>(size_of(problem.dtype));
+  const auto fitting = std::max<int64_t>(static_cast<int64_t>(device.cache_bytes / 2) / head_bytes, 1);
+  const int64_t sections = (problem.heads_kv + fitting - 1) / fitting;
+  return static_cast<int32_t>((problem.heads_kv + sections - 1) / sections) * units_per_kv;
+}
+
+}  // namespace
+
+void launch_forward(const Problem& problem, const ForwardShape& shape, const DeviceMap& map,
+                    const ForwardArgs& args, const Device& device, cudaStream_t stream) {
+  ForwardParams params;
+  params.q = query_map(args.q, 64 / shape.pack, shape.pack);
+  params.k = key_map(args.k, shape.columns);
+  params.v = key_map(args.v, shape.columns);
+  if (problem.fp32_output) {
+    params.o_f32 = static_cast<float*>(args.o.data);
+    params.o_token_stride = args.o.token_stride;
+    params.o_head_stride = args.o.head_stride;
+  } else {
+    params.o = query_map(args.o, 64 / shape.pack, shape.pack);
+  }
+  params.lse = args.lse;
+  params.work = map.work;
+  params.runs = map.runs;
+  params.partials = map.partials;
+  params.spans = map.spans;
+  params.row_tiles = map.row_tiles;
+  params.per_head_masks = problem.masks->size() > 1;
+  params.units = static_cast<int32_t>(problem.heads_q / shape.pack);
+  params.units_per_kv = static_cast<int32_t>(problem.group_size() / shape.pack);
+  params.section_units = section_units(problem, params.units_per_kv, device);
+  params.items = map.row_tiles * params.units;
+  params.tokens_q = static_cast<int32_t>(problem.tokens_q);
+  params.tokens_kv = static_cast<int32_t>(problem.tokens_kv);
+  params.rows_per_tile = map.rows_per_tile;
+  params.log2_pack = std::countr_zero(static_cast<unsigned>(shape.pack));
+  params.scale = problem.softmax_scale();
+  params.scale_log2 = params.scale * std::numbers::log2e_v<float>;
+  params.counters = map.counters;
+  if (problem.dtype == DType::kBF16)
+    start_for<__nv_bfloat16>(problem.head_dim, shape, params, device, stream);
+  else
+    start_for<__half>(problem.head_dim, shape, params, device, stream);
+}
+
+}  // namespace longspan::sm90

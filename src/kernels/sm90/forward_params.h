@@ -1,0 +1,40 @@
+// What the forward kernel reads besides tensors: the compiled tile map and the order of work. Plain data,
+// shared by host and device code.
+#pragma once
+
+#include <cstdint>
+
+#include <cuda.h>
+
+#include "kernels/sm90/compiled_map.h"
+
+namespace longspan::sm90 {
+
+struct ForwardParams {
+  CUtensorMap q, k, v, o;  // o is unused where o_f32 is set
+
+  float* o_f32 = nullptr;  // [tokens_q, heads_q, head_dim]: partial results are written in fp32
+  int64_t o_token_stride = 0, o_head_stride = 0;
+  float* lse = nullptr;  // [heads_q, tokens_q]
+
+  const WorkRow* work = nullptr;  // [masks, row_tiles], heaviest first
+  const DeviceRun* runs = nullptr;
+  const DevicePartial* partials = nullptr;
+  const uint32_t* spans = nullptr;  // [layers, rows_per_tile]: begin in the low half, end in the high half
+
+  int32_t row_tiles = 0;
+  int32_t per_head_masks = 0;  // 0: one mask for all heads
+  int32_t units = 0;           // heads_q / pack: what one work item covers of the heads
+  int32_t units_per_kv = 0;
+  int32_t section_units = 0;  // units that are worked on together, so that their keys and values stay in L2
+  int32_t items = 0;          // row_tiles * units
+  int32_t tokens_q = 0, tokens_kv = 0;
+  int32_t rows_per_tile = 0;  // tokens of a row tile
+  int32_t log2_pack = 0;      // query heads of a group that share a row tile
+
+  float scale = 0;              // of the scores
+  float scale_log2 = 0;         // scale * log2(e)
+  int32_t* counters = nullptr;  // [2]: next item, workers done; zero between launches
+};
+
+}  // namespace longspan::sm90

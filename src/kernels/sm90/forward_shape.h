@@ -1,0 +1,24 @@
+// The tile shape of the forward kernel, chosen by the problem alone.
+#pragma once
+
+#include "attention/problem.h"
+#include "mask/tile_map.h"
+
+namespace longspan::sm90 {
+
+// An instance of the kernel, and how it lays rows out in tiles.
+struct ForwardShape {
+  int columns = 128;  // keys of a tile
+  int streams =
+      1;         // 1: two warpgroups share a tile of 128 rows; 2: each has work items of its own, of 64 rows
+  int pack = 1;  // query heads of a group that share a row tile: 1, 2, 4 or 8
+
+  int tile_rows() const { return 128 / streams; }
+  int tokens() const { return tile_rows() / pack; }  // query tokens of a row tile
+  TileShape tile_shape() const { return {tokens(), columns}; }
+  friend bool operator==(const ForwardShape&, const ForwardShape&) = default;
+};
+
+ForwardShape choose_forward_shape(const Problem& problem);
+
+}  // namespace longspan::sm90

@@ -1,0 +1,18 @@
+// Tensor maps: how the copy engine sees q, k, v and o.
+#pragma once
+
+#include <cuda.h>
+
+#include "base/tensor.h"
+
+namespace longspan::sm90 {
+
+// Boxes of `tokens` x `heads` rows of a tensor, each row head_dim elements in panels of 64, 128-byte
+// swizzled: in shared memory [head_dim / 64][tokens][heads][64]. Coordinates: (0, head, token, panel).
+CUtensorMap query_map(const TensorView& tensor, int tokens, int heads);
+
+// Boxes of `tokens` rows of one head: in shared memory [head_dim / 64][tokens][64]. Coordinates: (0, token,
+// panel, head).
+CUtensorMap key_map(const TensorView& tensor, int tokens);
+
+}  // namespace longspan::sm90

@@ -1,0 +1,445 @@
+// wgmma: a warpgroup's asynchronous matrix product, d (+)= a b, in fp32, with operands of 16 bits.
+//
+// b lies in shared memory, a in shared memory or in registers, d in registers: thread t of a warpgroup holds,
+// of rows r = 16 * (t / 32) + (t % 32) / 4 and r + 8, in d[4 i], d[4 i + 1] columns 8 i + 2 (t % 4) and the
+// next of row r, and in d[4 i + 2], d[4 i + 3] those of row r + 8.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/sm90/ptx.h"
+
+namespace longspan::sm90 {
+
+// Shared-memory operands are stored in rows of 128 bytes (64 elements), 16-byte chunk c of row r at chunk
+// c ^ (r % 8): the copy engine's 128-byte swizzle. Wider tiles are several such panels, one after the other.
+// Every panel begins at a multiple of 1024 bytes.
+inline constexpr uint32_t kPanelRowBytes = 128;
+inline constexpr int kPanelColumns = 64;
+
+namespace detail {
+inline constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
+__host__ __device__ constexpr uint64_t descriptor_field(uint32_t bytes) {
+  return (bytes & 0x3FFFF) >> 4;
+}
+}  // namespace detail
+
+// A tile whose rows run along m (of a) or n (of b) and whose 128-byte rows run along k. Step 16 in k: 32
+// bytes.
+__device__ __forceinline__ uint64_t descriptor_k_major(uint32_t address) {
+  return detail::kSwizzle128 | (detail::descriptor_field(8 * kPanelRowBytes) << 32) |
+         (detail::descriptor_field(16) << 16) | detail::descriptor_field(address);
+}
+
+// A tile b whose rows run along k and whose 128-byte rows run along n, in panels of `panel_bytes`. Step 16 in
+// k: 16 rows, 2048 bytes.
+__device__ __forceinline__ uint64_t descriptor_n_major(uint32_t address, uint32_t panel_bytes) {
+  return detail::kSwizzle128 | (detail::descriptor_field(8 * kPanelRowBytes) << 32) |
+         (detail::descriptor_field(panel_bytes) << 16) | detail::descriptor_field(address);
+}
+
+// Moves a descriptor by a multiple of 16 bytes.
+__device__ __forceinline__ uint64_t advance(uint64_t descriptor, uint32_t bytes) {
+  return descriptor + (bytes >> 4);
+}
+
+// Before the first wgmma after registers that it reads or adds to were written.
+__device__ __forceinline__ void wgmma_fence() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void wgmma_commit_group() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+// Until at most kPending of the latest groups are in flight.
+template <int kPending>
+__device__ __forceinline__ void wgmma_wait_group() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+
+// Tells the compiler that asynchronous work may have changed these registers here.
+template <int kCount>
+__device__ __forceinline__ void pin_registers(float (&d)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(d[i])::"memory");
+}
+
+// d[64 x N] (+)= a[64 x 16] b[16 x N]; with `accumulate` 0, d = a b.
+//  ss: a and b in shared memory, rows along k ("k major").
+//  rs: a in registers, laid out like the accumulators of two neighbouring steps; b in shared memory, rows
+//  along k
+//      or, with kNMajor, along n.
+template <class Element, int kColumns>
+struct Wgmma;
+
+// clang-format off
+#define LONGSPAN_WGMMA_D64 \
+  "{" \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31" \
+  "}"
+#define LONGSPAN_WGMMA_OUT64 \
+  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
+  "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
+  "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
+  "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
+
+template <>
+struct Wgmma<__nv_bfloat16, 64> {
+  static __device__ __forceinline__ void ss(float (&d)[32], uint64_t a, uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %34, 0;"
+        " wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D64
+        ", %32, %33, p, 1, 1, 0, 0; }"
+        : LONGSPAN_WGMMA_OUT64
+        : "l"(a), "l"(b), "r"(accumulate));
+  }
+  template <int kNMajor>
+  static __device__ __forceinline__ void rs(float (&d)[32], const uint32_t (&a)[4], uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %37, 0;"
+        " wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D64
+        ", {%32, %33, %34, %35}, %36, p, 1, 1, %38; }"
+        : LONGSPAN_WGMMA_OUT64
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
+  }
+};
+
+template <>
+struct Wgmma<__half, 64> {
+  static __device__ __forceinline__ void ss(float (&d)[32], uint64_t a, uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %34, 0;"
+        " wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 " LONGSPAN_WGMMA_D64
+        ", %32, %33, p, 1, 1, 0, 0; }"
+        : LONGSPAN_WGMMA_OUT64
+        : "l"(a), "l"(b), "r"(accumulate));
+  }
+  template <int kNMajor>
+  static __device__ __forceinline__ void rs(float (&d)[32], const uint32_t (&a)[4], uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %37, 0;"
+        " wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 " LONGSPAN_WGMMA_D64
+        ", {%32, %33, %34, %35}, %36, p, 1, 1, %38; }"
+        : LONGSPAN_WGMMA_OUT64
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
+  }
+};
+
+#undef LONGSPAN_WGMMA_D64
+#undef LONGSPAN_WGMMA_OUT64
+
+#define LONGSPAN_WGMMA_D96 \
+  "{" \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47" \
+  "}"
+#define LONGSPAN_WGMMA_OUT96 \
+  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
+  "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
+  "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
+  "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), \
+  "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), \
+  "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47])
+
+template <>
+struct Wgmma<__nv_bfloat16, 96> {
+  static __device__ __forceinline__ void ss(float (&d)[48], uint64_t a, uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %50, 0;"
+        " wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D96
+        ", %48, %49, p, 1, 1, 0, 0; }"
+        : LONGSPAN_WGMMA_OUT96
+        : "l"(a), "l"(b), "r"(accumulate));
+  }
+  template <int kNMajor>
+  static __device__ __forceinline__ void rs(float (&d)[48], const uint32_t (&a)[4], uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %53, 0;"
+        " wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D96
+        ", {%48, %49, %50, %51}, %52, p, 1, 1, %54; }"
+        : LONGSPAN_WGMMA_OUT96
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
+  }
+};
+
+template <>
+struct Wgmma<__half, 96> {
+  static __device__ __forceinline__ void ss(float (&d)[48], uint64_t a, uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %50, 0;"
+        " wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 " LONGSPAN_WGMMA_D96
+        ", %48, %49, p, 1, 1, 0, 0; }"
+        : LONGSPAN_WGMMA_OUT96
+        : "l"(a), "l"(b), "r"(accumulate));
+  }
+  template <int kNMajor>
+  static __device__ __forceinline__ void rs(float (&d)[48], const uint32_t (&a)[4], uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %53, 0;"
+        " wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 " LONGSPAN_WGMMA_D96
+        ", {%48, %49, %50, %51}, %52, p, 1, 1, %54; }"
+        : LONGSPAN_WGMMA_OUT96
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
+  }
+};
+
+#undef LONGSPAN_WGMMA_D96
+#undef LONGSPAN_WGMMA_OUT96
+
+#define LONGSPAN_WGMMA_D112 \
+  "{" \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+  "%48, %49, %50, %51, %52, %53, %54, %55" \
+  "}"
+#define LONGSPAN_WGMMA_OUT112 \
+  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
+  "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
+  "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
+  "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), \
+  "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), \
+  "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), \
+  "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55])
+
+template <>
+struct Wgmma<__nv_bfloat16, 112> {
+  static __device__ __forceinline__ void ss(float (&d)[56], uint64_t a, uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %58, 0;"
+        " wgmma.mma_async.sync.aligned.m64n112k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D112
+        ", %56, %57, p, 1, 1, 0, 0; }"
+        : LONGSPAN_WGMMA_OUT112
+        : "l"(a), "l"(b), "r"(accumulate));
+  }
+  template <int kNMajor>
+  static __device__ __forceinline__ void rs(float (&d)[56], const uint32_t (&a)[4], uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %61, 0;"
+        " wgmma.mma_async.sync.aligned.m64n112k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D112
+        ", {%56, %57, %58, %59}, %60, p, 1, 1, %62; }"
+        : LONGSPAN_WGMMA_OUT112
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
+  }
+};
+
+template <>
+struct Wgmma<__half, 112> {
+  static __device__ __forceinline__ void ss(float (&d)[56], uint64_t a, uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %58, 0;"
+        " wgmma.mma_async.sync.aligned.m64n112k16.f32.f16.f16 " LONGSPAN_WGMMA_D112
+        ", %56, %57, p, 1, 1, 0, 0; }"
+        : LONGSPAN_WGMMA_OUT112
+        : "l"(a), "l"(b), "r"(accumulate));
+  }
+  template <int kNMajor>
+  static __device__ __forceinline__ void rs(float (&d)[56], const uint32_t (&a)[4], uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %61, 0;"
+        " wgmma.mma_async.sync.aligned.m64n112k16.f32.f16.f16 " LONGSPAN_WGMMA_D112
+        ", {%56, %57, %58, %59}, %60, p, 1, 1, %62; }"
+        : LONGSPAN_WGMMA_OUT112
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
+  }
+};
+
+#undef LONGSPAN_WGMMA_D112
+#undef LONGSPAN_WGMMA_OUT112
+
+#define LONGSPAN_WGMMA_D128 \
+  "{" \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63" \
+  "}"
+#define LONGSPAN_WGMMA_OUT128 \
+  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
+  "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
+  "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
+  "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), \
+  "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), \
+  "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), \
+  "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), \
+  "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+
+template <>
+struct Wgmma<__nv_bfloat16, 128> {
+  static __device__ __forceinline__ void ss(float (&d)[64], uint64_t a, uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %66, 0;"
+        " wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D128
+        ", %64, %65, p, 1, 1, 0, 0; }"
+        : LONGSPAN_WGMMA_OUT128
+        : "l"(a), "l"(b), "r"(accumulate));
+  }
+  template <int kNMajor>
+  static __device__ __forceinline__ void rs(float (&d)[64], const uint32_t (&a)[4], uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %69, 0;"
+        " wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D128
+        ", {%64, %65, %66, %67}, %68, p, 1, 1, %70; }"
+        : LONGSPAN_WGMMA_OUT128
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
+  }
+};
+
+template <>
+struct Wgmma<__half, 128> {
+  static __device__ __forceinline__ void ss(float (&d)[64], uint64_t a, uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %66, 0;"
+        " wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 " LONGSPAN_WGMMA_D128
+        ", %64, %65, p, 1, 1, 0, 0; }"
+        : LONGSPAN_WGMMA_OUT128
+        : "l"(a), "l"(b), "r"(accumulate));
+  }
+  template <int kNMajor>
+  static __device__ __forceinline__ void rs(float (&d)[64], const uint32_t (&a)[4], uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %69, 0;"
+        " wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 " LONGSPAN_WGMMA_D128
+        ", {%64, %65, %66, %67}, %68, p, 1, 1, %70; }"
+        : LONGSPAN_WGMMA_OUT128
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
+  }
+};
+
+#undef LONGSPAN_WGMMA_D128
+#undef LONGSPAN_WGMMA_OUT128
+
+#define LONGSPAN_WGMMA_D144 \
+  "{" \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
+  "%64, %65, %66, %67, %68, %69, %70, %71" \
+  "}"
+#define LONGSPAN_WGMMA_OUT144 \
+  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
+  "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
+  "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
+  "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), \
+  "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), \
+  "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), \
+  "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), \
+  "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), \
+  "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71])
+
+template <>
+struct Wgmma<__nv_bfloat16, 144> {
+  static __device__ __forceinline__ void ss(float (&d)[72], uint64_t a, uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %74, 0;"
+        " wgmma.mma_async.sync.aligned.m64n144k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D144
+        ", %72, %73, p, 1, 1, 0, 0; }"
+        : LONGSPAN_WGMMA_OUT144
+        : "l"(a), "l"(b), "r"(accumulate));
+  }
+  template <int kNMajor>
+  static __device__ __forceinline__ void rs(float (&d)[72], const uint32_t (&a)[4], uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %77, 0;"
+        " wgmma.mma_async.sync.aligned.m64n144k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D144
+        ", {%72, %73, %74, %75}, %76, p, 1, 1, %78; }"
+        : LONGSPAN_WGMMA_OUT144
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
+  }
+};
+
+template <>
+struct Wgmma<__half, 144> {
+  static __device__ __forceinline__ void ss(float (&d)[72], uint64_t a, uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %74, 0;"
+        " wgmma.mma_async.sync.aligned.m64n144k16.f32.f16.f16 " LONGSPAN_WGMMA_D144
+        ", %72, %73, p, 1, 1, 0, 0; }"
+        : LONGSPAN_WGMMA_OUT144
+        : "l"(a), "l"(b), "r"(accumulate));
+  }
+  template <int kNMajor>
+  static __device__ __forceinline__ void rs(float (&d)[72], const uint32_t (&a)[4], uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %77, 0;"
+        " wgmma.mma_async.sync.aligned.m64n144k16.f32.f16.f16 " LONGSPAN_WGMMA_D144
+        ", {%72, %73, %74, %75}, %76, p, 1, 1, %78; }"
+        : LONGSPAN_WGMMA_OUT144
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
+  }
+};
+
+#undef LONGSPAN_WGMMA_D144
+#undef LONGSPAN_WGMMA_OUT144
+
+#define LONGSPAN_WGMMA_D160 \
+  "{" \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
+  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79" \
+  "}"
+#define LONGSPAN_WGMMA_OUT160 \
+  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
+  "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
+  "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
+  "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), \
+  "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), \
+  "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), \
+  "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), \
+  "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), \
+  "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), \
+  "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79])
+
+template <>
+struct Wgmma<__nv_bfloat16, 160> {
+  static __device__ __forceinline__ void ss(float (&d)[80], uint64_t a, uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %82, 0;"
+        " wgmma.mma_async.sync.aligned.m64n160k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D160
+        ", %80, %81, p, 1, 1, 0, 0; }"
+        : LONGSPAN_WGMMA_OUT160
+        : "l"(a), "l"(b), "r"(accumulate));
+  }
+  template <int kNMajor>
+  static __device__ __forceinline__ void rs(float (&d)[80], const uint32_t (&a)[4], uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %85, 0;"
+        " wgmma.mma_async.sync.aligned.m64n160k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D160
+        ", {%80, %81, %82, %83}, %84, p, 1, 1, %86; }"
+        : LONGSPAN_WGMMA_OUT160
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
+  }
+};
+
+template <>
+struct Wgmma<__half, 160> {
+  static __device__ __forceinline__ void ss(float (&d)[80], uint64_t a, uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %82, 0;"
+        " wgmma.mma_async.sync.aligned.m64n160k16.f32.f16.f16 " LONGSPAN_WGMMA_D160
+        ", %80, %81, p, 1, 1, 0, 0; }"
+        : LONGSPAN_WGMMA_OUT160
+        : "l"(a), "l"(b), "r"(accumulate));
+  }
+  template <int kNMajor>
+  static __device__ __forceinline__ void rs(float (&d)[80], const uint32_t (&a)[4], uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %85, 0;"
+        " wgmma.mma_async.sync.aligned.m64n160k16.f32.f16.f16 " LONGSPAN_WGMMA_D160
+        ", {%80, %81, %82, %83}, %84, p, 1, 1, %86; }"
+        : LONGSPAN_WGMMA_OUT160
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
+  }
+};
+
+#undef LONGSPAN_WGMMA_D160
+#undef LONGSPAN_WGMMA_OUT160
+
+// clang-format on
+
+}  // namespace longspan::sm90

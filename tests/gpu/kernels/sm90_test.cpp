@@ -1,0 +1,164 @@
+// sm90 against the fp64 oracle where its tiles have edges: odd lengths, differing lengths, every head layout,
+// rows without keys, scores that outgrow their first maximum; and its bits, run after run. The sweep over all
+// patterns is that of every GPU kernel.
+#include "kernels/sm90/sm90.h"
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "attention/verify.h"
+#include "gpu/gpu.h"
+#include "mask/patterns.h"
+
+namespace longspan {
+namespace {
+
+constexpr int64_t kBelow = kUnboundedBelow;
+
+Problem problem_of(HeadMasks masks, int64_t heads_q, int64_t heads_kv, int64_t head_dim, DType dtype) {
+  Problem p;
+  p.tokens_q = masks.front().rows();
+  p.tokens_kv = masks.front().columns();
+  p.heads_q = heads_q;
+  p.heads_kv = heads_kv;
+  p.head_dim = head_dim;
+  p.dtype = dtype;
+  p.masks = std::make_shared<const HeadMasks>(std::move(masks));
+  return p;
+}
+
+Mask one_band(int64_t rows, int64_t columns, int64_t lo, int64_t hi) {
+  return Mask(rows, columns, std::vector<Band>{{{0, rows}, {0, columns}, lo, hi}});
+}
+
+void expect_right(const Problem& problem) {
+  SCOPED_TRACE(std::to_string(problem.tokens_q) + " x " + std::to_string(problem.tokens_kv) + ", heads " +
+               std::to_string(problem.heads_q) + ":" + std::to_string(problem.heads_kv) + ", head_dim " +
+               std::to_string(problem.head_dim) + ", " + std::string(name_of(problem.dtype)) +
+               (problem.fp32_output ? ", f32 output" : ""));
+  const Device gpu = first_gpu();
+  ASSERT_EQ(sm90_kernel().supports(problem, Direction::kForward, gpu).reason, "");
+  const std::unique_ptr<Plan> plan = sm90_kernel().plan(problem, gpu);
+  const VerifyReport report = verify(*plan, problem, Direction::kForward, gpu, {});
+  EXPECT_EQ(report.failure, "");
+}
+
+#define LONGSPAN_NEEDS_HOPPER() \
+  LONGSPAN_NEEDS_GPU();         \
+  if (first_gpu().capability != 90) GTEST_SKIP() << "needs compute capability 9.0"
+
+TEST(Sm90, ComputesLengthsThatDoNotDivideItsTiles) {
+  LONGSPAN_NEEDS_HOPPER();
+  for (const int64_t s : {1, 2, 15, 16, 17, 63, 64, 65, 127, 129, 159, 161, 319, 321, 1000}) {
+    for (const int64_t head_dim : {64, 128}) {
+      for (const DType dtype : {DType::kBF16, DType::kF16}) {
+        expect_right(problem_of({one_band(s, s, kBelow, kUnboundedAbove)}, 8, 2, head_dim, dtype));
+        expect_right(problem_of({one_band(s, s, kBelow, 0)}, 8, 1, head_dim, dtype));
+        if (s > 100) expect_right(problem_of({one_band(s, s, -50, 3)}, 4, 4, head_dim, dtype));
+      }
+    }
+  }
+}
+
+TEST(Sm90, ComputesQueriesAndKeysOfDifferentLengths) {
+  LONGSPAN_NEEDS_HOPPER();
+  for (const auto& [rows, columns] :
+       {std::pair<int64_t, int64_t>{1, 777}, {777, 1}, {300, 2300}, {2300, 300}}) {
+    Problem problem = problem_of({one_band(rows, columns, kBelow, columns - rows)}, 8, 2, 128, DType::kBF16);
+    expect_right(problem);
+    problem.fp32_output = true;
+    expect_right(problem);
+  }
+}
+
+TEST(Sm90, ComputesEveryLayoutOfHeads) {
+  LONGSPAN_NEEDS_HOPPER();
+  for (const auto& [q, kv] :
+       {std::pair<int64_t, int64_t>{1, 1}, {3, 3}, {12, 4}, {10, 2}, {16, 1}, {32, 4}, {64, 8}})
+    expect_right(problem_of({one_band(700, 700, kBelow, 0)}, q, kv, 128, DType::kBF16));
+}
+
+TEST(Sm90, GivesZeroToRowsWithoutKeys) {
+  LONGSPAN_NEEDS_HOPPER();
+  expect_right(problem_of({Mask(500, 500, std::vector<Band>{})}, 4, 2, 128, DType::kBF16));
+  std::vector<Band> bands;
+  for (int64_t r = 0; r < 900; r += 150)
+    for (int64_t c = r; c < 900; c += 40) bands.push_back({{r, r + 50}, {c, c + 13}});
+  for (const bool fp32_output : {false, true}) {
+    Problem problem = problem_of({Mask(900, 900, bands)}, 8, 2, 128, DType::kBF16);
+    problem.fp32_output = fp32_output;
+    expect_right(problem);
+  }
+}
+
+TEST(Sm90, FollowsScoresThatOutgrowTheirFirstMaximum) {
+  LONGSPAN_NEEDS_HOPPER();
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    for (const int64_t hi : {int64_t{0}, kUnboundedAbove}) {
+      Problem problem = problem_of({one_band(1500, 1500, kBelow, hi)}, 8, 2, 128, dtype);
+      problem.scale = 1;  // scores of about +-35: e^70 between the smallest and the largest
+      expect_right(problem);
+    }
+  }
+}
+
+TEST(Sm90, ComputesBlocksOfEverySize) {
+  LONGSPAN_NEEDS_HOPPER();
+  for (const auto& [q, kv] : {std::pair<int64_t, int64_t>{4, 4}, {8, 2}, {4, 2}}) {
+    for (const int64_t block : {64, 128}) {
+      for (const int64_t head_dim : {64, 128}) {
+        PatternOptions options;
+        options.seqlen = 2000;
+        options.block = block;
+        options.density = 0.3;
+        options.kv_heads = kv;
+        expect_right(
+            problem_of(draw_mask("uniform_block_sparse", options).masks, q, kv, head_dim, DType::kBF16));
+      }
+    }
+  }
+}
+
+TEST(Sm90, GivesTheSameBitsEveryTime) {
+  LONGSPAN_NEEDS_HOPPER();
+  PatternOptions options;
+  options.seqlen = 2048;
+  const Problem problem = problem_of(draw_mask("causal_document", options).masks, 16, 2, 128, DType::kBF16);
+  const Device gpu = first_gpu();
+  const std::unique_ptr<Plan> plan = sm90_kernel().plan(problem, gpu);
+  ProblemTensors tensors(problem, Direction::kForward, gpu, *plan);
+  tensors.fill_inputs(1);
+  const auto bytes = [&] {
+    tensors.poison(Direction::kForward);
+    tensors.forward(*plan);
+    std::vector<char> o(tensors.views().o.bytes());
+    copy_bytes(o.data(), DeviceKind::kCpu, tensors.views().o.data, DeviceKind::kCuda, o.size());
+    return o;
+  };
+  const std::vector<char> first = bytes();
+  for (int repeat = 0; repeat < 1000; ++repeat) ASSERT_EQ(bytes(), first) << "repeat " << repeat;
+}
+
+TEST(Sm90, SaysWhatItCannotDo) {
+  LONGSPAN_NEEDS_HOPPER();
+  const Device gpu = first_gpu();
+  Problem problem = problem_of({one_band(64, 64, kBelow, 0)}, 2, 2, 128, DType::kBF16);
+  EXPECT_NE(sm90_kernel().supports(problem, Direction::kBackward, gpu).reason, "");
+  EXPECT_EQ(sm90_kernel().supports(problem, Direction::kForward, cpu_device()).reason,
+            "needs compute capability 9.0");
+  problem.head_dim = 96;
+  EXPECT_EQ(sm90_kernel().supports(problem, Direction::kForward, gpu).reason, "needs head_dim 64 or 128");
+  problem.head_dim = 128;
+  problem.dtype = DType::kF32;
+  EXPECT_EQ(sm90_kernel().supports(problem, Direction::kForward, gpu).reason, "needs bf16 or f16");
+  problem.dtype = DType::kBF16;
+  problem.scale = -1;
+  EXPECT_EQ(sm90_kernel().supports(problem, Direction::kForward, gpu).reason, "needs a positive scale");
+}
+
+}  // namespace
+}  // namespace longspan

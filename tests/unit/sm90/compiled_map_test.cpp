@@ -1,0 +1,100 @@
+// The Hopper kernels' form of a tile map shows exactly the pairs that the mask shows.
+#include "kernels/sm90/compiled_map.h"
+
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "mask/patterns.h"
+
+namespace longspan::sm90 {
+namespace {
+
+using Pairs = std::set<std::pair<int64_t, int64_t>>;
+
+// Reads the map as the kernel does.
+Pairs visible_pairs(const CompiledMap& map, size_t mask, TileShape shape, int64_t rows, int64_t columns) {
+  Pairs pairs;
+  const auto show = [&](int64_t row, int64_t column) {
+    EXPECT_LT(row, rows);
+    EXPECT_LT(column, columns);
+    EXPECT_TRUE(pairs.emplace(row, column).second) << row << ", " << column << " is shown twice";
+  };
+  for (int32_t position = 0; position < map.row_tiles; ++position) {
+    const WorkRow& work = map.work[mask * static_cast<size_t>(map.row_tiles) + static_cast<size_t>(position)];
+    const int64_t first_row = int64_t{work.row_tile} * shape.rows;
+    for (uint32_t r = work.first_run; r < work.first_run + static_cast<uint32_t>(work.runs); ++r) {
+      const DeviceRun& run = map.runs[r];
+      if (run.code > 0) {
+        const int64_t end = std::min<int64_t>(columns, run.column + int64_t{run.code} * shape.columns);
+        for (int64_t row = first_row; row < std::min<int64_t>(rows, first_row + shape.rows); ++row)
+          for (int64_t column = run.column; column < end; ++column) show(row, column);
+        continue;
+      }
+      const int32_t number = ~run.code;
+      const DevicePartial partial = number & kManyLayers
+                                        ? map.partials[static_cast<size_t>(number & ~kManyLayers)]
+                                        : DevicePartial{number, 1};
+      for (int32_t layer = partial.first; layer < partial.first + partial.layers; ++layer)
+        for (int32_t row = 0; row < shape.rows; ++row) {
+          const uint32_t span = map.spans[static_cast<size_t>(layer * shape.rows + row)];
+          for (uint32_t c = span & 0xffff; c < span >> 16; ++c) show(first_row + row, run.column + c);
+        }
+    }
+  }
+  return pairs;
+}
+
+void expect_same_pairs(const HeadMasks& masks, TileShape shape) {
+  std::vector<TileMap> maps;
+  for (const Mask& mask : masks) maps.push_back(lower(mask, shape));
+  const CompiledMap map = compile(maps);
+  for (size_t i = 0; i < masks.size(); ++i) {
+    Pairs expected;
+    for (int64_t row = 0; row < masks[i].rows(); ++row)
+      for (const Range& keys : masks[i].visible_keys(row))
+        for (int64_t column = keys.begin; column < keys.end; ++column) expected.emplace(row, column);
+    EXPECT_EQ(visible_pairs(map, i, shape, masks[i].rows(), masks[i].columns()), expected) << "mask " << i;
+  }
+}
+
+TEST(CompiledMap, ShowsThePairsOfEveryPattern) {
+  for (const Pattern& pattern : patterns()) {
+    SCOPED_TRACE(std::string(pattern.name));
+    PatternOptions options;
+    options.seqlen = 1024;
+    options.lengths = "uniform:20:300";
+    if (pattern.block_sparse) options.block = 128;
+    const DrawnMask drawn = draw_mask(pattern.name, options);
+    expect_same_pairs(drawn.masks, {16, 128});
+    expect_same_pairs(drawn.masks, {64, 160});
+  }
+}
+
+TEST(CompiledMap, KeepsMasksOfSeveralHeadsApart) {
+  const Mask causal(100, 100, std::vector<Band>{{{0, 100}, {0, 100}, kUnboundedBelow, 0}});
+  const Mask window(100, 100, std::vector<Band>{{{0, 100}, {0, 100}, -7, 3}});
+  const Mask nothing(100, 100, std::vector<Band>{});
+  expect_same_pairs({causal, window, nothing, causal}, {16, 64});
+}
+
+TEST(CompiledMap, KeepsSeveralIntervalsOfARowInOneTile) {
+  std::vector<Band> bands;
+  for (int64_t c = 0; c < 128; c += 10) bands.push_back({{3, 40}, {c, c + 4}});
+  expect_same_pairs({Mask(50, 130, bands)}, {16, 128});
+}
+
+TEST(CompiledMap, HandsOutTheHeaviestRowTilesFirst) {
+  const Mask causal(512, 512, std::vector<Band>{{{0, 512}, {0, 512}, kUnboundedBelow, 0}});
+  const std::vector<TileMap> maps = {lower(causal, {128, 128})};
+  const CompiledMap map = compile(maps);
+  std::vector<int32_t> order;
+  for (const WorkRow& work : map.work) order.push_back(work.row_tile);
+  EXPECT_THAT(order, testing::ElementsAre(3, 2, 1, 0));
+}
+
+}  // namespace
+}  // namespace longspan::sm90

@@ -1,0 +1,57 @@
+#include "kernels/sm90/forward_shape.h"
+
+#include <memory>
+
+#include <gmock/gmock.h>
+
+#include "mask/patterns.h"
+
+namespace longspan::sm90 {
+namespace {
+
+Problem problem_of(std::string_view pattern, PatternOptions options, int64_t heads_q, int64_t heads_kv) {
+  options.kv_heads = heads_kv;
+  Problem p;
+  p.tokens_q = p.tokens_kv = options.seqlen;
+  p.heads_q = heads_q;
+  p.heads_kv = heads_kv;
+  p.head_dim = 128;
+  p.dtype = DType::kBF16;
+  p.masks = std::make_shared<const HeadMasks>(draw_mask(pattern, options).masks);
+  return p;
+}
+
+PatternOptions of(int64_t seqlen, int64_t block = 0) {
+  PatternOptions options;
+  options.seqlen = seqlen;
+  if (block > 0) options.block = block;
+  return options;
+}
+
+TEST(ForwardShape, TakesWideTilesForLongRowsAndNarrowOnesForShort) {
+  EXPECT_EQ(choose_forward_shape(problem_of("full", of(8192), 64, 8)).columns, 160);
+  EXPECT_EQ(choose_forward_shape(problem_of("causal", of(8192), 64, 8)).columns, 160);
+  EXPECT_EQ(choose_forward_shape(problem_of("sliding_window_causal", of(32768), 64, 8)).columns, 128);
+}
+
+TEST(ForwardShape, PacksTheQueryHeadsOfAGroup) {
+  EXPECT_EQ(choose_forward_shape(problem_of("causal", of(1024), 64, 8)).pack, 8);
+  EXPECT_EQ(choose_forward_shape(problem_of("causal", of(1024), 64, 1)).pack, 8);
+  EXPECT_EQ(choose_forward_shape(problem_of("causal", of(1024), 12, 2)).pack, 2);
+  EXPECT_EQ(choose_forward_shape(problem_of("causal", of(1024), 8, 8)).pack, 1);
+  EXPECT_EQ(choose_forward_shape(problem_of("causal", of(1024), 64, 8)).tile_shape(), (TileShape{16, 128}));
+}
+
+TEST(ForwardShape, MatchesTheBlocksOfBlockSparseMasks) {
+  EXPECT_EQ(choose_forward_shape(problem_of("uniform_block_sparse", of(4096, 128), 8, 2)).tile_shape(),
+            (TileShape{128, 128}));
+  const ForwardShape single = choose_forward_shape(problem_of("uniform_block_sparse", of(4096, 64), 4, 4));
+  EXPECT_EQ(single.tile_shape(), (TileShape{64, 64}));
+  EXPECT_EQ(single.streams, 2);
+  const ForwardShape grouped = choose_forward_shape(problem_of("uniform_block_sparse", of(4096, 64), 32, 4));
+  EXPECT_EQ(grouped.tile_shape(), (TileShape{64, 64}));
+  EXPECT_EQ(grouped.streams, 1);
+}
+
+}  // namespace
+}  // namespace longspan::sm90
