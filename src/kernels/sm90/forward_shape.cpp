@@ -7,7 +7,7 @@ namespace longspan::sm90 {
 namespace {
 
 constexpr int64_t kMostPacked = 8;      // query heads of a row tile: 16 tokens are left of 128 rows
-constexpr int64_t kLongRow = 1536;      // keys of a mean row, from which wide tiles pay
+constexpr int64_t kLongRow = 512;       // keys of a mean row, from which wide tiles pay
 constexpr int64_t kFinestBlock = 64;    // the smallest blocks that have tiles of their own
 constexpr int64_t kLargestBlock = 128;  // blocks of a multiple of this need no finer tiles
 

@@ -31,7 +31,10 @@ PatternOptions of(int64_t seqlen, int64_t block = 0) {
 TEST(ForwardShape, TakesWideTilesForLongRowsAndNarrowOnesForShort) {
   EXPECT_EQ(choose_forward_shape(problem_of("full", of(8192), 64, 8)).columns, 160);
   EXPECT_EQ(choose_forward_shape(problem_of("causal", of(8192), 64, 8)).columns, 160);
-  EXPECT_EQ(choose_forward_shape(problem_of("sliding_window_causal", of(32768), 64, 8)).columns, 128);
+  EXPECT_EQ(choose_forward_shape(problem_of("sliding_window_causal", of(32768), 64, 8)).columns, 160);
+  PatternOptions short_documents = of(8192);
+  short_documents.lengths = "uniform:100:400";
+  EXPECT_EQ(choose_forward_shape(problem_of("causal_document", short_documents, 64, 8)).columns, 128);
 }
 
 TEST(ForwardShape, PacksTheQueryHeadsOfAGroup) {
