@@ -19,7 +19,7 @@ struct DeviceMap {
   int32_t* counters = nullptr;  // [2], zero before the first launch; the kernel leaves them at zero
 };
 
-// Dynamic shared memory of the instance of this shape.
+// Requires what Sm90Kernel::supports checks, and the map of this problem at shape.tile_shape().
 void launch_forward(const Problem& problem, const ForwardShape& shape, const DeviceMap& map,
                     const ForwardArgs& args, const Device& device, cudaStream_t stream);
 

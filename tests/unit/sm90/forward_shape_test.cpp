@@ -42,7 +42,7 @@ TEST(ForwardShape, PacksTheQueryHeadsOfAGroup) {
   EXPECT_EQ(choose_forward_shape(problem_of("causal", of(1024), 64, 1)).pack, 8);
   EXPECT_EQ(choose_forward_shape(problem_of("causal", of(1024), 12, 2)).pack, 2);
   EXPECT_EQ(choose_forward_shape(problem_of("causal", of(1024), 8, 8)).pack, 1);
-  EXPECT_EQ(choose_forward_shape(problem_of("causal", of(1024), 64, 8)).tile_shape(), (TileShape{16, 128}));
+  EXPECT_EQ(choose_forward_shape(problem_of("causal", of(1024), 64, 8)).tile_shape(), (TileShape{16, 160}));
 }
 
 TEST(ForwardShape, MatchesTheBlocksOfBlockSparseMasks) {

@@ -1,0 +1,107 @@
+// What happens to scores between the two products, in registers: the mask, and the softmax.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/sm90/ptx.h"
+
+namespace longspan::sm90 {
+
+// The softmax of the two rows that a thread shares with the three other threads of its quad. Sums are kept
+// per thread. Probabilities are relative to a reference, the row's maximum when it was last looked at: as
+// long as no thread's sum over a tile exceeds kLimit, no probability does, and neither a maximum nor a
+// rescaling is needed.
+struct Softmax {
+  static constexpr float kLimit = 1024.0f;
+
+  float maximum[2];       // the reference, in units of scores
+  float minus_scaled[2];  // -maximum * scale_log2; 0 while the row has seen no key
+  float sum[2];
+  float rescale[2];  // by which the reference changed when it was last raised
+  bool settled;      // all rows of the warp have seen a key
+
+  __device__ __forceinline__ void reset() {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) maximum[r] = -INFINITY, minus_scaled[r] = 0.0f, sum[r] = 0.0f;
+    settled = false;
+  }
+
+  // Raises the references to the maxima of all scores so far.
+  template <int kCount>
+  __device__ __forceinline__ void raise(const float (&s)[kCount], float scale_log2) {
+    float top[2][2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        top[r][c] = s[2 * r + c];
+#pragma unroll
+        for (int i = 1; i < kCount / 4; ++i) top[r][c] = fmaxf(top[r][c], s[4 * i + 2 * r + c]);
+      }
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float highest = fmaxf(top[r][0], top[r][1]);
+      highest = fmaxf(highest, __shfl_xor_sync(0xffffffff, highest, 1));
+      highest = fmaxf(highest, __shfl_xor_sync(0xffffffff, highest, 2));
+      highest = fmaxf(highest, maximum[r]);
+      minus_scaled[r] = highest == -INFINITY ? 0.0f : -highest * scale_log2;
+      rescale[r] = ex2(fmaf(maximum[r], scale_log2, minus_scaled[r]));
+      sum[r] *= rescale[r];
+      maximum[r] = highest;
+    }
+    settled = __all_sync(0xffffffff, maximum[0] > -INFINITY && maximum[1] > -INFINITY);
+  }
+
+  // Scores to probabilities, as operand a of the second product. False if the references are too low for
+  // that.
+  template <class Element, int kCount>
+  __device__ __forceinline__ bool exponentiate(const float (&s)[kCount], uint32_t (&p)[kCount / 8][4],
+                                               float scale_log2) {
+    float part[2][2] = {{0.0f, 0.0f}, {0.0f, 0.0f}};
+#pragma unroll
+    for (int step = 0; step < kCount / 8; ++step)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int r = i % 2;
+        const float low = ex2(fmaf(s[8 * step + 2 * i], scale_log2, minus_scaled[r]));
+        const float high = ex2(fmaf(s[8 * step + 2 * i + 1], scale_log2, minus_scaled[r]));
+        part[r][0] += low;
+        part[r][1] += high;
+        p[step][i] = cvt_x2<Element>(low, high);
+      }
+    const float tile[2] = {part[0][0] + part[0][1], part[1][0] + part[1][1]};
+    if (__any_sync(0xffffffff, tile[0] > kLimit || tile[1] > kLimit)) return false;
+    sum[0] += tile[0];
+    sum[1] += tile[1];
+    return true;
+  }
+};
+
+// Which of a thread's columns two rows see: bit i stands for column 8 i + 2 (lane % 4) + parity.
+struct ColumnBits {
+  uint32_t row[2][2] = {{0, 0}, {0, 0}};  // [row][parity]
+
+  __device__ __forceinline__ void add(int r, uint32_t begin, uint32_t end, uint32_t quad_column) {
+#pragma unroll
+    for (uint32_t parity = 0; parity < 2; ++parity) {
+      const uint32_t shift = 7 - quad_column - parity;
+      const uint32_t below_end = (1u << ((end + shift) >> 3)) - 1,
+                     below_begin = (1u << ((begin + shift) >> 3)) - 1;
+      row[r][parity] |= below_end & ~below_begin;
+    }
+  }
+
+  template <int kCount>
+  __device__ __forceinline__ void apply(float (&s)[kCount]) const {
+#pragma unroll
+    for (int i = 0; i < kCount / 4; ++i)
+#pragma unroll
+      for (int r = 0; r < 2; ++r)
+#pragma unroll
+        for (int c = 0; c < 2; ++c)
+          s[4 * i + 2 * r + c] = row[r][c] >> i & 1 ? s[4 * i + 2 * r + c] : -INFINITY;
+  }
+};
+
+}  // namespace longspan::sm90
