@@ -11,6 +11,8 @@
 
 namespace longspan::cli {
 
+void add_run_command(CLI::App& program);
+void add_run_case_command(CLI::App& program);
 void add_mask_command(CLI::App& program);
 void add_verify_command(CLI::App& program);
 void add_report_command(CLI::App& program);
@@ -20,8 +22,8 @@ void add_manual_command(CLI::App& program);
 
 // The table of commands, in the order in which the help lists them. Add a row and its declaration to add one.
 constexpr AddCommand kCommands[] = {
-    add_mask_command,    add_verify_command,     add_report_command,
-    add_compare_command, add_completion_command, add_manual_command,
+    add_run_command,    add_run_case_command, add_mask_command,       add_verify_command,
+    add_report_command, add_compare_command,  add_completion_command, add_manual_command,
 };
 
 namespace {

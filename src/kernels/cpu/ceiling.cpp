@@ -55,9 +55,10 @@ SgemmCeiling measure_sgemm_ceiling(int64_t size, double budget_s) {
     times.push_back(seconds_of_product());
     spent += times.back();
   }
+  const std::vector<double> in_order = times;
   std::sort(times.begin(), times.end());
   const double work = 2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size);
-  return {work / times.front(), work / times[times.size() / 2], static_cast<int>(times.size())};
+  return {work / times.front(), work / times[times.size() / 2], static_cast<int>(times.size()), in_order};
 }
 
 double sgemm_ceiling_flops(int64_t size, double budget_s) {

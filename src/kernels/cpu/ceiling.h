@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace longspan {
 
@@ -9,6 +10,7 @@ struct SgemmCeiling {
   double flops_per_s = 0;  // of the fastest product
   double median_flops_per_s = 0;
   int repeats = 0;
+  std::vector<double> samples_s;  // the time of each product, in the order taken
 };
 
 // Multiplies two f32 matrices of size x size by OpenBLAS on thread_count() threads until `budget_s` is spent,

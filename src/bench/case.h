@@ -1,0 +1,77 @@
+// A case: one kernel on one workload, as a pure value. Equal cases have equal identifiers in every run.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "attention/problem.h"
+#include "mask/patterns.h"
+
+namespace longspan::bench {
+
+struct Window {
+  int64_t left = 0;
+  std::optional<int64_t> right;  // as the pattern has it where not given; set in a normalised case
+  friend bool operator==(const Window&, const Window&) = default;
+};
+
+struct Case {
+  std::string kernel;
+  std::string mask;  // a pattern, or the path of a mask file (*.json)
+  int64_t seqlen = 0;
+  int64_t heads_q = 0, heads_kv = 0;
+  int64_t head_dim = 0;
+  DType dtype = DType::kF32;
+  Direction direction = Direction::kForward;
+  int64_t masks = 1;    // how many masks are drawn and averaged
+  std::string lengths;  // source of document lengths; empty where the mask has no documents
+  uint64_t seed = 42;   // of the masks and of the inputs
+
+  // What differs from the pattern's own defaults.
+  std::optional<Window> window;
+  std::optional<int64_t> prefix, block, block_min;
+  std::optional<double> density;
+  std::string file_hash;  // of a mask's or lengths' file: another content is another case
+
+  bool mask_is_file() const { return is_mask_file(mask); }
+  static bool is_mask_file(std::string_view mask) { return mask.ends_with(".json"); }
+  PatternOptions pattern_options(int64_t index) const;  // of mask number `index`
+  friend bool operator==(const Case&, const Case&) = default;
+};
+
+// Keys sorted, nothing optional that is not set: the same bytes for equal cases.
+nlohmann::json to_json(const Case& c);
+Case case_from_json(const nlohmann::json& json);  // throws an input error that names the key
+std::string id_of(const Case& c);                 // 16 hexadecimal digits: a hash of to_json's bytes
+
+// Removes what does not concern the pattern, resolves `auto`, and lets a mask that nothing is drawn for be
+// measured once: what is the same work becomes the same case. Throws an input error for what cannot be.
+Case normalised(Case c);
+
+std::string describe(const Case& c);  // "cpu-flash causal 8K, 8:2 heads of 128, f32, forward"
+
+Direction direction_from_name(std::string_view name);  // forward or fwd, backward or bwd
+
+// The command that repeats this case alone, after the program's name: {"run", "--kernel", "cpu-flash", ...}.
+std::vector<std::string> arguments_of(const Case& c);
+
+// The axes: each row is a TOML key, a command-line option and a field of the filter. A value is text, as
+// given; `set` throws an input error that begins with the value, and the caller adds where it stood.
+struct Axis {
+  std::string_view name;  // "head_dim"; the option is --head-dim
+  std::string_view help;
+  std::string_view preset;  // what holds where nothing is given; empty: nothing
+  bool comma_in_value;      // a value may hold a comma: lists are made by repeating the option
+  bool required;
+  void (*set)(Case& c, std::string_view text);
+  std::string (*get)(const Case& c);  // for the filter and for commands; empty: not set
+};
+std::span<const Axis> axes();
+const Axis* find_axis(std::string_view name);
+
+}  // namespace longspan::bench

@@ -1,0 +1,398 @@
+#include "bench/case_runner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <new>
+#include <utility>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/rng.h"
+#include "bench/mask_source.h"
+#include "bench/measure.h"
+#include "bench/values.h"
+
+namespace longspan::bench {
+namespace {
+
+constexpr size_t kWorkspaceAlignment = 256;
+
+// A case that cannot go on for a reason that is no defect: skipped, with the reason.
+struct Skip {
+  std::string reason;
+};
+
+void check_memory(size_t needed, size_t available, const std::string& what) {
+  if (needed <= available) return;
+  throw Error(
+      ErrorKind::kOutOfMemory,
+      fmt::format("out of memory ({}: needs {}, {} free)", what, format_bytes(static_cast<double>(needed)),
+                  format_bytes(static_cast<double>(available))),
+      __FILE__, __LINE__, "needed <= available");
+}
+
+// The tensors of a problem in one device's memory, inputs drawn.
+class Tensors {
+ public:
+  Tensors(const Problem& problem, Direction direction, Testbed& testbed) : testbed_(testbed) {
+    const Problem& p = problem;
+    const DType out = p.output_dtype();
+    check_memory(tensor_bytes(p, direction), testbed.available_bytes(), "inputs and outputs");
+    views_.kind = testbed.device().kind;
+    views_.q = make(p.dtype, p.tokens_q, p.heads_q, p.head_dim);
+    views_.k = make(p.dtype, p.tokens_kv, p.heads_kv, p.head_dim);
+    views_.v = make(p.dtype, p.tokens_kv, p.heads_kv, p.head_dim);
+    views_.o = make(out, p.tokens_q, p.heads_q, p.head_dim);
+    views_.lse = static_cast<float*>(make(DType::kF32, p.tokens_q, p.heads_q, 1).data);
+    if (direction == Direction::kForward) return;
+    views_.dout = make(out, p.tokens_q, p.heads_q, p.head_dim);
+    views_.dq = make(out, p.tokens_q, p.heads_q, p.head_dim);
+    views_.dk = make(out, p.tokens_kv, p.heads_kv, p.head_dim);
+    views_.dv = make(out, p.tokens_kv, p.heads_kv, p.head_dim);
+  }
+
+  void draw_inputs(uint64_t seed) {
+    fill_normal(views_.q, seed, 0, testbed_.device());
+    fill_normal(views_.k, seed, 1, testbed_.device());
+    fill_normal(views_.v, seed, 2, testbed_.device());
+    if (views_.dout.data != nullptr) fill_normal(views_.dout, seed, 3, testbed_.device());
+  }
+
+  // Every output becomes NaN, so that what a kernel forgets to write is seen. It also touches each page.
+  void poison_outputs() {
+    const DeviceKind kind = testbed_.device().kind;
+    for (const TensorView* view : {&views_.o, &views_.dq, &views_.dk, &views_.dv}) {
+      if (view->data != nullptr) fill_bytes(view->data, kind, 0xff, view->bytes());
+    }
+    fill_bytes(views_.lse, kind, 0xff, static_cast<size_t>(views_.o.tokens * views_.o.heads) * sizeof(float));
+  }
+
+  const DeviceTensors& views() const { return views_; }
+
+  std::vector<MemorySpan> spans() const {
+    std::vector<MemorySpan> spans;
+    for (const Buffer& buffer : buffers_) spans.push_back({buffer.data(), buffer.bytes()});
+    return spans;
+  }
+
+ private:
+  TensorView make(DType dtype, int64_t tokens, int64_t heads, int64_t head_dim) {
+    TensorView view = TensorView::contiguous(nullptr, dtype, tokens, heads, head_dim);
+    buffers_.emplace_back(view.bytes(), testbed_.device());
+    view.data = buffers_.back().data();
+    return view;
+  }
+
+  Testbed& testbed_;
+  std::vector<Buffer> buffers_;
+  DeviceTensors views_;
+};
+
+// What one mask gave.
+struct MaskResult {
+  DrawnMask mask;
+  int64_t area = 0;  // summed over query heads
+  double flops = 0;
+  double plan_s = 0;
+  size_t plan_bytes = 0, workspace_bytes = 0, peak_bytes = 0;
+  Accuracy accuracy;
+  Measurement measurement;
+};
+
+class CaseRunner {
+ public:
+  CaseRunner(const Case& c, const TimingRule& rule, const Kernel& kernel, Testbed& testbed,
+             const Verify& verify, const Phase& phase)
+      : case_(c), rule_(rule), kernel_(kernel), testbed_(testbed), verify_(verify), phase_(phase) {}
+
+  std::vector<MaskResult> run() {
+    MaskSource source(case_);
+    std::vector<MaskResult> results;
+    for (int64_t i = 0; i < case_.masks; ++i) {
+      mask_number_ = i;
+      enter("drawing");
+      results.push_back(run_mask(draw(source)));
+      // Timing what is wrong would only lend it credit.
+      if (!results.back().accuracy.failure.empty()) break;
+    }
+    return results;
+  }
+
+ private:
+  void enter(const std::string& what) const {
+    phase_(case_.masks == 1 ? what : fmt::format("{}, mask {} of {}", what, mask_number_ + 1, case_.masks));
+  }
+
+  // A mask that there is not at this length, or not by these options, is nobody's failure.
+  static DrawnMask draw(MaskSource& source) {
+    try {
+      return source.next();
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::kInput) throw Skip{error.what()};
+      throw;
+    }
+  }
+
+  Problem problem_of(const DrawnMask& mask) const {
+    Problem problem;
+    problem.masks = std::make_shared<const HeadMasks>(mask.masks);
+    problem.tokens_q = problem.masks->front().rows();
+    problem.tokens_kv = problem.masks->front().columns();
+    problem.heads_q = case_.heads_q;
+    problem.heads_kv = case_.heads_kv;
+    problem.head_dim = case_.head_dim;
+    problem.dtype = case_.dtype;
+    return problem;
+  }
+
+  void check_support(const Problem& problem) const {
+    const Device& device = testbed_.device();
+    // The backward pass reads what the forward pass wrote, so it needs both.
+    if (Support support = kernel_.supports(problem, Direction::kForward, device); !support)
+      throw Skip{support.reason};
+    if (case_.direction == Direction::kForward) return;
+    if (Support support = kernel_.supports(problem, Direction::kBackward, device); !support)
+      throw Skip{support.reason};
+  }
+
+  // Plans as often as makes the time worth stating: the median of up to five within a tenth of the budget.
+  std::unique_ptr<Plan> plan(const Problem& problem, MaskResult& result) {
+    enter("planning");
+    std::vector<double> times;
+    std::unique_ptr<Plan> plan;
+    const double end = testbed_.clock().now_s() + rule_.budget_s / 10;
+    testbed_.begin_peak();
+    do {
+      plan.reset();
+      const double begin = testbed_.clock().now_s();
+      plan = kernel_.plan(problem, testbed_.device());
+      testbed_.synchronize();
+      times.push_back(testbed_.clock().now_s() - begin);
+      if (times.size() == 1) result.peak_bytes = testbed_.end_peak();
+    } while (times.size() < 5 && testbed_.clock().now_s() < end);
+    result.plan_s = median(times);
+    result.plan_bytes = plan->plan_bytes();
+    return plan;
+  }
+
+  Buffer workspace(const Plan& plan, Direction direction) const {
+    const size_t bytes = plan.workspace_bytes(direction);
+    check_memory(bytes, testbed_.available_bytes(), fmt::format("the {} workspace", name_of(direction)));
+    return Buffer(std::max(bytes, kWorkspaceAlignment), testbed_.device());
+  }
+
+  Work work_of(Plan& plan, Direction direction, const Buffer& workspace) {
+    const DeviceTensors& t = tensors_->views();
+    const Stream stream = testbed_.stream();
+    if (direction == Direction::kForward) {
+      return [&plan, args = ForwardArgs{t.q, t.k, t.v, t.o, t.lse, workspace.data()}, stream] {
+        plan.forward(args, stream);
+      };
+    }
+    return [&plan, args = BackwardArgs{t.q, t.k, t.v, t.o, t.dout, t.lse, t.dq, t.dk, t.dv, workspace.data()},
+            stream] { plan.backward(args, stream); };
+  }
+
+  MaskResult run_mask(DrawnMask mask) {
+    MaskResult result;
+    const Problem problem = problem_of(mask);
+    problem.check();
+    check_support(problem);
+    result.mask = std::move(mask);
+    result.area = problem.area();
+    result.flops = flops(problem, case_.direction);
+
+    if (tensors_ == nullptr) {
+      enter("making inputs");
+      tensors_ = std::make_unique<Tensors>(problem, case_.direction, testbed_);
+      tensors_->draw_inputs(case_.seed);
+    }
+    tensors_->poison_outputs();
+
+    const std::unique_ptr<Plan> plan = this->plan(problem, result);
+    if (case_.direction == Direction::kBackward) {
+      enter("the forward pass before the backward one");
+      const Buffer memory = workspace(*plan, Direction::kForward);
+      work_of(*plan, Direction::kForward, memory)();
+      testbed_.synchronize();
+    }
+
+    enter("the first run");
+    testbed_.begin_peak();
+    const Buffer memory = workspace(*plan, case_.direction);
+    const Work work = work_of(*plan, case_.direction, memory);
+    work();
+    testbed_.synchronize();
+    // The plan was there before the second window opened.
+    result.peak_bytes = std::max(result.peak_bytes, result.plan_bytes + testbed_.end_peak());
+    result.workspace_bytes = plan->workspace_bytes(case_.direction);
+
+    enter("verifying");
+    result.accuracy =
+        verify_({kernel_, *plan, problem, case_.direction, tensors_->views(), testbed_, case_.seed});
+    if (!result.accuracy.failure.empty()) return result;
+
+    enter("timing");
+    std::vector<MemorySpan> touched = tensors_->spans();
+    touched.push_back({memory.data(), memory.bytes()});
+    const auto stopwatch = testbed_.stopwatch(std::move(touched), rule_.cold_cache);
+    result.measurement = measure(work, *stopwatch, testbed_.clock(), rule_);
+    return result;
+  }
+
+  const Case& case_;
+  const TimingRule& rule_;
+  const Kernel& kernel_;
+  Testbed& testbed_;
+  const Verify& verify_;
+  const Phase& phase_;
+  int64_t mask_number_ = 0;
+  std::unique_ptr<Tensors> tensors_;
+};
+
+Json interval_json(const std::optional<Interval>& interval) {
+  return interval ? Json{interval->lo, interval->hi} : Json();
+}
+
+// To a tenth of a nanosecond: more digits would only be noise in the file.
+Json seconds(double time_s) {
+  return std::round(time_s * 1e10) / 1e10;
+}
+
+Json seconds(const std::vector<double>& times_s) {
+  Json list = Json::array();
+  for (double time_s : times_s) list.push_back(seconds(time_s));
+  return list;
+}
+
+Json finite(const std::map<std::string, double>& values) {
+  Json object = Json::object();
+  for (const auto& [name, value] : values) object[name] = std::isfinite(value) ? Json(value) : Json();
+  return object;
+}
+
+Json accuracy_json(const std::vector<MaskResult>& results) {
+  Accuracy worst = results.front().accuracy;
+  for (const MaskResult& result : results) {
+    const Accuracy& one = result.accuracy;
+    for (const auto& [tensor, error] : one.max_error) {
+      double& most = worst.max_error[tensor];
+      if (!std::isnan(most) && !(error <= most)) most = error;  // NaN is worse than any number
+    }
+    if (one.counting == "fail") worst.counting = "fail";
+    worst.rows = std::max(worst.rows, one.rows);
+    worst.columns = std::max(worst.columns, one.columns);
+  }
+  return {{"checked", worst.checked},
+          {"max_error", finite(worst.max_error)},
+          {"tolerance", finite(worst.tolerance)},
+          {"counting", worst.counting.empty() ? Json() : Json(worst.counting)},
+          {"rows", worst.rows},
+          {"columns", worst.columns}};
+}
+
+Json measurement_json(const MaskResult& result, int64_t index) {
+  Json params = Json::object();
+  for (const auto& [name, value] : result.mask.params) params[name] = value;
+  const Measurement& m = result.measurement;
+  Json entry = {{"index", index},
+                {"area", result.area},
+                {"flops", result.flops},
+                {"params", std::move(params)},
+                {"documents", result.mask.document_lengths.size()},
+                {"plan_s", seconds(result.plan_s)},
+                {"median_s", seconds(m.median_s)},
+                {"interval_s", interval_json(m.interval_s)},
+                {"converged", m.converged},
+                {"samples_s", seconds(m.samples_s)}};
+  if (!m.throttled_samples_s.empty()) entry["throttled_samples_s"] = seconds(m.throttled_samples_s);
+  return entry;
+}
+
+double mean(const std::vector<MaskResult>& results, const std::function<double(const MaskResult&)>& value) {
+  double sum = 0;
+  for (const MaskResult& result : results) sum += value(result);
+  return sum / static_cast<double>(results.size());
+}
+
+size_t most(const std::vector<MaskResult>& results, size_t MaskResult::*member) {
+  size_t bytes = 0;
+  for (const MaskResult& result : results) bytes = std::max(bytes, result.*member);
+  return bytes;
+}
+
+Json outcome_json(const std::vector<MaskResult>& results, const Case& c, Testbed& testbed) {
+  const std::string& failure = results.back().accuracy.failure;
+  Json json = {{"status", failure.empty() ? "ok" : "failed"}};
+  if (!failure.empty()) json["reason"] = "wrong result: " + failure;
+  const double pairs = static_cast<double>(c.heads_q) * static_cast<double>(results[0].mask.masks[0].rows()) *
+                       static_cast<double>(results[0].mask.masks[0].columns());
+  const double area = mean(results, [](const MaskResult& r) { return static_cast<double>(r.area); });
+  const double flops = mean(results, [](const MaskResult& r) { return r.flops; });
+  json["area"] = area;
+  json["density"] = area / pairs;
+  json["flops"] = flops;
+  if (failure.empty()) {
+    std::vector<Estimate> medians;
+    for (const MaskResult& r : results) medians.push_back({r.measurement.median_s, r.measurement.interval_s});
+    const Estimate time = mean_of(medians);
+    json["time_s"] = seconds(time.value);
+    json["interval_s"] = interval_json(time.interval);
+    json["flops_per_s"] = flops / time.value;  // the sums' quotient: both are means over the same masks
+  }
+  json["plan_s"] = seconds(mean(results, [](const MaskResult& r) { return r.plan_s; }));
+  json["plan_bytes"] = most(results, &MaskResult::plan_bytes);
+  json["workspace_bytes"] = most(results, &MaskResult::workspace_bytes);
+  json["peak_bytes"] = most(results, &MaskResult::peak_bytes);
+  json["accuracy"] = accuracy_json(results);
+  json["picture"] = picture_json(results.front().mask.masks.front());
+  if (!failure.empty()) return json;
+  size_t throttled = 0;
+  for (const MaskResult& r : results) throttled += r.measurement.throttled_samples_s.size();
+  json["throttled"] = throttled;
+  if (const auto state = testbed.take_device_state()) {
+    json["device_state"] = {
+        {"sm_clock_mhz", {state->sm_clock_min_mhz, state->sm_clock_median_mhz, state->sm_clock_max_mhz}},
+        {"power_w", state->power_w},
+        {"temperature_c", state->temperature_c},
+        {"throttle_reasons", state->throttle_reasons}};
+  }
+  json["measurements"] = Json::array();
+  for (size_t i = 0; i < results.size(); ++i) {
+    json["measurements"].push_back(measurement_json(results[i], static_cast<int64_t>(i)));
+  }
+  return json;
+}
+
+}  // namespace
+
+size_t tensor_bytes(const Problem& p, Direction direction) {
+  const auto bytes = [&](DType dtype, int64_t tokens, int64_t heads) {
+    return static_cast<size_t>(tokens) * static_cast<size_t>(heads) * static_cast<size_t>(p.head_dim) *
+           size_of(dtype);
+  };
+  const size_t q = bytes(p.dtype, p.tokens_q, p.heads_q), kv = bytes(p.dtype, p.tokens_kv, p.heads_kv);
+  const size_t out_q = bytes(p.output_dtype(), p.tokens_q, p.heads_q);
+  const size_t out_kv = bytes(p.output_dtype(), p.tokens_kv, p.heads_kv);
+  const size_t lse = static_cast<size_t>(p.tokens_q) * static_cast<size_t>(p.heads_q) * sizeof(float);
+  const size_t forward = q + 2 * kv + out_q + lse;
+  return direction == Direction::kForward ? forward : forward + 2 * out_q + 2 * out_kv;
+}
+
+Json run_case(const Case& c, const TimingRule& rule, const Kernel& kernel, Testbed& testbed,
+              const Verify& verify, const Phase& phase) {
+  std::string reason;
+  try {
+    CaseRunner runner(c, rule, kernel, testbed, verify, phase);
+    return outcome_json(runner.run(), c, testbed);
+  } catch (const Skip& skip) {
+    return {{"status", "skipped"}, {"reason", skip.reason}};
+  } catch (const std::bad_alloc&) {
+    reason = "out of memory: an allocation failed";
+  } catch (const std::exception& error) {
+    reason = error.what();
+  }
+  return {{"status", "failed"}, {"reason", reason}};
+}
+
+}  // namespace longspan::bench

@@ -1,0 +1,25 @@
+// One case, from its value to its result line: what happens inside the child process.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "bench/case.h"
+#include "bench/results.h"
+#include "bench/timing_rule.h"
+#include "bench/workbench.h"
+
+namespace longspan::bench {
+
+// Told before each step, so that whoever watches knows where a case died: "planning", "verifying", ...
+using Phase = std::function<void(const std::string&)>;
+
+// The keys of a case's line from `status` on. What goes wrong in a way that the program survives is a status
+// with its reason, not an exception.
+Json run_case(const Case& c, const TimingRule& rule, const Kernel& kernel, Testbed& testbed,
+              const Verify& verify, const Phase& phase);
+
+// Inputs and outputs of the case, in bytes.
+size_t tensor_bytes(const Problem& problem, Direction direction);
+
+}  // namespace longspan::bench

@@ -1,0 +1,17 @@
+// Evicting memory from a CPU's caches, so that a sample begins as cold as a training step's attention does.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "bench/testbed.h"
+
+namespace longspan::bench {
+
+// Writes back and drops each cache line of the memory from all caches of the machine (clflushopt or clflush
+// on x86-64, dc civac on AArch64). Elsewhere a buffer of the size of the last-level cache is swept instead.
+void evict_from_caches(std::span<const MemorySpan> memory, size_t cache_bytes);
+
+std::string_view eviction_method();  // "clflushopt", ...
+
+}  // namespace longspan::bench

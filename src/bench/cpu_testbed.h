@@ -1,0 +1,17 @@
+// The CPU as a testbed: steady clock, caches emptied line by line, memory as the kernel accounts for it.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "bench/testbed.h"
+
+namespace longspan::bench {
+
+using MeasureCeiling = std::function<Ceiling(DType)>;
+
+std::unique_ptr<Testbed> make_cpu_testbed(const Device& device, MeasureCeiling measure_ceiling);
+
+Clock& steady_clock();
+
+}  // namespace longspan::bench

@@ -1,0 +1,160 @@
+#include "bench/isolation.h"
+
+#include <csignal>
+#include <iostream>
+#include <iterator>
+#include <new>
+
+#include <unistd.h>
+
+#include "base/error.h"
+#include "bench/case_runner.h"
+#include "bench/machine.h"
+#include "bench/values.h"
+
+namespace longspan::bench {
+namespace {
+
+Json device_json(const Device& device) {
+  return {{"kind", kind_name(device.kind)}, {"index", device.index}};
+}
+
+Device find_device(const Workbench& workbench, const Json& wanted) {
+  const DeviceKind kind = device_kind_from_name(wanted.at("kind").get<std::string>());
+  for (const Device& device : workbench.devices()) {
+    if (device.kind == kind && device.index == wanted.at("index").get<int>()) return device;
+  }
+  LONGSPAN_CHECK_INPUT(false, "device {} {} is gone", kind_name(kind), wanted.at("index").get<int>());
+  return {};
+}
+
+Json rule_of_child(const TimingRule& rule) {
+  return {{"warmup_s", rule.warmup_s},       {"min_samples", rule.min_samples},
+          {"max_samples", rule.max_samples}, {"budget_s", rule.budget_s},
+          {"half_width", rule.half_width},   {"confidence", rule.confidence},
+          {"cold_cache", rule.cold_cache}};
+}
+
+TimingRule rule_from(const Json& json) {
+  TimingRule rule;
+  json.at("warmup_s").get_to(rule.warmup_s);
+  json.at("min_samples").get_to(rule.min_samples);
+  json.at("max_samples").get_to(rule.max_samples);
+  json.at("budget_s").get_to(rule.budget_s);
+  json.at("half_width").get_to(rule.half_width);
+  json.at("confidence").get_to(rule.confidence);
+  json.at("cold_cache").get_to(rule.cold_cache);
+  return rule;
+}
+
+void say(const Json& line) {
+  const std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  for (size_t sent = 0; sent < text.size();) {
+    const ssize_t n = write(kResultDescriptor, text.data() + sent, text.size() - sent);
+    if (n <= 0) std::_Exit(1);  // nobody listens any more
+    sent += static_cast<size_t>(n);
+  }
+}
+
+Json probe_here(const Workbench& workbench, const Json& request) {
+  const auto testbed = workbench.testbed(find_device(workbench, request.at("device")));
+  Json answer = {{"driver", testbed->driver()}};
+  try {
+    const Ceiling ceiling =
+        testbed->measure_ceiling(dtype_from_name(request.at("ceiling").get<std::string>()));
+    answer["ceiling"] = {
+        {"flops_per_s", ceiling.flops_per_s}, {"what", ceiling.what}, {"samples_s", ceiling.samples_s}};
+  } catch (const std::exception& error) {
+    answer["reason"] = error.what();
+  }
+  return answer;
+}
+
+Json run_case_here(const Workbench& workbench, const Json& request) {
+  const Case c = case_from_json(nlohmann::json::parse(request.at("case").dump()));
+  const Kernel* kernel = workbench.find(c.kernel);
+  LONGSPAN_CHECK_INPUT(kernel != nullptr, "kernel '{}' is unknown", c.kernel);
+  const auto testbed = workbench.testbed(find_device(workbench, request.at("device")));
+  return run_case(c, rule_from(request.at("rule")), *kernel, *testbed, workbench.verify,
+                  [](const std::string& phase) {
+                    say({{"phase", phase}});
+                  });
+}
+
+// The last line of what the child printed: most often the message of what ended it.
+std::string last_words(const std::string& output) {
+  const std::string_view text = trimmed(output);
+  const size_t newline = text.rfind('\n');
+  std::string words(newline == std::string_view::npos ? text : text.substr(newline + 1));
+  constexpr size_t kLongest = 300;
+  if (words.size() > kLongest) words = words.substr(0, kLongest) + "...";
+  return words.empty() ? "" : ": " + words;
+}
+
+std::string reason_of(const ChildEnd& end, const std::string& phase, double limit_s) {
+  const std::string where = phase.empty() ? "" : " in " + phase;
+  if (end.how == ChildEnd::How::kTimedOut) {
+    return fmt::format("hung: not done after the time limit of {}{}; give more with --timeout-s or timeout_s",
+                       format_duration(limit_s), where);
+  }
+  if (end.how == ChildEnd::How::kSignalled && end.status == SIGKILL) {
+    return fmt::format("killed (SIGKILL){}, probably out of memory", where);
+  }
+  if (end.how == ChildEnd::How::kSignalled) {
+    return fmt::format("crashed ({}){}{}", signal_name(end.status), where, last_words(end.error_output));
+  }
+  return fmt::format("ended with exit code {}{}{}", end.status, where, last_words(end.error_output));
+}
+
+}  // namespace
+
+int answer_request(const Workbench& workbench) {
+  become_child();
+  const std::string text{std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+  try {
+    const Json request = parse_json(text);
+    say({{"answer",
+          request.contains("case") ? run_case_here(workbench, request) : probe_here(workbench, request)}});
+    return 0;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+}
+
+std::optional<Json> Isolation::ask(const Json& request, double limit_s) {
+  std::string phase, nonsense;
+  std::optional<Json> answer;
+  const auto listen = [&](const std::string& text) {
+    try {
+      const Json line = parse_json(text);
+      if (line.contains("phase")) phase = line["phase"].get<std::string>();
+      if (line.contains("answer")) answer = line["answer"];
+    } catch (const std::exception&) {
+      nonsense = text.substr(0, 80);
+    }
+  };
+  const ChildEnd end = run_child("/proc/self/exe", {kChildCommand}, request.dump(), limit_s, guard_, listen);
+  if (end.how == ChildEnd::How::kInterrupted) return std::nullopt;
+  // An answer from a child that crashed afterwards is not believed: its memory was in no good state.
+  if (end.how == ChildEnd::How::kExited && end.status == 0 && answer && nonsense.empty()) return answer;
+  if (!nonsense.empty()) {
+    return Json{{"status", "failed"},
+                {"reason", fmt::format("wrote into the runner's pipe: '{}', in {}", nonsense, phase)}};
+  }
+  if (answer) phase = "tidying up";
+  return Json{{"status", "failed"}, {"reason", reason_of(end, phase, limit_s)}};
+}
+
+std::optional<Json> Isolation::run_case(const Case& c, const Device& device, const TimingRule& rule) {
+  return ask({{"case", Json::parse(to_json(c).dump())},
+              {"device", device_json(device)},
+              {"rule", rule_of_child(rule)}},
+             rule.timeout_s);
+}
+
+std::optional<Json> Isolation::probe(const Device& device, DType dtype, double limit_s) {
+  return ask({{"ceiling", name_of(dtype)}, {"device", device_json(device)}}, limit_s);
+}
+
+}  // namespace longspan::bench

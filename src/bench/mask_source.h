@@ -1,0 +1,28 @@
+// The masks of a case, one after the other, and a picture of one.
+#pragma once
+
+#include <cstdint>
+
+#include "bench/case.h"
+#include "bench/results.h"
+#include "mask/patterns.h"
+
+namespace longspan::bench {
+
+class MaskSource {
+ public:
+  explicit MaskSource(const Case& c);
+
+  // Mask 0, 1, ... of the case's seed; or the mask of its file, every time.
+  DrawnMask next();
+
+ private:
+  const Case& case_;
+  Mt19937 generator_;
+  int64_t index_ = 0;
+};
+
+// `{size, data}` of docs/results-schema.md.
+Json picture_json(const Mask& mask);
+
+}  // namespace longspan::bench

@@ -1,0 +1,24 @@
+// The timing rule at work: warm up, then sample until the median is known well enough.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "bench/statistics.h"
+#include "bench/stopwatch.h"
+#include "bench/timing_rule.h"
+
+namespace longspan::bench {
+
+struct Measurement {
+  std::vector<double> samples_s;            // every one, in the order taken
+  std::vector<double> throttled_samples_s;  // set aside and taken again
+  double median_s = 0;
+  std::optional<Interval> interval_s;  // of the median
+  bool converged = false;              // the interval met the rule's bound
+};
+
+Measurement measure(const Work& work, Stopwatch& stopwatch, Clock& clock, const TimingRule& rule);
+
+}  // namespace longspan::bench

@@ -1,0 +1,108 @@
+#include "bench/progress.h"
+
+#include <algorithm>
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "bench/values.h"
+
+namespace longspan::bench {
+namespace {
+
+size_t terminal_columns(std::FILE* out) {
+  winsize size{};
+  if (ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  return 80;
+}
+
+}  // namespace
+
+TimeLeft::TimeLeft(std::vector<Case> cases) : cases_(std::move(cases)) {}
+
+std::vector<std::string> TimeLeft::keys_of(const Case& c) const {
+  const std::string kind = fmt::format("{} {}", c.kernel, name_of(c.direction));
+  return {fmt::format("{} {} {}:{}", kind, c.seqlen, c.heads_q, c.heads_kv), kind, ""};
+}
+
+void TimeLeft::done(const Case& c, double elapsed_s) {
+  ++next_;
+  for (const std::string& key : keys_of(c)) {
+    means_[key].sum_s += elapsed_s;
+    ++means_[key].count;
+  }
+}
+
+double TimeLeft::estimate_s() const {
+  if (means_.empty()) return -1;
+  double sum = 0;
+  for (size_t i = next_; i < cases_.size(); ++i) {
+    for (const std::string& key : keys_of(cases_[i])) {
+      const auto it = means_.find(key);
+      if (it == means_.end()) continue;
+      sum += it->second.sum_s / static_cast<double>(it->second.count);
+      break;
+    }
+  }
+  return sum;
+}
+
+Progress::Progress(std::FILE* out, bool terminal, Clock& clock, std::vector<Case> cases, size_t finished)
+    : out_(out),
+      terminal_(terminal),
+      clock_(clock),
+      total_(cases.size() + finished),
+      finished_(finished),
+      time_left_(std::move(cases)) {}
+
+void Progress::note(const std::string& text) {
+  clear();
+  fmt::print(out_, "{}\n", text);
+  std::fflush(out_);
+}
+
+void Progress::begin(const Case& c) {
+  if (terminal_) draw_bar(describe(c));
+}
+
+void Progress::end(const Case& c, const Json& outcome, double elapsed_s) {
+  ++finished_;
+  time_left_.done(c, elapsed_s);
+  const size_t width = fmt::formatted_size("{}", total_);
+  note(fmt::format("[{:>{}}/{}] {}: {}", finished_, width, total_, describe(c), describe_outcome(outcome)));
+}
+
+void Progress::clear() {
+  if (terminal_) fmt::print(out_, "\r\x1b[2K");
+  std::fflush(out_);
+}
+
+void Progress::draw_bar(const std::string& what) {
+  constexpr size_t kCells = 24;
+  const size_t filled = total_ == 0 ? kCells : finished_ * kCells / total_;
+  const double left = time_left_.estimate_s();
+  std::string bar;
+  for (size_t i = 0; i < kCells; ++i) bar += i < filled ? "█" : "░";
+  const std::string text = fmt::format(" {}/{}  {}  {}", finished_, total_,
+                                       left < 0 ? "" : "about " + format_duration(left) + " left", what);
+  // Cut to the terminal: a bar that wraps could not be erased.
+  const size_t columns = terminal_columns(out_);
+  const size_t room = columns > kCells + 1 ? columns - kCells - 1 : 0;
+  fmt::print(out_, "\r\x1b[2K{}{}", columns > kCells ? bar : "", text.substr(0, room));
+  std::fflush(out_);
+}
+
+std::string describe_outcome(const Json& outcome) {
+  const std::string status = outcome.value("status", "failed");
+  if (status != "ok") return fmt::format("{}: {}", status, outcome.value("reason", ""));
+  std::string text = fmt::format("{}, {}", format_seconds(outcome.at("time_s").get<double>()),
+                                 format_rate(outcome.at("flops_per_s").get<double>()));
+  const auto share = outcome.find("share_of_ceiling");
+  if (share != outcome.end() && share->is_number()) {
+    text += fmt::format(", {:.0f} % of the ceiling", 100 * share->get<double>());
+  }
+  return text;
+}
+
+}  // namespace longspan::bench

@@ -1,0 +1,60 @@
+// What a run shows while it goes on: a line for each finished case, and on a terminal a bar with the time
+// left.
+#pragma once
+
+#include <cstdio>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/case.h"
+#include "bench/results.h"
+#include "bench/stopwatch.h"
+
+namespace longspan::bench {
+
+// The time that the remaining cases will take, from what like cases took: the mean of the same kernel and
+// direction at the same length, else of the same kernel and direction, else of all.
+class TimeLeft {
+ public:
+  explicit TimeLeft(std::vector<Case> cases);
+  void done(const Case& c, double elapsed_s);  // the next case of the list
+  double estimate_s() const;                   // negative while nothing is known
+
+ private:
+  struct Mean {
+    double sum_s = 0;
+    int64_t count = 0;
+  };
+  std::vector<std::string> keys_of(const Case& c) const;
+
+  std::vector<Case> cases_;
+  size_t next_ = 0;
+  std::map<std::string, Mean> means_;
+};
+
+class Progress {
+ public:
+  // `finished` cases were done by an earlier run. On a terminal the bar takes the last line.
+  Progress(std::FILE* out, bool terminal, Clock& clock, std::vector<Case> cases, size_t finished);
+
+  void note(const std::string& text);  // a line of its own
+  void begin(const Case& c);
+  void end(const Case& c, const Json& outcome, double elapsed_s);
+  void clear();  // removes the bar
+
+ private:
+  void draw_bar(const std::string& what);
+
+  std::FILE* out_;
+  bool terminal_;
+  Clock& clock_;
+  size_t total_, finished_;
+  TimeLeft time_left_;
+};
+
+// "12.3 ms, 85.1 GFLOP/s, 61 % of the ceiling", or the status and its reason.
+std::string describe_outcome(const Json& outcome);
+
+}  // namespace longspan::bench

@@ -1,0 +1,131 @@
+#include "bench/results.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+namespace longspan::bench {
+namespace {
+
+std::string text_of(const Json& json, const char* key) {
+  const auto it = json.find(key);
+  LONGSPAN_CHECK_INPUT(it != json.end() && it->is_string(), "the line has no text under '{}'", key);
+  return it->get<std::string>();
+}
+
+}  // namespace
+
+Json parse_json(std::string_view text, int max_depth) {
+  const auto limit_depth = [max_depth](int depth, Json::parse_event_t, Json&) {
+    LONGSPAN_CHECK_INPUT(depth <= max_depth, "the JSON is nested more than {} deep", max_depth);
+    return true;
+  };
+  try {
+    return Json::parse(text, limit_depth);
+  } catch (const nlohmann::json::exception& error) {
+    LONGSPAN_CHECK_INPUT(false, "not valid JSON: {}", error.what());
+  }
+  return {};
+}
+
+ResultsLine parse_results_line(std::string_view text) {
+  ResultsLine line;
+  line.json = parse_json(text);
+  LONGSPAN_CHECK_INPUT(line.json.is_object(), "the line is no JSON object");
+  const auto schema = line.json.find("schema");
+  LONGSPAN_CHECK_INPUT(schema != line.json.end() && schema->is_number_integer(),
+                       "the line has no 'schema' number");
+  LONGSPAN_CHECK_INPUT(*schema == kResultsSchema, "schema {} is unknown; this longspan knows schema {}",
+                       schema->dump(), kResultsSchema);
+  const std::string type = text_of(line.json, "type");
+  if (type == "run") line.type = ResultsLine::Type::kRun;
+  if (type == "case") line.type = ResultsLine::Type::kCase;
+  if (line.type == ResultsLine::Type::kOther) return line;
+  line.run = text_of(line.json, "run");
+  if (line.type == ResultsLine::Type::kCase) line.id = text_of(line.json, "id");
+  return line;
+}
+
+ResultsFile::ResultsFile(const std::string& folder, Mode mode)
+    : path_((std::filesystem::path(folder) / "results.jsonl").string()) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  LONGSPAN_CHECK_INPUT(!error, "--out {}: cannot be made: {}", folder, error.message());
+  try {
+    open_and_lock(mode);
+    if (mode == Mode::kResume) repair_and_read();
+  } catch (...) {
+    if (fd_ >= 0) close(fd_);
+    throw;
+  }
+}
+
+ResultsFile::~ResultsFile() {
+  close(fd_);  // and with it the lock
+}
+
+void ResultsFile::open_and_lock(Mode mode) {
+  fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  LONGSPAN_CHECK_INPUT(fd_ >= 0, "{}: cannot be opened: {}", path_, std::strerror(errno));
+  LONGSPAN_CHECK_INPUT(flock(fd_, LOCK_EX | LOCK_NB) == 0,
+                       "{}: another run is writing it; wait for that one, or name another folder with --out",
+                       path_);
+  struct stat status {};
+  LONGSPAN_CHECK(fstat(fd_, &status) == 0, "{}: {}", path_, std::strerror(errno));
+  LONGSPAN_CHECK_INPUT(mode == Mode::kResume || status.st_size == 0,
+                       "{} exists; complete that run with --resume, or name another folder with --out",
+                       path_);
+}
+
+void ResultsFile::repair_and_read() {
+  std::string text;
+  char block[1 << 16];
+  for (ssize_t got = 0; (got = pread(fd_, block, sizeof block, static_cast<off_t>(text.size()))) > 0;) {
+    text.append(block, static_cast<size_t>(got));
+  }
+  const size_t last_newline = text.rfind('\n');
+  const size_t whole = last_newline == std::string::npos ? 0 : last_newline + 1;
+  if (whole != text.size()) {
+    LONGSPAN_CHECK(ftruncate(fd_, static_cast<off_t>(whole)) == 0 && fsync(fd_) == 0,
+                   "{}: the half line at its end cannot be removed: {}", path_, std::strerror(errno));
+  }
+  int64_t number = 0;
+  for (size_t begin = 0; begin < whole;) {
+    const size_t end = text.find('\n', begin);
+    ++number;
+    try {
+      earlier_.push_back(parse_results_line(std::string_view(text).substr(begin, end - begin)));
+    } catch (const Error& error) {
+      LONGSPAN_CHECK_INPUT(false, "{}:{}: {}; mend or remove the line, or name another folder with --out",
+                           path_, number, error.what());
+    }
+    begin = end + 1;
+  }
+}
+
+void ResultsFile::append(const Json& line) {
+  const std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const off_t before = lseek(fd_, 0, SEEK_END);
+  ssize_t written = 0;
+  do {
+    written = write(fd_, text.data(), text.size());
+  } while (written < 0 && errno == EINTR);
+  if (written != static_cast<ssize_t>(text.size())) {
+    const std::string why = written < 0 ? std::strerror(errno) : "the disk is full";
+    // Best effort: a torn line is removed by --resume as well.
+    if (written > 0 && ftruncate(fd_, before) != 0) { /* the message below says what matters */
+    }
+    LONGSPAN_CHECK_INPUT(false, "{}: cannot be written: {}; make room and continue with --resume", path_,
+                         why);
+  }
+  fdatasync(fd_);
+}
+
+}  // namespace longspan::bench

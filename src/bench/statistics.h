@@ -1,0 +1,33 @@
+// Order statistics: the median of a sample, and an interval for the median that assumes no distribution.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace longspan::bench {
+
+struct Interval {
+  double lo = 0, hi = 0;
+  friend bool operator==(const Interval&, const Interval&) = default;
+};
+
+double median(std::span<const double> samples);  // at least one sample
+double median_of_sorted(std::span<const double> sorted);
+
+// The interval between two order statistics that holds the median of the distribution with at least this
+// confidence: sorted[rank - 1] to sorted[n - rank]. rank is the largest with P(Binomial(n, 1/2) < rank) <=
+// (1 - confidence) / 2; 0 if n is too small for any (n < 6 at 95 %).
+int64_t median_interval_rank(int64_t n, double confidence);
+std::optional<Interval> median_interval_of_sorted(std::span<const double> sorted, double confidence);
+
+// The mean of several medians, and its interval: the half-widths of independent medians add in quadrature.
+// No interval if any median has none.
+struct Estimate {
+  double value = 0;
+  std::optional<Interval> interval;
+};
+Estimate mean_of(std::span<const Estimate> medians);
+
+}  // namespace longspan::bench

@@ -1,0 +1,310 @@
+#include "bench/suite.h"
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <sstream>
+
+#include <toml++/toml.h>
+
+#include "base/error.h"
+#include "bench/values.h"
+
+namespace longspan::bench {
+namespace {
+
+constexpr size_t kMaxSuiteBytes = 1 << 20;
+constexpr size_t kMaxCases = 100000;
+
+// Reads one suite; knows the file's name for its messages.
+class SuiteReader {
+ public:
+  explicit SuiteReader(std::string_view file) : file_(file) {}
+
+  Suite read(std::string_view text) {
+    LONGSPAN_CHECK_INPUT(text.size() <= kMaxSuiteBytes, "{}: a suite has at most {} bytes, this has {}",
+                         file_, kMaxSuiteBytes, text.size());
+    const toml::table root = parse(text);
+    Suite suite;
+    suite.name = std::filesystem::path(file_).stem().string();
+    const std::vector<std::string> known{"name", "description", "rule", "defaults", "case"};
+    for (const auto& [key, node] : root) check_key(key, known, "a suite");
+    if (const auto* node = root.get("name")) suite.name = string_of(*node, "name");
+    if (const auto* node = root.get("description")) suite.description = string_of(*node, "description");
+    if (const auto* node = root.get("rule")) suite.rule = rule_of(table_of(*node, "rule"));
+    Group defaults;
+    if (const auto* node = root.get("defaults"))
+      defaults = group_of(table_of(*node, "defaults"), "[defaults]", {});
+
+    const toml::node* cases = root.get("case");
+    LONGSPAN_CHECK_INPUT(cases != nullptr, "{}: a suite needs at least one [[case]] table", file_);
+    const toml::array* list = cases->as_array();
+    LONGSPAN_CHECK_INPUT(list != nullptr && !list->empty(),
+                         "{}: 'case' must be a list of tables, written [[case]]", where(*cases));
+    for (const toml::node& node : *list) {
+      const toml::table& table = table_of(node, "case");
+      suite.groups.push_back(group_of(table, "[[case]]", defaults));
+      for (const Axis& axis : axes()) {
+        LONGSPAN_CHECK_INPUT(!axis.required || suite.groups.back().values.count(axis.name) != 0,
+                             "{}: this [[case]] lacks '{}' ({})", where(node), axis.name, axis.help);
+      }
+    }
+    return suite;
+  }
+
+ private:
+  toml::table parse(std::string_view text) const {
+    try {
+      return toml::parse(text, file_);
+    } catch (const toml::parse_error& error) {
+      LONGSPAN_CHECK_INPUT(false, "{}:{}:{}: {}", file_, error.source().begin.line,
+                           error.source().begin.column, error.description());
+    } catch (const std::exception& error) {
+      LONGSPAN_CHECK_INPUT(false, "{}: cannot be read: {}", file_, error.what());
+    }
+    return {};
+  }
+
+  std::string where(const toml::node& node) const {
+    return fmt::format("{}:{}", file_, node.source().begin.line);
+  }
+
+  void check_key(const toml::key& key, const std::vector<std::string>& known, std::string_view place) const {
+    for (const std::string& name : known) {
+      if (name == key.str()) return;
+    }
+    LONGSPAN_CHECK_INPUT(false, "{}:{}: {} has no key '{}'{}; its keys are {}", file_,
+                         key.source().begin.line, place, key.str(), did_you_mean(key.str(), known),
+                         fmt::join(known, ", "));
+  }
+
+  const toml::table& table_of(const toml::node& node, std::string_view key) const {
+    const toml::table* table = node.as_table();
+    LONGSPAN_CHECK_INPUT(table != nullptr, "{}: '{}' must be a table", where(node), key);
+    return *table;
+  }
+
+  std::string string_of(const toml::node& node, std::string_view key) const {
+    const auto* value = node.as_string();
+    LONGSPAN_CHECK_INPUT(value != nullptr, "{}: '{}' must be a text in quotes", where(node), key);
+    return value->get();
+  }
+
+  // Numbers, truth values and texts are all read as the text that would stand on the command line.
+  std::string scalar_of(const toml::node& node, std::string_view key) const {
+    if (const auto* value = node.as_string()) return value->get();
+    if (const auto* value = node.as_integer()) return fmt::format("{}", value->get());
+    if (const auto* value = node.as_floating_point()) return fmt::format("{}", value->get());
+    if (const auto* value = node.as_boolean()) return value->get() ? "true" : "false";
+    LONGSPAN_CHECK_INPUT(false, "{}: '{}' must be a number, a text, or a list of these", where(node), key);
+    return "";
+  }
+
+  TimingRule rule_of(const toml::table& table) const {
+    TimingRule rule;
+    std::vector<std::string> known;
+    for (const RuleKey& key : rule_keys()) known.emplace_back(key.name);
+    for (const auto& [key, node] : table) {
+      check_key(key, known, "[rule]");
+      for (const RuleKey& row : rule_keys()) {
+        if (row.name != key.str()) continue;
+        try {
+          row.set(rule, scalar_of(node, key.str()));
+        } catch (const Error& error) {
+          rethrow_at(error, where(node), row.name);
+        }
+      }
+    }
+    try {
+      check(rule);
+    } catch (const Error& error) {
+      LONGSPAN_CHECK_INPUT(false, "{}: {}", where(table), error.what());
+    }
+    return rule;
+  }
+
+  [[noreturn]] static void rethrow_at(const Error& error, const std::string& where, std::string_view key) {
+    const std::string message = error.what();
+    // A message of scalar_of names the place already.
+    throw Error(error.kind(),
+                message.starts_with(where) ? message : fmt::format("{}: {} {}", where, key, message),
+                error.file(), error.line(), error.expression());
+  }
+
+  Group group_of(const toml::table& table, std::string_view place, Group group) const {
+    std::vector<std::string> known;
+    for (const Axis& axis : axes()) known.emplace_back(axis.name);
+    for (const auto& [key, node] : table) {
+      check_key(key, known, place);
+      const Axis& axis = *find_axis(key.str());
+      group.values.erase(std::string(axis.name));
+      if (const toml::array* list = node.as_array()) {
+        LONGSPAN_CHECK_INPUT(!list->empty(), "{}: '{}' is an empty list", where(node), key.str());
+        for (const toml::node& item : *list)
+          add_value(group, axis, {scalar_of(item, key.str()), where(item)});
+      } else {
+        add_value(group, axis, {scalar_of(node, key.str()), where(node)});
+      }
+    }
+    return group;
+  }
+
+  std::string file_;
+};
+
+// Names of groups of masks stand for their members.
+std::vector<std::string> mask_names(std::string_view text) {
+  if (text != "all" && text != "dense" && text != "block-sparse") return {std::string(text)};
+  std::vector<std::string> names;
+  for (const Pattern& pattern : patterns()) {
+    if (text == "all" || pattern.block_sparse == (text == "block-sparse")) names.emplace_back(pattern.name);
+  }
+  return names;
+}
+
+// A set of values as a counter of mixed base: the cases of one group, the first axis slowest.
+class GroupExpansion {
+ public:
+  GroupExpansion(const Group& group, const std::vector<std::string>& offered) {
+    for (const Axis& axis : axes()) {
+      const auto it = group.values.find(axis.name);
+      std::vector<Given> given;
+      if (it != group.values.end()) {
+        given = it->second;
+      } else if (!axis.preset.empty()) {
+        given = {{std::string(axis.preset), std::string(axis.name)}};
+      } else {
+        continue;
+      }
+      if (axis.name == "kernel") given = kernels_of(given, offered);
+      columns_.push_back({&axis, std::move(given)});
+    }
+  }
+
+  size_t size() const {
+    size_t size = 1;
+    for (const Column& column : columns_) {
+      size *= column.values.size();
+      if (size > kMaxCases) return size;
+    }
+    return size;
+  }
+
+  Case at(size_t index) const {
+    Case c;
+    for (size_t i = columns_.size(); i-- > 0;) {
+      const Column& column = columns_[i];
+      const Given& value = column.values[index % column.values.size()];
+      index /= column.values.size();
+      column.axis->set(c, value.text);
+    }
+    return c;
+  }
+
+ private:
+  struct Column {
+    const Axis* axis;
+    std::vector<Given> values;
+  };
+
+  static std::vector<Given> kernels_of(const std::vector<Given>& given,
+                                       const std::vector<std::string>& offered) {
+    std::vector<Given> kernels;
+    for (const Given& value : given) {
+      if (value.text != "all") {
+        kernels.push_back(value);
+        continue;
+      }
+      for (const std::string& name : offered) kernels.push_back({name, value.where});
+    }
+    return kernels;
+  }
+
+  std::vector<Column> columns_;
+};
+
+void check_kernel_names(const Group& group, const std::vector<std::string>& all_kernels) {
+  const auto it = group.values.find("kernel");
+  if (it == group.values.end()) return;
+  for (const Given& value : it->second) {
+    if (value.text == "all") continue;
+    bool known = false;
+    for (const std::string& name : all_kernels) known = known || name == value.text;
+    LONGSPAN_CHECK_INPUT(known, "{}: kernel '{}' is unknown{}; the kernels are {} (or 'all')", value.where,
+                         value.text, did_you_mean(value.text, all_kernels), fmt::join(all_kernels, ", "));
+  }
+}
+
+}  // namespace
+
+Suite parse_suite(std::string_view text, std::string_view name) {
+  return SuiteReader(name).read(text);
+}
+
+Suite read_suite(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  LONGSPAN_CHECK_INPUT(file.good() && !std::filesystem::is_directory(path), "suite file '{}' cannot be read",
+                       path);
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  Suite suite = parse_suite(text, path);
+  // Mask files and lengths files are named relative to the suite.
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  for (Group& group : suite.groups) {
+    for (auto& [axis, values] : group.values) {
+      for (Given& value : values) {
+        const bool names_file = axis == "mask" ? Case::is_mask_file(value.text)
+                                               : axis == "lengths" && value.text.ends_with(".csv");
+        if (names_file) value.text = (folder / value.text).lexically_normal().string();
+      }
+    }
+  }
+  return suite;
+}
+
+void add_value(Group& group, const Axis& axis, Given value) {
+  auto& values = group.values[std::string(axis.name)];
+  const auto names = axis.name == "mask" ? mask_names(value.text) : std::vector<std::string>{value.text};
+  for (const std::string& name : names) {
+    try {
+      Case scratch;
+      axis.set(scratch, name);
+    } catch (const Error& error) {
+      throw Error(error.kind(), fmt::format("{}: {} {}", value.where, axis.name, error.what()), error.file(),
+                  error.line(), error.expression());
+    }
+    values.push_back({name, value.where});
+  }
+}
+
+std::vector<Case> expand(const Suite& suite, const std::vector<std::string>& all_kernels,
+                         const std::vector<std::string>& offered) {
+  std::vector<Case> cases;
+  std::set<std::string> seen;
+  for (const Group& group : suite.groups) {
+    check_kernel_names(group, all_kernels);
+    const GroupExpansion expansion(group, offered);
+    LONGSPAN_CHECK_INPUT(cases.size() + expansion.size() <= kMaxCases,
+                         "suite '{}' makes more than {} cases; split it", suite.name, kMaxCases);
+    for (size_t i = 0; i < expansion.size(); ++i) {
+      Case c = normalised(expansion.at(i));
+      if (seen.insert(id_of(c)).second) cases.push_back(std::move(c));
+    }
+  }
+  return cases;
+}
+
+Suite find_suite(const std::string& name_or_path) {
+  if (name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".toml"))
+    return read_suite(name_or_path);
+  std::vector<std::string> names;
+  for (const BuiltinSuite& suite : builtin_suites()) {
+    if (suite.name == name_or_path) return parse_suite(suite.text, fmt::format("{}.toml", suite.name));
+    names.emplace_back(suite.name);
+  }
+  LONGSPAN_CHECK_INPUT(false, "suite '{}' is unknown{}; the suites are {}, or name a file (./{}.toml)",
+                       name_or_path, did_you_mean(name_or_path, names), fmt::join(names, ", "), name_or_path);
+  return {};
+}
+
+}  // namespace longspan::bench

@@ -1,0 +1,66 @@
+// What measuring needs of a device: inputs, memory, a clock and a stopwatch. One implementation per kind of
+// device (cpu_testbed.h); everything else in bench/ is the same for all of them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/device.h"
+#include "base/tensor.h"
+#include "bench/stopwatch.h"
+
+namespace longspan::bench {
+
+// The fastest large matrix product of a dtype: what "share of ceiling" is a share of.
+struct Ceiling {
+  double flops_per_s = 0;
+  std::string what;  // "sgemm 2048^3 of OpenBLAS, 2 threads"
+  std::vector<double> samples_s;
+};
+
+// A GPU's clocks and the like over the samples of a case.
+struct DeviceState {
+  double sm_clock_min_mhz = 0, sm_clock_median_mhz = 0, sm_clock_max_mhz = 0;
+  double power_w = 0, temperature_c = 0;
+  std::vector<std::string> throttle_reasons;
+};
+
+struct MemorySpan {
+  void* data = nullptr;
+  size_t bytes = 0;
+};
+
+class Testbed {
+ public:
+  virtual ~Testbed() = default;
+
+  virtual const Device& device() const = 0;
+  virtual std::string driver() const { return ""; }  // "" on the CPU
+  virtual Stream stream() { return {}; }
+  virtual void synchronize() {}
+
+  // Memory that can be had now: what a case may still allocate.
+  virtual size_t available_bytes() const = 0;
+
+  // Between the two calls: the most memory that was held beyond what was held at the first.
+  virtual void begin_peak() = 0;
+  virtual size_t end_peak() = 0;
+
+  virtual Clock& clock() = 0;
+
+  // A stopwatch for work that reads and writes `touched`; cold_cache: it evicts them before each sample.
+  virtual std::unique_ptr<Stopwatch> stopwatch(std::vector<MemorySpan> touched, bool cold_cache) = 0;
+
+  // Of the samples since the last call; none on the CPU.
+  virtual std::optional<DeviceState> take_device_state() { return std::nullopt; }
+
+  // Throws an input error if this device multiplies no matrices of the dtype.
+  virtual Ceiling measure_ceiling(DType dtype) = 0;
+};
+
+}  // namespace longspan::bench

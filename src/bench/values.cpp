@@ -1,0 +1,167 @@
+#include "bench/values.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+
+namespace longspan::bench {
+
+int64_t parse_count(std::string_view text, int64_t min, int64_t max) {
+  std::string_view digits = text;
+  int64_t unit = 1;
+  if (!digits.empty()) {
+    const char suffix = digits.back();
+    if (suffix == 'K' || suffix == 'k') unit = 1024;
+    if (suffix == 'M' || suffix == 'm') unit = 1024 * 1024;
+    if (unit != 1) digits.remove_suffix(1);
+  }
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  const bool fits = error == std::errc() && end == digits.data() + digits.size() && number <= max / unit &&
+                    number >= min / unit && number * unit >= min;
+  LONGSPAN_CHECK_INPUT(fits, "'{}': must be a whole number from {} to {}; 8K and 1M may be written", text,
+                       format_count(min), format_count(max));
+  return number * unit;
+}
+
+uint64_t parse_seed(std::string_view text) {
+  uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  LONGSPAN_CHECK_INPUT(error == std::errc() && end == text.data() + text.size(),
+                       "'{}': must be a whole number from 0 to {}", text,
+                       std::numeric_limits<uint64_t>::max());
+  return seed;
+}
+
+double parse_real(std::string_view text, double above, double max) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool fits =
+      error == std::errc() && end == text.data() + text.size() && number > above && number <= max;
+  LONGSPAN_CHECK_INPUT(fits, "'{}': must be a number above {} and at most {}", text, above, max);
+  return number;
+}
+
+bool parse_bool(std::string_view text) {
+  LONGSPAN_CHECK_INPUT(text == "true" || text == "false", "'{}': must be true or false", text);
+  return text == "true";
+}
+
+std::string format_count(int64_t count) {
+  constexpr int64_t kK = 1024, kM = 1024 * 1024;
+  if (count != 0 && count % kM == 0) return fmt::format("{}M", count / kM);
+  if (count != 0 && count % kK == 0) return fmt::format("{}K", count / kK);
+  return fmt::format("{}", count);
+}
+
+std::string format_bytes(double bytes) {
+  constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  size_t unit = 0;
+  while (bytes >= 1024 && unit + 1 < kUnits.size()) {
+    bytes /= 1024;
+    ++unit;
+  }
+  const int decimals = unit == 0 || bytes >= 100 ? 0 : bytes >= 10 ? 1 : 2;
+  return fmt::format("{:.{}f} {}", bytes, decimals, kUnits[unit]);
+}
+
+std::string format_seconds(double seconds) {
+  if (seconds < 1e-3) return fmt::format("{:.3g} us", seconds * 1e6);
+  if (seconds < 1) return fmt::format("{:.3g} ms", seconds * 1e3);
+  return fmt::format("{:.3g} s", seconds);
+}
+
+std::string format_duration(double seconds) {
+  const int64_t s = std::llround(std::max(0.0, seconds));
+  if (s < 60) return fmt::format("{} s", s);
+  if (s < 3600) return fmt::format("{} min {:02} s", s / 60, s % 60);
+  return fmt::format("{} h {:02} min", s / 3600, s % 3600 / 60);
+}
+
+std::string format_rate(double flops_per_s) {
+  if (flops_per_s >= 1e12) return fmt::format("{:.1f} TFLOP/s", flops_per_s / 1e12);
+  return fmt::format("{:.{}f} GFLOP/s", flops_per_s / 1e9, flops_per_s < 1e10 ? 2 : 1);
+}
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0;;) {
+    const size_t end = text.find(separator, begin);
+    parts.emplace_back(trimmed(text.substr(begin, end - begin)));
+    if (end == std::string_view::npos) return parts;
+    begin = end + 1;
+  }
+}
+
+std::string_view trimmed(std::string_view text) {
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
+}
+
+std::string shell_quoted(std::string_view word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,=+@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string_view::npos) return std::string(word);
+  std::string quoted = "'";
+  for (char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string did_you_mean(std::string_view text, const std::vector<std::string>& names) {
+  const std::string* best = nullptr;
+  size_t least = std::max<size_t>(1, text.size() / 3) + 1;
+  for (const std::string& name : names) {
+    // Levenshtein distance, one row at a time.
+    std::vector<size_t> row(name.size() + 1);
+    for (size_t j = 0; j < row.size(); ++j) row[j] = j;
+    for (size_t i = 0; i < text.size(); ++i) {
+      size_t diagonal = row[0];
+      row[0] = i + 1;
+      for (size_t j = 0; j < name.size(); ++j) {
+        const size_t substituted = diagonal + (text[i] == name[j] ? 0 : 1);
+        diagonal = row[j + 1];
+        row[j + 1] = std::min({substituted, row[j] + 1, row[j + 1] + 1});
+      }
+    }
+    if (row.back() < least) {
+      least = row.back();
+      best = &name;
+    }
+  }
+  return best == nullptr ? "" : fmt::format("; did you mean '{}'?", *best);
+}
+
+uint64_t hash64(std::string_view bytes) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (unsigned char byte : bytes) hash = (hash ^ byte) * 0x100000001b3u;
+  // FNV-1a spreads its last bytes poorly into the high bits; a finaliser of two multiplications does.
+  hash = (hash ^ (hash >> 32)) * 0xd6e8feb86659fd93u;
+  hash = (hash ^ (hash >> 32)) * 0xd6e8feb86659fd93u;
+  return hash ^ (hash >> 32);
+}
+
+std::string hex16(uint64_t value) {
+  return fmt::format("{:016x}", value);
+}
+
+std::string base64(const std::vector<uint8_t>& bytes) {
+  constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t group = uint32_t{bytes[i]} << 16;
+    if (i + 1 < bytes.size()) group |= uint32_t{bytes[i + 1]} << 8;
+    if (i + 2 < bytes.size()) group |= uint32_t{bytes[i + 2]};
+    for (size_t j = 0; j < 4; ++j) {
+      text += i + j > bytes.size() ? '=' : kAlphabet[group >> (18 - 6 * j) & 63];
+    }
+  }
+  return text;
+}
+
+}  // namespace longspan::bench

@@ -1,0 +1,34 @@
+// Values as people write them: 8K, 8:2, 0.05. Every reader throws an input error that begins with the value
+// and says what is allowed; the caller says where it stood.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace longspan::bench {
+
+int64_t parse_count(std::string_view text, int64_t min, int64_t max);  // 8192, 8K (1024), 1M (1024^2)
+uint64_t parse_seed(std::string_view text);
+double parse_real(std::string_view text, double above, double max);  // above < x <= max
+bool parse_bool(std::string_view text);
+
+std::string format_count(int64_t count);      // 8192 as "8K", 1000 as "1000"
+std::string format_bytes(double bytes);       // "1.5 GiB"
+std::string format_seconds(double seconds);   // "1.23 ms"
+std::string format_duration(double seconds);  // "1 h 02 min", "3 min 20 s", "12 s"
+std::string format_rate(double flops_per_s);  // "85.1 GFLOP/s"
+
+std::vector<std::string> split(std::string_view text, char separator);
+std::string_view trimmed(std::string_view text);
+std::string shell_quoted(std::string_view word);  // as it stands where no shell would touch it
+
+// The one of `names` that is nearest to a mistyped name, or "" if none is near: "; did you mean 'causal'?".
+std::string did_you_mean(std::string_view text, const std::vector<std::string>& names);
+
+uint64_t hash64(std::string_view bytes);  // FNV-1a, then mixed: the same on every machine, for ever
+std::string hex16(uint64_t value);
+std::string base64(const std::vector<uint8_t>& bytes);
+
+}  // namespace longspan::bench

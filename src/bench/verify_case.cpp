@@ -1,0 +1,49 @@
+#include "bench/verify_case.h"
+
+#include <algorithm>
+
+#include "attention/verify.h"
+#include "bench/case_runner.h"
+
+namespace longspan::bench {
+namespace {
+
+// The counting oracle works on tensors of its own, so that the case's stay as they are. Where there is no
+// room for a second set it is left out, and the record says so by its absence.
+std::string count(const Subject& subject, std::string& failure) {
+  const Problem& problem = subject.problem;
+  const size_t workspace =
+      std::max(subject.plan.workspace_bytes(Direction::kForward),
+               subject.direction == Direction::kBackward ? subject.plan.workspace_bytes(Direction::kBackward)
+                                                         : size_t{0});
+  if (tensor_bytes(problem, subject.direction) + workspace > subject.testbed.available_bytes() / 10 * 9)
+    return "";
+  ProblemTensors tensors(problem, subject.direction, subject.testbed.device(), subject.plan);
+  std::string wrong = counting_forward(subject.plan, problem, tensors);
+  if (wrong.empty() && subject.direction == Direction::kBackward) {
+    wrong = counting_backward(subject.plan, problem, tensors);
+  }
+  if (failure.empty()) failure = wrong;
+  return wrong.empty() ? "pass" : "fail";
+}
+
+}  // namespace
+
+Accuracy verify_case(const Subject& subject) {
+  SampleOptions samples;
+  samples.seed = subject.seed;
+  const VerifyReport report = verify_outputs(subject.problem, subject.direction, subject.tensors, samples);
+  Accuracy accuracy;
+  accuracy.failure = report.failure;
+  accuracy.rows = report.rows;
+  accuracy.columns = report.keys;
+  for (const TensorAccuracy& tensor : report.tensors) {
+    accuracy.checked.push_back(tensor.tensor);
+    accuracy.max_error[tensor.tensor] = tensor.error;
+    accuracy.tolerance[tensor.tensor] = tensor.tolerance;
+  }
+  accuracy.counting = count(subject, accuracy.failure);
+  return accuracy;
+}
+
+}  // namespace longspan::bench

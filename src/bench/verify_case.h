@@ -1,0 +1,10 @@
+// The proof that a case is published with: the fp64 oracle on what the kernel wrote, and the counting oracle.
+#pragma once
+
+#include "bench/workbench.h"
+
+namespace longspan::bench {
+
+Accuracy verify_case(const Subject& subject);
+
+}  // namespace longspan::bench

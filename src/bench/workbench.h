@@ -1,0 +1,48 @@
+// Everything concrete that the runner works with, handed in by the program's main: bench knows no kernel.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attention/kernel.h"
+#include "attention/tensors.h"
+#include "bench/testbed.h"
+
+namespace longspan::bench {
+
+// What verification found of one mask.
+struct Accuracy {
+  std::vector<std::string> checked;         // "o", "lse", "dq", "dk", "dv", "counting"
+  std::map<std::string, double> max_error;  // by tensor; as docs/metrics.md defines it
+  std::map<std::string, double> tolerance;
+  std::string counting;           // "pass" or "fail"; empty if not checked
+  int64_t rows = 0, columns = 0;  // compared
+  std::string failure;            // what is wrong, in words; empty if nothing is
+};
+
+struct Subject {
+  const Kernel& kernel;
+  Plan& plan;
+  const Problem& problem;
+  Direction direction;
+  const DeviceTensors& tensors;  // the outputs hold what the kernel wrote
+  Testbed& testbed;
+  uint64_t seed = 0;  // picks the rows and columns to compare
+};
+using Verify = std::function<Accuracy(const Subject&)>;
+
+struct Workbench {
+  std::vector<const Kernel*> kernels;
+  std::function<std::vector<Device>()> devices;
+  std::function<std::unique_ptr<Testbed>(const Device&)> testbed;
+  Verify verify;
+
+  const Kernel* find(std::string_view kernel) const;
+  std::vector<std::string> kernel_names() const;
+};
+
+}  // namespace longspan::bench

@@ -1,0 +1,216 @@
+// `longspan run`: measure the cases of a suite, or of lists on the command line. And the hidden command that
+// runs one case in a process of its own.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+#include "base/error.h"
+#include "bench/filter.h"
+#include "bench/isolation.h"
+#include "bench/machine.h"
+#include "bench/runner.h"
+#include "bench/suite.h"
+#include "bench/values.h"
+#include "cli/command.h"
+#include "cli/wiring.h"
+#include "report/results.h"
+#include "report/table.h"
+
+namespace longspan::cli {
+namespace {
+
+struct Options {
+  std::string suite;
+  std::map<std::string, std::vector<std::string>> axes;  // by name, each word as given
+  std::map<std::string, std::string> rule;               // by key
+  std::string filter;
+  std::string out;
+  bool resume = false;
+  bool dry_run = false;
+};
+
+std::string option_name(std::string_view name) {
+  std::string option = "--" + std::string(name);
+  std::replace(option.begin(), option.end(), '_', '-');
+  return option;
+}
+
+// The suite that the axes on the command line make.
+bench::Suite suite_of_lists(const Options& options) {
+  bench::Suite suite;
+  suite.name = "command line";
+  bench::Group group;
+  for (const bench::Axis& axis : bench::axes()) {
+    const auto given = options.axes.find(std::string(axis.name));
+    const std::string where = option_name(axis.name);
+    if (given == options.axes.end() || given->second.empty()) {
+      LONGSPAN_CHECK_INPUT(!axis.required, "{} is missing ({}); or name a suite: longspan run quick", where,
+                           axis.help);
+      continue;
+    }
+    for (const std::string& word : given->second) {
+      const auto values = axis.comma_in_value ? std::vector<std::string>{word} : bench::split(word, ',');
+      for (const std::string& value : values) bench::add_value(group, axis, {value, where});
+    }
+  }
+  suite.groups.push_back(std::move(group));
+  return suite;
+}
+
+bench::Suite suite_of(const Options& options) {
+  std::string given_axis;
+  for (const auto& [axis, words] : options.axes) {
+    if (!words.empty()) given_axis = axis;
+  }
+  LONGSPAN_CHECK_INPUT(options.suite.empty() || given_axis.empty(),
+                       "{} cannot go with a suite, which names its own; choose from it by --filter '{}=...'",
+                       option_name(given_axis), given_axis);
+  bench::Suite suite = options.suite.empty() ? suite_of_lists(options) : bench::find_suite(options.suite);
+  for (const bench::RuleKey& key : bench::rule_keys()) {
+    const auto given = options.rule.find(std::string(key.name));
+    if (given == options.rule.end() || given->second.empty()) continue;
+    try {
+      key.set(suite.rule, given->second);
+    } catch (const Error& error) {
+      LONGSPAN_CHECK_INPUT(false, "{} {}", option_name(key.name), error.what());
+    }
+  }
+  bench::check(suite.rule);
+  return suite;
+}
+
+// The command as typed, with what is a path made relative to the working folder.
+std::string command_line(const std::vector<std::string>& words) {
+  std::string command = "longspan";
+  for (const std::string& word : words) {
+    const std::filesystem::path path(word);
+    command +=
+        " " + bench::shell_quoted(path.is_absolute() ? std::filesystem::proximate(path).string() : word);
+  }
+  return command;
+}
+
+std::string default_folder(const bench::Suite& suite, bool from_lists) {
+  std::string stamp = bench::utc_now();
+  std::erase_if(stamp, [](char c) { return c == ':' || c == '-'; });
+  return fmt::format("out/{}-{}", from_lists ? "run" : suite.name, stamp);
+}
+
+void print_cases(const std::vector<bench::Case>& cases, const bench::TimingRule& rule) {
+  for (const bench::Case& c : cases) fmt::print("{}  {}\n", bench::id_of(c), bench::command_of(c, rule));
+  fmt::print("{} cases\n", cases.size());
+}
+
+void print_results(const bench::RunSummary& summary) {
+  const report::Results results = report::read_results({summary.path});
+  report::print_table(stdout, results, report::table_options_for(stdout));
+  std::fflush(stdout);
+}
+
+void run(const Options& options, const std::vector<std::string>& words) {
+  const bench::Workbench& bench = workbench();
+  const bench::Suite suite = suite_of(options);
+  const bench::Filter filter(options.filter);
+  std::vector<bench::Case> cases = bench::expand(suite, bench.kernel_names(), bench::offered_kernels(bench));
+  const size_t all = cases.size();
+  std::erase_if(cases, [&](const bench::Case& c) { return !filter.matches(c); });
+  LONGSPAN_CHECK_INPUT(!cases.empty(), "--filter '{}' selects none of the {} cases; --dry-run lists them",
+                       options.filter, all);
+  if (options.dry_run) {
+    print_cases(cases, suite.rule);
+    return;
+  }
+  LONGSPAN_CHECK_INPUT(!options.resume || !options.out.empty(),
+                       "--resume needs --out with the folder of the run");
+
+  bench::RunOptions run;
+  run.suite = suite.name;
+  run.command = command_line(words);
+  run.rule = suite.rule;
+  run.cases = std::move(cases);
+  run.folder = options.out.empty() ? default_folder(suite, options.suite.empty()) : options.out;
+  run.resume = options.resume;
+  run.progress = stderr;
+  run.terminal = isatty(STDERR_FILENO) != 0;
+  const bench::RunSummary summary = bench::run(run, bench);
+
+  if (summary.ok + summary.skipped + summary.failed + summary.earlier > 0) print_results(summary);
+  const std::string counts =
+      fmt::format("{} measured, {} skipped, {} failed", summary.ok, summary.skipped, summary.failed);
+  const std::string earlier = summary.earlier > 0 ? fmt::format(", {} done before", summary.earlier) : "";
+  fmt::print(stderr, "{}{}: {}\n", counts, earlier, summary.path);
+  if (summary.interrupted) {
+    fmt::print(stderr,
+               "interrupted with {} cases left; continue with the same command and --out {} --resume\n",
+               summary.left, run.folder);
+    throw CLI::RuntimeError(130);
+  }
+  if (summary.failed > 0) throw CLI::RuntimeError(1);
+}
+
+// The words of this process's command line after the program's name.
+std::vector<std::string> words_after_program() {
+  std::vector<std::string> words;
+  std::ifstream file("/proc/self/cmdline");
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  if (!words.empty()) words.erase(words.begin());
+  return words;
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& program) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = program.add_subcommand("run", "Measure kernels on masks: a suite, or lists of values");
+  command->add_option("suite", options->suite,
+                      "A suite: its name (see `longspan list suites`) or a TOML file");
+  for (const bench::Axis& axis : bench::axes()) {
+    const std::string preset = axis.preset.empty() ? "" : fmt::format(" [{}]", axis.preset);
+    command
+        ->add_option(option_name(axis.name), options->axes[std::string(axis.name)],
+                     std::string(axis.help) + preset)
+        ->type_name("LIST")
+        ->expected(1)
+        ->take_all()
+        ->group("Cases (lists by commas; every combination is a case)");
+  }
+  command->add_option("--filter", options->filter, std::string(bench::Filter::help()))->type_name("EXPR");
+  command->add_option("--out", options->out, "Folder of results.jsonl [out/NAME-TIME]")->type_name("DIR");
+  command->add_flag("--resume", options->resume, "Complete the run in --out: do what it has no line for");
+  command->add_flag("--dry-run", options->dry_run, "List the cases and run none");
+  for (const bench::RuleKey& key : bench::rule_keys()) {
+    command
+        ->add_option(option_name(key.name), options->rule[std::string(key.name)],
+                     fmt::format("{} ({})", key.help, key.values))
+        ->type_name("VALUE")
+        ->group("Timing rule (instead of the suite's)");
+  }
+  command->footer(
+      "Each case runs in a process of its own: a crash, a hang or a lack of memory becomes a `failed` line "
+      "with its\n"
+      "reason, and the run goes on. Exit code: 0, 1 if a case failed, 2 for a wrong option or suite, 130 if "
+      "interrupted.\n"
+      "Examples:\n"
+      "  longspan run quick\n"
+      "  longspan run --kernel cpu-flash --mask causal,full --seqlen 1K,4K --direction fwd,bwd --out "
+      "out/mine\n"
+      "  longspan run dense --filter 'mask=causal* seqlen<=8K' --out out/dense\n"
+      "  longspan run dense --filter 'mask=causal* seqlen<=8K' --out out/dense --resume");
+  command->callback([options] { run(*options, words_after_program()); });
+}
+
+void add_run_case_command(CLI::App& program) {
+  CLI::App* command = program.add_subcommand(bench::kChildCommand, "Answer one request of `longspan run`");
+  command->group("");  // not for people
+  command->callback([] {
+    if (const int status = bench::answer_request(workbench()); status != 0) throw CLI::RuntimeError(status);
+  });
+}
+
+}  // namespace longspan::cli

@@ -1,0 +1,47 @@
+#include "cli/wiring.h"
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "bench/cpu_testbed.h"
+#include "bench/verify_case.h"
+#include "kernels/cpu/ceiling.h"
+#include "kernels/registry.h"
+
+namespace longspan::cli {
+namespace {
+
+bench::Ceiling cpu_ceiling(DType dtype) {
+  // The CPU kernels round bf16 on the way in and multiply in f32, so that product is the ceiling of both.
+  LONGSPAN_CHECK_INPUT(dtype == DType::kF32 || dtype == DType::kBF16, "the CPU has no matrix product of {}",
+                       name_of(dtype));
+  constexpr int64_t kSize = 2048;
+  constexpr double kBudgetS = 2;
+  const SgemmCeiling ceiling = measure_sgemm_ceiling(kSize, kBudgetS);
+  bench::Ceiling result;
+  result.flops_per_s = ceiling.flops_per_s;
+  result.what = fmt::format("OpenBLAS sgemm, {0} x {0} x {0}, {1} threads, best of {2}", kSize,
+                            thread_count(), ceiling.repeats);
+  result.samples_s = ceiling.samples_s;
+  return result;
+}
+
+std::unique_ptr<bench::Testbed> make_testbed(const Device& device) {
+  LONGSPAN_CHECK(device.kind == DeviceKind::kCpu, "no testbed for {}", device.name);
+  return bench::make_cpu_testbed(device, cpu_ceiling);
+}
+
+}  // namespace
+
+const bench::Workbench& workbench() {
+  static const bench::Workbench bench = [] {
+    bench::Workbench made;
+    made.kernels.assign(kernels().begin(), kernels().end());
+    made.devices = devices;
+    made.testbed = make_testbed;
+    made.verify = bench::verify_case;
+    return made;
+  }();
+  return bench;
+}
+
+}  // namespace longspan::cli

@@ -1,0 +1,156 @@
+#include "bench/case_runner.h"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "bench/cpu_testbed.h"
+#include "unit/bench/fake_time.h"
+#include "unit/bench/test_kernels.h"
+
+namespace longspan::bench {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// A CPU on which time is scripted.
+class FakeTestbed : public Testbed {
+ public:
+  const Device& device() const override { return device_; }
+  size_t available_bytes() const override { return available; }
+  void begin_peak() override { ++windows; }
+  size_t end_peak() override { return peak; }
+  Clock& clock() override { return clock_; }
+  std::unique_ptr<Stopwatch> stopwatch(std::vector<MemorySpan> touched, bool cold_cache) override {
+    touched_bytes = 0;
+    for (const MemorySpan& span : touched) touched_bytes += span.bytes;
+    cold = cold_cache;
+    return std::make_unique<FakeStopwatch>(clock_, std::vector<Sample>{{9}, {2}, {4}});
+  }
+  std::optional<DeviceState> take_device_state() override {
+    return DeviceState{1000, 1500, 1980, 600, 55, {"power"}};
+  }
+  Ceiling measure_ceiling(DType) override { return {}; }
+
+  size_t available = size_t{1} << 30, peak = 12345, touched_bytes = 0;
+  int windows = 0;
+  bool cold = false;
+
+ private:
+  Device device_ = cpu_device();
+  FakeClock clock_;
+};
+
+Case small_case(Direction direction) {
+  Case c;
+  c.kernel = "good";
+  c.mask = "causal";
+  c.seqlen = 16;
+  c.heads_q = 2;
+  c.heads_kv = 1;
+  c.head_dim = 8;
+  c.direction = direction;
+  return c;
+}
+
+TimingRule small_rule() {
+  TimingRule rule;
+  rule.warmup_s = 0;
+  rule.max_samples = 7;
+  rule.budget_s = 1e6;
+  return rule;
+}
+
+Verify passing() {
+  return [](const Subject&) { return Accuracy{{"o"}, {{"o", 1e-7}}, {{"o", 1e-5}}, "pass", 3, 4, ""}; };
+}
+
+TEST(CaseRunner, ReportsWhatItMeasured) {
+  FakeTestbed testbed;
+  std::vector<std::string> phases;
+  const Json json = run_case(small_case(Direction::kForward), small_rule(), test_kernel("good"), testbed,
+                             passing(), [&](const std::string& phase) { phases.push_back(phase); });
+  EXPECT_EQ(json["status"], "ok") << json;
+  EXPECT_THAT(phases,
+              ElementsAre("drawing", "making inputs", "planning", "the first run", "verifying", "timing"));
+  EXPECT_EQ(json["time_s"], 4);
+  EXPECT_EQ(json["measurements"][0]["samples_s"], (Json{2, 4, 4, 4, 4, 4, 4}));
+  EXPECT_EQ(json["measurements"][0]["converged"], false);  // fewer than min_samples
+  EXPECT_EQ(json["interval_s"], (Json{2, 4}));
+  EXPECT_EQ(json["area"], 2 * 136);
+  EXPECT_EQ(json["flops_per_s"], 4.0 * 2 * 136 * 8 / 4);
+  EXPECT_EQ(json["accuracy"]["rows"], 3);
+  EXPECT_EQ(json["device_state"]["sm_clock_mhz"], (Json{1000, 1500, 1980}));
+  EXPECT_GE(json["peak_bytes"], 12345);
+  EXPECT_TRUE(testbed.cold);
+}
+
+TEST(CaseRunner, EvictsAllTensorsAndTheWorkspace) {
+  FakeTestbed testbed;
+  for (Direction direction : {Direction::kForward, Direction::kBackward}) {
+    run_case(small_case(direction), small_rule(), test_kernel("good"), testbed, passing(),
+             [](const std::string&) {});
+    const size_t q = 16 * 2 * 8 * 4, kv = 16 * 1 * 8 * 4, lse = 16 * 2 * 4;
+    const size_t forward = q + 2 * kv + q + lse;
+    EXPECT_EQ(testbed.touched_bytes,
+              256 + (direction == Direction::kForward ? forward : forward + 2 * q + 2 * kv));
+  }
+}
+
+TEST(CaseRunner, VerifiesWhatTheKernelWrote) {
+  FakeTestbed testbed;
+  const Verify looks = [](const Subject& subject) {
+    Accuracy accuracy;
+    if (subject.tensors.o.row<float>(0, 0)[0] != subject.tensors.v.row<float>(0, 0)[0])
+      accuracy.failure = "o differs";
+    if (subject.direction == Direction::kBackward && std::isnan(subject.tensors.dk.row<float>(0, 0)[0])) {
+      accuracy.failure = "dk was not written";
+    }
+    return accuracy;
+  };
+  for (Direction direction : {Direction::kForward, Direction::kBackward}) {
+    // Row 0 of a causal mask sees key 0 alone, so its output is v's first row.
+    EXPECT_EQ(run_case(small_case(direction), small_rule(), test_kernel("good"), testbed, looks,
+                       [](const std::string&) {})["status"],
+              "ok");
+    const Json wrong = run_case(small_case(direction), small_rule(), test_kernel("wrong"), testbed, looks,
+                                [](const std::string&) {});
+    EXPECT_EQ(wrong["status"], "failed");
+    EXPECT_EQ(wrong["reason"], "wrong result: o differs");
+    EXPECT_FALSE(wrong.contains("time_s"));
+    EXPECT_FALSE(wrong.contains("measurements"));
+  }
+}
+
+TEST(CaseRunner, ANaNErrorIsTheWorst) {
+  FakeTestbed testbed;
+  int calls = 0;
+  const Verify drifting = [&](const Subject&) {
+    Accuracy accuracy;
+    accuracy.max_error["o"] = ++calls == 2 ? std::nan("") : 0.5;
+    return accuracy;
+  };
+  Case c = small_case(Direction::kForward);
+  c.mask = "causal_document";
+  c.lengths = "uniform:2:5";
+  c.masks = 3;
+  const Json json =
+      run_case(c, small_rule(), test_kernel("good"), testbed, drifting, [](const std::string&) {});
+  EXPECT_EQ(calls, 3);
+  EXPECT_TRUE(json["accuracy"]["max_error"]["o"].is_null());
+}
+
+TEST(CaseRunner, SaysWhatDoesNotFit) {
+  FakeTestbed testbed;
+  testbed.available = 1000;
+  const Json json = run_case(small_case(Direction::kForward), small_rule(), test_kernel("good"), testbed,
+                             passing(), [](const std::string&) {});
+  EXPECT_EQ(json["status"], "failed");
+  EXPECT_THAT(json["reason"].get<std::string>(),
+              HasSubstr("out of memory (inputs and outputs: needs 3.12 KiB, 1000 B free)"));
+}
+
+}  // namespace
+}  // namespace longspan::bench

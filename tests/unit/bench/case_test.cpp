@@ -1,0 +1,213 @@
+#include "bench/case.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "bench/filter.h"
+
+namespace longspan::bench {
+namespace {
+
+Case sample_case() {
+  Case c;
+  c.kernel = "cpu-flash";
+  c.mask = "causal_document";
+  c.seqlen = 8192;
+  c.heads_q = 8;
+  c.heads_kv = 2;
+  c.head_dim = 128;
+  c.lengths = "auto";
+  return c;
+}
+
+TEST(Case, CanonicalJsonIsStable) {
+  Case c = normalised(sample_case());
+  EXPECT_EQ(
+      to_json(c).dump(),
+      R"({"direction":"forward","dtype":"f32","head_dim":128,"heads_kv":2,"heads_q":8,"kernel":"cpu-flash",)"
+      R"("lengths":"pile","mask":"causal_document","masks":1,"options":{},"seed":42,"seqlen":8192})");
+  // Identifiers must never change: results of years compare by them.
+  EXPECT_EQ(id_of(c), "9a504477d1a281b5");
+}
+
+TEST(Case, JsonRoundTrips) {
+  Case c = sample_case();
+  c.mask = "uniform_block_sparse";
+  c.lengths.clear();
+  c.direction = Direction::kBackward;
+  c.dtype = DType::kBF16;
+  c.block = 128;
+  c.block_min = 64;
+  c.prefix = 7;
+  c.density = 0.1;
+  c.window = Window{1024, 0};
+  c.file_hash = "00ff";
+  c.seed = UINT64_MAX;
+  EXPECT_EQ(case_from_json(nlohmann::json::parse(to_json(c).dump())), c);
+}
+
+TEST(Case, EveryKeyChangesTheIdentifier) {
+  const Case base = sample_case();
+  std::set<std::string> ids{id_of(base)};
+  const auto add = [&](auto change) {
+    Case c = base;
+    change(c);
+    EXPECT_TRUE(ids.insert(id_of(c)).second);
+  };
+  add([](Case& c) { c.kernel = "cpu-naive"; });
+  add([](Case& c) { c.mask = "full"; });
+  add([](Case& c) { c.seqlen = 8193; });
+  add([](Case& c) { c.heads_q = 16; });
+  add([](Case& c) { c.heads_kv = 8; });
+  add([](Case& c) { c.head_dim = 64; });
+  add([](Case& c) { c.dtype = DType::kBF16; });
+  add([](Case& c) { c.direction = Direction::kBackward; });
+  add([](Case& c) { c.masks = 2; });
+  add([](Case& c) { c.lengths = "pile"; });
+  add([](Case& c) { c.seed = 43; });
+  add([](Case& c) { c.window = Window{1, 1}; });
+  add([](Case& c) { c.prefix = 1; });
+  add([](Case& c) { c.block = 1; });
+  add([](Case& c) { c.block_min = 1; });
+  add([](Case& c) { c.density = 1; });
+  add([](Case& c) { c.file_hash = "1"; });
+}
+
+TEST(Case, RefusesJsonThatIsNoCase) {
+  const nlohmann::json good = to_json(sample_case());
+  for (const auto& [key, value] : good.items()) {
+    if (key == "options" || key == "lengths") continue;
+    nlohmann::json bad = good;
+    bad.erase(key);
+    EXPECT_THROW(case_from_json(bad), Error) << key;
+    bad[key] = nlohmann::json::array();
+    EXPECT_THROW(case_from_json(bad), Error) << key;
+  }
+  EXPECT_THROW(case_from_json(nlohmann::json(3)), Error);
+}
+
+TEST(NormalisedCase, DropsWhatThePatternDoesNotRead) {
+  Case c = sample_case();
+  c.mask = "causal";
+  c.window = Window{4, 4};
+  c.prefix = c.block = c.block_min = 3;
+  c.density = 0.5;
+  c.masks = 30;
+  c = normalised(c);
+  EXPECT_EQ(c.window, std::nullopt);
+  EXPECT_EQ(c.prefix, std::nullopt);
+  EXPECT_EQ(c.block, std::nullopt);
+  EXPECT_EQ(c.block_min, std::nullopt);
+  EXPECT_EQ(c.density, std::nullopt);
+  EXPECT_EQ(c.lengths, "");
+  EXPECT_EQ(c.masks, 1);
+}
+
+TEST(NormalisedCase, AveragesOnlyMasksThatAreDrawn) {
+  const auto masks_of = [](const char* mask, std::optional<int64_t> prefix = {},
+                           std::optional<Window> window = {}) {
+    Case c = sample_case();
+    c.mask = mask;
+    c.masks = 30;
+    c.prefix = prefix;
+    c.window = window;
+    return normalised(c).masks;
+  };
+  for (const char* drawn : {"full_document", "causal_document", "share_question", "causal_blockwise",
+                            "prefix_lm_causal", "prefix_lm_document", "global_sliding_window",
+                            "block_causal_document", "uniform_block_sparse", "variable_block_sparse"}) {
+    EXPECT_EQ(masks_of(drawn), 30) << drawn;
+  }
+  for (const char* fixed : {"full", "causal", "sliding_window", "sliding_window_causal"}) {
+    EXPECT_EQ(masks_of(fixed), 1) << fixed;
+  }
+  EXPECT_EQ(masks_of("prefix_lm_causal", 100), 1);
+  EXPECT_EQ(masks_of("global_sliding_window", {}, Window{100, {}}), 1);
+}
+
+TEST(NormalisedCase, ResolvesWindowsAsThePatternsDo) {
+  Case c = sample_case();
+  c.window = Window{512, {}};
+  c.mask = "sliding_window_causal";
+  EXPECT_EQ(normalised(c).window, (Window{512, 0}));
+  c.mask = "sliding_window";
+  EXPECT_EQ(normalised(c).window, (Window{512, 512}));
+}
+
+// Each option that a case normalises to is one that its pattern accepts.
+TEST(NormalisedCase, OptionsAreWhatThePatternsTake) {
+  for (const Pattern& pattern : patterns()) {
+    Case c = sample_case();
+    c.mask = pattern.name;
+    c.seqlen = 2048;
+    c.window = Window{100, {}};
+    c.prefix = 10;
+    c.block = 256;
+    c.block_min = 128;
+    c.density = 0.5;
+    c = normalised(c);
+    EXPECT_NO_THROW(draw_mask(c.mask, c.pattern_options(0))) << pattern.name;
+  }
+}
+
+TEST(NormalisedCase, AMaskFileIsKnownByItsContent) {
+  const std::string path =
+      (std::filesystem::temp_directory_path() / fmt::format("case_test_{}.json", getpid())).string();
+  Case c = sample_case();
+  c.mask = path;
+  std::ofstream(path) << R"({"seqlen": 300, "heads": [{"bands": [[0, 300, 0, 300, null, 0]]}]})";
+  const Case first = normalised(c);
+  EXPECT_EQ(first.seqlen, 300);
+  EXPECT_EQ(id_of(normalised(c)), id_of(first));
+  std::ofstream(path) << R"({"seqlen": 300, "heads": [{"bands": [[0, 300, 0, 300, null, 1]]}]})";
+  EXPECT_NE(id_of(normalised(c)), id_of(first));
+  std::filesystem::remove(path);
+  EXPECT_THROW(normalised(c), Error);
+}
+
+// The command of a case, parsed as the command line is, gives that case.
+TEST(Case, ArgumentsMakeTheSameCase) {
+  for (const Pattern& pattern : patterns()) {
+    Case c = sample_case();
+    c.mask = pattern.name;
+    c.seqlen = 3072;
+    c.masks = 2;
+    c.window = Window{100, {}};
+    c.block = 192;
+    c.density = 0.3;
+    c = normalised(c);
+    const std::vector<std::string> arguments = arguments_of(c);
+    Case parsed;
+    for (size_t i = 1; i + 1 < arguments.size(); i += 2) {
+      std::string name = arguments[i].substr(2);
+      for (char& letter : name) letter = letter == '-' ? '_' : letter;
+      find_axis(name)->set(parsed, arguments[i + 1]);
+    }
+    EXPECT_EQ(normalised(parsed), c) << pattern.name;
+  }
+}
+
+// What an axis prints, it reads, and the filter selects by it.
+TEST(Axes, ValuesRoundTripAndCanBeFilteredBy) {
+  Case c = sample_case();
+  c.window = Window{100, 3};
+  c.prefix = 5;
+  c.block = 64;
+  c.block_min = 32;
+  c.density = 0.125;
+  for (const Axis& axis : axes()) {
+    Case read = c;
+    axis.set(read, axis.get(c));
+    EXPECT_EQ(read, c) << axis.name;
+    EXPECT_TRUE(Filter(fmt::format("{}={}", axis.name, axis.get(c))).matches(c)) << axis.name;
+    EXPECT_FALSE(Filter(fmt::format("{}!={}", axis.name, axis.get(c))).matches(c)) << axis.name;
+  }
+}
+
+}  // namespace
+}  // namespace longspan::bench

@@ -1,0 +1,43 @@
+// Time that passes only when a script says so.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "bench/stopwatch.h"
+
+namespace longspan::bench {
+
+class FakeClock : public Clock {
+ public:
+  double now_s() override { return now_; }
+  void advance(double seconds) { now_ += seconds; }
+
+ private:
+  double now_ = 1000;
+};
+
+// Each run takes the next time of the script, the last again and again; the clock goes on by that and by
+// `overhead_s` (what emptying a cache would take).
+class FakeStopwatch : public Stopwatch {
+ public:
+  FakeStopwatch(FakeClock& clock, std::vector<Sample> script, double overhead_s = 0)
+      : clock_(clock), script_(std::move(script)), overhead_s_(overhead_s) {}
+
+  Sample time(const Work& work) override {
+    work();
+    const Sample sample = script_[runs < script_.size() ? runs : script_.size() - 1];
+    ++runs;
+    clock_.advance(sample.time_s + overhead_s_);
+    return sample;
+  }
+
+  size_t runs = 0;
+
+ private:
+  FakeClock& clock_;
+  std::vector<Sample> script_;
+  double overhead_s_;
+};
+
+}  // namespace longspan::bench

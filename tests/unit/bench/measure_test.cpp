@@ -1,0 +1,133 @@
+#include "bench/measure.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unit/bench/fake_time.h"
+
+namespace longspan::bench {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+using testing::SizeIs;
+
+TimingRule rule_without_warmup() {
+  TimingRule rule;
+  rule.warmup_s = 0;
+  return rule;
+}
+
+TEST(Measure, WarmsUpForItsTimeAndAtLeastOnce) {
+  FakeClock clock;
+  FakeStopwatch stopwatch(clock, {{0.1}});
+  TimingRule rule = rule_without_warmup();
+  rule.warmup_s = 0.25;
+  const Measurement m = measure([] {}, stopwatch, clock, rule);
+  EXPECT_EQ(stopwatch.runs, 3 + m.samples_s.size());
+
+  FakeStopwatch slow(clock, {{7}});
+  rule.warmup_s = 0;
+  rule.budget_s = 0;
+  EXPECT_THAT(measure([] {}, slow, clock, rule).samples_s, ElementsAre(7));
+  EXPECT_EQ(slow.runs, 2u);
+}
+
+TEST(Measure, StopsAtTheFewestSamplesWhenTheyAgree) {
+  FakeClock clock;
+  FakeStopwatch stopwatch(clock, {{0.01}});
+  TimingRule rule = rule_without_warmup();
+  rule.min_samples = 12;
+  const Measurement m = measure([] {}, stopwatch, clock, rule);
+  EXPECT_THAT(m.samples_s, SizeIs(12));
+  EXPECT_TRUE(m.converged);
+  EXPECT_EQ(m.median_s, 0.01);
+  EXPECT_EQ(m.interval_s, (Interval{0.01, 0.01}));
+}
+
+// Alternating 1 and 1.2: the interval of the median stays wide for ever.
+TEST(Measure, EndsWithTheBudgetAndSaysThatItDidNotConverge) {
+  FakeClock clock;
+  std::vector<Sample> script;
+  for (int i = 0; i < 2000; ++i) script.push_back({i % 2 == 0 ? 1.0 : 1.2});
+  FakeStopwatch stopwatch(clock, script);
+  TimingRule rule = rule_without_warmup();
+  rule.budget_s = 110;
+  const Measurement m = measure([] {}, stopwatch, clock, rule);
+  EXPECT_THAT(m.samples_s, SizeIs(100));
+  EXPECT_FALSE(m.converged);
+  EXPECT_EQ(m.interval_s, (Interval{1.0, 1.2}));
+}
+
+TEST(Measure, TheBudgetCountsWhatEmptyingTheCacheTakes) {
+  FakeClock clock;
+  std::vector<Sample> script;
+  for (int i = 0; i < 2000; ++i) script.push_back({i % 2 == 0 ? 1.0 : 1.2});
+  FakeStopwatch stopwatch(clock, script, 9.9);
+  TimingRule rule = rule_without_warmup();
+  rule.budget_s = 110;
+  EXPECT_THAT(measure([] {}, stopwatch, clock, rule).samples_s, SizeIs(10));
+}
+
+TEST(Measure, NeverTakesMoreThanTheMostSamples) {
+  FakeClock clock;
+  std::vector<Sample> script;
+  for (int i = 0; i < 2000; ++i) script.push_back({i % 2 == 0 ? 1.0 : 1.2});
+  FakeStopwatch stopwatch(clock, script);
+  TimingRule rule = rule_without_warmup();
+  rule.budget_s = 1e6;
+  rule.max_samples = 33;
+  EXPECT_THAT(measure([] {}, stopwatch, clock, rule).samples_s, SizeIs(33));
+}
+
+TEST(Measure, StopsAsSoonAsTheIntervalIsNarrowEnough) {
+  FakeClock clock;
+  // Three outliers, then agreement. The rank-r interval drops r - 1 samples at each end: with three high ones
+  // it closes as soon as the rank is 4, at 15 samples (Conover's table: rank 4 from n = 15).
+  std::vector<Sample> script{{1}, {9}, {9}, {9}, {1}};
+  FakeStopwatch stopwatch(clock, script);
+  TimingRule rule = rule_without_warmup();
+  rule.min_samples = 6;
+  rule.budget_s = 1e6;
+  const Measurement m = measure([] {}, stopwatch, clock, rule);
+  EXPECT_THAT(m.samples_s, SizeIs(15));
+  EXPECT_TRUE(m.converged);
+  EXPECT_EQ(m.median_s, 1);
+}
+
+TEST(Measure, SetsThrottledSamplesAsideAndTakesThemAgain) {
+  FakeClock clock;
+  std::vector<Sample> script{{1}, {1}, {5, true}, {1}, {6, true}, {1}};
+  FakeStopwatch stopwatch(clock, script);
+  TimingRule rule = rule_without_warmup();
+  rule.min_samples = 8;
+  rule.budget_s = 1e6;
+  const Measurement m = measure([] {}, stopwatch, clock, rule);
+  EXPECT_THAT(m.samples_s, SizeIs(8));
+  EXPECT_THAT(m.samples_s, Each(1));
+  EXPECT_THAT(m.throttled_samples_s, ElementsAre(5, 6));
+  EXPECT_TRUE(m.converged);
+}
+
+TEST(Measure, KeepsThrottledSamplesWhereThereAreNoOthers) {
+  FakeClock clock;
+  FakeStopwatch stopwatch(clock, {{2, true}});
+  TimingRule rule = rule_without_warmup();
+  rule.budget_s = 19;
+  const Measurement m = measure([] {}, stopwatch, clock, rule);
+  EXPECT_THAT(m.samples_s, SizeIs(10));
+  EXPECT_THAT(m.throttled_samples_s, SizeIs(10));
+  EXPECT_EQ(m.median_s, 2);
+  EXPECT_FALSE(m.converged);
+}
+
+TEST(Measure, RunsTheWorkOnceASample) {
+  FakeClock clock;
+  FakeStopwatch stopwatch(clock, {{0.5}});
+  size_t runs = 0;
+  measure([&] { ++runs; }, stopwatch, clock, rule_without_warmup());
+  EXPECT_EQ(runs, stopwatch.runs);
+}
+
+}  // namespace
+}  // namespace longspan::bench

@@ -1,0 +1,209 @@
+#include "bench/suite.h"
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+namespace longspan::bench {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+const std::vector<std::string> kKernels{"cpu-naive", "cpu-flash"};
+
+std::vector<Case> cases_of(const std::string& text) {
+  return expand(parse_suite(text, "test.toml"), kKernels, kKernels);
+}
+
+std::string failure(const std::string& text) {
+  try {
+    cases_of(text);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    EXPECT_THAT(error.what(), testing::Not(HasSubstr("\n")));
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Suite, EveryCombinationIsACase) {
+  const auto cases = cases_of(R"(
+    [[case]]
+    mask = ["full", "causal"]
+    seqlen = [1024, "2K"]
+    heads = ["4:2", 4]
+    direction = ["fwd", "bwd"]
+  )");
+  ASSERT_EQ(cases.size(), 2u * 2 * 2 * 2 * 2);
+  EXPECT_EQ(cases.front().kernel, "cpu-naive");
+  EXPECT_EQ(cases.back().kernel, "cpu-flash");
+  EXPECT_EQ(cases[0].direction, Direction::kForward);
+  EXPECT_EQ(cases[1].direction, Direction::kBackward);  // the last axis that varies is the fastest
+  EXPECT_EQ(cases[2].heads_kv, 4);
+  EXPECT_EQ(cases[4].seqlen, 2048);
+}
+
+TEST(Suite, SeveralGroupsShareDefaultsAndEqualCasesCountOnce) {
+  const auto cases = cases_of(R"(
+    [defaults]
+    kernel = "cpu-flash"
+    seqlen = "1K"
+    head_dim = 64
+    density = [0.25, 0.5]
+    [[case]]
+    mask = ["full", "full"]
+    [[case]]
+    mask = "uniform_block_sparse"
+    [[case]]
+    mask = "full"
+    head_dim = 32
+  )");
+  ASSERT_EQ(cases.size(), 4u);
+  EXPECT_EQ(cases[0].density, std::nullopt);  // full has none, so both densities are one case
+  EXPECT_EQ(cases[1].density, 0.25);
+  EXPECT_EQ(cases[2].density, 0.5);
+  EXPECT_EQ(cases[3].head_dim, 32);
+}
+
+TEST(Suite, NamesOfGroupsOfMasks) {
+  EXPECT_EQ(cases_of("[[case]]\nkernel='cpu-flash'\nmask='all'\nseqlen=1024").size(), 14u);
+  EXPECT_EQ(cases_of("[[case]]\nkernel='cpu-flash'\nmask='dense'\nseqlen=1024").size(), 12u);
+  EXPECT_EQ(cases_of("[[case]]\nkernel='cpu-flash'\nmask='block-sparse'\nseqlen=1024").size(), 2u);
+}
+
+TEST(Suite, ReadsTheTimingRule) {
+  const Suite suite = parse_suite(R"(
+    name = "mine"
+    description = "of mine"
+    [rule]
+    warmup_s = 0.5
+    min_samples = 7
+    max_samples = 77
+    budget_s = 2
+    half_width = 0.05
+    cold_cache = false
+    timeout_s = 9.5
+    [[case]]
+    mask = "full"
+    seqlen = 1
+  )",
+                                  "test.toml");
+  EXPECT_EQ(suite.name, "mine");
+  EXPECT_EQ(suite.description, "of mine");
+  EXPECT_EQ(suite.rule, (TimingRule{0.5, 7, 77, 2, 0.05, 0.95, false, 9.5}));
+}
+
+TEST(Suite, SaysWhichLineIsWrongAndWhatIsAllowed) {
+  const std::string head = "[[case]]\nmask = 'full'\nseqlen = 1024\n";
+  EXPECT_THAT(failure(head + "kernle = 'cpu-flash'"),
+              AllOf(HasSubstr("test.toml:4: [[case]] has no key 'kernle'; did you mean 'kernel'?"),
+                    HasSubstr("head_dim")));
+  EXPECT_THAT(failure("sed = 3\n" + head),
+              AllOf(HasSubstr("test.toml:1: a suite has no key 'sed'"), HasSubstr("defaults")));
+  EXPECT_THAT(failure("[rule]\nbudget = 3\n" + head),
+              AllOf(HasSubstr("test.toml:2: [rule] has no key 'budget'; did you mean 'budget_s'?"),
+                    HasSubstr("half_width")));
+  EXPECT_THAT(failure("[rule]\nhalf_width = 'wide'\n" + head),
+              HasSubstr("test.toml:2: half_width 'wide': must be a number"));
+  EXPECT_THAT(failure("[rule]\nmin_samples = 20\nmax_samples = 10\n" + head),
+              HasSubstr("min_samples 20 is above"));
+  EXPECT_THAT(failure(head + "kernel = ['cpu-flash',\n 'cpu-flsh']"),
+              AllOf(HasSubstr("test.toml:5: kernel 'cpu-flsh' is unknown; did you mean 'cpu-flash'?"),
+                    HasSubstr("cpu-naive")));
+  EXPECT_THAT(failure("[[case]]\nmask = 'casual'\nseqlen = 1"),
+              AllOf(HasSubstr("test.toml:2:"), HasSubstr("causal_document")));
+  EXPECT_THAT(failure(head + "heads = '8:3'"),
+              AllOf(HasSubstr("test.toml:4: heads '8:3'"), HasSubstr("multiple")));
+  EXPECT_THAT(failure(head + "heads = 0"), HasSubstr("test.toml:4: heads '0'"));
+  EXPECT_THAT(failure(head + "dtype = 'fp8'"),
+              AllOf(HasSubstr("test.toml:4: "), HasSubstr("f32, bf16, f16")));
+  EXPECT_THAT(failure(head + "direction = 'up'"), AllOf(HasSubstr("'up'"), HasSubstr("backward")));
+  EXPECT_THAT(failure(head + "density = 2"), HasSubstr("test.toml:4: density '2'"));
+  EXPECT_THAT(failure(head + "head_dim = []"), HasSubstr("test.toml:4: 'head_dim' is an empty list"));
+  EXPECT_THAT(failure(head + "head_dim = {a = 1}"),
+              HasSubstr("test.toml:4: 'head_dim' must be a number, a text"));
+  EXPECT_THAT(failure(head + "head_dim = [[1]]"),
+              HasSubstr("test.toml:4: 'head_dim' must be a number, a text"));
+  EXPECT_THAT(failure(head + "lengths = 'pil'"), HasSubstr("pil"));
+  EXPECT_THAT(failure("[[case]]\nmask = 'full'"), HasSubstr("test.toml:1: this [[case]] lacks 'seqlen'"));
+  EXPECT_THAT(failure("name = 'x'"), HasSubstr("needs at least one [[case]]"));
+  EXPECT_THAT(failure("case = 3"), HasSubstr("test.toml:1: 'case' must be a list of tables"));
+  EXPECT_THAT(failure("case = [3]"), HasSubstr("test.toml:1: 'case' must be a table"));
+  EXPECT_THAT(failure("rule = 3\n" + head), HasSubstr("test.toml:1: 'rule' must be a table"));
+  EXPECT_THAT(failure("name = 3\n" + head), HasSubstr("test.toml:1: 'name' must be a text"));
+  EXPECT_THAT(failure("mask = = 3"), HasSubstr("test.toml:1:"));
+  EXPECT_THAT(failure("[[case]\n"), HasSubstr("test.toml:1:"));
+}
+
+TEST(Suite, ThrowsOnlyErrorsOfOurs) {
+  for (const std::string& text :
+       {std::string(), std::string("\0\0", 2), std::string("\xff\xfe"), std::string(100000, '['),
+        std::string(2 << 20, '#'), "a = " + std::string(5000, '['),
+        std::string("[[case]]\nseqlen = 99999999999999999999"),
+        std::string("[[case]]\nmask='full'\nseqlen=nan"),
+        std::string("[[case]]\nmask='full'\nseqlen=1979-05-27")}) {
+    EXPECT_THROW(cases_of(text), Error) << text.substr(0, 40);
+  }
+}
+
+TEST(Suite, RefusesAnEndlessProduct) {
+  std::string seeds;
+  for (int i = 0; i < 400; ++i) seeds += fmt::format("{},", i);
+  EXPECT_THAT(failure(fmt::format("[[case]]\nmask='full'\nseqlen=[{0}]\nseed=[{0}]", seeds.substr(2))),
+              HasSubstr("more than 100000 cases"));
+}
+
+TEST(Suite, BuiltInOnesExpand) {
+  std::set<std::string> names;
+  for (const BuiltinSuite& builtin : builtin_suites()) {
+    names.emplace(builtin.name);
+    const Suite suite = find_suite(std::string(builtin.name));
+    EXPECT_EQ(suite.name, builtin.name);
+    EXPECT_FALSE(suite.description.empty()) << builtin.name;
+    EXPECT_FALSE(expand(suite, kKernels, kKernels).empty()) << builtin.name;
+    // They are the files that stand in the repository.
+    const Suite file = read_suite(fmt::format("{}/{}.toml", SUITES_FOLDER, builtin.name));
+    EXPECT_EQ(file.description, suite.description);
+  }
+  EXPECT_THAT(names, testing::IsSupersetOf({"quick", "dense", "sparse"}));
+}
+
+TEST(Suite, QuickIsEveryMaskThroughBothKernelsBothWays) {
+  const auto cases = expand(find_suite("quick"), kKernels, kKernels);
+  std::set<std::string> seen;
+  for (const Case& c : cases) seen.insert(fmt::format("{} {} {}", c.kernel, c.mask, name_of(c.direction)));
+  EXPECT_EQ(seen.size(), 14u * 2 * 2);
+  EXPECT_EQ(cases.size(), seen.size());
+}
+
+// The shapes of arXiv 2510.17896.
+TEST(Suite, DenseAndSparseHaveThePapersShapes) {
+  const auto dense = expand(find_suite("dense"), kKernels, {"k"});
+  EXPECT_EQ(dense.size(), 12u * 9 * 2);
+  for (const Case& c : dense)
+    EXPECT_EQ(fmt::format("{}:{} {}", c.heads_q, c.heads_kv, c.head_dim), "64:8 128");
+  const auto sparse = expand(find_suite("sparse"), kKernels, {"k"});
+  EXPECT_EQ(sparse.size(), (2u + 4) * 5 * 6 * 2 * 2);
+}
+
+TEST(Suite, AnUnknownNameListsTheSuites) {
+  try {
+    find_suite("quik");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("did you mean 'quick'?"), HasSubstr("dense"), HasSubstr("sparse")));
+  }
+  EXPECT_THROW(find_suite("./no-such-file.toml"), Error);
+  EXPECT_THROW(find_suite("/"), Error);
+}
+
+}  // namespace
+}  // namespace longspan::bench

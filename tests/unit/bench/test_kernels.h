@@ -1,0 +1,16 @@
+// Kernels that only tests know: a correct one by the definition, and one for each way in which a kernel can
+// fail.
+#pragma once
+
+#include <vector>
+
+#include "attention/kernel.h"
+
+namespace longspan::bench {
+
+// good, wrong, unsupported, throws, crash, abort, hang, killed, out-of-memory, bad-alloc, huge-workspace,
+// exits, garbage, cuda-only
+std::vector<const Kernel*> test_kernels();
+const Kernel& test_kernel(std::string_view name);
+
+}  // namespace longspan::bench

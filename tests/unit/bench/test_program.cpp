@@ -1,0 +1,50 @@
+// The program's run commands on kernels that fail in every way: what run_test.cpp starts.
+#include <cstdio>
+
+#include "base/error.h"
+#include "bench/cpu_testbed.h"
+#include "bench/verify_case.h"
+#include "cli/command.h"
+#include "cli/wiring.h"
+#include "unit/bench/test_kernels.h"
+
+namespace longspan::cli {
+
+void add_run_command(CLI::App& program);
+void add_run_case_command(CLI::App& program);
+
+const bench::Workbench& workbench() {
+  static const bench::Workbench bench = [] {
+    bench::Workbench made;
+    made.kernels = bench::test_kernels();
+    made.devices = [] { return std::vector<Device>{cpu_device()}; };
+    made.testbed = [](const Device& device) {
+      return bench::make_cpu_testbed(device, [](DType dtype) {
+        LONGSPAN_CHECK_INPUT(dtype == DType::kF32, "no products of {} here", name_of(dtype));
+        return bench::Ceiling{1e9, "a product that the test made up", {1.0, 2.0}};
+      });
+    };
+    made.verify = bench::verify_case;
+    return made;
+  }();
+  return bench;
+}
+
+}  // namespace longspan::cli
+
+int main(int argc, char** argv) {
+  CLI::App program{"longspan with kernels for tests"};
+  longspan::cli::add_run_command(program);
+  longspan::cli::add_run_case_command(program);
+  try {
+    program.parse(argc, argv);
+  } catch (const CLI::RuntimeError& ended) {
+    return ended.get_exit_code();
+  } catch (const CLI::ParseError& error) {
+    return program.exit(error) == 0 ? 0 : 2;
+  } catch (const longspan::Error& error) {
+    fmt::print(stderr, "longspan: {}\n", error.what());
+    return error.kind() == longspan::ErrorKind::kInput ? 2 : 1;
+  }
+  return 0;
+}
