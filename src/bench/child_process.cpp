@@ -11,7 +11,6 @@
 #include <poll.h>
 #include <spawn.h>
 #include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,15 +24,14 @@ namespace {
 constexpr int kEndSignals[] = {SIGINT, SIGTERM, SIGHUP};
 constexpr size_t kKeptOutput = 4096;
 
-// Those that this process would die of: under nohup, SIGHUP is none.
-sigset_t end_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (int signal : kEndSignals) {
-    struct sigaction action {};
-    if (sigaction(signal, nullptr, &action) == 0 && action.sa_handler != SIG_IGN) sigaddset(&set, signal);
-  }
-  return set;
+// What the handler writes to: a pipe works whichever thread the signal reaches.
+volatile int signal_pipe = -1;
+
+extern "C" void tell_of_signal(int) {
+  const int saved = errno;
+  const char byte = 1;
+  [[maybe_unused]] const ssize_t written = write(signal_pipe, &byte, 1);
+  errno = saved;
 }
 
 // Both ends are closed on exec; a child gets its end through dup2.
@@ -81,7 +79,8 @@ class Child {
     sigset_t none;
     sigemptyset(&none);
     posix_spawnattr_setsigmask(&attributes, &none);
-    sigset_t defaults = end_signals();
+    sigset_t defaults;
+    sigemptyset(&defaults);
     sigaddset(&defaults, SIGPIPE);
     posix_spawnattr_setsigdefault(&attributes, &defaults);
 
@@ -163,23 +162,38 @@ void keep_last(std::string& text, size_t bytes) {
 }  // namespace
 
 SignalGuard::SignalGuard() {
-  const sigset_t set = end_signals();
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  fd_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+  LONGSPAN_CHECK(signal_pipe < 0, "two guards of the same signals");
+  int ends[2];
+  LONGSPAN_CHECK(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0, "pipe: {}", std::strerror(errno));
+  fd_ = ends[0];
+  signal_pipe = ends[1];
+  for (int signal : kEndSignals) {
+    struct sigaction now {};
+    sigaction(signal, nullptr, &now);
+    if (now.sa_handler == SIG_IGN) continue;  // under nohup a hang-up is to be survived
+    struct sigaction action {};
+    action.sa_handler = tell_of_signal;
+    action.sa_flags = SA_RESTART;
+    sigaction(signal, &action, nullptr);
+  }
   std::signal(SIGPIPE, SIG_IGN);  // a child that died before it read its case is told by its end
-  LONGSPAN_CHECK(fd_ >= 0, "signalfd: {}", std::strerror(errno));
 }
 
 SignalGuard::~SignalGuard() {
-  ::close(fd_);
+  for (int signal : kEndSignals) {
+    struct sigaction now {};
+    sigaction(signal, nullptr, &now);
+    if (now.sa_handler == tell_of_signal) std::signal(signal, SIG_DFL);
+  }
   std::signal(SIGPIPE, SIG_DFL);
-  const sigset_t set = end_signals();
-  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  close(fd_);
+  close(signal_pipe);
+  signal_pipe = -1;
 }
 
 bool SignalGuard::interrupted() {
-  signalfd_siginfo info{};
-  while (read(fd_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) interrupted_ = true;
+  char byte;
+  while (read(fd_, &byte, 1) == 1) interrupted_ = true;
   return interrupted_;
 }
 

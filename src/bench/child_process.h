@@ -10,6 +10,7 @@
 namespace longspan::bench {
 
 // While one lives, SIGINT, SIGTERM and SIGHUP do not end the process but are told by interrupted().
+// One at a time.
 class SignalGuard {
  public:
   SignalGuard();

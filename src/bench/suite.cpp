@@ -1,5 +1,6 @@
 #include "bench/suite.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -45,10 +46,9 @@ class SuiteReader {
     for (const toml::node& node : *list) {
       const toml::table& table = table_of(node, "case");
       suite.groups.push_back(group_of(table, "[[case]]", defaults));
-      for (const Axis& axis : axes()) {
-        LONGSPAN_CHECK_INPUT(!axis.required || suite.groups.back().values.count(axis.name) != 0,
-                             "{}: this [[case]] lacks '{}' ({})", where(node), axis.name, axis.help);
-      }
+      const Axis* missing = missing_axis(suite.groups.back());
+      LONGSPAN_CHECK_INPUT(missing == nullptr, "{}: this [[case]] lacks '{}' ({})", where(node),
+                           missing->name, missing->help);
     }
     return suite;
   }
@@ -275,6 +275,19 @@ void add_value(Group& group, const Axis& axis, Given value) {
     }
     values.push_back({name, value.where});
   }
+}
+
+const Axis* missing_axis(const Group& group) {
+  bool only_files = false;
+  if (const auto masks = group.values.find("mask"); masks != group.values.end()) {
+    only_files = std::all_of(masks->second.begin(), masks->second.end(),
+                             [](const Given& value) { return Case::is_mask_file(value.text); });
+  }
+  for (const Axis& axis : axes()) {
+    if (!axis.required || (axis.name == "seqlen" && only_files)) continue;
+    if (group.values.find(axis.name) == group.values.end()) return &axis;
+  }
+  return nullptr;
 }
 
 std::vector<Case> expand(const Suite& suite, const std::vector<std::string>& all_kernels,

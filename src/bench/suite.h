@@ -39,6 +39,9 @@ Suite read_suite(const std::string& path);
 // Checks one value of an axis (any but a kernel) and adds it to the group: the command line's way in.
 void add_value(Group& group, const Axis& axis, Given value);
 
+// A required axis that the group lacks, or nullptr. Mask files bring their own sequence length.
+const Axis* missing_axis(const Group& group);
+
 // All cases in order, equal ones once. `all_kernels` are the names that there are; `offered` those that
 // 'all' stands for. Throws an input error for an unknown kernel, or for what a pattern cannot do.
 std::vector<Case> expand(const Suite& suite, const std::vector<std::string>& all_kernels,

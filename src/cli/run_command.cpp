@@ -49,16 +49,15 @@ bench::Suite suite_of_lists(const Options& options) {
   for (const bench::Axis& axis : bench::axes()) {
     const auto given = options.axes.find(std::string(axis.name));
     const std::string where = option_name(axis.name);
-    if (given == options.axes.end() || given->second.empty()) {
-      LONGSPAN_CHECK_INPUT(!axis.required, "{} is missing ({}); or name a suite: longspan run quick", where,
-                           axis.help);
-      continue;
-    }
+    if (given == options.axes.end()) continue;
     for (const std::string& word : given->second) {
       const auto values = axis.comma_in_value ? std::vector<std::string>{word} : bench::split(word, ',');
       for (const std::string& value : values) bench::add_value(group, axis, {value, where});
     }
   }
+  const bench::Axis* missing = bench::missing_axis(group);
+  LONGSPAN_CHECK_INPUT(missing == nullptr, "{} is missing ({}); or name a suite: longspan run quick",
+                       option_name(missing->name), missing->help);
   suite.groups.push_back(std::move(group));
   return suite;
 }

@@ -153,6 +153,20 @@ TEST(Suite, ThrowsOnlyErrorsOfOurs) {
   }
 }
 
+TEST(Suite, MaskFilesNeedNoLengthAndStandBesideTheSuite) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / fmt::format("suite_test_{}", getpid());
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "mine.json")
+      << R"({"seqlen": 300, "heads": [{"bands": [[0, 300, 0, 300, null, 0]]}]})";
+  std::ofstream(folder / "mine.toml") << "[[case]]\nmask = 'mine.json'\nkernel = 'cpu-flash'\n";
+  const auto cases = expand(read_suite((folder / "mine.toml").string()), kKernels, kKernels);
+  ASSERT_EQ(cases.size(), 1u);
+  EXPECT_EQ(cases[0].seqlen, 300);
+  EXPECT_EQ(cases[0].mask, (folder / "mine.json").string());
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Suite, RefusesAnEndlessProduct) {
   std::string seeds;
   for (int i = 0; i < 400; ++i) seeds += fmt::format("{},", i);
