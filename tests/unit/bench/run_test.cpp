@@ -101,7 +101,7 @@ TEST_F(RunTest, AGoodKernelGivesAWholeLine) {
     EXPECT_DOUBLE_EQ(json["flops_per_s"].get<double>() / 1e9, json["share_of_ceiling"].get<double>());
     EXPECT_EQ(json["accuracy"]["counting"], "pass");
     EXPECT_EQ(json["accuracy"]["max_error"].size(), backward ? 5u : 2u);
-    EXPECT_EQ(json["picture"]["size"], 32);
+    EXPECT_EQ(json["picture"]["size"], 48);
     ASSERT_EQ(json["measurements"].size(), 1u);
     EXPECT_EQ(json["measurements"][0]["samples_s"].size(), 6u);
     EXPECT_EQ(json["interval_s"].size(), 2u);
@@ -169,7 +169,8 @@ TEST_F(RunTest, MasksThatCannotBeDrawnAreSkipped) {
 
 TEST_F(RunTest, SeveralMasksAreMeasuredApartAndAveraged) {
   const Outcome outcome =
-      run("run --kernel good --mask causal_document --seqlen 128 --heads 1 --head-dim 8 --masks 3 "
+      run("run --kernel good --mask causal_document --seqlen 128 --heads 1 --head-dim 8 --masks 3 --lengths "
+          "uniform:5:20 "
           "--warmup-s 0 --min-samples 6 --max-samples 6" +
           out());
   ASSERT_EQ(outcome.status, 0) << outcome.output;
