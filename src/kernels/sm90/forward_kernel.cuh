@@ -138,6 +138,7 @@ class Consumer {
   }
 
   __device__ __forceinline__ void release_k() {
+    __syncwarp();  // all lanes have read the tile's note
     if (lane_ == 0) mbarrier_arrive(barriers_.k_empty[k_.slot]);
     k_.advance();
   }
