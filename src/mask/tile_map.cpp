@@ -97,7 +97,7 @@ class Splitter {
     Range full{last, last};
     if (slice.q == tile_rows) {
       const int64_t begin = slice.columns(slice.q.end - 1).begin, end = slice.columns(slice.q.begin).end;
-      full = {ceil_div(begin, width), end == map_.columns ? last : end / width};
+      full = {ceil_div(begin, width), end / width};
       if (full.empty())
         full = {last, last};
       else

@@ -54,6 +54,17 @@ TEST(Mask, NamesOverlappingBands) {
       "bands of a mask must be disjoint");
 }
 
+// A diagonal and a rectangle meet in row 10. Until row 3 a third band lies between them, so that they become
+// neighbours only when it ends.
+TEST(Mask, FindsAnOverlapBehindABandThatEnded) {
+  const Band diagonal{{0, 20}, {0, 20}, 0, 0}, between{{0, 3}, {8, 9}}, wall{{0, 20}, {10, 11}};
+  EXPECT_THAT(message_of([&] {
+                Mask(20, 20, {diagonal, between, wall});
+              }),
+              HasSubstr("both show row 10, column 10"));
+  EXPECT_EQ(Mask(20, 20, {diagonal, between}).area(), 23);
+}
+
 TEST(Mask, NamesMalformedBandsAndSizes) {
   EXPECT_THAT(message_of([] { Mask(9, 9, {{{5, 4}, {0, 9}}}); }), HasSubstr("band 0 [5,4,0,9,null,null]"));
   EXPECT_THAT(message_of([] {
