@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "bench/mask_source.h"
 #include "bench/measure.h"
+#include "bench/self_timed_stopwatch.h"
 #include "bench/values.h"
 
 namespace longspan::bench {
@@ -225,6 +226,11 @@ class CaseRunner {
     testbed_.synchronize();
     // The plan was there before the second window opened.
     result.peak_bytes = std::max(result.peak_bytes, result.plan_bytes + testbed_.end_peak());
+    SelfTimed* const self_timed = plan->self_timed();
+    if (self_timed != nullptr) {
+      result.peak_bytes =
+          std::max(result.peak_bytes, result.plan_bytes + self_timed->peak_bytes(case_.direction));
+    }
     result.workspace_bytes = plan->workspace_bytes(case_.direction);
 
     enter("verifying");
@@ -233,6 +239,13 @@ class CaseRunner {
     if (!result.accuracy.failure.empty()) return result;
 
     enter("timing");
+    testbed_.take_device_state();  // from now on it is that of the samples
+    if (self_timed != nullptr) {
+      work();  // verifying ran it on other tensors
+      SelfTimedStopwatch stopwatch(*self_timed, case_.direction, rule_.cold_cache, testbed_);
+      result.measurement = measure(work, stopwatch, testbed_.clock(), rule_);
+      return result;
+    }
     std::vector<MemorySpan> touched = tensors_->spans();
     touched.push_back({memory.data(), memory.bytes()});
     const auto stopwatch = testbed_.stopwatch(std::move(touched), rule_.cold_cache);

@@ -56,6 +56,10 @@ class Testbed {
   // A stopwatch for work that reads and writes `touched`; cold_cache: it evicts them before each sample.
   virtual std::unique_ptr<Stopwatch> stopwatch(std::vector<MemorySpan> touched, bool cold_cache) = 0;
 
+  // Reads clocks and the like, for take_device_state; true if the device is slowed by heat or power. A
+  // stopwatch of this testbed does so itself.
+  virtual bool sample_device_state() { return false; }
+
   // Of the samples since the last call; none on the CPU.
   virtual std::optional<DeviceState> take_device_state() { return std::nullopt; }
 

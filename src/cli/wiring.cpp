@@ -3,6 +3,9 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "bench/cpu_testbed.h"
+#ifdef LONGSPAN_WITH_CUDA
+#include "bench/cuda_testbed.h"
+#endif
 #include "bench/verify_case.h"
 #include "kernels/cpu/ceiling.h"
 #include "kernels/registry.h"
@@ -26,6 +29,9 @@ bench::Ceiling cpu_ceiling(DType dtype) {
 }
 
 std::unique_ptr<bench::Testbed> make_testbed(const Device& device) {
+#ifdef LONGSPAN_WITH_CUDA
+  if (device.kind == DeviceKind::kCuda) return bench::make_cuda_testbed(device);
+#endif
   LONGSPAN_CHECK(device.kind == DeviceKind::kCpu, "no testbed for {}", device.name);
   return bench::make_cpu_testbed(device, cpu_ceiling);
 }

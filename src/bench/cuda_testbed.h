@@ -1,0 +1,12 @@
+// A CUDA device as a testbed: times by events behind a gate, empties its L2, reads its clocks through NVML.
+#pragma once
+
+#include <memory>
+
+#include "bench/testbed.h"
+
+namespace longspan::bench {
+
+std::unique_ptr<Testbed> make_cuda_testbed(const Device& device);
+
+}  // namespace longspan::bench

@@ -1,0 +1,123 @@
+#include "bench/cuda_testbed.h"
+
+#include <gmock/gmock.h>
+
+#include "base/buffer.h"
+#include "base/cuda.h"
+#include "bench/cuda_gate.h"
+#include "bench/nvml.h"
+#include "gpu/gpu.h"
+
+namespace longspan::bench {
+namespace {
+
+bool reached(cudaEvent_t event) {
+  const cudaError_t status = cudaEventQuery(event);
+  cudaGetLastError();
+  return status == cudaSuccess;
+}
+
+TEST(CudaGate, HoldsTheStreamUntilItOpens) {
+  LONGSPAN_NEEDS_GPU();
+  const Device gpu = first_gpu();
+  const cuda::OwnedStream stream(gpu.index);
+  cudaEvent_t behind = nullptr;
+  LONGSPAN_CUDA(cudaEventCreate(&behind));
+  CudaGate gate(gpu.index);
+  for (int i = 0; i < 3; ++i) {
+    gate.shut(stream, 60);
+    LONGSPAN_CUDA(cudaEventRecord(behind, cuda::raw(stream)));
+    EXPECT_FALSE(reached(behind));
+    gate.open();
+    LONGSPAN_CUDA(cudaEventSynchronize(behind));
+    EXPECT_FALSE(gate.timed_out());
+  }
+  LONGSPAN_CUDA(cudaEventDestroy(behind));
+}
+
+TEST(CudaGate, GivesUpWhereNobodyOpensIt) {
+  LONGSPAN_NEEDS_GPU();
+  const Device gpu = first_gpu();
+  const cuda::OwnedStream stream(gpu.index);
+  CudaGate gate(gpu.index);
+  gate.shut(stream, 0.01);
+  cuda::synchronize(stream);
+  EXPECT_TRUE(gate.timed_out());
+}
+
+class CudaTestbedTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    LONGSPAN_NEEDS_GPU();
+    testbed = make_cuda_testbed(first_gpu());
+  }
+  std::unique_ptr<Testbed> testbed;
+};
+
+TEST_F(CudaTestbedTest, TimesTheWorkAndNothingElse) {
+  const size_t bytes = size_t{2} << 30;
+  const Buffer a(bytes, testbed->device()), b(bytes, testbed->device());
+  const auto stopwatch = testbed->stopwatch({}, true);
+  const Work copy = [&] { cuda::copy_async(b.data(), a.data(), bytes, testbed->stream()); };
+  const Work twice = [&] { copy(), copy(); };
+  stopwatch->time(copy);
+  const double one = stopwatch->time(copy).time_s, two = stopwatch->time(twice).time_s;
+  EXPECT_GT(one, 2 * static_cast<double>(bytes) / 20e12);  // no memory moves 20 TB/s
+  EXPECT_GT(two, 1.5 * one);
+  EXPECT_LT(stopwatch->time([] {}).time_s, one);  // the flush and the gate are outside
+}
+
+TEST_F(CudaTestbedTest, TimesWorkThatWaitsForTheDevice) {
+  const auto stopwatch = testbed->stopwatch({}, true);
+  const Work work = [&] { cuda::synchronize(testbed->stream()); };
+  for (int i = 0; i < 3; ++i) EXPECT_GE(stopwatch->time(work).time_s, 0);
+}
+
+TEST_F(CudaTestbedTest, KnowsThePeakOfMemory) {
+  const Buffer before(1 << 20, testbed->device());
+  testbed->begin_peak();
+  { const Buffer inside(3 << 20, testbed->device()); }
+  const Buffer after(1 << 20, testbed->device());
+  EXPECT_EQ(testbed->end_peak(), 3u << 20);
+}
+
+TEST_F(CudaTestbedTest, MeasuresTheCeilingOfEveryDtype) {
+  double fastest = 0, f32 = 0;
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    const Ceiling ceiling = testbed->measure_ceiling(dtype);
+    EXPECT_GE(ceiling.samples_s.size(), 3u);
+    EXPECT_GT(ceiling.flops_per_s, 1e12);
+    EXPECT_LT(ceiling.flops_per_s, 1e16);
+    EXPECT_THAT(ceiling.what, testing::HasSubstr("cuBLAS"));
+    (dtype == DType::kF32 ? f32 : fastest) = ceiling.flops_per_s;
+    std::printf("%s: %.1f TFLOP/s\n", ceiling.what.c_str(), ceiling.flops_per_s * 1e-12);
+  }
+  EXPECT_GT(fastest, f32);
+}
+
+TEST_F(CudaTestbedTest, RecordsTheDevicesState) {
+  if (testbed->driver().empty()) GTEST_SKIP() << "no NVML";
+  testbed->take_device_state();
+  EXPECT_FALSE(testbed->take_device_state());  // nothing sampled, nothing to tell
+  const Buffer a(1 << 20, testbed->device());
+  const auto stopwatch = testbed->stopwatch({}, false);
+  stopwatch->time([&] { cuda::fill_async(a.data(), 0, a.bytes(), testbed->stream()); });
+  const auto state = testbed->take_device_state();
+  ASSERT_TRUE(state);
+  EXPECT_GT(state->sm_clock_median_mhz, 100);
+  EXPECT_GT(state->power_w, 10);
+  EXPECT_GT(state->temperature_c, 10);
+}
+
+TEST(Throttling, IsToldInWordsAndDisturbsWhereTheHardwareSlowsDown) {
+  EXPECT_THAT(throttle_reasons(0), testing::IsEmpty());
+  EXPECT_THAT(throttle_reasons(0x1 | 0x2), testing::IsEmpty());  // idle; clocks that somebody set
+  EXPECT_THAT(throttle_reasons(0x4 | 0x40),
+              testing::ElementsAre("software power cap", "hardware thermal slowdown"));
+  EXPECT_FALSE(disturbs(0x4));
+  EXPECT_TRUE(disturbs(0x4 | 0x8));
+  EXPECT_TRUE(disturbs(0x20));
+}
+
+}  // namespace
+}  // namespace longspan::bench
