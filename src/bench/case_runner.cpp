@@ -239,7 +239,6 @@ class CaseRunner {
     if (!result.accuracy.failure.empty()) return result;
 
     enter("timing");
-    testbed_.take_device_state();  // from now on it is that of the samples
     if (self_timed != nullptr) {
       work();  // verifying ran it on other tensors
       SelfTimedStopwatch stopwatch(*self_timed, case_.direction, rule_.cold_cache, testbed_);

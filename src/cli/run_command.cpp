@@ -31,6 +31,7 @@ struct Options {
   std::map<std::string, std::string> rule;               // by key
   std::string filter;
   std::string out;
+  std::vector<std::string> pythons;
   bool resume = false;
   bool dry_run = false;
 };
@@ -112,6 +113,18 @@ void print_results(const bench::RunSummary& summary) {
   std::fflush(stdout);
 }
 
+// For the peers' workers, which the cases' processes start: see docs/peers.md.
+void choose_pythons(const std::vector<std::string>& pythons) {
+  if (pythons.empty()) return;
+  std::string list;
+  for (const std::string& python : pythons) {
+    LONGSPAN_CHECK_INPUT(python.find('/') == std::string::npos || access(python.c_str(), X_OK) == 0,
+                         "--python {}: no program that can be run", python);
+    list += (list.empty() ? "" : ":") + python;
+  }
+  setenv("LONGSPAN_PYTHON", list.c_str(), 1);
+}
+
 void run(const Options& options, const std::vector<std::string>& words) {
   const bench::Workbench& bench = workbench();
   const bench::Suite suite = suite_of(options);
@@ -125,6 +138,7 @@ void run(const Options& options, const std::vector<std::string>& words) {
     print_cases(cases, suite.rule);
     return;
   }
+  choose_pythons(options.pythons);
   LONGSPAN_CHECK_INPUT(!options.resume || !options.out.empty(),
                        "--resume needs --out with the folder of the run");
 
@@ -181,6 +195,12 @@ void add_run_command(CLI::App& program) {
   }
   command->add_option("--filter", options->filter, std::string(bench::Filter::help()))->type_name("EXPR");
   command->add_option("--out", options->out, "Folder of results.jsonl [out/NAME-TIME]")->type_name("DIR");
+  command
+      ->add_option("--python", options->pythons,
+                   "Interpreter of the peers [python3]; repeat it for packages that cannot live together")
+      ->type_name("PATH")
+      ->expected(1)
+      ->take_all();
   command->add_flag("--resume", options->resume, "Complete the run in --out: do what it has no line for");
   command->add_flag("--dry-run", options->dry_run, "List the cases and run none");
   for (const bench::RuleKey& key : bench::rule_keys()) {
