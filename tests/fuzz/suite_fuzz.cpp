@@ -3,7 +3,6 @@
 #include "reads_cleanly.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  return longspan::reads_cleanly(data, size, [](std::string_view text) {
-    longspan::bench::parse_suite(text, "fuzz.toml");
-  });
+  return longspan::reads_cleanly(
+      data, size, [](std::string_view text) { longspan::bench::parse_suite(text, "fuzz.toml"); });
 }
