@@ -12,19 +12,30 @@
 namespace longspan::cli {
 
 void add_run_command(CLI::App& program);
-void add_run_case_command(CLI::App& program);
 void add_mask_command(CLI::App& program);
 void add_verify_command(CLI::App& program);
+void add_list_command(CLI::App& program);
 void add_report_command(CLI::App& program);
 void add_compare_command(CLI::App& program);
 void add_completion_command(CLI::App& program);
+void add_run_case_command(CLI::App& program);
 void add_manual_command(CLI::App& program);
 
 // The table of commands, in the order in which the help lists them. Add a row and its declaration to add one.
+// clang-format off
 constexpr AddCommand kCommands[] = {
-    add_run_command,    add_run_case_command, add_mask_command,       add_verify_command,
-    add_report_command, add_compare_command,  add_completion_command, add_manual_command,
+    add_run_command,
+    add_mask_command,
+    add_verify_command,
+    add_list_command,
+    add_report_command,
+    add_compare_command,
+    add_completion_command,
+    // Hidden: the program starts these itself.
+    add_run_case_command,
+    add_manual_command,
 };
+// clang-format on
 
 namespace {
 
@@ -57,6 +68,12 @@ void add_commands(CLI::App& program) {
       "\n"
       "longspan COMMAND --help explains a command, with examples.");
   for (AddCommand add : kCommands) add(program);
+  for (CLI::App* command : program.get_subcommands([](CLI::App*) { return true; })) {
+    for (CLI::Option* option : command->get_options()) {
+      // Otherwise `--json=5` would be taken for `--json`.
+      if (option->get_expected_max() == 0) option->disable_flag_override();
+    }
+  }
 }
 
 // One line on stderr, whatever the message holds.

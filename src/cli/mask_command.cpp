@@ -184,14 +184,13 @@ void run_mask(const Options& options) {
     std::cout.flush();
     return;
   }
+  // Before anything is printed: a file that cannot be written is wrong input, which prints nothing else.
+  if (!options.png.empty()) write_png(options.png, drawn.masks, {options.pixels, drawn.document_lengths});
   describe(drawn, draw_s, shape);
   if (options.text) {
     for (const Mask& mask : drawn.masks) fmt::print("\n{}", text_picture(mask));
   }
-  if (!options.png.empty()) {
-    write_png(options.png, drawn.masks, {options.pixels, drawn.document_lengths});
-    fmt::print("  picture      {}\n", options.png);
-  }
+  if (!options.png.empty()) fmt::print("  picture      {}\n", options.png);
 }
 
 }  // namespace

@@ -107,15 +107,15 @@ std::string wrong_value(const CLI::App& app, std::string_view message) {
   const CLI::Option* option = option_in(app, message);
   if (option == nullptr) return std::string(message);
   const std::string name = option->get_name(option->get_positional());
-  if (option->get_expected_max() == 0) return fmt::format("{} is a switch and takes no value", name);
   return fmt::format("{} '{}': must be {}", name, fmt::join(option->results(), " "), what_it_takes(*option));
 }
 
 std::string wrong_count(const CLI::App& app, std::string_view message) {
+  if (message.ends_with(" was given a disallowed flag override"))
+    return fmt::format("--{} is a switch and takes no value", message.substr(0, message.find(' ')));
   const CLI::Option* option = option_in(app, message);
   if (option == nullptr) return std::string(message);
   const std::string name = option->get_name(option->get_positional());
-  if (option->get_expected_max() == 0) return fmt::format("{} is a switch and takes no value", name);
   if (option->results().size() > 1) return fmt::format("{} is given more than once", name);
   return fmt::format("{} needs a value: {}", name, what_it_takes(*option));
 }
@@ -125,7 +125,8 @@ std::string describe(const CLI::App& app, const CLI::ParseError& error) {
   // An unknown word is the cause of whatever CLI11 came upon first, such as a value that it left missing.
   const std::vector<std::string> words = app.remaining();
   const bool offers_commands = !command_names(app).empty();
-  if (offers_commands && !words.empty() && !looks_like_option(words[0])) return unknown_command(app, words[0]);
+  if (offers_commands && !words.empty() && !looks_like_option(words[0]))
+    return unknown_command(app, words[0]);
   for (const std::string& word : words) {
     if (looks_like_option(word)) return unknown_option(app, word);
   }

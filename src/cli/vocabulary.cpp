@@ -1,6 +1,10 @@
 #include "cli/vocabulary.h"
 
+#include "attention/problem.h"
 #include "base/dtype.h"
+#include "bench/suite.h"
+#include "cli/list_command.h"
+#include "kernels/registry.h"
 #include "mask/patterns.h"
 
 namespace longspan::cli {
@@ -8,14 +12,23 @@ namespace longspan::cli {
 std::vector<std::string> words_of(const CLI::Option& option) {
   const std::string name = option.get_single_name();
   std::vector<std::string> words;
-  if (name == "dtype") {
+  if (name == "kernel") {
+    for (const Kernel* kernel : kernels()) words.emplace_back(kernel->name());
+  } else if (name == "mask" || name == "pattern") {
+    for (const Pattern& pattern : patterns()) words.emplace_back(pattern.name);
+  } else if (name == "suite") {
+    for (const bench::BuiltinSuite& suite : bench::builtin_suites()) words.emplace_back(suite.name);
+  } else if (name == "direction") {
+    for (Direction direction : {Direction::kForward, Direction::kBackward})
+      words.emplace_back(name_of(direction));
+  } else if (name == "dtype") {
     for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) words.emplace_back(name_of(dtype));
+  } else if (name == "lengths") {
+    words = {"auto", "pile", "prolong64k", "prolong512k", "long-mix", "uniform:"};
+  } else if (name == "what") {
+    words = listable();
   } else if (name == "shell") {
     words = {"bash", "zsh", "fish"};
-  } else if (name == "pattern") {
-    for (const Pattern& pattern : patterns()) words.emplace_back(pattern.name);
-  } else if (name == "lengths") {
-    words = {"auto", "pile", "prolong64k", "prolong512k", "long-mix"};
   }
   return words;
 }

@@ -1,0 +1,217 @@
+// `longspan list`: the kernels, masks, devices and suites that there are, and what can run here.
+#include "cli/list_command.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "bench/suite.h"
+#include "bench/values.h"
+#include "cli/command.h"
+#include "cli/kernel_features.h"
+#include "kernels/registry.h"
+#include "mask/patterns.h"
+
+namespace longspan::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string_view kind_name(DeviceKind kind) {
+  return kind == DeviceKind::kCpu ? "cpu" : "cuda";
+}
+
+// "8 to 256 in steps of 8", or the values where they have no one step.
+std::string head_dims_text(const std::vector<int64_t>& dims) {
+  if (dims.size() > 2) {
+    const int64_t step = dims[1] - dims[0];
+    bool even = true;
+    for (size_t i = 1; i < dims.size(); ++i) even = even && dims[i] - dims[i - 1] == step;
+    if (even) return fmt::format("{} to {} in steps of {}", dims.front(), dims.back(), step);
+  }
+  return fmt::format("{}", fmt::join(dims, " "));
+}
+
+// "all 14 masks"; where only a few are wanting, those; else what there is.
+std::string masks_text(const std::vector<std::string_view>& masks) {
+  std::vector<std::string_view> wanting;
+  for (const Pattern& pattern : patterns()) {
+    if (std::find(masks.begin(), masks.end(), pattern.name) == masks.end()) wanting.push_back(pattern.name);
+  }
+  if (wanting.empty()) return fmt::format("all {} masks", masks.size());
+  if (wanting.size() <= 3) return fmt::format("all masks but {}", fmt::join(wanting, " "));
+  return fmt::format("masks {}", fmt::join(masks, " "));
+}
+
+std::string features_text(const DirectionFeatures& features) {
+  if (!features.reason.empty()) return "no: " + features.reason;
+  std::vector<std::string> parts;
+  std::vector<std::string_view> dtypes;
+  for (DType dtype : features.dtypes) dtypes.push_back(name_of(dtype));
+  parts.push_back(fmt::format("{}", fmt::join(dtypes, " ")));
+  parts.push_back("head_dim " + head_dims_text(features.head_dims));
+  parts.push_back(masks_text(features.masks));
+  parts.push_back(features.grouped ? "grouped KV heads" : "no grouped KV heads");
+  if (!features.rectangular) parts.push_back("square masks only");
+  if (features.deterministic) parts.push_back("deterministic");
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
+
+Json features_json(const DirectionFeatures& features) {
+  if (!features.reason.empty()) return {{"supported", false}, {"reason", features.reason}};
+  Json dtypes = Json::array();
+  for (DType dtype : features.dtypes) dtypes.push_back(name_of(dtype));
+  return {{"supported", true},
+          {"dtypes", dtypes},
+          {"head_dims", features.head_dims},
+          {"masks", features.masks},
+          {"grouped", features.grouped},
+          {"rectangular", features.rectangular},
+          {"fp32_output", features.fp32_output},
+          {"deterministic", features.deterministic}};
+}
+
+void list_kernels(bool json) {
+  const std::vector<Device> all_devices = devices();
+  Json rows = Json::array();
+  for (const Kernel* kernel : kernels()) {
+    const KernelFeatures features = probe(*kernel, all_devices);
+    if (json) {
+      rows.push_back({{"name", kernel->name()},
+                      {"description", kernel->description()},
+                      {"device", kind_name(kernel->device_kind())},
+                      {"runs_here", features.reason.empty()},
+                      {"reason", features.reason},
+                      {"forward", features_json(features.forward)},
+                      {"backward", features_json(features.backward)}});
+      continue;
+    }
+    fmt::print("{}: {}\n", kernel->name(), kernel->description());
+    if (features.reason.empty())
+      fmt::print("  runs here  yes, on {}\n",
+                 kernel->device_kind() == DeviceKind::kCpu ? "the CPU" : "the GPU");
+    else
+      fmt::print("  runs here  no: {}\n", features.reason);
+    // Where nothing could be probed the reason above has said it.
+    if (features.forward.reason != features.reason || features.reason.empty()) {
+      fmt::print("  forward    {}\n", features_text(features.forward));
+      fmt::print("  backward   {}\n",
+                 features.backward == features.forward ? "the same" : features_text(features.backward));
+    }
+  }
+  if (json) fmt::print("{}\n", Json{{"kernels", rows}}.dump(2));
+}
+
+void list_masks(bool json) {
+  Json rows = Json::array();
+  for (const Pattern& pattern : patterns()) {
+    if (json)
+      rows.push_back({{"name", pattern.name},
+                      {"condition", pattern.condition},
+                      {"parameters", pattern.parameters},
+                      {"documents", pattern.documents},
+                      {"block_sparse", pattern.block_sparse}});
+    else
+      fmt::print("{:<24}{}{}\n", pattern.name, pattern.condition,
+                 pattern.parameters.empty() ? "" : fmt::format("  ({})", pattern.parameters));
+  }
+  if (json)
+    fmt::print("{}\n", Json{{"masks", rows}}.dump(2));
+  else
+    fmt::print(
+        "Row i sees key j where the condition holds; d(x) is the document of token x. Parameters in "
+        "brackets.\n");
+}
+
+void list_devices(bool json) {
+  const std::vector<Device> all = devices();
+  const bool cuda =
+      std::any_of(all.begin(), all.end(), [](const Device& d) { return d.kind == DeviceKind::kCuda; });
+  Json rows = Json::array();
+  for (const Device& device : all) {
+    const std::string_view kind = kind_name(device.kind);
+    if (json) {
+      rows.push_back({{"kind", kind},
+                      {"index", device.index},
+                      {"name", device.name},
+                      {"units", device.units},
+                      {"capability", device.capability},
+                      {"memory_bytes", device.memory_bytes},
+                      {"cache_bytes", device.cache_bytes}});
+      continue;
+    }
+    const std::string what = device.kind == DeviceKind::kCpu
+                                 ? fmt::format("{} hardware threads", device.units)
+                                 : fmt::format("{} multiprocessors, sm_{}", device.units, device.capability);
+    fmt::print("{:<8}{}: {}, {} memory, {} last-level cache\n", fmt::format("{} {}", kind, device.index),
+               device.name, what, bench::format_bytes(static_cast<double>(device.memory_bytes)),
+               bench::format_bytes(static_cast<double>(device.cache_bytes)));
+  }
+  if (json)
+    fmt::print("{}\n", Json{{"devices", rows}, {"no_cuda_reason", cuda ? "" : no_cuda_reason()}}.dump(2));
+  else if (!cuda)
+    fmt::print("cuda    none: {}\n", no_cuda_reason());
+}
+
+void list_suites(bool json) {
+  std::vector<std::string> names;
+  for (const Kernel* kernel : kernels()) names.emplace_back(kernel->name());
+  Json rows = Json::array();
+  for (const bench::BuiltinSuite& builtin : bench::builtin_suites()) {
+    const bench::Suite suite = bench::find_suite(std::string(builtin.name));
+    const size_t cases = bench::expand(suite, names, names).size();
+    if (json)
+      rows.push_back({{"name", builtin.name}, {"description", suite.description}, {"cases", cases}});
+    else
+      fmt::print("{:<10}{:>5} cases  {}\n", builtin.name, cases, suite.description);
+  }
+  if (json) fmt::print("{}\n", Json{{"suites", rows}}.dump(2));
+}
+
+struct Row {
+  std::string_view name;
+  void (*list)(bool json);
+};
+constexpr Row kRows[] = {
+    {"kernels", list_kernels},
+    {"masks", list_masks},
+    {"devices", list_devices},
+    {"suites", list_suites},
+};
+
+}  // namespace
+
+std::vector<std::string> listable() {
+  std::vector<std::string> names;
+  for (const Row& row : kRows) names.emplace_back(row.name);
+  return names;
+}
+
+void add_list_command(CLI::App& program) {
+  struct Options {
+    std::string what;
+    bool json = false;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command = program.add_subcommand("list", "List what there is, and what can run here");
+  command->add_option("what", options->what, "kernels, masks, devices or suites")->required();
+  command->add_flag("--json", options->json, "print JSON");
+  command->footer(
+      "Examples:\n"
+      "  longspan list kernels            each kernel's features, and where it cannot run here, why\n"
+      "  longspan list masks --json       for a program to read");
+  command->callback([options] {
+    for (const Row& row : kRows) {
+      if (row.name == options->what) return row.list(options->json);
+    }
+    LONGSPAN_CHECK_INPUT(false, "list '{}': must be one of {}", options->what, fmt::join(listable(), ", "));
+  });
+}
+
+}  // namespace longspan::cli

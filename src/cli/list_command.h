@@ -1,0 +1,11 @@
+// What `longspan list` can list.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace longspan::cli {
+
+std::vector<std::string> listable();  // "kernels", "masks", ...
+
+}  // namespace longspan::cli

@@ -1,0 +1,96 @@
+"""Every wrong command, option, value and file gives one line that says what was wrong and what is allowed, on
+standard error, nothing on standard output, and exit code 2."""
+
+import tempfile
+import unittest
+from pathlib import Path
+
+from program import run
+
+COMMANDS = ["mask", "verify", "run", "report", "compare", "list", "completion"]
+
+# (arguments, what the line must hold). {folder} is an empty folder; FILES lie in it.
+BAD = [
+    # Commands and options.
+    (["frobnicate"], ["unknown command 'frobnicate'", *COMMANDS]),
+    (["frobnicate", "--seqlen", "1K"], ["unknown command 'frobnicate'"]),
+    (["repot"], ["did you mean report?"]),
+    (["--frobnicate"], ["unknown option '--frobnicate'", "--help", "--version"]),
+    (["list", "kernels", "--jsno"], ["unknown option '--jsno'", "did you mean --json?"]),
+    (["list", "kernels", "--jsno=1"], ["unknown option '--jsno'", "did you mean --json?"]),
+    (["list", "kernels", "extra"], ["unexpected 'extra'"]),
+    (["list", "kernels", "--json=5"], ["--json is a switch and takes no value"]),
+    (["run", "quick", "--frobnicate", "1"], ["unknown option '--frobnicate'", "--kernel", "--mask", "--out"]),
+    # What is listed.
+    (["list"], ["what is missing", "kernels, masks, devices or suites"]),
+    (["list", "cheeses"], ["'cheeses'", "kernels, masks, devices, suites"]),
+    (["completion", "tcsh"], ["'tcsh'", "bash, zsh, fish"]),
+    # Masks.
+    (["mask"], ["pattern", "missing"]),
+    (["mask", "diagonal", "--seqlen", "1K"], ["'diagonal'", "causal", "uniform_block_sparse"]),
+    (["mask", "causal", "--seqlen"], ["--seqlen", "needs a value"]),
+    (["mask", "causal", "--seqlen", "many"], ["--seqlen", "many", "8K"]),
+    (["mask", "causal", "--seqlen", "0"], ["--seqlen", "0"]),
+    (["mask", "causal", "--seqlen", "-5"], ["--seqlen", "-5"]),
+    (["mask", "causal", "--seqlen", "1K", "--seqlen", "2K"], ["--seqlen", "more than once"]),
+    (["mask", "full_document", "--seqlen", "1K", "--lengths", "tweets"], ["tweets", "pile", "uniform:A:B"]),
+    (["mask", "full_document", "--seqlen", "1K", "--lengths", "{folder}/none.csv"], ["none.csv"]),
+    (["mask", "full_document", "--seqlen", "1K", "--lengths", "uniform:9:3"], ["uniform:9:3"]),
+    (["mask", "full_document", "--seqlen", "1K", "--lengths", "{folder}/bad.csv"], ["bad.csv", "2"]),
+    (["mask", "sliding_window", "--seqlen", "1K", "--window", "wide"], ["--window", "wide"]),
+    (["mask", "uniform_block_sparse", "--seqlen", "1K", "--density", "7"], ["density", "7"]),
+    (["mask", "block_causal_document", "--seqlen", "1000"], ["1000", "1024"]),
+    (["mask", "causal", "--seqlen", "1K", "--png", "{folder}/none/x.png"], ["none/x.png"]),
+    (["mask", "{folder}/none.json"], ["none.json"]),
+    # Verification.
+    (["verify", "--kernel", "gpu-magic"], ["'gpu-magic'", "cpu-naive", "cpu-flash"]),
+    (["verify", "--mask", "diagonal"], ["'diagonal'", "causal"]),
+    (["verify", "--seqlen", "many"], ["--seqlen", "many"]),
+    # Runs.
+    (["run", "no-such-suite", "--out", "{folder}/out"], ["no-such-suite", "quick"]),
+    (["run", "{folder}/none.toml", "--out", "{folder}/out"], ["none.toml"]),
+    (["run", "{folder}/key.toml", "--out", "{folder}/out"], ["key.toml", "kernal", "kernel"]),
+    (["run", "{folder}/syntax.toml", "--out", "{folder}/out"], ["syntax.toml:3"]),
+    (["run", "--kernel", "gpu-magic", "--mask", "causal", "--seqlen", "1K", "--out", "{folder}/out"],
+     ["gpu-magic", "cpu-flash"]),
+    (["run", "--kernel", "cpu-flash", "--mask", "causal", "--seqlen", "1K", "--dtype", "f8", "--out", "{folder}/out"],
+     ["--dtype", "f8", "bf16"]),
+    (["run", "--kernel", "cpu-flash", "--mask", "causal", "--seqlen", "1K", "--direction", "up", "--out",
+      "{folder}/out"], ["--direction", "up", "forward"]),
+    (["run", "--kernel", "cpu-flash", "--mask", "causal", "--seqlen", "1K", "--filter", "kernel=", "--out",
+      "{folder}/out"], ["--filter"]),
+    # Results.
+    (["report"], ["results", "missing"]),
+    (["report", "{folder}/none"], ["none"]),
+    (["report", "{folder}"], ["results.jsonl"]),
+    (["report", "{folder}/bad.csv"], ["bad.csv"]),
+    (["compare", "{folder}/none"], ["missing"]),
+    (["compare", "{folder}/none", "{folder}/none"], ["none"]),
+    (["compare", "a", "b", "--fail-below", "soon"], ["--fail-below", "'soon'", "number"]),
+]
+
+FILES = {
+    "bad.csv": "512\nmany\n",
+    "key.toml": '[[case]]\nkernal = ["cpu-flash"]\nmask = ["causal"]\nseqlen = ["1K"]\n',
+    "syntax.toml": '[[case]]\nkernel = ["cpu-flash"\nmask = ',
+}
+
+
+class BadInputTest(unittest.TestCase):
+    def test_each(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in FILES.items():
+                (Path(folder) / name).write_text(text)
+            for arguments, expected in BAD:
+                with self.subTest(" ".join(arguments)):
+                    result = run(*[argument.replace("{folder}", folder) for argument in arguments])
+                    self.assertEqual(result.returncode, 2, result.stderr)
+                    self.assertEqual(result.stdout, "")
+                    self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+                    self.assertTrue(result.stderr.startswith("longspan"), result.stderr)
+                    for words in expected:
+                        self.assertIn(words, result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
