@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "kernels/sm90/ptx.h"
-#include "kernels/sm90/wgmma.h"
+#include "kernels/sm90/ptx.cuh"
+#include "kernels/sm90/wgmma.cuh"
 
 namespace longspan::sm90 {
 

@@ -20,9 +20,9 @@
 #include "kernels/sm90/forward_config.cuh"
 #include "kernels/sm90/forward_params.h"
 #include "kernels/sm90/forward_producer.cuh"
-#include "kernels/sm90/ptx.h"
+#include "kernels/sm90/ptx.cuh"
 #include "kernels/sm90/softmax.cuh"
-#include "kernels/sm90/wgmma.h"
+#include "kernels/sm90/wgmma.cuh"
 
 namespace longspan::sm90 {
 

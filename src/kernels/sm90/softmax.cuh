@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "kernels/sm90/ptx.h"
+#include "kernels/sm90/ptx.cuh"
 
 namespace longspan::sm90 {
 

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "kernels/sm90/ptx.h"
+#include "kernels/sm90/ptx.cuh"
 
 namespace longspan::sm90 {
 
