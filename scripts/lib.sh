@@ -33,7 +33,6 @@ require_packages() {
     [ "$(dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null)" = installed ] || missing+=("$name")
   done
   [ ${#missing[@]} -gt 0 ] || return 0
-  say "Installing ${missing[*]}"
   local as_root=()
   if [ "$(id -u)" != 0 ]; then
     # With a terminal sudo may ask for the password; without one only a sudo that does not ask is any use.
@@ -45,6 +44,7 @@ require_packages() {
       exit 1
     fi
   fi
+  say "Installing ${missing[*]}"
   # `env` because sudo does not pass on the environment.
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -q ||
     fail "apt-get update failed: is the network reachable?"
