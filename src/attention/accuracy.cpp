@@ -33,6 +33,11 @@ double smallest_rounding(DType dtype) {
   return dtype == DType::kF16 ? 0x1p-25 : 0;
 }
 
+// NaN without the sign that some have.
+double shown(double x) {
+  return std::isnan(x) ? std::numeric_limits<double>::quiet_NaN() : x;
+}
+
 const char* row_word(const std::string& tensor) {
   return tensor == "dk" || tensor == "dv" ? "key" : "row";
 }
@@ -122,10 +127,10 @@ std::string check_elements_of(const std::string& tensor, const TensorView& actua
       const std::string place =
           fmt::format("{} {}, {} {}, element {}", head_word(tensor), h, row_word(tensor), t, d);
       if (!finite(row[d])) {
-        return fmt::format("{}: {} is {}", tensor, place, get_element(actual, t, h, d));
+        return fmt::format("{}: {} is {}", tensor, place, shown(get_element(actual, t, h, d)));
       }
       return fmt::format("{}: {} is {}, though the {} {} and must give 0", tensor, place,
-                         get_element(actual, t, h, d), row_word(tensor),
+                         shown(get_element(actual, t, h, d)), row_word(tensor),
                          row_word(tensor) == std::string("key") ? "is seen by no row" : "sees no key");
     }
     return "";
@@ -184,8 +189,8 @@ TensorAccuracy compare_rows(const Problem& problem, const std::string& tensor, c
       const double error = squared_error == 0 ? 0 : std::sqrt(squared_error) / magnitude;
       if (worst.offer(error, roundings * roundoff + f32_tolerance(reference.terms[place]))) {
         description = fmt::format("{} {}, {} {}, element {}: {:.6g}, should be {:.6g}", head_word(tensor), h,
-                                  row_word(tensor), token, worst_d, get_element(actual, token, h, worst_d),
-                                  want[worst_d]);
+                                  row_word(tensor), token, worst_d,
+                                  shown(get_element(actual, token, h, worst_d)), want[worst_d]);
       }
       squared_errors += squared_error;
       squared_values += squared_value;
@@ -220,7 +225,7 @@ TensorAccuracy compare_lse(const Problem& problem, const float* actual, const Fo
                                      : f32_tolerance(reference.o.terms[place]) +
                                            2 * f32 * (std::abs(want) + std::abs(reference.largest[place]));
       if (worst.offer(error, tolerance)) {
-        description = fmt::format("head {}, row {}: {:.9g}, should be {:.9g}", h, row, got, want);
+        description = fmt::format("head {}, row {}: {:.9g}, should be {:.9g}", h, row, shown(got), want);
       }
       if (!empty) {
         squared_errors += error * error;
@@ -251,10 +256,10 @@ std::string check_lse_elements(const float* actual, int64_t heads, int64_t token
       if (count_of(counts, h, heads, t) == 0) {
         if (lse != -std::numeric_limits<float>::infinity()) {
           return fmt::format("lse: head {}, row {} is {}, though the row sees no key and must give -inf", h,
-                             t, lse);
+                             t, shown(lse));
         }
       } else if (!std::isfinite(lse)) {
-        return fmt::format("lse: head {}, row {} is {}", h, t, lse);
+        return fmt::format("lse: head {}, row {} is {}", h, t, shown(lse));
       }
     }
     return "";

@@ -18,11 +18,12 @@
 #include <string>
 
 #include "attention/kernel.h"
+#include "attention/slot_sums.h"
 #include "attention/tensors.h"
 
 namespace longspan {
 
-inline constexpr int64_t kLeastCountingDim = 3;  // head_dim; fewer elements hold no slots
+inline constexpr int64_t kLeastCountingDim = kSlotKinds + 1;  // head_dim; fewer elements hold no slots
 
 // Runs the plan on such inputs, which replace what the tensors held. Returns "" or what is wrong and where.
 std::string counting_forward(Plan& plan, const Problem& problem, ProblemTensors& tensors);

@@ -6,6 +6,7 @@ namespace longspan {
 namespace {
 
 constexpr int64_t kBlock = 64;
+constexpr int kBlockKind = kSlotKinds - 1;
 constexpr int64_t kCheckpoint = 64;  // tokens between the stored prefix sums
 
 uint64_t mix(uint64_t x) {  // the finaliser of Appleby's MurmurHash3
@@ -16,13 +17,19 @@ uint64_t mix(uint64_t x) {  // the finaliser of Appleby's MurmurHash3
   return x ^ x >> 33;
 }
 
+int64_t first_slot(int kind, int64_t slots) {
+  return kind * slots / kSlotKinds;
+}
+
 }  // namespace
 
 int64_t slot_of(int64_t token, int64_t head, int kind, int64_t slots) {
-  const int64_t half = slots / 2, block = kind == 0 ? token : token / kBlock;
-  const uint64_t hash = mix(static_cast<uint64_t>(block) * 4096 + static_cast<uint64_t>(head) + 1);
-  return kind == 0 ? static_cast<int64_t>(hash % static_cast<uint64_t>(half))
-                   : half + static_cast<int64_t>(hash % static_cast<uint64_t>(slots - half));
+  const int64_t begin = first_slot(kind, slots), end = first_slot(kind + 1, slots);
+  const int64_t hashed = kind == kBlockKind ? token / kBlock : token;
+  const uint64_t hash =
+      mix((static_cast<uint64_t>(hashed) * kSlotKinds + static_cast<uint64_t>(kind)) * 4096 +
+          static_cast<uint64_t>(head) + 1);
+  return begin + static_cast<int64_t>(hash % static_cast<uint64_t>(end - begin));
 }
 
 double sign_of(int64_t key, int64_t kv_head) {
@@ -86,8 +93,9 @@ Allowance::Allowance(DType dtype, double roundings, double terms)
       absolute(1e-9 + (dtype == DType::kF16 ? 0x1p-24 * std::max(1.0, terms) : 0)) {}
 
 std::string slot_in_words(int64_t slot, int64_t slots, const char* tokens) {
-  return slot < slots / 2 ? fmt::format("slot {} of {}", slot, tokens)
-                          : fmt::format("slot {} of blocks of {} {}", slot, kBlock, tokens);
+  return slot < first_slot(kBlockKind, slots)
+             ? fmt::format("slot {} of {}", slot, tokens)
+             : fmt::format("slot {} of blocks of {} {}", slot, kBlock, tokens);
 }
 
 }  // namespace longspan

@@ -16,12 +16,11 @@
 
 namespace longspan {
 
-// Each token has two slots: one by a hash of itself, in the first half of the slots, which catches a mask
-// that is off by one; and one by a hash of its block of 64, in the second half, which keeps its resolution
-// where a slot holds thousands of tokens. Hashes differ by head, so that a kernel that mixes up heads is
-// caught.
-inline constexpr int kSlotKinds = 2;
-inline constexpr int64_t kLeastSlots = 2;
+// Each token has three slots, one in each third of the slots. Two, by different hashes of the token, catch a
+// mask that is off by one (two tokens share both in one of (slots / 3)^2 cases); the third, by a hash of its
+// block of 64, keeps its resolution where a slot holds thousands of tokens. Hashes differ by head, so that a
+// kernel that mixes up heads is caught.
+inline constexpr int kSlotKinds = 3;
 int64_t slot_of(int64_t token, int64_t head, int kind, int64_t slots);
 
 // 1 or -1.

@@ -1,0 +1,300 @@
+// The oracle itself, against attention by its definition and against differences of the loss.
+#include "attention/oracle.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "base/parallel.h"
+#include "base/rng.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "mask/patterns.h"
+
+namespace longspan {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+// Tensors in f64, and attention by its definition on all of them.
+struct Definition {
+  Problem problem;
+  std::vector<double> q, k, v, dout, o;
+  std::vector<float> lse;
+  std::vector<double> exact_lse;
+
+  explicit Definition(const Problem& p) : problem(p) {
+    const int64_t rows = p.tokens_q * p.heads_q * p.head_dim, keys = p.tokens_kv * p.heads_kv * p.head_dim;
+    q.resize(rows);
+    dout.resize(rows);
+    k.resize(keys);
+    v.resize(keys);
+    fill_normal(view(q, p.tokens_q, p.heads_q), 5, 0);
+    fill_normal(view(k, p.tokens_kv, p.heads_kv), 5, 1);
+    fill_normal(view(v, p.tokens_kv, p.heads_kv), 5, 2);
+    fill_normal(view(dout, p.tokens_q, p.heads_q), 5, 3);
+    forward();
+  }
+
+  TensorView view(const std::vector<double>& data, int64_t tokens, int64_t heads) const {
+    return TensorView::contiguous(const_cast<double*>(data.data()), DType::kF64, tokens, heads,
+                                  problem.head_dim);
+  }
+
+  double score(int64_t h, int64_t i, int64_t j) const {
+    double sum = 0;
+    for (int64_t d = 0; d < problem.head_dim; ++d) {
+      sum += q[(i * problem.heads_q + h) * problem.head_dim + d] *
+             k[(j * problem.heads_kv + problem.kv_head_of(h)) * problem.head_dim + d];
+    }
+    return sum * problem.softmax_scale();
+  }
+
+  void forward() {
+    o.assign(q.size(), 0);
+    lse.assign(problem.heads_q * problem.tokens_q, 0);
+    exact_lse.assign(lse.size(), -kInf);
+    for (int64_t h = 0; h < problem.heads_q; ++h) {
+      const Mask& mask = problem.mask_of_query_head(h);
+      for (int64_t i = 0; i < problem.tokens_q; ++i) {
+        double sum = 0;
+        for (int64_t j = 0; j < problem.tokens_kv; ++j) {
+          if (mask.visible(i, j)) sum += std::exp(score(h, i, j));
+        }
+        exact_lse[h * problem.tokens_q + i] = std::log(sum);
+        lse[h * problem.tokens_q + i] = static_cast<float>(std::log(sum));
+        for (int64_t j = 0; j < problem.tokens_kv; ++j) {
+          if (!mask.visible(i, j)) continue;
+          for (int64_t d = 0; d < problem.head_dim; ++d) {
+            o[(i * problem.heads_q + h) * problem.head_dim + d] +=
+                std::exp(score(h, i, j)) / sum *
+                v[(j * problem.heads_kv + problem.kv_head_of(h)) * problem.head_dim + d];
+          }
+        }
+      }
+    }
+  }
+
+  double loss() {
+    forward();
+    double sum = 0;
+    for (size_t e = 0; e < o.size(); ++e) sum += o[e] * dout[e];
+    return sum;
+  }
+
+  OracleInputs inputs() const {
+    OracleInputs in;
+    in.q = view(q, problem.tokens_q, problem.heads_q);
+    in.k = view(k, problem.tokens_kv, problem.heads_kv);
+    in.v = view(v, problem.tokens_kv, problem.heads_kv);
+    in.o = view(o, problem.tokens_q, problem.heads_q);
+    in.dout = view(dout, problem.tokens_q, problem.heads_q);
+    in.lse = lse.data();
+    return in;
+  }
+};
+
+Problem make_problem(HeadMasks masks, int64_t heads_q, int64_t heads_kv, int64_t head_dim) {
+  Problem problem;
+  problem.tokens_q = masks.front().rows();
+  problem.tokens_kv = masks.front().columns();
+  problem.heads_q = heads_q;
+  problem.heads_kv = heads_kv;
+  problem.head_dim = head_dim;
+  problem.scale = 0.6f;
+  problem.masks = std::make_shared<HeadMasks>(std::move(masks));
+  return problem;
+}
+
+// Rectangular, with rows without keys, keys without rows, and two bands in some rows.
+HeadMasks odd_masks(int64_t rows, int64_t columns) {
+  return {Mask(rows, columns,
+               {Band{{2, rows}, {0, columns / 2}, -40, 10}, Band{{5, 20}, {columns / 2 + 3, columns - 1}}}),
+          Mask(rows, columns, {Band{{0, rows}, {0, columns}, kUnboundedBelow, 0}})};
+}
+
+Samples all_of(const Problem& problem, Direction direction) {
+  return choose_samples(problem, direction, {.all = true});
+}
+
+TEST(Oracle, TheForwardPassIsTheDefinition) {
+  const Definition definition(make_problem(odd_masks(300, 277), 4, 2, 24));
+  const Problem& problem = definition.problem;
+  const auto reference =
+      reference_forward(problem, definition.inputs(), all_of(problem, Direction::kForward));
+  int64_t place = 0;
+  for (int64_t h = 0; h < problem.heads_q; ++h) {
+    for (int64_t i = 0; i < problem.tokens_q; ++i, ++place) {
+      const double want = definition.exact_lse[h * problem.tokens_q + i];
+      if (want == -kInf) {
+        EXPECT_EQ(reference.lse[place], -kInf);
+      } else {
+        EXPECT_NEAR(reference.lse[place], want, 1e-12);
+      }
+      EXPECT_EQ(reference.o.terms[place], problem.mask_of_query_head(h).visible_count(i));
+      for (int64_t d = 0; d < problem.head_dim; ++d) {
+        EXPECT_NEAR(reference.o.values[place * problem.head_dim + d],
+                    definition.o[(i * problem.heads_q + h) * problem.head_dim + d], 1e-12);
+      }
+    }
+  }
+}
+
+// Each gradient is the slope of the loss, by central differences.
+TEST(Oracle, TheBackwardPassIsTheSlopeOfTheLoss) {
+  Definition definition(make_problem(odd_masks(23, 19), 4, 2, 5));
+  const Problem problem = definition.problem;
+  // lse is an input in f32, whose rounding shifts the gradients a little.
+  const auto reference =
+      reference_backward(problem, definition.inputs(), all_of(problem, Direction::kBackward));
+  constexpr double kStep = 1e-5;
+  const auto check = [&](std::vector<double>& input, const ReferenceRows& gradient, int64_t tokens,
+                         int64_t heads) {
+    for (int64_t t = 0; t < tokens; ++t) {
+      for (int64_t h = 0; h < heads; ++h) {
+        for (int64_t d = 0; d < problem.head_dim; ++d) {
+          double& x = input[(t * heads + h) * problem.head_dim + d];
+          const double before = x;
+          x = before + kStep;
+          const double up = definition.loss();
+          x = before - kStep;
+          const double down = definition.loss();
+          x = before;
+          EXPECT_NEAR(gradient.values[(h * tokens + t) * problem.head_dim + d], (up - down) / (2 * kStep),
+                      2e-6)
+              << "token " << t << ", head " << h << ", element " << d;
+        }
+      }
+    }
+  };
+  check(definition.q, reference.dq, problem.tokens_q, problem.heads_q);
+  check(definition.k, reference.dk, problem.tokens_kv, problem.heads_kv);
+  check(definition.v, reference.dv, problem.tokens_kv, problem.heads_kv);
+}
+
+// Sampled rows are the same rows, over many blocks of keys, on any number of threads.
+TEST(Oracle, SamplesAreRowsOfTheWhole) {
+  const Definition definition(make_problem(odd_masks(700, 650), 4, 2, 8));
+  const Problem& problem = definition.problem;
+  const Samples all = all_of(problem, Direction::kBackward);
+  const auto whole = reference_forward(problem, definition.inputs(), all);
+  const auto whole_gradients = reference_backward(problem, definition.inputs(), all);
+  const Samples some = choose_samples(problem, Direction::kBackward, {.per_head = 20, .seed = 3});
+  for (const int threads : {1, 3}) {
+    set_thread_count(threads);
+    const auto part = reference_forward(problem, definition.inputs(), some);
+    const auto gradients = reference_backward(problem, definition.inputs(), some);
+    const auto same = [&](const ReferenceRows& a, const ReferenceRows& b,
+                          const std::vector<std::vector<int64_t>>& places, int64_t tokens) {
+      int64_t place = 0;
+      for (size_t h = 0; h < places.size(); ++h) {
+        for (const int64_t token : places[h]) {
+          const int64_t other = static_cast<int64_t>(h) * tokens + token;
+          for (int64_t d = 0; d < problem.head_dim; ++d) {
+            EXPECT_NEAR(a.values[place * problem.head_dim + d], b.values[other * problem.head_dim + d],
+                        1e-13);
+          }
+          EXPECT_NEAR(a.spread[place], b.spread[other], 1e-12);
+          EXPECT_NEAR(a.cancelled[place], b.cancelled[other], 1e-12);
+          EXPECT_NEAR(a.operands[place], b.operands[other], 1e-10);
+          EXPECT_EQ(a.terms[place], b.terms[other]);
+          ++place;
+        }
+      }
+    };
+    same(part.o, whole.o, some.rows, problem.tokens_q);
+    same(gradients.dq, whole_gradients.dq, some.rows, problem.tokens_q);
+    same(gradients.dk, whole_gradients.dk, some.keys, problem.tokens_kv);
+    same(gradients.dv, whole_gradients.dv, some.keys, problem.tokens_kv);
+  }
+  set_thread_count(available_cpus());
+}
+
+// What independent roundings of the terms by a relative u do to a row, over u.
+TEST(Oracle, TheSpreadIsTheNormOfIndependentRoundings) {
+  Definition definition(make_problem({Mask(40, 400, {Band{{0, 40}, {0, 400}}})}, 1, 1, 16));
+  const Problem& problem = definition.problem;
+  const auto reference =
+      reference_forward(problem, definition.inputs(), all_of(problem, Direction::kForward));
+  std::mt19937 generator(1);
+  std::normal_distribution<double> normal;
+  for (int64_t i = 0; i < 40; ++i) {
+    double mean_square = 0;
+    constexpr int kTrials = 300;
+    for (int trial = 0; trial < kTrials; ++trial) {
+      std::vector<double> error(16, 0);
+      for (int64_t j = 0; j < 400; ++j) {
+        const double p = std::exp(definition.score(0, i, j) - definition.exact_lse[i]) * normal(generator);
+        for (int64_t d = 0; d < 16; ++d) error[d] += p * definition.v[j * 16 + d];
+      }
+      for (const double x : error) mean_square += x * x / kTrials;
+    }
+    EXPECT_NEAR(std::sqrt(mean_square) / reference.o.spread[i], 1, 0.15);
+  }
+}
+
+TEST(Samples, CoverTheHardPlacesOfEveryHead) {
+  PatternOptions options;
+  options.seqlen = 5000;
+  options.lengths = "uniform:300:900";
+  const DrawnMask drawn = draw_mask("causal_document", options);
+  const Problem problem = make_problem(drawn.masks, 8, 2, 8);
+  const Samples samples = choose_samples(problem, Direction::kBackward, {.per_head = 24, .seed = 7});
+  const auto counts = drawn.masks[0].visible_counts();
+  ASSERT_EQ(samples.rows.size(), 8u);
+  ASSERT_EQ(samples.keys.size(), 2u);
+  std::set<int64_t> borders;  // first and last rows of documents
+  for (int64_t begin = 0; const int64_t length : drawn.document_lengths) {
+    borders.insert({begin, begin + length - 1});
+    begin += length;
+  }
+  int64_t on_tile_borders = 0, on_borders = 0;
+  for (const auto& rows : samples.rows) {
+    EXPECT_EQ(rows.size(), 24u);
+    EXPECT_TRUE(std::is_sorted(rows.begin(), rows.end()));
+    EXPECT_THAT(rows, testing::Contains(0));
+    EXPECT_THAT(rows, testing::Contains(4999));
+    EXPECT_THAT(rows, testing::Contains(std::max_element(counts.begin(), counts.end()) - counts.begin()));
+    EXPECT_THAT(rows, testing::Contains(4992));  // the last tile of 64 and of 128 begins
+    EXPECT_THAT(rows, testing::Contains(4991));
+    for (const int64_t row : rows) {
+      on_tile_borders += row % 64 == 0 || row % 64 == 63;
+      on_borders += borders.contains(row);
+    }
+  }
+  EXPECT_GE(on_tile_borders, 8 * 4);
+  EXPECT_GE(on_borders, 8 * 2);
+  std::set<std::vector<int64_t>> distinct(samples.rows.begin(), samples.rows.end());
+  EXPECT_EQ(distinct.size(), 8u);
+}
+
+TEST(Samples, IncludeARowWithoutKeysAndAKeyWithoutRows) {
+  const Mask mask(1000, 1000, {Band{{0, 500}, {0, 990}}, Band{{501, 1000}, {0, 990}}});
+  const Problem problem = make_problem({mask}, 2, 2, 8);
+  const Samples samples = choose_samples(problem, Direction::kBackward, {});
+  for (const auto& rows : samples.rows) EXPECT_THAT(rows, testing::Contains(500));
+  for (const auto& keys : samples.keys) EXPECT_THAT(keys, testing::Contains(testing::Ge(990)));
+}
+
+TEST(Samples, DependOnTheSeedAlone) {
+  const Problem problem = make_problem({Mask(9000, 9000, {Band{{0, 9000}, {0, 9000}}})}, 2, 2, 8);
+  const auto draw = [&](uint64_t seed) {
+    return choose_samples(problem, Direction::kForward, {.seed = seed}).rows;
+  };
+  EXPECT_EQ(draw(1), draw(1));
+  EXPECT_NE(draw(1), draw(2));
+  EXPECT_EQ(choose_samples(problem, Direction::kForward, {}).key_count(), 0);
+}
+
+TEST(Samples, ShortSequencesAreTakenWhole) {
+  const Problem problem = make_problem({Mask(20, 3, {Band{{0, 20}, {0, 3}}})}, 2, 1, 8);
+  const Samples samples = choose_samples(problem, Direction::kBackward, {.per_head = 24});
+  EXPECT_EQ(samples.row_count(), 2 * 20);
+  EXPECT_EQ(samples.key_count(), 3);
+}
+
+}  // namespace
+}  // namespace longspan
