@@ -1,5 +1,6 @@
 #include "bench/case.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -41,6 +42,15 @@ bool draws_anything(const Pattern& pattern, PatternOptions options) {
   return used.next() != fresh.next();
 }
 
+void check_mask(std::string_view text) {
+  if (Case::is_mask_file(text)) return;
+  std::vector<std::string> names;
+  for (const Pattern& pattern : patterns()) names.emplace_back(pattern.name);
+  LONGSPAN_CHECK_INPUT(std::find(names.begin(), names.end(), text) != names.end(),
+                       "'{}' is unknown{}; the masks are {}, or a mask file (*.json)", text,
+                       did_you_mean(text, names), fmt::join(names, ", "));
+}
+
 // That a name is one that there is. A file is looked into when a case needs it.
 void check_lengths(std::string_view text) {
   if (text.find('/') != std::string_view::npos || text.ends_with(".csv")) return;
@@ -74,7 +84,7 @@ constexpr Axis kAxes[] = {
     {"mask", "mask patterns, or mask files (*.json); 'all', 'dense' and 'block-sparse' name groups", "",
      false, true,
      [](Case& c, std::string_view text) {
-       if (!Case::is_mask_file(text)) pattern_from_name(text);
+       check_mask(text);
        c.mask = text;
      },
      [](const Case& c) { return c.mask; }},

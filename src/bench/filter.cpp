@@ -172,11 +172,11 @@ bool Filter::matches(const Case& c) const {
 }
 
 std::string_view Filter::help() {
-  return "only the cases that EXPR selects: terms separated by spaces, all must hold; FIELD=A,B (any of; * "
-         "is a "
-         "wildcard), FIELD!=A,B (none of), and < <= > >= on numbers; a field is any axis, or heads_q, "
-         "heads_kv. "
-         "Example: 'mask=causal,full seqlen>=8K kernel!=cpu-naive'";
+  return "Terms separated by spaces; a case must satisfy all of them. A term is FIELD=A,B (any of these), "
+         "FIELD!=A,B\n"
+         "(none of these), both with * as a wildcard, or FIELD<N, <=, >, >= on numbers. A field is an axis "
+         "of above\n"
+         "(seqlen, head_dim, ...), heads_q or heads_kv.";
 }
 
 }  // namespace longspan::bench

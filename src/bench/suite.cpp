@@ -153,6 +153,11 @@ class SuiteReader {
   std::string file_;
 };
 
+// "suite.toml:3: seqlen" or "--seqlen": what a message about a value begins with.
+std::string place_of(const Given& value, std::string_view axis) {
+  return value.where.starts_with("--") ? value.where : fmt::format("{}: {}", value.where, axis);
+}
+
 // Names of groups of masks stand for their members.
 std::vector<std::string> mask_names(std::string_view text) {
   if (text != "all" && text != "dense" && text != "block-sparse") return {std::string(text)};
@@ -231,8 +236,9 @@ void check_kernel_names(const Group& group, const std::vector<std::string>& all_
     if (value.text == "all") continue;
     bool known = false;
     for (const std::string& name : all_kernels) known = known || name == value.text;
-    LONGSPAN_CHECK_INPUT(known, "{}: kernel '{}' is unknown{}; the kernels are {} (or 'all')", value.where,
-                         value.text, did_you_mean(value.text, all_kernels), fmt::join(all_kernels, ", "));
+    LONGSPAN_CHECK_INPUT(known, "{} '{}' is unknown{}; the kernels are {} (or 'all')",
+                         place_of(value, "kernel"), value.text, did_you_mean(value.text, all_kernels),
+                         fmt::join(all_kernels, ", "));
   }
 }
 
@@ -270,7 +276,7 @@ void add_value(Group& group, const Axis& axis, Given value) {
       Case scratch;
       axis.set(scratch, name);
     } catch (const Error& error) {
-      throw Error(error.kind(), fmt::format("{}: {} {}", value.where, axis.name, error.what()), error.file(),
+      throw Error(error.kind(), fmt::format("{} {}", place_of(value, axis.name), error.what()), error.file(),
                   error.line(), error.expression());
     }
     values.push_back({name, value.where});

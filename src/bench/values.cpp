@@ -133,7 +133,7 @@ std::string did_you_mean(std::string_view text, const std::vector<std::string>& 
       best = &name;
     }
   }
-  return best == nullptr ? "" : fmt::format("; did you mean '{}'?", *best);
+  return best == nullptr ? "" : fmt::format(" (did you mean '{}'?)", *best);
 }
 
 uint64_t hash64(std::string_view bytes) {

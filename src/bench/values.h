@@ -24,7 +24,7 @@ std::vector<std::string> split(std::string_view text, char separator);
 std::string_view trimmed(std::string_view text);
 std::string shell_quoted(std::string_view word);  // as it stands where no shell would touch it
 
-// The one of `names` that is nearest to a mistyped name, or "" if none is near: "; did you mean 'causal'?".
+// The one of `names` that is nearest to a mistyped name, or "" if none is near: " (did you mean 'causal'?)".
 std::string did_you_mean(std::string_view text, const std::vector<std::string>& names);
 
 uint64_t hash64(std::string_view bytes);  // FNV-1a, then mixed: the same on every machine, for ever

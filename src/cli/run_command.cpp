@@ -89,9 +89,12 @@ bench::Suite suite_of(const Options& options) {
 std::string command_line(const std::vector<std::string>& words) {
   std::string command = "longspan";
   for (const std::string& word : words) {
-    const std::filesystem::path path(word);
-    command +=
-        " " + bench::shell_quoted(path.is_absolute() ? std::filesystem::proximate(path).string() : word);
+    // --out=/there, too
+    const size_t value = word.starts_with("--") ? word.find('=') + 1 : 0;
+    const std::filesystem::path path(word.substr(value));
+    command += " " + bench::shell_quoted(path.is_absolute() ? word.substr(0, value) +
+                                                                  std::filesystem::proximate(path).string()
+                                                            : word);
   }
   return command;
 }
@@ -193,7 +196,10 @@ void add_run_command(CLI::App& program) {
         ->take_all()
         ->group("Cases (lists by commas; every combination is a case)");
   }
-  command->add_option("--filter", options->filter, std::string(bench::Filter::help()))->type_name("EXPR");
+  command
+      ->add_option("--filter", options->filter,
+                   "Only the cases that EXPR selects: 'mask=causal,full seqlen>=8K kernel!=cpu-naive'")
+      ->type_name("EXPR");
   command->add_option("--out", options->out, "Folder of results.jsonl [out/NAME-TIME]")->type_name("DIR");
   command
       ->add_option("--python", options->pythons,
@@ -211,6 +217,8 @@ void add_run_command(CLI::App& program) {
         ->group("Timing rule (instead of the suite's)");
   }
   command->footer(
+      "EXPR of --filter:\n" + std::string(bench::Filter::help()) +
+      "\n\n"
       "Each case runs in a process of its own: a crash, a hang or a lack of memory becomes a `failed` line "
       "with its\n"
       "reason, and the run goes on. Exit code: 0, 1 if a case failed, 2 for a wrong option or suite, 130 if "

@@ -248,11 +248,10 @@ TEST_F(RunTest, WrongOptionsAreOneLineAndExitCode2) {
     EXPECT_EQ(std::count(outcome.output.begin(), outcome.output.end(), '\n'), 1) << outcome.output;
   };
   expect("run --kernel god --mask full --seqlen 32",
-         HasSubstr("--kernel: kernel 'god' is unknown; did you mean 'good'?"));
+         HasSubstr("--kernel 'god' is unknown (did you mean 'good'?)"));
   expect("run --kernel good --mask fulll --seqlen 32",
          AllOf(HasSubstr("--mask"), HasSubstr("fulll"), HasSubstr("causal")));
-  expect("run --kernel good --mask full --seqlen 32,8X",
-         HasSubstr("--seqlen: seqlen '8X': must be a whole number"));
+  expect("run --kernel good --mask full --seqlen 32,8X", HasSubstr("--seqlen '8X': must be a whole number"));
   expect("run --kernel good --mask full", HasSubstr("--seqlen is missing"));
   expect("run --kernel good --mask full --seqlen 32 --heads 8:3", HasSubstr("'8:3'"));
   expect("run nosuch", AllOf(HasSubstr("suite 'nosuch' is unknown"), HasSubstr("quick")));

@@ -103,19 +103,19 @@ TEST(Suite, ReadsTheTimingRule) {
 TEST(Suite, SaysWhichLineIsWrongAndWhatIsAllowed) {
   const std::string head = "[[case]]\nmask = 'full'\nseqlen = 1024\n";
   EXPECT_THAT(failure(head + "kernle = 'cpu-flash'"),
-              AllOf(HasSubstr("test.toml:4: [[case]] has no key 'kernle'; did you mean 'kernel'?"),
+              AllOf(HasSubstr("test.toml:4: [[case]] has no key 'kernle' (did you mean 'kernel'?)"),
                     HasSubstr("head_dim")));
   EXPECT_THAT(failure("sed = 3\n" + head),
               AllOf(HasSubstr("test.toml:1: a suite has no key 'sed'"), HasSubstr("defaults")));
   EXPECT_THAT(failure("[rule]\nbudget = 3\n" + head),
-              AllOf(HasSubstr("test.toml:2: [rule] has no key 'budget'; did you mean 'budget_s'?"),
+              AllOf(HasSubstr("test.toml:2: [rule] has no key 'budget' (did you mean 'budget_s'?)"),
                     HasSubstr("half_width")));
   EXPECT_THAT(failure("[rule]\nhalf_width = 'wide'\n" + head),
               HasSubstr("test.toml:2: half_width 'wide': must be a number"));
   EXPECT_THAT(failure("[rule]\nmin_samples = 20\nmax_samples = 10\n" + head),
               HasSubstr("min_samples 20 is above"));
   EXPECT_THAT(failure(head + "kernel = ['cpu-flash',\n 'cpu-flsh']"),
-              AllOf(HasSubstr("test.toml:5: kernel 'cpu-flsh' is unknown; did you mean 'cpu-flash'?"),
+              AllOf(HasSubstr("test.toml:5: kernel 'cpu-flsh' is unknown (did you mean 'cpu-flash'?)"),
                     HasSubstr("cpu-naive")));
   EXPECT_THAT(failure("[[case]]\nmask = 'casual'\nseqlen = 1"),
               AllOf(HasSubstr("test.toml:2:"), HasSubstr("causal_document")));

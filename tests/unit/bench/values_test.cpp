@@ -59,8 +59,8 @@ TEST(ShellQuoted, QuotesOnlyWhatAShellWouldTouch) {
 
 TEST(DidYouMean, OffersTheNearestName) {
   const std::vector<std::string> names{"causal", "full", "kernel"};
-  EXPECT_EQ(did_you_mean("casual", names), "; did you mean 'causal'?");
-  EXPECT_EQ(did_you_mean("kernels", names), "; did you mean 'kernel'?");
+  EXPECT_EQ(did_you_mean("casual", names), " (did you mean 'causal'?)");
+  EXPECT_EQ(did_you_mean("kernels", names), " (did you mean 'kernel'?)");
   EXPECT_EQ(did_you_mean("quantum", names), "");
 }
 

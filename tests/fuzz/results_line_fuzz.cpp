@@ -1,0 +1,8 @@
+// The reader of single lines of results, which --resume uses.
+#include "bench/results.h"
+#include "reads_cleanly.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  return longspan::reads_cleanly(data, size,
+                                 [](std::string_view text) { longspan::bench::parse_results_line(text); });
+}
