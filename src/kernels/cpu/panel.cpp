@@ -81,18 +81,18 @@ void forward_lanes(float* scores, int32_t keys, int32_t lanes, int32_t first_key
       top[v] = hn::Max(top[v], s);
     }
   }
-  F32 from[kVectors], sum[kVectors];
+  F32 from[kVectors], sum_before[kVectors];
   for (int v = 0; v < kVectors; ++v) {
     float* maximum = state.maximum + lane + v * n;
     const F32 before = hn::LoadU(kF32, maximum);
     top[v] = hn::Min(top[v], hn::Set(kF32, kLargest));
     const Mask32 rises = hn::Gt(top[v], hn::Add(before, hn::Set(kF32, kLag)));
-    sum[v] = hn::LoadU(kF32, state.sum + lane + v * n);
+    sum_before[v] = hn::LoadU(kF32, state.sum + lane + v * n);
     const F32 now = hn::IfThenElse(rises, top[v], before);
     if (!hn::AllFalse(kF32, rises)) {
       // A lane whose maximum stays is scaled by exactly 1, also while it is -inf.
       const F32 scale = hn::IfThenElse(rises, exp2_of(hn::Sub(before, now)), hn::Set(kF32, 1.0f));
-      sum[v] = hn::Mul(sum[v], scale);
+      sum_before[v] = hn::Mul(sum_before[v], scale);
       for (int32_t d = 0; d < state.head_dim; ++d) {
         float* out = state.out + int64_t{d} * lanes + lane + v * n;
         hn::StoreU(hn::Mul(hn::LoadU(kF32, out), scale), kF32, out);
@@ -102,6 +102,8 @@ void forward_lanes(float* scores, int32_t keys, int32_t lanes, int32_t first_key
     // No key seen yet: any finite number will do, as every score is -inf.
     from[v] = hn::Max(now, hn::Set(kF32, -kLargest));
   }
+  F32 sum[kVectors];  // of this step alone: added in one, it loses less to rounding
+  for (F32& s : sum) s = hn::Zero(kF32);
   for (int32_t j = 0; j < keys; ++j) {
     float* row = scores + int64_t{j} * lanes + lane;
     for (int v = 0; v < kVectors; ++v) {
@@ -112,7 +114,8 @@ void forward_lanes(float* scores, int32_t keys, int32_t lanes, int32_t first_key
       hn::StoreU(p, kF32, row + v * n);
     }
   }
-  for (int v = 0; v < kVectors; ++v) hn::StoreU(sum[v], kF32, state.sum + lane + v * n);
+  for (int v = 0; v < kVectors; ++v)
+    hn::StoreU(hn::Add(sum_before[v], sum[v]), kF32, state.sum + lane + v * n);
 }
 
 template <int kVectors>
