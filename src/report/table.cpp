@@ -311,6 +311,12 @@ std::string Table::notes(const std::vector<Column>& columns) const {
   };
   const auto add = [&](std::string_view note) { notes += paragraph(note, "", Ink::kDim, options_); };
   if (shown("share")) add("share: of the device's ceiling, a large matrix product measured in the same run.");
+  const auto above = [](const CaseRecord* c) { return c->share_of_ceiling.value_or(0) > 1; };
+  if (shown("share") && std::any_of(cases_.begin(), cases_.end(), above)) {
+    add("A share above 100 %: the machine was slower while its ceiling was measured, or that product is not "
+        "the "
+        "fastest. Measure again on a quiet machine.");
+  }
   if (shown("error")) add("error: the largest of any output, as a share of its tolerance.");
   if (!std::all_of(cases_.begin(), cases_.end(), [](const CaseRecord* c) { return converged(*c); })) {
     add("~: the interval was still wider than the rule asks when the time budget ended.");
