@@ -69,7 +69,10 @@ struct KeySums {
   double rows = 0;
   std::vector<double> count, share, mean;  // of 1, 1 / n, m / n
 
-  explicit KeySums(int64_t slots) : count(slots), share(slots), mean(slots) {}
+  std::vector<double> got_dk, got_dv;  // scratch: the key's rows
+
+  KeySums(int64_t slots, int64_t head_dim)
+      : count(slots), share(slots), mean(slots), got_dk(head_dim), got_dv(head_dim) {}
   void clear() {
     rows = 0;
     for (auto* sums : {&count, &share, &mean}) std::fill(sums->begin(), sums->end(), 0);
@@ -77,7 +80,7 @@ struct KeySums {
 };
 
 std::string check_key(const Problem& problem, const TensorView& dk, const TensorView& dv, int64_t kv_head,
-                      int64_t key, const KeySums& sums) {
+                      int64_t key, KeySums& sums) {
   const auto slots = static_cast<int64_t>(sums.share.size());
   const double scale = problem.softmax_scale(), sign = sign_of(key, kv_head);
   const auto wrong = [&](const char* tensor, int64_t element, double got, double want) {
@@ -86,13 +89,15 @@ std::string check_key(const Problem& problem, const TensorView& dk, const Tensor
         "{:.9g}",
         kv_head, key, sums.rows, tensor, got, element, want);
   };
+  load_row(dk, key, kv_head, sums.got_dk.data());
+  load_row(dv, key, kv_head, sums.got_dv.data());
   double all = 0, all_count = 0;
   for (int64_t s = 0; s < slots; ++s) {
     all += sums.share[s] / kSlotKinds;
     all_count += sums.count[s] / kSlotKinds;
   }
   for (int64_t d = 0; d <= slots; ++d) {
-    const double want_dv = d == 0 ? all : sums.share[d - 1], got_dv = get_element(dv, key, kv_head, d);
+    const double want_dv = d == 0 ? all : sums.share[d - 1], got_dv = sums.got_dv[d];
     const double dv_terms = d == 0 ? all_count : sums.count[d - 1];
     if (sums.rows == 0 ? got_dv != 0
                        : !Allowance(problem.dtype, kValueRoundings + group_roundings(problem), dv_terms)
@@ -100,7 +105,7 @@ std::string check_key(const Problem& problem, const TensorView& dk, const Tensor
       return wrong("dv", d, got_dv, want_dv);
     }
     const double share = d == slots ? 0 : sums.share[d], mean = d == slots ? 0 : sums.mean[d];
-    const double want_dk = scale * (sign * share - mean), got_dk = get_element(dk, key, kv_head, d);
+    const double want_dk = scale * (sign * share - mean), got_dk = sums.got_dk[d];
     const Allowance allowed(problem.dtype, kScoreRoundings + group_roundings(problem),
                             d == slots ? 0 : sums.count[d]);
     if (sums.rows == 0 ? got_dk != 0
@@ -131,7 +136,7 @@ std::string check_keys(const Problem& problem, const DeviceTensors& tensors, con
                          [&](int64_t row) { return facts.share(kv_head, row) * facts.mean(kv_head, row); });
     }
     std::string failure = first_failure(problem.tokens_kv, [&](int64_t begin, int64_t end) -> std::string {
-      KeySums sums(slots);
+      KeySums sums(slots, problem.head_dim);
       for (int64_t key = begin; key < end; ++key) {
         if (key == begin || change[key]) {
           sums.clear();
@@ -157,15 +162,17 @@ std::string check_keys(const Problem& problem, const DeviceTensors& tensors, con
 // Sums over the keys that a row sees, by the keys' slots: of 1, and of their signs.
 struct RowSums {
   std::vector<double> count, sign;
+  std::vector<double> got;  // scratch: the row of dq
 };
 
 std::string check_row(const Problem& problem, const TensorView& dq, const RowFacts& facts, int64_t head,
-                      int64_t row, const RowSums& sums) {
+                      int64_t row, RowSums& sums) {
   const int64_t kv_head = problem.kv_head_of(head);
   const double scale = problem.softmax_scale();
   const double share = facts.share(kv_head, row), mean = facts.mean(kv_head, row);
+  load_row(dq, row, head, sums.got.data());
   for (int64_t s = 0; s < problem.head_dim; ++s) {
-    const double got = get_element(dq, row, head, s);
+    const double got = sums.got[s];
     const double want = scale * share * (sums.sign[s] - mean * sums.count[s]);
     const double magnitude = share * (1 + std::abs(mean)) * sums.count[s];
     if (share == 0 ? got == 0
@@ -195,6 +202,7 @@ std::string check_rows(const Problem& problem, const DeviceTensors& tensors, con
     const SlotSums signs(problem.tokens_kv, slots, slot, [&](int64_t key) { return sign_of(key, kv_head); });
     std::string failure = first_failure(problem.tokens_q, [&](int64_t begin, int64_t end) -> std::string {
       RowSums sums;
+      sums.got.resize(slots);
       for (int64_t row = begin; row < end; ++row) {
         if (row == begin || change[row]) {
           sums.count.assign(slots, 0);
@@ -220,10 +228,12 @@ std::string check_rows(const Problem& problem, const DeviceTensors& tensors, con
 std::string check_zero(const char* name, const char* operand, const TensorView& tensor, DeviceKind kind) {
   const HostCopy copy(tensor, kind);
   return first_failure(tensor.tokens, [&](int64_t begin, int64_t end) -> std::string {
+    std::vector<double> row(tensor.head_dim);
     for (int64_t t = begin; t < end; ++t) {
       for (int64_t h = 0; h < tensor.heads; ++h) {
+        load_row(copy.view(), t, h, row.data());
         for (int64_t d = 0; d < tensor.head_dim; ++d) {
-          const double x = get_element(copy.view(), t, h, d);
+          const double x = row[d];
           if (x == 0) continue;
           return fmt::format(
               "counting: {} is {:.9g} at token {}, head {}, element {}, though {} is 0 everywhere", name, x,

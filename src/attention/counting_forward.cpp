@@ -17,8 +17,9 @@ double lse_tolerance(double lse) {
 
 struct Row {
   int64_t head, row;
-  double count;         // keys that it sees
-  const double* slots;  // of which in each slot
+  double count;                 // keys that it sees
+  const double* slots;          // of which in each slot
+  std::vector<double>& values;  // scratch for its row of o
 };
 
 std::string check_row(const Problem& problem, const TensorView& o, double lse, const Row& row) {
@@ -28,8 +29,10 @@ std::string check_row(const Problem& problem, const TensorView& o, double lse, c
         "counting: head {}, row {} sees {} keys, but its lse with q = 0, {:.9g}, counts {:.9g}", row.head,
         row.row, row.count, lse, std::exp(lse));
   }
+  std::vector<double>& values = row.values;
+  load_row(o, row.row, row.head, values.data());
   for (int64_t s = 0; s < problem.head_dim; ++s) {
-    const double got = get_element(o, row.row, row.head, s);
+    const double got = values[s];
     const double want = row.count == 0 ? 0 : row.slots[s] / row.count;
     if (row.count == 0 ? got == 0 : Allowance(problem.dtype, 2, row.slots[s]).allows(got, want, want))
       continue;
@@ -53,7 +56,7 @@ std::string check_forward(const Problem& problem, const DeviceTensors& tensors) 
         problem.tokens_kv, slots, [&](int64_t key, int kind) { return slot_of(key, kv_head, kind, slots); },
         [](int64_t) { return 1.0; });
     std::string failure = first_failure(problem.tokens_q, [&](int64_t begin, int64_t end) -> std::string {
-      std::vector<double> seen(slots);
+      std::vector<double> seen(slots), values(slots);
       double count = 0;
       for (int64_t row = begin; row < end; ++row) {
         if (row == begin || change[row]) {
@@ -65,8 +68,8 @@ std::string check_forward(const Problem& problem, const DeviceTensors& tensors) 
           }
         }
         for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
-          std::string wrong =
-              check_row(problem, o.view(), lse.view().row<float>(h, 0)[row], {h, row, count, seen.data()});
+          std::string wrong = check_row(problem, o.view(), lse.view().row<float>(h, 0)[row],
+                                        {h, row, count, seen.data(), values});
           if (!wrong.empty()) return wrong;
         }
       }

@@ -51,6 +51,14 @@ inline double get_element(const TensorView& tensor, int64_t token, int64_t head,
                            [&](auto type) { return to_double(tensor.row<decltype(type)>(token, head)[d]); });
 }
 
+// A row of head_dim elements as doubles.
+inline void load_row(const TensorView& tensor, int64_t token, int64_t head, double* out) {
+  with_element_type(tensor.dtype, [&](auto type) {
+    const auto* row = tensor.row<decltype(type)>(token, head);
+    for (int64_t d = 0; d < tensor.head_dim; ++d) out[d] = to_double(row[d]);
+  });
+}
+
 inline void set_element(const TensorView& tensor, int64_t token, int64_t head, int64_t d, double x) {
   with_element_type(tensor.dtype, [&](auto type) {
     using T = decltype(type);

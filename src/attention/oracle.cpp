@@ -44,13 +44,6 @@ void multiply(int64_t m, int64_t n, int64_t depth, const double* a, const double
               static_cast<int>(n));
 }
 
-void load(const TensorView& tensor, int64_t token, int64_t head, double* out) {
-  with_element_type(tensor.dtype, [&](auto type) {
-    const auto* row = tensor.row<decltype(type)>(token, head);
-    for (int64_t d = 0; d < tensor.head_dim; ++d) out[d] = to_double(row[d]);
-  });
-}
-
 double dot(const double* a, const double* b, int64_t n) {
   double sum = 0;
   for (int64_t i = 0; i < n; ++i) sum += a[i] * b[i];
@@ -65,7 +58,7 @@ struct TokenBlock {
     norms.resize(end - begin);
     for (int64_t t = begin; t < end; ++t) {
       double* row = &rows[(t - begin) * tensor.head_dim];
-      load(tensor, t, head, row);
+      load_row(tensor, t, head, row);
       norms[t - begin] = dot(row, row, tensor.head_dim);
     }
   }
@@ -124,7 +117,7 @@ Matrix gather(const Matrix& rows, const std::vector<size_t>& which, int64_t dim)
 Matrix load_items(const TensorView& tensor, const std::vector<Item>& items) {
   Matrix rows(items.size() * tensor.head_dim);
   for (size_t i = 0; i < items.size(); ++i) {
-    load(tensor, items[i].token, items[i].head, &rows[i * tensor.head_dim]);
+    load_row(tensor, items[i].token, items[i].head, &rows[i * tensor.head_dim]);
   }
   return rows;
 }
@@ -251,8 +244,8 @@ std::vector<double> all_deltas(const Problem& problem, const OracleInputs& input
     Matrix o(problem.head_dim), dout(problem.head_dim);
     for (int64_t row = chunk * kRows; row < std::min(problem.tokens_q, (chunk + 1) * kRows); ++row) {
       for (int64_t h = 0; h < problem.heads_q; ++h) {
-        load(inputs.o, row, h, o.data());
-        load(inputs.dout, row, h, dout.data());
+        load_row(inputs.o, row, h, o.data());
+        load_row(inputs.dout, row, h, dout.data());
         deltas[h * problem.tokens_q + row] = dot(o.data(), dout.data(), problem.head_dim);
       }
     }
