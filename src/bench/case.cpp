@@ -145,6 +145,11 @@ constexpr Axis kAxes[] = {
      [](const Case& c) { return c.density ? fmt::format("{}", *c.density) : ""; }},
 };
 
+// Results hold no absolute paths.
+std::string relative(const std::string& path) {
+  return std::filesystem::path(path).is_absolute() ? std::filesystem::proximate(path).string() : path;
+}
+
 std::string hash_of_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   LONGSPAN_CHECK_INPUT(file.good(), "file '{}' cannot be read", path);
@@ -255,6 +260,7 @@ std::string id_of(const Case& c) {
 
 Case normalised(Case c) {
   if (c.mask_is_file()) {
+    c.mask = relative(c.mask);
     c.file_hash = hash_of_file(c.mask);
     c.seqlen = read_masks(c.mask).front().rows();
     c.masks = 1;
@@ -272,7 +278,10 @@ Case normalised(Case c) {
   if (!c.lengths.empty()) {
     const LengthSource source = LengthSource::from_name(c.lengths, c.seqlen);
     if (c.lengths == "auto") c.lengths = source.name();
-    if (std::filesystem::exists(c.lengths)) c.file_hash = hash_of_file(c.lengths);
+    if (std::filesystem::exists(c.lengths)) {
+      c.lengths = relative(c.lengths);
+      c.file_hash = hash_of_file(c.lengths);
+    }
   }
   if (!reads(pattern, "window")) c.window.reset();
   if (c.window && !c.window->right)

@@ -164,7 +164,9 @@ class Runner {
     const auto ceiling = ceilings_.find(c.dtype);
     const auto rate = outcome->find("flops_per_s");
     if (ceiling != ceilings_.end() && rate != outcome->end() && rate->is_number()) {
-      (*outcome)["share_of_ceiling"] = rate->get<double>() / ceiling->second;
+      const double share = rate->get<double>() / ceiling->second;
+      (*outcome)["share_of_ceiling"] = share;
+      if (share > 1) ++summary_.above_ceiling;
     }
     Json line = {{"type", "case"},
                  {"schema", kResultsSchema},

@@ -27,6 +27,7 @@ struct RunSummary {
   int64_t ok = 0, skipped = 0, failed = 0;  // of this run's cases
   int64_t earlier = 0;                      // done before, by the run that this one resumed
   int64_t left = 0;                         // not done
+  int64_t above_ceiling = 0;                // rates beyond the ceiling: that measurement was disturbed
   bool interrupted = false;
 };
 

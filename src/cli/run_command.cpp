@@ -161,6 +161,13 @@ void run(const Options& options, const std::vector<std::string>& words) {
       fmt::format("{} measured, {} skipped, {} failed", summary.ok, summary.skipped, summary.failed);
   const std::string earlier = summary.earlier > 0 ? fmt::format(", {} done before", summary.earlier) : "";
   fmt::print(stderr, "{}{}: {}\n", counts, earlier, summary.path);
+  if (summary.above_ceiling > 0) {
+    fmt::print(stderr,
+               "{} rates are above the ceiling: something else ran when that was measured; for shares, run "
+               "on a quiet "
+               "machine\n",
+               summary.above_ceiling);
+  }
   if (summary.interrupted) {
     fmt::print(stderr,
                "interrupted with {} cases left; continue with the same command and --out {} --resume\n",
