@@ -245,7 +245,17 @@ void check_kernel_names(const Group& group, const std::vector<std::string>& all_
 }  // namespace
 
 Suite parse_suite(std::string_view text, std::string_view name) {
-  return SuiteReader(name).read(text);
+  try {
+    return SuiteReader(name).read(text);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kInput) throw;
+    // A key or a value that is quoted may hold line breaks, and what a terminal takes for commands.
+    std::string message = error.what();
+    for (char& c : message) {
+      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
+    }
+    throw Error(error.kind(), message, error.file(), error.line(), error.expression());
+  }
 }
 
 Suite read_suite(const std::string& path) {

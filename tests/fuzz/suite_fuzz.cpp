@@ -1,4 +1,4 @@
-// The reader of suites, and the expansion of what it read.
+// The reader of suites.
 #include "bench/suite.h"
 #include "reads_cleanly.h"
 

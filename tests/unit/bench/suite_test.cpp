@@ -50,6 +50,12 @@ TEST(Suite, EveryCombinationIsACase) {
   EXPECT_EQ(cases[4].seqlen, 2048);
 }
 
+TEST(Suite, AQuotedLineBreakDoesNotBreakTheMessage) {
+  EXPECT_THAT(failure("[[case]]\nmask = 'full'\nseqlen = \"1\\nK\""), HasSubstr("seqlen"));
+  EXPECT_THAT(failure("[[case]]\nmask = \"d\\nse\"\nseqlen = 64"), HasSubstr("'d se'"));
+  EXPECT_THAT(failure("[[case]]\n\"ma\\nsk\" = 'full'\nseqlen = 64"), HasSubstr("'ma sk'"));
+}
+
 TEST(Suite, SeveralGroupsShareDefaultsAndEqualCasesCountOnce) {
   const auto cases = cases_of(R"(
     [defaults]
