@@ -162,11 +162,11 @@ void run(const Options& options, const std::vector<std::string>& words) {
   const std::string earlier = summary.earlier > 0 ? fmt::format(", {} done before", summary.earlier) : "";
   fmt::print(stderr, "{}{}: {}\n", counts, earlier, summary.path);
   if (summary.above_ceiling > 0) {
-    fmt::print(stderr,
-               "{} rates are above the ceiling: something else ran when that was measured; for shares, run "
-               "on a quiet "
-               "machine\n",
-               summary.above_ceiling);
+    fmt::print(
+        stderr,
+        "{} rates are above the ceiling: that product is not the fastest there is, or other work slowed "
+        "the machine while it was measured\n",
+        summary.above_ceiling);
   }
   if (summary.interrupted) {
     fmt::print(stderr,

@@ -313,9 +313,8 @@ std::string Table::notes(const std::vector<Column>& columns) const {
   if (shown("share")) add("share: of the device's ceiling, a large matrix product measured in the same run.");
   const auto above = [](const CaseRecord* c) { return c->share_of_ceiling.value_or(0) > 1; };
   if (shown("share") && std::any_of(cases_.begin(), cases_.end(), above)) {
-    add("A share above 100 %: the machine was slower while its ceiling was measured, or that product is not "
-        "the "
-        "fastest. Measure again on a quiet machine.");
+    add("A share above 100 %: that product is not the fastest there is, or other work slowed the "
+        "machine while it was measured.");
   }
   if (shown("error")) add("error: the largest of any output, as a share of its tolerance.");
   if (!std::all_of(cases_.begin(), cases_.end(), [](const CaseRecord* c) { return converged(*c); })) {

@@ -40,6 +40,7 @@ cpu-naive  causal                                        20.0   20 %    250 ms  
 cpu-flash  uniform_block_sparse block 64 density 0.2      250  250 %  20.0 ms~  [19.8, 20.4] ms  0.100  3.00 MiB
 
 share: of the device's ceiling, a large matrix product measured in the same run.
+A share above 100 %: that product is not the fastest there is, or other work slowed the machine while it was measured.
 error: the largest of any output, as a share of its tolerance.
 ~: the interval was still wider than the rule asks when the time budget ended.
 
