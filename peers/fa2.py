@@ -6,9 +6,10 @@ import importlib.metadata
 from flash_attn import flash_attn_func, flash_attn_varlen_func
 
 from support import flash_family
+from support.adapter import Peer
 
 
-class Adapter:
+class Adapter(Peer):
     def versions(self):
         return {"flash_attn": importlib.metadata.version("flash_attn")}
 

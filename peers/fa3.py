@@ -11,7 +11,7 @@ except ModuleNotFoundError:
     from fa3_fwd_config import CONFIG
 
 from support import flash_family
-from support.adapter import Unsupported, one_mask
+from support.adapter import Peer, Unsupported, one_mask
 
 FLAGS = CONFIG["build_flags"]
 
@@ -20,7 +20,7 @@ def has(feature):
     return not FLAGS.get(f"FLASHATTENTION_DISABLE_{feature}", False)
 
 
-class Adapter:
+class Adapter(Peer):
     def versions(self):
         packages = importlib.metadata.packages_distributions().get(interface.__name__, [])
         return {name: importlib.metadata.version(name) for name in packages}

@@ -6,9 +6,10 @@ import importlib.metadata
 from flash_attn.cute import interface
 
 from support import flash_family
+from support.adapter import Peer
 
 
-class Adapter:
+class Adapter(Peer):
     def versions(self):
         return {name: importlib.metadata.version(name) for name in ("flash-attn-4", "nvidia-cutlass-dsl")}
 

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch.nn.attention.flex_attention import AuxRequest, BlockMask, create_block_mask, flex_attention
 
-from support.adapter import Plan, Unsupported, need_dtype
+from support.adapter import Peer, Plan, Unsupported, need_dtype
 
 
 def _formula(mask, device):
@@ -97,7 +97,6 @@ class FlexPlan(Plan):
     def __init__(self, problem, block_mask, options):
         self.problem, self.block_mask, self.options = problem, block_mask, options
         self.settings = ", ".join(f"{name} {value}" for name, value in (options or {}).items())
-        torch._dynamo.reset()  # each plan compiles for its own mask; what earlier ones left counts against a limit
         self.function = torch.compile(flex_attention, dynamic=False, fullgraph=True)
 
     def forward(self, q, k, v):
@@ -116,7 +115,14 @@ class FlexPlan(Plan):
         return tuple(g[0].transpose(0, 1) for g in gradients)
 
 
-class Adapter:
+class Adapter(Peer):
+    def __init__(self):
+        for limit in ("recompile_limit", "accumulated_recompile_limit"):  # of masks in one case
+            setattr(torch._dynamo.config, limit, 1 << 16)
+
+    def begin_case(self):
+        torch._dynamo.reset()
+
     def versions(self):
         import triton
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from support.adapter import Plan, Unsupported, need_dtype, need_seen_rows, one_mask
+from support.adapter import Peer, Plan, Unsupported, need_dtype, need_seen_rows, one_mask
 from support.bias import dense_bias
 from support.torch_device import DTYPES
 
@@ -33,7 +33,7 @@ class CudnnPlan(Plan):
         return tuple(g[0].transpose(0, 1) for g in gradients[:3])
 
 
-class Adapter:
+class Adapter(Peer):
     def versions(self):
         return {"torch": torch.__version__, "cudnn": str(torch.backends.cudnn.version())}
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from support.adapter import Plan, Unsupported, need_dtype, need_seen_rows, one_mask
+from support.adapter import Peer, Plan, Unsupported, need_dtype, need_seen_rows, one_mask
 from support.bias import dense_bias
 from support.torch_device import DTYPES
 
@@ -48,7 +48,7 @@ class EfficientPlan(Plan):
         return dq[0], dk[0], dv[0]
 
 
-class Adapter:
+class Adapter(Peer):
     def versions(self):
         return {"torch": torch.__version__}
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from support.adapter import Plan, Unsupported, need_dtype, one_mask
+from support.adapter import Peer, Plan, Unsupported, need_dtype, one_mask
 
 
 class Fa2Plan(Plan):
@@ -35,7 +35,7 @@ class Fa2Plan(Plan):
         return gradients if self.boundaries is not None else tuple(g[0] for g in gradients)
 
 
-class Adapter:
+class Adapter(Peer):
     def versions(self):
         return {"torch": torch.__version__}
 

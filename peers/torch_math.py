@@ -4,7 +4,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-from support.adapter import Plan, need_dtype, need_seen_rows, one_mask
+from support.adapter import Peer, Plan, need_dtype, need_seen_rows, one_mask
 
 
 class MathPlan(Plan):
@@ -37,7 +37,7 @@ class MathPlan(Plan):
         return tuple(g[0].transpose(0, 1) for g in gradients)
 
 
-class Adapter:
+class Adapter(Peer):
     def versions(self):
         return {"torch": torch.__version__}
 

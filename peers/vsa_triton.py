@@ -6,9 +6,10 @@ import math
 from fastvideo_kernel.block_sparse_attn import block_sparse_attn_triton
 
 from support import vsa
+from support.adapter import Peer
 
 
-class Adapter:
+class Adapter(Peer):
     def versions(self):
         return {"fastvideo-kernel": importlib.metadata.version("fastvideo-kernel")}
 

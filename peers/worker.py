@@ -3,18 +3,20 @@
     python worker.py ADAPTER
 
 Requests come as lines of JSON on standard input, answers go as lines of JSON to file descriptor 3; docs/peers.md is the
-protocol. One worker serves one adapter (a file of this folder) for the life of one case.
+protocol. One worker serves one adapter (a file of this folder), one case after the other: `hello` begins each.
 """
 
+import ctypes
+import gc
 import importlib
 import json
 import os
+import signal
 import sys
 import time
 import traceback
 
 from support.adapter import Problem, Unsupported
-from support.masks import Mask
 
 
 def load(name):
@@ -27,6 +29,15 @@ def load(name):
         return None, f"cannot be imported: {str(error).splitlines()[0]}"
 
 
+class Planned:
+    """A plan, and what the worker knows of it."""
+
+    def __init__(self, plan):
+        self.plan = plan
+        self.ran = set()  # the passes that have run
+        self.compile_s = 0.0
+
+
 class Worker:
     def __init__(self, adapter):
         self.adapter = adapter
@@ -35,21 +46,28 @@ class Worker:
         self.ran_forward = None  # the plan whose forward pass ran last on these tensors
 
     def hello(self, request):
-        from support import torch_device
-
-        self.device = torch_device.TorchDevice(request["device"], request["flush_bytes"])
+        """A case begins: nothing of the one before it is left."""
+        self.plans.clear()
+        self.tensors = self.ran_forward = None
+        self.adapter.begin_case()
+        gc.collect()
+        where = (request["device"], request["flush_bytes"])
+        if self.device is None or self.device.where != where:
+            self.device = self.adapter.open_device(*where)
+        else:
+            self.device.begin_case()
         return {"versions": self.adapter.versions(), "device": self.device.name()}
 
     def plan(self, request):
         """Turns the mask into the framework's own form. Raises Unsupported where it has none that is exact."""
         problem = Problem(**request["problem"])
-        masks = [Mask.from_json(mask) for mask in request["masks"]]
+        masks = [self.adapter.read_mask(mask) for mask in request["masks"]]
         held = self.device.allocated()
         begin = time.perf_counter()
         plan = self.adapter.plan(problem, masks, self.device.torch_device)
         self.device.synchronize()
         plan_s = time.perf_counter() - begin
-        self.plans[request["id"]] = plan
+        self.plans[request["id"]] = Planned(plan)
         return {
             "plan_s": plan_s,
             "plan_bytes": self.device.allocated() - held,
@@ -57,7 +75,9 @@ class Worker:
         }
 
     def drop(self, request):
-        self.plans.pop(request["id"], None)
+        dropped = self.plans.pop(request["id"], None)
+        if dropped is not None and dropped.plan is self.ran_forward:
+            self.ran_forward = None
         return {}
 
     def bind(self, request):
@@ -67,10 +87,28 @@ class Worker:
         return {}
 
     def run(self, request):
-        """Runs once, untimed, and leaves the results in the runner's tensors."""
-        t, plan = self.tensors, self.plans[request["id"]]
+        """Runs once, untimed, and leaves the results in the runner's tensors. Twice where it is the plan's first run: what the
+        first took longer is compilation, tuning and loading."""
+        t, planned, direction = self.tensors, self.plans[request["id"]], request["direction"]
+        plan = planned.plan
         t.fetch()
         plan.prepare(t.q, t.k, t.v, t.dout)
+        self.device.forget_times()
+        results, run_s, peak = self.run_once(plan, direction)
+        if direction not in planned.ran:
+            planned.ran.add(direction)
+            first_s, results = run_s, None
+            results, run_s, peak = self.run_once(plan, direction)
+            planned.compile_s += max(0.0, first_s - run_s)
+        if direction == "forward":
+            results["lse"] = plan.lse()
+        t.store(results)
+        self.device.synchronize()
+        return {"run_s": run_s, "peak_bytes": peak, "compile_s": planned.compile_s}
+
+    def run_once(self, plan, direction):
+        """(results, time_s, peak_bytes) of one pass."""
+        t = self.tensors
         self.device.reset_peak()
         held = self.device.allocated()
         begin = time.perf_counter()
@@ -78,7 +116,7 @@ class Worker:
         self.device.synchronize()
         run_s = time.perf_counter() - begin
         self.ran_forward = plan
-        if request["direction"] == "backward":
+        if direction == "backward":
             held = self.device.allocated()
             self.device.reset_peak()
             begin = time.perf_counter()
@@ -86,22 +124,19 @@ class Worker:
             self.device.synchronize()
             run_s = time.perf_counter() - begin
         outputs = sum(x.numel() * x.element_size() for x in results.values())
-        peak = max(0, self.device.peak() - held - outputs)
-        if request["direction"] == "forward":
-            results["lse"] = plan.lse()
-        t.store(results)
-        self.device.synchronize()
-        return {"run_s": run_s, "peak_bytes": peak}
+        return results, run_s, max(0, self.device.peak() - held - outputs)
 
     def time(self, request):
-        """One sample: cold cache if asked for, the work behind a gate, device events around it."""
-        t, plan = self.tensors, self.plans[request["id"]]
+        """Samples in a row, at most `count`: cold cache if asked for, device events around each."""
+        t, plan = self.tensors, self.plans[request["id"]].plan
         if request["direction"] == "forward":
-            return {"time_s": self.device.time(lambda: plan.forward(t.q, t.k, t.v), request["cold"])}
-        if self.ran_forward is not plan:
-            plan.forward(t.q, t.k, t.v)
-            self.ran_forward = plan
-        return {"time_s": self.device.time(lambda: plan.backward(t.dout), request["cold"])}
+            work = lambda: plan.forward(t.q, t.k, t.v)
+        else:
+            if self.ran_forward is not plan:
+                plan.forward(t.q, t.k, t.v)
+                self.ran_forward = plan
+            work = lambda: plan.backward(t.dout)
+        return {"times_s": self.device.times(work, request["cold"], request["count"])}
 
     def handle(self, request):
         operation = {
@@ -121,9 +156,21 @@ class Worker:
             return {"ok": False, "kind": "memory" if memory else "error", "reason": text}
 
 
+def become_helper():
+    """It ends with the process that started it, and is the first that the out-of-memory killer picks."""
+    try:
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("1000")
+    except OSError:
+        pass
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit("usage: worker.py ADAPTER (started by longspan; see docs/peers.md)")
+    become_helper()
     answers = os.fdopen(3, "w", buffering=1)
 
     def answer(message):

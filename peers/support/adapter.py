@@ -57,3 +57,25 @@ class Plan:
         the layout that its kernel wants, and work on those copies. `settings` says so."""
 
     settings = ""  # which of its options were chosen, for the record
+
+
+class Peer:
+    """What an adapter's class `Adapter` is: `versions()` gives {package: version}, `plan(problem, masks, device)` a Plan, or raises
+    Unsupported."""
+
+    def versions(self):
+        return {}
+
+    def begin_case(self):
+        """Called before each case, so that the one before leaves nothing behind."""
+
+    def read_mask(self, mask):
+        from support.masks import Mask
+
+        return Mask.from_json(mask)
+
+    def open_device(self, index, flush_bytes):
+        """Where it runs: a GPU through PyTorch."""
+        from support.torch_device import TorchDevice
+
+        return TorchDevice(index, flush_bytes)

@@ -6,6 +6,7 @@ import time
 
 import torch
 
+QUEUED_S = 1e-3  # of launching that may wait behind a delay: more would fill the driver's queue
 DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 
 
@@ -83,13 +84,23 @@ class Tensors:
 
 class TorchDevice:
     def __init__(self, index, flush_bytes):
+        self.where = (index, flush_bytes)
         torch.cuda.set_device(index)
         self.torch_device = torch.device("cuda", index)
         self.flush = torch.empty(flush_bytes, dtype=torch.uint8, device=self.torch_device)
         self.memory = _Memory()
-        self.launch_s = 0.0
-        self.begin, self.end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        self.events = []
+        self.forget_times()
         self.cycles_per_s = 2.0e9  # of the gate; an upper bound of the clock
+
+    def begin_case(self):
+        self.memory.close()
+        torch.cuda.empty_cache()
+        self.forget_times()
+
+    def forget_times(self):
+        """Before other work is timed."""
+        self.launch_s = self.work_s = 0.0  # of the last run: the host's time of launching, the device's time
 
     def name(self):
         return torch.cuda.get_device_name(self.torch_device)
@@ -117,17 +128,27 @@ class TorchDevice:
         needs = f"needs {asked.group(1)} {asked.group(2)}, " if asked else ""
         return f"out of memory ({needs}{free / 2**30:.2f} GiB free)"
 
-    def time(self, work, cold):
-        """The rule of longspan's own stopwatch: L2 emptied by writing twice its size, the work queued behind a gate so that
-        launching it takes no time of the device's, events around it."""
-        if cold:
-            self.flush.zero_()
+    def times(self, work, cold, count):
+        """At most `count` samples in a row, by the rule of longspan's own stopwatch: L2 emptied before each by writing twice
+        its size, events around the work, no rest between them so that the device stays loaded, and launches hidden: behind the
+        work before them, or, where launching takes longer than the work, all of them behind a delay."""
+        hides = self.work_s > 2 * self.launch_s
+        if not hides:
+            count = max(1, min(count, int(QUEUED_S / max(self.launch_s, 1e-6))))
+        while len(self.events) < count:
+            self.events.append([torch.cuda.Event(enable_timing=True) for _ in range(2)])
         if self.launch_s:
-            torch.cuda._sleep(int(min(1.5 * self.launch_s + 50e-6, 0.1) * self.cycles_per_s))
-        self.begin.record()
-        begin = time.perf_counter()
-        work()
-        self.launch_s = time.perf_counter() - begin
-        self.end.record()
-        self.end.synchronize()
-        return self.begin.elapsed_time(self.end) * 1e-3
+            queued = 1 if hides else count
+            torch.cuda._sleep(int(min(1.5 * queued * self.launch_s + 50e-6, 0.1) * self.cycles_per_s))
+        for begin, end in self.events[:count]:
+            if cold:
+                self.flush.zero_()
+            begin.record()
+            begin_s = time.perf_counter()
+            work()
+            self.launch_s = time.perf_counter() - begin_s
+            end.record()
+        self.events[count - 1][1].synchronize()
+        times_s = [begin.elapsed_time(end) * 1e-3 for begin, end in self.events[:count]]
+        self.work_s = times_s[-1]
+        return times_s

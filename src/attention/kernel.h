@@ -2,9 +2,11 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "attention/problem.h"
 #include "base/device.h"
@@ -42,13 +44,22 @@ class SelfTimed {
  public:
   virtual ~SelfTimed() = default;
 
-  // Times a pass once by the runner's rule (cold cache if asked for, launches hidden, device events) on the
-  // tensors of the last forward() or backward(), whose results stay as they are. `meanwhile` is called while
-  // it runs.
-  virtual double time_s(Direction direction, bool cold_cache, const std::function<void()>& meanwhile) = 0;
+  // Times a pass by the runner's rule (cold cache if asked for, launches hidden, device events) on the
+  // tensors of the last forward() or backward(), whose results stay as they are: at most `count` times in a
+  // row without a rest, and at least once. `meanwhile` is called while it runs.
+  virtual std::vector<double> times_s(Direction direction, bool cold_cache, int64_t count,
+                                      const std::function<void()>& meanwhile) = 0;
 
   // In the other process, beyond inputs, outputs and the plan: the peak of the last forward() or backward().
   virtual size_t peak_bytes(Direction direction) const = 0;
+};
+
+// For the record beside a result: which of its options a kernel chose, what it is made of, and what it took
+// once in a process, not once a mask, to make it ready.
+struct PlanNotes {
+  std::string settings;
+  std::map<std::string, std::string> versions;  // of another framework's packages
+  double compile_s = 0;                         // compilation and tuning in the first runs so far
 };
 
 // What a kernel prepares once for a problem: tile maps, schedules. Good for any tensors of that problem, any
@@ -61,6 +72,7 @@ class Plan {
   virtual void forward(const ForwardArgs& args, Stream stream) = 0;
   virtual void backward(const BackwardArgs& args, Stream stream) = 0;
   virtual SelfTimed* self_timed() { return nullptr; }
+  virtual PlanNotes notes() const { return {}; }
 };
 
 class Kernel {

@@ -5,6 +5,8 @@
 #include <new>
 #include <utility>
 
+#include <fmt/ranges.h>
+
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/rng.h"
@@ -96,6 +98,7 @@ struct MaskResult {
   double flops = 0;
   double plan_s = 0;
   size_t plan_bytes = 0, workspace_bytes = 0, peak_bytes = 0;
+  PlanNotes notes;
   Accuracy accuracy;
   Measurement measurement;
 };
@@ -232,6 +235,7 @@ class CaseRunner {
           std::max(result.peak_bytes, result.plan_bytes + self_timed->peak_bytes(case_.direction));
     }
     result.workspace_bytes = plan->workspace_bytes(case_.direction);
+    result.notes = plan->notes();
 
     enter("verifying");
     result.accuracy =
@@ -333,6 +337,21 @@ size_t most(const std::vector<MaskResult>& results, size_t MaskResult::*member) 
   return bytes;
 }
 
+// The settings of all masks, each once; versions and compilation only where there are any.
+void add_notes(Json& json, const std::vector<MaskResult>& results) {
+  std::vector<std::string> settings;
+  double compile_s = 0;
+  for (const MaskResult& result : results) {
+    const std::string& one = result.notes.settings;
+    if (!one.empty() && std::find(settings.begin(), settings.end(), one) == settings.end())
+      settings.push_back(one);
+    compile_s += result.notes.compile_s;
+  }
+  if (!settings.empty()) json["settings"] = fmt::format("{}", fmt::join(settings, "; "));
+  if (!results.front().notes.versions.empty()) json["versions"] = results.front().notes.versions;
+  if (compile_s > 0) json["compile_s"] = seconds(compile_s);
+}
+
 Json outcome_json(const std::vector<MaskResult>& results, const Case& c, Testbed& testbed) {
   const std::string& failure = results.back().accuracy.failure;
   Json json = {{"status", failure.empty() ? "ok" : "failed"}};
@@ -356,6 +375,7 @@ Json outcome_json(const std::vector<MaskResult>& results, const Case& c, Testbed
   json["plan_bytes"] = most(results, &MaskResult::plan_bytes);
   json["workspace_bytes"] = most(results, &MaskResult::workspace_bytes);
   json["peak_bytes"] = most(results, &MaskResult::peak_bytes);
+  add_notes(json, results);
   json["accuracy"] = accuracy_json(results);
   json["picture"] = picture_json(results.front().mask.masks.front());
   if (!failure.empty()) return json;

@@ -41,7 +41,8 @@ struct Pipe {
   Pipe() {
     int ends[2];
     LONGSPAN_CHECK(pipe2(ends, O_CLOEXEC) == 0, "pipe: {}", std::strerror(errno));
-    // Out of the way of the descriptors 0 to 3 that the child gets.
+    // Out of the way of the descriptors that the child gets.
+    static_assert(kFirstInherited + kMostInherited <= 10);
     read = fcntl(ends[0], F_DUPFD_CLOEXEC, 10);
     write = fcntl(ends[1], F_DUPFD_CLOEXEC, 10);
     ::close(ends[0]);
@@ -61,13 +62,19 @@ struct Pipe {
 
 class Child {
  public:
-  Child(const std::string& program, const std::vector<std::string>& arguments) {
+  Child(const std::string& program, const std::vector<std::string>& arguments,
+        const std::vector<int>& inherited) {
+    LONGSPAN_CHECK(inherited.size() <= kMostInherited, "{} descriptors for a child", inherited.size());
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, input_.read, 0);
     posix_spawn_file_actions_adddup2(&actions, output_.write, 1);
     posix_spawn_file_actions_adddup2(&actions, output_.write, 2);
     posix_spawn_file_actions_adddup2(&actions, result_.write, kResultDescriptor);
+    for (size_t i = 0; i < inherited.size(); ++i) {
+      LONGSPAN_CHECK(inherited[i] >= 10, "descriptor {} is among those that the child gets", inherited[i]);
+      posix_spawn_file_actions_adddup2(&actions, inherited[i], kFirstInherited + static_cast<int>(i));
+    }
 
     // A group of its own: Ctrl-C on the terminal reaches the parent alone, and one kill reaches all that the
     // child started.
@@ -199,11 +206,12 @@ bool SignalGuard::interrupted() {
 
 ChildEnd run_child(const std::string& program, const std::vector<std::string>& arguments,
                    const std::string& input, double limit_s, SignalGuard& guard,
-                   const std::function<void(const std::string&)>& on_line) {
+                   const std::function<void(const std::string&)>& on_line,
+                   const std::vector<int>& inherited) {
   using Clock = std::chrono::steady_clock;
   const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                            std::chrono::duration<double>(std::min(limit_s, 1e9)));
-  Child child(program, arguments);
+  Child child(program, arguments, inherited);
   child.send(input);
 
   ChildEnd end;

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
+#include <cmath>
+#include <deque>
 
 #include "base/backend.h"
 #include "base/cublas.h"
@@ -11,13 +12,22 @@
 #include "base/rng.h"
 #include "bench/cpu_testbed.h"
 #include "bench/cuda_gate.h"
+#include "bench/measure.h"
 #include "bench/nvml.h"
+#include "bench/timing_rule.h"
 
 namespace longspan::bench {
 namespace {
 
 constexpr double kGateTimeout_s = 2;
-constexpr int kFlushes = 2;  // times the L2's size: its replacement is not strictly in order of age
+constexpr int kFlushes = 2;         // times the L2's size: its replacement is not strictly in order of age
+constexpr double kRow_s = 0.05;     // of work in a row of samples, whose rests are some 0.1 ms
+constexpr double kQueued_s = 1e-3;  // of launching that may wait behind a gate: some 300 launches
+constexpr int64_t kLongestRow = 64;
+
+int64_t samples_of(double row_s, double time_s) {
+  return std::clamp<int64_t>(std::llround(std::min(row_s / std::max(time_s, 1e-9), 1e6)), 1, kLongestRow);
+}
 
 // What the samples of a case saw of the device.
 class Monitor {
@@ -67,43 +77,83 @@ class Monitor {
   std::vector<GpuReading> readings_;
 };
 
+// Samples are taken in rows that keep the device loaded, as training does: at its power limit a chip runs
+// slower than in the first milliseconds after a rest. docs/metrics.md, "On a GPU".
 class CudaStopwatch final : public Stopwatch {
  public:
   CudaStopwatch(const Device& device, Stream stream, bool cold_cache, Monitor& monitor)
-      : stream_(stream), monitor_(monitor), gate_(device.index), begin_(device.index), end_(device.index) {
+      : device_(device), stream_(stream), monitor_(monitor), gate_(device.index) {
     if (cold_cache) flush_ = Buffer(kFlushes * device.cache_bytes, device);
   }
 
-  Sample time(const Work& work) override {
-    if (flush_.bytes() != 0) cuda::fill_async(flush_.data(), 0, flush_.bytes(), stream_);
+  Sample time(const Work& work) override { return row(work, 1).front(); }
+
+  std::vector<Sample> row(const Work& work, int64_t count) override {
+    while (static_cast<int64_t>(events_.size()) < count) {
+      events_.emplace_back(device_.index);
+    }
     // The first call loads code and makes handles, which may wait for the device: no gate before it.
     const bool gated = !first_ && gate_works_;
     first_ = false;
     if (gated) gate_.shut(stream_, kGateTimeout_s);
-    begin_.record(stream_);
     try {
-      work();
+      for (int64_t i = 0; i < count; ++i) {
+        queue(work, events_[static_cast<size_t>(i)]);
+        if (launches_hide_) gate_.open();
+      }
     } catch (...) {
       gate_.open();
       throw;
     }
-    end_.record(stream_);
     gate_.open();
     const bool disturbed = monitor_.take();  // while the work runs
-    end_.synchronize();
-    if (gated && gate_.timed_out()) {  // the work waits for the device itself: its launches cannot be hidden
-      gate_works_ = false;
-      return time(work);
+    events_[static_cast<size_t>(count - 1)].end.synchronize();
+    if (gated && gate_.timed_out()) {
+      // Either more was queued than the driver takes, or the work waits for the device itself: then its
+      // launches cannot be hidden.
+      if (count == 1) gate_works_ = false;
+      longest_row_ = 1;
+      return row(work, 1);
     }
-    return {end_.seconds_since(begin_), disturbed};
+    std::vector<Sample> samples;
+    for (int64_t i = 0; i < count; ++i) {
+      const Span& span = events_[static_cast<size_t>(i)];
+      samples.push_back({span.end.seconds_since(span.begin), disturbed});
+    }
+    launches_hide_ = samples.back().time_s > 2 * launch_s_;
+    return samples;
+  }
+
+  // Where launching takes longer than the work, all of a row waits behind the gate, and that is limited.
+  int64_t row_length(double time_s) const override {
+    const bool hides = time_s > 2 * launch_s_;
+    return std::min(longest_row_, hides ? samples_of(kRow_s, time_s) : samples_of(kQueued_s, launch_s_));
   }
 
  private:
+  struct Span {
+    explicit Span(int index) : begin(index), end(index) {}
+    cuda::Event begin, end;
+  };
+
+  void queue(const Work& work, Span& span) {
+    if (flush_.bytes() != 0) cuda::fill_async(flush_.data(), 0, flush_.bytes(), stream_);
+    span.begin.record(stream_);
+    const double begin_s = steady_clock().now_s();
+    work();
+    launch_s_ = steady_clock().now_s() - begin_s;
+    span.end.record(stream_);
+  }
+
+  Device device_;
   Stream stream_;
   Monitor& monitor_;
   CudaGate gate_;
-  cuda::Event begin_, end_;
+  std::deque<Span> events_;
   Buffer flush_;
+  double launch_s_ = 0;         // of the last run: the host's time alone
+  bool launches_hide_ = false;  // behind the work before them
+  int64_t longest_row_ = kLongestRow;
   bool first_ = true, gate_works_ = true;
 };
 
@@ -131,14 +181,17 @@ class CudaTestbed final : public Testbed {
     return std::make_unique<CudaStopwatch>(device_, stream_, cold_cache, monitor_);
   }
 
+  int64_t row_length(double time_s) const override { return samples_of(kRow_s, time_s); }
   bool sample_device_state() override { return monitor_.take(); }
   std::optional<DeviceState> take_device_state() override { return monitor_.state(); }
 
-  // On normal random numbers: a GPU multiplies zeros faster, since they cost less power.
+  // By the rule of the kernels: cold cache, a loaded device, medians; on normal random numbers, as theirs (a
+  // GPU multiplies zeros faster, since they cost less power). The best of the layouts that cuBLAS has kernels
+  // for.
   Ceiling measure_ceiling(DType dtype) override {
     constexpr int64_t kSize = 8192;
-    constexpr double kWarmup_s = 0.3, kBudget_s = 1;
-    constexpr size_t kSamples = 50;
+    constexpr double kFlops = 2.0 * kSize * kSize * kSize;
+    const TimingRule rule{.warmup_s = 0.3, .min_samples = 30, .budget_s = 0.6, .half_width = 0.002};
     cuda::Blas blas(device_);
     std::array<Buffer, 3> memory;
     std::array<cuda::Matrix, 3> matrices;
@@ -148,24 +201,22 @@ class CudaTestbed final : public Testbed {
       matrices[i] = {
           .data = memory[i].data(), .dtype = dtype, .rows = kSize, .columns = kSize, .row_stride = kSize};
     }
-    const Work work = [&] { blas.product(matrices[2], matrices[0], matrices[1], 1, 0, 1, stream_); };
-    CudaStopwatch stopwatch(device_, stream_, true, monitor_);
-    const double warm = clock().now_s() + kWarmup_s;
-    do stopwatch.time(work);
-    while (clock().now_s() < warm);
-
-    Ceiling ceiling;
-    const double end = clock().now_s() + kBudget_s;
-    do {
-      ceiling.samples_s.push_back(stopwatch.time(work).time_s);
-    } while (ceiling.samples_s.size() < kSamples && clock().now_s() < end);
-    std::vector<double> sorted = ceiling.samples_s;
-    std::sort(sorted.begin(), sorted.end());
-    ceiling.flops_per_s = 2.0 * kSize * kSize * kSize / sorted[sorted.size() / 2];
-    ceiling.what = fmt::format("{} product {}^3 of cuBLAS {}, random data, median", name_of(dtype), kSize,
-                               cuda::Blas::version());
-    monitor_.state();  // not of any case
-    return ceiling;
+    const auto& [a, b, c] = matrices;
+    Ceiling best;
+    for (const auto& [name, right] : {std::pair{"A B", b}, std::pair{"A B^T", transpose(b)}}) {
+      CudaStopwatch stopwatch(device_, stream_, true, monitor_);
+      const Measurement m =
+          measure([&] { blas.product(c, a, right, 1, 0, 1, stream_); }, stopwatch, clock(), rule);
+      const double rate = kFlops / m.median_s;
+      best.tried[name] = rate;
+      if (rate <= best.flops_per_s) continue;
+      best.flops_per_s = rate;
+      best.what = fmt::format("{} product {} of {}^3 by cuBLAS {}, random data, median", name_of(dtype), name,
+                              kSize, cuda::Blas::version());
+      best.samples_s = m.samples_s;
+    }
+    if (const auto state = monitor_.state()) best.sm_clock_mhz = state->sm_clock_median_mhz;
+    return best;
   }
 
  private:

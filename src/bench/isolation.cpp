@@ -64,6 +64,8 @@ Json probe_here(const Workbench& workbench, const Json& request) {
         testbed->measure_ceiling(dtype_from_name(request.at("ceiling").get<std::string>()));
     answer["ceiling"] = {
         {"flops_per_s", ceiling.flops_per_s}, {"what", ceiling.what}, {"samples_s", ceiling.samples_s}};
+    if (!ceiling.tried.empty()) answer["ceiling"]["tried"] = ceiling.tried;
+    if (ceiling.sm_clock_mhz > 0) answer["ceiling"]["sm_clock_mhz"] = ceiling.sm_clock_mhz;
   } catch (const std::exception& error) {
     answer["reason"] = error.what();
   }
@@ -74,6 +76,11 @@ Json run_case_here(const Workbench& workbench, const Json& request) {
   const Case c = case_from_json(nlohmann::json::parse(request.at("case").dump()));
   const Kernel* kernel = workbench.find(c.kernel);
   LONGSPAN_CHECK_INPUT(kernel != nullptr, "kernel '{}' is unknown", c.kernel);
+  if (const int inherited = request.value("inherited", 0); inherited > 0) {
+    std::vector<int> descriptors;
+    for (int i = 0; i < inherited; ++i) descriptors.push_back(kFirstInherited + i);
+    workbench.helpers.adopt(*kernel, descriptors);
+  }
   const auto testbed = workbench.testbed(find_device(workbench, request.at("device")));
   return run_case(c, rule_from(request.at("rule")), *kernel, *testbed, workbench.verify,
                   [](const std::string& phase) {
@@ -122,7 +129,7 @@ int answer_request(const Workbench& workbench) {
   }
 }
 
-std::optional<Json> Isolation::ask(const Json& request, double limit_s) {
+std::optional<Json> Isolation::ask(const Json& request, double limit_s, const std::vector<int>& inherited) {
   std::string phase, nonsense;
   std::optional<Json> answer;
   const auto listen = [&](const std::string& text) {
@@ -134,7 +141,8 @@ std::optional<Json> Isolation::ask(const Json& request, double limit_s) {
       nonsense = text.substr(0, 80);
     }
   };
-  const ChildEnd end = run_child("/proc/self/exe", {kChildCommand}, request.dump(), limit_s, guard_, listen);
+  const ChildEnd end =
+      run_child("/proc/self/exe", {kChildCommand}, request.dump(), limit_s, guard_, listen, inherited);
   if (end.how == ChildEnd::How::kInterrupted) return std::nullopt;
   // An answer from a child that crashed afterwards is not believed: its memory was in no good state.
   if (end.how == ChildEnd::How::kExited && end.status == 0 && answer && nonsense.empty()) return answer;
@@ -146,11 +154,14 @@ std::optional<Json> Isolation::ask(const Json& request, double limit_s) {
   return Json{{"status", "failed"}, {"reason", reason_of(end, phase, limit_s)}};
 }
 
-std::optional<Json> Isolation::run_case(const Case& c, const Device& device, const TimingRule& rule) {
+std::optional<Json> Isolation::run_case(const Case& c, const Device& device, const TimingRule& rule,
+                                        const Helper* helper) {
+  const std::vector<int> inherited = helper == nullptr ? std::vector<int>{} : helper->descriptors();
   return ask({{"case", Json::parse(to_json(c).dump())},
               {"device", device_json(device)},
-              {"rule", rule_of_child(rule)}},
-             rule.timeout_s);
+              {"rule", rule_of_child(rule)},
+              {"inherited", inherited.size()}},
+             rule.timeout_s, inherited);
 }
 
 std::optional<Json> Isolation::probe(const Device& device, DType dtype, double limit_s) {

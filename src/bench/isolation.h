@@ -7,6 +7,7 @@
 
 #include "bench/case.h"
 #include "bench/child_process.h"
+#include "bench/helper.h"
 #include "bench/results.h"
 #include "bench/timing_rule.h"
 #include "bench/workbench.h"
@@ -24,14 +25,15 @@ class Isolation {
  public:
   explicit Isolation(SignalGuard& guard) : guard_(guard) {}
 
-  // The keys of a case's line from `status` on; nothing if the run was interrupted.
-  std::optional<Json> run_case(const Case& c, const Device& device, const TimingRule& rule);
+  // The keys of a case's line from `status` on; nothing if the run was interrupted. The helper may be null.
+  std::optional<Json> run_case(const Case& c, const Device& device, const TimingRule& rule,
+                               const Helper* helper = nullptr);
 
   // {driver, ceiling: {flops_per_s, what, samples_s}}, or {reason}; nothing if the run was interrupted.
   std::optional<Json> probe(const Device& device, DType dtype, double limit_s);
 
  private:
-  std::optional<Json> ask(const Json& request, double limit_s);
+  std::optional<Json> ask(const Json& request, double limit_s, const std::vector<int>& inherited = {});
 
   SignalGuard& guard_;
 };

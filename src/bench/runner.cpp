@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <optional>
 #include <random>
 #include <set>
@@ -157,8 +158,9 @@ class Runner {
     const std::string started = utc_now();
     const double begin_s = steady_clock().now_s();
     std::optional<Json> outcome = skip_without_device(c);
-    if (!outcome) outcome = isolation_.run_case(c, device, options_.rule);
+    if (!outcome) outcome = isolation_.run_case(c, device, options_.rule, helper_for(c));
     if (!outcome) return interrupt();
+    look_after_helper(*outcome);
     const double elapsed_s = steady_clock().now_s() - begin_s;
 
     const auto ceiling = ceilings_.find(c.dtype);
@@ -188,6 +190,32 @@ class Runner {
     return Json{{"status", "skipped"}, {"reason", "needs a CUDA device: " + no_cuda_reason()}};
   }
 
+  // The helper that served this kernel's last case, or a new one; null where the kernel needs none.
+  Helper* helper_for(const Case& c) {
+    if (!workbench_.helpers.start) return nullptr;
+    if (helper_kernel_ != c.kernel) {
+      useless_helpers_ = 0;
+    } else if (helper_ != nullptr) {
+      if (helper_->how_it_ended().empty()) return helper_.get();
+      ++useless_helpers_;
+    }
+    helper_.reset();  // before the next is started: each holds memory of the device
+    helper_kernel_ = c.kernel;
+    helper_ = workbench_.helpers.start(*workbench_.find(c.kernel), useless_helpers_);
+    return helper_.get();
+  }
+
+  // After a failure nobody knows what state a helper is in: it is ended, and how it ended before is told.
+  void look_after_helper(Json& outcome) {
+    if (helper_ == nullptr) return;
+    if (outcome.value("status", "failed") != "failed") return;
+    const std::string end = helper_->how_it_ended();
+    if (!end.empty()) {
+      outcome["reason"] = fmt::format("{}; the worker {}", outcome.value("reason", "failed"), end);
+    }
+    helper_.reset();
+  }
+
   void count(const std::string& status) {
     --summary_.left;
     if (status == "ok") {
@@ -210,6 +238,9 @@ class Runner {
   RunSummary summary_;
   std::string run_id_;
   std::map<DType, double> ceilings_;
+  std::unique_ptr<Helper> helper_;
+  std::string helper_kernel_;
+  size_t useless_helpers_ = 0;  // of that kernel
 };
 
 }  // namespace

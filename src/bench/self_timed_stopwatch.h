@@ -1,7 +1,11 @@
 // The stopwatch of a plan that runs in another process and times itself there.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+
 #include "attention/kernel.h"
+#include "base/error.h"
 #include "bench/testbed.h"
 
 namespace longspan::bench {
@@ -11,13 +15,23 @@ class SelfTimedStopwatch : public Stopwatch {
   SelfTimedStopwatch(SelfTimed& plan, Direction direction, bool cold_cache, Testbed& testbed)
       : plan_(plan), direction_(direction), cold_cache_(cold_cache), testbed_(testbed) {}
 
+  Sample time(const Work& work) override { return row(work, 1).front(); }
+
   // The work is the plan's own: it runs on the tensors that it ran on last.
-  Sample time(const Work&) override {
-    Sample sample;
-    sample.time_s =
-        plan_.time_s(direction_, cold_cache_, [&] { sample.throttled = testbed_.sample_device_state(); });
-    return sample;
+  std::vector<Sample> row(const Work&, int64_t count) override {
+    bool throttled = false;
+    std::vector<Sample> samples;
+    for (const double time_s :
+         plan_.times_s(direction_, cold_cache_, count, [&] { throttled = testbed_.sample_device_state(); })) {
+      samples.push_back({time_s, false});
+    }
+    LONGSPAN_CHECK(!samples.empty(), "a self-timed plan took no sample");
+    for (Sample& sample : samples) sample.throttled = throttled;
+    return samples;
   }
+
+  // The other process may take fewer.
+  int64_t row_length(double time_s) const override { return testbed_.row_length(time_s); }
 
  private:
   SelfTimed& plan_;

@@ -1,8 +1,11 @@
-// How one run of some work is timed: the seam between the timing rule and a device. The CPU's is in
-// cpu_stopwatch.h; a GPU's times with events and flushes its L2; a test's is a script that takes no time.
+// How runs of some work are timed: the seam between the timing rule and a device. The CPU's is in
+// cpu_testbed.cpp; a GPU's times with events, empties its L2 and keeps the device loaded; a test's is a
+// script that takes no time.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <vector>
 
 namespace longspan::bench {
 
@@ -27,6 +30,17 @@ class Stopwatch {
   // Makes the cache cold if it was made to do so, runs the work once, waits for its end, and says how long
   // the work alone took.
   virtual Sample time(const Work& work) = 0;
+
+  // A row of samples, at most `count` and at least one, without a rest between them where the device allows
+  // that: each with its own cold cache.
+  virtual std::vector<Sample> row(const Work& work, int64_t count) {
+    std::vector<Sample> samples;
+    for (int64_t i = 0; i < count; ++i) samples.push_back(time(work));
+    return samples;
+  }
+
+  // How many samples of such a length make a row: more than one on a device that slows down under load.
+  virtual int64_t row_length(double /*time_s*/) const { return 1; }
 };
 
 }  // namespace longspan::bench

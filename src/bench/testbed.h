@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -21,6 +22,8 @@ struct Ceiling {
   double flops_per_s = 0;
   std::string what;  // "sgemm 2048^3 of OpenBLAS, 2 threads"
   std::vector<double> samples_s;
+  std::map<std::string, double> tried;  // where several products were: the rate of each
+  double sm_clock_mhz = 0;              // a GPU's meanwhile, median; 0 if it is not known
 };
 
 // A GPU's clocks and the like over the samples of a case.
@@ -55,6 +58,9 @@ class Testbed {
 
   // A stopwatch for work that reads and writes `touched`; cold_cache: it evicts them before each sample.
   virtual std::unique_ptr<Stopwatch> stopwatch(std::vector<MemorySpan> touched, bool cold_cache) = 0;
+
+  // How many samples of such a length are taken without a rest between them (Stopwatch::row_length).
+  virtual int64_t row_length(double /*time_s*/) const { return 1; }
 
   // Reads clocks and the like, for take_device_state; true if the device is slowed by heat or power. A
   // stopwatch of this testbed does so itself.

@@ -10,6 +10,7 @@
 
 #include "attention/kernel.h"
 #include "attention/tensors.h"
+#include "bench/helper.h"
 #include "bench/testbed.h"
 
 namespace longspan::bench {
@@ -40,6 +41,7 @@ struct Workbench {
   std::function<std::vector<Device>()> devices;
   std::function<std::unique_ptr<Testbed>(const Device&)> testbed;
   Verify verify;
+  Helpers helpers;  // none if its functions are empty
 
   const Kernel* find(std::string_view kernel) const;
   std::vector<std::string> kernel_names() const;

@@ -5,6 +5,8 @@
 #include "bench/cpu_testbed.h"
 #ifdef LONGSPAN_WITH_CUDA
 #include "bench/cuda_testbed.h"
+#include "cli/peer_helpers.h"
+#include "kernels/peers/peers.h"
 #endif
 #include "bench/verify_case.h"
 #include "kernels/cpu/ceiling.h"
@@ -45,6 +47,9 @@ const bench::Workbench& workbench() {
     made.devices = devices;
     made.testbed = make_testbed;
     made.verify = bench::verify_case;
+#ifdef LONGSPAN_WITH_CUDA
+    made.helpers = peer_helpers(peer_kernels());
+#endif
     return made;
   }();
   return bench;

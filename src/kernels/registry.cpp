@@ -8,7 +8,7 @@
 #include "kernels/cpu/naive.h"
 #ifdef LONGSPAN_WITH_CUDA
 #include "kernels/gpu_naive/gpu_naive.h"
-#include "kernels/peers/peer_kernel.h"
+#include "kernels/peers/peers.h"
 #include "kernels/sm90/sm90.h"
 #endif
 

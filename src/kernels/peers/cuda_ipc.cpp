@@ -25,18 +25,17 @@ size_t offset_in_allocation(const void* pointer) {
 
 }  // namespace
 
-nlohmann::json shared_tensor(const TensorView& tensor) {
-  LONGSPAN_CHECK(
-      tensor.head_stride == tensor.head_dim && tensor.token_stride == tensor.heads * tensor.head_dim,
-      "only a dense tensor can be shared");
+nlohmann::json ipc_handle(const TensorView& tensor) {
   cudaIpcMemHandle_t handle;
-  LONGSPAN_CUDA(cudaIpcGetMemHandle(&handle, tensor.data));
+  const cudaError_t status = cudaIpcGetMemHandle(&handle, tensor.data);
+  if (status == cudaErrorNotSupported || status == cudaErrorInvalidValue) {
+    cudaGetLastError();  // told; not to be found by the next check
+    return nullptr;
+  }
+  LONGSPAN_CUDA(status);
   std::string digits;
   for (const char byte : handle.reserved) digits += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-  return {{"shape", {tensor.tokens, tensor.heads, tensor.head_dim}},
-          {"dtype", name_of(tensor.dtype)},
-          {"ipc", digits},
-          {"offset", offset_in_allocation(tensor.data)}};
+  return {{"ipc", digits}, {"offset", offset_in_allocation(tensor.data)}};
 }
 
 }  // namespace longspan::peers

@@ -1,14 +1,17 @@
 #include "kernels/peers/peer_kernel.h"
 
 #include <array>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <utility>
 
-#include "base/cuda.h"
 #include "base/error.h"
-#include "kernels/peers/cuda_ipc.h"
+#include "kernels/peers/shared_tensors.h"
 #include "kernels/peers/worker_process.h"
+#ifdef LONGSPAN_WITH_CUDA
+#include "base/cuda.h"
+#endif
 
 namespace longspan {
 namespace {
@@ -46,10 +49,17 @@ Json problem_json(const Problem& p, bool backward) {
               answer.value("reason", "the worker gave no reason"), __FILE__, __LINE__, "worker");
 }
 
+// Workers that this process was handed, by kernel.
+std::map<std::string, std::unique_ptr<WorkerProcess>, std::less<>>& adopted() {
+  static std::map<std::string, std::unique_ptr<WorkerProcess>, std::less<>> workers;
+  return workers;
+}
+
 // A worker with its adapter loaded, and the problem that it was last asked to plan.
 struct Session {
   std::unique_ptr<WorkerProcess> process;
   std::string reason;  // why there is none
+  std::map<std::string, std::string> versions;
   std::shared_ptr<const HeadMasks> masks;
   bool backward = false;
   int64_t plans = 0;  // planned so far: the number of the last
@@ -69,7 +79,8 @@ class PeerPlan final : public Plan, public SelfTimed {
         problem_(problem),
         device_(device),
         id_(id),
-        plan_bytes_(planned.value("plan_bytes", size_t{0})) {}
+        plan_bytes_(planned.value("plan_bytes", size_t{0})),
+        settings_(planned.value("settings", "")) {}
 
   ~PeerPlan() override {
     try {
@@ -83,11 +94,17 @@ class PeerPlan final : public Plan, public SelfTimed {
   size_t workspace_bytes(Direction) const override { return 0; }  // the worker's own
   size_t plan_bytes() const override { return plan_bytes_; }
   SelfTimed* self_timed() override { return this; }
+  PlanNotes notes() const override { return {settings_, session_->versions, compile_s_}; }
 
   void forward(const ForwardArgs& args, Stream stream) override {
     const TensorView lse =
         TensorView::contiguous(args.lse, DType::kF32, problem_.heads_q, problem_.tokens_q, 1);
-    run(Direction::kForward, {{"q", args.q}, {"k", args.k}, {"v", args.v}, {"o", args.o}, {"lse", lse}},
+    run(Direction::kForward,
+        {{"q", args.q, false},
+         {"k", args.k, false},
+         {"v", args.v, false},
+         {"o", args.o, true},
+         {"lse", lse, true}},
         stream);
   }
 
@@ -95,22 +112,27 @@ class PeerPlan final : public Plan, public SelfTimed {
   // o and lse.
   void backward(const BackwardArgs& args, Stream stream) override {
     run(Direction::kBackward,
-        {{"q", args.q},
-         {"k", args.k},
-         {"v", args.v},
-         {"dout", args.dout},
-         {"dq", args.dq},
-         {"dk", args.dk},
-         {"dv", args.dv}},
+        {{"q", args.q, false},
+         {"k", args.k, false},
+         {"v", args.v, false},
+         {"dout", args.dout, false},
+         {"dq", args.dq, true},
+         {"dk", args.dk, true},
+         {"dv", args.dv, true}},
         stream);
   }
 
-  double time_s(Direction direction, bool cold_cache, const std::function<void()>& meanwhile) override {
+  std::vector<double> times_s(Direction direction, bool cold_cache, int64_t count,
+                              const std::function<void()>& meanwhile) override {
     return session_
-        ->ask({{"op", "time"}, {"id", id_}, {"direction", name_of(direction)}, {"cold", cold_cache}},
+        ->ask({{"op", "time"},
+               {"id", id_},
+               {"direction", name_of(direction)},
+               {"cold", cold_cache},
+               {"count", count}},
               meanwhile)
-        .at("time_s")
-        .get<double>();
+        .at("times_s")
+        .get<std::vector<double>>();
   }
 
   size_t peak_bytes(Direction direction) const override {
@@ -118,17 +140,20 @@ class PeerPlan final : public Plan, public SelfTimed {
   }
 
  private:
-  using Named = std::vector<std::pair<const char*, TensorView>>;
-
-  void run(Direction direction, const Named& tensors, Stream stream) {
-    cuda::synchronize(stream);  // the inputs are written before another process reads them
-    Json shared = Json::object();
-    for (const auto& [name, tensor] : tensors) {
-      if (tensor.elements() > 0) shared[name] = peers::shared_tensor(tensor);
-    }
-    session_->ask({{"op", "bind"}, {"tensors", std::move(shared)}});
+  void run(Direction direction, const std::vector<peers::SharedTensors::Named>& tensors, Stream stream) {
+#ifdef LONGSPAN_WITH_CUDA
+    // The inputs are written before another process reads them.
+    if (device_.kind == DeviceKind::kCuda) cuda::synchronize(stream);
+#else
+    static_cast<void>(stream);
+#endif
+    // Kept: the worker may time itself on these tensors later.
+    shared_ = std::make_unique<peers::SharedTensors>(tensors, device_.kind);
+    session_->ask({{"op", "bind"}, {"tensors", shared_->json()}});
     const Json answer = session_->ask({{"op", "run"}, {"id", id_}, {"direction", name_of(direction)}});
+    shared_->fetch_results();
     peak_bytes_[static_cast<size_t>(direction)] = answer.value("peak_bytes", size_t{0});
+    compile_s_ = answer.value("compile_s", 0.0);
   }
 
   std::shared_ptr<Session> session_;
@@ -136,20 +161,24 @@ class PeerPlan final : public Plan, public SelfTimed {
   Device device_;
   int64_t id_;
   size_t plan_bytes_;
+  std::string settings_;
+  double compile_s_ = 0;
   std::array<size_t, 2> peak_bytes_{};
+  std::unique_ptr<peers::SharedTensors> shared_;
 };
 
 class PeerKernel final : public Kernel {
  public:
-  PeerKernel(std::string_view name, std::string_view description) : name_(name), description_(description) {}
+  PeerKernel(std::string_view name, std::string_view description, DeviceKind kind)
+      : name_(name), description_(description), kind_(kind) {}
 
   std::string_view name() const override { return name_; }
   std::string_view description() const override { return description_; }
-  DeviceKind device_kind() const override { return DeviceKind::kCuda; }
+  DeviceKind device_kind() const override { return kind_; }
 
   // Asks the adapter itself, which plans to know: only it can say which masks it can express.
   Support supports(const Problem& problem, Direction direction, const Device& device) const override {
-    if (device.kind != DeviceKind::kCuda) return {"needs a CUDA device"};
+    if (device.kind != kind_) return {kind_ == DeviceKind::kCuda ? "needs a CUDA device" : "runs on the CPU"};
     if (problem.fp32_output) return {"gives results in its inputs' dtype only"};
     const std::lock_guard lock(mutex_);
     if (session_ == nullptr) session_ = open(device);
@@ -188,58 +217,61 @@ class PeerKernel final : public Kernel {
             {"masks", std::move(masks)}};
   }
 
-  // The first interpreter that has the adapter's framework.
+  // The worker that the runner keeps for this process's case, or a new one of the first interpreter that has
+  // the adapter's framework.
   std::shared_ptr<Session> open(const Device& device) const {
     auto session = std::make_shared<Session>();
+    if (const auto kept = adopted().find(name_); kept != adopted().end()) {
+      auto process = std::move(kept->second);
+      adopted().erase(kept);
+      if (greet(*session, std::move(process), device)) return session;
+    }
     const std::string folder = peers::worker_folder();
     if (folder.empty()) {
       session->reason = "the folder of the peers' adapters was not found; set LONGSPAN_PEERS to it";
       return session;
     }
     for (const std::string& python : peers::interpreters()) {
+      std::unique_ptr<WorkerProcess> process;
       try {
-        auto process = std::make_unique<WorkerProcess>(python, folder, std::string(name_));
-        const Json answer = process->ask(
-            {{"op", "hello"}, {"device", device.index}, {"flush_bytes", kFlushes * device.cache_bytes}});
-        if (answer["ok"].get<bool>()) {
-          session->process = std::move(process);
-          session->reason.clear();
-          return session;
-        }
-        session->reason = answer.value("reason", "the worker gave no reason");
+        process = std::make_unique<WorkerProcess>(python, folder, std::string(name_));
       } catch (const Error& error) {
         session->reason = error.what();
+        continue;
       }
+      if (greet(*session, std::move(process), device)) break;
     }
     return session;
   }
 
+  static bool greet(Session& session, std::unique_ptr<WorkerProcess> process, const Device& device) {
+    const Json answer = process->ask(
+        {{"op", "hello"}, {"device", device.index}, {"flush_bytes", kFlushes * device.cache_bytes}});
+    if (!answer["ok"].get<bool>()) {
+      session.reason = answer.value("reason", "the worker gave no reason");
+      return false;
+    }
+    session.process = std::move(process);
+    session.versions = answer.value("versions", session.versions);
+    session.reason.clear();
+    return true;
+  }
+
   std::string_view name_, description_;
+  DeviceKind kind_;
   mutable std::mutex mutex_;
   mutable std::shared_ptr<Session> session_;
 };
 
 }  // namespace
 
-std::span<const Kernel* const> peer_kernels() {
-  static const PeerKernel torch_fa2("torch-fa2",
-                                    "FlashAttention-2 in PyTorch: full, causal, windows, documents");
-  static const PeerKernel torch_cudnn("torch-cudnn",
-                                      "cuDNN in PyTorch: full, causal; other masks as a dense bias");
-  static const PeerKernel torch_efficient(
-      "torch-efficient", "memory-efficient attention in PyTorch: documents; other masks as a dense bias");
-  static const PeerKernel torch_math("torch-math",
-                                     "PyTorch's products and softmax, scores in memory: every mask");
-  static const PeerKernel flex("flex", "PyTorch's FlexAttention, compiled: every mask");
-  static const PeerKernel fa2("fa2", "FlashAttention-2 (flash_attn): full, causal, windows, documents");
-  static const PeerKernel fa3("fa3",
-                              "FlashAttention-3 (flash_attn_interface): full, causal, windows, documents");
-  static const PeerKernel fa4("fa4", "FlashAttention-4 (flash_attn.cute): full, causal, windows, documents");
-  static const PeerKernel vsa("vsa", "Video Sparse Attention for Hopper (fastvideo-kernel): 64 x 64 blocks");
-  static const PeerKernel vsa_triton("vsa-triton", "Video Sparse Attention in Triton: 64 x 64 blocks");
-  static const Kernel* const table[] = {
-      &torch_fa2, &torch_cudnn, &torch_efficient, &torch_math, &flex, &fa2, &fa3, &fa4, &vsa, &vsa_triton};
-  return table;
+std::unique_ptr<Kernel> make_peer_kernel(std::string_view name, std::string_view description,
+                                         DeviceKind kind) {
+  return std::make_unique<PeerKernel>(name, description, kind);
+}
+
+void adopt_peer_worker(std::string_view kernel, int requests, int answers) {
+  adopted()[std::string(kernel)] = std::make_unique<WorkerProcess>(std::string(kernel), requests, answers);
 }
 
 }  // namespace longspan

@@ -66,7 +66,8 @@ std::vector<std::string> interpreters() {
   return all;
 }
 
-WorkerProcess::WorkerProcess(const std::string& python, const std::string& folder, const std::string& adapter)
+WorkerProcess::WorkerProcess(const std::string& python, const std::string& folder, const std::string& adapter,
+                             Group group)
     : name_(adapter) {
   std::signal(SIGPIPE, SIG_IGN);  // a worker that has died is told by its silence
   const Pipe requests, answers;
@@ -75,12 +76,16 @@ WorkerProcess::WorkerProcess(const std::string& python, const std::string& folde
   posix_spawn_file_actions_adddup2(&actions, requests.read, 0);
   posix_spawn_file_actions_adddup2(&actions, 2, 1);  // what frameworks print is no answer
   posix_spawn_file_actions_adddup2(&actions, answers.write, 3);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  if (group == Group::kOwn) posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
   const std::string worker = folder + "/worker.py";
   std::vector<std::string> words{python, worker, adapter};
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  const int error = posix_spawnp(&pid_, python.c_str(), &actions, nullptr, arguments.data(), environ);
+  const int error = posix_spawnp(&pid_, python.c_str(), &actions, &attributes, arguments.data(), environ);
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   close(requests.read);
   close(answers.write);
@@ -92,6 +97,12 @@ WorkerProcess::WorkerProcess(const std::string& python, const std::string& folde
     close(answers_);
     fail(fmt::format("{} cannot be started: {}", python, std::strerror(error)));
   }
+}
+
+WorkerProcess::WorkerProcess(const std::string& adapter, int requests, int answers)
+    : name_(adapter), requests_(requests), answers_(answers) {
+  std::signal(SIGPIPE, SIG_IGN);
+  for (const int fd : {requests, answers}) fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
 WorkerProcess::~WorkerProcess() {
@@ -128,20 +139,30 @@ Json WorkerProcess::receive() {
     char block[1 << 16];
     const ssize_t got = read(answers_, block, sizeof block);
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) fail(how_it_ended());
+    if (got <= 0) fail_gone();
     received_.append(block, static_cast<size_t>(got));
   }
 }
 
+// It has closed its end, so it ends.
+void WorkerProcess::fail_gone() {
+  int status = 0;
+  if (pid_ >= 0 && waitpid(pid_, &status, 0) == pid_) note_end(status);
+  fail(end_.empty() ? fmt::format("the worker of {} is gone", name_)
+                    : fmt::format("the worker of {} {}", name_, end_));
+}
+
 std::string WorkerProcess::how_it_ended() {
   int status = 0;
-  if (pid_ < 0 || waitpid(pid_, &status, 0) != pid_) return fmt::format("the worker of {} is gone", name_);
+  if (pid_ >= 0 && waitpid(pid_, &status, WNOHANG) == pid_) note_end(status);
+  return end_;
+}
+
+void WorkerProcess::note_end(int status) {
   pid_ = -1;
-  if (WIFSIGNALED(status)) {
-    return fmt::format("the worker of {} was ended by signal {} ({})", name_, WTERMSIG(status),
-                       strsignal(WTERMSIG(status)));
-  }
-  return fmt::format("the worker of {} ended with status {}", name_, WEXITSTATUS(status));
+  end_ = WIFSIGNALED(status)
+             ? fmt::format("was ended by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)))
+             : fmt::format("ended with status {}", WEXITSTATUS(status));
 }
 
 }  // namespace longspan::peers

@@ -18,12 +18,18 @@ std::string worker_folder();
 // The interpreters to try, in order: $LONGSPAN_PYTHON, several separated by colons; python3 if it is not set.
 std::vector<std::string> interpreters();
 
-// A running worker; it ends with this object. In a case's process it belongs to the process's group, so that
-// whatever ends a case ends it, too.
+// A running worker. One that this object started ends with it.
 class WorkerProcess {
  public:
-  // Throws an input error if the interpreter cannot be started.
-  WorkerProcess(const std::string& python, const std::string& folder, const std::string& adapter);
+  // kOfCaller: whatever ends the process group of a case ends its worker, too. kOwn: the worker serves
+  // several cases' processes, and Ctrl-C on the terminal does not reach it.
+  enum class Group : bool { kOfCaller, kOwn };
+
+  // Starts one. Throws an input error if the interpreter cannot be started.
+  WorkerProcess(const std::string& python, const std::string& folder, const std::string& adapter,
+                Group group = Group::kOfCaller);
+  // Speaks to one that another process started. Takes the descriptors.
+  WorkerProcess(const std::string& adapter, int requests, int answers);
   ~WorkerProcess();
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;
@@ -32,13 +38,20 @@ class WorkerProcess {
   // says how. A worker that hangs is waited for: the case's time limit is the runner's affair.
   Json ask(const Json& request, const std::function<void()>& meanwhile = {});
 
+  std::vector<int> descriptors() const { return {requests_, answers_}; }  // to speak to it from elsewhere
+
+  // "was ended by signal 9 (Killed)", "ended with status 1"; empty while it runs.
+  std::string how_it_ended();
+
  private:
   Json receive();
-  std::string how_it_ended();
+  [[noreturn]] void fail_gone();
+  void note_end(int status);
 
   std::string name_;
   int requests_ = -1, answers_ = -1;
-  int pid_ = -1;
+  int pid_ = -1;     // -1: another process's child, or it has ended
+  std::string end_;  // how
   std::string received_;
 };
 

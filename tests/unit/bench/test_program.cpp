@@ -5,7 +5,9 @@
 #include "bench/cpu_testbed.h"
 #include "bench/verify_case.h"
 #include "cli/command.h"
+#include "cli/peer_helpers.h"
 #include "cli/wiring.h"
+#include "kernels/peers/peer_kernel.h"
 #include "unit/bench/test_kernels.h"
 
 namespace longspan::cli {
@@ -17,6 +19,10 @@ const bench::Workbench& workbench() {
   static const bench::Workbench bench = [] {
     bench::Workbench made;
     made.kernels = bench::test_kernels();
+    static const auto fake = make_peer_kernel("fake", "the peer of tests/unit/peers", DeviceKind::kCpu);
+    static const Kernel* const peers[] = {fake.get()};
+    made.kernels.push_back(fake.get());
+    made.helpers = peer_helpers(peers);
     made.devices = [] { return std::vector<Device>{cpu_device()}; };
     made.testbed = [](const Device& device) {
       return bench::make_cpu_testbed(device, [](DType dtype) {

@@ -1,0 +1,13 @@
+// Peers' workers as the runner's helpers: one serves the cases of its peer until one fails.
+#pragma once
+
+#include <span>
+
+#include "attention/kernel.h"
+#include "bench/helper.h"
+
+namespace longspan::cli {
+
+bench::Helpers peer_helpers(std::span<const Kernel* const> peers);
+
+}  // namespace longspan::cli

@@ -1,0 +1,57 @@
+// Tensors of this process where a worker can reach them: the device memory itself through CUDA IPC, or copies
+// in shared files, for the CPU and where there is no IPC.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "base/device.h"
+#include "base/tensor.h"
+
+namespace longspan::peers {
+
+class SharedTensors {
+ public:
+  struct Named {
+    const char* name;
+    TensorView tensor;  // dense
+    bool result;        // written by the worker; the others are read by it
+  };
+
+  // Empty tensors are left out.
+  SharedTensors(const std::vector<Named>& tensors, DeviceKind kind);
+  ~SharedTensors();
+  SharedTensors(const SharedTensors&) = delete;
+  SharedTensors& operator=(const SharedTensors&) = delete;
+
+  // {name: {shape, dtype, ipc, offset}}, or {shape, dtype, file}: docs/peers.md.
+  const nlohmann::json& json() const { return json_; }
+
+  // Once the worker has run: brings results that lie in files where they belong.
+  void fetch_results() const;
+
+ private:
+  // A file without a name, mapped here, that the other process opens through /proc.
+  struct File {
+    explicit File(size_t bytes);
+    ~File();
+    File(const File&) = delete;
+    File& operator=(const File&) = delete;
+    std::string path() const;
+
+    int fd = -1;
+    void* data = nullptr;
+    size_t bytes = 0;
+  };
+
+  DeviceKind kind_;
+  nlohmann::json json_ = nlohmann::json::object();
+  std::deque<File> files_;
+  std::vector<std::pair<TensorView, const File*>> results_;
+};
+
+}  // namespace longspan::peers

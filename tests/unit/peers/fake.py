@@ -1,0 +1,160 @@
+"""A peer for tests: attention by its definition in plain Python, on the CPU, which at some lengths does what peers do at worst.
+
+It needs nothing but Python, and runs in the real worker: put this folder on PYTHONPATH.
+"""
+
+import ctypes
+import math
+import mmap
+import os
+import signal
+import time
+
+from support.adapter import Peer, Plan, Unsupported
+
+KILLED, HUNG, MEMORY, CRASH, REFUSED, WRONG, RAISES, EXITS, BABBLES = range(41, 50)  # lengths
+
+
+class Tensor:
+    """[tokens, heads, head_dim] of f32 in a flat list."""
+
+    def __init__(self, shape, values=None):
+        self.shape = tuple(shape)
+        self.values = values if values is not None else [0.0] * self.numel()
+
+    def numel(self):
+        return math.prod(self.shape)
+
+    def element_size(self):
+        return 4
+
+    def row(self, token, head):
+        _, heads, head_dim = self.shape
+        begin = (token * heads + head) * head_dim
+        return slice(begin, begin + head_dim)
+
+
+class Tensors:
+    def __init__(self, specs):
+        self.maps = {}
+        for name in ("q", "k", "v", "o", "lse", "dout", "dq", "dk", "dv"):
+            setattr(self, name, None)
+        for name, spec in specs.items():
+            assert spec["dtype"] == "f32"
+            with open(spec["file"], "r+b") as file:
+                self.maps[name] = memoryview(mmap.mmap(file.fileno(), 0)).cast("f")
+            setattr(self, name, Tensor(spec["shape"]))
+
+    def fetch(self):
+        for name in self.maps.keys() & {"q", "k", "v", "dout"}:
+            getattr(self, name).values[:] = self.maps[name]
+
+    def store(self, results):
+        for name, result in results.items():
+            for i, value in enumerate(result.values):
+                self.maps[name][i] = value
+
+
+class Device:
+    torch_device = None
+
+    def __init__(self, index, flush_bytes):
+        self.where = (index, flush_bytes)
+
+    def begin_case(self):
+        pass
+
+    forget_times = synchronize = reset_peak = begin_case
+
+    def name(self):
+        return "a fake"
+
+    def allocated(self):
+        return 0
+
+    peak = allocated
+
+    def open_tensors(self, specs):
+        return Tensors(specs)
+
+    def memory_message(self, text):
+        return f"out of memory ({text})"
+
+    def times(self, work, cold, count):
+        begin = time.perf_counter()
+        work()
+        return [time.perf_counter() - begin]
+
+
+def misbehave(length):
+    if length == KILLED:
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif length == HUNG:
+        time.sleep(3600)
+    elif length == MEMORY:
+        raise RuntimeError("CUDA out of memory. Tried to allocate 7.00 GiB")
+    elif length == CRASH:
+        signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+        ctypes.string_at(0)
+    elif length == RAISES:
+        raise ValueError("the framework lost count\nin many words")
+    elif length == EXITS:
+        os._exit(9)
+    elif length == BABBLES:
+        os.write(3, b"no json\n")
+
+
+class FakePlan(Plan):
+    def __init__(self, problem, visible):
+        self.problem, self.visible = problem, visible
+        self.settings = f"process {os.getpid()}"
+
+    def forward(self, q, k, v):
+        misbehave(self.problem.tokens_q)
+        p = self.problem
+        self.o, self.kept_lse = Tensor(q.shape), Tensor((p.heads_q, p.tokens_q, 1))
+        for head in range(p.heads_q):
+            for i in range(p.tokens_q):
+                keys = self.visible[i]
+                query = q.values[q.row(i, head)]
+                scores = [p.scale * sum(map(float.__mul__, query, k.values[k.row(j, head // p.group)])) for j in keys]
+                most = max(scores, default=-math.inf)
+                weights = [math.exp(s - most) for s in scores]
+                total = sum(weights)
+                row = [0.0] * p.head_dim
+                for weight, j in zip(weights, keys):
+                    for d, value in enumerate(v.values[v.row(j, head // p.group)]):
+                        row[d] += weight / total * value
+                if p.tokens_q == WRONG:
+                    row[0] += 0.25
+                self.o.values[self.o.row(i, head)] = row
+                self.kept_lse.values[head * p.tokens_q + i] = most + math.log(total) if keys else -math.inf
+        return self.o
+
+    def lse(self):
+        return self.kept_lse
+
+
+class Adapter(Peer):
+    def versions(self):
+        return {"fake": "1.0"}
+
+    def open_device(self, index, flush_bytes):
+        return Device(index, flush_bytes)
+
+    def read_mask(self, mask):
+        columns = range(mask["columns"])
+        seen = [[] for _ in range(mask["rows"])]
+        for q0, q1, k0, k1, lo, hi in mask["bands"]:
+            for i in range(q0, q1):
+                seen[i] += [j for j in columns[k0:k1] if (lo is None or lo <= j - i) and (hi is None or j - i <= hi)]
+        return seen
+
+    def plan(self, problem, masks, device):
+        if problem.backward:
+            raise Unsupported("has no backward pass")
+        if problem.dtype != "f32":
+            raise Unsupported("has f32 alone")
+        if problem.tokens_q == REFUSED:
+            raise Unsupported("needs a Tuesday")
+        return FakePlan(problem, masks[0])

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Peers that are killed, hang, run out of memory and worse in the middle of a suite: it completes, with reasons.
+
+usage: suite_test.py PROGRAM PEERS    (bench_test_program, which has the peer `fake` of this folder; peers/ of the sources)
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+LENGTHS = {name: 41 + i for i, name in enumerate(
+    ["killed", "hung", "memory", "crash", "refused", "wrong", "raises", "exits", "babbles"])}
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+class Suite(unittest.TestCase):
+    def run_cases(self, lengths, *more, python=sys.executable, status=None, **environment):
+        """The lines of cases by length, and the run's error output."""
+        with tempfile.TemporaryDirectory() as folder:
+            words = [PROGRAM, "run", "--kernel", "fake", "--mask", "causal", "--seqlen", ",".join(map(str, lengths)),
+                     "--heads", "2:1", "--head-dim", "8", "--warmup-s", "0", "--min-samples", "6", "--max-samples", "6",
+                     "--out", folder, *more]
+            environment = {"LONGSPAN_PEERS": PEERS, "LONGSPAN_PYTHON": python, "PYTHONPATH": str(HERE),
+                           "PYTHONDONTWRITEBYTECODE": "1", **environment}
+            done = subprocess.run(words, capture_output=True, text=True, timeout=300, env=os.environ | environment)
+            if status is not None:
+                self.assertEqual(done.returncode, status, done.stderr)
+            with open(os.path.join(folder, "results.jsonl")) as file:
+                lines = [json.loads(line) for line in file]
+        cases = {line["case"]["seqlen"]: line for line in lines if line["type"] == "case"}
+        self.assertEqual(list(cases), list(lengths), done.stderr)
+        return cases
+
+    def pid(self, case):
+        return int(case["settings"].split()[1])
+
+    def test_a_worker_serves_one_case_after_the_other(self):
+        cases = self.run_cases([32, 33, LENGTHS["refused"], 34], status=0)
+        pids = {self.pid(cases[n]) for n in (32, 33, 34)}
+        self.assertEqual(len(pids), 1)
+        self.assertEqual(cases[LENGTHS["refused"]]["reason"], "needs a Tuesday")
+        for n in (32, 33, 34):
+            self.assertEqual(cases[n]["status"], "ok", cases[n].get("reason"))
+            self.assertEqual(cases[n]["versions"], {"fake": "1.0"})
+            self.assertEqual(cases[n]["accuracy"]["counting"], "pass")
+        self.assertFalse(alive(pids.pop()), "the worker outlived the run")
+
+    def test_each_failure_is_told_and_the_suite_goes_on(self):
+        order = []
+        for bad in ("killed", "memory", "crash", "wrong", "raises", "exits", "babbles"):
+            order += [LENGTHS[bad], 10 + len(order)]  # each bad case is followed by a good one
+        cases = self.run_cases(order, status=1)
+        pids = []
+        for n, case in cases.items():
+            if n in LENGTHS.values():
+                self.assertEqual(case["status"], "failed", n)
+                self.assertNotIn("time_s", case)
+            else:
+                self.assertEqual(case["status"], "ok", (n, case.get("reason")))
+                pids.append(self.pid(case))
+        self.assertEqual(len(set(pids)), len(pids), "a worker outlived a case that failed")
+        reason = lambda name: cases[LENGTHS[name]]["reason"]
+        self.assertIn("ended by signal 9 (Killed)", reason("killed"))
+        self.assertIn("out of memory", reason("memory"))
+        self.assertIn("7.00 GiB", reason("memory"))
+        self.assertIn("ended by signal 11", reason("crash"))
+        self.assertIn("wrong result: o", reason("wrong"))
+        self.assertIn("the framework lost count in many words", reason("raises"))
+        self.assertIn("ended with status 9", reason("exits"))
+        self.assertIn("answered 'no json'", reason("babbles"))
+
+    def test_a_hang_ends_at_the_time_limit_with_its_worker(self):
+        begin = time.monotonic()
+        cases = self.run_cases([32, LENGTHS["hung"], 33], "--timeout-s", "8", status=1)
+        self.assertLess(time.monotonic() - begin, 60)
+        self.assertIn("hung", cases[LENGTHS["hung"]]["reason"])
+        self.assertEqual(cases[33]["status"], "ok")
+        self.assertNotEqual(self.pid(cases[32]), self.pid(cases[33]))
+        self.assertFalse(alive(self.pid(cases[32])))
+
+    def test_the_first_interpreter_that_has_the_framework_is_taken(self):
+        with tempfile.TemporaryDirectory() as folder:
+            poor = os.path.join(folder, "poor")
+            with open(poor, "w") as file:
+                file.write(f'#!/bin/sh\nPYTHONPATH= exec {sys.executable} "$@"\n')
+            os.chmod(poor, 0o755)
+            cases = self.run_cases([32, 33, 34], python=f"/no/such/python:{poor}:{sys.executable}", status=0)
+            self.assertEqual({case["status"] for case in cases.values()}, {"ok"})
+            cases = self.run_cases([32, 33], python=poor, status=0)
+            self.assertEqual({case["reason"] for case in cases.values()}, {"no module fake"})
+
+    def test_without_adapters_there_is_a_reason(self):
+        cases = self.run_cases([32], LONGSPAN_PEERS="/no/such/folder", status=0)
+        self.assertIn("LONGSPAN_PEERS", cases[32]["reason"])
+
+
+if __name__ == "__main__":
+    PROGRAM, PEERS = sys.argv[1:3]
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
