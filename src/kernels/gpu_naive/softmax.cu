@@ -202,6 +202,11 @@ void round_to(const TensorView& to, const float* from, Stream stream) {
 }
 
 std::string no_code_reason(const Device& device) {
+  // What a kernel can do is asked on machines without a GPU, too; there nothing is known of its code.
+  if (int count = 0; cudaGetDeviceCount(&count) != cudaSuccess || device.index >= count) {
+    cudaGetLastError();
+    return "";
+  }
   const cuda::DeviceGuard guard(device.index);
   cudaFuncAttributes attributes{};
   const cudaError_t status = cudaFuncGetAttributes(&attributes, round_kernel<float>);

@@ -73,6 +73,39 @@ TEST_F(CudaTestbedTest, TimesWorkThatWaitsForTheDevice) {
   for (int i = 0; i < 3; ++i) EXPECT_GE(stopwatch->time(work).time_s, 0);
 }
 
+TEST_F(CudaTestbedTest, TimesARowOfSamplesAsItTimesOne) {
+  const size_t bytes = size_t{1} << 30;
+  const Buffer a(bytes, testbed->device()), b(bytes, testbed->device());
+  const auto stopwatch = testbed->stopwatch({}, true);
+  const Work copy = [&] { cuda::copy_async(b.data(), a.data(), bytes, testbed->stream()); };
+  for (int i = 0; i < 3; ++i) stopwatch->time(copy);
+  const double one = stopwatch->time(copy).time_s;
+  EXPECT_GT(stopwatch->row_length(one), 10);
+  EXPECT_EQ(stopwatch->row_length(1), 1);
+  const std::vector<Sample> row = stopwatch->row(copy, 20);
+  ASSERT_EQ(row.size(), 20u);
+  for (const Sample& sample : row) EXPECT_NEAR(sample.time_s / one, 1, 0.3);
+}
+
+// More launches than the driver queues behind a shut gate, and work that waits for the device.
+TEST_F(CudaTestbedTest, TimesARowOfWorkThatCannotBeQueued) {
+  const Buffer memory(1 << 20, testbed->device());
+  const auto fill = [&] { cuda::fill_async(memory.data(), 1, memory.bytes(), testbed->stream()); };
+  const auto many = testbed->stopwatch({}, true);
+  const Work launches = [&] {
+    for (int i = 0; i < 2000; ++i) fill();
+  };
+  const auto waits = testbed->stopwatch({}, true);
+  const Work synchronizes = [&] {
+    fill();
+    cuda::synchronize(testbed->stream());
+  };
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_GT(many->row(launches, 10).front().time_s, 1e-4);
+    EXPECT_GT(waits->row(synchronizes, 10).front().time_s, 0);
+  }
+}
+
 TEST_F(CudaTestbedTest, KnowsThePeakOfMemory) {
   const Buffer before(1 << 20, testbed->device());
   testbed->begin_peak();

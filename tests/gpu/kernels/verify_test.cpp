@@ -90,11 +90,14 @@ TEST_P(GpuKernel, TimesItselfIfItMust) {
   tensors.forward(*plan);
   int calls = 0;
   for (const bool cold : {true, false}) {
-    const double time_s = timed->time_s(Direction::kForward, cold, [&] { ++calls; });
-    EXPECT_GT(time_s, 1e-7);
-    EXPECT_LT(time_s, 1);
+    for (const int64_t count : {1, 5}) {
+      const std::vector<double> times_s = timed->times_s(Direction::kForward, cold, count, [&] { ++calls; });
+      EXPECT_FALSE(times_s.empty());
+      EXPECT_LE(times_s.size(), static_cast<size_t>(count));
+      EXPECT_THAT(times_s, testing::Each(testing::AllOf(testing::Gt(1e-7), testing::Lt(1.0))));
+    }
   }
-  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(calls, 4);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, GpuKernel, testing::ValuesIn(gpu_kernels()), [](const auto& info) {

@@ -1,6 +1,7 @@
 // Time that passes only when a script says so.
 #pragma once
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -32,7 +33,17 @@ class FakeStopwatch : public Stopwatch {
     return sample;
   }
 
+  std::vector<Sample> row(const Work& work, int64_t count) override {
+    rows.push_back(count);
+    return Stopwatch::row(work, count);
+  }
+  int64_t row_length(double time_s) const override {
+    return row_s == 0 ? 1 : std::max<int64_t>(1, static_cast<int64_t>(row_s / time_s));
+  }
+
   size_t runs = 0;
+  double row_s = 0;           // how much work makes a row; 0: one sample at a time
+  std::vector<int64_t> rows;  // asked for
 
  private:
   FakeClock& clock_;

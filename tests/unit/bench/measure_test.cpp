@@ -121,6 +121,46 @@ TEST(Measure, KeepsThrottledSamplesWhereThereAreNoOthers) {
   EXPECT_FALSE(m.converged);
 }
 
+TEST(Measure, TakesRowsOfTheLengthThatTheStopwatchWants) {
+  FakeClock clock;
+  FakeStopwatch stopwatch(clock, {{0.25}});
+  stopwatch.row_s = 1;
+  TimingRule rule = rule_without_warmup();
+  rule.warmup_s = 1.5;
+  rule.budget_s = 100;
+  rule.min_samples = 9;
+  const Measurement m = measure([] {}, stopwatch, clock, rule);
+  // Warm-up: one sample, then as many as fit into what is left of it. Then whole rows until nine agree.
+  EXPECT_THAT(stopwatch.rows, ElementsAre(4, 1, 4, 4, 4));
+  EXPECT_THAT(m.samples_s, SizeIs(12));
+  EXPECT_TRUE(m.converged);
+}
+
+TEST(Measure, ARowEndsWithTheBudgetAndWithTheMostSamples) {
+  FakeClock clock;
+  FakeStopwatch stopwatch(clock, {{0.25}});
+  stopwatch.row_s = 10;
+  TimingRule rule = rule_without_warmup();
+  rule.budget_s = 2;
+  rule.min_samples = 1000;
+  EXPECT_THAT(measure([] {}, stopwatch, clock, rule).samples_s, SizeIs(8));
+  rule.budget_s = 100;
+  rule.max_samples = 13;
+  EXPECT_THAT(measure([] {}, stopwatch, clock, rule).samples_s, SizeIs(13));
+}
+
+TEST(Measure, AThrottledRowIsSetAsideWhole) {
+  FakeClock clock;
+  FakeStopwatch stopwatch(clock, {{0.25}, {1, true}, {1, true}, {0.25}});
+  stopwatch.row_s = 0.5;
+  TimingRule rule = rule_without_warmup();
+  rule.budget_s = 100;
+  const Measurement m = measure([] {}, stopwatch, clock, rule);
+  EXPECT_THAT(m.throttled_samples_s, ElementsAre(1, 1));
+  EXPECT_THAT(m.samples_s, Each(0.25));
+  EXPECT_TRUE(m.converged);
+}
+
 TEST(Measure, RunsTheWorkOnceASample) {
   FakeClock clock;
   FakeStopwatch stopwatch(clock, {{0.5}});

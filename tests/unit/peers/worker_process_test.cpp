@@ -1,5 +1,4 @@
-// The conversation with a peer's worker: what is said when it dies, babbles or cannot be started. Needs no
-// GPU.
+// The conversation with a peer's worker: what is said when it dies, babbles or cannot be started.
 #include "kernels/peers/worker_process.h"
 
 #include <cstdlib>
@@ -62,6 +61,33 @@ TEST_F(WorkerProcessTest, SaysHowAWorkerEnded) {
   EXPECT_THAT(failure_of("kill -9 $$"), HasSubstr("some-peer was ended by signal 9 (Killed)"));
   EXPECT_THAT(failure_of("read line; kill -11 $$"), HasSubstr("was ended by signal 11"));
   EXPECT_THAT(failure_of("exit 3"), HasSubstr("ended with status 3"));
+}
+
+// As between the runner, which starts it, and the cases' processes.
+TEST_F(WorkerProcessTest, CanBeSpokenToFromElsewhere) {
+  WorkerProcess started("sh", folder_with(R"(while read -r line; do echo '{"ok": true}' >&3; done; exit 4)"),
+                        "some-peer", WorkerProcess::Group::kOwn);
+  for (int i = 0; i < 2; ++i) {
+    const std::vector<int> fds = started.descriptors();
+    WorkerProcess elsewhere("some-peer", ::dup(fds[0]), ::dup(fds[1]));
+    EXPECT_EQ(elsewhere.ask({{"op", "hello"}}), Json({{"ok", true}}));
+    EXPECT_EQ(elsewhere.how_it_ended(), "");  // that is known to its parent alone
+  }
+  EXPECT_EQ(started.how_it_ended(), "");
+}
+
+TEST_F(WorkerProcessTest, KnowsHowAWorkerEndedThatItDoesNotSpeakTo) {
+  WorkerProcess started("sh", folder_with("exit 4"), "some-peer");
+  for (int i = 0; i < 500 && started.how_it_ended().empty(); ++i) ::usleep(10000);
+  EXPECT_EQ(started.how_it_ended(), "ended with status 4");
+  const std::vector<int> fds = started.descriptors();
+  WorkerProcess elsewhere("some-peer", ::dup(fds[0]), ::dup(fds[1]));
+  try {
+    elsewhere.ask({{"op", "hello"}});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "the worker of some-peer is gone");
+  }
 }
 
 TEST_F(WorkerProcessTest, TakesNothingForAnAnswerThatIsNone) {
