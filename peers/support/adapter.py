@@ -1,7 +1,6 @@
 """What an adapter is made of."""
 
 import dataclasses
-import math
 
 
 class Unsupported(Exception):

@@ -6,6 +6,8 @@ import time
 
 import torch
 
+from support.adapter import Unsupported
+
 QUEUED_S = 1e-3  # of launching that may wait behind a delay: more would fill the driver's queue
 DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 
@@ -84,6 +86,8 @@ class Tensors:
 
 class TorchDevice:
     def __init__(self, index, flush_bytes):
+        if not torch.cuda.is_available():
+            raise Unsupported(f"PyTorch {torch.__version__} sees no GPU")
         self.where = (index, flush_bytes)
         torch.cuda.set_device(index)
         self.torch_device = torch.device("cuda", index)

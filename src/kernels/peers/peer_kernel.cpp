@@ -248,6 +248,7 @@ class PeerKernel final : public Kernel {
     const Json answer = process->ask(
         {{"op", "hello"}, {"device", device.index}, {"flush_bytes", kFlushes * device.cache_bytes}});
     if (!answer["ok"].get<bool>()) {
+      if (answer.value("kind", "") != "unsupported") throw_answer(answer);
       session.reason = answer.value("reason", "the worker gave no reason");
       return false;
     }
