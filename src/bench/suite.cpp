@@ -236,7 +236,7 @@ void check_kernel_names(const Group& group, const std::vector<std::string>& all_
     if (value.text == "all") continue;
     bool known = false;
     for (const std::string& name : all_kernels) known = known || name == value.text;
-    LONGSPAN_CHECK_INPUT(known, "{} '{}' is unknown{}; the kernels are {} (or 'all')",
+    LONGSPAN_CHECK_INPUT(known, "{} '{}' is unknown{}; the kernels of this build are {} (or 'all')",
                          place_of(value, "kernel"), value.text, did_you_mean(value.text, all_kernels),
                          fmt::join(all_kernels, ", "));
   }

@@ -105,7 +105,10 @@ void list_kernels(bool json) {
                  features.backward == features.forward ? "the same" : features_text(features.backward));
     }
   }
-  if (json) fmt::print("{}\n", Json{{"kernels", rows}}.dump(2));
+  if (json)
+    fmt::print("{}\n", Json{{"kernels", rows}, {"left_out", kernels_left_out()}}.dump(2));
+  else if (!kernels_left_out().empty())
+    fmt::print("Not in this build: {}.\n", kernels_left_out());
 }
 
 void list_masks(bool json) {

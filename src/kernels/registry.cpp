@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/error.h"
 #include "kernels/cpu/flash.h"
 #include "kernels/cpu/naive.h"
@@ -32,6 +34,14 @@ std::span<const Kernel* const> kernels() {
   return table;
 }
 
+std::string_view kernels_left_out() {
+#ifdef LONGSPAN_WITH_CUDA
+  return "";
+#else
+  return "those for GPUs (sm90, gpu-naive, the peers of docs/peers.md) need a build with -DLONGSPAN_CUDA=ON";
+#endif
+}
+
 const Kernel& kernel_from_name(std::string_view name) {
   std::string names;
   for (const Kernel* kernel : kernels()) {
@@ -39,7 +49,9 @@ const Kernel& kernel_from_name(std::string_view name) {
     if (!names.empty()) names.append(", ");
     names.append(kernel->name());
   }
-  LONGSPAN_CHECK_INPUT(false, "kernel '{}' is unknown; the kernels of this build are {}", name, names);
+  const std::string left_out = kernels_left_out().empty() ? "" : fmt::format("; {}", kernels_left_out());
+  LONGSPAN_CHECK_INPUT(false, "kernel '{}' is unknown; the kernels of this build are {}{}", name, names,
+                       left_out);
   return *kernels().front();
 }
 

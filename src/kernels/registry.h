@@ -10,6 +10,9 @@ namespace longspan {
 
 std::span<const Kernel* const> kernels();
 
+// What this build leaves out, and how to have it; empty if nothing.
+std::string_view kernels_left_out();
+
 // Throws an input error that lists the names if there is no such kernel.
 const Kernel& kernel_from_name(std::string_view name);
 

@@ -78,6 +78,14 @@ class ListTest(unittest.TestCase):
             with self.subTest(name):
                 self.assertEqual(kernel["runs_here"], kernel["reason"] == "")
 
+    def test_kernels_that_are_not_in_the_build_are_told(self):
+        kernels = self.listed("kernels")
+        left_out = json.loads(run("list", "kernels", "--json").stdout)["left_out"]
+        self.assertEqual(left_out == "", "sm90" in kernels)
+        self.assertIn(left_out, run("list", "kernels").stdout)
+        if left_out:
+            self.assertIn("LONGSPAN_CUDA", run("verify", "--kernel", "sm90").stderr)
+
     def test_masks(self):
         masks = self.listed("masks")
         self.assertEqual(len(masks), 14)
