@@ -19,6 +19,7 @@ struct Backend {
   void (*copy)(void* to, const void* from, size_t bytes);
   void (*fill)(void* to, unsigned char value, size_t bytes);                                 // likewise
   void (*fill_normal)(const TensorView& tensor, uint64_t seed, uint64_t stream, int index);  // base/rng.h
+  void (*use)(int index);            // makes it the calling thread's device
   std::vector<Device> (*devices)();  // those that can be used
 };
 

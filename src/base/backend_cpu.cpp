@@ -138,6 +138,7 @@ const Backend& cpu_backend() {
       .fill = [](void* to, unsigned char value, size_t bytes) { std::memset(to, value, bytes); },
       .fill_normal = [](const TensorView& tensor, uint64_t seed, uint64_t stream,
                         int) { fill_normal(tensor, seed, stream); },
+      .use = [](int) {},
       .devices = list,
   };
   return backend;

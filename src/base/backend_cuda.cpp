@@ -233,6 +233,7 @@ const Backend* cuda_backend() {
       .copy = copy,
       .fill = fill,
       .fill_normal = cuda::fill_normal,
+      .use = [](int index) { LONGSPAN_CUDA(cudaSetDevice(index)); },
       .devices = [] { return found().devices; },
   };
   return &backend;

@@ -220,6 +220,14 @@ Pool& pool() {
 
 }  // namespace
 
+AloneScope::AloneScope() : before_(t_inside) {
+  t_inside = true;
+}
+
+AloneScope::~AloneScope() {
+  t_inside = before_;
+}
+
 int available_cpus() {
   return std::min(cpus_by_affinity(), cpus_by_quota());
 }

@@ -19,4 +19,16 @@ void set_thread_count(int threads);  // for tests and for case isolation; at lea
 // from inside a body, or while another thread's call has the pool, runs on its own thread alone, as thread 0.
 void parallel_for(int64_t count, const std::function<void(int64_t index, int thread)>& body);
 
+// While one lives, parallel_for of this thread runs on it alone: for threads that are ranks of one machine.
+class AloneScope {
+ public:
+  AloneScope();
+  ~AloneScope();
+  AloneScope(const AloneScope&) = delete;
+  AloneScope& operator=(const AloneScope&) = delete;
+
+ private:
+  bool before_;
+};
+
 }  // namespace longspan

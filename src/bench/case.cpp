@@ -78,6 +78,22 @@ Window parse_window(std::string_view text) {
   return {};
 }
 
+// The axes of a case's parallelism have their meaning there.
+constexpr const char kStrategy[] = "strategy", kRanks[] = "ranks", kTopology[] = "topology",
+                     kUlysses[] = "ulysses", kInnerRing[] = "inner_ring", kPlacement[] = "placement",
+                     kSharding[] = "sharding", kSkip[] = "skip", kTransport[] = "transport";
+
+template <const char* name>
+constexpr Axis parallel_axis(std::string_view help) {
+  return {name,
+          help,
+          "",
+          false,
+          false,
+          [](Case& c, std::string_view text) { set_parallelism(c.parallelism, name, text); },
+          [](const Case& c) { return get_parallelism(c.parallelism, name); }};
+}
+
 constexpr Axis kAxes[] = {
     {"kernel", "kernels by name; 'all': all that this device offers", "all", false, false,
      [](Case& c, std::string_view text) { c.kernel = text; }, [](const Case& c) { return c.kernel; }},
@@ -143,6 +159,17 @@ constexpr Axis kAxes[] = {
     {"density", "kept share of the block-sparse masks: 0.1", "", false, false,
      [](Case& c, std::string_view text) { c.density = parse_real(text, 0, 1); },
      [](const Case& c) { return c.density ? fmt::format("{}", *c.density) : ""; }},
+    parallel_axis<kStrategy>("context-parallel strategies by name; 'all': all of them"),
+    parallel_axis<kRanks>("ranks that the strategy spreads the case over"),
+    parallel_axis<kTopology>("NODESxDEVICES, such as 2x8: where the ranks are, instead of one node"),
+    parallel_axis<kUlysses>(
+        "Ulysses degree of usp and loongtrain, instead of the largest that divides the KV heads"),
+    parallel_axis<kInnerRing>("inner ring of loongtrain"),
+    parallel_axis<kPlacement>(
+        "head-first or context-first: which axis of usp and loongtrain stays in a node"),
+    parallel_axis<kSharding>("how tokens are dealt: auto, contiguous, zigzag, per-document"),
+    parallel_axis<kSkip>("whether keys that no row sees stay where they are: yes, no"),
+    parallel_axis<kTransport>("what carries data between ranks: threads, nccl"),
 };
 
 // Results hold no absolute paths.
@@ -206,18 +233,20 @@ nlohmann::json to_json(const Case& c) {
   if (c.block_min) options["block_min"] = *c.block_min;
   if (c.density) options["density"] = *c.density;
   if (!c.file_hash.empty()) options["file_hash"] = c.file_hash;
-  return {{"kernel", c.kernel},
-          {"mask", c.mask},
-          {"options", std::move(options)},
-          {"seqlen", c.seqlen},
-          {"heads_q", c.heads_q},
-          {"heads_kv", c.heads_kv},
-          {"head_dim", c.head_dim},
-          {"dtype", name_of(c.dtype)},
-          {"direction", name_of(c.direction)},
-          {"masks", c.masks},
-          {"lengths", c.lengths.empty() ? nlohmann::json() : nlohmann::json(c.lengths)},
-          {"seed", c.seed}};
+  nlohmann::json json = {{"kernel", c.kernel},
+                         {"mask", c.mask},
+                         {"options", std::move(options)},
+                         {"seqlen", c.seqlen},
+                         {"heads_q", c.heads_q},
+                         {"heads_kv", c.heads_kv},
+                         {"head_dim", c.head_dim},
+                         {"dtype", name_of(c.dtype)},
+                         {"direction", name_of(c.direction)},
+                         {"masks", c.masks},
+                         {"lengths", c.lengths.empty() ? nlohmann::json() : nlohmann::json(c.lengths)},
+                         {"seed", c.seed}};
+  add_to_json(c.parallelism, json);
+  return json;
 }
 
 Case case_from_json(const nlohmann::json& json) {
@@ -236,6 +265,7 @@ Case case_from_json(const nlohmann::json& json) {
   if (const auto it = json.find("lengths"); it != json.end() && !it->is_null()) {
     c.lengths = required<std::string>(json, "lengths");
   }
+  c.parallelism = parallelism_from_json(json);
   const auto options = json.find("options");
   if (options == json.end()) return c;
   LONGSPAN_CHECK_INPUT(options->is_object(), "the case's options are no object");
@@ -259,6 +289,7 @@ std::string id_of(const Case& c) {
 }
 
 Case normalised(Case c) {
+  c.parallelism = normalised(c.parallelism, c.heads_q, c.heads_kv);
   if (c.mask_is_file()) {
     c.mask = relative(c.mask);
     c.file_hash = hash_of_file(c.mask);
@@ -295,15 +326,18 @@ Case normalised(Case c) {
 }
 
 std::string describe(const Case& c) {
+  Case alone = c;
+  alone.parallelism = {};
   std::string options;
   for (const Axis& axis : axes()) {
-    if (!axis.required && axis.preset.empty() && !axis.get(c).empty()) {
-      options += fmt::format(" {}={}", axis.name, axis.get(c));
+    if (!axis.required && axis.preset.empty() && !axis.get(alone).empty()) {
+      options += fmt::format(" {}={}", axis.name, axis.get(alone));
     }
   }
-  return fmt::format("{} {}{} {}, {}:{} heads of {}, {}, {}", c.kernel, c.mask, options,
+  const std::string spread = c.parallelism ? ", " + describe(c.parallelism) : "";
+  return fmt::format("{} {}{} {}, {}:{} heads of {}, {}, {}{}", c.kernel, c.mask, options,
                      format_count(c.seqlen), c.heads_q, c.heads_kv, c.head_dim, name_of(c.dtype),
-                     name_of(c.direction));
+                     name_of(c.direction), spread);
 }
 
 Direction direction_from_name(std::string_view name) {

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attention/problem.h"
+#include "bench/parallelism.h"
 #include "mask/patterns.h"
 
 namespace longspan::bench {
@@ -36,7 +37,8 @@ struct Case {
   std::optional<Window> window;
   std::optional<int64_t> prefix, block, block_min;
   std::optional<double> density;
-  std::string file_hash;  // of a mask's or lengths' file: another content is another case
+  Parallelism parallelism;  // nothing: one device
+  std::string file_hash;    // of a mask's or lengths' file: another content is another case
 
   bool mask_is_file() const { return is_mask_file(mask); }
   static bool is_mask_file(std::string_view mask) { return mask.ends_with(".json"); }

@@ -7,11 +7,13 @@
 
 #include <fmt/ranges.h>
 
+#include "attention/verify.h"
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/rng.h"
 #include "bench/mask_source.h"
 #include "bench/measure.h"
+#include "bench/parallel_measure.h"
 #include "bench/self_timed_stopwatch.h"
 #include "bench/values.h"
 
@@ -101,13 +103,20 @@ struct MaskResult {
   PlanNotes notes;
   Accuracy accuracy;
   Measurement measurement;
+  ParallelResult parallel;
 };
 
 class CaseRunner {
  public:
   CaseRunner(const Case& c, const TimingRule& rule, const Kernel& kernel, Testbed& testbed,
-             const Verify& verify, const Phase& phase)
-      : case_(c), rule_(rule), kernel_(kernel), testbed_(testbed), verify_(verify), phase_(phase) {}
+             const Verify& verify, const Phase& phase, const Kernel* single)
+      : case_(c),
+        rule_(rule),
+        kernel_(kernel),
+        testbed_(testbed),
+        verify_(verify),
+        phase_(phase),
+        single_(single) {}
 
   std::vector<MaskResult> run() {
     MaskSource source(case_);
@@ -241,8 +250,20 @@ class CaseRunner {
     result.accuracy =
         verify_({kernel_, *plan, problem, case_.direction, tensors_->views(), testbed_, case_.seed});
     if (!result.accuracy.failure.empty()) return result;
+    auto* const spread = dynamic_cast<ParallelPlan*>(plan.get());
+    if (spread != nullptr) {
+      if (single_ != nullptr) compare_with_single(problem, result);
+      add_planned(result.parallel, *spread, problem, case_.direction, case_.parallelism);
+    }
 
     enter("timing");
+    if (spread != nullptr) {
+      work();  // verifying ran it on other tensors
+      ParallelStopwatch stopwatch(*spread, case_.direction, rule_.cold_cache, testbed_);
+      result.measurement = measure(work, stopwatch, testbed_.clock(), rule_);
+      add_measured(result.parallel, stopwatch.passes(), result.measurement.samples_s.size());
+      return result;
+    }
     if (self_timed != nullptr) {
       work();  // verifying ran it on other tensors
       SelfTimedStopwatch stopwatch(*self_timed, case_.direction, rule_.cold_cache, testbed_);
@@ -256,12 +277,46 @@ class CaseRunner {
     return result;
   }
 
+  // Runs the kernel inside on one device, in the same tensors: what the ranks wrote is kept in copies.
+  void compare_with_single(const Problem& problem, MaskResult& result) {
+    enter("comparing with a single device");
+    const DeviceTensors& t = tensors_->views();
+    const bool backward = case_.direction == Direction::kBackward;
+    std::vector<std::pair<std::string, TensorView>> outputs = {{"o", t.o}};
+    if (backward) outputs = {{"dq", t.dq}, {"dk", t.dk}, {"dv", t.dv}};
+    std::vector<std::pair<Buffer, TensorView>> copies;
+    for (const auto& [name, view] : outputs) {
+      Buffer buffer(view.bytes(), cpu_device());
+      copy_bytes(buffer.data(), DeviceKind::kCpu, view.data, t.kind, view.bytes());
+      TensorView copy = view;
+      copy.data = buffer.data();
+      copies.emplace_back(std::move(buffer), copy);
+    }
+    tensors_->poison_outputs();
+    const std::unique_ptr<Plan> plan = single_->plan(problem, testbed_.device());
+    for (Direction direction : {Direction::kForward, Direction::kBackward}) {
+      if (direction == Direction::kBackward && !backward) continue;
+      const Buffer memory = workspace(*plan, direction);
+      work_of(*plan, direction, memory)();
+      testbed_.synchronize();
+    }
+    SampleOptions samples;
+    samples.seed = case_.seed;
+    for (const TensorAccuracy& tensor : verify_outputs(problem, case_.direction, t, samples).tensors)
+      result.parallel.single_error[tensor.tensor] = tensor.error;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const HostCopy one(outputs[i].second, t.kind);
+      result.parallel.difference[outputs[i].first] = relative_difference(copies[i].second, one.view());
+    }
+  }
+
   const Case& case_;
   const TimingRule& rule_;
   const Kernel& kernel_;
   Testbed& testbed_;
   const Verify& verify_;
   const Phase& phase_;
+  const Kernel* const single_;
   int64_t mask_number_ = 0;
   std::unique_ptr<Tensors> tensors_;
 };
@@ -377,6 +432,12 @@ Json outcome_json(const std::vector<MaskResult>& results, const Case& c, Testbed
   json["peak_bytes"] = most(results, &MaskResult::peak_bytes);
   add_notes(json, results);
   json["accuracy"] = accuracy_json(results);
+  if (c.parallelism && failure.empty()) {
+    std::vector<ParallelResult> masks;
+    for (const MaskResult& result : results) masks.push_back(result.parallel);
+    json["parallel"] = parallel_json(masks, c.parallelism);
+    json["flops_per_s_per_rank"] = json["flops_per_s"].get<double>() / c.parallelism.ranks;
+  }
   json["picture"] = picture_json(results.front().mask.masks.front());
   if (!failure.empty()) return json;
   size_t throttled = 0;
@@ -412,10 +473,10 @@ size_t tensor_bytes(const Problem& p, Direction direction) {
 }
 
 Json run_case(const Case& c, const TimingRule& rule, const Kernel& kernel, Testbed& testbed,
-              const Verify& verify, const Phase& phase) {
+              const Verify& verify, const Phase& phase, const Kernel* single) {
   std::string reason;
   try {
-    CaseRunner runner(c, rule, kernel, testbed, verify, phase);
+    CaseRunner runner(c, rule, kernel, testbed, verify, phase, single);
     return outcome_json(runner.run(), c, testbed);
   } catch (const Skip& skip) {
     return {{"status", "skipped"}, {"reason", skip.reason}};

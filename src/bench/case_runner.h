@@ -16,8 +16,10 @@ using Phase = std::function<void(const std::string&)>;
 
 // The keys of a case's line from `status` on. What goes wrong in a way that the program survives is a status
 // with its reason, not an exception.
+// `single`: where the kernel is spread over ranks, the one inside, whose result on one device it is compared
+// with.
 Json run_case(const Case& c, const TimingRule& rule, const Kernel& kernel, Testbed& testbed,
-              const Verify& verify, const Phase& phase);
+              const Verify& verify, const Phase& phase, const Kernel* single = nullptr);
 
 // Inputs and outputs of the case, in bytes.
 size_t tensor_bytes(const Problem& problem, Direction direction);

@@ -19,7 +19,7 @@ std::vector<std::string> fields() {
 
 bool is_numeric(std::string_view field) {
   for (std::string_view name : {"seqlen", "head_dim", "masks", "seed", "prefix", "block", "block_min",
-                                "density", "heads_q", "heads_kv"}) {
+                                "density", "heads_q", "heads_kv", "ranks", "ulysses", "inner_ring"}) {
     if (field == name) return true;
   }
   return false;
@@ -68,6 +68,7 @@ std::string canonical(std::string_view field, const std::string& text) {
   if (field == "kernel" || field == "lengths") return text;
   Case c;
   find_axis(field)->set(c, text);
+  if (value_of(c, field).empty()) return text;  // of a strategy's options: nothing without the strategy
   return value_of(c, field);
 }
 

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "bench/case_runner.h"
 #include "bench/machine.h"
+#include "bench/parallel_measure.h"
 #include "bench/values.h"
 
 namespace longspan::bench {
@@ -82,10 +83,16 @@ Json run_case_here(const Workbench& workbench, const Json& request) {
     workbench.helpers.adopt(*kernel, descriptors);
   }
   const auto testbed = workbench.testbed(find_device(workbench, request.at("device")));
-  return run_case(c, rule_from(request.at("rule")), *kernel, *testbed, workbench.verify,
-                  [](const std::string& phase) {
-                    say({{"phase", phase}});
-                  });
+  const Phase phase = [](const std::string& text) { say({{"phase", text}}); };
+  const TimingRule rule = rule_from(request.at("rule"));
+  if (!c.parallelism) return run_case(c, rule, *kernel, *testbed, workbench.verify, phase);
+  try {
+    const std::unique_ptr<Kernel> over = spread(*kernel, c.parallelism, workbench.devices());
+    return run_case(c, rule, *over, *testbed, workbench.verify, phase, kernel);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kInput) throw;
+    return {{"status", "skipped"}, {"reason", error.what()}};
+  }
 }
 
 // The last line of what the child printed: most often the message of what ended it.

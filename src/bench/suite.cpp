@@ -168,6 +168,12 @@ std::vector<std::string> mask_names(std::string_view text) {
   return names;
 }
 
+std::vector<std::string> strategy_names() {
+  std::vector<std::string> names;
+  for (const Strategy& strategy : strategies()) names.emplace_back(strategy.name);
+  return names;
+}
+
 // A set of values as a counter of mixed base: the cases of one group, the first axis slowest.
 class GroupExpansion {
  public:
@@ -280,7 +286,9 @@ Suite read_suite(const std::string& path) {
 
 void add_value(Group& group, const Axis& axis, Given value) {
   auto& values = group.values[std::string(axis.name)];
-  const auto names = axis.name == "mask" ? mask_names(value.text) : std::vector<std::string>{value.text};
+  std::vector<std::string> names{value.text};
+  if (axis.name == "mask") names = mask_names(value.text);
+  if (axis.name == "strategy" && value.text == "all") names = strategy_names();
   for (const std::string& name : names) {
     try {
       Case scratch;

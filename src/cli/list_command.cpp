@@ -15,6 +15,7 @@
 #include "bench/values.h"
 #include "cli/command.h"
 #include "cli/kernel_features.h"
+#include "cp/strategy.h"
 #include "kernels/registry.h"
 #include "mask/patterns.h"
 
@@ -177,15 +178,24 @@ void list_suites(bool json) {
   if (json) fmt::print("{}\n", Json{{"suites", rows}}.dump(2));
 }
 
+void list_strategies(bool json) {
+  Json rows = Json::array();
+  for (const Strategy& strategy : strategies()) {
+    if (json)
+      rows.push_back({{"name", strategy.name}, {"description", strategy.description}});
+    else
+      fmt::print("{:<16}{}\n", strategy.name, strategy.description);
+  }
+  if (json) fmt::print("{}\n", Json{{"strategies", rows}}.dump(2));
+}
+
 struct Row {
   std::string_view name;
   void (*list)(bool json);
 };
 constexpr Row kRows[] = {
-    {"kernels", list_kernels},
-    {"masks", list_masks},
-    {"devices", list_devices},
-    {"suites", list_suites},
+    {"kernels", list_kernels}, {"masks", list_masks},           {"devices", list_devices},
+    {"suites", list_suites},   {"strategies", list_strategies},
 };
 
 }  // namespace
@@ -203,7 +213,7 @@ void add_list_command(CLI::App& program) {
   };
   auto options = std::make_shared<Options>();
   CLI::App* command = program.add_subcommand("list", "List what there is, and what can run here");
-  command->add_option("what", options->what, "kernels, masks, devices or suites")->required();
+  command->add_option("what", options->what, "kernels, masks, devices, suites or strategies")->required();
   command->add_flag("--json", options->json, "print JSON");
   command->footer(
       "Examples:\n"

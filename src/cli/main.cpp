@@ -13,6 +13,7 @@ namespace longspan::cli {
 
 void add_run_command(CLI::App& program);
 void add_mask_command(CLI::App& program);
+void add_plan_command(CLI::App& program);
 void add_verify_command(CLI::App& program);
 void add_list_command(CLI::App& program);
 void add_report_command(CLI::App& program);
@@ -26,6 +27,7 @@ void add_manual_command(CLI::App& program);
 constexpr AddCommand kCommands[] = {
     add_run_command,
     add_mask_command,
+    add_plan_command,
     add_verify_command,
     add_list_command,
     add_report_command,
@@ -63,6 +65,7 @@ void add_commands(CLI::App& program) {
       "  longspan run quick --out out/quick                  measure both CPU kernels over all masks\n"
       "  longspan report out/quick -o report.html            see the result in a browser\n"
       "  longspan mask causal_document --seqlen 8K --text    draw a mask\n"
+      "  longspan plan usp --ranks 16 --mask causal --seqlen 1M   what a strategy would send and compute\n"
       "  longspan verify                                     check every kernel against the oracles\n"
       "  longspan list kernels                               what there is, and what can run here\n"
       "\n"

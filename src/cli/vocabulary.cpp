@@ -4,6 +4,7 @@
 #include "base/dtype.h"
 #include "bench/suite.h"
 #include "cli/list_command.h"
+#include "cp/strategy.h"
 #include "kernels/registry.h"
 #include "mask/patterns.h"
 
@@ -25,6 +26,16 @@ std::vector<std::string> words_of(const CLI::Option& option) {
     for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) words.emplace_back(name_of(dtype));
   } else if (name == "lengths") {
     words = {"auto", "pile", "prolong64k", "prolong512k", "long-mix", "uniform:"};
+  } else if (name == "strategy") {
+    for (const Strategy& strategy : strategies()) words.emplace_back(strategy.name);
+  } else if (name == "placement") {
+    words = {"head-first", "context-first"};
+  } else if (name == "sharding") {
+    words = {"auto", "contiguous", "zigzag", "per-document"};
+  } else if (name == "skip") {
+    words = {"yes", "no"};
+  } else if (name == "transport") {
+    words = {"threads", "nccl"};
   } else if (name == "what") {
     words = listable();
   } else if (name == "shell") {

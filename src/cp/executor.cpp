@@ -86,6 +86,12 @@ class Executor::Impl {
 
   const PassTimes& times() const { return times_; }
 
+  size_t plan_bytes() const {
+    size_t bytes = 0;
+    for (const auto& [regions, work] : work_) bytes += work.plan->plan_bytes() + work.workspace.bytes();
+    return bytes;
+  }
+
  private:
   struct Work {
     Problem problem;
@@ -357,6 +363,10 @@ void Executor::forward(const ForwardArgs& args, Stream stream) {
 }
 void Executor::backward(const BackwardArgs& args, Stream stream) {
   impl_->backward(args, stream);
+}
+void Executor::finish(Stream) {}
+size_t Executor::plan_bytes() const {
+  return impl_->plan_bytes();
 }
 const PassTimes& Executor::times() const {
   return impl_->times();

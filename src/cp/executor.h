@@ -34,7 +34,11 @@ class Executor {
   void forward(const ForwardArgs& args, Stream stream);
   void backward(const BackwardArgs& args, Stream stream);
 
-  const PassTimes& times() const;  // of the last pass
+  // Waits for the end of the last pass, which a GPU may still be at.
+  void finish(Stream stream);
+  const PassTimes& times() const;  // of the last pass, once it has ended
+
+  size_t plan_bytes() const;  // held by the kernel's plans
 
  private:
   class Impl;

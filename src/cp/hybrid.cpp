@@ -12,6 +12,14 @@ int default_ulysses_degree(const Problem& problem, const Topology& topology) {
   return 1;
 }
 
+int default_windows(int ring) {
+  int windows = 1;
+  for (int w = 1; w * w <= ring; ++w) {
+    if (ring % w == 0) windows = w;
+  }
+  return windows;
+}
+
 Support supports_hybrid(const Problem& problem, const Topology& topology, const StrategyOptions& options) {
   const int u = options.ulysses_degree;
   if (u != 0 && (u < 1 || topology.ranks() % u != 0)) {
@@ -59,11 +67,7 @@ Schedule usp(const Problem& problem, const Topology& topology, const StrategyOpt
 
 Schedule loongtrain(const Problem& problem, const Topology& topology, const StrategyOptions& options) {
   const int u = degree_of(problem, topology, options), ring = topology.ranks() / u;
-  int windows = 1;
-  for (int w = 1; w * w <= ring; ++w) {
-    if (ring % w == 0) windows = w;
-  }
-  if (options.inner_ring != 0) windows = ring / options.inner_ring;
+  const int windows = options.inner_ring != 0 ? ring / options.inner_ring : default_windows(ring);
   return hybrid_schedule("loongtrain", problem, topology, options, u, windows);
 }
 

@@ -1,7 +1,7 @@
 #include "cp/schedule.h"
 
 #include <algorithm>
-#include <numeric>
+#include <array>
 
 #include "base/error.h"
 
@@ -36,12 +36,12 @@ bool is_pair(Operand what) {
   return what == Operand::kKV || what == Operand::kDkv;
 }
 
+}  // namespace
+
 int64_t elements_of(const Move& move, const Schedule& schedule, const Problem& problem) {
   const Region& region = schedule.regions[move.region];
   return count(region.tokens) * region.heads.size() * problem.head_dim * (is_pair(move.what) ? 2 : 1);
 }
-
-}  // namespace
 
 int64_t bytes_of(const Move& move, const Schedule& schedule, const Problem& problem) {
   const Region& region = schedule.regions[move.region];
@@ -73,89 +73,116 @@ std::vector<RankRound> rounds_of(const Schedule& schedule, Direction direction, 
   return std::move(rounds_by_rank(schedule, direction)[static_cast<size_t>(rank)]);
 }
 
+namespace {
+
+// The copies of one operand that a rank receives, by the tokens that they hold.
+class CopyIndex {
+ public:
+  void add(int32_t copy, const Ranges& tokens) {
+    for (const Range& range : tokens) {
+      if (!range.empty()) entries_.push_back({range, 0, copy});
+    }
+  }
+
+  void build() {
+    std::sort(entries_.begin(), entries_.end(),
+              [](const Entry& a, const Entry& b) { return a.range.begin < b.range.begin; });
+    int64_t reach = 0;
+    for (Entry& entry : entries_) entry.reach = reach = std::max(reach, entry.range.end);
+  }
+
+  // Calls visit(copy) for each entry that shares a token with the range.
+  template <class Visit>
+  void for_each_overlap(const Range& range, Visit visit) const {
+    auto entry = std::lower_bound(entries_.begin(), entries_.end(), range.end,
+                                  [](const Entry& e, int64_t end) { return e.range.begin < end; });
+    while (entry != entries_.begin() && (--entry)->reach > range.begin) {
+      if (entry->range.end > range.begin) visit(entry->copy);
+    }
+  }
+
+ private:
+  struct Entry {
+    Range range;
+    int64_t reach;  // the largest end up to here: nothing before can overlap what begins later
+    int32_t copy;
+  };
+  std::vector<Entry> entries_;
+};
+
+}  // namespace
+
 std::vector<int32_t> last_uses(const Schedule& schedule, const std::vector<RankRound>& rounds) {
   struct Copy {
-    Operand what;
-    int32_t region;
-    Ranges tokens;  // a set
     Range heads;
-  };
-  std::vector<Copy> copies;
-  std::vector<int32_t> last;
-  auto use = [&](Operand what, int32_t number, size_t arrived, int32_t round) {
-    const Region& region = schedule.regions[number];
-    Ranges set;
-    for (size_t c = 0; c < arrived; ++c) {
-      if (copies[c].what != what || last[c] >= round) continue;
-      bool uses = copies[c].region == number;
-      if (!uses && copies[c].heads.begin < region.heads.end && region.heads.begin < copies[c].heads.end) {
-        if (set.empty()) set = set_of(region.tokens);
-        uses = !intersection(copies[c].tokens, set).empty();
-      }
-      if (uses) last[c] = round;
-    }
+    int32_t round;
   };
   const auto total = static_cast<int32_t>(rounds.size());
+  std::vector<Copy> copies;
+  std::vector<int32_t> last;
+  std::array<CopyIndex, 6> by_operand;
   for (int32_t round = 0; round < total; ++round) {
-    for (const Move& move : rounds[round].copies_out) use(move.what, move.region, copies.size(), round);
     for (const Move& move : rounds[round].copies_in) {
       const Region& region = schedule.regions[move.region];
-      copies.push_back({move.what, move.region, set_of(region.tokens), region.heads});
+      by_operand[static_cast<size_t>(move.what)].add(static_cast<int32_t>(copies.size()), region.tokens);
+      copies.push_back({region.heads, round});
       last.push_back(move.keep ? total : round);
     }
+  }
+  for (CopyIndex& index : by_operand) index.build();
+  // A round's copies leave before its own arrive.
+  auto use = [&](Operand what, int32_t number, int32_t round, int32_t arrived_by) {
+    const Region& region = schedule.regions[number];
+    for (const Range& range : region.tokens) {
+      if (range.empty()) continue;
+      by_operand[static_cast<size_t>(what)].for_each_overlap(range, [&](int32_t c) {
+        if (copies[c].round > arrived_by || last[c] >= round) return;
+        if (copies[c].heads.begin < region.heads.end && region.heads.begin < copies[c].heads.end)
+          last[c] = round;
+      });
+    }
+  };
+  for (int32_t round = 0; round < total; ++round) {
+    for (const Move& move : rounds[round].copies_out) use(move.what, move.region, round, round - 1);
     for (const Attend& attend : rounds[round].attend) {
-      for (Operand what : {Operand::kQ, Operand::kDo, Operand::kO}) use(what, attend.q, copies.size(), round);
-      use(Operand::kKV, attend.kv, copies.size(), round);
+      for (Operand what : {Operand::kQ, Operand::kDo, Operand::kO}) use(what, attend.q, round, round);
+      use(Operand::kKV, attend.kv, round, round);
     }
   }
   return last;
 }
 
-int64_t area_of(const Attend& attend, const Schedule& schedule, const Problem& problem) {
-  const Region &q = schedule.regions[attend.q], &kv = schedule.regions[attend.kv];
-  const int64_t ratio = q.heads.size() / kv.heads.size();
-  if (problem.masks->size() == 1) {
-    return problem.masks->front().gather(q.tokens, kv.tokens).area() * q.heads.size();
-  }
-  int64_t area = 0;
-  for (int64_t head = kv.heads.begin; head < kv.heads.end; ++head) {
-    area += problem.mask_of_kv_head(head).gather(q.tokens, kv.tokens).area() * ratio;
+namespace {
+
+// Visible pairs between the rows q and the keys kv.
+int64_t area_between(const Mask& mask, const Ranges& q, const Ranges& kv) {
+  constexpr size_t kFewBands = 4;
+  if (mask.bands().size() > kFewBands) return mask.gather(q, kv).area();
+  int64_t area = 0;  // without making a mask of the part
+  for (const Band& band : mask.bands()) {
+    for (const Range& rows : q) {
+      for (const Range& keys : kv) {
+        const Band part = intersection(band, Band{rows, keys});
+        if (!part.q.empty() && !part.k.empty()) area += part.area();
+      }
+    }
   }
   return area;
 }
 
-PassCost cost_of(const Schedule& schedule, Direction direction, const Problem& problem,
-                 const Topology& topology) {
-  const auto count_of = static_cast<size_t>(schedule.ranks);
-  PassCost cost{std::vector<int64_t>(count_of), std::vector<int64_t>(count_of),
-                std::vector<int64_t>(count_of), std::vector<int64_t>(count_of), 0};
-  const auto by_rank = rounds_by_rank(schedule, direction);
-  for (size_t rank = 0; rank < count_of; ++rank) {
-    const auto& rounds = by_rank[rank];
-    const std::vector<int32_t> last = last_uses(schedule, rounds);
-    std::vector<int64_t> change(rounds.size() + 2);  // elements of copies that come and go, by round
-    size_t arrived = 0;
-    for (size_t i = 0; i < rounds.size(); ++i) {
-      for (const auto* moves : {&rounds[i].copies_out, &rounds[i].given}) {
-        for (const Move& move : *moves) {
-          const bool within = topology.node_of(move.src) == topology.node_of(move.dst);
-          (within ? cost.sent_within : cost.sent_between)[rank] += bytes_of(move, schedule, problem);
-        }
-      }
-      for (const Move& move : rounds[i].copies_in) {
-        const int64_t elements = elements_of(move, schedule, problem);
-        change[i] += elements;
-        change[static_cast<size_t>(last[arrived++]) + 1] -= elements;
-      }
-      for (const Attend& attend : rounds[i].attend) cost.area[rank] += area_of(attend, schedule, problem);
-    }
-    int64_t held = 0;
-    for (int64_t step : change) cost.peak_elements[rank] = std::max(cost.peak_elements[rank], held += step);
+}  // namespace
+
+int64_t area_of(const Attend& attend, const Schedule& schedule, const Problem& problem) {
+  const Region &q = schedule.regions[attend.q], &kv = schedule.regions[attend.kv];
+  const int64_t ratio = q.heads.size() / kv.heads.size();
+  if (problem.masks->size() == 1) {
+    return area_between(problem.masks->front(), q.tokens, kv.tokens) * q.heads.size();
   }
-  const int64_t total = std::accumulate(cost.area.begin(), cost.area.end(), int64_t{0});
-  const int64_t most = *std::max_element(cost.area.begin(), cost.area.end());
-  cost.imbalance = total > 0 ? static_cast<double>(most) * schedule.ranks / static_cast<double>(total) : 1;
-  return cost;
+  int64_t area = 0;
+  for (int64_t head = kv.heads.begin; head < kv.heads.end; ++head) {
+    area += area_between(problem.mask_of_kv_head(head), q.tokens, kv.tokens) * ratio;
+  }
+  return area;
 }
 
 }  // namespace longspan

@@ -83,6 +83,9 @@ struct Topology {
   int node_of(int rank) const { return rank / devices; }
 };
 
+// Elements of one move, without lse.
+int64_t elements_of(const Move& move, const Schedule& schedule, const Problem& problem);
+
 // Bytes of one move: its elements at the problem's dtype (or fp32), lse with o.
 int64_t bytes_of(const Move& move, const Schedule& schedule, const Problem& problem);
 
@@ -101,18 +104,6 @@ std::vector<std::vector<RankRound>> rounds_by_rank(const Schedule& schedule, Dir
 // For each copy that a rank receives, in order: the last round of this pass that uses it (for kept ones the
 // number of rounds). Its buffer is free after that.
 std::vector<int32_t> last_uses(const Schedule& schedule, const std::vector<RankRound>& rounds);
-
-// What a schedule costs, from the schedule alone.
-struct PassCost {
-  std::vector<int64_t> sent_within;   // [ranks], bytes sent to ranks of the same node
-  std::vector<int64_t> sent_between;  // [ranks], bytes sent to other nodes
-  std::vector<int64_t> area;          // [ranks], visible pairs attended, summed over query heads
-  std::vector<int64_t>
-      peak_elements;     // [ranks], elements of copies held at once at most (kept ones included)
-  double imbalance = 0;  // largest area over mean area; 1 is perfect
-};
-PassCost cost_of(const Schedule& schedule, Direction direction, const Problem& problem,
-                 const Topology& topology);
 
 // Throws an internal Error that names rank, round and region unless: owned tokens partition the sequence;
 // each move's source holds what it sends; each attend's rank holds what it reads; each pair of (query head,

@@ -21,6 +21,9 @@ extern const Strategy kBalanced;
 // The largest u that divides the ranks and the KV heads: the Ulysses degree of a hybrid that was given none.
 int default_ulysses_degree(const Problem& problem, const Topology& topology);
 
+// The windows of LoongTrain's double ring over `ring` positions: the largest divisor w with w <= ring / w.
+int default_windows(int ring);
+
 // What USP and LoongTrain ask of their options.
 Support supports_hybrid(const Problem& problem, const Topology& topology, const StrategyOptions& options);
 

@@ -50,6 +50,32 @@ std::string_view name_of(Placement placement) {
   return placement == Placement::kHeadFirst ? "head-first" : "context-first";
 }
 
+bool is_hybrid(std::string_view strategy) {
+  return strategy == kUsp.name || strategy == kLoongTrain.name;
+}
+
+StrategyOptions resolved(const Strategy& strategy, const Problem& problem, const Topology& topology,
+                         StrategyOptions options) {
+  int ring = topology.ranks();
+  if (is_hybrid(strategy.name)) {
+    if (options.ulysses_degree == 0) options.ulysses_degree = default_ulysses_degree(problem, topology);
+    ring /= options.ulysses_degree;
+  } else {
+    options.ulysses_degree = strategy.name == kUlysses.name ? topology.ranks() : 1;
+    options.placement = Placement::kHeadFirst;
+    if (strategy.name == kUlysses.name) ring = 1;
+  }
+  if (strategy.name != kLoongTrain.name) {
+    options.inner_ring = ring;
+  } else if (options.inner_ring == 0) {
+    options.inner_ring = ring / default_windows(ring);
+  }
+  if (options.sharding == Sharding::kAuto && strategy.name != kBalanced.name) {
+    options.sharding = ring == 1 ? Sharding::kContiguous : Sharding::kPerDocument;
+  }
+  return options;
+}
+
 const Strategy& strategy_from_name(std::string_view name) {
   return *find_by_name(strategies(), "strategy", name, [](const Strategy& s) { return s.name; });
 }

@@ -34,6 +34,7 @@ struct StrategyOptions {
   Sharding sharding = Sharding::kAuto;
   bool skip_unneeded =
       true;  // KV that no row of the receiver (or of those it passes it on to) sees does not travel
+  friend bool operator==(const StrategyOptions&, const StrategyOptions&) = default;
 };
 
 struct Strategy {
@@ -44,6 +45,10 @@ struct Strategy {
 };
 
 std::span<const Strategy> strategies();
+bool is_hybrid(std::string_view strategy);  // has a Ulysses degree and a placement: usp, loongtrain
+// The options with what was left to the strategy filled in: the degree, the inner ring, the sharding.
+StrategyOptions resolved(const Strategy& strategy, const Problem& problem, const Topology& topology,
+                         StrategyOptions options);
 const Strategy& strategy_from_name(std::string_view name);  // throws an input error that lists the names
 
 }  // namespace longspan

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from program import run
 
-COMMANDS = ["mask", "verify", "run", "report", "compare", "list", "completion"]
+COMMANDS = ["mask", "plan", "verify", "run", "report", "compare", "list", "completion"]
 
 # (arguments, what the line must hold). {folder} is an empty folder; FILES lie in it.
 BAD = [
@@ -22,8 +22,8 @@ BAD = [
     (["list", "kernels", "--json=5"], ["--json is a switch and takes no value"]),
     (["run", "quick", "--frobnicate", "1"], ["unknown option '--frobnicate'", "--kernel", "--mask", "--out"]),
     # What is listed.
-    (["list"], ["what is missing", "kernels, masks, devices or suites"]),
-    (["list", "cheeses"], ["'cheeses'", "kernels, masks, devices, suites"]),
+    (["list"], ["what is missing", "kernels, masks, devices, suites or strategies"]),
+    (["list", "cheeses"], ["'cheeses'", "kernels, masks, devices, suites, strategies"]),
     (["completion", "tcsh"], ["'tcsh'", "bash, zsh, fish"]),
     # Masks.
     (["mask"], ["pattern", "missing"]),
@@ -42,6 +42,32 @@ BAD = [
     (["mask", "block_causal_document", "--seqlen", "1000"], ["1000", "1024"]),
     (["mask", "causal", "--seqlen", "1K", "--png", "{folder}/none/x.png"], ["none/x.png"]),
     (["mask", "{folder}/none.json"], ["none.json"]),
+    # Plans.
+    (["plan"], ["strategy", "missing", "ring-p2p"]),
+    (["plan", "rings", "--ranks", "4", "--mask", "full", "--seqlen", "1K"], ["'rings'", "ring-p2p", "balanced"]),
+    (["plan", "usp", "--ranks", "4", "--seqlen", "1K"], ["--mask is missing"]),
+    (["plan", "usp", "--ranks", "4", "--mask", "full"], ["--seqlen is missing"]),
+    (["plan", "usp", "--mask", "full", "--seqlen", "1K"], ["--ranks is missing", "--topology"]),
+    (["plan", "usp", "--ranks", "none", "--mask", "full", "--seqlen", "1K"], ["--ranks", "'none'"]),
+    (["plan", "usp", "--ranks", "4", "--topology", "2x4", "--mask", "full", "--seqlen", "1K"],
+     ["--topology", "2x4", "8 ranks, but 4"]),
+    (["plan", "usp", "--topology", "8", "--mask", "full", "--seqlen", "1K"], ["--topology '8'", "NODESxDEVICES"]),
+    (["plan", "usp", "--ranks", "4", "--ulysses", "3", "--mask", "full", "--seqlen", "1K"],
+     ["usp Ulysses degree 3 does not divide the 4 ranks"]),
+    (["plan", "usp", "--ranks", "4", "--inner-ring", "2", "--mask", "full", "--seqlen", "1K"],
+     ["--inner-ring does not concern usp", "loongtrain"]),
+    (["plan", "ring-p2p", "--ranks", "4", "--ulysses", "2", "--mask", "full", "--seqlen", "1K"],
+     ["--ulysses does not concern ring-p2p", "usp"]),
+    (["plan", "ulysses", "--ranks", "128", "--mask", "full", "--seqlen", "1K"], ["128 ranks, 64 heads"]),
+    (["plan", "balanced", "--ranks", "4", "--sharding", "zigzag", "--mask", "full", "--seqlen", "1K"],
+     ["balanced", "sharding must be auto"]),
+    (["plan", "usp", "--ranks", "4", "--placement", "sideways", "--mask", "full", "--seqlen", "1K"],
+     ["--placement", "'sideways'", "head-first, context-first"]),
+    (["plan", "usp", "--ranks", "4", "--skip", "maybe", "--mask", "full", "--seqlen", "1K"], ["--skip 'maybe'", "yes or no"]),
+    (["plan", "usp", "--ranks", "4", "--mask", "diagonal", "--seqlen", "1K"], ["--mask 'diagonal'", "causal"]),
+    (["run", "--strategy", "rings", "--ranks", "4", "--mask", "full", "--seqlen", "1K"], ["--strategy 'rings'", "usp"]),
+    (["run", "--strategy", "usp", "--mask", "full", "--seqlen", "1K"], ["needs a number of ranks"]),
+    (["run", "--ranks", "4", "--mask", "full", "--seqlen", "1K"], ["--strategy"]),
     # Verification.
     (["verify", "--kernel", "gpu-magic"], ["'gpu-magic'", "cpu-naive", "cpu-flash"]),
     (["verify", "--mask", "diagonal"], ["'diagonal'", "causal"]),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from program import run
 
-COMMANDS = ["mask", "verify", "run", "report", "compare", "list", "completion"]
+COMMANDS = ["mask", "plan", "verify", "run", "report", "compare", "list", "completion"]
 
 
 class HelpTest(unittest.TestCase):
@@ -102,6 +102,11 @@ class ListTest(unittest.TestCase):
         has_cuda = any(device["kind"] == "cuda" for device in result["devices"])
         self.assertEqual(has_cuda, result["no_cuda_reason"] == "")
 
+    def test_strategies(self):
+        strategies = self.listed("strategies")
+        self.assertEqual(len(strategies), 6)
+        self.assertIn("all-to-all", strategies["ulysses"]["description"])
+
     def test_suites(self):
         suites = self.listed("suites")
         self.assertLessEqual({"quick", "dense", "sparse"}, set(suites))
@@ -139,6 +144,8 @@ class CompletionTest(unittest.TestCase):
         self.assertEqual(self.complete("mask", "causal_d"), ["causal_document"])
         self.assertEqual(self.complete("list", "ker"), ["kernels"])
         self.assertEqual(self.complete("run", "qui"), ["quick"])
+        self.assertEqual(self.complete("plan", "loong"), ["loongtrain"])
+        self.assertEqual(self.complete("plan", "usp", "--placement", "cont"), ["context-first"])
 
     def test_files_are_left_to_the_shell(self):
         self.assertEqual(self.complete("report", "ou"), [])

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "cp/account.h"
 #include "cp/sharding.h"
 #include "cp/strategy.h"
 #include "problems.h"
@@ -62,8 +63,7 @@ TEST_P(Strategies, AreValidForEveryMaskAndNumberOfRanks) {
                                    options.inner_ring, name_of(options.sharding), options.skip_unneeded));
           const Schedule schedule = strategy.schedule(problem, topology, options);
           ASSERT_NO_THROW(check(schedule, problem));
-          const PassCost forward = cost_of(schedule, Direction::kForward, problem, topology);
-          const PassCost backward = cost_of(schedule, Direction::kBackward, problem, topology);
+          const auto [forward, backward] = cost_of(schedule, problem, topology);
           int64_t area = 0;
           for (int64_t part : forward.area) area += part;
           ASSERT_EQ(area, problem.area());
@@ -164,7 +164,7 @@ TEST(Volume, OfTheRingStaysWithTwoBuffers) {
   const Problem problem = cp_problem("full", 1024, 8, 2);
   const Schedule schedule = strategy_from_name("ring-p2p").schedule(problem, {1, 8}, {});
   const int64_t kv = 2 * 128 * 2 * problem.head_dim;  // one chunk of k and v
-  const PassCost cost = cost_of(schedule, Direction::kForward, problem, {1, 8});
+  const PassCost cost = cost_of(schedule, problem, {1, 8}).forward;
   for (int64_t peak : cost.peak_elements) EXPECT_LE(peak, 2 * kv);
 }
 
@@ -173,10 +173,10 @@ TEST(Load, OfZigzagShardsIsEqualUnderACausalMask) {
   StrategyOptions options;
   options.sharding = Sharding::kZigzag;
   const Schedule zigzag = strategy_from_name("ring-p2p").schedule(problem, {1, 8}, options);
-  EXPECT_DOUBLE_EQ(cost_of(zigzag, Direction::kForward, problem, {1, 8}).imbalance, 1);
+  EXPECT_DOUBLE_EQ(cost_of(zigzag, problem, {1, 8}).forward.imbalance, 1);
   options.sharding = Sharding::kContiguous;
   const Schedule contiguous = strategy_from_name("ring-p2p").schedule(problem, {1, 8}, options);
-  EXPECT_GT(cost_of(contiguous, Direction::kForward, problem, {1, 8}).imbalance, 1.8);
+  EXPECT_GT(cost_of(contiguous, problem, {1, 8}).forward.imbalance, 1.8);
 }
 
 TEST(Sharding, FindsTheDocuments) {

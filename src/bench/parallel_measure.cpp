@@ -1,0 +1,179 @@
+#include "bench/parallel_measure.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "attention/element.h"
+#include "base/error.h"
+#include "bench/cold_cache.h"
+#include "bench/plan_json.h"
+#include "bench/statistics.h"
+#include "comm/threads.h"
+
+namespace longspan::bench {
+namespace {
+
+// A wait between ranks that takes longer has failed; the whole case has its own limit besides.
+constexpr std::chrono::milliseconds kWaitLimit{120000};
+
+std::vector<double> by_rank(const std::vector<std::vector<RankPass>>& samples,
+                            double (*value)(const RankPass&)) {
+  std::vector<double> medians;
+  for (size_t rank = 0; rank < samples.front().size(); ++rank) {
+    std::vector<double> values;
+    for (const auto& sample : samples) values.push_back(value(sample[rank]));
+    medians.push_back(median(values));
+  }
+  return medians;
+}
+
+std::vector<double> as_doubles(const std::vector<int64_t>& values) {
+  return {values.begin(), values.end()};
+}
+
+using Member = std::vector<double> ParallelResult::*;
+
+Json mean_by_rank(const std::vector<ParallelResult>& masks, Member member) {
+  const size_t ranks = (masks.front().*member).size();
+  Json means = Json::array();
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    double sum = 0;
+    for (const ParallelResult& mask : masks) sum += (mask.*member)[rank];
+    means.push_back(sum / static_cast<double>(masks.size()));
+  }
+  return means;
+}
+
+Json mean(const std::vector<ParallelResult>& masks, double ParallelResult::*member) {
+  double sum = 0;
+  for (const ParallelResult& mask : masks) sum += mask.*member;
+  return sum / static_cast<double>(masks.size());
+}
+
+Json worst(const std::vector<ParallelResult>& masks, std::map<std::string, double> ParallelResult::*member) {
+  std::map<std::string, double> most;
+  for (const ParallelResult& mask : masks) {
+    for (const auto& [tensor, error] : mask.*member) {
+      double& so_far = most.try_emplace(tensor, error).first->second;
+      if (!(error <= so_far)) so_far = error;
+    }
+  }
+  Json json = Json::object();
+  for (const auto& [tensor, error] : most) json[tensor] = std::isfinite(error) ? Json(error) : Json();
+  return json;
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> spread(const Kernel& kernel, const Parallelism& p,
+                               const std::vector<Device>& devices) {
+  ParallelOptions options;
+  options.strategy = &strategy_from_name(p.strategy);
+  options.topology = p.topology();
+  options.options = p.options;
+  for (const Device& device : devices) {
+    if (device.kind == kernel.device_kind()) options.devices.push_back(device);
+  }
+  LONGSPAN_CHECK_INPUT(p.transport == Transport::kThreads, "this build has no NCCL");
+  options.limit = kWaitLimit;
+  options.communicators = [](std::span<const Device> ranks, std::chrono::milliseconds limit) {
+    return thread_communicators(static_cast<int>(ranks.size()), limit);
+  };
+  return parallel_kernel(kernel, std::move(options));
+}
+
+Sample ParallelStopwatch::time(const Work&) {
+  if (cold_cache_ && testbed_.device().kind == DeviceKind::kCpu) {
+    std::vector<MemorySpan> spans;
+    for (const ParallelPlan::Memory& memory : plan_.memory()) spans.push_back({memory.data, memory.bytes});
+    evict_from_caches(spans, testbed_.device().cache_bytes);
+  }
+  passes_.push_back(plan_.run(direction_, cold_cache_));
+  Sample sample;
+  for (const RankPass& pass : passes_.back()) sample.time_s = std::max(sample.time_s, pass.time_s);
+  sample.throttled = testbed_.sample_device_state();
+  return sample;
+}
+
+void add_measured(ParallelResult& result, const std::vector<std::vector<RankPass>>& passes, size_t samples) {
+  const std::vector<std::vector<RankPass>> counted(
+      passes.end() - static_cast<int64_t>(std::min(samples, passes.size())), passes.end());
+  if (counted.empty()) return;
+  result.rank_time_s = by_rank(counted, [](const RankPass& pass) { return pass.time_s; });
+  result.compute_s = by_rank(counted, [](const RankPass& pass) { return pass.times.compute_s; });
+  result.exposed_s = by_rank(counted, [](const RankPass& pass) { return pass.times.exposed_s; });
+  result.reorder_s = by_rank(counted, [](const RankPass& pass) { return pass.times.reorder_s; });
+  result.merge_s = by_rank(counted, [](const RankPass& pass) { return pass.times.merge_s; });
+  result.sent_bytes =
+      by_rank(counted, [](const RankPass& pass) { return static_cast<double>(pass.times.sent_bytes); });
+  result.peak_copy_bytes =
+      by_rank(counted, [](const RankPass& pass) { return static_cast<double>(pass.times.peak_copy_bytes); });
+  std::vector<double> spreads;
+  for (const auto& sample : counted) {
+    const auto [least, most] =
+        std::minmax_element(sample.begin(), sample.end(),
+                            [](const RankPass& a, const RankPass& b) { return a.time_s < b.time_s; });
+    spreads.push_back(most->time_s > 0 ? (most->time_s - least->time_s) / most->time_s : 0);
+  }
+  result.spread = median(spreads);
+}
+
+void add_planned(ParallelResult& result, const ParallelPlan& plan, const Problem& problem,
+                 Direction direction, const Parallelism& p) {
+  const Schedule& schedule = plan.schedule();
+  const Cost cost = cost_of(schedule, problem, p.topology());
+  const PassCost& pass = cost.of(direction);
+  result.transport = name_of(p.transport);
+  result.rounds = static_cast<int64_t>(pass.rounds.size());
+  result.imbalance = pass.imbalance;
+  result.area = as_doubles(pass.area);
+  result.between_nodes_bytes = as_doubles(pass.sent_between);
+  result.predicted_bytes = result.between_nodes_bytes;
+  for (size_t rank = 0; rank < pass.area.size(); ++rank)
+    result.predicted_bytes[rank] += static_cast<double>(pass.sent_within[rank]);
+  result.plan = pass_json(schedule, direction, problem, cost);
+  result.plan["owned"] = owned_json(schedule);
+}
+
+double relative_difference(const TensorView& a, const TensorView& b) {
+  double difference = 0, norm = 0;
+  for (int64_t token = 0; token < b.tokens; ++token) {
+    for (int64_t head = 0; head < b.heads; ++head) {
+      for (int64_t d = 0; d < b.head_dim; ++d) {
+        const double x = get_element(a, token, head, d), y = get_element(b, token, head, d);
+        difference += (x - y) * (x - y);
+        norm += y * y;
+      }
+    }
+  }
+  return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
+}
+
+Json parallel_json(const std::vector<ParallelResult>& masks, const Parallelism& p) {
+  const ParallelResult& first = masks.front();
+  Json json = {{"ranks", p.ranks},
+               {"nodes", p.topology().nodes},
+               {"transport", first.transport},
+               {"rounds", first.rounds},
+               {"imbalance", mean(masks, &ParallelResult::imbalance)},
+               {"spread", mean(masks, &ParallelResult::spread)}};
+  const std::pair<const char*, Member> members[] = {
+      {"area", &ParallelResult::area},
+      {"sent_bytes", &ParallelResult::sent_bytes},
+      {"predicted_bytes", &ParallelResult::predicted_bytes},
+      {"between_nodes_bytes", &ParallelResult::between_nodes_bytes},
+      {"peak_copy_bytes", &ParallelResult::peak_copy_bytes},
+      {"rank_time_s", &ParallelResult::rank_time_s},
+      {"compute_s", &ParallelResult::compute_s},
+      {"exposed_s", &ParallelResult::exposed_s},
+      {"reorder_s", &ParallelResult::reorder_s},
+      {"merge_s", &ParallelResult::merge_s},
+  };
+  for (const auto& [name, member] : members) json[name] = mean_by_rank(masks, member);
+  json["difference"] = worst(masks, &ParallelResult::difference);
+  json["single_error"] = worst(masks, &ParallelResult::single_error);
+  json["plan"] = first.plan;
+  return json;
+}
+
+}  // namespace longspan::bench

@@ -1,0 +1,48 @@
+// How a case is spread over ranks: the part of a Case that only context-parallel cases have.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "cp/strategy.h"
+
+namespace longspan::bench {
+
+// Which communicator carries the data of ranks that are threads of one process.
+enum class Transport : uint8_t { kThreads, kNccl };
+std::string_view name_of(Transport transport);
+Transport transport_from_name(std::string_view name);  // throws an input error that lists the names
+
+struct Parallelism {
+  std::string strategy;  // empty: a single device, and nothing else is set
+  int ranks = 0;
+  int nodes = 0;  // 0: all ranks on one node
+  StrategyOptions options;
+  Transport transport = Transport::kThreads;
+
+  explicit operator bool() const { return !strategy.empty(); }
+  Topology topology() const;
+  friend bool operator==(const Parallelism&, const Parallelism&) = default;
+};
+
+// The axes by name: strategy, ranks, topology, ulysses, inner_ring, placement, sharding, skip, transport. A
+// value that the strategy does not read is not set ("").
+void set_parallelism(Parallelism& p, std::string_view axis, std::string_view text);
+std::string get_parallelism(const Parallelism& p, std::string_view axis);
+
+// Keys of a case's JSON: those of the axes, only what was set instead of the defaults.
+void add_to_json(const Parallelism& p, nlohmann::json& json);
+Parallelism parallelism_from_json(const nlohmann::json& json);
+
+// Fills in what was left to the strategy and removes what it does not read, so that the same work is the same
+// case. Throws an input error where ranks or a strategy are missing, or the two contradict the topology.
+Parallelism normalised(Parallelism p, int64_t heads_q, int64_t heads_kv);
+
+// "usp on 4 ranks, ulysses 2"
+std::string describe(const Parallelism& p);
+
+}  // namespace longspan::bench

@@ -1,0 +1,301 @@
+// `longspan plan`: what a context-parallel strategy would do on a machine that need not be here: who holds,
+// sends and attends to what, and what that costs in bytes, load and memory.
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "bench/mask_source.h"
+#include "bench/plan_json.h"
+#include "bench/values.h"
+#include "cli/command.h"
+#include "cp/account.h"
+#include "cp/strategy.h"
+
+namespace longspan::cli {
+namespace {
+
+using bench::Case;
+using bench::format_bytes;
+using bench::Json;
+
+// Axes of a run that a plan reads, and what holds where one is not given, if that is not the run's preset.
+struct Reads {
+  std::string_view axis, preset;
+};
+constexpr Reads kReads[] = {
+    {"mask", ""},       {"seqlen", ""},    {"heads", "64:8"}, {"head_dim", "128"}, {"dtype", "bf16"},
+    {"lengths", ""},    {"seed", ""},      {"window", ""},    {"prefix", ""},      {"block", ""},
+    {"block_min", ""},  {"density", ""},   {"ranks", ""},     {"topology", ""},    {"ulysses", ""},
+    {"inner_ring", ""}, {"placement", ""}, {"sharding", ""},  {"skip", ""},
+};
+
+struct Options {
+  std::string strategy;
+  std::map<std::string, std::string> axes;
+  bool json = false;
+};
+
+std::string option_name(std::string_view axis) {
+  std::string option = "--" + std::string(axis);
+  std::replace(option.begin(), option.end(), '_', '-');
+  return option;
+}
+
+Case case_of(const Options& options) {
+  Case c;
+  c.kernel = "none";
+  strategy_from_name(options.strategy);  // the line that names them all
+  c.parallelism.strategy = options.strategy;
+  for (const Reads& reads : kReads) {
+    const bench::Axis& axis = *bench::find_axis(reads.axis);
+    const std::string& given = options.axes.at(std::string(axis.name));
+    const std::string_view value = !given.empty()          ? std::string_view(given)
+                                   : !reads.preset.empty() ? reads.preset
+                                                           : axis.preset;
+    if (value.empty()) continue;
+    try {
+      axis.set(c, value);
+    } catch (const Error& error) {
+      LONGSPAN_CHECK_INPUT(false, "{} {}", option_name(axis.name), error.what());
+    }
+  }
+  LONGSPAN_CHECK_INPUT(!c.mask.empty(), "--mask is missing ({})", bench::find_axis("mask")->help);
+  LONGSPAN_CHECK_INPUT(c.seqlen > 0 || c.mask_is_file(), "--seqlen is missing ({})",
+                       bench::find_axis("seqlen")->help);
+  LONGSPAN_CHECK_INPUT(c.parallelism.ranks > 0,
+                       "--ranks is missing: how many ranks, or --topology NODESxDEVICES");
+  // What the strategy does not read is refused, not ignored.
+  const bool hybrid = is_hybrid(options.strategy);
+  for (const char* axis : {"ulysses", "placement"}) {
+    LONGSPAN_CHECK_INPUT(hybrid || options.axes.at(axis).empty(),
+                         "{} does not concern {}; usp and loongtrain have it", option_name(axis),
+                         options.strategy);
+  }
+  LONGSPAN_CHECK_INPUT(options.strategy == "loongtrain" || options.axes.at("inner_ring").empty(),
+                       "--inner-ring does not concern {}; loongtrain has it", options.strategy);
+  return bench::normalised(c);
+}
+
+struct Planned {
+  Case c;
+  Problem problem;
+  Topology topology;
+  StrategyOptions options;  // with what was left open filled in
+  Schedule schedule;
+  Cost cost;
+  double build_s = 0, check_s = 0;
+};
+
+double seconds_of(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+Planned plan(const Options& options) {
+  Planned p;
+  p.c = case_of(options);
+  DrawnMask drawn = bench::MaskSource(p.c).next();
+  Problem& problem = p.problem;
+  problem.tokens_q = drawn.masks.front().rows();
+  problem.tokens_kv = drawn.masks.front().columns();
+  problem.heads_q = p.c.heads_q;
+  problem.heads_kv = p.c.heads_kv;
+  problem.head_dim = p.c.head_dim;
+  problem.dtype = p.c.dtype;
+  problem.masks = std::make_shared<const HeadMasks>(std::move(drawn.masks));
+  problem.check();
+  LONGSPAN_CHECK_INPUT(
+      problem.tokens_q == problem.tokens_kv,
+      "mask '{}' has {} rows and {} columns; tokens are dealt to ranks where the two are equal", p.c.mask,
+      problem.tokens_q, problem.tokens_kv);
+  p.topology = p.c.parallelism.topology();
+  const Strategy& strategy = strategy_from_name(p.c.parallelism.strategy);
+  const Support support = strategy.supports(problem, p.topology, p.c.parallelism.options);
+  LONGSPAN_CHECK_INPUT(support, "{} {}", strategy.name, support.reason);
+  p.options = resolved(strategy, problem, p.topology, p.c.parallelism.options);
+  p.build_s =
+      seconds_of([&] { p.schedule = strategy.schedule(problem, p.topology, p.c.parallelism.options); });
+  p.check_s = seconds_of([&] { check(p.schedule, problem); });
+  p.cost = cost_of(p.schedule, problem, p.topology);
+  return p;
+}
+
+void print_json(const Planned& p) {
+  Json workload = Json::parse(bench::to_json(p.c).dump());
+  workload.erase("kernel");
+  workload.erase("direction");
+  const Json json = {{"case", std::move(workload)},
+                     {"topology", {{"nodes", p.topology.nodes}, {"devices", p.topology.devices}}},
+                     {"ulysses", p.options.ulysses_degree},
+                     {"inner_ring", p.options.inner_ring},
+                     {"placement", name_of(p.options.placement)},
+                     {"sharding", name_of(p.options.sharding)},
+                     {"skip", p.options.skip_unneeded},
+                     {"area", p.problem.area()},
+                     {"build_s", p.build_s},
+                     {"check_s", p.check_s},
+                     {"owned", bench::owned_json(p.schedule)},
+                     {"forward", bench::pass_json(p.schedule, Direction::kForward, p.problem, p.cost)},
+                     {"backward", bench::pass_json(p.schedule, Direction::kBackward, p.problem, p.cost)}};
+  fmt::print("{}\n", json.dump());
+}
+
+std::string bytes(int64_t value) {
+  return format_bytes(static_cast<double>(value));
+}
+
+int64_t most(const std::vector<int64_t>& values) {
+  return *std::max_element(values.begin(), values.end());
+}
+
+int64_t peak_bytes(const Planned& p, const PassCost& cost, size_t rank) {
+  return cost.peak_elements[rank] * static_cast<int64_t>(size_of(p.problem.dtype));
+}
+
+void print_pass(const Planned& p, Direction direction) {
+  const PassCost& cost = p.cost.of(direction);
+  int64_t peak = 0;
+  for (size_t rank = 0; rank < cost.area.size(); ++rank) peak = std::max(peak, peak_bytes(p, cost, rank));
+  fmt::print("  {:<12} {} rounds; sent at most {} a rank ({} within a node, {} between nodes), {} in all\n",
+             name_of(direction), cost.rounds.size(), bytes(cost.most_sent()), bytes(most(cost.sent_within)),
+             bytes(most(cost.sent_between)), bytes(cost.all_sent()));
+  fmt::print("  {:<12} largest load {:.3f} of the mean; copies of others' data take at most {} a rank\n", "",
+             cost.imbalance, bytes(peak));
+}
+
+// "0-6,9" of ascending numbers.
+std::string ranges_text(const std::vector<int32_t>& numbers) {
+  std::string text;
+  for (size_t i = 0; i < numbers.size();) {
+    size_t j = i;
+    while (j + 1 < numbers.size() && numbers[j + 1] == numbers[j] + 1) ++j;
+    if (!text.empty()) text += ",";
+    text += i == j ? fmt::format("{}", numbers[i]) : fmt::format("{}-{}", numbers[i], numbers[j]);
+    i = j + 1;
+  }
+  return text;
+}
+
+// Ranks by rounds: whose keys arrive for the round, and the share of its mean work that the rank does in it.
+void print_rounds(const Planned& p) {
+  constexpr size_t kMostRounds = 16;
+  constexpr int kMostRanks = 16;
+  const auto& rounds = p.schedule.forward;
+  if (rounds.size() > kMostRounds || p.schedule.ranks > kMostRanks) return;
+  const auto ranks = static_cast<size_t>(p.schedule.ranks);
+  const std::vector<int64_t>& area = p.cost.forward.area;
+  const double mean =
+      static_cast<double>(std::accumulate(area.begin(), area.end(), int64_t{0})) / static_cast<double>(ranks);
+  std::vector<std::vector<std::string>> cells(ranks, std::vector<std::string>(rounds.size()));
+  std::vector<size_t> widths(rounds.size(), 7);
+  for (size_t i = 0; i < rounds.size(); ++i) {
+    std::vector<std::vector<int32_t>> sources(ranks);
+    for (const Move& move : rounds[i].in) {
+      if (move.what == Operand::kKV) sources[move.dst].push_back(move.src);
+    }
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      auto& from = sources[rank];
+      std::sort(from.begin(), from.end());
+      from.erase(std::unique(from.begin(), from.end()), from.end());
+      const double share = mean > 0 ? static_cast<double>(p.cost.forward.rounds[i].area[rank]) / mean : 0;
+      cells[rank][i] =
+          fmt::format("{}{:.0f}%", from.empty() ? "" : "<" + ranges_text(from) + " ", 100 * share);
+      widths[i] = std::max(widths[i], cells[rank][i].size());
+    }
+  }
+  fmt::print(
+      "\n  forward, rank by round: <SOURCES of the keys that arrive, and its share of a rank's mean work\n");
+  fmt::print("  {:>4}", "rank");
+  for (size_t i = 0; i < rounds.size(); ++i) fmt::print("  {:>{}}", fmt::format("round {}", i), widths[i]);
+  fmt::print("\n");
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    fmt::print("  {:>4}", rank);
+    for (size_t i = 0; i < rounds.size(); ++i) fmt::print("  {:>{}}", cells[rank][i], widths[i]);
+    fmt::print("\n");
+  }
+}
+
+void print_ranks(const Planned& p) {
+  constexpr size_t kMost = 32;
+  const PassCost &forward = p.cost.forward, &backward = p.cost.backward;
+  const size_t ranks = forward.area.size();
+  const double mean =
+      static_cast<double>(std::accumulate(forward.area.begin(), forward.area.end(), int64_t{0})) /
+      static_cast<double>(ranks);
+  fmt::print("\n  {:>4}  {:>9}  {:>6}  {:>10}  {:>7}  {:>12}  {:>13}  {:>11}  {:>12}\n", "rank", "tokens",
+             "ranges", "area", "of mean", "sent forward", "sent backward", "copies fwd", "copies bwd");
+  for (size_t rank = 0; rank < std::min(ranks, kMost); ++rank) {
+    const Ranges& owned = p.schedule.owned[rank];
+    fmt::print("  {:>4}  {:>9}  {:>6}  {:>10.3g}  {:>7.3f}  {:>12}  {:>13}  {:>11}  {:>12}\n", rank,
+               count(owned), owned.size(), static_cast<double>(forward.area[rank]),
+               mean > 0 ? static_cast<double>(forward.area[rank]) / mean : 0, bytes(forward.sent(rank)),
+               bytes(backward.sent(rank)), bytes(peak_bytes(p, forward, rank)),
+               bytes(peak_bytes(p, backward, rank)));
+  }
+  if (ranks > kMost) fmt::print("  ... {} ranks more; --json has them all\n", ranks - kMost);
+}
+
+void print_text(const Planned& p) {
+  fmt::print("{} on {} ranks, {} node{} of {}: {} {}, {}:{} heads of {}, {}\n", p.schedule.strategy,
+             p.schedule.ranks, p.topology.nodes, p.topology.nodes == 1 ? "" : "s", p.topology.devices,
+             p.c.mask, bench::format_count(p.problem.tokens_q), p.problem.heads_q, p.problem.heads_kv,
+             p.problem.head_dim, name_of(p.problem.dtype));
+  std::string ways = fmt::format("{} sharding", name_of(p.options.sharding));
+  if (is_hybrid(p.schedule.strategy)) {
+    const int ring = p.schedule.ranks / p.options.ulysses_degree;
+    ways += fmt::format(", ulysses {} x ring {}", p.options.ulysses_degree, ring);
+    if (p.schedule.strategy == "loongtrain")
+      ways += fmt::format(" = {} windows of {}", ring / p.options.inner_ring, p.options.inner_ring);
+    ways += fmt::format(", {}", name_of(p.options.placement));
+  }
+  fmt::print("  {:<12} {}; keys that no row sees {}\n", "how", ways,
+             p.options.skip_unneeded ? "do not travel" : "travel, too");
+  fmt::print("  {:<12} {:.4g} visible pairs, summed over query heads\n", "area",
+             static_cast<double>(p.problem.area()));
+  print_pass(p, Direction::kForward);
+  print_pass(p, Direction::kBackward);
+  fmt::print("  {:<12} built in {}, checked in {}: each visible pair is attended exactly once\n", "schedule",
+             bench::format_seconds(p.build_s), bench::format_seconds(p.check_s));
+  print_rounds(p);
+  print_ranks(p);
+}
+
+}  // namespace
+
+void add_plan_command(CLI::App& program) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = program.add_subcommand(
+      "plan",
+      "Plan context parallelism: rounds, bytes, load and memory of each rank, on any number of ranks");
+  command
+      ->add_option("strategy", options->strategy,
+                   "ulysses, ring-p2p, ring-allgather, usp, loongtrain or balanced")
+      ->required();
+  for (const Reads& reads : kReads) {
+    const bench::Axis& axis = *bench::find_axis(reads.axis);
+    const std::string_view preset = reads.preset.empty() ? axis.preset : reads.preset;
+    command
+        ->add_option(option_name(axis.name), options->axes[std::string(axis.name)],
+                     std::string(axis.help) + (preset.empty() ? "" : fmt::format(" [{}]", preset)))
+        ->type_name("VALUE");
+  }
+  command->add_flag("--json", options->json, "print the plan as JSON: docs/context-parallel.md has its keys");
+  command->footer(
+      "Nothing is run and no data is made: a plan for 1,024 GPUs takes seconds on a laptop.\n"
+      "Examples:\n"
+      "  longspan plan ring-p2p --ranks 8 --mask causal --seqlen 64K\n"
+      "  longspan plan usp --topology 4x8 --ulysses 8 --mask causal_document --lengths long-mix --seqlen 1M\n"
+      "  longspan plan balanced --ranks 8 --mask share_question --seqlen 64K --json > plan.json");
+  command->callback([options] {
+    const Planned planned = plan(*options);
+    options->json ? print_json(planned) : print_text(planned);
+  });
+}
+
+}  // namespace longspan::cli

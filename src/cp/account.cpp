@@ -1,0 +1,95 @@
+#include "cp/account.h"
+
+#include <algorithm>
+#include <numeric>
+#include <unordered_map>
+
+namespace longspan {
+namespace {
+
+// Areas of attends; the backward pass attends to what the forward pass did.
+class Areas {
+ public:
+  Areas(const Schedule& schedule, const Problem& problem) : schedule_(schedule), problem_(problem) {}
+
+  int64_t of(const Attend& attend) {
+    const uint64_t key = uint64_t{static_cast<uint32_t>(attend.q)} << 32 | static_cast<uint32_t>(attend.kv);
+    const auto [it, fresh] = known_.try_emplace(key, 0);
+    if (fresh) it->second = area_of(attend, schedule_, problem_);
+    return it->second;
+  }
+
+ private:
+  const Schedule& schedule_;
+  const Problem& problem_;
+  std::unordered_map<uint64_t, int64_t> known_;
+};
+
+int64_t peak_of(const Schedule& schedule, const std::vector<RankRound>& rounds, const Problem& problem) {
+  const std::vector<int32_t> last = last_uses(schedule, rounds);
+  std::vector<int64_t> change(rounds.size() + 2);  // elements of copies that come and go, by round
+  size_t arrived = 0;
+  for (size_t i = 0; i < rounds.size(); ++i) {
+    for (const Move& move : rounds[i].copies_in) {
+      const int64_t elements = elements_of(move, schedule, problem);
+      change[i] += elements;
+      change[static_cast<size_t>(last[arrived++]) + 1] -= elements;
+    }
+  }
+  int64_t held = 0, peak = 0;
+  for (int64_t step : change) peak = std::max(peak, held += step);
+  return peak;
+}
+
+PassCost cost_of_pass(const Schedule& schedule, Direction direction, const Problem& problem,
+                      const Topology& topology, Areas& areas) {
+  const auto& rounds = direction == Direction::kForward ? schedule.forward : schedule.backward;
+  const std::vector<int64_t> zero(static_cast<size_t>(schedule.ranks));
+  PassCost cost{{}, zero, zero, zero, zero, 1};
+  for (const Round& round : rounds) {
+    RoundCost& here = cost.rounds.emplace_back(RoundCost{zero, zero, zero});
+    for (const auto* moves : {&round.in, &round.out}) {
+      for (const Move& move : *moves) {
+        const bool within = topology.node_of(move.src) == topology.node_of(move.dst);
+        (within ? here.sent_within : here.sent_between)[move.src] += bytes_of(move, schedule, problem);
+      }
+    }
+    for (const Attend& attend : round.attend) here.area[attend.rank] += areas.of(attend);
+    for (size_t rank = 0; rank < zero.size(); ++rank) {
+      cost.sent_within[rank] += here.sent_within[rank];
+      cost.sent_between[rank] += here.sent_between[rank];
+      cost.area[rank] += here.area[rank];
+    }
+  }
+  const auto by_rank = rounds_by_rank(schedule, direction);
+  for (size_t rank = 0; rank < zero.size(); ++rank)
+    cost.peak_elements[rank] = peak_of(schedule, by_rank[rank], problem);
+  const int64_t total = std::accumulate(cost.area.begin(), cost.area.end(), int64_t{0});
+  const int64_t most = *std::max_element(cost.area.begin(), cost.area.end());
+  if (total > 0) cost.imbalance = static_cast<double>(most) * schedule.ranks / static_cast<double>(total);
+  return cost;
+}
+
+}  // namespace
+
+int64_t PassCost::most_sent() const {
+  int64_t most = 0;
+  for (size_t rank = 0; rank < area.size(); ++rank) most = std::max(most, sent(rank));
+  return most;
+}
+
+int64_t PassCost::all_sent() const {
+  int64_t sum = 0;
+  for (size_t rank = 0; rank < area.size(); ++rank) sum += sent(rank);
+  return sum;
+}
+
+Cost cost_of(const Schedule& schedule, const Problem& problem, const Topology& topology) {
+  Areas areas(schedule, problem);
+  Cost cost;
+  cost.forward = cost_of_pass(schedule, Direction::kForward, problem, topology, areas);
+  cost.backward = cost_of_pass(schedule, Direction::kBackward, problem, topology, areas);
+  return cost;
+}
+
+}  // namespace longspan

@@ -1,0 +1,46 @@
+// Threads that stay: one for each rank of a group, which all run the same body whenever they are told to.
+#pragma once
+
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/device.h"
+#include "comm/communicator.h"
+
+namespace longspan {
+
+class Crew {
+ public:
+  // Rank r uses ends[r], and devices[r] is its thread's device.
+  Crew(std::vector<std::unique_ptr<Communicator>> ends, std::vector<Device> devices);
+  ~Crew();
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
+
+  int size() const { return static_cast<int>(ends_.size()); }
+
+  // Runs body(communicator) on every rank and returns when all have ended. If one throws, its group is failed
+  // with that reason and the first failure is rethrown here; the crew is of no use from then on.
+  void run(const std::function<void(Communicator&)>& body);
+
+ private:
+  void work(size_t rank);
+
+  std::vector<std::unique_ptr<Communicator>> ends_;
+  std::vector<Device> devices_;
+  std::mutex mutex_;
+  std::condition_variable told_, ended_;
+  const std::function<void(Communicator&)>* body_ = nullptr;
+  uint64_t generation_ = 0;
+  size_t running_ = 0;
+  bool stopping_ = false;
+  std::exception_ptr first_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace longspan

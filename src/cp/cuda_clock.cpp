@@ -1,0 +1,57 @@
+// Points in time of a CUDA stream: events.
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/cuda.h"
+#include "cp/device_clock.h"
+
+namespace longspan {
+namespace {
+
+class CudaClock : public DeviceClock {
+ public:
+  explicit CudaClock(const Device& device) : device_(device), index_(device.index), stream_(device.index) {}
+
+  Stream stream() override { return stream_; }
+
+  int mark(Stream stream) override {
+    if (used_ == events_.size()) events_.push_back(std::make_unique<cuda::Event>(index_));
+    events_[used_]->record(stream);
+    return static_cast<int>(used_++);
+  }
+
+  double seconds(int begin, int end) override {
+    const cuda::Event& last = *events_[static_cast<size_t>(end)];
+    last.synchronize();
+    return last.seconds_since(*events_[static_cast<size_t>(begin)]);
+  }
+
+  void reset() override { used_ = 0; }
+
+  void empty_caches() override {
+    if (sweep_.data() == nullptr) sweep_ = Buffer(2 * device_.cache_bytes, device_);
+    cuda::fill_async(sweep_.data(), 0, sweep_.bytes(), stream_);
+    cuda::synchronize(stream_);
+  }
+
+  void synchronize_device() override {
+    const cuda::DeviceGuard guard(index_);
+    LONGSPAN_CUDA(cudaDeviceSynchronize());
+  }
+
+ private:
+  const Device device_;
+  const int index_;
+  Buffer sweep_;
+  cuda::OwnedStream stream_;
+  std::vector<std::unique_ptr<cuda::Event>> events_;
+  size_t used_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<DeviceClock> make_cuda_clock(const Device& device) {
+  return std::make_unique<CudaClock>(device);
+}
+
+}  // namespace longspan
