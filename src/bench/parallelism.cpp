@@ -136,16 +136,15 @@ Parallelism parallelism_from_json(const nlohmann::json& json) {
        {"strategy", "ranks", "ulysses", "inner_ring", "placement", "sharding", "skip", "transport"}) {
     const auto it = json.find(axis);
     if (it == json.end()) continue;
-    LONGSPAN_CHECK_INPUT(it->is_string() || it->is_number_unsigned(),
+    LONGSPAN_CHECK_INPUT(it->is_string() || it->is_number_integer(),
                          "the case's key '{}' has a value of another kind than expected", axis);
     set_parallelism(p, axis, it->is_string() ? it->get<std::string>() : it->dump());
   }
   if (const auto it = json.find("nodes"); it != json.end()) {
-    LONGSPAN_CHECK_INPUT(it->is_number_unsigned() && it->get<uint64_t>() >= 1 &&
-                             it->get<uint64_t>() <= static_cast<uint64_t>(std::max(1, p.ranks)) &&
-                             p.ranks % static_cast<int>(it->get<uint64_t>()) == 0,
+    const int64_t nodes = it->is_number_integer() ? it->get<int64_t>() : 0;
+    LONGSPAN_CHECK_INPUT(nodes >= 1 && nodes <= p.ranks && p.ranks % nodes == 0,
                          "the case's nodes {} do not divide its {} ranks", it->dump(), p.ranks);
-    p.nodes = it->get<int>();
+    p.nodes = static_cast<int>(nodes);
   }
   LONGSPAN_CHECK_INPUT(p.ranks > 0, "the case lacks the key 'ranks'");
   return p;

@@ -13,6 +13,8 @@
 namespace longspan::bench {
 namespace {
 
+using ::testing::HasSubstr;
+
 Case sample_case() {
   Case c;
   c.kernel = "cpu-flash";
@@ -193,6 +195,14 @@ TEST(Case, ArgumentsMakeTheSameCase) {
 }
 
 // What an axis prints, it reads, and the filter selects by it.
+Case spread_case() {
+  Case c = sample_case();
+  c.heads_q = c.heads_kv = 8;
+  c.parallelism = {
+      "loongtrain", 8, 2, {2, 2, Placement::kContextFirst, Sharding::kZigzag, false}, Transport::kNccl};
+  return c;
+}
+
 TEST(Axes, ValuesRoundTripAndCanBeFilteredBy) {
   Case c = sample_case();
   c.window = Window{100, 3};
@@ -200,6 +210,7 @@ TEST(Axes, ValuesRoundTripAndCanBeFilteredBy) {
   c.block = 64;
   c.block_min = 32;
   c.density = 0.125;
+  c.parallelism = spread_case().parallelism;
   for (const Axis& axis : axes()) {
     Case read = c;
     axis.set(read, axis.get(c));
@@ -207,6 +218,45 @@ TEST(Axes, ValuesRoundTripAndCanBeFilteredBy) {
     EXPECT_TRUE(Filter(fmt::format("{}={}", axis.name, axis.get(c))).matches(c)) << axis.name;
     EXPECT_FALSE(Filter(fmt::format("{}!={}", axis.name, axis.get(c))).matches(c)) << axis.name;
   }
+}
+
+TEST(Parallelism, IsPartOfTheCaseAndOfNoOther) {
+  const Case c = spread_case();
+  EXPECT_EQ(case_from_json(to_json(c)), c);
+  EXPECT_NE(id_of(c), id_of(sample_case()));
+  EXPECT_FALSE(to_json(sample_case()).contains("strategy"));
+  EXPECT_FALSE(to_json(sample_case()).contains("ranks"));
+  EXPECT_THAT(describe(c),
+              HasSubstr("loongtrain on 8 ranks of 2 nodes, ulysses 2, inner ring 2, context-first"));
+}
+
+TEST(Parallelism, TheSameWorkIsTheSameCase) {
+  Case left_open = spread_case(), given = spread_case();
+  left_open.parallelism.options = {};
+  given.parallelism.options = {8, 1};  // 8 divides the ranks and the KV heads, so that the ring is of one
+  EXPECT_EQ(normalised(left_open), normalised(given));
+  // What a strategy does not read makes no other case.
+  Case ring = left_open, odd = left_open;
+  ring.parallelism.strategy = odd.parallelism.strategy = "ring-p2p";
+  odd.parallelism.options.ulysses_degree = 4;
+  odd.parallelism.options.placement = Placement::kContextFirst;
+  EXPECT_EQ(normalised(ring), normalised(odd));
+  odd.parallelism.options.sharding = Sharding::kZigzag;
+  EXPECT_NE(normalised(ring), normalised(odd));
+}
+
+TEST(Parallelism, RefusesWhatIsIncomplete) {
+  Case c = sample_case();
+  c.parallelism.ranks = 4;
+  EXPECT_THROW(normalised(c), Error);
+  c.parallelism = {"usp"};
+  EXPECT_THROW(normalised(c), Error);
+  nlohmann::json json = to_json(spread_case());
+  json["nodes"] = 3;
+  EXPECT_THROW(case_from_json(json), Error);
+  json = to_json(spread_case());
+  json["ranks"] = -4;
+  EXPECT_THROW(case_from_json(json), Error);
 }
 
 }  // namespace

@@ -197,10 +197,15 @@ TEST(Suite, BuiltInOnesExpand) {
 
 TEST(Suite, QuickIsEveryMaskThroughBothKernelsBothWays) {
   const auto cases = expand(find_suite("quick"), kKernels, kKernels);
-  std::set<std::string> seen;
-  for (const Case& c : cases) seen.insert(fmt::format("{} {} {}", c.kernel, c.mask, name_of(c.direction)));
-  EXPECT_EQ(seen.size(), 14u * 2 * 2);
-  EXPECT_EQ(cases.size(), seen.size());
+  std::set<std::string> alone, spread;
+  for (const Case& c : cases) {
+    const std::string text = fmt::format("{} {} {}", c.kernel, c.mask, name_of(c.direction));
+    c.parallelism ? spread.insert(c.parallelism.strategy + text) : alone.insert(text);
+    if (c.parallelism) EXPECT_EQ(c.parallelism.ranks, 4);
+  }
+  EXPECT_EQ(alone.size(), 14u * 2 * 2);
+  EXPECT_EQ(spread.size(), strategies().size() * 2 * 2);
+  EXPECT_EQ(cases.size(), alone.size() + spread.size());
 }
 
 // The shapes of arXiv 2510.17896.
@@ -211,6 +216,19 @@ TEST(Suite, DenseAndSparseHaveThePapersShapes) {
     EXPECT_EQ(fmt::format("{}:{} {}", c.heads_q, c.heads_kv, c.head_dim), "64:8 128");
   const auto sparse = expand(find_suite("sparse"), kKernels, {"k"});
   EXPECT_EQ(sparse.size(), (2u + 4) * 5 * 6 * 2 * 2);
+}
+
+TEST(Suite, CpHasEveryStrategyAndTheDegreesOfTheHybrids) {
+  std::set<std::string> strategies_seen, degrees;
+  for (const Case& c : expand(find_suite("cp"), kKernels, {"k"})) {
+    if (!c.parallelism) continue;
+    strategies_seen.insert(c.parallelism.strategy);
+    if (c.parallelism.nodes == 2 && c.parallelism.strategy == "usp")
+      degrees.insert(fmt::format("{} {}", c.parallelism.options.ulysses_degree,
+                                 name_of(c.parallelism.options.placement)));
+  }
+  EXPECT_EQ(strategies_seen.size(), strategies().size());
+  EXPECT_EQ(degrees.size(), 3u * 2);
 }
 
 TEST(Suite, AnUnknownNameListsTheSuites) {
