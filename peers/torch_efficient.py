@@ -4,6 +4,7 @@ import torch
 
 from support.adapter import Peer, Plan, Unsupported, need_dtype, need_seen_rows, one_mask
 from support.bias import dense_bias
+from support.packed import unpacked_lse
 from support.torch_device import DTYPES
 
 NO_MASK, CAUSAL = 0, 1  # its custom_mask_type; causal from the top left
@@ -32,11 +33,7 @@ class EfficientPlan(Plan):
         lse = self.result[1]
         if self.boundaries is None:
             return lse[0, :, : self.problem.tokens_q]
-        begin = self.boundaries[:-1].long()
-        lengths = self.boundaries[1:].long() - begin
-        sequence = torch.repeat_interleave(torch.arange(len(lengths), device=lse.device), lengths)
-        position = torch.arange(self.problem.tokens_q, device=lse.device) - begin[sequence]
-        return lse[sequence, :, position].T
+        return unpacked_lse(lse, self.boundaries, self.problem.tokens_q)
 
     def backward(self, dout):
         o, lse, seed, offset, longest_q, longest_k = self.result

@@ -11,7 +11,7 @@ build_packages=(
 )
 # Fast small matrix products, for x86 alone; elsewhere OpenBLAS does them.
 [ "$(uname -m)" != x86_64 ] || build_packages+=(libxsmm-dev)
-test_packages=(libgtest-dev libgmock-dev librapidcheck-dev libopenmpi-dev openmpi-bin python3)
+test_packages=(libgtest-dev libgmock-dev librapidcheck-dev libopenmpi-dev openmpi-bin python3 python3-numpy)
 # A browser for the report's page. Ubuntu has it only as a snap, which a container cannot run: there that test is
 # skipped, and says so.
 [ "$(. /etc/os-release && echo "$ID")" != debian ] || test_packages+=(chromium chromium-driver)

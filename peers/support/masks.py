@@ -55,7 +55,7 @@ class Mask:
             return None
         if not (lo == -FAR).all():
             return None
-        single = q1 - q0 == 1  # a document of one token is causal and full
+        single = (q1 - q0 == 1) & (hi >= 0)  # a document of one token is causal and full
         if ((hi == FAR) | single).all():
             return boundaries, False
         if ((hi == 0) | single).all():
@@ -84,11 +84,45 @@ class Mask:
             slots.append((np.zeros(self.rows, np.int64), np.zeros(self.rows, np.int64)))
         return np.stack([s[0] for s in slots]), np.stack([s[1] for s in slots])
 
+    def transposed(self):
+        """Rows and columns exchanged."""
+        q0, q1, k0, k1, lo, hi = self.bands.T
+        return Mask(self.columns, self.rows, np.stack([k0, k1, q0, q1, -hi, -lo], axis=1))
+
+    def start_end_rows(self):
+        """(indices [columns, 1 or 2 or 4], causal): the rows that each column is hidden from, as FlashMask takes them. None where
+        some column is hidden from more than one run of rows below the diagonal, or above it.
+
+        With bounds (a, b, c, d) column j is hidden from the rows [a, b) below the diagonal and from [c, d) above it. Four of
+        them are given as such; two stand for b = rows and c = 0, or, causal, for [a, b) beside all that is above the
+        diagonal; one, causal, for b = rows."""
+        if self.rows != self.columns:
+            return None
+        size = self.rows
+        begin, end = self.transposed().row_intervals()  # of the rows that see each column
+        order = np.argsort(begin, axis=0, kind="stable")
+        begin, end = np.take_along_axis(begin, order, 0), np.take_along_axis(end, order, 0)
+        seen_to = np.maximum.accumulate(end, axis=0)
+        edge = np.zeros((1, size), dtype=np.int64)
+        gap_begin, gap_end = np.concatenate([edge, seen_to]), np.concatenate([begin, edge + size])
+        column = np.arange(size)
+        gap = gap_begin < gap_end
+        below, above = gap & (gap_begin > column), gap & (gap_end <= column)
+        if (gap & ~below & ~above).any() or (below.sum(0) > 1).any() or (above.sum(0) > 1).any():
+            return None
+        pick = lambda where, bound, otherwise: np.where(where.any(0), (where * bound).sum(0), otherwise)
+        a, b = pick(below, gap_begin, size), pick(below, gap_end, size)
+        c, d = pick(above, gap_begin, 0), pick(above, gap_end, 0)
+        ends, starts = (b == size).all(), (c == 0).all()
+        if starts and (d == column).all():
+            return np.stack([a] if ends else [a, b], axis=1).astype(np.int32), True
+        return np.stack([a, d] if ends and starts else [a, b, c, d], axis=1).astype(np.int32), False
+
     def every_row_sees(self):
         sees = np.zeros(self.rows, dtype=bool)
         for q0, q1, k0, k1, lo, hi in self.bands:
             # Rows of the band that see one of its columns: those with row + lo < k1 and row + hi >= k0.
-            sees[max(q0, k0 - hi) : min(q1, k1 - lo)] = True
+            sees[max(q0, k0 - hi) : max(q0, min(q1, k1 - lo))] = True
         return bool(sees.all())
 
     def rectangles(self):
@@ -136,3 +170,31 @@ class Mask:
                 offset = columns[None, :] - torch.arange(begin, end, device=device, dtype=torch.int32)[:, None]
                 mask[begin:end, k0:k1] |= (offset >= max(lo, -FAR >> 30)) & (offset <= min(hi, FAR >> 30))
         return mask
+
+
+def _with_more_blocks(boundaries, grid, count, axis):
+    """The same mask with `count` blocks along an axis: the largest are halved."""
+    boundaries = list(boundaries)
+    while len(boundaries) - 1 < count:
+        largest = int(np.argmax(np.diff(boundaries)))
+        middle = (boundaries[largest] + boundaries[largest + 1]) // 2
+        boundaries.insert(largest + 1, middle)
+        grid = np.insert(grid, largest, np.take(grid, largest, axis), axis)
+    return boundaries, grid
+
+
+def variable_blocks(masks):
+    """(row sizes [masks, n], column sizes [masks, m], grids [masks, n, m]) of masks made of blocks, each of its own sizes but
+    all of as many blocks; None if one is made of something else."""
+    parts = [mask.block_boundaries() for mask in masks]
+    if any(part is None for part in parts):
+        return None
+    most = np.max([grid.shape for _, _, grid in parts], axis=0)
+    sizes, grids = ([], []), []
+    for rows, columns, grid in parts:
+        rows, grid = _with_more_blocks(rows, grid, most[0], 0)
+        columns, grid = _with_more_blocks(columns, grid, most[1], 1)
+        sizes[0].append(np.diff(rows))
+        sizes[1].append(np.diff(columns))
+        grids.append(grid)
+    return np.stack(sizes[0]), np.stack(sizes[1]), np.stack(grids)

@@ -1,19 +1,15 @@
 """The GPU through PyTorch: the runner's tensors, time, memory."""
 
-import ctypes
 import re
-import time
 
 import torch
 
 from support.adapter import Unsupported
+from support.cuda_memory import SharedMemory
+from support.rows import RowTimer
 
-QUEUED_S = 1e-3  # of launching that may wait behind a delay: more would fill the driver's queue
+CYCLES_PER_S = 2.0e9  # an upper bound of the clock that torch.cuda._sleep counts
 DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
-
-
-class _Handle(ctypes.Structure):  # CUipcMemHandle
-    _fields_ = [("bytes", ctypes.c_char * 64)]
 
 
 class _Span:
@@ -21,36 +17,6 @@ class _Span:
 
     def __init__(self, pointer, count):
         self.__cuda_array_interface__ = {"shape": (count,), "typestr": "|u1", "data": (pointer, False), "version": 3}
-
-
-class _Memory:
-    """The runner's allocations, opened through CUDA IPC for as long as they are bound."""
-
-    def __init__(self):
-        self.opened = {}
-        self.cuda = ctypes.CDLL("libcuda.so.1")
-
-    def open(self, handle):
-        if handle not in self.opened:
-            raw = _Handle()
-            ctypes.memmove(ctypes.byref(raw), bytes.fromhex(handle), 64)
-            pointer = ctypes.c_uint64()
-            function = getattr(self.cuda, "cuIpcOpenMemHandle_v2")
-            function.argtypes = [ctypes.POINTER(ctypes.c_uint64), _Handle, ctypes.c_uint]
-            status = function(ctypes.byref(pointer), raw, 1)
-            if status != 0:
-                raise RuntimeError(f"cuIpcOpenMemHandle failed with error {status}")
-            self.opened[handle] = pointer.value
-        return self.opened[handle]
-
-    def close(self):
-        """The runner may free what it no longer binds, and the same handle may come back for other memory."""
-        torch.cuda.synchronize()
-        function = getattr(self.cuda, "cuIpcCloseMemHandle")
-        function.argtypes = [ctypes.c_uint64]
-        for pointer in self.opened.values():
-            function(pointer)
-        self.opened.clear()
 
 
 class Tensors:
@@ -92,19 +58,19 @@ class TorchDevice:
         torch.cuda.set_device(index)
         self.torch_device = torch.device("cuda", index)
         self.flush = torch.empty(flush_bytes, dtype=torch.uint8, device=self.torch_device)
-        self.memory = _Memory()
-        self.events = []
-        self.forget_times()
-        self.cycles_per_s = 2.0e9  # of the gate; an upper bound of the clock
+        self.memory = SharedMemory()
+        self.rows = RowTimer(
+            lambda: torch.cuda.Event(enable_timing=True), self.flush.zero_,
+            lambda time_s: torch.cuda._sleep(int(time_s * CYCLES_PER_S)))
 
     def begin_case(self):
+        self.synchronize()
         self.memory.close()
         torch.cuda.empty_cache()
         self.forget_times()
 
     def forget_times(self):
-        """Before other work is timed."""
-        self.launch_s = self.work_s = 0.0  # of the last run: the host's time of launching, the device's time
+        self.rows.forget()
 
     def name(self):
         return torch.cuda.get_device_name(self.torch_device)
@@ -122,6 +88,7 @@ class TorchDevice:
         torch.cuda.reset_peak_memory_stats()
 
     def open_tensors(self, specs):
+        self.synchronize()
         self.memory.close()
         return Tensors(specs, self.torch_device, self.memory)
 
@@ -133,26 +100,4 @@ class TorchDevice:
         return f"out of memory ({needs}{free / 2**30:.2f} GiB free)"
 
     def times(self, work, cold, count):
-        """At most `count` samples in a row, by the rule of longspan's own stopwatch: L2 emptied before each by writing twice
-        its size, events around the work, no rest between them so that the device stays loaded, and launches hidden: behind the
-        work before them, or, where launching takes longer than the work, all of them behind a delay."""
-        hides = self.work_s > 2 * self.launch_s
-        if not hides:
-            count = max(1, min(count, int(QUEUED_S / max(self.launch_s, 1e-6))))
-        while len(self.events) < count:
-            self.events.append([torch.cuda.Event(enable_timing=True) for _ in range(2)])
-        if self.launch_s:
-            queued = 1 if hides else count
-            torch.cuda._sleep(int(min(1.5 * queued * self.launch_s + 50e-6, 0.1) * self.cycles_per_s))
-        for begin, end in self.events[:count]:
-            if cold:
-                self.flush.zero_()
-            begin.record()
-            begin_s = time.perf_counter()
-            work()
-            self.launch_s = time.perf_counter() - begin_s
-            end.record()
-        self.events[count - 1][1].synchronize()
-        times_s = [begin.elapsed_time(end) * 1e-3 for begin, end in self.events[:count]]
-        self.work_s = times_s[-1]
-        return times_s
+        return self.rows.times(work, cold, count)

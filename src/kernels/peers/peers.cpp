@@ -21,6 +21,10 @@ constexpr Row kRows[] = {
     {"fa2", "FlashAttention-2 (flash_attn): full, causal, windows, documents"},
     {"fa3", "FlashAttention-3 (flash_attn_interface): full, causal, windows, documents"},
     {"fa4", "FlashAttention-4 (flash_attn.cute): full, causal, windows, documents"},
+    {"cudnn-fe", "cuDNN by its own front-end: full, causal, windows, documents"},
+    {"flash-infer", "FlashInfer: dense masks, and blocks of any sizes; forward alone"},
+    {"flashmask", "FlashMask in PaddlePaddle: all dense patterns, 128 x 128 blocks"},
+    {"fa2-sparse", "block-sparse FlashAttention-2 (block_sparse_attn): 128 x 128 blocks"},
     {"vsa", "Video Sparse Attention for Hopper (fastvideo-kernel): 64 x 64 blocks"},
     {"vsa-triton", "Video Sparse Attention in Triton: 64 x 64 blocks"},
 };

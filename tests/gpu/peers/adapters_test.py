@@ -29,7 +29,10 @@ try:
 except ModuleNotFoundError as error:
     REASON = f"no module {error.name}"
 
-ADAPTERS = ["torch_fa2", "torch_cudnn", "torch_efficient", "torch_math", "flex", "fa2", "fa3", "fa4", "vsa", "vsa_triton"]
+# Those on PyTorch; flashmask, on PaddlePaddle, is verified by `longspan verify` alone.
+ADAPTERS = [
+    "torch_fa2", "torch_cudnn", "torch_efficient", "torch_math", "flex", "fa2", "fa3", "fa4", "cudnn_fe", "flash_infer",
+    "fa2_sparse", "vsa", "vsa_triton"]
 
 
 def masks(s):
@@ -208,10 +211,11 @@ class Worker(unittest.TestCase):
             answer = self.ask(op="run", id=1, direction=direction)
             self.assertTrue(answer["ok"], answer)
             self.assertGreaterEqual(answer["peak_bytes"], 0)
-            for _ in range(3):
-                answer = self.ask(op="time", id=1, direction=direction, cold=True)
+            for count in (1, 1, 8):
+                answer = self.ask(op="time", id=1, direction=direction, cold=True, count=count)
                 self.assertTrue(answer["ok"], answer)
-                self.assertTrue(1e-6 < answer["time_s"] < 1e-2, answer)
+                self.assertTrue(1 <= len(answer["times_s"]) <= count, answer)
+                self.assertTrue(all(1e-6 < time_s < 1e-2 for time_s in answer["times_s"]), answer)
         expected = by_definition(q, k, v, dout, condition.cuda(), problem["scale"])
         for name in ("o", "lse", "dq", "dk", "dv"):
             self.assertLess(error_of(shared[name][0], expected[name]), 1.2e-2, name)

@@ -1,0 +1,51 @@
+"""fa2-sparse: block-sparse FlashAttention-2 (block_sparse_attn). Blocks of 128 x 128."""
+
+import importlib.metadata
+
+import numpy as np
+import torch
+from block_sparse_attn import block_sparse_attn_func
+
+from support.adapter import Peer, Plan, Unsupported, need_dtype
+
+SIZE = 128
+
+
+class BlockSparsePlan(Plan):
+    def __init__(self, problem, grids, device):
+        self.problem = problem
+        grid = torch.tensor(np.stack(grids), device=device).repeat_interleave(problem.heads_q // len(grids), dim=0)
+        tokens = torch.tensor([0, problem.tokens_q], dtype=torch.int32, device=device)
+        # Every head has a block mask of its own, which the package counts: type 1.
+        self.arguments = (
+            tokens, tokens, torch.ones(problem.heads_q, dtype=torch.int32, device=device), None, grid[None].contiguous(),
+            problem.tokens_q, problem.tokens_kv, 0.0)
+
+    def forward(self, q, k, v):
+        self.inputs = [x.detach().requires_grad_(self.problem.backward) for x in (q, k, v)]
+        self.o, self._lse, _ = block_sparse_attn_func(
+            *self.inputs, *self.arguments, deterministic=self.problem.deterministic, softmax_scale=self.problem.scale,
+            is_causal=False, return_attn_probs=True)
+        return self.o.detach()
+
+    def lse(self):  # [1, heads, tokens rounded up]
+        return self._lse.detach()[0, :, : self.problem.tokens_q]
+
+    def backward(self, dout):
+        return torch.autograd.grad(self.o, self.inputs, dout, retain_graph=True)
+
+
+class Adapter(Peer):
+    def versions(self):
+        return {"block_sparse_attn": importlib.metadata.version("block_sparse_attn")}
+
+    def plan(self, problem, masks, device):
+        need_dtype(problem, "bf16", "f16")
+        if problem.tokens_q != problem.tokens_kv:
+            raise Unsupported("has square masks alone")
+        grids = [mask.blocks(SIZE) for mask in masks]
+        if any(grid is None for grid in grids):
+            raise Unsupported("has masks of 128 x 128 blocks alone")
+        if not all(grid.any(1).all() for grid in grids):
+            raise Unsupported("gives no result for a row that sees no key")
+        return BlockSparsePlan(problem, grids, device)

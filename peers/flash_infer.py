@@ -1,0 +1,94 @@
+"""flash-infer: FlashInfer's prefill kernels (flashinfer-python), forward alone. Dense masks, and blocks of any sizes."""
+
+import importlib.metadata
+import math
+
+import flashinfer
+import torch
+
+from support.adapter import Peer, Plan, Unsupported, need_dtype, need_seen_rows, one_mask
+from support.masks import variable_blocks
+from support.torch_device import DTYPES
+
+WORKSPACE_BYTES = 128 << 20  # what its documentation recommends
+
+
+class ForwardPlan(Plan):
+    """`run(q, k, v)` gives (o, lse) in the package's own form: lse is [tokens, heads], of base 2."""
+
+    def __init__(self, run, settings=""):
+        self.run, self.settings = run, settings
+
+    def forward(self, q, k, v):
+        o, self._lse = self.run(q, k, v)
+        return o
+
+    def lse(self):
+        return self._lse.T * math.log(2)
+
+
+class BlocksPlan(Plan):
+    """Blocks of any sizes, which may differ by KV head. The kernel wants [heads, tokens, head_dim]."""
+
+    settings = "inputs brought into [heads, tokens, head_dim] outside the timed region"
+
+    def __init__(self, wrapper):
+        self.wrapper = wrapper
+
+    def prepare(self, q, k, v, dout):
+        self.own = [x.transpose(0, 1).contiguous() for x in (q, k, v)]
+
+    def forward(self, q, k, v):
+        o, self._lse = self.wrapper.run(*self.own, return_lse=True)
+        return o.transpose(0, 1)
+
+    def lse(self):  # [heads, tokens]
+        return self._lse * math.log(2)
+
+
+class Adapter(Peer):
+    def versions(self):
+        return {"flashinfer-python": importlib.metadata.version("flashinfer-python"), "torch": torch.__version__}
+
+    def plan(self, problem, masks, device):
+        if problem.backward:
+            raise Unsupported("has no backward pass")
+        need_dtype(problem, "bf16", "f16")
+        for mask in masks:
+            need_seen_rows(mask)
+        dense = len(masks) == 1 and (masks[0].window() is not None or masks[0].documents() is not None)
+        if not dense and (parts := variable_blocks(masks)) is not None:
+            return self.plan_blocks(problem, parts, device)
+        mask = one_mask(masks)
+        single = lambda **options: lambda q, k, v: flashinfer.single_prefill_with_kv_cache(
+            q, k, v, sm_scale=problem.scale, return_lse=True, **options)
+        if mask.is_full() or mask.is_causal():
+            return ForwardPlan(single(causal=mask.is_causal()))
+        if (window := mask.window()) and window[1] == 0:
+            return ForwardPlan(single(causal=True, window_left=window[0]))
+        if documents := mask.documents():
+            return self.plan_documents(problem, *documents, device)
+        bits = flashinfer.quantization.packbits(mask.dense(device).view(-1), bitorder="little")
+        return ForwardPlan(single(packed_custom_mask=bits), "one bit for each pair")
+
+    def plan_documents(self, problem, boundaries, causal, device):
+        wrapper = flashinfer.BatchPrefillWithRaggedKVCacheWrapper(
+            torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=device), kv_layout="NHD")
+        indptr = torch.tensor(boundaries, dtype=torch.int32, device=device)
+        wrapper.plan(
+            indptr, indptr, problem.heads_q, problem.heads_kv, problem.head_dim, causal=causal, sm_scale=problem.scale,
+            q_data_type=DTYPES[problem.dtype])
+        return ForwardPlan(lambda q, k, v: wrapper.run(q, k, v, return_lse=True))
+
+    def plan_blocks(self, problem, parts, device):
+        heads = parts[2].shape[0]
+        if heads != problem.heads_kv:  # one mask for all heads: its own for each
+            parts = [part.repeat(problem.heads_kv, axis=0) for part in parts]
+        row_sizes, column_sizes, grid = parts
+        wrapper = flashinfer.VariableBlockSparseAttentionWrapper(
+            torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=device))
+        sizes = lambda values: torch.tensor(values, dtype=torch.int32, device=device)
+        wrapper.plan(
+            torch.tensor(grid, device=device), sizes(row_sizes), sizes(column_sizes), problem.heads_q, problem.heads_kv,
+            problem.head_dim, sm_scale=problem.scale, q_data_type=DTYPES[problem.dtype])
+        return BlocksPlan(wrapper)

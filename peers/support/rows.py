@@ -1,0 +1,45 @@
+"""Samples in a row, by the rule of longspan's own stopwatch (docs/metrics.md, "On a GPU"), whatever the framework."""
+
+import time
+
+QUEUED_S = 1e-3  # of launching that may wait behind a delay: more would fill the driver's queue
+LONGEST_DELAY_S = 0.1
+
+
+class RowTimer:
+    """`new_event()` gives a framework's CUDA event, `empty_cache()` queues writes of twice the L2's size, and `delay(time_s)`
+    something that keeps the device busy for at least that long."""
+
+    def __init__(self, new_event, empty_cache, delay):
+        self.new_event, self.empty_cache, self.delay = new_event, empty_cache, delay
+        self.events = []
+        self.forget()
+
+    def forget(self):
+        """Before other work is timed."""
+        self.launch_s = self.work_s = 0.0  # of the last run: the host's time of launching, the device's time
+
+    def times(self, work, cold, count):
+        """At most `count` samples: L2 emptied before each, events around the work, no rest between them so that the device stays
+        loaded, and launches hidden: behind the work before them, or, where launching takes longer than the work, all of
+        them behind a delay."""
+        hides = self.work_s > 2 * self.launch_s
+        if not hides:
+            count = max(1, min(count, int(QUEUED_S / max(self.launch_s, 1e-6))))
+        while len(self.events) < count:
+            self.events.append((self.new_event(), self.new_event()))
+        if self.launch_s:
+            queued = 1 if hides else count
+            self.delay(min(1.5 * queued * self.launch_s + 50e-6, LONGEST_DELAY_S))
+        for begin, end in self.events[:count]:
+            if cold:
+                self.empty_cache()
+            begin.record()
+            begin_s = time.perf_counter()
+            work()
+            self.launch_s = time.perf_counter() - begin_s
+            end.record()
+        self.events[count - 1][1].synchronize()
+        times_s = [begin.elapsed_time(end) * 1e-3 for begin, end in self.events[:count]]
+        self.work_s = times_s[-1]
+        return times_s
