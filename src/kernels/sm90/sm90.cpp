@@ -1,80 +1,20 @@
 #include "kernels/sm90/sm90.h"
 
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <memory>
-#include <vector>
 
-#include "base/buffer.h"
 #include "base/cuda.h"
 #include "base/error.h"
-#include "base/parallel.h"
-#include "kernels/sm90/compiled_map.h"
 #include "kernels/sm90/forward_launch.h"
 #include "kernels/sm90/forward_shape.h"
+#include "kernels/sm90/uploaded_map.h"
 
 namespace longspan {
 namespace {
 
-using sm90::CompiledMap;
-using sm90::DeviceMap;
 using sm90::ForwardShape;
-
-// A compiled map in the memory of a GPU: one allocation, one copy.
-class UploadedMap {
- public:
-  UploadedMap(const CompiledMap& map, const Device& device) {
-    const size_t work = reserve(map.work), runs = reserve(map.runs), partials = reserve(map.partials),
-                 spans = reserve(map.spans), counters = reserve(std::vector<int32_t>(2));
-    std::vector<char> packed(bytes_, 0);
-    put(packed, work, map.work);
-    put(packed, runs, map.runs);
-    put(packed, partials, map.partials);
-    put(packed, spans, map.spans);
-    memory_ = Buffer(packed.size(), device);
-    copy_bytes(memory_.data(), memory_.kind(), packed.data(), DeviceKind::kCpu, packed.size());
-    char* base = memory_.as<char>();
-    view_ = {.work = reinterpret_cast<const sm90::WorkRow*>(base + work),
-             .runs = reinterpret_cast<const sm90::DeviceRun*>(base + runs),
-             .partials = reinterpret_cast<const sm90::DevicePartial*>(base + partials),
-             .spans = reinterpret_cast<const uint32_t*>(base + spans),
-             .row_tiles = map.row_tiles,
-             .rows_per_tile = map.rows_per_tile,
-             .counters = reinterpret_cast<int32_t*>(base + counters)};
-  }
-
-  const DeviceMap& view() const { return view_; }
-  size_t bytes() const { return memory_.bytes(); }
-
- private:
-  template <class T>
-  size_t reserve(const std::vector<T>& array) {
-    const size_t offset = bytes_;
-    bytes_ += (array.size() * sizeof(T) + 255) / 256 * 256;
-    return offset;
-  }
-
-  template <class T>
-  static void put(std::vector<char>& packed, size_t offset, const std::vector<T>& array) {
-    if (!array.empty()) std::memcpy(packed.data() + offset, array.data(), array.size() * sizeof(T));
-  }
-
-  size_t bytes_ = 0;
-  Buffer memory_;
-  DeviceMap view_;
-};
-
-CompiledMap compiled(const HeadMasks& masks, TileShape shape) {
-  std::vector<TileMap> maps(masks.size());
-  if (masks.size() == 1)
-    maps[0] = lower(masks[0], shape);  // uses all threads itself
-  else
-    parallel_for(static_cast<int64_t>(masks.size()), [&](int64_t i, int) {
-      maps[static_cast<size_t>(i)] = lower(masks[static_cast<size_t>(i)], shape);
-    });
-  return sm90::compile(maps);
-}
+using sm90::UploadedMap;
 
 class Sm90Plan final : public Plan {
  public:
@@ -82,7 +22,7 @@ class Sm90Plan final : public Plan {
       : problem_(problem),
         device_(device),
         shape_(sm90::choose_forward_shape(problem)),
-        map_(compiled(*problem.masks, shape_.tile_shape()), device) {}
+        map_(sm90::lower_and_compile(*problem.masks, shape_.tile_shape()), device) {}
 
   size_t workspace_bytes(Direction) const override { return 0; }
   size_t plan_bytes() const override { return map_.bytes(); }

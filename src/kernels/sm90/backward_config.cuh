@@ -1,0 +1,90 @@
+// The backward kernel's shape, its shared memory, and what its warps tell each other.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/sm90/backward_ptx.cuh"
+#include "kernels/sm90/backward_shape.h"
+#include "kernels/sm90/backward_wgmma.cuh"
+
+namespace longspan::sm90 {
+
+// The shape of one instance of the kernel.
+template <class ElementT, int kHeadDimT, int kRowsT, int kQStagesT, int kVBuffersT, bool kPrefetchScoresT,
+          BackwardStore kStoreT>
+struct BackwardConfig {
+  using Element = ElementT;
+  static constexpr int kHeadDim = kHeadDimT;  // 64 or 128
+  static constexpr int kRows = kRowsT;        // queries of a tile
+  static constexpr int kKeys = kBackwardKeys;
+  static constexpr int kQStages = kQStagesT, kDoStages = 2;
+  static constexpr int kKBuffers = 2, kVBuffers = kVBuffersT;
+  static constexpr int kDsBuffers = 2;
+  // The scores of the next tile are multiplied behind dq of this one.
+  static constexpr bool kPrefetchScores = kPrefetchScoresT;
+  static constexpr BackwardStore kStore = kStoreT;
+
+  static constexpr int kConsumers = 2;  // warpgroups, of 64 keys each
+  static constexpr int kConsumerWarps = 4 * kConsumers;
+  static constexpr int kThreads = 128 * (1 + kConsumers);
+  static constexpr int kPanels = kHeadDim / kPanelColumns;
+  static constexpr uint32_t kKvPanelBytes = kKeys * kPanelRowBytes;
+  static constexpr uint32_t kKvBytes = kKvPanelBytes * kPanels;
+  static constexpr uint32_t kRowPanelBytes = kRows * kPanelRowBytes;  // of q, do; and of ds: 64 keys a panel
+  static constexpr uint32_t kRowBytes = kRowPanelBytes * kPanels;
+  static constexpr uint32_t kStatsBytes = 2 * kRows * sizeof(float);
+  static constexpr int kDqColumns = kHeadDim == 128 ? kRows : kRows / 2;   // of a warpgroup's product
+  static constexpr int kDqFloats = 64 * kDqColumns;                        // of a warpgroup
+  static constexpr int kProducerRegisters = 24, kConsumerRegisters = 240;  // a thread
+
+  static_assert(kHeadDim == 64 || kHeadDim == 128, "head_dim must be 64 or 128");
+  static_assert(kRows % 16 == 0 && kDqColumns % 8 == 0, "a tile's rows are a multiple of 16");
+};
+
+// What the load warp tells the consumers about a tile, beside its rows of q.
+struct alignas(16) BackwardNote {
+  int32_t code;      // as DeviceRun::code; 0: the first `limit` keys are visible to all rows
+  int32_t flags;     // kItemBegins, kItemEnds, kNoMoreWork, limit << 8
+  int32_t dq_tile;   // head * row_tiles + row tile
+  int32_t key_tile;  // kv_head * key_tiles + key tile
+};
+enum BackwardFlags : int32_t { kItemBegins = 1, kItemEnds = 2, kNoMoreWork = 4 };
+
+template <class C>
+struct BackwardSharedMemory {
+  static constexpr bool kBulk = C::kStore != BackwardStore::kRegisters;
+  static constexpr bool kOrdered = C::kStore == BackwardStore::kOrdered;
+  alignas(1024) uint8_t k[C::kKBuffers][C::kKvBytes];
+  alignas(1024) uint8_t v[C::kVBuffers][C::kKvBytes];
+  alignas(1024) uint8_t q[C::kQStages][C::kRowBytes];
+  alignas(1024) uint8_t dout[C::kDoStages][C::kRowBytes];
+  alignas(1024) uint8_t ds[C::kDsBuffers][C::kConsumers][C::kRowPanelBytes];   // [64 keys a panel][rows][64]
+  alignas(128) float dq[kBulk ? C::kConsumers : 1][kBulk ? C::kDqFloats : 4];  // on its way out
+  alignas(16) float stats[C::kQStages][2][C::kRows];
+  BackwardNote note[C::kQStages];
+  int32_t turn[C::kQStages];  // BackwardStore::kOrdered: whose turn it must be; -1: adds nothing
+  Mbarrier q_full[C::kQStages], q_empty[C::kQStages];
+  Mbarrier do_full[C::kDoStages], do_empty[C::kDoStages];
+  Mbarrier k_full[C::kKBuffers], k_empty[C::kKBuffers];
+  Mbarrier v_full[C::kVBuffers], v_empty[C::kVBuffers];
+  Mbarrier dq_full[C::kConsumers], dq_empty[C::kConsumers];
+  int32_t dq_tile[C::kConsumers];  // of what is on its way out; -1: nothing more will come
+  int32_t dq_turn[C::kConsumers];
+};
+
+// A position in a ring of kSize slots, with the parity of the passes over it.
+template <int kSize>
+struct BackwardRing {
+  int slot = 0;
+  uint32_t parity = 0;
+  __device__ __forceinline__ void advance() {
+    if constexpr (kSize == 1) {
+      parity ^= 1;
+    } else if (++slot == kSize) {
+      slot = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+}  // namespace longspan::sm90

@@ -1,0 +1,236 @@
+// The kernels of both passes.
+#include <cmath>
+#include <numbers>
+
+#include "base/cuda_check.h"
+#include "base/error.h"
+#include "kernels/sm90/backward_layout.h"
+#include "kernels/sm90/backward_passes.h"
+#include "kernels/sm90/backward_shape.h"
+#include "kernels/sm90/ptx.cuh"
+
+namespace longspan::sm90 {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kVector = 8;  // elements that a thread reads or writes at once
+
+template <class T>
+__device__ __forceinline__ void load_vector(const T* from, float (&x)[kVector]);
+
+template <>
+__device__ __forceinline__ void load_vector(const float* from, float (&x)[kVector]) {
+  const float4 a = reinterpret_cast<const float4*>(from)[0], b = reinterpret_cast<const float4*>(from)[1];
+  x[0] = a.x, x[1] = a.y, x[2] = a.z, x[3] = a.w;
+  x[4] = b.x, x[5] = b.y, x[6] = b.z, x[7] = b.w;
+}
+
+template <>
+__device__ __forceinline__ void load_vector(const __nv_bfloat16* from, float (&x)[kVector]) {
+  const uint4 raw = *reinterpret_cast<const uint4*>(from);
+  const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    x[2 * i] = __uint_as_float(words[i] << 16);
+    x[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+  }
+}
+
+template <>
+__device__ __forceinline__ void load_vector(const __half* from, float (&x)[kVector]) {
+  const uint4 raw = *reinterpret_cast<const uint4*>(from);
+  const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    x[2 * i] = __half2float(__ushort_as_half(static_cast<unsigned short>(words[i])));
+    x[2 * i + 1] = __half2float(__ushort_as_half(static_cast<unsigned short>(words[i] >> 16)));
+  }
+}
+
+template <class T>
+__device__ __forceinline__ void store_vector(T* to, const float (&x)[kVector]) {
+  if constexpr (sizeof(T) == 4) {
+    reinterpret_cast<float4*>(to)[0] = make_float4(x[0], x[1], x[2], x[3]);
+    reinterpret_cast<float4*>(to)[1] = make_float4(x[4], x[5], x[6], x[7]);
+  } else {
+    *reinterpret_cast<uint4*>(to) = make_uint4(cvt_x2<T>(x[0], x[1]), cvt_x2<T>(x[2], x[3]),
+                                               cvt_x2<T>(x[4], x[5]), cvt_x2<T>(x[6], x[7]));
+  }
+}
+
+template <class T>
+__device__ __forceinline__ void store_pair(T* to, float low, float high) {
+  if constexpr (sizeof(T) == 4)
+    *reinterpret_cast<float2*>(to) = make_float2(low, high);
+  else
+    *reinterpret_cast<uint32_t*>(to) = cvt_x2<T>(low, high);
+}
+
+// One block a tile of rows of one head; neighbouring blocks take neighbouring heads, which lie side by side.
+template <class Element, class Output, int kHeadDim>
+__global__ void __launch_bounds__(kThreads)
+    prepare_kernel(TensorView o, TensorView dout, const float* lse, BackwardWorkspace to) {
+  constexpr int kLanes = kHeadDim / kVector;  // that share a row
+  const int64_t tile = blockIdx.x / o.heads, head = blockIdx.x % o.heads;
+  const int64_t number = head * to.row_tiles + tile;
+  float* stats = to.stats + number * 2 * to.rows;
+  const int lane = threadIdx.x % kLanes;
+  for (int row = threadIdx.x / kLanes; row < to.rows; row += kThreads / kLanes) {
+    const int64_t token = tile * to.rows + row;
+    float sum = 0, minus_lse = -INFINITY;
+    if (token < o.tokens) {
+      float a[kVector], b[kVector];
+      load_vector(o.row<const Output>(token, head) + lane * kVector, a);
+      load_vector(dout.row<const Element>(token, head) + lane * kVector, b);
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) sum = fmaf(a[i], b[i], sum);
+      const float l = lse[head * o.tokens + token];
+      if (l != -INFINITY) minus_lse = -l * std::numbers::log2e_v<float>;
+    }
+#pragma unroll
+    for (int offset = kLanes / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffff, sum, offset);
+    if (lane == 0) {
+      stats[row] = minus_lse;
+      stats[to.rows + row] = sum;
+    }
+  }
+  if (to.turn != nullptr && threadIdx.x < 2) to.turn[2 * number + threadIdx.x] = 0;
+  float4* dq = reinterpret_cast<float4*>(to.dq + number * to.rows * kHeadDim);
+  for (int i = threadIdx.x; i < to.rows * kHeadDim / 4; i += kThreads) dq[i] = make_float4(0, 0, 0, 0);
+}
+
+// One block a tile of rows of one head: through shared memory, so that whole rows are written.
+template <class Output, int kRows, int kHeadDim>
+__global__ void __launch_bounds__(kThreads)
+    finish_dq_kernel(TensorView dq, BackwardWorkspace from, float scale) {
+  constexpr int kStride = kHeadDim + 4;
+  __shared__ __align__(16) float rows[kRows * kStride];
+  const int64_t tile = blockIdx.x / dq.heads, head = blockIdx.x % dq.heads;
+  const float4* sums =
+      reinterpret_cast<const float4*>(from.dq + (head * from.row_tiles + tile) * kRows * kHeadDim);
+#pragma unroll
+  for (int group = threadIdx.x; group < kRows * kHeadDim / 4; group += kThreads) {
+    const float4 four = __ldcs(sums + group);
+    const float x[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      const DqElement at = dq_element(group, c, kRows, kHeadDim);
+      rows[at.row * kStride + at.d] = x[c] * scale;
+    }
+  }
+  __syncthreads();
+  constexpr int kLanes = kHeadDim / kVector;
+  for (int row = threadIdx.x / kLanes; row < kRows; row += kThreads / kLanes) {
+    const int64_t token = tile * kRows + row;
+    if (token >= dq.tokens) break;
+    float x[kVector];
+    load_vector(rows + row * kStride + threadIdx.x % kLanes * kVector, x);
+    store_vector(dq.row<Output>(token, head) + threadIdx.x % kLanes * kVector, x);
+  }
+}
+
+// One block a tile of keys of one KV head.
+template <class Output, int kHeadDim>
+__global__ void __launch_bounds__(kThreads)
+    finish_dkv_kernel(TensorView dk, TensorView dv, BackwardWorkspace from) {
+  const int64_t tile = blockIdx.x % from.key_tiles, head = blockIdx.x / from.key_tiles;
+  const float4* sums =
+      reinterpret_cast<const float4*>(from.dkv + int64_t{blockIdx.x} * 2 * kBackwardKeys * kHeadDim);
+  constexpr int kGroups = kBackwardKeys * kHeadDim / 4;
+  for (int i = threadIdx.x; i < 2 * kGroups; i += kThreads) {
+    const TensorView& to = i < kGroups ? dk : dv;
+    const float4 four = __ldcs(sums + i);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const DkvElement at = dkv_element(i % kGroups, 2 * half, kHeadDim);
+      const int64_t token = tile * kBackwardKeys + at.key;
+      if (token < to.tokens)
+        store_pair(to.row<Output>(token, head) + at.d, half == 0 ? four.x : four.z,
+                   half == 0 ? four.y : four.w);
+    }
+  }
+}
+
+// Calls function with a null pointer to the type of `dtype`.
+template <class Function>
+void with_type(DType dtype, const Function& function) {
+  switch (dtype) {
+    case DType::kBF16:
+      return function(static_cast<__nv_bfloat16*>(nullptr));
+    case DType::kF16:
+      return function(static_cast<__half*>(nullptr));
+    case DType::kF32:
+      return function(static_cast<float*>(nullptr));
+    default:
+      LONGSPAN_CHECK(false, "the backward passes know no {}", name_of(dtype));
+  }
+}
+
+template <int kHeadDim>
+void prepare(const BackwardArgs& args, const BackwardWorkspace& workspace, unsigned blocks,
+             cudaStream_t stream) {
+  const auto start = [&](auto* element, auto* output) {
+    using Element = std::remove_pointer_t<decltype(element)>;
+    using Output = std::remove_pointer_t<decltype(output)>;
+    prepare_kernel<Element, Output, kHeadDim>
+        <<<blocks, kThreads, 0, stream>>>(args.o, args.dout, args.lse, workspace);
+  };
+  with_type(args.dout.dtype, [&](auto* element) {
+    if (args.o.dtype == DType::kF32)
+      start(element, static_cast<float*>(nullptr));
+    else
+      start(element, element);
+  });
+}
+
+template <class Output, int kHeadDim>
+void finish(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
+            unsigned blocks, cudaStream_t stream) {
+  const float scale = problem.softmax_scale();
+  if (workspace.rows == 64)
+    finish_dq_kernel<Output, 64, kHeadDim><<<blocks, kThreads, 0, stream>>>(args.dq, workspace, scale);
+  else if (workspace.rows == 80)
+    finish_dq_kernel<Output, 80, kHeadDim><<<blocks, kThreads, 0, stream>>>(args.dq, workspace, scale);
+  else
+    LONGSPAN_CHECK(false, "no pass finishes dq in tiles of {} rows", workspace.rows);
+  LONGSPAN_CUDA_LAUNCHED();
+  if (workspace.dkv == nullptr) return;
+  const auto kv_blocks = static_cast<unsigned>(workspace.key_tiles * problem.heads_kv);
+  finish_dkv_kernel<Output, kHeadDim><<<kv_blocks, kThreads, 0, stream>>>(args.dk, args.dv, workspace);
+  LONGSPAN_CUDA_LAUNCHED();
+}
+
+unsigned blocks_of(const Problem& problem, const BackwardWorkspace& workspace) {
+  return static_cast<unsigned>(workspace.row_tiles * problem.heads_q);
+}
+
+}  // namespace
+
+void prepare_backward(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
+                      cudaStream_t stream) {
+  const unsigned blocks = blocks_of(problem, workspace);
+  if (problem.head_dim == 128)
+    prepare<128>(args, workspace, blocks, stream);
+  else
+    prepare<64>(args, workspace, blocks, stream);
+  LONGSPAN_CUDA_LAUNCHED();
+  if (workspace.dkv != nullptr)
+    LONGSPAN_CUDA(cudaMemsetAsync(workspace.dkv, 0,
+                                  static_cast<size_t>(workspace.key_tiles * problem.heads_kv) * 2 *
+                                      kBackwardKeys * problem.head_dim * sizeof(float),
+                                  stream));
+}
+
+void finish_backward(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
+                     cudaStream_t stream) {
+  const unsigned blocks = blocks_of(problem, workspace);
+  with_type(problem.output_dtype(), [&](auto* output) {
+    using Output = std::remove_pointer_t<decltype(output)>;
+    if (problem.head_dim == 128)
+      finish<Output, 128>(problem, args, workspace, blocks, stream);
+    else
+      finish<Output, 64>(problem, args, workspace, blocks, stream);
+  });
+}
+
+}  // namespace longspan::sm90

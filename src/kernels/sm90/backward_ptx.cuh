@@ -1,0 +1,70 @@
+// PTX instructions that only the backward kernel uses, one wrapper each, named after the instruction.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/sm90/ptx.cuh"
+
+namespace longspan::sm90 {
+
+// Waits until `kThreads` threads of the block have come to the barrier of this number.
+template <int kBarrier, int kThreads>
+__device__ __forceinline__ void bar_sync() {
+  asm volatile("bar.sync %0, %1;" ::"n"(kBarrier), "n"(kThreads) : "memory");
+}
+
+// Global to shared memory, contiguous; completes its bytes on the mbarrier. All multiples of 16.
+__device__ __forceinline__ void cp_async_bulk_load(uint32_t destination, const void* source, uint32_t bytes,
+                                                   Mbarrier& barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+          destination),
+      "l"(source), "r"(bytes), "r"(shared_address(&barrier))
+      : "memory");
+}
+
+// Adds floats in shared memory to global memory, in the thread's current bulk group.
+__device__ __forceinline__ void cp_reduce_async_bulk_add(float* destination, uint32_t source,
+                                                         uint32_t bytes) {
+  asm volatile(
+      "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(destination),
+      "r"(source), "r"(bytes)
+      : "memory");
+}
+
+// Orders this thread's copy engine accesses and its ordinary ones to all memories.
+__device__ __forceinline__ void fence_proxy_async_all() {
+  asm volatile("fence.proxy.async;" ::: "memory");
+}
+
+__device__ __forceinline__ int32_t ld_acquire(const int32_t* address) {
+  int32_t value;
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
+  return value;
+}
+
+__device__ __forceinline__ void st_release(int32_t* address, int32_t value) {
+  asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
+}
+
+// Adds four floats to global memory; the address is a multiple of 16.
+__device__ __forceinline__ void red_add_v4(float* destination, float x, float y, float z, float w) {
+  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(destination), "f"(x), "f"(y),
+               "f"(z), "f"(w)
+               : "memory");
+}
+
+// stmatrix of the transposed 8 x 8 matrices.
+__device__ __forceinline__ void stmatrix_x4_trans(uint32_t address, uint32_t r0, uint32_t r1, uint32_t r2,
+                                                  uint32_t r3) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+               "r"(r0), "r"(r1), "r"(r2), "r"(r3)
+               : "memory");
+}
+
+__device__ __forceinline__ void st_shared_v4(uint32_t address, float x, float y, float z, float w) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(x), "f"(y), "f"(z), "f"(w)
+               : "memory");
+}
+
+}  // namespace longspan::sm90

@@ -1,0 +1,366 @@
+// A tool for whoever works on the Hopper backward kernel: runs one of its instances on a list of small
+// problems, shows where gradients are wrong (by head and tile), or times it on large ones, pass by pass.
+//   sm90_backward_probe check <instance> [filter]     sm90_backward_probe time <instance> [filter]
+// An instance is rows,ahead|inorder,regs|bulk[,parts], e.g. 64,ahead,regs.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "attention/element.h"
+#include "attention/oracle_cuda.h"
+#include "attention/verify.h"
+#include "base/cuda.h"
+#include "kernels/sm90/backward_passes.h"
+#include "kernels/sm90/backward_plan.h"
+#include "kernels/sm90/sm90.h"
+#include "mask/patterns.h"
+
+namespace longspan {
+namespace {
+
+Device first_gpu() {
+  for (const Device& device : devices())
+    if (device.kind == DeviceKind::kCuda) return device;
+  return {};
+}
+
+using sm90::BackwardPlan;
+using sm90::BackwardShape;
+using sm90::BackwardStore;
+
+// The forward pass of the registered kernel, the backward pass of one instance.
+class ProbePlan final : public Plan {
+ public:
+  ProbePlan(const Problem& problem, const BackwardShape& shape, const Device& gpu)
+      : forward_(sm90_kernel().plan(problem, gpu)), backward_(problem, shape, gpu) {}
+  size_t workspace_bytes(Direction direction) const override {
+    return direction == Direction::kForward ? 0 : backward_.workspace_bytes();
+  }
+  size_t plan_bytes() const override { return forward_->plan_bytes() + backward_.bytes(); }
+  void forward(const ForwardArgs& args, Stream stream) override { forward_->forward(args, stream); }
+  void backward(const BackwardArgs& args, Stream stream) override { backward_.run(args, cuda::raw(stream)); }
+
+ private:
+  std::unique_ptr<Plan> forward_;
+  BackwardPlan backward_;
+};
+
+BackwardShape shape_from(const std::string& text) {
+  BackwardShape shape;
+  shape.rows = std::atoi(text.c_str());
+  shape.prefetch_scores = text.find("ahead") != std::string::npos;
+  const auto has = [&](const char* word) { return text.find(word) != std::string::npos; };
+  shape.store = has("bulk") ? BackwardStore::kBulk
+                            : (has("ordered") ? BackwardStore::kOrdered : BackwardStore::kRegisters);
+  const size_t comma = text.rfind(',');
+  if (const int parts = std::atoi(text.c_str() + comma + 1); parts > 0) shape.parts = parts;
+  return shape;
+}
+
+struct Case {
+  std::string name;
+  std::function<HeadMasks()> masks;
+  int64_t heads_q = 1, heads_kv = 1, head_dim = 128;
+  DType dtype = DType::kBF16;
+  bool fp32_output = false;
+};
+
+HeadMasks band(int64_t rows, int64_t columns, int64_t lo, int64_t hi) {
+  return {Mask(rows, columns, std::vector<Band>{{{0, rows}, {0, columns}, lo, hi}})};
+}
+
+HeadMasks pattern(const char* name, int64_t seqlen, int64_t kv_heads = 1, int64_t block = 0,
+                  double density = 0.3, const char* lengths = "auto") {
+  PatternOptions options;
+  options.seqlen = seqlen;
+  options.kv_heads = kv_heads;
+  if (block > 0) options.block = block;
+  options.density = density;
+  options.lengths = lengths;
+  return draw_mask(name, options).masks;
+}
+
+constexpr int64_t kBelow = kUnboundedBelow, kAbove = kUnboundedAbove;
+
+std::vector<Case> small_cases() {
+  std::vector<Case> cases;
+  const auto add = [&](std::string name, std::function<HeadMasks()> masks, int64_t q = 1, int64_t kv = 1,
+                       int64_t d = 128, DType dtype = DType::kBF16, bool fp32 = false) {
+    cases.push_back({std::move(name), std::move(masks), q, kv, d, dtype, fp32});
+  };
+  for (const int64_t s : {64, 128, 192, 256, 1024})
+    add(fmt::format("full-{}", s), [s] { return band(s, s, kBelow, kAbove); });
+  add("causal-256", [] { return band(256, 256, kBelow, 0); });
+  add(
+      "full-512-2:2", [] { return band(512, 512, kBelow, kAbove); }, 2, 2);
+  add(
+      "full-512-8:2", [] { return band(512, 512, kBelow, kAbove); }, 8, 2);
+  add(
+      "causal-1024-8:1", [] { return band(1024, 1024, kBelow, 0); }, 8, 1);
+  for (const int64_t s : {1, 2, 63, 65, 127, 129, 200, 333, 1000}) {
+    add(
+        fmt::format("full-{}-4:2", s), [s] { return band(s, s, kBelow, kAbove); }, 4, 2);
+    add(
+        fmt::format("causal-{}-4:2", s), [s] { return band(s, s, kBelow, 0); }, 4, 2);
+  }
+  add(
+      "window-1500-4:2", [] { return band(1500, 1500, -100, 37); }, 4, 2);
+  add(
+      "300x2300-4:2", [] { return band(300, 2300, kBelow, 2000); }, 4, 2);
+  add(
+      "2300x300-4:2-f32", [] { return band(2300, 300, kBelow, -2000); }, 4, 2, 128, DType::kBF16, true);
+  add(
+      "empty-500-4:2", [] { return HeadMasks{Mask(500, 500, std::vector<Band>{})}; }, 4, 2);
+  add(
+      "holes-900-4:2",
+      [] {
+        std::vector<Band> bands;
+        for (int64_t r = 0; r < 900; r += 150)
+          for (int64_t c = r; c < 900; c += 40) bands.push_back({{r, r + 50}, {c, c + 13}});
+        return HeadMasks{Mask(900, 900, bands)};
+      },
+      4, 2);
+  for (const Pattern& p : patterns())
+    add(
+        fmt::format("{}-2048-4:2", p.name),
+        [&p] {
+          return pattern(std::string(p.name).c_str(), 2048, 2,
+                         p.block_sparse ? (p.name[0] == 'u' ? 64 : 256) : 0, 0.3, "uniform:50:500");
+        },
+        4, 2);
+  add(
+      "blocks128-2000-4:4", [] { return pattern("uniform_block_sparse", 2000, 4, 128); }, 4, 4);
+  add(
+      "causal-4096-64:8", [] { return band(4096, 4096, kBelow, 0); }, 64, 8);
+  add(
+      "documents-8192-64:8", [] { return pattern("causal_document", 8192); }, 64, 8);
+  for (const int64_t s : {64, 200, 1000}) {
+    add(
+        fmt::format("f16-causal-{}-4:2", s), [s] { return band(s, s, kBelow, 0); }, 4, 2, 128, DType::kF16);
+    add(
+        fmt::format("d64-causal-{}-4:2", s), [s] { return band(s, s, kBelow, 0); }, 4, 2, 64);
+    add(
+        fmt::format("d64-f16-full-{}-4:2", s), [s] { return band(s, s, kBelow, kAbove); }, 4, 2, 64,
+        DType::kF16);
+  }
+  return cases;
+}
+
+std::vector<Case> large_cases() {
+  std::vector<Case> cases;
+  const auto add = [&](std::string name, std::function<HeadMasks()> masks, int64_t q = 64, int64_t kv = 8) {
+    cases.push_back({std::move(name), std::move(masks), q, kv});
+  };
+  for (const int64_t s : {8192, 32768}) {
+    const std::string k = s == 8192 ? "8K" : "32K";
+    add("full-" + k, [s] { return band(s, s, kBelow, kAbove); });
+    add("causal-" + k, [s] { return band(s, s, kBelow, 0); });
+    add("causal_document-" + k, [s] { return pattern("causal_document", s); });
+    add("full_document-" + k, [s] { return pattern("full_document", s); });
+    add("sliding_window-" + k, [s] { return pattern("sliding_window", s); });
+    add("sliding_window_causal-" + k, [s] { return pattern("sliding_window_causal", s); });
+  }
+  add("causal-2K", [] { return band(2048, 2048, kBelow, 0); });
+  add("prefix_lm_causal-8K", [] { return pattern("prefix_lm_causal", 8192); });
+  add("global_sliding_window-8K", [] { return pattern("global_sliding_window", 8192); });
+  for (const double density : {0.1, 0.5}) {
+    add(
+        fmt::format("blocks128-48K-4:4-{}", density),
+        [density] { return pattern("uniform_block_sparse", 49152, 4, 128, density); }, 4, 4);
+    add(
+        fmt::format("blocks64-48K-4:4-{}", density),
+        [density] { return pattern("uniform_block_sparse", 49152, 4, 64, density); }, 4, 4);
+    add(
+        fmt::format("blocks64-48K-32:4-{}", density),
+        [density] { return pattern("uniform_block_sparse", 49152, 4, 64, density); }, 32, 4);
+  }
+  return cases;
+}
+
+Problem problem_of(const Case& c) {
+  Problem p;
+  p.masks = std::make_shared<const HeadMasks>(c.masks());
+  p.tokens_q = p.masks->front().rows();
+  p.tokens_kv = p.masks->front().columns();
+  p.heads_q = c.heads_q;
+  p.heads_kv = c.heads_kv;
+  p.head_dim = c.head_dim;
+  p.dtype = c.dtype;
+  p.fp32_output = c.fp32_output;
+  return p;
+}
+
+// Norm of the error over that of the truth, of rows x columns of a head. NaN counts as infinite.
+double relative_error(const TensorView& actual, const ReferenceRows& truth, int64_t head, int64_t t0,
+                      int64_t t1, int64_t d0, int64_t d1) {
+  double wrong = 0, size = 0;
+  for (int64_t t = t0; t < t1; ++t)
+    for (int64_t d = d0; d < d1; ++d) {
+      const double x = truth.values[static_cast<size_t>((head * actual.tokens + t) * actual.head_dim + d)];
+      const double y = get_element(actual, t, head, d);
+      wrong += (x - y) * (x - y);
+      size += x * x;
+    }
+  if (!(wrong < INFINITY)) return INFINITY;
+  return size > 0 ? std::sqrt(wrong / size) : (wrong > 0 ? 9.99 : 0);
+}
+
+// A letter a tile of 64 tokens: '.' right, digits: the error in tenths, 'X' more, 'N' not finite.
+char letter(double error) {
+  if (!(error < INFINITY)) return 'N';
+  if (error < 0.02) return '.';
+  return error < 1 ? static_cast<char>('0' + static_cast<int>(error * 10)) : 'X';
+}
+
+void show_errors(const char* name, const TensorView& actual, const ReferenceRows& truth) {
+  std::printf("  %s by head and 64 tokens\n", name);
+  int64_t bad_head = -1, bad_token = 0;
+  for (int64_t h = 0; h < std::min<int64_t>(actual.heads, 4); ++h) {
+    std::string line;
+    for (int64_t t = 0; t < std::min<int64_t>(actual.tokens, 2048); t += 64) {
+      const double e =
+          relative_error(actual, truth, h, t, std::min(t + 64, actual.tokens), 0, actual.head_dim);
+      line += letter(e);
+      if (bad_head < 0 && letter(e) != '.') bad_head = h, bad_token = t;
+    }
+    std::printf("    %s\n", line.c_str());
+  }
+  if (bad_head < 0) return;
+  std::printf("  inside head %ld, tokens %ld..: rows of 8 tokens, a letter 8 columns\n", bad_head, bad_token);
+  for (int64_t t = bad_token; t < std::min(bad_token + 64, actual.tokens); t += 8) {
+    std::string line;
+    for (int64_t d = 0; d < actual.head_dim; d += 8)
+      line += letter(relative_error(actual, truth, bad_head, t, std::min(t + 8, actual.tokens), d, d + 8));
+    std::printf("    %s\n", line.c_str());
+  }
+  for (const int64_t t : {bad_token, bad_token + 9}) {
+    if (t >= actual.tokens) continue;
+    std::printf("  token %ld got/true:", t);
+    for (const int64_t d : {0, 1, 2, 8, 17, 33, 63, int(actual.head_dim) - 1})
+      std::printf(" %.3g/%.3g", get_element(actual, t, bad_head, d),
+                  truth.values[static_cast<size_t>((bad_head * actual.tokens + t) * actual.head_dim + d)]);
+    std::printf("\n");
+  }
+}
+
+// True where all is right.
+bool check(const Case& c, const BackwardShape& wanted, const Device& gpu, bool verbose) {
+  const Problem problem = problem_of(c);
+  BackwardShape shape = wanted;
+  if (problem.group_size() % shape.parts != 0) shape.parts = 1;
+  ProbePlan plan(problem, shape, gpu);
+  ProblemTensors tensors(problem, Direction::kBackward, gpu, plan);
+  tensors.fill_inputs(7);
+  tensors.poison(Direction::kForward);
+  tensors.forward(plan);
+  tensors.poison(Direction::kBackward);
+  tensors.backward(plan);
+  cuda::synchronize(Stream{});
+  const VerifyReport report = verify_outputs(problem, Direction::kBackward, tensors.views(), {});
+  std::string line;
+  for (size_t i = 2; i < report.tensors.size(); ++i)
+    line += fmt::format(" {} {:.1e} (rel {:.1e}, tol {:.1e})", report.tensors[i].tensor,
+                        report.tensors[i].error, report.tensors[i].relative, report.tensors[i].tolerance);
+  std::printf("%-32s %s%s\n", c.name.c_str(), report.passed() ? "ok  " : "FAIL", line.c_str());
+  if (report.passed() || !verbose) return report.passed();
+  std::printf("  %s\n", report.failure.c_str());
+  if (problem.tokens_q * problem.tokens_kv * problem.heads_q <= 8 * 1024 * 1024) {
+    SampleOptions all;
+    all.all = true;
+    OracleInputs inputs;
+    const DeviceTensors& v = tensors.views();
+    inputs.kind = v.kind;
+    inputs.q = v.q, inputs.k = v.k, inputs.v = v.v, inputs.o = v.o, inputs.dout = v.dout, inputs.lse = v.lse;
+    const BackwardReference truth =
+        reference_backward(problem, inputs, choose_samples(problem, Direction::kBackward, all));
+    show_errors("dq", HostCopy(v.dq, v.kind).view(), truth.dq);
+    show_errors("dk", HostCopy(v.dk, v.kind).view(), truth.dk);
+    show_errors("dv", HostCopy(v.dv, v.kind).view(), truth.dv);
+  }
+  return false;
+}
+
+double median_s(const std::function<void()>& run, int repeats) {
+  std::vector<double> times;
+  for (int i = 0; i < repeats + 1; ++i) {
+    cuda::Event start(0), end(0);
+    start.record(Stream{});
+    run();
+    end.record(Stream{});
+    end.synchronize();
+    if (i > 0) times.push_back(end.seconds_since(start));
+  }
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+void time(const Case& c, BackwardShape shape, const Device& gpu) {
+  const Problem problem = problem_of(c);
+  if (shape.parts == 1) shape.parts = sm90::choose_backward_shape(problem, gpu.units).parts;
+  ProbePlan plan(problem, shape, gpu);
+  ProblemTensors tensors(problem, Direction::kBackward, gpu, plan);
+  tensors.fill_inputs(7);
+  tensors.forward(plan);
+  Buffer workspace(plan.workspace_bytes(Direction::kBackward), gpu);
+  const DeviceTensors& v = tensors.views();
+  const BackwardArgs args{v.q, v.k, v.v, v.o, v.dout, v.lse, v.dq, v.dk, v.dv, workspace.data()};
+  const int repeats = flops(problem, Direction::kBackward) > 3e13 ? 2 : 5;
+  const double all = median_s([&] { plan.backward(args, Stream{}); }, repeats);
+  const auto row_tiles = static_cast<int32_t>((problem.tokens_q + shape.rows - 1) / shape.rows);
+  const size_t stats = static_cast<size_t>(row_tiles * shape.rows * problem.heads_q) * 2;
+  const sm90::BackwardWorkspace parts{.stats = workspace.as<float>(),
+                                      .dq = workspace.as<float>() + stats,
+                                      .rows = shape.rows,
+                                      .row_tiles = row_tiles};
+  const double before = median_s([&] { sm90::prepare_backward(problem, args, parts, nullptr); }, repeats);
+  const double after = median_s([&] { sm90::finish_backward(problem, args, parts, nullptr); }, repeats);
+  const double rate = flops(problem, Direction::kBackward) / all * 1e-12;
+  const double main_rate = flops(problem, Direction::kBackward) / (all - before - after) * 1e-12;
+  std::printf("%-26s parts %d  %8.3f ms (before %.3f, after %.3f)  %6.1f TFLOP/s, main pass %6.1f\n",
+              c.name.c_str(), shape.parts, all * 1e3, before * 1e3, after * 1e3, rate, main_rate);
+}
+
+}  // namespace
+}  // namespace longspan
+
+int main(int argc, char** argv) {
+  using namespace longspan;
+  if (argc < 3) {
+    std::printf("sm90_backward_probe check|time rows,ahead|inorder,regs|bulk[,parts] [filter]\n");
+    return 2;
+  }
+  if (!no_cuda_reason().empty() || first_gpu().capability != 90) {
+    std::printf("needs a GPU of compute capability 9.0\n");
+    return 2;
+  }
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  const Device gpu = first_gpu();
+  const bool timing = std::string(argv[1]) == "time";
+  const BackwardShape shape = shape_from(argv[2]);
+  const std::string filter = argc > 3 ? argv[3] : "";
+  int failed = 0, ran = 0;
+  try {
+    for (const Case& c : timing ? large_cases() : small_cases()) {
+      if (c.name.find(filter) == std::string::npos) continue;
+      const bool everywhere = shape.prefetch_scores && shape.store == sm90::BackwardStore::kRegisters;
+      if (!everywhere && (c.dtype != DType::kBF16 || c.head_dim != 128)) continue;
+      ++ran;
+      if (timing)
+        time(c, shape, gpu);
+      else if (!check(c, shape, gpu, failed < 4))
+        ++failed;
+    }
+  } catch (const std::exception& error) {
+    std::printf("stopped: %s\n", error.what());
+    return 1;
+  }
+  if (!timing) std::printf("%s: %d of %d wrong\n", argv[2], failed, ran);
+  return failed > 0;
+}

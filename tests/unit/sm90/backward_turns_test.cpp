@@ -1,0 +1,76 @@
+// The order of additions to dq: each row tile takes its key tiles one by one, and nobody waits in a circle.
+#include "kernels/sm90/backward_turns.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "kernels/sm90/backward_shape.h"
+#include "mask/patterns.h"
+
+namespace longspan::sm90 {
+namespace {
+
+constexpr int32_t kRows = 64;
+
+CompiledMap by_columns(const HeadMasks& masks) {
+  std::vector<TileMap> maps;
+  for (const Mask& mask : masks) maps.push_back(lower(mask.transposed(), {kBackwardKeys, kRows}));
+  return compile(maps);
+}
+
+HeadMasks draw(std::string_view name, int64_t seqlen, int64_t kv_heads = 1) {
+  PatternOptions options;
+  options.seqlen = seqlen;
+  options.lengths = "uniform:20:300";
+  options.kv_heads = kv_heads;
+  return draw_mask(name, options).masks;
+}
+
+// Walks the items one after the other, as one block alone would: every turn must be there when it is wanted.
+void expect_orderly(const CompiledMap& map, const BackwardTurns& order) {
+  ASSERT_EQ(order.first.size(), map.work.size());
+  size_t walked = 0;
+  for (size_t item = 0; item < map.work.size();) {
+    std::map<int32_t, int32_t> added;  // by row tile
+    for (int32_t position = 0; position < map.row_tiles; ++position, ++item) {
+      const WorkRow& work = map.work[item];
+      EXPECT_EQ(order.first[item], walked);
+      for (int32_t i = 0; i < work.runs; ++i) {
+        const int32_t r = order.descending ? work.runs - 1 - i : i;
+        const DeviceRun& run = map.runs[work.first_run + static_cast<uint32_t>(r)];
+        const int32_t tiles = std::max(run.code, 1);
+        for (int32_t t = 0; t < tiles; ++t) {
+          const int32_t tile = run.column / kRows + (order.descending ? tiles - 1 - t : t);
+          EXPECT_EQ(order.turns.at(walked++), added[tile]++);
+        }
+      }
+    }
+  }
+  EXPECT_EQ(order.turns.size(), walked);
+}
+
+TEST(BackwardTurns, GiveEachAdditionItsTurn) {
+  for (const char* name :
+       {"full", "causal", "causal_document", "sliding_window", "share_question", "prefix_lm_causal"})
+    for (const int32_t workers : {1, 16}) {
+      SCOPED_TRACE(name);
+      const CompiledMap map = by_columns(draw(name, 2000));
+      expect_orderly(map, order_additions(map, kRows, workers, 8));
+    }
+}
+
+TEST(BackwardTurns, KeepMasksOfSeveralHeadsApart) {
+  const CompiledMap map = by_columns(draw("uniform_block_sparse", 2000, 3));
+  expect_orderly(map, order_additions(map, kRows, 16, 4));
+}
+
+TEST(BackwardTurns, WalkCausalMasksFromTheLastRowUp) {
+  const CompiledMap map = by_columns(draw("causal", 8192));
+  EXPECT_TRUE(order_additions(map, kRows, 16, 8).descending);
+}
+
+}  // namespace
+}  // namespace longspan::sm90
