@@ -93,11 +93,11 @@ class Runner {
 
   RunSummary run() {
     for (const Batch& batch : batches_) {
-      if (!begin_batch(batch)) break;
+      if (time_is_up() || !begin_batch(batch)) break;
       for (const Case& c : batch.cases) {
-        if (!run_one(c, batch.device)) break;
+        if (time_is_up() || !run_one(c, batch.device)) break;
       }
-      if (summary_.interrupted) break;
+      if (summary_.interrupted || summary_.stopped) break;
     }
     progress_.clear();
     return summary_;
@@ -113,6 +113,12 @@ class Runner {
   bool interrupt() {
     summary_.interrupted = true;
     return false;
+  }
+
+  bool time_is_up() {
+    const double limit_s = options_.stop_after_s;
+    if (limit_s > 0 && steady_clock().now_s() - begin_s_ >= limit_s) summary_.stopped = true;
+    return summary_.stopped;
   }
 
   // Measures the ceilings and writes the run's record. False if interrupted.
@@ -236,6 +242,7 @@ class Runner {
   Isolation isolation_;
   Progress progress_;
   RunSummary summary_;
+  double begin_s_ = steady_clock().now_s();
   std::string run_id_;
   std::map<DType, double> ceilings_;
   std::unique_ptr<Helper> helper_;

@@ -18,6 +18,7 @@ struct RunOptions {
   std::vector<Case> cases;
   std::string folder;  // of results.jsonl
   bool resume = false;
+  double stop_after_s = 0;        // no case begins later than this; 0: no limit
   std::FILE* progress = nullptr;  // where progress goes
   bool terminal = false;          // that is a terminal
 };
@@ -29,6 +30,7 @@ struct RunSummary {
   int64_t left = 0;                         // not done
   int64_t above_ceiling = 0;                // rates beyond the ceiling: that measurement was disturbed
   bool interrupted = false;
+  bool stopped = false;  // by stop_after_s
 };
 
 // Throws an input error where the results file cannot be used; what goes wrong in a case becomes its line.

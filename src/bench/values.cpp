@@ -58,6 +58,23 @@ std::string format_count(int64_t count) {
   return fmt::format("{}", count);
 }
 
+double parse_duration(std::string_view text) {
+  constexpr std::pair<char, double> kUnits[] = {{'s', 1}, {'m', 60}, {'h', 3600}};
+  double unit_s = 1;
+  std::string_view number = text;
+  for (const auto& [letter, seconds] : kUnits) {
+    if (!text.ends_with(letter)) continue;
+    unit_s = seconds;
+    number.remove_suffix(1);
+  }
+  constexpr double kMost = 1e6;
+  try {
+    return parse_real(number, 0, kMost) * unit_s;
+  } catch (const Error&) {
+    LONGSPAN_CHECK_INPUT(false, "'{}': must be a time above 0, such as 90s, 30m or 2h", text);
+  }
+}
+
 std::string format_bytes(double bytes) {
   constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   size_t unit = 0;

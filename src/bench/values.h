@@ -13,6 +13,7 @@ int64_t parse_count(std::string_view text, int64_t min, int64_t max);  // 8192, 
 uint64_t parse_seed(std::string_view text);
 double parse_real(std::string_view text, double above, double max);  // above < x <= max
 bool parse_bool(std::string_view text);
+double parse_duration(std::string_view text);  // 90s, 30m, 2h, 90 (seconds); above 0
 
 std::string format_count(int64_t count);      // 8192 as "8K", 1000 as "1000"
 std::string format_bytes(double bytes);       // "1.5 GiB"

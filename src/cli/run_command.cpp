@@ -32,6 +32,7 @@ struct Options {
   std::string filter;
   std::string out;
   std::vector<std::string> pythons;
+  std::string stop_after;
   bool resume = false;
   bool dry_run = false;
 };
@@ -152,6 +153,11 @@ void run(const Options& options, const std::vector<std::string>& words) {
   run.cases = std::move(cases);
   run.folder = options.out.empty() ? default_folder(suite, options.suite.empty()) : options.out;
   run.resume = options.resume;
+  try {
+    if (!options.stop_after.empty()) run.stop_after_s = bench::parse_duration(options.stop_after);
+  } catch (const Error& error) {
+    LONGSPAN_CHECK_INPUT(false, "--stop-after {}", error.what());
+  }
   run.progress = stderr;
   run.terminal = isatty(STDERR_FILENO) != 0;
   const bench::RunSummary summary = bench::run(run, bench);
@@ -173,6 +179,11 @@ void run(const Options& options, const std::vector<std::string>& words) {
                "interrupted with {} cases left; continue with the same command and --out {} --resume\n",
                summary.left, run.folder);
     throw CLI::RuntimeError(130);
+  }
+  if (summary.stopped) {
+    fmt::print(stderr,
+               "stopped after {} with {} cases left; continue with the same command and --out {} --resume\n",
+               options.stop_after, summary.left, run.folder);
   }
   if (summary.failed > 0) throw CLI::RuntimeError(1);
 }
@@ -214,6 +225,10 @@ void add_run_command(CLI::App& program) {
       ->type_name("PATH")
       ->expected(1)
       ->take_all();
+  command
+      ->add_option("--stop-after", options->stop_after,
+                   "Begin no case later than this (90s, 30m, 2h); --resume does the rest another time")
+      ->type_name("TIME");
   command->add_flag("--resume", options->resume, "Complete the run in --out: do what it has no line for");
   command->add_flag("--dry-run", options->dry_run, "List the cases and run none");
   for (const bench::RuleKey& key : bench::rule_keys()) {

@@ -240,6 +240,20 @@ TEST_F(RunTest, AnInterruptLeavesAWholeFileAndNoProcess) {
   EXPECT_EQ(run(cases("good,unsupported") + " --out " + (folder_ / "other").string()).status, 0);
 }
 
+TEST_F(RunTest, ARunStopsBetweenCasesAfterItsTimeAndIsResumed) {
+  // The hang takes longer than that, so nothing begins after it.
+  const std::string two = cases("hang,throws,good", "--timeout-s 2 --stop-after 1s") + out();
+  const Outcome stopped = run(two);
+  EXPECT_EQ(stopped.status, 1) << stopped.output;  // the hang failed
+  EXPECT_THAT(stopped.output, AllOf(HasSubstr("stopped after 1s with 2 cases left"), HasSubstr("--resume")));
+  EXPECT_EQ(lines(ResultsLine::Type::kCase).size(), 1u);
+  const Outcome resumed =
+      run(cases("hang,throws,good", "--timeout-s 2 --stop-after 1h") + out() + " --resume");
+  EXPECT_EQ(resumed.status, 1) << resumed.output;
+  EXPECT_EQ(by_kernel().size(), 3u);
+  EXPECT_EQ(by_kernel()["good"]["status"], "ok");
+}
+
 TEST_F(RunTest, WrongOptionsAreOneLineAndExitCode2) {
   const auto expect = [&](const std::string& arguments, const auto& message) {
     const Outcome outcome = run(arguments);
@@ -262,6 +276,10 @@ TEST_F(RunTest, WrongOptionsAreOneLineAndExitCode2) {
   expect("run --kernel good --mask full --seqlen 32 --resume", HasSubstr("--resume needs --out"));
   expect("run --kernel good --mask full --seqlen 32 --half-width 2",
          HasSubstr("--half-width '2': must be a number"));
+  for (const char* wrong : {"0s", "x", "-3m", "5d"}) {
+    expect(fmt::format("run --kernel good --mask full --seqlen 32 --stop-after={}", wrong),
+           HasSubstr("--stop-after"));
+  }
   EXPECT_FALSE(fs::exists(results_path()));
 }
 
