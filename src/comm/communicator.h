@@ -11,7 +11,8 @@
 
 namespace longspan {
 
-// One end of a transfer: `bytes` bytes at `data`, to or from rank `peer`.
+// One end of a transfer, in the memory of the device whose stream the exchange is given: `bytes` bytes at
+// `data`, to or from rank `peer`.
 struct Message {
   int peer = 0;
   void* data = nullptr;
@@ -44,6 +45,10 @@ class Communicator {
 
   // Ends the group: every rank's present and later wait throws an Error with this reason.
   virtual void fail(const std::string& reason) = 0;
+
+  // Waits until the stream has done all that was put into it, and throws as a transfer's wait does where that
+  // takes too long. On the CPU nothing is ever left to do.
+  virtual void synchronize(Stream) {}
 
   // Returns when all ranks have called it. Default: an exchange of one byte with every rank.
   virtual void barrier();

@@ -9,14 +9,18 @@
 #include <thread>
 
 #include "base/error.h"
+#include "comm/device_copies.h"
 
 namespace longspan {
 namespace {
 
-// A message on offer: the receiver copies straight from the sender's buffer, then says so.
+// A message on offer: the receiver copies straight from the sender's buffer, then says so. On GPUs the host's
+// threads only agree on what is to be copied; the streams wait for each other.
 struct Offer {
   enum class State { kOpen, kCopying, kTaken, kWithdrawn };
   Message message;
+  DeviceCopies::Mark ready;  // where the sender's stream was when it made the offer
+  DeviceCopies::Mark taken;  // where the receiver's copies are done
   State state = State::kOpen;
 };
 
@@ -45,9 +49,15 @@ struct World {
 
 class ThreadTransfer : public Transfer {
  public:
+  // copies: of this rank, where the messages are in a GPU's memory; posted: where its stream is now.
   ThreadTransfer(std::shared_ptr<World> world, int rank, std::vector<std::shared_ptr<Offer>> sends,
-                 std::vector<Message> receives)
-      : world_(std::move(world)), rank_(rank), sends_(std::move(sends)), receives_(std::move(receives)) {}
+                 std::vector<Message> receives, DeviceCopies* copies, DeviceCopies::Mark posted)
+      : world_(std::move(world)),
+        rank_(rank),
+        sends_(std::move(sends)),
+        receives_(std::move(receives)),
+        copies_(copies),
+        posted_(std::move(posted)) {}
 
   // The sender's buffers may go as soon as this returns, also when the group has failed.
   ~ThreadTransfer() override {
@@ -58,14 +68,17 @@ class ThreadTransfer : public Transfer {
     }
   }
 
-  void wait(Stream) override {
+  void wait(Stream stream) override {
     const auto deadline = std::chrono::steady_clock::now() + world_->limit;
+    if (copies_ != nullptr && !receives_.empty()) copies_->wait(copies_->stream(), posted_);
     for (const Message& receive : receives_) take(receive, deadline);
+    if (copies_ != nullptr && !receives_.empty()) copies_->wait(stream, copies_->mark(copies_->stream()));
     receives_.clear();
     for (const auto& send : sends_) {
       std::unique_lock lock(world_->mutex);
       await(lock, deadline, send->message.peer, "take a message",
             [&] { return send->state == Offer::State::kTaken; });
+      if (copies_ != nullptr) copies_->wait(stream, send->taken);
     }
     sends_.clear();
   }
@@ -105,7 +118,13 @@ class ThreadTransfer : public Transfer {
       world_->check();
       offer->state = Offer::State::kCopying;
     }
-    if (receive.bytes > 0) std::memcpy(receive.data, offer->message.data, receive.bytes);
+    if (copies_ != nullptr) {
+      copies_->wait(copies_->stream(), offer->ready);
+      copies_->copy(receive.data, offer->message.data, receive.bytes);
+      offer->taken = copies_->mark(copies_->stream());
+    } else if (receive.bytes > 0) {
+      std::memcpy(receive.data, offer->message.data, receive.bytes);
+    }
     std::lock_guard lock(world_->mutex);
     offer->state = Offer::State::kTaken;
     world_->changed.notify_all();
@@ -115,6 +134,8 @@ class ThreadTransfer : public Transfer {
   const int rank_;
   std::vector<std::shared_ptr<Offer>> sends_;
   std::vector<Message> receives_;
+  DeviceCopies* const copies_;
+  const DeviceCopies::Mark posted_;
 };
 
 class ThreadCommunicator : public Communicator {
@@ -127,28 +148,50 @@ class ThreadCommunicator : public Communicator {
   void fail(const std::string& reason) override { world_->fail(reason); }
 
   std::unique_ptr<Transfer> exchange(std::span<const Message> sends, std::span<const Message> receives,
-                                     Stream) override {
+                                     Stream stream) override {
     for (auto messages : {sends, receives}) {
       for (const Message& message : messages) {
         LONGSPAN_CHECK(0 <= message.peer && message.peer < size(), "peer {} is not one of the {} ranks",
                        message.peer, size());
       }
     }
+    const bool on_device = stream.handle != nullptr;
+    if (on_device && copies_ == nullptr) copies_ = DeviceCopies::make();
+    const DeviceCopies::Mark posted = on_device ? copies_->mark(stream) : nullptr;
     std::vector<std::shared_ptr<Offer>> offers;
     std::lock_guard lock(world_->mutex);
     world_->check();
     for (const Message& send : sends) {
-      offers.push_back(std::make_shared<Offer>(Offer{send}));
+      offers.push_back(std::make_shared<Offer>(Offer{send, posted, nullptr}));
       world_->offers[{rank_, send.peer}].push_back(offers.back());
     }
     world_->changed.notify_all();
     return std::make_unique<ThreadTransfer>(world_, rank_, std::move(offers),
-                                            std::vector<Message>(receives.begin(), receives.end()));
+                                            std::vector<Message>(receives.begin(), receives.end()),
+                                            on_device ? copies_.get() : nullptr, posted);
+  }
+
+  // The streams of other ranks may be part of what is waited for, so the wait has an end.
+  void synchronize(Stream stream) override {
+    if (stream.handle == nullptr) return;
+    if (copies_ == nullptr) copies_ = DeviceCopies::make();
+    const auto deadline = std::chrono::steady_clock::now() + world_->limit;
+    while (!copies_->done(stream)) {
+      {
+        std::lock_guard lock(world_->mutex);
+        world_->check();
+      }
+      if (std::chrono::steady_clock::now() > deadline)
+        world_->fail(
+            fmt::format("the device of rank {} was not done within {} ms", rank_, world_->limit.count()));
+      std::this_thread::yield();
+    }
   }
 
  private:
   std::shared_ptr<World> world_;
   const int rank_;
+  std::unique_ptr<DeviceCopies> copies_;  // made when the first message is in a GPU's memory
 };
 
 }  // namespace

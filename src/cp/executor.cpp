@@ -1,30 +1,17 @@
 #include "cp/executor.h"
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <map>
 
 #include "base/error.h"
+#include "cp/device_clock.h"
 #include "cp/pieces.h"
 
 namespace longspan {
 namespace {
 
 constexpr int32_t kForever = std::numeric_limits<int32_t>::max();
-
-// Adds the time of its life to a counter.
-class Stopwatch {
- public:
-  explicit Stopwatch(double& total_s) : total_s_(total_s) {}
-  ~Stopwatch() {
-    total_s_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
-
- private:
-  double& total_s_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 bool dense(const TensorView& view) {
   return view.head_stride == view.head_dim && view.token_stride == view.heads * view.head_dim;
@@ -40,12 +27,11 @@ class Executor::Impl {
         problem_(problem),
         kernel_(kernel),
         device_(device),
-        communicator_(communicator) {
+        communicator_(communicator),
+        clock_(DeviceClock::make(device)),
+        pool_(std::make_shared<BufferPool>(device)) {
     LONGSPAN_CHECK(communicator.size() == schedule.ranks, "a schedule for {} ranks on {} ranks",
                    schedule.ranks, communicator.size());
-    LONGSPAN_CHECK_INPUT(device.kind == DeviceKind::kCpu,
-                         "context parallelism runs on the CPU; on {} it needs device row operations",
-                         device.name);
     forward_ = rounds_of(schedule, Direction::kForward, communicator.rank());
     backward_ = rounds_of(schedule, Direction::kBackward, communicator.rank());
     for (const auto* rounds : {&forward_, &backward_}) {
@@ -53,6 +39,14 @@ class Executor::Impl {
         for (const Attend& attend : round.attend) make_plan(attend);
       }
     }
+    last_[0] = last_uses(schedule, forward_);
+    last_[1] = last_uses(schedule, backward_);
+    size_t bytes = 0;  // attends run one after the other
+    for (const auto& [regions, work] : work_) {
+      bytes = std::max(bytes, work.plan->workspace_bytes(Direction::kForward));
+      if (no_backward_.empty()) bytes = std::max(bytes, work.plan->workspace_bytes(Direction::kBackward));
+    }
+    if (bytes > 0) workspace_ = Buffer(bytes, device_);
   }
 
   void forward(const ForwardArgs& args, Stream stream) {
@@ -71,6 +65,8 @@ class Executor::Impl {
   }
 
   void backward(const BackwardArgs& args, Stream stream) {
+    LONGSPAN_CHECK_INPUT(no_backward_.empty(), "{} cannot attend backward for rank {}: {}", kernel_.name(),
+                         communicator_.rank(), no_backward_);
     add_own(Operand::kDo, args.dout);
     Piece o = own_piece(Operand::kO, args.o);
     o.lse = const_cast<float*>(args.lse);
@@ -84,19 +80,42 @@ class Executor::Impl {
     saved_.clear();
   }
 
-  const PassTimes& times() const { return times_; }
+  const PassTimes& times() {
+    for (const Span& span : spans_) *span.total_s += clock_->seconds(span.begin, span.end);
+    spans_.clear();
+    return times_;
+  }
+
+  void finish(Stream stream) { communicator_.synchronize(stream); }
 
   size_t plan_bytes() const {
     size_t bytes = 0;
-    for (const auto& [regions, work] : work_) bytes += work.plan->plan_bytes() + work.workspace.bytes();
-    return bytes;
+    for (const auto& [regions, work] : work_) bytes += work.plan->plan_bytes();
+    return bytes + workspace_.bytes();
   }
 
  private:
   struct Work {
     Problem problem;
     std::unique_ptr<Plan> plan;
-    Buffer workspace;
+  };
+
+  // A stretch of the stream, whose time is added to one of times_ when somebody asks.
+  struct Span {
+    double* total_s;
+    int begin, end;
+  };
+  class Stopwatch {
+   public:
+    Stopwatch(Impl& impl, double& total_s, Stream stream)
+        : impl_(impl), total_s_(total_s), stream_(stream), begin_(impl.clock_->mark(stream)) {}
+    ~Stopwatch() { impl_.spans_.push_back({&total_s_, begin_, impl_.clock_->mark(stream_)}); }
+
+   private:
+    Impl& impl_;
+    double& total_s_;
+    const Stream stream_;
+    const int begin_;
   };
 
   // A transfer under way with what it writes to and reads from.
@@ -128,22 +147,20 @@ class Executor::Impl {
       }
     }
     part.masks = std::move(masks);
-    for (Direction direction : {Direction::kForward, Direction::kBackward}) {
-      const Support support = kernel_.supports(part, direction, device_);
-      LONGSPAN_CHECK_INPUT(support, "{} cannot attend for rank {}: {}", kernel_.name(), communicator_.rank(),
-                           support.reason);
-    }
+    const Support support = kernel_.supports(part, Direction::kForward, device_);
+    LONGSPAN_CHECK_INPUT(support, "{} cannot attend for rank {}: {}", kernel_.name(), communicator_.rank(),
+                         support.reason);
+    if (const Support both = kernel_.supports(part, Direction::kBackward, device_); !both)
+      no_backward_ = both.reason;
     Work& work = it->second;
     work.problem = part;
     work.plan = kernel_.plan(part, device_);
-    const size_t bytes = std::max(work.plan->workspace_bytes(Direction::kForward),
-                                  work.plan->workspace_bytes(Direction::kBackward));
-    if (bytes > 0) work.workspace = Buffer(bytes, device_);
   }
 
   Piece own_piece(Operand what, const TensorView& first, const TensorView& second = {}) const {
     Piece piece;
     piece.what = what;
+    piece.kind = device_.kind;
     piece.tokens = owned();
     piece.heads = {0, first.heads};
     piece.tensors[0] = first;
@@ -158,7 +175,9 @@ class Executor::Impl {
 
   void run(Direction direction, const std::vector<RankRound>& rounds, Stream stream) {
     times_ = {};
-    const std::vector<int32_t> last = last_uses(schedule_, rounds);
+    spans_.clear();
+    clock_->reset();
+    const std::vector<int32_t>& last = last_[direction == Direction::kForward ? 0 : 1];
     size_t arrived = 0;
     Posted next = post_copies(rounds, 0, stream), results;
     for (size_t i = 0; i < rounds.size(); ++i) {
@@ -187,7 +206,7 @@ class Executor::Impl {
 
   void wait(Posted& posted, Stream stream) {
     if (!posted.transfer) return;
-    const Stopwatch watch(times_.exposed_s);
+    const Stopwatch watch(*this, times_.exposed_s, stream);
     posted.transfer->wait(stream);
     posted.transfer.reset();
     posted.leaving.clear();
@@ -212,12 +231,12 @@ class Executor::Impl {
   }
 
   Posted post_copies(const std::vector<RankRound>& rounds, size_t number, Stream stream) {
-    const Stopwatch watch(times_.reorder_s);
+    const Stopwatch watch(*this, times_.reorder_s, stream);
     Posted posted;
     std::vector<Message> sends, receives;
     for (const Move& move : rounds[number].copies_out) {
       const Region& region = schedule_.regions[move.region];
-      Piece piece = held_.read(move.what, region.tokens, region.heads, device_, stream);
+      Piece piece = held_.read(move.what, region.tokens, region.heads, pool_, stream);
       if (!dense(piece.tensors[0])) piece = packed(piece, stream);
       add_messages(sends, move.dst, piece);
       posted.leaving.push_back(std::move(piece));
@@ -225,7 +244,7 @@ class Executor::Impl {
     for (const Move& move : rounds[number].copies_in) {
       const Region& region = schedule_.regions[move.region];
       posted.arriving.push_back(
-          make_piece(move.what, region.tokens, region.heads, problem_.head_dim, problem_.dtype, device_));
+          make_piece(move.what, region.tokens, region.heads, problem_.head_dim, problem_.dtype, pool_));
       add_messages(receives, move.src, posted.arriving.back());
     }
     return start(std::move(posted), sends, receives, stream);
@@ -233,20 +252,20 @@ class Executor::Impl {
 
   Piece packed(const Piece& piece, Stream stream) const {
     Piece copy =
-        make_piece(piece.what, piece.tokens, piece.heads, problem_.head_dim, piece.tensors[0].dtype, device_);
-    for (int i = 0; i < piece.tensor_count(); ++i) {
-      copy_rows(copy.rows(i, 0), piece.rows(i, 0), count(piece.tokens), stream);
-    }
+        make_piece(piece.what, piece.tokens, piece.heads, problem_.head_dim, piece.tensors[0].dtype, pool_);
+    const RowSpan all{0, 0, count(piece.tokens)};
+    for (int i = 0; i < piece.tensor_count(); ++i)
+      apply(RowOperation::kCopy, copy.rows(i), piece.rows(i), {&all, 1}, stream);
     return copy;
   }
 
   Posted post_results(const RankRound& round, Stream stream) {
-    const Stopwatch watch(times_.merge_s);
+    const Stopwatch watch(*this, times_.merge_s, stream);
     Posted posted;
     std::vector<Message> sends, receives;
     for (const Move& move : round.given) {
       Piece piece = result_piece(move);
-      sums_.take(move.what, piece, device_, stream);
+      sums_.take(move.what, piece, pool_, stream);
       add_messages(sends, move.dst, piece);
       posted.leaving.push_back(std::move(piece));
     }
@@ -260,7 +279,7 @@ class Executor::Impl {
   Piece result_piece(const Move& move) const {
     const Region& region = schedule_.regions[move.region];
     return make_piece(move.what, region.tokens, region.heads, problem_.head_dim,
-                      move.fp32 ? DType::kF32 : problem_.dtype, device_);
+                      move.fp32 ? DType::kF32 : problem_.dtype, pool_);
   }
 
   void collect(Posted& results, Stream stream) {
@@ -275,15 +294,15 @@ class Executor::Impl {
     const bool leaves = std::any_of(round.given.begin(), round.given.end(),
                                     [](const Move& move) { return move.what == Operand::kO && !move.fp32; });
     if (!leaves) return;
-    const Stopwatch watch(times_.merge_s);
+    const Stopwatch watch(*this, times_.merge_s, stream);
     std::map<int32_t, bool> seen;
     for (const RankRound& each : forward_) {
       for (const Attend& attend : each.attend) {
         if (!seen.try_emplace(attend.q, true).second) continue;
         const Region& region = schedule_.regions[attend.q];
         Piece piece =
-            make_piece(Operand::kO, region.tokens, region.heads, problem_.head_dim, problem_.dtype, device_);
-        sums_.read(Operand::kO, piece, device_, stream);
+            make_piece(Operand::kO, region.tokens, region.heads, problem_.head_dim, problem_.dtype, pool_);
+        sums_.read(Operand::kO, piece, pool_, stream);
         saved_.add(std::move(piece));
       }
     }
@@ -293,14 +312,14 @@ class Executor::Impl {
     Work& work = work_.at({attend.q, attend.kv});
     const Region &q = schedule_.regions[attend.q], &kv = schedule_.regions[attend.kv];
     const Piece queries = read(Operand::kQ, q, stream), keys = read(Operand::kKV, kv, stream);
-    Piece& sum = sums_.open(Operand::kO, q.tokens, q.heads, problem_.head_dim, device_);
+    Piece& sum = sums_.open(Operand::kO, q.tokens, q.heads, problem_.head_dim, pool_);
     {
-      const Stopwatch watch(times_.compute_s);
-      work.plan->forward({queries.tensors[0], keys.tensors[0], keys.tensors[1], sum.tensors[0], sum.lse,
-                          work.workspace.data()},
-                         stream);
+      const Stopwatch watch(*this, times_.compute_s, stream);
+      work.plan->forward(
+          {queries.tensors[0], keys.tensors[0], keys.tensors[1], sum.tensors[0], sum.lse, workspace_.data()},
+          stream);
     }
-    const Stopwatch watch(times_.merge_s);
+    const Stopwatch watch(*this, times_.merge_s, stream);
     sums_.settle(stream);
   }
 
@@ -309,16 +328,16 @@ class Executor::Impl {
     const Region &q = schedule_.regions[attend.q], &kv = schedule_.regions[attend.kv];
     const Piece queries = read(Operand::kQ, q, stream), keys = read(Operand::kKV, kv, stream);
     const Piece dout = read(Operand::kDo, q, stream), o = read_final(q, stream);
-    Piece dq = make_piece(Operand::kDq, q.tokens, q.heads, problem_.head_dim, DType::kF32, device_);
-    Piece dkv = make_piece(Operand::kDkv, kv.tokens, kv.heads, problem_.head_dim, DType::kF32, device_);
+    Piece dq = make_piece(Operand::kDq, q.tokens, q.heads, problem_.head_dim, DType::kF32, pool_);
+    Piece dkv = make_piece(Operand::kDkv, kv.tokens, kv.heads, problem_.head_dim, DType::kF32, pool_);
     {
-      const Stopwatch watch(times_.compute_s);
+      const Stopwatch watch(*this, times_.compute_s, stream);
       work.plan->backward(
           {queries.tensors[0], keys.tensors[0], keys.tensors[1], o.tensors[0], dout.tensors[0], o.lse,
-           dq.tensors[0], dkv.tensors[0], dkv.tensors[1], work.workspace.data()},
+           dq.tensors[0], dkv.tensors[0], dkv.tensors[1], workspace_.data()},
           stream);
     }
-    const Stopwatch watch(times_.merge_s);
+    const Stopwatch watch(*this, times_.merge_s, stream);
     for (Piece* piece : {&dq, &dkv}) {
       sums_.add(std::move(*piece));
       sums_.settle(stream);
@@ -326,20 +345,20 @@ class Executor::Impl {
   }
 
   Piece read(Operand what, const Region& region, Stream stream) {
-    const Stopwatch watch(times_.reorder_s);
-    return held_.read(what, region.tokens, region.heads, device_, stream);
+    const Stopwatch watch(*this, times_.reorder_s, stream);
+    return held_.read(what, region.tokens, region.heads, pool_, stream);
   }
 
   // o and lse of rows: what this rank kept of the forward pass, or what it owns or was sent.
   Piece read_final(const Region& region, Stream stream) {
-    const Stopwatch watch(times_.reorder_s);
+    const Stopwatch watch(*this, times_.reorder_s, stream);
     const Holdings& source = saved_.holds(Operand::kO, region.tokens, region.heads) ? saved_ : held_;
-    return source.read(Operand::kO, region.tokens, region.heads, device_, stream);
+    return source.read(Operand::kO, region.tokens, region.heads, pool_, stream);
   }
 
   void finish(const Piece& out, Stream stream) {
-    const Stopwatch watch(times_.merge_s);
-    sums_.read(out.what, out, device_, stream);
+    const Stopwatch watch(*this, times_.merge_s, stream);
+    sums_.read(out.what, out, pool_, stream);
   }
 
   const Schedule& schedule_;
@@ -349,9 +368,15 @@ class Executor::Impl {
   Communicator& communicator_;
   std::vector<RankRound> forward_, backward_;
   std::map<std::pair<int32_t, int32_t>, Work> work_;
+  std::vector<int32_t> last_[2];  // by direction: last_uses
+  std::string no_backward_;       // why the kernel has no backward pass; empty if it has
+  Buffer workspace_;
+  const std::unique_ptr<DeviceClock> clock_;
+  const Pool pool_;
   Holdings held_, saved_;
   Sums sums_;
   PassTimes times_;
+  std::vector<Span> spans_;
 };
 
 Executor::Executor(const Schedule& schedule, const Problem& problem, const Kernel& kernel,
@@ -364,7 +389,9 @@ void Executor::forward(const ForwardArgs& args, Stream stream) {
 void Executor::backward(const BackwardArgs& args, Stream stream) {
   impl_->backward(args, stream);
 }
-void Executor::finish(Stream) {}
+void Executor::finish(Stream stream) {
+  impl_->finish(stream);
+}
 size_t Executor::plan_bytes() const {
   return impl_->plan_bytes();
 }

@@ -1,12 +1,17 @@
 // Stands in for what the GPU needs in a build without CUDA.
 #include "base/error.h"
 #include "cp/device_clock.h"
+#include "cp/rows.h"
 
 namespace longspan {
 
 std::unique_ptr<DeviceClock> make_cuda_clock(const Device& device) {
   LONGSPAN_CHECK(false, "this build has no CUDA for {}", device.name);
   return nullptr;
+}
+
+void apply_cuda(RowOperation, const Rows&, const Rows&, std::span<const RowSpan>, Stream) {
+  LONGSPAN_CHECK(false, "this build has no CUDA");
 }
 
 }  // namespace longspan

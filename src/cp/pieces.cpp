@@ -17,14 +17,27 @@ bool inside(Range inner, Range outer) {
   return outer.begin <= inner.begin && inner.end <= outer.end;
 }
 
+// The rows that two pieces have in common.
+std::vector<RowSpan> spans_between(const Piece& to, const Piece& from) {
+  std::vector<RowSpan> spans;
+  for_each_common(from.tokens, to.tokens, [&](int64_t from_row, int64_t to_row, int64_t rows) {
+    if (!spans.empty() && spans.back().to + spans.back().rows == to_row &&
+        spans.back().from + spans.back().rows == from_row) {
+      spans.back().rows += rows;
+    } else {
+      spans.push_back({to_row, from_row, rows});
+    }
+  });
+  return spans;
+}
+
 size_t aligned(size_t bytes) {
   return (bytes + 255) / 256 * 256;
 }
 
 }  // namespace
 
-Piece make_piece(Operand what, Ranges tokens, Range heads, int64_t head_dim, DType dtype,
-                 const Device& device) {
+Piece make_piece(Operand what, Ranges tokens, Range heads, int64_t head_dim, DType dtype, const Pool& pool) {
   Piece piece;
   piece.what = what;
   piece.tokens = std::move(tokens);
@@ -33,7 +46,8 @@ Piece make_piece(Operand what, Ranges tokens, Range heads, int64_t head_dim, DTy
   const size_t tensor_bytes = aligned(static_cast<size_t>(rows * heads.size() * head_dim) * size_of(dtype));
   const size_t lse_bytes = what == Operand::kO ? aligned(static_cast<size_t>(rows * heads.size()) * 4) : 0;
   const auto tensors = static_cast<size_t>(piece.tensor_count());
-  piece.memory = Buffer(std::max<size_t>(256, tensors * tensor_bytes + lse_bytes), device);
+  piece.memory = pool->take(std::max<size_t>(256, tensors * tensor_bytes + lse_bytes));
+  piece.kind = pool->device().kind;
   char* memory = piece.memory.as<char>();
   for (size_t i = 0; i < tensors; ++i) {
     piece.tensors[i] = TensorView::contiguous(memory + i * tensor_bytes, dtype, rows, heads.size(), head_dim);
@@ -50,6 +64,7 @@ Piece with_heads(const Piece& piece, Range heads) {
                  piece.heads.begin, piece.heads.end);
   Piece view;
   view.what = piece.what;
+  view.kind = piece.kind;
   view.tokens = piece.tokens;
   view.heads = heads;
   const int64_t skip = heads.begin - piece.heads.begin;
@@ -78,8 +93,7 @@ int64_t Holdings::owned_bytes() const {
   return bytes;
 }
 
-Piece Holdings::read(Operand what, const Ranges& tokens, Range heads, const Device& device,
-                     Stream stream) const {
+Piece Holdings::read(Operand what, const Ranges& tokens, Range heads, const Pool& pool, Stream stream) const {
   for (auto piece = pieces_.rbegin(); piece != pieces_.rend(); ++piece) {
     if (piece->what == what && inside(heads, piece->heads) && piece->tokens == tokens)
       return with_heads(*piece, heads);
@@ -88,21 +102,20 @@ Piece Holdings::read(Operand what, const Ranges& tokens, Range heads, const Devi
   for (const Piece& piece : pieces_) {
     if (piece.what != what || !overlap(piece.heads, heads)) continue;
     if (packed.memory.data() == nullptr) {
-      packed = make_piece(what, tokens, heads, piece.tensors[0].head_dim, piece.tensors[0].dtype, device);
+      packed = make_piece(what, tokens, heads, piece.tensors[0].head_dim, piece.tensors[0].dtype, pool);
     }
     const Range shared = common(piece.heads, heads);
     const Piece from = with_heads(piece, shared), to = with_heads(packed, shared);
-    for_each_common(piece.tokens, tokens, [&](int64_t source, int64_t target, int64_t rows) {
-      for (int i = 0; i < packed.tensor_count(); ++i)
-        copy_rows(to.rows(i, target), from.rows(i, source), rows, stream);
-    });
+    const std::vector<RowSpan> spans = spans_between(to, from);
+    for (int i = 0; i < packed.tensor_count(); ++i)
+      apply(RowOperation::kCopy, to.rows(i), from.rows(i), spans, stream);
   }
   LONGSPAN_CHECK(packed.memory.data() != nullptr, "nothing of {} is held", name_of(what));
   return packed;
 }
 
-Piece& Sums::open(Operand what, const Ranges& tokens, Range heads, int64_t head_dim, const Device& device) {
-  pieces_.push_back(make_piece(what, tokens, heads, head_dim, DType::kF32, device));
+Piece& Sums::open(Operand what, const Ranges& tokens, Range heads, int64_t head_dim, const Pool& pool) {
+  pieces_.push_back(make_piece(what, tokens, heads, head_dim, DType::kF32, pool));
   return pieces_.back();
 }
 
@@ -112,19 +125,14 @@ void accumulate(const Piece& to, const Piece& from, Stream stream) {
   const Range shared = common(to.heads, from.heads);
   if (shared.empty()) return;
   const Piece target = with_heads(to, shared), source = with_heads(from, shared);
-  for_each_common(from.tokens, to.tokens, [&](int64_t from_row, int64_t to_row, int64_t rows) {
-    for (int i = 0; i < to.tensor_count(); ++i) {
-      if (to.what == Operand::kO) {
-        merge_rows(target.rows(i, to_row), source.rows(i, from_row), rows, stream);
-      } else {
-        add_rows(target.rows(i, to_row), source.rows(i, from_row), rows, stream);
-      }
-    }
-  });
+  const std::vector<RowSpan> spans = spans_between(target, source);
+  const auto operation = to.what == Operand::kO ? RowOperation::kMerge : RowOperation::kAdd;
+  for (int i = 0; i < to.tensor_count(); ++i) apply(operation, target.rows(i), source.rows(i), spans, stream);
 }
 
-void clear_piece(const Piece& piece, int64_t row, int64_t rows, Stream stream) {
-  for (int i = 0; i < piece.tensor_count(); ++i) clear_rows(piece.rows(i, row), rows, stream);
+void clear_piece(const Piece& piece, std::span<const RowSpan> spans, Stream stream) {
+  for (int i = 0; i < piece.tensor_count(); ++i)
+    apply(RowOperation::kClear, piece.rows(i), {}, spans, stream);
 }
 
 }  // namespace
@@ -142,7 +150,7 @@ void Sums::settle(Stream stream) {
   }
 }
 
-void Sums::read(Operand what, const Piece& out, const Device& device, Stream stream) const {
+void Sums::read(Operand what, const Piece& out, const Pool& pool, Stream stream) const {
   const Ranges set = set_of(out.tokens);
   const Piece* only = nullptr;
   int parts = 0;
@@ -156,35 +164,33 @@ void Sums::read(Operand what, const Piece& out, const Device& device, Stream str
       parts == 1 && inside(out.heads, only->heads) && difference(set, set_of(only->tokens)).empty();
   if (whole) {  // one conversion, no arithmetic
     const Piece source = with_heads(*only, out.heads);
-    for_each_common(source.tokens, out.tokens, [&](int64_t from, int64_t to, int64_t rows) {
-      for (int i = 0; i < out.tensor_count(); ++i)
-        copy_rows(out.rows(i, to), source.rows(i, from), rows, stream);
-    });
+    const std::vector<RowSpan> spans = spans_between(out, source);
+    for (int i = 0; i < out.tensor_count(); ++i)
+      apply(RowOperation::kCopy, out.rows(i), source.rows(i), spans, stream);
     return;
   }
   const bool direct = out.tensors[0].dtype == DType::kF32;
   Piece scratch;
-  if (!direct)
-    scratch = make_piece(what, out.tokens, out.heads, out.tensors[0].head_dim, DType::kF32, device);
+  if (!direct) scratch = make_piece(what, out.tokens, out.heads, out.tensors[0].head_dim, DType::kF32, pool);
   const Piece& sum = direct ? out : scratch;
-  clear_piece(sum, 0, count(out.tokens), stream);
+  const RowSpan all{0, 0, count(out.tokens)};
+  clear_piece(sum, {&all, 1}, stream);
   for (const Piece& piece : pieces_) {
     if (piece.what == what) accumulate(sum, piece, stream);
   }
   if (direct) return;
   for (int i = 0; i < out.tensor_count(); ++i)
-    copy_rows(out.rows(i, 0), sum.rows(i, 0), count(out.tokens), stream);
+    apply(RowOperation::kCopy, out.rows(i), sum.rows(i), {&all, 1}, stream);
 }
 
-void Sums::take(Operand what, const Piece& out, const Device& device, Stream stream) {
-  read(what, out, device, stream);
+void Sums::take(Operand what, const Piece& out, const Pool& pool, Stream stream) {
+  read(what, out, pool, stream);
   const Ranges set = set_of(out.tokens);
   std::erase_if(pieces_, [&](const Piece& piece) {
     if (piece.what != what || !overlap(piece.heads, out.heads)) return false;
     if (inside(piece.heads, out.heads) && difference(set_of(piece.tokens), set).empty()) return true;
     const Piece left = with_heads(piece, common(piece.heads, out.heads));
-    for_each_common(left.tokens, out.tokens,
-                    [&](int64_t row, int64_t, int64_t rows) { clear_piece(left, row, rows, stream); });
+    clear_piece(left, spans_between(left, out), stream);
     return false;
   });
 }

@@ -3,7 +3,7 @@
 
 #include <deque>
 
-#include "base/buffer.h"
+#include "cp/buffer_pool.h"
 #include "cp/rows.h"
 #include "cp/schedule.h"
 
@@ -15,18 +15,18 @@ struct Piece {
   Ranges tokens;  // packed order
   Range heads;
   TensorView tensors[2];
-  float* lse = nullptr;  // [heads, tokens]
-  Buffer memory;         // empty where the data is somebody else's
+  float* lse = nullptr;      // [heads, tokens]
+  BufferPool::Lease memory;  // empty where the data is somebody else's
+  DeviceKind kind = DeviceKind::kCpu;
   int32_t last_use = 0;  // round after which a copy is no longer needed
 
   int tensor_count() const { return what == Operand::kKV || what == Operand::kDkv ? 2 : 1; }
-  Rows rows(int tensor, int64_t row) const { return {tensors[tensor], row, lse, lse_stride}; }
+  Rows rows(int tensor) const { return {kind, tensors[tensor], tensor == 0 ? lse : nullptr, lse_stride}; }
   int64_t lse_stride = 0;
 };
 
 // Allocates a piece of one dtype, uninitialised.
-Piece make_piece(Operand what, Ranges tokens, Range heads, int64_t head_dim, DType dtype,
-                 const Device& device);
+Piece make_piece(Operand what, Ranges tokens, Range heads, int64_t head_dim, DType dtype, const Pool& pool);
 
 // The same piece restricted to a range of its heads; does not own.
 Piece with_heads(const Piece& piece, Range heads);
@@ -43,7 +43,7 @@ class Holdings {
 
   // The region as one piece: a view where one piece holds exactly these tokens in this order, else a packed
   // copy made from all that hold a part of it.
-  Piece read(Operand what, const Ranges& tokens, Range heads, const Device& device, Stream stream) const;
+  Piece read(Operand what, const Ranges& tokens, Range heads, const Pool& pool, Stream stream) const;
 
  private:
   std::deque<Piece> pieces_;
@@ -54,17 +54,17 @@ class Sums {
  public:
   // Room for a result of this region that nothing has been written to: the caller must fill it, all of it,
   // and then call settle().
-  Piece& open(Operand what, const Ranges& tokens, Range heads, int64_t head_dim, const Device& device);
+  Piece& open(Operand what, const Ranges& tokens, Range heads, int64_t head_dim, const Pool& pool);
   // Folds the piece opened last into an earlier one of the same region, if there is one.
   void settle(Stream stream);
   void add(Piece piece) { pieces_.push_back(std::move(piece)); }
 
   // The sum over all pieces for a region, written to `out` (its dtype), which takes it over: nothing is left
   // here.
-  void take(Operand what, const Piece& out, const Device& device, Stream stream);
+  void take(Operand what, const Piece& out, const Pool& pool, Stream stream);
 
   // The same, leaving it.
-  void read(Operand what, const Piece& out, const Device& device, Stream stream) const;
+  void read(Operand what, const Piece& out, const Pool& pool, Stream stream) const;
 
   void clear() { pieces_.clear(); }
 

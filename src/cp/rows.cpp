@@ -15,10 +15,11 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int64_t kRowsPerTask = 64;
 
-TensorView at(const Rows& rows) {
+// The tensor from row `row` on.
+TensorView at(const Rows& rows, int64_t row) {
   TensorView view = rows.tensor;
-  view.data = static_cast<char*>(view.data) +
-              rows.row * view.token_stride * static_cast<int64_t>(size_of(view.dtype));
+  view.data =
+      static_cast<char*>(view.data) + row * view.token_stride * static_cast<int64_t>(size_of(view.dtype));
   return view;
 }
 
@@ -75,16 +76,13 @@ void check_shapes(const Rows& to, const Rows& from) {
                  to.tensor.head_dim, from.tensor.heads, from.tensor.head_dim);
 }
 
-}  // namespace
-
-void copy_rows(const Rows& to, const Rows& from, int64_t rows, Stream) {
-  check_shapes(to, from);
-  const TensorView out = at(to), in = at(from);
+void copy_rows(const Rows& to, const Rows& from, const RowSpan& span) {
+  const TensorView out = at(to, span.to), in = at(from, span.from);
   with_elements(out.dtype, [&](auto* out_type) {
     with_elements(in.dtype, [&](auto* in_type) {
       using Out = std::remove_pointer_t<decltype(out_type)>;
       using In = std::remove_pointer_t<decltype(in_type)>;
-      for_each_row(rows, out.heads, [&](int64_t row, int64_t head) {
+      for_each_row(span.rows, out.heads, [&](int64_t row, int64_t head) {
         Out* target = out.template row<Out>(row, head);
         const In* source = in.template row<In>(row, head);
         if constexpr (std::is_same_v<Out, In>) {
@@ -97,16 +95,16 @@ void copy_rows(const Rows& to, const Rows& from, int64_t rows, Stream) {
   });
   if (to.lse == nullptr) return;
   for (int64_t head = 0; head < out.heads; ++head) {
-    std::copy_n(from.lse + head * from.lse_stride + from.row, rows, to.lse + head * to.lse_stride + to.row);
+    std::copy_n(from.lse + head * from.lse_stride + span.from, span.rows,
+                to.lse + head * to.lse_stride + span.to);
   }
 }
 
-void add_rows(const Rows& to, const Rows& from, int64_t rows, Stream) {
-  check_shapes(to, from);
-  const TensorView out = at(to), in = at(from);
+void add_rows(const Rows& to, const Rows& from, const RowSpan& span) {
+  const TensorView out = at(to, span.to), in = at(from, span.from);
   with_elements(in.dtype, [&](auto* in_type) {
     using In = std::remove_pointer_t<decltype(in_type)>;
-    for_each_row(rows, out.heads, [&](int64_t row, int64_t head) {
+    for_each_row(span.rows, out.heads, [&](int64_t row, int64_t head) {
       float* target = out.template row<float>(row, head);
       const In* source = in.template row<In>(row, head);
       for (int64_t d = 0; d < out.head_dim; ++d) target[d] += load(source[d]);
@@ -114,12 +112,11 @@ void add_rows(const Rows& to, const Rows& from, int64_t rows, Stream) {
   });
 }
 
-void merge_rows(const Rows& to, const Rows& from, int64_t rows, Stream) {
-  check_shapes(to, from);
-  const TensorView out = at(to), in = at(from);
+void merge_rows(const Rows& to, const Rows& from, const RowSpan& span) {
+  const TensorView out = at(to, span.to), in = at(from, span.from);
   with_elements(in.dtype, [&](auto* in_type) {
     using In = std::remove_pointer_t<decltype(in_type)>;
-    for_each_row(rows, out.heads, [&](int64_t row, int64_t head) {
+    for_each_row(span.rows, out.heads, [&](int64_t row, int64_t head) {
       const In* source = in.template row<In>(row, head);
       const float* part = nullptr;
       std::vector<float> converted;
@@ -129,20 +126,49 @@ void merge_rows(const Rows& to, const Rows& from, int64_t rows, Stream) {
         for (int64_t d = 0; d < in.head_dim; ++d) converted.push_back(load(source[d]));
         part = converted.data();
       }
-      merge_row(out.template row<float>(row, head), to.lse[head * to.lse_stride + to.row + row], part,
-                from.lse[head * from.lse_stride + from.row + row], out.head_dim);
+      merge_row(out.template row<float>(row, head), to.lse[head * to.lse_stride + span.to + row], part,
+                from.lse[head * from.lse_stride + span.from + row], out.head_dim);
     });
   });
 }
 
-void clear_rows(const Rows& to, int64_t rows, Stream) {
-  const TensorView out = at(to);
-  for_each_row(rows, out.heads, [&](int64_t row, int64_t head) {
-    auto* bytes = static_cast<char*>(out.data) + (row * out.token_stride + head * out.head_stride) *
-                                                     static_cast<int64_t>(size_of(out.dtype));
-    std::memset(bytes, 0, static_cast<size_t>(out.head_dim) * size_of(out.dtype));
-    if (to.lse != nullptr) to.lse[head * to.lse_stride + to.row + row] = -kInfinity;
+void clear_rows(const Rows& to, const RowSpan& span) {
+  const TensorView out = at(to, span.to);
+  for_each_row(span.rows, out.heads, [&](int64_t row, int64_t head) {
+    std::memset(out.row_address(row, head), 0, static_cast<size_t>(out.head_dim) * size_of(out.dtype));
+    if (to.lse != nullptr) to.lse[head * to.lse_stride + span.to + row] = -kInfinity;
   });
+}
+
+}  // namespace
+
+void apply(RowOperation operation, const Rows& to, const Rows& from, std::span<const RowSpan> spans,
+           Stream stream) {
+  if (operation != RowOperation::kClear) check_shapes(to, from);
+  LONGSPAN_CHECK((operation != RowOperation::kAdd && operation != RowOperation::kMerge) ||
+                     to.tensor.dtype == DType::kF32,
+                 "sums are f32, not {}", name_of(to.tensor.dtype));
+  if (spans.empty()) return;
+  if (to.kind == DeviceKind::kCuda) {
+    apply_cuda(operation, to, from, spans, stream);
+    return;
+  }
+  for (const RowSpan& span : spans) {
+    switch (operation) {
+      case RowOperation::kCopy:
+        copy_rows(to, from, span);
+        break;
+      case RowOperation::kAdd:
+        add_rows(to, from, span);
+        break;
+      case RowOperation::kMerge:
+        merge_rows(to, from, span);
+        break;
+      case RowOperation::kClear:
+        clear_rows(to, span);
+        break;
+    }
+  }
 }
 
 }  // namespace longspan

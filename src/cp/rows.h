@@ -2,30 +2,39 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "base/device.h"
 #include "base/tensor.h"
 
 namespace longspan {
 
-// Where rows [row, row + rows) of all heads of a tensor lie. lse, where there is one, is [heads, lse_stride].
+// All rows of a tensor; lse, where there is one, is [heads, lse_stride].
 struct Rows {
+  DeviceKind kind = DeviceKind::kCpu;
   TensorView tensor;
-  int64_t row = 0;
   float* lse = nullptr;
   int64_t lse_stride = 0;
 };
 
-// to = from, converted to the dtype of `to`. The lse is copied where `to` has one.
-void copy_rows(const Rows& to, const Rows& from, int64_t rows, Stream stream);
+// Rows [from, from + rows) of one tensor with rows [to, to + rows) of another.
+struct RowSpan {
+  int64_t to = 0, from = 0, rows = 0;
+};
 
-// to += from. `to` is f32.
-void add_rows(const Rows& to, const Rows& from, int64_t rows, Stream stream);
+enum class RowOperation : uint8_t {
+  kCopy,   // to = from, converted to the dtype of `to`; lse where `to` has one
+  kAdd,    // to += from; `to` is f32
+  kMerge,  // two partial results (o, lse) over disjoint sets of keys: `to`, f32, becomes that over both
+  kClear,  // the neutral element: zeros, and lse = -inf where there is one; `from` is not read
+};
 
-// Merges two partial results (o, lse) over disjoint sets of keys into the result over both. `to` is f32.
-void merge_rows(const Rows& to, const Rows& from, int64_t rows, Stream stream);
+// For all spans, of all heads. On a GPU: put into the stream, one launch for each hundred spans.
+void apply(RowOperation operation, const Rows& to, const Rows& from, std::span<const RowSpan> spans,
+           Stream stream);
 
-// Rows of the neutral element: zeros, and lse = -inf where there is one.
-void clear_rows(const Rows& to, int64_t rows, Stream stream);
+// The same on a GPU; throws in a build without CUDA.
+void apply_cuda(RowOperation operation, const Rows& to, const Rows& from, std::span<const RowSpan> spans,
+                Stream stream);
 
 }  // namespace longspan

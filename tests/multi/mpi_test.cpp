@@ -13,7 +13,7 @@ namespace longspan {
 namespace {
 
 void run(Communicator& communicator) {
-  for (const auto& check : conformance::kChecks) check.run(communicator);
+  for (const auto& check : conformance::kChecks) check.run(communicator, {cpu_device(), {}});
   const Kernel& kernel = kernel_from_name("cpu-flash");
   int cases = 0;
   for (const Pattern& pattern : patterns()) {

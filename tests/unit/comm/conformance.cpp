@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "base/buffer.h"
 #include "base/error.h"
 
 namespace longspan::conformance {
@@ -16,74 +17,115 @@ void expect(int got, int wanted, const char* what) {
   LONGSPAN_CHECK(got == wanted, "{}: {} is not {}", what, got, wanted);
 }
 
+// Numbers in the place's memory.
+class Numbers {
+ public:
+  Numbers(const Place& place, const std::vector<int>& values)
+      : kind_(place.device.kind), count_(values.size()), buffer_(values.size() * sizeof(int), place.device) {
+    copy_bytes(buffer_.data(), kind_, values.data(), DeviceKind::kCpu, bytes());
+  }
+
+  int* at(size_t i) { return buffer_.as<int>() + i; }
+  size_t bytes() const { return count_ * sizeof(int); }
+  std::vector<int> read() const {
+    std::vector<int> values(count_);
+    copy_bytes(values.data(), DeviceKind::kCpu, buffer_.data(), kind_, bytes());
+    return values;
+  }
+
+ private:
+  DeviceKind kind_;
+  size_t count_;
+  Buffer buffer_;
+};
+
+Numbers unwritten(const Place& place, size_t count) {
+  return {place, std::vector<int>(count, -1)};
+}
+
 }  // namespace
 
-void exchanges_with_every_rank(Communicator& communicator) {
+void exchanges_with_every_rank(Communicator& communicator, const Place& place) {
   const int me = communicator.rank(), ranks = communicator.size();
-  std::vector<int> sent(static_cast<size_t>(ranks)), received(static_cast<size_t>(ranks), -1);
+  std::vector<int> values;
+  for (int peer = 0; peer < ranks; ++peer) values.push_back(value(me, peer, 7));
+  Numbers sent(place, values), received = unwritten(place, values.size());
   std::vector<Message> sends, receives;
   for (int peer = 0; peer < ranks; ++peer) {
     const auto i = static_cast<size_t>(peer);
-    sent[i] = value(me, peer, 7);
-    sends.push_back({peer, &sent[i], sizeof(int)});
-    receives.push_back({peer, &received[i], sizeof(int)});
+    sends.push_back({peer, sent.at(i), sizeof(int)});
+    receives.push_back({peer, received.at(i), sizeof(int)});
   }
-  communicator.exchange(sends, receives, {})->wait({});
+  communicator.exchange(sends, receives, place.stream)->wait(place.stream);
+  communicator.synchronize(place.stream);
+  const std::vector<int> got = received.read();
   for (int peer = 0; peer < ranks; ++peer)
-    expect(received[static_cast<size_t>(peer)], value(peer, me, 7), "exchange");
+    expect(got[static_cast<size_t>(peer)], value(peer, me, 7), "exchange");
 }
 
-void keeps_the_order_of_messages(Communicator& communicator) {
+void keeps_the_order_of_messages(Communicator& communicator, const Place& place) {
   const int me = communicator.rank(), ranks = communicator.size();
   const int to = (me + 1) % ranks, from = (me + ranks - 1) % ranks;
-  std::vector<int> sent(5), received(5, -1);
+  constexpr size_t kCount = 5;
+  std::vector<int> values;
+  for (size_t i = 0; i < kCount; ++i) values.push_back(value(me, to, static_cast<int>(i)));
+  Numbers sent(place, values), received = unwritten(place, kCount);
   std::vector<Message> sends, receives;
-  for (size_t i = 0; i < sent.size(); ++i) {
-    sent[i] = value(me, to, static_cast<int>(i));
-    sends.push_back({to, &sent[i], sizeof(int)});
-    receives.push_back({from, &received[i], sizeof(int)});
+  for (size_t i = 0; i < kCount; ++i) {
+    sends.push_back({to, sent.at(i), sizeof(int)});
+    receives.push_back({from, received.at(i), sizeof(int)});
   }
-  communicator.exchange(sends, receives, {})->wait({});
-  for (size_t i = 0; i < sent.size(); ++i) expect(received[i], value(from, me, static_cast<int>(i)), "order");
+  communicator.exchange(sends, receives, place.stream)->wait(place.stream);
+  communicator.synchronize(place.stream);
+  const std::vector<int> got = received.read();
+  for (size_t i = 0; i < kCount; ++i) expect(got[i], value(from, me, static_cast<int>(i)), "order");
 }
 
-void carries_empty_and_large_messages(Communicator& communicator) {
+void carries_empty_and_large_messages(Communicator& communicator, const Place& place) {
   const int me = communicator.rank(), ranks = communicator.size();
   const int to = (me + 1) % ranks, from = (me + ranks - 1) % ranks;
-  std::vector<int> sent(3 << 20, value(me, to, 1)), received(sent.size(), -1);
-  const std::vector<Message> sends{{to, nullptr, 0}, {to, sent.data(), sent.size() * sizeof(int)}};
-  const std::vector<Message> receives{{from, nullptr, 0},
-                                      {from, received.data(), received.size() * sizeof(int)}};
-  communicator.exchange(sends, receives, {})->wait({});
-  for (int got : received) expect(got, value(from, me, 1), "large message");
+  constexpr size_t kCount = 3 << 20;
+  Numbers sent(place, std::vector<int>(kCount, value(me, to, 1))), received = unwritten(place, kCount);
+  const std::vector<Message> sends{{to, nullptr, 0}, {to, sent.at(0), sent.bytes()}};
+  const std::vector<Message> receives{{from, nullptr, 0}, {from, received.at(0), received.bytes()}};
+  communicator.exchange(sends, receives, place.stream)->wait(place.stream);
+  communicator.synchronize(place.stream);
+  for (int got : received.read()) expect(got, value(from, me, 1), "large message");
 }
 
-void runs_several_transfers_at_once(Communicator& communicator) {
+void runs_several_transfers_at_once(Communicator& communicator, const Place& place) {
   const int me = communicator.rank(), ranks = communicator.size();
   const int to = (me + 1) % ranks, from = (me + ranks - 1) % ranks;
-  std::vector<int> sent(4), received(4, -1);
+  constexpr size_t kCount = 4;
+  std::vector<int> values;
+  for (size_t i = 0; i < kCount; ++i) values.push_back(value(me, to, static_cast<int>(i)));
+  Numbers sent(place, values), received = unwritten(place, kCount);
   std::vector<std::unique_ptr<Transfer>> transfers;
-  for (size_t i = 0; i < sent.size(); ++i) {
-    sent[i] = value(me, to, static_cast<int>(i));
-    const Message send{to, &sent[i], sizeof(int)}, receive{from, &received[i], sizeof(int)};
-    transfers.push_back(communicator.exchange({&send, 1}, {&receive, 1}, {}));
+  for (size_t i = 0; i < kCount; ++i) {
+    const Message send{to, sent.at(i), sizeof(int)}, receive{from, received.at(i), sizeof(int)};
+    transfers.push_back(communicator.exchange({&send, 1}, {&receive, 1}, place.stream));
   }
-  for (auto& transfer : transfers) transfer->wait({});
-  for (size_t i = 0; i < sent.size(); ++i)
-    expect(received[i], value(from, me, static_cast<int>(i)), "transfer");
+  for (auto& transfer : transfers) transfer->wait(place.stream);
+  communicator.synchronize(place.stream);
+  const std::vector<int> got = received.read();
+  for (size_t i = 0; i < kCount; ++i) expect(got[i], value(from, me, static_cast<int>(i)), "transfer");
 }
 
-void gathers_and_transposes(Communicator& communicator) {
+void gathers_and_transposes(Communicator& communicator, const Place& place) {
   const int me = communicator.rank(), ranks = communicator.size();
-  std::vector<int> gathered(static_cast<size_t>(ranks), -1), sent(gathered), transposed(gathered);
-  const int own = value(me, 0, 3);
-  communicator.all_gather(&own, gathered.data(), sizeof(int), {});
-  for (int peer = 0; peer < ranks; ++peer) sent[static_cast<size_t>(peer)] = value(me, peer, 4);
-  communicator.all_to_all(sent.data(), transposed.data(), sizeof(int), {});
+  const auto count = static_cast<size_t>(ranks);
+  std::vector<int> values;
+  for (int peer = 0; peer < ranks; ++peer) values.push_back(value(me, peer, 4));
+  Numbers own(place, {value(me, 0, 3)}), gathered = unwritten(place, count), sent(place, values),
+                                         transposed = unwritten(place, count);
+  communicator.all_gather(own.at(0), gathered.at(0), sizeof(int), place.stream);
+  communicator.all_to_all(sent.at(0), transposed.at(0), sizeof(int), place.stream);
+  communicator.synchronize(place.stream);
   communicator.barrier();
+  const std::vector<int> all = gathered.read(), mine = transposed.read();
   for (int peer = 0; peer < ranks; ++peer) {
-    expect(gathered[static_cast<size_t>(peer)], value(peer, 0, 3), "all_gather");
-    expect(transposed[static_cast<size_t>(peer)], value(peer, me, 4), "all_to_all");
+    expect(all[static_cast<size_t>(peer)], value(peer, 0, 3), "all_gather");
+    expect(mine[static_cast<size_t>(peer)], value(peer, me, 4), "all_to_all");
   }
 }
 

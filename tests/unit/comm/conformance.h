@@ -1,19 +1,26 @@
 // What every communicator must do. Each check runs on all ranks at once, with the rank's own end.
 #pragma once
 
+#include "base/device.h"
 #include "comm/communicator.h"
 
 namespace longspan::conformance {
 
-void exchanges_with_every_rank(Communicator& communicator);
-void keeps_the_order_of_messages(Communicator& communicator);
-void carries_empty_and_large_messages(Communicator& communicator);
-void runs_several_transfers_at_once(Communicator& communicator);
-void gathers_and_transposes(Communicator& communicator);
+// Where the messages lie.
+struct Place {
+  Device device;
+  Stream stream;
+};
+
+void exchanges_with_every_rank(Communicator& communicator, const Place& place);
+void keeps_the_order_of_messages(Communicator& communicator, const Place& place);
+void carries_empty_and_large_messages(Communicator& communicator, const Place& place);
+void runs_several_transfers_at_once(Communicator& communicator, const Place& place);
+void gathers_and_transposes(Communicator& communicator, const Place& place);
 
 struct Check {
   const char* name;
-  void (*run)(Communicator&);
+  void (*run)(Communicator&, const Place&);
 };
 inline constexpr Check kChecks[] = {
     {"exchanges_with_every_rank", exchanges_with_every_rank},

@@ -21,7 +21,9 @@ class Conformance : public ::testing::TestWithParam<conformance::Check> {};
 TEST_P(Conformance, HoldsForAnyNumberOfRanks) {
   for (int ranks : {1, 2, 3, 8}) {
     SCOPED_TRACE(ranks);
-    EXPECT_NO_THROW(run_thread_ranks(ranks, milliseconds(30000), GetParam().run));
+    EXPECT_NO_THROW(run_thread_ranks(ranks, milliseconds(30000), [](Communicator& communicator) {
+      GetParam().run(communicator, {cpu_device(), {}});
+    }));
   }
 }
 

@@ -1,0 +1,60 @@
+#include "base/cuda.h"
+#include "comm/device_copies.h"
+
+namespace longspan {
+namespace {
+
+class CudaCopies : public DeviceCopies {
+ public:
+  explicit CudaCopies(int index) : index_(index), stream_(index) {
+    // Without it copies between GPUs go through the host.
+    int devices = 0;
+    LONGSPAN_CUDA(cudaGetDeviceCount(&devices));
+    for (int peer = 0; peer < devices; ++peer) {
+      int possible = 0;
+      if (peer != index) LONGSPAN_CUDA(cudaDeviceCanAccessPeer(&possible, index, peer));
+      if (!possible) continue;
+      const cudaError_t status = cudaDeviceEnablePeerAccess(peer, 0);
+      if (status == cudaErrorPeerAccessAlreadyEnabled) {
+        cudaGetLastError();
+      } else {
+        LONGSPAN_CUDA(status);
+      }
+    }
+  }
+
+  Mark mark(Stream stream) override {
+    auto event = std::make_shared<cuda::Event>(index_, cuda::Event::Timing::kOff);
+    event->record(stream);
+    return event;
+  }
+
+  Stream stream() const override { return stream_; }
+
+  void wait(Stream stream, const Mark& mark) override {
+    std::static_pointer_cast<cuda::Event>(mark)->wait_in(stream);
+  }
+
+  void copy(void* to, const void* from, size_t bytes) override { cuda::copy_async(to, from, bytes, stream_); }
+
+  bool done(Stream stream) override {
+    const cudaError_t status = cudaStreamQuery(cuda::raw(stream));
+    if (status == cudaErrorNotReady) return false;
+    LONGSPAN_CUDA(status);
+    return true;
+  }
+
+ private:
+  const int index_;
+  cuda::OwnedStream stream_;
+};
+
+}  // namespace
+
+std::unique_ptr<DeviceCopies> DeviceCopies::make() {
+  int index = 0;
+  LONGSPAN_CUDA(cudaGetDevice(&index));
+  return std::make_unique<CudaCopies>(index);
+}
+
+}  // namespace longspan

@@ -1,0 +1,378 @@
+#include "comm/rendezvous.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+namespace longspan {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// A message: its kind, its length, and so many bytes.
+enum class Kind : char {
+  kHello = 'H',      // a rank's number
+  kBroadcast = 'B',  // from rank 0
+  kArrived = 'A',    // at a barrier
+  kGo = 'G',         // all have arrived
+  kFailure = 'F',    // the reason
+  kGoodbye = 'X',    // what ends now is no death
+};
+constexpr size_t kHeader = 5, kLongest = 1 << 20;
+
+class Socket {
+ public:
+  explicit Socket(int fd = -1) : fd_(fd) {}
+  ~Socket() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Socket& operator=(Socket&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  int fd() const { return fd_; }
+  bool open() const { return fd_ >= 0; }
+
+ private:
+  int fd_;
+};
+
+bool send_all(int fd, Kind kind, const std::string& body) {
+  std::string text(kHeader, static_cast<char>(kind));
+  const auto length = static_cast<uint32_t>(body.size());
+  std::memcpy(text.data() + 1, &length, sizeof(length));
+  text += body;
+  for (size_t sent = 0; sent < text.size();) {
+    const ssize_t n = send(fd, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
+    if (n <= 0) return false;
+    sent += static_cast<size_t>(n);
+  }
+  return true;
+}
+
+bool receive_exactly(int fd, char* data, size_t bytes) {
+  for (size_t got = 0; got < bytes;) {
+    const ssize_t n = recv(fd, data + got, bytes - got, 0);
+    if (n <= 0) return false;
+    got += static_cast<size_t>(n);
+  }
+  return true;
+}
+
+struct Received {
+  Kind kind;
+  std::string body;
+};
+
+// Nothing where the connection has ended, or speaks another language.
+std::optional<Received> receive(int fd) {
+  char header[kHeader];
+  if (!receive_exactly(fd, header, kHeader)) return std::nullopt;
+  uint32_t length = 0;
+  std::memcpy(&length, header + 1, sizeof(length));
+  if (length > kLongest) return std::nullopt;
+  Received message{static_cast<Kind>(header[0]), std::string(length, ' ')};
+  if (!receive_exactly(fd, message.body.data(), length)) return std::nullopt;
+  return message;
+}
+
+struct Addresses {
+  addrinfo* list = nullptr;
+  ~Addresses() {
+    if (list != nullptr) freeaddrinfo(list);
+  }
+};
+
+Socket listen_at(int port) {
+  Socket socket(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const bool v6 = socket.open();
+  if (!v6) socket = Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int yes = 1, no = 0;
+  setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  int status = -1;
+  if (v6) {
+    setsockopt(socket.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no));
+    sockaddr_in6 address{};
+    address.sin6_family = AF_INET6;
+    address.sin6_port = htons(static_cast<uint16_t>(port));
+    status = bind(socket.fd(), reinterpret_cast<sockaddr*>(&address), sizeof(address));
+  } else {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    status = bind(socket.fd(), reinterpret_cast<sockaddr*>(&address), sizeof(address));
+  }
+  LONGSPAN_CHECK_INPUT(
+      status == 0 && listen(socket.fd(), 1024) == 0,
+      "rank 0 cannot listen at port {}: {}; choose another with LONGSPAN_RENDEZVOUS=HOST:PORT", port,
+      std::strerror(errno));
+  return socket;
+}
+
+Socket connect_to(const std::string& host, int port, Clock::time_point deadline) {
+  std::string problem = "nobody answered";
+  do {
+    Addresses found;
+    addrinfo hints{};
+    hints.ai_family = AF_UNSPEC;
+    hints.ai_socktype = SOCK_STREAM;
+    const int status = getaddrinfo(host.c_str(), fmt::format("{}", port).c_str(), &hints, &found.list);
+    if (status != 0) problem = gai_strerror(status);
+    for (addrinfo* a = found.list; a != nullptr; a = a->ai_next) {
+      Socket socket(::socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol));
+      if (!socket.open()) continue;
+      if (connect(socket.fd(), a->ai_addr, a->ai_addrlen) == 0) {
+        const int yes = 1;
+        setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+        return socket;
+      }
+      problem = std::strerror(errno);
+    }
+    std::this_thread::sleep_for(milliseconds(20));  // rank 0 may not be up yet
+  } while (Clock::now() < deadline);
+  LONGSPAN_CHECK_INPUT(false, "rank 0 was not found at {}:{}: {}", host, port, problem);
+  return Socket();
+}
+
+class TcpRendezvous : public Rendezvous {
+ public:
+  TcpRendezvous(const Launch& launch, milliseconds limit) : launch_(launch), limit_(limit) {
+    const auto deadline = Clock::now() + limit;
+    if (launch.rank == 0) {
+      peers_.resize(static_cast<size_t>(launch.ranks));
+      if (launch.ranks > 1) welcome_all(deadline);
+    } else {
+      server_ = connect_to(launch.host, launch.port, deadline);
+      LONGSPAN_CHECK_INPUT(send_all(server_.fd(), Kind::kHello, fmt::format("{}", launch.rank)),
+                           "rank 0 at {}:{} hung up", launch.host, launch.port);
+    }
+    if (launch.ranks == 1) return;
+    LONGSPAN_CHECK(pipe2(wake_, O_CLOEXEC) == 0, "no pipe: {}", std::strerror(errno));
+    listener_ = std::thread([this] { launch_.rank == 0 ? serve() : attend(); });
+    try {
+      barrier();  // all are there
+    } catch (...) {
+      leave();
+      throw;
+    }
+  }
+
+  ~TcpRendezvous() override { leave(); }
+
+  void fail(const std::string& reason) override {
+    if (note_failure(reason)) tell_all(Kind::kFailure, reason.substr(0, kLongest / 2));
+  }
+
+  std::string failure() override {
+    std::lock_guard lock(mutex_);
+    return failure_;
+  }
+
+  std::string broadcast(const std::string& of_rank_0) override {
+    if (launch_.rank == 0) {
+      tell_all(Kind::kBroadcast, of_rank_0);
+      return of_rank_0;
+    }
+    std::unique_lock lock(mutex_);
+    await(lock, "rank 0 said nothing", [&] { return !broadcasts_.empty(); });
+    std::string message = std::move(broadcasts_.front());
+    broadcasts_.pop_front();
+    return message;
+  }
+
+  void barrier() override {
+    if (launch_.ranks == 1) return;
+    std::unique_lock lock(mutex_);
+    const uint64_t mine = ++barriers_;
+    if (launch_.rank == 0) {
+      arrive();
+    } else {
+      lock.unlock();
+      send_to_server(Kind::kArrived, "");
+      lock.lock();
+    }
+    await(lock, "not all ranks came to a barrier", [&] { return passed_ >= mine; });
+  }
+
+ private:
+  void leave() {
+    if (!listener_.joinable()) return;
+    tell_all(Kind::kGoodbye, "");
+    leaving_ = true;
+    [[maybe_unused]] const ssize_t n = write(wake_[1], "x", 1);
+    listener_.join();
+    close(wake_[0]);
+    close(wake_[1]);
+  }
+
+  void welcome_all(Clock::time_point deadline) {
+    const Socket door = listen_at(launch_.port);
+    size_t missing = peers_.size() - 1;
+    while (missing > 0) {
+      const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now()).count();
+      pollfd waiting{door.fd(), POLLIN, 0};
+      if (left <= 0 || poll(&waiting, 1, static_cast<int>(left)) <= 0) {
+        std::string names;
+        for (size_t rank = 1; rank < peers_.size(); ++rank) {
+          if (!peers_[rank].open()) names += fmt::format("{}{}", names.empty() ? "" : ", ", rank);
+        }
+        LONGSPAN_CHECK_INPUT(false, "of {} ranks, these did not come to port {} within {} ms: {}",
+                             peers_.size(), launch_.port, limit_.count(), names);
+      }
+      Socket guest(accept4(door.fd(), nullptr, nullptr, SOCK_CLOEXEC));
+      if (!guest.open()) continue;
+      // Somebody else's connection must not keep the ranks waiting.
+      const timeval second{1, 0}, forever{0, 0};
+      setsockopt(guest.fd(), SOL_SOCKET, SO_RCVTIMEO, &second, sizeof(second));
+      const auto hello = receive(guest.fd());
+      if (!hello || hello->kind != Kind::kHello) continue;
+      setsockopt(guest.fd(), SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof(forever));
+      const int yes = 1;
+      setsockopt(guest.fd(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+      const auto rank = static_cast<size_t>(std::atoi(hello->body.c_str()));
+      LONGSPAN_CHECK_INPUT(
+          0 < rank && rank < peers_.size() && !peers_[rank].open(),
+          "a rank {} came to port {}, where ranks 1 to {} meet, each once: two jobs at one port?",
+          hello->body, launch_.port, peers_.size() - 1);
+      peers_[rank] = std::move(guest);
+      --missing;
+    }
+  }
+
+  // Rank 0: hears all others.
+  void serve() {
+    std::vector<bool> gone(peers_.size());
+    while (!leaving_) {
+      std::vector<pollfd> waiting{{wake_[0], POLLIN, 0}};
+      std::vector<size_t> who{0};
+      for (size_t rank = 1; rank < peers_.size(); ++rank) {
+        if (gone[rank]) continue;
+        waiting.push_back({peers_[rank].fd(), POLLIN, 0});
+        who.push_back(rank);
+      }
+      if (poll(waiting.data(), waiting.size(), -1) < 0 || leaving_) continue;
+      for (size_t i = 1; i < waiting.size(); ++i) {
+        if (waiting[i].revents == 0) continue;
+        const auto message = receive(peers_[who[i]].fd());
+        if (!message || message->kind == Kind::kGoodbye) {
+          gone[who[i]] = true;
+          if (!message) fail(fmt::format("rank {} has died", who[i]));
+        } else if (message->kind == Kind::kArrived) {
+          std::lock_guard lock(mutex_);
+          arrive();
+        } else if (message->kind == Kind::kFailure) {
+          fail(message->body);
+        }
+      }
+    }
+  }
+
+  // The others: hear rank 0.
+  void attend() {
+    while (!leaving_) {
+      pollfd waiting[2] = {{wake_[0], POLLIN, 0}, {server_.fd(), POLLIN, 0}};
+      if (poll(waiting, 2, -1) < 0 || waiting[1].revents == 0) continue;
+      const auto message = receive(server_.fd());
+      if (!message) {
+        note_failure("rank 0 has died");
+        return;
+      }
+      if (message->kind == Kind::kGoodbye) return;
+      std::lock_guard lock(mutex_);
+      if (message->kind == Kind::kFailure && failure_.empty()) failure_ = message->body;
+      if (message->kind == Kind::kBroadcast) broadcasts_.push_back(message->body);
+      if (message->kind == Kind::kGo) ++passed_;
+      changed_.notify_all();
+    }
+  }
+
+  // On rank 0, with the mutex held: one more rank is at the barrier.
+  void arrive() {
+    if (++arrived_ < launch_.ranks) return;
+    arrived_ = 0;
+    ++passed_;
+    changed_.notify_all();
+    std::lock_guard sending(sending_);
+    for (size_t rank = 1; rank < peers_.size(); ++rank) send_all(peers_[rank].fd(), Kind::kGo, "");
+  }
+
+  template <class Condition>
+  void await(std::unique_lock<std::mutex>& lock, const char* what, Condition condition) {
+    const bool in_time = changed_.wait_for(lock, limit_, [&] { return condition() || !failure_.empty(); });
+    if (in_time && failure_.empty()) return;
+    if (!in_time) {
+      lock.unlock();
+      fail(fmt::format("rank {}: {} within {} ms", launch_.rank, what, limit_.count()));
+      lock.lock();
+    }
+    throw Error(ErrorKind::kPeer, failure_, __FILE__, __LINE__, "failure.empty()");
+  }
+
+  bool note_failure(const std::string& reason) {
+    std::lock_guard lock(mutex_);
+    if (!failure_.empty()) return false;
+    failure_ = reason.empty() ? "a rank failed" : reason;
+    changed_.notify_all();
+    return true;
+  }
+
+  void send_to_server(Kind kind, const std::string& body) {
+    bool sent = false;
+    {
+      std::lock_guard lock(sending_);
+      sent = send_all(server_.fd(), kind, body);
+    }
+    if (!sent && kind != Kind::kGoodbye) note_failure("rank 0 has died");
+  }
+
+  void tell_all(Kind kind, const std::string& body) {
+    if (launch_.ranks == 1) return;
+    if (launch_.rank != 0) return send_to_server(kind, body);
+    std::lock_guard lock(sending_);
+    for (size_t rank = 1; rank < peers_.size(); ++rank) {
+      if (peers_[rank].open()) send_all(peers_[rank].fd(), kind, body);
+    }
+  }
+
+  const Launch launch_;
+  const milliseconds limit_;
+  std::vector<Socket> peers_;  // of rank 0, by rank
+  Socket server_;              // of the others
+  int wake_[2] = {-1, -1};
+  std::atomic<bool> leaving_{false};
+  std::mutex sending_;
+
+  std::mutex mutex_;  // of what follows
+  std::condition_variable changed_;
+  std::string failure_;
+  std::deque<std::string> broadcasts_;
+  uint64_t barriers_ = 0, passed_ = 0;  // entered by this rank; that all have entered
+  int arrived_ = 0;                     // at the present one; known to rank 0
+  std::thread listener_;
+};
+
+}  // namespace
+
+std::unique_ptr<Rendezvous> Rendezvous::meet(const Launch& launch, milliseconds limit) {
+  return std::make_unique<TcpRendezvous>(launch, limit);
+}
+
+}  // namespace longspan

@@ -1,0 +1,235 @@
+// Row operations on a GPU: a warp takes a row of one head, four elements a lane, in f32. The list of spans
+// goes with the launch, as a parameter, so that nothing has to be uploaded.
+#include <algorithm>
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "base/cuda.h"
+#include "base/error.h"
+#include "cp/rows.h"
+
+namespace longspan {
+namespace {
+
+constexpr int kSpans = 128;  // of one launch
+constexpr int kThreads = 256, kLanes = 32, kWarps = kThreads / kLanes;
+constexpr int kVector = 4;  // elements of a lane at a time
+
+struct Spans {
+  int count = 0, rows = 0;       // rows of all spans
+  int begin[kSpans];             // rows of the spans before
+  int to[kSpans], from[kSpans];  // first rows
+};
+
+template <class T>
+struct Operand {
+  T* data;
+  int64_t token_stride, head_stride;
+  float* lse;
+  int64_t lse_stride;
+
+  __device__ T* row(int64_t token, int64_t head) const {
+    return data + token * token_stride + head * head_stride;
+  }
+};
+
+__device__ float to_f32(float x) {
+  return x;
+}
+__device__ float to_f32(__nv_bfloat16 x) {
+  return __bfloat162float(x);
+}
+__device__ float to_f32(__half x) {
+  return __half2float(x);
+}
+template <class T>
+__device__ T from_f32(float x);
+template <>
+__device__ float from_f32<float>(float x) {
+  return x;
+}
+template <>
+__device__ __nv_bfloat16 from_f32<__nv_bfloat16>(float x) {
+  return __float2bfloat16_rn(x);
+}
+template <>
+__device__ __half from_f32<__half>(float x) {
+  return __float2half_rn(x);
+}
+
+template <class T>
+struct alignas(kVector * sizeof(T)) Vector {
+  T x[kVector];
+};
+
+// kVectors: rows are aligned and head_dim is a multiple of kVector.
+template <RowOperation operation, bool kVectors, class Out, class In>
+__global__ void __launch_bounds__(kThreads)
+    rows_kernel(Operand<Out> out, Operand<In> in, const __grid_constant__ Spans spans, int heads,
+                int head_dim) {
+  constexpr bool kReads = operation != RowOperation::kClear;
+  constexpr bool kSums = operation == RowOperation::kAdd || operation == RowOperation::kMerge;
+  constexpr int kStep = kVectors ? kVector : 1;
+  const int lane = threadIdx.x % kLanes;
+  const int64_t warps = int64_t{gridDim.x} * kWarps, items = int64_t{spans.rows} * heads;
+  for (int64_t item = int64_t{blockIdx.x} * kWarps + threadIdx.x / kLanes; item < items; item += warps) {
+    const int position = static_cast<int>(item / heads), head = static_cast<int>(item % heads);
+    int low = 0, high = spans.count - 1;  // the last span that begins at or before the position
+    while (low < high) {
+      const int middle = (low + high + 1) / 2;
+      if (spans.begin[middle] <= position) {
+        low = middle;
+      } else {
+        high = middle - 1;
+      }
+    }
+    const int64_t to_row = spans.to[low] + (position - spans.begin[low]);
+    const int64_t from_row = spans.from[low] + (position - spans.begin[low]);
+    Out* const target = out.row(to_row, head);
+    const In* const source = kReads ? in.row(from_row, head) : nullptr;
+
+    // The weights of what is there and of what comes; attention/merge.h derives them.
+    float keep = 1, take = 1, lse = 0;
+    if constexpr (operation == RowOperation::kMerge) {
+      const float mine = out.lse[head * out.lse_stride + to_row];
+      const float other = in.lse[head * in.lse_stride + from_row];
+      if (other == -INFINITY) continue;
+      if (mine == -INFINITY) {
+        keep = 0;
+        lse = other;
+      } else {
+        const float hi = fmaxf(mine, other), lo = fminf(mine, other);
+        const float t = isnan(mine + other) ? mine + other : expf(lo - hi);
+        const float of_hi = 1 / (1 + t), of_lo = t / (1 + t);
+        keep = mine >= other ? of_hi : of_lo;
+        take = mine >= other ? of_lo : of_hi;
+        lse = hi + log1pf(t);
+      }
+      __syncwarp();  // all lanes have read the row's lse before lane 0 writes it
+    }
+    for (int d = lane * kStep; d < head_dim; d += kLanes * kStep) {
+      float x[kStep];
+      if constexpr (kVectors) {
+        Vector<In> read{};
+        if constexpr (kReads) read = *reinterpret_cast<const Vector<In>*>(source + d);
+        Vector<Out> old{};
+        if constexpr (kSums) old = *reinterpret_cast<const Vector<Out>*>(target + d);
+        Vector<Out> made;
+        for (int i = 0; i < kStep; ++i) {
+          x[i] = kReads ? to_f32(read.x[i]) : 0.f;
+          if constexpr (operation == RowOperation::kAdd) x[i] += to_f32(old.x[i]);
+          // 0 times what was never written may be NaN.
+          if constexpr (operation == RowOperation::kMerge)
+            x[i] = keep == 0 ? take * x[i] : keep * to_f32(old.x[i]) + take * x[i];
+          made.x[i] = from_f32<Out>(x[i]);
+        }
+        *reinterpret_cast<Vector<Out>*>(target + d) = made;
+      } else {
+        x[0] = 0;
+        if constexpr (kReads) x[0] = to_f32(source[d]);
+        if constexpr (operation == RowOperation::kAdd) x[0] += to_f32(target[d]);
+        if constexpr (operation == RowOperation::kMerge)
+          x[0] = keep == 0 ? take * x[0] : keep * to_f32(target[d]) + take * x[0];
+        target[d] = from_f32<Out>(x[0]);
+      }
+    }
+    if (lane == 0 && out.lse != nullptr) {
+      float* const place = &out.lse[head * out.lse_stride + to_row];
+      if constexpr (operation == RowOperation::kMerge) *place = lse;
+      if constexpr (operation == RowOperation::kCopy) *place = in.lse[head * in.lse_stride + from_row];
+      if constexpr (operation == RowOperation::kClear) *place = -INFINITY;
+    }
+  }
+}
+
+template <class T>
+Operand<T> operand_of(const Rows& rows) {
+  return {static_cast<T*>(rows.tensor.data), rows.tensor.token_stride, rows.tensor.head_stride, rows.lse,
+          rows.lse_stride};
+}
+
+bool fits_vectors(const TensorView& view) {
+  const auto bytes = kVector * size_of(view.dtype);
+  return view.head_dim % kVector == 0 && view.token_stride % kVector == 0 &&
+         view.head_stride % kVector == 0 && reinterpret_cast<uintptr_t>(view.data) % bytes == 0;
+}
+
+template <RowOperation operation, class Out, class In>
+void launch(const Rows& to, const Rows& from, const Spans& spans, Stream stream) {
+  const bool vectors =
+      fits_vectors(to.tensor) && (operation == RowOperation::kClear || fits_vectors(from.tensor));
+  const auto heads = static_cast<int>(to.tensor.heads), head_dim = static_cast<int>(to.tensor.head_dim);
+  const int64_t items = int64_t{spans.rows} * heads;
+  if (items == 0) return;
+  constexpr int64_t kMostBlocks = 132 * 16;
+  const auto blocks = static_cast<unsigned>(std::min((items + kWarps - 1) / kWarps, kMostBlocks));
+  const cudaStream_t raw = cuda::raw(stream);
+  if (vectors) {
+    rows_kernel<operation, true, Out, In>
+        <<<blocks, kThreads, 0, raw>>>(operand_of<Out>(to), operand_of<In>(from), spans, heads, head_dim);
+  } else {
+    rows_kernel<operation, false, Out, In>
+        <<<blocks, kThreads, 0, raw>>>(operand_of<Out>(to), operand_of<In>(from), spans, heads, head_dim);
+  }
+  LONGSPAN_CUDA_LAUNCHED();
+}
+
+// Calls visit with a value of the dtype's type.
+template <class Visit>
+void with_type(DType dtype, const Visit& visit) {
+  switch (dtype) {
+    case DType::kF32:
+      return visit(float{});
+    case DType::kBF16:
+      return visit(__nv_bfloat16{});
+    case DType::kF16:
+      return visit(__half{});
+    case DType::kF64:
+      break;
+  }
+  LONGSPAN_CHECK(false, "rows of {} are not exchanged", name_of(dtype));
+}
+
+void launch(RowOperation operation, const Rows& to, const Rows& from, const Spans& spans, Stream stream) {
+  switch (operation) {
+    case RowOperation::kCopy:
+      return with_type(to.tensor.dtype, [&](auto out) {
+        with_type(from.tensor.dtype, [&](auto in) {
+          launch<RowOperation::kCopy, decltype(out), decltype(in)>(to, from, spans, stream);
+        });
+      });
+    case RowOperation::kAdd:
+      return with_type(from.tensor.dtype, [&](auto in) {
+        launch<RowOperation::kAdd, float, decltype(in)>(to, from, spans, stream);
+      });
+    case RowOperation::kMerge:
+      return with_type(from.tensor.dtype, [&](auto in) {
+        launch<RowOperation::kMerge, float, decltype(in)>(to, from, spans, stream);
+      });
+    case RowOperation::kClear:
+      return with_type(to.tensor.dtype, [&](auto out) {
+        launch<RowOperation::kClear, decltype(out), decltype(out)>(to, to, spans, stream);
+      });
+  }
+}
+
+}  // namespace
+
+void apply_cuda(RowOperation operation, const Rows& to, const Rows& from, std::span<const RowSpan> spans,
+                Stream stream) {
+  Spans packed;
+  for (const RowSpan& span : spans) {
+    if (span.rows == 0) continue;
+    packed.begin[packed.count] = packed.rows;
+    packed.to[packed.count] = static_cast<int>(span.to);
+    packed.from[packed.count] = static_cast<int>(span.from);
+    packed.rows += static_cast<int>(span.rows);
+    if (++packed.count < kSpans) continue;
+    launch(operation, to, from, packed, stream);
+    packed = {};
+  }
+  if (packed.count > 0) launch(operation, to, from, packed, stream);
+}
+
+}  // namespace longspan

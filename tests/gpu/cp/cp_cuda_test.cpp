@@ -1,0 +1,204 @@
+// Context parallelism on a GPU: row operations, the communicator of threads with messages in a GPU's memory,
+// and every strategy with all ranks on one GPU, against the oracles.
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include <gmock/gmock.h>
+
+#include "attention/verify.h"
+#include "base/backend.h"
+#include "base/cuda.h"
+#include "base/error.h"
+#include "base/rng.h"
+#include "comm/threads.h"
+#include "cp/parallel_kernel.h"
+#include "cp/rows.h"
+#include "gpu/gpu.h"
+#include "kernels/registry.h"
+#include "unit/comm/conformance.h"
+#include "unit/cp/problems.h"
+
+namespace longspan {
+namespace {
+
+using std::chrono::milliseconds;
+
+TEST(ThreadRanksOnAGpu, Conform) {
+  LONGSPAN_NEEDS_GPU();
+  for (const auto& check : conformance::kChecks) {
+    for (int ranks : {1, 2, 4}) {
+      SCOPED_TRACE(fmt::format("{} on {} ranks", check.name, ranks));
+      EXPECT_NO_THROW(run_thread_ranks(ranks, milliseconds(20000), [&](Communicator& communicator) {
+        const Device gpu = first_gpu();
+        backend_of(gpu.kind).use(gpu.index);
+        const cuda::OwnedStream stream(gpu.index);
+        check.run(communicator, {gpu, stream});
+      }));
+    }
+  }
+}
+
+// A tensor in both memories, filled alike, and its lse.
+struct Twin {
+  Twin(DType dtype, int64_t tokens, int64_t heads, int64_t head_dim, uint64_t stream)
+      : bytes(static_cast<size_t>(tokens * heads * head_dim) * size_of(dtype)),
+        lse_bytes(static_cast<size_t>(tokens * heads) * 4),
+        host(bytes, cpu_device()),
+        device(bytes, first_gpu()),
+        host_lse(lse_bytes, cpu_device()),
+        device_lse(lse_bytes, first_gpu()) {
+    rows[0] = {DeviceKind::kCpu, TensorView::contiguous(host.data(), dtype, tokens, heads, head_dim),
+               host_lse.as<float>(), tokens};
+    rows[1] = {DeviceKind::kCuda, TensorView::contiguous(device.data(), dtype, tokens, heads, head_dim),
+               device_lse.as<float>(), tokens};
+    fill_normal(rows[0].tensor, 5, stream);
+    fill_normal(TensorView::contiguous(host_lse.data(), DType::kF32, tokens, heads, 1), 5, stream + 100);
+    for (int64_t i = 0; i < tokens * heads; i += 7) host_lse.as<float>()[i] = -INFINITY;
+    copy_bytes(device.data(), DeviceKind::kCuda, host.data(), DeviceKind::kCpu, bytes);
+    copy_bytes(device_lse.data(), DeviceKind::kCuda, host_lse.data(), DeviceKind::kCpu, lse_bytes);
+  }
+
+  // The largest difference of the GPU's from the CPU's; infinite where one is finite and the other is not.
+  double difference() const {
+    Buffer copy(bytes, cpu_device()), copy_lse(lse_bytes, cpu_device());
+    copy_bytes(copy.data(), DeviceKind::kCpu, device.data(), DeviceKind::kCuda, bytes);
+    copy_bytes(copy_lse.data(), DeviceKind::kCpu, device_lse.data(), DeviceKind::kCuda, lse_bytes);
+    TensorView view = rows[0].tensor;
+    double most = 0;
+    const auto note = [&](double a, double b) {
+      if (a == b) return;
+      const double gap = std::abs(a - b);
+      most = std::max(most, std::isfinite(gap) ? gap : INFINITY);
+    };
+    for (int64_t i = 0; i < view.elements(); ++i) {
+      switch (view.dtype) {
+        case DType::kF32:
+          note(host.as<float>()[i], copy.as<float>()[i]);
+          break;
+        case DType::kBF16:
+          note(to_float(host.as<bf16>()[i]), to_float(copy.as<bf16>()[i]));
+          break;
+        default:
+          note(to_float(host.as<f16>()[i]), to_float(copy.as<f16>()[i]));
+      }
+    }
+    for (int64_t i = 0; i < view.tokens * view.heads; ++i)
+      note(host_lse.as<float>()[i], copy_lse.as<float>()[i]);
+    return most;
+  }
+
+  size_t bytes, lse_bytes;
+  Buffer host, device, host_lse, device_lse;
+  Rows rows[2];
+};
+
+TEST(RowsOnAGpu, AreThoseOfTheCpu) {
+  LONGSPAN_NEEDS_GPU();
+  constexpr int64_t kTokens = 2000, kHeads = 3;
+  std::mt19937 random(1);
+  // More spans than one launch takes; rows of `to` are each written once.
+  std::vector<RowSpan> spans;
+  for (int64_t at = 0; at + 12 < kTokens;) {
+    const auto rows = static_cast<int64_t>(random() % 12);
+    spans.push_back({at, kTokens - at - rows, rows});
+    at += rows + static_cast<int64_t>(random() % 3);
+  }
+  ASSERT_GT(spans.size(), 256u);
+  const DType kTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
+  for (RowOperation operation :
+       {RowOperation::kCopy, RowOperation::kAdd, RowOperation::kMerge, RowOperation::kClear}) {
+    const bool sums = operation == RowOperation::kAdd || operation == RowOperation::kMerge;
+    for (DType out : kTypes) {
+      if (sums && out != DType::kF32) continue;
+      for (DType in : kTypes) {
+        for (int64_t head_dim : {64, 30}) {  // with vectors and without
+          SCOPED_TRACE(fmt::format("operation {} {} from {}, head_dim {}", static_cast<int>(operation),
+                                   name_of(out), name_of(in), head_dim));
+          Twin to(out, kTokens, kHeads, head_dim, 1), from(in, kTokens, kHeads, head_dim, 2);
+          for (int side : {0, 1}) apply(operation, to.rows[side], from.rows[side], spans, {});
+          EXPECT_LT(to.difference(), 2e-6);
+        }
+      }
+    }
+  }
+}
+
+std::unique_ptr<Kernel> over_one_gpu(const Kernel& kernel, const Strategy& strategy, int ranks) {
+  ParallelOptions options;
+  options.strategy = &strategy;
+  options.topology = {1, ranks};
+  options.devices = {first_gpu()};
+  options.limit = milliseconds(20000);
+  options.communicators = [](std::span<const Device> devices, milliseconds limit) {
+    return thread_communicators(static_cast<int>(devices.size()), limit);
+  };
+  return parallel_kernel(kernel, std::move(options));
+}
+
+class StrategiesOnAGpu : public testing::TestWithParam<Strategy> {};
+
+// The best kernel for the pass that this GPU has, and the plain one.
+TEST_P(StrategiesOnAGpu, GiveTheOraclesResult) {
+  LONGSPAN_NEEDS_GPU();
+  const Device gpu = first_gpu();
+  int cases = 0;
+  for (const char* name : {"gpu-naive", "sm90"}) {
+    const Kernel& kernel = kernel_from_name(name);
+    for (const char* mask : {"causal", "causal_document", "share_question", "uniform_block_sparse"}) {
+      for (int ranks : {2, 4}) {
+        Problem problem = cp_problem(mask, 1024, 8, 4, 64);
+        problem.dtype = DType::kBF16;
+        const auto over = over_one_gpu(kernel, GetParam(), ranks);
+        Direction direction = Direction::kBackward;
+        if (!over->supports(problem, direction, gpu)) direction = Direction::kForward;
+        if (!over->supports(problem, direction, gpu)) continue;
+        SCOPED_TRACE(
+            fmt::format("{} {} {} on {} ranks, {}", name, GetParam().name, mask, ranks, name_of(direction)));
+        try {
+          const std::unique_ptr<Plan> plan = over->plan(problem, gpu);
+          VerifyOptions options;
+          const VerifyReport report = verify(*plan, problem, direction, gpu, options);
+          EXPECT_EQ(report.failure, "");
+          // Run again as the runner does, and say where the time went.
+          auto& spread = dynamic_cast<ParallelPlan&>(*plan);
+          for (int repeat = 0; repeat < 2; ++repeat) {
+            for (const RankPass& pass : spread.run(direction, true)) {
+              const PassTimes& t = pass.times;
+              EXPECT_GT(t.compute_s, 0);
+              EXPECT_LE(t.compute_s + t.exposed_s + t.reorder_s + t.merge_s, 1.05 * pass.time_s + 1e-5);
+            }
+          }
+        } catch (const std::exception& error) {
+          ADD_FAILURE() << error.what();
+        }
+        ++cases;
+      }
+    }
+  }
+  EXPECT_GT(cases, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, StrategiesOnAGpu, testing::ValuesIn(strategies().begin(), strategies().end()),
+                         [](const auto& info) {
+                           std::string name(info.param.name);
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+TEST(RanksOnAGpu, EndTogetherWhenOneFails) {
+  LONGSPAN_NEEDS_GPU();
+  const Problem problem = cp_problem("causal", 512, 8, 4, 64);
+  const auto over = over_one_gpu(kernel_from_name("gpu-naive"), strategy_from_name("ring-p2p"), 3);
+  const auto plan = over->plan(problem, first_gpu());
+  Buffer memory(size_t{1} << 22, first_gpu());
+  const auto view = [&](int64_t heads) {
+    return TensorView::contiguous(memory.data(), DType::kF32, 512, heads, 64);
+  };
+  ForwardArgs args{view(8), view(4), view(4), view(8), nullptr, nullptr};
+  args.q.dtype = DType::kF64;  // refused on every rank: none waits for another
+  EXPECT_THROW(plan->forward(args, {}), Error);
+}
+
+}  // namespace
+}  // namespace longspan

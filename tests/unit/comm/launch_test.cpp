@@ -1,0 +1,101 @@
+// Who a process is, from what torchrun, Slurm and Open MPI set.
+#include "comm/launch.h"
+
+#include <map>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace longspan {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::optional<Launch> launched(std::map<std::string, std::string> variables) {
+  return launch_from_environment([&](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+}
+
+std::string error_of(const std::map<std::string, std::string>& variables) {
+  try {
+    launched(variables);
+    return "";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    return error.what();
+  }
+}
+
+TEST(Launch, IsNothingWithoutALauncher) {
+  EXPECT_FALSE(launched({}));
+  EXPECT_FALSE(launched({{"MASTER_ADDR", "node1"}, {"RANK", "3"}}));
+}
+
+TEST(Launch, OfTorchrun) {
+  const auto launch = launched({{"RANK", "11"},
+                                {"WORLD_SIZE", "16"},
+                                {"LOCAL_RANK", "3"},
+                                {"MASTER_ADDR", "node1"},
+                                {"MASTER_PORT", "29400"}});
+  ASSERT_TRUE(launch);
+  EXPECT_EQ(launch->launcher, "torchrun");
+  EXPECT_EQ(launch->rank, 11);
+  EXPECT_EQ(launch->ranks, 16);
+  EXPECT_EQ(launch->local_rank, 3);
+  EXPECT_EQ(launch->host, "node1");
+  EXPECT_EQ(launch->port, 29401);  // beside torchrun's own store
+}
+
+TEST(Launch, OfSlurm) {
+  std::map<std::string, std::string> variables{{"SLURM_PROCID", "5"},
+                                               {"SLURM_NTASKS", "32"},
+                                               {"SLURM_LOCALID", "1"},
+                                               {"SLURM_JOB_ID", "4711"},
+                                               {"SLURM_STEP_NODELIST", "gpu[003-006,012],fat7"}};
+  const auto launch = launched(variables);
+  ASSERT_TRUE(launch);
+  EXPECT_EQ(launch->launcher, "Slurm");
+  EXPECT_EQ(launch->rank, 5);
+  EXPECT_EQ(launch->ranks, 32);
+  EXPECT_EQ(launch->host, "gpu003");
+  EXPECT_GE(launch->port, 20000);
+  variables["SLURM_PROCID"] = "6";
+  EXPECT_EQ(launched(variables)->port, launch->port);  // all ranks of a job find the same
+  variables["SLURM_JOB_ID"] = "4712";
+  EXPECT_NE(launched(variables)->port, launch->port);
+  for (auto [list, first] : {std::pair{"a1,a2", "a1"}, {"a1", "a1"}, {"n[7]", "n7"}, {"n[1,5-9]", "n1"}}) {
+    variables["SLURM_STEP_NODELIST"] = list;
+    EXPECT_EQ(launched(variables)->host, first);
+  }
+}
+
+TEST(Launch, OfOpenMpi) {
+  std::map<std::string, std::string> variables{{"OMPI_COMM_WORLD_RANK", "2"},
+                                               {"OMPI_COMM_WORLD_SIZE", "8"},
+                                               {"OMPI_COMM_WORLD_LOCAL_RANK", "2"},
+                                               {"OMPI_COMM_WORLD_LOCAL_SIZE", "8"}};
+  ASSERT_TRUE(launched(variables));
+  EXPECT_EQ(launched(variables)->host, "127.0.0.1");
+  variables["OMPI_COMM_WORLD_LOCAL_SIZE"] = "4";
+  EXPECT_THAT(error_of(variables), HasSubstr("LONGSPAN_RENDEZVOUS=HOST:PORT"));
+  variables["LONGSPAN_RENDEZVOUS"] = "head:12345";
+  EXPECT_EQ(launched(variables)->host, "head");
+  EXPECT_EQ(launched(variables)->port, 12345);
+}
+
+TEST(Launch, NamesTheVariableThatIsWrong) {
+  EXPECT_THAT(error_of({{"RANK", "4"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "x"}}),
+              HasSubstr("RANK='4': must be a whole number from 0 to 3"));
+  EXPECT_THAT(error_of({{"RANK", "0"}, {"WORLD_SIZE", "four"}, {"MASTER_ADDR", "x"}}),
+              HasSubstr("WORLD_SIZE='four'"));
+  EXPECT_THAT(error_of({{"RANK", "0"}, {"WORLD_SIZE", "2"}}), HasSubstr("MASTER_ADDR"));
+  for (const char* place : {"head", "head:", ":5", "head:0", "head:70000", "head:1x"})
+    EXPECT_THAT(error_of({{"LONGSPAN_RENDEZVOUS", place}}), HasSubstr("must be HOST:PORT")) << place;
+}
+
+}  // namespace
+}  // namespace longspan

@@ -1,0 +1,140 @@
+// Ranks that meet over TCP: they find each other, hear rank 0, pass barriers, and learn of failures and
+// deaths.
+#include "comm/rendezvous.h"
+
+#include <atomic>
+#include <csignal>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+namespace longspan {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+
+int free_port() {
+  static std::atomic<int> next{42000 + static_cast<int>(getpid() % 15000)};
+  return next++;
+}
+
+Launch place(int rank, int ranks, int port) {
+  return {"test", rank, ranks, rank, "127.0.0.1", port};
+}
+
+// Runs body on `ranks` threads, each a rank; returns each one's error, "" where there was none.
+std::vector<std::string> meet(int ranks, milliseconds limit,
+                              const std::function<void(int, Rendezvous&)>& body) {
+  const int port = free_port();
+  std::vector<std::string> errors(static_cast<size_t>(ranks));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        const auto rendezvous = Rendezvous::meet(place(rank, ranks, port), limit);
+        body(rank, *rendezvous);
+      } catch (const std::exception& error) {
+        errors[static_cast<size_t>(rank)] = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+TEST(Rendezvous, CarriesRank0sWordAndBarriers) {
+  for (int ranks : {1, 2, 5}) {
+    std::atomic<int> arrived{0};
+    const auto errors = meet(ranks, milliseconds(20000), [&](int rank, Rendezvous& rendezvous) {
+      for (const std::string word : {std::string("first"), std::string(1000, '\0'), std::string()})
+        LONGSPAN_CHECK(rendezvous.broadcast(rank == 0 ? word : "other") == word, "another word");
+      for (int round = 1; round <= 3; ++round) {
+        ++arrived;
+        rendezvous.barrier();
+        LONGSPAN_CHECK(arrived >= round * ranks, "a barrier let a rank through");
+        rendezvous.barrier();
+      }
+    });
+    EXPECT_THAT(errors, testing::Each("")) << ranks;
+  }
+}
+
+TEST(Rendezvous, TellsAllOfAFailure) {
+  for (int failing : {0, 2}) {
+    const auto errors = meet(4, milliseconds(20000), [&](int rank, Rendezvous& rendezvous) {
+      if (rank == failing) {
+        rendezvous.fail("out of paper");
+        return;
+      }
+      rendezvous.barrier();
+    });
+    for (int rank = 0; rank < 4; ++rank) {
+      if (rank != failing) EXPECT_THAT(errors[static_cast<size_t>(rank)], HasSubstr("out of paper"));
+    }
+  }
+}
+
+TEST(Rendezvous, NamesTheRanksThatDoNotCome) {
+  const int port = free_port();
+  try {
+    Rendezvous::meet(place(0, 3, port), milliseconds(100));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("did not come to port"));
+    EXPECT_THAT(error.what(), HasSubstr("1, 2"));
+  }
+  EXPECT_THROW(Rendezvous::meet(place(1, 3, port), milliseconds(100)), Error);
+}
+
+TEST(Rendezvous, DoesNotWaitForeverAtABarrier) {
+  const auto errors = meet(2, milliseconds(300), [&](int rank, Rendezvous& rendezvous) {
+    if (rank == 0) rendezvous.barrier();
+    if (rank == 1) std::this_thread::sleep_for(milliseconds(800));
+  });
+  EXPECT_THAT(errors[0], HasSubstr("rank 0: not all ranks came to a barrier within 300 ms"));
+}
+
+// A process that is killed says nothing; the others learn of it all the same.
+TEST(Rendezvous, TellsAllOfADeath) {
+  for (int dying : {0, 1}) {
+    const int port = free_port();
+    std::vector<pid_t> children;
+    for (int rank = 0; rank < 3; ++rank) {
+      const pid_t child = fork();
+      ASSERT_GE(child, 0);
+      if (child == 0) {
+        int code = 1;
+        try {
+          const auto rendezvous = Rendezvous::meet(place(rank, 3, port), milliseconds(20000));
+          if (rank == dying) kill(getpid(), SIGKILL);
+          rendezvous->barrier();
+        } catch (const std::exception& error) {
+          const std::string wanted = fmt::format("rank {} has died", dying);
+          code = std::string(error.what()).find(wanted) != std::string::npos ? 0 : 2;
+        }
+        _exit(code);
+      }
+      children.push_back(child);
+    }
+    for (int rank = 0; rank < 3; ++rank) {
+      int status = 0;
+      waitpid(children[static_cast<size_t>(rank)], &status, 0);
+      if (rank == dying) {
+        EXPECT_TRUE(WIFSIGNALED(status));
+      } else {
+        EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << rank << ": " << status;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace longspan
