@@ -3,6 +3,7 @@
 #include <csignal>
 #include <thread>
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -35,6 +36,21 @@ TEST(ChildProcess, HandsOutLinesAndTheExitStatus) {
 
 TEST(ChildProcess, GivesItsInput) {
   EXPECT_THAT(shell("read x; echo got $x >&3", 60, "this\n").lines, ElementsAre("got this"));
+}
+
+TEST(ChildProcess, HandsDownTheDescriptorsThatItIsToInherit) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const int read_end = fcntl(ends[0], F_DUPFD_CLOEXEC, 10), write_end = fcntl(ends[1], F_DUPFD_CLOEXEC, 10);
+  SignalGuard guard;
+  std::vector<std::string> lines;
+  const auto listen = [&](const std::string& line) { lines.push_back(line); };
+  const std::vector<int> inherited = {read_end, write_end};
+  // A child writes into the pipe, and the next one reads what it wrote.
+  run_child("/bin/sh", {"-c", "echo hello >&5"}, "", 60, guard, listen, inherited);
+  run_child("/bin/sh", {"-c", "read x <&4; echo got $x >&3"}, "", 60, guard, listen, inherited);
+  EXPECT_THAT(lines, ElementsAre("got hello"));
+  for (const int fd : {ends[0], ends[1], read_end, write_end}) close(fd);
 }
 
 TEST(ChildProcess, SurvivesAChildThatReadsNothing) {

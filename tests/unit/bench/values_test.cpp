@@ -31,6 +31,15 @@ TEST(ParseReal, ChecksItsRange) {
   }
 }
 
+TEST(ParseDuration, ReadsUnits) {
+  EXPECT_EQ(parse_duration("90"), 90);
+  EXPECT_EQ(parse_duration("1.5s"), 1.5);
+  EXPECT_EQ(parse_duration("30m"), 1800);
+  EXPECT_EQ(parse_duration("2h"), 7200);
+  for (const char* wrong : {"", "s", "0", "0s", "-1m", "2d", "1h30m", "nan"})
+    EXPECT_THROW(parse_duration(wrong), Error) << wrong;
+}
+
 TEST(Format, CountsBytesTimesAndRates) {
   EXPECT_EQ(format_count(8192), "8K");
   EXPECT_EQ(format_count(1000), "1000");
