@@ -178,7 +178,10 @@ class TcpRendezvous : public Rendezvous {
   ~TcpRendezvous() override { leave(); }
 
   void fail(const std::string& reason) override {
-    if (note_failure(reason)) tell_all(Kind::kFailure, reason.substr(0, kLongest / 2));
+    // Nobody may hear this rank's goodbye before its reason.
+    std::unique_lock lock(sending_);
+    if (!note_failure(reason) || launch_.ranks == 1) return;
+    for (int fd : ears()) send_all(fd, Kind::kFailure, reason.substr(0, kLongest / 2));
   }
 
   std::string failure() override {
@@ -200,15 +203,13 @@ class TcpRendezvous : public Rendezvous {
 
   void barrier() override {
     if (launch_.ranks == 1) return;
-    std::unique_lock lock(mutex_);
     const uint64_t mine = ++barriers_;
     if (launch_.rank == 0) {
       arrive();
     } else {
-      lock.unlock();
-      send_to_server(Kind::kArrived, "");
-      lock.lock();
+      tell_all(Kind::kArrived, "");
     }
+    std::unique_lock lock(mutex_);
     await(lock, "not all ranks came to a barrier", [&] { return passed_ >= mine; });
   }
 
@@ -276,7 +277,6 @@ class TcpRendezvous : public Rendezvous {
           gone[who[i]] = true;
           if (!message) fail(fmt::format("rank {} has died", who[i]));
         } else if (message->kind == Kind::kArrived) {
-          std::lock_guard lock(mutex_);
           arrive();
         } else if (message->kind == Kind::kFailure) {
           fail(message->body);
@@ -295,8 +295,12 @@ class TcpRendezvous : public Rendezvous {
         note_failure("rank 0 has died");
         return;
       }
-      if (message->kind == Kind::kGoodbye) return;
       std::lock_guard lock(mutex_);
+      if (message->kind == Kind::kGoodbye) {
+        left_ = true;
+        changed_.notify_all();
+        return;
+      }
       if (message->kind == Kind::kFailure && failure_.empty()) failure_ = message->body;
       if (message->kind == Kind::kBroadcast) broadcasts_.push_back(message->body);
       if (message->kind == Kind::kGo) ++passed_;
@@ -304,23 +308,27 @@ class TcpRendezvous : public Rendezvous {
     }
   }
 
-  // On rank 0, with the mutex held: one more rank is at the barrier.
+  // On rank 0: one more rank is at the barrier.
   void arrive() {
-    if (++arrived_ < launch_.ranks) return;
-    arrived_ = 0;
+    {
+      std::lock_guard lock(mutex_);
+      if (++arrived_ < launch_.ranks) return;
+      arrived_ = 0;
+    }
+    tell_all(Kind::kGo, "");
+    std::lock_guard lock(mutex_);
     ++passed_;
     changed_.notify_all();
-    std::lock_guard sending(sending_);
-    for (size_t rank = 1; rank < peers_.size(); ++rank) send_all(peers_[rank].fd(), Kind::kGo, "");
   }
 
   template <class Condition>
   void await(std::unique_lock<std::mutex>& lock, const char* what, Condition condition) {
-    const bool in_time = changed_.wait_for(lock, limit_, [&] { return condition() || !failure_.empty(); });
-    if (in_time && failure_.empty()) return;
-    if (!in_time) {
+    const bool in_time = changed_.wait_for(lock, limit_, [&] { return condition() || !failure_.empty() || left_; });
+    if (in_time && failure_.empty() && condition()) return;
+    if (failure_.empty()) {
       lock.unlock();
-      fail(fmt::format("rank {}: {} within {} ms", launch_.rank, what, limit_.count()));
+      fail(fmt::format("rank {}: {} {}", launch_.rank, what,
+                       in_time ? "before rank 0 left" : fmt::format("within {} ms", limit_.count())));
       lock.lock();
     }
     throw Error(ErrorKind::kPeer, failure_, __FILE__, __LINE__, "failure.empty()");
@@ -334,22 +342,21 @@ class TcpRendezvous : public Rendezvous {
     return true;
   }
 
-  void send_to_server(Kind kind, const std::string& body) {
-    bool sent = false;
-    {
-      std::lock_guard lock(sending_);
-      sent = send_all(server_.fd(), kind, body);
+  // Where what this rank says goes to.
+  std::vector<int> ears() const {
+    if (launch_.rank != 0) return {server_.fd()};
+    std::vector<int> all;
+    for (const Socket& peer : peers_) {
+      if (peer.open()) all.push_back(peer.fd());
     }
-    if (!sent && kind != Kind::kGoodbye) note_failure("rank 0 has died");
+    return all;
   }
 
+  // One that does not hear has died: the listener finds out.
   void tell_all(Kind kind, const std::string& body) {
     if (launch_.ranks == 1) return;
-    if (launch_.rank != 0) return send_to_server(kind, body);
     std::lock_guard lock(sending_);
-    for (size_t rank = 1; rank < peers_.size(); ++rank) {
-      if (peers_[rank].open()) send_all(peers_[rank].fd(), kind, body);
-    }
+    for (int fd : ears()) send_all(fd, kind, body);
   }
 
   const Launch launch_;
@@ -365,6 +372,7 @@ class TcpRendezvous : public Rendezvous {
   std::string failure_;
   std::deque<std::string> broadcasts_;
   uint64_t barriers_ = 0, passed_ = 0;  // entered by this rank; that all have entered
+  bool left_ = false;                   // rank 0 has, in good order
   int arrived_ = 0;                     // at the present one; known to rank 0
   std::thread listener_;
 };
