@@ -8,6 +8,7 @@
 #include "bench/cold_cache.h"
 #include "bench/plan_json.h"
 #include "bench/statistics.h"
+#include "comm/nccl.h"
 #include "comm/threads.h"
 
 namespace longspan::bench {
@@ -74,11 +75,22 @@ std::unique_ptr<Kernel> spread(const Kernel& kernel, const Parallelism& p,
   for (const Device& device : devices) {
     if (device.kind == kernel.device_kind()) options.devices.push_back(device);
   }
-  LONGSPAN_CHECK_INPUT(p.transport == Transport::kThreads, "this build has no NCCL");
   options.limit = kWaitLimit;
-  options.communicators = [](std::span<const Device> ranks, std::chrono::milliseconds limit) {
-    return thread_communicators(static_cast<int>(ranks.size()), limit);
-  };
+  if (p.transport == Transport::kNccl) {
+    LONGSPAN_CHECK_INPUT(kernel.device_kind() == DeviceKind::kCuda,
+                         "NCCL carries data between GPUs; {} runs on the CPU", kernel.name());
+    const std::string reason = nccl_unavailable_reason();
+    LONGSPAN_CHECK_INPUT(reason.empty(), "{}", reason);
+    LONGSPAN_CHECK_INPUT(
+        options.devices.size() >= static_cast<size_t>(p.ranks),
+        "NCCL needs a GPU for each rank: {} ranks, {} GPUs; with fewer use --transport threads", p.ranks,
+        options.devices.size());
+    options.communicators = nccl_communicators;
+  } else {
+    options.communicators = [](std::span<const Device> ranks, std::chrono::milliseconds limit) {
+      return thread_communicators(static_cast<int>(ranks.size()), limit);
+    };
+  }
   return parallel_kernel(kernel, std::move(options));
 }
 

@@ -1,8 +1,10 @@
 // Context parallelism on a GPU: row operations, the communicator of threads with messages in a GPU's memory,
 // and every strategy with all ranks on one GPU, against the oracles.
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <random>
+#include <thread>
 
 #include <gmock/gmock.h>
 
@@ -11,6 +13,7 @@
 #include "base/cuda.h"
 #include "base/error.h"
 #include "base/rng.h"
+#include "comm/nccl.h"
 #include "comm/threads.h"
 #include "cp/parallel_kernel.h"
 #include "cp/rows.h"
@@ -37,6 +40,52 @@ TEST(ThreadRanksOnAGpu, Conform) {
       }));
     }
   }
+}
+
+// On as many GPUs as there are: with one, it talks to itself.
+TEST(NcclRanks, Conform) {
+  LONGSPAN_NEEDS_GPU();
+  if (const std::string reason = nccl_unavailable_reason(); !reason.empty()) GTEST_SKIP() << reason;
+  std::vector<Device> gpus;
+  for (const Device& device : devices()) {
+    if (device.kind == DeviceKind::kCuda) gpus.push_back(device);
+  }
+  auto ends = nccl_communicators(gpus, milliseconds(20000));
+  std::vector<std::string> errors(gpus.size());
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < gpus.size(); ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        backend_of(DeviceKind::kCuda).use(gpus[rank].index);
+        const cuda::OwnedStream stream(gpus[rank].index);
+        for (const auto& check : conformance::kChecks) check.run(*ends[rank], {gpus[rank], stream});
+      } catch (const std::exception& error) {
+        errors[rank] = error.what();
+        ends[rank]->fail(error.what());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(errors, testing::Each(""));
+  std::printf("NCCL %s on %zu GPUs\n", nccl_version().c_str(), gpus.size());
+}
+
+TEST(NcclRanks, RefuseToShareAGpu) {
+  LONGSPAN_NEEDS_GPU();
+  if (const std::string reason = nccl_unavailable_reason(); !reason.empty()) GTEST_SKIP() << reason;
+  const std::vector<Device> same{first_gpu(), first_gpu()};
+  EXPECT_THROW(nccl_communicators(same, milliseconds(1000)), Error);
+}
+
+// A process of its own that meets itself.
+TEST(NcclRanks, MeetAsProcesses) {
+  LONGSPAN_NEEDS_GPU();
+  if (const std::string reason = nccl_unavailable_reason(); !reason.empty()) GTEST_SKIP() << reason;
+  const auto communicator =
+      nccl_communicator({"test", 0, 1, 0, "127.0.0.1", 29999}, first_gpu(), milliseconds(20000));
+  const cuda::OwnedStream stream(first_gpu().index);
+  for (const auto& check : conformance::kChecks)
+    EXPECT_NO_THROW(check.run(*communicator, {first_gpu(), stream}));
 }
 
 // A tensor in both memories, filled alike, and its lse.

@@ -1,0 +1,312 @@
+#include "comm/nccl.h"
+
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include <dlfcn.h>
+#include <nccl.h>
+
+#include "base/cuda.h"
+#include "base/error.h"
+#include "comm/rendezvous.h"
+
+namespace longspan {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+struct Library {
+  std::string reason;  // empty if it was found
+  decltype(&ncclGetVersion) get_version = nullptr;
+  decltype(&ncclGetUniqueId) get_unique_id = nullptr;
+  decltype(&ncclCommInitRankConfig) init = nullptr;
+  decltype(&ncclCommGetAsyncError) async_error = nullptr;
+  decltype(&ncclCommAbort) abort = nullptr;
+  decltype(&ncclGroupStart) group_start = nullptr;
+  decltype(&ncclGroupEnd) group_end = nullptr;
+  decltype(&ncclSend) send = nullptr;
+  decltype(&ncclRecv) receive = nullptr;
+  decltype(&ncclGetErrorString) error_string = nullptr;
+  decltype(&ncclGetLastError) last_error = nullptr;
+};
+
+Library open_library() {
+  Library library;
+  void* handle = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    const char* error = dlerror();
+    library.reason = fmt::format("libnccl.so.2 was not found; add its folder to LD_LIBRARY_PATH ({})",
+                                 error == nullptr ? "no further reason" : error);
+    return library;
+  }
+  const auto load = [&](auto& function, const char* name) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(handle, name));
+    if (function == nullptr && library.reason.empty())
+      library.reason = fmt::format("libnccl.so.2 has no {}", name);
+  };
+  load(library.get_version, "ncclGetVersion");
+  load(library.get_unique_id, "ncclGetUniqueId");
+  load(library.init, "ncclCommInitRankConfig");
+  load(library.async_error, "ncclCommGetAsyncError");
+  load(library.abort, "ncclCommAbort");
+  load(library.group_start, "ncclGroupStart");
+  load(library.group_end, "ncclGroupEnd");
+  load(library.send, "ncclSend");
+  load(library.receive, "ncclRecv");
+  load(library.error_string, "ncclGetErrorString");
+  load(library.last_error, "ncclGetLastError");
+  return library;
+}
+
+const Library& library() {
+  static const Library library = open_library();
+  return library;
+}
+
+// Communicators do not block: a call may have to be waited for, with ncclInProgress as its result.
+void check_nccl(ncclResult_t result, const char* call) {
+  LONGSPAN_CHECK(result == ncclSuccess || result == ncclInProgress, "NCCL: {} ({}): {}",
+                 library().error_string(result), call, library().last_error(nullptr));
+}
+#define LONGSPAN_NCCL(call) check_nccl(call, #call)
+
+// The state of a group whose ranks are threads.
+class ThreadAlarm : public Alarm {
+ public:
+  ThreadAlarm(int ranks, milliseconds limit) : ranks_(ranks), limit_(limit) {}
+
+  void fail(const std::string& reason) override {
+    std::lock_guard lock(mutex_);
+    if (failure_.empty()) failure_ = reason;
+    changed_.notify_all();
+  }
+
+  std::string failure() override {
+    std::lock_guard lock(mutex_);
+    return failure_;
+  }
+
+  void barrier() override {
+    std::unique_lock lock(mutex_);
+    const uint64_t mine = passed_ + 1;
+    if (++arrived_ == ranks_) {
+      arrived_ = 0;
+      ++passed_;
+      changed_.notify_all();
+    }
+    if (!changed_.wait_for(lock, limit_, [&] { return passed_ >= mine || !failure_.empty(); }))
+      failure_ = fmt::format("not all ranks came to a barrier within {} ms", limit_.count());
+    if (failure_.empty()) return;
+    changed_.notify_all();
+    throw Error(ErrorKind::kPeer, failure_, __FILE__, __LINE__, "failure.empty()");
+  }
+
+ private:
+  const int ranks_;
+  const milliseconds limit_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::string failure_;
+  int arrived_ = 0;
+  uint64_t passed_ = 0;
+};
+
+// One rank's end: its NCCL communicator, and the stream that it works in.
+struct End {
+  End(int rank, int size, int index, std::shared_ptr<Alarm> alarm, milliseconds limit)
+      : rank(rank), size(size), index(index), alarm(std::move(alarm)), limit(limit) {
+    const cuda::DeviceGuard guard(index);
+    // Before the attention kernel, which would take all multiprocessors and leave none for what it waits for.
+    int least = 0, greatest = 0;
+    LONGSPAN_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    cudaStream_t raw = nullptr;
+    LONGSPAN_CUDA(cudaStreamCreateWithPriority(&raw, cudaStreamNonBlocking, greatest));
+    stream.handle = raw;
+  }
+
+  ~End() {
+    // Whatever counts has been waited for by now. Unlike ncclCommDestroy, this waits for no other rank.
+    if (communicator != nullptr) library().abort(communicator);
+    cudaStreamDestroy(cuda::raw(stream));
+  }
+
+  void check() const {
+    if (const std::string failure = alarm->failure(); !failure.empty())
+      throw Error(ErrorKind::kPeer, failure, __FILE__, __LINE__, "failure.empty()");
+  }
+
+  // Calls done() until it is true; ends the group if that takes too long or NCCL has an error.
+  template <class Done>
+  void poll(const char* what, Done done) const {
+    const auto deadline = Clock::now() + limit;
+    while (!done()) {
+      check();
+      ncclResult_t state = ncclSuccess;
+      LONGSPAN_NCCL(library().async_error(communicator, &state));
+      if (state != ncclSuccess && state != ncclInProgress) {
+        alarm->fail(fmt::format("rank {}: NCCL: {}: {}", rank, library().error_string(state),
+                                library().last_error(communicator)));
+      } else if (Clock::now() > deadline) {
+        alarm->fail(fmt::format("rank {} waited {} ms for {} in vain", rank, limit.count(), what));
+      }
+      std::this_thread::yield();
+    }
+  }
+
+  void settle(const char* what) const {
+    poll(what, [&] {
+      ncclResult_t state = ncclSuccess;
+      LONGSPAN_NCCL(library().async_error(communicator, &state));
+      return state == ncclSuccess;
+    });
+  }
+
+  const int rank, size, index;
+  const std::shared_ptr<Alarm> alarm;
+  const milliseconds limit;
+  ncclComm_t communicator = nullptr;
+  Stream stream;
+};
+
+class NcclTransfer : public Transfer {
+ public:
+  NcclTransfer(std::shared_ptr<End> end)
+      : end_(std::move(end)), done_(end_->index, cuda::Event::Timing::kOff) {
+    done_.record(end_->stream);
+  }
+
+  void wait(Stream stream) override {
+    end_->check();
+    done_.wait_in(stream);
+  }
+
+ private:
+  const std::shared_ptr<End> end_;
+  cuda::Event done_;
+};
+
+class NcclCommunicator : public Communicator {
+ public:
+  explicit NcclCommunicator(std::shared_ptr<End> end) : end_(std::move(end)) {}
+
+  int rank() const override { return end_->rank; }
+  int size() const override { return end_->size; }
+  std::string_view name() const override { return "nccl"; }
+  void fail(const std::string& reason) override { end_->alarm->fail(reason); }
+  void barrier() override { end_->alarm->barrier(); }
+
+  std::unique_ptr<Transfer> exchange(std::span<const Message> sends, std::span<const Message> receives,
+                                     Stream stream) override {
+    end_->check();
+    for (auto messages : {sends, receives}) {
+      for (const Message& message : messages) {
+        LONGSPAN_CHECK(0 <= message.peer && message.peer < size(), "peer {} is not one of the {} ranks",
+                       message.peer, size());
+      }
+    }
+    const cuda::DeviceGuard guard(end_->index);
+    cuda::Event posted(end_->index, cuda::Event::Timing::kOff);
+    posted.record(stream);
+    posted.wait_in(end_->stream);
+    LONGSPAN_NCCL(library().group_start());
+    for (const Message& message : receives) {
+      if (message.bytes > 0)
+        LONGSPAN_NCCL(library().receive(message.data, message.bytes, ncclChar, message.peer,
+                                        end_->communicator, cuda::raw(end_->stream)));
+    }
+    for (const Message& message : sends) {
+      if (message.bytes > 0)
+        LONGSPAN_NCCL(library().send(message.data, message.bytes, ncclChar, message.peer, end_->communicator,
+                                     cuda::raw(end_->stream)));
+    }
+    LONGSPAN_NCCL(library().group_end());
+    end_->settle("its peers to take part in an exchange");
+    return std::make_unique<NcclTransfer>(end_);
+  }
+
+  void synchronize(Stream stream) override {
+    const auto passed = [](Stream s) {
+      const cudaError_t status = cudaStreamQuery(cuda::raw(s));
+      if (status == cudaErrorNotReady) return false;
+      LONGSPAN_CUDA(status);
+      return true;
+    };
+    end_->poll("its device", [&] { return passed(stream) && passed(end_->stream); });
+  }
+
+ private:
+  const std::shared_ptr<End> end_;
+};
+
+ncclConfig_t configuration() {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  return config;
+}
+
+}  // namespace
+
+std::string nccl_unavailable_reason() {
+  return library().reason;
+}
+
+std::string nccl_version() {
+  int version = 0;
+  if (!library().reason.empty() || library().get_version(&version) != ncclSuccess) return "";
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+std::vector<std::unique_ptr<Communicator>> nccl_communicators(std::span<const Device> devices,
+                                                              milliseconds limit) {
+  LONGSPAN_CHECK_INPUT(library().reason.empty(), "{}", library().reason);
+  std::set<int> different;
+  for (const Device& device : devices) different.insert(device.index);
+  LONGSPAN_CHECK_INPUT(
+      different.size() == devices.size(),
+      "NCCL needs a GPU for each rank: {} ranks, {} GPUs; with fewer use the transport threads",
+      devices.size(), different.size());
+  const int size = static_cast<int>(devices.size());
+  const auto alarm = std::make_shared<ThreadAlarm>(size, limit);
+  ncclUniqueId id;
+  LONGSPAN_NCCL(library().get_unique_id(&id));
+  std::vector<std::shared_ptr<End>> ends;
+  LONGSPAN_NCCL(library().group_start());
+  for (int rank = 0; rank < size; ++rank) {
+    const int index = devices[static_cast<size_t>(rank)].index;
+    ends.push_back(std::make_shared<End>(rank, size, index, alarm, limit));
+    const cuda::DeviceGuard guard(index);
+    ncclConfig_t config = configuration();
+    LONGSPAN_NCCL(library().init(&ends.back()->communicator, size, id, rank, &config));
+  }
+  LONGSPAN_NCCL(library().group_end());
+  std::vector<std::unique_ptr<Communicator>> communicators;
+  for (const auto& end : ends) {
+    end->settle("NCCL to connect the ranks");
+    communicators.push_back(std::make_unique<NcclCommunicator>(end));
+  }
+  return communicators;
+}
+
+std::unique_ptr<Communicator> nccl_communicator(const Launch& launch, const Device& device,
+                                                milliseconds limit) {
+  LONGSPAN_CHECK_INPUT(library().reason.empty(), "{}", library().reason);
+  const std::shared_ptr<Rendezvous> rendezvous = Rendezvous::meet(launch, limit);
+  ncclUniqueId id{};
+  if (launch.rank == 0) LONGSPAN_NCCL(library().get_unique_id(&id));
+  const std::string sent = rendezvous->broadcast({id.internal, sizeof(id.internal)});
+  LONGSPAN_CHECK(sent.size() == sizeof(id.internal), "an identifier of {} bytes, not {}", sent.size(),
+                 sizeof(id.internal));
+  std::memcpy(id.internal, sent.data(), sent.size());
+  const auto end = std::make_shared<End>(launch.rank, launch.ranks, device.index, rendezvous, limit);
+  const cuda::DeviceGuard guard(device.index);
+  ncclConfig_t config = configuration();
+  LONGSPAN_NCCL(library().init(&end->communicator, launch.ranks, id, launch.rank, &config));
+  end->settle("NCCL to connect the ranks");
+  return std::make_unique<NcclCommunicator>(end);
+}
+
+}  // namespace longspan
