@@ -60,6 +60,30 @@ def masks(s):
             (j < third) | (j <= i)),
         "rows without keys": ([[third, s, third, s, None, 0]], (i >= third) & (j >= third) & (j <= i)),
         "blocks of 64": (blocks, chequer),
+        "blocks of 128": blocks_at(range(0, s + 1, 128), range(0, s + 1, 128), 0),
+        "blocks of many sizes": blocks_at([0, 100, 101, third, s], [0, 77, third, s - 200, s], 1),
+    }
+
+
+def blocks_at(rows, columns, first):
+    """A chequerboard between these boundaries."""
+    visible = torch.zeros(rows[-1], columns[-1], dtype=torch.bool)
+    bands = []
+    for r, (q0, q1) in enumerate(zip(rows, rows[1:])):
+        for c, (k0, k1) in enumerate(zip(columns, columns[1:])):
+            if (r + c) % 2 == first:
+                bands.append([q0, q1, k0, k1, None, None])
+                visible[q0:q1, k0:k1] = True
+    return bands, visible
+
+
+def masks_by_head(s):
+    """Name -> one mask for each of two KV heads."""
+    even = range(0, s + 1, 128)
+    return {
+        "blocks of 128 by head": [blocks_at(even, even, 0), blocks_at(even, even, 1)],
+        "blocks of many sizes by head": [
+            blocks_at([0, 100, 300, s], [0, 256, s - 10, s], 0), blocks_at([0, 64, 65, 400, s], [0, 5, s], 1)],
     }
 
 
@@ -102,14 +126,21 @@ class Adapters(unittest.TestCase):
         q, k, v, dout = inputs(s, heads_q, heads_kv, 128)
         scale = 1 / math.sqrt(128)
         taken = []
-        for name, (bands, condition) in masks(s).items():
-            mask = Mask.from_json({"rows": s, "columns": s, "bands": bands})
-            self.assertTrue(torch.equal(mask.dense("cuda").cpu(), condition), f"{name}: the bands are another mask")
+        cases = {name: [mask] for name, mask in masks(s).items()}
+        if heads_kv == 2:
+            cases |= masks_by_head(s)
+        for name, parts in cases.items():
+            forms = [Mask.from_json({"rows": s, "columns": s, "bands": bands}) for bands, _ in parts]
+            for form, (_, condition) in zip(forms, parts):
+                self.assertTrue(torch.equal(form.dense("cuda").cpu(), condition), f"{name}: the bands are another mask")
+            # [1 or heads_q, rows, columns]
+            condition = torch.stack([condition for _, condition in parts]).repeat_interleave(
+                heads_q // len(parts) if len(parts) > 1 else 1, dim=0)
             plan = None
             for backward in (True, False):  # a package may have the forward pass alone
                 problem = Problem(s, s, heads_q, heads_kv, 128, "bf16", scale, backward)
                 try:
-                    plan = adapter.plan(problem, [mask], torch.device("cuda"))
+                    plan = adapter.plan(problem, forms, torch.device("cuda"))
                     break
                 except Unsupported:
                     pass
