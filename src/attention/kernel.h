@@ -17,6 +17,7 @@ namespace longspan {
 // Empty: yes. Otherwise why not, in words for the user: "needs heads_q == heads_kv".
 struct Support {
   std::string reason;
+  bool always = false;  // whatever the problem: the kernel cannot run on this machine
   explicit operator bool() const { return reason.empty(); }
 };
 

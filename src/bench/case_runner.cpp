@@ -25,6 +25,7 @@ constexpr size_t kWorkspaceAlignment = 256;
 // A case that cannot go on for a reason that is no defect: skipped, with the reason.
 struct Skip {
   std::string reason;
+  bool always = false;  // as every other case of this kernel
 };
 
 void check_memory(size_t needed, size_t available, const std::string& what) {
@@ -162,10 +163,10 @@ class CaseRunner {
     const Device& device = testbed_.device();
     // The backward pass reads what the forward pass wrote, so it needs both.
     if (Support support = kernel_.supports(problem, Direction::kForward, device); !support)
-      throw Skip{support.reason};
+      throw Skip{support.reason, support.always};
     if (case_.direction == Direction::kForward) return;
     if (Support support = kernel_.supports(problem, Direction::kBackward, device); !support)
-      throw Skip{support.reason};
+      throw Skip{support.reason, support.always};
   }
 
   // Plans as often as makes the time worth stating: the median of up to five within a tenth of the budget.
@@ -479,7 +480,9 @@ Json run_case(const Case& c, const TimingRule& rule, const Kernel& kernel, Testb
     CaseRunner runner(c, rule, kernel, testbed, verify, phase, single);
     return outcome_json(runner.run(), c, testbed);
   } catch (const Skip& skip) {
-    return {{"status", "skipped"}, {"reason", skip.reason}};
+    Json outcome = {{"status", "skipped"}, {"reason", skip.reason}};
+    if (skip.always) outcome[kAlways] = true;
+    return outcome;
   } catch (const std::bad_alloc&) {
     reason = "out of memory: an allocation failed";
   } catch (const std::exception& error) {

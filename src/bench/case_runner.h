@@ -18,6 +18,9 @@ using Phase = std::function<void(const std::string&)>;
 // with its reason, not an exception.
 // `single`: where the kernel is spread over ranks, the one inside, whose result on one device it is compared
 // with.
+// A case that was skipped for a reason that holds for every case of its kernel has the key kAlways, which is
+// for the runner.
+inline constexpr const char* kAlways = "always";
 Json run_case(const Case& c, const TimingRule& rule, const Kernel& kernel, Testbed& testbed,
               const Verify& verify, const Phase& phase, const Kernel* single = nullptr);
 

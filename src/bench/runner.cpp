@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "bench/case_runner.h"
 #include "bench/cpu_testbed.h"
 #include "bench/isolation.h"
 #include "bench/machine.h"
@@ -163,10 +164,11 @@ class Runner {
     progress_.begin(c);
     const std::string started = utc_now();
     const double begin_s = steady_clock().now_s();
-    std::optional<Json> outcome = skip_without_device(c);
+    std::optional<Json> outcome = skip_at_once(c);
     if (!outcome) outcome = isolation_.run_case(c, device, options_.rule, helper_for(c));
     if (!outcome) return interrupt();
     look_after_helper(*outcome);
+    if (outcome->erase(kAlways) > 0) always_skipped_[c.kernel] = outcome->value("reason", "");
     const double elapsed_s = steady_clock().now_s() - begin_s;
 
     const auto ceiling = ceilings_.find(c.dtype);
@@ -191,9 +193,16 @@ class Runner {
     return !guard_.interrupted() || interrupt();
   }
 
-  std::optional<Json> skip_without_device(const Case& c) const {
-    if (device_for(*workbench_.find(c.kernel), devices_) != nullptr) return std::nullopt;
-    return Json{{"status", "skipped"}, {"reason", "needs a CUDA device: " + no_cuda_reason()}};
+  // What needs no process of its own to be known.
+  std::optional<Json> skip_at_once(const Case& c) const {
+    const auto skip = [](const std::string& reason) {
+      return Json{{"status", "skipped"}, {"reason", reason}};
+    };
+    if (device_for(*workbench_.find(c.kernel), devices_) == nullptr)
+      return skip("needs a CUDA device: " + no_cuda_reason());
+    if (const auto found = always_skipped_.find(c.kernel); found != always_skipped_.end())
+      return skip(found->second);
+    return std::nullopt;
   }
 
   // The helper that served this kernel's last case, or a new one; null where the kernel needs none.
@@ -245,6 +254,7 @@ class Runner {
   double begin_s_ = steady_clock().now_s();
   std::string run_id_;
   std::map<DType, double> ceilings_;
+  std::map<std::string, std::string> always_skipped_;  // kernel -> reason
   std::unique_ptr<Helper> helper_;
   std::string helper_kernel_;
   size_t useless_helpers_ = 0;  // of that kernel

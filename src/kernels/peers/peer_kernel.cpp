@@ -182,7 +182,7 @@ class PeerKernel final : public Kernel {
     if (problem.fp32_output) return {"gives results in its inputs' dtype only"};
     const std::lock_guard lock(mutex_);
     if (session_ == nullptr) session_ = open(device);
-    if (session_->process == nullptr) return {session_->reason};
+    if (session_->process == nullptr) return {session_->reason, true};
     const int64_t id = ++session_->plans;
     const Json answer = session_->process->ask(plan_request(problem, direction == Direction::kBackward, id));
     if (answer["ok"].get<bool>()) {

@@ -98,8 +98,18 @@ class Suite(unittest.TestCase):
             os.chmod(poor, 0o755)
             cases = self.run_cases([32, 33, 34], python=f"/no/such/python:{poor}:{sys.executable}", status=0)
             self.assertEqual({case["status"] for case in cases.values()}, {"ok"})
-            cases = self.run_cases([32, 33], python=poor, status=0)
+
+    def test_a_framework_that_is_missing_is_looked_for_once(self):
+        with tempfile.TemporaryDirectory() as folder:
+            poor, log = os.path.join(folder, "poor"), os.path.join(folder, "log")
+            with open(poor, "w") as file:
+                file.write(f'#!/bin/sh\necho started >> {log}\nPYTHONPATH= exec {sys.executable} "$@"\n')
+            os.chmod(poor, 0o755)
+            cases = self.run_cases([32, 33, 34], python=poor, status=0)
             self.assertEqual({case["reason"] for case in cases.values()}, {"no module fake"})
+            self.assertNotIn("always", cases[32])
+            with open(log) as file:
+                self.assertLessEqual(len(file.readlines()), 2)  # the runner's, and the first case's own
 
     def test_without_adapters_there_is_a_reason(self):
         cases = self.run_cases([32], LONGSPAN_PEERS="/no/such/folder", status=0)
