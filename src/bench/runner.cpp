@@ -174,7 +174,7 @@ class Runner {
     const auto ceiling = ceilings_.find(c.dtype);
     const auto rate = outcome->find("flops_per_s");
     if (ceiling != ceilings_.end() && rate != outcome->end() && rate->is_number()) {
-      const double share = rate->get<double>() / ceiling->second;
+      const double share = rate->get<double>() / (ceiling->second * devices_of(c, device));
       (*outcome)["share_of_ceiling"] = share;
       if (share > 1) ++summary_.above_ceiling;
     }
@@ -191,6 +191,14 @@ class Runner {
     count(line.value("status", "failed"));
     progress_.end(c, *outcome, elapsed_s);
     return !guard_.interrupted() || interrupt();
+  }
+
+  // GPUs that share the case's work; ranks on the CPU share the machine that the ceiling was measured on.
+  double devices_of(const Case& c, const Device& device) const {
+    if (!c.parallelism || device.kind == DeviceKind::kCpu) return 1;
+    const auto there = std::count_if(devices_.begin(), devices_.end(),
+                                     [&](const Device& other) { return other.kind == device.kind; });
+    return static_cast<double>(std::min<int64_t>(there, c.parallelism.ranks));
   }
 
   // What needs no process of its own to be known.

@@ -83,6 +83,26 @@ Json json_of(const Accuracy& accuracy) {
   return json;
 }
 
+Json json_of(const ParallelRecord& p) {
+  Json json = {{"ranks", p.ranks}, {"nodes", p.nodes}};
+  put(json, "transport", p.transport);
+  put(json, "imbalance", p.imbalance);
+  put(json, "spread", p.spread);
+  for (const auto& [key, values] : p.by_rank) {
+    for (double value : values) json[key].push_back(rounded(value));
+  }
+  for (const auto& [tensor, error] : p.difference) json["difference"][tensor] = rounded(error);
+  for (const auto& [tensor, error] : p.single_error) json["single_error"][tensor] = rounded(error);
+  if (!p.owned.empty()) json["owned"] = p.owned;
+  for (const PlanRound& round : p.plan) {
+    Json moves = Json::array();
+    for (const PlanMove& move : round.moves)
+      moves.push_back({move.what, move.from, move.to, rounded(move.bytes)});
+    json["plan"].push_back({{"area", round.area}, {"sent", round.sent_bytes}, {"moves", std::move(moves)}});
+  }
+  return json;
+}
+
 Json json_of(const Results& results, const CaseRecord& c) {
   const Workload& w = c.workload;
   Json json = {{"setup", results.setup_of(c)},
@@ -114,6 +134,7 @@ Json json_of(const Results& results, const CaseRecord& c) {
   put(json, "peak", c.peak_bytes);
   put(json, "throttled", c.throttled);
   if (c.accuracy) json["accuracy"] = json_of(*c.accuracy);
+  if (c.parallel) json["parallel"] = json_of(*c.parallel);
   if (!c.device_state.empty()) json["state"] = json_of(c.device_state);
   size_t samples = 0;
   Json shown = deviations(c, samples);
@@ -232,7 +253,8 @@ std::string format_page(const Results& results, const PageOptions& options) {
 
   using namespace page_assets;
   std::string script = "(() => {\n'use strict';\n";
-  for (std::string_view part : {data_js, filters_js, charts_js, tables_js, main_js}) script += part;
+  for (std::string_view part : {data_js, filters_js, charts_js, tables_js, parallel_js, main_js})
+    script += part;
   script += "})();\n";
 
   std::string page(page_html);

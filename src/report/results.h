@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "report/parallel_record.h"
+
 namespace longspan::report {
 
 inline constexpr int kResultsSchema = 1;
@@ -107,6 +109,7 @@ struct CaseRecord {
   Facts device_state;
   std::vector<Measurement> measurements;
   std::optional<Picture> picture;
+  std::optional<ParallelRecord> parallel;  // of a case that was spread over ranks
 };
 
 struct Results {

@@ -329,6 +329,7 @@ CaseRecord parse_case(const Json& line, const Place& at) {
     for (const Json& entry : *list) c.measurements.push_back(parse_measurement(entry, at));
   }
   c.picture = parse_picture(line, at);
+  c.parallel = parse_parallel(line, at);
   if (c.status == Status::kOk && !c.time_s) malformed(at, "status is ok but 'time_s' is missing");
   return c;
 }

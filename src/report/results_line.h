@@ -29,6 +29,7 @@ struct Envelope {
 nlohmann::json parse_json(std::string_view line, const Place& at);
 Envelope parse_envelope(const nlohmann::json& line, const Place& at);
 RunRecord parse_run(const nlohmann::json& line, const Place& at);
+std::optional<ParallelRecord> parse_parallel(const nlohmann::json& line, const Place& at);
 CaseRecord parse_case(const nlohmann::json& line, const Place& at);  // without its index of the run
 
 }  // namespace longspan::report::results_line

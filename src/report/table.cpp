@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "report/format.h"
+#include "report/parallel_table.h"
 
 namespace longspan::report {
 namespace {
@@ -85,6 +86,7 @@ struct Axis {
   bool right;
   std::function<std::string(const Workload&)> text;
   std::function<std::string(const std::string&)> sentence;  // for the line above the table
+  bool of_all = false;  // that line leaves it out unless every case has it
 };
 
 std::vector<Axis> axes_of(const std::vector<const CaseRecord*>& cases) {
@@ -113,7 +115,7 @@ std::vector<Axis> axes_of(const std::vector<const CaseRecord*>& cases) {
   for (const std::string& key : extra) {
     axes.push_back({printable(key), false,
                     [key](const Workload& w) { return printable(fact_text(w.extra, key)); },
-                    prefixed(printable(key) + " ")});
+                    prefixed(printable(key) + " "), true});
   }
   return axes;
 }
@@ -181,9 +183,9 @@ Table::Table(std::vector<const CaseRecord*> cases, const TableOptions& options)
   for (const Axis& axis : axes_) {
     std::set<std::string> values;  // an axis that does not concern a case is empty there
     for (const CaseRecord* c : cases_) values.insert(axis.text(c->workload));
-    values.erase("");
+    const bool partial = values.erase("") > 0;
     varies_.push_back(values.size() > 1);
-    constants_.push_back(values.size() == 1 ? *values.begin() : "");
+    constants_.push_back(values.size() == 1 && !(partial && axis.of_all) ? *values.begin() : "");
   }
   sort();
   fastest_.assign(cases_.size(), false);
@@ -407,6 +409,7 @@ std::string format_setup(const Results& results, const Setup& setup, int index, 
     if (const std::string constants = table.constants(); !constants.empty())
       counts += "; every case: " + constants;
     text += fmt::format("{}\n{}", paragraph(counts, "", Ink::kPlain, options), table.text());
+    text += format_parallel(measured, options.width);
   } else {
     text += paragraph(counts, "", Ink::kPlain, options);
   }

@@ -40,6 +40,7 @@ class ReportPage(unittest.TestCase):
         cls.cpu = write_report(cls.folder.name, "cpu", "cpu")
         cls.hostile = write_report(cls.folder.name, "hostile", "hostile")
         cls.sparse = write_report(cls.folder.name, "sparse", "sparse")
+        cls.parallel = write_report(cls.folder.name, "parallel", "parallel")
         cls.both = write_report(cls.folder.name, "both", "cpu", "gpu")
         with open(os.path.join(cls.folder.name, "cpu.jsonl"), encoding="utf-8") as file:
             cls.cases = [c for c in map(json.loads, file) if c["type"] == "case"]
@@ -92,6 +93,35 @@ class ReportPage(unittest.TestCase):
         self.assertIn("timed out after 60 s in verification",
                       self.browser.run("return document.getElementById('unmeasured').textContent"))
         self.assertEqual(self.browser.run("return document.querySelectorAll('#masks canvas').length"), 13)
+
+    def test_shows_where_the_ranks_time_went(self):
+        self.open(self.parallel)
+        rows = self.browser.run("""return [...document.querySelectorAll('#parallel-table tbody tr')].map((row) => ({
+          cells: [...row.cells].map((cell) => cell.textContent), bars: row.querySelectorAll('svg.split rect').length}))""")
+        self.assertEqual(len(rows), 3 * 2 * 3)
+        self.assertEqual({row["cells"][0] for row in rows}, {"ulysses", "ring-p2p", "balanced"})
+        self.assertEqual({row["bars"] for row in rows}, {4})
+        # 3.3 of four ranks' 0.85: 97 % of one device's rate a rank.
+        shares = [row["cells"][6] for row in rows if row["cells"][0] == "ulysses"]
+        self.assertEqual(set(shares), {"97 %"})
+
+    def test_draws_a_plan_rank_by_round(self):
+        self.open(self.parallel)
+        count = lambda what: self.browser.run(f"return document.querySelectorAll('#plan-picture {what}').length")
+        chosen = self.browser.run("""const pick = document.getElementById('pick-plan');
+          pick.value = [...pick.options].find((o) => o.textContent.startsWith('ring-p2p')).value;
+          pick.dispatchEvent(new Event('change')); return pick.value;""")
+        self.assertEqual(count(".plan-cell"), 4 * 4)
+        self.assertEqual(count(".plan-owned"), 4 * 2)
+        self.assertEqual(count(".plan-source"), 4 * 3)  # one source a rank in each round but the first
+        said = self.browser.run("return document.querySelector('[data-rank=\"2\"][data-round=\"1\"] title').textContent")
+        self.assertIn("receives kv from 1 (4.00 MiB)", said)
+        self.assertIn("sends kv to 3", said)
+        self.assertIn("plan=" + chosen, self.browser.run("return location.hash"))
+
+    def test_hides_parallelism_where_there_is_none(self):
+        self.open(self.cpu)
+        self.assertTrue(self.browser.run("return document.getElementById('parallel').hidden"))
 
     def test_a_filter_moves_charts_and_tables_together(self):
         self.open(self.cpu)

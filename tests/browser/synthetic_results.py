@@ -163,6 +163,38 @@ def sparse(rng, speed):
                                                 ceiling)
 
 
+def parallel(rng, speed):
+    """Strategies on four ranks of a ring, and the same kernel on one device."""
+    ceiling, run, ranks, seqlen = 7.9e14, "00000000000000b1", 4, 32768
+    yield run_line(run, "Synthetic GPU (nothing was measured)", {"bf16": ceiling},
+                   "longspan run suites/cp.toml --out out/cp", "cp")
+    for mask in ("full", "causal", "causal_document"):
+        for direction in ("forward", "backward"):
+            yield case_line(run, rng, make_case("sm90", mask, seqlen, direction, (64, 8), 128, "bf16"), 0.85, ceiling)
+            for strategy, share in {"ulysses": 3.3, "ring-p2p": 2.6 * speed, "balanced": 3.4}.items():
+                case = make_case("sm90", mask, seqlen, direction, (64, 8), 128, "bf16")
+                case.update(strategy=strategy, ranks=ranks)
+                line = case_line(run, rng, case, share, ceiling)
+                time, area = line["time_s"], line["area"] / ranks
+                rounds = ranks if strategy == "ring-p2p" else 2
+                chunk = seqlen // (2 * ranks)
+                line["parallel"] = {
+                    "ranks": ranks, "nodes": 1, "transport": "threads", "rounds": rounds, "imbalance": 1.02, "spread": 0.03,
+                    **{key: [part * time * rng.uniform(0.97, 1) for _ in range(ranks)] for key, part in {
+                        "rank_time_s": 1, "compute_s": 0.8, "exposed_s": 0.1, "reorder_s": 0.03, "merge_s": 0.04}.items()},
+                    **{key: [1 << 24] * ranks for key in ("sent_bytes", "predicted_bytes", "peak_copy_bytes")},
+                    "between_nodes_bytes": [0] * ranks, "area": [area] * ranks,
+                    "difference": {"o": 3.2e-3}, "single_error": {"o": 2.9e-3},
+                    "plan": {"rounds": rounds,
+                             "owned": [[[r * chunk, (r + 1) * chunk], [seqlen - (r + 1) * chunk, seqlen - r * chunk]]
+                                       for r in range(ranks)],
+                             "by_round": [{"area": [area / rounds] * ranks, "sent_bytes": [1 << 22] * ranks,
+                                           "between_nodes_bytes": [0] * ranks,
+                                           "moves": [["kv", (r + ranks - 1) % ranks, r, 1 << 22] for r in range(ranks)]
+                                           if i else []} for i in range(rounds)]}}
+                yield line
+
+
 def hostile(rng, speed):
     """Every string that a results file can carry, hostile to HTML, scripts and terminals."""
     run = "00000000000000e1"
@@ -175,6 +207,8 @@ def hostile(rng, speed):
         case = make_case("cpu-flash", "causal", seqlen, "forward", strategy=HOSTILE)
         good = case_line(run, rng, case, 0.5, 1e11)
         good["command"] = HOSTILE
+        good["parallel"] = {"ranks": 1, "transport": HOSTILE, "difference": {HOSTILE: 1}, "compute_s": [1], "rank_time_s": [2],
+                            "plan": {"owned": [[[0, seqlen]]], "by_round": [{"area": [1], "moves": [[HOSTILE, 0, 0, 1]]}]}}
         yield good
         case = make_case(HOSTILE, HOSTILE, seqlen, HOSTILE, dtype=HOSTILE)
         case["lengths"] = case[HOSTILE] = HOSTILE
@@ -192,13 +226,14 @@ def hostile(rng, speed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out")
-    parser.add_argument("--kind", choices=("cpu", "gpu", "sparse", "hostile"), default="cpu")
+    parser.add_argument("--kind", choices=("cpu", "gpu", "sparse", "parallel", "hostile"), default="cpu")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--speed", type=float, default=1.0, help="of the first kernel: to make two sets that differ")
     args = parser.parse_args()
     rng = random.Random(args.seed)
     with open(args.out, "w", encoding="utf-8") as out:
-        for line in {"cpu": cpu, "gpu": gpu, "sparse": sparse, "hostile": hostile}[args.kind](rng, args.speed):
+        for line in {"cpu": cpu, "gpu": gpu, "sparse": sparse, "parallel": parallel,
+                     "hostile": hostile}[args.kind](rng, args.speed):
             out.write(json.dumps(line) + "\n")
 
 

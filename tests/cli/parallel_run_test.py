@@ -75,6 +75,9 @@ class ParallelRunTest(unittest.TestCase):
         self.assertEqual(listed.returncode, 0, listed.stderr)
         self.assertIn(case["id"], listed.stdout)
 
+    def test_the_page_has_the_plan(self):
+        self.assertTrue('"plan":[{' in self.page)
+
     def test_what_cannot_be_is_skipped_with_the_reason(self):
         result, cases, _ = measure("--strategy", "ulysses,usp", "--ranks", "6", "--ulysses", "4", "--kernel", "cpu-flash",
                                    "--mask", "causal", "--seqlen", "200", "--heads", "4:4", "--head-dim", "16")

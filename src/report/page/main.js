@@ -1,10 +1,10 @@
 // Ties filters, charts and tables together.
 
 const view = {
-  metric: undefined, over: undefined, chartMask: undefined, chartLength: undefined, sort: {by: undefined, down: false}, allRows: false, case: undefined,
+  metric: undefined, over: undefined, chartMask: undefined, chartLength: undefined, sort: {by: undefined, down: false}, allRows: false, case: undefined, plan: undefined,
   set(values) {  // without drawing anew
     Object.assign(view, values);
-    writeAddress({metric: view.metric, over: view.over, chartmask: view.chartMask, chartlength: view.chartLength, case: view.case,
+    writeAddress({metric: view.metric, over: view.over, chartmask: view.chartMask, chartlength: view.chartLength, case: view.case, plan: view.plan,
       sort: view.sort.by && (view.sort.down ? '-' : '') + view.sort.by});
   },
   change(values) {
@@ -20,6 +20,7 @@ function readView() {
   view.chartMask = wanted.get('chartmask') || undefined;
   view.chartLength = wanted.get('chartlength') || undefined;
   view.case = wanted.get('case') || undefined;
+  view.plan = wanted.get('plan') || undefined;
   const sort = wanted.get('sort') || '';
   view.sort = {by: sort.replace(/^-/, '') || undefined, down: sort.startsWith('-')};
 }
@@ -42,6 +43,7 @@ function draw() {
   drawCharts(shown, view);
   drawKernels(shown);
   drawShares(shown);
+  drawParallel(shown, view);
   drawAccuracy(shown);
   drawMasks(shown);
   drawUnmeasured(shown);
@@ -63,6 +65,7 @@ buildFilters(() => view.change({allRows: false}));
 byId('pick-over').onchange = (event) => view.change({over: event.target.value, chartMask: undefined});
 byId('pick-mask').onchange = (event) => view.change({chartMask: event.target.value});
 byId('pick-length').onchange = (event) => view.change({chartLength: event.target.value});
+byId('pick-plan').onchange = (event) => view.change({plan: event.target.value});
 byId('csv').onclick = () => downloadCsv(sortCases(shownCases(), view.sort));
 byId('filter-box').open = window.innerWidth >= 1000;
 drawLead();

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "base/error.h"
+#include "report/table.h"
 #include "unit/report/lines.h"
 
 namespace longspan::report {
@@ -229,6 +230,42 @@ TEST_F(ResultsOnDisk, SaysWhatIsMissing) {
               ::testing::ThrowsMessage<Error>(HasSubstr("none: no such file or folder")));
   EXPECT_THAT([&] { read_results({folder_ / "a"}); },
               ::testing::ThrowsMessage<Error>(HasSubstr("no results.jsonl in this folder")));
+}
+
+std::string parallel_line(const std::string& parallel) {
+  return R"({"type":"case","schema":1,"run":"r","id":"1","status":"ok","time_s":1,)"
+         R"("case":{"kernel":"k","mask":"full","strategy":"usp","ranks":2},"parallel":)" +
+         parallel + "}\n";
+}
+
+TEST(ParallelRecords, AreReadAndSummed) {
+  const Results results = parse_results(
+      parallel_line(R"({"ranks":2,"imbalance":1.5,"rank_time_s":[2,2],"compute_s":[1,2],"exposed_s":[1,0],)"
+                    R"("plan":{"owned":[[[0,4]],[[4,6],[7,8]]],)"
+                    R"("by_round":[{"area":[1,2],"sent_bytes":[3,4],"moves":[["kv",0,1,64]]}]}})"),
+      "x");
+  ASSERT_EQ(results.cases.size(), 1u);
+  ASSERT_TRUE(results.cases[0].parallel);
+  const ParallelRecord& p = *results.cases[0].parallel;
+  EXPECT_EQ(p.ranks, 2);
+  EXPECT_DOUBLE_EQ(*p.share("compute_s"), 0.75);
+  EXPECT_DOUBLE_EQ(*p.share("exposed_s"), 0.25);
+  EXPECT_FALSE(p.share("merge_s"));
+  EXPECT_EQ(p.owned[1].size(), 2u);
+  ASSERT_EQ(p.plan.size(), 1u);
+  EXPECT_EQ(p.plan[0].moves[0].to, 1);
+  EXPECT_THAT(format_table(results, {}), HasSubstr("Where the ranks' time went"));
+}
+
+TEST(ParallelRecords, AreRefusedWhereTheyAreMalformed) {
+  for (const char* wrong :
+       {"[]", "{}", R"({"ranks":0})", R"({"ranks":1e9})", R"({"ranks":2,"compute_s":[1]})",
+        R"({"ranks":2,"compute_s":[1,-1]})", R"({"ranks":2,"difference":[]})", R"({"ranks":2,"plan":[]})",
+        R"({"ranks":2,"plan":{"owned":[[]]}})", R"({"ranks":1,"plan":{"owned":[[[1]]]}})",
+        R"({"ranks":1,"plan":{"by_round":[{"moves":[["kv",0,1,2]]}]}})",
+        R"({"ranks":1,"plan":{"by_round":[{"area":[1,2]}]}})", R"({"ranks":1,"plan":{"by_round":[3]}})"}) {
+    EXPECT_THROW(parse_results(parallel_line(wrong) + "\n", "x"), Error) << wrong;
+  }
 }
 
 }  // namespace

@@ -1,0 +1,85 @@
+#include "report/parallel_table.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "report/format.h"
+
+namespace longspan::report {
+namespace {
+
+constexpr size_t kColumns = 12;
+using Row = std::vector<std::string>;
+
+std::string share_text(const std::optional<double>& share) {
+  return share ? format_share(*share) : "";
+}
+
+Row row_of(const CaseRecord& c) {
+  const ParallelRecord& p = *c.parallel;
+  const auto megabytes = [&](std::string_view key) {
+    const auto most = p.largest(key);
+    return most ? format_bytes(*most) : std::string();
+  };
+  double difference = 0;
+  for (const auto& [tensor, error] : p.difference) difference = std::max(difference, error);
+  return {printable(fact_text(c.workload.extra, "strategy")),
+          printable(mask_title(c.workload)),
+          c.workload.direction == "backward" ? "bwd" : "fwd",
+          fmt::format("{}", p.ranks),
+          share_text(p.share("compute_s")),
+          share_text(p.share("exposed_s")),
+          share_text(p.share("reorder_s")),
+          share_text(p.share("merge_s")),
+          p.imbalance ? fmt::format("{:.2f}", *p.imbalance) : "",
+          share_text(p.spread),
+          megabytes("sent_bytes"),
+          p.difference.empty() ? "" : fmt::format("{:.1e}", difference)};
+}
+
+}  // namespace
+
+std::string format_parallel(const std::vector<const CaseRecord*>& cases, int width) {
+  std::vector<Row> rows{{"strategy", "mask", "dir", "ranks", "compute", "exposed", "reorder", "merge", "load",
+                         "spread", "sent", "from one device"}};
+  for (const CaseRecord* c : cases) {
+    if (c->parallel) rows.push_back(row_of(*c));
+  }
+  if (rows.size() == 1) return "";
+  std::vector<size_t> widths(kColumns);
+  for (const Row& row : rows) {
+    for (size_t i = 0; i < kColumns; ++i) widths[i] = std::max(widths[i], display_width(row[i]));
+  }
+  // The last columns go first where there is no room.
+  size_t shown = kColumns;
+  const auto total = [&] {
+    size_t sum = 2 * (shown - 1);
+    for (size_t i = 0; i < shown; ++i) sum += widths[i];
+    return sum;
+  };
+  while (width > 0 && shown > 5 && total() > static_cast<size_t>(width)) --shown;
+  std::string text = "\nWhere the ranks' time went\n";
+  for (const Row& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < shown; ++i) {
+      const std::string padding(widths[i] - display_width(row[i]), ' ');
+      if (i > 0) line += "  ";
+      line += i < 3 ? row[i] + padding : padding + row[i];
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  text += "\n";
+  for (const std::string& note :
+       wrap("compute, exposed (waiting for data), reorder, merge: means of the ranks' own time. load: the "
+            "largest "
+            "rank's pairs over the mean. spread: of the ranks' times, slowest to fastest, over the slowest. "
+            "sent: by "
+            "the rank that sends most. from one device: the result's difference, of its norm.",
+            width > 0 ? static_cast<size_t>(width) : 118))
+    text += note + "\n";
+  return text;
+}
+
+}  // namespace longspan::report
