@@ -138,9 +138,16 @@ class Adapter(Peer):
             made.append(self.graphs[key])
         return made
 
-    def plan(self, problem, masks, device):
+    def check(self, problem, masks, device):
+        """Whether cuDNN has a kernel for the shape only building its graph tells, which `plan` does."""
         need_dtype(problem, *TYPES)
         mask = one_mask(masks)
+        if mask.window() is None and mask.documents() is None:
+            raise Unsupported("cannot express this mask; it has full, causal, windows and documents")
+
+    def plan(self, problem, masks, device):
+        self.check(problem, masks, device)
+        mask = masks[0]
         if mask.is_full():
             return CudnnPlan(problem, self._graphs(problem, (None, None), 0, problem.tokens_q), None)
         if window := mask.window():
@@ -148,9 +155,8 @@ class Adapter(Peer):
             left, right = (None if side < 0 else side for side in window)
             bounds = (None if left is None else left + 1, right)
             return CudnnPlan(problem, self._graphs(problem, bounds, 0, problem.tokens_q), None)
-        if documents := mask.documents():
-            boundaries = torch.tensor(documents[0], dtype=torch.int64, device=device)
-            longest = int((boundaries[1:] - boundaries[:-1]).max())
-            bounds = (None, 0 if documents[1] else None)
-            return CudnnPlan(problem, self._graphs(problem, bounds, len(boundaries) - 1, longest), boundaries)
-        raise Unsupported("cannot express this mask; it has full, causal, windows and documents")
+        boundaries, causal = mask.documents()
+        boundaries = torch.tensor(boundaries, dtype=torch.int64, device=device)
+        longest = int((boundaries[1:] - boundaries[:-1]).max())
+        bounds = (None, 0 if causal else None)
+        return CudnnPlan(problem, self._graphs(problem, bounds, len(boundaries) - 1, longest), boundaries)

@@ -6,10 +6,11 @@ import math
 import flashinfer
 import torch
 
-from support.adapter import Peer, Plan, Unsupported, need_dtype, need_seen_rows, one_mask
+from support.adapter import Peer, Plan, Unsupported, need_dtype, need_seen_rows
 from support.masks import variable_blocks
 from support.torch_device import DTYPES
 
+HEAD_DIMS = (64, 128, 256)
 WORKSPACE_BYTES = 128 << 20  # what its documentation recommends
 
 
@@ -50,16 +51,23 @@ class Adapter(Peer):
     def versions(self):
         return {"flashinfer-python": importlib.metadata.version("flashinfer-python"), "torch": torch.__version__}
 
-    def plan(self, problem, masks, device):
+    def check(self, problem, masks, device):
         if problem.backward:
             raise Unsupported("has no backward pass")
         need_dtype(problem, "bf16", "f16")
+        if problem.head_dim not in HEAD_DIMS:
+            raise Unsupported(f"has head_dim {', '.join(map(str, HEAD_DIMS))}")
         for mask in masks:
             need_seen_rows(mask)
+        if len(masks) > 1 and not all(mask.rectangles() for mask in masks):
+            raise Unsupported("masks that differ by head must be made of blocks")
+
+    def plan(self, problem, masks, device):
+        self.check(problem, masks, device)
         dense = len(masks) == 1 and (masks[0].window() is not None or masks[0].documents() is not None)
         if not dense and (parts := variable_blocks(masks)) is not None:
             return self.plan_blocks(problem, parts, device)
-        mask = one_mask(masks)
+        mask = masks[0]
         single = lambda **options: lambda q, k, v: flashinfer.single_prefill_with_kv_cache(
             q, k, v, sm_scale=problem.scale, return_lse=True, **options)
         if mask.is_full() or mask.is_causal():

@@ -128,11 +128,14 @@ class Adapter(Peer):
 
         return {"torch": torch.__version__, "triton": triton.__version__}
 
-    def plan(self, problem, masks, device):
+    def check(self, problem, masks, device):
         need_dtype(problem, "bf16", "f16", "f32")
+        if len(masks) > 1 and not all(mask.rectangles() for mask in masks):
+            raise Unsupported("masks that differ by head must be made of blocks")
+
+    def plan(self, problem, masks, device):
+        self.check(problem, masks, device)
         if len(masks) > 1 or (masks[0].rectangles() and not masks[0].documents() and not masks[0].is_full()):
-            if not all(mask.rectangles() for mask in masks):
-                raise Unsupported("masks that differ by head must be made of blocks")
             return self.plan_blocks(problem, masks, device)
         formula = _formula(masks[0], device)
         if formula is None:

@@ -58,10 +58,17 @@ class Worker:
             self.device.begin_case()
         return {"versions": self.adapter.versions(), "device": self.device.name()}
 
+    def problem_of(self, request):
+        return Problem(**request["problem"]), [self.adapter.read_mask(mask) for mask in request["masks"]]
+
+    def check(self, request):
+        """Raises Unsupported where the peer cannot do this exactly."""
+        self.adapter.check(*self.problem_of(request), self.device.torch_device)
+        return {}
+
     def plan(self, request):
-        """Turns the mask into the framework's own form. Raises Unsupported where it has none that is exact."""
-        problem = Problem(**request["problem"])
-        masks = [self.adapter.read_mask(mask) for mask in request["masks"]]
+        """Turns the mask into the framework's own form."""
+        problem, masks = self.problem_of(request)
         held = self.device.allocated()
         begin = time.perf_counter()
         plan = self.adapter.plan(problem, masks, self.device.torch_device)
@@ -140,7 +147,7 @@ class Worker:
 
     def handle(self, request):
         operation = {
-            "hello": self.hello, "plan": self.plan, "drop": self.drop, "bind": self.bind, "run": self.run, "time": self.time}
+            "hello": self.hello, "check": self.check, "plan": self.plan, "drop": self.drop, "bind": self.bind, "run": self.run, "time": self.time}
         try:
             return {"ok": True, **operation[request["op"]](request)}
         except Unsupported as reason:

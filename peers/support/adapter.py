@@ -65,6 +65,10 @@ class Peer:
     def versions(self):
         return {}
 
+    def check(self, problem, masks, device):
+        """Raises Unsupported where `plan` would: to be overridden where planning takes long, as where it compiles."""
+        self.plan(problem, masks, device)
+
     def begin_case(self):
         """Called before each case, so that the one before leaves nothing behind."""
 

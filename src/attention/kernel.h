@@ -86,8 +86,8 @@ class Kernel {
   // Can this kernel do this on that device at all? Never by falling back to another algorithm.
   virtual Support supports(const Problem& problem, Direction direction, const Device& device) const = 0;
 
-  // The once-per-mask work for the directions asked for; timed apart from the kernel.
-  // Requires supports() of each.
+  // The once-per-mask work for the directions asked for; timed apart from the kernel. Requires supports() of
+  // each. Throws an Error of kind kUnsupported where only planning shows that it cannot.
   virtual std::unique_ptr<Plan> plan(const Problem& problem, const Device& device) const = 0;
 };
 

@@ -305,8 +305,8 @@ std::vector<CaseOutcome> run_case(const VerifyCase& c, const std::vector<Device>
     }
     return outcomes;
   } catch (const Error& error) {
-    const bool input = error.kind() == ErrorKind::kInput;
-    if (!forward_concluded) return conclude_all(input ? Status::kSkipped : Status::kFailed, error.what());
+    const bool cannot = error.kind() == ErrorKind::kInput || error.kind() == ErrorKind::kUnsupported;
+    if (!forward_concluded) return conclude_all(cannot ? Status::kSkipped : Status::kFailed, error.what());
     throw;
   } catch (const std::exception& error) {
     return conclude_all(Status::kFailed, error.what());

@@ -11,8 +11,9 @@ namespace longspan {
 
 // What kind of failure an Error reports, which decides how a program ends: bad input is the user's to
 // mend (one clear line, exit code 2), an internal failure is ours (with file, line and expression).
-// A rank's failure reaches the other ranks of its group as kPeer.
-enum class ErrorKind { kInput, kInternal, kOutOfMemory, kPeer };
+// A failure of another process (a rank of the group, a peer's worker) is kPeer. kUnsupported: a kernel found
+// only while planning that it cannot do this.
+enum class ErrorKind { kInput, kInternal, kOutOfMemory, kPeer, kUnsupported };
 
 class Error : public std::runtime_error {
  public:

@@ -179,7 +179,12 @@ class CaseRunner {
     do {
       plan.reset();
       const double begin = testbed_.clock().now_s();
-      plan = kernel_.plan(problem, testbed_.device());
+      try {
+        plan = kernel_.plan(problem, testbed_.device());
+      } catch (const Error& error) {
+        if (error.kind() == ErrorKind::kUnsupported) throw Skip{error.what()};
+        throw;
+      }
       testbed_.synchronize();
       times.push_back(testbed_.clock().now_s() - begin);
       if (times.size() == 1) result.peak_bytes = testbed_.end_peak();

@@ -44,9 +44,11 @@ Json problem_json(const Problem& p, bool backward) {
 
 // The answer of a worker that could not: an Error in its words.
 [[noreturn]] void throw_answer(const Json& answer) {
-  const bool memory = answer.value("kind", "") == "memory";
-  throw Error(memory ? ErrorKind::kOutOfMemory : ErrorKind::kInput,
-              answer.value("reason", "the worker gave no reason"), __FILE__, __LINE__, "worker");
+  const std::string what = answer.value("kind", "");
+  const ErrorKind kind = what == "memory"        ? ErrorKind::kOutOfMemory
+                         : what == "unsupported" ? ErrorKind::kUnsupported
+                                                 : ErrorKind::kPeer;
+  throw Error(kind, answer.value("reason", "the worker gave no reason"), __FILE__, __LINE__, "worker");
 }
 
 // Workers that this process was handed, by kernel.
@@ -176,18 +178,17 @@ class PeerKernel final : public Kernel {
   std::string_view description() const override { return description_; }
   DeviceKind device_kind() const override { return kind_; }
 
-  // Asks the adapter itself, which plans to know: only it can say which masks it can express.
+  // Asks the adapter itself: only it can say which masks it can express.
   Support supports(const Problem& problem, Direction direction, const Device& device) const override {
     if (device.kind != kind_) return {kind_ == DeviceKind::kCuda ? "needs a CUDA device" : "runs on the CPU"};
     if (problem.fp32_output) return {"gives results in its inputs' dtype only"};
     const std::lock_guard lock(mutex_);
     if (session_ == nullptr) session_ = open(device);
     if (session_->process == nullptr) return {session_->reason, true};
-    const int64_t id = ++session_->plans;
-    const Json answer = session_->process->ask(plan_request(problem, direction == Direction::kBackward, id));
+    const bool backward = direction == Direction::kBackward;
+    const Json answer = session_->process->ask(request("check", problem, backward, 0));
     if (answer["ok"].get<bool>()) {
-      session_->ask({{"op", "drop"}, {"id", id}});
-      session_->backward = direction == Direction::kBackward;
+      session_->backward = backward;
       session_->masks = problem.masks;
       return {};
     }
@@ -203,18 +204,16 @@ class PeerKernel final : public Kernel {
     // A plan serves the passes that supports() was asked about.
     const bool backward = session_->masks != problem.masks || session_->backward;
     const int64_t id = ++session_->plans;
-    const Json planned = session_->ask(plan_request(problem, backward, id));
+    const Json planned = session_->ask(request("plan", problem, backward, id));
     return std::make_unique<PeerPlan>(session_, problem, device, id, planned);
   }
 
  private:
-  static Json plan_request(const Problem& problem, bool backward, int64_t id) {
+  static Json request(const char* op, const Problem& problem, bool backward, int64_t id) {
     Json masks = Json::array();
     for (const Mask& mask : *problem.masks) masks.push_back(mask_json(mask));
-    return {{"op", "plan"},
-            {"id", id},
-            {"problem", problem_json(problem, backward)},
-            {"masks", std::move(masks)}};
+    return {
+        {"op", op}, {"id", id}, {"problem", problem_json(problem, backward)}, {"masks", std::move(masks)}};
   }
 
   // The worker that the runner keeps for this process's case, or a new one of the first interpreter that has

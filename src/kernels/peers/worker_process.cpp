@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void fail(const std::string& message) {
-  throw Error(ErrorKind::kInput, message, __FILE__, __LINE__, "worker");
+  throw Error(ErrorKind::kPeer, message, __FILE__, __LINE__, "worker");
 }
 
 // Both ends are closed on exec and lie above the descriptors that a child gets.

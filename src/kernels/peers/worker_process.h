@@ -25,7 +25,7 @@ class WorkerProcess {
   // several cases' processes, and Ctrl-C on the terminal does not reach it.
   enum class Group : bool { kOfCaller, kOwn };
 
-  // Starts one. Throws an input error if the interpreter cannot be started.
+  // Starts one. Throws an Error if the interpreter cannot be started.
   WorkerProcess(const std::string& python, const std::string& folder, const std::string& adapter,
                 Group group = Group::kOfCaller);
   // Speaks to one that another process started. Takes the descriptors.

@@ -1,5 +1,7 @@
 #include "bench/cuda_testbed.h"
 
+#include <algorithm>
+
 #include <gmock/gmock.h>
 
 #include "base/buffer.h"
@@ -78,13 +80,17 @@ TEST_F(CudaTestbedTest, TimesARowOfSamplesAsItTimesOne) {
   const Buffer a(bytes, testbed->device()), b(bytes, testbed->device());
   const auto stopwatch = testbed->stopwatch({}, true);
   const Work copy = [&] { cuda::copy_async(b.data(), a.data(), bytes, testbed->stream()); };
-  for (int i = 0; i < 3; ++i) stopwatch->time(copy);
-  const double one = stopwatch->time(copy).time_s;
-  EXPECT_GT(stopwatch->row_length(one), 10);
+  const auto middle = [](std::vector<double> times_s) {
+    std::sort(times_s.begin(), times_s.end());
+    return times_s[times_s.size() / 2];
+  };
+  std::vector<double> one, row;
+  for (int i = 0; i < 20; ++i) one.push_back(stopwatch->time(copy).time_s);
+  EXPECT_GT(stopwatch->row_length(middle(one)), 10);
   EXPECT_EQ(stopwatch->row_length(1), 1);
-  const std::vector<Sample> row = stopwatch->row(copy, 20);
+  for (const Sample& sample : stopwatch->row(copy, 20)) row.push_back(sample.time_s);
   ASSERT_EQ(row.size(), 20u);
-  for (const Sample& sample : row) EXPECT_NEAR(sample.time_s / one, 1, 0.3);
+  EXPECT_NEAR(middle(row) / middle(one), 1, 0.3);
 }
 
 // More launches than the driver queues behind a shut gate, and work that waits for the device.

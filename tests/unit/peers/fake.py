@@ -12,7 +12,7 @@ import time
 
 from support.adapter import Peer, Plan, Unsupported
 
-KILLED, HUNG, MEMORY, CRASH, REFUSED, WRONG, RAISES, EXITS, BABBLES = range(41, 50)  # lengths
+KILLED, HUNG, MEMORY, CRASH, REFUSED, WRONG, RAISES, EXITS, BABBLES, REFUSED_LATE = range(41, 51)  # lengths
 
 
 class Tensor:
@@ -150,7 +150,13 @@ class Adapter(Peer):
                 seen[i] += [j for j in columns[k0:k1] if (lo is None or lo <= j - i) and (hi is None or j - i <= hi)]
         return seen
 
+    def check(self, problem, masks, device):
+        if problem.tokens_q != REFUSED_LATE:
+            self.plan(problem, masks, device)
+
     def plan(self, problem, masks, device):
+        if problem.tokens_q == REFUSED_LATE:
+            raise Unsupported("has no kernel for that, as it turns out")
         if problem.backward:
             raise Unsupported("has no backward pass")
         if problem.dtype != "f32":

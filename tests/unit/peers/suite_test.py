@@ -14,7 +14,7 @@ import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 LENGTHS = {name: 41 + i for i, name in enumerate(
-    ["killed", "hung", "memory", "crash", "refused", "wrong", "raises", "exits", "babbles"])}
+    ["killed", "hung", "memory", "crash", "refused", "wrong", "raises", "exits", "babbles", "refused late"])}
 
 
 def alive(pid):
@@ -47,10 +47,12 @@ class Suite(unittest.TestCase):
         return int(case["settings"].split()[1])
 
     def test_a_worker_serves_one_case_after_the_other(self):
-        cases = self.run_cases([32, 33, LENGTHS["refused"], 34], status=0)
+        cases = self.run_cases([32, 33, LENGTHS["refused"], LENGTHS["refused late"], 34], status=0)
         pids = {self.pid(cases[n]) for n in (32, 33, 34)}
         self.assertEqual(len(pids), 1)
-        self.assertEqual(cases[LENGTHS["refused"]]["reason"], "needs a Tuesday")
+        for name, reason in {"refused": "needs a Tuesday", "refused late": "has no kernel for that, as it turns out"}.items():
+            case = cases[LENGTHS[name]]
+            self.assertEqual((case["status"], case["reason"]), ("skipped", reason))
         for n in (32, 33, 34):
             self.assertEqual(cases[n]["status"], "ok", cases[n].get("reason"))
             self.assertEqual(cases[n]["versions"], {"fake": "1.0"})
