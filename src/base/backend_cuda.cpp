@@ -174,6 +174,7 @@ size_t free_bytes(int index) {
 void copy(void* to, const void* from, size_t bytes) {
   LONGSPAN_CUDA(cudaDeviceSynchronize());
   LONGSPAN_CUDA(cudaMemcpy(to, from, bytes, cudaMemcpyDefault));
+  LONGSPAN_CUDA(cudaStreamSynchronize(nullptr));  // a copy within the device returns before it is done
 }
 
 void fill(void* to, unsigned char value, size_t bytes) {

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "comm/device_copies.h"
 
 namespace longspan {
@@ -212,6 +213,7 @@ void run_thread_ranks(int ranks, std::chrono::milliseconds limit,
   std::vector<std::thread> threads;
   for (auto& end : ends) {
     threads.emplace_back([&, communicator = end.get()] {
+      const AloneScope alone;  // ranks do not take each other's threads
       try {
         body(*communicator);
       } catch (const std::exception& error) {

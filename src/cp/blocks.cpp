@@ -149,26 +149,37 @@ void add_ring(Schedule& schedule, const Problem& problem, const Grid& grid, Ring
 
     for (int origin = 0; origin < steps; ++origin) {
       const Ranges& keys = grid.tokens(origin);
+      const Ranges key_set = set_of(keys);
       // What must still be there at each step: for this position and all to which it goes from here.
       std::vector<Ranges> wanted(static_cast<size_t>(steps));
       for (int step = steps - 1; step >= 0; --step) {
         Ranges& here = wanted[static_cast<size_t>(step)];
-        here = united(here,
-                      intersection(needed[static_cast<size_t>(order.position(origin, step))], set_of(keys)));
+        if (here != key_set)
+          here = united(here,
+                        intersection(needed[static_cast<size_t>(order.position(origin, step))], key_set));
         if (step > 0) {
           Ranges& source = wanted[static_cast<size_t>(order.source_step(step))];
-          source = united(source, here);
+          if (source != key_set) source = united(source, here);
         }
       }
       // Home attends to all of its keys, also to those that nobody sees: nothing travels for that, no row has
       // to be packed, and every gradient has been computed when it goes to its owner.
-      wanted.front() = set_of(keys);
+      wanted.front() = key_set;
+
+      // Few sets differ along the way: most often all keys travel to the end.
+      std::vector<std::pair<Ranges, int32_t>> known;
+      const auto region_of = [&](const Ranges& set) {
+        for (const auto& [same, region] : known) {
+          if (same == set) return region;
+        }
+        return known.emplace_back(set, schedule.add_region({select(keys, set), kv_heads})).second;
+      };
 
       Ranges gradient;         // keys whose gradient is on its way: a set
       int gradient_rank = -1;  // where it is
       int gradient_round = 0;  // and from which round on
       auto hand_gradient_to = [&](int rank) {
-        const int32_t region = schedule.add_region({select(keys, gradient), kv_heads});
+        const int32_t region = region_of(gradient);
         schedule.backward[static_cast<size_t>(gradient_round)].out.push_back(
             {Operand::kDkv, false, true, gradient_rank, rank, region});
       };
@@ -177,7 +188,7 @@ void add_ring(Schedule& schedule, const Problem& problem, const Grid& grid, Ring
         if (set.empty()) continue;
         const int position = order.position(origin, step);
         const int rank = grid.rank(h, position);
-        const int32_t region = schedule.add_region({select(keys, set), kv_heads});
+        const int32_t region = region_of(set);
         if (step > 0) {
           const int source = grid.rank(h, order.position(origin, order.source_step(step)));
           both(order.send_round(step), [&](Round& round) {
@@ -186,16 +197,18 @@ void add_ring(Schedule& schedule, const Problem& problem, const Grid& grid, Ring
         }
         if (step > 0 && intersection(needed[static_cast<size_t>(position)], set).empty()) continue;
         for (size_t g = 0; g < groups.size(); ++g) {
-          const int32_t kv = groups[g].kv == kv_heads
-                                 ? region
-                                 : schedule.add_region({schedule.regions[region].tokens, groups[g].kv});
+          int32_t kv = region;
+          if (groups[g].kv != kv_heads) {
+            Ranges tokens = schedule.regions[region].tokens;
+            kv = schedule.add_region({std::move(tokens), groups[g].kv});
+          }
           both(step, [&](Round& round) {
             round.attend.push_back({rank, queries[static_cast<size_t>(position)][g], kv});
           });
         }
         if (step == 0) continue;  // home keeps its own part of the gradient
         if (gradient_rank >= 0) hand_gradient_to(rank);
-        gradient = united(gradient, set);
+        if (gradient != key_set) gradient = united(gradient, set);
         gradient_rank = rank;
         gradient_round = step;
       }

@@ -25,6 +25,10 @@ class Rows {
 
   // What is left of (set, heads) when all that is held here is taken away, as pieces.
   bool covers(const Ranges& set, Range heads) const {
+    for (const Piece& piece : pieces_) {
+      if (piece.heads.begin <= heads.begin && heads.end <= piece.heads.end && includes(piece.set, set)) return true;
+    }
+    if (!touches(set, heads)) return set.empty();
     std::vector<int64_t> cuts{heads.begin, heads.end};
     for (const Piece& piece : pieces_) {
       for (int64_t cut : {piece.heads.begin, piece.heads.end}) {
@@ -48,7 +52,7 @@ class Rows {
   bool touches(const Ranges& set, Range heads) const {
     return std::any_of(pieces_.begin(), pieces_.end(), [&](const Piece& piece) {
       return piece.heads.begin < heads.end && heads.begin < piece.heads.end &&
-             !intersection(piece.set, set).empty();
+             overlap(piece.set, set);
     });
   }
 
@@ -56,7 +60,7 @@ class Rows {
     std::vector<Piece> rest;
     for (Piece& piece : pieces_) {
       const Range shared{std::max(piece.heads.begin, heads.begin), std::min(piece.heads.end, heads.end)};
-      if (shared.empty() || intersection(piece.set, set).empty()) {
+      if (shared.empty() || !overlap(piece.set, set)) {
         rest.push_back(std::move(piece));
         continue;
       }
@@ -131,9 +135,9 @@ class Checker {
         return true;
       }
     }
+    if (includes(owned_[static_cast<size_t>(rank)], sets_[number])) return true;
     Rows rows;
     rows.add(owned_[static_cast<size_t>(rank)], all_heads(what));
-    if (rows.covers(sets_[number], heads)) return true;
     for (int32_t copy : held) rows.add(sets_[copy], schedule_.regions[copy].heads);
     return rows.covers(sets_[number], heads);
   }

@@ -7,7 +7,7 @@
 namespace longspan {
 namespace {
 
-bool overlap(Range a, Range b) {
+bool share_heads(Range a, Range b) {
   return a.begin < b.end && b.begin < a.end;
 }
 Range common(Range a, Range b) {
@@ -100,7 +100,7 @@ Piece Holdings::read(Operand what, const Ranges& tokens, Range heads, const Pool
   }
   Piece packed;
   for (const Piece& piece : pieces_) {
-    if (piece.what != what || !overlap(piece.heads, heads)) continue;
+    if (piece.what != what || !share_heads(piece.heads, heads)) continue;
     if (packed.memory.data() == nullptr) {
       packed = make_piece(what, tokens, heads, piece.tensors[0].head_dim, piece.tensors[0].dtype, pool);
     }
@@ -155,7 +155,7 @@ void Sums::read(Operand what, const Piece& out, const Pool& pool, Stream stream)
   const Piece* only = nullptr;
   int parts = 0;
   for (const Piece& piece : pieces_) {
-    if (piece.what != what || !overlap(piece.heads, out.heads)) continue;
+    if (piece.what != what || !share_heads(piece.heads, out.heads)) continue;
     if (intersection(set_of(piece.tokens), set).empty()) continue;
     only = &piece;
     ++parts;
@@ -187,7 +187,7 @@ void Sums::take(Operand what, const Piece& out, const Pool& pool, Stream stream)
   read(what, out, pool, stream);
   const Ranges set = set_of(out.tokens);
   std::erase_if(pieces_, [&](const Piece& piece) {
-    if (piece.what != what || !overlap(piece.heads, out.heads)) return false;
+    if (piece.what != what || !share_heads(piece.heads, out.heads)) return false;
     if (inside(piece.heads, out.heads) && difference(set_of(piece.tokens), set).empty()) return true;
     const Piece left = with_heads(piece, common(piece.heads, out.heads));
     clear_piece(left, spans_between(left, out), stream);

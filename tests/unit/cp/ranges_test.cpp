@@ -1,6 +1,7 @@
 // Sets and lists of ranges against sets of single tokens.
 #include "cp/ranges.h"
 
+#include <algorithm>
 #include <set>
 
 #include <gtest/gtest.h>
@@ -58,6 +59,13 @@ RC_GTEST_PROP(Ranges, AreSetsOfTokens, ()) {
     RC_ASSERT(tokens_of(got) == wanted);
   }
   RC_ASSERT(tokens_of(select(a, set_b)) == common);
+  RC_ASSERT(overlap(set_a, set_b) == !common.empty());
+  RC_ASSERT(includes(set_a, set_b) == (common == tokens_b));
+  for (const Range& one : set_b) {
+    const Tokens tokens = tokens_of({one});
+    const bool inside = std::includes(tokens_a.begin(), tokens_a.end(), tokens.begin(), tokens.end());
+    RC_ASSERT(includes(set_a, {&one, 1}) == inside);
+  }
 }
 
 RC_GTEST_PROP(Ranges, KeepTheirOrderWhenSlicedAndSelected, ()) {

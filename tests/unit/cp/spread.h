@@ -107,9 +107,10 @@ inline void check_rows(const char* name, const Tensor& local, const Tensor& sing
   LONGSPAN_CHECK(error < tolerance, "{} is off by {} of its norm", name, error);
 }
 
-// One rank's part: forward and backward, twice over, and each result compared with that of a single device.
+// One rank's part: forward and backward, `passes` times over, as an executor is reused, and each result
+// compared with that of a single device.
 inline void check_rank(const Kernel& kernel, const Problem& problem, const Schedule& schedule,
-                       const Tensors& single, Communicator& communicator, double tolerance) {
+                       const Tensors& single, Communicator& communicator, double tolerance, int passes = 2) {
   const Ranges& owned = schedule.owned[static_cast<size_t>(communicator.rank())];
   Tensors local(problem, count(owned));
   for (auto [from, to] : {std::pair{&single.q, &local.q},
@@ -122,7 +123,7 @@ inline void check_rank(const Kernel& kernel, const Problem& problem, const Sched
     std::fill(result->memory.begin(), result->memory.end(), '\xff');  // NaN
   }
   Executor executor(schedule, problem, kernel, cpu_device(), communicator);
-  for (int repeat = 0; repeat < 2; ++repeat) {  // an executor is reused
+  for (int pass = 0; pass < passes; ++pass) {
     executor.forward(local.forward(), {});
     executor.backward(local.backward(), {});
   }
