@@ -51,6 +51,9 @@ class SelfTimed {
   virtual std::vector<double> times_s(Direction direction, bool cold_cache, int64_t count,
                                       const std::function<void()>& meanwhile) = 0;
 
+  // What planning took there, without compilation.
+  virtual double plan_s() const = 0;
+
   // In the other process, beyond inputs, outputs and the plan: the peak of the last forward() or backward().
   virtual size_t peak_bytes(Direction direction) const = 0;
 };

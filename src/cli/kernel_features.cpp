@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/error.h"
 #include "mask/patterns.h"
 
 namespace longspan::cli {
@@ -30,9 +31,15 @@ Problem plainest(DType dtype, int64_t head_dim) {
 
 DirectionFeatures probe_direction(const Kernel& kernel, Direction direction, const Device& device) {
   DirectionFeatures features;
-  const auto can = [&](const Problem& problem) -> bool {
-    return static_cast<bool>(kernel.supports(problem, direction, device));
+  // What a peer's framework throws at an odd shape is no reason to end the list.
+  const auto asked = [&](const Problem& problem) -> Support {
+    try {
+      return kernel.supports(problem, direction, device);
+    } catch (const Error& error) {
+      return {error.what()};
+    }
   };
+  const auto can = [&](const Problem& problem) { return static_cast<bool>(asked(problem)); };
 
   // Something that it can do, to vary one feature of.
   Problem base;
@@ -43,7 +50,7 @@ DirectionFeatures probe_direction(const Kernel& kernel, Direction direction, con
     }
   }
   if (base.masks == nullptr) {
-    features.reason = kernel.supports(plainest(DType::kBF16, 128), direction, device).reason;
+    features.reason = asked(plainest(DType::kBF16, 128)).reason;
     return features;
   }
 

@@ -82,7 +82,9 @@ class PeerPlan final : public Plan, public SelfTimed {
         device_(device),
         id_(id),
         plan_bytes_(planned.value("plan_bytes", size_t{0})),
-        settings_(planned.value("settings", "")) {}
+        settings_(planned.value("settings", "")),
+        plan_s_(planned.value("plan_s", 0.0)),
+        compile_s_(planned.value("compile_s", 0.0)) {}
 
   ~PeerPlan() override {
     try {
@@ -137,6 +139,8 @@ class PeerPlan final : public Plan, public SelfTimed {
         .get<std::vector<double>>();
   }
 
+  double plan_s() const override { return plan_s_; }
+
   size_t peak_bytes(Direction direction) const override {
     return peak_bytes_[static_cast<size_t>(direction)];
   }
@@ -164,7 +168,7 @@ class PeerPlan final : public Plan, public SelfTimed {
   int64_t id_;
   size_t plan_bytes_;
   std::string settings_;
-  double compile_s_ = 0;
+  double plan_s_, compile_s_;
   std::array<size_t, 2> peak_bytes_{};
   std::unique_ptr<peers::SharedTensors> shared_;
 };
