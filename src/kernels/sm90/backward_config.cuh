@@ -10,22 +10,27 @@
 namespace longspan::sm90 {
 
 // The shape of one instance of the kernel.
-template <class ElementT, int kHeadDimT, int kRowsT, int kQStagesT, int kVBuffersT, bool kPrefetchScoresT,
+template <class ElementT, int kHeadDimT, int kRowsT, int kStreamsT, int kQStagesT, bool kPrefetchScoresT,
           BackwardStore kStoreT>
 struct BackwardConfig {
   using Element = ElementT;
-  static constexpr int kHeadDim = kHeadDimT;  // 64 or 128
-  static constexpr int kRows = kRowsT;        // queries of a tile
-  static constexpr int kKeys = kBackwardKeys;
+  static constexpr int kHeadDim = kHeadDimT;                 // 64 or 128
+  static constexpr int kRows = kRowsT;                       // queries of a tile
+  static constexpr int kStreams = kStreamsT;                 // independent streams of work items in a block
+  static constexpr int kConsumers = 2;                       // warpgroups, of 64 keys each
+  static constexpr int kWarpgroups = kConsumers / kStreams;  // of a stream
+  static constexpr int kKeys = 64 * kWarpgroups;             // of a tile
   static constexpr int kQStages = kQStagesT, kDoStages = 2;
-  static constexpr int kKBuffers = 2, kVBuffers = kVBuffersT;
+  static constexpr int kKBuffers = kStreams == 1 ? 2 : 1, kVBuffers = 1;
   static constexpr int kDsBuffers = 2;
   // The scores of the next tile are multiplied behind dq of this one.
   static constexpr bool kPrefetchScores = kPrefetchScoresT;
   static constexpr BackwardStore kStore = kStoreT;
+  static constexpr bool kBulk = kStore != BackwardStore::kRegisters;
+  static constexpr bool kOrdered = kStore == BackwardStore::kOrdered;
+  static constexpr bool kClaimed = kStore == BackwardStore::kClaimed;
 
-  static constexpr int kConsumers = 2;  // warpgroups, of 64 keys each
-  static constexpr int kConsumerWarps = 4 * kConsumers;
+  static constexpr int kConsumerWarps = 4 * kWarpgroups;  // of a stream
   static constexpr int kThreads = 128 * (1 + kConsumers);
   static constexpr int kPanels = kHeadDim / kPanelColumns;
   static constexpr uint32_t kKvPanelBytes = kKeys * kPanelRowBytes;
@@ -33,12 +38,17 @@ struct BackwardConfig {
   static constexpr uint32_t kRowPanelBytes = kRows * kPanelRowBytes;  // of q, do; and of ds: 64 keys a panel
   static constexpr uint32_t kRowBytes = kRowPanelBytes * kPanels;
   static constexpr uint32_t kStatsBytes = 2 * kRows * sizeof(float);
-  static constexpr int kDqColumns = kHeadDim == 128 ? kRows : kRows / 2;   // of a warpgroup's product
-  static constexpr int kDqFloats = 64 * kDqColumns;                        // of a warpgroup
+  // dq^T is computed in products of 64 of head_dim by kDqColumns queries, as many for each warpgroup.
+  static constexpr int kDqColumns = kPanels >= kWarpgroups ? kRows : kRows / 2;
+  static constexpr int kDqFloats = 64 * kDqColumns;
+  static constexpr int kDqProducts = kRows * kHeadDim / kDqFloats;
+  static constexpr int kDqOfWarpgroup = kDqProducts / kWarpgroups;
   static constexpr int kProducerRegisters = 24, kConsumerRegisters = 240;  // a thread
 
   static_assert(kHeadDim == 64 || kHeadDim == 128, "head_dim must be 64 or 128");
   static_assert(kRows % 16 == 0 && kDqColumns % 8 == 0, "a tile's rows are a multiple of 16");
+  static_assert(kStreams == 1 || (kStreams == 2 && !kPrefetchScores && kStore == BackwardStore::kRegisters),
+                "two streams go tile by tile and leave no room for dq in shared memory");
 };
 
 // What the load warp tells the consumers about a tile, beside its rows of q.
@@ -51,25 +61,33 @@ struct alignas(16) BackwardNote {
 enum BackwardFlags : int32_t { kItemBegins = 1, kItemEnds = 2, kNoMoreWork = 4 };
 
 template <class C>
-struct BackwardSharedMemory {
-  static constexpr bool kBulk = C::kStore != BackwardStore::kRegisters;
-  static constexpr bool kOrdered = C::kStore == BackwardStore::kOrdered;
+struct BackwardStreamMemory {
   alignas(1024) uint8_t k[C::kKBuffers][C::kKvBytes];
   alignas(1024) uint8_t v[C::kVBuffers][C::kKvBytes];
   alignas(1024) uint8_t q[C::kQStages][C::kRowBytes];
   alignas(1024) uint8_t dout[C::kDoStages][C::kRowBytes];
-  alignas(1024) uint8_t ds[C::kDsBuffers][C::kConsumers][C::kRowPanelBytes];   // [64 keys a panel][rows][64]
-  alignas(128) float dq[kBulk ? C::kConsumers : 1][kBulk ? C::kDqFloats : 4];  // on its way out
-  alignas(16) float stats[C::kQStages][2][C::kRows];
+  alignas(1024) uint8_t ds[C::kDsBuffers][C::kWarpgroups][C::kRowPanelBytes];  // [64 keys a panel][rows][64]
+  float dq[C::kBulk ? C::kWarpgroups : 0][C::kDqFloats];                       // on its way out
+};
+
+template <class C>
+struct BackwardStreamState {
+  alignas(16) float stats[C::kQStages][2][C::kRows];  // in the order of stats_index
   BackwardNote note[C::kQStages];
   int32_t turn[C::kQStages];  // BackwardStore::kOrdered: whose turn it must be; -1: adds nothing
   Mbarrier q_full[C::kQStages], q_empty[C::kQStages];
   Mbarrier do_full[C::kDoStages], do_empty[C::kDoStages];
   Mbarrier k_full[C::kKBuffers], k_empty[C::kKBuffers];
   Mbarrier v_full[C::kVBuffers], v_empty[C::kVBuffers];
-  Mbarrier dq_full[C::kConsumers], dq_empty[C::kConsumers];
-  int32_t dq_tile[C::kConsumers];  // of what is on its way out; -1: nothing more will come
-  int32_t dq_turn[C::kConsumers];
+  Mbarrier dq_full[C::kWarpgroups], dq_empty[C::kWarpgroups];
+  int32_t dq_tile[C::kWarpgroups];  // of what is on its way out; -1: nothing more will come
+  int32_t dq_turn[C::kWarpgroups];
+};
+
+template <class C>
+struct BackwardSharedMemory {
+  BackwardStreamMemory<C> memory[C::kStreams];
+  BackwardStreamState<C> state[C::kStreams];
 };
 
 // A position in a ring of kSize slots, with the parity of the passes over it.

@@ -35,10 +35,13 @@ class BackwardConsumer {
   static constexpr int kScores = C::kRows / 2, kDq = C::kDqColumns / 2, kDkv = C::kHeadDim / 2;
   static constexpr int kSteps = C::kRows / 16;
 
-  __device__ BackwardConsumer(const BackwardParams& params, BackwardSharedMemory<C>& shared, int warpgroup,
-                              int thread)
+  // `warpgroup` counts within the stream.
+  __device__ BackwardConsumer(const BackwardParams& params, BackwardStreamMemory<C>& memory,
+                              BackwardStreamState<C>& state, int stream, int warpgroup, int thread)
       : params_(params),
-        shared_(shared),
+        memory_(memory),
+        state_(state),
+        stream_(stream),
         warpgroup_(warpgroup),
         warp_(thread / 32),
         lane_(thread % 32),
@@ -49,124 +52,85 @@ class BackwardConsumer {
       run_ahead();
     else
       run_in_order();
-    if constexpr (BackwardSharedMemory<C>::kBulk) end_dq();
+    if constexpr (C::kBulk) end_dq();
   }
 
  private:
-  // Products of the next tile are issued between those of this one, so that the tensor cores always have two
-  // in hand while the threads work on a third one's results. The loop begins where none is in flight that the
-  // threads will read: the compiler could not follow that.
+  // As run_in_order, but the first products of a tile are issued while dk of the one before is still in
+  // flight.
   __device__ __forceinline__ void run_ahead() {
-    float dk[kDkv], dv[kDkv], s[kScores], e[kScores], dp[kScores], dq[kDq];
+    float dk[kDkv], dv[kDkv], s[kScores], e[kScores], dp[kScores], dq[C::kDqOfWarpgroup][kDq];
     uint32_t p[kSteps][4], ds[kSteps][4], spans[2];
 
-    BackwardNote note = wait_q();
+    Note note = wait_q();
     while (!(note.flags & kNoMoreWork)) {  // items
+      const Place place = place_of(q_.slot);
+      int accumulate = 0, ends, slot = -1;
       wait_k();
-      issue_scores(s);
       wait_v();
-      mbarrier_wait(shared_.do_full[do_.slot], do_.parity);
-      issue_dp(dp);
-      prefetch_spans(note, spans);
-      wgmma_wait_group<0>();
-      pin_registers(s);
-      pin_registers(dp);
-      scale_scores(s, e, q_.slot);
-      if (note.code <= 0) mask(e, note, spans);
-      exponentiate(e);
-      pack(e, p);
-      issue_dv(dv, p, 0);
-      wgmma_wait_group<0>();
-      pin_registers(dv);
-      pin_registers(p);
-      differentiate(e, dp, ds, q_.slot);
-      store_ds(ds);
-      if (note.flags & kItemEnds) release_v();
-      meet();
-
-      int accumulate = 0;
-      while (!(note.flags & kItemEnds)) {
-        // In flight: dv.
-        const int slot = q_.slot, turn = turn_of(slot), dq_tile = note.dq_tile;
-        issue_dq(dq);
-        q_.advance();
-        note = wait_q();
-        wgmma_wait_group<1>();  // dv
-        pin_registers(dv);
-        pin_registers(p);
-        release(shared_.do_empty[do_.slot]);
-        do_.advance();
+      do {
+        // In flight: dk, unless the item begins.
+        const int previous_slot = slot;
+        slot = q_.slot;
+        ends = note.flags & kItemEnds;
         issue_scores(s);
-        issue_dk(dk, ds, slot, accumulate);
-        accumulate = 1;
-        wgmma_wait_group<2>();  // dq
-        pin_registers(dq);
-        add_dq(dq, dq_tile, turn);
-        mbarrier_wait(shared_.do_full[do_.slot], do_.parity);
+        wait_do();
         issue_dp(dp);
         prefetch_spans(note, spans);
-        wgmma_wait_group<2>();  // s
-        pin_registers(s);
-        scale_scores(s, e, q_.slot);
-        if (note.code <= 0) mask(e, note, spans);
-        exponentiate(e);
-        // Passed at once; without a branch here the compiler moves the exponentials behind the wait for dk.
-        pin_registers(e);
-        mbarrier_wait(shared_.do_full[do_.slot], do_.parity);
-        wgmma_wait_group<1>();  // dk
+        wgmma_wait_group<1>();  // dk, s
         pin_registers(dk);
         pin_registers(ds);
-        release(shared_.q_empty[slot]);
+        pin_registers(s);
+        if (previous_slot >= 0) release(state_.q_empty[previous_slot]);
+        scale_scores(s, e, slot);
+        if (note.code <= 0) mask(e, note, spans);
+        exponentiate(e);
         pack(e, p);
-        issue_dv(dv, p, 1);
+        issue_dv(dv, p, accumulate);
         wgmma_wait_group<1>();  // dp
         pin_registers(dp);
-        if (note.flags & kItemEnds) release_v();
-        differentiate(e, dp, ds, q_.slot);
+        if (ends) release_v();
+        differentiate(e, dp, ds, slot);
         store_ds(ds);
         meet();
-      }
-
-      // The last tile, with the scores of the next item's first.
-      const int slot = q_.slot, turn = turn_of(slot), k_slot = k_.slot, dq_tile = note.dq_tile,
-                key_tile = note.key_tile;
-      issue_dq(dq);
-      wgmma_wait_group<1>();  // dv
-      pin_registers(dv);
-      pin_registers(p);
-      release(shared_.do_empty[do_.slot]);
-      do_.advance();
-      issue_dk(dk, ds, slot, accumulate);
-      q_.advance();
-      note = wait_q();
-      wgmma_wait_group<1>();
-      pin_registers(dq);
-      release(shared_.k_empty[k_slot]), k_.advance();
-      add_dq(dq, dq_tile, turn);
+        issue_dq(dq);
+        issue_dk(dk, ds, slot, accumulate);
+        wgmma_wait_group<1>();  // dv, dq
+        pin_registers(dv);
+        pin_dq(dq);
+        pin_registers(p);
+        release(state_.do_empty[do_slot()]);
+        ++tile_;
+        if (ends) release(state_.k_empty[k_slot()]), ++item_;
+        add_dq(dq, slot);
+        q_.advance();
+        accumulate = 1;
+        note = wait_q();
+      } while (!ends);
       wgmma_wait_group<0>();
       pin_registers(dk);
       pin_registers(ds);
-      release(shared_.q_empty[slot]);
-      write_dk_dv(dk, dv, key_tile);
+      release(state_.q_empty[slot]);
+      write_dk_dv(dk, dv, place);
     }
   }
 
   // Every tile by itself: fewer registers are in use at a time.
   __device__ __forceinline__ void run_in_order() {
-    float dk[kDkv], dv[kDkv], s[kScores], e[kScores], dp[kScores], dq[kDq];
+    float dk[kDkv], dv[kDkv], s[kScores], e[kScores], dp[kScores], dq[C::kDqOfWarpgroup][kDq];
     uint32_t p[kSteps][4], ds[kSteps][4], spans[2];
 
-    BackwardNote note = wait_q();
+    Note note = wait_q();
     while (!(note.flags & kNoMoreWork)) {  // items
-      const int key_tile = note.key_tile;
+      const Place place = place_of(q_.slot);
       int accumulate = 0, ends;
       wait_k();
       wait_v();
       do {
-        const int slot = q_.slot, turn = turn_of(slot), dq_tile = note.dq_tile;
+        const int slot = q_.slot;
         ends = note.flags & kItemEnds;
         issue_scores(s);
-        mbarrier_wait(shared_.do_full[do_.slot], do_.parity);
+        wait_do();
         issue_dp(dp);
         prefetch_spans(note, spans);
         wgmma_wait_group<1>();
@@ -181,51 +145,73 @@ class BackwardConsumer {
         if (ends) release_v();
         differentiate(e, dp, ds, slot);
         store_ds(ds);
+        if constexpr (C::kDqOfWarpgroup > 1) {  // dq takes as many registers as p, do v^T and more
+          wgmma_wait_group<0>();
+          pin_registers(dv);
+          pin_registers(p);
+        }
         meet();
         issue_dq(dq);
         issue_dk(dk, ds, slot, accumulate);
-        q_.advance();
-        note = wait_q();
         wgmma_wait_group<1>();
         pin_registers(dv);
-        pin_registers(dq);
+        pin_dq(dq);
         pin_registers(p);
-        release(shared_.do_empty[do_.slot]);
-        do_.advance();
-        if (ends) release(shared_.k_empty[k_.slot]), k_.advance();
-        add_dq(dq, dq_tile, turn);
+        release(state_.do_empty[do_slot()]);
+        ++tile_;
+        if (ends) release(state_.k_empty[k_slot()]), ++item_;
+        add_dq(dq, slot);
         wgmma_wait_group<0>();
         pin_registers(dk);
         pin_registers(ds);
-        release(shared_.q_empty[slot]);
+        release(state_.q_empty[slot]);
+        q_.advance();
         accumulate = 1;
+        note = wait_q();  // after K is released: the next item's may have to take its place
       } while (!ends);
-      write_dk_dv(dk, dv, key_tile);
+      write_dk_dv(dk, dv, place);
     }
   }
 
   // ---- waiting and releasing
   // -------------------------------------------------------------------------------
 
-  __device__ __forceinline__ BackwardNote wait_q() {
-    mbarrier_wait(shared_.q_full[q_.slot], q_.parity);
-    const int4 raw = *reinterpret_cast<const int4*>(&shared_.note[q_.slot]);
-    return {raw.x, raw.y, raw.z, raw.w};
+  // Where an item's dk and dv belong.
+  struct Place {
+    int key_tile, part;
+  };
+  __device__ __forceinline__ Place place_of(int slot) const {
+    const int head = state_.note[slot].dq_tile / params_.row_tiles;
+    return {state_.note[slot].key_tile, head / params_.heads_per_item % params_.parts};
   }
-  __device__ __forceinline__ int turn_of(int slot) const {
-    return BackwardSharedMemory<C>::kOrdered ? shared_.turn[slot] : 0;
+
+  // What the threads keep of a note; the rest they read again where they need it.
+  struct Note {
+    int32_t code, flags;
+  };
+  __device__ __forceinline__ Note wait_q() {
+    mbarrier_wait(state_.q_full[q_.slot], q_.parity);
+    const int2 raw = *reinterpret_cast<const int2*>(&state_.note[q_.slot]);
+    return {raw.x, raw.y};
   }
-  __device__ __forceinline__ void wait_k() { mbarrier_wait(shared_.k_full[k_.slot], k_.parity); }
-  __device__ __forceinline__ void wait_v() { mbarrier_wait(shared_.v_full[v_.slot], v_.parity); }
+  __device__ __forceinline__ void wait_k() {
+    mbarrier_wait(state_.k_full[k_slot()], item_ / C::kKBuffers % 2);
+  }
+  __device__ __forceinline__ void wait_v() {
+    mbarrier_wait(state_.v_full[v_slot()], item_ / C::kVBuffers % 2);
+  }
+  __device__ __forceinline__ void wait_do() {
+    mbarrier_wait(state_.do_full[do_slot()], tile_ / C::kDoStages % 2);
+  }
+  __device__ __forceinline__ int k_slot() const { return item_ % C::kKBuffers; }
+  __device__ __forceinline__ int v_slot() const { return item_ % C::kVBuffers; }
+  __device__ __forceinline__ int do_slot() const { return tile_ % C::kDoStages; }
 
   __device__ __forceinline__ void release(Mbarrier& empty) {
     __syncwarp();
     if (lane_ == 0) mbarrier_arrive(empty);
   }
-  __device__ __forceinline__ void release_v() {
-    release(shared_.v_empty[v_.slot]);
-    v_.advance();
-  }
+  __device__ __forceinline__ void release_v() { release(state_.v_empty[v_slot()]); }
 
   // ---- products
   // --------------------------------------------------------------------------------------------
@@ -246,10 +232,10 @@ class BackwardConsumer {
     wgmma_commit_group();
   }
   __device__ __forceinline__ void issue_scores(float (&s)[kScores]) {
-    issue_keys_by_rows(s, shared_.k[k_.slot], shared_.q[q_.slot]);
+    issue_keys_by_rows(s, memory_.k[k_slot()], memory_.q[q_.slot]);
   }
   __device__ __forceinline__ void issue_dp(float (&dp)[kScores]) {
-    issue_keys_by_rows(dp, shared_.v[v_.slot], shared_.dout[do_.slot]);
+    issue_keys_by_rows(dp, memory_.v[v_slot()], memory_.dout[do_slot()]);
   }
 
   // [64 keys of the warpgroup, head_dim] (+)= weights^T rows, over the rows of the tile
@@ -266,29 +252,32 @@ class BackwardConsumer {
   }
   __device__ __forceinline__ void issue_dv(float (&dv)[kDkv], const uint32_t (&p)[kSteps][4],
                                            int accumulate) {
-    issue_weighted_rows(dv, p, shared_.dout[do_.slot], accumulate);
+    issue_weighted_rows(dv, p, memory_.dout[do_slot()], accumulate);
   }
   __device__ __forceinline__ void issue_dk(float (&dk)[kDkv], const uint32_t (&ds)[kSteps][4], int slot,
                                            int accumulate) {
-    issue_weighted_rows(dk, ds, shared_.q[slot], accumulate);
+    issue_weighted_rows(dk, ds, memory_.q[slot], accumulate);
   }
 
-  // dq^T, over the keys of both warpgroups: [64 of head_dim 128, rows] or [head_dim 64, half of the rows]
-  __device__ __forceinline__ void issue_dq(float (&dq)[kDq]) {
-    constexpr bool kSplitDim = C::kHeadDim == 128;
-    const uint64_t a = descriptor_n_major(
-        shared_address(shared_.k[k_.slot]) + (kSplitDim ? warpgroup_ * C::kKvPanelBytes : 0),
-        C::kKvPanelBytes);
-    const uint64_t b = descriptor_k_major(shared_address(shared_.ds[ds_buffer_][0]) +
-                                          (kSplitDim ? 0 : warpgroup_ * C::kDqColumns * kPanelRowBytes));
+  // dq^T, over the keys of all warpgroups: [64 of head_dim, rows], or with head_dim 64 half of the rows
+  __device__ __forceinline__ void issue_dq(float (&dq)[C::kDqOfWarpgroup][kDq]) {
     wgmma_fence();
-    DqProduct::template set<1, 0>(dq, a, b);
 #pragma unroll
-    for (int step = 1; step < C::kKeys / 16; ++step)
-      DqProduct::template add<1, 0>(dq, advance(a, step * 16 * kPanelRowBytes),
-                                    advance(b, step / 4 * C::kRowPanelBytes + step % 4 * 32));
+    for (int i = 0; i < C::kDqOfWarpgroup; ++i) {
+      const int product = warpgroup_ * C::kDqOfWarpgroup + i;
+      constexpr bool kSplitRows = C::kDqColumns < C::kRows;
+      const uint64_t a = descriptor_n_major(
+          shared_address(memory_.k[k_slot()]) + (kSplitRows ? 0 : product * C::kKvPanelBytes),
+          C::kKvPanelBytes);
+      const uint64_t b = descriptor_k_major(shared_address(memory_.ds[tile_ % C::kDsBuffers][0]) +
+                                            (kSplitRows ? product * C::kDqColumns * kPanelRowBytes : 0));
+      DqProduct::template set<1, 0>(dq[i], a, b);
+#pragma unroll
+      for (int step = 1; step < C::kKeys / 16; ++step)
+        DqProduct::template add<1, 0>(dq[i], advance(a, step * 16 * kPanelRowBytes),
+                                      advance(b, step / 4 * C::kRowPanelBytes + step % 4 * 32));
+    }
     wgmma_commit_group();
-    ds_buffer_ ^= 1;
   }
 
   // ---- between the products
@@ -298,14 +287,14 @@ class BackwardConsumer {
     return params_.spans + int64_t{layer} * C::kKeys + key;
   }
 
-  __device__ __forceinline__ void prefetch_spans(const BackwardNote& note, uint32_t (&spans)[2]) const {
+  __device__ __forceinline__ void prefetch_spans(const Note& note, uint32_t (&spans)[2]) const {
     if (note.code < 0 && !(~note.code & kManyLayers)) {
       spans[0] = __ldg(spans_of(~note.code, key_));
       spans[1] = __ldg(spans_of(~note.code, key_ + 8));
     }
   }
 
-  __device__ __forceinline__ void mask(float (&e)[kScores], const BackwardNote& note,
+  __device__ __forceinline__ void mask(float (&e)[kScores], const Note& note,
                                        const uint32_t (&spans)[2]) const {
     const uint32_t quad_column = 2 * (lane_ % 4);
     ColumnBits bits;
@@ -328,14 +317,15 @@ class BackwardConsumer {
   // else writes to them makes the compiler wait for all products in flight.
   __device__ __forceinline__ void scale_scores(const float (&s)[kScores], float (&e)[kScores],
                                                int slot) const {
-    const float2* minus_lse = reinterpret_cast<const float2*>(shared_.stats[slot][0]) + lane_ % 4;
+    const float4* minus_lse = reinterpret_cast<const float4*>(state_.stats[slot][0]) + lane_ % 4;
 #pragma unroll
-    for (int i = 0; i < kScores / 4; ++i) {
-      const float2 l = minus_lse[4 * i];
+    for (int step = 0; step < kSteps; ++step) {
+      const float4 l = minus_lse[4 * step];
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        e[4 * i + 2 * r] = fmaf(s[4 * i + 2 * r], params_.scale_log2, l.x);
-        e[4 * i + 2 * r + 1] = fmaf(s[4 * i + 2 * r + 1], params_.scale_log2, l.y);
+      for (int i = 0; i < 4; ++i) {
+        const int at = 8 * step + 2 * i;
+        e[at] = fmaf(s[at], params_.scale_log2, i < 2 ? l.x : l.z);
+        e[at + 1] = fmaf(s[at + 1], params_.scale_log2, i < 2 ? l.y : l.w);
       }
     }
   }
@@ -357,14 +347,16 @@ class BackwardConsumer {
   // ds = p (dp - delta), as an operand.
   __device__ __forceinline__ void differentiate(const float (&p)[kScores], const float (&dp)[kScores],
                                                 uint32_t (&ds)[kSteps][4], int slot) const {
-    const float2* delta = reinterpret_cast<const float2*>(shared_.stats[slot][1]) + lane_ % 4;
+    const float4* delta = reinterpret_cast<const float4*>(state_.stats[slot][1]) + lane_ % 4;
 #pragma unroll
-    for (int i = 0; i < kScores / 4; ++i) {
-      const float2 d = delta[4 * i];
+    for (int step = 0; step < kSteps; ++step) {
+      const float4 d = delta[4 * step];
 #pragma unroll
-      for (int r = 0; r < 2; ++r)
-        ds[i / 2][i % 2 * 2 + r] = cvt_x2<Element>(p[4 * i + 2 * r] * (dp[4 * i + 2 * r] - d.x),
-                                                   p[4 * i + 2 * r + 1] * (dp[4 * i + 2 * r + 1] - d.y));
+      for (int i = 0; i < 4; ++i) {
+        const int at = 8 * step + 2 * i;
+        ds[step][i] = cvt_x2<Element>(p[at] * (dp[at] - (i < 2 ? d.x : d.z)),
+                                      p[at + 1] * (dp[at + 1] - (i < 2 ? d.y : d.w)));
+      }
     }
   }
 
@@ -374,8 +366,8 @@ class BackwardConsumer {
     // Lane l gives row l % 8 of matrix l / 8: matrices are (keys 0 - 7, 8 - 15) of (rows 0 - 7), then of (8 -
     // 15).
     const uint32_t row = lane_ / 16 * 8 + lane_ % 8, chunk = warp_ * 2 + lane_ / 8 % 2;
-    const uint32_t address =
-        shared_address(shared_.ds[ds_buffer_][warpgroup_]) + row * kPanelRowBytes + (chunk ^ (row & 7)) * 16;
+    const uint32_t address = shared_address(memory_.ds[tile_ % C::kDsBuffers][warpgroup_]) +
+                             row * kPanelRowBytes + (chunk ^ (row & 7)) * 16;
 #pragma unroll
     for (int step = 0; step < kSteps; ++step)
       stmatrix_x4_trans(address + step * 16 * kPanelRowBytes, ds[step][0], ds[step][1], ds[step][2],
@@ -385,66 +377,93 @@ class BackwardConsumer {
 
   // Both warpgroups' ds is stored.
   __device__ __forceinline__ void meet() {
-    bar_sync<1, 128 * C::kConsumers>();
+    bar_sync<128 * C::kWarpgroups>(1 + stream_);
   }
 
-  __device__ __forceinline__ void add_dq(const float (&dq)[kDq], int tile, int turn) {
-    if constexpr (BackwardSharedMemory<C>::kBulk) {
-      mbarrier_wait(shared_.dq_empty[warpgroup_], dq_parity_ ^ 1);
+  __device__ __forceinline__ static void pin_dq(float (&dq)[C::kDqOfWarpgroup][kDq]) {
+#pragma unroll
+    for (int i = 0; i < C::kDqOfWarpgroup; ++i) pin_registers(dq[i]);
+  }
+
+  __device__ __forceinline__ void add_dq(const float (&dq)[C::kDqOfWarpgroup][kDq], int slot) {
+    const int tile = state_.note[slot].dq_tile, mine = warp_ * C::kDqColumns * 16 + lane_ * 4;
+    if constexpr (C::kBulk) {
+      mbarrier_wait(state_.dq_empty[warpgroup_], dq_parity_ ^ 1);
       dq_parity_ ^= 1;
-      const uint32_t address =
-          shared_address(shared_.dq[warpgroup_]) + (warp_ * C::kDqColumns * 16 + lane_ * 4) * sizeof(float);
+      const uint32_t address = shared_address(memory_.dq[warpgroup_]) + mine * sizeof(float);
 #pragma unroll
       for (int i = 0; i < kDq / 4; ++i)
-        st_shared_v4(address + i * 128 * sizeof(float), dq[4 * i], dq[4 * i + 1], dq[4 * i + 2],
-                     dq[4 * i + 3]);
+        st_shared_v4(address + i * 128 * sizeof(float), dq[0][4 * i], dq[0][4 * i + 1], dq[0][4 * i + 2],
+                     dq[0][4 * i + 3]);
       if (warp_ == 0 && lane_ == 0) {
-        shared_.dq_tile[warpgroup_] = tile;
-        shared_.dq_turn[warpgroup_] = turn;
+        state_.dq_tile[warpgroup_] = tile;
+        if constexpr (C::kOrdered) state_.dq_turn[warpgroup_] = state_.turn[slot];
       }
       fence_proxy_async();
-      release(shared_.dq_full[warpgroup_]);
+      release(state_.dq_full[warpgroup_]);
     } else {
-      float* sum = params_.dq + (int64_t{tile} * C::kConsumers + warpgroup_) * C::kDqFloats +
-                   warp_ * C::kDqColumns * 16 + lane_ * 4;
+      float* sum = params_.dq +
+                   (int64_t{tile} * C::kDqProducts + warpgroup_ * C::kDqOfWarpgroup) * C::kDqFloats + mine;
 #pragma unroll
-      for (int i = 0; i < kDq / 4; ++i)
-        red_add_v4(sum + i * 128, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
+      for (int j = 0; j < C::kDqOfWarpgroup; ++j)
+#pragma unroll
+        for (int i = 0; i < kDq / 4; ++i)
+          red_add_v4(sum + j * C::kDqFloats + i * 128, dq[j][4 * i], dq[j][4 * i + 1], dq[j][4 * i + 2],
+                     dq[j][4 * i + 3]);
     }
   }
 
   __device__ __forceinline__ void end_dq() {
-    mbarrier_wait(shared_.dq_empty[warpgroup_], dq_parity_ ^ 1);
-    if (warp_ == 0 && lane_ == 0) shared_.dq_tile[warpgroup_] = -1;
-    release(shared_.dq_full[warpgroup_]);
+    mbarrier_wait(state_.dq_empty[warpgroup_], dq_parity_ ^ 1);
+    if (warp_ == 0 && lane_ == 0) state_.dq_tile[warpgroup_] = -1;
+    release(state_.dq_full[warpgroup_]);
   }
 
   // ---- an item's end
   // ---------------------------------------------------------------------------------------
 
   __device__ __forceinline__ void write_dk_dv(const float (&dk)[kDkv], const float (&dv)[kDkv],
-                                              int key_tile) const {
+                                              const Place& place) const {
     const float scale = params_.scale;
     if (params_.dkv != nullptr) {
-      float* sum = params_.dkv + int64_t{key_tile} * 2 * C::kKeys * C::kHeadDim +
-                   (warpgroup_ * 4 + warp_) * 16 * C::kHeadDim + lane_ * 4;
-#pragma unroll
-      for (int i = 0; i < kDkv / 4; ++i) {
-        red_add_v4(sum + i * 128, scale * dk[4 * i], scale * dk[4 * i + 1], scale * dk[4 * i + 2],
-                   scale * dk[4 * i + 3]);
-        red_add_v4(sum + C::kKeys * C::kHeadDim + i * 128, dv[4 * i], dv[4 * i + 1], dv[4 * i + 2],
-                   dv[4 * i + 3]);
-      }
+      add_dk_dv(dk, dv, place);
       return;
     }
-    const int head = key_tile / params_.key_tiles;
-    const int key = (key_tile - head * params_.key_tiles) * C::kKeys + key_;
+    const int head = place.key_tile / params_.key_tiles;
+    const int key = (place.key_tile - head * params_.key_tiles) * C::kKeys + key_;
     if (params_.fp32_output) {
       write_gradient<float>(dk, scale, params_.dk, key, head);
       write_gradient<float>(dv, 1.0f, params_.dv, key, head);
     } else {
       write_gradient<Element>(dk, scale, params_.dk, key, head);
       write_gradient<Element>(dv, 1.0f, params_.dv, key, head);
+    }
+  }
+
+  // In fp32, to those of the other items of the same keys; in the order of the parts, where order matters.
+  __device__ __forceinline__ void add_dk_dv(const float (&dk)[kDkv], const float (&dv)[kDkv],
+                                            const Place& place) const {
+    int32_t* turn = params_.dkv_turn + int64_t{place.key_tile} * C::kWarpgroups + warpgroup_;
+    if constexpr (C::kOrdered) {
+      if (warp_ == 0 && lane_ == 0)
+        while (ld_acquire(turn) != place.part) {
+        }
+      bar_sync<128>(3 + warpgroup_);
+    }
+    const float scale = params_.scale;
+    float* sum = params_.dkv + int64_t{place.key_tile} * 2 * C::kKeys * C::kHeadDim +
+                 (warpgroup_ * 4 + warp_) * 16 * C::kHeadDim + lane_ * 4;
+#pragma unroll
+    for (int i = 0; i < kDkv / 4; ++i) {
+      red_add_v4(sum + i * 128, scale * dk[4 * i], scale * dk[4 * i + 1], scale * dk[4 * i + 2],
+                 scale * dk[4 * i + 3]);
+      red_add_v4(sum + C::kKeys * C::kHeadDim + i * 128, dv[4 * i], dv[4 * i + 1], dv[4 * i + 2],
+                 dv[4 * i + 3]);
+    }
+    if constexpr (C::kOrdered) {
+      __threadfence();
+      bar_sync<128>(3 + warpgroup_);
+      if (warp_ == 0 && lane_ == 0) st_release(turn, place.part + 1);
     }
   }
 
@@ -468,34 +487,32 @@ class BackwardConsumer {
   }
 
   const BackwardParams& params_;
-  BackwardSharedMemory<C>& shared_;
-  const int warpgroup_, warp_, lane_;
+  BackwardStreamMemory<C>& memory_;
+  BackwardStreamState<C>& state_;
+  const int stream_, warpgroup_, warp_, lane_;
   const int key_;  // of the tile: the first of the thread's two
-  int ds_buffer_ = 0;
   uint32_t dq_parity_ = 0;
   BackwardRing<C::kQStages> q_;
-  BackwardRing<C::kDoStages> do_;
-  BackwardRing<C::kKBuffers> k_;
-  BackwardRing<C::kVBuffers> v_;
+  uint32_t tile_ = 0, item_ = 0;  // how many are done with: the places in the other rings, in few registers
 };
 
 // ---- the kernel ------------------------------------------------------------------------------------------
 
 template <class C>
-__device__ void init_backward_barriers(BackwardSharedMemory<C>& shared) {
+__device__ void init_backward_barriers(BackwardStreamState<C>& state) {
   const auto ring = [](Mbarrier* full, Mbarrier* empty, int size) {
     for (int i = 0; i < size; ++i) {
       mbarrier_init(full[i], 1);
       mbarrier_init(empty[i], C::kConsumerWarps);
     }
   };
-  ring(shared.q_full, shared.q_empty, C::kQStages);
-  ring(shared.do_full, shared.do_empty, C::kDoStages);
-  ring(shared.k_full, shared.k_empty, C::kKBuffers);
-  ring(shared.v_full, shared.v_empty, C::kVBuffers);
-  for (int i = 0; i < C::kConsumers; ++i) {
-    mbarrier_init(shared.dq_full[i], 4);  // the warps of a warpgroup
-    mbarrier_init(shared.dq_empty[i], 1);
+  ring(state.q_full, state.q_empty, C::kQStages);
+  ring(state.do_full, state.do_empty, C::kDoStages);
+  ring(state.k_full, state.k_empty, C::kKBuffers);
+  ring(state.v_full, state.v_empty, C::kVBuffers);
+  for (int i = 0; i < C::kWarpgroups; ++i) {
+    mbarrier_init(state.dq_full[i], 4);  // the warps of a warpgroup
+    mbarrier_init(state.dq_empty[i], 1);
   }
 }
 
@@ -513,21 +530,25 @@ __global__ void __launch_bounds__(C::kThreads, 1)
     prefetch_tensormap(params.dout);
     prefetch_tensormap(params.k);
     prefetch_tensormap(params.v);
-    init_backward_barriers<C>(shared);
+    for (int i = 0; i < C::kStreams; ++i) init_backward_barriers<C>(shared.state[i]);
     fence_mbarrier_init();
   }
   __syncthreads();
 
   if (warpgroup == 0) {
     setmaxnreg_dec<C::kProducerRegisters>();
-    if (warp == 0) {
-      BackwardLoader<C>(params, shared, lane).run();
-    } else if (BackwardSharedMemory<C>::kBulk && warp <= C::kConsumers) {
-      if (lane == 0) send_dq<C>(params, shared, warp - 1);
+    if (warp < C::kStreams) {
+      BackwardLoader<C>(params, shared.memory[warp], shared.state[warp], lane)
+          .run(blockIdx.x * C::kStreams + warp, gridDim.x * C::kStreams);
+    } else if (C::kBulk && warp <= C::kWarpgroups) {
+      if (lane == 0) send_dq<C>(params, shared.memory[0], shared.state[0], warp - 1);
     }
   } else {
     setmaxnreg_inc<C::kConsumerRegisters>();
-    BackwardConsumer<C>(params, shared, warpgroup - 1, threadIdx.x % 128).run();
+    const int stream = (warpgroup - 1) / C::kWarpgroups;
+    BackwardConsumer<C>(params, shared.memory[stream], shared.state[stream], stream,
+                        (warpgroup - 1) % C::kWarpgroups, threadIdx.x % 128)
+        .run();
   }
 }
 

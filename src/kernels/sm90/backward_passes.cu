@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "kernels/sm90/backward_layout.h"
 #include "kernels/sm90/backward_passes.h"
-#include "kernels/sm90/backward_shape.h"
 #include "kernels/sm90/ptx.cuh"
 
 namespace longspan::sm90 {
@@ -90,11 +89,11 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int offset = kLanes / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffff, sum, offset);
     if (lane == 0) {
-      stats[row] = minus_lse;
-      stats[to.rows + row] = sum;
+      stats[stats_index(row)] = minus_lse;
+      stats[to.rows + stats_index(row)] = sum;
     }
   }
-  if (to.turn != nullptr && threadIdx.x < 2) to.turn[2 * number + threadIdx.x] = 0;
+  if (to.claimed) return;
   float4* dq = reinterpret_cast<float4*>(to.dq + number * to.rows * kHeadDim);
   for (int i = threadIdx.x; i < to.rows * kHeadDim / 4; i += kThreads) dq[i] = make_float4(0, 0, 0, 0);
 }
@@ -106,15 +105,16 @@ __global__ void __launch_bounds__(kThreads)
   constexpr int kStride = kHeadDim + 4;
   __shared__ __align__(16) float rows[kRows * kStride];
   const int64_t tile = blockIdx.x / dq.heads, head = blockIdx.x % dq.heads;
-  const float4* sums =
-      reinterpret_cast<const float4*>(from.dq + (head * from.row_tiles + tile) * kRows * kHeadDim);
+  const int64_t number = head * from.row_tiles + tile;
+  const bool empty = from.claimed && from.turn[2 * number] == 0;  // no key tile came to it
+  const float4* sums = reinterpret_cast<const float4*>(from.dq + number * kRows * kHeadDim);
 #pragma unroll
   for (int group = threadIdx.x; group < kRows * kHeadDim / 4; group += kThreads) {
-    const float4 four = __ldcs(sums + group);
+    const float4 four = empty ? make_float4(0, 0, 0, 0) : __ldcs(sums + group);
     const float x[4] = {four.x, four.y, four.z, four.w};
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
-      const DqElement at = dq_element(group, c, kRows, kHeadDim);
+      const DqElement at = dq_element(group, c, from.dq_columns, kHeadDim);
       rows[at.row * kStride + at.d] = x[c] * scale;
     }
   }
@@ -135,15 +135,15 @@ __global__ void __launch_bounds__(kThreads)
     finish_dkv_kernel(TensorView dk, TensorView dv, BackwardWorkspace from) {
   const int64_t tile = blockIdx.x % from.key_tiles, head = blockIdx.x / from.key_tiles;
   const float4* sums =
-      reinterpret_cast<const float4*>(from.dkv + int64_t{blockIdx.x} * 2 * kBackwardKeys * kHeadDim);
-  constexpr int kGroups = kBackwardKeys * kHeadDim / 4;
-  for (int i = threadIdx.x; i < 2 * kGroups; i += kThreads) {
-    const TensorView& to = i < kGroups ? dk : dv;
+      reinterpret_cast<const float4*>(from.dkv + int64_t{blockIdx.x} * 2 * from.keys * kHeadDim);
+  const int groups = from.keys * kHeadDim / 4;
+  for (int i = threadIdx.x; i < 2 * groups; i += kThreads) {
+    const TensorView& to = i < groups ? dk : dv;
     const float4 four = __ldcs(sums + i);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const DkvElement at = dkv_element(i % kGroups, 2 * half, kHeadDim);
-      const int64_t token = tile * kBackwardKeys + at.key;
+      const DkvElement at = dkv_element(i % groups, 2 * half, kHeadDim);
+      const int64_t token = tile * from.keys + at.key;
       if (token < to.tokens)
         store_pair(to.row<Output>(token, head) + at.d, half == 0 ? four.x : four.z,
                    half == 0 ? four.y : four.w);
@@ -217,8 +217,10 @@ void prepare_backward(const Problem& problem, const BackwardArgs& args, const Ba
   if (workspace.dkv != nullptr)
     LONGSPAN_CUDA(cudaMemsetAsync(workspace.dkv, 0,
                                   static_cast<size_t>(workspace.key_tiles * problem.heads_kv) * 2 *
-                                      kBackwardKeys * problem.head_dim * sizeof(float),
+                                      workspace.keys * problem.head_dim * sizeof(float),
                                   stream));
+  if (workspace.turn != nullptr)
+    LONGSPAN_CUDA(cudaMemsetAsync(workspace.turn, 0, workspace.turn_bytes, stream));
 }
 
 void finish_backward(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,

@@ -22,6 +22,10 @@ class BackwardPlan {
  private:
   BackwardPlan(const Problem& problem, const BackwardShape& shape, const Device& device,
                const CompiledMap& map);
+  int64_t workers() const;  // that take items
+  int32_t section_units() const;
+  int32_t last_section() const;
+
   Problem problem_;
   BackwardShape shape_;
   Device device_;
@@ -30,7 +34,7 @@ class BackwardPlan {
   size_t first_turns_ = 0;
   bool descending_ = false;
   int32_t row_tiles_ = 0;
-  size_t dq_ = 0, dkv_ = 0, turn_ = 0;  // offsets into the workspace; stats come first
+  size_t dq_ = 0, dkv_ = 0, turn_ = 0, turn_bytes_ = 0;  // offsets into the workspace; stats come first
   size_t workspace_bytes_ = 0;
 };
 

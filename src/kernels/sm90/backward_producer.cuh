@@ -25,9 +25,13 @@ __device__ __forceinline__ BackwardItem fetch_backward_item(const BackwardParams
   BackwardItem item;
   item.valid = index < params.items;
   if (!item.valid) return item;
-  const int units = params.heads_kv * params.parts;
-  const int position = index / units;
-  const int unit = index - position * units;
+  const int per_section = params.section_units * params.key_tiles;
+  const int section = min(index / per_section, params.last_section);
+  const int inside = index - section * per_section;
+  const int first_unit = section * params.section_units;
+  const int units = section == params.last_section ? params.units - first_unit : params.section_units;
+  const int position = inside / units;
+  const int unit = first_unit + (inside - position * units);
   item.kv_head = unit / params.parts;
   item.first_head = unit * params.heads_per_item;
   const int64_t base = params.per_head_masks ? int64_t{item.kv_head} * params.key_tiles : 0;
@@ -56,32 +60,44 @@ __device__ __forceinline__ DeviceRun fetch_backward_runs(const BackwardParams& p
 template <class C>
 class BackwardLoader {
  public:
-  __device__ BackwardLoader(const BackwardParams& params, BackwardSharedMemory<C>& shared, int lane)
-      : params_(params), shared_(shared), lane_(lane) {}
+  __device__ BackwardLoader(const BackwardParams& params, BackwardStreamMemory<C>& memory,
+                            BackwardStreamState<C>& state, int lane)
+      : params_(params), memory_(memory), state_(state), lane_(lane) {}
 
-  // The item, its first runs, and the index of the item after the next are fetched one item ahead each.
-  __device__ void run() {
-    BackwardItem item = fetch_backward_item(params_, blockIdx.x);
+  // An item is taken when the one before has three tiles left: early enough to hide the chain of loads that
+  // leads to its first tile, and no earlier, since some items are a hundred times as long as others.
+  __device__ void run(int worker, int workers) {
+    workers_ = workers;
+    BackwardItem item = fetch_backward_item(params_, worker);
     DeviceRun runs = fetch_backward_runs(params_, item, 0, lane_);
-    BackwardItem next = fetch_backward_item(params_, take());
-    int after = take();
     while (item.valid) {
-      const DeviceRun next_runs = fetch_backward_runs(params_, next, 0, lane_);
-      const BackwardItem after_next = fetch_backward_item(params_, after);
-      after = take();
+      steps_ = 0;
       load_item(item, runs);
-      item = next;
-      runs = next_runs;
-      next = after_next;
+      while (steps_ < kStepsAhead) fetch_next();
+      item = next_;
+      runs = next_runs_;
     }
-    finish();
+    finish(workers);
   }
 
  private:
-  __device__ int take() {
-    int index = 0;
-    if (lane_ == 0) index = atomicAdd(params_.counters, 1) + static_cast<int>(gridDim.x);
-    return __shfl_sync(0xffffffff, index, 0);
+  static constexpr int kStepsAhead = 3;
+
+  // One step towards the next item, each with the result of the one before.
+  __device__ void fetch_next() {
+    if (steps_ == 0) {
+      if (lane_ == 0) next_index_ = atomicAdd(params_.counters, 1) + workers_;
+    } else if (steps_ == 1) {
+      next_ = fetch_backward_item(params_, __shfl_sync(0xffffffff, next_index_, 0));
+    } else {
+      next_runs_ = fetch_backward_runs(params_, next_, 0, lane_);
+    }
+    ++steps_;
+  }
+
+  // The tiles of these runs, one run a lane.
+  __device__ static int tiles_of(const DeviceRun& run, int count, int lane) {
+    return __reduce_add_sync(0xffffffff, lane < count ? max(run.code, 1) : 0);
   }
 
   __device__ void load_item(const BackwardItem& item, DeviceRun batch) {
@@ -97,17 +113,20 @@ class BackwardLoader {
       for (int done = 0; done < item.runs; done += 32) {
         if (item.runs > 32 && (done > 0 || h > 0)) batch = fetch_backward_runs(params_, item, done, lane_);
         const int count = min(32, item.runs - done);
+        const bool last_batch = h == params_.heads_per_item - 1 && done + count == item.runs;
+        int left = last_batch ? tiles_of(batch, count, lane_) : kStepsAhead + 1;  // of the item, or more
         for (int i = 0; i < count; ++i) {
           const int row = __shfl_sync(0xffffffff, batch.column, i);
           const int code = __shfl_sync(0xffffffff, batch.code, i);
-          const bool last_run = h == params_.heads_per_item - 1 && done + i == item.runs - 1;
           const int tiles = max(code, 1);
           for (int t = 0; t < tiles; ++t) {
-            const int ends = last_run && t == tiles - 1 ? kItemEnds : 0;
+            const int ends = last_batch && left == 1 ? kItemEnds : 0;
             const int tile_code = code < 0 || limit >= C::kKeys ? code : 0;
             const int tile = params_.descending ? tiles - 1 - t : t;
             fetch_turn(item);
+            if (left <= kStepsAhead) fetch_next();
             load_tile(item, item.first_head + h, row + tile * C::kRows, tile_code, limit, ends);
+            left -= last_batch;
           }
         }
       }
@@ -116,7 +135,7 @@ class BackwardLoader {
 
   // Turns come 32 at a time, one a lane.
   __device__ void fetch_turn(const BackwardItem& item) {
-    if constexpr (BackwardSharedMemory<C>::kOrdered) {
+    if constexpr (C::kOrdered) {
       if (walked_ % 32 == 0) turns_ = __ldg(params_.turns + item.first_turn + walked_ + lane_);
       turn_ = __shfl_sync(0xffffffff, turns_, walked_ % 32);
       ++walked_;
@@ -127,32 +146,32 @@ class BackwardLoader {
   __device__ void load_tile(const BackwardItem& item, int head, int row, int code, int limit, int ends) {
     const int key = item.key_tile * C::kKeys;
     if (begins_) {
-      load(params_.k, shared_.k[k_.slot], C::kKvBytes, shared_.k_full[k_.slot], shared_.k_empty[k_.slot],
+      load(params_.k, memory_.k[k_.slot], C::kKvBytes, state_.k_full[k_.slot], state_.k_empty[k_.slot],
            k_.parity, key, item.kv_head, CachePolicy::kNormal);
       k_.advance();
     }
-    mbarrier_wait(shared_.q_empty[q_.slot], q_.parity ^ 1);
+    mbarrier_wait(state_.q_empty[q_.slot], q_.parity ^ 1);
     if (lane_ == 0) {
       const int dq_tile = head * params_.row_tiles + row / C::kRows;
-      shared_.note[q_.slot] = BackwardNote{code, begins_ | ends | (code == 0 ? limit << 8 : 0), dq_tile,
-                                           item.kv_head * params_.key_tiles + item.key_tile};
-      if constexpr (BackwardSharedMemory<C>::kOrdered) shared_.turn[q_.slot] = turn_;
-      mbarrier_arrive_expect_tx(shared_.q_full[q_.slot], C::kRowBytes + C::kStatsBytes);
-      cp_async_bulk_tensor_load(shared_address(shared_.q[q_.slot]), params_.q, shared_.q_full[q_.slot], 0,
-                                row, 0, head, CachePolicy::kNormal);
-      cp_async_bulk_load(shared_address(shared_.stats[q_.slot]),
+      state_.note[q_.slot] = BackwardNote{code, begins_ | ends | (code == 0 ? limit << 8 : 0), dq_tile,
+                                          item.kv_head * params_.key_tiles + item.key_tile};
+      if constexpr (C::kOrdered) state_.turn[q_.slot] = turn_;
+      mbarrier_arrive_expect_tx(state_.q_full[q_.slot], C::kRowBytes + C::kStatsBytes);
+      cp_async_bulk_tensor_load(shared_address(memory_.q[q_.slot]), params_.q, state_.q_full[q_.slot], 0, row,
+                                0, head, CachePolicy::kNormal);
+      cp_async_bulk_load(shared_address(state_.stats[q_.slot]),
                          params_.stats + int64_t{dq_tile} * 2 * C::kRows, C::kStatsBytes,
-                         shared_.q_full[q_.slot]);
+                         state_.q_full[q_.slot]);
     }
     __syncwarp();
     q_.advance();
     if (begins_) {
-      load(params_.v, shared_.v[v_.slot], C::kKvBytes, shared_.v_full[v_.slot], shared_.v_empty[v_.slot],
+      load(params_.v, memory_.v[v_.slot], C::kKvBytes, state_.v_full[v_.slot], state_.v_empty[v_.slot],
            v_.parity, key, item.kv_head, CachePolicy::kNormal);
       v_.advance();
     }
-    load(params_.dout, shared_.dout[do_.slot], C::kRowBytes, shared_.do_full[do_.slot],
-         shared_.do_empty[do_.slot], do_.parity, row, head, CachePolicy::kNormal);
+    load(params_.dout, memory_.dout[do_.slot], C::kRowBytes, state_.do_full[do_.slot],
+         state_.do_empty[do_.slot], do_.parity, row, head, CachePolicy::kNormal);
     do_.advance();
     begins_ = 0;
   }
@@ -167,14 +186,14 @@ class BackwardLoader {
     __syncwarp();
   }
 
-  // Tells the consumers that there is no more work; the last block leaves the counters at zero.
-  __device__ void finish() {
-    mbarrier_wait(shared_.q_empty[q_.slot], q_.parity ^ 1);
+  // Tells the consumers that there is no more work; the last worker leaves the counters at zero.
+  __device__ void finish(int workers) {
+    mbarrier_wait(state_.q_empty[q_.slot], q_.parity ^ 1);
     if (lane_ == 0) {
-      shared_.note[q_.slot] = BackwardNote{0, kNoMoreWork, 0, 0};
-      mbarrier_arrive(shared_.q_full[q_.slot]);
+      state_.note[q_.slot] = BackwardNote{0, kNoMoreWork, 0, 0};
+      mbarrier_arrive(state_.q_full[q_.slot]);
       __threadfence();
-      if (atomicAdd(params_.counters + 1, 1) == static_cast<int>(gridDim.x) - 1) {
+      if (atomicAdd(params_.counters + 1, 1) == workers - 1) {
         params_.counters[0] = 0;
         params_.counters[1] = 0;
       }
@@ -182,8 +201,12 @@ class BackwardLoader {
   }
 
   const BackwardParams& params_;
-  BackwardSharedMemory<C>& shared_;
-  int lane_;
+  BackwardStreamMemory<C>& memory_;
+  BackwardStreamState<C>& state_;
+  int lane_, workers_ = 0;
+  BackwardItem next_;
+  DeviceRun next_runs_;
+  int next_index_ = 0, steps_ = 0;
   int begins_ = 0;
   int walked_ = 0, turns_ = 0, turn_ = 0;  // of the item's tiles; BackwardStore::kOrdered only
   BackwardRing<C::kQStages> q_;
@@ -194,33 +217,59 @@ class BackwardLoader {
 
 // ---- the warps that send dq off --------------------------------------------------------------------------
 
+// What has become of a half of a tile of dq.
+enum DqState : int32_t { kUntouched = 0, kBeingStored = 1, kStored = 2 };
+
+// True if nobody has come to it before: the caller stores it. Else it is there when this returns.
+__device__ __forceinline__ bool claim(int32_t* state) {
+  if (ld_acquire(state) != kStored) {
+    if (atomicCAS(state, kUntouched, kBeingStored) == kUntouched) return true;
+    while (ld_acquire(state) != kStored) {
+    }
+  }
+  fence_proxy_async_all();
+  return false;
+}
+
 // One lane for each warpgroup's half of every tile.
 template <class C>
-__device__ void send_dq(const BackwardParams& params, BackwardSharedMemory<C>& shared, int warpgroup) {
+__device__ void send_dq(const BackwardParams& params, BackwardStreamMemory<C>& memory,
+                        BackwardStreamState<C>& state, int warpgroup) {
   for (uint32_t parity = 0;; parity ^= 1) {
-    mbarrier_wait(shared.dq_full[warpgroup], parity);
-    const int tile = shared.dq_tile[warpgroup];
+    mbarrier_wait(state.dq_full[warpgroup], parity);
+    const int tile = state.dq_tile[warpgroup];
     if (tile < 0) break;
-    float* sum = params.dq + (int64_t{tile} * C::kConsumers + warpgroup) * C::kDqFloats;
-    if constexpr (BackwardSharedMemory<C>::kOrdered) {
-      const int mine = shared.dq_turn[warpgroup];
-      if (mine >= 0) {
-        int32_t* turn = params.turn + int64_t{tile} * C::kConsumers + warpgroup;
+    const int64_t half = int64_t{tile} * C::kWarpgroups + warpgroup;
+    float* sum = params.dq + half * C::kDqFloats;
+    const uint32_t source = shared_address(memory.dq[warpgroup]), bytes = C::kDqFloats * sizeof(float);
+    int32_t* turn = params.turn + half;
+    int32_t next_turn = -1;  // what others wait for; -1: they do not
+    bool stores = false, adds = true;
+    if constexpr (C::kOrdered) {
+      const int mine = state.dq_turn[warpgroup];
+      adds = mine >= 0;
+      if (adds) {
         while (ld_acquire(turn) != mine) {
         }
         fence_proxy_async_all();
-        cp_reduce_async_bulk_add(sum, shared_address(shared.dq[warpgroup]), C::kDqFloats * sizeof(float));
-        cp_async_bulk_commit_group();
-        cp_async_bulk_wait_group();
-        fence_proxy_async_all();
-        st_release(turn, mine + 1);
+        next_turn = mine + 1;
       }
-    } else {
-      cp_reduce_async_bulk_add(sum, shared_address(shared.dq[warpgroup]), C::kDqFloats * sizeof(float));
-      cp_async_bulk_commit_group();
-      cp_async_bulk_wait_group_read();
+    } else if constexpr (C::kClaimed) {
+      stores = claim(turn);
+      if (stores) next_turn = kStored;
     }
-    mbarrier_arrive(shared.dq_empty[warpgroup]);
+    if (stores)
+      cp_async_bulk_store(sum, source, bytes);
+    else if (adds)
+      cp_reduce_async_bulk_add(sum, source, bytes);
+    cp_async_bulk_commit_group();
+    cp_async_bulk_wait_group_read();
+    mbarrier_arrive(state.dq_empty[warpgroup]);
+    if (next_turn >= 0) {
+      cp_async_bulk_wait_group();
+      fence_proxy_async_all();
+      st_release(turn, next_turn);
+    }
   }
   cp_async_bulk_wait_group();
 }

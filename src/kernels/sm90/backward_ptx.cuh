@@ -8,9 +8,9 @@
 namespace longspan::sm90 {
 
 // Waits until `kThreads` threads of the block have come to the barrier of this number.
-template <int kBarrier, int kThreads>
-__device__ __forceinline__ void bar_sync() {
-  asm volatile("bar.sync %0, %1;" ::"n"(kBarrier), "n"(kThreads) : "memory");
+template <int kThreads>
+__device__ __forceinline__ void bar_sync(int barrier) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(kThreads) : "memory");
 }
 
 // Global to shared memory, contiguous; completes its bytes on the mbarrier. All multiples of 16.
@@ -30,6 +30,13 @@ __device__ __forceinline__ void cp_reduce_async_bulk_add(float* destination, uin
       "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(destination),
       "r"(source), "r"(bytes)
       : "memory");
+}
+
+// Shared to global memory, contiguous, in the thread's current bulk group.
+__device__ __forceinline__ void cp_async_bulk_store(float* destination, uint32_t source, uint32_t bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(destination), "r"(source),
+               "r"(bytes)
+               : "memory");
 }
 
 // Orders this thread's copy engine accesses and its ordinary ones to all memories.

@@ -1,19 +1,22 @@
 #include "kernels/sm90/backward_shape.h"
 
+#include "kernels/sm90/block_alignment.h"
+
 namespace longspan::sm90 {
-namespace {
 
-constexpr int64_t kItemsPerUnit = 3;  // fewer leave the last ones alone for too long
-
-}  // namespace
-
-BackwardShape choose_backward_shape(const Problem& problem, int units) {
+BackwardShape choose_backward_shape(const Problem& problem) {
   BackwardShape shape;
-  const int64_t items = (problem.tokens_kv + kBackwardKeys - 1) / kBackwardKeys * problem.heads_kv;
-  // A group is shared out only where there is too little work: its items add their dk and dv in fp32.
-  if (!problem.deterministic)
-    while (items * shape.parts < kItemsPerUnit * units && problem.group_size() % (2 * shape.parts) == 0)
-      shape.parts *= 2;
+  const int64_t block = block_alignment(*problem.masks);
+  if (problem.deterministic) {
+    shape.store = BackwardStore::kOrdered;
+  } else if (block == kFinestBlock) {
+    shape.keys = 64;
+    shape.store = BackwardStore::kRegisters;
+  }
+  // Blocks are scattered over all rows: what L2 can keep is one head.
+  if (block >= kFinestBlock) shape.section_units = 1;
+  // An item for each query head: blocks that work at the same time then share its rows in L2.
+  shape.parts = static_cast<int>(problem.group_size());
   return shape;
 }
 

@@ -3,34 +3,13 @@
 #include <algorithm>
 #include <numeric>
 
+#include "kernels/sm90/block_alignment.h"
+
 namespace longspan::sm90 {
 namespace {
 
-constexpr int64_t kMostPacked = 8;      // query heads of a row tile: 16 tokens are left of 128 rows
-constexpr int64_t kLongRow = 512;       // keys of a mean row, from which wide tiles pay
-constexpr int64_t kFinestBlock = 64;    // the smallest blocks that have tiles of their own
-constexpr int64_t kLargestBlock = 128;  // blocks of a multiple of this need no finer tiles
-
-// The largest block size, up to kLargestBlock, to which every band of every mask is aligned; 1 if there is a
-// band with a diagonal bound. Ends at the mask's own ends are aligned to anything.
-int64_t alignment(const HeadMasks& masks) {
-  int64_t block = kLargestBlock;
-  for (const Mask& mask : masks) {
-    if (!mask.bands().rectangular()) return 1;
-    for (const Band& band : mask.bands()) {
-      block = std::gcd(block, std::gcd(band.q.begin, band.k.begin));
-      if (band.q.end != mask.rows()) block = std::gcd(block, band.q.end);
-      if (band.k.end != mask.columns()) block = std::gcd(block, band.k.end);
-      if (block < kFinestBlock) return block;
-    }
-  }
-  return block;
-}
-
-// A dense mask of one rectangle is aligned to anything too.
-bool is_block_sparse(const HeadMasks& masks) {
-  return std::any_of(masks.begin(), masks.end(), [](const Mask& mask) { return mask.bands().size() > 1; });
-}
+constexpr int64_t kMostPacked = 8;  // query heads of a row tile: 16 tokens are left of 128 rows
+constexpr int64_t kLongRow = 512;   // keys of a mean row, from which wide tiles pay
 
 }  // namespace
 
@@ -39,7 +18,7 @@ ForwardShape choose_forward_shape(const Problem& problem) {
   ForwardShape shape;
   shape.pack = static_cast<int>(std::gcd(problem.group_size(), kMostPacked));
 
-  const int64_t block = is_block_sparse(masks) ? alignment(masks) : 1;
+  const int64_t block = block_alignment(masks);
   if (block == kLargestBlock) {
     shape.columns = 128;
     shape.pack = 1;  // row tiles as high as the blocks: the fewest runs

@@ -1,11 +1,14 @@
 #include "kernels/sm90/sm90.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
 
 #include "base/cuda.h"
 #include "base/error.h"
+#include "kernels/sm90/backward_plan.h"
+#include "kernels/sm90/backward_shape.h"
 #include "kernels/sm90/forward_launch.h"
 #include "kernels/sm90/forward_shape.h"
 #include "kernels/sm90/uploaded_map.h"
@@ -22,18 +25,22 @@ class Sm90Plan final : public Plan {
       : problem_(problem),
         device_(device),
         shape_(sm90::choose_forward_shape(problem)),
-        map_(sm90::lower_and_compile(*problem.masks, shape_.tile_shape()), device) {}
+        map_(sm90::lower_and_compile(*problem.masks, shape_.tile_shape()), device),
+        backward_(problem, sm90::choose_backward_shape(problem), device) {}
 
-  size_t workspace_bytes(Direction) const override { return 0; }
-  size_t plan_bytes() const override { return map_.bytes(); }
+  size_t workspace_bytes(Direction direction) const override {
+    return direction == Direction::kForward ? 0 : backward_.workspace_bytes();
+  }
+  size_t plan_bytes() const override { return map_.bytes() + backward_.bytes(); }
 
   void forward(const ForwardArgs& args, Stream stream) override {
     const cuda::DeviceGuard guard(device_.index);
     sm90::launch_forward(problem_, shape_, map_.view(), args, device_, cuda::raw(stream));
   }
 
-  void backward(const BackwardArgs&, Stream) override {
-    LONGSPAN_CHECK(false, "sm90 has no backward pass: ask supports() first");
+  void backward(const BackwardArgs& args, Stream stream) override {
+    const cuda::DeviceGuard guard(device_.index);
+    backward_.run(args, cuda::raw(stream));
   }
 
  private:
@@ -41,26 +48,27 @@ class Sm90Plan final : public Plan {
   Device device_;
   ForwardShape shape_;
   UploadedMap map_;
+  sm90::BackwardPlan backward_;
 };
+
+constexpr int64_t kSmallestTile = 16;  // tokens
 
 class Sm90Kernel final : public Kernel {
  public:
   std::string_view name() const override { return "sm90"; }
   std::string_view description() const override {
-    return "ours for Hopper: wgmma, TMA, one kernel for every mask (bf16, f16; forward)";
+    return "ours for Hopper: wgmma, TMA, one kernel for every mask (bf16, f16)";
   }
   DeviceKind device_kind() const override { return DeviceKind::kCuda; }
 
-  Support supports(const Problem& problem, Direction direction, const Device& device) const override {
+  Support supports(const Problem& problem, Direction, const Device& device) const override {
     if (device.kind != DeviceKind::kCuda || device.capability != 90) return {"needs compute capability 9.0"};
-    if (direction == Direction::kBackward) return {"has no backward pass yet"};
     if (problem.dtype != DType::kBF16 && problem.dtype != DType::kF16) return {"needs bf16 or f16"};
     if (problem.head_dim != 64 && problem.head_dim != 128) return {"needs head_dim 64 or 128"};
     if (!(problem.softmax_scale() > 0)) return {"needs a positive scale"};
-    const ForwardShape shape = sm90::choose_forward_shape(problem);
-    const int64_t row_tiles = (problem.tokens_q + shape.tokens() - 1) / shape.tokens();
     constexpr int64_t kMost = std::numeric_limits<int32_t>::max() / 2;
-    if (row_tiles * problem.heads_q > kMost || problem.tokens_kv > kMost)
+    const int64_t tokens = std::max(problem.tokens_q, problem.tokens_kv);
+    if (tokens > kMost || tokens / kSmallestTile * problem.heads_q > kMost)
       return {"has 32-bit tile numbers: too many tokens or heads"};
     return {};
   }

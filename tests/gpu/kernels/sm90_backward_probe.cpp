@@ -1,13 +1,16 @@
 // A tool for whoever works on the Hopper backward kernel: runs one of its instances on a list of small
 // problems, shows where gradients are wrong (by head and tile), or times it on large ones, pass by pass.
-//   sm90_backward_probe check <instance> [filter]     sm90_backward_probe time <instance> [filter]
-// An instance is rows,ahead|inorder,regs|bulk[,parts], e.g. 64,ahead,regs.
+//   sm90_backward_probe check <instance> [regular expression]
+//   sm90_backward_probe time <instance> [regular expression]
+// An instance is rows,ahead|inorder|streams,regs|bulk|claimed|ordered[,p=PARTS][,s=UNITS], e.g.
+// 64,inorder,claimed. Those that lost are only built with LONGSPAN_SM90_BACKWARD_TRIALS defined.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -56,11 +59,19 @@ BackwardShape shape_from(const std::string& text) {
   BackwardShape shape;
   shape.rows = std::atoi(text.c_str());
   shape.prefetch_scores = text.find("ahead") != std::string::npos;
+  shape.keys = text.find("streams") != std::string::npos ? 64 : 128;
   const auto has = [&](const char* word) { return text.find(word) != std::string::npos; };
-  shape.store = has("bulk") ? BackwardStore::kBulk
-                            : (has("ordered") ? BackwardStore::kOrdered : BackwardStore::kRegisters);
-  const size_t comma = text.rfind(',');
-  if (const int parts = std::atoi(text.c_str() + comma + 1); parts > 0) shape.parts = parts;
+  shape.store = has("claimed")   ? BackwardStore::kClaimed
+                : has("bulk")    ? BackwardStore::kBulk
+                : has("ordered") ? BackwardStore::kOrdered
+                                 : BackwardStore::kRegisters;
+  // 0: as chosen
+  const auto number = [&](const char* name) {
+    const size_t at = text.find(name);
+    return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + 3);
+  };
+  shape.parts = number(",p=");
+  shape.section_units = number(",s=");
   return shape;
 }
 
@@ -250,10 +261,35 @@ void show_errors(const char* name, const TensorView& actual, const ReferenceRows
   }
 }
 
+// "" or which gradients differ in their bits from run to run.
+std::string differences(ProbePlan& plan, ProblemTensors& tensors, int repeats) {
+  const DeviceTensors& v = tensors.views();
+  std::vector<std::vector<char>> first;
+  std::string found;
+  for (int repeat = 0; repeat <= repeats; ++repeat) {
+    if (repeat > 0) {
+      tensors.poison(Direction::kBackward);
+      tensors.backward(plan);
+    }
+    int i = 0;
+    for (const TensorView* t : {&v.dq, &v.dk, &v.dv}) {
+      std::vector<char> bytes(t->bytes());
+      copy_bytes(bytes.data(), DeviceKind::kCpu, t->data, v.kind, bytes.size());
+      if (repeat == 0)
+        first.push_back(std::move(bytes));
+      else if (bytes != first[static_cast<size_t>(i)])
+        found += fmt::format(" {} in repeat {}", i == 0 ? "dq" : (i == 1 ? "dk" : "dv"), repeat);
+      ++i;
+    }
+  }
+  return found;
+}
+
 // True where all is right.
 bool check(const Case& c, const BackwardShape& wanted, const Device& gpu, bool verbose) {
   const Problem problem = problem_of(c);
   BackwardShape shape = wanted;
+  if (shape.parts == 0) shape.parts = sm90::choose_backward_shape(problem).parts;
   if (problem.group_size() % shape.parts != 0) shape.parts = 1;
   ProbePlan plan(problem, shape, gpu);
   ProblemTensors tensors(problem, Direction::kBackward, gpu, plan);
@@ -269,6 +305,12 @@ bool check(const Case& c, const BackwardShape& wanted, const Device& gpu, bool v
     line += fmt::format(" {} {:.1e} (rel {:.1e}, tol {:.1e})", report.tensors[i].tensor,
                         report.tensors[i].error, report.tensors[i].relative, report.tensors[i].tolerance);
   std::printf("%-32s %s%s\n", c.name.c_str(), report.passed() ? "ok  " : "FAIL", line.c_str());
+  if (shape.store == BackwardStore::kOrdered) {
+    if (const std::string found = differences(plan, tensors, 4); !found.empty()) {
+      std::printf("  differs:%s\n", found.c_str());
+      return false;
+    }
+  }
   if (report.passed() || !verbose) return report.passed();
   std::printf("  %s\n", report.failure.c_str());
   if (problem.tokens_q * problem.tokens_kv * problem.heads_q <= 8 * 1024 * 1024) {
@@ -303,7 +345,8 @@ double median_s(const std::function<void()>& run, int repeats) {
 
 void time(const Case& c, BackwardShape shape, const Device& gpu) {
   const Problem problem = problem_of(c);
-  if (shape.parts == 1) shape.parts = sm90::choose_backward_shape(problem, gpu.units).parts;
+  if (shape.parts == 0) shape.parts = sm90::choose_backward_shape(problem).parts;
+  if (problem.group_size() % shape.parts != 0) shape.parts = 1;
   ProbePlan plan(problem, shape, gpu);
   ProblemTensors tensors(problem, Direction::kBackward, gpu, plan);
   tensors.fill_inputs(7);
@@ -315,10 +358,17 @@ void time(const Case& c, BackwardShape shape, const Device& gpu) {
   const double all = median_s([&] { plan.backward(args, Stream{}); }, repeats);
   const auto row_tiles = static_cast<int32_t>((problem.tokens_q + shape.rows - 1) / shape.rows);
   const size_t stats = static_cast<size_t>(row_tiles * shape.rows * problem.heads_q) * 2;
+  Buffer ones(static_cast<size_t>(row_tiles * problem.heads_q) * 8, gpu);
+  fill_bytes(ones.data(), ones.kind(), 1, ones.bytes());
+  const bool claimed = shape.store == BackwardStore::kClaimed;
   const sm90::BackwardWorkspace parts{.stats = workspace.as<float>(),
                                       .dq = workspace.as<float>() + stats,
+                                      .turn = claimed ? ones.as<int32_t>() : nullptr,
+                                      .claimed = claimed,
+                                      .dq_columns = shape.dq_columns(problem.head_dim),
                                       .rows = shape.rows,
-                                      .row_tiles = row_tiles};
+                                      .row_tiles = row_tiles,
+                                      .keys = shape.keys};
   const double before = median_s([&] { sm90::prepare_backward(problem, args, parts, nullptr); }, repeats);
   const double after = median_s([&] { sm90::finish_backward(problem, args, parts, nullptr); }, repeats);
   const double rate = flops(problem, Direction::kBackward) / all * 1e-12;
@@ -333,7 +383,7 @@ void time(const Case& c, BackwardShape shape, const Device& gpu) {
 int main(int argc, char** argv) {
   using namespace longspan;
   if (argc < 3) {
-    std::printf("sm90_backward_probe check|time rows,ahead|inorder,regs|bulk[,parts] [filter]\n");
+    std::printf("sm90_backward_probe check|time rows,ahead|inorder,regs|bulk[,parts] [regular expression]\n");
     return 2;
   }
   if (!no_cuda_reason().empty() || first_gpu().capability != 90) {
@@ -344,12 +394,12 @@ int main(int argc, char** argv) {
   const Device gpu = first_gpu();
   const bool timing = std::string(argv[1]) == "time";
   const BackwardShape shape = shape_from(argv[2]);
-  const std::string filter = argc > 3 ? argv[3] : "";
+  const std::regex filter(argc > 3 ? argv[3] : "");
   int failed = 0, ran = 0;
   try {
     for (const Case& c : timing ? large_cases() : small_cases()) {
-      if (c.name.find(filter) == std::string::npos) continue;
-      const bool everywhere = shape.prefetch_scores && shape.store == sm90::BackwardStore::kRegisters;
+      if (!std::regex_search(c.name, filter)) continue;
+      const bool everywhere = shape.store >= sm90::BackwardStore::kClaimed || shape.keys == 64;
       if (!everywhere && (c.dtype != DType::kBF16 || c.head_dim != 128)) continue;
       ++ran;
       if (timing)

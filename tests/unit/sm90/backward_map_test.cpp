@@ -13,6 +13,8 @@
 namespace longspan::sm90 {
 namespace {
 
+constexpr int kKeys = 128;
+
 using Tile = std::pair<int64_t, int64_t>;  // of queries, of keys
 
 // Whether each visited tile is full, of the map by rows.
@@ -51,7 +53,7 @@ TEST(BackwardMap, VisitsEachTileOnceAndAsFullAsTheForwardMap) {
     if (pattern.block_sparse) options.block = pattern.name == "uniform_block_sparse" ? 64 : 256;
     for (const Mask& mask : draw_mask(pattern.name, options).masks)
       for (const int rows : {64, 80}) {
-        const TileShape shape{rows, kBackwardKeys};
+        const TileShape shape{rows, kKeys};
         EXPECT_EQ(tiles_by_columns(mask, shape), tiles_by_rows(mask, shape));
       }
   }
@@ -59,7 +61,7 @@ TEST(BackwardMap, VisitsEachTileOnceAndAsFullAsTheForwardMap) {
 
 TEST(BackwardMap, KnowsKeysThatNoRowSees) {
   const Mask mask(300, 1000, std::vector<Band>{{{10, 200}, {500, 520}}});
-  const std::vector<TileMap> maps = {lower(mask.transposed(), {kBackwardKeys, 64})};
+  const std::vector<TileMap> maps = {lower(mask.transposed(), {kKeys, 64})};
   const CompiledMap map = compile(maps);
   ASSERT_EQ(map.work.size(), 8u);
   EXPECT_EQ(map.work[0].row_tile, 3);

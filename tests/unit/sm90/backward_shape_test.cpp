@@ -22,23 +22,30 @@ Problem problem_of(int64_t tokens, int64_t heads_q, int64_t heads_kv) {
   return p;
 }
 
-TEST(BackwardShape, KeepsGroupsTogetherWhereThereIsWorkForAll) {
-  EXPECT_EQ(choose_backward_shape(problem_of(8192, 64, 8), 132).parts, 1);
-  EXPECT_EQ(choose_backward_shape(problem_of(65536, 8, 1), 132).parts, 1);
+TEST(BackwardShape, TakesAnItemForEachQueryHead) {
+  EXPECT_EQ(choose_backward_shape(problem_of(8192, 64, 8)).parts, 8);
+  EXPECT_EQ(choose_backward_shape(problem_of(1024, 12, 4)).parts, 3);
+  EXPECT_EQ(choose_backward_shape(problem_of(1024, 8, 8)).parts, 1);
 }
 
-TEST(BackwardShape, SharesGroupsOutWhereThereIsLittleWork) {
-  EXPECT_EQ(choose_backward_shape(problem_of(4096, 64, 8), 132).parts, 2);
-  EXPECT_EQ(choose_backward_shape(problem_of(2048, 64, 8), 132).parts, 4);
-  EXPECT_EQ(choose_backward_shape(problem_of(128, 64, 8), 132).parts, 8);
-  EXPECT_EQ(choose_backward_shape(problem_of(128, 12, 2), 132).parts, 2);  // a divisor of 6
-  EXPECT_EQ(choose_backward_shape(problem_of(128, 8, 8), 132).parts, 1);
-}
-
-TEST(BackwardShape, KeepsGroupsTogetherForTheSameBits) {
+TEST(BackwardShape, AddsInOrderForTheSameBits) {
   Problem problem = problem_of(1024, 64, 8);
   problem.deterministic = true;
-  EXPECT_EQ(choose_backward_shape(problem, 132).parts, 1);
+  const BackwardShape shape = choose_backward_shape(problem);
+  EXPECT_EQ(shape.store, BackwardStore::kOrdered);
+}
+
+TEST(BackwardShape, MatchesBlocksOf64) {
+  Problem problem = problem_of(4096, 4, 4);
+  PatternOptions options;
+  options.seqlen = 4096;
+  options.kv_heads = 4;
+  for (const int block : {64, 128}) {
+    options.block = block;
+    problem.masks = std::make_shared<const HeadMasks>(draw_mask("uniform_block_sparse", options).masks);
+    EXPECT_EQ(choose_backward_shape(problem).tile_shape(), (TileShape{block, 64}));
+    EXPECT_EQ(choose_backward_shape(problem).section_units, 1);
+  }
 }
 
 }  // namespace

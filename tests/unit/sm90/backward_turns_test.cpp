@@ -13,11 +13,11 @@
 namespace longspan::sm90 {
 namespace {
 
-constexpr int32_t kRows = 64;
+constexpr int32_t kRows = 64, kKeys = 128;
 
 CompiledMap by_columns(const HeadMasks& masks) {
   std::vector<TileMap> maps;
-  for (const Mask& mask : masks) maps.push_back(lower(mask.transposed(), {kBackwardKeys, kRows}));
+  for (const Mask& mask : masks) maps.push_back(lower(mask.transposed(), {kKeys, kRows}));
   return compile(maps);
 }
 

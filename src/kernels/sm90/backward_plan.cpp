@@ -1,51 +1,18 @@
-// The three steps of the backward pass, and the instances of the kernel.
+#include "kernels/sm90/backward_plan.h"
+
 #include <algorithm>
 #include <numbers>
 
-#include "base/cuda_check.h"
 #include "base/error.h"
-#include "kernels/sm90/backward_kernel.cuh"
+#include "kernels/sm90/backward_launch.h"
 #include "kernels/sm90/backward_passes.h"
-#include "kernels/sm90/backward_plan.h"
 #include "kernels/sm90/tensor_map.h"
 
 namespace longspan::sm90 {
 namespace {
 
-template <class C>
-void start(const BackwardParams& params, const Device& device, cudaStream_t stream) {
-  constexpr int kSharedBytes = sizeof(BackwardSharedMemory<C>);
-  static_assert(kSharedBytes <= 227 * 1024, "the shared memory plan is larger than a block may have");
-  LONGSPAN_CUDA(
-      cudaFuncSetAttribute(sm90_backward<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
-  const auto grid = static_cast<unsigned>(std::min(device.units, params.items));
-  sm90_backward<C><<<grid, C::kThreads, kSharedBytes, stream>>>(params);
-  LONGSPAN_CUDA_LAUNCHED();
-}
-
-template <class Element>
-void start_for(int64_t head_dim, const BackwardShape& shape, const BackwardParams& params,
-               const Device& device, cudaStream_t stream) {
-  using enum BackwardStore;
-  const auto is = [&](int64_t d, int rows, bool prefetch, BackwardStore store) {
-    return head_dim == d && shape.rows == rows && shape.prefetch_scores == prefetch && shape.store == store;
-  };
-#define LONGSPAN_START(d, rows, q_stages, prefetch, store) \
-  if (is(d, rows, prefetch, store))                        \
-  return start<BackwardConfig<Element, d, rows, q_stages, 1, prefetch, store>>(params, device, stream)
-  LONGSPAN_START(128, 64, 3, true, kRegisters);
-  LONGSPAN_START(64, 64, 3, true, kRegisters);
-  if constexpr (sizeof(Element) == 2 && !std::is_same_v<Element, __half>) {
-    LONGSPAN_START(128, 64, 2, true, kBulk);
-    LONGSPAN_START(128, 64, 3, false, kRegisters);
-    LONGSPAN_START(128, 64, 2, false, kBulk);
-    LONGSPAN_START(128, 64, 2, true, kOrdered);
-    LONGSPAN_START(128, 80, 2, false, kRegisters);
-  }
-#undef LONGSPAN_START
-  LONGSPAN_CHECK(false, "no instance of the backward kernel has head_dim {} and {} rows", head_dim,
-                 shape.rows);
-}
+constexpr int64_t kBlocksOfUnit = 16;
+constexpr int64_t kLastRounds = 4;
 
 HeadMasks transposed(const HeadMasks& masks) {
   HeadMasks result;
@@ -76,12 +43,11 @@ BackwardPlan::BackwardPlan(const Problem& problem, const BackwardShape& shape, c
       row_tiles_(static_cast<int32_t>((problem.tokens_q + shape.rows - 1) / shape.rows)) {
   const size_t rows = static_cast<size_t>(problem.heads_q) * static_cast<size_t>(row_tiles_ * shape.rows);
   dq_ = aligned(rows * 2 * sizeof(float));
-  workspace_bytes_ = dkv_ = dq_ + aligned(rows * static_cast<size_t>(problem.head_dim) * sizeof(float));
+  workspace_bytes_ = dq_ + aligned(rows * static_cast<size_t>(problem.head_dim) * sizeof(float));
   if (shape.store == BackwardStore::kOrdered) {
-    LONGSPAN_CHECK(shape.parts == 1, "dk and dv of {} parts have no order", shape.parts);
-    const auto workers = static_cast<int32_t>(std::max<int64_t>(device.units / problem.heads_kv, 1));
-    const BackwardTurns order =
-        order_additions(map, shape.rows, workers, static_cast<int32_t>(problem.group_size()));
+    const auto heads = static_cast<int32_t>(problem.group_size() / shape.parts);
+    const auto at_once = static_cast<int32_t>(std::max<int64_t>(workers() / section_units(), 1));
+    const BackwardTurns order = order_additions(map, shape.rows, at_once, heads);
     std::vector<int32_t> packed(order.first.begin(), order.first.end());
     packed.insert(packed.end(), order.turns.begin(), order.turns.end());
     packed.resize(packed.size() + 32);  // a warp reads 32 at a time
@@ -89,13 +55,39 @@ BackwardPlan::BackwardPlan(const Problem& problem, const BackwardShape& shape, c
     copy_bytes(turns_.data(), turns_.kind(), packed.data(), DeviceKind::kCpu, turns_.bytes());
     first_turns_ = order.first.size();
     descending_ = order.descending;
-    turn_ = workspace_bytes_;
-    workspace_bytes_ +=
-        static_cast<size_t>(problem.heads_q) * static_cast<size_t>(row_tiles_) * 2 * sizeof(int32_t);
   }
+  if (shape.store == BackwardStore::kOrdered || shape.store == BackwardStore::kClaimed) {
+    turn_ = workspace_bytes_;
+    turn_bytes_ = (static_cast<size_t>(problem.heads_q) * static_cast<size_t>(row_tiles_) +
+                   static_cast<size_t>(problem.heads_kv) * static_cast<size_t>(map.row_tiles)) *
+                  2 * sizeof(int32_t);
+    workspace_bytes_ += aligned(turn_bytes_);
+  }
+  dkv_ = workspace_bytes_;
   if (shape.parts > 1)
-    workspace_bytes_ += static_cast<size_t>(map_.view().row_tiles) * kBackwardKeys *
+    workspace_bytes_ += static_cast<size_t>(map_.view().row_tiles * shape.keys) *
                         static_cast<size_t>(problem.heads_kv * problem.head_dim) * 2 * sizeof(float);
+}
+
+// Blocks that work on neighbouring key tiles of a head meet the same rows of q, do and dq at about the same
+// time, and find them in L2. With more than some 16 of them they wait for each other's additions; with fewer,
+// each row comes from memory more often.
+int32_t BackwardPlan::section_units() const {
+  const int64_t units = problem_.heads_kv * shape_.parts;
+  const int64_t wanted =
+      shape_.section_units > 0 ? shape_.section_units : (workers() + kBlocksOfUnit - 1) / kBlocksOfUnit;
+  return static_cast<int32_t>(std::min(wanted, units));
+}
+
+int64_t BackwardPlan::workers() const {
+  return int64_t{device_.units} * (128 / shape_.keys);
+}
+
+// The last section has the items of several rounds: the longest come first, the shortest fill the gaps.
+int32_t BackwardPlan::last_section() const {
+  const int64_t key_tiles = map_.view().row_tiles, units = problem_.heads_kv * shape_.parts;
+  const int64_t tail = std::min((kLastRounds * workers() + key_tiles - 1) / key_tiles, units);
+  return static_cast<int32_t>((units - tail) / section_units());
 }
 
 void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
@@ -107,17 +99,21 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
   const BackwardWorkspace workspace{.stats = at(0),
                                     .dq = at(dq_),
                                     .dkv = shape_.parts > 1 ? at(dkv_) : nullptr,
-                                    .turn = ordered ? reinterpret_cast<int32_t*>(at(turn_)) : nullptr,
+                                    .turn = turn_bytes_ > 0 ? reinterpret_cast<int32_t*>(at(turn_)) : nullptr,
+                                    .turn_bytes = turn_bytes_,
+                                    .claimed = shape_.store == BackwardStore::kClaimed,
+                                    .dq_columns = shape_.dq_columns(problem_.head_dim),
                                     .rows = shape_.rows,
                                     .row_tiles = row_tiles_,
+                                    .keys = shape_.keys,
                                     .key_tiles = map.row_tiles};
   prepare_backward(problem_, args, workspace, stream);
 
   BackwardParams params;
   params.q = key_map(args.q, shape_.rows);
   params.dout = key_map(args.dout, shape_.rows);
-  params.k = key_map(args.k, kBackwardKeys);
-  params.v = key_map(args.v, kBackwardKeys);
+  params.k = key_map(args.k, shape_.keys);
+  params.v = key_map(args.v, shape_.keys);
   params.stats = workspace.stats;
   params.dq = workspace.dq;
   params.dkv = workspace.dkv;
@@ -131,24 +127,24 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
   if (ordered) {
     params.first_turn = turns_.as<uint32_t>();
     params.turns = turns_.as<int32_t>() + first_turns_;
-    params.turn = workspace.turn;
     params.descending = descending_;
   }
+  params.turn = workspace.turn;
+  if (workspace.turn != nullptr) params.dkv_turn = workspace.turn + problem_.heads_q * row_tiles_ * 2;
   params.key_tiles = map.row_tiles;
   params.row_tiles = row_tiles_;
   params.per_head_masks = problem_.masks->size() > 1;
-  params.heads_kv = static_cast<int32_t>(problem_.heads_kv);
   params.parts = shape_.parts;
   params.heads_per_item = static_cast<int32_t>(problem_.group_size() / shape_.parts);
-  params.items = map.row_tiles * params.heads_kv * params.parts;
+  params.units = static_cast<int32_t>(problem_.heads_kv) * shape_.parts;
+  params.section_units = section_units();
+  params.last_section = last_section();
+  params.items = map.row_tiles * params.units;
   params.tokens_kv = static_cast<int32_t>(problem_.tokens_kv);
   params.scale = problem_.softmax_scale();
   params.scale_log2 = params.scale * std::numbers::log2e_v<float>;
   params.counters = map.counters;
-  if (problem_.dtype == DType::kBF16)
-    start_for<__nv_bfloat16>(problem_.head_dim, shape_, params, device_, stream);
-  else
-    start_for<__half>(problem_.head_dim, shape_, params, device_, stream);
+  launch_backward(problem_.head_dim, problem_.dtype, shape_, params, device_, stream);
 
   finish_backward(problem_, args, workspace, stream);
 }
