@@ -100,7 +100,8 @@ class FlexPlan(Plan):
         self.function = torch.compile(flex_attention, dynamic=False, fullgraph=True)
 
     def forward(self, q, k, v):
-        inputs = [x.detach().unsqueeze(0).transpose(1, 2).requires_grad_(self.problem.backward) for x in (q, k, v)]
+        # As in training, whether a backward pass follows or not: so both cases of a mask compile the same forward pass.
+        inputs = [x.detach().unsqueeze(0).transpose(1, 2).requires_grad_() for x in (q, k, v)]
         self.o, self.aux = self.function(
             *inputs, block_mask=self.block_mask, scale=self.problem.scale, enable_gqa=self.problem.group > 1,
             kernel_options=self.options, return_aux=AuxRequest(lse=True))
