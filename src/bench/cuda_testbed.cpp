@@ -21,7 +21,7 @@ namespace {
 
 constexpr double kGateTimeout_s = 2;
 constexpr int kFlushes = 2;         // times the L2's size: its replacement is not strictly in order of age
-constexpr double kRow_s = 0.05;     // of work in a row of samples, whose rests are some 0.1 ms
+constexpr double kRow_s = 0.05;     // of work in a row of samples: long beside the rest that follows it
 constexpr double kQueued_s = 1e-3;  // of launching that may wait behind a gate: some 300 launches
 constexpr int64_t kLongestRow = 64;
 
