@@ -29,6 +29,9 @@ std::string mpi_message(int code) {
   return {text, static_cast<size_t>(length)};
 }
 
+// A wait was in vain: some rank is gone or hangs, and MPI_Finalize, which waits for all, would wait for ever.
+bool g_unreachable = false;
+
 void initialise() {
   int initialised = 0;
   LONGSPAN_MPI(MPI_Initialized(&initialised));
@@ -39,7 +42,9 @@ void initialise() {
   std::atexit([] {
     int finalised = 0;
     MPI_Finalized(&finalised);
-    if (!finalised) MPI_Finalize();
+    if (finalised) return;
+    if (g_unreachable) MPI_Abort(MPI_COMM_WORLD, 1);
+    MPI_Finalize();
   });
 }
 
@@ -104,6 +109,7 @@ class MpiTransfer : public Transfer {
       if (done) break;
       group_->listen();
       if (std::chrono::steady_clock::now() > deadline) {
+        g_unreachable = true;
         group_->failure =
             fmt::format("rank {} waited {} ms for its peers in vain", group_->rank, group_->limit.count());
       }

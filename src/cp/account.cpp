@@ -25,18 +25,20 @@ class Areas {
   std::unordered_map<uint64_t, int64_t> known_;
 };
 
-int64_t peak_of(const Schedule& schedule, const std::vector<RankRound>& rounds, const Problem& problem) {
+// `kept`: elements that the forward pass has left.
+int64_t peak_of(const Schedule& schedule, const std::vector<RankRound>& rounds, const Problem& problem,
+                int64_t kept) {
   const std::vector<int32_t> last = last_uses(schedule, rounds);
   std::vector<int64_t> change(rounds.size() + 2);  // elements of copies that come and go, by round
   size_t arrived = 0;
   for (size_t i = 0; i < rounds.size(); ++i) {
     for (const Move& move : rounds[i].copies_in) {
       const int64_t elements = elements_of(move, schedule, problem);
-      change[i] += elements;
+      change[i == 0 ? 0 : i - 1] += elements;  // it arrives while the round before is computed
       change[static_cast<size_t>(last[arrived++]) + 1] -= elements;
     }
   }
-  int64_t held = 0, peak = 0;
+  int64_t held = kept, peak = kept;
   for (int64_t step : change) peak = std::max(peak, held += step);
   return peak;
 }
@@ -61,9 +63,17 @@ PassCost cost_of_pass(const Schedule& schedule, Direction direction, const Probl
       cost.area[rank] += here.area[rank];
     }
   }
+  std::vector<int64_t> kept = zero;
+  if (direction == Direction::kBackward) {
+    for (const Round& round : schedule.forward) {
+      for (const Move& move : round.in) {
+        if (move.keep) kept[static_cast<size_t>(move.dst)] += elements_of(move, schedule, problem);
+      }
+    }
+  }
   const auto by_rank = rounds_by_rank(schedule, direction);
   for (size_t rank = 0; rank < zero.size(); ++rank)
-    cost.peak_elements[rank] = peak_of(schedule, by_rank[rank], problem);
+    cost.peak_elements[rank] = peak_of(schedule, by_rank[rank], problem, kept[rank]);
   const int64_t total = std::accumulate(cost.area.begin(), cost.area.end(), int64_t{0});
   const int64_t most = *std::max_element(cost.area.begin(), cost.area.end());
   if (total > 0) cost.imbalance = static_cast<double>(most) * schedule.ranks / static_cast<double>(total);

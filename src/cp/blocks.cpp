@@ -155,8 +155,8 @@ void add_ring(Schedule& schedule, const Problem& problem, const Grid& grid, Ring
       for (int step = steps - 1; step >= 0; --step) {
         Ranges& here = wanted[static_cast<size_t>(step)];
         if (here != key_set)
-          here = united(here,
-                        intersection(needed[static_cast<size_t>(order.position(origin, step))], key_set));
+          here =
+              united(here, intersection(needed[static_cast<size_t>(order.position(origin, step))], key_set));
         if (step > 0) {
           Ranges& source = wanted[static_cast<size_t>(order.source_step(step))];
           if (source != key_set) source = united(source, here);

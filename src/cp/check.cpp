@@ -26,7 +26,8 @@ class Rows {
   // What is left of (set, heads) when all that is held here is taken away, as pieces.
   bool covers(const Ranges& set, Range heads) const {
     for (const Piece& piece : pieces_) {
-      if (piece.heads.begin <= heads.begin && heads.end <= piece.heads.end && includes(piece.set, set)) return true;
+      if (piece.heads.begin <= heads.begin && heads.end <= piece.heads.end && includes(piece.set, set))
+        return true;
     }
     if (!touches(set, heads)) return set.empty();
     std::vector<int64_t> cuts{heads.begin, heads.end};
@@ -51,8 +52,7 @@ class Rows {
 
   bool touches(const Ranges& set, Range heads) const {
     return std::any_of(pieces_.begin(), pieces_.end(), [&](const Piece& piece) {
-      return piece.heads.begin < heads.end && heads.begin < piece.heads.end &&
-             overlap(piece.set, set);
+      return piece.heads.begin < heads.end && heads.begin < piece.heads.end && overlap(piece.set, set);
     });
   }
 

@@ -187,8 +187,11 @@ class Executor::Impl {
         piece.last_use = last[arrived++];
         held_.add(std::move(piece));
       }
-      times_.peak_copy_bytes = std::max(times_.peak_copy_bytes, held_.owned_bytes());
+      held_.drop_before(static_cast<int32_t>(i));  // also what has left for this round
       if (i + 1 < rounds.size()) next = post_copies(rounds, i + 1, stream);
+      int64_t copies = held_.owned_bytes();
+      for (const Piece& piece : next.arriving) copies += static_cast<int64_t>(piece.memory.bytes());
+      times_.peak_copy_bytes = std::max(times_.peak_copy_bytes, copies);
       for (const Attend& attend : rounds[i].attend) {
         if (direction == Direction::kForward) {
           attend_forward(attend, stream);
@@ -199,7 +202,6 @@ class Executor::Impl {
       collect(results, stream);
       if (direction == Direction::kForward) save_final(rounds[i], stream);
       results = post_results(rounds[i], stream);
-      held_.drop_before(static_cast<int32_t>(i) + 1);
     }
     collect(results, stream);
   }

@@ -130,7 +130,6 @@ std::vector<int32_t> last_uses(const Schedule& schedule, const std::vector<RankR
     }
   }
   for (CopyIndex& index : by_operand) index.build();
-  // A round's copies leave before its own arrive.
   auto use = [&](Operand what, int32_t number, int32_t round, int32_t arrived_by) {
     const Region& region = schedule.regions[number];
     for (const Range& range : region.tokens) {
@@ -143,7 +142,8 @@ std::vector<int32_t> last_uses(const Schedule& schedule, const std::vector<RankR
     }
   };
   for (int32_t round = 0; round < total; ++round) {
-    for (const Move& move : rounds[round].copies_out) use(move.what, move.region, round, round - 1);
+    // What leaves for a round leaves while the round before is computed.
+    for (const Move& move : rounds[round].copies_out) use(move.what, move.region, round - 1, round - 1);
     for (const Attend& attend : rounds[round].attend) {
       for (Operand what : {Operand::kQ, Operand::kDo, Operand::kO}) use(what, attend.q, round, round);
       use(Operand::kKV, attend.kv, round, round);

@@ -43,6 +43,17 @@ class ParallelRunTest(unittest.TestCase):
                 self.assertEqual(p["sent_bytes"], p["predicted_bytes"])
                 self.assertGreater(sum(p["sent_bytes"]), 0)
 
+    def test_copies_take_the_memory_that_the_plan_says(self):
+        _, cases, _ = measure("--strategy", "all", "--ranks", "4", "--kernel", "cpu-flash", "--mask", "causal", "--seqlen",
+                              "1K", "--heads", "8:4", "--head-dim", "64", "--direction", "fwd,bwd")
+        for case in cases:
+            with self.subTest(case["command"]):
+                p = case["parallel"]
+                for counted, planned in zip(p["peak_copy_bytes"], p["plan"]["peak_copy_bytes"]):
+                    # lse comes with o, and buffers are rounded up to 256 bytes.
+                    self.assertLessEqual(planned, counted)
+                    self.assertLess(counted, 1.05 * planned + 4096)
+
     def test_ranks_share_the_work_and_say_where_their_time_went(self):
         for case in self.cases:
             with self.subTest(case["command"]):

@@ -2,6 +2,7 @@
 // a rank; a failure on any rank ends the job with its reason and a non-zero exit code.
 #include "comm/mpi.h"
 
+#include <csignal>
 #include <cstdio>
 
 #include "../unit/comm/conformance.h"
@@ -41,12 +42,26 @@ void run(Communicator& communicator) {
 }  // namespace
 }  // namespace longspan
 
-// With the argument `fail`, rank 1 fails on purpose, and every other rank must throw with its reason.
+// With the argument `fail`, rank 1 fails on purpose, and every other rank must throw with its reason. With
+// `die` it is killed and with `hang` it stops for ever, in the middle of a strategy's passes: the job must
+// end.
 int main(int argc, char** argv) {
   using namespace longspan;
-  auto communicator = mpi_communicator(std::chrono::milliseconds(60000));
-  const bool fail = argc > 1 && std::string_view(argv[1]) == "fail";
+  const std::string_view what = argc > 1 ? argv[1] : "";
+  auto communicator = mpi_communicator(std::chrono::milliseconds(what == "hang" ? 2000 : 60000));
+  const bool fail = what == "fail";
   try {
+    if (what == "die" || what == "hang") {
+      const Problem problem = cp_problem("causal", 512, 8, 4);
+      const Schedule schedule =
+          strategy_from_name("ring-p2p").schedule(problem, {1, communicator->size()}, {});
+      Tensors local(problem, count(schedule.owned[static_cast<size_t>(communicator->rank())]));
+      Executor executor(schedule, problem, kernel_from_name("cpu-flash"), cpu_device(), *communicator);
+      for (int pass = 0;; ++pass) {
+        executor.forward(local.forward(), {});
+        if (pass == 3 && communicator->rank() == 1) raise(what == "die" ? SIGKILL : SIGSTOP);
+      }
+    }
     if (fail) {
       LONGSPAN_CHECK_INPUT(communicator->rank() != 1, "power failure");
       communicator->barrier();

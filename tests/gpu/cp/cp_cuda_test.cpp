@@ -235,6 +235,31 @@ INSTANTIATE_TEST_SUITE_P(All, StrategiesOnAGpu, testing::ValuesIn(strategies().b
                            return name;
                          });
 
+// Ranks that begin to attend at once must find all of their tokens there: again and again, with other tensors
+// before.
+TEST(RanksOnAGpu, ReadNothingBeforeItHasCome) {
+  LONGSPAN_NEEDS_GPU();
+  const Device gpu = first_gpu();
+  Problem problem = cp_problem("full", 8192, 4, 4, 128);
+  problem.dtype = DType::kBF16;
+  for (const char* name : {"sm90", "gpu-naive"}) {
+    const Kernel& kernel = kernel_from_name(name);
+    for (const char* strategy : {"balanced", "ring-p2p"}) {
+      const auto over = over_one_gpu(kernel, strategy_from_name(strategy), 4);
+      if (!over->supports(problem, Direction::kForward, gpu)) continue;
+      const auto plan = over->plan(problem, gpu);
+      ProblemTensors random(problem, Direction::kForward, gpu, *plan),
+          counted(problem, Direction::kForward, gpu, *plan);
+      random.fill_inputs(3);
+      for (int repeat = 0; repeat < 8; ++repeat) {
+        random.forward(*plan);
+        ASSERT_EQ(counting_forward(*plan, problem, counted), "")
+            << name << " " << strategy << ", repeat " << repeat;
+      }
+    }
+  }
+}
+
 TEST(RanksOnAGpu, EndTogetherWhenOneFails) {
   LONGSPAN_NEEDS_GPU();
   const Problem problem = cp_problem("causal", 512, 8, 4, 64);
