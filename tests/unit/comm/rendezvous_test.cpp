@@ -95,11 +95,11 @@ TEST(Rendezvous, NamesTheRanksThatDoNotCome) {
 }
 
 TEST(Rendezvous, DoesNotWaitForeverAtABarrier) {
-  const auto errors = meet(2, milliseconds(300), [&](int rank, Rendezvous& rendezvous) {
+  const auto errors = meet(2, milliseconds(800), [&](int rank, Rendezvous& rendezvous) {
     if (rank == 0) rendezvous.barrier();
-    if (rank == 1) std::this_thread::sleep_for(milliseconds(800));
+    if (rank == 1) std::this_thread::sleep_for(milliseconds(1500));
   });
-  EXPECT_THAT(errors[0], HasSubstr("rank 0: not all ranks came to a barrier within 300 ms"));
+  EXPECT_THAT(errors[0], HasSubstr("rank 0: not all ranks came to a barrier within 800 ms"));
 }
 
 // A process that is killed says nothing; the others learn of it all the same.
