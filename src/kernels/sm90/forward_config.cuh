@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/sm90/forward_map.h"
 #include "kernels/sm90/ptx.cuh"
 #include "kernels/sm90/wgmma.cuh"
 
@@ -10,7 +11,7 @@ namespace longspan::sm90 {
 
 // The shape of one instance of the kernel.
 template <class ElementT, int kHeadDimT, int kColumnsT, int kStreamsT, int kKStagesT, int kVStagesT,
-          bool kQueryInRegistersT>
+          bool kQueryInRegistersT, bool kNarrowT>
 struct ForwardConfig {
   using Element = ElementT;
   static constexpr int kHeadDim = kHeadDimT;  // 64 or 128
@@ -20,7 +21,11 @@ struct ForwardConfig {
   // Operand a of the first product comes from registers, where they suffice: it spares the shared memory's
   // reads.
   static constexpr bool kQueryInRegisters = kQueryInRegistersT;
+  // The widths, in keys, at which tiles are multiplied: a partial tile at the least that holds its keys.
+  static constexpr int kWidths = kNarrowT ? 2 : 1;
+  static constexpr int width(int i) { return i == kWidths - 1 ? kColumns : kColumns / 2; }
   static constexpr int kQBuffers = 2;
+  static constexpr int kSteps = kColumns / kStepKeys;  // of a whole tile
 
   static constexpr int kConsumers = 2;                       // warpgroups
   static constexpr int kWarpgroups = kConsumers / kStreams;  // of a stream
@@ -38,13 +43,14 @@ struct ForwardConfig {
 };
 
 // What the load warp tells the consumers about a tile of keys.
-struct TileNote {
-  int32_t code;   // as DeviceRun::code; 0: the first `limit` keys are visible to all rows
-  int32_t flags;  // kFirstTile, kEndOfWork, limit << 8
+struct alignas(8) TileNote {
+  TileCut cut;          // with flags; no layers and cut steps: nothing is visible
+  int32_t first_layer;  // of spans
+  __device__ bool is(uint32_t flag) const { return cut.bits & flag; }
 };
-enum TileFlags : int32_t { kFirstTile = 1, kEndOfWork = 2 };
+enum TileFlags : uint32_t { kFirstTile = 1 << 5, kEndOfWork = 1 << 6, kNotRead = 1 << 7 };
 
-struct ItemNote {
+struct alignas(16) ItemNote {
   int32_t token, head;  // the first of each
   int32_t end;          // not an item: there is no more work
   int32_t unused;

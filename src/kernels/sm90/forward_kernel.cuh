@@ -30,9 +30,8 @@ template <class C>
 class Consumer {
  public:
   using Element = typename C::Element;
-  using ScoreProduct = Wgmma<Element, C::kColumns>;
   using OutputProduct = Wgmma<Element, C::kHeadDim>;
-  static constexpr int kScores = C::kColumns / 2, kOutputs = C::kHeadDim / 2;
+  static constexpr int kOutputs = C::kHeadDim / 2;
 
   // `warpgroup` counts within the stream.
   __device__ Consumer(const ForwardParams& params, StreamSharedMemory<C>& memory, StreamBarriers<C>& barriers,
@@ -45,80 +44,124 @@ class Consumer {
         row_(warpgroup * 64 + thread / 32 * 16 + lane_ / 4) {}
 
   __device__ __forceinline__ void run() {
-    const float scale_log2 = params_.scale_log2;
-    float s[kScores], o[kOutputs];
-    uint32_t p[C::kColumns / 16][4];
+    float o[kOutputs];
+    uint32_t p[C::kSteps][4];
     Softmax softmax;
-    softmax.reset();
 
     // The first tile has nothing to overlap with.
-    TileNote note = wait_k(false);
-    if (note.flags & kEndOfWork) return;
-    uint32_t spans[2];
-    prefetch_spans(note, spans);
-    wait_q();
-    issue_scores(s);
-    wgmma_wait_group<0>();
-    pin_registers(s);
-    release_k();
-    if (note.code <= 0) mask(s, note, spans);
-    softmax.raise(s, scale_log2);
-    softmax.exponentiate<Element>(s, p, scale_log2);
-    int accumulate = 0;
-    bool k_ready = false;
+    TileNote note = wait_k();
+    if (note.is(kEndOfWork)) return;
+    {
+      float s[C::kColumns / 2];
+      uint32_t spans[2];
+      prefetch_spans(note, spans);
+      wait_q();
+      issue_scores(s);
+      look_ahead();
+      wgmma_wait_group<0>();
+      pin_registers(s);
+      release_k();
+      mask(s, note, spans);
+      softmax.begin(s, params_.scale_log2);
+      if (!softmax.template exponentiate<Element>(s, p, params_.scale_log2)) {
+        softmax.template raise<1>(s, params_.scale_log2);
+        softmax.template exponentiate<Element>(s, p, params_.scale_log2);
+      }
+    }
+    int steps = note.cut.steps(), accumulate = 0;
 
     while (true) {
-      note = wait_k(k_ready);
-      if (note.flags & kEndOfWork) break;
-      const bool first = note.flags & kFirstTile;
-      if (first) {  // the products of this tile are of the next item already
+      note = wait_k();
+      if (note.is(kEndOfWork)) break;
+      if (note.is(kFirstTile)) {  // the products of this tile are of the next item already
         q_.advance();
         wait_q();
       }
-      const bool v_ready = mbarrier_try_wait(barriers_.v_full[v_.slot], v_.parity);
-      issue_scores(s);
-      if (!v_ready) mbarrier_wait(barriers_.v_full[v_.slot], v_.parity);
-      issue_outputs(o, p, accumulate);
-      prefetch_spans(note, spans);
-      wgmma_wait_group<1>();
-      pin_registers(s);
-      release_k();
-      if (note.code <= 0) mask(s, note, spans);
-      k_ready = mbarrier_try_wait(barriers_.k_full[k_.slot], k_.parity);
-      wgmma_wait_group<0>();
-      pin_registers(o);
-      release_v();
-      if (first) {
-        write_outputs(o, softmax.maximum, softmax.sum, q_.slot ^ 1);
-        softmax.reset();
-      }
-      accumulate = !first;
-      bool exact = !softmax.settled;
-      while (true) {
-        if (exact) {
-          softmax.raise(s, scale_log2);
-          if (accumulate) {
-#pragma unroll
-            for (int i = 0; i < kOutputs; ++i) o[i] *= softmax.rescale[i / 2 % 2];
-          }
-        }
-        if (softmax.exponentiate<Element>(s, p, scale_log2) || exact) break;
-        exact = true;
-      }
+      multiply<0>(note, softmax, o, p, accumulate, steps);
     }
 
     mbarrier_wait(barriers_.v_full[v_.slot], v_.parity);
-    issue_outputs(o, p, accumulate);
+    issue_outputs(o, p, accumulate, steps);
     wgmma_wait_group<0>();
     pin_registers(o);
-    write_outputs(o, softmax.maximum, softmax.sum, q_.slot);
+    write_outputs(o, softmax, q_.slot);
   }
 
  private:
-  // `ready`: already seen to be there.
-  __device__ __forceinline__ TileNote wait_k(bool ready) {
-    if (!ready) mbarrier_wait(barriers_.k_full[k_.slot], k_.parity);
-    return barriers_.tile[k_.slot];
+  // At the least width, from number kWidth on, that holds the tile's keys.
+  template <int kWidth, class... Rest>
+  __device__ __forceinline__ void multiply(const TileNote& note, Rest&... rest) {
+    if constexpr (kWidth + 1 < C::kWidths)
+      if (note.cut.steps() > C::width(kWidth) / kStepKeys) return multiply<kWidth + 1>(note, rest...);
+    multiply_tile<C::width(kWidth)>(note, rest...);
+  }
+
+  // The scores of a tile of kColumns keys, the outputs of the tile before it, and from the scores the
+  // probabilities p. A function of the width as a whole: wgmma does not stand branches while it works on a
+  // register.
+  template <int kColumns>
+  __device__ __forceinline__ void multiply_tile(const TileNote& note, Softmax& softmax, float (&o)[kOutputs],
+                                                uint32_t (&p)[C::kSteps][4], int& accumulate, int& steps) {
+    const float scale_log2 = params_.scale_log2;
+    const bool first = note.is(kFirstTile);
+    float s[kColumns / 2];
+    uint32_t spans[2];
+    issue_scores(s);
+    // The second product blocks its warp until it is nearly done, as its operand comes from registers. What
+    // is done before it is issued, is done under the first product.
+    prefetch_spans(note, spans);
+    look_ahead();
+    if (!v_ready_) mbarrier_wait(barriers_.v_full[v_.slot], v_.parity);
+    issue_outputs(o, p, accumulate, steps);
+    wgmma_wait_group<1>();
+    pin_registers(s);
+    release_k();
+    mask(s, note, spans);
+    wgmma_wait_group<0>();
+    pin_registers(o);
+    release_v();
+    steps = note.cut.steps();
+    accumulate = !first;
+    if (first) {
+      write_outputs(o, softmax, q_.slot ^ 1);
+      softmax.begin(s, scale_log2);
+    }
+    bool exact = !first && !softmax.settled;
+    while (true) {
+      if (exact) {
+        softmax.template raise<1>(s, scale_log2);
+        if (accumulate) {
+#pragma unroll
+          for (int i = 0; i < kOutputs; ++i) o[i] *= softmax.rescale[i / 2 % 2];
+        }
+      }
+      if (softmax.template exponentiate<Element>(s, p, scale_log2) || exact) break;
+      exact = true;
+    }
+  }
+
+  // Asks whether V of the tile before this one is there, and K of the next one, and reads the note about it.
+  // One lane reads the note, so that the lane which gives the slot back has done all reading.
+  __device__ __forceinline__ void look_ahead() {
+    RingPosition<C::kKStages> next = k_;
+    next.advance();
+    v_ready_ = mbarrier_test_wait(barriers_.v_full[v_.slot], v_.parity);
+    k_ready_ = mbarrier_test_wait(barriers_.k_full[next.slot], next.parity);
+    read_note(k_ready_, next.slot);
+  }
+  __device__ __forceinline__ void read_note(bool ready, int slot) {
+    int2 note = make_int2(kNotRead, 0);
+    if (ready && lane_ == 0) note = *reinterpret_cast<const int2*>(&barriers_.tile[slot]);
+    note_ = {TileCut(static_cast<uint32_t>(broadcast(note.x))), broadcast(note.y)};
+  }
+  static __device__ __forceinline__ int broadcast(int value) {
+    return __shfl_sync(0xffffffff, value, 0);
+  }
+
+  __device__ __forceinline__ TileNote wait_k() {
+    if (!k_ready_) mbarrier_wait(barriers_.k_full[k_.slot], k_.parity);
+    if (note_.is(kNotRead)) read_note(true, k_.slot);
+    return note_;
   }
 
   __device__ __forceinline__ void wait_q() {
@@ -138,7 +181,6 @@ class Consumer {
   }
 
   __device__ __forceinline__ void release_k() {
-    __syncwarp();  // all lanes have read the tile's note
     if (lane_ == 0) mbarrier_arrive(barriers_.k_empty[k_.slot]);
     k_.advance();
   }
@@ -147,8 +189,10 @@ class Consumer {
     v_.advance();
   }
 
-  // s = q k^T
-  __device__ __forceinline__ void issue_scores(float (&s)[kScores]) {
+  // s = q k^T, of the first kCount * 2 keys of the tile.
+  template <int kCount>
+  __device__ __forceinline__ void issue_scores(float (&s)[kCount]) {
+    using Product = Wgmma<Element, 2 * kCount>;
     const uint64_t q = descriptor_k_major(shared_address(memory_.q[q_.slot][warpgroup_]));
     const uint64_t k = descriptor_k_major(shared_address(memory_.k[k_.slot]));
     pin_registers(s);
@@ -158,97 +202,109 @@ class Consumer {
       const uint32_t panel = step / 4, inside = step % 4 * 32;
       const uint64_t k_step = advance(k, panel * C::kKvPanelBytes + inside);
       if constexpr (C::kQueryInRegisters)
-        ScoreProduct::template rs<0>(s, query_[step], k_step, step > 0);
+        Product::template rs<0>(s, query_[step], k_step, step > 0);
       else
-        ScoreProduct::ss(s, advance(q, panel * C::kQPanelBytes + inside), k_step, step > 0);
+        Product::ss(s, advance(q, panel * C::kQPanelBytes + inside), k_step, step > 0);
     }
     wgmma_commit_group();
   }
 
-  // o (+)= p v
-  __device__ __forceinline__ void issue_outputs(float (&o)[kOutputs],
-                                                const uint32_t (&p)[C::kColumns / 16][4], int accumulate) {
+  // o (+)= p v, over the least width, from number kWidth on, that holds `steps` steps of keys.
+  template <int kWidth = 0>
+  __device__ __forceinline__ void issue_outputs(float (&o)[kOutputs], const uint32_t (&p)[C::kSteps][4],
+                                                int accumulate, int steps) {
+    if constexpr (kWidth + 1 < C::kWidths)
+      if (steps > C::width(kWidth) / kStepKeys) return issue_outputs<kWidth + 1>(o, p, accumulate, steps);
     const uint64_t v = descriptor_n_major(shared_address(memory_.v[v_.slot]), C::kKvPanelBytes);
     pin_registers(o);
     wgmma_fence();
 #pragma unroll
-    for (int step = 0; step < C::kColumns / 16; ++step)
-      OutputProduct::template rs<1>(o, p[step], advance(v, step * 16 * kPanelRowBytes),
+    for (int step = 0; step < C::width(kWidth) / kStepKeys; ++step)
+      OutputProduct::template rs<1>(o, p[step], advance(v, step * kStepKeys * kPanelRowBytes),
                                     step > 0 ? 1 : accumulate);
     wgmma_commit_group();
   }
 
-  __device__ __forceinline__ const uint32_t* spans_of(int32_t layer, int row) const {
-    return params_.spans + int64_t{layer} * params_.rows_per_tile + (row >> params_.log2_pack);
+  // Spans are less than 2^31, see lower_forward().
+  __device__ __forceinline__ uint32_t span_of(int32_t layer, int row) const {
+    return __ldg(params_.spans +
+                 static_cast<uint32_t>(layer * params_.rows_per_tile + (row >> params_.log2_pack)));
   }
 
   __device__ __forceinline__ void prefetch_spans(const TileNote& note, uint32_t (&spans)[2]) const {
-    if (note.code < 0 && !(~note.code & kManyLayers)) {
-      spans[0] = __ldg(spans_of(~note.code, row_));
-      spans[1] = __ldg(spans_of(~note.code, row_ + 8));
+    if (note.cut.layers() > 0) {
+      spans[0] = span_of(note.first_layer, row_);
+      spans[1] = span_of(note.first_layer, row_ + 8);
     }
   }
 
-  __device__ __forceinline__ void mask(float (&s)[kScores], const TileNote& note,
+  template <int kCount>
+  __device__ __forceinline__ void mask(float (&s)[kCount], const TileNote& note,
                                        const uint32_t (&spans)[2]) const {
+    const uint32_t cut_steps = note.cut.cut_steps();
+    if (cut_steps == 0) return;
     const uint32_t quad_column = 2 * (lane_ % 4);
     ColumnBits bits;
-    if (note.code == 0) {
-      for (int r = 0; r < 2; ++r) bits.add(r, 0, note.flags >> 8, quad_column);
-    } else if (!(~note.code & kManyLayers)) {
+    if (note.cut.layers() > 0) {
+#pragma unroll
       for (int r = 0; r < 2; ++r) bits.add(r, spans[r] & 0xffff, spans[r] >> 16, quad_column);
-    } else {
-      const DevicePartial partial = params_.partials[~note.code & ~kManyLayers];
-      for (int layer = 0; layer < partial.layers; ++layer)
+      for (int layer = 1; layer < note.cut.layers(); ++layer)
+#pragma unroll
         for (int r = 0; r < 2; ++r) {
-          const uint32_t span = __ldg(spans_of(partial.first + layer, row_ + 8 * r));
+          const uint32_t span = span_of(note.first_layer + layer, row_ + 8 * r);
           bits.add(r, span & 0xffff, span >> 16, quad_column);
         }
     }
-    bits.apply(s);
+    bits.apply(s, cut_steps);
   }
 
   // Normalises o and sends it off, through the shared memory of its q or, in fp32, directly; writes lse.
-  __device__ __forceinline__ void write_outputs(float (&o)[kOutputs], const float (&maximum)[2],
-                                                const float (&thread_sum)[2], int slot) {
-    const ItemNote item = barriers_.item[slot];
+  // Leaves o as it is: it is about to be written by a product.
+  __device__ __forceinline__ void write_outputs(const float (&o)[kOutputs], const Softmax& softmax,
+                                                int slot) {
+    int2 note = make_int2(0, 0);
+    if (lane_ == 0) note = *reinterpret_cast<const int2*>(&barriers_.item[slot]);
+    const int first_token = broadcast(note.x), first_head = broadcast(note.y);
+    float sum[2], factor[2];
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      float sum = thread_sum[r];
-      sum += __shfl_xor_sync(0xffffffff, sum, 1);
-      sum += __shfl_xor_sync(0xffffffff, sum, 2);
-      const float factor = sum == 0.0f ? 0.0f : __fdividef(1.0f, sum);
+    for (int r = 0; r < 2; ++r) sum[r] = softmax.sum[r] + __shfl_xor_sync(0xffffffff, softmax.sum[r], 1);
 #pragma unroll
-      for (int i = 0; i < kOutputs / 4; ++i) {
-        o[4 * i + 2 * r] *= factor;
-        o[4 * i + 2 * r + 1] *= factor;
-      }
-      const int row = row_ + 8 * r;
-      const int token = item.token + (row >> params_.log2_pack);
-      const int head = item.head + (row & ((1 << params_.log2_pack) - 1));
-      if (token < params_.tokens_q) {
-        if (lane_ % 4 == 0)
-          params_.lse[int64_t{head} * params_.tokens_q + token] =
-              sum == 0.0f ? -INFINITY : fmaf(maximum[r], params_.scale, __logf(sum));
-        if (params_.o_f32 != nullptr) {
-          float* out =
-              params_.o_f32 + token * params_.o_token_stride + head * params_.o_head_stride + 2 * (lane_ % 4);
+    for (int r = 0; r < 2; ++r) sum[r] += __shfl_xor_sync(0xffffffff, sum[r], 2);
 #pragma unroll
-          for (int i = 0; i < kOutputs / 4; ++i)
-            *reinterpret_cast<float2*>(out + 8 * i) = make_float2(o[4 * i + 2 * r], o[4 * i + 2 * r + 1]);
-        }
-      }
-    }
+    for (int r = 0; r < 2; ++r) factor[r] = sum[r] == 0.0f ? 0.0f : rcp(sum[r]);
+
     if (params_.o_f32 == nullptr) {
 #pragma unroll
-      for (int i = 0; i < C::kHeadDim / 16; ++i)
-        stmatrix_x4(chunk_address(slot, i), cvt_x2<Element>(o[8 * i], o[8 * i + 1]),
-                    cvt_x2<Element>(o[8 * i + 2], o[8 * i + 3]), cvt_x2<Element>(o[8 * i + 4], o[8 * i + 5]),
-                    cvt_x2<Element>(o[8 * i + 6], o[8 * i + 7]));
+      for (int i = 0; i < C::kHeadDim / 16; ++i) {
+        uint32_t packed[4];
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+          packed[j] = cvt_x2<Element>(o[8 * i + 2 * j] * factor[j % 2], o[8 * i + 2 * j + 1] * factor[j % 2]);
+        stmatrix_x4(chunk_address(slot, i), packed[0], packed[1], packed[2], packed[3]);
+      }
       fence_proxy_async();
     }
     __syncwarp();
     if (lane_ == 0) mbarrier_arrive(barriers_.o_full[slot]);
+
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int row = row_ + 8 * r;
+      const int token = first_token + (row >> params_.log2_pack);
+      const int head = first_head + (row & ((1 << params_.log2_pack) - 1));
+      if (token >= params_.tokens_q) continue;
+      if (lane_ % 4 == 0)
+        params_.lse[int64_t{head} * params_.tokens_q + token] =
+            log_sum(softmax.maximum[r], sum[r], params_.scale);
+      if (params_.o_f32 != nullptr) {
+        float* out =
+            params_.o_f32 + token * params_.o_token_stride + head * params_.o_head_stride + 2 * (lane_ % 4);
+#pragma unroll
+        for (int i = 0; i < kOutputs / 4; ++i)
+          *reinterpret_cast<float2*>(out + 8 * i) =
+              make_float2(o[4 * i + 2 * r] * factor[r], o[4 * i + 2 * r + 1] * factor[r]);
+      }
+    }
   }
 
   const ForwardParams& params_;
@@ -259,6 +315,8 @@ class Consumer {
   RingPosition<C::kQBuffers> q_;
   RingPosition<C::kKStages> k_;
   RingPosition<C::kVStages> v_;
+  TileNote note_{TileCut(kNotRead), 0};  // of the next tile, once it is read
+  bool k_ready_ = false, v_ready_ = false;
 };
 
 // ---- the kernel ------------------------------------------------------------------------------------------

@@ -30,13 +30,20 @@ void start_for(int64_t head_dim, const ForwardShape& shape, const ForwardParams&
   const auto is = [&](int64_t d, int columns, int streams) {
     return head_dim == d && shape.columns == columns && shape.streams == streams;
   };
-  if (is(128, 160, 1)) return start<ForwardConfig<Element, 128, 160, 1, 2, 2, false>>(params, device, stream);
-  if (is(128, 128, 1)) return start<ForwardConfig<Element, 128, 128, 1, 3, 2, true>>(params, device, stream);
-  if (is(128, 64, 1)) return start<ForwardConfig<Element, 128, 64, 1, 5, 4, true>>(params, device, stream);
-  if (is(128, 64, 2)) return start<ForwardConfig<Element, 128, 64, 2, 3, 2, true>>(params, device, stream);
-  if (is(64, 128, 1)) return start<ForwardConfig<Element, 64, 128, 1, 4, 4, true>>(params, device, stream);
-  if (is(64, 64, 1)) return start<ForwardConfig<Element, 64, 64, 1, 8, 8, true>>(params, device, stream);
-  if (is(64, 64, 2)) return start<ForwardConfig<Element, 64, 64, 2, 4, 4, true>>(params, device, stream);
+  if (is(128, 160, 1))
+    return start<ForwardConfig<Element, 128, 160, 1, 2, 2, false, true>>(params, device, stream);
+  if (is(128, 128, 1))
+    return start<ForwardConfig<Element, 128, 128, 1, 3, 2, true, true>>(params, device, stream);
+  if (is(128, 64, 1))
+    return start<ForwardConfig<Element, 128, 64, 1, 5, 4, true, false>>(params, device, stream);
+  if (is(128, 64, 2))
+    return start<ForwardConfig<Element, 128, 64, 2, 3, 2, true, false>>(params, device, stream);
+  if (is(64, 128, 1))
+    return start<ForwardConfig<Element, 64, 128, 1, 4, 4, true, true>>(params, device, stream);
+  if (is(64, 64, 1))
+    return start<ForwardConfig<Element, 64, 64, 1, 8, 8, true, false>>(params, device, stream);
+  if (is(64, 64, 2))
+    return start<ForwardConfig<Element, 64, 64, 2, 4, 4, true, false>>(params, device, stream);
   LONGSPAN_CHECK(false, "no instance of the forward kernel has head_dim {}, {} columns and {} streams",
                  head_dim, shape.columns, shape.streams);
 }
@@ -52,7 +59,7 @@ int32_t section_units(const Problem& problem, int32_t units_per_kv, const Device
 
 }  // namespace
 
-void launch_forward(const Problem& problem, const ForwardShape& shape, const DeviceMap& map,
+void launch_forward(const Problem& problem, const ForwardShape& shape, const DeviceForwardMap& map,
                     const ForwardArgs& args, const Device& device, cudaStream_t stream) {
   ForwardParams params;
   params.q = query_map(args.q, 64 / shape.pack, shape.pack);
@@ -67,8 +74,7 @@ void launch_forward(const Problem& problem, const ForwardShape& shape, const Dev
   }
   params.lse = args.lse;
   params.work = map.work;
-  params.runs = map.runs;
-  params.partials = map.partials;
+  params.entries = map.entries;
   params.spans = map.spans;
   params.row_tiles = map.row_tiles;
   params.per_head_masks = problem.masks->size() > 1;

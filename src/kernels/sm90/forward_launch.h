@@ -4,13 +4,22 @@
 #include <cuda_runtime_api.h>
 
 #include "attention/kernel.h"
+#include "kernels/sm90/forward_map.h"
 #include "kernels/sm90/forward_shape.h"
-#include "kernels/sm90/uploaded_map.h"
 
 namespace longspan::sm90 {
 
+// A ForwardMap on the GPU.
+struct DeviceForwardMap {
+  const MapRow* work = nullptr;
+  const MapEntry* entries = nullptr;
+  const uint32_t* spans = nullptr;
+  int32_t row_tiles = 0, rows_per_tile = 0;
+  int32_t* counters = nullptr;  // [2], zero before the first launch; the kernel leaves them at zero
+};
+
 // Requires what Sm90Kernel::supports checks, and the map of this problem at shape.tile_shape().
-void launch_forward(const Problem& problem, const ForwardShape& shape, const DeviceMap& map,
+void launch_forward(const Problem& problem, const ForwardShape& shape, const DeviceForwardMap& map,
                     const ForwardArgs& args, const Device& device, cudaStream_t stream);
 
 }  // namespace longspan::sm90

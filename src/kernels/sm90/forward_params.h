@@ -6,7 +6,7 @@
 
 #include <cuda.h>
 
-#include "kernels/sm90/compiled_map.h"
+#include "kernels/sm90/forward_map.h"
 
 namespace longspan::sm90 {
 
@@ -17,9 +17,8 @@ struct ForwardParams {
   int64_t o_token_stride = 0, o_head_stride = 0;
   float* lse = nullptr;  // [heads_q, tokens_q]
 
-  const WorkRow* work = nullptr;  // [masks, row_tiles], heaviest first
-  const DeviceRun* runs = nullptr;
-  const DevicePartial* partials = nullptr;
+  const MapRow* work = nullptr;  // [masks, row_tiles], heaviest first
+  const MapEntry* entries = nullptr;
   const uint32_t* spans = nullptr;  // [layers, rows_per_tile]: begin in the low half, end in the high half
 
   int32_t row_tiles = 0;

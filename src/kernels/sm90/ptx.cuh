@@ -47,6 +47,17 @@ __device__ __forceinline__ bool mbarrier_try_wait(Mbarrier& barrier, uint32_t pa
   return done != 0;
 }
 
+// As mbarrier_try_wait, which may put the thread to sleep for a while, but without waiting.
+__device__ __forceinline__ bool mbarrier_test_wait(Mbarrier& barrier, uint32_t parity) {
+  uint32_t done;
+  asm volatile(
+      "{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+      : "=r"(done)
+      : "r"(shared_address(&barrier)), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+
 // Waits until the phase of this parity has completed. A build with LONGSPAN_SM90_TRAP_AFTER=n stops the
 // kernel with an error after n polls: a deadlock then costs a second, not the machine.
 __device__ __forceinline__ void mbarrier_wait(Mbarrier& barrier, uint32_t parity) {
@@ -141,6 +152,18 @@ __device__ __forceinline__ void ldmatrix_x4(uint32_t address, uint32_t (&r)[4]) 
 __device__ __forceinline__ float ex2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ __forceinline__ float lg2(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ __forceinline__ float rcp(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 

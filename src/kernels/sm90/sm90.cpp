@@ -6,36 +6,28 @@
 #include <memory>
 
 #include "base/cuda.h"
-#include "base/error.h"
 #include "kernels/sm90/backward_plan.h"
 #include "kernels/sm90/backward_shape.h"
-#include "kernels/sm90/forward_launch.h"
-#include "kernels/sm90/forward_shape.h"
-#include "kernels/sm90/uploaded_map.h"
+#include "kernels/sm90/forward_plan.h"
 
 namespace longspan {
 namespace {
-
-using sm90::ForwardShape;
-using sm90::UploadedMap;
 
 class Sm90Plan final : public Plan {
  public:
   Sm90Plan(const Problem& problem, const Device& device)
       : problem_(problem),
         device_(device),
-        shape_(sm90::choose_forward_shape(problem)),
-        map_(sm90::lower_and_compile(*problem.masks, shape_.tile_shape()), device),
+        forward_(problem, device),
         backward_(problem, sm90::choose_backward_shape(problem), device) {}
 
   size_t workspace_bytes(Direction direction) const override {
     return direction == Direction::kForward ? 0 : backward_.workspace_bytes();
   }
-  size_t plan_bytes() const override { return map_.bytes() + backward_.bytes(); }
+  size_t plan_bytes() const override { return forward_.bytes() + backward_.bytes(); }
 
   void forward(const ForwardArgs& args, Stream stream) override {
-    const cuda::DeviceGuard guard(device_.index);
-    sm90::launch_forward(problem_, shape_, map_.view(), args, device_, cuda::raw(stream));
+    forward_.run(problem_, args, device_, stream);
   }
 
   void backward(const BackwardArgs& args, Stream stream) override {
@@ -46,8 +38,7 @@ class Sm90Plan final : public Plan {
  private:
   Problem problem_;
   Device device_;
-  ForwardShape shape_;
-  UploadedMap map_;
+  sm90::ForwardPlan forward_;
   sm90::BackwardPlan backward_;
 };
 

@@ -21,14 +21,17 @@ struct Softmax {
   float rescale[2];  // by which the reference changed when it was last raised
   bool settled;      // all rows of the warp have seen a key
 
-  __device__ __forceinline__ void reset() {
+  // For the first tile of a row: a quarter of the scores gives a reference that is good enough nearly always.
+  template <int kCount>
+  __device__ __forceinline__ void begin(const float (&s)[kCount], float scale_log2) {
 #pragma unroll
-    for (int r = 0; r < 2; ++r) maximum[r] = -INFINITY, minus_scaled[r] = 0.0f, sum[r] = 0.0f;
-    settled = false;
+    for (int r = 0; r < 2; ++r) maximum[r] = -INFINITY, sum[r] = 0.0f;
+    raise<4>(s, scale_log2);
+    if (!settled) raise<1>(s, scale_log2);
   }
 
-  // Raises the references to the maxima of all scores so far.
-  template <int kCount>
+  // Raises the references to the maxima of all scores so far, looking at one of kStride groups of 8 columns.
+  template <int kStride, int kCount>
   __device__ __forceinline__ void raise(const float (&s)[kCount], float scale_log2) {
     float top[2][2];
 #pragma unroll
@@ -37,7 +40,8 @@ struct Softmax {
       for (int c = 0; c < 2; ++c) {
         top[r][c] = s[2 * r + c];
 #pragma unroll
-        for (int i = 1; i < kCount / 4; ++i) top[r][c] = fmaxf(top[r][c], s[4 * i + 2 * r + c]);
+        for (int i = kStride; i < kCount / 4; i += kStride)
+          top[r][c] = fmaxf(top[r][c], s[4 * i + 2 * r + c]);
       }
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -55,8 +59,8 @@ struct Softmax {
 
   // Scores to probabilities, as operand a of the second product. False if the references are too low for
   // that.
-  template <class Element, int kCount>
-  __device__ __forceinline__ bool exponentiate(const float (&s)[kCount], uint32_t (&p)[kCount / 8][4],
+  template <class Element, int kCount, int kSteps>
+  __device__ __forceinline__ bool exponentiate(const float (&s)[kCount], uint32_t (&p)[kSteps][4],
                                                float scale_log2) {
     float part[2][2] = {{0.0f, 0.0f}, {0.0f, 0.0f}};
 #pragma unroll
@@ -78,6 +82,12 @@ struct Softmax {
   }
 };
 
+// The logarithm of a row's sum of exponentials.
+__device__ __forceinline__ float log_sum(float maximum, float sum, float scale) {
+  constexpr float kLog2 = 0.693147180559945f;
+  return sum == 0.0f ? -INFINITY : fmaf(maximum, scale, lg2(sum) * kLog2);
+}
+
 // Which of a thread's columns two rows see: bit i stands for column 8 i + 2 (lane % 4) + parity.
 struct ColumnBits {
   uint32_t row[2][2] = {{0, 0}, {0, 0}};  // [row][parity]
@@ -92,15 +102,20 @@ struct ColumnBits {
     }
   }
 
+  // Changes only the steps of 16 columns of which `cut_steps` has the bit.
   template <int kCount>
-  __device__ __forceinline__ void apply(float (&s)[kCount]) const {
+  __device__ __forceinline__ void apply(float (&s)[kCount], uint32_t cut_steps = ~0U) const {
 #pragma unroll
-    for (int i = 0; i < kCount / 4; ++i)
+    for (int step = 0; step < kCount / 8; ++step) {
+      if (!(cut_steps >> step & 1)) continue;
 #pragma unroll
-      for (int r = 0; r < 2; ++r)
+      for (int i = 2 * step; i < 2 * step + 2; ++i)
 #pragma unroll
-        for (int c = 0; c < 2; ++c)
-          s[4 * i + 2 * r + c] = row[r][c] >> i & 1 ? s[4 * i + 2 * r + c] : -INFINITY;
+        for (int r = 0; r < 2; ++r)
+#pragma unroll
+          for (int c = 0; c < 2; ++c)
+            s[4 * i + 2 * r + c] = row[r][c] >> i & 1 ? s[4 * i + 2 * r + c] : -INFINITY;
+    }
   }
 };
 

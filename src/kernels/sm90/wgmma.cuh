@@ -38,9 +38,11 @@ __device__ __forceinline__ uint64_t descriptor_n_major(uint32_t address, uint32_
          (detail::descriptor_field(panel_bytes) << 16) | detail::descriptor_field(address);
 }
 
-// Moves a descriptor by a multiple of 16 bytes.
+// Moves a descriptor by a multiple of 16 bytes. The address is in the lower word and does not leave its field, so
+// that an addition of 32 bits does; one of 64 costs the uniform registers a chain of carries before each wgmma.
 __device__ __forceinline__ uint64_t advance(uint64_t descriptor, uint32_t bytes) {
-  return descriptor + (bytes >> 4);
+  const auto low = static_cast<uint32_t>(descriptor) + (bytes >> 4);
+  return (descriptor & 0xffffffff00000000) | low;
 }
 
 // Before the first wgmma after registers that it reads or adds to were written.
@@ -73,6 +75,61 @@ template <class Element, int kColumns>
 struct Wgmma;
 
 // clang-format off
+#define LONGSPAN_WGMMA_D48 \
+  "{" \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+  "%16, %17, %18, %19, %20, %21, %22, %23" \
+  "}"
+#define LONGSPAN_WGMMA_OUT48 \
+  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
+  "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
+  "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
+
+template <>
+struct Wgmma<__nv_bfloat16, 48> {
+  static __device__ __forceinline__ void ss(float (&d)[24], uint64_t a, uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %26, 0;"
+        " wgmma.mma_async.sync.aligned.m64n48k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D48
+        ", %24, %25, p, 1, 1, 0, 0; }"
+        : LONGSPAN_WGMMA_OUT48
+        : "l"(a), "l"(b), "r"(accumulate));
+  }
+  template <int kNMajor>
+  static __device__ __forceinline__ void rs(float (&d)[24], const uint32_t (&a)[4], uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %29, 0;"
+        " wgmma.mma_async.sync.aligned.m64n48k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D48
+        ", {%24, %25, %26, %27}, %28, p, 1, 1, %30; }"
+        : LONGSPAN_WGMMA_OUT48
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
+  }
+};
+
+template <>
+struct Wgmma<__half, 48> {
+  static __device__ __forceinline__ void ss(float (&d)[24], uint64_t a, uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %26, 0;"
+        " wgmma.mma_async.sync.aligned.m64n48k16.f32.f16.f16 " LONGSPAN_WGMMA_D48
+        ", %24, %25, p, 1, 1, 0, 0; }"
+        : LONGSPAN_WGMMA_OUT48
+        : "l"(a), "l"(b), "r"(accumulate));
+  }
+  template <int kNMajor>
+  static __device__ __forceinline__ void rs(float (&d)[24], const uint32_t (&a)[4], uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %29, 0;"
+        " wgmma.mma_async.sync.aligned.m64n48k16.f32.f16.f16 " LONGSPAN_WGMMA_D48
+        ", {%24, %25, %26, %27}, %28, p, 1, 1, %30; }"
+        : LONGSPAN_WGMMA_OUT48
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
+  }
+};
+
+#undef LONGSPAN_WGMMA_D48
+#undef LONGSPAN_WGMMA_OUT48
+
 #define LONGSPAN_WGMMA_D64 \
   "{" \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
@@ -128,6 +185,64 @@ struct Wgmma<__half, 64> {
 
 #undef LONGSPAN_WGMMA_D64
 #undef LONGSPAN_WGMMA_OUT64
+
+#define LONGSPAN_WGMMA_D80 \
+  "{" \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+  "%32, %33, %34, %35, %36, %37, %38, %39" \
+  "}"
+#define LONGSPAN_WGMMA_OUT80 \
+  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
+  "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
+  "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
+  "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), \
+  "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39])
+
+template <>
+struct Wgmma<__nv_bfloat16, 80> {
+  static __device__ __forceinline__ void ss(float (&d)[40], uint64_t a, uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %42, 0;"
+        " wgmma.mma_async.sync.aligned.m64n80k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D80
+        ", %40, %41, p, 1, 1, 0, 0; }"
+        : LONGSPAN_WGMMA_OUT80
+        : "l"(a), "l"(b), "r"(accumulate));
+  }
+  template <int kNMajor>
+  static __device__ __forceinline__ void rs(float (&d)[40], const uint32_t (&a)[4], uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %45, 0;"
+        " wgmma.mma_async.sync.aligned.m64n80k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D80
+        ", {%40, %41, %42, %43}, %44, p, 1, 1, %46; }"
+        : LONGSPAN_WGMMA_OUT80
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
+  }
+};
+
+template <>
+struct Wgmma<__half, 80> {
+  static __device__ __forceinline__ void ss(float (&d)[40], uint64_t a, uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %42, 0;"
+        " wgmma.mma_async.sync.aligned.m64n80k16.f32.f16.f16 " LONGSPAN_WGMMA_D80
+        ", %40, %41, p, 1, 1, 0, 0; }"
+        : LONGSPAN_WGMMA_OUT80
+        : "l"(a), "l"(b), "r"(accumulate));
+  }
+  template <int kNMajor>
+  static __device__ __forceinline__ void rs(float (&d)[40], const uint32_t (&a)[4], uint64_t b, int accumulate) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %45, 0;"
+        " wgmma.mma_async.sync.aligned.m64n80k16.f32.f16.f16 " LONGSPAN_WGMMA_D80
+        ", {%40, %41, %42, %43}, %44, p, 1, 1, %46; }"
+        : LONGSPAN_WGMMA_OUT80
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
+  }
+};
+
+#undef LONGSPAN_WGMMA_D80
+#undef LONGSPAN_WGMMA_OUT80
 
 #define LONGSPAN_WGMMA_D96 \
   "{" \

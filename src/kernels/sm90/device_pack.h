@@ -1,0 +1,41 @@
+// Arrays of plain data brought to a device in one allocation: what a plan holds there.
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+#include <vector>
+
+#include "base/buffer.h"
+
+namespace longspan::sm90 {
+
+class DevicePack {
+ public:
+  // Room for an array, whose place is its offset. What is added must live until upload().
+  template <class T>
+  size_t add(const std::vector<T>& array) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    return add(array.data(), array.size() * sizeof(T));
+  }
+  size_t add(const void* data, size_t bytes);
+  size_t add_zeros(size_t bytes) { return add(nullptr, bytes); }
+
+  void upload(const Device& device);
+
+  template <class T>
+  T* at(size_t offset) const {
+    return reinterpret_cast<T*>(memory_.as<char>() + offset);
+  }
+  size_t bytes() const { return memory_.bytes(); }
+
+ private:
+  struct Piece {
+    const void* data;
+    size_t bytes, offset;
+  };
+  std::vector<Piece> pieces_;
+  size_t bytes_ = 0;
+  Buffer memory_;
+};
+
+}  // namespace longspan::sm90

@@ -1,0 +1,23 @@
+// The forward pass of one problem: its tile shape and its map, on the GPU.
+#pragma once
+
+#include "attention/kernel.h"
+#include "kernels/sm90/device_pack.h"
+#include "kernels/sm90/forward_launch.h"
+#include "kernels/sm90/forward_shape.h"
+
+namespace longspan::sm90 {
+
+class ForwardPlan {
+ public:
+  ForwardPlan(const Problem& problem, const Device& device);
+  size_t bytes() const { return pack_.bytes(); }
+  void run(const Problem& problem, const ForwardArgs& args, const Device& device, Stream stream) const;
+
+ private:
+  ForwardShape shape_;
+  DevicePack pack_;
+  DeviceForwardMap map_;
+};
+
+}  // namespace longspan::sm90

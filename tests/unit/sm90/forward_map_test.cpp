@@ -1,0 +1,204 @@
+// The forward kernel's map shows exactly the pairs that the mask shows, and tells the truth about its tiles.
+#include "kernels/sm90/forward_map.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <rapidcheck/gtest.h>
+
+#include "mask/patterns.h"
+#include "unit/mask/brute_force.h"
+
+namespace longspan::sm90 {
+namespace {
+
+using Pairs = std::vector<char>;  // [rows, columns]: how often each is shown
+
+// Reads the map of one mask as the kernel does, and checks what it says about each tile.
+class Reader {
+ public:
+  Reader(const ForwardMap& map, size_t mask, TileShape shape, const Mask& of)
+      : map_(map),
+        work_(map.work.data() + mask * static_cast<size_t>(map.row_tiles)),
+        shape_(shape),
+        rows_(of.rows()),
+        columns_(of.columns()),
+        pairs_(static_cast<size_t>(rows_ * columns_), 0) {}
+
+  Pairs read() {
+    std::vector<char> seen(static_cast<size_t>(map_.row_tiles), 0);
+    for (int32_t position = 0; position < map_.row_tiles; ++position) {
+      const MapRow& row = work_[position];
+      EXPECT_EQ(seen.at(static_cast<size_t>(row.row_tile))++, 0)
+          << "row tile " << row.row_tile << " comes twice";
+      read(row);
+    }
+    return pairs_;
+  }
+
+  int64_t tiles() const { return tiles_; }
+  int64_t steps() const { return steps_; }
+
+ private:
+  void read(const MapRow& row) {
+    first_row_ = int64_t{row.row_tile} * shape_.rows;
+    height_ = std::min<int64_t>(shape_.rows, rows_ - first_row_);
+    int64_t covered = 0;
+    for (int32_t i = 0; i < row.entries; ++i) {
+      const MapEntry& entry = map_.entries.at(row.first_entry + static_cast<uint32_t>(i));
+      if (entry.code == 0) continue;
+      EXPECT_GE(entry.column, covered) << "tiles overlap";
+      if (entry.code > 0) {
+        covered = entry.column + int64_t{entry.code} * shape_.columns;
+        tiles_ += entry.code;
+        steps_ += int64_t{entry.code} * shape_.columns / kStepKeys;
+        for (int64_t r = 0; r < height_; ++r)
+          for (int64_t column = entry.column; column < covered; ++column) show(r, column);
+        continue;
+      }
+      EXPECT_NE(i % kEntryBatch, kEntryBatch - 1) << "a partial tile's entries are in two batches";
+      ++i;
+      const MapEntry& second = map_.entries.at(row.first_entry + static_cast<uint32_t>(i));
+      read_partial(entry.column, TileCut(static_cast<uint32_t>(second.column)), second.code);
+      covered = int64_t{entry.column} + shape_.columns;
+    }
+  }
+
+  void read_partial(int64_t column, TileCut cut, int32_t first_layer) {
+    ++tiles_;
+    steps_ += cut.steps();
+    std::vector<int> in_step(16, 0);
+    bool first_column_seen = false;
+    for (int64_t r = 0; r < height_; ++r)
+      for (int32_t layer = first_layer; layer < first_layer + cut.layers(); ++layer) {
+        const uint32_t span = map_.spans.at(static_cast<size_t>(int64_t{layer} * shape_.rows + r));
+        for (uint32_t c = span & 0xffff; c < span >> 16; ++c) {
+          show(r, column + c);
+          ++in_step[c / kStepKeys];
+          first_column_seen |= c == 0;
+        }
+      }
+    EXPECT_TRUE(first_column_seen) << "a tile begins where nothing is visible";
+    EXPECT_LE(cut.steps() * kStepKeys, shape_.columns);
+    EXPECT_GT(in_step[static_cast<size_t>(cut.steps() - 1)], 0) << "the last step is empty";
+    for (int step = 0; step < 16; ++step) {
+      if (step >= cut.steps()) EXPECT_EQ(in_step[static_cast<size_t>(step)], 0) << "step " << step;
+      const bool whole = in_step[static_cast<size_t>(step)] == height_ * kStepKeys;
+      EXPECT_EQ(cut.cut_steps() >> step & 1, whole ? 0U : 1U) << "step " << step;
+    }
+  }
+
+  void show(int64_t r, int64_t column) {
+    if (column >= columns_)
+      ADD_FAILURE() << first_row_ + r << ", " << column << " lies outside the mask";
+    else
+      ++pairs_[static_cast<size_t>((first_row_ + r) * columns_ + column)];
+  }
+
+  const ForwardMap& map_;
+  const MapRow* work_;
+  TileShape shape_;
+  int64_t rows_, columns_;
+  Pairs pairs_;
+  int64_t first_row_ = 0, height_ = 0, tiles_ = 0, steps_ = 0;
+};
+
+void expect_same_pairs(const HeadMasks& masks, TileShape shape) {
+  const ForwardMap map = lower_forward(masks, shape);
+  int64_t tiles = 0, steps = 0;
+  for (size_t i = 0; i < masks.size(); ++i) {
+    const Mask& mask = masks[i];
+    Pairs expected(static_cast<size_t>(mask.rows() * mask.columns()), 0);
+    for (int64_t row = 0; row < mask.rows(); ++row)
+      for (const Range& keys : mask.visible_keys(row))
+        for (int64_t column = keys.begin; column < keys.end; ++column)
+          expected[static_cast<size_t>(row * mask.columns() + column)] = 1;
+    Reader reader(map, i, shape, mask);
+    EXPECT_TRUE(reader.read() == expected) << "mask " << i;
+    tiles += reader.tiles();
+    steps += reader.steps();
+  }
+  EXPECT_EQ(map.tiles, tiles);
+  EXPECT_EQ(map.steps, steps);
+}
+
+TEST(ForwardMap, ShowsThePairsOfEveryPattern) {
+  for (const Pattern& pattern : patterns()) {
+    SCOPED_TRACE(std::string(pattern.name));
+    PatternOptions options;
+    options.seqlen = 1024;
+    options.lengths = "uniform:20:300";
+    if (pattern.block_sparse) options.block = 128, options.kv_heads = 2;
+    const DrawnMask drawn = draw_mask(pattern.name, options);
+    expect_same_pairs(drawn.masks, {16, 128});
+    expect_same_pairs(drawn.masks, {64, 160});
+    expect_same_pairs(drawn.masks, {128, 64});
+  }
+}
+
+TEST(ForwardMap, KeepsMasksOfSeveralHeadsApart) {
+  const Mask causal(100, 100, std::vector<Band>{{{0, 100}, {0, 100}, kUnboundedBelow, 0}});
+  const Mask window(100, 100, std::vector<Band>{{{0, 100}, {0, 100}, -7, 3}});
+  const Mask nothing(100, 100, std::vector<Band>{});
+  expect_same_pairs({causal, window, nothing, causal}, {16, 64});
+}
+
+TEST(ForwardMap, KeepsSeveralIntervalsOfARowInOneTile) {
+  std::vector<Band> bands;
+  for (int64_t c = 0; c < 128; c += 10) bands.push_back({{3, 40}, {c, c + 4}});
+  expect_same_pairs({Mask(50, 130, bands)}, {16, 128});
+}
+
+TEST(ForwardMap, KeepsTheEntriesOfAPartialTileInOneBatch) {
+  std::vector<Band> bands;
+  for (int64_t c = 0; c < 4000; c += 40) bands.push_back({{0, 20}, {c, c + 21}});
+  expect_same_pairs({Mask(20, 4000, bands)}, {16, 32});
+}
+
+RC_GTEST_PROP(ForwardMap, ShowsThePairsOfAnyMask, ()) {
+  const Mask mask = random_mask();
+  const TileShape shape{*rc::gen::inRange(1, 48), 16 * *rc::gen::inRange(1, 4)};
+  expect_same_pairs({mask}, shape);
+  RC_ASSERT(!testing::Test::HasFailure());
+}
+
+TEST(ForwardMap, BeginsTilesWhereARowTilesKeysBegin) {
+  const int64_t n = 4096;
+  const Mask window(n, n, std::vector<Band>{{{0, n}, {0, n}, -1024, 0}});
+  const ForwardMap map = lower_forward({window}, {16, 160});
+  for (const MapRow& row : map.work) {
+    const int64_t first = int64_t{row.row_tile} * 16;
+    if (first < 1024) continue;
+    EXPECT_EQ(map.entries[row.first_entry].column, first - 1024);
+    // 1040 keys: a cut tile, five whole ones, and 80 keys, of which the last 16 are cut.
+    EXPECT_EQ(row.entries, 5);
+    const TileCut first_cut(static_cast<uint32_t>(map.entries[row.first_entry + 1].column));
+    EXPECT_EQ(first_cut.steps(), 10);
+    EXPECT_EQ(first_cut.cut_steps() & 0x3ff, 1U);
+    const TileCut last_cut(static_cast<uint32_t>(map.entries[row.first_entry + 4].column));
+    EXPECT_EQ(last_cut.steps(), 5);
+    EXPECT_EQ(last_cut.cut_steps() & 0x1f, 0x10U);
+  }
+  EXPECT_EQ(map.spans.size(),
+            size_t{16} * 11);  // ten diagonals, one of which ends all windows, and the cut that begins them
+}
+
+TEST(ForwardMap, SharesTheEntriesOfRowTilesThatSeeTheSame) {
+  const Mask full(4096, 4096, std::vector<Band>{{{0, 4096}, {0, 4096}}});
+  const ForwardMap map = lower_forward({full}, {16, 160});
+  EXPECT_EQ(map.entries.size(), 3U);  // 25 whole tiles, and the two entries of the last 96 keys
+  EXPECT_EQ(map.tiles, 256 * 26);
+}
+
+TEST(ForwardMap, HandsOutTheHeaviestRowTilesFirst) {
+  const Mask causal(512, 512, std::vector<Band>{{{0, 512}, {0, 512}, kUnboundedBelow, 0}});
+  const ForwardMap map = lower_forward({causal}, {128, 128});
+  std::vector<int32_t> order;
+  for (const MapRow& row : map.work) order.push_back(row.row_tile);
+  EXPECT_THAT(order, testing::ElementsAre(3, 2, 1, 0));
+}
+
+}  // namespace
+}  // namespace longspan::sm90
