@@ -249,6 +249,7 @@ void add_run_command(CLI::App& program) {
       "  longspan run quick\n"
       "  longspan run --kernel cpu-flash --mask causal,full --seqlen 1K,4K --direction fwd,bwd --out "
       "out/mine\n"
+      "  longspan run --strategy all --ranks 4 --kernel cpu-flash --mask causal --seqlen 8K\n"
       "  longspan run dense --filter 'mask=causal* seqlen<=8K' --out out/dense\n"
       "  longspan run dense --filter 'mask=causal* seqlen<=8K' --out out/dense --resume");
   command->callback([options] { run(*options, words_after_program()); });
