@@ -11,7 +11,7 @@ namespace longspan::sm90 {
 
 // The shape of one instance of the kernel.
 template <class ElementT, int kHeadDimT, int kRowsT, int kStreamsT, int kQStagesT, bool kPrefetchScoresT,
-          BackwardStore kStoreT>
+          BackwardStore kStoreT, bool kTransposedDqT>
 struct BackwardConfig {
   using Element = ElementT;
   static constexpr int kHeadDim = kHeadDimT;                 // 64 or 128
@@ -26,6 +26,7 @@ struct BackwardConfig {
   // The scores of the next tile are multiplied behind dq of this one.
   static constexpr bool kPrefetchScores = kPrefetchScoresT;
   static constexpr BackwardStore kStore = kStoreT;
+  static constexpr bool kTransposedDq = kTransposedDqT;  // dq^T = k^T ds^T instead of dq = ds k
   static constexpr bool kBulk = kStore != BackwardStore::kRegisters;
   static constexpr bool kOrdered = kStore == BackwardStore::kOrdered;
   static constexpr bool kClaimed = kStore == BackwardStore::kClaimed;
@@ -47,6 +48,8 @@ struct BackwardConfig {
 
   static_assert(kHeadDim == 64 || kHeadDim == 128, "head_dim must be 64 or 128");
   static_assert(kRows % 16 == 0 && kDqColumns % 8 == 0, "a tile's rows are a multiple of 16");
+  static_assert(kTransposedDq || (kPanels == 2 && kWarpgroups == 2 && kRows == 64),
+                "dq as it stands: 64 rows by 64 of head_dim 128 for each of two warpgroups");
   static_assert(kStreams == 1 || (kStreams == 2 && !kPrefetchScores && kStore == BackwardStore::kRegisters),
                 "two streams go tile by tile and leave no room for dq in shared memory");
 };

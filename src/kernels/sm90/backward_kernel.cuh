@@ -271,6 +271,14 @@ class BackwardConsumer {
           C::kKvPanelBytes);
       const uint64_t b = descriptor_k_major(shared_address(memory_.ds[tile_ % C::kDsBuffers][0]) +
                                             (kSplitRows ? product * C::kDqColumns * kPanelRowBytes : 0));
+      if constexpr (!C::kTransposedDq) {
+        DqProduct::template set<0, 1>(dq[i], b, a);
+#pragma unroll
+        for (int step = 1; step < C::kKeys / 16; ++step)
+          DqProduct::template add<0, 1>(dq[i], advance(b, step / 4 * C::kRowPanelBytes + step % 4 * 32),
+                                        advance(a, step * 16 * kPanelRowBytes));
+        continue;
+      }
       DqProduct::template set<1, 0>(dq[i], a, b);
 #pragma unroll
       for (int step = 1; step < C::kKeys / 16; ++step)

@@ -22,6 +22,12 @@ constexpr DqElement dq_element(int32_t group, int32_t c, int32_t columns, int32_
   return head_dim == 128 ? DqElement{row, d + 64} : DqElement{row + columns, d};
 }
 
+// The same of dq as it stands, in products of 64 queries by 64 of head_dim.
+constexpr DqElement plain_dq_element(int32_t group, int32_t c) {
+  const int32_t lane = group % 32, i = group / 32 % 8, warp = group / 256;
+  return {warp % 4 * 16 + lane / 4 + c / 2 * 8, warp / 4 * 64 + 8 * i + 2 * (lane % 4) + c % 2};
+}
+
 // Where the stats of a tile's row lie: a thread holds columns 8 i + 2 (lane % 4) and the next of all i, and
 // reads those of two neighbouring i at once.
 constexpr int32_t stats_index(int32_t row) {

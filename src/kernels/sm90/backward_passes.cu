@@ -114,7 +114,8 @@ __global__ void __launch_bounds__(kThreads)
     const float x[4] = {four.x, four.y, four.z, four.w};
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
-      const DqElement at = dq_element(group, c, from.dq_columns, kHeadDim);
+      const DqElement at =
+          from.transposed_dq ? dq_element(group, c, from.dq_columns, kHeadDim) : plain_dq_element(group, c);
       rows[at.row * kStride + at.d] = x[c] * scale;
     }
   }

@@ -15,7 +15,8 @@ struct BackwardWorkspace {
   float* dkv = nullptr;    // [heads_kv, key_tiles, 2, keys * head_dim], likewise; null where it is not needed
   int32_t* turn = nullptr;  // [heads_q, row_tiles, 2], then [heads_kv, key_tiles, 2]; null if not needed
   size_t turn_bytes = 0;
-  bool claimed = false;    // BackwardStore::kClaimed: dq needs no zeros, and has no sums where turn is zero
+  bool claimed = false;  // the first addition stores: dq needs no zeros, and has no sums where turn is 0
+  bool transposed_dq = true;
   int32_t dq_columns = 0;  // queries of one of the products that make dq^T: BackwardShape::dq_columns
   int32_t rows = 0, row_tiles = 0, keys = 0, key_tiles = 0;
 };

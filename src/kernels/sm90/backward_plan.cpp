@@ -11,7 +11,7 @@
 namespace longspan::sm90 {
 namespace {
 
-constexpr int64_t kBlocksOfUnit = 16;
+constexpr int64_t kBlocksOfHead = 16;
 constexpr int64_t kLastRounds = 4;
 
 HeadMasks transposed(const HeadMasks& masks) {
@@ -73,10 +73,10 @@ BackwardPlan::BackwardPlan(const Problem& problem, const BackwardShape& shape, c
 // time, and find them in L2. With more than some 16 of them they wait for each other's additions; with fewer,
 // each row comes from memory more often.
 int32_t BackwardPlan::section_units() const {
-  const int64_t units = problem_.heads_kv * shape_.parts;
+  const int64_t units = problem_.heads_kv * shape_.parts, heads = problem_.group_size() / shape_.parts;
   const int64_t wanted =
-      shape_.section_units > 0 ? shape_.section_units : (workers() + kBlocksOfUnit - 1) / kBlocksOfUnit;
-  return static_cast<int32_t>(std::min(wanted, units));
+      shape_.section_units > 0 ? shape_.section_units : workers() / (kBlocksOfHead * heads);
+  return static_cast<int32_t>(std::clamp<int64_t>(wanted, 1, units));
 }
 
 int64_t BackwardPlan::workers() const {
@@ -101,7 +101,8 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
                                     .dkv = shape_.parts > 1 ? at(dkv_) : nullptr,
                                     .turn = turn_bytes_ > 0 ? reinterpret_cast<int32_t*>(at(turn_)) : nullptr,
                                     .turn_bytes = turn_bytes_,
-                                    .claimed = shape_.store == BackwardStore::kClaimed,
+                                    .claimed = turn_bytes_ > 0,
+                                    .transposed_dq = shape_.transposed_dq,
                                     .dq_columns = shape_.dq_columns(problem_.head_dim),
                                     .rows = shape_.rows,
                                     .row_tiles = row_tiles_,

@@ -253,6 +253,7 @@ __device__ void send_dq(const BackwardParams& params, BackwardStreamMemory<C>& m
         }
         fence_proxy_async_all();
         next_turn = mine + 1;
+        stores = mine == 0;
       }
     } else if constexpr (C::kClaimed) {
       stores = claim(turn);

@@ -3,10 +3,17 @@
 #include "kernels/sm90/block_alignment.h"
 
 namespace longspan::sm90 {
+namespace {
+
+constexpr int64_t kLongColumn =
+    2048;  // rows that see a mean key, from which an item of one head is long enough
+constexpr int64_t kEnoughItems = 1056;  // eight for each of 132 multiprocessors
+
+}  // namespace
 
 BackwardShape choose_backward_shape(const Problem& problem) {
   BackwardShape shape;
-  const int64_t block = block_alignment(*problem.masks);
+  const int64_t block = block_alignment(*problem.masks), group = problem.group_size();
   if (problem.deterministic) {
     shape.store = BackwardStore::kOrdered;
   } else if (block == kFinestBlock) {
@@ -15,8 +22,14 @@ BackwardShape choose_backward_shape(const Problem& problem) {
   }
   // Blocks are scattered over all rows: what L2 can keep is one head.
   if (block >= kFinestBlock) shape.section_units = 1;
-  // An item for each query head: blocks that work at the same time then share its rows in L2.
-  shape.parts = static_cast<int>(problem.group_size());
+  // One query head an item: blocks that work at the same time then share its rows in L2. But an item's
+  // beginning and end take as long as two or three tiles, so that short ones go over several heads.
+  const bool is_long = problem.area() >= kLongColumn * problem.tokens_kv * problem.heads_q;
+  const int64_t items = (problem.tokens_kv + shape.keys - 1) / shape.keys * problem.heads_kv;
+  int64_t parts = group;
+  if (!is_long && block < kFinestBlock && !problem.deterministic)
+    while (parts % 2 == 0 && items * parts / 2 >= kEnoughItems) parts /= 2;
+  shape.parts = static_cast<int>(parts);
   return shape;
 }
 

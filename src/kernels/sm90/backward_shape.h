@@ -22,8 +22,9 @@ struct BackwardShape {
   int keys = 128;  // of a tile: of two warpgroups together; or 64, and each has work items of its own
   bool prefetch_scores = false;
   BackwardStore store = BackwardStore::kClaimed;
-  int parts = 1;          // work items that share a group's query heads out; a divisor of the group
-  int section_units = 0;  // parts of groups that are worked on together; 0: as suits the GPU
+  bool transposed_dq = true;  // its products give dq^T
+  int parts = 1;              // work items that share a group's query heads out; a divisor of the group
+  int section_units = 0;      // parts of groups that are worked on together; 0: as suits the GPU
 
   // Queries of each product of 64 of head_dim that make a tile's dq^T.
   int dq_columns(int64_t head_dim) const { return keys == 128 && head_dim == 64 ? rows / 2 : rows; }

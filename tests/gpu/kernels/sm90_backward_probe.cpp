@@ -2,7 +2,7 @@
 // problems, shows where gradients are wrong (by head and tile), or times it on large ones, pass by pass.
 //   sm90_backward_probe check <instance> [regular expression]
 //   sm90_backward_probe time <instance> [regular expression]
-// An instance is rows,ahead|inorder|streams,regs|bulk|claimed|ordered[,p=PARTS][,s=UNITS], e.g.
+// An instance is rows,ahead|inorder|streams,regs|bulk|claimed|ordered[,plain][,p=PARTS][,s=UNITS], e.g.
 // 64,inorder,claimed. Those that lost are only built with LONGSPAN_SM90_BACKWARD_TRIALS defined.
 #include <algorithm>
 #include <cmath>
@@ -59,6 +59,7 @@ BackwardShape shape_from(const std::string& text) {
   BackwardShape shape;
   shape.rows = std::atoi(text.c_str());
   shape.prefetch_scores = text.find("ahead") != std::string::npos;
+  shape.transposed_dq = text.find("plain") == std::string::npos;
   shape.keys = text.find("streams") != std::string::npos ? 64 : 128;
   const auto has = [&](const char* word) { return text.find(word) != std::string::npos; };
   shape.store = has("claimed")   ? BackwardStore::kClaimed
@@ -360,11 +361,12 @@ void time(const Case& c, BackwardShape shape, const Device& gpu) {
   const size_t stats = static_cast<size_t>(row_tiles * shape.rows * problem.heads_q) * 2;
   Buffer ones(static_cast<size_t>(row_tiles * problem.heads_q) * 8, gpu);
   fill_bytes(ones.data(), ones.kind(), 1, ones.bytes());
-  const bool claimed = shape.store == BackwardStore::kClaimed;
+  const bool claimed = shape.store >= BackwardStore::kClaimed;
   const sm90::BackwardWorkspace parts{.stats = workspace.as<float>(),
                                       .dq = workspace.as<float>() + stats,
                                       .turn = claimed ? ones.as<int32_t>() : nullptr,
                                       .claimed = claimed,
+                                      .transposed_dq = shape.transposed_dq,
                                       .dq_columns = shape.dq_columns(problem.head_dim),
                                       .rows = shape.rows,
                                       .row_tiles = row_tiles,
@@ -400,6 +402,7 @@ int main(int argc, char** argv) {
     for (const Case& c : timing ? large_cases() : small_cases()) {
       if (!std::regex_search(c.name, filter)) continue;
       const bool everywhere = shape.store >= sm90::BackwardStore::kClaimed || shape.keys == 64;
+      if (!shape.transposed_dq && c.head_dim != 128) continue;
       if (!everywhere && (c.dtype != DType::kBF16 || c.head_dim != 128)) continue;
       ++ran;
       if (timing)

@@ -43,6 +43,17 @@ TEST(BackwardLayout, HasAPlaceForEachRowsStats) {
   EXPECT_EQ(stats_index(16), 16);
 }
 
+TEST(BackwardLayout, HoldsEveryElementOfPlainDqOnce) {
+  std::vector<int> seen(64 * 128, 0);
+  for (int32_t group = 0; group < 64 * 128 / 4; ++group)
+    for (int32_t c = 0; c < 4; ++c) {
+      const DqElement at = plain_dq_element(group, c);
+      ASSERT_TRUE(0 <= at.row && at.row < 64 && 0 <= at.d && at.d < 128) << group;
+      ++seen[static_cast<size_t>(at.row * 128 + at.d)];
+    }
+  EXPECT_THAT(seen, testing::Each(1));
+}
+
 // Accumulators of wgmma: two neighbouring columns, then the same of eight rows further down.
 TEST(BackwardLayout, FollowsTheAccumulatorsOfAWarpgroup) {
   const auto dq = [](int32_t group, int32_t c) {

@@ -22,10 +22,20 @@ Problem problem_of(int64_t tokens, int64_t heads_q, int64_t heads_kv) {
   return p;
 }
 
-TEST(BackwardShape, TakesAnItemForEachQueryHead) {
+TEST(BackwardShape, TakesAnItemForEachQueryHeadWhereColumnsAreLong) {
   EXPECT_EQ(choose_backward_shape(problem_of(8192, 64, 8)).parts, 8);
-  EXPECT_EQ(choose_backward_shape(problem_of(1024, 12, 4)).parts, 3);
+  EXPECT_EQ(choose_backward_shape(problem_of(8192, 12, 4)).parts, 3);
   EXPECT_EQ(choose_backward_shape(problem_of(1024, 8, 8)).parts, 1);
+}
+
+TEST(BackwardShape, TakesSeveralHeadsAnItemWhereColumnsAreShort) {
+  PatternOptions options;
+  for (const auto& [seqlen, parts] : {std::pair{2048, 8}, {8192, 4}, {32768, 1}}) {
+    Problem problem = problem_of(seqlen, 64, 8);
+    options.seqlen = seqlen;
+    problem.masks = std::make_shared<const HeadMasks>(draw_mask("sliding_window_causal", options).masks);
+    EXPECT_EQ(choose_backward_shape(problem).parts, parts) << seqlen;
+  }
 }
 
 TEST(BackwardShape, AddsInOrderForTheSameBits) {
