@@ -42,6 +42,9 @@ else()
   find_package(BLAS REQUIRED)
   find_package(PNG REQUIRED)
 endif()
+if(TARGET longspan_xsmm)
+  target_link_libraries(longspan_xsmm INTERFACE ${BLAS_LIBRARIES})  # an archive must come after what needs it
+endif()
 
 # MPI adds the communicator of processes; without it that one says that it is not there. A program for other machines is
 # built without: MPI libraries must be those of the machine.
