@@ -180,7 +180,8 @@ class CaseRunner {
       plan.reset();
       const double begin = testbed_.clock().now_s();
       try {
-        plan = kernel_.plan(problem, testbed_.device());
+        plan = case_.direction == Direction::kForward ? kernel_.plan_forward(problem, testbed_.device())
+                                                      : kernel_.plan(problem, testbed_.device());
       } catch (const Error& error) {
         if (error.kind() == ErrorKind::kUnsupported) throw Skip{error.what()};
         throw;

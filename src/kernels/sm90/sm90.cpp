@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 
 #include "base/cuda.h"
+#include "base/error.h"
 #include "kernels/sm90/backward_plan.h"
 #include "kernels/sm90/backward_shape.h"
 #include "kernels/sm90/forward_plan.h"
@@ -15,31 +17,31 @@ namespace {
 
 class Sm90Plan final : public Plan {
  public:
-  Sm90Plan(const Problem& problem, const Device& device)
-      : problem_(problem),
-        device_(device),
-        forward_(problem, device),
-        backward_(problem, sm90::choose_backward_shape(problem), device) {}
+  Sm90Plan(const Problem& problem, const Device& device, bool with_backward)
+      : problem_(problem), device_(device), forward_(problem, device) {
+    if (with_backward) backward_.emplace(problem, sm90::choose_backward_shape(problem), device);
+  }
 
   size_t workspace_bytes(Direction direction) const override {
-    return direction == Direction::kForward ? 0 : backward_.workspace_bytes();
+    return direction == Direction::kForward || !backward_ ? 0 : backward_->workspace_bytes();
   }
-  size_t plan_bytes() const override { return forward_.bytes() + backward_.bytes(); }
+  size_t plan_bytes() const override { return forward_.bytes() + (backward_ ? backward_->bytes() : 0); }
 
   void forward(const ForwardArgs& args, Stream stream) override {
     forward_.run(problem_, args, device_, stream);
   }
 
   void backward(const BackwardArgs& args, Stream stream) override {
+    LONGSPAN_CHECK(backward_.has_value(), "this plan is of a forward pass alone");
     const cuda::DeviceGuard guard(device_.index);
-    backward_.run(args, cuda::raw(stream));
+    backward_->run(args, cuda::raw(stream));
   }
 
  private:
   Problem problem_;
   Device device_;
   sm90::ForwardPlan forward_;
-  sm90::BackwardPlan backward_;
+  std::optional<sm90::BackwardPlan> backward_;
 };
 
 constexpr int64_t kSmallestTile = 16;  // tokens
@@ -66,7 +68,11 @@ class Sm90Kernel final : public Kernel {
 
   std::unique_ptr<Plan> plan(const Problem& problem, const Device& device) const override {
     problem.check();
-    return std::make_unique<Sm90Plan>(problem, device);
+    return std::make_unique<Sm90Plan>(problem, device, true);
+  }
+  std::unique_ptr<Plan> plan_forward(const Problem& problem, const Device& device) const override {
+    problem.check();
+    return std::make_unique<Sm90Plan>(problem, device, false);
   }
 };
 
