@@ -89,8 +89,8 @@ class Kernel {
   // Can this kernel do this on that device at all? Never by falling back to another algorithm.
   virtual Support supports(const Problem& problem, Direction direction, const Device& device) const = 0;
 
-  // The once-per-mask work for the directions that the kernel supports; timed apart from the kernel. Throws an
-  // Error of kind kUnsupported where only planning shows that it cannot.
+  // The once-per-mask work for the directions that the kernel supports; timed apart from the kernel. Throws
+  // an Error of kind kUnsupported where only planning shows that it cannot.
   virtual std::unique_ptr<Plan> plan(const Problem& problem, const Device& device) const = 0;
 
   // The same for a forward pass alone, for which there may be less to do.

@@ -323,7 +323,8 @@ class TcpRendezvous : public Rendezvous {
 
   template <class Condition>
   void await(std::unique_lock<std::mutex>& lock, const char* what, Condition condition) {
-    const bool in_time = changed_.wait_for(lock, limit_, [&] { return condition() || !failure_.empty() || left_; });
+    const bool in_time =
+        changed_.wait_for(lock, limit_, [&] { return condition() || !failure_.empty() || left_; });
     if (in_time && failure_.empty() && condition()) return;
     if (failure_.empty()) {
       lock.unlock();

@@ -18,8 +18,8 @@ Ranges united(std::span<const Range> a, std::span<const Range> b);        // of 
 Ranges intersection(std::span<const Range> a, std::span<const Range> b);  // of sets; a set
 Ranges difference(std::span<const Range> a, std::span<const Range> b);    // of sets; a set
 
-bool includes(std::span<const Range> a, std::span<const Range> b);        // sets: is all of b in a?
-bool overlap(std::span<const Range> a, std::span<const Range> b);         // sets: have they a token in common?
+bool includes(std::span<const Range> a, std::span<const Range> b);  // sets: is all of b in a?
+bool overlap(std::span<const Range> a, std::span<const Range> b);   // sets: have they a token in common?
 
 // Those of `list` that are in `set`, in the list's order; adjacent neighbours merged.
 Ranges select(std::span<const Range> list, std::span<const Range> set);

@@ -102,8 +102,8 @@ std::vector<RankRound> rounds_of(const Schedule& schedule, Direction direction, 
 std::vector<std::vector<RankRound>> rounds_by_rank(const Schedule& schedule, Direction direction);
 
 // For each copy that a rank receives, in order: the last round of this pass that uses it (for kept ones the
-// number of rounds). Data leaves for a round while the round before is computed, and counts as used in that; its
-// buffer is free once the next round's data has arrived.
+// number of rounds). Data leaves for a round while the round before is computed, and counts as used in that;
+// its buffer is free once the next round's data has arrived.
 std::vector<int32_t> last_uses(const Schedule& schedule, const std::vector<RankRound>& rounds);
 
 // Throws an internal Error that names rank, round and region unless: owned tokens partition the sequence;

@@ -50,7 +50,9 @@ struct Softmax {
       highest = fmaxf(highest, __shfl_xor_sync(0xffffffff, highest, 2));
       highest = fmaxf(highest, maximum[r]);
       minus_scaled[r] = highest == -INFINITY ? 0.0f : -highest * scale_log2;
-      rescale[r] = ex2(fmaf(maximum[r], scale_log2, minus_scaled[r]));
+      // Exactly 1 where nothing changes: the rounding of minus_scaled would otherwise stay in the sum, once
+      // for each tile in which another row of the warp has not seen a key yet.
+      rescale[r] = highest == maximum[r] ? 1.0f : ex2(fmaf(maximum[r], scale_log2, minus_scaled[r]));
       sum[r] *= rescale[r];
       maximum[r] = highest;
     }

@@ -38,8 +38,9 @@ __device__ __forceinline__ uint64_t descriptor_n_major(uint32_t address, uint32_
          (detail::descriptor_field(panel_bytes) << 16) | detail::descriptor_field(address);
 }
 
-// Moves a descriptor by a multiple of 16 bytes. The address is in the lower word and does not leave its field, so
-// that an addition of 32 bits does; one of 64 costs the uniform registers a chain of carries before each wgmma.
+// Moves a descriptor by a multiple of 16 bytes. The address is in the lower word and does not leave its
+// field, so that an addition of 32 bits does; one of 64 costs the uniform registers a chain of carries before
+// each wgmma.
 __device__ __forceinline__ uint64_t advance(uint64_t descriptor, uint32_t bytes) {
   const auto low = static_cast<uint32_t>(descriptor) + (bytes >> 4);
   return (descriptor & 0xffffffff00000000) | low;
