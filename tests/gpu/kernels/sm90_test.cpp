@@ -96,8 +96,10 @@ TEST(Sm90, GivesZeroToRowsWithoutKeys) {
   }
 }
 
-// The tensor cores' sums of products are cut, not rounded, at some 2^-21 of their size: scores of +-35 carry
-// errors of 1e-5, which lse shows. o must be as right as ever.
+// With scores of +-35 lse has been seen to err by 2e-5, beyond its tolerance, which is why its failure is not
+// asked for here. Part of that was a drift of the sum (see the test of long rows below), part may be the
+// tensor cores' sums of products, which are cut, not rounded; how much, is not settled. o must be as right as
+// ever.
 TEST(Sm90, FollowsScoresThatOutgrowTheirFirstMaximum) {
   LONGSPAN_NEEDS_HOPPER();
   const Device gpu = first_gpu();
