@@ -97,7 +97,7 @@ TEST(Sm90, GivesZeroToRowsWithoutKeys) {
 }
 
 // With scores of +-35 lse has been seen to err by 2e-5, beyond its tolerance, which is why its failure is not
-// asked for here. Part of that was a drift of the sum (see the test of long rows below), part may be the
+// asked for here. Part of that may be a drift of the sum (see the test of long rows below), part the
 // tensor cores' sums of products, which are cut, not rounded; how much, is not settled. o must be as right as
 // ever.
 TEST(Sm90, FollowsScoresThatOutgrowTheirFirstMaximum) {
