@@ -255,8 +255,8 @@ class CaseRunner {
     result.notes = plan->notes();
 
     enter("verifying");
-    result.accuracy =
-        verify_({kernel_, *plan, problem, case_.direction, tensors_->views(), testbed_, case_.seed});
+    result.accuracy = verify_({kernel_, *plan, problem, case_.direction, tensors_->views(), testbed_,
+                               case_.seed, [this](const std::string& what) { enter(what); }});
     if (!result.accuracy.failure.empty()) return result;
     auto* const spread = dynamic_cast<ParallelPlan*>(plan.get());
     if (spread != nullptr) {

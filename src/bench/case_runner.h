@@ -1,7 +1,6 @@
 // One case, from its value to its result line: what happens inside the child process.
 #pragma once
 
-#include <functional>
 #include <string>
 
 #include "bench/case.h"
@@ -10,9 +9,6 @@
 #include "bench/workbench.h"
 
 namespace longspan::bench {
-
-// Told before each step, so that whoever watches knows where a case died: "planning", "verifying", ...
-using Phase = std::function<void(const std::string&)>;
 
 // The keys of a case's line from `status` on. What goes wrong in a way that the program survives is a status
 // with its reason, not an exception.

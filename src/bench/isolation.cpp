@@ -1,14 +1,19 @@
 #include "bench/isolation.h"
 
+#include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <iostream>
 #include <iterator>
 #include <new>
+#include <utility>
+#include <vector>
 
 #include <unistd.h>
 
 #include "base/error.h"
 #include "bench/case_runner.h"
+#include "bench/cpu_testbed.h"
 #include "bench/machine.h"
 #include "bench/parallel_measure.h"
 #include "bench/values.h"
@@ -95,6 +100,37 @@ Json run_case_here(const Workbench& workbench, const Json& request) {
   }
 }
 
+// Where a case's time went, seen from outside: starting the process and ending it included.
+class PhaseTimes {
+ public:
+  // The masks of a case go through the same phases: "timing, mask 2 of 3" is timing.
+  void enter(const std::string& phase) {
+    close();
+    name_ = phase.substr(0, phase.find(','));
+  }
+
+  Json json() {
+    close();
+    Json times = Json::object();
+    for (const auto& [name, time_s] : times_) times[name] = std::round(time_s * 1e4) / 1e4;
+    return times;
+  }
+
+ private:
+  void close() {
+    const double now_s = steady_clock().now_s();
+    auto found =
+        std::find_if(times_.begin(), times_.end(), [&](const auto& entry) { return entry.first == name_; });
+    if (found == times_.end()) found = times_.insert(found, {name_, 0});
+    found->second += now_s - begin_s_;
+    begin_s_ = now_s;
+  }
+
+  std::vector<std::pair<std::string, double>> times_;  // in the order of their first time
+  std::string name_ = "starting";
+  double begin_s_ = steady_clock().now_s();
+};
+
 // The last line of what the child printed: most often the message of what ended it.
 std::string last_words(const std::string& output) {
   const std::string_view text = trimmed(output);
@@ -139,10 +175,14 @@ int answer_request(const Workbench& workbench) {
 std::optional<Json> Isolation::ask(const Json& request, double limit_s, const std::vector<int>& inherited) {
   std::string phase, nonsense;
   std::optional<Json> answer;
+  PhaseTimes times;
   const auto listen = [&](const std::string& text) {
     try {
       const Json line = parse_json(text);
-      if (line.contains("phase")) phase = line["phase"].get<std::string>();
+      if (line.contains("phase")) {
+        phase = line["phase"].get<std::string>();
+        times.enter(phase);
+      }
       if (line.contains("answer")) answer = line["answer"];
     } catch (const std::exception&) {
       nonsense = text.substr(0, 80);
@@ -152,7 +192,10 @@ std::optional<Json> Isolation::ask(const Json& request, double limit_s, const st
       run_child("/proc/self/exe", {kChildCommand}, request.dump(), limit_s, guard_, listen, inherited);
   if (end.how == ChildEnd::How::kInterrupted) return std::nullopt;
   // An answer from a child that crashed afterwards is not believed: its memory was in no good state.
-  if (end.how == ChildEnd::How::kExited && end.status == 0 && answer && nonsense.empty()) return answer;
+  if (end.how == ChildEnd::How::kExited && end.status == 0 && answer && nonsense.empty()) {
+    if (request.contains("case")) (*answer)["phases_s"] = times.json();
+    return answer;
+  }
   if (!nonsense.empty()) {
     return Json{{"status", "failed"},
                 {"reason", fmt::format("wrote into the runner's pipe: '{}', in {}", nonsense, phase)}};

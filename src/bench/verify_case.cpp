@@ -18,6 +18,7 @@ std::string count(const Subject& subject, std::string& failure) {
                                                          : size_t{0});
   if (tensor_bytes(problem, subject.direction) + workspace > subject.testbed.available_bytes() / 10 * 9)
     return "";
+  if (subject.phase) subject.phase("counting keys");
   ProblemTensors tensors(problem, subject.direction, subject.testbed.device(), subject.plan);
   std::string wrong = counting_forward(subject.plan, problem, tensors);
   if (wrong.empty() && subject.direction == Direction::kBackward) {

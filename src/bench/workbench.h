@@ -25,6 +25,10 @@ struct Accuracy {
   std::string failure;            // what is wrong, in words; empty if nothing is
 };
 
+// Told before each step, so that whoever watches knows where a case died, and where its time went:
+// "planning", "timing", ...
+using Phase = std::function<void(const std::string&)>;
+
 struct Subject {
   const Kernel& kernel;
   Plan& plan;
@@ -33,6 +37,7 @@ struct Subject {
   const DeviceTensors& tensors;  // the outputs hold what the kernel wrote
   Testbed& testbed;
   uint64_t seed = 0;  // picks the rows and columns to compare
+  Phase phase;        // told before each check; may be empty
 };
 using Verify = std::function<Accuracy(const Subject&)>;
 

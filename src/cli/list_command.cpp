@@ -2,6 +2,7 @@
 #include "cli/list_command.h"
 
 #include <algorithm>
+#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -81,8 +82,14 @@ Json features_json(const DirectionFeatures& features) {
 void list_kernels(bool json) {
   const std::vector<Device> all_devices = devices();
   Json rows = Json::array();
+  // A peer's framework takes seconds to start: all of them at once.
+  std::vector<std::future<KernelFeatures>> probed;
+  for (const Kernel* kernel : kernels())
+    probed.push_back(
+        std::async(std::launch::async, [kernel, &all_devices] { return probe(*kernel, all_devices); }));
+  auto next = probed.begin();
   for (const Kernel* kernel : kernels()) {
-    const KernelFeatures features = probe(*kernel, all_devices);
+    const KernelFeatures features = (next++)->get();
     if (json) {
       rows.push_back({{"name", kernel->name()},
                       {"description", kernel->description()},
