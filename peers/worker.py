@@ -96,6 +96,10 @@ class Worker:
         dropped = self.plans.pop(request["id"], None)
         if dropped is not None and dropped.plan is self.ran_forward:
             self.ran_forward = None
+        if dropped is not None and dropped.ran and not self.plans:  # the case is over: others need the memory
+            self.tensors = dropped = None
+            gc.collect()
+            self.device.begin_case()
         return {}
 
     def bind(self, request):

@@ -183,6 +183,16 @@ void fill(void* to, unsigned char value, size_t bytes) {
   LONGSPAN_CUDA(cudaStreamSynchronize(nullptr));
 }
 
+// "GPU-8f3b2c1d-..." in groups of 8, 4, 4, 4 and 12 digits.
+std::string text_of(const cudaUUID_t& uuid) {
+  std::string text = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += "-";
+    text += fmt::format("{:02x}", static_cast<unsigned char>(uuid.bytes[i]));
+  }
+  return text;
+}
+
 // Every device of the machine that this process may see, or the reason that there is none.
 struct Found {
   std::vector<Device> devices;
@@ -213,7 +223,8 @@ Found find_devices() {
                              .units = properties.multiProcessorCount,
                              .capability = 10 * properties.major + properties.minor,
                              .memory_bytes = properties.totalGlobalMem,
-                             .cache_bytes = static_cast<size_t>(properties.l2CacheSize)});
+                             .cache_bytes = static_cast<size_t>(properties.l2CacheSize),
+                             .uuid = text_of(properties.uuid)});
   }
   if (found.devices.empty() && found.reason.empty()) found.reason = "the driver lists no device";
   return found;

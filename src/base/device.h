@@ -18,6 +18,7 @@ struct Device {
   int capability = 0;       // CUDA: 10 * major + minor, e.g. 90; 0 for the CPU
   size_t memory_bytes = 0;  // in all
   size_t cache_bytes = 0;   // last-level cache (L3, or the GPU's L2)
+  std::string uuid;         // CUDA: "GPU-..." as nvidia-smi shows it; empty for the CPU
 };
 
 // A CUDA stream as the runtime's own handle, or nothing on the CPU, where every call is finished when it

@@ -2,6 +2,7 @@
 // out-of-memory killer takes the child alone.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <optional>
 #include <string>
@@ -10,7 +11,7 @@
 namespace longspan::bench {
 
 // While one lives, SIGINT, SIGTERM and SIGHUP do not end the process but are told by interrupted().
-// One at a time.
+// One at a time; it may be asked from several threads.
 class SignalGuard {
  public:
   SignalGuard();
@@ -23,7 +24,7 @@ class SignalGuard {
 
  private:
   int fd_ = -1;
-  bool interrupted_ = false;
+  std::atomic<bool> interrupted_ = false;
 };
 
 struct ChildEnd {

@@ -68,6 +68,7 @@ Json device_record(const Device& device, const std::string& driver) {
   const auto number = [](auto count) { return count == 0 ? Json() : Json(count); };
   return {{"kind", kind_name(device.kind)},
           {"name", device.name},
+          {"uuid", text_or_null(device.uuid)},
           {"units", number(device.units)},
           {"capability", number(device.capability)},
           {"memory_bytes", number(device.memory_bytes)},

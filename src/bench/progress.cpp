@@ -19,7 +19,7 @@ size_t terminal_columns(std::FILE* out) {
 
 }  // namespace
 
-TimeLeft::TimeLeft(std::vector<Case> cases) : cases_(std::move(cases)) {}
+TimeLeft::TimeLeft(std::vector<Case> cases, size_t at_once) : cases_(std::move(cases)), at_once_(at_once) {}
 
 std::vector<std::string> TimeLeft::keys_of(const Case& c) const {
   const std::string kind = fmt::format("{} {}", c.kernel, name_of(c.direction));
@@ -27,7 +27,8 @@ std::vector<std::string> TimeLeft::keys_of(const Case& c) const {
 }
 
 void TimeLeft::done(const Case& c, double elapsed_s) {
-  ++next_;
+  if (const auto found = std::find(cases_.begin(), cases_.end(), c); found != cases_.end())
+    cases_.erase(found);
   for (const std::string& key : keys_of(c)) {
     means_[key].sum_s += elapsed_s;
     ++means_[key].count;
@@ -37,24 +38,25 @@ void TimeLeft::done(const Case& c, double elapsed_s) {
 double TimeLeft::estimate_s() const {
   if (means_.empty()) return -1;
   double sum = 0;
-  for (size_t i = next_; i < cases_.size(); ++i) {
-    for (const std::string& key : keys_of(cases_[i])) {
+  for (const Case& c : cases_) {
+    for (const std::string& key : keys_of(c)) {
       const auto it = means_.find(key);
       if (it == means_.end()) continue;
       sum += it->second.sum_s / static_cast<double>(it->second.count);
       break;
     }
   }
-  return sum;
+  return sum / static_cast<double>(at_once_);
 }
 
-Progress::Progress(std::FILE* out, bool terminal, Clock& clock, std::vector<Case> cases, size_t finished)
+Progress::Progress(std::FILE* out, bool terminal, Clock& clock, std::vector<Case> cases, size_t finished,
+                   size_t at_once)
     : out_(out),
       terminal_(terminal),
       clock_(clock),
       total_(cases.size() + finished),
       finished_(finished),
-      time_left_(std::move(cases)) {}
+      time_left_(std::move(cases), at_once) {}
 
 void Progress::note(const std::string& text) {
   clear();

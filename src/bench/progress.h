@@ -18,9 +18,10 @@ namespace longspan::bench {
 // direction at the same length, else of the same kernel and direction, else of all.
 class TimeLeft {
  public:
-  explicit TimeLeft(std::vector<Case> cases);
-  void done(const Case& c, double elapsed_s);  // the next case of the list
-  double estimate_s() const;                   // negative while nothing is known
+  // `at_once`: how many are measured at the same time.
+  explicit TimeLeft(std::vector<Case> cases, size_t at_once = 1);
+  void done(const Case& c, double elapsed_s);
+  double estimate_s() const;  // negative while nothing is known
 
  private:
   struct Mean {
@@ -30,14 +31,15 @@ class TimeLeft {
   std::vector<std::string> keys_of(const Case& c) const;
 
   std::vector<Case> cases_;
-  size_t next_ = 0;
+  size_t at_once_;
   std::map<std::string, Mean> means_;
 };
 
 class Progress {
  public:
   // `finished` cases were done by an earlier run. On a terminal the bar takes the last line.
-  Progress(std::FILE* out, bool terminal, Clock& clock, std::vector<Case> cases, size_t finished);
+  Progress(std::FILE* out, bool terminal, Clock& clock, std::vector<Case> cases, size_t finished,
+           size_t at_once = 1);
 
   void note(const std::string& text);  // a line of its own
   void begin(const Case& c);

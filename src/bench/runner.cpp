@@ -1,37 +1,22 @@
 #include "bench/runner.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <exception>
 #include <map>
 #include <memory>
-#include <optional>
-#include <random>
+#include <mutex>
 #include <set>
+#include <thread>
 
 #include "base/error.h"
-#include "bench/case_runner.h"
-#include "bench/cpu_testbed.h"
-#include "bench/isolation.h"
-#include "bench/machine.h"
-#include "bench/progress.h"
-#include "bench/results.h"
+#include "base/parallel.h"
+#include "bench/division.h"
+#include "bench/lane.h"
 #include "bench/values.h"
 
 namespace longspan::bench {
 namespace {
-
-constexpr double kProbeLimitS = 120;
-
-std::string random_id() {
-  std::random_device device;
-  return hex16(uint64_t{device()} << 32 | device());
-}
-
-Json rule_json(const TimingRule& rule) {
-  return {{"warmup_s", rule.warmup_s},       {"min_samples", rule.min_samples},
-          {"max_samples", rule.max_samples}, {"budget_s", rule.budget_s},
-          {"half_width", rule.half_width},   {"confidence", rule.confidence},
-          {"cold_cache", rule.cold_cache},   {"timeout_s", rule.timeout_s}};
-}
 
 // Refuses to mix what cannot be compared in one file: another timing rule, another machine.
 void check_same_conditions(const ResultsFile& file, const TimingRule& rule) {
@@ -53,28 +38,98 @@ void check_same_conditions(const ResultsFile& file, const TimingRule& rule) {
   }
 }
 
-// The cases of one device: one run record.
+// The cases of one kind of device, and the devices to measure them on.
 struct Batch {
-  Device device;
+  std::vector<Device> devices;
   std::vector<Case> cases;
 };
 
-// One device's kernels after the other's, each in the suite's order. Cases whose device is missing stay with
-// the first batch, where they will be skipped.
-std::vector<Batch> batches_of(const std::vector<Case>& cases, const Workbench& workbench,
-                              const std::vector<Device>& devices) {
+// The devices of a kind that were asked for; the first where none was.
+std::vector<Device> chosen(DeviceKind kind, const RunOptions& options, const std::vector<Device>& devices) {
+  std::vector<Device> all, some;
+  for (const Device& device : devices) {
+    if (device.kind == kind) all.push_back(device);
+  }
+  for (const Device& device : all) {
+    const bool named =
+        std::find(options.devices.begin(), options.devices.end(), device.index) != options.devices.end();
+    if (named || options.all_devices) some.push_back(device);
+  }
+  if (some.empty()) some.push_back(all.front());
+  return some;
+}
+
+void check_devices(const RunOptions& options, const std::vector<Device>& devices) {
+  int64_t gpus = 0;
+  for (const Device& device : devices) gpus += device.kind == DeviceKind::kCuda ? 1 : 0;
+  for (const int index : options.devices) {
+    const bool there =
+        std::any_of(devices.begin(), devices.end(), [&](const Device& d) { return d.index == index; });
+    LONGSPAN_CHECK_INPUT(there, "--devices {}: there is no such GPU; this machine has {}", index, gpus);
+  }
+}
+
+// One kind's kernels after the other's. Cases whose device is missing stay with the first batch, where they
+// will be skipped.
+std::vector<Batch> batches_of(const RunOptions& options, const std::vector<Case>& cases,
+                              const Workbench& workbench, const std::vector<Device>& devices) {
+  std::map<DeviceKind, size_t> places;
   std::vector<Batch> batches;
   for (const Case& c : cases) {
     const Device* device = device_for(*workbench.find(c.kernel), devices);
-    if (device == nullptr) device = &devices.front();
-    auto batch = std::find_if(batches.begin(), batches.end(), [&](const Batch& b) {
-      return b.device.kind == device->kind && b.device.index == device->index;
-    });
-    if (batch == batches.end()) batch = batches.insert(batch, Batch{*device, {}});
-    batch->cases.push_back(c);
+    const DeviceKind kind = device == nullptr ? devices.front().kind : device->kind;
+    const auto [place, is_new] = places.try_emplace(kind, batches.size());
+    if (is_new) batches.push_back({chosen(kind, options, devices), {}});
+    batches[place->second].cases.push_back(c);
+  }
+  for (const Batch& batch : batches) {
+    const bool spread = std::any_of(batch.cases.begin(), batch.cases.end(),
+                                    [](const Case& c) { return static_cast<bool>(c.parallelism); });
+    LONGSPAN_CHECK_INPUT(!spread || batch.devices.size() == 1,
+                         "--devices divides cases of one device each; a strategy takes all GPUs anyway");
   }
   return batches;
 }
+
+// Where an earlier run measured a problem, by the device's own number: the kernels that are still missing are
+// compared with what was measured there.
+std::map<std::string, size_t> homes_of(const ResultsFile& file, const std::vector<Device>& devices) {
+  std::map<std::string, std::string> uuids;  // by run
+  std::map<std::string, size_t> homes;
+  for (const ResultsLine& line : file.earlier()) {
+    if (line.type == ResultsLine::Type::kRun) {
+      const Json device = line.json.value("device", Json::object());
+      if (const auto uuid = device.find("uuid"); uuid != device.end() && uuid->is_string())
+        uuids[line.run] = uuid->get<std::string>();
+    }
+    if (line.type != ResultsLine::Type::kCase || line.json.value("status", "") != "ok") continue;
+    const auto uuid = uuids.find(line.run);
+    if (uuid == uuids.end()) continue;
+    for (size_t i = 0; i < devices.size(); ++i) {
+      if (devices[i].uuid != uuid->second) continue;
+      homes[problem_of(case_from_json(nlohmann::json::parse(line.json.at("case").dump())))] = i;
+    }
+  }
+  return homes;
+}
+
+// The CPUs are shared out while several devices are measured at once, unless the user has said how many.
+class ThreadShare {
+ public:
+  explicit ThreadShare(size_t lanes) : set_(lanes > 1 && std::getenv(kName) == nullptr) {
+    const int share = std::max(1, available_cpus() / static_cast<int>(lanes));
+    if (set_) setenv(kName, std::to_string(share).c_str(), 1);
+  }
+  ~ThreadShare() {
+    if (set_) unsetenv(kName);
+  }
+  ThreadShare(const ThreadShare&) = delete;
+  ThreadShare& operator=(const ThreadShare&) = delete;
+
+ private:
+  static constexpr const char* kName = "LONGSPAN_THREADS";
+  bool set_;
+};
 
 class Runner {
  public:
@@ -83,171 +138,55 @@ class Runner {
         workbench_(workbench),
         file_(file),
         devices_(workbench.devices()),
-        batches_(batches_of(cases, workbench, devices_)),
-        isolation_(guard_),
-        progress_(options.progress, options.terminal, steady_clock(), in_order(batches_),
-                  options.cases.size() - cases.size()) {
-    summary_.path = file.path();
-    summary_.earlier = static_cast<int64_t>(options.cases.size() - cases.size());
-    summary_.left = static_cast<int64_t>(cases.size());
-  }
+        batches_(batches_of(options, cases, workbench, devices_)),
+        ledger_(options, file, guard_, std::move(cases), most_lanes(batches_)) {}
 
   RunSummary run() {
-    for (const Batch& batch : batches_) {
-      if (time_is_up() || !begin_batch(batch)) break;
-      for (const Case& c : batch.cases) {
-        if (time_is_up() || !run_one(c, batch.device)) break;
-      }
-      if (summary_.interrupted || summary_.stopped) break;
-    }
-    progress_.clear();
-    return summary_;
+    for (const Batch& batch : batches_) run_batch(batch);
+    return ledger_.finish();
   }
 
  private:
-  static std::vector<Case> in_order(const std::vector<Batch>& batches) {
-    std::vector<Case> cases;
-    for (const Batch& batch : batches) cases.insert(cases.end(), batch.cases.begin(), batch.cases.end());
-    return cases;
+  static size_t most_lanes(const std::vector<Batch>& batches) {
+    size_t most = 1;
+    for (const Batch& batch : batches) most = std::max(most, batch.devices.size());
+    return most;
   }
 
-  bool interrupt() {
-    summary_.interrupted = true;
-    return false;
-  }
-
-  bool time_is_up() {
-    const double limit_s = options_.stop_after_s;
-    if (limit_s > 0 && steady_clock().now_s() - begin_s_ >= limit_s) summary_.stopped = true;
-    return summary_.stopped;
-  }
-
-  // Measures the ceilings and writes the run's record. False if interrupted.
-  bool begin_batch(const Batch& batch) {
-    const Json machine = machine_record();  // before the ceiling's own load
-    const std::string started = utc_now();
-    ceilings_.clear();
-    std::string driver;
-    Json ceilings = Json::object();
+  void run_batch(const Batch& batch) {
+    Division division(portions_of(batch.cases), homes_of(file_, batch.devices), batch.devices.size());
     std::set<DType> dtypes;
     for (const Case& c : batch.cases) dtypes.insert(c.dtype);
-    for (const DType dtype : dtypes) {
-      const std::optional<Json> answer = isolation_.probe(batch.device, dtype, kProbeLimitS);
-      if (!answer) return interrupt();
-      driver = answer->value("driver", driver);
-      if (const auto ceiling = answer->find("ceiling"); ceiling != answer->end()) {
-        ceilings[std::string(name_of(dtype))] = *ceiling;
-        ceilings_[dtype] = ceiling->at("flops_per_s").get<double>();
-        progress_.note(fmt::format("ceiling of {} for {}: {} ({})", batch.device.name, name_of(dtype),
-                                   format_rate(ceilings_[dtype]), ceiling->at("what").get<std::string>()));
-      } else {
-        progress_.note(fmt::format("no ceiling for {}: {}", name_of(dtype), answer->value("reason", "")));
+    const auto run_lane = [&](size_t number) {
+      Lane lane(options_, workbench_, ledger_, guard_, batch.devices[number], devices_);
+      if (!ledger_.may_begin() || !lane.begin(dtypes)) return;
+      while (const std::optional<Portion> portion = division.next(number)) {
+        for (const Case& c : portion->cases) {
+          if (!ledger_.may_begin() || !lane.run_one(c)) return;
+        }
       }
-    }
-    run_id_ = random_id();
-    file_.append({{"type", "run"},
-                  {"schema", kResultsSchema},
-                  {"run", run_id_},
-                  {"started", started},
-                  {"command", options_.command},
-                  {"suite", options_.suite},
-                  {"machine", machine},
-                  {"device", device_record(batch.device, driver)},
-                  {"software", software_record()},
-                  {"rule", rule_json(options_.rule)},
-                  {"ceilings", std::move(ceilings)}});
-    return true;
-  }
-
-  // Runs a case and writes its line. False if interrupted: the case is then as if it had never begun.
-  bool run_one(const Case& c, const Device& device) {
-    progress_.begin(c);
-    const std::string started = utc_now();
-    const double begin_s = steady_clock().now_s();
-    std::optional<Json> outcome = skip_at_once(c);
-    if (!outcome) outcome = isolation_.run_case(c, device, options_.rule, helper_for(c));
-    if (!outcome) return interrupt();
-    look_after_helper(*outcome);
-    if (outcome->erase(kAlways) > 0) always_skipped_[c.kernel] = outcome->value("reason", "");
-    const double elapsed_s = steady_clock().now_s() - begin_s;
-
-    const auto ceiling = ceilings_.find(c.dtype);
-    const auto rate = outcome->find("flops_per_s");
-    if (ceiling != ceilings_.end() && rate != outcome->end() && rate->is_number()) {
-      const double share = rate->get<double>() / (ceiling->second * devices_of(c, device));
-      (*outcome)["share_of_ceiling"] = share;
-      if (share > 1) ++summary_.above_ceiling;
-    }
-    Json line = {{"type", "case"},
-                 {"schema", kResultsSchema},
-                 {"run", run_id_},
-                 {"id", id_of(c)},
-                 {"case", Json::parse(to_json(c).dump())},
-                 {"command", command_of(c, options_.rule)},
-                 {"started", started},
-                 {"elapsed_s", elapsed_s}};
-    line.update(*outcome);
-    file_.append(line);
-    count(line.value("status", "failed"));
-    progress_.end(c, *outcome, elapsed_s);
-    return !guard_.interrupted() || interrupt();
-  }
-
-  // GPUs that share the case's work; ranks on the CPU share the machine that the ceiling was measured on.
-  double devices_of(const Case& c, const Device& device) const {
-    if (!c.parallelism || device.kind == DeviceKind::kCpu) return 1;
-    const auto there = std::count_if(devices_.begin(), devices_.end(),
-                                     [&](const Device& other) { return other.kind == device.kind; });
-    return static_cast<double>(std::min<int64_t>(there, c.parallelism.ranks));
-  }
-
-  // What needs no process of its own to be known.
-  std::optional<Json> skip_at_once(const Case& c) const {
-    const auto skip = [](const std::string& reason) {
-      return Json{{"status", "skipped"}, {"reason", reason}};
     };
-    if (device_for(*workbench_.find(c.kernel), devices_) == nullptr)
-      return skip("needs a CUDA device: " + no_cuda_reason());
-    if (const auto found = always_skipped_.find(c.kernel); found != always_skipped_.end())
-      return skip(found->second);
-    return std::nullopt;
-  }
-
-  // The helper that served this kernel's last case, or a new one; null where the kernel needs none.
-  Helper* helper_for(const Case& c) {
-    if (!workbench_.helpers.start) return nullptr;
-    if (helper_kernel_ != c.kernel) {
-      useless_helpers_ = 0;
-    } else if (helper_ != nullptr) {
-      if (helper_->how_it_ended().empty()) return helper_.get();
-      ++useless_helpers_;
+    if (batch.devices.size() == 1) {
+      run_lane(0);
+      return;
     }
-    helper_.reset();  // before the next is started: each holds memory of the device
-    helper_kernel_ = c.kernel;
-    helper_ = workbench_.helpers.start(*workbench_.find(c.kernel), useless_helpers_);
-    return helper_.get();
-  }
-
-  // After a failure nobody knows what state a helper is in: it is ended, and how it ended before is told.
-  void look_after_helper(Json& outcome) {
-    if (helper_ == nullptr) return;
-    if (outcome.value("status", "failed") != "failed") return;
-    const std::string end = helper_->how_it_ended();
-    if (!end.empty()) {
-      outcome["reason"] = fmt::format("{}; the worker {}", outcome.value("reason", "failed"), end);
+    const ThreadShare share(batch.devices.size());
+    std::mutex mutex;
+    std::exception_ptr error;  // the first; the others stop after the case that they are at
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < batch.devices.size(); ++i) {
+      threads.emplace_back([&, i] {
+        try {
+          run_lane(i);
+        } catch (...) {
+          const std::lock_guard lock(mutex);
+          if (!error) error = std::current_exception();
+          ledger_.give_up();
+        }
+      });
     }
-    helper_.reset();
-  }
-
-  void count(const std::string& status) {
-    --summary_.left;
-    if (status == "ok") {
-      ++summary_.ok;
-    } else if (status == "skipped") {
-      ++summary_.skipped;
-    } else {
-      ++summary_.failed;
-    }
+    for (std::thread& thread : threads) thread.join();
+    if (error) std::rethrow_exception(error);
   }
 
   const RunOptions& options_;
@@ -256,21 +195,13 @@ class Runner {
   std::vector<Device> devices_;
   std::vector<Batch> batches_;
   SignalGuard guard_;
-  Isolation isolation_;
-  Progress progress_;
-  RunSummary summary_;
-  double begin_s_ = steady_clock().now_s();
-  std::string run_id_;
-  std::map<DType, double> ceilings_;
-  std::map<std::string, std::string> always_skipped_;  // kernel -> reason
-  std::unique_ptr<Helper> helper_;
-  std::string helper_kernel_;
-  size_t useless_helpers_ = 0;  // of that kernel
+  Ledger ledger_;
 };
 
 }  // namespace
 
 RunSummary run(const RunOptions& options, const Workbench& workbench) {
+  check_devices(options, workbench.devices());
   ResultsFile file(options.folder, options.resume ? ResultsFile::Mode::kResume : ResultsFile::Mode::kFresh);
   check_same_conditions(file, options.rule);
   std::set<std::string> done;

@@ -18,6 +18,8 @@ struct RunOptions {
   std::vector<Case> cases;
   std::string folder;  // of results.jsonl
   bool resume = false;
+  std::vector<int> devices;       // GPUs to divide the cases over; none: the first
+  bool all_devices = false;       // all that there are
   double stop_after_s = 0;        // no case begins later than this; 0: no limit
   std::FILE* progress = nullptr;  // where progress goes
   bool terminal = false;          // that is a terminal

@@ -32,7 +32,7 @@ struct Options {
   std::string filter;
   std::string out;
   std::vector<std::string> pythons;
-  std::string stop_after;
+  std::string stop_after, devices;
   bool resume = false;
   bool dry_run = false;
 };
@@ -129,6 +129,18 @@ void choose_pythons(const std::vector<std::string>& pythons) {
   setenv("LONGSPAN_PYTHON", list.c_str(), 1);
 }
 
+void choose_devices(const std::string& text, bench::RunOptions& run) {
+  run.all_devices = text == "all";
+  if (text.empty() || run.all_devices) return;
+  for (const std::string& word : bench::split(text, ',')) {
+    try {
+      run.devices.push_back(static_cast<int>(bench::parse_count(word, 0, 1 << 16)));
+    } catch (const Error&) {
+      LONGSPAN_CHECK_INPUT(false, "--devices '{}': must be all, or numbers of GPUs such as 0,1,2", text);
+    }
+  }
+}
+
 void run(const Options& options, const std::vector<std::string>& words) {
   const bench::Workbench& bench = workbench();
   const bench::Suite suite = suite_of(options);
@@ -158,6 +170,7 @@ void run(const Options& options, const std::vector<std::string>& words) {
   } catch (const Error& error) {
     LONGSPAN_CHECK_INPUT(false, "--stop-after {}", error.what());
   }
+  choose_devices(options.devices, run);
   run.progress = stderr;
   run.terminal = isatty(STDERR_FILENO) != 0;
   const bench::RunSummary summary = bench::run(run, bench);
@@ -229,6 +242,12 @@ void add_run_command(CLI::App& program) {
       ->add_option("--stop-after", options->stop_after,
                    "Begin no case later than this (90s, 30m, 2h); --resume does the rest another time")
       ->type_name("TIME");
+  command
+      ->add_option(
+          "--devices", options->devices,
+          "GPUs to divide the cases over, such as 0,1,2, or all [0]; all kernels of a problem stay on "
+          "one of them")
+      ->type_name("LIST");
   command->add_flag("--resume", options->resume, "Complete the run in --out: do what it has no line for");
   command->add_flag("--dry-run", options->dry_run, "List the cases and run none");
   for (const bench::RuleKey& key : bench::rule_keys()) {
@@ -251,7 +270,8 @@ void add_run_command(CLI::App& program) {
       "out/mine\n"
       "  longspan run --strategy all --ranks 4 --kernel cpu-flash --mask causal --seqlen 8K\n"
       "  longspan run dense --filter 'mask=causal* seqlen<=8K' --out out/dense\n"
-      "  longspan run dense --filter 'mask=causal* seqlen<=8K' --out out/dense --resume");
+      "  longspan run dense --filter 'mask=causal* seqlen<=8K' --out out/dense --resume\n"
+      "  longspan run dense --devices all --stop-after 30m --out out/dense");
   command->callback([options] { run(*options, words_after_program()); });
 }
 

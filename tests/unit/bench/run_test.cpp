@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -254,6 +255,63 @@ TEST_F(RunTest, ARunStopsBetweenCasesAfterItsTimeAndIsResumed) {
   EXPECT_EQ(by_kernel()["good"]["status"], "ok");
 }
 
+// By problem: the numbers of the devices that measured it.
+std::map<std::string, std::set<std::string>> devices_by_problem(const std::vector<ResultsLine>& runs,
+                                                                const std::vector<ResultsLine>& cases) {
+  std::map<std::string, std::string> uuids;
+  for (const ResultsLine& run : runs) uuids[run.run] = run.json["device"]["uuid"].get<std::string>();
+  std::map<std::string, std::set<std::string>> found;
+  for (const ResultsLine& line : cases) {
+    Json problem = line.json["case"];
+    problem.erase("kernel");
+    found[problem.dump()].insert(uuids.at(line.run));
+  }
+  return found;
+}
+
+TEST_F(RunTest, DividesAProblemsKernelsOverNoTwoDevices) {
+  setenv("TEST_DEVICES", "3", 1);
+  const std::string some =
+      "run --mask causal,full,share_question,sliding_window --seqlen 32,64 --heads 2:1 --head-dim 8 "
+      "--warmup-s 0 --min-samples 6 --max-samples 6 --devices all";
+  const Outcome outcome = run(some + " --kernel good" + out());
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_EQ(lines(ResultsLine::Type::kRun).size(), 3u);
+  EXPECT_EQ(lines(ResultsLine::Type::kCase).size(), 8u);
+  const auto before = devices_by_problem(lines(ResultsLine::Type::kRun), lines(ResultsLine::Type::kCase));
+  std::set<std::string> used;
+  for (const auto& [problem, devices] : before) used.insert(devices.begin(), devices.end());
+  EXPECT_EQ(used.size(), 3u);
+
+  // What is added later is measured beside what is there.
+  const Outcome resumed = run(some + " --kernel good,throws" + out() + " --resume");
+  EXPECT_EQ(resumed.status, 1) << resumed.output;
+  EXPECT_EQ(lines(ResultsLine::Type::kCase).size(), 16u);
+  EXPECT_EQ(devices_by_problem(lines(ResultsLine::Type::kRun), lines(ResultsLine::Type::kCase)), before);
+
+  const Outcome wrong = run(cases("good", "--devices 1,7") + " --out " + (folder_ / "other").string());
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_THAT(wrong.output, HasSubstr("--devices 7: there is no such GPU"));
+  unsetenv("TEST_DEVICES");
+}
+
+TEST_F(RunTest, AnInterruptEndsTheRunsOfAllDevices) {
+  setenv("TEST_DEVICES", "2", 1);
+  const pid_t child = fork();
+  if (child == 0) {
+    execl(TEST_PROGRAM, TEST_PROGRAM, "run", "--kernel", "hang", "--mask", "causal,full", "--seqlen", "32",
+          "--heads", "1", "--head-dim", "8", "--devices", "0,1", "--out", (folder_ / "out").c_str(), nullptr);
+    _exit(127);
+  }
+  while (!fs::exists(results_path()) || lines(ResultsLine::Type::kRun).size() < 2) usleep(10000);
+  kill(child, SIGINT);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 130);
+  EXPECT_EQ(lines(ResultsLine::Type::kCase).size(), 0u);
+  unsetenv("TEST_DEVICES");
+}
+
 TEST_F(RunTest, WrongOptionsAreOneLineAndExitCode2) {
   const auto expect = [&](const std::string& arguments, const auto& message) {
     const Outcome outcome = run(arguments);
@@ -276,6 +334,10 @@ TEST_F(RunTest, WrongOptionsAreOneLineAndExitCode2) {
   expect("run --kernel good --mask full --seqlen 32 --resume", HasSubstr("--resume needs --out"));
   expect("run --kernel good --mask full --seqlen 32 --half-width 2",
          HasSubstr("--half-width '2': must be a number"));
+  expect("run --kernel good --mask full --seqlen 32 --devices 0,x",
+         HasSubstr("--devices '0,x': must be all"));
+  expect("run --kernel good --mask full --seqlen 32 --devices 1",
+         HasSubstr("--devices 1: there is no such GPU"));
   for (const char* wrong : {"0s", "x", "-3m", "5d"}) {
     expect(fmt::format("run --kernel good --mask full --seqlen 32 --stop-after={}", wrong),
            HasSubstr("--stop-after"));

@@ -1,5 +1,6 @@
 // The program's run commands on kernels that fail in every way: what run_test.cpp starts.
 #include <cstdio>
+#include <cstdlib>
 
 #include "base/error.h"
 #include "bench/cpu_testbed.h"
@@ -15,6 +16,17 @@ namespace longspan::cli {
 void add_run_command(CLI::App& program);
 void add_run_case_command(CLI::App& program);
 
+// As many as TEST_DEVICES says, each the CPU under another number.
+std::vector<Device> several_devices() {
+  const char* count = std::getenv("TEST_DEVICES");
+  std::vector<Device> devices(count == nullptr ? 1 : std::atoi(count), cpu_device());
+  for (size_t i = 0; i < devices.size(); ++i) {
+    devices[i].index = static_cast<int>(i);
+    if (devices.size() > 1) devices[i].uuid = fmt::format("GPU-{}", i);
+  }
+  return devices;
+}
+
 const bench::Workbench& workbench() {
   static const bench::Workbench bench = [] {
     bench::Workbench made;
@@ -23,7 +35,7 @@ const bench::Workbench& workbench() {
     static const Kernel* const peers[] = {fake.get()};
     made.kernels.push_back(fake.get());
     made.helpers = peer_helpers(peers);
-    made.devices = [] { return std::vector<Device>{cpu_device()}; };
+    made.devices = several_devices;
     made.testbed = [](const Device& device) {
       return bench::make_cpu_testbed(device, [](DType dtype) {
         LONGSPAN_CHECK_INPUT(dtype == DType::kF32, "no products of {} here", name_of(dtype));
