@@ -16,4 +16,6 @@ class Adapter(Peer):
     def plan(self, problem, masks, device):
         assert hasattr(fastvideo_kernel_ops, "block_sparse_fwd"), "the package has no kernels for this GPU"
         # It keeps -lse / scale, for its own backward pass.
-        return vsa.plan(problem, masks, block_sparse_attn_sm90, lambda kept: -kept * problem.scale, device)
+        plan = vsa.plan(problem, masks, block_sparse_attn_sm90, lambda kept: -kept * problem.scale, device)
+        plan.drift_keys = vsa.SIZE  # its rescaling subtracts a product that was rounded from one that was not
+        return plan

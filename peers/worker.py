@@ -84,6 +84,7 @@ class Worker:
             "compile_s": compile_s,
             "plan_bytes": self.device.allocated() - held,
             "settings": plan.settings,
+            "drift_keys": plan.drift_keys,
         }
 
     def plan_once(self, problem, masks):

@@ -208,7 +208,7 @@ TensorAccuracy compare_rows(const Problem& problem, const std::string& tensor, c
 }
 
 TensorAccuracy compare_lse(const Problem& problem, const float* actual, const ForwardReference& reference,
-                           const std::vector<std::vector<int64_t>>& rows) {
+                           const std::vector<std::vector<int64_t>>& rows, int64_t drift_keys) {
   const double f32 = unit_roundoff(DType::kF32);
   TensorAccuracy result;
   result.tensor = "lse";
@@ -221,9 +221,10 @@ TensorAccuracy compare_lse(const Problem& problem, const float* actual, const Fo
       const double want = reference.lse[place], got = actual[h * problem.tokens_q + row];
       const bool empty = want == -kInfinity;
       const double error = empty ? (got == want ? 0 : kInfinity) : std::abs(got - want);
-      const double tolerance = empty ? f32
-                                     : f32_tolerance(reference.o.terms[place]) +
-                                           2 * f32 * (std::abs(want) + std::abs(reference.largest[place]));
+      const double terms = reference.o.terms[place], largest = std::abs(reference.largest[place]);
+      const double drifts = drift_keys == 0 ? 0 : std::ceil(terms / static_cast<double>(drift_keys));
+      const double tolerance =
+          empty ? f32 : f32_tolerance(terms) + f32 * (2 * std::abs(want) + (2 + drifts) * largest);
       if (worst.offer(error, tolerance)) {
         description = fmt::format("head {}, row {}: {:.9g}, should be {:.9g}", h, row, shown(got), want);
       }

@@ -27,8 +27,9 @@ double unit_roundoff(DType dtype);
 TensorAccuracy compare_rows(const Problem& problem, const std::string& tensor, const TensorView& actual,
                             const ReferenceRows& reference, const std::vector<std::vector<int64_t>>& places);
 
+// `drift_keys`: of the kernel's PlanNotes.
 TensorAccuracy compare_lse(const Problem& problem, const float* actual, const ForwardReference& reference,
-                           const std::vector<std::vector<int64_t>>& rows);
+                           const std::vector<std::vector<int64_t>>& rows, int64_t drift_keys = 0);
 
 // Checks of every element, not only of sampled rows; "" or what is wrong and where.
 // Finite everywhere, and zero in the rows (of every head's mask) whose count of visible pairs is zero.

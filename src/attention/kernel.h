@@ -64,6 +64,9 @@ struct PlanNotes {
   std::string settings;
   std::map<std::string, std::string> versions;  // of another framework's packages
   double compile_s = 0;                         // compilation and tuning in the first runs so far
+  // Not 0: after each so many keys the kernel multiplies a row's sum by a rounded 1, which shows in lse alone
+  // (docs/metrics.md, "The tolerance").
+  int64_t drift_keys = 0;
 };
 
 // What a kernel prepares once for a problem: tile maps, schedules. Good for any tensors of that problem, any

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <mutex>
 #include <string>
@@ -87,17 +88,20 @@ std::string first_failure(int64_t tokens, Check check) {
 // Writes a tensor of the device: zero but for what write(view, token, head) sets in the host's view.
 template <class Write>
 void write_rows(const TensorView& tensor, DeviceKind kind, Write write) {
-  Buffer buffer;
+  HostScratch memory;
   TensorView host = tensor;
   if (kind != DeviceKind::kCpu) {
-    buffer = Buffer(tensor.bytes(), cpu_device());
-    host.data = buffer.data();
+    memory = HostScratch(tensor.bytes());
+    host.data = memory.data();
   }
-  fill_bytes(host.data, DeviceKind::kCpu, 0, host.bytes());
+  const size_t row_bytes = static_cast<size_t>(tensor.head_dim) * size_of(tensor.dtype);
   parallel_for((tensor.tokens + kCheckedTokens - 1) / kCheckedTokens, [&](int64_t chunk, int) {
     const int64_t end = std::min(tensor.tokens, (chunk + 1) * kCheckedTokens);
     for (int64_t t = chunk * kCheckedTokens; t < end; ++t) {
-      for (int64_t h = 0; h < tensor.heads; ++h) write(host, t, h);
+      for (int64_t h = 0; h < tensor.heads; ++h) {
+        std::memset(host.row_address(t, h), 0, row_bytes);
+        write(host, t, h);
+      }
     }
   });
   if (kind != DeviceKind::kCpu) copy_bytes(tensor.data, kind, host.data, DeviceKind::kCpu, host.bytes());

@@ -91,9 +91,9 @@ HostCopy::HostCopy(const TensorView& tensor, DeviceKind kind) : view_(tensor) {
       tensor.head_stride == tensor.head_dim && tensor.token_stride == tensor.heads * tensor.head_dim,
       "only dense tensors are copied to the host; strides are {} and {}", tensor.token_stride,
       tensor.head_stride);
-  buffer_ = Buffer(tensor.bytes(), cpu_device());
-  copy_bytes(buffer_.data(), DeviceKind::kCpu, tensor.data, kind, tensor.bytes());
-  view_.data = buffer_.data();
+  memory_ = HostScratch(tensor.bytes());
+  copy_bytes(memory_.data(), DeviceKind::kCpu, tensor.data, kind, tensor.bytes());
+  view_.data = memory_.data();
 }
 
 }  // namespace longspan

@@ -5,6 +5,7 @@
 
 #include "attention/kernel.h"
 #include "base/buffer.h"
+#include "base/host_scratch.h"
 
 namespace longspan {
 
@@ -49,7 +50,7 @@ class HostCopy {
   const TensorView& view() const { return view_; }
 
  private:
-  Buffer buffer_;
+  HostScratch memory_;
   TensorView view_;
 };
 

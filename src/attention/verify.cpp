@@ -57,7 +57,7 @@ std::string check_repeatable(Plan& plan, Direction direction, ProblemTensors& te
 }  // namespace
 
 VerifyReport verify_outputs(const Problem& problem, Direction direction, const DeviceTensors& tensors,
-                            const SampleOptions& options) {
+                            const SampleOptions& options, int64_t drift_keys) {
   VerifyReport report;
   const Samples samples = choose_samples(problem, direction, options);
   report.rows = samples.row_count();
@@ -90,7 +90,7 @@ VerifyReport verify_outputs(const Problem& problem, Direction direction, const D
   note(wrong, check_elements("o", o.view(), rows));
   note(wrong, check_lse_elements(host_lse, problem.heads_q, problem.tokens_q, rows));
   report.tensors.push_back(compare_rows(problem, "o", o.view(), forward.o, samples.rows));
-  report.tensors.push_back(compare_lse(problem, host_lse, forward, samples.rows));
+  report.tensors.push_back(compare_lse(problem, host_lse, forward, samples.rows, drift_keys));
   for (const TensorAccuracy& tensor : report.tensors) note(wrong, tensor.failure);
 
   if (direction == Direction::kBackward) {
@@ -127,7 +127,8 @@ VerifyReport verify(Plan& plan, const Problem& problem, Direction direction, con
     tensors.backward(plan);
     if (problem.deterministic) backward_failure = check_repeatable(plan, Direction::kBackward, tensors);
   }
-  VerifyReport report = verify_outputs(problem, direction, tensors.views(), options.samples);
+  VerifyReport report =
+      verify_outputs(problem, direction, tensors.views(), options.samples, plan.notes().drift_keys);
   if (options.counting && problem.head_dim >= kLeastCountingDim) {
     const std::string forward = counting_forward(plan, problem, tensors);
     const std::string gradients = backward ? counting_backward(plan, problem, tensors) : "";

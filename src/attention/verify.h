@@ -40,8 +40,9 @@ struct VerifyReport {
 VerifyReport verify(Plan& plan, const Problem& problem, Direction direction, const Device& device,
                     const VerifyOptions& options);
 
-// The same checks, but for counting, of what a kernel has written already. Changes nothing.
+// The same checks, but for counting, of what a kernel has written already. Changes nothing. `drift_keys`: of
+// its PlanNotes.
 VerifyReport verify_outputs(const Problem& problem, Direction direction, const DeviceTensors& tensors,
-                            const SampleOptions& options);
+                            const SampleOptions& options, int64_t drift_keys = 0);
 
 }  // namespace longspan

@@ -33,7 +33,8 @@ std::string count(const Subject& subject, std::string& failure) {
 Accuracy verify_case(const Subject& subject) {
   SampleOptions samples;
   samples.seed = subject.seed;
-  const VerifyReport report = verify_outputs(subject.problem, subject.direction, subject.tensors, samples);
+  const VerifyReport report = verify_outputs(subject.problem, subject.direction, subject.tensors, samples,
+                                             subject.plan.notes().drift_keys);
   Accuracy accuracy;
   accuracy.failure = report.failure;
   accuracy.rows = report.rows;

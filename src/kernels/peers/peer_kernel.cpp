@@ -84,7 +84,8 @@ class PeerPlan final : public Plan, public SelfTimed {
         plan_bytes_(planned.value("plan_bytes", size_t{0})),
         settings_(planned.value("settings", "")),
         plan_s_(planned.value("plan_s", 0.0)),
-        compile_s_(planned.value("compile_s", 0.0)) {}
+        compile_s_(planned.value("compile_s", 0.0)),
+        drift_keys_(planned.value("drift_keys", int64_t{0})) {}
 
   ~PeerPlan() override {
     try {
@@ -98,7 +99,7 @@ class PeerPlan final : public Plan, public SelfTimed {
   size_t workspace_bytes(Direction) const override { return 0; }  // the worker's own
   size_t plan_bytes() const override { return plan_bytes_; }
   SelfTimed* self_timed() override { return this; }
-  PlanNotes notes() const override { return {settings_, session_->versions, compile_s_}; }
+  PlanNotes notes() const override { return {settings_, session_->versions, compile_s_, drift_keys_}; }
 
   void forward(const ForwardArgs& args, Stream stream) override {
     const TensorView lse =
@@ -169,6 +170,7 @@ class PeerPlan final : public Plan, public SelfTimed {
   size_t plan_bytes_;
   std::string settings_;
   double plan_s_, compile_s_;
+  int64_t drift_keys_;
   std::array<size_t, 2> peak_bytes_{};
   std::unique_ptr<peers::SharedTensors> shared_;
 };

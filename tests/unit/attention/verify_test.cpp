@@ -185,6 +185,27 @@ TEST(Verify, OneMissingKeyInALongRowIsCaught) {
   EXPECT_EQ(verify_kernel({}, problem, sampled(), Direction::kForward).failure, "");
 }
 
+// 4928 keys in 77 tiles of 64, the largest score 4.5: what a kernel is allowed whose sum drifts, and one
+// whose does not.
+TEST(Verify, OnlyAKernelThatSaysSoMayLetItsSumDrift) {
+  Problem problem = make_problem(causal(1));
+  problem.heads_q = problem.heads_kv = 1;
+  ForwardReference reference;
+  reference.lse = {8.9};
+  reference.largest = {4.5};
+  reference.o.terms = {4928};
+  const auto failure = [&](double error, int64_t drift_keys) {
+    const auto lse = static_cast<float>(8.9 + error);
+    return compare_lse(problem, &lse, reference, {{0}}, drift_keys).failure;
+  };
+  EXPECT_THAT(failure(3e-6, 0), IsEmpty());
+  EXPECT_THAT(failure(6e-6, 0), HasSubstr("lse: error"));
+  EXPECT_THAT(failure(6e-6, 64), IsEmpty());
+  EXPECT_THAT(failure(2.3e-5, 64), IsEmpty());
+  EXPECT_THAT(failure(2.8e-5, 64), HasSubstr("lse: error"));
+  EXPECT_THAT(failure(6e-6, 1024), HasSubstr("lse: error"));
+}
+
 TEST(Verify, ARunThatDiffersIsNotDeterministic) {
   Problem problem = make_problem(causal(40));
   const PlainOptions flaky{.fault = Fault::kFlaky};

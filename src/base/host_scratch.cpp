@@ -1,0 +1,81 @@
+#include "base/host_scratch.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include <sys/mman.h>
+
+#include "base/error.h"
+#include "base/parallel.h"
+
+namespace longspan {
+namespace {
+
+constexpr size_t kPiece = size_t{4} << 20;  // touched by one thread at a time: two huge pages
+constexpr size_t kPage = 4096;
+
+// Never destroyed: scratch may be given back while the program ends.
+struct Pool {
+  std::mutex mutex;
+  std::vector<Buffer> free;
+};
+Pool& pool() {
+  static auto* pool = new Pool;
+  return *pool;
+}
+
+// The smallest that is large enough, or an empty one.
+Buffer take(size_t bytes) {
+  const std::lock_guard lock(pool().mutex);
+  auto& free = pool().free;
+  auto best = free.end();
+  for (auto it = free.begin(); it != free.end(); ++it) {
+    if (it->bytes() >= bytes && (best == free.end() || it->bytes() < best->bytes())) best = it;
+  }
+  if (best == free.end()) return {};
+  Buffer buffer = std::move(*best);
+  free.erase(best);
+  return buffer;
+}
+
+void touch(const Buffer& buffer) {
+  const auto begin = reinterpret_cast<uintptr_t>(buffer.data());
+  const uintptr_t first = (begin + kPage - 1) / kPage * kPage;
+  const uintptr_t end = begin + buffer.bytes();
+  if (end <= first + kPiece) return;
+  madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE);  // a wish
+  parallel_for(static_cast<int64_t>((buffer.bytes() + kPiece - 1) / kPiece), [&](int64_t piece, int) {
+    auto* const bytes = buffer.as<unsigned char>();
+    const size_t from = static_cast<size_t>(piece) * kPiece, to = std::min(buffer.bytes(), from + kPiece);
+    for (size_t i = from; i < to; i += kPage) bytes[i] = 0;
+  });
+}
+
+}  // namespace
+
+HostScratch::HostScratch(size_t bytes) : buffer_(take(bytes)) {
+  if (buffer_.bytes() >= bytes) return;
+  try {
+    buffer_ = Buffer(bytes, cpu_device());
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kOutOfMemory) throw;
+    release_all();
+    buffer_ = Buffer(bytes, cpu_device());
+  }
+  touch(buffer_);
+}
+
+HostScratch::~HostScratch() {
+  if (buffer_.bytes() == 0) return;
+  const std::lock_guard lock(pool().mutex);
+  pool().free.push_back(std::move(buffer_));
+}
+
+void HostScratch::release_all() {
+  const std::lock_guard lock(pool().mutex);
+  pool().free.clear();
+}
+
+}  // namespace longspan
