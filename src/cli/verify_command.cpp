@@ -1,12 +1,17 @@
 // `longspan verify`: check kernels against the oracles.
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include "attention/verify_sweep.h"
@@ -24,7 +29,7 @@ struct Options {
   std::optional<int64_t> head_dim, seed, index;
   std::optional<double> density;
   std::optional<float> scale;
-  bool deterministic = false, fp32_output = false, verbose = false;
+  bool deterministic = false, fp32_output = false, verbose = false, table = false;
 };
 
 std::optional<int64_t> length_or_none(const std::string& text, const char* option) {
@@ -151,14 +156,70 @@ void print_outcome(const CaseOutcome& outcome, bool verbose) {
   std::fflush(stdout);
 }
 
+// Masks down, kernels across: the largest error as a share of its tolerance, forward / backward.
+class Table {
+ public:
+  void add(const CaseOutcome& outcome) {
+    const std::string kernel(outcome.verified.kernel->name());
+    if (std::find(kernels_.begin(), kernels_.end(), kernel) == kernels_.end()) kernels_.push_back(kernel);
+    if (std::find(masks_.begin(), masks_.end(), outcome.verified.mask) == masks_.end())
+      masks_.push_back(outcome.verified.mask);
+    Cell& cell = cells_[{outcome.verified.mask, kernel}][outcome.direction == Direction::kForward ? 0 : 1];
+    if (outcome.status == CaseOutcome::Status::kSkipped) return;
+    ++cell.cases;
+    if (outcome.status == CaseOutcome::Status::kFailed) ++cell.failed;
+    for (const TensorAccuracy& tensor : outcome.report.tensors) {
+      const bool gradient = tensor.tensor.starts_with('d');
+      if (gradient == (outcome.direction == Direction::kBackward))
+        cell.share = std::max(cell.share, tensor.error / tensor.tolerance);
+    }
+  }
+
+  void print() const {
+    fmt::print("| mask | {} |\n|---|", fmt::join(kernels_, " | "));
+    for (size_t i = 0; i < kernels_.size(); ++i) fmt::print("---|");
+    fmt::print("\n");
+    for (const std::string& mask : masks_) {
+      fmt::print("| {} |", mask);
+      for (const std::string& kernel : kernels_) {
+        const auto found = cells_.find({mask, kernel});
+        fmt::print(" {} |", found == cells_.end() ? "-" : text_of(found->second));
+      }
+      fmt::print("\n");
+    }
+  }
+
+ private:
+  struct Cell {
+    int64_t cases = 0, failed = 0;
+    double share = 0;
+  };
+  using Passes = std::array<Cell, 2>;
+
+  static std::string text_of(const Cell& cell) {
+    if (cell.cases == 0) return "-";
+    return cell.failed > 0 ? fmt::format("FAILED ({:.2f})", cell.share) : fmt::format("{:.2f}", cell.share);
+  }
+  static std::string text_of(const Passes& passes) {
+    return passes[0].cases + passes[1].cases == 0
+               ? "-"
+               : fmt::format("{} / {}", text_of(passes[0]), text_of(passes[1]));
+  }
+
+  std::vector<std::string> kernels_, masks_;  // in the order in which they came up
+  std::map<std::pair<std::string, std::string>, Passes> cells_;
+};
+
 void run_verify(const Options& given) {
   const std::vector<VerifyCase> cases = expand(sweep_options(given));
   const auto start = std::chrono::steady_clock::now();
   const ProgressLine progress(cases.size());
   size_t done = 0;
+  Table table;
   const SweepSummary summary = sweep(cases, devices(), [&](const CaseOutcome& outcome) {
     if (outcome.status == CaseOutcome::Status::kFailed || given.verbose) progress.clear();
     print_outcome(outcome, given.verbose);
+    table.add(outcome);
     if (!outcome.verified.backward || outcome.direction == Direction::kBackward) ++done;
     progress.show(done, fmt::format("{} {} {}", outcome.verified.kernel->name(), outcome.verified.mask,
                                     outcome.verified.options.seqlen));
@@ -166,6 +227,7 @@ void run_verify(const Options& given) {
   progress.clear();
   for (const auto& [reason, count] : summary.skip_reasons) fmt::print("skipped {:5} {}\n", count, reason);
   const double elapsed_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (given.table) table.print();
   fmt::print("{} passed, {} failed, {} skipped in {:.0f} s\n", summary.passed, summary.failed,
              summary.skipped, elapsed_s);
   if (summary.passed + summary.failed == 0) fmt::print("nothing was verified\n");
@@ -201,6 +263,9 @@ void add_verify_command(CLI::App& program) {
   command->add_option("--block-min", options->block_min, "smallest block of variable_block_sparse");
   command->add_option("--density", options->density, "kept share of block-sparse masks");
   command->add_flag("-v,--verbose", options->verbose, "print each case with its errors and tolerances");
+  command->add_flag("--table", options->table,
+                    "print a table at the end: each kernel's and mask's largest error as a share of its "
+                    "tolerance, forward / backward");
   command->footer(
       "Outputs are compared with an fp64 oracle in sampled rows and keys, and every row and key is counted\n"
       "(docs/metrics.md says how). Exit code 1 if a case fails.\n"
