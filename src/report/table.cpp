@@ -5,7 +5,9 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -375,7 +377,20 @@ std::string format_unmeasured(const std::vector<const CaseRecord*>& cases, Statu
 
 std::string format_setup_heading(const Results& results, const Setup& setup, const TableOptions& options) {
   const RunRecord& run = results.runs[static_cast<size_t>(setup.runs.front())];
-  std::string facts = run.device_name();
+  // Each run measured the ceilings of its own device.
+  std::set<std::string> uuids;
+  std::map<std::string, std::pair<double, double>> ceilings;  // by dtype: the lowest and the highest
+  for (const int i : setup.runs) {
+    const RunRecord& one = results.runs[static_cast<size_t>(i)];
+    uuids.insert(fact_text(one.device, "uuid"));
+    for (const Ceiling& c : one.ceilings) {
+      auto& [lowest, highest] = ceilings.try_emplace(c.dtype, c.flops_per_s, c.flops_per_s).first->second;
+      lowest = std::min(lowest, c.flops_per_s);
+      highest = std::max(highest, c.flops_per_s);
+    }
+  }
+  std::string facts =
+      (uuids.size() > 1 ? fmt::format("{} x ", uuids.size()) : std::string()) + run.device_name();
   if (const std::string units = fact_text(run.device, "units"); !units.empty()) {
     facts += fact_text(run.device, "kind") == "cuda" ? fmt::format(", {} multiprocessors", units)
                                                      : fmt::format(", {} threads", units);
@@ -384,10 +399,11 @@ std::string format_setup_heading(const Results& results, const Setup& setup, con
     facts += fmt::format("; longspan {}{}", commit.substr(0, 10),
                          fact_text(run.software, "dirty") == "true" ? " with changes" : "");
   }
-  for (const Ceiling& ceiling : run.ceilings) {
-    const Unit unit = rate_unit(ceiling.flops_per_s);
-    facts +=
-        fmt::format("; ceiling {} {} {}", ceiling.dtype, format_rate(ceiling.flops_per_s, unit), unit.name);
+  for (const auto& [dtype, range] : ceilings) {
+    const Unit unit = rate_unit(range.second);
+    const std::string lowest = format_rate(range.first, unit), highest = format_rate(range.second, unit);
+    facts += fmt::format("; ceiling {} {}{} {}", dtype, lowest == highest ? "" : lowest + " to ", highest,
+                         unit.name);
   }
   return paragraph(setup.label, "", Ink::kBold, options) + paragraph(facts, "", Ink::kPlain, options);
 }

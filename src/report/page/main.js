@@ -28,7 +28,7 @@ function readView() {
 function drawLead() {
   const devices = unique(data.setups.map((s) => s.device)), started = data.setups.flatMap((s) => s.runs.map((r) => r.started))
     .filter(Boolean).map((t) => t.slice(0, 10)).sort();
-  const ceilings = data.setups.flatMap((s) => s.runs[0].ceilings.map((c) => `${c.dtype} ${scaled(c.rate, rateUnits)}` + (manySetups ? ` (${s.label})` : '')));
+  const ceilings = data.setups.flatMap((s) => ceilingsOf(s).map((c) => `${c.dtype} ${c.text}` + (manySetups ? ` (${s.label})` : '')));
   byId('lead').textContent = [devices.join(', '),
     started.length ? (started[0] === started[started.length - 1] ? started[0] : `${started[0]} to ${started[started.length - 1]}`) : null,
     ceilings.length ? 'ceiling ' + ceilings.slice(0, 4).join(', ') : null].filter(Boolean).join(' · ');

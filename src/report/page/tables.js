@@ -376,17 +376,31 @@ function factText(name, value) {
   return value;
 }
 
+// Of all runs of a setup, by dtype: each measured its own, on its own device.
+function ceilingsOf(setup) {
+  const all = setup.runs.flatMap((run) => run.ceilings);
+  return unique(all.map((c) => c.dtype)).map((dtype) => {
+    const same = all.filter((c) => c.dtype === dtype), rates = same.map((c) => c.rate).sort((a, b) => a - b);
+    const [low, high] = [rates[0], rates[rates.length - 1]].map((rate) => scaled(rate, rateUnits));
+    return {dtype, what: same[0].what, text: low === high ? low : `${low} to ${high}`};
+  });
+}
+
 function drawRuns() {
+  const uuidOf = (run) => (run.device.find(([fact]) => fact === 'uuid') || [])[1];
+  // Several devices begin together; what comes later on one of them goes on with what was begun there.
+  const begun = (setup, run, i) => setup.runs.slice(0, i).some((r) => uuidOf(r) === uuidOf(run)) ? 'Resumed ' : '';
+  const where = (setup, run) => unique(setup.runs.map(uuidOf)).length > 1 ? ` on ${uuidOf(run)}` : '';
   const names = {machine: 'Machine', device: 'Device', software: 'Software', rule: 'Timing rule'};
   const readable = (name) => name.replace(/_(bytes|s)$/, '').replaceAll('_', ' ').replace(/^libraries\./, '');
   setSection('runs', ...data.setups.map((setup) => {
     const run = setup.runs[0];
     return el('div', {class: 'setup'}, el('h3', {}, setup.label),
-      setup.runs.map((r, i) => el('p', {class: 'command'}, el('span', {class: 'muted'}, (i ? 'Resumed ' : '') + (r.started || '')),
+      setup.runs.map((r, i) => el('p', {class: 'command'}, el('span', {class: 'muted'}, begun(setup, r, i) + (r.started || '') + where(setup, r)),
         r.command ? [el('code', {}, r.command), copyButton(r.command, 'Copy')] : null)),
       el('div', {class: 'facts'},
-        run.ceilings.length ? el('div', {}, el('h4', {}, 'Ceiling'), el('dl', {}, run.ceilings.flatMap((ceiling) => [
-          el('dt', {}, ceiling.dtype), el('dd', {}, scaled(ceiling.rate, rateUnits), el('span', {class: 'muted'}, ' ' + ceiling.what))]))) : null,
+        ceilingsOf(setup).length ? el('div', {}, el('h4', {}, 'Ceiling'), el('dl', {}, ceilingsOf(setup).flatMap((ceiling) => [
+          el('dt', {}, ceiling.dtype), el('dd', {}, ceiling.text, el('span', {class: 'muted'}, ' ' + ceiling.what))]))) : null,
         Object.entries(names).filter(([key]) => run[key].length).map(([key, name]) => el('div', {}, el('h4', {}, name),
           el('dl', {}, run[key].flatMap(([fact, value]) => [el('dt', {}, readable(fact)), el('dd', {}, factText(fact, value))]))))));
   }));
