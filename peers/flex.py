@@ -1,10 +1,21 @@
 """flex: PyTorch's FlexAttention, compiled, with a block mask. It takes every mask."""
 
+import contextlib
+import importlib
+
 import numpy as np
 import torch
 from torch.nn.attention.flex_attention import AuxRequest, BlockMask, create_block_mask, flex_attention
 
 from support.adapter import Peer, Plan, Unsupported, need_dtype
+
+
+# What compiling imports, now: a worker starts while other kernels are measured, and this takes longer than a compilation.
+for module in (
+        "torch._dynamo", "torch._inductor.compile_fx", "torch._inductor.kernel.flex.flex_attention",
+        "torch._inductor.codegen.triton", "torch._higher_order_ops.triton_kernel_wrap", "triton.backends.nvidia.compiler"):
+    with contextlib.suppress(ImportError):
+        importlib.import_module(module)
 
 
 def _formula(mask, device):
@@ -120,6 +131,7 @@ class Adapter(Peer):
     def __init__(self):
         for limit in ("recompile_limit", "accumulated_recompile_limit"):  # of masks in one case
             setattr(torch._dynamo.config, limit, 1 << 16)
+        torch._inductor.config.compile_threads = 1  # one kernel at a time: a pool's start would take longer than it saves
 
     def begin_case(self):
         torch._dynamo.reset()

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <random>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -108,7 +109,14 @@ Lane::Lane(const RunOptions& options, const Workbench& workbench, Ledger& ledger
       device_(device),
       devices_(std::move(devices)) {}
 
-bool Lane::begin(const std::set<DType>& dtypes) {
+bool Lane::begin(const std::vector<Case>& cases) {
+  std::set<DType> dtypes;
+  for (const Case& c : cases) {
+    dtypes.insert(c.dtype);
+    const bool known = helpers_.find(c.kernel) != helpers_.end();
+    const bool runs_here = device_for(*workbench_.find(c.kernel), devices_) != nullptr;
+    if (!known && runs_here) start_helper(c.kernel);  // they get ready meanwhile
+  }
   const Json machine = machine_record();  // before the ceiling's own load
   const std::string started = utc_now();
   std::string driver;
@@ -207,15 +215,21 @@ std::optional<Json> Lane::skip_at_once(const Case& c) {
 
 // The helper that served this kernel's last case, or a new one; null where the kernel needs none.
 Helper* Lane::helper_for(const Case& c) {
-  if (!workbench_.helpers.start) return nullptr;
   Kept& kept = helpers_[c.kernel];
-  if (kept.helper != nullptr) {
-    if (kept.helper->how_it_ended().empty()) return kept.helper.get();
+  if (kept.helper != nullptr && kept.used && !kept.helper->how_it_ended().empty()) {
     ++kept.useless;
     kept.helper.reset();
   }
-  kept.helper = workbench_.helpers.start(*workbench_.find(c.kernel), kept.useless);
+  if (kept.helper == nullptr) start_helper(c.kernel);
+  kept.used = true;  // if it has ended before its first case, that case is told why
   return kept.helper.get();
+}
+
+void Lane::start_helper(const std::string& kernel) {
+  Kept& kept = helpers_[kernel];
+  kept.used = false;
+  if (workbench_.helpers.start)
+    kept.helper = workbench_.helpers.start(*workbench_.find(kernel), kept.useless);
 }
 
 // Were there any?

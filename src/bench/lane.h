@@ -6,8 +6,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
+#include <vector>
 
 #include "bench/isolation.h"
 #include "bench/progress.h"
@@ -55,8 +55,8 @@ class Lane {
   Lane(const RunOptions& options, const Workbench& workbench, Ledger& ledger, SignalGuard& guard,
        const Device& device, std::vector<Device> devices);
 
-  // Measures the ceilings of the dtypes and writes the run's record. False if interrupted.
-  bool begin(const std::set<DType>& dtypes);
+  // Starts what `cases` need, measures the ceilings and writes the run's record. False if interrupted.
+  bool begin(const std::vector<Case>& cases);
 
   // Runs a case and writes its line. False if interrupted: the case is then as if it had never begun.
   bool run_one(const Case& c);
@@ -65,12 +65,14 @@ class Lane {
   // A kernel's helper, and how many before it could not serve.
   struct Kept {
     std::unique_ptr<Helper> helper;
+    bool used = false;
     size_t useless = 0;
   };
 
   std::optional<Json> skip_at_once(const Case& c);
   std::optional<Json> measure(const Case& c);
   Helper* helper_for(const Case& c);
+  void start_helper(const std::string& kernel);
   bool end_other_helpers(const Case& c);
   void look_after_helper(const Case& c, Json& outcome);
   double devices_of(const Case& c) const;

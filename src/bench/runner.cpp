@@ -155,11 +155,9 @@ class Runner {
 
   void run_batch(const Batch& batch) {
     Division division(portions_of(batch.cases), homes_of(file_, batch.devices), batch.devices.size());
-    std::set<DType> dtypes;
-    for (const Case& c : batch.cases) dtypes.insert(c.dtype);
     const auto run_lane = [&](size_t number) {
       Lane lane(options_, workbench_, ledger_, guard_, batch.devices[number], devices_);
-      if (!ledger_.may_begin() || !lane.begin(dtypes)) return;
+      if (!ledger_.may_begin() || !lane.begin(batch.cases)) return;
       while (const std::optional<Portion> portion = division.next(number)) {
         for (const Case& c : portion->cases) {
           if (!ledger_.may_begin() || !lane.run_one(c)) return;
