@@ -1,5 +1,6 @@
 // The counting oracle of the backward pass.
 #include <cmath>
+#include <optional>
 
 #include "attention/counting_oracle.h"
 #include "attention/element.h"
@@ -127,14 +128,17 @@ std::string check_keys(const Problem& problem, const DeviceTensors& tensors, con
       transposed = problem.mask_of_kv_head(kv_head).transposed();
       change = changes(transposed);
     }
-    std::vector<SlotSums> counts, shares, means;  // [query heads of the group]
-    for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
+    // [query heads of the group]
+    std::vector<std::optional<SlotSums>> counts(group), shares(group), means(group);
+    parallel_for(3 * group, [&](int64_t i, int) {
+      const int64_t g = i / 3, h = kv_head * group + g;
       const auto slot = [&](int64_t row, int kind) { return slot_of(row, h, kind, slots); };
-      counts.emplace_back(tokens_q, slots, slot, [](int64_t) { return 1.0; });
-      shares.emplace_back(tokens_q, slots, slot, [&](int64_t row) { return facts.share(kv_head, row); });
-      means.emplace_back(tokens_q, slots, slot,
-                         [&](int64_t row) { return facts.share(kv_head, row) * facts.mean(kv_head, row); });
-    }
+      const auto share = [&](int64_t row) { return facts.share(kv_head, row); };
+      const auto mean = [&](int64_t row) { return share(row) * facts.mean(kv_head, row); };
+      if (i % 3 == 0) counts[g].emplace(tokens_q, slots, slot, [](int64_t) { return 1.0; });
+      if (i % 3 == 1) shares[g].emplace(tokens_q, slots, slot, share);
+      if (i % 3 == 2) means[g].emplace(tokens_q, slots, slot, mean);
+    });
     std::string failure = first_failure(problem.tokens_kv, [&](int64_t begin, int64_t end) -> std::string {
       KeySums sums(slots, problem.head_dim);
       for (int64_t key = begin; key < end; ++key) {
@@ -143,9 +147,9 @@ std::string check_keys(const Problem& problem, const DeviceTensors& tensors, con
           for (const Range& range : transposed.visible_keys(key)) {
             sums.rows += static_cast<double>(range.size());
             for (int64_t g = 0; g < group; ++g) {
-              counts[g].add(range, sums.count.data());
-              shares[g].add(range, sums.share.data());
-              means[g].add(range, sums.mean.data());
+              counts[g]->add(range, sums.count.data());
+              shares[g]->add(range, sums.share.data());
+              means[g]->add(range, sums.mean.data());
             }
           }
         }
