@@ -2,6 +2,9 @@
 
 import functools
 import importlib.metadata
+import os
+
+os.environ.setdefault("FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED", "1")  # compiled once a machine, not once a worker
 
 from flash_attn.cute import interface
 
