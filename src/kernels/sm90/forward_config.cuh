@@ -10,36 +10,52 @@
 namespace longspan::sm90 {
 
 // The shape of one instance of the kernel.
-template <class ElementT, int kHeadDimT, int kColumnsT, int kStreamsT, int kKStagesT, int kVStagesT,
-          bool kQueryInRegistersT, bool kNarrowT>
+template <class ElementT, int kHeadDimT, int kColumnsT, int kPieceT, int kStreamsT>
 struct ForwardConfig {
   using Element = ElementT;
   static constexpr int kHeadDim = kHeadDimT;  // 64 or 128
   static constexpr int kColumns = kColumnsT;  // keys of a tile
+  static constexpr int kPiece =
+      kPieceT;  // keys of a tile of the map: a tile is gathered from several of those
   static constexpr int kStreams = kStreamsT;  // independent streams of work items in a block
-  static constexpr int kKStages = kKStagesT, kVStages = kVStagesT;  // of the rings
-  // Operand a of the first product comes from registers, where they suffice: it spares the shared memory's
-  // reads.
-  static constexpr bool kQueryInRegisters = kQueryInRegistersT;
-  // The widths, in keys, at which tiles are multiplied: a partial tile at the least that holds its keys.
-  static constexpr int kWidths = kNarrowT ? 2 : 1;
-  static constexpr int width(int i) { return i == kWidths - 1 ? kColumns : kColumns / 2; }
-  static constexpr int kQBuffers = 2;
+
+  static constexpr int kPieces = kColumns / kPiece;
   static constexpr int kSteps = kColumns / kStepKeys;  // of a whole tile
+  // The widths, in keys, at which tiles are multiplied: a partial tile at the least that holds its keys.
+  static constexpr int kWidths = 2;
+  static constexpr int width(int i) { return i == kWidths - 1 ? kColumns : kColumns / 2; }
 
   static constexpr int kConsumers = 2;                       // warpgroups
   static constexpr int kWarpgroups = kConsumers / kStreams;  // of a stream
   static constexpr int kThreads = 128 * (1 + kConsumers);
+  static constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;  // a thread
+
+  // Operand a of the first product comes from registers, where they suffice: it spares the shared memory's
+  // reads.
+  static constexpr bool kQueryInRegisters = kColumns <= 128;
+  // Two where the products read q from shared memory, as q of the next item is loaded meanwhile. Else one: it
+  // holds q of the next item until that is read, then o of this one until that is stored.
+  static constexpr int kQBuffers = kQueryInRegisters ? 1 : 2;
+
   static constexpr int kPanels = kHeadDim / kPanelColumns;
   static constexpr uint32_t kQPanelBytes = 64 * kPanelRowBytes;  // of one warpgroup
   static constexpr uint32_t kQBytes = kQPanelBytes * kPanels;
-  static constexpr uint32_t kKvPanelBytes = kColumns * kPanelRowBytes;
+  static constexpr uint32_t kKvPanelBytes = kColumns * kPanelRowBytes,
+                            kPiecePanelBytes = kPiece * kPanelRowBytes;
   static constexpr uint32_t kKvBytes = kKvPanelBytes * kPanels;
-  static constexpr int kProducerRegisters = 24, kConsumerRegisters = 240;  // a thread
+
+  // Of the ring of tiles, of k and of v in turn: K0 | K1 V0 | K2 V1 | ... That is the order in which they are
+  // multiplied and given back. As many as there is room for beside q and the barriers.
+  static constexpr uint32_t kSharedBytes = 227 * 1024, kBarrierBytes = 1024;
+  static constexpr int kSlots =
+      (kSharedBytes / kStreams - kBarrierBytes - kQBuffers * kWarpgroups * kQBytes) / kKvBytes;
 
   static_assert(kHeadDim % kPanelColumns == 0, "head_dim must be a multiple of 64");
-  static_assert(kColumns % 16 == 0 && kColumns <= 256, "a tile's keys are a multiple of 16, at most 256");
+  static_assert(kColumns % 32 == 0 && kColumns <= 256, "a tile's keys are a multiple of 32, at most 256");
+  static_assert(kColumns % kPiece == 0 && kPiece % kStepKeys == 0, "a tile is made of whole pieces");
+  static_assert(kPieces * kPanels <= 32, "a lane loads a panel of a piece");
   static_assert(kStreams == 1 || kStreams == 2, "two warpgroups make one stream or two");
+  static_assert(kSlots >= 3, "two tiles of keys and one of values are in use at once");
 };
 
 // What the load warp tells the consumers about a tile of keys.
@@ -59,16 +75,15 @@ struct alignas(16) ItemNote {
 template <class C>
 struct StreamSharedMemory {
   alignas(1024) uint8_t q[C::kQBuffers][C::kWarpgroups][C::kQBytes];  // o leaves through the buffer of its q
-  alignas(1024) uint8_t k[C::kKStages][C::kKvBytes];
-  alignas(1024) uint8_t v[C::kVStages][C::kKvBytes];
+  alignas(1024) uint8_t kv[C::kSlots][C::kKvBytes];
 };
 
 template <class C>
 struct StreamBarriers {
   Mbarrier q_full[C::kQBuffers], q_empty[C::kQBuffers], o_full[C::kQBuffers];
-  Mbarrier k_full[C::kKStages], k_empty[C::kKStages], v_full[C::kVStages], v_empty[C::kVStages];
-  TileNote tile[C::kKStages];
-  ItemNote item[C::kQBuffers];
+  Mbarrier full[C::kSlots], empty[C::kSlots];
+  TileNote tile[C::kSlots];  // of those of k
+  ItemNote item[2];          // of items in turn
 };
 
 template <class C>
@@ -82,12 +97,21 @@ template <int kSize>
 struct RingPosition {
   int slot = 0;
   uint32_t parity = 0;
+  template <int kBy = 1>
   __device__ __forceinline__ void advance() {
-    if (++slot == kSize) {
-      slot = 0;
+    static_assert(kBy <= kSize);
+    slot += kBy;
+    if (slot >= kSize) {
+      slot -= kSize;
       parity ^= 1;
     }
   }
 };
+
+// Where the note about an item is whose q is at this position.
+template <int kQBuffers>
+__device__ __forceinline__ int item_slot(const RingPosition<kQBuffers>& q) {
+  return kQBuffers == 2 ? q.slot : static_cast<int>(q.parity);
+}
 
 }  // namespace longspan::sm90

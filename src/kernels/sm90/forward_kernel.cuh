@@ -1,7 +1,8 @@
 // The forward kernel: o and lse of one attention, any mask, from a tile map.
 //
 // A block is persistent and holds 1 or 2 streams. A stream takes work items (row tile, heads) from a counter,
-// the heaviest first, and has a loading warp, a storing warp and its consumer warpgroups of 64 rows each:
+// the heaviest first, and has a loading warp, a storing warp and its consumer warpgroups of 64 rows each. The
+// loading warp gathers a tile from up to kPieces blocks of keys, wherever they are:
 //
 //   load warp    Q0 K0 | K1 V0 | K2 V1 | Q1 K0' V2 | K1' V0' | ...    as far ahead as the rings allow
 //   warpgroup 0  [S0] exp 0 [S1 O+=P0V0] exp 1 [S2 O+=P1V1] exp 2 [S0' O+=P2V2] O out, exp 0' [S1' ...
@@ -56,11 +57,15 @@ class Consumer {
       uint32_t spans[2];
       prefetch_spans(note, spans);
       wait_q();
+      if constexpr (C::kQBuffers == 1) {
+        __syncwarp();
+        if (lane_ == 0) mbarrier_arrive(barriers_.o_full[0]);  // there is no output yet
+      }
       issue_scores(s);
-      look_ahead();
+      look_ahead<1>();
       wgmma_wait_group<0>();
       pin_registers(s);
-      release_k();
+      release_k<1>();
       mask(s, note, spans);
       softmax.begin(s, params_.scale_log2);
       if (!softmax.template exponentiate<Element>(s, p, params_.scale_log2)) {
@@ -80,11 +85,17 @@ class Consumer {
       multiply<0>(note, softmax, o, p, accumulate, steps);
     }
 
-    mbarrier_wait(barriers_.v_full[v_.slot], v_.parity);
+    mbarrier_wait(barriers_.full[v_.slot], v_.parity);
     issue_outputs(o, p, accumulate, steps);
     wgmma_wait_group<0>();
     pin_registers(o);
-    write_outputs(o, softmax, q_.slot);
+    if constexpr (C::kQBuffers == 1) {  // the output before this one has left the buffer
+      q_.advance();
+      mbarrier_wait(barriers_.q_full[0], q_.parity);
+      write_outputs(o, softmax, 0, q_.parity ^ 1);
+    } else {
+      write_outputs(o, softmax, q_.slot, q_.slot);
+    }
   }
 
  private:
@@ -110,12 +121,12 @@ class Consumer {
     // The second product blocks its warp until it is nearly done, as its operand comes from registers. What
     // is done before it is issued, is done under the first product.
     prefetch_spans(note, spans);
-    look_ahead();
-    if (!v_ready_) mbarrier_wait(barriers_.v_full[v_.slot], v_.parity);
+    look_ahead<2>();
+    if (!v_ready_) mbarrier_wait(barriers_.full[v_.slot], v_.parity);
     issue_outputs(o, p, accumulate, steps);
     wgmma_wait_group<1>();
     pin_registers(s);
-    release_k();
+    release_k<2>();
     mask(s, note, spans);
     wgmma_wait_group<0>();
     pin_registers(o);
@@ -123,7 +134,7 @@ class Consumer {
     steps = note.cut.steps();
     accumulate = !first;
     if (first) {
-      write_outputs(o, softmax, q_.slot ^ 1);
+      write_outputs(o, softmax, C::kQBuffers == 1 ? 0 : q_.slot ^ 1, item_slot(q_) ^ 1);
       softmax.begin(s, scale_log2);
     }
     bool exact = !first && !softmax.settled;
@@ -142,11 +153,12 @@ class Consumer {
 
   // Asks whether V of the tile before this one is there, and K of the next one, and reads the note about it.
   // One lane reads the note, so that the lane which gives the slot back has done all reading.
+  template <int kToNextK>
   __device__ __forceinline__ void look_ahead() {
-    RingPosition<C::kKStages> next = k_;
-    next.advance();
-    v_ready_ = mbarrier_test_wait(barriers_.v_full[v_.slot], v_.parity);
-    k_ready_ = mbarrier_test_wait(barriers_.k_full[next.slot], next.parity);
+    RingPosition<C::kSlots> next = k_;
+    next.template advance<kToNextK>();
+    v_ready_ = mbarrier_test_wait(barriers_.full[v_.slot], v_.parity);
+    k_ready_ = mbarrier_test_wait(barriers_.full[next.slot], next.parity);
     read_note(k_ready_, next.slot);
   }
   __device__ __forceinline__ void read_note(bool ready, int slot) {
@@ -159,7 +171,7 @@ class Consumer {
   }
 
   __device__ __forceinline__ TileNote wait_k() {
-    if (!k_ready_) mbarrier_wait(barriers_.k_full[k_.slot], k_.parity);
+    if (!k_ready_) mbarrier_wait(barriers_.full[k_.slot], k_.parity);
     if (note_.is(kNotRead)) read_note(true, k_.slot);
     return note_;
   }
@@ -180,13 +192,14 @@ class Consumer {
            (chunk ^ (row & 7)) * 16;
   }
 
+  template <int kToNextK>
   __device__ __forceinline__ void release_k() {
-    if (lane_ == 0) mbarrier_arrive(barriers_.k_empty[k_.slot]);
-    k_.advance();
+    if (lane_ == 0) mbarrier_arrive(barriers_.empty[k_.slot]);
+    k_.template advance<kToNextK>();
   }
   __device__ __forceinline__ void release_v() {
-    if (lane_ == 0) mbarrier_arrive(barriers_.v_empty[v_.slot]);
-    v_.advance();
+    if (lane_ == 0) mbarrier_arrive(barriers_.empty[v_.slot]);
+    v_.template advance<2>();
   }
 
   // s = q k^T, of the first kCount * 2 keys of the tile.
@@ -194,7 +207,7 @@ class Consumer {
   __device__ __forceinline__ void issue_scores(float (&s)[kCount]) {
     using Product = Wgmma<Element, 2 * kCount>;
     const uint64_t q = descriptor_k_major(shared_address(memory_.q[q_.slot][warpgroup_]));
-    const uint64_t k = descriptor_k_major(shared_address(memory_.k[k_.slot]));
+    const uint64_t k = descriptor_k_major(shared_address(memory_.kv[k_.slot]));
     pin_registers(s);
     wgmma_fence();
 #pragma unroll
@@ -215,7 +228,7 @@ class Consumer {
                                                 int accumulate, int steps) {
     if constexpr (kWidth + 1 < C::kWidths)
       if (steps > C::width(kWidth) / kStepKeys) return issue_outputs<kWidth + 1>(o, p, accumulate, steps);
-    const uint64_t v = descriptor_n_major(shared_address(memory_.v[v_.slot]), C::kKvPanelBytes);
+    const uint64_t v = descriptor_n_major(shared_address(memory_.kv[v_.slot]), C::kKvPanelBytes);
     pin_registers(o);
     wgmma_fence();
 #pragma unroll
@@ -260,10 +273,10 @@ class Consumer {
 
   // Normalises o and sends it off, through the shared memory of its q or, in fp32, directly; writes lse.
   // Leaves o as it is: it is about to be written by a product.
-  __device__ __forceinline__ void write_outputs(const float (&o)[kOutputs], const Softmax& softmax,
-                                                int slot) {
+  __device__ __forceinline__ void write_outputs(const float (&o)[kOutputs], const Softmax& softmax, int slot,
+                                                int item) {
     int2 note = make_int2(0, 0);
-    if (lane_ == 0) note = *reinterpret_cast<const int2*>(&barriers_.item[slot]);
+    if (lane_ == 0) note = *reinterpret_cast<const int2*>(&barriers_.item[item]);
     const int first_token = broadcast(note.x), first_head = broadcast(note.y);
     float sum[2], factor[2];
 #pragma unroll
@@ -313,8 +326,7 @@ class Consumer {
   const int warpgroup_, lane_, row_;
   uint32_t query_[C::kHeadDim / 16][4];  // operand a of the first product, if kQueryInRegisters
   RingPosition<C::kQBuffers> q_;
-  RingPosition<C::kKStages> k_;
-  RingPosition<C::kVStages> v_;
+  RingPosition<C::kSlots> k_, v_{2, 0};
   TileNote note_{TileCut(kNotRead), 0};  // of the next tile, once it is read
   bool k_ready_ = false, v_ready_ = false;
 };
@@ -329,13 +341,9 @@ __device__ void init_barriers(StreamBarriers<C>& b) {
     mbarrier_init(b.q_empty[i], 1);
     mbarrier_init(b.o_full[i], kConsumerWarps);
   }
-  for (int i = 0; i < C::kVStages; ++i) {
-    mbarrier_init(b.v_full[i], 1);
-    mbarrier_init(b.v_empty[i], kConsumerWarps);
-  }
-  for (int i = 0; i < C::kKStages; ++i) {
-    mbarrier_init(b.k_full[i], 1);
-    mbarrier_init(b.k_empty[i], kConsumerWarps);
+  for (int i = 0; i < C::kSlots; ++i) {
+    mbarrier_init(b.full[i], 1);
+    mbarrier_init(b.empty[i], kConsumerWarps);
   }
 }
 

@@ -27,25 +27,20 @@ void start(const ForwardParams& params, const Device& device, cudaStream_t strea
 template <class Element>
 void start_for(int64_t head_dim, const ForwardShape& shape, const ForwardParams& params, const Device& device,
                cudaStream_t stream) {
-  const auto is = [&](int64_t d, int columns, int streams) {
-    return head_dim == d && shape.columns == columns && shape.streams == streams;
+  const auto is = [&](int64_t d, int columns, int piece, int streams) {
+    return head_dim == d && shape.columns == columns && shape.piece == piece && shape.streams == streams;
   };
-  if (is(128, 160, 1))
-    return start<ForwardConfig<Element, 128, 160, 1, 2, 2, false, true>>(params, device, stream);
-  if (is(128, 128, 1))
-    return start<ForwardConfig<Element, 128, 128, 1, 3, 2, true, true>>(params, device, stream);
-  if (is(128, 64, 1))
-    return start<ForwardConfig<Element, 128, 64, 1, 5, 4, true, false>>(params, device, stream);
-  if (is(128, 64, 2))
-    return start<ForwardConfig<Element, 128, 64, 2, 3, 2, true, false>>(params, device, stream);
-  if (is(64, 128, 1))
-    return start<ForwardConfig<Element, 64, 128, 1, 4, 4, true, true>>(params, device, stream);
-  if (is(64, 64, 1))
-    return start<ForwardConfig<Element, 64, 64, 1, 8, 8, true, false>>(params, device, stream);
-  if (is(64, 64, 2))
-    return start<ForwardConfig<Element, 64, 64, 2, 4, 4, true, false>>(params, device, stream);
-  LONGSPAN_CHECK(false, "no instance of the forward kernel has head_dim {}, {} columns and {} streams",
-                 head_dim, shape.columns, shape.streams);
+  if (is(128, 160, 160, 1)) return start<ForwardConfig<Element, 128, 160, 160, 1>>(params, device, stream);
+  if (is(128, 128, 128, 1)) return start<ForwardConfig<Element, 128, 128, 128, 1>>(params, device, stream);
+  if (is(128, 128, 64, 1)) return start<ForwardConfig<Element, 128, 128, 64, 1>>(params, device, stream);
+  if (is(128, 128, 64, 2)) return start<ForwardConfig<Element, 128, 128, 64, 2>>(params, device, stream);
+#ifndef LONGSPAN_SM90_FORWARD_TRIALS
+  if (is(64, 128, 128, 1)) return start<ForwardConfig<Element, 64, 128, 128, 1>>(params, device, stream);
+  if (is(64, 128, 64, 1)) return start<ForwardConfig<Element, 64, 128, 64, 1>>(params, device, stream);
+  if (is(64, 128, 64, 2)) return start<ForwardConfig<Element, 64, 128, 64, 2>>(params, device, stream);
+#endif
+  LONGSPAN_CHECK(false, "no instance of the forward kernel has head_dim {}, {} columns of {} and {} streams",
+                 head_dim, shape.columns, shape.piece, shape.streams);
 }
 
 // How many units are worked on together: as many as have their keys and values in half of the L2 cache.
@@ -63,8 +58,9 @@ void launch_forward(const Problem& problem, const ForwardShape& shape, const Dev
                     const ForwardArgs& args, const Device& device, cudaStream_t stream) {
   ForwardParams params;
   params.q = query_map(args.q, 64 / shape.pack, shape.pack);
-  params.k = key_map(args.k, shape.columns);
-  params.v = key_map(args.v, shape.columns);
+  const auto keys = shape.piece == shape.columns ? key_map : key_panel_map;
+  params.k = keys(args.k, shape.piece);
+  params.v = keys(args.v, shape.piece);
   if (problem.fp32_output) {
     params.o_f32 = static_cast<float*>(args.o.data);
     params.o_token_stride = args.o.token_stride;
@@ -89,10 +85,11 @@ void launch_forward(const Problem& problem, const ForwardShape& shape, const Dev
   params.scale = problem.softmax_scale();
   params.scale_log2 = params.scale * std::numbers::log2e_v<float>;
   params.counters = map.counters;
-  if (problem.dtype == DType::kBF16)
-    start_for<__nv_bfloat16>(problem.head_dim, shape, params, device, stream);
-  else
-    start_for<__half>(problem.head_dim, shape, params, device, stream);
+#ifndef LONGSPAN_SM90_FORWARD_TRIALS
+  if (problem.dtype != DType::kBF16)
+    return start_for<__half>(problem.head_dim, shape, params, device, stream);
+#endif
+  start_for<__nv_bfloat16>(problem.head_dim, shape, params, device, stream);
 }
 
 }  // namespace longspan::sm90

@@ -46,7 +46,7 @@ struct alignas(16) MapRow {
   int32_t row_tile = 0;
   uint32_t first_entry = 0;
   int32_t entries = 0;  // 0: no row of the tile sees a key
-  int32_t cost = 0;     // by which they are ordered
+  int32_t cost = 0;     // by which they are ordered: steps of keys, and two more a tile
 };
 
 // The masks of a problem, one or one per KV head.

@@ -4,8 +4,8 @@
 
 namespace longspan::sm90 {
 
-ForwardPlan::ForwardPlan(const Problem& problem, const Device& device)
-    : shape_(choose_forward_shape(problem)) {
+ForwardPlan::ForwardPlan(const Problem& problem, const ForwardShape& shape, const Device& device)
+    : shape_(shape) {
   const ForwardMap map = lower_forward(*problem.masks, shape_.tile_shape());
   const size_t work = pack_.add(map.work), entries = pack_.add(map.entries), spans = pack_.add(map.spans),
                counters = pack_.add_zeros(2 * sizeof(int32_t));

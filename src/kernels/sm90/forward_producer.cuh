@@ -30,7 +30,7 @@ __device__ __forceinline__ WorkItem fetch_work_item(const ForwardParams& params,
   const int64_t base =
       params.per_head_masks ? int64_t{item.unit / params.units_per_kv} * params.row_tiles : 0;
   const int4 raw = __ldg(reinterpret_cast<const int4*>(params.work + base + position));
-  item.row = MapRow{raw.x, static_cast<uint32_t>(raw.y), raw.z, 0};
+  item.row = MapRow{raw.x, static_cast<uint32_t>(raw.y), raw.z, raw.w};
   return item;
 }
 
@@ -53,62 +53,91 @@ class Loader {
                     int lane)
       : params_(params), memory_(memory), barriers_(barriers), lane_(lane) {}
 
-  // The item, its first entries, and the index of the item after the next are fetched one item ahead each, so
-  // that no item begins with a chain of loads.
   __device__ void run(int worker, int workers) {
     workers_ = workers;
     WorkItem item = fetch_work_item(params_, worker);
     MapEntry entries = fetch_entry(params_, item, 0, lane_);
-    WorkItem next = fetch_work_item(params_, broadcast(take()));
-    int after = take();
     while (item.valid) {
-      const MapEntry next_entries = fetch_entry(params_, next, 0, lane_);
-      const WorkItem after_next = fetch_work_item(params_, broadcast(after));
-      after = take();
+      looked_up_ = 0;
       load_item(item, entries);
-      item = next;
-      entries = next_entries;
-      next = after_next;
+      while (looked_up_ < kLookups) look_up();
+      item = next_;
+      entries = next_entries_;
     }
     finish(workers);
   }
 
  private:
-  // The number of the next item, known to lane 0 alone until it is broadcast: nobody waits for it before.
-  __device__ int take() { return lane_ == 0 ? atomicAdd(params_.counters, 1) + workers_ : 0; }
-  static __device__ int broadcast(int value) { return __shfl_sync(0xffffffff, value, 0); }
+  // Finds the next item: its number, its row tile, the first entries of that. Each is a trip to memory that
+  // needs the one before, so they are made after one of the last tiles of an item each. Not earlier: who
+  // takes an item long before working on it takes it, in the end, from somebody who has nothing to do.
+  static constexpr int kLookups = 3, kLookupTiles = 6;
+  __device__ void look_up() {
+    if (looked_up_ == 0)
+      index_ = lane_ == 0 ? atomicAdd(params_.counters, 1) + workers_ : 0;
+    else if (looked_up_ == 1)
+      next_ = fetch_work_item(params_, __shfl_sync(0xffffffff, index_, 0));
+    else
+      next_entries_ = fetch_entry(params_, next_, 0, lane_);
+    ++looked_up_;
+  }
 
   __device__ void load_item(const WorkItem& item, MapEntry batch) {
-    constexpr TileCut kWhole(C::kSteps, 0, 0);
-    constexpr TileCut kNothing(1, 0xffff, 0);
+    tiles_left_ = item.row.cost / ((C::kPiece / kStepKeys + 2) * C::kPieces);
     kv_head_ = item.unit / params_.units_per_kv;
     token_ = item.row.row_tile * params_.rows_per_tile;
     head_ = item.unit << params_.log2_pack;
     first_tile_ = kFirstTile;
-    if (item.row.entries == 0) load_tile(0, kNothing, 0);  // of a row tile that sees no key
-    for (int done = 0; done < item.row.entries; done += kEntryBatch) {
+    const int entries =
+        max(item.row.entries, 1);  // a row tile that sees no key has a tile of which it sees nothing
+    for (int done = 0; done < entries; done += kEntryBatch) {
       const MapEntry ahead = fetch_entry(params_, item, done + kEntryBatch, lane_);
-      const int count = min(kEntryBatch, item.row.entries - done);
+      const int count = min(kEntryBatch, entries - done);
       for (int i = 0; i < count; ++i) {
         const int column = __shfl_sync(0xffffffff, batch.column, i);
-        const int code = __shfl_sync(0xffffffff, batch.code, i);
-        for (int t = 0; t < code; ++t) load_tile(column + t * C::kColumns, kWhole, 0);
-        if (code < 0) {
+        int tiles = __shfl_sync(0xffffffff, batch.code, i), first_layer = 0;
+        TileCut cut;
+        if (tiles < 0) {
           ++i;
-          const int cut = __shfl_sync(0xffffffff, batch.column, i);
-          const int first_layer = __shfl_sync(0xffffffff, batch.code, i);
-          load_tile(column, TileCut(static_cast<uint32_t>(cut)), first_layer);
+          cut = TileCut(static_cast<uint32_t>(__shfl_sync(0xffffffff, batch.column, i)));
+          first_layer = __shfl_sync(0xffffffff, batch.code, i);
+        } else if (item.row.entries == 0) {
+          cut = TileCut(1, 0xffff, 0);
+        }
+        const bool is_cut = cut.bits != 0, is_last = done + i + 1 == entries;
+        if (is_cut) tiles = 1;
+        for (int t = 0; t < tiles;) {
+          const bool flush = is_cut && pieces_ > 0;  // what has been gathered does not join a cut tile
+          if (!flush) {
+            add_piece(column + t * C::kPiece);
+            ++t;
+          }
+          if (is_cut || pieces_ == C::kPieces || (is_last && t == tiles))
+            load_tile(is_cut && !flush ? cut : whole(pieces_), first_layer);
         }
       }
       batch = ahead;
     }
   }
 
+  // Lane l loads panel l % kPanels of piece l / kPanels, or all panels of the only one.
+  __device__ void add_piece(int column) {
+    if (C::kPieces == 1 || lane_ / C::kPanels >= pieces_) column_ = column;
+    ++pieces_;
+  }
+
+  // The cut of a tile of so many pieces, all of whose keys are visible to all rows.
+  static __device__ TileCut whole(int pieces) {
+    constexpr uint32_t kAllSteps = (1u << C::kSteps) - 1;
+    const int steps = pieces * (C::kPiece / kStepKeys);
+    return TileCut(steps, kAllSteps & ~((1u << steps) - 1), 0);
+  }
+
   __device__ void load_q() {
     Mbarrier& full = barriers_.q_full[q_.slot];
     mbarrier_wait(barriers_.q_empty[q_.slot], q_.parity ^ 1);
     if (lane_ == 0) {
-      barriers_.item[q_.slot] = ItemNote{token_, head_, 0, 0};
+      barriers_.item[item_slot(q_)] = ItemNote{token_, head_, 0, 0};
       mbarrier_arrive_expect_tx(full, C::kWarpgroups * C::kQBytes);
       for (int w = 0; w < C::kWarpgroups; ++w)
         cp_async_bulk_tensor_load(shared_address(memory_.q[q_.slot][w]), params_.q, full, 0, head_,
@@ -118,50 +147,69 @@ class Loader {
     q_.advance();
   }
 
-  __device__ void fill(uint8_t* slot, const CUtensorMap& map, Mbarrier& full, int column, int head) {
-    mbarrier_arrive_expect_tx(full, C::kKvBytes);
-    cp_async_bulk_tensor_load(shared_address(slot), map, full, 0, column, 0, head, CachePolicy::kEvictLast);
+  // Loads as many keys as are multiplied, though those of the last lanes be the last piece again: what a slot
+  // held before may not be a number.
+  __device__ void fill(const CUtensorMap& map, int column, int pieces, int head) {
+    Mbarrier& full = barriers_.full[ring_.slot];
+    const uint32_t slot = shared_address(memory_.kv[ring_.slot]);
+    if constexpr (C::kPieces == 1) {
+      if (lane_ != 0) return;
+      mbarrier_arrive_expect_tx(full, C::kKvBytes);
+      cp_async_bulk_tensor_load(slot, map, full, 0, column, 0, head, CachePolicy::kEvictLast);
+    } else {
+      const int loads = C::kPanels * pieces;
+      if (lane_ == 0) mbarrier_arrive_expect_tx(full, loads * C::kPiecePanelBytes);
+      __syncwarp();
+      const int piece = lane_ / C::kPanels, panel = lane_ % C::kPanels;
+      if (lane_ < loads)
+        cp_async_bulk_tensor_load(slot + panel * C::kKvPanelBytes + piece * C::kPiecePanelBytes, map, full, 0,
+                                  column, panel, head, CachePolicy::kEvictLast);
+    }
   }
 
   // K of this tile, then V of the one before it: the order in which the consumers need them.
-  __device__ void load_tile(int column, TileCut cut, int first_layer) {
-    mbarrier_wait(barriers_.k_empty[k_.slot], k_.parity ^ 1);
-    if (lane_ == 0) {
-      barriers_.tile[k_.slot] = {TileCut(cut.bits | first_tile_), first_layer};
-      fill(memory_.k[k_.slot], params_.k, barriers_.k_full[k_.slot], column, kv_head_);
-    }
+  __device__ void load_tile(TileCut cut, int first_layer) {
+    constexpr int kNarrowPieces = (C::width(0) + C::kPiece - 1) / C::kPiece;
+    const int loaded = cut.steps() * kStepKeys <= C::width(0) ? kNarrowPieces : C::kPieces;
+    mbarrier_wait(barriers_.empty[ring_.slot], ring_.parity ^ 1);
+    if (lane_ == 0) barriers_.tile[ring_.slot] = {TileCut(cut.bits | first_tile_), first_layer};
+    fill(params_.k, column_, loaded, kv_head_);
     __syncwarp();
-    k_.advance();
+    ring_.advance();
     // An item's q comes after its first tile of k: the consumers may look at that tile before they have
     // written what waits in the buffer of q.
     if (first_tile_) load_q();
     first_tile_ = 0;
     load_pending_v();
-    pending_column_ = column;
+    pending_pieces_ = loaded;
+    pending_column_ = column_;
     pending_head_ = kv_head_;
+    pieces_ = 0;
+    if (--tiles_left_ < kLookupTiles && looked_up_ < kLookups) look_up();
   }
 
   __device__ void load_pending_v() {
-    if (pending_column_ < 0) return;
-    mbarrier_wait(barriers_.v_empty[v_.slot], v_.parity ^ 1);
-    if (lane_ == 0)
-      fill(memory_.v[v_.slot], params_.v, barriers_.v_full[v_.slot], pending_column_, pending_head_);
+    if (pending_pieces_ == 0) return;
+    mbarrier_wait(barriers_.empty[ring_.slot], ring_.parity ^ 1);
+    fill(params_.v, pending_column_, pending_pieces_, pending_head_);
     __syncwarp();
-    v_.advance();
+    ring_.advance();
   }
 
   // Tells the other warps that there is no more work; the last worker of the grid leaves the counters at
   // zero.
   __device__ void finish(int workers) {
-    load_pending_v();
-    mbarrier_wait(barriers_.k_empty[k_.slot], k_.parity ^ 1);
+    mbarrier_wait(barriers_.empty[ring_.slot], ring_.parity ^ 1);
     if (lane_ == 0) {
-      barriers_.tile[k_.slot] = TileNote{TileCut(kEndOfWork), 0};
-      mbarrier_arrive(barriers_.k_full[k_.slot]);
+      barriers_.tile[ring_.slot] = TileNote{TileCut(kEndOfWork), 0};
+      mbarrier_arrive(barriers_.full[ring_.slot]);
     }
+    __syncwarp();
+    ring_.advance();
+    load_pending_v();
     mbarrier_wait(barriers_.q_empty[q_.slot], q_.parity ^ 1);  // not before the consumers know
     if (lane_ == 0) {
-      barriers_.item[q_.slot] = ItemNote{0, 0, 1, 0};
+      barriers_.item[item_slot(q_)] = ItemNote{0, 0, 1, 0};
       mbarrier_arrive(barriers_.q_full[q_.slot]);
       __threadfence();
       if (atomicAdd(params_.counters + 1, 1) == workers - 1) {
@@ -176,13 +224,17 @@ class Loader {
   StreamBarriers<C>& barriers_;
   int lane_;
   int workers_ = 0;
+  int tiles_left_ = 0;  // of the item, about
+  int looked_up_ = 0, index_ = 0;
+  WorkItem next_;
+  MapEntry next_entries_;
   int kv_head_ = 0;
   int token_ = 0, head_ = 0;  // of the item, the first of each
   uint32_t first_tile_ = 0;
-  int pending_column_ = -1, pending_head_ = 0;
+  int pieces_ = 0, column_ = 0;  // of the tile so far; the column is the lane's own
+  int pending_pieces_ = 0, pending_column_ = 0, pending_head_ = 0;  // of the tile whose v is not yet loaded
   RingPosition<C::kQBuffers> q_;
-  RingPosition<C::kKStages> k_;
-  RingPosition<C::kVStages> v_;
+  RingPosition<C::kSlots> ring_;
 };
 
 // ---- the store warp --------------------------------------------------------------------------------------
@@ -190,13 +242,24 @@ class Loader {
 template <class C>
 __device__ void store_outputs(const ForwardParams& params, StreamSharedMemory<C>& memory,
                               StreamBarriers<C>& barriers, int lane) {
+  ItemNote before{0, 0, 1, 0};
   for (RingPosition<C::kQBuffers> q;; q.advance()) {
     mbarrier_wait(barriers.q_full[q.slot], q.parity);
-    const ItemNote item = barriers.item[q.slot];
-    if (item.end) break;
+    ItemNote item = barriers.item[item_slot(q)];
+    bool stores = true, last = false;
+    if constexpr (C::kQBuffers == 1) {  // what is to be stored is the item before the one whose q has come
+      last = item.end;
+      stores = !before.end;
+      if (last && !stores) break;
+      const ItemNote next = item;
+      item = before;
+      before = next;
+    } else if (item.end) {
+      break;
+    }
     mbarrier_wait(barriers.o_full[q.slot], q.parity);
     if (lane == 0) {
-      if (params.o_f32 == nullptr) {
+      if (stores && params.o_f32 == nullptr) {
         for (int w = 0; w < C::kWarpgroups; ++w)
           cp_async_bulk_tensor_store(params.o, shared_address(memory.q[q.slot][w]), 0, item.head,
                                      item.token + w * (64 >> params.log2_pack), 0);
@@ -206,6 +269,7 @@ __device__ void store_outputs(const ForwardParams& params, StreamSharedMemory<C>
       mbarrier_arrive(barriers.q_empty[q.slot]);
     }
     __syncwarp();
+    if (last) break;
   }
   if (lane == 0) cp_async_bulk_wait_group();
 }

@@ -9,7 +9,8 @@ namespace longspan::sm90 {
 namespace {
 
 constexpr int64_t kMostPacked = 8;  // query heads of a row tile: 16 tokens are left of 128 rows
-constexpr int64_t kLongRow = 512;   // keys of a mean row, from which wide tiles pay
+constexpr int64_t kLongRow = 600,
+                  kLongKeys = 1025;  // keys of a mean row, and in all, from which wide tiles pay
 
 }  // namespace
 
@@ -20,15 +21,18 @@ ForwardShape choose_forward_shape(const Problem& problem) {
 
   const int64_t block = block_alignment(masks);
   if (block == kLargestBlock) {
-    shape.columns = 128;
+    shape.columns = shape.piece = 128;
     shape.pack = 1;  // row tiles as high as the blocks: the fewest runs
   } else if (block == kFinestBlock) {
-    shape.columns = 64;
+    shape.columns = 128;
+    shape.piece = 64;
     shape.pack = std::min(shape.pack, 2);
     shape.streams = shape.pack == 2 ? 1 : 2;  // row tiles of 64 tokens: of two heads, or of one
   } else {
     const int64_t rows = problem.tokens_q * problem.heads_q;
-    shape.columns = problem.head_dim == 128 && problem.area() >= kLongRow * rows ? 160 : 128;
+    const bool wide =
+        problem.head_dim == 128 && problem.tokens_kv >= kLongKeys && problem.area() >= kLongRow * rows;
+    shape.columns = shape.piece = wide ? 160 : 128;
   }
   return shape;
 }

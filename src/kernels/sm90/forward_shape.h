@@ -8,14 +8,16 @@ namespace longspan::sm90 {
 
 // An instance of the kernel, and how it lays rows out in tiles.
 struct ForwardShape {
-  int columns = 128;  // keys of a tile
+  int columns = 128;  // keys that are multiplied at a time
+  int piece =
+      128;  // keys of a tile of the map; `columns` of them come from one, or from several of a row tile
   int streams =
       1;         // 1: two warpgroups share a tile of 128 rows; 2: each has work items of its own, of 64 rows
   int pack = 1;  // query heads of a group that share a row tile: 1, 2, 4 or 8
 
   int tile_rows() const { return 128 / streams; }
   int tokens() const { return tile_rows() / pack; }  // query tokens of a row tile
-  TileShape tile_shape() const { return {tokens(), columns}; }
+  TileShape tile_shape() const { return {tokens(), piece}; }
   friend bool operator==(const ForwardShape&, const ForwardShape&) = default;
 };
 

@@ -51,6 +51,13 @@ CUtensorMap encode(const TensorView& tensor, const Dimension (&dimensions)[4]) {
   return map;
 }
 
+CUtensorMap keys(const TensorView& t, int tokens, int64_t panels) {
+  return encode(t, {{kPanel, 1, kPanel},
+                    {t.tokens, t.token_stride, tokens},
+                    {t.head_dim / kPanel, kPanel, panels},
+                    {t.heads, t.head_stride, 1}});
+}
+
 }  // namespace
 
 CUtensorMap query_map(const TensorView& t, int tokens, int heads) {
@@ -62,11 +69,11 @@ CUtensorMap query_map(const TensorView& t, int tokens, int heads) {
 }
 
 CUtensorMap key_map(const TensorView& t, int tokens) {
-  const int64_t panels = t.head_dim / kPanel;
-  return encode(t, {{kPanel, 1, kPanel},
-                    {t.tokens, t.token_stride, tokens},
-                    {panels, kPanel, panels},
-                    {t.heads, t.head_stride, 1}});
+  return keys(t, tokens, t.head_dim / kPanel);
+}
+
+CUtensorMap key_panel_map(const TensorView& t, int tokens) {
+  return keys(t, tokens, 1);
 }
 
 }  // namespace longspan::sm90

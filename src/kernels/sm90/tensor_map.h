@@ -15,4 +15,7 @@ CUtensorMap query_map(const TensorView& tensor, int tokens, int heads);
 // panel, head).
 CUtensorMap key_map(const TensorView& tensor, int tokens);
 
+// The same, one panel a box.
+CUtensorMap key_panel_map(const TensorView& tensor, int tokens);
+
 }  // namespace longspan::sm90

@@ -32,6 +32,7 @@ TEST(ForwardShape, TakesWideTilesForLongRowsAndNarrowOnesForShort) {
   EXPECT_EQ(choose_forward_shape(problem_of("full", of(8192), 64, 8)).columns, 160);
   EXPECT_EQ(choose_forward_shape(problem_of("causal", of(8192), 64, 8)).columns, 160);
   EXPECT_EQ(choose_forward_shape(problem_of("sliding_window_causal", of(32768), 64, 8)).columns, 160);
+  EXPECT_EQ(choose_forward_shape(problem_of("full", of(1024), 64, 8)).columns, 128);
   PatternOptions short_documents = of(8192);
   short_documents.lengths = "uniform:100:400";
   EXPECT_EQ(choose_forward_shape(problem_of("causal_document", short_documents, 64, 8)).columns, 128);
@@ -42,17 +43,20 @@ TEST(ForwardShape, PacksTheQueryHeadsOfAGroup) {
   EXPECT_EQ(choose_forward_shape(problem_of("causal", of(1024), 64, 1)).pack, 8);
   EXPECT_EQ(choose_forward_shape(problem_of("causal", of(1024), 12, 2)).pack, 2);
   EXPECT_EQ(choose_forward_shape(problem_of("causal", of(1024), 8, 8)).pack, 1);
-  EXPECT_EQ(choose_forward_shape(problem_of("causal", of(1024), 64, 8)).tile_shape(), (TileShape{16, 160}));
+  EXPECT_EQ(choose_forward_shape(problem_of("causal", of(1024), 64, 8)).tile_shape(), (TileShape{16, 128}));
+  EXPECT_EQ(choose_forward_shape(problem_of("causal", of(2048), 64, 8)).tile_shape(), (TileShape{16, 160}));
 }
 
 TEST(ForwardShape, MatchesTheBlocksOfBlockSparseMasks) {
   EXPECT_EQ(choose_forward_shape(problem_of("uniform_block_sparse", of(4096, 128), 8, 2)).tile_shape(),
             (TileShape{128, 128}));
   const ForwardShape single = choose_forward_shape(problem_of("uniform_block_sparse", of(4096, 64), 4, 4));
-  EXPECT_EQ(single.tile_shape(), (TileShape{64, 64}));
+  EXPECT_EQ(single.tile_shape(), (TileShape{64, 64}));  // of the map; the kernel gathers two of these
+  EXPECT_EQ(single.columns, 128);
   EXPECT_EQ(single.streams, 2);
   const ForwardShape grouped = choose_forward_shape(problem_of("uniform_block_sparse", of(4096, 64), 32, 4));
   EXPECT_EQ(grouped.tile_shape(), (TileShape{64, 64}));
+  EXPECT_EQ(grouped.columns, 128);
   EXPECT_EQ(grouped.streams, 1);
 }
 

@@ -1,0 +1,278 @@
+// A tool for whoever works on the Hopper forward kernel: checks it on small problems, times it or its
+// planning on large ones. Not a test, and its figures are no results: those are the runner's.
+//   sm90_forward_probe check|time|plan [regular expression] [columns,piece,streams,pack] [seconds]
+// The shape is the chosen one unless it is given. Half a second and more of work bring the chip to its power
+// limit, where most rates are lower. `time` prints, per case, the median time with a cold L2, its rate, and
+// the share of the tensor cores' cycles that the visible work needs ("util"), which does not depend on the
+// clock rate.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "attention/verify.h"
+#include "base/cuda.h"
+#include "kernels/sm90/forward_plan.h"
+#include "mask/patterns.h"
+
+namespace longspan {
+
+void start_reading_clocks(long long* of_unit, int units, cudaStream_t stream);
+
+namespace {
+
+using sm90::ForwardPlan;
+using sm90::ForwardShape;
+
+Device first_gpu() {
+  for (const Device& device : devices())
+    if (device.kind == DeviceKind::kCuda) return device;
+  return {};
+}
+
+class ProbePlan final : public Plan {
+ public:
+  ProbePlan(const Problem& problem, const ForwardShape& shape, const Device& gpu)
+      : problem_(problem), gpu_(gpu), forward_(problem, shape, gpu) {}
+  size_t workspace_bytes(Direction) const override { return 0; }
+  size_t plan_bytes() const override { return forward_.bytes(); }
+  void forward(const ForwardArgs& args, Stream stream) override {
+    forward_.run(problem_, args, gpu_, stream);
+  }
+  void backward(const BackwardArgs&, Stream) override {}
+
+ private:
+  Problem problem_;
+  Device gpu_;
+  ForwardPlan forward_;
+};
+
+struct Case {
+  std::string name;
+  std::function<HeadMasks()> masks;
+  int64_t heads_q = 64, heads_kv = 8, head_dim = 128;
+  DType dtype = DType::kBF16;
+  float scale = 0;
+};
+
+HeadMasks pattern(const std::string& name, int64_t seqlen, int64_t kv_heads = 1, int64_t block = 0,
+                  double density = 0.3, const std::string& lengths = "auto") {
+  PatternOptions options;
+  options.seqlen = seqlen;
+  options.kv_heads = kv_heads;
+  if (block > 0) options.block = block;
+  options.density = density;
+  options.lengths = lengths;
+  return draw_mask(name, options).masks;
+}
+
+Case blocks(int64_t block, int64_t seqlen, int64_t heads_q, int64_t heads_kv, double density) {
+  return {fmt::format("blocks{}-{}-{}:{}-{}", block, seqlen, heads_q, heads_kv, density),
+          [=] { return pattern("uniform_block_sparse", seqlen, heads_kv, block, density); }, heads_q,
+          heads_kv};
+}
+
+Case variable(int64_t mean, int64_t seqlen, int64_t heads_q, int64_t heads_kv, double density) {
+  return {fmt::format("variable{}-{}-{}:{}-{}", mean, seqlen, heads_q, heads_kv, density),
+          [=] { return pattern("variable_block_sparse", seqlen, heads_kv, mean, density); }, heads_q,
+          heads_kv};
+}
+
+std::vector<Case> small_cases() {
+  std::vector<Case> cases;
+  for (const Pattern& p : patterns()) {
+    if (p.block_sparse) continue;
+    cases.push_back({fmt::format("{}-2048-16:2", p.name),
+                     [&p] { return pattern(std::string(p.name), 2048, 1, 0, 0, "uniform:50:500"); }, 16, 2});
+  }
+  for (const int64_t s : {1, 65, 777})
+    cases.push_back({fmt::format("causal-{}-8:2", s), [s] { return pattern("causal", s); }, 8, 2});
+  for (const char* name : {"full", "causal"})
+    cases.push_back({fmt::format("scale1-{}-1500-8:2", name), [name] { return pattern(name, 1500); }, 8, 2,
+                     128, DType::kBF16, 1});
+  for (const int64_t block : {64, 128})
+    for (const auto& [q, kv] : {std::pair<int64_t, int64_t>{4, 4}, {8, 2}, {4, 2}, {6, 2}}) {
+      for (const double density : {0.1, 0.3, 1.0}) {
+        Case c = blocks(block, 2000, q, kv, density);
+        cases.push_back(c);
+        c.head_dim = 64;
+        c.name += "-d64";
+        cases.push_back(c);
+        c.head_dim = 128;
+        c.dtype = DType::kF16;
+        c.name += "-f16-d128";
+        cases.push_back(c);
+      }
+      cases.push_back(blocks(block, 8192, q, kv, 0.3));
+    }
+  cases.push_back(variable(256, 4096, 4, 4, 0.4));
+  cases.push_back(variable(256, 4096, 8, 2, 0.4));
+  cases.push_back({"causal_document-8192-64:8", [] { return pattern("causal_document", 8192); }});
+  return cases;
+}
+
+std::vector<Case> large_cases() {
+  std::vector<Case> cases;
+  for (const int64_t s : {1024, 2048, 4096, 8192, 32768, 49152})
+    for (const Pattern& p : patterns())
+      if (!p.block_sparse)
+        cases.push_back(
+            {fmt::format("{}-{}", p.name, s), [&p, s] { return pattern(std::string(p.name), s); }});
+  for (const int64_t block : {64, 128})
+    for (const auto& [q, kv] : {std::pair<int64_t, int64_t>{4, 4}, {32, 32}, {32, 4}})
+      for (const double density : {0.1, 0.2, 0.5, 0.8, 1.0})
+        cases.push_back(blocks(block, 49152, q, kv, density));
+  for (const int64_t mean : {128, 256, 512, 1024})
+    for (const auto& [q, kv] : {std::pair<int64_t, int64_t>{4, 4}, {32, 4}})
+      for (const double density : {0.1, 0.5}) cases.push_back(variable(mean, 49152, q, kv, density));
+  return cases;
+}
+
+Problem problem_of(const Case& c) {
+  Problem p;
+  p.masks = std::make_shared<const HeadMasks>(c.masks());
+  p.tokens_q = p.masks->front().rows();
+  p.tokens_kv = p.masks->front().columns();
+  p.heads_q = c.heads_q;
+  p.heads_kv = c.heads_kv;
+  p.head_dim = c.head_dim;
+  p.dtype = c.dtype;
+  p.scale = c.scale;
+  return p;
+}
+
+ForwardShape shape_for(const Problem& problem, const std::string& text) {
+  ForwardShape shape = sm90::choose_forward_shape(problem);
+  if (!text.empty())
+    std::sscanf(text.c_str(), "%d,%d,%d,%d", &shape.columns, &shape.piece, &shape.streams, &shape.pack);
+  return shape;
+}
+
+bool check(const Case& c, const std::string& text, const Device& gpu) {
+  const Problem problem = problem_of(c);
+  ProbePlan plan(problem, shape_for(problem, text), gpu);
+  const VerifyReport report = verify(plan, problem, Direction::kForward, gpu, {});
+  std::printf("%-40s %s o %.1e lse %.1e %s\n", c.name.c_str(), report.passed() ? "ok  " : "FAIL",
+              report.tensors[0].error, report.tensors[1].error, report.failure.c_str());
+  return report.passed();
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+void time(const Case& c, const std::string& text, double seconds, const Device& gpu) {
+  const Problem problem = problem_of(c);
+  const ForwardShape shape = shape_for(problem, text);
+  ProbePlan plan(problem, shape, gpu);
+  ProblemTensors tensors(problem, Direction::kForward, gpu, plan);
+  tensors.fill_inputs(7);
+  const DeviceTensors& v = tensors.views();
+  const ForwardArgs args{v.q, v.k, v.v, v.o, v.lse, nullptr};
+  const double work = flops(problem, Direction::kForward);
+  const double expected = work / 600e12 + 50e-6;
+  const int repeats = std::clamp(static_cast<int>(seconds / expected), 2, 500);
+  const auto units = static_cast<size_t>(gpu.units);
+  Buffer flush(size_t{192} << 20, gpu);
+  Buffer clocks(static_cast<size_t>(repeats) * 2 * units * 8, gpu);
+  fill_bytes(clocks.data(), clocks.kind(), 0, clocks.bytes());
+  std::vector<std::unique_ptr<cuda::Event>> events;
+  for (int i = 0; i < 2 * repeats; ++i) events.push_back(std::make_unique<cuda::Event>(0));
+  for (int i = 0; i < std::max(1, repeats / 2); ++i) plan.forward(args, Stream{});
+  for (int i = 0; i < repeats; ++i) {
+    const auto at = static_cast<size_t>(2 * i);
+    cuda::fill_async(flush.data(), static_cast<unsigned char>(i), flush.bytes(), Stream{});
+    start_reading_clocks(clocks.as<long long>() + at * units, gpu.units, nullptr);
+    events[at]->record(Stream{});
+    plan.forward(args, Stream{});
+    events[at + 1]->record(Stream{});
+    start_reading_clocks(clocks.as<long long>() + (at + 1) * units, gpu.units, nullptr);
+  }
+  cuda::synchronize(Stream{});
+  std::vector<long long> ticks(static_cast<size_t>(repeats) * 2 * units);
+  copy_bytes(ticks.data(), DeviceKind::kCpu, clocks.data(), clocks.kind(), ticks.size() * 8);
+  std::vector<double> times, cycles;
+  for (size_t i = 0; i < static_cast<size_t>(repeats); ++i) {
+    times.push_back(events[2 * i + 1]->seconds_since(*events[2 * i]));
+    for (size_t u = 0; u < units; ++u) {
+      const long long a = ticks[2 * i * units + u], b = ticks[(2 * i + 1) * units + u];
+      if (a != 0 && b != 0) cycles.push_back(static_cast<double>(b - a));
+    }
+  }
+  const double t = median(times), n = median(cycles);
+  std::printf("%-30s %d,%d,%d,%d %9.4f ms %6.1f TFLOP/s  util %5.3f  %.2f GHz\n", c.name.c_str(),
+              shape.columns, shape.piece, shape.streams, shape.pack, t * 1e3, work / t * 1e-12,
+              work / (4096.0 * gpu.units * n), n / t * 1e-9);
+}
+
+void plan(const Case& c, const std::string& text, const Device& gpu) {
+  using Clock = std::chrono::steady_clock;
+  const auto seconds = [](Clock::time_point a, Clock::time_point b) {
+    return std::chrono::duration<double>(b - a).count();
+  };
+  const Problem problem = problem_of(c);
+  const ForwardShape shape = shape_for(problem, text);
+  std::vector<double> choose, lower, all;
+  size_t bytes = 0;
+  for (int i = 0; i < 15; ++i) {
+    const auto a = Clock::now();
+    sm90::choose_forward_shape(problem);
+    const auto b = Clock::now();
+    sm90::lower_forward(*problem.masks, shape.tile_shape());
+    const auto d = Clock::now();
+    const ForwardPlan plan(problem, shape, gpu);
+    const auto e = Clock::now();
+    bytes = plan.bytes();
+    choose.push_back(seconds(a, b)), lower.push_back(seconds(b, d)), all.push_back(seconds(d, e));
+  }
+  std::printf(
+      "%-30s plan %8.1f us first, %8.1f median; lower %8.1f first, %8.1f median; choose %6.1f; %zu bytes\n",
+      c.name.c_str(), all[0] * 1e6, median(all) * 1e6, lower[0] * 1e6, median(lower) * 1e6,
+      median(choose) * 1e6, bytes);
+}
+
+}  // namespace
+}  // namespace longspan
+
+int main(int argc, char** argv) {
+  using namespace longspan;
+  if (argc < 2) {
+    std::printf(
+        "sm90_forward_probe check|time|plan [regular expression] [columns,piece,streams,pack] [seconds]\n");
+    return 2;
+  }
+  if (!no_cuda_reason().empty() || first_gpu().capability != 90) {
+    std::printf("needs a GPU of compute capability 9.0\n");
+    return 2;
+  }
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  const Device gpu = first_gpu();
+  const std::string what = argv[1], shape = argc > 3 ? argv[3] : "";
+  const std::regex filter(argc > 2 ? argv[2] : "");
+  int failed = 0, ran = 0;
+  try {
+    for (const Case& c : what == "check" ? small_cases() : large_cases()) {
+      if (!std::regex_search(c.name, filter)) continue;
+      ++ran;
+      if (what == "time")
+        time(c, shape, argc > 4 ? std::atof(argv[4]) : 0.05, gpu);
+      else if (what == "plan")
+        plan(c, shape, gpu);
+      else if (!check(c, shape, gpu))
+        ++failed;
+    }
+  } catch (const std::exception& error) {
+    std::printf("stopped: %s\n", error.what());
+    return 1;
+  }
+  if (what == "check") std::printf("%d of %d wrong\n", failed, ran);
+  return failed > 0;
+}
