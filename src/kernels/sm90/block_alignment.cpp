@@ -1,24 +1,29 @@
 #include "kernels/sm90/block_alignment.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace longspan::sm90 {
 
 int64_t block_alignment(const HeadMasks& masks) {
   if (std::all_of(masks.begin(), masks.end(), [](const Mask& mask) { return mask.bands().size() <= 1; }))
     return 1;
-  int64_t block = kLargestBlock;
+  int64_t edges = kLargestBlock;  // all of them, bit by bit: the lowest bit is the block
   for (const Mask& mask : masks) {
     if (!mask.bands().rectangular()) return 1;
-    for (const Band& band : mask.bands()) {
-      block = std::gcd(block, std::gcd(band.q.begin, band.k.begin));
-      if (band.q.end != mask.rows()) block = std::gcd(block, band.q.end);
-      if (band.k.end != mask.columns()) block = std::gcd(block, band.k.end);
-      if (block < kFinestBlock) return block;
+    const auto edge = [&](int64_t at, int64_t end_of_mask) {
+      if (at != end_of_mask) edges |= at;
+    };
+    for (const BandList::Group& group : mask.bands().groups()) {
+      edge(group.q_begin, -1);
+      edge(group.q_end, mask.rows());
     }
+    for (const Band& band : mask.bands()) {
+      edge(band.k.begin, -1);
+      edge(band.k.end, mask.columns());
+    }
+    if ((edges & (kFinestBlock - 1)) != 0) break;
   }
-  return block;
+  return edges & -edges;
 }
 
 }  // namespace longspan::sm90

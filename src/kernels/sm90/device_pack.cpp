@@ -1,7 +1,11 @@
 #include "kernels/sm90/device_pack.h"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
+#include <mutex>
+
+#include "base/cuda.h"
 
 namespace longspan::sm90 {
 namespace {
@@ -9,7 +13,58 @@ namespace {
 constexpr size_t kAlignment = 256;
 constexpr size_t kSmall = size_t{1} << 20;  // bytes up to which one copy of all is faster than one of each
 
+// The memory of packs that are gone, a few small ones.
+class Spares {
+ public:
+  static constexpr size_t kMost = 4, kGrain = size_t{64} << 10, kLargest = size_t{1} << 20;
+
+  Buffer take(size_t bytes, const Device& device) {
+    if (bytes > kLargest) return Buffer(bytes, device);
+    const size_t room = (bytes + kGrain - 1) / kGrain * kGrain;
+    {
+      const std::scoped_lock lock(mutex_);
+      const auto fits = [&](const Spare& s) { return s.device == device.index && s.memory.bytes() >= room; };
+      const auto found = std::find_if(spares_.begin(), spares_.end(), fits);
+      if (found != spares_.end()) {
+        Buffer memory = std::move(found->memory);
+        spares_.erase(found);
+        return memory;
+      }
+    }
+    return Buffer(room, device);
+  }
+
+  void give(Buffer memory, int device) {
+    if (memory.bytes() > kLargest) return;
+    // A kernel may still read it. Freeing would wait for that, too.
+    {
+      const cuda::DeviceGuard guard(device);
+      if (cudaDeviceSynchronize() != cudaSuccess) return;
+    }
+    const std::scoped_lock lock(mutex_);
+    if (spares_.size() == kMost) spares_.erase(spares_.begin());
+    spares_.push_back({std::move(memory), device});
+  }
+
+ private:
+  struct Spare {
+    Buffer memory;
+    int device = 0;
+  };
+  std::mutex mutex_;
+  std::vector<Spare> spares_;
+};
+
+Spares& spares() {
+  static auto* const all = new Spares;  // never freed: at the process's end the driver may be gone before it
+  return *all;
+}
+
 }  // namespace
+
+DevicePack::~DevicePack() {
+  if (memory_.bytes() > 0) spares().give(std::move(memory_), device_);
+}
 
 size_t DevicePack::add(const void* data, size_t bytes) {
   const size_t offset = bytes_;
@@ -19,15 +74,19 @@ size_t DevicePack::add(const void* data, size_t bytes) {
 }
 
 void DevicePack::upload(const Device& device) {
-  memory_ = Buffer(bytes_, device);
+  memory_ = spares().take(bytes_, device);
+  device_ = device.index;
   const auto copy = [&](size_t offset, const void* from, size_t bytes) {
     copy_bytes(memory_.as<char>() + offset, memory_.kind(), from, DeviceKind::kCpu, bytes);
   };
   if (bytes_ <= kSmall) {
-    const auto staged = std::make_unique<char[]>(bytes_);  // zeros
-    for (const Piece& piece : pieces_)
-      if (piece.data != nullptr && piece.bytes > 0)
+    const std::unique_ptr<char[]> staged(new char[bytes_]);
+    for (const Piece& piece : pieces_) {
+      if (piece.data == nullptr)
+        std::memset(staged.get() + piece.offset, 0, piece.bytes);
+      else if (piece.bytes > 0)
         std::memcpy(staged.get() + piece.offset, piece.data, piece.bytes);
+    }
     copy(0, staged.get(), bytes_);
   } else {
     for (const Piece& piece : pieces_) {

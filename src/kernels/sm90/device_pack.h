@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/buffer.h"
@@ -11,6 +12,10 @@ namespace longspan::sm90 {
 
 class DevicePack {
  public:
+  DevicePack() = default;
+  ~DevicePack();
+  DevicePack(DevicePack&&) = delete;
+
   // Room for an array, whose place is its offset. What is added must live until upload().
   template <class T>
   size_t add(const std::vector<T>& array) {
@@ -20,13 +25,15 @@ class DevicePack {
   size_t add(const void* data, size_t bytes);
   size_t add_zeros(size_t bytes) { return add(nullptr, bytes); }
 
+  // Takes the memory of a pack that is gone, where there is some that fits: in training a plan follows the
+  // other, and asking the driver for memory takes longer than most planning does.
   void upload(const Device& device);
 
   template <class T>
   T* at(size_t offset) const {
     return reinterpret_cast<T*>(memory_.as<char>() + offset);
   }
-  size_t bytes() const { return memory_.bytes(); }
+  size_t bytes() const { return bytes_; }
 
  private:
   struct Piece {
@@ -35,6 +42,7 @@ class DevicePack {
   };
   std::vector<Piece> pieces_;
   size_t bytes_ = 0;
+  int device_ = 0;
   Buffer memory_;
 };
 

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -62,6 +63,8 @@ class LayerTable {
 
   Layers find(const std::vector<const Piece*>& pieces, int64_t column, int32_t rows) {
     if (pieces.size() == 1) return find(*pieces.front(), column, rows);
+    if (std::all_of(pieces.begin(), pieces.end(), [](const Piece* p) { return p->rectangular(); }))
+      return draw_rectangles(pieces, column, rows);
     return draw(pieces, column, rows);
   }
 
@@ -110,18 +113,8 @@ class LayerTable {
   // Each row's intervals from left to right, those that touch joined, one to a layer.
   Layers draw(const std::vector<const Piece*>& pieces, int64_t column, int32_t rows) {
     const auto height = static_cast<size_t>(shape_.rows);
-    const bool rectangles =
-        std::all_of(pieces.begin(), pieces.end(), [](const Piece* p) { return p->rectangular(); });
     drawn_.assign(height, 0);
     for (int32_t row = 0; row < rows; ++row) {
-      const bool alike = row > 0 && rectangles &&
-                         std::none_of(pieces.begin(), pieces.end(),
-                                      [row](const Piece* p) { return p->q_begin == row || p->q_end == row; });
-      if (alike) {
-        for (size_t at = static_cast<size_t>(row); at < drawn_.size(); at += height)
-          drawn_[at] = drawn_[at - 1];
-        continue;
-      }
       seen_.clear();
       for (const Piece* piece : pieces) {
         if (row < piece->q_begin || row >= piece->q_end) continue;
@@ -152,11 +145,69 @@ class LayerTable {
         ->second;
   }
 
+  // The same for rectangles, between whose edges all rows see the same: from a sketch that has, for each such
+  // stretch of rows, its end and the number of intervals in a word, then the intervals.
+  Layers draw_rectangles(const std::vector<const Piece*>& pieces, int64_t column, int32_t rows) {
+    edges_.assign({0, rows});
+    for (const Piece* piece : pieces) {
+      edges_.push_back(piece->q_begin);
+      edges_.push_back(piece->q_end);
+    }
+    std::sort(edges_.begin(), edges_.end());
+    edges_.erase(std::unique(edges_.begin(), edges_.end()), edges_.end());
+    sketch_.clear();
+    size_t before = 0, layers = 1;
+    for (size_t i = 0; i + 1 < edges_.size(); ++i) {
+      const size_t head = sketch_.size();
+      sketch_.push_back(0);
+      for (const Piece* piece : pieces) {
+        if (edges_[i] < piece->q_begin || edges_[i] >= piece->q_end) continue;
+        const auto begin = static_cast<uint32_t>(std::max<int64_t>(piece->begin - column, 0)),
+                   end = static_cast<uint32_t>(std::min<int64_t>(piece->end - column, shape_.columns));
+        if (sketch_.size() > head + 1 && sketch_.back() >> 16 == begin)
+          sketch_.back() = (sketch_.back() & 0xffff) | end << 16;
+        else
+          sketch_.push_back(begin | end << 16);
+      }
+      const size_t count = sketch_.size() - head - 1;
+      const auto at = [&](size_t word) { return sketch_.begin() + static_cast<std::ptrdiff_t>(word); };
+      layers = std::max(layers, count);
+      if (head > 0 && std::equal(at(before) + 1, at(head), at(head) + 1, sketch_.end())) {
+        sketch_.resize(head);
+      } else {
+        before = head;
+      }
+      sketch_[before] = static_cast<uint32_t>(edges_[i + 1]) | static_cast<uint32_t>(count) << 16;
+    }
+
+    uint64_t hash = 0x9e3779b97f4a7c15u;
+    for (const uint32_t word : sketch_) hash = (std::rotl(hash, 23) ^ word) * 0xff51afd7ed558ccdu;
+    for (auto [at, end] = sketches_.equal_range(hash); at != end; ++at)
+      if (std::equal(sketch_.begin(), sketch_.end(), at->second.first.begin(), at->second.first.end()))
+        return at->second.second;
+    const auto height = static_cast<size_t>(shape_.rows);
+    const size_t first = spans_.size();
+    spans_.resize(first + layers * height, 0);
+    size_t row = first;
+    for (size_t i = 0; i < sketch_.size();) {
+      const size_t end = first + (sketch_[i] & 0xffff), count = sketch_[i] >> 16;
+      for (size_t layer = 0; layer < count; ++layer)
+        std::fill(spans_.begin() + static_cast<std::ptrdiff_t>(row + layer * height),
+                  spans_.begin() + static_cast<std::ptrdiff_t>(end + layer * height), sketch_[i + 1 + layer]);
+      row = end;
+      i += 1 + count;
+    }
+    const Layers drawn = described(first, static_cast<int32_t>(layers), rows);
+    sketches_.emplace(hash, std::pair(sketch_, drawn));
+    return drawn;
+  }
+
   // Rows past the mask's last see nothing and ask for nothing, so they are left out.
   Layers described(size_t first, int32_t count, int32_t rows) const {
     const auto height = static_cast<size_t>(shape_.rows);
     uint32_t last = 0, clean = ~0u;  // clean: steps that every row sees whole
     for (size_t row = 0; row < static_cast<size_t>(rows); ++row) {
+      if (row > 0 && alike(first + row, static_cast<size_t>(count))) continue;
       uint32_t whole = 0;
       for (size_t layer = 0; layer < static_cast<size_t>(count); ++layer) {
         const uint32_t span = spans_[first + layer * height + row];
@@ -174,11 +225,20 @@ class LayerTable {
             steps == all && (cut & ((1u << all) - 1)) == 0};
   }
 
+  // Whether the row at this span sees what the row before it sees.
+  bool alike(size_t span, size_t count) const {
+    for (; count > 0; --count, span += static_cast<size_t>(shape_.rows))
+      if (spans_[span] != spans_[span - 1]) return false;
+    return true;
+  }
+
   TileShape shape_;
   std::vector<uint32_t>& spans_;
   std::array<Place, 1024> places_;                      // of lone pieces
   std::unordered_multimap<uint64_t, Layers> drawings_;  // of several pieces, by the hash of what is drawn
-  std::vector<uint32_t> drawn_;
+  std::unordered_multimap<uint64_t, std::pair<std::vector<uint32_t>, Layers>> sketches_;
+  std::vector<uint32_t> drawn_, sketch_;
+  std::vector<int32_t> edges_;
   std::vector<std::pair<uint32_t, uint32_t>> seen_;
 };
 
@@ -188,27 +248,60 @@ void check_size(size_t entries, size_t spans) {
                  "{} entries and {} spans are more than a plan can number", entries, spans);
 }
 
-// Lowers one mask.
+// Some of a mask's row tiles, and where a sweep over them begins.
+struct Part {
+  const Mask* mask = nullptr;
+  int32_t first_tile = 0, end_tile = 0;
+  BandList::Iterator next;   // the first band that begins in the part or after it
+  std::vector<Band> active;  // bands that begin before the part and reach into it
+};
+
+// Of `count` parts of about as many row tiles each.
+void divide(const Mask& mask, TileShape shape, int32_t row_tiles, int32_t count, std::vector<Part>& parts) {
+  const size_t first = parts.size();
+  for (int64_t i = 0; i < count; ++i)
+    parts.push_back({&mask,
+                     static_cast<int32_t>(row_tiles * i / count),
+                     static_cast<int32_t>(row_tiles * (i + 1) / count),
+                     mask.bands().begin(),
+                     {}});
+  if (count == 1) return;
+  const auto begin_of = [&](size_t part) { return int64_t{parts[part].first_tile} * shape.rows; };
+  size_t part = first;
+  const auto end = mask.bands().end();
+  for (auto at = mask.bands().begin(); at != end; ++at) {
+    const Band band = *at;
+    for (; part + 1 < parts.size() && band.q.begin >= begin_of(part + 1); ++part) parts[part + 1].next = at;
+    for (size_t later = part + 1; later < parts.size() && begin_of(later) < band.q.end; ++later)
+      parts[later].active.push_back(band);
+  }
+  for (++part; part < parts.size(); ++part) parts[part].next = end;
+}
+
+// Lowers a part of a mask. Its rows are left in their order.
 class Cover {
  public:
-  Cover(const Mask& mask, TileShape shape) : mask_(mask), shape_(shape), layers_(shape, out_.spans) {}
+  Cover(Part& part, TileShape shape)
+      : part_(part),
+        mask_(*part.mask),
+        shape_(shape),
+        layers_(shape, out_.spans),
+        active_(std::move(part.active)) {}
 
   ForwardMap run() {
     const int64_t rows = mask_.rows();
-    const auto row_tiles = static_cast<int32_t>((rows + shape_.rows - 1) / shape_.rows);
-    out_.row_tiles = row_tiles;
-    out_.rows_per_tile = shape_.rows;
-    rows_.resize(static_cast<size_t>(row_tiles));
+    rows_.resize(static_cast<size_t>(part_.end_tile - part_.first_tile));
     out_.entries.reserve(size_t{4} * rows_.size());
-    auto next = mask_.bands().begin();
+    auto next = part_.next;
     const auto end = mask_.bands().end();
     int64_t next_row = next == end ? rows : (*next).q.begin;
-    for (int32_t t = 0; t < row_tiles; ++t) {
+    for (int32_t t = part_.first_tile; t < part_.end_tile; ++t) {
+      const auto at = static_cast<size_t>(t - part_.first_tile);
       const int64_t first = int64_t{t} * shape_.rows, last = std::min<int64_t>(first + shape_.rows, rows);
       const bool changes = next_row < last || first_end_ < last;
-      if (!changes && all_rectangles_ && t > 0) {  // sees what the row tile before it sees
-        rows_[static_cast<size_t>(t)] = rows_[static_cast<size_t>(t) - 1];
-        rows_[static_cast<size_t>(t)].row_tile = t;
+      if (!changes && all_rectangles_ && at > 0) {  // sees what the row tile before it sees
+        rows_[at] = rows_[at - 1];
+        rows_[at].row_tile = t;
         out_.tiles += row_tiles_, out_.steps += row_steps_;
         continue;
       }
@@ -232,7 +325,7 @@ class Cover {
           last - first == shape_.rows;
     }
     check_size(out_.entries.size(), out_.spans.size());
-    order();
+    out_.work = std::move(rows_);
     return std::move(out_);
   }
 
@@ -270,9 +363,9 @@ class Cover {
       cover(pieces_.front(), rows);
     else
       cover(rows);
-    rows_[static_cast<size_t>(t)] = {t, static_cast<uint32_t>(row_first_),
-                                     static_cast<int32_t>(out_.entries.size() - row_first_),
-                                     static_cast<int32_t>(row_steps_ + 2 * row_tiles_)};
+    rows_[static_cast<size_t>(t - part_.first_tile)] = {
+        t, static_cast<uint32_t>(row_first_), static_cast<int32_t>(out_.entries.size() - row_first_),
+        static_cast<int32_t>(row_steps_ + 2 * row_tiles_)};
     out_.tiles += row_tiles_;
     out_.steps += row_steps_;
   }
@@ -343,22 +436,7 @@ class Cover {
     last_is_full_ = false;
   }
 
-  // The heaviest first, ties by index: by counting, as costs are small numbers or can be made so.
-  void order() {
-    int32_t most = 0;
-    for (const MapRow& row : rows_) most = std::max(most, row.cost);
-    int shift = 0;
-    while (most >> shift >= kCosts) ++shift;
-    std::array<int32_t, kCosts + 1> place{};
-    const auto bucket = [&](const MapRow& row) {
-      return static_cast<size_t>((most >> shift) - (row.cost >> shift));
-    };
-    for (const MapRow& row : rows_) ++place[bucket(row) + 1];
-    for (size_t i = 1; i < place.size(); ++i) place[i] += place[i - 1];
-    out_.work.resize(rows_.size());
-    for (const MapRow& row : rows_) out_.work[static_cast<size_t>(place[bucket(row)]++)] = row;
-  }
-
+  const Part& part_;
   const Mask& mask_;
   TileShape shape_;
   ForwardMap out_;
@@ -368,21 +446,20 @@ class Cover {
   bool all_rectangles_ = false;
   std::vector<Piece> pieces_;  // of the current row tile, by `begin`
   std::vector<const Piece*> hits_;
-  std::vector<MapRow> rows_;  // [row_tiles]
+  std::vector<MapRow> rows_;
   size_t row_first_ = 0;
   int64_t row_tiles_ = 0, row_steps_ = 0;
   bool last_is_full_ = false;
 };
 
 void append(ForwardMap& out, const ForwardMap& map) {
-  const auto first_layer = static_cast<int32_t>(out.spans.size() / static_cast<size_t>(map.rows_per_tile));
+  const auto first_layer = static_cast<int32_t>(out.spans.size() / static_cast<size_t>(out.rows_per_tile));
   const auto first_entry = static_cast<uint32_t>(out.entries.size());
   out.spans.insert(out.spans.end(), map.spans.begin(), map.spans.end());
-  for (size_t i = 0; i < map.entries.size(); ++i) {
-    out.entries.push_back(map.entries[i]);
-    if (map.entries[i].code >= 0) continue;
-    ++i;
-    out.entries.push_back({map.entries[i].column, map.entries[i].code + first_layer});
+  out.entries.insert(out.entries.end(), map.entries.begin(), map.entries.end());
+  if (first_layer > 0) {
+    for (size_t i = first_entry; i < out.entries.size(); ++i)
+      if (out.entries[i].code < 0) out.entries[++i].code += first_layer;
   }
   for (MapRow row : map.work) {
     row.first_entry += first_entry;
@@ -390,6 +467,48 @@ void append(ForwardMap& out, const ForwardMap& map) {
   }
   out.tiles += map.tiles;
   out.steps += map.steps;
+}
+
+// The heaviest first, ties by index: by counting, as costs are small numbers or can be made so. Neighbours
+// often cost the same, so they are counted and moved together.
+void order(std::span<MapRow> rows, std::vector<MapRow>& scratch) {
+  int32_t most = 0;
+  bool ordered = true;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    most = std::max(most, rows[i].cost);
+    ordered = ordered && (i == 0 || rows[i].cost <= rows[i - 1].cost);
+  }
+  if (ordered) return;
+  int shift = 0;
+  while (most >> shift >= kCosts) ++shift;
+  scratch.assign(rows.begin(), rows.end());
+  std::array<int32_t, kCosts + 1> place{};
+  const auto for_each_run = [&](auto&& visit) {
+    for (size_t i = 0; i < scratch.size();) {
+      const int32_t cost = scratch[i].cost >> shift;
+      size_t end = i + 1;
+      while (end < scratch.size() && scratch[end].cost >> shift == cost) ++end;
+      visit(static_cast<size_t>((most >> shift) - cost), i, end);
+      i = end;
+    }
+  };
+  for_each_run(
+      [&](size_t bucket, size_t i, size_t end) { place[bucket + 1] += static_cast<int32_t>(end - i); });
+  for (size_t i = 1; i <= static_cast<size_t>(most >> shift); ++i) place[i] += place[i - 1];
+  for_each_run([&](size_t bucket, size_t i, size_t end) {
+    std::copy(scratch.begin() + static_cast<std::ptrdiff_t>(i),
+              scratch.begin() + static_cast<std::ptrdiff_t>(end), rows.begin() + place[bucket]);
+    place[bucket] += static_cast<int32_t>(end - i);
+  });
+}
+
+// Into how many parts a mask is divided. Each has its own table of layers: masks of few bands are lowered
+// faster by one thread.
+int32_t parts_of(const Mask& mask, int32_t row_tiles) {
+  constexpr int64_t kBands = 2048, kMost = 64;
+  const auto bands = static_cast<int64_t>(mask.bands().size());
+  return static_cast<int32_t>(
+      std::clamp<int64_t>(bands / kBands, 1, std::min<int64_t>(kMost, std::max(row_tiles, 1))));
 }
 
 }  // namespace
@@ -404,26 +523,42 @@ ForwardMap lower_forward(const HeadMasks& masks, TileShape shape) {
       shape.columns % kStepKeys == 0 && 0 < shape.columns && shape.columns <= kMostSteps * kStepKeys,
       "tiles of {} keys: must be a multiple of {}, at most {}", shape.columns, kStepKeys,
       kMostSteps * kStepKeys);
-  if (masks.size() == 1) return Cover(masks.front(), shape).run();
-  std::vector<ForwardMap> maps(masks.size());
-  parallel_for(static_cast<int64_t>(masks.size()), [&](int64_t i, int) {
-    maps[static_cast<size_t>(i)] = Cover(masks[static_cast<size_t>(i)], shape).run();
-  });
-  size_t entries = 0, spans = 0, rows = 0;
-  for (const ForwardMap& map : maps)
-    entries += map.entries.size(), spans += map.spans.size(), rows += map.work.size();
-  check_size(entries, spans);
   ForwardMap out;
-  out.row_tiles = maps.front().row_tiles;
   out.rows_per_tile = shape.rows;
-  out.work.reserve(rows);
-  out.entries.reserve(entries);
-  out.spans.reserve(spans);
-  for (ForwardMap& map : maps) {
-    LONGSPAN_CHECK(map.row_tiles == out.row_tiles, "the masks of one problem differ in rows");
-    append(out, map);
-    map = ForwardMap();
+  out.row_tiles = static_cast<int32_t>((masks.front().rows() + shape.rows - 1) / shape.rows);
+  std::vector<Part> parts;
+  for (const Mask& mask : masks) {
+    LONGSPAN_CHECK(mask.rows() == masks.front().rows(), "the masks of one problem differ in rows");
+    divide(mask, shape, out.row_tiles, parts_of(mask, out.row_tiles), parts);
   }
+  std::vector<ForwardMap> maps(parts.size());
+  if (parts.size() == 1)
+    maps[0] = Cover(parts[0], shape).run();
+  else
+    parallel_for(static_cast<int64_t>(parts.size()), [&](int64_t i, int) {
+      maps[static_cast<size_t>(i)] = Cover(parts[static_cast<size_t>(i)], shape).run();
+    });
+  size_t entries = 0, spans = 0;
+  for (const ForwardMap& map : maps) entries += map.entries.size(), spans += map.spans.size();
+  check_size(entries, spans);
+  if (maps.size() == 1) {
+    out.work = std::move(maps[0].work);
+    out.entries = std::move(maps[0].entries);
+    out.spans = std::move(maps[0].spans);
+    out.tiles = maps[0].tiles, out.steps = maps[0].steps;
+  } else {
+    out.work.reserve(masks.size() * static_cast<size_t>(out.row_tiles));
+    out.entries.reserve(entries);
+    out.spans.reserve(spans);
+    for (ForwardMap& map : maps) {
+      append(out, map);
+      map = ForwardMap();
+    }
+  }
+  std::vector<MapRow> scratch;
+  const auto row_tiles = static_cast<size_t>(out.row_tiles);
+  for (size_t m = 0; m < masks.size(); ++m)
+    order(std::span(out.work).subspan(m * row_tiles, row_tiles), scratch);
   return out;
 }
 
