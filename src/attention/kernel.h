@@ -22,10 +22,10 @@ struct Support {
 };
 
 struct ForwardArgs {
-  TensorView q;               // [tokens_q, heads_q, head_dim]
-  TensorView k, v;            // [tokens_kv, heads_kv, head_dim]
-  TensorView o;               // out: [tokens_q, heads_q, head_dim], of Problem::output_dtype
-  float* lse = nullptr;       // out: [heads_q, tokens_q], natural log of the sum of exp(scale * score)
+  TensorView q;          // [tokens_q, heads_q, head_dim]
+  TensorView k, v;       // [tokens_kv, heads_kv, head_dim]
+  TensorView o;          // out: [tokens_q, heads_q, head_dim], of Problem::dtype, or f32 with fp32_output
+  float* lse = nullptr;  // out: [heads_q, tokens_q], natural log of the sum of exp(scale * score)
   void* workspace = nullptr;  // Plan::workspace_bytes(kForward) bytes, aligned to 256
 };
 // A row that sees no key gives o = 0 and lse = -inf.
@@ -38,7 +38,8 @@ struct BackwardArgs {
   TensorView dk, dv;           // out: [tokens_kv, heads_kv, head_dim], summed over the query heads of a group
   void* workspace = nullptr;   // Plan::workspace_bytes(kBackward) bytes, aligned to 256
 };
-// A row that sees no key, and a key that no row sees, get zero gradients.
+// A row that sees no key, and a key that no row sees, get zero gradients. dq, and dk with dv, are of
+// Problem::dtype or, with fp32_output, f32.
 
 // What a plan is, too, if its work runs in another process, where the runner's events do not reach.
 class SelfTimed {

@@ -1,5 +1,5 @@
-// Copies between GPUs for ranks that are threads: a rank's own stream for them, and points of streams to wait
-// for.
+// Copies between GPUs for ranks that are threads: a rank's own streams for them, and points of streams to
+// wait for.
 #pragma once
 
 #include <chrono>
@@ -18,9 +18,9 @@ class DeviceCopies {
 
   using Mark = std::shared_ptr<void>;                      // a point of a stream
   virtual Mark mark(Stream stream) = 0;                    // what is in the stream by now
-  virtual Stream stream() const = 0;                       // that of the copies
+  virtual Stream stream_for(int peer) = 0;                 // that of the copies from a peer
   virtual void wait(Stream stream, const Mark& mark) = 0;  // the stream waits, the host does not
-  virtual void copy(void* to, const void* from, size_t bytes) = 0;
+  virtual void copy(void* to, const void* from, size_t bytes, int peer) = 0;
 
   // Has the stream done all that it was given?
   virtual bool done(Stream stream) = 0;

@@ -1,12 +1,18 @@
+#include <deque>
+
 #include "base/cuda.h"
 #include "comm/device_copies.h"
 
 namespace longspan {
 namespace {
 
+// Copies from different peers go at the same time, else all ranks would read from the same one first.
+constexpr int kStreams = 4;
+
 class CudaCopies : public DeviceCopies {
  public:
-  explicit CudaCopies(int index) : index_(index), stream_(index) {
+  explicit CudaCopies(int index) : index_(index) {
+    for (int i = 0; i < kStreams; ++i) streams_.emplace_back(index);
     // Without it copies between GPUs go through the host.
     int devices = 0;
     LONGSPAN_CUDA(cudaGetDeviceCount(&devices));
@@ -29,13 +35,15 @@ class CudaCopies : public DeviceCopies {
     return event;
   }
 
-  Stream stream() const override { return stream_; }
+  Stream stream_for(int peer) override { return streams_[static_cast<size_t>(peer % kStreams)]; }
 
   void wait(Stream stream, const Mark& mark) override {
     std::static_pointer_cast<cuda::Event>(mark)->wait_in(stream);
   }
 
-  void copy(void* to, const void* from, size_t bytes) override { cuda::copy_async(to, from, bytes, stream_); }
+  void copy(void* to, const void* from, size_t bytes, int peer) override {
+    cuda::copy_async(to, from, bytes, stream_for(peer));
+  }
 
   bool done(Stream stream) override {
     const cudaError_t status = cudaStreamQuery(cuda::raw(stream));
@@ -46,7 +54,7 @@ class CudaCopies : public DeviceCopies {
 
  private:
   const int index_;
-  cuda::OwnedStream stream_;
+  std::deque<cuda::OwnedStream> streams_;
 };
 
 }  // namespace

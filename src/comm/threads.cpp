@@ -1,5 +1,6 @@
 #include "comm/threads.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -71,9 +72,17 @@ class ThreadTransfer : public Transfer {
 
   void wait(Stream stream) override {
     const auto deadline = std::chrono::steady_clock::now() + world_->limit;
-    if (copies_ != nullptr && !receives_.empty()) copies_->wait(copies_->stream(), posted_);
+    std::vector<Stream> streams;  // of the copies
+    if (copies_ != nullptr) {
+      for (const Message& receive : receives_) {
+        const Stream of_peer = copies_->stream_for(receive.peer);
+        const auto same = [&](Stream other) { return other.handle == of_peer.handle; };
+        if (std::none_of(streams.begin(), streams.end(), same)) streams.push_back(of_peer);
+      }
+    }
+    for (Stream each : streams) copies_->wait(each, posted_);
     for (const Message& receive : receives_) take(receive, deadline);
-    if (copies_ != nullptr && !receives_.empty()) copies_->wait(stream, copies_->mark(copies_->stream()));
+    for (Stream each : streams) copies_->wait(stream, copies_->mark(each));
     receives_.clear();
     for (const auto& send : sends_) {
       std::unique_lock lock(world_->mutex);
@@ -120,9 +129,10 @@ class ThreadTransfer : public Transfer {
       offer->state = Offer::State::kCopying;
     }
     if (copies_ != nullptr) {
-      copies_->wait(copies_->stream(), offer->ready);
-      copies_->copy(receive.data, offer->message.data, receive.bytes);
-      offer->taken = copies_->mark(copies_->stream());
+      const Stream copying = copies_->stream_for(receive.peer);
+      copies_->wait(copying, offer->ready);
+      copies_->copy(receive.data, offer->message.data, receive.bytes, receive.peer);
+      offer->taken = copies_->mark(copying);
     } else if (receive.bytes > 0) {
       std::memcpy(receive.data, offer->message.data, receive.bytes);
     }

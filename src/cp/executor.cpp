@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "cp/device_clock.h"
 #include "cp/pieces.h"
+#include "cp/placement.h"
 
 namespace longspan {
 namespace {
@@ -39,8 +40,13 @@ class Executor::Impl {
         for (const Attend& attend : round.attend) make_plan(attend);
       }
     }
-    last_[0] = last_uses(schedule, forward_);
-    last_[1] = last_uses(schedule, backward_);
+    for (Direction direction : {Direction::kForward, Direction::kBackward}) {
+      Placing& placing = placing_[static_cast<size_t>(direction)];
+      const auto& rounds = direction == Direction::kForward ? forward_ : backward_;
+      placing.last_uses = last_uses(schedule, rounds);
+      placing.complete = complete_results(schedule, direction, rounds);
+      for (const RankRound& round : rounds) placing.landings.push_back(landings_of(schedule, round, owned()));
+    }
     size_t bytes = 0;  // attends run one after the other
     for (const auto& [regions, work] : work_) {
       bytes = std::max(bytes, work.plan->workspace_bytes(Direction::kForward));
@@ -55,11 +61,13 @@ class Executor::Impl {
     sums_.clear();
     add_own(Operand::kQ, args.q);
     add_own(Operand::kKV, args.k, args.v);
-    run(Direction::kForward, forward_, stream);
     Piece out = own_piece(Operand::kO, args.o);
     out.lse = args.lse;
     out.lse_stride = count(owned());
-    finish(out, stream);
+    own_results_.clear();
+    own_results_.push_back(std::move(out));
+    run(Direction::kForward, forward_, stream);
+    finish(own_results_.front(), stream);
     sums_.clear();
     held_.drop_before(static_cast<int32_t>(forward_.size()));  // all but kept copies and the rank's own
   }
@@ -72,9 +80,11 @@ class Executor::Impl {
     o.lse = const_cast<float*>(args.lse);
     o.lse_stride = count(owned());
     held_.add(std::move(o));
+    own_results_.clear();
+    own_results_.push_back(own_piece(Operand::kDq, args.dq));
+    own_results_.push_back(own_piece(Operand::kDkv, args.dk, args.dv));
     run(Direction::kBackward, backward_, stream);
-    finish(own_piece(Operand::kDq, args.dq), stream);
-    finish(own_piece(Operand::kDkv, args.dk, args.dv), stream);
+    for (const Piece& own : own_results_) finish(own, stream);
     sums_.clear();
     held_.clear();
     saved_.clear();
@@ -98,6 +108,13 @@ class Executor::Impl {
   struct Work {
     Problem problem;
     std::unique_ptr<Plan> plan;
+  };
+
+  // Of one pass: what is known beforehand of where its data lies, by round.
+  struct Placing {
+    std::vector<int32_t> last_uses;  // of the copies in the order of their arrival
+    std::vector<std::vector<Landing>> landings;
+    std::vector<std::vector<Complete>> complete;
   };
 
   // A stretch of the stream, whose time is added to one of times_ when somebody asks.
@@ -177,26 +194,23 @@ class Executor::Impl {
     times_ = {};
     spans_.clear();
     clock_->reset();
-    const std::vector<int32_t>& last = last_[direction == Direction::kForward ? 0 : 1];
-    size_t arrived = 0;
-    Posted next = post_copies(rounds, 0, stream), results;
+    const Placing& placing = placing_[static_cast<size_t>(direction)];
+    posted_copies_ = 0;
+    Posted next = post_copies(rounds, placing, 0, stream), results;
     for (size_t i = 0; i < rounds.size(); ++i) {
       Posted now = std::move(next);
       wait(now, stream);
-      for (Piece& piece : now.arriving) {
-        piece.last_use = last[arrived++];
-        held_.add(std::move(piece));
-      }
+      for (Piece& piece : now.arriving) held_.add(std::move(piece));
       held_.drop_before(static_cast<int32_t>(i));  // also what has left for this round
-      if (i + 1 < rounds.size()) next = post_copies(rounds, i + 1, stream);
-      int64_t copies = held_.owned_bytes();
-      for (const Piece& piece : next.arriving) copies += static_cast<int64_t>(piece.memory.bytes());
+      if (i + 1 < rounds.size()) next = post_copies(rounds, placing, i + 1, stream);
+      int64_t copies = held_.copy_bytes();
+      for (const Piece& piece : next.arriving) copies += piece.copy_bytes;
       times_.peak_copy_bytes = std::max(times_.peak_copy_bytes, copies);
-      for (const Attend& attend : rounds[i].attend) {
+      for (size_t a = 0; a < rounds[i].attend.size(); ++a) {
         if (direction == Direction::kForward) {
-          attend_forward(attend, stream);
+          attend_forward(rounds[i].attend[a], placing.complete[i][a], stream);
         } else {
-          attend_backward(attend, stream);
+          attend_backward(rounds[i].attend[a], placing.complete[i][a], stream);
         }
       }
       collect(results, stream);
@@ -232,7 +246,8 @@ class Executor::Impl {
     return posted;
   }
 
-  Posted post_copies(const std::vector<RankRound>& rounds, size_t number, Stream stream) {
+  Posted post_copies(const std::vector<RankRound>& rounds, const Placing& placing, size_t number,
+                     Stream stream) {
     const Stopwatch watch(*this, times_.reorder_s, stream);
     Posted posted;
     std::vector<Message> sends, receives;
@@ -243,11 +258,32 @@ class Executor::Impl {
       add_messages(sends, move.dst, piece);
       posted.leaving.push_back(std::move(piece));
     }
-    for (const Move& move : rounds[number].copies_in) {
-      const Region& region = schedule_.regions[move.region];
+    // What is read together arrives together, beside the rank's own rows.
+    const std::vector<Move>& copies = rounds[number].copies_in;
+    std::vector<std::pair<size_t, int64_t>> places(copies.size(), {0, -1});  // piece, first row in it
+    for (const Landing& landing : placing.landings[number]) {
+      const Region& region = schedule_.regions[landing.region];
+      for (const Landing::Arrival& arrival : landing.arrivals)
+        places[arrival.move] = {posted.arriving.size(), arrival.row};
       posted.arriving.push_back(
-          make_piece(move.what, region.tokens, region.heads, problem_.head_dim, problem_.dtype, pool_));
-      add_messages(receives, move.src, posted.arriving.back());
+          make_piece(landing.what, region.tokens, region.heads, problem_.head_dim, problem_.dtype, pool_));
+      if (landing.with_own) held_.copy_own(posted.arriving.back(), stream);
+    }
+    for (size_t i = 0; i < copies.size(); ++i) {
+      const Region& region = schedule_.regions[copies[i].region];
+      auto [place, row] = places[i];
+      if (row < 0) {
+        place = posted.arriving.size();
+        posted.arriving.push_back(make_piece(copies[i].what, region.tokens, region.heads, problem_.head_dim,
+                                             problem_.dtype, pool_));
+        row = 0;
+      }
+      Piece& piece = posted.arriving[place];
+      piece.last_use = std::max(piece.last_use, placing.last_uses[posted_copies_++]);
+      const size_t before = receives.size();
+      add_messages(receives, copies[i].src, with_rows(piece, row, row + count(region.tokens)));
+      for (size_t m = before; m < receives.size(); ++m)
+        piece.copy_bytes += static_cast<int64_t>(receives[m].bytes);
     }
     return start(std::move(posted), sends, receives, stream);
   }
@@ -266,8 +302,14 @@ class Executor::Impl {
     Posted posted;
     std::vector<Message> sends, receives;
     for (const Move& move : round.given) {
-      Piece piece = result_piece(move);
-      sums_.take(move.what, piece, pool_, stream);
+      const Region& region = schedule_.regions[move.region];
+      Piece piece;
+      if (auto lent = sums_.lend(move.what, region.tokens, region.heads, dtype_of(move))) {
+        piece = with_packed_lse(std::move(*lent), pool_, stream);
+      } else {
+        piece = result_piece(move);
+        sums_.take(move.what, piece, pool_, stream);
+      }
       add_messages(sends, move.dst, piece);
       posted.leaving.push_back(std::move(piece));
     }
@@ -278,15 +320,18 @@ class Executor::Impl {
     return start(std::move(posted), sends, receives, stream);
   }
 
+  DType dtype_of(const Move& result) const { return result.fp32 ? DType::kF32 : problem_.dtype; }
+
   Piece result_piece(const Move& move) const {
     const Region& region = schedule_.regions[move.region];
-    return make_piece(move.what, region.tokens, region.heads, problem_.head_dim,
-                      move.fp32 ? DType::kF32 : problem_.dtype, pool_);
+    return make_piece(move.what, region.tokens, region.heads, problem_.head_dim, dtype_of(move), pool_);
   }
 
   void collect(Posted& results, Stream stream) {
     wait(results, stream);
-    for (Piece& piece : results.arriving) sums_.add(std::move(piece));
+    if (results.arriving.empty()) return;
+    const Stopwatch watch(*this, times_.merge_s, stream);
+    for (Piece& piece : results.arriving) sums_.add(std::move(piece), stream);
     results.arriving.clear();
   }
 
@@ -302,6 +347,10 @@ class Executor::Impl {
       for (const Attend& attend : each.attend) {
         if (!seen.try_emplace(attend.q, true).second) continue;
         const Region& region = schedule_.regions[attend.q];
+        if (auto whole = sums_.share(Operand::kO, region.tokens, region.heads, problem_.dtype)) {
+          saved_.add(std::move(*whole));
+          continue;
+        }
         Piece piece =
             make_piece(Operand::kO, region.tokens, region.heads, problem_.head_dim, problem_.dtype, pool_);
         sums_.read(Operand::kO, piece, pool_, stream);
@@ -310,28 +359,40 @@ class Executor::Impl {
     }
   }
 
-  void attend_forward(const Attend& attend, Stream stream) {
+  // Where an attend writes what it finds for a region: in place if that is complete, else as a part in f32.
+  Piece target(Operand what, const Region& region, bool complete) {
+    if (complete) {
+      for (const Piece& own : own_results_) {
+        if (own.what == what && own.tokens == region.tokens && own.heads == region.heads)
+          return with_heads(own, own.heads);
+      }
+    }
+    return make_piece(what, region.tokens, region.heads, problem_.head_dim,
+                      complete ? problem_.dtype : DType::kF32, pool_);
+  }
+
+  void attend_forward(const Attend& attend, Complete complete, Stream stream) {
     Work& work = work_.at({attend.q, attend.kv});
     const Region &q = schedule_.regions[attend.q], &kv = schedule_.regions[attend.kv];
     const Piece queries = read(Operand::kQ, q, stream), keys = read(Operand::kKV, kv, stream);
-    Piece& sum = sums_.open(Operand::kO, q.tokens, q.heads, problem_.head_dim, pool_);
+    Piece part = target(Operand::kO, q, complete.rows);
     {
       const Stopwatch watch(*this, times_.compute_s, stream);
-      work.plan->forward(
-          {queries.tensors[0], keys.tensors[0], keys.tensors[1], sum.tensors[0], sum.lse, workspace_.data()},
-          stream);
+      work.plan->forward({queries.tensors[0], keys.tensors[0], keys.tensors[1], part.tensors[0], part.lse,
+                          workspace_.data()},
+                         stream);
     }
     const Stopwatch watch(*this, times_.merge_s, stream);
-    sums_.settle(stream);
+    sums_.add(std::move(part), stream);
   }
 
-  void attend_backward(const Attend& attend, Stream stream) {
+  void attend_backward(const Attend& attend, Complete complete, Stream stream) {
     Work& work = work_.at({attend.q, attend.kv});
     const Region &q = schedule_.regions[attend.q], &kv = schedule_.regions[attend.kv];
     const Piece queries = read(Operand::kQ, q, stream), keys = read(Operand::kKV, kv, stream);
     const Piece dout = read(Operand::kDo, q, stream), o = read_final(q, stream);
-    Piece dq = make_piece(Operand::kDq, q.tokens, q.heads, problem_.head_dim, DType::kF32, pool_);
-    Piece dkv = make_piece(Operand::kDkv, kv.tokens, kv.heads, problem_.head_dim, DType::kF32, pool_);
+    Piece dq = target(Operand::kDq, q, complete.rows);
+    Piece dkv = target(Operand::kDkv, kv, complete.keys);
     {
       const Stopwatch watch(*this, times_.compute_s, stream);
       work.plan->backward(
@@ -340,10 +401,7 @@ class Executor::Impl {
           stream);
     }
     const Stopwatch watch(*this, times_.merge_s, stream);
-    for (Piece* piece : {&dq, &dkv}) {
-      sums_.add(std::move(*piece));
-      sums_.settle(stream);
-    }
+    for (Piece* piece : {&dq, &dkv}) sums_.add(std::move(*piece), stream);
   }
 
   Piece read(Operand what, const Region& region, Stream stream) {
@@ -370,13 +428,15 @@ class Executor::Impl {
   Communicator& communicator_;
   std::vector<RankRound> forward_, backward_;
   std::map<std::pair<int32_t, int32_t>, Work> work_;
-  std::vector<int32_t> last_[2];  // by direction: last_uses
-  std::string no_backward_;       // why the kernel has no backward pass; empty if it has
+  Placing placing_[2];        // by direction
+  size_t posted_copies_ = 0;  // of this pass
+  std::string no_backward_;   // why the kernel has no backward pass; empty if it has
   Buffer workspace_;
   const std::unique_ptr<DeviceClock> clock_;
   const Pool pool_;
   Holdings held_, saved_;
   Sums sums_;
+  std::vector<Piece> own_results_;  // where this pass's results go
   PassTimes times_;
   std::vector<Span> spans_;
 };

@@ -77,6 +77,35 @@ Piece with_heads(const Piece& piece, Range heads) {
   return view;
 }
 
+Piece with_rows(const Piece& piece, int64_t begin, int64_t end) {
+  Piece view = with_heads(piece, piece.heads);
+  view.tokens = slice(piece.tokens, begin, end);
+  for (int i = 0; i < piece.tensor_count(); ++i) {
+    view.tensors[i].data = piece.tensors[i].row_address(begin, 0);
+    view.tensors[i].tokens = end - begin;
+  }
+  if (piece.lse != nullptr) view.lse = piece.lse + begin;
+  return view;
+}
+
+Piece with_packed_lse(Piece piece, const Pool& pool, Stream stream) {
+  const int64_t rows = count(piece.tokens);
+  if (piece.lse == nullptr || piece.lse_stride == rows) return piece;
+  BufferPool::Lease memory =
+      pool->take(aligned(std::max<size_t>(256, static_cast<size_t>(rows * piece.heads.size()) * 4)));
+  Rows to = piece.rows(0), from = piece.rows(0);
+  to.tensor.head_dim = from.tensor.head_dim = 0;  // lse alone
+  to.lse = memory.as<float>();
+  to.lse_stride = rows;
+  const RowSpan all{0, 0, rows};
+  apply(RowOperation::kCopy, to, from, {&all, 1}, stream);
+  piece.lse = to.lse;
+  piece.lse_stride = rows;
+  LONGSPAN_CHECK(piece.memory.data() == nullptr, "a piece with gaps in its lse owns memory");
+  piece.memory = std::move(memory);
+  return piece;
+}
+
 void Holdings::drop_before(int32_t round) {
   std::erase_if(pieces_, [&](const Piece& piece) { return piece.last_use < round; });
 }
@@ -87,9 +116,9 @@ bool Holdings::holds(Operand what, const Ranges& tokens, Range heads) const {
   });
 }
 
-int64_t Holdings::owned_bytes() const {
+int64_t Holdings::copy_bytes() const {
   int64_t bytes = 0;
-  for (const Piece& piece : pieces_) bytes += static_cast<int64_t>(piece.memory.bytes());
+  for (const Piece& piece : pieces_) bytes += piece.copy_bytes;
   return bytes;
 }
 
@@ -114,20 +143,30 @@ Piece Holdings::read(Operand what, const Ranges& tokens, Range heads, const Pool
   return packed;
 }
 
-Piece& Sums::open(Operand what, const Ranges& tokens, Range heads, int64_t head_dim, const Pool& pool) {
-  pieces_.push_back(make_piece(what, tokens, heads, head_dim, DType::kF32, pool));
-  return pieces_.back();
+void Holdings::copy_own(const Piece& to, Stream stream) const {
+  for (const Piece& piece : pieces_) {
+    if (piece.what != to.what || piece.memory.data() != nullptr || !share_heads(piece.heads, to.heads))
+      continue;
+    const Range shared = common(piece.heads, to.heads);
+    const Piece source = with_heads(piece, shared), target = with_heads(to, shared);
+    const std::vector<RowSpan> spans = spans_between(target, source);
+    for (int i = 0; i < to.tensor_count(); ++i)
+      apply(RowOperation::kCopy, target.rows(i), source.rows(i), spans, stream);
+  }
 }
 
 namespace {
 
-void accumulate(const Piece& to, const Piece& from, Stream stream) {
+void combine(RowOperation operation, const Piece& to, const Piece& from, Stream stream) {
   const Range shared = common(to.heads, from.heads);
   if (shared.empty()) return;
   const Piece target = with_heads(to, shared), source = with_heads(from, shared);
   const std::vector<RowSpan> spans = spans_between(target, source);
-  const auto operation = to.what == Operand::kO ? RowOperation::kMerge : RowOperation::kAdd;
   for (int i = 0; i < to.tensor_count(); ++i) apply(operation, target.rows(i), source.rows(i), spans, stream);
+}
+
+void accumulate(const Piece& to, const Piece& from, Stream stream) {
+  combine(to.what == Operand::kO ? RowOperation::kMerge : RowOperation::kAdd, to, from, stream);
 }
 
 void clear_piece(const Piece& piece, std::span<const RowSpan> spans, Stream stream) {
@@ -135,49 +174,49 @@ void clear_piece(const Piece& piece, std::span<const RowSpan> spans, Stream stre
     apply(RowOperation::kClear, piece.rows(i), {}, spans, stream);
 }
 
+// Have they an element in common?
+bool meet(const Piece& a, const Piece& b) {
+  return share_heads(a.heads, b.heads) && overlap(set_of(a.tokens), set_of(b.tokens));
+}
+
 }  // namespace
 
-void Sums::settle(Stream stream) {
-  Piece& last = pieces_.back();
-  for (Piece& piece : pieces_) {
-    if (&piece == &last || piece.what != last.what || piece.heads != last.heads ||
-        piece.tokens != last.tokens)
+void Sums::add(Piece piece, Stream stream) {
+  for (const Piece& sum : pieces_) {
+    if (sum.what != piece.what || sum.tensors[0].dtype != DType::kF32 || !inside(piece.heads, sum.heads))
       continue;
-    if (piece.tensors[0].dtype != DType::kF32) continue;
-    accumulate(piece, last, stream);
-    pieces_.pop_back();
+    if (sum.tokens != piece.tokens && !includes(set_of(sum.tokens), set_of(piece.tokens))) continue;
+    accumulate(sum, piece, stream);
     return;
   }
+  pieces_.push_back(std::move(piece));
 }
 
 void Sums::read(Operand what, const Piece& out, const Pool& pool, Stream stream) const {
+  std::vector<const Piece*> parts;
+  int64_t covered = 0;  // elements of lse, had all operands one
+  bool apart = true;
   const Ranges set = set_of(out.tokens);
-  const Piece* only = nullptr;
-  int parts = 0;
   for (const Piece& piece : pieces_) {
-    if (piece.what != what || !share_heads(piece.heads, out.heads)) continue;
-    if (intersection(set_of(piece.tokens), set).empty()) continue;
-    only = &piece;
-    ++parts;
+    if (piece.what != what || !meet(piece, out)) continue;
+    for (const Piece* part : parts) apart = apart && !meet(piece, *part);
+    parts.push_back(&piece);
+    covered += common(piece.heads, out.heads).size() * count(intersection(set_of(piece.tokens), set));
   }
-  const bool whole =
-      parts == 1 && inside(out.heads, only->heads) && difference(set, set_of(only->tokens)).empty();
-  if (whole) {  // one conversion, no arithmetic
-    const Piece source = with_heads(*only, out.heads);
-    const std::vector<RowSpan> spans = spans_between(out, source);
-    for (int i = 0; i < out.tensor_count(); ++i)
-      apply(RowOperation::kCopy, out.rows(i), source.rows(i), spans, stream);
+  const RowSpan all{0, 0, count(out.tokens)};
+  if (apart) {  // nothing to add: each part goes to its place, converted
+    if (covered < all.rows * out.heads.size()) clear_piece(out, {&all, 1}, stream);
+    for (const Piece* part : parts) {
+      if (part->tensors[0].data != out.tensors[0].data) combine(RowOperation::kCopy, out, *part, stream);
+    }
     return;
   }
   const bool direct = out.tensors[0].dtype == DType::kF32;
   Piece scratch;
   if (!direct) scratch = make_piece(what, out.tokens, out.heads, out.tensors[0].head_dim, DType::kF32, pool);
   const Piece& sum = direct ? out : scratch;
-  const RowSpan all{0, 0, count(out.tokens)};
   clear_piece(sum, {&all, 1}, stream);
-  for (const Piece& piece : pieces_) {
-    if (piece.what == what) accumulate(sum, piece, stream);
-  }
+  for (const Piece* part : parts) accumulate(sum, *part, stream);
   if (direct) return;
   for (int i = 0; i < out.tensor_count(); ++i)
     apply(RowOperation::kCopy, out.rows(i), sum.rows(i), {&all, 1}, stream);
@@ -185,14 +224,70 @@ void Sums::read(Operand what, const Piece& out, const Pool& pool, Stream stream)
 
 void Sums::take(Operand what, const Piece& out, const Pool& pool, Stream stream) {
   read(what, out, pool, stream);
-  const Ranges set = set_of(out.tokens);
-  std::erase_if(pieces_, [&](const Piece& piece) {
-    if (piece.what != what || !share_heads(piece.heads, out.heads)) return false;
-    if (inside(piece.heads, out.heads) && difference(set_of(piece.tokens), set).empty()) return true;
-    const Piece left = with_heads(piece, common(piece.heads, out.heads));
-    clear_piece(left, spans_between(left, out), stream);
-    return false;
+  for (size_t i = 0; i < pieces_.size();) {
+    if (pieces_[i].what == what && meet(pieces_[i], out)) {
+      remove(i, out.tokens, out.heads);  // puts what is left of it to the end
+    } else {
+      ++i;
+    }
+  }
+}
+
+std::optional<Piece> Sums::lend(Operand what, const Ranges& tokens, Range heads, DType dtype) {
+  const Ranges set = set_of(tokens);
+  size_t only = pieces_.size();
+  for (size_t i = 0; i < pieces_.size(); ++i) {
+    const Piece& piece = pieces_[i];
+    if (piece.what != what || !share_heads(piece.heads, heads) || !overlap(set_of(piece.tokens), set))
+      continue;
+    if (only != pieces_.size()) return std::nullopt;
+    only = i;
+  }
+  if (only == pieces_.size() || pieces_[only].heads != heads || pieces_[only].tensors[0].dtype != dtype)
+    return std::nullopt;
+  const int64_t rows = count(tokens), begin = position_of(tokens, pieces_[only].tokens);
+  if (begin < 0) return std::nullopt;
+  if (rows == count(pieces_[only].tokens)) {
+    Piece whole = std::move(pieces_[only]);
+    pieces_.erase(pieces_.begin() + static_cast<std::ptrdiff_t>(only));
+    return whole;
+  }
+  Piece view = with_rows(pieces_[only], begin, begin + rows);
+  remove(only, tokens, heads);
+  return view;
+}
+
+void Sums::remove(size_t number, const Ranges& tokens, Range heads) {
+  Piece whole = std::move(pieces_[number]);
+  pieces_.erase(pieces_.begin() + static_cast<std::ptrdiff_t>(number));
+  const Range shared = common(whole.heads, heads);
+  bool left = false;
+  const auto keep = [&](Piece view) {
+    pieces_.push_back(std::move(view));
+    left = true;
+  };
+  if (whole.heads.begin < shared.begin) keep(with_heads(whole, {whole.heads.begin, shared.begin}));
+  if (shared.end < whole.heads.end) keep(with_heads(whole, {shared.end, whole.heads.end}));
+  const Piece part = with_heads(whole, shared);
+  std::vector<Range> gone;  // positions
+  for_each_common(whole.tokens, tokens, [&](int64_t position, int64_t, int64_t rows) {
+    gone.push_back({position, position + rows});
   });
+  const Range all{0, count(whole.tokens)};
+  for (const Range& rest : difference(Ranges{all}, set_of(gone))) keep(with_rows(part, rest.begin, rest.end));
+  if (left && whole.memory.data() != nullptr) lent_.push_back(std::move(whole.memory));
+}
+
+std::optional<Piece> Sums::share(Operand what, const Ranges& tokens, Range heads, DType dtype) {
+  for (Piece& piece : pieces_) {
+    if (piece.what != what || piece.heads != heads || piece.tokens != tokens ||
+        piece.tensors[0].dtype != dtype || piece.memory.data() == nullptr)
+      continue;
+    Piece whole = std::move(piece);
+    piece = with_heads(whole, whole.heads);
+    return whole;
+  }
+  return std::nullopt;
 }
 
 }  // namespace longspan

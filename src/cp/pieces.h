@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 
 #include "cp/buffer_pool.h"
 #include "cp/rows.h"
@@ -18,7 +19,8 @@ struct Piece {
   float* lse = nullptr;      // [heads, tokens]
   BufferPool::Lease memory;  // empty where the data is somebody else's
   DeviceKind kind = DeviceKind::kCpu;
-  int32_t last_use = 0;  // round after which a copy is no longer needed
+  int32_t last_use = 0;    // round after which a copy is no longer needed
+  int64_t copy_bytes = 0;  // of other ranks' operands in it
 
   int tensor_count() const { return what == Operand::kKV || what == Operand::kDkv ? 2 : 1; }
   Rows rows(int tensor) const { return {kind, tensors[tensor], tensor == 0 ? lse : nullptr, lse_stride}; }
@@ -28,8 +30,13 @@ struct Piece {
 // Allocates a piece of one dtype, uninitialised.
 Piece make_piece(Operand what, Ranges tokens, Range heads, int64_t head_dim, DType dtype, const Pool& pool);
 
-// The same piece restricted to a range of its heads; does not own.
+// The same piece restricted to a range of its heads, or to rows [begin, end) of its packed order; does not
+// own.
 Piece with_heads(const Piece& piece, Range heads);
+Piece with_rows(const Piece& piece, int64_t begin, int64_t end);
+
+// lse as [heads, tokens] without gaps, where it is not: messages have none. The tensors stay where they are.
+Piece with_packed_lse(Piece piece, const Pool& pool, Stream stream);
 
 // Copies of operands that are read: own ones and those that came.
 class Holdings {
@@ -37,7 +44,7 @@ class Holdings {
   void add(Piece piece) { pieces_.push_back(std::move(piece)); }
   void drop_before(int32_t round);  // those whose last use lies before the round
   void clear() { pieces_.clear(); }
-  int64_t owned_bytes() const;
+  int64_t copy_bytes() const;
   bool holds(Operand what, const Ranges& tokens,
              Range heads) const;  // exactly this region, or more heads of it
 
@@ -45,31 +52,45 @@ class Holdings {
   // copy made from all that hold a part of it.
   Piece read(Operand what, const Ranges& tokens, Range heads, const Pool& pool, Stream stream) const;
 
+  // Writes those of the piece's rows that are the rank's own.
+  void copy_own(const Piece& to, Stream stream) const;
+
  private:
   std::deque<Piece> pieces_;
 };
 
-// Results that are accumulated in f32: (o, lse) pairs are merged, gradients added.
+// Results: parts in f32 that are still to be summed ((o, lse) pairs are merged, gradients added), and final
+// ones in the tensors' own dtype.
 class Sums {
  public:
-  // Room for a result of this region that nothing has been written to: the caller must fill it, all of it,
-  // and then call settle().
-  Piece& open(Operand what, const Ranges& tokens, Range heads, int64_t head_dim, const Pool& pool);
-  // Folds the piece opened last into an earlier one of the same region, if there is one.
-  void settle(Stream stream);
-  void add(Piece piece) { pieces_.push_back(std::move(piece)); }
+  // Adds to a part in f32 that has all of its rows and heads, if there is one; else it becomes a part.
+  void add(Piece piece, Stream stream);
 
   // The sum over all pieces for a region, written to `out` (its dtype), which takes it over: nothing is left
   // here.
   void take(Operand what, const Piece& out, const Pool& pool, Stream stream);
 
-  // The same, leaving it.
+  // The same without a copy: a view, good until clear(), where one piece of this dtype has the region's rows
+  // side by side, and no other has any of them.
+  std::optional<Piece> lend(Operand what, const Ranges& tokens, Range heads, DType dtype);
+
+  // The piece of exactly this region and dtype, with its memory; a view of it stays here.
+  std::optional<Piece> share(Operand what, const Ranges& tokens, Range heads, DType dtype);
+
+  // As take(), leaving it. A piece that lies in `out` already is not copied.
   void read(Operand what, const Piece& out, const Pool& pool, Stream stream) const;
 
-  void clear() { pieces_.clear(); }
+  void clear() {
+    pieces_.clear();
+    lent_.clear();
+  }
 
  private:
+  // Replaces a piece by views of what it has besides these rows of these heads.
+  void remove(size_t number, const Ranges& tokens, Range heads);
+
   std::deque<Piece> pieces_;
+  std::vector<BufferPool::Lease> lent_;  // of pieces of which views are left
 };
 
 }  // namespace longspan

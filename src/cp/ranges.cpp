@@ -110,6 +110,21 @@ Ranges slice(std::span<const Range> list, int64_t begin, int64_t end) {
   return part;
 }
 
+int64_t position_of(std::span<const Range> part, std::span<const Range> list) {
+  const int64_t rows = count(part);
+  const Ranges wanted = slice(part, 0, rows);
+  if (wanted.empty()) return -1;
+  int64_t position = 0;
+  for (const Range& range : list) {
+    if (range.begin <= wanted.front().begin && wanted.front().begin < range.end) {
+      position += wanted.front().begin - range.begin;
+      return slice(list, position, position + rows) == wanted ? position : -1;
+    }
+    position += range.size();
+  }
+  return -1;
+}
+
 Range part_of(Range range, int64_t part, int64_t parts) {
   const int64_t size = range.size();
   return {range.begin + size * part / parts, range.begin + size * (part + 1) / parts};

@@ -27,6 +27,10 @@ Ranges select(std::span<const Range> list, std::span<const Range> set);
 // Packed positions [begin, end) of a list, as ranges of tokens in the list's order.
 Ranges slice(std::span<const Range> list, int64_t begin, int64_t end);
 
+// Where the rows of `part` lie together in those of `list`, in the same order: the position of the first;
+// else -1.
+int64_t position_of(std::span<const Range> part, std::span<const Range> list);
+
 // [begin, end) cut into `parts` parts that differ by at most one: part number `part`.
 Range part_of(Range range, int64_t part, int64_t parts);
 

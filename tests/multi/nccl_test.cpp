@@ -1,14 +1,17 @@
-// Ranks as processes on GPUs: conformance of the NCCL communicator, and the end of all where one fails.
-// Launched by torchrun --no-python, srun or mpirun with as many processes as there are GPUs; alone, it talks
-// to itself.
-//   torchrun --no-python --nproc-per-node 4 build-cuda/tests/nccl_test [fail]
+// Ranks as processes on GPUs: conformance of the NCCL communicator, and the end of all where one fails or is
+// killed. Launched by torchrun --no-python, srun or mpirun with as many processes as there are GPUs; alone,
+// it talks to itself.
+//   torchrun --no-python --nproc-per-node 4 build-cuda/tests/nccl_test [fail|die]
 #include "comm/nccl.h"
 
+#include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <string_view>
 
 #include "../unit/comm/conformance.h"
 #include "base/backend.h"
+#include "base/buffer.h"
 #include "base/cuda.h"
 #include "base/error.h"
 
@@ -17,7 +20,28 @@ namespace {
 
 constexpr int kSkipped = 77;
 
-int run(bool fail) {
+// The last rank is killed while the others wait for it: they must hear of that, and soon.
+int outlive(Communicator& communicator, const Device& gpu, Stream stream) {
+  constexpr size_t kBytes = size_t{1} << 20;
+  const int last = communicator.size() - 1;
+  const Buffer memory(2 * kBytes, gpu);
+  communicator.barrier();
+  if (communicator.rank() == last) std::raise(SIGKILL);
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    const Message send{last, memory.data(), kBytes}, receive{last, memory.as<char>() + kBytes, kBytes};
+    communicator.exchange({&send, 1}, {&receive, 1}, stream)->wait(stream);
+    communicator.synchronize(stream);
+  } catch (const std::exception& error) {
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+    std::printf("rank %d, after %.2f s: %s\n", communicator.rank(), time.count(), error.what());
+    return std::string_view(error.what()).find("has died") != std::string_view::npos ? 0 : 1;
+  }
+  return 1;
+}
+
+int run(std::string_view mode) {
+  const bool fail = mode == "fail";
   std::string reason = no_cuda_reason();
   if (reason.empty()) reason = nccl_unavailable_reason();
   const Launch launch = launch_from_environment().value_or(Launch{"nobody", 0, 1, 0, "127.0.0.1", 29998});
@@ -39,6 +63,7 @@ int run(bool fail) {
     LONGSPAN_CHECK_INPUT(!failing, "power failure");
     const cuda::OwnedStream stream(gpu.index);
     for (const auto& check : conformance::kChecks) check.run(*communicator, {gpu, stream});
+    if (mode == "die") return outlive(*communicator, gpu, stream);
     if (fail) communicator->barrier();
   } catch (const std::exception& error) {
     communicator->fail(fmt::format("rank {} failed: {}", launch.rank, error.what()));
@@ -56,7 +81,7 @@ int run(bool fail) {
 
 int main(int argc, char** argv) {
   try {
-    return longspan::run(argc > 1 && std::string_view(argv[1]) == "fail");
+    return longspan::run(argc > 1 ? argv[1] : "");
   } catch (const std::exception& error) {
     std::printf("%s\n", error.what());
     return 1;

@@ -185,8 +185,8 @@ void prepare(const BackwardArgs& args, const BackwardWorkspace& workspace, unsig
 }
 
 template <class Output, int kHeadDim>
-void finish(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
-            unsigned blocks, cudaStream_t stream) {
+void finish_dq(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
+               unsigned blocks, cudaStream_t stream) {
   const float scale = problem.softmax_scale();
   if (workspace.rows == 64)
     finish_dq_kernel<Output, 64, kHeadDim><<<blocks, kThreads, 0, stream>>>(args.dq, workspace, scale);
@@ -195,6 +195,11 @@ void finish(const Problem& problem, const BackwardArgs& args, const BackwardWork
   else
     LONGSPAN_CHECK(false, "no pass finishes dq in tiles of {} rows", workspace.rows);
   LONGSPAN_CUDA_LAUNCHED();
+}
+
+template <class Output, int kHeadDim>
+void finish_dkv(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
+                cudaStream_t stream) {
   if (workspace.dkv == nullptr) return;
   const auto kv_blocks = static_cast<unsigned>(workspace.key_tiles * problem.heads_kv);
   finish_dkv_kernel<Output, kHeadDim><<<kv_blocks, kThreads, 0, stream>>>(args.dk, args.dv, workspace);
@@ -227,12 +232,19 @@ void prepare_backward(const Problem& problem, const BackwardArgs& args, const Ba
 void finish_backward(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
                      cudaStream_t stream) {
   const unsigned blocks = blocks_of(problem, workspace);
-  with_type(problem.output_dtype(), [&](auto* output) {
+  with_type(args.dq.dtype, [&](auto* output) {
     using Output = std::remove_pointer_t<decltype(output)>;
     if (problem.head_dim == 128)
-      finish<Output, 128>(problem, args, workspace, blocks, stream);
+      finish_dq<Output, 128>(problem, args, workspace, blocks, stream);
     else
-      finish<Output, 64>(problem, args, workspace, blocks, stream);
+      finish_dq<Output, 64>(problem, args, workspace, blocks, stream);
+  });
+  with_type(args.dk.dtype, [&](auto* output) {
+    using Output = std::remove_pointer_t<decltype(output)>;
+    if (problem.head_dim == 128)
+      finish_dkv<Output, 128>(problem, args, workspace, stream);
+    else
+      finish_dkv<Output, 64>(problem, args, workspace, stream);
   });
 }
 

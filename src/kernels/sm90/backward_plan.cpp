@@ -120,7 +120,7 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
   params.dkv = workspace.dkv;
   params.dk = view_of(args.dk);
   params.dv = view_of(args.dv);
-  params.fp32_output = problem_.fp32_output;
+  params.fp32_output = args.dk.dtype == DType::kF32;
   params.work = map.work;
   params.runs = map.runs;
   params.partials = map.partials;

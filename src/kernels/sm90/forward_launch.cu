@@ -61,7 +61,7 @@ void launch_forward(const Problem& problem, const ForwardShape& shape, const Dev
   const auto keys = shape.piece == shape.columns ? key_map : key_panel_map;
   params.k = keys(args.k, shape.piece);
   params.v = keys(args.v, shape.piece);
-  if (problem.fp32_output) {
+  if (args.o.dtype == DType::kF32) {
     params.o_f32 = static_cast<float*>(args.o.data);
     params.o_token_stride = args.o.token_stride;
     params.o_head_stride = args.o.head_stride;

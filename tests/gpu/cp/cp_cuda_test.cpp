@@ -27,6 +27,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
+std::vector<Device> all_gpus() {
+  std::vector<Device> gpus;
+  for (const Device& device : devices()) {
+    if (device.kind == DeviceKind::kCuda) gpus.push_back(device);
+  }
+  return gpus;
+}
+
 TEST(ThreadRanksOnAGpu, Conform) {
   LONGSPAN_NEEDS_GPU();
   for (const auto& check : conformance::kChecks) {
@@ -42,14 +50,27 @@ TEST(ThreadRanksOnAGpu, Conform) {
   }
 }
 
+TEST(ThreadRanksOnSeveralGpus, Conform) {
+  LONGSPAN_NEEDS_GPU();
+  const std::vector<Device> gpus = all_gpus();
+  if (gpus.size() < 2) GTEST_SKIP() << "one GPU";
+  for (const auto& check : conformance::kChecks) {
+    SCOPED_TRACE(check.name);
+    EXPECT_NO_THROW(
+        run_thread_ranks(static_cast<int>(gpus.size()), milliseconds(20000), [&](Communicator& communicator) {
+          const Device& gpu = gpus[static_cast<size_t>(communicator.rank())];
+          backend_of(gpu.kind).use(gpu.index);
+          const cuda::OwnedStream stream(gpu.index);
+          check.run(communicator, {gpu, stream});
+        }));
+  }
+}
+
 // On as many GPUs as there are: with one, it talks to itself.
 TEST(NcclRanks, Conform) {
   LONGSPAN_NEEDS_GPU();
   if (const std::string reason = nccl_unavailable_reason(); !reason.empty()) GTEST_SKIP() << reason;
-  std::vector<Device> gpus;
-  for (const Device& device : devices()) {
-    if (device.kind == DeviceKind::kCuda) gpus.push_back(device);
-  }
+  const std::vector<Device> gpus = all_gpus();
   auto ends = nccl_communicators(gpus, milliseconds(20000));
   std::vector<std::string> errors(gpus.size());
   std::vector<std::thread> threads;
@@ -173,16 +194,43 @@ TEST(RowsOnAGpu, AreThoseOfTheCpu) {
   }
 }
 
-std::unique_ptr<Kernel> over_one_gpu(const Kernel& kernel, const Strategy& strategy, int ranks) {
+// Where ranks run, and how they talk.
+struct Way {
+  const char* name;
+  std::vector<Device> gpus;
+  MakeCommunicators communicators;
+};
+
+Way one_gpu() {
+  return {"one GPU", {first_gpu()}, [](std::span<const Device> devices, milliseconds limit) {
+            return thread_communicators(static_cast<int>(devices.size()), limit);
+          }};
+}
+
+// All ranks on one GPU; and, where there are several, on as many as there are, by copies and by NCCL.
+std::vector<Way> ways(int ranks) {
+  std::vector<Way> ways{one_gpu()};
+  std::vector<Device> gpus = all_gpus();
+  if (gpus.size() < 2) return ways;
+  if (gpus.size() > static_cast<size_t>(ranks)) gpus.resize(static_cast<size_t>(ranks));
+  ways.push_back({"several GPUs", gpus, ways.front().communicators});
+  if (gpus.size() == static_cast<size_t>(ranks) && nccl_unavailable_reason().empty())
+    ways.push_back({"several GPUs by NCCL", gpus, nccl_communicators});
+  return ways;
+}
+
+std::unique_ptr<Kernel> over(const Way& way, const Kernel& kernel, const Strategy& strategy, int ranks) {
   ParallelOptions options;
   options.strategy = &strategy;
   options.topology = {1, ranks};
-  options.devices = {first_gpu()};
+  options.devices = way.gpus;
   options.limit = milliseconds(20000);
-  options.communicators = [](std::span<const Device> devices, milliseconds limit) {
-    return thread_communicators(static_cast<int>(devices.size()), limit);
-  };
+  options.communicators = way.communicators;
   return parallel_kernel(kernel, std::move(options));
+}
+
+std::unique_ptr<Kernel> over_one_gpu(const Kernel& kernel, const Strategy& strategy, int ranks) {
+  return over(one_gpu(), kernel, strategy, ranks);
 }
 
 class StrategiesOnAGpu : public testing::TestWithParam<Strategy> {};
@@ -198,30 +246,32 @@ TEST_P(StrategiesOnAGpu, GiveTheOraclesResult) {
       for (int ranks : {2, 4}) {
         Problem problem = cp_problem(mask, 1024, 8, 4, 64);
         problem.dtype = DType::kBF16;
-        const auto over = over_one_gpu(kernel, GetParam(), ranks);
-        Direction direction = Direction::kBackward;
-        if (!over->supports(problem, direction, gpu)) direction = Direction::kForward;
-        if (!over->supports(problem, direction, gpu)) continue;
-        SCOPED_TRACE(
-            fmt::format("{} {} {} on {} ranks, {}", name, GetParam().name, mask, ranks, name_of(direction)));
-        try {
-          const std::unique_ptr<Plan> plan = over->plan(problem, gpu);
-          VerifyOptions options;
-          const VerifyReport report = verify(*plan, problem, direction, gpu, options);
-          EXPECT_EQ(report.failure, "");
-          // Run again as the runner does, and say where the time went.
-          auto& spread = dynamic_cast<ParallelPlan&>(*plan);
-          for (int repeat = 0; repeat < 2; ++repeat) {
-            for (const RankPass& pass : spread.run(direction, true)) {
-              const PassTimes& t = pass.times;
-              EXPECT_GT(t.compute_s, 0);
-              EXPECT_LE(t.compute_s + t.exposed_s + t.reorder_s + t.merge_s, 1.05 * pass.time_s + 1e-5);
+        for (const Way& way : ways(ranks)) {
+          const auto spread_kernel = over(way, kernel, GetParam(), ranks);
+          Direction direction = Direction::kBackward;
+          if (!spread_kernel->supports(problem, direction, gpu)) direction = Direction::kForward;
+          if (!spread_kernel->supports(problem, direction, gpu)) continue;
+          SCOPED_TRACE(fmt::format("{} {} {} on {} ranks, {}, {}", name, GetParam().name, mask, ranks,
+                                   way.name, name_of(direction)));
+          try {
+            const std::unique_ptr<Plan> plan = spread_kernel->plan(problem, gpu);
+            VerifyOptions options;
+            const VerifyReport report = verify(*plan, problem, direction, gpu, options);
+            EXPECT_EQ(report.failure, "");
+            // Run again as the runner does, and say where the time went.
+            auto& spread = dynamic_cast<ParallelPlan&>(*plan);
+            for (int repeat = 0; repeat < 2; ++repeat) {
+              for (const RankPass& pass : spread.run(direction, true)) {
+                const PassTimes& t = pass.times;
+                EXPECT_GT(t.compute_s, 0);
+                EXPECT_LE(t.compute_s + t.exposed_s + t.reorder_s + t.merge_s, 1.05 * pass.time_s + 1e-5);
+              }
             }
+          } catch (const std::exception& error) {
+            ADD_FAILURE() << error.what();
           }
-        } catch (const std::exception& error) {
-          ADD_FAILURE() << error.what();
+          ++cases;
         }
-        ++cases;
       }
     }
   }
@@ -245,16 +295,18 @@ TEST(RanksOnAGpu, ReadNothingBeforeItHasCome) {
   for (const char* name : {"sm90", "gpu-naive"}) {
     const Kernel& kernel = kernel_from_name(name);
     for (const char* strategy : {"balanced", "ring-p2p"}) {
-      const auto over = over_one_gpu(kernel, strategy_from_name(strategy), 4);
-      if (!over->supports(problem, Direction::kForward, gpu)) continue;
-      const auto plan = over->plan(problem, gpu);
-      ProblemTensors random(problem, Direction::kForward, gpu, *plan),
-          counted(problem, Direction::kForward, gpu, *plan);
-      random.fill_inputs(3);
-      for (int repeat = 0; repeat < 8; ++repeat) {
-        random.forward(*plan);
-        ASSERT_EQ(counting_forward(*plan, problem, counted), "")
-            << name << " " << strategy << ", repeat " << repeat;
+      for (const Way& way : ways(4)) {
+        const auto spread_kernel = over(way, kernel, strategy_from_name(strategy), 4);
+        if (!spread_kernel->supports(problem, Direction::kForward, gpu)) continue;
+        const auto plan = spread_kernel->plan(problem, gpu);
+        ProblemTensors random(problem, Direction::kForward, gpu, *plan),
+            counted(problem, Direction::kForward, gpu, *plan);
+        random.fill_inputs(3);
+        for (int repeat = 0; repeat < 8; ++repeat) {
+          random.forward(*plan);
+          ASSERT_EQ(counting_forward(*plan, problem, counted), "")
+              << name << " " << strategy << ", " << way.name << ", repeat " << repeat;
+        }
       }
     }
   }
@@ -263,8 +315,8 @@ TEST(RanksOnAGpu, ReadNothingBeforeItHasCome) {
 TEST(RanksOnAGpu, EndTogetherWhenOneFails) {
   LONGSPAN_NEEDS_GPU();
   const Problem problem = cp_problem("causal", 512, 8, 4, 64);
-  const auto over = over_one_gpu(kernel_from_name("gpu-naive"), strategy_from_name("ring-p2p"), 3);
-  const auto plan = over->plan(problem, first_gpu());
+  const auto spread_kernel = over_one_gpu(kernel_from_name("gpu-naive"), strategy_from_name("ring-p2p"), 3);
+  const auto plan = spread_kernel->plan(problem, first_gpu());
   Buffer memory(size_t{1} << 22, first_gpu());
   const auto view = [&](int64_t heads) {
     return TensorView::contiguous(memory.data(), DType::kF32, 512, heads, 64);

@@ -1,0 +1,104 @@
+#include "cp/placement.h"
+
+#include <algorithm>
+
+namespace longspan {
+namespace {
+
+// Adds what arrives of an operand for a region that is read, if all of its rows arrive or are the rank's own.
+void add_landing(std::vector<Landing>& landings, const Schedule& schedule, const RankRound& round,
+                 const Ranges& owned, Operand what, int32_t number) {
+  const Region& region = schedule.regions[number];
+  for (const Landing& known : landings) {
+    if (known.what == what && schedule.regions[known.region] == region) return;
+  }
+  Landing landing{what, number, {}, false};
+  Ranges arriving;
+  for (size_t i = 0; i < round.copies_in.size(); ++i) {
+    const Move& move = round.copies_in[i];
+    const Region& part = schedule.regions[move.region];
+    if (move.what != what || part.heads != region.heads) continue;
+    if (part.tokens == region.tokens) return;  // it is the region
+    const int64_t row = position_of(part.tokens, region.tokens);
+    if (row < 0) continue;
+    landing.arrivals.push_back({i, row});
+    arriving.insert(arriving.end(), part.tokens.begin(), part.tokens.end());
+  }
+  if (landing.arrivals.empty()) return;
+  const Ranges rest = difference(set_of(region.tokens), set_of(arriving));
+  if (!includes(set_of(owned), rest)) return;
+  landing.with_own = !rest.empty();
+  landings.push_back(std::move(landing));
+}
+
+struct Part {
+  Ranges set;
+  Range heads;
+  int32_t region;
+};
+
+bool meet(const Part& a, const Part& b) {
+  return a.heads.begin < b.heads.end && b.heads.begin < a.heads.end && overlap(a.set, b.set);
+}
+
+}  // namespace
+
+std::vector<Landing> landings_of(const Schedule& schedule, const RankRound& round, const Ranges& owned) {
+  std::vector<Landing> landings;
+  for (const Attend& attend : round.attend) {
+    for (Operand what : {Operand::kQ, Operand::kDo})
+      add_landing(landings, schedule, round, owned, what, attend.q);
+    add_landing(landings, schedule, round, owned, Operand::kKV, attend.kv);
+  }
+  // What arrives goes to one place.
+  std::vector<bool> taken(round.copies_in.size());
+  std::erase_if(landings, [&](const Landing& landing) {
+    const auto& arrivals = landing.arrivals;
+    if (std::any_of(arrivals.begin(), arrivals.end(), [&](const auto& a) { return taken[a.move]; }))
+      return true;
+    for (const auto& arrival : arrivals) taken[arrival.move] = true;
+    return false;
+  });
+  return landings;
+}
+
+std::vector<std::vector<Complete>> complete_results(const Schedule& schedule, Direction direction,
+                                                    const std::vector<RankRound>& rounds) {
+  const Operand of_rows = direction == Direction::kForward ? Operand::kO : Operand::kDq;
+  const auto part_of_region = [&](int32_t number) {
+    const Region& region = schedule.regions[number];
+    return Part{set_of(region.tokens), region.heads, number};
+  };
+  // What else contributes: other attends, and what others send; and parts that leave to be completed.
+  std::vector<Part> rows, keys, open_rows, open_keys;
+  for (const RankRound& round : rounds) {
+    for (const Attend& attend : round.attend) {
+      rows.push_back(part_of_region(attend.q));
+      keys.push_back(part_of_region(attend.kv));
+    }
+    for (const Move& move : round.taken)
+      (move.what == of_rows ? open_rows : open_keys).push_back(part_of_region(move.region));
+    for (const Move& move : round.given) {
+      if (move.fp32) (move.what == of_rows ? open_rows : open_keys).push_back(part_of_region(move.region));
+    }
+  }
+  const auto alone = [](const std::vector<Part>& attends, size_t number, const std::vector<Part>& open) {
+    for (size_t i = 0; i < attends.size(); ++i) {
+      if (i != number && meet(attends[i], attends[number])) return false;
+    }
+    return std::none_of(open.begin(), open.end(),
+                        [&](const Part& part) { return meet(part, attends[number]); });
+  };
+  std::vector<std::vector<Complete>> complete;
+  size_t number = 0;
+  for (const RankRound& round : rounds) {
+    std::vector<Complete>& each = complete.emplace_back();
+    for (size_t i = 0; i < round.attend.size(); ++i, ++number) {
+      each.push_back({alone(rows, number, open_rows),
+                      direction == Direction::kBackward && alone(keys, number, open_keys)});
+    }
+  }
+  return complete;
+}
+
+}  // namespace longspan

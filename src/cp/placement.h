@@ -1,0 +1,32 @@
+// Where data of one rank's pass can lie at once in its final place, so that it need not be copied there.
+#pragma once
+
+#include <vector>
+
+#include "cp/schedule.h"
+
+namespace longspan {
+
+// Copies that arrive in one round and are read there side by side, with rows of the rank's own or without:
+// they are received straight into the region that is read.
+struct Landing {
+  struct Arrival {
+    size_t move;  // number in RankRound::copies_in
+    int64_t row;  // the first, in the region's packed order
+  };
+  Operand what;
+  int32_t region;
+  std::vector<Arrival> arrivals;
+  bool with_own = false;  // some rows are the rank's own
+};
+std::vector<Landing> landings_of(const Schedule& schedule, const RankRound& round, const Ranges& owned);
+
+// Is what an attend writes complete, so that it needs no part in fp32 that others are added to? By attend of
+// a round: o or dq of its rows, dk and dv of its keys.
+struct Complete {
+  bool rows = false, keys = false;
+};
+std::vector<std::vector<Complete>> complete_results(const Schedule& schedule, Direction direction,
+                                                    const std::vector<RankRound>& rounds);
+
+}  // namespace longspan
