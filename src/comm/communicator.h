@@ -17,7 +17,14 @@ struct Message {
   int peer = 0;
   void* data = nullptr;
   size_t bytes = 0;
+  // Where row_bytes is set: rows of so many bytes, their beginnings `stride` bytes apart. Only for
+  // communicators that take rows. If both ends have rows, they are equally long.
+  size_t row_bytes = 0, stride = 0;
 };
+
+// What the device does while messages travel: a communicator may spend its multiprocessors on them if it
+// waits.
+enum class Meanwhile : bool { kComputes, kWaits };
 
 // Transfers under way. The buffers belong to the transfer until wait() returns.
 class Transfer {
@@ -41,7 +48,9 @@ class Communicator {
 
   // Starts all of these at once. A rank may exchange with itself. Messages of zero bytes are allowed.
   virtual std::unique_ptr<Transfer> exchange(std::span<const Message> sends,
-                                             std::span<const Message> receives, Stream stream) = 0;
+                                             std::span<const Message> receives, Stream stream,
+                                             Meanwhile meanwhile = Meanwhile::kComputes) = 0;
+  virtual bool takes_rows() const { return false; }  // messages that do not lie in one piece
 
   // Ends the group: every rank's present and later wait throws an Error with this reason.
   virtual void fail(const std::string& reason) = 0;

@@ -2,6 +2,7 @@
 
 #include "base/cuda.h"
 #include "comm/device_copies.h"
+#include "comm/pull.h"
 
 namespace longspan {
 namespace {
@@ -19,6 +20,7 @@ class CudaCopies : public DeviceCopies {
     for (int peer = 0; peer < devices; ++peer) {
       int possible = 0;
       if (peer != index) LONGSPAN_CUDA(cudaDeviceCanAccessPeer(&possible, index, peer));
+      if (peer != index && !possible) can_pull_ = false;
       if (!possible) continue;
       const cudaError_t status = cudaDeviceEnablePeerAccess(peer, 0);
       if (status == cudaErrorPeerAccessAlreadyEnabled) {
@@ -41,9 +43,17 @@ class CudaCopies : public DeviceCopies {
     std::static_pointer_cast<cuda::Event>(mark)->wait_in(stream);
   }
 
-  void copy(void* to, const void* from, size_t bytes, int peer) override {
-    cuda::copy_async(to, from, bytes, stream_for(peer));
+  void copy(const RowCopy& copy, int peer) override {
+    if (copy.rows == 1) {
+      cuda::copy_async(copy.to, copy.from, copy.row_bytes, stream_for(peer));
+    } else {
+      LONGSPAN_CUDA(cudaMemcpy2DAsync(copy.to, copy.to_stride, copy.from, copy.from_stride, copy.row_bytes,
+                                      copy.rows, cudaMemcpyDefault, cuda::raw(stream_for(peer))));
+    }
   }
+
+  bool can_pull() const override { return can_pull_; }
+  void pull(std::span<const RowCopy> copies, Stream stream) override { pull_rows(copies, stream); }
 
   bool done(Stream stream) override {
     const cudaError_t status = cudaStreamQuery(cuda::raw(stream));
@@ -54,6 +64,7 @@ class CudaCopies : public DeviceCopies {
 
  private:
   const int index_;
+  bool can_pull_ = true;
   std::deque<cuda::OwnedStream> streams_;
 };
 

@@ -143,7 +143,7 @@ class MpiCommunicator : public Communicator {
   std::string_view name() const override { return "mpi"; }
 
   std::unique_ptr<Transfer> exchange(std::span<const Message> sends, std::span<const Message> receives,
-                                     Stream) override {
+                                     Stream, Meanwhile) override {
     group_->check();
     auto transfer = std::make_unique<MpiTransfer>(group_);
     for (auto messages : {sends, receives}) {

@@ -129,19 +129,29 @@ struct End {
   }
 
   ~End() {
-    // Whatever counts has been waited for by now. Unlike ncclCommDestroy, this waits for no other rank.
-    if (communicator != nullptr) library().abort(communicator);
+    abort();
     cudaStreamDestroy(cuda::raw(stream));
   }
 
-  void check() const {
-    if (const std::string failure = alarm->failure(); !failure.empty())
-      throw Error(ErrorKind::kPeer, failure, __FILE__, __LINE__, "failure.empty()");
+  // Ends the kernels that wait for another rank: while one runs, no memory can be freed. Unlike
+  // ncclCommDestroy it waits for nobody; whatever counts has been waited for when it is called.
+  void abort() {
+    if (communicator == nullptr) return;
+    const cuda::DeviceGuard guard(index);
+    library().abort(communicator);
+    communicator = nullptr;
+  }
+
+  void check() {
+    const std::string failure = alarm->failure();
+    if (failure.empty()) return;
+    abort();
+    throw Error(ErrorKind::kPeer, failure, __FILE__, __LINE__, "failure.empty()");
   }
 
   // Calls done() until it is true; ends the group if that takes too long or NCCL has an error.
   template <class Done>
-  void poll(const char* what, Done done) const {
+  void poll(const char* what, Done done) {
     const auto deadline = Clock::now() + limit;
     while (!done()) {
       check();
@@ -157,7 +167,7 @@ struct End {
     }
   }
 
-  void settle(const char* what) const {
+  void settle(const char* what) {
     poll(what, [&] {
       ncclResult_t state = ncclSuccess;
       LONGSPAN_NCCL(library().async_error(communicator, &state));
@@ -196,11 +206,14 @@ class NcclCommunicator : public Communicator {
   int rank() const override { return end_->rank; }
   int size() const override { return end_->size; }
   std::string_view name() const override { return "nccl"; }
-  void fail(const std::string& reason) override { end_->alarm->fail(reason); }
+  void fail(const std::string& reason) override {
+    end_->alarm->fail(reason);
+    end_->abort();
+  }
   void barrier() override { end_->alarm->barrier(); }
 
   std::unique_ptr<Transfer> exchange(std::span<const Message> sends, std::span<const Message> receives,
-                                     Stream stream) override {
+                                     Stream stream, Meanwhile) override {
     end_->check();
     for (auto messages : {sends, receives}) {
       for (const Message& message : messages) {

@@ -7,6 +7,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "base/error.h"
@@ -49,17 +50,41 @@ struct World {
   }
 };
 
+// From one end of a message to the other.
+RowCopy copy_of(const Message& to, const Message& from) {
+  const Message& rows = to.row_bytes > 0 ? to : from;
+  RowCopy copy{to.data, from.data, 1, to.bytes, 0, 0};
+  if (rows.row_bytes == 0 || rows.bytes == 0) return copy;
+  LONGSPAN_CHECK((to.row_bytes == 0 || from.row_bytes == 0 || to.row_bytes == from.row_bytes) &&
+                     rows.bytes % rows.row_bytes == 0,
+                 "rows of {} and of {} bytes in a message of {}", to.row_bytes, from.row_bytes, rows.bytes);
+  copy.row_bytes = rows.row_bytes;
+  copy.rows = rows.bytes / rows.row_bytes;
+  copy.to_stride = to.row_bytes > 0 ? to.stride : rows.row_bytes;
+  copy.from_stride = from.row_bytes > 0 ? from.stride : rows.row_bytes;
+  return copy;
+}
+
+void copy_on_host(const RowCopy& copy) {
+  for (size_t row = 0; row < copy.rows && copy.row_bytes > 0; ++row) {
+    std::memcpy(static_cast<char*>(copy.to) + row * copy.to_stride,
+                static_cast<const char*>(copy.from) + row * copy.from_stride, copy.row_bytes);
+  }
+}
+
 class ThreadTransfer : public Transfer {
  public:
   // copies: of this rank, where the messages are in a GPU's memory; posted: where its stream is now.
   ThreadTransfer(std::shared_ptr<World> world, int rank, std::vector<std::shared_ptr<Offer>> sends,
-                 std::vector<Message> receives, DeviceCopies* copies, DeviceCopies::Mark posted)
+                 std::vector<Message> receives, DeviceCopies* copies, DeviceCopies::Mark posted,
+                 Meanwhile meanwhile)
       : world_(std::move(world)),
         rank_(rank),
         sends_(std::move(sends)),
         receives_(std::move(receives)),
         copies_(copies),
-        posted_(std::move(posted)) {}
+        posted_(std::move(posted)),
+        meanwhile_(meanwhile) {}
 
   // The sender's buffers may go as soon as this returns, also when the group has failed.
   ~ThreadTransfer() override {
@@ -72,29 +97,35 @@ class ThreadTransfer : public Transfer {
 
   void wait(Stream stream) override {
     const auto deadline = std::chrono::steady_clock::now() + world_->limit;
-    std::vector<Stream> streams;  // of the copies
-    if (copies_ != nullptr) {
-      for (const Message& receive : receives_) {
-        const Stream of_peer = copies_->stream_for(receive.peer);
-        const auto same = [&](Stream other) { return other.handle == of_peer.handle; };
-        if (std::none_of(streams.begin(), streams.end(), same)) streams.push_back(of_peer);
+    if (!receives_.empty()) {
+      if (copies_ == nullptr) {
+        for (const Message& receive : receives_) {
+          const auto offer = accept(receive, deadline);
+          copy_on_host(copy_of(receive, offer->message));
+          set_taken({&offer, 1});
+        }
+      } else if (meanwhile_ == Meanwhile::kWaits && copies_->can_pull()) {
+        pull(stream, deadline);
+      } else {
+        copy(stream, deadline);
       }
     }
-    for (Stream each : streams) copies_->wait(each, posted_);
-    for (const Message& receive : receives_) take(receive, deadline);
-    for (Stream each : streams) copies_->wait(stream, copies_->mark(each));
     receives_.clear();
     for (const auto& send : sends_) {
       std::unique_lock lock(world_->mutex);
       await(lock, deadline, send->message.peer, "take a message",
             [&] { return send->state == Offer::State::kTaken; });
-      if (copies_ != nullptr) copies_->wait(stream, send->taken);
+    }
+    std::set<DeviceCopies::Mark> taken;
+    for (const auto& send : sends_) {
+      if (copies_ != nullptr && taken.insert(send->taken).second) copies_->wait(stream, send->taken);
     }
     sends_.clear();
   }
 
  private:
   using Deadline = std::chrono::steady_clock::time_point;
+  using Offers = std::vector<std::shared_ptr<Offer>>;
 
   template <class Condition>
   void await(std::unique_lock<std::mutex>& lock, Deadline deadline, int peer, const char* what,
@@ -110,43 +141,88 @@ class ThreadTransfer : public Transfer {
     world_->check();
   }
 
-  void take(const Message& receive, Deadline deadline) {
-    std::shared_ptr<Offer> offer;
-    {
-      std::unique_lock lock(world_->mutex);
-      auto& queue = world_->offers[{receive.peer, rank_}];
-      await(lock, deadline, receive.peer, "answer a receive", [&] { return !queue.empty(); });
-      offer = queue.front();
-      queue.pop_front();
-      if (offer->state == Offer::State::kWithdrawn) {
-        world_->failure = fmt::format("rank {} gave up a message to rank {}", receive.peer, rank_);
-      } else if (offer->message.bytes != receive.bytes) {
-        world_->failure = fmt::format("rank {} sent {} bytes where rank {} expects {}", receive.peer,
-                                      offer->message.bytes, rank_, receive.bytes);
-      }
+  // The next offer of the message's peer: its sender waits until it has been taken.
+  std::shared_ptr<Offer> accept(const Message& receive, Deadline deadline) {
+    std::unique_lock lock(world_->mutex);
+    auto& queue = world_->offers[{receive.peer, rank_}];
+    await(lock, deadline, receive.peer, "answer a receive", [&] { return !queue.empty(); });
+    std::shared_ptr<Offer> offer = queue.front();
+    queue.pop_front();
+    if (offer->state == Offer::State::kWithdrawn) {
+      world_->failure = fmt::format("rank {} gave up a message to rank {}", receive.peer, rank_);
+    } else if (offer->message.bytes != receive.bytes) {
+      world_->failure = fmt::format("rank {} sent {} bytes where rank {} expects {}", receive.peer,
+                                    offer->message.bytes, rank_, receive.bytes);
+    }
+    if (!world_->failure.empty()) {
       world_->changed.notify_all();
       world_->check();
-      offer->state = Offer::State::kCopying;
     }
-    if (copies_ != nullptr) {
+    offer->state = Offer::State::kCopying;
+    return offer;
+  }
+
+  void set_taken(std::span<const std::shared_ptr<Offer>> offers) {
+    std::lock_guard lock(world_->mutex);
+    for (const auto& offer : offers) offer->state = Offer::State::kTaken;
+    world_->changed.notify_all();
+  }
+
+  // What is under way when something throws is over for its senders, too.
+  struct Accepted {
+    ThreadTransfer& transfer;
+    Offers offers;
+    ~Accepted() { transfer.set_taken(offers); }
+  };
+
+  // Beside whatever the stream does.
+  void copy(Stream stream, Deadline deadline) {
+    std::vector<Stream> streams;
+    for (const Message& receive : receives_) {
+      const Stream of_peer = copies_->stream_for(receive.peer);
+      const auto same = [&](Stream other) { return other.handle == of_peer.handle; };
+      if (std::none_of(streams.begin(), streams.end(), same)) streams.push_back(of_peer);
+    }
+    for (Stream each : streams) copies_->wait(each, posted_);
+    for (const Message& receive : receives_) {
+      Accepted accepted{*this, {accept(receive, deadline)}};
+      const auto& offer = accepted.offers.front();
       const Stream copying = copies_->stream_for(receive.peer);
       copies_->wait(copying, offer->ready);
-      copies_->copy(receive.data, offer->message.data, receive.bytes, receive.peer);
+      copies_->copy(copy_of(receive, offer->message), receive.peer);
       offer->taken = copies_->mark(copying);
-    } else if (receive.bytes > 0) {
-      std::memcpy(receive.data, offer->message.data, receive.bytes);
     }
-    std::lock_guard lock(world_->mutex);
-    offer->state = Offer::State::kTaken;
-    world_->changed.notify_all();
+    for (Stream each : streams) copies_->wait(stream, copies_->mark(each));
+  }
+
+  // In the stream itself. Each rank begins with another peer, so that each is read by one at a time.
+  void pull(Stream stream, Deadline deadline) {
+    const auto distance = [&](const Message& message) {
+      return (message.peer - rank_ + world_->ranks) % world_->ranks;
+    };
+    std::stable_sort(receives_.begin(), receives_.end(),
+                     [&](const Message& a, const Message& b) { return distance(a) < distance(b); });
+    Accepted accepted{*this, {}};
+    std::vector<RowCopy> rows;
+    std::set<DeviceCopies::Mark> ready;
+    for (const Message& receive : receives_) {
+      accepted.offers.push_back(accept(receive, deadline));
+      const Offer& offer = *accepted.offers.back();
+      if (ready.insert(offer.ready).second) copies_->wait(stream, offer.ready);
+      rows.push_back(copy_of(receive, offer.message));
+    }
+    copies_->pull(rows, stream);
+    const DeviceCopies::Mark taken = copies_->mark(stream);
+    for (const auto& offer : accepted.offers) offer->taken = taken;
   }
 
   std::shared_ptr<World> world_;
   const int rank_;
-  std::vector<std::shared_ptr<Offer>> sends_;
+  Offers sends_;
   std::vector<Message> receives_;
   DeviceCopies* const copies_;
   const DeviceCopies::Mark posted_;
+  const Meanwhile meanwhile_;
 };
 
 class ThreadCommunicator : public Communicator {
@@ -158,8 +234,10 @@ class ThreadCommunicator : public Communicator {
   std::string_view name() const override { return "threads"; }
   void fail(const std::string& reason) override { world_->fail(reason); }
 
+  bool takes_rows() const override { return true; }
+
   std::unique_ptr<Transfer> exchange(std::span<const Message> sends, std::span<const Message> receives,
-                                     Stream stream) override {
+                                     Stream stream, Meanwhile meanwhile) override {
     for (auto messages : {sends, receives}) {
       for (const Message& message : messages) {
         LONGSPAN_CHECK(0 <= message.peer && message.peer < size(), "peer {} is not one of the {} ranks",
@@ -179,7 +257,7 @@ class ThreadCommunicator : public Communicator {
     world_->changed.notify_all();
     return std::make_unique<ThreadTransfer>(world_, rank_, std::move(offers),
                                             std::vector<Message>(receives.begin(), receives.end()),
-                                            on_device ? copies_.get() : nullptr, posted);
+                                            on_device ? copies_.get() : nullptr, posted, meanwhile);
   }
 
   // The streams of other ranks may be part of what is waited for, so the wait has an end.

@@ -45,6 +45,11 @@ class Executor::Impl {
       const auto& rounds = direction == Direction::kForward ? forward_ : backward_;
       placing.last_uses = last_uses(schedule, rounds);
       placing.complete = complete_results(schedule, direction, rounds);
+      if (communicator.takes_rows()) {
+        placing.in_place = results_in_place(schedule, rounds, owned());
+      } else {
+        for (const RankRound& round : rounds) placing.in_place.emplace_back(round.taken.size(), false);
+      }
       for (const RankRound& round : rounds) placing.landings.push_back(landings_of(schedule, round, owned()));
     }
     size_t bytes = 0;  // attends run one after the other
@@ -64,6 +69,7 @@ class Executor::Impl {
     Piece out = own_piece(Operand::kO, args.o);
     out.lse = args.lse;
     out.lse_stride = count(owned());
+    out.in_place = true;
     own_results_.clear();
     own_results_.push_back(std::move(out));
     run(Direction::kForward, forward_, stream);
@@ -115,6 +121,7 @@ class Executor::Impl {
     std::vector<int32_t> last_uses;  // of the copies in the order of their arrival
     std::vector<std::vector<Landing>> landings;
     std::vector<std::vector<Complete>> complete;
+    std::vector<std::vector<bool>> in_place;  // of RankRound::taken
   };
 
   // A stretch of the stream, whose time is added to one of times_ when somebody asks.
@@ -183,6 +190,7 @@ class Executor::Impl {
     piece.tensors[0] = first;
     piece.tensors[1] = second;
     piece.last_use = kForever;
+    piece.in_place = what == Operand::kDq || what == Operand::kDkv;
     return piece;
   }
 
@@ -215,7 +223,7 @@ class Executor::Impl {
       }
       collect(results, stream);
       if (direction == Direction::kForward) save_final(rounds[i], stream);
-      results = post_results(rounds[i], stream);
+      results = post_results(rounds, placing, i, stream);
     }
     collect(results, stream);
   }
@@ -230,19 +238,29 @@ class Executor::Impl {
 
   void add_messages(std::vector<Message>& messages, int peer, const Piece& piece) {
     for (int i = 0; i < piece.tensor_count(); ++i) {
-      messages.push_back({peer, piece.tensors[i].data, piece.tensors[i].bytes()});
+      const TensorView& tensor = piece.tensors[i];
+      Message message{peer, tensor.data, tensor.bytes(), 0, 0};
+      if (!dense(tensor)) {
+        message.row_bytes = static_cast<size_t>(tensor.heads * tensor.head_dim) * size_of(tensor.dtype);
+        message.stride = static_cast<size_t>(tensor.token_stride) * size_of(tensor.dtype);
+      }
+      messages.push_back(message);
     }
-    if (piece.lse != nullptr) {
-      messages.push_back(
-          {peer, piece.lse, static_cast<size_t>(count(piece.tokens) * piece.heads.size()) * 4});
+    if (piece.lse == nullptr) return;
+    const auto rows = static_cast<size_t>(count(piece.tokens));
+    Message message{peer, piece.lse, rows * static_cast<size_t>(piece.heads.size()) * 4, 0, 0};
+    if (piece.lse_stride != count(piece.tokens)) {
+      message.row_bytes = rows * 4;
+      message.stride = static_cast<size_t>(piece.lse_stride) * 4;
     }
+    messages.push_back(message);
   }
 
   Posted start(Posted posted, const std::vector<Message>& sends, const std::vector<Message>& receives,
-               Stream stream) {
+               Meanwhile meanwhile, Stream stream) {
     for (const Message& send : sends) times_.sent_bytes += static_cast<int64_t>(send.bytes);
     if (!sends.empty() || !receives.empty())
-      posted.transfer = communicator_.exchange(sends, receives, stream);
+      posted.transfer = communicator_.exchange(sends, receives, stream, meanwhile);
     return posted;
   }
 
@@ -254,7 +272,7 @@ class Executor::Impl {
     for (const Move& move : rounds[number].copies_out) {
       const Region& region = schedule_.regions[move.region];
       Piece piece = held_.read(move.what, region.tokens, region.heads, pool_, stream);
-      if (!dense(piece.tensors[0])) piece = packed(piece, stream);
+      if (!sendable(piece.tensors[0])) piece = packed(piece, stream);
       add_messages(sends, move.dst, piece);
       posted.leaving.push_back(std::move(piece));
     }
@@ -285,7 +303,13 @@ class Executor::Impl {
       for (size_t m = before; m < receives.size(); ++m)
         piece.copy_bytes += static_cast<int64_t>(receives[m].bytes);
     }
-    return start(std::move(posted), sends, receives, stream);
+    const bool computes = number > 0 && !rounds[number - 1].attend.empty();
+    return start(std::move(posted), sends, receives, computes ? Meanwhile::kComputes : Meanwhile::kWaits,
+                 stream);
+  }
+
+  bool sendable(const TensorView& tensor) const {
+    return dense(tensor) || (communicator_.takes_rows() && tensor.head_stride == tensor.head_dim);
   }
 
   Piece packed(const Piece& piece, Stream stream) const {
@@ -297,15 +321,18 @@ class Executor::Impl {
     return copy;
   }
 
-  Posted post_results(const RankRound& round, Stream stream) {
+  Posted post_results(const std::vector<RankRound>& rounds, const Placing& placing, size_t number,
+                      Stream stream) {
     const Stopwatch watch(*this, times_.merge_s, stream);
+    const RankRound& round = rounds[number];
     Posted posted;
     std::vector<Message> sends, receives;
     for (const Move& move : round.given) {
       const Region& region = schedule_.regions[move.region];
       Piece piece;
       if (auto lent = sums_.lend(move.what, region.tokens, region.heads, dtype_of(move))) {
-        piece = with_packed_lse(std::move(*lent), pool_, stream);
+        piece = std::move(*lent);
+        if (!communicator_.takes_rows()) piece = with_packed_lse(std::move(piece), pool_, stream);
       } else {
         piece = result_piece(move);
         sums_.take(move.what, piece, pool_, stream);
@@ -313,11 +340,28 @@ class Executor::Impl {
       add_messages(sends, move.dst, piece);
       posted.leaving.push_back(std::move(piece));
     }
-    for (const Move& move : round.taken) {
-      posted.arriving.push_back(result_piece(move));
-      add_messages(receives, move.src, posted.arriving.back());
+    for (size_t i = 0; i < round.taken.size(); ++i) {
+      const Move& move = round.taken[i];
+      Piece piece = placing.in_place[number][i] ? own_result(move) : Piece();
+      if (piece.tensors[0].data == nullptr) piece = result_piece(move);
+      add_messages(receives, move.src, piece);
+      posted.arriving.push_back(std::move(piece));
     }
-    return start(std::move(posted), sends, receives, stream);
+    bool computes = false;
+    for (size_t later = number + 1; later < rounds.size(); ++later)
+      computes = computes || !rounds[later].attend.empty();
+    return start(std::move(posted), sends, receives, computes ? Meanwhile::kComputes : Meanwhile::kWaits,
+                 stream);
+  }
+
+  // A result of the rank's own tokens where it belongs; nothing where rows of it cannot be received there.
+  Piece own_result(const Move& move) const {
+    for (const Piece& own : own_results_) {
+      if (own.what != move.what) continue;
+      Piece view = with_heads(own, schedule_.regions[move.region].heads);
+      if (sendable(view.tensors[0])) return view;
+    }
+    return {};
   }
 
   DType dtype_of(const Move& result) const { return result.fp32 ? DType::kF32 : problem_.dtype; }

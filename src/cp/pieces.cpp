@@ -65,6 +65,7 @@ Piece with_heads(const Piece& piece, Range heads) {
   Piece view;
   view.what = piece.what;
   view.kind = piece.kind;
+  view.in_place = piece.in_place;
   view.tokens = piece.tokens;
   view.heads = heads;
   const int64_t skip = heads.begin - piece.heads.begin;
@@ -207,7 +208,7 @@ void Sums::read(Operand what, const Piece& out, const Pool& pool, Stream stream)
   if (apart) {  // nothing to add: each part goes to its place, converted
     if (covered < all.rows * out.heads.size()) clear_piece(out, {&all, 1}, stream);
     for (const Piece* part : parts) {
-      if (part->tensors[0].data != out.tensors[0].data) combine(RowOperation::kCopy, out, *part, stream);
+      if (!part->in_place || !out.in_place) combine(RowOperation::kCopy, out, *part, stream);
     }
     return;
   }

@@ -21,6 +21,7 @@ struct Piece {
   DeviceKind kind = DeviceKind::kCpu;
   int32_t last_use = 0;    // round after which a copy is no longer needed
   int64_t copy_bytes = 0;  // of other ranks' operands in it
+  bool in_place = false;   // lies in the tensors that the pass is to fill
 
   int tensor_count() const { return what == Operand::kKV || what == Operand::kDkv ? 2 : 1; }
   Rows rows(int tensor) const { return {kind, tensors[tensor], tensor == 0 ? lse : nullptr, lse_stride}; }

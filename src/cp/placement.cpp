@@ -101,4 +101,37 @@ std::vector<std::vector<Complete>> complete_results(const Schedule& schedule, Di
   return complete;
 }
 
+std::vector<std::vector<bool>> results_in_place(const Schedule& schedule,
+                                                const std::vector<RankRound>& rounds, const Ranges& owned) {
+  const auto part_of_region = [&](int32_t number) {
+    const Region& region = schedule.regions[number];
+    return Part{set_of(region.tokens), region.heads, number};
+  };
+  std::vector<Part> rows, keys;  // what is attended here
+  std::vector<std::pair<const Move*, Part>> taken;
+  for (const RankRound& round : rounds) {
+    for (const Attend& attend : round.attend) {
+      rows.push_back(part_of_region(attend.q));
+      keys.push_back(part_of_region(attend.kv));
+    }
+    for (const Move& move : round.taken) taken.emplace_back(&move, part_of_region(move.region));
+  }
+  std::vector<std::vector<bool>> in_place;
+  for (const RankRound& round : rounds) {
+    std::vector<bool>& each = in_place.emplace_back();
+    for (const Move& move : round.taken) {
+      const Part part = part_of_region(move.region);
+      const auto meets = [&](const Part& other) { return meet(part, other); };
+      const std::vector<Part>& attended = move.what == Operand::kDkv ? keys : rows;
+      each.push_back(!move.fp32 && schedule.regions[move.region].tokens == owned &&
+                     std::none_of(attended.begin(), attended.end(), meets) &&
+                     std::none_of(taken.begin(), taken.end(), [&](const auto& other) {
+                       return other.first != &move && other.first->what == move.what &&
+                              meet(part, other.second);
+                     }));
+    }
+  }
+  return in_place;
+}
+
 }  // namespace longspan

@@ -29,4 +29,9 @@ struct Complete {
 std::vector<std::vector<Complete>> complete_results(const Schedule& schedule, Direction direction,
                                                     const std::vector<RankRound>& rounds);
 
+// By round, by RankRound::taken: is it a complete result of all of the rank's own tokens, to which nothing is
+// added, so that it can be received where it belongs?
+std::vector<std::vector<bool>> results_in_place(const Schedule& schedule,
+                                                const std::vector<RankRound>& rounds, const Ranges& owned);
+
 }  // namespace longspan
