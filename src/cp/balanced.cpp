@@ -1,5 +1,5 @@
 // Our own strategy: chunks of the sequence dealt to ranks so that each attends to equally many pairs and
-// little KV travels; a rank is sent just the keys that its rows see, while it attends to its own.
+// little KV travels; a rank is sent just the keys that its rows see.
 #include <algorithm>
 #include <numeric>
 
@@ -166,8 +166,45 @@ Support supports(const Problem&, const Topology&, const StrategyOptions& options
   return {};
 }
 
-// Round 0: each rank attends to its own keys, while what it needs of the others' arrives; round 1: it attends
-// to that.
+// The keys of others that a rank's rows see, by source.
+struct Foreign {
+  std::vector<std::pair<int, Ranges>> by_source;
+  int64_t within_node = 0, between_nodes = 0;  // tokens
+};
+
+Foreign foreign_keys(const std::vector<Ranges>& sets, const Ranges& needed, int rank,
+                     const Topology& topology) {
+  Foreign foreign;
+  const int ranks = static_cast<int>(sets.size());
+  for (int step = 1; step < ranks; ++step) {
+    const int source = (rank + step) % ranks;
+    const Ranges tokens = intersection(sets[static_cast<size_t>(source)], needed);
+    if (tokens.empty()) continue;
+    (topology.node_of(source) == topology.node_of(rank) ? foreign.within_node : foreign.between_nodes) +=
+        count(tokens);
+    foreign.by_source.emplace_back(source, tokens);
+  }
+  return foreign;
+}
+
+// To attend to one's own keys first hides the travel of the others', but makes a second part of every row, in
+// fp32, which is to be written, merged with the first and converted: some 24 bytes an element. It pays where
+// travel takes longer than that.
+bool travel_is_worth_hiding(const Problem& problem, const Foreign& foreign, int64_t own_tokens) {
+  constexpr double kMemory = 3.5e12, kWithinNode = 3e11, kBetweenNodes = 4e10;  // bytes/s, of an H200
+  constexpr double kBytesOfParts = 24;
+  const auto head_dim = static_cast<double>(problem.head_dim);
+  const double key_bytes =
+      2 * static_cast<double>(problem.heads_kv) * head_dim * static_cast<double>(size_of(problem.dtype));
+  const double travel_s = key_bytes * (static_cast<double>(foreign.within_node) / kWithinNode +
+                                       static_cast<double>(foreign.between_nodes) / kBetweenNodes);
+  const double parts_s =
+      kBytesOfParts * static_cast<double>(own_tokens * problem.heads_q) * head_dim / kMemory;
+  return travel_s > parts_s;
+}
+
+// Where travel is worth hiding, each rank attends to its own keys in round 0, while what it needs of the
+// others' arrives, and to that in round 1. Else it attends to all of them at once, when they have come.
 Schedule schedule(const Problem& problem, const Topology& topology, const StrategyOptions& options) {
   const int ranks = topology.ranks();
   const Range kv_heads{0, problem.heads_kv}, q_heads{0, problem.heads_q};
@@ -175,31 +212,39 @@ Schedule schedule(const Problem& problem, const Topology& topology, const Strate
   schedule.strategy = "balanced";
   schedule.ranks = ranks;
   schedule.owned = shard_balanced(problem, ranks);
-  schedule.forward.resize(2);
   std::vector<Ranges> sets;
   for (const Ranges& owned : schedule.owned) sets.push_back(set_of(owned));
+  std::vector<Ranges> needed(sets.size());
+  std::vector<Foreign> foreign(sets.size());
+  bool hide = false;
   for (int rank = 0; rank < ranks; ++rank) {
-    const Ranges& owned = schedule.owned[static_cast<size_t>(rank)];
-    if (count(owned) == 0) continue;
-    const Ranges needed =
-        options.skip_unneeded ? needed_keys(problem, owned, kv_heads) : Ranges{{0, problem.tokens_kv}};
+    const auto r = static_cast<size_t>(rank);
+    if (sets[r].empty()) continue;
+    needed[r] = options.skip_unneeded ? needed_keys(problem, schedule.owned[r], kv_heads)
+                                      : Ranges{{0, problem.tokens_kv}};
+    foreign[r] = foreign_keys(sets, needed[r], rank, topology);
+    hide = hide || travel_is_worth_hiding(problem, foreign[r], count(sets[r]));
+  }
+  schedule.forward.resize(hide ? 2 : 1);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto r = static_cast<size_t>(rank);
+    const Ranges& owned = schedule.owned[r];
+    if (sets[r].empty()) continue;
     const int32_t q = schedule.add_region({owned, q_heads});
-    const Ranges own_keys = intersection(sets[static_cast<size_t>(rank)], needed);
-    if (!own_keys.empty()) {
-      // All own keys, not just those needed: then no row has to be packed.
-      schedule.forward[0].attend.push_back({rank, q, schedule.add_region({owned, kv_heads})});
+    // All own keys, not just those needed: then no row has to be packed.
+    Ranges keys;
+    if (overlap(sets[r], needed[r])) keys = owned;
+    if (hide && !keys.empty()) {
+      schedule.forward[0].attend.push_back({rank, q, schedule.add_region({keys, kv_heads})});
+      keys.clear();
     }
-    Ranges foreign;  // by source, so that what arrives lies where it is read
-    for (int step = 1; step < ranks; ++step) {
-      const int source = (rank + step) % ranks;
-      const Ranges tokens = intersection(sets[static_cast<size_t>(source)], needed);
-      if (tokens.empty()) continue;
-      foreign.insert(foreign.end(), tokens.begin(), tokens.end());
-      schedule.forward[1].in.push_back(
+    for (const auto& [source, tokens] : foreign[r].by_source) {  // so that what arrives lies where it is read
+      keys.insert(keys.end(), tokens.begin(), tokens.end());
+      schedule.forward.back().in.push_back(
           {Operand::kKV, false, false, source, rank, schedule.add_region({tokens, kv_heads})});
     }
-    if (!foreign.empty())
-      schedule.forward[1].attend.push_back({rank, q, schedule.add_region({foreign, kv_heads})});
+    if (!keys.empty())
+      schedule.forward.back().attend.push_back({rank, q, schedule.add_region({keys, kv_heads})});
   }
   add_adjoint(schedule, true, false);
   return schedule;
@@ -208,7 +253,7 @@ Schedule schedule(const Problem& problem, const Topology& topology, const Strate
 }  // namespace
 
 const Strategy kBalanced{"balanced",
-                         "chunks dealt for equal load; only needed KV travels, while own KV is attended",
+                         "chunks dealt for equal load; only needed KV travels, hidden where that pays",
                          supports, schedule};
 
 }  // namespace longspan

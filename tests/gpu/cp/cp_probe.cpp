@@ -177,6 +177,7 @@ struct Measured {
   PassTimes slowest;  // by part, the largest over ranks
   double spread = 0, imbalance = 0, host_s = 0, peak_gib = 0;
   int samples = 0;
+  std::string compute;  // ms by rank, of the last sample
 };
 
 void measure(ParallelPlan& plan, const Problem& problem, Direction direction, double budget_s,
@@ -187,9 +188,11 @@ void measure(ParallelPlan& plan, const Problem& problem, Direction direction, do
   while (times.size() < 3 || (seconds_since(begin) < budget_s && times.size() < 15)) {
     double most = 0, least = 1e9;
     PassTimes worst;
+    sum.compute.clear();
     for (const RankPass& pass : plan.run(direction, true)) {
       most = std::max(most, pass.time_s);
       least = std::min(least, pass.time_s);
+      sum.compute += fmt::format("{}{:.2f}", sum.compute.empty() ? "" : " ", pass.times.compute_s * 1e3);
       worst.compute_s = std::max(worst.compute_s, pass.times.compute_s);
       worst.exposed_s = std::max(worst.exposed_s, pass.times.exposed_s);
       worst.reorder_s = std::max(worst.reorder_s, pass.times.reorder_s);
@@ -228,7 +231,7 @@ int run(const Options& options) {
   std::printf(
       "strategy       mask    tokens/rank x ranks dir |  TF/s  of 1 | ms: total compute exposed reorder "
       "merge | "
-      "spread imbal. GB sent, held | samples, s\n");
+      "spread imbal. GB sent, held | compute by rank | samples, s\n");
   std::map<std::string, double> single;
   for (const std::string& tokens : options.list("tokens"))
     for (const std::string& mask : options.list("mask"))
@@ -293,13 +296,13 @@ int run(const Options& options) {
                 const double rate = m.flops / m.time_s * 1e-12 / ranks, alone = single[mask + tokens + dir];
                 std::printf(
                     "%-14s %-15s %4s x %d %s %s | %5.0f %5.3f | %8.3f %8.3f %7.3f %6.3f %6.3f | %4.1f%% "
-                    "%5.3f %5.2f %5.1f | %d, plan %.2f, at %.0f\n",
+                    "%5.3f %5.2f %5.1f | %s | %d, plan %.2f, at %.0f\n",
                     name.c_str(), mask.c_str(), tokens.c_str(), ranks, dir.c_str(),
                     transport == "nccl" ? "nccl" : "", rate, rate / alone, m.time_s * 1e3,
                     m.slowest.compute_s * 1e3, m.slowest.exposed_s * 1e3, m.slowest.reorder_s * 1e3,
                     m.slowest.merge_s * 1e3, m.spread * 100, m.imbalance,
-                    static_cast<double>(m.slowest.sent_bytes) * 1e-9, m.peak_gib, m.samples, plan_s,
-                    seconds_since(begin));
+                    static_cast<double>(m.slowest.sent_bytes) * 1e-9, m.peak_gib, m.compute.c_str(),
+                    m.samples, plan_s, seconds_since(begin));
               }
             } catch (const std::exception& error) {
               std::printf("%-14s %-15s %4s x %d %s: %s\n", name.c_str(), mask.c_str(), tokens.c_str(), ranks,
