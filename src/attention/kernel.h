@@ -27,6 +27,11 @@ struct ForwardArgs {
   TensorView o;          // out: [tokens_q, heads_q, head_dim], of Problem::dtype, or f32 with fp32_output
   float* lse = nullptr;  // out: [heads_q, tokens_q], natural log of the sum of exp(scale * score)
   void* workspace = nullptr;  // Plan::workspace_bytes(kForward) bytes, aligned to 256
+
+  // For kernels that merge_parts(): a result of the same rows over other keys, which what is written is
+  // merged with. It may be o and lse themselves. Nothing where part_lse is not set.
+  TensorView part_o{};              // [tokens_q, heads_q, head_dim], f32
+  const float* part_lse = nullptr;  // [heads_q, tokens_q]
 };
 // A row that sees no key gives o = 0 and lse = -inf.
 
@@ -92,6 +97,8 @@ class Kernel {
 
   // Can this kernel do this on that device at all? Never by falling back to another algorithm.
   virtual Support supports(const Problem& problem, Direction direction, const Device& device) const = 0;
+
+  virtual bool merges_parts() const { return false; }  // takes ForwardArgs::part_o
 
   // The once-per-mask work for the directions that the kernel supports; timed apart from the kernel. Throws
   // an Error of kind kUnsupported where only planning shows that it cannot.

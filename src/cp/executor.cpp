@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <optional>
 
 #include "base/error.h"
 #include "cp/device_clock.h"
@@ -44,7 +45,7 @@ class Executor::Impl {
       Placing& placing = placing_[static_cast<size_t>(direction)];
       const auto& rounds = direction == Direction::kForward ? forward_ : backward_;
       placing.last_uses = last_uses(schedule, rounds);
-      placing.complete = complete_results(schedule, direction, rounds);
+      placing.results = results_of(schedule, direction, rounds);
       if (communicator.takes_rows()) {
         placing.in_place = results_in_place(schedule, rounds, owned());
       } else {
@@ -120,8 +121,8 @@ class Executor::Impl {
   struct Placing {
     std::vector<int32_t> last_uses;  // of the copies in the order of their arrival
     std::vector<std::vector<Landing>> landings;
-    std::vector<std::vector<Complete>> complete;
-    std::vector<std::vector<bool>> in_place;  // of RankRound::taken
+    std::vector<std::vector<Results>> results;  // of attends
+    std::vector<std::vector<bool>> in_place;    // of RankRound::taken
   };
 
   // A stretch of the stream, whose time is added to one of times_ when somebody asks.
@@ -216,9 +217,9 @@ class Executor::Impl {
       times_.peak_copy_bytes = std::max(times_.peak_copy_bytes, copies);
       for (size_t a = 0; a < rounds[i].attend.size(); ++a) {
         if (direction == Direction::kForward) {
-          attend_forward(rounds[i].attend[a], placing.complete[i][a], stream);
+          attend_forward(rounds[i].attend[a], placing.results[i][a], stream);
         } else {
-          attend_backward(rounds[i].attend[a], placing.complete[i][a], stream);
+          attend_backward(rounds[i].attend[a], placing.results[i][a], stream);
         }
       }
       collect(results, stream);
@@ -415,28 +416,40 @@ class Executor::Impl {
                       complete ? problem_.dtype : DType::kF32, pool_);
   }
 
-  void attend_forward(const Attend& attend, Complete complete, Stream stream) {
+  static bool alone(const Result& result) { return result.complete && result.first && result.last; }
+
+  void attend_forward(const Attend& attend, const Results& results, Stream stream) {
     Work& work = work_.at({attend.q, attend.kv});
     const Region &q = schedule_.regions[attend.q], &kv = schedule_.regions[attend.kv];
     const Piece queries = read(Operand::kQ, q, stream), keys = read(Operand::kKV, kv, stream);
-    Piece part = target(Operand::kO, q, complete.rows);
+    // What it finds is merged by the kernel with what earlier attends found, if it can do that.
+    std::optional<Piece> before;
+    if (kernel_.merges_parts() && !results.rows.first)
+      before = sums_.take_part(Operand::kO, q.tokens, q.heads);
+    const bool completes = results.rows.complete && results.rows.last && (results.rows.first || before);
+    const bool in_place = before && !completes;
+    Piece part = in_place ? std::move(*before) : target(Operand::kO, q, completes);
     {
       const Stopwatch watch(*this, times_.compute_s, stream);
-      work.plan->forward({queries.tensors[0], keys.tensors[0], keys.tensors[1], part.tensors[0], part.lse,
-                          workspace_.data()},
-                         stream);
+      ForwardArgs args{queries.tensors[0], keys.tensors[0], keys.tensors[1],
+                       part.tensors[0],    part.lse,        workspace_.data()};
+      if (before) {
+        args.part_o = in_place ? part.tensors[0] : before->tensors[0];
+        args.part_lse = in_place ? part.lse : before->lse;
+      }
+      work.plan->forward(args, stream);
     }
     const Stopwatch watch(*this, times_.merge_s, stream);
     sums_.add(std::move(part), stream);
   }
 
-  void attend_backward(const Attend& attend, Complete complete, Stream stream) {
+  void attend_backward(const Attend& attend, const Results& results, Stream stream) {
     Work& work = work_.at({attend.q, attend.kv});
     const Region &q = schedule_.regions[attend.q], &kv = schedule_.regions[attend.kv];
     const Piece queries = read(Operand::kQ, q, stream), keys = read(Operand::kKV, kv, stream);
     const Piece dout = read(Operand::kDo, q, stream), o = read_final(q, stream);
-    Piece dq = target(Operand::kDq, q, complete.rows);
-    Piece dkv = target(Operand::kDkv, kv, complete.keys);
+    Piece dq = target(Operand::kDq, q, alone(results.rows));
+    Piece dkv = target(Operand::kDkv, kv, alone(results.keys));
     {
       const Stopwatch watch(*this, times_.compute_s, stream);
       work.plan->backward(

@@ -279,6 +279,18 @@ void Sums::remove(size_t number, const Ranges& tokens, Range heads) {
   if (left && whole.memory.data() != nullptr) lent_.push_back(std::move(whole.memory));
 }
 
+std::optional<Piece> Sums::take_part(Operand what, const Ranges& tokens, Range heads) {
+  for (auto piece = pieces_.begin(); piece != pieces_.end(); ++piece) {
+    if (piece->what != what || piece->heads != heads || piece->tokens != tokens ||
+        piece->tensors[0].dtype != DType::kF32 || piece->in_place)
+      continue;
+    Piece part = std::move(*piece);
+    pieces_.erase(piece);
+    return part;
+  }
+  return std::nullopt;
+}
+
 std::optional<Piece> Sums::share(Operand what, const Ranges& tokens, Range heads, DType dtype) {
   for (Piece& piece : pieces_) {
     if (piece.what != what || piece.heads != heads || piece.tokens != tokens ||

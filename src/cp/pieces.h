@@ -75,6 +75,9 @@ class Sums {
   // side by side, and no other has any of them.
   std::optional<Piece> lend(Operand what, const Ranges& tokens, Range heads, DType dtype);
 
+  // The part in f32 of exactly this region, which is here no longer.
+  std::optional<Piece> take_part(Operand what, const Ranges& tokens, Range heads);
+
   // The piece of exactly this region and dtype, with its memory; a view of it stays here.
   std::optional<Piece> share(Operand what, const Ranges& tokens, Range heads, DType dtype);
 

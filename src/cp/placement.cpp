@@ -62,14 +62,14 @@ std::vector<Landing> landings_of(const Schedule& schedule, const RankRound& roun
   return landings;
 }
 
-std::vector<std::vector<Complete>> complete_results(const Schedule& schedule, Direction direction,
-                                                    const std::vector<RankRound>& rounds) {
+std::vector<std::vector<Results>> results_of(const Schedule& schedule, Direction direction,
+                                             const std::vector<RankRound>& rounds) {
   const Operand of_rows = direction == Direction::kForward ? Operand::kO : Operand::kDq;
   const auto part_of_region = [&](int32_t number) {
     const Region& region = schedule.regions[number];
     return Part{set_of(region.tokens), region.heads, number};
   };
-  // What else contributes: other attends, and what others send; and parts that leave to be completed.
+  // What attends contribute, what others send, and parts that leave to be completed.
   std::vector<Part> rows, keys, open_rows, open_keys;
   for (const RankRound& round : rounds) {
     for (const Attend& attend : round.attend) {
@@ -82,23 +82,28 @@ std::vector<std::vector<Complete>> complete_results(const Schedule& schedule, Di
       if (move.fp32) (move.what == of_rows ? open_rows : open_keys).push_back(part_of_region(move.region));
     }
   }
-  const auto alone = [](const std::vector<Part>& attends, size_t number, const std::vector<Part>& open) {
+  const auto result_of = [&](const std::vector<Part>& attends, size_t number, const std::vector<Part>& open) {
+    const auto meets = [&](const Part& part) { return meet(part, attends[number]); };
+    Result result;
+    result.complete = std::none_of(open.begin(), open.end(), meets);
     for (size_t i = 0; i < attends.size(); ++i) {
-      if (i != number && meet(attends[i], attends[number])) return false;
+      if (i == number || !meets(attends[i])) continue;
+      (i < number ? result.first : result.last) = false;
+      if (schedule.regions[attends[i].region] != schedule.regions[attends[number].region])
+        result.complete = false;
     }
-    return std::none_of(open.begin(), open.end(),
-                        [&](const Part& part) { return meet(part, attends[number]); });
+    return result;
   };
-  std::vector<std::vector<Complete>> complete;
+  std::vector<std::vector<Results>> results;
   size_t number = 0;
   for (const RankRound& round : rounds) {
-    std::vector<Complete>& each = complete.emplace_back();
+    std::vector<Results>& each = results.emplace_back();
     for (size_t i = 0; i < round.attend.size(); ++i, ++number) {
-      each.push_back({alone(rows, number, open_rows),
-                      direction == Direction::kBackward && alone(keys, number, open_keys)});
+      each.push_back({result_of(rows, number, open_rows), {}});
+      if (direction == Direction::kBackward) each.back().keys = result_of(keys, number, open_keys);
     }
   }
-  return complete;
+  return results;
 }
 
 std::vector<std::vector<bool>> results_in_place(const Schedule& schedule,

@@ -21,13 +21,16 @@ struct Landing {
 };
 std::vector<Landing> landings_of(const Schedule& schedule, const RankRound& round, const Ranges& owned);
 
-// Is what an attend writes complete, so that it needs no part in fp32 that others are added to? By attend of
-// a round: o or dq of its rows, dk and dv of its keys.
-struct Complete {
-  bool rows = false, keys = false;
+// What becomes of an attend's result on this rank: o or dq of its rows, dk and dv of its keys.
+struct Result {
+  bool first = true, last = true;  // of all attends that share rows with it, which have all of them in common
+  bool complete = false;  // once the last has attended, nothing remains to be added here or elsewhere
 };
-std::vector<std::vector<Complete>> complete_results(const Schedule& schedule, Direction direction,
-                                                    const std::vector<RankRound>& rounds);
+struct Results {
+  Result rows, keys;
+};
+std::vector<std::vector<Results>> results_of(const Schedule& schedule, Direction direction,
+                                             const std::vector<RankRound>& rounds);
 
 // By round, by RankRound::taken: is it a complete result of all of the rank's own tokens, to which nothing is
 // added, so that it can be received where it belongs?

@@ -18,6 +18,7 @@ struct ForwardConfig {
   static constexpr int kPiece =
       kPieceT;  // keys of a tile of the map: a tile is gathered from several of those
   static constexpr int kStreams = kStreamsT;  // independent streams of work items in a block
+  static constexpr bool kMerges = false;
 
   static constexpr int kPieces = kColumns / kPiece;
   static constexpr int kSteps = kColumns / kStepKeys;  // of a whole tile
@@ -56,6 +57,12 @@ struct ForwardConfig {
   static_assert(kPieces * kPanels <= 32, "a lane loads a panel of a piece");
   static_assert(kStreams == 1 || kStreams == 2, "two warpgroups make one stream or two");
   static_assert(kSlots >= 3, "two tiles of keys and one of values are in use at once");
+};
+
+// The same, merging what it computes with a result over other keys.
+template <class C>
+struct Merging : C {
+  static constexpr bool kMerges = true;
 };
 
 // What the load warp tells the consumers about a tile of keys.

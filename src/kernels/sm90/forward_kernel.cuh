@@ -286,6 +286,10 @@ class Consumer {
 #pragma unroll
     for (int r = 0; r < 2; ++r) factor[r] = sum[r] == 0.0f ? 0.0f : rcp(sum[r]);
 
+    if constexpr (C::kMerges) {
+      write_merged(o, softmax, sum, factor, first_token, first_head, slot);
+      return;
+    }
     if (params_.o_f32 == nullptr) {
 #pragma unroll
       for (int i = 0; i < C::kHeadDim / 16; ++i) {
@@ -318,6 +322,78 @@ class Consumer {
               make_float2(o[4 * i + 2 * r] * factor[r], o[4 * i + 2 * r + 1] * factor[r]);
       }
     }
+  }
+
+  // The same, merged with a result over other keys (attention/merge.h derives the weights). What is read may
+  // be what is written: each element by one thread, a row's lse by four lanes before one of them writes it.
+  __device__ __forceinline__ void write_merged(const float (&o)[kOutputs], const Softmax& softmax,
+                                               const float (&sum)[2], float (&factor)[2], int first_token,
+                                               int first_head, int slot) {
+    float keep[2], lse[2];
+    int token[2], head[2];
+    bool there[2], changes[2];
+    const float* part[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int row = row_ + 8 * r;
+      token[r] = first_token + (row >> params_.log2_pack);
+      head[r] = first_head + (row & ((1 << params_.log2_pack) - 1));
+      there[r] = token[r] < params_.tokens_q;
+      part[r] = params_.part_o + token[r] * params_.part_token_stride + head[r] * params_.part_head_stride +
+                2 * (lane_ % 4);
+      const float mine = log_sum(softmax.maximum[r], sum[r], params_.scale);
+      const float other =
+          there[r] ? params_.part_lse[int64_t{head[r]} * params_.tokens_q + token[r]] : -INFINITY;
+      const float hi = fmaxf(mine, other), lo = fminf(mine, other);
+      const float t = isnan(mine + other) ? mine + other : hi == -INFINITY ? 0.0f : expf(lo - hi);
+      const float of_hi = 1.0f / (1.0f + t), of_lo = t * of_hi;
+      keep[r] = other >= mine ? of_hi : of_lo;
+      factor[r] *= other >= mine ? of_lo : of_hi;
+      lse[r] = hi == -INFINITY ? hi : hi + log1pf(t);
+      changes[r] = there[r] && (sum[r] != 0.0f || params_.part_o != params_.o_f32);
+    }
+    constexpr int kGroup = 4;  // pairs of columns whose old values are on their way together
+#pragma unroll
+    for (int first = 0; first < kOutputs / 4; first += kGroup) {
+      float2 value[kGroup][2];
+#pragma unroll
+      for (int i = 0; i < kGroup; ++i)
+#pragma unroll
+        for (int r = 0; r < 2; ++r)
+          value[i][r] = changes[r] ? __ldcs(reinterpret_cast<const float2*>(part[r] + 8 * (first + i)))
+                                   : make_float2(0.0f, 0.0f);
+#pragma unroll
+      for (int i = 0; i < kGroup; ++i)
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const int at = 4 * (first + i) + 2 * r;
+          value[i][r].x = fmaf(value[i][r].x, keep[r], o[at] * factor[r]);
+          value[i][r].y = fmaf(value[i][r].y, keep[r], o[at + 1] * factor[r]);
+        }
+      if (params_.o_f32 != nullptr) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          if (!changes[r]) continue;
+          float* out = params_.o_f32 + token[r] * params_.o_token_stride + head[r] * params_.o_head_stride +
+                       2 * (lane_ % 4);
+#pragma unroll
+          for (int i = 0; i < kGroup; ++i) *reinterpret_cast<float2*>(out + 8 * (first + i)) = value[i][r];
+        }
+      } else {
+#pragma unroll
+        for (int i = 0; i < kGroup; i += 2)
+          stmatrix_x4(chunk_address(slot, (first + i) / 2), cvt_x2<Element>(value[i][0].x, value[i][0].y),
+                      cvt_x2<Element>(value[i][1].x, value[i][1].y),
+                      cvt_x2<Element>(value[i + 1][0].x, value[i + 1][0].y),
+                      cvt_x2<Element>(value[i + 1][1].x, value[i + 1][1].y));
+      }
+    }
+    if (params_.o_f32 == nullptr) fence_proxy_async();
+    __syncwarp();
+    if (lane_ == 0) mbarrier_arrive(barriers_.o_full[slot]);
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+      if (changes[r] && lane_ % 4 == 0) params_.lse[int64_t{head[r]} * params_.tokens_q + token[r]] = lse[r];
   }
 
   const ForwardParams& params_;

@@ -14,6 +14,8 @@ namespace {
 
 template <class C>
 void start(const ForwardParams& params, const Device& device, cudaStream_t stream) {
+  if constexpr (!C::kMerges)
+    if (params.part_lse != nullptr) return start<Merging<C>>(params, device, stream);
   constexpr int kSharedBytes = sizeof(SharedMemoryPlan<C>);
   static_assert(kSharedBytes <= 227 * 1024, "the shared memory plan is larger than a block may have");
   LONGSPAN_CUDA(
@@ -69,6 +71,12 @@ void launch_forward(const Problem& problem, const ForwardShape& shape, const Dev
     params.o = query_map(args.o, 64 / shape.pack, shape.pack);
   }
   params.lse = args.lse;
+  if (args.part_lse != nullptr) {
+    params.part_o = static_cast<const float*>(args.part_o.data);
+    params.part_token_stride = args.part_o.token_stride;
+    params.part_head_stride = args.part_o.head_stride;
+    params.part_lse = args.part_lse;
+  }
   params.work = map.work;
   params.entries = map.entries;
   params.spans = map.spans;

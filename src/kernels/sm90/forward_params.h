@@ -17,6 +17,11 @@ struct ForwardParams {
   int64_t o_token_stride = 0, o_head_stride = 0;
   float* lse = nullptr;  // [heads_q, tokens_q]
 
+  // A result over other keys that this one is merged with, where it is set.
+  const float* part_o = nullptr;  // [tokens_q, heads_q, head_dim]
+  int64_t part_token_stride = 0, part_head_stride = 0;
+  const float* part_lse = nullptr;  // [heads_q, tokens_q]
+
   const MapRow* work = nullptr;  // [masks, row_tiles], heaviest first
   const MapEntry* entries = nullptr;
   const uint32_t* spans = nullptr;  // [layers, rows_per_tile]: begin in the low half, end in the high half

@@ -53,6 +53,7 @@ class Sm90Kernel final : public Kernel {
     return "ours for Hopper: wgmma, TMA, one kernel for every mask (bf16, f16)";
   }
   DeviceKind device_kind() const override { return DeviceKind::kCuda; }
+  bool merges_parts() const override { return true; }
 
   Support supports(const Problem& problem, Direction, const Device& device) const override {
     if (device.kind != DeviceKind::kCuda || device.capability != 90) return {"needs compute capability 9.0"};
