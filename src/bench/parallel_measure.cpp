@@ -5,6 +5,7 @@
 
 #include "attention/element.h"
 #include "base/error.h"
+#include "base/parallel.h"
 #include "bench/cold_cache.h"
 #include "bench/plan_json.h"
 #include "bench/statistics.h"
@@ -148,15 +149,29 @@ void add_planned(ParallelResult& result, const ParallelPlan& plan, const Problem
 }
 
 double relative_difference(const TensorView& a, const TensorView& b) {
-  double difference = 0, norm = 0;
-  for (int64_t token = 0; token < b.tokens; ++token) {
-    for (int64_t head = 0; head < b.heads; ++head) {
-      for (int64_t d = 0; d < b.head_dim; ++d) {
-        const double x = get_element(a, token, head, d), y = get_element(b, token, head, d);
-        difference += (x - y) * (x - y);
-        norm += y * y;
+  constexpr int64_t kTokensPerTask = 64;
+  const int64_t tasks = (b.tokens + kTokensPerTask - 1) / kTokensPerTask;
+  std::vector<std::pair<double, double>> sums(static_cast<size_t>(tasks));  // of difference and norm, squared
+  parallel_for(tasks, [&](int64_t task, int) {
+    const auto head_dim = static_cast<size_t>(b.head_dim);
+    std::vector<double> x(head_dim), y(head_dim);
+    auto& [difference, norm] = sums[static_cast<size_t>(task)];
+    for (int64_t token = task * kTokensPerTask; token < std::min(b.tokens, (task + 1) * kTokensPerTask);
+         ++token) {
+      for (int64_t head = 0; head < b.heads; ++head) {
+        load_row(a, token, head, x.data());
+        load_row(b, token, head, y.data());
+        for (size_t d = 0; d < head_dim; ++d) {
+          difference += (x[d] - y[d]) * (x[d] - y[d]);
+          norm += y[d] * y[d];
+        }
       }
     }
+  });
+  double difference = 0, norm = 0;
+  for (const auto& sum : sums) {
+    difference += sum.first;
+    norm += sum.second;
   }
   return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
 }
