@@ -2,6 +2,7 @@
 #include "mask/mask.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/error.h"
 #include "mask/disjoint.h"
@@ -249,14 +250,41 @@ Band shifted(Band band, int64_t row_shift, int64_t column_shift) {
   return band;
 }
 
+// Joins what lies side by side and is one band: of what one band was cut into, most is, where neighbours came
+// to lie beside each other. A kernel takes many small bands for a mask of blocks.
+void join_neighbours(std::vector<Band>& bands) {
+  const auto join = [&](Range Band::*along, Range Band::*across) {
+    const auto key = [&](const Band& b) {
+      return std::tuple((b.*across).begin, (b.*across).end, b.lo, b.hi, (b.*along).begin);
+    };
+    std::sort(bands.begin(), bands.end(), [&](const Band& a, const Band& b) { return key(a) < key(b); });
+    size_t kept = 0;
+    for (size_t i = 1; i < bands.size(); ++i) {
+      Band& last = bands[kept];
+      const Band& next = bands[i];
+      if (last.*across == next.*across && last.lo == next.lo && last.hi == next.hi &&
+          (last.*along).end == (next.*along).begin) {
+        (last.*along).end = (next.*along).end;
+      } else {
+        bands[++kept] = next;
+      }
+    }
+    bands.resize(kept + 1);
+  };
+  if (bands.size() < 2) return;
+  join(&Band::k, &Band::q);
+  join(&Band::q, &Band::k);
+}
+
 }  // namespace
 
 Mask Mask::gather(std::span<const Range> q_ranges, std::span<const Range> k_ranges) const {
   int64_t rows = 0, columns = 0;
   const auto q_pieces = pieces_of(q_ranges, rows_, "rows", rows);
   const auto k_pieces = pieces_of(k_ranges, columns_, "columns", columns);
-  std::vector<Band> gathered;
+  std::vector<Band> gathered, parts;
   for (const Band& band : bands()) {
+    parts.clear();
     for (size_t i = first_after(q_pieces, band.q.begin); i < q_pieces.size(); ++i) {
       const Piece& q = q_pieces[i];
       if (q.range.begin >= band.q.end) break;
@@ -267,9 +295,11 @@ Mask Mask::gather(std::span<const Range> q_ranges, std::span<const Range> k_rang
         Band part = rows_of_piece;
         part.k = intersection(part.k, k.range);
         part = part.normalized();
-        if (!part.q.empty()) gathered.push_back(shifted(part, q.shift(), k.shift()));
+        if (!part.q.empty()) parts.push_back(shifted(part, q.shift(), k.shift()));
       }
     }
+    join_neighbours(parts);
+    gathered.insert(gathered.end(), parts.begin(), parts.end());
   }
   return Mask(rows, columns, sorted_list(std::move(gathered)), Disjoint{});
 }
