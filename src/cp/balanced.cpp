@@ -166,94 +166,173 @@ Support supports(const Problem&, const Topology&, const StrategyOptions& options
   return {};
 }
 
-// The keys of others that a rank's rows see, by source.
-struct Foreign {
-  std::vector<std::pair<int, Ranges>> by_source;
-  int64_t within_node = 0, between_nodes = 0;  // tokens
+// A set cut where the rows of the mask's bands begin and end: within a piece, all rows see much the same
+// keys.
+Ranges cut_at_bands(const Problem& problem, const Ranges& set) {
+  constexpr size_t kMostBands = 1 << 14;  // of a mask of blocks it would be of no use
+  std::vector<int64_t> edges;
+  for (const Mask& mask : *problem.masks) {
+    if (mask.bands().size() > kMostBands) return set;
+    for (const Band& band : mask.bands()) {
+      edges.push_back(band.q.begin);
+      edges.push_back(band.q.end);
+    }
+  }
+  std::sort(edges.begin(), edges.end());
+  Ranges pieces;
+  for (Range rest : set) {
+    for (auto edge = std::upper_bound(edges.begin(), edges.end(), rest.begin);
+         edge != edges.end() && *edge < rest.end; ++edge) {
+      if (*edge == rest.begin) continue;
+      pieces.push_back({rest.begin, *edge});
+      rest.begin = *edge;
+    }
+    pieces.push_back(rest);
+  }
+  return pieces;
+}
+
+// What one rank does. Its rows are ordered so that those which see none but its own keys come first.
+struct Share {
+  Ranges local, others;                         // rows: that see none but own keys, and the others
+  std::vector<std::pair<int, Ranges>> foreign;  // keys of others that are seen, by source
+  double local_area = 0;                        // pairs of one query head
+  int64_t within_node = 0, between_nodes = 0;   // tokens of foreign
+
+  Ranges owned() const {
+    Ranges all = local;
+    all.insert(all.end(), others.begin(), others.end());
+    return all;
+  }
+  int64_t foreign_tokens() const { return within_node + between_nodes; }
 };
 
-Foreign foreign_keys(const std::vector<Ranges>& sets, const Ranges& needed, int rank,
-                     const Topology& topology) {
-  Foreign foreign;
-  const int ranks = static_cast<int>(sets.size());
-  for (int step = 1; step < ranks; ++step) {
-    const int source = (rank + step) % ranks;
-    const Ranges tokens = intersection(sets[static_cast<size_t>(source)], needed);
-    if (tokens.empty()) continue;
-    (topology.node_of(source) == topology.node_of(rank) ? foreign.within_node : foreign.between_nodes) +=
-        count(tokens);
-    foreign.by_source.emplace_back(source, tokens);
+std::vector<Share> shares_of(const Problem& problem, const Topology& topology, bool skip_unneeded) {
+  constexpr int64_t kFewest = 128;  // local rows that are worth a launch of their own
+  const Range kv_heads{0, problem.heads_kv};
+  std::vector<Ranges> sets = shard_balanced(problem, topology.ranks());
+  std::vector<Share> shares(sets.size());
+  for (size_t rank = 0; rank < sets.size(); ++rank) {
+    Share& share = shares[rank];
+    if (skip_unneeded) {
+      for (const Range& piece : cut_at_bands(problem, sets[rank])) {
+        const bool local = includes(sets[rank], needed_keys(problem, {piece}, kv_heads));
+        (local ? share.local : share.others).push_back(piece);
+      }
+    }
+    share.local = set_of(share.local);
+    if (count(share.local) < kFewest) share.local.clear();
+    share.others = difference(sets[rank], share.local);
+    for (const Range& range : share.local) {
+      const Mask rows = problem.masks->front().gather(Ranges{range}, Ranges{{0, problem.tokens_kv}});
+      share.local_area += static_cast<double>(rows.area());
+    }
   }
-  return foreign;
+  for (size_t rank = 0; rank < sets.size(); ++rank) {
+    Share& share = shares[rank];
+    if (sets[rank].empty()) continue;
+    const Ranges needed =
+        skip_unneeded ? needed_keys(problem, sets[rank], kv_heads) : Ranges{{0, problem.tokens_kv}};
+    for (size_t step = 1; step < sets.size(); ++step) {
+      const size_t source = (rank + step) % sets.size();
+      const Ranges tokens = select(shares[source].owned(), intersection(sets[source], needed));
+      if (tokens.empty()) continue;
+      const bool near =
+          topology.node_of(static_cast<int>(source)) == topology.node_of(static_cast<int>(rank));
+      (near ? share.within_node : share.between_nodes) += count(tokens);
+      share.foreign.emplace_back(static_cast<int>(source), tokens);
+    }
+  }
+  return shares;
 }
 
-// To attend to one's own keys first hides the travel of the others', but makes a second part of every row, in
-// fp32, which is to be written, merged with the first and converted: some 24 bytes an element. It pays where
-// travel takes longer than that.
-bool travel_is_worth_hiding(const Problem& problem, const Foreign& foreign, int64_t own_tokens) {
+// What the keys' travel takes beyond what the local rows hide can be hidden by attending to the own keys
+// first. But that makes a second part of every row, in fp32, which is to be written, merged with the first
+// and converted: some 24 bytes an element. It pays where it takes less time than it hides.
+bool travel_is_worth_hiding(const Problem& problem, const Share& share) {
   constexpr double kMemory = 3.5e12, kWithinNode = 3e11, kBetweenNodes = 4e10;  // bytes/s, of an H200
-  constexpr double kBytesOfParts = 24;
-  const auto head_dim = static_cast<double>(problem.head_dim);
+  constexpr double kFlops = 5e14, kBytesOfParts = 24;
+  const auto head_dim = static_cast<double>(problem.head_dim), heads = static_cast<double>(problem.heads_q);
   const double key_bytes =
       2 * static_cast<double>(problem.heads_kv) * head_dim * static_cast<double>(size_of(problem.dtype));
-  const double travel_s = key_bytes * (static_cast<double>(foreign.within_node) / kWithinNode +
-                                       static_cast<double>(foreign.between_nodes) / kBetweenNodes);
+  const double travel_s = key_bytes * (static_cast<double>(share.within_node) / kWithinNode +
+                                       static_cast<double>(share.between_nodes) / kBetweenNodes);
+  const double hidden_s = 4 * share.local_area * heads * head_dim / kFlops;
   const double parts_s =
-      kBytesOfParts * static_cast<double>(own_tokens * problem.heads_q) * head_dim / kMemory;
-  return travel_s > parts_s;
+      kBytesOfParts * static_cast<double>(count(share.others)) * heads * head_dim / kMemory;
+  return travel_s - hidden_s > parts_s;
 }
 
-// Where travel is worth hiding, each rank attends to its own keys in round 0, while what it needs of the
-// others' arrives, and to that in round 1. Else it attends to all of them at once, when they have come.
+// The stretches of a list, and what of it is in a set, that lie together in the list's packed order.
+std::vector<Ranges> together(const Ranges& list, const Ranges& set) {
+  std::vector<Ranges> stretches;
+  int64_t position = 0, end = -1;
+  for (const Range& range : list) {
+    for (const Range& part : select(Ranges{range}, set)) {
+      const int64_t at = position + part.begin - range.begin;
+      if (at != end) stretches.emplace_back();
+      stretches.back().push_back(part);
+      end = at + part.size();
+    }
+    position += range.size();
+  }
+  return stretches;
+}
+
+// Rows that see none but own keys are attended to while the keys arrive that others need, and in the backward
+// pass while the gradients of these keys return. Keys that are few stay for the backward pass.
 Schedule schedule(const Problem& problem, const Topology& topology, const StrategyOptions& options) {
-  const int ranks = topology.ranks();
   const Range kv_heads{0, problem.heads_kv}, q_heads{0, problem.heads_q};
+  const std::vector<Share> shares = shares_of(problem, topology, options.skip_unneeded);
   Schedule schedule;
   schedule.strategy = "balanced";
-  schedule.ranks = ranks;
-  schedule.owned = shard_balanced(problem, ranks);
-  std::vector<Ranges> sets;
-  for (const Ranges& owned : schedule.owned) sets.push_back(set_of(owned));
-  std::vector<Ranges> needed(sets.size());
-  std::vector<Foreign> foreign(sets.size());
-  bool hide = false;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const auto r = static_cast<size_t>(rank);
-    if (sets[r].empty()) continue;
-    needed[r] = options.skip_unneeded ? needed_keys(problem, schedule.owned[r], kv_heads)
-                                      : Ranges{{0, problem.tokens_kv}};
-    foreign[r] = foreign_keys(sets, needed[r], rank, topology);
-    hide = hide || travel_is_worth_hiding(problem, foreign[r], count(sets[r]));
-  }
-  schedule.forward.resize(hide ? 2 : 1);
-  for (int rank = 0; rank < ranks; ++rank) {
-    const auto r = static_cast<size_t>(rank);
-    const Ranges& owned = schedule.owned[r];
-    if (sets[r].empty()) continue;
-    const int32_t q = schedule.add_region({owned, q_heads});
+  schedule.ranks = topology.ranks();
+  for (const Share& share : shares) schedule.owned.push_back(share.owned());
+  const bool hide = std::any_of(shares.begin(), shares.end(),
+                                [&](const Share& share) { return travel_is_worth_hiding(problem, share); });
+  const bool split = hide || std::any_of(shares.begin(), shares.end(), [](const Share& share) {
+                       return !share.local.empty() && !share.foreign.empty();
+                     });
+  schedule.forward.resize(split ? 2 : 1);
+  schedule.backward.resize(split ? 2 : 1);
+  Round &before = schedule.forward.front(), &after = schedule.forward.back();
+  Round &first = schedule.backward.front(), &last = schedule.backward.back();
+  for (int rank = 0; rank < schedule.ranks; ++rank) {
+    const Share& share = shares[static_cast<size_t>(rank)];
+    const Ranges& owned = schedule.owned[static_cast<size_t>(rank)];
+    if (count(owned) == 0) continue;
     // All own keys, not just those needed: then no row has to be packed.
-    Ranges keys;
-    if (overlap(sets[r], needed[r])) keys = owned;
-    if (hide && !keys.empty()) {
-      schedule.forward[0].attend.push_back({rank, q, schedule.add_region({keys, kv_heads})});
-      keys.clear();
+    const int32_t own_keys = schedule.add_region({owned, kv_heads});
+    const auto attend = [&](Round& forward, Round& backward, const Ranges& rows, int32_t keys) {
+      const Attend both{rank, schedule.add_region({rows, q_heads}), keys};
+      forward.attend.push_back(both);
+      backward.attend.push_back(both);
+    };
+    if (!share.local.empty()) attend(before, last, share.local, own_keys);
+    if (share.others.empty()) continue;
+    const bool keep = share.foreign_tokens() <= count(owned);
+    Ranges keys;  // by source, so that what arrives lies where it is read
+    if (!hide) keys = owned;
+    for (const auto& [source, tokens] : share.foreign) {
+      for (Ranges& stretch : together(schedule.owned[static_cast<size_t>(source)], set_of(tokens))) {
+        keys.insert(keys.end(), stretch.begin(), stretch.end());
+        const int32_t region = schedule.add_region({std::move(stretch), kv_heads});
+        const Move in{Operand::kKV, keep, false, source, rank, region};
+        after.in.push_back(in);
+        if (!keep) first.in.push_back(in);
+        first.out.push_back({Operand::kDkv, false, true, rank, source, region});
+      }
     }
-    for (const auto& [source, tokens] : foreign[r].by_source) {  // so that what arrives lies where it is read
-      keys.insert(keys.end(), tokens.begin(), tokens.end());
-      schedule.forward.back().in.push_back(
-          {Operand::kKV, false, false, source, rank, schedule.add_region({tokens, kv_heads})});
-    }
-    if (!keys.empty())
-      schedule.forward.back().attend.push_back({rank, q, schedule.add_region({keys, kv_heads})});
+    if (hide) attend(before, last, share.others, own_keys);
+    if (!keys.empty()) attend(after, first, share.others, schedule.add_region({keys, kv_heads}));
   }
-  add_adjoint(schedule, true, false);
   return schedule;
 }
 
 }  // namespace
 
 const Strategy kBalanced{"balanced",
-                         "chunks dealt for equal load; only needed KV travels, hidden where that pays",
+                         "chunks dealt for equal load; only needed KV travels, while other rows attend",
                          supports, schedule};
 
 }  // namespace longspan

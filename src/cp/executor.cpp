@@ -408,8 +408,9 @@ class Executor::Impl {
   Piece target(Operand what, const Region& region, bool complete) {
     if (complete) {
       for (const Piece& own : own_results_) {
-        if (own.what == what && own.tokens == region.tokens && own.heads == region.heads)
-          return with_heads(own, own.heads);
+        const int64_t row =
+            own.what == what && own.heads == region.heads ? position_of(region.tokens, own.tokens) : -1;
+        if (row >= 0) return with_rows(own, row, row + count(region.tokens));
       }
     }
     return make_piece(what, region.tokens, region.heads, problem_.head_dim,
@@ -429,6 +430,8 @@ class Executor::Impl {
     const bool completes = results.rows.complete && results.rows.last && (results.rows.first || before);
     const bool in_place = before && !completes;
     Piece part = in_place ? std::move(*before) : target(Operand::kO, q, completes);
+    const Piece place = with_heads(part, part.heads);
+    if (part.lse_stride != count(q.tokens)) part = with_room_for_lse(std::move(part), pool_);
     {
       const Stopwatch watch(*this, times_.compute_s, stream);
       ForwardArgs args{queries.tensors[0], keys.tensors[0], keys.tensors[1],
@@ -440,6 +443,10 @@ class Executor::Impl {
       work.plan->forward(args, stream);
     }
     const Stopwatch watch(*this, times_.merge_s, stream);
+    if (part.lse != place.lse) {
+      copy_lse(place, part, stream);
+      part = with_heads(place, place.heads);
+    }
     sums_.add(std::move(part), stream);
   }
 
@@ -447,7 +454,8 @@ class Executor::Impl {
     Work& work = work_.at({attend.q, attend.kv});
     const Region &q = schedule_.regions[attend.q], &kv = schedule_.regions[attend.kv];
     const Piece queries = read(Operand::kQ, q, stream), keys = read(Operand::kKV, kv, stream);
-    const Piece dout = read(Operand::kDo, q, stream), o = read_final(q, stream);
+    const Piece dout = read(Operand::kDo, q, stream);
+    const Piece o = with_packed_lse(read_final(q, stream), pool_, stream);
     Piece dq = target(Operand::kDq, q, alone(results.rows));
     Piece dkv = target(Operand::kDkv, kv, alone(results.keys));
     {

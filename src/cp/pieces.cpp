@@ -89,21 +89,28 @@ Piece with_rows(const Piece& piece, int64_t begin, int64_t end) {
   return view;
 }
 
-Piece with_packed_lse(Piece piece, const Pool& pool, Stream stream) {
+Piece with_room_for_lse(Piece piece, const Pool& pool) {
   const int64_t rows = count(piece.tokens);
-  if (piece.lse == nullptr || piece.lse_stride == rows) return piece;
-  BufferPool::Lease memory =
-      pool->take(aligned(std::max<size_t>(256, static_cast<size_t>(rows * piece.heads.size()) * 4)));
-  Rows to = piece.rows(0), from = piece.rows(0);
-  to.tensor.head_dim = from.tensor.head_dim = 0;  // lse alone
-  to.lse = memory.as<float>();
-  to.lse_stride = rows;
-  const RowSpan all{0, 0, rows};
-  apply(RowOperation::kCopy, to, from, {&all, 1}, stream);
-  piece.lse = to.lse;
-  piece.lse_stride = rows;
   LONGSPAN_CHECK(piece.memory.data() == nullptr, "a piece with gaps in its lse owns memory");
-  piece.memory = std::move(memory);
+  piece.memory =
+      pool->take(aligned(std::max<size_t>(256, static_cast<size_t>(rows * piece.heads.size()) * 4)));
+  piece.lse = piece.memory.as<float>();
+  piece.lse_stride = rows;
+  return piece;
+}
+
+void copy_lse(const Piece& to, const Piece& from, Stream stream) {
+  Rows target = to.rows(0), source = from.rows(0);
+  target.tensor.head_dim = source.tensor.head_dim = 0;
+  const RowSpan all{0, 0, count(to.tokens)};
+  apply(RowOperation::kCopy, target, source, {&all, 1}, stream);
+}
+
+Piece with_packed_lse(Piece piece, const Pool& pool, Stream stream) {
+  if (piece.lse == nullptr || piece.lse_stride == count(piece.tokens)) return piece;
+  const Piece gaps = with_heads(piece, piece.heads);
+  piece = with_room_for_lse(std::move(piece), pool);
+  copy_lse(piece, gaps, stream);
   return piece;
 }
 
@@ -125,8 +132,10 @@ int64_t Holdings::copy_bytes() const {
 
 Piece Holdings::read(Operand what, const Ranges& tokens, Range heads, const Pool& pool, Stream stream) const {
   for (auto piece = pieces_.rbegin(); piece != pieces_.rend(); ++piece) {
-    if (piece->what == what && inside(heads, piece->heads) && piece->tokens == tokens)
-      return with_heads(*piece, heads);
+    if (piece->what != what || !inside(heads, piece->heads)) continue;
+    if (piece->tokens == tokens) return with_heads(*piece, heads);
+    const int64_t row = position_of(tokens, piece->tokens);
+    if (row >= 0) return with_rows(with_heads(*piece, heads), row, row + count(tokens));
   }
   Piece packed;
   for (const Piece& piece : pieces_) {

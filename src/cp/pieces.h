@@ -36,8 +36,11 @@ Piece make_piece(Operand what, Ranges tokens, Range heads, int64_t head_dim, DTy
 Piece with_heads(const Piece& piece, Range heads);
 Piece with_rows(const Piece& piece, int64_t begin, int64_t end);
 
-// lse as [heads, tokens] without gaps, where it is not: messages have none. The tensors stay where they are.
+// lse as [heads, tokens] without gaps, where it is not: kernels and messages have none. The tensors stay
+// where they are.
 Piece with_packed_lse(Piece piece, const Pool& pool, Stream stream);
+Piece with_room_for_lse(Piece piece, const Pool& pool);            // the same, not written
+void copy_lse(const Piece& to, const Piece& from, Stream stream);  // of the same rows and heads
 
 // Copies of operands that are read: own ones and those that came.
 class Holdings {
@@ -49,8 +52,8 @@ class Holdings {
   bool holds(Operand what, const Ranges& tokens,
              Range heads) const;  // exactly this region, or more heads of it
 
-  // The region as one piece: a view where one piece holds exactly these tokens in this order, else a packed
-  // copy made from all that hold a part of it.
+  // The region as one piece: a view where one piece holds these tokens side by side in this order, else a
+  // packed copy made from all that hold a part of it.
   Piece read(Operand what, const Ranges& tokens, Range heads, const Pool& pool, Stream stream) const;
 
   // Writes those of the piece's rows that are the rank's own.
