@@ -1,3 +1,4 @@
+// Copies between GPUs: streams, events, and copies by engines or by a kernel.
 #include <deque>
 
 #include "base/cuda.h"

@@ -24,7 +24,7 @@ bool dense(const TensorView& view) {
 class Executor::Impl {
  public:
   Impl(const Schedule& schedule, const Problem& problem, const Kernel& kernel, const Device& device,
-       Communicator& communicator)
+       Communicator& communicator, Direction until)
       : schedule_(schedule),
         problem_(problem),
         kernel_(kernel),
@@ -36,9 +36,11 @@ class Executor::Impl {
                    schedule.ranks, communicator.size());
     forward_ = rounds_of(schedule, Direction::kForward, communicator.rank());
     backward_ = rounds_of(schedule, Direction::kBackward, communicator.rank());
+    if (until == Direction::kForward) no_backward_ = "it was planned for forward passes alone";
     for (const auto* rounds : {&forward_, &backward_}) {
+      if (rounds == &backward_ && until == Direction::kForward) continue;
       for (const RankRound& round : *rounds) {
-        for (const Attend& attend : round.attend) make_plan(attend);
+        for (const Attend& attend : round.attend) make_plan(attend, until);
       }
     }
     for (Direction direction : {Direction::kForward, Direction::kBackward}) {
@@ -152,7 +154,7 @@ class Executor::Impl {
 
   const Ranges& owned() const { return schedule_.owned[static_cast<size_t>(communicator_.rank())]; }
 
-  void make_plan(const Attend& attend) {
+  void make_plan(const Attend& attend, Direction until) {
     const auto [it, fresh] = work_.try_emplace({attend.q, attend.kv});
     if (!fresh) return;
     const Region &q = schedule_.regions[attend.q], &kv = schedule_.regions[attend.kv];
@@ -175,11 +177,14 @@ class Executor::Impl {
     const Support support = kernel_.supports(part, Direction::kForward, device_);
     LONGSPAN_CHECK_INPUT(support, "{} cannot attend for rank {}: {}", kernel_.name(), communicator_.rank(),
                          support.reason);
-    if (const Support both = kernel_.supports(part, Direction::kBackward, device_); !both)
-      no_backward_ = both.reason;
+    if (until == Direction::kBackward) {
+      if (const Support both = kernel_.supports(part, Direction::kBackward, device_); !both)
+        no_backward_ = both.reason;
+    }
     Work& work = it->second;
     work.problem = part;
-    work.plan = kernel_.plan(part, device_);
+    work.plan =
+        until == Direction::kBackward ? kernel_.plan(part, device_) : kernel_.plan_forward(part, device_);
   }
 
   Piece own_piece(Operand what, const TensorView& first, const TensorView& second = {}) const {
@@ -507,8 +512,8 @@ class Executor::Impl {
 };
 
 Executor::Executor(const Schedule& schedule, const Problem& problem, const Kernel& kernel,
-                   const Device& device, Communicator& communicator)
-    : impl_(std::make_unique<Impl>(schedule, problem, kernel, device, communicator)) {}
+                   const Device& device, Communicator& communicator, Direction until)
+    : impl_(std::make_unique<Impl>(schedule, problem, kernel, device, communicator, until)) {}
 Executor::~Executor() = default;
 void Executor::forward(const ForwardArgs& args, Stream stream) {
   impl_->forward(args, stream);

@@ -26,9 +26,9 @@ struct PassTimes {
 class Executor {
  public:
   // The schedule must have passed check(). Throws an input error with the kernel's reason if it cannot do an
-  // attend.
+  // attend. For forward passes alone, with `until` kForward, less is planned.
   Executor(const Schedule& schedule, const Problem& problem, const Kernel& kernel, const Device& device,
-           Communicator& communicator);
+           Communicator& communicator, Direction until = Direction::kBackward);
   ~Executor();
 
   void forward(const ForwardArgs& args, Stream stream);

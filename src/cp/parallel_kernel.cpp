@@ -91,7 +91,7 @@ void lse_to_whole(float* whole, int64_t tokens, const RankTensors& rank) {
 
 class SpreadPlan : public ParallelPlan {
  public:
-  SpreadPlan(const Kernel& kernel, const ParallelOptions& options, const Problem& problem)
+  SpreadPlan(const Kernel& kernel, const ParallelOptions& options, const Problem& problem, Direction until)
       : problem_(problem),
         schedule_(options.strategy->schedule(problem, options.topology, options.options)),
         devices_(devices_of(options)),
@@ -106,7 +106,7 @@ class SpreadPlan : public ParallelPlan {
       clocks_[rank] = DeviceClock::make(devices_[rank]);
       tensors_[rank].emplace(problem_, schedule_.owned[rank], devices_[rank]);
       executors_[rank] =
-          std::make_unique<Executor>(schedule_, problem_, kernel, devices_[rank], communicator);
+          std::make_unique<Executor>(schedule_, problem_, kernel, devices_[rank], communicator, until);
     });
   }
 
@@ -250,7 +250,10 @@ class SpreadKernel : public Kernel {
   }
 
   std::unique_ptr<Plan> plan(const Problem& problem, const Device&) const override {
-    return std::make_unique<SpreadPlan>(kernel_, options_, problem);
+    return std::make_unique<SpreadPlan>(kernel_, options_, problem, Direction::kBackward);
+  }
+  std::unique_ptr<Plan> plan_forward(const Problem& problem, const Device&) const override {
+    return std::make_unique<SpreadPlan>(kernel_, options_, problem, Direction::kForward);
   }
 
  private:
