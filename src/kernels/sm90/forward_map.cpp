@@ -281,14 +281,17 @@ void divide(const Mask& mask, TileShape shape, int32_t row_tiles, int32_t count,
 // Lowers a part of a mask. Its rows are left in their order.
 class Cover {
  public:
-  Cover(Part& part, TileShape shape)
+  // `out` is empty.
+  Cover(Part& part, TileShape shape, ForwardMap& out)
       : part_(part),
         mask_(*part.mask),
         shape_(shape),
-        layers_(shape, out_.spans),
+        out_(out),
+        rows_(out.work),
+        layers_(shape, out.spans),
         active_(std::move(part.active)) {}
 
-  ForwardMap run() {
+  void run() {
     const int64_t rows = mask_.rows();
     rows_.resize(static_cast<size_t>(part_.end_tile - part_.first_tile));
     out_.entries.reserve(size_t{4} * rows_.size());
@@ -325,8 +328,6 @@ class Cover {
           last - first == shape_.rows;
     }
     check_size(out_.entries.size(), out_.spans.size());
-    out_.work = std::move(rows_);
-    return std::move(out_);
   }
 
  private:
@@ -439,14 +440,14 @@ class Cover {
   const Part& part_;
   const Mask& mask_;
   TileShape shape_;
-  ForwardMap out_;
+  ForwardMap& out_;
+  std::vector<MapRow>& rows_;
   LayerTable layers_;
   std::vector<Band> active_;
   int64_t first_end_ = 0;  // smallest row end of active_
   bool all_rectangles_ = false;
   std::vector<Piece> pieces_;  // of the current row tile, by `begin`
   std::vector<const Piece*> hits_;
-  std::vector<MapRow> rows_;
   size_t row_first_ = 0;
   int64_t row_tiles_ = 0, row_steps_ = 0;
   bool last_is_full_ = false;
@@ -517,49 +518,49 @@ size_t ForwardMap::bytes() const {
   return work.size() * sizeof(MapRow) + entries.size() * sizeof(MapEntry) + spans.size() * sizeof(uint32_t);
 }
 
-ForwardMap lower_forward(const HeadMasks& masks, TileShape shape) {
+void lower_forward(const HeadMasks& masks, TileShape shape, ForwardMap& map) {
   LONGSPAN_CHECK(!masks.empty(), "a problem has at least one mask");
   LONGSPAN_CHECK(
       shape.columns % kStepKeys == 0 && 0 < shape.columns && shape.columns <= kMostSteps * kStepKeys,
       "tiles of {} keys: must be a multiple of {}, at most {}", shape.columns, kStepKeys,
       kMostSteps * kStepKeys);
-  ForwardMap out;
-  out.rows_per_tile = shape.rows;
-  out.row_tiles = static_cast<int32_t>((masks.front().rows() + shape.rows - 1) / shape.rows);
+  map.rows_per_tile = shape.rows;
+  map.row_tiles = static_cast<int32_t>((masks.front().rows() + shape.rows - 1) / shape.rows);
+  map.work.clear(), map.entries.clear(), map.spans.clear();
+  map.tiles = map.steps = 0;
   std::vector<Part> parts;
   for (const Mask& mask : masks) {
     LONGSPAN_CHECK(mask.rows() == masks.front().rows(), "the masks of one problem differ in rows");
-    divide(mask, shape, out.row_tiles, parts_of(mask, out.row_tiles), parts);
+    divide(mask, shape, map.row_tiles, parts_of(mask, map.row_tiles), parts);
   }
-  std::vector<ForwardMap> maps(parts.size());
-  if (parts.size() == 1)
-    maps[0] = Cover(parts[0], shape).run();
-  else
-    parallel_for(static_cast<int64_t>(parts.size()), [&](int64_t i, int) {
-      maps[static_cast<size_t>(i)] = Cover(parts[static_cast<size_t>(i)], shape).run();
-    });
-  size_t entries = 0, spans = 0;
-  for (const ForwardMap& map : maps) entries += map.entries.size(), spans += map.spans.size();
-  check_size(entries, spans);
-  if (maps.size() == 1) {
-    out.work = std::move(maps[0].work);
-    out.entries = std::move(maps[0].entries);
-    out.spans = std::move(maps[0].spans);
-    out.tiles = maps[0].tiles, out.steps = maps[0].steps;
+  if (parts.size() == 1) {
+    Cover(parts[0], shape, map).run();
   } else {
-    out.work.reserve(masks.size() * static_cast<size_t>(out.row_tiles));
-    out.entries.reserve(entries);
-    out.spans.reserve(spans);
-    for (ForwardMap& map : maps) {
-      append(out, map);
-      map = ForwardMap();
+    std::vector<ForwardMap> maps(parts.size());
+    parallel_for(static_cast<int64_t>(parts.size()), [&](int64_t i, int) {
+      Cover(parts[static_cast<size_t>(i)], shape, maps[static_cast<size_t>(i)]).run();
+    });
+    size_t entries = 0, spans = 0;
+    for (const ForwardMap& part : maps) entries += part.entries.size(), spans += part.spans.size();
+    check_size(entries, spans);
+    map.work.reserve(masks.size() * static_cast<size_t>(map.row_tiles));
+    map.entries.reserve(entries);
+    map.spans.reserve(spans);
+    for (ForwardMap& part : maps) {
+      append(map, part);
+      part = ForwardMap();
     }
   }
-  std::vector<MapRow> scratch;
-  const auto row_tiles = static_cast<size_t>(out.row_tiles);
+  thread_local std::vector<MapRow> scratch;
+  const auto row_tiles = static_cast<size_t>(map.row_tiles);
   for (size_t m = 0; m < masks.size(); ++m)
-    order(std::span(out.work).subspan(m * row_tiles, row_tiles), scratch);
-  return out;
+    order(std::span(map.work).subspan(m * row_tiles, row_tiles), scratch);
+}
+
+ForwardMap lower_forward(const HeadMasks& masks, TileShape shape) {
+  ForwardMap map;
+  lower_forward(masks, shape, map);
+  return map;
 }
 
 }  // namespace longspan::sm90

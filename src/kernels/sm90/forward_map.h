@@ -66,4 +66,8 @@ struct ForwardMap {
 // Tiles of shape.columns keys, a multiple of kStepKeys and at most 16 steps.
 ForwardMap lower_forward(const HeadMasks& masks, TileShape shape);
 
+// The same in place of what `map` held, whose memory is used again: fresh pages take longer than what is
+// written there.
+void lower_forward(const HeadMasks& masks, TileShape shape, ForwardMap& map);
+
 }  // namespace longspan::sm90

@@ -6,7 +6,8 @@ namespace longspan::sm90 {
 
 ForwardPlan::ForwardPlan(const Problem& problem, const ForwardShape& shape, const Device& device)
     : shape_(shape) {
-  const ForwardMap map = lower_forward(*problem.masks, shape_.tile_shape());
+  thread_local ForwardMap map;
+  lower_forward(*problem.masks, shape_.tile_shape(), map);
   const size_t work = pack_.add(map.work), entries = pack_.add(map.entries), spans = pack_.add(map.spans),
                counters = pack_.add_zeros(2 * sizeof(int32_t));
   pack_.upload(device);
@@ -16,6 +17,8 @@ ForwardPlan::ForwardPlan(const Problem& problem, const ForwardShape& shape, cons
           .row_tiles = map.row_tiles,
           .rows_per_tile = map.rows_per_tile,
           .counters = pack_.at<int32_t>(counters)};
+  constexpr size_t kMostKept = size_t{4} << 20;  // bytes
+  if (map.bytes() > kMostKept) map = ForwardMap();
 }
 
 void ForwardPlan::run(const Problem& problem, const ForwardArgs& args, const Device& device,

@@ -96,9 +96,8 @@ TEST(Sm90, GivesZeroToRowsWithoutKeys) {
   }
 }
 
-// With scores of +-35 lse has been seen to err by 2e-5, beyond its tolerance, which is why its failure is not
-// asked for here. Part of that may be a drift of the sum (see the test of long rows below), part the
-// tensor cores' sums of products, which are cut, not rounded; how much, is not settled. o must be as right as
+// With scores of +-35 lse errs by up to 1.3e-5, a little more than its tolerance, which is why its failure is
+// not asked for here: the tensor cores cut sums of products where others round them. o must be as right as
 // ever.
 TEST(Sm90, FollowsScoresThatOutgrowTheirFirstMaximum) {
   LONGSPAN_NEEDS_HOPPER();
@@ -111,7 +110,7 @@ TEST(Sm90, FollowsScoresThatOutgrowTheirFirstMaximum) {
       const VerifyReport report = verify(*plan, problem, Direction::kForward, gpu, {});
       ASSERT_EQ(report.tensors.size(), 2u) << report.failure;
       EXPECT_EQ(report.tensors[0].failure, "");
-      EXPECT_LT(report.tensors[1].error, 5e-5) << report.tensors[1].failure;
+      EXPECT_LT(report.tensors[1].error, 2e-5) << report.tensors[1].failure;
       EXPECT_EQ(report.counting, "pass");
     }
   }
@@ -150,24 +149,42 @@ TEST(Sm90, ComputesBlocksOfEverySize) {
   }
 }
 
+// One mask for each way in which tiles are made: narrow and wide ones, blocks of 128, pairs of blocks of 64
+// in one stream and in two.
 TEST(Sm90, GivesTheSameBitsEveryTime) {
   LONGSPAN_NEEDS_HOPPER();
-  PatternOptions options;
-  options.seqlen = 2048;
-  const Problem problem = problem_of(draw_mask("causal_document", options).masks, 16, 2, 128, DType::kBF16);
-  const Device gpu = first_gpu();
-  const std::unique_ptr<Plan> plan = sm90_kernel().plan(problem, gpu);
-  ProblemTensors tensors(problem, Direction::kForward, gpu, *plan);
-  tensors.fill_inputs(1);
-  const auto bytes = [&] {
-    tensors.poison(Direction::kForward);
-    tensors.forward(*plan);
-    std::vector<char> o(tensors.views().o.bytes());
-    copy_bytes(o.data(), DeviceKind::kCpu, tensors.views().o.data, DeviceKind::kCuda, o.size());
-    return o;
+  struct Case {
+    const char* name;
+    int64_t seqlen, heads_q, heads_kv, block;
   };
-  const std::vector<char> first = bytes();
-  for (int repeat = 0; repeat < 1000; ++repeat) ASSERT_EQ(bytes(), first) << "repeat " << repeat;
+  for (const Case& c :
+       {Case{"causal_document", 2048, 16, 2, 64}, Case{"causal", 2048, 16, 2, 64},
+        Case{"uniform_block_sparse", 2048, 4, 4, 128}, Case{"uniform_block_sparse", 2048, 8, 2, 64},
+        Case{"uniform_block_sparse", 2048, 4, 4, 64}}) {
+    SCOPED_TRACE(c.name);
+    PatternOptions options;
+    options.seqlen = c.seqlen;
+    options.kv_heads = c.heads_kv;
+    options.block = c.block;
+    const Problem problem =
+        problem_of(draw_mask(c.name, options).masks, c.heads_q, c.heads_kv, 128, DType::kBF16);
+    const Device gpu = first_gpu();
+    const std::unique_ptr<Plan> plan = sm90_kernel().plan_forward(problem, gpu);
+    ProblemTensors tensors(problem, Direction::kForward, gpu, *plan);
+    tensors.fill_inputs(1);
+    const auto bytes = [&] {
+      tensors.poison(Direction::kForward);
+      tensors.forward(*plan);
+      const size_t lse_bytes = static_cast<size_t>(problem.heads_q * problem.tokens_q) * sizeof(float);
+      std::vector<char> all(tensors.views().o.bytes() + lse_bytes);
+      copy_bytes(all.data(), DeviceKind::kCpu, tensors.views().lse, DeviceKind::kCuda, lse_bytes);
+      copy_bytes(all.data() + lse_bytes, DeviceKind::kCpu, tensors.views().o.data, DeviceKind::kCuda,
+                 all.size() - lse_bytes);
+      return all;
+    };
+    const std::vector<char> first = bytes();
+    for (int repeat = 0; repeat < 1000; ++repeat) ASSERT_EQ(bytes(), first) << "repeat " << repeat;
+  }
 }
 
 // Masks whose tiles of keys wait for each other in every way: many at a row, few, none; in one item for all
