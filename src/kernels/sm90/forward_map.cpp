@@ -100,14 +100,19 @@ class LayerTable {
   Layers draw(const Lone& lone, int32_t rows) {
     const size_t first = spans_.size();
     spans_.resize(first + static_cast<size_t>(shape_.rows), 0);
-    const int32_t k_begin = lone.side(2), k_end = lone.side(3), lo = lone.lo(), hi = lone.hi();
-    for (int32_t row = lone.side(0); row < lone.side(1); ++row) {
+    const int32_t q_begin = lone.side(0), q_end = lone.side(1), k_begin = lone.side(2), k_end = lone.side(3),
+                  lo = lone.lo(), hi = lone.hi();
+    uint32_t* const spans = spans_.data() + first;
+    for (int32_t row = q_begin; row < q_end; ++row) {
       const int32_t begin = std::max(k_begin, row + lo), end = std::min(k_end, row + hi + 1);
-      if (begin < end)
-        spans_[first + static_cast<size_t>(row)] = static_cast<uint32_t>(begin) | static_cast<uint32_t>(end)
-                                                                                      << 16;
+      spans[row] = begin < end ? static_cast<uint32_t>(begin) | static_cast<uint32_t>(end) << 16 : 0;
     }
-    return described(first, 1, rows);
+    // Both ends move to the right from row to row: the last row ends last, and what it and the first one see,
+    // all see.
+    const bool all = q_begin == 0 && q_end == rows;
+    const uint32_t clean =
+        all ? steps_within(std::max({k_begin, q_end - 1 + lo, 0}), std::max(std::min(k_end, hi + 1), 0)) : 0;
+    return described(first, 1, std::min(k_end, q_end + hi), clean);
   }
 
   // Each row's intervals from left to right, those that touch joined, one to a layer.
@@ -202,27 +207,38 @@ class LayerTable {
     return drawn;
   }
 
+  // The steps of which all columns lie in [begin, end), by bit.
+  static uint32_t steps_within(int32_t begin, int32_t end) {
+    const int32_t from = (begin + kStepKeys - 1) / kStepKeys, to = end / kStepKeys;
+    return from < to ? ((1u << to) - 1) & ~((1u << from) - 1) : 0;
+  }
+
   // Rows past the mask's last see nothing and ask for nothing, so they are left out.
   Layers described(size_t first, int32_t count, int32_t rows) const {
     const auto height = static_cast<size_t>(shape_.rows);
-    uint32_t last = 0, clean = ~0u;  // clean: steps that every row sees whole
+    int32_t last = 0;
+    uint32_t clean = ~0u;
     for (size_t row = 0; row < static_cast<size_t>(rows); ++row) {
       if (row > 0 && alike(first + row, static_cast<size_t>(count))) continue;
       uint32_t whole = 0;
       for (size_t layer = 0; layer < static_cast<size_t>(count); ++layer) {
         const uint32_t span = spans_[first + layer * height + row];
-        const uint32_t begin = span & 0xffff, end = span >> 16;
+        const auto begin = static_cast<int32_t>(span & 0xffff), end = static_cast<int32_t>(span >> 16);
         last = std::max(last, end);
-        const uint32_t from = (begin + kStepKeys - 1) / kStepKeys, to = end / kStepKeys;
-        if (from < to) whole |= ((1u << to) - 1) & ~((1u << from) - 1);
+        whole |= steps_within(begin, end);
       }
       clean &= whole;
     }
+    return described(first, count, last, clean);
+  }
+
+  // `last`: where the columns end that any row sees; `clean`: the steps that every row sees whole.
+  Layers described(size_t first, int32_t count, int32_t last, uint32_t clean) const {
     const auto steps = static_cast<int>((last + kStepKeys - 1) / kStepKeys);
     const uint32_t cut = ~clean & 0xffff;
     const int all = shape_.columns / kStepKeys;
-    return {static_cast<int32_t>(first / height), count, TileCut(steps, cut, count).bits,
-            steps == all && (cut & ((1u << all) - 1)) == 0};
+    return {static_cast<int32_t>(first / static_cast<size_t>(shape_.rows)), count,
+            TileCut(steps, cut, count).bits, steps == all && (cut & ((1u << all) - 1)) == 0};
   }
 
   // Whether the row at this span sees what the row before it sees.
@@ -374,8 +390,7 @@ class Cover {
   // A row tile that shows one piece: the usual one.
   void cover(const Piece& piece, int32_t rows) {
     for (int64_t column = piece.begin; column < piece.end;) {
-      const int64_t count =
-          piece.all_begin <= column ? std::max<int64_t>(piece.all_end - column, 0) / shape_.columns : 0;
+      const int64_t count = piece.all_begin <= column ? whole_tiles(piece.all_end - column) : 0;
       if (count > 0) {
         push_full(column, count);
         column += count * shape_.columns;
@@ -384,6 +399,12 @@ class Cover {
         column += shape_.columns;
       }
     }
+  }
+
+  // Of so many columns, less than 2^31: short divisions are fast ones.
+  int64_t whole_tiles(int64_t columns) const {
+    if (columns < shape_.columns) return 0;
+    return static_cast<uint32_t>(columns) / static_cast<uint32_t>(shape_.columns);
   }
 
   void cover(int32_t rows) {
@@ -396,7 +417,7 @@ class Cover {
       }
       const int64_t column = std::max(covered, piece.begin);
       if (piece.all_begin <= column && piece.all_end - column >= shape_.columns) {
-        const int64_t count = (piece.all_end - column) / shape_.columns;
+        const int64_t count = whole_tiles(piece.all_end - column);
         push_full(column, count);
         covered = column + count * shape_.columns;
         continue;
@@ -470,8 +491,7 @@ void append(ForwardMap& out, const ForwardMap& map) {
   out.steps += map.steps;
 }
 
-// The heaviest first, ties by index: by counting, as costs are small numbers or can be made so. Neighbours
-// often cost the same, so they are counted and moved together.
+// The heaviest first, ties by index: by counting, as costs are small numbers or can be made so.
 void order(std::span<MapRow> rows, std::vector<MapRow>& scratch) {
   int32_t most = 0;
   bool ordered = true;
@@ -484,23 +504,12 @@ void order(std::span<MapRow> rows, std::vector<MapRow>& scratch) {
   while (most >> shift >= kCosts) ++shift;
   scratch.assign(rows.begin(), rows.end());
   std::array<int32_t, kCosts + 1> place{};
-  const auto for_each_run = [&](auto&& visit) {
-    for (size_t i = 0; i < scratch.size();) {
-      const int32_t cost = scratch[i].cost >> shift;
-      size_t end = i + 1;
-      while (end < scratch.size() && scratch[end].cost >> shift == cost) ++end;
-      visit(static_cast<size_t>((most >> shift) - cost), i, end);
-      i = end;
-    }
+  const auto bucket = [&](const MapRow& row) {
+    return static_cast<size_t>((most >> shift) - (row.cost >> shift));
   };
-  for_each_run(
-      [&](size_t bucket, size_t i, size_t end) { place[bucket + 1] += static_cast<int32_t>(end - i); });
+  for (const MapRow& row : rows) ++place[bucket(row) + 1];
   for (size_t i = 1; i <= static_cast<size_t>(most >> shift); ++i) place[i] += place[i - 1];
-  for_each_run([&](size_t bucket, size_t i, size_t end) {
-    std::copy(scratch.begin() + static_cast<std::ptrdiff_t>(i),
-              scratch.begin() + static_cast<std::ptrdiff_t>(end), rows.begin() + place[bucket]);
-    place[bucket] += static_cast<int32_t>(end - i);
-  });
+  for (const MapRow& row : scratch) rows[static_cast<size_t>(place[bucket(row)]++)] = row;
 }
 
 // Into how many parts a mask is divided. Each has its own table of layers: masks of few bands are lowered
