@@ -1,5 +1,8 @@
 #include "cp/sharding.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "base/error.h"
 
 namespace longspan {
@@ -7,21 +10,75 @@ namespace {
 
 constexpr int64_t kMinChunk = 64;  // tokens: documents too short for 2P such chunks are dealt together
 
-void deal_zigzag(Range range, std::vector<Ranges>& parts) {
-  const auto n = static_cast<int64_t>(parts.size());
-  for (int64_t part = 0; part < n; ++part) {
-    for (int64_t chunk : {part, 2 * n - 1 - part}) {
-      const Range dealt = part_of(range, chunk, 2 * n);
-      if (dealt.empty()) continue;
-      Ranges& list = parts[static_cast<size_t>(part)];
-      if (!list.empty() && list.back().end == dealt.begin) {
-        list.back().end = dealt.end;
-      } else {
-        list.push_back(dealt);
-      }
+// Visible pairs of the rows before each row, mean over the masks.
+std::vector<double> area_until(const Problem& problem) {
+  std::vector<double> until(static_cast<size_t>(problem.tokens_q) + 1);
+  for (const Mask& mask : *problem.masks) {
+    double sum = 0;
+    const std::vector<int64_t> counts = mask.visible_counts();
+    for (size_t row = 0; row < counts.size(); ++row) {
+      sum += static_cast<double>(counts[row]) / static_cast<double>(problem.masks->size());
+      until[row + 1] += sum;
     }
   }
+  return until;
 }
+
+void append(Ranges& list, Range range) {
+  if (range.empty()) return;
+  if (!list.empty() && list.back().end == range.begin) {
+    list.back().end = range.end;
+  } else {
+    list.push_back(range);
+  }
+}
+
+// Deals ranges one after the other, each in pairs of chunks (p, 2P - 1 - p) of 2P.
+class Zigzag {
+ public:
+  // `until` is empty, or says the load of the rows before each row: then pairs that are not equal go, the
+  // heaviest first, to the parts that have least. They are equal in one causal document, but not where
+  // several short ones are dealt together.
+  Zigzag(int parts, std::vector<double> until)
+      : parts_(static_cast<size_t>(parts)), loads_(parts_.size()), until_(std::move(until)) {}
+
+  void deal(Range range) {
+    std::vector<size_t> pairs(parts_.size()), receivers(parts_.size());
+    std::iota(pairs.begin(), pairs.end(), size_t{0});
+    receivers = pairs;
+    if (!until_.empty()) {
+      std::vector<double> load;
+      for (size_t pair : pairs)
+        load.push_back(load_of(chunk(range, pair)) + load_of(chunk(range, mirror(pair))));
+      const auto [least, most] = std::minmax_element(load.begin(), load.end());
+      if (*most > 1.01 * *least) {
+        std::stable_sort(pairs.begin(), pairs.end(), [&](size_t a, size_t b) { return load[a] > load[b]; });
+        std::stable_sort(receivers.begin(), receivers.end(),
+                         [&](size_t a, size_t b) { return loads_[a] < loads_[b]; });
+      }
+      for (size_t i = 0; i < pairs.size(); ++i) loads_[receivers[i]] += load[pairs[i]];
+    }
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      append(parts_[receivers[i]], chunk(range, pairs[i]));
+      append(parts_[receivers[i]], chunk(range, mirror(pairs[i])));
+    }
+  }
+
+  std::vector<Ranges> parts() && { return std::move(parts_); }
+
+ private:
+  size_t mirror(size_t pair) const { return 2 * parts_.size() - 1 - pair; }
+  Range chunk(Range range, size_t number) const {
+    return part_of(range, static_cast<int64_t>(number), static_cast<int64_t>(2 * parts_.size()));
+  }
+  double load_of(Range range) const {
+    return until_[static_cast<size_t>(range.end)] - until_[static_cast<size_t>(range.begin)];
+  }
+
+  std::vector<Ranges> parts_;
+  std::vector<double> loads_;
+  const std::vector<double> until_;
+};
 
 }  // namespace
 
@@ -49,32 +106,35 @@ Ranges diagonal_blocks(const Problem& problem) {
 }
 
 std::vector<Ranges> shard(const Problem& problem, int parts, Sharding sharding) {
-  std::vector<Ranges> shards(static_cast<size_t>(parts));
   const Range all{0, problem.tokens_q};
   switch (sharding) {
-    case Sharding::kContiguous:
-      for (int part = 0; part < parts; ++part) {
-        const Range range = part_of(all, part, parts);
-        if (!range.empty()) shards[static_cast<size_t>(part)].push_back(range);
-      }
+    case Sharding::kContiguous: {
+      std::vector<Ranges> shards(static_cast<size_t>(parts));
+      for (int part = 0; part < parts; ++part)
+        append(shards[static_cast<size_t>(part)], part_of(all, part, parts));
       return shards;
-    case Sharding::kZigzag:
-      deal_zigzag(all, shards);
-      return shards;
+    }
+    case Sharding::kZigzag: {
+      Zigzag zigzag(parts, {});
+      zigzag.deal(all);
+      return std::move(zigzag).parts();
+    }
     case Sharding::kAuto:
     case Sharding::kPerDocument: {
+      const Ranges blocks = diagonal_blocks(problem);
+      Zigzag zigzag(parts, blocks.size() > 1 ? area_until(problem) : std::vector<double>());
       Range block{0, 0};
-      for (const Range& next : diagonal_blocks(problem)) {
+      for (const Range& next : blocks) {
         block.end = next.end;
         if (block.size() < 2 * parts * kMinChunk && block.end < problem.tokens_q) continue;
-        deal_zigzag(block, shards);
+        zigzag.deal(block);
         block.begin = block.end;
       }
-      return shards;
+      return std::move(zigzag).parts();
     }
   }
   LONGSPAN_CHECK(false, "sharding {} is unknown", static_cast<int>(sharding));
-  return shards;
+  return {};
 }
 
 Ranges needed_keys(const Problem& problem, const Ranges& rows, Range heads) {

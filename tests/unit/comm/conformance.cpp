@@ -129,4 +129,49 @@ void gathers_and_transposes(Communicator& communicator, const Place& place) {
   }
 }
 
+// Rows of several lengths between memories with gaps and without, whatever the device does meanwhile.
+void carries_rows_if_it_takes_them(Communicator& communicator, const Place& place) {
+  if (!communicator.takes_rows()) return;
+  const int me = communicator.rank(), ranks = communicator.size();
+  constexpr size_t kRows = 300, kGap = 3;
+  for (const size_t length : {1, 4, 20, 64}) {
+    for (const bool gaps_here : {false, true}) {
+      for (const bool gaps_there : {false, true}) {
+        for (const Meanwhile meanwhile : {Meanwhile::kComputes, Meanwhile::kWaits}) {
+          const size_t from_stride = gaps_here ? 4 * length : length,
+                       to_stride = gaps_there ? length + kGap : length;
+          std::vector<int> values(kRows * from_stride * static_cast<size_t>(ranks), -2);
+          std::vector<Message> sends, receives;
+          for (int peer = 0; peer < ranks; ++peer) {
+            for (size_t row = 0; row < kRows; ++row) {
+              const size_t at = (static_cast<size_t>(peer) * kRows + row) * from_stride;
+              for (size_t i = 0; i < length; ++i) values[at + i] = value(me, peer, static_cast<int>(row + i));
+            }
+          }
+          Numbers sent(place, values),
+              received = unwritten(place, kRows * to_stride * static_cast<size_t>(ranks));
+          const size_t bytes = kRows * length * sizeof(int), row_bytes = length * sizeof(int);
+          for (int peer = 0; peer < ranks; ++peer) {
+            const size_t first = static_cast<size_t>(peer) * kRows;
+            Message send{peer, sent.at(first * from_stride), bytes},
+                receive{peer, received.at(first * to_stride), bytes};
+            if (gaps_here) send.row_bytes = row_bytes, send.stride = from_stride * sizeof(int);
+            if (gaps_there) receive.row_bytes = row_bytes, receive.stride = to_stride * sizeof(int);
+            sends.push_back(send);
+            receives.push_back(receive);
+          }
+          communicator.exchange(sends, receives, place.stream, meanwhile)->wait(place.stream);
+          communicator.synchronize(place.stream);
+          const std::vector<int> got = received.read();
+          for (size_t at = 0; at < got.size(); ++at) {
+            const size_t row = at / to_stride, i = at % to_stride;
+            const int peer = static_cast<int>(row / kRows);
+            expect(got[at], i < length ? value(peer, me, static_cast<int>(row % kRows + i)) : -1, "rows");
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace longspan::conformance

@@ -17,6 +17,7 @@ void keeps_the_order_of_messages(Communicator& communicator, const Place& place)
 void carries_empty_and_large_messages(Communicator& communicator, const Place& place);
 void runs_several_transfers_at_once(Communicator& communicator, const Place& place);
 void gathers_and_transposes(Communicator& communicator, const Place& place);
+void carries_rows_if_it_takes_them(Communicator& communicator, const Place& place);
 
 struct Check {
   const char* name;
@@ -28,6 +29,7 @@ inline constexpr Check kChecks[] = {
     {"carries_empty_and_large_messages", carries_empty_and_large_messages},
     {"runs_several_transfers_at_once", runs_several_transfers_at_once},
     {"gathers_and_transposes", gathers_and_transposes},
+    {"carries_rows_if_it_takes_them", carries_rows_if_it_takes_them},
 };
 
 }  // namespace longspan::conformance

@@ -82,6 +82,14 @@ RC_GTEST_PROP(Ranges, KeepTheirOrderWhenSlicedAndSelected, ()) {
   }
   RC_ASSERT(sliced == std::vector<int64_t>(packed.begin() + begin, packed.begin() + end));
 
+  const Ranges stretch = slice(list, begin, end);
+  const int64_t position = position_of(stretch, list);
+  RC_ASSERT(position == (begin < end ? begin : -1));
+  if (end - begin > 1) {
+    const Ranges turned{slice(list, begin + 1, end).front(), slice(list, begin, begin + 1).front()};
+    RC_ASSERT(position_of(turned, list) == -1);
+  }
+
   const Ranges other = draw_list();
   Tokens copied;
   for_each_common(list, other, [&](int64_t from, int64_t to, int64_t length) {

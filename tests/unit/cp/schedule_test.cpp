@@ -179,6 +179,55 @@ TEST(Load, OfZigzagShardsIsEqualUnderACausalMask) {
   EXPECT_GT(cost_of(contiguous, problem, {1, 8}).forward.imbalance, 1.8);
 }
 
+// Short documents are dealt together, so that the pairs of chunks of a zigzag are not equal.
+TEST(Load, OfShortDocumentsIsDealtEvenly) {
+  PatternOptions options;
+  options.seqlen = 1 << 15;
+  Problem problem = cp_problem("full", options.seqlen, 8, 8);
+  for (const char* lengths : {"uniform:20:90", "uniform:100:600", "uniform:200:2000"}) {
+    options.lengths = lengths;
+    problem.masks = std::make_shared<HeadMasks>(draw_mask("causal_document", options).masks);
+    for (std::string_view name : {"ring-p2p", "ring-allgather", "balanced"}) {
+      for (int ranks : {4, 8}) {
+        const Schedule schedule = strategy_from_name(name).schedule(problem, {1, ranks}, {});
+        EXPECT_LT(cost_of(schedule, problem, {1, ranks}).forward.imbalance, 1.02)
+            << name << " " << lengths << " on " << ranks << " ranks";
+      }
+    }
+  }
+}
+
+// In balanced, rows that need no keys of others hide the travel of those that other rows need, and of their
+// gradients.
+TEST(Balanced, HidesTravelBehindRowsThatNeedNone) {
+  PatternOptions options;
+  options.seqlen = 1 << 14;
+  options.lengths = "uniform:200:2000";
+  Problem problem = cp_problem("full", options.seqlen, 64, 8);
+  problem.dtype = DType::kBF16;
+  problem.masks = std::make_shared<HeadMasks>(draw_mask("causal_document", options).masks);
+  const Schedule schedule = strategy_from_name("balanced").schedule(problem, {1, 4}, {});
+  ASSERT_EQ(schedule.forward.size(), 2u);
+  ASSERT_EQ(schedule.backward.size(), 2u);
+  EXPECT_TRUE(schedule.forward[0].in.empty());
+  EXPECT_FALSE(schedule.forward[1].in.empty());
+  EXPECT_FALSE(schedule.backward[0].out.empty());
+  EXPECT_TRUE(schedule.backward[1].out.empty());
+  for (const auto* rounds : {&schedule.forward, &schedule.backward}) {
+    std::vector<int64_t> rows(4);
+    for (const Round& round : *rounds) {
+      EXPECT_EQ(round.attend.size(), 4u);
+      for (const Attend& attend : round.attend)
+        rows[static_cast<size_t>(attend.rank)] += count(schedule.regions[attend.q].tokens);
+    }
+    EXPECT_EQ(rows,
+              (std::vector<int64_t>(4, options.seqlen / 4)));  // each row attends once: nothing is merged
+  }
+  // Under a full mask every row needs all keys.
+  problem.masks = cp_problem("full", options.seqlen, 64, 8).masks;
+  EXPECT_EQ(strategy_from_name("balanced").schedule(problem, {1, 4}, {}).forward.size(), 1u);
+}
+
 TEST(Sharding, FindsTheDocuments) {
   PatternOptions options;
   options.seqlen = 8192;

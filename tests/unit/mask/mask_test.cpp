@@ -203,6 +203,19 @@ RC_GTEST_PROP(Mask, GathersRowsAndColumns, ()) {
   RC_ASSERT(Mask(shard.rows(), shard.columns(), shard.bands()) == shard);  // sorted, normal and disjoint
 }
 
+TEST(Mask, GatherJoinsWhatItCutApart) {
+  const Range everything{0, 100};
+  const Mask full(100, 100, {{everything, everything}});
+  const std::vector<Range> pieces = {{50, 60}, {10, 20}, {20, 50}, {90, 100}};
+  EXPECT_EQ(full.gather(pieces, pieces), Mask(60, 60, {{{0, 60}, {0, 60}}}));
+  // Of a causal mask, late rows against early columns.
+  Band below{everything, everything};
+  below.hi = 0;
+  const Mask causal(100, 100, {below});
+  const std::vector<Range> late = {{80, 90}, {60, 70}}, early = {{30, 40}, {0, 10}, {20, 30}};
+  EXPECT_EQ(causal.gather(late, early), Mask(20, 30, {{{0, 20}, {0, 30}}}));
+}
+
 RC_GTEST_PROP(Mask, GatherOfEverythingIsTheMask, ()) {
   const Mask mask = random_mask();
   const auto cut = *rc::gen::inRange<int64_t>(0, mask.rows() + 1);
