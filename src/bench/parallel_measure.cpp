@@ -121,6 +121,8 @@ void add_measured(ParallelResult& result, const std::vector<std::vector<RankPass
       by_rank(counted, [](const RankPass& pass) { return static_cast<double>(pass.times.sent_bytes); });
   result.peak_copy_bytes =
       by_rank(counted, [](const RankPass& pass) { return static_cast<double>(pass.times.peak_copy_bytes); });
+  result.held_bytes =
+      by_rank(counted, [](const RankPass& pass) { return static_cast<double>(pass.times.held_bytes); });
   std::vector<double> spreads;
   for (const auto& sample : counted) {
     const auto [least, most] =
@@ -190,6 +192,7 @@ Json parallel_json(const std::vector<ParallelResult>& masks, const Parallelism& 
       {"predicted_bytes", &ParallelResult::predicted_bytes},
       {"between_nodes_bytes", &ParallelResult::between_nodes_bytes},
       {"peak_copy_bytes", &ParallelResult::peak_copy_bytes},
+      {"held_bytes", &ParallelResult::held_bytes},
       {"rank_time_s", &ParallelResult::rank_time_s},
       {"compute_s", &ParallelResult::compute_s},
       {"exposed_s", &ParallelResult::exposed_s},

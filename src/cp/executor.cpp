@@ -232,6 +232,7 @@ class Executor::Impl {
       results = post_results(rounds, placing, i, stream);
     }
     collect(results, stream);
+    times_.held_bytes = static_cast<int64_t>(pool_->held_bytes());
   }
 
   void wait(Posted& posted, Stream stream) {

@@ -17,6 +17,7 @@ struct PassTimes {
   double merge_s = 0;           // merging and adding partial results, converting results
   int64_t sent_bytes = 0;       // counted as they were sent
   int64_t peak_copy_bytes = 0;  // copies of other ranks' operands held at once at most
+  int64_t held_bytes = 0;       // buffers made so far: copies, parts of results, packed rows
 };
 
 // The tensors of a call are the rank's own tokens, packed in the order of Schedule::owned, all heads:
