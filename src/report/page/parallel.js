@@ -23,12 +23,14 @@ function splitBar(p) {
   return picture;
 }
 
-// The same kernel on the same work on one device, of the same setup.
-function singleOf(c) {
+// The same kernel on one device, of the same setup: on the same work, or on a sequence of as many tokens as a rank has.
+function singleOf(c, seqlen = c.seqlen) {
   const same = (key) => (a, b) => a[key] === b[key];
-  const keys = ['setup', 'kernel', 'mask', 'lengths', 'seqlen', 'heads', 'head_dim', 'dtype', 'direction'].map(same);
-  return cases.find((other) => other.status === 'ok' && !other.parallel && keys.every((equal) => equal(c, other)));
+  const keys = ['setup', 'kernel', 'mask', 'lengths', 'heads', 'head_dim', 'dtype', 'direction'].map(same);
+  return cases.find((other) => other.status === 'ok' && !other.parallel && other.seqlen === seqlen &&
+    keys.every((equal) => equal(c, other)));
 }
+const shareOf = (c, one) => one ? formatShare(c.rate / c.parallel.ranks / one.rate) : '';
 
 const planName = (c) => [c.extra.strategy, c.mask, formatLength(c.seqlen), c.direction, plural(c.parallel.ranks, 'rank'),
   ...extraKeys.filter((key) => !['strategy', 'ranks'].includes(key) && known(c.extra[key])).map((key) => `${key} ${c.extra[key]}`),
@@ -44,7 +46,8 @@ function drawParallel(shown, view) {
     ['Strategy', (c) => c.extra.strategy || ''], ['Mask', (c) => maskName(c.mask)], ['Length', (c) => formatLength(c.seqlen), true],
     ['Pass', (c) => c.direction], ['Ranks', (c) => String(c.parallel.ranks), true],
     [`${rateUnit[0]} a rank`, (c) => formatRate(c.rate / c.parallel.ranks), true],
-    ['Of one device', (c) => { const one = singleOf(c); return one ? formatShare(c.rate / c.parallel.ranks / one.rate) : ''; }, true],
+    ['Of one device', (c) => shareOf(c, singleOf(c)), true],
+    ['Of one with a rank\u2019s tokens', (c) => shareOf(c, singleOf(c, c.seqlen / c.parallel.ranks)), true],
     ['Time', (c) => formatTime(c.time), true], ['Where it went', (c) => splitBar(c.parallel)],
     ['Load', (c) => known(c.parallel.imbalance) ? c.parallel.imbalance.toFixed(2) : '', true],
     ['Spread', (c) => formatShare(c.parallel.spread), true],
