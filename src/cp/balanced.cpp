@@ -192,6 +192,12 @@ Ranges cut_at_bands(const Problem& problem, const Ranges& set) {
   return pieces;
 }
 
+// Roughly, on an H200, for pairs of one query head.
+double attend_time_s(const Problem& problem, double area) {
+  constexpr double kFlops = 5e14;
+  return 4 * area * static_cast<double>(problem.heads_q * problem.head_dim) / kFlops;
+}
+
 // What one rank does. Its rows are ordered so that those which see none but its own keys come first.
 struct Share {
   Ranges local, others;                         // rows: that see none but own keys, and the others
@@ -208,8 +214,11 @@ struct Share {
 };
 
 std::vector<Share> shares_of(const Problem& problem, const Topology& topology, bool skip_unneeded) {
-  constexpr int64_t kFewest = 128;  // local rows that are worth a launch of their own
+  constexpr double kWorthALaunch_s = 5e-5;  // local rows that take less go with the others
   const Range kv_heads{0, problem.heads_kv};
+  const auto area_of_rows = [&](const Ranges& rows) {
+    return static_cast<double>(problem.masks->front().gather(rows, Ranges{{0, problem.tokens_kv}}).area());
+  };
   std::vector<Ranges> sets = shard_balanced(problem, topology.ranks());
   std::vector<Share> shares(sets.size());
   for (size_t rank = 0; rank < sets.size(); ++rank) {
@@ -221,12 +230,12 @@ std::vector<Share> shares_of(const Problem& problem, const Topology& topology, b
       }
     }
     share.local = set_of(share.local);
-    if (count(share.local) < kFewest) share.local.clear();
-    share.others = difference(sets[rank], share.local);
-    for (const Range& range : share.local) {
-      const Mask rows = problem.masks->front().gather(Ranges{range}, Ranges{{0, problem.tokens_kv}});
-      share.local_area += static_cast<double>(rows.area());
+    share.local_area = area_of_rows(share.local);
+    if (attend_time_s(problem, share.local_area) < kWorthALaunch_s) {
+      share.local.clear();
+      share.local_area = 0;
     }
+    share.others = difference(sets[rank], share.local);
   }
   for (size_t rank = 0; rank < sets.size(); ++rank) {
     Share& share = shares[rank];
@@ -251,13 +260,13 @@ std::vector<Share> shares_of(const Problem& problem, const Topology& topology, b
 // and converted: some 24 bytes an element. It pays where it takes less time than it hides.
 bool travel_is_worth_hiding(const Problem& problem, const Share& share) {
   constexpr double kMemory = 3.5e12, kWithinNode = 3e11, kBetweenNodes = 4e10;  // bytes/s, of an H200
-  constexpr double kFlops = 5e14, kBytesOfParts = 24;
+  constexpr double kBytesOfParts = 24;
   const auto head_dim = static_cast<double>(problem.head_dim), heads = static_cast<double>(problem.heads_q);
   const double key_bytes =
       2 * static_cast<double>(problem.heads_kv) * head_dim * static_cast<double>(size_of(problem.dtype));
   const double travel_s = key_bytes * (static_cast<double>(share.within_node) / kWithinNode +
                                        static_cast<double>(share.between_nodes) / kBetweenNodes);
-  const double hidden_s = 4 * share.local_area * heads * head_dim / kFlops;
+  const double hidden_s = attend_time_s(problem, share.local_area);
   const double parts_s =
       kBytesOfParts * static_cast<double>(count(share.others)) * heads * head_dim / kMemory;
   return travel_s - hidden_s > parts_s;
@@ -279,8 +288,9 @@ std::vector<Ranges> together(const Ranges& list, const Ranges& set) {
   return stretches;
 }
 
-// Rows that see none but own keys are attended to while the keys arrive that others need, and in the backward
-// pass while the gradients of these keys return. Keys that are few stay for the backward pass.
+// Forward, rows that see none but own keys are attended to while the keys arrive that others need. Keys that
+// are few stay for the backward pass, where therefore all rows attend at once: there, the gradients of a key
+// come from fewer attends, and no travel is left to be hidden but that of gradients.
 Schedule schedule(const Problem& problem, const Topology& topology, const StrategyOptions& options) {
   const Range kv_heads{0, problem.heads_kv}, q_heads{0, problem.heads_q};
   const std::vector<Share> shares = shares_of(problem, topology, options.skip_unneeded);
@@ -294,7 +304,7 @@ Schedule schedule(const Problem& problem, const Topology& topology, const Strate
                        return !share.local.empty() && !share.foreign.empty();
                      });
   schedule.forward.resize(split ? 2 : 1);
-  schedule.backward.resize(split ? 2 : 1);
+  schedule.backward.resize(hide ? 2 : 1);
   Round &before = schedule.forward.front(), &after = schedule.forward.back();
   Round &first = schedule.backward.front(), &last = schedule.backward.back();
   for (int rank = 0; rank < schedule.ranks; ++rank) {
@@ -303,13 +313,14 @@ Schedule schedule(const Problem& problem, const Topology& topology, const Strate
     if (count(owned) == 0) continue;
     // All own keys, not just those needed: then no row has to be packed.
     const int32_t own_keys = schedule.add_region({owned, kv_heads});
-    const auto attend = [&](Round& forward, Round& backward, const Ranges& rows, int32_t keys) {
-      const Attend both{rank, schedule.add_region({rows, q_heads}), keys};
-      forward.attend.push_back(both);
-      backward.attend.push_back(both);
+    const auto attend = [&](Round& round, const Ranges& rows, int32_t keys) {
+      round.attend.push_back({rank, schedule.add_region({rows, q_heads}), keys});
     };
-    if (!share.local.empty()) attend(before, last, share.local, own_keys);
-    if (share.others.empty()) continue;
+    if (!share.local.empty()) attend(before, share.local, own_keys);
+    if (share.others.empty()) {
+      attend(last, owned, own_keys);
+      continue;
+    }
     const bool keep = share.foreign_tokens() <= count(owned);
     Ranges keys;  // by source, so that what arrives lies where it is read
     if (!hide) keys = owned;
@@ -323,8 +334,16 @@ Schedule schedule(const Problem& problem, const Topology& topology, const Strate
         first.out.push_back({Operand::kDkv, false, true, rank, source, region});
       }
     }
-    if (hide) attend(before, last, share.others, own_keys);
-    if (!keys.empty()) attend(after, first, share.others, schedule.add_region({keys, kv_heads}));
+    const int32_t all_keys = schedule.add_region({keys, kv_heads});
+    if (hide) {
+      attend(before, share.others, own_keys);
+      attend(last, owned, own_keys);
+      if (!keys.empty()) attend(after, share.others, all_keys);
+      if (!keys.empty()) attend(first, share.others, all_keys);
+    } else {
+      attend(after, share.others, all_keys);
+      attend(first, owned, all_keys);
+    }
   }
   return schedule;
 }

@@ -214,10 +214,25 @@ void launch(RowOperation operation, const Rows& to, const Rows& from, const Span
   }
 }
 
+// lse alone, which is [heads, tokens]: a warp for each number would be a waste.
+void copy_lse_cuda(const Rows& to, const Rows& from, std::span<const RowSpan> spans, Stream stream) {
+  for (const RowSpan& span : spans) {
+    if (span.rows == 0) continue;
+    LONGSPAN_CUDA(cudaMemcpy2DAsync(
+        to.lse + span.to, static_cast<size_t>(to.lse_stride) * sizeof(float), from.lse + span.from,
+        static_cast<size_t>(from.lse_stride) * sizeof(float), static_cast<size_t>(span.rows) * sizeof(float),
+        static_cast<size_t>(to.tensor.heads), cudaMemcpyDeviceToDevice, cuda::raw(stream)));
+  }
+}
+
 }  // namespace
 
 void apply_cuda(RowOperation operation, const Rows& to, const Rows& from, std::span<const RowSpan> spans,
                 Stream stream) {
+  if (operation == RowOperation::kCopy && to.tensor.head_dim == 0) {
+    if (to.lse != nullptr) copy_lse_cuda(to, from, spans, stream);
+    return;
+  }
   Spans packed;
   for (const RowSpan& span : spans) {
     if (span.rows == 0) continue;
