@@ -16,8 +16,6 @@
 
 #include "base/error.h"
 
-extern char** environ;
-
 namespace longspan::bench {
 namespace {
 
@@ -63,7 +61,7 @@ struct Pipe {
 class Child {
  public:
   Child(const std::string& program, const std::vector<std::string>& arguments,
-        const std::vector<int>& inherited) {
+        const std::vector<int>& inherited, const Variables& variables) {
     LONGSPAN_CHECK(inherited.size() <= kMostInherited, "{} descriptors for a child", inherited.size());
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
@@ -96,7 +94,9 @@ class Child {
     std::vector<char*> pointers;
     for (std::string& word : words) pointers.push_back(word.data());
     pointers.push_back(nullptr);
-    const int error = posix_spawn(&pid_, program.c_str(), &actions, &attributes, pointers.data(), environ);
+    SpawnEnvironment environment(variables);
+    const int error =
+        posix_spawn(&pid_, program.c_str(), &actions, &attributes, pointers.data(), environment.data());
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     LONGSPAN_CHECK(error == 0, "{} cannot be started: {}", program, std::strerror(error));
@@ -206,12 +206,12 @@ bool SignalGuard::interrupted() {
 
 ChildEnd run_child(const std::string& program, const std::vector<std::string>& arguments,
                    const std::string& input, double limit_s, SignalGuard& guard,
-                   const std::function<void(const std::string&)>& on_line,
-                   const std::vector<int>& inherited) {
+                   const std::function<void(const std::string&)>& on_line, const std::vector<int>& inherited,
+                   const Variables& variables) {
   using Clock = std::chrono::steady_clock;
   const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                            std::chrono::duration<double>(std::min(limit_s, 1e9)));
-  Child child(program, arguments, inherited);
+  Child child(program, arguments, inherited, variables);
   child.send(input);
 
   ChildEnd end;

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "base/spawn_environment.h"
+
 namespace longspan::bench {
 
 // While one lives, SIGINT, SIGTERM and SIGHUP do not end the process but are told by interrupted().
@@ -37,12 +39,12 @@ struct ChildEnd {
 // Runs `program arguments...` with `input` as its standard input, hands each line that it writes to file
 // descriptor kResultDescriptor to `on_line`, and waits for its end. When it ends, or `limit_s` passes, or the
 // guard is interrupted, its whole process group is killed. It gets the descriptors of `inherited`, too, as
-// kFirstInherited and the numbers that follow.
+// kFirstInherited and the numbers that follow, and the environment with `variables` set.
 inline constexpr int kResultDescriptor = 3, kFirstInherited = 4, kMostInherited = 4;
 ChildEnd run_child(const std::string& program, const std::vector<std::string>& arguments,
                    const std::string& input, double limit_s, SignalGuard& guard,
                    const std::function<void(const std::string&)>& on_line,
-                   const std::vector<int>& inherited = {});
+                   const std::vector<int>& inherited = {}, const Variables& variables = {});
 
 // In the child: it dies with its parent, and is the first that the out-of-memory killer picks.
 void become_child();

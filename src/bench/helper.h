@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "attention/kernel.h"
+#include "base/spawn_environment.h"
 
 namespace longspan::bench {
 
@@ -25,8 +26,10 @@ class Helper {
 
 struct Helpers {
   // In the runner. `useless`: how many for this kernel ended of themselves before, though their cases did not
-  // fail: they could not serve. Null if the kernel has none, or none any more.
-  std::function<std::unique_ptr<Helper>(const Kernel& kernel, size_t useless)> start;
+  // fail: they could not serve. `variables`: of its environment. Null if the kernel has none, or none any
+  // more.
+  std::function<std::unique_ptr<Helper>(const Kernel& kernel, size_t useless, const Variables& variables)>
+      start;
 
   // In the process of a case: the descriptors there.
   std::function<void(const Kernel& kernel, const std::vector<int>& descriptors)> adopt;

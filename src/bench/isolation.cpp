@@ -188,8 +188,8 @@ std::optional<Json> Isolation::ask(const Json& request, double limit_s, const st
       nonsense = text.substr(0, 80);
     }
   };
-  const ChildEnd end =
-      run_child("/proc/self/exe", {kChildCommand}, request.dump(), limit_s, guard_, listen, inherited);
+  const ChildEnd end = run_child("/proc/self/exe", {kChildCommand}, request.dump(), limit_s, guard_, listen,
+                                 inherited, variables_);
   if (end.how == ChildEnd::How::kInterrupted) return std::nullopt;
   // An answer from a child that crashed afterwards is not believed: its memory was in no good state.
   if (end.how == ChildEnd::How::kExited && end.status == 0 && answer && nonsense.empty()) {

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "bench/case.h"
 #include "bench/child_process.h"
@@ -23,7 +24,9 @@ int answer_request(const Workbench& workbench);
 // In the parent. Each starts a child of this same program.
 class Isolation {
  public:
-  explicit Isolation(SignalGuard& guard) : guard_(guard) {}
+  // `variables`: of the children's environment.
+  explicit Isolation(SignalGuard& guard, Variables variables = {})
+      : guard_(guard), variables_(std::move(variables)) {}
 
   // The keys of a case's line from `status` on; nothing if the run was interrupted. The helper may be null.
   std::optional<Json> run_case(const Case& c, const Device& device, const TimingRule& rule,
@@ -36,6 +39,7 @@ class Isolation {
   std::optional<Json> ask(const Json& request, double limit_s, const std::vector<int>& inherited = {});
 
   SignalGuard& guard_;
+  Variables variables_;
 };
 
 }  // namespace longspan::bench

@@ -101,12 +101,13 @@ RunSummary Ledger::finish() {
 }
 
 Lane::Lane(const RunOptions& options, const Workbench& workbench, Ledger& ledger, SignalGuard& guard,
-           const Device& device, std::vector<Device> devices)
+           const Device& device, const Variables& variables, std::vector<Device> devices)
     : options_(options),
       workbench_(workbench),
       ledger_(ledger),
-      isolation_(guard),
+      isolation_(guard, variables),
       device_(device),
+      variables_(variables),
       devices_(std::move(devices)) {}
 
 bool Lane::begin(const std::vector<Case>& cases) {
@@ -229,7 +230,7 @@ void Lane::start_helper(const std::string& kernel) {
   Kept& kept = helpers_[kernel];
   kept.used = false;
   if (workbench_.helpers.start)
-    kept.helper = workbench_.helpers.start(*workbench_.find(kernel), kept.useless);
+    kept.helper = workbench_.helpers.start(*workbench_.find(kernel), kept.useless, variables_);
 }
 
 // Were there any?

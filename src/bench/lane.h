@@ -52,8 +52,9 @@ class Ledger {
 
 class Lane {
  public:
+  // `variables`: of the environment of its processes, which see `device` under its number.
   Lane(const RunOptions& options, const Workbench& workbench, Ledger& ledger, SignalGuard& guard,
-       const Device& device, std::vector<Device> devices);
+       const Device& device, const Variables& variables, std::vector<Device> devices);
 
   // Starts what `cases` need, measures the ceilings and writes the run's record. False if interrupted.
   bool begin(const std::vector<Case>& cases);
@@ -82,6 +83,7 @@ class Lane {
   Ledger& ledger_;
   Isolation isolation_;
   const Device device_;
+  const Variables variables_;
   const std::vector<Device> devices_;  // of the machine
   std::string run_id_;
   std::map<DType, double> ceilings_;

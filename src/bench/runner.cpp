@@ -153,10 +153,24 @@ class Runner {
     return most;
   }
 
+  // Where a machine has several GPUs, a lane's processes see none but their own: not every framework leaves
+  // the others alone. Ranks take all of them.
+  Variables sees_alone(const Device& device, const std::vector<Case>& cases) const {
+    const auto gpus = std::count_if(devices_.begin(), devices_.end(),
+                                    [](const Device& d) { return d.kind == DeviceKind::kCuda; });
+    const bool ranks = std::any_of(cases.begin(), cases.end(),
+                                   [](const Case& c) { return static_cast<bool>(c.parallelism); });
+    if (device.kind != DeviceKind::kCuda || device.uuid.empty() || gpus < 2 || ranks) return {};
+    return {{"CUDA_VISIBLE_DEVICES", device.uuid}};
+  }
+
   void run_batch(const Batch& batch) {
     Division division(portions_of(batch.cases), homes_of(file_, batch.devices), batch.devices.size());
     const auto run_lane = [&](size_t number) {
-      Lane lane(options_, workbench_, ledger_, guard_, batch.devices[number], devices_);
+      Device device = batch.devices[number];
+      const Variables variables = sees_alone(device, batch.cases);
+      if (!variables.empty()) device.index = 0;
+      Lane lane(options_, workbench_, ledger_, guard_, device, variables, devices_);
       if (!ledger_.may_begin() || !lane.begin(batch.cases)) return;
       while (const std::optional<Portion> portion = division.next(number)) {
         for (const Case& c : portion->cases) {

@@ -13,8 +13,9 @@ namespace {
 
 class PeerHelper final : public bench::Helper {
  public:
-  PeerHelper(const std::string& python, const std::string& folder, const std::string& adapter)
-      : worker_(python, folder, adapter, peers::WorkerProcess::Group::kOwn) {}
+  PeerHelper(const std::string& python, const std::string& folder, const std::string& adapter,
+             const Variables& variables)
+      : worker_(python, folder, adapter, peers::WorkerProcess::Group::kOwn, variables) {}
   std::vector<int> descriptors() const override { return worker_.descriptors(); }
   std::string how_it_ended() override { return worker_.how_it_ended(); }
 
@@ -28,13 +29,14 @@ bench::Helpers peer_helpers(std::span<const Kernel* const> peers) {
   bench::Helpers helpers;
   // A worker whose interpreter lacks the peer's framework says so and ends: then it is the next interpreter's
   // turn. Where none can be started the case's own process finds out why.
-  helpers.start = [peers](const Kernel& kernel, size_t useless) -> std::unique_ptr<bench::Helper> {
+  helpers.start = [peers](const Kernel& kernel, size_t useless,
+                          const Variables& variables) -> std::unique_ptr<bench::Helper> {
     if (std::find(peers.begin(), peers.end(), &kernel) == peers.end()) return nullptr;
     const std::vector<std::string> pythons = peers::interpreters();
     const std::string folder = peers::worker_folder();
     if (useless >= pythons.size() || folder.empty()) return nullptr;
     try {
-      return std::make_unique<PeerHelper>(pythons[useless], folder, std::string(kernel.name()));
+      return std::make_unique<PeerHelper>(pythons[useless], folder, std::string(kernel.name()), variables);
     } catch (const Error&) {
       return nullptr;
     }

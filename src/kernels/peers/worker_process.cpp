@@ -13,8 +13,6 @@
 
 #include "base/error.h"
 
-extern char** environ;
-
 namespace longspan::peers {
 namespace {
 
@@ -67,7 +65,7 @@ std::vector<std::string> interpreters() {
 }
 
 WorkerProcess::WorkerProcess(const std::string& python, const std::string& folder, const std::string& adapter,
-                             Group group)
+                             Group group, const Variables& variables)
     : name_(adapter) {
   std::signal(SIGPIPE, SIG_IGN);  // a worker that has died is told by its silence
   const Pipe requests, answers;
@@ -84,7 +82,9 @@ WorkerProcess::WorkerProcess(const std::string& python, const std::string& folde
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  const int error = posix_spawnp(&pid_, python.c_str(), &actions, &attributes, arguments.data(), environ);
+  SpawnEnvironment environment(variables);
+  const int error =
+      posix_spawnp(&pid_, python.c_str(), &actions, &attributes, arguments.data(), environment.data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   close(requests.read);

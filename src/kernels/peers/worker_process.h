@@ -7,6 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/spawn_environment.h"
+
 namespace longspan::peers {
 
 using Json = nlohmann::json;
@@ -25,9 +27,10 @@ class WorkerProcess {
   // several cases' processes, and Ctrl-C on the terminal does not reach it.
   enum class Group : bool { kOfCaller, kOwn };
 
-  // Starts one. Throws an Error if the interpreter cannot be started.
+  // Starts one, in this environment with `variables` set. Throws an Error if the interpreter cannot be
+  // started.
   WorkerProcess(const std::string& python, const std::string& folder, const std::string& adapter,
-                Group group = Group::kOfCaller);
+                Group group = Group::kOfCaller, const Variables& variables = {});
   // Speaks to one that another process started. Takes the descriptors.
   WorkerProcess(const std::string& adapter, int requests, int answers);
   ~WorkerProcess();

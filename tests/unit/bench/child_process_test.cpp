@@ -53,6 +53,17 @@ TEST(ChildProcess, HandsDownTheDescriptorsThatItIsToInherit) {
   for (const int fd : {ends[0], ends[1], read_end, write_end}) close(fd);
 }
 
+TEST(ChildProcess, GetsTheEnvironmentWithWhatWasSet) {
+  setenv("LONGSPAN_TEST_KEPT", "kept", 1);
+  setenv("LONGSPAN_TEST_CHANGED", "before", 1);
+  SignalGuard guard;
+  std::vector<std::string> lines;
+  run_child("/bin/sh", {"-c", "echo $LONGSPAN_TEST_KEPT $LONGSPAN_TEST_CHANGED $LONGSPAN_TEST_NEW >&3"}, "",
+            60, guard, [&](const std::string& line) { lines.push_back(line); }, {},
+            {{"LONGSPAN_TEST_CHANGED", "after"}, {"LONGSPAN_TEST_NEW", "new"}});
+  EXPECT_THAT(lines, ElementsAre("kept after new"));
+}
+
 TEST(ChildProcess, SurvivesAChildThatReadsNothing) {
   EXPECT_EQ(shell("exit 3", 60, std::string(1 << 20, 'x')).end.status, 3);
 }
