@@ -288,6 +288,14 @@ std::vector<Ranges> together(const Ranges& list, const Ranges& set) {
   return stretches;
 }
 
+constexpr size_t kMostRanges = 16;  // that a rank receives one by one
+
+size_t ranges_in(const std::vector<std::pair<int, Ranges>>& foreign) {
+  size_t ranges = 0;
+  for (const auto& [source, tokens] : foreign) ranges += tokens.size();
+  return ranges;
+}
+
 // Forward, rows that see none but own keys are attended to while the keys arrive that others need. Keys that
 // are few stay for the backward pass, where therefore all rows attend at once: there, the gradients of a key
 // come from fewer attends, and no travel is left to be hidden but that of gradients.
@@ -322,18 +330,29 @@ Schedule schedule(const Problem& problem, const Topology& topology, const Strate
       continue;
     }
     const bool keep = share.foreign_tokens() <= count(owned);
-    Ranges keys;  // by source, so that what arrives lies where it is read
+    Ranges keys;
     if (!hide) keys = owned;
+    const auto receive = [&](int source, Ranges tokens) {
+      keys.insert(keys.end(), tokens.begin(), tokens.end());
+      const int32_t region = schedule.add_region({std::move(tokens), kv_heads});
+      const Move in{Operand::kKV, keep, false, source, rank, region};
+      after.in.push_back(in);
+      if (!keep) first.in.push_back(in);
+      first.out.push_back({Operand::kDkv, false, true, rank, source, region});
+    };
+    // In the sequence's order a document's keys lie together, wherever they come from. Where that would take
+    // many messages they lie by source, so that what arrives still lies where it is read.
+    const bool in_order = !hide && ranges_in(share.foreign) <= kMostRanges;
     for (const auto& [source, tokens] : share.foreign) {
       for (Ranges& stretch : together(schedule.owned[static_cast<size_t>(source)], set_of(tokens))) {
-        keys.insert(keys.end(), stretch.begin(), stretch.end());
-        const int32_t region = schedule.add_region({std::move(stretch), kv_heads});
-        const Move in{Operand::kKV, keep, false, source, rank, region};
-        after.in.push_back(in);
-        if (!keep) first.in.push_back(in);
-        first.out.push_back({Operand::kDkv, false, true, rank, source, region});
+        if (in_order) {
+          for (const Range& range : stretch) receive(source, {range});
+        } else {
+          receive(source, std::move(stretch));
+        }
       }
     }
+    if (in_order) keys = set_of(keys);
     const int32_t all_keys = schedule.add_region({keys, kv_heads});
     if (hide) {
       attend(before, share.others, own_keys);
