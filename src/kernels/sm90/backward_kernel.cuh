@@ -1,19 +1,20 @@
 // The backward kernel: dq, dk and dv of one attention, any mask, from a tile map read by columns.
 //
-// A block is persistent. It takes work items (key tile, query heads of a KV head) from a counter, the
-// heaviest first, and goes over the row tiles that see the keys, head after head. Two warpgroups hold 64 keys
-// each, and their dk and dv in registers; scores are computed transposed, so that a thread's rows are keys
-// and both p and ds are operands of dv += p^T do and dk += ds^T q straight from registers. Only ds passes
-// through shared memory, for dq = ds k, of which each warpgroup computes half of head_dim over the keys of
-// both.
+// A block is persistent. It takes work items (key tile, query heads of a KV head) from a counter and goes
+// over the row tiles that see the keys. Two warpgroups hold 64 keys each, and their dk and dv in registers;
+// scores are computed transposed, so that a thread's rows are keys and both p and ds are operands of dv +=
+// p^T do and dk += ds^T q straight from registers. Only ds passes through shared memory, for dq = ds k, of
+// which each warpgroup computes half of head_dim over the keys of both.
 //
 //   load warp     K Q0 V dO0 | Q1 dO1 | Q2 dO2 | ...                as far ahead as the rings allow
-//   warpgroup 0   [S0 dP0] exp 0 [dV] ds 0 | [dQ0 S1 dK] dq out [dP1] exp 1 [dV] ds 1 | [dQ1 S2 dK] dq out
+//   warpgroup 0   [S0 dP0] exp 0 [dV0] ds 0 | [dQ0 dK0] dq 0 out  [S1 dP1] exp 1 [dV1] ds 1 | [dQ1 dK1] dq 1
+//   out
 //   ... warpgroup 1   the same; they meet at each |, where ds of both is there
+//   senders       one warp for each warpgroup: dq 0, dq 1, ... to its sum in global memory
 //
-// [...] runs on the tensor cores. The loop runs over tiles, not over items: the first product of the next
-// item is issued with the last ones of the current item. Sums of dq go to global memory in fp32, by red.add
-// from the registers or by the copy engine from shared memory.
+// [...] runs on the tensor cores. Sums of dq are fp32; the copy engine adds to them from shared memory
+// (backward_sender.cuh), or with tiles of 64 keys, whose warpgroups have items of their own, red.add does
+// from registers.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,7 @@
 #include "kernels/sm90/backward_config.cuh"
 #include "kernels/sm90/backward_params.h"
 #include "kernels/sm90/backward_producer.cuh"
+#include "kernels/sm90/backward_sender.cuh"
 #include "kernels/sm90/softmax.cuh"
 
 namespace longspan::sm90 {
@@ -48,77 +50,14 @@ class BackwardConsumer {
         key_(warpgroup * 64 + thread / 32 * 16 + thread % 32 / 4) {}
 
   __device__ __forceinline__ void run() {
-    if constexpr (C::kPrefetchScores)
-      run_ahead();
-    else
-      run_in_order();
+    run_items();
     if constexpr (C::kBulk) end_dq();
   }
 
  private:
-  // As run_in_order, but the first products of a tile are issued while dk of the one before is still in
-  // flight.
-  __device__ __forceinline__ void run_ahead() {
+  __device__ __forceinline__ void run_items() {
     float dk[kDkv], dv[kDkv], s[kScores], e[kScores], dp[kScores], dq[C::kDqOfWarpgroup][kDq];
-    uint32_t p[kSteps][4], ds[kSteps][4], spans[2];
-
-    Note note = wait_q();
-    while (!(note.flags & kNoMoreWork)) {  // items
-      const Place place = place_of(q_.slot);
-      int accumulate = 0, ends, slot = -1;
-      wait_k();
-      wait_v();
-      do {
-        // In flight: dk, unless the item begins.
-        const int previous_slot = slot;
-        slot = q_.slot;
-        ends = note.flags & kItemEnds;
-        issue_scores(s);
-        wait_do();
-        issue_dp(dp);
-        prefetch_spans(note, spans);
-        wgmma_wait_group<1>();  // dk, s
-        pin_registers(dk);
-        pin_registers(ds);
-        pin_registers(s);
-        if (previous_slot >= 0) release(state_.q_empty[previous_slot]);
-        scale_scores(s, e, slot);
-        if (note.code <= 0) mask(e, note, spans);
-        exponentiate(e);
-        pack(e, p);
-        issue_dv(dv, p, accumulate);
-        wgmma_wait_group<1>();  // dp
-        pin_registers(dp);
-        if (ends) release_v();
-        differentiate(e, dp, ds, slot);
-        store_ds(ds);
-        meet();
-        issue_dq(dq);
-        issue_dk(dk, ds, slot, accumulate);
-        wgmma_wait_group<1>();  // dv, dq
-        pin_registers(dv);
-        pin_dq(dq);
-        pin_registers(p);
-        release(state_.do_empty[do_slot()]);
-        ++tile_;
-        if (ends) release(state_.k_empty[k_slot()]), ++item_;
-        add_dq(dq, slot);
-        q_.advance();
-        accumulate = 1;
-        note = wait_q();
-      } while (!ends);
-      wgmma_wait_group<0>();
-      pin_registers(dk);
-      pin_registers(ds);
-      release(state_.q_empty[slot]);
-      write_dk_dv(dk, dv, place);
-    }
-  }
-
-  // Every tile by itself: fewer registers are in use at a time.
-  __device__ __forceinline__ void run_in_order() {
-    float dk[kDkv], dv[kDkv], s[kScores], e[kScores], dp[kScores], dq[C::kDqOfWarpgroup][kDq];
-    uint32_t p[kSteps][4], ds[kSteps][4], spans[2];
+    uint32_t p[kSteps][4], ds[kSteps][4];
 
     Note note = wait_q();
     while (!(note.flags & kNoMoreWork)) {  // items
@@ -132,11 +71,10 @@ class BackwardConsumer {
         issue_scores(s);
         wait_do();
         issue_dp(dp);
-        prefetch_spans(note, spans);
         wgmma_wait_group<1>();
         pin_registers(s);
         scale_scores(s, e, slot);
-        if (note.code <= 0) mask(e, note, spans);
+        if (note.code <= 0) mask(e, note, slot);
         exponentiate(e);
         pack(e, p);
         issue_dv(dv, p, accumulate);
@@ -181,8 +119,7 @@ class BackwardConsumer {
     int key_tile, part;
   };
   __device__ __forceinline__ Place place_of(int slot) const {
-    const int head = state_.note[slot].dq_tile / params_.row_tiles;
-    return {state_.note[slot].key_tile, head / params_.heads_per_item % params_.parts};
+    return {read_once(state_.note[slot].key_tile), read_once(state_.note[slot].flags) >> 16};
   }
 
   // What the threads keep of a note; the rest they read again where they need it.
@@ -191,8 +128,11 @@ class BackwardConsumer {
   };
   __device__ __forceinline__ Note wait_q() {
     mbarrier_wait(state_.q_full[q_.slot], q_.parity);
-    const int2 raw = *reinterpret_cast<const int2*>(&state_.note[q_.slot]);
-    return {raw.x, raw.y};
+    return {read_once(state_.note[q_.slot].code), read_once(state_.note[q_.slot].flags)};
+  }
+  // By the lane that also says that the warp has read it.
+  __device__ __forceinline__ int32_t read_once(const int32_t& word) const {
+    return __shfl_sync(0xffffffff, lane_ == 0 ? word : 0, 0);
   }
   __device__ __forceinline__ void wait_k() {
     mbarrier_wait(state_.k_full[k_slot()], item_ / C::kKBuffers % 2);
@@ -259,31 +199,30 @@ class BackwardConsumer {
     issue_weighted_rows(dk, ds, memory_.q[slot], accumulate);
   }
 
-  // dq^T, over the keys of all warpgroups: [64 of head_dim, rows], or with head_dim 64 half of the rows
+  // Over the keys of all warpgroups: [rows, half of head_dim], or the transpose of all of it.
   __device__ __forceinline__ void issue_dq(float (&dq)[C::kDqOfWarpgroup][kDq]) {
     wgmma_fence();
+    const uint32_t keys = shared_address(memory_.k[k_slot()]);
+    const uint64_t ds = descriptor_k_major(shared_address(memory_.ds[tile_ % C::kDsBuffers][0]));
+    if constexpr (!C::kInRows) {
 #pragma unroll
-    for (int i = 0; i < C::kDqOfWarpgroup; ++i) {
-      const int product = warpgroup_ * C::kDqOfWarpgroup + i;
-      constexpr bool kSplitRows = C::kDqColumns < C::kRows;
-      const uint64_t a = descriptor_n_major(
-          shared_address(memory_.k[k_slot()]) + (kSplitRows ? 0 : product * C::kKvPanelBytes),
-          C::kKvPanelBytes);
-      const uint64_t b = descriptor_k_major(shared_address(memory_.ds[tile_ % C::kDsBuffers][0]) +
-                                            (kSplitRows ? product * C::kDqColumns * kPanelRowBytes : 0));
-      if constexpr (!C::kTransposedDq) {
-        DqProduct::template set<0, 1>(dq[i], b, a);
+      for (int i = 0; i < C::kDqOfWarpgroup; ++i) {
+        const uint64_t k = descriptor_n_major(keys + (warpgroup_ * C::kDqOfWarpgroup + i) * C::kKvPanelBytes,
+                                              C::kKvPanelBytes);
+        DqProduct::template set<1, 0>(dq[i], k, ds);
 #pragma unroll
         for (int step = 1; step < C::kKeys / 16; ++step)
-          DqProduct::template add<0, 1>(dq[i], advance(b, step / 4 * C::kRowPanelBytes + step % 4 * 32),
-                                        advance(a, step * 16 * kPanelRowBytes));
-        continue;
+          DqProduct::template add<1, 0>(dq[i], advance(k, step * 16 * kPanelRowBytes),
+                                        advance(ds, step / 4 * C::kRowPanelBytes + step % 4 * 32));
       }
-      DqProduct::template set<1, 0>(dq[i], a, b);
+    } else {
+      constexpr uint32_t kHalfBytes = C::kPanels == 2 ? C::kKvPanelBytes : kPanelRowBytes / 2;
+      const uint64_t k = descriptor_n_major(keys + warpgroup_ * kHalfBytes, C::kKvPanelBytes);
+      DqProduct::template set<0, 1>(dq[0], ds, k);
 #pragma unroll
       for (int step = 1; step < C::kKeys / 16; ++step)
-        DqProduct::template add<1, 0>(dq[i], advance(a, step * 16 * kPanelRowBytes),
-                                      advance(b, step / 4 * C::kRowPanelBytes + step % 4 * 32));
+        DqProduct::template add<0, 1>(dq[0], advance(ds, step / 4 * C::kRowPanelBytes + step % 4 * 32),
+                                      advance(k, step * 16 * kPanelRowBytes));
     }
     wgmma_commit_group();
   }
@@ -291,30 +230,25 @@ class BackwardConsumer {
   // ---- between the products
   // --------------------------------------------------------------------------------
 
-  __device__ __forceinline__ const uint32_t* spans_of(int32_t layer, int key) const {
-    return params_.spans + int64_t{layer} * C::kKeys + key;
-  }
-
-  __device__ __forceinline__ void prefetch_spans(const Note& note, uint32_t (&spans)[2]) const {
-    if (note.code < 0 && !(~note.code & kManyLayers)) {
-      spans[0] = __ldg(spans_of(~note.code, key_));
-      spans[1] = __ldg(spans_of(~note.code, key_ + 8));
-    }
-  }
-
-  __device__ __forceinline__ void mask(float (&e)[kScores], const Note& note,
-                                       const uint32_t (&spans)[2]) const {
+  __device__ __forceinline__ void mask(float (&e)[kScores], const Note& note, int slot) const {
     const uint32_t quad_column = 2 * (lane_ % 4);
     ColumnBits bits;
     if (note.code == 0) {
-      for (int r = 0; r < 2; ++r) bits.add(r, 0, key_ + 8 * r < note.flags >> 8 ? C::kRows : 0, quad_column);
-    } else if (!(~note.code & kManyLayers)) {
-      for (int r = 0; r < 2; ++r) bits.add(r, spans[r] & 0xffff, spans[r] >> 16, quad_column);
+      for (int r = 0; r < 2; ++r)
+        bits.add(r, 0, key_ + 8 * r < (note.flags >> 8 & 0xff) ? C::kRows : 0, quad_column);
+    } else if (C::kSpansArrive && !(~note.code & kManyLayers)) {
+      for (int r = 0; r < 2; ++r) {
+        const uint32_t span = state_.spans[slot][key_ + 8 * r];
+        bits.add(r, span & 0xffff, span >> 16, quad_column);
+      }
     } else {
-      const DevicePartial partial = params_.partials[~note.code & ~kManyLayers];
+      const int number = ~note.code;
+      const DevicePartial partial =
+          number & kManyLayers ? params_.partials[number & ~kManyLayers] : DevicePartial{number, 1};
       for (int layer = 0; layer < partial.layers; ++layer)
         for (int r = 0; r < 2; ++r) {
-          const uint32_t span = __ldg(spans_of(partial.first + layer, key_ + 8 * r));
+          const uint32_t span =
+              __ldg(params_.spans + int64_t{partial.first + layer} * C::kKeys + key_ + 8 * r);
           bits.add(r, span & 0xffff, span >> 16, quad_column);
         }
     }
@@ -393,25 +327,43 @@ class BackwardConsumer {
     for (int i = 0; i < C::kDqOfWarpgroup; ++i) pin_registers(dq[i]);
   }
 
+  // To shared memory, whence it goes to its sum; backward_layout.h has both orders.
+  __device__ __forceinline__ void store_dq_rows(const float (&dq)[kDq]) const {
+    constexpr uint32_t kRowBytes = C::kDqColumns * sizeof(float);
+    const uint32_t row = warp_ * 16 + lane_ / 4, swap = row % 2 * 64;  // dq_chunk_place
+    const uint32_t even = shared_address(memory_.dq[warpgroup_]) + row * kRowBytes + lane_ % 4 * 16 + swap;
+    const uint32_t odd = even - 2 * swap;
+#pragma unroll
+    for (int j = 0; j < kDq / 8; ++j)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const float* four = &dq[8 * j + 2 * r];
+        st_shared_v4((j % 2 == 0 ? even : odd) + j * 64 + r * 8 * kRowBytes, four[0], four[1], four[4],
+                     four[5]);
+      }
+  }
+  __device__ __forceinline__ void store_dq_as_held(const float (&dq)[kDq]) const {
+    const uint32_t address =
+        shared_address(memory_.dq[warpgroup_]) + (warp_ * C::kRows * 16 + lane_ * 4) * sizeof(float);
+#pragma unroll
+    for (int i = 0; i < kDq / 4; ++i)
+      st_shared_v4(address + i * 128 * sizeof(float), dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
+  }
+
   __device__ __forceinline__ void add_dq(const float (&dq)[C::kDqOfWarpgroup][kDq], int slot) {
-    const int tile = state_.note[slot].dq_tile, mine = warp_ * C::kDqColumns * 16 + lane_ * 4;
     if constexpr (C::kBulk) {
       mbarrier_wait(state_.dq_empty[warpgroup_], dq_parity_ ^ 1);
       dq_parity_ ^= 1;
-      const uint32_t address = shared_address(memory_.dq[warpgroup_]) + mine * sizeof(float);
-#pragma unroll
-      for (int i = 0; i < kDq / 4; ++i)
-        st_shared_v4(address + i * 128 * sizeof(float), dq[0][4 * i], dq[0][4 * i + 1], dq[0][4 * i + 2],
-                     dq[0][4 * i + 3]);
-      if (warp_ == 0 && lane_ == 0) {
-        state_.dq_tile[warpgroup_] = tile;
-        if constexpr (C::kOrdered) state_.dq_turn[warpgroup_] = state_.turn[slot];
-      }
+      if constexpr (C::kInRows)
+        store_dq_rows(dq[0]);
+      else
+        store_dq_as_held(dq[0]);
+      if (warp_ == 0 && lane_ == 0) state_.dq_job[warpgroup_] = state_.job[slot];
       fence_proxy_async();
       release(state_.dq_full[warpgroup_]);
     } else {
-      float* sum = params_.dq +
-                   (int64_t{tile} * C::kDqProducts + warpgroup_ * C::kDqOfWarpgroup) * C::kDqFloats + mine;
+      float* sum = params_.dq + int64_t{read_once(state_.note[slot].dq_tile)} * C::kRows * C::kHeadDim +
+                   warp_ * C::kRows * 16 + lane_ * 4;
 #pragma unroll
       for (int j = 0; j < C::kDqOfWarpgroup; ++j)
 #pragma unroll
@@ -423,7 +375,7 @@ class BackwardConsumer {
 
   __device__ __forceinline__ void end_dq() {
     mbarrier_wait(state_.dq_empty[warpgroup_], dq_parity_ ^ 1);
-    if (warp_ == 0 && lane_ == 0) state_.dq_tile[warpgroup_] = -1;
+    if (warp_ == 0 && lane_ == 0) state_.dq_job[warpgroup_].tile = -1;
     release(state_.dq_full[warpgroup_]);
   }
 
@@ -432,19 +384,16 @@ class BackwardConsumer {
 
   __device__ __forceinline__ void write_dk_dv(const float (&dk)[kDkv], const float (&dv)[kDkv],
                                               const Place& place) const {
-    const float scale = params_.scale;
-    if (params_.dkv != nullptr) {
+    const int head = place.key_tile / params_.key_tiles, tile = place.key_tile - head * params_.key_tiles;
+    const BackwardKeyTile at = key_tile_of(params_, head, tile);
+    if (at.parts > 1) {
       add_dk_dv(dk, dv, place);
-      return;
-    }
-    const int head = place.key_tile / params_.key_tiles;
-    const int key = (place.key_tile - head * params_.key_tiles) * C::kKeys + key_;
-    if (params_.fp32_output) {
-      write_gradient<float>(dk, scale, params_.dk, key, head);
-      write_gradient<float>(dv, 1.0f, params_.dv, key, head);
+    } else if (params_.fp32_output) {
+      write_gradient<float>(dk, params_.scale, params_.dk, at, head);
+      write_gradient<float>(dv, 1.0f, params_.dv, at, head);
     } else {
-      write_gradient<Element>(dk, scale, params_.dk, key, head);
-      write_gradient<Element>(dv, 1.0f, params_.dv, key, head);
+      write_gradient<Element>(dk, params_.scale, params_.dk, at, head);
+      write_gradient<Element>(dv, 1.0f, params_.dv, at, head);
     }
   }
 
@@ -477,11 +426,12 @@ class BackwardConsumer {
 
   template <class Output>
   __device__ __forceinline__ void write_gradient(const float (&d)[kDkv], float factor,
-                                                 const GradientView& out, int key, int head) const {
+                                                 const GradientView& out, const BackwardKeyTile& at,
+                                                 int head) const {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      if (key + 8 * r >= params_.tokens_kv) continue;
-      Output* row = static_cast<Output*>(out.data) + (key + 8 * r) * out.token_stride +
+      if (key_ + 8 * r >= at.count) continue;
+      Output* row = static_cast<Output*>(out.data) + (at.first + key_ + 8 * r) * out.token_stride +
                     head * out.head_stride + 2 * (lane_ % 4);
 #pragma unroll
       for (int i = 0; i < kDkv / 4; ++i) {
@@ -500,7 +450,7 @@ class BackwardConsumer {
   const int stream_, warpgroup_, warp_, lane_;
   const int key_;  // of the tile: the first of the thread's two
   uint32_t dq_parity_ = 0;
-  BackwardRing<C::kQStages> q_;
+  RingPosition<C::kQStages> q_;
   uint32_t tile_ = 0, item_ = 0;  // how many are done with: the places in the other rings, in few registers
 };
 

@@ -26,27 +26,18 @@ template <class Element>
 void start_for(int64_t head_dim, const BackwardShape& shape, const BackwardParams& params,
                const Device& device, cudaStream_t stream) {
   using enum BackwardStore;
-#define LONGSPAN_START(d, rows_, keys_, q_stages, ahead, store_, transposed)                             \
-  if (head_dim == (d) &&                                                                                 \
-      shape == BackwardShape{rows_, keys_, ahead, store_, transposed, shape.parts, shape.section_units}) \
-  return start<BackwardConfig<Element, d, rows_, 128 / keys_, q_stages, ahead, store_, transposed>>(     \
-      params, device, stream)
-  LONGSPAN_START(128, 64, 128, 2, false, kClaimed, true);
-  LONGSPAN_START(128, 64, 128, 2, false, kOrdered, true);
-  LONGSPAN_START(128, 64, 64, 2, false, kRegisters, true);
-  LONGSPAN_START(64, 64, 128, 3, false, kClaimed, true);
-  LONGSPAN_START(64, 64, 128, 3, false, kOrdered, true);
-  LONGSPAN_START(64, 64, 64, 3, false, kRegisters, true);
-#ifdef LONGSPAN_SM90_BACKWARD_TRIALS  // for tests/gpu/kernels/sm90_backward_probe.cpp
-  LONGSPAN_START(128, 64, 128, 2, true, kClaimed, true);
-  LONGSPAN_START(128, 64, 128, 2, true, kOrdered, true);
-  LONGSPAN_START(128, 64, 128, 2, false, kClaimed, false);
-  LONGSPAN_START(128, 64, 128, 2, false, kOrdered, false);
-  LONGSPAN_START(128, 64, 128, 2, true, kClaimed, false);
-  LONGSPAN_START(128, 64, 128, 2, true, kOrdered, false);
-  LONGSPAN_START(64, 64, 128, 3, true, kClaimed, true);
-  LONGSPAN_START(64, 64, 128, 3, true, kOrdered, true);
-#endif
+#define LONGSPAN_START(d, rows_, keys_, q_stages, store_, in_rows_)                                        \
+  if (head_dim == (d) && shape.rows == (rows_) && shape.keys == (keys_) && shape.store == (store_) &&      \
+      shape.in_rows == (in_rows_))                                                                         \
+  return start<BackwardConfig<Element, d, rows_, 128 / keys_, q_stages, store_, in_rows_>>(params, device, \
+                                                                                           stream)
+  LONGSPAN_START(128, 64, 128, 2, kClaimed, true);
+  LONGSPAN_START(128, 64, 128, 2, kClaimed, false);
+  LONGSPAN_START(128, 64, 128, 2, kOrdered, true);
+  LONGSPAN_START(128, 64, 64, 2, kRegisters, false);
+  LONGSPAN_START(64, 64, 128, 3, kClaimed, true);
+  LONGSPAN_START(64, 64, 128, 3, kOrdered, true);
+  LONGSPAN_START(64, 64, 64, 3, kRegisters, false);
 #undef LONGSPAN_START
   LONGSPAN_CHECK(false, "no instance of the backward kernel has head_dim {} and {} rows", head_dim,
                  shape.rows);

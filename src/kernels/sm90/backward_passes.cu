@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "kernels/sm90/backward_layout.h"
 #include "kernels/sm90/backward_passes.h"
+#include "kernels/sm90/backward_rows.cuh"
 #include "kernels/sm90/ptx.cuh"
 
 namespace longspan::sm90 {
@@ -65,6 +66,13 @@ __device__ __forceinline__ void store_pair(T* to, float low, float high) {
     *reinterpret_cast<uint32_t*>(to) = cvt_x2<T>(low, high);
 }
 
+// The tokens of a query head's row tile.
+__device__ __forceinline__ TileExtent row_tile_of(const BackwardWorkspace& workspace, int64_t head,
+                                                  int64_t heads, int64_t tile) {
+  const int64_t mask = workspace.masks > 1 ? head * workspace.masks / heads : 0;
+  return workspace.row_tile[mask * workspace.row_tiles + tile];
+}
+
 // One block a tile of rows of one head; neighbouring blocks take neighbouring heads, which lie side by side.
 template <class Element, class Output, int kHeadDim>
 __global__ void __launch_bounds__(kThreads)
@@ -73,11 +81,13 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t tile = blockIdx.x / o.heads, head = blockIdx.x % o.heads;
   const int64_t number = head * to.row_tiles + tile;
   float* stats = to.stats + number * 2 * to.rows;
+  if (to.turn != nullptr && threadIdx.x < 2) to.turn[2 * number + threadIdx.x] = 0;
+  const TileExtent extent = row_tile_of(to, head, o.heads, tile);
   const int lane = threadIdx.x % kLanes;
   for (int row = threadIdx.x / kLanes; row < to.rows; row += kThreads / kLanes) {
-    const int64_t token = tile * to.rows + row;
+    const int64_t token = extent.first + row;
     float sum = 0, minus_lse = -INFINITY;
-    if (token < o.tokens) {
+    if (row < extent.count) {
       float a[kVector], b[kVector];
       load_vector(o.row<const Output>(token, head) + lane * kVector, a);
       load_vector(dout.row<const Element>(token, head) + lane * kVector, b);
@@ -93,12 +103,13 @@ __global__ void __launch_bounds__(kThreads)
       stats[to.rows + stats_index(row)] = sum;
     }
   }
-  if (to.claimed) return;
-  float4* dq = reinterpret_cast<float4*>(to.dq + number * to.rows * kHeadDim);
-  for (int i = threadIdx.x; i < to.rows * kHeadDim / 4; i += kThreads) dq[i] = make_float4(0, 0, 0, 0);
+  if (to.turn != nullptr) return;  // the first addition stores
+  float4* sums = reinterpret_cast<float4*>(to.dq + number * to.rows * kHeadDim);
+  for (int i = threadIdx.x; i < to.rows * kHeadDim / 4; i += kThreads) sums[i] = make_float4(0, 0, 0, 0);
 }
 
-// One block a tile of rows of one head: through shared memory, so that whole rows are written.
+// One block a tile of rows of one head, whose dq is in the order of threads: through shared memory, so that
+// whole rows are written.
 template <class Output, int kRows, int kHeadDim>
 __global__ void __launch_bounds__(kThreads)
     finish_dq_kernel(TensorView dq, BackwardWorkspace from, float scale) {
@@ -106,7 +117,8 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ __align__(16) float rows[kRows * kStride];
   const int64_t tile = blockIdx.x / dq.heads, head = blockIdx.x % dq.heads;
   const int64_t number = head * from.row_tiles + tile;
-  const bool empty = from.claimed && from.turn[2 * number] == 0;  // no key tile came to it
+  const TileExtent extent = row_tile_of(from, head, dq.heads, tile);
+  const bool empty = from.turn != nullptr && from.turn[2 * number] == 0;  // no key tile came to it
   const float4* sums = reinterpret_cast<const float4*>(from.dq + number * kRows * kHeadDim);
 #pragma unroll
   for (int group = threadIdx.x; group < kRows * kHeadDim / 4; group += kThreads) {
@@ -114,20 +126,55 @@ __global__ void __launch_bounds__(kThreads)
     const float x[4] = {four.x, four.y, four.z, four.w};
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
-      const DqElement at =
-          from.transposed_dq ? dq_element(group, c, from.dq_columns, kHeadDim) : plain_dq_element(group, c);
+      const DqElement at = dq_element(group, c, kRows);
       rows[at.row * kStride + at.d] = x[c] * scale;
     }
   }
   __syncthreads();
   constexpr int kLanes = kHeadDim / kVector;
-  for (int row = threadIdx.x / kLanes; row < kRows; row += kThreads / kLanes) {
-    const int64_t token = tile * kRows + row;
-    if (token >= dq.tokens) break;
+  for (int row = threadIdx.x / kLanes; row < extent.count; row += kThreads / kLanes) {
     float x[kVector];
     load_vector(rows + row * kStride + threadIdx.x % kLanes * kVector, x);
-    store_vector(dq.row<Output>(token, head) + threadIdx.x % kLanes * kVector, x);
+    store_vector(dq.row<Output>(extent.first + row, head) + threadIdx.x % kLanes * kVector, x);
   }
+}
+
+// The same where dq is in rows.
+template <class Output, int kHeadDim>
+__global__ void __launch_bounds__(kThreads)
+    finish_dq_rows_kernel(TensorView dq, BackwardWorkspace from, float scale) {
+  constexpr int kWidth = kHeadDim / 2, kChunks = kWidth / 4;  // of half a row
+  const int64_t tile = blockIdx.x / dq.heads, head = blockIdx.x % dq.heads;
+  const TileExtent extent = row_tile_of(from, head, dq.heads, tile);
+  const bool empty = from.turn[2 * (head * from.row_tiles + tile)] == 0;  // no key tile came to it
+  const int half = threadIdx.x / kChunks % 2, place = threadIdx.x % kChunks;
+  const float* sums =
+      from.dq + ((head * dq.tokens + extent.first) * 2 + half * extent.count) * kWidth + 4 * place;
+  constexpr int kStep = kThreads / (2 * kChunks);
+#pragma unroll 4
+  for (int first = 0; first < extent.count; first += kStep) {
+    const int row = first + threadIdx.x / (2 * kChunks);
+    const bool there = row < extent.count;
+    float4 four = make_float4(0, 0, 0, 0);
+    if (there && !empty) four = __ldcs(reinterpret_cast<const float4*>(sums + row * kWidth));
+    write_dq_chunk(dq.row<Output>(extent.first + row, head) + half * kWidth + column_of_place(row, place),
+                   place % 2 != 0, four, scale, there);
+  }
+}
+
+__device__ __forceinline__ BackwardKeyTile key_tile_of(const BackwardWorkspace& workspace, int64_t head,
+                                                       int64_t tile) {
+  return workspace.key_tile[(workspace.masks > 1 ? head * workspace.key_tiles : 0) + tile];
+}
+
+// One block a tile of keys of one KV head: zeros for the sums of several items.
+__global__ void __launch_bounds__(kThreads) zero_dkv_kernel(BackwardWorkspace to, int head_dim) {
+  const int64_t tile = blockIdx.x % to.key_tiles, head = blockIdx.x / to.key_tiles;
+  if (key_tile_of(to, head, tile).parts == 1) return;
+  if (to.dkv_turn != nullptr && threadIdx.x < 2) to.dkv_turn[2 * blockIdx.x + threadIdx.x] = 0;
+  const int64_t floats = int64_t{2} * to.keys * head_dim;
+  float4* sums = reinterpret_cast<float4*>(to.dkv + blockIdx.x * floats);
+  for (int i = threadIdx.x; i < floats / 4; i += kThreads) sums[i] = make_float4(0, 0, 0, 0);
 }
 
 // One block a tile of keys of one KV head.
@@ -135,6 +182,8 @@ template <class Output, int kHeadDim>
 __global__ void __launch_bounds__(kThreads)
     finish_dkv_kernel(TensorView dk, TensorView dv, BackwardWorkspace from) {
   const int64_t tile = blockIdx.x % from.key_tiles, head = blockIdx.x / from.key_tiles;
+  const BackwardKeyTile extent = key_tile_of(from, head, tile);
+  if (extent.parts == 1) return;
   const float4* sums =
       reinterpret_cast<const float4*>(from.dkv + int64_t{blockIdx.x} * 2 * from.keys * kHeadDim);
   const int groups = from.keys * kHeadDim / 4;
@@ -144,9 +193,8 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const DkvElement at = dkv_element(i % groups, 2 * half, kHeadDim);
-      const int64_t token = tile * from.keys + at.key;
-      if (token < to.tokens)
-        store_pair(to.row<Output>(token, head) + at.d, half == 0 ? four.x : four.z,
+      if (at.key < extent.count)
+        store_pair(to.row<Output>(extent.first + at.key, head) + at.d, half == 0 ? four.x : four.z,
                    half == 0 ? four.y : four.w);
     }
   }
@@ -188,12 +236,11 @@ template <class Output, int kHeadDim>
 void finish_dq(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
                unsigned blocks, cudaStream_t stream) {
   const float scale = problem.softmax_scale();
-  if (workspace.rows == 64)
+  LONGSPAN_CHECK(workspace.rows == 64, "no pass finishes dq in tiles of {} rows", workspace.rows);
+  if (!workspace.in_rows)
     finish_dq_kernel<Output, 64, kHeadDim><<<blocks, kThreads, 0, stream>>>(args.dq, workspace, scale);
-  else if (workspace.rows == 80)
-    finish_dq_kernel<Output, 80, kHeadDim><<<blocks, kThreads, 0, stream>>>(args.dq, workspace, scale);
   else
-    LONGSPAN_CHECK(false, "no pass finishes dq in tiles of {} rows", workspace.rows);
+    finish_dq_rows_kernel<Output, kHeadDim><<<blocks, kThreads, 0, stream>>>(args.dq, workspace, scale);
   LONGSPAN_CUDA_LAUNCHED();
 }
 
@@ -220,13 +267,11 @@ void prepare_backward(const Problem& problem, const BackwardArgs& args, const Ba
   else
     prepare<64>(args, workspace, blocks, stream);
   LONGSPAN_CUDA_LAUNCHED();
-  if (workspace.dkv != nullptr)
-    LONGSPAN_CUDA(cudaMemsetAsync(workspace.dkv, 0,
-                                  static_cast<size_t>(workspace.key_tiles * problem.heads_kv) * 2 *
-                                      workspace.keys * problem.head_dim * sizeof(float),
-                                  stream));
-  if (workspace.turn != nullptr)
-    LONGSPAN_CUDA(cudaMemsetAsync(workspace.turn, 0, workspace.turn_bytes, stream));
+  if (workspace.dkv != nullptr) {
+    const auto kv_blocks = static_cast<unsigned>(workspace.key_tiles * problem.heads_kv);
+    zero_dkv_kernel<<<kv_blocks, kThreads, 0, stream>>>(workspace, static_cast<int>(problem.head_dim));
+    LONGSPAN_CUDA_LAUNCHED();
+  }
 }
 
 void finish_backward(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <numbers>
+#include <span>
 
 #include "base/error.h"
 #include "kernels/sm90/backward_launch.h"
 #include "kernels/sm90/backward_passes.h"
+#include "kernels/sm90/backward_turns.h"
 #include "kernels/sm90/tensor_map.h"
 
 namespace longspan::sm90 {
@@ -13,12 +15,7 @@ namespace {
 
 constexpr int64_t kBlocksOfHead = 16;
 constexpr int64_t kLastRounds = 4;
-
-HeadMasks transposed(const HeadMasks& masks) {
-  HeadMasks result;
-  for (const Mask& mask : masks) result.push_back(mask.transposed());
-  return result;
-}
+constexpr int64_t kItemsOfBlock = 12, kFewestTiles = 24;
 
 size_t aligned(size_t bytes) {
   return (bytes + 255) / 256 * 256;
@@ -28,86 +25,133 @@ GradientView view_of(const TensorView& tensor) {
   return {tensor.data, tensor.token_stride, tensor.head_stride};
 }
 
+// Key tiles as they lie side by side.
+void sort_by_keys(CompiledMap& map) {
+  for (auto first = map.work.begin(); first != map.work.end(); first += map.row_tiles)
+    std::sort(first, first + map.row_tiles,
+              [](const WorkRow& a, const WorkRow& b) { return a.row_tile < b.row_tile; });
+}
+
 }  // namespace
 
 BackwardPlan::BackwardPlan(const Problem& problem, const BackwardShape& shape, const Device& device)
-    : BackwardPlan(problem, shape, device,
-                   lower_and_compile(transposed(*problem.masks), shape.tile_shape())) {}
+    : problem_(problem), shape_(shape), device_(device) {
+  BackwardGrid grid = lay_tiles(*problem.masks, shape.tile_shape(), shape.aligned);
+  row_tiles_ = static_cast<int32_t>(grid.rows.size() / problem.masks->size());
+  key_tiles_ = grid.map.row_tiles;
+  if (shape.most_tiles > 0) sort_by_keys(grid.map);
+  BackwardItems items = share_out(grid, choose_sharing(grid.map));
+  items_per_head_ = items.per_list;
+  const bool ordered = shape.store == BackwardStore::kOrdered;
+  if (ordered || shape.most_tiles > 0)
+    walk_ = choose_walk(grid.map, std::span(items.work).first(static_cast<size_t>(items.per_list)),
+                        shape.rows, static_cast<int32_t>(problem.group_size()),
+                        static_cast<int32_t>(std::max<int64_t>(workers() / section_heads(), 1)), ordered);
+  BackwardTurns order;
+  if (ordered) {
+    order = order_additions(grid.map, shape.rows, walk_.descending);
+    order.turns.resize(order.turns.size() + 32);  // a warp reads 32 at a time
+    for (size_t i = 0; i < items.work.size(); ++i) {
+      const size_t mask = i / static_cast<size_t>(items.per_list * items.lists);
+      items.work[i].first_turn =
+          order.first[mask * static_cast<size_t>(key_tiles_) + static_cast<size_t>(items.work[i].key_tile)];
+    }
+  } else if (items.lists > 1) {
+    last_list_ = items.per_list;
+  }
+  mask_items_ = items.per_list * items.lists;
+  work_ = pack_.add(items.work);
+  key_tile_ = pack_.add(items.key_tiles);
+  row_tile_ = pack_.add(grid.rows);
+  runs_ = pack_.add(grid.map.runs);
+  partials_ = pack_.add(grid.map.partials);
+  spans_ = pack_.add(grid.map.spans);
+  turns_ = pack_.add(order.turns);
+  counters_ = pack_.add_zeros(2 * sizeof(int32_t));
+  pack_.upload(device);
+  lay_out_workspace(items.shared);
+}
 
-BackwardPlan::BackwardPlan(const Problem& problem, const BackwardShape& shape, const Device& device,
-                           const CompiledMap& map)
-    : problem_(problem),
-      shape_(shape),
-      device_(device),
-      map_(map, device),
-      row_tiles_(static_cast<int32_t>((problem.tokens_q + shape.rows - 1) / shape.rows)) {
-  const size_t rows = static_cast<size_t>(problem.heads_q) * static_cast<size_t>(row_tiles_ * shape.rows);
-  dq_ = aligned(rows * 2 * sizeof(float));
-  workspace_bytes_ = dq_ + aligned(rows * static_cast<size_t>(problem.head_dim) * sizeof(float));
-  if (shape.store == BackwardStore::kOrdered) {
-    const auto heads = static_cast<int32_t>(problem.group_size() / shape.parts);
-    const auto at_once = static_cast<int32_t>(std::max<int64_t>(workers() / section_units(), 1));
-    const BackwardTurns order = order_additions(map, shape.rows, at_once, heads);
-    std::vector<int32_t> packed(order.first.begin(), order.first.end());
-    packed.insert(packed.end(), order.turns.begin(), order.turns.end());
-    packed.resize(packed.size() + 32);  // a warp reads 32 at a time
-    turns_ = Buffer(packed.size() * sizeof(int32_t), device);
-    copy_bytes(turns_.data(), turns_.kind(), packed.data(), DeviceKind::kCpu, turns_.bytes());
-    first_turns_ = order.first.size();
-    descending_ = order.descending;
-  }
-  if (shape.store == BackwardStore::kOrdered || shape.store == BackwardStore::kClaimed) {
-    turn_ = workspace_bytes_;
-    turn_bytes_ = (static_cast<size_t>(problem.heads_q) * static_cast<size_t>(row_tiles_) +
-                   static_cast<size_t>(problem.heads_kv) * static_cast<size_t>(map.row_tiles)) *
-                  2 * sizeof(int32_t);
-    workspace_bytes_ += aligned(turn_bytes_);
-  }
-  dkv_ = workspace_bytes_;
-  if (shape.parts > 1)
-    workspace_bytes_ += static_cast<size_t>(map_.view().row_tiles * shape.keys) *
-                        static_cast<size_t>(problem.heads_kv * problem.head_dim) * 2 * sizeof(float);
+void BackwardPlan::lay_out_workspace(bool shared) {
+  const auto heads_q = static_cast<size_t>(problem_.heads_q),
+             heads_kv = static_cast<size_t>(problem_.heads_kv);
+  const auto head_dim = static_cast<size_t>(problem_.head_dim);
+  const size_t tiles = heads_q * static_cast<size_t>(row_tiles_);
+  const size_t key_tiles = heads_kv * static_cast<size_t>(key_tiles_);
+  const auto take = [&](size_t bytes) {
+    const size_t offset = workspace_bytes_;
+    workspace_bytes_ += aligned(bytes);
+    return offset;
+  };
+  const bool in_turns = shape_.store != BackwardStore::kRegisters;
+  const size_t rows = static_cast<size_t>(shape_.rows) * tiles;
+  take(rows * 2 * sizeof(float));
+  dq_ = take((shape_.in_rows ? heads_q * static_cast<size_t>(problem_.tokens_q) : rows) * head_dim *
+             sizeof(float));
+  if (in_turns) turn_ = take((tiles + key_tiles) * 2 * sizeof(int32_t));
+  if (shared) dkv_ = take(key_tiles * static_cast<size_t>(shape_.keys) * head_dim * 2 * sizeof(float));
 }
 
 // Blocks that work on neighbouring key tiles of a head meet the same rows of q, do and dq at about the same
 // time, and find them in L2. With more than some 16 of them they wait for each other's additions; with fewer,
-// each row comes from memory more often.
-int32_t BackwardPlan::section_units() const {
-  const int64_t units = problem_.heads_kv * shape_.parts, heads = problem_.group_size() / shape_.parts;
-  const int64_t wanted =
-      shape_.section_units > 0 ? shape_.section_units : workers() / (kBlocksOfHead * heads);
-  return static_cast<int32_t>(std::clamp<int64_t>(wanted, 1, units));
+// each row comes from memory more often. So this many query heads are worked on together.
+int64_t BackwardPlan::wanted_heads() const {
+  const int64_t of_item = problem_.group_size() / shape_.parts;
+  if (shape_.section_units > 0) return shape_.section_units * of_item;
+  return std::max(workers() / kBlocksOfHead, of_item);
+}
+
+int64_t BackwardPlan::section_heads() const {
+  return std::clamp<int64_t>(wanted_heads() / problem_.group_size(), 1, problem_.heads_kv);
 }
 
 int64_t BackwardPlan::workers() const {
   return int64_t{device_.units} * (128 / shape_.keys);
 }
 
-// The last section has the items of several rounds: the longest come first, the shortest fill the gaps.
-int32_t BackwardPlan::last_section() const {
-  const int64_t key_tiles = map_.view().row_tiles, units = problem_.heads_kv * shape_.parts;
-  const int64_t tail = std::min((kLastRounds * workers() + key_tiles - 1) / key_tiles, units);
-  return static_cast<int32_t>((units - tail) / section_units());
+BackwardSharing BackwardPlan::choose_sharing(const CompiledMap& map) const {
+  const int64_t group = problem_.group_size();
+  BackwardSharing sharing;
+  sharing.group = static_cast<int32_t>(group);
+  sharing.parts = shape_.parts;
+  sharing.heads_at_once = static_cast<int32_t>(std::min(wanted_heads(), group));
+  const int64_t last_heads = (kLastRounds * workers() + map.row_tiles - 1) / std::max(map.row_tiles, 1);
+  sharing.last_heads = static_cast<int32_t>(std::clamp<int64_t>(last_heads, 1, group));
+  // No item longer than some part of a block's work; but an item's beginning and end take as long as two or
+  // three tiles.
+  int64_t tiles = 0;
+  for (const DeviceRun& run : map.runs) tiles += std::max(run.code, 1);
+  const int64_t of_block =
+      tiles * problem_.heads_q / static_cast<int64_t>(problem_.masks->size()) / workers();
+  if (shape_.most_tiles > 0)
+    sharing.most_tiles = std::clamp<int64_t>(of_block / kItemsOfBlock, kFewestTiles, shape_.most_tiles);
+  // Additions in order go by key tiles: so that none waits for an item that is not yet handed out, all items
+  // of a key tile come before the next one's.
+  if (shape_.most_tiles > 0)
+    sharing.group_items = shape_.store == BackwardStore::kOrdered ? 1 : static_cast<int32_t>(workers());
+  return sharing;
 }
 
 void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
-  const DeviceMap& map = map_.view();
   const bool ordered = shape_.store == BackwardStore::kOrdered;
   const auto at = [&](size_t offset) {
     return reinterpret_cast<float*>(static_cast<char*>(args.workspace) + offset);
   };
-  const BackwardWorkspace workspace{.stats = at(0),
-                                    .dq = at(dq_),
-                                    .dkv = shape_.parts > 1 ? at(dkv_) : nullptr,
-                                    .turn = turn_bytes_ > 0 ? reinterpret_cast<int32_t*>(at(turn_)) : nullptr,
-                                    .turn_bytes = turn_bytes_,
-                                    .claimed = turn_bytes_ > 0,
-                                    .transposed_dq = shape_.transposed_dq,
-                                    .dq_columns = shape_.dq_columns(problem_.head_dim),
-                                    .rows = shape_.rows,
-                                    .row_tiles = row_tiles_,
-                                    .keys = shape_.keys,
-                                    .key_tiles = map.row_tiles};
+  int32_t* turns = turn_ > 0 ? reinterpret_cast<int32_t*>(at(turn_)) : nullptr;
+  const BackwardWorkspace workspace{
+      .stats = at(0),
+      .dq = at(dq_),
+      .dkv = dkv_ > 0 ? at(dkv_) : nullptr,
+      .turn = turns,
+      .dkv_turn = turns != nullptr ? turns + problem_.heads_q * row_tiles_ * 2 : nullptr,
+      .in_rows = shape_.in_rows,
+      .row_tile = pack_.at<TileExtent>(row_tile_),
+      .key_tile = pack_.at<BackwardKeyTile>(key_tile_),
+      .masks = static_cast<int32_t>(problem_.masks->size()),
+      .rows = shape_.rows,
+      .row_tiles = row_tiles_,
+      .keys = shape_.keys,
+      .key_tiles = key_tiles_};
   prepare_backward(problem_, args, workspace, stream);
 
   BackwardParams params;
@@ -121,30 +165,36 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
   params.dk = view_of(args.dk);
   params.dv = view_of(args.dv);
   params.fp32_output = args.dk.dtype == DType::kF32;
-  params.work = map.work;
-  params.runs = map.runs;
-  params.partials = map.partials;
-  params.spans = map.spans;
-  if (ordered) {
-    params.first_turn = turns_.as<uint32_t>();
-    params.turns = turns_.as<int32_t>() + first_turns_;
-    params.descending = descending_;
-  }
+  params.work = pack_.at<BackwardWork>(work_);
+  params.key_tile = workspace.key_tile;
+  params.row_tile = workspace.row_tile;
+  params.runs = pack_.at<DeviceRun>(runs_);
+  params.partials = pack_.at<DevicePartial>(partials_);
+  params.spans = pack_.at<uint32_t>(spans_);
+  if (ordered) params.turns = pack_.at<int32_t>(turns_);
+  params.descending = walk_.descending;
+  params.by_rows = walk_.by_rows;
   params.turn = workspace.turn;
-  if (workspace.turn != nullptr) params.dkv_turn = workspace.turn + problem_.heads_q * row_tiles_ * 2;
-  params.key_tiles = map.row_tiles;
+  params.dkv_turn = workspace.dkv_turn;
+  params.key_tiles = key_tiles_;
   params.row_tiles = row_tiles_;
-  params.per_head_masks = problem_.masks->size() > 1;
-  params.parts = shape_.parts;
-  params.heads_per_item = static_cast<int32_t>(problem_.group_size() / shape_.parts);
-  params.units = static_cast<int32_t>(problem_.heads_kv) * shape_.parts;
-  params.section_units = section_units();
-  params.last_section = last_section();
-  params.items = map.row_tiles * params.units;
+  params.per_head_masks = workspace.masks > 1;
+  params.group = static_cast<int32_t>(problem_.group_size());
+  params.heads_kv = static_cast<int32_t>(problem_.heads_kv);
+  const int64_t section = section_heads();
+  const int64_t last = std::clamp<int64_t>(
+      (kLastRounds * workers() + items_per_head_ - 1) / std::max(items_per_head_, 1), 1, problem_.heads_kv);
+  params.section_heads = static_cast<int32_t>(section);
+  params.last_section = static_cast<int32_t>((problem_.heads_kv - last) / section);
+  params.items_per_head = items_per_head_;
+  params.items_per_mask = mask_items_;
+  params.last_list = last_list_;
+  params.items = items_per_head_ * params.heads_kv;
+  params.tokens_q = static_cast<int32_t>(problem_.tokens_q);
   params.tokens_kv = static_cast<int32_t>(problem_.tokens_kv);
   params.scale = problem_.softmax_scale();
   params.scale_log2 = params.scale * std::numbers::log2e_v<float>;
-  params.counters = map.counters;
+  params.counters = pack_.at<int32_t>(counters_);
   launch_backward(problem_.head_dim, problem_.dtype, shape_, params, device_, stream);
 
   finish_backward(problem_, args, workspace, stream);

@@ -4,9 +4,10 @@
 #include <cuda_runtime_api.h>
 
 #include "attention/kernel.h"
+#include "kernels/sm90/backward_items.h"
 #include "kernels/sm90/backward_shape.h"
-#include "kernels/sm90/backward_turns.h"
-#include "kernels/sm90/uploaded_map.h"
+#include "kernels/sm90/backward_walk.h"
+#include "kernels/sm90/device_pack.h"
 
 namespace longspan::sm90 {
 
@@ -16,25 +17,25 @@ class BackwardPlan {
   BackwardPlan(const Problem& problem, const BackwardShape& shape, const Device& device);
 
   size_t workspace_bytes() const { return workspace_bytes_; }
-  size_t bytes() const { return map_.bytes() + turns_.bytes(); }
+  size_t bytes() const { return pack_.bytes(); }
   void run(const BackwardArgs& args, cudaStream_t stream);
 
  private:
-  BackwardPlan(const Problem& problem, const BackwardShape& shape, const Device& device,
-               const CompiledMap& map);
-  int64_t workers() const;  // that take items
-  int32_t section_units() const;
-  int32_t last_section() const;
+  int64_t workers() const;        // that take items
+  int64_t wanted_heads() const;   // query heads that are worked on together
+  int64_t section_heads() const;  // the same, of KV heads
+  BackwardSharing choose_sharing(const CompiledMap& map) const;
+  void lay_out_workspace(bool shared);
 
   Problem problem_;
   BackwardShape shape_;
   Device device_;
-  UploadedMap map_;
-  Buffer turns_;  // BackwardStore::kOrdered: BackwardTurns::first, then its turns
-  size_t first_turns_ = 0;
-  bool descending_ = false;
-  int32_t row_tiles_ = 0;
-  size_t dq_ = 0, dkv_ = 0, turn_ = 0, turn_bytes_ = 0;  // offsets into the workspace; stats come first
+  DevicePack pack_;
+  size_t work_ = 0, key_tile_ = 0, row_tile_ = 0, runs_ = 0, partials_ = 0, spans_ = 0;  // places in it
+  size_t turns_ = 0, counters_ = 0;
+  BackwardWalk walk_;
+  int32_t row_tiles_ = 0, key_tiles_ = 0, items_per_head_ = 0, mask_items_ = 0, last_list_ = 0;
+  size_t dq_ = 0, dkv_ = 0, turn_ = 0;  // offsets into the workspace; stats come first
   size_t workspace_bytes_ = 0;
 };
 

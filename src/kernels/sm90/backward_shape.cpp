@@ -5,9 +5,10 @@
 namespace longspan::sm90 {
 namespace {
 
-constexpr int64_t kLongColumn =
-    2048;  // rows that see a mean key, from which an item of one head is long enough
+// Rows that see a mean key, from which an item of one head is long enough.
+constexpr int64_t kLongColumn = 2048;
 constexpr int64_t kEnoughItems = 1056;  // eight for each of 132 multiprocessors
+constexpr int kMostTiles = 160;
 
 }  // namespace
 
@@ -19,17 +20,26 @@ BackwardShape choose_backward_shape(const Problem& problem) {
   } else if (block == kFinestBlock) {
     shape.keys = 64;
     shape.store = BackwardStore::kRegisters;
+    shape.in_rows = false;
   }
   // Blocks are scattered over all rows: what L2 can keep is one head.
-  if (block >= kFinestBlock) shape.section_units = 1;
+  const bool scattered = block >= kFinestBlock || problem.masks->size() > 1;
+  if (scattered) shape.section_units = 1;
   // One query head an item: blocks that work at the same time then share its rows in L2. But an item's
   // beginning and end take as long as two or three tiles, so that short ones go over several heads.
   const bool is_long = problem.area() >= kLongColumn * problem.tokens_kv * problem.heads_q;
-  const int64_t items = (problem.tokens_kv + shape.keys - 1) / shape.keys * problem.heads_kv;
   int64_t parts = group;
-  if (!is_long && block < kFinestBlock && !problem.deterministic)
+  if (!is_long && !scattered) {
+    const int64_t items = (problem.tokens_kv + shape.keys - 1) / shape.keys * problem.heads_kv;
+    if (problem.deterministic) parts = 1;  // parts of a group would wait for each other
     while (parts % 2 == 0 && items * parts / 2 >= kEnoughItems) parts /= 2;
+    shape.most_tiles = kMostTiles;
+  }
   shape.parts = static_cast<int>(parts);
+  // Tiles of one long mask gain little from beginning where its bands do; and where they stay, dq's sums are
+  // added faster as threads hold them.
+  if (is_long && !scattered && problem.head_dim == 128 && !problem.deterministic) shape.in_rows = false;
+  shape.aligned = shape.in_rows && block < kFinestBlock;
   return shape;
 }
 

@@ -1,6 +1,6 @@
 // The order of the additions to dq that makes the backward pass give the same bits on every run: the key
-// tiles that a row tile meets add to it in the order in which blocks take them on, each waiting for its turn.
-// Host code without CUDA.
+// tiles that a row tile meets add to it in the order of the map, in which blocks take them on, each waiting
+// for its turn. Host code without CUDA.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,11 @@
 namespace longspan::sm90 {
 
 struct BackwardTurns {
-  bool descending = false;      // walk each key tile's row tiles from the last to the first
-  std::vector<uint32_t> first;  // [masks, key_tiles], as CompiledMap::work: where an item's turns begin
+  std::vector<uint32_t> first;  // [masks, key_tiles]: where a key tile's turns begin
   std::vector<int32_t> turns;   // of each tile visited, in the order of the walk
 };
 
-// Of a map by columns whose tiles have `rows` queries. The direction is the one in which `workers` blocks at
-// a time, each with `heads` heads to go through, wait less for each other: from the diagonal of a causal mask
-// down, say, short items would run after long ones, all at the same pace.
-BackwardTurns order_additions(const CompiledMap& map, int32_t rows, int32_t workers, int32_t heads);
+// Of a map by columns whose tiles have `rows` queries, which each item walks down, or from the last one up.
+BackwardTurns order_additions(const CompiledMap& map, int32_t rows, bool descending);
 
 }  // namespace longspan::sm90

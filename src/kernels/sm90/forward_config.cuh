@@ -5,6 +5,7 @@
 
 #include "kernels/sm90/forward_map.h"
 #include "kernels/sm90/ptx.cuh"
+#include "kernels/sm90/ring_position.cuh"
 #include "kernels/sm90/wgmma.cuh"
 
 namespace longspan::sm90 {
@@ -97,22 +98,6 @@ template <class C>
 struct SharedMemoryPlan {
   StreamSharedMemory<C> stream[C::kStreams];
   StreamBarriers<C> barriers[C::kStreams];
-};
-
-// A position in a ring of kSize slots, with the parity of the passes over it.
-template <int kSize>
-struct RingPosition {
-  int slot = 0;
-  uint32_t parity = 0;
-  template <int kBy = 1>
-  __device__ __forceinline__ void advance() {
-    static_assert(kBy <= kSize);
-    slot += kBy;
-    if (slot >= kSize) {
-      slot -= kSize;
-      parity ^= 1;
-    }
-  }
 };
 
 // Where the note about an item is whose q is at this position.

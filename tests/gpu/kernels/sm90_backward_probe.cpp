@@ -1,9 +1,8 @@
-// A tool for whoever works on the Hopper backward kernel: runs one of its instances on a list of small
-// problems, shows where gradients are wrong (by head and tile), or times it on large ones, pass by pass.
-//   sm90_backward_probe check <instance> [regular expression]
-//   sm90_backward_probe time <instance> [regular expression]
-// An instance is rows,ahead|inorder|streams,regs|bulk|claimed|ordered[,plain][,p=PARTS][,s=UNITS], e.g.
-// 64,inorder,claimed. Those that lost are only built with LONGSPAN_SM90_BACKWARD_TRIALS defined.
+// A tool for whoever works on the Hopper backward kernel: runs it on a list of small problems, shows where
+// gradients are wrong (by head and tile), or times it on large ones.
+//   sm90_backward_probe check|time <how> [regular expression]
+// <how> is `chosen` or `ordered` (the same bits every run), with what shall differ from the plan's choice:
+// claimed, streams, unaligned, p=PARTS, t=MOST_TILES, s=UNITS, e.g. chosen,unaligned,t=48.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -20,7 +19,6 @@
 #include "attention/oracle_cuda.h"
 #include "attention/verify.h"
 #include "base/cuda.h"
-#include "kernels/sm90/backward_passes.h"
 #include "kernels/sm90/backward_plan.h"
 #include "kernels/sm90/sm90.h"
 #include "mask/patterns.h"
@@ -55,24 +53,24 @@ class ProbePlan final : public Plan {
   BackwardPlan backward_;
 };
 
-BackwardShape shape_from(const std::string& text) {
-  BackwardShape shape;
-  shape.rows = std::atoi(text.c_str());
-  shape.prefetch_scores = text.find("ahead") != std::string::npos;
-  shape.transposed_dq = text.find("plain") == std::string::npos;
-  shape.keys = text.find("streams") != std::string::npos ? 64 : 128;
+// The shape chosen for the problem, with what the text says otherwise.
+BackwardShape shape_for(Problem problem, const std::string& text) {
   const auto has = [&](const char* word) { return text.find(word) != std::string::npos; };
-  shape.store = has("claimed")   ? BackwardStore::kClaimed
-                : has("bulk")    ? BackwardStore::kBulk
-                : has("ordered") ? BackwardStore::kOrdered
-                                 : BackwardStore::kRegisters;
-  // 0: as chosen
   const auto number = [&](const char* name) {
     const size_t at = text.find(name);
     return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + 3);
   };
-  shape.parts = number(",p=");
-  shape.section_units = number(",s=");
+  problem.deterministic = has("ordered");
+  BackwardShape shape = sm90::choose_backward_shape(problem);
+  if (has("claimed")) shape.keys = 128, shape.store = BackwardStore::kClaimed, shape.in_rows = true;
+  if (has("streams")) shape.keys = 64, shape.store = BackwardStore::kRegisters, shape.in_rows = false;
+  if (has("rows")) shape.in_rows = true;
+  if (has("held")) shape.in_rows = shape.aligned = false;
+  if (has("unaligned")) shape.aligned = false;
+  if (const int parts = number(",p=")) shape.parts = parts, shape.most_tiles = 0;
+  if (const int tiles = number(",t=")) shape.most_tiles = tiles;
+  if (const int units = number(",s=")) shape.section_units = units;
+  if (problem.group_size() % shape.parts != 0) shape.parts = 1;
   return shape;
 }
 
@@ -147,6 +145,16 @@ std::vector<Case> small_cases() {
                          p.block_sparse ? (p.name[0] == 'u' ? 64 : 256) : 0, 0.3, "uniform:50:500");
         },
         4, 2);
+  for (const char* name : {"causal_document", "full_document", "share_question", "prefix_lm_document"})
+    for (const char* lengths : {"uniform:100:700", "uniform:1:90", "uniform:60:200"})
+      for (const bool wide : {false, true})
+        add(
+            fmt::format("{}-{}-{}", name, lengths, wide ? "4:2" : "8:1-d64-f16"),
+            [=] { return pattern(name, 3000, 2, 0, 0.3, lengths); }, wide ? 4 : 8, wide ? 2 : 1,
+            wide ? 128 : 64, wide ? DType::kBF16 : DType::kF16);
+  add(
+      "documents-f32-4:2", [] { return pattern("causal_document", 3000, 2, 0, 0.3, "uniform:100:700"); }, 4,
+      2, 128, DType::kBF16, true);
   add(
       "blocks128-2000-4:4", [] { return pattern("uniform_block_sparse", 2000, 4, 128); }, 4, 4);
   add(
@@ -170,28 +178,36 @@ std::vector<Case> large_cases() {
   const auto add = [&](std::string name, std::function<HeadMasks()> masks, int64_t q = 64, int64_t kv = 8) {
     cases.push_back({std::move(name), std::move(masks), q, kv});
   };
-  for (const int64_t s : {8192, 32768}) {
-    const std::string k = s == 8192 ? "8K" : "32K";
+  for (const int64_t s : {8192, 32768, 49152}) {
+    const std::string k = fmt::format("{}K", s / 1024);
     add("full-" + k, [s] { return band(s, s, kBelow, kAbove); });
     add("causal-" + k, [s] { return band(s, s, kBelow, 0); });
     add("causal_document-" + k, [s] { return pattern("causal_document", s); });
     add("full_document-" + k, [s] { return pattern("full_document", s); });
+    add("share_question-" + k, [s] { return pattern("share_question", s); });
     add("sliding_window-" + k, [s] { return pattern("sliding_window", s); });
     add("sliding_window_causal-" + k, [s] { return pattern("sliding_window_causal", s); });
   }
   add("causal-2K", [] { return band(2048, 2048, kBelow, 0); });
   add("prefix_lm_causal-8K", [] { return pattern("prefix_lm_causal", 8192); });
   add("global_sliding_window-8K", [] { return pattern("global_sliding_window", 8192); });
-  for (const double density : {0.1, 0.5}) {
-    add(
-        fmt::format("blocks128-48K-4:4-{}", density),
-        [density] { return pattern("uniform_block_sparse", 49152, 4, 128, density); }, 4, 4);
-    add(
-        fmt::format("blocks64-48K-4:4-{}", density),
-        [density] { return pattern("uniform_block_sparse", 49152, 4, 64, density); }, 4, 4);
-    add(
-        fmt::format("blocks64-48K-32:4-{}", density),
-        [density] { return pattern("uniform_block_sparse", 49152, 4, 64, density); }, 32, 4);
+  for (const int64_t head_dim : {64})
+    for (const char* name : {"full", "causal", "causal_document"}) {
+      add(fmt::format("d{}-{}-32K", head_dim, name), [name] { return pattern(name, 32768); });
+      cases.back().head_dim = head_dim;
+    }
+  for (const double density : {0.1, 0.2, 0.5, 1.0}) {
+    const auto blocks = [&](const char* kind, int block, int64_t q, int64_t kv) {
+      const std::string name = kind;
+      add(
+          fmt::format("{}{}-48K-{}:{}-{}", name[0] == 'u' ? "blocks" : "variable", block, q, kv, density),
+          [=] { return pattern(name.c_str(), 49152, kv, block, density); }, q, kv);
+    };
+    for (const auto& [q, kv] : {std::pair{4, 4}, {32, 32}, {32, 4}}) {
+      for (const int block : {64, 128}) blocks("uniform_block_sparse", block, q, kv);
+      if (density < 1 && kv == 4)
+        for (const int block : {256, 512}) blocks("variable_block_sparse", block, q, kv);
+    }
   }
   return cases;
 }
@@ -287,11 +303,9 @@ std::string differences(ProbePlan& plan, ProblemTensors& tensors, int repeats) {
 }
 
 // True where all is right.
-bool check(const Case& c, const BackwardShape& wanted, const Device& gpu, bool verbose) {
+bool check(const Case& c, const std::string& instance, const Device& gpu, bool verbose) {
   const Problem problem = problem_of(c);
-  BackwardShape shape = wanted;
-  if (shape.parts == 0) shape.parts = sm90::choose_backward_shape(problem).parts;
-  if (problem.group_size() % shape.parts != 0) shape.parts = 1;
+  const BackwardShape shape = shape_for(problem, instance);
   ProbePlan plan(problem, shape, gpu);
   ProblemTensors tensors(problem, Direction::kBackward, gpu, plan);
   tensors.fill_inputs(7);
@@ -344,10 +358,9 @@ double median_s(const std::function<void()>& run, int repeats) {
   return times[times.size() / 2];
 }
 
-void time(const Case& c, BackwardShape shape, const Device& gpu) {
+void time(const Case& c, const std::string& instance, const Device& gpu) {
   const Problem problem = problem_of(c);
-  if (shape.parts == 0) shape.parts = sm90::choose_backward_shape(problem).parts;
-  if (problem.group_size() % shape.parts != 0) shape.parts = 1;
+  const BackwardShape shape = shape_for(problem, instance);
   ProbePlan plan(problem, shape, gpu);
   ProblemTensors tensors(problem, Direction::kBackward, gpu, plan);
   tensors.fill_inputs(7);
@@ -357,26 +370,9 @@ void time(const Case& c, BackwardShape shape, const Device& gpu) {
   const BackwardArgs args{v.q, v.k, v.v, v.o, v.dout, v.lse, v.dq, v.dk, v.dv, workspace.data()};
   const int repeats = flops(problem, Direction::kBackward) > 3e13 ? 2 : 5;
   const double all = median_s([&] { plan.backward(args, Stream{}); }, repeats);
-  const auto row_tiles = static_cast<int32_t>((problem.tokens_q + shape.rows - 1) / shape.rows);
-  const size_t stats = static_cast<size_t>(row_tiles * shape.rows * problem.heads_q) * 2;
-  Buffer ones(static_cast<size_t>(row_tiles * problem.heads_q) * 8, gpu);
-  fill_bytes(ones.data(), ones.kind(), 1, ones.bytes());
-  const bool claimed = shape.store >= BackwardStore::kClaimed;
-  const sm90::BackwardWorkspace parts{.stats = workspace.as<float>(),
-                                      .dq = workspace.as<float>() + stats,
-                                      .turn = claimed ? ones.as<int32_t>() : nullptr,
-                                      .claimed = claimed,
-                                      .transposed_dq = shape.transposed_dq,
-                                      .dq_columns = shape.dq_columns(problem.head_dim),
-                                      .rows = shape.rows,
-                                      .row_tiles = row_tiles,
-                                      .keys = shape.keys};
-  const double before = median_s([&] { sm90::prepare_backward(problem, args, parts, nullptr); }, repeats);
-  const double after = median_s([&] { sm90::finish_backward(problem, args, parts, nullptr); }, repeats);
-  const double rate = flops(problem, Direction::kBackward) / all * 1e-12;
-  const double main_rate = flops(problem, Direction::kBackward) / (all - before - after) * 1e-12;
-  std::printf("%-26s parts %d  %8.3f ms (before %.3f, after %.3f)  %6.1f TFLOP/s, main pass %6.1f\n",
-              c.name.c_str(), shape.parts, all * 1e3, before * 1e3, after * 1e3, rate, main_rate);
+  std::printf("%-30s parts %d %-7s %8.3f ms  %6.1f TFLOP/s\n", c.name.c_str(), shape.parts,
+              shape.most_tiles > 0 ? fmt::format("t={}", shape.most_tiles).c_str() : "", all * 1e3,
+              flops(problem, Direction::kBackward) / all * 1e-12);
 }
 
 }  // namespace
@@ -385,7 +381,7 @@ void time(const Case& c, BackwardShape shape, const Device& gpu) {
 int main(int argc, char** argv) {
   using namespace longspan;
   if (argc < 3) {
-    std::printf("sm90_backward_probe check|time rows,ahead|inorder,regs|bulk[,parts] [regular expression]\n");
+    std::printf("sm90_backward_probe check|time chosen|ordered[,...] [regular expression]\n");
     return 2;
   }
   if (!no_cuda_reason().empty() || first_gpu().capability != 90) {
@@ -395,19 +391,15 @@ int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   const Device gpu = first_gpu();
   const bool timing = std::string(argv[1]) == "time";
-  const BackwardShape shape = shape_from(argv[2]);
   const std::regex filter(argc > 3 ? argv[3] : "");
   int failed = 0, ran = 0;
   try {
     for (const Case& c : timing ? large_cases() : small_cases()) {
       if (!std::regex_search(c.name, filter)) continue;
-      const bool everywhere = shape.store >= sm90::BackwardStore::kClaimed || shape.keys == 64;
-      if (!shape.transposed_dq && c.head_dim != 128) continue;
-      if (!everywhere && (c.dtype != DType::kBF16 || c.head_dim != 128)) continue;
       ++ran;
       if (timing)
-        time(c, shape, gpu);
-      else if (!check(c, shape, gpu, failed < 4))
+        time(c, argv[2], gpu);
+      else if (!check(c, argv[2], gpu, failed < 4))
         ++failed;
     }
   } catch (const std::exception& error) {

@@ -25,16 +25,35 @@ Problem problem_of(int64_t tokens, int64_t heads_q, int64_t heads_kv) {
 TEST(BackwardShape, TakesAnItemForEachQueryHeadWhereColumnsAreLong) {
   EXPECT_EQ(choose_backward_shape(problem_of(8192, 64, 8)).parts, 8);
   EXPECT_EQ(choose_backward_shape(problem_of(8192, 12, 4)).parts, 3);
-  EXPECT_EQ(choose_backward_shape(problem_of(1024, 8, 8)).parts, 1);
+  EXPECT_EQ(choose_backward_shape(problem_of(8192, 8, 8)).parts, 1);
+  EXPECT_EQ(choose_backward_shape(problem_of(8192, 64, 8)).most_tiles, 0);
 }
 
-TEST(BackwardShape, TakesSeveralHeadsAnItemWhereColumnsAreShort) {
+// Enough items for all blocks; but ordered ones that share a key tile would wait for each other.
+TEST(BackwardShape, GoesByPlacesWhereColumnsAreShort) {
   PatternOptions options;
-  for (const auto& [seqlen, parts] : {std::pair{2048, 8}, {8192, 4}, {32768, 1}}) {
-    Problem problem = problem_of(seqlen, 64, 8);
-    options.seqlen = seqlen;
-    problem.masks = std::make_shared<const HeadMasks>(draw_mask("sliding_window_causal", options).masks);
-    EXPECT_EQ(choose_backward_shape(problem).parts, parts) << seqlen;
+  for (const auto& [seqlen, parts] : {std::pair{2048, 8}, {8192, 4}, {32768, 1}})
+    for (const bool deterministic : {false, true}) {
+      Problem problem = problem_of(seqlen, 64, 8);
+      problem.deterministic = deterministic;
+      options.seqlen = seqlen;
+      problem.masks = std::make_shared<const HeadMasks>(draw_mask("sliding_window_causal", options).masks);
+      EXPECT_EQ(choose_backward_shape(problem).parts, deterministic ? 1 : parts) << seqlen;
+      EXPECT_GT(choose_backward_shape(problem).most_tiles, 0);
+    }
+}
+
+TEST(BackwardShape, LetsTilesBeginAnywhereWhereColumnsAreShort) {
+  PatternOptions options;
+  options.seqlen = 8192;
+  for (const bool documents : {false, true}) {
+    Problem problem = problem_of(8192, 64, 8);
+    if (documents)
+      problem.masks = std::make_shared<const HeadMasks>(draw_mask("causal_document", options).masks);
+    EXPECT_EQ(choose_backward_shape(problem).in_rows, documents);
+    EXPECT_EQ(choose_backward_shape(problem).aligned, documents);
+    problem.deterministic = true;
+    EXPECT_TRUE(choose_backward_shape(problem).in_rows);
   }
 }
 

@@ -1,0 +1,154 @@
+#include "kernels/sm90/backward_grid.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/parallel.h"
+
+namespace longspan::sm90 {
+namespace {
+
+constexpr size_t kMostBands = 1 << 17;  // of a mask that is cut: beyond, planning would take too long
+constexpr int64_t kShortest = 128;      // tokens of a band that is worth a boundary
+constexpr double kPartialCost = 0.1;    // what a partial tile takes beyond a full one
+
+// Tokens [0, tokens) in segments; tiles begin anew with each.
+class Cuts {
+ public:
+  Cuts(std::vector<int64_t> begins, int64_t tokens, int64_t size)
+      : begins_(std::move(begins)), tokens_(tokens) {
+    begins_.push_back(0);
+    std::sort(begins_.begin(), begins_.end());
+    begins_.erase(std::unique(begins_.begin(), begins_.end()), begins_.end());
+    if (begins_.back() >= tokens && begins_.size() > 1) begins_.pop_back();
+    int64_t tiles = 0;
+    for (size_t i = 0; i < begins_.size(); ++i) {
+      shifts_.push_back(tiles * size - begins_[i]);
+      for (int64_t first = begins_[i]; first < end(i); first += size, ++tiles)
+        tiles_.push_back({static_cast<int32_t>(first), static_cast<int32_t>(std::min(size, end(i) - first))});
+    }
+  }
+
+  size_t count() const { return begins_.size(); }
+  int64_t end(size_t segment) const { return segment + 1 < begins_.size() ? begins_[segment + 1] : tokens_; }
+  // The tokens' length if each segment but the last is filled up to whole tiles.
+  int64_t padded() const { return tokens_ + shifts_.back(); }
+  const std::vector<TileExtent>& tiles() const { return tiles_; }
+
+  // Calls visit(part of the range, its shift to padded positions) for each segment that the range meets.
+  template <class Visit>
+  void for_each_part(const Range& range, const Visit& visit) const {
+    size_t i =
+        static_cast<size_t>(std::upper_bound(begins_.begin(), begins_.end(), range.begin) - begins_.begin()) -
+        1;
+    for (; i < begins_.size() && begins_[i] < range.end; ++i)
+      visit(intersection(range, {begins_[i], end(i)}), shifts_[i]);
+  }
+
+ private:
+  std::vector<int64_t> begins_, shifts_;
+  int64_t tokens_;
+  std::vector<TileExtent> tiles_;
+};
+
+// Where the bands of a mask begin and end.
+template <class RangeOf>
+std::vector<int64_t> boundaries(const Mask& mask, const RangeOf& range_of) {
+  std::vector<int64_t> result;
+  for (const Band& band : mask.bands())
+    if (const Range range = range_of(band); range.size() >= kShortest)
+      result.insert(result.end(), {range.begin, range.end});
+  return result;
+}
+
+// The mask at the padded positions; none if it has too many bands there.
+std::optional<Mask> pad(const Mask& mask, const Cuts& rows, const Cuts& keys, int64_t padded_rows,
+                        int64_t padded_keys) {
+  std::vector<Band> bands;
+  for (const Band& band : mask.bands())
+    rows.for_each_part(band.q, [&](const Range& q, int64_t row_shift) {
+      keys.for_each_part(band.k, [&](const Range& k, int64_t key_shift) {
+        Band part{{q.begin + row_shift, q.end + row_shift},
+                  {k.begin + key_shift, k.end + key_shift},
+                  band.lo,
+                  band.hi};
+        if (part.lo != kUnboundedBelow) part.lo += key_shift - row_shift;
+        if (part.hi != kUnboundedAbove) part.hi += key_shift - row_shift;
+        if (bands.size() <= kMostBands) bands.push_back(part);
+      });
+    });
+  if (bands.size() > kMostBands) return std::nullopt;
+  return Mask(padded_rows, padded_keys, bands);
+}
+
+double cost_of(const std::vector<TileMap>& maps) {
+  double cost = 0;
+  for (const TileMap& map : maps)
+    for (const Run& run : map.runs) cost += run.full() ? run.code : 1 + kPartialCost;
+  return cost;
+}
+
+// Calls body(index of a mask); the only one uses all threads itself.
+template <class Body>
+void for_each_mask(const HeadMasks& masks, const Body& body) {
+  if (masks.size() == 1)
+    body(size_t{0});
+  else
+    parallel_for(static_cast<int64_t>(masks.size()), [&](int64_t i, int) { body(static_cast<size_t>(i)); });
+}
+
+// [masks, as many tiles as the mask of most has]: what is missing has no tokens.
+std::vector<TileExtent> table_of(const std::vector<Cuts>& cuts) {
+  size_t most = 0;
+  for (const Cuts& of_mask : cuts) most = std::max(most, of_mask.tiles().size());
+  std::vector<TileExtent> table;
+  for (const Cuts& of_mask : cuts) {
+    table.insert(table.end(), of_mask.tiles().begin(), of_mask.tiles().end());
+    table.resize((table.size() + most - 1) / most * most);
+  }
+  return table;
+}
+
+// A grid whose tiles begin where bands do; false if that is not possible.
+bool cut(const HeadMasks& masks, TileShape shape, std::vector<Cuts>& rows, std::vector<Cuts>& keys,
+         std::vector<TileMap>& maps) {
+  int64_t row_tiles = 0, key_tiles = 0;
+  for (const Mask& mask : masks) {
+    if (mask.bands().size() > kMostBands) return false;
+    rows.emplace_back(boundaries(mask, [](const Band& b) { return b.q; }), mask.rows(), shape.columns);
+    keys.emplace_back(boundaries(mask, [](const Band& b) { return b.k; }), mask.columns(), shape.rows);
+    row_tiles = std::max(row_tiles, static_cast<int64_t>(rows.back().tiles().size()));
+    key_tiles = std::max(key_tiles, static_cast<int64_t>(keys.back().tiles().size()));
+  }
+  maps.resize(masks.size());
+  std::vector<char> done(masks.size(), 0);
+  const bool one = masks.size() == 1;  // others are filled up to the same number of tiles
+  for_each_mask(masks, [&](size_t i) {
+    const std::optional<Mask> padded =
+        pad(masks[i], rows[i], keys[i], one ? rows[i].padded() : row_tiles * shape.columns,
+            one ? keys[i].padded() : key_tiles * shape.rows);
+    if (padded) maps[i] = lower(padded->transposed(), shape);
+    done[i] = padded.has_value();
+  });
+  return std::all_of(done.begin(), done.end(), [](char d) { return d; });
+}
+
+}  // namespace
+
+BackwardGrid lay_tiles(const HeadMasks& masks, TileShape shape, bool aligned) {
+  std::vector<TileMap> maps(masks.size());
+  for_each_mask(masks, [&](size_t i) { maps[i] = lower(masks[i].transposed(), shape); });
+  if (aligned &&
+      std::any_of(masks.begin(), masks.end(), [](const Mask& m) { return m.bands().size() > 1; })) {
+    std::vector<Cuts> rows, keys;
+    std::vector<TileMap> cut_maps;
+    if (cut(masks, shape, rows, keys, cut_maps) && cost_of(cut_maps) < cost_of(maps))
+      return {compile(cut_maps), table_of(rows), table_of(keys)};
+  }
+  const std::vector<Cuts> rows(masks.size(), Cuts({}, masks.front().rows(), shape.columns)),
+      keys(masks.size(), Cuts({}, masks.front().columns(), shape.rows));
+  return {compile(maps), table_of(rows), table_of(keys)};
+}
+
+}  // namespace longspan::sm90

@@ -1,0 +1,123 @@
+#include "kernels/sm90/backward_items.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+
+namespace longspan::sm90 {
+namespace {
+
+// Items of a key tile: divisors of the group from `parts` on, until none has too many tiles.
+int32_t parts_for(int64_t tiles, const BackwardSharing& sharing) {
+  if (tiles == 0) return 1;
+  int32_t parts = sharing.parts;
+  while (sharing.most_tiles > 0 && parts < sharing.group &&
+         tiles * sharing.group > parts * sharing.most_tiles)
+    do ++parts;
+    while (sharing.group % parts != 0);
+  return parts;
+}
+
+// The items of one mask.
+class Lists {
+ public:
+  Lists(const CompiledMap& map, const BackwardSharing& sharing, std::span<const WorkRow> rows,
+        std::span<const TileExtent> keys, std::span<BackwardKeyTile> tiles)
+      : sharing_(sharing), rows_(rows), tiles_(tiles) {
+    for (const WorkRow& row : rows) {
+      int64_t count = 0;
+      for (int32_t r = 0; r < row.runs; ++r)
+        count += std::max(map.runs[row.first_run + static_cast<uint32_t>(r)].code, 1);
+      const auto tile = static_cast<size_t>(row.row_tile);
+      tiles[tile] = {keys[tile].first, keys[tile].count, parts_for(count, sharing), 0};
+      visited_.push_back(count);
+    }
+  }
+
+  // All rows, some heads at a time.
+  std::vector<BackwardWork> by_heads() const {
+    std::vector<BackwardWork> list;
+    for (int32_t first = 0; first < sharing_.group;) {
+      const int32_t left = sharing_.group - first;
+      const bool last = left - sharing_.heads_at_once < sharing_.last_heads;
+      const int32_t heads = last ? left : std::min(left, sharing_.heads_at_once);
+      for (size_t i = 0; i < rows_.size(); ++i)
+        for (int32_t head = first; head < first + heads; ++head) append(list, i, head);
+      first += heads;
+    }
+    return list;
+  }
+
+  // Some rows at a time, head by head.
+  std::vector<BackwardWork> by_groups() const {
+    std::vector<BackwardWork> list;
+    for (size_t begin = 0, end = 0; begin < rows_.size(); begin = end) {
+      for (int32_t items = 0; end < rows_.size() && items < sharing_.group_items; ++end)
+        items += tiles_[static_cast<size_t>(rows_[end].row_tile)].parts;
+      for (int32_t head = 0; head < sharing_.group; ++head)
+        for (size_t i = begin; i < end; ++i) append(list, i, head);
+    }
+    return list;
+  }
+
+  std::vector<BackwardWork> heaviest_first() const {
+    std::vector<std::pair<int64_t, size_t>> order;
+    for (size_t i = 0; i < rows_.size(); ++i)
+      order.emplace_back(-visited_[i] / tiles_[static_cast<size_t>(rows_[i].row_tile)].parts, i);
+    std::sort(order.begin(), order.end());
+    std::vector<BackwardWork> list;
+    for (const auto& [cost, i] : order)
+      for (int32_t head = 0; head < sharing_.group; ++head) append(list, i, head);
+    return list;
+  }
+
+ private:
+  // The item of a row that begins with this head, if there is one.
+  void append(std::vector<BackwardWork>& list, size_t i, int32_t head) const {
+    const WorkRow& row = rows_[i];
+    const BackwardKeyTile& tile = tiles_[static_cast<size_t>(row.row_tile)];
+    const int32_t heads = sharing_.group / tile.parts;
+    if (tile.count > 0 && head % heads == 0)
+      list.push_back({row.row_tile, row.first_run, row.runs, 0, tile.first, head, heads, head / heads});
+  }
+
+  const BackwardSharing& sharing_;
+  std::span<const WorkRow> rows_;
+  std::span<BackwardKeyTile> tiles_;
+  std::vector<int64_t> visited_;
+};
+
+}  // namespace
+
+BackwardItems share_out(const BackwardGrid& grid, const BackwardSharing& sharing) {
+  LONGSPAN_CHECK(sharing.parts > 0 && sharing.group % sharing.parts == 0,
+                 "{} query heads cannot be shared out to {} items", sharing.group, sharing.parts);
+  const CompiledMap& map = grid.map;
+  const auto key_tiles = static_cast<size_t>(map.row_tiles);
+  BackwardItems result;
+  result.key_tiles.resize(map.work.size());
+  std::vector<std::vector<BackwardWork>> all;
+  for (size_t first = 0; first < map.work.size(); first += key_tiles) {
+    const Lists lists(map, sharing, {map.work.data() + first, key_tiles},
+                      {grid.keys.data() + first, key_tiles}, {result.key_tiles.data() + first, key_tiles});
+    if (sharing.group_items == 0) {
+      all.push_back(lists.by_heads());
+    } else {
+      result.lists = 2;
+      all.push_back(lists.by_groups());
+      all.push_back(lists.heaviest_first());
+    }
+  }
+  for (const BackwardKeyTile& tile : result.key_tiles) result.shared |= tile.parts > 1;
+  // Masks that are divided differently have different numbers of items: what is missing has no heads.
+  for (const auto& list : all) result.per_list = std::max(result.per_list, static_cast<int32_t>(list.size()));
+  for (auto& list : all) {
+    list.resize(static_cast<size_t>(result.per_list));
+    result.work.insert(result.work.end(), list.begin(), list.end());
+  }
+  return result;
+}
+
+}  // namespace longspan::sm90

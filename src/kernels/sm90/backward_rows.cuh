@@ -1,0 +1,39 @@
+// Writes sums of dq that lie in rows (backward_layout.h) as elements of its output.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/sm90/backward_layout.h"
+#include "kernels/sm90/ptx.cuh"
+
+namespace longspan::sm90 {
+
+template <class T>
+__device__ __forceinline__ void store_four(T* to, float a, float b, float c, float d) {
+  if constexpr (sizeof(T) == 4)
+    *reinterpret_cast<float4*>(to) = make_float4(a, b, c, d);
+  else
+    *reinterpret_cast<uint2*>(to) = make_uint2(cvt_x2<T>(a, b), cvt_x2<T>(c, d));
+}
+
+// Where a thread writes, in the half row, that holds the chunk at `place`.
+__device__ __forceinline__ int column_of_place(int row_of_tile, int place) {
+  const int chunk = dq_chunk_place(row_of_tile, place);  // its own inverse
+  return chunk % 2 == 0 ? dq_chunk_column(chunk, 0) : dq_chunk_column(chunk - 1, 2);
+}
+
+// A thread's chunk, scaled, to its column_of_place; nothing where `there` is false. By all threads of a warp:
+// neighbours, which hold neighbouring places, exchange halves of their chunks, so that each writes four
+// elements side by side.
+template <class Output>
+__device__ __forceinline__ void write_dq_chunk(Output* to, bool odd_place, const float4& four, float scale,
+                                               bool there) {
+  const float x = __shfl_xor_sync(0xffffffff, odd_place ? four.x : four.z, 1) * scale;
+  const float y = __shfl_xor_sync(0xffffffff, odd_place ? four.y : four.w, 1) * scale;
+  const float own_x = (odd_place ? four.z : four.x) * scale, own_y = (odd_place ? four.w : four.y) * scale;
+  if (there)
+    store_four(to, odd_place ? x : own_x, odd_place ? y : own_y, odd_place ? own_x : x,
+               odd_place ? own_y : y);
+}
+
+}  // namespace longspan::sm90

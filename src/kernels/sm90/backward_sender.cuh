@@ -1,0 +1,74 @@
+// The backward kernel's warps that add dq to its sums in global memory.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/sm90/backward_config.cuh"
+#include "kernels/sm90/backward_params.h"
+
+namespace longspan::sm90 {
+
+// What has become of a half of a tile of dq.
+enum DqState : int32_t { kUntouched = 0, kBeingStored = 1, kStored = 2 };
+
+// True if nobody has come to it before: the caller stores it. Else it is there when this returns.
+__device__ __forceinline__ bool claim(int32_t* state) {
+  if (ld_acquire(state) != kStored) {
+    if (atomicCAS(state, kUntouched, kBeingStored) == kUntouched) return true;
+    while (ld_acquire(state) != kStored) {
+    }
+  }
+  fence_proxy_async_all();
+  return false;
+}
+
+// One lane for each warpgroup's half of every tile.
+template <class C>
+__device__ void send_dq(const BackwardParams& params, BackwardStreamMemory<C>& memory,
+                        BackwardStreamState<C>& state, int warpgroup) {
+  for (uint32_t parity = 0;; parity ^= 1) {
+    mbarrier_wait(state.dq_full[warpgroup], parity);
+    const DqJob job = state.dq_job[warpgroup];
+    if (job.tile < 0) break;
+    const uint32_t source = shared_address(memory.dq[warpgroup]);
+    int64_t offset = (int64_t{job.tile} * C::kWarpgroups + warpgroup) * C::kDqFloats;
+    uint32_t bytes = C::kDqFloats * sizeof(float);
+    if constexpr (C::kInRows) {
+      const int64_t first_row = int64_t{job.tile / params.row_tiles} * params.tokens_q + job.first;
+      offset = (first_row * C::kWarpgroups + warpgroup * job.count) * C::kDqColumns;
+      bytes = job.count * C::kDqColumns * sizeof(float);
+    }
+    float* sum = params.dq + offset;
+    int32_t* turn = params.turn + int64_t{job.tile} * C::kWarpgroups + warpgroup;
+    int32_t next_turn = -1;  // what others wait for; -1: they do not
+    bool stores = false;
+    const bool adds = job.turn >= 0;
+    if constexpr (C::kOrdered) {
+      if (adds) {
+        while (ld_acquire(turn) != job.turn) {
+        }
+        fence_proxy_async_all();
+        next_turn = job.turn + 1;
+        stores = job.turn == 0;
+      }
+    } else if (adds) {
+      stores = claim(turn);
+      if (stores) next_turn = kStored;
+    }
+    if (stores)
+      cp_async_bulk_store(sum, source, bytes);
+    else if (adds)
+      cp_reduce_async_bulk_add(sum, source, bytes);
+    cp_async_bulk_commit_group();
+    cp_async_bulk_wait_group_read();
+    mbarrier_arrive(state.dq_empty[warpgroup]);
+    if (next_turn >= 0) {
+      cp_async_bulk_wait_group();
+      fence_proxy_async_all();
+      st_release(turn, next_turn);
+    }
+  }
+  cp_async_bulk_wait_group();
+}
+
+}  // namespace longspan::sm90

@@ -1,0 +1,94 @@
+// Every key tile is worked on once for each query head, whatever the order.
+#include "kernels/sm90/backward_items.h"
+
+#include <map>
+#include <set>
+#include <utility>
+
+#include <gmock/gmock.h>
+
+#include "mask/patterns.h"
+
+namespace longspan::sm90 {
+namespace {
+
+constexpr TileShape kShape{128, 64};
+
+BackwardGrid grid_of(std::string_view name, int64_t seqlen, int64_t kv_heads = 1) {
+  PatternOptions options;
+  options.seqlen = seqlen;
+  options.kv_heads = kv_heads;
+  return lay_tiles(draw_mask(name, options).masks, kShape, true);
+}
+
+void expect_all_once(const BackwardGrid& grid, const BackwardSharing& sharing) {
+  const BackwardItems items = share_out(grid, sharing);
+  const auto key_tiles = static_cast<size_t>(grid.map.row_tiles);
+  const size_t masks = grid.map.work.size() / key_tiles;
+  ASSERT_EQ(items.work.size(), masks * static_cast<size_t>(items.lists * items.per_list));
+  ASSERT_EQ(items.key_tiles.size(), grid.map.work.size());
+  for (size_t list = 0; list < masks * static_cast<size_t>(items.lists); ++list) {
+    const size_t mask = list / static_cast<size_t>(items.lists);
+    std::map<std::pair<int32_t, int32_t>, int> seen;  // key tile, head
+    std::map<int32_t, std::set<int32_t>> parts;
+    for (size_t i = 0; i < static_cast<size_t>(items.per_list); ++i) {
+      const BackwardWork& work = items.work[list * static_cast<size_t>(items.per_list) + i];
+      if (work.heads == 0) continue;
+      EXPECT_EQ(work.first_key, items.key_tiles[mask * key_tiles + static_cast<size_t>(work.key_tile)].first);
+      parts[work.key_tile].insert(work.part);
+      for (int32_t h = 0; h < work.heads; ++h) ++seen[{work.key_tile, work.first_head + h}];
+    }
+    size_t with_keys = 0;
+    for (size_t tile = 0; tile < key_tiles; ++tile)
+      with_keys += items.key_tiles[mask * key_tiles + tile].count > 0;
+    EXPECT_EQ(seen.size(), with_keys * static_cast<size_t>(sharing.group));
+    for (const auto& [what, times] : seen) EXPECT_EQ(times, 1);
+    for (const auto& [tile, numbers] : parts) {
+      EXPECT_EQ(static_cast<int32_t>(numbers.size()),
+                items.key_tiles[mask * key_tiles + static_cast<size_t>(tile)].parts);
+      EXPECT_EQ(*numbers.rbegin() + 1, static_cast<int32_t>(numbers.size()));
+    }
+  }
+}
+
+TEST(BackwardItems, CoverEveryKeyTileAndHeadOnce) {
+  const BackwardGrid documents = grid_of("causal_document", 5000), causal = grid_of("causal", 4000);
+  const BackwardGrid blocks = grid_of("uniform_block_sparse", 4096, 3);
+  const BackwardGrid variable = grid_of("variable_block_sparse", 8192, 3);
+  for (const BackwardGrid* grid : {&documents, &causal, &blocks, &variable})
+    for (const int32_t group : {1, 3, 8, 12}) {
+      expect_all_once(*grid, {.group = group, .parts = 1});
+      expect_all_once(*grid, {.group = group, .parts = group});
+      expect_all_once(*grid, {.group = group, .parts = group, .heads_at_once = 8, .last_heads = 3});
+      for (const int32_t group_items : {1, 132})
+        expect_all_once(*grid, {.group = group, .most_tiles = 40, .group_items = group_items});
+    }
+}
+
+TEST(BackwardItems, DividesTheLongOnesAlone) {
+  const BackwardGrid grid = grid_of("share_question", 16384);
+  const BackwardItems items = share_out(grid, {.group = 8, .most_tiles = 160, .group_items = 132});
+  EXPECT_EQ(items.key_tiles.front().parts, 8);  // of a question that all answers see
+  EXPECT_TRUE(items.shared);
+  std::set<int32_t> parts;
+  for (const BackwardKeyTile& tile : items.key_tiles) parts.insert(tile.parts);
+  EXPECT_GT(parts.size(), 1u);
+}
+
+TEST(BackwardItems, TakeTheHeaviestFirstAtTheEnd) {
+  const BackwardGrid grid = grid_of("causal_document", 8192);
+  const BackwardItems items = share_out(grid, {.group = 4, .most_tiles = 160, .group_items = 132});
+  ASSERT_EQ(items.lists, 2);
+  const auto length = [&](const BackwardWork& work) {
+    int64_t tiles = 0;
+    for (int32_t r = 0; r < work.runs; ++r)
+      tiles += std::max(grid.map.runs[work.first_run + static_cast<uint32_t>(r)].code, 1);
+    return tiles * work.heads;
+  };
+  for (int32_t i = 1; i < items.per_list; ++i)
+    EXPECT_LE(length(items.work[static_cast<size_t>(items.per_list + i)]),
+              length(items.work[static_cast<size_t>(items.per_list + i - 1)]));
+}
+
+}  // namespace
+}  // namespace longspan::sm90
