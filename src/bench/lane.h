@@ -56,7 +56,7 @@ class Lane {
   Lane(const RunOptions& options, const Workbench& workbench, Ledger& ledger, SignalGuard& guard,
        const Device& device, const Variables& variables, std::vector<Device> devices);
 
-  // Starts what `cases` need, measures the ceilings and writes the run's record. False if interrupted.
+  // Measures the ceilings, writes the run's record and starts what `cases` need. False if interrupted.
   bool begin(const std::vector<Case>& cases);
 
   // Runs a case and writes its line. False if interrupted: the case is then as if it had never begun.
