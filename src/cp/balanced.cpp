@@ -24,15 +24,7 @@ struct Chunk {
 
 std::vector<Chunk> cut(const Problem& problem, int64_t number) {
   std::vector<Chunk> chunks(static_cast<size_t>(number));
-  std::vector<double> until(static_cast<size_t>(problem.tokens_q) + 1);  // area of the rows before each row
-  for (const Mask& mask : *problem.masks) {
-    double sum = 0;
-    const std::vector<int64_t> counts = mask.visible_counts();
-    for (size_t row = 0; row < counts.size(); ++row) {
-      sum += static_cast<double>(counts[row]) / static_cast<double>(problem.masks->size());
-      until[row + 1] += sum;
-    }
-  }
+  const std::vector<double> until = area_until(problem);
   auto chunk_of = [&](int64_t token) {  // part_of's inverse, up to its rounding
     int64_t i = std::min(number - 1, token * number / problem.tokens_q);
     while (chunks[static_cast<size_t>(i)].tokens.end <= token) ++i;

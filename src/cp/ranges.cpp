@@ -1,8 +1,6 @@
 #include "cp/ranges.h"
 
 namespace longspan {
-namespace {
-
 void append(Ranges& list, Range range) {
   if (range.empty()) return;
   if (!list.empty() && list.back().end == range.begin) {
@@ -11,8 +9,6 @@ void append(Ranges& list, Range range) {
     list.push_back(range);
   }
 }
-
-}  // namespace
 
 int64_t count(std::span<const Range> ranges) {
   int64_t total = 0;

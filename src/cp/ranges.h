@@ -18,6 +18,9 @@ Ranges united(std::span<const Range> a, std::span<const Range> b);        // of 
 Ranges intersection(std::span<const Range> a, std::span<const Range> b);  // of sets; a set
 Ranges difference(std::span<const Range> a, std::span<const Range> b);    // of sets; a set
 
+// Adds a range at the end of a list, merged with the last one where they touch; an empty one adds nothing.
+void append(Ranges& list, Range range);
+
 bool includes(std::span<const Range> a, std::span<const Range> b);  // sets: is all of b in a?
 bool overlap(std::span<const Range> a, std::span<const Range> b);   // sets: have they a token in common?
 

@@ -10,29 +10,6 @@ namespace {
 
 constexpr int64_t kMinChunk = 64;  // tokens: documents too short for 2P such chunks are dealt together
 
-// Visible pairs of the rows before each row, mean over the masks.
-std::vector<double> area_until(const Problem& problem) {
-  std::vector<double> until(static_cast<size_t>(problem.tokens_q) + 1);
-  for (const Mask& mask : *problem.masks) {
-    double sum = 0;
-    const std::vector<int64_t> counts = mask.visible_counts();
-    for (size_t row = 0; row < counts.size(); ++row) {
-      sum += static_cast<double>(counts[row]) / static_cast<double>(problem.masks->size());
-      until[row + 1] += sum;
-    }
-  }
-  return until;
-}
-
-void append(Ranges& list, Range range) {
-  if (range.empty()) return;
-  if (!list.empty() && list.back().end == range.begin) {
-    list.back().end = range.end;
-  } else {
-    list.push_back(range);
-  }
-}
-
 // Deals ranges one after the other, each in pairs of chunks (p, 2P - 1 - p) of 2P.
 class Zigzag {
  public:
@@ -81,6 +58,19 @@ class Zigzag {
 };
 
 }  // namespace
+
+std::vector<double> area_until(const Problem& problem) {
+  std::vector<double> until(static_cast<size_t>(problem.tokens_q) + 1);
+  for (const Mask& mask : *problem.masks) {
+    double sum = 0;
+    const std::vector<int64_t> counts = mask.visible_counts();
+    for (size_t row = 0; row < counts.size(); ++row) {
+      sum += static_cast<double>(counts[row]) / static_cast<double>(problem.masks->size());
+      until[row + 1] += sum;
+    }
+  }
+  return until;
+}
 
 Ranges diagonal_blocks(const Problem& problem) {
   Ranges spans;

@@ -11,6 +11,9 @@ namespace longspan {
 // fewer tokens than parts.
 std::vector<Ranges> shard(const Problem& problem, int parts, Sharding sharding);
 
+// Visible pairs of the rows before each row, mean over the masks: tokens_q + 1 numbers.
+std::vector<double> area_until(const Problem& problem);
+
 // The blocks of the masks' common block diagonal: consecutive ranges of tokens with no visible pair between
 // two of them. For a document mask these are the documents.
 Ranges diagonal_blocks(const Problem& problem);
