@@ -20,7 +20,7 @@ void start(const ForwardParams& params, const Device& device, cudaStream_t strea
   static_assert(kSharedBytes <= 227 * 1024, "the shared memory plan is larger than a block may have");
   LONGSPAN_CUDA(
       cudaFuncSetAttribute(sm90_forward<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
-  const int64_t blocks = (int64_t{params.items} + C::kStreams - 1) / C::kStreams;
+  const int64_t blocks = (int64_t{params.order.items()} + C::kStreams - 1) / C::kStreams;
   const auto grid = static_cast<unsigned>(std::min<int64_t>(device.units, blocks));
   sm90_forward<C><<<grid, C::kThreads, kSharedBytes, stream>>>(params);
   LONGSPAN_CUDA_LAUNCHED();
@@ -43,15 +43,6 @@ void start_for(int64_t head_dim, const ForwardShape& shape, const ForwardParams&
 #endif
   LONGSPAN_CHECK(false, "no instance of the forward kernel has head_dim {}, {} columns of {} and {} streams",
                  head_dim, shape.columns, shape.piece, shape.streams);
-}
-
-// How many units are worked on together: as many as have their keys and values in half of the L2 cache.
-int32_t section_units(const Problem& problem, int32_t units_per_kv, const Device& device) {
-  const int64_t head_bytes =
-      2 * problem.tokens_kv * problem.head_dim * static_cast<int64_t>(size_of(problem.dtype));
-  const auto fitting = std::max<int64_t>(static_cast<int64_t>(device.cache_bytes / 2) / head_bytes, 1);
-  const int64_t sections = (problem.heads_kv + fitting - 1) / fitting;
-  return static_cast<int32_t>((problem.heads_kv + sections - 1) / sections) * units_per_kv;
 }
 
 }  // namespace
@@ -80,12 +71,9 @@ void launch_forward(const Problem& problem, const ForwardShape& shape, const Dev
   params.work = map.work;
   params.entries = map.entries;
   params.spans = map.spans;
-  params.row_tiles = map.row_tiles;
   params.per_head_masks = problem.masks->size() > 1;
-  params.units = static_cast<int32_t>(problem.heads_q / shape.pack);
   params.units_per_kv = static_cast<int32_t>(problem.group_size() / shape.pack);
-  params.section_units = section_units(problem, params.units_per_kv, device);
-  params.items = map.row_tiles * params.units;
+  params.order = map.order;
   params.tokens_q = static_cast<int32_t>(problem.tokens_q);
   params.tokens_kv = static_cast<int32_t>(problem.tokens_kv);
   params.rows_per_tile = map.rows_per_tile;

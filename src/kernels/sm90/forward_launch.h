@@ -6,6 +6,7 @@
 #include "attention/kernel.h"
 #include "kernels/sm90/forward_map.h"
 #include "kernels/sm90/forward_shape.h"
+#include "kernels/sm90/work_order.h"
 
 namespace longspan::sm90 {
 
@@ -14,7 +15,8 @@ struct DeviceForwardMap {
   const MapRow* work = nullptr;
   const MapEntry* entries = nullptr;
   const uint32_t* spans = nullptr;
-  int32_t row_tiles = 0, rows_per_tile = 0;
+  WorkOrder order;
+  int32_t rows_per_tile = 0;
   int32_t* counters = nullptr;  // [2], zero before the first launch; the kernel leaves them at zero
 };
 

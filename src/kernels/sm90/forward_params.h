@@ -7,6 +7,7 @@
 #include <cuda.h>
 
 #include "kernels/sm90/forward_map.h"
+#include "kernels/sm90/work_order.h"
 
 namespace longspan::sm90 {
 
@@ -26,12 +27,9 @@ struct ForwardParams {
   const MapEntry* entries = nullptr;
   const uint32_t* spans = nullptr;  // [layers, rows_per_tile]: begin in the low half, end in the high half
 
-  int32_t row_tiles = 0;
+  WorkOrder order;             // its units: heads_q / pack
   int32_t per_head_masks = 0;  // 0: one mask for all heads
-  int32_t units = 0;           // heads_q / pack: what one work item covers of the heads
   int32_t units_per_kv = 0;
-  int32_t section_units = 0;  // units that are worked on together, so that their keys and values stay in L2
-  int32_t items = 0;          // row_tiles * units
   int32_t tokens_q = 0, tokens_kv = 0;
   int32_t rows_per_tile = 0;  // tokens of a row tile
   int32_t log2_pack = 0;      // query heads of a group that share a row tile

@@ -14,7 +14,7 @@ ForwardPlan::ForwardPlan(const Problem& problem, const ForwardShape& shape, cons
   map_ = {.work = pack_.at<const MapRow>(work),
           .entries = pack_.at<const MapEntry>(entries),
           .spans = pack_.at<const uint32_t>(spans),
-          .row_tiles = map.row_tiles,
+          .order = choose_work_order(problem, shape_, map, device),
           .rows_per_tile = map.rows_per_tile,
           .counters = pack_.at<int32_t>(counters)};
   constexpr size_t kMostKept = size_t{4} << 20;  // bytes

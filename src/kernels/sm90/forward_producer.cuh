@@ -18,18 +18,13 @@ struct WorkItem {
 
 __device__ __forceinline__ WorkItem fetch_work_item(const ForwardParams& params, int index) {
   WorkItem item;
-  item.valid = index < params.items;
+  item.valid = index < params.order.items();
   if (!item.valid) return item;
-  const int per_section = params.section_units * params.row_tiles;
-  const int section = index / per_section;
-  const int inside = index - section * per_section;
-  const int first_unit = section * params.section_units;
-  const int units = min(params.section_units, params.units - first_unit);
-  const int position = inside / units;
-  item.unit = first_unit + (inside - position * units);
+  const WorkPlace place = params.order.place(index);
+  item.unit = place.unit;
   const int64_t base =
-      params.per_head_masks ? int64_t{item.unit / params.units_per_kv} * params.row_tiles : 0;
-  const int4 raw = __ldg(reinterpret_cast<const int4*>(params.work + base + position));
+      params.per_head_masks ? int64_t{item.unit / params.units_per_kv} * params.order.row_tiles : 0;
+  const int4 raw = __ldg(reinterpret_cast<const int4*>(params.work + base + place.position));
   item.row = MapRow{raw.x, static_cast<uint32_t>(raw.y), raw.z, raw.w};
   return item;
 }

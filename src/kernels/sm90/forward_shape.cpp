@@ -37,4 +37,30 @@ ForwardShape choose_forward_shape(const Problem& problem) {
   return shape;
 }
 
+WorkOrder choose_work_order(const Problem& problem, const ForwardShape& shape, const ForwardMap& map,
+                            const Device& device) {
+  WorkOrder order;
+  order.row_tiles = map.row_tiles;
+  order.units = static_cast<int32_t>(problem.heads_q / shape.pack);
+
+  // As many heads as have their keys and values in half of the L2 cache are worked on together.
+  const int64_t head_bytes =
+      2 * problem.tokens_kv * problem.head_dim * static_cast<int64_t>(size_of(problem.dtype));
+  const auto fitting = std::max<int64_t>(static_cast<int64_t>(device.cache_bytes / 2) / head_bytes, 1);
+  const int64_t sections = (problem.heads_kv + fitting - 1) / fitting;
+  order.section_units = static_cast<int32_t>((problem.heads_kv + sections - 1) / sections *
+                                             (problem.group_size() / shape.pack));
+
+  // A row tile that takes as long as a section keeps all others waiting if the last section begins with it.
+  if (sections > 1 && problem.masks->size() == 1) {
+    int64_t all = 0;
+    for (const MapRow& row : map.work) all += row.cost;
+    const int64_t of_section = all * order.units / std::max(device.units, 1) / sections;
+    const auto light = std::find_if(map.work.begin(), map.work.end(),
+                                    [&](const MapRow& row) { return row.cost <= of_section * 3 / 4; });
+    order.heavy_rows = static_cast<int32_t>(light - map.work.begin());
+  }
+  return order;
+}
+
 }  // namespace longspan::sm90

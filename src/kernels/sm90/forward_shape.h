@@ -2,6 +2,9 @@
 #pragma once
 
 #include "attention/problem.h"
+#include "base/device.h"
+#include "kernels/sm90/forward_map.h"
+#include "kernels/sm90/work_order.h"
 #include "mask/tile_map.h"
 
 namespace longspan::sm90 {
@@ -22,5 +25,9 @@ struct ForwardShape {
 };
 
 ForwardShape choose_forward_shape(const Problem& problem);
+
+// For the map of this problem at shape.tile_shape().
+WorkOrder choose_work_order(const Problem& problem, const ForwardShape& shape, const ForwardMap& map,
+                            const Device& device);
 
 }  // namespace longspan::sm90
