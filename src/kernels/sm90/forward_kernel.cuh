@@ -440,6 +440,7 @@ __global__ void __launch_bounds__(C::kThreads, 1) sm90_forward(const __grid_cons
     fence_mbarrier_init();
   }
   __syncthreads();
+  if constexpr (kFaulty) fault_at_start(params, lane);
 
   if (warpgroup == 0) {
     setmaxnreg_dec<C::kProducerRegisters>();
@@ -448,8 +449,8 @@ __global__ void __launch_bounds__(C::kThreads, 1) sm90_forward(const __grid_cons
       if (warp % 2 == 0)
         Loader<C>(params, shared.stream[stream], shared.barriers[stream], lane)
             .run(blockIdx.x * C::kStreams + stream, gridDim.x * C::kStreams);
-      else
-        store_outputs<C>(params, shared.stream[stream], shared.barriers[stream], lane);
+      else if (lane == 0)
+        store_outputs<C>(params, shared.stream[stream], shared.barriers[stream]);
     }
   } else {
     setmaxnreg_inc<C::kConsumerRegisters>();

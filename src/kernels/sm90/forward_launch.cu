@@ -81,6 +81,7 @@ void launch_forward(const Problem& problem, const ForwardShape& shape, const Dev
   params.scale = problem.softmax_scale();
   params.scale_log2 = params.scale * std::numbers::log2e_v<float>;
   params.counters = map.counters;
+  if constexpr (kFaulty) params.fault = fault_asked_for();
 #ifndef LONGSPAN_SM90_FORWARD_TRIALS
   if (problem.dtype != DType::kBF16)
     return start_for<__half>(problem.head_dim, shape, params, device, stream);

@@ -37,6 +37,7 @@ struct ForwardParams {
   float scale = 0;              // of the scores
   float scale_log2 = 0;         // scale * log2(e)
   int32_t* counters = nullptr;  // [2]: next item, workers done; zero between launches
+  int32_t fault = 0;            // see forward_faults.cuh
 };
 
 }  // namespace longspan::sm90

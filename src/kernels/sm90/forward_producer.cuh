@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/sm90/forward_config.cuh"
+#include "kernels/sm90/forward_faults.cuh"
 #include "kernels/sm90/forward_params.h"
 
 namespace longspan::sm90 {
@@ -234,9 +235,10 @@ class Loader {
 
 // ---- the store warp --------------------------------------------------------------------------------------
 
+// By one lane: what it has read of an item's note it has read before it gives the note's place back.
 template <class C>
 __device__ void store_outputs(const ForwardParams& params, StreamSharedMemory<C>& memory,
-                              StreamBarriers<C>& barriers, int lane) {
+                              StreamBarriers<C>& barriers) {
   ItemNote before{0, 0, 1, 0};
   for (RingPosition<C::kQBuffers> q;; q.advance()) {
     mbarrier_wait(barriers.q_full[q.slot], q.parity);
@@ -253,20 +255,18 @@ __device__ void store_outputs(const ForwardParams& params, StreamSharedMemory<C>
       break;
     }
     mbarrier_wait(barriers.o_full[q.slot], q.parity);
-    if (lane == 0) {
-      if (stores && params.o_f32 == nullptr) {
-        for (int w = 0; w < C::kWarpgroups; ++w)
-          cp_async_bulk_tensor_store(params.o, shared_address(memory.q[q.slot][w]), 0, item.head,
-                                     item.token + w * (64 >> params.log2_pack), 0);
-        cp_async_bulk_commit_group();
-        cp_async_bulk_wait_group_read();
-      }
-      mbarrier_arrive(barriers.q_empty[q.slot]);
+    if (stores && params.o_f32 == nullptr) {
+      for (int w = 0; w < C::kWarpgroups; ++w)
+        cp_async_bulk_tensor_store(params.o, shared_address(memory.q[q.slot][w]), 0, item.head,
+                                   item.token + w * (64 >> params.log2_pack), 0);
+      cp_async_bulk_commit_group();
+      cp_async_bulk_wait_group_read();
     }
-    __syncwarp();
+    mbarrier_arrive(barriers.q_empty[q.slot]);
+    if constexpr (kFaulty) race_for(params, barriers.item);
     if (last) break;
   }
-  if (lane == 0) cp_async_bulk_wait_group();
+  cp_async_bulk_wait_group();
 }
 
 }  // namespace longspan::sm90

@@ -1,0 +1,42 @@
+// Faults on purpose: what a build with LONGSPAN_SM90_FORWARD_FAULTS does wrong where it is asked to. They show that
+// compute-sanitizer sees into the forward kernel (scripts/sanitize-gpu). Other builds have none of them.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+
+#include "kernels/sm90/forward_params.h"
+
+namespace longspan::sm90 {
+
+#ifdef LONGSPAN_SM90_FORWARD_FAULTS
+inline constexpr bool kFaulty = true;
+#else
+inline constexpr bool kFaulty = false;
+#endif
+
+enum Fault : int32_t { kNoFault, kRace, kDivergence, kWildWrite };
+
+// The fault that LONGSPAN_SM90_FORWARD_FAULT asks for by number.
+inline int32_t fault_asked_for() {
+  const char* number = std::getenv("LONGSPAN_SM90_FORWARD_FAULT");
+  return number == nullptr ? kNoFault : std::atoi(number);
+}
+
+// Writes to notes that the load warp may be writing. Nobody reads what is written.
+template <class Note>
+__device__ __forceinline__ void race_for(const ForwardParams& params, Note (&notes)[2]) {
+  if (params.fault == kRace) notes[0].unused = notes[1].unused = 1;
+}
+
+__device__ __forceinline__ void fault_at_start(const ForwardParams& params, int lane) {
+  if (params.fault == kDivergence) {  // a barrier of whole warps, not met as such
+    if (lane == 0)
+      asm volatile("bar.sync 0;  // one lane" ::: "memory");
+    else
+      asm volatile("bar.sync 0;  // the others" ::: "memory");
+  }
+  if (params.fault == kWildWrite && lane == 0) params.lse[int64_t{1} << 44] = 0.0f;
+}
+
+}  // namespace longspan::sm90
