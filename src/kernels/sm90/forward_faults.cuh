@@ -1,5 +1,6 @@
-// Faults on purpose: what a build with LONGSPAN_SM90_FORWARD_FAULTS does wrong where it is asked to. They show that
-// compute-sanitizer sees into the forward kernel (scripts/sanitize-gpu). Other builds have none of them.
+// Faults on purpose: what a build with LONGSPAN_SM90_FORWARD_FAULTS does wrong where it is asked to. They
+// show that compute-sanitizer sees into the forward kernel (scripts/sanitize-gpu). Other builds have none of
+// them.
 #pragma once
 
 #include <cstdint>

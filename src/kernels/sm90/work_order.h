@@ -1,5 +1,5 @@
-// In which order the forward kernel's work items are handed out: pairs of a row tile and a unit, which is what one
-// item covers of the heads. Shared by host and device code, so that a machine with no GPU tests it.
+// In which order the forward kernel's work items are handed out: pairs of a row tile and a unit, which is
+// what one item covers of the heads. Shared by host and device code, so that a machine with no GPU tests it.
 #pragma once
 
 #include <cstdint>

@@ -26,8 +26,9 @@ TEST(WorkOrder, HandsOutEveryRowTileOfEveryUnitOnce) {
                         place.position < row_tiles);
             ++seen[static_cast<size_t>(place.unit * row_tiles + place.position)];
           }
-          EXPECT_THAT(seen, testing::Each(1)) << row_tiles << " row tiles, " << units << " units, sections of "
-                                              << section << ", " << heavy << " heavy";
+          EXPECT_THAT(seen, testing::Each(1))
+              << row_tiles << " row tiles, " << units << " units, sections of " << section << ", " << heavy
+              << " heavy";
         }
 }
 
@@ -37,8 +38,8 @@ TEST(WorkOrder, BeginsWithTheHeavyAndThenGoesSectionBySection) {
   for (int32_t i = 0; i < order.items(); ++i)
     places.emplace_back(order.place(i).unit, order.place(i).position);
   const std::vector<std::tuple<int, int>> expected = {{0, 0}, {1, 0}, {2, 0},  // the heavy one
-                                                      {0, 1}, {1, 1}, {0, 2}, {1, 2}, {0, 3}, {1, 3},
-                                                      {2, 1}, {2, 2}, {2, 3}};
+                                                      {0, 1}, {1, 1}, {0, 2}, {1, 2}, {0, 3},
+                                                      {1, 3}, {2, 1}, {2, 2}, {2, 3}};
   EXPECT_EQ(places, expected);
 }
 
