@@ -13,6 +13,40 @@ namespace {
 constexpr size_t kAlignment = 256;
 constexpr size_t kSmall = size_t{1} << 20;  // bytes up to which one copy of all is faster than one of each
 
+// Page-locked memory through which small packs go to a device, one at a time, in a stream of their own: they
+// wait for nothing that the device does, and the driver need not copy them once more.
+class Staging {
+ public:
+  Staging() {
+    void* memory = nullptr;
+    LONGSPAN_CUDA(cudaHostAlloc(&memory, kSmall, cudaHostAllocPortable));
+    memory_ = static_cast<char*>(memory);
+  }
+
+  // `fill` writes `bytes` bytes, which are at `to` when this returns.
+  template <class Fill>
+  void send(void* to, size_t bytes, const Device& device, const Fill& fill) {
+    const std::scoped_lock lock(mutex_);
+    const cuda::DeviceGuard guard(device.index);
+    const auto index = static_cast<size_t>(device.index);
+    if (streams_.size() <= index) streams_.resize(index + 1);
+    if (streams_[index] == nullptr) streams_[index] = std::make_unique<cuda::OwnedStream>(device.index);
+    fill(memory_);
+    cuda::copy_async(to, memory_, bytes, *streams_[index]);
+    cuda::synchronize(*streams_[index]);
+  }
+
+ private:
+  std::mutex mutex_;
+  char* memory_ = nullptr;
+  std::vector<std::unique_ptr<cuda::OwnedStream>> streams_;  // by device
+};
+
+Staging& staging() {
+  static auto* const memory = new Staging;  // never freed, see spares()
+  return *memory;
+}
+
 // The memory of packs that are gone, a few small ones.
 class Spares {
  public:
@@ -80,14 +114,14 @@ void DevicePack::upload(const Device& device) {
     copy_bytes(memory_.as<char>() + offset, memory_.kind(), from, DeviceKind::kCpu, bytes);
   };
   if (bytes_ <= kSmall) {
-    const std::unique_ptr<char[]> staged(new char[bytes_]);
-    for (const Piece& piece : pieces_) {
-      if (piece.data == nullptr)
-        std::memset(staged.get() + piece.offset, 0, piece.bytes);
-      else if (piece.bytes > 0)
-        std::memcpy(staged.get() + piece.offset, piece.data, piece.bytes);
-    }
-    copy(0, staged.get(), bytes_);
+    staging().send(memory_.data(), bytes_, device, [&](char* staged) {
+      for (const Piece& piece : pieces_) {
+        if (piece.data == nullptr)
+          std::memset(staged + piece.offset, 0, piece.bytes);
+        else if (piece.bytes > 0)
+          std::memcpy(staged + piece.offset, piece.data, piece.bytes);
+      }
+    });
   } else {
     for (const Piece& piece : pieces_) {
       if (piece.bytes == 0) continue;
