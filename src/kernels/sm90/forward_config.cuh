@@ -75,8 +75,11 @@ struct alignas(8) TileNote {
 enum TileFlags : uint32_t { kFirstTile = 1 << 5, kEndOfWork = 1 << 6, kNotRead = 1 << 7 };
 
 struct alignas(16) ItemNote {
-  int32_t token, head;  // the first of each
-  int32_t end;          // not an item: there is no more work
+  int32_t token;      // the first
+  int32_t head_rows;  // the first head; the number of tokens in the low 8 bits
+  int32_t end;        // not an item: there is no more work
+  __device__ int head() const { return head_rows >> 8; }
+  __device__ int rows() const { return head_rows & 0xff; }
   int32_t unused;
 };
 

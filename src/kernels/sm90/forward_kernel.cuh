@@ -277,7 +277,8 @@ class Consumer {
                                                 int item) {
     int2 note = make_int2(0, 0);
     if (lane_ == 0) note = *reinterpret_cast<const int2*>(&barriers_.item[item]);
-    const int first_token = broadcast(note.x), first_head = broadcast(note.y);
+    const int first_token = broadcast(note.x), head_rows = broadcast(note.y);
+    const int first_head = head_rows >> 8, rows = head_rows & 0xff;
     float sum[2], factor[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) sum[r] = softmax.sum[r] + __shfl_xor_sync(0xffffffff, softmax.sum[r], 1);
@@ -287,7 +288,7 @@ class Consumer {
     for (int r = 0; r < 2; ++r) factor[r] = sum[r] == 0.0f ? 0.0f : rcp(sum[r]);
 
     if constexpr (C::kMerges) {
-      write_merged(o, softmax, sum, factor, first_token, first_head, slot);
+      write_merged(o, softmax, sum, factor, first_token, first_head, rows, slot);
       return;
     }
     if (params_.o_f32 == nullptr) {
@@ -309,7 +310,7 @@ class Consumer {
       const int row = row_ + 8 * r;
       const int token = first_token + (row >> params_.log2_pack);
       const int head = first_head + (row & ((1 << params_.log2_pack) - 1));
-      if (token >= params_.tokens_q) continue;
+      if (row >> params_.log2_pack >= rows) continue;
       if (lane_ % 4 == 0)
         params_.lse[int64_t{head} * params_.tokens_q + token] =
             log_sum(softmax.maximum[r], sum[r], params_.scale);
@@ -328,7 +329,7 @@ class Consumer {
   // be what is written: each element by one thread, a row's lse by four lanes before one of them writes it.
   __device__ __forceinline__ void write_merged(const float (&o)[kOutputs], const Softmax& softmax,
                                                const float (&sum)[2], float (&factor)[2], int first_token,
-                                               int first_head, int slot) {
+                                               int first_head, int rows, int slot) {
     float keep[2], lse[2];
     int token[2], head[2];
     bool there[2], changes[2];
@@ -338,7 +339,7 @@ class Consumer {
       const int row = row_ + 8 * r;
       token[r] = first_token + (row >> params_.log2_pack);
       head[r] = first_head + (row & ((1 << params_.log2_pack) - 1));
-      there[r] = token[r] < params_.tokens_q;
+      there[r] = row >> params_.log2_pack < rows;
       part[r] = params_.part_o + token[r] * params_.part_token_stride + head[r] * params_.part_head_stride +
                 2 * (lane_ % 4);
       const float mine = log_sum(softmax.maximum[r], sum[r], params_.scale);
@@ -431,6 +432,7 @@ __global__ void __launch_bounds__(C::kThreads, 1) sm90_forward(const __grid_cons
   const int warp = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);
   const int lane = threadIdx.x % 32;
 
+  if (warp == 1) prefetch_plan(params, lane);
   if (threadIdx.x == 0) {
     prefetch_tensormap(params.q);
     prefetch_tensormap(params.k);

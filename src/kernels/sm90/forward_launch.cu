@@ -60,6 +60,9 @@ void launch_forward(const Problem& problem, const ForwardShape& shape, const Dev
     params.o_head_stride = args.o.head_stride;
   } else {
     params.o = query_map(args.o, 64 / shape.pack, shape.pack);
+    if (shape.row_tiles == RowTiles::kOfBlocks)
+      for (int i = 0; 1 << i < 64 / shape.pack; ++i)
+        params.o_panel[i] = query_panel_map(args.o, 1 << i, shape.pack);
   }
   params.lse = args.lse;
   if (args.part_lse != nullptr) {
@@ -71,6 +74,8 @@ void launch_forward(const Problem& problem, const ForwardShape& shape, const Dev
   params.work = map.work;
   params.entries = map.entries;
   params.spans = map.spans;
+  params.plan = map.plan;
+  params.plan_bytes = static_cast<uint32_t>(std::min<size_t>(map.plan_bytes, size_t{1} << 20));
   params.per_head_masks = problem.masks->size() > 1;
   params.units_per_kv = static_cast<int32_t>(problem.group_size() / shape.pack);
   params.order = map.order;

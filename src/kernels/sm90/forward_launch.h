@@ -15,6 +15,8 @@ struct DeviceForwardMap {
   const MapRow* work = nullptr;
   const MapEntry* entries = nullptr;
   const uint32_t* spans = nullptr;
+  const uint8_t* plan = nullptr;  // all of these
+  size_t plan_bytes = 0;
   WorkOrder order;
   int32_t rows_per_tile = 0;
   int32_t* counters = nullptr;  // [2], zero before the first launch; the kernel leaves them at zero

@@ -43,10 +43,12 @@ struct TileCut {
 
 // One row tile, in the order in which the scheduler hands row tiles out.
 struct alignas(16) MapRow {
-  int32_t row_tile = 0;
+  int32_t first_row = 0;  // of tokens
   uint32_t first_entry = 0;
   int32_t entries = 0;  // 0: no row of the tile sees a key
-  int32_t cost = 0;     // by which they are ordered: steps of keys, and two more a tile
+  uint32_t cost : 24 =
+      0;  // by which they are ordered: steps of keys, and two more a tile, as far as 24 bits go
+  uint32_t rows : 8 = 0;  // of tokens; 0: no row tile, but makes one mask have as many as the others
 };
 
 // The masks of a problem, one or one per KV head.
@@ -63,11 +65,15 @@ struct ForwardMap {
   size_t bytes() const;
 };
 
-// Tiles of shape.columns keys, a multiple of kStepKeys and at most 16 steps.
-ForwardMap lower_forward(const HeadMasks& masks, TileShape shape);
+// Where row tiles begin: every shape.rows rows, or so anew at each edge of a band's rows: then no row tile
+// lies in two blocks of rows, or in two documents.
+enum class RowTiles : uint8_t { kEven, kOfBlocks };
+
+// Tiles of shape.columns keys, a multiple of kStepKeys and at most 16 steps, and of at most 255 rows.
+ForwardMap lower_forward(const HeadMasks& masks, TileShape shape, RowTiles row_tiles = RowTiles::kEven);
 
 // The same in place of what `map` held, whose memory is used again: fresh pages take longer than what is
 // written there.
-void lower_forward(const HeadMasks& masks, TileShape shape, ForwardMap& map);
+void lower_forward(const HeadMasks& masks, TileShape shape, RowTiles row_tiles, ForwardMap& map);
 
 }  // namespace longspan::sm90

@@ -13,6 +13,9 @@ namespace longspan::sm90 {
 
 struct ForwardParams {
   CUtensorMap q, k, v, o;  // o is unused where o_f32 is set
+  // Of o, for row tiles that end before the tile of the copy engine does: panels of 2^i tokens.
+  static constexpr int kPanelMaps = 6;
+  CUtensorMap o_panel[kPanelMaps];
 
   float* o_f32 = nullptr;  // [tokens_q, heads_q, head_dim]: partial results are written in fp32
   int64_t o_token_stride = 0, o_head_stride = 0;
@@ -26,6 +29,8 @@ struct ForwardParams {
   const MapRow* work = nullptr;  // [masks, row_tiles], heaviest first
   const MapEntry* entries = nullptr;
   const uint32_t* spans = nullptr;  // [layers, rows_per_tile]: begin in the low half, end in the high half
+  const uint8_t* plan = nullptr;    // all of these
+  uint32_t plan_bytes = 0;
 
   WorkOrder order;             // its units: heads_q / pack
   int32_t per_head_masks = 0;  // 0: one mask for all heads

@@ -26,7 +26,8 @@ __device__ __forceinline__ WorkItem fetch_work_item(const ForwardParams& params,
   const int64_t base =
       params.per_head_masks ? int64_t{item.unit / params.units_per_kv} * params.order.row_tiles : 0;
   const int4 raw = __ldg(reinterpret_cast<const int4*>(params.work + base + place.position));
-  item.row = MapRow{raw.x, static_cast<uint32_t>(raw.y), raw.z, raw.w};
+  item.row = MapRow{raw.x, static_cast<uint32_t>(raw.y), raw.z, static_cast<uint32_t>(raw.w) & 0xffffff,
+                    static_cast<uint32_t>(raw.w) >> 24};
   return item;
 }
 
@@ -79,9 +80,10 @@ class Loader {
   }
 
   __device__ void load_item(const WorkItem& item, MapEntry batch) {
-    tiles_left_ = item.row.cost / ((C::kPiece / kStepKeys + 2) * C::kPieces);
+    tiles_left_ = static_cast<int>(item.row.cost) / ((C::kPiece / kStepKeys + 2) * C::kPieces);
     kv_head_ = item.unit / params_.units_per_kv;
-    token_ = item.row.row_tile * params_.rows_per_tile;
+    token_ = item.row.first_row;
+    rows_ = static_cast<int>(item.row.rows);
     head_ = item.unit << params_.log2_pack;
     first_tile_ = kFirstTile;
     const int entries =
@@ -133,7 +135,7 @@ class Loader {
     Mbarrier& full = barriers_.q_full[q_.slot];
     mbarrier_wait(barriers_.q_empty[q_.slot], q_.parity ^ 1);
     if (lane_ == 0) {
-      barriers_.item[item_slot(q_)] = ItemNote{token_, head_, 0, 0};
+      barriers_.item[item_slot(q_)] = ItemNote{token_, head_ << 8 | rows_, 0, 0};
       mbarrier_arrive_expect_tx(full, C::kWarpgroups * C::kQBytes);
       for (int w = 0; w < C::kWarpgroups; ++w)
         cp_async_bulk_tensor_load(shared_address(memory_.q[q_.slot][w]), params_.q, full, 0, head_,
@@ -225,7 +227,7 @@ class Loader {
   WorkItem next_;
   MapEntry next_entries_;
   int kv_head_ = 0;
-  int token_ = 0, head_ = 0;  // of the item, the first of each
+  int token_ = 0, head_ = 0, rows_ = 0;  // of the item: the first of each, and tokens
   uint32_t first_tile_ = 0;
   int pieces_ = 0, column_ = 0;  // of the tile so far; the column is the lane's own
   int pending_pieces_ = 0, pending_column_ = 0, pending_head_ = 0;  // of the tile whose v is not yet loaded
@@ -233,7 +235,29 @@ class Loader {
   RingPosition<C::kSlots> ring_;
 };
 
+// Brings the plan to the L2 cache, all blocks together: what a warp reads of it next depends on what it has
+// read, and each such trip to memory would be one that the first items wait for.
+__device__ __forceinline__ void prefetch_plan(const ForwardParams& params, int lane) {
+  constexpr uint32_t kLine = 128;
+  for (uint32_t at = (lane * gridDim.x + blockIdx.x) * kLine; at < params.plan_bytes;
+       at += 32 * gridDim.x * kLine)
+    prefetch_to_l2(params.plan + at);
+}
+
 // ---- the store warp --------------------------------------------------------------------------------------
+
+// Stores so many tokens of a warpgroup, whatever comes after them: by panel, in powers of two.
+template <class C>
+__device__ void store_panels(const ForwardParams& params, uint32_t from, int head, int token, int tokens) {
+  for (int i = 0, done = 0; done < tokens; ++i) {
+    if (!(tokens >> i & 1)) continue;
+    for (int panel = 0; panel < C::kPanels; ++panel)
+      cp_async_bulk_tensor_store(params.o_panel[i],
+                                 from + panel * C::kQPanelBytes + (done << params.log2_pack) * kPanelRowBytes,
+                                 0, head, token + done, panel);
+    done += 1 << i;
+  }
+}
 
 // By one lane: what it has read of an item's note it has read before it gives the note's place back.
 template <class C>
@@ -256,9 +280,15 @@ __device__ void store_outputs(const ForwardParams& params, StreamSharedMemory<C>
     }
     mbarrier_wait(barriers.o_full[q.slot], q.parity);
     if (stores && params.o_f32 == nullptr) {
-      for (int w = 0; w < C::kWarpgroups; ++w)
-        cp_async_bulk_tensor_store(params.o, shared_address(memory.q[q.slot][w]), 0, item.head,
-                                   item.token + w * (64 >> params.log2_pack), 0);
+      const int of_warpgroup = 64 >> params.log2_pack;  // tokens
+      for (int w = 0; w < C::kWarpgroups; ++w) {
+        const uint32_t from = shared_address(memory.q[q.slot][w]);
+        const int token = item.token + w * of_warpgroup, tokens = item.rows() - w * of_warpgroup;
+        if (tokens >= of_warpgroup || token + tokens == params.tokens_q)
+          cp_async_bulk_tensor_store(params.o, from, 0, item.head(), token, 0);
+        else
+          store_panels<C>(params, from, item.head(), token, tokens);
+      }
       cp_async_bulk_commit_group();
       cp_async_bulk_wait_group_read();
     }

@@ -12,6 +12,18 @@ constexpr int64_t kMostPacked = 8;  // query heads of a row tile: 16 tokens are 
 constexpr int64_t kLongRow = 600,
                   kLongKeys = 1025;  // keys of a mean row, and in all, from which wide tiles pay
 
+// Whether row tiles are to begin where blocks of rows and documents do. A tile in two blocks of keys computes
+// the keys of both; one in two documents costs no more than two, so that it pays only, in planning, where
+// these are long.
+bool follows_blocks(const HeadMasks& masks, int64_t tokens) {
+  constexpr int64_t kFewest = 4, kTilesOfBlock = 2, kTilesOfDocument = 20;
+  return std::all_of(masks.begin(), masks.end(), [&](const Mask& mask) {
+    const auto groups = static_cast<int64_t>(mask.bands().groups().size());
+    const int64_t tiles = mask.bands().rectangular() ? kTilesOfBlock : kTilesOfDocument;
+    return groups >= kFewest && groups * tiles * tokens <= mask.rows();
+  });
+}
+
 }  // namespace
 
 ForwardShape choose_forward_shape(const Problem& problem) {
@@ -33,6 +45,7 @@ ForwardShape choose_forward_shape(const Problem& problem) {
     const bool wide =
         problem.head_dim == 128 && problem.tokens_kv >= kLongKeys && problem.area() >= kLongRow * rows;
     shape.columns = shape.piece = wide ? 160 : 128;
+    if (follows_blocks(masks, shape.tokens())) shape.row_tiles = RowTiles::kOfBlocks;
   }
   return shape;
 }

@@ -17,6 +17,7 @@ struct ForwardShape {
   int streams =
       1;         // 1: two warpgroups share a tile of 128 rows; 2: each has work items of its own, of 64 rows
   int pack = 1;  // query heads of a group that share a row tile: 1, 2, 4 or 8
+  RowTiles row_tiles = RowTiles::kEven;
 
   int tile_rows() const { return 128 / streams; }
   int tokens() const { return tile_rows() / pack; }  // query tokens of a row tile

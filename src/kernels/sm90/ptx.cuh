@@ -78,6 +78,10 @@ enum class CachePolicy : uint64_t {  // L2 eviction priorities, as createpolicy 
   kEvictLast = 0x14F0000000000000,
 };
 
+__device__ __forceinline__ void prefetch_to_l2(const void* at) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(at)) : "memory");
+}
+
 __device__ __forceinline__ void prefetch_tensormap(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }

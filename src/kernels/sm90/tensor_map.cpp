@@ -51,6 +51,13 @@ CUtensorMap encode(const TensorView& tensor, const Dimension (&dimensions)[4]) {
   return map;
 }
 
+CUtensorMap queries(const TensorView& t, int tokens, int heads, int64_t panels) {
+  return encode(t, {{kPanel, 1, kPanel},
+                    {t.heads, t.head_stride, heads},
+                    {t.tokens, t.token_stride, tokens},
+                    {t.head_dim / kPanel, kPanel, panels}});
+}
+
 CUtensorMap keys(const TensorView& t, int tokens, int64_t panels) {
   return encode(t, {{kPanel, 1, kPanel},
                     {t.tokens, t.token_stride, tokens},
@@ -61,11 +68,11 @@ CUtensorMap keys(const TensorView& t, int tokens, int64_t panels) {
 }  // namespace
 
 CUtensorMap query_map(const TensorView& t, int tokens, int heads) {
-  const int64_t panels = t.head_dim / kPanel;
-  return encode(t, {{kPanel, 1, kPanel},
-                    {t.heads, t.head_stride, heads},
-                    {t.tokens, t.token_stride, tokens},
-                    {panels, kPanel, panels}});
+  return queries(t, tokens, heads, t.head_dim / kPanel);
+}
+
+CUtensorMap query_panel_map(const TensorView& t, int tokens, int heads) {
+  return queries(t, tokens, heads, 1);
 }
 
 CUtensorMap key_map(const TensorView& t, int tokens) {

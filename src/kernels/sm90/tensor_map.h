@@ -11,6 +11,9 @@ namespace longspan::sm90 {
 // swizzled: in shared memory [head_dim / 64][tokens][heads][64]. Coordinates: (0, head, token, panel).
 CUtensorMap query_map(const TensorView& tensor, int tokens, int heads);
 
+// The same, one panel a box.
+CUtensorMap query_panel_map(const TensorView& tensor, int tokens, int heads);
+
 // Boxes of `tokens` rows of one head: in shared memory [head_dim / 64][tokens][64]. Coordinates: (0, token,
 // panel, head).
 CUtensorMap key_map(const TensorView& tensor, int tokens);

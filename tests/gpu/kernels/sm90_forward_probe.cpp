@@ -1,6 +1,7 @@
 // A tool for whoever works on the Hopper forward kernel: checks it on small problems, times it or its
 // planning on large ones. Not a test, and its figures are no results: those are the runner's.
-//   sm90_forward_probe check|time|plan [regular expression] [columns,piece,streams,pack] [seconds]
+//   sm90_forward_probe check|time|plan [regular expression] [columns,piece,streams,pack,][even|blocks]
+//   [seconds]
 // The shape is the chosen one unless it is given. Half a second and more of work bring the chip to its power
 // limit, where most rates are lower. `time` prints, per case, the median time with a cold L2, its rate, and
 // the share of the tensor cores' cycles that the visible work needs ("util"), which does not depend on the
@@ -30,6 +31,7 @@ namespace {
 
 using sm90::ForwardPlan;
 using sm90::ForwardShape;
+using sm90::RowTiles;
 
 Device first_gpu() {
   for (const Device& device : devices())
@@ -150,8 +152,9 @@ Problem problem_of(const Case& c) {
 
 ForwardShape shape_for(const Problem& problem, const std::string& text) {
   ForwardShape shape = sm90::choose_forward_shape(problem);
-  if (!text.empty())
-    std::sscanf(text.c_str(), "%d,%d,%d,%d", &shape.columns, &shape.piece, &shape.streams, &shape.pack);
+  std::sscanf(text.c_str(), "%d,%d,%d,%d", &shape.columns, &shape.piece, &shape.streams, &shape.pack);
+  if (text.ends_with("even")) shape.row_tiles = RowTiles::kEven;
+  if (text.ends_with("blocks")) shape.row_tiles = RowTiles::kOfBlocks;
   return shape;
 }
 
@@ -208,8 +211,9 @@ void time(const Case& c, const std::string& text, double seconds, const Device& 
     }
   }
   const double t = median(times), n = median(cycles);
-  std::printf("%-30s %d,%d,%d,%d %9.4f ms %6.1f TFLOP/s  util %5.3f  %.2f GHz\n", c.name.c_str(),
-              shape.columns, shape.piece, shape.streams, shape.pack, t * 1e3, work / t * 1e-12,
+  std::printf("%-30s %d,%d,%d,%d,%s %9.4f ms %6.1f TFLOP/s  util %5.3f  %.2f GHz\n", c.name.c_str(),
+              shape.columns, shape.piece, shape.streams, shape.pack,
+              shape.row_tiles == RowTiles::kEven ? "even" : "blocks", t * 1e3, work / t * 1e-12,
               work / (4096.0 * gpu.units * n), n / t * 1e-9);
 }
 
@@ -226,7 +230,7 @@ void plan(const Case& c, const std::string& text, const Device& gpu) {
     const auto a = Clock::now();
     sm90::choose_forward_shape(problem);
     const auto b = Clock::now();
-    sm90::lower_forward(*problem.masks, shape.tile_shape());
+    sm90::lower_forward(*problem.masks, shape.tile_shape(), shape.row_tiles);
     const auto d = Clock::now();
     const ForwardPlan plan(problem, shape, gpu);
     const auto e = Clock::now();
@@ -246,7 +250,8 @@ int main(int argc, char** argv) {
   using namespace longspan;
   if (argc < 2) {
     std::printf(
-        "sm90_forward_probe check|time|plan [regular expression] [columns,piece,streams,pack] [seconds]\n");
+        "sm90_forward_probe check|time|plan [regular expression] [columns,piece,streams,pack,][even|blocks] "
+        "[seconds]\n");
     return 2;
   }
   if (!no_cuda_reason().empty() || first_gpu().capability != 90) {

@@ -97,8 +97,8 @@ TEST(Sm90, GivesZeroToRowsWithoutKeys) {
 }
 
 // With scores of +-35 lse errs by up to 1.3e-5, a little more than its tolerance, which is why its failure is
-// not asked for here: the tensor cores cut sums of products where others round them. o must be as right as
-// ever.
+// not asked for here: the tensor cores cut sums of products where others round them, as cuBLAS's product of
+// the same kind shows (docs/kernels/sm90-forward.md). o must be as right as ever.
 TEST(Sm90, FollowsScoresThatOutgrowTheirFirstMaximum) {
   LONGSPAN_NEEDS_HOPPER();
   const Device gpu = first_gpu();
@@ -150,6 +150,27 @@ TEST(Sm90, ComputesBlocksOfEverySize) {
 }
 
 // Tiles of the backward pass begin with documents, or not, where they are too short for that.
+// Row tiles begin where these blocks do, and end where they end: with every number of rows in the last one.
+TEST(Sm90, ComputesBlocksThatEndAnywhere) {
+  LONGSPAN_NEEDS_HOPPER();
+  std::vector<Band> bands;
+  int64_t row = 5;  // the first rows see nothing, nor do the last
+  for (int64_t length = 257; length < 400; length += 9) {
+    bands.push_back({{row, row + length}, {row / 2, row / 2 + 200}});
+    if (length % 2 == 0) bands.push_back({{row, row + length}, {row / 2 + 300, row / 2 + 301}});
+    row += length;
+  }
+  const Mask mask(row + 70, row, bands);
+  for (const auto& [q, kv] : {std::pair<int64_t, int64_t>{3, 3}, {4, 2}, {8, 1}}) {
+    for (const int64_t head_dim : {64, 128}) {
+      Problem problem = problem_of({mask}, q, kv, head_dim, head_dim == 64 ? DType::kF16 : DType::kBF16);
+      expect_right(problem);
+      problem.fp32_output = true;
+      expect_right(problem);
+    }
+  }
+}
+
 TEST(Sm90, ComputesDocumentsOfAllLengths) {
   LONGSPAN_NEEDS_HOPPER();
   for (const char* name : {"causal_document", "full_document", "share_question", "prefix_lm_document"}) {

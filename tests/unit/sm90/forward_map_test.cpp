@@ -28,13 +28,14 @@ class Reader {
         pairs_(static_cast<size_t>(rows_ * columns_), 0) {}
 
   Pairs read() {
-    std::vector<char> seen(static_cast<size_t>(map_.row_tiles), 0);
+    std::vector<char> seen(static_cast<size_t>(rows_), 0);
     for (int32_t position = 0; position < map_.row_tiles; ++position) {
       const MapRow& row = work_[position];
-      EXPECT_EQ(seen.at(static_cast<size_t>(row.row_tile))++, 0)
-          << "row tile " << row.row_tile << " comes twice";
+      for (uint32_t r = 0; r < row.rows; ++r) ++seen.at(static_cast<size_t>(row.first_row) + r);
+      if (row.rows == 0) EXPECT_EQ(row.entries, 0) << "row tile " << position << " has keys, but no rows";
       read(row);
     }
+    EXPECT_THAT(seen, testing::Each(1)) << "a row is in no row tile, or in two";
     return pairs_;
   }
 
@@ -43,8 +44,8 @@ class Reader {
 
  private:
   void read(const MapRow& row) {
-    first_row_ = int64_t{row.row_tile} * shape_.rows;
-    height_ = std::min<int64_t>(shape_.rows, rows_ - first_row_);
+    first_row_ = row.first_row;
+    height_ = row.rows;
     int64_t covered = 0;
     for (int32_t i = 0; i < row.entries; ++i) {
       const MapEntry& entry = map_.entries.at(row.first_entry + static_cast<uint32_t>(i));
@@ -105,8 +106,8 @@ class Reader {
   int64_t first_row_ = 0, height_ = 0, tiles_ = 0, steps_ = 0;
 };
 
-void expect_same_pairs(const HeadMasks& masks, TileShape shape) {
-  const ForwardMap map = lower_forward(masks, shape);
+void expect_same_pairs(const HeadMasks& masks, TileShape shape, RowTiles row_tiles = RowTiles::kEven) {
+  const ForwardMap map = lower_forward(masks, shape, row_tiles);
   int64_t tiles = 0, steps = 0;
   for (size_t i = 0; i < masks.size(); ++i) {
     const Mask& mask = masks[i];
@@ -135,6 +136,8 @@ TEST(ForwardMap, ShowsThePairsOfEveryPattern) {
     expect_same_pairs(drawn.masks, {16, 128});
     expect_same_pairs(drawn.masks, {64, 160});
     expect_same_pairs(drawn.masks, {128, 64});
+    expect_same_pairs(drawn.masks, {16, 160}, RowTiles::kOfBlocks);
+    expect_same_pairs(drawn.masks, {64, 64}, RowTiles::kOfBlocks);
   }
 }
 
@@ -161,6 +164,7 @@ RC_GTEST_PROP(ForwardMap, ShowsThePairsOfAnyMask, ()) {
   const Mask mask = random_mask();
   const TileShape shape{*rc::gen::inRange(1, 48), 16 * *rc::gen::inRange(1, 4)};
   expect_same_pairs({mask}, shape);
+  expect_same_pairs({mask}, shape, RowTiles::kOfBlocks);
   RC_ASSERT(!testing::Test::HasFailure());
 }
 
@@ -169,7 +173,7 @@ TEST(ForwardMap, BeginsTilesWhereARowTilesKeysBegin) {
   const Mask window(n, n, std::vector<Band>{{{0, n}, {0, n}, -1024, 0}});
   const ForwardMap map = lower_forward({window}, {16, 160});
   for (const MapRow& row : map.work) {
-    const int64_t first = int64_t{row.row_tile} * 16;
+    const int64_t first = row.first_row;
     if (first < 1024) continue;
     EXPECT_EQ(map.entries[row.first_entry].column, first - 1024);
     // 1040 keys: a cut tile, five whole ones, and 80 keys, of which the last 16 are cut.
@@ -196,7 +200,7 @@ TEST(ForwardMap, HandsOutTheHeaviestRowTilesFirst) {
   const Mask causal(512, 512, std::vector<Band>{{{0, 512}, {0, 512}, kUnboundedBelow, 0}});
   const ForwardMap map = lower_forward({causal}, {128, 128});
   std::vector<int32_t> order;
-  for (const MapRow& row : map.work) order.push_back(row.row_tile);
+  for (const MapRow& row : map.work) order.push_back(row.first_row / 128);
   EXPECT_THAT(order, testing::ElementsAre(3, 2, 1, 0));
 }
 

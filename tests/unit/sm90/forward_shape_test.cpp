@@ -60,5 +60,21 @@ TEST(ForwardShape, MatchesTheBlocksOfBlockSparseMasks) {
   EXPECT_EQ(grouped.streams, 1);
 }
 
+TEST(ForwardShape, BeginsRowTilesWhereBlocksAndLongDocumentsDo) {
+  const auto row_tiles = [](std::string_view pattern, const PatternOptions& options, int64_t heads_kv) {
+    return choose_forward_shape(problem_of(pattern, options, 8, heads_kv)).row_tiles;
+  };
+  PatternOptions long_documents = of(8192), short_documents = of(8192);
+  long_documents.lengths = "uniform:400:800", short_documents.lengths = "uniform:100:300";
+  EXPECT_EQ(row_tiles("variable_block_sparse", of(8192, 256), 8), RowTiles::kOfBlocks);
+  EXPECT_EQ(row_tiles("variable_block_sparse", of(8192, 256), 1), RowTiles::kOfBlocks);
+  EXPECT_EQ(row_tiles("causal_document", long_documents, 1), RowTiles::kOfBlocks);
+  EXPECT_EQ(row_tiles("causal_document", short_documents, 1), RowTiles::kEven);
+  EXPECT_EQ(row_tiles("full_document", short_documents, 1), RowTiles::kOfBlocks);
+  EXPECT_EQ(row_tiles("uniform_block_sparse", of(8192, 128), 8), RowTiles::kEven);
+  EXPECT_EQ(row_tiles("full", of(8192), 1), RowTiles::kEven);
+  EXPECT_EQ(row_tiles("prefix_lm_causal", of(8192), 1), RowTiles::kEven);
+}
+
 }  // namespace
 }  // namespace longspan::sm90

@@ -1,0 +1,121 @@
+// The partial tiles of the forward kernel's map: what bands show of a tile, and its layers of spans, each
+// distinct tile drawn once.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "kernels/sm90/forward_map.h"
+#include "mask/mask.h"
+#include "mask/tile_map.h"
+
+namespace longspan::sm90 {
+
+// What one band shows of a row tile. Rows count from the tile's first, columns are absolute.
+struct Piece {
+  int32_t q_begin, q_end;
+  int64_t k_begin, k_end;      // of the band
+  int64_t lo, hi;              // of column - row, with rows so counted, or unbounded
+  int64_t begin, end;          // columns that some row sees: all between them are seen by some row
+  int64_t all_begin, all_end;  // columns that all rows of the tile see
+
+  int64_t begin_of(int64_t row) const {
+    return lo == kUnboundedBelow ? k_begin : std::max(k_begin, row + lo);
+  }
+  int64_t end_of(int64_t row) const { return hi == kUnboundedAbove ? k_end : std::min(k_end, row + hi + 1); }
+  bool rectangular() const { return lo == kUnboundedBelow && hi == kUnboundedAbove; }
+};
+
+// The layers of a partial tile, and what the kernel is told about them.
+struct Layers {
+  int32_t first = 0, count = 0;
+  uint32_t cut = 0;
+  bool full = false;  // all rows see all keys of a whole tile
+};
+
+// The distinct partial tiles.
+class LayerTable {
+ public:
+  LayerTable(TileShape shape, std::vector<uint32_t>& spans) : shape_(shape), spans_(spans) {}
+
+  // A lone piece relative to its tile, such that equal tiles are equal: rows and columns that it touches, 16
+  // bits each, and its bounds, 32 bits each, where they cut.
+  struct Lone {
+    uint64_t sides = 0, bounds = 0;
+    Lone() = default;
+    Lone(int64_t q_begin, int64_t q_end, int64_t begin, int64_t end, int32_t lo, int32_t hi)
+        : sides(static_cast<uint64_t>(q_begin) | static_cast<uint64_t>(q_end) << 16 |
+                static_cast<uint64_t>(begin) << 32 | static_cast<uint64_t>(end) << 48),
+          bounds(static_cast<uint64_t>(static_cast<uint32_t>(lo)) |
+                 static_cast<uint64_t>(static_cast<uint32_t>(hi)) << 32) {}
+    int32_t side(int i) const { return static_cast<int32_t>(sides >> (16 * i) & 0xffff); }
+    int32_t lo() const { return static_cast<int32_t>(bounds & 0xffffffff); }
+    int32_t hi() const { return static_cast<int32_t>(bounds >> 32); }
+    friend bool operator==(const Lone&, const Lone&) = default;
+  };
+  static constexpr int32_t kNoLo = -(1 << 30), kNoHi = 1 << 30;
+
+  // What `piece` shows of the tile that begins at `column`; the row tile has `rows` rows.
+  Layers find(const Piece& piece, int64_t column, int32_t rows) {
+    const Lone lone = relative(piece, column);
+    if (rows < shape_.rows) return draw(lone, rows);  // the last row tile: alone of its kind
+    return find(lone);
+  }
+
+  // The same where the row tile has all its rows.
+  const Layers& find(const Lone& lone) {
+    uint64_t hash = (lone.sides * 0x9e3779b97f4a7c15u) ^ lone.bounds;
+    hash = (hash ^ hash >> 32) * 0xff51afd7ed558ccdu;
+    Place* place = &places_[hash >> 55 << 1];  // two places for each hash; the older one makes room
+    if (place->lone == lone && place->layers.count > 0) return place->layers;
+    if (place[1].lone == lone && place[1].layers.count > 0) return place[1].layers;
+    place[1] = place[0];
+    *place = {lone, draw(lone, shape_.rows)};
+    return place->layers;
+  }
+
+  Layers find(const std::vector<const Piece*>& pieces, int64_t column, int32_t rows) {
+    if (pieces.size() == 1) return find(*pieces.front(), column, rows);
+    if (std::all_of(pieces.begin(), pieces.end(), [](const Piece* p) { return p->rectangular(); }))
+      return draw_rectangles(pieces, column, rows);
+    return draw(pieces, column, rows);
+  }
+
+ private:
+  struct Place {
+    Lone lone;
+    Layers layers;
+  };
+
+  Lone relative(const Piece& piece, int64_t column) const {
+    const int64_t begin = std::max<int64_t>(piece.begin - column, 0),
+                  end = std::min<int64_t>(piece.end - column, shape_.columns);
+    const bool lo_cuts = piece.lo != kUnboundedBelow && piece.begin_of(piece.q_end - 1) - column > begin;
+    const bool hi_cuts = piece.hi != kUnboundedAbove && piece.end_of(piece.q_begin) - column < end;
+    const auto lo = static_cast<int32_t>(lo_cuts ? piece.lo - column : kNoLo),
+               hi = static_cast<int32_t>(hi_cuts ? piece.hi - column : kNoHi);
+    return {piece.q_begin, piece.q_end, begin, end, lo, hi};
+  }
+
+  Layers draw(const Lone& lone, int32_t rows);
+  Layers draw(const std::vector<const Piece*>& pieces, int64_t column, int32_t rows);
+  Layers draw_rectangles(const std::vector<const Piece*>& pieces, int64_t column, int32_t rows);
+  Layers described(size_t first, int32_t count, int32_t rows) const;
+  Layers described(size_t first, int32_t count, int32_t last, uint32_t clean) const;
+  bool alike(size_t span, size_t count) const;
+
+  TileShape shape_;
+  std::vector<uint32_t>& spans_;
+  std::array<Place, 1024> places_;                      // of lone pieces
+  std::unordered_multimap<uint64_t, Layers> drawings_;  // of several pieces, by the hash of what is drawn
+  std::unordered_multimap<uint64_t, std::pair<std::vector<uint32_t>, Layers>> sketches_;
+  std::vector<uint32_t> drawn_, sketch_;
+  std::vector<int32_t> edges_;
+  std::vector<std::pair<uint32_t, uint32_t>> seen_;
+};
+
+}  // namespace longspan::sm90
