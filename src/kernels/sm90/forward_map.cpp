@@ -69,14 +69,16 @@ void divide(const Mask& mask, const std::vector<int32_t>* starts, TileShape shap
     return starts != nullptr ? int64_t{(*starts)[static_cast<size_t>(tile)]} : int64_t{tile} * shape.rows;
   };
   size_t part = first;
-  const auto end = mask.bands().end();
-  for (auto at = mask.bands().begin(); at != end; ++at) {
-    const Band band = *at;
-    for (; part + 1 < parts.size() && band.q.begin >= begin_of(part + 1); ++part) parts[part + 1].next = at;
-    for (size_t later = part + 1; later < parts.size() && begin_of(later) < band.q.end; ++later)
-      parts[later].active.push_back(band);
+  const BandList& bands = mask.bands();
+  for (size_t g = 0; g < bands.groups().size(); ++g) {
+    const BandList::Group& group = bands.groups()[g];
+    for (; part + 1 < parts.size() && group.q_begin >= begin_of(part + 1); ++part)
+      parts[part + 1].next = BandList::Iterator(&bands, bands.group_begin(g), g);
+    for (size_t later = part + 1; later < parts.size() && begin_of(later) < group.q_end; ++later)
+      for (size_t i = bands.group_begin(g); i < bands.group_end(g); ++i)
+        parts[later].active.push_back(bands.band(g, i));
   }
-  for (++part; part < parts.size(); ++part) parts[part].next = end;
+  for (++part; part < parts.size(); ++part) parts[part].next = bands.end();
 }
 
 // Lowers a part of a mask. Its rows are left in their order.
@@ -97,17 +99,14 @@ class Cover {
     const int64_t rows = mask_.rows();
     rows_.resize(static_cast<size_t>(part_.end_tile - part_.first_tile));
     out_.entries.reserve(size_t{4} * rows_.size());
+    if (cover_blocks()) return check_size(out_.entries.size(), out_.spans.size());
     auto next = part_.next;
     const auto end = mask_.bands().end();
     int64_t next_row = next == end ? rows : (*next).q.begin;
     MapRow row;  // the last one that was covered
     for (int32_t t = part_.first_tile; t < part_.end_tile; ++t) {
       const auto at = static_cast<size_t>(t - part_.first_tile);
-      int64_t first = int64_t{t} * shape_.rows, last = std::min<int64_t>(first + shape_.rows, rows);
-      if (part_.starts != nullptr) {
-        first = (*part_.starts)[static_cast<size_t>(t)];
-        last = (*part_.starts)[static_cast<size_t>(t) + 1];
-      }
+      const auto [first, last] = rows_of(t);
       const bool changes = next_row < last || first_end_ < last;
       if (!changes && all_rectangles_ && at > 0) {  // sees what the row tile before it sees
         row.first_row = static_cast<int32_t>(first);
@@ -146,6 +145,73 @@ class Cover {
   }
 
  private:
+  Range rows_of(int32_t tile) const {
+    if (part_.starts != nullptr)
+      return {(*part_.starts)[static_cast<size_t>(tile)], (*part_.starts)[static_cast<size_t>(tile) + 1]};
+    const int64_t first = int64_t{tile} * shape_.rows;
+    return {first, std::min<int64_t>(first + shape_.rows, mask_.rows())};
+  }
+
+  // The whole part at once, if its bands are blocks that tiles divide: no row tile lies in two groups of
+  // bands, and no tile in two stretches of keys. False, and nothing done, if they are not, which is found out
+  // soon.
+  bool cover_blocks() {
+    const std::vector<BandList::Group>& groups = mask_.bands().groups();
+    if (!mask_.bands().rectangular()) return false;
+    size_t group = 0, covered_group = groups.size();
+    MapRow row;
+    const auto give_up = [&] {
+      out_.entries.clear();
+      out_.tiles = out_.steps = 0;
+      return false;
+    };
+    for (int32_t t = part_.first_tile; t < part_.end_tile; ++t) {
+      const Range rows = rows_of(t);
+      while (group < groups.size() && groups[group].q_end <= rows.begin) ++group;
+      row.first_row = static_cast<int32_t>(rows.begin);
+      row.rows = static_cast<uint32_t>(rows.size());
+      if (group == groups.size() || groups[group].q_begin >= rows.end) {
+        row.entries = 0, row.cost = 0;
+        covered_group = groups.size();
+        row_tiles_ = 0;
+      } else {
+        if (groups[group].q_begin > rows.begin || groups[group].q_end < rows.end) return give_up();
+        if (group + 1 < groups.size() && groups[group + 1].q_begin < groups[group].q_end) return give_up();
+        if (covered_group != group && !cover_group(group, row)) return give_up();
+        covered_group = group;
+      }
+      rows_[static_cast<size_t>(t - part_.first_tile)] = row;
+      out_.tiles += row_tiles_;
+      out_.steps += row_tiles_ * (shape_.columns / kStepKeys);
+    }
+    return true;
+  }
+
+  bool cover_group(size_t group, MapRow& row) {
+    const BandList& bands = mask_.bands();
+    row_first_ = out_.entries.size();
+    MapEntry entry;  // not written yet
+    int64_t end = 0;
+    row_tiles_ = 0;
+    for (size_t i = bands.group_begin(group); i < bands.group_end(group); ++i) {
+      const Range keys = bands.band(group, i).k;
+      const int64_t tiles = whole_tiles(keys.size());
+      if (keys.begin < end || tiles * shape_.columns != keys.size()) return false;
+      if (keys.begin > end || entry.code == 0) {
+        if (entry.code > 0) out_.entries.push_back(entry);
+        entry = {static_cast<int32_t>(keys.begin), 0};
+      }
+      entry.code += static_cast<int32_t>(tiles);
+      row_tiles_ += tiles;
+      end = keys.end;
+    }
+    if (entry.code > 0) out_.entries.push_back(entry);
+    row.first_entry = static_cast<uint32_t>(row_first_);
+    row.entries = static_cast<int32_t>(out_.entries.size() - row_first_);
+    row.cost = static_cast<uint32_t>(std::min(row_tiles_ * (shape_.columns / kStepKeys + 2), kMostCost));
+    return true;
+  }
+
   // Of the bands that show something of a row tile: few, all of whose rows it has, and not rectangles alone,
   // of which the next row tile shows the same.
   bool may_stretch(int64_t first_row) const {
