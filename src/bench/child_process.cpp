@@ -6,11 +6,13 @@
 #include <csignal>
 #include <cstring>
 #include <fstream>
+#include <utility>
 
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,122 +35,45 @@ extern "C" void tell_of_signal(int) {
 }
 
 // Both ends are closed on exec; a child gets its end through dup2.
-struct Pipe {
-  int read = -1, write = -1;
+struct Ends {
+  int mine, childs;
 
-  Pipe() {
-    int ends[2];
-    LONGSPAN_CHECK(pipe2(ends, O_CLOEXEC) == 0, "pipe: {}", std::strerror(errno));
-    // Out of the way of the descriptors that the child gets.
-    static_assert(kFirstInherited + kMostInherited <= 10);
-    read = fcntl(ends[0], F_DUPFD_CLOEXEC, 10);
-    write = fcntl(ends[1], F_DUPFD_CLOEXEC, 10);
-    ::close(ends[0]);
-    ::close(ends[1]);
-    LONGSPAN_CHECK(read >= 0 && write >= 0, "pipe: {}", std::strerror(errno));
+  Ends(int mine, int childs) : mine(mine), childs(childs) {}
+  Ends(Ends&& other) noexcept : mine(other.take_mine()), childs(std::exchange(other.childs, -1)) {}
+  ~Ends() {
+    if (mine >= 0) ::close(mine);
+    if (childs >= 0) ::close(childs);
   }
-  void do_not_wait_on_read() { fcntl(read, F_SETFL, O_NONBLOCK); }
-  ~Pipe() {
-    close(read);
-    close(write);
-  }
-  static void close(int& fd) {
-    if (fd >= 0) ::close(fd);
-    fd = -1;
-  }
+  int take_mine() { return std::exchange(mine, -1); }
 };
 
-class Child {
- public:
-  Child(const std::string& program, const std::vector<std::string>& arguments,
-        const std::vector<int>& inherited, const Variables& variables) {
-    LONGSPAN_CHECK(inherited.size() <= kMostInherited, "{} descriptors for a child", inherited.size());
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, input_.read, 0);
-    posix_spawn_file_actions_adddup2(&actions, output_.write, 1);
-    posix_spawn_file_actions_adddup2(&actions, output_.write, 2);
-    posix_spawn_file_actions_adddup2(&actions, result_.write, kResultDescriptor);
-    for (size_t i = 0; i < inherited.size(); ++i) {
-      LONGSPAN_CHECK(inherited[i] >= 10, "descriptor {} is among those that the child gets", inherited[i]);
-      posix_spawn_file_actions_adddup2(&actions, inherited[i], kFirstInherited + static_cast<int>(i));
-    }
+// Out of the way of the descriptors that the child gets.
+int moved_up(int fd) {
+  const int moved = fcntl(fd, F_DUPFD_CLOEXEC, 10);
+  ::close(fd);
+  LONGSPAN_CHECK(moved >= 0, "fcntl: {}", std::strerror(errno));
+  return moved;
+}
 
-    // A group of its own: Ctrl-C on the terminal reaches the parent alone, and one kill reaches all that the
-    // child started.
-    posix_spawnattr_t attributes;
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setflags(&attributes,
-                             POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    posix_spawnattr_setpgroup(&attributes, 0);
-    sigset_t none;
-    sigemptyset(&none);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    sigset_t defaults;
-    sigemptyset(&defaults);
-    sigaddset(&defaults, SIGPIPE);
-    posix_spawnattr_setsigdefault(&attributes, &defaults);
+// The child writes, we read what is there.
+Ends pipe_from_child() {
+  int ends[2];
+  LONGSPAN_CHECK(pipe2(ends, O_CLOEXEC) == 0, "pipe: {}", std::strerror(errno));
+  fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  return {moved_up(ends[0]), moved_up(ends[1])};
+}
 
-    std::vector<std::string> words{"longspan"};
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    std::vector<char*> pointers;
-    for (std::string& word : words) pointers.push_back(word.data());
-    pointers.push_back(nullptr);
-    SpawnEnvironment environment(variables);
-    const int error =
-        posix_spawn(&pid_, program.c_str(), &actions, &attributes, pointers.data(), environment.data());
-    posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&actions);
-    LONGSPAN_CHECK(error == 0, "{} cannot be started: {}", program, std::strerror(error));
-    Pipe::close(input_.read);
-    Pipe::close(output_.write);
-    Pipe::close(result_.write);
-    output_.do_not_wait_on_read();
-    result_.do_not_wait_on_read();
-  }
+Ends socket_to_child() {
+  int ends[2];
+  LONGSPAN_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0, "socketpair: {}",
+                 std::strerror(errno));
+  return {moved_up(ends[0]), moved_up(ends[1])};
+}
 
-  ~Child() { kill_all(); }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-
-  // A case fits into a pipe's buffer, so this does not wait for the child to read.
-  void send(const std::string& input) {
-    size_t sent = 0;
-    while (sent < input.size()) {
-      const ssize_t n = write(input_.write, input.data() + sent, input.size() - sent);
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) break;  // it died already; how is told by its end
-      sent += static_cast<size_t>(n);
-    }
-    Pipe::close(input_.write);
-  }
-
-  int result_fd() const { return result_.read; }
-  int output_fd() const { return output_.read; }
-
-  // Has it ended? It stays a zombie until kill_all, so that the number of its group is given to nobody else.
-  bool ended() const {
-    siginfo_t info{};
-    return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-           info.si_pid == pid_;
-  }
-
-  // Ends the child and all that it started, and says how the child ended.
-  int kill_all() {
-    if (!reaped_) {
-      ::kill(-pid_, SIGKILL);
-      while (waitpid(pid_, &status_, 0) < 0 && errno == EINTR) {
-      }
-      reaped_ = true;
-    }
-    return status_;
-  }
-
- private:
-  Pipe input_, output_, result_;
-  pid_t pid_ = -1;
-  int status_ = 0;
-  bool reaped_ = false;
+// Room for the descriptors that go with a message.
+struct Passed {
+  static constexpr size_t kMost = 4;
+  alignas(cmsghdr) char bytes[CMSG_SPACE(kMost * sizeof(int))] = {};
 };
 
 // Reads what is there; false when the stream has ended.
@@ -204,53 +129,181 @@ bool SignalGuard::interrupted() {
   return interrupted_;
 }
 
-ChildEnd run_child(const std::string& program, const std::vector<std::string>& arguments,
-                   const std::string& input, double limit_s, SignalGuard& guard,
-                   const std::function<void(const std::string&)>& on_line, const std::vector<int>& inherited,
-                   const Variables& variables) {
+ChildProcess::ChildProcess(const std::string& program, const std::vector<std::string>& arguments,
+                           const Variables& variables) {
+  Ends input = socket_to_child(), output = pipe_from_child(), result = pipe_from_child();
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, input.childs, 0);
+  posix_spawn_file_actions_adddup2(&actions, output.childs, 1);
+  posix_spawn_file_actions_adddup2(&actions, output.childs, 2);
+  posix_spawn_file_actions_adddup2(&actions, result.childs, kResultDescriptor);
+
+  // A group of its own: Ctrl-C on the terminal reaches the parent alone, and one kill reaches all that the
+  // child started.
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  sigset_t defaults;
+  sigemptyset(&defaults);
+  sigaddset(&defaults, SIGPIPE);
+  posix_spawnattr_setsigdefault(&attributes, &defaults);
+
+  std::vector<std::string> words{"longspan"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  SpawnEnvironment environment(variables);
+  const int error =
+      posix_spawn(&pid_, program.c_str(), &actions, &attributes, pointers.data(), environment.data());
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  LONGSPAN_CHECK(error == 0, "{} cannot be started: {}", program, std::strerror(error));
+  input_ = input.take_mine();
+  output_ = output.take_mine();
+  result_ = result.take_mine();
+}
+
+ChildProcess::~ChildProcess() {
+  kill_all();
+  close_input();
+  ::close(output_);
+  ::close(result_);
+}
+
+void ChildProcess::send(const std::string& line, const std::vector<int>& descriptors) {
+  pass_line(input_, line, descriptors);
+}
+
+void ChildProcess::close_input() {
+  if (input_ >= 0) ::close(input_);
+  input_ = -1;
+}
+
+// It stays a zombie until kill_all, so that the number of its group is given to nobody else.
+bool ChildProcess::ended() const {
+  siginfo_t info{};
+  return reaped_ || (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+                     info.si_pid == pid_);
+}
+
+// How the child ended.
+int ChildProcess::kill_all() {
+  if (!reaped_) {
+    ::kill(-pid_, SIGKILL);
+    while (waitpid(pid_, &status_, 0) < 0 && errno == EINTR) {
+    }
+    reaped_ = true;
+  }
+  return status_;
+}
+
+ChildEnd ChildProcess::listen(double limit_s, SignalGuard& guard, const OnLine& on_line) {
   using Clock = std::chrono::steady_clock;
   const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                            std::chrono::duration<double>(std::min(limit_s, 1e9)));
-  Child child(program, arguments, inherited, variables);
-  child.send(input);
-
   ChildEnd end;
-  std::string lines;
-  bool result_open = true, output_open = true, stopped = false;
+  bool result_open = true, output_open = true;
+  // Was the answer among them?
   const auto hand_out_lines = [&] {
-    for (size_t newline; (newline = lines.find('\n')) != std::string::npos; lines.erase(0, newline + 1)) {
-      on_line(lines.substr(0, newline));
+    for (size_t newline; (newline = lines_.find('\n')) != std::string::npos;) {
+      const std::string line = lines_.substr(0, newline);
+      lines_.erase(0, newline + 1);
+      if (on_line(line)) return true;
     }
+    return false;
+  };
+  const auto stopped = [&](ChildEnd::How how) {
+    end.how = how;
+    if (how != ChildEnd::How::kAnswered) kill_all();
+    return end;
   };
   // Ends when the child has: a process that it left behind may hold the pipes open for ever.
-  while (!child.ended()) {
-    if (guard.interrupted() || Clock::now() >= deadline) {
-      end.how = guard.interrupted() ? ChildEnd::How::kInterrupted : ChildEnd::How::kTimedOut;
-      stopped = true;
-      break;
-    }
-    pollfd watched[] = {{result_open ? child.result_fd() : -1, POLLIN, 0},
-                        {output_open ? child.output_fd() : -1, POLLIN, 0},
+  while (!ended()) {
+    if (guard.interrupted()) return stopped(ChildEnd::How::kInterrupted);
+    if (Clock::now() >= deadline) return stopped(ChildEnd::How::kTimedOut);
+    pollfd watched[] = {{result_open ? result_ : -1, POLLIN, 0},
+                        {output_open ? output_ : -1, POLLIN, 0},
                         {guard.descriptor(), POLLIN, 0}};
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
     // With both pipes closed nothing but the clock would tell of the end.
     const int64_t longest = result_open || output_open ? 200 : 5;
     poll(watched, 3, static_cast<int>(std::clamp<int64_t>(left, 1, longest)));
-    if (watched[0].revents != 0) result_open = read_available(child.result_fd(), lines);
-    if (watched[1].revents != 0) output_open = read_available(child.output_fd(), end.error_output);
+    if (watched[0].revents != 0) result_open = read_available(result_, lines_);
+    if (watched[1].revents != 0) output_open = read_available(output_, end.error_output);
     keep_last(end.error_output, kKeptOutput);
-    hand_out_lines();
+    if (hand_out_lines()) return stopped(ChildEnd::How::kAnswered);
   }
-  const int status = child.kill_all();
+  const int status = kill_all();
   // What it said last is still in the pipes.
-  read_available(child.result_fd(), lines);
-  read_available(child.output_fd(), end.error_output);
+  read_available(result_, lines_);
+  read_available(output_, end.error_output);
   keep_last(end.error_output, kKeptOutput);
   hand_out_lines();
-  if (stopped) return end;
   end.how = WIFSIGNALED(status) ? ChildEnd::How::kSignalled : ChildEnd::How::kExited;
   end.status = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
   return end;
+}
+
+// A request fits into the socket's buffer, so this does not wait for the child to read.
+void pass_line(int socket, const std::string& line, const std::vector<int>& descriptors) {
+  LONGSPAN_CHECK(descriptors.size() <= Passed::kMost, "{} descriptors for a child", descriptors.size());
+  const std::string text = line + "\n";
+  Passed passed;
+  for (size_t sent = 0; sent < text.size();) {
+    iovec part{const_cast<char*>(text.data()) + sent, text.size() - sent};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    if (sent == 0 && !descriptors.empty()) {
+      message.msg_control = passed.bytes;
+      message.msg_controllen = CMSG_SPACE(descriptors.size() * sizeof(int));
+      cmsghdr* const header = CMSG_FIRSTHDR(&message);
+      header->cmsg_level = SOL_SOCKET;
+      header->cmsg_type = SCM_RIGHTS;
+      header->cmsg_len = CMSG_LEN(descriptors.size() * sizeof(int));
+      std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size() * sizeof(int));
+    }
+    const ssize_t n = sendmsg(socket, &message, MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return;  // it has died; how is told by its end
+    sent += static_cast<size_t>(n);
+  }
+}
+
+std::optional<Requests::Request> Requests::next() {
+  for (;;) {
+    if (const size_t newline = received_.find('\n'); newline != std::string::npos) {
+      Request request{received_.substr(0, newline), std::move(descriptors_)};
+      received_.erase(0, newline + 1);
+      descriptors_.clear();
+      return request;
+    }
+    char block[1 << 16];
+    Passed passed;
+    iovec part{block, sizeof block};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = passed.bytes;
+    message.msg_controllen = sizeof passed.bytes;
+    const ssize_t got = recvmsg(socket_, &message, MSG_CMSG_CLOEXEC);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return std::nullopt;
+    for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
+      if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+      const size_t before = descriptors_.size();
+      descriptors_.resize(before + (header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+      std::memcpy(&descriptors_[before], CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
+    }
+    received_.append(block, static_cast<size_t>(got));
+  }
 }
 
 void become_child() {

@@ -1,6 +1,5 @@
 // A process that serves the cases of one kernel one after the other, since starting it costs seconds: a
-// peer's worker. Each case still has a process of its own, which speaks to the helper; no helper outlives a
-// case that failed.
+// peer's worker. The process that runs the case speaks to the helper; no helper outlives a case that failed.
 #pragma once
 
 #include <functional>
@@ -17,7 +16,7 @@ class Helper {
  public:
   virtual ~Helper() = default;  // ends it
 
-  // What a case's process inherits, from kFirstInherited on.
+  // To speak to it: what the process of its case is handed.
   virtual std::vector<int> descriptors() const = 0;
 
   // "was ended by signal 9 (Killed)"; empty while it lives.
@@ -31,7 +30,8 @@ struct Helpers {
   std::function<std::unique_ptr<Helper>(const Kernel& kernel, size_t useless, const Variables& variables)>
       start;
 
-  // In the process of a case: the descriptors there.
+  // In the process of a case, before it: the descriptors there, its own from now on; none if the case has no
+  // helper.
   std::function<void(const Kernel& kernel, const std::vector<int>& descriptors)> adopt;
 };
 

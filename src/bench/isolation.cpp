@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
-#include <iostream>
-#include <iterator>
 #include <new>
 #include <utility>
 #include <vector>
@@ -62,12 +60,11 @@ void say(const Json& line) {
   }
 }
 
-Json probe_here(const Workbench& workbench, const Json& request) {
-  const auto testbed = workbench.testbed(find_device(workbench, request.at("device")));
-  Json answer = {{"driver", testbed->driver()}};
+Json probe_here(Testbed& testbed, const Json& request) {
+  Json answer = {{"driver", testbed.driver()}};
   try {
     const Ceiling ceiling =
-        testbed->measure_ceiling(dtype_from_name(request.at("ceiling").get<std::string>()));
+        testbed.measure_ceiling(dtype_from_name(request.at("ceiling").get<std::string>()));
     answer["ceiling"] = {
         {"flops_per_s", ceiling.flops_per_s}, {"what", ceiling.what}, {"samples_s", ceiling.samples_s}};
     if (!ceiling.tried.empty()) answer["ceiling"]["tried"] = ceiling.tried;
@@ -78,22 +75,18 @@ Json probe_here(const Workbench& workbench, const Json& request) {
   return answer;
 }
 
-Json run_case_here(const Workbench& workbench, const Json& request) {
+Json run_case_here(const Workbench& workbench, Testbed& testbed, const Json& request,
+                   const std::vector<int>& descriptors) {
   const Case c = case_from_json(nlohmann::json::parse(request.at("case").dump()));
   const Kernel* kernel = workbench.find(c.kernel);
   LONGSPAN_CHECK_INPUT(kernel != nullptr, "kernel '{}' is unknown", c.kernel);
-  if (const int inherited = request.value("inherited", 0); inherited > 0) {
-    std::vector<int> descriptors;
-    for (int i = 0; i < inherited; ++i) descriptors.push_back(kFirstInherited + i);
-    workbench.helpers.adopt(*kernel, descriptors);
-  }
-  const auto testbed = workbench.testbed(find_device(workbench, request.at("device")));
+  if (workbench.helpers.adopt) workbench.helpers.adopt(*kernel, descriptors);
   const Phase phase = [](const std::string& text) { say({{"phase", text}}); };
   const TimingRule rule = rule_from(request.at("rule"));
-  if (!c.parallelism) return run_case(c, rule, *kernel, *testbed, workbench.verify, phase);
+  if (!c.parallelism) return run_case(c, rule, *kernel, testbed, workbench.verify, phase);
   try {
     const std::unique_ptr<Kernel> over = spread(*kernel, c.parallelism, workbench.devices());
-    return run_case(c, rule, *over, *testbed, workbench.verify, phase, kernel);
+    return run_case(c, rule, *over, testbed, workbench.verify, phase, kernel);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kInput) throw;
     return {{"status", "skipped"}, {"reason", error.what()}};
@@ -158,13 +151,23 @@ std::string reason_of(const ChildEnd& end, const std::string& phase, double limi
 
 }  // namespace
 
-int answer_request(const Workbench& workbench) {
+int answer_requests(const Workbench& workbench) {
   become_child();
-  const std::string text{std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+  Requests requests(STDIN_FILENO);
+  std::unique_ptr<Testbed> testbed;
+  Json testbeds_device;
   try {
-    const Json request = parse_json(text);
-    say({{"answer",
-          request.contains("case") ? run_case_here(workbench, request) : probe_here(workbench, request)}});
+    while (const auto received = requests.next()) {
+      const Json request = parse_json(received->line);
+      if (const Json& device = request.at("device"); testbed == nullptr || device != testbeds_device) {
+        testbed = workbench.testbed(find_device(workbench, device));
+        testbeds_device = device;
+      }
+      testbed->take_device_state();  // of a case that ended before its own was asked for
+      say({{"answer", request.contains("case")
+                          ? run_case_here(workbench, *testbed, request, received->descriptors)
+                          : probe_here(*testbed, request)}});
+    }
     return 0;
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
@@ -172,50 +175,94 @@ int answer_request(const Workbench& workbench) {
   }
 }
 
-std::optional<Json> Isolation::ask(const Json& request, double limit_s, const std::vector<int>& inherited) {
+// What a child had to say.
+struct Isolation::Told {
+  ChildEnd end;
   std::string phase, nonsense;
   std::optional<Json> answer;
   PhaseTimes times;
-  const auto listen = [&](const std::string& text) {
+
+  // The answer, if it is to be believed; otherwise a failure.
+  Json outcome(bool believed, double limit_s) {
+    if (believed && answer && nonsense.empty()) return *answer;
+    if (!nonsense.empty()) {
+      return {{"status", "failed"},
+              {"reason", fmt::format("wrote into the runner's pipe: '{}', in {}", nonsense, phase)}};
+    }
+    return {{"status", "failed"}, {"reason", reason_of(end, answer ? "tidying up" : phase, limit_s)}};
+  }
+};
+
+Isolation::Isolation(SignalGuard& guard, Variables variables)
+    : guard_(guard), variables_(std::move(variables)) {}
+
+Isolation::~Isolation() = default;
+
+std::unique_ptr<ChildProcess> Isolation::start() const {
+  return std::make_unique<ChildProcess>("/proc/self/exe", std::vector<std::string>{kChildCommand}, variables_);
+}
+
+Isolation::Told Isolation::ask(ChildProcess& child, const Json& request, double limit_s,
+                               const std::vector<int>& descriptors) {
+  Told told;
+  child.send(request.dump(), descriptors);
+  told.end = child.listen(limit_s, guard_, [&](const std::string& text) {
     try {
       const Json line = parse_json(text);
       if (line.contains("phase")) {
-        phase = line["phase"].get<std::string>();
-        times.enter(phase);
+        told.phase = line["phase"].get<std::string>();
+        told.times.enter(told.phase);
       }
-      if (line.contains("answer")) answer = line["answer"];
+      if (line.contains("answer")) told.answer = line["answer"];
     } catch (const std::exception&) {
-      nonsense = text.substr(0, 80);
+      told.nonsense = text.substr(0, 80);
     }
-  };
-  const ChildEnd end = run_child("/proc/self/exe", {kChildCommand}, request.dump(), limit_s, guard_, listen,
-                                 inherited, variables_);
-  if (end.how == ChildEnd::How::kInterrupted) return std::nullopt;
-  // An answer from a child that crashed afterwards is not believed: its memory was in no good state.
-  if (end.how == ChildEnd::How::kExited && end.status == 0 && answer && nonsense.empty()) {
-    if (request.contains("case")) (*answer)["phases_s"] = times.json();
-    return answer;
+    return told.answer || !told.nonsense.empty();
+  });
+  return told;
+}
+
+// An answer from a child that crashed afterwards is not believed: its memory was in no good state.
+std::optional<Json> Isolation::ask_alone(const Json& request, double limit_s,
+                                         const std::vector<int>& descriptors) {
+  const auto child = start();
+  Told told = ask(*child, request, limit_s, descriptors);
+  if (told.end.how == ChildEnd::How::kAnswered) {
+    child->close_input();
+    told.end = child->listen(limit_s, guard_, [](const std::string&) { return false; });
   }
-  if (!nonsense.empty()) {
-    return Json{{"status", "failed"},
-                {"reason", fmt::format("wrote into the runner's pipe: '{}', in {}", nonsense, phase)}};
-  }
-  if (answer) phase = "tidying up";
-  return Json{{"status", "failed"}, {"reason", reason_of(end, phase, limit_s)}};
+  if (told.end.how == ChildEnd::How::kInterrupted) return std::nullopt;
+  Json outcome = told.outcome(told.end.how == ChildEnd::How::kExited && told.end.status == 0, limit_s);
+  if (request.contains("case")) outcome["phases_s"] = told.times.json();
+  return outcome;
 }
 
 std::optional<Json> Isolation::run_case(const Case& c, const Device& device, const TimingRule& rule,
                                         const Helper* helper) {
-  const std::vector<int> inherited = helper == nullptr ? std::vector<int>{} : helper->descriptors();
-  return ask({{"case", Json::parse(to_json(c).dump())},
-              {"device", device_json(device)},
-              {"rule", rule_of_child(rule)},
-              {"inherited", inherited.size()}},
-             rule.timeout_s, inherited);
+  const std::vector<int> descriptors = helper == nullptr ? std::vector<int>{} : helper->descriptors();
+  const Json request = {{"case", Json::parse(to_json(c).dump())},
+                        {"device", device_json(device)},
+                        {"rule", rule_of_child(rule)}};
+  in_doubt_ = false;
+  if (c.parallelism) {
+    kept_.reset();  // the ranks need its memory
+    return ask_alone(request, rule.timeout_s, descriptors);
+  }
+  const bool fresh = kept_ == nullptr || kept_->ended();
+  if (fresh) kept_ = start();
+  Told told = ask(*kept_, request, rule.timeout_s, descriptors);
+  if (told.end.how == ChildEnd::How::kInterrupted) return std::nullopt;
+  Json outcome = told.outcome(told.end.how == ChildEnd::How::kAnswered, rule.timeout_s);
+  if (outcome.value("status", "failed") == "failed") {
+    kept_.reset();
+    in_doubt_ = !fresh && told.end.how != ChildEnd::How::kTimedOut;
+  }
+  outcome["phases_s"] = told.times.json();
+  return outcome;
 }
 
 std::optional<Json> Isolation::probe(const Device& device, DType dtype, double limit_s) {
-  return ask({{"ceiling", name_of(dtype)}, {"device", device_json(device)}}, limit_s);
+  return ask_alone({{"ceiling", name_of(dtype)}, {"device", device_json(device)}}, limit_s);
 }
 
 }  // namespace longspan::bench

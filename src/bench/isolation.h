@@ -2,6 +2,7 @@
 // back.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -18,28 +19,40 @@ namespace longspan::bench {
 // The name of the hidden command that answers a request.
 inline constexpr const char* kChildCommand = "run-case";
 
-// In the child: reads the request from standard input and answers on kResultDescriptor. The exit status.
-int answer_request(const Workbench& workbench);
+// In the child: reads requests from standard input, a socket, and answers each on kResultDescriptor, until
+// there are no more. The exit status.
+int answer_requests(const Workbench& workbench);
 
-// In the parent. Each starts a child of this same program.
+// In the parent. Children are of this same program. One serves case after case of a device, since it takes
+// longer to get hold of a GPU than to measure a short case on it; but none outlives a case that failed, and
+// a case of several ranks, like a probe, has one of its own.
 class Isolation {
  public:
   // `variables`: of the children's environment.
-  explicit Isolation(SignalGuard& guard, Variables variables = {})
-      : guard_(guard), variables_(std::move(variables)) {}
+  explicit Isolation(SignalGuard& guard, Variables variables = {});
+  ~Isolation();
 
   // The keys of a case's line from `status` on; nothing if the run was interrupted. The helper may be null.
   std::optional<Json> run_case(const Case& c, const Device& device, const TimingRule& rule,
                                const Helper* helper = nullptr);
 
+  // Did the last case fail in a process that had served others before, so that the fault may be theirs?
+  bool in_doubt() const { return in_doubt_; }
+
   // {driver, ceiling: {flops_per_s, what, samples_s}}, or {reason}; nothing if the run was interrupted.
   std::optional<Json> probe(const Device& device, DType dtype, double limit_s);
 
  private:
-  std::optional<Json> ask(const Json& request, double limit_s, const std::vector<int>& inherited = {});
+  // A conversation with one child.
+  struct Told;
+  Told ask(ChildProcess& child, const Json& request, double limit_s, const std::vector<int>& descriptors = {});
+  std::unique_ptr<ChildProcess> start() const;
+  std::optional<Json> ask_alone(const Json& request, double limit_s, const std::vector<int>& descriptors = {});
 
   SignalGuard& guard_;
   Variables variables_;
+  std::unique_ptr<ChildProcess> kept_;
+  bool in_doubt_ = false;
 };
 
 }  // namespace longspan::bench

@@ -72,6 +72,7 @@ class Lane {
 
   std::optional<Json> skip_at_once(const Case& c);
   std::optional<Json> measure(const Case& c);
+  std::optional<Json> attempt(const Case& c);
   Helper* helper_for(const Case& c);
   void start_helper(const std::string& kernel);
   bool end_other_helpers(const Case& c);

@@ -42,7 +42,11 @@ bench::Helpers peer_helpers(std::span<const Kernel* const> peers) {
     }
   };
   helpers.adopt = [](const Kernel& kernel, const std::vector<int>& descriptors) {
-    adopt_peer_worker(kernel.name(), descriptors.at(0), descriptors.at(1));
+    if (descriptors.empty()) {
+      forget_peer_worker(kernel.name());
+    } else {
+      adopt_peer_worker(kernel.name(), descriptors.at(0), descriptors.at(1));
+    }
   };
   return helpers;
 }

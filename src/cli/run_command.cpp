@@ -260,8 +260,8 @@ void add_run_command(CLI::App& program) {
   command->footer(
       "EXPR of --filter:\n" + std::string(bench::Filter::help()) +
       "\n\n"
-      "Each case runs in a process of its own: a crash, a hang or a lack of memory becomes a `failed` line "
-      "with its\n"
+      "Cases run in processes of their own: a crash, a hang or a lack of memory becomes a `failed` line with "
+      "its\n"
       "reason, and the run goes on. Exit code: 0, 1 if a case failed, 2 for a wrong option or suite, 130 if "
       "interrupted.\n"
       "Examples:\n"
@@ -276,10 +276,10 @@ void add_run_command(CLI::App& program) {
 }
 
 void add_run_case_command(CLI::App& program) {
-  CLI::App* command = program.add_subcommand(bench::kChildCommand, "Answer one request of `longspan run`");
+  CLI::App* command = program.add_subcommand(bench::kChildCommand, "Answer requests of `longspan run`");
   command->group("");  // not for people
   command->callback([] {
-    if (const int status = bench::answer_request(workbench()); status != 0) throw CLI::RuntimeError(status);
+    if (const int status = bench::answer_requests(workbench()); status != 0) throw CLI::RuntimeError(status);
   });
 }
 

@@ -51,7 +51,7 @@ Json problem_json(const Problem& p, bool backward) {
   throw Error(kind, answer.value("reason", "the worker gave no reason"), __FILE__, __LINE__, "worker");
 }
 
-// Workers that this process was handed, by kernel.
+// Workers that this process was handed for the case to come, by kernel; null: the kernel starts one.
 std::map<std::string, std::unique_ptr<WorkerProcess>, std::less<>>& adopted() {
   static std::map<std::string, std::unique_ptr<WorkerProcess>, std::less<>> workers;
   return workers;
@@ -189,7 +189,7 @@ class PeerKernel final : public Kernel {
     if (device.kind != kind_) return {kind_ == DeviceKind::kCuda ? "needs a CUDA device" : "runs on the CPU"};
     if (problem.fp32_output) return {"gives results in its inputs' dtype only"};
     const std::lock_guard lock(mutex_);
-    if (session_ == nullptr) session_ = open(device);
+    if (session_ == nullptr || adopted().contains(name_)) session_ = open(device);
     if (session_->process == nullptr) return {session_->reason, true};
     const bool backward = direction == Direction::kBackward;
     const Json answer = session_->process->ask(request("check", problem, backward, 0));
@@ -229,7 +229,7 @@ class PeerKernel final : public Kernel {
     if (const auto kept = adopted().find(name_); kept != adopted().end()) {
       auto process = std::move(kept->second);
       adopted().erase(kept);
-      if (greet(*session, std::move(process), device)) return session;
+      if (process != nullptr && greet(*session, std::move(process), device)) return session;
     }
     const std::string folder = peers::worker_folder();
     if (folder.empty()) {
@@ -278,6 +278,10 @@ std::unique_ptr<Kernel> make_peer_kernel(std::string_view name, std::string_view
 
 void adopt_peer_worker(std::string_view kernel, int requests, int answers) {
   adopted()[std::string(kernel)] = std::make_unique<WorkerProcess>(std::string(kernel), requests, answers);
+}
+
+void forget_peer_worker(std::string_view kernel) {
+  adopted()[std::string(kernel)] = nullptr;
 }
 
 }  // namespace longspan

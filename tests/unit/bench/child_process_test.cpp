@@ -6,6 +6,8 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace longspan::bench {
@@ -22,8 +24,12 @@ struct Outcome {
 Outcome shell(const std::string& script, double limit_s = 60, const std::string& input = "") {
   SignalGuard guard;
   Outcome outcome;
-  outcome.end = run_child("/bin/sh", {"-c", script}, input, limit_s, guard,
-                          [&](const std::string& line) { outcome.lines.push_back(line); });
+  ChildProcess child("/bin/sh", {"-c", script});
+  if (!input.empty()) child.send(input);
+  outcome.end = child.listen(limit_s, guard, [&](const std::string& line) {
+    outcome.lines.push_back(line);
+    return false;
+  });
   return outcome;
 }
 
@@ -35,33 +41,104 @@ TEST(ChildProcess, HandsOutLinesAndTheExitStatus) {
 }
 
 TEST(ChildProcess, GivesItsInput) {
-  EXPECT_THAT(shell("read x; echo got $x >&3", 60, "this\n").lines, ElementsAre("got this"));
+  EXPECT_THAT(shell("read x; echo got $x >&3", 60, "this").lines, ElementsAre("got this"));
 }
 
-TEST(ChildProcess, HandsDownTheDescriptorsThatItIsToInherit) {
-  int ends[2];
-  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
-  const int read_end = fcntl(ends[0], F_DUPFD_CLOEXEC, 10), write_end = fcntl(ends[1], F_DUPFD_CLOEXEC, 10);
+TEST(ChildProcess, AnswersOneRequestAfterTheOther) {
   SignalGuard guard;
-  std::vector<std::string> lines;
-  const auto listen = [&](const std::string& line) { lines.push_back(line); };
-  const std::vector<int> inherited = {read_end, write_end};
-  // A child writes into the pipe, and the next one reads what it wrote.
-  run_child("/bin/sh", {"-c", "echo hello >&5"}, "", 60, guard, listen, inherited);
-  run_child("/bin/sh", {"-c", "read x <&4; echo got $x >&3"}, "", 60, guard, listen, inherited);
-  EXPECT_THAT(lines, ElementsAre("got hello"));
-  for (const int fd : {ends[0], ends[1], read_end, write_end}) close(fd);
+  ChildProcess child("/bin/sh", {"-c", "while read x; do echo got $x >&3; echo printed $x; done; exit 4"});
+  for (const char* request : {"one", "two", "three"}) {
+    child.send(request);
+    std::string answer;
+    const ChildEnd end = child.listen(60, guard, [&](const std::string& line) {
+      answer = line;
+      return true;
+    });
+    EXPECT_EQ(end.how, ChildEnd::How::kAnswered);
+    EXPECT_EQ(answer, std::string("got ") + request);
+    EXPECT_FALSE(child.ended());
+  }
+  child.close_input();
+  const ChildEnd end = child.listen(60, guard, [](const std::string&) { return false; });
+  EXPECT_EQ(end.how, ChildEnd::How::kExited);
+  EXPECT_EQ(end.status, 4);
+  EXPECT_TRUE(child.ended());
+}
+
+TEST(ChildProcess, IsEndedWithItsObject) {
+  SignalGuard guard;
+  pid_t pid = 0;
+  {
+    ChildProcess child("/bin/sh", {"-c", "echo $$ >&3; sleep 1000"});
+    child.listen(60, guard, [&](const std::string& line) {
+      pid = std::stoi(line);
+      return true;
+    });
+    EXPECT_EQ(kill(pid, 0), 0);
+  }
+  EXPECT_NE(kill(pid, 0), 0);
+}
+
+TEST(ChildProcess, TellsOfAChildThatHasDiedBeforeItWasAsked) {
+  SignalGuard guard;
+  ChildProcess child("/bin/sh", {"-c", "exit 5"});
+  while (!child.ended()) usleep(1000);
+  child.send("anybody?");
+  const ChildEnd end = child.listen(60, guard, [](const std::string&) { return true; });
+  EXPECT_EQ(end.how, ChildEnd::How::kExited);
+  EXPECT_EQ(end.status, 5);
+}
+
+// What a child does, in this process: no shell takes descriptors from a socket.
+TEST(Requests, ComeWithTheirDescriptors) {
+  int socket[2], ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, socket), 0);
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    close(socket[1]);
+    Requests requests(socket[0]);
+    while (const auto request = requests.next()) {
+      for (const int fd : request->descriptors) {
+        if (write(fd, request->line.data(), request->line.size()) < 0) _exit(1);
+        close(fd);
+      }
+      if (write(socket[0], "done", 4) != 4) _exit(1);
+    }
+    _exit(7);
+  }
+  close(socket[0]);
+  const auto written_of = [&](const std::string& line, const std::vector<int>& descriptors) {
+    pass_line(socket[1], line, descriptors);
+    char text[64] = {};
+    if (read(socket[1], text, 4) != 4) return std::string("no answer");
+    const ssize_t got = descriptors.empty() ? 0 : read(ends[0], text, sizeof text);
+    return std::string(text, static_cast<size_t>(got));
+  };
+  EXPECT_EQ(written_of("first", {ends[1], ends[1]}), "firstfirst");
+  EXPECT_EQ(written_of("middle", {}), "");
+  EXPECT_EQ(written_of("last", {ends[1]}), "last");
+  close(socket[1]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+  close(ends[0]);
+  close(ends[1]);
 }
 
 TEST(ChildProcess, GetsTheEnvironmentWithWhatWasSet) {
   setenv("LONGSPAN_TEST_KEPT", "kept", 1);
   setenv("LONGSPAN_TEST_CHANGED", "before", 1);
   SignalGuard guard;
-  std::vector<std::string> lines;
-  run_child("/bin/sh", {"-c", "echo $LONGSPAN_TEST_KEPT $LONGSPAN_TEST_CHANGED $LONGSPAN_TEST_NEW >&3"}, "",
-            60, guard, [&](const std::string& line) { lines.push_back(line); }, {},
-            {{"LONGSPAN_TEST_CHANGED", "after"}, {"LONGSPAN_TEST_NEW", "new"}});
-  EXPECT_THAT(lines, ElementsAre("kept after new"));
+  std::string answer;
+  ChildProcess child("/bin/sh",
+                     {"-c", "echo $LONGSPAN_TEST_KEPT $LONGSPAN_TEST_CHANGED $LONGSPAN_TEST_NEW >&3"},
+                     {{"LONGSPAN_TEST_CHANGED", "after"}, {"LONGSPAN_TEST_NEW", "new"}});
+  child.listen(60, guard, [&](const std::string& line) {
+    answer = line;
+    return true;
+  });
+  EXPECT_EQ(answer, "kept after new");
 }
 
 TEST(ChildProcess, SurvivesAChildThatReadsNothing) {
@@ -107,7 +184,8 @@ TEST(ChildProcess, AnInterruptEndsIt) {
   SignalGuard guard;
   EXPECT_FALSE(guard.interrupted());
   kill(getpid(), SIGINT);  // blocked by the guard, so it waits
-  const ChildEnd end = run_child("/bin/sh", {"-c", "sleep 1000"}, "", 60, guard, [](const std::string&) {});
+  ChildProcess child("/bin/sh", {"-c", "sleep 1000"});
+  const ChildEnd end = child.listen(60, guard, [](const std::string&) { return false; });
   EXPECT_EQ(end.how, ChildEnd::How::kInterrupted);
   EXPECT_TRUE(guard.interrupted());
 }

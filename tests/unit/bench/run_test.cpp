@@ -140,6 +140,22 @@ TEST_F(RunTest, EveryFailureIsALineWithItsReasonAndTheRunGoesOn) {
   EXPECT_EQ(found["good"]["status"], "ok");
 }
 
+TEST_F(RunTest, AProcessServesCasesUntilOneFails) {
+  EXPECT_EQ(run(cases("good,unsupported,suspect,throws,spoils") + out()).status, 1);
+  auto found = by_kernel();
+  EXPECT_EQ(found["good"]["settings"], found["suspect"]["settings"]);  // a refusal harms nobody
+  EXPECT_NE(found["good"]["settings"], found["spoils"]["settings"]);   // a failure may
+}
+
+TEST_F(RunTest, ACaseIsNotBlamedForWhatAnotherDidToItsProcess) {
+  const Outcome outcome = run(cases("spoils,suspect,good") + out());
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  auto found = by_kernel();
+  EXPECT_EQ(found["suspect"]["status"], "ok") << found["suspect"].value("reason", "");
+  EXPECT_NE(found["suspect"]["settings"], found["spoils"]["settings"]);
+  EXPECT_EQ(found["suspect"]["settings"], found["good"]["settings"]);
+}
+
 TEST_F(RunTest, AHangEndsAtTheTimeLimit) {
   const Outcome outcome = run(cases("hang,good", "--timeout-s 2") + out());
   EXPECT_EQ(outcome.status, 1);

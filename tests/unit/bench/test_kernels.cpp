@@ -25,6 +25,7 @@ class DirectPlan : public Plan {
 
   size_t workspace_bytes(Direction) const override { return workspace_; }
   size_t plan_bytes() const override { return sizeof *this; }
+  PlanNotes notes() const override { return {fmt::format("process {}", getpid()), {}, 0, 0}; }
 
   void forward(const ForwardArgs& args, Stream) override {
     if (fault_ != nullptr) fault_();
@@ -166,6 +167,14 @@ void exit_early() {
 void write_garbage() {
   if (write(3, "no json\n", 8) != 8) std::abort();
 }
+// A right result, and a process in which `suspect` crashes.
+bool spoiled = false;
+void spoil() {
+  spoiled = true;
+}
+void crash_if_spoiled() {
+  if (spoiled) crash();
+}
 
 const TestKernel kKernels[] = {
     TestKernel({.name = "good"}),
@@ -181,6 +190,8 @@ const TestKernel kKernels[] = {
     TestKernel({.name = "huge-workspace", .workspace = size_t{1} << 50}),
     TestKernel({.name = "exits", .in_run = exit_early}),
     TestKernel({.name = "garbage", .in_run = write_garbage}),
+    TestKernel({.name = "spoils", .in_run = spoil}),
+    TestKernel({.name = "suspect", .in_run = crash_if_spoiled}),
     TestKernel({.name = "cuda-only", .kind = DeviceKind::kCuda}),
 };
 
