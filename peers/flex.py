@@ -105,10 +105,9 @@ def _rectangle_block_mask(masks, problem, device):
 
 
 class FlexPlan(Plan):
-    def __init__(self, problem, block_mask, options):
-        self.problem, self.block_mask, self.options = problem, block_mask, options
+    def __init__(self, problem, function, block_mask, options):
+        self.problem, self.function, self.block_mask, self.options = problem, function, block_mask, options
         self.settings = ", ".join(f"{name} {value}" for name, value in (options or {}).items())
-        self.function = torch.compile(flex_attention, dynamic=False, fullgraph=True)
 
     def forward(self, q, k, v):
         # As in training, whether a backward pass follows or not: so both cases of a mask compile the same forward pass.
@@ -132,9 +131,7 @@ class Adapter(Peer):
         for limit in ("recompile_limit", "accumulated_recompile_limit"):  # of masks in one case
             setattr(torch._dynamo.config, limit, 1 << 16)
         torch._inductor.config.compile_threads = 1  # one kernel at a time: a pool's start would take longer than it saves
-
-    def begin_case(self):
-        torch._dynamo.reset()
+        self.shape = self.function = None
 
     def versions(self):
         import triton
@@ -146,22 +143,32 @@ class Adapter(Peer):
         if len(masks) > 1 and not all(mask.rectangles() for mask in masks):
             raise Unsupported("masks that differ by head must be made of blocks")
 
+    def compiled(self, problem):
+        """The compiled function. What was compiled for another shape is dropped; for this shape, masks that differ in numbers alone
+        and the two passes share it."""
+        shape = (problem.tokens_q, problem.tokens_kv, problem.heads_q, problem.heads_kv, problem.head_dim, problem.dtype)
+        if shape != self.shape:
+            torch._dynamo.reset()
+            self.shape, self.function = shape, torch.compile(flex_attention, dynamic=False, fullgraph=True)
+        return self.function
+
     def plan(self, problem, masks, device):
         self.check(problem, masks, device)
+        function = self.compiled(problem)
         if len(masks) > 1 or (masks[0].rectangles() and not masks[0].documents() and not masks[0].is_full()):
-            return self.plan_blocks(problem, masks, device)
+            return self.plan_blocks(problem, function, masks, device)
         formula = _formula(masks[0], device)
         if formula is None:
-            return FlexPlan(problem, None, None)
+            return FlexPlan(problem, function, None, None)
         block_mask = create_block_mask(
             formula, None, None, problem.tokens_q, problem.tokens_kv, device=str(device), _compile=True)
-        return FlexPlan(problem, block_mask, None)
+        return FlexPlan(problem, function, block_mask, None)
 
-    def plan_blocks(self, problem, masks, device):
+    def plan_blocks(self, problem, function, masks, device):
         for size in (TILE, TILE // 2):
             grids = [mask.blocks(size) for mask in masks]
             # Its forward pass has tiles for blocks of 64 if told so; its backward pass (PyTorch 2.11) has none.
             if all(grid is not None for grid in grids) and (size == TILE or not problem.backward):
                 options = None if size == TILE else {"BLOCK_M": size, "BLOCK_N": size}
-                return FlexPlan(problem, _aligned_block_mask(grids, size, problem, device), options)
-        return FlexPlan(problem, _rectangle_block_mask(masks, problem, device), None)
+                return FlexPlan(problem, function, _aligned_block_mask(grids, size, problem, device), options)
+        return FlexPlan(problem, function, _rectangle_block_mask(masks, problem, device), None)

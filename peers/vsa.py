@@ -6,10 +6,9 @@ from fastvideo_kernel._C import fastvideo_kernel_ops  # fails here, in words, wh
 from fastvideo_kernel.block_sparse_attn import block_sparse_attn_sm90
 
 from support import vsa
-from support.adapter import Peer
 
 
-class Adapter(Peer):
+class Adapter(vsa.VsaPeer):
     def versions(self):
         return {"fastvideo-kernel": importlib.metadata.version("fastvideo-kernel")}
 

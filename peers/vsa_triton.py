@@ -6,10 +6,9 @@ import math
 from fastvideo_kernel.block_sparse_attn import block_sparse_attn_triton
 
 from support import vsa
-from support.adapter import Peer
 
 
-class Adapter(Peer):
+class Adapter(vsa.VsaPeer):
     def versions(self):
         return {"fastvideo-kernel": importlib.metadata.version("fastvideo-kernel")}
 

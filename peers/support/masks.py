@@ -5,6 +5,24 @@ import numpy as np
 FAR = 1 << 60  # stands for an unbounded side
 
 
+def _painted(rows, columns, r0, r1, c0, c1):
+    """[rows, columns] bool: which cells lie in one of the rectangles, which are disjoint. Of millions of them: each corner is
+    written once, and two running sums fill what lies between."""
+    corners = lambda r, c: np.bincount(r * (columns + 1) + c, minlength=(rows + 1) * (columns + 1))
+    steps = corners(r0, c0) + corners(r1, c1) - corners(r0, c1) - corners(r1, c0)
+    grid = np.cumsum(np.cumsum(steps.reshape(rows + 1, columns + 1), axis=0), axis=1)
+    return grid[:rows, :columns] > 0
+
+
+def _edges(size, *positions):
+    """The positions in order, 0 and `size` among them, and the number of each."""
+    there = np.zeros(size + 1, dtype=bool)
+    there[[0, size]] = True
+    for some in positions:
+        there[some] = True
+    return np.flatnonzero(there), np.cumsum(there) - 1
+
+
 class Mask:
     """Disjoint bands: row in [q0, q1), column in [k0, k1), lo <= column - row <= hi."""
 
@@ -14,6 +32,12 @@ class Mask:
 
     @staticmethod
     def from_json(mask):
+        if "file" in mask:
+            bands = np.fromfile(mask["file"], np.int64, 6 * mask["count"], offset=mask["offset"]).reshape(-1, 6)
+            lo, hi = bands[:, 4], bands[:, 5]
+            lo[lo == np.iinfo(np.int64).min] = -FAR
+            hi[hi == np.iinfo(np.int64).max] = FAR
+            return Mask(mask["rows"], mask["columns"], bands)
         bands = [
             [q0, q1, k0, k1, -FAR if lo is None else lo, FAR if hi is None else hi]
             for q0, q1, k0, k1, lo, hi in mask["bands"]
@@ -119,11 +143,12 @@ class Mask:
         return np.stack([a, d] if ends and starts else [a, b, c, d], axis=1).astype(np.int32), False
 
     def every_row_sees(self):
-        sees = np.zeros(self.rows, dtype=bool)
-        for q0, q1, k0, k1, lo, hi in self.bands:
-            # Rows of the band that see one of its columns: those with row + lo < k1 and row + hi >= k0.
-            sees[max(q0, k0 - hi) : max(q0, min(q1, k1 - lo))] = True
-        return bool(sees.all())
+        q0, q1, k0, k1, lo, hi = self.bands.T
+        # Rows of the band that see one of its columns: those with row + lo < k1 and row + hi >= k0.
+        begin, end = np.maximum(q0, k0 - hi), np.minimum(q1, k1 - lo)
+        some = begin < end
+        changes = lambda at: np.bincount(at[some], minlength=self.rows + 1)
+        return bool((np.cumsum(changes(begin) - changes(end))[: self.rows] > 0).all())
 
     def rectangles(self):
         """True where no band has a slanted side: the mask is made of blocks."""
@@ -136,22 +161,17 @@ class Mask:
         corners = self.bands[:, :4]
         if (corners % size).any():
             return None
-        grid = np.zeros((self.rows // size, self.columns // size), dtype=bool)
-        for q0, q1, k0, k1 in corners // size:
-            grid[q0:q1, k0:k1] = True
-        return grid
+        return _painted(self.rows // size, self.columns // size, *(corners // size).T)
 
     def block_boundaries(self):
         """Row and column boundaries and the grid between them, for blocks of any sizes; None if there are slanted sides."""
         if not self.rectangles():
             return None
-        rows = np.unique(np.concatenate([self.bands[:, 0], self.bands[:, 1], [0, self.rows]]))
-        columns = np.unique(np.concatenate([self.bands[:, 2], self.bands[:, 3], [0, self.columns]]))
-        grid = np.zeros((len(rows) - 1, len(columns) - 1), dtype=bool)
-        for q0, q1, k0, k1 in self.bands[:, :4]:
-            r0, r1 = np.searchsorted(rows, (q0, q1))
-            c0, c1 = np.searchsorted(columns, (k0, k1))
-            grid[r0:r1, c0:c1] = True
+        q0, q1, k0, k1 = self.bands[:, :4].T
+        rows, row_number = _edges(self.rows, q0, q1)
+        columns, column_number = _edges(self.columns, k0, k1)
+        grid = _painted(
+            len(rows) - 1, len(columns) - 1, row_number[q0], row_number[q1], column_number[k0], column_number[k1])
         return rows, columns, grid
 
     def dense(self, device):

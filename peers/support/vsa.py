@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 
-from support.adapter import Plan, Unsupported, need_dtype
+from support.adapter import Peer, Plan, Unsupported, need_dtype
 
 SIZE = 64
 
@@ -40,7 +40,8 @@ class VsaPlan(Plan):
         return tuple(g[0].transpose(0, 1) for g in gradients)
 
 
-def plan(problem, masks, function, lse_of, device):
+def check(problem, masks):
+    """The masks' grids, if the kernels take them."""
     need_dtype(problem, "bf16")
     if problem.head_dim not in (64, 128) or abs(problem.scale * math.sqrt(problem.head_dim) - 1) > 1e-6:
         raise Unsupported("has head_dim 64 and 128, and the scale 1 / sqrt(head_dim) alone")
@@ -51,4 +52,13 @@ def plan(problem, masks, function, lse_of, device):
         raise Unsupported("has masks of 64 x 64 blocks alone")
     if not all(grid.any(1).all() for grid in grids):
         raise Unsupported("gives no result for a row that sees no key")
-    return VsaPlan(problem, grids, function, lse_of, device)
+    return grids
+
+
+class VsaPeer(Peer):
+    def check(self, problem, masks, device):
+        check(problem, masks)
+
+
+def plan(problem, masks, function, lse_of, device):
+    return VsaPlan(problem, check(problem, masks), function, lse_of, device)

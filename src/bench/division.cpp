@@ -9,6 +9,7 @@ namespace longspan::bench {
 std::string problem_of(const Case& c) {
   nlohmann::json problem = to_json(c);
   problem.erase("kernel");
+  problem.erase("direction");
   return problem.dump();
 }
 

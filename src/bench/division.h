@@ -1,5 +1,6 @@
 // Which device measures what where a run has several: all kernels on one problem stay on one device, so that
-// what is compared was measured on the same chip.
+// what is compared was measured on the same chip. So do both passes: what a framework compiles for one of them
+// serves the other.
 #pragma once
 
 #include <deque>
@@ -13,10 +14,10 @@
 
 namespace longspan::bench {
 
-// Equal for cases that differ in nothing but the kernel.
+// Equal for cases that differ in nothing but the kernel and the pass.
 std::string problem_of(const Case& c);
 
-// All kernels' cases of one problem.
+// All kernels' cases of one problem, forward and backward.
 struct Portion {
   std::string problem;
   std::vector<Case> cases;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "kernels/peers/shared_masks.h"
 #include "kernels/peers/shared_tensors.h"
 #include "kernels/peers/worker_process.h"
 #ifdef LONGSPAN_WITH_CUDA
@@ -22,19 +23,6 @@ using peers::WorkerProcess;
 // A worker writes this many times the size of the L2 before a cold sample, as the runner's own stopwatch
 // does.
 constexpr size_t kFlushes = 2;
-
-Json bound(int64_t value, int64_t unbounded) {
-  return value == unbounded ? Json() : Json(value);
-}
-
-Json mask_json(const Mask& mask) {
-  Json bands = Json::array();
-  for (const Band& b : mask.bands()) {
-    bands.push_back(
-        {b.q.begin, b.q.end, b.k.begin, b.k.end, bound(b.lo, kUnboundedBelow), bound(b.hi, kUnboundedAbove)});
-  }
-  return {{"rows", mask.rows()}, {"columns", mask.columns()}, {"bands", std::move(bands)}};
-}
 
 Json problem_json(const Problem& p, bool backward) {
   return {{"tokens_q", p.tokens_q},     {"tokens_kv", p.tokens_kv}, {"heads_q", p.heads_q},
@@ -62,9 +50,22 @@ struct Session {
   std::unique_ptr<WorkerProcess> process;
   std::string reason;  // why there is none
   std::map<std::string, std::string> versions;
-  std::shared_ptr<const HeadMasks> masks;
-  bool backward = false;
+  std::shared_ptr<const HeadMasks> masks;  // that it was asked about
+  std::unique_ptr<peers::SharedMasks> shared_masks;
+  std::shared_ptr<const HeadMasks> checked;  // that supports() was asked about last, and found well
+  bool backward = false;                     // and whether that was of the backward pass
   int64_t plans = 0;  // planned so far: the number of the last
+
+  Json request(const char* op, const Problem& problem, bool backward_too, int64_t id) {
+    if (shared_masks == nullptr || masks != problem.masks) {
+      masks = problem.masks;
+      shared_masks = std::make_unique<peers::SharedMasks>(*masks);
+    }
+    return {{"op", op},
+            {"id", id},
+            {"problem", problem_json(problem, backward_too)},
+            {"masks", shared_masks->json()}};
+  }
 
   Json ask(const Json& request, const std::function<void()>& meanwhile = {}) {
     Json answer = process->ask(request, meanwhile);
@@ -192,10 +193,10 @@ class PeerKernel final : public Kernel {
     if (session_ == nullptr || adopted().contains(name_)) session_ = open(device);
     if (session_->process == nullptr) return {session_->reason, true};
     const bool backward = direction == Direction::kBackward;
-    const Json answer = session_->process->ask(request("check", problem, backward, 0));
+    const Json answer = session_->process->ask(session_->request("check", problem, backward, 0));
     if (answer["ok"].get<bool>()) {
+      session_->checked = problem.masks;
       session_->backward = backward;
-      session_->masks = problem.masks;
       return {};
     }
     if (answer.value("kind", "") == "unsupported")
@@ -208,20 +209,13 @@ class PeerKernel final : public Kernel {
     if (session_ == nullptr) session_ = open(device);
     LONGSPAN_CHECK_INPUT(session_->process != nullptr, "{}", session_->reason);
     // A plan serves the passes that supports() was asked about.
-    const bool backward = session_->masks != problem.masks || session_->backward;
+    const bool backward = session_->checked != problem.masks || session_->backward;
     const int64_t id = ++session_->plans;
-    const Json planned = session_->ask(request("plan", problem, backward, id));
+    const Json planned = session_->ask(session_->request("plan", problem, backward, id));
     return std::make_unique<PeerPlan>(session_, problem, device, id, planned);
   }
 
  private:
-  static Json request(const char* op, const Problem& problem, bool backward, int64_t id) {
-    Json masks = Json::array();
-    for (const Mask& mask : *problem.masks) masks.push_back(mask_json(mask));
-    return {
-        {"op", op}, {"id", id}, {"problem", problem_json(problem, backward)}, {"masks", std::move(masks)}};
-  }
-
   // The worker that the runner keeps for this process's case, or a new one of the first interpreter that has
   // the adapter's framework.
   std::shared_ptr<Session> open(const Device& device) const {

@@ -11,6 +11,7 @@
 
 #include "base/device.h"
 #include "base/tensor.h"
+#include "kernels/peers/shared_file.h"
 
 namespace longspan::peers {
 
@@ -35,23 +36,10 @@ class SharedTensors {
   void fetch_results() const;
 
  private:
-  // A file without a name, mapped here, that the other process opens through /proc.
-  struct File {
-    explicit File(size_t bytes);
-    ~File();
-    File(const File&) = delete;
-    File& operator=(const File&) = delete;
-    std::string path() const;
-
-    int fd = -1;
-    void* data = nullptr;
-    size_t bytes = 0;
-  };
-
   DeviceKind kind_;
   nlohmann::json json_ = nlohmann::json::object();
-  std::deque<File> files_;
-  std::vector<std::pair<TensorView, const File*>> results_;
+  std::deque<SharedFile> files_;
+  std::vector<std::pair<TensorView, const SharedFile*>> results_;
 };
 
 }  // namespace longspan::peers

@@ -280,6 +280,7 @@ std::map<std::string, std::set<std::string>> devices_by_problem(const std::vecto
   for (const ResultsLine& line : cases) {
     Json problem = line.json["case"];
     problem.erase("kernel");
+    problem.erase("direction");
     found[problem.dump()].insert(uuids.at(line.run));
   }
   return found;
@@ -289,11 +290,12 @@ TEST_F(RunTest, DividesAProblemsKernelsOverNoTwoDevices) {
   setenv("TEST_DEVICES", "3", 1);
   const std::string some =
       "run --mask causal,full,share_question,sliding_window --seqlen 32,64 --heads 2:1 --head-dim 8 "
+      "--direction fwd,bwd "
       "--warmup-s 0 --min-samples 6 --max-samples 6 --devices all";
   const Outcome outcome = run(some + " --kernel good" + out());
   EXPECT_EQ(outcome.status, 0) << outcome.output;
   EXPECT_EQ(lines(ResultsLine::Type::kRun).size(), 3u);
-  EXPECT_EQ(lines(ResultsLine::Type::kCase).size(), 8u);
+  EXPECT_EQ(lines(ResultsLine::Type::kCase).size(), 16u);
   const auto before = devices_by_problem(lines(ResultsLine::Type::kRun), lines(ResultsLine::Type::kCase));
   std::set<std::string> used;
   for (const auto& [problem, devices] : before) used.insert(devices.begin(), devices.end());
@@ -302,7 +304,7 @@ TEST_F(RunTest, DividesAProblemsKernelsOverNoTwoDevices) {
   // What is added later is measured beside what is there.
   const Outcome resumed = run(some + " --kernel good,throws" + out() + " --resume");
   EXPECT_EQ(resumed.status, 1) << resumed.output;
-  EXPECT_EQ(lines(ResultsLine::Type::kCase).size(), 16u);
+  EXPECT_EQ(lines(ResultsLine::Type::kCase).size(), 32u);
   EXPECT_EQ(devices_by_problem(lines(ResultsLine::Type::kRun), lines(ResultsLine::Type::kCase)), before);
 
   const Outcome wrong = run(cases("good", "--devices 1,7") + " --out " + (folder_ / "other").string());
