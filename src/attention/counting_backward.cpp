@@ -3,9 +3,12 @@
 #include <optional>
 
 #include "attention/counting_oracle.h"
+#include "attention/counting_tensors.h"
 #include "attention/element.h"
 #include "attention/slot_sums.h"
+#include "base/buffer.h"
 #include "base/error.h"
+#include "base/host_scratch.h"
 
 namespace longspan {
 namespace {
@@ -230,40 +233,32 @@ std::string check_rows(const Problem& problem, const DeviceTensors& tensors, con
 
 // dq where k = 0, dk where q = 0.
 std::string check_zero(const char* name, const char* operand, const TensorView& tensor, DeviceKind kind) {
-  const HostCopy copy(tensor, kind);
-  return first_failure(tensor.tokens, [&](int64_t begin, int64_t end) -> std::string {
-    std::vector<double> row(tensor.head_dim);
-    for (int64_t t = begin; t < end; ++t) {
-      for (int64_t h = 0; h < tensor.heads; ++h) {
-        load_row(copy.view(), t, h, row.data());
-        for (int64_t d = 0; d < tensor.head_dim; ++d) {
-          const double x = row[d];
-          if (x == 0) continue;
-          return fmt::format(
-              "counting: {} is {:.9g} at token {}, head {}, element {}, though {} is 0 everywhere", name, x,
-              t, h, d, operand);
-        }
-      }
-    }
-    return "";
-  });
+  const std::optional<FoundElement> x = first_nonzero(tensor, kind);
+  if (!x) return "";
+  return fmt::format(
+      "counting: {} is {:.9g} at token {}, head {}, element {}, though {} is 0 everywhere", name, x->value,
+      x->token, x->head, x->d, operand);
 }
 
 // o and lse of every row, exactly as the forward pass gives them, and v.
 void write_forward_results(const Problem& problem, const RowFacts& facts, const DeviceTensors& views) {
-  write_rows(views.v, views.kind, [&](const TensorView& host, int64_t key, int64_t kv_head) {
-    set_element(host, key, kv_head, 0, sign_of(key, kv_head));
+  write_first_elements(views.v, views.kind,
+                       [&](int64_t key, int64_t kv_head) { return sign_of(key, kv_head); });
+  write_first_elements(views.o, views.kind, [&](int64_t row, int64_t head) {
+    return facts.mean(problem.kv_head_of(head), row);
   });
-  write_rows(views.o, views.kind, [&](const TensorView& host, int64_t row, int64_t head) {
-    set_element(host, row, head, 0, facts.mean(problem.kv_head_of(head), row));
+  const int64_t tokens = problem.tokens_q;
+  const HostScratch memory(static_cast<size_t>(problem.heads_q * tokens) * sizeof(float));
+  auto* const lse = static_cast<float*>(memory.data());  // [heads_q, tokens_q]
+  parallel_for(problem.heads_kv, [&](int64_t kv_head, int) {
+    const int64_t group = problem.group_size();
+    float* const first = lse + kv_head * group * tokens;
+    for (int64_t row = 0; row < tokens; ++row)
+      first[row] = static_cast<float>(std::log(facts.count(kv_head, row)));
+    for (int64_t g = 1; g < group; ++g) std::copy(first, first + tokens, first + g * tokens);
   });
-  const auto lse = TensorView::contiguous(views.lse, DType::kF32, problem.heads_q, 1, problem.tokens_q);
-  write_rows(lse, views.kind, [&](const TensorView& host, int64_t head, int64_t) {
-    for (int64_t row = 0; row < problem.tokens_q; ++row) {
-      host.row<float>(head, 0)[row] =
-          static_cast<float>(std::log(facts.count(problem.kv_head_of(head), row)));
-    }
-  });
+  copy_bytes(views.lse, views.kind, lse, DeviceKind::kCpu,
+             static_cast<size_t>(problem.heads_q * tokens) * sizeof(float));
 }
 
 }  // namespace
@@ -275,12 +270,9 @@ std::string counting_backward(Plan& plan, const Problem& problem, ProblemTensors
   const int64_t row_slots = problem.head_dim - 1;
   const RowFacts facts(problem);
   write_forward_results(problem, facts, views);
-  write_rows(views.dout, views.kind, [&](const TensorView& host, int64_t row, int64_t head) {
-    set_element(host, row, head, 0, 1);
-    set_slots(host, row, head, 1, row_slots);
-  });
+  write_slots(views.dout, views.kind, 1, row_slots);
 
-  write_slots(views.q, views.kind, row_slots);
+  write_slots(views.q, views.kind, 0, row_slots);
   write_zero(views.k, views.kind);
   tensors.poison(Direction::kBackward);
   tensors.backward(plan);
@@ -289,7 +281,7 @@ std::string counting_backward(Plan& plan, const Problem& problem, ProblemTensors
   if (!failure.empty()) return failure;
 
   write_zero(views.q, views.kind);
-  write_slots(views.k, views.kind, problem.head_dim);
+  write_slots(views.k, views.kind, 0, problem.head_dim);
   tensors.poison(Direction::kBackward);
   tensors.backward(plan);
   failure = check_zero("dk", "q", views.dk, views.kind);

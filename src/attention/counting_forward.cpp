@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "attention/counting_oracle.h"
+#include "attention/counting_tensors.h"
 #include "attention/element.h"
 #include "attention/slot_sums.h"
 #include "base/error.h"
@@ -88,7 +89,7 @@ std::string counting_forward(Plan& plan, const Problem& problem, ProblemTensors&
                  kLeastCountingDim);
   tensors.fill_inputs(1);  // k may be anything: q = 0 makes every score 0
   write_zero(views.q, views.kind);
-  write_slots(views.v, views.kind, problem.head_dim);
+  write_slots(views.v, views.kind, 0, problem.head_dim);
   tensors.poison(Direction::kForward);
   tensors.forward(plan);
   return check_forward(problem, views);

@@ -12,17 +12,11 @@
 
 #include "attention/accuracy.h"
 #include "attention/problem.h"
+#include "attention/slots.h"
 #include "attention/tensors.h"
 #include "base/parallel.h"
 
 namespace longspan {
-
-// Each token has three slots, one in each third of the slots. Two, by different hashes of the token, catch a
-// mask that is off by one (two tokens share both in one of (slots / 3)^2 cases); the third, by a hash of its
-// block of 64, keeps its resolution where a slot holds thousands of tokens. Hashes differ by head, so that a
-// kernel that mixes up heads is caught.
-inline constexpr int kSlotKinds = 3;
-int64_t slot_of(int64_t token, int64_t head, int kind, int64_t slots);
 
 // 1 or -1.
 double sign_of(int64_t key, int64_t kv_head);
@@ -84,33 +78,6 @@ std::string first_failure(int64_t tokens, Check check) {
   });
   return failure;
 }
-
-// Writes a tensor of the device: zero but for what write(view, token, head) sets in the host's view.
-template <class Write>
-void write_rows(const TensorView& tensor, DeviceKind kind, Write write) {
-  HostScratch memory;
-  TensorView host = tensor;
-  if (kind != DeviceKind::kCpu) {
-    memory = HostScratch(tensor.bytes());
-    host.data = memory.data();
-  }
-  const size_t row_bytes = static_cast<size_t>(tensor.head_dim) * size_of(tensor.dtype);
-  parallel_for((tensor.tokens + kCheckedTokens - 1) / kCheckedTokens, [&](int64_t chunk, int) {
-    const int64_t end = std::min(tensor.tokens, (chunk + 1) * kCheckedTokens);
-    for (int64_t t = chunk * kCheckedTokens; t < end; ++t) {
-      for (int64_t h = 0; h < tensor.heads; ++h) {
-        std::memset(host.row_address(t, h), 0, row_bytes);
-        write(host, t, h);
-      }
-    }
-  });
-  if (kind != DeviceKind::kCpu) copy_bytes(tensor.data, kind, host.data, DeviceKind::kCpu, host.bytes());
-}
-
-void write_zero(const TensorView& tensor, DeviceKind kind);
-// The sum of the unit vectors of the token's slots, among elements [first, first + slots).
-void set_slots(const TensorView& host, int64_t token, int64_t head, int64_t first, int64_t slots);
-void write_slots(const TensorView& tensor, DeviceKind kind, int64_t slots);
 
 // How far a slot's sum may be off, in the worst case: its terms are equal, so their roundings do not cancel.
 // Relative to the sum of the terms' magnitudes: the roundings to the inputs' dtype, those of lse and the
