@@ -22,7 +22,7 @@ constexpr Row kRows[] = {
     {"fa3", "FlashAttention-3 (flash_attn_interface): full, causal, windows, documents"},
     {"fa4", "FlashAttention-4 (flash_attn.cute): full, causal, windows, documents"},
     {"cudnn-fe", "cuDNN by its own front-end: full, causal, windows, documents"},
-    {"flash-infer", "FlashInfer: dense masks, and blocks of any sizes; forward alone"},
+    {"flash-infer", "FlashInfer: full, causal, causal windows, documents, blocks; forward alone"},
     {"flashmask", "FlashMask in PaddlePaddle: all dense patterns, 128 x 128 blocks"},
     {"fa2-sparse", "block-sparse FlashAttention-2 (block_sparse_attn): 128 x 128 blocks"},
     {"vsa", "Video Sparse Attention for Hopper (fastvideo-kernel): 64 x 64 blocks"},

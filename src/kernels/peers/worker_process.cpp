@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -153,8 +154,16 @@ void WorkerProcess::fail_gone() {
 }
 
 std::string WorkerProcess::how_it_ended() {
-  int status = 0;
-  if (pid_ >= 0 && waitpid(pid_, &status, WNOHANG) == pid_) note_end(status);
+  // A process closes its files a moment before it has ended.
+  constexpr int kPatience_ms = 1000;
+  pollfd answers{answers_, POLLIN, 0};
+  const bool ending = pid_ >= 0 && poll(&answers, 1, 0) == 1 && (answers.revents & POLLHUP) != 0;
+  for (int waited_ms = 0; pid_ >= 0; ++waited_ms) {
+    int status = 0;
+    if (waitpid(pid_, &status, WNOHANG) == pid_) note_end(status);
+    if (!ending || waited_ms == kPatience_ms) break;
+    if (pid_ >= 0) usleep(1000);
+  }
   return end_;
 }
 

@@ -8,6 +8,7 @@ import json
 import random
 import subprocess
 import sys
+import tempfile
 import unittest
 
 PATTERNS = {  # name -> options that make it interesting at this length
@@ -169,6 +170,20 @@ class Forms(unittest.TestCase):
             for mask, *parts in zip(heads, rows, columns, grids):
                 self.assertTrue(np.array_equal(from_blocks(*parts), dense(mask)))
         self.assertIsNone(masks.variable_blocks([heads[0], drawn("causal")[0]]))
+
+    def test_bands_of_a_file_are_those_of_the_text(self):
+        generator = random.Random(5)
+        far = np.iinfo(np.int64)
+        for _ in range(20):
+            mask = random_mask(generator, 128, 64)
+            numbers = mask.bands.copy()
+            numbers[:, 4][numbers[:, 4] == -masks.FAR] = far.min
+            numbers[:, 5][numbers[:, 5] == masks.FAR] = far.max
+            with tempfile.NamedTemporaryFile() as file:
+                file.write(b"x" * 48 + numbers.tobytes() + b"y" * 48)
+                file.flush()
+                read = Mask.from_json({"rows": 128, "columns": 64, "file": file.name, "offset": 48, "count": len(numbers)})
+            self.assertTrue(np.array_equal(read.bands, mask.bands))
 
     def test_a_wrong_form_would_be_seen(self):
         indices, causal = drawn("global_sliding_window")[0].start_end_rows()

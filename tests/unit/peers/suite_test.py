@@ -26,10 +26,10 @@ def alive(pid):
 
 
 class Suite(unittest.TestCase):
-    def run_cases(self, lengths, *more, python=sys.executable, status=None, **environment):
+    def run_cases(self, lengths, *more, python=sys.executable, status=None, mask="causal", **environment):
         """The lines of cases by length, and the run's error output."""
         with tempfile.TemporaryDirectory() as folder:
-            words = [PROGRAM, "run", "--kernel", "fake", "--mask", "causal", "--seqlen", ",".join(map(str, lengths)),
+            words = [PROGRAM, "run", "--kernel", "fake", "--mask", mask, "--seqlen", ",".join(map(str, lengths)),
                      "--heads", "2:1", "--head-dim", "8", "--warmup-s", "0", "--min-samples", "6", "--max-samples", "6",
                      "--out", folder, *more]
             environment = {"LONGSPAN_PEERS": PEERS, "LONGSPAN_PYTHON": python, "PYTHONPATH": str(HERE),
@@ -58,6 +58,14 @@ class Suite(unittest.TestCase):
             self.assertEqual(cases[n]["versions"], {"fake": "1.0"})
             self.assertEqual(cases[n]["accuracy"]["counting"], "pass")
         self.assertFalse(alive(pids.pop()), "the worker outlived the run")
+
+    def test_masks_of_many_bands_come_in_a_file(self):
+        # Documents of one or two tokens: some 2700 of them, causal where there are two. Not right unless all of them arrived.
+        for mask in ("full_document", "causal_document"):
+            case = self.run_cases([4096], "--lengths", "uniform:1:2", mask=mask, status=0)[4096]
+            self.assertEqual(case["status"], "ok", case.get("reason"))
+            self.assertGreater(case["measurements"][0]["documents"], 2000)
+            self.assertEqual(case["accuracy"]["counting"], "pass")
 
     def test_each_failure_is_told_and_the_suite_goes_on(self):
         order = []
