@@ -1,6 +1,4 @@
 // On a GPU the counting oracle's tensors are written and looked through as on the CPU.
-#include "attention/counting_tensors.h"
-
 #include <array>
 #include <cstring>
 #include <limits>
@@ -8,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "attention/counting_tensors.h"
 #include "attention/element.h"
 #include "base/buffer.h"
 #include "gpu/gpu.h"
@@ -44,7 +43,9 @@ TEST_P(CountingTensorsCuda, AreWrittenAsOnTheCpu) {
     write_slots(device.view, DeviceKind::kCuda, first, kDim - 3);
     expect_same(host, device);
   }
-  const auto value = [](int64_t t, int64_t h) { return 1.0 / static_cast<double>(t + 1) - static_cast<double>(h); };
+  const auto value = [](int64_t t, int64_t h) {
+    return 1.0 / static_cast<double>(t + 1) - static_cast<double>(h);
+  };
   write_first_elements(host.view, DeviceKind::kCpu, value);
   write_first_elements(device.view, DeviceKind::kCuda, value);
   expect_same(host, device);
