@@ -12,8 +12,8 @@ namespace longspan {
 std::unique_ptr<Kernel> make_peer_kernel(std::string_view name, std::string_view description,
                                          DeviceKind kind);
 
-// Before a case: the peer of that name speaks to this worker, which the runner keeps from case to case, instead
-// of starting one. Takes the descriptors.
+// Before a case: the peer of that name speaks to this worker, which the runner keeps from case to case,
+// instead of starting one. Takes the descriptors.
 void adopt_peer_worker(std::string_view kernel, int requests, int answers);
 
 // Before a case: the peer of that name is to start a worker of its own, whatever it had.
