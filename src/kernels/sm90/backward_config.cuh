@@ -22,12 +22,15 @@ struct BackwardConfig {
   static constexpr int kWarpgroups = kConsumers / kStreams;  // of a stream
   static constexpr int kKeys = 64 * kWarpgroups;             // of a tile
   static constexpr int kQStages = kQStagesT, kDoStages = 2;
-  static constexpr int kKBuffers = kStreams == 1 ? 2 : 1, kVBuffers = 1;
   static constexpr int kDsBuffers = 2;
   static constexpr BackwardStore kStore = kStoreT;
   static constexpr bool kBulk = kStore != BackwardStore::kRegisters;
   static constexpr bool kOrdered = kStore == BackwardStore::kOrdered;
   static constexpr bool kClaimed = kStore == BackwardStore::kClaimed;
+  // A second buffer for dq on its way out is worth more than one for the next item's K, unless additions wait
+  // for their turn anyway.
+  static constexpr int kKBuffers = kOrdered ? 2 : 1, kVBuffers = 1;
+  static constexpr int kDqBuffers = kClaimed ? 2 : 1;
 
   static constexpr int kConsumerWarps = 4 * kWarpgroups;  // of a stream
   static constexpr int kThreads = 128 * (1 + kConsumers);
@@ -47,8 +50,9 @@ struct BackwardConfig {
   static constexpr int kDqOfWarpgroup = kInRows ? 1 : kPanels / kWarpgroups;
   // A thread's. The kernel starts with as many for all, and they can only be exchanged: a warpgroup that asks
   // for more than the other has given up waits for ever.
-  static constexpr int kProducerRegisters = kInRows ? 40 : 24;
-  static constexpr int kConsumerRegisters = kInRows ? 232 : 240;
+  // With 24, the load warp spills; two streams need what is left.
+  static constexpr int kProducerRegisters = kStreams == 1 ? 40 : 24;
+  static constexpr int kConsumerRegisters = kStreams == 1 ? 232 : 240;
   static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <=
                     (1 + kConsumers) * (65536 / kThreads / 8 * 8),
                 "more registers than a block has");
@@ -71,12 +75,15 @@ struct alignas(16) BackwardNote {
 };
 enum BackwardFlags : int32_t { kItemBegins = 1, kItemEnds = 2, kNoMoreWork = 4 };
 
+// What has become of a half of a tile of dq, with BackwardStore::kClaimed.
+enum DqState : int32_t { kUntouched = 0, kBeingStored = 1, kStored = 2 };
+
 // What is to become of a tile of dq.
 struct alignas(16) DqJob {
   int32_t tile;          // head * row_tiles + row tile; -1: nothing more will come
   int32_t first, count;  // its rows
-  int32_t turn;  // whose turn it must be with BackwardStore::kOrdered; with kClaimed 1 if something is
-                 // known to have been added before, else 0; -1: nothing is added
+  int32_t turn;          // whose turn it must be with BackwardStore::kOrdered; with kClaimed a bit for each
+                         // warpgroup's half that is known to be stored already; -1: nothing is added
 };
 
 template <class C>
@@ -86,7 +93,7 @@ struct BackwardStreamMemory {
   alignas(1024) uint8_t q[C::kQStages][C::kRowBytes];
   alignas(1024) uint8_t dout[C::kDoStages][C::kRowBytes];
   alignas(1024) uint8_t ds[C::kDsBuffers][C::kWarpgroups][C::kRowPanelBytes];  // [64 keys a panel][rows][64]
-  float dq[C::kBulk ? C::kWarpgroups : 0][C::kDqFloats];                       // on its way out
+  float dq[C::kBulk ? C::kDqBuffers : 0][C::kWarpgroups][C::kDqFloats];        // on its way out
 };
 
 template <class C>
@@ -99,8 +106,8 @@ struct BackwardStreamState {
   Mbarrier do_full[C::kDoStages], do_empty[C::kDoStages];
   Mbarrier k_full[C::kKBuffers], k_empty[C::kKBuffers];
   Mbarrier v_full[C::kVBuffers], v_empty[C::kVBuffers];
-  Mbarrier dq_full[C::kWarpgroups], dq_empty[C::kWarpgroups];
-  DqJob dq_job[C::kWarpgroups];  // of what is on its way out
+  Mbarrier dq_full[C::kWarpgroups][C::kDqBuffers], dq_empty[C::kWarpgroups][C::kDqBuffers];
+  DqJob dq_job[C::kWarpgroups][C::kDqBuffers];  // of what is on its way out
 };
 
 template <class C>

@@ -102,7 +102,7 @@ class BackwardConsumer {
         wgmma_wait_group<0>();
         pin_registers(dk);
         pin_registers(ds);
-        release(state_.q_empty[slot]);
+        release_q(slot);
         q_.advance();
         accumulate = 1;
         note = wait_q();  // after K is released: the next item's may have to take its place
@@ -151,6 +151,8 @@ class BackwardConsumer {
     __syncwarp();
     if (lane_ == 0) mbarrier_arrive(empty);
   }
+  // Each lane for itself: it has read what is its own of the stats and intervals.
+  __device__ __forceinline__ void release_q(int slot) { mbarrier_arrive(state_.q_empty[slot]); }
   __device__ __forceinline__ void release_v() { release(state_.v_empty[v_slot()]); }
 
   // ---- products
@@ -331,7 +333,8 @@ class BackwardConsumer {
   __device__ __forceinline__ void store_dq_rows(const float (&dq)[kDq]) const {
     constexpr uint32_t kRowBytes = C::kDqColumns * sizeof(float);
     const uint32_t row = warp_ * 16 + lane_ / 4, swap = row % 2 * 64;  // dq_chunk_place
-    const uint32_t even = shared_address(memory_.dq[warpgroup_]) + row * kRowBytes + lane_ % 4 * 16 + swap;
+    const uint32_t even =
+        shared_address(memory_.dq[dq_slot()][warpgroup_]) + row * kRowBytes + lane_ % 4 * 16 + swap;
     const uint32_t odd = even - 2 * swap;
 #pragma unroll
     for (int j = 0; j < kDq / 8; ++j)
@@ -343,8 +346,8 @@ class BackwardConsumer {
       }
   }
   __device__ __forceinline__ void store_dq_as_held(const float (&dq)[kDq]) const {
-    const uint32_t address =
-        shared_address(memory_.dq[warpgroup_]) + (warp_ * C::kRows * 16 + lane_ * 4) * sizeof(float);
+    const uint32_t address = shared_address(memory_.dq[dq_slot()][warpgroup_]) +
+                             (warp_ * C::kRows * 16 + lane_ * 4) * sizeof(float);
 #pragma unroll
     for (int i = 0; i < kDq / 4; ++i)
       st_shared_v4(address + i * 128 * sizeof(float), dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
@@ -352,15 +355,15 @@ class BackwardConsumer {
 
   __device__ __forceinline__ void add_dq(const float (&dq)[C::kDqOfWarpgroup][kDq], int slot) {
     if constexpr (C::kBulk) {
-      mbarrier_wait(state_.dq_empty[warpgroup_], dq_parity_ ^ 1);
-      dq_parity_ ^= 1;
+      wait_dq();
       if constexpr (C::kInRows)
         store_dq_rows(dq[0]);
       else
         store_dq_as_held(dq[0]);
-      if (warp_ == 0 && lane_ == 0) state_.dq_job[warpgroup_] = state_.job[slot];
+      if (warp_ == 0 && lane_ == 0) state_.dq_job[warpgroup_][dq_slot()] = state_.job[slot];
       fence_proxy_async();
-      release(state_.dq_full[warpgroup_]);
+      release(state_.dq_full[warpgroup_][dq_slot()]);
+      ++dq_;
     } else {
       float* sum = params_.dq + int64_t{read_once(state_.note[slot].dq_tile)} * C::kRows * C::kHeadDim +
                    warp_ * C::kRows * 16 + lane_ * 4;
@@ -373,10 +376,17 @@ class BackwardConsumer {
     }
   }
 
+  __device__ __forceinline__ int dq_slot() const {
+    return dq_ % C::kDqBuffers;
+  }
+  __device__ __forceinline__ void wait_dq() {
+    mbarrier_wait(state_.dq_empty[warpgroup_][dq_slot()], dq_ / C::kDqBuffers % 2 ^ 1);
+  }
+
   __device__ __forceinline__ void end_dq() {
-    mbarrier_wait(state_.dq_empty[warpgroup_], dq_parity_ ^ 1);
-    if (warp_ == 0 && lane_ == 0) state_.dq_job[warpgroup_].tile = -1;
-    release(state_.dq_full[warpgroup_]);
+    wait_dq();
+    if (warp_ == 0 && lane_ == 0) state_.dq_job[warpgroup_][dq_slot()].tile = -1;
+    release(state_.dq_full[warpgroup_][dq_slot()]);
   }
 
   // ---- an item's end
@@ -448,8 +458,8 @@ class BackwardConsumer {
   BackwardStreamMemory<C>& memory_;
   BackwardStreamState<C>& state_;
   const int stream_, warpgroup_, warp_, lane_;
-  const int key_;  // of the tile: the first of the thread's two
-  uint32_t dq_parity_ = 0;
+  const int key_;    // of the tile: the first of the thread's two
+  uint32_t dq_ = 0;  // tiles of dq that have been handed over
   RingPosition<C::kQStages> q_;
   uint32_t tile_ = 0, item_ = 0;  // how many are done with: the places in the other rings, in few registers
 };
@@ -464,13 +474,18 @@ __device__ void init_backward_barriers(BackwardStreamState<C>& state) {
       mbarrier_init(empty[i], C::kConsumerWarps);
     }
   };
-  ring(state.q_full, state.q_empty, C::kQStages);
+  for (int i = 0; i < C::kQStages; ++i) {
+    mbarrier_init(state.q_full[i], 1);
+    mbarrier_init(state.q_empty[i], 32 * C::kConsumerWarps);
+  }
   ring(state.do_full, state.do_empty, C::kDoStages);
   ring(state.k_full, state.k_empty, C::kKBuffers);
   ring(state.v_full, state.v_empty, C::kVBuffers);
   for (int i = 0; i < C::kWarpgroups; ++i) {
-    mbarrier_init(state.dq_full[i], 4);  // the warps of a warpgroup
-    mbarrier_init(state.dq_empty[i], 1);
+    for (int j = 0; j < C::kDqBuffers; ++j) {
+      mbarrier_init(state.dq_full[i][j], 4);  // the warps of a warpgroup
+      mbarrier_init(state.dq_empty[i][j], 1);
+    }
   }
 }
 

@@ -25,11 +25,36 @@ GradientView view_of(const TensorView& tensor) {
   return {tensor.data, tensor.token_stride, tensor.head_stride};
 }
 
-// Key tiles as they lie side by side.
-void sort_by_keys(CompiledMap& map) {
-  for (auto first = map.work.begin(); first != map.work.end(); first += map.row_tiles)
-    std::sort(first, first + map.row_tiles,
-              [](const WorkRow& a, const WorkRow& b) { return a.row_tile < b.row_tile; });
+int64_t tiles_of(const CompiledMap& map, const WorkRow& row) {
+  int64_t tiles = 0;
+  for (int32_t r = 0; r < row.runs; ++r)
+    tiles += std::max(map.runs[row.first_run + static_cast<uint32_t>(r)].code, 1);
+  return tiles;
+}
+
+// In which order key tiles are handed out.
+enum class KeyOrder { kByKeys, kFromLastKey, kHeaviestFirst, kLightestFirst };
+
+void sort_keys(CompiledMap& map, KeyOrder order) {
+  std::vector<int64_t> tiles(static_cast<size_t>(map.row_tiles));
+  for (auto first = map.work.begin(); first != map.work.end(); first += map.row_tiles) {
+    const auto last = first + map.row_tiles;
+    for (auto row = first; row != last; ++row)
+      tiles[static_cast<size_t>(row->row_tile)] = tiles_of(map, *row);
+    std::sort(first, last, [&](const WorkRow& a, const WorkRow& b) {
+      const int64_t more = tiles[static_cast<size_t>(a.row_tile)] - tiles[static_cast<size_t>(b.row_tile)];
+      if (order == KeyOrder::kFromLastKey) return a.row_tile > b.row_tile;
+      if (order == KeyOrder::kHeaviestFirst && more != 0) return more > 0;
+      if (order == KeyOrder::kLightestFirst && more != 0) return more < 0;
+      return a.row_tile < b.row_tile;
+    });
+  }
+}
+
+int64_t longest_column(const CompiledMap& map) {
+  int64_t longest = 0;
+  for (const WorkRow& row : map.work) longest = std::max(longest, tiles_of(map, row));
+  return longest;
 }
 
 }  // namespace
@@ -39,14 +64,9 @@ BackwardPlan::BackwardPlan(const Problem& problem, const BackwardShape& shape, c
   BackwardGrid grid = lay_tiles(*problem.masks, shape.tile_shape(), shape.aligned);
   row_tiles_ = static_cast<int32_t>(grid.rows.size() / problem.masks->size());
   key_tiles_ = grid.map.row_tiles;
-  if (shape.most_tiles > 0) sort_by_keys(grid.map);
-  BackwardItems items = share_out(grid, choose_sharing(grid.map));
-  items_per_head_ = items.per_list;
   const bool ordered = shape.store == BackwardStore::kOrdered;
-  if (ordered || shape.most_tiles > 0)
-    walk_ = choose_walk(grid.map, std::span(items.work).first(static_cast<size_t>(items.per_list)),
-                        shape.rows, static_cast<int32_t>(problem.group_size()),
-                        static_cast<int32_t>(std::max<int64_t>(workers() / section_heads(), 1)), ordered);
+  BackwardItems items = ordered ? arrange_in_order(grid) : arrange(grid);
+  items_per_head_ = items.per_list;
   BackwardTurns order;
   if (ordered) {
     order = order_additions(grid.map, shape.rows, walk_.descending);
@@ -70,6 +90,43 @@ BackwardPlan::BackwardPlan(const Problem& problem, const BackwardShape& shape, c
   counters_ = pack_.add_zeros(2 * sizeof(int32_t));
   pack_.upload(device);
   lay_out_workspace(items.shared);
+}
+
+BackwardItems BackwardPlan::arrange(BackwardGrid& grid) {
+  if (shape_.most_tiles > 0) sort_keys(grid.map, KeyOrder::kByKeys);
+  return share_out(grid, choose_sharing(grid.map));
+}
+
+// Additions to a row tile go by the order of key tiles, each waiting for the ones before: an order in which
+// long columns run ahead of the short ones that they would hold up, or behind them, lets all go on. And parts
+// of a key tile wait for each other's dk and dv. What a simulation finds best of some orders and sizes.
+BackwardItems BackwardPlan::arrange_in_order(BackwardGrid& grid) {
+  BackwardItems best;
+  std::vector<WorkRow> best_order;
+  double least = 0;
+  const auto attempt = [&](const BackwardSharing& sharing) {
+    BackwardItems items = share_out(grid, sharing);
+    const TimedWalk walk =
+        choose_walk(grid.map, std::span(items.work).first(static_cast<size_t>(items.per_list)), shape_.rows,
+                    static_cast<int32_t>(problem_.group_size()),
+                    static_cast<int32_t>(std::max<int64_t>(workers() / section_heads(), 1)));
+    if (!best_order.empty() && walk.time >= 0.98 * least) return;
+    least = walk.time, best = std::move(items), best_order = grid.map.work, walk_ = walk.walk;
+  };
+  using enum KeyOrder;
+  const KeyOrder usual = shape_.most_tiles > 0 ? kByKeys : kHeaviestFirst;
+  for (const KeyOrder order : {usual, kByKeys, kFromLastKey, kHeaviestFirst, kLightestFirst}) {
+    if (order == usual && !best_order.empty()) continue;
+    sort_keys(grid.map, order);
+    attempt(choose_sharing(grid.map));
+  }
+  grid.map.work = best_order;
+  BackwardSharing sharing = choose_sharing(grid.map);
+  for (int i = 0; i < 2 && sharing.most_tiles > 0; ++i) {
+    sharing.most_tiles *= 2;
+    attempt(sharing);
+  }
+  return best;
 }
 
 void BackwardPlan::lay_out_workspace(bool shared) {
@@ -123,8 +180,11 @@ BackwardSharing BackwardPlan::choose_sharing(const CompiledMap& map) const {
   for (const DeviceRun& run : map.runs) tiles += std::max(run.code, 1);
   const int64_t of_block =
       tiles * problem_.heads_q / static_cast<int64_t>(problem_.masks->size()) / workers();
-  if (shape_.most_tiles > 0)
+  if (shape_.most_tiles > 0) {
     sharing.most_tiles = std::clamp<int64_t>(of_block / kItemsOfBlock, kFewestTiles, shape_.most_tiles);
+    // Items of whole groups need no sums of dk and dv.
+    if (longest_column(map) * group <= of_block / kItemsOfBlock) sharing.most_tiles = 0;
+  }
   // Additions in order go by key tiles: so that none waits for an item that is not yet handed out, all items
   // of a key tile come before the next one's.
   if (shape_.most_tiles > 0)

@@ -25,6 +25,8 @@ class BackwardPlan {
   int64_t wanted_heads() const;   // query heads that are worked on together
   int64_t section_heads() const;  // the same, of KV heads
   BackwardSharing choose_sharing(const CompiledMap& map) const;
+  BackwardItems arrange(BackwardGrid& grid);
+  BackwardItems arrange_in_order(BackwardGrid& grid);
   void lay_out_workspace(bool shared);
 
   Problem problem_;

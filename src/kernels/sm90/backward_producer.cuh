@@ -183,12 +183,21 @@ class BackwardLoader {
       k_.advance();
     }
     const int dq_tile = head * params_.row_tiles + tile.tile;
+    int turn = turn_;
+    if constexpr (C::kClaimed) {  // looked up here, where nobody waits for it, so that the sender need not
+      if (turn >= 0) {
+        const bool stored = lane_ < C::kWarpgroups &&
+                            ld_acquire(params_.turn + int64_t{dq_tile} * C::kWarpgroups + lane_) == kStored;
+        turn = static_cast<int>(__ballot_sync(0xffffffff, stored));
+        __syncwarp();
+      }
+    }
     mbarrier_wait(state_.q_empty[q_.slot], q_.parity ^ 1);
     if (lane_ == 0) {
       state_.note[q_.slot] =
           BackwardNote{tile.code, begins_ | ends | (tile.code == 0 ? limit << 8 : 0) | (item.heads & ~0xffff),
                        dq_tile, item.place};
-      if constexpr (C::kBulk) state_.job[q_.slot] = DqJob{dq_tile, tile.first, tile.count, turn_};
+      if constexpr (C::kBulk) state_.job[q_.slot] = DqJob{dq_tile, tile.first, tile.count, turn};
       const bool spans = C::kSpansArrive && tile.code < 0 && !(~tile.code & kManyLayers);
       mbarrier_arrive_expect_tx(state_.q_full[q_.slot],
                                 C::kRowBytes + C::kStatsBytes + (spans ? C::kSpansBytes : 0));

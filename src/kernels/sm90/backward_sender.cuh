@@ -8,9 +8,6 @@
 
 namespace longspan::sm90 {
 
-// What has become of a half of a tile of dq.
-enum DqState : int32_t { kUntouched = 0, kBeingStored = 1, kStored = 2 };
-
 // True if nobody has come to it before: the caller stores it. Else it is there when this returns.
 __device__ __forceinline__ bool claim(int32_t* state) {
   if (ld_acquire(state) != kStored) {
@@ -26,11 +23,13 @@ __device__ __forceinline__ bool claim(int32_t* state) {
 template <class C>
 __device__ void send_dq(const BackwardParams& params, BackwardStreamMemory<C>& memory,
                         BackwardStreamState<C>& state, int warpgroup) {
-  for (uint32_t parity = 0;; parity ^= 1) {
-    mbarrier_wait(state.dq_full[warpgroup], parity);
-    const DqJob job = state.dq_job[warpgroup];
+  bool released = true;  // the buffer of the job before
+  for (uint32_t number = 0;; ++number) {
+    const int slot = number % C::kDqBuffers;
+    mbarrier_wait(state.dq_full[warpgroup][slot], number / C::kDqBuffers % 2);
+    const DqJob job = state.dq_job[warpgroup][slot];
     if (job.tile < 0) break;
-    const uint32_t source = shared_address(memory.dq[warpgroup]);
+    const uint32_t source = shared_address(memory.dq[slot][warpgroup]);
     int64_t offset = (int64_t{job.tile} * C::kWarpgroups + warpgroup) * C::kDqFloats;
     uint32_t bytes = C::kDqFloats * sizeof(float);
     if constexpr (C::kInRows) {
@@ -52,16 +51,30 @@ __device__ void send_dq(const BackwardParams& params, BackwardStreamMemory<C>& m
         stores = job.turn == 0;
       }
     } else if (adds) {
-      stores = claim(turn);
-      if (stores) next_turn = kStored;
+      if (C::kClaimed && (job.turn >> warpgroup & 1)) {
+        fence_proxy_async_all();
+      } else {
+        stores = claim(turn);
+        if (stores) next_turn = kStored;
+      }
     }
     if (stores)
       cp_async_bulk_store(sum, source, bytes);
     else if (adds)
       cp_reduce_async_bulk_add(sum, source, bytes);
     cp_async_bulk_commit_group();
-    cp_async_bulk_wait_group_read();
-    mbarrier_arrive(state.dq_empty[warpgroup]);
+    if constexpr (C::kDqBuffers > 1) {  // the one before has been read
+      if (number > 0 && !released) {
+        cp_async_bulk_wait_group_read<1>();
+        mbarrier_arrive(state.dq_empty[warpgroup][slot ^ 1]);
+      }
+      released = false;
+    }
+    if (C::kDqBuffers == 1 || next_turn >= 0) {
+      cp_async_bulk_wait_group_read<0>();
+      mbarrier_arrive(state.dq_empty[warpgroup][slot]);
+      released = true;
+    }
     if (next_turn >= 0) {
       cp_async_bulk_wait_group();
       fence_proxy_async_all();

@@ -38,7 +38,9 @@ BackwardShape choose_backward_shape(const Problem& problem) {
   shape.parts = static_cast<int>(parts);
   // Tiles of one long mask gain little from beginning where its bands do; and where they stay, dq's sums are
   // added faster as threads hold them.
-  if (is_long && !scattered && problem.head_dim == 128 && !problem.deterministic) shape.in_rows = false;
+  const bool cuts = problem.masks->front().bands().size() > 1;  // if not, all bands begin where the mask does
+  if ((is_long || !cuts) && !scattered && problem.head_dim == 128 && !problem.deterministic)
+    shape.in_rows = false;
   shape.aligned = shape.in_rows && block < kFinestBlock;
   return shape;
 }

@@ -14,10 +14,14 @@ struct BackwardWalk {
   friend bool operator==(const BackwardWalk&, const BackwardWalk&) = default;
 };
 
-// The walk in which blocks find most rows in L2, where their neighbours have just been, and, if additions are
-// ordered, wait least for each other. `items` are those of one KV head in the order in which `workers` blocks
-// take them; the map's tiles have `rows` queries.
-BackwardWalk choose_walk(const CompiledMap& map, std::span<const BackwardWork> items, int32_t rows,
-                         int32_t group, int32_t workers, bool ordered);
+struct TimedWalk {
+  BackwardWalk walk;
+  double time = 0;  // over that in which all blocks would be done if none waited and items had no ends
+};
+
+// The walk in which blocks wait least for each other's additions, if these are ordered. `items` are those of
+// one KV head in the order in which `workers` blocks take them; the map's tiles have `rows` queries.
+TimedWalk choose_walk(const CompiledMap& map, std::span<const BackwardWork> items, int32_t rows,
+                      int32_t group, int32_t workers);
 
 }  // namespace longspan::sm90

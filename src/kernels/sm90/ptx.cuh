@@ -113,8 +113,9 @@ __device__ __forceinline__ void cp_async_bulk_commit_group() {
 }
 
 // Until the sources of all the thread's bulk groups have been read: shared memory may be written again.
+template <int kLeft = 0>
 __device__ __forceinline__ void cp_async_bulk_wait_group_read() {
-  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kLeft) : "memory");
 }
 
 // Until all the thread's bulk groups are complete: their writes are done.

@@ -1,9 +1,10 @@
 // A tool for whoever works on the Hopper backward kernel: runs it on a list of small problems, shows where
 // gradients are wrong (by head and tile), or times it on large ones.
-//   sm90_backward_probe check|time <how> [regular expression]
+//   sm90_backward_probe check|time <how>[/<how>...] [regular expression]
 // <how> is `chosen` or `ordered` (the same bits every run), with what shall differ from the plan's choice:
 // claimed, streams, unaligned, p=PARTS, t=MOST_TILES, s=UNITS, e.g. chosen,unaligned,t=48.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include <memory>
 #include <regex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
@@ -358,21 +360,34 @@ double median_s(const std::function<void()>& run, int repeats) {
   return times[times.size() / 2];
 }
 
-void time(const Case& c, const std::string& instance, const Device& gpu) {
+// Each instance in turn, and once more in the other order; a line of TFLOP/s.
+void time(const Case& c, const std::vector<std::string>& instances, const Device& gpu) {
   const Problem problem = problem_of(c);
-  const BackwardShape shape = shape_for(problem, instance);
-  ProbePlan plan(problem, shape, gpu);
-  ProblemTensors tensors(problem, Direction::kBackward, gpu, plan);
+  std::vector<std::unique_ptr<ProbePlan>> plans;
+  size_t bytes = 0;
+  for (const std::string& instance : instances) {
+    plans.push_back(std::make_unique<ProbePlan>(problem, shape_for(problem, instance), gpu));
+    bytes = std::max(bytes, plans.back()->workspace_bytes(Direction::kBackward));
+  }
+  ProblemTensors tensors(problem, Direction::kBackward, gpu, *plans[0]);
   tensors.fill_inputs(7);
-  tensors.forward(plan);
-  Buffer workspace(plan.workspace_bytes(Direction::kBackward), gpu);
+  tensors.forward(*plans[0]);
+  Buffer workspace(bytes, gpu);
   const DeviceTensors& v = tensors.views();
   const BackwardArgs args{v.q, v.k, v.v, v.o, v.dout, v.lse, v.dq, v.dk, v.dv, workspace.data()};
-  const int repeats = flops(problem, Direction::kBackward) > 3e13 ? 2 : 5;
-  const double all = median_s([&] { plan.backward(args, Stream{}); }, repeats);
-  std::printf("%-30s parts %d %-7s %8.3f ms  %6.1f TFLOP/s\n", c.name.c_str(), shape.parts,
-              shape.most_tiles > 0 ? fmt::format("t={}", shape.most_tiles).c_str() : "", all * 1e3,
-              flops(problem, Direction::kBackward) / all * 1e-12);
+  const double work = flops(problem, Direction::kBackward);
+  const int repeats = work > 3e13 ? 2 : 5;
+  std::vector<std::string> rates(plans.size());
+  for (int round = 0; round < 2; ++round)
+    for (size_t j = 0; j < plans.size(); ++j) {
+      const size_t i = round > 0 ? plans.size() - 1 - j : j;
+      std::this_thread::sleep_for(std::chrono::milliseconds(40));  // a hot GPU is slower
+      const double all = median_s([&] { plans[i]->backward(args, Stream{}); }, repeats);
+      rates[i] += fmt::format("{}{:.0f}", round > 0 ? ", " : "", work / all * 1e-12);
+    }
+  std::printf("%-28s", c.name.c_str());
+  for (const std::string& rate : rates) std::printf(" %12s", rate.c_str());
+  std::printf("\n");
 }
 
 }  // namespace
@@ -393,12 +408,18 @@ int main(int argc, char** argv) {
   const bool timing = std::string(argv[1]) == "time";
   const std::regex filter(argc > 3 ? argv[3] : "");
   int failed = 0, ran = 0;
+  std::vector<std::string> instances{""};
+  for (const char* at = argv[2]; *at != 0; ++at)
+    if (*at == '/')
+      instances.emplace_back();
+    else
+      instances.back() += *at;
   try {
     for (const Case& c : timing ? large_cases() : small_cases()) {
       if (!std::regex_search(c.name, filter)) continue;
       ++ran;
       if (timing)
-        time(c, argv[2], gpu);
+        time(c, instances, gpu);
       else if (!check(c, argv[2], gpu, failed < 4))
         ++failed;
     }

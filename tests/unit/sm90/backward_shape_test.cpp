@@ -43,9 +43,12 @@ TEST(BackwardShape, GoesByPlacesWhereColumnsAreShort) {
     }
 }
 
-TEST(BackwardShape, LetsTilesBeginAnywhereWhereColumnsAreShort) {
+TEST(BackwardShape, LetsTilesBeginAnywhereWhereBandsDo) {
   PatternOptions options;
   options.seqlen = 8192;
+  Problem window = problem_of(8192, 64, 8);
+  window.masks = std::make_shared<const HeadMasks>(draw_mask("sliding_window", options).masks);
+  EXPECT_FALSE(choose_backward_shape(window).in_rows);
   for (const bool documents : {false, true}) {
     Problem problem = problem_of(8192, 64, 8);
     if (documents)
