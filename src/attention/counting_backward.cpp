@@ -235,18 +235,16 @@ std::string check_rows(const Problem& problem, const DeviceTensors& tensors, con
 std::string check_zero(const char* name, const char* operand, const TensorView& tensor, DeviceKind kind) {
   const std::optional<FoundElement> x = first_nonzero(tensor, kind);
   if (!x) return "";
-  return fmt::format(
-      "counting: {} is {:.9g} at token {}, head {}, element {}, though {} is 0 everywhere", name, x->value,
-      x->token, x->head, x->d, operand);
+  return fmt::format("counting: {} is {:.9g} at token {}, head {}, element {}, though {} is 0 everywhere",
+                     name, x->value, x->token, x->head, x->d, operand);
 }
 
 // o and lse of every row, exactly as the forward pass gives them, and v.
 void write_forward_results(const Problem& problem, const RowFacts& facts, const DeviceTensors& views) {
   write_first_elements(views.v, views.kind,
                        [&](int64_t key, int64_t kv_head) { return sign_of(key, kv_head); });
-  write_first_elements(views.o, views.kind, [&](int64_t row, int64_t head) {
-    return facts.mean(problem.kv_head_of(head), row);
-  });
+  write_first_elements(views.o, views.kind,
+                       [&](int64_t row, int64_t head) { return facts.mean(problem.kv_head_of(head), row); });
   const int64_t tokens = problem.tokens_q;
   const HostScratch memory(static_cast<size_t>(problem.heads_q * tokens) * sizeof(float));
   auto* const lse = static_cast<float*>(memory.data());  // [heads_q, tokens_q]

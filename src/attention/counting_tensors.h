@@ -1,5 +1,5 @@
-// The counting oracle's tensors, written and looked through where they lie: on a GPU, copies over the bus would
-// take most of the oracle's time.
+// The counting oracle's tensors, written and looked through where they lie: on a GPU, copies over the bus
+// would take most of the oracle's time.
 #pragma once
 
 #include <functional>

@@ -1,8 +1,8 @@
 // The counting oracle's tensors on a GPU: each thread takes a row to write, or 16 bytes to look through.
+#include <algorithm>
+
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-
-#include <algorithm>
 
 #include "attention/counting_tensors_cuda.h"
 #include "attention/slots.h"
@@ -77,7 +77,8 @@ __global__ void write_first_kernel(TensorView tensor, const double* values) {
   if (row < tensor.tokens * tensor.heads) set(tensor, row, 0, values[row]);
 }
 
-// Where a number is 0 all its bits are but the sign's: `even` and `odd` leave those of a 64-bit word's halves.
+// Where a number is 0 all its bits are but the sign's: `even` and `odd` leave those of a 64-bit word's
+// halves.
 __global__ void first_nonzero_kernel(const uint4* words, int64_t count, uint32_t even, uint32_t odd,
                                      unsigned long long* first) {
   const int64_t step = int64_t{gridDim.x} * kThreads;

@@ -296,7 +296,8 @@ std::optional<Requests::Request> Requests::next() {
     const ssize_t got = recvmsg(socket_, &message, MSG_CMSG_CLOEXEC);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return std::nullopt;
-    for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
+    for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
+         header = CMSG_NXTHDR(&message, header)) {
       if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
       const size_t before = descriptors_.size();
       descriptors_.resize(before + (header->cmsg_len - CMSG_LEN(0)) / sizeof(int));

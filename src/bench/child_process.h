@@ -52,8 +52,8 @@ class ChildProcess {
   void close_input();
 
   // Hands each line that it writes to file descriptor kResultDescriptor to `on_line` until that says that it
-  // was the answer, and otherwise until the child ends, `limit_s` passes or the guard is interrupted: then all
-  // is killed.
+  // was the answer, and otherwise until the child ends, `limit_s` passes or the guard is interrupted: then
+  // all is killed.
   using OnLine = std::function<bool(const std::string&)>;
   ChildEnd listen(double limit_s, SignalGuard& guard, const OnLine& on_line);
 

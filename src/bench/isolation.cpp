@@ -199,7 +199,8 @@ Isolation::Isolation(SignalGuard& guard, Variables variables)
 Isolation::~Isolation() = default;
 
 std::unique_ptr<ChildProcess> Isolation::start() const {
-  return std::make_unique<ChildProcess>("/proc/self/exe", std::vector<std::string>{kChildCommand}, variables_);
+  return std::make_unique<ChildProcess>("/proc/self/exe", std::vector<std::string>{kChildCommand},
+                                        variables_);
 }
 
 Isolation::Told Isolation::ask(ChildProcess& child, const Json& request, double limit_s,

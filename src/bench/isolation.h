@@ -45,9 +45,11 @@ class Isolation {
  private:
   // A conversation with one child.
   struct Told;
-  Told ask(ChildProcess& child, const Json& request, double limit_s, const std::vector<int>& descriptors = {});
+  Told ask(ChildProcess& child, const Json& request, double limit_s,
+           const std::vector<int>& descriptors = {});
   std::unique_ptr<ChildProcess> start() const;
-  std::optional<Json> ask_alone(const Json& request, double limit_s, const std::vector<int>& descriptors = {});
+  std::optional<Json> ask_alone(const Json& request, double limit_s,
+                                const std::vector<int>& descriptors = {});
 
   SignalGuard& guard_;
   Variables variables_;

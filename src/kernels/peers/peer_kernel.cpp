@@ -54,7 +54,7 @@ struct Session {
   std::unique_ptr<peers::SharedMasks> shared_masks;
   std::shared_ptr<const HeadMasks> checked;  // that supports() was asked about last, and found well
   bool backward = false;                     // and whether that was of the backward pass
-  int64_t plans = 0;  // planned so far: the number of the last
+  int64_t plans = 0;                         // planned so far: the number of the last
 
   Json request(const char* op, const Problem& problem, bool backward_too, int64_t id) {
     if (shared_masks == nullptr || masks != problem.masks) {
