@@ -122,7 +122,7 @@ BackwardItems BackwardPlan::arrange_in_order(BackwardGrid& grid) {
   }
   grid.map.work = best_order;
   BackwardSharing sharing = choose_sharing(grid.map);
-  for (int i = 0; i < 2 && sharing.most_tiles > 0; ++i) {
+  if (sharing.most_tiles > 0) {
     sharing.most_tiles *= 2;
     attempt(sharing);
   }

@@ -9,11 +9,12 @@
 namespace longspan::sm90 {
 namespace {
 
-constexpr int64_t kMostSimulated = int64_t{1} << 18;  // tiles, for each walk: a ms or two
-constexpr int64_t kMostOfHead = int64_t{1} << 20;     // the same if that is one head's
-constexpr double kHandOver = 0.5;   // tiles' time from one block's addition to the next one's
-constexpr double kKept = 4;         // tiles' time for which L2 keeps what all blocks read and add
-constexpr double kMissed = 0.15;    // tiles' time that it takes if rows are no longer there
+constexpr int64_t kMostSimulated = int64_t{1} << 17;  // tiles, for each walk: less than a ms
+constexpr int64_t kMostOfHead = int64_t{1} << 20;     // the same if that is one head's: some ms
+constexpr double kHandOver = 0.5;  // tiles' time from one block's addition to the next one's
+constexpr double kKept = 4;        // tiles' time for which L2 keeps what all blocks read and add
+constexpr double kMissed = 0.5;    // tiles' time that it takes if rows are no longer there
+
 constexpr double kBeginning = 2.5;  // tiles' time that an item's beginning and end take
 constexpr double kParts = 0.7;      // in which a part's dk and dv are added to those of the parts before
 
@@ -90,18 +91,14 @@ TimedWalk choose_walk(const CompiledMap& map, std::span<const BackwardWork> item
   workers = std::max(static_cast<int32_t>(static_cast<int64_t>(workers) * static_cast<int64_t>(some.size()) /
                                           std::max<int64_t>(static_cast<int64_t>(items.size()), 1)),
                      1);
-  const int64_t kv_heads = std::clamp<int64_t>(kMostSimulated / std::max<int64_t>(tiles, 1), 1, 8);
+  const int64_t kv_heads = std::clamp<int64_t>(kMostSimulated / std::max<int64_t>(tiles, 1), 1, 4);
   TimedWalk best;
-  const bool single =
-      std::all_of(some.begin(), some.end(), [](const BackwardWork& w) { return w.heads == 1; });
-  for (const bool by_rows : {true, false}) {  // by rows, more are found in L2 than the simulation knows of
-    if (by_rows && single) continue;
+  for (const bool by_rows : {true, false})  // by rows, more are found in L2 than the simulation knows of
     for (const bool descending : {false, true}) {
       const BackwardWalk walk{descending, by_rows};
       const double time = simulate(map, some, rows, group, workers, walk, kv_heads);
-      if (best.time == 0 || time < (by_rows || single ? 0.99 : 0.96) * best.time) best = {walk, time};
+      if (best.time == 0 || time < (by_rows ? 0.99 : 0.98) * best.time) best = {walk, time};
     }
-  }
   best.time *= static_cast<double>(workers) / static_cast<double>(std::max<int64_t>(tiles, 1) * kv_heads);
   return best;
 }
