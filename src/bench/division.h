@@ -1,6 +1,6 @@
 // Which device measures what where a run has several: all kernels on one problem stay on one device, so that
-// what is compared was measured on the same chip. So do both passes: what a framework compiles for one of them
-// serves the other.
+// what is compared was measured on the same chip. So do both passes: what a framework compiles for one of
+// them serves the other.
 #pragma once
 
 #include <deque>
