@@ -17,6 +17,8 @@ struct Backend {
   size_t (*free_bytes)(int index);  // what an allocation may hope for
   // Between this device's memory and this device's or the host's; finished when it returns.
   void (*copy)(void* to, const void* from, size_t bytes);
+  void (*copy_rows)(void* to, size_t to_stride, const void* from, size_t from_stride, size_t row_bytes,
+                    size_t rows);
   void (*fill)(void* to, unsigned char value, size_t bytes);                                 // likewise
   void (*fill_normal)(const TensorView& tensor, uint64_t seed, uint64_t stream, int index);  // base/rng.h
   void (*use)(int index);            // makes it the calling thread's device

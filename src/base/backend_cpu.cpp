@@ -135,6 +135,14 @@ const Backend& cpu_backend() {
       .release = [](void* data, int) noexcept { std::free(data); },
       .free_bytes = free_bytes,
       .copy = [](void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); },
+      .copy_rows =
+          [](void* to, size_t to_stride, const void* from, size_t from_stride, size_t row_bytes,
+             size_t rows) {
+            for (size_t row = 0; row < rows; ++row) {
+              std::memcpy(static_cast<char*>(to) + row * to_stride,
+                          static_cast<const char*>(from) + row * from_stride, row_bytes);
+            }
+          },
       .fill = [](void* to, unsigned char value, size_t bytes) { std::memset(to, value, bytes); },
       .fill_normal = [](const TensorView& tensor, uint64_t seed, uint64_t stream,
                         int) { fill_normal(tensor, seed, stream); },

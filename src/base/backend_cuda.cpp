@@ -177,6 +177,13 @@ void copy(void* to, const void* from, size_t bytes) {
   LONGSPAN_CUDA(cudaStreamSynchronize(nullptr));  // a copy within the device returns before it is done
 }
 
+void copy_rows(void* to, size_t to_stride, const void* from, size_t from_stride, size_t row_bytes,
+               size_t rows) {
+  LONGSPAN_CUDA(cudaDeviceSynchronize());
+  LONGSPAN_CUDA(cudaMemcpy2D(to, to_stride, from, from_stride, row_bytes, rows, cudaMemcpyDefault));
+  LONGSPAN_CUDA(cudaStreamSynchronize(nullptr));
+}
+
 void fill(void* to, unsigned char value, size_t bytes) {
   LONGSPAN_CUDA(cudaDeviceSynchronize());
   LONGSPAN_CUDA(cudaMemset(to, value, bytes));
@@ -243,6 +250,7 @@ const Backend* cuda_backend() {
       .release = release,
       .free_bytes = free_bytes,
       .copy = copy,
+      .copy_rows = copy_rows,
       .fill = fill,
       .fill_normal = cuda::fill_normal,
       .use = [](int index) { LONGSPAN_CUDA(cudaSetDevice(index)); },

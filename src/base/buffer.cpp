@@ -42,6 +42,12 @@ void copy_bytes(void* to, DeviceKind to_kind, const void* from, DeviceKind from_
   if (bytes != 0) backend_for(to_kind, from_kind).copy(to, from, bytes);
 }
 
+void copy_rows(void* to, DeviceKind to_kind, size_t to_stride, const void* from, DeviceKind from_kind,
+               size_t from_stride, size_t row_bytes, size_t rows) {
+  if (row_bytes * rows == 0) return;
+  backend_for(to_kind, from_kind).copy_rows(to, to_stride, from, from_stride, row_bytes, rows);
+}
+
 void fill_bytes(void* to, DeviceKind kind, unsigned char value, size_t bytes) {
   if (bytes != 0) backend_of(kind).fill(to, value, bytes);
 }

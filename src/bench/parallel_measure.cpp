@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "attention/element.h"
+#include "attention/sweeps_cuda.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "bench/cold_cache.h"
@@ -95,17 +96,29 @@ std::unique_ptr<Kernel> spread(const Kernel& kernel, const Parallelism& p,
   return parallel_kernel(kernel, std::move(options));
 }
 
-Sample ParallelStopwatch::time(const Work&) {
-  if (cold_cache_ && testbed_.device().kind == DeviceKind::kCpu) {
-    std::vector<MemorySpan> spans;
-    for (const ParallelPlan::Memory& memory : plan_.memory()) spans.push_back({memory.data, memory.bytes});
-    evict_from_caches(spans, testbed_.device().cache_bytes);
+Sample ParallelStopwatch::time(const Work& work) {
+  return row(work, 1).front();
+}
+
+std::vector<Sample> ParallelStopwatch::row(const Work&, int64_t count) {
+  std::vector<Sample> samples;
+  for (int64_t i = 0; i < count; ++i) {
+    if (cold_cache_ && testbed_.device().kind == DeviceKind::kCpu) {
+      std::vector<MemorySpan> spans;
+      for (const ParallelPlan::Memory& memory : plan_.memory()) spans.push_back({memory.data, memory.bytes});
+      evict_from_caches(spans, testbed_.device().cache_bytes);
+    }
+    passes_.push_back(plan_.run(direction_, cold_cache_));
+    Sample& sample = samples.emplace_back();
+    for (const RankPass& pass : passes_.back()) sample.time_s = std::max(sample.time_s, pass.time_s);
   }
-  passes_.push_back(plan_.run(direction_, cold_cache_));
-  Sample sample;
-  for (const RankPass& pass : passes_.back()) sample.time_s = std::max(sample.time_s, pass.time_s);
-  sample.throttled = testbed_.sample_device_state();
-  return sample;
+  const bool throttled = testbed_.sample_device_state();  // takes longer than many a pass
+  for (Sample& sample : samples) sample.throttled = throttled;
+  return samples;
+}
+
+int64_t ParallelStopwatch::row_length(double time_s) const {
+  return testbed_.row_length(time_s);
 }
 
 void add_measured(ParallelResult& result, const std::vector<std::vector<RankPass>>& passes, size_t samples) {
@@ -150,7 +163,17 @@ void add_planned(ParallelResult& result, const ParallelPlan& plan, const Problem
   result.plan["owned"] = owned_json(schedule);
 }
 
-double relative_difference(const TensorView& a, const TensorView& b) {
+double relative_difference(const TensorView& a, const TensorView& b, DeviceKind kind) {
+  const auto quotient = [](double difference, double norm) {
+    return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
+  };
+#ifdef LONGSPAN_WITH_CUDA
+  if (kind == DeviceKind::kCuda) {
+    const auto [difference, norm] = squares_cuda(a, b);
+    return quotient(difference, norm);
+  }
+#endif
+  LONGSPAN_CHECK(kind == DeviceKind::kCpu, "tensors of a device of kind {}", static_cast<int>(kind));
   constexpr int64_t kTokensPerTask = 64;
   const int64_t tasks = (b.tokens + kTokensPerTask - 1) / kTokensPerTask;
   std::vector<std::pair<double, double>> sums(static_cast<size_t>(tasks));  // of difference and norm, squared
@@ -175,7 +198,7 @@ double relative_difference(const TensorView& a, const TensorView& b) {
     difference += sum.first;
     norm += sum.second;
   }
-  return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
+  return quotient(difference, norm);
 }
 
 Json parallel_json(const std::vector<ParallelResult>& masks, const Parallelism& p) {

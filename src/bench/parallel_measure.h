@@ -28,6 +28,8 @@ class ParallelStopwatch : public Stopwatch {
       : plan_(plan), direction_(direction), cold_cache_(cold_cache), testbed_(testbed) {}
 
   Sample time(const Work& work) override;
+  std::vector<Sample> row(const Work& work, int64_t count) override;
+  int64_t row_length(double time_s) const override;
 
   // Every sample's ranks, warm-up runs included.
   const std::vector<std::vector<RankPass>>& passes() const { return passes_; }
@@ -58,8 +60,8 @@ void add_measured(ParallelResult& result, const std::vector<std::vector<RankPass
 void add_planned(ParallelResult& result, const ParallelPlan& plan, const Problem& problem,
                  Direction direction, const Parallelism& p);
 
-// ||a - b|| / ||b|| of two tensors of the host.
-double relative_difference(const TensorView& a, const TensorView& b);
+// ||a - b|| / ||b|| of two dense tensors in the memory of one device.
+double relative_difference(const TensorView& a, const TensorView& b, DeviceKind kind);
 
 // The `parallel` key of a result: means over the masks, the worst for errors, the plan of mask 0.
 Json parallel_json(const std::vector<ParallelResult>& masks, const Parallelism& p);
