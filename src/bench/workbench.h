@@ -36,8 +36,9 @@ struct Subject {
   Direction direction;
   const DeviceTensors& tensors;  // the outputs hold what the kernel wrote
   Testbed& testbed;
-  uint64_t seed = 0;  // picks the rows and columns to compare
-  Phase phase;        // told before each check; may be empty
+  uint64_t seed = 0;         // picks the rows and columns to compare
+  Phase phase;               // told before each check; may be empty
+  bool count_alone = false;  // without comparing with the fp64 oracle, if counting can be done
 };
 using Verify = std::function<Accuracy(const Subject&)>;
 

@@ -124,6 +124,37 @@ TEST(CaseRunner, VerifiesWhatTheKernelWrote) {
   }
 }
 
+// Of many masks the first three are compared with the fp64 oracle; what counting finds in a later one fails
+// the case as well.
+TEST(CaseRunner, CountsEveryMaskAndComparesTheFirst) {
+  FakeTestbed testbed;
+  Case c = small_case(Direction::kForward);
+  c.masks = 5;
+  std::vector<bool> alone;
+  int broken = -1;
+  const Verify notes = [&](const Subject& subject) {
+    alone.push_back(subject.count_alone);
+    Accuracy accuracy;
+    accuracy.counting = "pass";
+    if (!subject.count_alone) accuracy = {{"o"}, {{"o", 1e-7}}, {{"o", 1e-5}}, "pass", 3, 4, ""};
+    if (static_cast<int>(alone.size()) - 1 == broken) accuracy.failure = "a key is missing";
+    return accuracy;
+  };
+  const auto run = [&] {
+    alone.clear();
+    return run_case(c, small_rule(), test_kernel("good"), testbed, notes, [](const std::string&) {});
+  };
+  const Json json = run();
+  EXPECT_THAT(alone, ElementsAre(false, false, false, true, true));
+  EXPECT_EQ(json["status"], "ok");
+  EXPECT_EQ(json["accuracy"]["masks"], 3);
+  EXPECT_EQ(json["accuracy"]["counting"], "pass");
+  EXPECT_EQ(json["accuracy"]["checked"], Json{"o"});
+  EXPECT_EQ(json["measurements"].size(), 5u);
+  broken = 4;
+  EXPECT_EQ(run()["reason"], "wrong result: a key is missing");
+}
+
 TEST(CaseRunner, ANaNErrorIsTheWorst) {
   FakeTestbed testbed;
   int calls = 0;

@@ -203,6 +203,21 @@ TEST_F(RunTest, SeveralMasksAreMeasuredApartAndAveraged) {
   EXPECT_NEAR(json["time_s"].get<double>(), time / 3, 1e-9);
   EXPECT_NEAR(json["flops_per_s"].get<double>() / (flops / time), 1, 1e-3);
   EXPECT_NE(json["measurements"][0]["area"], json["measurements"][1]["area"]);
+  EXPECT_EQ(json["accuracy"]["masks"], 3);
+}
+
+// What cannot be counted (too few elements hold no slots) is compared, whatever the mask's number.
+TEST_F(RunTest, MasksThatCannotBeCountedAreCompared) {
+  const Outcome outcome =
+      run("run --kernel good --mask causal_document --seqlen 64 --heads 1 --head-dim 1,8 --masks 4 --lengths "
+          "uniform:5:20 --warmup-s 0 --min-samples 6 --max-samples 6" +
+          out());
+  ASSERT_EQ(outcome.status, 0) << outcome.output;
+  for (const ResultsLine& line : lines(ResultsLine::Type::kCase)) {
+    const bool counted = line.json["case"]["head_dim"] == 8;
+    EXPECT_EQ(line.json["accuracy"]["masks"], counted ? 3 : 4);
+    EXPECT_EQ(line.json["accuracy"]["counting"], counted ? Json("pass") : Json());
+  }
 }
 
 TEST_F(RunTest, RefusesAFolderThatHoldsResultsAndResumesOnlyWhatIsMissing) {
