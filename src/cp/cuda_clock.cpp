@@ -3,6 +3,7 @@
 
 #include "base/buffer.h"
 #include "base/cuda.h"
+#include "base/cuda_gate.h"
 #include "cp/device_clock.h"
 
 namespace longspan {
@@ -10,7 +11,8 @@ namespace {
 
 class CudaClock : public DeviceClock {
  public:
-  explicit CudaClock(const Device& device) : device_(device), index_(device.index), stream_(device.index) {}
+  explicit CudaClock(const Device& device)
+      : device_(device), index_(device.index), stream_(device.index), gate_(device.index) {}
 
   Stream stream() override { return stream_; }
 
@@ -34,16 +36,23 @@ class CudaClock : public DeviceClock {
     cuda::synchronize(stream_);
   }
 
+  void hold() override { gate_.shut(stream_, kLongest_s); }
+  void let_go() override { gate_.open(); }
+  bool was_held() override { return !gate_.timed_out(); }
+
   void synchronize_device() override {
     const cuda::DeviceGuard guard(index_);
     LONGSPAN_CUDA(cudaDeviceSynchronize());
   }
 
  private:
+  static constexpr double kLongest_s = 0.2;  // to queue a pass; more only if something waits for the stream
+
   const Device device_;
   const int index_;
   Buffer sweep_;
   cuda::OwnedStream stream_;
+  CudaGate gate_;
   std::vector<std::unique_ptr<cuda::Event>> events_;
   size_t used_ = 0;
 };

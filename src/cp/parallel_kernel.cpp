@@ -77,15 +77,13 @@ void copy_rows_of(const TensorView& whole, const TensorView& part, const RankTen
 
 // lse is [heads, tokens].
 void lse_to_whole(float* whole, int64_t tokens, const RankTensors& rank) {
-  const int64_t own = rank.q.tokens;
-  for (int64_t head = 0; head < rank.q.heads; ++head) {
-    int64_t at = 0;
-    for (const Range& range : rank.ranges) {
-      if (range.empty()) continue;
-      copy_bytes(whole + head * tokens + range.begin, rank.kind, rank.lse + head * own + at, rank.kind,
-                 static_cast<size_t>(range.size()) * sizeof(float));
-      at += range.size();
-    }
+  constexpr size_t kBytes = sizeof(float);
+  int64_t at = 0;
+  for (const Range& range : rank.ranges) {
+    copy_rows(whole + range.begin, rank.kind, static_cast<size_t>(tokens) * kBytes, rank.lse + at, rank.kind,
+              static_cast<size_t>(rank.q.tokens) * kBytes, static_cast<size_t>(range.size()) * kBytes,
+              static_cast<size_t>(rank.q.heads));
+    at += range.size();
   }
 }
 
@@ -169,8 +167,9 @@ class SpreadPlan : public ParallelPlan {
       }
       if (cold_cache) clocks_[rank]->empty_caches();
       communicator.barrier();
-      passes[rank] = pass(rank, direction);
+      passes[rank] = pass(rank, direction, queue_ ? &communicator : nullptr);
     });
+    for (const auto& clock : clocks_) queue_ = queue_ && clock->was_held();
     return passes;
   }
 
@@ -202,9 +201,12 @@ class SpreadPlan : public ParallelPlan {
     copy_rows_of(v, t.v, t, Way::kToRank);
   }
 
-  RankPass pass(size_t rank, Direction direction) {
+  // Where a group is given, all of its ranks' GPUs begin once all have queued their parts: as in training, no
+  // launch is waited for.
+  RankPass pass(size_t rank, Direction direction, Communicator* together = nullptr) {
     DeviceClock& clock = *clocks_[rank];
     clock.reset();
+    if (together != nullptr) clock.hold();
     const int begin = clock.mark(clock.stream());
     if (direction == Direction::kForward) {
       executors_[rank]->forward(tensors_[rank]->forward(), clock.stream());
@@ -212,6 +214,10 @@ class SpreadPlan : public ParallelPlan {
       executors_[rank]->backward(tensors_[rank]->backward(), clock.stream());
     }
     const int end = clock.mark(clock.stream());
+    if (together != nullptr) {
+      together->barrier();
+      clock.let_go();
+    }
     executors_[rank]->finish(clock.stream());
     return {clock.seconds(begin, end), executors_[rank]->times()};
   }
@@ -222,7 +228,8 @@ class SpreadPlan : public ParallelPlan {
   std::vector<std::optional<RankTensors>> tensors_;
   std::vector<std::unique_ptr<Executor>> executors_;
   std::vector<std::unique_ptr<DeviceClock>> clocks_;
-  Crew crew_;  // first to go: its threads use the rest
+  bool queue_ = true;  // launches before a pass begins, as long as nothing in it waits for the device
+  Crew crew_;          // first to go: its threads use the rest
 };
 
 class SpreadKernel : public Kernel {

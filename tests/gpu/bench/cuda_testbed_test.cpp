@@ -6,7 +6,7 @@
 
 #include "base/buffer.h"
 #include "base/cuda.h"
-#include "bench/cuda_gate.h"
+#include "base/cuda_gate.h"
 #include "bench/nvml.h"
 #include "gpu/gpu.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/device.h"
 
-namespace longspan::bench {
+namespace longspan {
 
 class CudaGate {
  public:
@@ -26,4 +26,4 @@ class CudaGate {
   int index_ = 0;
 };
 
-}  // namespace longspan::bench
+}  // namespace longspan

@@ -1,7 +1,7 @@
 #include "base/cuda.h"
-#include "bench/cuda_gate.h"
+#include "base/cuda_gate.h"
 
-namespace longspan::bench {
+namespace longspan {
 
 struct CudaGate::Flags {
   volatile uint32_t open = 0, timed_out = 0;
@@ -60,4 +60,4 @@ bool CudaGate::timed_out() const {
   return host_->timed_out != 0;
 }
 
-}  // namespace longspan::bench
+}  // namespace longspan
