@@ -195,10 +195,11 @@ class ThreadTransfer : public Transfer {
     for (Stream each : streams) copies_->wait(stream, copies_->mark(each));
   }
 
-  // In the stream itself. Each rank begins with another peer, so that each is read by one at a time.
+  // In the stream itself. Each rank begins with another peer, so that each is read by one at a time, and ends
+  // with itself.
   void pull(Stream stream, Deadline deadline) {
     const auto distance = [&](const Message& message) {
-      return (message.peer - rank_ + world_->ranks) % world_->ranks;
+      return (message.peer - rank_ + world_->ranks - 1) % world_->ranks;
     };
     std::stable_sort(receives_.begin(), receives_.end(),
                      [&](const Message& a, const Message& b) { return distance(a) < distance(b); });

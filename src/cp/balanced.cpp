@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "cp/blocks.h"
+#include "cp/stages.h"
 #include "cp/strategies.h"
 
 namespace longspan {
@@ -184,17 +185,18 @@ Ranges cut_at_bands(const Problem& problem, const Ranges& set) {
   return pieces;
 }
 
-// Roughly, on an H200, for pairs of one query head.
-double attend_time_s(const Problem& problem, double area) {
-  constexpr double kFlops = 5e14;
-  return 4 * area * static_cast<double>(problem.heads_q * problem.head_dim) / kFlops;
+// Roughly, on an H200: what the backward pass takes, too, for pairs of one query head.
+double attend_time_s(const Problem& problem, double area, Direction direction) {
+  const double products = direction == Direction::kForward ? 2 : 5;
+  const double flops_per_s = direction == Direction::kForward ? 6e14 : 4.5e14;
+  return 2 * products * area * static_cast<double>(problem.heads_q * problem.head_dim) / flops_per_s;
 }
 
 // What one rank does. Its rows are ordered so that those which see none but its own keys come first.
 struct Share {
   Ranges local, others;                         // rows: that see none but own keys, and the others
   std::vector<std::pair<int, Ranges>> foreign;  // keys of others that are seen, by source
-  double local_area = 0;                        // pairs of one query head
+  double area = 0, local_area = 0;              // pairs of one query head
   int64_t within_node = 0, between_nodes = 0;   // tokens of foreign
 
   Ranges owned() const {
@@ -206,7 +208,6 @@ struct Share {
 };
 
 std::vector<Share> shares_of(const Problem& problem, const Topology& topology, bool skip_unneeded) {
-  constexpr double kWorthALaunch_s = 5e-5;  // local rows that take less go with the others
   const Range kv_heads{0, problem.heads_kv};
   const auto area_of_rows = [&](const Ranges& rows) {
     return static_cast<double>(problem.masks->front().gather(rows, Ranges{{0, problem.tokens_kv}}).area());
@@ -223,11 +224,9 @@ std::vector<Share> shares_of(const Problem& problem, const Topology& topology, b
     }
     share.local = set_of(share.local);
     share.local_area = area_of_rows(share.local);
-    if (attend_time_s(problem, share.local_area) < kWorthALaunch_s) {
-      share.local.clear();
-      share.local_area = 0;
-    }
+    share.area = share.local_area;
     share.others = difference(sets[rank], share.local);
+    if (!share.others.empty()) share.area += area_of_rows(share.others);
   }
   for (size_t rank = 0; rank < sets.size(); ++rank) {
     Share& share = shares[rank];
@@ -247,21 +246,12 @@ std::vector<Share> shares_of(const Problem& problem, const Topology& topology, b
   return shares;
 }
 
-// What the keys' travel takes beyond what the local rows hide can be hidden by attending to the own keys
-// first. But that makes a second part of every row, in fp32, which is to be written, merged with the first
-// and converted: some 24 bytes an element. It pays where it takes less time than it hides.
-bool travel_is_worth_hiding(const Problem& problem, const Share& share) {
-  constexpr double kMemory = 3.5e12, kWithinNode = 3e11, kBetweenNodes = 4e10;  // bytes/s, of an H200
-  constexpr double kBytesOfParts = 24;
-  const auto head_dim = static_cast<double>(problem.head_dim), heads = static_cast<double>(problem.heads_q);
-  const double key_bytes =
-      2 * static_cast<double>(problem.heads_kv) * head_dim * static_cast<double>(size_of(problem.dtype));
-  const double travel_s = key_bytes * (static_cast<double>(share.within_node) / kWithinNode +
-                                       static_cast<double>(share.between_nodes) / kBetweenNodes);
-  const double hidden_s = attend_time_s(problem, share.local_area);
-  const double parts_s =
-      kBytesOfParts * static_cast<double>(count(share.others)) * heads * head_dim / kMemory;
-  return travel_s - hidden_s > parts_s;
+double travel_time_s(const Problem& problem, const Share& share) {
+  constexpr double kWithinNode = 2.9e11, kBetweenNodes = 4e10;  // bytes/s, of H200s
+  const double key_bytes = 2 * static_cast<double>(problem.heads_kv * problem.head_dim) *
+                           static_cast<double>(size_of(problem.dtype));
+  return key_bytes * (static_cast<double>(share.within_node) / kWithinNode +
+                      static_cast<double>(share.between_nodes) / kBetweenNodes);
 }
 
 // The stretches of a list, and what of it is in a set, that lie together in the list's packed order.
@@ -288,72 +278,112 @@ size_t ranges_in(const std::vector<std::pair<int, Ranges>>& foreign) {
   return ranges;
 }
 
-// Forward, rows that see none but own keys are attended to while the keys arrive that others need. Keys that
-// are few stay for the backward pass, where therefore all rows attend at once: there, the gradients of a key
-// come from fewer attends, and no travel is left to be hidden but that of gradients.
+// How the passes are divided into rounds.
+struct Division {
+  bool by_rows = false;  // forward, rows that see none but own keys attend first, in a round of their own
+  std::vector<Range> forward, backward;  // the groups of KV heads of the other rounds, in order
+};
+
+// Keys of others stay for the backward pass where they take no more memory than the rank's own q, k and v.
+bool keeps(const Problem& problem, const Share& share, int64_t owned) {
+  return 2 * problem.heads_kv * share.foreign_tokens() <= (problem.heads_q + 2 * problem.heads_kv) * owned;
+}
+
+Division divide(const Problem& problem, const std::vector<Share>& shares) {
+  // A round of rows of their own costs the tiles that they would share with others, and another launch.
+  constexpr double kWorthARound_s = 3e-4;
+  PassEstimate forward, backward;
+  double local_s = -1;  // that every rank which waits has to do meanwhile
+  for (const Share& share : shares) {
+    const double travel_s = travel_time_s(problem, share);
+    forward.attend_s = std::max(forward.attend_s, attend_time_s(problem, share.area, Direction::kForward));
+    backward.attend_s = std::max(backward.attend_s, attend_time_s(problem, share.area, Direction::kBackward));
+    forward.arrive_s = std::max(forward.arrive_s, travel_s);
+    if (!keeps(problem, share, count(share.owned())))
+      backward.arrive_s = std::max(backward.arrive_s, travel_s);
+    const double fp32 = 4 / static_cast<double>(size_of(problem.dtype));  // as gradients return
+    backward.leave_s = std::max(backward.leave_s, fp32 * travel_s);
+    if (share.foreign.empty()) continue;
+    const double here_s = attend_time_s(problem, share.local_area, Direction::kForward);
+    local_s = local_s < 0 ? here_s : std::min(local_s, here_s);
+  }
+  Division division;
+  division.forward = stages_of(problem.heads_kv, forward);
+  division.backward = stages_of(problem.heads_kv, backward, division.forward);
+  const double waits_s = forward.arrive_s * static_cast<double>(division.forward.front().size()) /
+                         static_cast<double>(problem.heads_kv);
+  division.by_rows = std::min(waits_s, local_s) > kWorthARound_s;
+  return division;
+}
+
+// Keys and gradients travel for a group of heads while another group attends. All rows of a rank attend in
+// each stage, so that its rows and tiles stay as they are.
 Schedule schedule(const Problem& problem, const Topology& topology, const StrategyOptions& options) {
-  const Range kv_heads{0, problem.heads_kv}, q_heads{0, problem.heads_q};
-  const std::vector<Share> shares = shares_of(problem, topology, options.skip_unneeded);
+  const Range kv_heads{0, problem.heads_kv};
+  const int64_t group = problem.heads_q / problem.heads_kv;
+  std::vector<Share> shares = shares_of(problem, topology, options.skip_unneeded);
+  const Division division = divide(problem, shares);
+  const size_t first = division.by_rows ? 1 : 0;  // round of the first group of heads
   Schedule schedule;
   schedule.strategy = "balanced";
   schedule.ranks = topology.ranks();
-  for (const Share& share : shares) schedule.owned.push_back(share.owned());
-  const bool hide = std::any_of(shares.begin(), shares.end(),
-                                [&](const Share& share) { return travel_is_worth_hiding(problem, share); });
-  const bool split = hide || std::any_of(shares.begin(), shares.end(), [](const Share& share) {
-                       return !share.local.empty() && !share.foreign.empty();
-                     });
-  schedule.forward.resize(split ? 2 : 1);
-  schedule.backward.resize(hide ? 2 : 1);
-  Round &before = schedule.forward.front(), &after = schedule.forward.back();
-  Round &first = schedule.backward.front(), &last = schedule.backward.back();
+  for (Share& share : shares) {
+    if (!division.by_rows) {
+      share.others = set_of(share.owned());
+      share.local.clear();
+    }
+    schedule.owned.push_back(share.owned());
+  }
+  schedule.forward.resize(first + division.forward.size());
+  schedule.backward.resize(division.backward.size());
   for (int rank = 0; rank < schedule.ranks; ++rank) {
     const Share& share = shares[static_cast<size_t>(rank)];
     const Ranges& owned = schedule.owned[static_cast<size_t>(rank)];
     if (count(owned) == 0) continue;
-    // All own keys, not just those needed: then no row has to be packed.
-    const int32_t own_keys = schedule.add_region({owned, kv_heads});
-    const auto attend = [&](Round& round, const Ranges& rows, int32_t keys) {
-      round.attend.push_back({rank, schedule.add_region({rows, q_heads}), keys});
+    const auto attend = [&](Round& round, const Ranges& rows, const Ranges& keys, Range heads) {
+      const int32_t q = schedule.add_region({rows, {heads.begin * group, heads.end * group}});
+      round.attend.push_back({rank, q, schedule.add_region({keys, heads})});
     };
-    if (!share.local.empty()) attend(before, share.local, own_keys);
-    if (share.others.empty()) {
-      attend(last, owned, own_keys);
+    // All own keys, not just those needed: then no row has to be packed.
+    if (share.foreign.empty()) {
+      attend(schedule.forward.front(), owned, owned, kv_heads);
+      attend(schedule.backward.front(), owned, owned, kv_heads);
       continue;
     }
-    const bool keep = share.foreign_tokens() <= count(owned);
-    Ranges keys;
-    if (!hide) keys = owned;
-    const auto receive = [&](int source, Ranges tokens) {
-      keys.insert(keys.end(), tokens.begin(), tokens.end());
-      const int32_t region = schedule.add_region({std::move(tokens), kv_heads});
-      const Move in{Operand::kKV, keep, false, source, rank, region};
-      after.in.push_back(in);
-      if (!keep) first.in.push_back(in);
-      first.out.push_back({Operand::kDkv, false, true, rank, source, region});
-    };
+    if (!share.local.empty()) attend(schedule.forward.front(), share.local, owned, kv_heads);
+    const bool keep = keeps(problem, share, count(owned));
+    Ranges keys = owned;
+    std::vector<std::pair<int, Ranges>> parts;  // of the keys of others, by source
     // In the sequence's order a document's keys lie together, wherever they come from. Where that would take
     // many messages they lie by source, so that what arrives still lies where it is read.
-    const bool in_order = !hide && ranges_in(share.foreign) <= kMostRanges;
+    const bool in_order = ranges_in(share.foreign) <= kMostRanges;
     for (const auto& [source, tokens] : share.foreign) {
       for (Ranges& stretch : together(schedule.owned[static_cast<size_t>(source)], set_of(tokens))) {
+        keys.insert(keys.end(), stretch.begin(), stretch.end());
         if (in_order) {
-          for (const Range& range : stretch) receive(source, {range});
+          for (const Range& range : stretch) parts.push_back({source, {range}});
         } else {
-          receive(source, std::move(stretch));
+          parts.push_back({source, std::move(stretch)});
         }
       }
     }
     if (in_order) keys = set_of(keys);
-    const int32_t all_keys = schedule.add_region({keys, kv_heads});
-    if (hide) {
-      attend(before, share.others, own_keys);
-      attend(last, owned, own_keys);
-      if (!keys.empty()) attend(after, share.others, all_keys);
-      if (!keys.empty()) attend(first, share.others, all_keys);
-    } else {
-      attend(after, share.others, all_keys);
-      attend(first, owned, all_keys);
+    for (size_t stage = 0; stage < division.forward.size(); ++stage) {
+      const Range heads = division.forward[stage];
+      Round& round = schedule.forward[first + stage];
+      for (const auto& [source, tokens] : parts)
+        round.in.push_back({Operand::kKV, keep, false, source, rank, schedule.add_region({tokens, heads})});
+      attend(round, share.others, keys, heads);
+    }
+    for (size_t stage = 0; stage < division.backward.size(); ++stage) {
+      const Range heads = division.backward[stage];
+      Round& round = schedule.backward[stage];
+      for (const auto& [source, tokens] : parts) {
+        const int32_t region = schedule.add_region({tokens, heads});
+        if (!keep) round.in.push_back({Operand::kKV, false, false, source, rank, region});
+        round.out.push_back({Operand::kDkv, false, true, rank, source, region});
+      }
+      attend(round, owned, keys, heads);
     }
   }
   return schedule;

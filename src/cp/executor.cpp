@@ -15,6 +15,10 @@ namespace {
 
 constexpr int32_t kForever = std::numeric_limits<int32_t>::max();
 
+bool inside(Range inner, Range outer) {
+  return outer.begin <= inner.begin && inner.end <= outer.end;
+}
+
 bool dense(const TensorView& view) {
   return view.head_stride == view.head_dim && view.token_stride == view.heads * view.head_dim;
 }
@@ -265,7 +269,9 @@ class Executor::Impl {
 
   Posted start(Posted posted, const std::vector<Message>& sends, const std::vector<Message>& receives,
                Meanwhile meanwhile, Stream stream) {
-    for (const Message& send : sends) times_.sent_bytes += static_cast<int64_t>(send.bytes);
+    for (const Message& send : sends) {
+      if (send.peer != communicator_.rank()) times_.sent_bytes += static_cast<int64_t>(send.bytes);
+    }
     if (!sends.empty() || !receives.empty())
       posted.transfer = communicator_.exchange(sends, receives, stream, meanwhile);
     return posted;
@@ -292,7 +298,16 @@ class Executor::Impl {
         places[arrival.move] = {posted.arriving.size(), arrival.row};
       posted.arriving.push_back(
           make_piece(landing.what, region.tokens, region.heads, problem_.head_dim, problem_.dtype, pool_));
-      if (landing.with_own) held_.copy_own(posted.arriving.back(), stream);
+      if (!landing.with_own) continue;
+      if (!communicator_.takes_rows()) {
+        held_.copy_own(posted.arriving.back(), stream);
+        continue;
+      }
+      // The rank's own rows come with the others, from itself: nothing waits for a copy of them.
+      for (const auto& [to, from] : held_.own_rows(posted.arriving.back())) {
+        add_messages(sends, communicator_.rank(), from);
+        add_messages(receives, communicator_.rank(), to);
+      }
     }
     for (size_t i = 0; i < copies.size(); ++i) {
       const Region& region = schedule_.regions[copies[i].region];
@@ -304,7 +319,8 @@ class Executor::Impl {
         row = 0;
       }
       Piece& piece = posted.arriving[place];
-      piece.last_use = std::max(piece.last_use, placing.last_uses[posted_copies_++]);
+      const int32_t last = placing.last_uses[posted_copies_++];
+      piece.last_use = std::max(piece.last_use, last < static_cast<int32_t>(rounds.size()) ? last : kForever);
       const size_t before = receives.size();
       add_messages(receives, copies[i].src, with_rows(piece, row, row + count(region.tokens)));
       for (size_t m = before; m < receives.size(); ++m)
@@ -414,9 +430,9 @@ class Executor::Impl {
   Piece target(Operand what, const Region& region, bool complete) {
     if (complete) {
       for (const Piece& own : own_results_) {
-        const int64_t row =
-            own.what == what && own.heads == region.heads ? position_of(region.tokens, own.tokens) : -1;
-        if (row >= 0) return with_rows(own, row, row + count(region.tokens));
+        if (own.what != what || !inside(region.heads, own.heads)) continue;
+        const int64_t row = position_of(region.tokens, own.tokens);
+        if (row >= 0) return with_rows(with_heads(own, region.heads), row, row + count(region.tokens));
       }
     }
     return make_piece(what, region.tokens, region.heads, problem_.head_dim,

@@ -138,6 +138,7 @@ Piece Holdings::read(Operand what, const Ranges& tokens, Range heads, const Pool
     if (row >= 0) return with_rows(with_heads(*piece, heads), row, row + count(tokens));
   }
   Piece packed;
+  int64_t rows = 0;  // of one head
   for (const Piece& piece : pieces_) {
     if (piece.what != what || !share_heads(piece.heads, heads)) continue;
     if (packed.memory.data() == nullptr) {
@@ -148,9 +149,26 @@ Piece Holdings::read(Operand what, const Ranges& tokens, Range heads, const Pool
     const std::vector<RowSpan> spans = spans_between(to, from);
     for (int i = 0; i < packed.tensor_count(); ++i)
       apply(RowOperation::kCopy, to.rows(i), from.rows(i), spans, stream);
+    for (const RowSpan& span : spans) rows += span.rows * shared.size();
   }
-  LONGSPAN_CHECK(packed.memory.data() != nullptr, "nothing of {} is held", name_of(what));
+  LONGSPAN_CHECK(rows >= count(tokens) * heads.size(), "{} of {} rows of {} are held", rows,
+                 count(tokens) * heads.size(), name_of(what));
   return packed;
+}
+
+std::vector<std::pair<Piece, Piece>> Holdings::own_rows(const Piece& to) const {
+  std::vector<std::pair<Piece, Piece>> pairs;
+  for (const Piece& piece : pieces_) {
+    if (piece.what != to.what || piece.memory.data() != nullptr || !share_heads(piece.heads, to.heads))
+      continue;
+    const Range shared = common(piece.heads, to.heads);
+    const Piece source = with_heads(piece, shared), target = with_heads(to, shared);
+    for (const RowSpan& span : spans_between(target, source)) {
+      pairs.emplace_back(with_rows(target, span.to, span.to + span.rows),
+                         with_rows(source, span.from, span.from + span.rows));
+    }
+  }
+  return pairs;
 }
 
 void Holdings::copy_own(const Piece& to, Stream stream) const {

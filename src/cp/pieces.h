@@ -56,8 +56,10 @@ class Holdings {
   // packed copy made from all that hold a part of it.
   Piece read(Operand what, const Ranges& tokens, Range heads, const Pool& pool, Stream stream) const;
 
-  // Writes those of the piece's rows that are the rank's own.
+  // Writes those of the piece's rows that are the rank's own; or says which they are, as pairs of views of
+  // equally many rows: of the piece, and of what is to be written there.
   void copy_own(const Piece& to, Stream stream) const;
+  std::vector<std::pair<Piece, Piece>> own_rows(const Piece& to) const;
 
  private:
   std::deque<Piece> pieces_;

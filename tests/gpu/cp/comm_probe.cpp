@@ -74,8 +74,10 @@ int run(const std::vector<size_t>& megabytes) {
     Meanwhile meanwhile;
   };
   const Way ways[] = {{"copy engines", false, 0, Meanwhile::kComputes},
+                      {"copy engines, rows of 512 B", false, 512, Meanwhile::kComputes},
                       {"copy engines, rows of 4 KiB", false, 4096, Meanwhile::kComputes},
                       {"multiprocessors", false, 0, Meanwhile::kWaits},
+                      {"multiprocessors, rows of 512 B", false, 512, Meanwhile::kWaits},
                       {"multiprocessors, rows of 4 KiB", false, 4096, Meanwhile::kWaits},
                       {"NCCL", true, 0, Meanwhile::kWaits}};
   for (const Way& way : ways) {

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "cp/account.h"
 #include "cp/sharding.h"
+#include "cp/stages.h"
 #include "cp/strategy.h"
 #include "problems.h"
 
@@ -197,33 +198,90 @@ TEST(Load, OfShortDocumentsIsDealtEvenly) {
   }
 }
 
-// In balanced, rows that need no keys of others hide the travel of those that other rows need.
-TEST(Balanced, HidesTravelBehindRowsThatNeedNone) {
+// Rows of a pass, by rank, times the heads that attend with them.
+std::vector<int64_t> rows_times_heads(const Schedule& schedule, const std::vector<Round>& rounds) {
+  std::vector<int64_t> sums(static_cast<size_t>(schedule.ranks));
+  for (const Round& round : rounds) {
+    for (const Attend& attend : round.attend) {
+      const Region& q = schedule.regions[attend.q];
+      sums[static_cast<size_t>(attend.rank)] += count(q.tokens) * q.heads.size();
+    }
+  }
+  return sums;
+}
+
+// In balanced, keys travel for some heads while others attend; no row attends twice with a head, so that
+// nothing is merged.
+TEST(Balanced, HidesTravelBehindOtherHeads) {
   PatternOptions options;
   options.seqlen = 1 << 17;
-  options.lengths = "uniform:200:2000";
+  options.lengths = "long-mix";
   Problem problem = cp_problem("full", options.seqlen, 64, 8, 128);
   problem.dtype = DType::kBF16;
   problem.masks = std::make_shared<HeadMasks>(draw_mask("causal_document", options).masks);
   const Schedule schedule = strategy_from_name("balanced").schedule(problem, {1, 4}, {});
-  ASSERT_EQ(schedule.forward.size(), 2u);
-  ASSERT_EQ(schedule.backward.size(), 1u);
-  EXPECT_TRUE(schedule.forward[0].in.empty());
-  EXPECT_FALSE(schedule.forward[1].in.empty());
-  EXPECT_FALSE(schedule.backward[0].out.empty());
-  for (const auto* rounds : {&schedule.forward, &schedule.backward}) {
-    std::vector<int64_t> rows(4);
-    for (const Round& round : *rounds) {
-      EXPECT_EQ(round.attend.size(), 4u);
-      for (const Attend& attend : round.attend)
-        rows[static_cast<size_t>(attend.rank)] += count(schedule.regions[attend.q].tokens);
-    }
-    // Each row attends once: nothing is merged.
-    EXPECT_EQ(rows, (std::vector<int64_t>(4, options.seqlen / 4)));
-  }
-  // Under a full mask every row needs all keys.
-  problem.masks = cp_problem("full", options.seqlen, 64, 8).masks;
+  const std::vector<int64_t> all(4, options.seqlen / 4 * 64);
+  ASSERT_GE(schedule.forward.size(), 2u);
+  ASSERT_GE(schedule.backward.size(), 2u);
+  EXPECT_EQ(rows_times_heads(schedule, schedule.forward), all);
+  EXPECT_EQ(rows_times_heads(schedule, schedule.backward), all);
+  const auto bytes = [&](const std::vector<Move>& moves) {
+    int64_t sum = 0;
+    for (const Move& move : moves) sum += bytes_of(move, schedule, problem);
+    return sum;
+  };
+  const auto last = schedule.forward.size() - 1;
+  EXPECT_LT(bytes(schedule.forward[0].in), bytes(schedule.forward[last].in));
+  EXPECT_GT(bytes(schedule.backward.front().out), bytes(schedule.backward.back().out));
+  for (const Round& round : schedule.backward) EXPECT_TRUE(round.in.empty());  // keys were kept
+  // What takes next to no time is not divided.
+  problem = cp_problem("full", 256, 64, 8, 128);
   EXPECT_EQ(strategy_from_name("balanced").schedule(problem, {1, 4}, {}).forward.size(), 1u);
+}
+
+// Between nodes, rows that see none but their rank's own keys attend while the first of the others' arrive.
+TEST(Balanced, HidesTravelBetweenNodesBehindRowsThatNeedNone) {
+  PatternOptions options;
+  options.seqlen = 1 << 18;
+  options.lengths = "uniform:200:30000";
+  Problem problem = cp_problem("full", options.seqlen, 16, 2, 128);
+  problem.dtype = DType::kBF16;
+  problem.masks = std::make_shared<HeadMasks>(draw_mask("causal_document", options).masks);
+  const Schedule schedule = strategy_from_name("balanced").schedule(problem, {4, 1}, {});
+  ASSERT_GE(schedule.forward.size(), 2u);
+  EXPECT_TRUE(schedule.forward[0].in.empty());
+  EXPECT_FALSE(schedule.forward[0].attend.empty());
+  EXPECT_FALSE(schedule.forward[1].in.empty());
+  EXPECT_EQ(rows_times_heads(schedule, schedule.forward), std::vector<int64_t>(4, options.seqlen / 4 * 16));
+}
+
+TEST(Stages, AreFewAndGrow) {
+  const auto sizes = [](const std::vector<Range>& stages) {
+    std::vector<int64_t> list;
+    for (const Range& stage : stages) list.push_back(stage.size());
+    return list;
+  };
+  // Nothing travels: one stage.
+  EXPECT_EQ(sizes(stages_of(8, {.attend_s = 2e-3})), std::vector<int64_t>{8});
+  const PassEstimate forward{.attend_s = 2e-3, .arrive_s = 3e-4}, backward{.attend_s = 7e-3, .leave_s = 6e-4};
+  const auto first = stages_of(8, forward);
+  ASSERT_GE(first.size(), 2u);
+  EXPECT_LT(first.front().size(), first.back().size());
+  EXPECT_LT(end_of(first, 8, forward), end_of({{0, 8}}, 8, forward));
+  const auto second = stages_of(8, backward);
+  EXPECT_GT(second.front().size(), second.back().size());
+  // A stage of the backward pass reads what came in one piece, and together they are all heads once.
+  for (const int64_t heads : {1, 2, 3, 8, 64}) {
+    const auto outer = stages_of(heads, forward), inner = stages_of(heads, backward, outer);
+    for (const auto* stages : {&outer, &inner}) {
+      EXPECT_EQ(set_of(*stages), (Ranges{{0, heads}}));
+      EXPECT_EQ(count(*stages), heads);
+    }
+    for (const Range& stage : inner) {
+      EXPECT_TRUE(std::any_of(outer.begin(), outer.end(),
+                              [&](const Range& o) { return o.begin <= stage.begin && stage.end <= o.end; }));
+    }
+  }
 }
 
 TEST(Sharding, FindsTheDocuments) {

@@ -1,0 +1,74 @@
+#include "cp/stages.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace longspan {
+namespace {
+
+// What a stage costs that is not its share of the pass: launches, and multiprocessors that have no work left
+// while the last ones of the stage have. Roughly, on an H200.
+constexpr double kStage_s = 3e-5;
+constexpr size_t kMostStages = 8;
+
+// Groups that grow (or, from the top down, shrink) by a factor from a first one on.
+std::vector<Range> growing(int64_t heads, int64_t first, double factor) {
+  std::vector<Range> stages;
+  double size = static_cast<double>(first);
+  for (int64_t begin = 0; begin < heads;) {
+    int64_t end = std::min(heads, begin + std::max<int64_t>(1, std::llround(size)));
+    if (stages.size() + 1 == kMostStages) end = heads;
+    stages.push_back({begin, end});
+    begin = end;
+    size *= factor;
+  }
+  return stages;
+}
+
+// Cut where those of `within` end.
+std::vector<Range> cut(const std::vector<Range>& stages, const std::vector<Range>& within) {
+  if (within.empty()) return stages;
+  std::vector<Range> pieces;
+  for (const Range& stage : stages) {
+    for (const Range& outer : within) {
+      const Range piece{std::max(stage.begin, outer.begin), std::min(stage.end, outer.end)};
+      if (!piece.empty()) pieces.push_back(piece);
+    }
+  }
+  return pieces;
+}
+
+}  // namespace
+
+double end_of(const std::vector<Range>& stages, int64_t heads, const PassEstimate& pass) {
+  double begun = 0, arrived = 0, attended = 0, left = 0;
+  for (const Range& stage : stages) {
+    const double share = static_cast<double>(stage.size()) / static_cast<double>(heads);
+    arrived = std::max(arrived, begun) + share * pass.arrive_s;  // it is sent for as the stage before begins
+    begun = std::max(attended, arrived);
+    attended = begun + share * pass.attend_s + kStage_s;
+    left = std::max(left, attended) + share * pass.leave_s;
+  }
+  return std::max(attended, left);
+}
+
+std::vector<Range> stages_of(int64_t heads, const PassEstimate& pass, const std::vector<Range>& within) {
+  std::vector<Range> best;
+  double least = 0;
+  const auto consider = [&](std::vector<Range> stages) {
+    stages = cut(stages, within);
+    const double end_s = end_of(stages, heads, pass);
+    if (best.empty() || end_s < least) best = std::move(stages), least = end_s;
+  };
+  for (int64_t first = heads; first >= 1; first = first > 8 ? first / 2 : first - 1) {
+    for (const double factor : {1.0, 1.5, 2.0, 3.0, 4.0, 7.0}) {
+      std::vector<Range> stages = growing(heads, first, factor);
+      consider(stages);
+      std::reverse(stages.begin(), stages.end());
+      consider(stages);
+    }
+  }
+  return best;
+}
+
+}  // namespace longspan
