@@ -35,6 +35,10 @@ class Transfer {
   // once. Throws an Error that names the rank and its reason if any rank has failed, or says which peer did
   // not answer within the communicator's time limit. Nothing waits for ever.
   virtual void wait(Stream stream) = 0;
+
+  // The first half of wait(), which is still to be called: what is received has arrived, while others may
+  // still be reading what was sent.
+  virtual void arrive(Stream stream) { wait(stream); }
 };
 
 // One rank's end of a group. All ranks call in the same order; between any two ranks messages match in that

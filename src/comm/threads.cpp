@@ -95,7 +95,7 @@ class ThreadTransfer : public Transfer {
     }
   }
 
-  void wait(Stream stream) override {
+  void arrive(Stream stream) override {
     const auto deadline = std::chrono::steady_clock::now() + world_->limit;
     if (!receives_.empty()) {
       if (copies_ == nullptr) {
@@ -111,6 +111,11 @@ class ThreadTransfer : public Transfer {
       }
     }
     receives_.clear();
+  }
+
+  void wait(Stream stream) override {
+    arrive(stream);
+    const auto deadline = std::chrono::steady_clock::now() + world_->limit;
     for (const auto& send : sends_) {
       std::unique_lock lock(world_->mutex);
       await(lock, deadline, send->message.peer, "take a message",

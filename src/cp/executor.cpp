@@ -153,7 +153,9 @@ class Executor::Impl {
   struct Posted {
     std::unique_ptr<Transfer> transfer;
     std::vector<Piece> arriving;
+    std::vector<int> sources;  // of results: the rank that each comes from
     std::vector<Piece> leaving;
+    bool stays = false;  // what leaves stays where it is to the end of the pass: the rank's own tensors
   };
 
   const Ranges& owned() const { return schedule_.owned[static_cast<size_t>(communicator_.rank())]; }
@@ -214,6 +216,7 @@ class Executor::Impl {
     clock_->reset();
     const Placing& placing = placing_[static_cast<size_t>(direction)];
     posted_copies_ = 0;
+    sent_.clear();
     Posted next = post_copies(rounds, placing, 0, stream), results;
     for (size_t i = 0; i < rounds.size(); ++i) {
       Posted now = std::move(next);
@@ -236,13 +239,23 @@ class Executor::Impl {
       results = post_results(rounds, placing, i, stream);
     }
     collect(results, stream);
+    if (!sent_.empty()) {
+      const Stopwatch watch(*this, times_.exposed_s, stream);
+      for (const auto& transfer : sent_) transfer->wait(stream);
+      sent_.clear();
+    }
     times_.held_bytes = static_cast<int64_t>(pool_->held_bytes());
   }
 
   void wait(Posted& posted, Stream stream) {
     if (!posted.transfer) return;
     const Stopwatch watch(*this, times_.exposed_s, stream);
-    posted.transfer->wait(stream);
+    if (posted.stays) {
+      posted.transfer->arrive(stream);
+      sent_.push_back(std::move(posted.transfer));
+    } else {
+      posted.transfer->wait(stream);
+    }
     posted.transfer.reset();
     posted.leaving.clear();
   }
@@ -281,12 +294,14 @@ class Executor::Impl {
                      Stream stream) {
     const Stopwatch watch(*this, times_.reorder_s, stream);
     Posted posted;
+    posted.stays = true;
     std::vector<Message> sends, receives;
     for (const Move& move : rounds[number].copies_out) {
       const Region& region = schedule_.regions[move.region];
       Piece piece = held_.read(move.what, region.tokens, region.heads, pool_, stream);
       if (!sendable(piece.tensors[0])) piece = packed(piece, stream);
       add_messages(sends, move.dst, piece);
+      posted.stays = posted.stays && held_.is_own(piece);
       posted.leaving.push_back(std::move(piece));
     }
     // What is read together arrives together, beside the rank's own rows.
@@ -369,6 +384,7 @@ class Executor::Impl {
       if (piece.tensors[0].data == nullptr) piece = result_piece(move);
       add_messages(receives, move.src, piece);
       posted.arriving.push_back(std::move(piece));
+      posted.sources.push_back(move.src);
     }
     bool computes = false;
     for (size_t later = number + 1; later < rounds.size(); ++later)
@@ -398,7 +414,16 @@ class Executor::Impl {
     wait(results, stream);
     if (results.arriving.empty()) return;
     const Stopwatch watch(*this, times_.merge_s, stream);
-    for (Piece& piece : results.arriving) sums_.add(std::move(piece), stream);
+    std::map<int, std::vector<Piece>> gradients;  // by source: what one rank sends has no row twice
+    for (size_t i = 0; i < results.arriving.size(); ++i) {
+      Piece& piece = results.arriving[i];
+      if (piece.what == Operand::kO || piece.tensors[0].dtype != DType::kF32) {
+        sums_.add(std::move(piece), stream);
+      } else {
+        gradients[results.sources[i]].push_back(std::move(piece));
+      }
+    }
+    for (auto& [source, pieces] : gradients) sums_.add_all(std::move(pieces), stream);
     results.arriving.clear();
   }
 
@@ -526,6 +551,7 @@ class Executor::Impl {
   std::vector<Piece> own_results_;  // where this pass's results go
   PassTimes times_;
   std::vector<Span> spans_;
+  std::vector<std::unique_ptr<Transfer>> sent_;  // that others may still be reading
 };
 
 Executor::Executor(const Schedule& schedule, const Problem& problem, const Kernel& kernel,

@@ -14,4 +14,8 @@ void apply_cuda(RowOperation, const Rows&, const Rows&, std::span<const RowSpan>
   LONGSPAN_CHECK(false, "this build has no CUDA");
 }
 
+void apply_pairs_cuda(RowOperation, std::span<const RowPair>, Stream) {
+  LONGSPAN_CHECK(false, "this build has no CUDA");
+}
+
 }  // namespace longspan

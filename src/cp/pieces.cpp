@@ -130,6 +130,16 @@ int64_t Holdings::copy_bytes() const {
   return bytes;
 }
 
+bool Holdings::is_own(const Piece& view) const {
+  const auto* data = static_cast<const char*>(view.tensors[0].data);
+  return view.memory.data() == nullptr &&
+         std::any_of(pieces_.begin(), pieces_.end(), [&](const Piece& piece) {
+           if (piece.what != view.what || piece.memory.data() != nullptr) return false;
+           const auto* begin = static_cast<const char*>(piece.tensors[0].data);
+           return begin <= data && data < begin + piece.tensors[0].bytes();
+         });
+}
+
 Piece Holdings::read(Operand what, const Ranges& tokens, Range heads, const Pool& pool, Stream stream) const {
   for (auto piece = pieces_.rbegin(); piece != pieces_.rend(); ++piece) {
     if (piece->what != what || !inside(heads, piece->heads)) continue;
@@ -197,6 +207,15 @@ void accumulate(const Piece& to, const Piece& from, Stream stream) {
   combine(to.what == Operand::kO ? RowOperation::kMerge : RowOperation::kAdd, to, from, stream);
 }
 
+// The rows that two pieces of the same heads have in common, of all their tensors.
+void add_pairs(std::vector<RowPair>& pairs, const Piece& to, const Piece& from) {
+  for (const RowSpan& span : spans_between(to, from)) {
+    const Piece target = with_rows(to, span.to, span.to + span.rows),
+                source = with_rows(from, span.from, span.from + span.rows);
+    for (int i = 0; i < to.tensor_count(); ++i) pairs.push_back({target.tensors[i], source.tensors[i]});
+  }
+}
+
 void clear_piece(const Piece& piece, std::span<const RowSpan> spans, Stream stream) {
   for (int i = 0; i < piece.tensor_count(); ++i)
     apply(RowOperation::kClear, piece.rows(i), {}, spans, stream);
@@ -220,6 +239,26 @@ void Sums::add(Piece piece, Stream stream) {
   pieces_.push_back(std::move(piece));
 }
 
+void Sums::add_all(std::vector<Piece> gradients, Stream stream) {
+  std::vector<RowPair> pairs;
+  DeviceKind kind = DeviceKind::kCpu;
+  for (Piece& piece : gradients) {
+    const auto holds = [&](const Piece& sum) {
+      return sum.what == piece.what && sum.tensors[0].dtype == DType::kF32 &&
+             inside(piece.heads, sum.heads) &&
+             (sum.tokens == piece.tokens || includes(set_of(sum.tokens), set_of(piece.tokens)));
+    };
+    const auto sum = std::find_if(pieces_.begin(), pieces_.end(), holds);
+    if (sum == pieces_.end()) {
+      pieces_.push_back(std::move(piece));
+    } else {
+      add_pairs(pairs, with_heads(*sum, piece.heads), piece);
+      kind = piece.kind;
+    }
+  }
+  if (!pairs.empty()) apply_pairs(RowOperation::kAdd, kind, pairs, stream);
+}
+
 void Sums::read(Operand what, const Piece& out, const Pool& pool, Stream stream) const {
   std::vector<const Piece*> parts;
   int64_t covered = 0;  // elements of lse, had all operands one
@@ -234,9 +273,16 @@ void Sums::read(Operand what, const Piece& out, const Pool& pool, Stream stream)
   const RowSpan all{0, 0, count(out.tokens)};
   if (apart) {  // nothing to add: each part goes to its place, converted
     if (covered < all.rows * out.heads.size()) clear_piece(out, {&all, 1}, stream);
+    std::vector<RowPair> pairs;
     for (const Piece* part : parts) {
-      if (!part->in_place || !out.in_place) combine(RowOperation::kCopy, out, *part, stream);
+      if (part->in_place && out.in_place) continue;
+      if (out.lse != nullptr) {
+        combine(RowOperation::kCopy, out, *part, stream);
+      } else if (const Range shared = common(out.heads, part->heads); !shared.empty()) {
+        add_pairs(pairs, with_heads(out, shared), with_heads(*part, shared));
+      }
     }
+    if (!pairs.empty()) apply_pairs(RowOperation::kCopy, out.kind, pairs, stream);
     return;
   }
   const bool direct = out.tensors[0].dtype == DType::kF32;

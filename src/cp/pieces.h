@@ -52,6 +52,9 @@ class Holdings {
   bool holds(Operand what, const Ranges& tokens,
              Range heads) const;  // exactly this region, or more heads of it
 
+  // Is the piece a view of one of the rank's own tensors, which stay?
+  bool is_own(const Piece& view) const;
+
   // The region as one piece: a view where one piece holds these tokens side by side in this order, else a
   // packed copy made from all that hold a part of it.
   Piece read(Operand what, const Ranges& tokens, Range heads, const Pool& pool, Stream stream) const;
@@ -71,6 +74,9 @@ class Sums {
  public:
   // Adds to a part in f32 that has all of its rows and heads, if there is one; else it becomes a part.
   void add(Piece piece, Stream stream);
+
+  // The same for several gradients, no two of which have a row and a head in common, at once.
+  void add_all(std::vector<Piece> gradients, Stream stream);
 
   // The sum over all pieces for a region, written to `out` (its dtype), which takes it over: nothing is left
   // here.

@@ -171,4 +171,19 @@ void apply(RowOperation operation, const Rows& to, const Rows& from, std::span<c
   }
 }
 
+void apply_pairs(RowOperation operation, DeviceKind kind, std::span<const RowPair> pairs, Stream stream) {
+  LONGSPAN_CHECK(operation == RowOperation::kCopy || operation == RowOperation::kAdd,
+                 "pairs of rows are copied or added");
+  for (const RowPair& pair : pairs) {
+    LONGSPAN_CHECK(pair.to.tokens == pair.from.tokens && pair.to.heads == pair.from.heads,
+                   "{} rows of {} heads and {} of {}", pair.to.tokens, pair.to.heads, pair.from.tokens,
+                   pair.from.heads);
+  }
+  if (kind == DeviceKind::kCuda) return apply_pairs_cuda(operation, pairs, stream);
+  for (const RowPair& pair : pairs) {
+    const RowSpan all{0, 0, pair.to.tokens};
+    apply(operation, {kind, pair.to, nullptr, 0}, {kind, pair.from, nullptr, 0}, {&all, 1}, stream);
+  }
+}
+
 }  // namespace longspan

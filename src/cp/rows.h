@@ -33,7 +33,17 @@ enum class RowOperation : uint8_t {
 void apply(RowOperation operation, const Rows& to, const Rows& from, std::span<const RowSpan> spans,
            Stream stream);
 
+// Equally many rows of two tensors, of equally many heads.
+struct RowPair {
+  TensorView to, from;
+};
+
+// kCopy or kAdd for all pairs, no two of which have a row of `to` in common; lse stays as it is. On a GPU as
+// few launches as their shapes allow: pairs of the same strides and dtypes go together.
+void apply_pairs(RowOperation operation, DeviceKind kind, std::span<const RowPair> pairs, Stream stream);
+
 // The same on a GPU; throws in a build without CUDA.
+void apply_pairs_cuda(RowOperation operation, std::span<const RowPair> pairs, Stream stream);
 void apply_cuda(RowOperation operation, const Rows& to, const Rows& from, std::span<const RowSpan> spans,
                 Stream stream);
 

@@ -1,6 +1,7 @@
 // Row operations on a GPU: a warp takes a row of one head, four elements a lane, in f32. The list of spans
 // goes with the launch, as a parameter, so that nothing has to be uploaded.
 #include <algorithm>
+#include <vector>
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -143,6 +144,63 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+constexpr int kPairs = 96;  // of one launch
+
+// Rows of several pairs, which share strides: begin[i] is the first row of pair i among all.
+struct Pairs {
+  int count = 0;
+  int64_t rows = 0;
+  int64_t begin[kPairs];
+  void* to[kPairs];
+  const void* from[kPairs];
+};
+struct Strides {
+  int64_t to_token, to_head, from_token, from_head;
+  friend bool operator==(const Strides&, const Strides&) = default;
+};
+
+template <RowOperation operation, bool kVectors, class Out, class In>
+__global__ void __launch_bounds__(kThreads)
+    pairs_kernel(const __grid_constant__ Pairs pairs, Strides strides, int heads, int head_dim) {
+  constexpr int kStep = kVectors ? kVector : 1;
+  const int lane = threadIdx.x % kLanes;
+  const int64_t warps = int64_t{gridDim.x} * kWarps, items = pairs.rows * heads;
+  for (int64_t item = int64_t{blockIdx.x} * kWarps + threadIdx.x / kLanes; item < items; item += warps) {
+    const int64_t position = item / heads, head = item % heads;
+    int low = 0, high = pairs.count - 1;  // the last pair that begins at or before the position
+    while (low < high) {
+      const int middle = (low + high + 1) / 2;
+      if (pairs.begin[middle] <= position) {
+        low = middle;
+      } else {
+        high = middle - 1;
+      }
+    }
+    const int64_t row = position - pairs.begin[low];
+    Out* const target = static_cast<Out*>(pairs.to[low]) + row * strides.to_token + head * strides.to_head;
+    const In* const source =
+        static_cast<const In*>(pairs.from[low]) + row * strides.from_token + head * strides.from_head;
+    for (int d = lane * kStep; d < head_dim; d += kLanes * kStep) {
+      if constexpr (kVectors) {
+        const auto read = *reinterpret_cast<const Vector<In>*>(source + d);
+        Vector<Out> made;
+        if constexpr (operation == RowOperation::kAdd)
+          made = *reinterpret_cast<const Vector<Out>*>(target + d);
+        for (int i = 0; i < kStep; ++i) {
+          float x = to_f32(read.x[i]);
+          if constexpr (operation == RowOperation::kAdd) x += to_f32(made.x[i]);
+          made.x[i] = from_f32<Out>(x);
+        }
+        *reinterpret_cast<Vector<Out>*>(target + d) = made;
+      } else {
+        float x = to_f32(source[d]);
+        if constexpr (operation == RowOperation::kAdd) x += to_f32(target[d]);
+        target[d] = from_f32<Out>(x);
+      }
+    }
+  }
+}
+
 template <class T>
 Operand<T> operand_of(const Rows& rows) {
   return {static_cast<T*>(rows.tensor.data), rows.tensor.token_stride, rows.tensor.head_stride, rows.lse,
@@ -214,6 +272,45 @@ void launch(RowOperation operation, const Rows& to, const Rows& from, const Span
   }
 }
 
+// What the pairs of one launch have in common.
+struct Shape {
+  DType to, from;
+  Strides strides;
+  int64_t heads, head_dim;
+  bool vectors;
+  friend bool operator==(const Shape&, const Shape&) = default;
+};
+Shape shape_of(const RowPair& pair) {
+  const auto& [to, from] = pair;
+  return {to.dtype, from.dtype,  {to.token_stride, to.head_stride, from.token_stride, from.head_stride},
+          to.heads, to.head_dim, fits_vectors(to) && fits_vectors(from)};
+}
+
+template <RowOperation operation, class Out, class In>
+void launch(const Pairs& pairs, const Shape& shape, Stream stream) {
+  const int64_t items = pairs.rows * shape.heads;
+  if (items == 0) return;
+  constexpr int64_t kMostBlocks = 132 * 16;
+  const auto blocks = static_cast<unsigned>(std::min((items + kWarps - 1) / kWarps, kMostBlocks));
+  const auto kernel =
+      shape.vectors ? pairs_kernel<operation, true, Out, In> : pairs_kernel<operation, false, Out, In>;
+  kernel<<<blocks, kThreads, 0, cuda::raw(stream)>>>(pairs, shape.strides, static_cast<int>(shape.heads),
+                                                     static_cast<int>(shape.head_dim));
+  LONGSPAN_CUDA_LAUNCHED();
+}
+
+void launch(RowOperation operation, const Pairs& pairs, const Shape& shape, Stream stream) {
+  with_type(shape.from, [&](auto in) {
+    if (operation == RowOperation::kAdd) {
+      launch<RowOperation::kAdd, float, decltype(in)>(pairs, shape, stream);
+    } else {
+      with_type(shape.to, [&](auto out) {
+        launch<RowOperation::kCopy, decltype(out), decltype(in)>(pairs, shape, stream);
+      });
+    }
+  });
+}
+
 // lse alone, which is [heads, tokens]: a warp for each number would be a waste.
 void copy_lse_cuda(const Rows& to, const Rows& from, std::span<const RowSpan> spans, Stream stream) {
   for (const RowSpan& span : spans) {
@@ -245,6 +342,29 @@ void apply_cuda(RowOperation operation, const Rows& to, const Rows& from, std::s
     packed = {};
   }
   if (packed.count > 0) launch(operation, to, from, packed, stream);
+}
+
+void apply_pairs_cuda(RowOperation operation, std::span<const RowPair> pairs, Stream stream) {
+  std::vector<bool> done(pairs.size());
+  for (size_t first = 0; first < pairs.size(); ++first) {
+    if (done[first]) continue;
+    const Shape shape = shape_of(pairs[first]);
+    LONGSPAN_CHECK(operation != RowOperation::kAdd || shape.to == DType::kF32, "sums are f32, not {}",
+                   name_of(shape.to));
+    Pairs together;
+    for (size_t i = first; i < pairs.size(); ++i) {
+      if (done[i] || shape_of(pairs[i]) != shape) continue;
+      done[i] = true;
+      together.begin[together.count] = together.rows;
+      together.to[together.count] = pairs[i].to.data;
+      together.from[together.count] = pairs[i].from.data;
+      together.rows += pairs[i].to.tokens;
+      if (++together.count < kPairs) continue;
+      launch(operation, together, shape, stream);
+      together = {};
+    }
+    if (together.count > 0) launch(operation, together, shape, stream);
+  }
 }
 
 }  // namespace longspan

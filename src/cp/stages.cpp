@@ -9,6 +9,8 @@ namespace {
 // What a stage costs that is not its share of the pass: launches, and multiprocessors that have no work left
 // while the last ones of the stage have. Roughly, on an H200.
 constexpr double kStage_s = 3e-5;
+// How much longer data takes that copy engines carry beside a kernel.
+constexpr double kBesideAKernel = 2;
 constexpr size_t kMostStages = 8;
 
 // Groups that grow (or, from the top down, shrink) by a factor from a first one on.
@@ -44,7 +46,8 @@ double end_of(const std::vector<Range>& stages, int64_t heads, const PassEstimat
   double begun = 0, arrived = 0, attended = 0, left = 0;
   for (const Range& stage : stages) {
     const double share = static_cast<double>(stage.size()) / static_cast<double>(heads);
-    arrived = std::max(arrived, begun) + share * pass.arrive_s;  // it is sent for as the stage before begins
+    const bool beside = &stage != &stages.front();  // it is sent for as the stage before begins
+    arrived = std::max(arrived, begun) + share * pass.arrive_s * (beside ? kBesideAKernel : 1);
     begun = std::max(attended, arrived);
     attended = begun + share * pass.attend_s + kStage_s;
     left = std::max(left, attended) + share * pass.leave_s;
