@@ -3,89 +3,14 @@
 #include <algorithm>
 #include <optional>
 
-#include "base/buffer.h"
 #include "base/error.h"
 #include "cp/crew.h"
 #include "cp/device_clock.h"
+#include "cp/process_plan.h"
+#include "cp/rank_tensors.h"
 
 namespace longspan {
 namespace {
-
-// A rank's own tensors: its tokens, packed, all heads.
-struct RankTensors {
-  RankTensors(const Problem& p, const Ranges& owned, const Device& device)
-      : ranges(owned), kind(device.kind) {
-    const int64_t tokens = count(owned);
-    const auto make = [&](int64_t heads, int64_t head_dim, DType dtype) {
-      TensorView view = TensorView::contiguous(nullptr, dtype, tokens, heads, head_dim);
-      buffers.emplace_back(std::max<size_t>(view.bytes(), 256), device);
-      view.data = buffers.back().data();
-      return view;
-    };
-    q = make(p.heads_q, p.head_dim, p.dtype);
-    k = make(p.heads_kv, p.head_dim, p.dtype);
-    v = make(p.heads_kv, p.head_dim, p.dtype);
-    o = make(p.heads_q, p.head_dim, p.dtype);
-    lse = static_cast<float*>(make(p.heads_q, 1, DType::kF32).data);
-  }
-
-  void add_gradients(const Problem& p, const Device& device) {
-    if (dq.data != nullptr) return;
-    const auto make = [&](int64_t heads) {
-      TensorView view = TensorView::contiguous(nullptr, p.dtype, q.tokens, heads, p.head_dim);
-      buffers.emplace_back(std::max<size_t>(view.bytes(), 256), device);
-      view.data = buffers.back().data();
-      return view;
-    };
-    dout = make(p.heads_q);
-    dq = make(p.heads_q);
-    dk = make(p.heads_kv);
-    dv = make(p.heads_kv);
-  }
-
-  ForwardArgs forward() const { return {q, k, v, o, lse, nullptr}; }
-  BackwardArgs backward() const { return {q, k, v, o, dout, lse, dq, dk, dv, nullptr}; }
-
-  Ranges ranges;
-  DeviceKind kind;
-  std::vector<Buffer> buffers;
-  TensorView q, k, v, o, dout, dq, dk, dv;
-  float* lse = nullptr;
-};
-
-// Between rows of a whole tensor and a rank's packed ones.
-enum class Way { kToRank, kToWhole };
-
-void copy_rows_of(const TensorView& whole, const TensorView& part, const RankTensors& rank, Way way) {
-  const size_t row_bytes = static_cast<size_t>(whole.heads * whole.head_dim) * size_of(whole.dtype);
-  LONGSPAN_CHECK(whole.token_stride == whole.heads * whole.head_dim && whole.head_stride == whole.head_dim,
-                 "whole tensors are dense");
-  LONGSPAN_CHECK(whole.dtype == part.dtype, "whole tensors of {}, ranks' of {}", name_of(whole.dtype),
-                 name_of(part.dtype));
-  size_t at = 0;
-  for (const Range& range : rank.ranges) {
-    const size_t bytes = static_cast<size_t>(range.size()) * row_bytes;
-    char* in_whole = static_cast<char*>(whole.data) + static_cast<size_t>(range.begin) * row_bytes;
-    char* in_part = static_cast<char*>(part.data) + at;
-    if (bytes > 0) {
-      way == Way::kToRank ? copy_bytes(in_part, rank.kind, in_whole, rank.kind, bytes)
-                          : copy_bytes(in_whole, rank.kind, in_part, rank.kind, bytes);
-    }
-    at += bytes;
-  }
-}
-
-// lse is [heads, tokens].
-void lse_to_whole(float* whole, int64_t tokens, const RankTensors& rank) {
-  constexpr size_t kBytes = sizeof(float);
-  int64_t at = 0;
-  for (const Range& range : rank.ranges) {
-    copy_rows(whole + range.begin, rank.kind, static_cast<size_t>(tokens) * kBytes, rank.lse + at, rank.kind,
-              static_cast<size_t>(rank.q.tokens) * kBytes, static_cast<size_t>(range.size()) * kBytes,
-              static_cast<size_t>(rank.q.heads));
-    at += range.size();
-  }
-}
 
 class SpreadPlan : public ParallelPlan {
  public:
@@ -133,10 +58,12 @@ class SpreadPlan : public ParallelPlan {
     synchronize_devices();
     crew_.run([&](Communicator& communicator) {
       const auto rank = static_cast<size_t>(communicator.rank());
-      take_inputs(*tensors_[rank], args.q, args.k, args.v);
+      RankTensors& t = *tensors_[rank];
+      t.take_inputs(args.q, args.k, args.v);
       pass(rank, Direction::kForward);
-      copy_rows_of(args.o, tensors_[rank]->o, *tensors_[rank], Way::kToWhole);
-      if (args.lse != nullptr) lse_to_whole(args.lse, problem_.tokens_q, *tensors_[rank]);
+      rows_to_whole(t.o, args.o, t.ranges, t.kind);
+      if (args.lse != nullptr)
+        lse_to_whole(t.lse, args.lse, problem_.tokens_q, problem_.heads_q, t.ranges, t.kind);
     });
   }
 
@@ -147,13 +74,13 @@ class SpreadPlan : public ParallelPlan {
       const auto rank = static_cast<size_t>(communicator.rank());
       RankTensors& t = *tensors_[rank];
       t.add_gradients(problem_, devices_[rank]);
-      take_inputs(t, args.q, args.k, args.v);
-      copy_rows_of(args.dout, t.dout, t, Way::kToRank);
+      t.take_inputs(args.q, args.k, args.v);
+      rows_to_part(args.dout, t.dout, t.ranges, t.kind);
       pass(rank, Direction::kForward);
       pass(rank, Direction::kBackward);
-      copy_rows_of(args.dq, t.dq, t, Way::kToWhole);
-      copy_rows_of(args.dk, t.dk, t, Way::kToWhole);
-      copy_rows_of(args.dv, t.dv, t, Way::kToWhole);
+      rows_to_whole(t.dq, args.dq, t.ranges, t.kind);
+      rows_to_whole(t.dk, args.dk, t.ranges, t.kind);
+      rows_to_whole(t.dv, args.dv, t.ranges, t.kind);
     });
   }
 
@@ -193,12 +120,6 @@ class SpreadPlan : public ParallelPlan {
   // The caller's tensors may still be being written in a stream of the caller's.
   void synchronize_devices() const {
     if (devices_.front().kind != DeviceKind::kCpu) DeviceClock::make(devices_.front())->synchronize_device();
-  }
-
-  static void take_inputs(RankTensors& t, const TensorView& q, const TensorView& k, const TensorView& v) {
-    copy_rows_of(q, t.q, t, Way::kToRank);
-    copy_rows_of(k, t.k, t, Way::kToRank);
-    copy_rows_of(v, t.v, t, Way::kToRank);
   }
 
   // Where a group is given, all of its ranks' GPUs begin once all have queued their parts: as in training, no
@@ -258,14 +179,19 @@ class SpreadKernel : public Kernel {
     return kernel_.supports(part, direction, device);
   }
 
-  std::unique_ptr<Plan> plan(const Problem& problem, const Device&) const override {
-    return std::make_unique<SpreadPlan>(kernel_, options_, problem, Direction::kBackward);
+  std::unique_ptr<Plan> plan(const Problem& problem, const Device& device) const override {
+    return plan_until(problem, device, Direction::kBackward);
   }
-  std::unique_ptr<Plan> plan_forward(const Problem& problem, const Device&) const override {
-    return std::make_unique<SpreadPlan>(kernel_, options_, problem, Direction::kForward);
+  std::unique_ptr<Plan> plan_forward(const Problem& problem, const Device& device) const override {
+    return plan_until(problem, device, Direction::kForward);
   }
 
  private:
+  std::unique_ptr<Plan> plan_until(const Problem& problem, const Device& device, Direction until) const {
+    if (options_.process == nullptr) return std::make_unique<SpreadPlan>(kernel_, options_, problem, until);
+    return process_plan(kernel_, options_, problem, device, until);
+  }
+
   const Kernel& kernel_;
   const ParallelOptions options_;
   const std::string name_;
@@ -274,8 +200,9 @@ class SpreadKernel : public Kernel {
 }  // namespace
 
 std::unique_ptr<Kernel> parallel_kernel(const Kernel& kernel, ParallelOptions options) {
-  LONGSPAN_CHECK(options.strategy != nullptr && !options.devices.empty() && options.communicators,
-                 "a strategy, devices and communicators are needed");
+  LONGSPAN_CHECK(options.strategy != nullptr &&
+                     (options.process != nullptr || (!options.devices.empty() && options.communicators)),
+                 "a strategy, and devices and communicators, or this process's end of a group, are needed");
   return std::make_unique<SpreadKernel>(kernel, std::move(options));
 }
 

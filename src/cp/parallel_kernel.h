@@ -1,6 +1,6 @@
-// A strategy with a kernel inside, as a kernel: it takes whole tensors, spreads them over ranks that are
-// threads of this process, and gathers the results. So all that checks and measures a kernel does so for a
-// strategy, too.
+// A strategy with a kernel inside, as a kernel: it takes whole tensors, spreads them over ranks, which are
+// threads of this process, or processes of which this one is one, and gathers the results. So all that checks
+// and measures a kernel does so for a strategy, too.
 #pragma once
 
 #include <chrono>
@@ -27,6 +27,9 @@ struct ParallelOptions {
   std::vector<Device> devices;  // rank r runs on devices[r % devices.size()]
   MakeCommunicators communicators;
   std::chrono::milliseconds limit{60000};
+  // Where ranks are processes: this one's end of their group, which outlives the kernel; the three above are
+  // not used then. All processes call the same in the same order, and each has all whole tensors.
+  Communicator* process = nullptr;
 };
 
 // One rank's part in one pass.
@@ -45,7 +48,10 @@ class ParallelPlan : public Plan {
   // before; a CPU's caches are the caller's to empty.
   virtual std::vector<RankPass> run(Direction direction, bool cold_cache) = 0;
 
-  // The ranks' tensors.
+  // What each rank has to tell, by rank: where ranks are processes they decide alike only on what all know.
+  virtual std::vector<double> of_all(double mine) { return {mine}; }
+
+  // The ranks' tensors, of this process.
   struct Memory {
     int rank;
     void* data;

@@ -9,6 +9,7 @@
 #include "../unit/cp/spread.h"
 #include "cp/strategy.h"
 #include "kernels/registry.h"
+#include "whole.h"
 
 namespace longspan {
 namespace {
@@ -35,6 +36,7 @@ void run(Communicator& communicator) {
       ++cases;
     }
   }
+  cases += verify_whole(communicator, kernel, cpu_device(), DType::kF32, 300, 8, 4, 16);
   communicator.barrier();
   if (communicator.rank() == 0) std::printf("%d cases passed on %d ranks\n", cases, communicator.size());
 }

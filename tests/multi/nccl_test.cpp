@@ -1,6 +1,6 @@
-// Ranks as processes on GPUs: conformance of the NCCL communicator, and the end of all where one fails or is
-// killed. Launched by torchrun --no-python, srun or mpirun with as many processes as there are GPUs; alone,
-// it talks to itself.
+// Ranks as processes on GPUs: conformance of the NCCL communicator, every strategy over it, and the end of
+// all where one fails or is killed. Launched by torchrun --no-python, srun or mpirun with as many processes
+// as there are GPUs; alone, it talks to itself.
 //   torchrun --no-python --nproc-per-node 4 build-cuda/tests/nccl_test [fail|die]
 #include "comm/nccl.h"
 
@@ -14,11 +14,20 @@
 #include "base/buffer.h"
 #include "base/cuda.h"
 #include "base/error.h"
+#include "kernels/registry.h"
+#include "whole.h"
 
 namespace longspan {
 namespace {
 
 constexpr int kSkipped = 77;
+
+bool sm90_runs_on(const Device& gpu) {
+  Problem problem = cp_problem("causal", 256, 16, 8, 128);
+  problem.dtype = DType::kBF16;
+  problem.fp32_output = true;
+  return static_cast<bool>(kernel_from_name("sm90").supports(problem, Direction::kBackward, gpu));
+}
 
 // The last rank is killed while the others wait for it: they must hear of that, and soon.
 int outlive(Communicator& communicator, const Device& gpu, Stream stream) {
@@ -65,6 +74,11 @@ int run(std::string_view mode) {
     for (const auto& check : conformance::kChecks) check.run(*communicator, {gpu, stream});
     if (mode == "die") return outlive(*communicator, gpu, stream);
     if (fail) communicator->barrier();
+    const Kernel& kernel = kernel_from_name(sm90_runs_on(gpu) ? "sm90" : "gpu-naive");
+    const int problems =
+        verify_whole(*communicator, kernel, gpu, DType::kBF16, launch.ranks * 1000 + 24, 16, 8, 128);
+    if (launch.rank == 0)
+      std::printf("%d problems of strategies right with %s\n", problems, std::string(kernel.name()).c_str());
   } catch (const std::exception& error) {
     communicator->fail(fmt::format("rank {} failed: {}", launch.rank, error.what()));
     std::printf("rank %d: %s\n", launch.rank, error.what());

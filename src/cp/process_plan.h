@@ -1,0 +1,14 @@
+// The plan of a strategy over processes, one rank each: this process's part.
+#pragma once
+
+#include <memory>
+
+#include "cp/parallel_kernel.h"
+
+namespace longspan {
+
+// Its forward() and backward() take whole tensors on `device` and give every process the whole result.
+std::unique_ptr<ParallelPlan> process_plan(const Kernel& kernel, const ParallelOptions& options,
+                                           const Problem& problem, const Device& device, Direction until);
+
+}  // namespace longspan

@@ -1,0 +1,35 @@
+// One rank's own tensors, its tokens packed, all heads; and their rows in whole tensors.
+#pragma once
+
+#include <vector>
+
+#include "attention/kernel.h"
+#include "base/buffer.h"
+#include "cp/ranges.h"
+
+namespace longspan {
+
+struct RankTensors {
+  RankTensors(const Problem& problem, const Ranges& owned, const Device& device);
+  void add_gradients(const Problem& problem, const Device& device);  // once; not before they are needed
+
+  ForwardArgs forward() const { return {q, k, v, o, lse, nullptr}; }
+  BackwardArgs backward() const { return {q, k, v, o, dout, lse, dq, dk, dv, nullptr}; }
+  void take_inputs(const TensorView& whole_q, const TensorView& whole_k, const TensorView& whole_v);
+
+  Ranges ranges;
+  DeviceKind kind;
+  std::vector<Buffer> buffers;
+  TensorView q, k, v, o, dout, dq, dk, dv;
+  float* lse = nullptr;  // [heads, own tokens]
+};
+
+// Between the rows `ranges` of a whole tensor and the same rows packed.
+void rows_to_part(const TensorView& whole, const TensorView& part, const Ranges& ranges, DeviceKind kind);
+void rows_to_whole(const TensorView& part, const TensorView& whole, const Ranges& ranges, DeviceKind kind);
+
+// [heads, tokens of `ranges`] to its place in [heads, tokens].
+void lse_to_whole(const float* part, float* whole, int64_t tokens, int64_t heads, const Ranges& ranges,
+                  DeviceKind kind);
+
+}  // namespace longspan
