@@ -1,10 +1,9 @@
-#include "attention/sweeps_cuda.h"
-
 #include <vector>
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "attention/sweeps_cuda.h"
 #include "base/buffer.h"
 #include "base/cuda.h"
 #include "base/error.h"

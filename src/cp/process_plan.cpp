@@ -64,7 +64,8 @@ class ProcessPlan : public ParallelPlan {
 
   std::vector<Memory> memory() const override {
     std::vector<Memory> all;
-    for (const Buffer& buffer : tensors_.buffers) all.push_back({group_.rank(), buffer.data(), buffer.bytes()});
+    for (const Buffer& buffer : tensors_.buffers)
+      all.push_back({group_.rank(), buffer.data(), buffer.bytes()});
     return all;
   }
 
