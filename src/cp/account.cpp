@@ -7,21 +7,46 @@
 namespace longspan {
 namespace {
 
-// Areas of attends; the backward pass attends to what the forward pass did.
+// Areas of attends. The backward pass attends to what the forward pass did, and where all heads have one mask
+// a group of heads to what the others did.
 class Areas {
  public:
-  Areas(const Schedule& schedule, const Problem& problem) : schedule_(schedule), problem_(problem) {}
+  Areas(const Schedule& schedule, const Problem& problem)
+      : schedule_(schedule), problem_(problem), alike_(schedule.regions.size(), -1) {}
 
   int64_t of(const Attend& attend) {
-    const uint64_t key = uint64_t{static_cast<uint32_t>(attend.q)} << 32 | static_cast<uint32_t>(attend.kv);
+    const bool one_mask = problem_.masks->size() == 1;
+    const int64_t heads = one_mask ? schedule_.regions[attend.q].heads.size() : 1;
+    const int32_t q = one_mask ? alike(attend.q) : attend.q, kv = one_mask ? alike(attend.kv) : attend.kv;
+    const uint64_t key = uint64_t{static_cast<uint32_t>(q)} << 32 | static_cast<uint32_t>(kv);
     const auto [it, fresh] = known_.try_emplace(key, 0);
-    if (fresh) it->second = area_of(attend, schedule_, problem_);
-    return it->second;
+    if (fresh) it->second = area_of(attend, schedule_, problem_) / heads;
+    return it->second * heads;
   }
 
  private:
+  // The number of the first region met that has the same tokens.
+  int32_t alike(int32_t number) {
+    int32_t& first = alike_[static_cast<size_t>(number)];
+    if (first >= 0) return first;
+    const Ranges& tokens = schedule_.regions[number].tokens;
+    uint64_t hash = tokens.size();
+    for (const Range& range : tokens) {
+      for (const int64_t end : {range.begin, range.end})
+        hash = (hash ^ static_cast<uint64_t>(end)) * 0x9e3779b97f4a7c15 ^ hash >> 29;
+    }
+    std::vector<int32_t>& candidates = by_hash_[hash];
+    const auto same = std::find_if(candidates.begin(), candidates.end(),
+                                   [&](int32_t c) { return schedule_.regions[c].tokens == tokens; });
+    if (same != candidates.end()) return first = *same;
+    candidates.push_back(number);
+    return first = number;
+  }
+
   const Schedule& schedule_;
   const Problem& problem_;
+  std::vector<int32_t> alike_;  // by region; -1: not known yet
+  std::unordered_map<uint64_t, std::vector<int32_t>> by_hash_;
   std::unordered_map<uint64_t, int64_t> known_;
 };
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <span>
 
 #include "base/error.h"
 #include "cp/schedule.h"
@@ -125,20 +126,24 @@ class Checker {
   }
 
   bool holds(int rank, Operand what, int32_t number) const {
+    const Ranges& own = owned_[static_cast<size_t>(rank)];
+    if (includes(own, sets_[number])) return true;
     const auto& held = held_[static_cast<size_t>(rank)][index(what)];
     const Range heads = schedule_.regions[number].heads;
     // The newest first: a ring sends on what it has just received.
     for (auto copy = held.rbegin(); copy != held.rend(); ++copy) {
       const Range piece = schedule_.regions[*copy].heads;
-      if (*copy == number || (piece.begin <= heads.begin && heads.end <= piece.end &&
-                              difference(sets_[number], sets_[*copy]).empty())) {
+      if (*copy == number ||
+          (piece.begin <= heads.begin && heads.end <= piece.end && includes(sets_[*copy], sets_[number]))) {
         return true;
       }
     }
-    if (includes(owned_[static_cast<size_t>(rank)], sets_[number])) return true;
     Rows rows;
-    rows.add(owned_[static_cast<size_t>(rank)], all_heads(what));
-    for (int32_t copy : held) rows.add(sets_[copy], schedule_.regions[copy].heads);
+    rows.add(own, all_heads(what));
+    for (int32_t copy : held) {
+      const Range piece = schedule_.regions[copy].heads;
+      if (piece.begin < heads.end && heads.begin < piece.end) rows.add(sets_[copy], piece);
+    }
     return rows.covers(sets_[number], heads);
   }
 
@@ -198,7 +203,12 @@ class Checker {
           accumulate(Operand::kDkv, attend.rank, attend.kv, i);
         }
       }
-      for (const Move& move : rounds[i].out) hand_over(move, direction, i, sums, final_rows);
+      const std::vector<Move>& out = rounds[i].out;
+      for (size_t first = 0; first < out.size();) {
+        const size_t end = end_of_run(out, first);
+        hand_over({out.data() + first, end - first}, direction, i, sums, final_rows);
+        first = end;
+      }
     }
 
     for (auto& [what, by_rank] : sums) {
@@ -214,33 +224,71 @@ class Checker {
     held_ = kept_;
   }
 
-  void hand_over(const Move& move, Direction direction, size_t round,
+  // The end of the moves from `first` on that take partial results for the same heads away from one rank.
+  size_t end_of_run(const std::vector<Move>& moves, size_t first) const {
+    const Move& move = moves[first];
+    const Range heads = schedule_.regions[move.region].heads;
+    size_t end = first + 1;
+    while (end < moves.size() && moves[end].fp32 && move.fp32 && moves[end].what == move.what &&
+           moves[end].src == move.src && moves[end].dst != move.src &&
+           schedule_.regions[moves[end].region].heads == heads) {
+      ++end;
+    }
+    return end;
+  }
+
+  // Takes them from their rank at once, if it has all of them: one at a time would take long where a rank
+  // sends to a thousand others. False: nothing was done.
+  bool remove_together(std::span<const Move> moves, Rows& rows) const {
+    if (moves.size() < 2 || moves.front().dst == moves.front().src) return false;
+    Ranges list;
+    for (const Move& move : moves)
+      list.insert(list.end(), sets_[move.region].begin(), sets_[move.region].end());
+    const Ranges set = set_of(list);
+    const Range heads = schedule_.regions[moves.front().region].heads;
+    if (count(set) != count(list) || !rows.covers(set, heads)) return false;
+    rows.remove(set, heads);
+    return true;
+  }
+
+  void hand_over(std::span<const Move> moves, Direction direction, size_t round,
                  std::map<Operand, std::vector<Rows>>& sums, std::map<Operand, Rows>& final_rows) {
-    const auto found = sums.find(move.what);
-    LONGSPAN_CHECK(found != sums.end() && (direction == Direction::kForward) == (move.what == Operand::kO),
-                   "{} pass, round {}: {} is not a result of this pass", name_of(direction), round,
-                   name_of(move.what));
-    check_region(move.region, move.what);
+    for (const Move& move : moves) {
+      LONGSPAN_CHECK(
+          sums.contains(move.what) && (direction == Direction::kForward) == (move.what == Operand::kO),
+          "{} pass, round {}: {} is not a result of this pass", name_of(direction), round,
+          name_of(move.what));
+      check_region(move.region, move.what);
+    }
+    auto& by_rank = sums.at(moves.front().what);
+    const bool removed = remove_together(moves, by_rank[static_cast<size_t>(moves.front().src)]);
+    for (const Move& move : moves) {
+      const Ranges& set = sets_[move.region];
+      const Range heads = schedule_.regions[move.region].heads;
+      if (!removed) {
+        LONGSPAN_CHECK(by_rank[static_cast<size_t>(move.src)].covers(set, heads),
+                       "{} pass, round {}: rank {} hands {} of {} to rank {}, but has not computed it",
+                       name_of(direction), round, move.src, name_of(move.what),
+                       describe(schedule_.regions[move.region]), move.dst);
+        by_rank[static_cast<size_t>(move.src)].remove(set, heads);
+      }
+      if (!move.fp32) check_final(move, direction, round, by_rank, final_rows);
+      Rows& rows = by_rank[static_cast<size_t>(move.dst)];
+      if (!rows.covers(set, heads)) rows.add(set, heads);
+    }
+  }
+
+  void check_final(const Move& move, Direction direction, size_t round, const std::vector<Rows>& by_rank,
+                   std::map<Operand, Rows>& final_rows) const {
     const Ranges& set = sets_[move.region];
     const Range heads = schedule_.regions[move.region].heads;
-    auto& by_rank = found->second;
-    LONGSPAN_CHECK(by_rank[static_cast<size_t>(move.src)].covers(set, heads),
-                   "{} pass, round {}: rank {} hands {} of {} to rank {}, but has not computed it",
-                   name_of(direction), round, move.src, name_of(move.what),
-                   describe(schedule_.regions[move.region]), move.dst);
-    by_rank[static_cast<size_t>(move.src)].remove(set, heads);
-    if (!move.fp32) {
-      for (size_t rank = 0; rank < by_rank.size(); ++rank) {
-        LONGSPAN_CHECK(
-            !by_rank[rank].touches(set, heads),
-            "{} pass, round {}: rank {} hands over {} of {} as final, but rank {} has a part of it",
-            name_of(direction), round, move.src, name_of(move.what), describe(schedule_.regions[move.region]),
-            rank);
-      }
-      final_rows[move.what].add(set, heads);
+    for (size_t rank = 0; rank < by_rank.size(); ++rank) {
+      LONGSPAN_CHECK(!by_rank[rank].touches(set, heads),
+                     "{} pass, round {}: rank {} hands over {} of {} as final, but rank {} has a part of it",
+                     name_of(direction), round, move.src, name_of(move.what),
+                     describe(schedule_.regions[move.region]), rank);
     }
-    Rows& rows = by_rank[static_cast<size_t>(move.dst)];
-    if (!rows.covers(set, heads)) rows.add(set, heads);
+    final_rows[move.what].add(set, heads);
   }
 
   void check_attend(const Attend& attend, Direction direction, size_t round) const {

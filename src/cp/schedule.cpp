@@ -113,32 +113,39 @@ class CopyIndex {
 }  // namespace
 
 std::vector<int32_t> last_uses(const Schedule& schedule, const std::vector<RankRound>& rounds) {
-  struct Copy {
+  struct Group {  // the copies of one operand for the same heads
     Range heads;
-    int32_t round;
+    CopyIndex copies;
   };
   const auto total = static_cast<int32_t>(rounds.size());
-  std::vector<Copy> copies;
-  std::vector<int32_t> last;
-  std::array<CopyIndex, 6> by_operand;
+  std::vector<int32_t> arrival, last;  // by copy
+  std::array<std::vector<Group>, 6> by_operand;
   for (int32_t round = 0; round < total; ++round) {
     for (const Move& move : rounds[round].copies_in) {
-      const Region& region = schedule.regions[move.region];
-      by_operand[static_cast<size_t>(move.what)].add(static_cast<int32_t>(copies.size()), region.tokens);
-      copies.push_back({region.heads, round});
+      arrival.push_back(round);
       last.push_back(move.keep ? total : round);
+      if (move.keep) continue;  // whatever uses it
+      const Region& region = schedule.regions[move.region];
+      std::vector<Group>& groups = by_operand[static_cast<size_t>(move.what)];
+      auto group = std::find_if(groups.begin(), groups.end(),
+                                [&](const Group& other) { return other.heads == region.heads; });
+      if (group == groups.end()) group = groups.insert(group, {region.heads, {}});
+      group->copies.add(static_cast<int32_t>(arrival.size()) - 1, region.tokens);
     }
   }
-  for (CopyIndex& index : by_operand) index.build();
+  for (std::vector<Group>& groups : by_operand) {
+    for (Group& group : groups) group.copies.build();
+  }
   auto use = [&](Operand what, int32_t number, int32_t round, int32_t arrived_by) {
     const Region& region = schedule.regions[number];
-    for (const Range& range : region.tokens) {
-      if (range.empty()) continue;
-      by_operand[static_cast<size_t>(what)].for_each_overlap(range, [&](int32_t c) {
-        if (copies[c].round > arrived_by || last[c] >= round) return;
-        if (copies[c].heads.begin < region.heads.end && region.heads.begin < copies[c].heads.end)
-          last[c] = round;
-      });
+    for (const Group& group : by_operand[static_cast<size_t>(what)]) {
+      if (region.heads.end <= group.heads.begin || group.heads.end <= region.heads.begin) continue;
+      for (const Range& range : region.tokens) {
+        if (range.empty()) continue;
+        group.copies.for_each_overlap(range, [&](int32_t copy) {
+          if (arrival[copy] <= arrived_by && last[copy] < round) last[copy] = round;
+        });
+      }
     }
   };
   for (int32_t round = 0; round < total; ++round) {

@@ -346,6 +346,13 @@ TEST(Check, FindsWhatIsBroken) {
                 [](Schedule& s) { s.backward.back().out.pop_back(); });
   expect_caught("ring-p2p", "a part of a gradient travels as if it were all of it", "as final, but rank",
                 [](Schedule& s) { s.backward[1].out[0].fp32 = false; });
+  // One rank's gradients are taken from it together: what is wrong with one of them is found all the same.
+  expect_caught("balanced", "a gradient is left behind", "that it does not own",
+                [](Schedule& s) { s.backward.back().out.pop_back(); });
+  expect_caught("balanced", "a gradient is sent twice", "has not computed it",
+                [](Schedule& s) { s.backward[0].out.push_back(s.backward[0].out.back()); });
+  expect_caught("balanced", "a gradient is sent by another rank", "has not computed it",
+                [](Schedule& s) { s.backward[0].out.front().src = s.backward[0].out.back().src; });
   expect_caught("ulysses", "an output is left behind", "that it does not own",
                 [](Schedule& s) { s.forward[0].out.pop_back(); });
   expect_caught("ulysses", "queries that are not there", "does not hold it", [](Schedule& s) {
