@@ -1,3 +1,5 @@
+// Sums over all elements in a fixed order: each thread strides over the tensors in fp64, a block adds its
+// threads' sums as a tree, the host adds those of the blocks.
 #include <vector>
 
 #include <cuda_bf16.h>
