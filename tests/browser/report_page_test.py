@@ -105,6 +105,29 @@ class ReportPage(unittest.TestCase):
         shares = [row["cells"][6] for row in rows if row["cells"][0] == "ulysses"]
         self.assertEqual(set(shares), {"97 %"})
 
+    def test_draws_strategies_side_by_side(self):
+        self.open(self.parallel)
+        panels = self.browser.run("""return [...document.querySelectorAll('#parallel-charts canvas')].map((canvas) => {
+          const {labels, datasets} = Chart.getChart(canvas).data;
+          return {id: canvas.id, labels, bars: datasets.filter((d) => d.type === 'bar').map((d) => [d.label, d.data, d.backgroundColor]),
+                  one: datasets.find((d) => d.type === 'line').data};})""")
+        self.assertEqual([panel["id"] for panel in panels], ["strategies-forward-8192", "strategies-backward-8192"])
+        for panel in panels:
+            self.assertEqual(panel["labels"], ["full", "causal", "causal_document"])
+            self.assertEqual({label for label, _, _ in panel["bars"]}, {"ulysses", "ring-p2p", "balanced"})
+            self.assertEqual(len({colour for _, _, colour in panel["bars"]}), 3)
+            self.assertEqual(panel["one"], [None] * 3)  # no device was measured with a rank's tokens
+        # The rate of a rank is a quarter of all ranks' together, as the table says it.
+        table = self.browser.run("""return [...document.querySelectorAll('#parallel-table tbody tr')]
+          .map((row) => [...row.cells].map((cell) => cell.textContent))""")
+        for label, values, _ in panels[0]["bars"]:
+            for mask, value in zip(panels[0]["labels"], values):
+                said = [float(row[5]) for row in table if row[0] == label and row[1] == mask and row[3] == "forward"]
+                self.assertAlmostEqual(said[0], value, delta=0.006 * value)
+        self.assertEqual(self.browser.run("return document.getElementById('fastest-title').textContent"), "Fastest strategy")
+        winners = set(self.browser.run("return [...document.querySelectorAll('#fastest .who')].map((e) => e.textContent)"))
+        self.assertIn("balanced", winners)
+
     def test_draws_a_plan_rank_by_round(self):
         self.open(self.parallel)
         count = lambda what: self.browser.run(f"return document.querySelectorAll('#plan-picture {what}').length")

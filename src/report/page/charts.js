@@ -66,17 +66,19 @@ function seriesOf(list, except) {
     const context = contextOf(c, axes), key = c.kernel + '\n' + context;
     if (!found.has(key)) {
       found.set(key, {kernel: c.kernel, label: context ? `${c.kernel} · ${context}` : c.kernel,
-        variant: contexts.indexOf(context), cases: []});
+        strategy: c.extra.strategy, variant: contexts.indexOf(context), cases: []});
     }
     found.get(key).cases.push(c);
   }
   return [...found.values()].sort((a, b) => kernelRank(a) - kernelRank(b) || a.variant - b.variant);
 }
 
+// A kernel's colour, or on several ranks the strategy's.
+const seriesColour = (series) => series.strategy ? strategyColour(series.strategy) : kernelColour(series.kernel);
 const dashes = [[], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4]];
 
 function dataset(series, type, positions, positionOf, valueOf, endsOf) {
-  const colour = kernelColour(series.kernel);
+  const colour = seriesColour(series);
   // Of several cases at one place (no filter tells them apart) the best is drawn.
   const at = new Map();
   for (const c of series.cases) {
@@ -87,7 +89,7 @@ function dataset(series, type, positions, positionOf, valueOf, endsOf) {
   return {
     type, label: series.label, data: ordered.map((c) => c ? valueOf(c) : null),
     ends: endsOf ? ordered.map((c) => c ? endsOf(c) || null : null) : undefined,
-    borderColor: colour, backgroundColor: type === 'bar' && series.variant ? colour + '99' : colour,
+    borderColor: colour, backgroundColor: type === 'bar' && series.variant && !series.strategy ? colour + '99' : colour,
     pointStyle: kernelShape(series.kernel, series.variant), borderDash: dashes[series.variant % dashes.length],
     borderWidth: type === 'bar' ? 0 : 2, pointRadius: 4, pointHoverRadius: 6, spanGaps: true, tension: 0,
     categoryPercentage: 0.82, barPercentage: 0.94, skipNull: true,
@@ -173,7 +175,7 @@ function severalLengths(list) {
 function drawLegend(list) {
   byId('legend').replaceChildren(...seriesOf(list).map((series) => el('span', {class: 'key'},
     svg('svg', {width: 26, height: 10, 'aria-hidden': 'true'},
-      svg('line', {x1: 1, x2: 25, y1: 5, y2: 5, stroke: kernelColour(series.kernel), 'stroke-width': 2.5,
+      svg('line', {x1: 1, x2: 25, y1: 5, y2: 5, stroke: seriesColour(series), 'stroke-width': 2.5,
         'stroke-dasharray': dashes[series.variant % dashes.length].join(' ')})), series.label)));
 }
 

@@ -1,10 +1,10 @@
 // Ties filters, charts and tables together.
 
 const view = {
-  metric: undefined, over: undefined, chartMask: undefined, chartLength: undefined, sort: {by: undefined, down: false}, allRows: false, case: undefined, plan: undefined,
+  metric: undefined, over: undefined, chartMask: undefined, chartLength: undefined, sort: {by: undefined, down: false}, allRows: false, case: undefined, plan: undefined, ranks: undefined,
   set(values) {  // without drawing anew
     Object.assign(view, values);
-    writeAddress({metric: view.metric, over: view.over, chartmask: view.chartMask, chartlength: view.chartLength, case: view.case, plan: view.plan,
+    writeAddress({metric: view.metric, over: view.over, chartmask: view.chartMask, chartlength: view.chartLength, case: view.case, plan: view.plan, ranks: view.ranks,
       sort: view.sort.by && (view.sort.down ? '-' : '') + view.sort.by});
   },
   change(values) {
@@ -21,6 +21,7 @@ function readView() {
   view.chartLength = wanted.get('chartlength') || undefined;
   view.case = wanted.get('case') || undefined;
   view.plan = wanted.get('plan') || undefined;
+  view.ranks = wanted.get('ranks') || undefined;
   const sort = wanted.get('sort') || '';
   view.sort = {by: sort.replace(/^-/, '') || undefined, down: sort.startsWith('-')};
 }
@@ -66,6 +67,7 @@ byId('pick-over').onchange = (event) => view.change({over: event.target.value, c
 byId('pick-mask').onchange = (event) => view.change({chartMask: event.target.value});
 byId('pick-length').onchange = (event) => view.change({chartLength: event.target.value});
 byId('pick-plan').onchange = (event) => view.change({plan: event.target.value});
+byId('pick-ranks').onchange = (event) => view.change({ranks: event.target.value});
 byId('csv').onclick = () => downloadCsv(sortCases(shownCases(), view.sort));
 byId('filter-box').open = window.innerWidth >= 1000;
 drawLead();

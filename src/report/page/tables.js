@@ -22,18 +22,18 @@ function drawOverview(shown) {
     const rated = ok.filter((c) => known(c.rate));
     if (rated.length) {
       const best = rated.reduce((a, b) => b.rate > a.rate ? b : a);
-      tiles.push(tile(`${formatRate(best.rate)} ${rateUnit[0]}`, 'Highest rate', `${best.kernel}, ${best.mask}, ${formatLength(best.seqlen)}, ${best.direction}`));
+      tiles.push(tile(`${formatRate(best.rate)} ${rateUnit[0]}`, 'Highest rate', `${contender(best)}, ${best.mask}, ${formatLength(best.seqlen)}, ${best.direction}`));
     }
     const wins = new Map(), contests = contestsOf(ok);
     let decided = 0;
     for (const contest of contests) {
       if (contest.length < 2) continue;
       ++decided;
-      wins.set(contest[0].kernel, (wins.get(contest[0].kernel) || 0) + 1);
+      wins.set(contender(contest[0]), (wins.get(contender(contest[0])) || 0) + 1);
     }
     if (decided) {
-      const [kernel, count] = [...wins].reduce((a, b) => b[1] > a[1] ? b : a);
-      tiles.push(tile(kernel, 'Most often fastest', `${count} of ${plural(decided, 'contest')} between kernels`));
+      const [name, count] = [...wins].reduce((a, b) => b[1] > a[1] ? b : a);
+      tiles.push(tile(name, 'Most often fastest', `${count} of ${plural(decided, 'contest')} between ${ok.some((c) => c.extra.strategy) ? 'strategies or kernels' : 'kernels'}`));
     }
     const errors = ok.map(worstError).filter(known);
     if (errors.length) {
@@ -43,11 +43,12 @@ function drawOverview(shown) {
   byId('overview').replaceChildren(...tiles);
 }
 
-// Cases that do the same work, the fastest first.
+// Cases that do the same work on as many ranks, the fastest first.
+const contestAxes = (axes) => axes.filter((axis) => !strategyKeys.includes(axis.name));
 function contestsOf(ok) {
   const groups = new Map();
   for (const c of ok) {
-    const key = [c.mask, c.lengths, c.seqlen, c.direction, contextOf(c, contextAxes)].join('\n');
+    const key = [c.mask, c.lengths, c.seqlen, c.direction, contextOf(c, contestAxes(contextAxes))].join('\n');
     groups.set(key, (groups.get(key) || []).concat(c));
   }
   return [...groups.values()].map((list) => list.sort((a, b) => a.time - b.time));
@@ -55,7 +56,7 @@ function contestsOf(ok) {
 
 function drawFastest(shown) {
   const ok = okOf(shown);
-  const axes = varying(ok, 'lengths'), several = severalLengths(ok);
+  const axes = contestAxes(varying(ok, 'lengths')), several = severalLengths(ok);
   const rowOf = (c) => [maskLabel(c, several), contextOf(c, axes)].filter(Boolean).join(' · ');
   const lengths = unique(ok.map((c) => c.seqlen)).sort((a, b) => a - b);
   const tables = unique(ok.map((c) => c.direction)).map((direction) => {
@@ -70,14 +71,15 @@ function drawFastest(shown) {
         const settled = first.interval && second.interval && first.interval[1] < second.interval[0];
         lead = (settled ? '' : '≈ ') + (second.time / first.time).toFixed(2) + '×';
       }
-      return el('td', {class: 'winner', style: {'--c': kernelColour(first.kernel)}, title: contest.map((c) =>
-        `${c.kernel}: ${formatRate(c.rate)} ${rateUnit[0]}, ${formatTime(c.time)}`).join('\n')},
-      el('span', {class: 'who'}, first.kernel), el('span', {class: 'how'}, formatRate(first.rate), el('span', {class: 'lead-by'}, lead)));
+      return el('td', {class: 'winner', style: {'--c': colourOf(first)}, title: contest.map((c) =>
+        `${contender(c)}: ${formatRate(c.rate)} ${rateUnit[0]}, ${formatTime(c.time)}`).join('\n')},
+      el('span', {class: 'who'}, contender(first)), el('span', {class: 'how'}, formatRate(first.rate), el('span', {class: 'lead-by'}, lead)));
     }));
     return el('div', {class: 'panel'}, el('h3', {}, direction), el('div', {class: 'scroll'}, el('table', {class: 'heat'},
       el('thead', {}, el('tr', {}, el('th', {scope: 'col'}, rateUnit[0]), lengths.map((n) => el('th', {scope: 'col'}, formatLength(n))))),
       el('tbody', {}, unique(list.map(rowOf)).map(row)))));
   });
+  byId('fastest-title').textContent = ok.some((c) => c.extra.strategy) ? 'Fastest strategy' : 'Fastest kernel';
   byId('fastest-body').className = lengths.length <= 4 ? 'charts' : '';
   setSection('fastest', ...tables);
 }
