@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <mpi.h>
+#include <unistd.h>
 
 #include "base/error.h"
 
@@ -30,7 +31,9 @@ std::string mpi_message(int code) {
 }
 
 // A wait was in vain: some rank is gone or hangs, and MPI_Finalize, which waits for all, would wait for ever.
-bool g_unreachable = false;
+// Where a rank has failed, what was on its way may keep MPI_Finalize waiting.
+bool g_unreachable = false, g_failed = false;
+constexpr unsigned kFinalizeLimit_s = 20;
 
 void initialise() {
   int initialised = 0;
@@ -44,6 +47,7 @@ void initialise() {
     MPI_Finalized(&finalised);
     if (finalised) return;
     if (g_unreachable) MPI_Abort(MPI_COMM_WORLD, 1);
+    if (g_failed) alarm(kFinalizeLimit_s);  // its signal ends the process
     MPI_Finalize();
   });
 }
@@ -53,13 +57,22 @@ struct Group {
   int rank = 0, size = 1;
   std::chrono::milliseconds limit{};
   std::string failure;  // not empty: the group has ended
+  Alarm* alarm = nullptr;
+  std::chrono::steady_clock::time_point next_look{};
 
   void check() const {
-    if (!failure.empty()) throw Error(ErrorKind::kPeer, failure, __FILE__, __LINE__, "failure.empty()");
+    if (failure.empty()) return;
+    g_failed = true;
+    throw Error(ErrorKind::kPeer, failure, __FILE__, __LINE__, "failure.empty()");
   }
 
-  // Takes note of a failure that another rank has announced.
+  // Takes note of a failure that another rank has announced, or of a rank that has died.
   void listen() {
+    if (const auto now = std::chrono::steady_clock::now(); alarm != nullptr && now >= next_look) {
+      next_look = now + std::chrono::milliseconds(20);
+      if (failure.empty()) failure = alarm->failure();
+      g_unreachable = g_unreachable || !failure.empty();
+    }
     int there = 0;
     MPI_Status status;
     LONGSPAN_MPI(MPI_Iprobe(MPI_ANY_SOURCE, kFailureTag, MPI_COMM_WORLD, &there, &status));
@@ -132,10 +145,11 @@ class MpiTransfer : public Transfer {
 
 class MpiCommunicator : public Communicator {
  public:
-  explicit MpiCommunicator(std::chrono::milliseconds limit) : group_(std::make_shared<Group>()) {
+  MpiCommunicator(std::chrono::milliseconds limit, Alarm* alarm) : group_(std::make_shared<Group>()) {
     LONGSPAN_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &group_->rank));
     LONGSPAN_MPI(MPI_Comm_size(MPI_COMM_WORLD, &group_->size));
     group_->limit = limit;
+    group_->alarm = alarm;
   }
 
   int rank() const override { return group_->rank; }
@@ -160,6 +174,7 @@ class MpiCommunicator : public Communicator {
   void fail(const std::string& reason) override {
     if (!group_->failure.empty()) return;
     group_->failure = reason;
+    g_failed = true;
     for (int peer = 0; peer < size(); ++peer) {
       if (peer == rank()) continue;
       // Small enough to leave at once; nobody waits for it.
@@ -183,9 +198,9 @@ bool launched_by_mpi() {
   return false;
 }
 
-std::unique_ptr<Communicator> mpi_communicator(std::chrono::milliseconds limit) {
+std::unique_ptr<Communicator> mpi_communicator(std::chrono::milliseconds limit, Alarm* alarm) {
   initialise();
-  return std::make_unique<MpiCommunicator>(limit);
+  return std::make_unique<MpiCommunicator>(limit, alarm);
 }
 
 }  // namespace longspan

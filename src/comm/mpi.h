@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "comm/communicator.h"
+#include "comm/rendezvous.h"
 
 namespace longspan {
 
@@ -14,8 +15,9 @@ bool launched_by_mpi();
 
 // The communicator of all processes of the job; initialises MPI at the first call and finalises it when the
 // program ends. A wait that takes longer than `limit` fails the group, as does a rank's fail(): every rank
-// then throws its reason; after a wait in vain the job is aborted when the program ends. Throws an input
-// error if this build has no MPI.
-std::unique_ptr<Communicator> mpi_communicator(std::chrono::milliseconds limit);
+// then throws its reason; after a wait in vain the job is aborted when the program ends. So does a failure
+// that the alarm tells, which must outlive the communicator: a rank's death is known there at once. Throws an
+// input error if this build has no MPI.
+std::unique_ptr<Communicator> mpi_communicator(std::chrono::milliseconds limit, Alarm* alarm = nullptr);
 
 }  // namespace longspan

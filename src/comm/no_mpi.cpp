@@ -8,7 +8,7 @@ bool launched_by_mpi() {
   return false;
 }
 
-std::unique_ptr<Communicator> mpi_communicator(std::chrono::milliseconds) {
+std::unique_ptr<Communicator> mpi_communicator(std::chrono::milliseconds, Alarm*) {
   LONGSPAN_CHECK_INPUT(false,
                        "this build has no MPI: install an MPI library and configure with LONGSPAN_MPI=ON");
   return nullptr;

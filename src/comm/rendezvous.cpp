@@ -127,6 +127,15 @@ Socket listen_at(int port) {
   return socket;
 }
 
+void prepare(const Socket& socket) {
+  const int yes = 1, idle_s = 60, interval_s = 10, probes = 6;
+  setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+  setsockopt(socket.fd(), SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof(yes));
+  setsockopt(socket.fd(), IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
+  setsockopt(socket.fd(), IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
+  setsockopt(socket.fd(), IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+}
+
 Socket connect_to(const std::string& host, int port, Clock::time_point deadline) {
   std::string problem = "nobody answered";
   do {
@@ -140,8 +149,7 @@ Socket connect_to(const std::string& host, int port, Clock::time_point deadline)
       Socket socket(::socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol));
       if (!socket.open()) continue;
       if (connect(socket.fd(), a->ai_addr, a->ai_addrlen) == 0) {
-        const int yes = 1;
-        setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+        prepare(socket);
         return socket;
       }
       problem = std::strerror(errno);
@@ -154,7 +162,8 @@ Socket connect_to(const std::string& host, int port, Clock::time_point deadline)
 
 class TcpRendezvous : public Rendezvous {
  public:
-  TcpRendezvous(const Launch& launch, milliseconds limit) : launch_(launch), limit_(limit) {
+  TcpRendezvous(const Launch& launch, milliseconds limit, milliseconds waits)
+      : launch_(launch), limit_(limit) {
     const auto deadline = Clock::now() + limit;
     if (launch.rank == 0) {
       peers_.resize(static_cast<size_t>(launch.ranks));
@@ -173,6 +182,7 @@ class TcpRendezvous : public Rendezvous {
       leave();
       throw;
     }
+    limit_ = waits;
   }
 
   ~TcpRendezvous() override { leave(); }
@@ -199,6 +209,11 @@ class TcpRendezvous : public Rendezvous {
     std::string message = std::move(broadcasts_.front());
     broadcasts_.pop_front();
     return message;
+  }
+
+  bool left() override {
+    std::lock_guard lock(mutex_);
+    return left_;
   }
 
   void barrier() override {
@@ -246,8 +261,7 @@ class TcpRendezvous : public Rendezvous {
       const auto hello = receive(guest.fd());
       if (!hello || hello->kind != Kind::kHello) continue;
       setsockopt(guest.fd(), SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof(forever));
-      const int yes = 1;
-      setsockopt(guest.fd(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+      prepare(guest);
       const auto rank = static_cast<size_t>(std::atoi(hello->body.c_str()));
       LONGSPAN_CHECK_INPUT(
           0 < rank && rank < peers_.size() && !peers_[rank].open(),
@@ -293,6 +307,8 @@ class TcpRendezvous : public Rendezvous {
       const auto message = receive(server_.fd());
       if (!message) {
         note_failure("rank 0 has died");
+        std::lock_guard lock(mutex_);
+        left_ = true;
         return;
       }
       std::lock_guard lock(mutex_);
@@ -361,7 +377,7 @@ class TcpRendezvous : public Rendezvous {
   }
 
   const Launch launch_;
-  const milliseconds limit_;
+  milliseconds limit_;
   std::vector<Socket> peers_;  // of rank 0, by rank
   Socket server_;              // of the others
   int wake_[2] = {-1, -1};
@@ -373,7 +389,7 @@ class TcpRendezvous : public Rendezvous {
   std::string failure_;
   std::deque<std::string> broadcasts_;
   uint64_t barriers_ = 0, passed_ = 0;  // entered by this rank; that all have entered
-  bool left_ = false;                   // rank 0 has, in good order
+  bool left_ = false;                   // rank 0 has
   int arrived_ = 0;                     // at the present one; known to rank 0
   std::thread listener_;
 };
@@ -381,7 +397,11 @@ class TcpRendezvous : public Rendezvous {
 }  // namespace
 
 std::unique_ptr<Rendezvous> Rendezvous::meet(const Launch& launch, milliseconds limit) {
-  return std::make_unique<TcpRendezvous>(launch, limit);
+  return meet(launch, limit, limit);
+}
+
+std::unique_ptr<Rendezvous> Rendezvous::meet(const Launch& launch, milliseconds limit, milliseconds waits) {
+  return std::make_unique<TcpRendezvous>(launch, limit, waits);
 }
 
 }  // namespace longspan

@@ -23,11 +23,15 @@ class Rendezvous : public Alarm {
  public:
   // Meets all ranks: rank 0 listens at the port, the others come to its host. Throws an input error that
   // names the ranks that have not come, or where it was looked for, after `limit`, which bounds every wait
-  // later, too.
+  // later, too, unless `waits` is given for those. A host that has vanished is missed after two minutes.
   static std::unique_ptr<Rendezvous> meet(const Launch& launch, std::chrono::milliseconds limit);
+  static std::unique_ptr<Rendezvous> meet(const Launch& launch, std::chrono::milliseconds limit,
+                                          std::chrono::milliseconds waits);
 
   // What rank 0 gives goes to all, which return it. All ranks call in the same order.
   virtual std::string broadcast(const std::string& of_rank_0) = 0;
+
+  virtual bool left() = 0;  // has rank 0 left, or died?
 };
 
 }  // namespace longspan

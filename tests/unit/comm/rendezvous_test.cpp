@@ -67,6 +67,45 @@ TEST(Rendezvous, CarriesRank0sWordAndBarriers) {
   }
 }
 
+// As those who lead a run and each of its cases do.
+TEST(Rendezvous, MeetsAgainAtAPortWhereAMeetingGoesOn) {
+  const int port = free_port();
+  std::vector<std::string> errors(3);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        const auto run = Rendezvous::meet(place(rank, 3, port), milliseconds(20000), std::chrono::hours(1));
+        for (int number = 0; number < 3; ++number) {
+          LONGSPAN_CHECK(run->broadcast(rank == 0 ? "begin" : "") == "begin", "another word");
+          const auto of_case = Rendezvous::meet(place(rank, 3, port), milliseconds(20000));
+          LONGSPAN_CHECK(of_case->broadcast(fmt::format("case {}", number)) == fmt::format("case {}", number),
+                         "another word");
+        }
+        LONGSPAN_CHECK(!run->left(), "the first meeting ended with one of the others");
+        run->barrier();
+      } catch (const std::exception& error) {
+        errors[static_cast<size_t>(rank)] = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(errors, testing::Each(""));
+}
+
+TEST(Rendezvous, SaysWhenRank0HasLeft) {
+  const auto errors = meet(2, milliseconds(20000), [&](int rank, Rendezvous& rendezvous) {
+    if (rank == 1) rendezvous.fail("which is not the same");
+    for (int i = 0; rank == 1 && !rendezvous.left(); ++i) {
+      LONGSPAN_CHECK(i < 2000, "nobody said so");
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+    LONGSPAN_CHECK(rank == 1 || !rendezvous.left(), "rank 0 has not left itself");
+    while (rank == 0 && rendezvous.failure().empty()) std::this_thread::sleep_for(milliseconds(1));
+  });
+  EXPECT_THAT(errors, testing::Each(""));
+}
+
 TEST(Rendezvous, TellsAllOfAFailure) {
   for (int failing : {0, 2}) {
     const auto errors = meet(4, milliseconds(20000), [&](int rank, Rendezvous& rendezvous) {
