@@ -169,7 +169,7 @@ constexpr Axis kAxes[] = {
         "head-first or context-first: which axis of usp and loongtrain stays in a node"),
     parallel_axis<kSharding>("how tokens are dealt: auto, contiguous, zigzag, per-document"),
     parallel_axis<kSkip>("whether keys that no row sees stay where they are: yes, no"),
-    parallel_axis<kTransport>("what carries data between ranks: threads, nccl"),
+    parallel_axis<kTransport>("what carries data between ranks: threads, nccl, mpi"),
 };
 
 // Results hold no absolute paths.

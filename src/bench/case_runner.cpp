@@ -262,8 +262,9 @@ class CaseRunner {
     const bool compare = mask_number_ < kMasksCompared;
     result.accuracy = verify_({kernel_, *plan, problem, case_.direction, tensors_->views(), testbed_,
                                case_.seed, [this](const std::string& what) { enter(what); }, !compare});
-    if (!result.accuracy.failure.empty()) return result;
     auto* const spread = dynamic_cast<ParallelPlan*>(plan.get());
+    if (spread != nullptr) hear_of_failures(*spread, result.accuracy);
+    if (!result.accuracy.failure.empty()) return result;
     if (spread != nullptr) {
       if (single_ != nullptr && compare) compare_with_single(problem, result);
       add_planned(result.parallel, *spread, problem, case_.direction, case_.parallelism);
@@ -273,7 +274,8 @@ class CaseRunner {
     if (spread != nullptr) {
       work();  // verifying ran it on other tensors
       ParallelStopwatch stopwatch(*spread, case_.direction, rule_.cold_cache, testbed_);
-      result.measurement = measure(work, stopwatch, testbed_.clock(), rule_);
+      SharedClock clock(testbed_.clock(), *spread);
+      result.measurement = measure(work, stopwatch, clock, rule_);
       add_measured(result.parallel, stopwatch.passes(), result.measurement.samples_s.size());
       return result;
     }
@@ -288,6 +290,14 @@ class CaseRunner {
     const auto stopwatch = testbed_.stopwatch(std::move(touched), rule_.cold_cache);
     result.measurement = measure(work, *stopwatch, testbed_.clock(), rule_);
     return result;
+  }
+
+  // Where ranks are processes each has verified what it got: wrong for one is wrong for all.
+  static void hear_of_failures(ParallelPlan& spread, Accuracy& accuracy) {
+    const std::vector<double> wrong = spread.of_all(accuracy.failure.empty() ? 0 : 1);
+    const auto first = std::find(wrong.begin(), wrong.end(), 1);
+    if (first != wrong.end() && accuracy.failure.empty())
+      accuracy.failure = fmt::format("on rank {}, not on this one", first - wrong.begin());
   }
 
   // Runs the kernel inside on one device, in the same tensors: what the ranks wrote is kept in copies.

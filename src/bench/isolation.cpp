@@ -14,6 +14,7 @@
 #include "bench/cpu_testbed.h"
 #include "bench/machine.h"
 #include "bench/parallel_measure.h"
+#include "bench/phase_times.h"
 #include "bench/values.h"
 
 namespace longspan::bench {
@@ -75,54 +76,16 @@ Json probe_here(Testbed& testbed, const Json& request) {
   return answer;
 }
 
-Json run_case_here(const Workbench& workbench, Testbed& testbed, const Json& request,
-                   const std::vector<int>& descriptors) {
+Json run_requested_case(const Workbench& workbench, Testbed& testbed, const Json& request,
+                        const std::vector<int>& descriptors) {
   const Case c = case_from_json(nlohmann::json::parse(request.at("case").dump()));
   const Kernel* kernel = workbench.find(c.kernel);
   LONGSPAN_CHECK_INPUT(kernel != nullptr, "kernel '{}' is unknown", c.kernel);
   if (workbench.helpers.adopt) workbench.helpers.adopt(*kernel, descriptors);
-  const Phase phase = [](const std::string& text) { say({{"phase", text}}); };
-  const TimingRule rule = rule_from(request.at("rule"));
-  if (!c.parallelism) return run_case(c, rule, *kernel, testbed, workbench.verify, phase);
-  try {
-    const std::unique_ptr<Kernel> over = spread(*kernel, c.parallelism, workbench.devices());
-    return run_case(c, rule, *over, testbed, workbench.verify, phase, kernel);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kInput) throw;
-    return {{"status", "skipped"}, {"reason", error.what()}};
-  }
+  return run_case_here(workbench, testbed, c, rule_from(request.at("rule")), [](const std::string& text) {
+    say({{"phase", text}});
+  });
 }
-
-// Where a case's time went, seen from outside: starting the process and ending it included.
-class PhaseTimes {
- public:
-  // The masks of a case go through the same phases: "timing, mask 2 of 3" is timing.
-  void enter(const std::string& phase) {
-    close();
-    name_ = phase.substr(0, phase.find(','));
-  }
-
-  Json json() {
-    close();
-    Json times = Json::object();
-    for (const auto& [name, time_s] : times_) times[name] = std::round(time_s * 1e4) / 1e4;
-    return times;
-  }
-
- private:
-  void close() {
-    const double now_s = steady_clock().now_s();
-    auto found =
-        std::find_if(times_.begin(), times_.end(), [&](const auto& entry) { return entry.first == name_; });
-    if (found == times_.end()) found = times_.insert(found, {name_, 0});
-    found->second += now_s - begin_s_;
-    begin_s_ = now_s;
-  }
-
-  std::vector<std::pair<std::string, double>> times_;  // in the order of their first time
-  std::string name_ = "starting";
-  double begin_s_ = steady_clock().now_s();
-};
 
 // The last line of what the child printed: most often the message of what ended it.
 std::string last_words(const std::string& output) {
@@ -151,6 +114,22 @@ std::string reason_of(const ChildEnd& end, const std::string& phase, double limi
 
 }  // namespace
 
+Json run_case_here(const Workbench& workbench, Testbed& testbed, const Case& c, const TimingRule& rule,
+                   const Phase& phase, Alarm* alarm) {
+  const Kernel& kernel = *workbench.find(c.kernel);
+  if (!c.parallelism) return run_case(c, rule, kernel, testbed, workbench.verify, phase);
+  Spread over;
+  try {
+    over = spread(kernel, c.parallelism, workbench.devices(), testbed.device(), alarm);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kInput) throw;
+    return {{"status", "skipped"}, {"reason", error.what()}};
+  }
+  Json outcome = run_case(c, rule, *over.kernel, testbed, workbench.verify, phase, &kernel);
+  if (over.process != nullptr) agree(*over.process, outcome);
+  return outcome;
+}
+
 int answer_requests(const Workbench& workbench) {
   become_child();
   Requests requests(STDIN_FILENO);
@@ -165,7 +144,7 @@ int answer_requests(const Workbench& workbench) {
       }
       testbed->take_device_state();  // of a case that ended before its own was asked for
       say({{"answer", request.contains("case")
-                          ? run_case_here(workbench, *testbed, request, received->descriptors)
+                          ? run_requested_case(workbench, *testbed, request, received->descriptors)
                           : probe_here(*testbed, request)}});
     }
     return 0;

@@ -13,11 +13,16 @@
 #include "bench/results.h"
 #include "bench/timing_rule.h"
 #include "bench/workbench.h"
+#include "comm/rendezvous.h"
 
 namespace longspan::bench {
 
 // The name of the hidden command that answers a request.
 inline constexpr const char* kChildCommand = "run-case";
+
+// Measures a case in this very process. Where that is one rank of several, `alarm` tells of others' deaths.
+Json run_case_here(const Workbench& workbench, Testbed& testbed, const Case& c, const TimingRule& rule,
+                   const Phase& phase, Alarm* alarm = nullptr);
 
 // In the child: reads requests from standard input, a socket, and answers each on kResultDescriptor, until
 // there are no more. The exit status.

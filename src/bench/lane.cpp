@@ -10,6 +10,7 @@
 #include "bench/case_runner.h"
 #include "bench/cpu_testbed.h"
 #include "bench/machine.h"
+#include "bench/parallel_measure.h"
 #include "bench/values.h"
 
 namespace longspan::bench {
@@ -55,6 +56,12 @@ bool Ledger::may_begin() {
 void Ledger::interrupt() {
   const std::lock_guard lock(mutex_);
   summary_.interrupted = true;
+}
+
+void Ledger::break_up() {
+  give_up();
+  const std::lock_guard lock(mutex_);
+  summary_.broken = true;
 }
 
 void Ledger::note(const std::string& text) {
@@ -157,8 +164,8 @@ bool Lane::begin(const std::vector<Case>& cases) {
 
 bool Lane::run_one(const Case& c) {
   ledger_.begin(c);
-  const std::string started = utc_now();
-  const double begin_s = steady_clock().now_s();
+  started_ = utc_now();
+  begin_s_ = steady_clock().now_s();
   std::optional<Json> outcome = skip_at_once(c);
   if (!outcome) outcome = measure(c);
   if (!outcome) {
@@ -166,27 +173,32 @@ bool Lane::run_one(const Case& c) {
     return false;
   }
   if (outcome->erase(kAlways) > 0) ledger_.always_skip(c.kernel, outcome->value("reason", ""));
-  const double elapsed_s = steady_clock().now_s() - begin_s;
+  record(c, std::move(*outcome));
+  return true;
+}
 
+void Lane::record(const Case& c, Json outcome) {
+  const double elapsed_s = steady_clock().now_s() - begin_s_;
   const auto ceiling = ceilings_.find(c.dtype);
-  const auto rate = outcome->find("flops_per_s");
-  if (ceiling != ceilings_.end() && rate != outcome->end() && rate->is_number())
-    (*outcome)["share_of_ceiling"] = rate->get<double>() / (ceiling->second * devices_of(c));
+  const auto rate = outcome.find("flops_per_s");
+  const double devices = devices_of(c);
+  if (ceiling != ceilings_.end() && rate != outcome.end() && rate->is_number() && devices > 0)
+    outcome["share_of_ceiling"] = rate->get<double>() / (ceiling->second * devices);
   Json line = {{"type", "case"},
                {"schema", kResultsSchema},
                {"run", run_id_},
                {"id", id_of(c)},
                {"case", Json::parse(to_json(c).dump())},
                {"command", command_of(c, options_.rule)},
-               {"started", started},
+               {"started", started_},
                {"elapsed_s", elapsed_s}};
-  line.update(*outcome);
-  ledger_.end(c, line, *outcome, elapsed_s);
-  return true;
+  line.update(outcome);
+  ledger_.end(c, line, outcome, elapsed_s);
 }
 
 // Nothing if the run was interrupted.
 std::optional<Json> Lane::measure(const Case& c) {
+  if (options_.team != nullptr && launch_of_processes(c.parallelism)) return measure_with_team(c);
   std::optional<Json> outcome = attempt(c);
   if (!outcome || outcome->value("status", "failed") != "failed") return outcome;
   // A case is judged by itself: not by what others before it did to its process, nor by a lack of memory that
@@ -196,14 +208,39 @@ std::optional<Json> Lane::measure(const Case& c) {
   return isolation_.in_doubt() || held ? attempt(c) : outcome;
 }
 
+// The case of a team: every process of it begins the case, and this one writes down what came of it.
+std::optional<Json> Lane::measure_with_team(const Case& c) {
+  const bool here = c.parallelism.transport == Transport::kMpi;
+  std::optional<Json> outcome;
+  try {
+    options_.team->call(c);
+    if (here) {
+      outcome = run_over_mpi(c, device_, options_.rule, workbench_, options_.team->alarm(),
+                             [&](Json late) { record(c, std::move(late)); });
+    } else {
+      outcome = isolation_.run_case(c, device_, options_.rule);
+    }
+  } catch (const std::exception& error) {
+    outcome = {{"status", "failed"}, {"reason", error.what()}, {kGroupFailed, true}};
+  }
+  if (!outcome) return outcome;
+  // Processes of their own begin anew; but over MPI nobody knows what is still under way between the ranks.
+  const bool failed = outcome->erase(kGroupFailed) > 0;
+  if ((failed && here) || !options_.team->alarm().failure().empty()) ledger_.break_up();
+  return outcome;
+}
+
 std::optional<Json> Lane::attempt(const Case& c) {
   std::optional<Json> outcome = isolation_.run_case(c, device_, options_.rule, helper_for(c));
   if (outcome) look_after_helper(c, *outcome);
   return outcome;
 }
 
-// GPUs that share the case's work; ranks on the CPU share the machine that the ceiling was measured on.
+// GPUs that share the case's work; ranks on the CPU share the machine that the ceiling was measured on. 0: it
+// is not known, as where a launcher gave each process CPUs of its own.
 double Lane::devices_of(const Case& c) const {
+  if (c.parallelism && c.parallelism.transport == Transport::kMpi) return 0;
+  if (c.parallelism && c.parallelism.transport == Transport::kNccl) return c.parallelism.ranks;
   if (!c.parallelism || device_.kind == DeviceKind::kCpu) return 1;
   const auto there = std::count_if(devices_.begin(), devices_.end(),
                                    [&](const Device& other) { return other.kind == device_.kind; });

@@ -26,6 +26,7 @@ class Ledger {
   bool may_begin();
   void interrupt();
   void give_up() { given_up_ = true; }
+  void break_up();  // the same, since the team's processes have failed
 
   void note(const std::string& text);
   void write_run(const Json& line);
@@ -73,6 +74,8 @@ class Lane {
   std::optional<Json> skip_at_once(const Case& c);
   std::optional<Json> measure(const Case& c);
   std::optional<Json> attempt(const Case& c);
+  std::optional<Json> measure_with_team(const Case& c);
+  void record(const Case& c, Json outcome);
   Helper* helper_for(const Case& c);
   void start_helper(const std::string& kernel);
   bool end_other_helpers(const Case& c);
@@ -87,6 +90,8 @@ class Lane {
   const Variables variables_;
   const std::vector<Device> devices_;  // of the machine
   std::string run_id_;
+  std::string started_;  // the present case
+  double begin_s_ = 0;
   std::map<DType, double> ceilings_;
   std::map<std::string, Kept> helpers_;  // by kernel
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "attention/element.h"
 #include "attention/sweeps_cuda.h"
@@ -10,6 +11,8 @@
 #include "bench/cold_cache.h"
 #include "bench/plan_json.h"
 #include "bench/statistics.h"
+#include "comm/launch.h"
+#include "comm/mpi.h"
 #include "comm/nccl.h"
 #include "comm/threads.h"
 
@@ -68,32 +71,66 @@ Json worst(const std::vector<ParallelResult>& masks, std::map<std::string, doubl
 
 }  // namespace
 
-std::unique_ptr<Kernel> spread(const Kernel& kernel, const Parallelism& p,
-                               const std::vector<Device>& devices) {
+Spread spread(const Kernel& kernel, const Parallelism& p, const std::vector<Device>& devices,
+              const Device& device, Alarm* alarm) {
+  const bool gpus = kernel.device_kind() == DeviceKind::kCuda;
+  if (p.transport == Transport::kNccl) {
+    LONGSPAN_CHECK_INPUT(gpus, "NCCL carries data between GPUs; {} runs on the CPU", kernel.name());
+    const std::string reason = nccl_unavailable_reason();
+    LONGSPAN_CHECK_INPUT(reason.empty(), "{}", reason);
+  }
+  LONGSPAN_CHECK_INPUT(p.transport != Transport::kMpi || !gpus,
+                       "MPI carries data between CPUs; {} runs on GPUs, between which NCCL does",
+                       kernel.name());
+
+  Spread made;
   ParallelOptions options;
   options.strategy = &strategy_from_name(p.strategy);
   options.topology = p.topology();
   options.options = p.options;
-  for (const Device& device : devices) {
-    if (device.kind == kernel.device_kind()) options.devices.push_back(device);
-  }
   options.limit = kWaitLimit;
-  if (p.transport == Transport::kNccl) {
-    LONGSPAN_CHECK_INPUT(kernel.device_kind() == DeviceKind::kCuda,
-                         "NCCL carries data between GPUs; {} runs on the CPU", kernel.name());
-    const std::string reason = nccl_unavailable_reason();
-    LONGSPAN_CHECK_INPUT(reason.empty(), "{}", reason);
-    LONGSPAN_CHECK_INPUT(
-        options.devices.size() >= static_cast<size_t>(p.ranks),
-        "NCCL needs a GPU for each rank: {} ranks, {} GPUs; with fewer use --transport threads", p.ranks,
-        options.devices.size());
-    options.communicators = nccl_communicators;
+  if (const std::optional<Launch> launch = launch_of_processes(p)) {
+    LONGSPAN_CHECK_INPUT(launch->ranks == p.ranks, "{} ranks are asked for, and {} started {} processes",
+                         p.ranks, launch->launcher, launch->ranks);
+    made.process =
+        gpus ? nccl_communicator(*launch, device, kWaitLimit) : mpi_communicator(kWaitLimit, alarm);
+    options.process = made.process.get();
   } else {
+    LONGSPAN_CHECK_INPUT(p.transport != Transport::kMpi,
+                         "ranks over MPI are processes: mpirun -n {} longspan run ...", p.ranks);
+    for (const Device& each : devices) {
+      if (each.kind == kernel.device_kind()) options.devices.push_back(each);
+    }
     options.communicators = [](std::span<const Device> ranks, std::chrono::milliseconds limit) {
       return thread_communicators(static_cast<int>(ranks.size()), limit);
     };
+    if (p.transport == Transport::kNccl) {
+      LONGSPAN_CHECK_INPUT(
+          options.devices.size() >= static_cast<size_t>(p.ranks),
+          "NCCL needs a GPU for each rank: {} ranks, {} GPUs; with fewer use --transport threads", p.ranks,
+          options.devices.size());
+      options.communicators = nccl_communicators;
+    }
   }
-  return parallel_kernel(kernel, std::move(options));
+  made.kernel = parallel_kernel(kernel, std::move(options));
+  return made;
+}
+
+void agree(Communicator& process, Json& outcome) {
+  const auto fail = [&](const std::string& reason) {
+    outcome = {{"status", "failed"}, {"reason", reason}, {kGroupFailed, true}};
+  };
+  const std::string reason = outcome.value("reason", "");
+  if (outcome.value("status", "failed") == "failed" && !outcome.contains("accuracy")) {
+    process.fail(fmt::format("rank {}: {}", process.rank(), reason));
+    return fail(reason);
+  }
+  try {
+    process.barrier();
+  } catch (const std::exception& error) {
+    process.fail(fmt::format("rank {}: {}", process.rank(), error.what()));
+    fail(error.what());
+  }
 }
 
 Sample ParallelStopwatch::time(const Work& work) {
@@ -112,7 +149,8 @@ std::vector<Sample> ParallelStopwatch::row(const Work&, int64_t count) {
     Sample& sample = samples.emplace_back();
     for (const RankPass& pass : passes_.back()) sample.time_s = std::max(sample.time_s, pass.time_s);
   }
-  const bool throttled = testbed_.sample_device_state();  // takes longer than many a pass
+  const std::vector<double> states = plan_.of_all(testbed_.sample_device_state() ? 1 : 0);
+  const bool throttled = *std::max_element(states.begin(), states.end()) > 0;
   for (Sample& sample : samples) sample.throttled = throttled;
   return samples;
 }

@@ -11,14 +11,39 @@
 #include "bench/results.h"
 #include "bench/stopwatch.h"
 #include "bench/testbed.h"
+#include "comm/rendezvous.h"
 #include "cp/parallel_kernel.h"
 
 namespace longspan::bench {
 
-// `kernel` over the ranks of `p`, on devices of its kind, of which `devices` are those that there are. Throws
-// an input error where the transport cannot carry them.
-std::unique_ptr<Kernel> spread(const Kernel& kernel, const Parallelism& p,
-                               const std::vector<Device>& devices);
+// A kernel over ranks, and where those are processes this one's end of their group.
+struct Spread {
+  std::unique_ptr<Communicator> process;
+  std::unique_ptr<Kernel> kernel;
+};
+
+// `kernel` over the ranks of `p`: threads on devices of its kind, of which `devices` are those that there
+// are; or processes, of which this one has `device`, and hears of the others' deaths from `alarm`, if that is
+// given. Throws an input error where the transport cannot carry them.
+Spread spread(const Kernel& kernel, const Parallelism& p, const std::vector<Device>& devices,
+              const Device& device, Alarm* alarm = nullptr);
+
+// At the end of a case: a failure of one process is one of all. What all of them see alike, as a wrong result
+// and a reason to skip, needs no telling. The key kGroupFailed, which is for the runner, says that the
+// processes no longer know what is under way between them.
+inline constexpr const char* kGroupFailed = "group_failed";
+void agree(Communicator& process, Json& outcome);
+
+// Time as rank 0 sees it, so that all ranks measure equally long.
+class SharedClock : public Clock {
+ public:
+  SharedClock(Clock& clock, ParallelPlan& plan) : clock_(clock), plan_(plan) {}
+  double now_s() override { return plan_.of_all(clock_.now_s()).front(); }
+
+ private:
+  Clock& clock_;
+  ParallelPlan& plan_;
+};
 
 // Runs a pass on all ranks at once; a sample is the slowest rank's time. What work it is given does not
 // matter: the ranks' tensors are there since the plan ran last.

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "bench/values.h"
+#include "comm/mpi.h"
 
 namespace longspan::bench {
 namespace {
@@ -51,13 +52,15 @@ auto listed(std::string_view text, Parse parse) {
 }  // namespace
 
 std::string_view name_of(Transport transport) {
-  return transport == Transport::kThreads ? "threads" : "nccl";
+  return transport == Transport::kThreads ? "threads" : transport == Transport::kNccl ? "nccl" : "mpi";
 }
 
 Transport transport_from_name(std::string_view name) {
-  LONGSPAN_CHECK_INPUT(name == "threads" || name == "nccl",
-                       "transport '{}' is unknown; there are threads, nccl", name);
-  return name == "threads" ? Transport::kThreads : Transport::kNccl;
+  for (const Transport transport : {Transport::kThreads, Transport::kNccl, Transport::kMpi}) {
+    if (name == name_of(transport)) return transport;
+  }
+  LONGSPAN_CHECK_INPUT(false, "transport '{}' is unknown; there are threads, nccl, mpi", name);
+  return {};
 }
 
 Topology Parallelism::topology() const {
@@ -150,6 +153,14 @@ Parallelism parallelism_from_json(const nlohmann::json& json) {
   return p;
 }
 
+std::optional<Launch> launch_of_processes(const Parallelism& p) {
+  if (!p || p.transport == Transport::kThreads) return std::nullopt;
+  if (p.transport == Transport::kMpi && !launched_by_mpi()) return std::nullopt;
+  std::optional<Launch> launch = launch_from_environment();
+  const bool alone = launch && launch->ranks == 1;
+  return alone && p.transport == Transport::kNccl ? std::nullopt : launch;
+}
+
 Parallelism normalised(Parallelism p, int64_t heads_q, int64_t heads_kv) {
   const bool anything_else = !(p == Parallelism{});
   if (!p) {
@@ -187,6 +198,7 @@ std::string describe(const Parallelism& p) {
   if (p.options.placement != Placement::kHeadFirst) text += fmt::format(", {}", name_of(p.options.placement));
   if (p.options.sharding != Sharding::kAuto) text += fmt::format(", {}", name_of(p.options.sharding));
   if (!p.options.skip_unneeded) text += ", nothing skipped";
+  if (p.transport != Transport::kThreads) text += fmt::format(", over {}", name_of(p.transport));
   return text;
 }
 

@@ -8,12 +8,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include "comm/launch.h"
 #include "cp/strategy.h"
 
 namespace longspan::bench {
 
-// Which communicator carries the data of ranks that are threads of one process.
-enum class Transport : uint8_t { kThreads, kNccl };
+// What carries data between ranks. They are threads of one process, or processes (launch_of_processes).
+enum class Transport : uint8_t { kThreads, kNccl, kMpi };
 std::string_view name_of(Transport transport);
 Transport transport_from_name(std::string_view name);  // throws an input error that lists the names
 
@@ -37,6 +38,10 @@ std::string get_parallelism(const Parallelism& p, std::string_view axis);
 // Keys of a case's JSON: those of the axes, only what was set instead of the defaults.
 void add_to_json(const Parallelism& p, nlohmann::json& json);
 Parallelism parallelism_from_json(const nlohmann::json& json);
+
+// Who this process is, where each rank of such a case is a process: over MPI, and over NCCL where a launcher
+// has started several. Otherwise nothing.
+std::optional<Launch> launch_of_processes(const Parallelism& p);
 
 // Fills in what was left to the strategy and removes what it does not read, so that the same work is the same
 // case. Throws an input error where ranks or a strategy are missing, or the two contradict the topology.

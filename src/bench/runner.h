@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bench/case.h"
+#include "bench/team.h"
 #include "bench/timing_rule.h"
 #include "bench/workbench.h"
 
@@ -23,6 +24,7 @@ struct RunOptions {
   double stop_after_s = 0;        // no case begins later than this; 0: no limit
   std::FILE* progress = nullptr;  // where progress goes
   bool terminal = false;          // that is a terminal
+  Team* team = nullptr;           // where a launcher started several processes: this is rank 0 of them
 };
 
 struct RunSummary {
@@ -33,6 +35,7 @@ struct RunSummary {
   int64_t above_ceiling = 0;                // rates beyond the ceiling: that measurement was disturbed
   bool interrupted = false;
   bool stopped = false;  // by stop_after_s
+  bool broken = false;   // the team's processes can measure no further case
 };
 
 // Throws an input error where the results file cannot be used; what goes wrong in a case becomes its line.

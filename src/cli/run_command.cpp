@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "bench/values.h"
 #include "cli/command.h"
 #include "cli/wiring.h"
+#include "comm/launch.h"
 #include "report/results.h"
 #include "report/table.h"
 
@@ -141,6 +143,28 @@ void choose_devices(const std::string& text, bench::RunOptions& run) {
   }
 }
 
+// Who this process is, where a launcher started several and each is one rank of some of these cases.
+std::optional<Launch> launch_of(const std::vector<bench::Case>& cases) {
+  for (const bench::Case& c : cases) {
+    if (const auto launch = bench::launch_of_processes(c.parallelism)) return launch;
+  }
+  // In a job of Slurm's, rank 0 may be the script itself.
+  const std::optional<Launch> launch = launch_from_environment();
+  LONGSPAN_CHECK_INPUT(
+      !launch || launch->ranks == 1 || (launch->launcher == "Slurm" && launch->rank == 0),
+      "{} started {} processes, but none of these cases has ranks that are processes: --transport mpi on the "
+      "CPU, nccl on GPUs",
+      launch->launcher, launch->ranks);
+  return std::nullopt;
+}
+
+// Each process of a host takes one of its GPUs.
+int gpu_of(const Launch& launch, const std::vector<Device>& devices) {
+  const auto gpus = std::count_if(devices.begin(), devices.end(),
+                                  [](const Device& d) { return d.kind == DeviceKind::kCuda; });
+  return gpus == 0 ? 0 : static_cast<int>(launch.local_rank % gpus);
+}
+
 void run(const Options& options, const std::vector<std::string>& words) {
   const bench::Workbench& bench = workbench();
   const bench::Suite suite = suite_of(options);
@@ -151,9 +175,13 @@ void run(const Options& options, const std::vector<std::string>& words) {
   LONGSPAN_CHECK_INPUT(!cases.empty(), "--filter '{}' selects none of the {} cases; --dry-run lists them",
                        options.filter, all);
   if (options.dry_run) {
-    print_cases(cases, suite.rule);
+    const std::optional<Launch> launch = launch_from_environment();
+    if (!launch || launch->rank == 0) print_cases(cases, suite.rule);
     return;
   }
+  const std::optional<Launch> launch = launch_of(cases);
+  LONGSPAN_CHECK_INPUT(!launch || options.devices.empty(),
+                       "--devices cannot go with ranks that are processes: each takes one GPU of its host");
   choose_pythons(options.pythons);
   LONGSPAN_CHECK_INPUT(!options.resume || !options.out.empty(),
                        "--resume needs --out with the folder of the run");
@@ -171,6 +199,20 @@ void run(const Options& options, const std::vector<std::string>& words) {
     LONGSPAN_CHECK_INPUT(false, "--stop-after {}", error.what());
   }
   choose_devices(options.devices, run);
+  std::optional<bench::Team> team;
+  if (launch) {
+    const std::vector<Device> devices = bench.devices();
+    const int gpu = gpu_of(*launch, devices);
+    team.emplace(*launch);
+    if (launch->rank > 0) {
+      if (!team->follow(gpu, run.rule, bench)) throw CLI::RuntimeError(1);
+      return;
+    }
+    run.team = &*team;
+    if (std::any_of(devices.begin(), devices.end(),
+                    [](const Device& d) { return d.kind == DeviceKind::kCuda; }))
+      run.devices = {gpu};
+  }
   run.progress = stderr;
   run.terminal = isatty(STDERR_FILENO) != 0;
   const bench::RunSummary summary = bench::run(run, bench);
@@ -197,6 +239,12 @@ void run(const Options& options, const std::vector<std::string>& words) {
     fmt::print(stderr,
                "stopped after {} with {} cases left; continue with the same command and --out {} --resume\n",
                options.stop_after, summary.left, run.folder);
+  }
+  if (summary.broken && summary.left > 0) {
+    fmt::print(stderr,
+               "{} cases left: after this failure the processes cannot go on; start them again with the same "
+               "command and --out {} --resume\n",
+               summary.left, run.folder);
   }
   if (summary.failed > 0) throw CLI::RuntimeError(1);
 }
@@ -271,6 +319,8 @@ void add_run_command(CLI::App& program) {
       "  longspan run --strategy all --ranks 4 --kernel cpu-flash --mask causal --seqlen 8K\n"
       "  longspan run dense --filter 'mask=causal* seqlen<=8K' --out out/dense\n"
       "  longspan run dense --filter 'mask=causal* seqlen<=8K' --out out/dense --resume\n"
+      "  mpirun -n 4 longspan run --strategy all --ranks 4 --transport mpi --kernel cpu-flash --mask causal "
+      "--seqlen 8K\n"
       "  longspan run dense --devices all --stop-after 30m --out out/dense");
   command->callback([options] { run(*options, words_after_program()); });
 }

@@ -35,7 +35,7 @@ std::vector<std::string> words_of(const CLI::Option& option) {
   } else if (name == "skip") {
     words = {"yes", "no"};
   } else if (name == "transport") {
-    words = {"threads", "nccl"};
+    words = {"threads", "nccl", "mpi"};
   } else if (name == "what") {
     words = listable();
   } else if (name == "shell") {

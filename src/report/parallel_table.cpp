@@ -27,7 +27,9 @@ Row row_of(const CaseRecord& c) {
   return {printable(fact_text(c.workload.extra, "strategy")),
           printable(mask_title(c.workload)),
           c.workload.direction == "backward" ? "bwd" : "fwd",
-          fmt::format("{}", p.ranks),
+          p.transport.empty() || p.transport == "threads"
+              ? fmt::format("{}", p.ranks)
+              : fmt::format("{} over {}", p.ranks, printable(p.transport)),
           share_text(p.share("compute_s")),
           share_text(p.share("exposed_s")),
           share_text(p.share("reorder_s")),

@@ -223,6 +223,11 @@ TEST(Axes, ValuesRoundTripAndCanBeFilteredBy) {
 TEST(Parallelism, IsPartOfTheCaseAndOfNoOther) {
   const Case c = spread_case();
   EXPECT_EQ(case_from_json(to_json(c)), c);
+  Case over_mpi = c;
+  over_mpi.parallelism.transport = Transport::kMpi;
+  EXPECT_EQ(case_from_json(to_json(over_mpi)), over_mpi);
+  EXPECT_NE(id_of(over_mpi), id_of(c));
+  EXPECT_THAT(describe(over_mpi), HasSubstr(", over mpi"));
   EXPECT_NE(id_of(c), id_of(sample_case()));
   EXPECT_FALSE(to_json(sample_case()).contains("strategy"));
   EXPECT_FALSE(to_json(sample_case()).contains("ranks"));

@@ -1,0 +1,46 @@
+// Where a case's time went, by the phases that it went through.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/cpu_testbed.h"
+#include "bench/results.h"
+
+namespace longspan::bench {
+
+// Seen from outside: starting the case's process and ending it included.
+class PhaseTimes {
+ public:
+  // The masks of a case go through the same phases: "timing, mask 2 of 3" is timing.
+  void enter(const std::string& phase) {
+    close();
+    name_ = phase.substr(0, phase.find(','));
+  }
+
+  Json json() {
+    close();
+    Json times = Json::object();
+    for (const auto& [name, time_s] : times_) times[name] = std::round(time_s * 1e4) / 1e4;
+    return times;
+  }
+
+ private:
+  void close() {
+    const double now_s = steady_clock().now_s();
+    auto found =
+        std::find_if(times_.begin(), times_.end(), [&](const auto& entry) { return entry.first == name_; });
+    if (found == times_.end()) found = times_.insert(found, {name_, 0});
+    found->second += now_s - begin_s_;
+    begin_s_ = now_s;
+  }
+
+  std::vector<std::pair<std::string, double>> times_;  // in the order of their first time
+  std::string name_ = "starting";
+  double begin_s_ = steady_clock().now_s();
+};
+
+}  // namespace longspan::bench

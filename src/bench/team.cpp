@@ -1,0 +1,151 @@
+#include "bench/team.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "bench/isolation.h"
+#include "bench/parallel_measure.h"
+#include "bench/phase_times.h"
+#include "bench/values.h"
+
+namespace longspan::bench {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr seconds kMeetingLimit{60};
+// Between two cases that concern all, rank 0 may have hours of its own; that it has died is known at once.
+constexpr std::chrono::hours kLongest{24 * 365};
+constexpr double kTimeToWrite_s = 10;
+
+// Calls on_late on a thread of its own if it lives longer than the limit.
+class Deadline {
+ public:
+  Deadline(double limit_s, std::function<void()> on_late)
+      : thread_([this, limit_s, on_late = std::move(on_late)] {
+          std::unique_lock lock(mutex_);
+          if (!changed_.wait_for(lock, std::chrono::duration<double>(limit_s), [&] { return over_; }))
+            on_late();
+        }) {}
+  ~Deadline() {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  Deadline(const Deadline&) = delete;
+  Deadline& operator=(const Deadline&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+Team::Team(const Launch& launch)
+    : launch_(launch), meeting_(Rendezvous::meet(launch, kMeetingLimit, kLongest)) {}
+
+Team::~Team() {
+  try {
+    if (rank() == 0) meeting_->broadcast("");
+  } catch (const std::exception&) {  // nobody is left to be told
+  }
+}
+
+void Team::call(const Case& c) {
+  const std::string failure = meeting_->failure();
+  if (!failure.empty()) throw Error(ErrorKind::kPeer, failure, __FILE__, __LINE__, "failure.empty()");
+  meeting_->broadcast(to_json(c).dump());
+}
+
+// A launcher ends all processes when one has ended in failure: rank 0 has first to hear of it, at the latest
+// when its case ends, and to write down why.
+void Team::await_the_end(double timeout_s) {
+  const auto end =
+      std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_s + kTimeToWrite_s);
+  while (!meeting_->left() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+}
+
+std::optional<Case> Team::next(double timeout_s) {
+  std::string text;
+  try {
+    text = meeting_->broadcast("");
+  } catch (const Error&) {
+    await_the_end(timeout_s);
+    throw;
+  }
+  if (text.empty()) return std::nullopt;
+  return case_from_json(nlohmann::json::parse(text));
+}
+
+bool Team::follow(int gpu, const TimingRule& rule, const Workbench& workbench) {
+  const std::vector<Device> devices = workbench.devices();
+  while (const std::optional<Case> c = next(rule.timeout_s)) {
+    const Kernel* kernel = workbench.find(c->kernel);
+    const auto device = std::find_if(devices.begin(), devices.end(), [&](const Device& d) {
+      return kernel != nullptr && d.kind == kernel->device_kind() &&
+             (d.kind != DeviceKind::kCuda || d.index == gpu);
+    });
+    if (device == devices.end()) continue;  // rank 0 waits for this one in vain, and says so
+    if (c->parallelism.transport != Transport::kMpi) {
+      SignalGuard guard;
+      if (!Isolation(guard).run_case(*c, *device, rule)) return false;
+      continue;
+    }
+    const Json outcome = run_over_mpi(*c, *device, rule, workbench, alarm(), [&](const Json& late) {
+      fmt::print(stderr, "rank {}: {}\n", rank(), late.value("reason", ""));
+      await_the_end(rule.timeout_s);
+    });
+    if (!outcome.contains(kGroupFailed)) continue;
+    await_the_end(rule.timeout_s);
+    return false;
+  }
+  return true;
+}
+
+Json run_over_mpi(const Case& c, const Device& device, const TimingRule& rule, const Workbench& workbench,
+                  Alarm& alarm, const std::function<void(Json)>& on_late) {
+  std::mutex mutex;  // of what follows
+  PhaseTimes times;
+  std::string phase;
+  const auto enter = [&](const std::string& text) {
+    const std::lock_guard lock(mutex);
+    phase = text;
+    times.enter(text);
+  };
+  const Deadline deadline(rule.timeout_s, [&] {
+    std::string where;
+    {
+      const std::lock_guard lock(mutex);
+      where = phase;
+    }
+    on_late({{"status", "failed"},
+             {"reason", fmt::format("hung: not done after the time limit of {} in {}; give more with "
+                                    "--timeout-s or timeout_s",
+                                    format_duration(rule.timeout_s), where)}});
+    std::_Exit(1);
+  });
+  Json outcome;
+  try {
+    const auto testbed = workbench.testbed(device);
+    outcome = run_case_here(workbench, *testbed, c, rule, enter, &alarm);
+  } catch (const std::exception& error) {
+    outcome = {{"status", "failed"}, {"reason", error.what()}, {kGroupFailed, true}};
+  }
+  outcome["phases_s"] = times.json();
+  return outcome;
+}
+
+}  // namespace longspan::bench
