@@ -253,7 +253,8 @@ std::string format_page(const Results& results, const PageOptions& options) {
 
   using namespace page_assets;
   std::string script = "(() => {\n'use strict';\n";
-  for (std::string_view part : {data_js, filters_js, charts_js, tables_js, parallel_js, main_js})
+  for (std::string_view part :
+       {data_js, filters_js, charts_js, tables_js, strategies_js, parallel_js, main_js})
     script += part;
   script += "})();\n";
 

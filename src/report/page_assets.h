@@ -8,6 +8,6 @@ namespace longspan::report::page_assets {
 
 extern const std::string_view page_html, style_css, chart_js;
 // The page's own script, in this order.
-extern const std::string_view data_js, filters_js, charts_js, tables_js, parallel_js, main_js;
+extern const std::string_view data_js, filters_js, charts_js, tables_js, strategies_js, parallel_js, main_js;
 
 }  // namespace longspan::report::page_assets

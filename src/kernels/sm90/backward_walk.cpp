@@ -11,10 +11,9 @@ namespace {
 
 constexpr int64_t kMostSimulated = int64_t{1} << 17;  // tiles, for each walk: less than a ms
 constexpr int64_t kMostOfHead = int64_t{1} << 20;     // the same if that is one head's: some ms
-constexpr double kHandOver = 0.5;  // tiles' time from one block's addition to the next one's
-constexpr double kKept = 4;        // tiles' time for which L2 keeps what all blocks read and add
-constexpr double kMissed = 0.5;    // tiles' time that it takes if rows are no longer there
-
+constexpr double kHandOver = 0.5;   // tiles' time from one block's addition to the next one's
+constexpr double kKept = 4;         // tiles' time for which L2 keeps what all blocks read and add
+constexpr double kMissed = 0.5;     // tiles' time that it takes if rows are no longer there
 constexpr double kBeginning = 2.5;  // tiles' time that an item's beginning and end take
 constexpr double kParts = 0.7;      // in which a part's dk and dv are added to those of the parts before
 
@@ -93,12 +92,13 @@ TimedWalk choose_walk(const CompiledMap& map, std::span<const BackwardWork> item
                      1);
   const int64_t kv_heads = std::clamp<int64_t>(kMostSimulated / std::max<int64_t>(tiles, 1), 1, 4);
   TimedWalk best;
-  for (const bool by_rows : {true, false})  // by rows, more are found in L2 than the simulation knows of
+  for (const bool by_rows : {true, false}) {  // by rows, more are found in L2 than the simulation knows of
     for (const bool descending : {false, true}) {
       const BackwardWalk walk{descending, by_rows};
       const double time = simulate(map, some, rows, group, workers, walk, kv_heads);
       if (best.time == 0 || time < (by_rows ? 0.99 : 0.98) * best.time) best = {walk, time};
     }
+  }
   best.time *= static_cast<double>(workers) / static_cast<double>(std::max<int64_t>(tiles, 1) * kv_heads);
   return best;
 }

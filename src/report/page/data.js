@@ -99,8 +99,8 @@ const shapes = ['circle', 'rect', 'triangle', 'rectRot', 'star', 'crossRot'];
 // A kernel has one colour in every report. Those of other names take what is free, by their name.
 const ownStyle = {
   'cpu-flash': 0, 'cpu-naive': 9, 'sm90': 1, 'gpu-naive': 21, 'torch-cudnn': 2, 'torch-fa2': 3, 'torch-efficient': 4,
-  'torch-math': 11, 'flex': 5, 'fa2': 15, 'fa3': 8, 'fa4': 6, 'flashinfer': 7, 'vsa': 10, 'vsa-triton': 22,
-  'fa2-sparse': 16, 'flashmask': 22, 'cudnn': 14, 'sm80': 13,
+  'torch-math': 11, 'flex': 5, 'fa2': 15, 'fa3': 8, 'fa4': 6, 'flash-infer': 7, 'vsa': 10, 'vsa-triton': 22,
+  'fa2-sparse': 16, 'flashmask': 18, 'cudnn-fe': 9, 'sm80': 13,
 };
 const kernelStyle = (() => {
   const styles = {}, taken = new Set();
