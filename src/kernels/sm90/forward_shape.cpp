@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "kernels/sm90/block_alignment.h"
+#include "kernels/sm90/row_tile_costs.h"
 
 namespace longspan::sm90 {
 namespace {
@@ -13,15 +14,26 @@ constexpr int64_t kLongRow = 600,
                   kLongKeys = 1025;  // keys of a mean row, and in all, from which wide tiles pay
 
 // Whether row tiles are to begin where blocks of rows and documents do. A tile in two blocks of keys computes
-// the keys of both; one in two documents costs no more than two, so that it pays only, in planning, where
-// these are long.
+// the keys of both, which is little where blocks see most keys: then it pays not to have row tiles that are
+// not full. A tile in two documents costs no more than two, so that it pays only, in planning, where these
+// are long.
 bool follows_blocks(const HeadMasks& masks, int64_t tokens) {
   constexpr int64_t kFewest = 4, kTilesOfBlock = 2, kTilesOfDocument = 20;
-  return std::all_of(masks.begin(), masks.end(), [&](const Mask& mask) {
+  // Of keys: blocks are not slower from there on, and planning them takes a tenth.
+  constexpr double kGain = 0.9975;
+  const bool long_enough = std::all_of(masks.begin(), masks.end(), [&](const Mask& mask) {
     const auto groups = static_cast<int64_t>(mask.bands().groups().size());
     const int64_t tiles = mask.bands().rectangular() ? kTilesOfBlock : kTilesOfDocument;
     return groups >= kFewest && groups * tiles * tokens <= mask.rows();
   });
+  if (!long_enough) return false;
+  RowTileCosts costs;
+  for (const Mask& mask : masks) {
+    if (!mask.bands().rectangular()) continue;
+    const RowTileCosts of_mask = row_tile_costs(mask, tokens);
+    costs.even += of_mask.even, costs.of_blocks += of_mask.of_blocks;
+  }
+  return costs.even >= kGain * costs.of_blocks;
 }
 
 }  // namespace
