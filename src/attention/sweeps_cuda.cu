@@ -2,12 +2,10 @@
 // threads' sums as a tree, the host adds those of the blocks.
 #include <vector>
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include "attention/sweeps_cuda.h"
 #include "base/buffer.h"
 #include "base/cuda.h"
+#include "base/element.cuh"
 #include "base/error.h"
 
 namespace longspan {
@@ -16,38 +14,11 @@ namespace {
 constexpr int kThreads = 256;
 constexpr unsigned kBlocks = 1024;  // of sweeps over all elements: enough to fill a GPU several times
 
-__device__ double to_double(double x) {
-  return x;
-}
-__device__ double to_double(float x) {
-  return x;
-}
-__device__ double to_double(__nv_bfloat16 x) {
-  return __bfloat162float(x);
-}
-__device__ double to_double(__half x) {
-  return __half2float(x);
-}
-// Calls function(T{}) with the element type T of the dtype, as a GPU has it.
-template <class Function>
-void with_device_type(DType dtype, Function&& function) {
-  switch (dtype) {
-    case DType::kF32:
-      return function(float{});
-    case DType::kBF16:
-      return function(__nv_bfloat16{});
-    case DType::kF16:
-      return function(__half{});
-    case DType::kF64:
-      return function(double{});
-  }
-}
-
 template <class T>
 __global__ void squares_kernel(const T* a, const T* b, int64_t elements, double2* sums) {
   double difference = 0, norm = 0;
   for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < elements; i += gridDim.x * kThreads) {
-    const double x = to_double(a[i]), y = to_double(b[i]);
+    const double x = cuda::to_f64(a[i]), y = cuda::to_f64(b[i]);
     difference += (x - y) * (x - y);
     norm += y * y;
   }
@@ -61,16 +32,6 @@ __global__ void squares_kernel(const T* a, const T* b, int64_t elements, double2
   }
   if (threadIdx.x == 0) sums[blockIdx.x] = all[0];
 }
-
-// Waits for what is under way, in whatever stream, and for what it launches itself.
-class Sweep {
- public:
-  Sweep() { LONGSPAN_CUDA(cudaDeviceSynchronize()); }
-  void end() {
-    LONGSPAN_CUDA_LAUNCHED();
-    LONGSPAN_CUDA(cudaDeviceSynchronize());
-  }
-};
 
 void check_dense(const TensorView& t) {
   LONGSPAN_CHECK(t.head_stride == t.head_dim && t.token_stride == t.heads * t.head_dim,
@@ -94,13 +55,13 @@ std::pair<double, double> squares_cuda(const TensorView& a, const TensorView& b)
   LONGSPAN_CHECK(a.dtype == b.dtype && a.elements() == b.elements(), "{} elements and {}", a.elements(),
                  b.elements());
   const Buffer sums(kBlocks * sizeof(double2), current_device());
-  Sweep sweep;
-  with_device_type(a.dtype, [&](auto type) {
+  LONGSPAN_CUDA(cudaDeviceSynchronize());  // other streams may still write to them
+  cuda::with_any_element_type(a.dtype, [&](auto type) {
     using T = decltype(type);
     squares_kernel<T><<<kBlocks, kThreads>>>(static_cast<const T*>(a.data), static_cast<const T*>(b.data),
                                              a.elements(), sums.as<double2>());
   });
-  sweep.end();
+  LONGSPAN_CUDA_LAUNCHED();
   std::vector<std::pair<double, double>> parts(kBlocks);
   static_assert(sizeof(parts[0]) == sizeof(double2));
   copy_bytes(parts.data(), DeviceKind::kCpu, sums.data(), DeviceKind::kCuda, kBlocks * sizeof(double2));

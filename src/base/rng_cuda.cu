@@ -1,8 +1,6 @@
 // fill_normal on a GPU: each thread makes the four numbers of one counter.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include "base/cuda.h"
+#include "base/element.cuh"
 #include "base/error.h"
 #include "base/philox.h"
 #include "base/rng_cuda.h"
@@ -11,19 +9,6 @@ namespace longspan::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-
-__device__ void store(float* p, float x) {
-  *p = x;
-}
-__device__ void store(double* p, float x) {
-  *p = x;
-}
-__device__ void store(__nv_bfloat16* p, float x) {
-  *p = __float2bfloat16_rn(x);
-}
-__device__ void store(__half* p, float x) {
-  *p = __float2half_rn(x);
-}
 
 template <class T>
 __global__ void fill_normal_kernel(TensorView tensor, int64_t elements, uint64_t seed, uint64_t stream) {
@@ -34,7 +19,7 @@ __global__ void fill_normal_kernel(TensorView tensor, int64_t elements, uint64_t
     const int64_t element = 4 * block + i;
     if (element >= elements) return;
     const int64_t row = element / tensor.head_dim;
-    store(tensor.row<T>(row / tensor.heads, row % tensor.heads) + element % tensor.head_dim, four[i]);
+    tensor.row<T>(row / tensor.heads, row % tensor.heads)[element % tensor.head_dim] = from_f32<T>(four[i]);
   }
 }
 
@@ -50,20 +35,7 @@ void fill_normal(const TensorView& tensor, uint64_t seed, uint64_t stream, int i
   if (tensor.elements() == 0) return;
   const DeviceGuard guard(index);
   LONGSPAN_CUDA(cudaDeviceSynchronize());
-  switch (tensor.dtype) {
-    case DType::kF32:
-      launch<float>(tensor, seed, stream);
-      break;
-    case DType::kBF16:
-      launch<__nv_bfloat16>(tensor, seed, stream);
-      break;
-    case DType::kF16:
-      launch<__half>(tensor, seed, stream);
-      break;
-    case DType::kF64:
-      launch<double>(tensor, seed, stream);
-      break;
-  }
+  with_any_element_type(tensor.dtype, [&](auto type) { launch<decltype(type)>(tensor, seed, stream); });
   LONGSPAN_CUDA_LAUNCHED();
   LONGSPAN_CUDA(cudaDeviceSynchronize());
 }

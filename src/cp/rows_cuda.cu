@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <vector>
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include "base/cuda.h"
+#include "base/element.cuh"
 #include "base/error.h"
 #include "cp/rows.h"
 
 namespace longspan {
 namespace {
+
+using cuda::from_f32, cuda::to_f32;
 
 constexpr int kSpans = 128;  // of one launch
 constexpr int kThreads = 256, kLanes = 32, kWarps = kThreads / kLanes;
@@ -35,28 +35,19 @@ struct Operand {
   }
 };
 
-__device__ float to_f32(float x) {
-  return x;
-}
-__device__ float to_f32(__nv_bfloat16 x) {
-  return __bfloat162float(x);
-}
-__device__ float to_f32(__half x) {
-  return __half2float(x);
-}
-template <class T>
-__device__ T from_f32(float x);
-template <>
-__device__ float from_f32<float>(float x) {
-  return x;
-}
-template <>
-__device__ __nv_bfloat16 from_f32<__nv_bfloat16>(float x) {
-  return __float2bfloat16_rn(x);
-}
-template <>
-__device__ __half from_f32<__half>(float x) {
-  return __float2half_rn(x);
+// The last of the spans or pairs that begins at or before the position.
+template <class Begins, class Position>
+__device__ int last_begun(const Begins& begins, int count, Position position) {
+  int low = 0, high = count - 1;
+  while (low < high) {
+    const int middle = (low + high + 1) / 2;
+    if (begins[middle] <= position) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
 }
 
 template <class T>
@@ -76,17 +67,9 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t warps = int64_t{gridDim.x} * kWarps, items = int64_t{spans.rows} * heads;
   for (int64_t item = int64_t{blockIdx.x} * kWarps + threadIdx.x / kLanes; item < items; item += warps) {
     const int position = static_cast<int>(item / heads), head = static_cast<int>(item % heads);
-    int low = 0, high = spans.count - 1;  // the last span that begins at or before the position
-    while (low < high) {
-      const int middle = (low + high + 1) / 2;
-      if (spans.begin[middle] <= position) {
-        low = middle;
-      } else {
-        high = middle - 1;
-      }
-    }
-    const int64_t to_row = spans.to[low] + (position - spans.begin[low]);
-    const int64_t from_row = spans.from[low] + (position - spans.begin[low]);
+    const int span = last_begun(spans.begin, spans.count, position);
+    const int64_t to_row = spans.to[span] + (position - spans.begin[span]);
+    const int64_t from_row = spans.from[span] + (position - spans.begin[span]);
     Out* const target = out.row(to_row, head);
     const In* const source = kReads ? in.row(from_row, head) : nullptr;
 
@@ -167,19 +150,11 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t warps = int64_t{gridDim.x} * kWarps, items = pairs.rows * heads;
   for (int64_t item = int64_t{blockIdx.x} * kWarps + threadIdx.x / kLanes; item < items; item += warps) {
     const int64_t position = item / heads, head = item % heads;
-    int low = 0, high = pairs.count - 1;  // the last pair that begins at or before the position
-    while (low < high) {
-      const int middle = (low + high + 1) / 2;
-      if (pairs.begin[middle] <= position) {
-        low = middle;
-      } else {
-        high = middle - 1;
-      }
-    }
-    const int64_t row = position - pairs.begin[low];
-    Out* const target = static_cast<Out*>(pairs.to[low]) + row * strides.to_token + head * strides.to_head;
+    const int pair = last_begun(pairs.begin, pairs.count, position);
+    const int64_t row = position - pairs.begin[pair];
+    Out* const target = static_cast<Out*>(pairs.to[pair]) + row * strides.to_token + head * strides.to_head;
     const In* const source =
-        static_cast<const In*>(pairs.from[low]) + row * strides.from_token + head * strides.from_head;
+        static_cast<const In*>(pairs.from[pair]) + row * strides.from_token + head * strides.from_head;
     for (int d = lane * kStep; d < head_dim; d += kLanes * kStep) {
       if constexpr (kVectors) {
         const auto read = *reinterpret_cast<const Vector<In>*>(source + d);
@@ -233,20 +208,9 @@ void launch(const Rows& to, const Rows& from, const Spans& spans, Stream stream)
   LONGSPAN_CUDA_LAUNCHED();
 }
 
-// Calls visit with a value of the dtype's type.
 template <class Visit>
 void with_type(DType dtype, const Visit& visit) {
-  switch (dtype) {
-    case DType::kF32:
-      return visit(float{});
-    case DType::kBF16:
-      return visit(__nv_bfloat16{});
-    case DType::kF16:
-      return visit(__half{});
-    case DType::kF64:
-      break;
-  }
-  LONGSPAN_CHECK(false, "rows of {} are not exchanged", name_of(dtype));
+  cuda::with_element_type(dtype, "rows that are exchanged", visit);
 }
 
 void launch(RowOperation operation, const Rows& to, const Rows& from, const Spans& spans, Stream stream) {

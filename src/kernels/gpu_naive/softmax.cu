@@ -1,51 +1,21 @@
 // The device code of softmax.h.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include "base/cuda.h"
+#include "base/element.cuh"
 #include "base/error.h"
 #include "kernels/gpu_naive/softmax.h"
 
 namespace longspan::naive_gpu {
 namespace {
 
+using cuda::from_f32, cuda::to_f32;
+
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 
-__device__ float load(const float* p) {
-  return *p;
-}
-__device__ float load(const __nv_bfloat16* p) {
-  return __bfloat162float(*p);
-}
-__device__ float load(const __half* p) {
-  return __half2float(*p);
-}
-__device__ void store(float* p, float x) {
-  *p = x;
-}
-__device__ void store(__nv_bfloat16* p, float x) {
-  *p = __float2bfloat16_rn(x);
-}
-__device__ void store(__half* p, float x) {
-  *p = __float2half_rn(x);
-}
-
-// Calls body with a null pointer of the dtype's CUDA type.
-template <class Body>
-void with_type(DType dtype, const Body& body) {
-  switch (dtype) {
-    case DType::kF32:
-      return body(static_cast<float*>(nullptr));
-    case DType::kBF16:
-      return body(static_cast<__nv_bfloat16*>(nullptr));
-    case DType::kF16:
-      return body(static_cast<__half*>(nullptr));
-    case DType::kF64:
-      break;
-  }
-  LONGSPAN_CHECK(false, "gpu-naive has no {}", name_of(dtype));
+template <class Visit>
+void with_type(DType dtype, const Visit& visit) {
+  cuda::with_element_type(dtype, "gpu-naive", visit);
 }
 
 // The maximum and the sum of exp2(x - maximum) of the numbers seen so far.
@@ -93,7 +63,7 @@ __global__ void softmax_kernel(Square score, Square probability, float* lse, Til
   }
   const float inverse = 1 / row.sum;
   for_visible_columns(map, blockIdx.x, [&](int64_t column) {
-    store(p + column, exp2f(s[column] * scale_log2 - row.maximum) * inverse);
+    p[column] = from_f32<T>(exp2f(s[column] * scale_log2 - row.maximum) * inverse);
   });
 }
 
@@ -104,7 +74,7 @@ __global__ void recompute_kernel(Square score, Square probability, const float* 
   T* p = static_cast<T*>(probability.data) + row_offset(probability);
   const float row_lse = lse[int64_t{blockIdx.y} * score.rows + blockIdx.x];
   for_visible_columns(map, blockIdx.x, [&](int64_t column) {
-    store(p + column, exp2f((s[column] * scale - row_lse) * kLog2E));
+    p[column] = from_f32<T>(exp2f((s[column] * scale - row_lse) * kLog2E));
   });
 }
 
@@ -115,7 +85,7 @@ __global__ void score_gradient_kernel(Square dp, Square probability, const float
   T* p = static_cast<T*>(probability.data) + row_offset(probability);
   const float row_delta = delta[int64_t{blockIdx.y} * dp.rows + blockIdx.x];
   for_visible_columns(map, blockIdx.x, [&](int64_t column) {
-    store(p + column, scale * load(p + column) * (g[column] - row_delta));
+    p[column] = from_f32<T>(scale * to_f32(p[column]) * (g[column] - row_delta));
   });
 }
 
@@ -128,7 +98,7 @@ __global__ void row_dot_kernel(TensorView o, TensorView dout, float* delta) {
   const O* a = static_cast<const O*>(o.data) + token * o.token_stride + head * o.head_stride;
   const G* b = static_cast<const G*>(dout.data) + token * dout.token_stride + head * dout.head_stride;
   float sum = 0;
-  for (int64_t d = threadIdx.x % 32; d < o.head_dim; d += 32) sum += load(a + d) * load(b + d);
+  for (int64_t d = threadIdx.x % 32; d < o.head_dim; d += 32) sum += to_f32(a[d]) * to_f32(b[d]);
   for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
   if (threadIdx.x % 32 == 0) delta[head * o.tokens + token] = sum;
 }
@@ -137,7 +107,7 @@ template <class T>
 __global__ void round_kernel(TensorView to, const float* from) {
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= to.tokens * to.head_dim) return;
-  store(static_cast<T*>(to.data) + i / to.head_dim * to.token_stride + i % to.head_dim, from[i]);
+  static_cast<T*>(to.data)[i / to.head_dim * to.token_stride + i % to.head_dim] = from_f32<T>(from[i]);
 }
 
 dim3 grid_of(const Square& square) {
@@ -152,8 +122,8 @@ unsigned blocks_for(int64_t items, int64_t per_block) {
 
 void softmax(const Square& score, const Square& probability, DType probability_dtype, float* lse,
              const TileMapView& map, float scale, Stream stream) {
-  with_type(probability_dtype, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
+  with_type(probability_dtype, [&](auto type) {
+    using T = decltype(type);
     softmax_kernel<T>
         <<<grid_of(score), kThreads, 0, cuda::raw(stream)>>>(score, probability, lse, map, scale * kLog2E);
   });
@@ -162,8 +132,8 @@ void softmax(const Square& score, const Square& probability, DType probability_d
 
 void recompute_probability(const Square& score, const Square& probability, DType probability_dtype,
                            const float* lse, const TileMapView& map, float scale, Stream stream) {
-  with_type(probability_dtype, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
+  with_type(probability_dtype, [&](auto type) {
+    using T = decltype(type);
     recompute_kernel<T>
         <<<grid_of(score), kThreads, 0, cuda::raw(stream)>>>(score, probability, lse, map, scale);
   });
@@ -172,8 +142,8 @@ void recompute_probability(const Square& score, const Square& probability, DType
 
 void score_gradient(const Square& dp, const Square& probability, DType probability_dtype, const float* delta,
                     const TileMapView& map, float scale, Stream stream) {
-  with_type(probability_dtype, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
+  with_type(probability_dtype, [&](auto type) {
+    using T = decltype(type);
     score_gradient_kernel<T>
         <<<grid_of(dp), kThreads, 0, cuda::raw(stream)>>>(dp, probability, delta, map, scale);
   });
@@ -181,10 +151,10 @@ void score_gradient(const Square& dp, const Square& probability, DType probabili
 }
 
 void row_dot(const TensorView& o, const TensorView& dout, float* delta, Stream stream) {
-  with_type(o.dtype, [&](auto* o_type) {
-    with_type(dout.dtype, [&](auto* dout_type) {
-      using O = std::remove_pointer_t<decltype(o_type)>;
-      using G = std::remove_pointer_t<decltype(dout_type)>;
+  with_type(o.dtype, [&](auto o_type) {
+    with_type(dout.dtype, [&](auto dout_type) {
+      using O = decltype(o_type);
+      using G = decltype(dout_type);
       row_dot_kernel<O, G>
           <<<blocks_for(o.tokens * o.heads, kWarps), kThreads, 0, cuda::raw(stream)>>>(o, dout, delta);
     });
@@ -193,8 +163,8 @@ void row_dot(const TensorView& o, const TensorView& dout, float* delta, Stream s
 }
 
 void round_to(const TensorView& to, const float* from, Stream stream) {
-  with_type(to.dtype, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
+  with_type(to.dtype, [&](auto type) {
+    using T = decltype(type);
     round_kernel<T>
         <<<blocks_for(to.tokens * to.head_dim, kThreads), kThreads, 0, cuda::raw(stream)>>>(to, from);
   });
