@@ -50,7 +50,7 @@ Staging& staging() {
 // The memory of packs that are gone, a few small ones.
 class Spares {
  public:
-  static constexpr size_t kMost = 4, kGrain = size_t{64} << 10, kLargest = size_t{1} << 20;
+  static constexpr size_t kMost = 4, kGrain = size_t{64} << 10, kLargest = size_t{16} << 20;
 
   Buffer take(size_t bytes, const Device& device) {
     if (bytes > kLargest) return Buffer(bytes, device);
@@ -58,8 +58,11 @@ class Spares {
     {
       const std::scoped_lock lock(mutex_);
       const auto fits = [&](const Spare& s) { return s.device == device.index && s.memory.bytes() >= room; };
-      const auto found = std::find_if(spares_.begin(), spares_.end(), fits);
-      if (found != spares_.end()) {
+      const auto better = [&](const Spare& a, const Spare& b) {
+        return fits(a) && (!fits(b) || a.memory.bytes() < b.memory.bytes());
+      };
+      const auto found = std::min_element(spares_.begin(), spares_.end(), better);
+      if (found != spares_.end() && fits(*found)) {
         Buffer memory = std::move(found->memory);
         spares_.erase(found);
         return memory;
@@ -100,6 +103,12 @@ DevicePack::~DevicePack() {
   if (memory_.bytes() > 0) spares().give(std::move(memory_), device_);
 }
 
+size_t DevicePack::add_room(size_t bytes) {
+  const size_t offset = bytes_, room = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  bytes_ += room, room_ += room;
+  return offset;
+}
+
 size_t DevicePack::add(const void* data, size_t bytes) {
   const size_t offset = bytes_;
   pieces_.push_back({data, bytes, offset});
@@ -113,8 +122,8 @@ void DevicePack::upload(const Device& device) {
   const auto copy = [&](size_t offset, const void* from, size_t bytes) {
     copy_bytes(memory_.as<char>() + offset, memory_.kind(), from, DeviceKind::kCpu, bytes);
   };
-  if (bytes_ <= kSmall) {
-    staging().send(memory_.data(), bytes_, device, [&](char* staged) {
+  if (const size_t brought = bytes_ - room_; brought <= kSmall) {
+    staging().send(memory_.data(), brought, device, [&](char* staged) {
       for (const Piece& piece : pieces_) {
         if (piece.data == nullptr)
           std::memset(staged + piece.offset, 0, piece.bytes);

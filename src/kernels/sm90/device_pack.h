@@ -24,6 +24,8 @@ class DevicePack {
   }
   size_t add(const void* data, size_t bytes);
   size_t add_zeros(size_t bytes) { return add(nullptr, bytes); }
+  // Memory that the device writes before it reads it. Comes after all else.
+  size_t add_room(size_t bytes);
 
   // Takes the memory of a pack that is gone, where there is some that fits: in training a plan follows the
   // other, and asking the driver for memory takes longer than most planning does.
@@ -41,7 +43,7 @@ class DevicePack {
     size_t bytes, offset;
   };
   std::vector<Piece> pieces_;
-  size_t bytes_ = 0;
+  size_t bytes_ = 0, room_ = 0;  // in all; of that nothing is brought to
   int device_ = 0;
   Buffer memory_;
 };
