@@ -19,7 +19,7 @@ struct ForwardConfig {
   static constexpr int kPiece =
       kPieceT;  // keys of a tile of the map: a tile is gathered from several of those
   static constexpr int kStreams = kStreamsT;  // independent streams of work items in a block
-  static constexpr bool kMerges = false;
+  static constexpr bool kMerges = false, kPaired = false, kDivides = false;
 
   static constexpr int kPieces = kColumns / kPiece;
   static constexpr int kSteps = kColumns / kStepKeys;  // of a whole tile
@@ -31,6 +31,8 @@ struct ForwardConfig {
   static constexpr int kWarpgroups = kConsumers / kStreams;  // of a stream
   static constexpr int kThreads = 128 * (1 + kConsumers);
   static constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;  // a thread
+  static_assert(128 * kProducerRegisters + 256 * kConsumerRegisters <= 168 * kThreads,
+                "a block starts with 168 registers a thread: a warpgroup would wait for more for ever");
 
   // Operand a of the first product comes from registers, where they suffice: it spares the shared memory's
   // reads.
@@ -60,10 +62,19 @@ struct ForwardConfig {
   static_assert(kSlots >= 3, "two tiles of keys and one of values are in use at once");
 };
 
+// The same as a cluster of two blocks, each with half of a row tile's tokens: each loads one panel of every
+// tile of keys for both. Items are handed out in turn, not by the counter, so that the two agree. The last
+// ones may be divided by keys.
+template <class C>
+struct Paired : C {
+  static constexpr bool kPaired = true, kDivides = true;
+  static_assert(C::kPieces == 1 && C::kPanels == 2 && C::kStreams == 1, "each block loads a panel of a tile");
+};
+
 // The same, merging what it computes with a result over other keys.
 template <class C>
 struct Merging : C {
-  static constexpr bool kMerges = true;
+  static constexpr bool kMerges = true, kDivides = false;
 };
 
 // What the load warp tells the consumers about a tile of keys.
@@ -80,7 +91,9 @@ struct alignas(16) ItemNote {
   int32_t end;        // not an item: there is no more work
   __device__ int head() const { return head_rows >> 8; }
   __device__ int rows() const { return head_rows & 0xff; }
-  int32_t unused;
+  // 0, or of a part of an item its first place, in how many it is divided, and its number, in the lowest 4
+  // bits
+  int32_t division;
 };
 
 template <class C>

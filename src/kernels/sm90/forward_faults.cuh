@@ -27,7 +27,7 @@ inline int32_t fault_asked_for() {
 // Writes to notes that the load warp may be writing. Nobody reads what is written.
 template <class Note>
 __device__ __forceinline__ void race_for(const ForwardParams& params, Note (&notes)[2]) {
-  if (params.fault == kRace) notes[0].unused = notes[1].unused = 1;
+  if (params.fault == kRace) notes[0].division = notes[1].division = 0;
 }
 
 __device__ __forceinline__ void fault_at_start(const ForwardParams& params, int lane) {

@@ -13,6 +13,10 @@
 // item is issued with the last one of the current item, so a short item costs no bubble. While one warpgroup
 // computes exponentials the other multiplies; no barrier between them is needed for that, and handing the
 // tensor cores over by named barriers was measured to be slower (docs/kernels/sm90-forward.md).
+//
+// In pairs, two blocks of a cluster do this side by side, each for half of an item's rows, and each loads
+// half of every tile of keys for both. Parts of a divided item are merged by the warp that comes last to its
+// rows.
 #pragma once
 
 #include <cmath>
@@ -36,12 +40,13 @@ class Consumer {
 
   // `warpgroup` counts within the stream.
   __device__ Consumer(const ForwardParams& params, StreamSharedMemory<C>& memory, StreamBarriers<C>& barriers,
-                      int warpgroup, int thread)
+                      int warpgroup, int thread, int half = 0)
       : params_(params),
         memory_(memory),
         barriers_(barriers),
         warpgroup_(warpgroup),
         lane_(thread % 32),
+        half_(half),
         row_(warpgroup * 64 + thread / 32 * 16 + lane_ / 4) {}
 
   __device__ __forceinline__ void run() {
@@ -192,13 +197,23 @@ class Consumer {
            (chunk ^ (row & 7)) * 16;
   }
 
+  // In both blocks of a cluster: either may load what comes there next. In its own by lane 0, which has read
+  // the note.
+  __device__ __forceinline__ void release(Mbarrier& empty) {
+    if constexpr (C::kPaired) {
+      if (lane_ < 2) mbarrier_arrive_at(empty, lane_ ^ half_);
+    } else {
+      if (lane_ == 0) mbarrier_arrive(empty);
+    }
+  }
+
   template <int kToNextK>
   __device__ __forceinline__ void release_k() {
-    if (lane_ == 0) mbarrier_arrive(barriers_.empty[k_.slot]);
+    release(barriers_.empty[k_.slot]);
     k_.template advance<kToNextK>();
   }
   __device__ __forceinline__ void release_v() {
-    if (lane_ == 0) mbarrier_arrive(barriers_.empty[v_.slot]);
+    release(barriers_.empty[v_.slot]);
     v_.template advance<2>();
   }
 
@@ -240,6 +255,7 @@ class Consumer {
 
   // Spans are less than 2^31, see lower_forward().
   __device__ __forceinline__ uint32_t span_of(int32_t layer, int row) const {
+    if constexpr (C::kPaired) row += half_ * 128;
     return __ldg(params_.spans +
                  static_cast<uint32_t>(layer * params_.rows_per_tile + (row >> params_.log2_pack)));
   }
@@ -275,8 +291,15 @@ class Consumer {
   // Leaves o as it is: it is about to be written by a product.
   __device__ __forceinline__ void write_outputs(const float (&o)[kOutputs], const Softmax& softmax, int slot,
                                                 int item) {
-    int2 note = make_int2(0, 0);
-    if (lane_ == 0) note = *reinterpret_cast<const int2*>(&barriers_.item[item]);
+    int4 note = make_int4(0, 0, 0, 0);
+    if (lane_ == 0) {
+      if constexpr (C::kDivides) {
+        note = *reinterpret_cast<const int4*>(&barriers_.item[item]);
+      } else {
+        const int2 half = *reinterpret_cast<const int2*>(&barriers_.item[item]);
+        note.x = half.x, note.y = half.y;
+      }
+    }
     const int first_token = broadcast(note.x), head_rows = broadcast(note.y);
     const int first_head = head_rows >> 8, rows = head_rows & 0xff;
     float sum[2], factor[2];
@@ -287,6 +310,14 @@ class Consumer {
 #pragma unroll
     for (int r = 0; r < 2; ++r) factor[r] = sum[r] == 0.0f ? 0.0f : rcp(sum[r]);
 
+    if constexpr (C::kDivides) {
+      if (const int division = broadcast(note.w); division != 0) {
+        __syncwarp();
+        if (lane_ == 0) mbarrier_arrive(barriers_.o_full[slot]);
+        write_part(o, softmax.maximum, sum, division, first_token, first_head, rows);
+        return;
+      }
+    }
     if constexpr (C::kMerges) {
       write_merged(o, softmax, sum, factor, first_token, first_head, rows, slot);
       return;
@@ -322,6 +353,92 @@ class Consumer {
           *reinterpret_cast<float2*>(out + 8 * i) =
               make_float2(o[4 * i + 2 * r] * factor[r], o[4 * i + 2 * r + 1] * factor[r]);
       }
+    }
+  }
+
+  // What a warp has of a part of an item, to that part's place. The warp that comes last to its rows merges
+  // all parts, in their order: the result does not depend on who that is.
+  __device__ __forceinline__ void write_part(const float (&o)[kOutputs], const float (&maximum)[2],
+                                             const float (&sum)[2], int division, int first_token,
+                                             int first_head, int rows) const {
+    constexpr int kFours = kOutputs / 4, kHalves = C::kPaired ? 2 : 1;
+    const int first_place = division >> 8, parts = division >> 4 & 15, part = division & 15;
+    const int thread = threadIdx.x % 128;
+    const auto place = [&](int p) {  // of this warpgroup
+      return static_cast<uint32_t>(((first_place + p) * kHalves + half_) * C::kWarpgroups + warpgroup_);
+    };
+    const auto fours = [&](int p) { return params_.place_o + size_t{place(p)} * (kFours * 128) + thread; };
+    const auto of_rows = [&](int p) { return params_.place_rows + place(p) * 64 + row_ % 64; };
+
+    float4* const mine = fours(part);
+#pragma unroll
+    for (int i = 0; i < kFours; ++i)
+      __stcg(mine + i * 128, make_float4(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3]));
+    if (lane_ % 4 == 0)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) __stcg(of_rows(part) + 8 * r, make_float2(maximum[r], sum[r]));
+    fence_acq_rel_gpu();
+    __syncwarp();
+    int came = 0;
+    int32_t* const counter = params_.place_came + place(0) * 4 + thread / 32;
+    if (lane_ == 0) came = atomicAdd(counter, 1);
+    if (broadcast(came) != parts - 1) return;
+    fence_acq_rel_gpu();
+    if (lane_ == 0) *counter = 0;
+
+    float top[2] = {-INFINITY, -INFINITY}, total[2] = {0.0f, 0.0f}, factor[2];
+    for (int p = 0; p < parts; ++p)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) top[r] = fmaxf(top[r], __ldcg(of_rows(p) + 8 * r).x);
+    const auto weight_of = [&](const float2& row, int r) {
+      return row.x == -INFINITY ? 0.0f : ex2((row.x - top[r]) * params_.scale_log2);
+    };
+    for (int p = 0; p < parts; ++p)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const float2 row = __ldcg(of_rows(p) + 8 * r);
+        total[r] = fmaf(weight_of(row, r), row.y, total[r]);
+      }
+    uint32_t* out[2];
+    bool there[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int row = row_ + 8 * r;
+      const int token = first_token + (row >> params_.log2_pack);
+      const int head = first_head + (row & ((1 << params_.log2_pack) - 1));
+      there[r] = row >> params_.log2_pack < rows;
+      factor[r] = total[r] == 0.0f ? 0.0f : rcp(total[r]);
+      if (there[r] && lane_ % 4 == 0)
+        params_.lse[int64_t{head} * params_.tokens_q + token] = log_sum(top[r], total[r], params_.scale);
+      out[r] = static_cast<uint32_t*>(params_.o_raw) +
+               (token * params_.o_token_stride + head * params_.o_head_stride) / 2 + lane_ % 4;
+    }
+    constexpr int kGroup = C::kQueryInRegisters ? 4 : 8;  // of fours of columns, to spare registers
+#pragma unroll 1
+    for (int first = 0; first < kFours; first += kGroup) {
+      float merged[4 * kGroup] = {};
+#pragma unroll 1
+      for (int p = 0; p < parts; ++p) {
+        const float4* const theirs = fours(p) + first * 128;
+        float4 value[kGroup];
+#pragma unroll
+        for (int i = 0; i < kGroup; ++i) value[i] = __ldcg(theirs + i * 128);
+        const float weight[2] = {weight_of(__ldcg(of_rows(p)), 0), weight_of(__ldcg(of_rows(p) + 8), 1)};
+#pragma unroll
+        for (int i = 0; i < kGroup; ++i) {
+          merged[4 * i] = fmaf(weight[0], value[i].x, merged[4 * i]);
+          merged[4 * i + 1] = fmaf(weight[0], value[i].y, merged[4 * i + 1]);
+          merged[4 * i + 2] = fmaf(weight[1], value[i].z, merged[4 * i + 2]);
+          merged[4 * i + 3] = fmaf(weight[1], value[i].w, merged[4 * i + 3]);
+        }
+      }
+#pragma unroll
+      for (int r = 0; r < 2; ++r)
+        if (there[r])
+#pragma unroll
+          for (int i = 0; i < kGroup; ++i)
+            out[r][4 * (first + i)] =
+                cvt_x2<Element>(merged[4 * i + 2 * r] * factor[r], merged[4 * i + 2 * r + 1] * factor[r]);
     }
   }
 
@@ -400,7 +517,7 @@ class Consumer {
   const ForwardParams& params_;
   StreamSharedMemory<C>& memory_;
   StreamBarriers<C>& barriers_;
-  const int warpgroup_, lane_, row_;
+  const int warpgroup_, lane_, half_, row_;
   uint32_t query_[C::kHeadDim / 16][4];  // operand a of the first product, if kQueryInRegisters
   RingPosition<C::kQBuffers> q_;
   RingPosition<C::kSlots> k_, v_{2, 0};
@@ -420,7 +537,7 @@ __device__ void init_barriers(StreamBarriers<C>& b) {
   }
   for (int i = 0; i < C::kSlots; ++i) {
     mbarrier_init(b.full[i], 1);
-    mbarrier_init(b.empty[i], kConsumerWarps);
+    mbarrier_init(b.empty[i], C::kPaired ? 2 * kConsumerWarps : kConsumerWarps);
   }
 }
 
@@ -432,6 +549,10 @@ __global__ void __launch_bounds__(C::kThreads, 1) sm90_forward(const __grid_cons
   const int warp = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);
   const int lane = threadIdx.x % 32;
 
+  const int half = C::kPaired ? static_cast<int>(cluster_block_rank()) : 0;
+  const auto worker = static_cast<int>(C::kPaired ? blockIdx.x / 2 : blockIdx.x * C::kStreams),
+             workers = static_cast<int>(C::kPaired ? gridDim.x / 2 : gridDim.x * C::kStreams);
+
   if (warp == 1) prefetch_plan(params, lane);
   if (threadIdx.x == 0) {
     prefetch_tensormap(params.q);
@@ -441,25 +562,34 @@ __global__ void __launch_bounds__(C::kThreads, 1) sm90_forward(const __grid_cons
     for (int i = 0; i < C::kStreams; ++i) init_barriers<C>(shared.barriers[i]);
     fence_mbarrier_init();
   }
-  __syncthreads();
+  if constexpr (C::kPaired) {
+    __syncwarp();
+    cluster_sync();
+  } else {
+    __syncthreads();
+  }
   if constexpr (kFaulty) fault_at_start(params, lane);
 
   if (warpgroup == 0) {
     setmaxnreg_dec<C::kProducerRegisters>();
     const int stream = warp / 2;
     if (stream < C::kStreams) {
-      if (warp % 2 == 0)
-        Loader<C>(params, shared.stream[stream], shared.barriers[stream], lane)
-            .run(blockIdx.x * C::kStreams + stream, gridDim.x * C::kStreams);
-      else if (lane == 0)
+      if (warp % 2 == 0) {
+        Loader<C>(params, shared.stream[stream], shared.barriers[stream], lane, half)
+            .run(worker + stream, workers);
+      } else if (lane == 0)
         store_outputs<C>(params, shared.stream[stream], shared.barriers[stream]);
     }
   } else {
     setmaxnreg_inc<C::kConsumerRegisters>();
     const int stream = (warpgroup - 1) / C::kWarpgroups;
     Consumer<C>(params, shared.stream[stream], shared.barriers[stream], (warpgroup - 1) % C::kWarpgroups,
-                threadIdx.x % 128)
+                threadIdx.x % 128, half)
         .run();
+  }
+  if constexpr (C::kPaired) {  // nobody goes while the other block may load into its memory
+    __syncwarp();
+    cluster_sync();
   }
 }
 

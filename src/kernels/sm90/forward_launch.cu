@@ -1,8 +1,11 @@
 // Fills the forward kernel's parameters and picks its instance.
 #include <algorithm>
 #include <bit>
+#include <map>
+#include <mutex>
 #include <numbers>
 
+#include "base/cuda.h"
 #include "base/cuda_check.h"
 #include "base/error.h"
 #include "kernels/sm90/forward_kernel.cuh"
@@ -13,33 +16,74 @@ namespace longspan::sm90 {
 namespace {
 
 template <class C>
-void start(const ForwardParams& params, const Device& device, cudaStream_t stream) {
+int shared_bytes() {
+  constexpr int kBytes = sizeof(SharedMemoryPlan<C>);
+  static_assert(kBytes <= 227 * 1024, "the shared memory plan is larger than a block may have");
+  LONGSPAN_CUDA(cudaFuncSetAttribute(sm90_forward<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
+  return kBytes;
+}
+
+// How clusters of two blocks are launched.
+template <class C>
+struct PairLaunch {
+  cudaLaunchAttribute cluster = {};
+  cudaLaunchConfig_t config = {};
+  PairLaunch(int pairs, cudaStream_t stream) {
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {2, 1, 1};
+    config.gridDim = static_cast<unsigned>(2 * pairs);
+    config.blockDim = C::kThreads;
+    config.dynamicSmemBytes = static_cast<size_t>(shared_bytes<C>());
+    config.stream = stream;
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+  }
+  PairLaunch(const PairLaunch&) = delete;
+};
+
+template <class C>
+void start(const ForwardParams& params, const Device& device, int32_t workers, cudaStream_t stream) {
   if constexpr (!C::kMerges)
-    if (params.part_lse != nullptr) return start<Merging<C>>(params, device, stream);
-  constexpr int kSharedBytes = sizeof(SharedMemoryPlan<C>);
-  static_assert(kSharedBytes <= 227 * 1024, "the shared memory plan is larger than a block may have");
-  LONGSPAN_CUDA(
-      cudaFuncSetAttribute(sm90_forward<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
-  const int64_t blocks = (int64_t{params.order.items()} + C::kStreams - 1) / C::kStreams;
-  const auto grid = static_cast<unsigned>(std::min<int64_t>(device.units, blocks));
-  sm90_forward<C><<<grid, C::kThreads, kSharedBytes, stream>>>(params);
+    if (params.part_lse != nullptr) return start<Merging<C>>(params, device, workers, stream);
+  if constexpr (C::kPaired) {
+    const int64_t items =
+        C::kDivides ? int64_t{params.whole_items} + params.parts_count : params.order.items();
+    const PairLaunch<C> launch(static_cast<int>(std::min<int64_t>(workers, items)), stream);
+    LONGSPAN_CUDA(cudaLaunchKernelEx(&launch.config, sm90_forward<C>, params));
+  } else {
+    const int64_t blocks = (int64_t{params.order.items()} + C::kStreams - 1) / C::kStreams;
+    const auto grid = static_cast<unsigned>(std::min<int64_t>(device.units, blocks));
+    sm90_forward<C><<<grid, C::kThreads, shared_bytes<C>(), stream>>>(params);
+  }
   LONGSPAN_CUDA_LAUNCHED();
 }
 
 template <class Element>
 void start_for(int64_t head_dim, const ForwardShape& shape, const ForwardParams& params, const Device& device,
-               cudaStream_t stream) {
+               int32_t workers, cudaStream_t stream) {
   const auto is = [&](int64_t d, int columns, int piece, int streams) {
     return head_dim == d && shape.columns == columns && shape.piece == piece && shape.streams == streams;
   };
-  if (is(128, 160, 160, 1)) return start<ForwardConfig<Element, 128, 160, 160, 1>>(params, device, stream);
-  if (is(128, 128, 128, 1)) return start<ForwardConfig<Element, 128, 128, 128, 1>>(params, device, stream);
-  if (is(128, 128, 64, 1)) return start<ForwardConfig<Element, 128, 128, 64, 1>>(params, device, stream);
-  if (is(128, 128, 64, 2)) return start<ForwardConfig<Element, 128, 128, 64, 2>>(params, device, stream);
+  if (shape.paired) {
+    LONGSPAN_CHECK(is(128, 128, 128, 1),
+                   "no instance of the forward kernel for pairs of blocks has this shape");
+    return start<Paired<ForwardConfig<Element, 128, 128, 128, 1>>>(params, device, workers, stream);
+  }
+  if (is(128, 160, 160, 1))
+    return start<ForwardConfig<Element, 128, 160, 160, 1>>(params, device, workers, stream);
+  if (is(128, 128, 128, 1))
+    return start<ForwardConfig<Element, 128, 128, 128, 1>>(params, device, workers, stream);
+  if (is(128, 128, 64, 1))
+    return start<ForwardConfig<Element, 128, 128, 64, 1>>(params, device, workers, stream);
+  if (is(128, 128, 64, 2))
+    return start<ForwardConfig<Element, 128, 128, 64, 2>>(params, device, workers, stream);
 #ifndef LONGSPAN_SM90_FORWARD_TRIALS
-  if (is(64, 128, 128, 1)) return start<ForwardConfig<Element, 64, 128, 128, 1>>(params, device, stream);
-  if (is(64, 128, 64, 1)) return start<ForwardConfig<Element, 64, 128, 64, 1>>(params, device, stream);
-  if (is(64, 128, 64, 2)) return start<ForwardConfig<Element, 64, 128, 64, 2>>(params, device, stream);
+  if (is(64, 128, 128, 1))
+    return start<ForwardConfig<Element, 64, 128, 128, 1>>(params, device, workers, stream);
+  if (is(64, 128, 64, 1))
+    return start<ForwardConfig<Element, 64, 128, 64, 1>>(params, device, workers, stream);
+  if (is(64, 128, 64, 2))
+    return start<ForwardConfig<Element, 64, 128, 64, 2>>(params, device, workers, stream);
 #endif
   LONGSPAN_CHECK(false, "no instance of the forward kernel has head_dim {}, {} columns of {} and {} streams",
                  head_dim, shape.columns, shape.piece, shape.streams);
@@ -47,11 +91,26 @@ void start_for(int64_t head_dim, const ForwardShape& shape, const ForwardParams&
 
 }  // namespace
 
+int32_t pairs_at_a_time(const Device& device) {
+  using Pair = Paired<ForwardConfig<__nv_bfloat16, 128, 128, 128, 1>>;  // as much memory as any other
+  static std::mutex mutex;
+  static std::map<int, int32_t> known;  // by device
+  const std::scoped_lock lock(mutex);
+  int32_t& pairs = known[device.index];
+  if (pairs == 0) {
+    const cuda::DeviceGuard guard(device.index);
+    const PairLaunch<Pair> launch(device.units / 2, nullptr);
+    LONGSPAN_CUDA(cudaOccupancyMaxActiveClusters(&pairs, sm90_forward<Pair>, &launch.config));
+    LONGSPAN_CHECK(pairs > 0, "no cluster of two blocks fits on the device");
+  }
+  return pairs;
+}
+
 void launch_forward(const Problem& problem, const ForwardShape& shape, const DeviceForwardMap& map,
                     const ForwardArgs& args, const Device& device, cudaStream_t stream) {
   ForwardParams params;
   params.q = query_map(args.q, 64 / shape.pack, shape.pack);
-  const auto keys = shape.piece == shape.columns ? key_map : key_panel_map;
+  const auto keys = shape.piece == shape.columns && !shape.paired ? key_map : key_panel_map;
   params.k = keys(args.k, shape.piece);
   params.v = keys(args.v, shape.piece);
   if (args.o.dtype == DType::kF32) {
@@ -60,6 +119,9 @@ void launch_forward(const Problem& problem, const ForwardShape& shape, const Dev
     params.o_head_stride = args.o.head_stride;
   } else {
     params.o = query_map(args.o, 64 / shape.pack, shape.pack);
+    params.o_raw = args.o.data;
+    params.o_token_stride = args.o.token_stride;
+    params.o_head_stride = args.o.head_stride;
     if (shape.row_tiles == RowTiles::kOfBlocks)
       for (int i = 0; 1 << i < 64 / shape.pack; ++i)
         params.o_panel[i] = query_panel_map(args.o, 1 << i, shape.pack);
@@ -79,6 +141,15 @@ void launch_forward(const Problem& problem, const ForwardShape& shape, const Dev
   params.per_head_masks = problem.masks->size() > 1;
   params.units_per_kv = static_cast<int32_t>(problem.group_size() / shape.pack);
   params.order = map.order;
+  params.whole_items = map.order.items();
+  if (args.o.dtype != DType::kF32) {  // partial results are merged into o of the inputs' type alone
+    params.parts = map.parts;
+    params.whole_items = map.whole_items;
+    params.parts_count = map.parts_count;
+  }
+  params.place_o = map.place_o;
+  params.place_rows = map.place_rows;
+  params.place_came = map.place_came;
   params.tokens_q = static_cast<int32_t>(problem.tokens_q);
   params.tokens_kv = static_cast<int32_t>(problem.tokens_kv);
   params.rows_per_tile = map.rows_per_tile;
@@ -89,9 +160,9 @@ void launch_forward(const Problem& problem, const ForwardShape& shape, const Dev
   if constexpr (kFaulty) params.fault = fault_asked_for();
 #ifndef LONGSPAN_SM90_FORWARD_TRIALS
   if (problem.dtype != DType::kBF16)
-    return start_for<__half>(problem.head_dim, shape, params, device, stream);
+    return start_for<__half>(problem.head_dim, shape, params, device, map.workers, stream);
 #endif
-  start_for<__nv_bfloat16>(problem.head_dim, shape, params, device, stream);
+  start_for<__nv_bfloat16>(problem.head_dim, shape, params, device, map.workers, stream);
 }
 
 }  // namespace longspan::sm90

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include "attention/kernel.h"
+#include "kernels/sm90/forward_division.h"
 #include "kernels/sm90/forward_map.h"
 #include "kernels/sm90/forward_shape.h"
 #include "kernels/sm90/work_order.h"
@@ -20,7 +21,18 @@ struct DeviceForwardMap {
   WorkOrder order;
   int32_t rows_per_tile = 0;
   int32_t* counters = nullptr;  // [2], zero before the first launch; the kernel leaves them at zero
+
+  // Of a paired shape: how many pairs of blocks there are at a time, and how the last items are divided.
+  int32_t workers = 0;
+  const ItemPart* parts = nullptr;
+  int32_t whole_items = 0, parts_count = 0;
+  float4* place_o = nullptr;
+  float2* place_rows = nullptr;
+  int32_t* place_came = nullptr;  // as counters
 };
+
+// Clusters of two blocks that the device holds at a time.
+int32_t pairs_at_a_time(const Device& device);
 
 // Requires what Sm90Kernel::supports checks, and the map of this problem at shape.tile_shape().
 void launch_forward(const Problem& problem, const ForwardShape& shape, const DeviceForwardMap& map,

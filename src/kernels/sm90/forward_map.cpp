@@ -525,7 +525,8 @@ void lower_forward(const HeadMasks& masks, TileShape shape, RowTiles row_tiles, 
       shape.columns % kStepKeys == 0 && 0 < shape.columns && shape.columns <= kMostSteps * kStepKeys,
       "tiles of {} keys: must be a multiple of {}, at most {}", shape.columns, kStepKeys,
       kMostSteps * kStepKeys);
-  LONGSPAN_CHECK(0 < shape.rows && shape.rows < 256, "tiles of {} rows: must be 1 to 255", shape.rows);
+  LONGSPAN_CHECK(0 < shape.rows && shape.rows <= kMostTileRows, "tiles of {} rows: must be 1 to 255",
+                 shape.rows);
   map.rows_per_tile = shape.rows;
   map.row_tiles = static_cast<int32_t>((masks.front().rows() + shape.rows - 1) / shape.rows);
   map.entries.clear(), map.spans.clear();

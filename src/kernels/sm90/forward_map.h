@@ -14,6 +14,7 @@
 namespace longspan::sm90 {
 
 inline constexpr int kStepKeys = 16;  // a product over keys takes them in steps of 16
+inline constexpr int kMostTileRows = 255;
 
 // One of the entries that make up a row tile's list.
 //  code > 0:  `code` whole tiles that are visible to all rows, one after the other from key `column` on.
@@ -69,7 +70,8 @@ struct ForwardMap {
 // lies in two blocks of rows, or in two documents.
 enum class RowTiles : uint8_t { kEven, kOfBlocks };
 
-// Tiles of shape.columns keys, a multiple of kStepKeys and at most 16 steps, and of at most 255 rows.
+// Tiles of shape.columns keys, a multiple of kStepKeys and at most 16 steps, and of at most kMostTileRows
+// rows.
 ForwardMap lower_forward(const HeadMasks& masks, TileShape shape, RowTiles row_tiles = RowTiles::kEven);
 
 // The same in place of what `map` held, whose memory is used again: fresh pages take longer than what is

@@ -6,6 +6,7 @@
 
 #include <cuda.h>
 
+#include "kernels/sm90/forward_division.h"
 #include "kernels/sm90/forward_map.h"
 #include "kernels/sm90/work_order.h"
 
@@ -31,6 +32,15 @@ struct ForwardParams {
   const uint32_t* spans = nullptr;  // [layers, rows_per_tile]: begin in the low half, end in the high half
   const uint8_t* plan = nullptr;    // all of these
   uint32_t plan_bytes = 0;
+
+  // The last items are divided: of these, parts, the partial results o and (maximum, sum) of a row of each
+  // place, and for each place and warp how many have come, zero between launches.
+  const ItemPart* parts = nullptr;
+  int32_t whole_items = 0, parts_count = 0;
+  float4* place_o = nullptr;
+  float2* place_rows = nullptr;
+  int32_t* place_came = nullptr;
+  void* o_raw = nullptr;  // where o is, with the strides of o_f32
 
   WorkOrder order;             // its units: heads_q / pack
   int32_t per_head_masks = 0;  // 0: one mask for all heads

@@ -14,13 +14,31 @@ namespace longspan::sm90 {
 struct WorkItem {
   MapRow row;
   int32_t unit = 0;
+  int32_t division = 0;  // as in ItemNote
   bool valid = false;
 };
 
+template <class C>
 __device__ __forceinline__ WorkItem fetch_work_item(const ForwardParams& params, int index) {
   WorkItem item;
-  item.valid = index < params.order.items();
-  if (!item.valid) return item;
+  if constexpr (C::kDivides) {
+    index -= params.whole_items;
+    item.valid = index < params.parts_count;
+    if (!item.valid) return item;
+    if (index >= 0) {
+      const int4* part = reinterpret_cast<const int4*>(params.parts + index);
+      const int4 row = __ldg(part), of = __ldg(part + 1);
+      item.row = MapRow{row.x, static_cast<uint32_t>(row.y), row.z, static_cast<uint32_t>(row.w) & 0xffffff,
+                        static_cast<uint32_t>(row.w) >> 24};
+      item.unit = of.x;
+      if (of.z > 1) item.division = of.w << 8 | of.z << 4 | of.y;
+      return item;
+    }
+    index += params.whole_items;
+  } else {
+    item.valid = index < params.order.items();
+    if (!item.valid) return item;
+  }
   const WorkPlace place = params.order.place(index);
   item.unit = place.unit;
   const int64_t base =
@@ -46,13 +64,15 @@ __device__ __forceinline__ MapEntry fetch_entry(const ForwardParams& params, con
 template <class C>
 class Loader {
  public:
+  // `half` is the block's number in its cluster.
   __device__ Loader(const ForwardParams& params, StreamSharedMemory<C>& memory, StreamBarriers<C>& barriers,
-                    int lane)
-      : params_(params), memory_(memory), barriers_(barriers), lane_(lane) {}
+                    int lane, int half = 0)
+      : params_(params), memory_(memory), barriers_(barriers), lane_(lane), half_(half) {}
 
   __device__ void run(int worker, int workers) {
+    index_ = worker;
     workers_ = workers;
-    WorkItem item = fetch_work_item(params_, worker);
+    WorkItem item = fetch_work_item<C>(params_, worker);
     MapEntry entries = fetch_entry(params_, item, 0, lane_);
     while (item.valid) {
       looked_up_ = 0;
@@ -71,9 +91,9 @@ class Loader {
   static constexpr int kLookups = 3, kLookupTiles = 6;
   __device__ void look_up() {
     if (looked_up_ == 0)
-      index_ = lane_ == 0 ? atomicAdd(params_.counters, 1) + workers_ : 0;
+      index_ = C::kPaired ? index_ + workers_ : lane_ == 0 ? atomicAdd(params_.counters, 1) + workers_ : 0;
     else if (looked_up_ == 1)
-      next_ = fetch_work_item(params_, __shfl_sync(0xffffffff, index_, 0));
+      next_ = fetch_work_item<C>(params_, __shfl_sync(0xffffffff, index_, 0));
     else
       next_entries_ = fetch_entry(params_, next_, 0, lane_);
     ++looked_up_;
@@ -84,7 +104,13 @@ class Loader {
     kv_head_ = item.unit / params_.units_per_kv;
     token_ = item.row.first_row;
     rows_ = static_cast<int>(item.row.rows);
+    if constexpr (C::kPaired) {
+      const int tokens = 128 >> params_.log2_pack;
+      token_ += half_ * tokens;
+      rows_ = min(max(rows_ - half_ * tokens, 0), tokens);
+    }
     head_ = item.unit << params_.log2_pack;
+    division_ = item.division;
     first_tile_ = kFirstTile;
     const int entries =
         max(item.row.entries, 1);  // a row tile that sees no key has a tile of which it sees nothing
@@ -135,7 +161,7 @@ class Loader {
     Mbarrier& full = barriers_.q_full[q_.slot];
     mbarrier_wait(barriers_.q_empty[q_.slot], q_.parity ^ 1);
     if (lane_ == 0) {
-      barriers_.item[item_slot(q_)] = ItemNote{token_, head_ << 8 | rows_, 0, 0};
+      barriers_.item[item_slot(q_)] = ItemNote{token_, head_ << 8 | rows_, 0, division_};
       mbarrier_arrive_expect_tx(full, C::kWarpgroups * C::kQBytes);
       for (int w = 0; w < C::kWarpgroups; ++w)
         cp_async_bulk_tensor_load(shared_address(memory_.q[q_.slot][w]), params_.q, full, 0, head_,
@@ -150,7 +176,12 @@ class Loader {
   __device__ void fill(const CUtensorMap& map, int column, int pieces, int head) {
     Mbarrier& full = barriers_.full[ring_.slot];
     const uint32_t slot = shared_address(memory_.kv[ring_.slot]);
-    if constexpr (C::kPieces == 1) {
+    if constexpr (C::kPaired) {
+      if (lane_ != 0) return;
+      mbarrier_arrive_expect_tx(full, C::kKvBytes);
+      cp_async_bulk_tensor_load_multicast(slot + half_ * C::kKvPanelBytes, map, full, 0, column, half_, head,
+                                          3, CachePolicy::kEvictLast);
+    } else if constexpr (C::kPieces == 1) {
       if (lane_ != 0) return;
       mbarrier_arrive_expect_tx(full, C::kKvBytes);
       cp_async_bulk_tensor_load(slot, map, full, 0, column, 0, head, CachePolicy::kEvictLast);
@@ -209,6 +240,7 @@ class Loader {
     if (lane_ == 0) {
       barriers_.item[item_slot(q_)] = ItemNote{0, 0, 1, 0};
       mbarrier_arrive(barriers_.q_full[q_.slot]);
+      if constexpr (C::kPaired) return;  // nobody has touched them
       __threadfence();
       if (atomicAdd(params_.counters + 1, 1) == workers - 1) {
         params_.counters[0] = 0;
@@ -220,13 +252,14 @@ class Loader {
   const ForwardParams& params_;
   StreamSharedMemory<C>& memory_;
   StreamBarriers<C>& barriers_;
-  int lane_;
+  int lane_, half_;
   int workers_ = 0;
   int tiles_left_ = 0;  // of the item, about
   int looked_up_ = 0, index_ = 0;
   WorkItem next_;
   MapEntry next_entries_;
   int kv_head_ = 0;
+  int division_ = 0;
   int token_ = 0, head_ = 0, rows_ = 0;  // of the item: the first of each, and tokens
   uint32_t first_tile_ = 0;
   int pieces_ = 0, column_ = 0;  // of the tile so far; the column is the lane's own
@@ -279,6 +312,7 @@ __device__ void store_outputs(const ForwardParams& params, StreamSharedMemory<C>
       break;
     }
     mbarrier_wait(barriers.o_full[q.slot], q.parity);
+    if constexpr (C::kDivides) stores = stores && item.division == 0;  // else the consumers do
     if (stores && params.o_f32 == nullptr) {
       const int of_warpgroup = 64 >> params.log2_pack;  // tokens
       for (int w = 0; w < C::kWarpgroups; ++w) {

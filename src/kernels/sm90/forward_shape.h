@@ -1,4 +1,4 @@
-// The tile shape of the forward kernel, chosen by the problem alone.
+// The tile shape of the forward kernel, chosen by the problem and the number of multiprocessors.
 #pragma once
 
 #include "attention/problem.h"
@@ -18,14 +18,17 @@ struct ForwardShape {
       1;         // 1: two warpgroups share a tile of 128 rows; 2: each has work items of its own, of 64 rows
   int pack = 1;  // query heads of a group that share a row tile: 1, 2, 4 or 8
   RowTiles row_tiles = RowTiles::kEven;
+  // Two blocks, a cluster, work on an item with twice the tokens, half of them each, and load each tile of
+  // keys once for both; the last items may be divided by keys.
+  bool paired = false;
 
   int tile_rows() const { return 128 / streams; }
-  int tokens() const { return tile_rows() / pack; }  // query tokens of a row tile
-  TileShape tile_shape() const { return {tokens(), piece}; }
+  int tokens() const { return tile_rows() / pack; }  // query tokens of a block's row tile
+  TileShape tile_shape() const { return {paired ? 2 * tokens() : tokens(), piece}; }
   friend bool operator==(const ForwardShape&, const ForwardShape&) = default;
 };
 
-ForwardShape choose_forward_shape(const Problem& problem);
+ForwardShape choose_forward_shape(const Problem& problem, const Device& device);
 
 // For the map of this problem at shape.tile_shape().
 WorkOrder choose_work_order(const Problem& problem, const ForwardShape& shape, const ForwardMap& map,

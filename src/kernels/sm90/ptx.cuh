@@ -70,6 +70,36 @@ __device__ __forceinline__ void mbarrier_wait(Mbarrier& barrier, uint32_t parity
 #endif
 }
 
+// Cheaper than __threadfence(), which is sequentially consistent.
+__device__ __forceinline__ void fence_acq_rel_gpu() {
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");
+}
+
+// ---- clusters --------------------------------------------------------------------------------------------
+
+__device__ __forceinline__ uint32_t cluster_block_rank() {
+  uint32_t rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+
+// All threads of all blocks of the cluster.
+__device__ __forceinline__ void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+}
+
+// At the mbarrier that is at the same place in block `rank` of the cluster. Orders nothing beyond the block:
+// with release.cluster, ptxas puts a fence of the whole GPU's memory before it, and what is given back this
+// way is shared memory that wgmma has read.
+__device__ __forceinline__ void mbarrier_arrive_at(Mbarrier& barrier, uint32_t rank) {
+  asm volatile(
+      "{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;"
+      " mbarrier.arrive.shared::cluster.b64 _, [there]; }" ::"r"(shared_address(&barrier)),
+      "r"(rank)
+      : "memory");
+}
+
 // ---- the copy engine -------------------------------------------------------------------------------------
 
 enum class CachePolicy : uint64_t {  // L2 eviction priorities, as createpolicy encodes them
@@ -95,6 +125,19 @@ __device__ __forceinline__ void cp_async_bulk_tensor_load(uint32_t destination, 
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint"
       " [%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(destination),
       "l"(&map), "r"(shared_address(&barrier)), "r"(c0), "r"(c1), "r"(c2), "r"(c3),
+      "l"(static_cast<uint64_t>(policy))
+      : "memory");
+}
+
+// The same to the same place in several blocks of the cluster, each of which has its own mbarrier there.
+__device__ __forceinline__ void cp_async_bulk_tensor_load_multicast(uint32_t destination,
+                                                                    const CUtensorMap& map, Mbarrier& barrier,
+                                                                    int c0, int c1, int c2, int c3,
+                                                                    uint16_t blocks, CachePolicy policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
+      ".L2::cache_hint [%0], [%1, {%3, %4, %5, %6}], [%2], %7, %8;" ::"r"(destination),
+      "l"(&map), "r"(shared_address(&barrier)), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "h"(blocks),
       "l"(static_cast<uint64_t>(policy))
       : "memory");
 }

@@ -1,19 +1,24 @@
 // A tool for whoever works on the Hopper forward kernel: checks it on small problems, times it or its
 // planning on large ones. Not a test, and its figures are no results: those are the runner's.
-//   sm90_forward_probe check|time|plan [regular expression] [columns,piece,streams,pack,][even|blocks]
-//   [seconds]
+//   sm90_forward_probe check|time|plan|compare [regular expression]
+//   [columns,piece,streams,pack,][even|blocks][pairs|single] [seconds]
 // The shape is the chosen one unless it is given. Half a second and more of work bring the chip to its power
 // limit, where most rates are lower. `time` prints, per case, the median time with a cold L2, its rate, and
 // the share of the tensor cores' cycles that the visible work needs ("util"), which does not depend on the
 // clock rate.
 #include <algorithm>
+#include <bit>
 #include <chrono>
+#include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <regex>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <fmt/format.h>
@@ -117,6 +122,19 @@ std::vector<Case> small_cases() {
   cases.push_back(variable(256, 4096, 4, 4, 0.4));
   cases.push_back(variable(256, 4096, 8, 2, 0.4));
   cases.push_back({"causal_document-8192-64:8", [] { return pattern("causal_document", 8192); }});
+  // In pairs their last items are divided.
+  for (const auto& [s, q, kv] : {std::tuple<int64_t, int64_t, int64_t>{1100, 8, 1},
+                                 {2500, 8, 1},
+                                 {3000, 16, 2},
+                                 {4096, 16, 2},
+                                 {4096, 16, 1},
+                                 {5001, 12, 2},
+                                 {4100, 64, 8}}) {
+    cases.push_back(
+        {fmt::format("divided-{}-{}:{}", s, q, kv), [s = s] { return pattern("full", s); }, q, kv});
+    cases.push_back({fmt::format("divided-{}-{}:{}-f16", s, q, kv), [s = s] { return pattern("full", s); }, q,
+                     kv, 128, DType::kF16});
+  }
   return cases;
 }
 
@@ -127,13 +145,16 @@ std::vector<Case> large_cases() {
       if (!p.block_sparse)
         cases.push_back(
             {fmt::format("{}-{}", p.name, s), [&p, s] { return pattern(std::string(p.name), s); }});
+  for (const int64_t s : {3072, 6144, 12288, 16384, 24576})
+    cases.push_back({fmt::format("full-{}", s), [s] { return pattern("full", s); }});
   for (const int64_t block : {64, 128})
     for (const auto& [q, kv] : {std::pair<int64_t, int64_t>{4, 4}, {32, 32}, {32, 4}})
       for (const double density : {0.1, 0.2, 0.5, 0.8, 1.0})
         cases.push_back(blocks(block, 49152, q, kv, density));
   for (const int64_t mean : {128, 256, 512, 1024})
     for (const auto& [q, kv] : {std::pair<int64_t, int64_t>{4, 4}, {32, 4}})
-      for (const double density : {0.1, 0.5}) cases.push_back(variable(mean, 49152, q, kv, density));
+      for (const double density : {0.1, 0.2, 0.5, 0.8, 1.0})
+        cases.push_back(variable(mean, 49152, q, kv, density));
   return cases;
 }
 
@@ -150,21 +171,35 @@ Problem problem_of(const Case& c) {
   return p;
 }
 
-ForwardShape shape_for(const Problem& problem, const std::string& text) {
-  ForwardShape shape = sm90::choose_forward_shape(problem);
+ForwardShape shape_for(const Problem& problem, const std::string& text, const Device& gpu) {
+  const auto says = [&](const char* word) { return text.find(word) != std::string::npos; };
+  Device of_pairs = gpu;
+  if (says("single")) of_pairs.units = 0;
+  ForwardShape shape = sm90::choose_forward_shape(problem, of_pairs);
+  if (says("pairs")) shape.columns = shape.piece = 128, shape.paired = true;
   std::sscanf(text.c_str(), "%d,%d,%d,%d", &shape.columns, &shape.piece, &shape.streams, &shape.pack);
-  if (text.ends_with("even")) shape.row_tiles = RowTiles::kEven;
-  if (text.ends_with("blocks")) shape.row_tiles = RowTiles::kOfBlocks;
+  if (says("even")) shape.row_tiles = RowTiles::kEven;
+  if (says("blocks")) shape.row_tiles = RowTiles::kOfBlocks;
   return shape;
 }
 
 bool check(const Case& c, const std::string& text, const Device& gpu) {
   const Problem problem = problem_of(c);
-  ProbePlan plan(problem, shape_for(problem, text), gpu);
+  ProbePlan plan(problem, shape_for(problem, text, gpu), gpu);
   const VerifyReport report = verify(plan, problem, Direction::kForward, gpu, {});
   std::printf("%-40s %s o %.1e lse %.1e %s\n", c.name.c_str(), report.passed() ? "ok  " : "FAIL",
               report.tensors[0].error, report.tensors[1].error, report.failure.c_str());
   return report.passed();
+}
+
+std::vector<std::string> split(const std::string& text, char at) {
+  std::vector<std::string> parts(1);
+  for (const char c : text)
+    if (c == at)
+      parts.emplace_back();
+    else
+      parts.back() += c;
+  return parts;
 }
 
 double median(std::vector<double> values) {
@@ -174,7 +209,7 @@ double median(std::vector<double> values) {
 
 void time(const Case& c, const std::string& text, double seconds, const Device& gpu) {
   const Problem problem = problem_of(c);
-  const ForwardShape shape = shape_for(problem, text);
+  const ForwardShape shape = shape_for(problem, text, gpu);
   ProbePlan plan(problem, shape, gpu);
   ProblemTensors tensors(problem, Direction::kForward, gpu, plan);
   tensors.fill_inputs(7);
@@ -217,18 +252,140 @@ void time(const Case& c, const std::string& text, double seconds, const Device& 
               work / (4096.0 * gpu.units * n), n / t * 1e-9);
 }
 
+float of_bf16(uint16_t bits) {
+  return std::bit_cast<float>(uint32_t{bits} << 16);
+}
+
+// What a run of `plan` leaves in o and lse, where there was garbage before.
+struct Output {
+  std::vector<uint16_t> o;
+  std::vector<float> lse;
+  friend bool operator==(const Output& a, const Output& b) {
+    return a.o == b.o && std::memcmp(a.lse.data(), b.lse.data(), a.lse.size() * sizeof(float)) == 0;
+  }
+};
+
+Output output_of(ProbePlan& plan, const ForwardArgs& args, const Problem& problem) {
+  Output out;
+  out.o.resize(static_cast<size_t>(problem.tokens_q * problem.heads_q * problem.head_dim));
+  out.lse.resize(static_cast<size_t>(problem.tokens_q * problem.heads_q));
+  fill_bytes(args.o.data, DeviceKind::kCuda, 0x7f, out.o.size() * 2);
+  fill_bytes(args.lse, DeviceKind::kCuda, 0x7f, out.lse.size() * 4);
+  plan.forward(args, Stream{});
+  cuda::synchronize(Stream{});
+  copy_bytes(out.o.data(), DeviceKind::kCpu, args.o.data, DeviceKind::kCuda, out.o.size() * 2);
+  copy_bytes(out.lse.data(), DeviceKind::kCpu, args.lse, DeviceKind::kCuda, out.lse.size() * 4);
+  return out;
+}
+
+// Several shapes, separated by ';', of the same problem: their outputs against the first one's, and their
+// times. Each works for `seconds` on end, in turn and then in reverse, so that no shape always has the cooler
+// chip; the first works once more before that, untimed. Times are means of the turns' medians.
+void compare(const Case& c, const std::string& texts, double seconds, const Device& gpu) {
+  const Problem problem = problem_of(c);
+  struct Trial {
+    std::string name;
+    std::unique_ptr<ProbePlan> plan;
+    double time = 0, cycles = 0;
+  };
+  std::vector<Trial> trials;
+  for (const std::string& text : split(texts, ';'))
+    trials.push_back({text, std::make_unique<ProbePlan>(problem, shape_for(problem, text, gpu), gpu)});
+  ProblemTensors tensors(problem, Direction::kForward, gpu, *trials.front().plan);
+  tensors.fill_inputs(7);
+  const DeviceTensors& v = tensors.views();
+  const ForwardArgs args{v.q, v.k, v.v, v.o, v.lse, nullptr};
+  std::vector<std::string> verdicts;
+  Output right;
+  for (Trial& trial : trials) {
+    try {
+      const Output out = output_of(*trial.plan, args, problem);
+      if (right.o.empty()) right = out;
+      double of_o = 0, of_lse = 0;
+      size_t bad = 0;
+      const bool same = out == right;
+      const size_t stride = out.o.size() >> 26 > 0 ? 37 : 1;
+      for (size_t i = same ? out.o.size() : 0; i < out.o.size(); i += stride) {
+        const double a = of_bf16(out.o[i]), b = of_bf16(right.o[i]);
+        if (!(std::abs(a) < 1e6)) ++bad;
+        of_o = std::max(of_o, std::abs(a - b) / (std::abs(b) + 0.05));
+      }
+      for (size_t i = 0; i < out.lse.size(); ++i) {
+        if (out.lse[i] == right.lse[i]) continue;
+        if (!(std::abs(out.lse[i]) < 1e6)) ++bad;
+        of_lse = std::max(of_lse, std::abs(static_cast<double>(out.lse[i]) - right.lse[i]));
+      }
+      int repeats = 0;
+      const int most = seconds < 0.1 || problem.tokens_q > 8192 ? 0 : problem.tokens_q > 4096 ? 1 : 3;
+      for (int i = 0; i < most; ++i) repeats += output_of(*trial.plan, args, problem) == out;
+      verdicts.push_back(fmt::format("{} o {:.0e} lse {:.0e}{}{}",
+                                     same                                        ? "same"
+                                     : of_o < 0.012 && of_lse < 5e-5 && bad == 0 ? "near"
+                                                                                 : "WRONG",
+                                     of_o, of_lse, bad > 0 ? fmt::format(" BAD {}", bad) : "",
+                                     repeats < most ? " NOT REPEATABLE" : ""));
+    } catch (const std::exception& error) {
+      std::printf("%s %s: %s\n", c.name.c_str(), trial.name.c_str(), error.what());
+      return;
+    }
+  }
+  const double work = flops(problem, Direction::kForward);
+  const int repeats = std::clamp(static_cast<int>(seconds / (work / 600e12 + 100e-6)), 3, 2000);
+  const auto units = static_cast<size_t>(gpu.units);
+  Buffer flush(size_t{192} << 20, gpu);
+  Buffer clocks(static_cast<size_t>(repeats) * 2 * units * 8, gpu);
+  std::vector<std::unique_ptr<cuda::Event>> events;
+  for (int i = 0; i < 2 * repeats; ++i) events.push_back(std::make_unique<cuda::Event>(0));
+  std::vector<long long> ticks(static_cast<size_t>(repeats) * 2 * units);
+  constexpr int kTurns = 4;  // one by one, in reverse, and again
+  for (int turn = -1; turn < kTurns; ++turn)
+    for (size_t t = 0; t < (turn < 0 ? 1 : trials.size()); ++t) {
+      Trial& trial = trials[turn == 1 || turn == 3 ? trials.size() - 1 - t : t];
+      fill_bytes(clocks.data(), clocks.kind(), 0, clocks.bytes());
+      for (int i = 0; i < repeats; ++i) {
+        const auto at = static_cast<size_t>(2 * i);
+        cuda::fill_async(flush.data(), static_cast<unsigned char>(i), flush.bytes(), Stream{});
+        start_reading_clocks(clocks.as<long long>() + at * units, gpu.units, nullptr);
+        events[at]->record(Stream{});
+        trial.plan->forward(args, Stream{});
+        events[at + 1]->record(Stream{});
+        start_reading_clocks(clocks.as<long long>() + (at + 1) * units, gpu.units, nullptr);
+      }
+      cuda::synchronize(Stream{});
+      copy_bytes(ticks.data(), DeviceKind::kCpu, clocks.data(), clocks.kind(), ticks.size() * 8);
+      std::vector<double> times, cycles;
+      for (size_t i = static_cast<size_t>(repeats) / 3; i < static_cast<size_t>(repeats); ++i) {
+        times.push_back(events[2 * i + 1]->seconds_since(*events[2 * i]));
+        for (size_t u = 0; u < units; ++u) {
+          const long long a = ticks[2 * i * units + u], b = ticks[(2 * i + 1) * units + u];
+          if (a != 0 && b != 0) cycles.push_back(static_cast<double>(b - a));
+        }
+      }
+      if (turn < 0) continue;
+      trial.time += median(times) / kTurns;
+      trial.cycles += median(cycles) / kTurns;
+    }
+  for (size_t i = 0; i < trials.size(); ++i) {
+    const Trial& t = trials[i];
+    std::printf("%-26s %-22s %9.1f us %6.1f TFLOP/s %.2f GHz  time %.4f cycles %.4f of the first's  %s\n",
+                c.name.c_str(), t.name.empty() ? "chosen" : t.name.c_str(), t.time * 1e6,
+                work / t.time * 1e-12, t.cycles / t.time * 1e-9, t.time / trials[0].time,
+                t.cycles / trials[0].cycles, verdicts[i].c_str());
+  }
+}
+
 void plan(const Case& c, const std::string& text, const Device& gpu) {
   using Clock = std::chrono::steady_clock;
   const auto seconds = [](Clock::time_point a, Clock::time_point b) {
     return std::chrono::duration<double>(b - a).count();
   };
   const Problem problem = problem_of(c);
-  const ForwardShape shape = shape_for(problem, text);
+  const ForwardShape shape = shape_for(problem, text, gpu);
   std::vector<double> choose, lower, all;
   size_t bytes = 0;
   for (int i = 0; i < 15; ++i) {
     const auto a = Clock::now();
-    sm90::choose_forward_shape(problem);
+    sm90::choose_forward_shape(problem, gpu);
     const auto b = Clock::now();
     sm90::lower_forward(*problem.masks, shape.tile_shape(), shape.row_tiles);
     const auto d = Clock::now();
@@ -250,8 +407,8 @@ int main(int argc, char** argv) {
   using namespace longspan;
   if (argc < 2) {
     std::printf(
-        "sm90_forward_probe check|time|plan [regular expression] [columns,piece,streams,pack,][even|blocks] "
-        "[seconds]\n");
+        "sm90_forward_probe check|time|plan|compare [regular expression] "
+        "[columns,piece,streams,pack,][even|blocks][pairs|single] [seconds]\n");
     return 2;
   }
   if (!no_cuda_reason().empty() || first_gpu().capability != 90) {
@@ -267,7 +424,9 @@ int main(int argc, char** argv) {
     for (const Case& c : what == "check" ? small_cases() : large_cases()) {
       if (!std::regex_search(c.name, filter)) continue;
       ++ran;
-      if (what == "time")
+      if (what == "compare")
+        compare(c, shape, argc > 4 ? std::atof(argv[4]) : 0.05, gpu);
+      else if (what == "time")
         time(c, shape, argc > 4 ? std::atof(argv[4]) : 0.05, gpu);
       else if (what == "plan")
         plan(c, shape, gpu);

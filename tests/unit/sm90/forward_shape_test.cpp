@@ -21,6 +21,12 @@ Problem problem_of(std::string_view pattern, PatternOptions options, int64_t hea
   return p;
 }
 
+ForwardShape shape_of(const Problem& problem) {
+  Device h200;
+  h200.units = 132;
+  return choose_forward_shape(problem, h200);
+}
+
 PatternOptions of(int64_t seqlen, int64_t block = 0) {
   PatternOptions options;
   options.seqlen = seqlen;
@@ -29,32 +35,32 @@ PatternOptions of(int64_t seqlen, int64_t block = 0) {
 }
 
 TEST(ForwardShape, TakesWideTilesForLongRowsAndNarrowOnesForShort) {
-  EXPECT_EQ(choose_forward_shape(problem_of("full", of(8192), 64, 8)).columns, 160);
-  EXPECT_EQ(choose_forward_shape(problem_of("causal", of(8192), 64, 8)).columns, 160);
-  EXPECT_EQ(choose_forward_shape(problem_of("sliding_window_causal", of(32768), 64, 8)).columns, 160);
-  EXPECT_EQ(choose_forward_shape(problem_of("full", of(1024), 64, 8)).columns, 128);
+  EXPECT_EQ(shape_of(problem_of("full", of(32768), 64, 8)).columns, 160);
+  EXPECT_EQ(shape_of(problem_of("causal", of(8192), 64, 8)).columns, 160);
+  EXPECT_EQ(shape_of(problem_of("sliding_window_causal", of(32768), 64, 8)).columns, 160);
+  EXPECT_EQ(shape_of(problem_of("full", of(1024), 64, 8)).columns, 128);
   PatternOptions short_documents = of(8192);
   short_documents.lengths = "uniform:100:400";
-  EXPECT_EQ(choose_forward_shape(problem_of("causal_document", short_documents, 64, 8)).columns, 128);
+  EXPECT_EQ(shape_of(problem_of("causal_document", short_documents, 64, 8)).columns, 128);
 }
 
 TEST(ForwardShape, PacksTheQueryHeadsOfAGroup) {
-  EXPECT_EQ(choose_forward_shape(problem_of("causal", of(1024), 64, 8)).pack, 8);
-  EXPECT_EQ(choose_forward_shape(problem_of("causal", of(1024), 64, 1)).pack, 8);
-  EXPECT_EQ(choose_forward_shape(problem_of("causal", of(1024), 12, 2)).pack, 2);
-  EXPECT_EQ(choose_forward_shape(problem_of("causal", of(1024), 8, 8)).pack, 1);
-  EXPECT_EQ(choose_forward_shape(problem_of("causal", of(1024), 64, 8)).tile_shape(), (TileShape{16, 128}));
-  EXPECT_EQ(choose_forward_shape(problem_of("causal", of(2048), 64, 8)).tile_shape(), (TileShape{16, 160}));
+  EXPECT_EQ(shape_of(problem_of("causal", of(1024), 64, 8)).pack, 8);
+  EXPECT_EQ(shape_of(problem_of("causal", of(1024), 64, 1)).pack, 8);
+  EXPECT_EQ(shape_of(problem_of("causal", of(1024), 12, 2)).pack, 2);
+  EXPECT_EQ(shape_of(problem_of("causal", of(1024), 8, 8)).pack, 1);
+  EXPECT_EQ(shape_of(problem_of("causal", of(1024), 64, 8)).tile_shape(), (TileShape{16, 128}));
+  EXPECT_EQ(shape_of(problem_of("causal", of(2048), 64, 8)).tile_shape(), (TileShape{16, 160}));
 }
 
 TEST(ForwardShape, MatchesTheBlocksOfBlockSparseMasks) {
-  EXPECT_EQ(choose_forward_shape(problem_of("uniform_block_sparse", of(4096, 128), 8, 2)).tile_shape(),
+  EXPECT_EQ(shape_of(problem_of("uniform_block_sparse", of(4096, 128), 8, 2)).tile_shape(),
             (TileShape{128, 128}));
-  const ForwardShape single = choose_forward_shape(problem_of("uniform_block_sparse", of(4096, 64), 4, 4));
+  const ForwardShape single = shape_of(problem_of("uniform_block_sparse", of(4096, 64), 4, 4));
   EXPECT_EQ(single.tile_shape(), (TileShape{64, 64}));  // of the map; the kernel gathers two of these
   EXPECT_EQ(single.columns, 128);
   EXPECT_EQ(single.streams, 2);
-  const ForwardShape grouped = choose_forward_shape(problem_of("uniform_block_sparse", of(4096, 64), 32, 4));
+  const ForwardShape grouped = shape_of(problem_of("uniform_block_sparse", of(4096, 64), 32, 4));
   EXPECT_EQ(grouped.tile_shape(), (TileShape{64, 64}));
   EXPECT_EQ(grouped.columns, 128);
   EXPECT_EQ(grouped.streams, 1);
@@ -62,7 +68,7 @@ TEST(ForwardShape, MatchesTheBlocksOfBlockSparseMasks) {
 
 TEST(ForwardShape, BeginsRowTilesWhereBlocksAndLongDocumentsDo) {
   const auto row_tiles = [](std::string_view pattern, const PatternOptions& options, int64_t heads_kv) {
-    return choose_forward_shape(problem_of(pattern, options, 8, heads_kv)).row_tiles;
+    return shape_of(problem_of(pattern, options, 8, heads_kv)).row_tiles;
   };
   PatternOptions long_documents = of(8192), short_documents = of(8192);
   long_documents.lengths = "uniform:400:800", short_documents.lengths = "uniform:100:300";
@@ -80,6 +86,57 @@ TEST(ForwardShape, BeginsRowTilesWhereBlocksAndLongDocumentsDo) {
   EXPECT_EQ(row_tiles("uniform_block_sparse", of(8192, 128), 8), RowTiles::kEven);
   EXPECT_EQ(row_tiles("full", of(8192), 1), RowTiles::kEven);
   EXPECT_EQ(row_tiles("prefix_lm_causal", of(8192), 1), RowTiles::kEven);
+}
+
+TEST(ForwardShape, PairsBlocksWhereTheLastItemsOfAFullMaskAreWorthDividing) {
+  const auto full = [](int64_t seqlen, int64_t heads_q = 64, int64_t heads_kv = 8) {
+    return problem_of("full", of(seqlen), heads_q, heads_kv);
+  };
+  for (const int64_t seqlen :
+       {4096, 5000, 6144, 8192, 16384}) {  // on 66 pairs 15.5, 19, 23.3, 31.03, 62.1 items
+    const ForwardShape shape = shape_of(full(seqlen));
+    EXPECT_TRUE(shape.paired) << seqlen;
+    EXPECT_EQ(shape.tile_shape(), (TileShape{32, 128})) << seqlen;
+    EXPECT_EQ(shape.tokens(), 16) << seqlen;
+  }
+  for (const int64_t seqlen : {1024, 2048, 4095})  // too short
+    EXPECT_FALSE(shape_of(full(seqlen)).paired) << seqlen;
+  for (const int64_t seqlen : {8448, 12288, 32768, 49152})  // on 66 pairs 32, 46.5, 124.1, 186.2 items
+    EXPECT_FALSE(shape_of(full(seqlen)).paired) << seqlen;
+  EXPECT_TRUE(shape_of(full(8192, 16, 8)).paired);  // two heads a group
+  EXPECT_EQ(shape_of(full(8192, 16, 8)).tile_shape(), (TileShape{128, 128}));
+  EXPECT_FALSE(shape_of(full(8192, 8, 8)).paired);  // a row tile would be 256 tokens
+  EXPECT_FALSE(shape_of(full(4096, 8, 1)).paired);  // two items a pair
+
+  Problem other = full(8192);
+  other.head_dim = 64;
+  EXPECT_FALSE(shape_of(other).paired);
+  other = full(8192);
+  other.dtype = DType::kF16;
+  EXPECT_TRUE(shape_of(other).paired);
+  other.fp32_output = true;
+  EXPECT_FALSE(shape_of(other).paired);
+  for (const char* pattern :
+       {"causal", "sliding_window", "prefix_lm_causal", "full_document", "share_question"})
+    EXPECT_FALSE(shape_of(problem_of(pattern, of(8192), 64, 8)).paired) << pattern;
+  Device small;
+  small.units = 1;
+  EXPECT_FALSE(choose_forward_shape(full(8192), small).paired);
+}
+
+TEST(ForwardShape, PairsBlocksWhereAllRowsSeeTheSameKeys) {
+  const auto of_bands = [](int64_t rows, int64_t columns, const std::vector<Band>& bands) {
+    Problem p = problem_of("full", of(rows), 64, 8);
+    p.tokens_kv = columns;
+    p.masks = std::make_shared<const HeadMasks>(HeadMasks{Mask(rows, columns, bands)});
+    return shape_of(p).paired;
+  };
+  EXPECT_TRUE(of_bands(4096, 9000, {{{0, 4096}, {1000, 8000}}}));
+  EXPECT_FALSE(of_bands(4096, 9000, {{{0, 4095}, {1000, 8000}}}));
+  EXPECT_FALSE(of_bands(4096, 9000, {{{0, 4096}, {1000, 8000}, 0}}));
+  EXPECT_FALSE(of_bands(4096, 9000, {{{0, 4096}, {1000, 4000}}, {{0, 4096}, {5000, 8000}}}));
+  EXPECT_FALSE(of_bands(4096, 9000, {{{0, 4096}, {1000, 5000}}}));
+  EXPECT_FALSE(of_bands(4096, 9000, {}));
 }
 
 }  // namespace

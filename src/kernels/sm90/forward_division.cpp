@@ -1,0 +1,122 @@
+#include "kernels/sm90/forward_division.h"
+
+#include <algorithm>
+
+namespace longspan::sm90 {
+namespace {
+
+// In tiles. A part costs its worker an item's beginning and end, and each divided item a merge.
+constexpr int64_t kOverhead = 1, kLeast = 2, kShortest = 5;
+constexpr int64_t kMostParts = 8;  // about
+
+// Into how many shares all tiles of the last items are cut, one a worker or less.
+int64_t shares_of(int64_t last, int64_t tiles, int64_t workers) {
+  const int64_t shortest = std::max(kShortest, (tiles + kMostParts - 1) / kMostParts);
+  return std::min(workers, last * tiles / shortest);
+}
+
+struct Tile {
+  MapEntry entry;  // of one tile
+  MapEntry cut;    // where entry.code < 0
+};
+
+std::vector<Tile> tiles_of(const ForwardMap& map, const MapRow& row) {
+  std::vector<Tile> tiles;
+  for (int32_t i = 0; i < row.entries; ++i) {
+    const MapEntry& entry = map.entries[row.first_entry + static_cast<uint32_t>(i)];
+    if (entry.code < 0) {
+      tiles.push_back({entry, map.entries[row.first_entry + static_cast<uint32_t>(++i)]});
+      continue;
+    }
+    for (int32_t t = 0; t < entry.code; ++t) tiles.push_back({{entry.column, t}, {}});
+  }
+  return tiles;
+}
+
+}  // namespace
+
+int64_t spared_by_division(int64_t items, int64_t tiles, int64_t workers) {
+  const int64_t last = workers > 0 ? items % workers : 0;
+  const int64_t shares = shares_of(last, tiles, workers);
+  if (shares <= last) return 0;
+  const int64_t longest = (last * tiles + shares - 1) / shares;
+  const int64_t spared = tiles - longest - kOverhead, all = (items / workers + 1) * tiles;
+  return static_cast<double>(spared) >= kWorthIt * static_cast<double>(all) ? spared : 0;
+}
+
+Division divide_last(const ForwardMap& map, const WorkOrder& order, int32_t columns, int32_t workers) {
+  Division division;
+  division.whole_items = order.items();
+  if (map.work.empty()) return division;
+  // Equal items alone: others even out, the heaviest being first.
+  for (const MapRow& row : map.work)
+    if (row.cost != map.work.front().cost) return division;
+  const auto masks = static_cast<int32_t>(map.work.size()) / std::max(map.row_tiles, 1);
+  const auto row_of = [&](const WorkPlace& place) {
+    const int64_t mask = masks > 1 ? int64_t{place.unit} * masks / order.units : 0;
+    return map.work[static_cast<size_t>(mask * map.row_tiles + place.position)];
+  };
+  const auto tiles = static_cast<int64_t>(tiles_of(map, map.work.front()).size());
+  for (int32_t m = 1; m < masks; ++m)
+    if (static_cast<int64_t>(tiles_of(map, map.work[static_cast<size_t>(m) * map.row_tiles]).size()) != tiles)
+      return division;
+
+  if (spared_by_division(order.items(), tiles, workers) == 0) return division;
+
+  // All tiles of the last items in a row, cut into shares.
+  const int32_t last = order.items() % workers;
+  const int64_t all = last * tiles, shares = shares_of(last, tiles, workers);
+  division.whole_items -= last;
+  int64_t share_number = 1;
+  for (int32_t item = 0; item < last; ++item) {
+    const int64_t begin = item * tiles, end = begin + tiles;
+    std::vector<int64_t> cuts = {begin};
+    for (; share_number < shares && share_number * all / shares < end; ++share_number) {
+      const int64_t cut = (share_number * all + shares / 2) / shares;
+      if (cut - cuts.back() >= kLeast && end - cut >= kLeast) cuts.push_back(cut);
+    }
+    cuts.push_back(end);
+    const WorkPlace place = order.place(division.whole_items + item);
+    const MapRow row = row_of(place);
+    const std::vector<Tile> of_item = tiles_of(map, row);
+    const auto parts = static_cast<int32_t>(cuts.size()) - 1;
+    for (int32_t p = 0; p < parts; ++p) {
+      ItemPart part{row, place.unit, p, parts, division.places};
+      part.row.first_entry = static_cast<uint32_t>(division.entries.size());
+      int64_t cost = 0;
+      std::vector<MapEntry> entries;
+      for (int64_t t = cuts[static_cast<size_t>(p)] - begin; t < cuts[static_cast<size_t>(p) + 1] - begin;
+           ++t) {
+        const Tile& tile = of_item[static_cast<size_t>(t)];
+        if (tile.entry.code < 0) {
+          if (entries.size() % kEntryBatch == kEntryBatch - 1) entries.push_back({});
+          entries.push_back(tile.entry);
+          entries.push_back(tile.cut);
+          cost += TileCut(static_cast<uint32_t>(tile.cut.column)).steps() + 2;
+          continue;
+        }
+        const int32_t column = tile.entry.column + tile.entry.code * columns;
+        if (!entries.empty() && entries.back().code > 0 &&
+            (entries.size() < 2 || entries[entries.size() - 2].code >= 0) &&
+            entries.back().column + entries.back().code * columns == column)
+          ++entries.back().code;
+        else
+          entries.push_back({column, 1});
+        cost += columns / kStepKeys + 2;
+      }
+      part.row.entries = static_cast<int32_t>(entries.size());
+      part.row.cost = static_cast<uint32_t>(std::min<int64_t>(cost, (1 << 24) - 1));
+      division.entries.insert(division.entries.end(), entries.begin(), entries.end());
+      division.parts.push_back(part);
+    }
+    if (parts > 1) division.places += parts;
+  }
+  const auto heavier = [](const ItemPart& a, const ItemPart& b) { return a.row.cost > b.row.cost; };
+  std::stable_sort(division.parts.begin(), division.parts.end(), heavier);
+  // A second part goes to those whose first one is light.
+  if (division.parts.size() > static_cast<size_t>(workers))
+    std::reverse(division.parts.begin(), division.parts.begin() + workers);
+  return division;
+}
+
+}  // namespace longspan::sm90

@@ -1,0 +1,233 @@
+// sm90's forward kernel as clusters of two blocks, with the last items divided by keys, against the fp64
+// oracle: where it is chosen, and, in that shape on purpose, for masks and outputs that it is not chosen for.
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "attention/verify.h"
+#include "gpu/gpu.h"
+#include "kernels/sm90/forward_plan.h"
+#include "kernels/sm90/sm90.h"
+#include "mask/patterns.h"
+
+namespace longspan {
+namespace {
+
+using sm90::ForwardPlan;
+using sm90::ForwardShape;
+
+#define LONGSPAN_NEEDS_HOPPER() \
+  LONGSPAN_NEEDS_GPU();         \
+  if (first_gpu().capability != 90) GTEST_SKIP() << "needs compute capability 9.0"
+
+Problem problem_of(HeadMasks masks, int64_t heads_q, int64_t heads_kv, DType dtype = DType::kBF16) {
+  Problem p;
+  p.tokens_q = masks.front().rows();
+  p.tokens_kv = masks.front().columns();
+  p.heads_q = heads_q;
+  p.heads_kv = heads_kv;
+  p.head_dim = 128;
+  p.dtype = dtype;
+  p.masks = std::make_shared<const HeadMasks>(std::move(masks));
+  return p;
+}
+
+Mask block(int64_t rows, int64_t columns, Range keys) {
+  return Mask(rows, columns, std::vector<Band>{{{0, rows}, keys}});
+}
+
+HeadMasks drawn(const char* pattern, int64_t seqlen) {
+  PatternOptions options;
+  options.seqlen = seqlen;
+  options.lengths = "uniform:50:500";
+  return draw_mask(pattern, options).masks;
+}
+
+ForwardShape in_pairs(const Problem& problem) {
+  ForwardShape shape = sm90::choose_forward_shape(problem, first_gpu());
+  shape.columns = shape.piece = 128;
+  shape.paired = true;
+  return shape;
+}
+
+std::string name_of_problem(const Problem& p) {
+  return std::to_string(p.tokens_q) + " x " + std::to_string(p.tokens_kv) + ", heads " +
+         std::to_string(p.heads_q) + ":" + std::to_string(p.heads_kv) + ", " + std::string(name_of(p.dtype)) +
+         (p.fp32_output ? ", f32 output" : "");
+}
+
+class Forward : public Plan {
+ public:
+  size_t workspace_bytes(Direction) const override { return 0; }
+  size_t plan_bytes() const override { return 0; }
+  void backward(const BackwardArgs&, Stream) override {}
+};
+
+class InPairs final : public Forward {
+ public:
+  explicit InPairs(const Problem& problem)
+      : problem_(problem), gpu_(first_gpu()), plan_(problem, in_pairs(problem), gpu_) {}
+  void forward(const ForwardArgs& args, Stream stream) override { plan_.run(problem_, args, gpu_, stream); }
+
+ private:
+  Problem problem_;
+  Device gpu_;
+  ForwardPlan plan_;
+};
+
+// All keys, the first part of them as a result in fp32 that the others are merged with.
+class InParts final : public Forward {
+ public:
+  InParts(const Problem& problem, int64_t first_keys)
+      : gpu_(first_gpu()),
+        first_(part(problem, {0, first_keys}, true)),
+        second_(part(problem, {first_keys, problem.tokens_kv}, problem.fp32_output)),
+        first_plan_(first_, in_pairs(first_), gpu_),
+        second_plan_(second_, in_pairs(second_), gpu_),
+        o_(static_cast<size_t>(problem.tokens_q * problem.heads_q * problem.head_dim) * sizeof(float), gpu_),
+        lse_(static_cast<size_t>(problem.tokens_q * problem.heads_q) * sizeof(float), gpu_) {}
+  void forward(const ForwardArgs& args, Stream stream) override {
+    ForwardArgs first = args, second = args;
+    first.o =
+        TensorView::contiguous(o_.data(), DType::kF32, first_.tokens_q, first_.heads_q, first_.head_dim);
+    first.lse = lse_.as<float>();
+    first_plan_.run(first_, first, gpu_, stream);
+    second.part_o = first.o;
+    second.part_lse = first.lse;
+    second_plan_.run(second_, second, gpu_, stream);
+  }
+
+ private:
+  static Problem part(const Problem& whole, Range keys, bool fp32_output) {
+    Problem p = whole;
+    p.masks = std::make_shared<const HeadMasks>(HeadMasks{block(whole.tokens_q, whole.tokens_kv, keys)});
+    p.fp32_output = fp32_output;
+    return p;
+  }
+
+  Device gpu_;
+  Problem first_, second_;
+  ForwardPlan first_plan_, second_plan_;
+  Buffer o_, lse_;
+};
+
+void expect_right(Plan& plan, const Problem& problem) {
+  SCOPED_TRACE(name_of_problem(problem));
+  const VerifyReport report = verify(plan, problem, Direction::kForward, first_gpu(), {});
+  EXPECT_EQ(report.tensors.size(), 2u);
+  EXPECT_EQ(report.failure, "");
+}
+
+TEST(Sm90Pairs, AreChosenAndRightForRowsThatSeeTheSameKeys) {
+  LONGSPAN_NEEDS_HOPPER();
+  const Device gpu = first_gpu();
+  if (gpu.units != 132) GTEST_SKIP() << "what is chosen depends on the number of multiprocessors";
+  struct Case {
+    int64_t rows, columns;
+    Range keys;
+    int64_t heads_q, heads_kv;
+  };
+  for (const Case& c : {Case{4096, 4096, {0, 4096}, 16, 2}, Case{4096, 4100, {0, 4100}, 16, 1},
+                        Case{4111, 5000, {3, 4999}, 16, 2}, Case{3999, 9001, {0, 9001}, 16, 2},
+                        Case{8201, 4099, {0, 4099}, 8, 1}, Case{5000, 4133, {0, 4133}, 12, 2},
+                        Case{6000, 4096, {0, 4096}, 12, 3}, Case{4097, 4097, {0, 4097}, 64, 8},
+                        Case{8192, 8192, {0, 8192}, 64, 8}}) {
+    for (const DType dtype : {DType::kBF16, DType::kF16}) {
+      const Problem problem = problem_of({block(c.rows, c.columns, c.keys)}, c.heads_q, c.heads_kv, dtype);
+      EXPECT_TRUE(sm90::choose_forward_shape(problem, gpu).paired) << name_of_problem(problem);
+      const std::unique_ptr<Plan> plan = sm90_kernel().plan_forward(problem, gpu);
+      expect_right(*plan, problem);
+    }
+  }
+}
+
+// Items that are divided and items that are not, by lengths around those of tiles and of pairs of row tiles.
+TEST(Sm90Pairs, ComputeAnyLengths) {
+  LONGSPAN_NEEDS_HOPPER();
+  for (const int64_t rows : {1, 15, 16, 17, 31, 32, 33, 127, 128, 129, 1000, 1100})
+    for (const int64_t columns : {1, 127, 128, 129, 255, 640, 1153, 2500}) {
+      const Problem problem = problem_of({block(rows, columns, {0, columns})}, 8, 1);
+      InPairs plan(problem);
+      expect_right(plan, problem);
+    }
+}
+
+TEST(Sm90Pairs, GiveZeroToRowsWithoutKeys) {
+  LONGSPAN_NEEDS_HOPPER();
+  const std::vector<Band> some = {{{40, 90}, {0, 300}}, {{200, 210}, {299, 300}}};
+  for (const std::vector<Band>& bands : {std::vector<Band>{}, some}) {
+    const Problem problem = problem_of({Mask(500, 300, bands)}, 8, 1);
+    InPairs plan(problem);
+    expect_right(plan, problem);
+  }
+}
+
+TEST(Sm90Pairs, ComputeAllMasksAndLayouts) {
+  LONGSPAN_NEEDS_HOPPER();
+  for (const char* pattern : {"full", "causal", "sliding_window", "causal_document", "share_question",
+                              "global_sliding_window", "causal_blockwise"})
+    for (const auto& [q, kv] : {std::pair<int64_t, int64_t>{8, 1}, {4, 2}, {12, 3}})
+      for (const bool fp32_output : {false, true}) {
+        Problem problem = problem_of(drawn(pattern, 1500), q, kv);
+        problem.fp32_output = fp32_output;
+        SCOPED_TRACE(pattern);
+        InPairs plan(problem);
+        expect_right(plan, problem);
+      }
+}
+
+TEST(Sm90Pairs, MergeWithOtherResults) {
+  LONGSPAN_NEEDS_HOPPER();
+  for (const bool fp32_output : {false, true})
+    for (const DType dtype : {DType::kBF16, DType::kF16}) {
+      Problem problem = problem_of({block(1100, 3000, {0, 3000})}, 16, 2, dtype);
+      problem.fp32_output = fp32_output;
+      InParts plan(problem, 1700);
+      expect_right(plan, problem);
+    }
+}
+
+TEST(Sm90Pairs, GiveTheSameBitsEveryTime) {
+  LONGSPAN_NEEDS_HOPPER();
+  const Device gpu = first_gpu();
+  for (const auto& [rows, columns] :
+       {std::pair<int64_t, int64_t>{4096, 4096}, {1100, 2500}, {2100, 1000}, {8192, 1024}}) {
+    const Problem problem = problem_of({block(rows, columns, {0, columns})}, 16, 2);
+    SCOPED_TRACE(name_of_problem(problem));
+    InPairs plan(problem);
+    ProblemTensors tensors(problem, Direction::kForward, gpu, plan);
+    tensors.fill_inputs(1);
+    const auto bytes = [&] {
+      tensors.poison(Direction::kForward);
+      tensors.forward(plan);
+      const size_t lse_bytes = static_cast<size_t>(problem.heads_q * problem.tokens_q) * sizeof(float);
+      std::vector<char> all(tensors.views().o.bytes() + lse_bytes);
+      copy_bytes(all.data(), DeviceKind::kCpu, tensors.views().lse, DeviceKind::kCuda, lse_bytes);
+      copy_bytes(all.data() + lse_bytes, DeviceKind::kCpu, tensors.views().o.data, DeviceKind::kCuda,
+                 all.size() - lse_bytes);
+      return all;
+    };
+    const std::vector<char> first = bytes();
+    for (int repeat = 0; repeat < 300; ++repeat) ASSERT_EQ(bytes(), first) << "repeat " << repeat;
+  }
+}
+
+// Of what a plan takes beside its map: partial results of the divided items.
+TEST(Sm90Pairs, CountTheirPartialResultsAsThePlans) {
+  LONGSPAN_NEEDS_HOPPER();
+  const Device gpu = first_gpu();
+  const Problem even = problem_of({block(66 * 32, 2048, {0, 2048})}, 8, 1);
+  const Problem divided = problem_of({block(67 * 32, 2048, {0, 2048})}, 8, 1);
+  if (gpu.units != 132) GTEST_SKIP() << "66 pairs";
+  const size_t without = ForwardPlan(even, in_pairs(even), gpu).bytes();
+  const size_t with = ForwardPlan(divided, in_pairs(divided), gpu).bytes();
+  EXPECT_LT(without, size_t{1} << 16);
+  EXPECT_GT(with, without + 2 * 2 * 128 * 129 * sizeof(float));  // two parts at least
+}
+
+}  // namespace
+}  // namespace longspan
