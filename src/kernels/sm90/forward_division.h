@@ -27,10 +27,9 @@ struct Division {
   bool divides() const { return !parts.empty(); }
 };
 
-// By how many tiles a launch takes less time, of items of so many tiles each, if the last ones are divided.
-// 0: they are not to be, as it would be less than kWorthIt of the time.
-inline constexpr double kWorthIt = 0.01;
-int64_t spared_by_division(int64_t items, int64_t tiles, int64_t workers);
+// The share of a launch's time, of items of so many tiles each, that it spares to divide the last ones. 0:
+// they are not to be, as it would be too little.
+double spared_by_division(int64_t items, int64_t tiles, int64_t workers);
 
 // Divides nothing where items are not of equal cost, or where too little would be spared. Worker w takes
 // items w, w + workers, ... For maps of tiles of `columns` keys, not of pieces.

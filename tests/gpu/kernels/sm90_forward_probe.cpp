@@ -18,7 +18,6 @@
 #include <memory>
 #include <regex>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include <fmt/format.h>
@@ -123,18 +122,22 @@ std::vector<Case> small_cases() {
   cases.push_back(variable(256, 4096, 8, 2, 0.4));
   cases.push_back({"causal_document-8192-64:8", [] { return pattern("causal_document", 8192); }});
   // In pairs their last items are divided.
-  for (const auto& [s, q, kv] : {std::tuple<int64_t, int64_t, int64_t>{1100, 8, 1},
-                                 {2500, 8, 1},
-                                 {3000, 16, 2},
-                                 {4096, 16, 2},
-                                 {4096, 16, 1},
-                                 {5001, 12, 2},
-                                 {4100, 64, 8}}) {
-    cases.push_back(
-        {fmt::format("divided-{}-{}:{}", s, q, kv), [s = s] { return pattern("full", s); }, q, kv});
-    cases.push_back({fmt::format("divided-{}-{}:{}-f16", s, q, kv), [s = s] { return pattern("full", s); }, q,
-                     kv, 128, DType::kF16});
-  }
+  struct Divided {
+    int64_t rows, columns, heads_q, heads_kv;
+  };
+  for (const Divided& d : {Divided{300, 1100, 8, 1},
+                           {1000, 2500, 16, 2},
+                           {2500, 2500, 8, 1},
+                           {3999, 9001, 16, 1},
+                           {5001, 5001, 12, 2},
+                           {4096, 4096, 64, 8}})
+    for (const DType dtype : {DType::kBF16, DType::kF16}) {
+      const Band all{{0, d.rows}, {0, d.columns}};
+      const HeadMasks masks = {Mask(d.rows, d.columns, std::vector<Band>{all})};
+      cases.push_back(
+          {fmt::format("divided-{}x{}-{}:{}-{}", d.rows, d.columns, d.heads_q, d.heads_kv, name_of(dtype)),
+           [masks] { return masks; }, d.heads_q, d.heads_kv, 128, dtype});
+    }
   return cases;
 }
 

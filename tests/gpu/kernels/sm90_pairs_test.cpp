@@ -131,11 +131,10 @@ TEST(Sm90Pairs, AreChosenAndRightForRowsThatSeeTheSameKeys) {
     Range keys;
     int64_t heads_q, heads_kv;
   };
-  for (const Case& c : {Case{4096, 4096, {0, 4096}, 16, 2}, Case{4096, 4100, {0, 4100}, 16, 1},
-                        Case{4111, 5000, {3, 4999}, 16, 2}, Case{3999, 9001, {0, 9001}, 16, 2},
-                        Case{8201, 4099, {0, 4099}, 8, 1}, Case{5000, 4133, {0, 4133}, 12, 2},
-                        Case{6000, 4096, {0, 4096}, 12, 3}, Case{4097, 4097, {0, 4097}, 64, 8},
-                        Case{8192, 8192, {0, 8192}, 64, 8}}) {
+  for (const Case& c : {Case{3999, 9001, {0, 9001}, 16, 2}, Case{3999, 9001, {0, 9001}, 16, 1},
+                        Case{3800, 9000, {3, 8999}, 16, 2}, Case{7000, 4099, {0, 4099}, 8, 1},
+                        Case{5000, 4133, {0, 4133}, 12, 2}, Case{6000, 4096, {0, 4096}, 12, 3},
+                        Case{4096, 4096, {0, 4096}, 64, 8}, Case{8192, 8192, {0, 8192}, 64, 8}}) {
     for (const DType dtype : {DType::kBF16, DType::kF16}) {
       const Problem problem = problem_of({block(c.rows, c.columns, c.keys)}, c.heads_q, c.heads_kv, dtype);
       EXPECT_TRUE(sm90::choose_forward_shape(problem, gpu).paired) << name_of_problem(problem);
@@ -148,11 +147,13 @@ TEST(Sm90Pairs, AreChosenAndRightForRowsThatSeeTheSameKeys) {
 // Items that are divided and items that are not, by lengths around those of tiles and of pairs of row tiles.
 TEST(Sm90Pairs, ComputeAnyLengths) {
   LONGSPAN_NEEDS_HOPPER();
-  for (const int64_t rows : {1, 15, 16, 17, 31, 32, 33, 127, 128, 129, 1000, 1100})
+  for (const int64_t rows : {1, 15, 16, 17, 31, 32, 33, 127, 128, 129, 300, 1000, 1100})
     for (const int64_t columns : {1, 127, 128, 129, 255, 640, 1153, 2500}) {
-      const Problem problem = problem_of({block(rows, columns, {0, columns})}, 8, 1);
+      Problem problem = problem_of({block(rows, columns, {0, columns})}, 8, 1);
       InPairs plan(problem);
       expect_right(plan, problem);
+      problem.fp32_output = true;
+      if (columns == 2500) expect_right(plan, problem);  // nothing is divided
     }
 }
 
@@ -195,7 +196,7 @@ TEST(Sm90Pairs, GiveTheSameBitsEveryTime) {
   LONGSPAN_NEEDS_HOPPER();
   const Device gpu = first_gpu();
   for (const auto& [rows, columns] :
-       {std::pair<int64_t, int64_t>{4096, 4096}, {1100, 2500}, {2100, 1000}, {8192, 1024}}) {
+       {std::pair<int64_t, int64_t>{3999, 9001}, {1100, 2500}, {300, 1100}, {2100, 1000}}) {
     const Problem problem = problem_of({block(rows, columns, {0, columns})}, 16, 2);
     SCOPED_TRACE(name_of_problem(problem));
     InPairs plan(problem);
@@ -212,7 +213,7 @@ TEST(Sm90Pairs, GiveTheSameBitsEveryTime) {
       return all;
     };
     const std::vector<char> first = bytes();
-    for (int repeat = 0; repeat < 300; ++repeat) ASSERT_EQ(bytes(), first) << "repeat " << repeat;
+    for (int repeat = 0; repeat < 200; ++repeat) ASSERT_EQ(bytes(), first) << "repeat " << repeat;
   }
 }
 

@@ -99,16 +99,18 @@ TEST_P(Divided, PartsAreTheLastItemsAndEvenOut) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Full, Divided,
-                         testing::Combine(testing::Values(2048, 4096, 8192, 16384),
+                         testing::Combine(testing::Values(4096, 6144, 8192, 16384),
                                           testing::Values(128, 160)));
 
 TEST(Division, SparesMostOfTheLastRound) {
-  EXPECT_EQ(spared_by_division(1024, 32, 66), 32 - 17 - 1);  // 34 items of 32 tiles by 66 workers
-  EXPECT_EQ(spared_by_division(2048, 64, 66), 64 - 8 - 1);   // 2 items, in eighths
-  EXPECT_EQ(spared_by_division(66, 32, 66), 0);
-  EXPECT_EQ(spared_by_division(65, 32, 66), 0);
-  EXPECT_EQ(spared_by_division(66 * 200 + 1, 64, 66), 0);  // a round of 201
-  EXPECT_EQ(spared_by_division(100, 4, 66), 0);            // items are too short
+  const auto spared = [](int64_t items, int64_t tiles) { return spared_by_division(items, tiles, kWorkers); };
+  EXPECT_EQ(spared(512, 16), 0);                                    // full 2K: parts cost more
+  EXPECT_DOUBLE_EQ(spared(1024, 32), (32 - 17 - 7) / (16 * 32.0));  // full 4K: 34 items
+  EXPECT_DOUBLE_EQ(spared(2048, 64), (64 - 8 - 2) / (32 * 64.0));   // full 8K: 2 items, in eighths
+  EXPECT_EQ(spared(66, 32), 0);
+  EXPECT_EQ(spared(65, 32), 0);
+  EXPECT_EQ(spared(66 * 300 + 1, 64), 0);  // a round of 301
+  EXPECT_EQ(spared(100, 4), 0);            // items are too short
   EXPECT_EQ(spared_by_division(10, 32, 0), 0);
 }
 
