@@ -399,11 +399,39 @@ class BackwardConsumer {
     if (at.parts > 1) {
       add_dk_dv(dk, dv, place);
     } else if (params_.fp32_output) {
-      write_gradient<float>(dk, params_.scale, params_.dk, at, head);
-      write_gradient<float>(dv, 1.0f, params_.dv, at, head);
+      write_fp32_gradient(dk, params_.scale, params_.dk, at, head);
+      write_fp32_gradient(dv, 1.0f, params_.dv, at, head);
     } else {
-      write_gradient<Element>(dk, params_.scale, params_.dk, at, head);
-      write_gradient<Element>(dv, 1.0f, params_.dv, at, head);
+      write_gradient(dk, params_.scale, params_.dk, at, head);
+      write_gradient(dv, 1.0f, params_.dv, at, head);
+    }
+  }
+
+  // Neighbouring elements of a row are held by the four lanes of a quad, two each: they exchange them, so
+  // that each stores 16 bytes of one of every four chunks, and a quad 64 that lie side by side.
+  __device__ __forceinline__ void write_gradient(const float (&d)[kDkv], float factor,
+                                                 const GradientView& out, const BackwardKeyTile& at,
+                                                 int head) const {
+    const bool odd = lane_ % 2 != 0, upper = lane_ % 4 >= 2;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const bool there = key_ + 8 * r < at.count;
+      Element* row = static_cast<Element*>(out.data) + (at.first + key_ + 8 * r) * out.token_stride +
+                     head * out.head_stride + 8 * (lane_ % 4);
+#pragma unroll
+      for (int j = 0; j < kDkv / 16; ++j) {
+        uint32_t w[4];
+#pragma unroll
+        for (int q = 0; q < 4; ++q)
+          w[q] = cvt_x2<Element>(factor * d[16 * j + 4 * q + 2 * r], factor * d[16 * j + 4 * q + 2 * r + 1]);
+        const uint32_t a = __shfl_xor_sync(0xffffffff, upper ? w[0] : w[2], 2);
+        const uint32_t b = __shfl_xor_sync(0xffffffff, upper ? w[1] : w[3], 2);
+        const uint32_t x0 = upper ? a : w[0], x1 = upper ? b : w[1];  // of the quad's lane `odd`
+        const uint32_t y0 = upper ? w[2] : a, y1 = upper ? w[3] : b;  // of lane 2 + `odd`
+        const uint32_t u = __shfl_xor_sync(0xffffffff, odd ? x0 : x1, 1);
+        const uint32_t v = __shfl_xor_sync(0xffffffff, odd ? y0 : y1, 1);
+        if (there) st_global_v4(row + 32 * j, odd ? u : x0, odd ? x1 : u, odd ? v : y0, odd ? y1 : v);
+      }
     }
   }
 
@@ -434,23 +462,18 @@ class BackwardConsumer {
     }
   }
 
-  template <class Output>
-  __device__ __forceinline__ void write_gradient(const float (&d)[kDkv], float factor,
-                                                 const GradientView& out, const BackwardKeyTile& at,
-                                                 int head) const {
+  __device__ __forceinline__ void write_fp32_gradient(const float (&d)[kDkv], float factor,
+                                                      const GradientView& out, const BackwardKeyTile& at,
+                                                      int head) const {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       if (key_ + 8 * r >= at.count) continue;
-      Output* row = static_cast<Output*>(out.data) + (at.first + key_ + 8 * r) * out.token_stride +
-                    head * out.head_stride + 2 * (lane_ % 4);
+      float* row = static_cast<float*>(out.data) + (at.first + key_ + 8 * r) * out.token_stride +
+                   head * out.head_stride + 2 * (lane_ % 4);
 #pragma unroll
-      for (int i = 0; i < kDkv / 4; ++i) {
-        const float low = factor * d[4 * i + 2 * r], high = factor * d[4 * i + 2 * r + 1];
-        if constexpr (sizeof(Output) == 4)
-          *reinterpret_cast<float2*>(row + 8 * i) = make_float2(low, high);
-        else
-          *reinterpret_cast<uint32_t*>(row + 8 * i) = cvt_x2<Output>(low, high);
-      }
+      for (int i = 0; i < kDkv / 4; ++i)
+        *reinterpret_cast<float2*>(row + 8 * i) =
+            make_float2(factor * d[4 * i + 2 * r], factor * d[4 * i + 2 * r + 1]);
     }
   }
 

@@ -50,11 +50,13 @@ __device__ __forceinline__ void load_vector(const __half* from, float (&x)[kVect
 template <class T>
 __device__ __forceinline__ void store_vector(T* to, const float (&x)[kVector]) {
   if constexpr (sizeof(T) == 4) {
-    reinterpret_cast<float4*>(to)[0] = make_float4(x[0], x[1], x[2], x[3]);
-    reinterpret_cast<float4*>(to)[1] = make_float4(x[4], x[5], x[6], x[7]);
+    st_global_v4(to, __float_as_uint(x[0]), __float_as_uint(x[1]), __float_as_uint(x[2]),
+                 __float_as_uint(x[3]));
+    st_global_v4(to + 4, __float_as_uint(x[4]), __float_as_uint(x[5]), __float_as_uint(x[6]),
+                 __float_as_uint(x[7]));
   } else {
-    *reinterpret_cast<uint4*>(to) = make_uint4(cvt_x2<T>(x[0], x[1]), cvt_x2<T>(x[2], x[3]),
-                                               cvt_x2<T>(x[4], x[5]), cvt_x2<T>(x[6], x[7]));
+    st_global_v4(to, cvt_x2<T>(x[0], x[1]), cvt_x2<T>(x[2], x[3]), cvt_x2<T>(x[4], x[5]),
+                 cvt_x2<T>(x[6], x[7]));
   }
 }
 

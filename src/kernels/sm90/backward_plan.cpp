@@ -1,6 +1,7 @@
 #include "kernels/sm90/backward_plan.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <numbers>
 #include <span>
 
@@ -23,6 +24,19 @@ size_t aligned(size_t bytes) {
 
 GradientView view_of(const TensorView& tensor) {
   return {tensor.data, tensor.token_stride, tensor.head_stride};
+}
+
+// Gradients are written 16 bytes at a time; what is read has descriptors that check as much.
+void check_alignment(const char* name, const TensorView& tensor) {
+  const auto fits = [&](int64_t stride, int64_t count) {
+    return count <= 1 || stride * static_cast<int64_t>(size_of(tensor.dtype)) % 16 == 0;
+  };
+  LONGSPAN_CHECK_INPUT(
+      reinterpret_cast<uintptr_t>(tensor.data) % 16 == 0 && fits(tensor.token_stride, tensor.tokens) &&
+          fits(tensor.head_stride, tensor.heads),
+      "{} at {}, strides of {} and {} elements: each token and head must begin at a multiple "
+      "of 16 bytes",
+      name, tensor.data, tensor.token_stride, tensor.head_stride);
 }
 
 int64_t tiles_of(const CompiledMap& map, const WorkRow& row) {
@@ -193,6 +207,9 @@ BackwardSharing BackwardPlan::choose_sharing(const CompiledMap& map) const {
 }
 
 void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
+  check_alignment("dq", args.dq);
+  check_alignment("dk", args.dk);
+  check_alignment("dv", args.dv);
   const bool ordered = shape_.store == BackwardStore::kOrdered;
   const auto at = [&](size_t offset) {
     return reinterpret_cast<float*>(static_cast<char*>(args.workspace) + offset);

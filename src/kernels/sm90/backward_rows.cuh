@@ -4,16 +4,16 @@
 #include <cstdint>
 
 #include "kernels/sm90/backward_layout.h"
-#include "kernels/sm90/ptx.cuh"
+#include "kernels/sm90/backward_ptx.cuh"
 
 namespace longspan::sm90 {
 
 template <class T>
 __device__ __forceinline__ void store_four(T* to, float a, float b, float c, float d) {
   if constexpr (sizeof(T) == 4)
-    *reinterpret_cast<float4*>(to) = make_float4(a, b, c, d);
+    st_global_v4(to, __float_as_uint(a), __float_as_uint(b), __float_as_uint(c), __float_as_uint(d));
   else
-    *reinterpret_cast<uint2*>(to) = make_uint2(cvt_x2<T>(a, b), cvt_x2<T>(c, d));
+    st_global_v2(to, cvt_x2<T>(a, b), cvt_x2<T>(c, d));
 }
 
 // Where a thread writes, in the half row, that holds the chunk at `place`.

@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 
 #include "attention/verify.h"
+#include "base/error.h"
 #include "gpu/gpu.h"
 #include "mask/patterns.h"
 
@@ -270,6 +271,21 @@ TEST(Sm90, GivesTheSameGradientsEveryTimeIfAskedTo) {
     for (int repeat = 0; repeat < 1000; ++repeat) ASSERT_EQ(bytes(), first) << "repeat " << repeat;
     EXPECT_EQ(verify(*plan, problem, Direction::kBackward, gpu, {}).failure, "");
   }
+}
+
+TEST(Sm90, RefusesGradientsThatAreNotAligned) {
+  LONGSPAN_NEEDS_HOPPER();
+  const Device gpu = first_gpu();
+  const Problem problem = problem_of({one_band(64, 64, kBelow, 0)}, 2, 2, 128, DType::kBF16);
+  const std::unique_ptr<Plan> plan = sm90_kernel().plan(problem, gpu);
+  ProblemTensors tensors(problem, Direction::kBackward, gpu, *plan);
+  tensors.fill_inputs(1);
+  tensors.forward(*plan);
+  const DeviceTensors& v = tensors.views();
+  BackwardArgs args{v.q, v.k, v.v, v.o, v.dout, v.lse, v.dq, v.dk, v.dv, nullptr};
+  args.dk.data = static_cast<char*>(args.dk.data) + 8;
+  EXPECT_THAT([&] { plan->backward(args, Stream{}); },
+              testing::ThrowsMessage<Error>(testing::HasSubstr("multiple of 16 bytes")));
 }
 
 TEST(Sm90, SaysWhatItCannotDo) {
