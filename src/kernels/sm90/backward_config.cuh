@@ -28,9 +28,10 @@ struct BackwardConfig {
   static constexpr bool kOrdered = kStore == BackwardStore::kOrdered;
   static constexpr bool kClaimed = kStore == BackwardStore::kClaimed;
   // A second buffer for dq on its way out is worth more than one for the next item's K, unless additions wait
-  // for their turn anyway.
-  static constexpr int kKBuffers = kOrdered ? 2 : 1, kVBuffers = 1;
-  static constexpr int kDqBuffers = kClaimed ? 2 : 1;
+  // for their turn anyway, as those of short items do.
+  static constexpr bool kTwoOut = kClaimed || (kOrdered && !kInRowsT);
+  static constexpr int kKBuffers = kBulk && !kTwoOut ? 2 : 1, kVBuffers = 1;
+  static constexpr int kDqBuffers = kTwoOut ? 2 : 1;
 
   static constexpr int kConsumerWarps = 4 * kWarpgroups;  // of a stream
   static constexpr int kThreads = 128 * (1 + kConsumers);

@@ -34,6 +34,7 @@ void start_for(int64_t head_dim, const BackwardShape& shape, const BackwardParam
   LONGSPAN_START(128, 64, 128, 2, kClaimed, true);
   LONGSPAN_START(128, 64, 128, 2, kClaimed, false);
   LONGSPAN_START(128, 64, 128, 2, kOrdered, true);
+  LONGSPAN_START(128, 64, 128, 2, kOrdered, false);
   LONGSPAN_START(128, 64, 64, 2, kRegisters, false);
   LONGSPAN_START(64, 64, 128, 3, kClaimed, true);
   LONGSPAN_START(64, 64, 128, 3, kOrdered, true);

@@ -43,6 +43,12 @@ struct BackwardParams {
   int32_t* dkv_turn = nullptr;          // [heads_kv, key_tiles, 2]: of each warpgroup's half of dkv, by parts
   int32_t descending = 0, by_rows = 0;  // BackwardWalk
 
+  // Where blocks are that go over the same rows of a head, all of them: an item begins there and comes back
+  // to the rows before at its end, so that they meet the same rows at about the same time, however far they
+  // have drifted apart.
+  int32_t* front = nullptr;  // [heads_q, row_tiles], at a run's first tile: how far the foremost has come
+  int32_t wave_tiles = 0;    // of a run, with which an item begins, from which it does so; 0: none does
+
   int32_t key_tiles = 0, row_tiles = 0;
   int32_t per_head_masks = 0;  // 0: one mask for all heads
   int32_t group = 1;           // query heads of a KV head

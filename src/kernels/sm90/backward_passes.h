@@ -16,6 +16,7 @@ struct BackwardWorkspace {
   float* dkv = nullptr;    // [heads_kv, key_tiles, 2, keys * head_dim], likewise; null where it is not needed
   int32_t* turn = nullptr;                    // [heads_q, row_tiles, 2]; null if not needed
   int32_t* dkv_turn = nullptr;                // [heads_kv, key_tiles, 2]; likewise
+  int32_t* front = nullptr;                   // [heads_q, row_tiles]; null if not needed
   bool in_rows = false;                       // dq is
   const TileExtent* row_tile = nullptr;       // [masks, row_tiles]
   const BackwardKeyTile* key_tile = nullptr;  // [masks, key_tiles]
@@ -23,8 +24,8 @@ struct BackwardWorkspace {
   int32_t rows = 0, row_tiles = 0, keys = 0, key_tiles = 0;
 };
 
-// stats, with delta = rowsum(do o); and zeros in dkv and turn, or, where there is no turn, dq. Rows that see
-// no key, and those past the last, get -infinity, which makes their probabilities zero.
+// stats, with delta = rowsum(do o); and zeros in dkv, front and turn, or, where there is no turn, dq. Rows
+// that see no key, and those past the last, get -infinity, which makes their probabilities zero.
 void prepare_backward(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
                       cudaStream_t stream);
 

@@ -1,22 +1,16 @@
 #include "kernels/sm90/backward_plan.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <numbers>
-#include <span>
 
 #include "base/error.h"
+#include "kernels/sm90/backward_arrangement.h"
 #include "kernels/sm90/backward_launch.h"
 #include "kernels/sm90/backward_passes.h"
-#include "kernels/sm90/backward_turns.h"
 #include "kernels/sm90/tensor_map.h"
 
 namespace longspan::sm90 {
 namespace {
-
-constexpr int64_t kBlocksOfHead = 16;
-constexpr int64_t kLastRounds = 4;
-constexpr int64_t kItemsOfBlock = 12, kFewestTiles = 24;
 
 size_t aligned(size_t bytes) {
   return (bytes + 255) / 256 * 256;
@@ -39,108 +33,29 @@ void check_alignment(const char* name, const TensorView& tensor) {
       name, tensor.data, tensor.token_stride, tensor.head_stride);
 }
 
-int64_t tiles_of(const CompiledMap& map, const WorkRow& row) {
-  int64_t tiles = 0;
-  for (int32_t r = 0; r < row.runs; ++r)
-    tiles += std::max(map.runs[row.first_run + static_cast<uint32_t>(r)].code, 1);
-  return tiles;
-}
-
-// In which order key tiles are handed out.
-enum class KeyOrder { kByKeys, kFromLastKey, kHeaviestFirst, kLightestFirst };
-
-void sort_keys(CompiledMap& map, KeyOrder order) {
-  std::vector<int64_t> tiles(static_cast<size_t>(map.row_tiles));
-  for (auto first = map.work.begin(); first != map.work.end(); first += map.row_tiles) {
-    const auto last = first + map.row_tiles;
-    for (auto row = first; row != last; ++row)
-      tiles[static_cast<size_t>(row->row_tile)] = tiles_of(map, *row);
-    std::sort(first, last, [&](const WorkRow& a, const WorkRow& b) {
-      const int64_t more = tiles[static_cast<size_t>(a.row_tile)] - tiles[static_cast<size_t>(b.row_tile)];
-      if (order == KeyOrder::kFromLastKey) return a.row_tile > b.row_tile;
-      if (order == KeyOrder::kHeaviestFirst && more != 0) return more > 0;
-      if (order == KeyOrder::kLightestFirst && more != 0) return more < 0;
-      return a.row_tile < b.row_tile;
-    });
-  }
-}
-
-int64_t longest_column(const CompiledMap& map) {
-  int64_t longest = 0;
-  for (const WorkRow& row : map.work) longest = std::max(longest, tiles_of(map, row));
-  return longest;
-}
-
 }  // namespace
 
 BackwardPlan::BackwardPlan(const Problem& problem, const BackwardShape& shape, const Device& device)
     : problem_(problem), shape_(shape), device_(device) {
-  BackwardGrid grid = lay_tiles(*problem.masks, shape.tile_shape(), shape.aligned);
-  row_tiles_ = static_cast<int32_t>(grid.rows.size() / problem.masks->size());
-  key_tiles_ = grid.map.row_tiles;
-  const bool ordered = shape.store == BackwardStore::kOrdered;
-  BackwardItems items = ordered ? arrange_in_order(grid) : arrange(grid);
-  items_per_head_ = items.per_list;
-  BackwardTurns order;
-  if (ordered) {
-    order = order_additions(grid.map, shape.rows, walk_.descending);
-    order.turns.resize(order.turns.size() + 32);  // a warp reads 32 at a time
-    for (size_t i = 0; i < items.work.size(); ++i) {
-      const size_t mask = i / static_cast<size_t>(items.per_list * items.lists);
-      items.work[i].first_turn =
-          order.first[mask * static_cast<size_t>(key_tiles_) + static_cast<size_t>(items.work[i].key_tile)];
-    }
-  } else if (items.lists > 1) {
-    last_list_ = items.per_list;
-  }
-  mask_items_ = items.per_list * items.lists;
-  work_ = pack_.add(items.work);
-  key_tile_ = pack_.add(items.key_tiles);
-  row_tile_ = pack_.add(grid.rows);
-  runs_ = pack_.add(grid.map.runs);
-  partials_ = pack_.add(grid.map.partials);
-  spans_ = pack_.add(grid.map.spans);
-  turns_ = pack_.add(order.turns);
+  const BackwardArrangement all = arrange_backward(problem, shape, device.units);
+  row_tiles_ = all.row_tiles;
+  key_tiles_ = all.key_tiles;
+  items_per_head_ = all.items.per_list;
+  mask_items_ = all.items.per_list * all.items.lists;
+  section_heads_ = all.section_heads;
+  last_section_ = all.last_section;
+  last_list_ = all.last_list;
+  walk_ = all.division.walk;
+  work_ = pack_.add(all.items.work);
+  key_tile_ = pack_.add(all.items.key_tiles);
+  row_tile_ = pack_.add(all.grid.rows);
+  runs_ = pack_.add(all.grid.map.runs);
+  partials_ = pack_.add(all.grid.map.partials);
+  spans_ = pack_.add(all.grid.map.spans);
+  turns_ = pack_.add(all.turns.turns);
   counters_ = pack_.add_zeros(2 * sizeof(int32_t));
   pack_.upload(device);
-  lay_out_workspace(items.shared);
-}
-
-BackwardItems BackwardPlan::arrange(BackwardGrid& grid) {
-  if (shape_.most_tiles > 0) sort_keys(grid.map, KeyOrder::kByKeys);
-  return share_out(grid, choose_sharing(grid.map));
-}
-
-// Additions to a row tile go by the order of key tiles, each waiting for the ones before: an order in which
-// long columns run ahead of the short ones that they would hold up, or behind them, lets all go on. And parts
-// of a key tile wait for each other's dk and dv. What a simulation finds best of some orders and sizes.
-BackwardItems BackwardPlan::arrange_in_order(BackwardGrid& grid) {
-  BackwardItems best;
-  std::vector<WorkRow> best_order;
-  double least = 0;
-  const auto attempt = [&](const BackwardSharing& sharing) {
-    BackwardItems items = share_out(grid, sharing);
-    const TimedWalk walk =
-        choose_walk(grid.map, std::span(items.work).first(static_cast<size_t>(items.per_list)), shape_.rows,
-                    static_cast<int32_t>(problem_.group_size()),
-                    static_cast<int32_t>(std::max<int64_t>(workers() / section_heads(), 1)));
-    if (!best_order.empty() && walk.time >= 0.98 * least) return;
-    least = walk.time, best = std::move(items), best_order = grid.map.work, walk_ = walk.walk;
-  };
-  using enum KeyOrder;
-  const KeyOrder usual = shape_.most_tiles > 0 ? kByKeys : kHeaviestFirst;
-  for (const KeyOrder order : {usual, kByKeys, kFromLastKey, kHeaviestFirst, kLightestFirst}) {
-    if (order == usual && !best_order.empty()) continue;
-    sort_keys(grid.map, order);
-    attempt(choose_sharing(grid.map));
-  }
-  grid.map.work = best_order;
-  BackwardSharing sharing = choose_sharing(grid.map);
-  if (sharing.most_tiles > 0) {
-    sharing.most_tiles *= 2;
-    attempt(sharing);
-  }
-  return best;
+  lay_out_workspace(all.items.shared);
 }
 
 void BackwardPlan::lay_out_workspace(bool shared) {
@@ -160,50 +75,8 @@ void BackwardPlan::lay_out_workspace(bool shared) {
   dq_ = take((shape_.in_rows ? heads_q * static_cast<size_t>(problem_.tokens_q) : rows) * head_dim *
              sizeof(float));
   if (in_turns) turn_ = take((tiles + key_tiles) * 2 * sizeof(int32_t));
+  if (shape_.wave > 0) front_ = take(tiles * sizeof(int32_t));
   if (shared) dkv_ = take(key_tiles * static_cast<size_t>(shape_.keys) * head_dim * 2 * sizeof(float));
-}
-
-// Blocks that work on neighbouring key tiles of a head meet the same rows of q, do and dq at about the same
-// time, and find them in L2. With more than some 16 of them they wait for each other's additions; with fewer,
-// each row comes from memory more often. So this many query heads are worked on together.
-int64_t BackwardPlan::wanted_heads() const {
-  const int64_t of_item = problem_.group_size() / shape_.parts;
-  if (shape_.section_units > 0) return shape_.section_units * of_item;
-  return std::max(workers() / kBlocksOfHead, of_item);
-}
-
-int64_t BackwardPlan::section_heads() const {
-  return std::clamp<int64_t>(wanted_heads() / problem_.group_size(), 1, problem_.heads_kv);
-}
-
-int64_t BackwardPlan::workers() const {
-  return int64_t{device_.units} * (128 / shape_.keys);
-}
-
-BackwardSharing BackwardPlan::choose_sharing(const CompiledMap& map) const {
-  const int64_t group = problem_.group_size();
-  BackwardSharing sharing;
-  sharing.group = static_cast<int32_t>(group);
-  sharing.parts = shape_.parts;
-  sharing.heads_at_once = static_cast<int32_t>(std::min(wanted_heads(), group));
-  const int64_t last_heads = (kLastRounds * workers() + map.row_tiles - 1) / std::max(map.row_tiles, 1);
-  sharing.last_heads = static_cast<int32_t>(std::clamp<int64_t>(last_heads, 1, group));
-  // No item longer than some part of a block's work; but an item's beginning and end take as long as two or
-  // three tiles.
-  int64_t tiles = 0;
-  for (const DeviceRun& run : map.runs) tiles += std::max(run.code, 1);
-  const int64_t of_block =
-      tiles * problem_.heads_q / static_cast<int64_t>(problem_.masks->size()) / workers();
-  if (shape_.most_tiles > 0) {
-    sharing.most_tiles = std::clamp<int64_t>(of_block / kItemsOfBlock, kFewestTiles, shape_.most_tiles);
-    // Items of whole groups need no sums of dk and dv.
-    if (longest_column(map) * group <= of_block / kItemsOfBlock) sharing.most_tiles = 0;
-  }
-  // Additions in order go by key tiles: so that none waits for an item that is not yet handed out, all items
-  // of a key tile come before the next one's.
-  if (shape_.most_tiles > 0)
-    sharing.group_items = shape_.store == BackwardStore::kOrdered ? 1 : static_cast<int32_t>(workers());
-  return sharing;
 }
 
 void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
@@ -221,6 +94,7 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
       .dkv = dkv_ > 0 ? at(dkv_) : nullptr,
       .turn = turns,
       .dkv_turn = turns != nullptr ? turns + problem_.heads_q * row_tiles_ * 2 : nullptr,
+      .front = front_ > 0 ? reinterpret_cast<int32_t*>(at(front_)) : nullptr,
       .in_rows = shape_.in_rows,
       .row_tile = pack_.at<TileExtent>(row_tile_),
       .key_tile = pack_.at<BackwardKeyTile>(key_tile_),
@@ -253,16 +127,15 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
   params.by_rows = walk_.by_rows;
   params.turn = workspace.turn;
   params.dkv_turn = workspace.dkv_turn;
+  params.front = workspace.front;
+  params.wave_tiles = shape_.wave;
   params.key_tiles = key_tiles_;
   params.row_tiles = row_tiles_;
   params.per_head_masks = workspace.masks > 1;
   params.group = static_cast<int32_t>(problem_.group_size());
   params.heads_kv = static_cast<int32_t>(problem_.heads_kv);
-  const int64_t section = section_heads();
-  const int64_t last = std::clamp<int64_t>(
-      (kLastRounds * workers() + items_per_head_ - 1) / std::max(items_per_head_, 1), 1, problem_.heads_kv);
-  params.section_heads = static_cast<int32_t>(section);
-  params.last_section = static_cast<int32_t>((problem_.heads_kv - last) / section);
+  params.section_heads = section_heads_;
+  params.last_section = last_section_;
   params.items_per_head = items_per_head_;
   params.items_per_mask = mask_items_;
   params.last_list = last_list_;

@@ -21,12 +21,6 @@ class BackwardPlan {
   void run(const BackwardArgs& args, cudaStream_t stream);
 
  private:
-  int64_t workers() const;        // that take items
-  int64_t wanted_heads() const;   // query heads that are worked on together
-  int64_t section_heads() const;  // the same, of KV heads
-  BackwardSharing choose_sharing(const CompiledMap& map) const;
-  BackwardItems arrange(BackwardGrid& grid);
-  BackwardItems arrange_in_order(BackwardGrid& grid);
   void lay_out_workspace(bool shared);
 
   Problem problem_;
@@ -37,7 +31,8 @@ class BackwardPlan {
   size_t turns_ = 0, counters_ = 0;
   BackwardWalk walk_;
   int32_t row_tiles_ = 0, key_tiles_ = 0, items_per_head_ = 0, mask_items_ = 0, last_list_ = 0;
-  size_t dq_ = 0, dkv_ = 0, turn_ = 0;  // offsets into the workspace; stats come first
+  int32_t section_heads_ = 1, last_section_ = 0;
+  size_t dq_ = 0, dkv_ = 0, turn_ = 0, front_ = 0;  // offsets into the workspace; stats come first
   size_t workspace_bytes_ = 0;
 };
 

@@ -101,6 +101,7 @@ class BackwardLoader {
 
  private:
   static constexpr int kStepsAhead = 3;
+  static constexpr int kBlocksOfWave = 16, kWaveGap = 2;  // row tiles
 
   // One step towards the next item, each with the result of the one before.
   __device__ void fetch_next() {
@@ -131,25 +132,28 @@ class BackwardLoader {
     const int heads = item.heads & 0xffff, outer = params_.by_rows ? 1 : heads, inner = heads / outer;
     for (int h = 0; h < outer; ++h) {
       walked_ = 0;
+      const int skip = inner == 1 ? join_wave(item, batch, h) : 0;
       for (int done = 0; done < item.runs; done += 32) {
         if (item.runs > 32 && (done > 0 || h > 0)) batch = fetch_backward_runs<C>(params_, item, done, lane_);
         const int count = min(32, item.runs - done);
         const bool last_batch = h == outer - 1 && done + count == item.runs;
         // Of the item, or more.
         int left = last_batch ? tiles_of(batch, count, lane_) * inner : kStepsAhead + 1;
-        for (int i = 0; i < count; ++i) {
+        for (int piece = 0; piece < count + (skip > 0); ++piece) {
+          const int i = piece < count ? piece : 0;
           const int code = __shfl_sync(0xffffffff, batch.code, i);
           const int first = __shfl_sync(0xffffffff, batch.first, i);
           const int rows = __shfl_sync(0xffffffff, batch.count, i);
           const int first_tile = __shfl_sync(0xffffffff, batch.tile, i);
-          const int tiles = max(code, 1);
-          for (int t = 0; t < tiles; ++t) {
+          const int tiles = max(code, 1), end = piece < count ? tiles : skip;
+          for (int t = piece == 0 ? skip : 0; t < end; ++t) {
             const int tile = params_.descending ? tiles - 1 - t : t;
             // Of a run of full tiles, the mask's last may have fewer rows.
             const int row = first + tile * C::kRows;
             const BackwardRun one{first_tile + tile, code < 0 || limit >= C::kKeys ? code : 0, row,
                                   min(code < 0 ? rows : C::kRows, params_.tokens_q - row)};
             fetch_turn(item);
+            move_on();
             for (int head = h; head < h + inner; ++head) {
               const int ends = last_batch && left == 1 ? kItemEnds : 0;
               if (left <= kStepsAhead) fetch_next();
@@ -159,6 +163,30 @@ class BackwardLoader {
           }
         }
       }
+    }
+  }
+
+  // How many tiles of the first run come last: those before the place where others are, a little behind whom
+  // this block is to be, each one at a place of its own.
+  __device__ int join_wave(const BackwardItem& item, const BackwardRun& batch, int head) {
+    front_ = nullptr;
+    if constexpr (!C::kClaimed) return 0;
+    if (params_.wave_tiles == 0 || item.runs > 32) return 0;
+    const int tiles = __shfl_sync(0xffffffff, batch.code, 0);
+    const int tile = __shfl_sync(0xffffffff, batch.tile, 0);
+    if (tiles < params_.wave_tiles) return 0;
+    front_ = params_.front + (item.first_head + head) * params_.row_tiles + tile;
+    if (lane_ == 0) wave_ = ld_relaxed(front_) - item.place % kBlocksOfWave * kWaveGap;
+    wave_ = __shfl_sync(0xffffffff, wave_, 0);
+    const int skip = wave_ % tiles;
+    return skip < 0 ? skip + tiles : skip;
+  }
+
+  __device__ void move_on() {
+    if constexpr (C::kClaimed) {
+      if (front_ == nullptr) return;
+      if (lane_ == 0 && wave_ % 4 == 0) red_max_relaxed(front_, wave_);
+      ++wave_;
     }
   }
 
@@ -257,6 +285,8 @@ class BackwardLoader {
   int next_index_ = 0, steps_ = 0;
   int begins_ = 0;
   int walked_ = 0, turns_ = 0, turn_ = 0;  // of the item's tiles; BackwardStore::kOrdered only
+  int32_t* front_ = nullptr;               // of the run's rows; null: the item goes its own way
+  int wave_ = 0;                           // as *front_, of this block
   RingPosition<C::kQStages> q_;
   RingPosition<C::kDoStages> do_;
   RingPosition<C::kKBuffers> k_;

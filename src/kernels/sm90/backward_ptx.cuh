@@ -64,6 +64,16 @@ __device__ __forceinline__ void st_release(int32_t* address, int32_t value) {
   asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
 }
 
+__device__ __forceinline__ int32_t ld_relaxed(const int32_t* address) {
+  int32_t value;
+  asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
+  return value;
+}
+
+__device__ __forceinline__ void red_max_relaxed(int32_t* address, int32_t value) {
+  asm volatile("red.relaxed.gpu.global.max.s32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
+}
+
 // Adds four floats to global memory; the address is a multiple of 16.
 __device__ __forceinline__ void red_add_v4(float* destination, float x, float y, float z, float w) {
   asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(destination), "f"(x), "f"(y),

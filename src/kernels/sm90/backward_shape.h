@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "attention/problem.h"
+#include "kernels/sm90/backward_division.h"
 #include "mask/tile_map.h"
 
 namespace longspan::sm90 {
@@ -16,17 +18,27 @@ enum class BackwardStore : uint8_t {
   kOrdered,  // likewise, one key tile after the other (backward_turns.h): the same bits on every run
 };
 
-// An instance of the kernel, and how it shares work out.
+// What decides how work is best divided.
+enum class BackwardKind : uint8_t {
+  kScattered,  // rows see blocks of keys here and there, or heads have masks of their own
+  kBlocks,     // of blocks, of which rows see one, or neighbours
+  kLong,       // many rows see a mean key
+  kOneBand,    // few do, in one band
+  kBands,      // few do: documents
+};
+
+// An instance of the kernel, and what else is chosen for all of its items.
 struct BackwardShape {
+  BackwardKind kind = BackwardKind::kLong;
   int rows = 64;   // queries of a tile
   int keys = 128;  // of a tile: of two warpgroups together; or 64, and each has work items of its own
   BackwardStore store = BackwardStore::kClaimed;
   bool in_rows = true;    // dq's sums lie in rows, not as threads hold them: tiles of rows may begin anywhere
-  int parts = 1;          // work items that share a group's query heads out; a divisor of the group
   int section_units = 0;  // parts of groups that are worked on together; 0: as suits the GPU
   bool aligned = true;    // tiles may begin where the mask's bands do
-  int most_tiles = 0;  // of an item, which is divided otherwise; and items go by the places of their keys, so
-                       // that neighbours run together. 0: any number, the heaviest first
+  int wave =
+      0;  // full row tiles, at an item's beginning, from which it begins where others are; 0: none does
+  std::optional<BackwardDivision> division;  // instead of what backward_division.h chooses
 
   TileShape tile_shape() const { return {keys, rows}; }  // of the transposed mask
   friend bool operator==(const BackwardShape&, const BackwardShape&) = default;

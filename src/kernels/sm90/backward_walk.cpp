@@ -1,7 +1,6 @@
 #include "kernels/sm90/backward_walk.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <queue>
 #include <vector>
@@ -9,39 +8,32 @@
 namespace longspan::sm90 {
 namespace {
 
-constexpr int64_t kMostSimulated = int64_t{1} << 17;  // tiles, for each walk: less than a ms
-constexpr int64_t kMostOfHead = int64_t{1} << 20;     // the same if that is one head's: some ms
+constexpr int64_t kMostSimulated = int64_t{1} << 19;  // tiles: some ms
+constexpr int64_t kMostOfHead = int64_t{1} << 20;     // the same if that is one query head's
 constexpr double kHandOver = 0.5;   // tiles' time from one block's addition to the next one's
-constexpr double kKept = 4;         // tiles' time for which L2 keeps what all blocks read and add
-constexpr double kMissed = 0.5;     // tiles' time that it takes if rows are no longer there
 constexpr double kBeginning = 2.5;  // tiles' time that an item's beginning and end take
-constexpr double kParts = 0.7;      // in which a part's dk and dv are added to those of the parts before
+constexpr double kParts = 2;        // in which a part's dk and dv are added to those of the parts before
 
-// Time, in tiles, until the last block is done with `kv_heads` one after the other.
-double simulate(const CompiledMap& map, std::span<const BackwardWork> items, int32_t rows, int32_t group,
-                int32_t workers, BackwardWalk walk, int64_t kv_heads) {
+// Time, in tiles, until the last block is done.
+double simulate(const CompiledMap& map, std::span<const BackwardWork> items, const BackwardWalk& walk,
+                const WalkedBy& by) {
   int32_t row_tiles = 0;
   for (const DeviceRun& run : map.runs)
-    row_tiles = std::max(row_tiles, run.column / rows + std::max(run.code, 1));
-  std::vector<double> added, parts;
+    row_tiles = std::max(row_tiles, run.column / by.rows + std::max(run.code, 1));
+  std::vector<double> added(static_cast<size_t>(row_tiles) * static_cast<size_t>(by.group * by.kv_heads));
+  std::vector<double> parts(static_cast<size_t>(map.row_tiles) * static_cast<size_t>(by.kv_heads));
   std::priority_queue<double, std::vector<double>, std::greater<>> free_at;
-  for (int32_t i = 0; i < workers; ++i) free_at.push(0);
+  for (int32_t i = 0; i < by.workers; ++i) free_at.push(0);
   double last = 0;
-  for (size_t i = 0; i < items.size() * static_cast<size_t>(kv_heads); ++i) {
-    if (i % items.size() == 0) {
-      added.assign(static_cast<size_t>(row_tiles) * static_cast<size_t>(group), -1);
-      parts.assign(static_cast<size_t>(map.row_tiles), 0);
-    }
-    const BackwardWork& item = items[i % items.size()];
+  const auto take = [&](const BackwardWork& item, int32_t kv_head) {
     double now = free_at.top() + kBeginning;
     free_at.pop();
+    double* of_head = added.data() + static_cast<size_t>(kv_head * by.group + item.first_head) *
+                                         static_cast<size_t>(row_tiles);
     const auto visit = [&](int32_t row_tile, int32_t head) {
-      double& before = added[static_cast<size_t>(row_tile * group + item.first_head + head)];
-      if (before >= 0) {
-        now = std::max(now, before + kHandOver - 1);
-        if (std::abs(now - before) > kKept) now += kMissed;
-      }
-      before = now += 1;
+      double& before =
+          of_head[static_cast<size_t>(head) * static_cast<size_t>(row_tiles) + static_cast<size_t>(row_tile)];
+      before = now = std::max(now + 1, before + kHandOver);
     };
     const int32_t outer = walk.by_rows ? 1 : item.heads, inner = item.heads > 0 ? item.heads / outer : 0;
     for (int32_t head = 0; head < outer && inner > 0; ++head)
@@ -52,14 +44,20 @@ double simulate(const CompiledMap& map, std::span<const BackwardWork> items, int
         const int32_t tiles = std::max(run.code, 1);
         for (int32_t t = 0; t < tiles; ++t)
           for (int32_t h = 0; h < inner; ++h)
-            visit(run.column / rows + (walk.descending ? tiles - 1 - t : t), head + h);
+            visit(run.column / by.rows + (walk.descending ? tiles - 1 - t : t), head + h);
       }
-    if (item.heads < group) {
-      double& before = parts[static_cast<size_t>(item.key_tile)];
+    if (item.heads < by.group) {
+      double& before = parts[static_cast<size_t>(kv_head * map.row_tiles + item.key_tile)];
       before = now = std::max(now, before) + kParts;
     }
     free_at.push(now);
     last = std::max(last, now);
+  };
+  // As the kernel's blocks take them.
+  for (int32_t first = 0, heads = 0; first < by.kv_heads; first += heads) {
+    heads = first < by.kv_heads - by.last_heads ? by.section_heads : by.kv_heads - first;
+    for (const BackwardWork& item : items)
+      for (int32_t head = first; head < first + heads; ++head) take(item, head);
   }
   return last;
 }
@@ -74,33 +72,26 @@ int64_t tiles_of(const CompiledMap& map, std::span<const BackwardWork> items) {
 
 }  // namespace
 
-TimedWalk choose_walk(const CompiledMap& map, std::span<const BackwardWork> items, int32_t rows,
-                      int32_t group, int32_t workers) {
+double time_walk(const CompiledMap& map, std::span<const BackwardWork> items, const BackwardWalk& walk,
+                 const WalkedBy& all) {
   // The first heads show what the others would.
   std::vector<BackwardWork> some(items.begin(), items.end());
-  int32_t heads = group;
+  WalkedBy by = all;
+  int32_t heads = all.group;
   int64_t tiles = tiles_of(map, some);
   for (; tiles > kMostSimulated; tiles = tiles_of(map, some)) {
-    if (heads == 1 && tiles > kMostOfHead) return {};
+    if (heads == 1 && tiles > kMostOfHead) return 0;
     if (heads == 1) break;
     heads /= 2;
     std::erase_if(some, [&](const BackwardWork& item) { return item.first_head >= heads; });
     for (BackwardWork& item : some) item.heads = std::min(item.heads, heads);
   }
-  workers = std::max(static_cast<int32_t>(static_cast<int64_t>(workers) * static_cast<int64_t>(some.size()) /
-                                          std::max<int64_t>(static_cast<int64_t>(items.size()), 1)),
-                     1);
-  const int64_t kv_heads = std::clamp<int64_t>(kMostSimulated / std::max<int64_t>(tiles, 1), 1, 4);
-  TimedWalk best;
-  for (const bool by_rows : {true, false}) {  // by rows, more are found in L2 than the simulation knows of
-    for (const bool descending : {false, true}) {
-      const BackwardWalk walk{descending, by_rows};
-      const double time = simulate(map, some, rows, group, workers, walk, kv_heads);
-      if (best.time == 0 || time < (by_rows ? 0.99 : 0.98) * best.time) best = {walk, time};
-    }
-  }
-  best.time *= static_cast<double>(workers) / static_cast<double>(std::max<int64_t>(tiles, 1) * kv_heads);
-  return best;
+  if (some.empty() || tiles == 0) return 0;
+  by.workers = static_cast<int32_t>(std::max<int64_t>(
+      all.workers * static_cast<int64_t>(some.size()) / static_cast<int64_t>(items.size()), 1));
+  by.kv_heads = static_cast<int32_t>(std::clamp<int64_t>(kMostSimulated / tiles, 1, all.kv_heads));
+  by.last_heads = std::min(by.last_heads, by.kv_heads);
+  return simulate(map, some, walk, by) * by.workers / static_cast<double>(tiles * by.kv_heads);
 }
 
 }  // namespace longspan::sm90

@@ -14,14 +14,17 @@ struct BackwardWalk {
   friend bool operator==(const BackwardWalk&, const BackwardWalk&) = default;
 };
 
-struct TimedWalk {
-  BackwardWalk walk;
-  double time = 0;  // over that in which all blocks would be done if none waited and items had no ends
+struct WalkedBy {
+  int32_t rows = 64;  // of a row tile
+  int32_t group = 1;  // query heads of a KV head
+  int32_t workers = 1, kv_heads = 1;
+  int32_t section_heads = 1, last_heads = 1;  // KV heads that are worked on together; and at the end
 };
 
-// The walk in which blocks wait least for each other's additions, if these are ordered. `items` are those of
-// one KV head in the order in which `workers` blocks take them; the map's tiles have `rows` queries.
-TimedWalk choose_walk(const CompiledMap& map, std::span<const BackwardWork> items, int32_t rows,
-                      int32_t group, int32_t workers);
+// How long a simulation takes, over the time in which all blocks would be done if none waited and items had
+// no ends; 0 if there is too much to simulate. Additions are ordered. `items` are those of one KV head in the
+// order in which blocks take them.
+double time_walk(const CompiledMap& map, std::span<const BackwardWork> items, const BackwardWalk& walk,
+                 const WalkedBy& by);
 
 }  // namespace longspan::sm90

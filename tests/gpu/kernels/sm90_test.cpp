@@ -245,7 +245,8 @@ TEST(Sm90, GivesTheSameBitsEveryTime) {
 TEST(Sm90, GivesTheSameGradientsEveryTimeIfAskedTo) {
   LONGSPAN_NEEDS_HOPPER();
   const Device gpu = first_gpu();
-  for (const char* name : {"causal", "causal_document", "global_sliding_window", "uniform_block_sparse"}) {
+  for (const char* name : {"full", "causal", "causal_document", "share_question", "sliding_window",
+                           "global_sliding_window", "block_causal_document", "uniform_block_sparse"}) {
     SCOPED_TRACE(name);
     PatternOptions options;
     options.seqlen = 2048;
@@ -271,6 +272,13 @@ TEST(Sm90, GivesTheSameGradientsEveryTimeIfAskedTo) {
     for (int repeat = 0; repeat < 1000; ++repeat) ASSERT_EQ(bytes(), first) << "repeat " << repeat;
     EXPECT_EQ(verify(*plan, problem, Direction::kBackward, gpu, {}).failure, "");
   }
+}
+
+// Runs of full tiles that are long enough for items to begin where others are.
+TEST(Sm90, ComputesLongRunsOfFullTiles) {
+  LONGSPAN_NEEDS_HOPPER();
+  for (const int64_t rows : {12288, 13001})
+    expect_right(problem_of({one_band(rows, 700, kBelow, kUnboundedAbove)}, 8, 2, 128, DType::kBF16));
 }
 
 TEST(Sm90, RefusesGradientsThatAreNotAligned) {

@@ -22,25 +22,38 @@ Problem problem_of(int64_t tokens, int64_t heads_q, int64_t heads_kv) {
   return p;
 }
 
-TEST(BackwardShape, TakesAnItemForEachQueryHeadWhereColumnsAreLong) {
-  EXPECT_EQ(choose_backward_shape(problem_of(8192, 64, 8)).parts, 8);
-  EXPECT_EQ(choose_backward_shape(problem_of(8192, 12, 4)).parts, 3);
-  EXPECT_EQ(choose_backward_shape(problem_of(8192, 8, 8)).parts, 1);
-  EXPECT_EQ(choose_backward_shape(problem_of(8192, 64, 8)).most_tiles, 0);
+BackwardShape shape_of(const char* name, int64_t seqlen, bool deterministic = false, int64_t block = 0) {
+  PatternOptions options;
+  options.seqlen = seqlen;
+  options.kv_heads = 8;
+  if (block > 0) options.block = block;
+  Problem problem = problem_of(seqlen, 64, 8);
+  problem.masks = std::make_shared<const HeadMasks>(draw_mask(name, options).masks);
+  problem.deterministic = deterministic;
+  return choose_backward_shape(problem);
 }
 
-// Enough items for all blocks; but ordered ones that share a key tile would wait for each other.
-TEST(BackwardShape, GoesByPlacesWhereColumnsAreShort) {
-  PatternOptions options;
-  for (const auto& [seqlen, parts] : {std::pair{2048, 8}, {8192, 4}, {32768, 1}})
-    for (const bool deterministic : {false, true}) {
-      Problem problem = problem_of(seqlen, 64, 8);
-      problem.deterministic = deterministic;
-      options.seqlen = seqlen;
-      problem.masks = std::make_shared<const HeadMasks>(draw_mask("sliding_window_causal", options).masks);
-      EXPECT_EQ(choose_backward_shape(problem).parts, deterministic ? 1 : parts) << seqlen;
-      EXPECT_GT(choose_backward_shape(problem).most_tiles, 0);
-    }
+TEST(BackwardShape, TellsKindsOfMasksApart) {
+  using enum BackwardKind;
+  EXPECT_EQ(shape_of("full", 8192).kind, kLong);
+  EXPECT_EQ(shape_of("causal", 8192).kind, kLong);
+  EXPECT_EQ(shape_of("causal", 2048).kind, kOneBand);
+  EXPECT_EQ(shape_of("sliding_window", 32768).kind, kOneBand);
+  EXPECT_EQ(shape_of("causal_document", 32768).kind, kBands);
+  EXPECT_EQ(shape_of("share_question", 8192).kind, kBands);
+  EXPECT_EQ(shape_of("block_causal_document", 8192).kind, kBlocks);
+  EXPECT_EQ(shape_of("uniform_block_sparse", 8192, false, 128).kind, kScattered);
+  EXPECT_EQ(shape_of("variable_block_sparse", 8192, false, 256).kind, kScattered);
+}
+
+// Runs so long that blocks drift apart, and those of documents, which are often begun.
+TEST(BackwardShape, LetsItemsBeginWhereOthersAre) {
+  EXPECT_GT(shape_of("full", 8192).wave, 8192 / 64);
+  EXPECT_LE(shape_of("full", 32768).wave, 32768 / 64);
+  EXPECT_EQ(shape_of("full_document", 8192).wave, kShortRun);
+  EXPECT_EQ(shape_of("sliding_window", 8192).wave, 0);
+  EXPECT_EQ(shape_of("uniform_block_sparse", 8192, false, 128).wave, 0);
+  for (const char* name : {"full", "full_document"}) EXPECT_EQ(shape_of(name, 32768, true).wave, 0);
 }
 
 TEST(BackwardShape, LetsTilesBeginAnywhereWhereBandsDo) {
@@ -56,6 +69,8 @@ TEST(BackwardShape, LetsTilesBeginAnywhereWhereBandsDo) {
     EXPECT_EQ(choose_backward_shape(problem).in_rows, documents);
     EXPECT_EQ(choose_backward_shape(problem).aligned, documents);
     problem.deterministic = true;
+    EXPECT_EQ(choose_backward_shape(problem).in_rows, documents);
+    problem.head_dim = 64;  // has no other instance
     EXPECT_TRUE(choose_backward_shape(problem).in_rows);
   }
 }

@@ -1,43 +1,76 @@
-// The walk that a simulation finds best is the one that suits the mask.
+// Which walks and orders take long in the simulation, where additions are ordered.
 #include "kernels/sm90/backward_walk.h"
 
+#include <memory>
 #include <string_view>
 
 #include <gmock/gmock.h>
 
+#include "kernels/sm90/backward_arrangement.h"
 #include "mask/patterns.h"
 
 namespace longspan::sm90 {
 namespace {
 
-TimedWalk walk_of(std::string_view name, int64_t seqlen, const BackwardSharing& sharing) {
+constexpr BackwardWalk kDownByRows{true, true}, kUpByRows{false, true};
+
+double time_of(std::string_view name, int64_t seqlen, const BackwardDivision& division) {
   PatternOptions options;
   options.seqlen = seqlen;
-  options.lengths = "uniform:400:700";
-  const BackwardGrid grid = lay_tiles(draw_mask(name, options).masks, {128, 64}, true);
-  const BackwardItems items = share_out(grid, sharing);
-  return choose_walk(grid.map, std::span(items.work).first(static_cast<size_t>(items.per_list)), 64,
-                     sharing.group, 132);
+  Problem problem;
+  problem.masks = std::make_shared<const HeadMasks>(draw_mask(name, options).masks);
+  problem.tokens_q = problem.tokens_kv = seqlen;
+  problem.heads_q = 64, problem.heads_kv = 8, problem.head_dim = 128;
+  problem.dtype = DType::kBF16;
+  problem.deterministic = true;
+  BackwardShape shape = choose_backward_shape(problem);
+  shape.division = division;
+  const BackwardArrangement all = arrange_backward(problem, shape, 132);
+  return time_walk(all.grid.map, std::span(all.items.work).first(static_cast<size_t>(all.items.per_list)),
+                   division.walk,
+                   {.rows = 64,
+                    .group = 8,
+                    .workers = 132,
+                    .kv_heads = 8,
+                    .section_heads = all.section_heads,
+                    .last_heads = 8 - all.last_section * all.section_heads});
 }
 
-// From the diagonal down, short items would run after long ones, all at the same pace.
-TEST(BackwardWalk, GoesFromTheLastRowUpWhereMasksAreCausal) {
-  const BackwardSharing sharing{.group = 8, .parts = 8, .heads_at_once = 8};
-  EXPECT_TRUE(walk_of("causal", 8192, sharing).walk.descending);
-  EXPECT_TRUE(walk_of("causal", 65536, sharing).walk.descending);
+// From the diagonal down, short items would run after long ones, all at the same pace; from the last row up,
+// all begin at the same row.
+TEST(BackwardWalk, IsShortestFromTheLastRowUpWhereMasksAreCausal) {
+  const BackwardDivision down{.order = KeyOrder::kByKeys, .walk = kDownByRows};
+  BackwardDivision up = down;
+  up.walk = kUpByRows;
+  EXPECT_LT(time_of("causal", 8192, down), 1.1);
+  EXPECT_GT(time_of("causal", 8192, up), 1.15);
 }
 
-// Items of one document have as many rows as they have keys before them: only the last row is where all
-// begin.
-TEST(BackwardWalk, KeepsTheItemsOfADocumentTogether) {
-  const BackwardSharing sharing{.group = 8, .most_tiles = 160, .group_items = 132};
-  EXPECT_EQ(walk_of("causal_document", 32768, sharing).walk, (BackwardWalk{true, true}));
+// Parts of a key tile wait for each other's dk and dv.
+TEST(BackwardWalk, TakesLongerInParts) {
+  const BackwardDivision whole{.order = KeyOrder::kByKeys};
+  BackwardDivision parts = whole;
+  parts.parts = 8;
+  EXPECT_GT(time_of("full", 4096, parts), 1.1 * time_of("full", 4096, whole));
 }
 
-// Over the time in which nobody would wait.
+// What all rows see comes first where an item of it takes most of a block's time, and last where it does not.
+TEST(BackwardWalk, TakesASharedQuestionInTheOrderThatWasMeasuredToBeFaster) {
+  BackwardDivision heaviest{
+      .most_tiles = 640, .order = KeyOrder::kHeaviestFirst, .group_items = 1, .walk = kDownByRows};
+  BackwardDivision from_last = heaviest;
+  from_last.order = KeyOrder::kFromLastKey;
+  EXPECT_LT(time_of("share_question", 8192, heaviest), 0.9 * time_of("share_question", 8192, from_last));
+  EXPECT_LT(time_of("share_question", 32768, from_last), 0.9 * time_of("share_question", 32768, heaviest));
+}
+
+// Over the time in which nobody would wait, whatever is left out of the simulation.
 TEST(BackwardWalk, SaysHowLongItTakes) {
-  EXPECT_GT(walk_of("causal", 8192, {.group = 8, .parts = 8, .heads_at_once = 8}).time, 1.0);
-  EXPECT_LT(walk_of("causal", 32768, {.group = 8, .parts = 8, .heads_at_once = 8}).time, 2.0);
+  const BackwardDivision division{.order = KeyOrder::kByKeys, .walk = kDownByRows};
+  for (const int64_t seqlen : {8192, 65536}) {
+    EXPECT_GE(time_of("causal", seqlen, division), 1.0) << seqlen;
+    EXPECT_LT(time_of("causal", seqlen, division), 1.5) << seqlen;
+  }
 }
 
 }  // namespace

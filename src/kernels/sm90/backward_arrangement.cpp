@@ -1,0 +1,143 @@
+#include "kernels/sm90/backward_arrangement.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace longspan::sm90 {
+namespace {
+
+constexpr int64_t kBlocksOfHead = 16;
+
+int64_t tiles_of(const CompiledMap& map, const WorkRow& row) {
+  int64_t tiles = 0;
+  for (int32_t r = 0; r < row.runs; ++r)
+    tiles += std::max(map.runs[row.first_run + static_cast<uint32_t>(r)].code, 1);
+  return tiles;
+}
+
+void sort_keys(CompiledMap& map, KeyOrder order) {
+  if (order == KeyOrder::kOfMap) return;
+  std::vector<int64_t> tiles(static_cast<size_t>(map.row_tiles));
+  for (auto first = map.work.begin(); first != map.work.end(); first += map.row_tiles) {
+    const auto last = first + map.row_tiles;
+    for (auto row = first; row != last; ++row)
+      tiles[static_cast<size_t>(row->row_tile)] = tiles_of(map, *row);
+    std::sort(first, last, [&](const WorkRow& a, const WorkRow& b) {
+      const int64_t more = tiles[static_cast<size_t>(a.row_tile)] - tiles[static_cast<size_t>(b.row_tile)];
+      if (order == KeyOrder::kFromLastKey) return a.row_tile > b.row_tile;
+      if (order == KeyOrder::kHeaviestFirst && more != 0) return more > 0;
+      if (order == KeyOrder::kLightestFirst && more != 0) return more < 0;
+      return a.row_tile < b.row_tile;
+    });
+  }
+}
+
+class Arranger {
+ public:
+  Arranger(const Problem& problem, const BackwardShape& shape, int64_t units)
+      : problem_(problem), shape_(shape), workers_(units * (128 / shape.keys)) {}
+
+  BackwardArrangement arrange() {
+    const auto masks = static_cast<int64_t>(problem_.masks->size());
+    result_.grid = lay_tiles(*problem_.masks, shape_.tile_shape(), shape_.aligned);
+    CompiledMap& map = result_.grid.map;
+    result_.row_tiles = static_cast<int32_t>(static_cast<int64_t>(result_.grid.rows.size()) / masks);
+    result_.key_tiles = map.row_tiles;
+    if (shape_.division)
+      divide(*shape_.division);
+    else
+      choose(choose_divisions(problem_, shape_, columns_of(map, masks), workers_));
+    if (shape_.store == BackwardStore::kOrdered)
+      order();
+    else if (result_.items.lists > 1)
+      result_.last_list = result_.items.per_list;
+    result_.section_heads = section_heads();
+    result_.last_section = (static_cast<int32_t>(problem_.heads_kv) - last_heads()) / result_.section_heads;
+    return std::move(result_);
+  }
+
+ private:
+  void divide(const BackwardDivision& division) {
+    sort_keys(result_.grid.map, division.order);
+    result_.items = share_out(result_.grid, sharing_of(division));
+    result_.division = division;
+  }
+
+  // Additions to a row tile go by the order of key tiles, each waiting for the ones before: an order in which
+  // long columns run ahead of the short ones that they would hold up, or behind them, lets all go on. What a
+  // simulation finds best, or the first if it is no worse than that by more than the simulation knows.
+  void choose(const std::vector<BackwardDivision>& divisions) {
+    size_t best = 0;
+    double least = 0;
+    for (size_t i = 0; i < divisions.size() && divisions.size() > 1; ++i) {
+      divide(divisions[i]);
+      const double time = time_walk(
+          result_.grid.map, std::span(result_.items.work).first(static_cast<size_t>(result_.items.per_list)),
+          divisions[i].walk,
+          {.rows = shape_.rows,
+           .group = static_cast<int32_t>(problem_.group_size()),
+           .workers = static_cast<int32_t>(workers_),
+           .kv_heads = static_cast<int32_t>(problem_.heads_kv),
+           .section_heads = section_heads(),
+           .last_heads = last_heads()});
+      if (i == 0 || time < 0.98 * least) least = time, best = i;
+    }
+    divide(divisions[best]);
+  }
+
+  void order() {
+    BackwardTurns& turns = result_.turns;
+    turns = order_additions(result_.grid.map, shape_.rows, result_.division.walk.descending);
+    turns.turns.resize(turns.turns.size() + 32);  // a warp reads 32 at a time
+    BackwardItems& items = result_.items;
+    for (size_t i = 0; i < items.work.size(); ++i) {
+      const size_t mask = i / static_cast<size_t>(items.per_list * items.lists);
+      items.work[i].first_turn = turns.first[mask * static_cast<size_t>(result_.key_tiles) +
+                                             static_cast<size_t>(items.work[i].key_tile)];
+    }
+  }
+
+  // Blocks that work on neighbouring key tiles of a head meet the same rows of q, do and dq at about the same
+  // time, and find them in L2. With more than some 16 of them they wait for each other's additions; with
+  // fewer, each row comes from memory more often. So this many query heads are worked on together.
+  int64_t wanted_heads(const BackwardDivision& division) const {
+    const int64_t of_item = problem_.group_size() / division.parts;
+    if (shape_.section_units > 0) return shape_.section_units * of_item;
+    return std::max(workers_ / kBlocksOfHead, of_item);
+  }
+  int32_t section_heads() const {
+    return static_cast<int32_t>(
+        std::clamp<int64_t>(wanted_heads(result_.division) / problem_.group_size(), 1, problem_.heads_kv));
+  }
+  int32_t last_heads() const {
+    const int64_t per_list = std::max(result_.items.per_list, 1);
+    return static_cast<int32_t>(std::clamp<int64_t>(
+        (result_.division.last_rounds * workers_ + per_list - 1) / per_list, 1, problem_.heads_kv));
+  }
+
+  BackwardSharing sharing_of(const BackwardDivision& division) const {
+    const int64_t group = problem_.group_size(), key_tiles = std::max(result_.key_tiles, 1);
+    const int64_t last_heads = (division.last_rounds * workers_ + key_tiles - 1) / key_tiles;
+    return {.group = static_cast<int32_t>(group),
+            .parts = division.parts,
+            .most_tiles = division.most_tiles,
+            .group_items = division.group_items,
+            .heads_at_once = static_cast<int32_t>(std::min(wanted_heads(division), group)),
+            .last_heads = static_cast<int32_t>(std::clamp<int64_t>(last_heads, 1, group))};
+  }
+
+  const Problem& problem_;
+  const BackwardShape& shape_;
+  int64_t workers_;
+  BackwardArrangement result_;
+};
+
+}  // namespace
+
+BackwardArrangement arrange_backward(const Problem& problem, const BackwardShape& shape, int64_t units) {
+  return Arranger(problem, shape, units).arrange();
+}
+
+}  // namespace longspan::sm90

@@ -1,0 +1,26 @@
+// All that a backward pass' blocks follow: tiles, items in the order in which they are taken, the walk
+// through them, and the order of additions. Host code without CUDA.
+#pragma once
+
+#include <cstdint>
+
+#include "attention/problem.h"
+#include "kernels/sm90/backward_items.h"
+#include "kernels/sm90/backward_shape.h"
+#include "kernels/sm90/backward_turns.h"
+
+namespace longspan::sm90 {
+
+struct BackwardArrangement {
+  BackwardGrid grid;
+  BackwardDivision division;
+  BackwardItems items;
+  BackwardTurns turns;  // BackwardStore::kOrdered
+  int32_t row_tiles = 0, key_tiles = 0;
+  int32_t section_heads = 1, last_section = 0, last_list = 0;  // as BackwardParams has them
+};
+
+// For a GPU of so many multiprocessors.
+BackwardArrangement arrange_backward(const Problem& problem, const BackwardShape& shape, int64_t units);
+
+}  // namespace longspan::sm90

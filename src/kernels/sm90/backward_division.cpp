@@ -1,0 +1,175 @@
+#include "kernels/sm90/backward_division.h"
+
+#include <algorithm>
+
+#include "kernels/sm90/backward_shape.h"
+
+namespace longspan::sm90 {
+namespace {
+
+constexpr BackwardWalk kDownByRows{.descending = true, .by_rows = true};
+constexpr BackwardWalk kDownByHeads{.descending = true, .by_rows = false};
+
+// An item's beginning and end take as long as two or three tiles, so that items should be long; but the
+// longest must not keep one block busy when the others are done, and neighbours should come to the same rows
+// at about the same time, so that they find them in L2. Which counts for more was measured.
+class Divider {
+ public:
+  Divider(const Problem& problem, const BackwardShape& shape, const BackwardColumns& columns, int64_t workers)
+      : shape_(shape),
+        columns_(columns),
+        workers_(workers),
+        group_(problem.group_size()),
+        of_block_(columns.tiles * problem.heads_q / workers),
+        rounds_(static_cast<double>(columns.key_tiles * problem.heads_kv) / static_cast<double>(workers)) {}
+
+  BackwardDivision freely() const {
+    switch (shape_.kind) {
+      case BackwardKind::kBlocks: {
+        // Whole groups but for long columns.
+        const int64_t most = std::clamp<int64_t>(of_block_ / 6, kFewestTiles, 192);
+        const int64_t tiles = columns_.tiles * group_ / std::max<int64_t>(columns_.key_tiles, 1);
+        return {.parts = parts_of((tiles + most - 1) / most), .last_rounds = 2};
+      }
+      case BackwardKind::kOneBand:
+      case BackwardKind::kBands:
+        if (rounds_ < kFewRounds) return few();
+        return shape_.kind == BackwardKind::kOneBand ? one_band() : bands();
+      default:
+        return {.parts = parts_of(group_)};
+    }
+  }
+
+  std::vector<BackwardDivision> in_order() const {
+    using enum KeyOrder;
+    switch (shape_.kind) {
+      case BackwardKind::kBlocks:
+        return {
+            {.parts = parts_of(rounds_ < kSomeRounds ? 2 : 1), .order = kHeaviestFirst, .walk = kDownByRows}};
+      case BackwardKind::kLong:
+        // From the last row up, columns of different lengths begin at the same row and nobody waits.
+        return {{.parts = parts_of(uneven() && rounds_ < 3 ? 2 : 1),
+                 .order = kByKeys,
+                 .walk = uneven() ? kDownByRows : BackwardWalk{}}};
+      case BackwardKind::kOneBand:
+        if (uneven())
+          return {{.parts = parts_of(2),
+                   .most_tiles = 160,
+                   .order = kByKeys,
+                   .group_items = 1,
+                   .walk = kDownByRows}};
+        return {{.order = kByKeys, .group_items = 1, .walk = kDownByHeads}};
+      case BackwardKind::kBands:
+        return documents_in_order();
+      default:
+        return scattered_in_order();
+    }
+  }
+
+ private:
+  static constexpr int64_t kFewestTiles = 24;
+  // Items of whole groups for each block.
+  static constexpr double kFewRounds = 1.5, kSomeRounds = 8;
+
+  bool uneven() const { return columns_.longest * columns_.key_tiles * 4 > columns_.tiles * 5; }
+
+  // The smallest divisor of the group that is at least so much.
+  int32_t parts_of(int64_t least) const {
+    int64_t parts = std::clamp<int64_t>(least, 1, group_);
+    while (group_ % parts != 0) ++parts;
+    return static_cast<int32_t>(parts);
+  }
+
+  // Fewer key tiles than blocks, or not many more.
+  BackwardDivision few() const {
+    int64_t parts = 1;
+    while (parts < group_ && rounds_ * static_cast<double>(parts) < 3.8) ++parts;
+    return {.parts = parts_of(parts),
+            .most_tiles = 120,
+            .order = KeyOrder::kByKeys,
+            .group_items = 32,
+            .last_rounds = 2};
+  }
+
+  BackwardDivision one_band() const {
+    constexpr double kEnough = 8;
+    int64_t parts = group_;
+    while (parts % 2 == 0 && rounds_ * static_cast<double>(parts) / 2 >= kEnough) parts /= 2;
+    constexpr int64_t kItemsOfBlock = 12;
+    const int64_t part = of_block_ / kItemsOfBlock;
+    // Items of whole groups need no sums of dk and dv.
+    return {
+        .parts = static_cast<int32_t>(parts),
+        .most_tiles = columns_.longest * group_ <= part ? 0 : std::clamp<int64_t>(part, kFewestTiles, 160),
+        .order = KeyOrder::kByKeys,
+        .group_items = static_cast<int32_t>(workers_)};
+  }
+
+  BackwardDivision bands() const {
+    using enum KeyOrder;
+    const auto at_most = [&](int64_t tiles) { return std::clamp<int64_t>(of_block_, kFewestTiles, tiles); };
+    const auto workers = static_cast<int32_t>(workers_);
+    // Items that begin where others are meet the same rows as these, however long they are.
+    if (columns_.full_first * 2 >= columns_.tiles)
+      return {.most_tiles = at_most(640), .order = kByKeys, .group_items = workers};
+    if (rounds_ < kSomeRounds)
+      return {.most_tiles = at_most(160), .order = kHeaviestFirst, .group_items = 32, .last_rounds = 2};
+    return {.most_tiles = at_most(110), .order = kByKeys, .group_items = workers, .last_rounds = 2};
+  }
+
+  // Parts of a key tile wait for each other's dk and dv, so that items are as long as they may be. The
+  // heaviest first is right where these are documents; what all rows see, as a shared question, has to come
+  // last where it is long, and elsewhere must not.
+  std::vector<BackwardDivision> documents_in_order() const {
+    using enum KeyOrder;
+    const int64_t tiles = std::clamp<int64_t>(rounds_ < 3 ? of_block_ / 2 : of_block_, kFewestTiles, 640);
+    const auto with = [&](KeyOrder order, int64_t most) {
+      return BackwardDivision{
+          .most_tiles = std::max(most, kFewestTiles), .order = order, .group_items = 1, .walk = kDownByRows};
+    };
+    return {with(kHeaviestFirst, tiles), with(kFromLastKey, tiles), with(kByKeys, tiles),
+            with(kHeaviestFirst, tiles / 2)};
+  }
+
+  std::vector<BackwardDivision> scattered_in_order() const {
+    using enum KeyOrder;
+    std::vector<BackwardDivision> result;
+    for (const bool by_rows : {true, false})
+      for (const bool descending : {false, true})
+        for (const KeyOrder order : {kHeaviestFirst, kByKeys, kFromLastKey, kLightestFirst})
+          result.push_back({.parts = parts_of(group_), .order = order, .walk = {descending, by_rows}});
+    return result;
+  }
+
+  const BackwardShape& shape_;
+  const BackwardColumns& columns_;
+  int64_t workers_, group_;
+  int64_t of_block_;  // tiles
+  double rounds_;     // key tiles of all KV heads for each block
+};
+
+}  // namespace
+
+BackwardColumns columns_of(const CompiledMap& map, int64_t masks) {
+  BackwardColumns columns{.key_tiles = map.row_tiles};
+  for (const WorkRow& row : map.work) {
+    int64_t tiles = 0;
+    for (int32_t r = 0; r < row.runs; ++r)
+      tiles += std::max(map.runs[row.first_run + static_cast<uint32_t>(r)].code, 1);
+    columns.tiles += tiles;
+    columns.longest = std::max(columns.longest, tiles);
+    if (row.runs > 0 && map.runs[row.first_run].code >= kShortRun) columns.full_first += tiles;
+  }
+  columns.tiles /= masks;
+  columns.full_first /= masks;
+  return columns;
+}
+
+std::vector<BackwardDivision> choose_divisions(const Problem& problem, const BackwardShape& shape,
+                                               const BackwardColumns& columns, int64_t workers) {
+  const Divider divider(problem, shape, columns, workers);
+  if (shape.store == BackwardStore::kOrdered) return divider.in_order();
+  return {divider.freely()};
+}
+
+}  // namespace longspan::sm90

@@ -1,0 +1,44 @@
+// How the backward pass' work is divided into items, and in what order these are handed out. Pure rules, of
+// the problem and of what its tile map's columns are like. Host code without CUDA.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "attention/problem.h"
+#include "kernels/sm90/backward_walk.h"
+
+namespace longspan::sm90 {
+
+struct BackwardShape;
+
+// In which order key tiles are handed out.
+enum class KeyOrder : uint8_t { kOfMap, kByKeys, kFromLastKey, kHeaviestFirst, kLightestFirst };
+
+struct BackwardDivision {
+  int32_t parts = 1;  // items of a key tile, a divisor of the group, or more where one would be too long:
+  int64_t most_tiles = 0;  // of an item; 0: any number
+  KeyOrder order = KeyOrder::kOfMap;
+  int32_t group_items = 0;  // as BackwardSharing has it
+  int32_t last_rounds = 4;  // items of the last KV heads for each block, so that all blocks end together
+  BackwardWalk walk{};
+  friend bool operator==(const BackwardDivision&, const BackwardDivision&) = default;
+};
+
+// What the columns of a tile map are like, in row tiles that key tiles visit.
+struct BackwardColumns {
+  int64_t key_tiles = 0;  // of a mask
+  int64_t tiles = 0;      // of a mean mask
+  int64_t longest = 0;    // of a key tile
+  int64_t full_first =
+      0;  // of `tiles`, those of key tiles that begin with a run of at least kShortRun full ones
+};
+BackwardColumns columns_of(const CompiledMap& map, int64_t masks);
+
+inline constexpr int kShortRun = 4;
+
+// The ways that suit; if there are several, additions are in order and a simulation is to choose.
+std::vector<BackwardDivision> choose_divisions(const Problem& problem, const BackwardShape& shape,
+                                               const BackwardColumns& columns, int64_t workers);
+
+}  // namespace longspan::sm90

@@ -1,0 +1,107 @@
+// Whatever the shape says, every tile is visited once for each query head, and additions that go in order
+// find their turn when the items are worked on in the order in which they are taken.
+#include "kernels/sm90/backward_arrangement.h"
+
+#include <map>
+#include <memory>
+#include <string_view>
+#include <tuple>
+
+#include <gmock/gmock.h>
+
+#include "mask/patterns.h"
+
+namespace longspan::sm90 {
+namespace {
+
+Problem problem_of(std::string_view name, int64_t seqlen, bool deterministic) {
+  PatternOptions options;
+  options.seqlen = seqlen;
+  options.lengths = "uniform:100:900";
+  Problem problem;
+  problem.masks = std::make_shared<const HeadMasks>(draw_mask(name, options).masks);
+  problem.tokens_q = problem.tokens_kv = seqlen;
+  problem.heads_q = 16, problem.heads_kv = 2, problem.head_dim = 128;
+  problem.dtype = DType::kBF16;
+  problem.deterministic = deterministic;
+  return problem;
+}
+
+// (key tile, row tile) of the mask's map.
+std::map<std::pair<int32_t, int32_t>, int> tiles_of(const CompiledMap& map, int32_t rows) {
+  std::map<std::pair<int32_t, int32_t>, int> tiles;
+  for (const WorkRow& row : map.work)
+    for (int32_t r = 0; r < row.runs; ++r) {
+      const DeviceRun& run = map.runs[row.first_run + static_cast<uint32_t>(r)];
+      for (int32_t t = 0; t < std::max(run.code, 1); ++t) ++tiles[{row.row_tile, run.column / rows + t}];
+    }
+  return tiles;
+}
+
+void expect_all_once(const Problem& problem, const BackwardShape& shape) {
+  const BackwardArrangement all = arrange_backward(problem, shape, 132);
+  const BackwardItems& items = all.items;
+  const auto wanted = tiles_of(lay_tiles(*problem.masks, shape.tile_shape(), shape.aligned).map, shape.rows);
+  const int32_t lists = problem.deterministic ? 1 : items.lists;  // the second has an order of its own
+  for (int32_t list = 0; list < lists; ++list) {
+    std::map<std::tuple<int32_t, int32_t, int32_t>, int> seen;  // query head, key tile, row tile
+    std::map<int32_t, int> parts;
+    std::map<std::pair<int32_t, int32_t>, int32_t> added;
+    for (int32_t i = 0; i < items.per_list; ++i) {
+      const BackwardWork& item = items.work[static_cast<size_t>(list * items.per_list + i)];
+      if (item.heads == 0) continue;
+      if (problem.deterministic) {
+        EXPECT_EQ(item.part, parts[item.key_tile]++);
+      }
+      for (int32_t h = item.first_head; h < item.first_head + item.heads; ++h) {
+        uint32_t walked = item.first_turn;
+        for (int32_t r = 0; r < item.runs; ++r) {
+          const bool down = !all.division.walk.descending;
+          const DeviceRun& run =
+              all.grid.map.runs[item.first_run + static_cast<uint32_t>(down ? r : item.runs - 1 - r)];
+          const int32_t tiles = std::max(run.code, 1);
+          for (int32_t t = 0; t < tiles; ++t) {
+            const int32_t tile = run.column / shape.rows + (down ? t : tiles - 1 - t);
+            ++seen[{h, item.key_tile, tile}];
+            if (problem.deterministic) {
+              EXPECT_EQ(all.turns.turns.at(walked++), (added[{h, tile}]++));
+            }
+          }
+        }
+      }
+    }
+    EXPECT_EQ(seen.size(), wanted.size() * static_cast<size_t>(problem.group_size()));
+    for (const auto& [tile, count] : seen) {
+      EXPECT_EQ(count, 1);
+      EXPECT_TRUE(wanted.contains({std::get<1>(tile), std::get<2>(tile)}));
+    }
+  }
+}
+
+TEST(BackwardArrangement, VisitsEveryTileOnce) {
+  for (const char* name : {"full", "causal", "full_document", "causal_document", "share_question",
+                           "sliding_window", "prefix_lm_causal", "block_causal_document"})
+    for (const bool deterministic : {false, true}) {
+      SCOPED_TRACE(testing::Message() << name << (deterministic ? " ordered" : ""));
+      const Problem problem = problem_of(name, 3072, deterministic);
+      BackwardShape shape = choose_backward_shape(problem);
+      expect_all_once(problem, shape);
+      for (const KeyOrder order : {KeyOrder::kOfMap, KeyOrder::kFromLastKey, KeyOrder::kHeaviestFirst})
+        for (const int32_t parts : {1, 2, 8})
+          for (const int64_t most_tiles : {0, 40})
+            for (const int32_t group_items : {0, 1, 20}) {
+              if (deterministic && (group_items > 1 || (group_items == 0 && most_tiles > 0))) continue;
+              SCOPED_TRACE(testing::Message() << "order " << static_cast<int>(order) << " parts " << parts
+                                              << " tiles " << most_tiles << " groups " << group_items);
+              shape.division = {.parts = parts,
+                                .most_tiles = most_tiles,
+                                .order = order,
+                                .group_items = group_items,
+                                .walk = {deterministic && parts == 2, deterministic}};
+              expect_all_once(problem, shape);
+            }
+    }
+}
+
+}  // namespace
+}  // namespace longspan::sm90

@@ -1,0 +1,130 @@
+// The divisions that were measured to be faster, of the masks and lengths that they were measured with.
+#include "kernels/sm90/backward_division.h"
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <gmock/gmock.h>
+
+#include "kernels/sm90/backward_arrangement.h"
+#include "mask/patterns.h"
+
+namespace longspan::sm90 {
+namespace {
+
+using testing::ElementsAre;
+using enum KeyOrder;
+
+constexpr int64_t kUnits = 132;
+constexpr BackwardWalk kUp, kDown{true, false}, kDownByRows{true, true};
+
+Problem problem_of(std::string_view name, int64_t seqlen, bool deterministic = false, int64_t heads_kv = 8) {
+  PatternOptions options;
+  options.seqlen = seqlen;
+  options.kv_heads = heads_kv;
+  Problem problem;
+  problem.masks = std::make_shared<const HeadMasks>(draw_mask(name, options).masks);
+  problem.tokens_q = problem.tokens_kv = seqlen;
+  problem.heads_q = 64, problem.heads_kv = heads_kv, problem.head_dim = 128;
+  problem.dtype = DType::kBF16;
+  problem.deterministic = deterministic;
+  return problem;
+}
+
+BackwardDivision division_of(const Problem& problem) {
+  return arrange_backward(problem, choose_backward_shape(problem), kUnits).division;
+}
+
+TEST(BackwardDivision, TakesAnItemForEachQueryHeadWhereColumnsAreLong) {
+  for (const char* name : {"full", "causal", "prefix_lm_causal", "global_sliding_window"})
+    EXPECT_EQ(division_of(problem_of(name, 8192)), (BackwardDivision{.parts = 8})) << name;
+  EXPECT_EQ(division_of(problem_of("causal", 8192, false, 64)).parts, 1);
+}
+
+TEST(BackwardDivision, HasEnoughItemsForAllBlocks) {
+  for (const char* name : {"causal", "share_question", "causal_document"}) {
+    const BackwardDivision division = division_of(problem_of(name, 2048));
+    EXPECT_EQ(division.parts, 4) << name;
+    EXPECT_EQ(division.order, kByKeys) << name;
+    EXPECT_EQ(division.last_rounds, 2) << name;
+  }
+}
+
+TEST(BackwardDivision, GoesByPlacesInWindows) {
+  EXPECT_EQ(division_of(problem_of("sliding_window", 8192)).parts, 4);
+  EXPECT_EQ(division_of(problem_of("sliding_window", 8192)).most_tiles, 82);
+  EXPECT_EQ(division_of(problem_of("sliding_window", 32768)).parts, 1);
+  EXPECT_EQ(division_of(problem_of("sliding_window", 32768)).most_tiles, 0);  // of whole groups
+  EXPECT_EQ(division_of(problem_of("sliding_window", 8192)).group_items, kUnits);
+}
+
+TEST(BackwardDivision, TakesWholeGroupsThroughDocuments) {
+  for (const int64_t seqlen : {8192, 32768, 49152}) {
+    const BackwardDivision full = division_of(problem_of("full_document", seqlen));
+    EXPECT_EQ(full.parts, 1) << seqlen;
+    EXPECT_EQ(full.most_tiles, 640) << seqlen;
+    EXPECT_EQ(full.order, kByKeys) << seqlen;
+  }
+  for (const char* name : {"causal_document", "share_question", "prefix_lm_document", "causal_blockwise"}) {
+    const BackwardDivision few = division_of(problem_of(name, 8192));
+    EXPECT_EQ(few, (BackwardDivision{
+                       .most_tiles = 160, .order = kHeaviestFirst, .group_items = 32, .last_rounds = 2}))
+        << name;
+    const BackwardDivision many = division_of(problem_of(name, 32768));
+    EXPECT_EQ(many, (BackwardDivision{
+                        .most_tiles = 110, .order = kByKeys, .group_items = kUnits, .last_rounds = 2}))
+        << name;
+  }
+}
+
+// Heads of an item of such blocks: some 150 tiles, or fewer where blocks have few items.
+TEST(BackwardDivision, MeasuresItemsOfNeighbouringBlocks) {
+  EXPECT_EQ(division_of(problem_of("block_causal_document", 2048)).parts, 8);
+  EXPECT_EQ(division_of(problem_of("block_causal_document", 8192)).parts, 2);
+  EXPECT_EQ(division_of(problem_of("block_causal_document", 32768)).parts, 2);
+}
+
+// Additions in order: nobody should have to wait.
+TEST(BackwardDivision, TakesWholeGroupsInOrder) {
+  for (const int64_t seqlen : {2048, 8192, 32768})
+    EXPECT_EQ(division_of(problem_of("full", seqlen, true)),
+              (BackwardDivision{.order = kByKeys, .walk = kUp}))
+        << seqlen;
+  EXPECT_EQ(division_of(problem_of("causal", 8192, true)),
+            (BackwardDivision{.order = kByKeys, .walk = kDownByRows}));
+  EXPECT_EQ(division_of(problem_of("causal", 4096, true)).parts, 2);
+  EXPECT_EQ(division_of(problem_of("causal", 2048, true)).parts, 2);
+  for (const int64_t seqlen : {8192, 32768})
+    EXPECT_EQ(division_of(problem_of("sliding_window", seqlen, true)),
+              (BackwardDivision{.order = kByKeys, .group_items = 1, .walk = kDown}))
+        << seqlen;
+}
+
+TEST(BackwardDivision, FindsAnOrderForDocumentsBySimulation) {
+  for (const char* name : {"full_document", "causal_document", "share_question", "prefix_lm_document"}) {
+    const BackwardDivision division = division_of(problem_of(name, 8192, true));
+    EXPECT_EQ(division.order, kHeaviestFirst) << name;
+    EXPECT_EQ(division.walk, kDownByRows) << name;
+    EXPECT_GE(division.most_tiles, 456) << name;  // which the longest column of a document has
+  }
+  EXPECT_EQ(division_of(problem_of("share_question", 32768, true)).order, kFromLastKey);
+  // From the last key on, rows wait for a question that comes last: nine times the time.
+  EXPECT_EQ(division_of(problem_of("prefix_lm_document", 32768, true)).order, kByKeys);
+}
+
+TEST(BackwardDivision, DividesTheGroupWhateverItIs) {
+  for (const int64_t heads_q : {8, 24, 40, 56, 64})
+    for (const char* name : {"causal", "causal_document", "full_document", "sliding_window",
+                             "block_causal_document", "uniform_block_sparse"})
+      for (const int64_t seqlen : {1024, 2048, 6144})
+        for (const bool deterministic : {false, true}) {
+          Problem problem = problem_of(name, seqlen, deterministic);
+          problem.heads_q = heads_q;
+          EXPECT_EQ(problem.group_size() % division_of(problem).parts, 0)
+              << name << " " << seqlen << " " << heads_q;
+        }
+}
+
+}  // namespace
+}  // namespace longspan::sm90
