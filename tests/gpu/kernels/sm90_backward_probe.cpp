@@ -2,7 +2,9 @@
 // gradients are wrong (by head and tile), or times it on large ones.
 //   sm90_backward_probe check|time <how>[/<how>...] [regular expression]
 // <how> is `chosen` or `ordered` (the same bits every run), with what shall differ from the plan's choice:
-// claimed, streams, unaligned, p=PARTS, t=MOST_TILES, s=UNITS, e.g. chosen,unaligned,t=48.
+// claimed, streams, rows, held, unaligned, w=WAVE, s=SECTION_UNITS, and of BackwardDivision P=PARTS,
+// T=MOST_TILES, o=ORDER, g=GROUP_ITEMS, r=LAST_ROUNDS, k=WALK (1: descending, 2: by rows), p=PARTS with any
+// number of tiles and no groups of items: e.g. chosen,w=0,T=160.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -15,15 +17,18 @@
 #include <thread>
 #include <vector>
 
+#include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
 #include "attention/element.h"
 #include "attention/oracle_cuda.h"
 #include "attention/verify.h"
 #include "base/cuda.h"
+#include "kernels/sm90/backward_arrangement.h"
 #include "kernels/sm90/backward_plan.h"
 #include "kernels/sm90/sm90.h"
 #include "mask/patterns.h"
+#include "sm90_differences.h"
 
 namespace longspan {
 namespace {
@@ -56,11 +61,14 @@ class ProbePlan final : public Plan {
 };
 
 // The shape chosen for the problem, with what the text says otherwise.
-BackwardShape shape_for(Problem problem, const std::string& text) {
-  const auto has = [&](const char* word) { return text.find(word) != std::string::npos; };
-  const auto number = [&](const char* name) {
-    const size_t at = text.find(name);
-    return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + 3);
+BackwardShape shape_for(Problem problem, const std::string& how, int64_t units) {
+  const std::string text = "," + how + ",";
+  const auto has = [&](const std::string& word) { return text.find("," + word + ",") != std::string::npos; };
+  const auto set = [&](const char* name, auto& value) {
+    const size_t at = text.find(fmt::format(",{}=", name));
+    if (at == std::string::npos) return false;
+    value = std::atoi(text.c_str() + at + 3);
+    return true;
   };
   problem.deterministic = has("ordered");
   BackwardShape shape = sm90::choose_backward_shape(problem);
@@ -69,10 +77,19 @@ BackwardShape shape_for(Problem problem, const std::string& text) {
   if (has("rows")) shape.in_rows = true;
   if (has("held")) shape.in_rows = shape.aligned = false;
   if (has("unaligned")) shape.aligned = false;
-  if (const int parts = number(",p=")) shape.parts = parts, shape.most_tiles = 0;
-  if (const int tiles = number(",t=")) shape.most_tiles = tiles;
-  if (const int units = number(",s=")) shape.section_units = units;
-  if (problem.group_size() % shape.parts != 0) shape.parts = 1;
+  set("w", shape.wave), set("s", shape.section_units);
+  sm90::BackwardDivision division = sm90::arrange_backward(problem, shape, units).division;
+  if (set("p", division.parts))
+    division.most_tiles = 0, division.group_items = 0, division.order = sm90::KeyOrder::kOfMap;
+  bool other = set("P", division.parts);
+  int order = static_cast<int>(division.order), walk = 2 * division.walk.by_rows + division.walk.descending;
+  other |= set("T", division.most_tiles) | set("o", order) | set("g", division.group_items) |
+           set("r", division.last_rounds) | set("k", walk);
+  if (!other && text.find(",p=") == std::string::npos) return shape;
+  division.order = static_cast<sm90::KeyOrder>(order);
+  division.walk = {(walk & 1) != 0, (walk & 2) != 0};
+  if (problem.group_size() % division.parts != 0) division.parts = 1;
+  shape.division = division;
   return shape;
 }
 
@@ -190,9 +207,21 @@ std::vector<Case> large_cases() {
     add("sliding_window-" + k, [s] { return pattern("sliding_window", s); });
     add("sliding_window_causal-" + k, [s] { return pattern("sliding_window_causal", s); });
   }
-  add("causal-2K", [] { return band(2048, 2048, kBelow, 0); });
-  add("prefix_lm_causal-8K", [] { return pattern("prefix_lm_causal", 8192); });
-  add("global_sliding_window-8K", [] { return pattern("global_sliding_window", 8192); });
+  for (const int64_t s : {8192, 32768, 131072})
+    for (const bool causal : {false, true})
+      add(
+          fmt::format("{}-{}K-16:2", causal ? "causal" : "full", s / 1024),
+          [s, causal] { return band(s, s, kBelow, causal ? 0 : kAbove); }, 16, 2);
+  for (const int64_t s : {2048, 4096}) {
+    const std::string k = fmt::format("{}K", s / 1024);
+    add("full-" + k, [s] { return band(s, s, kBelow, kAbove); });
+    add("causal-" + k, [s] { return band(s, s, kBelow, 0); });
+    for (const char* name : {"full_document", "causal_document", "share_question"})
+      add(fmt::format("{}-{}", name, k), [name, s] { return pattern(name, s); });
+  }
+  for (const char* name : {"prefix_lm_causal", "prefix_lm_document", "causal_blockwise",
+                           "global_sliding_window", "block_causal_document"})
+    add(fmt::format("{}-8K", name), [name] { return pattern(name, 8192); });
   for (const int64_t head_dim : {64})
     for (const char* name : {"full", "causal", "causal_document"}) {
       add(fmt::format("d{}-{}-32K", head_dim, name), [name] { return pattern(name, 32768); });
@@ -307,7 +336,7 @@ std::string differences(ProbePlan& plan, ProblemTensors& tensors, int repeats) {
 // True where all is right.
 bool check(const Case& c, const std::string& instance, const Device& gpu, bool verbose) {
   const Problem problem = problem_of(c);
-  const BackwardShape shape = shape_for(problem, instance);
+  const BackwardShape shape = shape_for(problem, instance, gpu.units);
   ProbePlan plan(problem, shape, gpu);
   ProblemTensors tensors(problem, Direction::kBackward, gpu, plan);
   tensors.fill_inputs(7);
@@ -348,7 +377,7 @@ bool check(const Case& c, const std::string& instance, const Device& gpu, bool v
 
 double median_s(const std::function<void()>& run, int repeats) {
   std::vector<double> times;
-  for (int i = 0; i < repeats + 1; ++i) {
+  for (int i = repeats > 0 ? 0 : 1; i < std::max(repeats, 1) + 1; ++i) {
     cuda::Event start(0), end(0);
     start.record(Stream{});
     run();
@@ -360,13 +389,54 @@ double median_s(const std::function<void()>& run, int repeats) {
   return times[times.size() / 2];
 }
 
+// The gradients of each instance against those of the first, all bits poisoned before; and of ordered ones
+// against themselves. "" or what differs.
+std::string compare(ProbePlan& plan, bool first, bool ordered, const BackwardArgs& args, double* sums,
+                    std::vector<std::unique_ptr<Buffer>>& before, const Device& gpu) {
+  const TensorView* views[] = {&args.dq, &args.dk, &args.dv};
+  const auto poison = [&] {
+    for (const TensorView* view : views) cudaMemset(view->data, 0xff, view->bytes());
+  };
+  const auto error = [&](int i, const void* other) {
+    double result[3];
+    cudaMemset(sums, 0, sizeof(result));
+    add_differences(views[i]->data, other, static_cast<int64_t>(views[i]->bytes() / 2), sums);
+    cudaMemcpy(result, sums, sizeof(result), cudaMemcpyDeviceToHost);
+    return std::pair{std::sqrt(result[0] / result[1]), result[2]};
+  };
+  std::string found;
+  poison();
+  plan.backward(args, Stream{});
+  cuda::synchronize(Stream{});
+  for (int i = 0; i < 3; ++i) {
+    if (first) {
+      before.push_back(std::make_unique<Buffer>(views[i]->bytes(), gpu));
+      cudaMemcpy(before.back()->data(), views[i]->data, views[i]->bytes(), cudaMemcpyDeviceToDevice);
+    }
+    if (const double e = error(i, before[static_cast<size_t>(i)]->data()).first; !(e < 0.006))
+      found += fmt::format(" {}:{:.1e}!", i == 0 ? "dq" : (i == 1 ? "dk" : "dv"), e);
+  }
+  if (!ordered) return found;
+  std::vector<std::unique_ptr<Buffer>> own;
+  for (int i = 0; i < 3; ++i) {
+    own.push_back(std::make_unique<Buffer>(views[i]->bytes(), gpu));
+    cudaMemcpy(own.back()->data(), views[i]->data, views[i]->bytes(), cudaMemcpyDeviceToDevice);
+  }
+  poison();
+  plan.backward(args, Stream{});
+  for (int i = 0; i < 3; ++i)
+    if (const double bits = error(i, own[static_cast<size_t>(i)]->data()).second; bits > 0)
+      found += fmt::format(" {} differs in {} elements!", i == 0 ? "dq" : (i == 1 ? "dk" : "dv"), bits);
+  return found;
+}
+
 // Each instance in turn, and once more in the other order; a line of TFLOP/s.
 void time(const Case& c, const std::vector<std::string>& instances, const Device& gpu) {
   const Problem problem = problem_of(c);
   std::vector<std::unique_ptr<ProbePlan>> plans;
   size_t bytes = 0;
   for (const std::string& instance : instances) {
-    plans.push_back(std::make_unique<ProbePlan>(problem, shape_for(problem, instance), gpu));
+    plans.push_back(std::make_unique<ProbePlan>(problem, shape_for(problem, instance, gpu.units), gpu));
     bytes = std::max(bytes, plans.back()->workspace_bytes(Direction::kBackward));
   }
   ProblemTensors tensors(problem, Direction::kBackward, gpu, *plans[0]);
@@ -376,18 +446,34 @@ void time(const Case& c, const std::vector<std::string>& instances, const Device
   const DeviceTensors& v = tensors.views();
   const BackwardArgs args{v.q, v.k, v.v, v.o, v.dout, v.lse, v.dq, v.dk, v.dv, workspace.data()};
   const double work = flops(problem, Direction::kBackward);
-  const int repeats = work > 3e13 ? 2 : 5;
+  const int repeats = work > 1e14 ? 0 : (work > 5e13 ? 1 : (work > 1e13 ? 2 : 4));
   std::vector<std::string> rates(plans.size());
+  std::vector<std::unique_ptr<Buffer>> before;
+  Buffer sums(32, gpu);
+  for (size_t i = 0; i < plans.size(); ++i)
+    rates[i] = compare(*plans[i], i == 0, instances[i].find("ordered") != std::string::npos, args,
+                       static_cast<double*>(sums.data()), before, gpu);
   for (int round = 0; round < 2; ++round)
     for (size_t j = 0; j < plans.size(); ++j) {
       const size_t i = round > 0 ? plans.size() - 1 - j : j;
       std::this_thread::sleep_for(std::chrono::milliseconds(40));  // a hot GPU is slower
       const double all = median_s([&] { plans[i]->backward(args, Stream{}); }, repeats);
-      rates[i] += fmt::format("{}{:.0f}", round > 0 ? ", " : "", work / all * 1e-12);
+      rates[i] += fmt::format("{}{:.0f}", round > 0 ? "," : " ", work / all * 1e-12);
     }
-  std::printf("%-28s", c.name.c_str());
-  for (const std::string& rate : rates) std::printf(" %12s", rate.c_str());
-  std::printf("\n");
+  std::printf("%s\n", c.name.c_str());
+  for (size_t i = 0; i < plans.size(); ++i)
+    std::printf("  %-9s %s\n", rates[i].c_str(), instances[i].c_str());
+}
+
+// For a profiler.
+void run_once(const Case& c, const std::string& instance, const Device& gpu) {
+  const Problem problem = problem_of(c);
+  ProbePlan plan(problem, shape_for(problem, instance, gpu.units), gpu);
+  ProblemTensors tensors(problem, Direction::kBackward, gpu, plan);
+  tensors.fill_inputs(7);
+  tensors.forward(plan);
+  tensors.backward(plan);
+  cuda::synchronize(Stream{});
 }
 
 }  // namespace
@@ -405,7 +491,7 @@ int main(int argc, char** argv) {
   }
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   const Device gpu = first_gpu();
-  const bool timing = std::string(argv[1]) == "time";
+  const bool once = std::string(argv[1]) == "once", timing = once || std::string(argv[1]) == "time";
   const std::regex filter(argc > 3 ? argv[3] : "");
   int failed = 0, ran = 0;
   std::vector<std::string> instances{""};
@@ -418,7 +504,9 @@ int main(int argc, char** argv) {
     for (const Case& c : timing ? large_cases() : small_cases()) {
       if (!std::regex_search(c.name, filter)) continue;
       ++ran;
-      if (timing)
+      if (once)
+        run_once(c, argv[2], gpu);
+      else if (timing)
         time(c, instances, gpu);
       else if (!check(c, argv[2], gpu, failed < 4))
         ++failed;
