@@ -3,8 +3,8 @@
 //   sm90_backward_probe check|time <how>[/<how>...] [regular expression]
 // <how> is `chosen` or `ordered` (the same bits every run), with what shall differ from the plan's choice:
 // claimed, streams, rows, held, unaligned, w=WAVE, s=SECTION_UNITS, and of BackwardDivision P=PARTS,
-// T=MOST_TILES, o=ORDER, g=GROUP_ITEMS, r=LAST_ROUNDS, k=WALK (1: descending, 2: by rows), p=PARTS with any
-// number of tiles and no groups of items: e.g. chosen,w=0,T=160.
+// T=MOST_TILES, o=KEY_ORDER (as a number), g=GROUP_ITEMS, r=LAST_ROUNDS, k=WALK (1: descending, 2: by rows),
+// p=PARTS with any number of tiles and no groups of items: e.g. chosen,w=0,T=160.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -146,6 +146,8 @@ std::vector<Case> small_cases() {
   add(
       "2300x300-4:2-f32", [] { return band(2300, 300, kBelow, -2000); }, 4, 2, 128, DType::kBF16, true);
   add(
+      "12300x300-4:2", [] { return band(12300, 300, kBelow, kAbove); }, 4, 2);
+  add(
       "empty-500-4:2", [] { return HeadMasks{Mask(500, 500, std::vector<Band>{})}; }, 4, 2);
   add(
       "holes-900-4:2",
@@ -197,31 +199,16 @@ std::vector<Case> large_cases() {
   const auto add = [&](std::string name, std::function<HeadMasks()> masks, int64_t q = 64, int64_t kv = 8) {
     cases.push_back({std::move(name), std::move(masks), q, kv});
   };
-  for (const int64_t s : {8192, 32768, 49152}) {
-    const std::string k = fmt::format("{}K", s / 1024);
-    add("full-" + k, [s] { return band(s, s, kBelow, kAbove); });
-    add("causal-" + k, [s] { return band(s, s, kBelow, 0); });
-    add("causal_document-" + k, [s] { return pattern("causal_document", s); });
-    add("full_document-" + k, [s] { return pattern("full_document", s); });
-    add("share_question-" + k, [s] { return pattern("share_question", s); });
-    add("sliding_window-" + k, [s] { return pattern("sliding_window", s); });
-    add("sliding_window_causal-" + k, [s] { return pattern("sliding_window_causal", s); });
-  }
+  for (const int64_t s : {2048, 4096, 8192, 16384, 32768, 49152})
+    for (const Pattern& p : patterns())
+      if (!p.block_sparse)
+        add(fmt::format("{}-{}K", p.name, s / 1024),
+            [s, name = std::string(p.name)] { return pattern(name.c_str(), s); });
   for (const int64_t s : {8192, 32768, 131072})
     for (const bool causal : {false, true})
       add(
           fmt::format("{}-{}K-16:2", causal ? "causal" : "full", s / 1024),
           [s, causal] { return band(s, s, kBelow, causal ? 0 : kAbove); }, 16, 2);
-  for (const int64_t s : {2048, 4096}) {
-    const std::string k = fmt::format("{}K", s / 1024);
-    add("full-" + k, [s] { return band(s, s, kBelow, kAbove); });
-    add("causal-" + k, [s] { return band(s, s, kBelow, 0); });
-    for (const char* name : {"full_document", "causal_document", "share_question"})
-      add(fmt::format("{}-{}", name, k), [name, s] { return pattern(name, s); });
-  }
-  for (const char* name : {"prefix_lm_causal", "prefix_lm_document", "causal_blockwise",
-                           "global_sliding_window", "block_causal_document"})
-    add(fmt::format("{}-8K", name), [name] { return pattern(name, 8192); });
   for (const int64_t head_dim : {64})
     for (const char* name : {"full", "causal", "causal_document"}) {
       add(fmt::format("d{}-{}-32K", head_dim, name), [name] { return pattern(name, 32768); });
