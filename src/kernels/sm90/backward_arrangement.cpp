@@ -48,7 +48,7 @@ class Arranger {
     if (shape_.division)
       divide(*shape_.division);
     else
-      choose(choose_divisions(problem_, shape_, columns_of(map, masks), workers_));
+      choose(choose_divisions(problem_, shape_, columns_of(map, shape_.rows, masks), workers_));
     if (shape_.store == BackwardStore::kOrdered)
       order();
     else if (result_.items.lists > 1)

@@ -1,6 +1,8 @@
 #include "kernels/sm90/backward_division.h"
 
 #include <algorithm>
+#include <limits>
+#include <span>
 
 #include "kernels/sm90/backward_shape.h"
 
@@ -47,17 +49,15 @@ class Divider {
         return {
             {.parts = parts_of(rounds_ < kSomeRounds ? 2 : 1), .order = kHeaviestFirst, .walk = kDownByRows}};
       case BackwardKind::kLong:
-        // From the last row up, columns of different lengths begin at the same row and nobody waits.
-        return {{.parts = parts_of(uneven() && rounds_ < 3 ? 2 : 1),
-                 .order = kByKeys,
-                 .walk = uneven() ? kDownByRows : BackwardWalk{}}};
+        return long_in_order();
       case BackwardKind::kOneBand:
-        if (uneven())
+        if (columns_.end_together == columns_.key_tiles && columns_.begin_together < columns_.key_tiles)
           return {{.parts = parts_of(2),
                    .most_tiles = 160,
                    .order = kByKeys,
                    .group_items = 1,
                    .walk = kDownByRows}};
+        // All heads of a row before the next one would take L2 too long to come back to a row.
         return {{.order = kByKeys, .group_items = 1, .walk = kDownByHeads}};
       case BackwardKind::kBands:
         return documents_in_order();
@@ -70,8 +70,6 @@ class Divider {
   static constexpr int64_t kFewestTiles = 24;
   // Items of whole groups for each block.
   static constexpr double kFewRounds = 1.5, kSomeRounds = 8;
-
-  bool uneven() const { return columns_.longest * columns_.key_tiles * 4 > columns_.tiles * 5; }
 
   // The smallest divisor of the group that is at least so much.
   int32_t parts_of(int64_t least) const {
@@ -117,6 +115,12 @@ class Divider {
     return {.most_tiles = at_most(110), .order = kByKeys, .group_items = workers, .last_rounds = 2};
   }
 
+  // Items begin where all columns do, so that nobody waits: at the last row where the mask is causal.
+  std::vector<BackwardDivision> long_in_order() const {
+    if (columns_.end_together <= columns_.begin_together) return {{.order = KeyOrder::kByKeys}};
+    return {{.parts = parts_of(rounds_ < 3 ? 2 : 1), .order = KeyOrder::kByKeys, .walk = kDownByRows}};
+  }
+
   // Parts of a key tile wait for each other's dk and dv, so that items are as long as they may be. The
   // heaviest first is right where these are documents; what all rows see, as a shared question, has to come
   // last where it is long, and elsewhere must not.
@@ -131,13 +135,15 @@ class Divider {
             with(kHeaviestFirst, tiles / 2)};
   }
 
+  // Items of one head, so that walks differ in their direction alone.
   std::vector<BackwardDivision> scattered_in_order() const {
     using enum KeyOrder;
     std::vector<BackwardDivision> result;
-    for (const bool by_rows : {true, false})
-      for (const bool descending : {false, true})
-        for (const KeyOrder order : {kHeaviestFirst, kByKeys, kFromLastKey, kLightestFirst})
-          result.push_back({.parts = parts_of(group_), .order = order, .walk = {descending, by_rows}});
+    for (const bool descending : {false, true})
+      for (const KeyOrder order : {kHeaviestFirst, kByKeys, kFromLastKey, kLightestFirst})
+        result.push_back({.parts = parts_of(group_),
+                          .order = order,
+                          .walk = {.descending = descending, .by_rows = false}});
     return result;
   }
 
@@ -150,18 +156,25 @@ class Divider {
 
 }  // namespace
 
-BackwardColumns columns_of(const CompiledMap& map, int64_t masks) {
+BackwardColumns columns_of(const CompiledMap& map, int32_t rows, int64_t masks) {
   BackwardColumns columns{.key_tiles = map.row_tiles};
+  int32_t first = std::numeric_limits<int32_t>::max(), last = 0;
+  const auto end_of = [&](const DeviceRun& run) { return run.column / rows + std::max(run.code, 1); };
+  for (const DeviceRun& run : map.runs)
+    first = std::min(first, run.column / rows), last = std::max(last, end_of(run));
   for (const WorkRow& row : map.work) {
+    if (row.runs == 0) continue;
+    const std::span runs(map.runs.data() + row.first_run, static_cast<size_t>(row.runs));
     int64_t tiles = 0;
-    for (int32_t r = 0; r < row.runs; ++r)
-      tiles += std::max(map.runs[row.first_run + static_cast<uint32_t>(r)].code, 1);
+    for (const DeviceRun& run : runs) tiles += std::max(run.code, 1);
     columns.tiles += tiles;
     columns.longest = std::max(columns.longest, tiles);
-    if (row.runs > 0 && map.runs[row.first_run].code >= kShortRun) columns.full_first += tiles;
+    if (runs.front().code >= kShortRun) columns.full_first += tiles;
+    columns.begin_together += runs.front().column / rows == first;
+    columns.end_together += end_of(runs.back()) == last;
   }
-  columns.tiles /= masks;
-  columns.full_first /= masks;
+  for (int64_t* sum : {&columns.tiles, &columns.full_first, &columns.begin_together, &columns.end_together})
+    *sum /= masks;
   return columns;
 }
 

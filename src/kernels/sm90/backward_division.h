@@ -25,15 +25,17 @@ struct BackwardDivision {
   friend bool operator==(const BackwardDivision&, const BackwardDivision&) = default;
 };
 
-// What the columns of a tile map are like, in row tiles that key tiles visit.
+// What the columns of a tile map are like, in row tiles that key tiles visit; of a mean mask.
 struct BackwardColumns {
-  int64_t key_tiles = 0;  // of a mask
-  int64_t tiles = 0;      // of a mean mask
-  int64_t longest = 0;    // of a key tile
-  int64_t full_first =
-      0;  // of `tiles`, those of key tiles that begin with a run of at least kShortRun full ones
+  int64_t key_tiles = 0;
+  int64_t tiles = 0;       // of all of them
+  int64_t longest = 0;     // of one
+  int64_t full_first = 0;  // of those that begin with a run of at least kShortRun full ones
+  // Key tiles that begin with the first row tile of all, and that end with the last one.
+  int64_t begin_together = 0, end_together = 0;
 };
-BackwardColumns columns_of(const CompiledMap& map, int64_t masks);
+// The map's tiles have `rows` queries.
+BackwardColumns columns_of(const CompiledMap& map, int32_t rows, int64_t masks);
 
 inline constexpr int kShortRun = 4;
 

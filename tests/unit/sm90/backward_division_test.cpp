@@ -95,6 +95,9 @@ TEST(BackwardDivision, TakesWholeGroupsInOrder) {
             (BackwardDivision{.order = kByKeys, .walk = kDownByRows}));
   EXPECT_EQ(division_of(problem_of("causal", 4096, true)).parts, 2);
   EXPECT_EQ(division_of(problem_of("causal", 2048, true)).parts, 2);
+  // More columns begin with the first row than end with the last one; or fewer.
+  EXPECT_EQ(division_of(problem_of("global_sliding_window", 8192, true)).walk, kUp);
+  EXPECT_EQ(division_of(problem_of("prefix_lm_causal", 49152, true)).walk, kDownByRows);
   for (const int64_t seqlen : {8192, 32768})
     EXPECT_EQ(division_of(problem_of("sliding_window", seqlen, true)),
               (BackwardDivision{.order = kByKeys, .group_items = 1, .walk = kDown}))
