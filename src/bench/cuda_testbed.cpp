@@ -160,7 +160,9 @@ class CudaStopwatch final : public Stopwatch {
 class CudaTestbed final : public Testbed {
  public:
   explicit CudaTestbed(const Device& device)
-      : device_(device), stream_(device.index), monitor_(device.index) {}
+      : device_(device), stream_(device.index), monitor_(device.index) {
+    backend_of(DeviceKind::kCuda).use(device.index);  // copies and fills are on the calling thread's device
+  }
 
   const Device& device() const override { return device_; }
   std::string driver() const override { return monitor_.driver(); }

@@ -7,6 +7,7 @@
 
 namespace longspan::bench {
 
+// The device becomes the calling thread's.
 std::unique_ptr<Testbed> make_cuda_testbed(const Device& device);
 
 }  // namespace longspan::bench

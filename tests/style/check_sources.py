@@ -25,7 +25,7 @@ ADAPTERS = {
     r"nccl\.h": r"comm/.*nccl.*",
     r"cudnn.*": r"kernels/peers/.*",
     r"nvml\.h": r"(base|bench)/.*nvml.*",
-    r"(cuda|cublas|curand|nvrtc|cooperative_groups|cute|cutlass)\w*(_v2)?(\.h|/.*)": r".*(cuda|cublas|gpu|sm\d+|\.cu$).*",
+    r"(cuda|cublas|curand|nvrtc|cooperative_groups|cute|cutlass)\w*(_v2)?(\.h|/.*)": r".*(cuda|cublas|gpu|sm\d+|\.cuh?$).*",
     r"cblas\.h": r"(kernels/cpu|bench|attention)/.*",
     r"hwy/.*": r"kernels/cpu/.*",
     r"CLI/.*": r"cli/.*",

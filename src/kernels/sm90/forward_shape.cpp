@@ -48,17 +48,18 @@ bool rows_are_alike(const HeadMasks& masks) {
 // Whether pairs of blocks are to share tiles of keys, and the last items to be divided. In pairs, tiles take
 // 3 to 4 % more cycles at a clock that is 3 to 4 % higher, as less is loaded. What they gain is the division.
 bool pays_in_pairs(const Problem& problem, const ForwardShape& shape, const Device& device) {
-  constexpr int64_t kShortest = 4096, kFewestRounds = 3;  // keys, items of a pair: of fewer nothing is known
-  // By division, of the time. It is 1.6 and 2.6 % at 4K and 8K (64:8 heads), where pairs took 3 % less time,
-  // and 0.7 % at 32K, where they took 0.3 % more before their items were divided.
-  constexpr double kSpared = 0.01;
+  constexpr int64_t kFewestRounds = 3;  // items of a pair: of fewer nothing is known
+  // Keys. At 4K (64:8 heads) pairs took 3 and 5 % less time in two runs, at 8K 2.6 % less and 1.3 % more, at
+  // 16K 1.8 % more, and from 12K to 48K, where next to nothing is divided, 3.6 % less to 1.9 % more.
+  constexpr int64_t kShortest = 4096, kLongest = 8192;
+  constexpr double kSpared = 0.01;  // by division, of the time: 1.6 and 2.6 % at 4K and 8K
   const int64_t pairs = device.units / 2, tokens = 2 * shape.tokens();
   if (problem.head_dim != 128 || tokens > kMostTileRows || pairs == 0) return false;
   if (problem.fp32_output) return false;  // partial results, whose items are not divided once more
   if (!rows_are_alike(*problem.masks)) return false;
   const int64_t keys = problem.masks->front().area() / problem.masks->front().rows();
   const int64_t items = (problem.tokens_q + tokens - 1) / tokens * (problem.heads_q / shape.pack);
-  return keys >= kShortest && items >= kFewestRounds * pairs &&
+  return keys >= kShortest && keys <= kLongest && items >= kFewestRounds * pairs &&
          spared_by_division(items, (keys + kPairedColumns - 1) / kPairedColumns, pairs) >= kSpared;
 }
 

@@ -1,6 +1,8 @@
 #include "bench/cuda_testbed.h"
 
 #include <algorithm>
+#include <thread>
+#include <vector>
 
 #include <gmock/gmock.h>
 
@@ -55,6 +57,22 @@ class CudaTestbedTest : public testing::Test {
   }
   std::unique_ptr<Testbed> testbed;
 };
+
+// As in a process that a launcher gave the second of the GPUs which it sees.
+TEST(CudaTestbedOfAnotherDevice, MakesItTheThreads) {
+  LONGSPAN_NEEDS_GPU();
+  std::vector<Device> gpus = devices();
+  std::erase_if(gpus, [](const Device& device) { return device.kind != DeviceKind::kCuda; });
+  if (gpus.size() < 2) GTEST_SKIP() << "one GPU";
+  std::thread([&] {
+    const auto testbed = make_cuda_testbed(gpus[1]);
+    const Buffer buffer(1024, gpus[1]);
+    fill_bytes(buffer.data(), DeviceKind::kCuda, 7, buffer.bytes());
+    std::vector<unsigned char> bytes(buffer.bytes());
+    copy_bytes(bytes.data(), DeviceKind::kCpu, buffer.data(), DeviceKind::kCuda, buffer.bytes());
+    EXPECT_THAT(bytes, testing::Each(7));
+  }).join();
+}
 
 TEST_F(CudaTestbedTest, TimesTheWorkAndNothingElse) {
   const size_t bytes = size_t{2} << 30;
