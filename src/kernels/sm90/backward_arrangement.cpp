@@ -8,8 +8,6 @@
 namespace longspan::sm90 {
 namespace {
 
-constexpr int64_t kBlocksOfHead = 16;
-
 int64_t tiles_of(const CompiledMap& map, const WorkRow& row) {
   int64_t tiles = 0;
   for (int32_t r = 0; r < row.runs; ++r)
@@ -99,17 +97,16 @@ class Arranger {
     }
   }
 
-  // Blocks that work on neighbouring key tiles of a head meet the same rows of q, do and dq at about the same
-  // time, and find them in L2. With more than some 16 of them they wait for each other's additions; with
-  // fewer, each row comes from memory more often. So this many query heads are worked on together.
+  // Query heads that are worked on together.
   int64_t wanted_heads(const BackwardDivision& division) const {
     const int64_t of_item = problem_.group_size() / division.parts;
     if (shape_.section_units > 0) return shape_.section_units * of_item;
     return std::max(workers_ / kBlocksOfHead, of_item);
   }
   int32_t section_heads() const {
+    const int64_t wanted = wanted_heads(result_.division) / problem_.group_size();
     return static_cast<int32_t>(
-        std::clamp<int64_t>(wanted_heads(result_.division) / problem_.group_size(), 1, problem_.heads_kv));
+        std::clamp<int64_t>(std::max<int64_t>(wanted, result_.division.kv_heads), 1, problem_.heads_kv));
   }
   int32_t last_heads() const {
     const int64_t per_list = std::max(result_.items.per_list, 1);

@@ -35,7 +35,8 @@ class Divider {
       }
       case BackwardKind::kOneBand:
       case BackwardKind::kBands:
-        if (rounds_ < kFewRounds) return few();
+        // Documents of full tiles gain from whole groups as soon as there is one for each block.
+        if (rounds_ < (shape_.kind == BackwardKind::kBands && full() ? 1 : kFewRounds)) return few();
         return shape_.kind == BackwardKind::kOneBand ? one_band() : bands();
       default:
         return {.parts = parts_of(group_)};
@@ -47,7 +48,7 @@ class Divider {
     switch (shape_.kind) {
       case BackwardKind::kBlocks:
         return {
-            {.parts = parts_of(rounds_ < kSomeRounds ? 2 : 1), .order = kHeaviestFirst, .walk = kDownByRows}};
+            {.parts = parts_of(rounds_ < kHalfGroups ? 2 : 1), .order = kHeaviestFirst, .walk = kDownByRows}};
       case BackwardKind::kLong:
         return long_in_order();
       case BackwardKind::kOneBand:
@@ -57,8 +58,7 @@ class Divider {
                    .order = kByKeys,
                    .group_items = 1,
                    .walk = kDownByRows}};
-        // All heads of a row before the next one would take L2 too long to come back to a row.
-        return {{.order = kByKeys, .group_items = 1, .walk = kDownByHeads}};
+        return windows_in_order();
       case BackwardKind::kBands:
         return documents_in_order();
       default:
@@ -69,7 +69,10 @@ class Divider {
  private:
   static constexpr int64_t kFewestTiles = 24;
   // Items of whole groups for each block.
-  static constexpr double kFewRounds = 1.5, kSomeRounds = 8;
+  static constexpr double kFewRounds = 1.5, kHalfGroups = 3, kSomeRounds = 8;
+
+  // Whether most items begin with full tiles.
+  bool full() const { return columns_.full_first * 2 >= columns_.tiles; }
 
   // The smallest divisor of the group that is at least so much.
   int32_t parts_of(int64_t least) const {
@@ -108,17 +111,40 @@ class Divider {
     const auto at_most = [&](int64_t tiles) { return std::clamp<int64_t>(of_block_, kFewestTiles, tiles); };
     const auto workers = static_cast<int32_t>(workers_);
     // Items that begin where others are meet the same rows as these, however long they are.
-    if (columns_.full_first * 2 >= columns_.tiles)
+    if (full() && rounds_ >= kFewRounds)
       return {.most_tiles = at_most(640), .order = kByKeys, .group_items = workers};
-    if (rounds_ < kSomeRounds)
-      return {.most_tiles = at_most(160), .order = kHeaviestFirst, .group_items = 32, .last_rounds = 2};
+    if (rounds_ < kSomeRounds) {
+      BackwardDivision division{
+          .most_tiles = 160, .order = kHeaviestFirst, .group_items = 32, .last_rounds = 2};
+      // Keys that far more rows see than others, as a shared question.
+      constexpr int64_t kFarMore = 5;
+      if (columns_.longest * columns_.key_tiles > kFarMore * columns_.tiles) {
+        if (rounds_ < kHalfGroups)
+          division.parts = parts_of(2);
+        else
+          division.most_tiles = 120, division.group_items = workers;
+      }
+      return division;
+    }
     return {.most_tiles = at_most(110), .order = kByKeys, .group_items = workers, .last_rounds = 2};
   }
 
   // Items begin where all columns do, so that nobody waits: at the last row where the mask is causal.
   std::vector<BackwardDivision> long_in_order() const {
     if (columns_.end_together <= columns_.begin_together) return {{.order = KeyOrder::kByKeys}};
-    return {{.parts = parts_of(rounds_ < 3 ? 2 : 1), .order = KeyOrder::kByKeys, .walk = kDownByRows}};
+    return {
+        {.parts = parts_of(rounds_ < kHalfGroups ? 2 : 1), .order = KeyOrder::kByKeys, .walk = kDownByRows}};
+  }
+
+  // All heads of a row before the next one, from the first row down, is faster where nobody waits: in windows
+  // of both sides, if there are few rounds. Elsewhere from the last row up; and then all heads of a row would
+  // take L2 too long to come back to a row.
+  std::vector<BackwardDivision> windows_in_order() const {
+    const auto with = [](BackwardWalk walk) {
+      return BackwardDivision{.order = KeyOrder::kByKeys, .group_items = 1, .walk = walk};
+    };
+    if (rounds_ < kSomeRounds) return {with({.by_rows = true}), with(kDownByHeads)};
+    return {with(kDownByHeads)};
   }
 
   // Parts of a key tile wait for each other's dk and dv, so that items are as long as they may be. The
@@ -126,22 +152,35 @@ class Divider {
   // last where it is long, and elsewhere must not.
   std::vector<BackwardDivision> documents_in_order() const {
     using enum KeyOrder;
-    const int64_t tiles = std::clamp<int64_t>(rounds_ < 3 ? of_block_ / 2 : of_block_, kFewestTiles, 640);
-    const auto with = [&](KeyOrder order, int64_t most) {
-      return BackwardDivision{
-          .most_tiles = std::max(most, kFewestTiles), .order = order, .group_items = 1, .walk = kDownByRows};
+    const bool short_of_items = rounds_ < kHalfGroups;
+    const int64_t tiles = std::clamp<int64_t>(short_of_items ? of_block_ / 2 : of_block_, kFewestTiles, 640);
+    // Where all columns end with the same rows, additions to these are a long queue for each head; many heads
+    // at once have as many queues.
+    const int64_t kv_heads = columns_.end_together == columns_.key_tiles ? workers_ / kBlocksOfHead : 1;
+    const auto with = [&](KeyOrder order, int64_t most, int64_t parts = 1) {
+      return BackwardDivision{.parts = parts_of(parts),
+                              .most_tiles = std::max(most, kFewestTiles),
+                              .order = order,
+                              .group_items = 1,
+                              .kv_heads = static_cast<int32_t>(kv_heads),
+                              .walk = kDownByRows};
     };
-    return {with(kHeaviestFirst, tiles), with(kFromLastKey, tiles), with(kByKeys, tiles),
-            with(kHeaviestFirst, tiles / 2)};
+    std::vector<BackwardDivision> result{with(kHeaviestFirst, tiles), with(kFromLastKey, tiles),
+                                         with(kByKeys, tiles), with(kHeaviestFirst, tiles / 2)};
+    if (short_of_items)
+      for (const int64_t parts : {1, 2})
+        for (const int64_t most : {of_block_, int64_t{160}})
+          for (const KeyOrder order : {kHeaviestFirst, kByKeys}) result.push_back(with(order, most, parts));
+    return result;
   }
 
-  // Items of one head, so that walks differ in their direction alone.
+  // Items of two heads, one after the other, so that walks differ in their direction alone.
   std::vector<BackwardDivision> scattered_in_order() const {
     using enum KeyOrder;
     std::vector<BackwardDivision> result;
     for (const bool descending : {false, true})
       for (const KeyOrder order : {kHeaviestFirst, kByKeys, kFromLastKey, kLightestFirst})
-        result.push_back({.parts = parts_of(group_),
+        result.push_back({.parts = parts_of(group_ / 2),
                           .order = order,
                           .walk = {.descending = descending, .by_rows = false}});
     return result;

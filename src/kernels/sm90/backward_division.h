@@ -21,6 +21,7 @@ struct BackwardDivision {
   KeyOrder order = KeyOrder::kOfMap;
   int32_t group_items = 0;  // as BackwardSharing has it
   int32_t last_rounds = 4;  // items of the last KV heads for each block, so that all blocks end together
+  int32_t kv_heads = 1;     // that are worked on together, or more as it suits the GPU
   BackwardWalk walk{};
   friend bool operator==(const BackwardDivision&, const BackwardDivision&) = default;
 };
@@ -38,6 +39,10 @@ struct BackwardColumns {
 BackwardColumns columns_of(const CompiledMap& map, int32_t rows, int64_t masks);
 
 inline constexpr int kShortRun = 4;
+// Blocks that work on neighbouring key tiles of a head meet the same rows of q, do and dq at about the same
+// time, and find them in L2. With more than some 16 of them they wait for each other's additions; with fewer,
+// each row comes from memory more often.
+inline constexpr int64_t kBlocksOfHead = 16;
 
 // The ways that suit; if there are several, additions are in order and a simulation is to choose.
 std::vector<BackwardDivision> choose_divisions(const Problem& problem, const BackwardShape& shape,

@@ -23,7 +23,10 @@ BackwardKind kind_of(const Problem& problem, int64_t block) {
   if (block >= kFinestBlock)
     return block == kLargestBlock && contiguous(mask) ? BackwardKind::kBlocks : BackwardKind::kScattered;
   if (problem.area() >= kLongColumn * problem.tokens_kv * problem.heads_q) return BackwardKind::kLong;
-  return mask.bands().size() > 1 ? BackwardKind::kBands : BackwardKind::kOneBand;
+  if (mask.bands().size() <= 1) return BackwardKind::kOneBand;
+  // Nor are they documents if half of all is visible. But items of one head would be too short.
+  const bool dense = problem.area() * 2 >= problem.tokens_q * problem.tokens_kv * problem.heads_q;
+  return dense && problem.deterministic ? BackwardKind::kLong : BackwardKind::kBands;
 }
 
 }  // namespace

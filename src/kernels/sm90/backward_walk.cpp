@@ -55,7 +55,7 @@ double simulate(const CompiledMap& map, std::span<const BackwardWork> items, con
   };
   // As the kernel's blocks take them.
   for (int32_t first = 0, heads = 0; first < by.kv_heads; first += heads) {
-    heads = first < by.kv_heads - by.last_heads ? by.section_heads : by.kv_heads - first;
+    heads = first + by.section_heads <= by.kv_heads - by.last_heads ? by.section_heads : by.kv_heads - first;
     for (const BackwardWork& item : items)
       for (int32_t head = first; head < first + heads; ++head) take(item, head);
   }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <gmock/gmock.h>
 
@@ -17,7 +18,8 @@ using testing::ElementsAre;
 using enum KeyOrder;
 
 constexpr int64_t kUnits = 132;
-constexpr BackwardWalk kUp, kDown{true, false}, kDownByRows{true, true};
+// From the first row on, or the last one.
+constexpr BackwardWalk kUp, kUpByRows{false, true}, kDown{true, false}, kDownByRows{true, true};
 
 Problem problem_of(std::string_view name, int64_t seqlen, bool deterministic = false, int64_t heads_kv = 8) {
   PatternOptions options;
@@ -60,22 +62,34 @@ TEST(BackwardDivision, GoesByPlacesInWindows) {
 }
 
 TEST(BackwardDivision, TakesWholeGroupsThroughDocuments) {
+  const BackwardDivision few{.most_tiles = 160, .order = kHeaviestFirst, .group_items = 32, .last_rounds = 2};
   for (const int64_t seqlen : {8192, 32768, 49152}) {
     const BackwardDivision full = division_of(problem_of("full_document", seqlen));
     EXPECT_EQ(full.parts, 1) << seqlen;
     EXPECT_EQ(full.most_tiles, 640) << seqlen;
     EXPECT_EQ(full.order, kByKeys) << seqlen;
   }
-  for (const char* name : {"causal_document", "share_question", "prefix_lm_document", "causal_blockwise"}) {
-    const BackwardDivision few = division_of(problem_of(name, 8192));
-    EXPECT_EQ(few, (BackwardDivision{
-                       .most_tiles = 160, .order = kHeaviestFirst, .group_items = 32, .last_rounds = 2}))
-        << name;
+  EXPECT_EQ(division_of(problem_of("full_document", 2048)), few);
+  EXPECT_EQ(division_of(problem_of("causal_document", 4096)), few);
+  for (const char* name : {"causal_document", "prefix_lm_document", "causal_blockwise"}) {
+    EXPECT_EQ(division_of(problem_of(name, 8192)), few) << name;
     const BackwardDivision many = division_of(problem_of(name, 32768));
     EXPECT_EQ(many, (BackwardDivision{
                         .most_tiles = 110, .order = kByKeys, .group_items = kUnits, .last_rounds = 2}))
         << name;
   }
+}
+
+// As a question is, which all answers see.
+TEST(BackwardDivision, CutsKeysThatFarMoreRowsSeeThanOthers) {
+  EXPECT_EQ(
+      division_of(problem_of("share_question", 4096)),
+      (BackwardDivision{
+          .parts = 2, .most_tiles = 160, .order = kHeaviestFirst, .group_items = 32, .last_rounds = 2}));
+  EXPECT_EQ(division_of(problem_of("share_question", 8192)),
+            (BackwardDivision{
+                .most_tiles = 120, .order = kHeaviestFirst, .group_items = kUnits, .last_rounds = 2}));
+  EXPECT_EQ(division_of(problem_of("share_question", 32768)).most_tiles, 110);
 }
 
 // Heads of an item of such blocks: some 150 tiles, or fewer where blocks have few items.
@@ -95,13 +109,31 @@ TEST(BackwardDivision, TakesWholeGroupsInOrder) {
             (BackwardDivision{.order = kByKeys, .walk = kDownByRows}));
   EXPECT_EQ(division_of(problem_of("causal", 4096, true)).parts, 2);
   EXPECT_EQ(division_of(problem_of("causal", 2048, true)).parts, 2);
+  EXPECT_EQ(division_of(problem_of("block_causal_document", 4096, true)).parts, 2);
+  EXPECT_EQ(division_of(problem_of("block_causal_document", 8192, true)),
+            (BackwardDivision{.order = kHeaviestFirst, .walk = kDownByRows}));
   // More columns begin with the first row than end with the last one; or fewer.
   EXPECT_EQ(division_of(problem_of("global_sliding_window", 8192, true)).walk, kUp);
   EXPECT_EQ(division_of(problem_of("prefix_lm_causal", 49152, true)).walk, kDownByRows);
-  for (const int64_t seqlen : {8192, 32768})
-    EXPECT_EQ(division_of(problem_of("sliding_window", seqlen, true)),
-              (BackwardDivision{.order = kByKeys, .group_items = 1, .walk = kDown}))
-        << seqlen;
+  // Half of all is visible: these are no documents.
+  EXPECT_EQ(division_of(problem_of("prefix_lm_causal", 2048, true)),
+            (BackwardDivision{.parts = 2, .order = kByKeys, .walk = kDownByRows}));
+  EXPECT_EQ(division_of(problem_of("global_sliding_window", 2048, true)),
+            (BackwardDivision{.order = kByKeys, .walk = kUp}));
+}
+
+// By rows from the first one on, blocks wait for each other in a window that ends at the diagonal, and in
+// many rounds.
+TEST(BackwardDivision, WalksWindowsInOrderAsNobodyWaits) {
+  const auto walk_of = [](const char* name, int64_t seqlen) {
+    const BackwardDivision division = division_of(problem_of(name, seqlen, true));
+    EXPECT_EQ(division, (BackwardDivision{.order = kByKeys, .group_items = 1, .walk = division.walk}));
+    return division.walk;
+  };
+  EXPECT_EQ(walk_of("sliding_window", 8192), kUpByRows);
+  EXPECT_EQ(walk_of("sliding_window", 32768), kDown);
+  EXPECT_EQ(walk_of("sliding_window_causal", 8192), kDown);
+  EXPECT_EQ(walk_of("sliding_window_causal", 32768), kDown);
 }
 
 TEST(BackwardDivision, FindsAnOrderForDocumentsBySimulation) {
@@ -114,6 +146,22 @@ TEST(BackwardDivision, FindsAnOrderForDocumentsBySimulation) {
   EXPECT_EQ(division_of(problem_of("share_question", 32768, true)).order, kFromLastKey);
   // From the last key on, rows wait for a question that comes last: nine times the time.
   EXPECT_EQ(division_of(problem_of("prefix_lm_document", 32768, true)).order, kByKeys);
+}
+
+TEST(BackwardDivision, CutsItemsOfFewDocumentsInOrderAsIsBest) {
+  EXPECT_EQ(division_of(problem_of("full_document", 2048, true)).parts, 1);
+  EXPECT_GE(division_of(problem_of("full_document", 2048, true)).most_tiles,
+            72);  // as the longest column has
+  EXPECT_EQ(division_of(problem_of("causal_blockwise", 2048, true)).parts, 2);
+  EXPECT_EQ(division_of(problem_of("share_question", 2048, true)).parts, 2);
+}
+
+// All of causal_blockwise' columns end with the rows of the last block, which sees everything.
+TEST(BackwardDivision, WorksOnManyHeadsWhereAllColumnsEndTogether) {
+  for (const auto& [name, heads] : {std::pair{"causal_blockwise", 8}, {"causal_document", 1}}) {
+    const Problem problem = problem_of(name, 32768, true);
+    EXPECT_EQ(arrange_backward(problem, choose_backward_shape(problem), kUnits).section_heads, heads) << name;
+  }
 }
 
 TEST(BackwardDivision, DividesTheGroupWhateverItIs) {

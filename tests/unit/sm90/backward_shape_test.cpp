@@ -41,6 +41,9 @@ TEST(BackwardShape, TellsKindsOfMasksApart) {
   EXPECT_EQ(shape_of("sliding_window", 32768).kind, kOneBand);
   EXPECT_EQ(shape_of("causal_document", 32768).kind, kBands);
   EXPECT_EQ(shape_of("share_question", 8192).kind, kBands);
+  EXPECT_EQ(shape_of("prefix_lm_causal", 2048).kind, kBands);
+  EXPECT_EQ(shape_of("prefix_lm_causal", 2048, true).kind, kLong);  // half of all is visible
+  EXPECT_EQ(shape_of("share_question", 2048, true).kind, kBands);
   EXPECT_EQ(shape_of("block_causal_document", 8192).kind, kBlocks);
   EXPECT_EQ(shape_of("uniform_block_sparse", 8192, false, 128).kind, kScattered);
   EXPECT_EQ(shape_of("variable_block_sparse", 8192, false, 256).kind, kScattered);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr BackwardWalk kDownByRows{true, true}, kUpByRows{false, true};
 
-double time_of(std::string_view name, int64_t seqlen, const BackwardDivision& division) {
+BackwardArrangement arranged(std::string_view name, int64_t seqlen, const BackwardDivision& division) {
   PatternOptions options;
   options.seqlen = seqlen;
   Problem problem;
@@ -25,15 +25,23 @@ double time_of(std::string_view name, int64_t seqlen, const BackwardDivision& di
   problem.deterministic = true;
   BackwardShape shape = choose_backward_shape(problem);
   shape.division = division;
-  const BackwardArrangement all = arrange_backward(problem, shape, 132);
+  return arrange_backward(problem, shape, 132);
+}
+
+double time_of(const BackwardArrangement& all, int32_t kv_heads, int32_t section_heads, int32_t last_heads) {
   return time_walk(all.grid.map, std::span(all.items.work).first(static_cast<size_t>(all.items.per_list)),
-                   division.walk,
+                   all.division.walk,
                    {.rows = 64,
                     .group = 8,
                     .workers = 132,
-                    .kv_heads = 8,
-                    .section_heads = all.section_heads,
-                    .last_heads = 8 - all.last_section * all.section_heads});
+                    .kv_heads = kv_heads,
+                    .section_heads = section_heads,
+                    .last_heads = last_heads});
+}
+
+double time_of(std::string_view name, int64_t seqlen, const BackwardDivision& division) {
+  const BackwardArrangement all = arranged(name, seqlen, division);
+  return time_of(all, 8, all.section_heads, 8 - all.last_section * all.section_heads);
 }
 
 // From the diagonal down, short items would run after long ones, all at the same pace; from the last row up,
@@ -62,6 +70,23 @@ TEST(BackwardWalk, TakesASharedQuestionInTheOrderThatWasMeasuredToBeFaster) {
   from_last.order = KeyOrder::kFromLastKey;
   EXPECT_LT(time_of("share_question", 8192, heaviest), 0.9 * time_of("share_question", 8192, from_last));
   EXPECT_LT(time_of("share_question", 32768, from_last), 0.9 * time_of("share_question", 32768, heaviest));
+}
+
+// The last rows take an addition from every key tile.
+TEST(BackwardWalk, TakesLessOnManyHeadsAtOnceWhereAllColumnsEndTogether) {
+  BackwardDivision one{
+      .most_tiles = 640, .order = KeyOrder::kHeaviestFirst, .group_items = 1, .walk = kDownByRows};
+  BackwardDivision many = one;
+  many.kv_heads = 8;
+  EXPECT_LT(time_of("causal_blockwise", 32768, many), 0.95 * time_of("causal_blockwise", 32768, one));
+}
+
+// As the kernel's: a section that would reach into the last heads is not begun.
+TEST(BackwardWalk, WorksOnNoMoreHeadsThanThereAre) {
+  const BackwardArrangement all = arranged("causal", 4096, {.order = KeyOrder::kByKeys, .walk = kDownByRows});
+  EXPECT_EQ(time_of(all, 3, 8, 1), time_of(all, 3, 3, 3));
+  EXPECT_EQ(time_of(all, 5, 3, 1), time_of(all, 5, 3, 2));
+  EXPECT_EQ(time_of(all, 4, 3, 2), time_of(all, 4, 4, 4));
 }
 
 // Over the time in which nobody would wait, whatever is left out of the simulation.
