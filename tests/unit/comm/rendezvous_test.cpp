@@ -5,6 +5,7 @@
 #include <atomic>
 #include <csignal>
 #include <functional>
+#include <future>
 #include <thread>
 #include <vector>
 
@@ -21,8 +22,8 @@ namespace {
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 
-int free_port() {
-  static std::atomic<int> next{42000 + static_cast<int>(getpid() % 15000)};
+int free_port() {  // below those that the system gives to clients, which may still hold one
+  static std::atomic<int> next{20000 + static_cast<int>(getpid() % 12000)};
   return next++;
 }
 
@@ -94,8 +95,13 @@ TEST(Rendezvous, MeetsAgainAtAPortWhereAMeetingGoesOn) {
 }
 
 TEST(Rendezvous, SaysWhenRank0HasLeft) {
+  std::promise<void> rank_0_met;  // before, the failure would be its own
   const auto errors = meet(2, milliseconds(20000), [&](int rank, Rendezvous& rendezvous) {
-    if (rank == 1) rendezvous.fail("which is not the same");
+    if (rank == 0) rank_0_met.set_value();
+    if (rank == 1) {
+      rank_0_met.get_future().wait();
+      rendezvous.fail("which is not the same");
+    }
     for (int i = 0; rank == 1 && !rendezvous.left(); ++i) {
       LONGSPAN_CHECK(i < 2000, "nobody said so");
       std::this_thread::sleep_for(milliseconds(10));
