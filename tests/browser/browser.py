@@ -113,7 +113,13 @@ class Browser:
         return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
 
     def screenshot(self, path, full_page=True, selector=None):
-        time.sleep(0.2)
+        # Charts are drawn when they have their size, in a frame to come: on a busy machine some time later.
+        drawn = ("return [...document.querySelectorAll('canvas')].every((c) => !c.offsetWidth || !c.width ||"
+                 " c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some((x) => x))")
+        for _ in range(50):
+            time.sleep(0.2)
+            if self.run(drawn):
+                break
         parameters = {"format": "png"}
         if selector:
             box = self.run("const r = document.querySelector(arguments[0]).getBoundingClientRect();"

@@ -38,7 +38,8 @@ function drawStrategies(spread, view) {
         const chosen = masks.map((mask) => best(name, mask));
         return {type: 'bar', label: name, data: chosen.map((c) => c ? rankRate(c) / rankUnit[1] : null),
           ends: chosen.map((c) => c && c.interval ? c.interval.map((t) => rankRate(c) * c.time / t / rankUnit[1]).reverse() : null),
-          backgroundColor: strategyColour(name), borderWidth: 0, categoryPercentage: 0.82, barPercentage: 0.94, skipNull: true};
+          backgroundColor: strategyColour(name), borderWidth: 0, categoryPercentage: 0.82, barPercentage: 0.94,
+          maxBarThickness: 40, skipNull: true};
       });
       const reach = ({chart}) => chart.chartArea ? 0.43 * chart.chartArea.width / masks.length : 12;  // as wide as a mask's bars
       const line = {type: 'line', label: 'one device', showLine: false, data: one.map((c) => c ? c.rate / rankUnit[1] : null),
