@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "mask/pages.h"
@@ -19,21 +20,34 @@ class Chunks {
  public:
   explicit Chunks(size_t per_chunk) : per_chunk_(per_chunk) {}
 
-  size_t size() const { return size_; }
-  T& operator[](size_t i) { return chunks_[i / per_chunk_].template as<T>()[i % per_chunk_]; }
-  T& back() { return (*this)[size_ - 1]; }
+  // For few: room for so many, which spares them the growing.
+  void reserve(size_t count) { first_.reserve(std::min(count, per_chunk_)); }
+
+  size_t size() const { return chunks_.empty() ? first_.size() : size_; }
+  T& operator[](size_t i) {
+    return chunks_.empty() ? first_[i] : chunks_[i / per_chunk_].template as<T>()[i % per_chunk_];
+  }
+  T& back() { return chunks_.empty() ? first_.back() : (*this)[size_ - 1]; }
 
   T* append(size_t count) {  // of zero bytes
-    if (size_ % per_chunk_ == 0) chunks_.emplace_back(per_chunk_ * sizeof(T));
-    T* place = &(*this)[size_];
-    size_ += count;
-    return place;
+    if (chunks_.empty() && first_.size() + count <= per_chunk_) {
+      first_.resize(first_.size() + count);
+      return first_.data() + first_.size() - count;
+    }
+    return append_to_chunks(count);
   }
-  void push_back(const T& element) { *append(1) = element; }
 
-  // Moves the elements to a vector of exactly their size. Each chunk is freed as soon as it is copied, so
-  // that the two never take much more memory than one.
+  void push_back(const T& element) {
+    if (chunks_.empty() && first_.size() < per_chunk_) [[likely]]
+      first_.push_back(element);
+    else
+      *append_to_chunks(1) = element;
+  }
+
+  // Moves the elements to a vector, if they are many, of exactly their size. Each chunk is freed as soon as
+  // it is copied, so that the two never take much more memory than one.
   std::vector<T> take() {
+    if (chunks_.empty()) return std::exchange(first_, {});
     std::vector<T> elements;
     elements.reserve(size_);
     for (Pages& chunk : chunks_) {
@@ -47,8 +61,23 @@ class Chunks {
   }
 
  private:
-  size_t per_chunk_, size_ = 0;
+  [[gnu::noinline]] T* append_to_chunks(size_t count) {
+    if (chunks_.empty()) {
+      size_ = first_.size();
+      chunks_.emplace_back(per_chunk_ * sizeof(T));
+      std::copy(first_.begin(), first_.end(), chunks_.front().template as<T>());
+      first_ = {};
+    }
+    if (size_ % per_chunk_ == 0) chunks_.emplace_back(per_chunk_ * sizeof(T));
+    T* place = &(*this)[size_];
+    size_ += count;
+    return place;
+  }
+
+  size_t per_chunk_;
+  std::vector<T> first_;  // all of them, while they would fit one chunk: pages from the system take longer
   std::vector<Pages> chunks_;
+  size_t size_ = 0;  // of chunks
 };
 
 }  // namespace longspan

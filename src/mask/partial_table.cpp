@@ -2,23 +2,36 @@
 #include "mask/partial_table.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 
 namespace longspan {
 namespace {
 
-// Mixes 8 bytes at a time. The upper bits are the better ones; both users compare what they find.
-uint64_t hash_of(const void* data, size_t bytes) {
-  uint64_t hash = 0x9e3779b97f4a7c15u ^ bytes;
-  const char* at = static_cast<const char*>(data);
-  for (size_t done = 0; done < bytes; done += 8) {
-    uint64_t word = 0;
-    std::memcpy(&word, at + done, std::min<size_t>(8, bytes - done));
-    hash = (std::rotl(hash, 23) ^ word) * 0xff51afd7ed558ccdu;
+constexpr uint64_t kOdd = 0xff51afd7ed558ccdu;
+
+uint64_t mixed(uint64_t hash, uint64_t word) {
+  return (std::rotl(hash, 23) ^ word) * kOdd;
+}
+
+// Mixes 32 bytes at a time, in four chains that do not wait for each other. The upper bits are the better
+// ones; all users compare what they find.
+uint64_t hash_of(std::span<const Span> spans) {
+  std::array<uint64_t, 4> chains{0x9e3779b97f4a7c15u, 1, 2, 3};
+  std::array<uint64_t, 4> words;
+  size_t done = 0;
+  for (; done + 8 <= spans.size(); done += 8) {
+    std::memcpy(words.data(), spans.data() + done, sizeof(words));
+    for (size_t i = 0; i < words.size(); ++i) chains[i] = mixed(chains[i], words[i]);
   }
+  words = {};
+  std::memcpy(words.data(), spans.data() + done, (spans.size() - done) * sizeof(Span));
+  uint64_t hash = spans.size();
+  for (size_t i = 0; i < words.size(); ++i) hash = mixed(hash, mixed(chains[i], words[i]));
   return hash ^ (hash >> 32);
 }
 
@@ -34,38 +47,65 @@ Span TilePiece::columns(int32_t row) const {
   return {static_cast<uint16_t>(begin), static_cast<uint16_t>(end)};
 }
 
-PartialTable::PartialTable(TileShape shape)
-    : shape_(shape),
-      memo_(kMemoSize * sizeof(Memo)),
-      spans_(layers_per_chunk(shape) * static_cast<size_t>(shape.rows)) {}
-
-PartialTable::Memo* PartialTable::find_memo(std::span<const TilePiece> pieces) {
-  if (pieces.size() > kMemoPieces) return nullptr;
-  std::array<uint64_t, kMemoPieces> key{};
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    const TilePiece& p = pieces[i];
-    if (!p.rectangular()) return nullptr;
-    key[i] =
-        uint64_t{p.q_begin} | uint64_t{p.q_end} << 16 | uint64_t{p.k_begin} << 32 | uint64_t{p.k_end} << 48;
-  }
-  const uint64_t hash = hash_of(key.data(), pieces.size() * sizeof(uint64_t));
-  Memo* places = memo_.as<Memo>() + (hash >> 40) % kMemoSize / kMemoWays * kMemoWays;
-  for (size_t way = 0; way < kMemoWays; ++way) {
-    Memo& memo = places[way];
-    if (memo.count == static_cast<int32_t>(pieces.size()) && memo.key == key) return &memo;
-    if (memo.count == 0) return &(memo = {key, 0, 0});
-  }
-  return &(places[hash % kMemoWays] = {key, 0, 0});
+int64_t TilePiece::bounded_area() const {
+  return Band{{q_begin, q_end},
+              {k_begin, k_end},
+              lo == kNoLo ? kUnboundedBelow : lo,
+              hi == kNoHi ? kUnboundedAbove : hi}
+      .area();
 }
 
-int32_t PartialTable::number_of(std::span<const TilePiece> pieces, int64_t area) {
-  Memo* memo = find_memo(pieces);
-  if (memo != nullptr && memo->count > 0) return memo->number;
+PartialTable::PartialTable(TileShape shape)
+    : shape_(shape),
+      memos_(kFewestMemos),
+      spans_(layers_per_chunk(shape) * static_cast<size_t>(shape.rows)),
+      first_(256, -1) {}
+
+PartialTable::Memo PartialTable::memo_of(std::span<const TilePiece> pieces) {
+  Memo memo;
+  size_t words = 0;
+  int32_t bounded = 0;
+  if (pieces.size() > kMemoWords) return memo;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const TilePiece& p = pieces[i];
+    const bool has_bounds = !p.rectangular();
+    if (words + (has_bounds ? 2 : 1) > kMemoWords) return memo;
+    memo.key[words++] =
+        uint64_t{p.q_begin} | uint64_t{p.q_end} << 16 | uint64_t{p.k_begin} << 32 | uint64_t{p.k_end} << 48;
+    if (!has_bounds) continue;
+    memo.key[words++] = uint64_t{static_cast<uint32_t>(p.lo)} | uint64_t{static_cast<uint32_t>(p.hi)} << 32;
+    bounded |= 1 << i;
+  }
+  memo.kind = static_cast<int32_t>(pieces.size()) | bounded << 8;
+  return memo;
+}
+
+PartialTable::Memo& PartialTable::place_of(const Memo& memo) {
+  uint64_t hash = 0x9e3779b97f4a7c15u;
+  for (const uint64_t word : memo.key) hash = mixed(hash, word);
+  Memo* places = &memos_[(hash >> 32) * kMemoWays & (memos_.size() - 1)];
+  for (size_t way = 0; way < kMemoWays; ++way)
+    if (places[way].kind == 0 || places[way].shows(memo)) return places[way];
+  return places[(hash >> 60) % kMemoWays];
+}
+
+void PartialTable::grow_memos() {
+  std::vector<Memo> before(std::min(8 * memos_.size(), kMostMemos));
+  memos_.swap(before);
+  for (const Memo& memo : before)
+    if (memo.kind != 0) place_of(memo) = memo;
+}
+
+int32_t PartialTable::number_of(std::span<const TilePiece> pieces) {
+  Memo memo = memo_of(pieces);
+  if (memo.kind != 0)
+    if (const Memo& known = place_of(memo); known.shows(memo)) return known.number;
   draw(pieces);
-  const int32_t number = number_of_drawn(area);
-  if (memo != nullptr) {
-    memo->count = static_cast<int32_t>(pieces.size());
-    memo->number = number;
+  const int32_t number = number_of_drawn();
+  if (memo.kind != 0) {
+    memo.number = number;
+    if (++kept_ * 2 > memos_.size() && memos_.size() < kMostMemos) grow_memos();
+    place_of(memo) = memo;
   }
   return number;
 }
@@ -75,6 +115,7 @@ int32_t PartialTable::number_of(std::span<const TilePiece> pieces, int64_t area)
 void PartialTable::draw(std::span<const TilePiece> pieces) {
   const auto rows = static_cast<size_t>(shape_.rows);
   drawn_.assign(rows, Span{});
+  if (pieces.size() == 1) return draw(pieces.front());
   cuts_.clear();
   for (const TilePiece& piece : pieces) cuts_.insert(cuts_.end(), {piece.q_begin, piece.q_end});
   std::sort(cuts_.begin(), cuts_.end());
@@ -95,6 +136,16 @@ void PartialTable::draw(std::span<const TilePiece> pieces) {
     for (size_t layer = 0; layer < drawn_.size() && alike; layer += rows)
       std::fill(&drawn_[layer] + begin, &drawn_[layer] + end, drawn_[layer + static_cast<size_t>(begin)]);
   }
+}
+
+void PartialTable::draw(const TilePiece& piece) {
+  // Bounds that are none, but may be added to.
+  constexpr int32_t kFar = 1 << 30;
+  const int32_t lo = std::max(piece.lo, -kFar), hi = std::min(piece.hi, kFar);
+  const int32_t k_begin = piece.k_begin, k_end = piece.k_end;
+  for (int32_t row = piece.q_begin; row < piece.q_end; ++row)
+    drawn_[static_cast<size_t>(row)] = {static_cast<uint16_t>(std::max(k_begin, row + lo)),
+                                        static_cast<uint16_t>(std::min(k_end, row + hi + 1))};
 }
 
 void PartialTable::draw_row(int32_t row) {
@@ -120,10 +171,11 @@ bool PartialTable::drawn_equals(const Partial& partial) {
   return true;
 }
 
-int32_t PartialTable::number_of_drawn(int64_t area) {
-  const uint64_t hash = hash_of(drawn_.data(), drawn_.size() * sizeof(Span));
-  for (auto [at, end] = numbers_.equal_range(hash); at != end; ++at)
-    if (drawn_equals(partials_[at->second])) return at->second;
+int32_t PartialTable::number_of_drawn() {
+  const uint64_t hash = hash_of(drawn_);
+  for (int32_t at = first_[hash & (first_.size() - 1)]; at >= 0; at = next_[static_cast<size_t>(at)])
+    if (hashes_[static_cast<size_t>(at)] == hash && drawn_equals(partials_[static_cast<size_t>(at)]))
+      return at;
   const auto rows = static_cast<size_t>(shape_.rows);
   const size_t first = spans_.size() / rows, layers = drawn_.size() / rows;
   LONGSPAN_CHECK(first + layers <= static_cast<size_t>(std::numeric_limits<int32_t>::max()),
@@ -131,9 +183,24 @@ int32_t PartialTable::number_of_drawn(int64_t area) {
   for (size_t layer = 0; layer < layers; ++layer)
     std::copy_n(drawn_.begin() + static_cast<std::ptrdiff_t>(layer * rows), rows, spans_.append(rows));
   const auto number = static_cast<int32_t>(partials_.size());
+  int64_t area = 0;
+  for (const Span& span : drawn_) area += span.end - span.begin;
   partials_.push_back({static_cast<int32_t>(first), static_cast<int32_t>(layers), area});
-  numbers_.emplace(hash, number);
+  hashes_.push_back(hash);
+  next_.push_back(-1);
+  if (partials_.size() > first_.size()) {
+    first_.assign(4 * first_.size(), -1);
+    for (size_t i = 0; i < partials_.size(); ++i) list(static_cast<int32_t>(i));
+  } else {
+    list(number);
+  }
   return number;
+}
+
+// Puts a partial tile at the head of its hash's list.
+void PartialTable::list(int32_t number) {
+  int32_t& first = first_[hashes_[static_cast<size_t>(number)] & (first_.size() - 1)];
+  next_[static_cast<size_t>(number)] = std::exchange(first, number);
 }
 
 }  // namespace longspan

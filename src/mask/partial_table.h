@@ -4,11 +4,9 @@
 #include <array>
 #include <cstdint>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "mask/chunks.h"
-#include "mask/pages.h"
 #include "mask/tile_map.h"
 
 namespace longspan {
@@ -22,43 +20,62 @@ struct TilePiece {
   static constexpr int32_t kNoHi = std::numeric_limits<int32_t>::max();
 
   bool rectangular() const { return lo == kNoLo && hi == kNoHi; }
+  int64_t area() const {
+    return rectangular() ? int64_t{q_end - q_begin} * (k_end - k_begin) : bounded_area();
+  }
   Span columns(int32_t row) const;  // of a row in [q_begin, q_end)
+
+ private:
+  int64_t bounded_area() const;
 };
 
 class PartialTable {
  public:
   explicit PartialTable(TileShape shape);
 
-  // The number of the partial tile whose visible pairs are those of the disjoint pieces, `area` in all.
-  int32_t number_of(std::span<const TilePiece> pieces, int64_t area);
+  // The number of the partial tile whose visible pairs are those of the disjoint pieces.
+  int32_t number_of(std::span<const TilePiece> pieces);
 
   std::vector<Partial> take_partials() { return std::move(partials_); }
   std::vector<Span> take_spans() { return spans_.take(); }
 
  private:
-  // Lists of rectangles seen before, each in one of the few places that its hash gives; the last comer takes
-  // the place of another. Block-sparse masks have millions of partial tiles of few kinds: to draw the rows of
-  // each only to find it known would take seconds.
-  static constexpr size_t kMemoPieces = 4, kMemoWays = 4, kMemoSize = size_t{1} << 18;
+  // Lists of pieces seen before, each in one of the few places that its hash gives; where all are taken, the
+  // last comer takes that of another. Masks have up to millions of partial tiles of few kinds: to draw the
+  // rows of each only to find it known would take seconds.
+  static constexpr size_t kMemoWords = 4, kMemoWays = 4;
+  static constexpr size_t kFewestMemos = size_t{1} << 9, kMostMemos = size_t{1} << 18;
   struct Memo {
-    std::array<uint64_t, kMemoPieces> key{};
-    int32_t count = 0, number = 0;  // count 0: nothing yet
+    std::array<uint64_t, kMemoWords> key{};  // a word for each piece's sides, and one for its bounds if any
+    int32_t kind = 0, number = 0;            // number of pieces, and which have bounds; 0: nothing yet
+    bool shows(const Memo& other) const {
+      uint64_t differs = static_cast<uint64_t>(kind ^ other.kind);
+      for (size_t i = 0; i < kMemoWords; ++i) differs |= key[i] ^ other.key[i];
+      return differs == 0;
+    }
   };
-  Memo* find_memo(std::span<const TilePiece> pieces);  // null for pieces that are not kept
+  static Memo memo_of(std::span<const TilePiece> pieces);  // kind 0 for pieces that are not kept
+  Memo& place_of(const Memo& memo);                        // where it is, or where it may go
+  void grow_memos();
 
-  int32_t number_of_drawn(int64_t area);
+  int32_t number_of_drawn();
+  void list(int32_t number);
   void draw(std::span<const TilePiece> pieces);
+  void draw(const TilePiece& piece);
   void draw_row(int32_t row);
   bool drawn_equals(const Partial& partial);
 
   TileShape shape_;
-  Pages memo_;  // [kMemoSize]; only what is used takes memory
+  std::vector<Memo> memos_;
+  size_t kept_ = 0;  // of them
   std::vector<Partial> partials_;
   Chunks<Span> spans_;
-  std::unordered_multimap<uint64_t, int32_t> numbers_;  // by the hash of what is drawn
-  std::vector<Span> drawn_;                             // [layers, shape.rows]
-  std::vector<uint16_t> cuts_;                          // rows between which the same pieces are live
-  std::vector<TilePiece> live_;                         // those, from left to right
+  // The partial tiles by the hash of what is drawn: a list for each of a power of two of hashes.
+  std::vector<int32_t> first_, next_;  // -1: there is no other
+  std::vector<uint64_t> hashes_;
+  std::vector<Span> drawn_;      // [layers, shape.rows]
+  std::vector<uint16_t> cuts_;   // rows between which the same pieces are live
+  std::vector<TilePiece> live_;  // those, from left to right
 };
 
 }  // namespace longspan

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <numeric>
+#include <utility>
 
 #include "base/error.h"
 #include "mask/chunks.h"
@@ -16,16 +16,77 @@ int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-// The column tiles that one row tile visits: for each either how many full tiles begin there, or a list of
-// the pieces that bands show of it. A bitmap of the touched tiles gives them in order without sorting.
+// Tokens are fewer than 2^31: short divisions are fast ones.
+int64_t floor_div(int64_t a, int64_t b) {
+  return static_cast<uint32_t>(a) / static_cast<uint32_t>(b);
+}
+
+// Writes the runs of one row tile after the other, each from left to right.
+template <class NumberOf>
+class RunWriter {
+ public:
+  RunWriter(TileMap& map, const NumberOf& number_of) : map_(map), number_of_(number_of) {
+    runs_.reserve(4 * map.tiles.size());  // as many masks need
+  }
+
+  void begin(int64_t row_tile, const Range& rows) {
+    row_tile_ = row_tile, rows_ = rows.size(), tiles_ = 0;
+    last_is_full_ = false;
+  }
+  void end() {
+    map_.tiles[static_cast<size_t>(row_tile_)] = tiles_;
+    map_.offsets[static_cast<size_t>(row_tile_) + 1] = static_cast<int64_t>(runs_.size());
+  }
+  std::vector<Run> take() { return runs_.take(); }
+
+  void add_full(int64_t tile, int64_t count) {
+    tiles_ += static_cast<int32_t>(count);
+    if (last_is_full_ && runs_.back().tile + runs_.back().code == tile)
+      runs_.back().code += static_cast<int32_t>(count);
+    else
+      runs_.push_back({static_cast<int32_t>(tile), static_cast<int32_t>(count)});
+    last_is_full_ = true;
+  }
+
+  void add_piece(int64_t tile, const TilePiece& piece) {
+    // Bounds that do not bind are none: with one, something is hidden.
+    if (piece.rectangular() && piece.area() == area_of(tile)) return add_full(tile, 1);
+    add_partial(tile, {&piece, 1});
+  }
+
+  void add_pieces(int64_t tile, std::span<const TilePiece> pieces) {
+    if (pieces.size() == 1) return add_piece(tile, pieces.front());
+    int64_t area = 0;
+    for (const TilePiece& piece : pieces) area += piece.area();
+    if (area == area_of(tile)) return add_full(tile, 1);
+    add_partial(tile, pieces);
+  }
+
+ private:
+  int64_t area_of(int64_t tile) const {
+    const int64_t width = map_.shape.columns;
+    return rows_ * std::min(width, map_.columns - tile * width);
+  }
+
+  void add_partial(int64_t tile, std::span<const TilePiece> pieces) {
+    tiles_ += 1;
+    runs_.push_back({static_cast<int32_t>(tile), -number_of_(pieces)});
+    last_is_full_ = false;
+  }
+
+  TileMap& map_;
+  const NumberOf& number_of_;
+  Chunks<Run> runs_{size_t{1} << 17};
+  int64_t row_tile_ = 0, rows_ = 0;
+  int32_t tiles_ = 0;
+  bool last_is_full_ = false;
+};
+
+// The column tiles that several bands show of one row tile: for each either how many full tiles begin there,
+// or a list of the pieces that bands show of it. A bitmap of the touched tiles gives them in order without
+// sorting.
 class RowOfTiles {
  public:
-  struct Piece {
-    TilePiece shown;
-    int64_t area = 0;
-    int32_t next = -1;
-  };
-
   explicit RowOfTiles(int64_t tiles) : slots_(tiles), touched_(ceil_div(tiles, 64)) {}
 
   void add_full(int64_t tile, int64_t count) {
@@ -33,30 +94,26 @@ class RowOfTiles {
     slots_[tile].full = static_cast<int32_t>(count);
   }
 
-  void add_piece(int64_t tile, const TilePiece& shown, int64_t area) {
+  void add_piece(int64_t tile, const TilePiece& piece) {
     touch(tile);
-    pieces_.push_back({shown, area, slots_[tile].head});
+    pieces_.push_back({piece, slots_[tile].head});
     slots_[tile].head = static_cast<int32_t>(pieces_.size()) - 1;
   }
 
-  // Calls full(tile, count) or partial(tile, pieces, area) from left to right, and forgets all.
-  template <class Full, class PartialTile>
-  void drain(Full full, PartialTile partial) {
+  // Hands all to the writer, from left to right, and forgets it.
+  template <class Writer>
+  void drain(Writer& writer) {
     for (int64_t word = first_; word < last_; ++word) {
       for (; touched_[word] != 0; touched_[word] &= touched_[word] - 1) {
         const int64_t tile = word * 64 + std::countr_zero(touched_[word]);
         const Slot slot = std::exchange(slots_[tile], Slot{});
         if (slot.full > 0) {
-          full(tile, slot.full);
+          writer.add_full(tile, slot.full);
           continue;
         }
         shown_.clear();
-        int64_t area = 0;
-        for (int32_t i = slot.head; i >= 0; i = pieces_[i].next) {
-          shown_.push_back(pieces_[i].shown);
-          area += pieces_[i].area;
-        }
-        partial(tile, std::span<const TilePiece>(shown_), area);
+        for (int32_t i = slot.head; i >= 0; i = pieces_[i].next) shown_.push_back(pieces_[i].shown);
+        writer.add_pieces(tile, shown_);
       }
     }
     pieces_.clear();
@@ -67,6 +124,10 @@ class RowOfTiles {
  private:
   struct Slot {
     int32_t head = -1, full = 0;
+  };
+  struct Piece {
+    TilePiece shown;
+    int32_t next = -1;
   };
 
   void touch(int64_t tile) {
@@ -83,53 +144,120 @@ class RowOfTiles {
   int64_t first_ = std::numeric_limits<int64_t>::max(), last_ = 0;  // words of the bitmap in use
 };
 
-// Splits one band's share of a row tile into full tiles and pieces of tiles.
+// Splits one band's share of a row tile into full tiles and pieces of tiles, from left to right.
 class Splitter {
  public:
-  Splitter(const TileMap& map, RowOfTiles& row_of_tiles) : map_(map), row_(row_of_tiles) {}
+  explicit Splitter(const TileMap& map) : width_(map.shape.columns) {}
 
-  void split(const Band& band, const Range& tile_rows) {
+  template <class Sink>
+  void split(const Band& band, const Range& tile_rows, Sink& sink) const {
     const Band slice = Band{intersection(band.q, tile_rows), band.k, band.lo, band.hi}.normalized();
-    const int64_t width = map_.shape.columns;
-    const int64_t first = slice.k.begin / width, last = ceil_div(slice.k.end, width);
+    const int64_t first = floor_div(slice.k.begin, width_),
+                  last = floor_div(slice.k.end + width_ - 1, width_);
     // Both ends of a band's rows move to the right only, so the last row's begin and the first row's end
     // bound what all rows see.
     Range full{last, last};
     if (slice.q == tile_rows) {
       const int64_t begin = slice.columns(slice.q.end - 1).begin, end = slice.columns(slice.q.begin).end;
-      full = {ceil_div(begin, width), end / width};
-      if (full.empty())
-        full = {last, last};
-      else
-        row_.add_full(full.begin, full.size());
+      full = {floor_div(begin + width_ - 1, width_), floor_div(end, width_)};
+      if (full.empty()) full = {last, last};
     }
-    for (int64_t tile = first; tile < full.begin; ++tile) add_piece(slice, tile_rows.begin, tile);
-    for (int64_t tile = full.end; tile < last; ++tile) add_piece(slice, tile_rows.begin, tile);
+    for (int64_t tile = first; tile < full.begin; ++tile)
+      sink.add_piece(tile, piece(slice, tile_rows.begin, tile));
+    if (!full.empty()) sink.add_full(full.begin, full.size());
+    for (int64_t tile = full.end; tile < last; ++tile)
+      sink.add_piece(tile, piece(slice, tile_rows.begin, tile));
   }
 
  private:
-  void add_piece(const Band& slice, int64_t first_row, int64_t tile) {
-    const int64_t first_column = tile * map_.shape.columns;
+  TilePiece piece(const Band& slice, int64_t first_row, int64_t tile) const {
+    const int64_t first_column = tile * width_;
     Band part = slice;
-    part.k = intersection(part.k, {first_column, first_column + map_.shape.columns});
+    part.k = intersection(part.k, {first_column, first_column + width_});
     const bool rectangle = slice.rectangular();
     if (!rectangle) part = part.normalized();
     TilePiece piece{
         static_cast<uint16_t>(part.q.begin - first_row), static_cast<uint16_t>(part.q.end - first_row),
         static_cast<uint16_t>(part.k.begin - first_column), static_cast<uint16_t>(part.k.end - first_column)};
-    if (rectangle) {
-      row_.add_piece(tile, piece, part.q.size() * part.k.size());
-      return;
-    }
     const int64_t shift = first_column - first_row;
     if (part.lo != kUnboundedBelow) piece.lo = static_cast<int32_t>(part.lo - shift);
     if (part.hi != kUnboundedAbove) piece.hi = static_cast<int32_t>(part.hi - shift);
-    row_.add_piece(tile, piece, part.area());
+    return piece;
   }
 
-  const TileMap& map_;
-  RowOfTiles& row_;
+  int64_t width_;
 };
+
+// The most tiles first, ties by index: by counting, as no row tile has more than all.
+std::vector<int32_t> heaviest_first(const std::vector<int32_t>& tiles) {
+  const int32_t most = tiles.empty() ? 0 : *std::max_element(tiles.begin(), tiles.end());
+  std::vector<int32_t> place(static_cast<size_t>(most) + 2), order(tiles.size());
+  for (const int32_t count : tiles) ++place[static_cast<size_t>(most - count) + 1];
+  for (size_t i = 1; i < place.size(); ++i) place[i] += place[i - 1];
+  for (size_t t = 0; t < tiles.size(); ++t)
+    order[static_cast<size_t>(place[static_cast<size_t>(most - tiles[t])]++)] = static_cast<int32_t>(t);
+  return order;
+}
+
+void check_shape(TileShape shape) {
+  for (int32_t side : {shape.rows, shape.columns})
+    LONGSPAN_CHECK(1 <= side && side <= 65535, "tile {} x {}: its sides must be 1 to 65535", shape.rows,
+                   shape.columns);
+}
+
+// The runs of bands that are ordered by their first rows; number_of(pieces) is called for each partial tile.
+template <class Bands, class NumberOf>
+TileMap sweep(int64_t rows, int64_t columns, const Bands& bands, TileShape shape, const NumberOf& number_of) {
+  TileMap map;
+  map.shape = shape;
+  map.rows = rows;
+  map.columns = columns;
+  const int64_t row_tiles = ceil_div(map.rows, shape.rows);
+  map.tiles.assign(row_tiles, 0);
+  map.offsets.assign(row_tiles + 1, 0);
+
+  RunWriter writer(map, number_of);
+  RowOfTiles row_of_tiles(map.column_tiles());
+  const Splitter splitter(map);
+  std::vector<Band> active;
+  auto next = bands.begin();
+  for (int64_t t = 0; t < row_tiles; ++t) {
+    const Range tile_rows{t * shape.rows, std::min((t + 1) * shape.rows, map.rows)};
+    std::erase_if(active, [&](const Band& band) { return band.q.end <= tile_rows.begin; });
+    for (; next != bands.end() && (*next).q.begin < tile_rows.end; ++next) {
+      active.push_back(*next);
+      map.area += active.back().area();
+    }
+    writer.begin(t, tile_rows);
+    if (active.size() == 1) {
+      splitter.split(active.front(), tile_rows, writer);
+    } else {
+      for (const Band& band : active) splitter.split(band, tile_rows, row_of_tiles);
+      row_of_tiles.drain(writer);
+    }
+    writer.end();
+  }
+  map.runs = writer.take();
+  map.order = heaviest_first(map.tiles);
+  return map;
+}
+
+template <class Bands>
+TileMap sweep_runs(int64_t rows, int64_t columns, const Bands& bands, TileShape shape) {
+  check_shape(shape);
+  return sweep(rows, columns, bands, shape, [](std::span<const TilePiece>) { return 0; });
+}
+
+template <class Bands>
+TileMap lower_bands(int64_t rows, int64_t columns, const Bands& bands, TileShape shape) {
+  check_shape(shape);
+  PartialTable partials(shape);
+  TileMap map = sweep(rows, columns, bands, shape,
+                      [&](std::span<const TilePiece> pieces) { return partials.number_of(pieces); });
+  map.partials = partials.take_partials();
+  map.spans = partials.take_spans();
+  return map;
+}
 
 }  // namespace
 
@@ -140,56 +268,19 @@ size_t TileMap::bytes() const {
 }
 
 TileMap lower(const Mask& mask, TileShape shape) {
-  for (int32_t side : {shape.rows, shape.columns})
-    LONGSPAN_CHECK(1 <= side && side <= 65535, "tile {} x {}: its sides must be 1 to 65535", shape.rows,
-                   shape.columns);
-  TileMap map;
-  map.shape = shape;
-  map.rows = mask.rows();
-  map.columns = mask.columns();
-  map.area = mask.area();
-  const int64_t row_tiles = ceil_div(map.rows, shape.rows);
-  map.tiles.assign(row_tiles, 0);
-  map.offsets.assign(row_tiles + 1, 0);
+  return lower_bands(mask.rows(), mask.columns(), mask.bands(), shape);
+}
 
-  RowOfTiles row_of_tiles(map.column_tiles());
-  Splitter splitter(map, row_of_tiles);
-  PartialTable partials(shape);
-  Chunks<Run> runs(size_t{1} << 17);
-  std::vector<Band> active;
-  auto next = mask.bands().begin();
-  for (int64_t t = 0; t < row_tiles; ++t) {
-    const Range tile_rows{t * shape.rows, std::min((t + 1) * shape.rows, map.rows)};
-    std::erase_if(active, [&](const Band& band) { return band.q.end <= tile_rows.begin; });
-    for (; next != mask.bands().end() && (*next).q.begin < tile_rows.end; ++next) active.push_back(*next);
-    for (const Band& band : active) splitter.split(band, tile_rows);
+TileMap lower(int64_t rows, int64_t columns, std::span<const Band> bands, TileShape shape) {
+  return lower_bands(rows, columns, bands, shape);
+}
 
-    auto add_full = [&](int64_t tile, int32_t count) {
-      map.tiles[t] += count;
-      const bool continues = static_cast<int64_t>(runs.size()) > map.offsets[t] && runs.back().full() &&
-                             runs.back().tile + runs.back().code == tile;
-      if (continues)
-        runs.back().code += count;
-      else
-        runs.push_back({static_cast<int32_t>(tile), count});
-    };
-    row_of_tiles.drain(add_full, [&](int64_t tile, std::span<const TilePiece> pieces, int64_t area) {
-      const int64_t first_column = tile * shape.columns;
-      const Range columns{first_column, std::min(first_column + shape.columns, map.columns)};
-      if (area == tile_rows.size() * columns.size()) return add_full(tile, 1);
-      map.tiles[t] += 1;
-      runs.push_back({static_cast<int32_t>(tile), -partials.number_of(pieces, area)});
-    });
-    map.offsets[t + 1] = static_cast<int64_t>(runs.size());
-  }
-  map.runs = runs.take();
-  map.partials = partials.take_partials();
-  map.spans = partials.take_spans();
-  map.order.resize(row_tiles);
-  std::iota(map.order.begin(), map.order.end(), 0);
-  std::stable_sort(map.order.begin(), map.order.end(),
-                   [&](int32_t a, int32_t b) { return map.tiles[a] > map.tiles[b]; });
-  return map;
+TileMap lower_runs(const Mask& mask, TileShape shape) {
+  return sweep_runs(mask.rows(), mask.columns(), mask.bands(), shape);
+}
+
+TileMap lower_runs(int64_t rows, int64_t columns, std::span<const Band> bands, TileShape shape) {
+  return sweep_runs(rows, columns, bands, shape);
 }
 
 }  // namespace longspan

@@ -74,4 +74,12 @@ struct TileMap {
 // O(tiles visited + rows of partial tiles) time and memory. Empty tiles are never listed.
 TileMap lower(const Mask& mask, TileShape shape);
 
+// The same of bands that are disjoint, in normal form and ordered by their first rows, though they make no
+// Mask yet.
+TileMap lower(int64_t rows, int64_t columns, std::span<const Band> bands, TileShape shape);
+
+// The same without the partial tiles themselves, whose runs have number 0: what takes most of the time.
+TileMap lower_runs(const Mask& mask, TileShape shape);
+TileMap lower_runs(int64_t rows, int64_t columns, std::span<const Band> bands, TileShape shape);
+
 }  // namespace longspan

@@ -12,11 +12,6 @@ namespace {
 
 constexpr int64_t kStripeBands = int64_t{1} << 16, kStripeColumns = int64_t{1} << 20;
 
-Band flipped(const Band& band) {
-  return {band.k, band.q, band.hi == kUnboundedAbove ? kUnboundedBelow : -band.hi,
-          band.lo == kUnboundedBelow ? kUnboundedAbove : -band.lo};
-}
-
 // Sorts flipped bands whose rows begin in the stripe. They come ordered by column, so that counting by row
 // leaves only ties to be put right.
 void sort_stripe(std::vector<Band>& bands, const Range& stripe) {
@@ -33,6 +28,11 @@ void sort_stripe(std::vector<Band>& bands, const Range& stripe) {
 }
 
 }  // namespace
+
+Band flipped(const Band& band) {
+  return {band.k, band.q, band.hi == kUnboundedAbove ? kUnboundedBelow : -band.hi,
+          band.lo == kUnboundedBelow ? kUnboundedAbove : -band.lo};
+}
 
 BandList transposed(const BandList& bands, int64_t columns) {
   const auto size = static_cast<int64_t>(bands.size());

@@ -5,6 +5,8 @@
 
 namespace longspan {
 
+Band flipped(const Band& band);
+
 // Of bands sorted as a mask's are; so is the result. Takes little memory beyond it.
 BandList transposed(const BandList& bands, int64_t columns);
 

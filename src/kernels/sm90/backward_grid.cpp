@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/parallel.h"
+#include "mask/transpose.h"
 
 namespace longspan::sm90 {
 namespace {
@@ -62,24 +63,35 @@ std::vector<int64_t> boundaries(const Mask& mask, const RangeOf& range_of) {
   return result;
 }
 
-// The mask at the padded positions; none if it has too many bands there.
-std::optional<Mask> pad(const Mask& mask, const Cuts& rows, const Cuts& keys, int64_t padded_rows,
-                        int64_t padded_keys) {
+// The transposed mask at the padded positions: disjoint bands in normal form, by their first rows.
+struct Padded {
+  int64_t rows = 0, columns = 0;
   std::vector<Band> bands;
+};
+
+// None if it has too many bands there.
+std::optional<Padded> pad(const Mask& mask, const Cuts& rows, const Cuts& keys, int64_t padded_rows,
+                          int64_t padded_keys) {
+  Padded result{padded_keys, padded_rows, {}};
+  size_t parts = 0;
   for (const Band& band : mask.bands())
     rows.for_each_part(band.q, [&](const Range& q, int64_t row_shift) {
       keys.for_each_part(band.k, [&](const Range& k, int64_t key_shift) {
-        Band part{{q.begin + row_shift, q.end + row_shift},
-                  {k.begin + key_shift, k.end + key_shift},
-                  band.lo,
-                  band.hi};
+        if (++parts > kMostBands) return;
+        Band part = Band{q, k, band.lo, band.hi}.normalized();
+        if (part.q.empty()) return;
+        part.q = {part.q.begin + row_shift, part.q.end + row_shift};
+        part.k = {part.k.begin + key_shift, part.k.end + key_shift};
         if (part.lo != kUnboundedBelow) part.lo += key_shift - row_shift;
         if (part.hi != kUnboundedAbove) part.hi += key_shift - row_shift;
-        if (bands.size() <= kMostBands) bands.push_back(part);
+        result.bands.push_back(flipped(part));
       });
     });
-  if (bands.size() > kMostBands) return std::nullopt;
-  return Mask(padded_rows, padded_keys, bands);
+  if (parts > kMostBands) return std::nullopt;
+  const auto before = [](const Band& a, const Band& b) { return a.q.begin < b.q.begin; };
+  if (!std::is_sorted(result.bands.begin(), result.bands.end(), before))
+    std::sort(result.bands.begin(), result.bands.end(), before);
+  return result;
 }
 
 double cost_of(const std::vector<TileMap>& maps) {
@@ -110,42 +122,64 @@ std::vector<TileExtent> table_of(const std::vector<Cuts>& cuts) {
   return table;
 }
 
-// A grid whose tiles begin where bands do; false if that is not possible.
-bool cut(const HeadMasks& masks, TileShape shape, std::vector<Cuts>& rows, std::vector<Cuts>& keys,
-         std::vector<TileMap>& maps) {
+// Tiles that begin where bands do.
+struct CutGrid {
+  std::vector<Cuts> rows, keys;
+  std::vector<Padded> masks;
+};
+
+// None if that is not possible.
+std::optional<CutGrid> cut(const HeadMasks& masks, TileShape shape) {
+  CutGrid grid;
   int64_t row_tiles = 0, key_tiles = 0;
   for (const Mask& mask : masks) {
-    if (mask.bands().size() > kMostBands) return false;
-    rows.emplace_back(boundaries(mask, [](const Band& b) { return b.q; }), mask.rows(), shape.columns);
-    keys.emplace_back(boundaries(mask, [](const Band& b) { return b.k; }), mask.columns(), shape.rows);
-    row_tiles = std::max(row_tiles, static_cast<int64_t>(rows.back().tiles().size()));
-    key_tiles = std::max(key_tiles, static_cast<int64_t>(keys.back().tiles().size()));
+    if (mask.bands().size() > kMostBands) return std::nullopt;
+    grid.rows.emplace_back(boundaries(mask, [](const Band& b) { return b.q; }), mask.rows(), shape.columns);
+    grid.keys.emplace_back(boundaries(mask, [](const Band& b) { return b.k; }), mask.columns(), shape.rows);
+    row_tiles = std::max(row_tiles, static_cast<int64_t>(grid.rows.back().tiles().size()));
+    key_tiles = std::max(key_tiles, static_cast<int64_t>(grid.keys.back().tiles().size()));
   }
-  maps.resize(masks.size());
+  grid.masks.resize(masks.size());
   std::vector<char> done(masks.size(), 0);
   const bool one = masks.size() == 1;  // others are filled up to the same number of tiles
   for_each_mask(masks, [&](size_t i) {
-    const std::optional<Mask> padded =
-        pad(masks[i], rows[i], keys[i], one ? rows[i].padded() : row_tiles * shape.columns,
-            one ? keys[i].padded() : key_tiles * shape.rows);
-    if (padded) maps[i] = lower(padded->transposed(), shape);
+    std::optional<Padded> padded =
+        pad(masks[i], grid.rows[i], grid.keys[i], one ? grid.rows[i].padded() : row_tiles * shape.columns,
+            one ? grid.keys[i].padded() : key_tiles * shape.rows);
     done[i] = padded.has_value();
+    if (padded) grid.masks[i] = *std::move(padded);
   });
-  return std::all_of(done.begin(), done.end(), [](char d) { return d; });
+  if (!std::all_of(done.begin(), done.end(), [](char d) { return d; })) return std::nullopt;
+  return grid;
+}
+
+// Whether less is visited, or less of it in part. What partial tiles show is not drawn to find out.
+bool costs_less(const CutGrid& grid, const HeadMasks& masks, TileShape shape) {
+  std::vector<TileMap> cut_maps(masks.size()), maps(masks.size());
+  for_each_mask(masks, [&](size_t i) {
+    const Padded& padded = grid.masks[i];
+    cut_maps[i] = lower_runs(padded.rows, padded.columns, padded.bands, shape);
+    maps[i] = lower_runs(masks[i].transposed(), shape);
+  });
+  return cost_of(cut_maps) < cost_of(maps);
 }
 
 }  // namespace
 
 BackwardGrid lay_tiles(const HeadMasks& masks, TileShape shape, bool aligned) {
   std::vector<TileMap> maps(masks.size());
-  for_each_mask(masks, [&](size_t i) { maps[i] = lower(masks[i].transposed(), shape); });
   if (aligned &&
       std::any_of(masks.begin(), masks.end(), [](const Mask& m) { return m.bands().size() > 1; })) {
-    std::vector<Cuts> rows, keys;
-    std::vector<TileMap> cut_maps;
-    if (cut(masks, shape, rows, keys, cut_maps) && cost_of(cut_maps) < cost_of(maps))
-      return {compile(cut_maps), table_of(rows), table_of(keys)};
+    const std::optional<CutGrid> grid = cut(masks, shape);
+    if (grid && costs_less(*grid, masks, shape)) {
+      for_each_mask(masks, [&](size_t i) {
+        const Padded& padded = grid->masks[i];
+        maps[i] = lower(padded.rows, padded.columns, padded.bands, shape);
+      });
+      return {compile(maps), table_of(grid->rows), table_of(grid->keys)};
+    }
   }
+  for_each_mask(masks, [&](size_t i) { maps[i] = lower(masks[i].transposed(), shape); });
   const std::vector<Cuts> rows(masks.size(), Cuts({}, masks.front().rows(), shape.columns)),
       keys(masks.size(), Cuts({}, masks.front().columns(), shape.rows));
   return {compile(maps), table_of(rows), table_of(keys)};

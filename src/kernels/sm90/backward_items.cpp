@@ -26,6 +26,8 @@ class Lists {
   Lists(const CompiledMap& map, const BackwardSharing& sharing, std::span<const WorkRow> rows,
         std::span<const TileExtent> keys, std::span<BackwardKeyTile> tiles)
       : sharing_(sharing), rows_(rows), tiles_(tiles) {
+    visited_.reserve(rows.size());
+    heads_.reserve(rows.size());
     for (const WorkRow& row : rows) {
       int64_t count = 0;
       for (int32_t r = 0; r < row.runs; ++r)
@@ -33,12 +35,14 @@ class Lists {
       const auto tile = static_cast<size_t>(row.row_tile);
       tiles[tile] = {keys[tile].first, keys[tile].count, parts_for(count, sharing), 0};
       visited_.push_back(count);
+      heads_.push_back(tiles[tile].count > 0 ? sharing.group / tiles[tile].parts : 0);
+      items_ += heads_.back() > 0 ? static_cast<size_t>(tiles[tile].parts) : 0;
     }
   }
 
   // All rows, some heads at a time.
   std::vector<BackwardWork> by_heads() const {
-    std::vector<BackwardWork> list;
+    std::vector<BackwardWork> list = room();
     for (int32_t first = 0; first < sharing_.group;) {
       const int32_t left = sharing_.group - first;
       const bool last = left - sharing_.heads_at_once < sharing_.last_heads;
@@ -52,7 +56,7 @@ class Lists {
 
   // Some rows at a time, head by head.
   std::vector<BackwardWork> by_groups() const {
-    std::vector<BackwardWork> list;
+    std::vector<BackwardWork> list = room();
     for (size_t begin = 0, end = 0; begin < rows_.size(); begin = end) {
       for (int32_t items = 0; end < rows_.size() && items < sharing_.group_items; ++end)
         items += tiles_[static_cast<size_t>(rows_[end].row_tile)].parts;
@@ -64,29 +68,38 @@ class Lists {
 
   std::vector<BackwardWork> heaviest_first() const {
     std::vector<std::pair<int64_t, size_t>> order;
+    order.reserve(rows_.size());
     for (size_t i = 0; i < rows_.size(); ++i)
       order.emplace_back(-visited_[i] / tiles_[static_cast<size_t>(rows_[i].row_tile)].parts, i);
     std::sort(order.begin(), order.end());
-    std::vector<BackwardWork> list;
+    std::vector<BackwardWork> list = room();
     for (const auto& [cost, i] : order)
       for (int32_t head = 0; head < sharing_.group; ++head) append(list, i, head);
     return list;
   }
 
  private:
+  std::vector<BackwardWork> room() const {
+    std::vector<BackwardWork> list;
+    list.reserve(items_);
+    return list;
+  }
+
   // The item of a row that begins with this head, if there is one.
   void append(std::vector<BackwardWork>& list, size_t i, int32_t head) const {
+    const int32_t heads = heads_[i];
+    if (heads == 0 || head % heads != 0) return;
     const WorkRow& row = rows_[i];
     const BackwardKeyTile& tile = tiles_[static_cast<size_t>(row.row_tile)];
-    const int32_t heads = sharing_.group / tile.parts;
-    if (tile.count > 0 && head % heads == 0)
-      list.push_back({row.row_tile, row.first_run, row.runs, 0, tile.first, head, heads, head / heads});
+    list.push_back({row.row_tile, row.first_run, row.runs, 0, tile.first, head, heads, head / heads});
   }
 
   const BackwardSharing& sharing_;
   std::span<const WorkRow> rows_;
   std::span<BackwardKeyTile> tiles_;
   std::vector<int64_t> visited_;
+  std::vector<int32_t> heads_;  // of an item of the row; 0: it has none
+  size_t items_ = 0;            // of all rows
 };
 
 }  // namespace
@@ -113,6 +126,11 @@ BackwardItems share_out(const BackwardGrid& grid, const BackwardSharing& sharing
   for (const BackwardKeyTile& tile : result.key_tiles) result.shared |= tile.parts > 1;
   // Masks that are divided differently have different numbers of items: what is missing has no heads.
   for (const auto& list : all) result.per_list = std::max(result.per_list, static_cast<int32_t>(list.size()));
+  if (all.size() == 1) {
+    result.work = std::move(all.front());
+    return result;
+  }
+  result.work.reserve(all.size() * static_cast<size_t>(result.per_list));
   for (auto& list : all) {
     list.resize(static_cast<size_t>(result.per_list));
     result.work.insert(result.work.end(), list.begin(), list.end());

@@ -120,6 +120,55 @@ RC_GTEST_PROP(TileMap, ShowsExactlyItsMask, ()) {
   check_kinds(map, expected);
 }
 
+// Bands that are no mask yet are lowered as their mask is; and runs alone are those of a map, but for the
+// numbers of partial tiles.
+RC_GTEST_PROP(TileMap, OfBandsAndOfRunsAlone, ()) {
+  const Mask mask = random_mask();
+  const TileShape shape{*rc::gen::inRange(1, 48), *rc::gen::inRange(1, 48)};
+  const TileMap map = lower(mask, shape);
+  const std::vector<Band> bands(mask.bands().begin(), mask.bands().end());
+  const TileMap of_bands = lower(mask.rows(), mask.columns(), bands, shape);
+  RC_ASSERT(of_bands.runs == map.runs);
+  RC_ASSERT(of_bands.spans == map.spans);
+  RC_ASSERT(of_bands.area == map.area);
+  std::vector<Run> runs = map.runs;
+  for (Run& run : runs)
+    if (!run.full()) run.code = 0;
+  for (const TileMap& alone :
+       {lower_runs(mask, shape), lower_runs(mask.rows(), mask.columns(), bands, shape)}) {
+    RC_ASSERT(alone.runs == runs);
+    RC_ASSERT(alone.offsets == map.offsets);
+    RC_ASSERT(alone.tiles == map.tiles);
+    RC_ASSERT(alone.order == map.order);
+    RC_ASSERT(alone.partials.empty());
+  }
+}
+
+int64_t area_shown(const TileMap& map) {
+  int64_t area = 0;
+  for (const Run& run : map.runs)
+    area += run.full() ? int64_t{run.count()} * map.shape.rows * map.shape.columns
+                       : map.partials.at(static_cast<size_t>(run.partial())).area;
+  return area;
+}
+
+// More partial tiles than are remembered at first, and more spans than are kept in one piece of memory.
+TEST(TileMap, OfManyPartialTiles) {
+  constexpr int64_t kRows = 144000, kColumns = 1500;
+  std::vector<Band> bands;
+  for (int64_t i = 0; i < kRows / 8; ++i) {
+    bands.push_back({{i * 8, i * 8 + 1 + i % 8}, {i % 257, i % 257 + 100 + i % 500}});
+    bands.push_back(
+        {{i * 8, i * 8 + 1 + i % 7}, {900 + i % 31, 1500}, kUnboundedBelow, 1400 - i * 8 + i % 5});
+  }
+  const Mask mask(kRows, kColumns, bands);
+  const TileMap map = lower(mask, {240, 300});
+  EXPECT_GT(map.partials.size(), 1024u);
+  EXPECT_GT(map.spans.size(), size_t{1} << 18);
+  EXPECT_EQ(map.area, mask.area());
+  EXPECT_EQ(area_shown(map), mask.area());
+}
+
 // Small tiles under many small bands: tiles of several pieces and layers.
 RC_GTEST_PROP(TileMap, JoinsThePiecesOfManyBands, ()) {
   std::vector<Band> bands;
