@@ -499,9 +499,23 @@ void order(std::span<MapRow> rows, std::vector<MapRow>& scratch) {
   const auto bucket = [&](const MapRow& row) {
     return static_cast<size_t>((most >> shift) - (row.cost >> shift));
   };
-  for (const MapRow& row : rows) ++place[bucket(row) + 1];
+  // Neighbours often cost the same: a number that is added to again and again stays in a register.
+  const auto visit = [&](size_t shifted, const auto& use) {
+    size_t at = bucket(scratch.front());
+    int32_t count = place[at + shifted];
+    for (const MapRow& row : scratch) {
+      if (const size_t next = bucket(row); next != at) {
+        place[at + shifted] = count;
+        at = next;
+        count = place[at + shifted];
+      }
+      use(row, count++);
+    }
+    place[at + shifted] = count;
+  };
+  visit(1, [](const MapRow&, int32_t) {});
   for (size_t i = 1; i <= static_cast<size_t>(most >> shift); ++i) place[i] += place[i - 1];
-  for (const MapRow& row : scratch) rows[static_cast<size_t>(place[bucket(row)]++)] = row;
+  visit(0, [&](const MapRow& row, int32_t at) { rows[static_cast<size_t>(at)] = row; });
 }
 
 // Into how many parts a mask is divided. Each has its own table of layers: masks of few bands are lowered
