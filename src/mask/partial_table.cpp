@@ -59,7 +59,12 @@ PartialTable::PartialTable(TileShape shape)
     : shape_(shape),
       memos_(kFewestMemos),
       spans_(layers_per_chunk(shape) * static_cast<size_t>(shape.rows)),
-      first_(256, -1) {}
+      first_(256, -1) {
+  spans_.reserve(size_t{64} * static_cast<size_t>(shape.rows));
+  hashes_.reserve(first_.size());
+  next_.reserve(first_.size());
+  partials_.reserve(first_.size());
+}
 
 PartialTable::Memo PartialTable::memo_of(std::span<const TilePiece> pieces) {
   Memo memo;
@@ -101,7 +106,9 @@ int32_t PartialTable::number_of(std::span<const TilePiece> pieces) {
   if (memo.kind != 0)
     if (const Memo& known = place_of(memo); known.shows(memo)) return known.number;
   draw(pieces);
-  const int32_t number = number_of_drawn();
+  int64_t area = 0;
+  for (const TilePiece& piece : pieces) area += piece.area();
+  const int32_t number = number_of_drawn(area);
   if (memo.kind != 0) {
     memo.number = number;
     if (++kept_ * 2 > memos_.size() && memos_.size() < kMostMemos) grow_memos();
@@ -115,7 +122,7 @@ int32_t PartialTable::number_of(std::span<const TilePiece> pieces) {
 void PartialTable::draw(std::span<const TilePiece> pieces) {
   const auto rows = static_cast<size_t>(shape_.rows);
   drawn_.assign(rows, Span{});
-  if (pieces.size() == 1) return draw(pieces.front());
+  if (pieces.size() == 1) return draw(pieces.front(), pieces.front().q_begin, pieces.front().q_end);
   cuts_.clear();
   for (const TilePiece& piece : pieces) cuts_.insert(cuts_.end(), {piece.q_begin, piece.q_end});
   std::sort(cuts_.begin(), cuts_.end());
@@ -126,6 +133,10 @@ void PartialTable::draw(std::span<const TilePiece> pieces) {
     live_.clear();
     for (const TilePiece& piece : pieces)
       if (piece.q_begin <= begin && end <= piece.q_end) live_.push_back(piece);
+    if (live_.size() == 1) {
+      draw(live_.front(), begin, end);
+      continue;
+    }
     std::sort(live_.begin(), live_.end(), [begin](const TilePiece& a, const TilePiece& b) {
       return a.columns(begin).begin < b.columns(begin).begin;
     });
@@ -138,12 +149,15 @@ void PartialTable::draw(std::span<const TilePiece> pieces) {
   }
 }
 
-void PartialTable::draw(const TilePiece& piece) {
+// Rows [begin, end) of one piece, in the first layer.
+void PartialTable::draw(const TilePiece& piece, int32_t begin, int32_t end) {
+  if (piece.rectangular())
+    return std::fill(drawn_.data() + begin, drawn_.data() + end, Span{piece.k_begin, piece.k_end});
   // Bounds that are none, but may be added to.
   constexpr int32_t kFar = 1 << 30;
   const int32_t lo = std::max(piece.lo, -kFar), hi = std::min(piece.hi, kFar);
   const int32_t k_begin = piece.k_begin, k_end = piece.k_end;
-  for (int32_t row = piece.q_begin; row < piece.q_end; ++row)
+  for (int32_t row = begin; row < end; ++row)
     drawn_[static_cast<size_t>(row)] = {static_cast<uint16_t>(std::max(k_begin, row + lo)),
                                         static_cast<uint16_t>(std::min(k_end, row + hi + 1))};
 }
@@ -153,8 +167,11 @@ void PartialTable::draw_row(int32_t row) {
   size_t layer = 0;
   for (size_t i = 0; i < live_.size(); layer += rows) {
     Span joined = live_[i].columns(row);
-    for (++i; i < live_.size() && live_[i].columns(row).begin == joined.end; ++i)
-      joined.end = live_[i].columns(row).end;
+    for (++i; i < live_.size(); ++i) {
+      const Span next = live_[i].columns(row);
+      if (next.begin != joined.end) break;
+      joined.end = next.end;
+    }
     if (drawn_.size() == layer) drawn_.resize(layer + rows);
     drawn_[layer + static_cast<size_t>(row)] = joined;
   }
@@ -171,7 +188,7 @@ bool PartialTable::drawn_equals(const Partial& partial) {
   return true;
 }
 
-int32_t PartialTable::number_of_drawn() {
+int32_t PartialTable::number_of_drawn(int64_t area) {
   const uint64_t hash = hash_of(drawn_);
   for (int32_t at = first_[hash & (first_.size() - 1)]; at >= 0; at = next_[static_cast<size_t>(at)])
     if (hashes_[static_cast<size_t>(at)] == hash && drawn_equals(partials_[static_cast<size_t>(at)]))
@@ -183,8 +200,6 @@ int32_t PartialTable::number_of_drawn() {
   for (size_t layer = 0; layer < layers; ++layer)
     std::copy_n(drawn_.begin() + static_cast<std::ptrdiff_t>(layer * rows), rows, spans_.append(rows));
   const auto number = static_cast<int32_t>(partials_.size());
-  int64_t area = 0;
-  for (const Span& span : drawn_) area += span.end - span.begin;
   partials_.push_back({static_cast<int32_t>(first), static_cast<int32_t>(layers), area});
   hashes_.push_back(hash);
   next_.push_back(-1);

@@ -58,10 +58,10 @@ class PartialTable {
   Memo& place_of(const Memo& memo);                        // where it is, or where it may go
   void grow_memos();
 
-  int32_t number_of_drawn();
+  int32_t number_of_drawn(int64_t area);
   void list(int32_t number);
   void draw(std::span<const TilePiece> pieces);
-  void draw(const TilePiece& piece);
+  void draw(const TilePiece& piece, int32_t begin, int32_t end);
   void draw_row(int32_t row);
   bool drawn_equals(const Partial& partial);
 

@@ -17,17 +17,22 @@ int64_t tiles_of(const CompiledMap& map, const WorkRow& row) {
 
 void sort_keys(CompiledMap& map, KeyOrder order) {
   if (order == KeyOrder::kOfMap) return;
-  std::vector<int64_t> tiles(static_cast<size_t>(map.row_tiles));
-  for (auto first = map.work.begin(); first != map.work.end(); first += map.row_tiles) {
-    const auto last = first + map.row_tiles;
-    for (auto row = first; row != last; ++row)
-      tiles[static_cast<size_t>(row->row_tile)] = tiles_of(map, *row);
-    std::sort(first, last, [&](const WorkRow& a, const WorkRow& b) {
+  const auto key_tiles = static_cast<size_t>(map.row_tiles);
+  std::vector<WorkRow> by_key(key_tiles);
+  std::vector<int64_t> tiles(key_tiles);
+  for (size_t begin = 0; begin < map.work.size(); begin += key_tiles) {
+    const auto rows = std::span(map.work).subspan(begin, key_tiles);
+    for (const WorkRow& row : rows) by_key[static_cast<size_t>(row.row_tile)] = row;
+    if (order == KeyOrder::kFromLastKey) {
+      std::copy(by_key.rbegin(), by_key.rend(), rows.begin());
+      continue;
+    }
+    std::copy(by_key.begin(), by_key.end(), rows.begin());
+    if (order == KeyOrder::kByKeys) continue;
+    for (size_t key = 0; key < key_tiles; ++key) tiles[key] = tiles_of(map, by_key[key]);
+    std::stable_sort(rows.begin(), rows.end(), [&](const WorkRow& a, const WorkRow& b) {
       const int64_t more = tiles[static_cast<size_t>(a.row_tile)] - tiles[static_cast<size_t>(b.row_tile)];
-      if (order == KeyOrder::kFromLastKey) return a.row_tile > b.row_tile;
-      if (order == KeyOrder::kHeaviestFirst && more != 0) return more > 0;
-      if (order == KeyOrder::kLightestFirst && more != 0) return more < 0;
-      return a.row_tile < b.row_tile;
+      return order == KeyOrder::kHeaviestFirst ? more > 0 : more < 0;
     });
   }
 }

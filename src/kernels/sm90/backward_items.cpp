@@ -88,7 +88,7 @@ class Lists {
   // The item of a row that begins with this head, if there is one.
   void append(std::vector<BackwardWork>& list, size_t i, int32_t head) const {
     const int32_t heads = heads_[i];
-    if (heads == 0 || head % heads != 0) return;
+    if (heads == 0 || (head > 0 && (head < heads || head % heads != 0))) return;
     const WorkRow& row = rows_[i];
     const BackwardKeyTile& tile = tiles_[static_cast<size_t>(row.row_tile)];
     list.push_back({row.row_tile, row.first_run, row.runs, 0, tile.first, head, heads, head / heads});

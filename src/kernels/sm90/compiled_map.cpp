@@ -1,5 +1,6 @@
 #include "kernels/sm90/compiled_map.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "base/error.h"
@@ -26,14 +27,18 @@ CompiledMap compile(std::span<const TileMap> maps) {
   out.runs.reserve(runs);
   out.spans.reserve(spans);
 
+  std::vector<int32_t> codes;  // of a map's partial tiles
   for (const TileMap& map : maps) {
     LONGSPAN_CHECK(map.shape == shape && map.row_tiles() == out.row_tiles,
                    "tile maps of one problem differ in shape");
     const auto first_layer = static_cast<int32_t>(out.spans.size() / shape.rows);
     const auto first_run = static_cast<uint32_t>(out.runs.size());
-    for (const Span& span : map.spans) out.spans.push_back(span.begin | uint32_t{span.end} << 16);
+    out.spans.resize(out.spans.size() + map.spans.size());
+    std::transform(map.spans.begin(), map.spans.end(),
+                   out.spans.end() - static_cast<std::ptrdiff_t>(map.spans.size()),
+                   [](const Span& span) { return span.begin | uint32_t{span.end} << 16; });
 
-    std::vector<int32_t> codes(map.partials.size());
+    codes.resize(map.partials.size());
     for (size_t i = 0; i < map.partials.size(); ++i) {
       const Partial& partial = map.partials[i];
       if (partial.layers == 1) {
