@@ -243,20 +243,17 @@ TileMap sweep(int64_t rows, int64_t columns, const Bands& bands, TileShape shape
 }
 
 template <class Bands>
-TileMap sweep_runs(int64_t rows, int64_t columns, const Bands& bands, TileShape shape) {
+TileSketch sketch_bands(int64_t rows, int64_t columns, const Bands& bands, TileShape shape) {
   check_shape(shape);
-  return sweep(rows, columns, bands, shape, [](std::span<const TilePiece>) { return 0; });
-}
-
-template <class Bands>
-TileMap lower_bands(int64_t rows, int64_t columns, const Bands& bands, TileShape shape) {
-  check_shape(shape);
-  PartialTable partials(shape);
-  TileMap map = sweep(rows, columns, bands, shape,
-                      [&](std::span<const TilePiece> pieces) { return partials.number_of(pieces); });
-  map.partials = partials.take_partials();
-  map.spans = partials.take_spans();
-  return map;
+  TileSketch sketch;
+  sketch.map = sweep(rows, columns, bands, shape, [&](std::span<const TilePiece> pieces) {
+    sketch.pieces.insert(sketch.pieces.end(), pieces.begin(), pieces.end());
+    sketch.ends.push_back(sketch.pieces.size());
+    LONGSPAN_CHECK(sketch.ends.size() <= static_cast<size_t>(std::numeric_limits<int32_t>::max()),
+                   "a tile map of {} partial tiles", sketch.ends.size());
+    return static_cast<int32_t>(sketch.ends.size()) - 1;
+  });
+  return sketch;
 }
 
 }  // namespace
@@ -268,19 +265,36 @@ size_t TileMap::bytes() const {
 }
 
 TileMap lower(const Mask& mask, TileShape shape) {
-  return lower_bands(mask.rows(), mask.columns(), mask.bands(), shape);
+  check_shape(shape);
+  PartialTable partials(shape);
+  TileMap map = sweep(mask.rows(), mask.columns(), mask.bands(), shape,
+                      [&](std::span<const TilePiece> pieces) { return partials.number_of(pieces); });
+  map.partials = partials.take_partials();
+  map.spans = partials.take_spans();
+  return map;
 }
 
-TileMap lower(int64_t rows, int64_t columns, std::span<const Band> bands, TileShape shape) {
-  return lower_bands(rows, columns, bands, shape);
+TileSketch sketch(const Mask& mask, TileShape shape) {
+  return sketch_bands(mask.rows(), mask.columns(), mask.bands(), shape);
 }
 
-TileMap lower_runs(const Mask& mask, TileShape shape) {
-  return sweep_runs(mask.rows(), mask.columns(), mask.bands(), shape);
+TileSketch sketch(int64_t rows, int64_t columns, std::span<const Band> bands, TileShape shape) {
+  return sketch_bands(rows, columns, bands, shape);
 }
 
-TileMap lower_runs(int64_t rows, int64_t columns, std::span<const Band> bands, TileShape shape) {
-  return sweep_runs(rows, columns, bands, shape);
+TileMap draw(TileSketch sketch) {
+  TileMap& map = sketch.map;
+  PartialTable partials(map.shape);
+  size_t first = 0;
+  for (Run& run : map.runs) {
+    if (run.full()) continue;
+    const size_t end = sketch.ends[static_cast<size_t>(run.partial())];
+    run.code = -partials.number_of(std::span(sketch.pieces).subspan(first, end - first));
+    first = end;
+  }
+  map.partials = partials.take_partials();
+  map.spans = partials.take_spans();
+  return std::move(map);
 }
 
 }  // namespace longspan

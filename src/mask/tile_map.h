@@ -6,19 +6,13 @@
 #include <vector>
 
 #include "mask/mask.h"
+#include "mask/tile_piece.h"
 
 namespace longspan {
 
 struct TileShape {
   int32_t rows = 128, columns = 128;  // each 1..65535
   friend bool operator==(const TileShape&, const TileShape&) = default;
-};
-
-// What a row sees within one tile: columns [begin, end) relative to the tile's first column. begin == end:
-// none.
-struct Span {
-  uint16_t begin = 0, end = 0;
-  friend bool operator==(const Span&, const Span&) = default;
 };
 
 // Consecutive column tiles of one row tile, all of one kind. 8 bytes, so that a kernel loads it in one go.
@@ -74,12 +68,16 @@ struct TileMap {
 // O(tiles visited + rows of partial tiles) time and memory. Empty tiles are never listed.
 TileMap lower(const Mask& mask, TileShape shape);
 
-// The same of bands that are disjoint, in normal form and ordered by their first rows, though they make no
-// Mask yet.
-TileMap lower(int64_t rows, int64_t columns, std::span<const Band> bands, TileShape shape);
-
-// The same without the partial tiles themselves, whose runs have number 0: what takes most of the time.
-TileMap lower_runs(const Mask& mask, TileShape shape);
-TileMap lower_runs(int64_t rows, int64_t columns, std::span<const Band> bands, TileShape shape);
+// The first part of that, which tells what is visited: partial tiles are numbered one after the other, and
+// drawn by draw() alone, which takes most of the time.
+struct TileSketch {
+  TileMap map;                    // without partials and spans
+  std::vector<TilePiece> pieces;  // of partial tiles, one after the other
+  std::vector<size_t> ends;       // of each partial tile's pieces
+};
+TileSketch sketch(const Mask& mask, TileShape shape);
+// Of bands that are disjoint, in normal form and ordered by their first rows, though they make no Mask yet.
+TileSketch sketch(int64_t rows, int64_t columns, std::span<const Band> bands, TileShape shape);
+TileMap draw(TileSketch sketch);
 
 }  // namespace longspan

@@ -63,16 +63,9 @@ std::vector<int64_t> boundaries(const Mask& mask, const RangeOf& range_of) {
   return result;
 }
 
-// The transposed mask at the padded positions: disjoint bands in normal form, by their first rows.
-struct Padded {
-  int64_t rows = 0, columns = 0;
+// The bands of the transposed mask at the padded positions, by their first rows; none if they are too many.
+std::optional<std::vector<Band>> pad(const Mask& mask, const Cuts& rows, const Cuts& keys) {
   std::vector<Band> bands;
-};
-
-// None if it has too many bands there.
-std::optional<Padded> pad(const Mask& mask, const Cuts& rows, const Cuts& keys, int64_t padded_rows,
-                          int64_t padded_keys) {
-  Padded result{padded_keys, padded_rows, {}};
   size_t parts = 0;
   for (const Band& band : mask.bands())
     rows.for_each_part(band.q, [&](const Range& q, int64_t row_shift) {
@@ -84,20 +77,19 @@ std::optional<Padded> pad(const Mask& mask, const Cuts& rows, const Cuts& keys, 
         part.k = {part.k.begin + key_shift, part.k.end + key_shift};
         if (part.lo != kUnboundedBelow) part.lo += key_shift - row_shift;
         if (part.hi != kUnboundedAbove) part.hi += key_shift - row_shift;
-        result.bands.push_back(flipped(part));
+        bands.push_back(flipped(part));
       });
     });
   if (parts > kMostBands) return std::nullopt;
   const auto before = [](const Band& a, const Band& b) { return a.q.begin < b.q.begin; };
-  if (!std::is_sorted(result.bands.begin(), result.bands.end(), before))
-    std::sort(result.bands.begin(), result.bands.end(), before);
-  return result;
+  if (!std::is_sorted(bands.begin(), bands.end(), before)) std::sort(bands.begin(), bands.end(), before);
+  return bands;
 }
 
-double cost_of(const std::vector<TileMap>& maps) {
+double cost_of(const std::vector<TileSketch>& sketches) {
   double cost = 0;
-  for (const TileMap& map : maps)
-    for (const Run& run : map.runs) cost += run.full() ? run.code : 1 + kPartialCost;
+  for (const TileSketch& sketch : sketches)
+    for (const Run& run : sketch.map.runs) cost += run.full() ? run.code : 1 + kPartialCost;
   return cost;
 }
 
@@ -125,7 +117,7 @@ std::vector<TileExtent> table_of(const std::vector<Cuts>& cuts) {
 // Tiles that begin where bands do.
 struct CutGrid {
   std::vector<Cuts> rows, keys;
-  std::vector<Padded> masks;
+  std::vector<TileSketch> sketches;
 };
 
 // None if that is not possible.
@@ -139,50 +131,50 @@ std::optional<CutGrid> cut(const HeadMasks& masks, TileShape shape) {
     row_tiles = std::max(row_tiles, static_cast<int64_t>(grid.rows.back().tiles().size()));
     key_tiles = std::max(key_tiles, static_cast<int64_t>(grid.keys.back().tiles().size()));
   }
-  grid.masks.resize(masks.size());
+  grid.sketches.resize(masks.size());
   std::vector<char> done(masks.size(), 0);
   const bool one = masks.size() == 1;  // others are filled up to the same number of tiles
   for_each_mask(masks, [&](size_t i) {
-    std::optional<Padded> padded =
-        pad(masks[i], grid.rows[i], grid.keys[i], one ? grid.rows[i].padded() : row_tiles * shape.columns,
-            one ? grid.keys[i].padded() : key_tiles * shape.rows);
-    done[i] = padded.has_value();
-    if (padded) grid.masks[i] = *std::move(padded);
+    const int64_t rows = one ? grid.rows[i].padded() : row_tiles * shape.columns,
+                  keys = one ? grid.keys[i].padded() : key_tiles * shape.rows;
+    const auto bands = pad(masks[i], grid.rows[i], grid.keys[i]);
+    if (bands) grid.sketches[i] = sketch(keys, rows, *bands, shape);
+    done[i] = bands.has_value();
   });
   if (!std::all_of(done.begin(), done.end(), [](char d) { return d; })) return std::nullopt;
   return grid;
 }
 
-// Whether less is visited, or less of it in part. What partial tiles show is not drawn to find out.
-bool costs_less(const CutGrid& grid, const HeadMasks& masks, TileShape shape) {
-  std::vector<TileMap> cut_maps(masks.size()), maps(masks.size());
-  for_each_mask(masks, [&](size_t i) {
-    const Padded& padded = grid.masks[i];
-    cut_maps[i] = lower_runs(padded.rows, padded.columns, padded.bands, shape);
-    maps[i] = lower_runs(masks[i].transposed(), shape);
-  });
-  return cost_of(cut_maps) < cost_of(maps);
+std::vector<TileMap> draw_all(std::vector<TileSketch>& sketches, const HeadMasks& masks) {
+  std::vector<TileMap> maps(sketches.size());
+  for_each_mask(masks, [&](size_t i) { maps[i] = draw(std::move(sketches[i])); });
+  return maps;
+}
+
+// The tiles of all masks as they are.
+BackwardGrid even_grid(const std::vector<TileMap>& maps, const HeadMasks& masks, TileShape shape) {
+  const std::vector<Cuts> rows(masks.size(), Cuts({}, masks.front().rows(), shape.columns)),
+      keys(masks.size(), Cuts({}, masks.front().columns(), shape.rows));
+  return {compile(maps), table_of(rows), table_of(keys)};
 }
 
 }  // namespace
 
 BackwardGrid lay_tiles(const HeadMasks& masks, TileShape shape, bool aligned) {
-  std::vector<TileMap> maps(masks.size());
-  if (aligned &&
-      std::any_of(masks.begin(), masks.end(), [](const Mask& m) { return m.bands().size() > 1; })) {
-    const std::optional<CutGrid> grid = cut(masks, shape);
-    if (grid && costs_less(*grid, masks, shape)) {
-      for_each_mask(masks, [&](size_t i) {
-        const Padded& padded = grid->masks[i];
-        maps[i] = lower(padded.rows, padded.columns, padded.bands, shape);
-      });
-      return {compile(maps), table_of(grid->rows), table_of(grid->keys)};
-    }
+  std::optional<CutGrid> grid;
+  if (aligned && std::any_of(masks.begin(), masks.end(), [](const Mask& m) { return m.bands().size() > 1; }))
+    grid = cut(masks, shape);
+  if (!grid) {
+    std::vector<TileMap> maps(masks.size());
+    for_each_mask(masks, [&](size_t i) { maps[i] = lower(masks[i].transposed(), shape); });
+    return even_grid(maps, masks, shape);
   }
-  for_each_mask(masks, [&](size_t i) { maps[i] = lower(masks[i].transposed(), shape); });
-  const std::vector<Cuts> rows(masks.size(), Cuts({}, masks.front().rows(), shape.columns)),
-      keys(masks.size(), Cuts({}, masks.front().columns(), shape.rows));
-  return {compile(maps), table_of(rows), table_of(keys)};
+  // What is visited tells which is better; only that is drawn.
+  std::vector<TileSketch> even(masks.size());
+  for_each_mask(masks, [&](size_t i) { even[i] = sketch(masks[i].transposed(), shape); });
+  if (cost_of(grid->sketches) < cost_of(even))
+    return {compile(draw_all(grid->sketches, masks)), table_of(grid->rows), table_of(grid->keys)};
+  return even_grid(draw_all(even, masks), masks, shape);
 }
 
 }  // namespace longspan::sm90

@@ -120,27 +120,24 @@ RC_GTEST_PROP(TileMap, ShowsExactlyItsMask, ()) {
   check_kinds(map, expected);
 }
 
-// Bands that are no mask yet are lowered as their mask is; and runs alone are those of a map, but for the
-// numbers of partial tiles.
-RC_GTEST_PROP(TileMap, OfBandsAndOfRunsAlone, ()) {
+// A map that is sketched first and drawn later is the map, also of bands that are no mask yet.
+RC_GTEST_PROP(TileMap, SketchedAndDrawn, ()) {
   const Mask mask = random_mask();
   const TileShape shape{*rc::gen::inRange(1, 48), *rc::gen::inRange(1, 48)};
   const TileMap map = lower(mask, shape);
   const std::vector<Band> bands(mask.bands().begin(), mask.bands().end());
-  const TileMap of_bands = lower(mask.rows(), mask.columns(), bands, shape);
-  RC_ASSERT(of_bands.runs == map.runs);
-  RC_ASSERT(of_bands.spans == map.spans);
-  RC_ASSERT(of_bands.area == map.area);
-  std::vector<Run> runs = map.runs;
-  for (Run& run : runs)
-    if (!run.full()) run.code = 0;
-  for (const TileMap& alone :
-       {lower_runs(mask, shape), lower_runs(mask.rows(), mask.columns(), bands, shape)}) {
-    RC_ASSERT(alone.runs == runs);
-    RC_ASSERT(alone.offsets == map.offsets);
-    RC_ASSERT(alone.tiles == map.tiles);
-    RC_ASSERT(alone.order == map.order);
-    RC_ASSERT(alone.partials.empty());
+  for (const TileSketch& sketched :
+       {sketch(mask, shape), sketch(mask.rows(), mask.columns(), bands, shape)}) {
+    RC_ASSERT(sketched.map.partials.empty());
+    RC_ASSERT(sketched.map.tiles == map.tiles);
+    const TileMap drawn = draw(sketched);
+    RC_ASSERT(drawn.runs == map.runs);
+    RC_ASSERT(drawn.offsets == map.offsets);
+    RC_ASSERT(drawn.spans == map.spans);
+    RC_ASSERT(drawn.tiles == map.tiles);
+    RC_ASSERT(drawn.order == map.order);
+    RC_ASSERT(drawn.area == map.area);
+    check_structure(drawn, mask);
   }
 }
 
