@@ -20,6 +20,13 @@ class Chunks {
  public:
   explicit Chunks(size_t per_chunk) : per_chunk_(per_chunk) {}
 
+  // Forgets all elements, but keeps the memory of few.
+  void begin(size_t per_chunk) {
+    per_chunk_ = per_chunk;
+    first_.clear();
+    chunks_.clear();
+  }
+
   // For few: room for so many, which spares them the growing.
   void reserve(size_t count) { first_.reserve(std::min(count, per_chunk_)); }
 
@@ -58,6 +65,11 @@ class Chunks {
     chunks_.clear();
     size_ = 0;
     return elements;
+  }
+
+  // The same, but where they are few, they are copied, and their memory is kept for others.
+  std::vector<T> take_keeping_memory() {
+    return chunks_.empty() ? std::vector<T>(first_.begin(), first_.end()) : take();
   }
 
  private:

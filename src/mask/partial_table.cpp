@@ -55,15 +55,21 @@ int64_t TilePiece::bounded_area() const {
       .area();
 }
 
-PartialTable::PartialTable(TileShape shape)
-    : shape_(shape),
-      memos_(kFewestMemos),
-      spans_(layers_per_chunk(shape) * static_cast<size_t>(shape.rows)),
-      first_(256, -1) {
+void PartialTable::begin(TileShape shape) {
+  shape_ = shape;
+  memos_.assign(kFewestMemos, Memo{});
+  kept_ = 0;
+  spans_.begin(layers_per_chunk(shape) * static_cast<size_t>(shape.rows));
   spans_.reserve(size_t{64} * static_cast<size_t>(shape.rows));
-  hashes_.reserve(first_.size());
-  next_.reserve(first_.size());
-  partials_.reserve(first_.size());
+  partials_.clear(), hashes_.clear(), next_.clear();
+  first_.assign(256, -1);
+}
+
+void PartialTable::take(TileMap& map) {
+  map.partials = partials_;
+  map.spans = spans_.take_keeping_memory();
+  constexpr size_t kMostKept = size_t{1} << 20;  // bytes
+  if (memos_.size() * sizeof(Memo) > kMostKept) *this = PartialTable();
 }
 
 PartialTable::Memo PartialTable::memo_of(std::span<const TilePiece> pieces) {
@@ -95,9 +101,9 @@ PartialTable::Memo& PartialTable::place_of(const Memo& memo) {
 }
 
 void PartialTable::grow_memos() {
-  std::vector<Memo> before(std::min(8 * memos_.size(), kMostMemos));
-  memos_.swap(before);
-  for (const Memo& memo : before)
+  fewer_memos_.assign(2 * memos_.size(), Memo{});
+  memos_.swap(fewer_memos_);
+  for (const Memo& memo : fewer_memos_)
     if (memo.kind != 0) place_of(memo) = memo;
 }
 

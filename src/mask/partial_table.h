@@ -12,15 +12,17 @@
 
 namespace longspan {
 
+// One that is used again for another map need not ask for memory again.
 class PartialTable {
  public:
-  explicit PartialTable(TileShape shape);
+  // Forgets all partial tiles.
+  void begin(TileShape shape);
 
   // The number of the partial tile whose visible pairs are those of the disjoint pieces.
   int32_t number_of(std::span<const TilePiece> pieces);
 
-  std::vector<Partial> take_partials() { return std::move(partials_); }
-  std::vector<Span> take_spans() { return spans_.take(); }
+  // Moves all partial tiles to a map.
+  void take(TileMap& map);
 
  private:
   // Lists of pieces seen before, each in one of the few places that its hash gives; where all are taken, the
@@ -49,10 +51,10 @@ class PartialTable {
   bool drawn_equals(const Partial& partial);
 
   TileShape shape_;
-  std::vector<Memo> memos_;
-  size_t kept_ = 0;  // of them
+  std::vector<Memo> memos_, fewer_memos_;  // the latter: those before they grew
+  size_t kept_ = 0;                        // of them
   std::vector<Partial> partials_;
-  Chunks<Span> spans_;
+  Chunks<Span> spans_{0};
   // The partial tiles by the hash of what is drawn: a list for each of a power of two of hashes.
   std::vector<int32_t> first_, next_;  // -1: there is no other
   std::vector<uint64_t> hashes_;

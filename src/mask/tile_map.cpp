@@ -242,6 +242,13 @@ TileMap sweep(int64_t rows, int64_t columns, const Bands& bands, TileShape shape
   return map;
 }
 
+// In memory that each thread keeps: fresh pages take longer than what is drawn there.
+PartialTable& table_for(TileShape shape) {
+  thread_local PartialTable table;
+  table.begin(shape);
+  return table;
+}
+
 template <class Bands>
 TileSketch sketch_bands(int64_t rows, int64_t columns, const Bands& bands, TileShape shape) {
   check_shape(shape);
@@ -266,11 +273,10 @@ size_t TileMap::bytes() const {
 
 TileMap lower(const Mask& mask, TileShape shape) {
   check_shape(shape);
-  PartialTable partials(shape);
+  PartialTable& partials = table_for(shape);
   TileMap map = sweep(mask.rows(), mask.columns(), mask.bands(), shape,
                       [&](std::span<const TilePiece> pieces) { return partials.number_of(pieces); });
-  map.partials = partials.take_partials();
-  map.spans = partials.take_spans();
+  partials.take(map);
   return map;
 }
 
@@ -284,7 +290,7 @@ TileSketch sketch(int64_t rows, int64_t columns, std::span<const Band> bands, Ti
 
 TileMap draw(TileSketch sketch) {
   TileMap& map = sketch.map;
-  PartialTable partials(map.shape);
+  PartialTable& partials = table_for(map.shape);
   size_t first = 0;
   for (Run& run : map.runs) {
     if (run.full()) continue;
@@ -292,8 +298,7 @@ TileMap draw(TileSketch sketch) {
     run.code = -partials.number_of(std::span(sketch.pieces).subspan(first, end - first));
     first = end;
   }
-  map.partials = partials.take_partials();
-  map.spans = partials.take_spans();
+  partials.take(map);
   return std::move(map);
 }
 

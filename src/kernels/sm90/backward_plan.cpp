@@ -37,7 +37,9 @@ void check_alignment(const char* name, const TensorView& tensor) {
 
 BackwardPlan::BackwardPlan(const Problem& problem, const BackwardShape& shape, const Device& device)
     : problem_(problem), shape_(shape), device_(device) {
-  const BackwardArrangement all = arrange_backward(problem, shape, device.units);
+  // Kept until the next one is there, so that the heap does not give its pages back in between.
+  thread_local BackwardArrangement all;
+  all = arrange_backward(problem, shape, device.units);
   row_tiles_ = all.row_tiles;
   key_tiles_ = all.key_tiles;
   items_per_head_ = all.items.per_list;
@@ -56,6 +58,8 @@ BackwardPlan::BackwardPlan(const Problem& problem, const BackwardShape& shape, c
   counters_ = pack_.add_zeros(2 * sizeof(int32_t));
   pack_.upload(device);
   lay_out_workspace(all.items.shared);
+  constexpr size_t kMostKept = size_t{4} << 20;  // bytes
+  if (pack_.bytes() > kMostKept) all = BackwardArrangement();
 }
 
 void BackwardPlan::lay_out_workspace(bool shared) {
