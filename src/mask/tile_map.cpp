@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -263,6 +264,66 @@ TileSketch sketch_bands(int64_t rows, int64_t columns, const Bands& bands, TileS
   return sketch;
 }
 
+// Calls visit(row tile, first and last column tile) for each row tile of each block of the transposed mask,
+// those of one row tile from left to right; false, at once, if tiles do not divide a block.
+template <class Visit>
+bool visit_transposed_blocks(const Mask& mask, TileShape shape, const Visit& visit) {
+  const auto tiles_of = [](const Range& range, int64_t size, int64_t all) {
+    const Range tiles{floor_div(range.begin, size), floor_div(range.end + size - 1, size)};
+    const bool divided =
+        tiles.begin * size == range.begin && (tiles.end * size == range.end || range.end == all);
+    return divided ? tiles : Range{};
+  };
+  const BandList& bands = mask.bands();
+  for (size_t group = 0; group < bands.groups().size(); ++group) {
+    const Range rows{bands.groups()[group].q_begin, bands.groups()[group].q_end};
+    const Range of_rows = tiles_of(rows, shape.columns, mask.rows());
+    if (of_rows.empty()) return false;
+    for (size_t i = bands.group_begin(group); i < bands.group_end(group); ++i) {
+      const Range of_keys = tiles_of(bands.band(group, i).k, shape.rows, mask.columns());
+      if (of_keys.empty()) return false;
+      for (int64_t tile = of_keys.begin; tile < of_keys.end; ++tile)
+        visit(static_cast<size_t>(tile), static_cast<int32_t>(of_rows.begin),
+              static_cast<int32_t>(of_rows.end));
+    }
+  }
+  return true;
+}
+
+// Blocks that tiles divide are runs of whole tiles. As bands are ordered by their rows, those of each column
+// come in order: they are counted, then written.
+std::optional<TileMap> lower_transposed_blocks(const Mask& mask, TileShape shape) {
+  if (!mask.bands().rectangular()) return std::nullopt;
+  TileMap map;
+  map.shape = shape;
+  map.rows = mask.columns();
+  map.columns = mask.rows();
+  map.area = mask.area();
+  const auto row_tiles = static_cast<size_t>(ceil_div(map.rows, shape.rows));
+  map.tiles.assign(row_tiles, 0);
+  map.offsets.assign(row_tiles + 1, 0);
+  std::vector<int32_t> reach(row_tiles, -1);  // where each row tile's last run ends
+  if (!visit_transposed_blocks(mask, shape, [&](size_t tile, int32_t first, int32_t last) {
+        map.offsets[tile + 1] += reach[tile] != first;
+        map.tiles[tile] += last - first;
+        reach[tile] = last;
+      }))
+    return std::nullopt;
+  for (size_t tile = 0; tile < row_tiles; ++tile) map.offsets[tile + 1] += map.offsets[tile];
+  map.runs.resize(static_cast<size_t>(map.offsets.back()));
+  std::vector<int64_t> next(map.offsets.begin(), map.offsets.end() - 1);
+  reach.assign(row_tiles, -1);
+  visit_transposed_blocks(mask, shape, [&](size_t tile, int32_t first, int32_t last) {
+    if (reach[tile] == first)
+      map.runs[static_cast<size_t>(next[tile] - 1)].code += last - first;
+    else
+      map.runs[static_cast<size_t>(next[tile]++)] = {first, last - first};
+    reach[tile] = last;
+  });
+  map.order = heaviest_first(map.tiles);
+  return map;
+}
+
 }  // namespace
 
 size_t TileMap::bytes() const {
@@ -278,6 +339,12 @@ TileMap lower(const Mask& mask, TileShape shape) {
                       [&](std::span<const TilePiece> pieces) { return partials.number_of(pieces); });
   partials.take(map);
   return map;
+}
+
+TileMap lower_transposed(const Mask& mask, TileShape shape) {
+  check_shape(shape);
+  if (std::optional<TileMap> map = lower_transposed_blocks(mask, shape)) return *std::move(map);
+  return lower(mask.transposed(), shape);
 }
 
 TileSketch sketch(const Mask& mask, TileShape shape) {

@@ -68,6 +68,9 @@ struct TileMap {
 // O(tiles visited + rows of partial tiles) time and memory. Empty tiles are never listed.
 TileMap lower(const Mask& mask, TileShape shape);
 
+// The same of mask.transposed(), which blocks that tiles divide need not be made for.
+TileMap lower_transposed(const Mask& mask, TileShape shape);
+
 // The first part of that, which tells what is visited: partial tiles are numbered one after the other, and
 // drawn by draw() alone, which takes most of the time.
 struct TileSketch {

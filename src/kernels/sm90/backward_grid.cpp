@@ -166,7 +166,7 @@ BackwardGrid lay_tiles(const HeadMasks& masks, TileShape shape, bool aligned) {
     grid = cut(masks, shape);
   if (!grid) {
     std::vector<TileMap> maps(masks.size());
-    for_each_mask(masks, [&](size_t i) { maps[i] = lower(masks[i].transposed(), shape); });
+    for_each_mask(masks, [&](size_t i) { maps[i] = lower_transposed(masks[i], shape); });
     return even_grid(maps, masks, shape);
   }
   // What is visited tells which is better; only that is drawn.

@@ -141,6 +141,35 @@ RC_GTEST_PROP(TileMap, SketchedAndDrawn, ()) {
   }
 }
 
+void expect_transposed(const Mask& mask, TileShape shape) {
+  const TileMap map = lower_transposed(mask, shape), wanted = lower(mask.transposed(), shape);
+  RC_ASSERT(map.rows == wanted.rows);
+  RC_ASSERT(map.columns == wanted.columns);
+  RC_ASSERT(map.area == wanted.area);
+  RC_ASSERT(map.runs == wanted.runs);
+  RC_ASSERT(map.offsets == wanted.offsets);
+  RC_ASSERT(map.spans == wanted.spans);
+  RC_ASSERT(map.tiles == wanted.tiles);
+  RC_ASSERT(map.order == wanted.order);
+}
+
+RC_GTEST_PROP(TileMap, OfTheTransposedMask, ()) {
+  expect_transposed(random_mask(), {*rc::gen::inRange(1, 48), *rc::gen::inRange(1, 48)});
+}
+
+// Blocks that tiles divide, but for those at the mask's ends, and blocks that they do not divide.
+RC_GTEST_PROP(TileMap, OfTheTransposedMaskOfBlocks, ()) {
+  const auto rows = *rc::gen::inRange<int64_t>(1, 40), columns = *rc::gen::inRange<int64_t>(1, 40);
+  std::vector<Band> bands;
+  for (int64_t i = 0; i < rows; i += 4)
+    for (int64_t j = 0; j < columns; j += 6)
+      if (*rc::gen::inRange(0, 3) != 0)
+        bands.push_back({{i, std::min(i + 4, rows)}, {j, std::min(j + 6, columns)}});
+  for (const TileShape shape :
+       {TileShape{6, 4}, TileShape{3, 2}, TileShape{2, 4}, TileShape{4, 4}, TileShape{6, 3}})
+    expect_transposed(Mask(rows, columns, bands), shape);
+}
+
 int64_t area_shown(const TileMap& map) {
   int64_t area = 0;
   for (const Run& run : map.runs)
