@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/parallel.h"
+
 namespace longspan::sm90 {
 namespace {
 
@@ -72,22 +74,32 @@ class Arranger {
   // long columns run ahead of the short ones that they would hold up, or behind them, lets all go on. What a
   // simulation finds best, or the first if it is no worse than that by more than the simulation knows.
   void choose(const std::vector<BackwardDivision>& divisions) {
+    std::vector<double> times(divisions.size());
+    constexpr size_t kMostCopied = size_t{4} << 20;  // bytes
+    if (divisions.size() > 1 && result_.grid.map.bytes() <= kMostCopied)
+      parallel_for(static_cast<int64_t>(divisions.size()), [&](int64_t i, int) {
+        Arranger trial(*this);
+        times[static_cast<size_t>(i)] = trial.time_of(divisions[static_cast<size_t>(i)]);
+      });
+    else if (divisions.size() > 1)
+      for (size_t i = 0; i < divisions.size(); ++i) times[i] = time_of(divisions[i]);
     size_t best = 0;
-    double least = 0;
-    for (size_t i = 0; i < divisions.size() && divisions.size() > 1; ++i) {
-      divide(divisions[i]);
-      const double time = time_walk(
-          result_.grid.map, std::span(result_.items.work).first(static_cast<size_t>(result_.items.per_list)),
-          divisions[i].walk,
-          {.rows = shape_.rows,
-           .group = static_cast<int32_t>(problem_.group_size()),
-           .workers = static_cast<int32_t>(workers_),
-           .kv_heads = static_cast<int32_t>(problem_.heads_kv),
-           .section_heads = section_heads(),
-           .last_heads = last_heads()});
-      if (i == 0 || time < 0.98 * least) least = time, best = i;
-    }
+    for (size_t i = 1; i < divisions.size(); ++i)
+      if (times[i] < 0.98 * times[best]) best = i;
     divide(divisions[best]);
+  }
+
+  double time_of(const BackwardDivision& division) {
+    divide(division);
+    return time_walk(result_.grid.map,
+                     std::span(result_.items.work).first(static_cast<size_t>(result_.items.per_list)),
+                     division.walk,
+                     {.rows = shape_.rows,
+                      .group = static_cast<int32_t>(problem_.group_size()),
+                      .workers = static_cast<int32_t>(workers_),
+                      .kv_heads = static_cast<int32_t>(problem_.heads_kv),
+                      .section_heads = section_heads(),
+                      .last_heads = last_heads()});
   }
 
   void order() {
