@@ -37,6 +37,7 @@ struct Run {
 struct Partial {
   int32_t first = 0, layers = 0;
   int64_t area = 0;  // visible pairs
+  friend bool operator==(const Partial&, const Partial&) = default;
 };
 
 // The lowering of one mask at one tile shape. Row tile t covers rows [t * rows, (t + 1) * rows).
@@ -63,6 +64,7 @@ struct TileMap {
     return {spans.data() + int64_t{number} * shape.rows, static_cast<size_t>(shape.rows)};
   }
   size_t bytes() const;  // of all arrays
+  friend bool operator==(const TileMap&, const TileMap&) = default;
 };
 
 // O(tiles visited + rows of partial tiles) time and memory. Empty tiles are never listed.

@@ -10,6 +10,7 @@
 
 #include "attention/verify.h"
 #include "gpu/gpu.h"
+#include "gpu/kernels/forward_bytes.h"
 #include "kernels/sm90/forward_plan.h"
 #include "kernels/sm90/sm90.h"
 #include "mask/patterns.h"
@@ -202,16 +203,7 @@ TEST(Sm90Pairs, GiveTheSameBitsEveryTime) {
     InPairs plan(problem);
     ProblemTensors tensors(problem, Direction::kForward, gpu, plan);
     tensors.fill_inputs(1);
-    const auto bytes = [&] {
-      tensors.poison(Direction::kForward);
-      tensors.forward(plan);
-      const size_t lse_bytes = static_cast<size_t>(problem.heads_q * problem.tokens_q) * sizeof(float);
-      std::vector<char> all(tensors.views().o.bytes() + lse_bytes);
-      copy_bytes(all.data(), DeviceKind::kCpu, tensors.views().lse, DeviceKind::kCuda, lse_bytes);
-      copy_bytes(all.data() + lse_bytes, DeviceKind::kCpu, tensors.views().o.data, DeviceKind::kCuda,
-                 all.size() - lse_bytes);
-      return all;
-    };
+    const auto bytes = [&] { return forward_bytes(plan, problem, tensors); };
     const std::vector<char> first = bytes();
     for (int repeat = 0; repeat < 200; ++repeat) ASSERT_EQ(bytes(), first) << "repeat " << repeat;
   }

@@ -13,6 +13,7 @@
 #include "attention/verify.h"
 #include "base/error.h"
 #include "gpu/gpu.h"
+#include "gpu/kernels/forward_bytes.h"
 #include "mask/patterns.h"
 
 namespace longspan {
@@ -225,16 +226,7 @@ TEST(Sm90, GivesTheSameBitsEveryTime) {
     const std::unique_ptr<Plan> plan = sm90_kernel().plan_forward(problem, gpu);
     ProblemTensors tensors(problem, Direction::kForward, gpu, *plan);
     tensors.fill_inputs(1);
-    const auto bytes = [&] {
-      tensors.poison(Direction::kForward);
-      tensors.forward(*plan);
-      const size_t lse_bytes = static_cast<size_t>(problem.heads_q * problem.tokens_q) * sizeof(float);
-      std::vector<char> all(tensors.views().o.bytes() + lse_bytes);
-      copy_bytes(all.data(), DeviceKind::kCpu, tensors.views().lse, DeviceKind::kCuda, lse_bytes);
-      copy_bytes(all.data() + lse_bytes, DeviceKind::kCpu, tensors.views().o.data, DeviceKind::kCuda,
-                 all.size() - lse_bytes);
-      return all;
-    };
+    const auto bytes = [&] { return forward_bytes(*plan, problem, tensors); };
     const std::vector<char> first = bytes();
     for (int repeat = 0; repeat < 1000; ++repeat) ASSERT_EQ(bytes(), first) << "repeat " << repeat;
   }

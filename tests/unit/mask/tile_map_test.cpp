@@ -131,26 +131,13 @@ RC_GTEST_PROP(TileMap, SketchedAndDrawn, ()) {
     RC_ASSERT(sketched.map.partials.empty());
     RC_ASSERT(sketched.map.tiles == map.tiles);
     const TileMap drawn = draw(sketched);
-    RC_ASSERT(drawn.runs == map.runs);
-    RC_ASSERT(drawn.offsets == map.offsets);
-    RC_ASSERT(drawn.spans == map.spans);
-    RC_ASSERT(drawn.tiles == map.tiles);
-    RC_ASSERT(drawn.order == map.order);
-    RC_ASSERT(drawn.area == map.area);
+    RC_ASSERT(drawn == map);
     check_structure(drawn, mask);
   }
 }
 
 void expect_transposed(const Mask& mask, TileShape shape) {
-  const TileMap map = lower_transposed(mask, shape), wanted = lower(mask.transposed(), shape);
-  RC_ASSERT(map.rows == wanted.rows);
-  RC_ASSERT(map.columns == wanted.columns);
-  RC_ASSERT(map.area == wanted.area);
-  RC_ASSERT(map.runs == wanted.runs);
-  RC_ASSERT(map.offsets == wanted.offsets);
-  RC_ASSERT(map.spans == wanted.spans);
-  RC_ASSERT(map.tiles == wanted.tiles);
-  RC_ASSERT(map.order == wanted.order);
+  RC_ASSERT(lower_transposed(mask, shape) == lower(mask.transposed(), shape));
 }
 
 RC_GTEST_PROP(TileMap, OfTheTransposedMask, ()) {

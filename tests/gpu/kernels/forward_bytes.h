@@ -1,0 +1,23 @@
+// What the forward pass of a plan leaves behind, for tests that compare runs bit by bit.
+#pragma once
+
+#include <vector>
+
+#include "attention/tensors.h"
+#include "base/buffer.h"
+
+namespace longspan {
+
+// Runs it on poisoned outputs; the bytes of lse, then those of o.
+inline std::vector<char> forward_bytes(Plan& plan, const Problem& problem, ProblemTensors& tensors) {
+  tensors.poison(Direction::kForward);
+  tensors.forward(plan);
+  const DeviceTensors& views = tensors.views();
+  const size_t lse_bytes = static_cast<size_t>(problem.heads_q * problem.tokens_q) * sizeof(float);
+  std::vector<char> all(lse_bytes + views.o.bytes());
+  copy_bytes(all.data(), DeviceKind::kCpu, views.lse, views.kind, lse_bytes);
+  copy_bytes(all.data() + lse_bytes, DeviceKind::kCpu, views.o.data, views.kind, views.o.bytes());
+  return all;
+}
+
+}  // namespace longspan
