@@ -27,10 +27,11 @@ struct BackwardConfig {
   static constexpr bool kBulk = kStore != BackwardStore::kRegisters;
   static constexpr bool kOrdered = kStore == BackwardStore::kOrdered;
   static constexpr bool kClaimed = kStore == BackwardStore::kClaimed;
+  static constexpr bool kInAnyOrder = kBulk && !kOrdered;
   // A second buffer for dq on its way out is worth more than one for the next item's K, unless additions wait
-  // for their turn anyway, as those of short items do.
-  static constexpr bool kTwoOut = kClaimed || (kOrdered && !kInRowsT);
-  static constexpr int kKBuffers = kBulk && !kTwoOut ? 2 : 1, kVBuffers = 1;
+  // for their turn anyway, as those of short items do. Tiles of more than 64 rows leave no room for either.
+  static constexpr bool kTwoOut = kRows == 64 && (kInAnyOrder || (kOrdered && !kInRowsT));
+  static constexpr int kKBuffers = kRows == 64 && kBulk && !kTwoOut ? 2 : 1, kVBuffers = 1;
   static constexpr int kDqBuffers = kTwoOut ? 2 : 1;
 
   static constexpr int kConsumerWarps = 4 * kWarpgroups;  // of a stream
@@ -49,11 +50,19 @@ struct BackwardConfig {
   static constexpr int kDqColumns = kInRows ? kHeadDim / kWarpgroups : kRows;
   static constexpr int kDqFloats = 64 * kDqColumns;
   static constexpr int kDqOfWarpgroup = kInRows ? 1 : kPanels / kWarpgroups;
+  // Where work is not short of registers, -lse is read while the product is computed that it is added to.
+  static constexpr bool kEarlyLse = !(kOrdered && kInRows);
+  // Steps of dv's product, of 16 rows each, that are issued before ds is computed, to run meanwhile: a warp
+  // that issues a product with an operand in registers is held until the tensor cores take it. The others are
+  // issued when ds is stored, and run while the warpgroups meet. With dq in more registers, all are over
+  // then.
+  static constexpr int kDvStepsAhead = kDqOfWarpgroup > 1 ? kRows / 16 : kOrdered&& kInRows ? 2 : 1;
   // A thread's. The kernel starts with as many for all, and they can only be exchanged: a warpgroup that asks
   // for more than the other has given up waits for ever.
-  // With 24, the load warp spills; two streams need what is left.
-  static constexpr int kProducerRegisters = kStreams == 1 ? 40 : 24;
-  static constexpr int kConsumerRegisters = kStreams == 1 ? 232 : 240;
+  // With 24, the load warp spills; two streams, and tiles of more rows, need what is left.
+  static constexpr bool kMostRegisters = kStreams > 1 || kRows > 64;
+  static constexpr int kProducerRegisters = kMostRegisters ? 24 : 40;
+  static constexpr int kConsumerRegisters = kMostRegisters ? 240 : 232;
   static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <=
                     (1 + kConsumers) * (65536 / kThreads / 8 * 8),
                 "more registers than a block has");
@@ -79,9 +88,15 @@ enum BackwardFlags : int32_t { kItemBegins = 1, kItemEnds = 2, kNoMoreWork = 4 }
 // What has become of a half of a tile of dq, with BackwardStore::kClaimed.
 enum DqState : int32_t { kUntouched = 0, kBeingStored = 1, kStored = 2 };
 
+enum DqJobKind : int32_t {
+  kNoMoreJobs = -1,
+  kQuarterOfSums =
+      -2,  // of an item's dk and dv, number `count`: halves of dk, then of dv; of key tile `first`
+};
+
 // What is to become of a tile of dq.
 struct alignas(16) DqJob {
-  int32_t tile;          // head * row_tiles + row tile; -1: nothing more will come
+  int32_t tile;          // head * row_tiles + row tile, or a DqJobKind
   int32_t first, count;  // its rows
   int32_t turn;          // whose turn it must be with BackwardStore::kOrdered; with kClaimed a bit for each
                          // warpgroup's half that is known to be stored already; -1: nothing is added

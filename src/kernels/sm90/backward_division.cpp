@@ -39,7 +39,9 @@ class Divider {
         if (rounds_ < (shape_.kind == BackwardKind::kBands && full() ? 1 : kFewRounds)) return few();
         return shape_.kind == BackwardKind::kOneBand ? one_band() : bands();
       default:
-        return {.parts = parts_of(group_)};
+        // Sections of a few heads have enough items for all blocks until the end.
+        return {.parts = parts_of(group_),
+                .last_rounds = shape_.kind == BackwardKind::kLong && shape_.section_units > 0 ? 0 : 4};
     }
   }
 

@@ -7,8 +7,7 @@
 // which each warpgroup computes half of head_dim over the keys of both.
 //
 //   load warp     K Q0 V dO0 | Q1 dO1 | Q2 dO2 | ...                as far ahead as the rings allow
-//   warpgroup 0   [S0 dP0] exp 0 [dV0] ds 0 | [dQ0 dK0] dq 0 out  [S1 dP1] exp 1 [dV1] ds 1 | [dQ1 dK1] dq 1
-//   out
+//   warpgroup 0   [S0 dP0] exp 0 [dV0] ds 0 [dV0] | [dQ0 dK0] dq 0 out  [S1 dP1] exp 1 [dV1] ds 1 [dV1] | ...
 //   ... warpgroup 1   the same; they meet at each |, where ds of both is there
 //   senders       one warp for each warpgroup: dq 0, dq 1, ... to its sum in global memory
 //
@@ -69,20 +68,25 @@ class BackwardConsumer {
         const int slot = q_.slot;
         ends = note.flags & kItemEnds;
         issue_scores(s);
+        float4 minus_lse[kSteps];
+        if constexpr (C::kEarlyLse) load_stats(minus_lse, state_.stats[slot][0]);
         wait_do();
         issue_dp(dp);
         wgmma_wait_group<1>();
         pin_registers(s);
-        scale_scores(s, e, slot);
+        if constexpr (!C::kEarlyLse) load_stats(minus_lse, state_.stats[slot][0]);
+        scale_scores(s, e, minus_lse);
         if (note.code <= 0) mask(e, note, slot);
         exponentiate(e);
         pack(e, p);
-        issue_dv(dv, p, accumulate);
+        issue_dv<0, C::kDvStepsAhead>(dv, p, accumulate);
         wgmma_wait_group<1>();
         pin_registers(dp);
         if (ends) release_v();
         differentiate(e, dp, ds, slot);
         store_ds(ds);
+        if constexpr (C::kDvStepsAhead < kSteps) issue_dv<C::kDvStepsAhead, kSteps>(dv, p, accumulate);
+        fence_proxy_async();
         if constexpr (C::kDqOfWarpgroup > 1) {  // dq takes as many registers as p, do v^T and more
           wgmma_wait_group<0>();
           pin_registers(dv);
@@ -98,14 +102,14 @@ class BackwardConsumer {
         release(state_.do_empty[do_slot()]);
         ++tile_;
         if (ends) release(state_.k_empty[k_slot()]), ++item_;
+        q_.advance();
+        note = wait_q();  // after K is released: the next item's may have to take its place
         add_dq(dq, slot);
         wgmma_wait_group<0>();
         pin_registers(dk);
         pin_registers(ds);
         release_q(slot);
-        q_.advance();
         accumulate = 1;
-        note = wait_q();  // after K is released: the next item's may have to take its place
       } while (!ends);
       write_dk_dv(dk, dv, place);
     }
@@ -180,25 +184,27 @@ class BackwardConsumer {
     issue_keys_by_rows(dp, memory_.v[v_slot()], memory_.dout[do_slot()]);
   }
 
-  // [64 keys of the warpgroup, head_dim] (+)= weights^T rows, over the rows of the tile
+  // [64 keys of the warpgroup, head_dim] (+)= weights^T rows, over the rows of the tile: steps of 16 of them
+  template <int kFrom, int kTo>
   __device__ __forceinline__ void issue_weighted_rows(float (&d)[kDkv], const uint32_t (&weights)[kSteps][4],
                                                       const uint8_t* rows, int accumulate) {
     const uint64_t b = descriptor_n_major(shared_address(rows), C::kRowPanelBytes);
-    pin_registers(d);
+    if constexpr (kFrom == 0) pin_registers(d);  // else they may be in flight
     wgmma_fence();
 #pragma unroll
-    for (int step = 0; step < kSteps; ++step)
+    for (int step = kFrom; step < kTo; ++step)
       DkvProduct::template rs<1>(d, weights[step], advance(b, step * 16 * kPanelRowBytes),
                                  step > 0 ? 1 : accumulate);
     wgmma_commit_group();
   }
+  template <int kFrom, int kTo>
   __device__ __forceinline__ void issue_dv(float (&dv)[kDkv], const uint32_t (&p)[kSteps][4],
                                            int accumulate) {
-    issue_weighted_rows(dv, p, memory_.dout[do_slot()], accumulate);
+    issue_weighted_rows<kFrom, kTo>(dv, p, memory_.dout[do_slot()], accumulate);
   }
   __device__ __forceinline__ void issue_dk(float (&dk)[kDkv], const uint32_t (&ds)[kSteps][4], int slot,
                                            int accumulate) {
-    issue_weighted_rows(dk, ds, memory_.q[slot], accumulate);
+    issue_weighted_rows<0, kSteps>(dk, ds, memory_.q[slot], accumulate);
   }
 
   // Over the keys of all warpgroups: [rows, half of head_dim], or the transpose of all of it.
@@ -260,11 +266,10 @@ class BackwardConsumer {
   // Exponents of the probabilities. Not in place: the registers of s belong to the tensor cores, and what
   // else writes to them makes the compiler wait for all products in flight.
   __device__ __forceinline__ void scale_scores(const float (&s)[kScores], float (&e)[kScores],
-                                               int slot) const {
-    const float4* minus_lse = reinterpret_cast<const float4*>(state_.stats[slot][0]) + lane_ % 4;
+                                               const float4 (&minus_lse)[kSteps]) const {
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      const float4 l = minus_lse[4 * step];
+      const float4 l = minus_lse[step];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int at = 8 * step + 2 * i;
@@ -272,6 +277,12 @@ class BackwardConsumer {
         e[at + 1] = fmaf(s[at + 1], params_.scale_log2, i < 2 ? l.y : l.w);
       }
     }
+  }
+  // Those of the thread's rows.
+  __device__ __forceinline__ void load_stats(float4 (&to)[kSteps], const float* stats) const {
+    const float4* own = reinterpret_cast<const float4*>(stats) + lane_ % 4;
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) to[step] = own[4 * step];
   }
 
   // Exponents to probabilities.
@@ -291,10 +302,11 @@ class BackwardConsumer {
   // ds = p (dp - delta), as an operand.
   __device__ __forceinline__ void differentiate(const float (&p)[kScores], const float (&dp)[kScores],
                                                 uint32_t (&ds)[kSteps][4], int slot) const {
-    const float4* delta = reinterpret_cast<const float4*>(state_.stats[slot][1]) + lane_ % 4;
+    float4 delta[kSteps];
+    load_stats(delta, state_.stats[slot][1]);
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      const float4 d = delta[4 * step];
+      const float4 d = delta[step];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int at = 8 * step + 2 * i;
@@ -316,7 +328,6 @@ class BackwardConsumer {
     for (int step = 0; step < kSteps; ++step)
       stmatrix_x4_trans(address + step * 16 * kPanelRowBytes, ds[step][0], ds[step][1], ds[step][2],
                         ds[step][3]);
-    fence_proxy_async();
   }
 
   // Both warpgroups' ds is stored.
@@ -366,7 +377,7 @@ class BackwardConsumer {
       ++dq_;
     } else {
       float* sum = params_.dq + int64_t{read_once(state_.note[slot].dq_tile)} * C::kRows * C::kHeadDim +
-                   warp_ * C::kRows * 16 + lane_ * 4;
+                   (warpgroup_ * C::kDqOfWarpgroup * 4 + warp_) * C::kRows * 16 + lane_ * 4;
 #pragma unroll
       for (int j = 0; j < C::kDqOfWarpgroup; ++j)
 #pragma unroll
@@ -385,7 +396,7 @@ class BackwardConsumer {
 
   __device__ __forceinline__ void end_dq() {
     wait_dq();
-    if (warp_ == 0 && lane_ == 0) state_.dq_job[warpgroup_][dq_slot()].tile = -1;
+    if (warp_ == 0 && lane_ == 0) state_.dq_job[warpgroup_][dq_slot()].tile = kNoMoreJobs;
     release(state_.dq_full[warpgroup_][dq_slot()]);
   }
 
@@ -393,11 +404,16 @@ class BackwardConsumer {
   // ---------------------------------------------------------------------------------------
 
   __device__ __forceinline__ void write_dk_dv(const float (&dk)[kDkv], const float (&dv)[kDkv],
-                                              const Place& place) const {
+                                              const Place& place) {
     const int head = place.key_tile / params_.key_tiles, tile = place.key_tile - head * params_.key_tiles;
     const BackwardKeyTile at = key_tile_of(params_, head, tile);
     if (at.parts > 1) {
-      add_dk_dv(dk, dv, place);
+      if constexpr (C::kInAnyOrder) {
+        send_sums(dk, params_.scale, place, 0);
+        send_sums(dv, 1.0f, place, 2);
+      } else {
+        add_dk_dv(dk, dv, place);
+      }
     } else if (params_.fp32_output) {
       write_fp32_gradient(dk, params_.scale, params_.dk, at, head);
       write_fp32_gradient(dv, 1.0f, params_.dv, at, head);
@@ -432,6 +448,29 @@ class BackwardConsumer {
         const uint32_t v = __shfl_xor_sync(0xffffffff, odd ? y0 : y1, 1);
         if (there) st_global_v4(row + 32 * j, odd ? u : x0, odd ? x1 : u, odd ? v : y0, odd ? y1 : v);
       }
+    }
+  }
+
+  // In fp32, to those of the other items of the same keys, on the way that dq takes, in two halves.
+  __device__ __forceinline__ void send_sums(const float (&d)[kDkv], float factor, const Place& place,
+                                            int quarter) {
+    static_assert(!C::kBulk || 64 * kDkv <= C::kDqFloats, "a quarter is larger than the buffer of dq");
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      wait_dq();
+      const uint32_t address = shared_address(memory_.dq[dq_slot()][warpgroup_]) +
+                               (warp_ * 8 * C::kHeadDim + lane_ * 4) * sizeof(float);
+#pragma unroll
+      for (int i = 0; i < kDkv / 8; ++i) {
+        const float* four = &d[half * kDkv / 2 + 4 * i];
+        st_shared_v4(address + i * 128 * sizeof(float), factor * four[0], factor * four[1], factor * four[2],
+                     factor * four[3]);
+      }
+      if (warp_ == 0 && lane_ == 0)
+        state_.dq_job[warpgroup_][dq_slot()] = DqJob{kQuarterOfSums, place.key_tile, quarter + half, 0};
+      fence_proxy_async();
+      release(state_.dq_full[warpgroup_][dq_slot()]);
+      ++dq_;
     }
   }
 

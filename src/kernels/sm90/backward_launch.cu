@@ -33,15 +33,21 @@ void start_for(int64_t head_dim, const BackwardShape& shape, const BackwardParam
                                                                                            stream)
   LONGSPAN_START(128, 64, 128, 2, kClaimed, true);
   LONGSPAN_START(128, 64, 128, 2, kClaimed, false);
+  LONGSPAN_START(128, 64, 128, 2, kAdded, true);
+  LONGSPAN_START(128, 64, 128, 2, kAdded, false);
+  LONGSPAN_START(128, 80, 128, 2, kAdded, false);
   LONGSPAN_START(128, 64, 128, 2, kOrdered, true);
   LONGSPAN_START(128, 64, 128, 2, kOrdered, false);
+  LONGSPAN_START(128, 80, 128, 2, kOrdered, false);
   LONGSPAN_START(128, 64, 64, 2, kRegisters, false);
   LONGSPAN_START(64, 64, 128, 3, kClaimed, true);
+  LONGSPAN_START(64, 64, 128, 3, kAdded, true);
   LONGSPAN_START(64, 64, 128, 3, kOrdered, true);
   LONGSPAN_START(64, 64, 64, 3, kRegisters, false);
 #undef LONGSPAN_START
-  LONGSPAN_CHECK(false, "no instance of the backward kernel has head_dim {} and {} rows", head_dim,
-                 shape.rows);
+  LONGSPAN_CHECK(
+      false, "no instance of the backward kernel has head_dim {}, tiles of {} by {}, store {}, in rows {}",
+      head_dim, shape.rows, shape.keys, static_cast<int>(shape.store), shape.in_rows);
 }
 
 }  // namespace

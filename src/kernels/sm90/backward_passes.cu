@@ -108,6 +108,12 @@ __global__ void __launch_bounds__(kThreads)
   }
   if (to.turn != nullptr) return;  // the first addition stores
   float4* sums = reinterpret_cast<float4*>(to.dq + number * to.rows * kHeadDim);
+  if (to.in_rows) {
+    sums = reinterpret_cast<float4*>(to.dq + (head * o.tokens + extent.first) * kHeadDim);
+    for (int i = threadIdx.x; i < extent.count * kHeadDim / 4; i += kThreads)
+      sums[i] = make_float4(0, 0, 0, 0);
+    return;
+  }
   for (int i = threadIdx.x; i < to.rows * kHeadDim / 4; i += kThreads) sums[i] = make_float4(0, 0, 0, 0);
 }
 
@@ -149,7 +155,8 @@ __global__ void __launch_bounds__(kThreads)
   constexpr int kWidth = kHeadDim / 2, kChunks = kWidth / 4;  // of half a row
   const int64_t tile = blockIdx.x / dq.heads, head = blockIdx.x % dq.heads;
   const TileExtent extent = row_tile_of(from, head, dq.heads, tile);
-  const bool empty = from.turn[2 * (head * from.row_tiles + tile)] == 0;  // no key tile came to it
+  const bool empty =
+      from.turn != nullptr && from.turn[2 * (head * from.row_tiles + tile)] == 0;  // no key tile came to it
   const int half = threadIdx.x / kChunks % 2, place = threadIdx.x % kChunks;
   const float* sums =
       from.dq + ((head * dq.tokens + extent.first) * 2 + half * extent.count) * kWidth + 4 * place;
@@ -239,8 +246,11 @@ template <class Output, int kHeadDim>
 void finish_dq(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
                unsigned blocks, cudaStream_t stream) {
   const float scale = problem.softmax_scale();
-  LONGSPAN_CHECK(workspace.rows == 64, "no pass finishes dq in tiles of {} rows", workspace.rows);
-  if (!workspace.in_rows)
+  LONGSPAN_CHECK(workspace.rows == 64 || (workspace.rows == 80 && !workspace.in_rows),
+                 "no pass finishes dq in tiles of {} rows", workspace.rows);
+  if (workspace.rows == 80)
+    finish_dq_kernel<Output, 80, kHeadDim><<<blocks, kThreads, 0, stream>>>(args.dq, workspace, scale);
+  else if (!workspace.in_rows)
     finish_dq_kernel<Output, 64, kHeadDim><<<blocks, kThreads, 0, stream>>>(args.dq, workspace, scale);
   else
     finish_dq_rows_kernel<Output, kHeadDim><<<blocks, kThreads, 0, stream>>>(args.dq, workspace, scale);

@@ -73,7 +73,7 @@ void BackwardPlan::lay_out_workspace(bool shared) {
     workspace_bytes_ += aligned(bytes);
     return offset;
   };
-  const bool in_turns = shape_.store != BackwardStore::kRegisters;
+  const bool in_turns = shape_.store == BackwardStore::kClaimed || shape_.store == BackwardStore::kOrdered;
   const size_t rows = static_cast<size_t>(shape_.rows) * tiles;
   take(rows * 2 * sizeof(float));
   dq_ = take((shape_.in_rows ? heads_q * static_cast<size_t>(problem_.tokens_q) : rows) * head_dim *

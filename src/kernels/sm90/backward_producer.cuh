@@ -170,7 +170,7 @@ class BackwardLoader {
   // this block is to be, each one at a place of its own.
   __device__ int join_wave(const BackwardItem& item, const BackwardRun& batch, int head) {
     front_ = nullptr;
-    if constexpr (!C::kClaimed) return 0;
+    if constexpr (!C::kInAnyOrder) return 0;
     if (params_.wave_tiles == 0 || item.runs > 32) return 0;
     const int tiles = __shfl_sync(0xffffffff, batch.code, 0);
     const int tile = __shfl_sync(0xffffffff, batch.tile, 0);
@@ -183,7 +183,7 @@ class BackwardLoader {
   }
 
   __device__ void move_on() {
-    if constexpr (C::kClaimed) {
+    if constexpr (C::kInAnyOrder) {
       if (front_ == nullptr) return;
       if (lane_ == 0 && wave_ % 4 == 0) red_max_relaxed(front_, wave_);
       ++wave_;

@@ -19,6 +19,19 @@ __device__ __forceinline__ bool claim(int32_t* state) {
   return false;
 }
 
+// Of dk or dv of a warpgroup's 64 keys, half of head_dim, as the warps hold it: each has a part of its own.
+template <class C>
+__device__ __forceinline__ void add_quarter(const BackwardParams& params, uint32_t source, const DqJob& job,
+                                            int warpgroup) {
+  constexpr int kOfWarp = 16 * C::kHeadDim, kHalf = kOfWarp / 2;
+  float* sum = params.dkv + (int64_t{job.first} * 2 + job.count / 2) * C::kKeys * C::kHeadDim +
+               warpgroup * 4 * kOfWarp + job.count % 2 * kHalf;
+#pragma unroll
+  for (int warp = 0; warp < 4; ++warp)
+    cp_reduce_async_bulk_add(sum + warp * kOfWarp, source + warp * kHalf * sizeof(float),
+                             kHalf * sizeof(float));
+}
+
 // One lane for each warpgroup's half of every tile.
 template <class C>
 __device__ void send_dq(const BackwardParams& params, BackwardStreamMemory<C>& memory,
@@ -28,8 +41,24 @@ __device__ void send_dq(const BackwardParams& params, BackwardStreamMemory<C>& m
     const int slot = number % C::kDqBuffers;
     mbarrier_wait(state.dq_full[warpgroup][slot], number / C::kDqBuffers % 2);
     const DqJob job = state.dq_job[warpgroup][slot];
-    if (job.tile < 0) break;
+    if (job.tile == kNoMoreJobs) break;
     const uint32_t source = shared_address(memory.dq[slot][warpgroup]);
+    if constexpr (C::kInAnyOrder) {
+      if (job.tile == kQuarterOfSums) {
+        if constexpr (C::kDqBuffers > 1) {
+          if (number > 0 && !released) {
+            cp_async_bulk_wait_group_read<0>();
+            mbarrier_arrive(state.dq_empty[warpgroup][slot ^ 1]);
+          }
+        }
+        add_quarter<C>(params, source, job, warpgroup);
+        cp_async_bulk_commit_group();
+        cp_async_bulk_wait_group_read<0>();
+        mbarrier_arrive(state.dq_empty[warpgroup][slot]);
+        released = true;
+        continue;
+      }
+    }
     int64_t offset = (int64_t{job.tile} * C::kWarpgroups + warpgroup) * C::kDqFloats;
     uint32_t bytes = C::kDqFloats * sizeof(float);
     if constexpr (C::kInRows) {
@@ -50,8 +79,8 @@ __device__ void send_dq(const BackwardParams& params, BackwardStreamMemory<C>& m
         next_turn = job.turn + 1;
         stores = job.turn == 0;
       }
-    } else if (adds) {
-      if (C::kClaimed && (job.turn >> warpgroup & 1)) {
+    } else if (C::kClaimed && adds) {
+      if (job.turn >> warpgroup & 1) {
         fence_proxy_async_all();
       } else {
         stores = claim(turn);
@@ -77,8 +106,9 @@ __device__ void send_dq(const BackwardParams& params, BackwardStreamMemory<C>& m
     }
     if (next_turn >= 0) {
       cp_async_bulk_wait_group();
-      fence_proxy_async_all();
-      st_release(turn, next_turn);
+      st_release(
+          turn,
+          next_turn);  // what the copy engine has completed, ordinary accesses see; PTX ISA, async proxy
     }
   }
   cp_async_bulk_wait_group();

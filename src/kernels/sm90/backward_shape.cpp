@@ -1,5 +1,7 @@
 #include "kernels/sm90/backward_shape.h"
 
+#include <algorithm>
+
 #include "kernels/sm90/block_alignment.h"
 
 namespace longspan::sm90 {
@@ -7,6 +9,11 @@ namespace {
 
 // Rows that see a mean key, from which an item of one head is long enough.
 constexpr int64_t kLongColumn = 2048;
+// From which tiles have 80 rows: a fourth more of each tile is worth more than what its mask wastes, and
+// two heads at once are enough for all blocks, so that L2 keeps their rows.
+constexpr int64_t kVeryLongColumn = 4096;
+// From which it pays to write zeros to dq's sums first, where tiles are full.
+constexpr int64_t kLongDocument = 1024;
 // Row tiles of a run, from which blocks drift so far apart that L2 does not keep what they read: at 128 of
 // them it makes no difference, at 512 a tenth.
 constexpr int kLongRun = 192;
@@ -17,16 +24,40 @@ bool contiguous(const Mask& mask) {
   return bands.size() == bands.groups().size();
 }
 
+bool rectangles(const Mask& mask) {
+  return std::ranges::all_of(mask.bands(), [](const Band& band) {
+    return band.lo == kUnboundedBelow && band.hi == kUnboundedAbove;
+  });
+}
+
+// Whether a mean key is seen by so many rows.
+bool seen_by(const Problem& problem, int64_t rows) {
+  return problem.area() >= rows * problem.tokens_kv * problem.heads_q;
+}
+
+bool half_visible(const Problem& problem) {
+  return problem.area() * 2 >= problem.tokens_q * problem.tokens_kv * problem.heads_q;
+}
+
 BackwardKind kind_of(const Problem& problem, int64_t block) {
   if (problem.masks->size() > 1) return BackwardKind::kScattered;
   const Mask& mask = problem.masks->front();
   if (block >= kFinestBlock)
     return block == kLargestBlock && contiguous(mask) ? BackwardKind::kBlocks : BackwardKind::kScattered;
-  if (problem.area() >= kLongColumn * problem.tokens_kv * problem.heads_q) return BackwardKind::kLong;
+  if (seen_by(problem, kLongColumn)) return BackwardKind::kLong;
   if (mask.bands().size() <= 1) return BackwardKind::kOneBand;
   // Nor are they documents if half of all is visible. But items of one head would be too short.
-  const bool dense = problem.area() * 2 >= problem.tokens_q * problem.tokens_kv * problem.heads_q;
-  return dense && problem.deterministic ? BackwardKind::kLong : BackwardKind::kBands;
+  return half_visible(problem) && problem.deterministic ? BackwardKind::kLong : BackwardKind::kBands;
+}
+
+// Zeros cost a pass over dq; claims, that the blocks which come to a row tile together wait for the first
+// one.
+bool begins_with_zeros(const Problem& problem, BackwardKind kind) {
+  using enum BackwardKind;
+  if (kind == kLong) return true;
+  if (kind != kOneBand && kind != kBands) return false;
+  return half_visible(problem) ||
+         (kind == kBands && rectangles(problem.masks->front()) && seen_by(problem, kLongDocument));
 }
 
 }  // namespace
@@ -40,17 +71,22 @@ BackwardShape choose_backward_shape(const Problem& problem) {
   } else if (block == kFinestBlock) {
     shape.keys = 64;
     shape.store = BackwardStore::kRegisters;
+  } else if (begins_with_zeros(problem, shape.kind)) {
+    shape.store = BackwardStore::kAdded;
   }
   const bool blocks = shape.kind == BackwardKind::kBlocks, scattered = shape.kind == BackwardKind::kScattered;
+  const bool very_long = shape.kind == BackwardKind::kLong && seen_by(problem, kVeryLongColumn);
   // Blocks are scattered over all rows: what L2 can keep is one head.
   if (scattered || (blocks && !problem.deterministic)) shape.section_units = 1;
+  if (very_long && !problem.deterministic) shape.section_units = 2;
   // Tiles of one long mask gain little from beginning where its bands do, those of one band nothing; and
   // where they stay, dq's sums are added faster as threads hold them.
-  const bool stay = shape.kind == BackwardKind::kLong || shape.kind == BackwardKind::kOneBand ||
-                    (blocks && problem.deterministic);
+  const bool long_or_band = shape.kind == BackwardKind::kLong || shape.kind == BackwardKind::kOneBand;
+  const bool stay = long_or_band || (blocks && problem.deterministic);
   shape.in_rows = shape.store != BackwardStore::kRegisters && !(stay && problem.head_dim == 128);
   shape.aligned = shape.in_rows && block < kFinestBlock;
-  if (shape.store == BackwardStore::kClaimed) {
+  if (!shape.in_rows && long_or_band && (very_long || problem.deterministic)) shape.rows = 80;
+  if (shape.store == BackwardStore::kAdded || shape.store == BackwardStore::kClaimed) {
     if (shape.kind == BackwardKind::kLong) shape.wave = kLongRun;
     if (shape.kind == BackwardKind::kBands || blocks) shape.wave = kShortRun;
   }

@@ -12,10 +12,10 @@ namespace longspan::sm90 {
 
 // How a tile's share of dq is added to its sum in global memory.
 enum class BackwardStore : uint8_t {
-  kRegisters,  // by the threads that hold it
-  kClaimed,  // by the copy engine, from shared memory; the first to come to a tile stores what the others add
-             // to: nothing needs zeros
-  kOrdered,  // likewise, one key tile after the other (backward_turns.h): the same bits on every run
+  kRegisters,  // by the threads that hold it, to zeros
+  kAdded,      // by the copy engine, from shared memory, to zeros: nobody waits for anybody
+  kClaimed,    // likewise, but the first to come to a tile stores what the others add to
+  kOrdered,    // likewise, one key tile after the other (backward_turns.h): the same bits on every run
 };
 
 // What decides how work is best divided.
@@ -30,7 +30,7 @@ enum class BackwardKind : uint8_t {
 // An instance of the kernel, and what else is chosen for all of its items.
 struct BackwardShape {
   BackwardKind kind = BackwardKind::kLong;
-  int rows = 64;   // queries of a tile
+  int rows = 64;   // queries of a tile, or 80
   int keys = 128;  // of a tile: of two warpgroups together; or 64, and each has work items of its own
   BackwardStore store = BackwardStore::kClaimed;
   bool in_rows = true;    // dq's sums lie in rows, not as threads hold them: tiles of rows may begin anywhere

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <cuda.h>
+#include <vector_types.h>
 
 #include "kernels/sm90/forward_division.h"
 #include "kernels/sm90/forward_map.h"

@@ -2,9 +2,10 @@
 // gradients are wrong (by head and tile), or times it on large ones.
 //   sm90_backward_probe check|time <how>[/<how>...] [regular expression]
 // <how> is `chosen` or `ordered` (the same bits every run), with what shall differ from the plan's choice:
-// claimed, streams, rows, held, unaligned, w=WAVE, s=SECTION_UNITS, and of BackwardDivision P=PARTS,
-// T=MOST_TILES, o=KEY_ORDER (as a number), g=GROUP_ITEMS, r=LAST_ROUNDS, k=WALK (1: descending, 2: by rows),
-// p=PARTS with any number of tiles and no groups of items: e.g. chosen,w=0,T=160.
+// claimed, added, streams, rows, held, tall (tiles of 80 rows, as held), low (of 64), unaligned, w=WAVE,
+// s=SECTION_UNITS, and of BackwardDivision P=PARTS, T=MOST_TILES, o=KEY_ORDER (as a number), g=GROUP_ITEMS,
+// r=LAST_ROUNDS, k=WALK (1: descending, 2: by rows), p=PARTS with any number of tiles and no groups of items:
+// e.g. chosen,w=0,T=160.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -31,6 +32,10 @@
 #include "sm90_differences.h"
 
 namespace longspan {
+
+// sm90_clocks.cu
+void start_reading_clocks(long long* of_unit, int units, cudaStream_t stream);
+
 namespace {
 
 Device first_gpu() {
@@ -72,11 +77,14 @@ BackwardShape shape_for(Problem problem, const std::string& how, int64_t units) 
   };
   problem.deterministic = has("ordered");
   BackwardShape shape = sm90::choose_backward_shape(problem);
-  if (has("claimed")) shape.keys = 128, shape.store = BackwardStore::kClaimed, shape.in_rows = true;
+  if (has("claimed")) shape.keys = 128, shape.store = BackwardStore::kClaimed;
   if (has("streams")) shape.keys = 64, shape.store = BackwardStore::kRegisters, shape.in_rows = false;
-  if (has("rows")) shape.in_rows = true;
+  if (has("rows")) shape.in_rows = true, shape.rows = 64;
   if (has("held")) shape.in_rows = shape.aligned = false;
   if (has("unaligned")) shape.aligned = false;
+  if (has("low")) shape.rows = 64;
+  if (has("tall")) shape.rows = 80, shape.in_rows = shape.aligned = false;
+  if (has("added")) shape.store = BackwardStore::kAdded;
   set("w", shape.wave), set("s", shape.section_units);
   sm90::BackwardDivision division = sm90::arrange_backward(problem, shape, units).division;
   if (set("p", division.parts))
@@ -337,7 +345,8 @@ bool check(const Case& c, const std::string& instance, const Device& gpu, bool v
   for (size_t i = 2; i < report.tensors.size(); ++i)
     line += fmt::format(" {} {:.1e} (rel {:.1e}, tol {:.1e})", report.tensors[i].tensor,
                         report.tensors[i].error, report.tensors[i].relative, report.tensors[i].tolerance);
-  std::printf("%-32s %s%s\n", c.name.c_str(), report.passed() ? "ok  " : "FAIL", line.c_str());
+  std::printf("%-26s %-16s %s%s\n", c.name.c_str(), instance.c_str(), report.passed() ? "ok  " : "FAIL",
+              line.c_str());
   if (shape.store == BackwardStore::kOrdered) {
     if (const std::string found = differences(plan, tensors, 4); !found.empty()) {
       std::printf("  differs:%s\n", found.c_str());
@@ -417,7 +426,34 @@ std::string compare(ProbePlan& plan, bool first, bool ordered, const BackwardArg
   return found;
 }
 
-// Each instance in turn, and once more in the other order; a line of TFLOP/s.
+// Cycles that a multiprocessor takes for as much visible work as 64 queries and 128 keys of one head are, and
+// the clock rate in MHz, of some runs without a pause.
+std::pair<double, double> cycles_of(const std::function<void()>& run, int repeats, double tiles,
+                                    const Device& gpu, long long* clocks) {
+  std::vector<long long> before(static_cast<size_t>(gpu.units)), after(before.size());
+  cuda::Event start(0), end(0);
+  cudaMemset(clocks, 0, 2 * before.size() * sizeof(long long));
+  start_reading_clocks(clocks, gpu.units, nullptr);
+  start.record(Stream{});
+  for (int i = 0; i < repeats; ++i) run();
+  end.record(Stream{});
+  start_reading_clocks(clocks + gpu.units, gpu.units, nullptr);
+  end.synchronize();
+  cuda::synchronize(Stream{});
+  cudaMemcpy(before.data(), clocks, before.size() * sizeof(long long), cudaMemcpyDeviceToHost);
+  cudaMemcpy(after.data(), clocks + gpu.units, after.size() * sizeof(long long), cudaMemcpyDeviceToHost);
+  // Readings of a multiprocessor that took two blocks of a reading, or none, are of no use.
+  std::vector<double> differences;
+  for (size_t i = 0; i < before.size(); ++i)
+    if (before[i] != 0 && after[i] > before[i])
+      differences.push_back(static_cast<double>(after[i] - before[i]));
+  if (differences.empty()) return {0, 0};
+  std::sort(differences.begin(), differences.end());
+  const double cycles = differences[differences.size() / 2];
+  return {cycles / repeats * gpu.units / tiles, cycles / end.seconds_since(start) * 1e-6};
+}
+
+// Each instance in turn, and once more in the other order; a line of TFLOP/s, cycles a tile and MHz.
 void time(const Case& c, const std::vector<std::string>& instances, const Device& gpu) {
   const Problem problem = problem_of(c);
   std::vector<std::unique_ptr<ProbePlan>> plans;
@@ -436,7 +472,8 @@ void time(const Case& c, const std::vector<std::string>& instances, const Device
   const int repeats = work > 1e14 ? 0 : (work > 5e13 ? 1 : (work > 1e13 ? 2 : 4));
   std::vector<std::string> rates(plans.size());
   std::vector<std::unique_ptr<Buffer>> before;
-  Buffer sums(32, gpu);
+  Buffer sums(32, gpu), clocks(2 * static_cast<size_t>(gpu.units) * sizeof(long long), gpu);
+  const double tiles = work / (10.0 * 64 * 128 * static_cast<double>(problem.head_dim));
   for (size_t i = 0; i < plans.size(); ++i)
     rates[i] = compare(*plans[i], i == 0, instances[i].find("ordered") != std::string::npos, args,
                        static_cast<double*>(sums.data()), before, gpu);
@@ -447,6 +484,14 @@ void time(const Case& c, const std::vector<std::string>& instances, const Device
       const double all = median_s([&] { plans[i]->backward(args, Stream{}); }, repeats);
       rates[i] += fmt::format("{}{:.0f}", round > 0 ? "," : " ", work / all * 1e-12);
     }
+  // As many runs as take some 60 ms: a short one ends before the power limit is felt.
+  const int many = static_cast<int>(std::clamp(60e-3 * 500e12 / work, 1.0, 40.0));
+  for (size_t i = 0; i < plans.size(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(40));
+    const auto [cycles, rate] = cycles_of([&] { plans[i]->backward(args, Stream{}); }, many, tiles, gpu,
+                                          static_cast<long long*>(clocks.data()));
+    rates[i] += fmt::format("  {:5.0f} cycles a tile, {:4.0f} MHz ", cycles, rate);
+  }
   std::printf("%s\n", c.name.c_str());
   for (size_t i = 0; i < plans.size(); ++i)
     std::printf("  %-9s %s\n", rates[i].c_str(), instances[i].c_str());
@@ -495,13 +540,14 @@ int main(int argc, char** argv) {
         run_once(c, argv[2], gpu);
       else if (timing)
         time(c, instances, gpu);
-      else if (!check(c, argv[2], gpu, failed < 4))
-        ++failed;
+      else
+        for (const std::string& instance : instances)
+          if (!check(c, instance, gpu, failed < 4)) ++failed;
     }
   } catch (const std::exception& error) {
     std::printf("stopped: %s\n", error.what());
     return 1;
   }
-  if (!timing) std::printf("%s: %d of %d wrong\n", argv[2], failed, ran);
+  if (!timing) std::printf("%s: %d of %d wrong\n", argv[2], failed, ran * static_cast<int>(instances.size()));
   return failed > 0;
 }

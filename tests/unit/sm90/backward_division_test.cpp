@@ -40,7 +40,8 @@ BackwardDivision division_of(const Problem& problem) {
 
 TEST(BackwardDivision, TakesAnItemForEachQueryHeadWhereColumnsAreLong) {
   for (const char* name : {"full", "causal", "prefix_lm_causal", "global_sliding_window"})
-    EXPECT_EQ(division_of(problem_of(name, 8192)), (BackwardDivision{.parts = 8})) << name;
+    EXPECT_EQ(division_of(problem_of(name, 8192)), (BackwardDivision{.parts = 8, .last_rounds = 0})) << name;
+  EXPECT_EQ(division_of(problem_of("causal", 4096)), (BackwardDivision{.parts = 8}));
   EXPECT_EQ(division_of(problem_of("causal", 8192, false, 64)).parts, 1);
 }
 

@@ -51,8 +51,8 @@ TEST(BackwardShape, TellsKindsOfMasksApart) {
 
 // Runs so long that blocks drift apart, and those of documents, which are often begun.
 TEST(BackwardShape, LetsItemsBeginWhereOthersAre) {
-  EXPECT_GT(shape_of("full", 8192).wave, 8192 / 64);
-  EXPECT_LE(shape_of("full", 32768).wave, 32768 / 64);
+  EXPECT_GT(shape_of("full", 8192).wave, 8192 / 80);
+  EXPECT_LE(shape_of("full", 32768).wave, 32768 / 80);
   EXPECT_EQ(shape_of("full_document", 8192).wave, kShortRun);
   EXPECT_EQ(shape_of("sliding_window", 8192).wave, 0);
   EXPECT_EQ(shape_of("uniform_block_sparse", 8192, false, 128).wave, 0);
@@ -83,6 +83,39 @@ TEST(BackwardShape, AddsInOrderForTheSameBits) {
   problem.deterministic = true;
   const BackwardShape shape = choose_backward_shape(problem);
   EXPECT_EQ(shape.store, BackwardStore::kOrdered);
+}
+
+// What nobody has to wait for costs a pass over dq, which long columns pay for, and half of a short square.
+TEST(BackwardShape, BeginsWithZerosWhereThatPays) {
+  using enum BackwardStore;
+  EXPECT_EQ(shape_of("full", 2048).store, kAdded);
+  EXPECT_EQ(shape_of("causal", 2048).store, kAdded);
+  EXPECT_EQ(shape_of("sliding_window", 2048).store, kAdded);
+  EXPECT_EQ(shape_of("sliding_window", 8192).store, kClaimed);
+  EXPECT_EQ(shape_of("full_document", 8192).store, kAdded);
+  EXPECT_EQ(shape_of("full_document", 2048).store, kClaimed);
+  EXPECT_EQ(shape_of("causal_document", 8192).store, kClaimed);
+  EXPECT_EQ(shape_of("uniform_block_sparse", 8192, false, 128).store, kClaimed);
+  EXPECT_EQ(shape_of("full", 8192, true).store, kOrdered);
+}
+
+TEST(BackwardShape, TakesTallTilesForLongColumns) {
+  for (const bool same_bits : {false, true}) {
+    EXPECT_EQ(shape_of("full", 4096, same_bits).rows, 80);
+    EXPECT_EQ(shape_of("causal", 8192, same_bits).rows, 80);
+    EXPECT_EQ(shape_of("causal_document", 8192, same_bits).rows, 64);
+    EXPECT_EQ(shape_of("block_causal_document", 8192, same_bits).rows, 64);
+  }
+  EXPECT_EQ(shape_of("causal", 4096).rows, 64);
+  EXPECT_EQ(shape_of("sliding_window", 8192).rows, 64);
+  EXPECT_EQ(shape_of("causal", 4096, true).rows, 80);
+  EXPECT_EQ(shape_of("sliding_window", 8192, true).rows, 80);
+  EXPECT_EQ(shape_of("full", 8192).section_units, 2);
+  EXPECT_EQ(shape_of("full", 2048).section_units, 0);
+  Problem problem = problem_of(16384, 64, 8);
+  problem.head_dim = 64;  // has no such tiles
+  EXPECT_EQ(choose_backward_shape(problem).rows, 64);
+  EXPECT_EQ(choose_backward_shape(problem).section_units, 2);
 }
 
 TEST(BackwardShape, MatchesBlocksOf64) {
