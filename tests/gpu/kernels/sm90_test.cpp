@@ -201,6 +201,19 @@ TEST(Sm90, ComputesLongColumns) {
   Problem problem = problem_of({one_band(2500, 2300, -2400, kUnboundedAbove)}, 2, 1, 128, DType::kBF16);
   problem.fp32_output = true;
   expect_right(problem);
+  // Tiles of 80 rows, of which the last one has any number.
+  for (const int64_t rows : {8261, 8321}) {
+    expect_right(problem_of({one_band(rows, rows, kBelow, 0)}, 2, 1, 128, DType::kF16));
+    problem = problem_of({one_band(rows, 400, -8200, kUnboundedAbove)}, 6, 2, 128, DType::kBF16);
+    problem.fp32_output = true;
+    expect_right(problem);
+  }
+  // Rows that begin with documents, whose sums are zero beforehand.
+  PatternOptions options;
+  options.seqlen = 6000;
+  options.lengths = "uniform:1100:1900";
+  for (const int64_t head_dim : {64, 128})
+    expect_right(problem_of(draw_mask("full_document", options).masks, 4, 2, head_dim, DType::kBF16));
 }
 
 // One mask for each way in which tiles are made: narrow and wide ones, blocks of 128, pairs of blocks of 64
