@@ -95,12 +95,15 @@ class Divider {
   }
 
   BackwardDivision one_band() const {
+    // Items of whole groups need no sums of dk and dv.
+    constexpr double kEnoughWhole = 3.5;
+    if (rounds_ >= kEnoughWhole)
+      return {.order = KeyOrder::kByKeys, .group_items = static_cast<int32_t>(workers_)};
     constexpr double kEnough = 8;
     int64_t parts = group_;
     while (parts % 2 == 0 && rounds_ * static_cast<double>(parts) / 2 >= kEnough) parts /= 2;
     constexpr int64_t kItemsOfBlock = 12;
     const int64_t part = of_block_ / kItemsOfBlock;
-    // Items of whole groups need no sums of dk and dv.
     return {
         .parts = static_cast<int32_t>(parts),
         .most_tiles = columns_.longest * group_ <= part ? 0 : std::clamp<int64_t>(part, kFewestTiles, 160),

@@ -177,17 +177,22 @@ __device__ __forceinline__ BackwardKeyTile key_tile_of(const BackwardWorkspace& 
   return workspace.key_tile[(workspace.masks > 1 ? head * workspace.key_tiles : 0) + tile];
 }
 
-// One block a tile of keys of one KV head: zeros for the sums of several items.
+// A tile's keys are shared by so many blocks: a few tiles have to keep all of memory busy.
+constexpr unsigned kSlices = 8;
+
+// kSlices blocks a tile of keys of one KV head: zeros for the sums of several items.
 __global__ void __launch_bounds__(kThreads) zero_dkv_kernel(BackwardWorkspace to, int head_dim) {
   const int64_t tile = blockIdx.x % to.key_tiles, head = blockIdx.x / to.key_tiles;
   if (key_tile_of(to, head, tile).parts == 1) return;
-  if (to.dkv_turn != nullptr && threadIdx.x < 2) to.dkv_turn[2 * blockIdx.x + threadIdx.x] = 0;
+  if (to.dkv_turn != nullptr && blockIdx.y == 0 && threadIdx.x < 2)
+    to.dkv_turn[2 * blockIdx.x + threadIdx.x] = 0;
   const int64_t floats = int64_t{2} * to.keys * head_dim;
   float4* sums = reinterpret_cast<float4*>(to.dkv + blockIdx.x * floats);
-  for (int i = threadIdx.x; i < floats / 4; i += kThreads) sums[i] = make_float4(0, 0, 0, 0);
+  for (int i = blockIdx.y * kThreads + threadIdx.x; i < floats / 4; i += kSlices * kThreads)
+    sums[i] = make_float4(0, 0, 0, 0);
 }
 
-// One block a tile of keys of one KV head.
+// kSlices blocks a tile of keys of one KV head.
 template <class Output, int kHeadDim>
 __global__ void __launch_bounds__(kThreads)
     finish_dkv_kernel(TensorView dk, TensorView dv, BackwardWorkspace from) {
@@ -197,7 +202,8 @@ __global__ void __launch_bounds__(kThreads)
   const float4* sums =
       reinterpret_cast<const float4*>(from.dkv + int64_t{blockIdx.x} * 2 * from.keys * kHeadDim);
   const int groups = from.keys * kHeadDim / 4;
-  for (int i = threadIdx.x; i < 2 * groups; i += kThreads) {
+#pragma unroll 4
+  for (int i = blockIdx.y * kThreads + threadIdx.x; i < 2 * groups; i += kSlices * kThreads) {
     const TensorView& to = i < groups ? dk : dv;
     const float4 four = __ldcs(sums + i);
 #pragma unroll
@@ -262,7 +268,8 @@ void finish_dkv(const Problem& problem, const BackwardArgs& args, const Backward
                 cudaStream_t stream) {
   if (workspace.dkv == nullptr) return;
   const auto kv_blocks = static_cast<unsigned>(workspace.key_tiles * problem.heads_kv);
-  finish_dkv_kernel<Output, kHeadDim><<<kv_blocks, kThreads, 0, stream>>>(args.dk, args.dv, workspace);
+  finish_dkv_kernel<Output, kHeadDim>
+      <<<dim3(kv_blocks, kSlices), kThreads, 0, stream>>>(args.dk, args.dv, workspace);
   LONGSPAN_CUDA_LAUNCHED();
 }
 
@@ -282,7 +289,8 @@ void prepare_backward(const Problem& problem, const BackwardArgs& args, const Ba
   LONGSPAN_CUDA_LAUNCHED();
   if (workspace.dkv != nullptr) {
     const auto kv_blocks = static_cast<unsigned>(workspace.key_tiles * problem.heads_kv);
-    zero_dkv_kernel<<<kv_blocks, kThreads, 0, stream>>>(workspace, static_cast<int>(problem.head_dim));
+    zero_dkv_kernel<<<dim3(kv_blocks, kSlices), kThreads, 0, stream>>>(workspace,
+                                                                       static_cast<int>(problem.head_dim));
     LONGSPAN_CUDA_LAUNCHED();
   }
 }

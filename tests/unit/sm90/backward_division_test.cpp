@@ -55,11 +55,13 @@ TEST(BackwardDivision, HasEnoughItemsForAllBlocks) {
 }
 
 TEST(BackwardDivision, GoesByPlacesInWindows) {
-  EXPECT_EQ(division_of(problem_of("sliding_window", 8192)).parts, 4);
-  EXPECT_EQ(division_of(problem_of("sliding_window", 8192)).most_tiles, 82);
-  EXPECT_EQ(division_of(problem_of("sliding_window", 32768)).parts, 1);
-  EXPECT_EQ(division_of(problem_of("sliding_window", 32768)).most_tiles, 0);  // of whole groups
-  EXPECT_EQ(division_of(problem_of("sliding_window", 8192)).group_items, kUnits);
+  EXPECT_EQ(division_of(problem_of("sliding_window", 4096)).parts, 8);
+  EXPECT_EQ(division_of(problem_of("sliding_window", 4096)).most_tiles, 38);
+  for (const int64_t seqlen : {8192, 32768}) {
+    EXPECT_EQ(division_of(problem_of("sliding_window", seqlen)).parts, 1);
+    EXPECT_EQ(division_of(problem_of("sliding_window", seqlen)).most_tiles, 0);  // of whole groups
+    EXPECT_EQ(division_of(problem_of("sliding_window", seqlen)).group_items, kUnits);
+  }
 }
 
 TEST(BackwardDivision, TakesWholeGroupsThroughDocuments) {
