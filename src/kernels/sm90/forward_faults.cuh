@@ -16,7 +16,7 @@ inline constexpr bool kFaulty = true;
 inline constexpr bool kFaulty = false;
 #endif
 
-enum Fault : int32_t { kNoFault, kRace, kDivergence, kWildWrite };
+enum Fault : int32_t { kNoFault, kRace, kDivergence, kWildWrite, kRaceAtStart };
 
 // The fault that LONGSPAN_SM90_FORWARD_FAULT asks for by number.
 inline int32_t fault_asked_for() {
@@ -24,13 +24,22 @@ inline int32_t fault_asked_for() {
   return number == nullptr ? kNoFault : std::atoi(number);
 }
 
-// Writes to notes that the load warp may be writing. Nobody reads what is written.
-template <class Note>
+// Writes to notes that the load warp may be writing, and not what it writes: of identical data racecheck says
+// nothing unless asked to. Instances that divide items read what is written here, the others do not.
+template <class C, class Note>
 __device__ __forceinline__ void race_for(const ForwardParams& params, Note (&notes)[2]) {
-  if (params.fault == kRace) notes[0].division = notes[1].division = 0;
+  if constexpr (!C::kDivides)
+    if (params.fault == kRace) notes[0].division = notes[1].division = -1;
 }
 
-__device__ __forceinline__ void fault_at_start(const ForwardParams& params, int lane) {
+// Of all warps, before any of them works.
+template <class Note>
+__device__ __forceinline__ void fault_at_start(const ForwardParams& params, int warp, int lane,
+                                               Note (&notes)[2]) {
+  if (params.fault == kRaceAtStart) {  // each warp another number to one place, nothing between them
+    if (lane == 0) notes[0].division = warp;
+    __syncthreads();  // but before the first item
+  }
   if (params.fault == kDivergence) {  // a barrier of whole warps, not met as such
     if (lane == 0)
       asm volatile("bar.sync 0;  // one lane" ::: "memory");

@@ -568,7 +568,7 @@ __global__ void __launch_bounds__(C::kThreads, 1) sm90_forward(const __grid_cons
   } else {
     __syncthreads();
   }
-  if constexpr (kFaulty) fault_at_start(params, lane);
+  if constexpr (kFaulty) fault_at_start(params, warp, lane, shared.barriers[0].item);
 
   if (warpgroup == 0) {
     setmaxnreg_dec<C::kProducerRegisters>();

@@ -327,7 +327,7 @@ __device__ void store_outputs(const ForwardParams& params, StreamSharedMemory<C>
       cp_async_bulk_wait_group_read();
     }
     mbarrier_arrive(barriers.q_empty[q.slot]);
-    if constexpr (kFaulty) race_for(params, barriers.item);
+    if constexpr (kFaulty) race_for<C>(params, barriers.item);
     if (last) break;
   }
   cp_async_bulk_wait_group();
