@@ -111,7 +111,7 @@ std::string check_key(const Problem& problem, const TensorView& dk, const Tensor
     const double share = d == slots ? 0 : sums.share[d], mean = d == slots ? 0 : sums.mean[d];
     const double want_dk = scale * (sign * share - mean), got_dk = sums.got_dk[d];
     const Allowance allowed(problem.dtype, kScoreRoundings + group_roundings(problem),
-                            d == slots ? 0 : sums.count[d]);
+                            d == slots ? 0 : sums.count[d], scale);
     if (sums.rows == 0 ? got_dk != 0
                        : !allowed.allows(got_dk / scale, want_dk / scale, share + std::abs(mean))) {
       return wrong("dk", d, got_dk, want_dk);
@@ -183,7 +183,7 @@ std::string check_row(const Problem& problem, const TensorView& dq, const RowFac
     const double want = scale * share * (sums.sign[s] - mean * sums.count[s]);
     const double magnitude = share * (1 + std::abs(mean)) * sums.count[s];
     if (share == 0 ? got == 0
-                   : Allowance(problem.dtype, kScoreRoundings, sums.count[s])
+                   : Allowance(problem.dtype, kScoreRoundings, sums.count[s], scale)
                          .allows(got / scale, want / scale, magnitude)) {
       continue;
     }

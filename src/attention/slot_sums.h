@@ -81,10 +81,11 @@ std::string first_failure(int64_t tokens, Check check) {
 
 // How far a slot's sum may be off, in the worst case: its terms are equal, so their roundings do not cancel.
 // Relative to the sum of the terms' magnitudes: the roundings to the inputs' dtype, those of lse and the
-// exponential, and one for each f32 addition. Absolute: for a dtype with a smallest number.
+// exponential, and one for each f32 addition. Absolute: for a dtype with a smallest number. What is compared
+// may have been stored multiplied by `stored_scale`, and been rounded then.
 struct Allowance {
   double relative = 0, absolute = 0;
-  Allowance(DType dtype, double roundings, double terms);
+  Allowance(DType dtype, double roundings, double terms, double stored_scale = 1);
   bool allows(double got, double want, double magnitude) const {
     return std::abs(got - want) <= relative * magnitude + absolute;
   }

@@ -1,6 +1,7 @@
 // The counting oracle, without the other: every mask error shows, in any row, key and head.
 #include "attention/counting_oracle.h"
 
+#include <cmath>
 #include <string>
 
 #include "attention/plain_kernel.h"
@@ -143,6 +144,15 @@ TEST(SlotSums, RowsThatSeeWhatTheRowBeforeSawAreKnown) {
   const Mask blocks(100, 100, {Band{{0, 50}, {0, 30}}, Band{{50, 100}, {20, 90}}});
   const std::vector<char> change = changes(blocks);
   EXPECT_EQ(std::count(change.begin(), change.end() - 1, 1), 2);
+}
+
+// f16's smallest numbers lie 2^-24 apart: a gradient of 180.5 of them may be stored as 180, and is compared
+// divided by the scale that it was stored with.
+TEST(Allowance, CountsTheRoundingOfWhatIsStored) {
+  const double scale = 1 / std::sqrt(128.0), want = 180.5 * 0x1p-24, got = 180 * 0x1p-24;
+  EXPECT_TRUE(Allowance(DType::kF16, 2, 0, scale).allows(got / scale, want / scale, 0));
+  EXPECT_FALSE(Allowance(DType::kF16, 2, 0, scale).allows((got - 0x1p-24) / scale, want / scale, 0));
+  EXPECT_FALSE(Allowance(DType::kBF16, 2, 0, scale).allows(got / scale, want / scale, 0));
 }
 
 }  // namespace
