@@ -56,7 +56,7 @@ struct BackwardConfig {
   // that issues a product with an operand in registers is held until the tensor cores take it. The others are
   // issued when ds is stored, and run while the warpgroups meet. With dq in more registers, all are over
   // then.
-  static constexpr int kDvStepsAhead = kDqOfWarpgroup > 1 ? kRows / 16 : kOrdered&& kInRows ? 2 : 1;
+  static constexpr int kDvStepsAhead = kDqOfWarpgroup > 1 ? kRows / 16 : kEarlyLse ? 1 : 2;
   // A thread's. The kernel starts with as many for all, and they can only be exchanged: a warpgroup that asks
   // for more than the other has given up waits for ever.
   // With 24, the load warp spills; two streams, and tiles of more rows, need what is left.

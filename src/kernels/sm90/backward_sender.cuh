@@ -106,9 +106,8 @@ __device__ void send_dq(const BackwardParams& params, BackwardStreamMemory<C>& m
     }
     if (next_turn >= 0) {
       cp_async_bulk_wait_group();
-      st_release(
-          turn,
-          next_turn);  // what the copy engine has completed, ordinary accesses see; PTX ISA, async proxy
+      // What the copy engine has completed, ordinary accesses see (PTX ISA, "Async proxy").
+      st_release(turn, next_turn);
     }
   }
   cp_async_bulk_wait_group();
