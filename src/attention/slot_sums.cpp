@@ -52,7 +52,9 @@ std::vector<char> changes(const Mask& mask) {
 
 Allowance::Allowance(DType dtype, double roundings, double terms, double stored_scale)
     : relative(1.05 * roundings * unit_roundoff(dtype) + unit_roundoff(DType::kF32) * (32 + terms)),
-      absolute(1e-9 + (dtype == DType::kF16 ? 0x1p-24 * std::max(1.0, terms) + 0x1p-25 / stored_scale : 0)) {}
+      absolute(1e-9 + (dtype == DType::kF16
+                           ? 0x1p-24 * std::max(1.0, terms) + 0x1p-25 * (1 / stored_scale - 1)
+                           : 0)) {}
 
 std::string slot_in_words(int64_t slot, int64_t slots, const char* tokens) {
   return slot < first_slot(kBlockKind, slots)

@@ -81,8 +81,8 @@ std::string first_failure(int64_t tokens, Check check) {
 
 // How far a slot's sum may be off, in the worst case: its terms are equal, so their roundings do not cancel.
 // Relative to the sum of the terms' magnitudes: the roundings to the inputs' dtype, those of lse and the
-// exponential, and one for each f32 addition. Absolute: for a dtype with a smallest number. What is compared
-// may have been stored multiplied by `stored_scale`, and been rounded then.
+// exponential, and one for each f32 addition. Absolute: for a dtype with a smallest number, to which what is
+// compared was rounded when it was stored, multiplied by `stored_scale`, 1 at most.
 struct Allowance {
   double relative = 0, absolute = 0;
   Allowance(DType dtype, double roundings, double terms, double stored_scale = 1);

@@ -88,11 +88,9 @@ enum BackwardFlags : int32_t { kItemBegins = 1, kItemEnds = 2, kNoMoreWork = 4 }
 // What has become of a half of a tile of dq, with BackwardStore::kClaimed.
 enum DqState : int32_t { kUntouched = 0, kBeingStored = 1, kStored = 2 };
 
-enum DqJobKind : int32_t {
-  kNoMoreJobs = -1,
-  kQuarterOfSums =
-      -2,  // of an item's dk and dv, number `count`: halves of dk, then of dv; of key tile `first`
-};
+// What a sender may be told instead of a tile. A quarter is half of an item's dk (0, 1) or dv (2, 3): number
+// `count`, of key tile `first`.
+enum DqJobKind : int32_t { kNoMoreJobs = -1, kQuarterOfSums = -2 };
 
 // What is to become of a tile of dq.
 struct alignas(16) DqJob {

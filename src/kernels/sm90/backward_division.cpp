@@ -38,10 +38,14 @@ class Divider {
         // Documents of full tiles gain from whole groups as soon as there is one for each block.
         if (rounds_ < (shape_.kind == BackwardKind::kBands && full() ? 1 : kFewRounds)) return few();
         return shape_.kind == BackwardKind::kOneBand ? one_band() : bands();
+      case BackwardKind::kLong: {
+        BackwardDivision division{.parts = parts_of(group_)};
+        if (shape_.section_units > 0)
+          division.last_rounds = 0;  // a few heads have enough items until the end
+        return division;
+      }
       default:
-        // Sections of a few heads have enough items for all blocks until the end.
-        return {.parts = parts_of(group_),
-                .last_rounds = shape_.kind == BackwardKind::kLong && shape_.section_units > 0 ? 0 : 4};
+        return {.parts = parts_of(group_)};
     }
   }
 

@@ -86,7 +86,7 @@ class BackwardConsumer {
         differentiate(e, dp, ds, slot);
         store_ds(ds);
         if constexpr (C::kDvStepsAhead < kSteps) issue_dv<C::kDvStepsAhead, kSteps>(dv, p, accumulate);
-        fence_proxy_async();
+        fence_proxy_async();                    // ds, for the tensor cores
         if constexpr (C::kDqOfWarpgroup > 1) {  // dq takes as many registers as p, do v^T and more
           wgmma_wait_group<0>();
           pin_registers(dv);
@@ -377,7 +377,7 @@ class BackwardConsumer {
       ++dq_;
     } else {
       float* sum = params_.dq + int64_t{read_once(state_.note[slot].dq_tile)} * C::kRows * C::kHeadDim +
-                   (warpgroup_ * C::kDqOfWarpgroup * 4 + warp_) * C::kRows * 16 + lane_ * 4;
+                   warp_ * C::kRows * 16 + lane_ * 4;
 #pragma unroll
       for (int j = 0; j < C::kDqOfWarpgroup; ++j)
 #pragma unroll

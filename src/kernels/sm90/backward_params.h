@@ -22,7 +22,7 @@ struct BackwardParams {
   // [heads_q, row_tiles, 2, rows]: -lse * log2(e), then delta (backward_layout.h)
   const float* stats = nullptr;
   // Sums in fp32, as backward_layout.h has them.
-  float* dq = nullptr;   // BackwardStore::kRegisters: [heads_q, row_tiles, rows * head_dim]; else [heads_q,
+  float* dq = nullptr;   // [heads_q, row_tiles, rows * head_dim]; or, BackwardShape::in_rows, [heads_q,
                          // tokens_q, head_dim], where the rows of a tile lie as [warpgroups, rows of the
                          // tile, head_dim / warpgroups]
   float* dkv = nullptr;  // [heads_kv, key_tiles, 2, keys * head_dim]: dk, dv of key tiles of several items
