@@ -12,6 +12,8 @@ from support.torch_device import DTYPES
 
 HEAD_DIMS = (64, 128, 256)
 WORKSPACE_BYTES = 128 << 20  # what its documentation recommends
+INT_WORKSPACE_BYTES = 8 << 20  # what its wrappers begin with
+SPARSE_INDICES = 128 << 20  # likewise: keys that all row blocks of all heads list
 
 
 class ForwardPlan(Plan):
@@ -99,8 +101,12 @@ class Adapter(Peer):
         if heads != problem.heads_kv:  # one mask for all heads: its own for each
             parts = [part.repeat(problem.heads_kv, axis=0) for part in parts]
         row_sizes, column_sizes, grid = parts
-        wrapper = flashinfer.VariableBlockSparseAttentionWrapper(
-            torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=device))
+        workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=device)
+        wrapper = flashinfer.VariableBlockSparseAttentionWrapper(workspace)
+        if (listed := int((grid * column_sizes[:, None, :]).sum())) >= SPARSE_INDICES:
+            wrapper.reset_workspace_buffer(
+                workspace, torch.empty(INT_WORKSPACE_BYTES, dtype=torch.uint8, device=device),
+                vector_sparse_indices_buffer=torch.empty(listed + 1, dtype=torch.int32, device=device))
         sizes = lambda values: torch.tensor(values, dtype=torch.int32, device=device)
         wrapper.plan(
             torch.tensor(grid, device=device), sizes(row_sizes), sizes(column_sizes), problem.heads_q, problem.heads_kv,
