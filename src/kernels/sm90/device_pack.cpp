@@ -11,41 +11,6 @@ namespace longspan::sm90 {
 namespace {
 
 constexpr size_t kAlignment = 256;
-constexpr size_t kSmall = size_t{1} << 20;  // bytes up to which one copy of all is faster than one of each
-
-// Page-locked memory through which small packs go to a device, one at a time, in a stream of their own: they
-// wait for nothing that the device does, and the driver need not copy them once more.
-class Staging {
- public:
-  Staging() {
-    void* memory = nullptr;
-    LONGSPAN_CUDA(cudaHostAlloc(&memory, kSmall, cudaHostAllocPortable));
-    memory_ = static_cast<char*>(memory);
-  }
-
-  // `fill` writes `bytes` bytes, which are at `to` when this returns.
-  template <class Fill>
-  void send(void* to, size_t bytes, const Device& device, const Fill& fill) {
-    const std::scoped_lock lock(mutex_);
-    const cuda::DeviceGuard guard(device.index);
-    const auto index = static_cast<size_t>(device.index);
-    if (streams_.size() <= index) streams_.resize(index + 1);
-    if (streams_[index] == nullptr) streams_[index] = std::make_unique<cuda::OwnedStream>(device.index);
-    fill(memory_);
-    cuda::copy_async(to, memory_, bytes, *streams_[index]);
-    cuda::synchronize(*streams_[index]);
-  }
-
- private:
-  std::mutex mutex_;
-  char* memory_ = nullptr;
-  std::vector<std::unique_ptr<cuda::OwnedStream>> streams_;  // by device
-};
-
-Staging& staging() {
-  static auto* const memory = new Staging;  // never freed, see spares()
-  return *memory;
-}
 
 // The memory of packs that are gone, a few small ones.
 class Spares {
@@ -71,13 +36,9 @@ class Spares {
     return Buffer(room, device);
   }
 
+  // Nothing on the device uses it any more.
   void give(Buffer memory, int device) {
     if (memory.bytes() > kLargest) return;
-    // A kernel may still read it. Freeing would wait for that, too.
-    {
-      const cuda::DeviceGuard guard(device);
-      if (cudaDeviceSynchronize() != cudaSuccess) return;
-    }
     const std::scoped_lock lock(mutex_);
     if (spares_.size() == kMost) spares_.erase(spares_.begin());
     spares_.push_back({std::move(memory), device});
@@ -100,7 +61,16 @@ Spares& spares() {
 }  // namespace
 
 DevicePack::~DevicePack() {
-  if (memory_.bytes() > 0) spares().give(std::move(memory_), device_);
+  if (memory_.bytes() == 0) return;
+  // A kernel may still read it, in whatever streams there were, or what was to be read be on its way. Freeing
+  // would wait for that, too.
+  if (used_) {
+    const cuda::DeviceGuard guard(device_);
+    if (cudaDeviceSynchronize() != cudaSuccess) return;
+  } else if (!upload_.wait()) {
+    return;
+  }
+  spares().give(std::move(memory_), device_);
 }
 
 size_t DevicePack::add_room(size_t bytes) {
@@ -122,8 +92,8 @@ void DevicePack::upload(const Device& device) {
   const auto copy = [&](size_t offset, const void* from, size_t bytes) {
     copy_bytes(memory_.as<char>() + offset, memory_.kind(), from, DeviceKind::kCpu, bytes);
   };
-  if (const size_t brought = bytes_ - room_; brought <= kSmall) {
-    staging().send(memory_.data(), brought, device, [&](char* staged) {
+  if (const size_t brought = bytes_ - room_; brought <= Upload::kMostBytes) {
+    upload_ = Upload::begin(memory_.data(), brought, device, [&](char* staged) {
       for (const Piece& piece : pieces_) {
         if (piece.data == nullptr)
           std::memset(staged + piece.offset, 0, piece.bytes);
@@ -141,6 +111,12 @@ void DevicePack::upload(const Device& device) {
     }
   }
   pieces_.clear();
+  arrived_ = used_ = false;
+}
+
+void DevicePack::wait_in(Stream stream) {
+  used_ = true;
+  if (!arrived_) arrived_ = upload_.wait_in(stream);
 }
 
 }  // namespace longspan::sm90

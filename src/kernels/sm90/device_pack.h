@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "kernels/sm90/upload.h"
 
 namespace longspan::sm90 {
 
@@ -28,8 +29,12 @@ class DevicePack {
   size_t add_room(size_t bytes);
 
   // Takes the memory of a pack that is gone, where there is some that fits: in training a plan follows the
-  // other, and asking the driver for memory takes longer than most planning does.
+  // other, and asking the driver for memory takes longer than most planning does. Returns while small packs
+  // are still on their way, see wait_in().
   void upload(const Device& device);
+
+  // Before each use: what is queued in `stream` from here on finds the arrays there.
+  void wait_in(Stream stream);
 
   template <class T>
   T* at(size_t offset) const {
@@ -45,6 +50,8 @@ class DevicePack {
   std::vector<Piece> pieces_;
   size_t bytes_ = 0, room_ = 0;  // in all; of that nothing is brought to
   int device_ = 0;
+  Upload upload_;
+  bool arrived_ = false, used_ = false;
   Buffer memory_;
 };
 

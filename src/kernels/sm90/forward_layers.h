@@ -15,6 +15,14 @@
 
 namespace longspan::sm90 {
 
+inline constexpr int kMostSteps = 16;  // of a tile
+inline constexpr int64_t kMostCost = (int64_t{1} << 24) - 1;
+
+// MapRow::cost
+inline uint32_t cost_of(int64_t tiles, int64_t steps) {
+  return static_cast<uint32_t>(std::min(steps + 2 * tiles, kMostCost));
+}
+
 // What one band shows of a row tile. Rows count from the tile's first, columns are absolute.
 struct Piece {
   int32_t q_begin, q_end;
@@ -29,6 +37,25 @@ struct Piece {
   int64_t end_of(int64_t row) const { return hi == kUnboundedAbove ? k_end : std::min(k_end, row + hi + 1); }
   bool rectangular() const { return lo == kUnboundedBelow && hi == kUnboundedAbove; }
 };
+
+inline Piece piece_of(const Band& band, const Range& tile_rows) {
+  const Range q = intersection(band.q, tile_rows);
+  Piece piece;
+  piece.q_begin = static_cast<int32_t>(q.begin - tile_rows.begin);
+  piece.q_end = static_cast<int32_t>(q.end - tile_rows.begin);
+  piece.k_begin = band.k.begin;
+  piece.k_end = band.k.end;
+  // From here on rows count from the tile's first.
+  piece.lo = band.lo == kUnboundedBelow ? band.lo : band.lo + tile_rows.begin;
+  piece.hi = band.hi == kUnboundedAbove ? band.hi : band.hi + tile_rows.begin;
+  // Both ends of a band's rows move to the right, by one column a row at most, and no row is empty.
+  piece.begin = piece.begin_of(piece.q_begin);
+  piece.end = piece.end_of(piece.q_end - 1);
+  piece.all_begin = piece.begin_of(piece.q_end - 1);
+  piece.all_end = piece.end_of(piece.q_begin);
+  if (q != tile_rows) piece.all_end = piece.all_begin;
+  return piece;
+}
 
 // The layers of a partial tile, and what the kernel is told about them.
 struct Layers {

@@ -11,13 +11,11 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "kernels/sm90/forward_layers.h"
+#include "kernels/sm90/forward_stretch.h"
 
 namespace longspan::sm90 {
 namespace {
 
-constexpr int kMostSteps = 16;
-constexpr size_t kMostStretched = 4;  // bands
-constexpr int64_t kMostCost = (int64_t{1} << 24) - 1;
 constexpr int32_t kCosts = 2048;  // as many as order() tells apart
 
 void check_size(size_t entries, size_t spans) {
@@ -93,6 +91,7 @@ class Cover {
         out_(out),
         rows_(out.work),
         layers_(shape, out.spans),
+        stretch_(shape, layers_, out),
         active_(std::move(part.active)) {}
 
   void run() {
@@ -127,7 +126,7 @@ class Cover {
       }
       if (const int64_t alike = (std::min(next_row, first_end_) - first) / shape_.rows;
           alike > 1 && may_stretch(first)) {
-        stretch(at, first, alike);
+        stretch_.cover(active_, first, std::span(rows_).subspan(at, static_cast<size_t>(alike)));
         t += static_cast<int32_t>(alike) - 1;
         all_rectangles_ = false;
         continue;
@@ -208,7 +207,7 @@ class Cover {
     if (entry.code > 0) out_.entries.push_back(entry);
     row.first_entry = static_cast<uint32_t>(row_first_);
     row.entries = static_cast<int32_t>(out_.entries.size() - row_first_);
-    row.cost = static_cast<uint32_t>(std::min(row_tiles_ * (shape_.columns / kStepKeys + 2), kMostCost));
+    row.cost = cost_of(row_tiles_, row_tiles_ * (shape_.columns / kStepKeys));
     return true;
   }
 
@@ -220,137 +219,12 @@ class Cover {
       if (band.q.begin > first_row) return false;
       rectangles = rectangles && band.rectangular();
     }
-    return active_.size() <= kMostStretched && !rectangles;
-  }
-
-  // What cover() does, for `tiles` row tiles of which the same bands show all rows: most of most masks, so
-  // that it is worth keeping everything in registers.
-  void stretch(size_t at, int64_t first, int64_t tiles) {
-    struct Side {
-      int64_t begin, end, all_begin, all_end;
-      const Band* band;
-    };
-    std::array<Side, kMostStretched> sides;
-    const size_t count = active_.size();
-    const int64_t height = shape_.rows, width = shape_.columns;
-    size_t waiting = 0;  // of entries_
-    int64_t all_tiles = 0, all_steps = 0;
-    for (int64_t i = 0; i < tiles; ++i, first += height) {
-      for (size_t b = 0; b < count; ++b) {
-        const Band& band = active_[b];
-        Side side{band.k.begin, band.k.end, band.k.begin, band.k.end, &band};
-        if (band.lo != kUnboundedBelow) {
-          side.begin = std::max(side.begin, first + band.lo);
-          side.all_begin = std::max(side.all_begin, first + height - 1 + band.lo);
-        }
-        if (band.hi != kUnboundedAbove) {
-          side.end = std::min(side.end, first + height + band.hi);
-          side.all_end = std::min(side.all_end, first + band.hi + 1);
-        }
-        size_t place = b;
-        for (; place > 0 && side.begin < sides[place - 1].begin; --place) sides[place] = sides[place - 1];
-        sides[place] = side;
-      }
-
-      const size_t row_first = out_.entries.size() + waiting;
-      int32_t of_row = 0;
-      const auto write = [&](int64_t column, int32_t code) {
-        if (waiting == entries_.size()) {
-          out_.entries.insert(out_.entries.end(), entries_.begin(), entries_.end());
-          waiting = 0;
-        }
-        entries_[waiting++] = {static_cast<int32_t>(column), code};
-        ++of_row;
-      };
-      int64_t full_column = 0, full_count = 0;  // whole tiles that are not written yet
-      const auto write_full = [&] {
-        if (full_count > 0) write(full_column, static_cast<int32_t>(full_count));
-        full_count = 0;
-      };
-      int64_t row_tiles = 0, row_steps = 0, covered = 0;
-      bool have_pieces = false;
-      for (size_t s = 0; s < count;) {
-        const Side& side = sides[s];
-        if (side.end <= covered) {
-          ++s;
-          continue;
-        }
-        const int64_t column = std::max(covered, side.begin);
-        int64_t whole = side.all_begin <= column ? whole_tiles(side.all_end - column) : 0;
-        const bool alone = s + 1 == count || sides[s + 1].begin >= column + width;
-        Layers layers;
-        if (whole == 0 && alone) {
-          const Band& band = *side.band;
-          const int64_t begin = std::max<int64_t>(side.begin - column, 0),
-                        end = std::min(side.end - column, width);
-          const bool lo_cuts = band.lo != kUnboundedBelow && side.all_begin - column > begin,
-                     hi_cuts = band.hi != kUnboundedAbove && side.all_end - column < end;
-          layers = layers_.find(
-              LayerTable::Lone(0, height, begin, end,
-                               lo_cuts ? static_cast<int32_t>(first + band.lo - column) : LayerTable::kNoLo,
-                               hi_cuts ? static_cast<int32_t>(first + band.hi - column) : LayerTable::kNoHi));
-        } else if (whole == 0) {
-          if (!have_pieces) {
-            pieces_.clear();
-            for (size_t b = 0; b < count; ++b) add(*sides[b].band, {first, first + height});
-            have_pieces = true;
-          }
-          hits_.clear();
-          for (size_t b = s; b < count && sides[b].begin < column + width; ++b)
-            if (sides[b].end > column) hits_.push_back(&pieces_[b]);
-          layers = layers_.find(hits_, column, shape_.rows);
-          whole = layers.full ? 1 : 0;
-        }
-        if (whole > 0) {
-          if (full_count > 0 && full_column + full_count * width == column) {
-            full_count += whole;
-          } else {
-            write_full();
-            full_column = column, full_count = whole;
-          }
-          row_tiles += whole;
-          row_steps += whole * (width / kStepKeys);
-          covered = column + whole * width;
-          continue;
-        }
-        write_full();
-        if (of_row % kEntryBatch == kEntryBatch - 1) write(0, 0);
-        write(column, -1);
-        write(layers.cut, layers.first);
-        row_tiles += 1;
-        row_steps += TileCut(layers.cut).steps();
-        covered = column + width;
-      }
-      write_full();
-      rows_[at + static_cast<size_t>(i)] = {
-          static_cast<int32_t>(first), static_cast<uint32_t>(row_first), of_row,
-          static_cast<uint32_t>(std::min(row_steps + 2 * row_tiles, kMostCost)),
-          static_cast<uint32_t>(height)};
-      all_tiles += row_tiles, all_steps += row_steps;
-    }
-    out_.entries.insert(out_.entries.end(), entries_.begin(),
-                        entries_.begin() + static_cast<std::ptrdiff_t>(waiting));
-    out_.tiles += all_tiles, out_.steps += all_steps;
+    return active_.size() <= StretchCover::kMostBands && !rectangles;
   }
 
   void add(const Band& band, const Range& tile_rows) {
-    const Range q = intersection(band.q, tile_rows);
-    Piece piece;
-    piece.q_begin = static_cast<int32_t>(q.begin - tile_rows.begin);
-    piece.q_end = static_cast<int32_t>(q.end - tile_rows.begin);
-    piece.k_begin = band.k.begin;
-    piece.k_end = band.k.end;
-    // From here on rows count from the tile's first.
-    piece.lo = band.lo == kUnboundedBelow ? band.lo : band.lo + tile_rows.begin;
-    piece.hi = band.hi == kUnboundedAbove ? band.hi : band.hi + tile_rows.begin;
-    // Both ends of a band's rows move to the right, by one column a row at most, and no row is empty.
-    piece.begin = piece.begin_of(piece.q_begin);
-    piece.end = piece.end_of(piece.q_end - 1);
-    piece.all_begin = piece.begin_of(piece.q_end - 1);
-    piece.all_end = piece.end_of(piece.q_begin);
-    if (q != tile_rows) piece.all_end = piece.all_begin;
-    if (extends_) piece.q_end = shape_.rows;
-    pieces_.push_back(piece);
+    pieces_.push_back(piece_of(band, tile_rows));
+    if (extends_) pieces_.back().q_end = shape_.rows;
   }
 
   MapRow cover(const Range& tile_rows) {
@@ -371,7 +245,7 @@ class Cover {
     out_.steps += row_steps_;
     return {static_cast<int32_t>(tile_rows.begin), static_cast<uint32_t>(row_first_),
             static_cast<int32_t>(out_.entries.size() - row_first_),
-            static_cast<uint32_t>(std::min(row_steps_ + 2 * row_tiles_, kMostCost)),
+            cost_of(row_tiles_, row_steps_),
             static_cast<uint32_t>(tile_rows.size())};
   }
 
@@ -455,12 +329,12 @@ class Cover {
   ForwardMap& out_;
   std::vector<MapRow>& rows_;
   LayerTable layers_;
+  StretchCover stretch_;
   std::vector<Band> active_;
   int64_t first_end_ = 0;  // smallest row end of active_
   bool all_rectangles_ = false;
   std::vector<Piece> pieces_;  // of the current row tile, by `begin`
   std::vector<const Piece*> hits_;
-  std::array<MapEntry, 256> entries_;  // of a stretch, on their way to out_
   size_t row_first_ = 0;
   int64_t row_tiles_ = 0, row_steps_ = 0;
   bool last_is_full_ = false;

@@ -43,8 +43,9 @@ ForwardPlan::ForwardPlan(const Problem& problem, const ForwardShape& shape, cons
 }
 
 void ForwardPlan::run(const Problem& problem, const ForwardArgs& args, const Device& device,
-                      Stream stream) const {
+                      Stream stream) {
   const cuda::DeviceGuard guard(device.index);
+  pack_.wait_in(stream);
   launch_forward(problem, shape_, map_, args, device, cuda::raw(stream));
 }
 

@@ -14,7 +14,7 @@ class ForwardPlan {
   ForwardPlan(const Problem& problem, const Device& device)
       : ForwardPlan(problem, choose_forward_shape(problem, device), device) {}
   size_t bytes() const { return pack_.bytes(); }
-  void run(const Problem& problem, const ForwardArgs& args, const Device& device, Stream stream) const;
+  void run(const Problem& problem, const ForwardArgs& args, const Device& device, Stream stream);
 
  private:
   ForwardShape shape_;

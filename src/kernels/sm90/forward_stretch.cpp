@@ -1,0 +1,228 @@
+#include "kernels/sm90/forward_stretch.h"
+
+#include <algorithm>
+
+namespace longspan::sm90 {
+
+void StretchCover::cover(std::span<const Band> bands, int64_t first, std::span<MapRow> rows) {
+  const int64_t height = shape_.rows;
+  for (size_t i = 0; i < rows.size();) {
+    const MapRow row = rows[i] = cover_alone(bands, first);
+    first += height, ++i;
+    if (i == rows.size() || !mark_.reached || row.entries > kMostCopied) continue;
+    if (!others_stay(first - height)) continue;
+    int64_t more = grow(first - height, row, rows.subspan(i));
+    if (more == 0) more = slide(first - height, row, rows.subspan(i));
+    first += more * height, i += static_cast<size_t>(more);
+  }
+  make_room(entries_.size());
+}
+
+void StretchCover::find_sides(std::span<const Band> bands, int64_t first) {
+  const int64_t height = shape_.rows;
+  for (size_t b = 0; b < bands.size(); ++b) {
+    const Band& band = bands[b];
+    Side side{band.k.begin, band.k.end, band.k.begin, band.k.end, &band};
+    if (band.lo != kUnboundedBelow) {
+      side.begin = std::max(side.begin, first + band.lo);
+      side.all_begin = std::max(side.all_begin, first + height - 1 + band.lo);
+    }
+    if (band.hi != kUnboundedAbove) {
+      side.end = std::min(side.end, first + height + band.hi);
+      side.all_end = std::min(side.all_end, first + band.hi + 1);
+    }
+    size_t place = b;
+    for (; place > 0 && side.begin < sides_[place - 1].begin; --place) sides_[place] = sides_[place - 1];
+    sides_[place] = side;
+  }
+}
+
+MapRow StretchCover::cover_alone(std::span<const Band> bands, int64_t first) {
+  const size_t count = count_ = bands.size();
+  const int64_t height = shape_.rows, width = shape_.columns;
+  find_sides(bands, first);
+  make_room(kEntryBatch);
+  mark_.reached = false;
+  const size_t row_first = out_.entries.size() + waiting_;
+  int32_t of_row = 0;
+  const auto write = [&](int64_t column, int32_t code) {
+    make_room(1);
+    entries_[waiting_++] = {static_cast<int32_t>(column), code};
+    ++of_row;
+  };
+  int64_t full_column = 0, full_count = 0;  // whole tiles that are not written yet
+  const auto write_full = [&] {
+    if (full_count > 0) write(full_column, static_cast<int32_t>(full_count));
+    full_count = 0;
+  };
+  int64_t tiles = 0, steps = 0, covered = 0;
+  bool have_pieces = false;
+  for (size_t s = 0; s < count;) {
+    const Side& side = sides_[s];
+    if (side.end <= covered) {
+      ++s;
+      continue;
+    }
+    const int64_t column = std::max(covered, side.begin);
+    if (s + 1 == count && !mark_.reached)
+      mark_ = {true, column, of_row, full_column, full_count, tiles, steps};
+    int64_t whole = side.all_begin <= column ? whole_tiles(side.all_end - column) : 0;
+    const bool alone = s + 1 == count || sides_[s + 1].begin >= column + width;
+    Layers layers;
+    if (whole == 0 && alone) {
+      const Band& band = *side.band;
+      const int64_t begin = std::max<int64_t>(side.begin - column, 0),
+                    end = std::min(side.end - column, width);
+      const bool lo_cuts = band.lo != kUnboundedBelow && side.all_begin - column > begin,
+                 hi_cuts = band.hi != kUnboundedAbove && side.all_end - column < end;
+      layers = layers_.find(
+          LayerTable::Lone(0, height, begin, end,
+                           lo_cuts ? static_cast<int32_t>(first + band.lo - column) : LayerTable::kNoLo,
+                           hi_cuts ? static_cast<int32_t>(first + band.hi - column) : LayerTable::kNoHi));
+    } else if (whole == 0) {
+      if (!have_pieces) {
+        pieces_.clear();
+        for (size_t b = 0; b < count; ++b)
+          pieces_.push_back(piece_of(*sides_[b].band, {first, first + height}));
+        have_pieces = true;
+      }
+      hits_.clear();
+      for (size_t b = s; b < count && sides_[b].begin < column + width; ++b)
+        if (sides_[b].end > column) hits_.push_back(&pieces_[b]);
+      layers = layers_.find(hits_, column, shape_.rows);
+      whole = layers.full ? 1 : 0;
+    }
+    if (whole > 0) {
+      if (full_count > 0 && full_column + full_count * width == column) {
+        full_count += whole;
+      } else {
+        write_full();
+        full_column = column, full_count = whole;
+      }
+      tiles += whole;
+      steps += whole * (width / kStepKeys);
+      covered = column + whole * width;
+      continue;
+    }
+    write_full();
+    if (of_row % kEntryBatch == kEntryBatch - 1) write(0, 0);
+    write(column, -1);
+    write(layers.cut, layers.first);
+    tiles += 1;
+    steps += TileCut(layers.cut).steps();
+    covered = column + width;
+  }
+  write_full();
+  tiles_ = tiles, steps_ = steps;
+  out_.tiles += tiles, out_.steps += steps;
+  return {static_cast<int32_t>(first), static_cast<uint32_t>(row_first), of_row, cost_of(tiles, steps),
+          static_cast<uint32_t>(height)};
+}
+
+const StretchCover::Tail& StretchCover::tail_of(int64_t columns) {
+  Tail& tail = tails_[static_cast<size_t>(columns)];
+  if (tail.count > 0) return tail;
+  const int64_t height = shape_.rows, width = shape_.columns;
+  // The last row sees height - 1 columns more than the first.
+  for (int64_t left = columns; left + height - 1 > 0; left -= width) {
+    const int64_t end = std::min(left + height - 1, width);
+    const Layers layers = layers_.find(LayerTable::Lone(
+        0, height, 0, end, LayerTable::kNoLo, left < end ? static_cast<int32_t>(left - 1) : LayerTable::kNoHi));
+    tail.cuts[static_cast<size_t>(tail.count++)] = {static_cast<int32_t>(layers.cut), layers.first};
+    tail.steps += TileCut(layers.cut).steps();
+  }
+  return tail;
+}
+
+// Row tiles of `rows` that see more of the last band than that which was lowered at `first`, under its upper
+// bound, and of the others the same: their number.
+int64_t StretchCover::grow(int64_t first, const MapRow& row, std::span<MapRow> rows) {
+  const int64_t height = shape_.rows, width = shape_.columns;
+  const Side& last = sides_[count_ - 1];
+  const Band& band = *last.band;
+  // The first row of the row tile sees so many columns of the band where nothing else is left.
+  const int64_t columns = last.all_end - mark_.column;
+  if (band.hi == kUnboundedAbove || columns < 0 || height > width) return 0;
+  auto count = static_cast<int64_t>(rows.size());
+  count = std::min(count, (band.k.end - band.hi - height - first) / height);
+  if (band.lo != kUnboundedBelow)
+    count = std::min(count, (band.k.begin - band.lo - height + 1 - first) / height);
+  if (count <= 0) return 0;
+
+  std::array<MapEntry, kEntryBatch> same;
+  const MapEntry* const of_row = entries_.data() + waiting_ - row.entries;
+  auto same_count = static_cast<size_t>(std::copy_n(of_row, mark_.entries, same.begin()) - same.begin());
+  int64_t full_column = mark_.column, full_count = 0;
+  if (mark_.full_column + mark_.full_count * width == mark_.column && mark_.full_count > 0)
+    full_column = mark_.full_column, full_count = mark_.full_count;
+  else if (mark_.full_count > 0)
+    same[same_count++] = {static_cast<int32_t>(mark_.full_column), static_cast<int32_t>(mark_.full_count)};
+
+  const int64_t steps_of_tile = width / kStepKeys;
+  int64_t whole = columns / width, rest = columns % width, all_tiles = 0, all_steps = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    rest += height;
+    if (rest >= width) rest -= width, ++whole;
+    first += height;
+    const Tail& tail = tail_of(rest);
+    make_room(kEntryBatch);
+    const size_t begin = waiting_;
+    for (size_t e = 0; e < same_count; ++e) entries_[waiting_++] = same[e];
+    if (full_count + whole > 0)
+      entries_[waiting_++] = {static_cast<int32_t>(full_column), static_cast<int32_t>(full_count + whole)};
+    auto column = static_cast<int32_t>(mark_.column + whole * width);
+    for (int32_t t = 0; t < tail.count; ++t, column += static_cast<int32_t>(width)) {
+      entries_[waiting_++] = {column, -1};
+      entries_[waiting_++] = tail.cuts[static_cast<size_t>(t)];
+    }
+    const int64_t tiles = mark_.tiles + whole + tail.count,
+                  steps = mark_.steps + whole * steps_of_tile + tail.steps;
+    rows[static_cast<size_t>(i)] = {
+        static_cast<int32_t>(first), static_cast<uint32_t>(out_.entries.size() + begin),
+        static_cast<int32_t>(waiting_ - begin), cost_of(tiles, steps), static_cast<uint32_t>(height)};
+    all_tiles += tiles, all_steps += steps;
+  }
+  out_.tiles += all_tiles, out_.steps += all_steps;
+  return count;
+}
+
+// Row tiles of `rows` for which the last band has moved to the right as it is, and the others not at all.
+int64_t StretchCover::slide(int64_t first, const MapRow& row, std::span<MapRow> rows) {
+  const int64_t height = shape_.rows, width = shape_.columns;
+  const Side& last = sides_[count_ - 1];
+  const Band& band = *last.band;
+  if (band.lo == kUnboundedBelow || band.hi == kUnboundedAbove) return 0;
+  if (mark_.column != last.begin || first + band.lo < band.k.begin) return 0;
+  const int64_t count =
+      std::min(static_cast<int64_t>(rows.size()), (band.k.end - band.hi - height - first) / height);
+  if (count <= 0) return 0;
+  const bool full_waits = mark_.full_count > 0;
+  if (full_waits && mark_.full_column + mark_.full_count * width == mark_.column) return 0;
+
+  std::array<MapEntry, kEntryBatch> list;
+  std::array<int32_t, kEntryBatch> moves;  // 0 or 1
+  const MapEntry* const of_row = entries_.data() + waiting_ - row.entries;
+  const int32_t same = mark_.entries + (full_waits ? 1 : 0), entries = row.entries;
+  bool cut = false;  // the word after a partial tile's, which is no column
+  for (int32_t e = 0; e < entries; ++e) {
+    list[static_cast<size_t>(e)] = of_row[e];
+    moves[static_cast<size_t>(e)] = e >= same && !cut ? 1 : 0;
+    cut = !cut && of_row[e].code < 0;
+  }
+  MapRow next = row;
+  for (int64_t i = 0; i < count; ++i) {
+    next.first_row += static_cast<int32_t>(height);
+    next.first_entry += static_cast<uint32_t>(entries);
+    rows[static_cast<size_t>(i)] = next;
+    make_room(kEntryBatch);
+    const int32_t moved = next.first_row - row.first_row;
+    MapEntry* const to = entries_.data() + waiting_;
+    for (size_t e = 0; e < static_cast<size_t>(entries); ++e)
+      to[e] = {list[e].column + moved * moves[e], list[e].code};
+    waiting_ += static_cast<size_t>(entries);
+  }
+  out_.tiles += count * tiles_, out_.steps += count * steps_;
+  return count;
+}
+
+}  // namespace longspan::sm90

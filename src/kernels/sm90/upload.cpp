@@ -1,0 +1,129 @@
+#include "kernels/sm90/upload.h"
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/cuda.h"
+#include "base/error.h"
+#include "kernels/sm90/staging_ring.h"
+
+namespace longspan::sm90 {
+namespace {
+
+constexpr size_t kSlots = 4;
+
+// To ask for an event is forbidden to a thread while it captures a stream by the strictest rule, even of an
+// event that has nothing to do with what is captured, as those here have not.
+class OutsideCapture {
+ public:
+  OutsideCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  ~OutsideCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  OutsideCapture(const OutsideCapture&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+bool is_captured(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  if (cudaStreamIsCapturing(stream, &status) == cudaSuccess) return status != cudaStreamCaptureStatusNone;
+  cudaGetLastError();  // the default stream while others are captured: what is queued next will say so
+  return true;
+}
+
+}  // namespace
+
+struct UploadSlot {
+  char* memory = nullptr;
+  cudaEvent_t copied = nullptr;
+  std::atomic<uint64_t> use = 0;
+
+  UploadSlot() {
+    LONGSPAN_CUDA(cudaEventCreateWithFlags(&copied, cudaEventDisableTiming));
+    void* page_locked = nullptr;
+    LONGSPAN_CUDA(cudaHostAlloc(&page_locked, Upload::kMostBytes, cudaHostAllocPortable));
+    memory = static_cast<char*>(page_locked);
+  }
+  UploadSlot(const UploadSlot&) = delete;  // nor destroyed: see lane_of()
+
+  bool done() const {
+    const OutsideCapture guard;
+    const cudaError_t status = cudaEventQuery(copied);
+    if (status == cudaErrorNotReady) {
+      cudaGetLastError();
+      return false;
+    }
+    LONGSPAN_CUDA(status);
+    return true;
+  }
+  void wait() const {
+    const OutsideCapture guard;
+    LONGSPAN_CUDA(cudaEventSynchronize(copied));
+  }
+};
+
+namespace {
+
+struct Lane {  // to one device
+  explicit Lane(int index) : stream(index) {}
+  std::mutex mutex;
+  cuda::OwnedStream stream;
+  StagingRing<UploadSlot> ring{kSlots, [] { return std::make_unique<UploadSlot>(); }};
+};
+
+// Never freed: at the process's end the driver may be gone before them.
+Lane& lane_of(int index) {
+  static std::mutex mutex;
+  static auto* const lanes = new std::vector<std::unique_ptr<Lane>>;
+  const std::scoped_lock lock(mutex);
+  const auto at = static_cast<size_t>(index);
+  if (lanes->size() <= at) lanes->resize(at + 1);
+  if ((*lanes)[at] == nullptr) (*lanes)[at] = std::make_unique<Lane>(index);
+  return *(*lanes)[at];
+}
+
+}  // namespace
+
+Upload Upload::begin(void* to, size_t bytes, const Device& device, const std::function<void(char*)>& fill) {
+  LONGSPAN_CHECK(bytes <= kMostBytes, "{} bytes are more than an upload can hold", bytes);
+  if (bytes == 0) return {};
+  const cuda::DeviceGuard guard(device.index);
+  Lane& lane = lane_of(device.index);
+  const std::scoped_lock lock(lane.mutex);
+  UploadSlot& slot = lane.ring.take();
+  const uint64_t use = ++slot.use;  // before the event is recorded anew, see left()
+  fill(slot.memory);
+  cuda::copy_async(to, slot.memory, bytes, lane.stream);
+  LONGSPAN_CUDA(cudaEventRecord(slot.copied, cuda::raw(lane.stream)));
+  return {&slot, use};
+}
+
+bool Upload::left() const {
+  return slot_ == nullptr || slot_->use != use_;
+}
+
+bool Upload::done() const {
+  return left() || slot_->done();
+}
+
+// Another thread may fill the slot again at any time. Then the event stands for a later copy, and whoever
+// waits for it waits for this one, too.
+bool Upload::wait_in(Stream stream) const {
+  if (done()) return true;
+  if (is_captured(cuda::raw(stream))) {
+    slot_->wait();
+    return true;
+  }
+  LONGSPAN_CUDA(cudaStreamWaitEvent(cuda::raw(stream), slot_->copied, 0));
+  return false;
+}
+
+bool Upload::wait() const noexcept {
+  if (left()) return true;
+  const OutsideCapture guard;
+  return cudaEventSynchronize(slot_->copied) == cudaSuccess;
+}
+
+}  // namespace longspan::sm90
