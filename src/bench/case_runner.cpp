@@ -190,7 +190,7 @@ class CaseRunner {
         if (error.kind() == ErrorKind::kUnsupported) throw Skip{error.what()};
         throw;
       }
-      testbed_.synchronize();
+      testbed_.synchronize_all();  // a plan may still be on its way to the device
       const SelfTimed* self_timed = plan->self_timed();
       times.push_back(self_timed != nullptr ? self_timed->plan_s() : testbed_.clock().now_s() - begin);
       if (times.size() == 1) result.peak_bytes = testbed_.end_peak();

@@ -168,6 +168,10 @@ class CudaTestbed final : public Testbed {
   std::string driver() const override { return monitor_.driver(); }
   Stream stream() override { return stream_; }
   void synchronize() override { cuda::synchronize(stream_); }
+  void synchronize_all() override {
+    const cuda::DeviceGuard guard(device_.index);
+    LONGSPAN_CUDA(cudaDeviceSynchronize());
+  }
   size_t available_bytes() const override { return backend_of(DeviceKind::kCuda).free_bytes(device_.index); }
 
   void begin_peak() override {

@@ -46,6 +46,7 @@ class Testbed {
   virtual std::string driver() const { return ""; }  // "" on the CPU
   virtual Stream stream() { return {}; }
   virtual void synchronize() {}
+  virtual void synchronize_all() { synchronize(); }  // with what a kernel does in streams of its own
 
   // Memory that can be had now: what a case may still allocate.
   virtual size_t available_bytes() const = 0;

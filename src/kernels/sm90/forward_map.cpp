@@ -244,8 +244,7 @@ class Cover {
     out_.tiles += row_tiles_;
     out_.steps += row_steps_;
     return {static_cast<int32_t>(tile_rows.begin), static_cast<uint32_t>(row_first_),
-            static_cast<int32_t>(out_.entries.size() - row_first_),
-            cost_of(row_tiles_, row_steps_),
+            static_cast<int32_t>(out_.entries.size() - row_first_), cost_of(row_tiles_, row_steps_),
             static_cast<uint32_t>(tile_rows.size())};
   }
 
@@ -359,17 +358,20 @@ void append(ForwardMap& out, const ForwardMap& map) {
 
 // The heaviest first, ties by index: by counting, as costs are small numbers or can be made so.
 void order(std::span<MapRow> rows, std::vector<MapRow>& scratch) {
-  uint32_t most = 0;
-  bool ordered = true;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    most = std::max<uint32_t>(most, rows[i].cost);
-    ordered = ordered && (i == 0 || rows[i].cost <= rows[i - 1].cost);
+  uint32_t most = 0, rises = 0;
+  uint32_t before = ~uint32_t{0};
+  for (const MapRow& row : rows) {
+    const uint32_t cost = row.cost;
+    most = std::max(most, cost);
+    rises |= cost > before ? 1 : 0;
+    before = cost;
   }
-  if (ordered) return;
+  if (rises == 0) return;
   int shift = 0;
   while (most >> shift >= kCosts) ++shift;
   scratch.assign(rows.begin(), rows.end());
-  std::array<int32_t, kCosts + 1> place{};
+  std::array<int32_t, kCosts + 1> place;
+  std::fill_n(place.begin(), (most >> shift) + 2, 0);
   const auto bucket = [&](const MapRow& row) {
     return static_cast<size_t>((most >> shift) - (row.cost >> shift));
   };

@@ -42,8 +42,7 @@ ForwardPlan::ForwardPlan(const Problem& problem, const ForwardShape& shape, cons
   if (map.bytes() > kMostKept) map = ForwardMap();
 }
 
-void ForwardPlan::run(const Problem& problem, const ForwardArgs& args, const Device& device,
-                      Stream stream) {
+void ForwardPlan::run(const Problem& problem, const ForwardArgs& args, const Device& device, Stream stream) {
   const cuda::DeviceGuard guard(device.index);
   pack_.wait_in(stream);
   launch_forward(problem, shape_, map_, args, device, cuda::raw(stream));

@@ -75,10 +75,9 @@ MapRow StretchCover::cover_alone(std::span<const Band> bands, int64_t first) {
                     end = std::min(side.end - column, width);
       const bool lo_cuts = band.lo != kUnboundedBelow && side.all_begin - column > begin,
                  hi_cuts = band.hi != kUnboundedAbove && side.all_end - column < end;
-      layers = layers_.find(
-          LayerTable::Lone(0, height, begin, end,
-                           lo_cuts ? static_cast<int32_t>(first + band.lo - column) : LayerTable::kNoLo,
-                           hi_cuts ? static_cast<int32_t>(first + band.hi - column) : LayerTable::kNoHi));
+      layers = layers_.find(LayerTable::Lone(
+          0, height, begin, end, lo_cuts ? static_cast<int32_t>(first + band.lo - column) : LayerTable::kNoLo,
+          hi_cuts ? static_cast<int32_t>(first + band.hi - column) : LayerTable::kNoHi));
     } else if (whole == 0) {
       if (!have_pieces) {
         pieces_.clear();
@@ -119,15 +118,15 @@ MapRow StretchCover::cover_alone(std::span<const Band> bands, int64_t first) {
           static_cast<uint32_t>(height)};
 }
 
-const StretchCover::Tail& StretchCover::tail_of(int64_t columns) {
+const StretchCover::Tail& StretchCover::draw_tail(int64_t columns) {
   Tail& tail = tails_[static_cast<size_t>(columns)];
-  if (tail.count > 0) return tail;
   const int64_t height = shape_.rows, width = shape_.columns;
   // The last row sees height - 1 columns more than the first.
   for (int64_t left = columns; left + height - 1 > 0; left -= width) {
     const int64_t end = std::min(left + height - 1, width);
-    const Layers layers = layers_.find(LayerTable::Lone(
-        0, height, 0, end, LayerTable::kNoLo, left < end ? static_cast<int32_t>(left - 1) : LayerTable::kNoHi));
+    const Layers layers =
+        layers_.find(LayerTable::Lone(0, height, 0, end, LayerTable::kNoLo,
+                                      left < end ? static_cast<int32_t>(left - 1) : LayerTable::kNoHi));
     tail.cuts[static_cast<size_t>(tail.count++)] = {static_cast<int32_t>(layers.cut), layers.first};
     tail.steps += TileCut(layers.cut).steps();
   }
@@ -160,27 +159,31 @@ int64_t StretchCover::grow(int64_t first, const MapRow& row, std::span<MapRow> r
 
   const int64_t steps_of_tile = width / kStepKeys;
   int64_t whole = columns / width, rest = columns % width, all_tiles = 0, all_steps = 0;
-  for (int64_t i = 0; i < count; ++i) {
+  auto first_row = static_cast<int32_t>(first);
+  uint32_t first_entry = row.first_entry + static_cast<uint32_t>(row.entries);
+  for (MapRow& to_row : rows.first(static_cast<size_t>(count))) {
     rest += height;
     if (rest >= width) rest -= width, ++whole;
-    first += height;
     const Tail& tail = tail_of(rest);
     make_room(kEntryBatch);
-    const size_t begin = waiting_;
-    for (size_t e = 0; e < same_count; ++e) entries_[waiting_++] = same[e];
+    MapEntry* const begin = entries_.data() + waiting_;
+    MapEntry* to = begin;
+    for (size_t e = 0; e < same_count; ++e) *to++ = same[e];
     if (full_count + whole > 0)
-      entries_[waiting_++] = {static_cast<int32_t>(full_column), static_cast<int32_t>(full_count + whole)};
-    auto column = static_cast<int32_t>(mark_.column + whole * width);
-    for (int32_t t = 0; t < tail.count; ++t, column += static_cast<int32_t>(width)) {
-      entries_[waiting_++] = {column, -1};
-      entries_[waiting_++] = tail.cuts[static_cast<size_t>(t)];
-    }
+      *to++ = {static_cast<int32_t>(full_column), static_cast<int32_t>(full_count + whole)};
+    const auto column = static_cast<int32_t>(mark_.column + whole * width);
+    // Two are written, as there is room, and as many as there are count.
+    to[0] = {column, -1}, to[1] = tail.cuts[0];
+    to[2] = {column + static_cast<int32_t>(width), -1}, to[3] = tail.cuts[1];
+    to += 2 * tail.count;
     const int64_t tiles = mark_.tiles + whole + tail.count,
                   steps = mark_.steps + whole * steps_of_tile + tail.steps;
-    rows[static_cast<size_t>(i)] = {
-        static_cast<int32_t>(first), static_cast<uint32_t>(out_.entries.size() + begin),
-        static_cast<int32_t>(waiting_ - begin), cost_of(tiles, steps), static_cast<uint32_t>(height)};
     all_tiles += tiles, all_steps += steps;
+    first_row += static_cast<int32_t>(height);
+    const auto entries = static_cast<int32_t>(to - begin);
+    to_row = {first_row, first_entry, entries, cost_of(tiles, steps), static_cast<uint32_t>(height)};
+    first_entry += static_cast<uint32_t>(entries);
+    waiting_ += static_cast<size_t>(entries);
   }
   out_.tiles += all_tiles, out_.steps += all_steps;
   return count;
@@ -209,13 +212,14 @@ int64_t StretchCover::slide(int64_t first, const MapRow& row, std::span<MapRow> 
     moves[static_cast<size_t>(e)] = e >= same && !cut ? 1 : 0;
     cut = !cut && of_row[e].code < 0;
   }
-  MapRow next = row;
-  for (int64_t i = 0; i < count; ++i) {
-    next.first_row += static_cast<int32_t>(height);
-    next.first_entry += static_cast<uint32_t>(entries);
-    rows[static_cast<size_t>(i)] = next;
+  int32_t moved = 0;
+  uint32_t first_entry = row.first_entry;
+  const uint32_t cost = row.cost, tokens = row.rows;
+  for (MapRow& to_row : rows.first(static_cast<size_t>(count))) {
+    moved += static_cast<int32_t>(height);
+    first_entry += static_cast<uint32_t>(entries);
+    to_row = {row.first_row + moved, first_entry, entries, cost, tokens};
     make_room(kEntryBatch);
-    const int32_t moved = next.first_row - row.first_row;
     MapEntry* const to = entries_.data() + waiting_;
     for (size_t e = 0; e < static_cast<size_t>(entries); ++e)
       to[e] = {list[e].column + moved * moves[e], list[e].code};

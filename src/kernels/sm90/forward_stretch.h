@@ -36,8 +36,8 @@ class StretchCover {
   // The row tile that was lowered alone, when it had come to the last band.
   struct Mark {
     bool reached = false;
-    int64_t column = 0;      // from which on there was nothing but this band
-    int32_t entries = 0;     // until then
+    int64_t column = 0;                       // from which on there was nothing but this band
+    int32_t entries = 0;                      // until then
     int64_t full_column = 0, full_count = 0;  // whole tiles that were not among them yet
     int64_t tiles = 0, steps = 0;             // until then, with these
   };
@@ -52,7 +52,11 @@ class StretchCover {
   MapRow cover_alone(std::span<const Band> bands, int64_t first);
   int64_t grow(int64_t first, const MapRow& row, std::span<MapRow> rows);
   int64_t slide(int64_t first, const MapRow& row, std::span<MapRow> rows);
-  const Tail& tail_of(int64_t columns);
+  const Tail& tail_of(int64_t columns) {
+    const Tail& tail = tails_[static_cast<size_t>(columns)];
+    return tail.count > 0 ? tail : draw_tail(columns);
+  }
+  const Tail& draw_tail(int64_t columns);
 
   // All but the last band show the same of all row tiles from that at `first` on.
   bool others_stay(int64_t first) const {
@@ -67,7 +71,8 @@ class StretchCover {
     if (columns < shape_.columns) return 0;
     return static_cast<uint32_t>(columns) / static_cast<uint32_t>(shape_.columns);
   }
-  // Of at least so many entries, in `entries_`, so that a row tile that has no more is found there in one piece.
+  // Of at least so many entries, in `entries_`, so that a row tile that has no more is found there in one
+  // piece.
   void make_room(size_t entries) {
     if (entries_.size() - waiting_ >= entries) return;
     out_.entries.insert(out_.entries.end(), entries_.begin(),
@@ -75,19 +80,20 @@ class StretchCover {
     waiting_ = 0;
   }
 
-  static constexpr int32_t kMostCopied = kEntryBatch - 6;  // entries, so that none is there for the batch's sake
+  static constexpr int32_t kMostCopied =
+      kEntryBatch - 6;  // entries, so that none is there for the batch's sake
 
   TileShape shape_;
   LayerTable& layers_;
   ForwardMap& out_;
   std::array<Side, kMostBands> sides_;  // by `begin`
-  size_t count_ = 0;  // of these
+  size_t count_ = 0;                    // of these
   Mark mark_;
   int64_t tiles_ = 0, steps_ = 0;  // of the row tile that was lowered alone
-  std::vector<Piece> pieces_;  // of the current row tile, as `sides_`
+  std::vector<Piece> pieces_;      // of the current row tile, as `sides_`
   std::vector<const Piece*> hits_;
   size_t waiting_ = 0;
-  std::array<MapEntry, 512> entries_;  // on their way to out_
+  std::array<MapEntry, 512> entries_;               // on their way to out_
   std::array<Tail, kMostSteps * kStepKeys> tails_;  // by the columns that the first row sees of the first one
 };
 

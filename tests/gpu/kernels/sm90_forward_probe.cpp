@@ -1,11 +1,12 @@
 // A tool for whoever works on the Hopper forward kernel: checks it on small problems, times it or its
 // planning on large ones. Not a test, and its figures are no results: those are the runner's.
-//   sm90_forward_probe check|time|plan|compare [regular expression]
+//   sm90_forward_probe check|time|plan|wait|compare [regular expression]
 //   [columns,piece,streams,pack,][even|blocks][pairs|single] [seconds]
 // The shape is the chosen one unless it is given. Half a second and more of work bring the chip to its power
 // limit, where most rates are lower. `time` prints, per case, the median time with a cold L2, its rate, and
 // the share of the tensor cores' cycles that the visible work needs ("util"), which does not depend on the
-// clock rate.
+// clock rate. `wait` prints what planning takes until it returns, until the device has the plan, and with
+// what it makes the first run wait.
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -409,6 +410,64 @@ void plan(const Case& c, const std::string& text, const Device& gpu) {
       median(choose) * 1e6, bytes);
 }
 
+// Planning as a user sees it. "five": the median of the first five, each destroyed before the next, as the
+// runner counts. Then, each after a run: until it returns; until the device has waited for nothing more; and
+// planning with a run and its end, less the same without planning, which counts what the run has to wait for.
+// Runs have an eighth of the heads: their row tiles are the same.
+void plan_and_run(const Case& c, double seconds, const Device& gpu) {
+  using Clock = std::chrono::steady_clock;
+  const auto us = [](Clock::time_point a, Clock::time_point b) {
+    return std::chrono::duration<double, std::micro>(b - a).count();
+  };
+  Problem problem = problem_of(c);
+  std::vector<double> five;
+  for (int i = 0; i < 5; ++i) {
+    const auto a = Clock::now();
+    const ForwardPlan plan(problem, gpu);
+    LONGSPAN_CUDA(cudaDeviceSynchronize());
+    five.push_back(us(a, Clock::now()));
+  }
+  if (problem.heads_q == 64) problem.heads_q = 8, problem.heads_kv = 1;
+  auto warm = std::make_unique<ProbePlan>(problem, sm90::choose_forward_shape(problem, gpu), gpu);
+  ProblemTensors tensors(problem, Direction::kForward, gpu, *warm);
+  tensors.fill_inputs(7);
+  const DeviceTensors& v = tensors.views();
+  const ForwardArgs args{v.q, v.k, v.v, v.o, v.lse, nullptr};
+  const cuda::OwnedStream stream(gpu.index);
+  const double run_s = flops(problem, Direction::kForward) / 600e12 + 50e-6;
+  const int repeats = std::clamp(static_cast<int>(seconds / (3 * run_s + 400e-6)), 20, 200);
+  std::vector<double> returned, there, run, with_run, destroyed;
+  for (int i = 0; i < repeats; ++i) {
+    const auto a = Clock::now();
+    auto first = std::make_unique<ForwardPlan>(problem, gpu);
+    const auto b = Clock::now();
+    LONGSPAN_CUDA(cudaDeviceSynchronize());
+    const auto d = Clock::now();
+    first->run(problem, args, gpu, stream);
+    cuda::synchronize(stream);
+    const auto e = Clock::now();
+    first->run(problem, args, gpu, stream);
+    cuda::synchronize(stream);
+    const auto f = Clock::now();
+    first.reset();
+    const auto g = Clock::now();
+    ForwardPlan second(problem, gpu);
+    second.run(problem, args, gpu, stream);
+    cuda::synchronize(stream);
+    const auto h = Clock::now();
+    returned.push_back(us(a, b)), there.push_back(us(a, d)), run.push_back(us(e, f));
+    destroyed.push_back(us(f, g)), with_run.push_back(us(g, h));
+  }
+  const auto least = [](const std::vector<double>& values) {
+    return *std::min_element(values.begin(), values.end());
+  };
+  std::printf(
+      "%-28s five %6.1f  returns %6.1f %6.1f  there %6.1f %6.1f  planned and run less run %6.1f %6.1f  "
+      "destroyed %5.1f  us (least, median of %d)\n",
+      c.name.c_str(), median(five), least(returned), median(returned), least(there), median(there),
+      least(with_run) - least(run), median(with_run) - median(run), median(destroyed), repeats);
+}
+
 }  // namespace
 }  // namespace longspan
 
@@ -416,7 +475,7 @@ int main(int argc, char** argv) {
   using namespace longspan;
   if (argc < 2) {
     std::printf(
-        "sm90_forward_probe check|time|plan|compare [regular expression] "
+        "sm90_forward_probe check|time|plan|wait|compare [regular expression] "
         "[columns,piece,streams,pack,][even|blocks][pairs|single] [seconds]\n");
     return 2;
   }
@@ -439,6 +498,8 @@ int main(int argc, char** argv) {
         time(c, shape, argc > 4 ? std::atof(argv[4]) : 0.05, gpu);
       else if (what == "plan")
         plan(c, shape, gpu);
+      else if (what == "wait")
+        plan_and_run(c, argc > 4 ? std::atof(argv[4]) : 0.2, gpu);
       else if (!check(c, shape, gpu))
         ++failed;
     }

@@ -168,6 +168,30 @@ RC_GTEST_PROP(ForwardMap, ShowsThePairsOfAnyMask, ()) {
   RC_ASSERT(!testing::Test::HasFailure());
 }
 
+// Of many row tiles most follow from one that was lowered alone: under a diagonal, in a window, with other
+// keys to the left of it or touching it, until the band is cut by the mask's end.
+RC_GTEST_PROP(ForwardMap, ShowsThePairsOfRowTilesThatFollowFromOneAnother, ()) {
+  const int64_t rows = *rc::gen::inRange(100, 700), columns = *rc::gen::inRange(100, 700);
+  const int64_t gap = *rc::gen::element(0, 0, 1, 16, 40, 300);
+  const int64_t prefixes = *rc::gen::inRange(0, 3);
+  std::vector<Band> bands;
+  int64_t begin = 0;
+  for (int64_t i = 0; i < prefixes; ++i) {
+    const int64_t end = std::min(begin + *rc::gen::inRange(1, 150), columns - 1);
+    if (begin < end) bands.push_back({{0, rows}, {begin, end}});
+    begin = std::min(end + *rc::gen::inRange(0, 40), columns - 1);
+  }
+  begin = std::min(begin + gap, columns - 1);
+  Band last{{*rc::gen::inRange<int64_t>(0, 40), rows}, {begin, columns}};
+  last.hi = *rc::gen::inRange<int64_t>(-100, 300);
+  if (*rc::gen::arbitrary<bool>()) last.lo = last.hi - *rc::gen::inRange<int64_t>(0, 400);
+  bands.push_back(last);
+  const TileShape shape{*rc::gen::inRange(1, 40), 16 * *rc::gen::inRange(1, 11)};
+  expect_same_pairs({Mask(rows, columns, bands)}, shape);
+  expect_same_pairs({Mask(rows, columns, bands)}, shape, RowTiles::kOfBlocks);
+  RC_ASSERT(!testing::Test::HasFailure());
+}
+
 TEST(ForwardMap, BeginsTilesWhereARowTilesKeysBegin) {
   const int64_t n = 4096;
   const Mask window(n, n, std::vector<Band>{{{0, n}, {0, n}, -1024, 0}});

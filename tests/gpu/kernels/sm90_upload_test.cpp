@@ -1,0 +1,208 @@
+// Plans of sm90 whose copy to the device is still on its way when they are run, destroyed or captured.
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "attention/tensors.h"
+#include "base/cuda.h"
+#include "base/rng.h"
+#include "gpu/gpu.h"
+#include "kernels/sm90/forward_plan.h"
+#include "mask/patterns.h"
+
+namespace longspan {
+namespace {
+
+using sm90::ForwardPlan;
+
+#define LONGSPAN_NEEDS_HOPPER() \
+  LONGSPAN_NEEDS_GPU();         \
+  if (first_gpu().capability != 90) GTEST_SKIP() << "needs compute capability 9.0"
+
+// Problems of one size whose plans are alike in size and differ in what they say.
+Problem problem_of(int index) {
+  constexpr int64_t kTokens = 4096;
+  PatternOptions options;
+  options.seqlen = kTokens;
+  options.lengths = "uniform:50:500";
+  options.index = index / 3;
+  constexpr const char* kPatterns[] = {"causal_document", "share_question", "sliding_window_causal"};
+  options.window_left = 100 + 37 * index;
+  Problem p;
+  p.masks = std::make_shared<const HeadMasks>(draw_mask(kPatterns[index % 3], options).masks);
+  p.tokens_q = p.tokens_kv = kTokens;
+  p.heads_q = 8;
+  p.heads_kv = 1;
+  p.head_dim = 128;
+  p.dtype = DType::kBF16;
+  return p;
+}
+
+// The tensors of such a problem, and a stream of their own.
+class Bench {
+ public:
+  explicit Bench(const Device& gpu) : gpu_(gpu), stream_(gpu.index) {
+    const Problem p = problem_of(0);
+    const auto tensor = [&](int64_t heads) {
+      TensorView view = TensorView::contiguous(nullptr, p.dtype, p.tokens_q, heads, p.head_dim);
+      buffers_.emplace_back(view.bytes(), gpu);
+      view.data = buffers_.back().data();
+      return view;
+    };
+    args_.q = tensor(p.heads_q), args_.k = tensor(p.heads_kv), args_.v = tensor(p.heads_kv);
+    args_.o = tensor(p.heads_q);
+    buffers_.emplace_back(static_cast<size_t>(p.heads_q * p.tokens_q) * sizeof(float), gpu);
+    args_.lse = buffers_.back().as<float>();
+    const TensorView inputs[] = {args_.q, args_.k, args_.v};
+    for (uint64_t i = 0; i < 3; ++i) fill_normal(inputs[i], 5, i, gpu);
+  }
+
+  cudaStream_t stream() const { return cuda::raw(stream_); }
+  void poison() {
+    cuda::fill_async(args_.o.data, 0xff, args_.o.bytes(), stream_);
+    cuda::fill_async(args_.lse, 0xff, lse_bytes(), stream_);
+    cuda::synchronize(stream_);
+  }
+  void run(ForwardPlan& plan, const Problem& problem) { plan.run(problem, args_, gpu_, stream_); }
+  std::vector<char> bytes() {
+    std::vector<char> all(lse_bytes() + args_.o.bytes());
+    cuda::copy_async(all.data(), args_.lse, lse_bytes(), stream_);
+    cuda::copy_async(all.data() + lse_bytes(), args_.o.data, args_.o.bytes(), stream_);
+    cuda::synchronize(stream_);
+    return all;
+  }
+
+ private:
+  size_t lse_bytes() const { return buffers_.back().bytes(); }
+
+  Device gpu_;
+  cuda::OwnedStream stream_;
+  std::vector<Buffer> buffers_;
+  ForwardArgs args_;
+};
+
+// What the first problems give when everything has been waited for.
+std::vector<std::vector<char>> right_bytes(const Device& gpu, int count) {
+  std::vector<std::vector<char>> all;
+  Bench bench(gpu);
+  for (int i = 0; i < count; ++i) {
+    const Problem problem = problem_of(i);
+    ForwardPlan plan(problem, gpu);
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    bench.poison();
+    bench.run(plan, problem);
+    all.push_back(bench.bytes());
+    if (i > 0) EXPECT_NE(all[static_cast<size_t>(i)], all[0]) << "the problems do not differ";
+  }
+  return all;
+}
+
+TEST(Sm90Upload, RunsAtOnceInAnyStream) {
+  LONGSPAN_NEEDS_HOPPER();
+  const Device gpu = first_gpu();
+  constexpr int kProblems = 6;
+  const auto right = right_bytes(gpu, kProblems);
+  Bench a(gpu), b(gpu);
+  for (int i = 0; i < 20 * kProblems; ++i) {
+    const Problem problem = problem_of(i % kProblems);
+    a.poison();
+    b.poison();
+    ForwardPlan plan(problem, gpu);
+    a.run(plan, problem);
+    if (a.bytes() != right[static_cast<size_t>(i % kProblems)]) FAIL() << "plan " << i;
+    b.run(plan, problem);
+    if (b.bytes() != right[static_cast<size_t>(i % kProblems)]) FAIL() << "plan " << i << ", second stream";
+  }
+}
+
+TEST(Sm90Upload, PlansAreDestroyedBeforeTheyRan) {
+  LONGSPAN_NEEDS_HOPPER();
+  const Device gpu = first_gpu();
+  constexpr int kProblems = 6;
+  const auto right = right_bytes(gpu, kProblems);
+  Bench bench(gpu);
+  for (int i = 0; i < 20 * kProblems; ++i) {
+    for (int unused = 1; unused <= 3; ++unused)
+      const ForwardPlan never_run(problem_of((i + unused) % kProblems), gpu);
+    const Problem problem = problem_of(i % kProblems);
+    bench.poison();
+    ForwardPlan plan(problem, gpu);
+    bench.run(plan, problem);
+    if (bench.bytes() != right[static_cast<size_t>(i % kProblems)]) FAIL() << "plan " << i;
+  }
+}
+
+TEST(Sm90Upload, MorePlansAreOnTheirWayThanThereIsRoomFor) {
+  LONGSPAN_NEEDS_HOPPER();
+  const Device gpu = first_gpu();
+  constexpr int kProblems = 24;
+  const auto right = right_bytes(gpu, kProblems);
+  std::vector<Problem> problems;
+  for (int i = 0; i < kProblems; ++i) problems.push_back(problem_of(i));
+  Bench bench(gpu);
+  std::vector<std::unique_ptr<ForwardPlan>> plans;
+  for (const Problem& problem : problems) plans.push_back(std::make_unique<ForwardPlan>(problem, gpu));
+  for (size_t i = kProblems; i-- > 0;) {
+    bench.poison();
+    bench.run(*plans[i], problems[i]);
+    if (bench.bytes() != right[i]) ADD_FAILURE() << "plan " << i;
+  }
+}
+
+TEST(Sm90Upload, ThreadsPlanAndRunAtTheSameTime) {
+  LONGSPAN_NEEDS_HOPPER();
+  const Device gpu = first_gpu();
+  constexpr int kProblems = 6, kThreads = 6, kRounds = 100;
+  const auto right = right_bytes(gpu, kProblems);
+  std::vector<int> wrong(kThreads, 0);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back([&, t] {
+      Bench bench(gpu);
+      for (int i = 0; i < kRounds; ++i) {
+        const int index = (i + t) % kProblems;
+        const Problem problem = problem_of(index);
+        bench.poison();
+        ForwardPlan plan(problem, gpu);
+        bench.run(plan, problem);
+        wrong[static_cast<size_t>(t)] += bench.bytes() != right[static_cast<size_t>(index)];
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(wrong, testing::Each(0));
+}
+
+TEST(Sm90Upload, AnyCaptureTakesARunRightAfterPlanning) {
+  LONGSPAN_NEEDS_HOPPER();
+  const Device gpu = first_gpu();
+  constexpr int kProblems = 3;
+  const auto right = right_bytes(gpu, kProblems);
+  Bench bench(gpu);
+  for (const cudaStreamCaptureMode mode :
+       {cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed})
+    for (int i = 0; i < kProblems; ++i) {
+      const Problem problem = problem_of(i);
+      bench.poison();
+      ForwardPlan plan(problem, gpu);
+      ASSERT_EQ(cudaStreamBeginCapture(bench.stream(), mode), cudaSuccess);
+      bench.run(plan, problem);
+      cudaGraph_t graph = nullptr;
+      ASSERT_EQ(cudaStreamEndCapture(bench.stream(), &graph), cudaSuccess);
+      cudaGraphExec_t ready = nullptr;
+      ASSERT_EQ(cudaGraphInstantiate(&ready, graph, 0), cudaSuccess);
+      for (int launch = 0; launch < 3; ++launch) {
+        bench.poison();
+        ASSERT_EQ(cudaGraphLaunch(ready, bench.stream()), cudaSuccess);
+        EXPECT_EQ(bench.bytes(), right[static_cast<size_t>(i)]) << "launch " << launch;
+      }
+      EXPECT_EQ(cudaGraphExecDestroy(ready), cudaSuccess);
+      EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+    }
+}
+
+}  // namespace
+}  // namespace longspan
