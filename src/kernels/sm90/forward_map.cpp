@@ -44,6 +44,7 @@ std::vector<int32_t> starts_of_blocks(const Mask& mask, int32_t rows_per_tile) {
   std::sort(edges.begin(), edges.end());
   edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
   std::vector<int32_t> starts;
+  starts.reserve(static_cast<size_t>(mask.rows() / rows_per_tile) + edges.size());
   for (size_t i = 0; i + 1 < edges.size(); ++i)
     for (int32_t row = edges[i]; row < edges[i + 1]; row += rows_per_tile) starts.push_back(row);
   starts.push_back(edges.back());
@@ -106,13 +107,13 @@ class Cover {
     for (int32_t t = part_.first_tile; t < part_.end_tile; ++t) {
       const auto at = static_cast<size_t>(t - part_.first_tile);
       const auto [first, last] = rows_of(t);
-      const bool changes = next_row < last || first_end_ < last;
-      if (!changes && all_rectangles_ && at > 0) {  // sees what the row tile before it sees
-        row.first_row = static_cast<int32_t>(first);
-        row.rows = static_cast<uint32_t>(last - first);
-        rows_[at] = row;
-        out_.tiles += row_tiles_, out_.steps += row_steps_;
-        continue;
+      if (all_rectangles_ && at > 0) {
+        // Row tiles see what the one before them sees, as long as no band begins or ends.
+        const int64_t until = std::min(next_row, first_end_);
+        if (last <= until) {
+          t = repeat(t, until, row) - 1;
+          continue;
+        }
       }
       if (first_end_ <= first || next_row < last) {
         std::erase_if(active_, [&](const Band& band) { return band.q.end <= first; });
@@ -149,6 +150,22 @@ class Cover {
       return {(*part_.starts)[static_cast<size_t>(tile)], (*part_.starts)[static_cast<size_t>(tile) + 1]};
     const int64_t first = int64_t{tile} * shape_.rows;
     return {first, std::min<int64_t>(first + shape_.rows, mask_.rows())};
+  }
+
+  // The row tiles from `tile` on that end at row `until` or before it: places in the map like `row`, but for
+  // where they are. Returns the first row tile after them.
+  int32_t repeat(int32_t tile, int64_t until, const MapRow& row) {
+    const uint32_t first_entry = row.first_entry, cost = row.cost;
+    const int32_t entries = row.entries, begin = tile;
+    MapRow* to = rows_.data() + (tile - part_.first_tile);
+    for (; tile < part_.end_tile; ++tile) {
+      const auto [first, last] = rows_of(tile);
+      if (last > until) break;
+      *to++ = {static_cast<int32_t>(first), first_entry, entries, cost, static_cast<uint32_t>(last - first)};
+    }
+    out_.tiles += (tile - begin) * row_tiles_;
+    out_.steps += (tile - begin) * row_steps_;
+    return tile;
   }
 
   // The whole part at once, if its bands are blocks that tiles divide: no row tile lies in two groups of

@@ -157,31 +157,35 @@ int64_t StretchCover::grow(int64_t first, const MapRow& row, std::span<MapRow> r
   else if (mark_.full_count > 0)
     same[same_count++] = {static_cast<int32_t>(mark_.full_column), static_cast<int32_t>(mark_.full_count)};
 
-  const int64_t steps_of_tile = width / kStepKeys;
-  int64_t whole = columns / width, rest = columns % width, all_tiles = 0, all_steps = 0;
-  auto first_row = static_cast<int32_t>(first);
+  // In registers: whatever is written might be a member, for all the compiler knows.
+  const auto wide = static_cast<int32_t>(width), high = static_cast<int32_t>(height),
+             steps_of_tile = wide / kStepKeys, fulls_before = static_cast<int32_t>(full_count),
+             fulls_from = static_cast<int32_t>(full_column), tiles_before = static_cast<int32_t>(mark_.tiles),
+             steps_before = static_cast<int32_t>(mark_.steps);
+  auto whole = static_cast<int32_t>(columns / width), rest = static_cast<int32_t>(columns % width),
+       column = static_cast<int32_t>(mark_.column) + whole * wide, first_row = static_cast<int32_t>(first);
   uint32_t first_entry = row.first_entry + static_cast<uint32_t>(row.entries);
+  int64_t all_tiles = 0, all_steps = 0;
   for (MapRow& to_row : rows.first(static_cast<size_t>(count))) {
-    rest += height;
-    if (rest >= width) rest -= width, ++whole;
+    rest += high;
+    if (rest >= wide) rest -= wide, column += wide, ++whole;
     const Tail& tail = tail_of(rest);
     make_room(kEntryBatch);
     MapEntry* const begin = entries_.data() + waiting_;
     MapEntry* to = begin;
     for (size_t e = 0; e < same_count; ++e) *to++ = same[e];
-    if (full_count + whole > 0)
-      *to++ = {static_cast<int32_t>(full_column), static_cast<int32_t>(full_count + whole)};
-    const auto column = static_cast<int32_t>(mark_.column + whole * width);
+    to[0] = {fulls_from, fulls_before + whole};
+    to += fulls_before + whole > 0 ? 1 : 0;
     // Two are written, as there is room, and as many as there are count.
     to[0] = {column, -1}, to[1] = tail.cuts[0];
-    to[2] = {column + static_cast<int32_t>(width), -1}, to[3] = tail.cuts[1];
+    to[2] = {column + wide, -1}, to[3] = tail.cuts[1];
     to += 2 * tail.count;
-    const int64_t tiles = mark_.tiles + whole + tail.count,
-                  steps = mark_.steps + whole * steps_of_tile + tail.steps;
+    const int32_t tiles = tiles_before + whole + tail.count,
+                  steps = steps_before + whole * steps_of_tile + tail.steps;
     all_tiles += tiles, all_steps += steps;
-    first_row += static_cast<int32_t>(height);
+    first_row += high;
     const auto entries = static_cast<int32_t>(to - begin);
-    to_row = {first_row, first_entry, entries, cost_of(tiles, steps), static_cast<uint32_t>(height)};
+    to_row = {first_row, first_entry, entries, cost_of(tiles, steps), static_cast<uint32_t>(high)};
     first_entry += static_cast<uint32_t>(entries);
     waiting_ += static_cast<size_t>(entries);
   }
