@@ -28,11 +28,9 @@ struct BackwardConfig {
   static constexpr bool kOrdered = kStore == BackwardStore::kOrdered;
   static constexpr bool kClaimed = kStore == BackwardStore::kClaimed;
   static constexpr bool kInAnyOrder = kBulk && !kOrdered;
-  // A second buffer for dq on its way out is worth more than one for the next item's K, unless additions wait
-  // for their turn anyway, as those of short items do. Tiles of more than 64 rows leave no room for either.
-  static constexpr bool kTwoOut = kRows == 64 && (kInAnyOrder || (kOrdered && !kInRowsT));
-  static constexpr int kKBuffers = kRows == 64 && kBulk && !kTwoOut ? 2 : 1, kVBuffers = 1;
-  static constexpr int kDqBuffers = kTwoOut ? 2 : 1;
+  // On its way out. A second one is worth more than one for the next item's K would be; tiles of more than 64
+  // rows leave no room for it.
+  static constexpr int kDqBuffers = kBulk && kRows == 64 ? 2 : 1;
 
   static constexpr int kConsumerWarps = 4 * kWarpgroups;  // of a stream
   static constexpr int kThreads = 128 * (1 + kConsumers);
@@ -102,8 +100,8 @@ struct alignas(16) DqJob {
 
 template <class C>
 struct BackwardStreamMemory {
-  alignas(1024) uint8_t k[C::kKBuffers][C::kKvBytes];
-  alignas(1024) uint8_t v[C::kVBuffers][C::kKvBytes];
+  alignas(1024) uint8_t k[C::kKvBytes];
+  alignas(1024) uint8_t v[C::kKvBytes];
   alignas(1024) uint8_t q[C::kQStages][C::kRowBytes];
   alignas(1024) uint8_t dout[C::kDoStages][C::kRowBytes];
   alignas(1024) uint8_t ds[C::kDsBuffers][C::kWarpgroups][C::kRowPanelBytes];  // [64 keys a panel][rows][64]
@@ -118,8 +116,7 @@ struct BackwardStreamState {
   DqJob job[C::kQStages];
   Mbarrier q_full[C::kQStages], q_empty[C::kQStages];
   Mbarrier do_full[C::kDoStages], do_empty[C::kDoStages];
-  Mbarrier k_full[C::kKBuffers], k_empty[C::kKBuffers];
-  Mbarrier v_full[C::kVBuffers], v_empty[C::kVBuffers];
+  Mbarrier k_full, k_empty, v_full, v_empty;
   Mbarrier dq_full[C::kWarpgroups][C::kDqBuffers], dq_empty[C::kWarpgroups][C::kDqBuffers];
   DqJob dq_job[C::kWarpgroups][C::kDqBuffers];  // of what is on its way out
 };

@@ -101,7 +101,7 @@ class BackwardConsumer {
         pin_registers(p);
         release(state_.do_empty[do_slot()]);
         ++tile_;
-        if (ends) release(state_.k_empty[k_slot()]), ++item_;
+        if (ends) release(state_.k_empty), ++item_;
         q_.advance();
         note = wait_q();  // after K is released: the next item's may have to take its place
         add_dq(dq, slot);
@@ -138,17 +138,11 @@ class BackwardConsumer {
   __device__ __forceinline__ int32_t read_once(const int32_t& word) const {
     return __shfl_sync(0xffffffff, lane_ == 0 ? word : 0, 0);
   }
-  __device__ __forceinline__ void wait_k() {
-    mbarrier_wait(state_.k_full[k_slot()], item_ / C::kKBuffers % 2);
-  }
-  __device__ __forceinline__ void wait_v() {
-    mbarrier_wait(state_.v_full[v_slot()], item_ / C::kVBuffers % 2);
-  }
+  __device__ __forceinline__ void wait_k() { mbarrier_wait(state_.k_full, item_ % 2); }
+  __device__ __forceinline__ void wait_v() { mbarrier_wait(state_.v_full, item_ % 2); }
   __device__ __forceinline__ void wait_do() {
     mbarrier_wait(state_.do_full[do_slot()], tile_ / C::kDoStages % 2);
   }
-  __device__ __forceinline__ int k_slot() const { return item_ % C::kKBuffers; }
-  __device__ __forceinline__ int v_slot() const { return item_ % C::kVBuffers; }
   __device__ __forceinline__ int do_slot() const { return tile_ % C::kDoStages; }
 
   __device__ __forceinline__ void release(Mbarrier& empty) {
@@ -157,7 +151,7 @@ class BackwardConsumer {
   }
   // Each lane for itself: it has read what is its own of the stats and intervals.
   __device__ __forceinline__ void release_q(int slot) { mbarrier_arrive(state_.q_empty[slot]); }
-  __device__ __forceinline__ void release_v() { release(state_.v_empty[v_slot()]); }
+  __device__ __forceinline__ void release_v() { release(state_.v_empty); }
 
   // ---- products
   // --------------------------------------------------------------------------------------------
@@ -178,10 +172,10 @@ class BackwardConsumer {
     wgmma_commit_group();
   }
   __device__ __forceinline__ void issue_scores(float (&s)[kScores]) {
-    issue_keys_by_rows(s, memory_.k[k_slot()], memory_.q[q_.slot]);
+    issue_keys_by_rows(s, memory_.k, memory_.q[q_.slot]);
   }
   __device__ __forceinline__ void issue_dp(float (&dp)[kScores]) {
-    issue_keys_by_rows(dp, memory_.v[v_slot()], memory_.dout[do_slot()]);
+    issue_keys_by_rows(dp, memory_.v, memory_.dout[do_slot()]);
   }
 
   // [64 keys of the warpgroup, head_dim] (+)= weights^T rows, over the rows of the tile: steps of 16 of them
@@ -210,7 +204,7 @@ class BackwardConsumer {
   // Over the keys of all warpgroups: [rows, half of head_dim], or the transpose of all of it.
   __device__ __forceinline__ void issue_dq(float (&dq)[C::kDqOfWarpgroup][kDq]) {
     wgmma_fence();
-    const uint32_t keys = shared_address(memory_.k[k_slot()]);
+    const uint32_t keys = shared_address(memory_.k);
     const uint64_t ds = descriptor_k_major(shared_address(memory_.ds[tile_ % C::kDsBuffers][0]));
     if constexpr (!C::kInRows) {
 #pragma unroll
@@ -541,8 +535,8 @@ __device__ void init_backward_barriers(BackwardStreamState<C>& state) {
     mbarrier_init(state.q_empty[i], 32 * C::kConsumerWarps);
   }
   ring(state.do_full, state.do_empty, C::kDoStages);
-  ring(state.k_full, state.k_empty, C::kKBuffers);
-  ring(state.v_full, state.v_empty, C::kVBuffers);
+  ring(&state.k_full, &state.k_empty, 1);
+  ring(&state.v_full, &state.v_empty, 1);
   for (int i = 0; i < C::kWarpgroups; ++i) {
     for (int j = 0; j < C::kDqBuffers; ++j) {
       mbarrier_init(state.dq_full[i][j], 4);  // the warps of a warpgroup

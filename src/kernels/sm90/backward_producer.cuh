@@ -206,9 +206,8 @@ class BackwardLoader {
                             int ends) {
     const int key = item.first_key;
     if (begins_) {
-      load(params_.k, memory_.k[k_.slot], C::kKvBytes, state_.k_full[k_.slot], state_.k_empty[k_.slot],
-           k_.parity, key, item.kv_head, CachePolicy::kNormal);
-      k_.advance();
+      load(params_.k, memory_.k, C::kKvBytes, state_.k_full, state_.k_empty, kv_parity_, key, item.kv_head,
+           CachePolicy::kNormal);
     }
     const int dq_tile = head * params_.row_tiles + tile.tile;
     int turn = turn_;
@@ -242,9 +241,9 @@ class BackwardLoader {
     __syncwarp();
     q_.advance();
     if (begins_) {
-      load(params_.v, memory_.v[v_.slot], C::kKvBytes, state_.v_full[v_.slot], state_.v_empty[v_.slot],
-           v_.parity, key, item.kv_head, CachePolicy::kNormal);
-      v_.advance();
+      load(params_.v, memory_.v, C::kKvBytes, state_.v_full, state_.v_empty, kv_parity_, key, item.kv_head,
+           CachePolicy::kNormal);
+      kv_parity_ ^= 1;
     }
     load(params_.dout, memory_.dout[do_.slot], C::kRowBytes, state_.do_full[do_.slot],
          state_.do_empty[do_.slot], do_.parity, tile.first, head, CachePolicy::kNormal);
@@ -289,8 +288,7 @@ class BackwardLoader {
   int wave_ = 0;                           // as *front_, of this block
   RingPosition<C::kQStages> q_;
   RingPosition<C::kDoStages> do_;
-  RingPosition<C::kKBuffers> k_;
-  RingPosition<C::kVBuffers> v_;
+  uint32_t kv_parity_ = 0;
 };
 
 }  // namespace longspan::sm90
