@@ -266,7 +266,8 @@ std::vector<CaseOutcome> run_case(const VerifyCase& c, const std::vector<Device>
   const auto device = std::find_if(devices.begin(), devices.end(), [&](const Device& candidate) {
     return candidate.kind == c.kernel->device_kind();
   });
-  if (device == devices.end()) return conclude_all(Status::kSkipped, "no device of its kind here");
+  if (device == devices.end())
+    return conclude_all(Status::kSkipped, "needs a CUDA device: " + no_cuda_reason());
 
   std::shared_ptr<const HeadMasks> masks;
   try {

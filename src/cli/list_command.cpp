@@ -16,6 +16,7 @@
 #include "bench/values.h"
 #include "cli/command.h"
 #include "cli/kernel_features.h"
+#include "cli/python_option.h"
 #include "cp/strategy.h"
 #include "kernels/registry.h"
 #include "mask/patterns.h"
@@ -217,16 +218,19 @@ void add_list_command(CLI::App& program) {
   struct Options {
     std::string what;
     bool json = false;
+    std::vector<std::string> pythons;
   };
   auto options = std::make_shared<Options>();
   CLI::App* command = program.add_subcommand("list", "List what there is, and what can run here");
   command->add_option("what", options->what, "kernels, masks, devices, suites or strategies")->required();
   command->add_flag("--json", options->json, "print JSON");
+  add_python_option(*command, options->pythons);
   command->footer(
       "Examples:\n"
       "  longspan list kernels            each kernel's features, and where it cannot run here, why\n"
       "  longspan list masks --json       for a program to read");
   command->callback([options] {
+    choose_pythons(options->pythons);
     for (const Row& row : kRows) {
       if (row.name == options->what) return row.list(options->json);
     }

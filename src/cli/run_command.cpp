@@ -19,6 +19,7 @@
 #include "bench/suite.h"
 #include "bench/values.h"
 #include "cli/command.h"
+#include "cli/python_option.h"
 #include "cli/wiring.h"
 #include "comm/launch.h"
 #include "report/results.h"
@@ -117,18 +118,6 @@ void print_results(const bench::RunSummary& summary) {
   const report::Results results = report::read_results({summary.path});
   report::print_table(stdout, results, report::table_options_for(stdout));
   std::fflush(stdout);
-}
-
-// For the peers' workers, which the cases' processes start: see docs/peers.md.
-void choose_pythons(const std::vector<std::string>& pythons) {
-  if (pythons.empty()) return;
-  std::string list;
-  for (const std::string& python : pythons) {
-    LONGSPAN_CHECK_INPUT(python.find('/') == std::string::npos || access(python.c_str(), X_OK) == 0,
-                         "--python {}: no program that can be run", python);
-    list += (list.empty() ? "" : ":") + python;
-  }
-  setenv("LONGSPAN_PYTHON", list.c_str(), 1);
 }
 
 void choose_devices(const std::string& text, bench::RunOptions& run) {
@@ -280,12 +269,7 @@ void add_run_command(CLI::App& program) {
                    "Only the cases that EXPR selects: 'mask=causal,full seqlen>=8K kernel!=cpu-naive'")
       ->type_name("EXPR");
   command->add_option("--out", options->out, "Folder of results.jsonl [out/NAME-TIME]")->type_name("DIR");
-  command
-      ->add_option("--python", options->pythons,
-                   "Interpreter of the peers [python3]; repeat it for packages that cannot live together")
-      ->type_name("PATH")
-      ->expected(1)
-      ->take_all();
+  add_python_option(*command, options->pythons);
   command
       ->add_option("--stop-after", options->stop_after,
                    "Begin no case later than this (90s, 30m, 2h); --resume does the rest another time")

@@ -18,13 +18,14 @@
 #include "base/error.h"
 #include "base/parse.h"
 #include "cli/command.h"
+#include "cli/python_option.h"
 #include "kernels/registry.h"
 
 namespace longspan::cli {
 namespace {
 
 struct Options {
-  std::vector<std::string> kernels, masks, seqlens, heads, dtypes, directions;
+  std::vector<std::string> kernels, masks, seqlens, heads, dtypes, directions, pythons;
   std::string window, prefix, block, block_min, lengths;
   std::optional<int64_t> head_dim, seed, index;
   std::optional<double> density;
@@ -266,6 +267,7 @@ void add_verify_command(CLI::App& program) {
   command->add_flag("--table", options->table,
                     "print a table at the end: each kernel's and mask's largest error as a share of its "
                     "tolerance, forward / backward");
+  add_python_option(*command, options->pythons);
   command->footer(
       "Outputs are compared with an fp64 oracle in sampled rows and keys, and every row and key is counted\n"
       "(docs/metrics.md says how). Exit code 1 if a case fails.\n"
@@ -275,7 +277,10 @@ void add_verify_command(CLI::App& program) {
       "  longspan verify --kernel cpu-flash --mask causal --verbose  one kernel, one pattern\n"
       "  longspan verify --kernel cpu-flash --mask mask.json         a mask of your own\n"
       "  longspan verify --mask shuffled:causal --seqlen 64K --heads 8:2 --head-dim 128 --dtype bf16");
-  command->callback([options] { run_verify(*options); });
+  command->callback([options] {
+    choose_pythons(options->pythons);
+    run_verify(*options);
+  });
 }
 
 }  // namespace longspan::cli

@@ -18,6 +18,8 @@ BAD = [
     (["--frobnicate"], ["unknown option '--frobnicate'", "--help", "--version"]),
     (["list", "kernels", "--jsno"], ["unknown option '--jsno'", "did you mean --json?"]),
     (["list", "kernels", "--jsno=1"], ["unknown option '--jsno'", "did you mean --json?"]),
+    (["list", "kernels", "--python", "/no/such/python"], ["--python /no/such/python", "no program that can be run"]),
+    (["verify", "--kernel", "cpu-naive", "--python", "/no/such/python"], ["--python /no/such/python", "no program"]),
     (["list", "kernels", "extra"], ["unexpected 'extra'"]),
     (["list", "kernels", "--json=5"], ["--json is a switch and takes no value"]),
     (["run", "quick", "--frobnicate", "1"], ["unknown option '--frobnicate'", "--kernel", "--mask", "--out"]),

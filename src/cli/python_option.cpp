@@ -1,0 +1,31 @@
+#include "cli/python_option.h"
+
+#include <cstdlib>
+
+#include <unistd.h>
+
+#include "base/error.h"
+
+namespace longspan::cli {
+
+void add_python_option(CLI::App& command, std::vector<std::string>& pythons) {
+  command
+      .add_option("--python", pythons,
+                  "Interpreter of the peers [python3]; repeat it for packages that cannot live together")
+      ->type_name("PATH")
+      ->expected(1)
+      ->take_all();
+}
+
+void choose_pythons(const std::vector<std::string>& pythons) {
+  if (pythons.empty()) return;
+  std::string list;
+  for (const std::string& python : pythons) {
+    LONGSPAN_CHECK_INPUT(python.find('/') == std::string::npos || access(python.c_str(), X_OK) == 0,
+                         "--python {}: no program that can be run", python);
+    list += (list.empty() ? "" : ":") + python;
+  }
+  setenv("LONGSPAN_PYTHON", list.c_str(), 1);
+}
+
+}  // namespace longspan::cli
