@@ -250,13 +250,22 @@ TEST(Sm90, GivesTheSameBitsEveryTime) {
 TEST(Sm90, GivesTheSameGradientsEveryTimeIfAskedTo) {
   LONGSPAN_NEEDS_HOPPER();
   const Device gpu = first_gpu();
-  for (const char* name : {"full", "causal", "causal_document", "share_question", "sliding_window",
-                           "global_sliding_window", "block_causal_document", "uniform_block_sparse"}) {
-    SCOPED_TRACE(name);
+  struct Case {
+    const char* name;
+    int64_t block = 64, head_dim = 128;
+  };
+  for (const Case& c :
+       {Case{"full"}, Case{"causal"}, Case{"causal_document"}, Case{"share_question"}, Case{"sliding_window"},
+        Case{"global_sliding_window"}, Case{"block_causal_document"}, Case{"causal_blockwise"},
+        Case{"uniform_block_sparse"}, Case{"uniform_block_sparse", 128}, Case{"variable_block_sparse", 256},
+        Case{"causal", 64, 64}, Case{"causal_document", 64, 64}}) {
+    SCOPED_TRACE(std::string(c.name) + ", block " + std::to_string(c.block) + ", head_dim " +
+                 std::to_string(c.head_dim));
     PatternOptions options;
     options.seqlen = 2048;
     options.kv_heads = 2;
-    Problem problem = problem_of(draw_mask(name, options).masks, 16, 2, 128, DType::kBF16);
+    if (std::string_view(c.name).ends_with("block_sparse")) options.block = c.block;
+    Problem problem = problem_of(draw_mask(c.name, options).masks, 16, 2, c.head_dim, DType::kBF16);
     problem.deterministic = true;
     const std::unique_ptr<Plan> plan = sm90_kernel().plan(problem, gpu);
     ProblemTensors tensors(problem, Direction::kBackward, gpu, *plan);
