@@ -1,8 +1,10 @@
 // Buffers that are made once and used again: what a rank needs for a pass is there from the pass before.
 #pragma once
 
-#include <map>
+#include <algorithm>
 #include <memory>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "base/buffer.h"
@@ -10,59 +12,82 @@
 namespace longspan {
 
 // Of one device, for one thread. A buffer that is given back is used again at once by the next that asks for
-// its size: on a GPU all use of it has to be ordered by the stream.
+// about as much or less: on a GPU all use of it has to be ordered by the stream.
 class BufferPool : public std::enable_shared_from_this<BufferPool> {
  public:
   // A buffer that returns to its pool.
   class Lease {
    public:
     Lease() = default;
-    Lease(std::shared_ptr<BufferPool> pool, Buffer buffer)
-        : pool_(std::move(pool)), buffer_(std::move(buffer)) {}
+    Lease(std::shared_ptr<BufferPool> pool, size_t number) : pool_(std::move(pool)), number_(number) {}
     ~Lease() { reset(); }
     Lease(Lease&& other) noexcept = default;
     Lease& operator=(Lease&& other) noexcept {
       reset();
       pool_ = std::move(other.pool_);
-      buffer_ = std::move(other.buffer_);
+      number_ = other.number_;
       return *this;
     }
 
-    void* data() const { return buffer_.data(); }
-    size_t bytes() const { return buffer_.bytes(); }
+    void* data() const { return pool_ ? pool_->buffers_[number_].data() : nullptr; }
     template <class T>
     T* as() const {
-      return buffer_.as<T>();
+      return static_cast<T*>(data());
     }
 
    private:
     void reset() {
-      if (pool_ && buffer_.data() != nullptr) pool_->free_[buffer_.bytes()].push_back(std::move(buffer_));
+      if (pool_) pool_->free_.insert({pool_->buffers_[number_].bytes(), number_});
       pool_.reset();
     }
     std::shared_ptr<BufferPool> pool_;
-    Buffer buffer_;
+    size_t number_ = 0;  // in BufferPool::buffers_
   };
 
   explicit BufferPool(const Device& device) : device_(device) {}
   const Device& device() const { return device_; }
 
-  Lease take(size_t bytes) {
-    std::vector<Buffer>& same = free_[bytes];
-    if (same.empty()) {
-      held_bytes_ += bytes;
-      return {shared_from_this(), Buffer(bytes, device_)};
+  // What is taken from here on is what was taken after earlier calls of the same kind, in the same order:
+  // each gets the buffer that it had then, so that no pass but the first of its kind makes any.
+  void begin_pass(size_t kind) {
+    if (passes_.size() <= kind) passes_.resize(kind + 1);
+    pass_ = kind;
+    taken_ = 0;
+  }
+
+  // The smallest free buffer that has so many bytes, unless it is far too large, which others need; else a
+  // new one. `room`: what the same use asks for at most, later on, if that is more; a new one has it.
+  Lease take(size_t bytes, size_t room = 0) {
+    std::vector<size_t>& before = passes_[pass_];
+    const size_t turn = taken_++;
+    if (turn < before.size()) {
+      const size_t number = before[turn];
+      const size_t has = buffers_[number].bytes();
+      if (has >= bytes && free_.erase({has, number}) == 1) return {shared_from_this(), number};
     }
-    Buffer buffer = std::move(same.back());
-    same.pop_back();
-    return {shared_from_this(), std::move(buffer)};
+    const size_t most = std::max(bytes, room);
+    const auto fit = free_.lower_bound({bytes, 0});
+    size_t number = buffers_.size();
+    if (fit != free_.end() && fit->first <= most + most / 2) {
+      number = fit->second;
+      free_.erase(fit);
+    } else {
+      buffers_.emplace_back(most, device_);
+      held_bytes_ += buffers_.back().bytes();
+    }
+    before.resize(std::max(before.size(), turn + 1));
+    before[turn] = number;
+    return {shared_from_this(), number};
   }
 
   size_t held_bytes() const { return held_bytes_; }  // in use and free
 
  private:
   const Device device_;
-  std::map<size_t, std::vector<Buffer>> free_;
+  std::vector<Buffer> buffers_;
+  std::set<std::pair<size_t, size_t>> free_;    // bytes, number
+  std::vector<std::vector<size_t>> passes_{1};  // by kind: the buffers taken, in order
+  size_t pass_ = 0, taken_ = 0;
   size_t held_bytes_ = 0;
 };
 

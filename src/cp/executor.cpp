@@ -58,6 +58,7 @@ class Executor::Impl {
         for (const RankRound& round : rounds) placing.in_place.emplace_back(round.taken.size(), false);
       }
       for (const RankRound& round : rounds) placing.landings.push_back(landings_of(schedule, round, owned()));
+      placing.rooms = rooms_of(schedule, problem, direction, rounds, placing.landings, placing.results);
     }
     size_t bytes = 0;  // attends run one after the other
     for (const auto& [regions, work] : work_) {
@@ -81,6 +82,7 @@ class Executor::Impl {
     own_results_.push_back(std::move(out));
     run(Direction::kForward, forward_, stream);
     finish(own_results_.front(), stream);
+    times_.held_bytes = static_cast<int64_t>(pool_->held_bytes());
     sums_.clear();
     held_.drop_before(static_cast<int32_t>(forward_.size()));  // all but kept copies and the rank's own
   }
@@ -98,6 +100,7 @@ class Executor::Impl {
     own_results_.push_back(own_piece(Operand::kDkv, args.dk, args.dv));
     run(Direction::kBackward, backward_, stream);
     for (const Piece& own : own_results_) finish(own, stream);
+    times_.held_bytes = static_cast<int64_t>(pool_->held_bytes());
     sums_.clear();
     held_.clear();
     saved_.clear();
@@ -129,6 +132,7 @@ class Executor::Impl {
     std::vector<std::vector<Landing>> landings;
     std::vector<std::vector<Results>> results;  // of attends
     std::vector<std::vector<bool>> in_place;    // of RankRound::taken
+    std::vector<Rooms> rooms;
   };
 
   // A stretch of the stream, whose time is added to one of times_ when somebody asks.
@@ -214,6 +218,7 @@ class Executor::Impl {
     times_ = {};
     spans_.clear();
     clock_->reset();
+    pool_->begin_pass(static_cast<size_t>(direction));
     const Placing& placing = placing_[static_cast<size_t>(direction)];
     posted_copies_ = 0;
     sent_.clear();
@@ -229,9 +234,9 @@ class Executor::Impl {
       times_.peak_copy_bytes = std::max(times_.peak_copy_bytes, copies);
       for (size_t a = 0; a < rounds[i].attend.size(); ++a) {
         if (direction == Direction::kForward) {
-          attend_forward(rounds[i].attend[a], placing.results[i][a], stream);
+          attend_forward(rounds[i].attend[a], placing.results[i][a], placing.rooms[i], a, stream);
         } else {
-          attend_backward(rounds[i].attend[a], placing.results[i][a], stream);
+          attend_backward(rounds[i].attend[a], placing.results[i][a], placing.rooms[i], a, stream);
         }
       }
       collect(results, stream);
@@ -244,7 +249,6 @@ class Executor::Impl {
       for (const auto& transfer : sent_) transfer->wait(stream);
       sent_.clear();
     }
-    times_.held_bytes = static_cast<int64_t>(pool_->held_bytes());
   }
 
   void wait(Posted& posted, Stream stream) {
@@ -296,10 +300,12 @@ class Executor::Impl {
     Posted posted;
     posted.stays = true;
     std::vector<Message> sends, receives;
-    for (const Move& move : rounds[number].copies_out) {
+    const Rooms& rooms = placing.rooms[number];
+    for (size_t i = 0; i < rounds[number].copies_out.size(); ++i) {
+      const Move& move = rounds[number].copies_out[i];
       const Region& region = schedule_.regions[move.region];
-      Piece piece = held_.read(move.what, region.tokens, region.heads, pool_, stream);
-      if (!sendable(piece.tensors[0])) piece = packed(piece, stream);
+      Piece piece = held_.read(move.what, region.tokens, region.heads, pool_, stream, rooms.copies_out[i]);
+      if (!sendable(piece.tensors[0])) piece = packed(piece, stream, rooms.copies_out[i]);
       add_messages(sends, move.dst, piece);
       posted.stays = posted.stays && held_.is_own(piece);
       posted.leaving.push_back(std::move(piece));
@@ -311,8 +317,8 @@ class Executor::Impl {
       const Region& region = schedule_.regions[landing.region];
       for (const Landing::Arrival& arrival : landing.arrivals)
         places[arrival.move] = {posted.arriving.size(), arrival.row};
-      posted.arriving.push_back(
-          make_piece(landing.what, region.tokens, region.heads, problem_.head_dim, problem_.dtype, pool_));
+      posted.arriving.push_back(make_piece(landing.what, region.tokens, region.heads, problem_.head_dim,
+                                           problem_.dtype, pool_, rooms.arriving[posted.arriving.size()]));
       if (!landing.with_own) continue;
       if (!communicator_.takes_rows()) {
         held_.copy_own(posted.arriving.back(), stream);
@@ -330,7 +336,7 @@ class Executor::Impl {
       if (row < 0) {
         place = posted.arriving.size();
         posted.arriving.push_back(make_piece(copies[i].what, region.tokens, region.heads, problem_.head_dim,
-                                             problem_.dtype, pool_));
+                                             problem_.dtype, pool_, rooms.arriving[posted.arriving.size()]));
         row = 0;
       }
       Piece& piece = posted.arriving[place];
@@ -350,9 +356,9 @@ class Executor::Impl {
     return dense(tensor) || (communicator_.takes_rows() && tensor.head_stride == tensor.head_dim);
   }
 
-  Piece packed(const Piece& piece, Stream stream) const {
-    Piece copy =
-        make_piece(piece.what, piece.tokens, piece.heads, problem_.head_dim, piece.tensors[0].dtype, pool_);
+  Piece packed(const Piece& piece, Stream stream, size_t room) const {
+    Piece copy = make_piece(piece.what, piece.tokens, piece.heads, problem_.head_dim, piece.tensors[0].dtype,
+                            pool_, room);
     const RowSpan all{0, 0, count(piece.tokens)};
     for (int i = 0; i < piece.tensor_count(); ++i)
       apply(RowOperation::kCopy, copy.rows(i), piece.rows(i), {&all, 1}, stream);
@@ -365,14 +371,15 @@ class Executor::Impl {
     const RankRound& round = rounds[number];
     Posted posted;
     std::vector<Message> sends, receives;
-    for (const Move& move : round.given) {
+    for (size_t i = 0; i < round.given.size(); ++i) {
+      const Move& move = round.given[i];
       const Region& region = schedule_.regions[move.region];
       Piece piece;
       if (auto lent = sums_.lend(move.what, region.tokens, region.heads, dtype_of(move))) {
         piece = std::move(*lent);
         if (!communicator_.takes_rows()) piece = with_packed_lse(std::move(piece), pool_, stream);
       } else {
-        piece = result_piece(move);
+        piece = result_piece(move, placing.rooms[number].given[i]);
         sums_.take(move.what, piece, pool_, stream);
       }
       add_messages(sends, move.dst, piece);
@@ -381,7 +388,7 @@ class Executor::Impl {
     for (size_t i = 0; i < round.taken.size(); ++i) {
       const Move& move = round.taken[i];
       Piece piece = placing.in_place[number][i] ? own_result(move) : Piece();
-      if (piece.tensors[0].data == nullptr) piece = result_piece(move);
+      if (piece.tensors[0].data == nullptr) piece = result_piece(move, placing.rooms[number].taken[i]);
       add_messages(receives, move.src, piece);
       posted.arriving.push_back(std::move(piece));
       posted.sources.push_back(move.src);
@@ -405,9 +412,9 @@ class Executor::Impl {
 
   DType dtype_of(const Move& result) const { return result.fp32 ? DType::kF32 : problem_.dtype; }
 
-  Piece result_piece(const Move& move) const {
+  Piece result_piece(const Move& move, size_t room) const {
     const Region& region = schedule_.regions[move.region];
-    return make_piece(move.what, region.tokens, region.heads, problem_.head_dim, dtype_of(move), pool_);
+    return make_piece(move.what, region.tokens, region.heads, problem_.head_dim, dtype_of(move), pool_, room);
   }
 
   void collect(Posted& results, Stream stream) {
@@ -452,7 +459,7 @@ class Executor::Impl {
   }
 
   // Where an attend writes what it finds for a region: in place if that is complete, else as a part in f32.
-  Piece target(Operand what, const Region& region, bool complete) {
+  Piece target(Operand what, const Region& region, bool complete, size_t room) {
     if (complete) {
       for (const Piece& own : own_results_) {
         if (own.what != what || !inside(region.heads, own.heads)) continue;
@@ -461,12 +468,11 @@ class Executor::Impl {
       }
     }
     return make_piece(what, region.tokens, region.heads, problem_.head_dim,
-                      complete ? problem_.dtype : DType::kF32, pool_);
+                      complete ? problem_.dtype : DType::kF32, pool_, complete ? 0 : room);
   }
 
-  static bool alone(const Result& result) { return result.complete && result.first && result.last; }
-
-  void attend_forward(const Attend& attend, const Results& results, Stream stream) {
+  void attend_forward(const Attend& attend, const Results& results, const Rooms& rooms, size_t number,
+                      Stream stream) {
     Work& work = work_.at({attend.q, attend.kv});
     const Region &q = schedule_.regions[attend.q], &kv = schedule_.regions[attend.kv];
     const Piece queries = read(Operand::kQ, q, stream), keys = read(Operand::kKV, kv, stream);
@@ -476,7 +482,7 @@ class Executor::Impl {
       before = sums_.take_part(Operand::kO, q.tokens, q.heads);
     const bool completes = results.rows.complete && results.rows.last && (results.rows.first || before);
     const bool in_place = before && !completes;
-    Piece part = in_place ? std::move(*before) : target(Operand::kO, q, completes);
+    Piece part = in_place ? std::move(*before) : target(Operand::kO, q, completes, rooms.rows[number]);
     const Piece place = with_heads(part, part.heads);
     if (part.lse_stride != count(q.tokens)) part = with_room_for_lse(std::move(part), pool_);
     {
@@ -497,14 +503,15 @@ class Executor::Impl {
     sums_.add(std::move(part), stream);
   }
 
-  void attend_backward(const Attend& attend, const Results& results, Stream stream) {
+  void attend_backward(const Attend& attend, const Results& results, const Rooms& rooms, size_t number,
+                       Stream stream) {
     Work& work = work_.at({attend.q, attend.kv});
     const Region &q = schedule_.regions[attend.q], &kv = schedule_.regions[attend.kv];
     const Piece queries = read(Operand::kQ, q, stream), keys = read(Operand::kKV, kv, stream);
     const Piece dout = read(Operand::kDo, q, stream);
     const Piece o = with_packed_lse(read_final(q, stream), pool_, stream);
-    Piece dq = target(Operand::kDq, q, alone(results.rows));
-    Piece dkv = target(Operand::kDkv, kv, alone(results.keys));
+    Piece dq = target(Operand::kDq, q, results.rows.alone(), rooms.rows[number]);
+    Piece dkv = target(Operand::kDkv, kv, results.keys.alone(), rooms.keys[number]);
     {
       const Stopwatch watch(*this, times_.compute_s, stream);
       work.plan->backward(

@@ -35,25 +35,35 @@ size_t aligned(size_t bytes) {
   return (bytes + 255) / 256 * 256;
 }
 
+size_t tensor_bytes(int64_t tokens, Range heads, int64_t head_dim, DType dtype) {
+  return aligned(static_cast<size_t>(tokens * heads.size() * head_dim) * size_of(dtype));
+}
+
 }  // namespace
 
-Piece make_piece(Operand what, Ranges tokens, Range heads, int64_t head_dim, DType dtype, const Pool& pool) {
+size_t piece_bytes(Operand what, int64_t tokens, Range heads, int64_t head_dim, DType dtype) {
+  const size_t tensors = what == Operand::kKV || what == Operand::kDkv ? 2 : 1;
+  const size_t lse = what == Operand::kO ? tensor_bytes(tokens, heads, 1, DType::kF32) : 0;
+  return std::max<size_t>(256, tensors * tensor_bytes(tokens, heads, head_dim, dtype) + lse);
+}
+
+Piece make_piece(Operand what, Ranges tokens, Range heads, int64_t head_dim, DType dtype, const Pool& pool,
+                 size_t room) {
   Piece piece;
   piece.what = what;
   piece.tokens = std::move(tokens);
   piece.heads = heads;
   const int64_t rows = count(piece.tokens);
-  const size_t tensor_bytes = aligned(static_cast<size_t>(rows * heads.size() * head_dim) * size_of(dtype));
-  const size_t lse_bytes = what == Operand::kO ? aligned(static_cast<size_t>(rows * heads.size()) * 4) : 0;
+  const size_t each = tensor_bytes(rows, heads, head_dim, dtype);
   const auto tensors = static_cast<size_t>(piece.tensor_count());
-  piece.memory = pool->take(std::max<size_t>(256, tensors * tensor_bytes + lse_bytes));
+  piece.memory = pool->take(piece_bytes(what, rows, heads, head_dim, dtype), room);
   piece.kind = pool->device().kind;
   char* memory = piece.memory.as<char>();
   for (size_t i = 0; i < tensors; ++i) {
-    piece.tensors[i] = TensorView::contiguous(memory + i * tensor_bytes, dtype, rows, heads.size(), head_dim);
+    piece.tensors[i] = TensorView::contiguous(memory + i * each, dtype, rows, heads.size(), head_dim);
   }
   if (what == Operand::kO) {
-    piece.lse = reinterpret_cast<float*>(memory + tensors * tensor_bytes);
+    piece.lse = reinterpret_cast<float*>(memory + tensors * each);
     piece.lse_stride = rows;
   }
   return piece;
@@ -140,7 +150,8 @@ bool Holdings::is_own(const Piece& view) const {
          });
 }
 
-Piece Holdings::read(Operand what, const Ranges& tokens, Range heads, const Pool& pool, Stream stream) const {
+Piece Holdings::read(Operand what, const Ranges& tokens, Range heads, const Pool& pool, Stream stream,
+                     size_t room) const {
   for (auto piece = pieces_.rbegin(); piece != pieces_.rend(); ++piece) {
     if (piece->what != what || !inside(heads, piece->heads)) continue;
     if (piece->tokens == tokens) return with_heads(*piece, heads);
@@ -152,7 +163,7 @@ Piece Holdings::read(Operand what, const Ranges& tokens, Range heads, const Pool
   for (const Piece& piece : pieces_) {
     if (piece.what != what || !share_heads(piece.heads, heads)) continue;
     if (packed.memory.data() == nullptr) {
-      packed = make_piece(what, tokens, heads, piece.tensors[0].head_dim, piece.tensors[0].dtype, pool);
+      packed = make_piece(what, tokens, heads, piece.tensors[0].head_dim, piece.tensors[0].dtype, pool, room);
     }
     const Range shared = common(piece.heads, heads);
     const Piece from = with_heads(piece, shared), to = with_heads(packed, shared);

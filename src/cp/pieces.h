@@ -28,8 +28,10 @@ struct Piece {
   int64_t lse_stride = 0;
 };
 
-// Allocates a piece of one dtype, uninitialised.
-Piece make_piece(Operand what, Ranges tokens, Range heads, int64_t head_dim, DType dtype, const Pool& pool);
+// Allocates a piece of one dtype, uninitialised. `room`: as in BufferPool::take().
+Piece make_piece(Operand what, Ranges tokens, Range heads, int64_t head_dim, DType dtype, const Pool& pool,
+                 size_t room = 0);
+size_t piece_bytes(Operand what, int64_t tokens, Range heads, int64_t head_dim, DType dtype);
 
 // The same piece restricted to a range of its heads, or to rows [begin, end) of its packed order; does not
 // own.
@@ -57,7 +59,8 @@ class Holdings {
 
   // The region as one piece: a view where one piece holds these tokens side by side in this order, else a
   // packed copy made from all that hold a part of it.
-  Piece read(Operand what, const Ranges& tokens, Range heads, const Pool& pool, Stream stream) const;
+  Piece read(Operand what, const Ranges& tokens, Range heads, const Pool& pool, Stream stream,
+             size_t room = 0) const;
 
   // Writes those of the piece's rows that are the rank's own; or says which they are, as pairs of views of
   // equally many rows: of the piece, and of what is to be written there.

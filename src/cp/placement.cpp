@@ -1,6 +1,9 @@
 #include "cp/placement.h"
 
 #include <algorithm>
+#include <numeric>
+
+#include "cp/pieces.h"
 
 namespace longspan {
 namespace {
@@ -137,6 +140,68 @@ std::vector<std::vector<bool>> results_in_place(const Schedule& schedule,
     }
   }
   return in_place;
+}
+
+namespace {
+
+void share_among_rounds(std::vector<Rooms>& rooms, std::vector<size_t> Rooms::*list) {
+  std::vector<size_t> most;
+  std::vector<std::vector<size_t>> orders;  // by round: places in the list, by size
+  for (const Rooms& round : rooms) {
+    const std::vector<size_t>& sizes = round.*list;
+    std::vector<size_t>& order = orders.emplace_back(sizes.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return sizes[a] > sizes[b]; });
+    most.resize(std::max(most.size(), order.size()));
+    for (size_t i = 0; i < order.size(); ++i) most[i] = std::max(most[i], sizes[order[i]]);
+  }
+  for (size_t round = 0; round < rooms.size(); ++round) {
+    for (size_t i = 0; i < orders[round].size(); ++i) (rooms[round].*list)[orders[round][i]] = most[i];
+  }
+}
+
+}  // namespace
+
+std::vector<Rooms> rooms_of(const Schedule& schedule, const Problem& problem, Direction direction,
+                            const std::vector<RankRound>& rounds,
+                            const std::vector<std::vector<Landing>>& landings,
+                            const std::vector<std::vector<Results>>& results) {
+  const bool forward = direction == Direction::kForward;
+  const auto bytes = [&](Operand what, int32_t number, bool fp32) {
+    const Region& region = schedule.regions[number];
+    return piece_bytes(what, count(region.tokens), region.heads, problem.head_dim,
+                       fp32 ? DType::kF32 : problem.dtype);
+  };
+  std::vector<Rooms> rooms(rounds.size());
+  for (size_t i = 0; i < rounds.size(); ++i) {
+    const RankRound& round = rounds[i];
+    Rooms& here = rooms[i];
+    for (const Move& move : round.copies_out) here.copies_out.push_back(bytes(move.what, move.region, false));
+    std::vector<bool> landed(round.copies_in.size());
+    for (const Landing& landing : landings[i]) {
+      here.arriving.push_back(bytes(landing.what, landing.region, false));
+      for (const Landing::Arrival& arrival : landing.arrivals) landed[arrival.move] = true;
+    }
+    for (size_t m = 0; m < landed.size(); ++m) {
+      const Move& move = round.copies_in[m];
+      if (!landed[m]) here.arriving.push_back(bytes(move.what, move.region, false));
+    }
+    for (const Move& move : round.given) here.given.push_back(bytes(move.what, move.region, move.fp32));
+    for (const Move& move : round.taken) here.taken.push_back(bytes(move.what, move.region, move.fp32));
+    for (size_t a = 0; a < round.attend.size(); ++a) {
+      const Attend& attend = round.attend[a];
+      const auto part = [&](Operand what, int32_t region, const Result& result) {
+        return result.alone() ? 0 : bytes(what, region, true);
+      };
+      here.rows.push_back(part(forward ? Operand::kO : Operand::kDq, attend.q, results[i][a].rows));
+      here.keys.push_back(forward ? 0 : part(Operand::kDkv, attend.kv, results[i][a].keys));
+    }
+  }
+  for (auto list :
+       {&Rooms::copies_out, &Rooms::arriving, &Rooms::given, &Rooms::taken, &Rooms::rows, &Rooms::keys}) {
+    share_among_rounds(rooms, list);
+  }
+  return rooms;
 }
 
 }  // namespace longspan

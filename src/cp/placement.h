@@ -25,6 +25,8 @@ std::vector<Landing> landings_of(const Schedule& schedule, const RankRound& roun
 struct Result {
   bool first = true, last = true;  // of all attends that share rows with it, which have all of them in common
   bool complete = false;  // once the last has attended, nothing remains to be added here or elsewhere
+
+  bool alone() const { return complete && first && last; }
 };
 struct Results {
   Result rows, keys;
@@ -36,5 +38,19 @@ std::vector<std::vector<Results>> results_of(const Schedule& schedule, Direction
 // added, so that it can be received where it belongs?
 std::vector<std::vector<bool>> results_in_place(const Schedule& schedule,
                                                 const std::vector<RankRound>& rounds, const Ranges& owned);
+
+// Of one round: bytes to make the buffers of its pieces with, for other rounds to use them again. Over a pass
+// the largest piece of a round has those of the largest of all rounds, the second largest of the second
+// largest, and so on: in a ring over documents each round else asks for a size of its own.
+struct Rooms {
+  std::vector<size_t> copies_out;    // where they have to be packed
+  std::vector<size_t> arriving;      // landings, then what arrives of RankRound::copies_in beside them
+  std::vector<size_t> given, taken;  // of RankRound
+  std::vector<size_t> rows, keys;    // parts of the results of attends
+};
+std::vector<Rooms> rooms_of(const Schedule& schedule, const Problem& problem, Direction direction,
+                            const std::vector<RankRound>& rounds,
+                            const std::vector<std::vector<Landing>>& landings,
+                            const std::vector<std::vector<Results>>& results);
 
 }  // namespace longspan
