@@ -113,6 +113,8 @@ class CudnnPlan(Plan):
 
 
 class Adapter(Peer):
+    heeds_deterministic = True
+
     def __init__(self):
         self.handle, self.graphs = None, {}
 

@@ -10,6 +10,8 @@ from support.adapter import Peer
 
 
 class Adapter(Peer):
+    heeds_deterministic = True
+
     def versions(self):
         return {"flash_attn": importlib.metadata.version("flash_attn")}
 

@@ -36,6 +36,8 @@ class BlockSparsePlan(Plan):
 
 
 class Adapter(Peer):
+    heeds_deterministic = True
+
     def versions(self):
         return {"block_sparse_attn": importlib.metadata.version("block_sparse_attn")}
 

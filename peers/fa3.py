@@ -21,6 +21,8 @@ def has(feature):
 
 
 class Adapter(Peer):
+    heeds_deterministic = True
+
     def versions(self):
         packages = importlib.metadata.packages_distributions().get(interface.__name__, [])
         return {name: importlib.metadata.version(name) for name in packages}

@@ -13,6 +13,8 @@ from support.adapter import Peer
 
 
 class Adapter(Peer):
+    heeds_deterministic = True
+
     def versions(self):
         return {name: importlib.metadata.version(name) for name in ("flash-attn-4", "nvidia-cutlass-dsl")}
 

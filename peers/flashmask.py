@@ -40,6 +40,8 @@ class FlashMaskPlan(Plan):
 
 
 class Adapter(Peer):
+    heeds_deterministic = True
+
     def versions(self):
         return {"paddlepaddle-gpu": paddle.__version__}
 

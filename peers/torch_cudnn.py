@@ -34,6 +34,8 @@ class CudnnPlan(Plan):
 
 
 class Adapter(Peer):
+    heeds_deterministic = True
+
     def versions(self):
         return {"torch": torch.__version__, "cudnn": str(torch.backends.cudnn.version())}
 

@@ -46,6 +46,8 @@ class EfficientPlan(Plan):
 
 
 class Adapter(Peer):
+    heeds_deterministic = True
+
     def versions(self):
         return {"torch": torch.__version__}
 

@@ -36,6 +36,8 @@ class Fa2Plan(Plan):
 
 
 class Adapter(Peer):
+    heeds_deterministic = True
+
     def versions(self):
         return {"torch": torch.__version__}
 

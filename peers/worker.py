@@ -60,7 +60,10 @@ class Worker:
         return {"versions": self.adapter.versions(), "device": self.device.name()}
 
     def problem_of(self, request):
-        return Problem(**request["problem"]), [self.adapter.read_mask(mask) for mask in request["masks"]]
+        problem = Problem(**request["problem"])
+        if problem.deterministic and not self.adapter.heeds_deterministic:
+            raise Unsupported("nobody has checked whether it gives the same bits on every run")
+        return problem, [self.adapter.read_mask(mask) for mask in request["masks"]]
 
     def check(self, request):
         """Raises Unsupported where the peer cannot do this exactly."""

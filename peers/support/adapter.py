@@ -19,7 +19,7 @@ class Problem:
     dtype: str  # "bf16", "f16", "f32"
     scale: float
     backward: bool  # will be asked for, too
-    deterministic: bool = False
+    deterministic: bool = False  # the same bits on every run are demanded
 
     @property
     def group(self):
@@ -62,6 +62,10 @@ class Plan:
 class Peer:
     """What an adapter's class `Adapter` is: `versions()` gives {package: version}, `plan(problem, masks, device)` a Plan, or raises
     Unsupported."""
+
+    # Whether `plan` heeds `problem.deterministic`: asks the framework for the same bits on every run, or refuses where it has no such
+    # form. A peer of which nobody has found out which of the two it is, is not asked at all.
+    heeds_deterministic = False
 
     def versions(self):
         return {}

@@ -56,6 +56,8 @@ def check(problem, masks):
 
 
 class VsaPeer(Peer):
+    heeds_deterministic = True
+
     def check(self, problem, masks, device):
         check(problem, masks)
 

@@ -27,34 +27,41 @@ HeadCounts key_counts(const Problem& problem) {
   return counts;
 }
 
-// Runs a pass twice: "" or which of its outputs differ in their bits.
 std::string check_repeatable(Plan& plan, Direction direction, ProblemTensors& tensors) {
-  const DeviceTensors& views = tensors.views();
+  return difference_of_runs(direction, tensors.views(), [&] {
+    tensors.poison(direction);
+    direction == Direction::kForward ? tensors.forward(plan) : tensors.backward(plan);
+  });
+}
+
+}  // namespace
+
+std::string difference_of_runs(Direction direction, const DeviceTensors& tensors,
+                               const std::function<void()>& again) {
   struct Output {
     const char* name;
-    const TensorView& view;
+    TensorView view;
   };
+  const TensorView lse =
+      TensorView::contiguous(tensors.lse, DType::kF32, tensors.o.heads, 1, tensors.o.tokens);
   const std::vector<Output> outputs =
       direction == Direction::kForward
-          ? std::vector<Output>{{"o", views.o}}
-          : std::vector<Output>{{"dq", views.dq}, {"dk", views.dk}, {"dv", views.dv}};
-  std::vector<std::vector<char>> first;
+          ? std::vector<Output>{{"o", tensors.o}, {"lse", lse}}
+          : std::vector<Output>{{"dq", tensors.dq}, {"dk", tensors.dk}, {"dv", tensors.dv}};
+  std::vector<HostScratch> first;
   for (const Output& output : outputs) {
-    auto& bytes = first.emplace_back(output.view.bytes());
-    copy_bytes(bytes.data(), DeviceKind::kCpu, output.view.data, views.kind, bytes.size());
+    first.emplace_back(output.view.bytes());
+    copy_bytes(first.back().data(), DeviceKind::kCpu, output.view.data, tensors.kind, output.view.bytes());
   }
-  tensors.poison(direction);
-  direction == Direction::kForward ? tensors.forward(plan) : tensors.backward(plan);
+  again();
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const HostCopy again(outputs[i].view, views.kind);
-    if (std::memcmp(again.view().data, first[i].data(), first[i].size()) != 0) {
+    const HostCopy second(outputs[i].view, tensors.kind);
+    if (std::memcmp(second.view().data, first[i].data(), outputs[i].view.bytes()) != 0) {
       return fmt::format("{}: two runs differ, though a deterministic kernel was asked for", outputs[i].name);
     }
   }
   return "";
 }
-
-}  // namespace
 
 VerifyReport verify_outputs(const Problem& problem, Direction direction, const DeviceTensors& tensors,
                             const SampleOptions& options, int64_t drift_keys) {

@@ -2,6 +2,7 @@
 // parts serve a caller that has run the kernel itself.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,6 +40,11 @@ struct VerifyReport {
 // Where the problem asks for a deterministic kernel, it runs twice and the bits must agree.
 VerifyReport verify(Plan& plan, const Problem& problem, Direction direction, const Device& device,
                     const VerifyOptions& options);
+
+// Of a pass that has run once: `again` runs it another time on the same inputs. "", or which of its outputs
+// (o and lse; dq, dk and dv) then holds other bits.
+std::string difference_of_runs(Direction direction, const DeviceTensors& tensors,
+                               const std::function<void()>& again);
 
 // The same checks, but for counting, of what a kernel has written already. Changes nothing. `drift_keys`: of
 // its PlanNotes.

@@ -159,6 +159,9 @@ constexpr Axis kAxes[] = {
     {"density", "kept share of the block-sparse masks: 0.1", "", false, false,
      [](Case& c, std::string_view text) { c.density = parse_real(text, 0, 1); },
      [](const Case& c) { return c.density ? fmt::format("{}", *c.density) : ""; }},
+    {"deterministic", "whether the same bits on every run are demanded: true, false; without it they are not",
+     "", false, false, [](Case& c, std::string_view text) { c.deterministic = parse_bool(text); },
+     [](const Case& c) { return std::string(c.deterministic ? "true" : ""); }},
     parallel_axis<kStrategy>("context-parallel strategies by name; 'all': all of them"),
     parallel_axis<kRanks>("ranks that the strategy spreads the case over"),
     parallel_axis<kTopology>("NODESxDEVICES, such as 2x8: where the ranks are, instead of one node"),
@@ -245,6 +248,7 @@ nlohmann::json to_json(const Case& c) {
                          {"masks", c.masks},
                          {"lengths", c.lengths.empty() ? nlohmann::json() : nlohmann::json(c.lengths)},
                          {"seed", c.seed}};
+  if (c.deterministic) json["deterministic"] = true;
   add_to_json(c.parallelism, json);
   return json;
 }
@@ -264,6 +268,10 @@ Case case_from_json(const nlohmann::json& json) {
   c.seed = required<uint64_t>(json, "seed");
   if (const auto it = json.find("lengths"); it != json.end() && !it->is_null()) {
     c.lengths = required<std::string>(json, "lengths");
+  }
+  if (const auto it = json.find("deterministic"); it != json.end()) {
+    LONGSPAN_CHECK_INPUT(it->is_boolean(), "the case's key 'deterministic' is neither true nor false");
+    c.deterministic = it->get<bool>();
   }
   c.parallelism = parallelism_from_json(json);
   const auto options = json.find("options");

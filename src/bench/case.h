@@ -37,8 +37,9 @@ struct Case {
   std::optional<Window> window;
   std::optional<int64_t> prefix, block, block_min;
   std::optional<double> density;
-  Parallelism parallelism;  // nothing: one device
-  std::string file_hash;    // of a mask's or lengths' file: another content is another case
+  bool deterministic = false;  // the same bits on every run are demanded
+  Parallelism parallelism;     // nothing: one device
+  std::string file_hash;       // of a mask's or lengths' file: another content is another case
 
   bool mask_is_file() const { return is_mask_file(mask); }
   static bool is_mask_file(std::string_view mask) { return mask.ends_with(".json"); }

@@ -70,11 +70,19 @@ class Tensors {
 
   // Every output becomes NaN, so that what a kernel forgets to write is seen. It also touches each page.
   void poison_outputs() {
-    const DeviceKind kind = testbed_.device().kind;
-    for (const TensorView* view : {&views_.o, &views_.dq, &views_.dk, &views_.dv}) {
-      if (view->data != nullptr) fill_bytes(view->data, kind, 0xff, view->bytes());
+    poison_outputs(Direction::kForward);
+    poison_outputs(Direction::kBackward);
+  }
+  void poison_outputs(Direction direction) {
+    const auto fill = [&](void* data, size_t bytes) {
+      if (data != nullptr) fill_bytes(data, testbed_.device().kind, 0xff, bytes);
+    };
+    if (direction == Direction::kForward) {
+      fill(views_.o.data, views_.o.bytes());
+      fill(views_.lse, static_cast<size_t>(views_.o.tokens * views_.o.heads) * sizeof(float));
+      return;
     }
-    fill_bytes(views_.lse, kind, 0xff, static_cast<size_t>(views_.o.tokens * views_.o.heads) * sizeof(float));
+    for (const TensorView* view : {&views_.dq, &views_.dk, &views_.dv}) fill(view->data, view->bytes());
   }
 
   const DeviceTensors& views() const { return views_; }
@@ -160,6 +168,7 @@ class CaseRunner {
     problem.heads_kv = case_.heads_kv;
     problem.head_dim = case_.head_dim;
     problem.dtype = case_.dtype;
+    problem.deterministic = case_.deterministic;
     return problem;
   }
 
@@ -258,10 +267,14 @@ class CaseRunner {
     result.workspace_bytes = plan->workspace_bytes(case_.direction);
     result.notes = plan->notes();
 
+    const std::string differs = case_.deterministic ? run_again(*plan, memory) : "";
+
     enter("verifying");
     const bool compare = mask_number_ < kMasksCompared;
     result.accuracy = verify_({kernel_, *plan, problem, case_.direction, tensors_->views(), testbed_,
                                case_.seed, [this](const std::string& what) { enter(what); }, !compare});
+    if (case_.deterministic) result.accuracy.same_bits = differs.empty();
+    if (result.accuracy.failure.empty()) result.accuracy.failure = differs;
     auto* const spread = dynamic_cast<ParallelPlan*>(plan.get());
     if (spread != nullptr) hear_of_failures(*spread, result.accuracy);
     if (!result.accuracy.failure.empty()) return result;
@@ -290,6 +303,25 @@ class CaseRunner {
     const auto stopwatch = testbed_.stopwatch(std::move(touched), rule_.cold_cache);
     result.measurement = measure(work, *stopwatch, testbed_.clock(), rule_);
     return result;
+  }
+
+  // Runs what has run once more, a backward pass after its forward pass, from outputs and workspace full of
+  // NaN: "", or what then has other bits. `memory` is the workspace of the case's own pass.
+  std::string run_again(Plan& plan, const Buffer& memory) {
+    enter("running again, for the same bits");
+    const DeviceTensors& t = tensors_->views();
+    const auto again = [&](Direction direction, const Buffer& workspace) {
+      return difference_of_runs(direction, t, [&] {
+        tensors_->poison_outputs(direction);
+        fill_bytes(workspace.data(), t.kind, 0xff, workspace.bytes());
+        work_of(plan, direction, workspace)();
+        testbed_.synchronize();
+      });
+    };
+    if (case_.direction == Direction::kForward) return again(Direction::kForward, memory);
+    const Buffer forward_memory = workspace(plan, Direction::kForward);
+    const std::string differs = again(Direction::kForward, forward_memory);
+    return differs.empty() ? again(Direction::kBackward, memory) : differs;
   }
 
   // Where ranks are processes each has verified what it got: wrong for one is wrong for all.
@@ -386,17 +418,20 @@ Json accuracy_json(const std::vector<MaskResult>& results) {
     }
     if (one.counting == "fail") worst.counting = "fail";
     if (one.counting.empty() && worst.counting == "pass") worst.counting.clear();
+    if (worst.same_bits && one.same_bits) worst.same_bits = *worst.same_bits && *one.same_bits;
     worst.rows = std::max(worst.rows, one.rows);
     worst.columns = std::max(worst.columns, one.columns);
   }
-  return {{"checked", worst.checked},
-          {"masks", std::count_if(results.begin(), results.end(),
-                                  [](const MaskResult& r) { return r.accuracy.rows > 0; })},
-          {"max_error", finite(worst.max_error)},
-          {"tolerance", finite(worst.tolerance)},
-          {"counting", worst.counting.empty() ? Json() : Json(worst.counting)},
-          {"rows", worst.rows},
-          {"columns", worst.columns}};
+  Json json = {{"checked", worst.checked},
+               {"masks", std::count_if(results.begin(), results.end(),
+                                       [](const MaskResult& r) { return r.accuracy.rows > 0; })},
+               {"max_error", finite(worst.max_error)},
+               {"tolerance", finite(worst.tolerance)},
+               {"counting", worst.counting.empty() ? Json() : Json(worst.counting)},
+               {"rows", worst.rows},
+               {"columns", worst.columns}};
+  if (worst.same_bits) json["same_bits"] = *worst.same_bits;
+  return json;
 }
 
 Json measurement_json(const MaskResult& result, int64_t index) {

@@ -10,6 +10,7 @@ std::string problem_of(const Case& c) {
   nlohmann::json problem = to_json(c);
   problem.erase("kernel");
   problem.erase("direction");
+  problem.erase("deterministic");
   return problem.dump();
 }
 

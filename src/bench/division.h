@@ -1,6 +1,6 @@
 // Which device measures what where a run has several: all kernels on one problem stay on one device, so that
-// what is compared was measured on the same chip. So do both passes: what a framework compiles for one of
-// them serves the other.
+// what is compared was measured on the same chip, a deterministic rate with the fast one, too. So do both
+// passes: what a framework compiles for one of them serves the other.
 #pragma once
 
 #include <deque>
@@ -14,7 +14,7 @@
 
 namespace longspan::bench {
 
-// Equal for cases that differ in nothing but the kernel and the pass.
+// Equal for cases that differ in nothing but the kernel, the pass, and whether the same bits are demanded.
 std::string problem_of(const Case& c);
 
 // All kernels' cases of one problem, forward and backward.

@@ -28,6 +28,7 @@ bool is_numeric(std::string_view field) {
 std::string value_of(const Case& c, std::string_view field) {
   if (field == "heads_q") return fmt::format("{}", c.heads_q);
   if (field == "heads_kv") return fmt::format("{}", c.heads_kv);
+  if (field == "deterministic") return c.deterministic ? "true" : "false";  // can be asked for either way
   return find_axis(field)->get(c);
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,7 @@ struct Accuracy {
   std::string counting;           // "pass" or "fail"; empty if not checked
   int64_t rows = 0, columns = 0;  // compared
   std::string failure;            // what is wrong, in words; empty if nothing is
+  std::optional<bool> same_bits;  // of two runs; nothing where that is not demanded
 };
 
 // Told before each step, so that whoever watches knows where a case died, and where its time went:

@@ -86,6 +86,7 @@ std::string case_title(const Workload& workload) {
   std::string title = fmt::format("{} {} {} {} {} {}x{}", workload.kernel, mask_title(workload),
                                   format_seqlen(workload.seqlen), workload.direction, workload.dtype,
                                   heads_title(workload), workload.head_dim);
+  if (workload.deterministic) title += " deterministic";
   for (const Fact& fact : workload.extra) title += fmt::format(" {} {}", fact.key, fact.text);
   return title;
 }

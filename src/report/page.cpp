@@ -80,6 +80,7 @@ Json json_of(const Accuracy& accuracy) {
                                      figure.tolerance ? rounded(*figure.tolerance) : Json()};
   }
   put(json, "counting", accuracy.counting);
+  if (accuracy.same_bits) json["same_bits"] = *accuracy.same_bits ? "yes" : "no";
   return json;
 }
 
@@ -119,6 +120,7 @@ Json json_of(const Results& results, const CaseRecord& c) {
   if (w.masks != 1) json["masks"] = w.masks;
   put(json, "lengths", w.lengths);
   for (const Fact& option : w.options) json["options"][option.key] = option.text;
+  if (w.deterministic) json["deterministic"] = true;
   for (const Fact& fact : w.extra) json["extra"][fact.key] = fact.text;
   put(json, "command", c.command);
   put(json, "reason", c.reason);

@@ -25,7 +25,7 @@ Row row_of(const CaseRecord& c) {
   double difference = 0;
   for (const auto& [tensor, error] : p.difference) difference = std::max(difference, error);
   return {printable(fact_text(c.workload.extra, "strategy")),
-          printable(mask_title(c.workload)),
+          printable(mask_title(c.workload)) + (c.workload.deterministic ? " · same bits" : ""),
           c.workload.direction == "backward" ? "bwd" : "fwd",
           p.transport.empty() || p.transport == "threads"
               ? fmt::format("{}", p.ranks)

@@ -73,7 +73,8 @@ struct ErrorFigure {
 struct Accuracy {
   std::vector<std::string> checked;
   std::vector<ErrorFigure> errors;
-  std::string counting;  // "pass", "fail", or empty where not checked
+  std::string counting;           // "pass", "fail", or empty where not checked
+  std::optional<bool> same_bits;  // of two runs, where that was demanded
 
   // The error nearest to (or furthest beyond) its tolerance; null without one.
   const ErrorFigure* worst() const;
@@ -89,8 +90,9 @@ struct Picture {
 struct Workload {
   std::string kernel, mask, dtype, direction, lengths;
   int64_t seqlen = 0, heads_q = 0, heads_kv = 0, head_dim = 0, masks = 1;
-  Facts options;  // of the pattern, where they differ from its defaults
-  Facts extra;    // axes that this version does not know: strategy, ranks, ...
+  Facts options;               // of the pattern, where they differ from its defaults
+  bool deterministic = false;  // the same bits on every run were demanded
+  Facts extra;                 // axes that this version does not know: strategy, ranks, ...
 };
 
 enum class Status : uint8_t { kOk, kSkipped, kFailed };

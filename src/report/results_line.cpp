@@ -156,9 +156,13 @@ Workload parse_workload(const Json& line, const Place& at) {
   w.head_dim = integer_of(*object, "head_dim", 0, at);
   w.masks = integer_of(*object, "masks", 1, at);
   w.options = facts_of(*object, "options", at);
+  if (const Json* deterministic = value_of(*object, "deterministic")) {
+    if (!deterministic->is_boolean()) malformed(at, "'deterministic' must be true or false");
+    w.deterministic = deterministic->get<bool>();
+  }
   static const std::set<std::string, std::less<>> known = {
-      "kernel", "mask",      "options", "seqlen",  "heads_q", "heads_kv", "head_dim",
-      "dtype",  "direction", "masks",   "lengths", "seed",    "file_hash"};
+      "kernel", "mask",      "options", "seqlen",  "heads_q", "heads_kv",  "head_dim",
+      "dtype",  "direction", "masks",   "lengths", "seed",    "file_hash", "deterministic"};
   for (const auto& [key, value] : object->items()) {
     if (!known.contains(key)) append_facts(w.extra, value, key, 0);
   }
@@ -179,6 +183,8 @@ std::optional<Accuracy> parse_accuracy(const Json& line, const Place& at) {
   Accuracy accuracy;
   accuracy.checked = strings_of(*object, "checked", at);
   if (const Json* counting = value_of(*object, "counting")) accuracy.counting = scalar_text(*counting);
+  if (const Json* same_bits = value_of(*object, "same_bits"); same_bits != nullptr && same_bits->is_boolean())
+    accuracy.same_bits = same_bits->get<bool>();
   const Json* tolerances = object_of(*object, "tolerance", at);
   if (const Json* errors = object_of(*object, "max_error", at)) {
     for (const auto& [tensor, value] : errors->items()) {

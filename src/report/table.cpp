@@ -108,6 +108,11 @@ std::vector<Axis> axes_of(const std::vector<const CaseRecord*>& cases) {
       {"masks", true, [](const Workload& w) { return fmt::format("{}", w.masks); },
        prefixed("masks averaged: ")},
   };
+  if (std::any_of(cases.begin(), cases.end(), [](auto* c) { return c->workload.deterministic; })) {
+    axes.push_back({"same bits", false,
+                    [](const Workload& w) { return std::string(w.deterministic ? "demanded" : "no"); },
+                    [](const std::string&) { return std::string("the same bits on every run"); }});
+  }
   std::vector<std::string> extra;
   for (const CaseRecord* c : cases) {
     for (const Fact& fact : c->workload.extra) {
@@ -213,7 +218,7 @@ void Table::sort() {
     std::string rest;
     for (const Fact& fact : w.extra) rest += fact.text + "\n";
     return std::tuple(direction_rank[w.direction], w.dtype, w.heads_q, w.heads_kv, w.head_dim,
-                      mask_rank[mask_title(w)], w.seqlen, w.lengths, rest, *c->time_s);
+                      mask_rank[mask_title(w)], w.seqlen, w.lengths, w.deterministic, rest, *c->time_s);
   };
   std::stable_sort(cases_.begin(), cases_.end(),
                    [&](const CaseRecord* a, const CaseRecord* b) { return order(a) < order(b); });

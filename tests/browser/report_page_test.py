@@ -41,6 +41,7 @@ class ReportPage(unittest.TestCase):
         cls.hostile = write_report(cls.folder.name, "hostile", "hostile")
         cls.sparse = write_report(cls.folder.name, "sparse", "sparse")
         cls.parallel = write_report(cls.folder.name, "parallel", "parallel")
+        cls.deterministic = write_report(cls.folder.name, "deterministic", "deterministic")
         cls.both = write_report(cls.folder.name, "both", "cpu", "gpu")
         with open(os.path.join(cls.folder.name, "cpu.jsonl"), encoding="utf-8") as file:
             cls.cases = [c for c in map(json.loads, file) if c["type"] == "case"]
@@ -212,6 +213,18 @@ class ReportPage(unittest.TestCase):
         self.assertEqual([label for label, _ in chart["series"]], ["sm90", "vsa", "flex"])
         self.browser.click('fieldset[data-axis="o-density"] button[data-value="0.5"]')
         self.assertEqual(set(self.browser.run(COLUMN, "mask")), {"uniform_block_sparseblock 64 density 0.5"})
+
+    def test_the_same_bits_are_told_from_the_fast(self):
+        self.open(self.deterministic)
+        series = self.chart("over-length-backward")["series"]
+        self.assertEqual([label for label, _ in series], ["sm90 · bits may differ", "sm90 · same bits"])
+        self.assertEqual(sorted(self.browser.run(COLUMN, "deterministic")), 4 * ["bits may differ"] + 4 * ["same bits"])
+        self.browser.click('fieldset[data-axis="deterministic"] button[data-value="same bits"]')
+        self.assertEqual(len(self.chart("over-length-backward")["series"]), 1)
+        self.browser.click("#cases tbody tr.case")
+        self.assertIn("Two runs gave the same bitsyes", self.browser.run("return document.querySelector('#cases .details').textContent"))
+        self.open(self.cpu)
+        self.assertEqual(self.browser.run(COLUMN, "deterministic"), [])
 
     def test_a_row_gives_the_command_that_repeats_it(self):
         self.open(self.cpu)

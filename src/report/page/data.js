@@ -136,13 +136,16 @@ const kernelOrder = unique(cases.map((c) => c.kernel));
 const kernelRank = ({kernel}) => kernelOrder.indexOf(kernel);
 const dot = (kernel) => el('span', {class: 'dot', 'data-kernel': kernel, style: {'--c': kernelColour(kernel)}});
 
+// Said of every case where any has to give the same bits on every run: those rates are none that others compete with.
+const anyDeterministic = cases.some((c) => c.deterministic);
+const bitsOf = (c) => !anyDeterministic ? '' : c.deterministic ? 'same bits' : 'bits may differ';
 // The axes beside kernel, mask, length and direction. Those that vary among the cases shown tell series apart.
 const optionKeys = unique(cases.flatMap((c) => Object.keys(c.options)));
 const extraKeys = unique(cases.flatMap((c) => Object.keys(c.extra)));
 const contextAxes = [
   ...(manySetups ? [{name: 'run', of: (c) => c.setupLabel}] : []),
   {name: 'heads', of: (c) => c.heads}, {name: 'head_dim', of: (c) => 'd' + c.head_dim}, {name: 'dtype', of: (c) => c.dtype},
-  {name: 'lengths', of: (c) => c.lengths || ''},
+  {name: 'lengths', of: (c) => c.lengths || ''}, {name: 'deterministic', of: bitsOf},
   ...extraKeys.map((key) => ({name: key, of: (c) => known(c.extra[key]) ? key + ' ' + c.extra[key] : ''})),
 ];
 // Where the lengths of documents come from is a part of the mask, the other axes of the series.

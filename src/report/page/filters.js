@@ -13,6 +13,7 @@ const filterAxes = [
   {name: 'head_dim', label: 'Head dim', of: (c) => c.head_dim, numeric: true},
   {name: 'dtype', label: 'Type', of: (c) => c.dtype},
   {name: 'lengths', label: 'Documents', of: (c) => c.lengths},
+  {name: 'deterministic', label: 'Every run', of: bitsOf},
   ...extraKeys.map((key) => ({name: 'x-' + key, label: key, of: (c) => c.extra[key]})),
 ].map((axis) => {
   axis.values = unique(cases.map(axis.of).filter(known).map(String));

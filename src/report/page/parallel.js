@@ -26,13 +26,13 @@ function splitBar(p) {
 // The same kernel on one device, of the same setup: on the same work, or on a sequence of as many tokens as a rank has.
 function singleOf(c, seqlen = c.seqlen) {
   const same = (key) => (a, b) => a[key] === b[key];
-  const keys = ['setup', 'kernel', 'mask', 'lengths', 'heads', 'head_dim', 'dtype', 'direction'].map(same);
+  const keys = ['setup', 'kernel', 'mask', 'lengths', 'heads', 'head_dim', 'dtype', 'direction', 'deterministic'].map(same);
   return cases.find((other) => other.status === 'ok' && !other.parallel && other.seqlen === seqlen &&
     keys.every((equal) => equal(c, other)));
 }
 const shareOf = (c, one) => one ? formatShare(c.rate / c.parallel.ranks / one.rate) : '';
 
-const planName = (c) => [c.extra.strategy, c.mask, formatLength(c.seqlen), c.direction, plural(c.parallel.ranks, 'rank'),
+const planName = (c) => [c.extra.strategy, c.mask, formatLength(c.seqlen), c.direction, c.deterministic ? 'deterministic' : null, plural(c.parallel.ranks, 'rank'),
   ...extraKeys.filter((key) => !['strategy', 'ranks'].includes(key) && known(c.extra[key])).map((key) => `${key} ${c.extra[key]}`),
   manySetups ? c.setupLabel : null].filter(Boolean).join(' · ');
 

@@ -209,7 +209,7 @@ function drawUnmeasured(shown) {
   setSection('unmeasured', ...blocks);
 }
 
-const caseName = (c) => [c.mask, formatLength(c.seqlen), c.direction, c.dtype, c.heads + ' heads', ...extraKeys
+const caseName = (c) => [c.mask, formatLength(c.seqlen), c.direction, c.dtype, c.heads + ' heads', ...(c.deterministic ? ['deterministic'] : []), ...extraKeys
   .filter((key) => known(c.extra[key])).map((key) => `${key} ${c.extra[key]}`)].join(', ');
 
 function copyButton(text, label) {
@@ -258,6 +258,7 @@ const columns = [
   {name: 'heads', label: 'Heads', of: (c) => c.heads},
   {name: 'head_dim', label: 'Head dim', number: true, of: (c) => c.head_dim},
   {name: 'lengths', label: 'Documents', of: (c) => c.lengths},
+  {name: 'deterministic', label: 'Every run', of: bitsOf},
   ...extraKeys.map((key) => ({name: 'x-' + key, label: key, of: (c) => c.extra[key]})),
   {name: 'rate', label: rateUnit[0], number: true, of: (c) => c.rate, text: formatRate, always: true},
   {name: 'share', label: 'Share', number: true, of: (c) => c.share, text: formatShare, always: true},
@@ -291,7 +292,7 @@ const details = (c) => {
   return [
     c.command ? el('p', {class: 'command'}, el('code', {}, c.command), copyButton(c.command, 'Copy')) : null,
     el('dl', {}, fact('Case', `${c.kernel}, ${caseName(c)}, head_dim ${c.head_dim}`), fact('Errors', errors),
-      fact('Counting check', (c.accuracy || {}).counting), fact('Visible pairs', formatCount(c.area)), fact('Masks averaged', c.masks),
+      fact('Counting check', (c.accuracy || {}).counting), fact('Two runs gave the same bits', (c.accuracy || {}).same_bits), fact('Visible pairs', formatCount(c.area)), fact('Masks averaged', c.masks),
       fact('Samples', c.n && String(c.n)), fact('Taken again after throttling', c.throttled ? String(c.throttled) : ''),
       fact('Plan holds', formatBytes(c.plan_bytes)), fact('Workspace', formatBytes(c.workspace)), fact('Peak memory', formatBytes(c.peak)),
       (c.state || []).flatMap(([name, value]) => fact(name, value)), fact('Run', c.setupLabel), fact('Identifier', c.id)),
@@ -359,6 +360,7 @@ function csvOf(list) {
   const fields = [['run', (c) => c.setupLabel], ['id', (c) => c.id], ['status', (c) => c.status], ['reason', (c) => c.reason],
     ['kernel', (c) => c.kernel], ['mask', (c) => c.mask], ['seqlen', (c) => c.seqlen], ['direction', (c) => c.direction],
     ['dtype', (c) => c.dtype], ['heads', (c) => c.heads], ['head_dim', (c) => c.head_dim], ['lengths', (c) => c.lengths],
+    ['deterministic', (c) => String(!!c.deterministic)],
     ...extraKeys.map((key) => [key, (c) => c.extra[key]]), ['density', (c) => c.density], ['area', (c) => c.area],
     ['flops_per_s', (c) => c.rate], ['share_of_ceiling', (c) => c.share], ['time_s', (c) => c.time],
     ['time_lo_s', (c) => c.interval && c.interval[0]], ['time_hi_s', (c) => c.interval && c.interval[1]], ['samples', (c) => c.n],

@@ -175,7 +175,7 @@ TEST(RunCase, WhatAKernelCannotDoIsSkippedWithItsReason) {
 
   outcomes = run_case(expand(small(kernel)).at(0), {});
   EXPECT_EQ(outcomes.at(0).status, Status::kSkipped);
-  EXPECT_EQ(outcomes.at(0).reason, "no device of its kind here");
+  EXPECT_THAT(outcomes.at(0).reason, testing::StartsWith("needs a CUDA device"));
 
   SweepOptions odd = small(kernel);
   odd.masks = {"block_causal_document"};

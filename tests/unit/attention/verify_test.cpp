@@ -215,6 +215,24 @@ TEST(Verify, ARunThatDiffersIsNotDeterministic) {
               HasSubstr("o: two runs differ, though a deterministic kernel was asked for"));
 }
 
+TEST(Verify, TwoRunsDifferByOneBitOfAnyOutput) {
+  std::vector<float> memory(5, 1.0f);
+  const auto view = [&](size_t i) { return TensorView::contiguous(&memory[i], DType::kF32, 1, 1, 1); };
+  DeviceTensors tensors;
+  tensors.o = view(0);
+  tensors.lse = &memory[1];
+  tensors.dq = view(2), tensors.dk = view(3), tensors.dv = view(4);
+  for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
+    EXPECT_EQ(difference_of_runs(direction, tensors, [] {}), "");
+  }
+  const char* names[] = {"o: ", "lse: ", "dq: ", "dk: ", "dv: "};
+  for (size_t i = 0; i < memory.size(); ++i) {
+    const Direction direction = i < 2 ? Direction::kForward : Direction::kBackward;
+    EXPECT_THAT(difference_of_runs(direction, tensors, [&] { memory[i] = std::nextafter(memory[i], 2.0f); }),
+                testing::StartsWith(names[i]));
+  }
+}
+
 TEST(Verify, TheForwardPassAloneIsChecked) {
   const Problem problem = make_problem(causal(40));
   const VerifyReport report =

@@ -155,6 +155,41 @@ TEST(CaseRunner, CountsEveryMaskAndComparesTheFirst) {
   EXPECT_EQ(run()["reason"], "wrong result: a key is missing");
 }
 
+TEST(CaseRunner, RunsTwiceWhereTheSameBitsAreDemanded) {
+  FakeTestbed testbed;
+  std::vector<std::string> phases;
+  bool deterministic = false;
+  const auto run = [&](const char* kernel, Direction direction, bool demanded) {
+    Case c = small_case(direction);
+    c.deterministic = demanded;
+    phases.clear();
+    const Verify notes = [&](const Subject& subject) {
+      deterministic = subject.problem.deterministic;
+      return passing()(subject);
+    };
+    return run_case(c, small_rule(), test_kernel(kernel), testbed, notes,
+                    [&](const std::string& phase) { phases.push_back(phase); });
+  };
+  for (Direction direction : {Direction::kForward, Direction::kBackward}) {
+    const Json json = run("good", direction, true);
+    EXPECT_EQ(json["status"], "ok") << json;
+    EXPECT_EQ(json["accuracy"]["same_bits"], true);
+    EXPECT_TRUE(deterministic);
+    EXPECT_THAT(phases, testing::Contains("running again, for the same bits"));
+    EXPECT_FALSE(run("good", direction, false)["accuracy"].contains("same_bits"));
+    EXPECT_FALSE(deterministic);
+    EXPECT_THAT(phases, testing::Not(testing::Contains("running again, for the same bits")));
+  }
+  // What differs is wrong where that was demanded, and is not timed.
+  EXPECT_EQ(run("flaky", Direction::kBackward, false)["status"], "ok");
+  EXPECT_EQ(run("flaky", Direction::kForward, true)["status"], "ok");
+  const Json json = run("flaky", Direction::kBackward, true);
+  EXPECT_EQ(json["status"], "failed");
+  EXPECT_EQ(json["reason"], "wrong result: dq: two runs differ, though a deterministic kernel was asked for");
+  EXPECT_EQ(json["accuracy"]["same_bits"], false);
+  EXPECT_FALSE(json.contains("time_s"));
+}
+
 TEST(CaseRunner, ANaNErrorIsTheWorst) {
   FakeTestbed testbed;
   int calls = 0;

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -50,6 +51,7 @@ TEST(Case, JsonRoundTrips) {
   c.window = Window{1024, 0};
   c.file_hash = "00ff";
   c.seed = UINT64_MAX;
+  c.deterministic = true;
   EXPECT_EQ(case_from_json(nlohmann::json::parse(to_json(c).dump())), c);
 }
 
@@ -78,6 +80,7 @@ TEST(Case, EveryKeyChangesTheIdentifier) {
   add([](Case& c) { c.block_min = 1; });
   add([](Case& c) { c.density = 1; });
   add([](Case& c) { c.file_hash = "1"; });
+  add([](Case& c) { c.deterministic = true; });
 }
 
 TEST(Case, RefusesJsonThatIsNoCase) {
@@ -210,6 +213,7 @@ TEST(Axes, ValuesRoundTripAndCanBeFilteredBy) {
   c.block = 64;
   c.block_min = 32;
   c.density = 0.125;
+  c.deterministic = true;
   c.parallelism = spread_case().parallelism;
   for (const Axis& axis : axes()) {
     Case read = c;
@@ -218,6 +222,37 @@ TEST(Axes, ValuesRoundTripAndCanBeFilteredBy) {
     EXPECT_TRUE(Filter(fmt::format("{}={}", axis.name, axis.get(c))).matches(c)) << axis.name;
     EXPECT_FALSE(Filter(fmt::format("{}!={}", axis.name, axis.get(c))).matches(c)) << axis.name;
   }
+}
+
+// A case that does not demand the same bits is what it was before that could be demanded: of a published line
+// of results/nvidia-h200/2026-11-21-dense.jsonl.
+TEST(Deterministic, IsPartOfTheCaseWhereItIsDemandedAlone) {
+  const auto published = nlohmann::json::parse(
+      R"({"direction":"backward","dtype":"bf16",)"
+      R"("head_dim":128,"heads_kv":8,"heads_q":64,"kernel":"sm90","lengths":"pile","mask":"causal_document","masks":1,"options":{},"seed":42,"seqlen":8192})");
+  const Case fast = case_from_json(published);
+  EXPECT_FALSE(fast.deterministic);
+  EXPECT_EQ(to_json(fast), published);
+  EXPECT_EQ(id_of(normalised(fast)), "7e5efa406ea1fd84");
+  EXPECT_THAT(arguments_of(fast), testing::Not(testing::Contains("--deterministic")));
+  EXPECT_THAT(describe(fast), testing::Not(HasSubstr("deterministic")));
+
+  Case c = fast;
+  find_axis("deterministic")->set(c, "true");
+  EXPECT_TRUE(c.deterministic);
+  EXPECT_EQ(to_json(c)["deterministic"], true);
+  EXPECT_NE(id_of(c), id_of(fast));
+  EXPECT_EQ(case_from_json(to_json(c)), c);
+  EXPECT_THAT(fmt::format("{}", fmt::join(arguments_of(c), " ")), HasSubstr("--deterministic true"));
+  EXPECT_THAT(describe(c), HasSubstr("deterministic=true"));
+  find_axis("deterministic")->set(c, "false");
+  EXPECT_EQ(c, fast);
+
+  for (const char* wrong : {"yes", "1", "", "True"})
+    EXPECT_THROW(find_axis("deterministic")->set(c, wrong), Error) << wrong;
+  nlohmann::json odd = published;
+  odd["deterministic"] = "true";
+  EXPECT_THROW(case_from_json(odd), Error);
 }
 
 TEST(Parallelism, IsPartOfTheCaseAndOfNoOther) {

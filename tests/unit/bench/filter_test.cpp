@@ -48,15 +48,18 @@ TEST(Filter, Holds) {
                                  "window!=4,4",
                                  "lengths=pile",
                                  "seed=42",
+                                 "deterministic=false",
+                                 "deterministic!=true",
                                  "mask==causal_document"}) {
     EXPECT_TRUE(Filter(expression).matches(sample_case())) << expression;
   }
 }
 
 TEST(Filter, DoesNotHold) {
-  for (const char* expression : {"mask=causal", "mask!=causal_document", "mask!=full,causal*", "kernel=cpu",
-                                 "seqlen>8K", "seqlen<8K", "seqlen=8191", "direction=bwd", "density=0.5",
-                                 "density>0", "block<1K", "mask=causal* seqlen>8K", "heads=8"}) {
+  for (const char* expression :
+       {"mask=causal", "mask!=causal_document", "mask!=full,causal*", "kernel=cpu", "seqlen>8K", "seqlen<8K",
+        "seqlen=8191", "direction=bwd", "density=0.5", "density>0", "block<1K", "mask=causal* seqlen>8K",
+        "heads=8", "deterministic=true"}) {
     EXPECT_FALSE(Filter(expression).matches(sample_case())) << expression;
   }
 }
@@ -95,6 +98,7 @@ TEST(Filter, PointsAtTheBadPart) {
   EXPECT_THAT(message_of("mask="), HasSubstr("a value is missing after 'mask='"));
   EXPECT_THAT(message_of("mask=casual"), AllOf(HasSubstr("casual"), HasSubstr("causal")));
   EXPECT_THAT(message_of("dtype=fp8"), HasSubstr("f32, bf16, f16"));
+  EXPECT_THAT(message_of("deterministic=maybe"), HasSubstr("'maybe': must be true or false"));
   EXPECT_THAT(message_of("=8K"), HasSubstr("is no field"));
   EXPECT_THAT(message_of("&&"), HasSubstr("'&&' is no field"));
 }

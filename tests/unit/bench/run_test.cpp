@@ -111,6 +111,28 @@ TEST_F(RunTest, AGoodKernelGivesAWholeLine) {
   }
 }
 
+TEST_F(RunTest, TheSameBitsAreACaseOfTheirOwn) {
+  const Outcome outcome =
+      run(cases("good,flaky,unsupported", "--direction bwd --deterministic false,true") + out());
+  EXPECT_EQ(outcome.status, 1) << outcome.output;
+  std::map<std::pair<std::string, bool>, Json> found;
+  for (const ResultsLine& line : lines(ResultsLine::Type::kCase)) {
+    const Json& c = line.json["case"];
+    const bool demanded = c.contains("deterministic");
+    found[{c["kernel"].get<std::string>(), demanded}] = line.json;
+    EXPECT_EQ(line.json["command"].get<std::string>().find("--deterministic") != std::string::npos, demanded);
+  }
+  ASSERT_EQ(found.size(), 6u);
+  for (const bool demanded : {false, true}) {
+    EXPECT_EQ((found[{"good", demanded}]["status"]), "ok");
+    EXPECT_EQ((found[{"unsupported", demanded}]["reason"]), "needs a Tuesday");
+  }
+  EXPECT_EQ((found[{"good", true}]["accuracy"]["same_bits"]), true);
+  EXPECT_EQ((found[{"flaky", false}]["status"]), "ok");
+  EXPECT_THAT((found[{"flaky", true}]["reason"].get<std::string>()), HasSubstr("two runs differ"));
+  EXPECT_THAT(outcome.output, HasSubstr("same bits"));  // a column of the table
+}
+
 TEST_F(RunTest, EveryFailureIsALineWithItsReasonAndTheRunGoesOn) {
   const Outcome outcome =
       run(cases("wrong,unsupported,throws,crash,abort,killed,out-of-memory,bad-alloc,huge-workspace,"
@@ -359,6 +381,8 @@ TEST_F(RunTest, WrongOptionsAreOneLineAndExitCode2) {
   expect("run --kernel good --mask full --seqlen 32,8X", HasSubstr("--seqlen '8X': must be a whole number"));
   expect("run --kernel good --mask full", HasSubstr("--seqlen is missing"));
   expect("run --kernel good --mask full --seqlen 32 --heads 8:3", HasSubstr("'8:3'"));
+  expect("run --kernel good --mask full --seqlen 32 --deterministic true,maybe",
+         HasSubstr("--deterministic 'maybe': must be true or false"));
   expect("run nosuch", AllOf(HasSubstr("suite 'nosuch' is unknown"), HasSubstr("quick")));
   expect("run quick --mask full", HasSubstr("--filter"));
   expect("run --kernel good --mask full --seqlen 32 --filter 'seqlen>>3'", HasSubstr("at character 7"));

@@ -50,6 +50,20 @@ TEST(Suite, EveryCombinationIsACase) {
   EXPECT_EQ(cases[4].seqlen, 2048);
 }
 
+TEST(Suite, TheSameBitsAreAnAxis) {
+  const auto demanded = [](const std::string& value) {
+    std::vector<bool> found;
+    const std::string head = "[[case]]\nkernel = 'cpu-flash'\nmask = 'full'\nseqlen = 64\n";
+    for (const Case& c : cases_of(head + value)) found.push_back(c.deterministic);
+    return found;
+  };
+  EXPECT_THAT(demanded(""), testing::ElementsAre(false));
+  EXPECT_THAT(demanded("deterministic = false"), testing::ElementsAre(false));
+  EXPECT_THAT(demanded("deterministic = true"), testing::ElementsAre(true));
+  EXPECT_THAT(demanded("deterministic = [false, true]"), testing::ElementsAre(false, true));
+  EXPECT_THAT(demanded("deterministic = ['true', true]"), testing::ElementsAre(true));
+}
+
 TEST(Suite, AQuotedLineBreakDoesNotBreakTheMessage) {
   EXPECT_THAT(failure("[[case]]\nmask = 'full'\nseqlen = \"1\\nK\""), HasSubstr("seqlen"));
   EXPECT_THAT(failure("[[case]]\nmask = \"d\\nse\"\nseqlen = 64"), HasSubstr("'d se'"));
@@ -132,6 +146,10 @@ TEST(Suite, SaysWhichLineIsWrongAndWhatIsAllowed) {
               AllOf(HasSubstr("test.toml:4: "), HasSubstr("f32, bf16, f16")));
   EXPECT_THAT(failure(head + "direction = 'up'"), AllOf(HasSubstr("'up'"), HasSubstr("backward")));
   EXPECT_THAT(failure(head + "density = 2"), HasSubstr("test.toml:4: density '2'"));
+  for (const char* wrong : {"1", "'yes'", "[true, 'no']"}) {
+    EXPECT_THAT(failure(head + "deterministic = " + wrong),
+                AllOf(HasSubstr("test.toml:4: deterministic '"), HasSubstr("must be true or false")));
+  }
   EXPECT_THAT(failure(head + "head_dim = []"), HasSubstr("test.toml:4: 'head_dim' is an empty list"));
   EXPECT_THAT(failure(head + "head_dim = {a = 1}"),
               HasSubstr("test.toml:4: 'head_dim' must be a number, a text"));

@@ -20,8 +20,8 @@ using Fault = void (*)();
 // Attention by its definition, f32; slow and right.
 class DirectPlan : public Plan {
  public:
-  DirectPlan(const Problem& problem, Fault fault, float offset, size_t workspace)
-      : problem_(problem), fault_(fault), offset_(offset), workspace_(workspace) {}
+  DirectPlan(const Problem& problem, Fault fault, float offset, size_t workspace, bool flaky)
+      : problem_(problem), fault_(fault), offset_(offset), workspace_(workspace), flaky_(flaky) {}
 
   size_t workspace_bytes(Direction) const override { return workspace_; }
   size_t plan_bytes() const override { return sizeof *this; }
@@ -68,6 +68,7 @@ class DirectPlan : public Plan {
       }
       for (int64_t d = 0; d < problem_.head_dim; ++d) dq[d] += offset_;
     });
+    if (flaky_ && runs_++ % 2 == 0) *args.dq.row<float>(problem_.tokens_q - 1, 0) *= 1 + 0x1p-23f;
   }
 
  private:
@@ -108,6 +109,8 @@ class DirectPlan : public Plan {
   Fault fault_;
   float offset_;
   size_t workspace_;
+  bool flaky_;  // every other backward pass gives dq another bit
+  int64_t runs_ = 0;
 };
 
 struct Behaviour {
@@ -117,6 +120,7 @@ struct Behaviour {
   size_t workspace = 0;
   std::string_view refusal = "";
   DeviceKind kind = DeviceKind::kCpu;
+  bool flaky = false;
 };
 
 class TestKernel : public Kernel {
@@ -130,7 +134,8 @@ class TestKernel : public Kernel {
     return {std::string(behaviour_.refusal)};
   }
   std::unique_ptr<Plan> plan(const Problem& problem, const Device&) const override {
-    return std::make_unique<DirectPlan>(problem, behaviour_.in_run, behaviour_.offset, behaviour_.workspace);
+    return std::make_unique<DirectPlan>(problem, behaviour_.in_run, behaviour_.offset, behaviour_.workspace,
+                                        behaviour_.flaky);
   }
 
  private:
@@ -192,6 +197,7 @@ const TestKernel kKernels[] = {
     TestKernel({.name = "garbage", .in_run = write_garbage}),
     TestKernel({.name = "spoils", .in_run = spoil}),
     TestKernel({.name = "suspect", .in_run = crash_if_spoiled}),
+    TestKernel({.name = "flaky", .flaky = true}),
     TestKernel({.name = "cuda-only", .kind = DeviceKind::kCuda}),
 };
 

@@ -121,6 +121,14 @@ class Suite(unittest.TestCase):
             with open(log) as file:
                 self.assertLessEqual(len(file.readlines()), 2)  # the runner's, and the first case's own
 
+    def test_the_same_bits_are_demanded_of_those_who_know_alone(self):
+        for more, status in (((), "ok"), (("--deterministic", "true"), "skipped")):
+            case = self.run_cases([32], *more, status=0)[32]
+            self.assertEqual(case["status"], status, case.get("reason"))
+        self.assertEqual(case["reason"], "nobody has checked whether it gives the same bits on every run")
+        case = self.run_cases([32], "--deterministic", "true", status=0, FAKE_HEEDS_DETERMINISTIC="1")[32]
+        self.assertEqual((case["status"], case["accuracy"]["same_bits"]), ("ok", True), case.get("reason"))
+
     def test_without_adapters_there_is_a_reason(self):
         cases = self.run_cases([32], LONGSPAN_PEERS="/no/such/folder", status=0)
         self.assertIn("LONGSPAN_PEERS", cases[32]["reason"])

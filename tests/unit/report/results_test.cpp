@@ -63,6 +63,19 @@ TEST(Results, KeepsAxesItDoesNotKnowAndIgnoresOtherKeys) {
   EXPECT_EQ(fact_text(r.cases[0].workload.options, "density"), "0.05");
 }
 
+TEST(Results, KnowWhereTheSameBitsWereDemanded) {
+  auto line = case_json("sm90", "causal", 0.5);
+  EXPECT_FALSE(parse_results(text_of(run_json(), line), "r.jsonl").cases[0].workload.deterministic);
+  line["case"]["deterministic"] = true;
+  line["accuracy"]["same_bits"] = true;
+  const Results r = parse_results(text_of(run_json(), line), "r.jsonl");
+  EXPECT_TRUE(r.cases[0].workload.deterministic);
+  EXPECT_EQ(r.cases[0].accuracy->same_bits, true);
+  EXPECT_THAT(r.cases[0].workload.extra, IsEmpty());
+  line["case"]["deterministic"] = "yes";
+  EXPECT_THROW(parse_results(text_of(run_json(), line), "r.jsonl"), Error);
+}
+
 TEST(Results, IgnoresTypesOfLaterVersions) {
   const nlohmann::json line = {{"type", "comment"}, {"schema", 1}};
   EXPECT_THAT(parse_results(text_of(run_json(), line), "r.jsonl").cases, IsEmpty());

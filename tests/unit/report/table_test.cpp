@@ -55,6 +55,21 @@ Failed
 )");
 }
 
+TEST(Table, TellsTheSameBitsFromTheFast) {
+  auto same = case_json("cpu-flash", "causal", 0.2);
+  same["id"] = "same";
+  same["case"]["deterministic"] = true;
+  const auto fast = case_json("cpu-flash", "causal", 0.1);
+  EXPECT_THAT(
+      format_table(parse_results(text_of(run_json(), fast, same), "r.jsonl"), {}),
+      testing::AllOf(HasSubstr("kernel     mask    same bits  GFLOP/s"),
+                     HasSubstr("cpu-flash  causal  no   "), HasSubstr("cpu-flash  causal  demanded ")));
+  EXPECT_THAT(format_table(parse_results(text_of(run_json(), same), "r.jsonl"), {}),
+              HasSubstr("fwd, the same bits on every run\n"));
+  EXPECT_THAT(format_table(parse_results(text_of(run_json(), fast), "r.jsonl"), {}),
+              Not(HasSubstr("same bits")));
+}
+
 TEST(Table, StaysWithinTheWidth) {
   for (int width : {60, 72, 80, 100, 132}) {
     std::istringstream lines(format_table(sample(), {.width = width}));
