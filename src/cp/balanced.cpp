@@ -68,6 +68,7 @@ class Dealer {
       double least = 0;
       for (Hand& hand : hands_) {
         if (hand.chunks.size() == full) continue;
+        if (best != nullptr && hand.area + chunks_[chunk].area >= least) continue;  // whatever would travel
         const double price = price_of(hand, chunk);
         if (best == nullptr || price < least) best = &hand, least = price;
       }
@@ -137,10 +138,8 @@ class Dealer {
 };
 
 std::vector<Ranges> shard_balanced(const Problem& problem, int ranks) {
-  // More chunks balance better, fewer keep tiles and messages large: 8 a rank, of 64 tokens at least, fewer
-  // for thousands of ranks, whose dealing would take long.
-  int64_t per_rank = std::clamp<int64_t>(problem.tokens_q / ranks / 64, 1, 8);
-  if (ranks > 256) per_rank = std::min<int64_t>(per_rank, 4);
+  // More chunks balance better, fewer keep tiles and messages large: 8 a rank, of 64 tokens at least.
+  const int64_t per_rank = std::clamp<int64_t>(problem.tokens_q / ranks / 64, 1, 8);
   const std::vector<Chunk> chunks = cut(problem, per_rank * ranks);
   std::vector<Ranges> owned;
   for (const auto& hand : Dealer(chunks, ranks).deal()) {

@@ -72,7 +72,7 @@ class PlanTest(unittest.TestCase):
         p = plan("loongtrain", "--ranks", "16", "--ulysses", "2", "--inner-ring", "4", "--mask", "full", "--seqlen", "8K")
         self.assertEqual((p["ulysses"], p["inner_ring"], p["forward"]["rounds"]), (2, 4, 9))
 
-    def test_a_thousand_ranks_are_planned_in_seconds(self):
+    def test_a_thousand_ranks_are_planned(self):
         p = plan("balanced", "--topology", "128x8", "--mask", "causal_document", "--seqlen", "1M")
         self.assertEqual(len(p["owned"]), 1024)
         self.assertNotIn("moves", p["forward"]["by_round"][0])
