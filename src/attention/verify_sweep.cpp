@@ -267,7 +267,9 @@ std::vector<CaseOutcome> run_case(const VerifyCase& c, const std::vector<Device>
     return candidate.kind == c.kernel->device_kind();
   });
   if (device == devices.end())
-    return conclude_all(Status::kSkipped, "needs a CUDA device: " + no_cuda_reason());
+    return conclude_all(Status::kSkipped, c.kernel->device_kind() == DeviceKind::kCuda
+                                              ? "needs a CUDA device: " + no_cuda_reason()
+                                              : "needs the CPU, which is not among the devices");
 
   std::shared_ptr<const HeadMasks> masks;
   try {
