@@ -287,7 +287,8 @@ void add_plan_command(CLI::App& program) {
   }
   command->add_flag("--json", options->json, "print the plan as JSON: docs/context-parallel.md has its keys");
   command->footer(
-      "Nothing is run and no data is made: a plan for 1,024 GPUs takes seconds on a laptop.\n"
+      "Nothing is run and no data is made: a plan for 1,024 GPUs takes seconds, or up to half a minute for "
+      "documents.\n"
       "Examples:\n"
       "  longspan plan ring-p2p --ranks 8 --mask causal --seqlen 64K\n"
       "  longspan plan usp --topology 4x8 --ulysses 8 --mask causal_document --lengths long-mix --seqlen 1M\n"

@@ -7,12 +7,53 @@
 namespace longspan {
 namespace {
 
+// The bands of a mask, to be found by their rows.
+class BandIndex {
+ public:
+  explicit BandIndex(const Mask& mask) {
+    for (const Band& band : mask.bands()) entries_.push_back({band, 0});
+    std::stable_sort(entries_.begin(), entries_.end(),
+                     [](const Entry& a, const Entry& b) { return a.band.q.begin < b.band.q.begin; });
+    int64_t reach = 0;
+    for (Entry& entry : entries_) entry.reach = reach = std::max(reach, entry.band.q.end);
+  }
+
+  // Visible pairs between rows and keys, without making a mask of the part.
+  int64_t area_between(const Ranges& q, const Ranges& keys) const {
+    const Ranges kv = set_of(keys);
+    int64_t area = 0;
+    for (const Range& rows : q) {
+      auto entry = std::lower_bound(entries_.begin(), entries_.end(), rows.end,
+                                    [](const Entry& e, int64_t end) { return e.band.q.begin < end; });
+      while (entry != entries_.begin() && (--entry)->reach > rows.begin) {
+        const Range columns = entry->band.k;
+        auto range = std::lower_bound(kv.begin(), kv.end(), columns.begin,
+                                      [](const Range& r, int64_t begin) { return r.end <= begin; });
+        for (; range != kv.end() && range->begin < columns.end; ++range) {
+          const Band part = intersection(entry->band, Band{rows, *range});
+          if (!part.q.empty() && !part.k.empty()) area += part.area();
+        }
+      }
+    }
+    return area;
+  }
+
+ private:
+  struct Entry {
+    Band band;
+    int64_t reach;  // the last row's end up to here: nothing before can have rows that begin later
+  };
+  std::vector<Entry> entries_;
+};
+
 // Areas of attends. The backward pass attends to what the forward pass did, and where all heads have one mask
 // a group of heads to what the others did.
 class Areas {
  public:
   Areas(const Schedule& schedule, const Problem& problem)
-      : schedule_(schedule), problem_(problem), alike_(schedule.regions.size(), -1) {}
+      : schedule_(schedule), problem_(problem), alike_(schedule.regions.size(), -1) {
+    for (const Mask& mask : *problem.masks) bands_.emplace_back(mask);
+  }
 
   int64_t of(const Attend& attend) {
     const bool one_mask = problem_.masks->size() == 1;
@@ -20,11 +61,22 @@ class Areas {
     const int32_t q = one_mask ? alike(attend.q) : attend.q, kv = one_mask ? alike(attend.kv) : attend.kv;
     const uint64_t key = uint64_t{static_cast<uint32_t>(q)} << 32 | static_cast<uint32_t>(kv);
     const auto [it, fresh] = known_.try_emplace(key, 0);
-    if (fresh) it->second = area_of(attend, schedule_, problem_) / heads;
+    if (fresh) it->second = area_of(attend);
     return it->second * heads;
   }
 
  private:
+  // Of one query head where all have one mask, else of all.
+  int64_t area_of(const Attend& attend) const {
+    const Region &q = schedule_.regions[attend.q], &kv = schedule_.regions[attend.kv];
+    if (bands_.size() == 1) return bands_.front().area_between(q.tokens, kv.tokens);
+    const int64_t ratio = q.heads.size() / kv.heads.size();
+    int64_t area = 0;
+    for (int64_t head = kv.heads.begin; head < kv.heads.end; ++head)
+      area += bands_[static_cast<size_t>(head)].area_between(q.tokens, kv.tokens) * ratio;
+    return area;
+  }
+
   // The number of the first region met that has the same tokens.
   int32_t alike(int32_t number) {
     int32_t& first = alike_[static_cast<size_t>(number)];
@@ -45,7 +97,8 @@ class Areas {
 
   const Schedule& schedule_;
   const Problem& problem_;
-  std::vector<int32_t> alike_;  // by region; -1: not known yet
+  std::vector<BandIndex> bands_;  // by KV head, or one
+  std::vector<int32_t> alike_;    // by region; -1: not known yet
   std::unordered_map<uint64_t, std::vector<int32_t>> by_hash_;
   std::unordered_map<uint64_t, int64_t> known_;
 };

@@ -84,9 +84,62 @@ class Rows {
   std::vector<Piece> pieces_;
 };
 
+// The union of many ranges, no two of which may overlap: without sorting them, by a bit for each token at
+// which one begins, and at which one ends.
+class DisjointUnion {
+ public:
+  explicit DisjointUnion(int64_t tokens)
+      : begins_(static_cast<size_t>(tokens) / 64 + 1), ends_(begins_.size()) {}
+
+  // False: some overlap. `set` is their union otherwise.
+  bool make(const Ranges& ranges, Ranges& set) {
+    set.clear();
+    if (ranges.size() < begins_.size() / 4) {  // sorting is faster
+      set = set_of(ranges);
+      return count(set) == count(ranges);
+    }
+    std::fill(begins_.begin(), begins_.end(), 0);
+    std::fill(ends_.begin(), ends_.end(), 0);
+    for (const Range& range : ranges) {
+      if (range.empty()) continue;
+      if (!mark(begins_, range.begin) || !mark(ends_, range.end)) return false;
+    }
+    // No two begin or end at the same token: in order, each must end before the next begins.
+    int64_t begin = -1;  // of the one that has begun
+    for (size_t word = 0; word < begins_.size(); ++word) {
+      for (uint64_t bits = begins_[word] | ends_[word]; bits != 0; bits &= bits - 1) {
+        const uint64_t bit = bits & -bits;
+        const int64_t token = static_cast<int64_t>(word) * 64 + __builtin_ctzll(bits);
+        if ((ends_[word] & bit) != 0) {
+          if (begin < 0) return false;
+          append(set, {begin, token});
+          begin = -1;
+        }
+        if ((begins_[word] & bit) != 0) {
+          if (begin >= 0) return false;
+          begin = token;
+        }
+      }
+    }
+    return true;
+  }
+
+ private:
+  static bool mark(std::vector<uint64_t>& bits, int64_t token) {
+    uint64_t& word = bits[static_cast<size_t>(token) / 64];
+    const uint64_t bit = uint64_t{1} << (token % 64);
+    const bool fresh = (word & bit) == 0;
+    word |= bit;
+    return fresh;
+  }
+
+  std::vector<uint64_t> begins_, ends_;
+};
+
 class Checker {
  public:
-  Checker(const Schedule& schedule, const Problem& problem) : schedule_(schedule), problem_(problem) {
+  Checker(const Schedule& schedule, const Problem& problem)
+      : schedule_(schedule), problem_(problem), union_(std::max(problem.tokens_q, problem.tokens_kv)) {
     sets_.reserve(schedule.regions.size());
     for (const Region& region : schedule.regions) {
       sets_.push_back(set_of(region.tokens));
@@ -315,7 +368,7 @@ class Checker {
   }
 
   // Each visible (query head, row, column) in exactly one attend, and none in two.
-  void check_coverage(const std::vector<const Attend*>& attends, Direction direction) const {
+  void check_coverage(const std::vector<const Attend*>& attends, Direction direction) {
     // Atoms: classes of query tokens that the same sets of attends treat alike.
     std::map<std::pair<int64_t, int64_t>, std::vector<std::pair<const Ranges*, int32_t>>> by_shape;
     std::vector<const Ranges*> classes;
@@ -364,8 +417,7 @@ class Checker {
     }
   }
 
-  void check_atom(const Ranges& tokens, const std::vector<const Attend*>& attends,
-                  Direction direction) const {
+  void check_atom(const Ranges& tokens, const std::vector<const Attend*>& attends, Direction direction) {
     std::vector<int64_t> cuts{0, problem_.heads_q};
     for (const Attend* attend : attends) {
       const Range heads = schedule_.regions[attend->q].heads;
@@ -387,8 +439,8 @@ class Checker {
           keys.insert(keys.end(), sets_[attend->kv].begin(), sets_[attend->kv].end());
         }
       }
-      const Ranges attended = set_of(keys);
-      LONGSPAN_CHECK(count(attended) == count(keys), "{} pass: {} attend to a key twice", name_of(direction),
+      Ranges attended;
+      LONGSPAN_CHECK(union_.make(keys, attended), "{} pass: {} attend to a key twice", name_of(direction),
                      describe({tokens, {cuts[i], cuts[i + 1]}}));
       if (count(attended) == problem_.tokens_kv) continue;
       const Mask& mask = problem_.mask_of_query_head(cuts[i]);
@@ -407,6 +459,7 @@ class Checker {
 
   const Schedule& schedule_;
   const Problem& problem_;
+  DisjointUnion union_;
   std::vector<Ranges> sets_;       // of each region's tokens
   std::vector<Ranges> owned_;      // by rank, as sets
   std::vector<Held> held_, kept_;  // by rank: now, and through the backward pass

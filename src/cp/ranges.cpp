@@ -17,8 +17,9 @@ int64_t count(std::span<const Range> ranges) {
 }
 
 Ranges set_of(std::span<const Range> list) {
+  const auto before = [](Range a, Range b) { return a.begin < b.begin; };
   Ranges sorted(list.begin(), list.end());
-  std::sort(sorted.begin(), sorted.end(), [](Range a, Range b) { return a.begin < b.begin; });
+  if (!std::is_sorted(sorted.begin(), sorted.end(), before)) std::sort(sorted.begin(), sorted.end(), before);
   Ranges set;
   for (Range range : sorted) {
     if (range.empty()) continue;
@@ -32,8 +33,9 @@ Ranges set_of(std::span<const Range> list) {
 }
 
 Ranges united(std::span<const Range> a, std::span<const Range> b) {
-  Ranges both(a.begin(), a.end());
-  both.insert(both.end(), b.begin(), b.end());
+  Ranges both(a.size() + b.size());
+  std::merge(a.begin(), a.end(), b.begin(), b.end(), both.begin(),
+             [](Range x, Range y) { return x.begin < y.begin; });
   return set_of(both);
 }
 

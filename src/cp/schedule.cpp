@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <unordered_map>
 
 #include "base/error.h"
 
@@ -115,36 +117,72 @@ class CopyIndex {
 std::vector<int32_t> last_uses(const Schedule& schedule, const std::vector<RankRound>& rounds) {
   struct Group {  // the copies of one operand for the same heads
     Range heads;
-    CopyIndex copies;
+    std::vector<int32_t> numbers;
+    std::unordered_map<int32_t, std::vector<int32_t>> of_region;
+    std::optional<CopyIndex> copies;  // made when it is first asked
   };
   const auto total = static_cast<int32_t>(rounds.size());
-  std::vector<int32_t> arrival, last;  // by copy
+  std::vector<int32_t> arrival, last, regions;  // by copy
   std::array<std::vector<Group>, 6> by_operand;
+  int rank = -1;
   for (int32_t round = 0; round < total; ++round) {
+    for (const Attend& attend : rounds[round].attend) rank = attend.rank;
+    for (const Move& move : rounds[round].copies_out) rank = move.src;
     for (const Move& move : rounds[round].copies_in) {
       arrival.push_back(round);
       last.push_back(move.keep ? total : round);
+      regions.push_back(move.region);
       if (move.keep) continue;  // whatever uses it
-      const Region& region = schedule.regions[move.region];
+      const Range heads = schedule.regions[move.region].heads;
       std::vector<Group>& groups = by_operand[static_cast<size_t>(move.what)];
       auto group = std::find_if(groups.begin(), groups.end(),
-                                [&](const Group& other) { return other.heads == region.heads; });
-      if (group == groups.end()) group = groups.insert(group, {region.heads, {}});
-      group->copies.add(static_cast<int32_t>(arrival.size()) - 1, region.tokens);
+                                [&](const Group& other) { return other.heads == heads; });
+      if (group == groups.end()) group = groups.insert(group, {heads, {}, {}, {}});
+      group->numbers.push_back(static_cast<int32_t>(last.size()) - 1);
+      group->of_region[move.region].push_back(group->numbers.back());
     }
   }
-  for (std::vector<Group>& groups : by_operand) {
-    for (Group& group : groups) group.copies.build();
-  }
+  const Ranges owned = rank < 0 ? Ranges() : set_of(schedule.owned[static_cast<size_t>(rank)]);
   auto use = [&](Operand what, int32_t number, int32_t round, int32_t arrived_by) {
+    std::vector<Group>& groups = by_operand[static_cast<size_t>(what)];
+    if (groups.empty()) return;
     const Region& region = schedule.regions[number];
-    for (const Group& group : by_operand[static_cast<size_t>(what)]) {
+    const auto use_copy = [&](int32_t copy) {
+      if (arrival[copy] > arrived_by) return false;
+      last[copy] = std::max(last[copy], round);
+      return true;
+    };
+    // Most often it is what has come as one copy, or a part of the newest, or all the rank's own: then no
+    // other copy is needed.
+    bool found = false;
+    for (const Group& group : groups) {
+      const auto same = group.of_region.find(number);
+      if (same == group.of_region.end()) continue;
+      for (int32_t copy : same->second) found = use_copy(copy) || found;
+    }
+    if (found) return;
+    const Ranges set = set_of(region.tokens);
+    if (includes(owned, set)) return;
+    for (const Group& group : groups) {
+      if (region.heads.begin < group.heads.begin || group.heads.end < region.heads.end) continue;
+      const auto later = std::upper_bound(group.numbers.begin(), group.numbers.end(), arrived_by,
+                                          [&](int32_t by, int32_t copy) { return by < arrival[copy]; });
+      if (later == group.numbers.begin()) continue;
+      const int32_t newest = *std::prev(later);
+      if (includes(set_of(schedule.regions[regions[newest]].tokens), set)) {
+        use_copy(newest);
+        return;
+      }
+    }
+    for (Group& group : groups) {
       if (region.heads.end <= group.heads.begin || group.heads.end <= region.heads.begin) continue;
+      if (!group.copies) {
+        group.copies.emplace();
+        for (int32_t copy : group.numbers) group.copies->add(copy, schedule.regions[regions[copy]].tokens);
+        group.copies->build();
+      }
       for (const Range& range : region.tokens) {
-        if (range.empty()) continue;
-        group.copies.for_each_overlap(range, [&](int32_t copy) {
-          if (arrival[copy] <= arrived_by && last[copy] < round) last[copy] = round;
-        });
+        if (!range.empty()) group.copies->for_each_overlap(range, use_copy);
       }
     }
   };
@@ -157,39 +195,6 @@ std::vector<int32_t> last_uses(const Schedule& schedule, const std::vector<RankR
     }
   }
   return last;
-}
-
-namespace {
-
-// Visible pairs between the rows q and the keys kv.
-int64_t area_between(const Mask& mask, const Ranges& q, const Ranges& kv) {
-  constexpr size_t kFewBands = 4;
-  if (mask.bands().size() > kFewBands) return mask.gather(q, kv).area();
-  int64_t area = 0;  // without making a mask of the part
-  for (const Band& band : mask.bands()) {
-    for (const Range& rows : q) {
-      for (const Range& keys : kv) {
-        const Band part = intersection(band, Band{rows, keys});
-        if (!part.q.empty() && !part.k.empty()) area += part.area();
-      }
-    }
-  }
-  return area;
-}
-
-}  // namespace
-
-int64_t area_of(const Attend& attend, const Schedule& schedule, const Problem& problem) {
-  const Region &q = schedule.regions[attend.q], &kv = schedule.regions[attend.kv];
-  const int64_t ratio = q.heads.size() / kv.heads.size();
-  if (problem.masks->size() == 1) {
-    return area_between(problem.masks->front(), q.tokens, kv.tokens) * q.heads.size();
-  }
-  int64_t area = 0;
-  for (int64_t head = kv.heads.begin; head < kv.heads.end; ++head) {
-    area += area_between(problem.mask_of_kv_head(head), q.tokens, kv.tokens) * ratio;
-  }
-  return area;
 }
 
 }  // namespace longspan

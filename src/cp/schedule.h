@@ -89,9 +89,6 @@ int64_t elements_of(const Move& move, const Schedule& schedule, const Problem& p
 // Bytes of one move: its elements at the problem's dtype (or fp32), lse with o.
 int64_t bytes_of(const Move& move, const Schedule& schedule, const Problem& problem);
 
-// Visible pairs of one attend, summed over its query heads.
-int64_t area_of(const Attend& attend, const Schedule& schedule, const Problem& problem);
-
 // One rank's part of a round.
 struct RankRound {
   std::vector<Move> copies_out, copies_in;  // of Round::in
