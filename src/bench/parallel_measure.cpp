@@ -197,6 +197,13 @@ void add_planned(ParallelResult& result, const ParallelPlan& plan, const Problem
   result.predicted_bytes = result.between_nodes_bytes;
   for (size_t rank = 0; rank < pass.area.size(); ++rank)
     result.predicted_bytes[rank] += static_cast<double>(pass.sent_within[rank]);
+  for (int rank = 0; rank < static_cast<int>(pass.area.size()); ++rank) {
+    // What a forward pass left is still there when the backward pass follows.
+    int64_t most = buffer_bytes(schedule, problem, cost, rank, Direction::kForward);
+    if (direction == Direction::kBackward)
+      most = std::max(most, buffer_bytes(schedule, problem, cost, rank, direction));
+    result.planned_held_bytes.push_back(static_cast<double>(most));
+  }
   result.plan = pass_json(schedule, direction, problem, cost);
   result.plan["owned"] = owned_json(schedule);
 }
@@ -254,6 +261,7 @@ Json parallel_json(const std::vector<ParallelResult>& masks, const Parallelism& 
       {"between_nodes_bytes", &ParallelResult::between_nodes_bytes},
       {"peak_copy_bytes", &ParallelResult::peak_copy_bytes},
       {"held_bytes", &ParallelResult::held_bytes},
+      {"planned_held_bytes", &ParallelResult::planned_held_bytes},
       {"rank_time_s", &ParallelResult::rank_time_s},
       {"compute_s", &ParallelResult::compute_s},
       {"exposed_s", &ParallelResult::exposed_s},

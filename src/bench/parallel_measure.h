@@ -73,7 +73,8 @@ struct ParallelResult {
   int64_t rounds = 0;
   double imbalance = 0, spread = 0;
   // By rank.
-  std::vector<double> area, sent_bytes, predicted_bytes, between_nodes_bytes, peak_copy_bytes, held_bytes;
+  std::vector<double> area, sent_bytes, predicted_bytes, between_nodes_bytes, peak_copy_bytes, held_bytes,
+      planned_held_bytes;
   std::vector<double> rank_time_s, compute_s, exposed_s, reorder_s, merge_s;
   std::map<std::string, double> difference;    // from a single device's result, of its norm, by tensor
   std::map<std::string, double> single_error;  // of that result, as Accuracy::max_error

@@ -1,7 +1,9 @@
 #include "cp/account.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <set>
 #include <unordered_map>
 
 namespace longspan {
@@ -178,6 +180,49 @@ Cost cost_of(const Schedule& schedule, const Problem& problem, const Topology& t
   cost.forward = cost_of_pass(schedule, Direction::kForward, problem, topology, areas);
   cost.backward = cost_of_pass(schedule, Direction::kBackward, problem, topology, areas);
   return cost;
+}
+
+int64_t buffer_bytes(const Schedule& schedule, const Problem& problem, const Cost& cost, int rank,
+                     Direction direction) {
+  const auto operand = static_cast<int64_t>(size_of(problem.dtype));
+  const int64_t own = count(schedule.owned[static_cast<size_t>(rank)]), dim = problem.head_dim;
+  const auto sum = [&](const std::vector<Move>& moves) {
+    int64_t bytes = 0;
+    for (const Move& move : moves) bytes += bytes_of(move, schedule, problem);
+    return bytes;
+  };
+  int64_t leaves = 0, rows = 0, keys = 0, given = 0, taken = 0;
+  std::map<Operand, int64_t> beside;  // own rows, by what arrives
+  for (const RankRound& round : rounds_of(schedule, direction, rank)) {
+    leaves = std::max(leaves, sum(round.copies_out));
+    given = std::max(given, sum(round.given));
+    taken = std::max(taken, sum(round.taken));
+    int64_t round_rows = 0, round_keys = 0;
+    for (const Attend& attend : round.attend) {
+      const Region &q = schedule.regions[attend.q], &kv = schedule.regions[attend.kv];
+      round_rows += count(q.tokens) * q.heads.size() * (dim + 1) * 4;
+      round_keys += count(kv.tokens) * kv.heads.size() * dim * 8;
+    }
+    rows = std::max(rows, round_rows);
+    keys = std::max(keys, round_keys);
+    for (const Move& move : round.copies_in) {
+      const bool kv = move.what == Operand::kKV;
+      beside[move.what] = own * dim * operand * (kv ? 2 * problem.heads_kv : problem.heads_q);
+    }
+  }
+  int64_t kept = 0;
+  std::set<int32_t> seen;
+  for (const RankRound& round : rounds_of(schedule, Direction::kForward, rank)) {
+    for (const Attend& attend : round.attend) {
+      const Region& q = schedule.regions[attend.q];
+      if (seen.insert(attend.q).second && q.tokens != schedule.owned[static_cast<size_t>(rank)])
+        kept += count(q.tokens) * q.heads.size() * (dim * operand + 4);
+    }
+  }
+  int64_t limit = cost.of(direction).peak_elements[static_cast<size_t>(rank)] * operand + leaves + kept +
+                  2 * rows + given + taken;
+  for (const auto& [what, bytes] : beside) limit += bytes;
+  return direction == Direction::kForward ? limit : limit + 2 * keys;
 }
 
 }  // namespace longspan

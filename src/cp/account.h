@@ -36,4 +36,11 @@ struct Cost {
 };
 Cost cost_of(const Schedule& schedule, const Problem& problem, const Topology& topology);
 
+// Bytes that the buffers of a rank take at most beside its own tensors, by the schedule: copies of others'
+// operands and the rank's own rows beside them; what is packed to leave; o and lse of rows that the rank
+// attends with for others, kept for the backward pass; and results in fp32: of rows the accumulator and a
+// part of one round, of keys those two, and what goes to the next rank and comes from the one before.
+int64_t buffer_bytes(const Schedule& schedule, const Problem& problem, const Cost& cost, int rank,
+                     Direction direction);
+
 }  // namespace longspan
