@@ -5,7 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "base/parallel.h"
+#include "kernels/sm90/backward_jobs.h"
+#include "kernels/sm90/backward_pass_blocks.h"
 
 namespace longspan::sm90 {
 namespace {
@@ -42,7 +45,7 @@ void sort_keys(CompiledMap& map, KeyOrder order) {
 class Arranger {
  public:
   Arranger(const Problem& problem, const BackwardShape& shape, int64_t units)
-      : problem_(problem), shape_(shape), workers_(units * (128 / shape.keys)) {}
+      : problem_(problem), shape_(shape), units_(units), workers_(units * (128 / shape.keys)) {}
 
   BackwardArrangement arrange() {
     const auto masks = static_cast<int64_t>(problem_.masks->size());
@@ -50,20 +53,66 @@ class Arranger {
     CompiledMap& map = result_.grid.map;
     result_.row_tiles = static_cast<int32_t>(static_cast<int64_t>(result_.grid.rows.size()) / masks);
     result_.key_tiles = map.row_tiles;
-    if (shape_.division)
-      divide(*shape_.division);
-    else
-      choose(choose_divisions(problem_, shape_, columns_of(map, shape_.rows, masks), workers_));
+    const BackwardColumns columns = columns_of(map, shape_.rows, masks);
+    if (shape_.pass_blocks != 0 && can_do_passes(problem_, shape_)) give_passes_blocks(columns);
+    divide_for(columns);
     if (shape_.store == BackwardStore::kOrdered)
       order();
     else if (result_.items.lists > 1)
       result_.last_list = result_.items.per_list;
     result_.section_heads = section_heads();
-    result_.last_section = (static_cast<int32_t>(problem_.heads_kv) - last_heads()) / result_.section_heads;
+    result_.last_section = last_section();
+    if (result_.pass_blocks > 0) check_items();
     return std::move(result_);
   }
 
  private:
+  // Passes are counted as the items are if all blocks work on these, and no simulation chooses.
+  void give_passes_blocks(const BackwardColumns& columns) {
+    result_.pass_blocks = static_cast<int32_t>(std::min<int64_t>(shape_.pass_blocks, units_ / 2));
+    if (shape_.pass_blocks == kAsSuits) {
+      divide(shape_.division ? *shape_.division
+                             : choose_divisions(problem_, shape_, columns, workers_).front());
+      result_.pass_blocks = choose_pass_blocks(pass_work(columns));
+    }
+    workers_ = units_ - result_.pass_blocks;
+  }
+
+  BackwardPassWork pass_work(const BackwardColumns& columns) const {
+    const BackwardJobs jobs{.section_heads = section_heads(),
+                            .last_section = last_section(),
+                            .heads_kv = static_cast<int32_t>(problem_.heads_kv),
+                            .group = static_cast<int32_t>(problem_.group_size()),
+                            .row_tiles = result_.row_tiles};
+    // Before: o and do in 16 bits, and zeros in fp32 for dq unless it is stored; after: dq in fp32 and 16
+    // bits.
+    const bool stored = shape_.store != BackwardStore::kAdded;
+    return {.units = units_,
+            .sections = jobs.last_section + 1,
+            .section_items = int64_t{jobs.heads_of(0)} * result_.items.per_list,
+            .jobs = jobs.jobs(),
+            .job_bytes = shape_.rows * problem_.head_dim * (stored ? 10 : 14) / 2,
+            .tiles = columns.tiles * problem_.heads_q,
+            .claimed = stored};
+  }
+
+  void divide_for(const BackwardColumns& columns) {
+    if (shape_.division)
+      divide(*shape_.division);
+    else
+      choose(choose_divisions(problem_, shape_, columns, workers_));
+  }
+
+  // Pass blocks count the items that are done: one that nobody works on, as those that fill up the lists of
+  // masks divided differently, would let them wait for ever.
+  void check_items() const {
+    const auto empty = [](const BackwardWork& item) { return item.heads == 0; };
+    const auto left_out = std::ranges::count_if(result_.items.work, empty);
+    LONGSPAN_CHECK(left_out == 0,
+                   "{} of {} items have no heads: the passes inside the kernel would wait for them", left_out,
+                   result_.items.work.size());
+  }
+
   void divide(const BackwardDivision& division) {
     sort_keys(result_.grid.map, division.order);
     result_.items = share_out(result_.grid, sharing_of(division));
@@ -125,6 +174,9 @@ class Arranger {
     return static_cast<int32_t>(
         std::clamp<int64_t>(std::max<int64_t>(wanted, result_.division.kv_heads), 1, problem_.heads_kv));
   }
+  int32_t last_section() const {
+    return (static_cast<int32_t>(problem_.heads_kv) - last_heads()) / section_heads();
+  }
   int32_t last_heads() const {
     const int64_t per_list = std::max(result_.items.per_list, 1);
     return static_cast<int32_t>(std::clamp<int64_t>(
@@ -144,6 +196,7 @@ class Arranger {
 
   const Problem& problem_;
   const BackwardShape& shape_;
+  int64_t units_;
   int64_t workers_;
   BackwardArrangement result_;
 };

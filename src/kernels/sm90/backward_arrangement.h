@@ -18,6 +18,7 @@ struct BackwardArrangement {
   BackwardTurns turns;  // BackwardStore::kOrdered
   int32_t row_tiles = 0, key_tiles = 0;
   int32_t section_heads = 1, last_section = 0, last_list = 0;  // as BackwardParams has them
+  int32_t pass_blocks = 0;                                     // likewise
 };
 
 // For a GPU of so many multiprocessors.

@@ -28,6 +28,7 @@ struct BackwardConfig {
   static constexpr bool kOrdered = kStore == BackwardStore::kOrdered;
   static constexpr bool kClaimed = kStore == BackwardStore::kClaimed;
   static constexpr bool kInAnyOrder = kBulk && !kOrdered;
+  static constexpr bool kFirstStores = kClaimed || kOrdered;  // else all add to zeros
   // On its way out. A second one is worth more than one for the next item's K would be; tiles of more than 64
   // rows leave no room for it.
   static constexpr int kDqBuffers = kBulk && kRows == 64 ? 2 : 1;
@@ -45,6 +46,8 @@ struct BackwardConfig {
   // dq = ds k, and its sums lie in rows, of any tile; each of two warpgroups computes half of head_dim. Else
   // dq^T = k^T ds^T, in products of 64 of head_dim, whose sums lie as the threads hold them.
   static constexpr bool kInRows = kInRowsT;
+  // Whether the kernel can do the passes before and after it as well.
+  static constexpr bool kPasses = kInRows && kBulk;
   static constexpr int kDqColumns = kInRows ? kHeadDim / kWarpgroups : kRows;
   static constexpr int kDqFloats = 64 * kDqColumns;
   static constexpr int kDqOfWarpgroup = kInRows ? 1 : kPanels / kWarpgroups;
@@ -83,17 +86,20 @@ struct alignas(16) BackwardNote {
 };
 enum BackwardFlags : int32_t { kItemBegins = 1, kItemEnds = 2, kNoMoreWork = 4 };
 
-// What has become of a half of a tile of dq, with BackwardStore::kClaimed.
+// What has become of a half of a tile of dq, with BackwardStore::kClaimed; with kOrdered kUntouched, or whose
+// turn is next.
 enum DqState : int32_t { kUntouched = 0, kBeingStored = 1, kStored = 2 };
 
 // What a sender may be told instead of a tile. A quarter is half of an item's dk (0, 1) or dv (2, 3): number
 // `count`, of key tile `first`.
 enum DqJobKind : int32_t { kNoMoreJobs = -1, kQuarterOfSums = -2 };
+// Added to the count of a tile's rows: it is the item's last one, which the passes wait for.
+inline constexpr int32_t kLastOfItem = 0x100;
 
 // What is to become of a tile of dq.
 struct alignas(16) DqJob {
   int32_t tile;          // head * row_tiles + row tile, or a DqJobKind
-  int32_t first, count;  // its rows
+  int32_t first, count;  // its rows; and kLastOfItem
   int32_t turn;          // whose turn it must be with BackwardStore::kOrdered; with kClaimed a bit for each
                          // warpgroup's half that is known to be stored already; -1: nothing is added
 };
@@ -125,6 +131,7 @@ template <class C>
 struct BackwardSharedMemory {
   BackwardStreamMemory<C> memory[C::kStreams];
   BackwardStreamState<C> state[C::kStreams];
+  int32_t begun;  // blocks that began before this one
 };
 
 }  // namespace longspan::sm90

@@ -20,6 +20,7 @@
 
 #include "kernels/sm90/backward_config.cuh"
 #include "kernels/sm90/backward_params.h"
+#include "kernels/sm90/backward_pass_group.cuh"
 #include "kernels/sm90/backward_producer.cuh"
 #include "kernels/sm90/backward_sender.cuh"
 #include "kernels/sm90/softmax.cuh"
@@ -561,14 +562,28 @@ __global__ void __launch_bounds__(C::kThreads, 1)
     prefetch_tensormap(params.v);
     for (int i = 0; i < C::kStreams; ++i) init_backward_barriers<C>(shared.state[i]);
     fence_mbarrier_init();
+    // The first to begin do passes: nobody waits for a block that may not have begun.
+    if (C::kPasses && params.pass_blocks > 0) shared.begun = atomicAdd(params.counters + kBlocksBegun, 1);
   }
   __syncthreads();
+  int worker = blockIdx.x, workers = gridDim.x;
+  if constexpr (C::kPasses) {
+    if (params.pass_blocks > 0) {
+      worker = shared.begun - params.pass_blocks;
+      workers -= params.pass_blocks;
+      if (worker < 0) {
+        do_passes<C>(params, reinterpret_cast<BackwardPassMemory<C>&>(shared.memory[0]), shared.begun,
+                     warpgroup, warp);
+        return;
+      }
+    }
+  }
 
   if (warpgroup == 0) {
     setmaxnreg_dec<C::kProducerRegisters>();
     if (warp < C::kStreams) {
       BackwardLoader<C>(params, shared.memory[warp], shared.state[warp], lane)
-          .run(blockIdx.x * C::kStreams + warp, gridDim.x * C::kStreams);
+          .run(worker * C::kStreams + warp, workers * C::kStreams);
     } else if (C::kBulk && warp <= C::kWarpgroups) {
       if (lane == 0) send_dq<C>(params, shared.memory[0], shared.state[0], warp - 1);
     }

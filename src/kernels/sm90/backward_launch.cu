@@ -16,8 +16,12 @@ void start(const BackwardParams& params, const Device& device, cudaStream_t stre
   static_assert(kSharedBytes <= 227 * 1024, "the shared memory plan is larger than a block may have");
   LONGSPAN_CUDA(
       cudaFuncSetAttribute(sm90_backward<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
-  const auto grid =
-      static_cast<unsigned>(std::min(device.units, (params.items + C::kStreams - 1) / C::kStreams));
+  const int pass_blocks = C::kPasses ? params.pass_blocks : 0;
+  LONGSPAN_CHECK(pass_blocks == params.pass_blocks && pass_blocks < device.units,
+                 "{} blocks cannot do the passes of this instance on {} multiprocessors", params.pass_blocks,
+                 device.units);
+  const auto grid = static_cast<unsigned>(
+      std::min(device.units, (params.items + C::kStreams - 1) / C::kStreams + pass_blocks));
   sm90_backward<C><<<grid, C::kThreads, kSharedBytes, stream>>>(params);
   LONGSPAN_CUDA_LAUNCHED();
 }

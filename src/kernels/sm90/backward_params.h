@@ -7,6 +7,7 @@
 #include <cuda.h>
 
 #include "kernels/sm90/backward_items.h"
+#include "kernels/sm90/backward_jobs.h"
 
 namespace longspan::sm90 {
 
@@ -20,7 +21,7 @@ struct BackwardParams {
   CUtensorMap q, dout, k, v;
 
   // [heads_q, row_tiles, 2, rows]: -lse * log2(e), then delta (backward_layout.h)
-  const float* stats = nullptr;
+  float* stats = nullptr;
   // Sums in fp32, as backward_layout.h has them.
   float* dq = nullptr;   // [heads_q, row_tiles, rows * head_dim]; or, BackwardShape::in_rows, [heads_q,
                          // tokens_q, head_dim], where the rows of a tile lie as [warpgroups, rows of the
@@ -62,7 +63,20 @@ struct BackwardParams {
 
   float scale = 0;              // of the scores
   float scale_log2 = 0;         // scale * log2(e)
-  int32_t* counters = nullptr;  // [2]: next item, workers done; zero between launches
+  int32_t* counters = nullptr;  // BackwardCounter; the first two are zero between launches
+
+  // Most of the passes before and after, where the kernel does them (backward_jobs.h).
+  int32_t pass_blocks = 0;      // that do nothing else; 0: the passes are kernels of their own
+  int32_t sections_ahead = 1;   // BackwardJobs::ahead
+  int32_t* prepared = nullptr;  // [sections]: jobs done before; zero before the launch, as the next
+  int32_t* added = nullptr;     // [sections]: items whose dq is complete, of each warpgroup
+  CUtensorMap o;
+  const float* lse = nullptr;  // [heads_q, tokens_q]
+  GradientView dq_rows;        // where dq goes
+
+  constexpr BackwardJobs jobs() const {
+    return {section_heads, last_section, heads_kv, group, row_tiles, sections_ahead};
+  }
 };
 
 }  // namespace longspan::sm90

@@ -7,45 +7,13 @@
 #include "kernels/sm90/backward_layout.h"
 #include "kernels/sm90/backward_passes.h"
 #include "kernels/sm90/backward_rows.cuh"
+#include "kernels/sm90/backward_vectors.cuh"
 #include "kernels/sm90/ptx.cuh"
 
 namespace longspan::sm90 {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kVector = 8;  // elements that a thread reads or writes at once
-
-template <class T>
-__device__ __forceinline__ void load_vector(const T* from, float (&x)[kVector]);
-
-template <>
-__device__ __forceinline__ void load_vector(const float* from, float (&x)[kVector]) {
-  const float4 a = reinterpret_cast<const float4*>(from)[0], b = reinterpret_cast<const float4*>(from)[1];
-  x[0] = a.x, x[1] = a.y, x[2] = a.z, x[3] = a.w;
-  x[4] = b.x, x[5] = b.y, x[6] = b.z, x[7] = b.w;
-}
-
-template <>
-__device__ __forceinline__ void load_vector(const __nv_bfloat16* from, float (&x)[kVector]) {
-  const uint4 raw = *reinterpret_cast<const uint4*>(from);
-  const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    x[2 * i] = __uint_as_float(words[i] << 16);
-    x[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
-  }
-}
-
-template <>
-__device__ __forceinline__ void load_vector(const __half* from, float (&x)[kVector]) {
-  const uint4 raw = *reinterpret_cast<const uint4*>(from);
-  const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    x[2 * i] = __half2float(__ushort_as_half(static_cast<unsigned short>(words[i])));
-    x[2 * i + 1] = __half2float(__ushort_as_half(static_cast<unsigned short>(words[i] >> 16)));
-  }
-}
 
 template <class T>
 __device__ __forceinline__ void store_vector(T* to, const float (&x)[kVector]) {
@@ -80,8 +48,10 @@ template <class Element, class Output, int kHeadDim>
 __global__ void __launch_bounds__(kThreads)
     prepare_kernel(TensorView o, TensorView dout, const float* lse, BackwardWorkspace to) {
   constexpr int kLanes = kHeadDim / kVector;  // that share a row
-  const int64_t tile = blockIdx.x / o.heads, head = blockIdx.x % o.heads;
+  const int64_t tile = blockIdx.x / to.heads_before, head = blockIdx.x % to.heads_before;
   const int64_t number = head * to.row_tiles + tile;
+  if (blockIdx.x == 0)
+    for (int i = threadIdx.x; i < to.zero_count; i += kThreads) to.zeros[i] = 0;
   float* stats = to.stats + number * 2 * to.rows;
   if (to.turn != nullptr && threadIdx.x < 2) to.turn[2 * number + threadIdx.x] = 0;
   if (to.front != nullptr && threadIdx.x == 0) to.front[number] = 0;
@@ -124,7 +94,8 @@ __global__ void __launch_bounds__(kThreads)
     finish_dq_kernel(TensorView dq, BackwardWorkspace from, float scale) {
   constexpr int kStride = kHeadDim + 4;
   __shared__ __align__(16) float rows[kRows * kStride];
-  const int64_t tile = blockIdx.x / dq.heads, head = blockIdx.x % dq.heads;
+  const int64_t tile = blockIdx.x / from.heads_after;
+  const int64_t head = dq.heads - from.heads_after + blockIdx.x % from.heads_after;
   const int64_t number = head * from.row_tiles + tile;
   const TileExtent extent = row_tile_of(from, head, dq.heads, tile);
   const bool empty = from.turn != nullptr && from.turn[2 * number] == 0;  // no key tile came to it
@@ -153,7 +124,8 @@ template <class Output, int kHeadDim>
 __global__ void __launch_bounds__(kThreads)
     finish_dq_rows_kernel(TensorView dq, BackwardWorkspace from, float scale) {
   constexpr int kWidth = kHeadDim / 2, kChunks = kWidth / 4;  // of half a row
-  const int64_t tile = blockIdx.x / dq.heads, head = blockIdx.x % dq.heads;
+  const int64_t tile = blockIdx.x / from.heads_after;
+  const int64_t head = dq.heads - from.heads_after + blockIdx.x % from.heads_after;
   const TileExtent extent = row_tile_of(from, head, dq.heads, tile);
   const bool empty =
       from.turn != nullptr && from.turn[2 * (head * from.row_tiles + tile)] == 0;  // no key tile came to it
@@ -273,15 +245,11 @@ void finish_dkv(const Problem& problem, const BackwardArgs& args, const Backward
   LONGSPAN_CUDA_LAUNCHED();
 }
 
-unsigned blocks_of(const Problem& problem, const BackwardWorkspace& workspace) {
-  return static_cast<unsigned>(workspace.row_tiles * problem.heads_q);
-}
-
 }  // namespace
 
 void prepare_backward(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
                       cudaStream_t stream) {
-  const unsigned blocks = blocks_of(problem, workspace);
+  const auto blocks = static_cast<unsigned>(workspace.row_tiles * workspace.heads_before);
   if (problem.head_dim == 128)
     prepare<128>(args, workspace, blocks, stream);
   else
@@ -297,7 +265,7 @@ void prepare_backward(const Problem& problem, const BackwardArgs& args, const Ba
 
 void finish_backward(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
                      cudaStream_t stream) {
-  const unsigned blocks = blocks_of(problem, workspace);
+  const auto blocks = static_cast<unsigned>(workspace.row_tiles * workspace.heads_after);
   with_type(args.dq.dtype, [&](auto* output) {
     using Output = std::remove_pointer_t<decltype(output)>;
     if (problem.head_dim == 128)

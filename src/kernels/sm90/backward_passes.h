@@ -21,6 +21,11 @@ struct BackwardWorkspace {
   const TileExtent* row_tile = nullptr;       // [masks, row_tiles]
   const BackwardKeyTile* key_tile = nullptr;  // [masks, key_tiles]
   int32_t masks = 1;
+  // Query heads, the first and the last ones, that the passes are for; the kernel itself does those of the
+  // others (backward_jobs.h).
+  int32_t heads_before = 0, heads_after = 0;
+  int32_t* zeros = nullptr;  // [zero_count]: become zero before the kernel
+  int32_t zero_count = 0;
   int32_t rows = 0, row_tiles = 0, keys = 0, key_tiles = 0;
 };
 

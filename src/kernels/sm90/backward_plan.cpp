@@ -1,5 +1,6 @@
 #include "kernels/sm90/backward_plan.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <numbers>
 
@@ -55,7 +56,9 @@ BackwardPlan::BackwardPlan(const Problem& problem, const BackwardShape& shape, c
   partials_ = pack_.add(all.grid.map.partials);
   spans_ = pack_.add(all.grid.map.spans);
   turns_ = pack_.add(all.turns.turns);
-  counters_ = pack_.add_zeros(2 * sizeof(int32_t));
+  pass_blocks_ = all.pass_blocks;
+  const auto sections = static_cast<size_t>(last_section_) + 1;
+  counters_ = pack_.add_zeros((kBackwardCounters + 2 * sections) * sizeof(int32_t));
   pack_.upload(device);
   lay_out_workspace(all.items.shared);
   constexpr size_t kMostKept = size_t{4} << 20;  // bytes
@@ -83,6 +86,13 @@ void BackwardPlan::lay_out_workspace(bool shared) {
   if (shared) dkv_ = take(key_tiles * static_cast<size_t>(shape_.keys) * head_dim * 2 * sizeof(float));
 }
 
+// As many as blocks may have come to when the longest item of a section ends.
+int32_t BackwardPlan::sections_ahead() const {
+  constexpr int32_t kItemsOfBlock = 2;
+  const int32_t items = std::max(section_heads_ * items_per_head_, 1);
+  return 2 + (kItemsOfBlock * device_.units + items - 1) / items;
+}
+
 void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
   check_alignment("dq", args.dq);
   check_alignment("dk", args.dk);
@@ -93,6 +103,13 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
     return reinterpret_cast<float*>(static_cast<char*>(args.workspace) + offset);
   };
   int32_t* turns = turn_ > 0 ? reinterpret_cast<int32_t*>(at(turn_)) : nullptr;
+  // Blocks of the kernel do the passes of what stands in rows of the inputs' type.
+  const int32_t pass_blocks =
+      args.o.dtype == problem_.dtype && args.dq.dtype == problem_.dtype ? pass_blocks_ : 0;
+  const auto group = static_cast<int32_t>(problem_.group_size());
+  const BackwardJobs jobs{.section_heads = section_heads_,
+                          .last_section = last_section_,
+                          .heads_kv = static_cast<int32_t>(problem_.heads_kv)};
   const BackwardWorkspace workspace{
       .stats = at(0),
       .dq = at(dq_),
@@ -104,6 +121,11 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
       .row_tile = pack_.at<TileExtent>(row_tile_),
       .key_tile = pack_.at<BackwardKeyTile>(key_tile_),
       .masks = static_cast<int32_t>(problem_.masks->size()),
+      .heads_before = static_cast<int32_t>(pass_blocks > 0 ? jobs.heads_of(0) * group : problem_.heads_q),
+      .heads_after = static_cast<int32_t>(problem_.heads_q) -
+                     (pass_blocks > 0 ? jobs.first_head(last_section_) * group : 0),
+      .zeros = pack_.at<int32_t>(counters_) + kBlocksBegun,
+      .zero_count = pass_blocks > 0 ? kBackwardCounters - kBlocksBegun + 2 * (last_section_ + 1) : 0,
       .rows = shape_.rows,
       .row_tiles = row_tiles_,
       .keys = shape_.keys,
@@ -137,7 +159,7 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
   params.key_tiles = key_tiles_;
   params.row_tiles = row_tiles_;
   params.per_head_masks = workspace.masks > 1;
-  params.group = static_cast<int32_t>(problem_.group_size());
+  params.group = group;
   params.heads_kv = static_cast<int32_t>(problem_.heads_kv);
   params.section_heads = section_heads_;
   params.last_section = last_section_;
@@ -150,6 +172,15 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
   params.scale = problem_.softmax_scale();
   params.scale_log2 = params.scale * std::numbers::log2e_v<float>;
   params.counters = pack_.at<int32_t>(counters_);
+  if (pass_blocks > 0) {
+    params.pass_blocks = pass_blocks;
+    params.sections_ahead = sections_ahead();
+    params.prepared = params.counters + kBackwardCounters;
+    params.added = params.prepared + last_section_ + 1;
+    params.o = key_map(args.o, shape_.rows);
+    params.lse = args.lse;
+    params.dq_rows = view_of(args.dq);
+  }
   launch_backward(problem_.head_dim, problem_.dtype, shape_, params, device_, stream);
 
   finish_backward(problem_, args, workspace, stream);

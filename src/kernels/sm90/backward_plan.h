@@ -22,6 +22,7 @@ class BackwardPlan {
 
  private:
   void lay_out_workspace(bool shared);
+  int32_t sections_ahead() const;
 
   Problem problem_;
   BackwardShape shape_;
@@ -31,7 +32,7 @@ class BackwardPlan {
   size_t turns_ = 0, counters_ = 0;
   BackwardWalk walk_;
   int32_t row_tiles_ = 0, key_tiles_ = 0, items_per_head_ = 0, mask_items_ = 0, last_list_ = 0;
-  int32_t section_heads_ = 1, last_section_ = 0;
+  int32_t section_heads_ = 1, last_section_ = 0, pass_blocks_ = 0;
   size_t dq_ = 0, dkv_ = 0, turn_ = 0, front_ = 0;  // offsets into the workspace; stats come first
   size_t workspace_bytes_ = 0;
 };

@@ -81,7 +81,10 @@ class BackwardLoader {
  public:
   __device__ BackwardLoader(const BackwardParams& params, BackwardStreamMemory<C>& memory,
                             BackwardStreamState<C>& state, int lane)
-      : params_(params), memory_(memory), state_(state), lane_(lane) {}
+      : params_(params), memory_(memory), state_(state), lane_(lane) {
+    if constexpr (C::kPasses)
+      prepared_ = params.pass_blocks > 0 ? params.jobs().heads_of(0) : params.heads_kv;
+  }
 
   // An item is taken when the one before has three tiles left: early enough to hide the chain of loads that
   // leads to its first tile, and no earlier, since some items are a hundred times as long as others.
@@ -106,7 +109,7 @@ class BackwardLoader {
   // One step towards the next item, each with the result of the one before.
   __device__ void fetch_next() {
     if (steps_ == 0) {
-      if (lane_ == 0) next_index_ = atomicAdd(params_.counters, 1) + workers_;
+      if (lane_ == 0) next_index_ = atomicAdd(params_.counters + kNextItem, 1) + workers_;
     } else if (steps_ == 1) {
       next_ = fetch_backward_item(params_, __shfl_sync(0xffffffff, next_index_, 0));
     } else {
@@ -120,8 +123,24 @@ class BackwardLoader {
     return __reduce_add_sync(0xffffffff, lane < count ? max(run.code, 1) : 0);
   }
 
+  // Until the pass before is done with the item's heads.
+  __device__ void wait_prepared(int kv_head) {
+    if constexpr (C::kPasses) {
+      if (kv_head < prepared_) return;
+      const BackwardJobs jobs = params_.jobs();
+      const int section = jobs.section_of(kv_head);
+      const int32_t* prepared = params_.prepared + section;
+      const int needed = jobs.jobs_of(section);
+      while (__any_sync(0xffffffff, ld_acquire(prepared) < needed)) __nanosleep(50);
+      // For the copies of this warp, and for the senders', which it tells of tiles after this.
+      fence_proxy_async_all();
+      prepared_ = jobs.first_head(section) + jobs.heads_of(section);
+    }
+  }
+
   __device__ void load_item(const BackwardItem& item, BackwardRun batch) {
     begins_ = kItemBegins;
+    wait_prepared(item.kv_head);
     if (item.runs == 0) {  // no row sees a key: one tile, wholly masked, leaves zeros
       turn_ = -1;
       load_tile(item, item.first_head, {0, 0, 0, 0}, 0, kItemEnds);
@@ -224,7 +243,8 @@ class BackwardLoader {
       state_.note[q_.slot] =
           BackwardNote{tile.code, begins_ | ends | (tile.code == 0 ? limit << 8 : 0) | (item.heads & ~0xffff),
                        dq_tile, item.place};
-      if constexpr (C::kBulk) state_.job[q_.slot] = DqJob{dq_tile, tile.first, tile.count, turn};
+      const int last = C::kPasses && ends && params_.pass_blocks > 0 ? kLastOfItem : 0;
+      if constexpr (C::kBulk) state_.job[q_.slot] = DqJob{dq_tile, tile.first, tile.count | last, turn};
       const bool spans = C::kSpansArrive && tile.code < 0 && !(~tile.code & kManyLayers);
       mbarrier_arrive_expect_tx(state_.q_full[q_.slot],
                                 C::kRowBytes + C::kStatsBytes + (spans ? C::kSpansBytes : 0));
@@ -268,9 +288,9 @@ class BackwardLoader {
       state_.note[q_.slot] = BackwardNote{0, kNoMoreWork, 0, 0};
       mbarrier_arrive(state_.q_full[q_.slot]);
       __threadfence();
-      if (atomicAdd(params_.counters + 1, 1) == workers - 1) {
-        params_.counters[0] = 0;
-        params_.counters[1] = 0;
+      if (atomicAdd(params_.counters + kWorkersDone, 1) == workers - 1) {
+        params_.counters[kNextItem] = 0;
+        params_.counters[kWorkersDone] = 0;
       }
     }
   }
@@ -283,6 +303,7 @@ class BackwardLoader {
   BackwardRun next_runs_;
   int next_index_ = 0, steps_ = 0;
   int begins_ = 0;
+  int prepared_ = 0;                       // the first KV head that is not known to be; C::kPasses only
   int walked_ = 0, turns_ = 0, turn_ = 0;  // of the item's tiles; BackwardStore::kOrdered only
   int32_t* front_ = nullptr;               // of the run's rows; null: the item goes its own way
   int wave_ = 0;                           // as *front_, of this block

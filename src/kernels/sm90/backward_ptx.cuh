@@ -64,6 +64,10 @@ __device__ __forceinline__ void st_release(int32_t* address, int32_t value) {
   asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
 }
 
+__device__ __forceinline__ void red_add_release(int32_t* address, int32_t value) {
+  asm volatile("red.release.gpu.global.add.s32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
+}
+
 __device__ __forceinline__ int32_t ld_relaxed(const int32_t* address) {
   int32_t value;
   asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");

@@ -22,18 +22,21 @@ __device__ __forceinline__ int column_of_place(int row_of_tile, int place) {
   return chunk % 2 == 0 ? dq_chunk_column(chunk, 0) : dq_chunk_column(chunk - 1, 2);
 }
 
-// A thread's chunk, scaled, to its column_of_place; nothing where `there` is false. By all threads of a warp:
-// neighbours, which hold neighbouring places, exchange halves of their chunks, so that each writes four
-// elements side by side.
-template <class Output>
-__device__ __forceinline__ void write_dq_chunk(Output* to, bool odd_place, const float4& four, float scale,
-                                               bool there) {
+// A thread's chunk, scaled, as four elements side by side: neighbours, which hold neighbouring places,
+// exchange halves of their chunks. By all threads of a warp.
+__device__ __forceinline__ float4 exchange_dq_chunk(bool odd_place, const float4& four, float scale) {
   const float x = __shfl_xor_sync(0xffffffff, odd_place ? four.x : four.z, 1) * scale;
   const float y = __shfl_xor_sync(0xffffffff, odd_place ? four.y : four.w, 1) * scale;
   const float own_x = (odd_place ? four.z : four.x) * scale, own_y = (odd_place ? four.w : four.y) * scale;
-  if (there)
-    store_four(to, odd_place ? x : own_x, odd_place ? y : own_y, odd_place ? own_x : x,
-               odd_place ? own_y : y);
+  return odd_place ? make_float4(x, y, own_x, own_y) : make_float4(own_x, own_y, x, y);
+}
+
+// To the chunk's column_of_place; nothing where `there` is false. By all threads of a warp.
+template <class Output>
+__device__ __forceinline__ void write_dq_chunk(Output* to, bool odd_place, const float4& four, float scale,
+                                               bool there) {
+  const float4 side = exchange_dq_chunk(odd_place, four, scale);
+  if (there) store_four(to, side.x, side.y, side.z, side.w);
 }
 
 }  // namespace longspan::sm90

@@ -62,9 +62,10 @@ __device__ void send_dq(const BackwardParams& params, BackwardStreamMemory<C>& m
     int64_t offset = (int64_t{job.tile} * C::kWarpgroups + warpgroup) * C::kDqFloats;
     uint32_t bytes = C::kDqFloats * sizeof(float);
     if constexpr (C::kInRows) {
+      const int rows = C::kPasses ? job.count & ~kLastOfItem : job.count;
       const int64_t first_row = int64_t{job.tile / params.row_tiles} * params.tokens_q + job.first;
-      offset = (first_row * C::kWarpgroups + warpgroup * job.count) * C::kDqColumns;
-      bytes = job.count * C::kDqColumns * sizeof(float);
+      offset = (first_row * C::kWarpgroups + warpgroup * rows) * C::kDqColumns;
+      bytes = rows * C::kDqColumns * sizeof(float);
     }
     float* sum = params.dq + offset;
     int32_t* turn = params.turn + int64_t{job.tile} * C::kWarpgroups + warpgroup;
@@ -108,6 +109,20 @@ __device__ void send_dq(const BackwardParams& params, BackwardStreamMemory<C>& m
       cp_async_bulk_wait_group();
       // What the copy engine has completed, ordinary accesses see (PTX ISA, "Async proxy").
       st_release(turn, next_turn);
+    }
+    if constexpr (C::kPasses) {
+      if (job.count & kLastOfItem) {
+        // At once: whoever waits for the item must not wait for what this block does next.
+        if (!released) {
+          cp_async_bulk_wait_group_read<0>();
+          mbarrier_arrive(state.dq_empty[warpgroup][slot]);
+          released = true;
+        }
+        cp_async_bulk_wait_group();
+        // What the copy engine has completed, ordinary accesses see that come after this release, as above.
+        const BackwardJobs jobs = params.jobs();
+        red_add_release(params.added + jobs.section_of(job.tile / params.row_tiles / params.group), 1);
+      }
     }
   }
   cp_async_bulk_wait_group();

@@ -90,7 +90,15 @@ BackwardShape choose_backward_shape(const Problem& problem) {
     if (shape.kind == BackwardKind::kLong) shape.wave = kLongRun;
     if (shape.kind == BackwardKind::kBands || blocks) shape.wave = kShortRun;
   }
+  // Measured in documents, of head_dim 128.
+  if (shape.kind == BackwardKind::kBands && problem.head_dim == 128 && can_do_passes(problem, shape))
+    shape.pass_blocks = kAsSuits;
   return shape;
+}
+
+bool can_do_passes(const Problem& problem, const BackwardShape& shape) {
+  return shape.in_rows && shape.store != BackwardStore::kRegisters && problem.masks->size() == 1 &&
+         !problem.fp32_output;
 }
 
 }  // namespace longspan::sm90

@@ -27,6 +27,8 @@ enum class BackwardKind : uint8_t {
   kBands,      // few do: documents
 };
 
+inline constexpr int kAsSuits = -1;  // BackwardShape::pass_blocks
+
 // An instance of the kernel, and what else is chosen for all of its items.
 struct BackwardShape {
   BackwardKind kind = BackwardKind::kLong;
@@ -38,6 +40,9 @@ struct BackwardShape {
   bool aligned = true;    // tiles may begin where the mask's bands do
   int wave =
       0;  // full row tiles, at an item's beginning, from which it begins where others are; 0: none does
+  // Blocks that do the passes before and after the kernel while the others compute, where can_do_passes
+  // allows it; 0: the passes are kernels of their own; kAsSuits: backward_pass_blocks.h chooses.
+  int pass_blocks = 0;
   std::optional<BackwardDivision> division;  // instead of what backward_division.h chooses
 
   TileShape tile_shape() const { return {keys, rows}; }  // of the transposed mask
@@ -45,5 +50,8 @@ struct BackwardShape {
 };
 
 BackwardShape choose_backward_shape(const Problem& problem);
+
+// Whether instances of such a shape can do the passes, with the problem's masks.
+bool can_do_passes(const Problem& problem, const BackwardShape& shape);
 
 }  // namespace longspan::sm90

@@ -3,9 +3,9 @@
 //   sm90_backward_probe check|time <how>[/<how>...] [regular expression]
 // <how> is `chosen` or `ordered` (the same bits every run), with what shall differ from the plan's choice:
 // claimed, added, streams, rows, held, tall (tiles of 80 rows, as held), low (of 64), unaligned, w=WAVE,
-// s=SECTION_UNITS, and of BackwardDivision P=PARTS, T=MOST_TILES, o=KEY_ORDER (as a number), g=GROUP_ITEMS,
-// r=LAST_ROUNDS, k=WALK (1: descending, 2: by rows), p=PARTS with any number of tiles and no groups of items:
-// e.g. chosen,w=0,T=160.
+// s=SECTION_UNITS, N=PASS_BLOCKS, and of BackwardDivision P=PARTS, T=MOST_TILES, o=KEY_ORDER (as a number),
+// g=GROUP_ITEMS, r=LAST_ROUNDS, h=KV_HEADS, k=WALK (1: descending, 2: by rows), p=PARTS with any number of
+// tiles and no groups of items: e.g. chosen,w=0,T=160.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -85,14 +85,14 @@ BackwardShape shape_for(Problem problem, const std::string& how, int64_t units) 
   if (has("low")) shape.rows = 64;
   if (has("tall")) shape.rows = 80, shape.in_rows = shape.aligned = false;
   if (has("added")) shape.store = BackwardStore::kAdded;
-  set("w", shape.wave), set("s", shape.section_units);
+  set("w", shape.wave), set("s", shape.section_units), set("N", shape.pass_blocks);
   sm90::BackwardDivision division = sm90::arrange_backward(problem, shape, units).division;
   if (set("p", division.parts))
     division.most_tiles = 0, division.group_items = 0, division.order = sm90::KeyOrder::kOfMap;
   bool other = set("P", division.parts);
   int order = static_cast<int>(division.order), walk = 2 * division.walk.by_rows + division.walk.descending;
   other |= set("T", division.most_tiles) | set("o", order) | set("g", division.group_items) |
-           set("r", division.last_rounds) | set("k", walk);
+           set("r", division.last_rounds) | set("h", division.kv_heads) | set("k", walk);
   if (!other && text.find(",p=") == std::string::npos) return shape;
   division.order = static_cast<sm90::KeyOrder>(order);
   division.walk = {(walk & 1) != 0, (walk & 2) != 0};

@@ -34,6 +34,12 @@ Problem problem_of(std::string_view name, int64_t seqlen, bool deterministic = f
   return problem;
 }
 
+// Those that take items.
+int32_t workers_of(const Problem& problem) {
+  return static_cast<int32_t>(kUnits) -
+         arrange_backward(problem, choose_backward_shape(problem), kUnits).pass_blocks;
+}
+
 BackwardDivision division_of(const Problem& problem) {
   return arrange_backward(problem, choose_backward_shape(problem), kUnits).division;
 }
@@ -77,8 +83,10 @@ TEST(BackwardDivision, TakesWholeGroupsThroughDocuments) {
   for (const char* name : {"causal_document", "prefix_lm_document", "causal_blockwise"}) {
     EXPECT_EQ(division_of(problem_of(name, 8192)), few) << name;
     const BackwardDivision many = division_of(problem_of(name, 32768));
-    EXPECT_EQ(many, (BackwardDivision{
-                        .most_tiles = 110, .order = kByKeys, .group_items = kUnits, .last_rounds = 2}))
+    EXPECT_EQ(many, (BackwardDivision{.most_tiles = 110,
+                                      .order = kByKeys,
+                                      .group_items = workers_of(problem_of(name, 32768)),
+                                      .last_rounds = 2}))
         << name;
   }
 }
@@ -90,8 +98,10 @@ TEST(BackwardDivision, CutsKeysThatFarMoreRowsSeeThanOthers) {
       (BackwardDivision{
           .parts = 2, .most_tiles = 160, .order = kHeaviestFirst, .group_items = 32, .last_rounds = 2}));
   EXPECT_EQ(division_of(problem_of("share_question", 8192)),
-            (BackwardDivision{
-                .most_tiles = 120, .order = kHeaviestFirst, .group_items = kUnits, .last_rounds = 2}));
+            (BackwardDivision{.most_tiles = 120,
+                              .order = kHeaviestFirst,
+                              .group_items = workers_of(problem_of("share_question", 8192)),
+                              .last_rounds = 2}));
   EXPECT_EQ(division_of(problem_of("share_question", 32768)).most_tiles, 110);
 }
 

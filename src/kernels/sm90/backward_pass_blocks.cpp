@@ -1,0 +1,36 @@
+#include "kernels/sm90/backward_pass_blocks.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace longspan::sm90 {
+
+// As many as are done with the jobs when the others are with the items: one too few and items wait for them,
+// which costs 5 to 10 %; one too many costs half a per cent.
+int choose_pass_blocks(const BackwardPassWork& work) {
+  // Bytes that a pass block moves in a cycle beside the others, 2 to 8 % less than it does; and cycles of a
+  // tile's products.
+  constexpr double kBytesPerCycle = 45;
+  const double tile_cycles = work.claimed ? 4100 : 3500;
+  // The first section is prepared before the kernel, and the last one's gradients are finished after it.
+  constexpr int64_t kFewestSections = 3;
+  // Where a section has fewer items than that for each block, these come to the next one before it is
+  // prepared.
+  constexpr double kFewestItems = 0.75;
+  // Fewer were not measured. Where less than that would do, as for long columns, six are not there for the
+  // tiles, and that costs as much as the passes; where more would, as for short documents, the pass kernels,
+  // which have all blocks, were not beaten.
+  constexpr double kLeastWanted = 4, kMostWanted = 12;
+  constexpr int kFewestBlocks = 6;
+
+  if (work.sections < kFewestSections || work.tiles == 0) return 0;
+  const auto units = static_cast<double>(work.units);
+  if (static_cast<double>(work.section_items) < kFewestItems * units) return 0;
+  const double passes = static_cast<double>(work.jobs * work.job_bytes) / kBytesPerCycle;
+  const double items = static_cast<double>(work.tiles) * tile_cycles;
+  const double wanted = units * passes / (passes + items);
+  if (wanted < kLeastWanted * units / 132 || wanted > kMostWanted * units / 132) return 0;
+  return std::max(kFewestBlocks, static_cast<int>(std::ceil(wanted)));
+}
+
+}  // namespace longspan::sm90

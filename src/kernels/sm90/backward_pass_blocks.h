@@ -1,0 +1,23 @@
+// How many blocks of the backward kernel do the passes before and after it (backward_jobs.h), and whether any
+// do. A pure rule with what was measured. Host code without CUDA.
+#pragma once
+
+#include <cstdint>
+
+namespace longspan::sm90 {
+
+// What there is to do, of one launch.
+struct BackwardPassWork {
+  int64_t units = 0;          // multiprocessors
+  int64_t sections = 0;       // of heads
+  int64_t section_items = 0;  // of the first one
+  int64_t jobs = 0;           // BackwardJobs::jobs
+  int64_t job_bytes = 0;      // that one job reads and writes
+  int64_t tiles = 0;          // of rows and keys, of all query heads
+  bool claimed = true;        // those of dq are stored by the first to come, or in order; not added to zeros
+};
+
+// 0: the passes are better kernels of their own.
+int choose_pass_blocks(const BackwardPassWork& work);
+
+}  // namespace longspan::sm90

@@ -1,0 +1,171 @@
+#include "kernels/sm90/backward_jobs.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+namespace longspan::sm90 {
+namespace {
+
+std::vector<BackwardJobs> examples() {
+  return {
+      {.section_heads = 1, .last_section = 0, .heads_kv = 1, .group = 1, .row_tiles = 1, .ahead = 9},
+      {.section_heads = 1, .last_section = 0, .heads_kv = 8, .group = 8, .row_tiles = 33, .ahead = 2},
+      {.section_heads = 1, .last_section = 1, .heads_kv = 2, .group = 2, .row_tiles = 5, .ahead = 3},
+      {.section_heads = 1, .last_section = 2, .heads_kv = 8, .group = 8, .row_tiles = 150, .ahead = 1},
+      {.section_heads = 2, .last_section = 3, .heads_kv = 7, .group = 1, .row_tiles = 13, .ahead = 9},
+      {.section_heads = 1, .last_section = 7, .heads_kv = 8, .group = 8, .row_tiles = 600, .ahead = 9},
+  };
+}
+
+std::vector<BackwardJob> in_order(const BackwardJobs& jobs) {
+  BackwardJobOrder order(jobs);
+  std::vector<BackwardJob> result;
+  for (int32_t i = 0; i < jobs.jobs(); ++i) result.push_back(order.at(i));
+  return result;
+}
+
+TEST(BackwardJobs, CoverAllHeadsOnce) {
+  for (const BackwardJobs& jobs : examples()) {
+    int32_t heads = 0;
+    for (int32_t s = 0; s <= jobs.last_section; ++s) {
+      EXPECT_EQ(jobs.first_head(s), heads);
+      for (int32_t h = 0; h < jobs.heads_of(s); ++h) EXPECT_EQ(jobs.section_of(heads + h), s);
+      EXPECT_EQ(jobs.jobs_of(s), jobs.heads_of(s) * jobs.group * jobs.row_tiles);
+      heads += jobs.heads_of(s);
+    }
+    EXPECT_EQ(heads, jobs.heads_kv);
+  }
+}
+
+TEST(BackwardJobs, ComeOnceEachButForWhatIsBeforeAndAfterAllItems) {
+  for (const BackwardJobs& jobs : examples()) {
+    std::map<std::pair<bool, int32_t>, int32_t> next;
+    for (const BackwardJob& job : in_order(jobs))
+      EXPECT_EQ(job.number, (next[{job.prepares, job.section}]++)) << job.prepares << job.section;
+    for (int32_t s = 0; s <= jobs.last_section; ++s) {
+      EXPECT_EQ((next[{true, s}]), s == 0 ? 0 : jobs.jobs_of(s));
+      EXPECT_EQ((next[{false, s}]), s < jobs.last_section ? jobs.jobs_of(s) : 0);
+    }
+  }
+}
+
+// Who waits for a section's items waits for blocks that may be about to take items of the next ones: these
+// must not depend on a job that comes later.
+TEST(BackwardJobs, PrepareSectionsAhead) {
+  for (const BackwardJobs& jobs : examples()) {
+    int32_t prepared = 0, finished = -1;
+    for (const BackwardJob& job : in_order(jobs)) {
+      if (job.prepares) {
+        EXPECT_THAT(job.section, testing::AnyOf(prepared, prepared + 1));
+        prepared = job.section;
+      } else {
+        EXPECT_GE(prepared, std::min(job.section + jobs.ahead, jobs.last_section));
+        EXPECT_THAT(job.section, testing::AnyOf(finished, finished + 1));
+        finished = job.section;
+      }
+    }
+  }
+}
+
+// As the kernel's warpgroups do, each of which goes through jobs of its own.
+TEST(BackwardJobs, AreFoundBySeveralGroups) {
+  for (const BackwardJobs& jobs : examples()) {
+    const std::vector<BackwardJob> all = in_order(jobs);
+    for (int32_t group = 0; group < 3; ++group) {
+      BackwardJobOrder order(jobs);
+      for (size_t i = static_cast<size_t>(group); i < all.size(); i += 3)
+        EXPECT_EQ(order.at(static_cast<int32_t>(i)), all[i]);
+    }
+  }
+}
+
+// Blocks that hold items, in the order in which these are handed out, and groups of pass blocks, in any order
+// of their steps: somebody can always go on. An item waits until its section is prepared, and, where
+// additions are ordered, for the one before of its head; a pass after for all items of its section.
+class Launch {
+ public:
+  Launch(const BackwardJobs& jobs, int32_t items_per_head, int32_t blocks, int32_t groups, bool ordered)
+      : jobs_(jobs), items_per_head_(items_per_head), ordered_(ordered) {
+    const auto sections = static_cast<size_t>(jobs.last_section) + 1;
+    prepared_.resize(sections), added_.resize(sections);
+    done_.resize(static_cast<size_t>(items()));
+    for (int32_t b = 0; b < blocks; ++b) at_.push_back(next_++);
+    for (int32_t g = 0; g < groups; ++g) of_group_.emplace_back(g, BackwardJobOrder(jobs));
+    groups_ = groups;
+  }
+
+  // False if nobody can.
+  bool step(std::mt19937& random) {
+    std::vector<size_t> actors(at_.size() + of_group_.size());
+    std::iota(actors.begin(), actors.end(), size_t{0});
+    std::shuffle(actors.begin(), actors.end(), random);
+    return std::ranges::any_of(
+        actors, [&](size_t i) { return i < at_.size() ? work(at_[i]) : pass(of_group_[i - at_.size()]); });
+  }
+  bool over() const {
+    return std::ranges::all_of(at_, [&](int32_t item) { return item >= items(); }) &&
+           std::ranges::all_of(of_group_, [&](const auto& group) { return group.first >= jobs_.jobs(); });
+  }
+
+ private:
+  int32_t items() const { return jobs_.heads_kv * items_per_head_; }
+
+  bool work(int32_t& item) {
+    if (item >= items()) return false;
+    const int32_t per_section = jobs_.section_heads * items_per_head_;
+    const int32_t section = std::min(item / per_section, jobs_.last_section);
+    const int32_t before = item - jobs_.heads_of(section);  // of the same head, if it is of the same section
+    if (section > 0 && prepared_[static_cast<size_t>(section)] < jobs_.jobs_of(section)) return false;
+    if (ordered_ && before >= section * per_section && !done_[static_cast<size_t>(before)]) return false;
+    done_[static_cast<size_t>(item)] = true;
+    ++added_[static_cast<size_t>(section)];
+    item = next_++;
+    return true;
+  }
+  bool pass(std::pair<int32_t, BackwardJobOrder>& group) {
+    auto& [index, order] = group;
+    if (index >= jobs_.jobs()) return false;
+    const BackwardJob job = order.at(index);
+    const auto section = static_cast<size_t>(job.section);
+    if (job.prepares)
+      ++prepared_[section];
+    else if (added_[section] < jobs_.heads_of(job.section) * items_per_head_)
+      return false;
+    index += groups_;
+    return true;
+  }
+
+  BackwardJobs jobs_;
+  int32_t items_per_head_, groups_ = 1, next_ = 0;
+  bool ordered_;
+  std::vector<int32_t> prepared_, added_;
+  std::vector<bool> done_;
+  std::vector<int32_t> at_;  // each block's item
+  std::vector<std::pair<int32_t, BackwardJobOrder>> of_group_;
+};
+
+TEST(BackwardJobs, NeverWaitForEachOther) {
+  std::mt19937 random(7);
+  for (BackwardJobs jobs : examples()) {
+    jobs.row_tiles = std::min(jobs.row_tiles, 7);
+    for (const int32_t items_per_head : {1, 3, 40})
+      for (const int32_t blocks : {1, 5, 30})
+        for (const int32_t groups : {1, 2, 12})
+          for (const bool ordered : {false, true}) {
+            Launch launch(jobs, items_per_head, blocks, groups, ordered);
+            while (launch.step(random)) {
+            }
+            ASSERT_TRUE(launch.over()) << jobs.last_section << " " << items_per_head << " " << blocks << " "
+                                       << groups << " " << ordered;
+          }
+  }
+}
+
+}  // namespace
+}  // namespace longspan::sm90

@@ -1,0 +1,101 @@
+// The numbers of pass blocks that were measured to be best, with the masks and lengths that they were
+// measured with (one NVIDIA H200, 64:8 heads, head_dim 128).
+#include "kernels/sm90/backward_pass_blocks.h"
+
+#include <memory>
+#include <string_view>
+
+#include <gmock/gmock.h>
+
+#include "kernels/sm90/backward_arrangement.h"
+#include "mask/patterns.h"
+
+namespace longspan::sm90 {
+namespace {
+
+using testing::AllOf;
+using testing::Ge;
+using testing::Le;
+
+constexpr int64_t kUnits = 132;
+
+Problem problem_of(std::string_view name, int64_t seqlen, int64_t heads_q = 64, int64_t heads_kv = 8) {
+  PatternOptions options;
+  options.seqlen = seqlen;
+  options.kv_heads = heads_kv;
+  Problem problem;
+  problem.masks = std::make_shared<const HeadMasks>(draw_mask(name, options).masks);
+  problem.tokens_q = problem.tokens_kv = seqlen;
+  problem.heads_q = heads_q, problem.heads_kv = heads_kv, problem.head_dim = 128;
+  problem.dtype = DType::kBF16;
+  return problem;
+}
+
+int pass_blocks_of(const Problem& problem) {
+  return arrange_backward(problem, choose_backward_shape(problem), kUnits).pass_blocks;
+}
+
+// Within 1 % of the fastest of 6 to 10, 12 and 14.
+TEST(BackwardPassBlocks, AreAsManyAsWereMeasuredToBeBest) {
+  const struct {
+    const char* mask;
+    int64_t seqlen;
+    int least, most;
+  } measured[] = {
+      {"causal_document", 8192, 6, 9},    {"causal_blockwise", 8192, 6, 7},
+      {"causal_document", 32768, 8, 10},  {"full_document", 32768, 8, 9},
+      {"causal_blockwise", 32768, 8, 10}, {"prefix_lm_document", 32768, 7, 10},
+      {"share_question", 32768, 6, 7},    {"causal_document", 49152, 8, 9},
+      {"full_document", 49152, 7, 8},
+  };
+  for (const auto& [mask, seqlen, least, most] : measured)
+    EXPECT_THAT(pass_blocks_of(problem_of(mask, seqlen)), AllOf(Ge(least), Le(most))) << mask << seqlen;
+}
+
+TEST(BackwardPassBlocks, AreNoneWhereNothingIsHidden) {
+  EXPECT_EQ(pass_blocks_of(problem_of("full_document", 8192)), 0);            // one section
+  EXPECT_EQ(pass_blocks_of(problem_of("causal_document", 32768, 16, 2)), 0);  // two
+  EXPECT_EQ(pass_blocks_of(problem_of("share_question", 2048)), 0);           // of fewer items than blocks
+  for (const char* name : {"full", "causal", "sliding_window", "block_causal_document"})
+    EXPECT_EQ(pass_blocks_of(problem_of(name, 32768)), 0) << name;
+}
+
+TEST(BackwardPassBlocks, GrowWithThePasses) {
+  BackwardPassWork work{.units = kUnits,
+                        .sections = 8,
+                        .section_items = 400,
+                        .jobs = 60592,
+                        .job_bytes = 40960,
+                        .tiles = 192064,
+                        .claimed = true};
+  int before = choose_pass_blocks(work);
+  EXPECT_GE(before, 8);
+  work.job_bytes = 57344;
+  EXPECT_GT(choose_pass_blocks(work), before);
+  work.job_bytes = 40960;
+  for (; work.tiles < 400000; work.tiles += 10000) {
+    const int now = choose_pass_blocks(work);
+    EXPECT_LE(now, before);
+    before = now;
+  }
+  EXPECT_EQ(before, 6);
+  work.tiles *= 2;
+  EXPECT_EQ(choose_pass_blocks(work), 0);  // six would be too many
+  work.tiles = 50000;
+  EXPECT_EQ(choose_pass_blocks(work), 0);  // the passes are most of it
+}
+
+TEST(BackwardPassBlocks, AreAsManyAsAreAskedFor) {
+  const Problem problem = problem_of("causal_document", 3000, 4, 2);
+  BackwardShape shape = choose_backward_shape(problem);
+  for (const int blocks : {0, 1, 14}) {
+    shape.pass_blocks = blocks;
+    EXPECT_EQ(arrange_backward(problem, shape, kUnits).pass_blocks, blocks);
+  }
+  EXPECT_EQ(arrange_backward(problem, shape, 8).pass_blocks, 4);  // items need some, too
+  shape.in_rows = false;
+  EXPECT_EQ(arrange_backward(problem, shape, kUnits).pass_blocks, 0);
+}
+
+}  // namespace
+}  // namespace longspan::sm90
