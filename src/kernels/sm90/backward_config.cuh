@@ -28,7 +28,6 @@ struct BackwardConfig {
   static constexpr bool kOrdered = kStore == BackwardStore::kOrdered;
   static constexpr bool kClaimed = kStore == BackwardStore::kClaimed;
   static constexpr bool kInAnyOrder = kBulk && !kOrdered;
-  static constexpr bool kFirstStores = kClaimed || kOrdered;  // else all add to zeros
   // On its way out. A second one is worth more than one for the next item's K would be; tiles of more than 64
   // rows leave no room for it.
   static constexpr int kDqBuffers = kBulk && kRows == 64 ? 2 : 1;
@@ -46,8 +45,9 @@ struct BackwardConfig {
   // dq = ds k, and its sums lie in rows, of any tile; each of two warpgroups computes half of head_dim. Else
   // dq^T = k^T ds^T, in products of 64 of head_dim, whose sums lie as the threads hold them.
   static constexpr bool kInRows = kInRowsT;
-  // Whether the kernel can do the passes before and after it as well.
-  static constexpr bool kPasses = kInRows && kBulk;
+  // Whether the kernel can do the passes before and after it as well. Where additions are ordered they cost
+  // more than they gave: docs/kernels/sm90-backward.md.
+  static constexpr bool kPasses = kInRows && kInAnyOrder;
   static constexpr int kDqColumns = kInRows ? kHeadDim / kWarpgroups : kRows;
   static constexpr int kDqFloats = 64 * kDqColumns;
   static constexpr int kDqOfWarpgroup = kInRows ? 1 : kPanels / kWarpgroups;

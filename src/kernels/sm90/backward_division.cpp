@@ -164,8 +164,11 @@ class Divider {
     const bool short_of_items = rounds_ < kHalfGroups;
     const int64_t tiles = std::clamp<int64_t>(short_of_items ? of_block_ / 2 : of_block_, kFewestTiles, 640);
     // Where all columns end with the same rows, additions to these are a long queue for each head; many heads
-    // at once have as many queues.
-    const int64_t kv_heads = columns_.end_together == columns_.key_tiles ? workers_ / kBlocksOfHead : 1;
+    // at once have as many queues, until their blocks have four items each.
+    constexpr int64_t kFewestHeads = 2;
+    const int64_t queues = std::clamp(4 * workers_ / columns_.key_tiles, kFewestHeads,
+                                      std::max(workers_ / kBlocksOfHead, kFewestHeads));
+    const int64_t kv_heads = columns_.end_together == columns_.key_tiles ? queues : 1;
     const auto with = [&](KeyOrder order, int64_t most, int64_t parts = 1) {
       return BackwardDivision{.parts = parts_of(parts),
                               .most_tiles = std::max(most, kFewestTiles),

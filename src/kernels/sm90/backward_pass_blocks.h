@@ -14,7 +14,7 @@ struct BackwardPassWork {
   int64_t jobs = 0;           // BackwardJobs::jobs
   int64_t job_bytes = 0;      // that one job reads and writes
   int64_t tiles = 0;          // of rows and keys, of all query heads
-  bool claimed = true;        // those of dq are stored by the first to come, or in order; not added to zeros
+  bool claimed = true;        // those of dq are stored by the first to come; else added to zeros
 };
 
 // 0: the passes are better kernels of their own.

@@ -114,7 +114,7 @@ class BackwardPassLoader {
   }
   // Of this lane's job, once it is known.
   __device__ __forceinline__ void read_state(BackwardPassJob& found) const {
-    if (!C::kFirstStores || found.prepares || found.section < 0 || found.section > complete_) return;
+    if (!C::kClaimed || found.prepares || found.section < 0 || found.section > complete_) return;
     const int64_t number = int64_t{found.head} * params_.row_tiles + found.row_tile;
     found.untouched = ld_relaxed(params_.turn + number * C::kWarpgroups) == kUntouched;
   }
@@ -237,8 +237,7 @@ class BackwardPassGroup {
     float lse = -INFINITY;
     if (thread_ < job.count)
       lse = __ldg(params_.lse + int64_t{job.head} * params_.tokens_q + job.first + thread_);
-    if (C::kFirstStores && thread_ < C::kWarpgroups)
-      params_.turn[number * C::kWarpgroups + thread_] = kUntouched;
+    if (C::kClaimed && thread_ < C::kWarpgroups) params_.turn[number * C::kWarpgroups + thread_] = kUntouched;
     if (params_.front != nullptr && thread_ == 0) params_.front[number] = 0;
 
     const int lane = thread_ % kLanes, row = thread_ / kLanes;
@@ -275,7 +274,7 @@ class BackwardPassGroup {
     }
     if (thread_ < C::kRows)
       stats[stats_index(thread_)] = lse == -INFINITY ? lse : -lse * std::numbers::log2e_v<float>;
-    if constexpr (!C::kFirstStores) {
+    if constexpr (!C::kClaimed) {
       float4* sums = reinterpret_cast<float4*>(sums_of<C>(params_, job));
       for (int i = thread_; i < job.count * (C::kHeadDim / 4); i += 128) sums[i] = make_float4(0, 0, 0, 0);
     }

@@ -97,8 +97,8 @@ BackwardShape choose_backward_shape(const Problem& problem) {
 }
 
 bool can_do_passes(const Problem& problem, const BackwardShape& shape) {
-  return shape.in_rows && shape.store != BackwardStore::kRegisters && problem.masks->size() == 1 &&
-         !problem.fp32_output;
+  const bool in_any_order = shape.store == BackwardStore::kAdded || shape.store == BackwardStore::kClaimed;
+  return shape.in_rows && in_any_order && problem.masks->size() == 1 && !problem.fp32_output;
 }
 
 }  // namespace longspan::sm90

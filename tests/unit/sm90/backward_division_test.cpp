@@ -171,10 +171,14 @@ TEST(BackwardDivision, CutsItemsOfFewDocumentsInOrderAsIsBest) {
 
 // All of causal_blockwise' columns end with the rows of the last block, which sees everything.
 TEST(BackwardDivision, WorksOnManyHeadsWhereAllColumnsEndTogether) {
-  for (const auto& [name, heads] : {std::pair{"causal_blockwise", 8}, {"causal_document", 1}}) {
-    const Problem problem = problem_of(name, 32768, true);
-    EXPECT_EQ(arrange_backward(problem, choose_backward_shape(problem), kUnits).section_heads, heads) << name;
-  }
+  const auto heads = [](const char* name, int64_t seqlen) {
+    const Problem problem = problem_of(name, seqlen, true);
+    return arrange_backward(problem, choose_backward_shape(problem), kUnits).section_heads;
+  };
+  EXPECT_EQ(heads("causal_blockwise", 4096), 8);
+  EXPECT_EQ(heads("causal_blockwise", 8192), 8);
+  EXPECT_EQ(heads("causal_blockwise", 32768), 2);  // four items for each block
+  EXPECT_EQ(heads("causal_document", 32768), 1);
 }
 
 TEST(BackwardDivision, DividesTheGroupWhateverItIs) {
