@@ -9,6 +9,7 @@
 #include "base/parallel.h"
 #include "kernels/sm90/backward_jobs.h"
 #include "kernels/sm90/backward_pass_blocks.h"
+#include "kernels/sm90/backward_turns.h"
 
 namespace longspan::sm90 {
 namespace {
@@ -56,12 +57,11 @@ class Arranger {
     const BackwardColumns columns = columns_of(map, shape_.rows, masks);
     if (shape_.pass_blocks != 0 && can_do_passes(problem_, shape_)) give_passes_blocks(columns);
     divide_for(columns);
-    if (shape_.store == BackwardStore::kOrdered)
-      order();
-    else if (result_.items.lists > 1)
-      result_.last_list = result_.items.per_list;
-    result_.section_heads = section_heads();
-    result_.last_section = last_section();
+    const ScheduledBy by = scheduled_by();
+    result_.section_heads = by.section_heads;
+    result_.last_section = by.last_section;
+    result_.last_list = by.last_list;
+    if (shape_.store == BackwardStore::kOrdered) order(by);
     if (result_.pass_blocks > 0) check_items();
     return std::move(result_);
   }
@@ -73,7 +73,8 @@ class Arranger {
     if (shape_.pass_blocks == kAsSuits) {
       divide(shape_.division ? *shape_.division
                              : choose_divisions(problem_, shape_, columns, workers_).front());
-      result_.pass_blocks = choose_pass_blocks(pass_work(columns));
+      result_.pass_blocks =
+          static_cast<int32_t>(std::min<int64_t>(choose_pass_blocks(pass_work(columns)), units_ / 2));
     }
     workers_ = units_ - result_.pass_blocks;
   }
@@ -133,13 +134,16 @@ class Arranger {
     else if (divisions.size() > 1)
       for (size_t i = 0; i < divisions.size(); ++i) times[i] = time_of(divisions[i]);
     size_t best = 0;
+    // By time, the simulation knows how long an addition takes until the next one may begin.
     for (size_t i = 1; i < divisions.size(); ++i)
-      if (times[i] < 0.98 * times[best]) best = i;
+      if (times[i] < (divisions[i].by_time ? 0.99 : 0.98) * times[best]) best = i;
     divide(divisions[best]);
   }
 
   double time_of(const BackwardDivision& division) {
     divide(division);
+    if (division.by_time)
+      return time_schedule(result_.grid.map, result_.items, division.walk, scheduled_by());
     return time_walk(result_.grid.map,
                      std::span(result_.items.work).first(static_cast<size_t>(result_.items.per_list)),
                      division.walk,
@@ -151,16 +155,44 @@ class Arranger {
                       .last_heads = last_heads()});
   }
 
-  void order() {
-    BackwardTurns& turns = result_.turns;
-    turns = order_additions(result_.grid.map, shape_.rows, result_.division.walk.descending);
-    turns.turns.resize(turns.turns.size() + 32);  // a warp reads 32 at a time
+  void order(const ScheduledBy& by) {
+    BackwardSchedule& all = result_.schedule;
     BackwardItems& items = result_.items;
-    for (size_t i = 0; i < items.work.size(); ++i) {
-      const size_t mask = i / static_cast<size_t>(items.per_list * items.lists);
-      items.work[i].first_turn = turns.first[mask * static_cast<size_t>(result_.key_tiles) +
-                                             static_cast<size_t>(items.work[i].key_tile)];
+    if (result_.division.by_time) {
+      all = schedule(result_.grid.map, items, result_.division.walk, by);
+      for (size_t i = 0; i < items.work.size(); ++i) items.work[i].first_turn = all.first[i];
+      if (!all.runs.empty()) {
+        result_.grid.map.runs = std::move(all.runs);
+        for (size_t i = 0; i < items.work.size(); ++i) items.work[i].first_run = all.first_run[i];
+      }
+    } else {
+      BackwardTurns turns = order_additions(result_.grid.map, shape_.rows, result_.division.walk.descending);
+      turns.turns.resize(turns.turns.size() + kTurnsAtOnce);
+      all.turns = std::move(turns.turns);
+      for (size_t i = 0; i < items.work.size(); ++i) {
+        const size_t mask = i / static_cast<size_t>(items.per_list * items.lists);
+        items.work[i].first_turn = turns.first[mask * static_cast<size_t>(result_.key_tiles) +
+                                               static_cast<size_t>(items.work[i].key_tile)];
+      }
     }
+  }
+
+  ScheduledBy scheduled_by() const {
+    const bool lists =
+        result_.items.lists > 1 && (shape_.store != BackwardStore::kOrdered || result_.division.by_time);
+    const int64_t items = int64_t{result_.items.per_list} * problem_.heads_kv;
+    return {.rows = shape_.rows,
+            .row_tiles = result_.row_tiles,
+            .group = static_cast<int32_t>(problem_.group_size()),
+            .workers = static_cast<int32_t>(std::min(workers_, items)),
+            .kv_heads = static_cast<int32_t>(problem_.heads_kv),
+            .section_heads = section_heads(),
+            .last_section = last_section(),
+            .last_list = lists ? result_.items.per_list : 0,
+            .per_head_masks = problem_.masks->size() > 1,
+            // Items that KV heads share cannot each have visits of their own.
+            .spread = shape_.kind == BackwardKind::kScattered &&
+                      problem_.masks->size() == static_cast<size_t>(problem_.heads_kv)};
   }
 
   // Query heads that are worked on together.

@@ -6,8 +6,8 @@
 
 #include "attention/problem.h"
 #include "kernels/sm90/backward_items.h"
+#include "kernels/sm90/backward_schedule.h"
 #include "kernels/sm90/backward_shape.h"
-#include "kernels/sm90/backward_turns.h"
 
 namespace longspan::sm90 {
 
@@ -15,7 +15,9 @@ struct BackwardArrangement {
   BackwardGrid grid;
   BackwardDivision division;
   BackwardItems items;
-  BackwardTurns turns;  // BackwardStore::kOrdered
+  // BackwardStore::kOrdered. Without BackwardDivision::by_time there are turns alone, for all heads of an
+  // item.
+  BackwardSchedule schedule;
   int32_t row_tiles = 0, key_tiles = 0;
   int32_t section_heads = 1, last_section = 0, last_list = 0;  // as BackwardParams has them
   int32_t pass_blocks = 0;                                     // likewise

@@ -26,6 +26,7 @@ struct BackwardConfig {
   static constexpr BackwardStore kStore = kStoreT;
   static constexpr bool kBulk = kStore != BackwardStore::kRegisters;
   static constexpr bool kOrdered = kStore == BackwardStore::kOrdered;
+  static constexpr bool kScheduled = kOrdered && kRows == 64;  // can keep to a BackwardSchedule
   static constexpr bool kClaimed = kStore == BackwardStore::kClaimed;
   static constexpr bool kInAnyOrder = kBulk && !kOrdered;
   // On its way out. A second one is worth more than one for the next item's K would be; tiles of more than 64

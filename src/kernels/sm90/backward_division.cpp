@@ -22,7 +22,8 @@ class Divider {
         columns_(columns),
         workers_(workers),
         group_(problem.group_size()),
-        of_block_(columns.tiles * problem.heads_q / workers),
+        visits_(columns.tiles * problem.heads_q),
+        of_block_(visits_ / workers),
         rounds_(static_cast<double>(columns.key_tiles * problem.heads_kv) / static_cast<double>(workers)) {}
 
   BackwardDivision freely() const {
@@ -68,14 +69,23 @@ class Divider {
       case BackwardKind::kBands:
         return documents_in_order();
       default:
+        if (by_time(kMostScheduled) && columns_.runs >= kManyRuns * columns_.key_tiles)
+          return {{.parts = parts_of(group_), .by_time = true}};
         return scattered_in_order();
     }
   }
 
  private:
   static constexpr int64_t kFewestTiles = 24;
+  static constexpr int64_t kMostTried = int64_t{1} << 16;  // visits, simulated for each of several divisions
+  static constexpr int64_t kManyRuns = 5;  // of a mean key tile, for a choice in which order to visit them
   // Items of whole groups for each block.
   static constexpr double kFewRounds = 1.5, kHalfGroups = 3, kSomeRounds = 8;
+
+  // Whether additions may be in the order of a simulated run, which takes its time, and tiles of 64 rows.
+  bool by_time(int64_t most_visits) const {
+    return shape_.by_time && shape_.rows == 64 && visits_ <= most_visits;
+  }
 
   // Whether most items begin with full tiles.
   bool full() const { return columns_.full_first * 2 >= columns_.tiles; }
@@ -158,7 +168,8 @@ class Divider {
 
   // Parts of a key tile wait for each other's dk and dv, so that items are as long as they may be. The
   // heaviest first is right where these are documents; what all rows see, as a shared question, has to come
-  // last where it is long, and elsewhere must not.
+  // last where it is long, and elsewhere must not. With few items any such order lets blocks wait, and that
+  // of time may be better; with more it was measured to be so in some masks only.
   std::vector<BackwardDivision> documents_in_order() const {
     using enum KeyOrder;
     const bool short_of_items = rounds_ < kHalfGroups;
@@ -183,6 +194,9 @@ class Divider {
       for (const int64_t parts : {1, 2})
         for (const int64_t most : {of_block_, int64_t{160}})
           for (const KeyOrder order : {kHeaviestFirst, kByKeys}) result.push_back(with(order, most, parts));
+    if (short_of_items && rounds_ >= kFewRounds && by_time(kMostTried))
+      for (size_t i = 0, count = result.size(); i < count; ++i)
+        if (result[i].order == kHeaviestFirst) result.emplace_back(result[i]).by_time = true;
     return result;
   }
 
@@ -201,7 +215,8 @@ class Divider {
   const BackwardShape& shape_;
   const BackwardColumns& columns_;
   int64_t workers_, group_;
-  int64_t of_block_;  // tiles
+  int64_t visits_;    // of all heads to tiles
+  int64_t of_block_;  // likewise, of a block
   double rounds_;     // key tiles of all KV heads for each block
 };
 
@@ -219,12 +234,14 @@ BackwardColumns columns_of(const CompiledMap& map, int32_t rows, int64_t masks) 
     int64_t tiles = 0;
     for (const DeviceRun& run : runs) tiles += std::max(run.code, 1);
     columns.tiles += tiles;
+    columns.runs += row.runs;
     columns.longest = std::max(columns.longest, tiles);
     if (runs.front().code >= kShortRun) columns.full_first += tiles;
     columns.begin_together += runs.front().column / rows == first;
     columns.end_together += end_of(runs.back()) == last;
   }
-  for (int64_t* sum : {&columns.tiles, &columns.full_first, &columns.begin_together, &columns.end_together})
+  for (int64_t* sum :
+       {&columns.tiles, &columns.runs, &columns.full_first, &columns.begin_together, &columns.end_together})
     *sum /= masks;
   return columns;
 }

@@ -23,6 +23,7 @@ struct BackwardDivision {
   int32_t last_rounds = 4;  // items of the last KV heads for each block, so that all blocks end together
   int32_t kv_heads = 1;     // that are worked on together, or more as it suits the GPU
   BackwardWalk walk{};
+  bool by_time = false;  // additions are in the order of a simulated run (backward_schedule.h)
   friend bool operator==(const BackwardDivision&, const BackwardDivision&) = default;
 };
 
@@ -30,6 +31,7 @@ struct BackwardDivision {
 struct BackwardColumns {
   int64_t key_tiles = 0;
   int64_t tiles = 0;       // of all of them
+  int64_t runs = 0;        // of such tiles, one after the other
   int64_t longest = 0;     // of one
   int64_t full_first = 0;  // of those that begin with a run of at least kShortRun full ones
   // Key tiles that begin with the first row tile of all, and that end with the last one.
@@ -43,6 +45,10 @@ inline constexpr int kShortRun = 4;
 // time, and find them in L2. With more than some 16 of them they wait for each other's additions; with fewer,
 // each row comes from memory more often.
 inline constexpr int64_t kBlocksOfHead = 16;
+
+// Visits to tiles, of all heads, up to which additions are in the order of a simulated run: half a second of
+// planning, and 32 MiB of turns, at most.
+inline constexpr int64_t kMostScheduled = int64_t{8} << 20;
 
 // The ways that suit; if there are several, additions are in order and a simulation is to choose.
 std::vector<BackwardDivision> choose_divisions(const Problem& problem, const BackwardShape& shape,

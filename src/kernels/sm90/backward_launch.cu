@@ -20,10 +20,36 @@ void start(const BackwardParams& params, const Device& device, cudaStream_t stre
   LONGSPAN_CHECK(pass_blocks == params.pass_blocks && pass_blocks < device.units,
                  "{} blocks cannot do the passes of this instance on {} multiprocessors", params.pass_blocks,
                  device.units);
-  const auto grid = static_cast<unsigned>(
-      std::min(device.units, (params.items + C::kStreams - 1) / C::kStreams + pass_blocks));
-  sm90_backward<C><<<grid, C::kThreads, kSharedBytes, stream>>>(params);
-  LONGSPAN_CUDA_LAUNCHED();
+  // Blocks that keep to a schedule wait for each other, so that all must be resident, or none begin.
+  const bool scheduled = params.next_item != nullptr;
+  const int workers = scheduled ? params.blocks : (params.items + C::kStreams - 1) / C::kStreams;
+  LONGSPAN_CHECK(
+      !scheduled || (C::kScheduled && workers + pass_blocks <= device.units),
+      "an instance that {} keep to a schedule is given one for {} blocks, and {} for passes, on {} "
+      "multiprocessors",
+      C::kScheduled ? "can" : "cannot", workers, pass_blocks, device.units);
+  const auto grid = static_cast<unsigned>(std::min(device.units, workers + pass_blocks));
+  cudaLaunchAttribute together{};
+  together.id = cudaLaunchAttributeCooperative;
+  together.val.cooperative = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = C::kThreads;
+  config.dynamicSmemBytes = kSharedBytes;
+  config.stream = stream;
+  config.attrs = &together;
+  config.numAttrs = scheduled ? 1 : 0;
+  const cudaError_t status = cudaLaunchKernelEx(&config, sm90_backward<C>, params);
+  if (status == cudaErrorCooperativeLaunchTooLarge) {
+    cudaGetLastError();
+    throw Error(
+        ErrorKind::kUnsupported,
+        fmt::format("the same bits on every run were planned for {} multiprocessors at once, and this "
+                    "process may use fewer (MPS, a green context): plan for as many as it may use",
+                    grid),
+        __FILE__, __LINE__, "cudaLaunchKernelEx");
+  }
+  LONGSPAN_CUDA(status);
 }
 
 template <class Element>

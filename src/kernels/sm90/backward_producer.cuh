@@ -38,7 +38,7 @@ __device__ __forceinline__ BackwardItem fetch_backward_item(const BackwardParams
   item.place = item.kv_head * params.key_tiles + raw.x;
   item.first_run = static_cast<uint32_t>(raw.y);
   item.runs = raw.z;
-  item.first_turn = static_cast<uint32_t>(raw.w);
+  item.first_turn = static_cast<uint32_t>(raw.w) + params.turns_of_head * static_cast<uint32_t>(item.kv_head);
   item.first_key = more.x;
   item.first_head = more.y + item.kv_head * params.group;
   item.heads = more.z | more.w << 16;
@@ -90,6 +90,7 @@ class BackwardLoader {
   // leads to its first tile, and no earlier, since some items are a hundred times as long as others.
   __device__ void run(int worker, int workers) {
     workers_ = workers;
+    if constexpr (C::kScheduled) next_index_ = worker;
     BackwardItem item = fetch_backward_item(params_, worker);
     BackwardRun runs = fetch_backward_runs<C>(params_, item, 0, lane_);
     while (item.kv_head >= 0) {
@@ -109,9 +110,14 @@ class BackwardLoader {
   // One step towards the next item, each with the result of the one before.
   __device__ void fetch_next() {
     if (steps_ == 0) {
-      if (lane_ == 0) next_index_ = atomicAdd(params_.counters + kNextItem, 1) + workers_;
+      if (scheduled())
+        next_index_ = __ldg(params_.next_item + next_index_);
+      else if (lane_ == 0)
+        next_index_ = atomicAdd(params_.counters + kNextItem, 1) + workers_;
     } else if (steps_ == 1) {
-      next_ = fetch_backward_item(params_, __shfl_sync(0xffffffff, next_index_, 0));
+      const int index = __shfl_sync(0xffffffff, next_index_, 0);
+      if constexpr (C::kScheduled) next_index_ = index;
+      next_ = fetch_backward_item(params_, index);
     } else {
       next_runs_ = fetch_backward_runs<C>(params_, next_, 0, lane_);
     }
@@ -150,7 +156,7 @@ class BackwardLoader {
     // Head after head, or, by rows, all heads of a tile before the next tile.
     const int heads = item.heads & 0xffff, outer = params_.by_rows ? 1 : heads, inner = heads / outer;
     for (int h = 0; h < outer; ++h) {
-      walked_ = 0;
+      if (!scheduled() || h == 0) walked_ = 0;
       const int skip = inner == 1 ? join_wave(item, batch, h) : 0;
       for (int done = 0; done < item.runs; done += 32) {
         if (item.runs > 32 && (done > 0 || h > 0)) batch = fetch_backward_runs<C>(params_, item, done, lane_);
@@ -171,9 +177,10 @@ class BackwardLoader {
             const int row = first + tile * C::kRows;
             const BackwardRun one{first_tile + tile, code < 0 || limit >= C::kKeys ? code : 0, row,
                                   min(code < 0 ? rows : C::kRows, params_.tokens_q - row)};
-            fetch_turn(item);
+            if (!scheduled()) fetch_turn(item);  // all heads have the same
             move_on();
             for (int head = h; head < h + inner; ++head) {
+              if (scheduled()) fetch_turn(item);
               const int ends = last_batch && left == 1 ? kItemEnds : 0;
               if (left <= kStepsAhead) fetch_next();
               load_tile(item, item.first_head + head, one, limit, ends);
@@ -208,6 +215,9 @@ class BackwardLoader {
       ++wave_;
     }
   }
+
+  // Whether items and turns are those of a BackwardSchedule.
+  __device__ bool scheduled() const { return C::kScheduled && params_.next_item != nullptr; }
 
   // Turns come 32 at a time, one a lane.
   __device__ void fetch_turn(const BackwardItem& item) {

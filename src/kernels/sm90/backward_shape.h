@@ -43,6 +43,7 @@ struct BackwardShape {
   // Blocks that do the passes before and after the kernel while the others compute, where can_do_passes
   // allows it; 0: the passes are kernels of their own; kAsSuits: backward_pass_blocks.h chooses.
   int pass_blocks = 0;
+  bool by_time = true;  // kOrdered may be the order of a simulated run, where that is faster
   std::optional<BackwardDivision> division;  // instead of what backward_division.h chooses
 
   TileShape tile_shape() const { return {keys, rows}; }  // of the transposed mask

@@ -1,14 +1,17 @@
-// The order of the additions to dq that makes the backward pass give the same bits on every run: the key
-// tiles that a row tile meets add to it in the order of the map, in which blocks take them on, each waiting
-// for its turn. Host code without CUDA.
+// The order of the additions to dq that makes the backward pass give the same bits on every run, where it is
+// that of items (else see backward_schedule.h): the key tiles that a row tile meets add to it in the order of
+// the map, in which blocks take them on, each waiting for its turn. Host code without CUDA.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "kernels/sm90/compiled_map.h"
 
 namespace longspan::sm90 {
+
+inline constexpr size_t kTurnsAtOnce = 32;  // a warp reads so many: as many must lie behind the last one
 
 struct BackwardTurns {
   std::vector<uint32_t> first;  // [masks, key_tiles]: where a key tile's turns begin

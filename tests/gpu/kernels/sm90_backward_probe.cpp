@@ -3,9 +3,10 @@
 //   sm90_backward_probe check|time <how>[/<how>...] [regular expression]
 // <how> is `chosen` or `ordered` (the same bits every run), with what shall differ from the plan's choice:
 // claimed, added, streams, rows, held, tall (tiles of 80 rows, as held), low (of 64), unaligned, w=WAVE,
-// s=SECTION_UNITS, N=PASS_BLOCKS, and of BackwardDivision P=PARTS, T=MOST_TILES, o=KEY_ORDER (as a number),
-// g=GROUP_ITEMS, r=LAST_ROUNDS, h=KV_HEADS, k=WALK (1: descending, 2: by rows), p=PARTS with any number of
-// tiles and no groups of items: e.g. chosen,w=0,T=160.
+// s=SECTION_UNITS, N=PASS_BLOCKS, t=BY_TIME, and of BackwardDivision P=PARTS, T=MOST_TILES, o=KEY_ORDER (as a
+// number), g=GROUP_ITEMS, r=LAST_ROUNDS, h=KV_HEADS, k=WALK (1: descending, 2: by rows), p=PARTS with any
+// number of tiles and no groups of items: e.g. chosen,w=0,T=160. With n=REPEATS `check` compares the bits of
+// so many more ordered runs with those of the first, else of 4.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -85,7 +86,7 @@ BackwardShape shape_for(Problem problem, const std::string& how, int64_t units) 
   if (has("low")) shape.rows = 64;
   if (has("tall")) shape.rows = 80, shape.in_rows = shape.aligned = false;
   if (has("added")) shape.store = BackwardStore::kAdded;
-  set("w", shape.wave), set("s", shape.section_units), set("N", shape.pass_blocks);
+  set("w", shape.wave), set("s", shape.section_units), set("N", shape.pass_blocks), set("t", shape.by_time);
   sm90::BackwardDivision division = sm90::arrange_backward(problem, shape, units).division;
   if (set("p", division.parts))
     division.most_tiles = 0, division.group_items = 0, division.order = sm90::KeyOrder::kOfMap;
@@ -186,6 +187,18 @@ std::vector<Case> small_cases() {
       2, 128, DType::kBF16, true);
   add(
       "blocks128-2000-4:4", [] { return pattern("uniform_block_sparse", 2000, 4, 128); }, 4, 4);
+  // Where additions in order are in that of a simulated run.
+  add(
+      "blocks128-6000-4:4", [] { return pattern("uniform_block_sparse", 6000, 4, 128); }, 4, 4);
+  add(
+      "blocks128-6000-8:4-one-mask", [] { return pattern("uniform_block_sparse", 6000, 1, 128); }, 8, 4);
+  add(
+      "blocks64-6000-8:2-d64-f16", [] { return pattern("uniform_block_sparse", 6000, 2, 64); }, 8, 2, 64,
+      DType::kF16);
+  add(
+      "variable256-6000-8:4", [] { return pattern("variable_block_sparse", 6000, 4, 256); }, 8, 4);
+  add(
+      "causal_blockwise-4096-64:8", [] { return pattern("causal_blockwise", 4096); }, 64, 8);
   add(
       "causal-4096-64:8", [] { return band(4096, 4096, kBelow, 0); }, 64, 8);
   add(
@@ -348,7 +361,9 @@ bool check(const Case& c, const std::string& instance, const Device& gpu, bool v
   std::printf("%-26s %-16s %s%s\n", c.name.c_str(), instance.c_str(), report.passed() ? "ok  " : "FAIL",
               line.c_str());
   if (shape.store == BackwardStore::kOrdered) {
-    if (const std::string found = differences(plan, tensors, 4); !found.empty()) {
+    const size_t repeats = instance.find(",n=");
+    const int count = repeats == std::string::npos ? 4 : std::atoi(instance.c_str() + repeats + 3);
+    if (const std::string found = differences(plan, tensors, count); !found.empty()) {
       std::printf("  differs:%s\n", found.c_str());
       return false;
     }

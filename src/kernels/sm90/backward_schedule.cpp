@@ -1,0 +1,314 @@
+#include "kernels/sm90/backward_schedule.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <limits>
+#include <utility>
+
+#include "base/error.h"
+#include "kernels/sm90/backward_turns.h"
+
+namespace longspan::sm90 {
+namespace {
+
+// Times are whole numbers of these.
+constexpr int32_t kTile = 16;
+// From one block's addition to the next one's to the same rows: to be complete, to be told, to be heard of.
+constexpr int32_t kHandOver = 3 * kTile / 2;
+constexpr int32_t kApart = 3 * kTile;         // visits to the same rows that are spread, if there is a choice
+constexpr std::ptrdiff_t kMostLookedAt = 32;  // of an item's runs, for one such
+constexpr int32_t kBeginning = 5 * kTile / 2;  // an item's beginning and end
+constexpr int32_t kParts = 2 * kTile;          // a part's dk and dv are added to those of the parts before
+
+// Blocks by the time at which they do something next; those of one time in the order in which they came.
+class Agenda {
+ public:
+  explicit Agenda(int32_t workers) : entries_(static_cast<size_t>(workers)) {}
+
+  void add(int32_t worker, int32_t time) {
+    entries_[static_cast<size_t>(worker)].time = time;
+    put(worker, time);
+  }
+  int32_t now() const { return now_; }
+  // Of at least one.
+  int32_t take() {
+    for (;;) {
+      Slot& slot = slots_[now_ % kSlots];
+      while (slot.first >= 0) {
+        const int32_t worker = slot.first;
+        const Entry& entry = entries_[static_cast<size_t>(worker)];
+        slot.first = entry.next;
+        if (entry.time <= now_) return worker;
+        put(worker, entry.time);
+      }
+      ++now_;
+    }
+  }
+
+ private:
+  static constexpr int32_t kSlots = 512;
+  struct Slot {
+    int32_t first = -1, last = -1;
+  };
+  struct Entry {
+    int32_t time = 0, next = -1;
+  };
+
+  // What is too far off for a slot of its own waits in the last one.
+  void put(int32_t worker, int32_t time) {
+    Slot& slot = slots_[std::min(time, now_ + kSlots - 1) % kSlots];
+    entries_[static_cast<size_t>(worker)].next = -1;
+    if (slot.first < 0)
+      slot.first = worker;
+    else
+      entries_[static_cast<size_t>(slot.last)].next = worker;
+    slot.last = worker;
+  }
+
+  std::array<Slot, kSlots> slots_;
+  std::vector<Entry> entries_;
+  int32_t now_ = 0;
+};
+
+// Of a row tile's rows of a query head.
+struct Additions {
+  int32_t last = -4 * kTile;  // when it was made
+  int32_t count = 0;
+};
+
+int64_t tiles_of(const CompiledMap& map, const BackwardWork& item) {
+  int64_t tiles = 0;
+  for (int32_t i = 0; i < item.runs; ++i)
+    tiles += std::max(map.runs[item.first_run + static_cast<uint32_t>(i)].code, 1);
+  return tiles * item.heads;
+}
+
+// kRecords: what a BackwardSchedule has.
+template <bool kRecords>
+class Simulation {
+ public:
+  Simulation(const CompiledMap& map, const BackwardItems& items, const BackwardWalk& walk,
+             const ScheduledBy& by)
+      : map_(map), items_(items), walk_(walk), by_(by), agenda_(by.workers) {
+    all_items_ = items.per_list * by.kv_heads;
+    const auto rows = static_cast<size_t>(by.row_tiles) * static_cast<size_t>(by.group * by.kv_heads);
+    added_.resize(rows);
+    parts_.resize(static_cast<size_t>(map.row_tiles) * static_cast<size_t>(by.kv_heads));
+    blocks_.resize(static_cast<size_t>(by.workers));
+    if constexpr (kRecords) lay_out();
+  }
+
+  // Time, in tiles, until the last block is done.
+  double run() {
+    for (int32_t worker = 0; worker < by_.workers; ++worker) agenda_.add(worker, 0);
+    int32_t end = 0;
+    for (int32_t working = by_.workers; working > 0;) {
+      const int32_t worker = agenda_.take();
+      const int32_t now = agenda_.now();
+      const int32_t then = step(blocks_[static_cast<size_t>(worker)], now);
+      if (then >= 0)
+        agenda_.add(worker, then);
+      else
+        --working, end = std::max(end, now);
+    }
+    return static_cast<double>(end) / kTile;
+  }
+
+  BackwardSchedule result;
+
+ private:
+  struct Run {
+    DeviceRun run;
+    int32_t tile = 0;  // its first
+  };
+  struct Block {
+    const BackwardWork* item = nullptr;
+    int32_t index = -1, kv_head = 0;
+    int32_t number = 0;          // of the run
+    int32_t tile = 0, left = 0;  // of the run
+    int32_t head = 0, heads_at_once = 0;
+    size_t place = 0;  // of the item's first head in added_
+    uint32_t turn = 0;
+    std::vector<Run> order;  // if visits are spread, of those there are left behind `number`
+  };
+
+  void lay_out() {
+    uint64_t turns = 0;
+    result.first.resize(items_.work.size());
+    const int32_t lists = items_.lists;
+    const auto per_list = static_cast<size_t>(items_.per_list);
+    for (size_t begin = 0, list = 0; begin < items_.work.size(); begin += per_list, ++list) {
+      // A KV head goes through one of its lists.
+      if (list % static_cast<size_t>(lists) == 0) mask_begin_ = turns;
+      uint64_t at = mask_begin_;
+      for (size_t i = begin; i < begin + per_list; ++i) {
+        result.first[i] = static_cast<uint32_t>(at);
+        at += static_cast<uint64_t>(tiles_of(map_, items_.work[i]));
+      }
+      turns = at;
+    }
+    if (!by_.per_head_masks) {
+      result.of_head = static_cast<uint32_t>(turns);
+      turns *= static_cast<uint64_t>(by_.kv_heads);
+    }
+    LONGSPAN_CHECK(turns < uint64_t{1} << 31, "{} additions are more than can be ordered", turns);
+    result.blocks = by_.workers;
+    result.turns.resize(turns + kTurnsAtOnce);
+    if (by_.spread) {
+      result.first_run.resize(items_.work.size());
+      size_t runs = 0;
+      for (size_t i = 0; i < items_.work.size(); ++i) {
+        result.first_run[i] = static_cast<uint32_t>(runs);
+        runs += static_cast<size_t>(items_.work[i].runs);
+      }
+      result.runs.resize(runs);
+    }
+    result.next.assign(static_cast<size_t>(all_items_), all_items_);
+  }
+
+  // Does what comes next; returns when the block goes on, or -1.
+  int32_t step(Block& block, int32_t now) {
+    if (block.item == nullptr) return take(block, now);
+    if (block.head < block.item->heads && block.item->runs > 0) {
+      if (block.left == 0) begin_run(block, now);  // not before: others' visits until now count
+      return visit(block, now);
+    }
+    // The end.
+    if (block.item->heads > 0 && block.item->heads < by_.group) {
+      int32_t& parts = parts_[static_cast<size_t>(block.kv_head) * static_cast<size_t>(map_.row_tiles) +
+                              static_cast<size_t>(block.item->key_tile)];
+      if (parts < block.item->part) return now + kTile / 2;
+      ++parts;
+      block.item = nullptr;
+      return now + kParts;
+    }
+    return take(block, now);
+  }
+
+  // The kernel's fetch_backward_item().
+  int32_t take(Block& block, int32_t now) {
+    const int32_t index = taken_++;
+    if constexpr (kRecords)
+      if (block.index >= 0) result.next[static_cast<size_t>(block.index)] = index;
+    if (index >= all_items_) return -1;
+    const int32_t per_section = by_.section_heads * items_.per_list;
+    const int32_t section = std::min(index / per_section, by_.last_section);
+    const int32_t inside = index - section * per_section, first = section * by_.section_heads;
+    const int32_t heads = section == by_.last_section ? by_.kv_heads - first : by_.section_heads;
+    const int32_t position = inside / heads;
+    block.index = index;
+    block.kv_head = first + inside - position * heads;
+    const auto place =
+        static_cast<size_t>(by_.per_head_masks ? block.kv_head * items_.per_list * items_.lists : 0) +
+        static_cast<size_t>((section == by_.last_section ? by_.last_list : 0) + position);
+    block.item = &items_.work[place];
+    if (block.item->heads == 0) {
+      block.item = nullptr;
+      return now + kTile / 2;
+    }
+    if constexpr (kRecords)
+      block.turn = result.first[place] + result.of_head * static_cast<uint32_t>(block.kv_head);
+    block.place = static_cast<size_t>(block.kv_head) * static_cast<size_t>(by_.row_tiles) *
+                      static_cast<size_t>(by_.group) +
+                  static_cast<size_t>(block.item->first_head);
+    block.number = 0;
+    block.head = 0;
+    block.heads_at_once = walk_.by_rows ? block.item->heads : 1;
+    if (by_.spread) {
+      block.order.clear();
+      for (int32_t i = 0; i < block.item->runs; ++i) {
+        const int32_t number = walk_.descending ? block.item->runs - 1 - i : i;
+        const DeviceRun& run = map_.runs[block.item->first_run + static_cast<uint32_t>(number)];
+        block.order.push_back({run, run.column / by_.rows});
+      }
+    }
+    block.left = 0;
+    return now + kBeginning + (block.item->runs > 0 ? 0 : kTile);
+  }
+
+  void begin_run(Block& block, int32_t now) {
+    const BackwardWork& item = *block.item;
+    const bool spread = by_.spread;
+    if (spread && block.head == 0) choose_run(block, now);
+    const auto at = static_cast<uint32_t>(walk_.descending ? item.runs - 1 - block.number : block.number);
+    const DeviceRun& run =
+        spread ? block.order[static_cast<size_t>(block.number)].run : map_.runs[item.first_run + at];
+    if (kRecords && spread)
+      result.runs[result.first_run[static_cast<size_t>(block.item - items_.work.data())] + at] = run;
+    block.left = std::max(run.code, 1);
+    block.tile = run.column / by_.rows + (walk_.descending ? block.left - 1 : 0);
+  }
+
+  // The first in the order of the map whose rows have not been visited for some time, or else those that have
+  // not for the longest.
+  void choose_run(Block& block, int32_t now) const {
+    const auto left = block.order.begin() + block.number;
+    auto best = left;
+    int32_t longest = std::numeric_limits<int32_t>::max();
+    const auto end = left + std::min(block.order.end() - left, kMostLookedAt);
+    for (auto run = left; run != end; ++run) {
+      const int32_t last =
+          added_[block.place + static_cast<size_t>(run->tile) * static_cast<size_t>(by_.group)].last;
+      if (last < longest) longest = last, best = run;
+      if (last <= now + kTile - kApart) break;
+    }
+    std::rotate(left, best, best + 1);
+  }
+
+  int32_t visit(Block& block, int32_t now) {
+    size_t at = block.place + static_cast<size_t>(block.tile) * static_cast<size_t>(by_.group) +
+                static_cast<size_t>(block.head);
+    for (int32_t h = 0; h < block.heads_at_once; ++h, ++at) {
+      Additions& rows = added_[at];
+      now = std::max(now + kTile, rows.last + kHandOver);
+      rows.last = now;
+      if constexpr (kRecords) result.turns[block.turn++] = rows.count++;
+    }
+    block.tile += walk_.descending ? -1 : 1;
+    if (--block.left > 0) return now;
+    if (++block.number == block.item->runs) {
+      block.head += block.heads_at_once;
+      block.number = 0;
+    }
+    return now;
+  }
+
+  const CompiledMap& map_;
+  const BackwardItems& items_;
+  const BackwardWalk& walk_;
+  const ScheduledBy& by_;
+  Agenda agenda_;
+  int32_t all_items_ = 0, taken_ = 0;
+  uint64_t mask_begin_ = 0;
+  std::vector<Additions> added_;  // [kv_heads, row tiles, group]
+  std::vector<int32_t> parts_;    // [kv_heads, key tiles]: done
+  std::vector<Block> blocks_;
+};
+
+}  // namespace
+
+int64_t visits_of(const CompiledMap& map, const BackwardItems& items, const ScheduledBy& by) {
+  int64_t visits = 0;
+  for (size_t begin = 0; begin < items.work.size();
+       begin += static_cast<size_t>(items.per_list) * static_cast<size_t>(items.lists))
+    for (size_t i = begin; i < begin + static_cast<size_t>(items.per_list); ++i)
+      visits += tiles_of(map, items.work[i]);
+  return by.per_head_masks ? visits : visits * by.kv_heads;
+}
+
+BackwardSchedule schedule(const CompiledMap& map, const BackwardItems& items, const BackwardWalk& walk,
+                          const ScheduledBy& by) {
+  Simulation<true> simulation(map, items, walk, by);
+  simulation.run();
+  return std::move(simulation.result);
+}
+
+double time_schedule(const CompiledMap& map, const BackwardItems& items, const BackwardWalk& walk,
+                     const ScheduledBy& by) {
+  const int64_t visits = visits_of(map, items, by);
+  if (visits == 0) return 0;
+  return Simulation<false>(map, items, walk, by).run() * by.workers / static_cast<double>(visits);
+}
+
+}  // namespace longspan::sm90
