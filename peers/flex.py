@@ -1,10 +1,13 @@
 """flex: PyTorch's FlexAttention, compiled, with a block mask. It takes every mask."""
 
 import contextlib
+import dataclasses
 import importlib
 
 import numpy as np
 import torch
+from torch._inductor.choices import InductorChoices
+from torch._inductor.virtualized import V
 from torch.nn.attention.flex_attention import AuxRequest, BlockMask, create_block_mask, flex_attention
 
 from support.adapter import Peer, Plan, Unsupported, need_dtype
@@ -104,10 +107,24 @@ def _rectangle_block_mask(masks, problem, device):
         mask_mod=sees, seq_lengths=(problem.tokens_q, problem.tokens_kv))
 
 
+# Tiles for blocks of 64, of which FlexAttention's defaults have none, or slow ones. They are what its mode "max-autotune" finds on an
+# H200 (tests/gpu/peers/flex_tuning.py), given here since each search takes it half a minute and more.
+SMALL_FORWARD = {"fwd_BLOCK_M": 64, "fwd_BLOCK_N": 64, "fwd_num_warps": 4, "fwd_num_stages": 3}
+SMALL_BACKWARD = {"block_m1": 32, "block_n1": 64, "block_m2": 64, "block_n2": 32, "num_stages": 4, "num_warps": 4}
+
+
+class SmallChoices(InductorChoices):
+    """Inductor's own choices, but for the backward pass, whose tiles no kernel option can change to others than its defaults divide."""
+
+    def get_flex_attention_bwd_configs(self, *arguments, **named):
+        return [dataclasses.replace(c, **SMALL_BACKWARD) for c in super().get_flex_attention_bwd_configs(*arguments, **named)[:1]]
+
+
 class FlexPlan(Plan):
     def __init__(self, problem, function, block_mask, options):
         self.problem, self.function, self.block_mask, self.options = problem, function, block_mask, options
-        self.settings = ", ".join(f"{name} {value}" for name, value in (options or {}).items())
+        settings = {**options, **(SMALL_BACKWARD if problem.backward else {})} if options else {}
+        self.settings = ", ".join(f"{name} {value}" for name, value in settings.items())
 
     def forward(self, q, k, v):
         # As in training, whether a backward pass follows or not: so both cases of a mask compile the same forward pass.
@@ -122,7 +139,9 @@ class FlexPlan(Plan):
         return self.aux.lse.detach()[0]
 
     def backward(self, dout):
-        gradients = torch.autograd.grad(self.o, self.inputs, dout.unsqueeze(0).transpose(1, 2), retain_graph=True)
+        # In this thread: the first one compiles the backward pass, and Inductor's choices are those of a thread.
+        with torch.autograd.set_multithreading_enabled(False):
+            gradients = torch.autograd.grad(self.o, self.inputs, dout.unsqueeze(0).transpose(1, 2), retain_graph=True)
         return tuple(g[0].transpose(0, 1) for g in gradients)
 
 
@@ -143,20 +162,22 @@ class Adapter(Peer):
         if len(masks) > 1 and not all(mask.rectangles() for mask in masks):
             raise Unsupported("masks that differ by head must be made of blocks")
 
-    def compiled(self, problem):
+    def compiled(self, problem, small=False):
         """The compiled function. What was compiled for another shape is dropped; for this shape, masks that differ in numbers alone
-        and the two passes share it."""
-        shape = (problem.tokens_q, problem.tokens_kv, problem.heads_q, problem.heads_kv, problem.head_dim, problem.dtype)
+        and the two passes share it. small: with tiles for blocks of 64."""
+        shape = (
+            problem.tokens_q, problem.tokens_kv, problem.heads_q, problem.heads_kv, problem.head_dim, problem.dtype, small)
         if shape != self.shape:
             torch._dynamo.reset()
             self.shape, self.function = shape, torch.compile(flex_attention, dynamic=False, fullgraph=True)
+            V.set_choices_handler(SmallChoices() if small else InductorChoices())  # of this thread
         return self.function
 
     def plan(self, problem, masks, device):
         self.check(problem, masks, device)
-        function = self.compiled(problem)
         if len(masks) > 1 or (masks[0].rectangles() and not masks[0].documents() and not masks[0].is_full()):
-            return self.plan_blocks(problem, function, masks, device)
+            return self.plan_blocks(problem, masks, device)
+        function = self.compiled(problem)
         formula = _formula(masks[0], device)
         if formula is None:
             return FlexPlan(problem, function, None, None)
@@ -164,11 +185,12 @@ class Adapter(Peer):
             formula, None, None, problem.tokens_q, problem.tokens_kv, device=str(device), _compile=True)
         return FlexPlan(problem, function, block_mask, None)
 
-    def plan_blocks(self, problem, function, masks, device):
+    def plan_blocks(self, problem, masks, device):
         for size in (TILE, TILE // 2):
             grids = [mask.blocks(size) for mask in masks]
-            # Its forward pass has tiles for blocks of 64 if told so; its backward pass (PyTorch 2.11) has none.
-            if all(grid is not None for grid in grids) and (size == TILE or not problem.backward):
-                options = None if size == TILE else {"BLOCK_M": size, "BLOCK_N": size}
-                return FlexPlan(problem, function, _aligned_block_mask(grids, size, problem, device), options)
-        return FlexPlan(problem, function, _rectangle_block_mask(masks, problem, device), None)
+            small = size != TILE
+            if all(grid is not None for grid in grids) and not (small and problem.dtype == "f32"):
+                return FlexPlan(
+                    problem, self.compiled(problem, small), _aligned_block_mask(grids, size, problem, device),
+                    SMALL_FORWARD if small else None)
+        return FlexPlan(problem, self.compiled(problem), _rectangle_block_mask(masks, problem, device), None)
