@@ -139,13 +139,15 @@ TEST(Sm90, ComputesBlocksOfEverySize) {
   for (const auto& [q, kv] : {std::pair<int64_t, int64_t>{4, 4}, {8, 2}, {4, 2}}) {
     for (const int64_t block : {64, 128}) {
       for (const int64_t head_dim : {64, 128}) {
-        PatternOptions options;
-        options.seqlen = 2000;
-        options.block = block;
-        options.density = 0.3;
-        options.kv_heads = kv;
-        expect_right(
-            problem_of(draw_mask("uniform_block_sparse", options).masks, q, kv, head_dim, DType::kBF16));
+        for (const double density : {0.3, 0.9}) {
+          PatternOptions options;
+          options.seqlen = 2000;
+          options.block = block;
+          options.density = density;
+          options.kv_heads = kv;
+          expect_right(
+              problem_of(draw_mask("uniform_block_sparse", options).masks, q, kv, head_dim, DType::kBF16));
+        }
       }
     }
   }

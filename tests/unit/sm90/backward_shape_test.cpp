@@ -129,6 +129,12 @@ TEST(BackwardShape, MatchesBlocksOf64) {
     EXPECT_EQ(choose_backward_shape(problem).tile_shape(), (TileShape{block, 64}));
     EXPECT_EQ(choose_backward_shape(problem).section_units, 1);
   }
+  options.block = 64;
+  for (const auto& [density, keys] : {std::pair{0.5, 64}, {0.8, 128}, {1.0, 128}}) {
+    options.density = density;
+    problem.masks = std::make_shared<const HeadMasks>(draw_mask("uniform_block_sparse", options).masks);
+    EXPECT_EQ(choose_backward_shape(problem).keys, keys) << density;
+  }
 }
 
 // Where several bands of one mask have sums of dq in rows, added in any order.
