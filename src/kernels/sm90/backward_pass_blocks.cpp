@@ -17,11 +17,11 @@ int choose_pass_blocks(const BackwardPassWork& work) {
   // Where a section has fewer items than that for each block, these come to the next one before it is
   // prepared.
   constexpr double kFewestItems = 0.75;
-  // Fewer were not measured. Where less than that would do, as for long columns, six are not there for the
-  // tiles, and that costs as much as the passes; where more would, as for short documents, the pass kernels,
-  // which have all blocks, were not beaten.
-  constexpr double kLeastWanted = 4, kMostWanted = 12;
-  constexpr int kFewestBlocks = 6;
+  // Of that many multiprocessors; of fewer, as in a part of a GPU, in proportion. Less than six blocks were
+  // not measured. Where less than that would do, as for long columns, six are not there for the tiles, and
+  // that costs as much as the passes; where more would, as for short documents, the pass kernels, which have
+  // all blocks, were not beaten.
+  constexpr double kMeasuredUnits = 132, kLeastWanted = 4, kMostWanted = 12, kFewestBlocks = 6;
 
   if (work.sections < kFewestSections || work.tiles == 0) return 0;
   const auto units = static_cast<double>(work.units);
@@ -29,8 +29,9 @@ int choose_pass_blocks(const BackwardPassWork& work) {
   const double passes = static_cast<double>(work.jobs * work.job_bytes) / kBytesPerCycle;
   const double items = static_cast<double>(work.tiles) * tile_cycles;
   const double wanted = units * passes / (passes + items);
-  if (wanted < kLeastWanted * units / 132 || wanted > kMostWanted * units / 132) return 0;
-  return std::max(kFewestBlocks, static_cast<int>(std::ceil(wanted)));
+  const double size = units / kMeasuredUnits;
+  if (wanted < kLeastWanted * size || wanted > kMostWanted * size) return 0;
+  return static_cast<int>(std::ceil(std::max(wanted, kFewestBlocks * size)));
 }
 
 }  // namespace longspan::sm90

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include <gmock/gmock.h>
 
@@ -83,6 +84,14 @@ TEST(BackwardPassBlocks, GrowWithThePasses) {
   EXPECT_EQ(choose_pass_blocks(work), 0);  // six would be too many
   work.tiles = 50000;
   EXPECT_EQ(choose_pass_blocks(work), 0);  // the passes are most of it
+}
+
+// Six of sixteen multiprocessors would cost more than all passes.
+TEST(BackwardPassBlocks, AreFewerOfFewerMultiprocessors) {
+  const Problem problem = problem_of("causal_document", 32768);
+  const BackwardShape shape = choose_backward_shape(problem);
+  for (const auto& [units, blocks] : {std::pair{132, 9}, {114, 8}, {60, 4}, {32, 3}, {16, 2}, {8, 1}})
+    EXPECT_EQ(arrange_backward(problem, shape, units).pass_blocks, blocks) << units;
 }
 
 TEST(BackwardPassBlocks, AreAsManyAsAreAskedFor) {
