@@ -562,7 +562,7 @@ __global__ void __launch_bounds__(C::kThreads, 1)
     prefetch_tensormap(params.v);
     for (int i = 0; i < C::kStreams; ++i) init_backward_barriers<C>(shared.state[i]);
     fence_mbarrier_init();
-    // The first to begin do passes: nobody waits for a block that may not have begun.
+    // The first to begin do passes, for which the others wait.
     if (C::kPasses && params.pass_blocks > 0) shared.begun = atomicAdd(params.counters + kBlocksBegun, 1);
   }
   __syncthreads();

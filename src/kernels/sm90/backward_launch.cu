@@ -20,7 +20,6 @@ void start(const BackwardParams& params, const Device& device, cudaStream_t stre
   LONGSPAN_CHECK(pass_blocks == params.pass_blocks && pass_blocks < device.units,
                  "{} blocks cannot do the passes of this instance on {} multiprocessors", params.pass_blocks,
                  device.units);
-  // Blocks that keep to a schedule wait for each other, so that all must be resident, or none begin.
   const bool scheduled = params.next_item != nullptr;
   const int workers = scheduled ? params.blocks : (params.items + C::kStreams - 1) / C::kStreams;
   LONGSPAN_CHECK(
@@ -29,6 +28,10 @@ void start(const BackwardParams& params, const Device& device, cudaStream_t stre
       "multiprocessors",
       C::kScheduled ? "can" : "cannot", workers, pass_blocks, device.units);
   const auto grid = static_cast<unsigned>(std::min(device.units, workers + pass_blocks));
+  // Blocks wait for each other if they keep to a schedule, or if some do passes: these count the items that
+  // are done, and each of the others has its first one from the launch on. Hence all must be resident, or
+  // none begin.
+  const bool wait = scheduled || pass_blocks > 0;
   cudaLaunchAttribute together{};
   together.id = cudaLaunchAttributeCooperative;
   together.val.cooperative = 1;
@@ -38,14 +41,14 @@ void start(const BackwardParams& params, const Device& device, cudaStream_t stre
   config.dynamicSmemBytes = kSharedBytes;
   config.stream = stream;
   config.attrs = &together;
-  config.numAttrs = scheduled ? 1 : 0;
+  config.numAttrs = wait ? 1 : 0;
   const cudaError_t status = cudaLaunchKernelEx(&config, sm90_backward<C>, params);
   if (status == cudaErrorCooperativeLaunchTooLarge) {
     cudaGetLastError();
     throw Error(
         ErrorKind::kUnsupported,
-        fmt::format("the same bits on every run were planned for {} multiprocessors at once, and this "
-                    "process may use fewer (MPS, a green context): plan for as many as it may use",
+        fmt::format("the backward pass was planned for {} multiprocessors at once, and this process may use "
+                    "fewer (MPS, a green context): plan for as many as it may use",
                     grid),
         __FILE__, __LINE__, "cudaLaunchKernelEx");
   }

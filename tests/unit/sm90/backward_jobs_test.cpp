@@ -87,11 +87,12 @@ TEST(BackwardJobs, AreFoundBySeveralGroups) {
 
 // Blocks that hold items, in the order in which these are handed out, and groups of pass blocks, in any order
 // of their steps: somebody can always go on. An item waits until its section is prepared, a pass after
-// for all items of its section.
+// for all items of its section. Each block's first item is its own from the launch on, even if there is room
+// for so many `resident` ones only, and the next one begins when one of them ends.
 class Launch {
  public:
-  Launch(const BackwardJobs& jobs, int32_t items_per_head, int32_t blocks, int32_t groups)
-      : jobs_(jobs), items_per_head_(items_per_head) {
+  Launch(const BackwardJobs& jobs, int32_t items_per_head, int32_t blocks, int32_t groups, int32_t resident)
+      : jobs_(jobs), items_per_head_(items_per_head), begun_(static_cast<size_t>(resident)) {
     const auto sections = static_cast<size_t>(jobs.last_section) + 1;
     prepared_.resize(sections), added_.resize(sections);
     for (int32_t b = 0; b < blocks; ++b) at_.push_back(next_++);
@@ -101,11 +102,12 @@ class Launch {
 
   // False if nobody can.
   bool step(std::mt19937& random) {
-    std::vector<size_t> actors(at_.size() + of_group_.size());
+    const size_t blocks = std::min(begun_, at_.size());
+    std::vector<size_t> actors(blocks + of_group_.size());
     std::iota(actors.begin(), actors.end(), size_t{0});
     std::shuffle(actors.begin(), actors.end(), random);
     return std::ranges::any_of(
-        actors, [&](size_t i) { return i < at_.size() ? work(at_[i]) : pass(of_group_[i - at_.size()]); });
+        actors, [&](size_t i) { return i < blocks ? work(at_[i]) : pass(of_group_[i - blocks]); });
   }
   bool over() const {
     return std::ranges::all_of(at_, [&](int32_t item) { return item >= items(); }) &&
@@ -122,6 +124,7 @@ class Launch {
     if (section > 0 && prepared_[static_cast<size_t>(section)] < jobs_.jobs_of(section)) return false;
     ++added_[static_cast<size_t>(section)];
     item = next_++;
+    begun_ += item >= items();
     return true;
   }
   bool pass(std::pair<int32_t, BackwardJobOrder>& group) {
@@ -139,6 +142,7 @@ class Launch {
 
   BackwardJobs jobs_;
   int32_t items_per_head_, groups_ = 1, next_ = 0;
+  size_t begun_;  // blocks
   std::vector<int32_t> prepared_, added_;
   std::vector<int32_t> at_;  // each block's item
   std::vector<std::pair<int32_t, BackwardJobOrder>> of_group_;
@@ -151,12 +155,25 @@ TEST(BackwardJobs, NeverWaitForEachOther) {
     for (const int32_t items_per_head : {1, 3, 40})
       for (const int32_t blocks : {1, 5, 30})
         for (const int32_t groups : {1, 2, 12}) {
-          Launch launch(jobs, items_per_head, blocks, groups);
+          Launch launch(jobs, items_per_head, blocks, groups, blocks);
           while (launch.step(random)) {
           }
           ASSERT_TRUE(launch.over()) << jobs.last_section << " " << items_per_head << " " << blocks << " "
                                      << groups;
         }
+  }
+}
+
+// The check above finds what it is there for, and why such a kernel is launched cooperatively.
+TEST(BackwardJobs, WouldWaitForBlocksThatCannotBegin) {
+  std::mt19937 random(7);
+  const BackwardJobs jobs{
+      .section_heads = 1, .last_section = 7, .heads_kv = 8, .group = 8, .row_tiles = 7, .ahead = 3};
+  for (const int32_t resident : {30, 29}) {
+    Launch launch(jobs, 40, 30, 12, resident);
+    while (launch.step(random)) {
+    }
+    EXPECT_EQ(launch.over(), resident == 30);
   }
 }
 
