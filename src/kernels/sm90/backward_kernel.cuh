@@ -1,10 +1,11 @@
 // The backward kernel: dq, dk and dv of one attention, any mask, from a tile map read by columns.
 //
-// A block is persistent. It takes work items (key tile, query heads of a KV head) from a counter and goes
-// over the row tiles that see the keys. Two warpgroups hold 64 keys each, and their dk and dv in registers;
-// scores are computed transposed, so that a thread's rows are keys and both p and ds are operands of dv +=
-// p^T do and dk += ds^T q straight from registers. Only ds passes through shared memory, for dq = ds k, of
-// which each warpgroup computes half of head_dim over the keys of both.
+// A block is persistent. It takes work items (key tile, query heads of a KV head) from a counter, or as a
+// BackwardSchedule says, and goes over the row tiles that see the keys. Some blocks may do the passes before
+// and after instead (backward_pass_group.cuh). Two warpgroups hold 64 keys each, and their dk and dv in
+// registers; scores are computed transposed, so that a thread's rows are keys and both p and ds are operands
+// of dv += p^T do and dk += ds^T q straight from registers. Only ds passes through shared memory, for dq = ds
+// k, of which each warpgroup computes half of head_dim over the keys of both.
 //
 //   load warp     K Q0 V dO0 | Q1 dO1 | Q2 dO2 | ...                as far ahead as the rings allow
 //   warpgroup 0   [S0 dP0] exp 0 [dV0] ds 0 [dV0] | [dQ0 dK0] dq 0 out  [S1 dP1] exp 1 [dV1] ds 1 [dV1] | ...

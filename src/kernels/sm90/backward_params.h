@@ -38,13 +38,14 @@ struct BackwardParams {
   const DevicePartial* partials = nullptr;
   const uint32_t* spans = nullptr;  // [layers, keys]: begin in the low half, end in the high half
 
-  // With BackwardStore::kOrdered; and whose turn it is, or with kClaimed, a DqState.
+  // With BackwardStore::kOrdered: the turns for which items' tiles wait, in the order of their walks.
   const int32_t* turns = nullptr;
   // Of BackwardSchedule, if it has one: blocks do not take items from the counter, and each head of an item
   // has turns of its own.
   const int32_t* next_item = nullptr;
   int32_t blocks = 0;  // that it is for
   uint32_t turns_of_head = 0;
+  // Whose turn it is; or, with kClaimed, a DqState.
   int32_t* turn = nullptr;              // [heads_q, row_tiles, 2]: of each warpgroup's half of dq
   int32_t* dkv_turn = nullptr;          // [heads_kv, key_tiles, 2]: of each warpgroup's half of dkv, by parts
   int32_t descending = 0, by_rows = 0;  // BackwardWalk

@@ -15,7 +15,8 @@ enum class BackwardStore : uint8_t {
   kRegisters,  // by the threads that hold it, to zeros
   kAdded,      // by the copy engine, from shared memory, to zeros: nobody waits for anybody
   kClaimed,    // likewise, but the first to come to a tile stores what the others add to
-  kOrdered,    // likewise, one key tile after the other (backward_turns.h): the same bits on every run
+  kOrdered,    // likewise, one key tile after the other (backward_turns.h), or as a simulated run has it
+               // (backward_schedule.h): the same bits on every run
 };
 
 // What decides how work is best divided.
@@ -38,8 +39,7 @@ struct BackwardShape {
   bool in_rows = true;    // dq's sums lie in rows, not as threads hold them: tiles of rows may begin anywhere
   int section_units = 0;  // parts of groups that are worked on together; 0: as suits the GPU
   bool aligned = true;    // tiles may begin where the mask's bands do
-  int wave =
-      0;  // full row tiles, at an item's beginning, from which it begins where others are; 0: none does
+  int wave = 0;  // full row tiles at an item's beginning, from which it begins where others are; 0: none does
   // Blocks that do the passes before and after the kernel while the others compute, where can_do_passes
   // allows it; 0: the passes are kernels of their own; kAsSuits: backward_pass_blocks.h chooses.
   int pass_blocks = 0;
