@@ -26,6 +26,7 @@
 #include "attention/oracle_cuda.h"
 #include "attention/verify.h"
 #include "base/cuda.h"
+#include "gpu/kernels/backward_in_shape.h"
 #include "kernels/sm90/backward_arrangement.h"
 #include "kernels/sm90/backward_plan.h"
 #include "kernels/sm90/sm90.h"
@@ -45,26 +46,8 @@ Device first_gpu() {
   return {};
 }
 
-using sm90::BackwardPlan;
 using sm90::BackwardShape;
 using sm90::BackwardStore;
-
-// The forward pass of the registered kernel, the backward pass of one instance.
-class ProbePlan final : public Plan {
- public:
-  ProbePlan(const Problem& problem, const BackwardShape& shape, const Device& gpu)
-      : forward_(sm90_kernel().plan(problem, gpu)), backward_(problem, shape, gpu) {}
-  size_t workspace_bytes(Direction direction) const override {
-    return direction == Direction::kForward ? 0 : backward_.workspace_bytes();
-  }
-  size_t plan_bytes() const override { return forward_->plan_bytes() + backward_.bytes(); }
-  void forward(const ForwardArgs& args, Stream stream) override { forward_->forward(args, stream); }
-  void backward(const BackwardArgs& args, Stream stream) override { backward_.run(args, cuda::raw(stream)); }
-
- private:
-  std::unique_ptr<Plan> forward_;
-  BackwardPlan backward_;
-};
 
 // The shape chosen for the problem, with what the text says otherwise.
 BackwardShape shape_for(Problem problem, const std::string& how, int64_t units) {
@@ -318,7 +301,7 @@ void show_errors(const char* name, const TensorView& actual, const ReferenceRows
 }
 
 // "" or which gradients differ in their bits from run to run.
-std::string differences(ProbePlan& plan, ProblemTensors& tensors, int repeats) {
+std::string differences(BackwardInShape& plan, ProblemTensors& tensors, int repeats) {
   const DeviceTensors& v = tensors.views();
   std::vector<std::vector<char>> first;
   std::string found;
@@ -345,7 +328,7 @@ std::string differences(ProbePlan& plan, ProblemTensors& tensors, int repeats) {
 bool check(const Case& c, const std::string& instance, const Device& gpu, bool verbose) {
   const Problem problem = problem_of(c);
   const BackwardShape shape = shape_for(problem, instance, gpu.units);
-  ProbePlan plan(problem, shape, gpu);
+  BackwardInShape plan(problem, shape, gpu);
   ProblemTensors tensors(problem, Direction::kBackward, gpu, plan);
   tensors.fill_inputs(7);
   tensors.poison(Direction::kForward);
@@ -402,7 +385,7 @@ double median_s(const std::function<void()>& run, int repeats) {
 
 // The gradients of each instance against those of the first, all bits poisoned before; and of ordered ones
 // against themselves. "" or what differs.
-std::string compare(ProbePlan& plan, bool first, bool ordered, const BackwardArgs& args, double* sums,
+std::string compare(BackwardInShape& plan, bool first, bool ordered, const BackwardArgs& args, double* sums,
                     std::vector<std::unique_ptr<Buffer>>& before, const Device& gpu) {
   const TensorView* views[] = {&args.dq, &args.dk, &args.dv};
   const auto poison = [&] {
@@ -471,10 +454,10 @@ std::pair<double, double> cycles_of(const std::function<void()>& run, int repeat
 // Each instance in turn, and once more in the other order; a line of TFLOP/s, cycles a tile and MHz.
 void time(const Case& c, const std::vector<std::string>& instances, const Device& gpu) {
   const Problem problem = problem_of(c);
-  std::vector<std::unique_ptr<ProbePlan>> plans;
+  std::vector<std::unique_ptr<BackwardInShape>> plans;
   size_t bytes = 0;
   for (const std::string& instance : instances) {
-    plans.push_back(std::make_unique<ProbePlan>(problem, shape_for(problem, instance, gpu.units), gpu));
+    plans.push_back(std::make_unique<BackwardInShape>(problem, shape_for(problem, instance, gpu.units), gpu));
     bytes = std::max(bytes, plans.back()->workspace_bytes(Direction::kBackward));
   }
   ProblemTensors tensors(problem, Direction::kBackward, gpu, *plans[0]);
@@ -515,7 +498,7 @@ void time(const Case& c, const std::vector<std::string>& instances, const Device
 // For a profiler.
 void run_once(const Case& c, const std::string& instance, const Device& gpu) {
   const Problem problem = problem_of(c);
-  ProbePlan plan(problem, shape_for(problem, instance, gpu.units), gpu);
+  BackwardInShape plan(problem, shape_for(problem, instance, gpu.units), gpu);
   ProblemTensors tensors(problem, Direction::kBackward, gpu, plan);
   tensors.fill_inputs(7);
   tensors.forward(plan);

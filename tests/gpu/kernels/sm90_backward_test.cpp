@@ -9,36 +9,18 @@
 #include <gmock/gmock.h>
 
 #include "attention/verify.h"
-#include "base/cuda.h"
-#include "gpu/gpu.h"
+#include "gpu/kernels/backward_in_shape.h"
+#include "gpu/kernels/hopper.h"
+#include "gpu/kernels/output_bytes.h"
 #include "kernels/sm90/backward_arrangement.h"
-#include "kernels/sm90/backward_plan.h"
-#include "kernels/sm90/sm90.h"
 #include "mask/patterns.h"
 
 namespace longspan {
 namespace {
 
 using sm90::BackwardArrangement;
-using sm90::BackwardPlan;
 using sm90::BackwardShape;
 using sm90::BackwardStore;
-
-#define LONGSPAN_NEEDS_HOPPER() \
-  LONGSPAN_NEEDS_GPU();         \
-  if (first_gpu().capability != 90) GTEST_SKIP() << "needs compute capability 9.0"
-
-Problem problem_of(HeadMasks masks, int64_t heads_q, int64_t heads_kv, DType dtype = DType::kBF16) {
-  Problem p;
-  p.tokens_q = masks.front().rows();
-  p.tokens_kv = masks.front().columns();
-  p.heads_q = heads_q;
-  p.heads_kv = heads_kv;
-  p.head_dim = 128;
-  p.dtype = dtype;
-  p.masks = std::make_shared<const HeadMasks>(std::move(masks));
-  return p;
-}
 
 HeadMasks drawn(const char* pattern, int64_t seqlen, const char* lengths = "auto") {
   PatternOptions options;
@@ -64,62 +46,37 @@ std::string name_of_problem(const Problem& p) {
          std::to_string(p.head_dim) + ", " + std::string(name_of(p.dtype));
 }
 
-// The forward pass of the registered kernel, the backward pass in a shape.
-class InShape final : public Plan {
- public:
-  InShape(const Problem& problem, const BackwardShape& shape)
-      : forward_(sm90_kernel().plan(problem, first_gpu())), backward_(problem, shape, first_gpu()) {}
-  size_t workspace_bytes(Direction direction) const override {
-    return direction == Direction::kForward ? 0 : backward_.workspace_bytes();
-  }
-  size_t plan_bytes() const override { return forward_->plan_bytes() + backward_.bytes(); }
-  void forward(const ForwardArgs& args, Stream stream) override { forward_->forward(args, stream); }
-  void backward(const BackwardArgs& args, Stream stream) override { backward_.run(args, cuda::raw(stream)); }
-
- private:
-  std::unique_ptr<Plan> forward_;
-  BackwardPlan backward_;
-};
-
-std::vector<char> gradient_bytes(Plan& plan, ProblemTensors& tensors) {
-  tensors.poison(Direction::kBackward);
-  tensors.backward(plan);
-  std::vector<char> all;
-  for (const TensorView& t : {tensors.views().dq, tensors.views().dk, tensors.views().dv}) {
-    all.resize(all.size() + t.bytes());
-    copy_bytes(all.data() + all.size() - t.bytes(), DeviceKind::kCpu, t.data, DeviceKind::kCuda, t.bytes());
-  }
-  return all;
-}
-
 // Twice: counters must be as they were before.
 void expect_right(Plan& plan, const Problem& problem) {
   for (int run = 0; run < 2; ++run)
     EXPECT_EQ(verify(plan, problem, Direction::kBackward, first_gpu(), {}).failure, "") << "run " << run;
 }
 
+// Blocks of the kernel do passes, of one section while others compute and of another at least.
+void expect_right_with_passes_inside(const Problem& problem, const BackwardShape& shape) {
+  SCOPED_TRACE(name_of_problem(problem));
+  const BackwardArrangement all = sm90::arrange_backward(problem, shape, first_gpu().units);
+  ASSERT_GT(all.pass_blocks, 0);
+  ASSERT_GT(all.last_section, 1);
+  BackwardInShape plan(problem, shape, first_gpu());
+  expect_right(plan, problem);
+}
+
 TEST(Sm90Passes, AreRightWhereThePlanLeavesThemToBlocks) {
   LONGSPAN_NEEDS_HOPPER();
   const std::vector<Problem> problems{
       problem_of(drawn("causal_document", 8191), 64, 8),
-      problem_of(drawn("causal_document", 8129), 64, 8, DType::kF16),
+      problem_of(drawn("causal_document", 8129), 64, 8, 128, DType::kF16),
       problem_of(drawn("causal_document", 16411), 40, 8),
       problem_of(drawn("share_question", 9001), 64, 8),
-      problem_of(drawn("causal_blockwise", 8191), 48, 16, DType::kF16),
+      problem_of(drawn("causal_blockwise", 8191), 48, 16, 128, DType::kF16),
       problem_of(drawn("prefix_lm_document", 16385), 64, 8),
       problem_of(drawn("full_document", 32769, "uniform:600:1000"), 64, 8),
       problem_of(documents_with_holes(16001, 15001, 21), 64, 8),
       problem_of(documents_with_holes(15001, 16001, 19), 64, 8),
   };
-  for (const Problem& problem : problems) {
-    SCOPED_TRACE(name_of_problem(problem));
-    const BackwardShape shape = sm90::choose_backward_shape(problem);
-    const BackwardArrangement all = sm90::arrange_backward(problem, shape, first_gpu().units);
-    ASSERT_GT(all.pass_blocks, 0);
-    ASSERT_GT(all.last_section, 1);
-    InShape plan(problem, shape);
-    expect_right(plan, problem);
-  }
+  for (const Problem& problem : problems)
+    expect_right_with_passes_inside(problem, sm90::choose_backward_shape(problem));
 }
 
 // Lengths with every number of rows in the last tile's warps, rows and keys without partners, and both ways
@@ -134,9 +91,7 @@ TEST(Sm90Passes, AreRightInSmallProblems) {
     for (const BackwardStore store : {BackwardStore::kAdded, BackwardStore::kClaimed})
       for (const int64_t head_dim : {64, 128})
         for (const DType dtype : {DType::kBF16, DType::kF16}) {
-          Problem problem = problem_of(mask, 6, 3, dtype);
-          problem.head_dim = head_dim;
-          SCOPED_TRACE(name_of_problem(problem));
+          const Problem problem = problem_of(mask, 6, 3, head_dim, dtype);
           BackwardShape shape = sm90::choose_backward_shape(problem);
           shape.in_rows = shape.aligned = true;
           shape.rows = 64, shape.keys = 128;
@@ -145,11 +100,7 @@ TEST(Sm90Passes, AreRightInSmallProblems) {
           shape.section_units = 1;
           shape.division = sm90::arrange_backward(problem, shape, first_gpu().units).division;
           shape.division->last_rounds = 0;
-          const BackwardArrangement all = sm90::arrange_backward(problem, shape, first_gpu().units);
-          ASSERT_EQ(all.pass_blocks, 3);
-          ASSERT_EQ(all.last_section, 2);
-          InShape plan(problem, shape);
-          expect_right(plan, problem);
+          expect_right_with_passes_inside(problem, shape);
         }
 }
 
@@ -171,12 +122,11 @@ TEST(Sm90Schedule, GivesTheSameGradientsEveryTime) {
     options.seqlen = c.seqlen;
     options.kv_heads = c.masks;
     if (c.block > 0) options.block = c.block, options.density = 0.3;
-    Problem problem = problem_of(draw_mask(c.name, options).masks, c.heads_q, c.heads_kv);
-    problem.head_dim = c.head_dim;
+    Problem problem = problem_of(draw_mask(c.name, options).masks, c.heads_q, c.heads_kv, c.head_dim);
     problem.deterministic = true;
     const BackwardShape shape = sm90::choose_backward_shape(problem);
     ASSERT_GT(sm90::arrange_backward(problem, shape, first_gpu().units).schedule.blocks, 0);
-    InShape plan(problem, shape);
+    BackwardInShape plan(problem, shape, first_gpu());
     ProblemTensors tensors(problem, Direction::kBackward, first_gpu(), plan);
     tensors.fill_inputs(1);
     tensors.forward(plan);

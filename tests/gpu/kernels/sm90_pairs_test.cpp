@@ -9,8 +9,8 @@
 #include <gmock/gmock.h>
 
 #include "attention/verify.h"
-#include "gpu/gpu.h"
-#include "gpu/kernels/forward_bytes.h"
+#include "gpu/kernels/hopper.h"
+#include "gpu/kernels/output_bytes.h"
 #include "kernels/sm90/forward_plan.h"
 #include "kernels/sm90/sm90.h"
 #include "mask/patterns.h"
@@ -20,22 +20,6 @@ namespace {
 
 using sm90::ForwardPlan;
 using sm90::ForwardShape;
-
-#define LONGSPAN_NEEDS_HOPPER() \
-  LONGSPAN_NEEDS_GPU();         \
-  if (first_gpu().capability != 90) GTEST_SKIP() << "needs compute capability 9.0"
-
-Problem problem_of(HeadMasks masks, int64_t heads_q, int64_t heads_kv, DType dtype = DType::kBF16) {
-  Problem p;
-  p.tokens_q = masks.front().rows();
-  p.tokens_kv = masks.front().columns();
-  p.heads_q = heads_q;
-  p.heads_kv = heads_kv;
-  p.head_dim = 128;
-  p.dtype = dtype;
-  p.masks = std::make_shared<const HeadMasks>(std::move(masks));
-  return p;
-}
 
 Mask block(int64_t rows, int64_t columns, Range keys) {
   return Mask(rows, columns, std::vector<Band>{{{0, rows}, keys}});
@@ -137,7 +121,8 @@ TEST(Sm90Pairs, AreChosenAndRightForRowsThatSeeTheSameKeys) {
                         Case{5000, 4133, {0, 4133}, 12, 2}, Case{6000, 4096, {0, 4096}, 12, 3},
                         Case{4096, 4096, {0, 4096}, 64, 8}, Case{8192, 8192, {0, 8192}, 64, 8}}) {
     for (const DType dtype : {DType::kBF16, DType::kF16}) {
-      const Problem problem = problem_of({block(c.rows, c.columns, c.keys)}, c.heads_q, c.heads_kv, dtype);
+      const Problem problem =
+          problem_of({block(c.rows, c.columns, c.keys)}, c.heads_q, c.heads_kv, 128, dtype);
       EXPECT_TRUE(sm90::choose_forward_shape(problem, gpu).paired) << name_of_problem(problem);
       const std::unique_ptr<Plan> plan = sm90_kernel().plan_forward(problem, gpu);
       expect_right(*plan, problem);
@@ -186,7 +171,7 @@ TEST(Sm90Pairs, MergeWithOtherResults) {
   LONGSPAN_NEEDS_HOPPER();
   for (const bool fp32_output : {false, true})
     for (const DType dtype : {DType::kBF16, DType::kF16}) {
-      Problem problem = problem_of({block(1100, 3000, {0, 3000})}, 16, 2, dtype);
+      Problem problem = problem_of({block(1100, 3000, {0, 3000})}, 16, 2, 128, dtype);
       problem.fp32_output = fp32_output;
       InParts plan(problem, 1700);
       expect_right(plan, problem);

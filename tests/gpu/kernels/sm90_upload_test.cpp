@@ -10,7 +10,7 @@
 #include "attention/tensors.h"
 #include "base/cuda.h"
 #include "base/rng.h"
-#include "gpu/gpu.h"
+#include "gpu/kernels/hopper.h"
 #include "kernels/sm90/forward_plan.h"
 #include "mask/patterns.h"
 
@@ -18,10 +18,6 @@ namespace longspan {
 namespace {
 
 using sm90::ForwardPlan;
-
-#define LONGSPAN_NEEDS_HOPPER() \
-  LONGSPAN_NEEDS_GPU();         \
-  if (first_gpu().capability != 90) GTEST_SKIP() << "needs compute capability 9.0"
 
 // Problems of one size whose plans are alike in size and differ in what they say.
 Problem problem_of(int index) {

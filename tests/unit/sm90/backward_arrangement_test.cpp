@@ -4,12 +4,12 @@
 #include "kernels/sm90/backward_arrangement.h"
 
 #include <map>
-#include <memory>
 #include <string_view>
 #include <tuple>
 
 #include <gmock/gmock.h>
 
+#include "drawn_problem.h"
 #include "mask/patterns.h"
 
 namespace longspan::sm90 {
@@ -19,11 +19,7 @@ Problem problem_of(std::string_view name, int64_t seqlen, bool deterministic) {
   PatternOptions options;
   options.seqlen = seqlen;
   options.lengths = "uniform:100:900";
-  Problem problem;
-  problem.masks = std::make_shared<const HeadMasks>(draw_mask(name, options).masks);
-  problem.tokens_q = problem.tokens_kv = seqlen;
-  problem.heads_q = 16, problem.heads_kv = 2, problem.head_dim = 128;
-  problem.dtype = DType::kBF16;
+  Problem problem = drawn_problem(name, options, 16, 2);
   problem.deterministic = deterministic;
   return problem;
 }

@@ -1,13 +1,13 @@
 // The divisions that were measured to be faster, of the masks and lengths that they were measured with.
 #include "kernels/sm90/backward_division.h"
 
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include <gmock/gmock.h>
 
+#include "drawn_problem.h"
 #include "kernels/sm90/backward_arrangement.h"
 #include "mask/patterns.h"
 
@@ -25,11 +25,7 @@ Problem problem_of(std::string_view name, int64_t seqlen, bool deterministic = f
   PatternOptions options;
   options.seqlen = seqlen;
   options.kv_heads = heads_kv;
-  Problem problem;
-  problem.masks = std::make_shared<const HeadMasks>(draw_mask(name, options).masks);
-  problem.tokens_q = problem.tokens_kv = seqlen;
-  problem.heads_q = 64, problem.heads_kv = heads_kv, problem.head_dim = 128;
-  problem.dtype = DType::kBF16;
+  Problem problem = drawn_problem(name, options, 64, heads_kv);
   problem.deterministic = deterministic;
   return problem;
 }

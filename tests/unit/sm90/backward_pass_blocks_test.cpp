@@ -2,12 +2,12 @@
 // measured with (one NVIDIA H200, 64:8 heads, head_dim 128).
 #include "kernels/sm90/backward_pass_blocks.h"
 
-#include <memory>
 #include <string_view>
 #include <utility>
 
 #include <gmock/gmock.h>
 
+#include "drawn_problem.h"
 #include "kernels/sm90/backward_arrangement.h"
 #include "mask/patterns.h"
 
@@ -24,12 +24,7 @@ Problem problem_of(std::string_view name, int64_t seqlen, int64_t heads_q = 64, 
   PatternOptions options;
   options.seqlen = seqlen;
   options.kv_heads = heads_kv;
-  Problem problem;
-  problem.masks = std::make_shared<const HeadMasks>(draw_mask(name, options).masks);
-  problem.tokens_q = problem.tokens_kv = seqlen;
-  problem.heads_q = heads_q, problem.heads_kv = heads_kv, problem.head_dim = 128;
-  problem.dtype = DType::kBF16;
-  return problem;
+  return drawn_problem(name, options, heads_q, heads_kv);
 }
 
 int pass_blocks_of(const Problem& problem) {

@@ -16,6 +16,7 @@
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
+#include "drawn_problem.h"
 #include "kernels/sm90/backward_arrangement.h"
 #include "mask/patterns.h"
 
@@ -32,11 +33,7 @@ Problem problem_of(std::string_view name, int64_t seqlen, int64_t heads_q = 8, i
   options.kv_heads = heads_kv;
   options.block = name == "uniform_block_sparse" ? std::optional<int64_t>(block) : std::nullopt;
   options.density = density;
-  Problem problem;
-  problem.masks = std::make_shared<const HeadMasks>(draw_mask(name, options).masks);
-  problem.tokens_q = problem.tokens_kv = seqlen;
-  problem.heads_q = heads_q, problem.heads_kv = heads_kv, problem.head_dim = 128;
-  problem.dtype = DType::kBF16;
+  Problem problem = drawn_problem(name, options, heads_q, heads_kv);
   problem.deterministic = true;
   return problem;
 }

@@ -1,4 +1,4 @@
-// What the forward pass of a plan leaves behind, for tests that compare runs bit by bit.
+// What a pass of a plan leaves behind, for tests that compare runs bit by bit.
 #pragma once
 
 #include <vector>
@@ -17,6 +17,18 @@ inline std::vector<char> forward_bytes(Plan& plan, const Problem& problem, Probl
   std::vector<char> all(lse_bytes + views.o.bytes());
   copy_bytes(all.data(), DeviceKind::kCpu, views.lse, views.kind, lse_bytes);
   copy_bytes(all.data() + lse_bytes, DeviceKind::kCpu, views.o.data, views.kind, views.o.bytes());
+  return all;
+}
+
+// Runs the backward pass on poisoned outputs; the bytes of dq, dk and dv.
+inline std::vector<char> gradient_bytes(Plan& plan, ProblemTensors& tensors) {
+  tensors.poison(Direction::kBackward);
+  tensors.backward(plan);
+  std::vector<char> all;
+  for (const TensorView& t : {tensors.views().dq, tensors.views().dk, tensors.views().dv}) {
+    all.resize(all.size() + t.bytes());
+    copy_bytes(all.data() + all.size() - t.bytes(), DeviceKind::kCpu, t.data, DeviceKind::kCuda, t.bytes());
+  }
   return all;
 }
 
