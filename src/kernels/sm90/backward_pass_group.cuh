@@ -149,7 +149,7 @@ class BackwardPassLoader {
     }
   }
 
-  // Waits until all warps are done with the first `number` jobs.
+  // Waits until all threads are done with the first `number` jobs.
   __device__ __forceinline__ void settle(uint32_t number) {
     for (; settled_ < number; ++settled_) {
       const uint32_t slot = settled_ % Memory::kSlots;
@@ -189,7 +189,7 @@ class BackwardPassLoader {
   const int groups_, lane_;
   int next_;                       // this lane's job
   int complete_ = -1;              // the last section whose items are known to be done
-  uint32_t settled_ = 0;           // jobs that all warps are done with
+  uint32_t settled_ = 0;           // jobs that all threads are done with
   int section_ = -1, unsaid_ = 0;  // of which so many are prepared, and `prepared` has not been told
 };
 
@@ -219,8 +219,7 @@ class BackwardPassGroup {
         prepare(job, tile_[slot]);
       else
         finish(job, tile_[slot]);
-      __syncwarp();
-      if (thread_ % 32 == 0) mbarrier_arrive(empty_[slot]);
+      mbarrier_arrive(empty_[slot]);
     }
   }
 
@@ -326,7 +325,7 @@ __device__ __forceinline__ void do_passes(const BackwardParams& params, Backward
     for (int i = 0; i < Memory::kGroups; ++i) {
       for (int j = 0; j < Memory::kSlots; ++j) {
         mbarrier_init(memory.full[i][j], 1);
-        mbarrier_init(memory.empty[i][j], 4);  // the warps of a warpgroup
+        mbarrier_init(memory.empty[i][j], 128);  // each for itself, which racecheck can follow
       }
     }
     fence_mbarrier_init();
