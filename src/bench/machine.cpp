@@ -1,10 +1,14 @@
 #include "bench/machine.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
+#include <vector>
 
+#include <fmt/ranges.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include "base/build_info.h"
 #include "base/error.h"
@@ -46,6 +50,22 @@ std::string machine_kind() {
 
 }  // namespace
 
+std::string settings_in(const char* const* environment) {
+  std::vector<std::string> found;
+  for (; *environment != nullptr; ++environment) {
+    const std::string_view variable = *environment;
+    const bool matters = variable.starts_with("NCCL_") || variable.starts_with("CUDA_") ||
+                         variable.starts_with("LONGSPAN_THREADS=") ||
+                         variable.starts_with("OMP_NUM_THREADS=");
+    if (!matters) continue;
+    const size_t end = variable.find('=');
+    const bool is_path = variable.find('/', end) != std::string_view::npos;
+    found.emplace_back(is_path ? fmt::format("{}=(a path)", variable.substr(0, end)) : variable);
+  }
+  std::sort(found.begin(), found.end());
+  return fmt::format("{}", fmt::join(found, " "));
+}
+
 Json machine_record() {
   const Device cpu = cpu_device();
   utsname system{};
@@ -61,7 +81,8 @@ Json machine_record() {
           {"governor", text_or_null(first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"))},
           {"load_1min", has_load ? Json(load[0]) : Json()},
           {"os", text_or_null(value_in("/etc/os-release", "PRETTY_NAME"))},
-          {"kernel", std::string(system.sysname) + " " + system.release}};
+          {"kernel", std::string(system.sysname) + " " + system.release},
+          {"settings", text_or_null(settings_in(environ))}};
 }
 
 Json device_record(const Device& device, const std::string& driver) {

@@ -10,6 +10,9 @@
 namespace longspan::bench {
 
 Json machine_record();
+// Of an environment, `NAME=value` each, what changes how fast GPUs, their links and the CPU are: variables of
+// NCCL and CUDA, and numbers of threads. By name, spaces between; a path is only said to be one.
+std::string settings_in(const char* const* environment);
 Json device_record(const Device& device, const std::string& driver);
 Json software_record();
 std::string_view kind_name(DeviceKind kind);  // "cpu", "cuda"

@@ -106,6 +106,8 @@ void warn_of_machines(std::vector<std::string>& warnings, const RunRecord& a, co
   warn_of_difference(warnings, "number of threads or multiprocessors", fact_text(a.device, "units"),
                      fact_text(b.device, "units"));
   warn_of_difference(warnings, "kind of machine", fact_text(a.machine, "kind"), fact_text(b.machine, "kind"));
+  warn_of_difference(warnings, "environment", fact_text(a.machine, "settings"),
+                     fact_text(b.machine, "settings"));
   warn_of_difference(warnings, "frequency governor", fact_text(a.machine, "governor"),
                      fact_text(b.machine, "governor"));
   warn_of_difference(warnings, "compiler", fact_text(a.software, "compiler"),

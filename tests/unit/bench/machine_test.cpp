@@ -1,0 +1,24 @@
+#include "bench/machine.h"
+
+#include <gmock/gmock.h>
+
+namespace longspan::bench {
+namespace {
+
+TEST(Settings, AreThoseThatChangeWhatIsMeasured) {
+  const char* environment[] = {"PATH=/bin",          "NCCL_P2P_DISABLE=1", "CUDA_VISIBLE_DEVICES=0,1",
+                               "OMP_NUM_THREADS=4",  "HOME=/root",         "NCCL_TOPO_FILE=/etc/topo.xml",
+                               "LONGSPAN_THREADS=2", "LONGSPAN_PYTHON=x",  nullptr};
+  EXPECT_EQ(settings_in(environment),
+            "CUDA_VISIBLE_DEVICES=0,1 LONGSPAN_THREADS=2 NCCL_P2P_DISABLE=1 NCCL_TOPO_FILE=(a path) "
+            "OMP_NUM_THREADS=4");
+}
+
+TEST(Settings, AreEmptyWhereNoneIsSet) {
+  const char* environment[] = {"PATH=/bin", "NCCLX=1", nullptr};
+  EXPECT_EQ(settings_in(environment), "");
+  EXPECT_TRUE(machine_record().contains("settings"));
+}
+
+}  // namespace
+}  // namespace longspan::bench
