@@ -156,12 +156,15 @@ class Mask:
 
     def blocks(self, size):
         """[row blocks, column blocks] bool: which blocks of size x size are visible; None if blocks do not make the mask."""
-        if not self.rectangles() or self.rows % size or self.columns % size:
+        if self.rows % size or self.columns % size or (parts := self.block_boundaries()) is None:
             return None
-        corners = self.bands[:, :4]
-        if (corners % size).any():
-            return None
-        return _painted(self.rows // size, self.columns // size, *(corners // size).T)
+        *boundaries, grid = parts
+        for axis, (edges, tokens) in enumerate(zip(boundaries, (self.rows, self.columns))):
+            inside = np.flatnonzero(edges[1:-1] % size) + 1  # boundaries that no block has: the mask must not change there
+            if not np.array_equal(np.take(grid, inside - 1, axis), np.take(grid, inside, axis)):
+                return None
+            grid = np.take(grid, np.searchsorted(edges, np.arange(0, tokens, size), side="right") - 1, axis)
+        return grid
 
     def block_boundaries(self):
         """Row and column boundaries and the grid between them, for blocks of any sizes; None if there are slanted sides."""

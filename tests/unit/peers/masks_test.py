@@ -130,6 +130,9 @@ class Forms(unittest.TestCase):
         for block in (64, 128):
             if (grid := mask.blocks(block)) is not None:
                 found(f"blocks of {block}", np.kron(grid, np.ones((block, block), dtype=bool)).astype(bool))
+            elif mask.rectangles() and mask.rows % block == 0 and mask.columns % block == 0:  # refused for a reason
+                corners = np.kron(truth[::block, ::block], np.ones((block, block), dtype=bool)).astype(bool)
+                self.assertFalse(np.array_equal(corners, truth))
         if (parts := masks.variable_blocks([mask])) is not None:
             found("variable blocks", from_blocks(*(part[0] for part in parts)))
         return has
@@ -162,6 +165,19 @@ class Forms(unittest.TestCase):
             had |= self.check(random_mask(generator, size, columns))
         for form in ("full", "causal", "window", "documents", "start-end rows", "blocks of 64", "variable blocks"):
             self.assertIn(form, had)  # the search was wide enough to meet each
+
+    def test_blocks_that_are_alike_are_a_larger_block(self):
+        small = lambda grid: Mask.from_json({"rows": 64 * len(grid), "columns": 64 * len(grid[0]), "bands": [
+            [64 * r, 64 * r + 64, 64 * c, 64 * c + 64, None, None] for r, c in zip(*np.nonzero(grid))]})
+        grid = np.array([[1, 0, 1], [0, 0, 1], [1, 1, 0]], dtype=bool)
+        alike = np.kron(grid, np.ones((2, 2), dtype=bool))
+        self.assertTrue(np.array_equal(small(alike).blocks(128), grid))
+        self.assertTrue(small(np.ones((6, 4))).blocks(128).all())
+        for r, c in np.ndindex(alike.shape):
+            other = alike.copy()
+            other[r, c] = not other[r, c]
+            self.assertIsNone(small(other).blocks(128))
+            self.assertTrue(np.array_equal(small(other).blocks(64), other))
 
     def test_masks_that_differ_by_head(self):
         for pattern in ("uniform_block_sparse", "variable_block_sparse"):
