@@ -10,6 +10,7 @@ from torch._inductor.choices import InductorChoices
 from torch._inductor.virtualized import V
 from torch.nn.attention.flex_attention import AuxRequest, BlockMask, create_block_mask, flex_attention
 
+from support import tiles
 from support.adapter import Peer, Plan, Unsupported, need_dtype
 
 
@@ -69,33 +70,12 @@ def _aligned_block_mask(grids, size, problem, device):
         seq_lengths=(problem.tokens_q, problem.tokens_kv))
 
 
-def _overlap(boundaries, tokens):
-    """[blocks, tiles]: how many tokens of each block lie in each tile."""
-    edges = np.minimum(np.arange(0, tokens + TILE, TILE), tokens)
-    edges = edges[: -(-tokens // TILE) + 1]
-    low = np.maximum(boundaries[:-1, None], edges[None, :-1])
-    high = np.minimum(boundaries[1:, None], edges[None, 1:])
-    return np.maximum(high - low, 0).astype(np.float64), np.diff(edges)
-
-
 def _rectangle_block_mask(masks, problem, device):
     """A block mask for blocks of any sizes: tiles that a block's border cuts look their pairs up."""
-    full, partial, grids, row_owners, column_owners = [], [], [], [], []
-    for mask in masks:
-        rows, columns, grid = mask.block_boundaries()
-        (row_overlap, row_sizes), (column_overlap, column_sizes) = _overlap(rows, mask.rows), _overlap(columns, mask.columns)
-        seen = row_overlap.T @ grid @ column_overlap
-        whole = seen == np.outer(row_sizes, column_sizes)
-        full.append(whole)
-        partial.append((seen > 0) & ~whole)
-        grids.append(grid)
-        row_owners.append(np.repeat(np.arange(len(rows) - 1), np.diff(rows)))
-        column_owners.append(np.repeat(np.arange(len(columns) - 1), np.diff(columns)))
-    shape = np.max([grid.shape for grid in grids], axis=0)
-    lookup = torch.tensor(
-        np.stack([np.pad(g, [(0, n - m) for n, m in zip(shape, g.shape)]) for g in grids]), device=device)
-    row_owner, column_owner = (
-        torch.tensor(np.stack(x), dtype=torch.int32, device=device) for x in (row_owners, column_owners))
+    parts = [mask.block_boundaries() for mask in masks]
+    partial, full = zip(*(tiles.of_blocks(*part, (TILE, TILE)) for part in parts))
+    lookup, row_owner, column_owner = (torch.tensor(x, device=device) for x in tiles.owners(parts))
+    row_owner, column_owner = row_owner.int(), column_owner.int()
     group = problem.heads_q // len(masks)
 
     def sees(b, h, q, k):

@@ -5,6 +5,10 @@ import torch
 from support.adapter import Plan, Unsupported, need_dtype, one_mask
 
 
+def expresses(mask):
+    return mask.is_full() or mask.is_causal() or mask.window() is not None or mask.documents() is not None
+
+
 class FlashPlan(Plan):
     """`dense` and `varlen` are the package's functions with everything but tensors, mask and lengths bound; each returns
     (o, lse, ...)."""

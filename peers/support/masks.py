@@ -108,6 +108,25 @@ class Mask:
             slots.append((np.zeros(self.rows, np.int64), np.zeros(self.rows, np.int64)))
         return np.stack([s[0] for s in slots]), np.stack([s[1] for s in slots])
 
+    def joined_row_intervals(self):
+        """The same in ascending order, and those that touch as one."""
+        begin, end = self.row_intervals()
+        empty = begin >= end
+        begin[empty] = end[empty] = FAR
+        order = np.argsort(begin, axis=0, kind="stable")
+        begin, end = np.take_along_axis(begin, order, 0), np.take_along_axis(end, order, 0)
+        filled = begin < end
+        opens = filled.copy()
+        opens[1:] &= begin[1:] != end[:-1]
+        slot = np.cumsum(opens, axis=0) - 1
+        joined = np.zeros((2, max(1, int(slot.max()) + 1), self.rows), dtype=np.int64)
+        for s in range(len(begin)):  # the last of those that touch leaves its end
+            some = np.flatnonzero(filled[s])
+            first = np.flatnonzero(opens[s])
+            joined[0, slot[s, first], first] = begin[s, first]
+            joined[1, slot[s, some], some] = end[s, some]
+        return joined[0], joined[1]
+
     def transposed(self):
         """Rows and columns exchanged."""
         q0, q1, k0, k1, lo, hi = self.bands.T

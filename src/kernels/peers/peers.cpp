@@ -20,7 +20,7 @@ constexpr Row kRows[] = {
     {"flex", "PyTorch's FlexAttention, compiled: every mask"},
     {"fa2", "FlashAttention-2 (flash_attn): full, causal, windows, documents"},
     {"fa3", "FlashAttention-3 (flash_attn_interface): full, causal, windows, documents"},
-    {"fa4", "FlashAttention-4 (flash_attn.cute): full, causal, windows, documents"},
+    {"fa4", "FlashAttention-4 (flash_attn.cute): all patterns, most of them by lists of tiles"},
     {"cudnn-fe", "cuDNN by its own front-end: full, causal, windows, documents"},
     {"flash-infer", "FlashInfer: full, causal, causal windows, documents, blocks; forward alone"},
     {"flashmask", "FlashMask in PaddlePaddle: all dense patterns, 128 x 128 blocks"},

@@ -58,6 +58,12 @@ def masks(s):
         "prefix": (
             [[0, third, 0, third, None, None], [third, s, 0, third, None, None], [third, s, third, s, None, 0]],
             (j < third) | (j <= i)),
+        "window and first keys": (
+            [[0, s, 0, 70, None, None], [0, s, 70, s, -100, 0]], (j < 70) | ((i - j <= 100) & (j <= i))),
+        "shared question": (
+            [[0, third, 0, third, None, 0], [third, s, 0, third, None, None]]
+            + [[a, b, a, b, None, None if b - a == 1 else 0] for a, b in documents[1:]],
+            (j <= i) & (same | (j < third))),
         "rows without keys": ([[third, s, third, s, None, 0]], (i >= third) & (j >= third) & (j <= i)),
         "blocks of 64": (blocks, chequer),
         "blocks of 128": blocks_at(range(0, s + 1, 128), range(0, s + 1, 128), 0),

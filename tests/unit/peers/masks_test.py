@@ -19,6 +19,7 @@ PATTERNS = {  # name -> options that make it interesting at this length
     "variable_block_sparse": ["--block", "256", "--block-min", "64", "--density", "0.4"],
 }
 LENGTH = 2048
+TILES = ((128, 128), (64, 128), (64, 64), (40, 24))
 DENSE = [name for name in PATTERNS if not name.endswith("block_sparse")]
 
 
@@ -115,6 +116,14 @@ class Forms(unittest.TestCase):
         for b, e in zip(begin, end):
             seen += (j >= b[:, None]) & (j < e[:, None])
         found("row intervals", seen)
+        rows, columns = mask.joined_row_intervals(), mask.transposed().joined_row_intervals()
+        runs_of_rows = lambda seen: (np.diff(seen.astype(np.int8), axis=1, prepend=0) == 1).sum(1)
+        self.assertTrue(np.array_equal((rows[0] < rows[1]).sum(0), runs_of_rows(truth)))
+        self.assertEqual(len(rows[0]), max(1, runs_of_rows(truth).max()))
+        found("intervals by row", pairs.by_intervals(*rows, len(rows[0]), i, j))
+        found("intervals by key", pairs.by_intervals(*columns, len(columns[0]), j, i))
+        for tile in TILES:
+            self.check_tiles(tiles.of_intervals(*rows, mask.columns, tile), truth, tile)
         self.assertEqual(mask.every_row_sees(), bool(truth.any(1).all()))
         found("transposed", dense(mask.transposed()).T)
         if rows := mask.start_end_rows():
@@ -135,7 +144,23 @@ class Forms(unittest.TestCase):
                 self.assertFalse(np.array_equal(corners, truth))
         if (parts := masks.variable_blocks([mask])) is not None:
             found("variable blocks", from_blocks(*(part[0] for part in parts)))
+            rows, columns, grid = mask.block_boundaries()
+            self.assertEqual(tiles.most_runs(grid), runs_of_rows(truth).max())
+            found("blocks by owner", pairs.by_blocks(*tiles.owners([(rows, columns, grid)]), 0, i, j))
+            for tile in TILES:
+                self.check_tiles(tiles.of_blocks(rows, columns, grid, tile), truth, tile)
         return has
+
+    def check_tiles(self, graded, truth, tile):
+        """Those seen in part and those seen wholly are what the dense mask says, and so are the lists of them."""
+        begins = [np.arange(0, size, side) for size, side in zip(truth.shape, tile)]
+        of_tiles = lambda of: of.reduceat(of.reduceat(truth, begins[0], axis=0), begins[1], axis=1)
+        some, every = of_tiles(np.logical_or), of_tiles(np.logical_and)
+        for grid, expected in zip(graded, (some & ~every, every)):
+            self.assertTrue(np.array_equal(grid, expected), tile)
+            number, indices = tiles.listed([grid, ~grid])
+            for row, count, listed in zip(np.concatenate([grid, ~grid]), number.ravel(), indices.reshape(-1, indices.shape[-1])):
+                self.assertEqual(listed[:count].tolist(), np.flatnonzero(row).tolist())
 
     def test_patterns(self):
         forms = {pattern: self.check(drawn(pattern)[0]) for pattern in PATTERNS}
@@ -185,6 +210,10 @@ class Forms(unittest.TestCase):
             rows, columns, grids = masks.variable_blocks(heads)
             for mask, *parts in zip(heads, rows, columns, grids):
                 self.assertTrue(np.array_equal(from_blocks(*parts), dense(mask)))
+            tables = tiles.owners([mask.block_boundaries() for mask in heads])
+            i, j = np.arange(LENGTH)[:, None], np.arange(LENGTH)[None, :]
+            for head, mask in enumerate(heads):
+                self.assertTrue(np.array_equal(pairs.by_blocks(*tables, head, i, j), dense(mask)))
         self.assertIsNone(masks.variable_blocks([heads[0], drawn("causal")[0]]))
 
     def test_bands_of_a_file_are_those_of_the_text(self):
@@ -245,7 +274,8 @@ if __name__ == "__main__":
     sys.path.insert(0, PEERS)
     import numpy as np
 
-    from support import masks
+    from support import masks, tiles
+    from support import seen as pairs
     from support.masks import Mask
 
     unittest.main(argv=sys.argv[:1] + sys.argv[3:])
