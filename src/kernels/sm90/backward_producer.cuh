@@ -10,40 +10,42 @@ namespace longspan::sm90 {
 
 // ---- the load warp ---------------------------------------------------------------------------------------
 
-// BackwardWork, and the KV head.
-struct BackwardItem {
-  int32_t place = 0;  // kv_head * key_tiles + key tile
-  uint32_t first_run = 0;
-  int32_t runs = 0;
-  uint32_t first_turn = 0;
-  int32_t first_key = 0, first_head = 0;
-  int32_t heads = 0;     // and the part in the upper half
-  int32_t kv_head = -1;  // -1: there is no more work
-};
+// BackwardWork and the KV head, one word a lane, so that an item takes one register, and the one that is
+// fetched ahead another. All of these are called by whole warps.
+class BackwardItem {
+ public:
+  BackwardItem() = default;
+  __device__ BackwardItem(const BackwardParams& params, int index, int lane) {
+    if (index >= params.items) return;
+    const int per_section = params.section_heads * params.items_per_head;
+    const int section = min(index / per_section, params.last_section);
+    const int inside = index - section * per_section;
+    const int first = section * params.section_heads;
+    const int heads = section == params.last_section ? params.heads_kv - first : params.section_heads;
+    const int position = inside / heads;
+    const int kv_head = first + (inside - position * heads);
+    const int64_t base = (params.per_head_masks ? int64_t{kv_head} * params.items_per_mask : 0) +
+                         (section == params.last_section ? params.last_list : 0);
+    const int* work = reinterpret_cast<const int*>(params.work + base + position);
+    words_ = lane < kWords ? __ldg(work + lane) : kv_head;
+  }
 
-__device__ __forceinline__ BackwardItem fetch_backward_item(const BackwardParams& params, int index) {
-  BackwardItem item;
-  if (index >= params.items) return item;
-  const int per_section = params.section_heads * params.items_per_head;
-  const int section = min(index / per_section, params.last_section);
-  const int inside = index - section * per_section;
-  const int first = section * params.section_heads;
-  const int heads = section == params.last_section ? params.heads_kv - first : params.section_heads;
-  const int position = inside / heads;
-  item.kv_head = first + (inside - position * heads);
-  const int64_t base = (params.per_head_masks ? int64_t{item.kv_head} * params.items_per_mask : 0) +
-                       (section == params.last_section ? params.last_list : 0);
-  const int4* work = reinterpret_cast<const int4*>(params.work + base + position);
-  const int4 raw = __ldg(work), more = __ldg(work + 1);
-  item.place = item.kv_head * params.key_tiles + raw.x;
-  item.first_run = static_cast<uint32_t>(raw.y);
-  item.runs = raw.z;
-  item.first_turn = static_cast<uint32_t>(raw.w) + params.turns_of_head * static_cast<uint32_t>(item.kv_head);
-  item.first_key = more.x;
-  item.first_head = more.y + item.kv_head * params.group;
-  item.heads = more.z | more.w << 16;
-  return item;
-}
+  __device__ int kv_head() const { return word(kWords); }  // -1: there is no more work
+  __device__ int key_tile() const { return word(0); }
+  __device__ uint32_t first_run() const { return static_cast<uint32_t>(word(1)); }
+  __device__ int runs() const { return word(2); }
+  __device__ uint32_t first_turn() const { return static_cast<uint32_t>(word(3)); }
+  __device__ int first_key() const { return word(4); }
+  __device__ int first_head() const { return word(5); }  // of the group's
+  __device__ int heads() const { return word(6); }
+  __device__ int part() const { return word(7); }
+
+ private:
+  static constexpr int kWords = sizeof(BackwardWork) / sizeof(int);
+  __device__ __forceinline__ int word(int number) const { return __shfl_sync(0xffffffff, words_, number); }
+
+  int words_ = -1;
+};
 
 __device__ __forceinline__ BackwardKeyTile key_tile_of(const BackwardParams& params, int kv_head, int tile) {
   const int64_t base = params.per_head_masks ? int64_t{kv_head} * params.key_tiles : 0;
@@ -62,13 +64,13 @@ template <class C>
 __device__ __forceinline__ BackwardRun fetch_backward_runs(const BackwardParams& params,
                                                            const BackwardItem& item, int first, int lane) {
   BackwardRun run;
-  const int number = first + lane;
-  if (item.kv_head >= 0 && number < item.runs) {
-    const int2 raw = __ldg(reinterpret_cast<const int2*>(
-        params.runs + item.first_run +
-        static_cast<uint32_t>(params.descending ? item.runs - 1 - number : number)));
+  const int number = first + lane, kv_head = item.kv_head(), runs = item.runs();
+  const DeviceRun* all = params.runs + item.first_run();
+  if (kv_head >= 0 && number < runs) {
+    const int2 raw =
+        __ldg(reinterpret_cast<const int2*>(all + (params.descending ? runs - 1 - number : number)));
     const int tile = raw.x / C::kRows;
-    const int mask = params.per_head_masks ? item.kv_head : 0;
+    const int mask = params.per_head_masks ? kv_head : 0;
     const int2 extent =
         __ldg(reinterpret_cast<const int2*>(params.row_tile + int64_t{mask} * params.row_tiles + tile));
     run = BackwardRun{tile, raw.y, extent.x, extent.y};
@@ -91,11 +93,11 @@ class BackwardLoader {
   __device__ void run(int worker, int workers) {
     workers_ = workers;
     if constexpr (C::kScheduled) next_index_ = worker;
-    BackwardItem item = fetch_backward_item(params_, worker);
+    BackwardItem item(params_, worker, lane_);
     BackwardRun runs = fetch_backward_runs<C>(params_, item, 0, lane_);
-    while (item.kv_head >= 0) {
+    while (item.kv_head() >= 0) {
       steps_ = 0;
-      if (item.heads > 0) load_item(item, runs);
+      if (item.heads() > 0) load_item(item, runs);
       while (steps_ < kStepsAhead) fetch_next();
       item = next_;
       runs = next_runs_;
@@ -117,7 +119,7 @@ class BackwardLoader {
     } else if (steps_ == 1) {
       const int index = __shfl_sync(0xffffffff, next_index_, 0);
       if constexpr (C::kScheduled) next_index_ = index;
-      next_ = fetch_backward_item(params_, index);
+      next_ = BackwardItem(params_, index, lane_);
     } else {
       next_runs_ = fetch_backward_runs<C>(params_, next_, 0, lane_);
     }
@@ -146,22 +148,23 @@ class BackwardLoader {
 
   __device__ void load_item(const BackwardItem& item, BackwardRun batch) {
     begins_ = kItemBegins;
-    wait_prepared(item.kv_head);
-    if (item.runs == 0) {  // no row sees a key: one tile, wholly masked, leaves zeros
+    wait_prepared(item.kv_head());
+    if (item.runs() == 0) {  // no row sees a key: one tile, wholly masked, leaves zeros
       turn_ = -1;
-      load_tile(item, item.first_head, {0, 0, 0, 0}, 0, kItemEnds);
+      load_tile(item, 0, {0, 0, 0, 0}, 0, kItemEnds);
       return;
     }
-    const int limit = params_.tokens_kv - item.first_key;  // keys past the last are not visible
+    const int limit = params_.tokens_kv - item.first_key();  // keys past the last are not visible
     // Head after head, or, by rows, all heads of a tile before the next tile.
-    const int heads = item.heads & 0xffff, outer = params_.by_rows ? 1 : heads, inner = heads / outer;
+    const int heads = item.heads(), outer = params_.by_rows ? 1 : heads, inner = heads / outer;
     for (int h = 0; h < outer; ++h) {
       if (!scheduled() || h == 0) walked_ = 0;
       const int skip = inner == 1 ? join_wave(item, batch, h) : 0;
-      for (int done = 0; done < item.runs; done += 32) {
-        if (item.runs > 32 && (done > 0 || h > 0)) batch = fetch_backward_runs<C>(params_, item, done, lane_);
-        const int count = min(32, item.runs - done);
-        const bool last_batch = h == outer - 1 && done + count == item.runs;
+      const int runs = item.runs();
+      for (int done = 0; done < runs; done += 32) {
+        if (runs > 32 && (done > 0 || h > 0)) batch = fetch_backward_runs<C>(params_, item, done, lane_);
+        const int count = min(32, runs - done);
+        const bool last_batch = h == outer - 1 && done + count == runs;
         // Of the item, or more.
         int left = last_batch ? tiles_of(batch, count, lane_) * inner : kStepsAhead + 1;
         for (int piece = 0; piece < count + (skip > 0); ++piece) {
@@ -183,7 +186,7 @@ class BackwardLoader {
               if (scheduled()) fetch_turn(item);
               const int ends = last_batch && left == 1 ? kItemEnds : 0;
               if (left <= kStepsAhead) fetch_next();
-              load_tile(item, item.first_head + head, one, limit, ends);
+              load_tile(item, head, one, limit, ends);
               left -= last_batch;
             }
           }
@@ -197,12 +200,13 @@ class BackwardLoader {
   __device__ int join_wave(const BackwardItem& item, const BackwardRun& batch, int head) {
     front_ = nullptr;
     if constexpr (!C::kInAnyOrder) return 0;
-    if (params_.wave_tiles == 0 || item.runs > 32) return 0;
+    if (params_.wave_tiles == 0 || item.runs() > 32) return 0;
     const int tiles = __shfl_sync(0xffffffff, batch.code, 0);
     const int tile = __shfl_sync(0xffffffff, batch.tile, 0);
     if (tiles < params_.wave_tiles) return 0;
-    front_ = params_.front + (item.first_head + head) * params_.row_tiles + tile;
-    if (lane_ == 0) wave_ = ld_relaxed(front_) - item.place % kBlocksOfWave * kWaveGap;
+    front_ = params_.front + query_head(item, head) * params_.row_tiles + tile;
+    const int place = key_place(item) % kBlocksOfWave;
+    if (lane_ == 0) wave_ = ld_relaxed(front_) - place * kWaveGap;
     wave_ = __shfl_sync(0xffffffff, wave_, 0);
     const int skip = wave_ % tiles;
     return skip < 0 ? skip + tiles : skip;
@@ -219,10 +223,21 @@ class BackwardLoader {
   // Whether items and turns are those of a BackwardSchedule.
   __device__ bool scheduled() const { return C::kScheduled && params_.next_item != nullptr; }
 
+  // Of all heads.
+  __device__ int query_head(const BackwardItem& item, int head) const {
+    return item.kv_head() * params_.group + item.first_head() + head;
+  }
+  __device__ int key_place(const BackwardItem& item) const {
+    return item.kv_head() * params_.key_tiles + item.key_tile();
+  }
+  __device__ uint32_t place_of_turns(const BackwardItem& item) const {
+    return item.first_turn() + params_.turns_of_head * static_cast<uint32_t>(item.kv_head());
+  }
+
   // Turns come 32 at a time, one a lane.
   __device__ void fetch_turn(const BackwardItem& item) {
     if constexpr (C::kOrdered) {
-      if (walked_ % 32 == 0) turns_ = __ldg(params_.turns + item.first_turn + walked_ + lane_);
+      if (walked_ % 32 == 0) turns_ = __ldg(params_.turns + place_of_turns(item) + walked_ + lane_);
       turn_ = __shfl_sync(0xffffffff, turns_, walked_ % 32);
       ++walked_;
     } else {
@@ -230,13 +245,13 @@ class BackwardLoader {
     }
   }
 
-  // In the order in which the consumers need them: K, q, V, do.
-  __device__ void load_tile(const BackwardItem& item, int head, const BackwardRun& tile, int limit,
+  // In the order in which the consumers need them: K, q, V, do. `head` counts within the item.
+  __device__ void load_tile(const BackwardItem& item, int head_of_item, const BackwardRun& tile, int limit,
                             int ends) {
-    const int key = item.first_key;
+    const int head = query_head(item, head_of_item), place = key_place(item), part = item.part();
     if (begins_) {
-      load(params_.k, memory_.k, C::kKvBytes, state_.k_full, state_.k_empty, kv_parity_, key, item.kv_head,
-           CachePolicy::kNormal);
+      load(params_.k, memory_.k, C::kKvBytes, state_.k_full, state_.k_empty, kv_parity_, item.first_key(),
+           item.kv_head(), CachePolicy::kNormal);
     }
     const int dq_tile = head * params_.row_tiles + tile.tile;
     int turn = turn_;
@@ -250,9 +265,8 @@ class BackwardLoader {
     }
     mbarrier_wait(state_.q_empty[q_.slot], q_.parity ^ 1);
     if (lane_ == 0) {
-      state_.note[q_.slot] =
-          BackwardNote{tile.code, begins_ | ends | (tile.code == 0 ? limit << 8 : 0) | (item.heads & ~0xffff),
-                       dq_tile, item.place};
+      state_.note[q_.slot] = BackwardNote{
+          tile.code, begins_ | ends | (tile.code == 0 ? limit << 8 : 0) | part << 16, dq_tile, place};
       const int last = C::kPasses && ends && params_.pass_blocks > 0 ? kLastOfItem : 0;
       if constexpr (C::kBulk) state_.job[q_.slot] = DqJob{dq_tile, tile.first, tile.count | last, turn};
       const bool spans = C::kSpansArrive && tile.code < 0 && !(~tile.code & kManyLayers);
@@ -271,8 +285,8 @@ class BackwardLoader {
     __syncwarp();
     q_.advance();
     if (begins_) {
-      load(params_.v, memory_.v, C::kKvBytes, state_.v_full, state_.v_empty, kv_parity_, key, item.kv_head,
-           CachePolicy::kNormal);
+      load(params_.v, memory_.v, C::kKvBytes, state_.v_full, state_.v_empty, kv_parity_, item.first_key(),
+           item.kv_head(), CachePolicy::kNormal);
       kv_parity_ ^= 1;
     }
     load(params_.dout, memory_.dout[do_.slot], C::kRowBytes, state_.do_full[do_.slot],
