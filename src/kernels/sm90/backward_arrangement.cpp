@@ -185,6 +185,7 @@ class Arranger {
             .row_tiles = result_.row_tiles,
             .group = static_cast<int32_t>(problem_.group_size()),
             .workers = static_cast<int32_t>(std::min(workers_, items)),
+            .streams = shape_.keys == 64 ? 2 : 1,
             .kv_heads = static_cast<int32_t>(problem_.heads_kv),
             .section_heads = section_heads(),
             .last_section = last_section(),

@@ -24,9 +24,11 @@ struct BackwardConfig {
   static constexpr int kQStages = kQStagesT, kDoStages = 2;
   static constexpr int kDsBuffers = 2;
   static constexpr BackwardStore kStore = kStoreT;
-  static constexpr bool kBulk = kStore != BackwardStore::kRegisters;
+  // dq goes to its sums by the copy engine, from shared memory, in which two streams leave no room for it.
+  static constexpr bool kBulk = kStreams == 1;
   static constexpr bool kOrdered = kStore == BackwardStore::kOrdered;
   static constexpr bool kScheduled = kOrdered && kRows == 64;  // can keep to a BackwardSchedule
+  static constexpr bool kKeepsTurns = kOrdered && !kBulk;      // keep_turns() does, for the threads that add
   static constexpr bool kClaimed = kStore == BackwardStore::kClaimed;
   static constexpr bool kInAnyOrder = kBulk && !kOrdered;
   // On its way out. A second one is worth more than one for the next item's K would be; tiles of more than 64
@@ -74,8 +76,9 @@ struct BackwardConfig {
   static_assert(
       kInRows ? kWarpgroups == 2 && kRows == 64 : kPanels >= kWarpgroups,
       "dq in rows: 64 by half of head_dim for each of two warpgroups; dq^T: 64 of head_dim at least");
-  static_assert(kStreams == 1 || (kStreams == 2 && kStore == BackwardStore::kRegisters),
-                "two streams go tile by tile and leave no room for dq in shared memory");
+  static_assert(kStreams == 1 ? kStore != BackwardStore::kRegisters
+                              : kStreams == 2 && (kStore == BackwardStore::kRegisters || kOrdered),
+                "one stream sends dq from shared memory, two add it from registers");
 };
 
 // What the load warp tells the consumers about a tile, beside its rows of q.
@@ -101,8 +104,9 @@ inline constexpr int32_t kLastOfItem = 0x100;
 struct alignas(16) DqJob {
   int32_t tile;          // head * row_tiles + row tile, or a DqJobKind
   int32_t first, count;  // its rows; and kLastOfItem
-  int32_t turn;          // whose turn it must be with BackwardStore::kOrdered; with kClaimed a bit for each
-                         // warpgroup's half that is known to be stored already; -1: nothing is added
+  int32_t turn;          // whose turn it must be with BackwardStore::kOrdered, or where keep_turns() finds
+                         // that; with kClaimed a bit for each warpgroup's half that is known to be stored
+                         // already; -1: nothing is added
 };
 
 template <class C>
@@ -126,6 +130,9 @@ struct BackwardStreamState {
   Mbarrier k_full, k_empty, v_full, v_empty;
   Mbarrier dq_full[C::kWarpgroups][C::kDqBuffers], dq_empty[C::kWarpgroups][C::kDqBuffers];
   DqJob dq_job[C::kWarpgroups][C::kDqBuffers];  // of what is on its way out
+  // Of a tile of dq: its turn, which has come; its share has been added.
+  int32_t turn[C::kKeepsTurns ? 1 : 0];
+  Mbarrier turn_come[C::kKeepsTurns ? 1 : 0], dq_added[C::kKeepsTurns ? 1 : 0];
 };
 
 template <class C>

@@ -46,9 +46,9 @@ inline constexpr int kShortRun = 4;
 // each row comes from memory more often.
 inline constexpr int64_t kBlocksOfHead = 16;
 
-// Visits to tiles, of all heads, up to which additions are in the order of a simulated run: half a second of
-// planning, and 32 MiB of turns, at most.
-inline constexpr int64_t kMostScheduled = int64_t{8} << 20;
+// Visits to tiles, of all heads, up to which additions are in the order of a simulated run: a second of
+// planning, 64 MiB of turns and twice as much of runs, at most.
+inline constexpr int64_t kMostScheduled = int64_t{16} << 20;
 
 // The ways that suit; if there are several, additions are in order and a simulation is to choose.
 std::vector<BackwardDivision> choose_divisions(const Problem& problem, const BackwardShape& shape,

@@ -14,7 +14,7 @@
 //
 // [...] runs on the tensor cores. Sums of dq are fp32; the copy engine adds to them from shared memory
 // (backward_sender.cuh), or with tiles of 64 keys, whose warpgroups have items of their own, red.add does
-// from registers.
+// from registers. Where these additions are ordered, a warp for each warpgroup waits for their turns.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,7 @@
 #include "kernels/sm90/backward_params.h"
 #include "kernels/sm90/backward_pass_group.cuh"
 #include "kernels/sm90/backward_producer.cuh"
+#include "kernels/sm90/backward_rows.cuh"
 #include "kernels/sm90/backward_sender.cuh"
 #include "kernels/sm90/softmax.cuh"
 
@@ -374,13 +375,34 @@ class BackwardConsumer {
     } else {
       float* sum = params_.dq + int64_t{read_once(state_.note[slot].dq_tile)} * C::kRows * C::kHeadDim +
                    warp_ * C::kRows * 16 + lane_ * 4;
-#pragma unroll
-      for (int j = 0; j < C::kDqOfWarpgroup; ++j)
-#pragma unroll
-        for (int i = 0; i < kDq / 4; ++i)
-          red_add_v4(sum + j * C::kDqFloats + i * 128, dq[j][4 * i], dq[j][4 * i + 1], dq[j][4 * i + 2],
-                     dq[j][4 * i + 3]);
+      if constexpr (C::kKeepsTurns) {
+        mbarrier_wait(state_.turn_come[0], (tile_ - 1) % 2);
+        const int turn = read_once(state_.turn[0]);
+        if (turn == 0)
+          write_dq<true>(dq, sum);
+        else if (turn > 0)
+          write_dq<false>(dq, sum);
+        release(state_.dq_added[0]);
+      } else {
+        write_dq<false>(dq, sum);
+      }
     }
+  }
+
+  // To its sum: the first of them stores what others add to.
+  template <bool kFirst>
+  __device__ __forceinline__ void write_dq(const float (&dq)[C::kDqOfWarpgroup][kDq], float* sum) const {
+#pragma unroll
+    for (int j = 0; j < C::kDqOfWarpgroup; ++j)
+#pragma unroll
+      for (int i = 0; i < kDq / 4; ++i) {
+        float* to = sum + j * C::kDqFloats + i * 128;
+        const float* four = &dq[j][4 * i];
+        if constexpr (kFirst)
+          store_four(to, four[0], four[1], four[2], four[3]);
+        else
+          red_add_v4(to, four[0], four[1], four[2], four[3]);
+      }
   }
 
   __device__ __forceinline__ int dq_slot() const {
@@ -473,12 +495,13 @@ class BackwardConsumer {
   // In fp32, to those of the other items of the same keys; in the order of the parts, where order matters.
   __device__ __forceinline__ void add_dk_dv(const float (&dk)[kDkv], const float (&dv)[kDkv],
                                             const Place& place) const {
-    int32_t* turn = params_.dkv_turn + int64_t{place.key_tile} * C::kWarpgroups + warpgroup_;
+    int32_t* turn = params_.dkv_turn + int64_t{place.key_tile} * 2 + warpgroup_;
+    const int barrier = 3 + stream_ + warpgroup_;  // one of which is 0
     if constexpr (C::kOrdered) {
       if (warp_ == 0 && lane_ == 0)
         while (ld_acquire(turn) != place.part) {
         }
-      bar_sync<128>(3 + warpgroup_);
+      bar_sync<128>(barrier);
     }
     const float scale = params_.scale;
     float* sum = params_.dkv + int64_t{place.key_tile} * 2 * C::kKeys * C::kHeadDim +
@@ -492,7 +515,7 @@ class BackwardConsumer {
     }
     if constexpr (C::kOrdered) {
       __threadfence();
-      bar_sync<128>(3 + warpgroup_);
+      bar_sync<128>(barrier);
       if (warp_ == 0 && lane_ == 0) st_release(turn, place.part + 1);
     }
   }
@@ -534,7 +557,7 @@ __device__ void init_backward_barriers(BackwardStreamState<C>& state) {
   };
   for (int i = 0; i < C::kQStages; ++i) {
     mbarrier_init(state.q_full[i], 1);
-    mbarrier_init(state.q_empty[i], 32 * C::kConsumerWarps);
+    mbarrier_init(state.q_empty[i], 32 * (C::kConsumerWarps + (C::kKeepsTurns ? 1 : 0)));
   }
   ring(state.do_full, state.do_empty, C::kDoStages);
   ring(&state.k_full, &state.k_empty, 1);
@@ -545,6 +568,7 @@ __device__ void init_backward_barriers(BackwardStreamState<C>& state) {
       mbarrier_init(state.dq_empty[i][j], 1);
     }
   }
+  if constexpr (C::kKeepsTurns) ring(state.turn_come, state.dq_added, 1);
 }
 
 template <class C>
@@ -587,6 +611,8 @@ __global__ void __launch_bounds__(C::kThreads, 1)
           .run(worker * C::kStreams + warp, workers * C::kStreams);
     } else if (C::kBulk && warp <= C::kWarpgroups) {
       if (lane == 0) send_dq<C>(params, shared.memory[0], shared.state[0], warp - 1);
+    } else if (C::kKeepsTurns && warp < 2 * C::kStreams) {
+      keep_turns<C>(params, shared.state[warp - C::kStreams], lane);
     }
   } else {
     setmaxnreg_inc<C::kConsumerRegisters>();

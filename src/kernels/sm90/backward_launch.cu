@@ -21,7 +21,8 @@ void start(const BackwardParams& params, const Device& device, cudaStream_t stre
                  "{} blocks cannot do the passes of this instance on {} multiprocessors", params.pass_blocks,
                  device.units);
   const bool scheduled = params.next_item != nullptr;
-  const int workers = scheduled ? params.blocks : (params.items + C::kStreams - 1) / C::kStreams;
+  const int streams = scheduled ? params.streams : params.items;
+  const int workers = (streams + C::kStreams - 1) / C::kStreams;
   LONGSPAN_CHECK(
       !scheduled || (C::kScheduled && workers + pass_blocks <= device.units),
       "an instance that {} keep to a schedule is given one for {} blocks, and {} for passes, on {} "
@@ -73,10 +74,12 @@ void start_for(int64_t head_dim, const BackwardShape& shape, const BackwardParam
   LONGSPAN_START(128, 64, 128, 2, kOrdered, false);
   LONGSPAN_START(128, 80, 128, 2, kOrdered, false);
   LONGSPAN_START(128, 64, 64, 2, kRegisters, false);
+  LONGSPAN_START(128, 64, 64, 2, kOrdered, false);
   LONGSPAN_START(64, 64, 128, 3, kClaimed, true);
   LONGSPAN_START(64, 64, 128, 3, kAdded, true);
   LONGSPAN_START(64, 64, 128, 3, kOrdered, true);
   LONGSPAN_START(64, 64, 64, 3, kRegisters, false);
+  LONGSPAN_START(64, 64, 64, 3, kOrdered, false);
 #undef LONGSPAN_START
   LONGSPAN_CHECK(
       false, "no instance of the backward kernel has head_dim {}, tiles of {} by {}, store {}, in rows {}",

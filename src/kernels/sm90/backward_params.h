@@ -40,10 +40,10 @@ struct BackwardParams {
 
   // With BackwardStore::kOrdered: the turns for which items' tiles wait, in the order of their walks.
   const int32_t* turns = nullptr;
-  // Of BackwardSchedule, if it has one: blocks do not take items from the counter, and each head of an item
-  // has turns of its own.
+  // Of BackwardSchedule, if it has one: streams of items (one or two in each block) do not take these from
+  // the counter, and each head of an item has turns of its own.
   const int32_t* next_item = nullptr;
-  int32_t blocks = 0;  // that it is for
+  int32_t streams = 0;  // that it is for
   uint32_t turns_of_head = 0;
   // Whose turn it is; or, with kClaimed, a DqState.
   int32_t* turn = nullptr;              // [heads_q, row_tiles, 2]: of each warpgroup's half of dq

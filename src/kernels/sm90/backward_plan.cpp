@@ -57,8 +57,8 @@ BackwardPlan::BackwardPlan(const Problem& problem, const BackwardShape& shape, c
   spans_ = pack_.add(all.grid.map.spans);
   turns_ = pack_.add(all.schedule.turns);
   turns_of_head_ = all.schedule.of_head;
-  blocks_ = all.schedule.blocks;
-  if (blocks_ > 0) next_item_ = pack_.add(all.schedule.next);
+  streams_ = all.schedule.streams;
+  if (streams_ > 0) next_item_ = pack_.add(all.schedule.next);
   pass_blocks_ = all.pass_blocks;
   const auto sections = static_cast<size_t>(last_section_) + 1;
   counters_ = pack_.add_zeros((kBackwardCounters + 2 * sections) * sizeof(int32_t));
@@ -153,8 +153,8 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
   params.partials = pack_.at<DevicePartial>(partials_);
   params.spans = pack_.at<uint32_t>(spans_);
   if (ordered) params.turns = pack_.at<int32_t>(turns_);
-  if (blocks_ > 0) params.next_item = pack_.at<int32_t>(next_item_);
-  params.blocks = blocks_;
+  if (streams_ > 0) params.next_item = pack_.at<int32_t>(next_item_);
+  params.streams = streams_;
   params.turns_of_head = turns_of_head_;
   params.descending = walk_.descending;
   params.by_rows = walk_.by_rows;

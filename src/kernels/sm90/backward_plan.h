@@ -31,7 +31,7 @@ class BackwardPlan {
   size_t work_ = 0, key_tile_ = 0, row_tile_ = 0, runs_ = 0, partials_ = 0, spans_ = 0;  // places in it
   size_t turns_ = 0, next_item_ = 0, counters_ = 0;
   uint32_t turns_of_head_ = 0;
-  int32_t blocks_ = 0;  // that a BackwardSchedule is for; 0: there is none
+  int32_t streams_ = 0;  // that a BackwardSchedule is for; 0: there is none
   BackwardWalk walk_;
   int32_t row_tiles_ = 0, key_tiles_ = 0, items_per_head_ = 0, mask_items_ = 0, last_list_ = 0;
   int32_t section_heads_ = 1, last_section_ = 0, pass_blocks_ = 0;

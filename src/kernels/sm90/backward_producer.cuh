@@ -234,9 +234,11 @@ class BackwardLoader {
     return item.first_turn() + params_.turns_of_head * static_cast<uint32_t>(item.kv_head());
   }
 
-  // Turns come 32 at a time, one a lane.
+  // Turns come 32 at a time, one a lane; or keep_turns() looks them up, and is told where.
   __device__ void fetch_turn(const BackwardItem& item) {
-    if constexpr (C::kOrdered) {
+    if constexpr (C::kKeepsTurns) {
+      turn_ = static_cast<int>(place_of_turns(item)) + walked_++;
+    } else if constexpr (C::kOrdered) {
       if (walked_ % 32 == 0) turns_ = __ldg(params_.turns + place_of_turns(item) + walked_ + lane_);
       turn_ = __shfl_sync(0xffffffff, turns_, walked_ % 32);
       ++walked_;
@@ -268,7 +270,8 @@ class BackwardLoader {
       state_.note[q_.slot] = BackwardNote{
           tile.code, begins_ | ends | (tile.code == 0 ? limit << 8 : 0) | part << 16, dq_tile, place};
       const int last = C::kPasses && ends && params_.pass_blocks > 0 ? kLastOfItem : 0;
-      if constexpr (C::kBulk) state_.job[q_.slot] = DqJob{dq_tile, tile.first, tile.count | last, turn};
+      if constexpr (C::kBulk || C::kKeepsTurns)
+        state_.job[q_.slot] = DqJob{dq_tile, tile.first, tile.count | last, turn};
       const bool spans = C::kSpansArrive && tile.code < 0 && !(~tile.code & kManyLayers);
       mbarrier_arrive_expect_tx(state_.q_full[q_.slot],
                                 C::kRowBytes + C::kStatsBytes + (spans ? C::kSpansBytes : 0));

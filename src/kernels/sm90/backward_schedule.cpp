@@ -15,7 +15,8 @@ namespace {
 // Times are whole numbers of these.
 constexpr int32_t kTile = 16;
 // From one block's addition to the next one's to the same rows: to be complete, to be told, to be heard of.
-constexpr int32_t kHandOver = 3 * kTile / 2;
+// Where a block has two streams, a tile takes each of them longer.
+constexpr int32_t kHandOver = 3 * kTile / 2, kHandOverOfStreams = 3 * kTile / 4;
 constexpr int32_t kApart = 3 * kTile;         // visits to the same rows that are spread, if there is a choice
 constexpr std::ptrdiff_t kMostLookedAt = 32;  // of an item's runs, for one such
 constexpr int32_t kBeginning = 5 * kTile / 2;  // an item's beginning and end
@@ -90,7 +91,12 @@ class Simulation {
  public:
   Simulation(const CompiledMap& map, const BackwardItems& items, const BackwardWalk& walk,
              const ScheduledBy& by)
-      : map_(map), items_(items), walk_(walk), by_(by), agenda_(by.workers) {
+      : map_(map),
+        items_(items),
+        walk_(walk),
+        by_(by),
+        hand_over_(by.streams > 1 ? kHandOverOfStreams : kHandOver),
+        agenda_(by.workers) {
     all_items_ = items.per_list * by.kv_heads;
     const auto rows = static_cast<size_t>(by.row_tiles) * static_cast<size_t>(by.group * by.kv_heads);
     added_.resize(rows);
@@ -153,7 +159,7 @@ class Simulation {
       turns *= static_cast<uint64_t>(by_.kv_heads);
     }
     LONGSPAN_CHECK(turns < uint64_t{1} << 31, "{} additions are more than can be ordered", turns);
-    result.blocks = by_.workers;
+    result.streams = by_.workers;
     result.turns.resize(turns + kTurnsAtOnce);
     if (by_.spread) {
       result.first_run.resize(items_.work.size());
@@ -261,7 +267,7 @@ class Simulation {
                 static_cast<size_t>(block.head);
     for (int32_t h = 0; h < block.heads_at_once; ++h, ++at) {
       Additions& rows = added_[at];
-      now = std::max(now + kTile, rows.last + kHandOver);
+      now = std::max(now + kTile, rows.last + hand_over_);
       rows.last = now;
       if constexpr (kRecords) result.turns[block.turn++] = rows.count++;
     }
@@ -278,6 +284,7 @@ class Simulation {
   const BackwardItems& items_;
   const BackwardWalk& walk_;
   const ScheduledBy& by_;
+  const int32_t hand_over_;
   Agenda agenda_;
   int32_t all_items_ = 0, taken_ = 0;
   uint64_t mask_begin_ = 0;

@@ -16,7 +16,8 @@ struct ScheduledBy {
   int32_t rows = 64;  // of a row tile
   int32_t row_tiles = 0;
   int32_t group = 1;    // query heads of a KV head
-  int32_t workers = 1;  // blocks, all of which must be resident at once
+  int32_t workers = 1;  // streams of items, of blocks all of which must be resident at once
+  int32_t streams = 1;  // of a block
   int32_t kv_heads = 1;
   int32_t section_heads = 1, last_section = 0, last_list = 0;
   bool per_head_masks = false;
@@ -24,8 +25,9 @@ struct ScheduledBy {
 };
 
 struct BackwardSchedule {
-  int32_t blocks = 0;           // of the launch; 0: there is no schedule, blocks take items from a counter
-  std::vector<int32_t> next;    // [items]: which one a block takes after this one; if none, at least `items`
+  int32_t streams =
+      0;  // of items, one or two in each block; 0: there is no schedule, they come from a counter
+  std::vector<int32_t> next;    // [items]: which one a stream takes after this one; if none, at least `items`
   std::vector<int32_t> turns;   // of each tile and query head, in the order of the items' walks
   std::vector<uint32_t> first;  // [items.work]: where an item's turns begin, of KV head 0 if all share a mask
   // With `spread`, of each item: instead of the map's runs, and where they begin.

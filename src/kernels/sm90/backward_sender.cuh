@@ -1,4 +1,4 @@
-// The backward kernel's warps that add dq to its sums in global memory.
+// The backward kernel's warps that add dq to its sums in global memory, or say when others may.
 #pragma once
 
 #include <cstdint>
@@ -126,6 +126,39 @@ __device__ void send_dq(const BackwardParams& params, BackwardStreamMemory<C>& m
     }
   }
   cp_async_bulk_wait_group();
+}
+
+// A warp for each stream whose threads add dq themselves, in turn. It asks memory whose turn is next while
+// they compute, and once they have all added passes the turn on, which has to wait until memory has the sums.
+template <class C>
+__device__ void keep_turns(const BackwardParams& params, BackwardStreamState<C>& state, int lane) {
+  RingPosition<C::kQStages> q;
+  int first = -32, turns = 0;  // of the walk, one a lane, from place `first` on
+  for (uint32_t parity = 0;; parity ^= 1) {
+    mbarrier_wait(state.q_full[q.slot], q.parity);
+    if (state.note[q.slot].flags & kNoMoreWork) break;
+    const int32_t tile = state.job[q.slot].tile, place = state.job[q.slot].turn;
+    mbarrier_arrive(state.q_empty[q.slot]);  // each lane for what it has read
+    q.advance();
+    const bool adds = place >= 0;
+    if (adds && (place < first || place >= first + 32)) {
+      first = place;
+      turns = __ldg(params.turns + first + lane);
+    }
+    const int32_t own = adds ? __shfl_sync(0xffffffff, turns, place - first) : -1;
+    int32_t* turn = params.turn + int64_t{tile} * 2;
+    if (lane == 0) {
+      if (adds)
+        while (ld_acquire(turn) != own) {
+        }
+      state.turn[0] = own;
+      mbarrier_arrive(state.turn_come[0]);
+      mbarrier_wait(state.dq_added[0], parity);
+      // Their additions come before this release, as they came before they arrived at the barrier.
+      if (adds) st_release(turn, own + 1);
+    }
+    __syncwarp();
+  }
 }
 
 }  // namespace longspan::sm90

@@ -45,6 +45,12 @@ bool mostly_visible(const Problem& problem) {
   return problem.area() * 4 >= problem.tokens_q * problem.tokens_kv * problem.heads_q * 3;
 }
 
+// Whether additions from tiles of 64 by 64, in blocks that these divide, are few enough to be in the order of
+// a simulated run. In the order of items, more and smaller tiles would wait for more others.
+bool can_be_scheduled(const Problem& problem) {
+  return problem.area() <= kMostScheduled * kFinestBlock * kFinestBlock;
+}
+
 BackwardKind kind_of(const Problem& problem, int64_t block) {
   if (problem.masks->size() > 1) return BackwardKind::kScattered;
   const Mask& mask = problem.masks->front();
@@ -72,10 +78,12 @@ BackwardShape choose_backward_shape(const Problem& problem) {
   BackwardShape shape;
   const int64_t block = block_alignment(*problem.masks);
   shape.kind = kind_of(problem, block);
+  if (block == kFinestBlock && !mostly_visible(problem) &&
+      (!problem.deterministic || can_be_scheduled(problem)))
+    shape.keys = 64;
   if (problem.deterministic) {
     shape.store = BackwardStore::kOrdered;
-  } else if (block == kFinestBlock && !mostly_visible(problem)) {
-    shape.keys = 64;
+  } else if (shape.keys == 64) {
     shape.store = BackwardStore::kRegisters;
   } else if (begins_with_zeros(problem, shape.kind)) {
     shape.store = BackwardStore::kAdded;
@@ -89,7 +97,7 @@ BackwardShape choose_backward_shape(const Problem& problem) {
   // where they stay, dq's sums are added faster as threads hold them.
   const bool long_or_band = shape.kind == BackwardKind::kLong || shape.kind == BackwardKind::kOneBand;
   const bool stay = long_or_band || (blocks && problem.deterministic);
-  shape.in_rows = shape.store != BackwardStore::kRegisters && !(stay && problem.head_dim == 128);
+  shape.in_rows = shape.keys == 128 && !(stay && problem.head_dim == 128);
   shape.aligned = shape.in_rows && block < kFinestBlock;
   if (!shape.in_rows && long_or_band && (very_long || problem.deterministic)) shape.rows = 80;
   if (shape.store == BackwardStore::kAdded || shape.store == BackwardStore::kClaimed) {

@@ -2,11 +2,12 @@
 // gradients are wrong (by head and tile), or times it on large ones.
 //   sm90_backward_probe check|time <how>[/<how>...] [regular expression]
 // <how> is `chosen` or `ordered` (the same bits every run), with what shall differ from the plan's choice:
-// claimed, added, streams, rows, held, tall (tiles of 80 rows, as held), low (of 64), unaligned, w=WAVE,
-// s=SECTION_UNITS, N=PASS_BLOCKS, t=BY_TIME, and of BackwardDivision P=PARTS, T=MOST_TILES, o=KEY_ORDER (as a
-// number), g=GROUP_ITEMS, r=LAST_ROUNDS, h=KV_HEADS, k=WALK (1: descending, 2: by rows), p=PARTS with any
-// number of tiles and no groups of items: e.g. chosen,w=0,T=160. With n=REPEATS `check` compares the bits of
-// so many more ordered runs with those of the first, else of 4.
+// claimed, added, streams, narrow and wide (ordered tiles of 64 and of 128 keys), rows, held, tall (tiles of
+// 80 rows, as held), low (of 64), unaligned, w=WAVE, s=SECTION_UNITS, N=PASS_BLOCKS, t=BY_TIME, and of
+// BackwardDivision P=PARTS, T=MOST_TILES, o=KEY_ORDER (as a number), g=GROUP_ITEMS, r=LAST_ROUNDS,
+// h=KV_HEADS, k=WALK (1: descending, 2: by rows), p=PARTS with any number of tiles and no groups of items:
+// e.g. chosen,w=0,T=160. With n=REPEATS `check` compares the bits of so many more ordered runs with those of
+// the first, else of 4.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -63,6 +64,8 @@ BackwardShape shape_for(Problem problem, const std::string& how, int64_t units) 
   BackwardShape shape = sm90::choose_backward_shape(problem);
   if (has("claimed")) shape.keys = 128, shape.store = BackwardStore::kClaimed;
   if (has("streams")) shape.keys = 64, shape.store = BackwardStore::kRegisters, shape.in_rows = false;
+  if (has("narrow")) shape.keys = 64, shape.in_rows = shape.aligned = false, shape.rows = 64;
+  if (has("wide")) shape.keys = 128, shape.in_rows = true;
   if (has("rows")) shape.in_rows = true, shape.rows = 64;
   if (has("held")) shape.in_rows = shape.aligned = false;
   if (has("unaligned")) shape.aligned = false;
@@ -179,6 +182,8 @@ std::vector<Case> small_cases() {
       "blocks64-6000-8:2-d64-f16", [] { return pattern("uniform_block_sparse", 6000, 2, 64); }, 8, 2, 64,
       DType::kF16);
   add(
+      "blocks64-6000-8:4", [] { return pattern("uniform_block_sparse", 6000, 4, 64); }, 8, 4);
+  add(
       "variable256-6000-8:4", [] { return pattern("variable_block_sparse", 6000, 4, 256); }, 8, 4);
   add(
       "causal_blockwise-4096-64:8", [] { return pattern("causal_blockwise", 4096); }, 64, 8);
@@ -218,7 +223,7 @@ std::vector<Case> large_cases() {
       add(fmt::format("d{}-{}-32K", head_dim, name), [name] { return pattern(name, 32768); });
       cases.back().head_dim = head_dim;
     }
-  for (const double density : {0.1, 0.2, 0.5, 1.0}) {
+  for (const double density : {0.1, 0.2, 0.5, 0.8, 1.0}) {
     const auto blocks = [&](const char* kind, int block, int64_t q, int64_t kv) {
       const std::string name = kind;
       add(

@@ -104,6 +104,49 @@ TEST(Sm90Passes, AreRightInSmallProblems) {
         }
 }
 
+void expect_right_and_the_same(const Problem& problem, const BackwardShape& shape, int repeats) {
+  BackwardInShape plan(problem, shape, first_gpu());
+  ProblemTensors tensors(problem, Direction::kBackward, first_gpu(), plan);
+  tensors.fill_inputs(1);
+  tensors.forward(plan);
+  const std::vector<char> first = gradient_bytes(plan, tensors);
+  for (int repeat = 0; repeat < repeats; ++repeat)
+    ASSERT_EQ(gradient_bytes(plan, tensors), first) << "repeat " << repeat;
+  expect_right(plan, problem);
+}
+
+// Two streams of a block add dq in turn, from tiles of 64 keys, in the order of items or of a simulated run.
+TEST(Sm90OrderedStreams, AreRightForAnyMask) {
+  LONGSPAN_NEEDS_HOPPER();
+  const std::vector<HeadMasks> masks{
+      drawn("full", 700),
+      drawn("causal", 333),
+      drawn("causal", 64),
+      drawn("causal_document", 1500, "uniform:30:300"),
+      drawn("sliding_window", 1000),
+      documents_with_holes(1000, 700, 23),
+      documents_with_holes(129, 100, 6),
+  };
+  for (const HeadMasks& mask : masks)
+    for (const bool by_time : {false, true})
+      for (const bool by_rows : {false, true})
+        for (const int64_t head_dim : {64, 128}) {
+          Problem problem = problem_of(mask, 6, 3, head_dim, head_dim == 64 ? DType::kF16 : DType::kBF16);
+          problem.deterministic = true;
+          SCOPED_TRACE(name_of_problem(problem) + (by_time ? ", by time" : "") +
+                       (by_rows ? ", by rows" : ""));
+          BackwardShape shape = sm90::choose_backward_shape(problem);
+          shape.in_rows = shape.aligned = false;
+          shape.rows = shape.keys = 64;
+          shape.division = sm90::BackwardDivision{.parts = by_rows ? 1 : 2,
+                                                  .walk = {.descending = by_rows, .by_rows = by_rows},
+                                                  .by_time = by_time};
+          const int streams = sm90::arrange_backward(problem, shape, first_gpu().units).schedule.streams;
+          ASSERT_EQ(streams > 0, by_time);
+          expect_right_and_the_same(problem, shape, 10);
+        }
+}
+
 // Of masks by head and of one for all, in blocks of every kind, and documents with few items.
 TEST(Sm90Schedule, GivesTheSameGradientsEveryTime) {
   LONGSPAN_NEEDS_HOPPER();
@@ -112,6 +155,8 @@ TEST(Sm90Schedule, GivesTheSameGradientsEveryTime) {
     int64_t seqlen, block, masks, heads_q, heads_kv, head_dim;
   };
   for (const Case& c : {Case{"uniform_block_sparse", 6000, 64, 4, 8, 4, 128},
+                        Case{"uniform_block_sparse", 6001, 64, 4, 4, 4, 128},
+                        Case{"uniform_block_sparse", 6000, 64, 1, 8, 4, 128},
                         Case{"uniform_block_sparse", 6000, 64, 2, 8, 2, 64},
                         Case{"uniform_block_sparse", 6001, 128, 4, 4, 4, 128},
                         Case{"uniform_block_sparse", 6000, 128, 1, 8, 4, 128},
@@ -125,15 +170,9 @@ TEST(Sm90Schedule, GivesTheSameGradientsEveryTime) {
     Problem problem = problem_of(draw_mask(c.name, options).masks, c.heads_q, c.heads_kv, c.head_dim);
     problem.deterministic = true;
     const BackwardShape shape = sm90::choose_backward_shape(problem);
-    ASSERT_GT(sm90::arrange_backward(problem, shape, first_gpu().units).schedule.blocks, 0);
-    BackwardInShape plan(problem, shape, first_gpu());
-    ProblemTensors tensors(problem, Direction::kBackward, first_gpu(), plan);
-    tensors.fill_inputs(1);
-    tensors.forward(plan);
-    const std::vector<char> first = gradient_bytes(plan, tensors);
-    for (int repeat = 0; repeat < 200; ++repeat)
-      ASSERT_EQ(gradient_bytes(plan, tensors), first) << "repeat " << repeat;
-    expect_right(plan, problem);
+    ASSERT_GT(sm90::arrange_backward(problem, shape, first_gpu().units).schedule.streams, 0);
+    ASSERT_EQ(shape.keys, c.block == 64 ? 64 : 128);
+    expect_right_and_the_same(problem, shape, 200);
   }
 }
 

@@ -65,8 +65,8 @@ class Blocks {
         per_head_(problem.masks->size() > 1),
         all_(all) {
     const int32_t items = all.items.per_list * heads_;
-    steps_.resize(static_cast<size_t>(all.schedule.blocks));
-    for (int32_t block = 0; block < all.schedule.blocks; ++block)
+    steps_.resize(static_cast<size_t>(all.schedule.streams));
+    for (int32_t block = 0; block < all.schedule.streams; ++block)
       for (int32_t index = block; index < items; index = all.schedule.next.at(static_cast<size_t>(index))) {
         taken_.push_back(index);
         walk(index, steps_[static_cast<size_t>(block)]);
@@ -180,8 +180,9 @@ size_t all_of(const std::vector<std::vector<Step>>& steps) {
 void expect_right(const Problem& problem, const BackwardDivision& division, uint32_t seed,
                   int64_t units = kUnits) {
   const BackwardArrangement all = arranged(problem, division, units);
-  ASSERT_EQ(all.schedule.blocks,
-            std::min<int64_t>(units - all.pass_blocks, all.items.per_list * problem.heads_kv));
+  const int64_t streams = choose_backward_shape(problem).keys == 64 ? 2 : 1;  // of a block
+  ASSERT_EQ(all.schedule.streams,
+            std::min<int64_t>(streams * (units - all.pass_blocks), all.items.per_list * problem.heads_kv));
   const Blocks blocks(problem, all);
   std::vector<int32_t> taken = blocks.taken();
   std::sort(taken.begin(), taken.end());
@@ -262,6 +263,18 @@ TEST(BackwardSchedule, IsRightForWhatIsChosen) {
   }
 }
 
+// In tiles of 64 keys, by twice as many streams as there are blocks.
+TEST(BackwardSchedule, IsRightForStreams) {
+  for (const auto& [heads_q, heads_kv] : {std::pair{4, 4}, {16, 2}})
+    for (const int64_t units : {1, 13, 132}) {
+      const Problem problem = problem_of("uniform_block_sparse", 8192, heads_q, heads_kv, 64);
+      ASSERT_EQ(choose_backward_shape(problem).keys, 64);
+      const BackwardArrangement all = chosen(problem, units);
+      ASSERT_TRUE(all.division.by_time);
+      expect_right(problem, all.division, 1, units);
+    }
+}
+
 // The check above finds what it is there for.
 TEST(BackwardSchedule, WouldWaitForEverInAnotherOrder) {
   const Problem problem = problem_of("uniform_block_sparse", 4096);
@@ -303,6 +316,24 @@ TEST(BackwardSchedule, SpreadsVisits) {
   EXPECT_NEAR(time(), 1.08, 0.02);
 }
 
+// Tiles of 64 keys take a stream longer, so that it waits for less of their time.
+TEST(BackwardSchedule, KnowsThatStreamsTakeLongerForATile) {
+  const Problem problem = problem_of("uniform_block_sparse", 49152, 4, 4, 64, 0.5);
+  const BackwardArrangement all = arranged(problem, {}, 132);
+  ScheduledBy by{.row_tiles = all.row_tiles,
+                 .workers = 264,
+                 .kv_heads = 4,
+                 .section_heads = all.section_heads,
+                 .last_section = all.last_section,
+                 .per_head_masks = true,
+                 .spread = true};
+  const auto time = [&] { return time_schedule(all.grid.map, all.items, all.division.walk, by); };
+  const double of_blocks = time();
+  by.streams = 2;
+  EXPECT_LT(time(), 0.95 * of_blocks);
+  EXPECT_NEAR(time(), 1.1, 0.03);
+}
+
 // Planning takes so long at most.
 TEST(BackwardSchedule, IsNotMadeOfTooManyVisits) {
   const Problem problem = problem_of("uniform_block_sparse", 4096, 4, 4);
@@ -321,7 +352,7 @@ TEST(BackwardSchedule, LeavesDenseMasksTheOrderOfItems) {
     const Problem problem = problem_of(name, 8192);
     const BackwardArrangement all = chosen(problem, kUnits);
     EXPECT_FALSE(all.division.by_time) << name;
-    EXPECT_EQ(all.schedule.blocks, 0) << name;
+    EXPECT_EQ(all.schedule.streams, 0) << name;
     EXPECT_TRUE(all.schedule.next.empty()) << name;
     EXPECT_FALSE(all.schedule.turns.empty()) << name;
   }

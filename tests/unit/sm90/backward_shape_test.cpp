@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include "kernels/sm90/backward_arrangement.h"
 #include "mask/patterns.h"
 
 namespace longspan::sm90 {
@@ -134,7 +135,32 @@ TEST(BackwardShape, MatchesBlocksOf64) {
     options.density = density;
     problem.masks = std::make_shared<const HeadMasks>(draw_mask("uniform_block_sparse", options).masks);
     EXPECT_EQ(choose_backward_shape(problem).keys, keys) << density;
+    problem.deterministic = true;
+    EXPECT_EQ(choose_backward_shape(problem).keys, keys) << density << ", the same bits";
+    problem.deterministic = false;
   }
+}
+
+// As long as additions from tiles of 64 keys are not too many for a schedule, without which they would wait.
+TEST(BackwardShape, AddsInOrderFromTilesOf64KeysWhereItCanBeScheduled) {
+  PatternOptions options;
+  options.seqlen = 16384;
+  options.kv_heads = 2;
+  options.block = 64;
+  options.density = 0.5;
+  Problem problem = problem_of(options.seqlen, 2, 2);
+  problem.deterministic = true;
+  problem.masks = std::make_shared<const HeadMasks>(draw_mask("uniform_block_sparse", options).masks);
+  const BackwardShape shape = choose_backward_shape(problem);
+  EXPECT_EQ(shape.store, BackwardStore::kOrdered);
+  EXPECT_EQ(shape.keys, 64);
+  EXPECT_FALSE(shape.in_rows);
+  EXPECT_GT(arrange_backward(problem, shape, 132).schedule.streams, 132);
+  problem.heads_q = 2 * (kMostScheduled * 64 * 64 / problem.area() + 1);
+  EXPECT_EQ(choose_backward_shape(problem).keys, 128);
+  EXPECT_TRUE(choose_backward_shape(problem).in_rows);
+  problem.deterministic = false;
+  EXPECT_EQ(choose_backward_shape(problem).keys, 64);
 }
 
 // Where several bands of one mask have sums of dq in rows, added in any order.
