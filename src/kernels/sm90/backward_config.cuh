@@ -139,7 +139,7 @@ template <class C>
 struct BackwardSharedMemory {
   BackwardStreamMemory<C> memory[C::kStreams];
   BackwardStreamState<C> state[C::kStreams];
-  int32_t begun;  // blocks that began before this one
+  int32_t begun;  // blocks that began before this one; then the first item of one that has done passes
 };
 
 }  // namespace longspan::sm90

@@ -1,7 +1,7 @@
 // The passes before and after the backward kernel, where its own blocks do most of them: a job is a row tile
-// of a head, and those of a section of heads come together. Blocks that do nothing else go through the jobs
-// in an order in which none waits for items that wait for a later one; all blocks must be resident, since
-// each of the others holds an item from the launch on. Plain arithmetic for host and device.
+// of a head, and those of a section of heads come together. Some blocks go through the jobs, before they take
+// items, in an order in which none waits for items that wait for a later one; all blocks must be resident,
+// since each of the others holds an item from the launch on. Plain arithmetic for host and device.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 //
 // A block is persistent. It takes work items (key tile, query heads of a KV head) from a counter, or as a
 // BackwardSchedule says, and goes over the row tiles that see the keys. Some blocks may do the passes before
-// and after instead (backward_pass_group.cuh). Two warpgroups hold 64 keys each, and their dk and dv in
+// and after first (backward_pass_group.cuh). Two warpgroups hold 64 keys each, and their dk and dv in
 // registers; scores are computed transposed, so that a thread's rows are keys and both p and ds are operands
 // of dv += p^T do and dk += ds^T q straight from registers. Only ds passes through shared memory, for dq = ds
 // k, of which each warpgroup computes half of head_dim over the keys of both.
@@ -599,7 +599,9 @@ __global__ void __launch_bounds__(C::kThreads, 1)
       if (worker < 0) {
         do_passes<C>(params, reinterpret_cast<BackwardPassMemory<C>&>(shared.memory[0]), shared.begun,
                      warpgroup, warp);
-        return;
+        if (threadIdx.x == 0) shared.begun = take_item(params, workers);
+        __syncthreads();
+        worker = shared.begun;
       }
     }
   }

@@ -72,7 +72,7 @@ struct BackwardParams {
   int32_t* counters = nullptr;  // BackwardCounter; the first two are zero between launches
 
   // Most of the passes before and after, where the kernel does them (backward_jobs.h).
-  int32_t pass_blocks = 0;      // that do nothing else; 0: the passes are kernels of their own
+  int32_t pass_blocks = 0;      // that do them, and then items; 0: the passes are kernels of their own
   int32_t sections_ahead = 1;   // BackwardJobs::ahead
   int32_t* prepared = nullptr;  // [sections]: jobs done before; zero before the launch, as the next
   int32_t* added = nullptr;     // [sections]: items whose dq is complete, of each warpgroup

@@ -1,6 +1,7 @@
 // Most of the passes before and after the backward kernel, done by blocks of its own while the others compute
 // (backward_jobs.h). They wait for memory, and tensor cores for nobody: a few blocks that keep the copy
-// engine busy hide them. The other blocks' load warpgroup has a warp here for each of the two that compute:
+// engine busy hide them, and take items when there are no more jobs. Until then the load warpgroup has a warp
+// for each of the two that compute elsewhere:
 //
 //   load warp     job 0 | job 1 | job 2 | ...   as far ahead as there are slots; says what is prepared
 //   warpgroup     0 1 2 ...                     each of its warps has rows of its own, and meets nobody
@@ -315,7 +316,7 @@ class BackwardPassGroup {
   const int thread_;
 };
 
-// All of a pass block: number `block` of params.pass_blocks.
+// All passes of a pass block: number `block` of params.pass_blocks. Its memory is free then.
 template <class C>
 __device__ __forceinline__ void do_passes(const BackwardParams& params, BackwardPassMemory<C>& memory,
                                           int block, int warpgroup, int warp) {
@@ -337,6 +338,17 @@ __device__ __forceinline__ void do_passes(const BackwardParams& params, Backward
     BackwardPassLoader<C>(params, memory, warp, block * Memory::kGroups + warp,
                           params.pass_blocks * Memory::kGroups, threadIdx.x % 32)
         .run();
+  // What follows in the same memory are tiles, which the copy engine writes.
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < Memory::kGroups; ++i) {
+      for (int j = 0; j < Memory::kSlots; ++j) {
+        mbarrier_inval(memory.full[i][j]);
+        mbarrier_inval(memory.empty[i][j]);
+      }
+    }
+  }
+  fence_proxy_async();
 }
 
 }  // namespace longspan::sm90

@@ -78,6 +78,11 @@ __device__ __forceinline__ BackwardRun fetch_backward_runs(const BackwardParams&
   return run;
 }
 
+// The next item's number, as `workers` loaders have one that is not from the counter.
+__device__ __forceinline__ int take_item(const BackwardParams& params, int workers) {
+  return atomicAdd(params.counters + kNextItem, 1) + workers;
+}
+
 template <class C>
 class BackwardLoader {
  public:
@@ -89,7 +94,8 @@ class BackwardLoader {
   }
 
   // An item is taken when the one before has three tiles left: early enough to hide the chain of loads that
-  // leads to its first tile, and no earlier, since some items are a hundred times as long as others.
+  // leads to its first tile, and no earlier, since some items are a hundred times as long as others. The
+  // first one's number is `worker`.
   __device__ void run(int worker, int workers) {
     workers_ = workers;
     if constexpr (C::kScheduled) next_index_ = worker;
@@ -102,7 +108,7 @@ class BackwardLoader {
       item = next_;
       runs = next_runs_;
     }
-    finish(workers);
+    finish();
   }
 
  private:
@@ -115,7 +121,7 @@ class BackwardLoader {
       if (scheduled())
         next_index_ = __ldg(params_.next_item + next_index_);
       else if (lane_ == 0)
-        next_index_ = atomicAdd(params_.counters + kNextItem, 1) + workers_;
+        next_index_ = take_item(params_, workers_);
     } else if (steps_ == 1) {
       const int index = __shfl_sync(0xffffffff, next_index_, 0);
       if constexpr (C::kScheduled) next_index_ = index;
@@ -308,14 +314,14 @@ class BackwardLoader {
     __syncwarp();
   }
 
-  // Tells the consumers that there is no more work; the last worker leaves the counters at zero.
-  __device__ void finish(int workers) {
+  // Tells the consumers that there is no more work; the last loader leaves the counters at zero.
+  __device__ void finish() {
     mbarrier_wait(state_.q_empty[q_.slot], q_.parity ^ 1);
     if (lane_ == 0) {
       state_.note[q_.slot] = BackwardNote{0, kNoMoreWork, 0, 0};
       mbarrier_arrive(state_.q_full[q_.slot]);
       __threadfence();
-      if (atomicAdd(params_.counters + kWorkersDone, 1) == workers - 1) {
+      if (atomicAdd(params_.counters + kWorkersDone, 1) == static_cast<int>(gridDim.x) * C::kStreams - 1) {
         params_.counters[kNextItem] = 0;
         params_.counters[kWorkersDone] = 0;
       }

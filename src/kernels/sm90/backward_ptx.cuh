@@ -13,6 +13,11 @@ __device__ __forceinline__ void bar_sync(int barrier) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(kThreads) : "memory");
 }
 
+// Its memory may be used for something else then.
+__device__ __forceinline__ void mbarrier_inval(Mbarrier& barrier) {
+  asm volatile("mbarrier.inval.shared.b64 [%0];" ::"r"(shared_address(&barrier)) : "memory");
+}
+
 // Global to shared memory, contiguous; completes its bytes on the mbarrier. All multiples of 16.
 __device__ __forceinline__ void cp_async_bulk_load(uint32_t destination, const void* source, uint32_t bytes,
                                                    Mbarrier& barrier) {

@@ -104,6 +104,21 @@ TEST(Sm90Passes, AreRightInSmallProblems) {
         }
 }
 
+// Problems of several rounds of items, which are left when the passes are done.
+TEST(Sm90Passes, AreRightWhereTheirBlocksTakeItems) {
+  LONGSPAN_NEEDS_HOPPER();
+  for (const Problem& problem : {problem_of(drawn("full_document", 32769, "uniform:600:1000"), 64, 8),
+                                 problem_of(drawn("causal_document", 8129), 64, 8, 128, DType::kF16),
+                                 problem_of(documents_with_holes(16001, 15001, 21), 64, 8)})
+    for (const BackwardStore store : {BackwardStore::kAdded, BackwardStore::kClaimed})
+      for (const int blocks : {6, 40}) {
+        BackwardShape shape = sm90::choose_backward_shape(problem);
+        shape.store = store;
+        shape.pass_blocks = blocks;
+        expect_right_with_passes_inside(problem, shape);
+      }
+}
+
 void expect_right_and_the_same(const Problem& problem, const BackwardShape& shape, int repeats) {
   BackwardInShape plan(problem, shape, first_gpu());
   ProblemTensors tensors(problem, Direction::kBackward, first_gpu(), plan);
