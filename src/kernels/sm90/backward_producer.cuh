@@ -47,12 +47,6 @@ class BackwardItem {
   int words_ = -1;
 };
 
-__device__ __forceinline__ BackwardKeyTile key_tile_of(const BackwardParams& params, int kv_head, int tile) {
-  const int64_t base = params.per_head_masks ? int64_t{kv_head} * params.key_tiles : 0;
-  const int4 raw = __ldg(reinterpret_cast<const int4*>(params.key_tile + base + tile));
-  return {raw.x, raw.y, raw.z, 0};
-}
-
 // A DeviceRun whose first row tile has been looked up.
 struct BackwardRun {
   int32_t tile = 0, code = 0;

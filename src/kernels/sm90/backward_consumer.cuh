@@ -1,0 +1,536 @@
+// A warpgroup of the backward kernel that computes (backward_kernel.cuh has the plan and the timeline):
+// scores, their gradients, its share of dq for the senders, and dk and dv, which its registers hold.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/sm90/backward_config.cuh"
+#include "kernels/sm90/backward_params.h"
+#include "kernels/sm90/backward_rows.cuh"
+#include "kernels/sm90/softmax.cuh"
+
+namespace longspan::sm90 {
+
+__device__ __forceinline__ BackwardKeyTile key_tile_of(const BackwardParams& params, int kv_head, int tile) {
+  const int64_t base = params.per_head_masks ? int64_t{kv_head} * params.key_tiles : 0;
+  const int4 raw = __ldg(reinterpret_cast<const int4*>(params.key_tile + base + tile));
+  return {raw.x, raw.y, raw.z, 0};
+}
+
+template <class C>
+class BackwardConsumer {
+ public:
+  using Element = typename C::Element;
+  using ScoreProduct = SharedWgmma<Element, C::kRows>;
+  using DqProduct = SharedWgmma<Element, C::kDqColumns>;
+  using DkvProduct = Wgmma<Element, C::kHeadDim>;
+  static constexpr int kScores = C::kRows / 2, kDq = C::kDqColumns / 2, kDkv = C::kHeadDim / 2;
+  static constexpr int kSteps = C::kRows / 16;
+
+  // `warpgroup` counts within the stream.
+  __device__ BackwardConsumer(const BackwardParams& params, BackwardStreamMemory<C>& memory,
+                              BackwardStreamState<C>& state, int stream, int warpgroup, int thread)
+      : params_(params),
+        memory_(memory),
+        state_(state),
+        stream_(stream),
+        warpgroup_(warpgroup),
+        warp_(thread / 32),
+        lane_(thread % 32),
+        key_(warpgroup * 64 + thread / 32 * 16 + thread % 32 / 4) {}
+
+  __device__ __forceinline__ void run() {
+    run_items();
+    if constexpr (C::kBulk) end_dq();
+  }
+
+ private:
+  __device__ __forceinline__ void run_items() {
+    float dk[kDkv], dv[kDkv], s[kScores], e[kScores], dp[kScores], dq[C::kDqOfWarpgroup][kDq];
+    uint32_t p[kSteps][4], ds[kSteps][4];
+
+    Note note = wait_q();
+    while (!(note.flags & kNoMoreWork)) {  // items
+      const Place place = place_of(q_.slot);
+      int accumulate = 0, ends;
+      wait_k();
+      wait_v();
+      do {
+        const int slot = q_.slot;
+        ends = note.flags & kItemEnds;
+        issue_scores(s);
+        float4 minus_lse[kSteps];
+        if constexpr (C::kEarlyLse) load_stats(minus_lse, state_.stats[slot][0]);
+        wait_do();
+        issue_dp(dp);
+        wgmma_wait_group<1>();
+        pin_registers(s);
+        if constexpr (!C::kEarlyLse) load_stats(minus_lse, state_.stats[slot][0]);
+        scale_scores(s, e, minus_lse);
+        if (note.code <= 0) mask(e, note, slot);
+        exponentiate(e);
+        pack(e, p);
+        issue_dv<0, C::kDvStepsAhead>(dv, p, accumulate);
+        wgmma_wait_group<1>();
+        pin_registers(dp);
+        if (ends) release_v();
+        differentiate(e, dp, ds, slot);
+        store_ds(ds);
+        if constexpr (C::kDvStepsAhead < kSteps) issue_dv<C::kDvStepsAhead, kSteps>(dv, p, accumulate);
+        fence_proxy_async();                    // ds, for the tensor cores
+        if constexpr (C::kDqOfWarpgroup > 1) {  // dq takes as many registers as p, do v^T and more
+          wgmma_wait_group<0>();
+          pin_registers(dv);
+          pin_registers(p);
+        }
+        meet();
+        issue_dq(dq);
+        issue_dk(dk, ds, slot, accumulate);
+        wgmma_wait_group<1>();
+        pin_registers(dv);
+        pin_dq(dq);
+        pin_registers(p);
+        release(state_.do_empty[do_slot()]);
+        ++tile_;
+        if (ends) release(state_.k_empty), ++item_;
+        q_.advance();
+        note = wait_q();  // after K is released: the next item's may have to take its place
+        add_dq(dq, slot);
+        wgmma_wait_group<0>();
+        pin_registers(dk);
+        pin_registers(ds);
+        release_q(slot);
+        accumulate = 1;
+      } while (!ends);
+      write_dk_dv(dk, dv, place);
+    }
+  }
+
+  // ---- waiting and releasing
+  // -------------------------------------------------------------------------------
+
+  // Where an item's dk and dv belong.
+  struct Place {
+    int key_tile, part;
+  };
+  __device__ __forceinline__ Place place_of(int slot) const {
+    return {read_once(state_.note[slot].key_tile), read_once(state_.note[slot].flags) >> 16};
+  }
+
+  // What the threads keep of a note; the rest they read again where they need it.
+  struct Note {
+    int32_t code, flags;
+  };
+  __device__ __forceinline__ Note wait_q() {
+    mbarrier_wait(state_.q_full[q_.slot], q_.parity);
+    return {read_once(state_.note[q_.slot].code), read_once(state_.note[q_.slot].flags)};
+  }
+  // By the lane that also says that the warp has read it.
+  __device__ __forceinline__ int32_t read_once(const int32_t& word) const {
+    return __shfl_sync(0xffffffff, lane_ == 0 ? word : 0, 0);
+  }
+  __device__ __forceinline__ void wait_k() { mbarrier_wait(state_.k_full, item_ % 2); }
+  __device__ __forceinline__ void wait_v() { mbarrier_wait(state_.v_full, item_ % 2); }
+  __device__ __forceinline__ void wait_do() {
+    mbarrier_wait(state_.do_full[do_slot()], tile_ / C::kDoStages % 2);
+  }
+  __device__ __forceinline__ int do_slot() const { return tile_ % C::kDoStages; }
+
+  __device__ __forceinline__ void release(Mbarrier& empty) {
+    __syncwarp();
+    if (lane_ == 0) mbarrier_arrive(empty);
+  }
+  // Each lane for itself: it has read what is its own of the stats and intervals.
+  __device__ __forceinline__ void release_q(int slot) { mbarrier_arrive(state_.q_empty[slot]); }
+  __device__ __forceinline__ void release_v() { release(state_.v_empty); }
+
+  // ---- products
+  // --------------------------------------------------------------------------------------------
+
+  // [64 keys of the warpgroup, rows] = keys rows^T, over head_dim
+  __device__ __forceinline__ void issue_keys_by_rows(float (&d)[kScores], const uint8_t* keys,
+                                                     const uint8_t* rows) {
+    const uint64_t a = descriptor_k_major(shared_address(keys) + warpgroup_ * 64 * kPanelRowBytes);
+    const uint64_t b = descriptor_k_major(shared_address(rows));
+    wgmma_fence();
+    ScoreProduct::template set<0, 0>(d, a, b);
+#pragma unroll
+    for (int step = 1; step < C::kHeadDim / 16; ++step) {
+      const uint32_t panel = step / 4, inside = step % 4 * 32;
+      ScoreProduct::template add<0, 0>(d, advance(a, panel * C::kKvPanelBytes + inside),
+                                       advance(b, panel * C::kRowPanelBytes + inside));
+    }
+    wgmma_commit_group();
+  }
+  __device__ __forceinline__ void issue_scores(float (&s)[kScores]) {
+    issue_keys_by_rows(s, memory_.k, memory_.q[q_.slot]);
+  }
+  __device__ __forceinline__ void issue_dp(float (&dp)[kScores]) {
+    issue_keys_by_rows(dp, memory_.v, memory_.dout[do_slot()]);
+  }
+
+  // [64 keys of the warpgroup, head_dim] (+)= weights^T rows, over the rows of the tile: steps of 16 of them
+  template <int kFrom, int kTo>
+  __device__ __forceinline__ void issue_weighted_rows(float (&d)[kDkv], const uint32_t (&weights)[kSteps][4],
+                                                      const uint8_t* rows, int accumulate) {
+    const uint64_t b = descriptor_n_major(shared_address(rows), C::kRowPanelBytes);
+    if constexpr (kFrom == 0) pin_registers(d);  // else they may be in flight
+    wgmma_fence();
+#pragma unroll
+    for (int step = kFrom; step < kTo; ++step)
+      DkvProduct::template rs<1>(d, weights[step], advance(b, step * 16 * kPanelRowBytes),
+                                 step > 0 ? 1 : accumulate);
+    wgmma_commit_group();
+  }
+  template <int kFrom, int kTo>
+  __device__ __forceinline__ void issue_dv(float (&dv)[kDkv], const uint32_t (&p)[kSteps][4],
+                                           int accumulate) {
+    issue_weighted_rows<kFrom, kTo>(dv, p, memory_.dout[do_slot()], accumulate);
+  }
+  __device__ __forceinline__ void issue_dk(float (&dk)[kDkv], const uint32_t (&ds)[kSteps][4], int slot,
+                                           int accumulate) {
+    issue_weighted_rows<0, kSteps>(dk, ds, memory_.q[slot], accumulate);
+  }
+
+  // Over the keys of all warpgroups: [rows, half of head_dim], or the transpose of all of it.
+  __device__ __forceinline__ void issue_dq(float (&dq)[C::kDqOfWarpgroup][kDq]) {
+    wgmma_fence();
+    const uint32_t keys = shared_address(memory_.k);
+    const uint64_t ds = descriptor_k_major(shared_address(memory_.ds[tile_ % C::kDsBuffers][0]));
+    if constexpr (!C::kInRows) {
+#pragma unroll
+      for (int i = 0; i < C::kDqOfWarpgroup; ++i) {
+        const uint64_t k = descriptor_n_major(keys + (warpgroup_ * C::kDqOfWarpgroup + i) * C::kKvPanelBytes,
+                                              C::kKvPanelBytes);
+        DqProduct::template set<1, 0>(dq[i], k, ds);
+#pragma unroll
+        for (int step = 1; step < C::kKeys / 16; ++step)
+          DqProduct::template add<1, 0>(dq[i], advance(k, step * 16 * kPanelRowBytes),
+                                        advance(ds, step / 4 * C::kRowPanelBytes + step % 4 * 32));
+      }
+    } else {
+      constexpr uint32_t kHalfBytes = C::kPanels == 2 ? C::kKvPanelBytes : kPanelRowBytes / 2;
+      const uint64_t k = descriptor_n_major(keys + warpgroup_ * kHalfBytes, C::kKvPanelBytes);
+      DqProduct::template set<0, 1>(dq[0], ds, k);
+#pragma unroll
+      for (int step = 1; step < C::kKeys / 16; ++step)
+        DqProduct::template add<0, 1>(dq[0], advance(ds, step / 4 * C::kRowPanelBytes + step % 4 * 32),
+                                      advance(k, step * 16 * kPanelRowBytes));
+    }
+    wgmma_commit_group();
+  }
+
+  // ---- between the products
+  // --------------------------------------------------------------------------------
+
+  __device__ __forceinline__ void mask(float (&e)[kScores], const Note& note, int slot) const {
+    const uint32_t quad_column = 2 * (lane_ % 4);
+    ColumnBits bits;
+    if (note.code == 0) {
+      for (int r = 0; r < 2; ++r)
+        bits.add(r, 0, key_ + 8 * r < (note.flags >> 8 & 0xff) ? C::kRows : 0, quad_column);
+    } else if (C::kSpansArrive && !(~note.code & kManyLayers)) {
+      for (int r = 0; r < 2; ++r) {
+        const uint32_t span = state_.spans[slot][key_ + 8 * r];
+        bits.add(r, span & 0xffff, span >> 16, quad_column);
+      }
+    } else {
+      const int number = ~note.code;
+      const DevicePartial partial =
+          number & kManyLayers ? params_.partials[number & ~kManyLayers] : DevicePartial{number, 1};
+      for (int layer = 0; layer < partial.layers; ++layer)
+        for (int r = 0; r < 2; ++r) {
+          const uint32_t span =
+              __ldg(params_.spans + int64_t{partial.first + layer} * C::kKeys + key_ + 8 * r);
+          bits.add(r, span & 0xffff, span >> 16, quad_column);
+        }
+    }
+    bits.apply(e);
+  }
+
+  // Exponents of the probabilities. Not in place: the registers of s belong to the tensor cores, and what
+  // else writes to them makes the compiler wait for all products in flight.
+  __device__ __forceinline__ void scale_scores(const float (&s)[kScores], float (&e)[kScores],
+                                               const float4 (&minus_lse)[kSteps]) const {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      const float4 l = minus_lse[step];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int at = 8 * step + 2 * i;
+        e[at] = fmaf(s[at], params_.scale_log2, i < 2 ? l.x : l.z);
+        e[at + 1] = fmaf(s[at + 1], params_.scale_log2, i < 2 ? l.y : l.w);
+      }
+    }
+  }
+  // Those of the thread's rows.
+  __device__ __forceinline__ void load_stats(float4 (&to)[kSteps], const float* stats) const {
+    const float4* own = reinterpret_cast<const float4*>(stats) + lane_ % 4;
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) to[step] = own[4 * step];
+  }
+
+  // Exponents to probabilities.
+  __device__ __forceinline__ void exponentiate(float (&e)[kScores]) const {
+#pragma unroll
+    for (int i = 0; i < kScores; ++i) e[i] = ex2(e[i]);
+  }
+
+  // As an operand.
+  __device__ __forceinline__ void pack(const float (&e)[kScores], uint32_t (&p)[kSteps][4]) const {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) p[step][i] = cvt_x2<Element>(e[8 * step + 2 * i], e[8 * step + 2 * i + 1]);
+  }
+
+  // ds = p (dp - delta), as an operand.
+  __device__ __forceinline__ void differentiate(const float (&p)[kScores], const float (&dp)[kScores],
+                                                uint32_t (&ds)[kSteps][4], int slot) const {
+    float4 delta[kSteps];
+    load_stats(delta, state_.stats[slot][1]);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      const float4 d = delta[step];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int at = 8 * step + 2 * i;
+        ds[step][i] = cvt_x2<Element>(p[at] * (dp[at] - (i < 2 ? d.x : d.z)),
+                                      p[at + 1] * (dp[at + 1] - (i < 2 ? d.y : d.w)));
+      }
+    }
+  }
+
+  // This warpgroup's 64 keys of ds, as rows of q by keys, where dq's product finds it.
+  // The product of the tile before last is over in both warpgroups, as they have met since.
+  __device__ __forceinline__ void store_ds(const uint32_t (&ds)[kSteps][4]) {
+    // Lane l gives row l % 8 of matrix l / 8: matrices are (keys 0 - 7, 8 - 15) of (rows 0 - 7), then of (8 -
+    // 15).
+    const uint32_t row = lane_ / 16 * 8 + lane_ % 8, chunk = warp_ * 2 + lane_ / 8 % 2;
+    const uint32_t address = shared_address(memory_.ds[tile_ % C::kDsBuffers][warpgroup_]) +
+                             row * kPanelRowBytes + (chunk ^ (row & 7)) * 16;
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step)
+      stmatrix_x4_trans(address + step * 16 * kPanelRowBytes, ds[step][0], ds[step][1], ds[step][2],
+                        ds[step][3]);
+  }
+
+  // Both warpgroups' ds is stored.
+  __device__ __forceinline__ void meet() {
+    bar_sync<128 * C::kWarpgroups>(1 + stream_);
+  }
+
+  __device__ __forceinline__ static void pin_dq(float (&dq)[C::kDqOfWarpgroup][kDq]) {
+#pragma unroll
+    for (int i = 0; i < C::kDqOfWarpgroup; ++i) pin_registers(dq[i]);
+  }
+
+  // To shared memory, whence it goes to its sum; backward_layout.h has both orders.
+  __device__ __forceinline__ void store_dq_rows(const float (&dq)[kDq]) const {
+    constexpr uint32_t kRowBytes = C::kDqColumns * sizeof(float);
+    const uint32_t row = warp_ * 16 + lane_ / 4, swap = row % 2 * 64;  // dq_chunk_place
+    const uint32_t even =
+        shared_address(memory_.dq[dq_slot()][warpgroup_]) + row * kRowBytes + lane_ % 4 * 16 + swap;
+    const uint32_t odd = even - 2 * swap;
+#pragma unroll
+    for (int j = 0; j < kDq / 8; ++j)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const float* four = &dq[8 * j + 2 * r];
+        st_shared_v4((j % 2 == 0 ? even : odd) + j * 64 + r * 8 * kRowBytes, four[0], four[1], four[4],
+                     four[5]);
+      }
+  }
+  __device__ __forceinline__ void store_dq_as_held(const float (&dq)[kDq]) const {
+    const uint32_t address = shared_address(memory_.dq[dq_slot()][warpgroup_]) +
+                             (warp_ * C::kRows * 16 + lane_ * 4) * sizeof(float);
+#pragma unroll
+    for (int i = 0; i < kDq / 4; ++i)
+      st_shared_v4(address + i * 128 * sizeof(float), dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
+  }
+
+  __device__ __forceinline__ void add_dq(const float (&dq)[C::kDqOfWarpgroup][kDq], int slot) {
+    if constexpr (C::kBulk) {
+      wait_dq();
+      if constexpr (C::kInRows)
+        store_dq_rows(dq[0]);
+      else
+        store_dq_as_held(dq[0]);
+      if (warp_ == 0 && lane_ == 0) state_.dq_job[warpgroup_][dq_slot()] = state_.job[slot];
+      fence_proxy_async();
+      release(state_.dq_full[warpgroup_][dq_slot()]);
+      ++dq_;
+    } else {
+      float* sum = params_.dq + int64_t{read_once(state_.note[slot].dq_tile)} * C::kRows * C::kHeadDim +
+                   warp_ * C::kRows * 16 + lane_ * 4;
+      if constexpr (C::kKeepsTurns) {
+        mbarrier_wait(state_.turn_come[0], (tile_ - 1) % 2);
+        const int turn = read_once(state_.turn[0]);
+        if (turn == 0)
+          write_dq<true>(dq, sum);
+        else if (turn > 0)
+          write_dq<false>(dq, sum);
+        release(state_.dq_added[0]);
+      } else {
+        write_dq<false>(dq, sum);
+      }
+    }
+  }
+
+  // To its sum: the first of them stores what others add to.
+  template <bool kFirst>
+  __device__ __forceinline__ void write_dq(const float (&dq)[C::kDqOfWarpgroup][kDq], float* sum) const {
+#pragma unroll
+    for (int j = 0; j < C::kDqOfWarpgroup; ++j)
+#pragma unroll
+      for (int i = 0; i < kDq / 4; ++i) {
+        float* to = sum + j * C::kDqFloats + i * 128;
+        const float* four = &dq[j][4 * i];
+        if constexpr (kFirst)
+          store_four(to, four[0], four[1], four[2], four[3]);
+        else
+          red_add_v4(to, four[0], four[1], four[2], four[3]);
+      }
+  }
+
+  __device__ __forceinline__ int dq_slot() const {
+    return dq_ % C::kDqBuffers;
+  }
+  __device__ __forceinline__ void wait_dq() {
+    mbarrier_wait(state_.dq_empty[warpgroup_][dq_slot()], dq_ / C::kDqBuffers % 2 ^ 1);
+  }
+
+  __device__ __forceinline__ void end_dq() {
+    wait_dq();
+    if (warp_ == 0 && lane_ == 0) state_.dq_job[warpgroup_][dq_slot()].tile = kNoMoreJobs;
+    release(state_.dq_full[warpgroup_][dq_slot()]);
+  }
+
+  // ---- an item's end
+  // ---------------------------------------------------------------------------------------
+
+  __device__ __forceinline__ void write_dk_dv(const float (&dk)[kDkv], const float (&dv)[kDkv],
+                                              const Place& place) {
+    const int head = place.key_tile / params_.key_tiles, tile = place.key_tile - head * params_.key_tiles;
+    const BackwardKeyTile at = key_tile_of(params_, head, tile);
+    if (at.parts > 1) {
+      if constexpr (C::kInAnyOrder) {
+        send_sums(dk, params_.scale, place, 0);
+        send_sums(dv, 1.0f, place, 2);
+      } else {
+        add_dk_dv(dk, dv, place);
+      }
+    } else if (params_.fp32_output) {
+      write_fp32_gradient(dk, params_.scale, params_.dk, at, head);
+      write_fp32_gradient(dv, 1.0f, params_.dv, at, head);
+    } else {
+      write_gradient(dk, params_.scale, params_.dk, at, head);
+      write_gradient(dv, 1.0f, params_.dv, at, head);
+    }
+  }
+
+  // Neighbouring elements of a row are held by the four lanes of a quad, two each: they exchange them, so
+  // that each stores 16 bytes of one of every four chunks, and a quad 64 that lie side by side.
+  __device__ __forceinline__ void write_gradient(const float (&d)[kDkv], float factor,
+                                                 const GradientView& out, const BackwardKeyTile& at,
+                                                 int head) const {
+    const bool odd = lane_ % 2 != 0, upper = lane_ % 4 >= 2;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const bool there = key_ + 8 * r < at.count;
+      Element* row = static_cast<Element*>(out.data) + (at.first + key_ + 8 * r) * out.token_stride +
+                     head * out.head_stride + 8 * (lane_ % 4);
+#pragma unroll
+      for (int j = 0; j < kDkv / 16; ++j) {
+        uint32_t w[4];
+#pragma unroll
+        for (int q = 0; q < 4; ++q)
+          w[q] = cvt_x2<Element>(factor * d[16 * j + 4 * q + 2 * r], factor * d[16 * j + 4 * q + 2 * r + 1]);
+        const uint32_t a = __shfl_xor_sync(0xffffffff, upper ? w[0] : w[2], 2);
+        const uint32_t b = __shfl_xor_sync(0xffffffff, upper ? w[1] : w[3], 2);
+        const uint32_t x0 = upper ? a : w[0], x1 = upper ? b : w[1];  // of the quad's lane `odd`
+        const uint32_t y0 = upper ? w[2] : a, y1 = upper ? w[3] : b;  // of lane 2 + `odd`
+        const uint32_t u = __shfl_xor_sync(0xffffffff, odd ? x0 : x1, 1);
+        const uint32_t v = __shfl_xor_sync(0xffffffff, odd ? y0 : y1, 1);
+        if (there) st_global_v4(row + 32 * j, odd ? u : x0, odd ? x1 : u, odd ? v : y0, odd ? y1 : v);
+      }
+    }
+  }
+
+  // In fp32, to those of the other items of the same keys, on the way that dq takes, in two halves.
+  __device__ __forceinline__ void send_sums(const float (&d)[kDkv], float factor, const Place& place,
+                                            int quarter) {
+    static_assert(!C::kBulk || 64 * kDkv <= C::kDqFloats, "a quarter is larger than the buffer of dq");
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      wait_dq();
+      const uint32_t address = shared_address(memory_.dq[dq_slot()][warpgroup_]) +
+                               (warp_ * 8 * C::kHeadDim + lane_ * 4) * sizeof(float);
+#pragma unroll
+      for (int i = 0; i < kDkv / 8; ++i) {
+        const float* four = &d[half * kDkv / 2 + 4 * i];
+        st_shared_v4(address + i * 128 * sizeof(float), factor * four[0], factor * four[1], factor * four[2],
+                     factor * four[3]);
+      }
+      if (warp_ == 0 && lane_ == 0)
+        state_.dq_job[warpgroup_][dq_slot()] = DqJob{kQuarterOfSums, place.key_tile, quarter + half, 0};
+      fence_proxy_async();
+      release(state_.dq_full[warpgroup_][dq_slot()]);
+      ++dq_;
+    }
+  }
+
+  // In fp32, to those of the other items of the same keys; in the order of the parts, where order matters.
+  __device__ __forceinline__ void add_dk_dv(const float (&dk)[kDkv], const float (&dv)[kDkv],
+                                            const Place& place) const {
+    int32_t* turn = params_.dkv_turn + int64_t{place.key_tile} * 2 + warpgroup_;
+    const int barrier = 3 + stream_ + warpgroup_;  // one of which is 0
+    if constexpr (C::kOrdered) {
+      if (warp_ == 0 && lane_ == 0)
+        while (ld_acquire(turn) != place.part) {
+        }
+      bar_sync<128>(barrier);
+    }
+    const float scale = params_.scale;
+    float* sum = params_.dkv + int64_t{place.key_tile} * 2 * C::kKeys * C::kHeadDim +
+                 (warpgroup_ * 4 + warp_) * 16 * C::kHeadDim + lane_ * 4;
+#pragma unroll
+    for (int i = 0; i < kDkv / 4; ++i) {
+      red_add_v4(sum + i * 128, scale * dk[4 * i], scale * dk[4 * i + 1], scale * dk[4 * i + 2],
+                 scale * dk[4 * i + 3]);
+      red_add_v4(sum + C::kKeys * C::kHeadDim + i * 128, dv[4 * i], dv[4 * i + 1], dv[4 * i + 2],
+                 dv[4 * i + 3]);
+    }
+    if constexpr (C::kOrdered) {
+      __threadfence();
+      bar_sync<128>(barrier);
+      if (warp_ == 0 && lane_ == 0) st_release(turn, place.part + 1);
+    }
+  }
+
+  __device__ __forceinline__ void write_fp32_gradient(const float (&d)[kDkv], float factor,
+                                                      const GradientView& out, const BackwardKeyTile& at,
+                                                      int head) const {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      if (key_ + 8 * r >= at.count) continue;
+      float* row = static_cast<float*>(out.data) + (at.first + key_ + 8 * r) * out.token_stride +
+                   head * out.head_stride + 2 * (lane_ % 4);
+#pragma unroll
+      for (int i = 0; i < kDkv / 4; ++i)
+        *reinterpret_cast<float2*>(row + 8 * i) =
+            make_float2(factor * d[4 * i + 2 * r], factor * d[4 * i + 2 * r + 1]);
+    }
+  }
+
+  const BackwardParams& params_;
+  BackwardStreamMemory<C>& memory_;
+  BackwardStreamState<C>& state_;
+  const int stream_, warpgroup_, warp_, lane_;
+  const int key_;    // of the tile: the first of the thread's two
+  uint32_t dq_ = 0;  // tiles of dq that have been handed over
+  RingPosition<C::kQStages> q_;
+  uint32_t tile_ = 0, item_ = 0;  // how many are done with: the places in the other rings, in few registers
+};
+
+}  // namespace longspan::sm90
