@@ -43,6 +43,22 @@ void sort_keys(CompiledMap& map, KeyOrder order) {
   }
 }
 
+// Partial tiles of one layer whose rows see none of the upper half of the keys.
+std::vector<DeviceRun*> with_unseen_half(CompiledMap& map) {
+  const auto keys = static_cast<size_t>(map.rows_per_tile);
+  LONGSPAN_CHECK(map.spans.size() / keys < size_t{kUpperHalfUnseen}, "{} layers of spans are too many",
+                 map.spans.size() / keys);
+  const auto unseen = [](uint32_t span) { return (span & 0xffff) >= span >> 16; };
+  std::vector<DeviceRun*> found;
+  for (DeviceRun& run : map.runs) {
+    if (run.code >= 0 || (~run.code & kManyLayers)) continue;
+    const auto first = static_cast<size_t>(~run.code) * keys;
+    if (std::ranges::all_of(std::span(map.spans).subspan(first + keys / 2, keys / 2), unseen))
+      found.push_back(&run);
+  }
+  return found;
+}
+
 class Arranger {
  public:
   Arranger(const Problem& problem, const BackwardShape& shape, int64_t units)
@@ -63,6 +79,7 @@ class Arranger {
     result_.last_list = by.last_list;
     if (shape_.store == BackwardStore::kOrdered) order(by);
     if (result_.pass_blocks > 0) check_items();
+    if (shape_.rest != BackwardRest::kNever && can_rest(problem_, shape_)) rest(columns.tiles * masks);
     return std::move(result_);
   }
 
@@ -112,6 +129,17 @@ class Arranger {
     LONGSPAN_CHECK(left_out == 0,
                    "{} of {} items have no heads: the passes inside the kernel would wait for them", left_out,
                    result_.items.work.size());
+  }
+
+  // The branch costs every tile a little, of which there are so many.
+  void rest(int64_t tiles) {
+    constexpr double kLeastShare = 0.06;
+    const std::vector<DeviceRun*> unseen = with_unseen_half(result_.grid.map);
+    const double share =
+        static_cast<double>(unseen.size()) / static_cast<double>(std::max<int64_t>(tiles, 1));
+    result_.rests = shape_.rest == BackwardRest::kAlways || share >= kLeastShare;
+    if (!result_.rests) return;
+    for (DeviceRun* run : unseen) run->code = ~(~run->code | kUpperHalfUnseen);
   }
 
   void divide(const BackwardDivision& division) {

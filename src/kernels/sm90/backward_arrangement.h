@@ -21,6 +21,7 @@ struct BackwardArrangement {
   int32_t row_tiles = 0, key_tiles = 0;
   int32_t section_heads = 1, last_section = 0, last_list = 0;  // as BackwardParams has them
   int32_t pass_blocks = 0;                                     // likewise
+  bool rests = false;  // the second warpgroup, in partial tiles that say so (kUpperHalfUnseen)
 };
 
 // For a GPU of so many multiprocessors.

@@ -12,7 +12,7 @@ namespace longspan::sm90 {
 
 // The shape of one instance of the kernel.
 template <class ElementT, int kHeadDimT, int kRowsT, int kStreamsT, int kQStagesT, BackwardStore kStoreT,
-          bool kInRowsT>
+          bool kInRowsT, bool kRestsT>
 struct BackwardConfig {
   using Element = ElementT;
   static constexpr int kHeadDim = kHeadDimT;                 // 64 or 128
@@ -51,6 +51,8 @@ struct BackwardConfig {
   // Whether the kernel can do the passes before and after it as well. Where additions are ordered they cost
   // more than they gave: docs/kernels/sm90-backward.md.
   static constexpr bool kPasses = kInRows && kInAnyOrder;
+  static constexpr bool kRests = kRestsT;  // the second warpgroup, where no row sees its keys
+  static_assert(!kRests || kWarpgroups == 2, "who rests leaves the tensor cores to the other warpgroup");
   static constexpr int kDqColumns = kInRows ? kHeadDim / kWarpgroups : kRows;
   static constexpr int kDqFloats = 64 * kDqColumns;
   static constexpr int kDqOfWarpgroup = kInRows ? 1 : kPanels / kWarpgroups;
@@ -88,7 +90,8 @@ struct alignas(16) BackwardNote {
   int32_t dq_tile;   // head * row_tiles + row tile
   int32_t key_tile;  // kv_head * key_tiles + key tile
 };
-enum BackwardFlags : int32_t { kItemBegins = 1, kItemEnds = 2, kNoMoreWork = 4 };
+// kUpperRests: none of the tile's rows sees a key of the second warpgroup's; only with C::kRests.
+enum BackwardFlags : int32_t { kItemBegins = 1, kItemEnds = 2, kNoMoreWork = 4, kUpperRests = 8 };
 
 // What has become of a half of a tile of dq, with BackwardStore::kClaimed; with kOrdered kUntouched, or whose
 // turn is next.

@@ -58,6 +58,12 @@ class BackwardConsumer {
       do {
         const int slot = q_.slot;
         ends = note.flags & kItemEnds;
+        if constexpr (C::kRests) {
+          if (warpgroup_ == 1 && note.flags & kUpperRests) {
+            note = rest(dq, slot, ends);
+            continue;
+          }
+        }
         issue_scores(s);
         float4 minus_lse[kSteps];
         if constexpr (C::kEarlyLse) load_stats(minus_lse, state_.stats[slot][0]);
@@ -102,6 +108,9 @@ class BackwardConsumer {
         release_q(slot);
         accumulate = 1;
       } while (!ends);
+      if constexpr (C::kRests) {
+        if (!accumulate) clear(dk), clear(dv);
+      }
       write_dk_dv(dk, dv, place);
     }
   }
@@ -404,6 +413,31 @@ class BackwardConsumer {
     wait_dq();
     if (warp_ == 0 && lane_ == 0) state_.dq_job[warpgroup_][dq_slot()].tile = kNoMoreJobs;
     release(state_.dq_full[warpgroup_][dq_slot()]);
+  }
+
+  // A tile none of whose rows sees this warpgroup's keys: its half of dq is left to do, over those of the
+  // other. All in one place, since a branch between products that are in flight would make them wait.
+  __device__ __forceinline__ Note rest(float (&dq)[C::kDqOfWarpgroup][kDq], int slot, int ends) {
+    constexpr uint32_t kNothing[kSteps][4] = {};
+    store_ds(kNothing);
+    if (ends) release_v();
+    fence_proxy_async();
+    meet();
+    issue_dq(dq);
+    wgmma_wait_group<0>();
+    pin_dq(dq);
+    release(state_.do_empty[do_slot()]);
+    ++tile_;
+    if (ends) release(state_.k_empty), ++item_;
+    q_.advance();
+    const Note next = wait_q();
+    add_dq(dq, slot);
+    release_q(slot);
+    return next;
+  }
+  __device__ __forceinline__ static void clear(float (&d)[kDkv]) {
+#pragma unroll
+    for (int i = 0; i < kDkv; ++i) d[i] = 0;
   }
 
   // ---- an item's end

@@ -9,6 +9,10 @@
 
 namespace longspan::sm90 {
 
+// Beside the number in a partial tile's code (compiled_map.h): its rows see none of the upper half of its
+// keys.
+inline constexpr int32_t kUpperHalfUnseen = 1 << 29;
+
 // One item of a KV head.
 struct alignas(16) BackwardWork {
   int32_t key_tile = 0;

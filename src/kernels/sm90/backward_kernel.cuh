@@ -5,7 +5,8 @@
 // and after first (backward_pass_group.cuh). Two warpgroups hold 64 keys each, and their dk and dv in
 // registers; scores are computed transposed, so that a thread's rows are keys and both p and ds are operands
 // of dv += p^T do and dk += ds^T q straight from registers. Only ds passes through shared memory, for dq = ds
-// k, of which each warpgroup computes half of head_dim over the keys of both.
+// k, of which each warpgroup computes half of head_dim over the keys of both. Where none of a tile's rows
+// sees its keys, the second one may leave the other products out.
 //
 //   load warp     K Q0 V dO0 | Q1 dO1 | Q2 dO2 | ...                as far ahead as the rings allow
 //   warpgroup 0   [S0 dP0] exp 0 [dV0] ds 0 [dV0] | [dQ0 dK0] dq 0 out  [S1 dP1] exp 1 [dV1] ds 1 [dV1] | ...

@@ -60,6 +60,7 @@ BackwardPlan::BackwardPlan(const Problem& problem, const BackwardShape& shape, c
   streams_ = all.schedule.streams;
   if (streams_ > 0) next_item_ = pack_.add(all.schedule.next);
   pass_blocks_ = all.pass_blocks;
+  shape_.rest = all.rests ? BackwardRest::kAlways : BackwardRest::kNever;
   const auto sections = static_cast<size_t>(last_section_) + 1;
   counters_ = pack_.add_zeros((kBackwardCounters + 2 * sections) * sizeof(int32_t));
   pack_.upload(device);

@@ -251,6 +251,11 @@ class BackwardLoader {
   __device__ void load_tile(const BackwardItem& item, int head_of_item, const BackwardRun& tile, int limit,
                             int ends) {
     const int head = query_head(item, head_of_item), place = key_place(item), part = item.part();
+    int code = tile.code, rests = 0;
+    if constexpr (C::kRests) {
+      if (code < 0 ? ~code & kUpperHalfUnseen : code == 0 && limit <= C::kKeys / 2) rests = kUpperRests;
+      if (code < 0) code |= kUpperHalfUnseen;  // of the complement: no longer there
+    }
     if (begins_) {
       load(params_.k, memory_.k, C::kKvBytes, state_.k_full, state_.k_empty, kv_parity_, item.first_key(),
            item.kv_head(), CachePolicy::kNormal);
@@ -268,17 +273,16 @@ class BackwardLoader {
     mbarrier_wait(state_.q_empty[q_.slot], q_.parity ^ 1);
     if (lane_ == 0) {
       state_.note[q_.slot] = BackwardNote{
-          tile.code, begins_ | ends | (tile.code == 0 ? limit << 8 : 0) | part << 16, dq_tile, place};
+          code, begins_ | ends | rests | (code == 0 ? limit << 8 : 0) | part << 16, dq_tile, place};
       const int last = C::kPasses && ends && params_.pass_blocks > 0 ? kLastOfItem : 0;
       if constexpr (C::kBulk || C::kKeepsTurns)
         state_.job[q_.slot] = DqJob{dq_tile, tile.first, tile.count | last, turn};
-      const bool spans = C::kSpansArrive && tile.code < 0 && !(~tile.code & kManyLayers);
+      const bool spans = C::kSpansArrive && code < 0 && !(~code & kManyLayers);
       mbarrier_arrive_expect_tx(state_.q_full[q_.slot],
                                 C::kRowBytes + C::kStatsBytes + (spans ? C::kSpansBytes : 0));
       if (spans)
-        cp_async_bulk_load(shared_address(state_.spans[q_.slot]),
-                           params_.spans + int64_t{~tile.code} * C::kKeys, C::kSpansBytes,
-                           state_.q_full[q_.slot]);
+        cp_async_bulk_load(shared_address(state_.spans[q_.slot]), params_.spans + int64_t{~code} * C::kKeys,
+                           C::kSpansBytes, state_.q_full[q_.slot]);
       cp_async_bulk_tensor_load(shared_address(memory_.q[q_.slot]), params_.q, state_.q_full[q_.slot], 0,
                                 tile.first, 0, head, CachePolicy::kNormal);
       cp_async_bulk_load(shared_address(state_.stats[q_.slot]),

@@ -72,6 +72,10 @@ bool begins_with_zeros(const Problem& problem, BackwardKind kind) {
          (kind == kBands && rectangles(problem.masks->front()) && seen_by(problem, kLongDocument));
 }
 
+bool in_any_order(const BackwardShape& shape) {
+  return shape.store == BackwardStore::kAdded || shape.store == BackwardStore::kClaimed;
+}
+
 }  // namespace
 
 BackwardShape choose_backward_shape(const Problem& problem) {
@@ -100,19 +104,24 @@ BackwardShape choose_backward_shape(const Problem& problem) {
   shape.in_rows = shape.keys == 128 && !(stay && problem.head_dim == 128);
   shape.aligned = shape.in_rows && block < kFinestBlock;
   if (!shape.in_rows && long_or_band && (very_long || problem.deterministic)) shape.rows = 80;
-  if (shape.store == BackwardStore::kAdded || shape.store == BackwardStore::kClaimed) {
+  if (in_any_order(shape)) {
     if (shape.kind == BackwardKind::kLong) shape.wave = kLongRun;
     if (shape.kind == BackwardKind::kBands || blocks) shape.wave = kShortRun;
   }
   // Measured in documents, of head_dim 128.
-  if (shape.kind == BackwardKind::kBands && problem.head_dim == 128 && can_do_passes(problem, shape))
-    shape.pass_blocks = kAsSuits;
+  if (shape.kind == BackwardKind::kBands && problem.head_dim == 128) {
+    if (can_do_passes(problem, shape)) shape.pass_blocks = kAsSuits;
+    if (can_rest(problem, shape)) shape.rest = BackwardRest::kWherePays;
+  }
   return shape;
 }
 
 bool can_do_passes(const Problem& problem, const BackwardShape& shape) {
-  const bool in_any_order = shape.store == BackwardStore::kAdded || shape.store == BackwardStore::kClaimed;
-  return shape.in_rows && in_any_order && problem.masks->size() == 1 && !problem.fp32_output;
+  return shape.in_rows && in_any_order(shape) && problem.masks->size() == 1 && !problem.fp32_output;
+}
+
+bool can_rest(const Problem& problem, const BackwardShape& shape) {
+  return problem.head_dim == 128 && shape.in_rows && in_any_order(shape);
 }
 
 }  // namespace longspan::sm90

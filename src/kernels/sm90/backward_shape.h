@@ -28,6 +28,9 @@ enum class BackwardKind : uint8_t {
   kBands,      // few do: documents
 };
 
+// Whether the second warpgroup leaves out products of tiles whose rows see none of its keys.
+enum class BackwardRest : uint8_t { kNever, kAlways, kWherePays };
+
 inline constexpr int kAsSuits = -1;  // BackwardShape::pass_blocks
 
 // An instance of the kernel, and what else is chosen for all of its items.
@@ -43,6 +46,8 @@ struct BackwardShape {
   // Blocks that do the passes before and after the kernel while the others compute, where can_do_passes
   // allows it; 0: the passes are kernels of their own; kAsSuits: backward_pass_blocks.h chooses.
   int pass_blocks = 0;
+  // Where can_rest allows it; kWherePays: backward_arrangement.h chooses.
+  BackwardRest rest = BackwardRest::kNever;
   bool by_time = true;  // kOrdered may be the order of a simulated run, where that is faster
   std::optional<BackwardDivision> division;  // instead of what backward_division.h chooses
 
@@ -54,5 +59,7 @@ BackwardShape choose_backward_shape(const Problem& problem);
 
 // Whether instances of such a shape can do the passes, with the problem's masks.
 bool can_do_passes(const Problem& problem, const BackwardShape& shape);
+// Whether there is an instance of such a shape whose second warpgroup rests.
+bool can_rest(const Problem& problem, const BackwardShape& shape);
 
 }  // namespace longspan::sm90

@@ -3,11 +3,11 @@
 //   sm90_backward_probe check|time <how>[/<how>...] [regular expression]
 // <how> is `chosen` or `ordered` (the same bits every run), with what shall differ from the plan's choice:
 // claimed, added, streams, narrow and wide (ordered tiles of 64 and of 128 keys), rows, held, tall (tiles of
-// 80 rows, as held), low (of 64), unaligned, w=WAVE, s=SECTION_UNITS, N=PASS_BLOCKS, t=BY_TIME, and of
-// BackwardDivision P=PARTS, T=MOST_TILES, o=KEY_ORDER (as a number), g=GROUP_ITEMS, r=LAST_ROUNDS,
-// h=KV_HEADS, k=WALK (1: descending, 2: by rows), p=PARTS with any number of tiles and no groups of items:
-// e.g. chosen,w=0,T=160. With n=REPEATS `check` compares the bits of so many more ordered runs with those of
-// the first, else of 4.
+// 80 rows, as held), low (of 64), unaligned, w=WAVE, s=SECTION_UNITS, N=PASS_BLOCKS, q=RESTS (1: always),
+// t=BY_TIME, and of BackwardDivision P=PARTS, T=MOST_TILES, o=KEY_ORDER (as a number), g=GROUP_ITEMS,
+// r=LAST_ROUNDS, h=KV_HEADS, k=WALK (1: descending, 2: by rows), p=PARTS with any number of tiles and no
+// groups of items: e.g. chosen,w=0,T=160. With n=REPEATS `check` compares the bits of so many more ordered
+// runs with those of the first, else of 4.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -47,6 +47,7 @@ Device first_gpu() {
   return {};
 }
 
+using sm90::BackwardRest;
 using sm90::BackwardShape;
 using sm90::BackwardStore;
 
@@ -73,6 +74,8 @@ BackwardShape shape_for(Problem problem, const std::string& how, int64_t units) 
   if (has("tall")) shape.rows = 80, shape.in_rows = shape.aligned = false;
   if (has("added")) shape.store = BackwardStore::kAdded;
   set("w", shape.wave), set("s", shape.section_units), set("N", shape.pass_blocks), set("t", shape.by_time);
+  bool rests = false;
+  if (set("q", rests)) shape.rest = rests ? BackwardRest::kAlways : BackwardRest::kNever;
   sm90::BackwardDivision division = sm90::arrange_backward(problem, shape, units).division;
   if (set("p", division.parts))
     division.most_tiles = 0, division.group_items = 0, division.order = sm90::KeyOrder::kOfMap;

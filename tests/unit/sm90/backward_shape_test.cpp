@@ -189,5 +189,26 @@ TEST(BackwardShape, LeavesPassesToBlocksOfTheKernelInDocuments) {
   EXPECT_FALSE(can_do_passes(problem, shape));
 }
 
+TEST(BackwardShape, MayLetTheSecondWarpgroupRestInDocuments) {
+  for (const char* name : {"causal_document", "full_document", "share_question", "prefix_lm_document"}) {
+    EXPECT_EQ(shape_of(name, 8192).rest, BackwardRest::kWherePays) << name;
+    EXPECT_EQ(shape_of(name, 8192, true).rest, BackwardRest::kNever) << name;
+  }
+  for (const char* name : {"full", "causal", "sliding_window", "block_causal_document"})
+    EXPECT_EQ(shape_of(name, 8192).rest, BackwardRest::kNever) << name;
+
+  Problem problem = problem_of(2048, 4, 2);
+  BackwardShape shape{.store = BackwardStore::kAdded, .in_rows = true};
+  EXPECT_TRUE(can_rest(problem, shape));
+  shape.store = BackwardStore::kOrdered;
+  EXPECT_FALSE(can_rest(problem, shape));
+  shape.store = BackwardStore::kClaimed;
+  EXPECT_TRUE(can_rest(problem, shape));
+  shape.in_rows = false;
+  EXPECT_FALSE(can_rest(problem, shape));
+  shape.in_rows = true, problem.head_dim = 64;
+  EXPECT_FALSE(can_rest(problem, shape));
+}
+
 }  // namespace
 }  // namespace longspan::sm90
