@@ -245,6 +245,7 @@ std::string format_page(const Results& results, const PageOptions& options) {
   Json data = {{"setups", Json::array()}, {"cases", Json::array()}, {"warnings", results.warnings}};
   for (const Setup& setup : results.setups) {
     Json json = {{"label", setup.label},
+                 {"source", setup.source},
                  {"device", results.runs[static_cast<size_t>(setup.runs.front())].device_name()},
                  {"runs", Json::array()}};
     for (int run : setup.runs) json["runs"].push_back(json_of(results.runs[static_cast<size_t>(run)]));

@@ -98,9 +98,10 @@ void Collector::group_runs() {
                                         fact_text(run.machine, "kind"), fact_text(run.software, "commit"));
     const auto [found, is_new] = setup_by_key.try_emplace(key, static_cast<int>(results_.setups.size()));
     if (is_new) {
-      std::string label = label_of(run.source);
+      const std::string source = label_of(run.source);
+      std::string label = source;
       if (const int count = ++uses[label]; count > 1) label += fmt::format(" ({})", count);
-      results_.setups.push_back({std::move(label), {}});
+      results_.setups.push_back({std::move(label), source, {}});
     }
     run.setup = found->second;
     results_.setups[static_cast<size_t>(run.setup)].runs.push_back(static_cast<int>(i));

@@ -50,6 +50,7 @@ struct RunRecord {
 // run that was interrupted and resumed is one setup.
 struct Setup {
   std::string label;      // unique, short
+  std::string source;     // its file's label: that of several builds or machines in one file
   std::vector<int> runs;  // indices into Results::runs, in file order
 };
 

@@ -42,6 +42,7 @@ class ReportPage(unittest.TestCase):
         cls.sparse = write_report(cls.folder.name, "sparse", "sparse")
         cls.parallel = write_report(cls.folder.name, "parallel", "parallel")
         cls.deterministic = write_report(cls.folder.name, "deterministic", "deterministic")
+        cls.builds = write_report(cls.folder.name, "builds", "builds")
         cls.both = write_report(cls.folder.name, "both", "cpu", "gpu")
         with open(os.path.join(cls.folder.name, "cpu.jsonl"), encoding="utf-8") as file:
             cls.cases = [c for c in map(json.loads, file) if c["type"] == "case"]
@@ -146,6 +147,13 @@ class ReportPage(unittest.TestCase):
     def test_hides_parallelism_where_there_is_none(self):
         self.open(self.cpu)
         self.assertTrue(self.browser.run("return document.getElementById('parallel').hidden"))
+
+    def test_builds_of_one_file_share_a_row_and_compare_apart(self):
+        self.open(self.builds)
+        rows = self.browser.run("return [...document.querySelectorAll('#fastest tbody th')].map((n) => n.textContent)")
+        self.assertEqual(len(rows), 1, rows)
+        winners = self.browser.run("return [...document.querySelectorAll('#fastest .who')].map((n) => n.textContent)")
+        self.assertEqual(winners, ["fa4", "sm90"])  # of the later build, and of the one that measured 32K
 
     def test_a_filter_moves_charts_and_tables_together(self):
         self.open(self.cpu)

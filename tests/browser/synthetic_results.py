@@ -179,6 +179,19 @@ def deterministic(rng, speed):
                 yield line
 
 
+def builds(rng, speed):
+    """Two builds in one file: the later one measured a third kernel at one length."""
+    ceiling = 7.9e14
+    for run, lengths, shares in (("00000000000000e2", (8192, 32768), {"sm90": 0.8, "flex": 0.5}),
+                                 ("00000000000000e3", (8192,), {"sm90": 0.8, "flex": 0.5, "fa4": 0.9})):
+        line = run_line(run, "Synthetic GPU (nothing was measured)", {"bf16": ceiling}, "longspan run order.toml", "order")
+        line["software"]["commit"] = run
+        yield line
+        for seqlen in lengths:
+            for kernel, share in shares.items():
+                yield case_line(run, rng, make_case(kernel, "full", seqlen, "forward", (64, 8), 128, "bf16"), share * speed, ceiling)
+
+
 def parallel(rng, speed):
     """Strategies on four ranks of a ring, and the same kernel on one device."""
     ceiling, run, ranks, seqlen = 7.9e14, "00000000000000b1", 4, 32768
@@ -242,14 +255,14 @@ def hostile(rng, speed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out")
-    parser.add_argument("--kind", choices=("cpu", "gpu", "sparse", "parallel", "deterministic", "hostile"), default="cpu")
+    parser.add_argument("--kind", choices=("cpu", "gpu", "sparse", "parallel", "deterministic", "builds", "hostile"), default="cpu")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--speed", type=float, default=1.0, help="of the first kernel: to make two sets that differ")
     args = parser.parse_args()
     rng = random.Random(args.seed)
     with open(args.out, "w", encoding="utf-8") as out:
         for line in {"cpu": cpu, "gpu": gpu, "sparse": sparse, "parallel": parallel,
-                     "deterministic": deterministic, "hostile": hostile}[args.kind](rng, args.speed):
+                     "deterministic": deterministic, "builds": builds, "hostile": hostile}[args.kind](rng, args.speed):
             out.write(json.dumps(line) + "\n")
 
 

@@ -7,6 +7,7 @@ const manySetups = data.setups.length > 1;
 cases.forEach((c, index) => {
   c.index = index;
   c.setupLabel = (data.setups[c.setup] || {label: '?'}).label;
+  c.sourceLabel = (data.setups[c.setup] || {source: '?'}).source;
   c.extra = c.extra || {};
   c.options = c.options || {};
 });

@@ -56,12 +56,18 @@ function contestsOf(ok) {
 
 function drawFastest(shown) {
   const ok = okOf(shown);
-  const axes = contestAxes(varying(ok, 'lengths')), several = severalLengths(ok);
+  // The builds and machines of one file share a row: a cell has the fastest, and who was measured together with it.
+  const source = unique(ok.map((c) => c.sourceLabel)).length > 1 ? [{name: 'run', of: (c) => c.sourceLabel}] : [];
+  const axes = contestAxes(varying(ok, 'lengths')).flatMap((axis) => axis.name === 'run' ? source : [axis]), several = severalLengths(ok);
   const rowOf = (c) => [maskLabel(c, several), contextOf(c, axes)].filter(Boolean).join(' · ');
   const lengths = unique(ok.map((c) => c.seqlen)).sort((a, b) => a - b);
   const tables = unique(ok.map((c) => c.direction)).map((direction) => {
     const list = ok.filter((c) => c.direction === direction);
-    const cell = new Map(contestsOf(list).map((contest) => [rowOf(contest[0]) + '\n' + contest[0].seqlen, contest]));
+    const cell = new Map();
+    for (const contest of contestsOf(list)) {
+      const key = rowOf(contest[0]) + '\n' + contest[0].seqlen;
+      if (!cell.has(key) || contest[0].time < cell.get(key)[0].time) cell.set(key, contest);
+    }
     const row = (name) => el('tr', {}, el('th', {scope: 'row'}, maskName(name)), lengths.map((length) => {
       const contest = cell.get(name + '\n' + length);
       if (!contest) return el('td', {class: 'none'}, '');
