@@ -81,7 +81,9 @@ class NaivePlan final : public Plan {
         const Matrix scores = p.rows_from(first);
         multiply(scale_, q.rows_from(first), k, Form::kRightTransposed, scores);
         for (int64_t i = 0; i < scores.rows; ++i) {
-          lse[first + i] = softmax(mask.visible_keys(first + i), scores.row(i), scores.columns);
+          const std::vector<Range> visible = mask.visible_keys(first + i);
+          mend_overflow(visible, q.row(first + i), k, scores.row(i));
+          lse[first + i] = softmax(visible, scores.row(i), scores.columns);
         }
         multiply(1.0f, scores, v, Form::kPlain, o.rows_from(first));
       });
@@ -117,8 +119,9 @@ class NaivePlan final : public Plan {
         multiply(1.0f, dout.rows_from(first), v, Form::kRightTransposed, grads);
         for (int64_t i = 0; i < probs.rows; ++i) {
           const float delta = dot(o.row(first + i), dout.row(first + i), problem_.head_dim);
-          softmax_gradient(mask.visible_keys(first + i), lse[first + i], delta, probs.row(i), grads.row(i),
-                           probs.columns);
+          const std::vector<Range> visible = mask.visible_keys(first + i);
+          mend_overflow(visible, q.row(first + i), k, probs.row(i));
+          softmax_gradient(visible, lse[first + i], delta, probs.row(i), grads.row(i), probs.columns);
         }
         multiply(scale_, grads, k, Form::kPlain, dq.rows_from(first));
       });
@@ -156,6 +159,20 @@ class NaivePlan final : public Plan {
         store_elements(matrix.row(i), matrix.columns, 1.0f, tensor.row_address(i, head), tensor.dtype);
       }
     });
+  }
+
+  // Where parts of a sum leave the range of f32 in both directions, it depends on the library's order of
+  // additions whether the score becomes NaN: such scores once more, in f64.
+  void mend_overflow(const std::vector<Range>& visible, const float* q, const Matrix& k, float* row) const {
+    constexpr double kLargest = std::numeric_limits<float>::max();
+    for (const Range& keys : visible) {
+      for (int64_t j = keys.begin; j < keys.end; ++j) {
+        if (std::isfinite(row[j])) continue;
+        double sum = 0;
+        for (int64_t d = 0; d < k.columns; ++d) sum += double{q[d]} * double{k.row(j)[d]};
+        row[j] = static_cast<float>(std::clamp(sum * scale_, -kLargest, kLargest));
+      }
+    }
   }
 
   // Scores of a row to probabilities, 0 where the row does not see; returns the logarithm of the sum.
