@@ -157,7 +157,9 @@ class LengthFileOnDisk : public ::testing::Test {
     return path_;
   }
   void TearDown() override { std::remove(path_.c_str()); }
-  std::string path_ = ::testing::TempDir() + "longspan_lengths.csv";
+  // Tests run at the same time.
+  std::string path_ = ::testing::TempDir() + "longspan_lengths_" +
+                      ::testing::UnitTest::GetInstance()->current_test_info()->name() + ".csv";
 };
 
 TEST_F(LengthFileOnDisk, ListsAreUsedAsTheyStand) {

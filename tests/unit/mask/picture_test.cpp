@@ -70,7 +70,9 @@ class PngOnDisk : public ::testing::Test {
     return pixels;
   }
   void TearDown() override { std::remove(path_.c_str()); }
-  std::string path_ = ::testing::TempDir() + "longspan_mask.png";
+  // Tests run at the same time.
+  std::string path_ = ::testing::TempDir() + "longspan_mask_" +
+                      ::testing::UnitTest::GetInstance()->current_test_info()->name() + ".png";
 };
 
 TEST_F(PngOnDisk, VisiblePairsAreDark) {
