@@ -326,7 +326,11 @@ class BackwardConsumer {
 
   // Both warpgroups' ds is stored.
   __device__ __forceinline__ void meet() {
-    bar_sync<128 * C::kWarpgroups>(1 + stream_);
+    constexpr int kThreads = 128 * C::kWarpgroups;
+    if constexpr (C::kRests)
+      barrier_sync<kThreads>(1 + stream_);
+    else
+      bar_sync<kThreads>(1 + stream_);
   }
 
   __device__ __forceinline__ static void pin_dq(float (&dq)[C::kDqOfWarpgroup][kDq]) {
