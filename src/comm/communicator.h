@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -26,6 +27,11 @@ struct Message {
 // waits.
 enum class Meanwhile : bool { kComputes, kWaits };
 
+// What comes to be computed with, and what has been computed. An exchange of one lane need not wait for one
+// of the other that was begun before it.
+enum class Lane : uint8_t { kInputs, kResults };
+inline constexpr size_t kLanes = 2;
+
 // Transfers under way. The buffers belong to the transfer until wait() returns.
 class Transfer {
  public:
@@ -41,8 +47,8 @@ class Transfer {
   virtual void arrive(Stream stream) { wait(stream); }
 };
 
-// One rank's end of a group. All ranks call in the same order; between any two ranks messages match in that
-// order.
+// One rank's end of a group. All ranks call in the same order; between any two ranks messages of a lane match
+// in that order.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -53,7 +59,8 @@ class Communicator {
   // Starts all of these at once. A rank may exchange with itself. Messages of zero bytes are allowed.
   virtual std::unique_ptr<Transfer> exchange(std::span<const Message> sends,
                                              std::span<const Message> receives, Stream stream,
-                                             Meanwhile meanwhile = Meanwhile::kComputes) = 0;
+                                             Meanwhile meanwhile = Meanwhile::kComputes,
+                                             Lane lane = Lane::kInputs) = 0;
   virtual bool takes_rows() const { return false; }  // messages that do not lie in one piece
 
   // Ends the group: every rank's present and later wait throws an Error with this reason.

@@ -157,7 +157,7 @@ class MpiCommunicator : public Communicator {
   std::string_view name() const override { return "mpi"; }
 
   std::unique_ptr<Transfer> exchange(std::span<const Message> sends, std::span<const Message> receives,
-                                     Stream, Meanwhile) override {
+                                     Stream, Meanwhile, Lane) override {
     group_->check();
     auto transfer = std::make_unique<MpiTransfer>(group_);
     for (auto messages : {sends, receives}) {

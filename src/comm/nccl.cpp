@@ -1,5 +1,7 @@
 #include "comm/nccl.h"
 
+#include <algorithm>
+#include <array>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -115,7 +117,15 @@ class ThreadAlarm : public Alarm {
   uint64_t passed_ = 0;
 };
 
-// One rank's end: its NCCL communicator, and the stream that it works in.
+ncclConfig_t configuration() {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  return config;
+}
+
+// One rank's end: an NCCL communicator and the stream that it works in, for each lane. NCCL puts the
+// exchanges of one communicator in a row: a round's gradients would keep the next round's keys waiting until
+// its kernel has ended.
 struct End {
   End(int rank, int size, int index, std::shared_ptr<Alarm> alarm, milliseconds limit)
       : rank(rank), size(size), index(index), alarm(std::move(alarm)), limit(limit) {
@@ -123,23 +133,35 @@ struct End {
     // Before the attention kernel, which would take all multiprocessors and leave none for what it waits for.
     int least = 0, greatest = 0;
     LONGSPAN_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-    cudaStream_t raw = nullptr;
-    LONGSPAN_CUDA(cudaStreamCreateWithPriority(&raw, cudaStreamNonBlocking, greatest));
-    stream.handle = raw;
+    for (Stream& stream : streams) {
+      cudaStream_t raw = nullptr;
+      LONGSPAN_CUDA(cudaStreamCreateWithPriority(&raw, cudaStreamNonBlocking, greatest));
+      stream.handle = raw;
+    }
   }
 
   ~End() {
     abort();
-    cudaStreamDestroy(cuda::raw(stream));
+    for (const Stream stream : streams) cudaStreamDestroy(cuda::raw(stream));
+  }
+
+  // Begins to connect the ranks, with an identifier for each lane that all of them have.
+  void connect(std::span<ncclUniqueId, kLanes> ids) {
+    const cuda::DeviceGuard guard(index);
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      ncclConfig_t config = configuration();
+      LONGSPAN_NCCL(library().init(&communicators[lane], size, ids[lane], rank, &config));
+    }
   }
 
   // Ends the kernels that wait for another rank: while one runs, no memory can be freed. Unlike
   // ncclCommDestroy it waits for nobody; whatever counts has been waited for when it is called.
   void abort() {
-    if (communicator == nullptr) return;
     const cuda::DeviceGuard guard(index);
-    library().abort(communicator);
-    communicator = nullptr;
+    for (ncclComm_t& communicator : communicators) {
+      if (communicator != nullptr) library().abort(communicator);
+      communicator = nullptr;
+    }
   }
 
   void check() {
@@ -155,38 +177,41 @@ struct End {
     const auto deadline = Clock::now() + limit;
     while (!done()) {
       check();
-      ncclResult_t state = ncclSuccess;
-      LONGSPAN_NCCL(library().async_error(communicator, &state));
-      if (state != ncclSuccess && state != ncclInProgress) {
+      for (const ncclComm_t communicator : communicators) {
+        ncclResult_t state = ncclSuccess;
+        LONGSPAN_NCCL(library().async_error(communicator, &state));
+        if (state == ncclSuccess || state == ncclInProgress) continue;
         alarm->fail(fmt::format("rank {}: NCCL: {}: {}", rank, library().error_string(state),
                                 library().last_error(communicator)));
-      } else if (Clock::now() > deadline) {
-        alarm->fail(fmt::format("rank {} waited {} ms for {} in vain", rank, limit.count(), what));
       }
+      if (Clock::now() > deadline)
+        alarm->fail(fmt::format("rank {} waited {} ms for {} in vain", rank, limit.count(), what));
       std::this_thread::yield();
     }
   }
 
   void settle(const char* what) {
     poll(what, [&] {
-      ncclResult_t state = ncclSuccess;
-      LONGSPAN_NCCL(library().async_error(communicator, &state));
-      return state == ncclSuccess;
+      return std::all_of(communicators.begin(), communicators.end(), [](ncclComm_t communicator) {
+        ncclResult_t state = ncclSuccess;
+        LONGSPAN_NCCL(library().async_error(communicator, &state));
+        return state == ncclSuccess;
+      });
     });
   }
 
   const int rank, size, index;
   const std::shared_ptr<Alarm> alarm;
   const milliseconds limit;
-  ncclComm_t communicator = nullptr;
-  Stream stream;
+  std::array<ncclComm_t, kLanes> communicators{};
+  std::array<Stream, kLanes> streams{};
 };
 
 class NcclTransfer : public Transfer {
  public:
-  NcclTransfer(std::shared_ptr<End> end)
+  NcclTransfer(std::shared_ptr<End> end, Stream stream)
       : end_(std::move(end)), done_(end_->index, cuda::Event::Timing::kOff) {
-    done_.record(end_->stream);
+    done_.record(stream);
   }
 
   void wait(Stream stream) override {
@@ -213,7 +238,7 @@ class NcclCommunicator : public Communicator {
   void barrier() override { end_->alarm->barrier(); }
 
   std::unique_ptr<Transfer> exchange(std::span<const Message> sends, std::span<const Message> receives,
-                                     Stream stream, Meanwhile) override {
+                                     Stream stream, Meanwhile meanwhile, Lane lane) override {
     end_->check();
     for (auto messages : {sends, receives}) {
       for (const Message& message : messages) {
@@ -222,23 +247,33 @@ class NcclCommunicator : public Communicator {
       }
     }
     const cuda::DeviceGuard guard(end_->index);
+    const ncclComm_t communicator = end_->communicators[static_cast<size_t>(lane)];
+    const Stream own = end_->streams[static_cast<size_t>(lane)];
     cuda::Event posted(end_->index, cuda::Event::Timing::kOff);
     posted.record(stream);
-    posted.wait_in(end_->stream);
+    posted.wait_in(own);
+    if (meanwhile == Meanwhile::kComputes) {
+      // NCCL's kernel is to come first. Were the stream to go on at once, the attention kernel would have
+      // taken all multiprocessors before NCCL's stream hears of its turn, and nothing would travel until they
+      // are free again.
+      cuda::Event turn(end_->index, cuda::Event::Timing::kOff);
+      turn.record(own);
+      turn.wait_in(stream);
+    }
     LONGSPAN_NCCL(library().group_start());
     for (const Message& message : receives) {
       if (message.bytes > 0)
-        LONGSPAN_NCCL(library().receive(message.data, message.bytes, ncclChar, message.peer,
-                                        end_->communicator, cuda::raw(end_->stream)));
+        LONGSPAN_NCCL(library().receive(message.data, message.bytes, ncclChar, message.peer, communicator,
+                                        cuda::raw(own)));
     }
     for (const Message& message : sends) {
       if (message.bytes > 0)
-        LONGSPAN_NCCL(library().send(message.data, message.bytes, ncclChar, message.peer, end_->communicator,
-                                     cuda::raw(end_->stream)));
+        LONGSPAN_NCCL(library().send(message.data, message.bytes, ncclChar, message.peer, communicator,
+                                     cuda::raw(own)));
     }
     LONGSPAN_NCCL(library().group_end());
     end_->settle("its peers to take part in an exchange");
-    return std::make_unique<NcclTransfer>(end_);
+    return std::make_unique<NcclTransfer>(end_, own);
   }
 
   void synchronize(Stream stream) override {
@@ -248,18 +283,14 @@ class NcclCommunicator : public Communicator {
       LONGSPAN_CUDA(status);
       return true;
     };
-    end_->poll("its device", [&] { return passed(stream) && passed(end_->stream); });
+    end_->poll("its device", [&] {
+      return passed(stream) && std::all_of(end_->streams.begin(), end_->streams.end(), passed);
+    });
   }
 
  private:
   const std::shared_ptr<End> end_;
 };
-
-ncclConfig_t configuration() {
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  return config;
-}
 
 }  // namespace
 
@@ -284,16 +315,14 @@ std::vector<std::unique_ptr<Communicator>> nccl_communicators(std::span<const De
       devices.size(), different.size());
   const int size = static_cast<int>(devices.size());
   const auto alarm = std::make_shared<ThreadAlarm>(size, limit);
-  ncclUniqueId id;
-  LONGSPAN_NCCL(library().get_unique_id(&id));
+  std::array<ncclUniqueId, kLanes> ids;
+  for (ncclUniqueId& id : ids) LONGSPAN_NCCL(library().get_unique_id(&id));
   std::vector<std::shared_ptr<End>> ends;
   LONGSPAN_NCCL(library().group_start());
   for (int rank = 0; rank < size; ++rank) {
     const int index = devices[static_cast<size_t>(rank)].index;
     ends.push_back(std::make_shared<End>(rank, size, index, alarm, limit));
-    const cuda::DeviceGuard guard(index);
-    ncclConfig_t config = configuration();
-    LONGSPAN_NCCL(library().init(&ends.back()->communicator, size, id, rank, &config));
+    ends.back()->connect(ids);
   }
   LONGSPAN_NCCL(library().group_end());
   std::vector<std::unique_ptr<Communicator>> communicators;
@@ -308,16 +337,17 @@ std::unique_ptr<Communicator> nccl_communicator(const Launch& launch, const Devi
                                                 milliseconds limit) {
   LONGSPAN_CHECK_INPUT(library().reason.empty(), "{}", library().reason);
   const std::shared_ptr<Rendezvous> rendezvous = Rendezvous::meet(launch, limit);
-  ncclUniqueId id{};
-  if (launch.rank == 0) LONGSPAN_NCCL(library().get_unique_id(&id));
-  const std::string sent = rendezvous->broadcast({id.internal, sizeof(id.internal)});
-  LONGSPAN_CHECK(sent.size() == sizeof(id.internal), "an identifier of {} bytes, not {}", sent.size(),
-                 sizeof(id.internal));
-  std::memcpy(id.internal, sent.data(), sent.size());
+  std::array<ncclUniqueId, kLanes> ids{};
+  if (launch.rank == 0) {
+    for (ncclUniqueId& id : ids) LONGSPAN_NCCL(library().get_unique_id(&id));
+  }
+  const std::string sent = rendezvous->broadcast({reinterpret_cast<const char*>(ids.data()), sizeof(ids)});
+  LONGSPAN_CHECK(sent.size() == sizeof(ids), "identifiers of {} bytes, not {}", sent.size(), sizeof(ids));
+  std::memcpy(ids.data(), sent.data(), sent.size());
   const auto end = std::make_shared<End>(launch.rank, launch.ranks, device.index, rendezvous, limit);
-  const cuda::DeviceGuard guard(device.index);
-  ncclConfig_t config = configuration();
-  LONGSPAN_NCCL(library().init(&end->communicator, launch.ranks, id, launch.rank, &config));
+  LONGSPAN_NCCL(library().group_start());
+  end->connect(ids);
+  LONGSPAN_NCCL(library().group_end());
   end->settle("NCCL to connect the ranks");
   return std::make_unique<NcclCommunicator>(end);
 }

@@ -243,7 +243,7 @@ class ThreadCommunicator : public Communicator {
   bool takes_rows() const override { return true; }
 
   std::unique_ptr<Transfer> exchange(std::span<const Message> sends, std::span<const Message> receives,
-                                     Stream stream, Meanwhile meanwhile) override {
+                                     Stream stream, Meanwhile meanwhile, Lane) override {
     for (auto messages : {sends, receives}) {
       for (const Message& message : messages) {
         LONGSPAN_CHECK(0 <= message.peer && message.peer < size(), "peer {} is not one of the {} ranks",

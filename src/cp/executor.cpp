@@ -285,12 +285,12 @@ class Executor::Impl {
   }
 
   Posted start(Posted posted, const std::vector<Message>& sends, const std::vector<Message>& receives,
-               Meanwhile meanwhile, Stream stream) {
+               Meanwhile meanwhile, Lane lane, Stream stream) {
     for (const Message& send : sends) {
       if (send.peer != communicator_.rank()) times_.sent_bytes += static_cast<int64_t>(send.bytes);
     }
     if (!sends.empty() || !receives.empty())
-      posted.transfer = communicator_.exchange(sends, receives, stream, meanwhile);
+      posted.transfer = communicator_.exchange(sends, receives, stream, meanwhile, lane);
     return posted;
   }
 
@@ -349,7 +349,7 @@ class Executor::Impl {
     }
     const bool computes = number > 0 && !rounds[number - 1].attend.empty();
     return start(std::move(posted), sends, receives, computes ? Meanwhile::kComputes : Meanwhile::kWaits,
-                 stream);
+                 Lane::kInputs, stream);
   }
 
   bool sendable(const TensorView& tensor) const {
@@ -397,7 +397,7 @@ class Executor::Impl {
     for (size_t later = number + 1; later < rounds.size(); ++later)
       computes = computes || !rounds[later].attend.empty();
     return start(std::move(posted), sends, receives, computes ? Meanwhile::kComputes : Meanwhile::kWaits,
-                 stream);
+                 Lane::kResults, stream);
   }
 
   // A result of the rank's own tokens where it belongs; nothing where rows of it cannot be received there.

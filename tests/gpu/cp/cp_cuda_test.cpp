@@ -17,6 +17,7 @@
 #include "comm/threads.h"
 #include "cp/parallel_kernel.h"
 #include "cp/rows.h"
+#include "gpu/cp/occupation.h"
 #include "gpu/gpu.h"
 #include "kernels/registry.h"
 #include "unit/comm/conformance.h"
@@ -89,6 +90,58 @@ TEST(NcclRanks, Conform) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_THAT(errors, testing::Each(""));
   std::printf("NCCL %s on %zu GPUs\n", nccl_version().c_str(), gpus.size());
+}
+
+// Whether an exchange ends while the kernel put into the same stream after it has all multiprocessors.
+bool travels_beside_a_kernel(Communicator& communicator, const Device& gpu, Lane lane) {
+  const int ranks = communicator.size(), to = (communicator.rank() + 1) % ranks,
+            from = (communicator.rank() + ranks - 1) % ranks;
+  constexpr size_t kBytes = 32 << 20;
+  const Buffer sent(kBytes, gpu), received(kBytes, gpu);
+  const Message send{to, sent.data(), kBytes}, receive{from, received.data(), kBytes};
+  const cuda::OwnedStream stream(gpu.index), other(gpu.index);
+  bool arrived = false;
+  for (const bool warm : {false, true}) {
+    Occupation occupation;
+    const auto transfer =
+        communicator.exchange({&send, 1}, {&receive, 1}, stream, Meanwhile::kComputes, lane);
+    if (warm) occupation.begin(stream);
+    transfer->wait(other);
+    const auto deadline = std::chrono::steady_clock::now() + milliseconds(2000);
+    do {
+      arrived = cudaStreamQuery(cuda::raw(other)) == cudaSuccess;
+    } while (!arrived && std::chrono::steady_clock::now() < deadline);
+    occupation.end();
+    communicator.synchronize(stream);
+    communicator.synchronize(other);
+  }
+  return arrived;
+}
+
+TEST(NcclRanks, ExchangeWhileAKernelHasAllMultiprocessors) {
+  LONGSPAN_NEEDS_GPU();
+  if (const std::string reason = nccl_unavailable_reason(); !reason.empty()) GTEST_SKIP() << reason;
+  const std::vector<Device> gpus = all_gpus();
+  if (gpus.size() < 2) GTEST_SKIP() << "one GPU";
+  auto ends = nccl_communicators(gpus, milliseconds(20000));
+  std::vector<std::string> errors(gpus.size());
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < gpus.size(); ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        backend_of(DeviceKind::kCuda).use(gpus[rank].index);
+        for (const Lane lane : {Lane::kInputs, Lane::kResults}) {
+          if (!travels_beside_a_kernel(*ends[rank], gpus[rank], lane))
+            errors[rank] += fmt::format("lane {} waited for the kernel; ", static_cast<int>(lane));
+        }
+      } catch (const std::exception& error) {
+        errors[rank] = error.what();
+        ends[rank]->fail(error.what());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(errors, testing::Each(""));
 }
 
 TEST(NcclRanks, RefuseToShareAGpu) {

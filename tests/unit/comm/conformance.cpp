@@ -103,7 +103,8 @@ void runs_several_transfers_at_once(Communicator& communicator, const Place& pla
   std::vector<std::unique_ptr<Transfer>> transfers;
   for (size_t i = 0; i < kCount; ++i) {
     const Message send{to, sent.at(i), sizeof(int)}, receive{from, received.at(i), sizeof(int)};
-    transfers.push_back(communicator.exchange({&send, 1}, {&receive, 1}, place.stream));
+    transfers.push_back(communicator.exchange({&send, 1}, {&receive, 1}, place.stream, Meanwhile::kComputes,
+                                              i % 2 == 0 ? Lane::kResults : Lane::kInputs));
   }
   for (auto& transfer : transfers) transfer->wait(place.stream);
   communicator.synchronize(place.stream);
