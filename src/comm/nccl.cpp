@@ -13,6 +13,7 @@
 
 #include "base/cuda.h"
 #include "base/error.h"
+#include "comm/delay.h"
 #include "comm/rendezvous.h"
 
 namespace longspan {
@@ -20,6 +21,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
+
+// How long a stream that goes on to compute waits once NCCL's has come to its turn. An attention kernel takes
+// all multiprocessors until it ends: were it there first, nothing would travel until then. On H200, 3 us were
+// enough over NVLink and 6, the least that was tried, through the host's memory; with none, NCCL's kernel
+// came second each time, whatever the streams' priorities.
+constexpr double kHeadStart_s = 8e-6;
 
 struct Library {
   std::string reason;  // empty if it was found
@@ -130,7 +137,7 @@ struct End {
   End(int rank, int size, int index, std::shared_ptr<Alarm> alarm, milliseconds limit)
       : rank(rank), size(size), index(index), alarm(std::move(alarm)), limit(limit) {
     const cuda::DeviceGuard guard(index);
-    // Before the attention kernel, which would take all multiprocessors and leave none for what it waits for.
+    // Of two kernels that wait for multiprocessors, NCCL's is to have them.
     int least = 0, greatest = 0;
     LONGSPAN_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
     for (Stream& stream : streams) {
@@ -253,12 +260,10 @@ class NcclCommunicator : public Communicator {
     posted.record(stream);
     posted.wait_in(own);
     if (meanwhile == Meanwhile::kComputes) {
-      // NCCL's kernel is to come first. Were the stream to go on at once, the attention kernel would have
-      // taken all multiprocessors before NCCL's stream hears of its turn, and nothing would travel until they
-      // are free again.
       cuda::Event turn(end_->index, cuda::Event::Timing::kOff);
       turn.record(own);
       turn.wait_in(stream);
+      delay(stream, kHeadStart_s);
     }
     LONGSPAN_NCCL(library().group_start());
     for (const Message& message : receives) {

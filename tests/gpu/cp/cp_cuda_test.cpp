@@ -11,6 +11,7 @@
 #include "attention/verify.h"
 #include "base/backend.h"
 #include "base/cuda.h"
+#include "base/cuda_gate.h"
 #include "base/error.h"
 #include "base/rng.h"
 #include "comm/nccl.h"
@@ -92,7 +93,8 @@ TEST(NcclRanks, Conform) {
   std::printf("NCCL %s on %zu GPUs\n", nccl_version().c_str(), gpus.size());
 }
 
-// Whether an exchange ends while the kernel put into the same stream after it has all multiprocessors.
+// Whether an exchange ends while the kernel that follows it in the same stream has all multiprocessors. Both
+// are queued before the stream begins, so that the host's time between them gives neither a lead.
 bool travels_beside_a_kernel(Communicator& communicator, const Device& gpu, Lane lane) {
   const int ranks = communicator.size(), to = (communicator.rank() + 1) % ranks,
             from = (communicator.rank() + ranks - 1) % ranks;
@@ -101,12 +103,17 @@ bool travels_beside_a_kernel(Communicator& communicator, const Device& gpu, Lane
   const Message send{to, sent.data(), kBytes}, receive{from, received.data(), kBytes};
   const cuda::OwnedStream stream(gpu.index), other(gpu.index);
   bool arrived = false;
+  CudaGate gate(gpu.index);
   for (const bool warm : {false, true}) {
     Occupation occupation;
+    communicator.barrier();
+    gate.shut(stream, 1);
     const auto transfer =
         communicator.exchange({&send, 1}, {&receive, 1}, stream, Meanwhile::kComputes, lane);
     if (warm) occupation.begin(stream);
     transfer->wait(other);
+    communicator.barrier();
+    gate.open();
     const auto deadline = std::chrono::steady_clock::now() + milliseconds(2000);
     do {
       arrived = cudaStreamQuery(cuda::raw(other)) == cudaSuccess;

@@ -1,3 +1,4 @@
+// One block a multiprocessor, with all of its shared memory, reads a word of the host's until it is set.
 #include "base/cuda.h"
 #include "gpu/cp/occupation.h"
 
@@ -26,7 +27,6 @@ Occupation::~Occupation() {
   cudaFreeHost(ended_);
 }
 
-// One block a multiprocessor, with all of its shared memory.
 void Occupation::begin(Stream stream) {
   int device = 0, multiprocessors = 0, bytes = 0;
   LONGSPAN_CUDA(cudaGetDevice(&device));

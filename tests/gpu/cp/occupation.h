@@ -9,7 +9,7 @@ namespace longspan {
 
 class Occupation {
  public:
-  Occupation();  // of the current device
+  Occupation();   // of the current device
   ~Occupation();  // waits for the kernel
   Occupation(const Occupation&) = delete;
   Occupation& operator=(const Occupation&) = delete;
