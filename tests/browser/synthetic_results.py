@@ -193,17 +193,20 @@ def builds(rng, speed):
 
 
 def parallel(rng, speed):
-    """Strategies on four ranks of a ring, and the same kernel on one device."""
-    ceiling, run, ranks, seqlen = 7.9e14, "00000000000000b1", 4, 32768
-    yield run_line(run, "Synthetic GPU (nothing was measured)", {"bf16": ceiling},
-                   "longspan run suites/cp.toml --out out/cp", "cp")
+    """Strategies on four ranks of a ring, one of them measured with a later build, and the same kernel on one device."""
+    ceiling, run, later, ranks, seqlen = 7.9e14, "00000000000000b1", "00000000000000b2", 4, 32768
+    for each in (run, later):
+        line = run_line(each, "Synthetic GPU (nothing was measured)", {"bf16": ceiling},
+                        "longspan run suites/cp.toml --out out/cp", "cp")
+        line["software"]["commit"] = each
+        yield line
     for mask in ("full", "causal", "causal_document"):
         for direction in ("forward", "backward"):
             yield case_line(run, rng, make_case("sm90", mask, seqlen, direction, (64, 8), 128, "bf16"), 0.85, ceiling)
             for strategy, share in {"ulysses": 3.3, "ring-p2p": 2.6 * speed, "balanced": 3.4}.items():
                 case = make_case("sm90", mask, seqlen, direction, (64, 8), 128, "bf16")
                 case.update(strategy=strategy, ranks=ranks)
-                line = case_line(run, rng, case, share, ceiling)
+                line = case_line(later if strategy == "balanced" else run, rng, case, share, ceiling)
                 time, area = line["time_s"], line["area"] / ranks
                 rounds = ranks if strategy == "ring-p2p" else 2
                 chunk = seqlen // (2 * ranks)

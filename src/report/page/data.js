@@ -152,6 +152,11 @@ const contextAxes = [
 // Where the lengths of documents come from is a part of the mask, the other axes of the series.
 const varying = (list, without) => contextAxes.filter((axis) =>
   axis.name !== without && unique(list.map(axis.of).filter((v) => v !== '')).length > 1);
+// The same axes, but that results of different files are told apart, not builds and machines of one file.
+function apartBySource(list, axes) {
+  const source = unique(list.map((c) => c.sourceLabel)).length > 1 ? [{name: 'run', of: (c) => c.sourceLabel}] : [];
+  return axes.flatMap((axis) => axis.name === 'run' ? source : [axis]);
+}
 // A mask's name, and below it the options that it was drawn with.
 function maskName(text) {
   const space = text.indexOf(' ');

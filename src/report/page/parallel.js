@@ -23,12 +23,14 @@ function splitBar(p) {
   return picture;
 }
 
-// The same kernel on one device, of the same setup: on the same work, or on a sequence of as many tokens as a rank has.
+// The same kernel on one device, in the same file and of the same setup if that has it: on the same work, or on a sequence of as many tokens as
+// a rank has.
 function singleOf(c, seqlen = c.seqlen) {
-  const same = (key) => (a, b) => a[key] === b[key];
-  const keys = ['setup', 'kernel', 'mask', 'lengths', 'heads', 'head_dim', 'dtype', 'direction', 'deterministic'].map(same);
-  return cases.find((other) => other.status === 'ok' && !other.parallel && other.seqlen === seqlen &&
-    keys.every((equal) => equal(c, other)));
+  const same = (key) => (other) => other[key] === c[key];
+  const keys = ['sourceLabel', 'kernel', 'mask', 'lengths', 'heads', 'head_dim', 'dtype', 'direction', 'deterministic'].map(same);
+  const singles = cases.filter((other) => other.status === 'ok' && !other.parallel && other.seqlen === seqlen &&
+    keys.every((equal) => equal(other)));
+  return singles.find(same('setup')) || singles[0];
 }
 const shareOf = (c, one) => one ? formatShare(c.rate / c.parallel.ranks / one.rate) : '';
 

@@ -8,7 +8,8 @@ const formatRankRate = (rate) => known(rate) ? digits(rate / rankUnit[1]) : '';
 // Strategies side by side on as many ranks of one setup: a panel for each number of tokens a rank has and each pass, a bar for each strategy,
 // by its best degrees, and a line for what one device reaches with a rank's tokens.
 function drawStrategies(spread, view) {
-  const axes = varying(spread, 'lengths').filter((axis) => !strategyKeys.includes(axis.name));
+  // The builds and machines of one file share a chart.
+  const axes = apartBySource(spread, varying(spread, 'lengths')).filter((axis) => !strategyKeys.includes(axis.name));
   const groupOf = (c) => [plural(c.parallel.ranks, 'rank'), ...axes.filter((axis) => axis.name !== 'ranks').map((axis) => axis.of(c)),
     spreadKernels.length > 1 ? c.kernel : ''].filter(Boolean).join(' · ');
   const groups = unique(spread.map(groupOf)), count = (group) => spread.filter((c) => groupOf(c) === group).length;

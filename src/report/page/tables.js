@@ -57,8 +57,7 @@ function contestsOf(ok) {
 function drawFastest(shown) {
   const ok = okOf(shown);
   // The builds and machines of one file share a row: a cell has the fastest, and who was measured together with it.
-  const source = unique(ok.map((c) => c.sourceLabel)).length > 1 ? [{name: 'run', of: (c) => c.sourceLabel}] : [];
-  const axes = contestAxes(varying(ok, 'lengths')).flatMap((axis) => axis.name === 'run' ? source : [axis]), several = severalLengths(ok);
+  const axes = apartBySource(ok, contestAxes(varying(ok, 'lengths'))), several = severalLengths(ok);
   const rowOf = (c) => [maskLabel(c, several), contextOf(c, axes)].filter(Boolean).join(' · ');
   const lengths = unique(ok.map((c) => c.seqlen)).sort((a, b) => a - b);
   const tables = unique(ok.map((c) => c.direction)).map((direction) => {
