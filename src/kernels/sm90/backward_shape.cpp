@@ -120,6 +120,10 @@ bool can_do_passes(const Problem& problem, const BackwardShape& shape) {
   return shape.in_rows && in_any_order(shape) && problem.masks->size() == 1 && !problem.fp32_output;
 }
 
+bool can_divide_tail(const Problem& problem, const BackwardShape& shape) {
+  return shape.keys == 128 && in_any_order(shape) && problem.masks->size() == 1 && problem.group_size() > 1;
+}
+
 bool can_rest(const Problem& problem, const BackwardShape& shape) {
   return problem.head_dim == 128 && shape.in_rows && in_any_order(shape);
 }
