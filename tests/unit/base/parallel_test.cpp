@@ -47,12 +47,21 @@ TEST_P(ParallelTest, ScratchOfAThreadIsItsOwn) {
   EXPECT_EQ(std::accumulate(sums.begin(), sums.end(), int64_t{0}), 50 * 4950);
 }
 
+// The second half waits for the exception, and then takes its time: however late the thread that throws gets
+// its turn, the others cannot be through before they hear of it.
 TEST_P(ParallelTest, RethrowsTheException) {
   std::atomic<int> calls = 0;
+  std::atomic<bool> thrown = false;
   const auto failing = [&] {
     parallel_for(100000, [&](int64_t i, int) {
       ++calls;
-      if (i == 3) throw std::runtime_error("index 3");
+      if (i == 3) {
+        thrown = true;
+        throw std::runtime_error("index 3");
+      }
+      if (i < 50000) return;
+      while (!thrown) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     });
   };
   EXPECT_THAT(failing, testing::ThrowsMessage<std::runtime_error>("index 3"));
