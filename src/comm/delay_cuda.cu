@@ -20,7 +20,7 @@ __global__ void delay_kernel(uint32_t nanoseconds) {
 
 void delay(Stream stream, double seconds) {
   delay_kernel<<<1, 1, 0, cuda::raw(stream)>>>(static_cast<uint32_t>(seconds * 1e9));
-  LONGSPAN_CUDA(cudaGetLastError());
+  LONGSPAN_CUDA_LAUNCHED();
 }
 
 }  // namespace longspan

@@ -14,15 +14,15 @@ __device__ __forceinline__ void bar_sync(int barrier) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(kThreads) : "memory");
 }
 
-// Its memory may be used for something else then.
-__device__ __forceinline__ void mbarrier_inval(Mbarrier& barrier) {
-  asm volatile("mbarrier.inval.shared.b64 [%0];" ::"r"(shared_address(&barrier)) : "memory");
-}
-
 // The same, of warps that may come by different instructions.
 template <int kThreads>
 __device__ __forceinline__ void barrier_sync(int barrier) {
   asm volatile("barrier.sync %0, %1;" ::"r"(barrier), "n"(kThreads) : "memory");
+}
+
+// Its memory may be used for something else then.
+__device__ __forceinline__ void mbarrier_inval(Mbarrier& barrier) {
+  asm volatile("mbarrier.inval.shared.b64 [%0];" ::"r"(shared_address(&barrier)) : "memory");
 }
 
 // Global to shared memory, contiguous; completes its bytes on the mbarrier. All multiples of 16.
