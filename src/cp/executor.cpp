@@ -300,12 +300,14 @@ class Executor::Impl {
     Posted posted;
     posted.stays = true;
     std::vector<Message> sends, receives;
+    std::vector<RowPair> packing;  // all at once, since they are many and small
     const Rooms& rooms = placing.rooms[number];
     for (size_t i = 0; i < rounds[number].copies_out.size(); ++i) {
       const Move& move = rounds[number].copies_out[i];
       const Region& region = schedule_.regions[move.region];
-      Piece piece = held_.read(move.what, region.tokens, region.heads, pool_, stream, rooms.copies_out[i]);
-      if (!sendable(piece.tensors[0])) piece = packed(piece, stream, rooms.copies_out[i]);
+      Piece piece =
+          held_.read(move.what, region.tokens, region.heads, pool_, stream, rooms.copies_out[i], &packing);
+      if (!sendable(piece.tensors[0])) piece = packed(piece, stream, rooms.copies_out[i], packing);
       add_messages(sends, move.dst, piece);
       posted.stays = posted.stays && held_.is_own(piece);
       posted.leaving.push_back(std::move(piece));
@@ -321,7 +323,7 @@ class Executor::Impl {
                                            problem_.dtype, pool_, rooms.arriving[posted.arriving.size()]));
       if (!landing.with_own) continue;
       if (!communicator_.takes_rows()) {
-        held_.copy_own(posted.arriving.back(), stream);
+        held_.copy_own(posted.arriving.back(), stream, &packing);
         continue;
       }
       // The rank's own rows come with the others, from itself: nothing waits for a copy of them.
@@ -347,6 +349,7 @@ class Executor::Impl {
       for (size_t m = before; m < receives.size(); ++m)
         piece.copy_bytes += static_cast<int64_t>(receives[m].bytes);
     }
+    if (!packing.empty()) apply_pairs(RowOperation::kCopy, device_.kind, packing, stream);
     const bool computes = number > 0 && !rounds[number - 1].attend.empty();
     return start(std::move(posted), sends, receives, computes ? Meanwhile::kComputes : Meanwhile::kWaits,
                  Lane::kInputs, stream);
@@ -356,12 +359,11 @@ class Executor::Impl {
     return dense(tensor) || (communicator_.takes_rows() && tensor.head_stride == tensor.head_dim);
   }
 
-  Piece packed(const Piece& piece, Stream stream, size_t room) const {
+  Piece packed(const Piece& piece, Stream stream, size_t room, std::vector<RowPair>& copies) const {
     Piece copy = make_piece(piece.what, piece.tokens, piece.heads, problem_.head_dim, piece.tensors[0].dtype,
                             pool_, room);
     const RowSpan all{0, 0, count(piece.tokens)};
-    for (int i = 0; i < piece.tensor_count(); ++i)
-      apply(RowOperation::kCopy, copy.rows(i), piece.rows(i), {&all, 1}, stream);
+    copy_spans(copy, piece, {&all, 1}, stream, &copies);
     return copy;
   }
 

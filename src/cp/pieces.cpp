@@ -124,6 +124,25 @@ Piece with_packed_lse(Piece piece, const Pool& pool, Stream stream) {
   return piece;
 }
 
+void copy_spans(const Piece& to, const Piece& from, std::span<const RowSpan> spans, Stream stream,
+                std::vector<RowPair>* copies) {
+  constexpr size_t kFew = 32;  // a launch takes more spans of one tensor than pairs
+  const auto rows_of = [](TensorView tensor, int64_t first, int64_t rows) {
+    tensor.data = tensor.row_address(first, 0);
+    tensor.tokens = rows;
+    return tensor;
+  };
+  for (int i = 0; i < to.tensor_count(); ++i) {
+    if (copies == nullptr || to.lse != nullptr || spans.size() > kFew) {
+      apply(RowOperation::kCopy, to.rows(i), from.rows(i), spans, stream);
+      continue;
+    }
+    for (const RowSpan& span : spans)
+      copies->push_back(
+          {rows_of(to.tensors[i], span.to, span.rows), rows_of(from.tensors[i], span.from, span.rows)});
+  }
+}
+
 void Holdings::drop_before(int32_t round) {
   std::erase_if(pieces_, [&](const Piece& piece) { return piece.last_use < round; });
 }
@@ -151,7 +170,7 @@ bool Holdings::is_own(const Piece& view) const {
 }
 
 Piece Holdings::read(Operand what, const Ranges& tokens, Range heads, const Pool& pool, Stream stream,
-                     size_t room) const {
+                     size_t room, std::vector<RowPair>* copies) const {
   for (auto piece = pieces_.rbegin(); piece != pieces_.rend(); ++piece) {
     if (piece->what != what || !inside(heads, piece->heads)) continue;
     if (piece->tokens == tokens) return with_heads(*piece, heads);
@@ -168,8 +187,7 @@ Piece Holdings::read(Operand what, const Ranges& tokens, Range heads, const Pool
     const Range shared = common(piece.heads, heads);
     const Piece from = with_heads(piece, shared), to = with_heads(packed, shared);
     const std::vector<RowSpan> spans = spans_between(to, from);
-    for (int i = 0; i < packed.tensor_count(); ++i)
-      apply(RowOperation::kCopy, to.rows(i), from.rows(i), spans, stream);
+    copy_spans(to, from, spans, stream, copies);
     for (const RowSpan& span : spans) rows += span.rows * shared.size();
   }
   LONGSPAN_CHECK(rows >= count(tokens) * heads.size(), "{} of {} rows of {} are held", rows,
@@ -192,15 +210,13 @@ std::vector<std::pair<Piece, Piece>> Holdings::own_rows(const Piece& to) const {
   return pairs;
 }
 
-void Holdings::copy_own(const Piece& to, Stream stream) const {
+void Holdings::copy_own(const Piece& to, Stream stream, std::vector<RowPair>* copies) const {
   for (const Piece& piece : pieces_) {
     if (piece.what != to.what || piece.memory.data() != nullptr || !share_heads(piece.heads, to.heads))
       continue;
     const Range shared = common(piece.heads, to.heads);
     const Piece source = with_heads(piece, shared), target = with_heads(to, shared);
-    const std::vector<RowSpan> spans = spans_between(target, source);
-    for (int i = 0; i < to.tensor_count(); ++i)
-      apply(RowOperation::kCopy, target.rows(i), source.rows(i), spans, stream);
+    copy_spans(target, source, spans_between(target, source), stream, copies);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <optional>
+#include <vector>
 
 #include "cp/buffer_pool.h"
 #include "cp/rows.h"
@@ -44,6 +45,11 @@ Piece with_packed_lse(Piece piece, const Pool& pool, Stream stream);
 Piece with_room_for_lse(Piece piece, const Pool& pool);            // the same, not written
 void copy_lse(const Piece& to, const Piece& from, Stream stream);  // of the same rows and heads
 
+// Copies these rows of all tensors, and lse; or adds pairs of rows to `copies`, if it is given and they are
+// few and have no lse.
+void copy_spans(const Piece& to, const Piece& from, std::span<const RowSpan> spans, Stream stream,
+                std::vector<RowPair>* copies = nullptr);
+
 // Copies of operands that are read: own ones and those that came.
 class Holdings {
  public:
@@ -58,13 +64,14 @@ class Holdings {
   bool is_own(const Piece& view) const;
 
   // The region as one piece: a view where one piece holds these tokens side by side in this order, else a
-  // packed copy made from all that hold a part of it.
+  // packed copy made from all that hold a part of it. Where `copies` is given, the copy is not made yet: what
+  // few pairs of rows it consists of are added there.
   Piece read(Operand what, const Ranges& tokens, Range heads, const Pool& pool, Stream stream,
-             size_t room = 0) const;
+             size_t room = 0, std::vector<RowPair>* copies = nullptr) const;
 
-  // Writes those of the piece's rows that are the rank's own; or says which they are, as pairs of views of
-  // equally many rows: of the piece, and of what is to be written there.
-  void copy_own(const Piece& to, Stream stream) const;
+  // Writes those of the piece's rows that are the rank's own, or adds to `copies`, as above; or says which
+  // they are, as pairs of views of equally many rows: of the piece, and of what is to be written there.
+  void copy_own(const Piece& to, Stream stream, std::vector<RowPair>* copies = nullptr) const;
   std::vector<std::pair<Piece, Piece>> own_rows(const Piece& to) const;
 
  private:
