@@ -240,6 +240,11 @@ std::vector<Case> large_cases() {
         for (const int block : {256, 512}) blocks("variable_block_sparse", block, q, kv);
     }
   }
+  for (const auto& [q, kv] : {std::pair{4, 4}, {32, 4}})
+    for (const double density : {0.1, 0.2})
+      add(
+          fmt::format("variable256-16K-{}:{}-{}", q, kv, density),
+          [=, kv = kv] { return pattern("variable_block_sparse", 16384, kv, 256, density); }, q, kv);
   return cases;
 }
 
