@@ -22,10 +22,10 @@ struct Support {
 };
 
 struct ForwardArgs {
-  TensorView q;          // [tokens_q, heads_q, head_dim]
-  TensorView k, v;       // [tokens_kv, heads_kv, head_dim]
-  TensorView o;          // out: [tokens_q, heads_q, head_dim], of Problem::dtype, or f32 with fp32_output
-  float* lse = nullptr;  // out: [heads_q, tokens_q], natural log of the sum of exp(scale * score)
+  TensorView q;     // [tokens_q, heads_q, head_dim]
+  TensorView k, v;  // [tokens_kv, heads_kv, head_dim]
+  TensorView o;     // out: [tokens_q, heads_q, head_dim], of Problem::dtype, or f32 with fp32_output alone
+  float* lse = nullptr;       // out: [heads_q, tokens_q], natural log of the sum of exp(scale * score)
   void* workspace = nullptr;  // Plan::workspace_bytes(kForward) bytes, aligned to 256
 
   // For kernels that merge_parts(): a result of the same rows over other keys, which what is written is
@@ -44,7 +44,7 @@ struct BackwardArgs {
   void* workspace = nullptr;   // Plan::workspace_bytes(kBackward) bytes, aligned to 256
 };
 // A row that sees no key, and a key that no row sees, get zero gradients. dq, and dk with dv, are of
-// Problem::dtype or, with fp32_output, f32.
+// Problem::dtype or, with fp32_output, f32; dq not with own_rows.
 
 // What a plan is, too, if its work runs in another process, where the runner's events do not reach.
 class SelfTimed {

@@ -23,10 +23,11 @@ struct Problem {
   int64_t tokens_q = 0, tokens_kv = 0;
   int64_t heads_q = 0, heads_kv = 0;  // heads_q is a multiple of heads_kv
   int64_t head_dim = 0;
-  DType dtype = DType::kF32;   // of q, k, v, o and of their gradients
-  bool fp32_output = false;    // o (forward), dq, dk, dv (backward) may be f32: partial results to be merged
-  float scale = 0;             // of the scores; 0 stands for 1 / sqrt(head_dim)
-  bool deterministic = false;  // the same bits on every run are required, not just preferred
+  DType dtype = DType::kF32;  // of q, k, v, o and of their gradients
+  bool fp32_output = false;   // o (forward), dq, dk, dv (backward) may be f32: partial results to be merged
+  bool own_rows = false;  // with fp32_output: o and dq are of dtype all the same, only dk and dv may be f32
+  float scale = 0;        // of the scores; 0 stands for 1 / sqrt(head_dim)
+  bool deterministic = false;              // the same bits on every run are required, not just preferred
   std::shared_ptr<const HeadMasks> masks;  // one for all heads, or one per KV head; [tokens_q, tokens_kv]
 
   float softmax_scale() const;

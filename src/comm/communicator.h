@@ -62,6 +62,8 @@ class Communicator {
                                              Meanwhile meanwhile = Meanwhile::kComputes,
                                              Lane lane = Lane::kInputs) = 0;
   virtual bool takes_rows() const { return false; }  // messages that do not lie in one piece
+  // Does carrying them take multiprocessors from a kernel beside it? One that needs all at once would wait.
+  virtual bool takes_multiprocessors() const { return false; }
 
   // Ends the group: every rank's present and later wait throws an Error with this reason.
   virtual void fail(const std::string& reason) = 0;

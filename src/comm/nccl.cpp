@@ -238,6 +238,7 @@ class NcclCommunicator : public Communicator {
   int rank() const override { return end_->rank; }
   int size() const override { return end_->size; }
   std::string_view name() const override { return "nccl"; }
+  bool takes_multiprocessors() const override { return true; }
   void fail(const std::string& reason) override {
     end_->alarm->fail(reason);
     end_->abort();

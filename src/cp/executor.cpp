@@ -41,17 +41,29 @@ class Executor::Impl {
     forward_ = rounds_of(schedule, Direction::kForward, communicator.rank());
     backward_ = rounds_of(schedule, Direction::kBackward, communicator.rank());
     if (until == Direction::kForward) no_backward_ = "it was planned for forward passes alone";
-    for (const auto* rounds : {&forward_, &backward_}) {
-      if (rounds == &backward_ && until == Direction::kForward) continue;
-      for (const RankRound& round : *rounds) {
-        for (const Attend& attend : round.attend) make_plan(attend, until);
+    // A kernel may need to know that what it finds for rows is complete, and so of their own dtype. Where it
+    // has to share the multiprocessors it is not told: what it would do for these may need all of them at
+    // once.
+    std::map<std::pair<int32_t, int32_t>, bool> own_rows;
+    for (Direction direction : {Direction::kForward, Direction::kBackward}) {
+      const auto& rounds = rounds_of_pass(direction);
+      Placing& placing = placing_[static_cast<size_t>(direction)];
+      placing.results = results_of(schedule, direction, rounds);
+      if (direction == Direction::kBackward && until == Direction::kForward) continue;
+      for (size_t i = 0; i < rounds.size(); ++i) {
+        for (size_t a = 0; a < rounds[i].attend.size(); ++a) {
+          const Attend& attend = rounds[i].attend[a];
+          bool& own = own_rows.try_emplace({attend.q, attend.kv}, !communicator.takes_multiprocessors())
+                          .first->second;
+          own = own && placing.results[i][a].rows.alone();
+        }
       }
     }
+    for (const auto& [regions, own] : own_rows) make_plan(regions, own, until);
     for (Direction direction : {Direction::kForward, Direction::kBackward}) {
       Placing& placing = placing_[static_cast<size_t>(direction)];
-      const auto& rounds = direction == Direction::kForward ? forward_ : backward_;
+      const auto& rounds = rounds_of_pass(direction);
       placing.last_uses = last_uses(schedule, rounds);
-      placing.results = results_of(schedule, direction, rounds);
       if (communicator.takes_rows()) {
         placing.in_place = results_in_place(schedule, rounds, owned());
       } else {
@@ -164,10 +176,12 @@ class Executor::Impl {
 
   const Ranges& owned() const { return schedule_.owned[static_cast<size_t>(communicator_.rank())]; }
 
-  void make_plan(const Attend& attend, Direction until) {
-    const auto [it, fresh] = work_.try_emplace({attend.q, attend.kv});
-    if (!fresh) return;
-    const Region &q = schedule_.regions[attend.q], &kv = schedule_.regions[attend.kv];
+  const std::vector<RankRound>& rounds_of_pass(Direction direction) const {
+    return direction == Direction::kForward ? forward_ : backward_;
+  }
+
+  void make_plan(std::pair<int32_t, int32_t> regions, bool own_rows, Direction until) {
+    const Region &q = schedule_.regions[regions.first], &kv = schedule_.regions[regions.second];
     Problem part = problem_;
     part.tokens_q = count(q.tokens);
     part.tokens_kv = count(kv.tokens);
@@ -175,6 +189,7 @@ class Executor::Impl {
     part.heads_kv = kv.heads.size();
     part.scale = problem_.softmax_scale();
     part.fp32_output = true;
+    part.own_rows = own_rows;
     auto masks = std::make_shared<HeadMasks>();
     if (problem_.masks->size() == 1) {
       masks->push_back(problem_.masks->front().gather(q.tokens, kv.tokens));
@@ -191,7 +206,7 @@ class Executor::Impl {
       if (const Support both = kernel_.supports(part, Direction::kBackward, device_); !both)
         no_backward_ = both.reason;
     }
-    Work& work = it->second;
+    Work& work = work_[regions];
     work.problem = part;
     work.plan =
         until == Direction::kBackward ? kernel_.plan(part, device_) : kernel_.plan_forward(part, device_);

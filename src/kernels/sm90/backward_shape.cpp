@@ -117,7 +117,8 @@ BackwardShape choose_backward_shape(const Problem& problem) {
 }
 
 bool can_do_passes(const Problem& problem, const BackwardShape& shape) {
-  return shape.in_rows && in_any_order(shape) && problem.masks->size() == 1 && !problem.fp32_output;
+  return shape.in_rows && in_any_order(shape) && problem.masks->size() == 1 &&
+         (!problem.fp32_output || problem.own_rows);
 }
 
 bool can_divide_tail(const Problem& problem, const BackwardShape& shape) {

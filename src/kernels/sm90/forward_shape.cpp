@@ -55,7 +55,8 @@ bool pays_in_pairs(const Problem& problem, const ForwardShape& shape, const Devi
   constexpr double kSpared = 0.01;  // by division, of the time: 1.6 and 2.6 % at 4K and 8K
   const int64_t pairs = device.units / 2, tokens = 2 * shape.tokens();
   if (problem.head_dim != 128 || tokens > kMostTileRows || pairs == 0) return false;
-  if (problem.fp32_output) return false;  // partial results, whose items are not divided once more
+  // Partial results, whose items are not divided once more.
+  if (problem.fp32_output && !problem.own_rows) return false;
   if (!rows_are_alike(*problem.masks)) return false;
   const int64_t keys = problem.masks->front().area() / problem.masks->front().rows();
   const int64_t items = (problem.tokens_q + tokens - 1) / tokens * (problem.heads_q / shape.pack);

@@ -68,6 +68,70 @@ INSTANTIATE_TEST_SUITE_P(All, Executors, ::testing::ValuesIn(strategies().begin(
                            return name;
                          });
 
+// Plans of another kernel, which checks that rows said to be complete are given their own dtype.
+class Watched : public Plan {
+ public:
+  Watched(std::unique_ptr<Plan> plan, const Problem& problem) : plan_(std::move(plan)), problem_(problem) {}
+  size_t workspace_bytes(Direction direction) const override { return plan_->workspace_bytes(direction); }
+  size_t plan_bytes() const override { return plan_->plan_bytes(); }
+  void forward(const ForwardArgs& args, Stream stream) override {
+    LONGSPAN_CHECK(!problem_.own_rows || args.o.dtype == problem_.dtype, "o is {}", name_of(args.o.dtype));
+    plan_->forward(args, stream);
+  }
+  void backward(const BackwardArgs& args, Stream stream) override {
+    LONGSPAN_CHECK(!problem_.own_rows || args.dq.dtype == problem_.dtype, "dq is {}", name_of(args.dq.dtype));
+    plan_->backward(args, stream);
+  }
+
+ private:
+  const std::unique_ptr<Plan> plan_;
+  const Problem problem_;
+};
+
+class WatchingKernel : public Kernel {
+ public:
+  std::string_view name() const override { return kernel_.name(); }
+  std::string_view description() const override { return kernel_.description(); }
+  DeviceKind device_kind() const override { return kernel_.device_kind(); }
+  Support supports(const Problem& problem, Direction direction, const Device& device) const override {
+    return kernel_.supports(problem, direction, device);
+  }
+  std::unique_ptr<Plan> plan(const Problem& problem, const Device& device) const override {
+    (problem.own_rows ? own : parts)++;
+    return std::make_unique<Watched>(kernel_.plan(problem, device), problem);
+  }
+
+  mutable std::atomic<int> own = 0, parts = 0;  // plans
+
+ private:
+  const Kernel& kernel_ = kernel_from_name("cpu-flash");
+};
+
+TEST_P(Executors, TellTheKernelWhichRowsAreComplete) {
+  for (const char* mask : {"full", "causal_document"}) {
+    Problem problem = cp_problem(mask, 600, 8, 2, 32);
+    problem.dtype = DType::kBF16;
+    const WatchingKernel kernel;
+    Tensors single = draw(problem);
+    run_single(kernel, problem, single);
+    const int before = kernel.own + kernel.parts;
+    const Schedule schedule = GetParam().schedule(problem, {1, 4}, {});
+    EXPECT_NO_THROW(run_thread_ranks(4, milliseconds(60000), [&](Communicator& communicator) {
+      check_rank(kernel, problem, schedule, single, communicator, 4e-3);
+    }));
+    ASSERT_GT(kernel.own + kernel.parts, before);
+    // In a ring each rank attends in several rounds; the others attend once to all keys that rows see.
+    const bool ring =
+        GetParam().name == "ring-p2p" || GetParam().name == "usp" || GetParam().name == "loongtrain";
+    if (!ring) {
+      EXPECT_EQ(kernel.parts, before);
+    }
+    if (GetParam().name == "ring-p2p" && mask == std::string_view("full")) {
+      EXPECT_EQ(kernel.own, 0);
+    }
+  }
+}
+
 TEST_P(Executors, HoldWhatThePlanSays) {
   const Kernel& kernel = kernel_from_name("cpu-flash");
   for (const char* mask : {"causal", "causal_document"}) {
