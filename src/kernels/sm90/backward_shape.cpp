@@ -108,11 +108,11 @@ BackwardShape choose_backward_shape(const Problem& problem) {
     if (shape.kind == BackwardKind::kLong) shape.wave = kLongRun;
     if (shape.kind == BackwardKind::kBands || blocks) shape.wave = kShortRun;
   }
-  // Measured in documents, of head_dim 128.
-  if (shape.kind == BackwardKind::kBands && problem.head_dim == 128) {
-    if (can_do_passes(problem, shape)) shape.pass_blocks = kAsSuits;
-    if (can_rest(problem, shape)) shape.rest = BackwardRest::kWherePays;
-  }
+  // Measured in documents and blocks of any sizes, of head_dim 128.
+  if (shape.kind == BackwardKind::kBands && problem.head_dim == 128 && can_do_passes(problem, shape))
+    shape.pass_blocks = kAsSuits;
+  if ((shape.kind == BackwardKind::kBands || scattered) && can_rest(problem, shape))
+    shape.rest = BackwardRest::kWherePays;
   return shape;
 }
 
