@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <random>
 #include <thread>
 
@@ -68,11 +69,9 @@ TEST(ThreadRanksOnSeveralGpus, Conform) {
   }
 }
 
-// On as many GPUs as there are: with one, it talks to itself.
-TEST(NcclRanks, Conform) {
-  LONGSPAN_NEEDS_GPU();
-  if (const std::string reason = nccl_unavailable_reason(); !reason.empty()) GTEST_SKIP() << reason;
-  const std::vector<Device> gpus = all_gpus();
+// What went wrong on each rank, if anything: NCCL's ranks are threads, one on each of the GPUs.
+std::vector<std::string> run_nccl_ranks(const std::vector<Device>& gpus,
+                                        const std::function<void(Communicator&, const Device&)>& run) {
   auto ends = nccl_communicators(gpus, milliseconds(20000));
   std::vector<std::string> errors(gpus.size());
   std::vector<std::thread> threads;
@@ -80,8 +79,7 @@ TEST(NcclRanks, Conform) {
     threads.emplace_back([&, rank] {
       try {
         backend_of(DeviceKind::kCuda).use(gpus[rank].index);
-        const cuda::OwnedStream stream(gpus[rank].index);
-        for (const auto& check : conformance::kChecks) check.run(*ends[rank], {gpus[rank], stream});
+        run(*ends[rank], gpus[rank]);
       } catch (const std::exception& error) {
         errors[rank] = error.what();
         ends[rank]->fail(error.what());
@@ -89,7 +87,19 @@ TEST(NcclRanks, Conform) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_THAT(errors, testing::Each(""));
+  return errors;
+}
+
+// On as many GPUs as there are: with one, it talks to itself.
+TEST(NcclRanks, Conform) {
+  LONGSPAN_NEEDS_GPU();
+  if (const std::string reason = nccl_unavailable_reason(); !reason.empty()) GTEST_SKIP() << reason;
+  const std::vector<Device> gpus = all_gpus();
+  const auto conform = [](Communicator& communicator, const Device& gpu) {
+    const cuda::OwnedStream stream(gpu.index);
+    for (const auto& check : conformance::kChecks) check.run(communicator, {gpu, stream});
+  };
+  EXPECT_THAT(run_nccl_ranks(gpus, conform), testing::Each(""));
   std::printf("NCCL %s on %zu GPUs\n", nccl_version().c_str(), gpus.size());
 }
 
@@ -130,25 +140,13 @@ TEST(NcclRanks, ExchangeWhileAKernelHasAllMultiprocessors) {
   if (const std::string reason = nccl_unavailable_reason(); !reason.empty()) GTEST_SKIP() << reason;
   const std::vector<Device> gpus = all_gpus();
   if (gpus.size() < 2) GTEST_SKIP() << "one GPU";
-  auto ends = nccl_communicators(gpus, milliseconds(20000));
-  std::vector<std::string> errors(gpus.size());
-  std::vector<std::thread> threads;
-  for (size_t rank = 0; rank < gpus.size(); ++rank) {
-    threads.emplace_back([&, rank] {
-      try {
-        backend_of(DeviceKind::kCuda).use(gpus[rank].index);
-        for (const Lane lane : {Lane::kInputs, Lane::kResults}) {
-          if (!travels_beside_a_kernel(*ends[rank], gpus[rank], lane))
-            errors[rank] += fmt::format("lane {} waited for the kernel; ", static_cast<int>(lane));
-        }
-      } catch (const std::exception& error) {
-        errors[rank] = error.what();
-        ends[rank]->fail(error.what());
-      }
+  for (const Lane lane : {Lane::kInputs, Lane::kResults}) {
+    SCOPED_TRACE(static_cast<int>(lane));
+    const auto errors = run_nccl_ranks(gpus, [&](Communicator& communicator, const Device& gpu) {
+      LONGSPAN_CHECK(travels_beside_a_kernel(communicator, gpu, lane), "it waited for the kernel");
     });
+    EXPECT_THAT(errors, testing::Each(""));
   }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_THAT(errors, testing::Each(""));
 }
 
 TEST(NcclRanks, RefuseToShareAGpu) {
