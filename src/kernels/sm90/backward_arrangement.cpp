@@ -9,7 +9,6 @@
 #include "base/parallel.h"
 #include "kernels/sm90/backward_jobs.h"
 #include "kernels/sm90/backward_pass_blocks.h"
-#include "kernels/sm90/backward_tail.h"
 #include "kernels/sm90/backward_turns.h"
 
 namespace longspan::sm90 {
@@ -74,8 +73,6 @@ class Arranger {
     const BackwardColumns columns = columns_of(map, shape_.rows, masks);
     if (shape_.pass_blocks != 0 && can_do_passes(problem_, shape_)) give_passes_blocks(columns);
     divide_for(columns);
-    // Pass blocks would count the parts, too.
-    if (shape_.tail && result_.pass_blocks == 0 && can_divide_tail(problem_, shape_)) divide_last();
     const ScheduledBy by = scheduled_by();
     result_.section_heads = by.section_heads;
     result_.last_section = by.last_section;
@@ -122,16 +119,6 @@ class Arranger {
       divide(*shape_.division);
     else
       choose(choose_divisions(problem_, shape_, columns, workers_));
-  }
-
-  void divide_last() {
-    items_of_list_ = result_.items.per_list;
-    divide_tail(result_.items, result_.grid,
-                {.workers = workers_,
-                 .heads_kv = static_cast<int32_t>(problem_.heads_kv),
-                 .section_heads = section_heads(),
-                 .last_section = last_section(),
-                 .rows = shape_.rows});
   }
 
   // Pass blocks count the items that are done: one that nobody works on, as those that fill up the lists of
@@ -252,7 +239,7 @@ class Arranger {
     return (static_cast<int32_t>(problem_.heads_kv) - last_heads()) / section_heads();
   }
   int32_t last_heads() const {
-    const int64_t per_list = std::max(items_of_list_ > 0 ? items_of_list_ : result_.items.per_list, 1);
+    const int64_t per_list = std::max(result_.items.per_list, 1);
     return static_cast<int32_t>(std::clamp<int64_t>(
         (result_.division.last_rounds * workers_ + per_list - 1) / per_list, 1, problem_.heads_kv));
   }
@@ -272,7 +259,6 @@ class Arranger {
   const BackwardShape& shape_;
   int64_t units_;
   int64_t workers_;
-  int32_t items_of_list_ = 0;  // before the last ones were divided
   BackwardArrangement result_;
 };
 

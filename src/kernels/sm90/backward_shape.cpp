@@ -121,10 +121,6 @@ bool can_do_passes(const Problem& problem, const BackwardShape& shape) {
          (!problem.fp32_output || problem.own_rows);
 }
 
-bool can_divide_tail(const Problem& problem, const BackwardShape& shape) {
-  return shape.keys == 128 && in_any_order(shape) && problem.masks->size() == 1 && problem.group_size() > 1;
-}
-
 bool can_rest(const Problem& problem, const BackwardShape& shape) {
   return problem.head_dim == 128 && shape.in_rows && in_any_order(shape);
 }

@@ -48,9 +48,6 @@ struct BackwardShape {
   int pass_blocks = 0;
   // Where can_rest allows it; kWherePays: backward_arrangement.h chooses.
   BackwardRest rest = BackwardRest::kNever;
-  // The last items are divided so that all blocks end together (backward_tail.h), where can_divide_tail
-  // allows it. Chosen for nothing yet: it has not been measured.
-  bool tail = false;
   bool by_time = true;  // kOrdered may be the order of a simulated run, where that is faster
   std::optional<BackwardDivision> division;  // instead of what backward_division.h chooses
 
@@ -62,9 +59,6 @@ BackwardShape choose_backward_shape(const Problem& problem);
 
 // Whether instances of such a shape can do the passes, with the problem's masks.
 bool can_do_passes(const Problem& problem, const BackwardShape& shape);
-// Whether a plan of such a shape can divide its last items: not where parts have an order, where masks are
-// those of heads, or where sums of dk and dv would take memory that the problem does not have to have.
-bool can_divide_tail(const Problem& problem, const BackwardShape& shape);
 // Whether there is an instance of such a shape whose second warpgroup rests.
 bool can_rest(const Problem& problem, const BackwardShape& shape);
 

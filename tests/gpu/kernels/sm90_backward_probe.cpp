@@ -4,10 +4,10 @@
 // <how> is `chosen` or `ordered` (the same bits every run), with what shall differ from the plan's choice:
 // claimed, added, streams, narrow and wide (ordered tiles of 64 and of 128 keys), rows, held, tall (tiles of
 // 80 rows, as held), low (of 64), unaligned, w=WAVE, s=SECTION_UNITS, N=PASS_BLOCKS, q=RESTS (1: always),
-// t=BY_TIME, e=TAIL (1: the last items are divided), and of BackwardDivision P=PARTS, T=MOST_TILES,
-// o=KEY_ORDER (as a number), g=GROUP_ITEMS, r=LAST_ROUNDS, h=KV_HEADS, k=WALK (1: descending, 2: by rows),
-// p=PARTS with any number of tiles and no groups of items: e.g. chosen,w=0,T=160. With n=REPEATS `check`
-// compares the bits of so many more ordered runs with those of the first, else of 4.
+// t=BY_TIME, and of BackwardDivision P=PARTS, T=MOST_TILES, o=KEY_ORDER (as a number), g=GROUP_ITEMS,
+// r=LAST_ROUNDS, h=KV_HEADS, k=WALK (1: descending, 2: by rows), p=PARTS with any number of tiles and no
+// groups of items: e.g. chosen,w=0,T=160. With n=REPEATS `check` compares the bits of so many more ordered
+// runs with those of the first, else of 4.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -73,8 +73,7 @@ BackwardShape shape_for(Problem problem, const std::string& how, int64_t units) 
   if (has("low")) shape.rows = 64;
   if (has("tall")) shape.rows = 80, shape.in_rows = shape.aligned = false;
   if (has("added")) shape.store = BackwardStore::kAdded;
-  set("w", shape.wave), set("s", shape.section_units), set("N", shape.pass_blocks), set("t", shape.by_time),
-      set("e", shape.tail);
+  set("w", shape.wave), set("s", shape.section_units), set("N", shape.pass_blocks), set("t", shape.by_time);
   bool rests = false;
   if (set("q", rests)) shape.rest = rests ? BackwardRest::kAlways : BackwardRest::kNever;
   sm90::BackwardDivision division = sm90::arrange_backward(problem, shape, units).division;

@@ -85,8 +85,6 @@ TEST(BackwardArrangement, VisitsEveryTileOnce) {
       const Problem problem = problem_of(name, 3072, deterministic);
       BackwardShape shape = choose_backward_shape(problem);
       expect_all_once(problem, shape);
-      shape.tail = true;
-      expect_all_once(problem, shape);
       for (const KeyOrder order : {KeyOrder::kOfMap, KeyOrder::kFromLastKey, KeyOrder::kHeaviestFirst})
         for (const int32_t parts : {1, 2, 8})
           for (const int64_t most_tiles : {0, 40})

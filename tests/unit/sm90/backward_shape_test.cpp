@@ -189,7 +189,7 @@ TEST(BackwardShape, LeavesPassesToBlocksOfTheKernelInDocuments) {
   EXPECT_FALSE(can_do_passes(problem, shape));
 }
 
-TEST(BackwardShape, MayLetTheSecondWarpgroupRestInDocuments) {
+TEST(BackwardShape, MayLetTheSecondWarpgroupRestInDocumentsAndBlocksOfAnySizes) {
   for (const char* name : {"causal_document", "full_document", "share_question", "prefix_lm_document"}) {
     EXPECT_EQ(shape_of(name, 8192).rest, BackwardRest::kWherePays) << name;
     EXPECT_EQ(shape_of(name, 8192, true).rest, BackwardRest::kNever) << name;
