@@ -98,7 +98,7 @@ enum BackwardFlags : int32_t { kItemBegins = 1, kItemEnds = 2, kNoMoreWork = 4, 
 enum DqState : int32_t { kUntouched = 0, kBeingStored = 1, kStored = 2 };
 
 // What a sender may be told instead of a tile. A quarter is half of an item's dk (0, 1) or dv (2, 3): number
-// `count`, of key tile `first`.
+// `count`, of key tile `first`; `turn` says whether the item is the first of these keys (0).
 enum DqJobKind : int32_t { kNoMoreJobs = -1, kQuarterOfSums = -2 };
 // Added to the count of a tile's rows: it is the item's last one, which the passes wait for.
 inline constexpr int32_t kLastOfItem = 0x100;
@@ -128,11 +128,14 @@ struct BackwardStreamState {
   alignas(16) uint32_t spans[C::kSpansArrive ? C::kQStages : 0][C::kKeys];  // of a partial tile of one layer
   BackwardNote note[C::kQStages];
   DqJob job[C::kQStages];
+  int32_t came[C::kWarpgroups];  // how many items of its keys came before one, at its end
   Mbarrier q_full[C::kQStages], q_empty[C::kQStages];
   Mbarrier do_full[C::kDoStages], do_empty[C::kDoStages];
   Mbarrier k_full, k_empty, v_full, v_empty;
   Mbarrier dq_full[C::kWarpgroups][C::kDqBuffers], dq_empty[C::kWarpgroups][C::kDqBuffers];
-  DqJob dq_job[C::kWarpgroups][C::kDqBuffers];  // of what is on its way out
+  // Of what is on its way out. It ends at a multiple of 16 bytes: where the arrays below have no elements,
+  // nvcc 13.0 has no padding behind them.
+  DqJob dq_job[C::kWarpgroups][C::kDqBuffers];
   // Of a tile of dq: its turn, which has come; its share has been added.
   int32_t turn[C::kKeepsTurns ? 1 : 0];
   Mbarrier turn_come[C::kKeepsTurns ? 1 : 0], dq_added[C::kKeepsTurns ? 1 : 0];

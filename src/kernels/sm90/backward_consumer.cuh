@@ -447,22 +447,34 @@ class BackwardConsumer {
   // ---- an item's end
   // ---------------------------------------------------------------------------------------
 
-  __device__ __forceinline__ void write_dk_dv(const float (&dk)[kDkv], const float (&dv)[kDkv],
-                                              const Place& place) {
+  // Of several items of the same keys, the last one finds the sums of the others, adds its own and writes
+  // both gradients; the others leave theirs there.
+  __device__ __forceinline__ void write_dk_dv(float (&dk)[kDkv], float (&dv)[kDkv], const Place& place) {
     const int head = place.key_tile / params_.key_tiles, tile = place.key_tile - head * params_.key_tiles;
     const BackwardKeyTile at = key_tile_of(params_, head, tile);
+    float scale = params_.scale;
     if (at.parts > 1) {
-      if constexpr (C::kInAnyOrder) {
-        send_sums(dk, params_.scale, place, 0);
-        send_sums(dv, 1.0f, place, 2);
-      } else {
-        add_dk_dv(dk, dv, place);
+      const int turn = turn_of(place);
+      if (turn < at.parts - 1) {
+        if constexpr (C::kInAnyOrder) {
+          send_sums(dk, scale, place, 0, turn);
+          send_sums(dv, 1.0f, place, 2, turn);
+        } else {
+          add_dk_dv(dk, dv, place, turn);
+        }
+        return;
       }
-    } else if (params_.fp32_output) {
-      write_fp32_gradient(dk, params_.scale, params_.dk, at, head);
+      wait_for_parts(place, turn);
+      const float* sums = sums_of(place);
+      take_sums(dk, scale, sums);
+      take_sums(dv, 1.0f, sums + C::kKeys * C::kHeadDim);
+      scale = 1;
+    }
+    if (params_.fp32_output) {
+      write_fp32_gradient(dk, scale, params_.dk, at, head);
       write_fp32_gradient(dv, 1.0f, params_.dv, at, head);
     } else {
-      write_gradient(dk, params_.scale, params_.dk, at, head);
+      write_gradient(dk, scale, params_.dk, at, head);
       write_gradient(dv, 1.0f, params_.dv, at, head);
     }
   }
@@ -495,9 +507,57 @@ class BackwardConsumer {
     }
   }
 
-  // In fp32, to those of the other items of the same keys, on the way that dq takes, in two halves.
+  // ---- several items of the same keys
+  // -------------------------------------------------------------------
+
+  __device__ __forceinline__ int32_t* parts_of(const Place& place) const {
+    return params_.parts + int64_t{place.key_tile} * 2 + warpgroup_;
+  }
+  // Of this thread, in dk; dv's lies kKeys * kHeadDim floats on.
+  __device__ __forceinline__ float* sums_of(const Place& place) const {
+    return params_.dkv + int64_t{place.key_tile} * 2 * C::kKeys * C::kHeadDim +
+           (warpgroup_ * 4 + warp_) * 16 * C::kHeadDim + lane_ * 4;
+  }
+  // One is 0, which nobody else uses.
+  __device__ __forceinline__ void meet_in_warpgroup() const {
+    bar_sync<128>(3 + stream_ + warpgroup_);
+  }
+
+  // How many items come before this one: by number where their order matters, else as they come to their
+  // ends.
+  __device__ __forceinline__ int turn_of(const Place& place) {
+    if constexpr (C::kOrdered) {
+      return place.part;
+    } else {
+      if (warp_ == 0 && lane_ == 0)
+        state_.came[warpgroup_] = atomicAdd(parts_of(place), kPartCame) % kPartAdded;
+      meet_in_warpgroup();
+      return state_.came[warpgroup_];  // until the next item, before which all have met
+    }
+  }
+
+  // Until so many items' dk and dv are in the sums.
+  __device__ __forceinline__ void wait_for_parts(const Place& place, int count) const {
+    if (warp_ == 0 && lane_ == 0)
+      while (ld_acquire(parts_of(place)) / kPartAdded < count) {
+      }
+    meet_in_warpgroup();
+  }
+
+  __device__ __forceinline__ static void take_sums(float (&d)[kDkv], float factor, const float* sums) {
+#pragma unroll
+    for (int i = 0; i < kDkv / 4; ++i) {
+      const float4 sum = __ldcg(reinterpret_cast<const float4*>(sums + i * 128));
+      d[4 * i] = fmaf(d[4 * i], factor, sum.x);
+      d[4 * i + 1] = fmaf(d[4 * i + 1], factor, sum.y);
+      d[4 * i + 2] = fmaf(d[4 * i + 2], factor, sum.z);
+      d[4 * i + 3] = fmaf(d[4 * i + 3], factor, sum.w);
+    }
+  }
+
+  // In fp32, on the way that dq takes, in two halves.
   __device__ __forceinline__ void send_sums(const float (&d)[kDkv], float factor, const Place& place,
-                                            int quarter) {
+                                            int quarter, int turn) {
     static_assert(!C::kBulk || 64 * kDkv <= C::kDqFloats, "a quarter is larger than the buffer of dq");
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -511,38 +571,39 @@ class BackwardConsumer {
                      factor * four[3]);
       }
       if (warp_ == 0 && lane_ == 0)
-        state_.dq_job[warpgroup_][dq_slot()] = DqJob{kQuarterOfSums, place.key_tile, quarter + half, 0};
+        state_.dq_job[warpgroup_][dq_slot()] = DqJob{kQuarterOfSums, place.key_tile, quarter + half, turn};
       fence_proxy_async();
       release(state_.dq_full[warpgroup_][dq_slot()]);
       ++dq_;
     }
   }
 
-  // In fp32, to those of the other items of the same keys; in the order of the parts, where order matters.
+  // In fp32, from registers; in the order of the items, where that matters.
   __device__ __forceinline__ void add_dk_dv(const float (&dk)[kDkv], const float (&dv)[kDkv],
-                                            const Place& place) const {
-    int32_t* turn = params_.dkv_turn + int64_t{place.key_tile} * 2 + warpgroup_;
-    const int barrier = 3 + stream_ + warpgroup_;  // one of which is 0
-    if constexpr (C::kOrdered) {
-      if (warp_ == 0 && lane_ == 0)
-        while (ld_acquire(turn) != place.part) {
-        }
-      bar_sync<128>(barrier);
+                                            const Place& place, int turn) const {
+    float* sums = sums_of(place);
+    if (turn == 0) {
+      write_sums<true>(dk, params_.scale, sums);
+      write_sums<true>(dv, 1.0f, sums + C::kKeys * C::kHeadDim);
+    } else {
+      wait_for_parts(place, C::kOrdered ? turn : 1);
+      write_sums<false>(dk, params_.scale, sums);
+      write_sums<false>(dv, 1.0f, sums + C::kKeys * C::kHeadDim);
     }
-    const float scale = params_.scale;
-    float* sum = params_.dkv + int64_t{place.key_tile} * 2 * C::kKeys * C::kHeadDim +
-                 (warpgroup_ * 4 + warp_) * 16 * C::kHeadDim + lane_ * 4;
+    __threadfence();
+    meet_in_warpgroup();
+    if (warp_ == 0 && lane_ == 0) red_add_release(parts_of(place), kPartAdded);
+  }
+  template <bool kFirst>
+  __device__ __forceinline__ static void write_sums(const float (&d)[kDkv], float factor, float* sums) {
 #pragma unroll
     for (int i = 0; i < kDkv / 4; ++i) {
-      red_add_v4(sum + i * 128, scale * dk[4 * i], scale * dk[4 * i + 1], scale * dk[4 * i + 2],
-                 scale * dk[4 * i + 3]);
-      red_add_v4(sum + C::kKeys * C::kHeadDim + i * 128, dv[4 * i], dv[4 * i + 1], dv[4 * i + 2],
-                 dv[4 * i + 3]);
-    }
-    if constexpr (C::kOrdered) {
-      __threadfence();
-      bar_sync<128>(barrier);
-      if (warp_ == 0 && lane_ == 0) st_release(turn, place.part + 1);
+      const float a = factor * d[4 * i], b = factor * d[4 * i + 1], c = factor * d[4 * i + 2],
+                  e = factor * d[4 * i + 3];
+      if constexpr (kFirst)
+        store_four(sums + i * 128, a, b, c, e);
+      else
+        red_add_v4(sums + i * 128, a, b, c, e);
     }
   }
 

@@ -39,14 +39,4 @@ constexpr int32_t stats_index(int32_t row) {
   return (i / 2 * 4 + quad_lane) * 4 + i % 2 * 2 + row % 2;
 }
 
-// A float of a tile of dk or dv: key of the tile, and position in head_dim. Each warpgroup holds 64
-// keys.
-struct DkvElement {
-  int32_t key = 0, d = 0;
-};
-constexpr DkvElement dkv_element(int32_t group, int32_t c, int32_t head_dim) {
-  const int32_t lane = group % 32, i = group / 32 % (head_dim / 8), warp = group / 32 / (head_dim / 8);
-  return {warp * 16 + lane / 4 + c / 2 * 8, 8 * i + 2 * (lane % 4) + c % 2};
-}
-
 }  // namespace longspan::sm90

@@ -17,6 +17,10 @@ struct GradientView {
   int64_t token_stride = 0, head_stride = 0;
 };
 
+// Of the items of a key tile: how many have come to their end, in the low half; and of how many dk and dv
+// are in the sums, in the high half.
+enum PartsCount : int32_t { kPartCame = 1, kPartAdded = 1 << 16 };
+
 struct BackwardParams {
   CUtensorMap q, dout, k, v;
 
@@ -26,8 +30,9 @@ struct BackwardParams {
   float* dq = nullptr;   // [heads_q, row_tiles, rows * head_dim]; or, BackwardShape::in_rows, [heads_q,
                          // tokens_q, head_dim], where the rows of a tile lie as [warpgroups, rows of the
                          // tile, head_dim / warpgroups]
-  float* dkv = nullptr;  // [heads_kv, key_tiles, 2, keys * head_dim]: dk, dv of key tiles of several items
-  GradientView dk, dv;   // where the others' go
+  float* dkv = nullptr;  // [heads_kv, key_tiles, 2, keys * head_dim]: dk, dv of key tiles of several items,
+                         // as threads hold them
+  GradientView dk, dv;
   int32_t fp32_output = 0;
 
   // The map of the transposed mask: its row tiles are key tiles, its columns are rows of q.
@@ -46,8 +51,8 @@ struct BackwardParams {
   int32_t streams = 0;  // that it is for
   uint32_t turns_of_head = 0;
   // Whose turn it is; or, with kClaimed, a DqState.
-  int32_t* turn = nullptr;              // [heads_q, row_tiles, 2]: of each warpgroup's half of dq
-  int32_t* dkv_turn = nullptr;          // [heads_kv, key_tiles, 2]: of each warpgroup's half of dkv, by parts
+  int32_t* turn = nullptr;   // [heads_q, row_tiles, 2]: of each warpgroup's half of dq
+  int32_t* parts = nullptr;  // [heads_kv, key_tiles, 2]: of each warpgroup's half of dkv, PartsCount
   int32_t descending = 0, by_rows = 0;  // BackwardWalk
 
   // Where blocks are that go over the same rows of a head, all of them: an item begins there and comes back

@@ -28,14 +28,6 @@ __device__ __forceinline__ void store_vector(T* to, const float (&x)[kVector]) {
   }
 }
 
-template <class T>
-__device__ __forceinline__ void store_pair(T* to, float low, float high) {
-  if constexpr (sizeof(T) == 4)
-    *reinterpret_cast<float2*>(to) = make_float2(low, high);
-  else
-    *reinterpret_cast<uint32_t*>(to) = cvt_x2<T>(low, high);
-}
-
 // The tokens of a query head's row tile.
 __device__ __forceinline__ TileExtent row_tile_of(const BackwardWorkspace& workspace, int64_t head,
                                                   int64_t heads, int64_t tile) {
@@ -50,8 +42,10 @@ __global__ void __launch_bounds__(kThreads)
   constexpr int kLanes = kHeadDim / kVector;  // that share a row
   const int64_t tile = blockIdx.x / to.heads_before, head = blockIdx.x % to.heads_before;
   const int64_t number = head * to.row_tiles + tile;
-  if (blockIdx.x == 0)
-    for (int i = threadIdx.x; i < to.zero_count; i += kThreads) to.zeros[i] = 0;
+  for (const auto& zeros : to.zeros)
+    for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < zeros.count;
+         i += int64_t{gridDim.x} * kThreads)
+      zeros.data[i] = 0;
   float* stats = to.stats + number * 2 * to.rows;
   if (to.turn != nullptr && threadIdx.x < 2) to.turn[2 * number + threadIdx.x] = 0;
   if (to.front != nullptr && threadIdx.x == 0) to.front[number] = 0;
@@ -144,50 +138,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-__device__ __forceinline__ BackwardKeyTile key_tile_of(const BackwardWorkspace& workspace, int64_t head,
-                                                       int64_t tile) {
-  return workspace.key_tile[(workspace.masks > 1 ? head * workspace.key_tiles : 0) + tile];
-}
-
-// A tile's keys are shared by so many blocks: a few tiles have to keep all of memory busy.
-constexpr unsigned kSlices = 8;
-
-// kSlices blocks a tile of keys of one KV head: zeros for the sums of several items.
-__global__ void __launch_bounds__(kThreads) zero_dkv_kernel(BackwardWorkspace to, int head_dim) {
-  const int64_t tile = blockIdx.x % to.key_tiles, head = blockIdx.x / to.key_tiles;
-  if (key_tile_of(to, head, tile).parts == 1) return;
-  if (to.dkv_turn != nullptr && blockIdx.y == 0 && threadIdx.x < 2)
-    to.dkv_turn[2 * blockIdx.x + threadIdx.x] = 0;
-  const int64_t floats = int64_t{2} * to.keys * head_dim;
-  float4* sums = reinterpret_cast<float4*>(to.dkv + blockIdx.x * floats);
-  for (int i = blockIdx.y * kThreads + threadIdx.x; i < floats / 4; i += kSlices * kThreads)
-    sums[i] = make_float4(0, 0, 0, 0);
-}
-
-// kSlices blocks a tile of keys of one KV head.
-template <class Output, int kHeadDim>
-__global__ void __launch_bounds__(kThreads)
-    finish_dkv_kernel(TensorView dk, TensorView dv, BackwardWorkspace from) {
-  const int64_t tile = blockIdx.x % from.key_tiles, head = blockIdx.x / from.key_tiles;
-  const BackwardKeyTile extent = key_tile_of(from, head, tile);
-  if (extent.parts == 1) return;
-  const float4* sums =
-      reinterpret_cast<const float4*>(from.dkv + int64_t{blockIdx.x} * 2 * from.keys * kHeadDim);
-  const int groups = from.keys * kHeadDim / 4;
-#pragma unroll 4
-  for (int i = blockIdx.y * kThreads + threadIdx.x; i < 2 * groups; i += kSlices * kThreads) {
-    const TensorView& to = i < groups ? dk : dv;
-    const float4 four = __ldcs(sums + i);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const DkvElement at = dkv_element(i % groups, 2 * half, kHeadDim);
-      if (at.key < extent.count)
-        store_pair(to.row<Output>(extent.first + at.key, head) + at.d, half == 0 ? four.x : four.z,
-                   half == 0 ? four.y : four.w);
-    }
-  }
-}
-
 // Calls function with a null pointer to the type of `dtype`.
 template <class Function>
 void with_type(DType dtype, const Function& function) {
@@ -235,16 +185,6 @@ void finish_dq(const Problem& problem, const BackwardArgs& args, const BackwardW
   LONGSPAN_CUDA_LAUNCHED();
 }
 
-template <class Output, int kHeadDim>
-void finish_dkv(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
-                cudaStream_t stream) {
-  if (workspace.dkv == nullptr) return;
-  const auto kv_blocks = static_cast<unsigned>(workspace.key_tiles * problem.heads_kv);
-  finish_dkv_kernel<Output, kHeadDim>
-      <<<dim3(kv_blocks, kSlices), kThreads, 0, stream>>>(args.dk, args.dv, workspace);
-  LONGSPAN_CUDA_LAUNCHED();
-}
-
 }  // namespace
 
 void prepare_backward(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
@@ -255,12 +195,6 @@ void prepare_backward(const Problem& problem, const BackwardArgs& args, const Ba
   else
     prepare<64>(args, workspace, blocks, stream);
   LONGSPAN_CUDA_LAUNCHED();
-  if (workspace.dkv != nullptr) {
-    const auto kv_blocks = static_cast<unsigned>(workspace.key_tiles * problem.heads_kv);
-    zero_dkv_kernel<<<dim3(kv_blocks, kSlices), kThreads, 0, stream>>>(workspace,
-                                                                       static_cast<int>(problem.head_dim));
-    LONGSPAN_CUDA_LAUNCHED();
-  }
 }
 
 void finish_backward(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
@@ -272,13 +206,6 @@ void finish_backward(const Problem& problem, const BackwardArgs& args, const Bac
       finish_dq<Output, 128>(problem, args, workspace, blocks, stream);
     else
       finish_dq<Output, 64>(problem, args, workspace, blocks, stream);
-  });
-  with_type(args.dk.dtype, [&](auto* output) {
-    using Output = std::remove_pointer_t<decltype(output)>;
-    if (problem.head_dim == 128)
-      finish_dkv<Output, 128>(problem, args, workspace, stream);
-    else
-      finish_dkv<Output, 64>(problem, args, workspace, stream);
   });
 }
 

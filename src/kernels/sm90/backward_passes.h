@@ -11,30 +11,29 @@ namespace longspan::sm90 {
 
 // The parts of the backward pass' workspace, and its tiles.
 struct BackwardWorkspace {
-  float* stats = nullptr;  // [heads_q, row_tiles, 2, rows]: -lse * log2(e), then delta
-  float* dq = nullptr;     // as BackwardParams::dq
-  float* dkv = nullptr;    // [heads_kv, key_tiles, 2, keys * head_dim], likewise; null where it is not needed
-  int32_t* turn = nullptr;                    // [heads_q, row_tiles, 2]; null if not needed
-  int32_t* dkv_turn = nullptr;                // [heads_kv, key_tiles, 2]; likewise
-  int32_t* front = nullptr;                   // [heads_q, row_tiles]; null if not needed
-  bool in_rows = false;                       // dq is
-  const TileExtent* row_tile = nullptr;       // [masks, row_tiles]
-  const BackwardKeyTile* key_tile = nullptr;  // [masks, key_tiles]
+  float* stats = nullptr;                // [heads_q, row_tiles, 2, rows]: -lse * log2(e), then delta
+  float* dq = nullptr;                   // as BackwardParams::dq
+  int32_t* turn = nullptr;               // [heads_q, row_tiles, 2]; null if not needed
+  int32_t* front = nullptr;              // [heads_q, row_tiles]; null if not needed
+  bool in_rows = false;                  // dq is
+  const TileExtent* row_tile = nullptr;  // [masks, row_tiles]
   int32_t masks = 1;
   // Query heads, the first and the last ones, that the passes are for; the kernel itself does those of the
   // others (backward_jobs.h).
   int32_t heads_before = 0, heads_after = 0;
-  int32_t* zeros = nullptr;  // [zero_count]: become zero before the kernel
-  int32_t zero_count = 0;
-  int32_t rows = 0, row_tiles = 0, keys = 0, key_tiles = 0;
+  struct Counters {
+    int32_t* data = nullptr;
+    int64_t count = 0;
+  } zeros[2];  // become zero before the kernel
+  int32_t rows = 0, row_tiles = 0;
 };
 
-// stats, with delta = rowsum(do o); and zeros in dkv, front and turn, or, where there is no turn, dq. Rows
-// that see no key, and those past the last, get -infinity, which makes their probabilities zero.
+// stats, with delta = rowsum(do o); and zeros in front and turn, or, where there is no turn, dq. Rows that
+// see no key, and those past the last, get -infinity, which makes their probabilities zero.
 void prepare_backward(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
                       cudaStream_t stream);
 
-// Sums in fp32 to dq, scaled, and where there is dkv, to dk and dv.
+// Sums in fp32 to dq, scaled.
 void finish_backward(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
                      cudaStream_t stream);
 

@@ -85,9 +85,12 @@ void BackwardPlan::lay_out_workspace(bool shared) {
   take(rows * 2 * sizeof(float));
   dq_ = take((shape_.in_rows ? heads_q * static_cast<size_t>(problem_.tokens_q) : rows) * head_dim *
              sizeof(float));
-  if (in_turns) turn_ = take((tiles + key_tiles) * 2 * sizeof(int32_t));
+  if (in_turns) turn_ = take(tiles * 2 * sizeof(int32_t));
   if (shape_.wave > 0) front_ = take(tiles * sizeof(int32_t));
-  if (shared) dkv_ = take(key_tiles * static_cast<size_t>(shape_.keys) * head_dim * 2 * sizeof(float));
+  if (shared) {
+    dkv_ = take(key_tiles * static_cast<size_t>(shape_.keys) * head_dim * 2 * sizeof(float));
+    parts_ = take(key_tiles * 2 * sizeof(int32_t));
+  }
 }
 
 // As many as blocks may have come to when the longest item of a section ends.
@@ -106,7 +109,9 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
   const auto at = [&](size_t offset) {
     return reinterpret_cast<float*>(static_cast<char*>(args.workspace) + offset);
   };
-  int32_t* turns = turn_ > 0 ? reinterpret_cast<int32_t*>(at(turn_)) : nullptr;
+  const auto counters_at = [&](size_t offset) {
+    return offset > 0 ? reinterpret_cast<int32_t*>(at(offset)) : nullptr;
+  };
   // Blocks of the kernel do the passes of what stands in rows of the inputs' type.
   const int32_t pass_blocks =
       args.o.dtype == problem_.dtype && args.dq.dtype == problem_.dtype ? pass_blocks_ : 0;
@@ -117,23 +122,19 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
   const BackwardWorkspace workspace{
       .stats = at(0),
       .dq = at(dq_),
-      .dkv = dkv_ > 0 ? at(dkv_) : nullptr,
-      .turn = turns,
-      .dkv_turn = turns != nullptr ? turns + problem_.heads_q * row_tiles_ * 2 : nullptr,
-      .front = front_ > 0 ? reinterpret_cast<int32_t*>(at(front_)) : nullptr,
+      .turn = counters_at(turn_),
+      .front = counters_at(front_),
       .in_rows = shape_.in_rows,
       .row_tile = pack_.at<TileExtent>(row_tile_),
-      .key_tile = pack_.at<BackwardKeyTile>(key_tile_),
       .masks = static_cast<int32_t>(problem_.masks->size()),
       .heads_before = static_cast<int32_t>(pass_blocks > 0 ? jobs.heads_of(0) * group : problem_.heads_q),
       .heads_after = static_cast<int32_t>(problem_.heads_q) -
                      (pass_blocks > 0 ? jobs.first_head(last_section_) * group : 0),
-      .zeros = pack_.at<int32_t>(counters_) + kBlocksBegun,
-      .zero_count = pass_blocks > 0 ? kBackwardCounters - kBlocksBegun + 2 * (last_section_ + 1) : 0,
+      .zeros = {{pack_.at<int32_t>(counters_) + kBlocksBegun,
+                 pass_blocks > 0 ? kBackwardCounters - kBlocksBegun + 2 * (last_section_ + 1) : 0},
+                {counters_at(parts_), parts_ > 0 ? problem_.heads_kv * key_tiles_ * 2 : 0}},
       .rows = shape_.rows,
-      .row_tiles = row_tiles_,
-      .keys = shape_.keys,
-      .key_tiles = key_tiles_};
+      .row_tiles = row_tiles_};
   prepare_backward(problem_, args, workspace, stream);
 
   BackwardParams params;
@@ -143,12 +144,12 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
   params.v = key_map(args.v, shape_.keys);
   params.stats = workspace.stats;
   params.dq = workspace.dq;
-  params.dkv = workspace.dkv;
+  params.dkv = dkv_ > 0 ? at(dkv_) : nullptr;
   params.dk = view_of(args.dk);
   params.dv = view_of(args.dv);
   params.fp32_output = args.dk.dtype == DType::kF32;
   params.work = pack_.at<BackwardWork>(work_);
-  params.key_tile = workspace.key_tile;
+  params.key_tile = pack_.at<BackwardKeyTile>(key_tile_);
   params.row_tile = workspace.row_tile;
   params.runs = pack_.at<DeviceRun>(runs_);
   params.partials = pack_.at<DevicePartial>(partials_);
@@ -160,7 +161,7 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
   params.descending = walk_.descending;
   params.by_rows = walk_.by_rows;
   params.turn = workspace.turn;
-  params.dkv_turn = workspace.dkv_turn;
+  params.parts = counters_at(parts_);
   params.front = workspace.front;
   params.wave_tiles = shape_.wave;
   params.key_tiles = key_tiles_;

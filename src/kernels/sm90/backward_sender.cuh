@@ -20,6 +20,7 @@ __device__ __forceinline__ bool claim(int32_t* state) {
 }
 
 // Of dk or dv of a warpgroup's 64 keys, half of head_dim, as the warps hold it: each has a part of its own.
+// The first item stores, others add to what is there.
 template <class C>
 __device__ __forceinline__ void add_quarter(const BackwardParams& params, uint32_t source, const DqJob& job,
                                             int warpgroup) {
@@ -27,9 +28,14 @@ __device__ __forceinline__ void add_quarter(const BackwardParams& params, uint32
   float* sum = params.dkv + (int64_t{job.first} * 2 + job.count / 2) * C::kKeys * C::kHeadDim +
                warpgroup * 4 * kOfWarp + job.count % 2 * kHalf;
 #pragma unroll
-  for (int warp = 0; warp < 4; ++warp)
-    cp_reduce_async_bulk_add(sum + warp * kOfWarp, source + warp * kHalf * sizeof(float),
-                             kHalf * sizeof(float));
+  for (int warp = 0; warp < 4; ++warp) {
+    float* to = sum + warp * kOfWarp;
+    const uint32_t from = source + warp * kHalf * sizeof(float);
+    if (job.turn == 0)
+      cp_async_bulk_store(to, from, kHalf * sizeof(float));
+    else
+      cp_reduce_async_bulk_add(to, from, kHalf * sizeof(float));
+  }
 }
 
 // One lane for each warpgroup's half of every tile.
@@ -51,11 +57,21 @@ __device__ void send_dq(const BackwardParams& params, BackwardStreamMemory<C>& m
             mbarrier_arrive(state.dq_empty[warpgroup][slot ^ 1]);
           }
         }
+        int32_t* parts = params.parts + int64_t{job.first} * 2 + warpgroup;
+        if (job.turn > 0 && job.count == 0) {
+          while (ld_acquire(parts) < kPartAdded) {
+          }
+          fence_proxy_async_all();
+        }
         add_quarter<C>(params, source, job, warpgroup);
         cp_async_bulk_commit_group();
         cp_async_bulk_wait_group_read<0>();
         mbarrier_arrive(state.dq_empty[warpgroup][slot]);
         released = true;
+        if (job.count == 3) {
+          cp_async_bulk_wait_group();
+          red_add_release(parts, kPartAdded);
+        }
         continue;
       }
     }

@@ -71,18 +71,5 @@ TEST(BackwardLayout, FollowsTheAccumulatorsOfAWarpgroup) {
   EXPECT_EQ(dq(32 * 8 * 4, 0), std::pair(64, 0));  // the next product
 }
 
-TEST(BackwardLayout, HoldsEveryElementOfDkAndDvOnce) {
-  for (const int32_t head_dim : {64, 128}) {
-    std::vector<int> seen(static_cast<size_t>(kKeys * head_dim), 0);
-    for (int32_t group = 0; group < kKeys * head_dim / 4; ++group)
-      for (int32_t c = 0; c < 4; ++c) {
-        const DkvElement at = dkv_element(group, c, head_dim);
-        ASSERT_TRUE(0 <= at.key && at.key < kKeys && 0 <= at.d && at.d < head_dim) << group;
-        ++seen[static_cast<size_t>(at.key * head_dim + at.d)];
-      }
-    EXPECT_THAT(seen, testing::Each(1)) << "head_dim " << head_dim;
-  }
-}
-
 }  // namespace
 }  // namespace longspan::sm90
