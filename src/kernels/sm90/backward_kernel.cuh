@@ -26,6 +26,7 @@
 #include "kernels/sm90/backward_pass_group.cuh"
 #include "kernels/sm90/backward_producer.cuh"
 #include "kernels/sm90/backward_sender.cuh"
+#include "kernels/sm90/dependent_launch.cuh"
 
 namespace longspan::sm90 {
 
@@ -69,6 +70,10 @@ __global__ void __launch_bounds__(C::kThreads, 1)
     prefetch_tensormap(params.v);
     for (int i = 0; i < C::kStreams; ++i) init_backward_barriers<C>(shared.state[i]);
     fence_mbarrier_init();
+  }
+  griddepcontrol_launch_dependents();
+  griddepcontrol_wait();
+  if (threadIdx.x == 0) {
     // The first to begin do passes, for which the others wait.
     if (C::kPasses && params.pass_blocks > 0) shared.begun = atomicAdd(params.counters + kBlocksBegun, 1);
   }

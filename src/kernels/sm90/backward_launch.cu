@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "kernels/sm90/backward_kernel.cuh"
 #include "kernels/sm90/backward_launch.h"
+#include "kernels/sm90/dependent_launch.cuh"
 
 namespace longspan::sm90 {
 namespace {
@@ -33,16 +34,18 @@ void start(const BackwardParams& params, const Device& device, cudaStream_t stre
   // are done, and each of the others has its first one from the launch on. Hence all must be resident, or
   // none begin.
   const bool wait = scheduled || pass_blocks > 0;
-  cudaLaunchAttribute together{};
-  together.id = cudaLaunchAttributeCooperative;
-  together.val.cooperative = 1;
+  cudaLaunchAttribute attribute = dependent_launch();
+  if (wait) {
+    attribute.id = cudaLaunchAttributeCooperative;
+    attribute.val.cooperative = 1;
+  }
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = C::kThreads;
   config.dynamicSmemBytes = kSharedBytes;
   config.stream = stream;
-  config.attrs = &together;
-  config.numAttrs = wait ? 1 : 0;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
   const cudaError_t status = cudaLaunchKernelEx(&config, sm90_backward<C>, params);
   if (status == cudaErrorCooperativeLaunchTooLarge) {
     cudaGetLastError();

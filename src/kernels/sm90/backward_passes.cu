@@ -8,6 +8,7 @@
 #include "kernels/sm90/backward_passes.h"
 #include "kernels/sm90/backward_rows.cuh"
 #include "kernels/sm90/backward_vectors.cuh"
+#include "kernels/sm90/dependent_launch.cuh"
 #include "kernels/sm90/ptx.cuh"
 
 namespace longspan::sm90 {
@@ -39,6 +40,7 @@ __device__ __forceinline__ TileExtent row_tile_of(const BackwardWorkspace& works
 template <class Element, class Output, int kHeadDim>
 __global__ void __launch_bounds__(kThreads)
     prepare_kernel(TensorView o, TensorView dout, const float* lse, BackwardWorkspace to) {
+  griddepcontrol_launch_dependents();
   constexpr int kLanes = kHeadDim / kVector;  // that share a row
   const int64_t tile = blockIdx.x / to.heads_before, head = blockIdx.x % to.heads_before;
   const int64_t number = head * to.row_tiles + tile;
@@ -88,6 +90,7 @@ __global__ void __launch_bounds__(kThreads)
     finish_dq_kernel(TensorView dq, BackwardWorkspace from, float scale) {
   constexpr int kStride = kHeadDim + 4;
   __shared__ __align__(16) float rows[kRows * kStride];
+  griddepcontrol_wait();
   const int64_t tile = blockIdx.x / from.heads_after;
   const int64_t head = dq.heads - from.heads_after + blockIdx.x % from.heads_after;
   const int64_t number = head * from.row_tiles + tile;
@@ -117,6 +120,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class Output, int kHeadDim>
 __global__ void __launch_bounds__(kThreads)
     finish_dq_rows_kernel(TensorView dq, BackwardWorkspace from, float scale) {
+  griddepcontrol_wait();
   constexpr int kWidth = kHeadDim / 2, kChunks = kWidth / 4;  // of half a row
   const int64_t tile = blockIdx.x / from.heads_after;
   const int64_t head = dq.heads - from.heads_after + blockIdx.x % from.heads_after;
@@ -176,13 +180,12 @@ void finish_dq(const Problem& problem, const BackwardArgs& args, const BackwardW
   const float scale = problem.softmax_scale();
   LONGSPAN_CHECK(workspace.rows == 64 || (workspace.rows == 80 && !workspace.in_rows),
                  "no pass finishes dq in tiles of {} rows", workspace.rows);
+  auto* kernel = finish_dq_rows_kernel<Output, kHeadDim>;
   if (workspace.rows == 80)
-    finish_dq_kernel<Output, 80, kHeadDim><<<blocks, kThreads, 0, stream>>>(args.dq, workspace, scale);
+    kernel = finish_dq_kernel<Output, 80, kHeadDim>;
   else if (!workspace.in_rows)
-    finish_dq_kernel<Output, 64, kHeadDim><<<blocks, kThreads, 0, stream>>>(args.dq, workspace, scale);
-  else
-    finish_dq_rows_kernel<Output, kHeadDim><<<blocks, kThreads, 0, stream>>>(args.dq, workspace, scale);
-  LONGSPAN_CUDA_LAUNCHED();
+    kernel = finish_dq_kernel<Output, 64, kHeadDim>;
+  launch_dependent(kernel, blocks, kThreads, stream, args.dq, workspace, scale);
 }
 
 }  // namespace
