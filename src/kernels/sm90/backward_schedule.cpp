@@ -17,8 +17,9 @@ constexpr int32_t kTile = 16;
 // From one block's addition to the next one's to the same rows: to be complete, to be told, to be heard of.
 // Where a block has two streams, a tile takes each of them longer.
 constexpr int32_t kHandOver = 3 * kTile / 2, kHandOverOfStreams = 3 * kTile / 4;
-constexpr int32_t kApart = 3 * kTile;         // visits to the same rows that are spread, if there is a choice
-constexpr std::ptrdiff_t kMostLookedAt = 32;  // of an item's runs, for one such
+// Visits to the same rows that are spread, if there is a choice: more leave too few to choose from.
+constexpr int32_t kApart = 3 * kTile, kApartOfStreams = 7 * kTile / 4;
+constexpr std::ptrdiff_t kMostLookedAt = 32;   // of an item's runs, for one such
 constexpr int32_t kBeginning = 5 * kTile / 2;  // an item's beginning and end
 constexpr int32_t kParts = 2 * kTile;          // a part's dk and dv are added to those of the parts before
 
@@ -96,6 +97,7 @@ class Simulation {
         walk_(walk),
         by_(by),
         hand_over_(by.streams > 1 ? kHandOverOfStreams : kHandOver),
+        apart_(by.streams > 1 ? kApartOfStreams : kApart),
         agenda_(by.workers) {
     all_items_ = items.per_list * by.kv_heads;
     const auto rows = static_cast<size_t>(by.row_tiles) * static_cast<size_t>(by.group * by.kv_heads);
@@ -257,7 +259,7 @@ class Simulation {
       const int32_t last =
           added_[block.place + static_cast<size_t>(run->tile) * static_cast<size_t>(by_.group)].last;
       if (last < longest) longest = last, best = run;
-      if (last <= now + kTile - kApart) break;
+      if (last <= now + kTile - apart_) break;
     }
     std::rotate(left, best, best + 1);
   }
@@ -284,7 +286,7 @@ class Simulation {
   const BackwardItems& items_;
   const BackwardWalk& walk_;
   const ScheduledBy& by_;
-  const int32_t hand_over_;
+  const int32_t hand_over_, apart_;
   Agenda agenda_;
   int32_t all_items_ = 0, taken_ = 0;
   uint64_t mask_begin_ = 0;
