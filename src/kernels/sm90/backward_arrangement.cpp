@@ -108,9 +108,12 @@ class Arranger {
     return {.units = units_,
             .sections = jobs.last_section + 1,
             .section_items = int64_t{jobs.heads_of(0)} * result_.items.per_list,
-            .jobs = jobs.jobs(),
-            .job_bytes = shape_.rows * problem_.head_dim * (stored ? 10 : 14) / 2,
+            .jobs_before = jobs.jobs_before(),
+            .jobs_after = jobs.jobs_after(),
+            .bytes_before = shape_.rows * problem_.head_dim * (stored ? 4 : 8),
+            .bytes_after = shape_.rows * problem_.head_dim * 6,
             .tiles = columns.tiles * problem_.heads_q,
+            .share_last = static_cast<double>(jobs.heads_of(jobs.last_section)) / jobs.heads_kv,
             .claimed = stored};
   }
 

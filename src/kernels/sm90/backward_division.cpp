@@ -1,6 +1,7 @@
 #include "kernels/sm90/backward_division.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <span>
 
@@ -39,12 +40,8 @@ class Divider {
         // Documents of full tiles gain from whole groups as soon as there is one for each block.
         if (rounds_ < (shape_.kind == BackwardKind::kBands && full() ? 1 : kFewRounds)) return few();
         return shape_.kind == BackwardKind::kOneBand ? one_band() : bands();
-      case BackwardKind::kLong: {
-        BackwardDivision division{.parts = parts_of(group_)};
-        if (shape_.section_units > 0)
-          division.last_rounds = 0;  // a few heads have enough items until the end
-        return division;
-      }
+      case BackwardKind::kLong:
+        return longs();
       default:
         return {.parts = parts_of(group_)};
     }
@@ -99,8 +96,10 @@ class Divider {
 
   // Fewer key tiles than blocks, or not many more.
   BackwardDivision few() const {
+    // Documents are short, and their items may be larger parts of a block's work.
+    const double enough = shape_.kind == BackwardKind::kBands ? 2.5 : 3.8;
     int64_t parts = 1;
-    while (parts < group_ && rounds_ * static_cast<double>(parts) < 3.8) ++parts;
+    while (parts < group_ && rounds_ * static_cast<double>(parts) < enough) ++parts;
     return {.parts = parts_of(parts),
             .most_tiles = 120,
             .order = KeyOrder::kByKeys,
@@ -108,11 +107,46 @@ class Divider {
             .last_rounds = 2};
   }
 
+  // Columns that are all alike are one item after the other, in whole rounds. Others' items are of one head
+  // where there are many rounds of them, and of two where items' beginnings and ends count for more.
+  BackwardDivision longs() const {
+    // Not whole groups: rows of too many heads would be at work at once.
+    const int64_t fewest = std::min<int64_t>(group_, 2);
+    if (columns_.begin_together == columns_.key_tiles && columns_.end_together == columns_.key_tiles) {
+      BackwardDivision division{.parts = parts_of(group_), .last_rounds = shape_.section_units > 0 ? 0 : 2};
+      double best = time_of_rounds(division.parts);
+      for (int64_t parts = group_ - 1; parts >= fewest; --parts)
+        if (const double time = time_of_rounds(parts); group_ % parts == 0 && time < best)
+          best = time, division.parts = static_cast<int32_t>(parts);
+      return division;
+    }
+    constexpr double kFewLong = 6, kEnough = 3.8;
+    int64_t parts = group_;
+    if (rounds_ < kFewLong)
+      parts = std::max({fewest, group_ / 2, static_cast<int64_t>(std::ceil(kEnough / rounds_))});
+    // Where they are very long, a few heads have enough items until the end.
+    return {.parts = parts_of(parts), .last_rounds = shape_.section_units > 0 ? 0 : 2};
+  }
+
+  // Of items that are all alike, in so many parts of each key tile, as long as the last round takes: over the
+  // time that the tiles alone would take.
+  double time_of_rounds(int64_t parts) const {
+    constexpr double kEnds = 3.5;  // an item's beginning and end, in tiles
+    const double rounds = rounds_ * static_cast<double>(parts);
+    const double tiles = static_cast<double>(columns_.longest * group_) / static_cast<double>(parts);
+    return std::ceil(rounds) / rounds * (1 + kEnds / tiles);
+  }
+
   BackwardDivision one_band() const {
-    // Items of whole groups need no sums of dk and dv.
+    // Items of whole groups need no sums of dk and dv; but a few rounds of them end far apart.
     constexpr double kEnoughWhole = 3.5;
-    if (rounds_ >= kEnoughWhole)
+    if (rounds_ >= kSomeRounds)
       return {.order = KeyOrder::kByKeys, .group_items = static_cast<int32_t>(workers_)};
+    if (rounds_ >= kEnoughWhole)
+      return {.parts = parts_of(2),
+              .order = KeyOrder::kByKeys,
+              .group_items = static_cast<int32_t>(workers_),
+              .last_rounds = 2};
     constexpr double kEnough = 8;
     int64_t parts = group_;
     while (parts % 2 == 0 && rounds_ * static_cast<double>(parts) / 2 >= kEnough) parts /= 2;
@@ -131,17 +165,23 @@ class Divider {
     const auto workers = static_cast<int32_t>(workers_);
     // Items that begin where others are meet the same rows as these, however long they are.
     if (full() && rounds_ >= kFewRounds)
-      return {.most_tiles = at_most(640), .order = kByKeys, .group_items = workers};
+      return {.parts = parts_of(rounds_ >= kHalfGroups && rounds_ < kSomeRounds ? 4 : 1),
+              .most_tiles = at_most(640),
+              .order = kByKeys,
+              .group_items = workers};
     if (rounds_ < kSomeRounds) {
-      BackwardDivision division{
-          .most_tiles = 160, .order = kHeaviestFirst, .group_items = 32, .last_rounds = 2};
+      BackwardDivision division{.parts = parts_of(full() ? 1 : 2),
+                                .most_tiles = 160,
+                                .order = kHeaviestFirst,
+                                .group_items = 32,
+                                .last_rounds = 2};
       // Keys that far more rows see than others, as a shared question.
       constexpr int64_t kFarMore = 5;
       if (columns_.longest * columns_.key_tiles > kFarMore * columns_.tiles) {
-        if (rounds_ < kHalfGroups)
-          division.parts = parts_of(2);
-        else
-          division.most_tiles = 120, division.group_items = workers;
+        if (rounds_ >= kHalfGroups)
+          division.parts = 1, division.most_tiles = 120, division.group_items = workers;
+      } else if (rounds_ < kHalfGroups && columns_.end_together == columns_.key_tiles) {
+        division.parts = parts_of(4);  // all come to the last rows at their ends
       }
       return division;
     }

@@ -33,7 +33,9 @@ struct BackwardJobs {
   constexpr int32_t jobs_of(int32_t section) const { return heads_of(section) * group * row_tiles; }
   // All but what comes before all items, preparing the first section, and after them, finishing the last one:
   // none where there is but one.
-  constexpr int32_t jobs() const { return (2 * last_section - 1) * jobs_of(0) + jobs_of(last_section); }
+  constexpr int32_t jobs_before() const { return (last_section - 1) * jobs_of(0) + jobs_of(last_section); }
+  constexpr int32_t jobs_after() const { return last_section * jobs_of(0); }
+  constexpr int32_t jobs() const { return jobs_before() + jobs_after(); }
 };
 
 // The jobs in their order: whoever waits for a section's items has prepared, or left to others at work, all

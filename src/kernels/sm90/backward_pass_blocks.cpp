@@ -26,12 +26,16 @@ int choose_pass_blocks(const BackwardPassWork& work) {
   if (work.sections < kFewestSections || work.tiles == 0) return 0;
   const auto units = static_cast<double>(work.units);
   if (static_cast<double>(work.section_items) < kFewestItems * units) return 0;
-  const double passes = static_cast<double>(work.jobs * work.job_bytes) / kBytesPerCycle;
+  const double before = static_cast<double>(work.jobs_before * work.bytes_before) / kBytesPerCycle;
+  const double after = static_cast<double>(work.jobs_after * work.bytes_after) / kBytesPerCycle;
   const double items = static_cast<double>(work.tiles) * tile_cycles;
-  const double wanted = units * passes / (passes + items);
+  const auto blocks_for = [&](double passes, double others) { return units * passes / (passes + others); };
+  const double wanted = blocks_for(before + after, items);
   const double size = units / kMeasuredUnits;
   if (wanted < kLeastWanted * size || wanted > kMostWanted * size) return 0;
-  return static_cast<int>(std::ceil(std::max(wanted, kFewestBlocks * size)));
+  // The last section, too, is prepared before others come to it.
+  const double wanted_before = blocks_for(before, items * (1 - work.share_last));
+  return static_cast<int>(std::ceil(std::max({wanted, wanted_before, kFewestBlocks * size})));
 }
 
 }  // namespace longspan::sm90

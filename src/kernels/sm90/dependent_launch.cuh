@@ -1,6 +1,6 @@
 // Kernels of a row that begin while the one before still runs, as its blocks leave room: what they do before
-// griddepcontrol_wait() takes place beside it, and launching takes no time of its own. CUDA Programming Guide,
-// "Programmatic Dependent Launch and Synchronization".
+// griddepcontrol_wait() takes place beside it, and launching takes no time of its own. CUDA Programming
+// Guide, "Programmatic Dependent Launch and Synchronization".
 #pragma once
 
 #include <utility>
@@ -14,8 +14,9 @@ __device__ __forceinline__ void griddepcontrol_launch_dependents() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
-// Until the kernel before is done and memory has what it wrote. Each thread that reads or overwrites something
-// of it comes to this, or meets one that has. Where the launch was an ordinary one, it is so already.
+// Until the kernel before is done and memory has what it wrote. Each thread that reads or overwrites
+// something of it comes to this, or meets one that has. Where the launch was an ordinary one, it is so
+// already.
 __device__ __forceinline__ void griddepcontrol_wait() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 }

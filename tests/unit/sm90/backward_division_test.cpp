@@ -40,17 +40,27 @@ BackwardDivision division_of(const Problem& problem) {
   return arrange_backward(problem, choose_backward_shape(problem), kUnits).division;
 }
 
-TEST(BackwardDivision, TakesAnItemForEachQueryHeadWhereColumnsAreLong) {
-  for (const char* name : {"full", "causal", "prefix_lm_causal", "global_sliding_window"})
-    EXPECT_EQ(division_of(problem_of(name, 8192)), (BackwardDivision{.parts = 8, .last_rounds = 0})) << name;
-  EXPECT_EQ(division_of(problem_of("causal", 4096)), (BackwardDivision{.parts = 8}));
+TEST(BackwardDivision, TakesItemsOfAQueryHeadOrTwoWhereColumnsAreLong) {
+  for (const char* name : {"causal", "prefix_lm_causal", "global_sliding_window"}) {
+    EXPECT_EQ(division_of(problem_of(name, 32768)), (BackwardDivision{.parts = 8, .last_rounds = 0})) << name;
+    EXPECT_EQ(division_of(problem_of(name, 8192)), (BackwardDivision{.parts = 4, .last_rounds = 0})) << name;
+    EXPECT_EQ(division_of(problem_of(name, 4096)), (BackwardDivision{.parts = 4, .last_rounds = 2})) << name;
+  }
   EXPECT_EQ(division_of(problem_of("causal", 8192, false, 64)).parts, 1);
 }
 
+// Of items that are all alike, the last round takes as long as any: 256 of them are two rounds of 132 blocks,
+// 320 are three, and 640 five.
+TEST(BackwardDivision, FillsTheLastRoundWhereColumnsAreAlike) {
+  for (const auto& [seqlen, parts] :
+       {std::pair{2048, 2}, {2560, 4}, {4096, 2}, {8192, 2}, {16384, 8}, {32768, 8}})
+    EXPECT_EQ(division_of(problem_of("full", seqlen)).parts, parts) << seqlen;
+}
+
 TEST(BackwardDivision, HasEnoughItemsForAllBlocks) {
-  for (const char* name : {"causal", "share_question", "causal_document"}) {
+  for (const auto& [name, parts] : {std::pair{"causal", 4}, {"share_question", 4}, {"causal_document", 2}}) {
     const BackwardDivision division = division_of(problem_of(name, 2048));
-    EXPECT_EQ(division.parts, 4) << name;
+    EXPECT_EQ(division.parts, parts) << name;
     EXPECT_EQ(division.order, kByKeys) << name;
     EXPECT_EQ(division.last_rounds, 2) << name;
   }
@@ -59,23 +69,25 @@ TEST(BackwardDivision, HasEnoughItemsForAllBlocks) {
 TEST(BackwardDivision, GoesByPlacesInWindows) {
   EXPECT_EQ(division_of(problem_of("sliding_window", 4096)).parts, 8);
   EXPECT_EQ(division_of(problem_of("sliding_window", 4096)).most_tiles, 38);
-  for (const int64_t seqlen : {8192, 32768}) {
-    EXPECT_EQ(division_of(problem_of("sliding_window", seqlen)).parts, 1);
+  for (const auto& [seqlen, parts] : {std::pair{8192, 2}, {16384, 2}, {32768, 1}}) {
+    EXPECT_EQ(division_of(problem_of("sliding_window", seqlen)).parts, parts);
     EXPECT_EQ(division_of(problem_of("sliding_window", seqlen)).most_tiles, 0);  // of whole groups
     EXPECT_EQ(division_of(problem_of("sliding_window", seqlen)).group_items, kUnits);
   }
 }
 
-TEST(BackwardDivision, TakesWholeGroupsThroughDocuments) {
-  const BackwardDivision few{.most_tiles = 160, .order = kHeaviestFirst, .group_items = 32, .last_rounds = 2};
-  for (const int64_t seqlen : {8192, 32768, 49152}) {
+TEST(BackwardDivision, TakesHalvesOfGroupsThroughDocumentsOrAllOfThem) {
+  BackwardDivision few{.most_tiles = 160, .order = kHeaviestFirst, .group_items = 32, .last_rounds = 2};
+  for (const auto& [seqlen, parts] : {std::pair{8192, 4}, {16384, 1}, {32768, 1}, {49152, 1}}) {
     const BackwardDivision full = division_of(problem_of("full_document", seqlen));
-    EXPECT_EQ(full.parts, 1) << seqlen;
+    EXPECT_EQ(full.parts, parts) << seqlen;
     EXPECT_EQ(full.most_tiles, 640) << seqlen;
     EXPECT_EQ(full.order, kByKeys) << seqlen;
   }
   EXPECT_EQ(division_of(problem_of("full_document", 2048)), few);
+  few.parts = 2;
   EXPECT_EQ(division_of(problem_of("causal_document", 4096)), few);
+  EXPECT_EQ(division_of(problem_of("causal_blockwise", 4096)).parts, 4);
   for (const char* name : {"causal_document", "prefix_lm_document", "causal_blockwise"}) {
     EXPECT_EQ(division_of(problem_of(name, 8192)), few) << name;
     const BackwardDivision many = division_of(problem_of(name, 32768));

@@ -42,14 +42,15 @@ TEST(BackwardPassBlocks, AreAsManyAsWereMeasuredToBeBest) {
       {"causal_document", 32768, 8, 10},  {"full_document", 32768, 8, 9},
       {"causal_blockwise", 32768, 8, 10}, {"prefix_lm_document", 32768, 7, 10},
       {"share_question", 32768, 6, 7},    {"causal_document", 49152, 8, 9},
-      {"full_document", 49152, 7, 8},
+      {"full_document", 49152, 7, 8},     {"full_document", 16384, 7, 9},
+      {"full_document", 8192, 6, 8},
   };
   for (const auto& [mask, seqlen, least, most] : measured)
     EXPECT_THAT(pass_blocks_of(problem_of(mask, seqlen)), AllOf(Ge(least), Le(most))) << mask << seqlen;
 }
 
 TEST(BackwardPassBlocks, AreNoneWhereNothingIsHidden) {
-  EXPECT_EQ(pass_blocks_of(problem_of("full_document", 8192)), 0);            // one section
+  EXPECT_EQ(pass_blocks_of(problem_of("full_document", 4096)), 0);            // one section
   EXPECT_EQ(pass_blocks_of(problem_of("causal_document", 32768, 16, 2)), 0);  // two
   EXPECT_EQ(pass_blocks_of(problem_of("share_question", 2048)), 0);           // of fewer items than blocks
   for (const char* name : {"full", "causal", "sliding_window", "block_causal_document"})
@@ -60,15 +61,21 @@ TEST(BackwardPassBlocks, GrowWithThePasses) {
   BackwardPassWork work{.units = kUnits,
                         .sections = 8,
                         .section_items = 400,
-                        .jobs = 60592,
-                        .job_bytes = 40960,
+                        .jobs_before = 30296,
+                        .jobs_after = 30296,
+                        .bytes_before = 32768,
+                        .bytes_after = 49152,
                         .tiles = 192064,
+                        .share_last = 0.125,
                         .claimed = true};
   int before = choose_pass_blocks(work);
   EXPECT_GE(before, 8);
-  work.job_bytes = 57344;
+  work.bytes_before = 65536;
   EXPECT_GT(choose_pass_blocks(work), before);
-  work.job_bytes = 40960;
+  work.bytes_before = 32768;
+  work.share_last = 0.7;  // which has to be prepared before
+  EXPECT_GT(choose_pass_blocks(work), before);
+  work.share_last = 0.125;
   for (; work.tiles < 400000; work.tiles += 10000) {
     const int now = choose_pass_blocks(work);
     EXPECT_LE(now, before);
