@@ -1,7 +1,7 @@
 // The passes before and after the backward kernel, where its own blocks do most of them: a job is a row tile
 // of a head, and those of a section of heads come together. Some blocks go through the jobs, before they take
-// items, in an order in which none waits for items that wait for a later one; all blocks must be resident,
-// since each of the others holds an item from the launch on. Plain arithmetic for host and device.
+// items, in an order in which none waits for items that wait for a later one. Plain arithmetic for host and
+// device.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,10 @@ struct BackwardJobs {
   int32_t last_section = 0;
   int32_t heads_kv = 1, group = 1;
   int32_t row_tiles = 1;
-  int32_t ahead = 1;  // sections that are prepared before one's gradients are finished; not counting that one
+  // Sections that are prepared before one's gradients are finished, not counting that one. Blocks may have an
+  // item of any of those that are prepared, and an item is complete once its block can go on with the next
+  // one: with less than all of them, one long item lets all blocks wait for ever.
+  int32_t ahead = 1;
 
   constexpr int32_t section_of(int32_t kv_head) const {
     const int32_t section = kv_head / section_heads;

@@ -30,9 +30,9 @@ void start(const BackwardParams& params, const Device& device, cudaStream_t stre
       "multiprocessors",
       C::kScheduled ? "can" : "cannot", workers, pass_blocks, device.units);
   const auto grid = static_cast<unsigned>(std::min(device.units, workers + pass_blocks));
-  // Blocks wait for each other if they keep to a schedule, or if some do passes: these count the items that
-  // are done, and each of the others has its first one from the launch on. Hence all must be resident, or
-  // none begin.
+  // Blocks wait for each other if they keep to a schedule: all must be resident, or none begin. Those that do
+  // passes count the items that are done, of which each of the others has its first one from the launch on,
+  // and need not wait for blocks that begin when others end.
   const bool wait = scheduled || pass_blocks > 0;
   cudaLaunchAttribute attribute = dependent_launch();
   if (wait) {

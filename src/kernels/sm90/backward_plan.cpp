@@ -93,13 +93,6 @@ void BackwardPlan::lay_out_workspace(bool shared) {
   }
 }
 
-// As many as blocks may have come to when the longest item of a section ends.
-int32_t BackwardPlan::sections_ahead() const {
-  constexpr int32_t kItemsOfBlock = 2;
-  const int32_t items = std::max(section_heads_ * items_per_head_, 1);
-  return 2 + (kItemsOfBlock * device_.units + items - 1) / items;
-}
-
 void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
   check_alignment("dq", args.dq);
   check_alignment("dk", args.dk);
@@ -182,7 +175,9 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
   params.counters = pack_.at<int32_t>(counters_);
   if (pass_blocks > 0) {
     params.pass_blocks = pass_blocks;
-    params.sections_ahead = sections_ahead();
+    // An item is complete once its block has the first tile of the next one, which the others may have left
+    // in any later section: all of these are prepared before anyone waits for items.
+    params.sections_ahead = last_section_ + 1;
     params.prepared = params.counters + kBackwardCounters;
     params.added = params.prepared + last_section_ + 1;
     params.o = key_map(args.o, shape_.rows);

@@ -22,7 +22,6 @@ class BackwardPlan {
 
  private:
   void lay_out_workspace(bool shared);
-  int32_t sections_ahead() const;
 
   Problem problem_;
   BackwardShape shape_;

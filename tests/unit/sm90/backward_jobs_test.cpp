@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 #include <random>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -86,45 +87,59 @@ TEST(BackwardJobs, AreFoundBySeveralGroups) {
 }
 
 // Blocks that hold items, in the order in which these are handed out, and groups of pass blocks, in any order
-// of their steps: somebody can always go on. An item waits until its section is prepared, a pass after
-// for all items of its section. Each block's first item is its own from the launch on, even if there is room
-// for so many `resident` ones only, and the next one begins when one of them ends.
+// of their steps: somebody can always go on. An item waits until its section is prepared, and is complete
+// when that of the block's next one is, too, whose first tile the block loads before it adds the last of dq;
+// a pass after waits for all items of its section. Each block's first item is its own from the launch on,
+// even if there is room for so many `resident` ones only, and the next one begins when one of them ends.
 class Launch {
  public:
   Launch(const BackwardJobs& jobs, int32_t items_per_head, int32_t blocks, int32_t groups, int32_t resident)
       : jobs_(jobs), items_per_head_(items_per_head), begun_(static_cast<size_t>(resident)) {
     const auto sections = static_cast<size_t>(jobs.last_section) + 1;
     prepared_.resize(sections), added_.resize(sections);
-    for (int32_t b = 0; b < blocks; ++b) at_.push_back(next_++);
+    for (int32_t b = 0; b < blocks; ++b) at_.push_back({next_++});
     for (int32_t g = 0; g < groups; ++g) of_group_.emplace_back(g, BackwardJobOrder(jobs));
     groups_ = groups;
   }
 
-  // False if nobody can.
-  bool step(std::mt19937& random) {
+  // False if nobody can. `slow`: whether the first block goes on only if nobody else can.
+  bool step(std::mt19937& random, bool slow = false) {
     const size_t blocks = std::min(begun_, at_.size());
     std::vector<size_t> actors(blocks + of_group_.size());
-    std::iota(actors.begin(), actors.end(), size_t{0});
-    std::shuffle(actors.begin(), actors.end(), random);
+    std::iota(actors.rbegin(), actors.rend(), size_t{0});
+    std::shuffle(actors.begin(), actors.end() - (slow ? 1 : 0), random);
     return std::ranges::any_of(
         actors, [&](size_t i) { return i < blocks ? work(at_[i]) : pass(of_group_[i - blocks]); });
   }
   bool over() const {
-    return std::ranges::all_of(at_, [&](int32_t item) { return item >= items(); }) &&
+    return std::ranges::all_of(at_, [&](const Block& block) { return block.item >= items(); }) &&
            std::ranges::all_of(of_group_, [&](const auto& group) { return group.first >= jobs_.jobs(); });
   }
 
  private:
-  int32_t items() const { return jobs_.heads_kv * items_per_head_; }
+  struct Block {
+    int32_t item = 0, next = -1;  // -1: it has not taken one yet
+  };
 
-  bool work(int32_t& item) {
-    if (item >= items()) return false;
-    const int32_t per_section = jobs_.section_heads * items_per_head_;
-    const int32_t section = std::min(item / per_section, jobs_.last_section);
-    if (section > 0 && prepared_[static_cast<size_t>(section)] < jobs_.jobs_of(section)) return false;
-    ++added_[static_cast<size_t>(section)];
-    item = next_++;
-    begun_ += item >= items();
+  int32_t items() const { return jobs_.heads_kv * items_per_head_; }
+  int32_t section_of(int32_t item) const {
+    return std::min(item / (jobs_.section_heads * items_per_head_), jobs_.last_section);
+  }
+  bool is_prepared(int32_t section) const {
+    return section == 0 || prepared_[static_cast<size_t>(section)] >= jobs_.jobs_of(section);
+  }
+
+  bool work(Block& block) {
+    if (block.item >= items()) return false;
+    if (block.next < 0) {
+      if (!is_prepared(section_of(block.item))) return false;
+      block.next = next_++;
+      return true;
+    }
+    if (block.next < items() && !is_prepared(section_of(block.next))) return false;
+    ++added_[static_cast<size_t>(section_of(block.item))];
+    block = {block.next};
+    begun_ += block.item >= items();
     return true;
   }
   bool pass(std::pair<int32_t, BackwardJobOrder>& group) {
@@ -144,7 +159,7 @@ class Launch {
   int32_t items_per_head_, groups_ = 1, next_ = 0;
   size_t begun_;  // blocks
   std::vector<int32_t> prepared_, added_;
-  std::vector<int32_t> at_;  // each block's item
+  std::vector<Block> at_;
   std::vector<std::pair<int32_t, BackwardJobOrder>> of_group_;
 };
 
@@ -152,28 +167,45 @@ TEST(BackwardJobs, NeverWaitForEachOther) {
   std::mt19937 random(7);
   for (BackwardJobs jobs : examples()) {
     jobs.row_tiles = std::min(jobs.row_tiles, 7);
+    jobs.ahead = jobs.last_section + 1;
     for (const int32_t items_per_head : {1, 3, 40})
       for (const int32_t blocks : {1, 5, 30})
-        for (const int32_t groups : {1, 2, 12}) {
-          Launch launch(jobs, items_per_head, blocks, groups, blocks);
-          while (launch.step(random)) {
+        for (const int32_t groups : {1, 2, 12})
+          for (const bool slow : {false, true}) {
+            Launch launch(jobs, items_per_head, blocks, groups, blocks);
+            while (launch.step(random, slow)) {
+            }
+            ASSERT_TRUE(launch.over()) << jobs.last_section << " " << items_per_head << " " << blocks << " "
+                                       << groups << " " << slow;
           }
-          ASSERT_TRUE(launch.over()) << jobs.last_section << " " << items_per_head << " " << blocks << " "
-                                     << groups;
-        }
   }
 }
 
-// The check above finds what it is there for, and why such a kernel is launched cooperatively.
-TEST(BackwardJobs, WouldWaitForBlocksThatCannotBegin) {
+// While one block is busy with an item of the first section, the others may take all items of those that are
+// prepared; then its next one is of a section whose turn comes after the first one's items.
+TEST(BackwardJobs, WouldWaitForItemsThatWaitForLaterSections) {
   std::mt19937 random(7);
-  const BackwardJobs jobs{
-      .section_heads = 1, .last_section = 7, .heads_kv = 8, .group = 8, .row_tiles = 7, .ahead = 3};
-  for (const int32_t resident : {30, 29}) {
+  BackwardJobs jobs{.section_heads = 1, .last_section = 7, .heads_kv = 8, .group = 8, .row_tiles = 7};
+  for (const auto& [ahead, ends] : {std::pair{3, false}, {6, false}, {8, true}}) {
+    jobs.ahead = ahead;
+    Launch launch(jobs, 40, 30, 12, 30);
+    while (launch.step(random, true)) {
+    }
+    EXPECT_EQ(launch.over(), ends) << ahead;
+  }
+}
+
+// One that begins when another ends has its first item done late, for which nobody but a pass waits.
+TEST(BackwardJobs, NeedNotAllBeResident) {
+  std::mt19937 random(7);
+  BackwardJobs jobs{.section_heads = 1, .last_section = 7, .heads_kv = 8, .group = 8, .row_tiles = 7};
+  for (const auto& [ahead, resident, ends] :
+       {std::tuple{3, 30, true}, {3, 29, false}, {8, 29, true}, {8, 1, true}}) {
+    jobs.ahead = ahead;
     Launch launch(jobs, 40, 30, 12, resident);
     while (launch.step(random)) {
     }
-    EXPECT_EQ(launch.over(), resident == 30);
+    EXPECT_EQ(launch.over(), ends) << ahead << " " << resident;
   }
 }
 
