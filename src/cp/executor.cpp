@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "cp/device_clock.h"
 #include "cp/pieces.h"
-#include "cp/placement.h"
+#include "cp/rank_plan.h"
 
 namespace longspan {
 namespace {
@@ -34,50 +34,10 @@ class Executor::Impl {
         kernel_(kernel),
         device_(device),
         communicator_(communicator),
+        plan_(schedule, problem_, kernel, device, communicator, until),
         clock_(DeviceClock::make(device)),
         pool_(std::make_shared<BufferPool>(device)) {
-    LONGSPAN_CHECK(communicator.size() == schedule.ranks, "a schedule for {} ranks on {} ranks",
-                   schedule.ranks, communicator.size());
-    forward_ = rounds_of(schedule, Direction::kForward, communicator.rank());
-    backward_ = rounds_of(schedule, Direction::kBackward, communicator.rank());
-    if (until == Direction::kForward) no_backward_ = "it was planned for forward passes alone";
-    // A kernel may need to know that what it finds for rows is complete, and so of their own dtype. Where it
-    // has to share the multiprocessors it is not told: what it would do for these may need all of them at
-    // once.
-    std::map<std::pair<int32_t, int32_t>, bool> own_rows;
-    for (Direction direction : {Direction::kForward, Direction::kBackward}) {
-      const auto& rounds = rounds_of_pass(direction);
-      Placing& placing = placing_[static_cast<size_t>(direction)];
-      placing.results = results_of(schedule, direction, rounds);
-      if (direction == Direction::kBackward && until == Direction::kForward) continue;
-      for (size_t i = 0; i < rounds.size(); ++i) {
-        for (size_t a = 0; a < rounds[i].attend.size(); ++a) {
-          const Attend& attend = rounds[i].attend[a];
-          bool& own = own_rows.try_emplace({attend.q, attend.kv}, !communicator.takes_multiprocessors())
-                          .first->second;
-          own = own && placing.results[i][a].rows.alone();
-        }
-      }
-    }
-    for (const auto& [regions, own] : own_rows) make_plan(regions, own, until);
-    for (Direction direction : {Direction::kForward, Direction::kBackward}) {
-      Placing& placing = placing_[static_cast<size_t>(direction)];
-      const auto& rounds = rounds_of_pass(direction);
-      placing.last_uses = last_uses(schedule, rounds);
-      if (communicator.takes_rows()) {
-        placing.in_place = results_in_place(schedule, rounds, owned());
-      } else {
-        for (const RankRound& round : rounds) placing.in_place.emplace_back(round.taken.size(), false);
-      }
-      for (const RankRound& round : rounds) placing.landings.push_back(landings_of(schedule, round, owned()));
-      placing.rooms = rooms_of(schedule, problem, direction, rounds, placing.landings, placing.results);
-    }
-    size_t bytes = 0;  // attends run one after the other
-    for (const auto& [regions, work] : work_) {
-      bytes = std::max(bytes, work.plan->workspace_bytes(Direction::kForward));
-      if (no_backward_.empty()) bytes = std::max(bytes, work.plan->workspace_bytes(Direction::kBackward));
-    }
-    if (bytes > 0) workspace_ = Buffer(bytes, device_);
+    if (const size_t bytes = plan_.workspace_bytes(); bytes > 0) workspace_ = Buffer(bytes, device_);
   }
 
   void forward(const ForwardArgs& args, Stream stream) {
@@ -92,16 +52,17 @@ class Executor::Impl {
     out.in_place = true;
     own_results_.clear();
     own_results_.push_back(std::move(out));
-    run(Direction::kForward, forward_, stream);
+    run(Direction::kForward, stream);
     finish(own_results_.front(), stream);
     times_.held_bytes = static_cast<int64_t>(pool_->held_bytes());
     sums_.clear();
-    held_.drop_before(static_cast<int32_t>(forward_.size()));  // all but kept copies and the rank's own
+    const size_t rounds = plan_.pass(Direction::kForward).rounds.size();
+    held_.drop_before(static_cast<int32_t>(rounds));  // all but kept copies and the rank's own
   }
 
   void backward(const BackwardArgs& args, Stream stream) {
-    LONGSPAN_CHECK_INPUT(no_backward_.empty(), "{} cannot attend backward for rank {}: {}", kernel_.name(),
-                         communicator_.rank(), no_backward_);
+    LONGSPAN_CHECK_INPUT(plan_.no_backward().empty(), "{} cannot attend backward for rank {}: {}",
+                         kernel_.name(), communicator_.rank(), plan_.no_backward());
     add_own(Operand::kDo, args.dout);
     Piece o = own_piece(Operand::kO, args.o);
     o.lse = const_cast<float*>(args.lse);
@@ -110,7 +71,7 @@ class Executor::Impl {
     own_results_.clear();
     own_results_.push_back(own_piece(Operand::kDq, args.dq));
     own_results_.push_back(own_piece(Operand::kDkv, args.dk, args.dv));
-    run(Direction::kBackward, backward_, stream);
+    run(Direction::kBackward, stream);
     for (const Piece& own : own_results_) finish(own, stream);
     times_.held_bytes = static_cast<int64_t>(pool_->held_bytes());
     sums_.clear();
@@ -126,26 +87,10 @@ class Executor::Impl {
 
   void finish(Stream stream) { communicator_.synchronize(stream); }
 
-  size_t plan_bytes() const {
-    size_t bytes = 0;
-    for (const auto& [regions, work] : work_) bytes += work.plan->plan_bytes();
-    return bytes + workspace_.bytes();
-  }
+  size_t plan_bytes() const { return plan_.bytes() + workspace_.bytes(); }
 
  private:
-  struct Work {
-    Problem problem;
-    std::unique_ptr<Plan> plan;
-  };
-
-  // Of one pass: what is known beforehand of where its data lies, by round.
-  struct Placing {
-    std::vector<int32_t> last_uses;  // of the copies in the order of their arrival
-    std::vector<std::vector<Landing>> landings;
-    std::vector<std::vector<Results>> results;  // of attends
-    std::vector<std::vector<bool>> in_place;    // of RankRound::taken
-    std::vector<Rooms> rooms;
-  };
+  using Pass = RankPlan::Pass;
 
   // A stretch of the stream, whose time is added to one of times_ when somebody asks.
   struct Span {
@@ -176,42 +121,6 @@ class Executor::Impl {
 
   const Ranges& owned() const { return schedule_.owned[static_cast<size_t>(communicator_.rank())]; }
 
-  const std::vector<RankRound>& rounds_of_pass(Direction direction) const {
-    return direction == Direction::kForward ? forward_ : backward_;
-  }
-
-  void make_plan(std::pair<int32_t, int32_t> regions, bool own_rows, Direction until) {
-    const Region &q = schedule_.regions[regions.first], &kv = schedule_.regions[regions.second];
-    Problem part = problem_;
-    part.tokens_q = count(q.tokens);
-    part.tokens_kv = count(kv.tokens);
-    part.heads_q = q.heads.size();
-    part.heads_kv = kv.heads.size();
-    part.scale = problem_.softmax_scale();
-    part.fp32_output = true;
-    part.own_rows = own_rows;
-    auto masks = std::make_shared<HeadMasks>();
-    if (problem_.masks->size() == 1) {
-      masks->push_back(problem_.masks->front().gather(q.tokens, kv.tokens));
-    } else {
-      for (int64_t head = kv.heads.begin; head < kv.heads.end; ++head) {
-        masks->push_back(problem_.mask_of_kv_head(head).gather(q.tokens, kv.tokens));
-      }
-    }
-    part.masks = std::move(masks);
-    const Support support = kernel_.supports(part, Direction::kForward, device_);
-    LONGSPAN_CHECK_INPUT(support, "{} cannot attend for rank {}: {}", kernel_.name(), communicator_.rank(),
-                         support.reason);
-    if (until == Direction::kBackward) {
-      if (const Support both = kernel_.supports(part, Direction::kBackward, device_); !both)
-        no_backward_ = both.reason;
-    }
-    Work& work = work_[regions];
-    work.problem = part;
-    work.plan =
-        until == Direction::kBackward ? kernel_.plan(part, device_) : kernel_.plan_forward(part, device_);
-  }
-
   Piece own_piece(Operand what, const TensorView& first, const TensorView& second = {}) const {
     Piece piece;
     piece.what = what;
@@ -229,34 +138,35 @@ class Executor::Impl {
     held_.add(own_piece(what, first, second));
   }
 
-  void run(Direction direction, const std::vector<RankRound>& rounds, Stream stream) {
+  void run(Direction direction, Stream stream) {
     times_ = {};
     spans_.clear();
     clock_->reset();
     pool_->begin_pass(static_cast<size_t>(direction));
-    const Placing& placing = placing_[static_cast<size_t>(direction)];
+    const Pass& pass = plan_.pass(direction);
+    const std::vector<RankRound>& rounds = pass.rounds;
     posted_copies_ = 0;
     sent_.clear();
-    Posted next = post_copies(rounds, placing, 0, stream), results;
+    Posted next = post_copies(pass, 0, stream), results;
     for (size_t i = 0; i < rounds.size(); ++i) {
       Posted now = std::move(next);
       wait(now, stream);
       for (Piece& piece : now.arriving) held_.add(std::move(piece));
       held_.drop_before(static_cast<int32_t>(i));  // also what has left for this round
-      if (i + 1 < rounds.size()) next = post_copies(rounds, placing, i + 1, stream);
+      if (i + 1 < rounds.size()) next = post_copies(pass, i + 1, stream);
       int64_t copies = held_.copy_bytes();
       for (const Piece& piece : next.arriving) copies += piece.copy_bytes;
       times_.peak_copy_bytes = std::max(times_.peak_copy_bytes, copies);
       for (size_t a = 0; a < rounds[i].attend.size(); ++a) {
         if (direction == Direction::kForward) {
-          attend_forward(rounds[i].attend[a], placing.results[i][a], placing.rooms[i], a, stream);
+          attend_forward(rounds[i].attend[a], pass.results[i][a], pass.rooms[i], a, stream);
         } else {
-          attend_backward(rounds[i].attend[a], placing.results[i][a], placing.rooms[i], a, stream);
+          attend_backward(rounds[i].attend[a], pass.results[i][a], pass.rooms[i], a, stream);
         }
       }
       collect(results, stream);
       if (direction == Direction::kForward) save_final(rounds[i], stream);
-      results = post_results(rounds, placing, i, stream);
+      results = post_results(pass, i, stream);
     }
     collect(results, stream);
     if (!sent_.empty()) {
@@ -309,16 +219,15 @@ class Executor::Impl {
     return posted;
   }
 
-  Posted post_copies(const std::vector<RankRound>& rounds, const Placing& placing, size_t number,
-                     Stream stream) {
+  Posted post_copies(const Pass& pass, size_t number, Stream stream) {
     const Stopwatch watch(*this, times_.reorder_s, stream);
     Posted posted;
     posted.stays = true;
     std::vector<Message> sends, receives;
     std::vector<RowPair> packing;  // all at once, since they are many and small
-    const Rooms& rooms = placing.rooms[number];
-    for (size_t i = 0; i < rounds[number].copies_out.size(); ++i) {
-      const Move& move = rounds[number].copies_out[i];
+    const Rooms& rooms = pass.rooms[number];
+    for (size_t i = 0; i < pass.rounds[number].copies_out.size(); ++i) {
+      const Move& move = pass.rounds[number].copies_out[i];
       const Region& region = schedule_.regions[move.region];
       Piece piece =
           held_.read(move.what, region.tokens, region.heads, pool_, stream, rooms.copies_out[i], &packing);
@@ -328,9 +237,9 @@ class Executor::Impl {
       posted.leaving.push_back(std::move(piece));
     }
     // What is read together arrives together, beside the rank's own rows.
-    const std::vector<Move>& copies = rounds[number].copies_in;
+    const std::vector<Move>& copies = pass.rounds[number].copies_in;
     std::vector<std::pair<size_t, int64_t>> places(copies.size(), {0, -1});  // piece, first row in it
-    for (const Landing& landing : placing.landings[number]) {
+    for (const Landing& landing : pass.landings[number]) {
       const Region& region = schedule_.regions[landing.region];
       for (const Landing::Arrival& arrival : landing.arrivals)
         places[arrival.move] = {posted.arriving.size(), arrival.row};
@@ -357,15 +266,16 @@ class Executor::Impl {
         row = 0;
       }
       Piece& piece = posted.arriving[place];
-      const int32_t last = placing.last_uses[posted_copies_++];
-      piece.last_use = std::max(piece.last_use, last < static_cast<int32_t>(rounds.size()) ? last : kForever);
+      const int32_t last = pass.last_uses[posted_copies_++];
+      piece.last_use =
+          std::max(piece.last_use, last < static_cast<int32_t>(pass.rounds.size()) ? last : kForever);
       const size_t before = receives.size();
       add_messages(receives, copies[i].src, with_rows(piece, row, row + count(region.tokens)));
       for (size_t m = before; m < receives.size(); ++m)
         piece.copy_bytes += static_cast<int64_t>(receives[m].bytes);
     }
     if (!packing.empty()) apply_pairs(RowOperation::kCopy, device_.kind, packing, stream);
-    const bool computes = number > 0 && !rounds[number - 1].attend.empty();
+    const bool computes = number > 0 && !pass.rounds[number - 1].attend.empty();
     return start(std::move(posted), sends, receives, computes ? Meanwhile::kComputes : Meanwhile::kWaits,
                  Lane::kInputs, stream);
   }
@@ -382,10 +292,9 @@ class Executor::Impl {
     return copy;
   }
 
-  Posted post_results(const std::vector<RankRound>& rounds, const Placing& placing, size_t number,
-                      Stream stream) {
+  Posted post_results(const Pass& pass, size_t number, Stream stream) {
     const Stopwatch watch(*this, times_.merge_s, stream);
-    const RankRound& round = rounds[number];
+    const RankRound& round = pass.rounds[number];
     Posted posted;
     std::vector<Message> sends, receives;
     for (size_t i = 0; i < round.given.size(); ++i) {
@@ -396,7 +305,7 @@ class Executor::Impl {
         piece = std::move(*lent);
         if (!communicator_.takes_rows()) piece = with_packed_lse(std::move(piece), pool_, stream);
       } else {
-        piece = result_piece(move, placing.rooms[number].given[i]);
+        piece = result_piece(move, pass.rooms[number].given[i]);
         sums_.take(move.what, piece, pool_, stream);
       }
       add_messages(sends, move.dst, piece);
@@ -404,15 +313,15 @@ class Executor::Impl {
     }
     for (size_t i = 0; i < round.taken.size(); ++i) {
       const Move& move = round.taken[i];
-      Piece piece = placing.in_place[number][i] ? own_result(move) : Piece();
-      if (piece.tensors[0].data == nullptr) piece = result_piece(move, placing.rooms[number].taken[i]);
+      Piece piece = pass.in_place[number][i] ? own_result(move) : Piece();
+      if (piece.tensors[0].data == nullptr) piece = result_piece(move, pass.rooms[number].taken[i]);
       add_messages(receives, move.src, piece);
       posted.arriving.push_back(std::move(piece));
       posted.sources.push_back(move.src);
     }
     bool computes = false;
-    for (size_t later = number + 1; later < rounds.size(); ++later)
-      computes = computes || !rounds[later].attend.empty();
+    for (size_t later = number + 1; later < pass.rounds.size(); ++later)
+      computes = computes || !pass.rounds[later].attend.empty();
     return start(std::move(posted), sends, receives, computes ? Meanwhile::kComputes : Meanwhile::kWaits,
                  Lane::kResults, stream);
   }
@@ -459,7 +368,7 @@ class Executor::Impl {
     if (!leaves) return;
     const Stopwatch watch(*this, times_.merge_s, stream);
     std::map<int32_t, bool> seen;
-    for (const RankRound& each : forward_) {
+    for (const RankRound& each : plan_.pass(Direction::kForward).rounds) {
       for (const Attend& attend : each.attend) {
         if (!seen.try_emplace(attend.q, true).second) continue;
         const Region& region = schedule_.regions[attend.q];
@@ -490,7 +399,6 @@ class Executor::Impl {
 
   void attend_forward(const Attend& attend, const Results& results, const Rooms& rooms, size_t number,
                       Stream stream) {
-    Work& work = work_.at({attend.q, attend.kv});
     const Region &q = schedule_.regions[attend.q], &kv = schedule_.regions[attend.kv];
     const Piece queries = read(Operand::kQ, q, stream), keys = read(Operand::kKV, kv, stream);
     // What it finds is merged by the kernel with what earlier attends found, if it can do that.
@@ -510,7 +418,7 @@ class Executor::Impl {
         args.part_o = in_place ? part.tensors[0] : before->tensors[0];
         args.part_lse = in_place ? part.lse : before->lse;
       }
-      work.plan->forward(args, stream);
+      plan_.kernel_plan(attend).forward(args, stream);
     }
     const Stopwatch watch(*this, times_.merge_s, stream);
     if (part.lse != place.lse) {
@@ -522,7 +430,6 @@ class Executor::Impl {
 
   void attend_backward(const Attend& attend, const Results& results, const Rooms& rooms, size_t number,
                        Stream stream) {
-    Work& work = work_.at({attend.q, attend.kv});
     const Region &q = schedule_.regions[attend.q], &kv = schedule_.regions[attend.kv];
     const Piece queries = read(Operand::kQ, q, stream), keys = read(Operand::kKV, kv, stream);
     const Piece dout = read(Operand::kDo, q, stream);
@@ -531,7 +438,7 @@ class Executor::Impl {
     Piece dkv = target(Operand::kDkv, kv, results.keys.alone(), rooms.keys[number]);
     {
       const Stopwatch watch(*this, times_.compute_s, stream);
-      work.plan->backward(
+      plan_.kernel_plan(attend).backward(
           {queries.tensors[0], keys.tensors[0], keys.tensors[1], o.tensors[0], dout.tensors[0], o.lse,
            dq.tensors[0], dkv.tensors[0], dkv.tensors[1], workspace_.data()},
           stream);
@@ -562,11 +469,8 @@ class Executor::Impl {
   const Kernel& kernel_;
   const Device device_;
   Communicator& communicator_;
-  std::vector<RankRound> forward_, backward_;
-  std::map<std::pair<int32_t, int32_t>, Work> work_;
-  Placing placing_[2];        // by direction
+  const RankPlan plan_;
   size_t posted_copies_ = 0;  // of this pass
-  std::string no_backward_;   // why the kernel has no backward pass; empty if it has
   Buffer workspace_;
   const std::unique_ptr<DeviceClock> clock_;
   const Pool pool_;

@@ -1,0 +1,55 @@
+// What one rank knows of its part of a schedule before anything runs: the rounds of both passes, where their
+// data is to lie, and the kernel's plans of its attends.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attention/kernel.h"
+#include "comm/communicator.h"
+#include "cp/placement.h"
+#include "cp/schedule.h"
+
+namespace longspan {
+
+class RankPlan {
+ public:
+  struct Pass {
+    std::vector<RankRound> rounds;
+    std::vector<int32_t> last_uses;  // of the copies in the order of their arrival
+    // By round.
+    std::vector<std::vector<Landing>> landings;
+    std::vector<std::vector<Results>> results;  // of attends
+    std::vector<std::vector<bool>> in_place;    // of RankRound::taken
+    std::vector<Rooms> rooms;
+  };
+
+  // As Executor's constructor, which is what calls it.
+  RankPlan(const Schedule& schedule, const Problem& problem, const Kernel& kernel, const Device& device,
+           const Communicator& communicator, Direction until);
+
+  const Pass& pass(Direction direction) const { return passes_[static_cast<size_t>(direction)]; }
+  Plan& kernel_plan(const Attend& attend) const { return *plans_.at({attend.q, attend.kv}); }
+
+  // Why the kernel has no backward pass here; empty if it has.
+  const std::string& no_backward() const { return no_backward_; }
+  size_t workspace_bytes() const;  // of any attend
+  size_t bytes() const;            // held by the kernel's plans
+
+ private:
+  void make_plan(std::pair<int32_t, int32_t> regions, bool own_rows, Direction until);
+
+  const Schedule& schedule_;
+  const Problem& problem_;
+  const Kernel& kernel_;
+  const Device device_;
+  const int rank_;
+  Pass passes_[2];                                                         // by direction
+  std::map<std::pair<int32_t, int32_t>, std::unique_ptr<Plan>> plans_;  // by regions: of rows, of keys
+  std::string no_backward_;
+};
+
+}  // namespace longspan
