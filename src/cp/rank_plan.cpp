@@ -33,7 +33,8 @@ RankPlan::RankPlan(const Schedule& schedule, const Problem& problem, const Kerne
     for (size_t i = 0; i < pass.rounds.size(); ++i) {
       for (size_t a = 0; a < pass.rounds[i].attend.size(); ++a) {
         const Attend& attend = pass.rounds[i].attend[a];
-        const auto [it, fresh] = own_rows.try_emplace({attend.q, attend.kv}, !communicator.takes_multiprocessors());
+        const auto [it, fresh] =
+            own_rows.try_emplace({attend.q, attend.kv}, !communicator.takes_multiprocessors());
         it->second = it->second && pass.results[i][a].rows.alone();
       }
     }

@@ -47,7 +47,7 @@ class RankPlan {
   const Kernel& kernel_;
   const Device device_;
   const int rank_;
-  Pass passes_[2];                                                         // by direction
+  Pass passes_[2];                                                      // by direction
   std::map<std::pair<int32_t, int32_t>, std::unique_ptr<Plan>> plans_;  // by regions: of rows, of keys
   std::string no_backward_;
 };

@@ -31,8 +31,8 @@ void start(const BackwardParams& params, const Device& device, cudaStream_t stre
       C::kScheduled ? "can" : "cannot", workers, pass_blocks, device.units);
   const auto grid = static_cast<unsigned>(std::min(device.units, workers + pass_blocks));
   // Blocks wait for each other if they keep to a schedule: all must be resident, or none begin. Those that do
-  // passes count the items that are done, of which each of the others has its first one from the launch on,
-  // and need not wait for blocks that begin when others end.
+  // passes wait for items, too, though since backward_jobs.h has all sections prepared first, for none that
+  // waits for them: an ordinary launch would do, which has not been run so.
   const bool wait = scheduled || pass_blocks > 0;
   cudaLaunchAttribute attribute = dependent_launch();
   if (wait) {

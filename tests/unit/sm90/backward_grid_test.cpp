@@ -114,6 +114,25 @@ TEST(BackwardGrid, TakesFewerTilesWhereDocumentsAreShort) {
   }
 }
 
+// What tiles cover, over what is visible: those of documents end with them.
+TEST(BackwardGrid, CoversLittleMoreThanDocumentsShow) {
+  const struct {
+    const char* mask;
+    int64_t seqlen;
+    double covered;
+  } counted[] = {{"full_document", 8192, 1.062},    {"full_document", 32768, 1.082},
+                 {"full_document", 49152, 1.070},   {"causal_document", 8192, 1.113},
+                 {"causal_document", 32768, 1.165}, {"causal_document", 49152, 1.145}};
+  for (const auto& [mask, seqlen, covered] : counted) {
+    PatternOptions options;
+    options.seqlen = seqlen;
+    const HeadMasks masks = draw_mask(mask, options).masks;
+    const int64_t pairs = tiles_of(lay_tiles(masks, kShape, true)) * kShape.rows * kShape.columns;
+    EXPECT_NEAR(static_cast<double>(pairs) / static_cast<double>(masks.front().area()), covered, 5e-4)
+        << mask << " " << seqlen;
+  }
+}
+
 TEST(BackwardGrid, FollowsBlocksOfAllSizesInEachHead) {
   PatternOptions options;
   options.seqlen = 16384;
