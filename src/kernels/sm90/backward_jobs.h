@@ -20,10 +20,6 @@ struct BackwardJobs {
   int32_t last_section = 0;
   int32_t heads_kv = 1, group = 1;
   int32_t row_tiles = 1;
-  // Sections that are prepared before one's gradients are finished, not counting that one. Blocks may have an
-  // item of any of those that are prepared, and an item is complete once its block can go on with the next
-  // one: with less than all of them, one long item lets all blocks wait for ever.
-  int32_t ahead = 1;
 
   constexpr int32_t section_of(int32_t kv_head) const {
     const int32_t section = kv_head / section_heads;
@@ -39,32 +35,16 @@ struct BackwardJobs {
   constexpr int32_t jobs_before() const { return (last_section - 1) * jobs_of(0) + jobs_of(last_section); }
   constexpr int32_t jobs_after() const { return last_section * jobs_of(0); }
   constexpr int32_t jobs() const { return jobs_before() + jobs_after(); }
-};
 
-// The jobs in their order: whoever waits for a section's items has prepared, or left to others at work, all
-// that they need, and the sections that blocks may have begun meanwhile.
-class BackwardJobOrder {
- public:
-  constexpr explicit BackwardJobOrder(const BackwardJobs& jobs) : jobs_(jobs) {}
-
-  // Job number `index`, below jobs(); not before one that has been asked for.
-  constexpr BackwardJob at(int32_t index) {
-    for (;; first_ += count_of_stage(), ++stage_)
-      if (index - first_ < count_of_stage()) return {prepares(), section(), index - first_};
+  // Number `index`, below jobs(), in their order: all that prepare come first. Whoever then waits for a
+  // section's items waits for none that waits for a job: an item is complete once its block has the first
+  // tile of the next one, which the others may have left in any section.
+  constexpr BackwardJob job(int32_t index) const {
+    const int32_t of_section = jobs_of(0), after = index - jobs_before();
+    if (after >= 0) return {false, after / of_section, after % of_section};
+    const int32_t full = index / of_section, before_last = full < last_section - 1 ? full : last_section - 1;
+    return {true, 1 + before_last, index - before_last * of_section};
   }
-
- private:
-  // Stage 2 t prepares section t, 2 t + 1 is the pass after section t - ahead.
-  constexpr bool prepares() const { return stage_ % 2 == 0; }
-  constexpr int32_t section() const { return stage_ / 2 - (prepares() ? 0 : jobs_.ahead); }
-  constexpr int32_t count_of_stage() const {
-    const bool there = section() >= 0 && section() < jobs_.last_section + (prepares() ? 1 : 0);
-    return there ? jobs_.jobs_of(section()) : 0;
-  }
-
-  BackwardJobs jobs_;
-  int32_t stage_ = 2;  // section 1 comes first
-  int32_t first_ = 0;  // the stage's first job
 };
 
 // Counters of a launch, zero before it; those of sections follow.

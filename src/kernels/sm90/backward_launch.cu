@@ -30,12 +30,12 @@ void start(const BackwardParams& params, const Device& device, cudaStream_t stre
       "multiprocessors",
       C::kScheduled ? "can" : "cannot", workers, pass_blocks, device.units);
   const auto grid = static_cast<unsigned>(std::min(device.units, workers + pass_blocks));
-  // Blocks wait for each other if they keep to a schedule: all must be resident, or none begin. Those that do
-  // passes wait for items, too, though since backward_jobs.h has all sections prepared first, for none that
-  // waits for them: an ordinary launch would do, which has not been run so.
-  const bool wait = scheduled || pass_blocks > 0;
+  // Blocks that keep to a schedule, and those whose additions wait for their turns, wait for others that may
+  // have begun later: all must be resident, or none begin. Items wait for passes, too, but for those of the
+  // first blocks to begin.
+  const bool all_resident = scheduled || C::kOrdered;
   cudaLaunchAttribute attribute = dependent_launch();
-  if (wait) {
+  if (all_resident) {
     attribute.id = cudaLaunchAttributeCooperative;
     attribute.val.cooperative = 1;
   }

@@ -78,16 +78,13 @@ struct BackwardParams {
 
   // Most of the passes before and after, where the kernel does them (backward_jobs.h).
   int32_t pass_blocks = 0;      // that do them, and then items; 0: the passes are kernels of their own
-  int32_t sections_ahead = 1;   // BackwardJobs::ahead
   int32_t* prepared = nullptr;  // [sections]: jobs done before; zero before the launch, as the next
   int32_t* added = nullptr;     // [sections]: items whose dq is complete, of each warpgroup
   CUtensorMap o;
   const float* lse = nullptr;  // [heads_q, tokens_q]
   GradientView dq_rows;        // where dq goes
 
-  constexpr BackwardJobs jobs() const {
-    return {section_heads, last_section, heads_kv, group, row_tiles, sections_ahead};
-  }
+  constexpr BackwardJobs jobs() const { return {section_heads, last_section, heads_kv, group, row_tiles}; }
 };
 
 }  // namespace longspan::sm90

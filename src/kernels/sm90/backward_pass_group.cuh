@@ -62,7 +62,6 @@ class BackwardPassLoader {
         full_(memory.full[group]),
         empty_(memory.empty[group]),
         jobs_(params.jobs()),
-        order_(jobs_),
         groups_(groups),
         lane_(lane),
         next_(number + lane * groups) {}
@@ -95,7 +94,7 @@ class BackwardPassLoader {
   __device__ __forceinline__ BackwardPassJob find() {
     BackwardPassJob found;
     if (next_ < jobs_.jobs()) {
-      const BackwardJob job = order_.at(next_);
+      const BackwardJob job = jobs_.job(next_);
       const int heads = jobs_.heads_of(job.section) * jobs_.group, tile = job.number / heads;
       const int2 extent = __ldg(reinterpret_cast<const int2*>(params_.row_tile + tile));
       found.section = job.section;
@@ -186,7 +185,6 @@ class BackwardPassLoader {
   Mbarrier (&full_)[Memory::kSlots];
   Mbarrier (&empty_)[Memory::kSlots];
   const BackwardJobs jobs_;
-  BackwardJobOrder order_;
   const int groups_, lane_;
   int next_;                       // this lane's job
   int complete_ = -1;              // the last section whose items are known to be done

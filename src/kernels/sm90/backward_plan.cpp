@@ -175,9 +175,6 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
   params.counters = pack_.at<int32_t>(counters_);
   if (pass_blocks > 0) {
     params.pass_blocks = pass_blocks;
-    // An item is complete once its block has the first tile of the next one, which the others may have left
-    // in any later section: all of these are prepared before anyone waits for items.
-    params.sections_ahead = last_section_ + 1;
     params.prepared = params.counters + kBackwardCounters;
     params.added = params.prepared + last_section_ + 1;
     params.o = key_map(args.o, shape_.rows);

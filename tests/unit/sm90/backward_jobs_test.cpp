@@ -15,19 +15,18 @@ namespace {
 
 std::vector<BackwardJobs> examples() {
   return {
-      {.section_heads = 1, .last_section = 0, .heads_kv = 1, .group = 1, .row_tiles = 1, .ahead = 9},
-      {.section_heads = 1, .last_section = 0, .heads_kv = 8, .group = 8, .row_tiles = 33, .ahead = 2},
-      {.section_heads = 1, .last_section = 1, .heads_kv = 2, .group = 2, .row_tiles = 5, .ahead = 3},
-      {.section_heads = 1, .last_section = 2, .heads_kv = 8, .group = 8, .row_tiles = 150, .ahead = 1},
-      {.section_heads = 2, .last_section = 3, .heads_kv = 7, .group = 1, .row_tiles = 13, .ahead = 9},
-      {.section_heads = 1, .last_section = 7, .heads_kv = 8, .group = 8, .row_tiles = 600, .ahead = 9},
+      {.section_heads = 1, .last_section = 0, .heads_kv = 1, .group = 1, .row_tiles = 1},
+      {.section_heads = 1, .last_section = 0, .heads_kv = 8, .group = 8, .row_tiles = 33},
+      {.section_heads = 1, .last_section = 1, .heads_kv = 2, .group = 2, .row_tiles = 5},
+      {.section_heads = 1, .last_section = 2, .heads_kv = 8, .group = 8, .row_tiles = 150},
+      {.section_heads = 2, .last_section = 3, .heads_kv = 7, .group = 1, .row_tiles = 13},
+      {.section_heads = 1, .last_section = 7, .heads_kv = 8, .group = 8, .row_tiles = 600},
   };
 }
 
 std::vector<BackwardJob> in_order(const BackwardJobs& jobs) {
-  BackwardJobOrder order(jobs);
   std::vector<BackwardJob> result;
-  for (int32_t i = 0; i < jobs.jobs(); ++i) result.push_back(order.at(i));
+  for (int32_t i = 0; i < jobs.jobs(); ++i) result.push_back(jobs.job(i));
   return result;
 }
 
@@ -56,34 +55,22 @@ TEST(BackwardJobs, ComeOnceEachButForWhatIsBeforeAndAfterAllItems) {
   }
 }
 
-// Who waits for a section's items waits for blocks that may be about to take items of the next ones: these
-// must not depend on a job that comes later.
-TEST(BackwardJobs, PrepareSectionsAhead) {
+TEST(BackwardJobs, PrepareAllSectionsInTurnAndThenFinishThemInTurn) {
   for (const BackwardJobs& jobs : examples()) {
-    int32_t prepared = 0, finished = -1;
-    for (const BackwardJob& job : in_order(jobs)) {
-      if (job.prepares) {
-        EXPECT_THAT(job.section, testing::AnyOf(prepared, prepared + 1));
-        prepared = job.section;
-      } else {
-        EXPECT_GE(prepared, std::min(job.section + jobs.ahead, jobs.last_section));
-        EXPECT_THAT(job.section, testing::AnyOf(finished, finished + 1));
-        finished = job.section;
-      }
-    }
+    const std::vector<BackwardJob> all = in_order(jobs);
+    EXPECT_TRUE(std::ranges::is_sorted(all, {}, [](const BackwardJob& job) {
+      return std::pair{!job.prepares, job.section};
+    }));
   }
 }
 
-// As the kernel's warpgroups do, each of which goes through jobs of its own.
-TEST(BackwardJobs, AreFoundBySeveralGroups) {
-  for (const BackwardJobs& jobs : examples()) {
-    const std::vector<BackwardJob> all = in_order(jobs);
-    for (int32_t group = 0; group < 3; ++group) {
-      BackwardJobOrder order(jobs);
-      for (size_t i = static_cast<size_t>(group); i < all.size(); i += 3)
-        EXPECT_EQ(order.at(static_cast<int32_t>(i)), all[i]);
-    }
-  }
+// Another order, which the kernel had: each section prepared so many before the one that is finished.
+std::vector<BackwardJob> sections_ahead(const BackwardJobs& jobs, int32_t ahead) {
+  std::vector<BackwardJob> all = in_order(jobs);
+  std::ranges::stable_sort(all, {}, [&](const BackwardJob& job) {
+    return std::pair{job.prepares ? job.section : job.section + ahead, !job.prepares};
+  });
+  return all;
 }
 
 // Blocks that hold items, in the order in which these are handed out, and groups of pass blocks, in any order
@@ -93,13 +80,17 @@ TEST(BackwardJobs, AreFoundBySeveralGroups) {
 // even if there is room for so many `resident` ones only, and the next one begins when one of them ends.
 class Launch {
  public:
-  Launch(const BackwardJobs& jobs, int32_t items_per_head, int32_t blocks, int32_t groups, int32_t resident)
-      : jobs_(jobs), items_per_head_(items_per_head), begun_(static_cast<size_t>(resident)) {
+  Launch(const BackwardJobs& jobs, std::vector<BackwardJob> order, int32_t items_per_head, int32_t blocks,
+         int32_t groups, int32_t resident)
+      : jobs_(jobs),
+        order_(std::move(order)),
+        items_per_head_(items_per_head),
+        groups_(static_cast<size_t>(groups)),
+        begun_(static_cast<size_t>(resident)) {
     const auto sections = static_cast<size_t>(jobs.last_section) + 1;
     prepared_.resize(sections), added_.resize(sections);
     for (int32_t b = 0; b < blocks; ++b) at_.push_back({next_++});
-    for (int32_t g = 0; g < groups; ++g) of_group_.emplace_back(g, BackwardJobOrder(jobs));
-    groups_ = groups;
+    for (size_t g = 0; g < groups_; ++g) of_group_.push_back(g);
   }
 
   // False if nobody can. `slow`: whether the first block goes on only if nobody else can.
@@ -113,7 +104,7 @@ class Launch {
   }
   bool over() const {
     return std::ranges::all_of(at_, [&](const Block& block) { return block.item >= items(); }) &&
-           std::ranges::all_of(of_group_, [&](const auto& group) { return group.first >= jobs_.jobs(); });
+           std::ranges::all_of(of_group_, [&](size_t index) { return index >= order_.size(); });
   }
 
  private:
@@ -142,10 +133,9 @@ class Launch {
     begun_ += block.item >= items();
     return true;
   }
-  bool pass(std::pair<int32_t, BackwardJobOrder>& group) {
-    auto& [index, order] = group;
-    if (index >= jobs_.jobs()) return false;
-    const BackwardJob job = order.at(index);
+  bool pass(size_t& index) {
+    if (index >= order_.size()) return false;
+    const BackwardJob job = order_[index];
     const auto section = static_cast<size_t>(job.section);
     if (job.prepares)
       ++prepared_[section];
@@ -156,23 +146,23 @@ class Launch {
   }
 
   BackwardJobs jobs_;
-  int32_t items_per_head_, groups_ = 1, next_ = 0;
-  size_t begun_;  // blocks
+  std::vector<BackwardJob> order_;
+  int32_t items_per_head_, next_ = 0;
+  size_t groups_, begun_;  // of pass blocks; blocks that have begun
   std::vector<int32_t> prepared_, added_;
   std::vector<Block> at_;
-  std::vector<std::pair<int32_t, BackwardJobOrder>> of_group_;
+  std::vector<size_t> of_group_;  // its next job
 };
 
 TEST(BackwardJobs, NeverWaitForEachOther) {
   std::mt19937 random(7);
   for (BackwardJobs jobs : examples()) {
     jobs.row_tiles = std::min(jobs.row_tiles, 7);
-    jobs.ahead = jobs.last_section + 1;
     for (const int32_t items_per_head : {1, 3, 40})
       for (const int32_t blocks : {1, 5, 30})
         for (const int32_t groups : {1, 2, 12})
           for (const bool slow : {false, true}) {
-            Launch launch(jobs, items_per_head, blocks, groups, blocks);
+            Launch launch(jobs, in_order(jobs), items_per_head, blocks, groups, blocks);
             while (launch.step(random, slow)) {
             }
             ASSERT_TRUE(launch.over()) << jobs.last_section << " " << items_per_head << " " << blocks << " "
@@ -185,27 +175,29 @@ TEST(BackwardJobs, NeverWaitForEachOther) {
 // prepared; then its next one is of a section whose turn comes after the first one's items.
 TEST(BackwardJobs, WouldWaitForItemsThatWaitForLaterSections) {
   std::mt19937 random(7);
-  BackwardJobs jobs{.section_heads = 1, .last_section = 7, .heads_kv = 8, .group = 8, .row_tiles = 7};
-  for (const auto& [ahead, ends] : {std::pair{3, false}, {6, false}, {8, true}}) {
-    jobs.ahead = ahead;
-    Launch launch(jobs, 40, 30, 12, 30);
+  const BackwardJobs jobs{.section_heads = 1, .last_section = 7, .heads_kv = 8, .group = 8, .row_tiles = 7};
+  for (const auto& [order, ends] : {std::pair{sections_ahead(jobs, 3), false},
+                                    {sections_ahead(jobs, 6), false},
+                                    {in_order(jobs), true}}) {
+    Launch launch(jobs, order, 40, 30, 12, 30);
     while (launch.step(random, true)) {
     }
-    EXPECT_EQ(launch.over(), ends) << ahead;
+    EXPECT_EQ(launch.over(), ends);
   }
 }
 
 // One that begins when another ends has its first item done late, for which nobody but a pass waits.
 TEST(BackwardJobs, NeedNotAllBeResident) {
   std::mt19937 random(7);
-  BackwardJobs jobs{.section_heads = 1, .last_section = 7, .heads_kv = 8, .group = 8, .row_tiles = 7};
-  for (const auto& [ahead, resident, ends] :
-       {std::tuple{3, 30, true}, {3, 29, false}, {8, 29, true}, {8, 1, true}}) {
-    jobs.ahead = ahead;
-    Launch launch(jobs, 40, 30, 12, resident);
+  const BackwardJobs jobs{.section_heads = 1, .last_section = 7, .heads_kv = 8, .group = 8, .row_tiles = 7};
+  for (const auto& [order, resident, ends] : {std::tuple{sections_ahead(jobs, 3), 30, true},
+                                              {sections_ahead(jobs, 3), 29, false},
+                                              {in_order(jobs), 29, true},
+                                              {in_order(jobs), 1, true}}) {
+    Launch launch(jobs, order, 40, 30, 12, resident);
     while (launch.step(random)) {
     }
-    EXPECT_EQ(launch.over(), ends) << ahead << " " << resident;
+    EXPECT_EQ(launch.over(), ends) << resident;
   }
 }
 
