@@ -6,6 +6,7 @@
 
 #include "kernels/sm90/backward_config.cuh"
 #include "kernels/sm90/backward_params.h"
+#include "kernels/sm90/backward_products.cuh"
 #include "kernels/sm90/backward_rows.cuh"
 #include "kernels/sm90/softmax.cuh"
 
@@ -21,17 +22,16 @@ template <class C>
 class BackwardConsumer {
  public:
   using Element = typename C::Element;
-  using ScoreProduct = SharedWgmma<Element, C::kRows>;
-  using DqProduct = SharedWgmma<Element, C::kDqColumns>;
-  using DkvProduct = Wgmma<Element, C::kHeadDim>;
-  static constexpr int kScores = C::kRows / 2, kDq = C::kDqColumns / 2, kDkv = C::kHeadDim / 2;
-  static constexpr int kSteps = C::kRows / 16;
+  using Products = BackwardProducts<C>;
+  static constexpr int kScores = Products::kScores, kDq = Products::kDq, kDkv = Products::kDkv;
+  static constexpr int kSteps = Products::kSteps;
 
   // `warpgroup` counts within the stream.
   __device__ BackwardConsumer(const BackwardParams& params, BackwardStreamMemory<C>& memory,
                               BackwardStreamState<C>& state, int stream, int warpgroup, int thread)
       : params_(params),
         memory_(memory),
+        products_(memory, warpgroup),
         state_(state),
         stream_(stream),
         warpgroup_(warpgroup),
@@ -64,11 +64,11 @@ class BackwardConsumer {
             continue;
           }
         }
-        issue_scores(s);
+        products_.scores(s, slot);
         float4 minus_lse[kSteps];
         if constexpr (C::kEarlyLse) load_stats(minus_lse, state_.stats[slot][0]);
         wait_do();
-        issue_dp(dp);
+        products_.dp(dp, do_slot());
         wgmma_wait_group<1>();
         pin_registers(s);
         if constexpr (!C::kEarlyLse) load_stats(minus_lse, state_.stats[slot][0]);
@@ -76,13 +76,14 @@ class BackwardConsumer {
         if (note.code <= 0) mask(e, note, slot);
         exponentiate(e);
         pack(e, p);
-        issue_dv<0, C::kDvStepsAhead>(dv, p, accumulate);
+        products_.template dv<0, C::kDvStepsAhead>(dv, p, do_slot(), accumulate);
         wgmma_wait_group<1>();
         pin_registers(dp);
         if (ends) release_v();
         differentiate(e, dp, ds, slot);
         store_ds(ds);
-        if constexpr (C::kDvStepsAhead < kSteps) issue_dv<C::kDvStepsAhead, kSteps>(dv, p, accumulate);
+        if constexpr (C::kDvStepsAhead < kSteps)
+          products_.template dv<C::kDvStepsAhead, kSteps>(dv, p, do_slot(), accumulate);
         fence_proxy_async();                    // ds, for the tensor cores
         if constexpr (C::kDqOfWarpgroup > 1) {  // dq takes as many registers as p, do v^T and more
           wgmma_wait_group<0>();
@@ -90,8 +91,8 @@ class BackwardConsumer {
           pin_registers(p);
         }
         meet();
-        issue_dq(dq);
-        issue_dk(dk, ds, slot, accumulate);
+        products_.dq(dq, ds_buffer());
+        products_.dk(dk, ds, slot, accumulate);
         wgmma_wait_group<1>();
         pin_registers(dv);
         pin_dq(dq);
@@ -144,6 +145,7 @@ class BackwardConsumer {
     mbarrier_wait(state_.do_full[do_slot()], tile_ / C::kDoStages % 2);
   }
   __device__ __forceinline__ int do_slot() const { return tile_ % C::kDoStages; }
+  __device__ __forceinline__ int ds_buffer() const { return tile_ % C::kDsBuffers; }
 
   __device__ __forceinline__ void release(Mbarrier& empty) {
     __syncwarp();
@@ -152,82 +154,6 @@ class BackwardConsumer {
   // Each lane for itself: it has read what is its own of the stats and intervals.
   __device__ __forceinline__ void release_q(int slot) { mbarrier_arrive(state_.q_empty[slot]); }
   __device__ __forceinline__ void release_v() { release(state_.v_empty); }
-
-  // ---- products
-  // --------------------------------------------------------------------------------------------
-
-  // [64 keys of the warpgroup, rows] = keys rows^T, over head_dim
-  __device__ __forceinline__ void issue_keys_by_rows(float (&d)[kScores], const uint8_t* keys,
-                                                     const uint8_t* rows) {
-    const uint64_t a = descriptor_k_major(shared_address(keys) + warpgroup_ * 64 * kPanelRowBytes);
-    const uint64_t b = descriptor_k_major(shared_address(rows));
-    wgmma_fence();
-    ScoreProduct::template set<0, 0>(d, a, b);
-#pragma unroll
-    for (int step = 1; step < C::kHeadDim / 16; ++step) {
-      const uint32_t panel = step / 4, inside = step % 4 * 32;
-      ScoreProduct::template add<0, 0>(d, advance(a, panel * C::kKvPanelBytes + inside),
-                                       advance(b, panel * C::kRowPanelBytes + inside));
-    }
-    wgmma_commit_group();
-  }
-  __device__ __forceinline__ void issue_scores(float (&s)[kScores]) {
-    issue_keys_by_rows(s, memory_.k, memory_.q[q_.slot]);
-  }
-  __device__ __forceinline__ void issue_dp(float (&dp)[kScores]) {
-    issue_keys_by_rows(dp, memory_.v, memory_.dout[do_slot()]);
-  }
-
-  // [64 keys of the warpgroup, head_dim] (+)= weights^T rows, over the rows of the tile: steps of 16 of them
-  template <int kFrom, int kTo>
-  __device__ __forceinline__ void issue_weighted_rows(float (&d)[kDkv], const uint32_t (&weights)[kSteps][4],
-                                                      const uint8_t* rows, int accumulate) {
-    const uint64_t b = descriptor_n_major(shared_address(rows), C::kRowPanelBytes);
-    if constexpr (kFrom == 0) pin_registers(d);  // else they may be in flight
-    wgmma_fence();
-#pragma unroll
-    for (int step = kFrom; step < kTo; ++step)
-      DkvProduct::template rs<1>(d, weights[step], advance(b, step * 16 * kPanelRowBytes),
-                                 step > 0 ? 1 : accumulate);
-    wgmma_commit_group();
-  }
-  template <int kFrom, int kTo>
-  __device__ __forceinline__ void issue_dv(float (&dv)[kDkv], const uint32_t (&p)[kSteps][4],
-                                           int accumulate) {
-    issue_weighted_rows<kFrom, kTo>(dv, p, memory_.dout[do_slot()], accumulate);
-  }
-  __device__ __forceinline__ void issue_dk(float (&dk)[kDkv], const uint32_t (&ds)[kSteps][4], int slot,
-                                           int accumulate) {
-    issue_weighted_rows<0, kSteps>(dk, ds, memory_.q[slot], accumulate);
-  }
-
-  // Over the keys of all warpgroups: [rows, half of head_dim], or the transpose of all of it.
-  __device__ __forceinline__ void issue_dq(float (&dq)[C::kDqOfWarpgroup][kDq]) {
-    wgmma_fence();
-    const uint32_t keys = shared_address(memory_.k);
-    const uint64_t ds = descriptor_k_major(shared_address(memory_.ds[tile_ % C::kDsBuffers][0]));
-    if constexpr (!C::kInRows) {
-#pragma unroll
-      for (int i = 0; i < C::kDqOfWarpgroup; ++i) {
-        const uint64_t k = descriptor_n_major(keys + (warpgroup_ * C::kDqOfWarpgroup + i) * C::kKvPanelBytes,
-                                              C::kKvPanelBytes);
-        DqProduct::template set<1, 0>(dq[i], k, ds);
-#pragma unroll
-        for (int step = 1; step < C::kKeys / 16; ++step)
-          DqProduct::template add<1, 0>(dq[i], advance(k, step * 16 * kPanelRowBytes),
-                                        advance(ds, step / 4 * C::kRowPanelBytes + step % 4 * 32));
-      }
-    } else {
-      constexpr uint32_t kHalfBytes = C::kPanels == 2 ? C::kKvPanelBytes : kPanelRowBytes / 2;
-      const uint64_t k = descriptor_n_major(keys + warpgroup_ * kHalfBytes, C::kKvPanelBytes);
-      DqProduct::template set<0, 1>(dq[0], ds, k);
-#pragma unroll
-      for (int step = 1; step < C::kKeys / 16; ++step)
-        DqProduct::template add<0, 1>(dq[0], advance(ds, step / 4 * C::kRowPanelBytes + step % 4 * 32),
-                                      advance(k, step * 16 * kPanelRowBytes));
-    }
-    wgmma_commit_group();
-  }
 
   // ---- between the products
   // --------------------------------------------------------------------------------
@@ -316,8 +242,8 @@ class BackwardConsumer {
     // Lane l gives row l % 8 of matrix l / 8: matrices are (keys 0 - 7, 8 - 15) of (rows 0 - 7), then of (8 -
     // 15).
     const uint32_t row = lane_ / 16 * 8 + lane_ % 8, chunk = warp_ * 2 + lane_ / 8 % 2;
-    const uint32_t address = shared_address(memory_.ds[tile_ % C::kDsBuffers][warpgroup_]) +
-                             row * kPanelRowBytes + (chunk ^ (row & 7)) * 16;
+    const uint32_t address =
+        shared_address(memory_.ds[ds_buffer()][warpgroup_]) + row * kPanelRowBytes + (chunk ^ (row & 7)) * 16;
 #pragma unroll
     for (int step = 0; step < kSteps; ++step)
       stmatrix_x4_trans(address + step * 16 * kPanelRowBytes, ds[step][0], ds[step][1], ds[step][2],
@@ -427,7 +353,7 @@ class BackwardConsumer {
     if (ends) release_v();
     fence_proxy_async();
     meet();
-    issue_dq(dq);
+    products_.dq(dq, ds_buffer());
     wgmma_wait_group<0>();
     pin_dq(dq);
     release(state_.do_empty[do_slot()]);
@@ -624,6 +550,7 @@ class BackwardConsumer {
 
   const BackwardParams& params_;
   BackwardStreamMemory<C>& memory_;
+  Products products_;
   BackwardStreamState<C>& state_;
   const int stream_, warpgroup_, warp_, lane_;
   const int key_;    // of the tile: the first of the thread's two

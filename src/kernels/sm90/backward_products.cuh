@@ -1,0 +1,107 @@
+// The five products of a row tile, as a warpgroup of the backward kernel gives them to the tensor cores
+// (backward_kernel.cuh has the plan): operands and where they lie. Each is one group of wgmma, for which the
+// caller waits.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/sm90/backward_config.cuh"
+#include "kernels/sm90/backward_wgmma.cuh"
+
+namespace longspan::sm90 {
+
+template <class C>
+class BackwardProducts {
+ public:
+  using Element = typename C::Element;
+  using ScoreProduct = SharedWgmma<Element, C::kRows>;
+  using DqProduct = SharedWgmma<Element, C::kDqColumns>;
+  using DkvProduct = Wgmma<Element, C::kHeadDim>;
+  static constexpr int kScores = C::kRows / 2, kDq = C::kDqColumns / 2, kDkv = C::kHeadDim / 2;
+  static constexpr int kSteps = C::kRows / 16;
+
+  // `warpgroup` counts within the stream.
+  __device__ BackwardProducts(BackwardStreamMemory<C>& memory, int warpgroup)
+      : memory_(memory), warpgroup_(warpgroup) {}
+
+  // Transposed: [64 keys of the warpgroup, rows] = k q^T, and v do^T.
+  __device__ __forceinline__ void scores(float (&s)[kScores], int q_slot) {
+    keys_by_rows(s, memory_.k, memory_.q[q_slot]);
+  }
+  __device__ __forceinline__ void dp(float (&d)[kScores], int do_slot) {
+    keys_by_rows(d, memory_.v, memory_.dout[do_slot]);
+  }
+
+  // [64 keys of the warpgroup, head_dim] (+)= p^T do, steps of 16 rows, and ds^T q.
+  template <int kFrom, int kTo>
+  __device__ __forceinline__ void dv(float (&d)[kDkv], const uint32_t (&p)[kSteps][4], int do_slot,
+                                     int accumulate) {
+    weighted_rows<kFrom, kTo>(d, p, memory_.dout[do_slot], accumulate);
+  }
+  __device__ __forceinline__ void dk(float (&d)[kDkv], const uint32_t (&ds)[kSteps][4], int q_slot,
+                                     int accumulate) {
+    weighted_rows<0, kSteps>(d, ds, memory_.q[q_slot], accumulate);
+  }
+
+  // Over the keys of all warpgroups: [rows, half of head_dim], or the transpose of all of it.
+  __device__ __forceinline__ void dq(float (&d)[C::kDqOfWarpgroup][kDq], int ds_buffer) {
+    wgmma_fence();
+    const uint32_t keys = shared_address(memory_.k);
+    const uint64_t ds = descriptor_k_major(shared_address(memory_.ds[ds_buffer][0]));
+    if constexpr (!C::kInRows) {
+#pragma unroll
+      for (int i = 0; i < C::kDqOfWarpgroup; ++i) {
+        const uint64_t k = descriptor_n_major(keys + (warpgroup_ * C::kDqOfWarpgroup + i) * C::kKvPanelBytes,
+                                              C::kKvPanelBytes);
+        DqProduct::template set<1, 0>(d[i], k, ds);
+#pragma unroll
+        for (int step = 1; step < C::kKeys / 16; ++step)
+          DqProduct::template add<1, 0>(d[i], advance(k, step * 16 * kPanelRowBytes),
+                                        advance(ds, step / 4 * C::kRowPanelBytes + step % 4 * 32));
+      }
+    } else {
+      constexpr uint32_t kHalfBytes = C::kPanels == 2 ? C::kKvPanelBytes : kPanelRowBytes / 2;
+      const uint64_t k = descriptor_n_major(keys + warpgroup_ * kHalfBytes, C::kKvPanelBytes);
+      DqProduct::template set<0, 1>(d[0], ds, k);
+#pragma unroll
+      for (int step = 1; step < C::kKeys / 16; ++step)
+        DqProduct::template add<0, 1>(d[0], advance(ds, step / 4 * C::kRowPanelBytes + step % 4 * 32),
+                                      advance(k, step * 16 * kPanelRowBytes));
+    }
+    wgmma_commit_group();
+  }
+
+ private:
+  // Over head_dim.
+  __device__ __forceinline__ void keys_by_rows(float (&d)[kScores], const uint8_t* keys,
+                                               const uint8_t* rows) {
+    const uint64_t a = descriptor_k_major(shared_address(keys) + warpgroup_ * 64 * kPanelRowBytes);
+    const uint64_t b = descriptor_k_major(shared_address(rows));
+    wgmma_fence();
+    ScoreProduct::template set<0, 0>(d, a, b);
+#pragma unroll
+    for (int step = 1; step < C::kHeadDim / 16; ++step) {
+      const uint32_t panel = step / 4, inside = step % 4 * 32;
+      ScoreProduct::template add<0, 0>(d, advance(a, panel * C::kKvPanelBytes + inside),
+                                       advance(b, panel * C::kRowPanelBytes + inside));
+    }
+    wgmma_commit_group();
+  }
+  template <int kFrom, int kTo>
+  __device__ __forceinline__ void weighted_rows(float (&d)[kDkv], const uint32_t (&weights)[kSteps][4],
+                                                const uint8_t* rows, int accumulate) {
+    const uint64_t b = descriptor_n_major(shared_address(rows), C::kRowPanelBytes);
+    if constexpr (kFrom == 0) pin_registers(d);  // else they may be in flight
+    wgmma_fence();
+#pragma unroll
+    for (int step = kFrom; step < kTo; ++step)
+      DkvProduct::template rs<1>(d, weights[step], advance(b, step * 16 * kPanelRowBytes),
+                                 step > 0 ? 1 : accumulate);
+    wgmma_commit_group();
+  }
+
+  BackwardStreamMemory<C>& memory_;
+  const int warpgroup_;
+};
+
+}  // namespace longspan::sm90
