@@ -32,7 +32,7 @@ void start(const BackwardParams& params, const Device& device, cudaStream_t stre
   const auto grid = static_cast<unsigned>(std::min(device.units, workers + pass_blocks));
   // Blocks that keep to a schedule, and those whose additions wait for their turns, wait for others that may
   // have begun later: all must be resident, or none begin. Items wait for passes, too, but for those of the
-  // first blocks to begin.
+  // first blocks to begin; and these for items, which one resident block more is enough for.
   const bool all_resident = scheduled || C::kOrdered;
   cudaLaunchAttribute attribute = dependent_launch();
   if (all_resident) {
