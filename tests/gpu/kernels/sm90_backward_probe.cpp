@@ -1,13 +1,14 @@
 // A tool for whoever works on the Hopper backward kernel: runs it on a list of small problems, shows where
-// gradients are wrong (by head and tile), or times it on large ones.
-//   sm90_backward_probe check|time <how>[/<how>...] [regular expression]
+// gradients are wrong (by head and tile), or times it on large ones, after a rest each (`time`) or by the
+// runner's rule (`hot`: an empty L2, and a chip that had no rest).
+//   sm90_backward_probe check|time|hot <how>[/<how>...] [regular expression]
 // <how> is `chosen` or `ordered` (the same bits every run), with what shall differ from the plan's choice:
 // claimed, added, streams, narrow and wide (ordered tiles of 64 and of 128 keys), rows, held, tall (tiles of
-// 80 rows, as held), low (of 64), unaligned, w=WAVE, s=SECTION_UNITS, N=PASS_BLOCKS, q=RESTS (1: always),
-// t=BY_TIME, and of BackwardDivision P=PARTS, T=MOST_TILES, o=KEY_ORDER (as a number), g=GROUP_ITEMS,
-// r=LAST_ROUNDS, h=KV_HEADS, k=WALK (1: descending, 2: by rows), p=PARTS with any number of tiles and no
-// groups of items: e.g. chosen,w=0,T=160. With n=REPEATS `check` compares the bits of so many more ordered
-// runs with those of the first, else of 4.
+// 80 rows, as held), low (of 64), unaligned, cut (tiles begin where bands do), w=WAVE, s=SECTION_UNITS,
+// N=PASS_BLOCKS, q=RESTS (1: always), t=BY_TIME, and of BackwardDivision P=PARTS, T=MOST_TILES, o=KEY_ORDER
+// (as a number), g=GROUP_ITEMS, r=LAST_ROUNDS, h=KV_HEADS, k=WALK (1: descending, 2: by rows), p=PARTS with
+// any number of tiles and no groups of items: e.g. chosen,w=0,T=160. With n=REPEATS `check` compares the bits
+// of so many more ordered runs with those of the first, else of 4.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -27,6 +28,8 @@
 #include "attention/oracle_cuda.h"
 #include "attention/verify.h"
 #include "base/cuda.h"
+#include "bench/cuda_testbed.h"
+#include "bench/measure.h"
 #include "gpu/kernels/backward_in_shape.h"
 #include "kernels/sm90/backward_arrangement.h"
 #include "kernels/sm90/backward_plan.h"
@@ -72,6 +75,7 @@ BackwardShape shape_for(Problem problem, const std::string& how, int64_t units) 
   if (has("unaligned")) shape.aligned = false;
   if (has("low")) shape.rows = 64;
   if (has("tall")) shape.rows = 80, shape.in_rows = shape.aligned = false;
+  if (has("cut")) shape.aligned = true;
   if (has("added")) shape.store = BackwardStore::kAdded;
   set("w", shape.wave), set("s", shape.section_units), set("N", shape.pass_blocks), set("t", shape.by_time);
   bool rests = false;
@@ -464,48 +468,87 @@ std::pair<double, double> cycles_of(const std::function<void()>& run, int repeat
   return {cycles / repeats * gpu.units / tiles, cycles / end.seconds_since(start) * 1e-6};
 }
 
-// Each instance in turn, and once more in the other order; a line of TFLOP/s, cycles a tile and MHz.
-void time(const Case& c, const std::vector<std::string>& instances, const Device& gpu) {
-  const Problem problem = problem_of(c);
-  std::vector<std::unique_ptr<BackwardInShape>> plans;
-  size_t bytes = 0;
-  for (const std::string& instance : instances) {
-    plans.push_back(std::make_unique<BackwardInShape>(problem, shape_for(problem, instance, gpu.units), gpu));
-    bytes = std::max(bytes, plans.back()->workspace_bytes(Direction::kBackward));
+// A problem's tensors, and a plan of each instance.
+struct Timed {
+  Timed(const Case& c, const std::vector<std::string>& instances, const Device& gpu)
+      : problem(problem_of(c)) {
+    size_t bytes = 0;
+    for (const std::string& instance : instances) {
+      plans.push_back(
+          std::make_unique<BackwardInShape>(problem, shape_for(problem, instance, gpu.units), gpu));
+      bytes = std::max(bytes, plans.back()->workspace_bytes(Direction::kBackward));
+    }
+    tensors = std::make_unique<ProblemTensors>(problem, Direction::kBackward, gpu, *plans[0]);
+    tensors->fill_inputs(7);
+    tensors->forward(*plans[0]);
+    workspace = Buffer(bytes, gpu);
+    const DeviceTensors& v = tensors->views();
+    args = {v.q, v.k, v.v, v.o, v.dout, v.lse, v.dq, v.dk, v.dv, workspace.data()};
+    work = flops(problem, Direction::kBackward);
   }
-  ProblemTensors tensors(problem, Direction::kBackward, gpu, *plans[0]);
-  tensors.fill_inputs(7);
-  tensors.forward(*plans[0]);
-  Buffer workspace(bytes, gpu);
-  const DeviceTensors& v = tensors.views();
-  const BackwardArgs args{v.q, v.k, v.v, v.o, v.dout, v.lse, v.dq, v.dk, v.dv, workspace.data()};
-  const double work = flops(problem, Direction::kBackward);
-  const int repeats = work > 1e14 ? 0 : (work > 5e13 ? 1 : (work > 1e13 ? 2 : 4));
-  std::vector<std::string> rates(plans.size());
+
+  Problem problem;
+  std::vector<std::unique_ptr<BackwardInShape>> plans;
+  std::unique_ptr<ProblemTensors> tensors;
+  Buffer workspace;
+  BackwardArgs args;
+  double work = 0;  // flops
+};
+
+// Each instance in turn, and once more in the other order.
+void in_turns(size_t count, const std::function<void(size_t, int)>& run) {
+  for (int round = 0; round < 2; ++round)
+    for (size_t j = 0; j < count; ++j) run(round > 0 ? count - 1 - j : j, round);
+}
+
+void print(const Case& c, const std::vector<std::string>& rates, const std::vector<std::string>& instances) {
+  std::printf("%s\n", c.name.c_str());
+  for (size_t i = 0; i < rates.size(); ++i)
+    std::printf("  %-9s %s\n", rates[i].c_str(), instances[i].c_str());
+}
+
+// A line of TFLOP/s, cycles a tile and MHz.
+void time_rested(const Case& c, const std::vector<std::string>& instances, const Device& gpu) {
+  const Timed all(c, instances, gpu);
+  const int repeats = all.work > 1e14 ? 0 : (all.work > 5e13 ? 1 : (all.work > 1e13 ? 2 : 4));
+  std::vector<std::string> rates(all.plans.size());
   std::vector<std::unique_ptr<Buffer>> before;
   Buffer sums(32, gpu), clocks(2 * static_cast<size_t>(gpu.units) * sizeof(long long), gpu);
-  const double tiles = work / (10.0 * 64 * 128 * static_cast<double>(problem.head_dim));
-  for (size_t i = 0; i < plans.size(); ++i)
-    rates[i] = compare(*plans[i], i == 0, instances[i].find("ordered") != std::string::npos, args,
+  const double tiles = all.work / (10.0 * 64 * 128 * static_cast<double>(all.problem.head_dim));
+  for (size_t i = 0; i < rates.size(); ++i)
+    rates[i] = compare(*all.plans[i], i == 0, instances[i].find("ordered") != std::string::npos, all.args,
                        static_cast<double*>(sums.data()), before, gpu);
-  for (int round = 0; round < 2; ++round)
-    for (size_t j = 0; j < plans.size(); ++j) {
-      const size_t i = round > 0 ? plans.size() - 1 - j : j;
-      std::this_thread::sleep_for(std::chrono::milliseconds(40));  // a hot GPU is slower
-      const double all = median_s([&] { plans[i]->backward(args, Stream{}); }, repeats);
-      rates[i] += fmt::format("{}{:.0f}", round > 0 ? "," : " ", work / all * 1e-12);
-    }
+  in_turns(rates.size(), [&](size_t i, int round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(40));  // a hot GPU is slower
+    const double time_s = median_s([&] { all.plans[i]->backward(all.args, Stream{}); }, repeats);
+    rates[i] += fmt::format("{}{:.0f}", round > 0 ? "," : " ", all.work / time_s * 1e-12);
+  });
   // As many runs as take some 60 ms: a short one ends before the power limit is felt.
-  const int many = static_cast<int>(std::clamp(60e-3 * 500e12 / work, 1.0, 40.0));
-  for (size_t i = 0; i < plans.size(); ++i) {
+  const int many = static_cast<int>(std::clamp(60e-3 * 500e12 / all.work, 1.0, 40.0));
+  for (size_t i = 0; i < rates.size(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(40));
-    const auto [cycles, rate] = cycles_of([&] { plans[i]->backward(args, Stream{}); }, many, tiles, gpu,
-                                          static_cast<long long*>(clocks.data()));
+    const auto [cycles, rate] = cycles_of([&] { all.plans[i]->backward(all.args, Stream{}); }, many, tiles,
+                                          gpu, static_cast<long long*>(clocks.data()));
     rates[i] += fmt::format("  {:5.0f} cycles a tile, {:4.0f} MHz ", cycles, rate);
   }
-  std::printf("%s\n", c.name.c_str());
-  for (size_t i = 0; i < plans.size(); ++i)
-    std::printf("  %-9s %s\n", rates[i].c_str(), instances[i].c_str());
+  print(c, rates, instances);
+}
+
+// A line of TFLOP/s, the lowest clock and the most power that were read.
+void time_hot(const Case& c, const std::vector<std::string>& instances, const Device& gpu) {
+  const Timed all(c, instances, gpu);
+  const std::unique_ptr<bench::Testbed> testbed = bench::make_cuda_testbed(gpu);
+  const std::unique_ptr<bench::Stopwatch> stopwatch = testbed->stopwatch({}, true);
+  const bench::TimingRule rule{.warmup_s = 0.3, .budget_s = 0.4, .half_width = 0.001};
+  std::vector<std::string> rates(all.plans.size());
+  in_turns(rates.size(), [&](size_t i, int) {
+    const auto run = [&] { all.plans[i]->backward(all.args, testbed->stream()); };
+    const bench::Measurement found = bench::measure(run, *stopwatch, testbed->clock(), rule);
+    const double rate = all.work / found.median_s * 1e-12;
+    const bench::DeviceState state = testbed->take_device_state().value_or(bench::DeviceState{});
+    rates[i] += fmt::format(" {:.1f} ({:.0f} MHz, {:.0f} W)", rate, state.sm_clock_min_mhz, state.power_w);
+  });
+  print(c, rates, instances);
 }
 
 // For a profiler.
@@ -525,7 +568,7 @@ void run_once(const Case& c, const std::string& instance, const Device& gpu) {
 int main(int argc, char** argv) {
   using namespace longspan;
   if (argc < 3) {
-    std::printf("sm90_backward_probe check|time chosen|ordered[,...] [regular expression]\n");
+    std::printf("sm90_backward_probe check|time|hot chosen|ordered[,...] [regular expression]\n");
     return 2;
   }
   if (!no_cuda_reason().empty() || first_gpu().capability != 90) {
@@ -534,7 +577,8 @@ int main(int argc, char** argv) {
   }
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   const Device gpu = first_gpu();
-  const bool once = std::string(argv[1]) == "once", timing = once || std::string(argv[1]) == "time";
+  const std::string what = argv[1];
+  const bool once = what == "once", hot = what == "hot", timing = once || hot || what == "time";
   const std::regex filter(argc > 3 ? argv[3] : "");
   int failed = 0, ran = 0;
   std::vector<std::string> instances{""};
@@ -550,7 +594,7 @@ int main(int argc, char** argv) {
       if (once)
         run_once(c, argv[2], gpu);
       else if (timing)
-        time(c, instances, gpu);
+        (hot ? time_hot : time_rested)(c, instances, gpu);
       else
         for (const std::string& instance : instances)
           if (!check(c, instance, gpu, failed < 4)) ++failed;
