@@ -35,6 +35,7 @@ struct Library {
   int (*power)(NvmlDevice, unsigned*) = nullptr;
   int (*temperature)(NvmlDevice, int, unsigned*) = nullptr;
   int (*reasons)(NvmlDevice, unsigned long long*) = nullptr;
+  int (*energy)(NvmlDevice, unsigned long long*) = nullptr;  // not by every device
   bool usable = false;
 };
 
@@ -55,6 +56,7 @@ const Library& library() {
         load(l.temperature, "nvmlDeviceGetTemperature") &&
         (load(l.reasons, "nvmlDeviceGetCurrentClocksEventReasons") ||
          load(l.reasons, "nvmlDeviceGetCurrentClocksThrottleReasons"));  // its older name
+    load(l.energy, "nvmlDeviceGetTotalEnergyConsumption");
     l.usable = complete && l.init() == kSuccess;
     return l;
   }();
@@ -74,6 +76,12 @@ class OpenNvml final : public Nvml {
     unsigned long long reasons = 0;
     if (library().reasons(device_, &reasons) == kSuccess) reading.reasons = reasons;
     return reading;
+  }
+
+  double energy_j() override {
+    unsigned long long millijoules = 0;
+    const bool known = library().energy != nullptr && library().energy(device_, &millijoules) == kSuccess;
+    return known ? static_cast<double>(millijoules) * 1e-3 : -1;
   }
 
   std::string driver() const override {

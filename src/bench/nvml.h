@@ -21,6 +21,8 @@ class Nvml {
   static std::unique_ptr<Nvml> open(const std::string& pci_bus);
   virtual ~Nvml() = default;
   virtual GpuReading read() = 0;
+  // What the device has used since its driver was loaded; negative if it does not tell.
+  virtual double energy_j() = 0;
   virtual std::string driver() const = 0;  // "580.159.04"
 };
 

@@ -30,11 +30,12 @@
 #include "base/cuda.h"
 #include "bench/cuda_testbed.h"
 #include "bench/measure.h"
+#include "bench/nvml.h"
 #include "gpu/kernels/backward_in_shape.h"
 #include "kernels/sm90/backward_arrangement.h"
 #include "kernels/sm90/backward_plan.h"
 #include "kernels/sm90/sm90.h"
-#include "mask/patterns.h"
+#include "sm90_backward_cases.h"
 #include "sm90_differences.h"
 
 namespace longspan {
@@ -93,175 +94,6 @@ BackwardShape shape_for(Problem problem, const std::string& how, int64_t units) 
   if (problem.group_size() % division.parts != 0) division.parts = 1;
   shape.division = division;
   return shape;
-}
-
-struct Case {
-  std::string name;
-  std::function<HeadMasks()> masks;
-  int64_t heads_q = 1, heads_kv = 1, head_dim = 128;
-  DType dtype = DType::kBF16;
-  bool fp32_output = false;
-};
-
-HeadMasks band(int64_t rows, int64_t columns, int64_t lo, int64_t hi) {
-  return {Mask(rows, columns, std::vector<Band>{{{0, rows}, {0, columns}, lo, hi}})};
-}
-
-HeadMasks pattern(const char* name, int64_t seqlen, int64_t kv_heads = 1, int64_t block = 0,
-                  double density = 0.3, const char* lengths = "auto") {
-  PatternOptions options;
-  options.seqlen = seqlen;
-  options.kv_heads = kv_heads;
-  if (block > 0) options.block = block;
-  options.density = density;
-  options.lengths = lengths;
-  return draw_mask(name, options).masks;
-}
-
-constexpr int64_t kBelow = kUnboundedBelow, kAbove = kUnboundedAbove;
-
-std::vector<Case> small_cases() {
-  std::vector<Case> cases;
-  const auto add = [&](std::string name, std::function<HeadMasks()> masks, int64_t q = 1, int64_t kv = 1,
-                       int64_t d = 128, DType dtype = DType::kBF16, bool fp32 = false) {
-    cases.push_back({std::move(name), std::move(masks), q, kv, d, dtype, fp32});
-  };
-  for (const int64_t s : {64, 128, 192, 256, 1024})
-    add(fmt::format("full-{}", s), [s] { return band(s, s, kBelow, kAbove); });
-  add("causal-256", [] { return band(256, 256, kBelow, 0); });
-  add(
-      "full-512-2:2", [] { return band(512, 512, kBelow, kAbove); }, 2, 2);
-  add(
-      "full-512-8:2", [] { return band(512, 512, kBelow, kAbove); }, 8, 2);
-  add(
-      "causal-1024-8:1", [] { return band(1024, 1024, kBelow, 0); }, 8, 1);
-  for (const int64_t s : {1, 2, 63, 65, 127, 129, 200, 333, 1000}) {
-    add(
-        fmt::format("full-{}-4:2", s), [s] { return band(s, s, kBelow, kAbove); }, 4, 2);
-    add(
-        fmt::format("causal-{}-4:2", s), [s] { return band(s, s, kBelow, 0); }, 4, 2);
-  }
-  add(
-      "window-1500-4:2", [] { return band(1500, 1500, -100, 37); }, 4, 2);
-  add(
-      "300x2300-4:2", [] { return band(300, 2300, kBelow, 2000); }, 4, 2);
-  add(
-      "2300x300-4:2-f32", [] { return band(2300, 300, kBelow, -2000); }, 4, 2, 128, DType::kBF16, true);
-  add(
-      "12300x300-4:2", [] { return band(12300, 300, kBelow, kAbove); }, 4, 2);
-  add(
-      "empty-500-4:2", [] { return HeadMasks{Mask(500, 500, std::vector<Band>{})}; }, 4, 2);
-  add(
-      "holes-900-4:2",
-      [] {
-        std::vector<Band> bands;
-        for (int64_t r = 0; r < 900; r += 150)
-          for (int64_t c = r; c < 900; c += 40) bands.push_back({{r, r + 50}, {c, c + 13}});
-        return HeadMasks{Mask(900, 900, bands)};
-      },
-      4, 2);
-  for (const Pattern& p : patterns())
-    add(
-        fmt::format("{}-2048-4:2", p.name),
-        [&p] {
-          return pattern(std::string(p.name).c_str(), 2048, 2,
-                         p.block_sparse ? (p.name[0] == 'u' ? 64 : 256) : 0, 0.3, "uniform:50:500");
-        },
-        4, 2);
-  for (const char* name : {"causal_document", "full_document", "share_question", "prefix_lm_document"})
-    for (const char* lengths : {"uniform:100:700", "uniform:1:90", "uniform:60:200"})
-      for (const bool wide : {false, true})
-        add(
-            fmt::format("{}-{}-{}", name, lengths, wide ? "4:2" : "8:1-d64-f16"),
-            [=] { return pattern(name, 3000, 2, 0, 0.3, lengths); }, wide ? 4 : 8, wide ? 2 : 1,
-            wide ? 128 : 64, wide ? DType::kBF16 : DType::kF16);
-  add(
-      "documents-f32-4:2", [] { return pattern("causal_document", 3000, 2, 0, 0.3, "uniform:100:700"); }, 4,
-      2, 128, DType::kBF16, true);
-  add(
-      "blocks128-2000-4:4", [] { return pattern("uniform_block_sparse", 2000, 4, 128); }, 4, 4);
-  // Where additions in order are in that of a simulated run.
-  add(
-      "blocks128-6000-4:4", [] { return pattern("uniform_block_sparse", 6000, 4, 128); }, 4, 4);
-  add(
-      "blocks128-6000-8:4-one-mask", [] { return pattern("uniform_block_sparse", 6000, 1, 128); }, 8, 4);
-  add(
-      "blocks64-6000-8:2-d64-f16", [] { return pattern("uniform_block_sparse", 6000, 2, 64); }, 8, 2, 64,
-      DType::kF16);
-  add(
-      "blocks64-6000-8:4", [] { return pattern("uniform_block_sparse", 6000, 4, 64); }, 8, 4);
-  add(
-      "variable256-6000-8:4", [] { return pattern("variable_block_sparse", 6000, 4, 256); }, 8, 4);
-  add(
-      "causal_blockwise-4096-64:8", [] { return pattern("causal_blockwise", 4096); }, 64, 8);
-  add(
-      "causal-4096-64:8", [] { return band(4096, 4096, kBelow, 0); }, 64, 8);
-  add(
-      "documents-8192-64:8", [] { return pattern("causal_document", 8192); }, 64, 8);
-  for (const int64_t s : {64, 200, 1000}) {
-    add(
-        fmt::format("f16-causal-{}-4:2", s), [s] { return band(s, s, kBelow, 0); }, 4, 2, 128, DType::kF16);
-    add(
-        fmt::format("d64-causal-{}-4:2", s), [s] { return band(s, s, kBelow, 0); }, 4, 2, 64);
-    add(
-        fmt::format("d64-f16-full-{}-4:2", s), [s] { return band(s, s, kBelow, kAbove); }, 4, 2, 64,
-        DType::kF16);
-  }
-  return cases;
-}
-
-std::vector<Case> large_cases() {
-  std::vector<Case> cases;
-  const auto add = [&](std::string name, std::function<HeadMasks()> masks, int64_t q = 64, int64_t kv = 8) {
-    cases.push_back({std::move(name), std::move(masks), q, kv});
-  };
-  for (const int64_t s : {2048, 4096, 8192, 16384, 32768, 49152})
-    for (const Pattern& p : patterns())
-      if (!p.block_sparse)
-        add(fmt::format("{}-{}K", p.name, s / 1024),
-            [s, name = std::string(p.name)] { return pattern(name.c_str(), s); });
-  for (const int64_t s : {8192, 32768, 131072})
-    for (const bool causal : {false, true})
-      add(
-          fmt::format("{}-{}K-16:2", causal ? "causal" : "full", s / 1024),
-          [s, causal] { return band(s, s, kBelow, causal ? 0 : kAbove); }, 16, 2);
-  for (const int64_t head_dim : {64})
-    for (const char* name : {"full", "causal", "causal_document"}) {
-      add(fmt::format("d{}-{}-32K", head_dim, name), [name] { return pattern(name, 32768); });
-      cases.back().head_dim = head_dim;
-    }
-  for (const double density : {0.1, 0.2, 0.5, 0.8, 1.0}) {
-    const auto blocks = [&](const char* kind, int block, int64_t q, int64_t kv) {
-      const std::string name = kind;
-      add(
-          fmt::format("{}{}-48K-{}:{}-{}", name[0] == 'u' ? "blocks" : "variable", block, q, kv, density),
-          [=] { return pattern(name.c_str(), 49152, kv, block, density); }, q, kv);
-    };
-    for (const auto& [q, kv] : {std::pair{4, 4}, {32, 32}, {32, 4}}) {
-      for (const int block : {64, 128}) blocks("uniform_block_sparse", block, q, kv);
-      if (density < 1 && kv == 4)
-        for (const int block : {256, 512}) blocks("variable_block_sparse", block, q, kv);
-    }
-  }
-  for (const auto& [q, kv] : {std::pair{4, 4}, {32, 4}})
-    for (const double density : {0.1, 0.2})
-      add(
-          fmt::format("variable256-16K-{}:{}-{}", q, kv, density),
-          [=, kv = kv] { return pattern("variable_block_sparse", 16384, kv, 256, density); }, q, kv);
-  return cases;
-}
-
-Problem problem_of(const Case& c) {
-  Problem p;
-  p.masks = std::make_shared<const HeadMasks>(c.masks());
-  p.tokens_q = p.masks->front().rows();
-  p.tokens_kv = p.masks->front().columns();
-  p.heads_q = c.heads_q;
-  p.heads_kv = c.heads_kv;
-  p.head_dim = c.head_dim;
-  p.dtype = c.dtype;
-  p.fp32_output = c.fp32_output;
-  return p;
 }
 
 // Norm of the error over that of the truth, of rows x columns of a head. NaN counts as infinite.
@@ -534,19 +366,30 @@ void time_rested(const Case& c, const std::vector<std::string>& instances, const
   print(c, rates, instances);
 }
 
-// A line of TFLOP/s, the lowest clock and the most power that were read.
+std::unique_ptr<bench::Nvml> nvml_of(const Device& gpu) {
+  char pci_bus[32] = {};
+  if (cudaDeviceGetPCIBusId(pci_bus, sizeof(pci_bus), gpu.index) != cudaSuccess) return nullptr;
+  return bench::Nvml::open(pci_bus);
+}
+
+// A line of TFLOP/s, the lowest clock that was read, the power on average, and what one pass uses of it (with
+// that of emptying L2 in between).
 void time_hot(const Case& c, const std::vector<std::string>& instances, const Device& gpu) {
   const Timed all(c, instances, gpu);
   const std::unique_ptr<bench::Testbed> testbed = bench::make_cuda_testbed(gpu);
   const std::unique_ptr<bench::Stopwatch> stopwatch = testbed->stopwatch({}, true);
-  const bench::TimingRule rule{.warmup_s = 0.3, .budget_s = 0.4, .half_width = 0.001};
+  const std::unique_ptr<bench::Nvml> nvml = nvml_of(gpu);
+  const auto energy_j = [&] { return nvml ? nvml->energy_j() : -1; };
+  const bench::TimingRule rule{.warmup_s = 0.3, .budget_s = 0.5, .half_width = 0.001};
   std::vector<std::string> rates(all.plans.size());
   in_turns(rates.size(), [&](size_t i, int) {
     const auto run = [&] { all.plans[i]->backward(all.args, testbed->stream()); };
+    const double begin_s = testbed->clock().now_s(), begin_j = energy_j();
     const bench::Measurement found = bench::measure(run, *stopwatch, testbed->clock(), rule);
-    const double rate = all.work / found.median_s * 1e-12;
+    const double power_w = (energy_j() - begin_j) / (testbed->clock().now_s() - begin_s);
     const bench::DeviceState state = testbed->take_device_state().value_or(bench::DeviceState{});
-    rates[i] += fmt::format(" {:.1f} ({:.0f} MHz, {:.0f} W)", rate, state.sm_clock_min_mhz, state.power_w);
+    rates[i] += fmt::format(" {:.1f} ({:.0f} MHz, {:.0f} W, {:.3f} J)", all.work / found.median_s * 1e-12,
+                            state.sm_clock_min_mhz, power_w, power_w * found.median_s);
   });
   print(c, rates, instances);
 }
