@@ -1,6 +1,5 @@
 #include "sm90_backward_cases.h"
 
-#include <memory>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,17 +11,6 @@ namespace {
 
 HeadMasks band(int64_t rows, int64_t columns, int64_t lo, int64_t hi) {
   return {Mask(rows, columns, std::vector<Band>{{{0, rows}, {0, columns}, lo, hi}})};
-}
-
-HeadMasks pattern(const char* name, int64_t seqlen, int64_t kv_heads = 1, int64_t block = 0,
-                  double density = 0.3, const char* lengths = "auto") {
-  PatternOptions options;
-  options.seqlen = seqlen;
-  options.kv_heads = kv_heads;
-  if (block > 0) options.block = block;
-  options.density = density;
-  options.lengths = lengths;
-  return draw_mask(name, options).masks;
 }
 
 constexpr int64_t kBelow = kUnboundedBelow, kAbove = kUnboundedAbove;
@@ -158,19 +146,6 @@ std::vector<Case> large_cases() {
           fmt::format("variable256-16K-{}:{}-{}", q, kv, density),
           [=, kv = kv] { return pattern("variable_block_sparse", 16384, kv, 256, density); }, q, kv);
   return cases;
-}
-
-Problem problem_of(const Case& c) {
-  Problem p;
-  p.masks = std::make_shared<const HeadMasks>(c.masks());
-  p.tokens_q = p.masks->front().rows();
-  p.tokens_kv = p.masks->front().columns();
-  p.heads_q = c.heads_q;
-  p.heads_kv = c.heads_kv;
-  p.head_dim = c.head_dim;
-  p.dtype = c.dtype;
-  p.fp32_output = c.fp32_output;
-  return p;
 }
 
 }  // namespace longspan

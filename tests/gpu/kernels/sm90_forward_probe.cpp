@@ -25,6 +25,7 @@
 
 #include "attention/verify.h"
 #include "base/cuda.h"
+#include "gpu/kernels/probe_case.h"
 #include "kernels/sm90/forward_plan.h"
 #include "mask/patterns.h"
 
@@ -61,25 +62,6 @@ class ProbePlan final : public Plan {
   ForwardPlan forward_;
 };
 
-struct Case {
-  std::string name;
-  std::function<HeadMasks()> masks;
-  int64_t heads_q = 64, heads_kv = 8, head_dim = 128;
-  DType dtype = DType::kBF16;
-  float scale = 0;
-};
-
-HeadMasks pattern(const std::string& name, int64_t seqlen, int64_t kv_heads = 1, int64_t block = 0,
-                  double density = 0.3, const std::string& lengths = "auto") {
-  PatternOptions options;
-  options.seqlen = seqlen;
-  options.kv_heads = kv_heads;
-  if (block > 0) options.block = block;
-  options.density = density;
-  options.lengths = lengths;
-  return draw_mask(name, options).masks;
-}
-
 Case blocks(int64_t block, int64_t seqlen, int64_t heads_q, int64_t heads_kv, double density) {
   return {fmt::format("blocks{}-{}-{}:{}-{}", block, seqlen, heads_q, heads_kv, density),
           [=] { return pattern("uniform_block_sparse", seqlen, heads_kv, block, density); }, heads_q,
@@ -102,8 +84,11 @@ std::vector<Case> small_cases() {
   for (const int64_t s : {1, 65, 777})
     cases.push_back({fmt::format("causal-{}-8:2", s), [s] { return pattern("causal", s); }, 8, 2});
   for (const char* name : {"full", "causal"})
-    cases.push_back({fmt::format("scale1-{}-1500-8:2", name), [name] { return pattern(name, 1500); }, 8, 2,
-                     128, DType::kBF16, 1});
+    cases.push_back({.name = fmt::format("scale1-{}-1500-8:2", name),
+                     .masks = [name] { return pattern(name, 1500); },
+                     .heads_q = 8,
+                     .heads_kv = 2,
+                     .scale = 1});
   for (const int64_t block : {64, 128})
     for (const auto& [q, kv] : {std::pair<int64_t, int64_t>{4, 4}, {8, 2}, {4, 2}, {6, 2}}) {
       for (const double density : {0.1, 0.3, 1.0}) {
@@ -160,19 +145,6 @@ std::vector<Case> large_cases() {
       for (const double density : {0.1, 0.2, 0.5, 0.8, 1.0})
         cases.push_back(variable(mean, 49152, q, kv, density));
   return cases;
-}
-
-Problem problem_of(const Case& c) {
-  Problem p;
-  p.masks = std::make_shared<const HeadMasks>(c.masks());
-  p.tokens_q = p.masks->front().rows();
-  p.tokens_kv = p.masks->front().columns();
-  p.heads_q = c.heads_q;
-  p.heads_kv = c.heads_kv;
-  p.head_dim = c.head_dim;
-  p.dtype = c.dtype;
-  p.scale = c.scale;
-  return p;
 }
 
 ForwardShape shape_for(const Problem& problem, const std::string& text, const Device& gpu) {
