@@ -317,6 +317,7 @@ struct Timed {
     const DeviceTensors& v = tensors->views();
     args = {v.q, v.k, v.v, v.o, v.dout, v.lse, v.dq, v.dk, v.dv, workspace.data()};
     work = flops(problem, Direction::kBackward);
+    cuda::synchronize(Stream{});  // what follows may use another stream
   }
 
   Problem problem;
@@ -373,13 +374,14 @@ std::unique_ptr<bench::Nvml> nvml_of(const Device& gpu) {
 }
 
 // A line of TFLOP/s, the lowest clock that was read, the power on average, and what one pass uses of it (with
-// that of emptying L2 in between).
+// that of emptying L2 in between); what the device does not tell is left out.
 void time_hot(const Case& c, const std::vector<std::string>& instances, const Device& gpu) {
   const Timed all(c, instances, gpu);
   const std::unique_ptr<bench::Testbed> testbed = bench::make_cuda_testbed(gpu);
   const std::unique_ptr<bench::Stopwatch> stopwatch = testbed->stopwatch({}, true);
   const std::unique_ptr<bench::Nvml> nvml = nvml_of(gpu);
   const auto energy_j = [&] { return nvml ? nvml->energy_j() : -1; };
+  const bool tells_energy = energy_j() >= 0;
   const bench::TimingRule rule{.warmup_s = 0.3, .budget_s = 0.5, .half_width = 0.001};
   std::vector<std::string> rates(all.plans.size());
   in_turns(rates.size(), [&](size_t i, int) {
@@ -387,9 +389,10 @@ void time_hot(const Case& c, const std::vector<std::string>& instances, const De
     const double begin_s = testbed->clock().now_s(), begin_j = energy_j();
     const bench::Measurement found = bench::measure(run, *stopwatch, testbed->clock(), rule);
     const double power_w = (energy_j() - begin_j) / (testbed->clock().now_s() - begin_s);
-    const bench::DeviceState state = testbed->take_device_state().value_or(bench::DeviceState{});
-    rates[i] += fmt::format(" {:.1f} ({:.0f} MHz, {:.0f} W, {:.3f} J)", all.work / found.median_s * 1e-12,
-                            state.sm_clock_min_mhz, power_w, power_w * found.median_s);
+    rates[i] += fmt::format(" {:.1f}", all.work / found.median_s * 1e-12);
+    if (const auto state = testbed->take_device_state())
+      rates[i] += fmt::format(" {:.0f} MHz", state->sm_clock_min_mhz);
+    if (tells_energy) rates[i] += fmt::format(" {:.0f} W {:.3f} J", power_w, power_w * found.median_s);
   });
   print(c, rates, instances);
 }
