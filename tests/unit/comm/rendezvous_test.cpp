@@ -22,8 +22,10 @@ namespace {
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 
-int free_port() {  // below those that the system gives to clients, which may still hold one
-  static std::atomic<int> next{20000 + static_cast<int>(getpid() % 12000)};
+// Below those that the system gives to clients, which may still hold one. Tests that run beside this one have
+// the next process numbers, and 16 ports each.
+int free_port() {
+  static std::atomic<int> next{20000 + static_cast<int>(getpid() % 750) * 16};
   return next++;
 }
 
