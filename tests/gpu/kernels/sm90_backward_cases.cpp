@@ -123,7 +123,7 @@ std::vector<Case> large_cases() {
           fmt::format("{}-{}K-16:2", causal ? "causal" : "full", s / 1024),
           [s, causal] { return band(s, s, kBelow, causal ? 0 : kAbove); }, 16, 2);
   for (const int64_t head_dim : {64})
-    for (const char* name : {"full", "causal", "causal_document"}) {
+    for (const char* name : {"full", "causal", "causal_document", "full_document"}) {
       add(fmt::format("d{}-{}-32K", head_dim, name), [name] { return pattern(name, 32768); });
       cases.back().head_dim = head_dim;
     }

@@ -328,10 +328,10 @@ struct Timed {
   double work = 0;  // flops
 };
 
-// Each instance in turn, and once more in the other order.
-void in_turns(size_t count, const std::function<void(size_t, int)>& run) {
-  for (int round = 0; round < 2; ++round)
-    for (size_t j = 0; j < count; ++j) run(round > 0 ? count - 1 - j : j, round);
+// Each instance in turn, every other round in the other order.
+void in_turns(size_t count, int rounds, const std::function<void(size_t, int)>& run) {
+  for (int round = 0; round < rounds; ++round)
+    for (size_t j = 0; j < count; ++j) run(round % 2 > 0 ? count - 1 - j : j, round);
 }
 
 void print(const Case& c, const std::vector<std::string>& rates, const std::vector<std::string>& instances) {
@@ -351,7 +351,7 @@ void time_rested(const Case& c, const std::vector<std::string>& instances, const
   for (size_t i = 0; i < rates.size(); ++i)
     rates[i] = compare(*all.plans[i], i == 0, instances[i].find("ordered") != std::string::npos, all.args,
                        static_cast<double*>(sums.data()), before, gpu);
-  in_turns(rates.size(), [&](size_t i, int round) {
+  in_turns(rates.size(), 2, [&](size_t i, int round) {
     std::this_thread::sleep_for(std::chrono::milliseconds(40));  // a hot GPU is slower
     const double time_s = median_s([&] { all.plans[i]->backward(all.args, Stream{}); }, repeats);
     rates[i] += fmt::format("{}{:.0f}", round > 0 ? "," : " ", all.work / time_s * 1e-12);
@@ -373,28 +373,45 @@ std::unique_ptr<bench::Nvml> nvml_of(const Device& gpu) {
   return bench::Nvml::open(pci_bus);
 }
 
-// A line of TFLOP/s, the lowest clock that was read, the power on average, and what one pass uses of it (with
-// that of emptying L2 in between); what the device does not tell is left out.
+// A line of TFLOP/s on average with its standard error, the lowest clock that was read, the power on average,
+// and what one pass uses of it (with that of emptying L2 in between); what the device does not tell is left
+// out. Many short turns each: a chip that warms up slows by more than what is to be told apart.
 void time_hot(const Case& c, const std::vector<std::string>& instances, const Device& gpu) {
+  constexpr int kRounds = 8;
+  struct Found {
+    std::vector<double> rates;  // FLOP/s, of each round
+    double clock_mhz = INFINITY, energy_j = 0, measured_s = 0;
+  };
   const Timed all(c, instances, gpu);
   const std::unique_ptr<bench::Testbed> testbed = bench::make_cuda_testbed(gpu);
   const std::unique_ptr<bench::Stopwatch> stopwatch = testbed->stopwatch({}, true);
   const std::unique_ptr<bench::Nvml> nvml = nvml_of(gpu);
   const auto energy_j = [&] { return nvml ? nvml->energy_j() : -1; };
   const bool tells_energy = energy_j() >= 0;
-  const bench::TimingRule rule{.warmup_s = 0.3, .budget_s = 0.5, .half_width = 0.001};
-  std::vector<std::string> rates(all.plans.size());
-  in_turns(rates.size(), [&](size_t i, int) {
+  const bench::TimingRule rule{.warmup_s = 0.1, .budget_s = 0.2, .half_width = 0.001};
+  std::vector<Found> found(all.plans.size());
+  in_turns(found.size(), kRounds, [&](size_t i, int) {
     const auto run = [&] { all.plans[i]->backward(all.args, testbed->stream()); };
     const double begin_s = testbed->clock().now_s(), begin_j = energy_j();
-    const bench::Measurement found = bench::measure(run, *stopwatch, testbed->clock(), rule);
-    const double power_w = (energy_j() - begin_j) / (testbed->clock().now_s() - begin_s);
-    rates[i] += fmt::format(" {:.1f}", all.work / found.median_s * 1e-12);
+    found[i].rates.push_back(all.work / bench::measure(run, *stopwatch, testbed->clock(), rule).median_s);
+    found[i].energy_j += energy_j() - begin_j;
+    found[i].measured_s += testbed->clock().now_s() - begin_s;
     if (const auto state = testbed->take_device_state())
-      rates[i] += fmt::format(" {:.0f} MHz", state->sm_clock_min_mhz);
-    if (tells_energy) rates[i] += fmt::format(" {:.0f} W {:.3f} J", power_w, power_w * found.median_s);
+      found[i].clock_mhz = std::min(found[i].clock_mhz, state->sm_clock_min_mhz);
   });
-  print(c, rates, instances);
+  std::vector<std::string> lines;
+  for (const Found& f : found) {
+    double sum = 0, squares = 0;
+    for (const double rate : f.rates) sum += rate, squares += rate * rate;
+    const double mean = sum / kRounds, variance = squares / kRounds - mean * mean;
+    lines.push_back(fmt::format("{:.1f} +- {:.1f}", mean * 1e-12,
+                                std::sqrt(std::max(variance, 0.0) / (kRounds - 1)) * 1e-12));
+    if (f.clock_mhz < INFINITY) lines.back() += fmt::format(" {:.0f} MHz", f.clock_mhz);
+    if (tells_energy)
+      lines.back() += fmt::format(" {:.0f} W {:.3f} J", f.energy_j / f.measured_s,
+                                  f.energy_j / f.measured_s * all.work / mean);
+  }
+  print(c, lines, instances);
 }
 
 // For a profiler.
