@@ -136,7 +136,7 @@ class Arranger {
 
   // The branch costs every tile a little, of which there are so many.
   void rest(int64_t tiles) {
-    constexpr double kLeastShare = 0.06;
+    constexpr double kLeastShare = 0.04;
     const std::vector<DeviceRun*> unseen = with_unseen_half(result_.grid.map);
     const double share =
         static_cast<double>(unseen.size()) / static_cast<double>(std::max<int64_t>(tiles, 1));

@@ -17,11 +17,10 @@ int choose_pass_blocks(const BackwardPassWork& work) {
   // Where a section has fewer items than that for each block, these come to the next one before it is
   // prepared.
   constexpr double kFewestItems = 0.75;
-  // Of that many multiprocessors; of fewer, as in a part of a GPU, in proportion. Less than six blocks were
-  // not measured. Where less than that would do, as for long columns, six are not there for the tiles, and
-  // that costs as much as the passes; where more would, as for short documents, the pass kernels, which have
-  // all blocks, were not beaten.
-  constexpr double kMeasuredUnits = 132, kLeastWanted = 4, kMostWanted = 12, kFewestBlocks = 6;
+  // Of that many multiprocessors; of fewer, as in a part of a GPU, in proportion. Three blocks were no better
+  // than four where they would do. Where less would, as for long columns, the passes are not worth hiding;
+  // where more would, as for short documents, the pass kernels, which have all blocks, were not beaten.
+  constexpr double kMeasuredUnits = 132, kLeastWanted = 2.5, kMostWanted = 12, kFewestBlocks = 4;
 
   if (work.sections < kFewestSections || work.tiles == 0) return 0;
   const auto units = static_cast<double>(work.units);

@@ -12,7 +12,7 @@ constexpr int64_t kLongColumn = 2048;
 // From which tiles have 80 rows: a fourth more of each tile is worth more than what its mask wastes, and
 // two heads at once are enough for all blocks, so that L2 keeps their rows.
 constexpr int64_t kVeryLongColumn = 4096;
-// From which it pays to write zeros to dq's sums first, where tiles are full.
+// From which it pays to write zeros to dq's sums first, where tiles are full and head_dim is 64.
 constexpr int64_t kLongDocument = 1024;
 // Row tiles of a run, from which blocks drift so far apart that L2 does not keep what they read: at 128 of
 // them it makes no difference, at 512 a tenth.
@@ -63,13 +63,13 @@ BackwardKind kind_of(const Problem& problem, int64_t block) {
 }
 
 // Zeros cost a pass over dq; claims, that the blocks which come to a row tile together wait for the first
-// one.
+// one. In documents claims leave pass blocks less to move, so that fewer of them do; head_dim 64 has none.
 bool begins_with_zeros(const Problem& problem, BackwardKind kind) {
   using enum BackwardKind;
   if (kind == kLong) return true;
   if (kind != kOneBand && kind != kBands) return false;
-  return half_visible(problem) ||
-         (kind == kBands && rectangles(problem.masks->front()) && seen_by(problem, kLongDocument));
+  return half_visible(problem) || (problem.head_dim == 64 && kind == kBands &&
+                                   rectangles(problem.masks->front()) && seen_by(problem, kLongDocument));
 }
 
 bool in_any_order(const BackwardShape& shape) {

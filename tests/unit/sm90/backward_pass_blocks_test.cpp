@@ -31,19 +31,22 @@ int pass_blocks_of(const Problem& problem) {
   return arrange_backward(problem, choose_backward_shape(problem), kUnits).pass_blocks;
 }
 
-// Within 1 % of the fastest of 6 to 10, 12 and 14.
+// Within 1 % of the fastest: of 6 to 10, 12 and 14, or, where six did, of three to six by the runner's rule.
 TEST(BackwardPassBlocks, AreAsManyAsWereMeasuredToBeBest) {
   const struct {
     const char* mask;
     int64_t seqlen;
     int least, most;
   } measured[] = {
-      {"causal_document", 8192, 6, 9},    {"causal_blockwise", 8192, 6, 7},
-      {"causal_document", 32768, 8, 10},  {"full_document", 32768, 8, 9},
-      {"causal_blockwise", 32768, 8, 10}, {"prefix_lm_document", 32768, 7, 10},
-      {"share_question", 32768, 6, 7},    {"causal_document", 49152, 8, 9},
-      {"full_document", 49152, 7, 8},     {"full_document", 16384, 7, 9},
-      {"full_document", 8192, 6, 8},
+      {"causal_document", 8192, 6, 9},     {"causal_document", 16384, 6, 6},
+      {"causal_document", 32768, 8, 10},   {"causal_document", 49152, 8, 9},
+      {"full_document", 8192, 3, 5},       {"full_document", 16384, 4, 4},
+      {"full_document", 32768, 5, 6},      {"full_document", 49152, 5, 6},
+      {"causal_blockwise", 8192, 5, 6},    {"causal_blockwise", 16384, 6, 6},
+      {"causal_blockwise", 32768, 8, 10},  {"prefix_lm_document", 8192, 5, 6},
+      {"prefix_lm_document", 16384, 5, 6}, {"prefix_lm_document", 32768, 7, 10},
+      {"share_question", 8192, 4, 6},      {"share_question", 16384, 4, 6},
+      {"share_question", 32768, 5, 6},
   };
   for (const auto& [mask, seqlen, least, most] : measured)
     EXPECT_THAT(pass_blocks_of(problem_of(mask, seqlen)), AllOf(Ge(least), Le(most))) << mask << seqlen;
@@ -81,9 +84,9 @@ TEST(BackwardPassBlocks, GrowWithThePasses) {
     EXPECT_LE(now, before);
     before = now;
   }
-  EXPECT_EQ(before, 6);
+  EXPECT_EQ(before, 5);
   work.tiles *= 2;
-  EXPECT_EQ(choose_pass_blocks(work), 0);  // six would be too many
+  EXPECT_EQ(choose_pass_blocks(work), 0);  // there is little to hide
   work.tiles = 50000;
   EXPECT_EQ(choose_pass_blocks(work), 0);  // the passes are most of it
 }

@@ -23,7 +23,8 @@ Problem problem_of(int64_t tokens, int64_t heads_q, int64_t heads_kv) {
   return p;
 }
 
-BackwardShape shape_of(const char* name, int64_t seqlen, bool deterministic = false, int64_t block = 0) {
+BackwardShape shape_of(const char* name, int64_t seqlen, bool deterministic = false, int64_t block = 0,
+                       int64_t head_dim = 128) {
   PatternOptions options;
   options.seqlen = seqlen;
   options.kv_heads = 8;
@@ -31,6 +32,7 @@ BackwardShape shape_of(const char* name, int64_t seqlen, bool deterministic = fa
   Problem problem = problem_of(seqlen, 64, 8);
   problem.masks = std::make_shared<const HeadMasks>(draw_mask(name, options).masks);
   problem.deterministic = deterministic;
+  problem.head_dim = head_dim;
   return choose_backward_shape(problem);
 }
 
@@ -93,8 +95,10 @@ TEST(BackwardShape, BeginsWithZerosWhereThatPays) {
   EXPECT_EQ(shape_of("causal", 2048).store, kAdded);
   EXPECT_EQ(shape_of("sliding_window", 2048).store, kAdded);
   EXPECT_EQ(shape_of("sliding_window", 8192).store, kClaimed);
-  EXPECT_EQ(shape_of("full_document", 8192).store, kAdded);
+  EXPECT_EQ(shape_of("full_document", 8192).store, kClaimed);
   EXPECT_EQ(shape_of("full_document", 2048).store, kClaimed);
+  EXPECT_EQ(shape_of("full_document", 8192, false, 0, 64).store, kAdded);
+  EXPECT_EQ(shape_of("full_document", 2048, false, 0, 64).store, kClaimed);
   EXPECT_EQ(shape_of("causal_document", 8192).store, kClaimed);
   EXPECT_EQ(shape_of("uniform_block_sparse", 8192, false, 128).store, kClaimed);
   EXPECT_EQ(shape_of("full", 8192, true).store, kOrdered);
