@@ -18,8 +18,8 @@ int choose_pass_blocks(const BackwardPassWork& work) {
   // prepared.
   constexpr double kFewestItems = 0.75;
   // Of that many multiprocessors; of fewer, as in a part of a GPU, in proportion. Three blocks were no better
-  // than four where they would do. Where less would, as for long columns, the passes are not worth hiding;
-  // where more would, as for short documents, the pass kernels, which have all blocks, were not beaten.
+  // than four where they would do; where still less would, as for long columns, none were measured; where
+  // more would, as for short documents, the pass kernels, which have all blocks, were not beaten.
   constexpr double kMeasuredUnits = 132, kLeastWanted = 2.5, kMostWanted = 12, kFewestBlocks = 4;
 
   if (work.sections < kFewestSections || work.tiles == 0) return 0;
