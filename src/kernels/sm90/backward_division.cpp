@@ -139,8 +139,8 @@ class Divider {
 
   BackwardDivision one_band() const {
     // Items of whole groups need no sums of dk and dv; but a few rounds of them end far apart.
-    constexpr double kEnoughWhole = 3.5;
-    if (rounds_ >= kSomeRounds)
+    constexpr double kEnoughWhole = 3.5, kManyWhole = 8.5;
+    if (rounds_ >= kManyWhole)
       return {.order = KeyOrder::kByKeys, .group_items = static_cast<int32_t>(workers_)};
     if (rounds_ >= kEnoughWhole)
       return {.parts = parts_of(2),

@@ -14,6 +14,10 @@ constexpr int64_t kLongColumn = 2048;
 constexpr int64_t kVeryLongColumn = 4096;
 // From which it pays to write zeros to dq's sums first, where tiles are full and head_dim is 64.
 constexpr int64_t kLongDocument = 1024;
+// Of a window: rows that see a mean key, and keys of all KV heads, up to which its passes are worth more than
+// sums as threads hold them. Measured with windows of 1024 to one side, at any length, and to both; narrower
+// ones were not.
+constexpr int64_t kNarrow = 1536, kNarrowest = 768, kFewKeys = 1 << 17;
 // Row tiles of a run, from which blocks drift so far apart that L2 does not keep what they read: at 128 of
 // them it makes no difference, at 512 a tenth.
 constexpr int kLongRun = 192;
@@ -72,6 +76,12 @@ bool begins_with_zeros(const Problem& problem, BackwardKind kind) {
                                    rectangles(problem.masks->front()) && seen_by(problem, kLongDocument));
 }
 
+bool is_window_with_passes(const Problem& problem, const BackwardShape& shape) {
+  return shape.kind == BackwardKind::kOneBand && shape.store == BackwardStore::kClaimed &&
+         problem.head_dim == 128 && seen_by(problem, kNarrowest) &&
+         (!seen_by(problem, kNarrow) || problem.tokens_kv * problem.heads_kv <= kFewKeys);
+}
+
 bool in_any_order(const BackwardShape& shape) {
   return shape.store == BackwardStore::kAdded || shape.store == BackwardStore::kClaimed;
 }
@@ -98,9 +108,11 @@ BackwardShape choose_backward_shape(const Problem& problem) {
   if (scattered || (blocks && !problem.deterministic)) shape.section_units = 1;
   if (very_long && !problem.deterministic) shape.section_units = 2;
   // Tiles of one long mask gain little from beginning where its bands do, those of one band nothing; and
-  // where they stay, dq's sums are added faster as threads hold them.
+  // where they stay, dq's sums are added faster as threads hold them. Where a window's rows see few keys, the
+  // passes inside and rests, which are for sums in rows, gain more.
   const bool long_or_band = shape.kind == BackwardKind::kLong || shape.kind == BackwardKind::kOneBand;
-  const bool stay = long_or_band || (blocks && problem.deterministic);
+  const bool window = is_window_with_passes(problem, shape);
+  const bool stay = (long_or_band && !window) || (blocks && problem.deterministic);
   shape.in_rows = shape.keys == 128 && !(stay && problem.head_dim == 128);
   shape.aligned = shape.in_rows && block < kFinestBlock;
   if (!shape.in_rows && long_or_band && (very_long || problem.deterministic)) shape.rows = 80;
@@ -108,11 +120,13 @@ BackwardShape choose_backward_shape(const Problem& problem) {
     if (shape.kind == BackwardKind::kLong) shape.wave = kLongRun;
     if (shape.kind == BackwardKind::kBands || blocks) shape.wave = kShortRun;
   }
-  // Measured in documents and blocks of any sizes, of head_dim 128.
-  if (shape.kind == BackwardKind::kBands && problem.head_dim == 128 && can_do_passes(problem, shape))
+  // Measured in documents, windows and blocks of any sizes, of head_dim 128.
+  if ((shape.kind == BackwardKind::kBands || window) && problem.head_dim == 128 &&
+      can_do_passes(problem, shape))
     shape.pass_blocks = kAsSuits;
   if ((shape.kind == BackwardKind::kBands || scattered) && can_rest(problem, shape))
     shape.rest = BackwardRest::kWherePays;
+  if (window && can_rest(problem, shape)) shape.rest = BackwardRest::kAlways;
   return shape;
 }
 

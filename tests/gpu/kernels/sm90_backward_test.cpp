@@ -73,6 +73,8 @@ TEST(Sm90Passes, AreRightWhereThePlanLeavesThemToBlocks) {
       problem_of(drawn("causal_blockwise", 8191), 48, 16, 128, DType::kF16),
       problem_of(drawn("prefix_lm_document", 16385), 64, 8),
       problem_of(drawn("full_document", 32769, "uniform:600:1000"), 64, 8),
+      problem_of(drawn("sliding_window_causal", 8191), 64, 8),
+      problem_of(drawn("sliding_window", 16001), 64, 8, 128, DType::kF16),
       problem_of(documents_with_holes(16001, 15001, 21), 64, 8),
       problem_of(documents_with_holes(15001, 16001, 19), 64, 8),
   };

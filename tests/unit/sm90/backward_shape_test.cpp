@@ -65,9 +65,6 @@ TEST(BackwardShape, LetsItemsBeginWhereOthersAre) {
 TEST(BackwardShape, LetsTilesBeginAnywhereWhereBandsDo) {
   PatternOptions options;
   options.seqlen = 8192;
-  Problem window = problem_of(8192, 64, 8);
-  window.masks = std::make_shared<const HeadMasks>(draw_mask("sliding_window", options).masks);
-  EXPECT_FALSE(choose_backward_shape(window).in_rows);
   for (const bool documents : {false, true}) {
     Problem problem = problem_of(8192, 64, 8);
     if (documents)
@@ -79,6 +76,28 @@ TEST(BackwardShape, LetsTilesBeginAnywhereWhereBandsDo) {
     problem.head_dim = 64;  // has no other instance
     EXPECT_TRUE(choose_backward_shape(problem).in_rows);
   }
+}
+
+// Windows whose rows see few keys, or that are short; with sums in rows, as passes inside and rests need
+// them.
+TEST(BackwardShape, LeavesPassesOfWindowsToBlocksWhereThatPays) {
+  const auto with_passes = [](const BackwardShape& shape) {
+    EXPECT_EQ(shape.pass_blocks, shape.in_rows ? kAsSuits : 0);
+    EXPECT_EQ(shape.rest, shape.in_rows ? BackwardRest::kAlways : BackwardRest::kNever);
+    EXPECT_EQ(shape.aligned, shape.in_rows);
+    return shape.in_rows;
+  };
+  for (const int64_t seqlen : {4096, 8192, 16384, 32768, 49152}) {
+    EXPECT_TRUE(with_passes(shape_of("sliding_window_causal", seqlen))) << seqlen;
+    EXPECT_EQ(with_passes(shape_of("sliding_window", seqlen)), seqlen <= 16384) << seqlen;
+    EXPECT_FALSE(with_passes(shape_of("sliding_window_causal", seqlen, true))) << seqlen;
+  }
+  EXPECT_FALSE(with_passes(shape_of("causal", 2048)));
+  EXPECT_EQ(shape_of("sliding_window_causal", 8192, false, 0, 64).pass_blocks, 0);
+  Problem narrow = problem_of(8192, 64, 8);
+  narrow.masks = std::make_shared<const HeadMasks>(
+      HeadMasks{Mask(8192, 8192, std::vector<Band>{{{0, 8192}, {0, 8192}, -128, 128}})});
+  EXPECT_FALSE(with_passes(choose_backward_shape(narrow)));
 }
 
 TEST(BackwardShape, AddsInOrderForTheSameBits) {
@@ -198,7 +217,7 @@ TEST(BackwardShape, MayLetTheSecondWarpgroupRestInDocumentsAndBlocksOfAnySizes) 
     EXPECT_EQ(shape_of(name, 8192).rest, BackwardRest::kWherePays) << name;
     EXPECT_EQ(shape_of(name, 8192, true).rest, BackwardRest::kNever) << name;
   }
-  for (const char* name : {"full", "causal", "sliding_window", "block_causal_document"})
+  for (const char* name : {"full", "causal", "block_causal_document"})
     EXPECT_EQ(shape_of(name, 8192).rest, BackwardRest::kNever) << name;
 
   Problem problem = problem_of(2048, 4, 2);
