@@ -76,14 +76,16 @@ bool begins_with_zeros(const Problem& problem, BackwardKind kind) {
                                    rectangles(problem.masks->front()) && seen_by(problem, kLongDocument));
 }
 
-bool is_window_with_passes(const Problem& problem, const BackwardShape& shape) {
-  return shape.kind == BackwardKind::kOneBand && shape.store == BackwardStore::kClaimed &&
-         problem.head_dim == 128 && seen_by(problem, kNarrowest) &&
-         (!seen_by(problem, kNarrow) || problem.tokens_kv * problem.heads_kv <= kFewKeys);
-}
-
 bool in_any_order(const BackwardShape& shape) {
   return shape.store == BackwardStore::kAdded || shape.store == BackwardStore::kClaimed;
+}
+
+// Whether the kernel had better do the passes of what sees one band, for which its sums have to be in rows.
+bool is_window_with_passes(const Problem& problem, BackwardShape shape) {
+  shape.in_rows = true;
+  return shape.kind == BackwardKind::kOneBand && shape.store == BackwardStore::kClaimed &&
+         problem.head_dim == 128 && can_do_passes(problem, shape) && seen_by(problem, kNarrowest) &&
+         (!seen_by(problem, kNarrow) || problem.tokens_kv * problem.heads_kv <= kFewKeys);
 }
 
 }  // namespace
@@ -121,12 +123,12 @@ BackwardShape choose_backward_shape(const Problem& problem) {
     if (shape.kind == BackwardKind::kBands || blocks) shape.wave = kShortRun;
   }
   // Measured in documents, windows and blocks of any sizes, of head_dim 128.
-  if ((shape.kind == BackwardKind::kBands || window) && problem.head_dim == 128 &&
-      can_do_passes(problem, shape))
+  if (window ||
+      (shape.kind == BackwardKind::kBands && problem.head_dim == 128 && can_do_passes(problem, shape)))
     shape.pass_blocks = kAsSuits;
   if ((shape.kind == BackwardKind::kBands || scattered) && can_rest(problem, shape))
     shape.rest = BackwardRest::kWherePays;
-  if (window && can_rest(problem, shape)) shape.rest = BackwardRest::kAlways;
+  if (window) shape.rest = BackwardRest::kAlways;
   return shape;
 }
 

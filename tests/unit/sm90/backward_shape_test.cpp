@@ -98,6 +98,12 @@ TEST(BackwardShape, LeavesPassesOfWindowsToBlocksWhereThatPays) {
   narrow.masks = std::make_shared<const HeadMasks>(
       HeadMasks{Mask(8192, 8192, std::vector<Band>{{{0, 8192}, {0, 8192}, -128, 128}})});
   EXPECT_FALSE(with_passes(choose_backward_shape(narrow)));
+  Problem partial = problem_of(8192, 64, 8);
+  PatternOptions options;
+  options.seqlen = 8192;
+  partial.masks = std::make_shared<const HeadMasks>(draw_mask("sliding_window_causal", options).masks);
+  partial.fp32_output = true;  // the sums of other ranks are to be added: the kernel cannot do the passes
+  EXPECT_FALSE(with_passes(choose_backward_shape(partial)));
 }
 
 TEST(BackwardShape, AddsInOrderForTheSameBits) {
