@@ -139,8 +139,9 @@ class Divider {
 
   BackwardDivision one_band() const {
     // Items of whole groups need no sums of dk and dv; but a few rounds of them end far apart.
-    constexpr double kEnoughWhole = 3.5, kManyWhole = 8.5;
-    if (rounds_ >= kManyWhole)
+    // Pass blocks leave fewer blocks to count rounds by.
+    constexpr double kEnoughWhole = 3.5, kSomeBesidePasses = 8.5;
+    if (rounds_ >= (shape_.pass_blocks != 0 ? kSomeBesidePasses : kSomeRounds))
       return {.order = KeyOrder::kByKeys, .group_items = static_cast<int32_t>(workers_)};
     if (rounds_ >= kEnoughWhole)
       return {.parts = parts_of(2),

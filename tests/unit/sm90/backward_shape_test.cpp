@@ -92,12 +92,17 @@ TEST(BackwardShape, LeavesPassesOfWindowsToBlocksWhereThatPays) {
     EXPECT_EQ(with_passes(shape_of("sliding_window", seqlen)), seqlen <= 16384) << seqlen;
     EXPECT_FALSE(with_passes(shape_of("sliding_window_causal", seqlen, true))) << seqlen;
   }
+  EXPECT_TRUE(with_passes(shape_of("sliding_window_causal", 2048)));
+  EXPECT_FALSE(with_passes(shape_of("sliding_window", 2048)));  // half of all is visible
   EXPECT_FALSE(with_passes(shape_of("causal", 2048)));
   EXPECT_EQ(shape_of("sliding_window_causal", 8192, false, 0, 64).pass_blocks, 0);
-  Problem narrow = problem_of(8192, 64, 8);
-  narrow.masks = std::make_shared<const HeadMasks>(
-      HeadMasks{Mask(8192, 8192, std::vector<Band>{{{0, 8192}, {0, 8192}, -128, 128}})});
-  EXPECT_FALSE(with_passes(choose_backward_shape(narrow)));
+  Problem other = problem_of(8192, 64, 8);
+  for (const Band& band : {Band{{0, 8192}, {0, 8192}, -128, 128},                         // narrow
+                           Band{{0, 4096}, {0, 3000}, kUnboundedBelow, kUnboundedAbove},  // no windows
+                           Band{{0, 4096}, {0, 4096}, kUnboundedBelow, 0}}) {
+    other.masks = std::make_shared<const HeadMasks>(HeadMasks{Mask(8192, 8192, std::vector<Band>{band})});
+    EXPECT_FALSE(with_passes(choose_backward_shape(other)));
+  }
   Problem partial = problem_of(8192, 64, 8);
   PatternOptions options;
   options.seqlen = 8192;
