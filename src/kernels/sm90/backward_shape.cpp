@@ -12,12 +12,11 @@ constexpr int64_t kLongColumn = 2048;
 // From which tiles have 80 rows: a fourth more of each tile is worth more than what its mask wastes, and
 // two heads at once are enough for all blocks, so that L2 keeps their rows.
 constexpr int64_t kVeryLongColumn = 4096;
-// From which it pays to write zeros to dq's sums first, where tiles are full and head_dim is 64.
-constexpr int64_t kLongDocument = 1024;
-// Of a window: rows that see a mean key, and keys of all KV heads, up to which its passes are worth more than
-// sums as threads hold them. Measured with windows of 1024 to one side (2K to 48K tokens) and to both (4K to
-// 48K), 8 KV heads.
-constexpr int64_t kNarrow = 1536, kNarrowest = 768, kFewKeys = 1 << 17;
+// Rows that see a mean key of a window, from which its passes were measured inside the kernel, and up to
+// which that is worth more than sums as threads hold them at any length; and keys of all KV heads up to which
+// it is in wider ones. Measured with windows of 1024 to one side (2K to 48K tokens) and to both (4K to 48K),
+// 8 KV heads.
+constexpr int64_t kNarrowest = 768, kNarrow = 1536, kFewKeys = 1 << 17;
 // Row tiles of a run, from which blocks drift so far apart that L2 does not keep what they read: at 128 of
 // them it makes no difference, at 512 a tenth.
 constexpr int kLongRun = 192;
@@ -26,12 +25,6 @@ constexpr int kLongRun = 192;
 bool contiguous(const Mask& mask) {
   const BandList& bands = mask.bands();
   return bands.size() == bands.groups().size();
-}
-
-bool rectangles(const Mask& mask) {
-  return std::ranges::all_of(mask.bands(), [](const Band& band) {
-    return band.lo == kUnboundedBelow && band.hi == kUnboundedAbove;
-  });
 }
 
 // Whether every row sees keys from a diagonal to another.
@@ -74,13 +67,10 @@ BackwardKind kind_of(const Problem& problem, int64_t block) {
 }
 
 // Zeros cost a pass over dq; claims, that the blocks which come to a row tile together wait for the first
-// one. In documents claims leave pass blocks less to move, so that fewer of them do; head_dim 64 has none.
+// one. In documents claims leave pass blocks less to move, so that fewer of them do.
 bool begins_with_zeros(const Problem& problem, BackwardKind kind) {
   using enum BackwardKind;
-  if (kind == kLong) return true;
-  if (kind != kOneBand && kind != kBands) return false;
-  return half_visible(problem) || (problem.head_dim == 64 && kind == kBands &&
-                                   rectangles(problem.masks->front()) && seen_by(problem, kLongDocument));
+  return kind == kLong || ((kind == kOneBand || kind == kBands) && half_visible(problem));
 }
 
 bool in_any_order(const BackwardShape& shape) {

@@ -127,8 +127,7 @@ TEST(BackwardShape, BeginsWithZerosWhereThatPays) {
   EXPECT_EQ(shape_of("sliding_window", 8192).store, kClaimed);
   EXPECT_EQ(shape_of("full_document", 8192).store, kClaimed);
   EXPECT_EQ(shape_of("full_document", 2048).store, kClaimed);
-  EXPECT_EQ(shape_of("full_document", 8192, false, 0, 64).store, kAdded);
-  EXPECT_EQ(shape_of("full_document", 2048, false, 0, 64).store, kClaimed);
+  EXPECT_EQ(shape_of("full_document", 8192, false, 0, 64).store, kClaimed);
   EXPECT_EQ(shape_of("causal_document", 8192).store, kClaimed);
   EXPECT_EQ(shape_of("uniform_block_sparse", 8192, false, 128).store, kClaimed);
   EXPECT_EQ(shape_of("full", 8192, true).store, kOrdered);
