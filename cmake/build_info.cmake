@@ -1,4 +1,4 @@
-# Adds base/build_info.cpp to a target: versions as configured, the commit as of each build.
+# Adds record/build_info.cpp to a target: versions as configured, the commit as of each build.
 function(longspan_add_build_info target)
   pkg_get_variable(openblas_version openblas version)
   pkg_check_modules(fmt_package QUIET fmt)
@@ -13,7 +13,7 @@ function(longspan_add_build_info target)
     endif()
   endforeach()
   set(folder ${CMAKE_BINARY_DIR}/generated)
-  configure_file(${CMAKE_SOURCE_DIR}/src/base/build_info.cpp.in ${folder}/build_info.cpp @ONLY)
+  configure_file(${CMAKE_SOURCE_DIR}/src/record/build_info.cpp.in ${folder}/build_info.cpp @ONLY)
   add_custom_target(longspan_commit
     COMMAND ${CMAKE_COMMAND} -DSOURCE_DIR=${CMAKE_SOURCE_DIR} -DOUTPUT=${folder}/commit.h
             -P ${CMAKE_SOURCE_DIR}/cmake/commit.cmake

@@ -16,12 +16,21 @@ find_package(CUDAToolkit REQUIRED)
 
 # Called once the library target exists.
 function(longspan_enable_cuda target)
-  target_compile_definitions(${target} PUBLIC LONGSPAN_WITH_CUDA=1)
   target_compile_options(${target} PRIVATE
     # -DFMT_USE_CONSTEXPR=1: fmt 9 takes nvcc for a compiler without constexpr, and then does not compile.
     # --expt-relaxed-constexpr: constexpr functions of the host (std::min, our own) work in device code.
     # -lineinfo: profilers show source lines; it costs nothing at run time.
     $<$<COMPILE_LANGUAGE:CUDA>:-DFMT_USE_CONSTEXPR=1 --expt-relaxed-constexpr -lineinfo -Xcompiler=-Wall,-Wextra>)
   target_link_libraries(${target} PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
-  target_link_libraries(${target} PUBLIC CUDA::toolkit)  # the runtime's headers, for .cpp files too
+endfunction()
+
+# longspan_cuda_sources(TARGET ARCHITECTURE SOURCE...): CUDA sources for one architecture, whatever the others that are
+# built; sources added with target_sources() are compiled for all of them.
+function(longspan_cuda_sources target architecture)
+  add_library(${target}_sm${architecture} OBJECT ${ARGN})
+  set_target_properties(${target}_sm${architecture} PROPERTIES CUDA_ARCHITECTURES ${architecture})
+  longspan_internal(${target}_sm${architecture} PRIVATE)
+  longspan_enable_cuda(${target}_sm${architecture})
+  target_include_directories(${target}_sm${architecture} PRIVATE ${CMAKE_SOURCE_DIR}/include)
+  target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_sm${architecture}>)
 endfunction()

@@ -1,11 +1,9 @@
-# Every third-party library that the library longspan uses, found in one place; the installed package config
-# reads this file, too. docs/dependencies.md says why each was chosen.
+# The third-party libraries of the library longspan; the installed package config reads this file, too.
+# docs/dependencies.md says why each was chosen. Those of the benchmark are in bench_dependencies.cmake.
 #
-# LONGSPAN_STATIC_DEPS makes a program that other machines need only libc for: fmt and toml++ as headers,
-# archives where the system has them, and Highway's shared library (Debian has no archive of it) beside the
-# program.
+# LONGSPAN_STATIC_DEPS makes a program that other machines need only libc for: fmt as headers, archives where the
+# system has them, and Highway's shared library (Debian has no archive of it) beside the program.
 find_package(Threads REQUIRED)
-find_package(nlohmann_json REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
 # LIBXSMM, an archive for x86 only; without it OpenBLAS does small products, more slowly. Not by pkg-config's
@@ -26,28 +24,21 @@ if(LONGSPAN_STATIC_DEPS)
   add_library(fmt::fmt INTERFACE IMPORTED)
   set_target_properties(fmt::fmt PROPERTIES INTERFACE_COMPILE_DEFINITIONS FMT_HEADER_ONLY=1
                         INTERFACE_INCLUDE_DIRECTORIES ${LONGSPAN_FMT_INCLUDE})
-  find_path(LONGSPAN_TOML_INCLUDE toml++/toml.h REQUIRED)
-  add_library(PkgConfig::tomlplusplus INTERFACE IMPORTED)
-  set_target_properties(PkgConfig::tomlplusplus PROPERTIES INTERFACE_COMPILE_DEFINITIONS TOML_HEADER_ONLY=1
-                        INTERFACE_INCLUDE_DIRECTORIES ${LONGSPAN_TOML_INCLUDE})
   set(BLA_STATIC ON)
   set(longspan_suffixes ${CMAKE_FIND_LIBRARY_SUFFIXES})
   set(CMAKE_FIND_LIBRARY_SUFFIXES .a .so)
   find_package(BLAS REQUIRED)
-  find_package(PNG REQUIRED)
   set(CMAKE_FIND_LIBRARY_SUFFIXES ${longspan_suffixes})
 else()
   find_package(fmt REQUIRED)
-  pkg_check_modules(tomlplusplus REQUIRED IMPORTED_TARGET tomlplusplus)
   find_package(BLAS REQUIRED)
-  find_package(PNG REQUIRED)
 endif()
 if(TARGET longspan_xsmm)
   target_link_libraries(longspan_xsmm INTERFACE ${BLAS_LIBRARIES})  # an archive must come after what needs it
 endif()
 
-# MPI adds the communicator of processes; without it that one says that it is not there. A program for other machines is
-# built without: MPI libraries must be those of the machine.
+# MPI adds the communicator of processes (target longspan_mpi). A program for other machines is built without: MPI
+# libraries must be those of the machine.
 if(LONGSPAN_MPI AND NOT LONGSPAN_STATIC_DEPS)
   find_package(MPI QUIET COMPONENTS CXX)
 endif()

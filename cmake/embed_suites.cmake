@@ -7,7 +7,7 @@ foreach(path ${paths})
   string(APPEND rows "    {\"${name}\", R\"toml(${text})toml\"},\n")
 endforeach()
 file(WRITE ${OUTPUT} "// Made by cmake/embed_suites.cmake from suites/*.toml.
-#include \"bench/suite.h\"
+#include \"bench/spec/suite.h\"
 
 namespace longspan::bench {
 

@@ -7,7 +7,7 @@
 
 #include "attention/kernel.h"
 #include "base/buffer.h"
-#include "base/build_info.h"
+#include "record/build_info.h"
 #include "kernels/registry.h"
 #include "mask/mask.h"
 

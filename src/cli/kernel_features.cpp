@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "base/error.h"
-#include "mask/patterns.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan::cli {
 namespace {

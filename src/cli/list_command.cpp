@@ -12,14 +12,15 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "bench/suite.h"
-#include "bench/values.h"
+#include "bench/spec/suite.h"
+#include "bench/spec/values.h"
 #include "cli/command.h"
 #include "cli/kernel_features.h"
 #include "cli/python_option.h"
-#include "cp/strategy.h"
+#include "cli/wiring.h"
+#include "cp/strategies/strategy.h"
 #include "kernels/registry.h"
-#include "mask/patterns.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan::cli {
 namespace {
@@ -85,11 +86,11 @@ void list_kernels(bool json) {
   Json rows = Json::array();
   // A peer's framework takes seconds to start: all of them at once.
   std::vector<std::future<KernelFeatures>> probed;
-  for (const Kernel* kernel : kernels())
+  for (const Kernel* kernel : workbench().kernels)
     probed.push_back(
         std::async(std::launch::async, [kernel, &all_devices] { return probe(*kernel, all_devices); }));
   auto next = probed.begin();
-  for (const Kernel* kernel : kernels()) {
+  for (const Kernel* kernel : workbench().kernels) {
     const KernelFeatures features = (next++)->get();
     if (json) {
       rows.push_back({{"name", kernel->name()},
@@ -173,7 +174,7 @@ void list_devices(bool json) {
 
 void list_suites(bool json) {
   std::vector<std::string> names;
-  for (const Kernel* kernel : kernels()) names.emplace_back(kernel->name());
+  for (const Kernel* kernel : workbench().kernels) names.emplace_back(kernel->name());
   Json rows = Json::array();
   for (const bench::BuiltinSuite& builtin : bench::builtin_suites()) {
     const bench::Suite suite = bench::find_suite(std::string(builtin.name));

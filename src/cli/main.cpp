@@ -4,7 +4,7 @@
 #include <new>
 #include <string>
 
-#include "base/build_info.h"
+#include "record/build_info.h"
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/usage_error.h"

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "base/build_info.h"
+#include "record/build_info.h"
 #include "cli/command.h"
 
 namespace longspan::cli {

@@ -11,10 +11,11 @@
 #include "base/error.h"
 #include "base/parse.h"
 #include "cli/command.h"
-#include "mask/mask_file.h"
-#include "mask/patterns.h"
+#include "bench/spec/mask_file.h"
+#include "mask/patterns/patterns.h"
 #include "mask/picture.h"
-#include "mask/tile_map.h"
+#include "report/png_file.h"
+#include "mask/lowering/tile_map.h"
 
 namespace longspan::cli {
 namespace {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "kernels/peers/peer_kernel.h"
-#include "kernels/peers/worker_process.h"
+#include "peers/peer_kernel.h"
+#include "peers/worker_process.h"
 
 namespace longspan::cli {
 namespace {

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "attention/kernel.h"
-#include "bench/helper.h"
+#include "bench/run/helper.h"
 
 namespace longspan::cli {
 

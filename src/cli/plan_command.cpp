@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "base/error.h"
-#include "bench/mask_source.h"
-#include "bench/plan_json.h"
-#include "bench/values.h"
+#include "bench/measure/mask_source.h"
+#include "record/plan_json.h"
+#include "bench/spec/values.h"
 #include "cli/command.h"
-#include "cp/account.h"
-#include "cp/strategy.h"
+#include "cp/schedule/account.h"
+#include "cp/strategies/strategy.h"
 
 namespace longspan::cli {
 namespace {

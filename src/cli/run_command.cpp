@@ -12,12 +12,12 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "bench/filter.h"
-#include "bench/isolation.h"
-#include "bench/machine.h"
-#include "bench/runner.h"
-#include "bench/suite.h"
-#include "bench/values.h"
+#include "bench/spec/filter.h"
+#include "bench/run/isolation.h"
+#include "bench/run/machine.h"
+#include "bench/run/runner.h"
+#include "bench/spec/suite.h"
+#include "bench/spec/values.h"
 #include "cli/command.h"
 #include "cli/python_option.h"
 #include "cli/wiring.h"

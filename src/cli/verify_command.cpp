@@ -14,11 +14,12 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include "attention/verify_sweep.h"
+#include "attention/oracle/verify_sweep.h"
 #include "base/error.h"
 #include "base/parse.h"
 #include "cli/command.h"
 #include "cli/python_option.h"
+#include "cli/wiring.h"
 #include "kernels/registry.h"
 
 namespace longspan::cli {
@@ -65,8 +66,8 @@ void set_window(PatternOptions& options, const std::string& text) {
 
 SweepOptions sweep_options(const Options& given) {
   SweepOptions options;
-  for (const std::string& name : given.kernels) options.kernels.push_back(&kernel_from_name(name));
-  if (given.kernels.empty()) options.kernels.assign(kernels().begin(), kernels().end());
+  for (const std::string& name : given.kernels) options.kernels.push_back(&kernel_from_name(name, workbench().kernels));
+  if (given.kernels.empty()) options.kernels = workbench().kernels;
   for (const std::string& name : given.masks) check_mask_name(name);
   options.masks = given.masks;
   for (const std::string& text : given.seqlens) {

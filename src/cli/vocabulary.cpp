@@ -2,11 +2,11 @@
 
 #include "attention/problem.h"
 #include "base/dtype.h"
-#include "bench/suite.h"
+#include "bench/spec/suite.h"
 #include "cli/list_command.h"
-#include "cp/strategy.h"
-#include "kernels/registry.h"
-#include "mask/patterns.h"
+#include "cp/strategies/strategy.h"
+#include "cli/wiring.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan::cli {
 
@@ -14,7 +14,7 @@ std::vector<std::string> words_of(const CLI::Option& option) {
   const std::string name = option.get_single_name();
   std::vector<std::string> words;
   if (name == "kernel") {
-    for (const Kernel* kernel : kernels()) words.emplace_back(kernel->name());
+    for (const Kernel* kernel : workbench().kernels) words.emplace_back(kernel->name());
   } else if (name == "mask" || name == "pattern") {
     for (const Pattern& pattern : patterns()) words.emplace_back(pattern.name);
   } else if (name == "suite") {

@@ -2,13 +2,13 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
-#include "bench/cpu_testbed.h"
+#include "bench/measure/cpu_testbed.h"
 #ifdef LONGSPAN_WITH_CUDA
-#include "bench/cuda_testbed.h"
+#include "bench/measure/cuda_testbed.h"
 #include "cli/peer_helpers.h"
-#include "kernels/peers/peers.h"
+#include "peers/peers.h"
 #endif
-#include "bench/verify_case.h"
+#include "bench/run/verify_case.h"
 #include "kernels/cpu/ceiling.h"
 #include "kernels/registry.h"
 
@@ -44,6 +44,9 @@ const bench::Workbench& workbench() {
   static const bench::Workbench bench = [] {
     bench::Workbench made;
     made.kernels.assign(kernels().begin(), kernels().end());
+#ifdef LONGSPAN_WITH_CUDA
+    made.kernels.insert(made.kernels.end(), peer_kernels().begin(), peer_kernels().end());
+#endif
     made.devices = devices;
     made.testbed = make_testbed;
     made.verify = bench::verify_case;

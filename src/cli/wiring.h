@@ -2,7 +2,7 @@
 // its own.
 #pragma once
 
-#include "bench/workbench.h"
+#include "bench/run/workbench.h"
 
 namespace longspan::cli {
 

@@ -1,8 +1,8 @@
 // A kernel of one thread that waits.
 #include <cstdint>
 
-#include "base/cuda.h"
-#include "base/cuda_check.h"
+#include "base/cuda/cuda.h"
+#include "base/cuda/cuda_check.h"
 #include "comm/delay.h"
 
 namespace longspan {

@@ -1,7 +1,7 @@
 // Copies between GPUs: streams, events, and copies by engines or by a kernel.
 #include <deque>
 
-#include "base/cuda.h"
+#include "base/cuda/cuda.h"
 #include "comm/device_copies.h"
 #include "comm/pull.h"
 

@@ -11,7 +11,7 @@
 #include <dlfcn.h>
 #include <nccl.h>
 
-#include "base/cuda.h"
+#include "base/cuda/cuda.h"
 #include "base/error.h"
 #include "comm/delay.h"
 #include "comm/rendezvous.h"

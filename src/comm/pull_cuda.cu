@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "base/cuda.h"
-#include "base/cuda_check.h"
+#include "base/cuda/cuda.h"
+#include "base/cuda/cuda_check.h"
 #include "base/error.h"
 #include "comm/pull.h"
 

@@ -10,27 +10,20 @@
 #include "kernels/cpu/naive.h"
 #ifdef LONGSPAN_WITH_CUDA
 #include "kernels/gpu_naive/gpu_naive.h"
-#include "kernels/peers/peers.h"
 #include "kernels/sm90/sm90.h"
 #endif
 
 namespace longspan {
 
 std::span<const Kernel* const> kernels() {
-  static const std::vector<const Kernel*> table = [] {
-    std::vector<const Kernel*> all = {
-        &cpu_naive(),
-        &cpu_flash(),
+  static const std::vector<const Kernel*> table = {
+      &cpu_naive(),
+      &cpu_flash(),
 #ifdef LONGSPAN_WITH_CUDA
-        &gpu_naive(),
-        &sm90_kernel(),
+      &gpu_naive(),
+      &sm90_kernel(),
 #endif
-    };
-#ifdef LONGSPAN_WITH_CUDA
-    all.insert(all.end(), peer_kernels().begin(), peer_kernels().end());
-#endif
-    return all;
-  }();
+  };
   return table;
 }
 
@@ -42,9 +35,9 @@ std::string_view kernels_left_out() {
 #endif
 }
 
-const Kernel& kernel_from_name(std::string_view name) {
+const Kernel& kernel_from_name(std::string_view name, std::span<const Kernel* const> among) {
   std::string names;
-  for (const Kernel* kernel : kernels()) {
+  for (const Kernel* kernel : among) {
     if (kernel->name() == name) return *kernel;
     if (!names.empty()) names.append(", ");
     names.append(kernel->name());
@@ -52,7 +45,7 @@ const Kernel& kernel_from_name(std::string_view name) {
   const std::string left_out = kernels_left_out().empty() ? "" : fmt::format("; {}", kernels_left_out());
   LONGSPAN_CHECK_INPUT(false, "kernel '{}' is unknown; the kernels of this build are {}{}", name, names,
                        left_out);
-  return *kernels().front();
+  return *among.front();
 }
 
 }  // namespace longspan

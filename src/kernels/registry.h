@@ -1,4 +1,4 @@
-// The table of all kernels of this build.
+// The table of the kernels that are Longspan's own.
 #pragma once
 
 #include <span>
@@ -14,6 +14,6 @@ std::span<const Kernel* const> kernels();
 std::string_view kernels_left_out();
 
 // Throws an input error that lists the names if there is no such kernel.
-const Kernel& kernel_from_name(std::string_view name);
+const Kernel& kernel_from_name(std::string_view name, std::span<const Kernel* const> among = kernels());
 
 }  // namespace longspan

@@ -1,8 +1,7 @@
-// Pictures of masks: for reports, as PNG, and for terminals.
+// Pictures of masks, for reports and terminals.
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -16,15 +15,6 @@ std::vector<uint8_t> density_grid(const Mask& mask, int rows, int columns);
 inline std::vector<uint8_t> density_grid(const Mask& mask, int size) {
   return density_grid(mask, size, size);
 }
-
-struct PictureOptions {
-  int size = 512;                           // pixels along the longer side of each mask
-  std::vector<int64_t> document_lengths{};  // outlined if given
-};
-
-// One picture of all masks, side by side. Visible pairs are dark. Throws an input error if the file cannot be
-// written.
-void write_png(const std::string& path, std::span<const Mask> masks, const PictureOptions& options = {});
 
 // Lines of block characters, at most `rows` of them, each twice as many characters wide.
 std::string text_picture(const Mask& mask, int rows = 32);

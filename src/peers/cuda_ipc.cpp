@@ -1,8 +1,8 @@
-#include "kernels/peers/cuda_ipc.h"
+#include "peers/cuda_ipc.h"
 
 #include <cuda.h>
 
-#include "base/cuda.h"
+#include "base/cuda/cuda.h"
 #include "base/error.h"
 
 namespace longspan::peers {

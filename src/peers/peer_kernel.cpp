@@ -1,4 +1,4 @@
-#include "kernels/peers/peer_kernel.h"
+#include "peers/peer_kernel.h"
 
 #include <array>
 #include <map>
@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "base/error.h"
-#include "kernels/peers/shared_masks.h"
-#include "kernels/peers/shared_tensors.h"
-#include "kernels/peers/worker_process.h"
+#include "peers/shared_masks.h"
+#include "peers/shared_tensors.h"
+#include "peers/worker_process.h"
 #ifdef LONGSPAN_WITH_CUDA
-#include "base/cuda.h"
+#include "base/cuda/cuda.h"
 #endif
 
 namespace longspan {

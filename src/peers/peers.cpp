@@ -1,10 +1,10 @@
-#include "kernels/peers/peers.h"
+#include "peers/peers.h"
 
 #include <memory>
 #include <string_view>
 #include <vector>
 
-#include "kernels/peers/peer_kernel.h"
+#include "peers/peer_kernel.h"
 
 namespace longspan {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/peers/shared_file.h"
+#include "peers/shared_file.h"
 
 #include <cerrno>
 #include <cstring>

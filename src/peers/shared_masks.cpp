@@ -1,4 +1,4 @@
-#include "kernels/peers/shared_masks.h"
+#include "peers/shared_masks.h"
 
 #include <cstdint>
 

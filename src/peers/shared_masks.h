@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attention/problem.h"
-#include "kernels/peers/shared_file.h"
+#include "peers/shared_file.h"
 
 namespace longspan::peers {
 

@@ -1,9 +1,9 @@
-#include "kernels/peers/shared_tensors.h"
+#include "peers/shared_tensors.h"
 
 #include "base/buffer.h"
 #include "base/error.h"
 #ifdef LONGSPAN_WITH_CUDA
-#include "kernels/peers/cuda_ipc.h"
+#include "peers/cuda_ipc.h"
 #endif
 
 namespace longspan::peers {

@@ -11,7 +11,7 @@
 
 #include "base/device.h"
 #include "base/tensor.h"
-#include "kernels/peers/shared_file.h"
+#include "peers/shared_file.h"
 
 namespace longspan::peers {
 

@@ -1,4 +1,4 @@
-#include "kernels/peers/worker_process.h"
+#include "peers/worker_process.h"
 
 #include <cerrno>
 #include <csignal>

@@ -1,9 +1,9 @@
-#include "report/parallel_record.h"
+#include "record/parallel_record.h"
 
 #include <algorithm>
 
 #include "base/error.h"
-#include "report/results_line.h"
+#include "record/results_line.h"
 
 namespace longspan::report {
 

@@ -1,4 +1,4 @@
-#include "bench/plan_json.h"
+#include "record/plan_json.h"
 
 #include <map>
 #include <tuple>

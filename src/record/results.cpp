@@ -1,4 +1,4 @@
-#include "bench/results.h"
+#include "record/results.h"
 
 #include <cerrno>
 #include <cstring>

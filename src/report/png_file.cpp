@@ -1,4 +1,5 @@
-// Pictures of masks as PNG.
+#include "report/png_file.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "report/parallel_record.h"
+#include "record/parallel_record.h"
 
 namespace longspan::report {
 

@@ -1,8 +1,8 @@
 // The reader of masks, and what is done first with a mask that was read.
 #include <sstream>
 
-#include "mask/mask_file.h"
-#include "mask/tile_map.h"
+#include "bench/spec/mask_file.h"
+#include "mask/lowering/tile_map.h"
 #include "reads_cleanly.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

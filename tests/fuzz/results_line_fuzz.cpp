@@ -1,5 +1,5 @@
 // The reader of single lines of results, which --resume uses.
-#include "bench/results.h"
+#include "record/results.h"
 #include "reads_cleanly.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

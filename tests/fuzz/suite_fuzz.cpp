@@ -1,5 +1,5 @@
 // The reader of suites.
-#include "bench/suite.h"
+#include "bench/spec/suite.h"
 #include "reads_cleanly.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -5,9 +5,9 @@
 #include <csignal>
 #include <cstdio>
 
-#include "../unit/comm/conformance.h"
-#include "../unit/cp/spread.h"
-#include "cp/strategy.h"
+#include "unit/comm/conformance.h"
+#include "unit/cp/spread.h"
+#include "cp/strategies/strategy.h"
 #include "kernels/registry.h"
 #include "whole.h"
 

@@ -9,10 +9,10 @@
 #include <cstdio>
 #include <string_view>
 
-#include "../unit/comm/conformance.h"
+#include "unit/comm/conformance.h"
 #include "base/backend.h"
 #include "base/buffer.h"
-#include "base/cuda.h"
+#include "base/cuda/cuda.h"
 #include "base/error.h"
 #include "kernels/registry.h"
 #include "whole.h"

@@ -4,10 +4,10 @@
 
 #include <string_view>
 
-#include "../unit/cp/problems.h"
-#include "attention/verify.h"
+#include "unit/cp/problems.h"
+#include "attention/oracle/verify.h"
 #include "base/error.h"
-#include "cp/parallel_kernel.h"
+#include "cp/execute/parallel_kernel.h"
 
 namespace longspan {
 

@@ -17,15 +17,15 @@
 #include "attention/problem.h"
 #include "base/backend.h"
 #include "base/buffer.h"
-#include "base/cuda.h"
+#include "base/cuda/cuda.h"
 #include "base/error.h"
 #include "base/rng.h"
 #include "comm/nccl.h"
 #include "comm/threads.h"
-#include "cp/account.h"
-#include "cp/parallel_kernel.h"
+#include "cp/schedule/account.h"
+#include "cp/execute/parallel_kernel.h"
 #include "kernels/registry.h"
-#include "mask/patterns.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan {
 namespace {

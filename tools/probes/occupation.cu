@@ -1,6 +1,6 @@
 // One block a multiprocessor, with all of its shared memory, reads a word of the host's until it is set.
-#include "base/cuda.h"
-#include "gpu/cp/occupation.h"
+#include "base/cuda/cuda.h"
+#include "occupation.h"
 
 namespace longspan {
 namespace {

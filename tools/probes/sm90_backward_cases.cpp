@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "mask/patterns.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "gpu/kernels/probe_case.h"
+#include "probe_case.h"
 
 namespace longspan {
 

@@ -23,11 +23,11 @@
 
 #include <fmt/format.h>
 
-#include "attention/verify.h"
-#include "base/cuda.h"
-#include "gpu/kernels/probe_case.h"
-#include "kernels/sm90/forward_plan.h"
-#include "mask/patterns.h"
+#include "attention/oracle/verify.h"
+#include "base/cuda/cuda.h"
+#include "probe_case.h"
+#include "kernels/sm90/forward/plan.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan {
 

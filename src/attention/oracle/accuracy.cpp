@@ -1,4 +1,4 @@
-#include "attention/accuracy.h"
+#include "attention/oracle/accuracy.h"
 
 #include <algorithm>
 #include <atomic>

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "attention/oracle.h"
+#include "attention/oracle/oracle.h"
 
 namespace longspan {
 

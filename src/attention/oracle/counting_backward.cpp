@@ -2,10 +2,10 @@
 #include <cmath>
 #include <optional>
 
-#include "attention/counting_oracle.h"
-#include "attention/counting_tensors.h"
+#include "attention/oracle/counting_oracle.h"
+#include "attention/oracle/counting_tensors.h"
 #include "attention/element.h"
-#include "attention/slot_sums.h"
+#include "attention/oracle/slot_sums.h"
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/host_scratch.h"

@@ -1,10 +1,10 @@
 // The counting oracle of the forward pass.
 #include <cmath>
 
-#include "attention/counting_oracle.h"
-#include "attention/counting_tensors.h"
+#include "attention/oracle/counting_oracle.h"
+#include "attention/oracle/counting_tensors.h"
 #include "attention/element.h"
-#include "attention/slot_sums.h"
+#include "attention/oracle/slot_sums.h"
 #include "base/error.h"
 
 namespace longspan {

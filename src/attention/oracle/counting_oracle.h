@@ -18,7 +18,7 @@
 #include <string>
 
 #include "attention/kernel.h"
-#include "attention/slot_sums.h"
+#include "attention/oracle/slot_sums.h"
 #include "attention/tensors.h"
 
 namespace longspan {

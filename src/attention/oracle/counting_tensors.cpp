@@ -1,4 +1,4 @@
-#include "attention/counting_tensors.h"
+#include "attention/oracle/counting_tensors.h"
 
 #include <algorithm>
 #include <atomic>
@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "attention/element.h"
-#include "attention/slot_sums.h"
+#include "attention/oracle/slot_sums.h"
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #ifdef LONGSPAN_WITH_CUDA
-#include "attention/counting_tensors_cuda.h"
+#include "attention/oracle/counting_tensors_cuda.h"
 #endif
 
 namespace longspan {

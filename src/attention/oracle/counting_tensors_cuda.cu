@@ -4,10 +4,10 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "attention/counting_tensors_cuda.h"
-#include "attention/slots.h"
+#include "attention/oracle/counting_tensors_cuda.h"
+#include "attention/oracle/slots.h"
 #include "base/buffer.h"
-#include "base/cuda.h"
+#include "base/cuda/cuda.h"
 #include "base/error.h"
 
 namespace longspan::cuda {

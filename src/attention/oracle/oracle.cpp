@@ -1,4 +1,4 @@
-#include "attention/oracle.h"
+#include "attention/oracle/oracle.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include <cblas.h>
 
 #include "attention/element.h"
-#include "attention/oracle_cuda.h"
+#include "attention/oracle/oracle_cuda.h"
 #include "base/parallel.h"
 
 namespace longspan {

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "attention/oracle_samples.h"
+#include "attention/oracle/oracle_samples.h"
 #include "attention/problem.h"
 #include "base/device.h"
 #include "base/tensor.h"

@@ -4,9 +4,9 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "attention/oracle_cuda.h"
+#include "attention/oracle/oracle_cuda.h"
 #include "base/buffer.h"
-#include "base/cuda.h"
+#include "base/cuda/cuda.h"
 #include "base/error.h"
 
 namespace longspan {

@@ -2,7 +2,7 @@
 // another order.
 #pragma once
 
-#include "attention/oracle.h"
+#include "attention/oracle/oracle.h"
 
 namespace longspan {
 

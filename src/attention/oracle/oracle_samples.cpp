@@ -1,4 +1,4 @@
-#include "attention/oracle_samples.h"
+#include "attention/oracle/oracle_samples.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,4 +1,4 @@
-#include "attention/slot_sums.h"
+#include "attention/oracle/slot_sums.h"
 
 #include <fmt/format.h>
 

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "attention/accuracy.h"
+#include "attention/oracle/accuracy.h"
 #include "attention/problem.h"
-#include "attention/slots.h"
+#include "attention/oracle/slots.h"
 #include "attention/tensors.h"
 #include "base/parallel.h"
 

@@ -2,10 +2,10 @@
 // threads' sums as a tree, the host adds those of the blocks.
 #include <vector>
 
-#include "attention/sweeps_cuda.h"
+#include "attention/oracle/sweeps_cuda.h"
 #include "base/buffer.h"
-#include "base/cuda.h"
-#include "base/element.cuh"
+#include "base/cuda/cuda.h"
+#include "base/cuda/element.cuh"
 #include "base/error.h"
 
 namespace longspan {

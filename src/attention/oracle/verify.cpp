@@ -1,4 +1,4 @@
-#include "attention/verify.h"
+#include "attention/oracle/verify.h"
 
 #include <cstring>
 #include <memory>

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "attention/accuracy.h"
-#include "attention/counting_oracle.h"
+#include "attention/oracle/accuracy.h"
+#include "attention/oracle/counting_oracle.h"
 #include "attention/kernel.h"
-#include "attention/oracle_samples.h"
+#include "attention/oracle/oracle_samples.h"
 #include "attention/tensors.h"
 #include "base/buffer.h"
 

@@ -1,4 +1,4 @@
-#include "attention/verify_sweep.h"
+#include "attention/oracle/verify_sweep.h"
 
 #include <algorithm>
 #include <exception>
@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/parse.h"
-#include "mask/mask_file.h"
+#include "bench/spec/mask_file.h"
 
 namespace longspan {
 namespace {

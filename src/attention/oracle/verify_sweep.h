@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "attention/kernel.h"
-#include "attention/verify.h"
-#include "mask/patterns.h"
+#include "attention/oracle/verify.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan {
 

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/backend.h"
-#include "base/cuda.h"
+#include "base/cuda/cuda.h"
 #include "base/error.h"
-#include "base/rng_cuda.h"
+#include "base/cuda/rng_cuda.h"
 
 namespace longspan {
 namespace cuda {

@@ -1,9 +1,9 @@
-#include "base/cublas.h"
+#include "base/cuda/cublas.h"
 
 #include <cublas_v2.h>
 #include <dlfcn.h>
 
-#include "base/cuda.h"
+#include "base/cuda/cuda.h"
 #include "base/error.h"
 
 namespace longspan::cuda {

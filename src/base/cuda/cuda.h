@@ -7,7 +7,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "base/cuda_check.h"
+#include "base/cuda/cuda_check.h"
 #include "base/device.h"
 
 namespace longspan::cuda {

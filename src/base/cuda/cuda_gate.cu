@@ -1,5 +1,5 @@
-#include "base/cuda.h"
-#include "base/cuda_gate.h"
+#include "base/cuda/cuda.h"
+#include "base/cuda/cuda_gate.h"
 
 namespace longspan {
 

@@ -1,4 +1,4 @@
-#include "bench/cold_cache.h"
+#include "bench/measure/cold_cache.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include "bench/testbed.h"
+#include "bench/measure/testbed.h"
 
 namespace longspan::bench {
 

@@ -1,4 +1,4 @@
-#include "bench/cpu_testbed.h"
+#include "bench/measure/cpu_testbed.h"
 
 #include <algorithm>
 #include <chrono>
@@ -14,7 +14,7 @@
 #endif
 
 #include "base/backend.h"
-#include "bench/cold_cache.h"
+#include "bench/measure/cold_cache.h"
 
 namespace longspan::bench {
 namespace {

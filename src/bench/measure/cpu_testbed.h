@@ -4,7 +4,7 @@
 #include <functional>
 #include <memory>
 
-#include "bench/testbed.h"
+#include "bench/measure/testbed.h"
 
 namespace longspan::bench {
 

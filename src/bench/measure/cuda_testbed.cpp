@@ -1,4 +1,4 @@
-#include "bench/cuda_testbed.h"
+#include "bench/measure/cuda_testbed.h"
 
 #include <algorithm>
 #include <array>
@@ -6,15 +6,15 @@
 #include <deque>
 
 #include "base/backend.h"
-#include "base/cublas.h"
-#include "base/cuda.h"
-#include "base/cuda_gate.h"
+#include "base/cuda/cublas.h"
+#include "base/cuda/cuda.h"
+#include "base/cuda/cuda_gate.h"
 #include "base/error.h"
 #include "base/rng.h"
-#include "bench/cpu_testbed.h"
-#include "bench/measure.h"
-#include "bench/nvml.h"
-#include "bench/timing_rule.h"
+#include "bench/measure/cpu_testbed.h"
+#include "bench/measure/measure.h"
+#include "bench/measure/nvml.h"
+#include "bench/spec/timing_rule.h"
 
 namespace longspan::bench {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "bench/testbed.h"
+#include "bench/measure/testbed.h"
 
 namespace longspan::bench {
 

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "bench/case.h"
-#include "bench/results.h"
-#include "mask/patterns.h"
+#include "bench/spec/case.h"
+#include "record/results.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan::bench {
 

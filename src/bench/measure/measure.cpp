@@ -1,4 +1,4 @@
-#include "bench/measure.h"
+#include "bench/measure/measure.h"
 
 #include <algorithm>
 

@@ -5,9 +5,9 @@
 #include <optional>
 #include <vector>
 
-#include "bench/statistics.h"
-#include "bench/stopwatch.h"
-#include "bench/timing_rule.h"
+#include "bench/measure/statistics.h"
+#include "bench/measure/stopwatch.h"
+#include "bench/spec/timing_rule.h"
 
 namespace longspan::bench {
 

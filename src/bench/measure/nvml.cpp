@@ -1,4 +1,4 @@
-#include "bench/nvml.h"
+#include "bench/measure/nvml.h"
 
 #include <array>
 #include <string_view>

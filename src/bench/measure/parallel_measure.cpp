@@ -1,16 +1,16 @@
-#include "bench/parallel_measure.h"
+#include "bench/measure/parallel_measure.h"
 
 #include <algorithm>
 #include <cmath>
 #include <optional>
 
 #include "attention/element.h"
-#include "attention/sweeps_cuda.h"
+#include "attention/oracle/sweeps_cuda.h"
 #include "base/error.h"
 #include "base/parallel.h"
-#include "bench/cold_cache.h"
-#include "bench/plan_json.h"
-#include "bench/statistics.h"
+#include "bench/measure/cold_cache.h"
+#include "record/plan_json.h"
+#include "bench/measure/statistics.h"
 #include "comm/launch.h"
 #include "comm/mpi.h"
 #include "comm/nccl.h"

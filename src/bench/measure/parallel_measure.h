@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "bench/parallelism.h"
-#include "bench/results.h"
-#include "bench/stopwatch.h"
-#include "bench/testbed.h"
+#include "bench/spec/parallelism.h"
+#include "record/results.h"
+#include "bench/measure/stopwatch.h"
+#include "bench/measure/testbed.h"
 #include "comm/rendezvous.h"
-#include "cp/parallel_kernel.h"
+#include "cp/execute/parallel_kernel.h"
 
 namespace longspan::bench {
 

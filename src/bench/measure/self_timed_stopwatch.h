@@ -6,7 +6,7 @@
 
 #include "attention/kernel.h"
 #include "base/error.h"
-#include "bench/testbed.h"
+#include "bench/measure/testbed.h"
 
 namespace longspan::bench {
 

@@ -13,7 +13,7 @@
 #include "base/buffer.h"
 #include "base/device.h"
 #include "base/tensor.h"
-#include "bench/stopwatch.h"
+#include "bench/measure/stopwatch.h"
 
 namespace longspan::bench {
 

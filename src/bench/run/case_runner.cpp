@@ -1,4 +1,4 @@
-#include "bench/case_runner.h"
+#include "bench/run/case_runner.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,15 +7,15 @@
 
 #include <fmt/ranges.h>
 
-#include "attention/verify.h"
+#include "attention/oracle/verify.h"
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/rng.h"
-#include "bench/mask_source.h"
-#include "bench/measure.h"
-#include "bench/parallel_measure.h"
-#include "bench/self_timed_stopwatch.h"
-#include "bench/values.h"
+#include "bench/measure/mask_source.h"
+#include "bench/measure/measure.h"
+#include "bench/measure/parallel_measure.h"
+#include "bench/measure/self_timed_stopwatch.h"
+#include "bench/spec/values.h"
 
 namespace longspan::bench {
 namespace {

@@ -3,10 +3,10 @@
 
 #include <string>
 
-#include "bench/case.h"
-#include "bench/results.h"
-#include "bench/timing_rule.h"
-#include "bench/workbench.h"
+#include "bench/spec/case.h"
+#include "record/results.h"
+#include "bench/spec/timing_rule.h"
+#include "bench/run/workbench.h"
 
 namespace longspan::bench {
 

@@ -1,4 +1,4 @@
-#include "bench/child_process.h"
+#include "bench/run/child_process.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,4 +1,4 @@
-#include "bench/division.h"
+#include "bench/run/division.h"
 
 #include <utility>
 

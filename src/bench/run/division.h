@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/case.h"
+#include "bench/spec/case.h"
 
 namespace longspan::bench {
 

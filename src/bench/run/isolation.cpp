@@ -1,4 +1,4 @@
-#include "bench/isolation.h"
+#include "bench/run/isolation.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,12 +10,12 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "bench/case_runner.h"
-#include "bench/cpu_testbed.h"
-#include "bench/machine.h"
-#include "bench/parallel_measure.h"
-#include "bench/phase_times.h"
-#include "bench/values.h"
+#include "bench/run/case_runner.h"
+#include "bench/measure/cpu_testbed.h"
+#include "bench/run/machine.h"
+#include "bench/measure/parallel_measure.h"
+#include "bench/run/phase_times.h"
+#include "bench/spec/values.h"
 
 namespace longspan::bench {
 namespace {

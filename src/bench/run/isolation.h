@@ -7,12 +7,12 @@
 #include <string>
 #include <utility>
 
-#include "bench/case.h"
-#include "bench/child_process.h"
-#include "bench/helper.h"
-#include "bench/results.h"
-#include "bench/timing_rule.h"
-#include "bench/workbench.h"
+#include "bench/spec/case.h"
+#include "bench/run/child_process.h"
+#include "bench/run/helper.h"
+#include "record/results.h"
+#include "bench/spec/timing_rule.h"
+#include "bench/run/workbench.h"
 #include "comm/rendezvous.h"
 
 namespace longspan::bench {

@@ -1,4 +1,4 @@
-#include "bench/lane.h"
+#include "bench/run/lane.h"
 
 #include <algorithm>
 #include <optional>
@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "base/error.h"
-#include "bench/case_runner.h"
-#include "bench/cpu_testbed.h"
-#include "bench/machine.h"
-#include "bench/parallel_measure.h"
-#include "bench/values.h"
+#include "bench/run/case_runner.h"
+#include "bench/measure/cpu_testbed.h"
+#include "bench/run/machine.h"
+#include "bench/measure/parallel_measure.h"
+#include "bench/spec/values.h"
 
 namespace longspan::bench {
 namespace {

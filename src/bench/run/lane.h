@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "bench/isolation.h"
-#include "bench/progress.h"
-#include "bench/results.h"
-#include "bench/runner.h"
+#include "bench/run/isolation.h"
+#include "bench/run/progress.h"
+#include "record/results.h"
+#include "bench/run/runner.h"
 
 namespace longspan::bench {
 

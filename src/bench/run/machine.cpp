@@ -1,4 +1,4 @@
-#include "bench/machine.h"
+#include "bench/run/machine.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -10,7 +10,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "base/build_info.h"
+#include "record/build_info.h"
 #include "base/error.h"
 
 namespace longspan::bench {

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/device.h"
-#include "bench/results.h"
+#include "record/results.h"
 
 namespace longspan::bench {
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "bench/cpu_testbed.h"
-#include "bench/results.h"
+#include "bench/measure/cpu_testbed.h"
+#include "record/results.h"
 
 namespace longspan::bench {
 

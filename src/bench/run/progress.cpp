@@ -1,4 +1,4 @@
-#include "bench/progress.h"
+#include "bench/run/progress.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "bench/values.h"
+#include "bench/spec/values.h"
 
 namespace longspan::bench {
 namespace {

@@ -1,4 +1,4 @@
-#include "bench/runner.h"
+#include "bench/run/runner.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -11,9 +11,9 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
-#include "bench/division.h"
-#include "bench/lane.h"
-#include "bench/values.h"
+#include "bench/run/division.h"
+#include "bench/run/lane.h"
+#include "bench/spec/values.h"
 
 namespace longspan::bench {
 namespace {

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "bench/case.h"
-#include "bench/team.h"
-#include "bench/timing_rule.h"
-#include "bench/workbench.h"
+#include "bench/spec/case.h"
+#include "bench/run/team.h"
+#include "bench/spec/timing_rule.h"
+#include "bench/run/workbench.h"
 
 namespace longspan::bench {
 

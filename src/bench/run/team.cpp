@@ -1,4 +1,4 @@
-#include "bench/team.h"
+#include "bench/run/team.h"
 
 #include <algorithm>
 #include <chrono>
@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "base/error.h"
-#include "bench/isolation.h"
-#include "bench/parallel_measure.h"
-#include "bench/phase_times.h"
-#include "bench/values.h"
+#include "bench/run/isolation.h"
+#include "bench/measure/parallel_measure.h"
+#include "bench/run/phase_times.h"
+#include "bench/spec/values.h"
 
 namespace longspan::bench {
 namespace {

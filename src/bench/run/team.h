@@ -7,10 +7,10 @@
 #include <optional>
 #include <string>
 
-#include "bench/case.h"
-#include "bench/results.h"
-#include "bench/timing_rule.h"
-#include "bench/workbench.h"
+#include "bench/spec/case.h"
+#include "record/results.h"
+#include "bench/spec/timing_rule.h"
+#include "bench/run/workbench.h"
 #include "comm/rendezvous.h"
 
 namespace longspan::bench {

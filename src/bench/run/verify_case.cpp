@@ -1,9 +1,9 @@
-#include "bench/verify_case.h"
+#include "bench/run/verify_case.h"
 
 #include <algorithm>
 
-#include "attention/verify.h"
-#include "bench/case_runner.h"
+#include "attention/oracle/verify.h"
+#include "bench/run/case_runner.h"
 
 namespace longspan::bench {
 namespace {

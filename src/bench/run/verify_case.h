@@ -1,7 +1,7 @@
 // The proof that a case is published with: the fp64 oracle on what the kernel wrote, and the counting oracle.
 #pragma once
 
-#include "bench/workbench.h"
+#include "bench/run/workbench.h"
 
 namespace longspan::bench {
 

@@ -1,4 +1,4 @@
-#include "bench/workbench.h"
+#include "bench/run/workbench.h"
 
 namespace longspan::bench {
 

@@ -1,4 +1,4 @@
-#include "bench/case.h"
+#include "bench/spec/case.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -6,8 +6,8 @@
 #include <iterator>
 
 #include "base/error.h"
-#include "bench/values.h"
-#include "mask/mask_file.h"
+#include "bench/spec/values.h"
+#include "bench/spec/mask_file.h"
 
 namespace longspan::bench {
 namespace {

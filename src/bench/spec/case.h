@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "attention/problem.h"
-#include "bench/parallelism.h"
-#include "mask/patterns.h"
+#include "bench/spec/parallelism.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan::bench {
 

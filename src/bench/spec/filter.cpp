@@ -1,11 +1,11 @@
-#include "bench/filter.h"
+#include "bench/spec/filter.h"
 
 #include <charconv>
 #include <limits>
 #include <optional>
 
 #include "base/error.h"
-#include "bench/values.h"
+#include "bench/spec/values.h"
 
 namespace longspan::bench {
 namespace {

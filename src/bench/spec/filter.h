@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/case.h"
+#include "bench/spec/case.h"
 
 namespace longspan::bench {
 

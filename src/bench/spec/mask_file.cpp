@@ -1,5 +1,5 @@
 // Reading and writing masks as JSON.
-#include "mask/mask_file.h"
+#include "bench/spec/mask_file.h"
 
 #include <algorithm>
 #include <array>

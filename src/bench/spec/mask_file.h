@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "mask/mask.h"
-#include "mask/patterns.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan {
 

@@ -1,11 +1,11 @@
-#include "bench/parallelism.h"
+#include "bench/spec/parallelism.h"
 
 #include <algorithm>
 
 #include <fmt/ranges.h>
 
 #include "base/error.h"
-#include "bench/values.h"
+#include "bench/spec/values.h"
 #include "comm/mpi.h"
 
 namespace longspan::bench {

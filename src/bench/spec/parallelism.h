@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/launch.h"
-#include "cp/strategy.h"
+#include "cp/strategies/strategy.h"
 
 namespace longspan::bench {
 

@@ -1,4 +1,4 @@
-#include "bench/suite.h"
+#include "bench/spec/suite.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -10,7 +10,7 @@
 #include <toml++/toml.h>
 
 #include "base/error.h"
-#include "bench/values.h"
+#include "bench/spec/values.h"
 
 namespace longspan::bench {
 namespace {

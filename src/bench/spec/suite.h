@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/case.h"
-#include "bench/timing_rule.h"
+#include "bench/spec/case.h"
+#include "bench/spec/timing_rule.h"
 
 namespace longspan::bench {
 

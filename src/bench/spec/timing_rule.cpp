@@ -1,7 +1,7 @@
-#include "bench/timing_rule.h"
+#include "bench/spec/timing_rule.h"
 
 #include "base/error.h"
-#include "bench/values.h"
+#include "bench/spec/values.h"
 
 namespace longspan::bench {
 namespace {

@@ -1,4 +1,4 @@
-#include "bench/values.h"
+#include "bench/spec/values.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "cp/crew.h"
+#include "cp/execute/crew.h"
 
 #include "base/backend.h"
 #include "base/error.h"

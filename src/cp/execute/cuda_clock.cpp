@@ -2,9 +2,9 @@
 #include <vector>
 
 #include "base/buffer.h"
-#include "base/cuda.h"
-#include "base/cuda_gate.h"
-#include "cp/device_clock.h"
+#include "base/cuda/cuda.h"
+#include "base/cuda/cuda_gate.h"
+#include "cp/execute/device_clock.h"
 
 namespace longspan {
 namespace {

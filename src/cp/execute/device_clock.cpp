@@ -1,4 +1,4 @@
-#include "cp/device_clock.h"
+#include "cp/execute/device_clock.h"
 
 #include <chrono>
 #include <vector>

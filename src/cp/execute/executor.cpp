@@ -1,4 +1,4 @@
-#include "cp/executor.h"
+#include "cp/execute/executor.h"
 
 #include <algorithm>
 #include <limits>
@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "base/error.h"
-#include "cp/device_clock.h"
-#include "cp/pieces.h"
-#include "cp/rank_plan.h"
+#include "cp/execute/device_clock.h"
+#include "cp/execute/pieces.h"
+#include "cp/execute/rank_plan.h"
 
 namespace longspan {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "attention/kernel.h"
 #include "comm/communicator.h"
-#include "cp/schedule.h"
+#include "cp/schedule/schedule.h"
 
 namespace longspan {
 

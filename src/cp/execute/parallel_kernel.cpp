@@ -1,13 +1,13 @@
-#include "cp/parallel_kernel.h"
+#include "cp/execute/parallel_kernel.h"
 
 #include <algorithm>
 #include <optional>
 
 #include "base/error.h"
-#include "cp/crew.h"
-#include "cp/device_clock.h"
-#include "cp/process_plan.h"
-#include "cp/rank_tensors.h"
+#include "cp/execute/crew.h"
+#include "cp/execute/device_clock.h"
+#include "cp/execute/process_plan.h"
+#include "cp/execute/rank_tensors.h"
 
 namespace longspan {
 namespace {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "attention/kernel.h"
-#include "cp/executor.h"
-#include "cp/strategy.h"
+#include "cp/execute/executor.h"
+#include "cp/strategies/strategy.h"
 
 namespace longspan {
 

@@ -1,4 +1,4 @@
-#include "cp/pieces.h"
+#include "cp/execute/pieces.h"
 
 #include <algorithm>
 

@@ -5,9 +5,9 @@
 #include <optional>
 #include <vector>
 
-#include "cp/buffer_pool.h"
-#include "cp/rows.h"
-#include "cp/schedule.h"
+#include "cp/execute/buffer_pool.h"
+#include "cp/execute/rows.h"
+#include "cp/schedule/schedule.h"
 
 namespace longspan {
 

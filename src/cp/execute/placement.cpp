@@ -1,9 +1,9 @@
-#include "cp/placement.h"
+#include "cp/execute/placement.h"
 
 #include <algorithm>
 #include <numeric>
 
-#include "cp/pieces.h"
+#include "cp/execute/pieces.h"
 
 namespace longspan {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "cp/schedule.h"
+#include "cp/schedule/schedule.h"
 
 namespace longspan {
 

@@ -1,11 +1,11 @@
-#include "cp/process_plan.h"
+#include "cp/execute/process_plan.h"
 
 #include <algorithm>
 #include <array>
 
 #include "base/error.h"
-#include "cp/device_clock.h"
-#include "cp/rank_tensors.h"
+#include "cp/execute/device_clock.h"
+#include "cp/execute/rank_tensors.h"
 
 namespace longspan {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "cp/parallel_kernel.h"
+#include "cp/execute/parallel_kernel.h"
 
 namespace longspan {
 

@@ -1,4 +1,4 @@
-#include "cp/rank_plan.h"
+#include "cp/execute/rank_plan.h"
 
 #include <algorithm>
 

@@ -10,8 +10,8 @@
 
 #include "attention/kernel.h"
 #include "comm/communicator.h"
-#include "cp/placement.h"
-#include "cp/schedule.h"
+#include "cp/execute/placement.h"
+#include "cp/schedule/schedule.h"
 
 namespace longspan {
 

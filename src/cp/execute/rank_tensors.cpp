@@ -1,4 +1,4 @@
-#include "cp/rank_tensors.h"
+#include "cp/execute/rank_tensors.h"
 
 #include <algorithm>
 

@@ -5,7 +5,7 @@
 
 #include "attention/kernel.h"
 #include "base/buffer.h"
-#include "cp/ranges.h"
+#include "cp/schedule/ranges.h"
 
 namespace longspan {
 

@@ -1,4 +1,4 @@
-#include "cp/rows.h"
+#include "cp/execute/rows.h"
 
 #include <algorithm>
 #include <cstring>

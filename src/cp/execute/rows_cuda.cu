@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/cuda.h"
-#include "base/element.cuh"
+#include "base/cuda/cuda.h"
+#include "base/cuda/element.cuh"
 #include "base/error.h"
-#include "cp/rows.h"
+#include "cp/execute/rows.h"
 
 namespace longspan {
 namespace {

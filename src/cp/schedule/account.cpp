@@ -1,4 +1,4 @@
-#include "cp/account.h"
+#include "cp/schedule/account.h"
 
 #include <algorithm>
 #include <map>

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cp/schedule.h"
+#include "cp/schedule/schedule.h"
 
 namespace longspan {
 

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "base/error.h"
-#include "cp/schedule.h"
+#include "cp/schedule/schedule.h"
 
 namespace longspan {
 namespace {

@@ -1,4 +1,4 @@
-#include "cp/ranges.h"
+#include "cp/schedule/ranges.h"
 
 namespace longspan {
 void append(Ranges& list, Range range) {

@@ -1,4 +1,4 @@
-#include "cp/schedule.h"
+#include "cp/schedule/schedule.h"
 
 #include <algorithm>
 #include <array>

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "attention/problem.h"
-#include "cp/ranges.h"
+#include "cp/schedule/ranges.h"
 
 namespace longspan {
 

@@ -4,9 +4,9 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "cp/blocks.h"
-#include "cp/stages.h"
-#include "cp/strategies.h"
+#include "cp/strategies/blocks.h"
+#include "cp/strategies/stages.h"
+#include "cp/strategies/strategies.h"
 
 namespace longspan {
 namespace {

@@ -1,4 +1,4 @@
-#include "cp/blocks.h"
+#include "cp/strategies/blocks.h"
 
 #include <algorithm>
 

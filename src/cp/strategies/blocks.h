@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "cp/sharding.h"
-#include "cp/strategy.h"
+#include "cp/strategies/sharding.h"
+#include "cp/strategies/strategy.h"
 
 namespace longspan {
 

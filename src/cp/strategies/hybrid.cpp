@@ -1,7 +1,7 @@
 // USP and LoongTrain: Ulysses over heads, a ring or a double ring over context.
 #include "base/error.h"
-#include "cp/blocks.h"
-#include "cp/strategies.h"
+#include "cp/strategies/blocks.h"
+#include "cp/strategies/strategies.h"
 
 namespace longspan {
 

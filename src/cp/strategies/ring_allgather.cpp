@@ -1,5 +1,5 @@
-#include "cp/blocks.h"
-#include "cp/strategies.h"
+#include "cp/strategies/blocks.h"
+#include "cp/strategies/strategies.h"
 
 namespace longspan {
 namespace {

@@ -1,4 +1,4 @@
-#include "cp/sharding.h"
+#include "cp/strategies/sharding.h"
 
 #include <algorithm>
 #include <numeric>

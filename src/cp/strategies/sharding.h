@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "cp/strategy.h"
+#include "cp/strategies/strategy.h"
 
 namespace longspan {
 

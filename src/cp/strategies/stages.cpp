@@ -1,4 +1,4 @@
-#include "cp/stages.h"
+#include "cp/strategies/stages.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // The strategies, each in a file of its own; strategy.cpp holds their table.
 #pragma once
 
-#include "cp/strategy.h"
+#include "cp/strategies/strategy.h"
 
 namespace longspan {
 

@@ -1,9 +1,9 @@
-#include "cp/strategy.h"
+#include "cp/strategies/strategy.h"
 
 #include <fmt/ranges.h>
 
 #include "base/error.h"
-#include "cp/strategies.h"
+#include "cp/strategies/strategies.h"
 
 namespace longspan {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "attention/kernel.h"
-#include "cp/schedule.h"
+#include "cp/schedule/schedule.h"
 
 namespace longspan {
 

@@ -1,6 +1,6 @@
 #include "base/error.h"
-#include "cp/blocks.h"
-#include "cp/strategies.h"
+#include "cp/strategies/blocks.h"
+#include "cp/strategies/strategies.h"
 
 namespace longspan {
 namespace {

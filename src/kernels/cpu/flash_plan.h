@@ -9,7 +9,7 @@
 #include "attention/kernel.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/panel.h"
-#include "mask/tile_map.h"
+#include "mask/lowering/tile_map.h"
 
 namespace longspan {
 

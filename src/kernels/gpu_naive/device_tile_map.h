@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/buffer.h"
-#include "mask/tile_map.h"
+#include "mask/lowering/tile_map.h"
 
 namespace longspan::naive_gpu {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "base/cublas.h"
-#include "base/cuda.h"
+#include "base/cuda/cublas.h"
+#include "base/cuda/cuda.h"
 #include "base/error.h"
 #include "kernels/gpu_naive/softmax.h"
 

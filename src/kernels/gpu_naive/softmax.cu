@@ -1,6 +1,6 @@
 // The device code of softmax.h.
-#include "base/cuda.h"
-#include "base/element.cuh"
+#include "base/cuda/cuda.h"
+#include "base/cuda/element.cuh"
 #include "base/error.h"
 #include "kernels/gpu_naive/softmax.h"
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "mask/tile_map.h"
+#include "mask/lowering/tile_map.h"
 
 namespace longspan::sm90 {
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <mutex>
 
-#include "base/cuda.h"
+#include "base/cuda/cuda.h"
 
 namespace longspan::sm90 {
 namespace {

@@ -6,11 +6,11 @@
 #include <memory>
 #include <optional>
 
-#include "base/cuda.h"
+#include "base/cuda/cuda.h"
 #include "base/error.h"
-#include "kernels/sm90/backward_plan.h"
-#include "kernels/sm90/backward_shape.h"
-#include "kernels/sm90/forward_plan.h"
+#include "kernels/sm90/backward/plan.h"
+#include "kernels/sm90/backward/planner/shape.h"
+#include "kernels/sm90/forward/plan.h"
 
 namespace longspan {
 namespace {

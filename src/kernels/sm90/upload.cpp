@@ -5,7 +5,7 @@
 #include <mutex>
 #include <vector>
 
-#include "base/cuda.h"
+#include "base/cuda/cuda.h"
 #include "base/error.h"
 #include "kernels/sm90/staging_ring.h"
 

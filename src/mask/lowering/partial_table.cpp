@@ -1,5 +1,5 @@
 // The distinct partial tiles: drawing them as spans of rows, and finding equal ones.
-#include "mask/partial_table.h"
+#include "mask/lowering/partial_table.h"
 
 #include <algorithm>
 #include <array>

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "mask/chunks.h"
-#include "mask/tile_map.h"
-#include "mask/tile_piece.h"
+#include "mask/lowering/tile_map.h"
+#include "mask/lowering/tile_piece.h"
 
 namespace longspan {
 

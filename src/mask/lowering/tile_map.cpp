@@ -1,5 +1,5 @@
 // Lowering: a sweep over the row tiles that keeps the bands which reach the current one.
-#include "mask/tile_map.h"
+#include "mask/lowering/tile_map.h"
 
 #include <algorithm>
 #include <bit>
@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "mask/chunks.h"
-#include "mask/partial_table.h"
+#include "mask/lowering/partial_table.h"
 
 namespace longspan {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "mask/mask.h"
-#include "mask/tile_piece.h"
+#include "mask/lowering/tile_piece.h"
 
 namespace longspan {
 

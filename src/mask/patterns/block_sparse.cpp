@@ -1,5 +1,5 @@
 // Drawing block-sparse masks.
-#include "mask/block_sparse.h"
+#include "mask/patterns/block_sparse.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,7 +1,7 @@
 // Block-sparse masks: random blocks, selected apart for each KV head and each row of blocks.
 #pragma once
 
-#include "mask/patterns.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan {
 

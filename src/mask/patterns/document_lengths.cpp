@@ -1,13 +1,13 @@
 // Drawing document lengths.
-#include "mask/document_lengths.h"
+#include "mask/patterns/document_lengths.h"
 
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
 
 #include "base/error.h"
-#include "mask/histograms.h"
-#include "mask/length_file.h"
+#include "mask/patterns/histograms.h"
+#include "mask/patterns/length_file.h"
 #include "mask/mask.h"
 
 namespace longspan {

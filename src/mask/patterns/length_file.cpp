@@ -1,5 +1,5 @@
 // Reading CSV files of document lengths and histograms.
-#include "mask/length_file.h"
+#include "mask/patterns/length_file.h"
 
 #include <charconv>
 #include <cmath>

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "mask/document_lengths.h"
+#include "mask/patterns/document_lengths.h"
 
 namespace longspan {
 

@@ -2,7 +2,7 @@
 #include <bit>
 
 #include "base/error.h"
-#include "mask/document_lengths.h"
+#include "mask/patterns/document_lengths.h"
 
 namespace longspan {
 namespace {

@@ -1,11 +1,11 @@
 // The fourteen patterns. Each is a few bands a document or a block; docs/masks.md shows them.
-#include "mask/patterns.h"
+#include "mask/patterns/patterns.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
-#include "mask/block_sparse.h"
+#include "mask/patterns/block_sparse.h"
 
 namespace longspan {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "mask/document_lengths.h"
+#include "mask/patterns/document_lengths.h"
 #include "mask/mask.h"
 
 namespace longspan {

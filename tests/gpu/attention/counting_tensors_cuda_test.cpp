@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "attention/counting_tensors.h"
+#include "attention/oracle/counting_tensors.h"
 #include "attention/element.h"
 #include "base/buffer.h"
 #include "gpu/gpu.h"

@@ -1,5 +1,5 @@
 // The oracle on a GPU gives what the oracle on the CPU gives, whatever the mask, the dtype and the groups.
-#include "attention/oracle_cuda.h"
+#include "attention/oracle/oracle_cuda.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // Sums over tensors in a GPU's memory are those that the host finds.
-#include "attention/sweeps_cuda.h"
+#include "attention/oracle/sweeps_cuda.h"
 
 #include <vector>
 

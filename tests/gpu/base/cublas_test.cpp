@@ -1,4 +1,4 @@
-#include "base/cublas.h"
+#include "base/cuda/cublas.h"
 
 #include <cmath>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "base/cuda.h"
+#include "base/cuda/cuda.h"
 
 #include <cstring>
 #include <numeric>

@@ -1,4 +1,4 @@
-#include "bench/cuda_testbed.h"
+#include "bench/measure/cuda_testbed.h"
 
 #include <algorithm>
 #include <thread>
@@ -7,9 +7,9 @@
 #include <gmock/gmock.h>
 
 #include "base/buffer.h"
-#include "base/cuda.h"
-#include "base/cuda_gate.h"
-#include "bench/nvml.h"
+#include "base/cuda/cuda.h"
+#include "base/cuda/cuda_gate.h"
+#include "bench/measure/nvml.h"
 #include "gpu/gpu.h"
 
 namespace longspan::bench {

@@ -9,17 +9,17 @@
 
 #include <gmock/gmock.h>
 
-#include "attention/verify.h"
+#include "attention/oracle/verify.h"
 #include "base/backend.h"
-#include "base/cuda.h"
-#include "base/cuda_gate.h"
+#include "base/cuda/cuda.h"
+#include "base/cuda/cuda_gate.h"
 #include "base/error.h"
 #include "base/rng.h"
 #include "comm/nccl.h"
 #include "comm/threads.h"
-#include "cp/parallel_kernel.h"
-#include "cp/rows.h"
-#include "gpu/cp/occupation.h"
+#include "cp/execute/parallel_kernel.h"
+#include "cp/execute/rows.h"
+#include "tools/probes/occupation.h"
 #include "gpu/gpu.h"
 #include "kernels/registry.h"
 #include "unit/comm/conformance.h"

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "attention/kernel.h"
-#include "base/cuda.h"
-#include "kernels/sm90/backward_plan.h"
+#include "base/cuda/cuda.h"
+#include "kernels/sm90/backward/plan.h"
 #include "kernels/sm90/sm90.h"
 
 namespace longspan {

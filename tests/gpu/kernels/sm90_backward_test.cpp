@@ -8,12 +8,12 @@
 
 #include <gmock/gmock.h>
 
-#include "attention/verify.h"
-#include "gpu/kernels/backward_in_shape.h"
-#include "gpu/kernels/hopper.h"
-#include "gpu/kernels/output_bytes.h"
-#include "kernels/sm90/backward_arrangement.h"
-#include "mask/patterns.h"
+#include "attention/oracle/verify.h"
+#include "backward_in_shape.h"
+#include "hopper.h"
+#include "output_bytes.h"
+#include "kernels/sm90/backward/planner/arrangement.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan {
 namespace {

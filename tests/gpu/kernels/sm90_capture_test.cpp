@@ -6,13 +6,13 @@
 
 #include <gmock/gmock.h>
 
-#include "attention/verify.h"
-#include "base/cuda.h"
-#include "base/cuda_check.h"
-#include "gpu/kernels/hopper.h"
-#include "kernels/sm90/backward_arrangement.h"
+#include "attention/oracle/verify.h"
+#include "base/cuda/cuda.h"
+#include "base/cuda/cuda_check.h"
+#include "hopper.h"
+#include "kernels/sm90/backward/planner/arrangement.h"
 #include "kernels/sm90/sm90.h"
-#include "mask/patterns.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan {
 namespace {

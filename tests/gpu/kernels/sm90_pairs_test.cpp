@@ -8,12 +8,12 @@
 
 #include <gmock/gmock.h>
 
-#include "attention/verify.h"
-#include "gpu/kernels/hopper.h"
-#include "gpu/kernels/output_bytes.h"
-#include "kernels/sm90/forward_plan.h"
+#include "attention/oracle/verify.h"
+#include "hopper.h"
+#include "output_bytes.h"
+#include "kernels/sm90/forward/plan.h"
 #include "kernels/sm90/sm90.h"
-#include "mask/patterns.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan {
 namespace {

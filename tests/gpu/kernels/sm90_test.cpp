@@ -10,11 +10,11 @@
 
 #include <gmock/gmock.h>
 
-#include "attention/verify.h"
+#include "attention/oracle/verify.h"
 #include "base/error.h"
-#include "gpu/kernels/hopper.h"
-#include "gpu/kernels/output_bytes.h"
-#include "mask/patterns.h"
+#include "hopper.h"
+#include "output_bytes.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan {
 namespace {

@@ -8,11 +8,11 @@
 #include <gmock/gmock.h>
 
 #include "attention/tensors.h"
-#include "base/cuda.h"
+#include "base/cuda/cuda.h"
 #include "base/rng.h"
-#include "gpu/kernels/hopper.h"
-#include "kernels/sm90/forward_plan.h"
-#include "mask/patterns.h"
+#include "hopper.h"
+#include "kernels/sm90/forward/plan.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan {
 namespace {

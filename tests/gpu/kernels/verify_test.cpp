@@ -1,5 +1,5 @@
 // Every kernel that runs on a GPU here, peers included, on every pattern that it takes, against the oracles.
-#include "attention/verify.h"
+#include "attention/oracle/verify.h"
 
 #include <csignal>
 #include <cstdio>
@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "gpu/gpu.h"
 #include "kernels/registry.h"
-#include "mask/patterns.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan {
 namespace {

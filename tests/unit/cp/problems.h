@@ -5,7 +5,7 @@
 #include <string>
 
 #include "attention/problem.h"
-#include "mask/patterns.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan {
 

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "comm/communicator.h"
-#include "cp/executor.h"
+#include "cp/execute/executor.h"
 #include "problems.h"
 
 namespace longspan {

@@ -1,4 +1,4 @@
-#include "unit/kernels/attention_case.h"
+#include "attention_case.h"
 
 #include <algorithm>
 #include <cmath>

@@ -11,8 +11,8 @@
 #include "base/parallel.h"
 #include "kernels/cpu/flash.h"
 #include "kernels/cpu/naive.h"
-#include "mask/patterns.h"
-#include "unit/kernels/attention_case.h"
+#include "mask/patterns/patterns.h"
+#include "attention_case.h"
 
 namespace longspan {
 namespace {

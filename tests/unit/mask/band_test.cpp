@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include "unit/mask/brute_force.h"
+#include "brute_force.h"
 
 namespace longspan {
 namespace {

@@ -10,7 +10,7 @@
 #include <rapidcheck/gtest.h>
 
 #include "base/error.h"
-#include "unit/mask/brute_force.h"
+#include "brute_force.h"
 
 namespace longspan {
 namespace {

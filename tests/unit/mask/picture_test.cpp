@@ -1,5 +1,6 @@
 // Pictures: cells show their share, whatever the sizes of mask and grid.
 #include "mask/picture.h"
+#include "report/png_file.h"
 
 #include <cmath>
 #include <cstdio>
@@ -9,8 +10,8 @@
 #include <rapidcheck/gtest.h>
 
 #include "base/error.h"
-#include "mask/patterns.h"
-#include "unit/mask/brute_force.h"
+#include "mask/patterns/patterns.h"
+#include "brute_force.h"
 
 namespace longspan {
 namespace {

@@ -1,5 +1,5 @@
 // The conversation with a peer's worker: what is said when it dies, babbles or cannot be started.
-#include "kernels/peers/worker_process.h"
+#include "peers/worker_process.h"
 
 #include <cstdlib>
 #include <filesystem>

@@ -1,4 +1,4 @@
-#include "bench/results.h"
+#include "record/results.h"
 
 #include <filesystem>
 #include <fstream>

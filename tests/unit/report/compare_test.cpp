@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "report/bootstrap.h"
-#include "unit/report/lines.h"
+#include "lines.h"
 
 namespace longspan::report {
 namespace {

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "unit/report/lines.h"
+#include "lines.h"
 
 namespace longspan::report {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "report/table.h"
-#include "unit/report/lines.h"
+#include "lines.h"
 
 namespace longspan::report {
 namespace {

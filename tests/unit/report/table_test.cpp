@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "report/format.h"
-#include "unit/report/lines.h"
+#include "lines.h"
 
 namespace longspan::report {
 namespace {

@@ -4,11 +4,11 @@
 
 #include <cstdint>
 
-#include "kernels/sm90/backward_config.cuh"
-#include "kernels/sm90/backward_params.h"
-#include "kernels/sm90/backward_products.cuh"
-#include "kernels/sm90/backward_rows.cuh"
-#include "kernels/sm90/softmax.cuh"
+#include "kernels/sm90/backward/config.cuh"
+#include "kernels/sm90/backward/params.h"
+#include "kernels/sm90/backward/products.cuh"
+#include "kernels/sm90/backward/rows.cuh"
+#include "kernels/sm90/forward/softmax.cuh"
 
 namespace longspan::sm90 {
 

@@ -20,13 +20,13 @@
 
 #include <cstdint>
 
-#include "kernels/sm90/backward_config.cuh"
-#include "kernels/sm90/backward_consumer.cuh"
-#include "kernels/sm90/backward_params.h"
-#include "kernels/sm90/backward_pass_group.cuh"
-#include "kernels/sm90/backward_producer.cuh"
-#include "kernels/sm90/backward_sender.cuh"
-#include "kernels/sm90/dependent_launch.cuh"
+#include "kernels/sm90/backward/config.cuh"
+#include "kernels/sm90/backward/consumer.cuh"
+#include "kernels/sm90/backward/params.h"
+#include "kernels/sm90/backward/pass_group.cuh"
+#include "kernels/sm90/backward/producer.cuh"
+#include "kernels/sm90/backward/sender.cuh"
+#include "kernels/sm90/isa/dependent_launch.cuh"
 
 namespace longspan::sm90 {
 

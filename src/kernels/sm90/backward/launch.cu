@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "base/cuda_check.h"
+#include "base/cuda/cuda_check.h"
 #include "base/error.h"
-#include "kernels/sm90/backward_kernel.cuh"
-#include "kernels/sm90/backward_launch.h"
-#include "kernels/sm90/dependent_launch.cuh"
+#include "kernels/sm90/backward/kernel.cuh"
+#include "kernels/sm90/backward/launch.h"
+#include "kernels/sm90/isa/dependent_launch.cuh"
 
 namespace longspan::sm90 {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "base/device.h"
 #include "base/dtype.h"
-#include "kernels/sm90/backward_params.h"
-#include "kernels/sm90/backward_shape.h"
+#include "kernels/sm90/backward/params.h"
+#include "kernels/sm90/backward/planner/shape.h"
 
 namespace longspan::sm90 {
 

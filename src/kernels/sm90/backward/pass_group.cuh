@@ -14,11 +14,11 @@
 #include <cstdint>
 #include <numbers>
 
-#include "kernels/sm90/backward_config.cuh"
-#include "kernels/sm90/backward_layout.h"
-#include "kernels/sm90/backward_params.h"
-#include "kernels/sm90/backward_rows.cuh"
-#include "kernels/sm90/backward_vectors.cuh"
+#include "kernels/sm90/backward/config.cuh"
+#include "kernels/sm90/backward/layout.h"
+#include "kernels/sm90/backward/params.h"
+#include "kernels/sm90/backward/rows.cuh"
+#include "kernels/sm90/backward/vectors.cuh"
 
 namespace longspan::sm90 {
 

@@ -2,14 +2,14 @@
 #include <cmath>
 #include <numbers>
 
-#include "base/cuda_check.h"
+#include "base/cuda/cuda_check.h"
 #include "base/error.h"
-#include "kernels/sm90/backward_layout.h"
-#include "kernels/sm90/backward_passes.h"
-#include "kernels/sm90/backward_rows.cuh"
-#include "kernels/sm90/backward_vectors.cuh"
-#include "kernels/sm90/dependent_launch.cuh"
-#include "kernels/sm90/ptx.cuh"
+#include "kernels/sm90/backward/layout.h"
+#include "kernels/sm90/backward/passes.h"
+#include "kernels/sm90/backward/rows.cuh"
+#include "kernels/sm90/backward/vectors.cuh"
+#include "kernels/sm90/isa/dependent_launch.cuh"
+#include "kernels/sm90/isa/ptx.cuh"
 
 namespace longspan::sm90 {
 namespace {

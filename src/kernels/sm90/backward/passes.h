@@ -5,7 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include "attention/kernel.h"
-#include "kernels/sm90/backward_items.h"
+#include "kernels/sm90/backward/planner/items.h"
 
 namespace longspan::sm90 {
 

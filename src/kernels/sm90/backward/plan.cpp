@@ -1,14 +1,14 @@
-#include "kernels/sm90/backward_plan.h"
+#include "kernels/sm90/backward/plan.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <numbers>
 
 #include "base/error.h"
-#include "kernels/sm90/backward_arrangement.h"
-#include "kernels/sm90/backward_launch.h"
-#include "kernels/sm90/backward_passes.h"
-#include "kernels/sm90/tensor_map.h"
+#include "kernels/sm90/backward/planner/arrangement.h"
+#include "kernels/sm90/backward/launch.h"
+#include "kernels/sm90/backward/passes.h"
+#include "kernels/sm90/isa/tensor_map.h"
 
 namespace longspan::sm90 {
 namespace {

@@ -4,9 +4,9 @@
 #include <cuda_runtime_api.h>
 
 #include "attention/kernel.h"
-#include "kernels/sm90/backward_items.h"
-#include "kernels/sm90/backward_shape.h"
-#include "kernels/sm90/backward_walk.h"
+#include "kernels/sm90/backward/planner/items.h"
+#include "kernels/sm90/backward/planner/shape.h"
+#include "kernels/sm90/backward/planner/walk.h"
 #include "kernels/sm90/device_pack.h"
 
 namespace longspan::sm90 {

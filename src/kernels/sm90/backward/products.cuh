@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "kernels/sm90/backward_config.cuh"
-#include "kernels/sm90/backward_wgmma.cuh"
+#include "kernels/sm90/backward/config.cuh"
+#include "kernels/sm90/isa/wgmma_shared.cuh"
 
 namespace longspan::sm90 {
 

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "kernels/sm90/backward_layout.h"
-#include "kernels/sm90/backward_ptx.cuh"
+#include "kernels/sm90/backward/layout.h"
+#include "kernels/sm90/isa/bulk.cuh"
 
 namespace longspan::sm90 {
 

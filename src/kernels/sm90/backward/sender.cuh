@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "kernels/sm90/backward_config.cuh"
-#include "kernels/sm90/backward_params.h"
+#include "kernels/sm90/backward/config.cuh"
+#include "kernels/sm90/backward/params.h"
 
 namespace longspan::sm90 {
 

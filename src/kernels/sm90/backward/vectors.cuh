@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/sm90/backward_ptx.cuh"
+#include "kernels/sm90/isa/bulk.cuh"
 
 namespace longspan::sm90 {
 

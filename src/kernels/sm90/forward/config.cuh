@@ -3,10 +3,10 @@
 
 #include <cstdint>
 
-#include "kernels/sm90/forward_map.h"
-#include "kernels/sm90/ptx.cuh"
-#include "kernels/sm90/ring_position.cuh"
-#include "kernels/sm90/wgmma.cuh"
+#include "kernels/sm90/forward/planner/map.h"
+#include "kernels/sm90/isa/ptx.cuh"
+#include "kernels/sm90/isa/ring_position.cuh"
+#include "kernels/sm90/isa/wgmma.cuh"
 
 namespace longspan::sm90 {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "kernels/sm90/forward_params.h"
+#include "kernels/sm90/forward/params.h"
 
 namespace longspan::sm90 {
 

@@ -22,12 +22,12 @@
 #include <cmath>
 #include <cstdint>
 
-#include "kernels/sm90/forward_config.cuh"
-#include "kernels/sm90/forward_params.h"
-#include "kernels/sm90/forward_producer.cuh"
-#include "kernels/sm90/ptx.cuh"
-#include "kernels/sm90/softmax.cuh"
-#include "kernels/sm90/wgmma.cuh"
+#include "kernels/sm90/forward/config.cuh"
+#include "kernels/sm90/forward/params.h"
+#include "kernels/sm90/forward/producer.cuh"
+#include "kernels/sm90/isa/ptx.cuh"
+#include "kernels/sm90/forward/softmax.cuh"
+#include "kernels/sm90/isa/wgmma.cuh"
 
 namespace longspan::sm90 {
 

@@ -5,12 +5,12 @@
 #include <mutex>
 #include <numbers>
 
-#include "base/cuda.h"
-#include "base/cuda_check.h"
+#include "base/cuda/cuda.h"
+#include "base/cuda/cuda_check.h"
 #include "base/error.h"
-#include "kernels/sm90/forward_kernel.cuh"
-#include "kernels/sm90/forward_launch.h"
-#include "kernels/sm90/tensor_map.h"
+#include "kernels/sm90/forward/kernel.cuh"
+#include "kernels/sm90/forward/launch.h"
+#include "kernels/sm90/isa/tensor_map.h"
 
 namespace longspan::sm90 {
 namespace {

@@ -4,10 +4,10 @@
 #include <cuda_runtime_api.h>
 
 #include "attention/kernel.h"
-#include "kernels/sm90/forward_division.h"
-#include "kernels/sm90/forward_map.h"
-#include "kernels/sm90/forward_shape.h"
-#include "kernels/sm90/work_order.h"
+#include "kernels/sm90/forward/planner/division.h"
+#include "kernels/sm90/forward/planner/map.h"
+#include "kernels/sm90/forward/planner/shape.h"
+#include "kernels/sm90/forward/planner/work_order.h"
 
 namespace longspan::sm90 {
 

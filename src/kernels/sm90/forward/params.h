@@ -7,9 +7,9 @@
 #include <cuda.h>
 #include <vector_types.h>
 
-#include "kernels/sm90/forward_division.h"
-#include "kernels/sm90/forward_map.h"
-#include "kernels/sm90/work_order.h"
+#include "kernels/sm90/forward/planner/division.h"
+#include "kernels/sm90/forward/planner/map.h"
+#include "kernels/sm90/forward/planner/work_order.h"
 
 namespace longspan::sm90 {
 

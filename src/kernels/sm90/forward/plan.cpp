@@ -1,6 +1,6 @@
-#include "kernels/sm90/forward_plan.h"
+#include "kernels/sm90/forward/plan.h"
 
-#include "base/cuda.h"
+#include "base/cuda/cuda.h"
 
 namespace longspan::sm90 {
 

@@ -3,8 +3,8 @@
 
 #include "attention/kernel.h"
 #include "kernels/sm90/device_pack.h"
-#include "kernels/sm90/forward_launch.h"
-#include "kernels/sm90/forward_shape.h"
+#include "kernels/sm90/forward/launch.h"
+#include "kernels/sm90/forward/planner/shape.h"
 
 namespace longspan::sm90 {
 

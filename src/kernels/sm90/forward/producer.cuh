@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "kernels/sm90/forward_config.cuh"
-#include "kernels/sm90/forward_faults.cuh"
-#include "kernels/sm90/forward_params.h"
+#include "kernels/sm90/forward/config.cuh"
+#include "kernels/sm90/forward/faults.cuh"
+#include "kernels/sm90/forward/params.h"
 
 namespace longspan::sm90 {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "kernels/sm90/ptx.cuh"
+#include "kernels/sm90/isa/ptx.cuh"
 
 namespace longspan::sm90 {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/sm90/ptx.cuh"
+#include "kernels/sm90/isa/ptx.cuh"
 
 namespace longspan::sm90 {
 

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "base/cuda_check.h"
+#include "base/cuda/cuda_check.h"
 
 namespace longspan::sm90 {
 

@@ -1,10 +1,10 @@
-#include "kernels/sm90/tensor_map.h"
+#include "kernels/sm90/isa/tensor_map.h"
 
 #include <cstdint>
 
 #include <cuda_runtime_api.h>
 
-#include "base/cuda_check.h"
+#include "base/cuda/cuda_check.h"
 #include "base/error.h"
 
 namespace longspan::sm90 {

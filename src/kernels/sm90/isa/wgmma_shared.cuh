@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "kernels/sm90/wgmma.cuh"
+#include "kernels/sm90/isa/wgmma.cuh"
 
 namespace longspan::sm90 {
 

@@ -1,14 +1,14 @@
 // The counting oracle, without the other: every mask error shows, in any row, key and head.
-#include "attention/counting_oracle.h"
+#include "attention/oracle/counting_oracle.h"
 
 #include <cmath>
 #include <string>
 
 #include "attention/plain_kernel.h"
-#include "attention/slot_sums.h"
+#include "attention/oracle/slot_sums.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "mask/patterns.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan {
 namespace {

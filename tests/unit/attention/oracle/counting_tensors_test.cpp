@@ -1,5 +1,5 @@
 // What the counting oracle writes, and what it finds.
-#include "attention/counting_tensors.h"
+#include "attention/oracle/counting_tensors.h"
 
 #include <array>
 #include <limits>
@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "attention/element.h"
-#include "attention/slots.h"
+#include "attention/oracle/slots.h"
 #include "base/buffer.h"
 
 namespace longspan {

@@ -1,5 +1,5 @@
 // The oracle itself, against attention by its definition and against differences of the loss.
-#include "attention/oracle.h"
+#include "attention/oracle/oracle.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,7 +12,7 @@
 #include "base/rng.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "mask/patterns.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan {
 namespace {

@@ -1,4 +1,4 @@
-#include "attention/verify_sweep.h"
+#include "attention/oracle/verify_sweep.h"
 
 #include <filesystem>
 #include <fstream>
@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "mask/mask_file.h"
+#include "bench/spec/mask_file.h"
 
 namespace longspan {
 namespace {

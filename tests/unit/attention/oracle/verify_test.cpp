@@ -1,5 +1,5 @@
 // The oracles catch what can be wrong with a kernel, name the place, and let right kernels pass.
-#include "attention/verify.h"
+#include "attention/oracle/verify.h"
 
 #include <string>
 
@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "mask/patterns.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan {
 namespace {

@@ -1,4 +1,4 @@
-#include "bench/cold_cache.h"
+#include "bench/measure/cold_cache.h"
 
 #include <numeric>
 #include <vector>
@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "base/buffer.h"
-#include "bench/cpu_testbed.h"
+#include "bench/measure/cpu_testbed.h"
 
 namespace longspan::bench {
 namespace {

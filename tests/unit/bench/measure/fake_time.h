@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/stopwatch.h"
+#include "bench/measure/stopwatch.h"
 
 namespace longspan::bench {
 

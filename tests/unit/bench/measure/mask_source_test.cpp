@@ -1,4 +1,4 @@
-#include "bench/mask_source.h"
+#include "bench/measure/mask_source.h"
 
 #include <filesystem>
 #include <fstream>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "bench/values.h"
+#include "bench/spec/values.h"
 #include "mask/picture.h"
 
 namespace longspan::bench {

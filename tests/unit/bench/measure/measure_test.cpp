@@ -1,9 +1,9 @@
-#include "bench/measure.h"
+#include "bench/measure/measure.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unit/bench/fake_time.h"
+#include "fake_time.h"
 
 namespace longspan::bench {
 namespace {

@@ -1,4 +1,4 @@
-#include "bench/statistics.h"
+#include "bench/measure/statistics.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,13 +1,13 @@
-#include "bench/case_runner.h"
+#include "bench/run/case_runner.h"
 
 #include <cmath>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "bench/cpu_testbed.h"
-#include "unit/bench/fake_time.h"
-#include "unit/bench/test_kernels.h"
+#include "bench/measure/cpu_testbed.h"
+#include "unit/bench/measure/fake_time.h"
+#include "test_kernels.h"
 
 namespace longspan::bench {
 namespace {

@@ -1,4 +1,4 @@
-#include "bench/machine.h"
+#include "bench/run/machine.h"
 
 #include <gmock/gmock.h>
 

@@ -1,9 +1,9 @@
-#include "bench/progress.h"
+#include "bench/run/progress.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unit/bench/fake_time.h"
+#include "unit/bench/measure/fake_time.h"
 
 namespace longspan::bench {
 namespace {

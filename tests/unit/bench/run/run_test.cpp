@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "bench/results.h"
+#include "record/results.h"
 
 namespace longspan::bench {
 namespace {

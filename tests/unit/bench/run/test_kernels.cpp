@@ -1,4 +1,4 @@
-#include "unit/bench/test_kernels.h"
+#include "test_kernels.h"
 
 #include <cmath>
 #include <csignal>

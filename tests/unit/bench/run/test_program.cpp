@@ -3,13 +3,13 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "bench/cpu_testbed.h"
-#include "bench/verify_case.h"
+#include "bench/measure/cpu_testbed.h"
+#include "bench/run/verify_case.h"
 #include "cli/command.h"
 #include "cli/peer_helpers.h"
 #include "cli/wiring.h"
-#include "kernels/peers/peer_kernel.h"
-#include "unit/bench/test_kernels.h"
+#include "peers/peer_kernel.h"
+#include "test_kernels.h"
 
 namespace longspan::cli {
 

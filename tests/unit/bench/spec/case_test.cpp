@@ -1,4 +1,4 @@
-#include "bench/case.h"
+#include "bench/spec/case.h"
 
 #include <filesystem>
 #include <fstream>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "bench/filter.h"
+#include "bench/spec/filter.h"
 
 namespace longspan::bench {
 namespace {

@@ -1,4 +1,4 @@
-#include "bench/filter.h"
+#include "bench/spec/filter.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Masks written as JSON and read back, and what is said of files that cannot be read.
-#include "mask/mask_file.h"
+#include "bench/spec/mask_file.h"
 
 #include <cstdio>
 #include <fstream>

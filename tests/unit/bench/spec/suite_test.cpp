@@ -1,4 +1,4 @@
-#include "bench/suite.h"
+#include "bench/spec/suite.h"
 
 #include <filesystem>
 #include <fstream>

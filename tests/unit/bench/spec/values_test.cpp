@@ -1,4 +1,4 @@
-#include "bench/values.h"
+#include "bench/spec/values.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Every strategy, run on thread ranks, gives the result of a single device: forward and backward.
-#include "cp/executor.h"
+#include "cp/execute/executor.h"
 
 #include <atomic>
 #include <thread>
@@ -7,14 +7,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "attention/counting_oracle.h"
+#include "attention/oracle/counting_oracle.h"
 #include "base/error.h"
 #include "comm/threads.h"
-#include "cp/account.h"
-#include "cp/parallel_kernel.h"
-#include "cp/strategy.h"
+#include "cp/schedule/account.h"
+#include "cp/execute/parallel_kernel.h"
+#include "cp/strategies/strategy.h"
 #include "kernels/registry.h"
-#include "spread.h"
+#include "unit/cp/spread.h"
 
 namespace longspan {
 namespace {

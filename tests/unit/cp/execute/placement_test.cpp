@@ -1,10 +1,10 @@
 // What can lie at once where it belongs, of the strategies whose data is known to.
-#include "cp/placement.h"
+#include "cp/execute/placement.h"
 
 #include <gtest/gtest.h>
 
-#include "cp/strategy.h"
-#include "problems.h"
+#include "cp/strategies/strategy.h"
+#include "unit/cp/problems.h"
 
 namespace longspan {
 namespace {

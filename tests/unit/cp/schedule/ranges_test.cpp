@@ -1,5 +1,5 @@
 // Sets and lists of ranges against sets of single tokens.
-#include "cp/ranges.h"
+#include "cp/schedule/ranges.h"
 
 #include <algorithm>
 #include <set>

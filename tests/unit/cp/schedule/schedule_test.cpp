@@ -1,5 +1,5 @@
 // Every strategy gives valid schedules of the volume that theory says, and the check finds what is broken.
-#include "cp/schedule.h"
+#include "cp/schedule/schedule.h"
 
 #include <functional>
 
@@ -7,11 +7,11 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "cp/account.h"
-#include "cp/sharding.h"
-#include "cp/stages.h"
-#include "cp/strategy.h"
-#include "problems.h"
+#include "cp/schedule/account.h"
+#include "cp/strategies/sharding.h"
+#include "cp/strategies/stages.h"
+#include "cp/strategies/strategy.h"
+#include "unit/cp/problems.h"
 
 namespace longspan {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <gmock/gmock.h>
 
-#include "mask/patterns.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan::sm90 {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <gmock/gmock.h>
 
-#include "kernels/sm90/forward_map.h"
-#include "mask/patterns.h"
+#include "kernels/sm90/forward/planner/map.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan::sm90 {
 namespace {

@@ -1,5 +1,5 @@
 // A tile map shows exactly its mask, and says of each tile the strongest thing that is true.
-#include "mask/tile_map.h"
+#include "mask/lowering/tile_map.h"
 
 #include <set>
 

@@ -1,5 +1,5 @@
 // Document lengths: the generator, the histograms, the sampler, and files of lengths.
-#include "mask/document_lengths.h"
+#include "mask/patterns/document_lengths.h"
 
 #include <cstdio>
 #include <fstream>
@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "mask/length_file.h"
+#include "mask/patterns/length_file.h"
 
 namespace longspan {
 namespace {

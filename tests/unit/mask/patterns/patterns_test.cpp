@@ -1,5 +1,5 @@
 // Every pattern: golden areas, its formula by brute force, its parameters.
-#include "mask/patterns.h"
+#include "mask/patterns/patterns.h"
 
 #include <cmath>
 #include <functional>

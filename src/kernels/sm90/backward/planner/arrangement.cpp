@@ -1,4 +1,4 @@
-#include "kernels/sm90/backward_arrangement.h"
+#include "kernels/sm90/backward/planner/arrangement.h"
 
 #include <algorithm>
 #include <span>
@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
-#include "kernels/sm90/backward_jobs.h"
-#include "kernels/sm90/backward_pass_blocks.h"
-#include "kernels/sm90/backward_turns.h"
+#include "kernels/sm90/backward/jobs.h"
+#include "kernels/sm90/backward/planner/pass_blocks.h"
+#include "kernels/sm90/backward/planner/turns.h"
 
 namespace longspan::sm90 {
 namespace {

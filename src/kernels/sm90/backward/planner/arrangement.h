@@ -5,9 +5,9 @@
 #include <cstdint>
 
 #include "attention/problem.h"
-#include "kernels/sm90/backward_items.h"
-#include "kernels/sm90/backward_schedule.h"
-#include "kernels/sm90/backward_shape.h"
+#include "kernels/sm90/backward/planner/items.h"
+#include "kernels/sm90/backward/planner/schedule.h"
+#include "kernels/sm90/backward/planner/shape.h"
 
 namespace longspan::sm90 {
 

@@ -1,11 +1,11 @@
-#include "kernels/sm90/backward_division.h"
+#include "kernels/sm90/backward/planner/division.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <span>
 
-#include "kernels/sm90/backward_shape.h"
+#include "kernels/sm90/backward/planner/shape.h"
 
 namespace longspan::sm90 {
 namespace {

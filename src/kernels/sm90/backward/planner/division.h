@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "attention/problem.h"
-#include "kernels/sm90/backward_walk.h"
+#include "kernels/sm90/backward/planner/walk.h"
 
 namespace longspan::sm90 {
 

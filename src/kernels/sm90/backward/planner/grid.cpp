@@ -1,4 +1,4 @@
-#include "kernels/sm90/backward_grid.h"
+#include "kernels/sm90/backward/planner/grid.h"
 
 #include <algorithm>
 #include <optional>

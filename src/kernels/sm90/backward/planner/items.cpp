@@ -1,4 +1,4 @@
-#include "kernels/sm90/backward_items.h"
+#include "kernels/sm90/backward/planner/items.h"
 
 #include <algorithm>
 #include <span>

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/sm90/backward_grid.h"
+#include "kernels/sm90/backward/planner/grid.h"
 
 namespace longspan::sm90 {
 

@@ -1,4 +1,4 @@
-#include "kernels/sm90/backward_pass_blocks.h"
+#include "kernels/sm90/backward/planner/pass_blocks.h"
 
 #include <algorithm>
 #include <cmath>

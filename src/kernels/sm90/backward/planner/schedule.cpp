@@ -1,4 +1,4 @@
-#include "kernels/sm90/backward_schedule.h"
+#include "kernels/sm90/backward/planner/schedule.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "kernels/sm90/backward_turns.h"
+#include "kernels/sm90/backward/planner/turns.h"
 
 namespace longspan::sm90 {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/sm90/backward_items.h"
-#include "kernels/sm90/backward_walk.h"
+#include "kernels/sm90/backward/planner/items.h"
+#include "kernels/sm90/backward/planner/walk.h"
 
 namespace longspan::sm90 {
 

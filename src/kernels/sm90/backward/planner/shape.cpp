@@ -1,4 +1,4 @@
-#include "kernels/sm90/backward_shape.h"
+#include "kernels/sm90/backward/planner/shape.h"
 
 #include <algorithm>
 

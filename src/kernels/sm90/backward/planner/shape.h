@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "attention/problem.h"
-#include "kernels/sm90/backward_division.h"
-#include "mask/tile_map.h"
+#include "kernels/sm90/backward/planner/division.h"
+#include "mask/lowering/tile_map.h"
 
 namespace longspan::sm90 {
 

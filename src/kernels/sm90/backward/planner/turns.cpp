@@ -1,4 +1,4 @@
-#include "kernels/sm90/backward_turns.h"
+#include "kernels/sm90/backward/planner/turns.h"
 
 #include <algorithm>
 

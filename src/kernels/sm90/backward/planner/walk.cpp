@@ -1,4 +1,4 @@
-#include "kernels/sm90/backward_walk.h"
+#include "kernels/sm90/backward/planner/walk.h"
 
 #include <algorithm>
 #include <functional>

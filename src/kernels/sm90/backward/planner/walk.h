@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/sm90/backward_items.h"
+#include "kernels/sm90/backward/planner/items.h"
 
 namespace longspan::sm90 {
 

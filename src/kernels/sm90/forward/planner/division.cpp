@@ -1,4 +1,4 @@
-#include "kernels/sm90/forward_division.h"
+#include "kernels/sm90/forward/planner/division.h"
 
 #include <algorithm>
 

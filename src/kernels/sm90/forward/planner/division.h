@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/sm90/forward_map.h"
-#include "kernels/sm90/work_order.h"
+#include "kernels/sm90/forward/planner/map.h"
+#include "kernels/sm90/forward/planner/work_order.h"
 
 namespace longspan::sm90 {
 

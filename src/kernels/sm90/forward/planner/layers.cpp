@@ -1,4 +1,4 @@
-#include "kernels/sm90/forward_layers.h"
+#include "kernels/sm90/forward/planner/layers.h"
 
 #include <bit>
 

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/sm90/forward_map.h"
+#include "kernels/sm90/forward/planner/map.h"
 #include "mask/mask.h"
-#include "mask/tile_map.h"
+#include "mask/lowering/tile_map.h"
 
 namespace longspan::sm90 {
 

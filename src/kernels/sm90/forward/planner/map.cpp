@@ -1,6 +1,6 @@
 // Lowering for the forward kernel: a sweep over the row tiles; each covers its visible keys from left to
 // right.
-#include "kernels/sm90/forward_map.h"
+#include "kernels/sm90/forward/planner/map.h"
 
 #include <algorithm>
 #include <array>
@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
-#include "kernels/sm90/forward_layers.h"
-#include "kernels/sm90/forward_stretch.h"
+#include "kernels/sm90/forward/planner/layers.h"
+#include "kernels/sm90/forward/planner/stretch.h"
 
 namespace longspan::sm90 {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "mask/mask.h"
-#include "mask/tile_map.h"
+#include "mask/lowering/tile_map.h"
 
 namespace longspan::sm90 {
 

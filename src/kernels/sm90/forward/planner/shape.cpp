@@ -1,10 +1,10 @@
-#include "kernels/sm90/forward_shape.h"
+#include "kernels/sm90/forward/planner/shape.h"
 
 #include <algorithm>
 #include <numeric>
 
 #include "kernels/sm90/block_alignment.h"
-#include "kernels/sm90/forward_division.h"
+#include "kernels/sm90/forward/planner/division.h"
 #include "kernels/sm90/row_tile_costs.h"
 
 namespace longspan::sm90 {

@@ -3,9 +3,9 @@
 
 #include "attention/problem.h"
 #include "base/device.h"
-#include "kernels/sm90/forward_map.h"
-#include "kernels/sm90/work_order.h"
-#include "mask/tile_map.h"
+#include "kernels/sm90/forward/planner/map.h"
+#include "kernels/sm90/forward/planner/work_order.h"
+#include "mask/lowering/tile_map.h"
 
 namespace longspan::sm90 {
 

@@ -1,4 +1,4 @@
-#include "kernels/sm90/forward_stretch.h"
+#include "kernels/sm90/forward/planner/stretch.h"
 
 #include <algorithm>
 

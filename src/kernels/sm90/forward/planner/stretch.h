@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "kernels/sm90/forward_layers.h"
-#include "kernels/sm90/forward_map.h"
+#include "kernels/sm90/forward/planner/layers.h"
+#include "kernels/sm90/forward/planner/map.h"
 
 namespace longspan::sm90 {
 

@@ -1,7 +1,7 @@
 // Whatever the shape says, every tile is visited once for each query head, and additions that go in order
 // find their turn when the items are worked on in the order in which they are taken (for those that go by
 // time, see backward_schedule_test.cpp).
-#include "kernels/sm90/backward_arrangement.h"
+#include "kernels/sm90/backward/planner/arrangement.h"
 
 #include <algorithm>
 #include <map>
@@ -11,8 +11,8 @@
 
 #include <gmock/gmock.h>
 
-#include "drawn_problem.h"
-#include "mask/patterns.h"
+#include "unit/kernels/sm90/drawn_problem.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan::sm90 {
 namespace {

@@ -1,5 +1,5 @@
 // The divisions that were measured to be faster, of the masks and lengths that they were measured with.
-#include "kernels/sm90/backward_division.h"
+#include "kernels/sm90/backward/planner/division.h"
 
 #include <string>
 #include <string_view>
@@ -7,9 +7,9 @@
 
 #include <gmock/gmock.h>
 
-#include "drawn_problem.h"
-#include "kernels/sm90/backward_arrangement.h"
-#include "mask/patterns.h"
+#include "unit/kernels/sm90/drawn_problem.h"
+#include "kernels/sm90/backward/planner/arrangement.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan::sm90 {
 namespace {

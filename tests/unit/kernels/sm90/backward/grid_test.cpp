@@ -1,5 +1,5 @@
 // Tiles that begin where documents do cover every token once, and show exactly the pairs that the mask shows.
-#include "kernels/sm90/backward_grid.h"
+#include "kernels/sm90/backward/planner/grid.h"
 
 #include <algorithm>
 #include <span>
@@ -8,7 +8,7 @@
 
 #include <gmock/gmock.h>
 
-#include "mask/patterns.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan::sm90 {
 namespace {

@@ -1,5 +1,5 @@
 // Every key tile is worked on once for each query head, whatever the order.
-#include "kernels/sm90/backward_items.h"
+#include "kernels/sm90/backward/planner/items.h"
 
 #include <map>
 #include <set>
@@ -7,7 +7,7 @@
 
 #include <gmock/gmock.h>
 
-#include "mask/patterns.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan::sm90 {
 namespace {

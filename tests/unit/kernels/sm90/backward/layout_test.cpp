@@ -1,11 +1,11 @@
 // The order in which the backward kernel leaves its sums holds every element of a tile once.
-#include "kernels/sm90/backward_layout.h"
+#include "kernels/sm90/backward/layout.h"
 
 #include <vector>
 
 #include <gmock/gmock.h>
 
-#include "kernels/sm90/backward_shape.h"
+#include "kernels/sm90/backward/planner/shape.h"
 
 namespace longspan::sm90 {
 namespace {

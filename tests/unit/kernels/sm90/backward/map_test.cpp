@@ -6,9 +6,9 @@
 
 #include <gmock/gmock.h>
 
-#include "kernels/sm90/backward_shape.h"
+#include "kernels/sm90/backward/planner/shape.h"
 #include "kernels/sm90/compiled_map.h"
-#include "mask/patterns.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan::sm90 {
 namespace {

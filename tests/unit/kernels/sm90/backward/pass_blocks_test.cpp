@@ -1,15 +1,15 @@
 // The numbers of pass blocks that were measured to be best, with the masks and lengths that they were
 // measured with (one NVIDIA H200, 64:8 heads, head_dim 128).
-#include "kernels/sm90/backward_pass_blocks.h"
+#include "kernels/sm90/backward/planner/pass_blocks.h"
 
 #include <string_view>
 #include <utility>
 
 #include <gmock/gmock.h>
 
-#include "drawn_problem.h"
-#include "kernels/sm90/backward_arrangement.h"
-#include "mask/patterns.h"
+#include "unit/kernels/sm90/drawn_problem.h"
+#include "kernels/sm90/backward/planner/arrangement.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan::sm90 {
 namespace {

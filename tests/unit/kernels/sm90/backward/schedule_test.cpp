@@ -1,6 +1,6 @@
 // Additions in the order of a simulated run: each row tile takes its key tiles one by one, and the blocks,
 // each at a pace of its own, never wait in a circle.
-#include "kernels/sm90/backward_schedule.h"
+#include "kernels/sm90/backward/planner/schedule.h"
 
 #include <algorithm>
 #include <map>
@@ -16,9 +16,9 @@
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
-#include "drawn_problem.h"
-#include "kernels/sm90/backward_arrangement.h"
-#include "mask/patterns.h"
+#include "unit/kernels/sm90/drawn_problem.h"
+#include "kernels/sm90/backward/planner/arrangement.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan::sm90 {
 namespace {

@@ -1,11 +1,11 @@
-#include "kernels/sm90/backward_shape.h"
+#include "kernels/sm90/backward/planner/shape.h"
 
 #include <memory>
 
 #include <gmock/gmock.h>
 
-#include "kernels/sm90/backward_arrangement.h"
-#include "mask/patterns.h"
+#include "kernels/sm90/backward/planner/arrangement.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan::sm90 {
 namespace {

@@ -1,5 +1,5 @@
 // The order of additions to dq: each row tile takes its key tiles one by one, and nobody waits in a circle.
-#include "kernels/sm90/backward_turns.h"
+#include "kernels/sm90/backward/planner/turns.h"
 
 #include <map>
 #include <string>
@@ -7,8 +7,8 @@
 
 #include <gmock/gmock.h>
 
-#include "kernels/sm90/backward_shape.h"
-#include "mask/patterns.h"
+#include "kernels/sm90/backward/planner/shape.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan::sm90 {
 namespace {

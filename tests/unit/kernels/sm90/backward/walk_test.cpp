@@ -1,13 +1,13 @@
 // Which walks and orders take long in the simulation, where additions are ordered.
-#include "kernels/sm90/backward_walk.h"
+#include "kernels/sm90/backward/planner/walk.h"
 
 #include <memory>
 #include <string_view>
 
 #include <gmock/gmock.h>
 
-#include "kernels/sm90/backward_arrangement.h"
-#include "mask/patterns.h"
+#include "kernels/sm90/backward/planner/arrangement.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan::sm90 {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/sm90/forward_division.h"
+#include "kernels/sm90/forward/planner/division.h"
 
 #include <algorithm>
 #include <map>
@@ -8,7 +8,7 @@
 
 #include <gmock/gmock.h>
 
-#include "mask/patterns.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan::sm90 {
 namespace {

@@ -1,5 +1,5 @@
 // The forward kernel's map shows exactly the pairs that the mask shows, and tells the truth about its tiles.
-#include "kernels/sm90/forward_map.h"
+#include "kernels/sm90/forward/planner/map.h"
 
 #include <algorithm>
 #include <string>
@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
-#include "mask/patterns.h"
+#include "mask/patterns/patterns.h"
 #include "unit/mask/brute_force.h"
 
 namespace longspan::sm90 {

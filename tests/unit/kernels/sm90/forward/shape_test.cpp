@@ -1,10 +1,10 @@
-#include "kernels/sm90/forward_shape.h"
+#include "kernels/sm90/forward/planner/shape.h"
 
 #include <memory>
 
 #include <gmock/gmock.h>
 
-#include "mask/patterns.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan::sm90 {
 namespace {

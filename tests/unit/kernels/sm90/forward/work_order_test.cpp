@@ -1,4 +1,4 @@
-#include "kernels/sm90/work_order.h"
+#include "kernels/sm90/forward/planner/work_order.h"
 
 #include <memory>
 #include <tuple>
@@ -6,9 +6,9 @@
 
 #include <gmock/gmock.h>
 
-#include "kernels/sm90/forward_map.h"
-#include "kernels/sm90/forward_shape.h"
-#include "mask/patterns.h"
+#include "kernels/sm90/forward/planner/map.h"
+#include "kernels/sm90/forward/planner/shape.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan::sm90 {
 namespace {

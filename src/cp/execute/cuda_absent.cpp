@@ -1,7 +1,7 @@
 // Stands in for what the GPU needs in a build without CUDA.
 #include "base/error.h"
-#include "cp/device_clock.h"
-#include "cp/rows.h"
+#include "cp/execute/device_clock.h"
+#include "cp/execute/rows.h"
 
 namespace longspan {
 

@@ -1,0 +1,16 @@
+# The third-party libraries that only the benchmark and the program use, and what the program says of all versions.
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+if(LONGSPAN_STATIC_DEPS)
+  find_path(LONGSPAN_TOML_INCLUDE toml++/toml.h REQUIRED)
+  add_library(PkgConfig::tomlplusplus INTERFACE IMPORTED)
+  set_target_properties(PkgConfig::tomlplusplus PROPERTIES INTERFACE_COMPILE_DEFINITIONS TOML_HEADER_ONLY=1
+                        INTERFACE_INCLUDE_DIRECTORIES ${LONGSPAN_TOML_INCLUDE})
+  set(CMAKE_FIND_LIBRARY_SUFFIXES .a .so)
+  find_package(PNG REQUIRED)
+  set(CMAKE_FIND_LIBRARY_SUFFIXES ${longspan_suffixes})
+else()
+  pkg_check_modules(tomlplusplus REQUIRED IMPORTED_TARGET tomlplusplus)
+  find_package(PNG REQUIRED)
+endif()
+include(build_info)
