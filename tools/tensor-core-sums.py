@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How tensor cores add, and what that does to lse: scores of one head by cuBLAS, by fp32 cores, and emulated.
 
-Needs a Hopper GPU and PyTorch 2.8 or later. What it showed: sm90-forward.md, "The error of lse".
+Needs a Hopper GPU and PyTorch 2.8 or later. What it showed: docs/lab/2026-11-sm90-forward.md, "The error of lse".
 """
 import torch
 
