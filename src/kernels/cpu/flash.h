@@ -1,5 +1,5 @@
 // cpu-flash: exact attention without the matrix of scores, tile by tile with an online softmax, on all
-// threads. docs/kernels/cpu-flash.md tells why it is as it is.
+// threads. docs/kernels/cpu-flash.md explains it.
 #pragma once
 
 #include <memory>

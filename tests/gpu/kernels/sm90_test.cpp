@@ -84,7 +84,7 @@ TEST(Sm90, GivesZeroToRowsWithoutKeys) {
 
 // With scores of +-35 lse errs by up to 1.3e-5, a little more than its tolerance, which is why its failure is
 // not asked for here: the tensor cores cut sums of products where others round them, as cuBLAS's product of
-// the same kind shows (docs/kernels/sm90-forward.md). o must be as right as ever.
+// the same kind shows (docs/lab/2026-11-sm90-forward.md). o must be as right as ever.
 TEST(Sm90, FollowsScoresThatOutgrowTheirFirstMaximum) {
   LONGSPAN_NEEDS_HOPPER();
   const Device gpu = first_gpu();

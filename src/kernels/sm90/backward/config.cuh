@@ -49,7 +49,7 @@ struct BackwardConfig {
   // dq^T = k^T ds^T, in products of 64 of head_dim, whose sums lie as the threads hold them.
   static constexpr bool kInRows = kInRowsT;
   // Whether the kernel can do the passes before and after it as well. Where additions are ordered they cost
-  // more than they gave: docs/kernels/sm90-backward.md.
+  // more than they gave: docs/lab/2026-11-sm90-backward.md, version 39.
   static constexpr bool kPasses = kInRows && kInAnyOrder;
   static constexpr bool kRests = kRestsT;  // the second warpgroup, where no row sees its keys
   static_assert(!kRests || kWarpgroups == 2, "who rests leaves the tensor cores to the other warpgroup");

@@ -12,7 +12,7 @@
 // [...] runs on the tensor cores. The loop runs over tiles, not over items: the first product of the next
 // item is issued with the last one of the current item, so a short item costs no bubble. While one warpgroup
 // computes exponentials the other multiplies; no barrier between them is needed for that, and handing the
-// tensor cores over by named barriers was measured to be slower (docs/kernels/sm90-forward.md).
+// tensor cores over by named barriers was measured to be slower (docs/lab/2026-11-sm90-forward.md).
 //
 // In pairs, two blocks of a cluster do this side by side, each for half of an item's rows, and each loads
 // half of every tile of keys for both. Parts of a divided item are merged by the warp that comes last to its
