@@ -7,9 +7,9 @@
 
 #include "attention/kernel.h"
 #include "base/buffer.h"
-#include "record/build_info.h"
 #include "kernels/registry.h"
 #include "mask/mask.h"
+#include "record/build_info.h"
 
 int main() {
   using namespace longspan;

@@ -4,10 +4,10 @@
 #include <new>
 #include <string>
 
-#include "record/build_info.h"
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/usage_error.h"
+#include "record/build_info.h"
 
 namespace longspan::cli {
 

@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "record/build_info.h"
 #include "cli/command.h"
+#include "record/build_info.h"
 
 namespace longspan::cli {
 namespace {

@@ -10,12 +10,12 @@
 
 #include "base/error.h"
 #include "base/parse.h"
-#include "cli/command.h"
 #include "bench/spec/mask_file.h"
+#include "cli/command.h"
+#include "mask/lowering/tile_map.h"
 #include "mask/patterns/patterns.h"
 #include "mask/picture.h"
 #include "report/png_file.h"
-#include "mask/lowering/tile_map.h"
 
 namespace longspan::cli {
 namespace {

@@ -10,11 +10,11 @@
 
 #include "base/error.h"
 #include "bench/measure/mask_source.h"
-#include "record/plan_json.h"
 #include "bench/spec/values.h"
 #include "cli/command.h"
 #include "cp/schedule/account.h"
 #include "cp/strategies/strategy.h"
+#include "record/plan_json.h"
 
 namespace longspan::cli {
 namespace {

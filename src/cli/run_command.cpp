@@ -12,10 +12,10 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "bench/spec/filter.h"
 #include "bench/run/isolation.h"
 #include "bench/run/machine.h"
 #include "bench/run/runner.h"
+#include "bench/spec/filter.h"
 #include "bench/spec/suite.h"
 #include "bench/spec/values.h"
 #include "cli/command.h"

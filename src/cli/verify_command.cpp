@@ -66,7 +66,8 @@ void set_window(PatternOptions& options, const std::string& text) {
 
 SweepOptions sweep_options(const Options& given) {
   SweepOptions options;
-  for (const std::string& name : given.kernels) options.kernels.push_back(&kernel_from_name(name, workbench().kernels));
+  for (const std::string& name : given.kernels)
+    options.kernels.push_back(&kernel_from_name(name, workbench().kernels));
   if (given.kernels.empty()) options.kernels = workbench().kernels;
   for (const std::string& name : given.masks) check_mask_name(name);
   options.masks = given.masks;

@@ -4,8 +4,8 @@
 #include "base/dtype.h"
 #include "bench/spec/suite.h"
 #include "cli/list_command.h"
-#include "cp/strategies/strategy.h"
 #include "cli/wiring.h"
+#include "cp/strategies/strategy.h"
 #include "mask/patterns/patterns.h"
 
 namespace longspan::cli {

@@ -1,8 +1,8 @@
 // A plan of context parallelism as JSON: what `longspan plan --json` prints and the report draws.
 #pragma once
 
-#include "record/results.h"
 #include "cp/schedule/account.h"
+#include "record/results.h"
 
 namespace longspan::bench {
 

@@ -1,6 +1,6 @@
 // The reader of single lines of results, which --resume uses.
-#include "record/results.h"
 #include "reads_cleanly.h"
+#include "record/results.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   return longspan::reads_cleanly(data, size,

@@ -5,10 +5,10 @@
 #include <csignal>
 #include <cstdio>
 
-#include "unit/comm/conformance.h"
-#include "unit/cp/spread.h"
 #include "cp/strategies/strategy.h"
 #include "kernels/registry.h"
+#include "unit/comm/conformance.h"
+#include "unit/cp/spread.h"
 #include "whole.h"
 
 namespace longspan {

@@ -9,12 +9,12 @@
 #include <cstdio>
 #include <string_view>
 
-#include "unit/comm/conformance.h"
 #include "base/backend.h"
 #include "base/buffer.h"
 #include "base/cuda/cuda.h"
 #include "base/error.h"
 #include "kernels/registry.h"
+#include "unit/comm/conformance.h"
 #include "whole.h"
 
 namespace longspan {

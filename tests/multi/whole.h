@@ -4,10 +4,10 @@
 
 #include <string_view>
 
-#include "unit/cp/problems.h"
 #include "attention/oracle/verify.h"
 #include "base/error.h"
 #include "cp/execute/parallel_kernel.h"
+#include "unit/cp/problems.h"
 
 namespace longspan {
 

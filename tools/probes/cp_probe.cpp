@@ -22,8 +22,8 @@
 #include "base/rng.h"
 #include "comm/nccl.h"
 #include "comm/threads.h"
-#include "cp/schedule/account.h"
 #include "cp/execute/parallel_kernel.h"
+#include "cp/schedule/account.h"
 #include "kernels/registry.h"
 #include "mask/patterns/patterns.h"
 

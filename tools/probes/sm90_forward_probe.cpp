@@ -25,9 +25,9 @@
 
 #include "attention/oracle/verify.h"
 #include "base/cuda/cuda.h"
-#include "probe_case.h"
 #include "kernels/sm90/forward/plan.h"
 #include "mask/patterns/patterns.h"
+#include "probe_case.h"
 
 namespace longspan {
 

@@ -2,9 +2,9 @@
 #include <cmath>
 #include <optional>
 
+#include "attention/element.h"
 #include "attention/oracle/counting_oracle.h"
 #include "attention/oracle/counting_tensors.h"
-#include "attention/element.h"
 #include "attention/oracle/slot_sums.h"
 #include "base/buffer.h"
 #include "base/error.h"

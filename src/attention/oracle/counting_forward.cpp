@@ -1,9 +1,9 @@
 // The counting oracle of the forward pass.
 #include <cmath>
 
+#include "attention/element.h"
 #include "attention/oracle/counting_oracle.h"
 #include "attention/oracle/counting_tensors.h"
-#include "attention/element.h"
 #include "attention/oracle/slot_sums.h"
 #include "base/error.h"
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "attention/oracle/accuracy.h"
-#include "attention/problem.h"
 #include "attention/oracle/slots.h"
+#include "attention/problem.h"
 #include "attention/tensors.h"
 #include "base/parallel.h"
 

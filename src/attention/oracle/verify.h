@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "attention/kernel.h"
 #include "attention/oracle/accuracy.h"
 #include "attention/oracle/counting_oracle.h"
-#include "attention/kernel.h"
 #include "attention/oracle/oracle_samples.h"
 #include "attention/tensors.h"
 #include "base/buffer.h"

@@ -7,8 +7,8 @@
 
 #include "base/backend.h"
 #include "base/cuda/cuda.h"
-#include "base/error.h"
 #include "base/cuda/rng_cuda.h"
+#include "base/error.h"
 
 namespace longspan {
 namespace cuda {

@@ -1,9 +1,9 @@
 // fill_normal on a GPU: each thread makes the four numbers of one counter.
 #include "base/cuda/cuda.h"
 #include "base/cuda/element.cuh"
+#include "base/cuda/rng_cuda.h"
 #include "base/error.h"
 #include "base/philox.h"
-#include "base/cuda/rng_cuda.h"
 
 namespace longspan::cuda {
 namespace {

@@ -1,7 +1,7 @@
 #include "bench/measure/mask_source.h"
 
-#include "bench/spec/values.h"
 #include "bench/spec/mask_file.h"
+#include "bench/spec/values.h"
 #include "mask/picture.h"
 
 namespace longspan::bench {

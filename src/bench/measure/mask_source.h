@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "bench/spec/case.h"
-#include "record/results.h"
 #include "mask/patterns/patterns.h"
+#include "record/results.h"
 
 namespace longspan::bench {
 

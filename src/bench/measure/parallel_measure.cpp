@@ -9,12 +9,12 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "bench/measure/cold_cache.h"
-#include "record/plan_json.h"
 #include "bench/measure/statistics.h"
 #include "comm/launch.h"
 #include "comm/mpi.h"
 #include "comm/nccl.h"
 #include "comm/threads.h"
+#include "record/plan_json.h"
 
 namespace longspan::bench {
 namespace {

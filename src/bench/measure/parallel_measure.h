@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "bench/spec/parallelism.h"
-#include "record/results.h"
 #include "bench/measure/stopwatch.h"
 #include "bench/measure/testbed.h"
+#include "bench/spec/parallelism.h"
 #include "comm/rendezvous.h"
 #include "cp/execute/parallel_kernel.h"
+#include "record/results.h"
 
 namespace longspan::bench {
 

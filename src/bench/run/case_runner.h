@@ -3,10 +3,10 @@
 
 #include <string>
 
-#include "bench/spec/case.h"
-#include "record/results.h"
-#include "bench/spec/timing_rule.h"
 #include "bench/run/workbench.h"
+#include "bench/spec/case.h"
+#include "bench/spec/timing_rule.h"
+#include "record/results.h"
 
 namespace longspan::bench {
 

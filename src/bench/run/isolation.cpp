@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "bench/run/case_runner.h"
 #include "bench/measure/cpu_testbed.h"
-#include "bench/run/machine.h"
 #include "bench/measure/parallel_measure.h"
+#include "bench/run/case_runner.h"
+#include "bench/run/machine.h"
 #include "bench/run/phase_times.h"
 #include "bench/spec/values.h"
 

@@ -7,13 +7,13 @@
 #include <string>
 #include <utility>
 
-#include "bench/spec/case.h"
 #include "bench/run/child_process.h"
 #include "bench/run/helper.h"
-#include "record/results.h"
-#include "bench/spec/timing_rule.h"
 #include "bench/run/workbench.h"
+#include "bench/spec/case.h"
+#include "bench/spec/timing_rule.h"
 #include "comm/rendezvous.h"
+#include "record/results.h"
 
 namespace longspan::bench {
 

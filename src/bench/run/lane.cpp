@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "base/error.h"
-#include "bench/run/case_runner.h"
 #include "bench/measure/cpu_testbed.h"
-#include "bench/run/machine.h"
 #include "bench/measure/parallel_measure.h"
+#include "bench/run/case_runner.h"
+#include "bench/run/machine.h"
 #include "bench/spec/values.h"
 
 namespace longspan::bench {

@@ -11,8 +11,8 @@
 
 #include "bench/run/isolation.h"
 #include "bench/run/progress.h"
-#include "record/results.h"
 #include "bench/run/runner.h"
+#include "record/results.h"
 
 namespace longspan::bench {
 

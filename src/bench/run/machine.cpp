@@ -10,8 +10,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "record/build_info.h"
 #include "base/error.h"
+#include "record/build_info.h"
 
 namespace longspan::bench {
 namespace {

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "bench/measure/stopwatch.h"
 #include "bench/spec/case.h"
 #include "record/results.h"
-#include "bench/measure/stopwatch.h"
 
 namespace longspan::bench {
 

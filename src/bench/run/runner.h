@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "bench/spec/case.h"
 #include "bench/run/team.h"
-#include "bench/spec/timing_rule.h"
 #include "bench/run/workbench.h"
+#include "bench/spec/case.h"
+#include "bench/spec/timing_rule.h"
 
 namespace longspan::bench {
 

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "bench/run/isolation.h"
 #include "bench/measure/parallel_measure.h"
+#include "bench/run/isolation.h"
 #include "bench/run/phase_times.h"
 #include "bench/spec/values.h"
 

@@ -7,11 +7,11 @@
 #include <optional>
 #include <string>
 
-#include "bench/spec/case.h"
-#include "record/results.h"
-#include "bench/spec/timing_rule.h"
 #include "bench/run/workbench.h"
+#include "bench/spec/case.h"
+#include "bench/spec/timing_rule.h"
 #include "comm/rendezvous.h"
+#include "record/results.h"
 
 namespace longspan::bench {
 

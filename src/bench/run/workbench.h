@@ -11,8 +11,8 @@
 
 #include "attention/kernel.h"
 #include "attention/tensors.h"
-#include "bench/run/helper.h"
 #include "bench/measure/testbed.h"
+#include "bench/run/helper.h"
 
 namespace longspan::bench {
 

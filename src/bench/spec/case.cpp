@@ -6,8 +6,8 @@
 #include <iterator>
 
 #include "base/error.h"
-#include "bench/spec/values.h"
 #include "bench/spec/mask_file.h"
+#include "bench/spec/values.h"
 
 namespace longspan::bench {
 namespace {

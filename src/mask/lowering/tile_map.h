@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "mask/mask.h"
 #include "mask/lowering/tile_piece.h"
+#include "mask/mask.h"
 
 namespace longspan {
 

@@ -6,9 +6,9 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "mask/mask.h"
 #include "mask/patterns/histograms.h"
 #include "mask/patterns/length_file.h"
-#include "mask/mask.h"
 
 namespace longspan {
 namespace {

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "mask/patterns/document_lengths.h"
 #include "mask/mask.h"
+#include "mask/patterns/document_lengths.h"
 
 namespace longspan {
 

@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
-#include "attention/oracle/counting_tensors.h"
 #include "attention/element.h"
+#include "attention/oracle/counting_tensors.h"
 #include "base/buffer.h"
 #include "gpu/gpu.h"
 

@@ -19,9 +19,9 @@
 #include "comm/threads.h"
 #include "cp/execute/parallel_kernel.h"
 #include "cp/execute/rows.h"
-#include "tools/probes/occupation.h"
 #include "gpu/gpu.h"
 #include "kernels/registry.h"
+#include "tools/probes/occupation.h"
 #include "unit/comm/conformance.h"
 #include "unit/cp/problems.h"
 

@@ -11,9 +11,9 @@
 #include "attention/oracle/verify.h"
 #include "backward_in_shape.h"
 #include "hopper.h"
-#include "output_bytes.h"
 #include "kernels/sm90/backward/planner/arrangement.h"
 #include "mask/patterns/patterns.h"
+#include "output_bytes.h"
 
 namespace longspan {
 namespace {

@@ -10,10 +10,10 @@
 
 #include "attention/oracle/verify.h"
 #include "hopper.h"
-#include "output_bytes.h"
 #include "kernels/sm90/forward/plan.h"
 #include "kernels/sm90/sm90.h"
 #include "mask/patterns/patterns.h"
+#include "output_bytes.h"
 
 namespace longspan {
 namespace {

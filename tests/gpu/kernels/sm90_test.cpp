@@ -13,8 +13,8 @@
 #include "attention/oracle/verify.h"
 #include "base/error.h"
 #include "hopper.h"
-#include "output_bytes.h"
 #include "mask/patterns/patterns.h"
+#include "output_bytes.h"
 
 namespace longspan {
 namespace {

@@ -8,11 +8,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "attention_case.h"
 #include "base/parallel.h"
 #include "kernels/cpu/flash.h"
 #include "kernels/cpu/naive.h"
 #include "mask/patterns/patterns.h"
-#include "attention_case.h"
 
 namespace longspan {
 namespace {

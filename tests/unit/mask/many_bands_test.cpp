@@ -1,8 +1,8 @@
 // Masks of so many bands that lists are cut into stripes and chunks.
 #include <gtest/gtest.h>
 
-#include "mask/patterns/patterns.h"
 #include "mask/lowering/tile_map.h"
+#include "mask/patterns/patterns.h"
 
 namespace longspan {
 namespace {

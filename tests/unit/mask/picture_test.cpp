@@ -1,6 +1,5 @@
 // Pictures: cells show their share, whatever the sizes of mask and grid.
 #include "mask/picture.h"
-#include "report/png_file.h"
 
 #include <cmath>
 #include <cstdio>
@@ -10,8 +9,9 @@
 #include <rapidcheck/gtest.h>
 
 #include "base/error.h"
-#include "mask/patterns/patterns.h"
 #include "brute_force.h"
+#include "mask/patterns/patterns.h"
+#include "report/png_file.h"
 
 namespace longspan {
 namespace {

@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "report/bootstrap.h"
 #include "lines.h"
+#include "report/bootstrap.h"
 
 namespace longspan::report {
 namespace {

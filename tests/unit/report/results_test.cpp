@@ -7,8 +7,8 @@
 #include <gmock/gmock.h>
 
 #include "base/error.h"
-#include "report/table.h"
 #include "lines.h"
+#include "report/table.h"
 
 namespace longspan::report {
 namespace {

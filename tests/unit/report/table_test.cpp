@@ -6,8 +6,8 @@
 
 #include <gmock/gmock.h>
 
-#include "report/format.h"
 #include "lines.h"
+#include "report/format.h"
 
 namespace longspan::report {
 namespace {

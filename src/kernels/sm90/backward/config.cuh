@@ -3,10 +3,10 @@
 
 #include <cstdint>
 
-#include "kernels/sm90/isa/bulk.cuh"
 #include "kernels/sm90/backward/planner/shape.h"
-#include "kernels/sm90/isa/wgmma_shared.cuh"
+#include "kernels/sm90/isa/bulk.cuh"
 #include "kernels/sm90/isa/ring_position.cuh"
+#include "kernels/sm90/isa/wgmma_shared.cuh"
 
 namespace longspan::sm90 {
 

@@ -6,8 +6,8 @@
 
 #include <cuda.h>
 
-#include "kernels/sm90/backward/planner/items.h"
 #include "kernels/sm90/backward/jobs.h"
+#include "kernels/sm90/backward/planner/items.h"
 
 namespace longspan::sm90 {
 

@@ -5,9 +5,9 @@
 #include <numbers>
 
 #include "base/error.h"
-#include "kernels/sm90/backward/planner/arrangement.h"
 #include "kernels/sm90/backward/launch.h"
 #include "kernels/sm90/backward/passes.h"
+#include "kernels/sm90/backward/planner/arrangement.h"
 #include "kernels/sm90/isa/tensor_map.h"
 
 namespace longspan::sm90 {

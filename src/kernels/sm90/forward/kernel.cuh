@@ -25,8 +25,8 @@
 #include "kernels/sm90/forward/config.cuh"
 #include "kernels/sm90/forward/params.h"
 #include "kernels/sm90/forward/producer.cuh"
-#include "kernels/sm90/isa/ptx.cuh"
 #include "kernels/sm90/forward/softmax.cuh"
+#include "kernels/sm90/isa/ptx.cuh"
 #include "kernels/sm90/isa/wgmma.cuh"
 
 namespace longspan::sm90 {

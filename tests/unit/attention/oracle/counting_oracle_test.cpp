@@ -4,8 +4,8 @@
 #include <cmath>
 #include <string>
 
-#include "attention/plain_kernel.h"
 #include "attention/oracle/slot_sums.h"
+#include "attention/plain_kernel.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "mask/patterns/patterns.h"

@@ -6,9 +6,9 @@
 
 #include "attention/plain_kernel.h"
 #include "base/error.h"
+#include "bench/spec/mask_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "bench/spec/mask_file.h"
 
 namespace longspan {
 namespace {

@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "bench/measure/cpu_testbed.h"
-#include "unit/bench/measure/fake_time.h"
 #include "test_kernels.h"
+#include "unit/bench/measure/fake_time.h"
 
 namespace longspan::bench {
 namespace {

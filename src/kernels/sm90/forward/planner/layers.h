@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "kernels/sm90/forward/planner/map.h"
-#include "mask/mask.h"
 #include "mask/lowering/tile_map.h"
+#include "mask/mask.h"
 
 namespace longspan::sm90 {
 

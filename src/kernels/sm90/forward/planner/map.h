@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "mask/mask.h"
 #include "mask/lowering/tile_map.h"
+#include "mask/mask.h"
 
 namespace longspan::sm90 {
 

@@ -11,8 +11,8 @@
 
 #include <gmock/gmock.h>
 
-#include "unit/kernels/sm90/drawn_problem.h"
 #include "mask/patterns/patterns.h"
+#include "unit/kernels/sm90/drawn_problem.h"
 
 namespace longspan::sm90 {
 namespace {

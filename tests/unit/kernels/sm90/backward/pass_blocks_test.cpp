@@ -7,9 +7,9 @@
 
 #include <gmock/gmock.h>
 
-#include "unit/kernels/sm90/drawn_problem.h"
 #include "kernels/sm90/backward/planner/arrangement.h"
 #include "mask/patterns/patterns.h"
+#include "unit/kernels/sm90/drawn_problem.h"
 
 namespace longspan::sm90 {
 namespace {
