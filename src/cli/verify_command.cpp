@@ -14,9 +14,9 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include "attention/oracle/verify_sweep.h"
 #include "base/error.h"
 #include "base/parse.h"
+#include "bench/run/verify_sweep.h"
 #include "cli/command.h"
 #include "cli/python_option.h"
 #include "cli/wiring.h"

@@ -1,4 +1,4 @@
-#include "attention/plain_kernel.h"
+#include "unit/attention/plain_kernel.h"
 
 #include <algorithm>
 #include <cmath>

@@ -5,10 +5,10 @@
 #include <string>
 
 #include "attention/oracle/slot_sums.h"
-#include "attention/plain_kernel.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "mask/patterns/patterns.h"
+#include "unit/attention/plain_kernel.h"
 
 namespace longspan {
 namespace {

@@ -3,11 +3,11 @@
 
 #include <string>
 
-#include "attention/plain_kernel.h"
 #include "base/error.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "mask/patterns/patterns.h"
+#include "unit/attention/plain_kernel.h"
 
 namespace longspan {
 namespace {

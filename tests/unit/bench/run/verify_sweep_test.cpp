@@ -1,14 +1,14 @@
-#include "attention/oracle/verify_sweep.h"
+#include "bench/run/verify_sweep.h"
 
 #include <filesystem>
 #include <fstream>
 #include <set>
 
-#include "attention/plain_kernel.h"
 #include "base/error.h"
 #include "bench/spec/mask_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "unit/attention/plain_kernel.h"
 
 namespace longspan {
 namespace {

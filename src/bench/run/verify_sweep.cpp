@@ -1,4 +1,4 @@
-#include "attention/oracle/verify_sweep.h"
+#include "bench/run/verify_sweep.h"
 
 #include <algorithm>
 #include <exception>
