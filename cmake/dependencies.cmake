@@ -36,9 +36,3 @@ endif()
 if(TARGET longspan_xsmm)
   target_link_libraries(longspan_xsmm INTERFACE ${BLAS_LIBRARIES})  # an archive must come after what needs it
 endif()
-
-# MPI adds the communicator of processes (target longspan_mpi). A program for other machines is built without: MPI
-# libraries must be those of the machine.
-if(LONGSPAN_MPI AND NOT LONGSPAN_STATIC_DEPS)
-  find_package(MPI QUIET COMPONENTS CXX)
-endif()

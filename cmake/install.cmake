@@ -1,22 +1,26 @@
-# `cmake --install`: the program, the library with its headers and package config, completion and manual page.
+# `cmake --install`: the library with its public headers and package config; the program, its completion and manual page.
 include(CMakePackageConfigHelpers)
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/longspan)
-install(TARGETS longspan_cli)
-install(TARGETS longspan EXPORT longspan-targets
-        FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/longspan)
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/longspan DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(TARGETS longspan EXPORT longspan-targets)
 install(EXPORT longspan-targets NAMESPACE longspan:: DESTINATION ${package})
+if(MPI_CXX_FOUND)
+  set_target_properties(longspan_mpi PROPERTIES EXPORT_NAME mpi)
+  install(TARGETS longspan_mpi EXPORT longspan-mpi-targets)
+  install(EXPORT longspan-mpi-targets NAMESPACE longspan:: DESTINATION ${package})
+endif()
 configure_package_config_file(${CMAKE_SOURCE_DIR}/cmake/longspan-config.cmake.in
                               ${CMAKE_BINARY_DIR}/longspan-config.cmake INSTALL_DESTINATION ${package})
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/longspan-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/longspan-config.cmake ${CMAKE_BINARY_DIR}/longspan-config-version.cmake
               ${CMAKE_SOURCE_DIR}/cmake/dependencies.cmake DESTINATION ${package})
-foreach(folder suites data)
-  if(EXISTS ${CMAKE_SOURCE_DIR}/${folder})
-    install(DIRECTORY ${CMAKE_SOURCE_DIR}/${folder} DESTINATION ${CMAKE_INSTALL_DATADIR}/longspan)
-  endif()
-endforeach()
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+if(NOT LONGSPAN_BENCH)
+  return()
+endif()
+install(TARGETS longspan_cli)
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/suites ${CMAKE_SOURCE_DIR}/data DESTINATION ${CMAKE_INSTALL_DATADIR}/longspan)
 
 # Made by the program itself, from the tree of commands that also prints --help.
 set(generated ${CMAKE_BINARY_DIR}/generated)

@@ -1,4 +1,4 @@
-// The interface of an attention kernel, and of its once-per-mask plan.
+// The interface of an attention kernel. Its plan is in the public header.
 #pragma once
 
 #include <functional>
@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "attention/problem.h"
-#include "base/device.h"
-#include "base/tensor.h"
+#include "longspan/attention.h"
 
 namespace longspan {
 
@@ -20,31 +19,6 @@ struct Support {
   bool always = false;  // whatever the problem: the kernel cannot run on this machine
   explicit operator bool() const { return reason.empty(); }
 };
-
-struct ForwardArgs {
-  TensorView q;     // [tokens_q, heads_q, head_dim]
-  TensorView k, v;  // [tokens_kv, heads_kv, head_dim]
-  TensorView o;     // out: [tokens_q, heads_q, head_dim], of Problem::dtype, or f32 with fp32_output alone
-  float* lse = nullptr;       // out: [heads_q, tokens_q], natural log of the sum of exp(scale * score)
-  void* workspace = nullptr;  // Plan::workspace_bytes(kForward) bytes, aligned to 256
-
-  // For kernels that merge_parts(): a result of the same rows over other keys, which what is written is
-  // merged with. It may be o and lse themselves. Nothing where part_lse is not set.
-  TensorView part_o{};              // [tokens_q, heads_q, head_dim], f32
-  const float* part_lse = nullptr;  // [heads_q, tokens_q]
-};
-// A row that sees no key gives o = 0 and lse = -inf.
-
-struct BackwardArgs {
-  TensorView q, k, v, o;       // as in ForwardArgs; o is what the forward pass wrote
-  TensorView dout;             // [tokens_q, heads_q, head_dim]: the gradient of the loss with respect to o
-  const float* lse = nullptr;  // [heads_q, tokens_q]
-  TensorView dq;               // out: [tokens_q, heads_q, head_dim]
-  TensorView dk, dv;           // out: [tokens_kv, heads_kv, head_dim], summed over the query heads of a group
-  void* workspace = nullptr;   // Plan::workspace_bytes(kBackward) bytes, aligned to 256
-};
-// A row that sees no key, and a key that no row sees, get zero gradients. dq, and dk with dv, are of
-// Problem::dtype or, with fp32_output, f32; dq not with own_rows.
 
 // What a plan is, too, if its work runs in another process, where the runner's events do not reach.
 class SelfTimed {
@@ -73,19 +47,6 @@ struct PlanNotes {
   // Not 0: after each so many keys the kernel multiplies a row's sum by a rounded 1, which shows in lse alone
   // (docs/metrics.md, "The tolerance").
   int64_t drift_keys = 0;
-};
-
-// What a kernel prepares once for a problem: tile maps, schedules. Good for any tensors of that problem, any
-// number of times, as training reuses it across layers and steps; not for two calls at once.
-class Plan {
- public:
-  virtual ~Plan() = default;
-  virtual size_t workspace_bytes(Direction direction) const = 0;  // the caller's to supply
-  virtual size_t plan_bytes() const = 0;                          // what the plan itself holds
-  virtual void forward(const ForwardArgs& args, Stream stream) = 0;
-  virtual void backward(const BackwardArgs& args, Stream stream) = 0;
-  virtual SelfTimed* self_timed() { return nullptr; }
-  virtual PlanNotes notes() const { return {}; }
 };
 
 class Kernel {

@@ -32,6 +32,13 @@ Buffer::Buffer(size_t bytes, const Device& device) : kind_(device.kind), index_(
   bytes_ = bytes;
 }
 
+void Buffer::swap(Buffer& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(kind_, other.kind_);
+  std::swap(index_, other.index_);
+}
+
 void Buffer::reset() {
   if (data_ != nullptr) backend_of(kind_).release(data_, index_);
   data_ = nullptr;

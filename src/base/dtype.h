@@ -1,19 +1,13 @@
-// Element types of tensors, and the conversions between them that the CPU needs.
+// bf16 and f16 as the CPU stores them, and their conversions.
 #pragma once
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <string_view>
+
+#include "longspan/base.h"
 
 namespace longspan {
-
-enum class DType : uint8_t { kF32, kBF16, kF16, kF64 };
-
-size_t size_of(DType dtype);              // bytes per element
-std::string_view name_of(DType dtype);    // "f32", "bf16", "f16", "f64"
-DType dtype_from_name(std::string_view);  // throws an input error that lists the names
 
 // bfloat16 as stored: the upper half of an IEEE binary32.
 struct bf16 {

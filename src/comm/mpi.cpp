@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "longspan/parallel.h"
 
 // Throws an Error with MPI's own message if a call fails.
 #define LONGSPAN_MPI(call)                                               \
@@ -53,7 +54,7 @@ void initialise() {
 }
 
 // What all transfers of this rank share.
-struct Group {
+struct Job {
   int rank = 0, size = 1;
   std::chrono::milliseconds limit{};
   std::string failure;  // not empty: the group has ended
@@ -88,7 +89,7 @@ struct Group {
 
 class MpiTransfer : public Transfer {
  public:
-  explicit MpiTransfer(std::shared_ptr<Group> group) : group_(std::move(group)) {}
+  explicit MpiTransfer(std::shared_ptr<Job> group) : group_(std::move(group)) {}
 
   // What never completed belongs to a group that has failed: it is called off, so that buffers may go.
   ~MpiTransfer() override {
@@ -139,13 +140,13 @@ class MpiTransfer : public Transfer {
     }
   }
 
-  std::shared_ptr<Group> group_;
+  std::shared_ptr<Job> group_;
   std::vector<MPI_Request> requests_;
 };
 
 class MpiCommunicator : public Communicator {
  public:
-  MpiCommunicator(std::chrono::milliseconds limit, Alarm* alarm) : group_(std::make_shared<Group>()) {
+  MpiCommunicator(std::chrono::milliseconds limit, Alarm* alarm) : group_(std::make_shared<Job>()) {
     LONGSPAN_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &group_->rank));
     LONGSPAN_MPI(MPI_Comm_size(MPI_COMM_WORLD, &group_->size));
     group_->limit = limit;
@@ -186,7 +187,7 @@ class MpiCommunicator : public Communicator {
   }
 
  private:
-  std::shared_ptr<Group> group_;
+  std::shared_ptr<Job> group_;
 };
 
 }  // namespace
@@ -201,6 +202,10 @@ bool launched_by_mpi() {
 std::unique_ptr<Communicator> mpi_communicator(std::chrono::milliseconds limit, Alarm* alarm) {
   initialise();
   return std::make_unique<MpiCommunicator>(limit, alarm);
+}
+
+Group mpi_processes(std::chrono::milliseconds limit) {
+  return Group(mpi_communicator(limit));
 }
 
 }  // namespace longspan

@@ -299,28 +299,34 @@ std::vector<std::unique_ptr<Communicator>> thread_communicators(int ranks, std::
   return ends;
 }
 
-void run_thread_ranks(int ranks, std::chrono::milliseconds limit,
-                      const std::function<void(Communicator&)>& body) {
-  auto ends = thread_communicators(ranks, limit);
+void run_on_threads(std::span<Communicator* const> ends, const std::function<void(Communicator&)>& body) {
   std::mutex mutex;
   std::exception_ptr first;
   std::vector<std::thread> threads;
-  for (auto& end : ends) {
-    threads.emplace_back([&, communicator = end.get()] {
+  for (Communicator* const end : ends) {
+    threads.emplace_back([&, end] {
       const AloneScope alone;  // ranks do not take each other's threads
       try {
-        body(*communicator);
+        body(*end);
       } catch (const std::exception& error) {
         {
           std::lock_guard lock(mutex);
           if (!first) first = std::current_exception();
         }
-        communicator->fail(fmt::format("rank {} failed: {}", communicator->rank(), error.what()));
+        end->fail(fmt::format("rank {} failed: {}", end->rank(), error.what()));
       }
     });
   }
   for (auto& thread : threads) thread.join();
   if (first) std::rethrow_exception(first);
+}
+
+void run_thread_ranks(int ranks, std::chrono::milliseconds limit,
+                      const std::function<void(Communicator&)>& body) {
+  const auto ends = thread_communicators(ranks, limit);
+  std::vector<Communicator*> pointers;
+  for (const auto& end : ends) pointers.push_back(end.get());
+  run_on_threads(pointers, body);
 }
 
 }  // namespace longspan

@@ -27,6 +27,16 @@ std::span<const Kernel* const> kernels() {
   return table;
 }
 
+std::span<const Kernel* const> fast_kernels() {
+  static const std::vector<const Kernel*> table = {
+#ifdef LONGSPAN_WITH_CUDA
+      &sm90_kernel(),
+#endif
+      &cpu_flash(),
+  };
+  return table;
+}
+
 std::string_view kernels_left_out() {
 #ifdef LONGSPAN_WITH_CUDA
   return "";

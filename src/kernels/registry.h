@@ -10,6 +10,9 @@ namespace longspan {
 
 std::span<const Kernel* const> kernels();
 
+// Those that make_plan() chooses from for "auto", the fastest first.
+std::span<const Kernel* const> fast_kernels();
+
 // What this build leaves out, and how to have it; empty if nothing.
 std::string_view kernels_left_out();
 

@@ -278,6 +278,33 @@ void join_neighbours(std::vector<Band>& bands) {
 
 }  // namespace
 
+Mask Mask::window(int64_t tokens, int64_t left, int64_t right) {
+  const int64_t lengths[] = {tokens};
+  return documents(lengths, left, right);
+}
+
+Mask Mask::documents(std::span<const int64_t> lengths, int64_t left, int64_t right) {
+  LONGSPAN_CHECK_INPUT(left >= 0 && right >= 0,
+                       "a window of {} tokens to the left and {} to the right: both must be at least 0", left,
+                       right);
+  std::vector<Band> bands;
+  int64_t begin = 0;
+  for (const int64_t length : lengths) {
+    LONGSPAN_CHECK_INPUT(0 <= length && length <= kMaxTokens - begin,
+                         "a document of {} tokens after {}: must be at least 0, and all of them at most {}",
+                         length, begin, kMaxTokens);
+    const Range document{begin, begin + length};
+    if (length > 0)
+      bands.push_back({document, document, left == kUnboundedAbove ? kUnboundedBelow : -left, right});
+    begin += length;
+  }
+  return Mask(begin, begin, bands);
+}
+
+std::vector<Band> Mask::band_vector() const {
+  return {bands().begin(), bands().end()};
+}
+
 Mask Mask::gather(std::span<const Range> q_ranges, std::span<const Range> k_ranges) const {
   int64_t rows = 0, columns = 0;
   const auto q_pieces = pieces_of(q_ranges, rows_, "rows", rows);

@@ -8,15 +8,23 @@ trap 'rm -rf "$stage"' EXIT
 
 cmake --install "$build" --prefix "$stage/usr" >"$stage/log" || { cat "$stage/log"; exit 1; }
 
-# Only what is installed: the consumer sees neither the sources nor the build folder.
-cp -r "$source/examples/consumer" "$stage/consumer"
-cmake -G Ninja -S "$stage/consumer" -B "$stage/consumer-build" -DCMAKE_PREFIX_PATH="$stage/usr" \
-  -DCMAKE_BUILD_TYPE=Release
-cmake --build "$stage/consumer-build"
-output=$("$stage/consumer-build/consumer")
+# Only what is installed: the examples see neither the sources nor the build folder.
+cp -r "$source/examples" "$stage/examples"
+cmake -G Ninja -S "$stage/examples" -B "$stage/build" -DCMAKE_PREFIX_PATH="$stage/usr" -DCMAKE_BUILD_TYPE=Release
+cmake --build "$stage/build"
+output=$("$stage/build/cpu")
 echo "$output"
 grep -q '21 visible pairs' <<<"$output"
 [ "$(grep -o 'sees [0-9]* keys' <<<"$output" | tr -dc '0-9\n' | tr '\n' ' ')" = '1 2 3 1 2 3 4 5 ' ]
+grep -q 'sums to 6.0' <<<"$output"
+output=$("$stage/build/ranks")
+echo "$output"
+grep -q '524800 of 524800 visible pairs' <<<"$output"
+
+# The library brings neither the benchmark's libraries nor MPI to whoever links it.
+ldd "$stage/build/cpu"
+! ldd "$stage/build/cpu" | grep -E 'png|toml|mpi|json' || { echo "the library links what only the benchmark may"; exit 1; }
+[ "$(ls "$stage/usr/include/longspan" | tr '\n' ' ')" = 'attention.h base.h mask.h parallel.h ' ]
 
 # The program runs from where it was installed, outside of any checkout.
 cd "$stage"

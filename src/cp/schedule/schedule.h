@@ -8,6 +8,7 @@
 
 #include "attention/problem.h"
 #include "cp/schedule/ranges.h"
+#include "longspan/parallel.h"
 
 namespace longspan {
 
@@ -73,14 +74,6 @@ struct Schedule {
   std::vector<Round> forward, backward;
 
   int32_t add_region(Region region);  // its number; equal regions are not searched for
-};
-
-// The machine: `nodes` nodes of `devices` devices each; rank r is device r % devices of node r / devices.
-struct Topology {
-  int nodes = 1;
-  int devices = 1;
-  int ranks() const { return nodes * devices; }
-  int node_of(int rank) const { return rank / devices; }
 };
 
 // Elements of one move, without lse.

@@ -1,0 +1,65 @@
+// Plans by name, over the table of kernels.
+#include "longspan/attention.h"
+
+#include "api/find_kernel.h"
+#include "base/error.h"
+#include "kernels/registry.h"
+
+namespace longspan {
+namespace {
+
+Support supports_until(const Kernel& kernel, const Problem& problem, Direction until, const Device& device) {
+  Support support = kernel.supports(problem, Direction::kForward, device);
+  if (support && until == Direction::kBackward)
+    support = kernel.supports(problem, Direction::kBackward, device);
+  return support;
+}
+
+// The first of the table, which has the fastest first, that can do it.
+const Kernel& fastest(const Problem& problem, Direction until, const Device& device) {
+  std::string reasons;
+  for (const Kernel* kernel : fast_kernels()) {
+    if (kernel->device_kind() != device.kind) continue;
+    const Support support = supports_until(*kernel, problem, until, device);
+    if (support) return *kernel;
+    reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", kernel->name(), support.reason);
+  }
+  const std::string_view left_out = kernels_left_out();
+  if (reasons.empty()) reasons = left_out.empty() ? "there is none for this device" : left_out;
+  throw Error(ErrorKind::kUnsupported, fmt::format("no kernel on {} can do this ({})", device.name, reasons),
+              __FILE__, __LINE__, "a kernel supports the problem");
+}
+
+}  // namespace
+
+std::unique_ptr<Plan> make_plan(const Problem& problem, const Device& device, Direction until,
+                                std::string_view kernel_name) {
+  const Kernel& kernel = find_kernel(problem, device, until, kernel_name);
+  return until == Direction::kForward ? kernel.plan_forward(problem, device) : kernel.plan(problem, device);
+}
+
+const Kernel& find_kernel(const Problem& problem, const Device& device, Direction until, std::string_view name) {
+  problem.check();
+  if (name == "auto") return fastest(problem, until, device);
+  const Kernel& kernel = kernel_from_name(name);
+  const Support support = supports_until(kernel, problem, until, device);
+  if (!support) {
+    throw Error(ErrorKind::kUnsupported, fmt::format("{} cannot do this: {}", name, support.reason), __FILE__,
+                __LINE__, "kernel.supports(problem)");
+  }
+  return kernel;
+}
+
+std::vector<std::string> kernel_names() {
+  std::vector<std::string> names;
+  for (const Kernel* kernel : kernels()) names.emplace_back(kernel->name());
+  return names;
+}
+
+std::string unsupported_reason(std::string_view kernel, const Problem& problem, Direction direction,
+                               const Device& device) {
+  problem.check();
+  return kernel_from_name(kernel).supports(problem, direction, device).reason;
+}
+
+}  // namespace longspan
