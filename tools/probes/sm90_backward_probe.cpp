@@ -5,7 +5,7 @@
 // <how> is `chosen` or `ordered` (the same bits every run), with what shall differ from the plan's choice:
 // claimed, added, streams, narrow and wide (ordered tiles of 64 and of 128 keys), rows, held, tall (tiles of
 // 80 rows, as held), low (of 64), unaligned, cut (tiles begin where bands do), w=WAVE, s=SECTION_UNITS,
-// N=PASS_BLOCKS, q=RESTS (1: always), t=BY_TIME, and of BackwardDivision P=PARTS, T=MOST_TILES, o=KEY_ORDER
+// N=PASS_CTAS, q=RESTS (1: always), t=BY_TIME, and of BackwardSplit P=PARTS, T=MOST_TILES, o=KEY_ORDER
 // (as a number), g=GROUP_ITEMS, r=LAST_ROUNDS, h=KV_HEADS, k=WALK (1: descending, 2: by rows), p=PARTS with
 // any number of tiles and no groups of items: e.g. chosen,w=0,T=160. With n=REPEATS `check` compares the bits
 // of so many more ordered runs with those of the first, else of 4.
@@ -78,21 +78,22 @@ BackwardShape shape_for(Problem problem, const std::string& how, int64_t units) 
   if (has("tall")) shape.rows = 80, shape.in_rows = shape.aligned = false;
   if (has("cut")) shape.aligned = true;
   if (has("added")) shape.store = BackwardStore::kAdded;
-  set("w", shape.wave), set("s", shape.section_units), set("N", shape.pass_blocks), set("t", shape.by_time);
+  set("w", shape.join_tiles), set("s", shape.section_units), set("N", shape.pass_ctas),
+      set("t", shape.by_time);
   bool rests = false;
   if (set("q", rests)) shape.rest = rests ? BackwardRest::kAlways : BackwardRest::kNever;
-  sm90::BackwardDivision division = sm90::arrange_backward(problem, shape, units).division;
-  if (set("p", division.parts))
-    division.most_tiles = 0, division.group_items = 0, division.order = sm90::KeyOrder::kOfMap;
-  bool other = set("P", division.parts);
-  int order = static_cast<int>(division.order), walk = 2 * division.walk.by_rows + division.walk.descending;
-  other |= set("T", division.most_tiles) | set("o", order) | set("g", division.group_items) |
-           set("r", division.last_rounds) | set("h", division.kv_heads) | set("k", walk);
+  sm90::BackwardSplit split = sm90::arrange_backward(problem, shape, units).split;
+  if (set("p", split.parts))
+    split.most_tiles = 0, split.group_items = 0, split.order = sm90::KeyOrder::kOfMap;
+  bool other = set("P", split.parts);
+  int order = static_cast<int>(split.order), walk = 2 * split.walk.by_rows + split.walk.descending;
+  other |= set("T", split.most_tiles) | set("o", order) | set("g", split.group_items) |
+           set("r", split.last_rounds) | set("h", split.kv_heads) | set("k", walk);
   if (!other && text.find(",p=") == std::string::npos) return shape;
-  division.order = static_cast<sm90::KeyOrder>(order);
-  division.walk = {(walk & 1) != 0, (walk & 2) != 0};
-  if (problem.group_size() % division.parts != 0) division.parts = 1;
-  shape.division = division;
+  split.order = static_cast<sm90::KeyOrder>(order);
+  split.walk = {(walk & 1) != 0, (walk & 2) != 0};
+  if (problem.group_size() % split.parts != 0) split.parts = 1;
+  shape.split = split;
   return shape;
 }
 

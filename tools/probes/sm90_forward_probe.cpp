@@ -26,6 +26,7 @@
 #include "attention/oracle/verify.h"
 #include "base/cuda/cuda.h"
 #include "kernels/sm90/forward/plan.h"
+#include "kernels/sm90/forward/planner/lower.h"
 #include "mask/patterns/patterns.h"
 #include "probe_case.h"
 

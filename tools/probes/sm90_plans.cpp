@@ -20,8 +20,9 @@
 #include "bench/spec/suite.h"
 #include "kernels/sm90/backward/planner/arrangement.h"
 #include "kernels/sm90/backward/planner/shape.h"
-#include "kernels/sm90/forward/planner/division.h"
+#include "kernels/sm90/forward/planner/lower.h"
 #include "kernels/sm90/forward/planner/shape.h"
+#include "kernels/sm90/forward/planner/split.h"
 
 namespace longspan {
 namespace {
@@ -85,8 +86,8 @@ uint64_t forward(const Problem& problem) {
   const WorkOrder order = choose_work_order(problem, shape, map, device);
   hash.add(order.row_tiles), hash.add(order.units), hash.add(order.section_units), hash.add(order.heavy_rows);
   if (shape.paired) {
-    const Division split = divide_last(map, order, shape.columns, kUnits / 2);
-    hash.add(split.whole_items), hash.add(split.places);
+    const ForwardSplit split = split_last_wave(map, order, shape.columns, kUnits / 2);
+    hash.add(split.whole_items), hash.add(split.slots);
     hash.add_bytes(split.parts.data(), split.parts.size() * sizeof(split.parts[0]));
     hash.add(split.entries);
   }
@@ -97,14 +98,14 @@ uint64_t backward(const Problem& problem) {
   Hash hash;
   const BackwardShape shape = choose_backward_shape(problem);
   hash.add(shape.kind), hash.add(shape.rows), hash.add(shape.keys), hash.add(shape.store);
-  hash.add(shape.in_rows), hash.add(shape.section_units), hash.add(shape.aligned), hash.add(shape.wave);
-  hash.add(shape.pass_blocks), hash.add(shape.rest), hash.add(shape.by_time);
+  hash.add(shape.in_rows), hash.add(shape.section_units), hash.add(shape.aligned), hash.add(shape.join_tiles);
+  hash.add(shape.pass_ctas), hash.add(shape.rest), hash.add(shape.by_time);
   const BackwardArrangement all = arrange_backward(problem, shape, kUnits);
   const CompiledMap& map = all.grid.map;
   hash.add(map.row_tiles), hash.add(map.rows_per_tile);
   hash.add(map.work), hash.add(map.runs), hash.add(map.partials), hash.add(map.spans);
   hash.add(all.grid.rows), hash.add(all.grid.keys);
-  const auto& split = all.division;
+  const auto& split = all.split;
   hash.add(split.parts), hash.add(split.most_tiles), hash.add(split.order), hash.add(split.group_items);
   hash.add(split.last_rounds), hash.add(split.kv_heads), hash.add(split.walk.descending);
   hash.add(split.walk.by_rows), hash.add(split.by_time);
@@ -114,7 +115,7 @@ uint64_t backward(const Problem& problem) {
   hash.add(all.schedule.first), hash.add(all.schedule.runs), hash.add(all.schedule.first_run);
   hash.add(all.schedule.of_head);
   hash.add(all.row_tiles), hash.add(all.key_tiles), hash.add(all.section_heads), hash.add(all.last_section);
-  hash.add(all.last_list), hash.add(all.pass_blocks), hash.add(all.rests);
+  hash.add(all.last_list), hash.add(all.pass_ctas), hash.add(all.rests);
   return hash.value();
 }
 

@@ -81,7 +81,7 @@ size_t DevicePack::add_room(size_t bytes) {
 
 size_t DevicePack::add(const void* data, size_t bytes) {
   const size_t offset = bytes_;
-  pieces_.push_back({data, bytes, offset});
+  arrays_.push_back({data, bytes, offset});
   bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
   return offset;
 }
@@ -94,23 +94,23 @@ void DevicePack::upload(const Device& device) {
   };
   if (const size_t brought = bytes_ - room_; brought <= Upload::kMostBytes) {
     upload_ = Upload::begin(memory_.data(), brought, device, [&](char* staged) {
-      for (const Piece& piece : pieces_) {
-        if (piece.data == nullptr)
-          std::memset(staged + piece.offset, 0, piece.bytes);
-        else if (piece.bytes > 0)
-          std::memcpy(staged + piece.offset, piece.data, piece.bytes);
+      for (const PackedArray& array : arrays_) {
+        if (array.data == nullptr)
+          std::memset(staged + array.offset, 0, array.bytes);
+        else if (array.bytes > 0)
+          std::memcpy(staged + array.offset, array.data, array.bytes);
       }
     });
   } else {
-    for (const Piece& piece : pieces_) {
-      if (piece.bytes == 0) continue;
-      if (piece.data == nullptr)
-        copy(piece.offset, std::make_unique<char[]>(piece.bytes).get(), piece.bytes);
+    for (const PackedArray& array : arrays_) {
+      if (array.bytes == 0) continue;
+      if (array.data == nullptr)
+        copy(array.offset, std::make_unique<char[]>(array.bytes).get(), array.bytes);
       else
-        copy(piece.offset, piece.data, piece.bytes);
+        copy(array.offset, array.data, array.bytes);
     }
   }
-  pieces_.clear();
+  arrays_.clear();
   arrived_ = used_ = false;
 }
 

@@ -43,11 +43,11 @@ class DevicePack {
   size_t bytes() const { return bytes_; }
 
  private:
-  struct Piece {
+  struct PackedArray {
     const void* data;
     size_t bytes, offset;
   };
-  std::vector<Piece> pieces_;
+  std::vector<PackedArray> arrays_;
   size_t bytes_ = 0, room_ = 0;  // in all; of that nothing is brought to
   int device_ = 0;
   Upload upload_;

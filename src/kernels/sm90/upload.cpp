@@ -46,7 +46,7 @@ struct UploadSlot {
     LONGSPAN_CUDA(cudaHostAlloc(&page_locked, Upload::kMostBytes, cudaHostAllocPortable));
     memory = static_cast<char*>(page_locked);
   }
-  UploadSlot(const UploadSlot&) = delete;  // nor destroyed: see lane_of()
+  UploadSlot(const UploadSlot&) = delete;  // nor destroyed: see queue_of()
 
   bool done() const {
     const OutsideCapture guard;
@@ -66,22 +66,22 @@ struct UploadSlot {
 
 namespace {
 
-struct Lane {  // to one device
-  explicit Lane(int index) : stream(index) {}
+struct UploadQueue {  // to one device
+  explicit UploadQueue(int index) : stream(index) {}
   std::mutex mutex;
   cuda::OwnedStream stream;
   StagingRing<UploadSlot> ring{kSlots, [] { return std::make_unique<UploadSlot>(); }};
 };
 
 // Never freed: at the process's end the driver may be gone before them.
-Lane& lane_of(int index) {
+UploadQueue& queue_of(int index) {
   static std::mutex mutex;
-  static auto* const lanes = new std::vector<std::unique_ptr<Lane>>;
+  static auto* const queues = new std::vector<std::unique_ptr<UploadQueue>>;
   const std::scoped_lock lock(mutex);
   const auto at = static_cast<size_t>(index);
-  if (lanes->size() <= at) lanes->resize(at + 1);
-  if ((*lanes)[at] == nullptr) (*lanes)[at] = std::make_unique<Lane>(index);
-  return *(*lanes)[at];
+  if (queues->size() <= at) queues->resize(at + 1);
+  if ((*queues)[at] == nullptr) (*queues)[at] = std::make_unique<UploadQueue>(index);
+  return *(*queues)[at];
 }
 
 }  // namespace
@@ -90,13 +90,13 @@ Upload Upload::begin(void* to, size_t bytes, const Device& device, const std::fu
   LONGSPAN_CHECK(bytes <= kMostBytes, "{} bytes are more than an upload can hold", bytes);
   if (bytes == 0) return {};
   const cuda::DeviceGuard guard(device.index);
-  Lane& lane = lane_of(device.index);
-  const std::scoped_lock lock(lane.mutex);
-  UploadSlot& slot = lane.ring.take();
+  UploadQueue& queue = queue_of(device.index);
+  const std::scoped_lock lock(queue.mutex);
+  UploadSlot& slot = queue.ring.take();
   const uint64_t use = ++slot.use;  // before the event is recorded anew, see left()
   fill(slot.memory);
-  cuda::copy_async(to, slot.memory, bytes, lane.stream);
-  LONGSPAN_CUDA(cudaEventRecord(slot.copied, cuda::raw(lane.stream)));
+  cuda::copy_async(to, slot.memory, bytes, queue.stream);
+  LONGSPAN_CUDA(cudaEventRecord(slot.copied, cuda::raw(queue.stream)));
   return {&slot, use};
 }
 

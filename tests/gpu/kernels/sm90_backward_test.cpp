@@ -57,7 +57,7 @@ void expect_right(Plan& plan, const Problem& problem) {
 void expect_right_with_passes_inside(const Problem& problem, const BackwardShape& shape) {
   SCOPED_TRACE(name_of_problem(problem));
   const BackwardArrangement all = sm90::arrange_backward(problem, shape, first_gpu().units);
-  ASSERT_GT(all.pass_blocks, 0);
+  ASSERT_GT(all.pass_ctas, 0);
   ASSERT_GT(all.last_section, 1);
   BackwardInShape plan(problem, shape, first_gpu());
   expect_right(plan, problem);
@@ -99,10 +99,10 @@ TEST(Sm90Passes, AreRightInSmallProblems) {
           shape.in_rows = shape.aligned = true;
           shape.rows = 64, shape.keys = 128;
           shape.store = store;
-          shape.pass_blocks = 3;
+          shape.pass_ctas = 3;
           shape.section_units = 1;
-          shape.division = sm90::arrange_backward(problem, shape, first_gpu().units).division;
-          shape.division->last_rounds = 0;
+          shape.split = sm90::arrange_backward(problem, shape, first_gpu().units).split;
+          shape.split->last_rounds = 0;
           for (const BackwardRest rest : {BackwardRest::kNever, BackwardRest::kAlways}) {
             shape.rest = rest;
             expect_right_with_passes_inside(problem, shape);
@@ -120,7 +120,7 @@ TEST(Sm90Passes, AreRightWhereTheirBlocksTakeItems) {
       for (const int blocks : {6, 40}) {
         BackwardShape shape = sm90::choose_backward_shape(problem);
         shape.store = store;
-        shape.pass_blocks = blocks;
+        shape.pass_ctas = blocks;
         expect_right_with_passes_inside(problem, shape);
       }
 }
@@ -144,7 +144,7 @@ TEST(Sm90Rests, GiveTheSameGradients) {
         shape.in_rows = true, shape.aligned = aligned;
         shape.rows = 64, shape.keys = 128;
         shape.store = store;
-        shape.pass_blocks = 0;
+        shape.pass_ctas = 0;
         shape.rest = BackwardRest::kAlways;
         ASSERT_TRUE(sm90::arrange_backward(problem, shape, first_gpu().units).rests);
         BackwardInShape plan(problem, shape, first_gpu());
@@ -186,9 +186,9 @@ TEST(Sm90OrderedStreams, AreRightForAnyMask) {
           BackwardShape shape = sm90::choose_backward_shape(problem);
           shape.in_rows = shape.aligned = false;
           shape.rows = shape.keys = 64;
-          shape.division = sm90::BackwardDivision{.parts = by_rows ? 1 : 2,
-                                                  .walk = {.descending = by_rows, .by_rows = by_rows},
-                                                  .by_time = by_time};
+          shape.split = sm90::BackwardSplit{.parts = by_rows ? 1 : 2,
+                                            .walk = {.descending = by_rows, .by_rows = by_rows},
+                                            .by_time = by_time};
           const int streams = sm90::arrange_backward(problem, shape, first_gpu().units).schedule.streams;
           ASSERT_EQ(streams > 0, by_time);
           expect_right_and_the_same(problem, shape, 10);

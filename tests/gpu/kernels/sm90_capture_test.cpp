@@ -78,8 +78,7 @@ TEST(Sm90Capture, TakesPassesInsideTheKernel) {
   LONGSPAN_NEEDS_HOPPER();
   const Problem problem = problem_of(drawn("causal_document", 8191), 64, 8);
   ASSERT_GT(
-      sm90::arrange_backward(problem, sm90::choose_backward_shape(problem), first_gpu().units).pass_blocks,
-      0);
+      sm90::arrange_backward(problem, sm90::choose_backward_shape(problem), first_gpu().units).pass_ctas, 0);
   expect_right_as_a_graph(problem);
 }
 

@@ -1,4 +1,4 @@
-// A warpgroup of the backward kernel that computes (backward_kernel.cuh has the plan and the timeline):
+// A warpgroup of the backward kernel that computes (kernel.cuh has the plan and the timeline):
 // scores, their gradients, its share of dq for the senders, and dk and dv, which its registers hold.
 #pragma once
 
@@ -8,7 +8,7 @@
 #include "kernels/sm90/backward/params.h"
 #include "kernels/sm90/backward/products.cuh"
 #include "kernels/sm90/backward/rows.cuh"
-#include "kernels/sm90/forward/softmax.cuh"
+#include "kernels/sm90/column_bits.cuh"
 
 namespace longspan::sm90 {
 
@@ -264,7 +264,7 @@ class BackwardConsumer {
     for (int i = 0; i < C::kDqOfWarpgroup; ++i) pin_registers(dq[i]);
   }
 
-  // To shared memory, whence it goes to its sum; backward_layout.h has both orders.
+  // To shared memory, whence it goes to its sum; layout.h has both orders.
   __device__ __forceinline__ void store_dq_rows(const float (&dq)[kDq]) const {
     constexpr uint32_t kRowBytes = C::kDqColumns * sizeof(float);
     const uint32_t row = warp_ * 16 + lane_ / 4, swap = row % 2 * 64;  // dq_chunk_place

@@ -2,7 +2,7 @@
 //
 // A block is persistent. It takes work items (key tile, query heads of a KV head) from a counter, or as a
 // BackwardSchedule says, and goes over the row tiles that see the keys. Some blocks may do the passes before
-// and after first (backward_pass_group.cuh). Two warpgroups hold 64 keys each, and their dk and dv in
+// and after first (pass_group.cuh). Two warpgroups hold 64 keys each, and their dk and dv in
 // registers; scores are computed transposed, so that a thread's rows are keys and both p and ds are operands
 // of dv += p^T do and dk += ds^T q straight from registers. Only ds passes through shared memory, for dq = ds
 // k, of which each warpgroup computes half of head_dim over the keys of both. Where none of a tile's rows
@@ -14,7 +14,7 @@
 //   senders       one warp for each warpgroup: dq 0, dq 1, ... to its sum in global memory
 //
 // [...] runs on the tensor cores. Sums of dq are fp32; the copy engine adds to them from shared memory
-// (backward_sender.cuh), or with tiles of 64 keys, whose warpgroups have items of their own, red.add does
+// (sender.cuh), or with tiles of 64 keys, whose warpgroups have items of their own, red.add does
 // from registers. Where these additions are ordered, a warp for each warpgroup waits for their turns.
 #pragma once
 
@@ -75,14 +75,14 @@ __global__ void __launch_bounds__(C::kThreads, 1)
   griddepcontrol_wait();
   if (threadIdx.x == 0) {
     // The first to begin do passes, for which the others wait.
-    if (C::kPasses && params.pass_blocks > 0) shared.begun = atomicAdd(params.counters + kBlocksBegun, 1);
+    if (C::kPasses && params.pass_ctas > 0) shared.begun = atomicAdd(params.counters + kCtasBegun, 1);
   }
   __syncthreads();
   int worker = blockIdx.x, workers = gridDim.x;
   if constexpr (C::kPasses) {
-    if (params.pass_blocks > 0) {
-      worker = shared.begun - params.pass_blocks;
-      workers -= params.pass_blocks;
+    if (params.pass_ctas > 0) {
+      worker = shared.begun - params.pass_ctas;
+      workers -= params.pass_ctas;
       if (worker < 0) {
         do_passes<C>(params, reinterpret_cast<BackwardPassMemory<C>&>(shared.memory[0]), shared.begun,
                      warpgroup, warp);

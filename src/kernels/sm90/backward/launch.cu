@@ -17,19 +17,19 @@ void start(const BackwardParams& params, const Device& device, cudaStream_t stre
   static_assert(kSharedBytes <= 227 * 1024, "the shared memory plan is larger than a block may have");
   LONGSPAN_CUDA(
       cudaFuncSetAttribute(sm90_backward<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
-  const int pass_blocks = C::kPasses ? params.pass_blocks : 0;
-  LONGSPAN_CHECK(pass_blocks == params.pass_blocks && pass_blocks < device.units,
-                 "{} blocks cannot do the passes of this instance on {} multiprocessors", params.pass_blocks,
+  const int pass_ctas = C::kPasses ? params.pass_ctas : 0;
+  LONGSPAN_CHECK(pass_ctas == params.pass_ctas && pass_ctas < device.units,
+                 "{} blocks cannot do the passes of this instance on {} multiprocessors", params.pass_ctas,
                  device.units);
   const bool scheduled = params.next_item != nullptr;
   const int streams = scheduled ? params.streams : params.items;
   const int workers = (streams + C::kStreams - 1) / C::kStreams;
   LONGSPAN_CHECK(
-      !scheduled || (C::kScheduled && workers + pass_blocks <= device.units),
+      !scheduled || (C::kScheduled && workers + pass_ctas <= device.units),
       "an instance that {} keep to a schedule is given one for {} blocks, and {} for passes, on {} "
       "multiprocessors",
-      C::kScheduled ? "can" : "cannot", workers, pass_blocks, device.units);
-  const auto grid = static_cast<unsigned>(std::min(device.units, workers + pass_blocks));
+      C::kScheduled ? "can" : "cannot", workers, pass_ctas, device.units);
+  const auto grid = static_cast<unsigned>(std::min(device.units, workers + pass_ctas));
   // Blocks that keep to a schedule, and those whose additions wait for their turns, wait for others that may
   // have begun later: all must be resident, or none begin. Items wait for passes, too, but for those of the
   // first blocks to begin; and these for items, which one resident block more is enough for.

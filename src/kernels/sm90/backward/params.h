@@ -6,8 +6,8 @@
 
 #include <cuda.h>
 
-#include "kernels/sm90/backward/jobs.h"
 #include "kernels/sm90/backward/planner/items.h"
+#include "kernels/sm90/backward/planner/jobs.h"
 
 namespace longspan::sm90 {
 
@@ -24,9 +24,9 @@ enum PartsCount : int32_t { kPartCame = 1, kPartAdded = 1 << 16 };
 struct BackwardParams {
   CUtensorMap q, dout, k, v;
 
-  // [heads_q, row_tiles, 2, rows]: -lse * log2(e), then delta (backward_layout.h)
+  // [heads_q, row_tiles, 2, rows]: -lse * log2(e), then delta (layout.h)
   float* stats = nullptr;
-  // Sums in fp32, as backward_layout.h has them.
+  // Sums in fp32, as layout.h has them.
   float* dq = nullptr;   // [heads_q, row_tiles, rows * head_dim]; or, BackwardShape::in_rows, [heads_q,
                          // tokens_q, head_dim], where the rows of a tile lie as [warpgroups, rows of the
                          // tile, head_dim / warpgroups]
@@ -59,7 +59,7 @@ struct BackwardParams {
   // to the rows before at its end, so that they meet the same rows at about the same time, however far they
   // have drifted apart.
   int32_t* front = nullptr;  // [heads_q, row_tiles], at a run's first tile: how far the foremost has come
-  int32_t wave_tiles = 0;    // of a run, with which an item begins, from which it does so; 0: none does
+  int32_t join_tiles = 0;    // of a run, with which an item begins, from which it does so; 0: none does
 
   int32_t key_tiles = 0, row_tiles = 0;
   int32_t per_head_masks = 0;  // 0: one mask for all heads
@@ -76,8 +76,8 @@ struct BackwardParams {
   float scale_log2 = 0;         // scale * log2(e)
   int32_t* counters = nullptr;  // BackwardCounter; the first two are zero between launches
 
-  // Most of the passes before and after, where the kernel does them (backward_jobs.h).
-  int32_t pass_blocks = 0;      // that do them, and then items; 0: the passes are kernels of their own
+  // Most of the passes before and after, where the kernel does them (planner/jobs.h).
+  int32_t pass_ctas = 0;        // that do them, and then items; 0: the passes are kernels of their own
   int32_t* prepared = nullptr;  // [sections]: jobs done before; zero before the launch, as the next
   int32_t* added = nullptr;     // [sections]: items whose dq is complete, of each warpgroup
   CUtensorMap o;

@@ -1,5 +1,5 @@
 // Most of the passes before and after the backward kernel, done by blocks of its own while the others compute
-// (backward_jobs.h). They wait for memory, and tensor cores for nobody: a few blocks that keep the copy
+// (planner/jobs.h). They wait for memory, and tensor cores for nobody: a few blocks that keep the copy
 // engine busy hide them, and take items when there are no more jobs. Until then the load warpgroup has a warp
 // for each of the two that compute elsewhere:
 //
@@ -314,7 +314,7 @@ class BackwardPassGroup {
   const int thread_;
 };
 
-// All passes of a pass block: number `block` of params.pass_blocks. Its memory is free then.
+// All passes of a pass block: number `block` of params.pass_ctas. Its memory is free then.
 template <class C>
 __device__ __forceinline__ void do_passes(const BackwardParams& params, BackwardPassMemory<C>& memory,
                                           int block, int warpgroup, int warp) {
@@ -334,7 +334,7 @@ __device__ __forceinline__ void do_passes(const BackwardParams& params, Backward
     BackwardPassGroup<C>(params, memory, warpgroup - 1, threadIdx.x % 128).run();
   else if (warp < Memory::kGroups)
     BackwardPassLoader<C>(params, memory, warp, block * Memory::kGroups + warp,
-                          params.pass_blocks * Memory::kGroups, threadIdx.x % 32)
+                          params.pass_ctas * Memory::kGroups, threadIdx.x % 32)
         .run();
   // What follows in the same memory are tiles, which the copy engine writes.
   __syncthreads();

@@ -19,7 +19,7 @@ struct BackwardWorkspace {
   const TileExtent* row_tile = nullptr;  // [masks, row_tiles]
   int32_t masks = 1;
   // Query heads, the first and the last ones, that the passes are for; the kernel itself does those of the
-  // others (backward_jobs.h).
+  // others (planner/jobs.h).
   int32_t heads_before = 0, heads_after = 0;
   struct Counters {
     int32_t* data = nullptr;

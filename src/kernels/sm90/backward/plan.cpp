@@ -48,7 +48,7 @@ BackwardPlan::BackwardPlan(const Problem& problem, const BackwardShape& shape, c
   section_heads_ = all.section_heads;
   last_section_ = all.last_section;
   last_list_ = all.last_list;
-  walk_ = all.division.walk;
+  walk_ = all.split.walk;
   work_ = pack_.add(all.items.work);
   key_tile_ = pack_.add(all.items.key_tiles);
   row_tile_ = pack_.add(all.grid.rows);
@@ -59,7 +59,7 @@ BackwardPlan::BackwardPlan(const Problem& problem, const BackwardShape& shape, c
   turns_of_head_ = all.schedule.of_head;
   streams_ = all.schedule.streams;
   if (streams_ > 0) next_item_ = pack_.add(all.schedule.next);
-  pass_blocks_ = all.pass_blocks;
+  pass_ctas_ = all.pass_ctas;
   shape_.rest = all.rests ? BackwardRest::kAlways : BackwardRest::kNever;
   const auto sections = static_cast<size_t>(last_section_) + 1;
   counters_ = pack_.add_zeros((kBackwardCounters + 2 * sections) * sizeof(int32_t));
@@ -86,7 +86,7 @@ void BackwardPlan::lay_out_workspace(bool shared) {
   dq_ = take((shape_.in_rows ? heads_q * static_cast<size_t>(problem_.tokens_q) : rows) * head_dim *
              sizeof(float));
   if (in_turns) turn_ = take(tiles * 2 * sizeof(int32_t));
-  if (shape_.wave > 0) front_ = take(tiles * sizeof(int32_t));
+  if (shape_.join_tiles > 0) front_ = take(tiles * sizeof(int32_t));
   if (shared) {
     dkv_ = take(key_tiles * static_cast<size_t>(shape_.keys) * head_dim * 2 * sizeof(float));
     parts_ = take(key_tiles * 2 * sizeof(int32_t));
@@ -106,8 +106,8 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
     return offset > 0 ? reinterpret_cast<int32_t*>(at(offset)) : nullptr;
   };
   // Blocks of the kernel do the passes of what stands in rows of the inputs' type.
-  const int32_t pass_blocks =
-      args.o.dtype == problem_.dtype && args.dq.dtype == problem_.dtype ? pass_blocks_ : 0;
+  const int32_t pass_ctas =
+      args.o.dtype == problem_.dtype && args.dq.dtype == problem_.dtype ? pass_ctas_ : 0;
   const auto group = static_cast<int32_t>(problem_.group_size());
   const BackwardJobs jobs{.section_heads = section_heads_,
                           .last_section = last_section_,
@@ -120,11 +120,11 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
       .in_rows = shape_.in_rows,
       .row_tile = pack_.at<TileExtent>(row_tile_),
       .masks = static_cast<int32_t>(problem_.masks->size()),
-      .heads_before = static_cast<int32_t>(pass_blocks > 0 ? jobs.heads_of(0) * group : problem_.heads_q),
+      .heads_before = static_cast<int32_t>(pass_ctas > 0 ? jobs.heads_of(0) * group : problem_.heads_q),
       .heads_after = static_cast<int32_t>(problem_.heads_q) -
-                     (pass_blocks > 0 ? jobs.first_head(last_section_) * group : 0),
-      .zeros = {{pack_.at<int32_t>(counters_) + kBlocksBegun,
-                 pass_blocks > 0 ? kBackwardCounters - kBlocksBegun + 2 * (last_section_ + 1) : 0},
+                     (pass_ctas > 0 ? jobs.first_head(last_section_) * group : 0),
+      .zeros = {{pack_.at<int32_t>(counters_) + kCtasBegun,
+                 pass_ctas > 0 ? kBackwardCounters - kCtasBegun + 2 * (last_section_ + 1) : 0},
                 {counters_at(parts_), parts_ > 0 ? problem_.heads_kv * key_tiles_ * 2 : 0}},
       .rows = shape_.rows,
       .row_tiles = row_tiles_};
@@ -156,7 +156,7 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
   params.turn = workspace.turn;
   params.parts = counters_at(parts_);
   params.front = workspace.front;
-  params.wave_tiles = shape_.wave;
+  params.join_tiles = shape_.join_tiles;
   params.key_tiles = key_tiles_;
   params.row_tiles = row_tiles_;
   params.per_head_masks = workspace.masks > 1;
@@ -173,8 +173,8 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
   params.scale = problem_.softmax_scale();
   params.scale_log2 = params.scale * std::numbers::log2e_v<float>;
   params.counters = pack_.at<int32_t>(counters_);
-  if (pass_blocks > 0) {
-    params.pass_blocks = pass_blocks;
+  if (pass_ctas > 0) {
+    params.pass_ctas = pass_ctas;
     params.prepared = params.counters + kBackwardCounters;
     params.added = params.prepared + last_section_ + 1;
     params.o = key_map(args.o, shape_.rows);

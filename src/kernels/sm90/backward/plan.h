@@ -33,7 +33,7 @@ class BackwardPlan {
   int32_t streams_ = 0;  // that a BackwardSchedule is for; 0: there is none
   BackwardWalk walk_;
   int32_t row_tiles_ = 0, key_tiles_ = 0, items_per_head_ = 0, mask_items_ = 0, last_list_ = 0;
-  int32_t section_heads_ = 1, last_section_ = 0, pass_blocks_ = 0;
+  int32_t section_heads_ = 1, last_section_ = 0, pass_ctas_ = 0;
   // Offsets into the workspace; stats come first.
   size_t dq_ = 0, dkv_ = 0, turn_ = 0, front_ = 0, parts_ = 0;
   size_t workspace_bytes_ = 0;

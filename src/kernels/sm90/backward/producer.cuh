@@ -83,8 +83,7 @@ class BackwardLoader {
   __device__ BackwardLoader(const BackwardParams& params, BackwardStreamMemory<C>& memory,
                             BackwardStreamState<C>& state, int lane)
       : params_(params), memory_(memory), state_(state), lane_(lane) {
-    if constexpr (C::kPasses)
-      prepared_ = params.pass_blocks > 0 ? params.jobs().heads_of(0) : params.heads_kv;
+    if constexpr (C::kPasses) prepared_ = params.pass_ctas > 0 ? params.jobs().heads_of(0) : params.heads_kv;
   }
 
   // An item is taken when the one before has three tiles left: early enough to hide the chain of loads that
@@ -107,7 +106,7 @@ class BackwardLoader {
 
  private:
   static constexpr int kStepsAhead = 3;
-  static constexpr int kBlocksOfWave = 16, kWaveGap = 2;  // row tiles
+  static constexpr int kCtasOfFront = 16, kFrontGap = 2;  // row tiles
 
   // One step towards the next item, each with the result of the one before.
   __device__ void fetch_next() {
@@ -159,7 +158,7 @@ class BackwardLoader {
     const int heads = item.heads(), outer = params_.by_rows ? 1 : heads, inner = heads / outer;
     for (int h = 0; h < outer; ++h) {
       if (!scheduled() || h == 0) walked_ = 0;
-      const int skip = inner == 1 ? join_wave(item, batch, h) : 0;
+      const int skip = inner == 1 ? join_front(item, batch, h) : 0;
       const int runs = item.runs();
       for (int done = 0; done < runs; done += 32) {
         if (runs > 32 && (done > 0 || h > 0)) batch = fetch_backward_runs<C>(params_, item, done, lane_);
@@ -197,26 +196,26 @@ class BackwardLoader {
 
   // How many tiles of the first run come last: those before the place where others are, a little behind whom
   // this block is to be, each one at a place of its own.
-  __device__ int join_wave(const BackwardItem& item, const BackwardRun& batch, int head) {
+  __device__ int join_front(const BackwardItem& item, const BackwardRun& batch, int head) {
     front_ = nullptr;
     if constexpr (!C::kInAnyOrder) return 0;
-    if (params_.wave_tiles == 0 || item.runs() > 32) return 0;
+    if (params_.join_tiles == 0 || item.runs() > 32) return 0;
     const int tiles = __shfl_sync(0xffffffff, batch.code, 0);
     const int tile = __shfl_sync(0xffffffff, batch.tile, 0);
-    if (tiles < params_.wave_tiles) return 0;
+    if (tiles < params_.join_tiles) return 0;
     front_ = params_.front + query_head(item, head) * params_.row_tiles + tile;
-    const int place = key_place(item) % kBlocksOfWave;
-    if (lane_ == 0) wave_ = ld_relaxed(front_) - place * kWaveGap;
-    wave_ = __shfl_sync(0xffffffff, wave_, 0);
-    const int skip = wave_ % tiles;
+    const int place = key_place(item) % kCtasOfFront;
+    if (lane_ == 0) front_tile_ = ld_relaxed(front_) - place * kFrontGap;
+    front_tile_ = __shfl_sync(0xffffffff, front_tile_, 0);
+    const int skip = front_tile_ % tiles;
     return skip < 0 ? skip + tiles : skip;
   }
 
   __device__ void move_on() {
     if constexpr (C::kInAnyOrder) {
       if (front_ == nullptr) return;
-      if (lane_ == 0 && wave_ % 4 == 0) red_max_relaxed(front_, wave_);
-      ++wave_;
+      if (lane_ == 0 && front_tile_ % 4 == 0) red_max_relaxed(front_, front_tile_);
+      ++front_tile_;
     }
   }
 
@@ -274,7 +273,7 @@ class BackwardLoader {
     if (lane_ == 0) {
       state_.note[q_.slot] = BackwardNote{
           code, begins_ | ends | rests | (code == 0 ? limit << 8 : 0) | part << 16, dq_tile, place};
-      const int last = C::kPasses && ends && params_.pass_blocks > 0 ? kLastOfItem : 0;
+      const int last = C::kPasses && ends && params_.pass_ctas > 0 ? kLastOfItem : 0;
       if constexpr (C::kBulk || C::kKeepsTurns)
         state_.job[q_.slot] = DqJob{dq_tile, tile.first, tile.count | last, turn};
       const bool spans = C::kSpansArrive && code < 0 && !(~code & kManyLayers);
@@ -337,7 +336,7 @@ class BackwardLoader {
   int prepared_ = 0;                       // the first KV head that is not known to be; C::kPasses only
   int walked_ = 0, turns_ = 0, turn_ = 0;  // of the item's tiles; BackwardStore::kOrdered only
   int32_t* front_ = nullptr;               // of the run's rows; null: the item goes its own way
-  int wave_ = 0;                           // as *front_, of this block
+  int front_tile_ = 0;                     // as *front_, of this block
   RingPosition<C::kQStages> q_;
   RingPosition<C::kDoStages> do_;
   uint32_t kv_parity_ = 0;

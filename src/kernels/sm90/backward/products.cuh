@@ -1,5 +1,5 @@
 // The five products of a row tile, as a warpgroup of the backward kernel gives them to the tensor cores
-// (backward_kernel.cuh has the plan): operands and where they lie. Each is one group of wgmma, for which the
+// (kernel.cuh has the plan): operands and where they lie. Each is one group of wgmma, for which the
 // caller waits.
 #pragma once
 

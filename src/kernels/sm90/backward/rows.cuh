@@ -1,4 +1,4 @@
-// Writes sums of dq that lie in rows (backward_layout.h) as elements of its output.
+// Writes sums of dq that lie in rows (layout.h) as elements of its output.
 #pragma once
 
 #include <cstdint>

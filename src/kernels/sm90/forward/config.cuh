@@ -19,7 +19,7 @@ struct ForwardConfig {
   static constexpr int kPiece =
       kPieceT;  // keys of a tile of the map: a tile is gathered from several of those
   static constexpr int kStreams = kStreamsT;  // independent streams of work items in a block
-  static constexpr bool kMerges = false, kPaired = false, kDivides = false;
+  static constexpr bool kMerges = false, kPaired = false, kSplits = false;
 
   static constexpr int kPieces = kColumns / kPiece;
   static constexpr int kSteps = kColumns / kStepKeys;  // of a whole tile
@@ -67,14 +67,14 @@ struct ForwardConfig {
 // ones may be divided by keys.
 template <class C>
 struct Paired : C {
-  static constexpr bool kPaired = true, kDivides = true;
+  static constexpr bool kPaired = true, kSplits = true;
   static_assert(C::kPieces == 1 && C::kPanels == 2 && C::kStreams == 1, "each block loads a panel of a tile");
 };
 
 // The same, merging what it computes with a result over other keys.
 template <class C>
 struct Merging : C {
-  static constexpr bool kMerges = true, kDivides = false;
+  static constexpr bool kMerges = true, kSplits = false;
 };
 
 // What the load warp tells the consumers about a tile of keys.
@@ -93,7 +93,7 @@ struct alignas(16) ItemNote {
   __device__ int rows() const { return head_rows & 0xff; }
   // 0, or of a part of an item its first place, in how many it is divided, and its number, in the lowest 4
   // bits
-  int32_t division;
+  int32_t split;
 };
 
 template <class C>

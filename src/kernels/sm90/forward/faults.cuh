@@ -28,8 +28,8 @@ inline int32_t fault_asked_for() {
 // nothing unless asked to. Instances that divide items read what is written here, the others do not.
 template <class C, class Note>
 __device__ __forceinline__ void race_for(const ForwardParams& params, Note (&notes)[2]) {
-  if constexpr (!C::kDivides)
-    if (params.fault == kRace) notes[0].division = notes[1].division = -1;
+  if constexpr (!C::kSplits)
+    if (params.fault == kRace) notes[0].split = notes[1].split = -1;
 }
 
 // Of all warps, before any of them works.
@@ -37,7 +37,7 @@ template <class Note>
 __device__ __forceinline__ void fault_at_start(const ForwardParams& params, int warp, int lane,
                                                Note (&notes)[2]) {
   if (params.fault == kRaceAtStart) {  // each warp another number to one place, nothing between them
-    if (lane == 0) notes[0].division = warp;
+    if (lane == 0) notes[0].split = warp;
     __syncthreads();  // but before the first item
   }
   if (params.fault == kDivergence) {  // a barrier of whole warps, not met as such

@@ -22,6 +22,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/sm90/column_bits.cuh"
 #include "kernels/sm90/forward/config.cuh"
 #include "kernels/sm90/forward/params.h"
 #include "kernels/sm90/forward/producer.cuh"
@@ -293,7 +294,7 @@ class Consumer {
                                                 int item) {
     int4 note = make_int4(0, 0, 0, 0);
     if (lane_ == 0) {
-      if constexpr (C::kDivides) {
+      if constexpr (C::kSplits) {
         note = *reinterpret_cast<const int4*>(&barriers_.item[item]);
       } else {
         const int2 half = *reinterpret_cast<const int2*>(&barriers_.item[item]);
@@ -310,11 +311,11 @@ class Consumer {
 #pragma unroll
     for (int r = 0; r < 2; ++r) factor[r] = sum[r] == 0.0f ? 0.0f : rcp(sum[r]);
 
-    if constexpr (C::kDivides) {
-      if (const int division = broadcast(note.w); division != 0) {
+    if constexpr (C::kSplits) {
+      if (const int split = broadcast(note.w); split != 0) {
         __syncwarp();
         if (lane_ == 0) mbarrier_arrive(barriers_.o_full[slot]);
-        write_part(o, softmax.maximum, sum, division, first_token, first_head, rows);
+        write_part(o, softmax.maximum, sum, split, first_token, first_head, rows);
         return;
       }
     }
@@ -359,16 +360,16 @@ class Consumer {
   // What a warp has of a part of an item, to that part's place. The warp that comes last to its rows merges
   // all parts, in their order: the result does not depend on who that is.
   __device__ __forceinline__ void write_part(const float (&o)[kOutputs], const float (&maximum)[2],
-                                             const float (&sum)[2], int division, int first_token,
+                                             const float (&sum)[2], int split, int first_token,
                                              int first_head, int rows) const {
     constexpr int kFours = kOutputs / 4, kHalves = C::kPaired ? 2 : 1;
-    const int first_place = division >> 8, parts = division >> 4 & 15, part = division & 15;
+    const int first_slot = split >> 8, parts = split >> 4 & 15, part = split & 15;
     const int thread = threadIdx.x % 128;
-    const auto place = [&](int p) {  // of this warpgroup
-      return static_cast<uint32_t>(((first_place + p) * kHalves + half_) * C::kWarpgroups + warpgroup_);
+    const auto slot = [&](int p) {  // of this warpgroup
+      return static_cast<uint32_t>(((first_slot + p) * kHalves + half_) * C::kWarpgroups + warpgroup_);
     };
-    const auto fours = [&](int p) { return params_.place_o + size_t{place(p)} * (kFours * 128) + thread; };
-    const auto of_rows = [&](int p) { return params_.place_rows + place(p) * 64 + row_ % 64; };
+    const auto fours = [&](int p) { return params_.scratch_o + size_t{slot(p)} * (kFours * 128) + thread; };
+    const auto of_rows = [&](int p) { return params_.scratch_rows + slot(p) * 64 + row_ % 64; };
 
     float4* const mine = fours(part);
 #pragma unroll
@@ -379,10 +380,10 @@ class Consumer {
       for (int r = 0; r < 2; ++r) __stcg(of_rows(part) + 8 * r, make_float2(maximum[r], sum[r]));
     fence_acq_rel_gpu();
     __syncwarp();
-    int came = 0;
-    int32_t* const counter = params_.place_came + place(0) * 4 + thread / 32;
-    if (lane_ == 0) came = atomicAdd(counter, 1);
-    if (broadcast(came) != parts - 1) return;
+    int arrived = 0;
+    int32_t* const counter = params_.scratch_arrived + slot(0) * 4 + thread / 32;
+    if (lane_ == 0) arrived = atomicAdd(counter, 1);
+    if (broadcast(arrived) != parts - 1) return;
     fence_acq_rel_gpu();
     if (lane_ == 0) *counter = 0;
 
@@ -549,7 +550,7 @@ __global__ void __launch_bounds__(C::kThreads, 1) sm90_forward(const __grid_cons
   const int warp = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);
   const int lane = threadIdx.x % 32;
 
-  const int half = C::kPaired ? static_cast<int>(cluster_block_rank()) : 0;
+  const int half = C::kPaired ? static_cast<int>(cluster_ctarank()) : 0;
   const auto worker = static_cast<int>(C::kPaired ? blockIdx.x / 2 : blockIdx.x * C::kStreams),
              workers = static_cast<int>(C::kPaired ? gridDim.x / 2 : gridDim.x * C::kStreams);
 

@@ -47,7 +47,7 @@ void start(const ForwardParams& params, const Device& device, int32_t workers, c
     if (params.part_lse != nullptr) return start<Merging<C>>(params, device, workers, stream);
   if constexpr (C::kPaired) {
     const int64_t items =
-        C::kDivides ? int64_t{params.whole_items} + params.parts_count : params.order.items();
+        C::kSplits ? int64_t{params.whole_items} + params.parts_count : params.order.items();
     const PairLaunch<C> launch(static_cast<int>(std::min<int64_t>(workers, items)), stream);
     LONGSPAN_CUDA(cudaLaunchKernelEx(&launch.config, sm90_forward<C>, params));
   } else {
@@ -147,9 +147,9 @@ void launch_forward(const Problem& problem, const ForwardShape& shape, const Dev
     params.whole_items = map.whole_items;
     params.parts_count = map.parts_count;
   }
-  params.place_o = map.place_o;
-  params.place_rows = map.place_rows;
-  params.place_came = map.place_came;
+  params.scratch_o = map.scratch_o;
+  params.scratch_rows = map.scratch_rows;
+  params.scratch_arrived = map.scratch_arrived;
   params.tokens_q = static_cast<int32_t>(problem.tokens_q);
   params.tokens_kv = static_cast<int32_t>(problem.tokens_kv);
   params.rows_per_tile = map.rows_per_tile;

@@ -4,9 +4,9 @@
 #include <cuda_runtime_api.h>
 
 #include "attention/kernel.h"
-#include "kernels/sm90/forward/planner/division.h"
 #include "kernels/sm90/forward/planner/map.h"
 #include "kernels/sm90/forward/planner/shape.h"
+#include "kernels/sm90/forward/planner/split.h"
 #include "kernels/sm90/forward/planner/work_order.h"
 
 namespace longspan::sm90 {
@@ -26,9 +26,9 @@ struct DeviceForwardMap {
   int32_t workers = 0;
   const ItemPart* parts = nullptr;
   int32_t whole_items = 0, parts_count = 0;
-  float4* place_o = nullptr;
-  float2* place_rows = nullptr;
-  int32_t* place_came = nullptr;  // as counters
+  float4* scratch_o = nullptr;
+  float2* scratch_rows = nullptr;
+  int32_t* scratch_arrived = nullptr;  // as counters
 };
 
 // Clusters of two blocks that the device holds at a time.

@@ -7,8 +7,8 @@
 #include <cuda.h>
 #include <vector_types.h>
 
-#include "kernels/sm90/forward/planner/division.h"
 #include "kernels/sm90/forward/planner/map.h"
+#include "kernels/sm90/forward/planner/split.h"
 #include "kernels/sm90/forward/planner/work_order.h"
 
 namespace longspan::sm90 {
@@ -38,9 +38,9 @@ struct ForwardParams {
   // place, and for each place and warp how many have come, zero between launches.
   const ItemPart* parts = nullptr;
   int32_t whole_items = 0, parts_count = 0;
-  float4* place_o = nullptr;
-  float2* place_rows = nullptr;
-  int32_t* place_came = nullptr;
+  float4* scratch_o = nullptr;
+  float2* scratch_rows = nullptr;
+  int32_t* scratch_arrived = nullptr;
   void* o_raw = nullptr;  // where o is, with the strides of o_f32
 
   WorkOrder order;             // its units: heads_q / pack
@@ -53,7 +53,7 @@ struct ForwardParams {
   float scale = 0;              // of the scores
   float scale_log2 = 0;         // scale * log2(e)
   int32_t* counters = nullptr;  // [2]: next item, workers done; zero between launches
-  int32_t fault = 0;            // see forward_faults.cuh
+  int32_t fault = 0;            // see faults.cuh
 };
 
 }  // namespace longspan::sm90

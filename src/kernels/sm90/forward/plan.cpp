@@ -1,6 +1,7 @@
 #include "kernels/sm90/forward/plan.h"
 
 #include "base/cuda/cuda.h"
+#include "kernels/sm90/forward/planner/lower.h"
 
 namespace longspan::sm90 {
 
@@ -10,21 +11,21 @@ ForwardPlan::ForwardPlan(const Problem& problem, const ForwardShape& shape, cons
   lower_forward(*problem.masks, shape_.tile_shape(), shape_.row_tiles, map);
   map_.order = choose_work_order(problem, shape_, map, device);
   map_.rows_per_tile = map.rows_per_tile;
-  Division division;
+  ForwardSplit split;
   if (shape_.paired) {
     map_.workers = pairs_at_a_time(device);
-    division = divide_last(map, map_.order, shape_.columns, map_.workers);
-    for (ItemPart& part : division.parts) part.row.first_entry += static_cast<uint32_t>(map.entries.size());
-    map.entries.insert(map.entries.end(), division.entries.begin(), division.entries.end());
+    split = split_last_wave(map, map_.order, shape_.columns, map_.workers);
+    for (ItemPart& part : split.parts) part.row.first_entry += static_cast<uint32_t>(map.entries.size());
+    map.entries.insert(map.entries.end(), split.entries.begin(), split.entries.end());
   }
   constexpr size_t kWarps = 8;  // of a block, that multiply
-  const size_t blocks = static_cast<size_t>(division.places) * 2;
+  const size_t blocks = static_cast<size_t>(split.slots) * 2;
   const size_t rows = blocks * static_cast<size_t>(shape_.tile_rows());
   const size_t work = pack_.add(map.work), entries = pack_.add(map.entries), spans = pack_.add(map.spans),
-               parts = pack_.add(division.parts), counters = pack_.add_zeros(2 * sizeof(int32_t)),
-               came = pack_.add_zeros(blocks * kWarps * sizeof(int32_t)), read = pack_.bytes(),
-               place_rows = pack_.add_room(rows * sizeof(float2)),
-               place_o = pack_.add_room(rows * static_cast<size_t>(problem.head_dim) * sizeof(float));
+               parts = pack_.add(split.parts), counters = pack_.add_zeros(2 * sizeof(int32_t)),
+               arrived = pack_.add_zeros(blocks * kWarps * sizeof(int32_t)), read = pack_.bytes(),
+               scratch_rows = pack_.add_room(rows * sizeof(float2)),
+               scratch_o = pack_.add_room(rows * static_cast<size_t>(problem.head_dim) * sizeof(float));
   pack_.upload(device);
   map_.work = pack_.at<const MapRow>(work);
   map_.entries = pack_.at<const MapEntry>(entries);
@@ -32,12 +33,12 @@ ForwardPlan::ForwardPlan(const Problem& problem, const ForwardShape& shape, cons
   map_.plan = pack_.at<const uint8_t>(0);
   map_.plan_bytes = read;
   map_.counters = pack_.at<int32_t>(counters);
-  map_.whole_items = division.divides() ? division.whole_items : map_.order.items();
+  map_.whole_items = split.has_parts() ? split.whole_items : map_.order.items();
   map_.parts = pack_.at<const ItemPart>(parts);
-  map_.parts_count = static_cast<int32_t>(division.parts.size());
-  map_.place_o = pack_.at<float4>(place_o);
-  map_.place_rows = pack_.at<float2>(place_rows);
-  map_.place_came = pack_.at<int32_t>(came);
+  map_.parts_count = static_cast<int32_t>(split.parts.size());
+  map_.scratch_o = pack_.at<float4>(scratch_o);
+  map_.scratch_rows = pack_.at<float2>(scratch_rows);
+  map_.scratch_arrived = pack_.at<int32_t>(arrived);
   constexpr size_t kMostKept = size_t{4} << 20;  // bytes
   if (map.bytes() > kMostKept) map = ForwardMap();
 }

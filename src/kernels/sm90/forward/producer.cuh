@@ -14,14 +14,14 @@ namespace longspan::sm90 {
 struct WorkItem {
   MapRow row;
   int32_t unit = 0;
-  int32_t division = 0;  // as in ItemNote
+  int32_t split = 0;  // as in ItemNote
   bool valid = false;
 };
 
 template <class C>
 __device__ __forceinline__ WorkItem fetch_work_item(const ForwardParams& params, int index) {
   WorkItem item;
-  if constexpr (C::kDivides) {
+  if constexpr (C::kSplits) {
     index -= params.whole_items;
     item.valid = index < params.parts_count;
     if (!item.valid) return item;
@@ -31,7 +31,7 @@ __device__ __forceinline__ WorkItem fetch_work_item(const ForwardParams& params,
       item.row = MapRow{row.x, static_cast<uint32_t>(row.y), row.z, static_cast<uint32_t>(row.w) & 0xffffff,
                         static_cast<uint32_t>(row.w) >> 24};
       item.unit = of.x;
-      if (of.z > 1) item.division = of.w << 8 | of.z << 4 | of.y;
+      if (of.z > 1) item.split = of.w << 8 | of.z << 4 | of.y;
       return item;
     }
     index += params.whole_items;
@@ -110,7 +110,7 @@ class Loader {
       rows_ = min(max(rows_ - half_ * tokens, 0), tokens);
     }
     head_ = item.unit << params_.log2_pack;
-    division_ = item.division;
+    split_ = item.split;
     first_tile_ = kFirstTile;
     const int entries =
         max(item.row.entries, 1);  // a row tile that sees no key has a tile of which it sees nothing
@@ -161,7 +161,7 @@ class Loader {
     Mbarrier& full = barriers_.q_full[q_.slot];
     mbarrier_wait(barriers_.q_empty[q_.slot], q_.parity ^ 1);
     if (lane_ == 0) {
-      barriers_.item[item_slot(q_)] = ItemNote{token_, head_ << 8 | rows_, 0, division_};
+      barriers_.item[item_slot(q_)] = ItemNote{token_, head_ << 8 | rows_, 0, split_};
       mbarrier_arrive_expect_tx(full, C::kWarpgroups * C::kQBytes);
       for (int w = 0; w < C::kWarpgroups; ++w)
         cp_async_bulk_tensor_load(shared_address(memory_.q[q_.slot][w]), params_.q, full, 0, head_,
@@ -259,7 +259,7 @@ class Loader {
   WorkItem next_;
   MapEntry next_entries_;
   int kv_head_ = 0;
-  int division_ = 0;
+  int split_ = 0;
   int token_ = 0, head_ = 0, rows_ = 0;  // of the item: the first of each, and tokens
   uint32_t first_tile_ = 0;
   int pieces_ = 0, column_ = 0;  // of the tile so far; the column is the lane's own
@@ -312,7 +312,7 @@ __device__ void store_outputs(const ForwardParams& params, StreamSharedMemory<C>
       break;
     }
     mbarrier_wait(barriers.o_full[q.slot], q.parity);
-    if constexpr (C::kDivides) stores = stores && item.division == 0;  // else the consumers do
+    if constexpr (C::kSplits) stores = stores && item.split == 0;  // else the consumers do
     if (stores && params.o_f32 == nullptr) {
       const int of_warpgroup = 64 >> params.log2_pack;  // tokens
       for (int w = 0; w < C::kWarpgroups; ++w) {

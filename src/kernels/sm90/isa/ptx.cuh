@@ -77,7 +77,7 @@ __device__ __forceinline__ void fence_acq_rel_gpu() {
 
 // ---- clusters --------------------------------------------------------------------------------------------
 
-__device__ __forceinline__ uint32_t cluster_block_rank() {
+__device__ __forceinline__ uint32_t cluster_ctarank() {
   uint32_t rank;
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;

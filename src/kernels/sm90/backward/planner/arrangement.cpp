@@ -7,8 +7,9 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
-#include "kernels/sm90/backward/jobs.h"
-#include "kernels/sm90/backward/planner/pass_blocks.h"
+#include "kernels/sm90/backward/planner/choose_split.h"
+#include "kernels/sm90/backward/planner/jobs.h"
+#include "kernels/sm90/backward/planner/pass_ctas.h"
 #include "kernels/sm90/backward/planner/turns.h"
 
 namespace longspan::sm90 {
@@ -71,29 +72,28 @@ class Arranger {
     result_.row_tiles = static_cast<int32_t>(static_cast<int64_t>(result_.grid.rows.size()) / masks);
     result_.key_tiles = map.row_tiles;
     const BackwardColumns columns = columns_of(map, shape_.rows, masks);
-    if (shape_.pass_blocks != 0 && can_do_passes(problem_, shape_)) give_passes_blocks(columns);
-    divide_for(columns);
+    if (shape_.pass_ctas != 0 && can_do_passes(problem_, shape_)) give_passes_ctas(columns);
+    split_for(columns);
     const ScheduledBy by = scheduled_by();
     result_.section_heads = by.section_heads;
     result_.last_section = by.last_section;
     result_.last_list = by.last_list;
     if (shape_.store == BackwardStore::kOrdered) order(by);
-    if (result_.pass_blocks > 0) check_items();
+    if (result_.pass_ctas > 0) check_items();
     if (shape_.rest != BackwardRest::kNever && can_rest(problem_, shape_)) rest(columns.tiles * masks);
     return std::move(result_);
   }
 
  private:
   // Passes are counted as the items are if all blocks work on these, and no simulation chooses.
-  void give_passes_blocks(const BackwardColumns& columns) {
-    result_.pass_blocks = static_cast<int32_t>(std::min<int64_t>(shape_.pass_blocks, units_ / 2));
-    if (shape_.pass_blocks == kAsSuits) {
-      divide(shape_.division ? *shape_.division
-                             : choose_divisions(problem_, shape_, columns, workers_).front());
-      result_.pass_blocks =
-          static_cast<int32_t>(std::min<int64_t>(choose_pass_blocks(pass_work(columns)), units_ / 2));
+  void give_passes_ctas(const BackwardColumns& columns) {
+    result_.pass_ctas = static_cast<int32_t>(std::min<int64_t>(shape_.pass_ctas, units_ / 2));
+    if (shape_.pass_ctas == kAsSuits) {
+      split_by(shape_.split ? *shape_.split : choose_splits(problem_, shape_, columns, workers_).front());
+      result_.pass_ctas =
+          static_cast<int32_t>(std::min<int64_t>(choose_pass_ctas(pass_work(columns)), units_ / 2));
     }
-    workers_ = units_ - result_.pass_blocks;
+    workers_ = units_ - result_.pass_ctas;
   }
 
   BackwardPassWork pass_work(const BackwardColumns& columns) const {
@@ -117,11 +117,11 @@ class Arranger {
             .claimed = stored};
   }
 
-  void divide_for(const BackwardColumns& columns) {
-    if (shape_.division)
-      divide(*shape_.division);
+  void split_for(const BackwardColumns& columns) {
+    if (shape_.split)
+      split_by(*shape_.split);
     else
-      choose(choose_divisions(problem_, shape_, columns, workers_));
+      choose(choose_splits(problem_, shape_, columns, workers_));
   }
 
   // Pass blocks count the items that are done: one that nobody works on, as those that fill up the lists of
@@ -145,39 +145,38 @@ class Arranger {
     for (DeviceRun* run : unseen) run->code = ~(~run->code | kUpperHalfUnseen);
   }
 
-  void divide(const BackwardDivision& division) {
-    sort_keys(result_.grid.map, division.order);
-    result_.items = share_out(result_.grid, sharing_of(division));
-    result_.division = division;
+  void split_by(const BackwardSplit& split) {
+    sort_keys(result_.grid.map, split.order);
+    result_.items = share_out(result_.grid, sharing_of(split));
+    result_.split = split;
   }
 
   // Additions to a row tile go by the order of key tiles, each waiting for the ones before: an order in which
   // long columns run ahead of the short ones that they would hold up, or behind them, lets all go on. What a
   // simulation finds best, or the first if it is no worse than that by more than the simulation knows.
-  void choose(const std::vector<BackwardDivision>& divisions) {
-    std::vector<double> times(divisions.size());
+  void choose(const std::vector<BackwardSplit>& splits) {
+    std::vector<double> times(splits.size());
     constexpr size_t kMostCopied = size_t{4} << 20;  // bytes
-    if (divisions.size() > 1 && result_.grid.map.bytes() <= kMostCopied)
-      parallel_for(static_cast<int64_t>(divisions.size()), [&](int64_t i, int) {
+    if (splits.size() > 1 && result_.grid.map.bytes() <= kMostCopied)
+      parallel_for(static_cast<int64_t>(splits.size()), [&](int64_t i, int) {
         Arranger trial(*this);
-        times[static_cast<size_t>(i)] = trial.time_of(divisions[static_cast<size_t>(i)]);
+        times[static_cast<size_t>(i)] = trial.time_of(splits[static_cast<size_t>(i)]);
       });
-    else if (divisions.size() > 1)
-      for (size_t i = 0; i < divisions.size(); ++i) times[i] = time_of(divisions[i]);
+    else if (splits.size() > 1)
+      for (size_t i = 0; i < splits.size(); ++i) times[i] = time_of(splits[i]);
     size_t best = 0;
     // By time, the simulation knows how long an addition takes until the next one may begin.
-    for (size_t i = 1; i < divisions.size(); ++i)
-      if (times[i] < (divisions[i].by_time ? 0.99 : 0.98) * times[best]) best = i;
-    divide(divisions[best]);
+    for (size_t i = 1; i < splits.size(); ++i)
+      if (times[i] < (splits[i].by_time ? 0.99 : 0.98) * times[best]) best = i;
+    split_by(splits[best]);
   }
 
-  double time_of(const BackwardDivision& division) {
-    divide(division);
-    if (division.by_time)
-      return time_schedule(result_.grid.map, result_.items, division.walk, scheduled_by());
+  double time_of(const BackwardSplit& split) {
+    split_by(split);
+    if (split.by_time) return time_schedule(result_.grid.map, result_.items, split.walk, scheduled_by());
     return time_walk(result_.grid.map,
                      std::span(result_.items.work).first(static_cast<size_t>(result_.items.per_list)),
-                     division.walk,
+                     split.walk,
                      {.rows = shape_.rows,
                       .group = static_cast<int32_t>(problem_.group_size()),
                       .workers = static_cast<int32_t>(workers_),
@@ -189,15 +188,15 @@ class Arranger {
   void order(const ScheduledBy& by) {
     BackwardSchedule& all = result_.schedule;
     BackwardItems& items = result_.items;
-    if (result_.division.by_time) {
-      all = schedule(result_.grid.map, items, result_.division.walk, by);
+    if (result_.split.by_time) {
+      all = schedule(result_.grid.map, items, result_.split.walk, by);
       for (size_t i = 0; i < items.work.size(); ++i) items.work[i].first_turn = all.first[i];
       if (!all.runs.empty()) {
         result_.grid.map.runs = std::move(all.runs);
         for (size_t i = 0; i < items.work.size(); ++i) items.work[i].first_run = all.first_run[i];
       }
     } else {
-      BackwardTurns turns = order_additions(result_.grid.map, shape_.rows, result_.division.walk.descending);
+      BackwardTurns turns = order_additions(result_.grid.map, shape_.rows, result_.split.walk.descending);
       turns.turns.resize(turns.turns.size() + kTurnsAtOnce);
       all.turns = std::move(turns.turns);
       for (size_t i = 0; i < items.work.size(); ++i) {
@@ -210,7 +209,7 @@ class Arranger {
 
   ScheduledBy scheduled_by() const {
     const bool lists =
-        result_.items.lists > 1 && (shape_.store != BackwardStore::kOrdered || result_.division.by_time);
+        result_.items.lists > 1 && (shape_.store != BackwardStore::kOrdered || result_.split.by_time);
     const int64_t items = int64_t{result_.items.per_list} * problem_.heads_kv;
     return {.rows = shape_.rows,
             .row_tiles = result_.row_tiles,
@@ -228,15 +227,15 @@ class Arranger {
   }
 
   // Query heads that are worked on together.
-  int64_t wanted_heads(const BackwardDivision& division) const {
-    const int64_t of_item = problem_.group_size() / division.parts;
+  int64_t wanted_heads(const BackwardSplit& split) const {
+    const int64_t of_item = problem_.group_size() / split.parts;
     if (shape_.section_units > 0) return shape_.section_units * of_item;
-    return std::max(workers_ / kBlocksOfHead, of_item);
+    return std::max(workers_ / kCtasOfHead, of_item);
   }
   int32_t section_heads() const {
-    const int64_t wanted = wanted_heads(result_.division) / problem_.group_size();
+    const int64_t wanted = wanted_heads(result_.split) / problem_.group_size();
     return static_cast<int32_t>(
-        std::clamp<int64_t>(std::max<int64_t>(wanted, result_.division.kv_heads), 1, problem_.heads_kv));
+        std::clamp<int64_t>(std::max<int64_t>(wanted, result_.split.kv_heads), 1, problem_.heads_kv));
   }
   int32_t last_section() const {
     return (static_cast<int32_t>(problem_.heads_kv) - last_heads()) / section_heads();
@@ -244,17 +243,17 @@ class Arranger {
   int32_t last_heads() const {
     const int64_t per_list = std::max(result_.items.per_list, 1);
     return static_cast<int32_t>(std::clamp<int64_t>(
-        (result_.division.last_rounds * workers_ + per_list - 1) / per_list, 1, problem_.heads_kv));
+        (result_.split.last_rounds * workers_ + per_list - 1) / per_list, 1, problem_.heads_kv));
   }
 
-  BackwardSharing sharing_of(const BackwardDivision& division) const {
+  BackwardSharing sharing_of(const BackwardSplit& split) const {
     const int64_t group = problem_.group_size(), key_tiles = std::max(result_.key_tiles, 1);
-    const int64_t last_heads = (division.last_rounds * workers_ + key_tiles - 1) / key_tiles;
+    const int64_t last_heads = (split.last_rounds * workers_ + key_tiles - 1) / key_tiles;
     return {.group = static_cast<int32_t>(group),
-            .parts = division.parts,
-            .most_tiles = division.most_tiles,
-            .group_items = division.group_items,
-            .heads_at_once = static_cast<int32_t>(std::min(wanted_heads(division), group)),
+            .parts = split.parts,
+            .most_tiles = split.most_tiles,
+            .group_items = split.group_items,
+            .heads_at_once = static_cast<int32_t>(std::min(wanted_heads(split), group)),
             .last_heads = static_cast<int32_t>(std::clamp<int64_t>(last_heads, 1, group))};
   }
 

@@ -13,14 +13,14 @@ namespace longspan::sm90 {
 
 struct BackwardArrangement {
   BackwardGrid grid;
-  BackwardDivision division;
+  BackwardSplit split;
   BackwardItems items;
-  // BackwardStore::kOrdered. Without BackwardDivision::by_time there are turns alone, for all heads of an
+  // BackwardStore::kOrdered. Without BackwardSplit::by_time there are turns alone, for all heads of an
   // item.
   BackwardSchedule schedule;
   int32_t row_tiles = 0, key_tiles = 0;
   int32_t section_heads = 1, last_section = 0, last_list = 0;  // as BackwardParams has them
-  int32_t pass_blocks = 0;                                     // likewise
+  int32_t pass_ctas = 0;                                       // likewise
   bool rests = false;  // the second warpgroup, in partial tiles that say so (kUpperHalfUnseen)
 };
 

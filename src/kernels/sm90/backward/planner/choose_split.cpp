@@ -1,11 +1,9 @@
-#include "kernels/sm90/backward/planner/division.h"
+#include "kernels/sm90/backward/planner/choose_split.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <span>
-
-#include "kernels/sm90/backward/planner/shape.h"
 
 namespace longspan::sm90 {
 namespace {
@@ -16,22 +14,23 @@ constexpr BackwardWalk kDownByHeads{.descending = true, .by_rows = false};
 // An item's beginning and end take as long as two or three tiles, so that items should be long; but the
 // longest must not keep one block busy when the others are done, and neighbours should come to the same rows
 // at about the same time, so that they find them in L2. Which counts for more was measured.
-class Divider {
+class Splitter {
  public:
-  Divider(const Problem& problem, const BackwardShape& shape, const BackwardColumns& columns, int64_t workers)
+  Splitter(const Problem& problem, const BackwardShape& shape, const BackwardColumns& columns,
+           int64_t workers)
       : shape_(shape),
         columns_(columns),
         workers_(workers),
         group_(problem.group_size()),
         visits_(columns.tiles * problem.heads_q),
-        of_block_(visits_ / workers),
+        of_cta_(visits_ / workers),
         rounds_(static_cast<double>(columns.key_tiles * problem.heads_kv) / static_cast<double>(workers)) {}
 
-  BackwardDivision freely() const {
+  BackwardSplit freely() const {
     switch (shape_.kind) {
       case BackwardKind::kBlocks: {
         // Whole groups but for long columns.
-        const int64_t most = std::clamp<int64_t>(of_block_ / 6, kFewestTiles, 192);
+        const int64_t most = std::clamp<int64_t>(of_cta_ / 6, kFewestTiles, 192);
         const int64_t tiles = columns_.tiles * group_ / std::max<int64_t>(columns_.key_tiles, 1);
         return {.parts = parts_of((tiles + most - 1) / most), .last_rounds = 2};
       }
@@ -47,7 +46,7 @@ class Divider {
     }
   }
 
-  std::vector<BackwardDivision> in_order() const {
+  std::vector<BackwardSplit> in_order() const {
     using enum KeyOrder;
     switch (shape_.kind) {
       case BackwardKind::kBlocks:
@@ -95,7 +94,7 @@ class Divider {
   }
 
   // Fewer key tiles than blocks, or not many more.
-  BackwardDivision few() const {
+  BackwardSplit few() const {
     // Documents are short, and their items may be larger parts of a block's work.
     const double enough = shape_.kind == BackwardKind::kBands ? 2.5 : 3.8;
     int64_t parts = 1;
@@ -109,16 +108,16 @@ class Divider {
 
   // Columns that are all alike are one item after the other, in whole rounds. Others' items are of one head
   // where there are many rounds of them, and of two where items' beginnings and ends count for more.
-  BackwardDivision longs() const {
+  BackwardSplit longs() const {
     // Not whole groups: rows of too many heads would be at work at once.
     const int64_t fewest = std::min<int64_t>(group_, 2);
     if (columns_.begin_together == columns_.key_tiles && columns_.end_together == columns_.key_tiles) {
-      BackwardDivision division{.parts = parts_of(group_), .last_rounds = shape_.section_units > 0 ? 0 : 2};
-      double best = time_of_rounds(division.parts);
+      BackwardSplit split{.parts = parts_of(group_), .last_rounds = shape_.section_units > 0 ? 0 : 2};
+      double best = time_of_rounds(split.parts);
       for (int64_t parts = group_ - 1; parts >= fewest; --parts)
         if (const double time = time_of_rounds(parts); group_ % parts == 0 && time < best)
-          best = time, division.parts = static_cast<int32_t>(parts);
-      return division;
+          best = time, split.parts = static_cast<int32_t>(parts);
+      return split;
     }
     constexpr double kFewLong = 6, kEnough = 3.8;
     int64_t parts = group_;
@@ -137,11 +136,11 @@ class Divider {
     return std::ceil(rounds) / rounds * (1 + kEnds / tiles);
   }
 
-  BackwardDivision one_band() const {
+  BackwardSplit one_band() const {
     // Items of whole groups need no sums of dk and dv; but a few rounds of them end far apart.
     // Pass blocks leave fewer blocks to count rounds by.
     constexpr double kEnoughWhole = 3.5, kSomeBesidePasses = 8.5;
-    if (rounds_ >= (shape_.pass_blocks != 0 ? kSomeBesidePasses : kSomeRounds))
+    if (rounds_ >= (shape_.pass_ctas != 0 ? kSomeBesidePasses : kSomeRounds))
       return {.order = KeyOrder::kByKeys, .group_items = static_cast<int32_t>(workers_)};
     if (rounds_ >= kEnoughWhole)
       return {.parts = parts_of(2),
@@ -151,8 +150,8 @@ class Divider {
     constexpr double kEnough = 8;
     int64_t parts = group_;
     while (parts % 2 == 0 && rounds_ * static_cast<double>(parts) / 2 >= kEnough) parts /= 2;
-    constexpr int64_t kItemsOfBlock = 12;
-    const int64_t part = of_block_ / kItemsOfBlock;
+    constexpr int64_t kItemsOfCta = 12;
+    const int64_t part = of_cta_ / kItemsOfCta;
     return {
         .parts = static_cast<int32_t>(parts),
         .most_tiles = columns_.longest * group_ <= part ? 0 : std::clamp<int64_t>(part, kFewestTiles, 160),
@@ -160,9 +159,9 @@ class Divider {
         .group_items = static_cast<int32_t>(workers_)};
   }
 
-  BackwardDivision bands() const {
+  BackwardSplit bands() const {
     using enum KeyOrder;
-    const auto at_most = [&](int64_t tiles) { return std::clamp<int64_t>(of_block_, kFewestTiles, tiles); };
+    const auto at_most = [&](int64_t tiles) { return std::clamp<int64_t>(of_cta_, kFewestTiles, tiles); };
     const auto workers = static_cast<int32_t>(workers_);
     // Items that begin where others are meet the same rows as these, however long they are.
     if (full() && rounds_ >= kFewRounds)
@@ -171,26 +170,25 @@ class Divider {
               .order = kByKeys,
               .group_items = workers};
     if (rounds_ < kSomeRounds) {
-      BackwardDivision division{.parts = parts_of(full() ? 1 : 2),
-                                .most_tiles = 160,
-                                .order = kHeaviestFirst,
-                                .group_items = 32,
-                                .last_rounds = 2};
+      BackwardSplit split{.parts = parts_of(full() ? 1 : 2),
+                          .most_tiles = 160,
+                          .order = kHeaviestFirst,
+                          .group_items = 32,
+                          .last_rounds = 2};
       // Keys that far more rows see than others, as a shared question.
       constexpr int64_t kFarMore = 5;
       if (columns_.longest * columns_.key_tiles > kFarMore * columns_.tiles) {
-        if (rounds_ >= kHalfGroups)
-          division.parts = 1, division.most_tiles = 120, division.group_items = workers;
+        if (rounds_ >= kHalfGroups) split.parts = 1, split.most_tiles = 120, split.group_items = workers;
       } else if (rounds_ < kHalfGroups && columns_.end_together == columns_.key_tiles) {
-        division.parts = parts_of(4);  // all come to the last rows at their ends
+        split.parts = parts_of(4);  // all come to the last rows at their ends
       }
-      return division;
+      return split;
     }
     return {.most_tiles = at_most(110), .order = kByKeys, .group_items = workers, .last_rounds = 2};
   }
 
   // Items begin where all columns do, so that nobody waits: at the last row where the mask is causal.
-  std::vector<BackwardDivision> long_in_order() const {
+  std::vector<BackwardSplit> long_in_order() const {
     if (columns_.end_together <= columns_.begin_together) return {{.order = KeyOrder::kByKeys}};
     return {
         {.parts = parts_of(rounds_ < kHalfGroups ? 2 : 1), .order = KeyOrder::kByKeys, .walk = kDownByRows}};
@@ -199,9 +197,9 @@ class Divider {
   // All heads of a row before the next one, from the first row down, is faster where nobody waits: in windows
   // of both sides, if there are few rounds. Elsewhere from the last row up; and then all heads of a row would
   // take L2 too long to come back to a row.
-  std::vector<BackwardDivision> windows_in_order() const {
+  std::vector<BackwardSplit> windows_in_order() const {
     const auto with = [](BackwardWalk walk) {
-      return BackwardDivision{.order = KeyOrder::kByKeys, .group_items = 1, .walk = walk};
+      return BackwardSplit{.order = KeyOrder::kByKeys, .group_items = 1, .walk = walk};
     };
     if (rounds_ < kSomeRounds) return {with({.by_rows = true}), with(kDownByHeads)};
     return {with(kDownByHeads)};
@@ -211,29 +209,29 @@ class Divider {
   // heaviest first is right where these are documents; what all rows see, as a shared question, has to come
   // last where it is long, and elsewhere must not. With few items any such order lets blocks wait, and that
   // of time may be better; with more it was measured to be so in some masks only.
-  std::vector<BackwardDivision> documents_in_order() const {
+  std::vector<BackwardSplit> documents_in_order() const {
     using enum KeyOrder;
     const bool short_of_items = rounds_ < kHalfGroups;
-    const int64_t tiles = std::clamp<int64_t>(short_of_items ? of_block_ / 2 : of_block_, kFewestTiles, 640);
+    const int64_t tiles = std::clamp<int64_t>(short_of_items ? of_cta_ / 2 : of_cta_, kFewestTiles, 640);
     // Where all columns end with the same rows, additions to these are a long queue for each head; many heads
     // at once have as many queues, until their blocks have four items each.
     constexpr int64_t kFewestHeads = 2;
     const int64_t queues = std::clamp(4 * workers_ / columns_.key_tiles, kFewestHeads,
-                                      std::max(workers_ / kBlocksOfHead, kFewestHeads));
+                                      std::max(workers_ / kCtasOfHead, kFewestHeads));
     const int64_t kv_heads = columns_.end_together == columns_.key_tiles ? queues : 1;
     const auto with = [&](KeyOrder order, int64_t most, int64_t parts = 1) {
-      return BackwardDivision{.parts = parts_of(parts),
-                              .most_tiles = std::max(most, kFewestTiles),
-                              .order = order,
-                              .group_items = 1,
-                              .kv_heads = static_cast<int32_t>(kv_heads),
-                              .walk = kDownByRows};
+      return BackwardSplit{.parts = parts_of(parts),
+                           .most_tiles = std::max(most, kFewestTiles),
+                           .order = order,
+                           .group_items = 1,
+                           .kv_heads = static_cast<int32_t>(kv_heads),
+                           .walk = kDownByRows};
     };
-    std::vector<BackwardDivision> result{with(kHeaviestFirst, tiles), with(kFromLastKey, tiles),
-                                         with(kByKeys, tiles), with(kHeaviestFirst, tiles / 2)};
+    std::vector<BackwardSplit> result{with(kHeaviestFirst, tiles), with(kFromLastKey, tiles),
+                                      with(kByKeys, tiles), with(kHeaviestFirst, tiles / 2)};
     if (short_of_items)
       for (const int64_t parts : {1, 2})
-        for (const int64_t most : {of_block_, int64_t{160}})
+        for (const int64_t most : {of_cta_, int64_t{160}})
           for (const KeyOrder order : {kHeaviestFirst, kByKeys}) result.push_back(with(order, most, parts));
     if (short_of_items && rounds_ >= kFewRounds && by_time(kMostTried))
       for (size_t i = 0, count = result.size(); i < count; ++i)
@@ -242,9 +240,9 @@ class Divider {
   }
 
   // Items of two heads, one after the other, so that walks differ in their direction alone.
-  std::vector<BackwardDivision> scattered_in_order() const {
+  std::vector<BackwardSplit> scattered_in_order() const {
     using enum KeyOrder;
-    std::vector<BackwardDivision> result;
+    std::vector<BackwardSplit> result;
     for (const bool descending : {false, true})
       for (const KeyOrder order : {kHeaviestFirst, kByKeys, kFromLastKey, kLightestFirst})
         result.push_back({.parts = parts_of(group_ / 2),
@@ -256,9 +254,9 @@ class Divider {
   const BackwardShape& shape_;
   const BackwardColumns& columns_;
   int64_t workers_, group_;
-  int64_t visits_;    // of all heads to tiles
-  int64_t of_block_;  // likewise, of a block
-  double rounds_;     // key tiles of all KV heads for each block
+  int64_t visits_;  // of all heads to tiles
+  int64_t of_cta_;  // likewise, of a block
+  double rounds_;   // key tiles of all KV heads for each block
 };
 
 }  // namespace
@@ -287,11 +285,11 @@ BackwardColumns columns_of(const CompiledMap& map, int32_t rows, int64_t masks) 
   return columns;
 }
 
-std::vector<BackwardDivision> choose_divisions(const Problem& problem, const BackwardShape& shape,
-                                               const BackwardColumns& columns, int64_t workers) {
-  const Divider divider(problem, shape, columns, workers);
-  if (shape.store == BackwardStore::kOrdered) return divider.in_order();
-  return {divider.freely()};
+std::vector<BackwardSplit> choose_splits(const Problem& problem, const BackwardShape& shape,
+                                         const BackwardColumns& columns, int64_t workers) {
+  const Splitter splitter(problem, shape, columns, workers);
+  if (shape.store == BackwardStore::kOrdered) return splitter.in_order();
+  return {splitter.freely()};
 }
 
 }  // namespace longspan::sm90

@@ -48,6 +48,6 @@ struct BackwardJobs {
 };
 
 // Counters of a launch, zero before it; those of sections follow.
-enum BackwardCounter : int32_t { kNextItem, kWorkersDone, kBlocksBegun, kBackwardCounters };
+enum BackwardCounter : int32_t { kNextItem, kWorkersDone, kCtasBegun, kBackwardCounters };
 
 }  // namespace longspan::sm90

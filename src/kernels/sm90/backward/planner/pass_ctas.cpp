@@ -1,4 +1,4 @@
-#include "kernels/sm90/backward/planner/pass_blocks.h"
+#include "kernels/sm90/backward/planner/pass_ctas.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@ namespace longspan::sm90 {
 
 // As many as are done with the jobs when the others are with the items: one too few and items wait for them,
 // which costs 5 to 10 %; one too many costs half a per cent.
-int choose_pass_blocks(const BackwardPassWork& work) {
+int choose_pass_ctas(const BackwardPassWork& work) {
   // Bytes that a pass block moves in a cycle beside the others, 2 to 8 % less than it does; and cycles of a
   // tile's products.
   constexpr double kBytesPerCycle = 45;
@@ -20,7 +20,7 @@ int choose_pass_blocks(const BackwardPassWork& work) {
   // Of that many multiprocessors; of fewer, as in a part of a GPU, in proportion. Three blocks were no better
   // than four where they would do; where still less would, as for long columns, none were measured; where
   // more would, as for short documents, the pass kernels, which have all blocks, were not beaten.
-  constexpr double kMeasuredUnits = 132, kLeastWanted = 2.5, kMostWanted = 12, kFewestBlocks = 4;
+  constexpr double kMeasuredUnits = 132, kLeastWanted = 2.5, kMostWanted = 12, kFewestCtas = 4;
 
   if (work.sections < kFewestSections || work.tiles == 0) return 0;
   const auto units = static_cast<double>(work.units);
@@ -28,13 +28,13 @@ int choose_pass_blocks(const BackwardPassWork& work) {
   const double before = static_cast<double>(work.jobs_before * work.bytes_before) / kBytesPerCycle;
   const double after = static_cast<double>(work.jobs_after * work.bytes_after) / kBytesPerCycle;
   const double items = static_cast<double>(work.tiles) * tile_cycles;
-  const auto blocks_for = [&](double passes, double others) { return units * passes / (passes + others); };
-  const double wanted = blocks_for(before + after, items);
+  const auto ctas_for = [&](double passes, double others) { return units * passes / (passes + others); };
+  const double wanted = ctas_for(before + after, items);
   const double size = units / kMeasuredUnits;
   if (wanted < kLeastWanted * size || wanted > kMostWanted * size) return 0;
   // The last section, too, is prepared before others come to it.
-  const double wanted_before = blocks_for(before, items * (1 - work.share_last));
-  return static_cast<int>(std::ceil(std::max({wanted, wanted_before, kFewestBlocks * size})));
+  const double wanted_before = ctas_for(before, items * (1 - work.share_last));
+  return static_cast<int>(std::ceil(std::max({wanted, wanted_before, kFewestCtas * size})));
 }
 
 }  // namespace longspan::sm90

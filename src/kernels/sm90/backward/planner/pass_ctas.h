@@ -1,4 +1,4 @@
-// How many blocks of the backward kernel do the passes before and after it (backward_jobs.h), and whether any
+// How many blocks of the backward kernel do the passes before and after it (planner/jobs.h), and whether any
 // do. A pure rule with what was measured. Host code without CUDA.
 #pragma once
 
@@ -19,6 +19,6 @@ struct BackwardPassWork {
 };
 
 // 0: the passes are better kernels of their own.
-int choose_pass_blocks(const BackwardPassWork& work);
+int choose_pass_ctas(const BackwardPassWork& work);
 
 }  // namespace longspan::sm90

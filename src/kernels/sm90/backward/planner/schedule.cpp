@@ -103,7 +103,7 @@ class Simulation {
     const auto rows = static_cast<size_t>(by.row_tiles) * static_cast<size_t>(by.group * by.kv_heads);
     added_.resize(rows);
     parts_.resize(static_cast<size_t>(map.row_tiles) * static_cast<size_t>(by.kv_heads));
-    blocks_.resize(static_cast<size_t>(by.workers));
+    ctas_.resize(static_cast<size_t>(by.workers));
     if constexpr (kRecords) lay_out();
   }
 
@@ -114,7 +114,7 @@ class Simulation {
     for (int32_t working = by_.workers; working > 0;) {
       const int32_t worker = agenda_.take();
       const int32_t now = agenda_.now();
-      const int32_t then = step(blocks_[static_cast<size_t>(worker)], now);
+      const int32_t then = step(ctas_[static_cast<size_t>(worker)], now);
       if (then >= 0)
         agenda_.add(worker, then);
       else
@@ -130,7 +130,7 @@ class Simulation {
     DeviceRun run;
     int32_t tile = 0;  // its first
   };
-  struct Block {
+  struct Cta {
     const BackwardWork* item = nullptr;
     int32_t index = -1, kv_head = 0;
     int32_t number = 0;          // of the run
@@ -176,108 +176,108 @@ class Simulation {
   }
 
   // Does what comes next; returns when the block goes on, or -1.
-  int32_t step(Block& block, int32_t now) {
-    if (block.item == nullptr) return take(block, now);
-    if (block.head < block.item->heads && block.item->runs > 0) {
-      if (block.left == 0) begin_run(block, now);  // not before: others' visits until now count
-      return visit(block, now);
+  int32_t step(Cta& cta, int32_t now) {
+    if (cta.item == nullptr) return take(cta, now);
+    if (cta.head < cta.item->heads && cta.item->runs > 0) {
+      if (cta.left == 0) begin_run(cta, now);  // not before: others' visits until now count
+      return visit(cta, now);
     }
     // The end.
-    if (block.item->heads > 0 && block.item->heads < by_.group) {
-      int32_t& parts = parts_[static_cast<size_t>(block.kv_head) * static_cast<size_t>(map_.row_tiles) +
-                              static_cast<size_t>(block.item->key_tile)];
-      if (parts < block.item->part) return now + kTile / 2;
+    if (cta.item->heads > 0 && cta.item->heads < by_.group) {
+      int32_t& parts = parts_[static_cast<size_t>(cta.kv_head) * static_cast<size_t>(map_.row_tiles) +
+                              static_cast<size_t>(cta.item->key_tile)];
+      if (parts < cta.item->part) return now + kTile / 2;
       ++parts;
-      block.item = nullptr;
+      cta.item = nullptr;
       return now + kParts;
     }
-    return take(block, now);
+    return take(cta, now);
   }
 
   // The kernel's fetch_backward_item().
-  int32_t take(Block& block, int32_t now) {
+  int32_t take(Cta& cta, int32_t now) {
     const int32_t index = taken_++;
     if constexpr (kRecords)
-      if (block.index >= 0) result.next[static_cast<size_t>(block.index)] = index;
+      if (cta.index >= 0) result.next[static_cast<size_t>(cta.index)] = index;
     if (index >= all_items_) return -1;
     const int32_t per_section = by_.section_heads * items_.per_list;
     const int32_t section = std::min(index / per_section, by_.last_section);
     const int32_t inside = index - section * per_section, first = section * by_.section_heads;
     const int32_t heads = section == by_.last_section ? by_.kv_heads - first : by_.section_heads;
     const int32_t position = inside / heads;
-    block.index = index;
-    block.kv_head = first + inside - position * heads;
+    cta.index = index;
+    cta.kv_head = first + inside - position * heads;
     const auto place =
-        static_cast<size_t>(by_.per_head_masks ? block.kv_head * items_.per_list * items_.lists : 0) +
+        static_cast<size_t>(by_.per_head_masks ? cta.kv_head * items_.per_list * items_.lists : 0) +
         static_cast<size_t>((section == by_.last_section ? by_.last_list : 0) + position);
-    block.item = &items_.work[place];
-    if (block.item->heads == 0) {
-      block.item = nullptr;
+    cta.item = &items_.work[place];
+    if (cta.item->heads == 0) {
+      cta.item = nullptr;
       return now + kTile / 2;
     }
     if constexpr (kRecords)
-      block.turn = result.first[place] + result.of_head * static_cast<uint32_t>(block.kv_head);
-    block.place = static_cast<size_t>(block.kv_head) * static_cast<size_t>(by_.row_tiles) *
-                      static_cast<size_t>(by_.group) +
-                  static_cast<size_t>(block.item->first_head);
-    block.number = 0;
-    block.head = 0;
-    block.heads_at_once = walk_.by_rows ? block.item->heads : 1;
+      cta.turn = result.first[place] + result.of_head * static_cast<uint32_t>(cta.kv_head);
+    cta.place = static_cast<size_t>(cta.kv_head) * static_cast<size_t>(by_.row_tiles) *
+                    static_cast<size_t>(by_.group) +
+                static_cast<size_t>(cta.item->first_head);
+    cta.number = 0;
+    cta.head = 0;
+    cta.heads_at_once = walk_.by_rows ? cta.item->heads : 1;
     if (by_.spread) {
-      block.order.clear();
-      for (int32_t i = 0; i < block.item->runs; ++i) {
-        const int32_t number = walk_.descending ? block.item->runs - 1 - i : i;
-        const DeviceRun& run = map_.runs[block.item->first_run + static_cast<uint32_t>(number)];
-        block.order.push_back({run, run.column / by_.rows});
+      cta.order.clear();
+      for (int32_t i = 0; i < cta.item->runs; ++i) {
+        const int32_t number = walk_.descending ? cta.item->runs - 1 - i : i;
+        const DeviceRun& run = map_.runs[cta.item->first_run + static_cast<uint32_t>(number)];
+        cta.order.push_back({run, run.column / by_.rows});
       }
     }
-    block.left = 0;
-    return now + kBeginning + (block.item->runs > 0 ? 0 : kTile);
+    cta.left = 0;
+    return now + kBeginning + (cta.item->runs > 0 ? 0 : kTile);
   }
 
-  void begin_run(Block& block, int32_t now) {
-    const BackwardWork& item = *block.item;
+  void begin_run(Cta& cta, int32_t now) {
+    const BackwardWork& item = *cta.item;
     const bool spread = by_.spread;
-    if (spread && block.head == 0) choose_run(block, now);
-    const auto at = static_cast<uint32_t>(walk_.descending ? item.runs - 1 - block.number : block.number);
+    if (spread && cta.head == 0) choose_run(cta, now);
+    const auto at = static_cast<uint32_t>(walk_.descending ? item.runs - 1 - cta.number : cta.number);
     const DeviceRun& run =
-        spread ? block.order[static_cast<size_t>(block.number)].run : map_.runs[item.first_run + at];
+        spread ? cta.order[static_cast<size_t>(cta.number)].run : map_.runs[item.first_run + at];
     if (kRecords && spread)
-      result.runs[result.first_run[static_cast<size_t>(block.item - items_.work.data())] + at] = run;
-    block.left = std::max(run.code, 1);
-    block.tile = run.column / by_.rows + (walk_.descending ? block.left - 1 : 0);
+      result.runs[result.first_run[static_cast<size_t>(cta.item - items_.work.data())] + at] = run;
+    cta.left = std::max(run.code, 1);
+    cta.tile = run.column / by_.rows + (walk_.descending ? cta.left - 1 : 0);
   }
 
   // The first in the order of the map whose rows have not been visited for some time, or else those that have
   // not for the longest.
-  void choose_run(Block& block, int32_t now) const {
-    const auto left = block.order.begin() + block.number;
+  void choose_run(Cta& cta, int32_t now) const {
+    const auto left = cta.order.begin() + cta.number;
     auto best = left;
     int32_t longest = std::numeric_limits<int32_t>::max();
-    const auto end = left + std::min(block.order.end() - left, kMostLookedAt);
+    const auto end = left + std::min(cta.order.end() - left, kMostLookedAt);
     for (auto run = left; run != end; ++run) {
       const int32_t last =
-          added_[block.place + static_cast<size_t>(run->tile) * static_cast<size_t>(by_.group)].last;
+          added_[cta.place + static_cast<size_t>(run->tile) * static_cast<size_t>(by_.group)].last;
       if (last < longest) longest = last, best = run;
       if (last <= now + kTile - apart_) break;
     }
     std::rotate(left, best, best + 1);
   }
 
-  int32_t visit(Block& block, int32_t now) {
-    size_t at = block.place + static_cast<size_t>(block.tile) * static_cast<size_t>(by_.group) +
-                static_cast<size_t>(block.head);
-    for (int32_t h = 0; h < block.heads_at_once; ++h, ++at) {
+  int32_t visit(Cta& cta, int32_t now) {
+    size_t at = cta.place + static_cast<size_t>(cta.tile) * static_cast<size_t>(by_.group) +
+                static_cast<size_t>(cta.head);
+    for (int32_t h = 0; h < cta.heads_at_once; ++h, ++at) {
       Additions& rows = added_[at];
       now = std::max(now + kTile, rows.last + hand_over_);
       rows.last = now;
-      if constexpr (kRecords) result.turns[block.turn++] = rows.count++;
+      if constexpr (kRecords) result.turns[cta.turn++] = rows.count++;
     }
-    block.tile += walk_.descending ? -1 : 1;
-    if (--block.left > 0) return now;
-    if (++block.number == block.item->runs) {
-      block.head += block.heads_at_once;
-      block.number = 0;
+    cta.tile += walk_.descending ? -1 : 1;
+    if (--cta.left > 0) return now;
+    if (++cta.number == cta.item->runs) {
+      cta.head += cta.heads_at_once;
+      cta.number = 0;
     }
     return now;
   }
@@ -292,7 +292,7 @@ class Simulation {
   uint64_t mask_begin_ = 0;
   std::vector<Additions> added_;  // [kv_heads, row tiles, group]
   std::vector<int32_t> parts_;    // [kv_heads, key tiles]: done
-  std::vector<Block> blocks_;
+  std::vector<Cta> ctas_;
 };
 
 }  // namespace

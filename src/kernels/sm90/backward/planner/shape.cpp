@@ -117,13 +117,13 @@ BackwardShape choose_backward_shape(const Problem& problem) {
   shape.aligned = shape.in_rows && block < kFinestBlock;
   if (!shape.in_rows && long_or_band && (very_long || problem.deterministic)) shape.rows = 80;
   if (in_any_order(shape)) {
-    if (shape.kind == BackwardKind::kLong) shape.wave = kLongRun;
-    if (shape.kind == BackwardKind::kBands || blocks) shape.wave = kShortRun;
+    if (shape.kind == BackwardKind::kLong) shape.join_tiles = kLongRun;
+    if (shape.kind == BackwardKind::kBands || blocks) shape.join_tiles = kShortRun;
   }
   // Measured in documents, windows and blocks of any sizes, of head_dim 128.
   if (window ||
       (shape.kind == BackwardKind::kBands && problem.head_dim == 128 && can_do_passes(problem, shape)))
-    shape.pass_blocks = kAsSuits;
+    shape.pass_ctas = kAsSuits;
   if ((shape.kind == BackwardKind::kBands || scattered) && can_rest(problem, shape))
     shape.rest = BackwardRest::kWherePays;
   if (window) shape.rest = BackwardRest::kAlways;

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "attention/problem.h"
-#include "kernels/sm90/backward/planner/division.h"
+#include "kernels/sm90/backward/planner/split.h"
 #include "mask/lowering/tile_map.h"
 
 namespace longspan::sm90 {
@@ -15,8 +15,8 @@ enum class BackwardStore : uint8_t {
   kRegisters,  // by the threads that hold it, to zeros
   kAdded,      // by the copy engine, from shared memory, to zeros: nobody waits for anybody
   kClaimed,    // likewise, but the first to come to a tile stores what the others add to
-  kOrdered,    // likewise, one key tile after the other (backward_turns.h), or as a simulated run has it
-               // (backward_schedule.h): the same bits on every run
+  kOrdered,    // likewise, one key tile after the other (planner/turns.h), or as a simulated run has it
+               // (planner/schedule.h): the same bits on every run
 };
 
 // What decides how work is best divided.
@@ -31,7 +31,7 @@ enum class BackwardKind : uint8_t {
 // Whether the second warpgroup leaves out products of tiles whose rows see none of its keys.
 enum class BackwardRest : uint8_t { kNever, kAlways, kWherePays };
 
-inline constexpr int kAsSuits = -1;  // BackwardShape::pass_blocks
+inline constexpr int kAsSuits = -1;  // BackwardShape::pass_ctas
 
 // An instance of the kernel, and what else is chosen for all of its items.
 struct BackwardShape {
@@ -42,14 +42,15 @@ struct BackwardShape {
   bool in_rows = true;    // dq's sums lie in rows, not as threads hold them: tiles of rows may begin anywhere
   int section_units = 0;  // parts of groups that are worked on together; 0: as suits the GPU
   bool aligned = true;    // tiles may begin where the mask's bands do
-  int wave = 0;  // full row tiles at an item's beginning, from which it begins where others are; 0: none does
+  int join_tiles =
+      0;  // full row tiles at an item's beginning, from which it begins where others are; 0: none does
   // Blocks that do the passes before and after the kernel while the others compute, where can_do_passes
-  // allows it; 0: the passes are kernels of their own; kAsSuits: backward_pass_blocks.h chooses.
-  int pass_blocks = 0;
-  // Where can_rest allows it; kWherePays: backward_arrangement.h chooses.
+  // allows it; 0: the passes are kernels of their own; kAsSuits: backward_pass_ctas.h chooses.
+  int pass_ctas = 0;
+  // Where can_rest allows it; kWherePays: planner/arrangement.h chooses.
   BackwardRest rest = BackwardRest::kNever;
-  bool by_time = true;  // kOrdered may be the order of a simulated run, where that is faster
-  std::optional<BackwardDivision> division;  // instead of what backward_division.h chooses
+  bool by_time = true;                 // kOrdered may be the order of a simulated run, where that is faster
+  std::optional<BackwardSplit> split;  // instead of what planner/choose_split.h chooses
 
   TileShape tile_shape() const { return {keys, rows}; }  // of the transposed mask
   friend bool operator==(const BackwardShape&, const BackwardShape&) = default;

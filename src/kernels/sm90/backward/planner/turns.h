@@ -1,5 +1,5 @@
 // The order of the additions to dq that makes the backward pass give the same bits on every run, where it is
-// that of items (else see backward_schedule.h): the key tiles that a row tile meets add to it in the order of
+// that of items (else see planner/schedule.h): the key tiles that a row tile meets add to it in the order of
 // the map, in which blocks take them on, each waiting for its turn. Host code without CUDA.
 #pragma once
 

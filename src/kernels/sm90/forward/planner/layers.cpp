@@ -32,15 +32,15 @@ Layers LayerTable::draw(const Lone& lone, int32_t rows) {
 }
 
 // Each row's intervals from left to right, those that touch joined, one to a layer.
-Layers LayerTable::draw(const std::vector<const Piece*>& pieces, int64_t column, int32_t rows) {
+Layers LayerTable::draw(const std::vector<const ClippedBand*>& bands, int64_t column, int32_t rows) {
   const auto height = static_cast<size_t>(shape_.rows);
   drawn_.assign(height, 0);
   for (int32_t row = 0; row < rows; ++row) {
     seen_.clear();
-    for (const Piece* piece : pieces) {
-      if (row < piece->q_begin || row >= piece->q_end) continue;
-      const int64_t begin = std::max<int64_t>(piece->begin_of(row) - column, 0),
-                    end = std::min<int64_t>(piece->end_of(row) - column, shape_.columns);
+    for (const ClippedBand* band : bands) {
+      if (row < band->q_begin || row >= band->q_end) continue;
+      const int64_t begin = std::max<int64_t>(band->begin_of(row) - column, 0),
+                    end = std::min<int64_t>(band->end_of(row) - column, shape_.columns);
       if (begin < end) seen_.emplace_back(static_cast<uint32_t>(begin), static_cast<uint32_t>(end));
     }
     std::sort(seen_.begin(), seen_.end());
@@ -68,11 +68,12 @@ Layers LayerTable::draw(const std::vector<const Piece*>& pieces, int64_t column,
 
 // The same for rectangles, between whose edges all rows see the same: from a sketch that has, for each such
 // stretch of rows, its end and the number of intervals in a word, then the intervals.
-Layers LayerTable::draw_rectangles(const std::vector<const Piece*>& pieces, int64_t column, int32_t rows) {
+Layers LayerTable::draw_rectangles(const std::vector<const ClippedBand*>& bands, int64_t column,
+                                   int32_t rows) {
   edges_.assign({0, rows});
-  for (const Piece* piece : pieces) {
-    edges_.push_back(piece->q_begin);
-    edges_.push_back(piece->q_end);
+  for (const ClippedBand* band : bands) {
+    edges_.push_back(band->q_begin);
+    edges_.push_back(band->q_end);
   }
   std::sort(edges_.begin(), edges_.end());
   edges_.erase(std::unique(edges_.begin(), edges_.end()), edges_.end());
@@ -81,10 +82,10 @@ Layers LayerTable::draw_rectangles(const std::vector<const Piece*>& pieces, int6
   for (size_t i = 0; i + 1 < edges_.size(); ++i) {
     const size_t head = sketch_.size();
     sketch_.push_back(0);
-    for (const Piece* piece : pieces) {
-      if (edges_[i] < piece->q_begin || edges_[i] >= piece->q_end) continue;
-      const auto begin = static_cast<uint32_t>(std::max<int64_t>(piece->begin - column, 0)),
-                 end = static_cast<uint32_t>(std::min<int64_t>(piece->end - column, shape_.columns));
+    for (const ClippedBand* band : bands) {
+      if (edges_[i] < band->q_begin || edges_[i] >= band->q_end) continue;
+      const auto begin = static_cast<uint32_t>(std::max<int64_t>(band->begin - column, 0)),
+                 end = static_cast<uint32_t>(std::min<int64_t>(band->end - column, shape_.columns));
       if (sketch_.size() > head + 1 && sketch_.back() >> 16 == begin)
         sketch_.back() = (sketch_.back() & 0xffff) | end << 16;
       else

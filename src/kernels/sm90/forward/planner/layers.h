@@ -24,7 +24,7 @@ inline uint32_t cost_of(int64_t tiles, int64_t steps) {
 }
 
 // What one band shows of a row tile. Rows count from the tile's first, columns are absolute.
-struct Piece {
+struct ClippedBand {
   int32_t q_begin, q_end;
   int64_t k_begin, k_end;      // of the band
   int64_t lo, hi;              // of column - row, with rows so counted, or unbounded
@@ -38,23 +38,23 @@ struct Piece {
   bool rectangular() const { return lo == kUnboundedBelow && hi == kUnboundedAbove; }
 };
 
-inline Piece piece_of(const Band& band, const Range& tile_rows) {
+inline ClippedBand clip(const Band& band, const Range& tile_rows) {
   const Range q = intersection(band.q, tile_rows);
-  Piece piece;
-  piece.q_begin = static_cast<int32_t>(q.begin - tile_rows.begin);
-  piece.q_end = static_cast<int32_t>(q.end - tile_rows.begin);
-  piece.k_begin = band.k.begin;
-  piece.k_end = band.k.end;
+  ClippedBand clipped;
+  clipped.q_begin = static_cast<int32_t>(q.begin - tile_rows.begin);
+  clipped.q_end = static_cast<int32_t>(q.end - tile_rows.begin);
+  clipped.k_begin = band.k.begin;
+  clipped.k_end = band.k.end;
   // From here on rows count from the tile's first.
-  piece.lo = band.lo == kUnboundedBelow ? band.lo : band.lo + tile_rows.begin;
-  piece.hi = band.hi == kUnboundedAbove ? band.hi : band.hi + tile_rows.begin;
+  clipped.lo = band.lo == kUnboundedBelow ? band.lo : band.lo + tile_rows.begin;
+  clipped.hi = band.hi == kUnboundedAbove ? band.hi : band.hi + tile_rows.begin;
   // Both ends of a band's rows move to the right, by one column a row at most, and no row is empty.
-  piece.begin = piece.begin_of(piece.q_begin);
-  piece.end = piece.end_of(piece.q_end - 1);
-  piece.all_begin = piece.begin_of(piece.q_end - 1);
-  piece.all_end = piece.end_of(piece.q_begin);
-  if (q != tile_rows) piece.all_end = piece.all_begin;
-  return piece;
+  clipped.begin = clipped.begin_of(clipped.q_begin);
+  clipped.end = clipped.end_of(clipped.q_end - 1);
+  clipped.all_begin = clipped.begin_of(clipped.q_end - 1);
+  clipped.all_end = clipped.end_of(clipped.q_begin);
+  if (q != tile_rows) clipped.all_end = clipped.all_begin;
+  return clipped;
 }
 
 // The layers of a partial tile, and what the kernel is told about them.
@@ -69,7 +69,7 @@ class LayerTable {
  public:
   LayerTable(TileShape shape, std::vector<uint32_t>& spans) : shape_(shape), spans_(spans) {}
 
-  // A lone piece relative to its tile, such that equal tiles are equal: rows and columns that it touches, 16
+  // A lone band relative to its tile, such that equal tiles are equal: rows and columns that it touches, 16
   // bits each, and its bounds, 32 bits each, where they cut.
   struct Lone {
     uint64_t sides = 0, bounds = 0;
@@ -86,9 +86,9 @@ class LayerTable {
   };
   static constexpr int32_t kNoLo = -(1 << 30), kNoHi = 1 << 30;
 
-  // What `piece` shows of the tile that begins at `column`; the row tile has `rows` rows.
-  Layers find(const Piece& piece, int64_t column, int32_t rows) {
-    const Lone lone = relative(piece, column);
+  // What `band` shows of the tile that begins at `column`; the row tile has `rows` rows.
+  Layers find(const ClippedBand& band, int64_t column, int32_t rows) {
+    const Lone lone = relative(band, column);
     if (rows < shape_.rows) return draw(lone, rows);  // the last row tile: alone of its kind
     return find(lone);
   }
@@ -105,11 +105,11 @@ class LayerTable {
     return place->layers;
   }
 
-  Layers find(const std::vector<const Piece*>& pieces, int64_t column, int32_t rows) {
-    if (pieces.size() == 1) return find(*pieces.front(), column, rows);
-    if (std::all_of(pieces.begin(), pieces.end(), [](const Piece* p) { return p->rectangular(); }))
-      return draw_rectangles(pieces, column, rows);
-    return draw(pieces, column, rows);
+  Layers find(const std::vector<const ClippedBand*>& bands, int64_t column, int32_t rows) {
+    if (bands.size() == 1) return find(*bands.front(), column, rows);
+    if (std::all_of(bands.begin(), bands.end(), [](const ClippedBand* p) { return p->rectangular(); }))
+      return draw_rectangles(bands, column, rows);
+    return draw(bands, column, rows);
   }
 
  private:
@@ -118,19 +118,19 @@ class LayerTable {
     Layers layers;
   };
 
-  Lone relative(const Piece& piece, int64_t column) const {
-    const int64_t begin = std::max<int64_t>(piece.begin - column, 0),
-                  end = std::min<int64_t>(piece.end - column, shape_.columns);
-    const bool lo_cuts = piece.lo != kUnboundedBelow && piece.begin_of(piece.q_end - 1) - column > begin;
-    const bool hi_cuts = piece.hi != kUnboundedAbove && piece.end_of(piece.q_begin) - column < end;
-    const auto lo = static_cast<int32_t>(lo_cuts ? piece.lo - column : kNoLo),
-               hi = static_cast<int32_t>(hi_cuts ? piece.hi - column : kNoHi);
-    return {piece.q_begin, piece.q_end, begin, end, lo, hi};
+  Lone relative(const ClippedBand& band, int64_t column) const {
+    const int64_t begin = std::max<int64_t>(band.begin - column, 0),
+                  end = std::min<int64_t>(band.end - column, shape_.columns);
+    const bool lo_cuts = band.lo != kUnboundedBelow && band.begin_of(band.q_end - 1) - column > begin;
+    const bool hi_cuts = band.hi != kUnboundedAbove && band.end_of(band.q_begin) - column < end;
+    const auto lo = static_cast<int32_t>(lo_cuts ? band.lo - column : kNoLo),
+               hi = static_cast<int32_t>(hi_cuts ? band.hi - column : kNoHi);
+    return {band.q_begin, band.q_end, begin, end, lo, hi};
   }
 
   Layers draw(const Lone& lone, int32_t rows);
-  Layers draw(const std::vector<const Piece*>& pieces, int64_t column, int32_t rows);
-  Layers draw_rectangles(const std::vector<const Piece*>& pieces, int64_t column, int32_t rows);
+  Layers draw(const std::vector<const ClippedBand*>& bands, int64_t column, int32_t rows);
+  Layers draw_rectangles(const std::vector<const ClippedBand*>& bands, int64_t column, int32_t rows);
   Layers described(size_t first, int32_t count, int32_t rows) const;
   Layers described(size_t first, int32_t count, int32_t last, uint32_t clean) const;
   bool alike(size_t span, size_t count) const;

@@ -1,6 +1,6 @@
 // Lowering for the forward kernel: a sweep over the row tiles; each covers its visible keys from left to
 // right.
-#include "kernels/sm90/forward/planner/map.h"
+#include "kernels/sm90/forward/planner/lower.h"
 
 #include <algorithm>
 #include <array>
@@ -25,7 +25,7 @@ void check_size(size_t entries, size_t spans) {
 }
 
 // Some of a mask's row tiles, and where a sweep over them begins.
-struct Part {
+struct LoweringTask {
   const Mask* mask = nullptr;
   const std::vector<int32_t>* starts =
       nullptr;  // of row tiles, and the end of the last, if they are not even
@@ -52,60 +52,60 @@ std::vector<int32_t> starts_of_blocks(const Mask& mask, int32_t rows_per_tile) {
 }
 
 // Of `count` parts of about as many row tiles each.
-void divide(const Mask& mask, const std::vector<int32_t>* starts, TileShape shape, int32_t row_tiles,
-            int32_t count, std::vector<Part>& parts) {
-  const size_t first = parts.size();
+void add_tasks(const Mask& mask, const std::vector<int32_t>* starts, TileShape shape, int32_t row_tiles,
+               int32_t count, std::vector<LoweringTask>& tasks) {
+  const size_t first = tasks.size();
   for (int64_t i = 0; i < count; ++i)
-    parts.push_back({&mask,
+    tasks.push_back({&mask,
                      starts,
                      static_cast<int32_t>(row_tiles * i / count),
                      static_cast<int32_t>(row_tiles * (i + 1) / count),
                      mask.bands().begin(),
                      {}});
   if (count == 1) return;
-  const auto begin_of = [&](size_t part) {
-    const int32_t tile = parts[part].first_tile;
+  const auto begin_of = [&](size_t task) {
+    const int32_t tile = tasks[task].first_tile;
     return starts != nullptr ? int64_t{(*starts)[static_cast<size_t>(tile)]} : int64_t{tile} * shape.rows;
   };
-  size_t part = first;
+  size_t task = first;
   const BandList& bands = mask.bands();
   for (size_t g = 0; g < bands.groups().size(); ++g) {
     const BandList::Group& group = bands.groups()[g];
-    for (; part + 1 < parts.size() && group.q_begin >= begin_of(part + 1); ++part)
-      parts[part + 1].next = BandList::Iterator(&bands, bands.group_begin(g), g);
-    for (size_t later = part + 1; later < parts.size() && begin_of(later) < group.q_end; ++later)
+    for (; task + 1 < tasks.size() && group.q_begin >= begin_of(task + 1); ++task)
+      tasks[task + 1].next = BandList::Iterator(&bands, bands.group_begin(g), g);
+    for (size_t later = task + 1; later < tasks.size() && begin_of(later) < group.q_end; ++later)
       for (size_t i = bands.group_begin(g); i < bands.group_end(g); ++i)
-        parts[later].active.push_back(bands.band(g, i));
+        tasks[later].active.push_back(bands.band(g, i));
   }
-  for (++part; part < parts.size(); ++part) parts[part].next = bands.end();
+  for (++task; task < tasks.size(); ++task) tasks[task].next = bands.end();
 }
 
 // Lowers a part of a mask. Its rows are left in their order.
 class Cover {
  public:
   // `out` is empty, but for rows, which are written over.
-  Cover(Part& part, TileShape shape, ForwardMap& out)
-      : part_(part),
-        mask_(*part.mask),
-        extends_(part.starts != nullptr && mask_.bands().rectangular()),
+  Cover(LoweringTask& task, TileShape shape, ForwardMap& out)
+      : task_(task),
+        mask_(*task.mask),
+        extends_(task.starts != nullptr && mask_.bands().rectangular()),
         shape_(shape),
         out_(out),
         rows_(out.work),
         layers_(shape, out.spans),
         stretch_(shape, layers_, out),
-        active_(std::move(part.active)) {}
+        active_(std::move(task.active)) {}
 
   void run() {
     const int64_t rows = mask_.rows();
-    rows_.resize(static_cast<size_t>(part_.end_tile - part_.first_tile));
+    rows_.resize(static_cast<size_t>(task_.end_tile - task_.first_tile));
     out_.entries.reserve(size_t{4} * rows_.size());
     if (cover_blocks()) return check_size(out_.entries.size(), out_.spans.size());
-    auto next = part_.next;
+    auto next = task_.next;
     const auto end = mask_.bands().end();
     int64_t next_row = next == end ? rows : (*next).q.begin;
     MapRow row;  // the last one that was covered
-    for (int32_t t = part_.first_tile; t < part_.end_tile; ++t) {
-      const auto at = static_cast<size_t>(t - part_.first_tile);
+    for (int32_t t = task_.first_tile; t < task_.end_tile; ++t) {
+      const auto at = static_cast<size_t>(t - task_.first_tile);
       const auto [first, last] = rows_of(t);
       if (all_rectangles_ && at > 0) {
         // Row tiles see what the one before them sees, as long as no band begins or ends.
@@ -135,9 +135,9 @@ class Cover {
       row = rows_[at] = cover({first, last});
       // What is seen stays the same only if it is the same for all rows of this tile.
       all_rectangles_ =
-          std::all_of(pieces_.begin(), pieces_.end(),
-                      [&](const Piece& piece) {
-                        return piece.rectangular() && piece.q_begin == 0 && piece.q_end >= last - first;
+          std::all_of(clipped_.begin(), clipped_.end(),
+                      [&](const ClippedBand& band) {
+                        return band.rectangular() && band.q_begin == 0 && band.q_end >= last - first;
                       }) &&
           (last - first == shape_.rows || extends_);
     }
@@ -146,8 +146,8 @@ class Cover {
 
  private:
   Range rows_of(int32_t tile) const {
-    if (part_.starts != nullptr)
-      return {(*part_.starts)[static_cast<size_t>(tile)], (*part_.starts)[static_cast<size_t>(tile) + 1]};
+    if (task_.starts != nullptr)
+      return {(*task_.starts)[static_cast<size_t>(tile)], (*task_.starts)[static_cast<size_t>(tile) + 1]};
     const int64_t first = int64_t{tile} * shape_.rows;
     return {first, std::min<int64_t>(first + shape_.rows, mask_.rows())};
   }
@@ -157,8 +157,8 @@ class Cover {
   int32_t repeat(int32_t tile, int64_t until, const MapRow& row) {
     const uint32_t first_entry = row.first_entry, cost = row.cost;
     const int32_t entries = row.entries, begin = tile;
-    MapRow* to = rows_.data() + (tile - part_.first_tile);
-    for (; tile < part_.end_tile; ++tile) {
+    MapRow* to = rows_.data() + (tile - task_.first_tile);
+    for (; tile < task_.end_tile; ++tile) {
       const auto [first, last] = rows_of(tile);
       if (last > until) break;
       *to++ = {static_cast<int32_t>(first), first_entry, entries, cost, static_cast<uint32_t>(last - first)};
@@ -181,7 +181,7 @@ class Cover {
       out_.tiles = out_.steps = 0;
       return false;
     };
-    for (int32_t t = part_.first_tile; t < part_.end_tile; ++t) {
+    for (int32_t t = task_.first_tile; t < task_.end_tile; ++t) {
       const Range rows = rows_of(t);
       while (group < groups.size() && groups[group].q_end <= rows.begin) ++group;
       row.first_row = static_cast<int32_t>(rows.begin);
@@ -196,7 +196,7 @@ class Cover {
         if (covered_group != group && !cover_group(group, row)) return give_up();
         covered_group = group;
       }
-      rows_[static_cast<size_t>(t - part_.first_tile)] = row;
+      rows_[static_cast<size_t>(t - task_.first_tile)] = row;
       out_.tiles += row_tiles_;
       out_.steps += row_tiles_ * (shape_.columns / kStepKeys);
     }
@@ -240,22 +240,22 @@ class Cover {
   }
 
   void add(const Band& band, const Range& tile_rows) {
-    pieces_.push_back(piece_of(band, tile_rows));
-    if (extends_) pieces_.back().q_end = shape_.rows;
+    clipped_.push_back(clip(band, tile_rows));
+    if (extends_) clipped_.back().q_end = shape_.rows;
   }
 
   MapRow cover(const Range& tile_rows) {
     const auto rows = extends_ ? shape_.rows : static_cast<int32_t>(tile_rows.size());
-    pieces_.clear();
+    clipped_.clear();
     for (const Band& band : active_) add(band, tile_rows);
-    const auto by_begin = [](const Piece& a, const Piece& b) { return a.begin < b.begin; };
-    if (!std::is_sorted(pieces_.begin(), pieces_.end(), by_begin))
-      std::sort(pieces_.begin(), pieces_.end(), by_begin);
+    const auto by_begin = [](const ClippedBand& a, const ClippedBand& b) { return a.begin < b.begin; };
+    if (!std::is_sorted(clipped_.begin(), clipped_.end(), by_begin))
+      std::sort(clipped_.begin(), clipped_.end(), by_begin);
 
     row_first_ = out_.entries.size();
     row_tiles_ = row_steps_ = 0;
-    if (pieces_.size() == 1)
-      cover(pieces_.front(), rows);
+    if (clipped_.size() == 1)
+      cover(clipped_.front(), rows);
     else
       cover(rows);
     out_.tiles += row_tiles_;
@@ -266,14 +266,14 @@ class Cover {
   }
 
   // A row tile that shows one piece: the usual one.
-  void cover(const Piece& piece, int32_t rows) {
-    for (int64_t column = piece.begin; column < piece.end;) {
-      const int64_t count = piece.all_begin <= column ? whole_tiles(piece.all_end - column) : 0;
+  void cover(const ClippedBand& band, int32_t rows) {
+    for (int64_t column = band.begin; column < band.end;) {
+      const int64_t count = band.all_begin <= column ? whole_tiles(band.all_end - column) : 0;
       if (count > 0) {
         push_full(column, count);
         column += count * shape_.columns;
       } else {
-        push_partial(column, layers_.find(piece, column, rows));
+        push_partial(column, layers_.find(band, column, rows));
         column += shape_.columns;
       }
     }
@@ -287,23 +287,23 @@ class Cover {
 
   void cover(int32_t rows) {
     int64_t covered = 0;
-    for (size_t i = 0; i < pieces_.size();) {
-      const Piece& piece = pieces_[i];
-      if (piece.end <= covered) {
+    for (size_t i = 0; i < clipped_.size();) {
+      const ClippedBand& band = clipped_[i];
+      if (band.end <= covered) {
         ++i;
         continue;
       }
-      const int64_t column = std::max(covered, piece.begin);
-      if (piece.all_begin <= column && piece.all_end - column >= shape_.columns) {
-        const int64_t count = whole_tiles(piece.all_end - column);
+      const int64_t column = std::max(covered, band.begin);
+      if (band.all_begin <= column && band.all_end - column >= shape_.columns) {
+        const int64_t count = whole_tiles(band.all_end - column);
         push_full(column, count);
         covered = column + count * shape_.columns;
         continue;
       }
       const int64_t end = column + shape_.columns;
       hits_.clear();
-      for (size_t j = i; j < pieces_.size() && pieces_[j].begin < end; ++j)
-        if (pieces_[j].end > column) hits_.push_back(&pieces_[j]);
+      for (size_t j = i; j < clipped_.size() && clipped_[j].begin < end; ++j)
+        if (clipped_[j].end > column) hits_.push_back(&clipped_[j]);
       const Layers layers = layers_.find(hits_, column, rows);
       if (layers.full)
         push_full(column, 1);
@@ -336,7 +336,7 @@ class Cover {
     last_is_full_ = false;
   }
 
-  const Part& part_;
+  const LoweringTask& task_;
   const Mask& mask_;
   // Rows that a block of rows lacks in its last row tile see what its others do: then the same is drawn for
   // all.
@@ -349,8 +349,8 @@ class Cover {
   std::vector<Band> active_;
   int64_t first_end_ = 0;  // smallest row end of active_
   bool all_rectangles_ = false;
-  std::vector<Piece> pieces_;  // of the current row tile, by `begin`
-  std::vector<const Piece*> hits_;
+  std::vector<ClippedBand> clipped_;  // of the current row tile, by `begin`
+  std::vector<const ClippedBand*> hits_;
   size_t row_first_ = 0;
   int64_t row_tiles_ = 0, row_steps_ = 0;
   bool last_is_full_ = false;
@@ -413,7 +413,7 @@ void order(std::span<MapRow> rows, std::vector<MapRow>& scratch) {
 
 // Into how many parts a mask is divided. Each has its own table of layers: masks of few bands are lowered
 // faster by one thread.
-int32_t parts_of(const Mask& mask, int32_t row_tiles) {
+int32_t task_count(const Mask& mask, int32_t row_tiles) {
   constexpr int64_t kBands = 2048, kMost = 64;
   const auto bands = static_cast<int64_t>(mask.bands().size());
   return static_cast<int32_t>(
@@ -421,10 +421,6 @@ int32_t parts_of(const Mask& mask, int32_t row_tiles) {
 }
 
 }  // namespace
-
-size_t ForwardMap::bytes() const {
-  return work.size() * sizeof(MapRow) + entries.size() * sizeof(MapEntry) + spans.size() * sizeof(uint32_t);
-}
 
 void lower_forward(const HeadMasks& masks, TileShape shape, RowTiles row_tiles, ForwardMap& map) {
   LONGSPAN_CHECK(!masks.empty(), "a problem has at least one mask");
@@ -446,33 +442,33 @@ void lower_forward(const HeadMasks& masks, TileShape shape, RowTiles row_tiles, 
       map.row_tiles = std::max(map.row_tiles, static_cast<int32_t>(starts.back().size()) - 1);
     }
   }
-  std::vector<Part> parts;
-  std::vector<size_t> parts_until;  // the end of each mask's
+  std::vector<LoweringTask> tasks;
+  std::vector<size_t> tasks_until;  // the end of each mask's
   for (size_t m = 0; m < masks.size(); ++m) {
     const Mask& mask = masks[m];
     LONGSPAN_CHECK(mask.rows() == masks.front().rows(), "the masks of one problem differ in rows");
     const int32_t tiles = starts.empty() ? map.row_tiles : static_cast<int32_t>(starts[m].size()) - 1;
-    divide(mask, starts.empty() ? nullptr : &starts[m], shape, tiles, parts_of(mask, tiles), parts);
-    parts_until.push_back(parts.size());
+    add_tasks(mask, starts.empty() ? nullptr : &starts[m], shape, tiles, task_count(mask, tiles), tasks);
+    tasks_until.push_back(tasks.size());
   }
-  if (parts.size() == 1) {
-    Cover(parts[0], shape, map).run();
+  if (tasks.size() == 1) {
+    Cover(tasks[0], shape, map).run();
   } else {
     map.work.clear();
-    std::vector<ForwardMap> maps(parts.size());
-    parallel_for(static_cast<int64_t>(parts.size()), [&](int64_t i, int) {
-      Cover(parts[static_cast<size_t>(i)], shape, maps[static_cast<size_t>(i)]).run();
+    std::vector<ForwardMap> maps(tasks.size());
+    parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t i, int) {
+      Cover(tasks[static_cast<size_t>(i)], shape, maps[static_cast<size_t>(i)]).run();
     });
     size_t entries = 0, spans = 0;
-    for (const ForwardMap& part : maps) entries += part.entries.size(), spans += part.spans.size();
+    for (const ForwardMap& one : maps) entries += one.entries.size(), spans += one.spans.size();
     check_size(entries, spans);
     map.work.reserve(masks.size() * static_cast<size_t>(map.row_tiles));
     map.entries.reserve(entries);
     map.spans.reserve(spans);
-    for (size_t m = 0, part = 0; m < masks.size(); ++m) {
-      for (; part < parts_until[m]; ++part) {
-        append(map, maps[part]);
-        maps[part] = ForwardMap();
+    for (size_t m = 0, task = 0; m < masks.size(); ++m) {
+      for (; task < tasks_until[m]; ++task) {
+        append(map, maps[task]);
+        maps[task] = ForwardMap();
       }
       map.work.resize((m + 1) * static_cast<size_t>(map.row_tiles));
     }

@@ -8,9 +8,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "mask/lowering/tile_map.h"
-#include "mask/mask.h"
-
 namespace longspan::sm90 {
 
 inline constexpr int kStepKeys = 16;  // a product over keys takes them in steps of 16
@@ -63,19 +60,13 @@ struct ForwardMap {
   int64_t tiles = 0;              // visited, over all masks and row tiles
   int64_t steps = 0;              // of these tiles
 
-  size_t bytes() const;
+  size_t bytes() const {
+    return work.size() * sizeof(MapRow) + entries.size() * sizeof(MapEntry) + spans.size() * sizeof(uint32_t);
+  }
 };
 
 // Where row tiles begin: every shape.rows rows, or so anew at each edge of a band's rows: then no row tile
 // lies in two blocks of rows, or in two documents.
 enum class RowTiles : uint8_t { kEven, kOfBlocks };
-
-// Tiles of shape.columns keys, a multiple of kStepKeys and at most 16 steps, and of at most kMostTileRows
-// rows.
-ForwardMap lower_forward(const HeadMasks& masks, TileShape shape, RowTiles row_tiles = RowTiles::kEven);
-
-// The same in place of what `map` held, whose memory is used again: fresh pages take longer than what is
-// written there.
-void lower_forward(const HeadMasks& masks, TileShape shape, RowTiles row_tiles, ForwardMap& map);
 
 }  // namespace longspan::sm90

@@ -1,4 +1,4 @@
-#include "kernels/sm90/row_tile_costs.h"
+#include "kernels/sm90/forward/planner/row_tile_costs.h"
 
 #include <algorithm>
 

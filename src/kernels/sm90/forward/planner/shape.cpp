@@ -4,8 +4,8 @@
 #include <numeric>
 
 #include "kernels/sm90/block_alignment.h"
-#include "kernels/sm90/forward/planner/division.h"
-#include "kernels/sm90/row_tile_costs.h"
+#include "kernels/sm90/forward/planner/row_tile_costs.h"
+#include "kernels/sm90/forward/planner/split.h"
 
 namespace longspan::sm90 {
 namespace {
@@ -61,7 +61,7 @@ bool pays_in_pairs(const Problem& problem, const ForwardShape& shape, const Devi
   const int64_t keys = problem.masks->front().area() / problem.masks->front().rows();
   const int64_t items = (problem.tokens_q + tokens - 1) / tokens * (problem.heads_q / shape.pack);
   return keys >= kShortest && keys <= kLongest && items >= kFewestRounds * pairs &&
-         spared_by_division(items, (keys + kPairedColumns - 1) / kPairedColumns, pairs) >= kSpared;
+         time_saved_by_split(items, (keys + kPairedColumns - 1) / kPairedColumns, pairs) >= kSpared;
 }
 
 }  // namespace

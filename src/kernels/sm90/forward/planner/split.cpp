@@ -1,4 +1,4 @@
-#include "kernels/sm90/forward/planner/division.h"
+#include "kernels/sm90/forward/planner/split.h"
 
 #include <algorithm>
 
@@ -43,7 +43,7 @@ std::vector<Tile> tiles_of(const ForwardMap& map, const MapRow& row) {
 
 }  // namespace
 
-double spared_by_division(int64_t items, int64_t tiles, int64_t workers) {
+double time_saved_by_split(int64_t items, int64_t tiles, int64_t workers) {
   const int64_t last = workers > 0 ? items % workers : 0;
   const int64_t shares = shares_of(last, tiles, workers);
   if (shares <= last) return 0;
@@ -54,13 +54,14 @@ double spared_by_division(int64_t items, int64_t tiles, int64_t workers) {
   return spared >= kWorthIt ? spared : 0;
 }
 
-Division divide_last(const ForwardMap& map, const WorkOrder& order, int32_t columns, int32_t workers) {
-  Division division;
-  division.whole_items = order.items();
-  if (map.work.empty()) return division;
+ForwardSplit split_last_wave(const ForwardMap& map, const WorkOrder& order, int32_t columns,
+                             int32_t workers) {
+  ForwardSplit split;
+  split.whole_items = order.items();
+  if (map.work.empty()) return split;
   // Equal items alone: others even out, the heaviest being first.
   for (const MapRow& row : map.work)
-    if (row.cost != map.work.front().cost) return division;
+    if (row.cost != map.work.front().cost) return split;
   const auto masks = static_cast<int32_t>(map.work.size()) / std::max(map.row_tiles, 1);
   const auto row_of = [&](const WorkPlace& place) {
     const int64_t mask = masks > 1 ? int64_t{place.unit} * masks / order.units : 0;
@@ -69,14 +70,14 @@ Division divide_last(const ForwardMap& map, const WorkOrder& order, int32_t colu
   const auto tiles = static_cast<int64_t>(tiles_of(map, map.work.front()).size());
   for (int32_t m = 1; m < masks; ++m)
     if (static_cast<int64_t>(tiles_of(map, map.work[static_cast<size_t>(m) * map.row_tiles]).size()) != tiles)
-      return division;
+      return split;
 
-  if (spared_by_division(order.items(), tiles, workers) == 0) return division;
+  if (time_saved_by_split(order.items(), tiles, workers) == 0) return split;
 
   // All tiles of the last items in a row, cut into shares.
   const int32_t last = order.items() % workers;
   const int64_t all = last * tiles, shares = shares_of(last, tiles, workers);
-  division.whole_items -= last;
+  split.whole_items -= last;
   int64_t share_number = 1;
   for (int32_t item = 0; item < last; ++item) {
     const int64_t begin = item * tiles, end = begin + tiles;
@@ -86,13 +87,13 @@ Division divide_last(const ForwardMap& map, const WorkOrder& order, int32_t colu
       if (cut - cuts.back() >= kLeast && end - cut >= kLeast) cuts.push_back(cut);
     }
     cuts.push_back(end);
-    const WorkPlace place = order.place(division.whole_items + item);
+    const WorkPlace place = order.place(split.whole_items + item);
     const MapRow row = row_of(place);
     const std::vector<Tile> of_item = tiles_of(map, row);
     const auto parts = static_cast<int32_t>(cuts.size()) - 1;
     for (int32_t p = 0; p < parts; ++p) {
-      ItemPart part{row, place.unit, p, parts, division.places};
-      part.row.first_entry = static_cast<uint32_t>(division.entries.size());
+      ItemPart part{row, place.unit, p, parts, split.slots};
+      part.row.first_entry = static_cast<uint32_t>(split.entries.size());
       int64_t cost = 0;
       std::vector<MapEntry> entries;
       for (int64_t t = cuts[static_cast<size_t>(p)] - begin; t < cuts[static_cast<size_t>(p) + 1] - begin;
@@ -116,17 +117,17 @@ Division divide_last(const ForwardMap& map, const WorkOrder& order, int32_t colu
       }
       part.row.entries = static_cast<int32_t>(entries.size());
       part.row.cost = static_cast<uint32_t>(std::min<int64_t>(cost, (1 << 24) - 1));
-      division.entries.insert(division.entries.end(), entries.begin(), entries.end());
-      division.parts.push_back(part);
+      split.entries.insert(split.entries.end(), entries.begin(), entries.end());
+      split.parts.push_back(part);
     }
-    if (parts > 1) division.places += parts;
+    if (parts > 1) split.slots += parts;
   }
   const auto heavier = [](const ItemPart& a, const ItemPart& b) { return a.row.cost > b.row.cost; };
-  std::stable_sort(division.parts.begin(), division.parts.end(), heavier);
+  std::stable_sort(split.parts.begin(), split.parts.end(), heavier);
   // A second part goes to those whose first one is light.
-  if (division.parts.size() > static_cast<size_t>(workers))
-    std::reverse(division.parts.begin(), division.parts.begin() + workers);
-  return division;
+  if (split.parts.size() > static_cast<size_t>(workers))
+    std::reverse(split.parts.begin(), split.parts.begin() + workers);
+  return split;
 }
 
 }  // namespace longspan::sm90

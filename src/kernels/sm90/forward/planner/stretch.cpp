@@ -56,7 +56,7 @@ MapRow StretchCover::cover_alone(std::span<const Band> bands, int64_t first) {
     full_count = 0;
   };
   int64_t tiles = 0, steps = 0, covered = 0;
-  bool have_pieces = false;
+  bool have_clipped = false;
   for (size_t s = 0; s < count;) {
     const Side& side = sides_[s];
     if (side.end <= covered) {
@@ -79,15 +79,14 @@ MapRow StretchCover::cover_alone(std::span<const Band> bands, int64_t first) {
           0, height, begin, end, lo_cuts ? static_cast<int32_t>(first + band.lo - column) : LayerTable::kNoLo,
           hi_cuts ? static_cast<int32_t>(first + band.hi - column) : LayerTable::kNoHi));
     } else if (whole == 0) {
-      if (!have_pieces) {
-        pieces_.clear();
-        for (size_t b = 0; b < count; ++b)
-          pieces_.push_back(piece_of(*sides_[b].band, {first, first + height}));
-        have_pieces = true;
+      if (!have_clipped) {
+        clipped_.clear();
+        for (size_t b = 0; b < count; ++b) clipped_.push_back(clip(*sides_[b].band, {first, first + height}));
+        have_clipped = true;
       }
       hits_.clear();
       for (size_t b = s; b < count && sides_[b].begin < column + width; ++b)
-        if (sides_[b].end > column) hits_.push_back(&pieces_[b]);
+        if (sides_[b].end > column) hits_.push_back(&clipped_[b]);
       layers = layers_.find(hits_, column, shape_.rows);
       whole = layers.full ? 1 : 0;
     }

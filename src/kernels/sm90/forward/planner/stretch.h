@@ -89,9 +89,9 @@ class StretchCover {
   std::array<Side, kMostBands> sides_;  // by `begin`
   size_t count_ = 0;                    // of these
   Mark mark_;
-  int64_t tiles_ = 0, steps_ = 0;  // of the row tile that was lowered alone
-  std::vector<Piece> pieces_;      // of the current row tile, as `sides_`
-  std::vector<const Piece*> hits_;
+  int64_t tiles_ = 0, steps_ = 0;     // of the row tile that was lowered alone
+  std::vector<ClippedBand> clipped_;  // of the current row tile, as `sides_`
+  std::vector<const ClippedBand*> hits_;
   size_t waiting_ = 0;
   std::array<MapEntry, 512> entries_;               // on their way to out_
   std::array<Tail, kMostSteps * kStepKeys> tails_;  // by the columns that the first row sees of the first one

@@ -55,14 +55,14 @@ void expect_all_once(const Problem& problem, const BackwardShape& shape) {
       for (int32_t h = item.first_head; h < item.first_head + item.heads; ++h) {
         uint32_t walked = item.first_turn;
         for (int32_t r = 0; r < item.runs; ++r) {
-          const bool down = !all.division.walk.descending;
+          const bool down = !all.split.walk.descending;
           const DeviceRun& run =
               all.grid.map.runs[item.first_run + static_cast<uint32_t>(down ? r : item.runs - 1 - r)];
           const int32_t tiles = std::max(run.code, 1);
           for (int32_t t = 0; t < tiles; ++t) {
             const int32_t tile = run.column / shape.rows + (down ? t : tiles - 1 - t);
             ++seen[{h, item.key_tile, tile}];
-            if (problem.deterministic && !all.division.by_time) {
+            if (problem.deterministic && !all.split.by_time) {
               EXPECT_EQ(all.schedule.turns.at(walked++), (added[{h, tile}]++));
             }
           }
@@ -92,11 +92,11 @@ TEST(BackwardArrangement, VisitsEveryTileOnce) {
               if (deterministic && (group_items > 1 || (group_items == 0 && most_tiles > 0))) continue;
               SCOPED_TRACE(testing::Message() << "order " << static_cast<int>(order) << " parts " << parts
                                               << " tiles " << most_tiles << " groups " << group_items);
-              shape.division = {.parts = parts,
-                                .most_tiles = most_tiles,
-                                .order = order,
-                                .group_items = group_items,
-                                .walk = {deterministic && parts == 2, deterministic}};
+              shape.split = {.parts = parts,
+                             .most_tiles = most_tiles,
+                             .order = order,
+                             .group_items = group_items,
+                             .walk = {deterministic && parts == 2, deterministic}};
               expect_all_once(problem, shape);
             }
     }

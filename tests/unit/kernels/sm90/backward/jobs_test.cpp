@@ -1,4 +1,4 @@
-#include "kernels/sm90/backward/jobs.h"
+#include "kernels/sm90/backward/planner/jobs.h"
 
 #include <algorithm>
 #include <map>

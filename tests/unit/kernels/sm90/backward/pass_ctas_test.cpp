@@ -1,6 +1,6 @@
 // The numbers of pass blocks that were measured to be best, with the masks and lengths that they were
 // measured with (one NVIDIA H200, 64:8 heads, head_dim 128).
-#include "kernels/sm90/backward/planner/pass_blocks.h"
+#include "kernels/sm90/backward/planner/pass_ctas.h"
 
 #include <string_view>
 #include <utility>
@@ -27,13 +27,13 @@ Problem problem_of(std::string_view name, int64_t seqlen, int64_t heads_q = 64, 
   return drawn_problem(name, options, heads_q, heads_kv);
 }
 
-int pass_blocks_of(const Problem& problem) {
-  return arrange_backward(problem, choose_backward_shape(problem), kUnits).pass_blocks;
+int pass_ctas_of(const Problem& problem) {
+  return arrange_backward(problem, choose_backward_shape(problem), kUnits).pass_ctas;
 }
 
 // Within 1 % of the fastest: of 6 to 10, 12 and 14, or, where no more than six are needed, of three to six by
 // the runner's rule.
-TEST(BackwardPassBlocks, AreAsManyAsWereMeasuredToBeBest) {
+TEST(BackwardPassCtas, AreAsManyAsWereMeasuredToBeBest) {
   const struct {
     const char* mask;
     int64_t seqlen;
@@ -50,18 +50,18 @@ TEST(BackwardPassBlocks, AreAsManyAsWereMeasuredToBeBest) {
       {"share_question", 32768, 5, 6},
   };
   for (const auto& [mask, seqlen, least, most] : measured)
-    EXPECT_THAT(pass_blocks_of(problem_of(mask, seqlen)), AllOf(Ge(least), Le(most))) << mask << seqlen;
+    EXPECT_THAT(pass_ctas_of(problem_of(mask, seqlen)), AllOf(Ge(least), Le(most))) << mask << seqlen;
 }
 
-TEST(BackwardPassBlocks, AreNoneWhereNothingIsHidden) {
-  EXPECT_EQ(pass_blocks_of(problem_of("full_document", 4096)), 0);            // one section
-  EXPECT_EQ(pass_blocks_of(problem_of("causal_document", 32768, 16, 2)), 0);  // two
-  EXPECT_EQ(pass_blocks_of(problem_of("share_question", 2048)), 0);           // of fewer items than blocks
+TEST(BackwardPassCtas, AreNoneWhereNothingIsHidden) {
+  EXPECT_EQ(pass_ctas_of(problem_of("full_document", 4096)), 0);            // one section
+  EXPECT_EQ(pass_ctas_of(problem_of("causal_document", 32768, 16, 2)), 0);  // two
+  EXPECT_EQ(pass_ctas_of(problem_of("share_question", 2048)), 0);           // of fewer items than blocks
   for (const char* name : {"full", "causal", "sliding_window", "block_causal_document"})
-    EXPECT_EQ(pass_blocks_of(problem_of(name, 32768)), 0) << name;
+    EXPECT_EQ(pass_ctas_of(problem_of(name, 32768)), 0) << name;
 }
 
-TEST(BackwardPassBlocks, GrowWithThePasses) {
+TEST(BackwardPassCtas, GrowWithThePasses) {
   BackwardPassWork work{.units = kUnits,
                         .sections = 8,
                         .section_items = 400,
@@ -72,44 +72,44 @@ TEST(BackwardPassBlocks, GrowWithThePasses) {
                         .tiles = 192064,
                         .share_last = 0.125,
                         .claimed = true};
-  int before = choose_pass_blocks(work);
+  int before = choose_pass_ctas(work);
   EXPECT_GE(before, 8);
   work.bytes_before = 65536;
-  EXPECT_GT(choose_pass_blocks(work), before);
+  EXPECT_GT(choose_pass_ctas(work), before);
   work.bytes_before = 32768;
   work.share_last = 0.7;  // which has to be prepared before
-  EXPECT_GT(choose_pass_blocks(work), before);
+  EXPECT_GT(choose_pass_ctas(work), before);
   work.share_last = 0.125;
   for (; work.tiles < 400000; work.tiles += 10000) {
-    const int now = choose_pass_blocks(work);
+    const int now = choose_pass_ctas(work);
     EXPECT_LE(now, before);
     before = now;
   }
   EXPECT_EQ(before, 5);
   work.tiles *= 2;
-  EXPECT_EQ(choose_pass_blocks(work), 0);  // there is little to hide
+  EXPECT_EQ(choose_pass_ctas(work), 0);  // there is little to hide
   work.tiles = 50000;
-  EXPECT_EQ(choose_pass_blocks(work), 0);  // the passes are most of it
+  EXPECT_EQ(choose_pass_ctas(work), 0);  // the passes are most of it
 }
 
 // Six of sixteen multiprocessors would cost more than all passes.
-TEST(BackwardPassBlocks, AreFewerOfFewerMultiprocessors) {
+TEST(BackwardPassCtas, AreFewerOfFewerMultiprocessors) {
   const Problem problem = problem_of("causal_document", 32768);
   const BackwardShape shape = choose_backward_shape(problem);
   for (const auto& [units, blocks] : {std::pair{132, 9}, {114, 8}, {60, 4}, {32, 3}, {16, 2}, {8, 1}})
-    EXPECT_EQ(arrange_backward(problem, shape, units).pass_blocks, blocks) << units;
+    EXPECT_EQ(arrange_backward(problem, shape, units).pass_ctas, blocks) << units;
 }
 
-TEST(BackwardPassBlocks, AreAsManyAsAreAskedFor) {
+TEST(BackwardPassCtas, AreAsManyAsAreAskedFor) {
   const Problem problem = problem_of("causal_document", 3000, 4, 2);
   BackwardShape shape = choose_backward_shape(problem);
   for (const int blocks : {0, 1, 14}) {
-    shape.pass_blocks = blocks;
-    EXPECT_EQ(arrange_backward(problem, shape, kUnits).pass_blocks, blocks);
+    shape.pass_ctas = blocks;
+    EXPECT_EQ(arrange_backward(problem, shape, kUnits).pass_ctas, blocks);
   }
-  EXPECT_EQ(arrange_backward(problem, shape, 8).pass_blocks, 4);  // items need some, too
+  EXPECT_EQ(arrange_backward(problem, shape, 8).pass_ctas, 4);  // items need some, too
   shape.in_rows = false;
-  EXPECT_EQ(arrange_backward(problem, shape, kUnits).pass_blocks, 0);
+  EXPECT_EQ(arrange_backward(problem, shape, kUnits).pass_ctas, 0);
 }
 
 }  // namespace

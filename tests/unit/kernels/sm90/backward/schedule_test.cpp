@@ -17,6 +17,7 @@
 #include <rapidcheck/gtest.h>
 
 #include "kernels/sm90/backward/planner/arrangement.h"
+#include "kernels/sm90/backward/planner/choose_split.h"
 #include "mask/patterns/patterns.h"
 #include "unit/kernels/sm90/drawn_problem.h"
 
@@ -38,10 +39,9 @@ Problem problem_of(std::string_view name, int64_t seqlen, int64_t heads_q = 8, i
   return problem;
 }
 
-BackwardArrangement arranged(const Problem& problem, const BackwardDivision& division,
-                             int64_t units = kUnits) {
+BackwardArrangement arranged(const Problem& problem, const BackwardSplit& split, int64_t units = kUnits) {
   BackwardShape shape = choose_backward_shape(problem);
-  shape.division = division;
+  shape.split = split;
   return arrange_backward(problem, shape, units);
 }
 
@@ -93,7 +93,7 @@ class Blocks {
     const int32_t list =
         (last ? all_.last_list : 0) + (per_head_ ? kv_head * per_list * all_.items.lists : 0);
     const BackwardWork& item = all_.items.work.at(static_cast<size_t>(list + inside / heads));
-    const BackwardWalk walk = all_.division.walk;
+    const BackwardWalk walk = all_.split.walk;
     uint32_t turn = item.first_turn + all_.schedule.of_head * static_cast<uint32_t>(kv_head);
     const int32_t inner = walk.by_rows ? item.heads : 1;
     for (int32_t h = 0; h < item.heads; h += inner)
@@ -145,10 +145,9 @@ size_t run(const std::vector<std::vector<Step>>& steps, uint32_t seed) {
 }
 
 // Of key tiles and query heads' row tiles, in order: what the map says, without a schedule.
-std::vector<std::pair<int32_t, int32_t>> visible(const Problem& problem, BackwardDivision division,
-                                                 int64_t units) {
-  division.by_time = false;
-  const BackwardArrangement all = arranged(problem, division, units);
+std::vector<std::pair<int32_t, int32_t>> visible(const Problem& problem, BackwardSplit split, int64_t units) {
+  split.by_time = false;
+  const BackwardArrangement all = arranged(problem, split, units);
   const int32_t rows = choose_backward_shape(problem).rows;
   const auto heads = static_cast<int32_t>(problem.heads_kv),
              group = static_cast<int32_t>(problem.group_size());
@@ -177,12 +176,11 @@ size_t all_of(const std::vector<std::vector<Step>>& steps) {
   return count;
 }
 
-void expect_right(const Problem& problem, const BackwardDivision& division, uint32_t seed,
-                  int64_t units = kUnits) {
-  const BackwardArrangement all = arranged(problem, division, units);
+void expect_right(const Problem& problem, const BackwardSplit& split, uint32_t seed, int64_t units = kUnits) {
+  const BackwardArrangement all = arranged(problem, split, units);
   const int64_t streams = choose_backward_shape(problem).keys == 64 ? 2 : 1;  // of a block
   ASSERT_EQ(all.schedule.streams,
-            std::min<int64_t>(streams * (units - all.pass_blocks), all.items.per_list * problem.heads_kv));
+            std::min<int64_t>(streams * (units - all.pass_ctas), all.items.per_list * problem.heads_kv));
   const Blocks blocks(problem, all);
   std::vector<int32_t> taken = blocks.taken();
   std::sort(taken.begin(), taken.end());
@@ -197,7 +195,7 @@ void expect_right(const Problem& problem, const BackwardDivision& division, uint
     for (size_t i = 0; i < of_place.size(); ++i)
       ASSERT_EQ(of_place[i], static_cast<int32_t>(i)) << "place " << place;
   }
-  ASSERT_EQ(blocks.visits(), visible(problem, division, units)) << "each tile that is visible, once";
+  ASSERT_EQ(blocks.visits(), visible(problem, split, units)) << "each tile that is visible, once";
   ASSERT_EQ(run(blocks.steps(), seed), all_of(blocks.steps())) << "blocks wait for each other";
 }
 
@@ -217,19 +215,18 @@ RC_GTEST_PROP(BackwardSchedule, LetsAllBlocksFinish, ()) {
       *rc::gen::elementOf(std::vector<std::string>(std::begin(kPatterns), std::end(kPatterns)));
   const auto seqlen = *rc::gen::inRange<int64_t>(1, 5000);
   const auto heads_kv = *rc::gen::inRange<int64_t>(1, 5), group = *rc::gen::element<int64_t>(1, 2, 4, 8);
-  BackwardDivision division{
-      .parts = static_cast<int32_t>(*rc::gen::element<int64_t>(1, 2, 8)),
-      .most_tiles = *rc::gen::element<int64_t>(0, 20, 100),
-      .order = *rc::gen::element(KeyOrder::kOfMap, KeyOrder::kByKeys, KeyOrder::kFromLastKey,
-                                 KeyOrder::kHeaviestFirst, KeyOrder::kLightestFirst),
-      .group_items = *rc::gen::element(0, 1, 5, 32),
-      .last_rounds = *rc::gen::inRange(0, 5),
-      .kv_heads = *rc::gen::inRange(1, 4),
-      .walk = {*rc::gen::arbitrary<bool>(), *rc::gen::arbitrary<bool>()},
-      .by_time = true};
-  while (group % division.parts != 0) division.parts /= 2;
+  BackwardSplit split{.parts = static_cast<int32_t>(*rc::gen::element<int64_t>(1, 2, 8)),
+                      .most_tiles = *rc::gen::element<int64_t>(0, 20, 100),
+                      .order = *rc::gen::element(KeyOrder::kOfMap, KeyOrder::kByKeys, KeyOrder::kFromLastKey,
+                                                 KeyOrder::kHeaviestFirst, KeyOrder::kLightestFirst),
+                      .group_items = *rc::gen::element(0, 1, 5, 32),
+                      .last_rounds = *rc::gen::inRange(0, 5),
+                      .kv_heads = *rc::gen::inRange(1, 4),
+                      .walk = {*rc::gen::arbitrary<bool>(), *rc::gen::arbitrary<bool>()},
+                      .by_time = true};
+  while (group % split.parts != 0) split.parts /= 2;
   const auto seed = *rc::gen::arbitrary<uint32_t>();
-  expect_right(problem_of(name, seqlen, heads_kv * group, heads_kv), division, seed,
+  expect_right(problem_of(name, seqlen, heads_kv * group, heads_kv), split, seed,
                *rc::gen::inRange<int64_t>(1, 40));
   RC_ASSERT(!testing::Test::HasFatalFailure());
 }
@@ -242,8 +239,8 @@ RC_GTEST_PROP(BackwardSchedule, LetsAllBlocksFinishInBlockMasks, ()) {
   const Problem problem =
       problem_of(name, 128 * *rc::gen::inRange<int64_t>(1, 50), heads_kv * group, heads_kv,
                  *rc::gen::element<int64_t>(64, 128), *rc::gen::inRange(1, 100) * 0.01);
-  const BackwardDivision division{.parts = static_cast<int32_t>(group), .by_time = true};
-  expect_right(problem, division, *rc::gen::arbitrary<uint32_t>(), *rc::gen::inRange<int64_t>(1, 200));
+  const BackwardSplit split{.parts = static_cast<int32_t>(group), .by_time = true};
+  expect_right(problem, split, *rc::gen::arbitrary<uint32_t>(), *rc::gen::inRange<int64_t>(1, 200));
   RC_ASSERT(!testing::Test::HasFatalFailure());
 }
 
@@ -258,8 +255,8 @@ TEST(BackwardSchedule, IsRightForWhatIsChosen) {
     options.seqlen = seqlen;
     if (heads_q == 64) problem.masks = std::make_shared<const HeadMasks>(draw_mask(name, options).masks);
     const BackwardArrangement all = chosen(problem, 132);
-    ASSERT_TRUE(all.division.by_time);
-    expect_right(problem, all.division, 1, 132);
+    ASSERT_TRUE(all.split.by_time);
+    expect_right(problem, all.split, 1, 132);
   }
 }
 
@@ -270,8 +267,8 @@ TEST(BackwardSchedule, IsRightForStreams) {
       const Problem problem = problem_of("uniform_block_sparse", 8192, heads_q, heads_kv, 64);
       ASSERT_EQ(choose_backward_shape(problem).keys, 64);
       const BackwardArrangement all = chosen(problem, units);
-      ASSERT_TRUE(all.division.by_time);
-      expect_right(problem, all.division, 1, units);
+      ASSERT_TRUE(all.split.by_time);
+      expect_right(problem, all.split, 1, units);
     }
 }
 
@@ -310,7 +307,7 @@ TEST(BackwardSchedule, SpreadsVisits) {
                  .section_heads = all.section_heads,
                  .last_section = all.last_section,
                  .per_head_masks = true};
-  const auto time = [&] { return time_schedule(all.grid.map, all.items, all.division.walk, by); };
+  const auto time = [&] { return time_schedule(all.grid.map, all.items, all.split.walk, by); };
   EXPECT_NEAR(time(), 1.19, 0.02);
   by.spread = true;
   EXPECT_NEAR(time(), 1.08, 0.02);
@@ -327,7 +324,7 @@ TEST(BackwardSchedule, KnowsThatStreamsTakeLongerForATile) {
                  .last_section = all.last_section,
                  .per_head_masks = true,
                  .spread = true};
-  const auto time = [&] { return time_schedule(all.grid.map, all.items, all.division.walk, by); };
+  const auto time = [&] { return time_schedule(all.grid.map, all.items, all.split.walk, by); };
   const double of_blocks = time();
   by.streams = 2;
   EXPECT_LT(time(), 0.95 * of_blocks);
@@ -340,7 +337,7 @@ TEST(BackwardSchedule, IsNotMadeOfTooManyVisits) {
   const BackwardShape shape = choose_backward_shape(problem);
   const auto by_time = [&](int64_t visits) {
     const BackwardColumns columns{.key_tiles = 32, .tiles = visits / 4, .runs = 320};
-    return choose_divisions(problem, shape, columns, 132).front().by_time;
+    return choose_splits(problem, shape, columns, 132).front().by_time;
   };
   EXPECT_TRUE(by_time(kMostScheduled));
   EXPECT_FALSE(by_time(kMostScheduled + 4));
@@ -351,7 +348,7 @@ TEST(BackwardSchedule, LeavesDenseMasksTheOrderOfItems) {
   for (const char* name : {"full", "causal", "sliding_window", "causal_document", "share_question"}) {
     const Problem problem = problem_of(name, 8192);
     const BackwardArrangement all = chosen(problem, kUnits);
-    EXPECT_FALSE(all.division.by_time) << name;
+    EXPECT_FALSE(all.split.by_time) << name;
     EXPECT_EQ(all.schedule.streams, 0) << name;
     EXPECT_TRUE(all.schedule.next.empty()) << name;
     EXPECT_FALSE(all.schedule.turns.empty()) << name;

@@ -54,12 +54,12 @@ TEST(BackwardShape, TellsKindsOfMasksApart) {
 
 // Runs so long that blocks drift apart, and those of documents, which are often begun.
 TEST(BackwardShape, LetsItemsBeginWhereOthersAre) {
-  EXPECT_GT(shape_of("full", 8192).wave, 8192 / 80);
-  EXPECT_LE(shape_of("full", 32768).wave, 32768 / 80);
-  EXPECT_EQ(shape_of("full_document", 8192).wave, kShortRun);
-  EXPECT_EQ(shape_of("sliding_window", 8192).wave, 0);
-  EXPECT_EQ(shape_of("uniform_block_sparse", 8192, false, 128).wave, 0);
-  for (const char* name : {"full", "full_document"}) EXPECT_EQ(shape_of(name, 32768, true).wave, 0);
+  EXPECT_GT(shape_of("full", 8192).join_tiles, 8192 / 80);
+  EXPECT_LE(shape_of("full", 32768).join_tiles, 32768 / 80);
+  EXPECT_EQ(shape_of("full_document", 8192).join_tiles, kShortRun);
+  EXPECT_EQ(shape_of("sliding_window", 8192).join_tiles, 0);
+  EXPECT_EQ(shape_of("uniform_block_sparse", 8192, false, 128).join_tiles, 0);
+  for (const char* name : {"full", "full_document"}) EXPECT_EQ(shape_of(name, 32768, true).join_tiles, 0);
 }
 
 TEST(BackwardShape, LetsTilesBeginAnywhereWhereBandsDo) {
@@ -82,7 +82,7 @@ TEST(BackwardShape, LetsTilesBeginAnywhereWhereBandsDo) {
 // them.
 TEST(BackwardShape, LeavesPassesOfWindowsToBlocksWhereThatPays) {
   const auto with_passes = [](const BackwardShape& shape) {
-    EXPECT_EQ(shape.pass_blocks, shape.in_rows ? kAsSuits : 0);
+    EXPECT_EQ(shape.pass_ctas, shape.in_rows ? kAsSuits : 0);
     EXPECT_EQ(shape.rest, shape.in_rows ? BackwardRest::kAlways : BackwardRest::kNever);
     EXPECT_EQ(shape.aligned, shape.in_rows);
     return shape.in_rows;
@@ -95,7 +95,7 @@ TEST(BackwardShape, LeavesPassesOfWindowsToBlocksWhereThatPays) {
   EXPECT_TRUE(with_passes(shape_of("sliding_window_causal", 2048)));
   EXPECT_FALSE(with_passes(shape_of("sliding_window", 2048)));  // half of all is visible
   EXPECT_FALSE(with_passes(shape_of("causal", 2048)));
-  EXPECT_EQ(shape_of("sliding_window_causal", 8192, false, 0, 64).pass_blocks, 0);
+  EXPECT_EQ(shape_of("sliding_window_causal", 8192, false, 0, 64).pass_ctas, 0);
   Problem other = problem_of(8192, 64, 8);
   for (const Band& band : {Band{{0, 8192}, {0, 8192}, -128, 128},                         // narrow
                            Band{{0, 4096}, {0, 3000}, kUnboundedBelow, kUnboundedAbove},  // no windows
@@ -199,13 +199,13 @@ TEST(BackwardShape, AddsInOrderFromTilesOf64KeysWhereItCanBeScheduled) {
 // Where several bands of one mask have sums of dq in rows, added in any order.
 TEST(BackwardShape, LeavesPassesToBlocksOfTheKernelInDocuments) {
   for (const char* name : {"causal_document", "full_document", "share_question", "prefix_lm_document"}) {
-    EXPECT_EQ(shape_of(name, 32768).pass_blocks, kAsSuits) << name;
-    EXPECT_EQ(shape_of(name, 32768, true).pass_blocks, 0) << name;
+    EXPECT_EQ(shape_of(name, 32768).pass_ctas, kAsSuits) << name;
+    EXPECT_EQ(shape_of(name, 32768, true).pass_ctas, 0) << name;
   }
   for (const char* name : {"full", "causal", "sliding_window", "block_causal_document"})
-    EXPECT_EQ(shape_of(name, 32768).pass_blocks, 0) << name;
-  EXPECT_EQ(shape_of("uniform_block_sparse", 8192, false, 64).pass_blocks, 0);
-  EXPECT_EQ(shape_of("uniform_block_sparse", 8192, false, 128).pass_blocks, 0);
+    EXPECT_EQ(shape_of(name, 32768).pass_ctas, 0) << name;
+  EXPECT_EQ(shape_of("uniform_block_sparse", 8192, false, 64).pass_ctas, 0);
+  EXPECT_EQ(shape_of("uniform_block_sparse", 8192, false, 128).pass_ctas, 0);
 
   Problem problem = problem_of(2048, 4, 2);
   BackwardShape shape = choose_backward_shape(problem);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr BackwardWalk kDownByRows{true, true}, kUpByRows{false, true};
 
-BackwardArrangement arranged(std::string_view name, int64_t seqlen, const BackwardDivision& division) {
+BackwardArrangement arranged(std::string_view name, int64_t seqlen, const BackwardSplit& split) {
   PatternOptions options;
   options.seqlen = seqlen;
   Problem problem;
@@ -24,13 +24,13 @@ BackwardArrangement arranged(std::string_view name, int64_t seqlen, const Backwa
   problem.dtype = DType::kBF16;
   problem.deterministic = true;
   BackwardShape shape = choose_backward_shape(problem);
-  shape.division = division;
+  shape.split = split;
   return arrange_backward(problem, shape, 132);
 }
 
 double time_of(const BackwardArrangement& all, int32_t kv_heads, int32_t section_heads, int32_t last_heads) {
   return time_walk(all.grid.map, std::span(all.items.work).first(static_cast<size_t>(all.items.per_list)),
-                   all.division.walk,
+                   all.split.walk,
                    {.rows = 64,
                     .group = 8,
                     .workers = 132,
@@ -39,16 +39,16 @@ double time_of(const BackwardArrangement& all, int32_t kv_heads, int32_t section
                     .last_heads = last_heads});
 }
 
-double time_of(std::string_view name, int64_t seqlen, const BackwardDivision& division) {
-  const BackwardArrangement all = arranged(name, seqlen, division);
+double time_of(std::string_view name, int64_t seqlen, const BackwardSplit& split) {
+  const BackwardArrangement all = arranged(name, seqlen, split);
   return time_of(all, 8, all.section_heads, 8 - all.last_section * all.section_heads);
 }
 
 // From the diagonal down, short items would run after long ones, all at the same pace; from the last row up,
 // all begin at the same row.
 TEST(BackwardWalk, IsShortestFromTheLastRowUpWhereMasksAreCausal) {
-  const BackwardDivision down{.order = KeyOrder::kByKeys, .walk = kDownByRows};
-  BackwardDivision up = down;
+  const BackwardSplit down{.order = KeyOrder::kByKeys, .walk = kDownByRows};
+  BackwardSplit up = down;
   up.walk = kUpByRows;
   EXPECT_LT(time_of("causal", 8192, down), 1.1);
   EXPECT_GT(time_of("causal", 8192, up), 1.15);
@@ -56,17 +56,17 @@ TEST(BackwardWalk, IsShortestFromTheLastRowUpWhereMasksAreCausal) {
 
 // Parts of a key tile wait for each other's dk and dv.
 TEST(BackwardWalk, TakesLongerInParts) {
-  const BackwardDivision whole{.order = KeyOrder::kByKeys};
-  BackwardDivision parts = whole;
+  const BackwardSplit whole{.order = KeyOrder::kByKeys};
+  BackwardSplit parts = whole;
   parts.parts = 8;
   EXPECT_GT(time_of("full", 4096, parts), 1.1 * time_of("full", 4096, whole));
 }
 
 // What all rows see comes first where an item of it takes most of a block's time, and last where it does not.
 TEST(BackwardWalk, TakesASharedQuestionInTheOrderThatWasMeasuredToBeFaster) {
-  BackwardDivision heaviest{
+  BackwardSplit heaviest{
       .most_tiles = 640, .order = KeyOrder::kHeaviestFirst, .group_items = 1, .walk = kDownByRows};
-  BackwardDivision from_last = heaviest;
+  BackwardSplit from_last = heaviest;
   from_last.order = KeyOrder::kFromLastKey;
   EXPECT_LT(time_of("share_question", 8192, heaviest), 0.9 * time_of("share_question", 8192, from_last));
   EXPECT_LT(time_of("share_question", 32768, from_last), 0.9 * time_of("share_question", 32768, heaviest));
@@ -74,9 +74,9 @@ TEST(BackwardWalk, TakesASharedQuestionInTheOrderThatWasMeasuredToBeFaster) {
 
 // The last rows take an addition from every key tile.
 TEST(BackwardWalk, TakesLessOnManyHeadsAtOnceWhereAllColumnsEndTogether) {
-  BackwardDivision one{
+  BackwardSplit one{
       .most_tiles = 640, .order = KeyOrder::kHeaviestFirst, .group_items = 1, .walk = kDownByRows};
-  BackwardDivision many = one;
+  BackwardSplit many = one;
   many.kv_heads = 8;
   EXPECT_LT(time_of("causal_blockwise", 32768, many), 0.95 * time_of("causal_blockwise", 32768, one));
 }
@@ -91,10 +91,10 @@ TEST(BackwardWalk, WorksOnNoMoreHeadsThanThereAre) {
 
 // Over the time in which nobody would wait, whatever is left out of the simulation.
 TEST(BackwardWalk, SaysHowLongItTakes) {
-  const BackwardDivision division{.order = KeyOrder::kByKeys, .walk = kDownByRows};
+  const BackwardSplit split{.order = KeyOrder::kByKeys, .walk = kDownByRows};
   for (const int64_t seqlen : {8192, 65536}) {
-    EXPECT_GE(time_of("causal", seqlen, division), 1.0) << seqlen;
-    EXPECT_LT(time_of("causal", seqlen, division), 1.5) << seqlen;
+    EXPECT_GE(time_of("causal", seqlen, split), 1.0) << seqlen;
+    EXPECT_LT(time_of("causal", seqlen, split), 1.5) << seqlen;
   }
 }
 

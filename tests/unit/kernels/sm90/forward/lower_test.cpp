@@ -1,5 +1,5 @@
 // The forward kernel's map shows exactly the pairs that the mask shows, and tells the truth about its tiles.
-#include "kernels/sm90/forward/planner/map.h"
+#include "kernels/sm90/forward/planner/lower.h"
 
 #include <algorithm>
 #include <string>

@@ -1,10 +1,10 @@
-#include "kernels/sm90/row_tile_costs.h"
+#include "kernels/sm90/forward/planner/row_tile_costs.h"
 
 #include <vector>
 
 #include <gmock/gmock.h>
 
-#include "kernels/sm90/forward/planner/map.h"
+#include "kernels/sm90/forward/planner/lower.h"
 #include "mask/patterns/patterns.h"
 
 namespace longspan::sm90 {

@@ -1,4 +1,4 @@
-#include "kernels/sm90/forward/planner/division.h"
+#include "kernels/sm90/forward/planner/split.h"
 
 #include <algorithm>
 #include <map>
@@ -8,6 +8,7 @@
 
 #include <gmock/gmock.h>
 
+#include "kernels/sm90/forward/planner/lower.h"
 #include "mask/patterns/patterns.h"
 
 namespace longspan::sm90 {
@@ -51,22 +52,22 @@ int64_t end_of(int32_t whole, int64_t tiles, const std::vector<int64_t>& parts) 
   return *std::max_element(busy.begin(), busy.end());
 }
 
-class Divided : public testing::TestWithParam<std::tuple<int64_t, int32_t>> {};
+class LastWave : public testing::TestWithParam<std::tuple<int64_t, int32_t>> {};
 
-TEST_P(Divided, PartsAreTheLastItemsAndEvenOut) {
+TEST_P(LastWave, PartsAreTheLastItemsAndEvenOut) {
   const auto [seqlen, columns] = GetParam();
   const ForwardMap map = map_of("full", seqlen, kTokens, columns);
   const WorkOrder order = order_of(map, 8);
-  const Division division = divide_last(map, order, columns, kWorkers);
-  ASSERT_TRUE(division.divides());
-  EXPECT_EQ(division.whole_items % kWorkers, 0);
-  EXPECT_LT(order.items() - division.whole_items, kWorkers);
+  const ForwardSplit split = split_last_wave(map, order, columns, kWorkers);
+  ASSERT_TRUE(split.has_parts());
+  EXPECT_EQ(split.whole_items % kWorkers, 0);
+  EXPECT_LT(order.items() - split.whole_items, kWorkers);
 
   std::map<std::pair<int32_t, int32_t>, std::vector<ItemPart>> items;  // by unit and first row
-  for (const ItemPart& part : division.parts) items[{part.unit, part.row.first_row}].push_back(part);
-  EXPECT_EQ(items.size(), static_cast<size_t>(order.items() - division.whole_items));
-  std::set<int32_t> places;
-  size_t divided = 0;
+  for (const ItemPart& part : split.parts) items[{part.unit, part.row.first_row}].push_back(part);
+  EXPECT_EQ(items.size(), static_cast<size_t>(order.items() - split.whole_items));
+  std::set<int32_t> slots;
+  size_t in_scratch = 0;
   const auto whole = tiles_of(map.entries, map.work.front(), columns);
   for (auto& [key, parts] : items) {
     std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.part < b.part; });
@@ -75,35 +76,37 @@ TEST_P(Divided, PartsAreTheLastItemsAndEvenOut) {
       EXPECT_EQ(parts[p].part, static_cast<int32_t>(p));
       EXPECT_EQ(parts[p].parts, static_cast<int32_t>(parts.size()));
       EXPECT_LE(parts[p].parts, 15);
-      EXPECT_EQ(parts[p].place, parts[0].place);
+      EXPECT_EQ(parts[p].slot, parts[0].slot);
       EXPECT_EQ(parts[p].row.rows, static_cast<uint32_t>(kTokens));
-      if (parts.size() > 1) EXPECT_TRUE(places.insert(parts[p].place + static_cast<int32_t>(p)).second);
-      const auto of_part = tiles_of(division.entries, parts[p].row, columns);
+      if (parts.size() > 1) EXPECT_TRUE(slots.insert(parts[p].slot + static_cast<int32_t>(p)).second);
+      const auto of_part = tiles_of(split.entries, parts[p].row, columns);
       EXPECT_GE(of_part.size(), 2u);
       tiles.insert(tiles.end(), of_part.begin(), of_part.end());
     }
-    if (parts.size() > 1) divided += parts.size();
+    if (parts.size() > 1) in_scratch += parts.size();
     EXPECT_EQ(tiles, whole);
   }
-  EXPECT_EQ(division.places, static_cast<int32_t>(divided));
-  if (!places.empty()) EXPECT_EQ(*places.rbegin(), division.places - 1);
+  EXPECT_EQ(split.slots, static_cast<int32_t>(in_scratch));
+  if (!slots.empty()) EXPECT_EQ(*slots.rbegin(), split.slots - 1);
 
   std::vector<int64_t> parts;
-  for (const ItemPart& part : division.parts)
-    parts.push_back(static_cast<int64_t>(tiles_of(division.entries, part.row, columns).size()));
+  for (const ItemPart& part : split.parts)
+    parts.push_back(static_cast<int64_t>(tiles_of(split.entries, part.row, columns).size()));
   const auto tiles = static_cast<int64_t>(whole.size());
-  EXPECT_GT(spared_by_division(order.items(), tiles, kWorkers), 0);
-  const int64_t end = end_of(division.whole_items, tiles, parts);
+  EXPECT_GT(time_saved_by_split(order.items(), tiles, kWorkers), 0);
+  const int64_t end = end_of(split.whole_items, tiles, parts);
   const double ideal = static_cast<double>(order.items()) * static_cast<double>(tiles) / kWorkers;
   EXPECT_LT(static_cast<double>(end), ideal + std::max(3.0, 0.14 * static_cast<double>(tiles)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Full, Divided,
+INSTANTIATE_TEST_SUITE_P(Full, LastWave,
                          testing::Combine(testing::Values(4096, 6144, 8192, 16384),
                                           testing::Values(128, 160)));
 
-TEST(Division, SparesMostOfTheLastRound) {
-  const auto spared = [](int64_t items, int64_t tiles) { return spared_by_division(items, tiles, kWorkers); };
+TEST(ForwardSplit, SparesMostOfTheLastRound) {
+  const auto spared = [](int64_t items, int64_t tiles) {
+    return time_saved_by_split(items, tiles, kWorkers);
+  };
   EXPECT_EQ(spared(512, 16), 0);                                    // full 2K: parts cost more
   EXPECT_DOUBLE_EQ(spared(1024, 32), (32 - 17 - 7) / (16 * 32.0));  // full 4K: 34 items
   EXPECT_DOUBLE_EQ(spared(2048, 64), (64 - 8 - 2) / (32 * 64.0));   // full 8K: 2 items, in eighths
@@ -111,17 +114,17 @@ TEST(Division, SparesMostOfTheLastRound) {
   EXPECT_EQ(spared(65, 32), 0);
   EXPECT_EQ(spared(66 * 300 + 1, 64), 0);  // a round of 301
   EXPECT_EQ(spared(100, 4), 0);            // items are too short
-  EXPECT_EQ(spared_by_division(10, 32, 0), 0);
+  EXPECT_EQ(time_saved_by_split(10, 32, 0), 0);
 }
 
-TEST(Division, LeavesUnequalAndFewItemsAlone) {
+TEST(ForwardSplit, LeavesUnequalAndFewItemsAlone) {
   const ForwardMap causal = map_of("causal", 4096, kTokens, 128);
-  EXPECT_FALSE(divide_last(causal, order_of(causal, 8), 128, kWorkers).divides());
+  EXPECT_FALSE(split_last_wave(causal, order_of(causal, 8), 128, kWorkers).has_parts());
   const ForwardMap brief = map_of("full", 1024, kTokens, 128);
-  EXPECT_FALSE(divide_last(brief, order_of(brief, 8), 128, kWorkers).divides());
+  EXPECT_FALSE(split_last_wave(brief, order_of(brief, 8), 128, kWorkers).has_parts());
   const ForwardMap even = map_of("full", 4096, kTokens, 128);  // 1024 items
-  EXPECT_FALSE(divide_last(even, order_of(even, 8), 128, 64).divides());
-  EXPECT_EQ(divide_last(even, order_of(even, 8), 128, 64).whole_items, 1024);
+  EXPECT_FALSE(split_last_wave(even, order_of(even, 8), 128, 64).has_parts());
+  EXPECT_EQ(split_last_wave(even, order_of(even, 8), 128, 64).whole_items, 1024);
 }
 
 }  // namespace
