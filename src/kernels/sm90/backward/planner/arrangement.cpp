@@ -11,9 +11,12 @@
 #include "kernels/sm90/backward/planner/jobs.h"
 #include "kernels/sm90/backward/planner/pass_ctas.h"
 #include "kernels/sm90/backward/planner/turns.h"
+#include "kernels/sm90/tuning/h200.h"
 
 namespace longspan::sm90 {
 namespace {
+
+namespace tuned = h200::backward;
 
 int64_t tiles_of(const CompiledMap& map, const WorkRow& row) {
   int64_t tiles = 0;
@@ -136,11 +139,10 @@ class Arranger {
 
   // The branch costs every tile a little, of which there are so many.
   void rest(int64_t tiles) {
-    constexpr double kLeastShare = 0.04;
     const std::vector<DeviceRun*> unseen = with_unseen_half(result_.grid.map);
     const double share =
         static_cast<double>(unseen.size()) / static_cast<double>(std::max<int64_t>(tiles, 1));
-    result_.rests = shape_.rest == BackwardRest::kAlways || share >= kLeastShare;
+    result_.rests = shape_.rest == BackwardRest::kAlways || share >= tuned::kMinRestShare;
     if (!result_.rests) return;
     for (DeviceRun* run : unseen) run->code = ~(~run->code | kUpperHalfUnseen);
   }
@@ -167,7 +169,7 @@ class Arranger {
     size_t best = 0;
     // By time, the simulation knows how long an addition takes until the next one may begin.
     for (size_t i = 1; i < splits.size(); ++i)
-      if (times[i] < (splits[i].by_time ? 0.99 : 0.98) * times[best]) best = i;
+      if (times[i] < (splits[i].by_time ? tuned::kBetterByTime : tuned::kBetter) * times[best]) best = i;
     split_by(splits[best]);
   }
 
@@ -230,7 +232,7 @@ class Arranger {
   int64_t wanted_heads(const BackwardSplit& split) const {
     const int64_t of_item = problem_.group_size() / split.parts;
     if (shape_.section_units > 0) return shape_.section_units * of_item;
-    return std::max(workers_ / kCtasOfHead, of_item);
+    return std::max(workers_ / tuned::kCtasOfHead, of_item);
   }
   int32_t section_heads() const {
     const int64_t wanted = wanted_heads(result_.split) / problem_.group_size();

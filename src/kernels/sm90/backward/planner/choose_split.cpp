@@ -8,6 +8,8 @@
 namespace longspan::sm90 {
 namespace {
 
+namespace tuned = h200::backward;
+
 constexpr BackwardWalk kDownByRows{.descending = true, .by_rows = true};
 constexpr BackwardWalk kDownByHeads{.descending = true, .by_rows = false};
 
@@ -30,14 +32,15 @@ class Splitter {
     switch (shape_.kind) {
       case BackwardKind::kBlocks: {
         // Whole groups but for long columns.
-        const int64_t most = std::clamp<int64_t>(of_cta_ / 6, kFewestTiles, 192);
+        const int64_t most = std::clamp<int64_t>(of_cta_ / tuned::kBlocksItemsOfCta, tuned::kMinTilesOfItem,
+                                                 tuned::kBlocksMaxTiles);
         const int64_t tiles = columns_.tiles * group_ / std::max<int64_t>(columns_.key_tiles, 1);
-        return {.parts = parts_of((tiles + most - 1) / most), .last_rounds = 2};
+        return {.parts = parts_of((tiles + most - 1) / most), .last_rounds = tuned::kFewLastRounds};
       }
       case BackwardKind::kOneBand:
       case BackwardKind::kBands:
         // Documents of full tiles gain from whole groups as soon as there is one for each block.
-        if (rounds_ < (shape_.kind == BackwardKind::kBands && full() ? 1 : kFewRounds)) return few();
+        if (rounds_ < (shape_.kind == BackwardKind::kBands && full() ? 1 : tuned::kFewRounds)) return few();
         return shape_.kind == BackwardKind::kOneBand ? one_band() : bands();
       case BackwardKind::kLong:
         return longs();
@@ -50,14 +53,15 @@ class Splitter {
     using enum KeyOrder;
     switch (shape_.kind) {
       case BackwardKind::kBlocks:
-        return {
-            {.parts = parts_of(rounds_ < kHalfGroups ? 2 : 1), .order = kHeaviestFirst, .walk = kDownByRows}};
+        return {{.parts = parts_of(rounds_ < tuned::kSomeRounds ? 2 : 1),
+                 .order = kHeaviestFirst,
+                 .walk = kDownByRows}};
       case BackwardKind::kLong:
         return long_in_order();
       case BackwardKind::kOneBand:
         if (columns_.end_together == columns_.key_tiles && columns_.begin_together < columns_.key_tiles)
           return {{.parts = parts_of(2),
-                   .most_tiles = 160,
+                   .most_tiles = tuned::kOrderedBandMaxTiles,
                    .order = kByKeys,
                    .group_items = 1,
                    .walk = kDownByRows}};
@@ -65,18 +69,15 @@ class Splitter {
       case BackwardKind::kBands:
         return documents_in_order();
       default:
-        if (by_time(kMostScheduled) && columns_.runs >= kManyRuns * columns_.key_tiles)
+        if (by_time(tuned::kMaxScheduledVisits) &&
+            columns_.runs >= tuned::kOrderedMinRuns * columns_.key_tiles)
           return {{.parts = parts_of(group_), .by_time = true}};
         return scattered_in_order();
     }
   }
 
  private:
-  static constexpr int64_t kFewestTiles = 24;
   static constexpr int64_t kMostTried = int64_t{1} << 16;  // visits, simulated for each of several divisions
-  static constexpr int64_t kManyRuns = 5;  // of a mean key tile, for a choice in which order to visit them
-  // Items of whole groups for each block.
-  static constexpr double kFewRounds = 1.5, kHalfGroups = 3, kSomeRounds = 8;
 
   // Whether additions may be in the order of a simulated run, which takes its time, and tiles of 64 rows.
   bool by_time(int64_t most_visits) const {
@@ -96,102 +97,107 @@ class Splitter {
   // Fewer key tiles than blocks, or not many more.
   BackwardSplit few() const {
     // Documents are short, and their items may be larger parts of a block's work.
-    const double enough = shape_.kind == BackwardKind::kBands ? 2.5 : 3.8;
+    const double enough =
+        shape_.kind == BackwardKind::kBands ? tuned::kFewMinItemsOfDocuments : tuned::kFewMinItems;
     int64_t parts = 1;
     while (parts < group_ && rounds_ * static_cast<double>(parts) < enough) ++parts;
     return {.parts = parts_of(parts),
-            .most_tiles = 120,
+            .most_tiles = tuned::kFewMaxTiles,
             .order = KeyOrder::kByKeys,
-            .group_items = 32,
-            .last_rounds = 2};
+            .group_items = tuned::kGroupItems,
+            .last_rounds = tuned::kFewLastRounds};
   }
 
   // Columns that are all alike are one item after the other, in whole rounds. Others' items are of one head
   // where there are many rounds of them, and of two where items' beginnings and ends count for more.
   BackwardSplit longs() const {
     // Not whole groups: rows of too many heads would be at work at once.
-    const int64_t fewest = std::min<int64_t>(group_, 2);
+    const int64_t fewest = std::min<int64_t>(group_, tuned::kLongMinParts);
     if (columns_.begin_together == columns_.key_tiles && columns_.end_together == columns_.key_tiles) {
-      BackwardSplit split{.parts = parts_of(group_), .last_rounds = shape_.section_units > 0 ? 0 : 2};
+      BackwardSplit split{.parts = parts_of(group_),
+                          .last_rounds = shape_.section_units > 0 ? 0 : tuned::kFewLastRounds};
       double best = time_of_rounds(split.parts);
       for (int64_t parts = group_ - 1; parts >= fewest; --parts)
         if (const double time = time_of_rounds(parts); group_ % parts == 0 && time < best)
           best = time, split.parts = static_cast<int32_t>(parts);
       return split;
     }
-    constexpr double kFewLong = 6, kEnough = 3.8;
     int64_t parts = group_;
-    if (rounds_ < kFewLong)
-      parts = std::max({fewest, group_ / 2, static_cast<int64_t>(std::ceil(kEnough / rounds_))});
+    if (rounds_ < tuned::kLongFewRounds)
+      parts = std::max({fewest, group_ / 2, static_cast<int64_t>(std::ceil(tuned::kLongMinItems / rounds_))});
     // Where they are very long, a few heads have enough items until the end.
-    return {.parts = parts_of(parts), .last_rounds = shape_.section_units > 0 ? 0 : 2};
+    return {.parts = parts_of(parts), .last_rounds = shape_.section_units > 0 ? 0 : tuned::kFewLastRounds};
   }
 
   // Of items that are all alike, in so many parts of each key tile, as long as the last round takes: over the
   // time that the tiles alone would take.
   double time_of_rounds(int64_t parts) const {
-    constexpr double kEnds = 3.5;  // an item's beginning and end, in tiles
     const double rounds = rounds_ * static_cast<double>(parts);
     const double tiles = static_cast<double>(columns_.longest * group_) / static_cast<double>(parts);
-    return std::ceil(rounds) / rounds * (1 + kEnds / tiles);
+    return std::ceil(rounds) / rounds * (1 + tuned::kLongItemEnds / tiles);
   }
 
   BackwardSplit one_band() const {
     // Items of whole groups need no sums of dk and dv; but a few rounds of them end far apart.
     // Pass blocks leave fewer blocks to count rounds by.
-    constexpr double kEnoughWhole = 3.5, kSomeBesidePasses = 8.5;
-    if (rounds_ >= (shape_.pass_ctas != 0 ? kSomeBesidePasses : kSomeRounds))
+    if (rounds_ >= (shape_.pass_ctas != 0 ? tuned::kBandWholeRoundsWithPasses : tuned::kBandWholeRounds))
       return {.order = KeyOrder::kByKeys, .group_items = static_cast<int32_t>(workers_)};
-    if (rounds_ >= kEnoughWhole)
+    if (rounds_ >= tuned::kBandHalfRounds)
       return {.parts = parts_of(2),
               .order = KeyOrder::kByKeys,
               .group_items = static_cast<int32_t>(workers_),
-              .last_rounds = 2};
-    constexpr double kEnough = 8;
+              .last_rounds = tuned::kFewLastRounds};
     int64_t parts = group_;
-    while (parts % 2 == 0 && rounds_ * static_cast<double>(parts) / 2 >= kEnough) parts /= 2;
-    constexpr int64_t kItemsOfCta = 12;
-    const int64_t part = of_cta_ / kItemsOfCta;
-    return {
-        .parts = static_cast<int32_t>(parts),
-        .most_tiles = columns_.longest * group_ <= part ? 0 : std::clamp<int64_t>(part, kFewestTiles, 160),
-        .order = KeyOrder::kByKeys,
-        .group_items = static_cast<int32_t>(workers_)};
+    while (parts % 2 == 0 && rounds_ * static_cast<double>(parts) / 2 >= tuned::kBandMinItems) parts /= 2;
+    const int64_t part = of_cta_ / tuned::kBandItemsOfCta;
+    return {.parts = static_cast<int32_t>(parts),
+            .most_tiles = columns_.longest * group_ <= part
+                              ? 0
+                              : std::clamp<int64_t>(part, tuned::kMinTilesOfItem, tuned::kBandMaxTiles),
+            .order = KeyOrder::kByKeys,
+            .group_items = static_cast<int32_t>(workers_)};
   }
 
   BackwardSplit bands() const {
     using enum KeyOrder;
-    const auto at_most = [&](int64_t tiles) { return std::clamp<int64_t>(of_cta_, kFewestTiles, tiles); };
+    const auto at_most = [&](int64_t tiles) {
+      return std::clamp<int64_t>(of_cta_, tuned::kMinTilesOfItem, tiles);
+    };
     const auto workers = static_cast<int32_t>(workers_);
     // Items that begin where others are meet the same rows as these, however long they are.
-    if (full() && rounds_ >= kFewRounds)
-      return {.parts = parts_of(rounds_ >= kHalfGroups && rounds_ < kSomeRounds ? 4 : 1),
-              .most_tiles = at_most(640),
+    if (full() && rounds_ >= tuned::kFewRounds)
+      return {.parts = parts_of(
+                  rounds_ >= tuned::kSomeRounds && rounds_ < tuned::kManyRounds ? tuned::kDocumentsParts : 1),
+              .most_tiles = at_most(tuned::kDocumentsMaxTilesFull),
               .order = kByKeys,
               .group_items = workers};
-    if (rounds_ < kSomeRounds) {
+    if (rounds_ < tuned::kManyRounds) {
       BackwardSplit split{.parts = parts_of(full() ? 1 : 2),
-                          .most_tiles = 160,
+                          .most_tiles = tuned::kDocumentsMaxTiles,
                           .order = kHeaviestFirst,
-                          .group_items = 32,
-                          .last_rounds = 2};
+                          .group_items = tuned::kGroupItems,
+                          .last_rounds = tuned::kFewLastRounds};
       // Keys that far more rows see than others, as a shared question.
-      constexpr int64_t kFarMore = 5;
-      if (columns_.longest * columns_.key_tiles > kFarMore * columns_.tiles) {
-        if (rounds_ >= kHalfGroups) split.parts = 1, split.most_tiles = 120, split.group_items = workers;
-      } else if (rounds_ < kHalfGroups && columns_.end_together == columns_.key_tiles) {
-        split.parts = parts_of(4);  // all come to the last rows at their ends
+      if (columns_.longest * columns_.key_tiles > tuned::kDocumentsUneven * columns_.tiles) {
+        if (rounds_ >= tuned::kSomeRounds)
+          split.parts = 1, split.most_tiles = tuned::kDocumentsMaxTilesUneven, split.group_items = workers;
+      } else if (rounds_ < tuned::kSomeRounds && columns_.end_together == columns_.key_tiles) {
+        split.parts = parts_of(tuned::kDocumentsParts);  // all come to the last rows at their ends
       }
       return split;
     }
-    return {.most_tiles = at_most(110), .order = kByKeys, .group_items = workers, .last_rounds = 2};
+    return {.most_tiles = at_most(tuned::kDocumentsMaxTilesMany),
+            .order = kByKeys,
+            .group_items = workers,
+            .last_rounds = tuned::kFewLastRounds};
   }
 
   // Items begin where all columns do, so that nobody waits: at the last row where the mask is causal.
   std::vector<BackwardSplit> long_in_order() const {
     if (columns_.end_together <= columns_.begin_together) return {{.order = KeyOrder::kByKeys}};
-    return {
-        {.parts = parts_of(rounds_ < kHalfGroups ? 2 : 1), .order = KeyOrder::kByKeys, .walk = kDownByRows}};
+    return {{.parts = parts_of(rounds_ < tuned::kSomeRounds ? 2 : 1),
+             .order = KeyOrder::kByKeys,
+             .walk = kDownByRows}};
   }
 
   // All heads of a row before the next one, from the first row down, is faster where nobody waits: in windows
@@ -201,7 +207,7 @@ class Splitter {
     const auto with = [](BackwardWalk walk) {
       return BackwardSplit{.order = KeyOrder::kByKeys, .group_items = 1, .walk = walk};
     };
-    if (rounds_ < kSomeRounds) return {with({.by_rows = true}), with(kDownByHeads)};
+    if (rounds_ < tuned::kManyRounds) return {with({.by_rows = true}), with(kDownByHeads)};
     return {with(kDownByHeads)};
   }
 
@@ -211,17 +217,18 @@ class Splitter {
   // of time may be better; with more it was measured to be so in some masks only.
   std::vector<BackwardSplit> documents_in_order() const {
     using enum KeyOrder;
-    const bool short_of_items = rounds_ < kHalfGroups;
-    const int64_t tiles = std::clamp<int64_t>(short_of_items ? of_cta_ / 2 : of_cta_, kFewestTiles, 640);
+    const bool short_of_items = rounds_ < tuned::kSomeRounds;
+    const int64_t tiles = std::clamp<int64_t>(short_of_items ? of_cta_ / 2 : of_cta_, tuned::kMinTilesOfItem,
+                                              tuned::kOrderedDocumentsMaxTiles);
     // Where all columns end with the same rows, additions to these are a long queue for each head; many heads
     // at once have as many queues, until their blocks have four items each.
-    constexpr int64_t kFewestHeads = 2;
-    const int64_t queues = std::clamp(4 * workers_ / columns_.key_tiles, kFewestHeads,
-                                      std::max(workers_ / kCtasOfHead, kFewestHeads));
+    const int64_t queues =
+        std::clamp(tuned::kOrderedItemsOfQueue * workers_ / columns_.key_tiles, tuned::kOrderedMinHeads,
+                   std::max(workers_ / tuned::kCtasOfHead, tuned::kOrderedMinHeads));
     const int64_t kv_heads = columns_.end_together == columns_.key_tiles ? queues : 1;
     const auto with = [&](KeyOrder order, int64_t most, int64_t parts = 1) {
       return BackwardSplit{.parts = parts_of(parts),
-                           .most_tiles = std::max(most, kFewestTiles),
+                           .most_tiles = std::max(most, tuned::kMinTilesOfItem),
                            .order = order,
                            .group_items = 1,
                            .kv_heads = static_cast<int32_t>(kv_heads),
@@ -231,9 +238,9 @@ class Splitter {
                                       with(kByKeys, tiles), with(kHeaviestFirst, tiles / 2)};
     if (short_of_items)
       for (const int64_t parts : {1, 2})
-        for (const int64_t most : {of_cta_, int64_t{160}})
+        for (const int64_t most : {of_cta_, tuned::kOrderedDocumentsTiles})
           for (const KeyOrder order : {kHeaviestFirst, kByKeys}) result.push_back(with(order, most, parts));
-    if (short_of_items && rounds_ >= kFewRounds && by_time(kMostTried))
+    if (short_of_items && rounds_ >= tuned::kFewRounds && by_time(kMostTried))
       for (size_t i = 0, count = result.size(); i < count; ++i)
         if (result[i].order == kHeaviestFirst) result.emplace_back(result[i]).by_time = true;
     return result;
@@ -275,7 +282,7 @@ BackwardColumns columns_of(const CompiledMap& map, int32_t rows, int64_t masks) 
     columns.tiles += tiles;
     columns.runs += row.runs;
     columns.longest = std::max(columns.longest, tiles);
-    if (runs.front().code >= kShortRun) columns.full_first += tiles;
+    if (runs.front().code >= tuned::kShortRun) columns.full_first += tiles;
     columns.begin_together += runs.front().column / rows == first;
     columns.end_together += end_of(runs.back()) == last;
   }

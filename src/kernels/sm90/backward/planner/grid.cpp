@@ -5,14 +5,15 @@
 #include <utility>
 
 #include "base/parallel.h"
+#include "kernels/sm90/tuning/h200.h"
 #include "mask/transpose.h"
 
 namespace longspan::sm90 {
 namespace {
 
+namespace tuned = h200::backward;
+
 constexpr size_t kMostBands = 1 << 17;  // of a mask that is cut: beyond, planning would take too long
-constexpr int64_t kShortest = 128;      // tokens of a band that is worth a boundary
-constexpr double kPartialCost = 0.1;    // what a partial tile takes beyond a full one
 
 // Tokens [0, tokens) in segments; tiles begin anew with each.
 class Cuts {
@@ -58,7 +59,7 @@ template <class RangeOf>
 std::vector<int64_t> boundaries(const Mask& mask, const RangeOf& range_of) {
   std::vector<int64_t> result;
   for (const Band& band : mask.bands())
-    if (const Range range = range_of(band); range.size() >= kShortest)
+    if (const Range range = range_of(band); range.size() >= tuned::kEdgeMinTokens)
       result.insert(result.end(), {range.begin, range.end});
   return result;
 }
@@ -89,7 +90,7 @@ std::optional<std::vector<Band>> pad(const Mask& mask, const Cuts& rows, const C
 double cost_of(const std::vector<TileSketch>& sketches) {
   double cost = 0;
   for (const TileSketch& sketch : sketches)
-    for (const Run& run : sketch.map.runs) cost += run.full() ? run.code : 1 + kPartialCost;
+    for (const Run& run : sketch.map.runs) cost += run.full() ? run.code : 1 + tuned::kPartialTileCost;
   return cost;
 }
 

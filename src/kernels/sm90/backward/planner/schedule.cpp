@@ -8,20 +8,14 @@
 
 #include "base/error.h"
 #include "kernels/sm90/backward/planner/turns.h"
+#include "kernels/sm90/tuning/h200.h"
 
 namespace longspan::sm90 {
 namespace {
 
-// Times are whole numbers of these.
-constexpr int32_t kTile = 16;
-// From one block's addition to the next one's to the same rows: to be complete, to be told, to be heard of.
-// Where a block has two streams, a tile takes each of them longer.
-constexpr int32_t kHandOver = 3 * kTile / 2, kHandOverOfStreams = 3 * kTile / 4;
-// Visits to the same rows that are spread, if there is a choice: more leave too few to choose from.
-constexpr int32_t kApart = 3 * kTile, kApartOfStreams = 7 * kTile / 4;
-constexpr std::ptrdiff_t kMostLookedAt = 32;   // of an item's runs, for one such
-constexpr int32_t kBeginning = 5 * kTile / 2;  // an item's beginning and end
-constexpr int32_t kParts = 2 * kTile;          // a part's dk and dv are added to those of the parts before
+namespace tuned = h200::backward;
+
+constexpr int32_t kTile = tuned::kTicksOfTile;  // times are whole numbers of ticks
 
 // Blocks by the time at which they do something next; those of one time in the order in which they came.
 class Agenda {
@@ -96,8 +90,8 @@ class Simulation {
         items_(items),
         walk_(walk),
         by_(by),
-        hand_over_(by.streams > 1 ? kHandOverOfStreams : kHandOver),
-        apart_(by.streams > 1 ? kApartOfStreams : kApart),
+        hand_over_(by.streams > 1 ? tuned::kHandOverTicksOfStreams : tuned::kHandOverTicks),
+        apart_(by.streams > 1 ? tuned::kApartTicksOfStreams : tuned::kApartTicks),
         agenda_(by.workers) {
     all_items_ = items.per_list * by.kv_heads;
     const auto rows = static_cast<size_t>(by.row_tiles) * static_cast<size_t>(by.group * by.kv_heads);
@@ -189,7 +183,7 @@ class Simulation {
       if (parts < cta.item->part) return now + kTile / 2;
       ++parts;
       cta.item = nullptr;
-      return now + kParts;
+      return now + tuned::kPartSumsTicks;
     }
     return take(cta, now);
   }
@@ -232,7 +226,7 @@ class Simulation {
       }
     }
     cta.left = 0;
-    return now + kBeginning + (cta.item->runs > 0 ? 0 : kTile);
+    return now + tuned::kItemEndsTicks + (cta.item->runs > 0 ? 0 : kTile);
   }
 
   void begin_run(Cta& cta, int32_t now) {
@@ -254,7 +248,7 @@ class Simulation {
     const auto left = cta.order.begin() + cta.number;
     auto best = left;
     int32_t longest = std::numeric_limits<int32_t>::max();
-    const auto end = left + std::min(cta.order.end() - left, kMostLookedAt);
+    const auto end = left + std::min(cta.order.end() - left, std::ptrdiff_t{tuned::kMaxRunsLookedAt});
     for (auto run = left; run != end; ++run) {
       const int32_t last =
           added_[cta.place + static_cast<size_t>(run->tile) * static_cast<size_t>(by_.group)].last;

@@ -3,23 +3,12 @@
 #include <algorithm>
 
 #include "kernels/sm90/block_alignment.h"
+#include "kernels/sm90/tuning/h200.h"
 
 namespace longspan::sm90 {
 namespace {
 
-// Rows that see a mean key, from which an item of one head is long enough.
-constexpr int64_t kLongColumn = 2048;
-// From which tiles have 80 rows: a fourth more of each tile is worth more than what its mask wastes, and
-// two heads at once are enough for all blocks, so that L2 keeps their rows.
-constexpr int64_t kVeryLongColumn = 4096;
-// Rows that see a mean key of a window, from which its passes were measured inside the kernel, and up to
-// which that is worth more than sums as threads hold them at any length; and keys of all KV heads up to which
-// it is in wider ones. Measured with windows of 1024 to one side (2K to 48K tokens) and to both (4K to 48K),
-// 8 KV heads.
-constexpr int64_t kNarrowest = 768, kNarrow = 1536, kFewKeys = 1 << 17;
-// Row tiles of a run, from which blocks drift so far apart that L2 does not keep what they read: at 128 of
-// them it makes no difference, at 512 a tenth.
-constexpr int kLongRun = 192;
+namespace tuned = h200::backward;
 
 // Whether rows see one band each.
 bool contiguous(const Mask& mask) {
@@ -40,19 +29,21 @@ bool seen_by(const Problem& problem, int64_t rows) {
 }
 
 bool half_visible(const Problem& problem) {
-  return problem.area() * 2 >= problem.tokens_q * problem.tokens_kv * problem.heads_q;
+  return problem.area() * tuned::kHalfVisibleDivisor >=
+         problem.tokens_q * problem.tokens_kv * problem.heads_q;
 }
 
 // Of all pairs. Where blocks of 64 keys fall by chance, tiles of 128 keys then visit a fourth more than is
 // visible, and are as much faster.
 bool mostly_visible(const Problem& problem) {
-  return problem.area() * 4 >= problem.tokens_q * problem.tokens_kv * problem.heads_q * 3;
+  return problem.area() * tuned::kMostlyVisibleDenominator >=
+         problem.tokens_q * problem.tokens_kv * problem.heads_q * tuned::kMostlyVisibleNumerator;
 }
 
 // Whether additions from tiles of 64 by 64, in blocks that these divide, are few enough to be in the order of
 // a simulated run. In the order of items, more and smaller tiles would wait for more others.
 bool can_be_scheduled(const Problem& problem) {
-  return problem.area() <= kMostScheduled * kFinestBlock * kFinestBlock;
+  return problem.area() <= tuned::kMaxScheduledVisits * kFinestBlock * kFinestBlock;
 }
 
 BackwardKind kind_of(const Problem& problem, int64_t block) {
@@ -60,7 +51,7 @@ BackwardKind kind_of(const Problem& problem, int64_t block) {
   const Mask& mask = problem.masks->front();
   if (block >= kFinestBlock)
     return block == kLargestBlock && contiguous(mask) ? BackwardKind::kBlocks : BackwardKind::kScattered;
-  if (seen_by(problem, kLongColumn)) return BackwardKind::kLong;
+  if (seen_by(problem, tuned::kLongColumn)) return BackwardKind::kLong;
   if (mask.bands().size() <= 1) return BackwardKind::kOneBand;
   // Nor are they documents if half of all is visible. But items of one head would be too short.
   return half_visible(problem) && problem.deterministic ? BackwardKind::kLong : BackwardKind::kBands;
@@ -82,8 +73,9 @@ bool is_window_with_passes(const Problem& problem, BackwardShape shape) {
   shape.in_rows = true;
   return shape.kind == BackwardKind::kOneBand && bounded(problem.masks->front()) &&
          shape.store == BackwardStore::kClaimed && problem.head_dim == 128 && can_do_passes(problem, shape) &&
-         seen_by(problem, kNarrowest) &&
-         (!seen_by(problem, kNarrow) || problem.tokens_kv * problem.heads_kv <= kFewKeys);
+         seen_by(problem, tuned::kWindowMinRows) &&
+         (!seen_by(problem, tuned::kWindowMaxRows) ||
+          problem.tokens_kv * problem.heads_kv <= tuned::kWindowMaxKeys);
 }
 
 }  // namespace
@@ -103,10 +95,10 @@ BackwardShape choose_backward_shape(const Problem& problem) {
     shape.store = BackwardStore::kAdded;
   }
   const bool blocks = shape.kind == BackwardKind::kBlocks, scattered = shape.kind == BackwardKind::kScattered;
-  const bool very_long = shape.kind == BackwardKind::kLong && seen_by(problem, kVeryLongColumn);
+  const bool very_long = shape.kind == BackwardKind::kLong && seen_by(problem, tuned::kVeryLongColumn);
   // Blocks are scattered over all rows: what L2 can keep is one head.
-  if (scattered || (blocks && !problem.deterministic)) shape.section_units = 1;
-  if (very_long && !problem.deterministic) shape.section_units = 2;
+  if (scattered || (blocks && !problem.deterministic)) shape.section_units = tuned::kScatteredSectionUnits;
+  if (very_long && !problem.deterministic) shape.section_units = tuned::kVeryLongSectionUnits;
   // Tiles of one long mask gain little from beginning where its bands do, those of one band nothing; and
   // where they stay, dq's sums are added faster as threads hold them. Where a window's rows see few keys, the
   // passes inside and rests, which are for sums in rows, gain more.
@@ -115,10 +107,10 @@ BackwardShape choose_backward_shape(const Problem& problem) {
   const bool stay = (long_or_band && !window) || (blocks && problem.deterministic);
   shape.in_rows = shape.keys == 128 && !(stay && problem.head_dim == 128);
   shape.aligned = shape.in_rows && block < kFinestBlock;
-  if (!shape.in_rows && long_or_band && (very_long || problem.deterministic)) shape.rows = 80;
+  if (!shape.in_rows && long_or_band && (very_long || problem.deterministic)) shape.rows = tuned::kTallRows;
   if (in_any_order(shape)) {
-    if (shape.kind == BackwardKind::kLong) shape.join_tiles = kLongRun;
-    if (shape.kind == BackwardKind::kBands || blocks) shape.join_tiles = kShortRun;
+    if (shape.kind == BackwardKind::kLong) shape.join_tiles = tuned::kLongRun;
+    if (shape.kind == BackwardKind::kBands || blocks) shape.join_tiles = tuned::kShortRun;
   }
   // Measured in documents, windows and blocks of any sizes, of head_dim 128.
   if (window ||

@@ -50,7 +50,7 @@ struct BackwardShape {
   // Where can_rest allows it; kWherePays: planner/arrangement.h chooses.
   BackwardRest rest = BackwardRest::kNever;
   bool by_time = true;                 // kOrdered may be the order of a simulated run, where that is faster
-  std::optional<BackwardSplit> split;  // instead of what planner/choose_split.h chooses
+  std::optional<BackwardSplit> split = std::nullopt;  // instead of what planner/choose_split.h chooses
 
   TileShape tile_shape() const { return {keys, rows}; }  // of the transposed mask
   friend bool operator==(const BackwardShape&, const BackwardShape&) = default;

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/sm90/backward/planner/walk.h"
+#include "kernels/sm90/tuning/h200.h"
 
 namespace longspan::sm90 {
 
@@ -14,22 +15,13 @@ struct BackwardSplit {
   int32_t parts = 1;  // items of a key tile, a divisor of the group, or more where one would be too long:
   int64_t most_tiles = 0;  // of an item; 0: any number
   KeyOrder order = KeyOrder::kOfMap;
-  int32_t group_items = 0;  // as BackwardSharing has it
-  int32_t last_rounds = 4;  // items of the last KV heads for each block, so that all blocks end together
-  int32_t kv_heads = 1;     // that are worked on together, or more as it suits the GPU
+  int32_t group_items = 0;                            // as BackwardSharing has it
+  int32_t last_rounds = h200::backward::kLastRounds;  // items of the last KV heads for each block, so that
+                                                      // all blocks end together
+  int32_t kv_heads = 1;  // that are worked on together, or more as it suits the GPU
   BackwardWalk walk{};
   bool by_time = false;  // additions are in the order of a simulated run (planner/schedule.h)
   friend bool operator==(const BackwardSplit&, const BackwardSplit&) = default;
 };
-
-inline constexpr int kShortRun = 4;
-// Blocks that work on neighbouring key tiles of a head meet the same rows of q, do and dq at about the same
-// time, and find them in L2. With more than some 16 of them they wait for each other's additions; with fewer,
-// each row comes from memory more often.
-inline constexpr int64_t kCtasOfHead = 16;
-
-// Visits to tiles, of all heads, up to which additions are in the order of a simulated run: a second of
-// planning, 64 MiB of turns and twice as much of runs, at most.
-inline constexpr int64_t kMostScheduled = int64_t{16} << 20;
 
 }  // namespace longspan::sm90

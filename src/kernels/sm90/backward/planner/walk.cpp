@@ -5,14 +5,15 @@
 #include <queue>
 #include <vector>
 
+#include "kernels/sm90/tuning/h200.h"
+
 namespace longspan::sm90 {
 namespace {
 
+namespace tuned = h200::backward;
+
 constexpr int64_t kMostSimulated = int64_t{1} << 19;  // tiles: some ms
 constexpr int64_t kMostOfHead = int64_t{1} << 20;     // the same if that is one query head's
-constexpr double kHandOver = 0.5;   // tiles' time from one block's addition to the next one's
-constexpr double kBeginning = 2.5;  // tiles' time that an item's beginning and end take
-constexpr double kParts = 2;        // in which a part's dk and dv are added to those of the parts before
 
 // Time, in tiles, until the last block is done.
 double simulate(const CompiledMap& map, std::span<const BackwardWork> items, const BackwardWalk& walk,
@@ -26,14 +27,14 @@ double simulate(const CompiledMap& map, std::span<const BackwardWork> items, con
   for (int32_t i = 0; i < by.workers; ++i) free_at.push(0);
   double last = 0;
   const auto take = [&](const BackwardWork& item, int32_t kv_head) {
-    double now = free_at.top() + kBeginning;
+    double now = free_at.top() + tuned::kItemEnds;
     free_at.pop();
     double* of_head = added.data() + static_cast<size_t>(kv_head * by.group + item.first_head) *
                                          static_cast<size_t>(row_tiles);
     const auto visit = [&](int32_t row_tile, int32_t head) {
       double& before =
           of_head[static_cast<size_t>(head) * static_cast<size_t>(row_tiles) + static_cast<size_t>(row_tile)];
-      before = now = std::max(now + 1, before + kHandOver);
+      before = now = std::max(now + 1, before + tuned::kHandOver);
     };
     const int32_t outer = walk.by_rows ? 1 : item.heads, inner = item.heads > 0 ? item.heads / outer : 0;
     for (int32_t head = 0; head < outer && inner > 0; ++head)
@@ -48,7 +49,7 @@ double simulate(const CompiledMap& map, std::span<const BackwardWork> items, con
       }
     if (item.heads < by.group) {
       double& before = parts[static_cast<size_t>(kv_head * map.row_tiles + item.key_tile)];
-      before = now = std::max(now, before) + kParts;
+      before = now = std::max(now, before) + tuned::kPartSums;
     }
     free_at.push(now);
     last = std::max(last, now);

@@ -6,27 +6,23 @@
 #include "kernels/sm90/block_alignment.h"
 #include "kernels/sm90/forward/planner/row_tile_costs.h"
 #include "kernels/sm90/forward/planner/split.h"
+#include "kernels/sm90/tuning/h200.h"
 
 namespace longspan::sm90 {
 namespace {
 
-constexpr int64_t kMostPacked = 8;  // query heads of a row tile: 16 tokens are left of 128 rows
-constexpr int64_t kLongRow = 600,
-                  kLongKeys = 1025;  // keys of a mean row, and in all, from which wide tiles pay
-constexpr int kPairedColumns = 128;
+namespace tuned = h200::forward;
 
 // Whether row tiles are to begin where blocks of rows and documents do. A tile in two blocks of keys computes
 // the keys of both, which is little where blocks see most keys: then it pays not to have row tiles that are
 // not full. A tile in two documents costs no more than two, so that it pays only, in planning, where these
 // are long.
 bool follows_blocks(const HeadMasks& masks, int64_t tokens) {
-  constexpr int64_t kFewest = 4, kTilesOfBlock = 2, kTilesOfDocument = 20;
-  // Of keys: blocks are not slower from there on, and planning them takes a tenth.
-  constexpr double kGain = 0.9975;
   const bool long_enough = std::all_of(masks.begin(), masks.end(), [&](const Mask& mask) {
     const auto groups = static_cast<int64_t>(mask.bands().groups().size());
-    const int64_t tiles = mask.bands().rectangular() ? kTilesOfBlock : kTilesOfDocument;
-    return groups >= kFewest && groups * tiles * tokens <= mask.rows();
+    const int64_t tiles =
+        mask.bands().rectangular() ? tuned::kEdgesMinTilesOfBlock : tuned::kEdgesMinTilesOfDocument;
+    return groups >= tuned::kEdgesMinRuns && groups * tiles * tokens <= mask.rows();
   });
   if (!long_enough) return false;
   RowTileCosts costs;
@@ -35,7 +31,7 @@ bool follows_blocks(const HeadMasks& masks, int64_t tokens) {
     const RowTileCosts of_mask = row_tile_costs(mask, tokens);
     costs.even += of_mask.even, costs.of_blocks += of_mask.of_blocks;
   }
-  return costs.even >= kGain * costs.of_blocks;
+  return costs.even >= tuned::kEdgesMinKeysRatio * costs.of_blocks;
 }
 
 // Whether every row sees the same keys, one after the other: then all row tiles have the same whole tiles.
@@ -48,11 +44,6 @@ bool rows_are_alike(const HeadMasks& masks) {
 // Whether pairs of blocks are to share tiles of keys, and the last items to be divided. In pairs, tiles take
 // 3 to 4 % more cycles at a clock that is 3 to 4 % higher, as less is loaded. What they gain is the division.
 bool pays_in_pairs(const Problem& problem, const ForwardShape& shape, const Device& device) {
-  constexpr int64_t kFewestRounds = 3;  // items of a pair: of fewer nothing is known
-  // Keys. At 4K (64:8 heads) pairs took 3 and 5 % less time in two runs, at 8K 2.6 % less and 1.3 % more, at
-  // 16K 1.8 % more, and from 12K to 48K, where next to nothing is divided, 3.6 % less to 1.9 % more.
-  constexpr int64_t kShortest = 4096, kLongest = 8192;
-  constexpr double kSpared = 0.01;  // by division, of the time: 1.6 and 2.6 % at 4K and 8K
   const int64_t pairs = device.units / 2, tokens = 2 * shape.tokens();
   if (problem.head_dim != 128 || tokens > kMostTileRows || pairs == 0) return false;
   // Partial results, whose items are not divided once more.
@@ -60,8 +51,10 @@ bool pays_in_pairs(const Problem& problem, const ForwardShape& shape, const Devi
   if (!rows_are_alike(*problem.masks)) return false;
   const int64_t keys = problem.masks->front().area() / problem.masks->front().rows();
   const int64_t items = (problem.tokens_q + tokens - 1) / tokens * (problem.heads_q / shape.pack);
-  return keys >= kShortest && keys <= kLongest && items >= kFewestRounds * pairs &&
-         time_saved_by_split(items, (keys + kPairedColumns - 1) / kPairedColumns, pairs) >= kSpared;
+  return keys >= tuned::kPairMinKeys && keys <= tuned::kPairMaxKeys &&
+         items >= tuned::kPairMinItems * pairs &&
+         time_saved_by_split(items, (keys + tuned::kColumns - 1) / tuned::kColumns, pairs) >=
+             tuned::kPairMinSaving;
 }
 
 }  // namespace
@@ -69,7 +62,7 @@ bool pays_in_pairs(const Problem& problem, const ForwardShape& shape, const Devi
 ForwardShape choose_forward_shape(const Problem& problem, const Device& device) {
   const HeadMasks& masks = *problem.masks;
   ForwardShape shape;
-  shape.pack = static_cast<int>(std::gcd(problem.group_size(), kMostPacked));
+  shape.pack = static_cast<int>(std::gcd(problem.group_size(), tuned::kMaxPack));
 
   const int64_t block = block_alignment(masks);
   if (block == kLargestBlock) {
@@ -82,12 +75,12 @@ ForwardShape choose_forward_shape(const Problem& problem, const Device& device) 
     shape.streams = shape.pack == 2 ? 1 : 2;  // row tiles of 64 tokens: of two heads, or of one
   } else {
     const int64_t rows = problem.tokens_q * problem.heads_q;
-    const bool wide =
-        problem.head_dim == 128 && problem.tokens_kv >= kLongKeys && problem.area() >= kLongRow * rows;
-    shape.columns = shape.piece = wide ? 160 : 128;
+    const bool wide = problem.head_dim == 128 && problem.tokens_kv >= tuned::kWideMinKeys &&
+                      problem.area() >= tuned::kWideMinKeysOfRow * rows;
+    shape.columns = shape.piece = wide ? tuned::kWideColumns : tuned::kColumns;
     if (follows_blocks(masks, shape.tokens())) shape.row_tiles = RowTiles::kOfBlocks;
     if (pays_in_pairs(problem, shape, device)) {
-      shape.columns = shape.piece = kPairedColumns;
+      shape.columns = shape.piece = tuned::kColumns;
       shape.paired = true;
     }
   }
@@ -103,7 +96,8 @@ WorkOrder choose_work_order(const Problem& problem, const ForwardShape& shape, c
   // As many heads as have their keys and values in half of the L2 cache are worked on together.
   const int64_t head_bytes =
       2 * problem.tokens_kv * problem.head_dim * static_cast<int64_t>(size_of(problem.dtype));
-  const auto fitting = std::max<int64_t>(static_cast<int64_t>(device.cache_bytes / 2) / head_bytes, 1);
+  const auto fitting =
+      std::max<int64_t>(static_cast<int64_t>(device.cache_bytes / tuned::kSectionL2Divisor) / head_bytes, 1);
   const int64_t sections = (problem.heads_kv + fitting - 1) / fitting;
   order.section_units = static_cast<int32_t>((problem.heads_kv + sections - 1) / sections *
                                              (problem.group_size() / shape.pack));
@@ -113,8 +107,9 @@ WorkOrder choose_work_order(const Problem& problem, const ForwardShape& shape, c
     int64_t all = 0;
     for (const MapRow& row : map.work) all += row.cost;
     const int64_t of_section = all * order.units / std::max(device.units, 1) / sections;
-    const auto light = std::find_if(map.work.begin(), map.work.end(),
-                                    [&](const MapRow& row) { return row.cost <= of_section * 3 / 4; });
+    const auto light = std::find_if(map.work.begin(), map.work.end(), [&](const MapRow& row) {
+      return row.cost <= of_section * tuned::kHeavyNumerator / tuned::kHeavyDenominator;
+    });
     order.heavy_rows = static_cast<int32_t>(light - map.work.begin());
   }
   return order;

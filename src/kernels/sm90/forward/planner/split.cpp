@@ -2,24 +2,24 @@
 
 #include <algorithm>
 
+#include "kernels/sm90/tuning/h200.h"
+
 namespace longspan::sm90 {
 namespace {
 
-constexpr int64_t kLeast = 2, kShortest = 5;  // tiles of a part, and of a share
-constexpr int64_t kMostParts = 8;             // of an item, about
-constexpr double kWorthIt = 0.005;            // of the time, for more memory and a merge
+namespace tuned = h200::forward;
 
 // What it costs that there are so many parts, in tiles: an item's beginning and end, and that all of them are
 // written and read again at about the same time. Fits what was measured on an H200 with 102, 94 and 16 parts
 // (2K +3.2 % of the cycles, 4K -1.5 %, 8K -2.7 %).
 int64_t overhead_of(int64_t parts) {
-  constexpr int64_t kOfItem = 1, kPartsOfTile = 16;
-  return kOfItem + parts / kPartsOfTile;
+  return tuned::kSplitItemCost + parts / tuned::kSplitPartsOfOneTile;
 }
 
 // Into how many shares all tiles of the last items are cut, one a worker or less.
 int64_t shares_of(int64_t last, int64_t tiles, int64_t workers) {
-  const int64_t shortest = std::max(kShortest, (tiles + kMostParts - 1) / kMostParts);
+  const int64_t shortest =
+      std::max(tuned::kSplitMinTilesOfShare, (tiles + tuned::kSplitMaxParts - 1) / tuned::kSplitMaxParts);
   return std::min(workers, last * tiles / shortest);
 }
 
@@ -51,7 +51,7 @@ double time_saved_by_split(int64_t items, int64_t tiles, int64_t workers) {
   const int64_t tiles_spared = tiles - longest - overhead_of(last + shares);
   const double spared =
       static_cast<double>(tiles_spared) / static_cast<double>((items / workers + 1) * tiles);
-  return spared >= kWorthIt ? spared : 0;
+  return spared >= tuned::kSplitMinSaving ? spared : 0;
 }
 
 ForwardSplit split_last_wave(const ForwardMap& map, const WorkOrder& order, int32_t columns,
@@ -84,7 +84,8 @@ ForwardSplit split_last_wave(const ForwardMap& map, const WorkOrder& order, int3
     std::vector<int64_t> cuts = {begin};
     for (; share_number < shares && share_number * all / shares < end; ++share_number) {
       const int64_t cut = (share_number * all + shares / 2) / shares;
-      if (cut - cuts.back() >= kLeast && end - cut >= kLeast) cuts.push_back(cut);
+      if (cut - cuts.back() >= tuned::kSplitMinTilesOfPart && end - cut >= tuned::kSplitMinTilesOfPart)
+        cuts.push_back(cut);
     }
     cuts.push_back(end);
     const WorkPlace place = order.place(split.whole_items + item);

@@ -18,6 +18,7 @@
 
 #include "kernels/sm90/backward/planner/arrangement.h"
 #include "kernels/sm90/backward/planner/choose_split.h"
+#include "kernels/sm90/tuning/h200.h"
 #include "mask/patterns/patterns.h"
 #include "unit/kernels/sm90/drawn_problem.h"
 
@@ -339,8 +340,8 @@ TEST(BackwardSchedule, IsNotMadeOfTooManyVisits) {
     const BackwardColumns columns{.key_tiles = 32, .tiles = visits / 4, .runs = 320};
     return choose_splits(problem, shape, columns, 132).front().by_time;
   };
-  EXPECT_TRUE(by_time(kMostScheduled));
-  EXPECT_FALSE(by_time(kMostScheduled + 4));
+  EXPECT_TRUE(by_time(h200::backward::kMaxScheduledVisits));
+  EXPECT_FALSE(by_time(h200::backward::kMaxScheduledVisits + 4));
 }
 
 // Where it costs nothing to plan.

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "kernels/sm90/backward/planner/arrangement.h"
+#include "kernels/sm90/tuning/h200.h"
 #include "mask/patterns/patterns.h"
 
 namespace longspan::sm90 {
@@ -56,7 +57,7 @@ TEST(BackwardShape, TellsKindsOfMasksApart) {
 TEST(BackwardShape, LetsItemsBeginWhereOthersAre) {
   EXPECT_GT(shape_of("full", 8192).join_tiles, 8192 / 80);
   EXPECT_LE(shape_of("full", 32768).join_tiles, 32768 / 80);
-  EXPECT_EQ(shape_of("full_document", 8192).join_tiles, kShortRun);
+  EXPECT_EQ(shape_of("full_document", 8192).join_tiles, h200::backward::kShortRun);
   EXPECT_EQ(shape_of("sliding_window", 8192).join_tiles, 0);
   EXPECT_EQ(shape_of("uniform_block_sparse", 8192, false, 128).join_tiles, 0);
   for (const char* name : {"full", "full_document"}) EXPECT_EQ(shape_of(name, 32768, true).join_tiles, 0);
@@ -189,7 +190,7 @@ TEST(BackwardShape, AddsInOrderFromTilesOf64KeysWhereItCanBeScheduled) {
   EXPECT_EQ(shape.keys, 64);
   EXPECT_FALSE(shape.in_rows);
   EXPECT_GT(arrange_backward(problem, shape, 132).schedule.streams, 132);
-  problem.heads_q = 2 * (kMostScheduled * 64 * 64 / problem.area() + 1);
+  problem.heads_q = 2 * (h200::backward::kMaxScheduledVisits * 64 * 64 / problem.area() + 1);
   EXPECT_EQ(choose_backward_shape(problem).keys, 128);
   EXPECT_TRUE(choose_backward_shape(problem).in_rows);
   problem.deterministic = false;
