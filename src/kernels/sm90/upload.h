@@ -22,7 +22,6 @@ class Upload {
   // `fill` writes `bytes` bytes, at most kMostBytes, which are then brought to `to`.
   static Upload begin(void* to, size_t bytes, const Device& device, const std::function<void(char*)>& fill);
 
-  bool done() const;
   // What is queued in `stream` from here on finds what was copied. True: and so does whatever comes later in
   // any stream, as the copy is done. In a stream that is being captured the host waits: a graph is not to
   // wait for an event that stands for other copies later on.
@@ -32,6 +31,7 @@ class Upload {
 
  private:
   Upload(const UploadSlot* slot, uint64_t use) : slot_(slot), use_(use) {}
+  bool done() const;
   bool left() const;  // the slot has been filled again, so that the copy is done
 
   const UploadSlot* slot_ = nullptr;

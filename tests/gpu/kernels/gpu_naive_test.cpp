@@ -13,7 +13,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/rng.h"
-#include "gpu/gpu.h"
+#include "gpu/kernels/hopper.h"
 
 namespace longspan {
 namespace {
@@ -164,19 +164,6 @@ void expect_right(const Problem& problem, const std::string& what) {
       ASSERT_NEAR(got_lse.values[i], expected.lse[i], 2e-5) << "lse of row " << i;
     }
   }
-}
-
-Problem problem_of(std::vector<Mask> masks, int64_t heads_q, int64_t heads_kv, int64_t head_dim,
-                   DType dtype) {
-  Problem p;
-  p.tokens_q = masks.front().rows();
-  p.tokens_kv = masks.front().columns();
-  p.heads_q = heads_q;
-  p.heads_kv = heads_kv;
-  p.head_dim = head_dim;
-  p.dtype = dtype;
-  p.masks = std::make_shared<const HeadMasks>(std::move(masks));
-  return p;
 }
 
 constexpr int64_t kBelow = kUnboundedBelow, kAbove = kUnboundedAbove;

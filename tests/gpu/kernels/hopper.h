@@ -1,4 +1,4 @@
-// What tests of sm90 on a GPU begin with.
+// What tests of kernels on a GPU begin with: a problem of given masks, and whether there is a Hopper GPU.
 #pragma once
 
 #include <memory>

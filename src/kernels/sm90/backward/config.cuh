@@ -11,8 +11,8 @@
 namespace longspan::sm90 {
 
 // The shape of one instance of the kernel.
-template <class ElementT, int kHeadDimT, int kRowsT, int kStreamsT, int kQStagesT, BackwardStore kStoreT,
-          bool kInRowsT, bool kRestsT>
+template <class ElementT, int kHeadDimT, int kRowsT, int kStreamsT, BackwardStore kStoreT, bool kInRowsT,
+          bool kRestsT>
 struct BackwardConfig {
   using Element = ElementT;
   static constexpr int kHeadDim = kHeadDimT;                 // 64 or 128
@@ -21,7 +21,7 @@ struct BackwardConfig {
   static constexpr int kConsumers = 2;                       // warpgroups, of 64 keys each
   static constexpr int kWarpgroups = kConsumers / kStreams;  // of a stream
   static constexpr int kKeys = 64 * kWarpgroups;             // of a tile
-  static constexpr int kQStages = kQStagesT, kDoStages = 2;
+  static constexpr int kQStages = kHeadDim == 128 ? 2 : 3, kDoStages = 2;
   static constexpr int kDsBuffers = 2;
   static constexpr BackwardStore kStore = kStoreT;
   // dq goes to its sums by the copy engine, from shared memory, in which two streams leave no room for it.

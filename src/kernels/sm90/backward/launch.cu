@@ -64,28 +64,28 @@ void start_for(int64_t head_dim, const BackwardShape& shape, const BackwardParam
                const Device& device, cudaStream_t stream) {
   using enum BackwardStore;
   const bool rests = shape.rest == BackwardRest::kAlways;
-#define LONGSPAN_START(d, rows_, keys_, q_stages, store_, in_rows_, rests_)                           \
-  if (head_dim == (d) && shape.rows == (rows_) && shape.keys == (keys_) && shape.store == (store_) && \
-      shape.in_rows == (in_rows_) && rests == (rests_))                                               \
-  return start<BackwardConfig<Element, d, rows_, 128 / keys_, q_stages, store_, in_rows_, rests_>>(   \
-      params, device, stream)
-  LONGSPAN_START(128, 64, 128, 2, kClaimed, true, false);
-  LONGSPAN_START(128, 64, 128, 2, kClaimed, true, true);
-  LONGSPAN_START(128, 64, 128, 2, kClaimed, false, false);
-  LONGSPAN_START(128, 64, 128, 2, kAdded, true, false);
-  LONGSPAN_START(128, 64, 128, 2, kAdded, true, true);
-  LONGSPAN_START(128, 64, 128, 2, kAdded, false, false);
-  LONGSPAN_START(128, 80, 128, 2, kAdded, false, false);
-  LONGSPAN_START(128, 64, 128, 2, kOrdered, true, false);
-  LONGSPAN_START(128, 64, 128, 2, kOrdered, false, false);
-  LONGSPAN_START(128, 80, 128, 2, kOrdered, false, false);
-  LONGSPAN_START(128, 64, 64, 2, kRegisters, false, false);
-  LONGSPAN_START(128, 64, 64, 2, kOrdered, false, false);
-  LONGSPAN_START(64, 64, 128, 3, kClaimed, true, false);
-  LONGSPAN_START(64, 64, 128, 3, kAdded, true, false);
-  LONGSPAN_START(64, 64, 128, 3, kOrdered, true, false);
-  LONGSPAN_START(64, 64, 64, 3, kRegisters, false, false);
-  LONGSPAN_START(64, 64, 64, 3, kOrdered, false, false);
+#define LONGSPAN_START(d, rows_, keys_, store_, in_rows_, rests_)                                        \
+  if (head_dim == (d) && shape.rows == (rows_) && shape.keys == (keys_) && shape.store == (store_) &&    \
+      shape.in_rows == (in_rows_) && rests == (rests_))                                                  \
+  return start<BackwardConfig<Element, d, rows_, 128 / keys_, store_, in_rows_, rests_>>(params, device, \
+                                                                                         stream)
+  LONGSPAN_START(128, 64, 128, kClaimed, true, false);
+  LONGSPAN_START(128, 64, 128, kClaimed, true, true);
+  LONGSPAN_START(128, 64, 128, kClaimed, false, false);
+  LONGSPAN_START(128, 64, 128, kAdded, true, false);
+  LONGSPAN_START(128, 64, 128, kAdded, true, true);
+  LONGSPAN_START(128, 64, 128, kAdded, false, false);
+  LONGSPAN_START(128, 80, 128, kAdded, false, false);
+  LONGSPAN_START(128, 64, 128, kOrdered, true, false);
+  LONGSPAN_START(128, 64, 128, kOrdered, false, false);
+  LONGSPAN_START(128, 80, 128, kOrdered, false, false);
+  LONGSPAN_START(128, 64, 64, kRegisters, false, false);
+  LONGSPAN_START(128, 64, 64, kOrdered, false, false);
+  LONGSPAN_START(64, 64, 128, kClaimed, true, false);
+  LONGSPAN_START(64, 64, 128, kAdded, true, false);
+  LONGSPAN_START(64, 64, 128, kOrdered, true, false);
+  LONGSPAN_START(64, 64, 64, kRegisters, false, false);
+  LONGSPAN_START(64, 64, 64, kOrdered, false, false);
 #undef LONGSPAN_START
   LONGSPAN_CHECK(
       false,

@@ -257,7 +257,7 @@ class BackwardLoader {
     }
     if (begins_) {
       load(params_.k, memory_.k, C::kKvBytes, state_.k_full, state_.k_empty, kv_parity_, item.first_key(),
-           item.kv_head(), CachePolicy::kNormal);
+           item.kv_head());
     }
     const int dq_tile = head * params_.row_tiles + tile.tile;
     int turn = turn_;
@@ -292,21 +292,22 @@ class BackwardLoader {
     q_.advance();
     if (begins_) {
       load(params_.v, memory_.v, C::kKvBytes, state_.v_full, state_.v_empty, kv_parity_, item.first_key(),
-           item.kv_head(), CachePolicy::kNormal);
+           item.kv_head());
       kv_parity_ ^= 1;
     }
     load(params_.dout, memory_.dout[do_.slot], C::kRowBytes, state_.do_full[do_.slot],
-         state_.do_empty[do_.slot], do_.parity, tile.first, head, CachePolicy::kNormal);
+         state_.do_empty[do_.slot], do_.parity, tile.first, head);
     do_.advance();
     begins_ = 0;
   }
 
   __device__ void load(const CUtensorMap& map, const uint8_t* destination, uint32_t bytes, Mbarrier& full,
-                       Mbarrier& empty, uint32_t parity, int token, int head, CachePolicy policy) {
+                       Mbarrier& empty, uint32_t parity, int token, int head) {
     mbarrier_wait(empty, parity ^ 1);
     if (lane_ == 0) {
       mbarrier_arrive_expect_tx(full, bytes);
-      cp_async_bulk_tensor_load(shared_address(destination), map, full, 0, token, 0, head, policy);
+      cp_async_bulk_tensor_load(shared_address(destination), map, full, 0, token, 0, head,
+                                CachePolicy::kNormal);
     }
     __syncwarp();
   }

@@ -76,61 +76,7 @@ template <class Element, int kColumns>
 struct Wgmma;
 
 // clang-format off
-#define LONGSPAN_WGMMA_D48 \
-  "{" \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-  "%16, %17, %18, %19, %20, %21, %22, %23" \
-  "}"
-#define LONGSPAN_WGMMA_OUT48 \
-  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
-  "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
-  "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
-
-template <>
-struct Wgmma<__nv_bfloat16, 48> {
-  static __device__ __forceinline__ void ss(float (&d)[24], uint64_t a, uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %26, 0;"
-        " wgmma.mma_async.sync.aligned.m64n48k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D48
-        ", %24, %25, p, 1, 1, 0, 0; }"
-        : LONGSPAN_WGMMA_OUT48
-        : "l"(a), "l"(b), "r"(accumulate));
-  }
-  template <int kNMajor>
-  static __device__ __forceinline__ void rs(float (&d)[24], const uint32_t (&a)[4], uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %29, 0;"
-        " wgmma.mma_async.sync.aligned.m64n48k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D48
-        ", {%24, %25, %26, %27}, %28, p, 1, 1, %30; }"
-        : LONGSPAN_WGMMA_OUT48
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
-  }
-};
-
-template <>
-struct Wgmma<__half, 48> {
-  static __device__ __forceinline__ void ss(float (&d)[24], uint64_t a, uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %26, 0;"
-        " wgmma.mma_async.sync.aligned.m64n48k16.f32.f16.f16 " LONGSPAN_WGMMA_D48
-        ", %24, %25, p, 1, 1, 0, 0; }"
-        : LONGSPAN_WGMMA_OUT48
-        : "l"(a), "l"(b), "r"(accumulate));
-  }
-  template <int kNMajor>
-  static __device__ __forceinline__ void rs(float (&d)[24], const uint32_t (&a)[4], uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %29, 0;"
-        " wgmma.mma_async.sync.aligned.m64n48k16.f32.f16.f16 " LONGSPAN_WGMMA_D48
-        ", {%24, %25, %26, %27}, %28, p, 1, 1, %30; }"
-        : LONGSPAN_WGMMA_OUT48
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
-  }
-};
-
-#undef LONGSPAN_WGMMA_D48
-#undef LONGSPAN_WGMMA_OUT48
-
+// The accumulator's registers in the instruction, and as operands of the asm statement.
 #define LONGSPAN_WGMMA_D64 \
   "{" \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
@@ -141,52 +87,6 @@ struct Wgmma<__half, 48> {
   "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
   "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-
-template <>
-struct Wgmma<__nv_bfloat16, 64> {
-  static __device__ __forceinline__ void ss(float (&d)[32], uint64_t a, uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %34, 0;"
-        " wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D64
-        ", %32, %33, p, 1, 1, 0, 0; }"
-        : LONGSPAN_WGMMA_OUT64
-        : "l"(a), "l"(b), "r"(accumulate));
-  }
-  template <int kNMajor>
-  static __device__ __forceinline__ void rs(float (&d)[32], const uint32_t (&a)[4], uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %37, 0;"
-        " wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D64
-        ", {%32, %33, %34, %35}, %36, p, 1, 1, %38; }"
-        : LONGSPAN_WGMMA_OUT64
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
-  }
-};
-
-template <>
-struct Wgmma<__half, 64> {
-  static __device__ __forceinline__ void ss(float (&d)[32], uint64_t a, uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %34, 0;"
-        " wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 " LONGSPAN_WGMMA_D64
-        ", %32, %33, p, 1, 1, 0, 0; }"
-        : LONGSPAN_WGMMA_OUT64
-        : "l"(a), "l"(b), "r"(accumulate));
-  }
-  template <int kNMajor>
-  static __device__ __forceinline__ void rs(float (&d)[32], const uint32_t (&a)[4], uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %37, 0;"
-        " wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 " LONGSPAN_WGMMA_D64
-        ", {%32, %33, %34, %35}, %36, p, 1, 1, %38; }"
-        : LONGSPAN_WGMMA_OUT64
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
-  }
-};
-
-#undef LONGSPAN_WGMMA_D64
-#undef LONGSPAN_WGMMA_OUT64
-
 #define LONGSPAN_WGMMA_D80 \
   "{" \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
@@ -199,172 +99,6 @@ struct Wgmma<__half, 64> {
   "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), \
   "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39])
-
-template <>
-struct Wgmma<__nv_bfloat16, 80> {
-  static __device__ __forceinline__ void ss(float (&d)[40], uint64_t a, uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %42, 0;"
-        " wgmma.mma_async.sync.aligned.m64n80k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D80
-        ", %40, %41, p, 1, 1, 0, 0; }"
-        : LONGSPAN_WGMMA_OUT80
-        : "l"(a), "l"(b), "r"(accumulate));
-  }
-  template <int kNMajor>
-  static __device__ __forceinline__ void rs(float (&d)[40], const uint32_t (&a)[4], uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %45, 0;"
-        " wgmma.mma_async.sync.aligned.m64n80k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D80
-        ", {%40, %41, %42, %43}, %44, p, 1, 1, %46; }"
-        : LONGSPAN_WGMMA_OUT80
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
-  }
-};
-
-template <>
-struct Wgmma<__half, 80> {
-  static __device__ __forceinline__ void ss(float (&d)[40], uint64_t a, uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %42, 0;"
-        " wgmma.mma_async.sync.aligned.m64n80k16.f32.f16.f16 " LONGSPAN_WGMMA_D80
-        ", %40, %41, p, 1, 1, 0, 0; }"
-        : LONGSPAN_WGMMA_OUT80
-        : "l"(a), "l"(b), "r"(accumulate));
-  }
-  template <int kNMajor>
-  static __device__ __forceinline__ void rs(float (&d)[40], const uint32_t (&a)[4], uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %45, 0;"
-        " wgmma.mma_async.sync.aligned.m64n80k16.f32.f16.f16 " LONGSPAN_WGMMA_D80
-        ", {%40, %41, %42, %43}, %44, p, 1, 1, %46; }"
-        : LONGSPAN_WGMMA_OUT80
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
-  }
-};
-
-#undef LONGSPAN_WGMMA_D80
-#undef LONGSPAN_WGMMA_OUT80
-
-#define LONGSPAN_WGMMA_D96 \
-  "{" \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
-  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47" \
-  "}"
-#define LONGSPAN_WGMMA_OUT96 \
-  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
-  "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
-  "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
-  "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), \
-  "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), \
-  "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47])
-
-template <>
-struct Wgmma<__nv_bfloat16, 96> {
-  static __device__ __forceinline__ void ss(float (&d)[48], uint64_t a, uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %50, 0;"
-        " wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D96
-        ", %48, %49, p, 1, 1, 0, 0; }"
-        : LONGSPAN_WGMMA_OUT96
-        : "l"(a), "l"(b), "r"(accumulate));
-  }
-  template <int kNMajor>
-  static __device__ __forceinline__ void rs(float (&d)[48], const uint32_t (&a)[4], uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %53, 0;"
-        " wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D96
-        ", {%48, %49, %50, %51}, %52, p, 1, 1, %54; }"
-        : LONGSPAN_WGMMA_OUT96
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
-  }
-};
-
-template <>
-struct Wgmma<__half, 96> {
-  static __device__ __forceinline__ void ss(float (&d)[48], uint64_t a, uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %50, 0;"
-        " wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 " LONGSPAN_WGMMA_D96
-        ", %48, %49, p, 1, 1, 0, 0; }"
-        : LONGSPAN_WGMMA_OUT96
-        : "l"(a), "l"(b), "r"(accumulate));
-  }
-  template <int kNMajor>
-  static __device__ __forceinline__ void rs(float (&d)[48], const uint32_t (&a)[4], uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %53, 0;"
-        " wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 " LONGSPAN_WGMMA_D96
-        ", {%48, %49, %50, %51}, %52, p, 1, 1, %54; }"
-        : LONGSPAN_WGMMA_OUT96
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
-  }
-};
-
-#undef LONGSPAN_WGMMA_D96
-#undef LONGSPAN_WGMMA_OUT96
-
-#define LONGSPAN_WGMMA_D112 \
-  "{" \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
-  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
-  "%48, %49, %50, %51, %52, %53, %54, %55" \
-  "}"
-#define LONGSPAN_WGMMA_OUT112 \
-  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
-  "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
-  "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
-  "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), \
-  "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), \
-  "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), \
-  "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55])
-
-template <>
-struct Wgmma<__nv_bfloat16, 112> {
-  static __device__ __forceinline__ void ss(float (&d)[56], uint64_t a, uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %58, 0;"
-        " wgmma.mma_async.sync.aligned.m64n112k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D112
-        ", %56, %57, p, 1, 1, 0, 0; }"
-        : LONGSPAN_WGMMA_OUT112
-        : "l"(a), "l"(b), "r"(accumulate));
-  }
-  template <int kNMajor>
-  static __device__ __forceinline__ void rs(float (&d)[56], const uint32_t (&a)[4], uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %61, 0;"
-        " wgmma.mma_async.sync.aligned.m64n112k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D112
-        ", {%56, %57, %58, %59}, %60, p, 1, 1, %62; }"
-        : LONGSPAN_WGMMA_OUT112
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
-  }
-};
-
-template <>
-struct Wgmma<__half, 112> {
-  static __device__ __forceinline__ void ss(float (&d)[56], uint64_t a, uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %58, 0;"
-        " wgmma.mma_async.sync.aligned.m64n112k16.f32.f16.f16 " LONGSPAN_WGMMA_D112
-        ", %56, %57, p, 1, 1, 0, 0; }"
-        : LONGSPAN_WGMMA_OUT112
-        : "l"(a), "l"(b), "r"(accumulate));
-  }
-  template <int kNMajor>
-  static __device__ __forceinline__ void rs(float (&d)[56], const uint32_t (&a)[4], uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %61, 0;"
-        " wgmma.mma_async.sync.aligned.m64n112k16.f32.f16.f16 " LONGSPAN_WGMMA_D112
-        ", {%56, %57, %58, %59}, %60, p, 1, 1, %62; }"
-        : LONGSPAN_WGMMA_OUT112
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
-  }
-};
-
-#undef LONGSPAN_WGMMA_D112
-#undef LONGSPAN_WGMMA_OUT112
-
 #define LONGSPAN_WGMMA_D128 \
   "{" \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
@@ -381,116 +115,6 @@ struct Wgmma<__half, 112> {
   "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), \
   "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), \
   "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-
-template <>
-struct Wgmma<__nv_bfloat16, 128> {
-  static __device__ __forceinline__ void ss(float (&d)[64], uint64_t a, uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %66, 0;"
-        " wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D128
-        ", %64, %65, p, 1, 1, 0, 0; }"
-        : LONGSPAN_WGMMA_OUT128
-        : "l"(a), "l"(b), "r"(accumulate));
-  }
-  template <int kNMajor>
-  static __device__ __forceinline__ void rs(float (&d)[64], const uint32_t (&a)[4], uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %69, 0;"
-        " wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D128
-        ", {%64, %65, %66, %67}, %68, p, 1, 1, %70; }"
-        : LONGSPAN_WGMMA_OUT128
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
-  }
-};
-
-template <>
-struct Wgmma<__half, 128> {
-  static __device__ __forceinline__ void ss(float (&d)[64], uint64_t a, uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %66, 0;"
-        " wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 " LONGSPAN_WGMMA_D128
-        ", %64, %65, p, 1, 1, 0, 0; }"
-        : LONGSPAN_WGMMA_OUT128
-        : "l"(a), "l"(b), "r"(accumulate));
-  }
-  template <int kNMajor>
-  static __device__ __forceinline__ void rs(float (&d)[64], const uint32_t (&a)[4], uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %69, 0;"
-        " wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 " LONGSPAN_WGMMA_D128
-        ", {%64, %65, %66, %67}, %68, p, 1, 1, %70; }"
-        : LONGSPAN_WGMMA_OUT128
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
-  }
-};
-
-#undef LONGSPAN_WGMMA_D128
-#undef LONGSPAN_WGMMA_OUT128
-
-#define LONGSPAN_WGMMA_D144 \
-  "{" \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
-  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
-  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
-  "%64, %65, %66, %67, %68, %69, %70, %71" \
-  "}"
-#define LONGSPAN_WGMMA_OUT144 \
-  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
-  "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
-  "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
-  "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), \
-  "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), \
-  "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), \
-  "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), \
-  "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), \
-  "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71])
-
-template <>
-struct Wgmma<__nv_bfloat16, 144> {
-  static __device__ __forceinline__ void ss(float (&d)[72], uint64_t a, uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %74, 0;"
-        " wgmma.mma_async.sync.aligned.m64n144k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D144
-        ", %72, %73, p, 1, 1, 0, 0; }"
-        : LONGSPAN_WGMMA_OUT144
-        : "l"(a), "l"(b), "r"(accumulate));
-  }
-  template <int kNMajor>
-  static __device__ __forceinline__ void rs(float (&d)[72], const uint32_t (&a)[4], uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %77, 0;"
-        " wgmma.mma_async.sync.aligned.m64n144k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D144
-        ", {%72, %73, %74, %75}, %76, p, 1, 1, %78; }"
-        : LONGSPAN_WGMMA_OUT144
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
-  }
-};
-
-template <>
-struct Wgmma<__half, 144> {
-  static __device__ __forceinline__ void ss(float (&d)[72], uint64_t a, uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %74, 0;"
-        " wgmma.mma_async.sync.aligned.m64n144k16.f32.f16.f16 " LONGSPAN_WGMMA_D144
-        ", %72, %73, p, 1, 1, 0, 0; }"
-        : LONGSPAN_WGMMA_OUT144
-        : "l"(a), "l"(b), "r"(accumulate));
-  }
-  template <int kNMajor>
-  static __device__ __forceinline__ void rs(float (&d)[72], const uint32_t (&a)[4], uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %77, 0;"
-        " wgmma.mma_async.sync.aligned.m64n144k16.f32.f16.f16 " LONGSPAN_WGMMA_D144
-        ", {%72, %73, %74, %75}, %76, p, 1, 1, %78; }"
-        : LONGSPAN_WGMMA_OUT144
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
-  }
-};
-
-#undef LONGSPAN_WGMMA_D144
-#undef LONGSPAN_WGMMA_OUT144
-
 #define LONGSPAN_WGMMA_D160 \
   "{" \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
@@ -511,51 +135,49 @@ struct Wgmma<__half, 144> {
   "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), \
   "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79])
 
-template <>
-struct Wgmma<__nv_bfloat16, 160> {
-  static __device__ __forceinline__ void ss(float (&d)[80], uint64_t a, uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %82, 0;"
-        " wgmma.mma_async.sync.aligned.m64n160k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D160
-        ", %80, %81, p, 1, 1, 0, 0; }"
-        : LONGSPAN_WGMMA_OUT160
-        : "l"(a), "l"(b), "r"(accumulate));
-  }
-  template <int kNMajor>
-  static __device__ __forceinline__ void rs(float (&d)[80], const uint32_t (&a)[4], uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %85, 0;"
-        " wgmma.mma_async.sync.aligned.m64n160k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D160
-        ", {%80, %81, %82, %83}, %84, p, 1, 1, %86; }"
-        : LONGSPAN_WGMMA_OUT160
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
-  }
-};
+// The two products of one element type and width. The numbers are those of the operands after the accumulator:
+// N / 2, N / 2 + 1, ...
+#define LONGSPAN_WGMMA(ELEMENT, TYPE, N, O0, O1, O2, O3, O4, O5, O6) \
+  template <> \
+  struct Wgmma<ELEMENT, N> { \
+    static __device__ __forceinline__ void ss(float (&d)[N / 2], uint64_t a, uint64_t b, int accumulate) { \
+      asm volatile( \
+          "{ .reg .pred p; setp.ne.b32 p, %" #O2 ", 0;" \
+          " wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " " LONGSPAN_WGMMA_D##N \
+          ", %" #O0 ", %" #O1 ", p, 1, 1, 0, 0; }" \
+          : LONGSPAN_WGMMA_OUT##N \
+          : "l"(a), "l"(b), "r"(accumulate)); \
+    } \
+    template <int kNMajor> \
+    static __device__ __forceinline__ void rs(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, \
+                                              int accumulate) { \
+      asm volatile( \
+          "{ .reg .pred p; setp.ne.b32 p, %" #O5 ", 0;" \
+          " wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " " LONGSPAN_WGMMA_D##N \
+          ", {%" #O0 ", %" #O1 ", %" #O2 ", %" #O3 "}, %" #O4 ", p, 1, 1, %" #O6 "; }" \
+          : LONGSPAN_WGMMA_OUT##N \
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor)); \
+    } \
+  };
+#define LONGSPAN_WGMMA_TYPES(N, ...) \
+  LONGSPAN_WGMMA(__nv_bfloat16, "bf16", N, __VA_ARGS__) \
+  LONGSPAN_WGMMA(__half, "f16", N, __VA_ARGS__)
 
-template <>
-struct Wgmma<__half, 160> {
-  static __device__ __forceinline__ void ss(float (&d)[80], uint64_t a, uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %82, 0;"
-        " wgmma.mma_async.sync.aligned.m64n160k16.f32.f16.f16 " LONGSPAN_WGMMA_D160
-        ", %80, %81, p, 1, 1, 0, 0; }"
-        : LONGSPAN_WGMMA_OUT160
-        : "l"(a), "l"(b), "r"(accumulate));
-  }
-  template <int kNMajor>
-  static __device__ __forceinline__ void rs(float (&d)[80], const uint32_t (&a)[4], uint64_t b, int accumulate) {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.b32 p, %85, 0;"
-        " wgmma.mma_async.sync.aligned.m64n160k16.f32.f16.f16 " LONGSPAN_WGMMA_D160
-        ", {%80, %81, %82, %83}, %84, p, 1, 1, %86; }"
-        : LONGSPAN_WGMMA_OUT160
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor));
-  }
-};
+LONGSPAN_WGMMA_TYPES(64, 32, 33, 34, 35, 36, 37, 38)
+LONGSPAN_WGMMA_TYPES(80, 40, 41, 42, 43, 44, 45, 46)
+LONGSPAN_WGMMA_TYPES(128, 64, 65, 66, 67, 68, 69, 70)
+LONGSPAN_WGMMA_TYPES(160, 80, 81, 82, 83, 84, 85, 86)
 
+#undef LONGSPAN_WGMMA_TYPES
+#undef LONGSPAN_WGMMA
+#undef LONGSPAN_WGMMA_D64
+#undef LONGSPAN_WGMMA_OUT64
+#undef LONGSPAN_WGMMA_D80
+#undef LONGSPAN_WGMMA_OUT80
+#undef LONGSPAN_WGMMA_D128
+#undef LONGSPAN_WGMMA_OUT128
 #undef LONGSPAN_WGMMA_D160
 #undef LONGSPAN_WGMMA_OUT160
-
 // clang-format on
 
 }  // namespace longspan::sm90

@@ -24,6 +24,7 @@ template <class Element, int kColumns>
 struct SharedWgmma;
 
 // clang-format off
+// The accumulator's registers in the instruction, and as operands of the asm statement that sets or adds to it.
 #define LONGSPAN_WGMMA_D32 \
   "{" \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15" \
@@ -34,51 +35,6 @@ struct SharedWgmma;
 #define LONGSPAN_WGMMA_ADD32 \
   "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
   "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
-
-template <>
-struct SharedWgmma<__nv_bfloat16, 32> {
-  template <int kMMajor, int kNMajor>
-  static __device__ __forceinline__ void set(float (&d)[16], uint64_t a, uint64_t b) {
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D32
-        ", %16, %17, 0, 1, 1, %18, %19;"
-        : LONGSPAN_WGMMA_SET32
-        : "l"(a), "l"(b), "n"(kMMajor), "n"(kNMajor));
-  }
-  template <int kMMajor, int kNMajor>
-  static __device__ __forceinline__ void add(float (&d)[16], uint64_t a, uint64_t b) {
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D32
-        ", %16, %17, 1, 1, 1, %18, %19;"
-        : LONGSPAN_WGMMA_ADD32
-        : "l"(a), "l"(b), "n"(kMMajor), "n"(kNMajor));
-  }
-};
-
-template <>
-struct SharedWgmma<__half, 32> {
-  template <int kMMajor, int kNMajor>
-  static __device__ __forceinline__ void set(float (&d)[16], uint64_t a, uint64_t b) {
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 " LONGSPAN_WGMMA_D32
-        ", %16, %17, 0, 1, 1, %18, %19;"
-        : LONGSPAN_WGMMA_SET32
-        : "l"(a), "l"(b), "n"(kMMajor), "n"(kNMajor));
-  }
-  template <int kMMajor, int kNMajor>
-  static __device__ __forceinline__ void add(float (&d)[16], uint64_t a, uint64_t b) {
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 " LONGSPAN_WGMMA_D32
-        ", %16, %17, 1, 1, 1, %18, %19;"
-        : LONGSPAN_WGMMA_ADD32
-        : "l"(a), "l"(b), "n"(kMMajor), "n"(kNMajor));
-  }
-};
-
-#undef LONGSPAN_WGMMA_D32
-#undef LONGSPAN_WGMMA_SET32
-#undef LONGSPAN_WGMMA_ADD32
-
 #define LONGSPAN_WGMMA_D64 \
   "{" \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
@@ -94,51 +50,6 @@ struct SharedWgmma<__half, 32> {
   "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
   "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-
-template <>
-struct SharedWgmma<__nv_bfloat16, 64> {
-  template <int kMMajor, int kNMajor>
-  static __device__ __forceinline__ void set(float (&d)[32], uint64_t a, uint64_t b) {
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D64
-        ", %32, %33, 0, 1, 1, %34, %35;"
-        : LONGSPAN_WGMMA_SET64
-        : "l"(a), "l"(b), "n"(kMMajor), "n"(kNMajor));
-  }
-  template <int kMMajor, int kNMajor>
-  static __device__ __forceinline__ void add(float (&d)[32], uint64_t a, uint64_t b) {
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D64
-        ", %32, %33, 1, 1, 1, %34, %35;"
-        : LONGSPAN_WGMMA_ADD64
-        : "l"(a), "l"(b), "n"(kMMajor), "n"(kNMajor));
-  }
-};
-
-template <>
-struct SharedWgmma<__half, 64> {
-  template <int kMMajor, int kNMajor>
-  static __device__ __forceinline__ void set(float (&d)[32], uint64_t a, uint64_t b) {
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 " LONGSPAN_WGMMA_D64
-        ", %32, %33, 0, 1, 1, %34, %35;"
-        : LONGSPAN_WGMMA_SET64
-        : "l"(a), "l"(b), "n"(kMMajor), "n"(kNMajor));
-  }
-  template <int kMMajor, int kNMajor>
-  static __device__ __forceinline__ void add(float (&d)[32], uint64_t a, uint64_t b) {
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 " LONGSPAN_WGMMA_D64
-        ", %32, %33, 1, 1, 1, %34, %35;"
-        : LONGSPAN_WGMMA_ADD64
-        : "l"(a), "l"(b), "n"(kMMajor), "n"(kNMajor));
-  }
-};
-
-#undef LONGSPAN_WGMMA_D64
-#undef LONGSPAN_WGMMA_SET64
-#undef LONGSPAN_WGMMA_ADD64
-
 #define LONGSPAN_WGMMA_D80 \
   "{" \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
@@ -158,50 +69,43 @@ struct SharedWgmma<__half, 64> {
   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), \
   "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39])
 
-template <>
-struct SharedWgmma<__nv_bfloat16, 80> {
-  template <int kMMajor, int kNMajor>
-  static __device__ __forceinline__ void set(float (&d)[40], uint64_t a, uint64_t b) {
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n80k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D80
-        ", %40, %41, 0, 1, 1, %42, %43;"
-        : LONGSPAN_WGMMA_SET80
-        : "l"(a), "l"(b), "n"(kMMajor), "n"(kNMajor));
+// The product of one element type and width, which sets d or adds to it. The numbers are those of the operands after the
+// accumulator: N / 2, N / 2 + 1, ...
+#define LONGSPAN_WGMMA_INTO(NAME, ADD, OPERANDS, TYPE, N, O0, O1, O2, O3) \
+  template <int kMMajor, int kNMajor> \
+  static __device__ __forceinline__ void NAME(float (&d)[N / 2], uint64_t a, uint64_t b) { \
+    asm volatile( \
+        "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " " LONGSPAN_WGMMA_D##N \
+        ", %" #O0 ", %" #O1 ", " #ADD ", 1, 1, %" #O2 ", %" #O3 ";" \
+        : OPERANDS \
+        : "l"(a), "l"(b), "n"(kMMajor), "n"(kNMajor)); \
   }
-  template <int kMMajor, int kNMajor>
-  static __device__ __forceinline__ void add(float (&d)[40], uint64_t a, uint64_t b) {
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n80k16.f32.bf16.bf16 " LONGSPAN_WGMMA_D80
-        ", %40, %41, 1, 1, 1, %42, %43;"
-        : LONGSPAN_WGMMA_ADD80
-        : "l"(a), "l"(b), "n"(kMMajor), "n"(kNMajor));
-  }
-};
+#define LONGSPAN_WGMMA(ELEMENT, TYPE, N, O0, O1, O2, O3) \
+  template <> \
+  struct SharedWgmma<ELEMENT, N> { \
+    LONGSPAN_WGMMA_INTO(set, 0, LONGSPAN_WGMMA_SET##N, TYPE, N, O0, O1, O2, O3) \
+    LONGSPAN_WGMMA_INTO(add, 1, LONGSPAN_WGMMA_ADD##N, TYPE, N, O0, O1, O2, O3) \
+  };
+#define LONGSPAN_WGMMA_TYPES(N, O0, O1, O2, O3) \
+  LONGSPAN_WGMMA(__nv_bfloat16, "bf16", N, O0, O1, O2, O3) \
+  LONGSPAN_WGMMA(__half, "f16", N, O0, O1, O2, O3)
 
-template <>
-struct SharedWgmma<__half, 80> {
-  template <int kMMajor, int kNMajor>
-  static __device__ __forceinline__ void set(float (&d)[40], uint64_t a, uint64_t b) {
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n80k16.f32.f16.f16 " LONGSPAN_WGMMA_D80
-        ", %40, %41, 0, 1, 1, %42, %43;"
-        : LONGSPAN_WGMMA_SET80
-        : "l"(a), "l"(b), "n"(kMMajor), "n"(kNMajor));
-  }
-  template <int kMMajor, int kNMajor>
-  static __device__ __forceinline__ void add(float (&d)[40], uint64_t a, uint64_t b) {
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n80k16.f32.f16.f16 " LONGSPAN_WGMMA_D80
-        ", %40, %41, 1, 1, 1, %42, %43;"
-        : LONGSPAN_WGMMA_ADD80
-        : "l"(a), "l"(b), "n"(kMMajor), "n"(kNMajor));
-  }
-};
+LONGSPAN_WGMMA_TYPES(32, 16, 17, 18, 19)
+LONGSPAN_WGMMA_TYPES(64, 32, 33, 34, 35)
+LONGSPAN_WGMMA_TYPES(80, 40, 41, 42, 43)
 
+#undef LONGSPAN_WGMMA_TYPES
+#undef LONGSPAN_WGMMA
+#undef LONGSPAN_WGMMA_INTO
+#undef LONGSPAN_WGMMA_D32
+#undef LONGSPAN_WGMMA_SET32
+#undef LONGSPAN_WGMMA_ADD32
+#undef LONGSPAN_WGMMA_D64
+#undef LONGSPAN_WGMMA_SET64
+#undef LONGSPAN_WGMMA_ADD64
 #undef LONGSPAN_WGMMA_D80
 #undef LONGSPAN_WGMMA_SET80
 #undef LONGSPAN_WGMMA_ADD80
-
 // clang-format on
 
 }  // namespace longspan::sm90

@@ -129,12 +129,9 @@ class Splitter {
     return {.parts = parts_of(parts), .last_rounds = shape_.section_units > 0 ? 0 : tuned::kFewLastRounds};
   }
 
-  // Of items that are all alike, in so many parts of each key tile, as long as the last round takes: over the
-  // time that the tiles alone would take.
   double time_of_rounds(int64_t parts) const {
-    const double rounds = rounds_ * static_cast<double>(parts);
-    const double tiles = static_cast<double>(columns_.longest * group_) / static_cast<double>(parts);
-    return std::ceil(rounds) / rounds * (1 + tuned::kLongItemEnds / tiles);
+    return cost_of_equal_items(rounds_ * static_cast<double>(parts),
+                               static_cast<double>(columns_.longest * group_) / static_cast<double>(parts));
   }
 
   BackwardSplit one_band() const {
@@ -267,6 +264,10 @@ class Splitter {
 };
 
 }  // namespace
+
+double cost_of_equal_items(double rounds, double tiles) {
+  return std::ceil(rounds) / rounds * (1 + tuned::kLongItemEnds / tiles);
+}
 
 BackwardColumns columns_of(const CompiledMap& map, int32_t rows, int64_t masks) {
   BackwardColumns columns{.key_tiles = map.row_tiles};

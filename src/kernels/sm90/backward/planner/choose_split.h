@@ -24,6 +24,11 @@ struct BackwardColumns {
 // The map's tiles have `rows` queries.
 BackwardColumns columns_of(const CompiledMap& map, int32_t rows, int64_t masks);
 
+// The cost of items that are all alike: the time that they take, wave quantization and an item's beginning
+// and end included, over the time of their tiles alone. `rounds` is items for each CTA, `tiles` is tiles of
+// an item.
+double cost_of_equal_items(double rounds, double tiles);
+
 // The ways that suit; if there are several, additions are in order and a simulation is to choose.
 std::vector<BackwardSplit> choose_splits(const Problem& problem, const BackwardShape& shape,
                                          const BackwardColumns& columns, int64_t workers);

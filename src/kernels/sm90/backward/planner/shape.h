@@ -49,7 +49,7 @@ struct BackwardShape {
   int pass_ctas = 0;
   // Where can_rest allows it; kWherePays: planner/arrangement.h chooses.
   BackwardRest rest = BackwardRest::kNever;
-  bool by_time = true;                 // kOrdered may be the order of a simulated run, where that is faster
+  bool by_time = true;  // kOrdered may be the order of a simulated run, where that is faster
   std::optional<BackwardSplit> split = std::nullopt;  // instead of what planner/choose_split.h chooses
 
   TileShape tile_shape() const { return {keys, rows}; }  // of the transposed mask

@@ -29,7 +29,6 @@ inline constexpr int kEntryBatch = 32;  // what a warp loads at a time, counted 
 // layers of spans its mask is given. Bits 5 to 7 are the kernel's own.
 struct TileCut {
   uint32_t bits = 0;
-  static constexpr int kMostLayers = 255;
   constexpr TileCut() = default;
   constexpr explicit TileCut(uint32_t packed) : bits(packed) {}
   constexpr TileCut(int steps, uint32_t cut_steps, int layers)

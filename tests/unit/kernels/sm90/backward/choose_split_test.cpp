@@ -1,25 +1,27 @@
-// The divisions that were measured to be faster, of the masks and lengths that they were measured with.
+// The split of a backward pass: cheapest by the planner's own cost where it has one; elsewhere items that are
+// balanced and no longer than they may be.
 #include "kernels/sm90/backward/planner/choose_split.h"
 
-#include <string>
+#include <algorithm>
+#include <functional>
+#include <queue>
+#include <span>
 #include <string_view>
-#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 
 #include "kernels/sm90/backward/planner/arrangement.h"
+#include "kernels/sm90/tuning/h200.h"
 #include "mask/patterns/patterns.h"
 #include "unit/kernels/sm90/drawn_problem.h"
 
 namespace longspan::sm90 {
 namespace {
 
-using testing::ElementsAre;
-using enum KeyOrder;
+namespace tuned = h200::backward;
 
 constexpr int64_t kUnits = 132;
-// From the first row on, or the last one.
-constexpr BackwardWalk kUp, kUpByRows{false, true}, kDown{true, false}, kDownByRows{true, true};
 
 Problem problem_of(std::string_view name, int64_t seqlen, bool deterministic = false, int64_t heads_kv = 8) {
   PatternOptions options;
@@ -30,163 +32,120 @@ Problem problem_of(std::string_view name, int64_t seqlen, bool deterministic = f
   return problem;
 }
 
-// Those that take items.
-int32_t workers_of(const Problem& problem) {
-  return static_cast<int32_t>(kUnits) -
-         arrange_backward(problem, choose_backward_shape(problem), kUnits).pass_ctas;
+BackwardArrangement arranged(const Problem& problem) {
+  return arrange_backward(problem, choose_backward_shape(problem), kUnits);
 }
 
 BackwardSplit split_of(const Problem& problem) {
-  return arrange_backward(problem, choose_backward_shape(problem), kUnits).split;
+  return arranged(problem).split;
 }
 
-TEST(BackwardSplit, TakesItemsOfAQueryHeadOrTwoWhereColumnsAreLong) {
-  for (const char* name : {"causal", "prefix_lm_causal", "global_sliding_window"}) {
-    EXPECT_EQ(split_of(problem_of(name, 32768)), (BackwardSplit{.parts = 8, .last_rounds = 0})) << name;
-    EXPECT_EQ(split_of(problem_of(name, 8192)), (BackwardSplit{.parts = 4, .last_rounds = 0})) << name;
-    EXPECT_EQ(split_of(problem_of(name, 4096)), (BackwardSplit{.parts = 4, .last_rounds = 2})) << name;
+// CTAs that take items from the beginning.
+int64_t workers_of(const BackwardArrangement& all) {
+  return kUnits - all.pass_ctas;
+}
+
+std::vector<std::string_view> dense_patterns() {
+  std::vector<std::string_view> names;
+  for (const Pattern& pattern : patterns())
+    if (!pattern.block_sparse) names.push_back(pattern.name);
+  return names;
+}
+
+int64_t tiles_of(const BackwardArrangement& all, const BackwardWork& item) {
+  int64_t tiles = 0;
+  for (uint32_t run = item.first_run; run < item.first_run + static_cast<uint32_t>(item.runs); ++run)
+    tiles += std::max(all.grid.map.runs[run].code, 1);
+  return tiles * item.heads;
+}
+
+// When the last CTA is done if each takes the next item as soon as it has time, over a perfect balance of the
+// same items.
+double imbalance_of(const BackwardArrangement& all, int32_t kv_heads) {
+  std::priority_queue<double, std::vector<double>, std::greater<>> free_at;
+  for (int64_t i = 0; i < workers_of(all); ++i) free_at.push(0);
+  double sum = 0, last = 0;
+  for (int32_t section = 0; section <= all.last_section; ++section) {
+    const int32_t first = section * all.section_heads;
+    const int32_t heads = section == all.last_section ? kv_heads - first : all.section_heads;
+    const size_t list = section == all.last_section ? static_cast<size_t>(all.last_list) : 0;
+    for (int32_t i = 0; i < all.items.per_list; ++i)
+      for (int32_t head = 0; head < heads; ++head) {
+        const BackwardWork& item = all.items.work[list + static_cast<size_t>(i)];
+        const double time = static_cast<double>(tiles_of(all, item)) + tuned::kItemEnds,
+                     end = free_at.top() + time;
+        free_at.pop();
+        free_at.push(end);
+        sum += time, last = std::max(last, end);
+      }
   }
-  EXPECT_EQ(split_of(problem_of("causal", 8192, false, 64)).parts, 1);
+  return last / (sum / static_cast<double>(workers_of(all)));
 }
 
-// Of items that are all alike, the last round takes as long as any: 256 of them are two rounds of 132 blocks,
-// 320 are three, and 640 five.
-TEST(BackwardSplit, FillsTheLastRoundWhereColumnsAreAlike) {
-  for (const auto& [seqlen, parts] :
-       {std::pair{2048, 2}, {2560, 4}, {4096, 2}, {8192, 2}, {16384, 8}, {32768, 8}})
-    EXPECT_EQ(split_of(problem_of("full", seqlen)).parts, parts) << seqlen;
-}
-
-TEST(BackwardSplit, HasEnoughItemsForAllBlocks) {
-  for (const auto& [name, parts] : {std::pair{"causal", 4}, {"share_question", 4}, {"causal_document", 2}}) {
-    const BackwardSplit split = split_of(problem_of(name, 2048));
-    EXPECT_EQ(split.parts, parts) << name;
-    EXPECT_EQ(split.order, kByKeys) << name;
-    EXPECT_EQ(split.last_rounds, 2) << name;
+// Wave quantization: 256 equal items are two rounds of 132 CTAs, 320 are three, and 640 five.
+TEST(BackwardSplit, IsTheCheapestWhereColumnsAreAlike) {
+  for (const int64_t seqlen : {2048, 2560, 4096, 8192, 16384, 32768, 49152}) {
+    const Problem problem = problem_of("full", seqlen);
+    const BackwardArrangement all = arranged(problem);
+    const int64_t group = problem.group_size(), rows = all.row_tiles;
+    const auto cost_of = [&](int64_t parts) {
+      const auto items = static_cast<double>(all.key_tiles * problem.heads_kv * parts);
+      return cost_of_equal_items(items / static_cast<double>(kUnits),
+                                 static_cast<double>(rows * group / parts));
+    };
+    double best = cost_of(group);
+    for (int64_t parts = tuned::kLongMinParts; parts < group; ++parts)
+      if (group % parts == 0) best = std::min(best, cost_of(parts));
+    EXPECT_LE(cost_of(all.split.parts), 1.001 * best) << seqlen;
   }
 }
 
-TEST(BackwardSplit, GoesByPlacesInWindows) {
-  EXPECT_EQ(split_of(problem_of("sliding_window", 4096)).parts, 4);
-  EXPECT_EQ(split_of(problem_of("sliding_window", 4096)).most_tiles, 39);
-  for (const auto& [seqlen, parts] : {std::pair{8192, 2}, {16384, 2}, {32768, 1}}) {
-    const Problem problem = problem_of("sliding_window", seqlen);
-    EXPECT_EQ(split_of(problem).parts, parts) << seqlen;
-    EXPECT_EQ(split_of(problem).most_tiles, 0) << seqlen;  // of whole groups
-    EXPECT_EQ(split_of(problem).group_items, workers_of(problem)) << seqlen;
+TEST(BackwardSplit, BalancesItems) {
+  for (const std::string_view name : dense_patterns())
+    for (const int64_t seqlen : {2048, 4096, 8192, 32768}) {
+      const BackwardArrangement all = arranged(problem_of(name, seqlen));
+      EXPECT_LT(imbalance_of(all, 8), seqlen < 4096   ? 1.5
+                                      : seqlen < 8192 ? 1.25
+                                                      : 1.15)
+          << name << " " << seqlen;
+    }
+}
+
+TEST(BackwardSplit, KeepsItemsOfSeveralHeadsBelowTheirLimit) {
+  for (const std::string_view name : dense_patterns())
+    for (const int64_t seqlen : {2048, 8192, 32768})
+      for (const bool deterministic : {false, true}) {
+        const BackwardArrangement all = arranged(problem_of(name, seqlen, deterministic));
+        if (all.split.most_tiles == 0) continue;
+        for (const BackwardWork& item : all.items.work)
+          if (item.heads > 1) {
+            ASSERT_LE(tiles_of(all, item), all.split.most_tiles) << name << " " << seqlen;
+          }
+      }
+}
+
+// CTAs that work on neighbouring keys find the same rows in L2.
+TEST(BackwardSplit, HandsOutNeighbouringKeysTogetherInWindowsAndLongDocuments) {
+  for (const char* name : {"sliding_window", "sliding_window_causal", "causal_document", "full_document"})
+    for (const int64_t seqlen : {16384, 32768}) {
+      const BackwardArrangement all = arranged(problem_of(name, seqlen));
+      EXPECT_EQ(all.split.order, KeyOrder::kByKeys) << name << " " << seqlen;
+      EXPECT_EQ(all.split.group_items, workers_of(all)) << name << " " << seqlen;
+    }
+}
+
+// A question that all answers see would be an item longer than a CTA's share.
+TEST(BackwardSplit, SplitsKeysThatFarMoreRowsSeeThanOthers) {
+  for (const int64_t seqlen : {4096, 8192, 32768}) {
+    const BackwardArrangement all = arranged(problem_of("share_question", seqlen));
+    int64_t longest = 0, tiles = 0;
+    for (int32_t i = 0; i < all.items.per_list; ++i) {
+      const int64_t of_item = tiles_of(all, all.items.work[static_cast<size_t>(i)]);
+      longest = std::max(longest, of_item), tiles += of_item;
+    }
+    EXPECT_LT(longest, tiles * 8 / workers_of(all)) << seqlen;
+    EXPECT_TRUE(all.items.shared) << seqlen;
   }
-}
-
-TEST(BackwardSplit, TakesHalvesOfGroupsThroughDocumentsOrAllOfThem) {
-  BackwardSplit few{.most_tiles = 160, .order = kHeaviestFirst, .group_items = 32, .last_rounds = 2};
-  for (const auto& [seqlen, parts] : {std::pair{8192, 4}, {16384, 1}, {32768, 1}, {49152, 1}}) {
-    const BackwardSplit full = split_of(problem_of("full_document", seqlen));
-    EXPECT_EQ(full.parts, parts) << seqlen;
-    EXPECT_EQ(full.most_tiles, 640) << seqlen;
-    EXPECT_EQ(full.order, kByKeys) << seqlen;
-  }
-  EXPECT_EQ(split_of(problem_of("full_document", 2048)), few);
-  few.parts = 2;
-  EXPECT_EQ(split_of(problem_of("causal_document", 4096)), few);
-  EXPECT_EQ(split_of(problem_of("causal_blockwise", 4096)).parts, 4);
-  for (const char* name : {"causal_document", "prefix_lm_document", "causal_blockwise"}) {
-    EXPECT_EQ(split_of(problem_of(name, 8192)), few) << name;
-    const BackwardSplit many = split_of(problem_of(name, 32768));
-    EXPECT_EQ(many, (BackwardSplit{.most_tiles = 110,
-                                   .order = kByKeys,
-                                   .group_items = workers_of(problem_of(name, 32768)),
-                                   .last_rounds = 2}))
-        << name;
-  }
-}
-
-// As a question is, which all answers see.
-TEST(BackwardSplit, CutsKeysThatFarMoreRowsSeeThanOthers) {
-  EXPECT_EQ(
-      split_of(problem_of("share_question", 4096)),
-      (BackwardSplit{
-          .parts = 2, .most_tiles = 160, .order = kHeaviestFirst, .group_items = 32, .last_rounds = 2}));
-  EXPECT_EQ(split_of(problem_of("share_question", 8192)),
-            (BackwardSplit{.most_tiles = 120,
-                           .order = kHeaviestFirst,
-                           .group_items = workers_of(problem_of("share_question", 8192)),
-                           .last_rounds = 2}));
-  EXPECT_EQ(split_of(problem_of("share_question", 32768)).most_tiles, 110);
-}
-
-// Heads of an item of such blocks: some 150 tiles, or fewer where blocks have few items.
-TEST(BackwardSplit, MeasuresItemsOfNeighbouringBlocks) {
-  EXPECT_EQ(split_of(problem_of("block_causal_document", 2048)).parts, 8);
-  EXPECT_EQ(split_of(problem_of("block_causal_document", 8192)).parts, 2);
-  EXPECT_EQ(split_of(problem_of("block_causal_document", 32768)).parts, 2);
-}
-
-// Additions in order: nobody should have to wait.
-TEST(BackwardSplit, TakesWholeGroupsInOrder) {
-  for (const int64_t seqlen : {2048, 8192, 32768})
-    EXPECT_EQ(split_of(problem_of("full", seqlen, true)), (BackwardSplit{.order = kByKeys, .walk = kUp}))
-        << seqlen;
-  EXPECT_EQ(split_of(problem_of("causal", 8192, true)),
-            (BackwardSplit{.order = kByKeys, .walk = kDownByRows}));
-  EXPECT_EQ(split_of(problem_of("causal", 4096, true)).parts, 2);
-  EXPECT_EQ(split_of(problem_of("causal", 2048, true)).parts, 2);
-  EXPECT_EQ(split_of(problem_of("block_causal_document", 4096, true)).parts, 2);
-  EXPECT_EQ(split_of(problem_of("block_causal_document", 8192, true)),
-            (BackwardSplit{.order = kHeaviestFirst, .walk = kDownByRows}));
-  // More columns begin with the first row than end with the last one; or fewer.
-  EXPECT_EQ(split_of(problem_of("global_sliding_window", 8192, true)).walk, kUp);
-  EXPECT_EQ(split_of(problem_of("prefix_lm_causal", 49152, true)).walk, kDownByRows);
-  // Half of all is visible: these are no documents.
-  EXPECT_EQ(split_of(problem_of("prefix_lm_causal", 2048, true)),
-            (BackwardSplit{.parts = 2, .order = kByKeys, .walk = kDownByRows}));
-  EXPECT_EQ(split_of(problem_of("global_sliding_window", 2048, true)),
-            (BackwardSplit{.order = kByKeys, .walk = kUp}));
-}
-
-// By rows from the first one on, blocks wait for each other in a window that ends at the diagonal, and in
-// many rounds.
-TEST(BackwardSplit, WalksWindowsInOrderAsNobodyWaits) {
-  const auto walk_of = [](const char* name, int64_t seqlen) {
-    const BackwardSplit split = split_of(problem_of(name, seqlen, true));
-    EXPECT_EQ(split, (BackwardSplit{.order = kByKeys, .group_items = 1, .walk = split.walk}));
-    return split.walk;
-  };
-  EXPECT_EQ(walk_of("sliding_window", 8192), kUpByRows);
-  EXPECT_EQ(walk_of("sliding_window", 32768), kDown);
-  EXPECT_EQ(walk_of("sliding_window_causal", 8192), kDown);
-  EXPECT_EQ(walk_of("sliding_window_causal", 32768), kDown);
-}
-
-TEST(BackwardSplit, FindsAnOrderForDocumentsBySimulation) {
-  for (const char* name : {"full_document", "causal_document", "share_question", "prefix_lm_document"}) {
-    const BackwardSplit split = split_of(problem_of(name, 8192, true));
-    EXPECT_EQ(split.order, kHeaviestFirst) << name;
-    EXPECT_EQ(split.walk, kDownByRows) << name;
-    EXPECT_GE(split.most_tiles, 456) << name;  // which the longest column of a document has
-  }
-  EXPECT_EQ(split_of(problem_of("share_question", 32768, true)).order, kFromLastKey);
-  // From the last key on, rows wait for a question that comes last: nine times the time.
-  EXPECT_EQ(split_of(problem_of("prefix_lm_document", 32768, true)).order, kByKeys);
-}
-
-TEST(BackwardSplit, CutsItemsOfFewDocumentsInOrderAsIsBest) {
-  EXPECT_EQ(split_of(problem_of("full_document", 2048, true)).parts, 1);
-  EXPECT_GE(split_of(problem_of("full_document", 2048, true)).most_tiles,
-            72);  // as the longest column has
-  EXPECT_EQ(split_of(problem_of("causal_blockwise", 2048, true)).parts, 2);
-  EXPECT_EQ(split_of(problem_of("share_question", 2048, true)).parts, 2);
-}
-
-// All of causal_blockwise' columns end with the rows of the last block, which sees everything.
-TEST(BackwardSplit, WorksOnManyHeadsWhereAllColumnsEndTogether) {
-  const auto heads = [](const char* name, int64_t seqlen) {
-    const Problem problem = problem_of(name, seqlen, true);
-    return arrange_backward(problem, choose_backward_shape(problem), kUnits).section_heads;
-  };
-  EXPECT_EQ(heads("causal_blockwise", 4096), 8);
-  EXPECT_EQ(heads("causal_blockwise", 8192), 8);
-  EXPECT_EQ(heads("causal_blockwise", 32768), 2);  // four items for each block
-  EXPECT_EQ(heads("causal_document", 32768), 1);
 }
 
 TEST(BackwardSplit, DividesTheGroupWhateverItIs) {
@@ -200,6 +159,73 @@ TEST(BackwardSplit, DividesTheGroupWhateverItIs) {
           EXPECT_EQ(problem.group_size() % split_of(problem).parts, 0)
               << name << " " << seqlen << " " << heads_q;
         }
+}
+
+// ---- deterministic: additions in order
+// -----------------------------------------------------------------------
+
+// Simulated time, over the time in which no CTA waits: the cost by which arrange_backward chooses.
+double cost_of(const Problem& problem, const BackwardSplit& split) {
+  BackwardShape shape = choose_backward_shape(problem);
+  shape.split = split;
+  const BackwardArrangement all = arrange_backward(problem, shape, kUnits);
+  const auto heads_kv = static_cast<int32_t>(problem.heads_kv);
+  return time_walk(all.grid.map, std::span(all.items.work).first(static_cast<size_t>(all.items.per_list)),
+                   split.walk,
+                   {.rows = shape.rows,
+                    .group = static_cast<int32_t>(problem.group_size()),
+                    .workers = static_cast<int32_t>(kUnits),
+                    .kv_heads = heads_kv,
+                    .section_heads = all.section_heads,
+                    .last_heads = heads_kv - all.last_section * all.section_heads});
+}
+
+TEST(BackwardSplit, IsNextToTheCheapestCandidateInOrder) {
+  for (const char* name : {"full_document", "causal_document", "share_question", "prefix_lm_document",
+                           "causal_blockwise", "sliding_window", "sliding_window_causal"})
+    for (const int64_t seqlen : {2048, 8192, 32768}) {
+      const Problem problem = problem_of(name, seqlen, true);
+      const BackwardShape shape = choose_backward_shape(problem);
+      const BackwardGrid grid = lay_tiles(*problem.masks, shape.tile_shape(), shape.aligned);
+      const std::vector<BackwardSplit> candidates =
+          choose_splits(problem, shape, columns_of(grid.map, shape.rows, 1), kUnits);
+      double best = std::numeric_limits<double>::infinity();
+      for (const BackwardSplit& candidate : candidates) {
+        ASSERT_FALSE(candidate.by_time) << "another simulation prices these";
+        best = std::min(best, cost_of(problem, candidate));
+      }
+      const BackwardSplit chosen = split_of(problem);
+      EXPECT_THAT(candidates, testing::Contains(chosen)) << name << " " << seqlen;
+      EXPECT_LE(cost_of(problem, chosen), 1.0001 * best / tuned::kBetter) << name << " " << seqlen;
+    }
+}
+
+// Parts of a key tile wait for each other's dk and dv.
+TEST(BackwardSplit, TakesWholeGroupsInOrderWhereThereAreEnough) {
+  for (const char* name : {"full", "causal", "prefix_lm_causal", "sliding_window", "block_causal_document"})
+    for (const int64_t seqlen : {8192, 32768})
+      EXPECT_EQ(split_of(problem_of(name, seqlen, true)).parts, 1) << name << " " << seqlen;
+}
+
+// From the last row up if more columns end with the last row than begin with the first one.
+TEST(BackwardSplit, BeginsItemsInOrderWhereColumnsMeet) {
+  for (const std::string_view name : dense_patterns())
+    for (const int64_t seqlen : {2048, 8192, 49152}) {
+      const Problem problem = problem_of(name, seqlen, true);
+      const BackwardShape shape = choose_backward_shape(problem);
+      if (shape.kind != BackwardKind::kLong) continue;
+      const BackwardGrid grid = lay_tiles(*problem.masks, shape.tile_shape(), shape.aligned);
+      const BackwardColumns columns = columns_of(grid.map, shape.rows, 1);
+      EXPECT_EQ(split_of(problem).walk.descending, columns.end_together > columns.begin_together)
+          << name << " " << seqlen;
+    }
+}
+
+// All columns of causal_blockwise end with the rows of the last block, which sees everything: one head at a
+// time would be one queue of additions.
+TEST(BackwardSplit, WorksOnSeveralHeadsWhereAllColumnsEndTogether) {
+  for (const int64_t seqlen : {4096, 8192, 32768})
+    EXPECT_GT(arranged(problem_of("causal_blockwise", seqlen, true)).section_heads, 1) << seqlen;
 }
 
 }  // namespace

@@ -55,8 +55,7 @@ TEST(BackwardShape, TellsKindsOfMasksApart) {
 
 // Runs so long that blocks drift apart, and those of documents, which are often begun.
 TEST(BackwardShape, LetsItemsBeginWhereOthersAre) {
-  EXPECT_GT(shape_of("full", 8192).join_tiles, 8192 / 80);
-  EXPECT_LE(shape_of("full", 32768).join_tiles, 32768 / 80);
+  EXPECT_EQ(shape_of("full", 8192).join_tiles, h200::backward::kLongRun);
   EXPECT_EQ(shape_of("full_document", 8192).join_tiles, h200::backward::kShortRun);
   EXPECT_EQ(shape_of("sliding_window", 8192).join_tiles, 0);
   EXPECT_EQ(shape_of("uniform_block_sparse", 8192, false, 128).join_tiles, 0);
@@ -136,21 +135,21 @@ TEST(BackwardShape, BeginsWithZerosWhereThatPays) {
 
 TEST(BackwardShape, TakesTallTilesForLongColumns) {
   for (const bool same_bits : {false, true}) {
-    EXPECT_EQ(shape_of("full", 4096, same_bits).rows, 80);
-    EXPECT_EQ(shape_of("causal", 8192, same_bits).rows, 80);
+    EXPECT_EQ(shape_of("full", 4096, same_bits).rows, h200::backward::kTallRows);
+    EXPECT_EQ(shape_of("causal", 8192, same_bits).rows, h200::backward::kTallRows);
     EXPECT_EQ(shape_of("causal_document", 8192, same_bits).rows, 64);
     EXPECT_EQ(shape_of("block_causal_document", 8192, same_bits).rows, 64);
   }
   EXPECT_EQ(shape_of("causal", 4096).rows, 64);
   EXPECT_EQ(shape_of("sliding_window", 8192).rows, 64);
-  EXPECT_EQ(shape_of("causal", 4096, true).rows, 80);
-  EXPECT_EQ(shape_of("sliding_window", 8192, true).rows, 80);
-  EXPECT_EQ(shape_of("full", 8192).section_units, 2);
+  EXPECT_EQ(shape_of("causal", 4096, true).rows, h200::backward::kTallRows);
+  EXPECT_EQ(shape_of("sliding_window", 8192, true).rows, h200::backward::kTallRows);
+  EXPECT_EQ(shape_of("full", 8192).section_units, h200::backward::kVeryLongSectionUnits);
   EXPECT_EQ(shape_of("full", 2048).section_units, 0);
   Problem problem = problem_of(16384, 64, 8);
   problem.head_dim = 64;  // has no such tiles
   EXPECT_EQ(choose_backward_shape(problem).rows, 64);
-  EXPECT_EQ(choose_backward_shape(problem).section_units, 2);
+  EXPECT_EQ(choose_backward_shape(problem).section_units, h200::backward::kVeryLongSectionUnits);
 }
 
 TEST(BackwardShape, MatchesBlocksOf64) {
@@ -162,7 +161,7 @@ TEST(BackwardShape, MatchesBlocksOf64) {
     options.block = block;
     problem.masks = std::make_shared<const HeadMasks>(draw_mask("uniform_block_sparse", options).masks);
     EXPECT_EQ(choose_backward_shape(problem).tile_shape(), (TileShape{block, 64}));
-    EXPECT_EQ(choose_backward_shape(problem).section_units, 1);
+    EXPECT_EQ(choose_backward_shape(problem).section_units, h200::backward::kScatteredSectionUnits);
   }
   options.block = 64;
   for (const auto& [density, keys] : {std::pair{0.5, 64}, {0.8, 128}, {1.0, 128}}) {

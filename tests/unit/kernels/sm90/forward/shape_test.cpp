@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include "kernels/sm90/tuning/h200.h"
 #include "mask/patterns/patterns.h"
 
 namespace longspan::sm90 {
@@ -35,9 +36,10 @@ PatternOptions of(int64_t seqlen, int64_t block = 0) {
 }
 
 TEST(ForwardShape, TakesWideTilesForLongRowsAndNarrowOnesForShort) {
-  EXPECT_EQ(shape_of(problem_of("full", of(32768), 64, 8)).columns, 160);
-  EXPECT_EQ(shape_of(problem_of("causal", of(8192), 64, 8)).columns, 160);
-  EXPECT_EQ(shape_of(problem_of("sliding_window_causal", of(32768), 64, 8)).columns, 160);
+  EXPECT_EQ(shape_of(problem_of("full", of(32768), 64, 8)).columns, h200::forward::kWideColumns);
+  EXPECT_EQ(shape_of(problem_of("causal", of(8192), 64, 8)).columns, h200::forward::kWideColumns);
+  EXPECT_EQ(shape_of(problem_of("sliding_window_causal", of(32768), 64, 8)).columns,
+            h200::forward::kWideColumns);
   EXPECT_EQ(shape_of(problem_of("full", of(1024), 64, 8)).columns, 128);
   PatternOptions short_documents = of(8192);
   short_documents.lengths = "uniform:100:400";

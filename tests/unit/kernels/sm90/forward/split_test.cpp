@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 
 #include "kernels/sm90/forward/planner/lower.h"
+#include "kernels/sm90/tuning/h200.h"
 #include "mask/patterns/patterns.h"
 
 namespace longspan::sm90 {
@@ -103,17 +104,23 @@ INSTANTIATE_TEST_SUITE_P(Full, LastWave,
                          testing::Combine(testing::Values(4096, 6144, 8192, 16384),
                                           testing::Values(128, 160)));
 
-TEST(ForwardSplit, SparesMostOfTheLastRound) {
-  const auto spared = [](int64_t items, int64_t tiles) {
-    return time_saved_by_split(items, tiles, kWorkers);
-  };
-  EXPECT_EQ(spared(512, 16), 0);                                    // full 2K: parts cost more
-  EXPECT_DOUBLE_EQ(spared(1024, 32), (32 - 17 - 7) / (16 * 32.0));  // full 4K: 34 items
-  EXPECT_DOUBLE_EQ(spared(2048, 64), (64 - 8 - 2) / (32 * 64.0));   // full 8K: 2 items, in eighths
-  EXPECT_EQ(spared(66, 32), 0);
-  EXPECT_EQ(spared(65, 32), 0);
-  EXPECT_EQ(spared(66 * 300 + 1, 64), 0);  // a round of 301
-  EXPECT_EQ(spared(100, 4), 0);            // items are too short
+TEST(ForwardSplit, SavesPartOfWhatAPerfectBalanceOfTheLastWaveWould) {
+  for (const auto& [items, tiles] : {std::pair{1024, 32}, {2048, 64}}) {  // full 4K and 8K
+    const int64_t waves = items / kWorkers + 1;
+    const double last = static_cast<double>(items % kWorkers) / kWorkers;
+    const double perfect = (1 - last) / static_cast<double>(waves);
+    const double saved = time_saved_by_split(items, tiles, kWorkers);
+    EXPECT_GT(saved, h200::forward::kSplitMinSaving) << items;
+    EXPECT_LT(saved, perfect) << items;
+  }
+}
+
+TEST(ForwardSplit, SavesNothingWhereThereIsNothingToSave) {
+  EXPECT_EQ(time_saved_by_split(512, 16, kWorkers), 0);  // full 2K: parts cost more than they save
+  EXPECT_EQ(time_saved_by_split(66, 32, kWorkers), 0);
+  EXPECT_EQ(time_saved_by_split(65, 32, kWorkers), 0);
+  EXPECT_EQ(time_saved_by_split(66 * 300 + 1, 64, kWorkers), 0);  // one wave of 301
+  EXPECT_EQ(time_saved_by_split(100, 4, kWorkers), 0);            // items are too short
   EXPECT_EQ(time_saved_by_split(10, 32, 0), 0);
 }
 
