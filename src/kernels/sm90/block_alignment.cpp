@@ -7,7 +7,7 @@ namespace longspan::sm90 {
 int64_t block_alignment(const HeadMasks& masks) {
   if (std::all_of(masks.begin(), masks.end(), [](const Mask& mask) { return mask.bands().size() <= 1; }))
     return 1;
-  int64_t edges = kLargestBlock;  // all of them, bit by bit: the lowest bit is the block
+  int64_t edges = kLargestBlock;  // all edges, ORed: the lowest set bit is the block size
   for (const Mask& mask : masks) {
     if (!mask.bands().rectangular()) return 1;
     const auto edge = [&](int64_t at, int64_t end_of_mask) {

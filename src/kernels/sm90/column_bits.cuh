@@ -1,4 +1,4 @@
-// Applies spans of a partial tile to a thread's scores: for both the forward and the backward kernel.
+// Masks a thread's scores by the spans of a partial tile. Used by the forward and the backward kernel.
 #pragma once
 
 #include <cmath>
@@ -6,7 +6,7 @@
 
 namespace longspan::sm90 {
 
-// Which of a thread's columns two rows see: bit i stands for column 8 i + 2 (lane % 4) + parity.
+// The columns of a thread that its two rows see. Bit i stands for column 8 i + 2 (lane % 4) + parity.
 struct ColumnBits {
   uint32_t row[2][2] = {{0, 0}, {0, 0}};  // [row][parity]
 
@@ -20,7 +20,7 @@ struct ColumnBits {
     }
   }
 
-  // Changes only the steps of 16 columns of which `cut_steps` has the bit.
+  // Changes only those steps of 16 columns that have a bit in `cut_steps`.
   template <int kCount>
   __device__ __forceinline__ void apply(float (&s)[kCount], uint32_t cut_steps = ~0U) const {
 #pragma unroll

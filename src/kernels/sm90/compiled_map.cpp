@@ -27,7 +27,7 @@ CompiledMap compile(std::span<const TileMap> maps) {
   out.runs.reserve(runs);
   out.spans.reserve(spans);
 
-  std::vector<int32_t> codes;  // of a map's partial tiles
+  std::vector<int32_t> codes;  // of this map's partial tiles
   for (const TileMap& map : maps) {
     LONGSPAN_CHECK(map.shape == shape && map.row_tiles() == out.row_tiles,
                    "tile maps of one problem differ in shape");

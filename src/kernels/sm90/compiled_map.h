@@ -1,5 +1,5 @@
-// A tile map in the form that the Hopper kernels read: flat arrays of plain data, good for a copy to the GPU.
-// Host code without CUDA, so that a machine with no GPU tests it.
+// A tile map in the form that the Hopper kernels read: flat arrays of plain data, ready to be copied to the
+// GPU. Host code without CUDA.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@
 
 namespace longspan::sm90 {
 
-// Tiles of keys that a row tile visits, one after the other, beginning at key `column`.
+// Consecutive tiles of keys that a row tile visits, from key `column` on.
 //  code > 0: `code` full tiles.  code < 0: one partial tile, see partial_code().
 struct DeviceRun {
   int32_t column = 0;
   int32_t code = 0;
 };
 
-// A partial tile's code: the number of its only layer of spans, or, with kManyLayers, of its entry in
+// A partial tile's code is the number of its only layer of spans or, with kManyLayers, of its entry in
 // `partials`.
 inline constexpr int32_t kManyLayers = 1 << 30;
 constexpr int32_t partial_code(int32_t number, bool many_layers) {
@@ -29,7 +29,7 @@ struct DevicePartial {
   int32_t first = 0, layers = 0;  // layers of spans
 };
 
-// One row tile, in the order in which the scheduler hands row tiles out.
+// One row tile, in the order in which row tiles are handed out.
 struct alignas(16) WorkRow {
   int32_t row_tile = 0;
   uint32_t first_run = 0;
@@ -37,13 +37,13 @@ struct alignas(16) WorkRow {
   int32_t unused = 0;
 };
 
-// All tile maps of a problem, one or one per KV head, of one tile shape and equally many row tiles.
+// All tile maps of a problem, one or one for each KV head, of the same tile shape and number of row tiles.
 struct CompiledMap {
   int32_t row_tiles = 0;
   int32_t rows_per_tile = 0;
   std::vector<WorkRow> work;            // [masks, row_tiles], each mask's heaviest first
   std::vector<DeviceRun> runs;          // of all masks
-  std::vector<DevicePartial> partials;  // those of more than one layer
+  std::vector<DevicePartial> partials;  // partial tiles of more than one layer
   std::vector<uint32_t> spans;  // [layers, rows_per_tile]: begin in the low half, end in the high half
 
   size_t bytes() const;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kAlignment = 256;
 
-// The memory of packs that are gone, a few small ones.
+// Keeps some small allocations of destroyed packs.
 class Spares {
  public:
   static constexpr size_t kMost = 4, kGrain = size_t{64} << 10, kLargest = size_t{16} << 20;
@@ -36,7 +36,7 @@ class Spares {
     return Buffer(room, device);
   }
 
-  // Nothing on the device uses it any more.
+  // The device must not use `memory` any more.
   void give(Buffer memory, int device) {
     if (memory.bytes() > kLargest) return;
     const std::scoped_lock lock(mutex_);
@@ -54,7 +54,7 @@ class Spares {
 };
 
 Spares& spares() {
-  static auto* const all = new Spares;  // never freed: at the process's end the driver may be gone before it
+  static auto* const all = new Spares;  // never freed: at exit the driver may be gone first
   return *all;
 }
 
@@ -62,8 +62,8 @@ Spares& spares() {
 
 DevicePack::~DevicePack() {
   if (memory_.bytes() == 0) return;
-  // A kernel may still read it, in whatever streams there were, or what was to be read be on its way. Freeing
-  // would wait for that, too.
+  // A kernel on any stream may still read the memory, or the upload may be in flight. Freeing would wait
+  // for that, too.
   if (used_) {
     const cuda::DeviceGuard guard(device_);
     if (cudaDeviceSynchronize() != cudaSuccess) return;

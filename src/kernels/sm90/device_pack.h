@@ -1,4 +1,4 @@
-// Arrays of plain data brought to a device in one allocation: what a plan holds there.
+// Arrays that a plan keeps on a device, uploaded in one allocation.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ class DevicePack {
   ~DevicePack();
   DevicePack(DevicePack&&) = delete;
 
-  // Room for an array, whose place is its offset. What is added must live until upload().
+  // Reserves room for an array and returns its offset. The array must live until upload().
   template <class T>
   size_t add(const std::vector<T>& array) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -25,15 +25,15 @@ class DevicePack {
   }
   size_t add(const void* data, size_t bytes);
   size_t add_zeros(size_t bytes) { return add(nullptr, bytes); }
-  // Memory that the device writes before it reads it. Comes after all else.
+  // Reserves memory that the device writes before it reads it. Call it after every add().
   size_t add_room(size_t bytes);
 
-  // Takes the memory of a pack that is gone, where there is some that fits: in training a plan follows the
-  // other, and asking the driver for memory takes longer than most planning does. Returns while small packs
-  // are still on their way, see wait_in().
+  // Allocates the memory and copies the arrays. Memory of a destroyed pack is reused if it fits: training
+  // makes one plan after another, and an allocation takes longer than most planning. Small packs are copied
+  // asynchronously, see wait_in().
   void upload(const Device& device);
 
-  // Before each use: what is queued in `stream` from here on finds the arrays there.
+  // Call before each use: work queued in `stream` from here on finds the arrays on the device.
   void wait_in(Stream stream);
 
   template <class T>
@@ -48,7 +48,7 @@ class DevicePack {
     size_t bytes, offset;
   };
   std::vector<PackedArray> arrays_;
-  size_t bytes_ = 0, room_ = 0;  // in all; of that nothing is brought to
+  size_t bytes_ = 0, room_ = 0;  // in all; of that, the part that is not uploaded
   int device_ = 0;
   Upload upload_;
   bool arrived_ = false, used_ = false;

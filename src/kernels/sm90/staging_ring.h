@@ -1,5 +1,5 @@
-// Places from which something is brought away, used in turn: each is busy from when it was filled until what
-// it held has left. Host code without CUDA, so that a machine with no GPU tests it.
+// A ring of staging buffers that are filled in turn and reused once their copies are done. Host code without
+// CUDA.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,16 @@
 
 namespace longspan::sm90 {
 
-// `Slot` has `bool done()`, whether what it held last has left, and `void wait()`, until it has. What is
-// taken first leaves first. Not for several threads at once.
+// A `Slot` has `bool done()`, whether its last copy is done, and `void wait()`. Copies finish in the order in
+// which their slots were taken. Not thread-safe.
 template <class Slot>
 class StagingRing {
  public:
   StagingRing(size_t most, std::function<std::unique_ptr<Slot>()> make)
       : most_(most), make_(std::move(make)) {}
 
-  // The slot that was taken longest ago if it is done; or a new one, up to `most`; or else waits.
+  // Returns the oldest slot if it is done, else a new slot while there are fewer than `most`, else the
+  // oldest after waiting for it.
   Slot& take() {
     if (slots_.empty() || !slots_[next_]->done()) {
       if (slots_.size() < most_)
@@ -34,7 +35,7 @@ class StagingRing {
   size_t size() const { return slots_.size(); }
 
  private:
-  size_t most_, next_ = 0;  // the oldest
+  size_t most_, next_ = 0;  // the oldest slot
   std::function<std::unique_ptr<Slot>()> make_;
   std::vector<std::unique_ptr<Slot>> slots_;
 };

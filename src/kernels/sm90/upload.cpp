@@ -14,8 +14,8 @@ namespace {
 
 constexpr size_t kSlots = 4;
 
-// To ask for an event is forbidden to a thread while it captures a stream by the strictest rule, even of an
-// event that has nothing to do with what is captured, as those here have not.
+// A thread that captures a stream in the strictest mode must not query any event, not even one that has
+// nothing to do with the capture.
 class OutsideCapture {
  public:
   OutsideCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
@@ -29,7 +29,7 @@ class OutsideCapture {
 bool is_captured(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   if (cudaStreamIsCapturing(stream, &status) == cudaSuccess) return status != cudaStreamCaptureStatusNone;
-  cudaGetLastError();  // the default stream while others are captured: what is queued next will say so
+  cudaGetLastError();  // the legacy stream during another capture: the next call reports it
   return true;
 }
 
@@ -66,14 +66,14 @@ struct UploadSlot {
 
 namespace {
 
-struct UploadQueue {  // to one device
+struct UploadQueue {  // of one device
   explicit UploadQueue(int index) : stream(index) {}
   std::mutex mutex;
   cuda::OwnedStream stream;
   StagingRing<UploadSlot> ring{kSlots, [] { return std::make_unique<UploadSlot>(); }};
 };
 
-// Never freed: at the process's end the driver may be gone before them.
+// Never freed: at exit the driver may be gone first.
 UploadQueue& queue_of(int index) {
   static std::mutex mutex;
   static auto* const queues = new std::vector<std::unique_ptr<UploadQueue>>;
@@ -93,7 +93,7 @@ Upload Upload::begin(void* to, size_t bytes, const Device& device, const std::fu
   UploadQueue& queue = queue_of(device.index);
   const std::scoped_lock lock(queue.mutex);
   UploadSlot& slot = queue.ring.take();
-  const uint64_t use = ++slot.use;  // before the event is recorded anew, see left()
+  const uint64_t use = ++slot.use;  // before the event is recorded again, see left()
   fill(slot.memory);
   cuda::copy_async(to, slot.memory, bytes, queue.stream);
   LONGSPAN_CUDA(cudaEventRecord(slot.copied, cuda::raw(queue.stream)));
@@ -108,8 +108,8 @@ bool Upload::done() const {
   return left() || slot_->done();
 }
 
-// Another thread may fill the slot again at any time. Then the event stands for a later copy, and whoever
-// waits for it waits for this one, too.
+// Another thread may refill the slot at any time. The event then stands for a later copy, which implies this
+// one.
 bool Upload::wait_in(Stream stream) const {
   if (done()) return true;
   if (is_captured(cuda::raw(stream))) {

@@ -1,4 +1,4 @@
-// Small copies to a device that the host does not wait for.
+// Small asynchronous copies to a device.
 #pragma once
 
 #include <cstddef>
@@ -11,28 +11,28 @@ namespace longspan::sm90 {
 
 struct UploadSlot;
 
-// A copy that may be on its way. It goes through page-locked memory, of which there is a ring for each
-// device, in a stream of the device's own: copies arrive in the order in which they were begun.
+// One copy, possibly in flight. It is staged in a ring of page-locked memory and runs on a stream of its own,
+// one for each device, so copies finish in the order in which they began.
 class Upload {
  public:
   static constexpr size_t kMostBytes = size_t{1} << 20;
 
   Upload() = default;  // of nothing: done
 
-  // `fill` writes `bytes` bytes, at most kMostBytes, which are then brought to `to`.
+  // `fill` writes `bytes` bytes, at most kMostBytes, which are then copied to `to`.
   static Upload begin(void* to, size_t bytes, const Device& device, const std::function<void(char*)>& fill);
 
-  // What is queued in `stream` from here on finds what was copied. True: and so does whatever comes later in
-  // any stream, as the copy is done. In a stream that is being captured the host waits: a graph is not to
-  // wait for an event that stands for other copies later on.
+  // Work queued in `stream` from here on finds the data on the device. Returns true if the copy is already
+  // done, so later work on any stream finds them, too. If the stream is being captured, the host waits
+  // instead: a graph must not wait for an event that will stand for other copies.
   bool wait_in(Stream stream) const;
-  // The host waits. False if the device has failed.
+  // The host waits. Returns false if the device has failed.
   bool wait() const noexcept;
 
  private:
   Upload(const UploadSlot* slot, uint64_t use) : slot_(slot), use_(use) {}
   bool done() const;
-  bool left() const;  // the slot has been filled again, so that the copy is done
+  bool left() const;  // the slot has been filled again, so this copy is done
 
   const UploadSlot* slot_ = nullptr;
   uint64_t use_ = 0;  // of the slot

@@ -1,4 +1,4 @@
-// Starts the backward kernel.
+// Launches the backward kernel.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,11 +10,11 @@
 
 namespace longspan::sm90 {
 
-// Queues the kernel on `stream`. Where its blocks wait for others that may begin later (a schedule, additions
-// that wait for their turns), all of them begin together or none does, and the launch throws kUnsupported
-// where this process may use fewer multiprocessors than device.units. Where some of its blocks do passes, one
-// more than params.pass_ctas must have room beside each other at some time: a part of a GPU with fewer
-// multiprocessors than that (a green context), of which CUDA's runtime says nothing, never ends.
+// Queues the kernel on `stream`. Throws longspan::Error if no instance has this shape. If CTAs wait for
+// others that may begin later (a schedule, or turns), the launch is cooperative, and it throws kUnsupported
+// if this process may use fewer SMs than device.units. If CTAs do passes, at least params.pass_ctas + 1 CTAs
+// must be resident at some time. In a green context with fewer SMs than that, which the CUDA runtime does not
+// report, the kernel never ends.
 void launch_backward(int64_t head_dim, DType dtype, const BackwardShape& shape, const BackwardParams& params,
                      const Device& device, cudaStream_t stream);
 

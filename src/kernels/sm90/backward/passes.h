@@ -1,4 +1,4 @@
-// The passes before and after the backward kernel: they read and write each element once, and wait for
+// The kernels before and after the backward kernel. They read and write each element once and are bound by
 // memory.
 #pragma once
 
@@ -9,31 +9,31 @@
 
 namespace longspan::sm90 {
 
-// The parts of the backward pass' workspace, and its tiles.
+// The backward pass' workspace, and its tiles.
 struct BackwardWorkspace {
   float* stats = nullptr;                // [heads_q, row_tiles, 2, rows]: -lse * log2(e), then delta
   float* dq = nullptr;                   // as BackwardParams::dq
   int32_t* turn = nullptr;               // [heads_q, row_tiles, 2]; null if not needed
   int32_t* front = nullptr;              // [heads_q, row_tiles]; null if not needed
-  bool in_rows = false;                  // dq is
+  bool in_rows = false;                  // layout of dq
   const TileExtent* row_tile = nullptr;  // [masks, row_tiles]
   int32_t masks = 1;
-  // Query heads, the first and the last ones, that the passes are for; the kernel itself does those of the
-  // others (planner/jobs.h).
+  // Query heads of the passes: the first heads_before, and the last heads_after. CTAs of the backward
+  // kernel do the others (planner/jobs.h).
   int32_t heads_before = 0, heads_after = 0;
   struct Counters {
     int32_t* data = nullptr;
     int64_t count = 0;
-  } zeros[2];  // become zero before the kernel
+  } zeros[2];  // set to zero before the kernel
   int32_t rows = 0, row_tiles = 0;
 };
 
-// stats, with delta = rowsum(do o); and zeros in front and turn, or, where there is no turn, dq. Rows that
-// see no key, and those past the last, get -infinity, which makes their probabilities zero.
+// Writes stats, with delta = rowsum(do o), and zeros to front and turn or, without turn, to dq. Rows that see
+// no key, and those past the last, get -infinity, which makes their probabilities zero.
 void prepare_backward(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
                       cudaStream_t stream);
 
-// Sums in fp32 to dq, scaled.
+// Scales and rounds the sums of dq.
 void finish_backward(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
                      cudaStream_t stream);
 

@@ -21,7 +21,7 @@ GradientView view_of(const TensorView& tensor) {
   return {tensor.data, tensor.token_stride, tensor.head_stride};
 }
 
-// Gradients are written 16 bytes at a time; what is read has descriptors that check as much.
+// Gradients are written 16 bytes at a time. Inputs have tensor maps, which check the same.
 void check_alignment(const char* name, const TensorView& tensor) {
   const auto fits = [&](int64_t stride, int64_t count) {
     return count <= 1 || stride * static_cast<int64_t>(size_of(tensor.dtype)) % 16 == 0;
@@ -38,7 +38,7 @@ void check_alignment(const char* name, const TensorView& tensor) {
 
 BackwardPlan::BackwardPlan(const Problem& problem, const BackwardShape& shape, const Device& device)
     : problem_(problem), shape_(shape), device_(device) {
-  // Kept until the next one is there, so that the heap does not give its pages back in between.
+  // Kept until the next plan, so that the heap does not return its pages in between.
   thread_local BackwardArrangement all;
   all = arrange_backward(problem, shape, device.units);
   row_tiles_ = all.row_tiles;
@@ -105,7 +105,7 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
   const auto counters_at = [&](size_t offset) {
     return offset > 0 ? reinterpret_cast<int32_t*>(at(offset)) : nullptr;
   };
-  // Blocks of the kernel do the passes of what stands in rows of the inputs' type.
+  // CTAs of the kernel can only do passes over tensors of the inputs' dtype.
   const int32_t pass_ctas =
       args.o.dtype == problem_.dtype && args.dq.dtype == problem_.dtype ? pass_ctas_ : 0;
   const auto group = static_cast<int32_t>(problem_.group_size());

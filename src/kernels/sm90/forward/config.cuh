@@ -16,8 +16,8 @@ struct ForwardConfig {
   using Element = ElementT;
   static constexpr int kHeadDim = kHeadDimT;  // 64 or 128
   static constexpr int kColumns = kColumnsT;  // keys of a tile
-  static constexpr int kPiece =
-      kPieceT;  // keys of a tile of the map: a tile is gathered from several of those
+  // keys of a tile of the map: a tile is gathered from several of those
+  static constexpr int kPiece = kPieceT;
   static constexpr int kStreams = kStreamsT;  // independent streams of work items in a block
   static constexpr bool kMerges = false, kPaired = false, kSplits = false;
 

@@ -1,4 +1,4 @@
-// Starts the forward kernel.
+// Launches the forward kernel.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,30 +11,31 @@
 
 namespace longspan::sm90 {
 
-// A ForwardMap on the GPU.
+// A ForwardMap in device memory.
 struct DeviceForwardMap {
   const MapRow* work = nullptr;
   const MapEntry* entries = nullptr;
   const uint32_t* spans = nullptr;
-  const uint8_t* plan = nullptr;  // all of these
+  const uint8_t* plan = nullptr;  // all of the above
   size_t plan_bytes = 0;
   WorkOrder order;
   int32_t rows_per_tile = 0;
-  int32_t* counters = nullptr;  // [2], zero before the first launch; the kernel leaves them at zero
+  int32_t* counters = nullptr;  // [2], zero before the first launch; the kernel leaves zeros
 
-  // Of a paired shape: how many pairs of blocks there are at a time, and how the last items are divided.
+  // Paired shapes only: resident CTA pairs, and the split of the last wave.
   int32_t workers = 0;
   const ItemPart* parts = nullptr;
   int32_t whole_items = 0, parts_count = 0;
   float4* scratch_o = nullptr;
   float2* scratch_rows = nullptr;
-  int32_t* scratch_arrived = nullptr;  // as counters
+  int32_t* scratch_arrived = nullptr;  // zeros, as counters
 };
 
-// Clusters of two blocks that the device holds at a time.
+// How many clusters of two CTAs are resident on the device at a time.
 int32_t pairs_at_a_time(const Device& device);
 
-// Requires what Sm90Kernel::supports checks, and the map of this problem at shape.tile_shape().
+// Queues the kernel on `stream`. The problem must satisfy Sm90Kernel::supports, and `map` must be its map at
+// shape.tile_shape(). Throws longspan::Error if no instance has this shape.
 void launch_forward(const Problem& problem, const ForwardShape& shape, const DeviceForwardMap& map,
                     const ForwardArgs& args, const Device& device, cudaStream_t stream);
 

@@ -1,5 +1,5 @@
-// What the forward kernel reads besides tensors: the compiled tile map and the order of work. Plain data,
-// shared by host and device code.
+// The parameters of the forward kernel: tensors, the compiled tile map, the order of work. Plain data for
+// host and device code.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@
 namespace longspan::sm90 {
 
 struct ForwardParams {
-  CUtensorMap q, k, v, o;  // o is unused where o_f32 is set
-  // Of o, for row tiles that end before the tile of the copy engine does: panels of 2^i tokens.
+  CUtensorMap q, k, v, o;  // o is unused if o_f32 is set
+  // Maps of o in boxes of one panel and 2^i tokens, for row tiles that are shorter than the box of `o`.
   static constexpr int kPanelMaps = 6;
   CUtensorMap o_panel[kPanelMaps];
 
-  float* o_f32 = nullptr;  // [tokens_q, heads_q, head_dim]: partial results are written in fp32
+  float* o_f32 = nullptr;  // [tokens_q, heads_q, head_dim]: set if the output is fp32
   int64_t o_token_stride = 0, o_head_stride = 0;
   float* lse = nullptr;  // [heads_q, tokens_q]
 
-  // A result over other keys that this one is merged with, where it is set.
+  // If set, a partial result over other keys that the output is merged with.
   const float* part_o = nullptr;  // [tokens_q, heads_q, head_dim]
   int64_t part_token_stride = 0, part_head_stride = 0;
   const float* part_lse = nullptr;  // [heads_q, tokens_q]
@@ -31,29 +31,29 @@ struct ForwardParams {
   const MapRow* work = nullptr;  // [masks, row_tiles], heaviest first
   const MapEntry* entries = nullptr;
   const uint32_t* spans = nullptr;  // [layers, rows_per_tile]: begin in the low half, end in the high half
-  const uint8_t* plan = nullptr;    // all of these
+  const uint8_t* plan = nullptr;    // work, entries and spans are one range of memory
   uint32_t plan_bytes = 0;
 
-  // The last items are divided: of these, parts, the partial results o and (maximum, sum) of a row of each
-  // place, and for each place and warp how many have come, zero between launches.
+  // The split of the last wave (planner/split.h): its parts; for each scratch slot, o and (maximum, sum) of
+  // its rows; and how many parts have arrived, for each slot and warp (zero between launches).
   const ItemPart* parts = nullptr;
   int32_t whole_items = 0, parts_count = 0;
   float4* scratch_o = nullptr;
   float2* scratch_rows = nullptr;
   int32_t* scratch_arrived = nullptr;
-  void* o_raw = nullptr;  // where o is, with the strides of o_f32
+  void* o_raw = nullptr;  // data of o, with the strides of o_f32
 
-  WorkOrder order;             // its units: heads_q / pack
+  WorkOrder order;             // of heads_q / pack units
   int32_t per_head_masks = 0;  // 0: one mask for all heads
   int32_t units_per_kv = 0;
   int32_t tokens_q = 0, tokens_kv = 0;
   int32_t rows_per_tile = 0;  // tokens of a row tile
-  int32_t log2_pack = 0;      // query heads of a group that share a row tile
+  int32_t log2_pack = 0;      // query heads of a GQA group that share a row tile
 
   float scale = 0;              // of the scores
   float scale_log2 = 0;         // scale * log2(e)
-  int32_t* counters = nullptr;  // [2]: next item, workers done; zero between launches
-  int32_t fault = 0;            // see faults.cuh
+  int32_t* counters = nullptr;  // [2]: next item, workers that are done; zero between launches
+  int32_t fault = 0;            // a Fault, in builds that have them (faults.cuh)
 };
 
 }  // namespace longspan::sm90

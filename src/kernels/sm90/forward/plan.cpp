@@ -18,7 +18,7 @@ ForwardPlan::ForwardPlan(const Problem& problem, const ForwardShape& shape, cons
     for (ItemPart& part : split.parts) part.row.first_entry += static_cast<uint32_t>(map.entries.size());
     map.entries.insert(map.entries.end(), split.entries.begin(), split.entries.end());
   }
-  constexpr size_t kWarps = 8;  // of a block, that multiply
+  constexpr size_t kWarps = 8;  // consumer warps of a CTA
   const size_t blocks = static_cast<size_t>(split.slots) * 2;
   const size_t rows = blocks * static_cast<size_t>(shape_.tile_rows());
   const size_t work = pack_.add(map.work), entries = pack_.add(map.entries), spans = pack_.add(map.spans),

@@ -1,4 +1,4 @@
-// The forward pass of one problem: its tile shape and its map, on the GPU.
+// The forward pass of one problem: its shape and its tile map on the GPU.
 #pragma once
 
 #include "attention/kernel.h"

@@ -112,8 +112,8 @@ class Loader {
     head_ = item.unit << params_.log2_pack;
     split_ = item.split;
     first_tile_ = kFirstTile;
-    const int entries =
-        max(item.row.entries, 1);  // a row tile that sees no key has a tile of which it sees nothing
+    // a row tile that sees no key has a tile of which it sees nothing
+    const int entries = max(item.row.entries, 1);
     for (int done = 0; done < entries; done += kEntryBatch) {
       const MapEntry ahead = fetch_entry(params_, item, done + kEntryBatch, lane_);
       const int count = min(kEntryBatch, entries - done);

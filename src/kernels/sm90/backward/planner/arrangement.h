@@ -1,5 +1,5 @@
-// All that a backward pass' blocks follow: tiles, items in the order in which they are taken, the walk
-// through them, and the order of additions. Host code without CUDA.
+// Everything that the CTAs of a backward pass follow: tiles, items in the order in which they are taken, the
+// walk through each item, and the order of additions to dq. Host code without CUDA.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@ struct BackwardArrangement {
   BackwardGrid grid;
   BackwardSplit split;
   BackwardItems items;
-  // BackwardStore::kOrdered. Without BackwardSplit::by_time there are turns alone, for all heads of an
-  // item.
+  // BackwardStore::kOrdered only. Without BackwardSplit::by_time it has turns alone, which all heads of an
+  // item share.
   BackwardSchedule schedule;
   int32_t row_tiles = 0, key_tiles = 0;
-  int32_t section_heads = 1, last_section = 0, last_list = 0;  // as BackwardParams has them
-  int32_t pass_ctas = 0;                                       // likewise
-  bool rests = false;  // the second warpgroup, in partial tiles that say so (kUpperHalfUnseen)
+  int32_t section_heads = 1, last_section = 0, last_list = 0;  // as in BackwardParams
+  int32_t pass_ctas = 0;                                       // as in BackwardParams
+  bool rests = false;  // the second warpgroup rests in tiles that are marked kUpperHalfUnseen
 };
 
-// For a GPU of so many multiprocessors.
+// The plan for a GPU of `units` SMs. Throws longspan::Error if the map is too large to number.
 BackwardArrangement arrange_backward(const Problem& problem, const BackwardShape& shape, int64_t units);
 
 }  // namespace longspan::sm90

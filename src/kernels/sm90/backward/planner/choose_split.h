@@ -1,5 +1,5 @@
-// How the backward pass' work is divided into items, and in what order these are handed out. Pure rules, of
-// the problem and of what its tile map's columns are like. Host code without CUDA.
+// How a backward pass is split into items, and in what order they are handed out: pure functions of the
+// problem and of its tile map's columns. Host code without CUDA.
 #pragma once
 
 #include <cstdint>
@@ -11,25 +11,26 @@
 
 namespace longspan::sm90 {
 
-// What the columns of a tile map are like, in row tiles that key tiles visit; of a mean mask.
+// Properties of a tile map's columns, in row tiles that key tiles visit, for the mean of all masks.
 struct BackwardColumns {
   int64_t key_tiles = 0;
-  int64_t tiles = 0;       // of all of them
-  int64_t runs = 0;        // of such tiles, one after the other
-  int64_t longest = 0;     // of one
-  int64_t full_first = 0;  // of those that begin with a run of at least kShortRun full ones
-  // Key tiles that begin with the first row tile of all, and that end with the last one.
+  int64_t tiles = 0;       // of all key tiles
+  int64_t runs = 0;        // of consecutive row tiles
+  int64_t longest = 0;     // of one key tile
+  int64_t full_first = 0;  // of key tiles that begin with a run of at least kShortRun full tiles
+  // Key tiles that begin with the very first row tile, and key tiles that end with the last one.
   int64_t begin_together = 0, end_together = 0;
 };
-// The map's tiles have `rows` queries.
+// Tiles of the map have `rows` queries.
 BackwardColumns columns_of(const CompiledMap& map, int32_t rows, int64_t masks);
 
-// The cost of items that are all alike: the time that they take, wave quantization and an item's beginning
-// and end included, over the time of their tiles alone. `rounds` is items for each CTA, `tiles` is tiles of
-// an item.
+// The cost of equal items: their time, with wave quantization and each item's beginning and end, over the
+// time of their tiles alone. `rounds` is the number of items for each CTA, `tiles` the number of tiles in an
+// item.
 double cost_of_equal_items(double rounds, double tiles);
 
-// The ways that suit; if there are several, additions are in order and a simulation is to choose.
+// The candidates for `workers` CTAs or streams. There are several only if additions are in order; then a
+// simulation prices them.
 std::vector<BackwardSplit> choose_splits(const Problem& problem, const BackwardShape& shape,
                                          const BackwardColumns& columns, int64_t workers);
 

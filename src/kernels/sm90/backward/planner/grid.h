@@ -1,6 +1,5 @@
-// Where the tiles of the backward pass begin. Tiles of one size from the first token on would be cut by each
-// boundary of a document; tiles that begin anew at such boundaries are fewer, and fewer of them are partly
-// visible. Host code without CUDA.
+// Where the tiles of the backward pass begin. On an even grid each boundary of a document would cut tiles.
+// Tiles that begin anew at boundaries are fewer, and fewer of them are partial. Host code without CUDA.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +10,21 @@
 
 namespace longspan::sm90 {
 
-// The tokens of a tile, which never has more than its size.
+// The tokens of a tile: at most as many as the tile shape has.
 struct TileExtent {
   int32_t first = 0, count = 0;
   friend bool operator==(const TileExtent&, const TileExtent&) = default;
 };
 
 struct BackwardGrid {
-  CompiledMap map;               // of the transposed masks; columns count in tiles' sizes, not in tokens
+  CompiledMap map;  // of the transposed masks; a column is a tile's number times its size, not a token
   std::vector<TileExtent> rows;  // [masks, tiles of queries]
   std::vector<TileExtent> keys;  // [masks, map.row_tiles]
 };
 
-// `shape` has keys as rows, queries as columns. With `aligned`, tiles may begin where bands of their mask do,
-// if there are fewer of them then. Masks of several heads may differ in their tiles: those of fewer end with
-// some that have no tokens.
+// `shape` has keys as rows and queries as columns. With `aligned`, tiles may begin at edges of bands if that
+// is cheaper. Masks of one problem may differ in their number of tiles; those with fewer end with tiles of no
+// tokens.
 BackwardGrid lay_tiles(const HeadMasks& masks, TileShape shape, bool aligned);
 
 }  // namespace longspan::sm90

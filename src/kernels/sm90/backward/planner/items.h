@@ -1,5 +1,4 @@
-// What the backward kernel's blocks take from the counter, one after the other: key tiles with some of the
-// query heads of a KV head, the heaviest first. Host code without CUDA.
+// The backward kernel's work items: a key tile with some query heads of its KV head. Host code without CUDA.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +8,18 @@
 
 namespace longspan::sm90 {
 
-// Beside the number in a partial tile's code (compiled_map.h): its rows see none of the upper half of its
-// keys.
+// A flag in a partial tile's code (compiled_map.h): none of its rows sees the upper half of the keys.
 inline constexpr int32_t kUpperHalfUnseen = 1 << 29;
 
-// One item of a KV head.
+// One work item of a KV head.
 struct alignas(16) BackwardWork {
   int32_t key_tile = 0;
   uint32_t first_run = 0;
   int32_t runs = 0;                   // 0: no row sees a key of the tile
-  uint32_t first_turn = 0;            // BackwardStore::kOrdered
-  int32_t first_key = 0;              // the token with which the tile begins
-  int32_t first_head = 0, heads = 0;  // of the group's query heads
-  int32_t part = 0;                   // number of the item among those of its key tile
+  uint32_t first_turn = 0;            // BackwardStore::kOrdered only
+  int32_t first_key = 0;              // first token of the tile
+  int32_t first_head = 0, heads = 0;  // query heads of the group
+  int32_t part = 0;                   // its number among the items of its key tile
 };
 
 // A key tile of a KV head.
@@ -33,25 +31,26 @@ struct alignas(16) BackwardKeyTile {
 
 struct BackwardItems {
   int32_t per_list = 0;
-  int32_t lists = 1;                       // 2: of the second, which KV heads that come last use
+  int32_t lists = 1;                       // 2: the last KV heads use the second list
   std::vector<BackwardWork> work;          // [masks, lists, per_list]
   std::vector<BackwardKeyTile> key_tiles;  // [masks, key tiles]
   bool shared = false;                     // some key tile has several items
 };
 
-// How a key tile's query heads are shared out, and in what order items are taken.
+// How the query heads of a key tile are split into items, and the order of the items.
 struct BackwardSharing {
   int32_t group = 1;       // query heads of a KV head
-  int32_t parts = 1;       // items of every key tile, a divisor of the group
-  int64_t most_tiles = 0;  // of an item; one that has more is divided further; 0: any number
-  // 0: in the order of the map, `heads_at_once` query heads side by side, and `last_heads` at the end, where
-  // many short items let all blocks end together. Else the first list goes through the map in groups of so
-  // many items, head by head; the second takes the heaviest first.
+  int32_t parts = 1;       // items of each key tile, a divisor of the group
+  int64_t most_tiles = 0;  // tiles of an item; key tiles with more are split further; 0: no limit
+  // 0: in the order of the map, `heads_at_once` query heads side by side, and the last `last_heads`
+  // together, where many short items let all CTAs end at the same time. Otherwise the first list goes
+  // through the map in groups of `group_items` items, head by head, and the second list has the heaviest
+  // items first.
   int32_t group_items = 0;
   int32_t heads_at_once = 1, last_heads = 1;
 };
 
-// Key tiles in the order of the map.
+// Key tiles come in the order of the map. Throws longspan::Error if sharing.parts does not divide the group.
 BackwardItems share_out(const BackwardGrid& grid, const BackwardSharing& sharing);
 
 }  // namespace longspan::sm90

@@ -1,7 +1,6 @@
-// The passes before and after the backward kernel, where its own blocks do most of them: a job is a row tile
-// of a head, and those of a section of heads come together. Some blocks go through the jobs, before they take
-// items, in an order in which none waits for items that wait for a later one. Plain arithmetic for host and
-// device.
+// The jobs of pass CTAs: CTAs of the backward kernel that do most of the passes before and after it. A job is
+// one row tile of a head in one pass. Pass CTAs go through all jobs, section of heads by section, before they
+// take items. Plain arithmetic for host and device.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +8,14 @@
 namespace longspan::sm90 {
 
 struct BackwardJob {
-  bool prepares = false;  // the pass before; else the one after
+  bool prepares = false;  // true: the pass before; false: the pass after
   int32_t section = 0;
-  int32_t number = 0;  // of the jobs of this pass and section
+  int32_t number = 0;  // among the jobs of this pass and section
   friend bool operator==(const BackwardJob&, const BackwardJob&) = default;
 };
 
 struct BackwardJobs {
-  int32_t section_heads = 1;  // KV heads of a section; the last one takes what is left
+  int32_t section_heads = 1;  // KV heads of a section; the last section takes the rest
   int32_t last_section = 0;
   int32_t heads_kv = 1, group = 1;
   int32_t row_tiles = 1;
@@ -25,20 +24,20 @@ struct BackwardJobs {
     const int32_t section = kv_head / section_heads;
     return section < last_section ? section : last_section;
   }
-  constexpr int32_t first_head(int32_t section) const { return section * section_heads; }  // of KV heads
+  constexpr int32_t first_head(int32_t section) const { return section * section_heads; }  // a KV head
   constexpr int32_t heads_of(int32_t section) const {
     return section == last_section ? heads_kv - first_head(section) : section_heads;
   }
   constexpr int32_t jobs_of(int32_t section) const { return heads_of(section) * group * row_tiles; }
-  // All but what comes before all items, preparing the first section, and after them, finishing the last one:
-  // none where there is but one.
+  // Without the first section's preparation, which precedes all items, and the last section's finish, which
+  // follows them: none if there is one section.
   constexpr int32_t jobs_before() const { return (last_section - 1) * jobs_of(0) + jobs_of(last_section); }
   constexpr int32_t jobs_after() const { return last_section * jobs_of(0); }
   constexpr int32_t jobs() const { return jobs_before() + jobs_after(); }
 
-  // Number `index`, below jobs(), in their order: all that prepare come first. Whoever then waits for a
-  // section's items waits for none that waits for a job: an item is complete once its block has the first
-  // tile of the next one, which the others may have left in any section.
+  // Job `index`, below jobs(). All preparing jobs come first, which rules out a deadlock: a CTA completes
+  // an item only when it has the first tile of its next one, and that item may be in any section. So no job
+  // may wait for items that wait for a later job.
   constexpr BackwardJob job(int32_t index) const {
     const int32_t of_section = jobs_of(0), after = index - jobs_before();
     if (after >= 0) return {false, after / of_section, after % of_section};
@@ -47,7 +46,7 @@ struct BackwardJobs {
   }
 };
 
-// Counters of a launch, zero before it; those of sections follow.
+// Counters of a launch, zero before it. Those of sections follow.
 enum BackwardCounter : int32_t { kNextItem, kWorkersDone, kCtasBegun, kBackwardCounters };
 
 }  // namespace longspan::sm90

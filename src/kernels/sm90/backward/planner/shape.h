@@ -1,4 +1,4 @@
-// The tile shape of the backward kernel, chosen by the problem alone.
+// The shape of the backward kernel, chosen from the problem alone.
 #pragma once
 
 #include <cstdint>
@@ -10,47 +10,51 @@
 
 namespace longspan::sm90 {
 
-// How a tile's share of dq is added to its sum in global memory.
+// dQ accumulation: how a tile's share of dq is added to its fp32 sum in global memory.
 enum class BackwardStore : uint8_t {
-  kRegisters,  // by the threads that hold it, to zeros
-  kAdded,      // by the copy engine, from shared memory, to zeros: nobody waits for anybody
-  kClaimed,    // likewise, but the first to come to a tile stores what the others add to
-  kOrdered,    // likewise, one key tile after the other (planner/turns.h), or as a simulated run has it
-               // (planner/schedule.h): the same bits on every run
+  kRegisters,  // red.add by the threads that hold it, to zeros
+  kAdded,      // by TMA from shared memory, to zeros: no CTA waits
+  kClaimed,    // by TMA; the first CTA to come to a tile stores its share, the others add to it
+  // By TMA in a fixed order, which makes the pass deterministic: that of key tiles (planner/turns.h) or that
+  // of a simulated run (planner/schedule.h).
+  kOrdered,
 };
 
-// What decides how work is best divided.
+// Classes of masks that are split alike.
 enum class BackwardKind : uint8_t {
-  kScattered,  // rows see blocks of keys here and there, or heads have masks of their own
-  kBlocks,     // of blocks, of which rows see one, or neighbours
-  kLong,       // many rows see a mean key
-  kOneBand,    // few do, in one band
-  kBands,      // few do: documents
+  kScattered,  // rows see blocks of keys here and there, or each KV head has a mask
+  kBlocks,     // blocks, of which a row sees one or neighbours
+  kLong,       // a mean key is seen by many rows
+  kOneBand,    // by few rows, in one band
+  kBands,      // by few rows: documents
 };
 
-// Whether the second warpgroup leaves out products of tiles whose rows see none of its keys.
+// Whether the second warpgroup skips the products of tiles whose rows see none of its keys.
 enum class BackwardRest : uint8_t { kNever, kAlways, kWherePays };
 
-inline constexpr int kAsSuits = -1;  // BackwardShape::pass_ctas
+inline constexpr int kAsSuits = -1;  // BackwardShape::pass_ctas: planner/pass_ctas.h chooses
 
-// An instance of the kernel, and what else is chosen for all of its items.
+// An instance of the kernel, and what else holds for all items.
 struct BackwardShape {
   BackwardKind kind = BackwardKind::kLong;
-  int rows = 64;   // queries of a tile, or 80
-  int keys = 128;  // of a tile: of two warpgroups together; or 64, and each has work items of its own
+  int rows = 64;  // queries of a tile: 64 or 80
+  // keys of a tile: 128 for both warpgroups together, or 64, where each has work items of its own
+  int keys = 128;
   BackwardStore store = BackwardStore::kClaimed;
-  bool in_rows = true;    // dq's sums lie in rows, not as threads hold them: tiles of rows may begin anywhere
-  int section_units = 0;  // parts of groups that are worked on together; 0: as suits the GPU
-  bool aligned = true;    // tiles may begin where the mask's bands do
-  int join_tiles =
-      0;  // full row tiles at an item's beginning, from which it begins where others are; 0: none does
-  // Blocks that do the passes before and after the kernel while the others compute, where can_do_passes
-  // allows it; 0: the passes are kernels of their own; kAsSuits: backward_pass_ctas.h chooses.
+  // sums of dq lie in token rows, so row tiles may begin anywhere; else as threads hold them
+  bool in_rows = true;
+  int section_units = 0;  // in units of an item's heads: those worked on together; 0: as suits the GPU
+  bool aligned = true;    // tiles may begin at edges of bands
+  // An item that begins with so many full row tiles begins where the other CTAs of its head are; 0: none
+  // does.
+  int join_tiles = 0;
+  // CTAs that do the passes before and after the kernel while the others compute, if can_do_passes allows
+  // it. 0: separate kernels do them.
   int pass_ctas = 0;
-  // Where can_rest allows it; kWherePays: planner/arrangement.h chooses.
+  // If can_rest allows it; kWherePays: planner/arrangement.h decides by the share of such tiles.
   BackwardRest rest = BackwardRest::kNever;
-  bool by_time = true;  // kOrdered may be the order of a simulated run, where that is faster
-  std::optional<BackwardSplit> split = std::nullopt;  // instead of what planner/choose_split.h chooses
+  bool by_time = true;                                // kOrdered may follow a simulated run if that is faster
+  std::optional<BackwardSplit> split = std::nullopt;  // in place of what planner/choose_split.h chooses
 
   TileShape tile_shape() const { return {keys, rows}; }  // of the transposed mask
   friend bool operator==(const BackwardShape&, const BackwardShape&) = default;
@@ -58,9 +62,9 @@ struct BackwardShape {
 
 BackwardShape choose_backward_shape(const Problem& problem);
 
-// Whether instances of such a shape can do the passes, with the problem's masks.
+// Whether instances of this shape can do the passes, for the problem's masks.
 bool can_do_passes(const Problem& problem, const BackwardShape& shape);
-// Whether there is an instance of such a shape whose second warpgroup rests.
+// Whether there is an instance of this shape whose second warpgroup rests.
 bool can_rest(const Problem& problem, const BackwardShape& shape);
 
 }  // namespace longspan::sm90

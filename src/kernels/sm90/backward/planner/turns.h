@@ -1,6 +1,6 @@
-// The order of the additions to dq that makes the backward pass give the same bits on every run, where it is
-// that of items (else see planner/schedule.h): the key tiles that a row tile meets add to it in the order of
-// the map, in which blocks take them on, each waiting for its turn. Host code without CUDA.
+// Turns: the order of additions to dq in a deterministic pass, if it is that of items (else see
+// planner/schedule.h). The key tiles that visit a row tile add to it in the order of the map, which is that
+// in which CTAs take them. Host code without CUDA.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,15 @@
 
 namespace longspan::sm90 {
 
-inline constexpr size_t kTurnsAtOnce = 32;  // a warp reads so many: as many must lie behind the last one
+inline constexpr size_t kTurnsAtOnce = 32;  // read by a warp at a time: so many follow the last one
 
 struct BackwardTurns {
   std::vector<uint32_t> first;  // [masks, key_tiles]: where a key tile's turns begin
   std::vector<int32_t> turns;   // of each tile visited, in the order of the walk
 };
 
-// Of a map by columns whose tiles have `rows` queries, which each item walks down, or from the last one up.
+// `map` is by columns, its tiles have `rows` queries, and each item walks down its rows or, with
+// `descending`, up from the last one. Throws longspan::Error for 2^32 tiles or more.
 BackwardTurns order_additions(const CompiledMap& map, int32_t rows, bool descending);
 
 }  // namespace longspan::sm90

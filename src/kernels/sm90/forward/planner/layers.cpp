@@ -5,7 +5,7 @@
 namespace longspan::sm90 {
 namespace {
 
-// The steps of which all columns lie in [begin, end), by bit.
+// The steps whose columns all lie in [begin, end), one bit each.
 uint32_t steps_within(int32_t begin, int32_t end) {
   const int32_t from = (begin + kStepKeys - 1) / kStepKeys, to = end / kStepKeys;
   return from < to ? ((1u << to) - 1) & ~((1u << from) - 1) : 0;
@@ -23,15 +23,15 @@ Layers LayerTable::draw(const Lone& lone, int32_t rows) {
     const int32_t begin = std::max(k_begin, row + lo), end = std::min(k_end, row + hi + 1);
     spans[row] = begin < end ? static_cast<uint32_t>(begin) | static_cast<uint32_t>(end) << 16 : 0;
   }
-  // Both ends move to the right from row to row: the last row ends last, and what it and the first one see,
-  // all see.
+  // Both ends move to the right from row to row. So the last row ends last, and all rows see what the first
+  // and the last row see.
   const bool all = q_begin == 0 && q_end == rows;
   const uint32_t clean =
       all ? steps_within(std::max({k_begin, q_end - 1 + lo, 0}), std::max(std::min(k_end, hi + 1), 0)) : 0;
   return described(first, 1, std::min(k_end, q_end + hi), clean);
 }
 
-// Each row's intervals from left to right, those that touch joined, one to a layer.
+// Each row's spans from left to right, adjacent ones joined, one a layer.
 Layers LayerTable::draw(const std::vector<const ClippedBand*>& bands, int64_t column, int32_t rows) {
   const auto height = static_cast<size_t>(shape_.rows);
   drawn_.assign(height, 0);
@@ -66,8 +66,8 @@ Layers LayerTable::draw(const std::vector<const ClippedBand*>& bands, int64_t co
       ->second;
 }
 
-// The same for rectangles, between whose edges all rows see the same: from a sketch that has, for each such
-// stretch of rows, its end and the number of intervals in a word, then the intervals.
+// The same for rectangles. All rows between two edges see the same, so the tile is sketched first: for each
+// such run of rows a word with its end and its number of spans, then the spans.
 Layers LayerTable::draw_rectangles(const std::vector<const ClippedBand*>& bands, int64_t column,
                                    int32_t rows) {
   edges_.assign({0, rows});
@@ -124,7 +124,7 @@ Layers LayerTable::draw_rectangles(const std::vector<const ClippedBand*>& bands,
   return drawn;
 }
 
-// Rows past the mask's last see nothing and ask for nothing, so they are left out.
+// Rows past the end of the mask see nothing. They are left out, so that they do not make steps cut.
 Layers LayerTable::described(size_t first, int32_t count, int32_t rows) const {
   const auto height = static_cast<size_t>(shape_.rows);
   int32_t last = 0;
@@ -143,7 +143,7 @@ Layers LayerTable::described(size_t first, int32_t count, int32_t rows) const {
   return described(first, count, last, clean);
 }
 
-// `last`: where the columns end that any row sees; `clean`: the steps that every row sees whole.
+// `last`: the end of the columns that any row sees; `clean`: the steps that every row sees in full.
 Layers LayerTable::described(size_t first, int32_t count, int32_t last, uint32_t clean) const {
   const auto steps = static_cast<int>((last + kStepKeys - 1) / kStepKeys);
   const uint32_t cut = ~clean & 0xffff;

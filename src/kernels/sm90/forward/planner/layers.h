@@ -1,5 +1,5 @@
-// The partial tiles of the forward kernel's map: what bands show of a tile, and its layers of spans, each
-// distinct tile drawn once.
+// Partial tiles of the forward kernel's map: which columns bands show of a tile, as layers of spans. Each
+// distinct tile is drawn once.
 #pragma once
 
 #include <algorithm>
@@ -23,12 +23,12 @@ inline uint32_t cost_of(int64_t tiles, int64_t steps) {
   return static_cast<uint32_t>(std::min(steps + 2 * tiles, kMostCost));
 }
 
-// What one band shows of a row tile. Rows count from the tile's first, columns are absolute.
+// The part of a band that lies in a row tile. Rows are relative to the tile, columns are absolute.
 struct ClippedBand {
   int32_t q_begin, q_end;
   int64_t k_begin, k_end;      // of the band
-  int64_t lo, hi;              // of column - row, with rows so counted, or unbounded
-  int64_t begin, end;          // columns that some row sees: all between them are seen by some row
+  int64_t lo, hi;              // bounds of column - row for these rows, or unbounded
+  int64_t begin, end;          // columns that some row sees; there are no gaps
   int64_t all_begin, all_end;  // columns that all rows of the tile see
 
   int64_t begin_of(int64_t row) const {
@@ -45,10 +45,10 @@ inline ClippedBand clip(const Band& band, const Range& tile_rows) {
   clipped.q_end = static_cast<int32_t>(q.end - tile_rows.begin);
   clipped.k_begin = band.k.begin;
   clipped.k_end = band.k.end;
-  // From here on rows count from the tile's first.
+  // From here on rows are relative to the tile.
   clipped.lo = band.lo == kUnboundedBelow ? band.lo : band.lo + tile_rows.begin;
   clipped.hi = band.hi == kUnboundedAbove ? band.hi : band.hi + tile_rows.begin;
-  // Both ends of a band's rows move to the right, by one column a row at most, and no row is empty.
+  // Both ends of a row's span move to the right by at most one column a row, and no row is empty.
   clipped.begin = clipped.begin_of(clipped.q_begin);
   clipped.end = clipped.end_of(clipped.q_end - 1);
   clipped.all_begin = clipped.begin_of(clipped.q_end - 1);
@@ -57,20 +57,20 @@ inline ClippedBand clip(const Band& band, const Range& tile_rows) {
   return clipped;
 }
 
-// The layers of a partial tile, and what the kernel is told about them.
+// A partial tile as the kernel reads it.
 struct Layers {
   int32_t first = 0, count = 0;
   uint32_t cut = 0;
-  bool full = false;  // all rows see all keys of a whole tile
+  bool full = false;  // all rows see all keys of a tile of full width
 };
 
-// The distinct partial tiles.
+// The distinct partial tiles of a map.
 class LayerTable {
  public:
   LayerTable(TileShape shape, std::vector<uint32_t>& spans) : shape_(shape), spans_(spans) {}
 
-  // A lone band relative to its tile, such that equal tiles are equal: rows and columns that it touches, 16
-  // bits each, and its bounds, 32 bits each, where they cut.
+  // A single band relative to its tile, so that equal tiles compare equal: the rows and columns that it
+  // touches (16 bits each) and the bounds that cut it (32 bits each).
   struct Lone {
     uint64_t sides = 0, bounds = 0;
     Lone() = default;
@@ -86,18 +86,18 @@ class LayerTable {
   };
   static constexpr int32_t kNoLo = -(1 << 30), kNoHi = 1 << 30;
 
-  // What `band` shows of the tile that begins at `column`; the row tile has `rows` rows.
+  // The layers that show `band` in the tile at `column` of a row tile of `rows` rows.
   Layers find(const ClippedBand& band, int64_t column, int32_t rows) {
     const Lone lone = relative(band, column);
-    if (rows < shape_.rows) return draw(lone, rows);  // the last row tile: alone of its kind
+    if (rows < shape_.rows) return draw(lone, rows);  // the last row tile of a mask: nothing to share
     return find(lone);
   }
 
-  // The same where the row tile has all its rows.
+  // The same for a row tile with all its rows.
   const Layers& find(const Lone& lone) {
     uint64_t hash = (lone.sides * 0x9e3779b97f4a7c15u) ^ lone.bounds;
     hash = (hash ^ hash >> 32) * 0xff51afd7ed558ccdu;
-    Place* place = &places_[hash >> 55 << 1];  // two places for each hash; the older one makes room
+    Place* place = &places_[hash >> 55 << 1];  // two places for each hash; the older entry is evicted
     if (place->lone == lone && place->layers.count > 0) return place->layers;
     if (place[1].lone == lone && place[1].layers.count > 0) return place[1].layers;
     place[1] = place[0];
@@ -137,8 +137,8 @@ class LayerTable {
 
   TileShape shape_;
   std::vector<uint32_t>& spans_;
-  std::array<Place, 1024> places_;                      // of lone pieces
-  std::unordered_multimap<uint64_t, Layers> drawings_;  // of several pieces, by the hash of what is drawn
+  std::array<Place, 1024> places_;                      // tiles of a single band
+  std::unordered_multimap<uint64_t, Layers> drawings_;  // tiles of several bands, by a hash of their spans
   std::unordered_multimap<uint64_t, std::pair<std::vector<uint32_t>, Layers>> sketches_;
   std::vector<uint32_t> drawn_, sketch_;
   std::vector<int32_t> edges_;

@@ -1,5 +1,4 @@
-// Lowering for the forward kernel: a sweep over the row tiles; each covers its visible keys from left to
-// right.
+// A sweep over the row tiles of a mask. Each row tile covers its visible keys with tiles from left to right.
 #include "kernels/sm90/forward/planner/lower.h"
 
 #include <algorithm>
@@ -16,7 +15,7 @@
 namespace longspan::sm90 {
 namespace {
 
-constexpr int32_t kCosts = 2048;  // as many as order() tells apart
+constexpr int32_t kCosts = 2048;  // that order() tells apart
 
 void check_size(size_t entries, size_t spans) {
   LONGSPAN_CHECK(entries <= std::numeric_limits<uint32_t>::max() &&
@@ -24,17 +23,17 @@ void check_size(size_t entries, size_t spans) {
                  "{} entries and {} spans are more than a plan can number", entries, spans);
 }
 
-// Some of a mask's row tiles, and where a sweep over them begins.
+// A range of a mask's row tiles, and the state with which a sweep over them begins.
 struct LoweringTask {
   const Mask* mask = nullptr;
-  const std::vector<int32_t>* starts =
-      nullptr;  // of row tiles, and the end of the last, if they are not even
+  // The first tokens of row tiles, and the end of the last one; null: even row tiles.
+  const std::vector<int32_t>* starts = nullptr;
   int32_t first_tile = 0, end_tile = 0;
-  BandList::Iterator next;   // the first band that begins in the part or after it
-  std::vector<Band> active;  // bands that begin before the part and reach into it
+  BandList::Iterator next;   // the first band that begins in the range or after it
+  std::vector<Band> active;  // bands that begin before the range and reach into it
 };
 
-// Where the row tiles of a mask begin that has blocks of rows, and where the last one ends.
+// The first tokens of row tiles that begin anew at each edge of a run of rows, and the end of the last one.
 std::vector<int32_t> starts_of_blocks(const Mask& mask, int32_t rows_per_tile) {
   std::vector<int32_t> edges = {0, static_cast<int32_t>(mask.rows())};
   for (const BandList::Group& group : mask.bands().groups()) {
@@ -51,7 +50,7 @@ std::vector<int32_t> starts_of_blocks(const Mask& mask, int32_t rows_per_tile) {
   return starts;
 }
 
-// Of `count` parts of about as many row tiles each.
+// Splits a mask's row tiles into `count` ranges of about equal size.
 void add_tasks(const Mask& mask, const std::vector<int32_t>* starts, TileShape shape, int32_t row_tiles,
                int32_t count, std::vector<LoweringTask>& tasks) {
   const size_t first = tasks.size();
@@ -80,10 +79,10 @@ void add_tasks(const Mask& mask, const std::vector<int32_t>* starts, TileShape s
   for (++task; task < tasks.size(); ++task) tasks[task].next = bands.end();
 }
 
-// Lowers a part of a mask. Its rows are left in their order.
+// Lowers one range. Its row tiles stay in the order of their rows.
 class Cover {
  public:
-  // `out` is empty, but for rows, which are written over.
+  // `out` is empty, but for its row tiles, which are overwritten.
   Cover(LoweringTask& task, TileShape shape, ForwardMap& out)
       : task_(task),
         mask_(*task.mask),
@@ -103,12 +102,12 @@ class Cover {
     auto next = task_.next;
     const auto end = mask_.bands().end();
     int64_t next_row = next == end ? rows : (*next).q.begin;
-    MapRow row;  // the last one that was covered
+    MapRow row;  // the last one that was lowered
     for (int32_t t = task_.first_tile; t < task_.end_tile; ++t) {
       const auto at = static_cast<size_t>(t - task_.first_tile);
       const auto [first, last] = rows_of(t);
       if (all_rectangles_ && at > 0) {
-        // Row tiles see what the one before them sees, as long as no band begins or ends.
+        // A row tile sees what the one before it sees as long as no band begins or ends.
         const int64_t until = std::min(next_row, first_end_);
         if (last <= until) {
           t = repeat(t, until, row) - 1;
@@ -133,7 +132,7 @@ class Cover {
         continue;
       }
       row = rows_[at] = cover({first, last});
-      // What is seen stays the same only if it is the same for all rows of this tile.
+      // The next row tile sees the same only if all rows of this one do.
       all_rectangles_ =
           std::all_of(clipped_.begin(), clipped_.end(),
                       [&](const ClippedBand& band) {
@@ -152,8 +151,8 @@ class Cover {
     return {first, std::min<int64_t>(first + shape_.rows, mask_.rows())};
   }
 
-  // The row tiles from `tile` on that end at row `until` or before it: places in the map like `row`, but for
-  // where they are. Returns the first row tile after them.
+  // Row tiles from `tile` on that end at row `until` or earlier get copies of `row` at their places.
+  // Returns the first one after them.
   int32_t repeat(int32_t tile, int64_t until, const MapRow& row) {
     const uint32_t first_entry = row.first_entry, cost = row.cost;
     const int32_t entries = row.entries, begin = tile;
@@ -168,9 +167,9 @@ class Cover {
     return tile;
   }
 
-  // The whole part at once, if its bands are blocks that tiles divide: no row tile lies in two groups of
-  // bands, and no tile in two stretches of keys. False, and nothing done, if they are not, which is found out
-  // soon.
+  // Lowers the whole range at once if its bands are blocks that tiles divide, so that no row tile lies in
+  // two groups of bands and no tile in two stretches of keys. Otherwise returns false and changes nothing;
+  // that is found out early.
   bool cover_blocks() {
     const std::vector<BandList::Group>& groups = mask_.bands().groups();
     if (!mask_.bands().rectangular()) return false;
@@ -228,8 +227,8 @@ class Cover {
     return true;
   }
 
-  // Of the bands that show something of a row tile: few, all of whose rows it has, and not rectangles alone,
-  // of which the next row tile shows the same.
+  // Whether StretchCover may take over: few bands, all of whose rows the row tile has, and not rectangles
+  // alone, which repeat() copies.
   bool may_stretch(int64_t first_row) const {
     bool rectangles = true;
     for (const Band& band : active_) {
@@ -265,7 +264,7 @@ class Cover {
             static_cast<uint32_t>(tile_rows.size())};
   }
 
-  // A row tile that shows one piece: the usual one.
+  // The common case: a row tile with one band.
   void cover(const ClippedBand& band, int32_t rows) {
     for (int64_t column = band.begin; column < band.end;) {
       const int64_t count = band.all_begin <= column ? whole_tiles(band.all_end - column) : 0;
@@ -279,7 +278,7 @@ class Cover {
     }
   }
 
-  // Of so many columns, less than 2^31: short divisions are fast ones.
+  // `columns` is below 2^31: 32-bit divisions are faster.
   int64_t whole_tiles(int64_t columns) const {
     if (columns < shape_.columns) return 0;
     return static_cast<uint32_t>(columns) / static_cast<uint32_t>(shape_.columns);
@@ -338,8 +337,8 @@ class Cover {
 
   const LoweringTask& task_;
   const Mask& mask_;
-  // Rows that a block of rows lacks in its last row tile see what its others do: then the same is drawn for
-  // all.
+  // The last row tile of a block has fewer rows. The missing ones are drawn like the others, so that the
+  // tile equals those of other blocks.
   const bool extends_;
   TileShape shape_;
   ForwardMap& out_;
@@ -347,7 +346,7 @@ class Cover {
   LayerTable layers_;
   StretchCover stretch_;
   std::vector<Band> active_;
-  int64_t first_end_ = 0;  // smallest row end of active_
+  int64_t first_end_ = 0;  // the smallest end of rows in active_
   bool all_rectangles_ = false;
   std::vector<ClippedBand> clipped_;  // of the current row tile, by `begin`
   std::vector<const ClippedBand*> hits_;
@@ -373,7 +372,7 @@ void append(ForwardMap& out, const ForwardMap& map) {
   out.steps += map.steps;
 }
 
-// The heaviest first, ties by index: by counting, as costs are small numbers or can be made so.
+// Heaviest first, ties by index. A counting sort: costs are small numbers or are shifted to be.
 void order(std::span<MapRow> rows, std::vector<MapRow>& scratch) {
   uint32_t most = 0, rises = 0;
   uint32_t before = ~uint32_t{0};
@@ -392,7 +391,7 @@ void order(std::span<MapRow> rows, std::vector<MapRow>& scratch) {
   const auto bucket = [&](const MapRow& row) {
     return static_cast<size_t>((most >> shift) - (row.cost >> shift));
   };
-  // Neighbours often cost the same: a number that is added to again and again stays in a register.
+  // Neighbours often cost the same, so the counter in use stays in a register.
   const auto visit = [&](size_t shifted, const auto& use) {
     size_t at = bucket(scratch.front());
     int32_t count = place[at + shifted];
@@ -411,7 +410,7 @@ void order(std::span<MapRow> rows, std::vector<MapRow>& scratch) {
   visit(0, [&](const MapRow& row, int32_t at) { rows[static_cast<size_t>(at)] = row; });
 }
 
-// Into how many parts a mask is divided. Each has its own table of layers: masks of few bands are lowered
+// How many ranges a mask is split into. Each has its own table of layers, so masks of few bands are lowered
 // faster by one thread.
 int32_t task_count(const Mask& mask, int32_t row_tiles) {
   constexpr int64_t kBands = 2048, kMost = 64;
@@ -443,7 +442,7 @@ void lower_forward(const HeadMasks& masks, TileShape shape, RowTiles row_tiles, 
     }
   }
   std::vector<LoweringTask> tasks;
-  std::vector<size_t> tasks_until;  // the end of each mask's
+  std::vector<size_t> tasks_until;  // the end of each mask's tasks
   for (size_t m = 0; m < masks.size(); ++m) {
     const Mask& mask = masks[m];
     LONGSPAN_CHECK(mask.rows() == masks.front().rows(), "the masks of one problem differ in rows");

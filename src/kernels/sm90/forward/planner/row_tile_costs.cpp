@@ -8,7 +8,7 @@ RowTileCosts row_tile_costs(const Mask& mask, int64_t tokens) {
   RowTileCosts costs;
   const BandList& bands = mask.bands();
   const auto columns = static_cast<double>(std::max<int64_t>(mask.columns(), 1));
-  int64_t tile = 0;   // the even one that is being looked at
+  int64_t tile = 0;   // the current even row tile
   double unseen = 1;  // share of the keys that none of its rows so far sees
   const auto next_tile = [&](int64_t to) {
     costs.even += (1 - unseen) * columns;

@@ -1,5 +1,4 @@
-// What row tiles that begin where blocks of rows do would cost, and those that do not, estimated from a mask
-// alone.
+// Estimates from a mask how many keys even row tiles visit, and row tiles that begin at edges of blocks.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +7,14 @@
 
 namespace longspan::sm90 {
 
-// Keys that row tiles visit, summed over these.
+// Keys visited, summed over row tiles.
 struct RowTileCosts {
   double even = 0, of_blocks = 0;
 };
 
-// Of a mask of rectangular bands, with row tiles of `tokens` rows. An even row tile in several blocks of rows
-// visits the keys of all of them: as many as if blocks of keys were drawn independently. One of blocks may
-// have few rows.
+// `mask` has rectangular bands; row tiles have `tokens` rows. An even row tile that lies in several blocks
+// visits the keys of all of them, estimated as if blocks of keys were drawn independently. A row tile at the
+// end of a block may have few rows.
 RowTileCosts row_tile_costs(const Mask& mask, int64_t tokens);
 
 }  // namespace longspan::sm90

@@ -13,10 +13,9 @@ namespace {
 
 namespace tuned = h200::forward;
 
-// Whether row tiles are to begin where blocks of rows and documents do. A tile in two blocks of keys computes
-// the keys of both, which is little where blocks see most keys: then it pays not to have row tiles that are
-// not full. A tile in two documents costs no more than two, so that it pays only, in planning, where these
-// are long.
+// Whether row tiles begin at edges of blocks and documents. A row tile in two blocks visits the keys of both.
+// If blocks see most keys that adds little, and full row tiles are better. A row tile in two documents costs
+// as much as two row tiles, so edges only speed up planning, and only if documents are long.
 bool follows_blocks(const HeadMasks& masks, int64_t tokens) {
   const bool long_enough = std::all_of(masks.begin(), masks.end(), [&](const Mask& mask) {
     const auto groups = static_cast<int64_t>(mask.bands().groups().size());
@@ -34,19 +33,19 @@ bool follows_blocks(const HeadMasks& masks, int64_t tokens) {
   return costs.even >= tuned::kEdgesMinKeysRatio * costs.of_blocks;
 }
 
-// Whether every row sees the same keys, one after the other: then all row tiles have the same whole tiles.
+// Whether all rows see the same contiguous keys, so that all row tiles have the same full tiles.
 bool rows_are_alike(const HeadMasks& masks) {
   if (masks.size() != 1 || masks.front().bands().size() != 1) return false;
   const Band band = *masks.front().bands().begin();
   return band.rectangular() && band.q.size() == masks.front().rows();
 }
 
-// Whether pairs of blocks are to share tiles of keys, and the last items to be divided. In pairs, tiles take
-// 3 to 4 % more cycles at a clock that is 3 to 4 % higher, as less is loaded. What they gain is the division.
+// Whether CTA pairs with a split last wave are faster. In pairs, a tile takes 3 to 4 % more cycles at a clock
+// that is 3 to 4 % higher, since less is loaded. The gain is that of the split.
 bool pays_in_pairs(const Problem& problem, const ForwardShape& shape, const Device& device) {
   const int64_t pairs = device.units / 2, tokens = 2 * shape.tokens();
   if (problem.head_dim != 128 || tokens > kMostTileRows || pairs == 0) return false;
-  // Partial results, whose items are not divided once more.
+  // Partial results are not split.
   if (problem.fp32_output && !problem.own_rows) return false;
   if (!rows_are_alike(*problem.masks)) return false;
   const int64_t keys = problem.masks->front().area() / problem.masks->front().rows();
@@ -67,7 +66,7 @@ ForwardShape choose_forward_shape(const Problem& problem, const Device& device) 
   const int64_t block = block_alignment(masks);
   if (block == kLargestBlock) {
     shape.columns = shape.piece = 128;
-    shape.pack = 1;  // row tiles as high as the blocks: the fewest runs
+    shape.pack = 1;  // row tiles as high as blocks: the fewest entries
   } else if (block == kFinestBlock) {
     shape.columns = 128;
     shape.piece = 64;
@@ -93,7 +92,7 @@ WorkOrder choose_work_order(const Problem& problem, const ForwardShape& shape, c
   order.row_tiles = map.row_tiles;
   order.units = static_cast<int32_t>(problem.heads_q / shape.pack);
 
-  // As many heads as have their keys and values in half of the L2 cache are worked on together.
+  // The K and V of a section of heads fit in a share of L2.
   const int64_t head_bytes =
       2 * problem.tokens_kv * problem.head_dim * static_cast<int64_t>(size_of(problem.dtype));
   const auto fitting =
@@ -102,7 +101,7 @@ WorkOrder choose_work_order(const Problem& problem, const ForwardShape& shape, c
   order.section_units = static_cast<int32_t>((problem.heads_kv + sections - 1) / sections *
                                              (problem.group_size() / shape.pack));
 
-  // A row tile that takes as long as a section keeps all others waiting if the last section begins with it.
+  // A row tile that takes as long as a section would delay the end if the last section began with it.
   if (sections > 1 && problem.masks->size() == 1) {
     int64_t all = 0;
     for (const MapRow& row : map.work) all += row.cost;

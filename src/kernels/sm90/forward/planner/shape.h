@@ -1,4 +1,4 @@
-// The tile shape of the forward kernel, chosen by the problem and the number of multiprocessors.
+// The shape of the forward kernel, chosen from the problem and the number of SMs.
 #pragma once
 
 #include "attention/problem.h"
@@ -9,21 +9,20 @@
 
 namespace longspan::sm90 {
 
-// An instance of the kernel, and how it lays rows out in tiles.
+// An instance of the kernel, and how rows are laid out in tiles.
 struct ForwardShape {
-  int columns = 128;  // keys that are multiplied at a time
-  int piece =
-      128;  // keys of a tile of the map; `columns` of them come from one, or from several of a row tile
+  int columns = 128;  // keys of a tile
+  int piece = 128;    // keys of a tile of the map; a tile is gathered from `columns / piece` of these
   int streams =
       1;         // 1: two warpgroups share a tile of 128 rows; 2: each has work items of its own, of 64 rows
-  int pack = 1;  // query heads of a group that share a row tile: 1, 2, 4 or 8
+  int pack = 1;  // query heads of a GQA group that share a row tile: 1, 2, 4 or 8
   RowTiles row_tiles = RowTiles::kEven;
-  // Two blocks, a cluster, work on an item with twice the tokens, half of them each, and load each tile of
-  // keys once for both; the last items may be divided by keys.
+  // A cluster of two CTAs shares an item with twice the tokens: each takes half of them, and K and V are
+  // loaded once for both. The last wave may be split by keys.
   bool paired = false;
 
   int tile_rows() const { return 128 / streams; }
-  int tokens() const { return tile_rows() / pack; }  // query tokens of a block's row tile
+  int tokens() const { return tile_rows() / pack; }  // query tokens of a CTA's row tile
   TileShape tile_shape() const { return {paired ? 2 * tokens() : tokens(), piece}; }
   friend bool operator==(const ForwardShape&, const ForwardShape&) = default;
 };

@@ -9,14 +9,14 @@ namespace {
 
 namespace tuned = h200::forward;
 
-// What it costs that there are so many parts, in tiles: an item's beginning and end, and that all of them are
-// written and read again at about the same time. Fits what was measured on an H200 with 102, 94 and 16 parts
-// (2K +3.2 % of the cycles, 4K -1.5 %, 8K -2.7 %).
+// The cost of a split in tiles: an item's beginning and end, and writing and reading all partial results at
+// about the same time. It fits measurements on an H200 with 102, 94 and 16 parts: 2K +3.2 % cycles, 4K -1.5
+// %, 8K -2.7 % (docs/lab/2026-11-sm90-forward.md, version 14).
 int64_t overhead_of(int64_t parts) {
   return tuned::kSplitItemCost + parts / tuned::kSplitPartsOfOneTile;
 }
 
-// Into how many shares all tiles of the last items are cut, one a worker or less.
+// The number of shares that the tiles of the last wave are cut into, at most one a worker.
 int64_t shares_of(int64_t last, int64_t tiles, int64_t workers) {
   const int64_t shortest =
       std::max(tuned::kSplitMinTilesOfShare, (tiles + tuned::kSplitMaxParts - 1) / tuned::kSplitMaxParts);
@@ -25,7 +25,7 @@ int64_t shares_of(int64_t last, int64_t tiles, int64_t workers) {
 
 struct Tile {
   MapEntry entry;  // of one tile
-  MapEntry cut;    // where entry.code < 0
+  MapEntry cut;    // if entry.code < 0
 };
 
 std::vector<Tile> tiles_of(const ForwardMap& map, const MapRow& row) {
@@ -59,7 +59,7 @@ ForwardSplit split_last_wave(const ForwardMap& map, const WorkOrder& order, int3
   ForwardSplit split;
   split.whole_items = order.items();
   if (map.work.empty()) return split;
-  // Equal items alone: others even out, the heaviest being first.
+  // Unequal items even out, since the heaviest come first.
   for (const MapRow& row : map.work)
     if (row.cost != map.work.front().cost) return split;
   const auto masks = static_cast<int32_t>(map.work.size()) / std::max(map.row_tiles, 1);
@@ -74,7 +74,7 @@ ForwardSplit split_last_wave(const ForwardMap& map, const WorkOrder& order, int3
 
   if (time_saved_by_split(order.items(), tiles, workers) == 0) return split;
 
-  // All tiles of the last items in a row, cut into shares.
+  // All tiles of the last wave in a row, cut into shares.
   const int32_t last = order.items() % workers;
   const int64_t all = last * tiles, shares = shares_of(last, tiles, workers);
   split.whole_items -= last;
@@ -125,7 +125,7 @@ ForwardSplit split_last_wave(const ForwardMap& map, const WorkOrder& order, int3
   }
   const auto heavier = [](const ItemPart& a, const ItemPart& b) { return a.row.cost > b.row.cost; };
   std::stable_sort(split.parts.begin(), split.parts.end(), heavier);
-  // A second part goes to those whose first one is light.
+  // Workers with a light first part take a second one.
   if (split.parts.size() > static_cast<size_t>(workers))
     std::reverse(split.parts.begin(), split.parts.begin() + workers);
   return split;

@@ -50,7 +50,7 @@ MapRow StretchCover::cover_alone(std::span<const Band> bands, int64_t first) {
     entries_[waiting_++] = {static_cast<int32_t>(column), code};
     ++of_row;
   };
-  int64_t full_column = 0, full_count = 0;  // whole tiles that are not written yet
+  int64_t full_column = 0, full_count = 0;  // full tiles that are not written yet
   const auto write_full = [&] {
     if (full_count > 0) write(full_column, static_cast<int32_t>(full_count));
     full_count = 0;
@@ -132,13 +132,13 @@ const StretchCover::Tail& StretchCover::draw_tail(int64_t columns) {
   return tail;
 }
 
-// Row tiles of `rows` that see more of the last band than that which was lowered at `first`, under its upper
-// bound, and of the others the same: their number.
+// Lowers row tiles of `rows` that see more of the last band, under its upper bound, than the one at `first`,
+// and the same of all others. Returns their number.
 int64_t StretchCover::grow(int64_t first, const MapRow& row, std::span<MapRow> rows) {
   const int64_t height = shape_.rows, width = shape_.columns;
   const Side& last = sides_[count_ - 1];
   const Band& band = *last.band;
-  // The first row of the row tile sees so many columns of the band where nothing else is left.
+  // The columns of the last band that the first row sees and no other band shows.
   const int64_t columns = last.all_end - mark_.column;
   if (band.hi == kUnboundedAbove || columns < 0 || height > width) return 0;
   auto count = static_cast<int64_t>(rows.size());
@@ -156,7 +156,7 @@ int64_t StretchCover::grow(int64_t first, const MapRow& row, std::span<MapRow> r
   else if (mark_.full_count > 0)
     same[same_count++] = {static_cast<int32_t>(mark_.full_column), static_cast<int32_t>(mark_.full_count)};
 
-  // In registers: whatever is written might be a member, for all the compiler knows.
+  // In registers: for all the compiler knows, a write to memory might change a member.
   const auto wide = static_cast<int32_t>(width), high = static_cast<int32_t>(height),
              steps_of_tile = wide / kStepKeys, fulls_before = static_cast<int32_t>(full_count),
              fulls_from = static_cast<int32_t>(full_column), tiles_before = static_cast<int32_t>(mark_.tiles),
@@ -175,7 +175,7 @@ int64_t StretchCover::grow(int64_t first, const MapRow& row, std::span<MapRow> r
     for (size_t e = 0; e < same_count; ++e) *to++ = same[e];
     to[0] = {fulls_from, fulls_before + whole};
     to += fulls_before + whole > 0 ? 1 : 0;
-    // Two are written, as there is room, and as many as there are count.
+    // There is room for two partial tiles; `count` of them are kept.
     to[0] = {column, -1}, to[1] = tail.cuts[0];
     to[2] = {column + wide, -1}, to[3] = tail.cuts[1];
     to += 2 * tail.count;
@@ -192,7 +192,8 @@ int64_t StretchCover::grow(int64_t first, const MapRow& row, std::span<MapRow> r
   return count;
 }
 
-// Row tiles of `rows` for which the last band has moved to the right as it is, and the others not at all.
+// Lowers row tiles of `rows` for which the last band has only moved to the right, and the others not at all.
+// Returns their number.
 int64_t StretchCover::slide(int64_t first, const MapRow& row, std::span<MapRow> rows) {
   const int64_t height = shape_.rows, width = shape_.columns;
   const Side& last = sides_[count_ - 1];
@@ -209,7 +210,7 @@ int64_t StretchCover::slide(int64_t first, const MapRow& row, std::span<MapRow> 
   std::array<int32_t, kEntryBatch> moves;  // 0 or 1
   const MapEntry* const of_row = entries_.data() + waiting_ - row.entries;
   const int32_t same = mark_.entries + (full_waits ? 1 : 0), entries = row.entries;
-  bool cut = false;  // the word after a partial tile's, which is no column
+  bool cut = false;  // the next entry holds a TileCut, not a column
   for (int32_t e = 0; e < entries; ++e) {
     list[static_cast<size_t>(e)] = of_row[e];
     moves[static_cast<size_t>(e)] = e >= same && !cut ? 1 : 0;

@@ -1,5 +1,4 @@
-// Lowers row tiles that follow each other and of which the same few bands show all rows: most row tiles of
-// most masks.
+// Lowers consecutive row tiles all of whose rows see the same few bands: most row tiles of most masks.
 #pragma once
 
 #include <algorithm>
@@ -13,9 +12,9 @@
 
 namespace longspan::sm90 {
 
-// A row tile is lowered alone first. Where the others differ from it in the last band alone, which either
-// ends further to the right from row tile to row tile or moves there as a whole, they follow from it: what is
-// left of the band is the same, or of the band's last tile one of few that are known by the columns in it.
+// Lowers one row tile in full. The next ones follow from it as long as only the last band differs, which
+// either ends further to the right with each row tile or moves as a whole. The rest of the band is then the
+// same, and its last tiles are among a few that are known by the columns in them.
 class StretchCover {
  public:
   static constexpr size_t kMostBands = 4;
@@ -23,23 +22,23 @@ class StretchCover {
   StretchCover(TileShape shape, LayerTable& layers, ForwardMap& out)
       : shape_(shape), layers_(layers), out_(out) {}
 
-  // The row tiles of `rows`, whose first begins at token `first`: all are whole. Their places in `rows` are
-  // written; entries, tiles and steps are added to the map.
+  // Lowers the row tiles of `rows`, the first of which begins at token `first`. All of them have all their
+  // rows. Writes `rows`, and adds entries, tiles and steps to the map.
   void cover(std::span<const Band> bands, int64_t first, std::span<MapRow> rows);
 
  private:
-  // What a band shows of a row tile, in columns: those that some row sees, and those that all do.
+  // The columns of a band that some row of the tile sees, and those that all rows see.
   struct Side {
     int64_t begin, end, all_begin, all_end;
     const Band* band;
   };
-  // The row tile that was lowered alone, when it had come to the last band.
+  // The state of lowering one row tile when it reached the last band.
   struct Mark {
     bool reached = false;
-    int64_t column = 0;                       // from which on there was nothing but this band
-    int32_t entries = 0;                      // until then
-    int64_t full_column = 0, full_count = 0;  // whole tiles that were not among them yet
-    int64_t tiles = 0, steps = 0;             // until then, with these
+    int64_t column = 0;                       // no other band is left from here on
+    int32_t entries = 0;                      // written so far
+    int64_t full_column = 0, full_count = 0;  // full tiles that are not written yet
+    int64_t tiles = 0, steps = 0;             // so far, including these
   };
   // The partial tiles at the end of a band, under its upper bound.
   struct Tail {
@@ -58,7 +57,7 @@ class StretchCover {
   }
   const Tail& draw_tail(int64_t columns);
 
-  // All but the last band show the same of all row tiles from that at `first` on.
+  // All bands but the last show the same of every row tile from the one at `first` on.
   bool others_stay(int64_t first) const {
     return std::all_of(sides_.begin(), sides_.begin() + static_cast<std::ptrdiff_t>(count_ - 1),
                        [&](const Side& side) {
@@ -71,8 +70,8 @@ class StretchCover {
     if (columns < shape_.columns) return 0;
     return static_cast<uint32_t>(columns) / static_cast<uint32_t>(shape_.columns);
   }
-  // Of at least so many entries, in `entries_`, so that a row tile that has no more is found there in one
-  // piece.
+  // Makes room for `entries` entries in `entries_`, so that a row tile of no more entries lies there
+  // contiguously.
   void make_room(size_t entries) {
     if (entries_.size() - waiting_ >= entries) return;
     out_.entries.insert(out_.entries.end(), entries_.begin(),
@@ -80,21 +79,21 @@ class StretchCover {
     waiting_ = 0;
   }
 
-  static constexpr int32_t kMostCopied =
-      kEntryBatch - 6;  // entries, so that none is there for the batch's sake
+  static constexpr int32_t kMostCopied = kEntryBatch - 6;  // entries, so that no padding is among them
 
   TileShape shape_;
   LayerTable& layers_;
   ForwardMap& out_;
   std::array<Side, kMostBands> sides_;  // by `begin`
-  size_t count_ = 0;                    // of these
+  size_t count_ = 0;                    // of sides_
   Mark mark_;
-  int64_t tiles_ = 0, steps_ = 0;     // of the row tile that was lowered alone
-  std::vector<ClippedBand> clipped_;  // of the current row tile, as `sides_`
+  int64_t tiles_ = 0, steps_ = 0;     // of the row tile that was lowered in full
+  std::vector<ClippedBand> clipped_;  // of the current row tile, as sides_
   std::vector<const ClippedBand*> hits_;
   size_t waiting_ = 0;
-  std::array<MapEntry, 512> entries_;               // on their way to out_
-  std::array<Tail, kMostSteps * kStepKeys> tails_;  // by the columns that the first row sees of the first one
+  std::array<MapEntry, 512> entries_;  // not yet in out_
+  std::array<Tail, kMostSteps * kStepKeys>
+      tails_;  // by the columns of the first tile that the first row sees
 };
 
 }  // namespace longspan::sm90

@@ -1,5 +1,5 @@
-// In which order the forward kernel's work items are handed out: pairs of a row tile and a unit, which is
-// what one item covers of the heads. Shared by host and device code, so that a machine with no GPU tests it.
+// The order of the forward kernel's work items. An item is a row tile and a unit, the heads that one item
+// covers. Shared by host and device code.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@ struct WorkPlace {
   int32_t unit = 0, position = 0;  // of the row tile in its mask's order, heaviest first
 };
 
-// First the heaviest row tiles, each for all units. Then section by section, so that the keys and values of a
-// section's units stay in L2: its row tiles in their order, each for all units of the section.
+// The heaviest row tiles come first, each for all units. Then come sections of units whose K and V stay in
+// L2: each row tile in order, for all units of the section.
 struct WorkOrder {
   int32_t row_tiles = 0, units = 0;
   int32_t section_units = 0;
