@@ -18,6 +18,10 @@ struct DeviceRun {
   int32_t code = 0;
 };
 
+constexpr int32_t tiles_of(const DeviceRun& run) {
+  return run.code > 0 ? run.code : 1;
+}
+
 // A partial tile's code is the number of its only layer of spans or, with kManyLayers, of its entry in
 // `partials`.
 inline constexpr int32_t kManyLayers = 1 << 30;
@@ -46,6 +50,12 @@ struct CompiledMap {
   std::vector<DevicePartial> partials;  // partial tiles of more than one layer
   std::vector<uint32_t> spans;  // [layers, rows_per_tile]: begin in the low half, end in the high half
 
+  int64_t tiles(uint32_t first_run, int32_t run_count) const {  // of these runs
+    int64_t count = 0;
+    for (uint32_t i = first_run; i < first_run + static_cast<uint32_t>(run_count); ++i)
+      count += tiles_of(runs[i]);
+    return count;
+  }
   size_t bytes() const;
 };
 

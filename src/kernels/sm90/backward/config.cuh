@@ -128,7 +128,7 @@ struct BackwardStreamState {
   alignas(16) uint32_t spans[C::kSpansArrive ? C::kQStages : 0][C::kKeys];  // of a partial tile of one layer
   BackwardNote note[C::kQStages];
   DqJob job[C::kQStages];
-  int32_t came[C::kWarpgroups];  // how many items of its keys came before one, at its end
+  int32_t arrived[C::kWarpgroups];  // how many items of its keys came before one, at its end
   Mbarrier q_full[C::kQStages], q_empty[C::kQStages];
   Mbarrier do_full[C::kDoStages], do_empty[C::kDoStages];
   Mbarrier k_full, k_empty, v_full, v_empty;

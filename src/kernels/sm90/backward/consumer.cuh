@@ -456,9 +456,9 @@ class BackwardConsumer {
       return place.part;
     } else {
       if (warp_ == 0 && lane_ == 0)
-        state_.came[warpgroup_] = atomicAdd(parts_of(place), kPartCame) % kPartAdded;
+        state_.arrived[warpgroup_] = atomicAdd(parts_of(place), kPartArrived) % kPartAdded;
       meet_in_warpgroup();
-      return state_.came[warpgroup_];  // until the next item, before which all have met
+      return state_.arrived[warpgroup_];  // until the next item, before which all have met
     }
   }
 

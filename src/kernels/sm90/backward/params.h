@@ -19,7 +19,7 @@ struct GradientView {
 
 // The state of a key tile with several items: the low half counts the items that have arrived at their end,
 // the high half those whose dk and dv are in the sums.
-enum PartsCount : int32_t { kPartCame = 1, kPartAdded = 1 << 16 };
+enum PartsCount : int32_t { kPartArrived = 1, kPartAdded = 1 << 16 };
 
 struct BackwardParams {
   CUtensorMap q, dout, k, v;

@@ -1,4 +1,4 @@
-// PTX instructions that only the backward kernel uses, one wrapper each, named after the instruction.
+// PTX instructions of the backward kernel alone, one wrapper each, named after the instruction.
 #pragma once
 
 #include <cstdint>
@@ -7,25 +7,26 @@
 
 namespace longspan::sm90 {
 
-// Waits until `kThreads` threads of the block have come to the barrier of this number, all by the same
-// instruction of the program.
+// Waits until `kThreads` threads of the CTA have arrived at this barrier, all at the same instruction of the
+// program.
 template <int kThreads>
 __device__ __forceinline__ void bar_sync(int barrier) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(kThreads) : "memory");
 }
 
-// The same, of warps that may come by different instructions.
+// The same for warps that may arrive at different instructions.
 template <int kThreads>
 __device__ __forceinline__ void barrier_sync(int barrier) {
   asm volatile("barrier.sync %0, %1;" ::"r"(barrier), "n"(kThreads) : "memory");
 }
 
-// Its memory may be used for something else then.
+// Ends the mbarrier: its memory may be reused.
 __device__ __forceinline__ void mbarrier_inval(Mbarrier& barrier) {
   asm volatile("mbarrier.inval.shared.b64 [%0];" ::"r"(shared_address(&barrier)) : "memory");
 }
 
-// Global to shared memory, contiguous; completes its bytes on the mbarrier. All multiples of 16.
+// Copies contiguous global memory to shared memory and completes the bytes on the mbarrier. Addresses and
+// size are multiples of 16.
 __device__ __forceinline__ void cp_async_bulk_load(uint32_t destination, const void* source, uint32_t bytes,
                                                    Mbarrier& barrier) {
   asm volatile(
@@ -44,20 +45,19 @@ __device__ __forceinline__ void cp_reduce_async_bulk_add(float* destination, uin
       : "memory");
 }
 
-// Shared to global memory, contiguous, in the thread's current bulk group.
+// Copies contiguous shared memory to global memory, in the thread's current bulk group.
 __device__ __forceinline__ void cp_async_bulk_store(float* destination, uint32_t source, uint32_t bytes) {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(destination), "r"(source),
                "r"(bytes)
                : "memory");
 }
 
-// Orders this thread's copy engine accesses and its ordinary ones to all memories.
+// Orders TMA (the async proxy) and this thread's ordinary accesses, for all memories.
 __device__ __forceinline__ void fence_proxy_async_all() {
   asm volatile("fence.proxy.async;" ::: "memory");
 }
 
-// Stores of several words at once, which the compiler would take apart; the address is a multiple of their
-// size.
+// Stores of several words, which the compiler would split. The address is a multiple of their size.
 __device__ __forceinline__ void st_global_v2(void* address, uint32_t x, uint32_t y) {
   asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(address), "r"(x), "r"(y) : "memory");
 }
@@ -97,7 +97,7 @@ __device__ __forceinline__ void red_add_v4(float* destination, float x, float y,
                : "memory");
 }
 
-// stmatrix of the transposed 8 x 8 matrices.
+// Stores the transposes of four 8 x 8 matrices.
 __device__ __forceinline__ void stmatrix_x4_trans(uint32_t address, uint32_t r0, uint32_t r1, uint32_t r2,
                                                   uint32_t r3) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),

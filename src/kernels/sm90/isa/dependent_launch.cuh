@@ -1,6 +1,6 @@
-// Kernels of a row that begin while the one before still runs, as its blocks leave room: what they do before
-// griddepcontrol_wait() takes place beside it, and launching takes no time of its own. CUDA Programming
-// Guide, "Programmatic Dependent Launch and Synchronization".
+// Programmatic dependent launch: a kernel begins while the one before still runs, as its CTAs leave room.
+// Work ahead of griddepcontrol_wait() overlaps, and the launch takes no time of its own. See the CUDA
+// Programming Guide, "Programmatic Dependent Launch and Synchronization".
 #pragma once
 
 #include <utility>
@@ -9,14 +9,13 @@
 
 namespace longspan::sm90 {
 
-// Lets the next kernel's blocks be launched as soon as all of this one's have said so, or are done.
+// Lets the next kernel's CTAs launch once all CTAs of this kernel have called it or are done.
 __device__ __forceinline__ void griddepcontrol_launch_dependents() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
-// Until the kernel before is done and memory has what it wrote. Each thread that reads or overwrites
-// something of it comes to this, or meets one that has. Where the launch was an ordinary one, it is so
-// already.
+// Waits until the kernel before is done and its writes are visible. Every thread that reads or overwrites
+// them has to call it, or synchronize with one that did. Returns at once in an ordinary launch.
 __device__ __forceinline__ void griddepcontrol_wait() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 }
@@ -28,7 +27,7 @@ inline cudaLaunchAttribute dependent_launch() {
   return attribute;
 }
 
-// As kernel<<<blocks, threads, 0, stream>>>(args...); the kernel has to come to griddepcontrol_wait().
+// Like kernel<<<blocks, threads, 0, stream>>>(args...). The kernel has to call griddepcontrol_wait().
 template <class... Parameters, class... Args>
 void launch_dependent(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, cudaStream_t stream,
                       Args&&... args) {

@@ -1,6 +1,6 @@
-// The PTX instructions that the Hopper kernels are written in, one wrapper each, named after the instruction:
-// mbarriers, tensor copies (TMA), register reallocation, fences and a few conversions.
-// Shared-memory addresses are 32-bit, as PTX takes them. wgmma has its own header.
+// PTX instructions of the Hopper kernels, one wrapper each, named after the instruction: mbarriers, tensor
+// copies (TMA), register reallocation, fences and conversions. Shared-memory addresses have 32 bits, as in
+// PTX. wgmma has its own header.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ __device__ __forceinline__ void mbarrier_init(Mbarrier& barrier, uint32_t arriva
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&barrier)), "r"(arrivals));
 }
 
-// Makes initialised mbarriers visible to the copy engine.
+// Makes initialized mbarriers visible to TMA.
 __device__ __forceinline__ void fence_mbarrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -47,7 +47,7 @@ __device__ __forceinline__ bool mbarrier_try_wait(Mbarrier& barrier, uint32_t pa
   return done != 0;
 }
 
-// As mbarrier_try_wait, which may put the thread to sleep for a while, but without waiting.
+// Like mbarrier_try_wait, but returns at once; try_wait may suspend the thread for a while.
 __device__ __forceinline__ bool mbarrier_test_wait(Mbarrier& barrier, uint32_t parity) {
   uint32_t done;
   asm volatile(
@@ -59,7 +59,7 @@ __device__ __forceinline__ bool mbarrier_test_wait(Mbarrier& barrier, uint32_t p
 }
 
 // Waits until the phase of this parity has completed. A build with LONGSPAN_SM90_TRAP_AFTER=n stops the
-// kernel with an error after n polls: a deadlock then costs a second, not the machine.
+// kernel with an error after n polls, so a deadlock costs a second and not the machine.
 __device__ __forceinline__ void mbarrier_wait(Mbarrier& barrier, uint32_t parity) {
 #ifdef LONGSPAN_SM90_TRAP_AFTER
   for (long long polls = 0; !mbarrier_try_wait(barrier, parity); ++polls)
@@ -83,15 +83,15 @@ __device__ __forceinline__ uint32_t cluster_ctarank() {
   return rank;
 }
 
-// All threads of all blocks of the cluster.
+// All threads of all CTAs of the cluster.
 __device__ __forceinline__ void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release;" ::: "memory");
   asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 }
 
-// At the mbarrier that is at the same place in block `rank` of the cluster. Orders nothing beyond the block:
-// with release.cluster, ptxas puts a fence of the whole GPU's memory before it, and what is given back this
-// way is shared memory that wgmma has read.
+// Arrives at the mbarrier at the same address in CTA `rank` of the cluster. It orders nothing beyond the CTA:
+// with release.cluster ptxas puts a fence of all GPU memory before it, and what is released here is shared
+// memory that wgmma has read.
 __device__ __forceinline__ void mbarrier_arrive_at(Mbarrier& barrier, uint32_t rank) {
   asm volatile(
       "{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;"
@@ -100,7 +100,7 @@ __device__ __forceinline__ void mbarrier_arrive_at(Mbarrier& barrier, uint32_t r
       : "memory");
 }
 
-// ---- the copy engine -------------------------------------------------------------------------------------
+// ---- TMA -------------------------------------------------------------------------------------------------
 
 enum class CachePolicy : uint64_t {  // L2 eviction priorities, as createpolicy encodes them
   kNormal = 0x1000000000000000,
@@ -116,8 +116,8 @@ __device__ __forceinline__ void prefetch_tensormap(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-// Global to shared memory; completes `bytes of the box` on the mbarrier. What lies outside the tensor is
-// zero.
+// Copies a box from global to shared memory and completes its bytes on the mbarrier. Elements outside the
+// tensor are zero.
 __device__ __forceinline__ void cp_async_bulk_tensor_load(uint32_t destination, const CUtensorMap& map,
                                                           Mbarrier& barrier, int c0, int c1, int c2, int c3,
                                                           CachePolicy policy) {
@@ -129,7 +129,7 @@ __device__ __forceinline__ void cp_async_bulk_tensor_load(uint32_t destination, 
       : "memory");
 }
 
-// The same to the same place in several blocks of the cluster, each of which has its own mbarrier there.
+// The same, to the same address in all CTAs of the mask `blocks`, each with its own mbarrier there.
 __device__ __forceinline__ void cp_async_bulk_tensor_load_multicast(uint32_t destination,
                                                                     const CUtensorMap& map, Mbarrier& barrier,
                                                                     int c0, int c1, int c2, int c3,
@@ -142,7 +142,8 @@ __device__ __forceinline__ void cp_async_bulk_tensor_load_multicast(uint32_t des
       : "memory");
 }
 
-// Shared to global memory, in the thread's current bulk group. What lies outside the tensor is not written.
+// Copies a box from shared to global memory, in the thread's current bulk group. Elements outside the tensor
+// are not written.
 __device__ __forceinline__ void cp_async_bulk_tensor_store(const CUtensorMap& map, uint32_t source, int c0,
                                                            int c1, int c2, int c3) {
   asm volatile(
@@ -155,18 +156,19 @@ __device__ __forceinline__ void cp_async_bulk_commit_group() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-// Until the sources of all the thread's bulk groups have been read: shared memory may be written again.
+// Waits until the sources of all but kLeft of the thread's bulk groups have been read, so shared memory may
+// be reused.
 template <int kLeft = 0>
 __device__ __forceinline__ void cp_async_bulk_wait_group_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kLeft) : "memory");
 }
 
-// Until all the thread's bulk groups are complete: their writes are done.
+// Waits until all of the thread's bulk groups are complete and their writes are done.
 __device__ __forceinline__ void cp_async_bulk_wait_group() {
   asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
-// Orders this thread's ordinary shared-memory accesses before later ones of the copy engine and of wgmma.
+// Orders this thread's ordinary shared-memory accesses before later ones of TMA and wgmma.
 __device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

@@ -1,11 +1,11 @@
-// Where a warp is in a ring of buffers.
+// A position in a ring of buffers.
 #pragma once
 
 #include <cstdint>
 
 namespace longspan::sm90 {
 
-// A position in a ring of kSize slots, with the parity of the passes over it.
+// The current slot of a ring of kSize, and the parity of the current pass over it.
 template <int kSize>
 struct RingPosition {
   int slot = 0;

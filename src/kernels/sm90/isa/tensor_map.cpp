@@ -10,9 +10,9 @@
 namespace longspan::sm90 {
 namespace {
 
-constexpr int kPanel = 64;  // elements of 16 bits in a row of 128 bytes
+constexpr int kPanel = 64;  // 16-bit elements in a row of 128 bytes
 
-// The driver's encoder, found through the runtime, so that nothing links the driver's library.
+// The driver's encoder, looked up through the runtime, so that nothing links the driver.
 auto encoder() {
   static const auto function = [] {
     void* pointer = nullptr;
@@ -27,7 +27,7 @@ auto encoder() {
 }
 
 struct Dimension {
-  int64_t size, stride, box;  // stride in elements; the first one's is 1
+  int64_t size, stride, box;  // stride in elements; 1 for the first dimension
 };
 
 CUtensorMap encode(const TensorView& tensor, const Dimension (&dimensions)[4]) {

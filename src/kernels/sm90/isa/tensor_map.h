@@ -1,4 +1,4 @@
-// Tensor maps: how the copy engine sees q, k, v and o.
+// Tensor maps: descriptors of q, k, v, o and do for TMA.
 #pragma once
 
 #include <cuda.h>
@@ -7,18 +7,19 @@
 
 namespace longspan::sm90 {
 
-// Boxes of `tokens` x `heads` rows of a tensor, each row head_dim elements in panels of 64, 128-byte
-// swizzled: in shared memory [head_dim / 64][tokens][heads][64]. Coordinates: (0, head, token, panel).
+// Boxes of `tokens` x `heads` rows of head_dim elements, in panels of 64 elements with the 128-byte swizzle.
+// A box is [head_dim / 64][tokens][heads][64] in shared memory; its coordinates are (0, head, token, panel).
+// Throws longspan::Error if the driver refuses the tensor.
 CUtensorMap query_map(const TensorView& tensor, int tokens, int heads);
 
-// The same, one panel a box.
+// The same, with one panel a box.
 CUtensorMap query_panel_map(const TensorView& tensor, int tokens, int heads);
 
-// Boxes of `tokens` rows of one head: in shared memory [head_dim / 64][tokens][64]. Coordinates: (0, token,
+// Boxes of `tokens` rows of one head: [head_dim / 64][tokens][64] in shared memory; coordinates (0, token,
 // panel, head).
 CUtensorMap key_map(const TensorView& tensor, int tokens);
 
-// The same, one panel a box.
+// The same, with one panel a box.
 CUtensorMap key_panel_map(const TensorView& tensor, int tokens);
 
 }  // namespace longspan::sm90

@@ -1,8 +1,8 @@
-// wgmma: a warpgroup's asynchronous matrix product, d (+)= a b, in fp32, with operands of 16 bits.
+// wgmma: the asynchronous matrix product of a warpgroup, d (+)= a b, in fp32 with 16-bit operands.
 //
-// b lies in shared memory, a in shared memory or in registers, d in registers: thread t of a warpgroup holds,
-// of rows r = 16 * (t / 32) + (t % 32) / 4 and r + 8, in d[4 i], d[4 i + 1] columns 8 i + 2 (t % 4) and the
-// next of row r, and in d[4 i + 2], d[4 i + 3] those of row r + 8.
+// b lies in shared memory, a in shared memory or registers, d in registers. With r = 16 * (t / 32) + (t % 32)
+// / 4, thread t of a warpgroup holds columns 8 i + 2 (t % 4) and the next one: of row r in d[4 i] and d[4 i +
+// 1], and of row r + 8 in d[4 i + 2] and d[4 i + 3].
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace longspan::sm90 {
 
-// Shared-memory operands are stored in rows of 128 bytes (64 elements), 16-byte chunk c of row r at chunk
-// c ^ (r % 8): the copy engine's 128-byte swizzle. Wider tiles are several such panels, one after the other.
-// Every panel begins at a multiple of 1024 bytes.
+// Operands in shared memory have rows of 128 bytes (64 elements). Chunk c of 16 bytes in row r lies at chunk
+// c ^ (r % 8), which is TMA's 128-byte swizzle. A wider tile is several such panels. Each panel begins at a
+// multiple of 1,024 bytes.
 inline constexpr uint32_t kPanelRowBytes = 128;
 inline constexpr int kPanelColumns = 64;
 
@@ -24,29 +24,28 @@ __host__ __device__ constexpr uint64_t descriptor_field(uint32_t bytes) {
 }
 }  // namespace detail
 
-// A tile whose rows run along m (of a) or n (of b) and whose 128-byte rows run along k. Step 16 in k: 32
-// bytes.
+// A tile whose rows run along m (of a) or n (of b), and whose 128-byte rows run along k. A step of 16 in k is
+// 32 bytes.
 __device__ __forceinline__ uint64_t descriptor_k_major(uint32_t address) {
   return detail::kSwizzle128 | (detail::descriptor_field(8 * kPanelRowBytes) << 32) |
          (detail::descriptor_field(16) << 16) | detail::descriptor_field(address);
 }
 
-// A tile b whose rows run along k and whose 128-byte rows run along n, in panels of `panel_bytes`. Step 16 in
-// k: 16 rows, 2048 bytes.
+// A tile b whose rows run along k and whose 128-byte rows run along n, in panels of `panel_bytes`. A step of
+// 16 in k is 16 rows, or 2,048 bytes.
 __device__ __forceinline__ uint64_t descriptor_n_major(uint32_t address, uint32_t panel_bytes) {
   return detail::kSwizzle128 | (detail::descriptor_field(8 * kPanelRowBytes) << 32) |
          (detail::descriptor_field(panel_bytes) << 16) | detail::descriptor_field(address);
 }
 
-// Moves a descriptor by a multiple of 16 bytes. The address is in the lower word and does not leave its
-// field, so that an addition of 32 bits does; one of 64 costs the uniform registers a chain of carries before
-// each wgmma.
+// Moves a descriptor by a multiple of 16 bytes. The address stays within its field in the lower word, so a
+// 32-bit addition suffices. A 64-bit one becomes a chain of carries in uniform registers before each wgmma.
 __device__ __forceinline__ uint64_t advance(uint64_t descriptor, uint32_t bytes) {
   const auto low = static_cast<uint32_t>(descriptor) + (bytes >> 4);
   return (descriptor & 0xffffffff00000000) | low;
 }
 
-// Before the first wgmma after registers that it reads or adds to were written.
+// Required before the first wgmma after writes to registers that it reads or adds to.
 __device__ __forceinline__ void wgmma_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
@@ -54,13 +53,13 @@ __device__ __forceinline__ void wgmma_commit_group() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Until at most kPending of the latest groups are in flight.
+// Waits until at most kPending of the latest groups are in flight.
 template <int kPending>
 __device__ __forceinline__ void wgmma_wait_group() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-// Tells the compiler that asynchronous work may have changed these registers here.
+// Tells the compiler that asynchronous work may have changed these registers.
 template <int kCount>
 __device__ __forceinline__ void pin_registers(float (&d)[kCount]) {
 #pragma unroll
@@ -68,10 +67,10 @@ __device__ __forceinline__ void pin_registers(float (&d)[kCount]) {
 }
 
 // d[64 x N] (+)= a[64 x 16] b[16 x N]; with `accumulate` 0, d = a b.
-//  ss: a and b in shared memory, rows along k ("k major").
-//  rs: a in registers, laid out like the accumulators of two neighbouring steps; b in shared memory, rows
-//  along k
-//      or, with kNMajor, along n.
+//  ss: a and b in shared memory, their 128-byte rows along k ("k major").
+//  rs: a in registers, laid out like the accumulators of two neighbouring steps; b in shared memory, its
+//  128-byte
+//      rows along k or, with kNMajor, along n.
 template <class Element, int kColumns>
 struct Wgmma;
 
@@ -135,8 +134,8 @@ struct Wgmma;
   "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), \
   "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79])
 
-// The two products of one element type and width. The numbers are those of the operands after the accumulator:
-// N / 2, N / 2 + 1, ...
+// Both products for one element type and width. O0 to O6 number the operands after the accumulator: N / 2, N
+// / 2 + 1, ...
 #define LONGSPAN_WGMMA(ELEMENT, TYPE, N, O0, O1, O2, O3, O4, O5, O6) \
   template <> \
   struct Wgmma<ELEMENT, N> { \

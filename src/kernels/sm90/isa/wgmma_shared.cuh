@@ -1,5 +1,5 @@
-// wgmma with both operands in shared memory and either of them stored along m or n: what the backward kernel
-// needs beyond wgmma.cuh, whose conventions hold here too.
+// wgmma for the backward kernel: both operands in shared memory, each stored along either dimension. The
+// conventions of wgmma.cuh hold.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,7 @@
 
 namespace longspan::sm90 {
 
-// The same as pin_registers of floats, for operands in registers: they may be read until their product is
-// over.
+// pin_registers for operands in registers, which may be read until their product is complete.
 template <int kSteps>
 __device__ __forceinline__ void pin_registers(uint32_t (&a)[kSteps][4]) {
 #pragma unroll
@@ -18,8 +17,8 @@ __device__ __forceinline__ void pin_registers(uint32_t (&a)[kSteps][4]) {
     for (int j = 0; j < 4; ++j) asm volatile("" : "+r"(a[i][j])::"memory");
 }
 
-// d[64 x N] = a[64 x 16] b[16 x N], or += with `add`. kMMajor: the rows of a in shared memory run along k,
-// its 128-byte rows along m. kNMajor: likewise for b.
+// set: d[64 x N] = a[64 x 16] b[16 x N]; add: d += a b. With kMMajor the 128-byte rows of a run along m and
+// its rows along k. kNMajor is the same for b.
 template <class Element, int kColumns>
 struct SharedWgmma;
 
@@ -69,7 +68,7 @@ struct SharedWgmma;
   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), \
   "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39])
 
-// The product of one element type and width, which sets d or adds to it. The numbers are those of the operands after the
+// A product of one element type and width that sets d or adds to it. O0 to O3 number the operands after the
 // accumulator: N / 2, N / 2 + 1, ...
 #define LONGSPAN_WGMMA_INTO(NAME, ADD, OPERANDS, TYPE, N, O0, O1, O2, O3) \
   template <int kMMajor, int kNMajor> \

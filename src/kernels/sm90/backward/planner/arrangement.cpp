@@ -18,13 +18,6 @@ namespace {
 
 namespace tuned = h200::backward;
 
-int64_t tiles_of(const CompiledMap& map, const WorkRow& row) {
-  int64_t tiles = 0;
-  for (int32_t r = 0; r < row.runs; ++r)
-    tiles += std::max(map.runs[row.first_run + static_cast<uint32_t>(r)].code, 1);
-  return tiles;
-}
-
 void sort_keys(CompiledMap& map, KeyOrder order) {
   if (order == KeyOrder::kOfMap) return;
   const auto key_tiles = static_cast<size_t>(map.row_tiles);
@@ -39,7 +32,8 @@ void sort_keys(CompiledMap& map, KeyOrder order) {
     }
     std::copy(by_key.begin(), by_key.end(), rows.begin());
     if (order == KeyOrder::kByKeys) continue;
-    for (size_t key = 0; key < key_tiles; ++key) tiles[key] = tiles_of(map, by_key[key]);
+    for (size_t key = 0; key < key_tiles; ++key)
+      tiles[key] = map.tiles(by_key[key].first_run, by_key[key].runs);
     std::stable_sort(rows.begin(), rows.end(), [&](const WorkRow& a, const WorkRow& b) {
       const int64_t more = tiles[static_cast<size_t>(a.row_tile)] - tiles[static_cast<size_t>(b.row_tile)];
       return order == KeyOrder::kHeaviestFirst ? more > 0 : more < 0;
@@ -47,7 +41,7 @@ void sort_keys(CompiledMap& map, KeyOrder order) {
   }
 }
 
-// Partial tiles of one layer whose rows see none of the upper half of the keys.
+// Partial tiles of one layer none of whose rows sees the upper half of the keys.
 std::vector<DeviceRun*> with_unseen_half(CompiledMap& map) {
   const auto keys = static_cast<size_t>(map.rows_per_tile);
   LONGSPAN_CHECK(map.spans.size() / keys < size_t{kUpperHalfUnseen}, "{} layers of spans are too many",
@@ -88,7 +82,7 @@ class Arranger {
   }
 
  private:
-  // Passes are counted as the items are if all blocks work on these, and no simulation chooses.
+  // Passes are counted for the items of a plan in which all CTAs take items and no simulation chooses.
   void give_passes_ctas(const BackwardColumns& columns) {
     result_.pass_ctas = static_cast<int32_t>(std::min<int64_t>(shape_.pass_ctas, units_ / 2));
     if (shape_.pass_ctas == kAsSuits) {
@@ -105,8 +99,8 @@ class Arranger {
                             .heads_kv = static_cast<int32_t>(problem_.heads_kv),
                             .group = static_cast<int32_t>(problem_.group_size()),
                             .row_tiles = result_.row_tiles};
-    // Before: o and do in 16 bits, and zeros in fp32 for dq unless it is stored; after: dq in fp32 and 16
-    // bits.
+    // Bytes before: o and do in 16 bits, and zeros in fp32 for dq unless it is stored. After: dq in fp32
+    // and in 16 bits.
     const bool stored = shape_.store != BackwardStore::kAdded;
     return {.units = units_,
             .sections = jobs.last_section + 1,
@@ -127,8 +121,8 @@ class Arranger {
       choose(choose_splits(problem_, shape_, columns, workers_));
   }
 
-  // Pass blocks count the items that are done: one that nobody works on, as those that fill up the lists of
-  // masks divided differently, would let them wait for ever.
+  // Pass CTAs count the items that are done. An item that nobody works on, such as the padding of shorter
+  // lists, would make them wait for ever.
   void check_items() const {
     const auto empty = [](const BackwardWork& item) { return item.heads == 0; };
     const auto left_out = std::ranges::count_if(result_.items.work, empty);
@@ -137,7 +131,7 @@ class Arranger {
                    result_.items.work.size());
   }
 
-  // The branch costs every tile a little, of which there are so many.
+  // The branch costs every tile a little, so it takes enough tiles that rest.
   void rest(int64_t tiles) {
     const std::vector<DeviceRun*> unseen = with_unseen_half(result_.grid.map);
     const double share =
@@ -153,9 +147,9 @@ class Arranger {
     result_.split = split;
   }
 
-  // Additions to a row tile go by the order of key tiles, each waiting for the ones before: an order in which
-  // long columns run ahead of the short ones that they would hold up, or behind them, lets all go on. What a
-  // simulation finds best, or the first if it is no worse than that by more than the simulation knows.
+  // Additions to a row tile follow the order of key tiles. In a good order long columns run ahead of the
+  // short ones that they would hold up, or behind them. Takes the candidate that the simulation finds
+  // cheapest, but an earlier one if the difference is within the simulation's error.
   void choose(const std::vector<BackwardSplit>& splits) {
     std::vector<double> times(splits.size());
     constexpr size_t kMostCopied = size_t{4} << 20;  // bytes
@@ -167,7 +161,7 @@ class Arranger {
     else if (splits.size() > 1)
       for (size_t i = 0; i < splits.size(); ++i) times[i] = time_of(splits[i]);
     size_t best = 0;
-    // By time, the simulation knows how long an addition takes until the next one may begin.
+    // By time, the simulation knows when an addition lets the next one begin, so its error is smaller.
     for (size_t i = 1; i < splits.size(); ++i)
       if (times[i] < (splits[i].by_time ? tuned::kBetterByTime : tuned::kBetter) * times[best]) best = i;
     split_by(splits[best]);
@@ -223,7 +217,7 @@ class Arranger {
             .last_section = last_section(),
             .last_list = lists ? result_.items.per_list : 0,
             .per_head_masks = problem_.masks->size() > 1,
-            // Items that KV heads share cannot each have visits of their own.
+            // Items that KV heads share cannot have visits of their own.
             .spread = shape_.kind == BackwardKind::kScattered &&
                       problem_.masks->size() == static_cast<size_t>(problem_.heads_kv)};
   }

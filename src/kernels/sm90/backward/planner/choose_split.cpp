@@ -13,9 +13,9 @@ namespace tuned = h200::backward;
 constexpr BackwardWalk kDownByRows{.descending = true, .by_rows = true};
 constexpr BackwardWalk kDownByHeads{.descending = true, .by_rows = false};
 
-// An item's beginning and end take as long as two or three tiles, so that items should be long; but the
-// longest must not keep one block busy when the others are done, and neighbours should come to the same rows
-// at about the same time, so that they find them in L2. Which counts for more was measured.
+// An item's beginning and end take as long as two or three tiles, so items should be long. But the longest
+// item must not keep one CTA busy when the others are done, and CTAs should meet the same rows at about the
+// same time, to find them in L2. tuning/h200.h has the measured balance.
 class Splitter {
  public:
   Splitter(const Problem& problem, const BackwardShape& shape, const BackwardColumns& columns,
@@ -31,7 +31,7 @@ class Splitter {
   BackwardSplit freely() const {
     switch (shape_.kind) {
       case BackwardKind::kBlocks: {
-        // Whole groups but for long columns.
+        // Whole groups, unless columns are long.
         const int64_t most = std::clamp<int64_t>(of_cta_ / tuned::kBlocksItemsOfCta, tuned::kMinTilesOfItem,
                                                  tuned::kBlocksMaxTiles);
         const int64_t tiles = columns_.tiles * group_ / std::max<int64_t>(columns_.key_tiles, 1);
@@ -39,7 +39,7 @@ class Splitter {
       }
       case BackwardKind::kOneBand:
       case BackwardKind::kBands:
-        // Documents of full tiles gain from whole groups as soon as there is one for each block.
+        // Documents of full tiles gain from whole groups as soon as there is one item for each CTA.
         if (rounds_ < (shape_.kind == BackwardKind::kBands && full() ? 1 : tuned::kFewRounds)) return few();
         return shape_.kind == BackwardKind::kOneBand ? one_band() : bands();
       case BackwardKind::kLong:
@@ -77,9 +77,9 @@ class Splitter {
   }
 
  private:
-  static constexpr int64_t kMostTried = int64_t{1} << 16;  // visits, simulated for each of several divisions
+  static constexpr int64_t kMostTried = int64_t{1} << 16;  // visits, for each of several candidates
 
-  // Whether additions may be in the order of a simulated run, which takes its time, and tiles of 64 rows.
+  // Whether additions may follow a simulated run: it takes tiles of 64 rows, and time to plan.
   bool by_time(int64_t most_visits) const {
     return shape_.by_time && shape_.rows == 64 && visits_ <= most_visits;
   }
@@ -87,16 +87,16 @@ class Splitter {
   // Whether most items begin with full tiles.
   bool full() const { return columns_.full_first * 2 >= columns_.tiles; }
 
-  // The smallest divisor of the group that is at least so much.
+  // The smallest divisor of the group that is at least `least`.
   int32_t parts_of(int64_t least) const {
     int64_t parts = std::clamp<int64_t>(least, 1, group_);
     while (group_ % parts != 0) ++parts;
     return static_cast<int32_t>(parts);
   }
 
-  // Fewer key tiles than blocks, or not many more.
+  // About as many key tiles as CTAs, or fewer.
   BackwardSplit few() const {
-    // Documents are short, and their items may be larger parts of a block's work.
+    // Documents are short, so their items may be larger parts of a CTA's work.
     const double enough =
         shape_.kind == BackwardKind::kBands ? tuned::kFewMinItemsOfDocuments : tuned::kFewMinItems;
     int64_t parts = 1;
@@ -108,10 +108,10 @@ class Splitter {
             .last_rounds = tuned::kFewLastRounds};
   }
 
-  // Columns that are all alike are one item after the other, in whole rounds. Others' items are of one head
-  // where there are many rounds of them, and of two where items' beginnings and ends count for more.
+  // Equal columns: the split with the lowest cost, since wave quantization decides. Other columns: one head
+  // an item if there are many rounds, two if beginnings and ends count for more.
   BackwardSplit longs() const {
-    // Not whole groups: rows of too many heads would be at work at once.
+    // Not whole groups: rows of too many heads would be in use at once.
     const int64_t fewest = std::min<int64_t>(group_, tuned::kLongMinParts);
     if (columns_.begin_together == columns_.key_tiles && columns_.end_together == columns_.key_tiles) {
       BackwardSplit split{.parts = parts_of(group_),
@@ -125,7 +125,7 @@ class Splitter {
     int64_t parts = group_;
     if (rounds_ < tuned::kLongFewRounds)
       parts = std::max({fewest, group_ / 2, static_cast<int64_t>(std::ceil(tuned::kLongMinItems / rounds_))});
-    // Where they are very long, a few heads have enough items until the end.
+    // In very long columns a few heads have enough items until the end.
     return {.parts = parts_of(parts), .last_rounds = shape_.section_units > 0 ? 0 : tuned::kFewLastRounds};
   }
 
@@ -135,8 +135,8 @@ class Splitter {
   }
 
   BackwardSplit one_band() const {
-    // Items of whole groups need no sums of dk and dv; but a few rounds of them end far apart.
-    // Pass blocks leave fewer blocks to count rounds by.
+    // Items of whole groups need no sums of dk and dv, but with few rounds they end far apart. Pass CTAs
+    // leave fewer CTAs to count rounds by.
     if (rounds_ >= (shape_.pass_ctas != 0 ? tuned::kBandWholeRoundsWithPasses : tuned::kBandWholeRounds))
       return {.order = KeyOrder::kByKeys, .group_items = static_cast<int32_t>(workers_)};
     if (rounds_ >= tuned::kBandHalfRounds)
@@ -161,7 +161,7 @@ class Splitter {
       return std::clamp<int64_t>(of_cta_, tuned::kMinTilesOfItem, tiles);
     };
     const auto workers = static_cast<int32_t>(workers_);
-    // Items that begin where others are meet the same rows as these, however long they are.
+    // Items that begin where the others are meet the same rows, however long they are.
     if (full() && rounds_ >= tuned::kFewRounds)
       return {.parts = parts_of(
                   rounds_ >= tuned::kSomeRounds && rounds_ < tuned::kManyRounds ? tuned::kDocumentsParts : 1),
@@ -174,12 +174,12 @@ class Splitter {
                           .order = kHeaviestFirst,
                           .group_items = tuned::kGroupItems,
                           .last_rounds = tuned::kFewLastRounds};
-      // Keys that far more rows see than others, as a shared question.
+      // Some keys are seen by far more rows than others, such as a shared question.
       if (columns_.longest * columns_.key_tiles > tuned::kDocumentsUneven * columns_.tiles) {
         if (rounds_ >= tuned::kSomeRounds)
           split.parts = 1, split.most_tiles = tuned::kDocumentsMaxTilesUneven, split.group_items = workers;
       } else if (rounds_ < tuned::kSomeRounds && columns_.end_together == columns_.key_tiles) {
-        split.parts = parts_of(tuned::kDocumentsParts);  // all come to the last rows at their ends
+        split.parts = parts_of(tuned::kDocumentsParts);  // all end with the same rows
       }
       return split;
     }
@@ -189,7 +189,8 @@ class Splitter {
             .last_rounds = tuned::kFewLastRounds};
   }
 
-  // Items begin where all columns do, so that nobody waits: at the last row where the mask is causal.
+  // Items begin where all columns do, so that additions do not stall: at the last row if the mask is
+  // causal.
   std::vector<BackwardSplit> long_in_order() const {
     if (columns_.end_together <= columns_.begin_together) return {{.order = KeyOrder::kByKeys}};
     return {{.parts = parts_of(rounds_ < tuned::kSomeRounds ? 2 : 1),
@@ -197,9 +198,9 @@ class Splitter {
              .walk = kDownByRows}};
   }
 
-  // All heads of a row before the next one, from the first row down, is faster where nobody waits: in windows
-  // of both sides, if there are few rounds. Elsewhere from the last row up; and then all heads of a row would
-  // take L2 too long to come back to a row.
+  // All heads of a row before the next row, from the first row down, is faster as long as additions do not
+  // stall: in windows to both sides with few rounds. Other windows go up from the last row, head after
+  // head, since all heads of a row would come back to a row too late for L2.
   std::vector<BackwardSplit> windows_in_order() const {
     const auto with = [](BackwardWalk walk) {
       return BackwardSplit{.order = KeyOrder::kByKeys, .group_items = 1, .walk = walk};
@@ -208,17 +209,17 @@ class Splitter {
     return {with(kDownByHeads)};
   }
 
-  // Parts of a key tile wait for each other's dk and dv, so that items are as long as they may be. The
-  // heaviest first is right where these are documents; what all rows see, as a shared question, has to come
-  // last where it is long, and elsewhere must not. With few items any such order lets blocks wait, and that
-  // of time may be better; with more it was measured to be so in some masks only.
+  // Parts of a key tile wait for each other's dk and dv, so items are as long as possible. Documents want
+  // the heaviest first. What all rows see, such as a shared question, has to come last if it is long, and
+  // must not otherwise. With few items any such order stalls, and the order of time may be better; with
+  // more items it was, in some masks only.
   std::vector<BackwardSplit> documents_in_order() const {
     using enum KeyOrder;
     const bool short_of_items = rounds_ < tuned::kSomeRounds;
     const int64_t tiles = std::clamp<int64_t>(short_of_items ? of_cta_ / 2 : of_cta_, tuned::kMinTilesOfItem,
                                               tuned::kOrderedDocumentsMaxTiles);
-    // Where all columns end with the same rows, additions to these are a long queue for each head; many heads
-    // at once have as many queues, until their blocks have four items each.
+    // If all columns end with the same rows, additions to these are one long queue for each head. Several
+    // heads at once have several queues, until each CTA has four items in them.
     const int64_t queues =
         std::clamp(tuned::kOrderedItemsOfQueue * workers_ / columns_.key_tiles, tuned::kOrderedMinHeads,
                    std::max(workers_ / tuned::kCtasOfHead, tuned::kOrderedMinHeads));
@@ -243,7 +244,7 @@ class Splitter {
     return result;
   }
 
-  // Items of two heads, one after the other, so that walks differ in their direction alone.
+  // Items of two heads, head after head, so that walks differ in direction alone.
   std::vector<BackwardSplit> scattered_in_order() const {
     using enum KeyOrder;
     std::vector<BackwardSplit> result;
@@ -258,9 +259,9 @@ class Splitter {
   const BackwardShape& shape_;
   const BackwardColumns& columns_;
   int64_t workers_, group_;
-  int64_t visits_;  // of all heads to tiles
-  int64_t of_cta_;  // likewise, of a block
-  double rounds_;   // key tiles of all KV heads for each block
+  int64_t visits_;  // to tiles, of all heads
+  int64_t of_cta_;  // visits for each CTA
+  double rounds_;   // items of whole groups for each CTA
 };
 
 }  // namespace
@@ -272,14 +273,13 @@ double cost_of_equal_items(double rounds, double tiles) {
 BackwardColumns columns_of(const CompiledMap& map, int32_t rows, int64_t masks) {
   BackwardColumns columns{.key_tiles = map.row_tiles};
   int32_t first = std::numeric_limits<int32_t>::max(), last = 0;
-  const auto end_of = [&](const DeviceRun& run) { return run.column / rows + std::max(run.code, 1); };
+  const auto end_of = [&](const DeviceRun& run) { return run.column / rows + tiles_of(run); };
   for (const DeviceRun& run : map.runs)
     first = std::min(first, run.column / rows), last = std::max(last, end_of(run));
   for (const WorkRow& row : map.work) {
     if (row.runs == 0) continue;
     const std::span runs(map.runs.data() + row.first_run, static_cast<size_t>(row.runs));
-    int64_t tiles = 0;
-    for (const DeviceRun& run : runs) tiles += std::max(run.code, 1);
+    const int64_t tiles = map.tiles(row.first_run, row.runs);
     columns.tiles += tiles;
     columns.runs += row.runs;
     columns.longest = std::max(columns.longest, tiles);

@@ -13,9 +13,9 @@ namespace {
 
 namespace tuned = h200::backward;
 
-constexpr size_t kMostBands = 1 << 17;  // of a mask that is cut: beyond, planning would take too long
+constexpr size_t kMostBands = 1 << 17;  // of a mask that is cut: with more, planning would take too long
 
-// Tokens [0, tokens) in segments; tiles begin anew with each.
+// The tokens [0, tokens) in segments; tiles begin anew with each segment.
 class Cuts {
  public:
   Cuts(std::vector<int64_t> begins, int64_t tokens, int64_t size)
@@ -34,11 +34,11 @@ class Cuts {
 
   size_t count() const { return begins_.size(); }
   int64_t end(size_t segment) const { return segment + 1 < begins_.size() ? begins_[segment + 1] : tokens_; }
-  // The tokens' length if each segment but the last is filled up to whole tiles.
+  // The length if each segment but the last is padded to whole tiles.
   int64_t padded() const { return tokens_ + shifts_.back(); }
   const std::vector<TileExtent>& tiles() const { return tiles_; }
 
-  // Calls visit(part of the range, its shift to padded positions) for each segment that the range meets.
+  // Calls visit(range in the segment, its shift to padded positions) for each segment that `range` meets.
   template <class Visit>
   void for_each_part(const Range& range, const Visit& visit) const {
     size_t i =
@@ -54,7 +54,7 @@ class Cuts {
   std::vector<TileExtent> tiles_;
 };
 
-// Where the bands of a mask begin and end.
+// Both ends of each long enough band, in the dimension that range_of returns.
 template <class RangeOf>
 std::vector<int64_t> boundaries(const Mask& mask, const RangeOf& range_of) {
   std::vector<int64_t> result;
@@ -64,7 +64,7 @@ std::vector<int64_t> boundaries(const Mask& mask, const RangeOf& range_of) {
   return result;
 }
 
-// The bands of the transposed mask at the padded positions, by their first rows; none if they are too many.
+// The bands of the transposed mask at padded positions, by their first rows; none if there are too many.
 std::optional<std::vector<Band>> pad(const Mask& mask, const Cuts& rows, const Cuts& keys) {
   std::vector<Band> bands;
   size_t parts = 0;
@@ -94,7 +94,7 @@ double cost_of(const std::vector<TileSketch>& sketches) {
   return cost;
 }
 
-// Calls body(index of a mask); the only one uses all threads itself.
+// Calls body(index of a mask). A single mask uses all threads inside instead.
 template <class Body>
 void for_each_mask(const HeadMasks& masks, const Body& body) {
   if (masks.size() == 1)
@@ -103,7 +103,7 @@ void for_each_mask(const HeadMasks& masks, const Body& body) {
     parallel_for(static_cast<int64_t>(masks.size()), [&](int64_t i, int) { body(static_cast<size_t>(i)); });
 }
 
-// [masks, as many tiles as the mask of most has]: what is missing has no tokens.
+// [masks, most tiles of a mask]: the missing ones have no tokens.
 std::vector<TileExtent> table_of(const std::vector<Cuts>& cuts) {
   size_t most = 0;
   for (const Cuts& of_mask : cuts) most = std::max(most, of_mask.tiles().size());
@@ -115,13 +115,13 @@ std::vector<TileExtent> table_of(const std::vector<Cuts>& cuts) {
   return table;
 }
 
-// Tiles that begin where bands do.
+// Tiles that begin at edges of bands.
 struct CutGrid {
   std::vector<Cuts> rows, keys;
   std::vector<TileSketch> sketches;
 };
 
-// None if that is not possible.
+// None if the mask has too many bands.
 std::optional<CutGrid> cut(const HeadMasks& masks, TileShape shape) {
   CutGrid grid;
   int64_t row_tiles = 0, key_tiles = 0;
@@ -134,7 +134,7 @@ std::optional<CutGrid> cut(const HeadMasks& masks, TileShape shape) {
   }
   grid.sketches.resize(masks.size());
   std::vector<char> done(masks.size(), 0);
-  const bool one = masks.size() == 1;  // others are filled up to the same number of tiles
+  const bool one = masks.size() == 1;  // several masks are padded to the same number of tiles
   for_each_mask(masks, [&](size_t i) {
     const int64_t rows = one ? grid.rows[i].padded() : row_tiles * shape.columns,
                   keys = one ? grid.keys[i].padded() : key_tiles * shape.rows;
@@ -152,7 +152,7 @@ std::vector<TileMap> draw_all(std::vector<TileSketch>& sketches, const HeadMasks
   return maps;
 }
 
-// The tiles of all masks as they are.
+// The maps of all masks on an even grid.
 BackwardGrid even_grid(const std::vector<TileMap>& maps, const HeadMasks& masks, TileShape shape) {
   const std::vector<Cuts> rows(masks.size(), Cuts({}, masks.front().rows(), shape.columns)),
       keys(masks.size(), Cuts({}, masks.front().columns(), shape.rows));
@@ -170,7 +170,7 @@ BackwardGrid lay_tiles(const HeadMasks& masks, TileShape shape, bool aligned) {
     for_each_mask(masks, [&](size_t i) { maps[i] = lower_transposed(masks[i], shape); });
     return even_grid(maps, masks, shape);
   }
-  // What is visited tells which is better; only that is drawn.
+  // Visited tiles tell which grid is cheaper; only that one is drawn.
   std::vector<TileSketch> even(masks.size());
   for_each_mask(masks, [&](size_t i) { even[i] = sketch(masks[i].transposed(), shape); });
   if (cost_of(grid->sketches) < cost_of(even))

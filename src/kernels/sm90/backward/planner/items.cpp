@@ -9,7 +9,7 @@
 namespace longspan::sm90 {
 namespace {
 
-// Items of a key tile: divisors of the group from `parts` on, until none has too many tiles.
+// Items of a key tile: divisors of the group from `parts` on, until no item has too many tiles.
 int32_t parts_for(int64_t tiles, const BackwardSharing& sharing) {
   if (tiles == 0) return 1;
   int32_t parts = sharing.parts;
@@ -29,9 +29,7 @@ class Lists {
     visited_.reserve(rows.size());
     heads_.reserve(rows.size());
     for (const WorkRow& row : rows) {
-      int64_t count = 0;
-      for (int32_t r = 0; r < row.runs; ++r)
-        count += std::max(map.runs[row.first_run + static_cast<uint32_t>(r)].code, 1);
+      const int64_t count = map.tiles(row.first_run, row.runs);
       const auto tile = static_cast<size_t>(row.row_tile);
       tiles[tile] = {keys[tile].first, keys[tile].count, parts_for(count, sharing), 0};
       visited_.push_back(count);
@@ -85,7 +83,7 @@ class Lists {
     return list;
   }
 
-  // The item of a row that begins with this head, if there is one.
+  // Appends the item of row i that begins with `head`, if there is one.
   void append(std::vector<BackwardWork>& list, size_t i, int32_t head) const {
     const int32_t heads = heads_[i];
     if (heads == 0 || (head > 0 && (head < heads || head % heads != 0))) return;
@@ -98,7 +96,7 @@ class Lists {
   std::span<const WorkRow> rows_;
   std::span<BackwardKeyTile> tiles_;
   std::vector<int64_t> visited_;
-  std::vector<int32_t> heads_;  // of an item of the row; 0: it has none
+  std::vector<int32_t> heads_;  // of an item of the row; 0: the row has no items
   size_t items_ = 0;            // of all rows
 };
 
@@ -124,7 +122,8 @@ BackwardItems share_out(const BackwardGrid& grid, const BackwardSharing& sharing
     }
   }
   for (const BackwardKeyTile& tile : result.key_tiles) result.shared |= tile.parts > 1;
-  // Masks that are divided differently have different numbers of items: what is missing has no heads.
+  // Masks that are split differently have different numbers of items. The lists are padded with items of no
+  // heads.
   for (const auto& list : all) result.per_list = std::max(result.per_list, static_cast<int32_t>(list.size()));
   if (all.size() == 1) {
     result.work = std::move(all.front());

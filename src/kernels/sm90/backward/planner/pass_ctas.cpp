@@ -22,7 +22,7 @@ int choose_pass_ctas(const BackwardPassWork& work) {
   const double wanted = ctas_for(before + after, items);
   const double size = units / tuned::kPassUnits;
   if (wanted < tuned::kPassMinWanted * size || wanted > tuned::kPassMaxWanted * size) return 0;
-  // The last section, too, is prepared before others come to it.
+  // The last section has to be prepared before other CTAs reach it.
   const double wanted_before = ctas_for(before, items * (1 - work.share_last));
   return static_cast<int>(std::ceil(std::max({wanted, wanted_before, tuned::kPassMinCtas * size})));
 }

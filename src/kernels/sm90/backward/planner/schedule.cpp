@@ -15,9 +15,9 @@ namespace {
 
 namespace tuned = h200::backward;
 
-constexpr int32_t kTile = tuned::kTicksOfTile;  // times are whole numbers of ticks
+constexpr int32_t kTile = tuned::kTicksOfTile;  // times are in ticks
 
-// Blocks by the time at which they do something next; those of one time in the order in which they came.
+// CTAs by the time of their next step; CTAs of the same time in the order in which they were added.
 class Agenda {
  public:
   explicit Agenda(int32_t workers) : entries_(static_cast<size_t>(workers)) {}
@@ -27,7 +27,7 @@ class Agenda {
     put(worker, time);
   }
   int32_t now() const { return now_; }
-  // Of at least one.
+  // The agenda must not be empty.
   int32_t take() {
     for (;;) {
       Slot& slot = slots_[now_ % kSlots];
@@ -51,7 +51,7 @@ class Agenda {
     int32_t time = 0, next = -1;
   };
 
-  // What is too far off for a slot of its own waits in the last one.
+  // A time too far ahead for a slot of its own waits in the last slot.
   void put(int32_t worker, int32_t time) {
     Slot& slot = slots_[std::min(time, now_ + kSlots - 1) % kSlots];
     entries_[static_cast<size_t>(worker)].next = -1;
@@ -67,20 +67,17 @@ class Agenda {
   int32_t now_ = 0;
 };
 
-// Of a row tile's rows of a query head.
+// Additions to one row tile of a query head.
 struct Additions {
-  int32_t last = -4 * kTile;  // when it was made
+  int32_t last = -4 * kTile;  // time of the last one
   int32_t count = 0;
 };
 
-int64_t tiles_of(const CompiledMap& map, const BackwardWork& item) {
-  int64_t tiles = 0;
-  for (int32_t i = 0; i < item.runs; ++i)
-    tiles += std::max(map.runs[item.first_run + static_cast<uint32_t>(i)].code, 1);
-  return tiles * item.heads;
+int64_t visits_of(const CompiledMap& map, const BackwardWork& item) {
+  return map.tiles(item.first_run, item.runs) * item.heads;
 }
 
-// kRecords: what a BackwardSchedule has.
+// kRecords: writes a BackwardSchedule.
 template <bool kRecords>
 class Simulation {
  public:
@@ -101,7 +98,7 @@ class Simulation {
     if constexpr (kRecords) lay_out();
   }
 
-  // Time, in tiles, until the last block is done.
+  // Runs to the end. Returns its time in tiles.
   double run() {
     for (int32_t worker = 0; worker < by_.workers; ++worker) agenda_.add(worker, 0);
     int32_t end = 0;
@@ -122,17 +119,17 @@ class Simulation {
  private:
   struct Run {
     DeviceRun run;
-    int32_t tile = 0;  // its first
+    int32_t tile = 0;  // the run's first row tile
   };
   struct Cta {
     const BackwardWork* item = nullptr;
     int32_t index = -1, kv_head = 0;
-    int32_t number = 0;          // of the run
-    int32_t tile = 0, left = 0;  // of the run
+    int32_t number = 0;          // of the current run
+    int32_t tile = 0, left = 0;  // next row tile of the run, and how many are left
     int32_t head = 0, heads_at_once = 0;
     size_t place = 0;  // of the item's first head in added_
     uint32_t turn = 0;
-    std::vector<Run> order;  // if visits are spread, of those there are left behind `number`
+    std::vector<Run> order;  // with spread visits: the runs that are left lie behind `number`
   };
 
   void lay_out() {
@@ -146,7 +143,7 @@ class Simulation {
       uint64_t at = mask_begin_;
       for (size_t i = begin; i < begin + per_list; ++i) {
         result.first[i] = static_cast<uint32_t>(at);
-        at += static_cast<uint64_t>(tiles_of(map_, items_.work[i]));
+        at += static_cast<uint64_t>(visits_of(map_, items_.work[i]));
       }
       turns = at;
     }
@@ -169,14 +166,14 @@ class Simulation {
     result.next.assign(static_cast<size_t>(all_items_), all_items_);
   }
 
-  // Does what comes next; returns when the block goes on, or -1.
+  // Does the CTA's next step. Returns the time of the one after, or -1 if there is none.
   int32_t step(Cta& cta, int32_t now) {
     if (cta.item == nullptr) return take(cta, now);
     if (cta.head < cta.item->heads && cta.item->runs > 0) {
-      if (cta.left == 0) begin_run(cta, now);  // not before: others' visits until now count
+      if (cta.left == 0) begin_run(cta, now);  // now, since visits of other CTAs until now count
       return visit(cta, now);
     }
-    // The end.
+    // The item's end.
     if (cta.item->heads > 0 && cta.item->heads < by_.group) {
       int32_t& parts = parts_[static_cast<size_t>(cta.kv_head) * static_cast<size_t>(map_.row_tiles) +
                               static_cast<size_t>(cta.item->key_tile)];
@@ -188,7 +185,7 @@ class Simulation {
     return take(cta, now);
   }
 
-  // The kernel's fetch_backward_item().
+  // As BackwardItem of the kernel finds items.
   int32_t take(Cta& cta, int32_t now) {
     const int32_t index = taken_++;
     if constexpr (kRecords)
@@ -238,12 +235,12 @@ class Simulation {
         spread ? cta.order[static_cast<size_t>(cta.number)].run : map_.runs[item.first_run + at];
     if (kRecords && spread)
       result.runs[result.first_run[static_cast<size_t>(cta.item - items_.work.data())] + at] = run;
-    cta.left = std::max(run.code, 1);
+    cta.left = tiles_of(run);
     cta.tile = run.column / by_.rows + (walk_.descending ? cta.left - 1 : 0);
   }
 
-  // The first in the order of the map whose rows have not been visited for some time, or else those that have
-  // not for the longest.
+  // The first run in the order of the map whose rows were not visited lately, else the one whose rows were
+  // visited the longest ago.
   void choose_run(Cta& cta, int32_t now) const {
     const auto left = cta.order.begin() + cta.number;
     auto best = left;
@@ -285,7 +282,7 @@ class Simulation {
   int32_t all_items_ = 0, taken_ = 0;
   uint64_t mask_begin_ = 0;
   std::vector<Additions> added_;  // [kv_heads, row tiles, group]
-  std::vector<int32_t> parts_;    // [kv_heads, key tiles]: done
+  std::vector<int32_t> parts_;    // [kv_heads, key tiles]: parts that are done
   std::vector<Cta> ctas_;
 };
 
@@ -296,7 +293,7 @@ int64_t visits_of(const CompiledMap& map, const BackwardItems& items, const Sche
   for (size_t begin = 0; begin < items.work.size();
        begin += static_cast<size_t>(items.per_list) * static_cast<size_t>(items.lists))
     for (size_t i = begin; i < begin + static_cast<size_t>(items.per_list); ++i)
-      visits += tiles_of(map, items.work[i]);
+      visits += visits_of(map, items.work[i]);
   return by.per_head_masks ? visits : visits * by.kv_heads;
 }
 

@@ -10,20 +10,20 @@ namespace {
 
 namespace tuned = h200::backward;
 
-// Whether rows see one band each.
+// Whether each row sees one band.
 bool contiguous(const Mask& mask) {
   const BandList& bands = mask.bands();
   return bands.size() == bands.groups().size();
 }
 
-// Whether every row sees keys from a diagonal to another.
+// Whether every band has a lower and an upper diagonal bound: windows.
 bool bounded(const Mask& mask) {
   return std::ranges::all_of(mask.bands(), [](const Band& band) {
     return band.lo != kUnboundedBelow && band.hi != kUnboundedAbove;
   });
 }
 
-// Whether a mean key is seen by so many rows.
+// Whether a mean key is seen by `rows` rows or more.
 bool seen_by(const Problem& problem, int64_t rows) {
   return problem.area() >= rows * problem.tokens_kv * problem.heads_q;
 }
@@ -33,15 +33,15 @@ bool half_visible(const Problem& problem) {
          problem.tokens_q * problem.tokens_kv * problem.heads_q;
 }
 
-// Of all pairs. Where blocks of 64 keys fall by chance, tiles of 128 keys then visit a fourth more than is
-// visible, and are as much faster.
+// If blocks of 64 keys are drawn at random at that density, tiles of 128 keys visit a fourth more than is
+// visible, and are faster by as much.
 bool mostly_visible(const Problem& problem) {
   return problem.area() * tuned::kMostlyVisibleDenominator >=
          problem.tokens_q * problem.tokens_kv * problem.heads_q * tuned::kMostlyVisibleNumerator;
 }
 
-// Whether additions from tiles of 64 by 64, in blocks that these divide, are few enough to be in the order of
-// a simulated run. In the order of items, more and smaller tiles would wait for more others.
+// Whether additions from tiles of 64 by 64 are few enough for a simulated run. In the order of items they
+// would stall: there are more of them, and they are smaller.
 bool can_be_scheduled(const Problem& problem) {
   return problem.area() <= tuned::kMaxScheduledVisits * kFinestBlock * kFinestBlock;
 }
@@ -53,12 +53,13 @@ BackwardKind kind_of(const Problem& problem, int64_t block) {
     return block == kLargestBlock && contiguous(mask) ? BackwardKind::kBlocks : BackwardKind::kScattered;
   if (seen_by(problem, tuned::kLongColumn)) return BackwardKind::kLong;
   if (mask.bands().size() <= 1) return BackwardKind::kOneBand;
-  // Nor are they documents if half of all is visible. But items of one head would be too short.
+  // Half visible, so not documents. Only the default pass treats them so: its items of one head would be
+  // too short.
   return half_visible(problem) && problem.deterministic ? BackwardKind::kLong : BackwardKind::kBands;
 }
 
-// Zeros cost a pass over dq; claims, that the blocks which come to a row tile together wait for the first
-// one. In documents claims leave pass blocks less to move, so that fewer of them do.
+// Zeros cost a pass over dq. Claims make CTAs that reach a row tile together wait for the first one. In
+// documents claims leave less to move, so fewer CTAs do passes.
 bool begins_with_zeros(const Problem& problem, BackwardKind kind) {
   using enum BackwardKind;
   return kind == kLong || ((kind == kOneBand || kind == kBands) && half_visible(problem));
@@ -68,7 +69,7 @@ bool in_any_order(const BackwardShape& shape) {
   return shape.store == BackwardStore::kAdded || shape.store == BackwardStore::kClaimed;
 }
 
-// Whether the kernel had better do the passes of a window, for which its sums have to be in rows.
+// Whether the kernel does the passes of a window, which takes sums in token rows.
 bool is_window_with_passes(const Problem& problem, BackwardShape shape) {
   shape.in_rows = true;
   return shape.kind == BackwardKind::kOneBand && bounded(problem.masks->front()) &&
@@ -96,12 +97,12 @@ BackwardShape choose_backward_shape(const Problem& problem) {
   }
   const bool blocks = shape.kind == BackwardKind::kBlocks, scattered = shape.kind == BackwardKind::kScattered;
   const bool very_long = shape.kind == BackwardKind::kLong && seen_by(problem, tuned::kVeryLongColumn);
-  // Blocks are scattered over all rows: what L2 can keep is one head.
+  // Blocks are scattered over all rows, so L2 holds one head.
   if (scattered || (blocks && !problem.deterministic)) shape.section_units = tuned::kScatteredSectionUnits;
   if (very_long && !problem.deterministic) shape.section_units = tuned::kVeryLongSectionUnits;
-  // Tiles of one long mask gain little from beginning where its bands do, those of one band nothing; and
-  // where they stay, dq's sums are added faster as threads hold them. Where a window's rows see few keys, the
-  // passes inside and rests, which are for sums in rows, gain more.
+  // Tiles of a long mask gain little from beginning at edges of bands, and those of one band gain nothing.
+  // On an even grid, sums of dq are added faster, as threads hold them. In narrow windows the passes inside
+  // and rests gain more; both take sums in token rows.
   const bool long_or_band = shape.kind == BackwardKind::kLong || shape.kind == BackwardKind::kOneBand;
   const bool window = is_window_with_passes(problem, shape);
   const bool stay = (long_or_band && !window) || (blocks && problem.deterministic);
@@ -112,7 +113,7 @@ BackwardShape choose_backward_shape(const Problem& problem) {
     if (shape.kind == BackwardKind::kLong) shape.join_tiles = tuned::kLongRun;
     if (shape.kind == BackwardKind::kBands || blocks) shape.join_tiles = tuned::kShortRun;
   }
-  // Measured in documents, windows and blocks of any sizes, of head_dim 128.
+  // Measured for documents, windows and variable blocks of head_dim 128.
   if (window ||
       (shape.kind == BackwardKind::kBands && problem.head_dim == 128 && can_do_passes(problem, shape)))
     shape.pass_ctas = kAsSuits;

@@ -13,15 +13,14 @@ void walk(const CompiledMap& map, const WorkRow& work, int32_t rows, bool descen
   for (int32_t i = 0; i < work.runs; ++i) {
     const DeviceRun& run =
         map.runs[work.first_run + static_cast<uint32_t>(descending ? work.runs - 1 - i : i)];
-    const int32_t tiles = std::max(run.code, 1);
+    const int32_t tiles = tiles_of(run);
     for (int32_t t = 0; t < tiles; ++t) visit(run.column / rows + (descending ? tiles - 1 - t : t));
   }
 }
 
 int64_t row_tiles_of(const CompiledMap& map, int32_t rows) {
   int64_t count = 0;
-  for (const DeviceRun& run : map.runs)
-    count = std::max<int64_t>(count, run.column / rows + std::max(run.code, 1));
+  for (const DeviceRun& run : map.runs) count = std::max<int64_t>(count, run.column / rows + tiles_of(run));
   return count;
 }
 
@@ -30,7 +29,7 @@ int64_t row_tiles_of(const CompiledMap& map, int32_t rows) {
 BackwardTurns order_additions(const CompiledMap& map, int32_t rows, bool descending) {
   BackwardTurns result;
   int64_t tiles = 0;
-  for (const DeviceRun& run : map.runs) tiles += std::max(run.code, 1);
+  for (const DeviceRun& run : map.runs) tiles += tiles_of(run);
   LONGSPAN_CHECK(tiles < int64_t{1} << 32, "{} tiles are more than can be ordered", tiles);
   const auto row_tiles = static_cast<size_t>(row_tiles_of(map, rows));
   const size_t masks = map.row_tiles > 0 ? map.work.size() / static_cast<size_t>(map.row_tiles) : 0;

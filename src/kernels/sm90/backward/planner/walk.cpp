@@ -12,15 +12,14 @@ namespace {
 
 namespace tuned = h200::backward;
 
-constexpr int64_t kMostSimulated = int64_t{1} << 19;  // tiles: some ms
-constexpr int64_t kMostOfHead = int64_t{1} << 20;     // the same if that is one query head's
+constexpr int64_t kMostSimulated = int64_t{1} << 19;  // tiles: a few ms
+constexpr int64_t kMostOfHead = int64_t{1} << 20;     // likewise, if a single query head has more
 
-// Time, in tiles, until the last block is done.
+// Time, in tiles, until the last CTA is done.
 double simulate(const CompiledMap& map, std::span<const BackwardWork> items, const BackwardWalk& walk,
                 const WalkedBy& by) {
   int32_t row_tiles = 0;
-  for (const DeviceRun& run : map.runs)
-    row_tiles = std::max(row_tiles, run.column / by.rows + std::max(run.code, 1));
+  for (const DeviceRun& run : map.runs) row_tiles = std::max(row_tiles, run.column / by.rows + tiles_of(run));
   std::vector<double> added(static_cast<size_t>(row_tiles) * static_cast<size_t>(by.group * by.kv_heads));
   std::vector<double> parts(static_cast<size_t>(map.row_tiles) * static_cast<size_t>(by.kv_heads));
   std::priority_queue<double, std::vector<double>, std::greater<>> free_at;
@@ -42,7 +41,7 @@ double simulate(const CompiledMap& map, std::span<const BackwardWork> items, con
         const DeviceRun& run =
             map.runs[item.first_run +
                      static_cast<uint32_t>(walk.descending ? item.runs - 1 - number : number)];
-        const int32_t tiles = std::max(run.code, 1);
+        const int32_t tiles = tiles_of(run);
         for (int32_t t = 0; t < tiles; ++t)
           for (int32_t h = 0; h < inner; ++h)
             visit(run.column / by.rows + (walk.descending ? tiles - 1 - t : t), head + h);
@@ -54,7 +53,7 @@ double simulate(const CompiledMap& map, std::span<const BackwardWork> items, con
     free_at.push(now);
     last = std::max(last, now);
   };
-  // As the kernel's blocks take them.
+  // In the order in which CTAs take items.
   for (int32_t first = 0, heads = 0; first < by.kv_heads; first += heads) {
     heads = first + by.section_heads <= by.kv_heads - by.last_heads ? by.section_heads : by.kv_heads - first;
     for (const BackwardWork& item : items)
@@ -63,24 +62,22 @@ double simulate(const CompiledMap& map, std::span<const BackwardWork> items, con
   return last;
 }
 
-int64_t tiles_of(const CompiledMap& map, std::span<const BackwardWork> items) {
-  int64_t tiles = 0;
-  for (const BackwardWork& item : items)
-    for (int32_t i = 0; i < item.runs; ++i)
-      tiles += int64_t{std::max(map.runs[item.first_run + static_cast<uint32_t>(i)].code, 1)} * item.heads;
-  return tiles;
+int64_t visits_of(const CompiledMap& map, std::span<const BackwardWork> items) {
+  int64_t visits = 0;
+  for (const BackwardWork& item : items) visits += map.tiles(item.first_run, item.runs) * item.heads;
+  return visits;
 }
 
 }  // namespace
 
 double time_walk(const CompiledMap& map, std::span<const BackwardWork> items, const BackwardWalk& walk,
                  const WalkedBy& all) {
-  // The first heads show what the others would.
+  // If there is too much to simulate, the first heads stand for all.
   std::vector<BackwardWork> some(items.begin(), items.end());
   WalkedBy by = all;
   int32_t heads = all.group;
-  int64_t tiles = tiles_of(map, some);
-  for (; tiles > kMostSimulated; tiles = tiles_of(map, some)) {
+  int64_t tiles = visits_of(map, some);
+  for (; tiles > kMostSimulated; tiles = visits_of(map, some)) {
     if (heads == 1 && tiles > kMostOfHead) return 0;
     if (heads == 1) break;
     heads /= 2;
