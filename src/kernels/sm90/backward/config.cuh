@@ -1,4 +1,4 @@
-// The backward kernel's shape, its shared memory, and what its warps tell each other.
+// The backward kernel's shape, its shared memory, and the messages between its warps.
 #pragma once
 
 #include <cstdint>
@@ -10,29 +10,30 @@
 
 namespace longspan::sm90 {
 
-// The shape of one instance of the kernel.
+// One instance of the kernel.
 template <class ElementT, int kHeadDimT, int kRowsT, int kStreamsT, BackwardStore kStoreT, bool kInRowsT,
           bool kRestsT>
 struct BackwardConfig {
   using Element = ElementT;
   static constexpr int kHeadDim = kHeadDimT;                 // 64 or 128
   static constexpr int kRows = kRowsT;                       // queries of a tile
-  static constexpr int kStreams = kStreamsT;                 // independent streams of work items in a block
+  static constexpr int kStreams = kStreamsT;                 // independent streams of work items in a CTA
   static constexpr int kConsumers = 2;                       // warpgroups, of 64 keys each
   static constexpr int kWarpgroups = kConsumers / kStreams;  // of a stream
   static constexpr int kKeys = 64 * kWarpgroups;             // of a tile
   static constexpr int kQStages = kHeadDim == 128 ? 2 : 3, kDoStages = 2;
   static constexpr int kDsBuffers = 2;
   static constexpr BackwardStore kStore = kStoreT;
-  // dq goes to its sums by the copy engine, from shared memory, in which two streams leave no room for it.
+  // TMA adds dq from shared memory. Two streams leave no room for that.
   static constexpr bool kBulk = kStreams == 1;
   static constexpr bool kOrdered = kStore == BackwardStore::kOrdered;
-  static constexpr bool kScheduled = kOrdered && kRows == 64;  // can keep to a BackwardSchedule
-  static constexpr bool kKeepsTurns = kOrdered && !kBulk;      // keep_turns() does, for the threads that add
+  static constexpr bool kScheduled = kOrdered && kRows == 64;  // can follow a BackwardSchedule
+  // a warp keeps the turns for threads that add themselves
+  static constexpr bool kKeepsTurns = kOrdered && !kBulk;
   static constexpr bool kClaimed = kStore == BackwardStore::kClaimed;
   static constexpr bool kInAnyOrder = kBulk && !kOrdered;
-  // On its way out. A second one is worth more than one for the next item's K would be; tiles of more than 64
-  // rows leave no room for it.
+  // Staging buffers of dq. A second one is worth more than a second buffer of K. Tiles of more than 64 rows
+  // leave no room for it.
   static constexpr int kDqBuffers = kBulk && kRows == 64 ? 2 : 1;
 
   static constexpr int kConsumerWarps = 4 * kWarpgroups;  // of a stream
@@ -40,32 +41,33 @@ struct BackwardConfig {
   static constexpr int kPanels = kHeadDim / kPanelColumns;
   static constexpr uint32_t kKvPanelBytes = kKeys * kPanelRowBytes;
   static constexpr uint32_t kKvBytes = kKvPanelBytes * kPanels;
-  static constexpr uint32_t kRowPanelBytes = kRows * kPanelRowBytes;  // of q, do; and of ds: 64 keys a panel
+  // of q and do; and of ds, with 64 keys a panel
+  static constexpr uint32_t kRowPanelBytes = kRows * kPanelRowBytes;
   static constexpr uint32_t kRowBytes = kRowPanelBytes * kPanels;
   static constexpr uint32_t kStatsBytes = 2 * kRows * sizeof(float);
-  static constexpr bool kSpansArrive = kStreams == 1;  // with q; for two streams there is no room
+  static constexpr bool kSpansArrive = kStreams == 1;  // by TMA with q; two streams leave no room
   static constexpr uint32_t kSpansBytes = kKeys * sizeof(uint32_t);
-  // dq = ds k, and its sums lie in rows, of any tile; each of two warpgroups computes half of head_dim. Else
-  // dq^T = k^T ds^T, in products of 64 of head_dim, whose sums lie as the threads hold them.
+  // In rows: dq = ds k, with sums in token rows, of any tile; each of two warpgroups computes half of
+  // head_dim. Else dq^T = k^T ds^T in products of 64 of head_dim, with sums as threads hold them.
   static constexpr bool kInRows = kInRowsT;
-  // Whether the kernel can do the passes before and after it as well. Where additions are ordered they cost
-  // more than they gave: docs/lab/2026-11-sm90-backward.md, version 39.
+  // Whether the kernel can do the passes before and after it. With ordered additions they cost more than
+  // they gain: docs/lab/2026-11-sm90-backward.md, version 39.
   static constexpr bool kPasses = kInRows && kInAnyOrder;
-  static constexpr bool kRests = kRestsT;  // the second warpgroup, where no row sees its keys
+  static constexpr bool kRests = kRestsT;  // the second warpgroup skips tiles that do not see its keys
   static_assert(!kRests || kWarpgroups == 2, "who rests leaves the tensor cores to the other warpgroup");
   static constexpr int kDqColumns = kInRows ? kHeadDim / kWarpgroups : kRows;
   static constexpr int kDqFloats = 64 * kDqColumns;
   static constexpr int kDqOfWarpgroup = kInRows ? 1 : kPanels / kWarpgroups;
-  // Where work is not short of registers, -lse is read while the product is computed that it is added to.
+  // If registers suffice, -lse is read during the product that it is added to.
   static constexpr bool kEarlyLse = !(kOrdered && kInRows);
-  // Steps of dv's product, of 16 rows each, that are issued before ds is computed, to run meanwhile: a warp
-  // that issues a product with an operand in registers is held until the tensor cores take it. The others are
-  // issued when ds is stored, and run while the warpgroups meet. With dq in more registers, all are over
-  // then.
+  // Steps of dv's product (16 rows each) that are issued before ds is computed. A warp that issues wgmma
+  // with an operand in registers is held until the tensor cores take it, so the other steps are issued
+  // after ds is stored, and run while the warpgroups meet. If dq takes more registers, all steps come
+  // first.
   static constexpr int kDvStepsAhead = kDqOfWarpgroup > 1 ? kRows / 16 : kEarlyLse ? 1 : 2;
-  // A thread's. The kernel starts with as many for all, and they can only be exchanged: a warpgroup that asks
-  // for more than the other has given up waits for ever.
-  // With 24, the load warp spills; two streams, and tiles of more rows, need what is left.
+  // Registers per thread. All warps start with the same number, and warpgroups can only exchange registers:
+  // one that asks for more than the other has released waits for ever. With 24 the load warp spills; two
+  // streams and tiles of 80 rows need the rest.
   static constexpr bool kMostRegisters = kStreams > 1 || kRows > 64;
   static constexpr int kProducerRegisters = kMostRegisters ? 24 : 40;
   static constexpr int kConsumerRegisters = kMostRegisters ? 240 : 232;
@@ -85,31 +87,30 @@ struct BackwardConfig {
 
 // What the load warp tells the consumers about a tile, beside its rows of q.
 struct alignas(16) BackwardNote {
-  int32_t code;      // as DeviceRun::code; 0: the first `limit` keys are visible to all rows
-  int32_t flags;     // BackwardFlags, limit << 8, and the item's part << 16
+  int32_t code;      // as DeviceRun::code; 0: all rows see the first `limit` keys
+  int32_t flags;     // BackwardFlags | limit << 8 | part of the item << 16
   int32_t dq_tile;   // head * row_tiles + row tile
   int32_t key_tile;  // kv_head * key_tiles + key tile
 };
-// kUpperRests: none of the tile's rows sees a key of the second warpgroup's; only with C::kRests.
+// kUpperRests: no row of the tile sees a key of the second warpgroup. Only with C::kRests.
 enum BackwardFlags : int32_t { kItemBegins = 1, kItemEnds = 2, kNoMoreWork = 4, kUpperRests = 8 };
 
-// What has become of a half of a tile of dq, with BackwardStore::kClaimed; with kOrdered kUntouched, or whose
-// turn is next.
+// The state of half a tile of dq. BackwardStore::kClaimed: these; kOrdered: kUntouched, or the next turn.
 enum DqState : int32_t { kUntouched = 0, kBeingStored = 1, kStored = 2 };
 
-// What a sender may be told instead of a tile. A quarter is half of an item's dk (0, 1) or dv (2, 3): number
-// `count`, of key tile `first`; `turn` says whether the item is the first of these keys (0).
+// What a send warp gets instead of a tile. kQuarterOfSums: quarter `count` of key tile `first`, a half of the
+// item's dk (0, 1) or dv (2, 3); `turn` is 0 for the first item of these keys.
 enum DqJobKind : int32_t { kNoMoreJobs = -1, kQuarterOfSums = -2 };
-// Added to the count of a tile's rows: it is the item's last one, which the passes wait for.
+// Added to a tile's number of rows: it is the item's last tile, for which the passes wait.
 inline constexpr int32_t kLastOfItem = 0x100;
 
-// What is to become of a tile of dq.
+// What to do with a tile of dq.
 struct alignas(16) DqJob {
   int32_t tile;          // head * row_tiles + row tile, or a DqJobKind
-  int32_t first, count;  // its rows; and kLastOfItem
-  int32_t turn;          // whose turn it must be with BackwardStore::kOrdered, or where keep_turns() finds
-                         // that; with kClaimed a bit for each warpgroup's half that is known to be stored
-                         // already; -1: nothing is added
+  int32_t first, count;  // its rows, and kLastOfItem
+  // kOrdered: the tile's turn, or where keep_turns() finds it. kClaimed: one bit for each warpgroup's half
+  // that is known to be stored. -1: nothing is added.
+  int32_t turn;
 };
 
 template <class C>
@@ -119,7 +120,7 @@ struct BackwardStreamMemory {
   alignas(1024) uint8_t q[C::kQStages][C::kRowBytes];
   alignas(1024) uint8_t dout[C::kDoStages][C::kRowBytes];
   alignas(1024) uint8_t ds[C::kDsBuffers][C::kWarpgroups][C::kRowPanelBytes];  // [64 keys a panel][rows][64]
-  float dq[C::kBulk ? C::kDqBuffers : 0][C::kWarpgroups][C::kDqFloats];        // on its way out
+  float dq[C::kBulk ? C::kDqBuffers : 0][C::kWarpgroups][C::kDqFloats];        // staging
 };
 
 template <class C>
@@ -128,15 +129,15 @@ struct BackwardStreamState {
   alignas(16) uint32_t spans[C::kSpansArrive ? C::kQStages : 0][C::kKeys];  // of a partial tile of one layer
   BackwardNote note[C::kQStages];
   DqJob job[C::kQStages];
-  int32_t arrived[C::kWarpgroups];  // how many items of its keys came before one, at its end
+  int32_t arrived[C::kWarpgroups];  // items of these keys that arrived before this one
   Mbarrier q_full[C::kQStages], q_empty[C::kQStages];
   Mbarrier do_full[C::kDoStages], do_empty[C::kDoStages];
   Mbarrier k_full, k_empty, v_full, v_empty;
   Mbarrier dq_full[C::kWarpgroups][C::kDqBuffers], dq_empty[C::kWarpgroups][C::kDqBuffers];
-  // Of what is on its way out. It ends at a multiple of 16 bytes: where the arrays below have no elements,
-  // nvcc 13.0 has no padding behind them.
+  // Of the staging buffers. It ends at a multiple of 16 bytes: nvcc 13.0 does not pad behind it if the
+  // arrays below are empty.
   DqJob dq_job[C::kWarpgroups][C::kDqBuffers];
-  // Of a tile of dq: its turn, which has come; its share has been added.
+  // The turn of a tile of dq, which has come; and that its share has been added.
   int32_t turn[C::kKeepsTurns ? 1 : 0];
   Mbarrier turn_come[C::kKeepsTurns ? 1 : 0], dq_added[C::kKeepsTurns ? 1 : 0];
 };
@@ -145,7 +146,7 @@ template <class C>
 struct BackwardSharedMemory {
   BackwardStreamMemory<C> memory[C::kStreams];
   BackwardStreamState<C> state[C::kStreams];
-  int32_t begun;  // blocks that began before this one; then the first item of one that has done passes
+  int32_t begun;  // CTAs that began before this one; later the first item of a pass CTA
 };
 
 }  // namespace longspan::sm90

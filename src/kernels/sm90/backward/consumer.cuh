@@ -1,5 +1,5 @@
-// A warpgroup of the backward kernel that computes (kernel.cuh has the plan and the timeline):
-// scores, their gradients, its share of dq for the senders, and dk and dv, which its registers hold.
+// A consumer warpgroup of the backward kernel (kernel.cuh has the timeline): scores, their gradients, its
+// share of dq, and dk and dv, which it holds in registers.
 #pragma once
 
 #include <cstdint>
@@ -85,7 +85,7 @@ class BackwardConsumer {
         if constexpr (C::kDvStepsAhead < kSteps)
           products_.template dv<C::kDvStepsAhead, kSteps>(dv, p, do_slot(), accumulate);
         fence_proxy_async();                    // ds, for the tensor cores
-        if constexpr (C::kDqOfWarpgroup > 1) {  // dq takes as many registers as p, do v^T and more
+        if constexpr (C::kDqOfWarpgroup > 1) {  // dq takes as many registers as p, dp and more
           wgmma_wait_group<0>();
           pin_registers(dv);
           pin_registers(p);
@@ -101,7 +101,7 @@ class BackwardConsumer {
         ++tile_;
         if (ends) release(state_.k_empty), ++item_;
         q_.advance();
-        note = wait_q();  // after K is released: the next item's may have to take its place
+        note = wait_q();  // after the release of K, whose buffer the next item may need
         add_dq(dq, slot);
         wgmma_wait_group<0>();
         pin_registers(dk);
@@ -116,10 +116,9 @@ class BackwardConsumer {
     }
   }
 
-  // ---- waiting and releasing
-  // -------------------------------------------------------------------------------
+  // ---- waiting and releasing --------------------------------------------------------------------------
 
-  // Where an item's dk and dv belong.
+  // Where an item's dk and dv go.
   struct Place {
     int key_tile, part;
   };
@@ -127,7 +126,7 @@ class BackwardConsumer {
     return {read_once(state_.note[slot].key_tile), read_once(state_.note[slot].flags) >> 16};
   }
 
-  // What the threads keep of a note; the rest they read again where they need it.
+  // What threads keep of a note; they read the rest again when they need it.
   struct Note {
     int32_t code, flags;
   };
@@ -135,7 +134,7 @@ class BackwardConsumer {
     mbarrier_wait(state_.q_full[q_.slot], q_.parity);
     return {read_once(state_.note[q_.slot].code), read_once(state_.note[q_.slot].flags)};
   }
-  // By the lane that also says that the warp has read it.
+  // Lane 0 reads: it is the lane that says that the warp has read it.
   __device__ __forceinline__ int32_t read_once(const int32_t& word) const {
     return __shfl_sync(0xffffffff, lane_ == 0 ? word : 0, 0);
   }
@@ -151,12 +150,11 @@ class BackwardConsumer {
     __syncwarp();
     if (lane_ == 0) mbarrier_arrive(empty);
   }
-  // Each lane for itself: it has read what is its own of the stats and intervals.
+  // Each lane arrives for itself, once it has read its own stats and spans.
   __device__ __forceinline__ void release_q(int slot) { mbarrier_arrive(state_.q_empty[slot]); }
   __device__ __forceinline__ void release_v() { release(state_.v_empty); }
 
-  // ---- between the products
-  // --------------------------------------------------------------------------------
+  // ---- between the products ---------------------------------------------------------------------------
 
   __device__ __forceinline__ void mask(float (&e)[kScores], const Note& note, int slot) const {
     const uint32_t quad_column = 2 * (lane_ % 4);
@@ -183,8 +181,8 @@ class BackwardConsumer {
     bits.apply(e);
   }
 
-  // Exponents of the probabilities. Not in place: the registers of s belong to the tensor cores, and what
-  // else writes to them makes the compiler wait for all products in flight.
+  // Exponents of the probabilities. Not in place: the registers of s belong to the tensor cores, and any
+  // other write to them makes the compiler wait for all products in flight.
   __device__ __forceinline__ void scale_scores(const float (&s)[kScores], float (&e)[kScores],
                                                const float4 (&minus_lse)[kSteps]) const {
 #pragma unroll
@@ -198,14 +196,13 @@ class BackwardConsumer {
       }
     }
   }
-  // Those of the thread's rows.
+  // The stats of the thread's rows.
   __device__ __forceinline__ void load_stats(float4 (&to)[kSteps], const float* stats) const {
     const float4* own = reinterpret_cast<const float4*>(stats) + lane_ % 4;
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) to[step] = own[4 * step];
   }
 
-  // Exponents to probabilities.
   __device__ __forceinline__ void exponentiate(float (&e)[kScores]) const {
 #pragma unroll
     for (int i = 0; i < kScores; ++i) e[i] = ex2(e[i]);
@@ -236,11 +233,11 @@ class BackwardConsumer {
     }
   }
 
-  // This warpgroup's 64 keys of ds, as rows of q by keys, where dq's product finds it.
-  // The product of the tile before last is over in both warpgroups, as they have met since.
+  // Stores ds of this warpgroup's 64 keys, as rows of q by keys, for dq's product. The product of the tile
+  // before last is complete in both warpgroups, since they have met since.
   __device__ __forceinline__ void store_ds(const uint32_t (&ds)[kSteps][4]) {
-    // Lane l gives row l % 8 of matrix l / 8: matrices are (keys 0 - 7, 8 - 15) of (rows 0 - 7), then of (8 -
-    // 15).
+    // Lane l has row l % 8 of matrix l / 8. The matrices are keys 0 - 7 and 8 - 15 of rows 0 - 7, then of
+    // rows 8 - 15.
     const uint32_t row = lane_ / 16 * 8 + lane_ % 8, chunk = warp_ * 2 + lane_ / 8 % 2;
     const uint32_t address =
         shared_address(memory_.ds[ds_buffer()][warpgroup_]) + row * kPanelRowBytes + (chunk ^ (row & 7)) * 16;
@@ -250,7 +247,7 @@ class BackwardConsumer {
                         ds[step][3]);
   }
 
-  // Both warpgroups' ds is stored.
+  // Until ds of both warpgroups is stored.
   __device__ __forceinline__ void meet() {
     constexpr int kThreads = 128 * C::kWarpgroups;
     if constexpr (C::kRests)
@@ -264,7 +261,7 @@ class BackwardConsumer {
     for (int i = 0; i < C::kDqOfWarpgroup; ++i) pin_registers(dq[i]);
   }
 
-  // To shared memory, whence it goes to its sum; layout.h has both orders.
+  // Stage dq in shared memory, on the way to its sum. layout.h has both layouts.
   __device__ __forceinline__ void store_dq_rows(const float (&dq)[kDq]) const {
     constexpr uint32_t kRowBytes = C::kDqColumns * sizeof(float);
     const uint32_t row = warp_ * 16 + lane_ / 4, swap = row % 2 * 64;  // dq_chunk_place
@@ -316,7 +313,7 @@ class BackwardConsumer {
     }
   }
 
-  // To its sum: the first of them stores what others add to.
+  // Adds to the sum; the first CTA stores.
   template <bool kFirst>
   __device__ __forceinline__ void write_dq(const float (&dq)[C::kDqOfWarpgroup][kDq], float* sum) const {
 #pragma unroll
@@ -345,8 +342,8 @@ class BackwardConsumer {
     release(state_.dq_full[warpgroup_][dq_slot()]);
   }
 
-  // A tile none of whose rows sees this warpgroup's keys: its half of dq is left to do, over those of the
-  // other. All in one place, since a branch between products that are in flight would make them wait.
+  // A tile none of whose rows sees this warpgroup's keys: only its half of dq is left, over the other's
+  // keys. It is one function, since a branch between products in flight would make them wait.
   __device__ __forceinline__ Note rest(float (&dq)[C::kDqOfWarpgroup][kDq], int slot, int ends) {
     constexpr uint32_t kNothing[kSteps][4] = {};
     store_ds(kNothing);
@@ -370,11 +367,10 @@ class BackwardConsumer {
     for (int i = 0; i < kDkv; ++i) d[i] = 0;
   }
 
-  // ---- an item's end
-  // ---------------------------------------------------------------------------------------
+  // ---- an item's end ----------------------------------------------------------------------------------
 
-  // Of several items of the same keys, the last one finds the sums of the others, adds its own and writes
-  // both gradients; the others leave theirs there.
+  // If several items share the keys, all but the last leave their dk and dv in sums. The last one adds its
+  // own and writes both gradients.
   __device__ __forceinline__ void write_dk_dv(float (&dk)[kDkv], float (&dv)[kDkv], const Place& place) {
     const int head = place.key_tile / params_.key_tiles, tile = place.key_tile - head * params_.key_tiles;
     const BackwardKeyTile at = key_tile_of(params_, head, tile);
@@ -405,8 +401,8 @@ class BackwardConsumer {
     }
   }
 
-  // Neighbouring elements of a row are held by the four lanes of a quad, two each: they exchange them, so
-  // that each stores 16 bytes of one of every four chunks, and a quad 64 that lie side by side.
+  // The four lanes of a quad hold neighbouring elements of a row, two each. They exchange them, so that
+  // each lane stores 16 bytes of one of every four chunks, and a quad 64 contiguous bytes.
   __device__ __forceinline__ void write_gradient(const float (&d)[kDkv], float factor,
                                                  const GradientView& out, const BackwardKeyTile& at,
                                                  int head) const {
@@ -433,24 +429,22 @@ class BackwardConsumer {
     }
   }
 
-  // ---- several items of the same keys
-  // -------------------------------------------------------------------
+  // ---- several items of the same keys -----------------------------------------------------------------
 
   __device__ __forceinline__ int32_t* parts_of(const Place& place) const {
     return params_.parts + int64_t{place.key_tile} * 2 + warpgroup_;
   }
-  // Of this thread, in dk; dv's lies kKeys * kHeadDim floats on.
+  // Of this thread, in dk; dv is kKeys * kHeadDim floats further.
   __device__ __forceinline__ float* sums_of(const Place& place) const {
     return params_.dkv + int64_t{place.key_tile} * 2 * C::kKeys * C::kHeadDim +
            (warpgroup_ * 4 + warp_) * 16 * C::kHeadDim + lane_ * 4;
   }
-  // One is 0, which nobody else uses.
+  // Each warpgroup has a barrier of its own.
   __device__ __forceinline__ void meet_in_warpgroup() const {
     bar_sync<128>(3 + stream_ + warpgroup_);
   }
 
-  // How many items come before this one: by number where their order matters, else as they come to their
-  // ends.
+  // How many items come before this one: by number if order matters, else as they arrive at their ends.
   __device__ __forceinline__ int turn_of(const Place& place) {
     if constexpr (C::kOrdered) {
       return place.part;
@@ -458,11 +452,11 @@ class BackwardConsumer {
       if (warp_ == 0 && lane_ == 0)
         state_.arrived[warpgroup_] = atomicAdd(parts_of(place), kPartArrived) % kPartAdded;
       meet_in_warpgroup();
-      return state_.arrived[warpgroup_];  // until the next item, before which all have met
+      return state_.arrived[warpgroup_];  // valid until the next item, before which all have met
     }
   }
 
-  // Until so many items' dk and dv are in the sums.
+  // Until dk and dv of `count` items are in the sums.
   __device__ __forceinline__ void wait_for_parts(const Place& place, int count) const {
     if (warp_ == 0 && lane_ == 0)
       while (ld_acquire(parts_of(place)) / kPartAdded < count) {
@@ -481,7 +475,7 @@ class BackwardConsumer {
     }
   }
 
-  // In fp32, on the way that dq takes, in two halves.
+  // Sends fp32 sums the way of dq, in two halves.
   __device__ __forceinline__ void send_sums(const float (&d)[kDkv], float factor, const Place& place,
                                             int quarter, int turn) {
     static_assert(!C::kBulk || 64 * kDkv <= C::kDqFloats, "a quarter is larger than the buffer of dq");
@@ -504,7 +498,7 @@ class BackwardConsumer {
     }
   }
 
-  // In fp32, from registers; in the order of the items, where that matters.
+  // Adds fp32 sums from registers; in the order of items if that matters.
   __device__ __forceinline__ void add_dk_dv(const float (&dk)[kDkv], const float (&dv)[kDkv],
                                             const Place& place, int turn) const {
     float* sums = sums_of(place);
@@ -553,10 +547,11 @@ class BackwardConsumer {
   Products products_;
   BackwardStreamState<C>& state_;
   const int stream_, warpgroup_, warp_, lane_;
-  const int key_;    // of the tile: the first of the thread's two
+  const int key_;    // of the tile: the first of the thread's two keys
   uint32_t dq_ = 0;  // tiles of dq that have been handed over
   RingPosition<C::kQStages> q_;
-  uint32_t tile_ = 0, item_ = 0;  // how many are done with: the places in the other rings, in few registers
+  uint32_t tile_ = 0,
+           item_ = 0;  // finished so far; they give the places in the other rings, in few registers
 };
 
 }  // namespace longspan::sm90

@@ -1,21 +1,28 @@
 // The backward kernel: dq, dk and dv of one attention, any mask, from a tile map read by columns.
 //
-// A block is persistent. It takes work items (key tile, query heads of a KV head) from a counter, or as a
-// BackwardSchedule says, and goes over the row tiles that see the keys. Some blocks may do the passes before
-// and after first (pass_group.cuh). Two warpgroups hold 64 keys each, and their dk and dv in
-// registers; scores are computed transposed, so that a thread's rows are keys and both p and ds are operands
-// of dv += p^T do and dk += ds^T q straight from registers. Only ds passes through shared memory, for dq = ds
-// k, of which each warpgroup computes half of head_dim over the keys of both. Where none of a tile's rows
-// sees its keys, the second one may leave the other products out.
+// Tile plan. One persistent CTA of 384 threads an SM: a load warpgroup and two consumer warpgroups of 64 keys
+// each, which hold their dk and dv in registers.
+//
+//   queries x keys    dQ accumulation          dQ buffers     registers a thread (load, consumers)
+//   64 x 128          TMA reduction            2              40, 232
+//   80 x 128          TMA reduction            1              24, 240
+//   64 x 64           red.add from registers   none           24, 240
+//
+// With 64 keys a tile, each warpgroup is a stream with work items of its own.
+// A CTA takes work items (key tile, query heads of a KV head) from a counter or from a BackwardSchedule, and
+// goes over the row tiles that see the keys. Scores are transposed, so a thread's rows are keys, and p and ds
+// are operands of dv += p^T do and dk += ds^T q straight from registers. Only ds passes through shared
+// memory, for dq = ds k, of which each warpgroup computes half of head_dim over the keys of both. Timeline,
+// [...] is on the tensor cores:
 //
 //   load warp     K Q0 V dO0 | Q1 dO1 | Q2 dO2 | ...                as far ahead as the rings allow
 //   warpgroup 0   [S0 dP0] exp 0 [dV0] ds 0 [dV0] | [dQ0 dK0] dq 0 out  [S1 dP1] exp 1 [dV1] ds 1 [dV1] | ...
-//   ... warpgroup 1   the same; they meet at each |, where ds of both is there
-//   senders       one warp for each warpgroup: dq 0, dq 1, ... to its sum in global memory
+//   warpgroup 1   the same; both meet at each |, where ds of both is stored
+//   send warps    one for each warpgroup: dq 0, dq 1, ... to their fp32 sums in global memory
 //
-// [...] runs on the tensor cores. Sums of dq are fp32; the copy engine adds to them from shared memory
-// (sender.cuh), or with tiles of 64 keys, whose warpgroups have items of their own, red.add does
-// from registers. Where these additions are ordered, a warp for each warpgroup waits for their turns.
+// If no row of a tile sees its keys, the second warpgroup skips the other products. If additions are ordered,
+// a warp for each warpgroup waits for their turns. Some CTAs may do the passes before and after first
+// (pass_group.cuh).
 #pragma once
 
 #include <cstdint>
@@ -74,7 +81,7 @@ __global__ void __launch_bounds__(C::kThreads, 1)
   griddepcontrol_launch_dependents();
   griddepcontrol_wait();
   if (threadIdx.x == 0) {
-    // The first to begin do passes, for which the others wait.
+    // The first CTAs to begin do passes, since the others wait for these.
     if (C::kPasses && params.pass_ctas > 0) shared.begun = atomicAdd(params.counters + kCtasBegun, 1);
   }
   __syncthreads();

@@ -1,4 +1,4 @@
-// The instances of the backward kernel.
+// Launches the backward kernel and picks the instance.
 #include <algorithm>
 #include <type_traits>
 
@@ -30,9 +30,9 @@ void start(const BackwardParams& params, const Device& device, cudaStream_t stre
       "multiprocessors",
       C::kScheduled ? "can" : "cannot", workers, pass_ctas, device.units);
   const auto grid = static_cast<unsigned>(std::min(device.units, workers + pass_ctas));
-  // Blocks that keep to a schedule, and those whose additions wait for their turns, wait for others that may
-  // have begun later: all must be resident, or none begin. Items wait for passes, too, but for those of the
-  // first blocks to begin; and these for items, which one resident block more is enough for.
+  // CTAs that follow a schedule or wait for turns wait for others that may begin later, so all must be
+  // resident. CTAs also wait for passes, but only for those of the first CTAs to begin; and these wait for
+  // items, for which one more resident CTA suffices.
   const bool all_resident = scheduled || C::kOrdered;
   cudaLaunchAttribute attribute = dependent_launch();
   if (all_resident) {

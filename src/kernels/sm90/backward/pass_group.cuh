@@ -1,13 +1,13 @@
-// Most of the passes before and after the backward kernel, done by blocks of its own while the others compute
-// (planner/jobs.h). They wait for memory, and tensor cores for nobody: a few blocks that keep the copy
-// engine busy hide them, and take items when there are no more jobs. Until then the load warpgroup has a warp
-// for each of the two that compute elsewhere:
+// Pass CTAs: CTAs of the backward kernel that do most of the passes before and after it while the others
+// compute (planner/jobs.h). Passes are bound by memory and use no tensor cores, so a few CTAs that keep TMA
+// busy hide them. They take work items when the jobs are done. Until then the load warpgroup has a load warp
+// for each of the two other warpgroups. Timeline of such a pair, a group:
 //
-//   load warp     job 0 | job 1 | job 2 | ...   as far ahead as there are slots; says what is prepared
-//   warpgroup     0 1 2 ...                     each of its warps has rows of its own, and meets nobody
+//   load warp     job 0 | job 1 | job 2 | ...   as far ahead as there are slots; publishes what is prepared
+//   warpgroup     0 1 2 ...                     each warp has rows of its own, and no barriers
 //
-// What waits for anything but the copy engine is the load warp's: looking up jobs, 32 at a time, waiting for
-// a section's items, and for stores before it says that a job is done.
+// The load warp alone waits for anything but TMA: it looks up 32 jobs at a time, waits for a section's items,
+// and waits for stores before it publishes a job.
 #pragma once
 
 #include <cmath>
@@ -23,18 +23,18 @@
 namespace longspan::sm90 {
 
 struct alignas(8) BackwardPassJob {
-  int32_t section = -1;  // -1: there are no more
+  int32_t section = -1;  // -1: there are no more jobs
   int32_t prepares = 0;
   int32_t head = 0, row_tile = 0;
   int32_t first = 0, count = 0;  // the tile's rows
-  int32_t untouched = 0;         // no key tile came to it, so that its sums are not there
+  int32_t untouched = 0;         // no key tile came to it, so its sums are undefined
 };
 
-// Instead of BackwardStreamMemory.
+// In place of BackwardStreamMemory.
 template <class C>
 struct BackwardPassMemory {
   static constexpr int kGroups = C::kConsumers, kSlots = 3;
-  static constexpr uint32_t kTileBytes = C::kRows * C::kHeadDim * sizeof(float);  // o and do, or dq's sums
+  static constexpr uint32_t kTileBytes = C::kRows * C::kHeadDim * sizeof(float);  // o and do, or sums of dq
   alignas(1024) uint8_t tile[kGroups][kSlots][kTileBytes];
   BackwardPassJob job[kGroups][kSlots];
   Mbarrier full[kGroups][kSlots], empty[kGroups][kSlots];
@@ -53,7 +53,7 @@ class BackwardPassLoader {
  public:
   using Memory = BackwardPassMemory<C>;
 
-  // Jobs `number`, `number + groups`, ...
+  // Takes jobs `number`, `number + groups`, ...
   __device__ BackwardPassLoader(const BackwardParams& params, Memory& memory, int group, int number,
                                 int groups, int lane)
       : params_(params),
@@ -112,15 +112,15 @@ class BackwardPassLoader {
     return {of(found.section), of(found.prepares), of(found.head),     of(found.row_tile),
             of(found.first),   of(found.count),    of(found.untouched)};
   }
-  // Of this lane's job, once it is known.
+  // Whether the tile of this lane's job is untouched, once that is known.
   __device__ __forceinline__ void read_state(BackwardPassJob& found) const {
     if (!C::kClaimed || found.prepares || found.section < 0 || found.section > complete_) return;
     const int64_t number = int64_t{found.head} * params_.row_tiles + found.row_tile;
     found.untouched = ld_relaxed(params_.turn + number * C::kWarpgroups) == kUntouched;
   }
 
-  // Until the sums of a section are complete. Whoever waits says first what it has prepared, which items may
-  // wait for; `number` jobs have been begun.
+  // Waits until the sums of a section are complete. Publishes first what it has prepared, since items may
+  // wait for that. `number` jobs have been begun.
   __device__ __forceinline__ void wait_items(int section, uint32_t number) {
     const int items = jobs_.heads_of(section) * params_.items_per_head * C::kWarpgroups;
     const int32_t* added = params_.added + section;
@@ -160,10 +160,10 @@ class BackwardPassLoader {
       section_ = section;
       unsaid_ += prepared;
       if (unsaid_ == kSaidAtOnce) say();
-      __syncwarp();  // all lanes have read the slot, which lane 0 may fill now
+      __syncwarp();  // all lanes have read the slot, which lane 0 may refill now
     }
   }
-  // A release waits for what has been stored, for as long as a job takes.
+  // Publishes prepared jobs. A release waits for all earlier stores, for about as long as a job takes.
   __device__ __forceinline__ void say() {
     __syncwarp();
     if (lane_ == 0 && unsaid_ > 0) red_add_release(params_.prepared + section_, unsaid_);
@@ -186,10 +186,10 @@ class BackwardPassLoader {
   Mbarrier (&empty_)[Memory::kSlots];
   const BackwardJobs jobs_;
   const int groups_, lane_;
-  int next_;                       // this lane's job
+  int next_;                       // this lane's next job
   int complete_ = -1;              // the last section whose items are known to be done
   uint32_t settled_ = 0;           // jobs that all threads are done with
-  int section_ = -1, unsaid_ = 0;  // of which so many are prepared, and `prepared` has not been told
+  int section_ = -1, unsaid_ = 0;  // prepared jobs of section_ that are not published yet
 };
 
 // ---- the warpgroup of a group ----------------------------------------------------------------------------
@@ -223,13 +223,13 @@ class BackwardPassGroup {
   }
 
  private:
-  static constexpr int kLanes = C::kHeadDim / kVector;  // that share a row; or half a row of dq
+  static constexpr int kLanes = C::kHeadDim / kVector;  // that share a row, or half a row of dq
   static constexpr int kRowsAtOnce = 128 / kLanes, kRowsOfThread = C::kRows / kRowsAtOnce;
   static constexpr int kWidth = C::kHeadDim / 2;  // of half a row of dq
   static_assert(kWidth / 4 == kLanes && kRowsAtOnce % 8 == 0);
 
-  // stats, with delta = rowsum(do o), and zeros in what the kernel adds to. The load warp, which waits for
-  // it, has the fence between these stores and the copy engine.
+  // Writes stats, with delta = rowsum(do o), and zeros to what the kernel adds to. The load warp, which
+  // waits for this, has the fence between these stores and TMA.
   __device__ __forceinline__ void prepare(const BackwardPassJob& job, const uint8_t* tile) const {
     const int64_t number = int64_t{job.head} * params_.row_tiles + job.row_tile;
     float lse = -INFINITY;
@@ -251,7 +251,7 @@ class BackwardPassGroup {
 #pragma unroll
       for (int j = 0; j < kVector; ++j) sum[i] = fmaf(a[j], b[j], sum[i]);
     }
-    // Each lane gives away the sums of rows that it does not keep, until it has one.
+    // Each lane hands over the sums of rows that it does not keep, until it has one.
     int kept = 0;
 #pragma unroll
     for (int half = kRowsOfThread / 2, bit = 1; half > 0; half /= 2, bit *= 2) {
@@ -278,8 +278,8 @@ class BackwardPassGroup {
     }
   }
 
-  // Sums in fp32 to dq, scaled. Loads, exchanges and stores each come together, so that none waits for the
-  // one before.
+  // Scales and rounds sums of dq. Loads, exchanges and stores are batched, so that none waits for the one
+  // before.
   __device__ __forceinline__ void finish(const BackwardPassJob& job, const uint8_t* tile) const {
     const int place = thread_ % kLanes, row = thread_ / kLanes;
     const float4* from = reinterpret_cast<const float4*>(tile) + row * (kWidth / 4) + place;
@@ -314,7 +314,7 @@ class BackwardPassGroup {
   const int thread_;
 };
 
-// All passes of a pass block: number `block` of params.pass_ctas. Its memory is free then.
+// All passes of pass CTA `block` of params.pass_ctas. Its shared memory is free afterwards.
 template <class C>
 __device__ __forceinline__ void do_passes(const BackwardParams& params, BackwardPassMemory<C>& memory,
                                           int block, int warpgroup, int warp) {
@@ -324,7 +324,7 @@ __device__ __forceinline__ void do_passes(const BackwardParams& params, Backward
     for (int i = 0; i < Memory::kGroups; ++i) {
       for (int j = 0; j < Memory::kSlots; ++j) {
         mbarrier_init(memory.full[i][j], 1);
-        mbarrier_init(memory.empty[i][j], 128);  // each for itself, which racecheck can follow
+        mbarrier_init(memory.empty[i][j], 128);  // each thread for itself, which racecheck can follow
       }
     }
     fence_mbarrier_init();
@@ -336,7 +336,7 @@ __device__ __forceinline__ void do_passes(const BackwardParams& params, Backward
     BackwardPassLoader<C>(params, memory, warp, block * Memory::kGroups + warp,
                           params.pass_ctas * Memory::kGroups, threadIdx.x % 32)
         .run();
-  // What follows in the same memory are tiles, which the copy engine writes.
+  // TMA writes tiles to the same memory next.
   __syncthreads();
   if (threadIdx.x == 0) {
     for (int i = 0; i < Memory::kGroups; ++i) {

@@ -1,4 +1,11 @@
-// The kernels of both passes.
+// The kernels before and after the backward kernel. Both are bound by memory.
+//
+//   prepare_kernel          one CTA of 256 threads a row tile of a head: o, do, lse -> delta, -lse; zeros
+//   finish_dq_kernel        the same tiles: sums of dq as threads hold them -> dq, transposed in shared
+//   memory finish_dq_rows_kernel   the same tiles: sums of dq in token rows -> dq, straight from registers
+//
+// Timeline, by programmatic dependent launch: prepare | backward kernel | finish; each begins while the one
+// before drains.
 #include <cmath>
 #include <numbers>
 
@@ -36,7 +43,7 @@ __device__ __forceinline__ TileExtent row_tile_of(const BackwardWorkspace& works
   return workspace.row_tile[mask * workspace.row_tiles + tile];
 }
 
-// One block a tile of rows of one head; neighbouring blocks take neighbouring heads, which lie side by side.
+// Neighbouring CTAs take neighbouring heads, which are contiguous in memory.
 template <class Element, class Output, int kHeadDim>
 __global__ void __launch_bounds__(kThreads)
     prepare_kernel(TensorView o, TensorView dout, const float* lse, BackwardWorkspace to) {
@@ -83,8 +90,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = threadIdx.x; i < to.rows * kHeadDim / 4; i += kThreads) sums[i] = make_float4(0, 0, 0, 0);
 }
 
-// One block a tile of rows of one head, whose dq is in the order of threads: through shared memory, so that
-// whole rows are written.
+// Through shared memory, so that whole rows are written.
 template <class Output, int kRows, int kHeadDim>
 __global__ void __launch_bounds__(kThreads)
     finish_dq_kernel(TensorView dq, BackwardWorkspace from, float scale) {
@@ -116,7 +122,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The same where dq is in rows.
+// The same for sums in token rows.
 template <class Output, int kHeadDim>
 __global__ void __launch_bounds__(kThreads)
     finish_dq_rows_kernel(TensorView dq, BackwardWorkspace from, float scale) {
@@ -142,7 +148,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Calls function with a null pointer to the type of `dtype`.
+// Calls function with a null pointer to the element type of `dtype`.
 template <class Function>
 void with_type(DType dtype, const Function& function) {
   switch (dtype) {

@@ -1,4 +1,4 @@
-// The backward kernel's load warp, which walks the tile map by columns and feeds the rings.
+// The backward kernel's load warp, which walks the tile map by columns and fills the rings.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,8 @@
 
 namespace longspan::sm90 {
 
-// ---- the load warp ---------------------------------------------------------------------------------------
-
-// BackwardWork and the KV head, one word a lane, so that an item takes one register, and the one that is
-// fetched ahead another. All of these are called by whole warps.
+// A BackwardWork and its KV head, one word a lane. So an item takes one register, and the prefetched one
+// another. Whole warps call these functions.
 class BackwardItem {
  public:
   BackwardItem() = default;
@@ -36,7 +34,7 @@ class BackwardItem {
   __device__ int runs() const { return word(2); }
   __device__ uint32_t first_turn() const { return static_cast<uint32_t>(word(3)); }
   __device__ int first_key() const { return word(4); }
-  __device__ int first_head() const { return word(5); }  // of the group's
+  __device__ int first_head() const { return word(5); }  // within the group
   __device__ int heads() const { return word(6); }
   __device__ int part() const { return word(7); }
 
@@ -47,13 +45,13 @@ class BackwardItem {
   int words_ = -1;
 };
 
-// A DeviceRun whose first row tile has been looked up.
+// A DeviceRun with the extent of its first row tile.
 struct BackwardRun {
   int32_t tile = 0, code = 0;
   int32_t first = 0, count = 0;  // rows of the first tile
 };
 
-// Runs `first` .. `first + 31` of an item in the order of the walk, one a lane.
+// Runs `first` to `first + 31` of an item in the order of the walk, one a lane.
 template <class C>
 __device__ __forceinline__ BackwardRun fetch_backward_runs(const BackwardParams& params,
                                                            const BackwardItem& item, int first, int lane) {
@@ -72,7 +70,7 @@ __device__ __forceinline__ BackwardRun fetch_backward_runs(const BackwardParams&
   return run;
 }
 
-// The next item's number, as `workers` loaders have one that is not from the counter.
+// The number of the next item from the counter; the first `workers` items are handed out without it.
 __device__ __forceinline__ int take_item(const BackwardParams& params, int workers) {
   return atomicAdd(params.counters + kNextItem, 1) + workers;
 }
@@ -86,9 +84,9 @@ class BackwardLoader {
     if constexpr (C::kPasses) prepared_ = params.pass_ctas > 0 ? params.jobs().heads_of(0) : params.heads_kv;
   }
 
-  // An item is taken when the one before has three tiles left: early enough to hide the chain of loads that
-  // leads to its first tile, and no earlier, since some items are a hundred times as long as others. The
-  // first one's number is `worker`.
+  // An item is taken when the current one has three tiles left: early enough to hide the chain of dependent
+  // loads up to its first tile, and not earlier, since some items are a hundred times as long as others.
+  // The first item has number `worker`.
   __device__ void run(int worker, int workers) {
     workers_ = workers;
     if constexpr (C::kScheduled) next_index_ = worker;
@@ -108,7 +106,7 @@ class BackwardLoader {
   static constexpr int kStepsAhead = 3;
   static constexpr int kCtasOfFront = 16, kFrontGap = 2;  // row tiles
 
-  // One step towards the next item, each with the result of the one before.
+  // One step towards the next item. Each step needs the result of the one before.
   __device__ void fetch_next() {
     if (steps_ == 0) {
       if (scheduled())
@@ -125,12 +123,12 @@ class BackwardLoader {
     ++steps_;
   }
 
-  // The tiles of these runs, one run a lane.
+  // Tiles of these runs, one run a lane.
   __device__ static int tiles_of(const BackwardRun& run, int count, int lane) {
     return __reduce_add_sync(0xffffffff, lane < count ? max(run.code, 1) : 0);
   }
 
-  // Until the pass before is done with the item's heads.
+  // Waits until the pass before is done with the item's heads.
   __device__ void wait_prepared(int kv_head) {
     if constexpr (C::kPasses) {
       if (kv_head < prepared_) return;
@@ -139,7 +137,7 @@ class BackwardLoader {
       const int32_t* prepared = params_.prepared + section;
       const int needed = jobs.jobs_of(section);
       while (__any_sync(0xffffffff, ld_acquire(prepared) < needed)) __nanosleep(50);
-      // For the copies of this warp, and for the senders', which it tells of tiles after this.
+      // For TMA loads of this warp, and for those of the send warps, which learn of tiles after this.
       fence_proxy_async_all();
       prepared_ = jobs.first_head(section) + jobs.heads_of(section);
     }
@@ -148,13 +146,13 @@ class BackwardLoader {
   __device__ void load_item(const BackwardItem& item, BackwardRun batch) {
     begins_ = kItemBegins;
     wait_prepared(item.kv_head());
-    if (item.runs() == 0) {  // no row sees a key: one tile, wholly masked, leaves zeros
+    if (item.runs() == 0) {  // no row sees a key: one wholly masked tile leaves zeros
       turn_ = -1;
       load_tile(item, 0, {0, 0, 0, 0}, 0, kItemEnds);
       return;
     }
-    const int limit = params_.tokens_kv - item.first_key();  // keys past the last are not visible
-    // Head after head, or, by rows, all heads of a tile before the next tile.
+    const int limit = params_.tokens_kv - item.first_key();  // keys past the last one are not visible
+    // Head after head; or, by rows, all heads of a tile before the next tile.
     const int heads = item.heads(), outer = params_.by_rows ? 1 : heads, inner = heads / outer;
     for (int h = 0; h < outer; ++h) {
       if (!scheduled() || h == 0) walked_ = 0;
@@ -164,7 +162,7 @@ class BackwardLoader {
         if (runs > 32 && (done > 0 || h > 0)) batch = fetch_backward_runs<C>(params_, item, done, lane_);
         const int count = min(32, runs - done);
         const bool last_batch = h == outer - 1 && done + count == runs;
-        // Of the item, or more.
+        // Tiles left in the item, or an upper bound.
         int left = last_batch ? tiles_of(batch, count, lane_) * inner : kStepsAhead + 1;
         for (int piece = 0; piece < count + (skip > 0); ++piece) {
           const int i = piece < count ? piece : 0;
@@ -175,11 +173,11 @@ class BackwardLoader {
           const int tiles = max(code, 1), end = piece < count ? tiles : skip;
           for (int t = piece == 0 ? skip : 0; t < end; ++t) {
             const int tile = params_.descending ? tiles - 1 - t : t;
-            // Of a run of full tiles, the mask's last may have fewer rows.
+            // The last tile of a run of full tiles may have fewer rows.
             const int row = first + tile * C::kRows;
             const BackwardRun one{first_tile + tile, code < 0 || limit >= C::kKeys ? code : 0, row,
                                   min(code < 0 ? rows : C::kRows, params_.tokens_q - row)};
-            if (!scheduled()) fetch_turn(item);  // all heads have the same
+            if (!scheduled()) fetch_turn(item);  // the same for all heads
             move_on();
             for (int head = h; head < h + inner; ++head) {
               if (scheduled()) fetch_turn(item);
@@ -194,8 +192,8 @@ class BackwardLoader {
     }
   }
 
-  // How many tiles of the first run come last: those before the place where others are, a little behind whom
-  // this block is to be, each one at a place of its own.
+  // How many tiles of the first run move to the item's end: those before the row tile that the other CTAs
+  // of the head have reached. Each CTA keeps a distance of its own behind that.
   __device__ int join_front(const BackwardItem& item, const BackwardRun& batch, int head) {
     front_ = nullptr;
     if constexpr (!C::kInAnyOrder) return 0;
@@ -222,7 +220,7 @@ class BackwardLoader {
   // Whether items and turns are those of a BackwardSchedule.
   __device__ bool scheduled() const { return C::kScheduled && params_.next_item != nullptr; }
 
-  // Of all heads.
+  // Among all heads.
   __device__ int query_head(const BackwardItem& item, int head) const {
     return item.kv_head() * params_.group + item.first_head() + head;
   }
@@ -233,7 +231,7 @@ class BackwardLoader {
     return item.first_turn() + params_.turns_of_head * static_cast<uint32_t>(item.kv_head());
   }
 
-  // Turns come 32 at a time, one a lane; or keep_turns() looks them up, and is told where.
+  // Turns are loaded 32 at a time, one a lane. keep_turns() looks them up itself and is told where.
   __device__ void fetch_turn(const BackwardItem& item) {
     if constexpr (C::kKeepsTurns) {
       turn_ = static_cast<int>(place_of_turns(item)) + walked_++;
@@ -246,14 +244,14 @@ class BackwardLoader {
     }
   }
 
-  // In the order in which the consumers need them: K, q, V, do. `head` counts within the item.
+  // In the order in which consumers need them: K, q, V, do. `head_of_item` counts within the item.
   __device__ void load_tile(const BackwardItem& item, int head_of_item, const BackwardRun& tile, int limit,
                             int ends) {
     const int head = query_head(item, head_of_item), place = key_place(item), part = item.part();
     int code = tile.code, rests = 0;
     if constexpr (C::kRests) {
       if (code < 0 ? ~code & kUpperHalfUnseen : code == 0 && limit <= C::kKeys / 2) rests = kUpperRests;
-      if (code < 0) code |= kUpperHalfUnseen;  // of the complement: no longer there
+      if (code < 0) code |= kUpperHalfUnseen;  // clears the flag, which is in the complement
     }
     if (begins_) {
       load(params_.k, memory_.k, C::kKvBytes, state_.k_full, state_.k_empty, kv_parity_, item.first_key(),
@@ -261,7 +259,7 @@ class BackwardLoader {
     }
     const int dq_tile = head * params_.row_tiles + tile.tile;
     int turn = turn_;
-    if constexpr (C::kClaimed) {  // looked up here, where nobody waits for it, so that the sender need not
+    if constexpr (C::kClaimed) {  // looked up here, off the critical path of the send warp
       if (turn >= 0) {
         const bool stored = lane_ < C::kWarpgroups &&
                             ld_acquire(params_.turn + int64_t{dq_tile} * C::kWarpgroups + lane_) == kStored;
@@ -312,7 +310,7 @@ class BackwardLoader {
     __syncwarp();
   }
 
-  // Tells the consumers that there is no more work; the last loader leaves the counters at zero.
+  // Tells the consumers that there is no more work. The last loader resets the counters.
   __device__ void finish() {
     mbarrier_wait(state_.q_empty[q_.slot], q_.parity ^ 1);
     if (lane_ == 0) {
@@ -334,10 +332,10 @@ class BackwardLoader {
   BackwardRun next_runs_;
   int next_index_ = 0, steps_ = 0;
   int begins_ = 0;
-  int prepared_ = 0;                       // the first KV head that is not known to be; C::kPasses only
-  int walked_ = 0, turns_ = 0, turn_ = 0;  // of the item's tiles; BackwardStore::kOrdered only
-  int32_t* front_ = nullptr;               // of the run's rows; null: the item goes its own way
-  int front_tile_ = 0;                     // as *front_, of this block
+  int prepared_ = 0;                       // the first KV head that may not be prepared; C::kPasses only
+  int walked_ = 0, turns_ = 0, turn_ = 0;  // within the item; BackwardStore::kOrdered only
+  int32_t* front_ = nullptr;               // of the run's rows; null: the item begins with its first tile
+  int front_tile_ = 0;                     // this CTA's progress, as *front_
   RingPosition<C::kQStages> q_;
   RingPosition<C::kDoStages> do_;
   uint32_t kv_parity_ = 0;

@@ -1,6 +1,5 @@
-// The five products of a row tile, as a warpgroup of the backward kernel gives them to the tensor cores
-// (kernel.cuh has the plan): operands and where they lie. Each is one group of wgmma, for which the
-// caller waits.
+// The five products of a row tile: operands and their places in shared memory. Each is one group of wgmma,
+// for which the caller waits.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +31,7 @@ class BackwardProducts {
     keys_by_rows(d, memory_.v, memory_.dout[do_slot]);
   }
 
-  // [64 keys of the warpgroup, head_dim] (+)= p^T do, steps of 16 rows, and ds^T q.
+  // [64 keys of the warpgroup, head_dim] (+)= p^T do, in steps of 16 rows, and ds^T q.
   template <int kFrom, int kTo>
   __device__ __forceinline__ void dv(float (&d)[kDkv], const uint32_t (&p)[kSteps][4], int do_slot,
                                      int accumulate) {
@@ -43,7 +42,7 @@ class BackwardProducts {
     weighted_rows<0, kSteps>(d, ds, memory_.q[q_slot], accumulate);
   }
 
-  // Over the keys of all warpgroups: [rows, half of head_dim], or the transpose of all of it.
+  // Over the keys of all warpgroups: [rows, half of head_dim], or its transpose with all of head_dim.
   __device__ __forceinline__ void dq(float (&d)[C::kDqOfWarpgroup][kDq], int ds_buffer) {
     wgmma_fence();
     const uint32_t keys = shared_address(memory_.k);

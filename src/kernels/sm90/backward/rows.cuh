@@ -1,4 +1,4 @@
-// Writes sums of dq that lie in rows (layout.h) as elements of its output.
+// Converts sums of dq in token rows (layout.h) to elements of the output.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ __device__ __forceinline__ void store_four(T* to, float a, float b, float c, flo
     st_global_v2(to, cvt_x2<T>(a, b), cvt_x2<T>(c, d));
 }
 
-// Where a thread writes, in the half row, that holds the chunk at `place`.
+// The column, in the half row, at which the thread with the chunk at `place` writes.
 __device__ __forceinline__ int column_of_place(int row_of_tile, int place) {
   const int chunk = dq_chunk_place(row_of_tile, place);  // its own inverse
   return chunk % 2 == 0 ? dq_chunk_column(chunk, 0) : dq_chunk_column(chunk - 1, 2);
 }
 
-// A thread's chunk, scaled, as four elements side by side: neighbours, which hold neighbouring places,
-// exchange halves of their chunks. By all threads of a warp.
+// A thread's chunk, scaled, as four contiguous elements: threads with neighbouring places exchange halves of
+// their chunks. All threads of the warp take part.
 __device__ __forceinline__ float4 exchange_dq_chunk(bool odd_place, const float4& four, float scale) {
   const float x = __shfl_xor_sync(0xffffffff, odd_place ? four.x : four.z, 1) * scale;
   const float y = __shfl_xor_sync(0xffffffff, odd_place ? four.y : four.w, 1) * scale;
@@ -31,7 +31,7 @@ __device__ __forceinline__ float4 exchange_dq_chunk(bool odd_place, const float4
   return odd_place ? make_float4(x, y, own_x, own_y) : make_float4(own_x, own_y, x, y);
 }
 
-// To the chunk's column_of_place; nothing where `there` is false. By all threads of a warp.
+// Writes to the chunk's column_of_place, or nothing if `there` is false. All threads of the warp take part.
 template <class Output>
 __device__ __forceinline__ void write_dq_chunk(Output* to, bool odd_place, const float4& four, float scale,
                                                bool there) {

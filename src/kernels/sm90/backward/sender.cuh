@@ -1,4 +1,4 @@
-// The backward kernel's warps that add dq to its sums in global memory, or say when others may.
+// The backward kernel's send warps, which add dq to its sums in global memory, and the warps that keep turns.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 
 namespace longspan::sm90 {
 
-// True if nobody has come to it before: the caller stores it. Else it is there when this returns.
+// Returns true for the first CTA to come to this half tile, which then stores it. Else returns once it is
+// stored.
 __device__ __forceinline__ bool claim(int32_t* state) {
   if (ld_acquire(state) != kStored) {
     if (atomicCAS(state, kUntouched, kBeingStored) == kUntouched) return true;
@@ -19,8 +20,8 @@ __device__ __forceinline__ bool claim(int32_t* state) {
   return false;
 }
 
-// Of dk or dv of a warpgroup's 64 keys, half of head_dim, as the warps hold it: each has a part of its own.
-// The first item stores, others add to what is there.
+// Adds a quarter: half of dk or dv of a warpgroup's 64 keys, as warps hold it, each in a place of its own.
+// The first item stores, others add.
 template <class C>
 __device__ __forceinline__ void add_quarter(const BackwardParams& params, uint32_t source, const DqJob& job,
                                             int warpgroup) {
@@ -38,11 +39,11 @@ __device__ __forceinline__ void add_quarter(const BackwardParams& params, uint32
   }
 }
 
-// One lane for each warpgroup's half of every tile.
+// Runs in one lane for each warpgroup's half of every tile.
 template <class C>
 __device__ void send_dq(const BackwardParams& params, BackwardStreamMemory<C>& memory,
                         BackwardStreamState<C>& state, int warpgroup) {
-  bool released = true;  // the buffer of the job before
+  bool released = true;  // the previous job's buffer
   for (uint32_t number = 0;; ++number) {
     const int slot = number % C::kDqBuffers;
     mbarrier_wait(state.dq_full[warpgroup][slot], number / C::kDqBuffers % 2);
@@ -85,7 +86,7 @@ __device__ void send_dq(const BackwardParams& params, BackwardStreamMemory<C>& m
     }
     float* sum = params.dq + offset;
     int32_t* turn = params.turn + int64_t{job.tile} * C::kWarpgroups + warpgroup;
-    int32_t next_turn = -1;  // what others wait for; -1: they do not
+    int32_t next_turn = -1;  // what others wait for; -1: nothing
     bool stores = false;
     const bool adds = job.turn >= 0;
     if constexpr (C::kOrdered) {
@@ -109,7 +110,7 @@ __device__ void send_dq(const BackwardParams& params, BackwardStreamMemory<C>& m
     else if (adds)
       cp_reduce_async_bulk_add(sum, source, bytes);
     cp_async_bulk_commit_group();
-    if constexpr (C::kDqBuffers > 1) {  // the one before has been read
+    if constexpr (C::kDqBuffers > 1) {  // the previous buffer has been read
       if (number > 0 && !released) {
         cp_async_bulk_wait_group_read<1>();
         mbarrier_arrive(state.dq_empty[warpgroup][slot ^ 1]);
@@ -123,19 +124,19 @@ __device__ void send_dq(const BackwardParams& params, BackwardStreamMemory<C>& m
     }
     if (next_turn >= 0) {
       cp_async_bulk_wait_group();
-      // What the copy engine has completed, ordinary accesses see (PTX ISA, "Async proxy").
+      // Completed bulk operations are visible to ordinary accesses (PTX ISA, "Async proxy").
       st_release(turn, next_turn);
     }
     if constexpr (C::kPasses) {
       if (job.count & kLastOfItem) {
-        // At once: whoever waits for the item must not wait for what this block does next.
+        // At once: what waits for the item must not wait for this CTA's next work.
         if (!released) {
           cp_async_bulk_wait_group_read<0>();
           mbarrier_arrive(state.dq_empty[warpgroup][slot]);
           released = true;
         }
         cp_async_bulk_wait_group();
-        // What the copy engine has completed, ordinary accesses see that come after this release, as above.
+        // As above: completed bulk operations are visible after this release.
         const BackwardJobs jobs = params.jobs();
         red_add_release(params.added + jobs.section_of(job.tile / params.row_tiles / params.group), 1);
       }
@@ -144,8 +145,8 @@ __device__ void send_dq(const BackwardParams& params, BackwardStreamMemory<C>& m
   cp_async_bulk_wait_group();
 }
 
-// A warp for each stream whose threads add dq themselves, in turn. It asks memory whose turn is next while
-// they compute, and once they have all added passes the turn on, which has to wait until memory has the sums.
+// A warp for each stream whose threads add dq in order. It polls for the tile's turn while they compute. Once
+// all of them have added, it passes the turn on, which takes until the sums are in memory.
 template <class C>
 __device__ void keep_turns(const BackwardParams& params, BackwardStreamState<C>& state, int lane) {
   RingPosition<C::kQStages> q;
@@ -154,7 +155,7 @@ __device__ void keep_turns(const BackwardParams& params, BackwardStreamState<C>&
     mbarrier_wait(state.q_full[q.slot], q.parity);
     if (state.note[q.slot].flags & kNoMoreWork) break;
     const int32_t tile = state.job[q.slot].tile, place = state.job[q.slot].turn;
-    mbarrier_arrive(state.q_empty[q.slot]);  // each lane for what it has read
+    mbarrier_arrive(state.q_empty[q.slot]);  // each lane for its own reads
     q.advance();
     const bool adds = place >= 0;
     if (adds && (place < first || place >= first + 32)) {
@@ -170,7 +171,7 @@ __device__ void keep_turns(const BackwardParams& params, BackwardStreamState<C>&
       state.turn[0] = own;
       mbarrier_arrive(state.turn_come[0]);
       mbarrier_wait(state.dq_added[0], parity);
-      // Their additions come before this release, as they came before they arrived at the barrier.
+      // The additions precede this release, as they precede the threads' arrivals at the barrier.
       if (adds) st_release(turn, own + 1);
     }
     __syncwarp();

@@ -1,4 +1,4 @@
-// Eight elements of a row at a time, as the passes before and after the backward kernel read and write them.
+// Loads of eight elements of a row, for the passes before and after the backward kernel.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace longspan::sm90 {
 
-inline constexpr int kVector = 8;  // elements that a thread reads or writes at once
+inline constexpr int kVector = 8;  // elements that a thread loads or stores at a time
 
 template <class T>
 __device__ __forceinline__ void load_vector(const T* from, float (&x)[kVector]);

@@ -1,4 +1,4 @@
-// The forward kernel's shape, its shared memory, and what its warps tell each other.
+// The forward kernel's shape, its shared memory, and the messages between its warps.
 #pragma once
 
 #include <cstdint>
@@ -10,35 +10,35 @@
 
 namespace longspan::sm90 {
 
-// The shape of one instance of the kernel.
+// One instance of the kernel.
 template <class ElementT, int kHeadDimT, int kColumnsT, int kPieceT, int kStreamsT>
 struct ForwardConfig {
   using Element = ElementT;
   static constexpr int kHeadDim = kHeadDimT;  // 64 or 128
   static constexpr int kColumns = kColumnsT;  // keys of a tile
-  // keys of a tile of the map: a tile is gathered from several of those
+  // keys of a tile of the map; a tile is gathered from kColumns / kPiece of these
   static constexpr int kPiece = kPieceT;
-  static constexpr int kStreams = kStreamsT;  // independent streams of work items in a block
+  static constexpr int kStreams = kStreamsT;  // independent streams of work items in a CTA
   static constexpr bool kMerges = false, kPaired = false, kSplits = false;
 
   static constexpr int kPieces = kColumns / kPiece;
-  static constexpr int kSteps = kColumns / kStepKeys;  // of a whole tile
-  // The widths, in keys, at which tiles are multiplied: a partial tile at the least that holds its keys.
+  static constexpr int kSteps = kColumns / kStepKeys;  // of a full tile
+  // Widths, in keys, at which tiles are multiplied: a partial tile takes the smallest that holds its keys.
   static constexpr int kWidths = 2;
   static constexpr int width(int i) { return i == kWidths - 1 ? kColumns : kColumns / 2; }
 
   static constexpr int kConsumers = 2;                       // warpgroups
   static constexpr int kWarpgroups = kConsumers / kStreams;  // of a stream
   static constexpr int kThreads = 128 * (1 + kConsumers);
-  static constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;  // a thread
+  static constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;  // per thread
   static_assert(128 * kProducerRegisters + 256 * kConsumerRegisters <= 168 * kThreads,
                 "a block starts with 168 registers a thread: a warpgroup would wait for more for ever");
 
-  // Operand a of the first product comes from registers, where they suffice: it spares the shared memory's
+  // Operand a of the first product comes from registers if there are enough, which saves shared-memory
   // reads.
   static constexpr bool kQueryInRegisters = kColumns <= 128;
-  // Two where the products read q from shared memory, as q of the next item is loaded meanwhile. Else one: it
-  // holds q of the next item until that is read, then o of this one until that is stored.
+  // Two if the products read q from shared memory, since the next item's q is loaded meanwhile. With one,
+  // the buffer holds the next item's q until it is read, then this item's o until it is stored.
   static constexpr int kQBuffers = kQueryInRegisters ? 1 : 2;
 
   static constexpr int kPanels = kHeadDim / kPanelColumns;
@@ -48,8 +48,8 @@ struct ForwardConfig {
                             kPiecePanelBytes = kPiece * kPanelRowBytes;
   static constexpr uint32_t kKvBytes = kKvPanelBytes * kPanels;
 
-  // Of the ring of tiles, of k and of v in turn: K0 | K1 V0 | K2 V1 | ... That is the order in which they are
-  // multiplied and given back. As many as there is room for beside q and the barriers.
+  // The ring holds tiles of k and of v in the order in which they are multiplied and released: K0 | K1 V0 |
+  // K2 V1 | ... It has as many slots as fit beside q and the barriers.
   static constexpr uint32_t kSharedBytes = 227 * 1024, kBarrierBytes = 1024;
   static constexpr int kSlots =
       (kSharedBytes / kStreams - kBarrierBytes - kQBuffers * kWarpgroups * kQBytes) / kKvBytes;
@@ -62,16 +62,16 @@ struct ForwardConfig {
   static_assert(kSlots >= 3, "two tiles of keys and one of values are in use at once");
 };
 
-// The same as a cluster of two blocks, each with half of a row tile's tokens: each loads one panel of every
-// tile of keys for both. Items are handed out in turn, not by the counter, so that the two agree. The last
-// ones may be divided by keys.
+// A CTA pair: a cluster of two CTAs, each with half of a row tile's tokens. Each CTA loads one panel of every
+// tile of K and V for both. Items are handed out in turn and not by the counter, so that the CTAs agree. The
+// last wave may be split.
 template <class C>
 struct Paired : C {
   static constexpr bool kPaired = true, kSplits = true;
   static_assert(C::kPieces == 1 && C::kPanels == 2 && C::kStreams == 1, "each block loads a panel of a tile");
 };
 
-// The same, merging what it computes with a result over other keys.
+// The same instance, which merges its result with a partial result over other keys.
 template <class C>
 struct Merging : C {
   static constexpr bool kMerges = true, kSplits = false;
@@ -79,20 +79,19 @@ struct Merging : C {
 
 // What the load warp tells the consumers about a tile of keys.
 struct alignas(8) TileNote {
-  TileCut cut;          // with flags; no layers and cut steps: nothing is visible
+  TileCut cut;          // and flags; without layers, cut steps see nothing
   int32_t first_layer;  // of spans
   __device__ bool is(uint32_t flag) const { return cut.bits & flag; }
 };
 enum TileFlags : uint32_t { kFirstTile = 1 << 5, kEndOfWork = 1 << 6, kNotRead = 1 << 7 };
 
 struct alignas(16) ItemNote {
-  int32_t token;      // the first
-  int32_t head_rows;  // the first head; the number of tokens in the low 8 bits
-  int32_t end;        // not an item: there is no more work
+  int32_t token;      // the first token
+  int32_t head_rows;  // the first head << 8 | the number of tokens
+  int32_t end;        // no item: there is no more work
   __device__ int head() const { return head_rows >> 8; }
   __device__ int rows() const { return head_rows & 0xff; }
-  // 0, or of a part of an item its first place, in how many it is divided, and its number, in the lowest 4
-  // bits
+  // 0, or for a part of a split item: first scratch slot << 8 | parts << 4 | number of the part.
   int32_t split;
 };
 
@@ -106,8 +105,8 @@ template <class C>
 struct StreamBarriers {
   Mbarrier q_full[C::kQBuffers], q_empty[C::kQBuffers], o_full[C::kQBuffers];
   Mbarrier full[C::kSlots], empty[C::kSlots];
-  TileNote tile[C::kSlots];  // of those of k
-  ItemNote item[2];          // of items in turn
+  TileNote tile[C::kSlots];  // of slots with a tile of k
+  ItemNote item[2];          // of alternate items
 };
 
 template <class C>
@@ -116,7 +115,7 @@ struct SharedMemoryPlan {
   StreamBarriers<C> barriers[C::kStreams];
 };
 
-// Where the note about an item is whose q is at this position.
+// The slot of the note about the item whose q is at this position.
 template <int kQBuffers>
 __device__ __forceinline__ int item_slot(const RingPosition<kQBuffers>& q) {
   return kQBuffers == 2 ? q.slot : static_cast<int>(q.parity);

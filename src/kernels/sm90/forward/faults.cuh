@@ -1,6 +1,5 @@
-// Faults on purpose: what a build with LONGSPAN_SM90_FORWARD_FAULTS does wrong where it is asked to. They
-// show that compute-sanitizer sees into the forward kernel (scripts/sanitize-gpu). Other builds have none of
-// them.
+// Deliberate faults in builds with LONGSPAN_SM90_FORWARD_FAULTS. They show that compute-sanitizer sees into
+// the forward kernel (scripts/sanitize-gpu). Other builds have none.
 #pragma once
 
 #include <cstdint>
@@ -18,29 +17,29 @@ inline constexpr bool kFaulty = false;
 
 enum Fault : int32_t { kNoFault, kRace, kDivergence, kWildWrite, kRaceAtStart };
 
-// The fault that LONGSPAN_SM90_FORWARD_FAULT asks for by number.
+// The fault that the environment variable LONGSPAN_SM90_FORWARD_FAULT asks for, by number.
 inline int32_t fault_asked_for() {
   const char* number = std::getenv("LONGSPAN_SM90_FORWARD_FAULT");
   return number == nullptr ? kNoFault : std::atoi(number);
 }
 
-// Writes to notes that the load warp may be writing, and not what it writes: of identical data racecheck says
-// nothing unless asked to. Instances that divide items read what is written here, the others do not.
+// Writes to notes that the load warp may be writing, with other values: racecheck ignores equal ones by
+// default. Only instances that do not split items, which never read these values.
 template <class C, class Note>
 __device__ __forceinline__ void race_for(const ForwardParams& params, Note (&notes)[2]) {
   if constexpr (!C::kSplits)
     if (params.fault == kRace) notes[0].split = notes[1].split = -1;
 }
 
-// Of all warps, before any of them works.
+// Called by all warps before they work.
 template <class Note>
 __device__ __forceinline__ void fault_at_start(const ForwardParams& params, int warp, int lane,
                                                Note (&notes)[2]) {
-  if (params.fault == kRaceAtStart) {  // each warp another number to one place, nothing between them
+  if (params.fault == kRaceAtStart) {  // each warp writes its own number to one place, unsynchronized
     if (lane == 0) notes[0].split = warp;
-    __syncthreads();  // but before the first item
+    __syncthreads();  // before the first item
   }
-  if (params.fault == kDivergence) {  // a barrier of whole warps, not met as such
+  if (params.fault == kDivergence) {  // a barrier of whole warps, reached lane by lane
     if (lane == 0)
       asm volatile("bar.sync 0;  // one lane" ::: "memory");
     else

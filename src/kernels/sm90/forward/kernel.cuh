@@ -1,22 +1,29 @@
 // The forward kernel: o and lse of one attention, any mask, from a tile map.
 //
-// A block is persistent and holds 1 or 2 streams. A stream takes work items (row tile, heads) from a counter,
-// the heaviest first, and has a loading warp, a storing warp and its consumer warpgroups of 64 rows each. The
-// loading warp gathers a tile from up to kPieces blocks of keys, wherever they are:
+// Tile plan. One persistent CTA of 384 threads an SM: a load warpgroup (40 registers a thread) and two
+// consumer warpgroups (232 each) of 64 rows.
 //
-//   load warp    Q0 K0 | K1 V0 | K2 V1 | Q1 K0' V2 | K1' V0' | ...    as far ahead as the rings allow
+//   instance          rows of an item       keys a tile    Q is read from           streams
+//   wide              128                   160            shared memory (2)        1
+//   128               128                   128            registers                1
+//   gathered          64 tokens x 2 heads   2 x 64         registers                1
+//   two streams       2 x 64                2 x 64         registers                2
+//   CTA pair          2 x 128               128            registers                1, K and V by multicast
+//
+// Rows are tokens times query heads of a GQA group. A stream has a load warp, a store warp and its consumers.
+// It takes work items (row tile, heads) from a counter, heaviest first. Timeline, [...] is on the tensor
+// cores:
+//
+//   load warp    Q0 K0 | K1 V0 | K2 V1 | Q1 K0' V2 | K1' V0' | ...        as far ahead as the rings allow
 //   warpgroup 0  [S0] exp 0 [S1 O+=P0V0] exp 1 [S2 O+=P1V1] exp 2 [S0' O+=P2V2] O out, exp 0' [S1' ...
-//   warpgroup 1     [S0] exp 0 [S1 O+=P0V0] exp 1 [S2 O+=P1V1] exp 2 ...    finds the gaps by itself
-//   store warp                                                                 O -> global
+//   warpgroup 1     [S0] exp 0 [S1 O+=P0V0] exp 1 [S2 O+=P1V1] exp 2 ...   in the gaps of warpgroup 0
+//   store warp                                                                O -> global
 //
-// [...] runs on the tensor cores. The loop runs over tiles, not over items: the first product of the next
-// item is issued with the last one of the current item, so a short item costs no bubble. While one warpgroup
-// computes exponentials the other multiplies; no barrier between them is needed for that, and handing the
-// tensor cores over by named barriers was measured to be slower (docs/lab/2026-11-sm90-forward.md).
-//
-// In pairs, two blocks of a cluster do this side by side, each for half of an item's rows, and each loads
-// half of every tile of keys for both. Parts of a divided item are merged by the warp that comes last to its
-// rows.
+// The loop runs over tiles, not over items: the next item's first product is issued with the last one of the
+// current item, so a short item has no prologue of its own. One warpgroup multiplies while the other computes
+// exponentials. They need no barrier for that, and named barriers were slower
+// (docs/lab/2026-11-sm90-forward.md, version 2). If the last wave is split, the warp that arrives last at its
+// rows merges the parts.
 #pragma once
 
 #include <cmath>
@@ -84,7 +91,7 @@ class Consumer {
     while (true) {
       note = wait_k();
       if (note.is(kEndOfWork)) break;
-      if (note.is(kFirstTile)) {  // the products of this tile are of the next item already
+      if (note.is(kFirstTile)) {  // this tile's first product is the next item's
         q_.advance();
         wait_q();
       }
@@ -95,7 +102,7 @@ class Consumer {
     issue_outputs(o, p, accumulate, steps);
     wgmma_wait_group<0>();
     pin_registers(o);
-    if constexpr (C::kQBuffers == 1) {  // the output before this one has left the buffer
+    if constexpr (C::kQBuffers == 1) {  // the previous output has left the buffer
       q_.advance();
       mbarrier_wait(barriers_.q_full[0], q_.parity);
       write_outputs(o, softmax, 0, q_.parity ^ 1);
@@ -105,7 +112,7 @@ class Consumer {
   }
 
  private:
-  // At the least width, from number kWidth on, that holds the tile's keys.
+  // Takes the smallest width, from number kWidth on, that holds the tile's keys.
   template <int kWidth, class... Rest>
   __device__ __forceinline__ void multiply(const TileNote& note, Rest&... rest) {
     if constexpr (kWidth + 1 < C::kWidths)
@@ -113,9 +120,9 @@ class Consumer {
     multiply_tile<C::width(kWidth)>(note, rest...);
   }
 
-  // The scores of a tile of kColumns keys, the outputs of the tile before it, and from the scores the
-  // probabilities p. A function of the width as a whole: wgmma does not stand branches while it works on a
-  // register.
+  // Scores of a tile of kColumns keys, the output product of the tile before, and from the scores the
+  // probabilities p. One function for each width: a branch around a wgmma in flight makes ptxas serialize
+  // all of them.
   template <int kColumns>
   __device__ __forceinline__ void multiply_tile(const TileNote& note, Softmax& softmax, float (&o)[kOutputs],
                                                 uint32_t (&p)[C::kSteps][4], int& accumulate, int& steps) {
@@ -124,8 +131,8 @@ class Consumer {
     float s[kColumns / 2];
     uint32_t spans[2];
     issue_scores(s);
-    // The second product blocks its warp until it is nearly done, as its operand comes from registers. What
-    // is done before it is issued, is done under the first product.
+    // The second product has an operand in registers and blocks its warp until it is nearly done. Work
+    // ahead of it overlaps with the first product.
     prefetch_spans(note, spans);
     look_ahead<2>();
     if (!v_ready_) mbarrier_wait(barriers_.full[v_.slot], v_.parity);
@@ -157,8 +164,8 @@ class Consumer {
     }
   }
 
-  // Asks whether V of the tile before this one is there, and K of the next one, and reads the note about it.
-  // One lane reads the note, so that the lane which gives the slot back has done all reading.
+  // Tests whether V of the tile before and K of the next tile have arrived, and reads the note about the
+  // latter. One lane reads the note: the same that releases the slot.
   template <int kToNextK>
   __device__ __forceinline__ void look_ahead() {
     RingPosition<C::kSlots> next = k_;
@@ -190,16 +197,16 @@ class Consumer {
     }
   }
 
-  // Where lane l finds its row of the four 8 x 8 matrices that are columns 16 step .. of the warp's 16 rows
-  // of q or o: row l % 16, and lanes from 16 on the second chunk of 8 columns.
+  // The address of lane l's row in the four 8 x 8 matrices at columns 16 * step of the warp's 16 rows of q
+  // or o: row l % 16; lanes from 16 on have the second chunk of 8 columns.
   __device__ __forceinline__ uint32_t chunk_address(int slot, int step) const {
     const int row = row_ % 64 - lane_ / 4 + lane_ % 16, chunk = step % 4 * 2 + lane_ / 16;
     return shared_address(memory_.q[slot][warpgroup_]) + step / 4 * C::kQPanelBytes + row * kPanelRowBytes +
            (chunk ^ (row & 7)) * 16;
   }
 
-  // In both blocks of a cluster: either may load what comes there next. In its own by lane 0, which has read
-  // the note.
+  // In a pair, releases the slot in both CTAs, since either may load into it. Lane 0, which has read the
+  // note, releases its own CTA's.
   __device__ __forceinline__ void release(Mbarrier& empty) {
     if constexpr (C::kPaired) {
       if (lane_ < 2) mbarrier_arrive_at(empty, lane_ ^ half_);
@@ -218,7 +225,7 @@ class Consumer {
     v_.template advance<2>();
   }
 
-  // s = q k^T, of the first kCount * 2 keys of the tile.
+  // s = q k^T for the first 2 * kCount keys of the tile.
   template <int kCount>
   __device__ __forceinline__ void issue_scores(float (&s)[kCount]) {
     using Product = Wgmma<Element, 2 * kCount>;
@@ -238,7 +245,7 @@ class Consumer {
     wgmma_commit_group();
   }
 
-  // o (+)= p v, over the least width, from number kWidth on, that holds `steps` steps of keys.
+  // o (+)= p v at the smallest width, from number kWidth on, that holds `steps` steps of keys.
   template <int kWidth = 0>
   __device__ __forceinline__ void issue_outputs(float (&o)[kOutputs], const uint32_t (&p)[C::kSteps][4],
                                                 int accumulate, int steps) {
@@ -254,7 +261,7 @@ class Consumer {
     wgmma_commit_group();
   }
 
-  // Spans are less than 2^31, see lower_forward().
+  // There are fewer than 2^31 spans, see lower_forward().
   __device__ __forceinline__ uint32_t span_of(int32_t layer, int row) const {
     if constexpr (C::kPaired) row += half_ * 128;
     return __ldg(params_.spans +
@@ -288,8 +295,8 @@ class Consumer {
     bits.apply(s, cut_steps);
   }
 
-  // Normalises o and sends it off, through the shared memory of its q or, in fp32, directly; writes lse.
-  // Leaves o as it is: it is about to be written by a product.
+  // The epilogue: normalizes o and sends it off, through the shared memory of its q or, in fp32, directly;
+  // writes lse. Does not change o: a product is about to write it.
   __device__ __forceinline__ void write_outputs(const float (&o)[kOutputs], const Softmax& softmax, int slot,
                                                 int item) {
     int4 note = make_int4(0, 0, 0, 0);
@@ -357,8 +364,8 @@ class Consumer {
     }
   }
 
-  // What a warp has of a part of an item, to that part's place. The warp that comes last to its rows merges
-  // all parts, in their order: the result does not depend on who that is.
+  // Writes a warp's share of a part to its scratch slot. The warp that arrives last at its rows merges all
+  // parts in their order, so the result does not depend on which warp that is.
   __device__ __forceinline__ void write_part(const float (&o)[kOutputs], const float (&maximum)[2],
                                              const float (&sum)[2], int split, int first_token,
                                              int first_head, int rows) const {
@@ -414,7 +421,7 @@ class Consumer {
       out[r] = static_cast<uint32_t*>(params_.o_raw) +
                (token * params_.o_token_stride + head * params_.o_head_stride) / 2 + lane_ % 4;
     }
-    constexpr int kGroup = C::kQueryInRegisters ? 4 : 8;  // of fours of columns, to spare registers
+    constexpr int kGroup = C::kQueryInRegisters ? 4 : 8;  // groups of four columns, to save registers
 #pragma unroll 1
     for (int first = 0; first < kFours; first += kGroup) {
       float merged[4 * kGroup] = {};
@@ -443,8 +450,9 @@ class Consumer {
     }
   }
 
-  // The same, merged with a result over other keys (attention/merge.h derives the weights). What is read may
-  // be what is written: each element by one thread, a row's lse by four lanes before one of them writes it.
+  // The epilogue merged with a partial result over other keys (attention/merge.h derives the weights). The
+  // partial result may be the output: each element is read and written by one thread, and four lanes read a
+  // row's lse before one of them writes it.
   __device__ __forceinline__ void write_merged(const float (&o)[kOutputs], const Softmax& softmax,
                                                const float (&sum)[2], float (&factor)[2], int first_token,
                                                int first_head, int rows, int slot) {
@@ -471,7 +479,7 @@ class Consumer {
       lse[r] = hi == -INFINITY ? hi : hi + log1pf(t);
       changes[r] = there[r] && (sum[r] != 0.0f || params_.part_o != params_.o_f32);
     }
-    constexpr int kGroup = 4;  // pairs of columns whose old values are on their way together
+    constexpr int kGroup = 4;  // pairs of columns whose old values are loaded together
 #pragma unroll
     for (int first = 0; first < kOutputs / 4; first += kGroup) {
       float2 value[kGroup][2];
@@ -588,7 +596,7 @@ __global__ void __launch_bounds__(C::kThreads, 1) sm90_forward(const __grid_cons
                 threadIdx.x % 128, half)
         .run();
   }
-  if constexpr (C::kPaired) {  // nobody goes while the other block may load into its memory
+  if constexpr (C::kPaired) {  // a CTA must not exit while the other may load into its memory
     __syncwarp();
     cluster_sync();
   }

@@ -1,4 +1,4 @@
-// Fills the forward kernel's parameters and picks its instance.
+// Fills in the forward kernel's parameters and picks the instance.
 #include <algorithm>
 #include <bit>
 #include <map>
@@ -23,7 +23,7 @@ int shared_bytes() {
   return kBytes;
 }
 
-// How clusters of two blocks are launched.
+// The launch configuration of clusters of two CTAs.
 template <class C>
 struct PairLaunch {
   cudaLaunchAttribute cluster = {};
@@ -92,7 +92,8 @@ void start_for(int64_t head_dim, const ForwardShape& shape, const ForwardParams&
 }  // namespace
 
 int32_t pairs_at_a_time(const Device& device) {
-  using Pair = Paired<ForwardConfig<__nv_bfloat16, 128, 128, 128, 1>>;  // as much memory as any other
+  using Pair = Paired<ForwardConfig<__nv_bfloat16, 128, 128, 128, 1>>;  // needs as much shared memory as any
+                                                                        // other pair
   static std::mutex mutex;
   static std::map<int, int32_t> known;  // by device
   const std::scoped_lock lock(mutex);
@@ -142,7 +143,7 @@ void launch_forward(const Problem& problem, const ForwardShape& shape, const Dev
   params.units_per_kv = static_cast<int32_t>(problem.group_size() / shape.pack);
   params.order = map.order;
   params.whole_items = map.order.items();
-  if (args.o.dtype != DType::kF32) {  // partial results are merged into o of the inputs' type alone
+  if (args.o.dtype != DType::kF32) {  // fp32 partial results are not split
     params.parts = map.parts;
     params.whole_items = map.whole_items;
     params.parts_count = map.parts_count;

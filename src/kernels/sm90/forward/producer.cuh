@@ -1,4 +1,4 @@
-// The forward kernel's load warp, which walks the tile map and feeds the rings, and its store warp.
+// The forward kernel's load warp, which walks the tile map and fills the rings, and its store warp.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,7 @@ __device__ __forceinline__ WorkItem fetch_work_item(const ForwardParams& params,
   return item;
 }
 
-// Entries `first` .. `first + 31` of an item, one a lane.
+// Entries `first` to `first + 31` of an item, one a lane.
 __device__ __forceinline__ MapEntry fetch_entry(const ForwardParams& params, const WorkItem& item, int first,
                                                 int lane) {
   MapEntry entry;
@@ -64,7 +64,7 @@ __device__ __forceinline__ MapEntry fetch_entry(const ForwardParams& params, con
 template <class C>
 class Loader {
  public:
-  // `half` is the block's number in its cluster.
+  // `half` is the CTA's rank in its cluster.
   __device__ Loader(const ForwardParams& params, StreamSharedMemory<C>& memory, StreamBarriers<C>& barriers,
                     int lane, int half = 0)
       : params_(params), memory_(memory), barriers_(barriers), lane_(lane), half_(half) {}
@@ -85,9 +85,9 @@ class Loader {
   }
 
  private:
-  // Finds the next item: its number, its row tile, the first entries of that. Each is a trip to memory that
-  // needs the one before, so they are made after one of the last tiles of an item each. Not earlier: who
-  // takes an item long before working on it takes it, in the end, from somebody who has nothing to do.
+  // Finds the next item: its number, its row tile, that tile's first entries. Each step is a dependent
+  // load, so one step follows each of the item's last tiles. Not earlier: an item taken long ahead is one
+  // that an idle CTA could have taken.
   static constexpr int kLookups = 3, kLookupTiles = 6;
   __device__ void look_up() {
     if (looked_up_ == 0)
@@ -112,7 +112,7 @@ class Loader {
     head_ = item.unit << params_.log2_pack;
     split_ = item.split;
     first_tile_ = kFirstTile;
-    // a row tile that sees no key has a tile of which it sees nothing
+    // A row tile that sees no key has one tile that is wholly masked.
     const int entries = max(item.row.entries, 1);
     for (int done = 0; done < entries; done += kEntryBatch) {
       const MapEntry ahead = fetch_entry(params_, item, done + kEntryBatch, lane_);
@@ -131,7 +131,7 @@ class Loader {
         const bool is_cut = cut.bits != 0, is_last = done + i + 1 == entries;
         if (is_cut) tiles = 1;
         for (int t = 0; t < tiles;) {
-          const bool flush = is_cut && pieces_ > 0;  // what has been gathered does not join a cut tile
+          const bool flush = is_cut && pieces_ > 0;  // gathered pieces do not share a tile with a cut one
           if (!flush) {
             add_piece(column + t * C::kPiece);
             ++t;
@@ -144,13 +144,13 @@ class Loader {
     }
   }
 
-  // Lane l loads panel l % kPanels of piece l / kPanels, or all panels of the only one.
+  // Lane l loads panel l % kPanels of piece l / kPanels; or lane 0 loads all panels of the only piece.
   __device__ void add_piece(int column) {
     if (C::kPieces == 1 || lane_ / C::kPanels >= pieces_) column_ = column;
     ++pieces_;
   }
 
-  // The cut of a tile of so many pieces, all of whose keys are visible to all rows.
+  // The cut of a tile of `pieces` pieces that all rows see in full.
   static __device__ TileCut whole(int pieces) {
     constexpr uint32_t kAllSteps = (1u << C::kSteps) - 1;
     const int steps = pieces * (C::kPiece / kStepKeys);
@@ -171,8 +171,8 @@ class Loader {
     q_.advance();
   }
 
-  // Loads as many keys as are multiplied, though those of the last lanes be the last piece again: what a slot
-  // held before may not be a number.
+  // Loads as many keys as are multiplied. Missing pieces repeat the last one, since the slot might hold
+  // NaNs.
   __device__ void fill(const CUtensorMap& map, int column, int pieces, int head) {
     Mbarrier& full = barriers_.full[ring_.slot];
     const uint32_t slot = shared_address(memory_.kv[ring_.slot]);
@@ -196,7 +196,7 @@ class Loader {
     }
   }
 
-  // K of this tile, then V of the one before it: the order in which the consumers need them.
+  // Loads K of this tile, then V of the tile before: the order in which consumers need them.
   __device__ void load_tile(TileCut cut, int first_layer) {
     constexpr int kNarrowPieces = (C::width(0) + C::kPiece - 1) / C::kPiece;
     const int loaded = cut.steps() * kStepKeys <= C::width(0) ? kNarrowPieces : C::kPieces;
@@ -205,8 +205,8 @@ class Loader {
     fill(params_.k, column_, loaded, kv_head_);
     __syncwarp();
     ring_.advance();
-    // An item's q comes after its first tile of k: the consumers may look at that tile before they have
-    // written what waits in the buffer of q.
+    // q of an item follows its first tile of K: consumers may wait for that tile before they write the
+    // output that still has the buffer of q.
     if (first_tile_) load_q();
     first_tile_ = 0;
     load_pending_v();
@@ -225,8 +225,7 @@ class Loader {
     ring_.advance();
   }
 
-  // Tells the other warps that there is no more work; the last worker of the grid leaves the counters at
-  // zero.
+  // Tells the other warps that there is no more work. The last worker of the grid resets the counters.
   __device__ void finish(int workers) {
     mbarrier_wait(barriers_.empty[ring_.slot], ring_.parity ^ 1);
     if (lane_ == 0) {
@@ -240,7 +239,7 @@ class Loader {
     if (lane_ == 0) {
       barriers_.item[item_slot(q_)] = ItemNote{0, 0, 1, 0};
       mbarrier_arrive(barriers_.q_full[q_.slot]);
-      if constexpr (C::kPaired) return;  // nobody has touched them
+      if constexpr (C::kPaired) return;  // pairs do not use the counters
       __threadfence();
       if (atomicAdd(params_.counters + 1, 1) == workers - 1) {
         params_.counters[0] = 0;
@@ -254,22 +253,22 @@ class Loader {
   StreamBarriers<C>& barriers_;
   int lane_, half_;
   int workers_ = 0;
-  int tiles_left_ = 0;  // of the item, about
+  int tiles_left_ = 0;  // of the item, approximately
   int looked_up_ = 0, index_ = 0;
   WorkItem next_;
   MapEntry next_entries_;
   int kv_head_ = 0;
   int split_ = 0;
-  int token_ = 0, head_ = 0, rows_ = 0;  // of the item: the first of each, and tokens
+  int token_ = 0, head_ = 0, rows_ = 0;  // of the item: first token, first head, number of tokens
   uint32_t first_tile_ = 0;
-  int pieces_ = 0, column_ = 0;  // of the tile so far; the column is the lane's own
-  int pending_pieces_ = 0, pending_column_ = 0, pending_head_ = 0;  // of the tile whose v is not yet loaded
+  int pieces_ = 0, column_ = 0;  // gathered so far; the column is the lane's own
+  int pending_pieces_ = 0, pending_column_ = 0, pending_head_ = 0;  // of the tile whose V is not loaded yet
   RingPosition<C::kQBuffers> q_;
   RingPosition<C::kSlots> ring_;
 };
 
-// Brings the plan to the L2 cache, all blocks together: what a warp reads of it next depends on what it has
-// read, and each such trip to memory would be one that the first items wait for.
+// All CTAs together prefetch the plan to L2. Its loads depend on each other, and each would be a trip to
+// device memory for the first items.
 __device__ __forceinline__ void prefetch_plan(const ForwardParams& params, int lane) {
   constexpr uint32_t kLine = 128;
   for (uint32_t at = (lane * gridDim.x + blockIdx.x) * kLine; at < params.plan_bytes;
@@ -279,7 +278,7 @@ __device__ __forceinline__ void prefetch_plan(const ForwardParams& params, int l
 
 // ---- the store warp --------------------------------------------------------------------------------------
 
-// Stores so many tokens of a warpgroup, whatever comes after them: by panel, in powers of two.
+// Stores `tokens` tokens of a warpgroup and nothing after them: panel by panel, in powers of two.
 template <class C>
 __device__ void store_panels(const ForwardParams& params, uint32_t from, int head, int token, int tokens) {
   for (int i = 0, done = 0; done < tokens; ++i) {
@@ -292,7 +291,7 @@ __device__ void store_panels(const ForwardParams& params, uint32_t from, int hea
   }
 }
 
-// By one lane: what it has read of an item's note it has read before it gives the note's place back.
+// Runs in one lane: it has read all of an item's note before it releases the note's place.
 template <class C>
 __device__ void store_outputs(const ForwardParams& params, StreamSharedMemory<C>& memory,
                               StreamBarriers<C>& barriers) {
@@ -301,7 +300,7 @@ __device__ void store_outputs(const ForwardParams& params, StreamSharedMemory<C>
     mbarrier_wait(barriers.q_full[q.slot], q.parity);
     ItemNote item = barriers.item[item_slot(q)];
     bool stores = true, last = false;
-    if constexpr (C::kQBuffers == 1) {  // what is to be stored is the item before the one whose q has come
+    if constexpr (C::kQBuffers == 1) {  // the item to store is the one before the item whose q has arrived
       last = item.end;
       stores = !before.end;
       if (last && !stores) break;
@@ -312,7 +311,7 @@ __device__ void store_outputs(const ForwardParams& params, StreamSharedMemory<C>
       break;
     }
     mbarrier_wait(barriers.o_full[q.slot], q.parity);
-    if constexpr (C::kSplits) stores = stores && item.split == 0;  // else the consumers do
+    if constexpr (C::kSplits) stores = stores && item.split == 0;  // else consumers write the part
     if (stores && params.o_f32 == nullptr) {
       const int of_warpgroup = 64 >> params.log2_pack;  // tokens
       for (int w = 0; w < C::kWarpgroups; ++w) {

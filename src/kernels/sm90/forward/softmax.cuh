@@ -1,4 +1,4 @@
-// What happens to scores between the two products, in registers: the mask, and the softmax.
+// The softmax between the two products, in registers.
 #pragma once
 
 #include <cmath>
@@ -8,9 +8,9 @@
 
 namespace longspan::sm90 {
 
-// The softmax of the two rows that a thread shares with the three other threads of its quad. Sums are kept
-// per thread. Probabilities are relative to a reference, the row's maximum when it was last looked at: as
-// long as no thread's sum over a tile exceeds kLimit, no probability does, and neither a maximum nor a
+// The softmax of two rows that a thread shares with the other three threads of its quad. Sums are kept per
+// thread. Probabilities are relative to a reference: the row's maximum when it was last computed. As long as
+// no thread's sum over a tile exceeds kLimit, no probability overflows, and neither a new maximum nor
 // rescaling is needed.
 struct Softmax {
   static constexpr float kLimit = 1024.0f;
@@ -18,10 +18,11 @@ struct Softmax {
   float maximum[2];       // the reference, in units of scores
   float minus_scaled[2];  // -maximum * scale_log2; 0 while the row has seen no key
   float sum[2];
-  float rescale[2];  // by which the reference changed when it was last raised
+  float rescale[2];  // the factor of the last change of the reference
   bool settled;      // all rows of the warp have seen a key
 
-  // For the first tile of a row: a quarter of the scores gives a reference that is good enough nearly always.
+  // For the first tile of a row: the maximum of a quarter of the scores is nearly always a good enough
+  // reference.
   template <int kCount>
   __device__ __forceinline__ void begin(const float (&s)[kCount], float scale_log2) {
 #pragma unroll
@@ -30,7 +31,7 @@ struct Softmax {
     if (!settled) raise<1>(s, scale_log2);
   }
 
-  // Raises the references to the maxima of all scores so far, looking at one of kStride groups of 8 columns.
+  // Raises the references to the maximum of all scores so far, in one of kStride groups of 8 columns.
   template <int kStride, int kCount>
   __device__ __forceinline__ void raise(const float (&s)[kCount], float scale_log2) {
     float top[2][2];
@@ -50,8 +51,8 @@ struct Softmax {
       highest = fmaxf(highest, __shfl_xor_sync(0xffffffff, highest, 2));
       highest = fmaxf(highest, maximum[r]);
       minus_scaled[r] = highest == -INFINITY ? 0.0f : -highest * scale_log2;
-      // Exactly 1 where nothing changes: the rounding of minus_scaled would otherwise stay in the sum, once
-      // for each tile in which another row of the warp has not seen a key yet.
+      // Exactly 1 if nothing changes. Otherwise the rounding of minus_scaled would stay in the sum,
+      // once for each tile in which another row of the warp has not seen a key yet.
       rescale[r] = highest == maximum[r] ? 1.0f : ex2(fmaf(maximum[r], scale_log2, minus_scaled[r]));
       sum[r] *= rescale[r];
       maximum[r] = highest;
@@ -59,8 +60,8 @@ struct Softmax {
     settled = __all_sync(0xffffffff, maximum[0] > -INFINITY && maximum[1] > -INFINITY);
   }
 
-  // Scores to probabilities, as operand a of the second product. False if the references are too low for
-  // that.
+  // Scores to probabilities, as operand a of the second product. Returns false if the references are too
+  // low for that.
   template <class Element, int kCount, int kSteps>
   __device__ __forceinline__ bool exponentiate(const float (&s)[kCount], uint32_t (&p)[kSteps][4],
                                                float scale_log2) {

@@ -1,8 +1,8 @@
 // wgmma: the asynchronous matrix product of a warpgroup, d (+)= a b, in fp32 with 16-bit operands.
 //
-// b lies in shared memory, a in shared memory or registers, d in registers. With r = 16 * (t / 32) + (t % 32)
-// / 4, thread t of a warpgroup holds columns 8 i + 2 (t % 4) and the next one: of row r in d[4 i] and d[4 i +
-// 1], and of row r + 8 in d[4 i + 2] and d[4 i + 3].
+// b lies in shared memory, a in shared memory or registers, d in registers. Thread t of a warpgroup holds
+// columns c = 8 i + 2 (t % 4) and c + 1 of two rows, r = 16 (t / 32) + t % 32 / 4 and r + 8:
+//   d[4 i], d[4 i + 1]: row r        d[4 i + 2], d[4 i + 3]: row r + 8
 #pragma once
 
 #include <cstdint>

@@ -23,7 +23,7 @@ template <class Element, int kColumns>
 struct SharedWgmma;
 
 // clang-format off
-// The accumulator's registers in the instruction, and as operands of the asm statement that sets or adds to it.
+// The accumulator's registers in the instruction, and as operands of the asm statement that writes them.
 #define LONGSPAN_WGMMA_D32 \
   "{" \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15" \
