@@ -22,7 +22,7 @@ CompiledMap compile(std::span<const TileMap> maps) {
   size_t runs = 0, spans = 0;
   for (const TileMap& map : maps) runs += map.runs.size(), spans += map.spans.size();
   LONGSPAN_CHECK(runs < std::numeric_limits<uint32_t>::max() && spans / shape.rows < size_t{kManyLayers},
-                 "{} runs and {} spans are more than a plan can number", runs, spans);
+                 "{} runs and {} spans: a plan numbers at most 2^32 and 2^30 layers", runs, spans);
   out.work.reserve(maps.size() * out.row_tiles);
   out.runs.reserve(runs);
   out.spans.reserve(spans);

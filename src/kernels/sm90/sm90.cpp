@@ -32,7 +32,8 @@ class Sm90Plan final : public Plan {
   }
 
   void backward(const BackwardArgs& args, Stream stream) override {
-    LONGSPAN_CHECK(backward_.has_value(), "this plan is of a forward pass alone");
+    LONGSPAN_CHECK(backward_.has_value(),
+                   "this plan has no backward pass: make it with plan(), not plan_forward()");
     const cuda::DeviceGuard guard(device_.index);
     backward_->run(args, cuda::raw(stream));
   }

@@ -87,7 +87,7 @@ UploadQueue& queue_of(int index) {
 }  // namespace
 
 Upload Upload::begin(void* to, size_t bytes, const Device& device, const std::function<void(char*)>& fill) {
-  LONGSPAN_CHECK(bytes <= kMostBytes, "{} bytes are more than an upload can hold", bytes);
+  LONGSPAN_CHECK(bytes <= kMostBytes, "an upload of {} bytes: at most {}", bytes, kMostBytes);
   if (bytes == 0) return {};
   const cuda::DeviceGuard guard(device.index);
   UploadQueue& queue = queue_of(device.index);

@@ -54,7 +54,7 @@ struct BackwardConfig {
   // they gain: docs/lab/2026-11-sm90-backward.md, version 39.
   static constexpr bool kPasses = kInRows && kInAnyOrder;
   static constexpr bool kRests = kRestsT;  // the second warpgroup skips tiles that do not see its keys
-  static_assert(!kRests || kWarpgroups == 2, "who rests leaves the tensor cores to the other warpgroup");
+  static_assert(!kRests || kWarpgroups == 2, "a warpgroup rests while the other one multiplies");
   static constexpr int kDqColumns = kInRows ? kHeadDim / kWarpgroups : kRows;
   static constexpr int kDqFloats = 64 * kDqColumns;
   static constexpr int kDqOfWarpgroup = kInRows ? 1 : kPanels / kWarpgroups;
@@ -73,7 +73,7 @@ struct BackwardConfig {
   static constexpr int kConsumerRegisters = kMostRegisters ? 240 : 232;
   static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <=
                     (1 + kConsumers) * (65536 / kThreads / 8 * 8),
-                "more registers than a block has");
+                "more registers than a CTA has");
 
   static_assert(kHeadDim == 64 || kHeadDim == 128, "head_dim must be 64 or 128");
   static_assert(kRows % 16 == 0 && kDqColumns % 8 == 0, "a tile's rows are a multiple of 16");
@@ -82,7 +82,7 @@ struct BackwardConfig {
       "dq in rows: 64 by half of head_dim for each of two warpgroups; dq^T: 64 of head_dim at least");
   static_assert(kStreams == 1 ? kStore != BackwardStore::kRegisters
                               : kStreams == 2 && (kStore == BackwardStore::kRegisters || kOrdered),
-                "one stream sends dq from shared memory, two add it from registers");
+                "TMA adds dq of one stream from shared memory; two streams add it from registers");
 };
 
 // What the load warp tells the consumers about a tile, beside its rows of q.

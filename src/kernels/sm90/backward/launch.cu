@@ -14,21 +14,20 @@ namespace {
 template <class C>
 void start(const BackwardParams& params, const Device& device, cudaStream_t stream) {
   constexpr int kSharedBytes = sizeof(BackwardSharedMemory<C>);
-  static_assert(kSharedBytes <= 227 * 1024, "the shared memory plan is larger than a block may have");
+  static_assert(kSharedBytes <= 227 * 1024, "the shared memory plan is larger than a CTA may have");
   LONGSPAN_CUDA(
       cudaFuncSetAttribute(sm90_backward<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
   const int pass_ctas = C::kPasses ? params.pass_ctas : 0;
   LONGSPAN_CHECK(pass_ctas == params.pass_ctas && pass_ctas < device.units,
-                 "{} blocks cannot do the passes of this instance on {} multiprocessors", params.pass_ctas,
-                 device.units);
+                 "{} CTAs are to do passes: this instance takes none, or there are only {} SMs",
+                 params.pass_ctas, device.units);
   const bool scheduled = params.next_item != nullptr;
   const int streams = scheduled ? params.streams : params.items;
   const int workers = (streams + C::kStreams - 1) / C::kStreams;
-  LONGSPAN_CHECK(
-      !scheduled || (C::kScheduled && workers + pass_ctas <= device.units),
-      "an instance that {} keep to a schedule is given one for {} blocks, and {} for passes, on {} "
-      "multiprocessors",
-      C::kScheduled ? "can" : "cannot", workers, pass_ctas, device.units);
+  LONGSPAN_CHECK(!scheduled || (C::kScheduled && workers + pass_ctas <= device.units),
+                 "a schedule for {1} CTAs beside {2} pass CTAs: this instance {0} follow a schedule, and "
+                 "there are {3} SMs",
+                 C::kScheduled ? "can" : "cannot", workers, pass_ctas, device.units);
   const auto grid = static_cast<unsigned>(std::min(device.units, workers + pass_ctas));
   // CTAs that follow a schedule or wait for turns wait for others that may begin later, so all must be
   // resident. CTAs also wait for passes, but only for those of the first CTAs to begin; and these wait for
@@ -51,9 +50,10 @@ void start(const BackwardParams& params, const Device& device, cudaStream_t stre
     cudaGetLastError();
     throw Error(
         ErrorKind::kUnsupported,
-        fmt::format("the backward pass was planned for {} multiprocessors at once, and this process may use "
-                    "fewer (MPS, a green context): plan for as many as it may use",
-                    grid),
+        fmt::format(
+            "the backward pass was planned for {} SMs at once, and this process may use fewer (MPS, a green "
+            "context): plan for as many SMs as it may use",
+            grid),
         __FILE__, __LINE__, "cudaLaunchKernelEx");
   }
   LONGSPAN_CUDA(status);
@@ -87,10 +87,10 @@ void start_for(int64_t head_dim, const BackwardShape& shape, const BackwardParam
   LONGSPAN_START(64, 64, 64, kRegisters, false, false);
   LONGSPAN_START(64, 64, 64, kOrdered, false, false);
 #undef LONGSPAN_START
-  LONGSPAN_CHECK(
-      false,
-      "no instance of the backward kernel has head_dim {}, tiles of {} by {}, store {}, in rows {}, rests {}",
-      head_dim, shape.rows, shape.keys, static_cast<int>(shape.store), shape.in_rows, rests);
+  LONGSPAN_CHECK(false,
+                 "no instance of the backward kernel has head_dim {}, tiles of {} queries by {} keys, store "
+                 "{}, in rows {}, rests {}",
+                 head_dim, shape.rows, shape.keys, static_cast<int>(shape.store), shape.in_rows, rests);
 }
 
 }  // namespace

@@ -314,12 +314,12 @@ class BackwardPassGroup {
   const int thread_;
 };
 
-// All passes of pass CTA `block` of params.pass_ctas. Its shared memory is free afterwards.
+// All passes of pass CTA `cta` of params.pass_ctas. Its shared memory is free afterwards.
 template <class C>
 __device__ __forceinline__ void do_passes(const BackwardParams& params, BackwardPassMemory<C>& memory,
-                                          int block, int warpgroup, int warp) {
+                                          int cta, int warpgroup, int warp) {
   using Memory = BackwardPassMemory<C>;
-  static_assert(sizeof(Memory) <= sizeof(BackwardStreamMemory<C>), "the passes have what the items have");
+  static_assert(sizeof(Memory) <= sizeof(BackwardStreamMemory<C>), "passes use the memory of items");
   if (threadIdx.x == 0) {
     for (int i = 0; i < Memory::kGroups; ++i) {
       for (int j = 0; j < Memory::kSlots; ++j) {
@@ -333,7 +333,7 @@ __device__ __forceinline__ void do_passes(const BackwardParams& params, Backward
   if (warpgroup > 0)
     BackwardPassGroup<C>(params, memory, warpgroup - 1, threadIdx.x % 128).run();
   else if (warp < Memory::kGroups)
-    BackwardPassLoader<C>(params, memory, warp, block * Memory::kGroups + warp,
+    BackwardPassLoader<C>(params, memory, warp, cta * Memory::kGroups + warp,
                           params.pass_ctas * Memory::kGroups, threadIdx.x % 32)
         .run();
   // TMA writes tiles to the same memory next.

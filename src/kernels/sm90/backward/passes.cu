@@ -159,7 +159,7 @@ void with_type(DType dtype, const Function& function) {
     case DType::kF32:
       return function(static_cast<float*>(nullptr));
     default:
-      LONGSPAN_CHECK(false, "the backward passes know no {}", name_of(dtype));
+      LONGSPAN_CHECK(false, "the backward passes take bf16, f16 and f32, not {}", name_of(dtype));
   }
 }
 
@@ -185,7 +185,7 @@ void finish_dq(const Problem& problem, const BackwardArgs& args, const BackwardW
                unsigned blocks, cudaStream_t stream) {
   const float scale = problem.softmax_scale();
   LONGSPAN_CHECK(workspace.rows == 64 || (workspace.rows == 80 && !workspace.in_rows),
-                 "no pass finishes dq in tiles of {} rows", workspace.rows);
+                 "no kernel finishes dq in tiles of {} rows: 64, or 80 as threads hold them", workspace.rows);
   auto* kernel = finish_dq_rows_kernel<Output, kHeadDim>;
   if (workspace.rows == 80)
     kernel = finish_dq_kernel<Output, 80, kHeadDim>;

@@ -32,7 +32,7 @@ struct ForwardConfig {
   static constexpr int kThreads = 128 * (1 + kConsumers);
   static constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;  // per thread
   static_assert(128 * kProducerRegisters + 256 * kConsumerRegisters <= 168 * kThreads,
-                "a block starts with 168 registers a thread: a warpgroup would wait for more for ever");
+                "a CTA starts with 168 registers a thread: a warpgroup would wait for more for ever");
 
   // Operand a of the first product comes from registers if there are enough, which saves shared-memory
   // reads.
@@ -68,7 +68,7 @@ struct ForwardConfig {
 template <class C>
 struct Paired : C {
   static constexpr bool kPaired = true, kSplits = true;
-  static_assert(C::kPieces == 1 && C::kPanels == 2 && C::kStreams == 1, "each block loads a panel of a tile");
+  static_assert(C::kPieces == 1 && C::kPanels == 2 && C::kStreams == 1, "each CTA loads a panel of a tile");
 };
 
 // The same instance, which merges its result with a partial result over other keys.

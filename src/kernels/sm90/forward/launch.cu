@@ -18,7 +18,7 @@ namespace {
 template <class C>
 int shared_bytes() {
   constexpr int kBytes = sizeof(SharedMemoryPlan<C>);
-  static_assert(kBytes <= 227 * 1024, "the shared memory plan is larger than a block may have");
+  static_assert(kBytes <= 227 * 1024, "the shared memory plan is larger than a CTA may have");
   LONGSPAN_CUDA(cudaFuncSetAttribute(sm90_forward<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
   return kBytes;
 }
@@ -66,7 +66,8 @@ void start_for(int64_t head_dim, const ForwardShape& shape, const ForwardParams&
   };
   if (shape.paired) {
     LONGSPAN_CHECK(is(128, 128, 128, 1),
-                   "no instance of the forward kernel for pairs of blocks has this shape");
+                   "no CTA pair of the forward kernel has head_dim {}, {} columns of {} and {} streams",
+                   head_dim, shape.columns, shape.piece, shape.streams);
     return start<Paired<ForwardConfig<Element, 128, 128, 128, 1>>>(params, device, workers, stream);
   }
   if (is(128, 160, 160, 1))
@@ -102,7 +103,7 @@ int32_t pairs_at_a_time(const Device& device) {
     const cuda::DeviceGuard guard(device.index);
     const PairLaunch<Pair> launch(device.units / 2, nullptr);
     LONGSPAN_CUDA(cudaOccupancyMaxActiveClusters(&pairs, sm90_forward<Pair>, &launch.config));
-    LONGSPAN_CHECK(pairs > 0, "no cluster of two blocks fits on the device");
+    LONGSPAN_CHECK(pairs > 0, "no cluster of two CTAs fits on the device");
   }
   return pairs;
 }

@@ -129,15 +129,15 @@ __device__ __forceinline__ void cp_async_bulk_tensor_load(uint32_t destination, 
       : "memory");
 }
 
-// The same, to the same address in all CTAs of the mask `blocks`, each with its own mbarrier there.
+// The same, to the same address in all CTAs in the bit mask `ctas`, each with its own mbarrier there.
 __device__ __forceinline__ void cp_async_bulk_tensor_load_multicast(uint32_t destination,
                                                                     const CUtensorMap& map, Mbarrier& barrier,
                                                                     int c0, int c1, int c2, int c3,
-                                                                    uint16_t blocks, CachePolicy policy) {
+                                                                    uint16_t ctas, CachePolicy policy) {
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
       ".L2::cache_hint [%0], [%1, {%3, %4, %5, %6}], [%2], %7, %8;" ::"r"(destination),
-      "l"(&map), "r"(shared_address(&barrier)), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "h"(blocks),
+      "l"(&map), "r"(shared_address(&barrier)), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "h"(ctas),
       "l"(static_cast<uint64_t>(policy))
       : "memory");
 }

@@ -44,8 +44,8 @@ void sort_keys(CompiledMap& map, KeyOrder order) {
 // Partial tiles of one layer none of whose rows sees the upper half of the keys.
 std::vector<DeviceRun*> with_unseen_half(CompiledMap& map) {
   const auto keys = static_cast<size_t>(map.rows_per_tile);
-  LONGSPAN_CHECK(map.spans.size() / keys < size_t{kUpperHalfUnseen}, "{} layers of spans are too many",
-                 map.spans.size() / keys);
+  LONGSPAN_CHECK(map.spans.size() / keys < size_t{kUpperHalfUnseen},
+                 "{} layers of spans: at most 2^29 can be numbered", map.spans.size() / keys);
   const auto unseen = [](uint32_t span) { return (span & 0xffff) >= span >> 16; };
   std::vector<DeviceRun*> found;
   for (DeviceRun& run : map.runs) {
@@ -126,8 +126,7 @@ class Arranger {
   void check_items() const {
     const auto empty = [](const BackwardWork& item) { return item.heads == 0; };
     const auto left_out = std::ranges::count_if(result_.items.work, empty);
-    LONGSPAN_CHECK(left_out == 0,
-                   "{} of {} items have no heads: the passes inside the kernel would wait for them", left_out,
+    LONGSPAN_CHECK(left_out == 0, "{} of {} items have no heads: pass CTAs would wait for them", left_out,
                    result_.items.work.size());
   }
 

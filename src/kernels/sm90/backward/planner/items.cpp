@@ -104,7 +104,8 @@ class Lists {
 
 BackwardItems share_out(const BackwardGrid& grid, const BackwardSharing& sharing) {
   LONGSPAN_CHECK(sharing.parts > 0 && sharing.group % sharing.parts == 0,
-                 "{} query heads cannot be shared out to {} items", sharing.group, sharing.parts);
+                 "{} query heads cannot be split into {} items: it must be a divisor", sharing.group,
+                 sharing.parts);
   const CompiledMap& map = grid.map;
   const auto key_tiles = static_cast<size_t>(map.row_tiles);
   BackwardItems result;

@@ -151,7 +151,7 @@ class Simulation {
       result.of_head = static_cast<uint32_t>(turns);
       turns *= static_cast<uint64_t>(by_.kv_heads);
     }
-    LONGSPAN_CHECK(turns < uint64_t{1} << 31, "{} additions are more than can be ordered", turns);
+    LONGSPAN_CHECK(turns < uint64_t{1} << 31, "{} additions: at most 2^31 can be ordered", turns);
     result.streams = by_.workers;
     result.turns.resize(turns + kTurnsAtOnce);
     if (by_.spread) {

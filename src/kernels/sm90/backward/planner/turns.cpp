@@ -30,7 +30,7 @@ BackwardTurns order_additions(const CompiledMap& map, int32_t rows, bool descend
   BackwardTurns result;
   int64_t tiles = 0;
   for (const DeviceRun& run : map.runs) tiles += tiles_of(run);
-  LONGSPAN_CHECK(tiles < int64_t{1} << 32, "{} tiles are more than can be ordered", tiles);
+  LONGSPAN_CHECK(tiles < int64_t{1} << 32, "{} tiles: at most 2^32 can be ordered", tiles);
   const auto row_tiles = static_cast<size_t>(row_tiles_of(map, rows));
   const size_t masks = map.row_tiles > 0 ? map.work.size() / static_cast<size_t>(map.row_tiles) : 0;
   result.first.resize(map.work.size());

@@ -20,7 +20,7 @@ constexpr int32_t kCosts = 2048;  // that order() tells apart
 void check_size(size_t entries, size_t spans) {
   LONGSPAN_CHECK(entries <= std::numeric_limits<uint32_t>::max() &&
                      spans <= static_cast<size_t>(std::numeric_limits<int32_t>::max()),
-                 "{} entries and {} spans are more than a plan can number", entries, spans);
+                 "{} entries and {} spans: a plan numbers at most 2^32 and 2^31", entries, spans);
 }
 
 // A range of a mask's row tiles, and the state with which a sweep over them begins.
