@@ -77,7 +77,7 @@ std::vector<Case> small_cases() {
       2, 128, DType::kBF16, true);
   add(
       "blocks128-2000-4:4", [] { return pattern("uniform_block_sparse", 2000, 4, 128); }, 4, 4);
-  // Where additions in order are in that of a simulated run.
+  // Ordered additions that follow a simulated run.
   add(
       "blocks128-6000-4:4", [] { return pattern("uniform_block_sparse", 6000, 4, 128); }, 4, 4);
   add(

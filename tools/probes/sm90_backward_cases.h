@@ -7,7 +7,7 @@
 
 namespace longspan {
 
-// To be checked, and to be timed.
+// Problems to check, and problems to time.
 std::vector<Case> small_cases();
 std::vector<Case> large_cases();
 

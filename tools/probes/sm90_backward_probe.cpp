@@ -1,14 +1,19 @@
-// A tool for whoever works on the Hopper backward kernel: runs it on a list of small problems, shows where
-// gradients are wrong (by head and tile), or times it on large ones, after a rest each (`time`) or by the
-// runner's rule (`hot`: an empty L2, and a chip that had no rest).
+// A probe for work on the Hopper backward kernel. `check` runs a list of small problems against the oracle
+// and shows which heads and tiles are wrong. `time` times large problems, each after a pause; `hot` times
+// them by the runner's rule: an empty L2 and no pause. Its figures are no results: those are the runner's.
 //   sm90_backward_probe check|time|hot <how>[/<how>...] [regular expression]
-// <how> is `chosen` or `ordered` (the same bits every run), with what shall differ from the plan's choice:
-// claimed, added, streams, narrow and wide (ordered tiles of 64 and of 128 keys), rows, held, tall (tiles of
-// 80 rows, as held), low (of 64), unaligned, cut (tiles begin where bands do), w=WAVE, s=SECTION_UNITS,
-// N=PASS_CTAS, q=RESTS (1: always), t=BY_TIME, and of BackwardSplit P=PARTS, T=MOST_TILES, o=KEY_ORDER
-// (as a number), g=GROUP_ITEMS, r=LAST_ROUNDS, h=KV_HEADS, k=WALK (1: descending, 2: by rows), p=PARTS with
-// any number of tiles and no groups of items: e.g. chosen,w=0,T=160. With n=REPEATS `check` compares the bits
-// of so many more ordered runs with those of the first, else of 4.
+// <how> is `chosen` or `ordered` (deterministic), then what is to differ from the planner's choice:
+//   claimed, added, streams            dQ accumulation
+//   narrow, wide                       ordered tiles of 64 or 128 keys
+//   rows, held                         sums in token rows, or as threads hold them
+//   tall, low                          tiles of 80 rows as held, or of 64
+//   unaligned, cut                     tiles on an even grid, or at edges of bands
+//   w=JOIN_TILES s=SECTION_UNITS N=PASS_CTAS q=RESTS (1: always) t=BY_TIME
+//   P=PARTS T=MOST_TILES o=KEY_ORDER (its number) g=GROUP_ITEMS r=LAST_ROUNDS h=KV_HEADS
+//   k=WALK (1: descending, 2: by rows)
+//   p=PARTS                            with any number of tiles and no groups of items
+// for example chosen,w=0,T=160. With n=REPEATS, `check` compares the bits of so many ordered runs (else 4)
+// with the first one's.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -55,7 +60,7 @@ using sm90::BackwardRest;
 using sm90::BackwardShape;
 using sm90::BackwardStore;
 
-// The shape chosen for the problem, with what the text says otherwise.
+// The shape chosen for the problem, changed as `how` says.
 BackwardShape shape_for(Problem problem, const std::string& how, int64_t units) {
   const std::string text = "," + how + ",";
   const auto has = [&](const std::string& word) { return text.find("," + word + ",") != std::string::npos; };
@@ -97,7 +102,7 @@ BackwardShape shape_for(Problem problem, const std::string& how, int64_t units) 
   return shape;
 }
 
-// Norm of the error over that of the truth, of rows x columns of a head. NaN counts as infinite.
+// Norm of the error over that of the truth, for rows x columns of a head. NaN counts as infinite.
 double relative_error(const TensorView& actual, const ReferenceRows& truth, int64_t head, int64_t t0,
                       int64_t t1, int64_t d0, int64_t d1) {
   double wrong = 0, size = 0;
@@ -112,7 +117,7 @@ double relative_error(const TensorView& actual, const ReferenceRows& truth, int6
   return size > 0 ? std::sqrt(wrong / size) : (wrong > 0 ? 9.99 : 0);
 }
 
-// A letter a tile of 64 tokens: '.' right, digits: the error in tenths, 'X' more, 'N' not finite.
+// A letter for a tile of 64 tokens: '.' right, a digit: the error in tenths, 'X' more, 'N' not finite.
 char letter(double error) {
   if (!(error < INFINITY)) return 'N';
   if (error < 0.02) return '.';
@@ -150,7 +155,7 @@ void show_errors(const char* name, const TensorView& actual, const ReferenceRows
   }
 }
 
-// "" or which gradients differ in their bits from run to run.
+// The gradients whose bits differ from run to run, or "".
 std::string differences(BackwardInShape& plan, ProblemTensors& tensors, int repeats) {
   const DeviceTensors& v = tensors.views();
   std::vector<std::vector<char>> first;
@@ -174,7 +179,7 @@ std::string differences(BackwardInShape& plan, ProblemTensors& tensors, int repe
   return found;
 }
 
-// True where all is right.
+// Returns whether all gradients are right.
 bool check(const Case& c, const std::string& instance, const Device& gpu, bool verbose) {
   const Problem problem = problem_of(c);
   const BackwardShape shape = shape_for(problem, instance, gpu.units);
@@ -233,8 +238,8 @@ double median_s(const std::function<void()>& run, int repeats) {
   return times[times.size() / 2];
 }
 
-// The gradients of each instance against those of the first, all bits poisoned before; and of ordered ones
-// against themselves. "" or what differs.
+// Compares the gradients of each instance with those of the first, on poisoned outputs, and ordered ones with
+// a second run. Returns what differs, or "".
 std::string compare(BackwardInShape& plan, bool first, bool ordered, const BackwardArgs& args, double* sums,
                     std::vector<std::unique_ptr<Buffer>>& before, const Device& gpu) {
   const TensorView* views[] = {&args.dq, &args.dk, &args.dv};
@@ -274,8 +279,8 @@ std::string compare(BackwardInShape& plan, bool first, bool ordered, const Backw
   return found;
 }
 
-// Cycles that a multiprocessor takes for as much visible work as 64 queries and 128 keys of one head are, and
-// the clock rate in MHz, of some runs without a pause.
+// SM cycles for as much visible work as a tile of 64 queries and 128 keys of one head, and the clock rate in
+// MHz, over some runs without a pause.
 std::pair<double, double> cycles_of(const std::function<void()>& run, int repeats, double tiles,
                                     const Device& gpu, long long* clocks) {
   std::vector<long long> before(static_cast<size_t>(gpu.units)), after(before.size());
@@ -290,7 +295,7 @@ std::pair<double, double> cycles_of(const std::function<void()>& run, int repeat
   cuda::synchronize(Stream{});
   cudaMemcpy(before.data(), clocks, before.size() * sizeof(long long), cudaMemcpyDeviceToHost);
   cudaMemcpy(after.data(), clocks + gpu.units, after.size() * sizeof(long long), cudaMemcpyDeviceToHost);
-  // Readings of a multiprocessor that took two blocks of a reading, or none, are of no use.
+  // An SM that ran two CTAs of a reading, or none, has no valid reading.
   std::vector<double> differences;
   for (size_t i = 0; i < before.size(); ++i)
     if (before[i] != 0 && after[i] > before[i])
@@ -301,7 +306,7 @@ std::pair<double, double> cycles_of(const std::function<void()>& run, int repeat
   return {cycles / repeats * gpu.units / tiles, cycles / end.seconds_since(start) * 1e-6};
 }
 
-// A problem's tensors, and a plan of each instance.
+// A problem's tensors, and a plan for each instance.
 struct Timed {
   Timed(const Case& c, const std::vector<std::string>& instances, const Device& gpu)
       : problem(problem_of(c)) {
@@ -329,7 +334,7 @@ struct Timed {
   double work = 0;  // flops
 };
 
-// Each instance in turn, every other round in the other order.
+// Runs each instance in turn, in reverse order every other round.
 void in_turns(size_t count, int rounds, const std::function<void(size_t, int)>& run) {
   for (int round = 0; round < rounds; ++round)
     for (size_t j = 0; j < count; ++j) run(round % 2 > 0 ? count - 1 - j : j, round);
@@ -341,7 +346,7 @@ void print(const Case& c, const std::vector<std::string>& rates, const std::vect
     std::printf("  %-9s %s\n", rates[i].c_str(), instances[i].c_str());
 }
 
-// A line of TFLOP/s, cycles a tile and MHz.
+// Prints TFLOP/s, cycles a tile and MHz.
 void time_rested(const Case& c, const std::vector<std::string>& instances, const Device& gpu) {
   const Timed all(c, instances, gpu);
   const int repeats = all.work > 1e14 ? 0 : (all.work > 5e13 ? 1 : (all.work > 1e13 ? 2 : 4));
@@ -357,7 +362,7 @@ void time_rested(const Case& c, const std::vector<std::string>& instances, const
     const double time_s = median_s([&] { all.plans[i]->backward(all.args, Stream{}); }, repeats);
     rates[i] += fmt::format("{}{:.0f}", round > 0 ? "," : " ", all.work / time_s * 1e-12);
   });
-  // As many runs as take some 60 ms: a short one ends before the power limit is felt.
+  // Runs for some 60 ms: a short run ends before the power limit takes effect.
   const int many = static_cast<int>(std::clamp(60e-3 * 500e12 / all.work, 1.0, 40.0));
   for (size_t i = 0; i < rates.size(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(40));
@@ -374,13 +379,13 @@ std::unique_ptr<bench::Nvml> nvml_of(const Device& gpu) {
   return bench::Nvml::open(pci_bus);
 }
 
-// A line of TFLOP/s on average with its standard error, the lowest clock that was read, the power on average,
-// and what one pass uses of it (with that of emptying L2 in between); what the device does not tell is left
-// out. Many short turns each: a chip that warms up slows by more than what is to be told apart.
+// Prints the mean TFLOP/s with its standard error, the lowest clock that was read, the mean power, and the
+// energy of one pass (with emptying L2), as far as the device reports them. Many short turns, since a chip
+// that warms up slows down by more than the differences of interest.
 void time_hot(const Case& c, const std::vector<std::string>& instances, const Device& gpu) {
   constexpr int kRounds = 8;
   struct Found {
-    std::vector<double> rates;  // FLOP/s, of each round
+    std::vector<double> rates;  // FLOP/s in each round
     double clock_mhz = INFINITY, energy_j = 0, measured_s = 0;
   };
   const Timed all(c, instances, gpu);

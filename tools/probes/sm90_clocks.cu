@@ -1,5 +1,5 @@
-// Reads the cycle counter of every multiprocessor: the difference of two readings is what lay between them in
-// cycles, whatever the clock rate was.
+// Reads the cycle counter of every SM. The difference of two readings is the time between them in cycles,
+// whatever the clock rate.
 #include <cuda_runtime_api.h>
 
 namespace longspan {

@@ -1,4 +1,4 @@
-// Compares large results on the GPU.
+// Compares large bf16 results on the GPU.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 namespace longspan {
 
 // Adds to sums[0] the squares of a - b, to sums[1] those of b, to sums[2] the number of elements whose bits
-// differ, of bf16 elements.
+// differ.
 void add_differences(const void* a, const void* b, int64_t elements, double* sums);
 
 }  // namespace longspan

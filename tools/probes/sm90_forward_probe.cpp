@@ -1,12 +1,12 @@
-// A tool for whoever works on the Hopper forward kernel: checks it on small problems, times it or its
-// planning on large ones. Not a test, and its figures are no results: those are the runner's.
+// A probe for work on the Hopper forward kernel. Its figures are no results: those are the runner's.
 //   sm90_forward_probe check|time|plan|wait|compare [regular expression]
 //   [columns,piece,streams,pack,][even|blocks][pairs|single] [seconds]
-// The shape is the chosen one unless it is given. Half a second and more of work bring the chip to its power
-// limit, where most rates are lower. `time` prints, per case, the median time with a cold L2, its rate, and
-// the share of the tensor cores' cycles that the visible work needs ("util"), which does not depend on the
-// clock rate. `wait` prints what planning takes until it returns, until the device has the plan, and with
-// what it makes the first run wait.
+// The shape is the chosen one unless it is given. Half a second of work and more brings the chip to its power
+// limit, where most rates are lower. `check` runs small problems against the oracle. `time` prints for each
+// large case the median time with a cold L2, its rate, and the share of the tensor cores' cycles that the
+// visible work needs
+// ("util"), which does not depend on the clock rate. `plan` times planning. `wait` prints the time until
+// planning returns, until the device has the plan, and by which it delays the first run. `compare` is below.
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -108,7 +108,7 @@ std::vector<Case> small_cases() {
   cases.push_back(variable(256, 4096, 4, 4, 0.4));
   cases.push_back(variable(256, 4096, 8, 2, 0.4));
   cases.push_back({"causal_document-8192-64:8", [] { return pattern("causal_document", 8192); }});
-  // In pairs their last items are divided.
+  // Problems whose last wave is split in CTA pairs.
   struct Divided {
     int64_t rows, columns, heads_q, heads_kv;
   };
@@ -233,8 +233,7 @@ float of_bf16(uint16_t bits) {
   return std::bit_cast<float>(uint32_t{bits} << 16);
 }
 
-// What a run of `plan` leaves in o and lse, where there was garbage before; of a large o, equal pieces all
-// over it.
+// o and lse of a run of `plan` on poisoned outputs; of a large o, equal pieces spread over it.
 struct Output {
   std::vector<uint16_t> o;
   std::vector<float> lse;
@@ -262,9 +261,9 @@ Output output_of(ProbePlan& plan, const ForwardArgs& args, const Problem& proble
   return out;
 }
 
-// Several shapes, separated by ';', of the same problem: their outputs against the first one's, and their
-// times. Each works for `seconds` on end, in turn and then in reverse, so that no shape always has the cooler
-// chip; the first works once more before that, untimed. Times are means of the turns' medians.
+// Compares several shapes of one problem, separated by ';': outputs with those of the first shape, and times.
+// Each runs for `seconds`, in turn and then in reverse order, so that no shape always has the cooler chip.
+// The first runs once more before that, untimed. Times are means of the medians.
 void compare(const Case& c, const std::string& texts, double seconds, const Device& gpu) {
   const Problem problem = problem_of(c);
   struct Trial {
@@ -320,7 +319,7 @@ void compare(const Case& c, const std::string& texts, double seconds, const Devi
   std::vector<std::unique_ptr<cuda::Event>> events;
   for (int i = 0; i < 2 * repeats; ++i) events.push_back(std::make_unique<cuda::Event>(0));
   std::vector<long long> ticks(static_cast<size_t>(repeats) * 2 * units);
-  constexpr int kTurns = 4;  // one by one, in reverse, and again
+  constexpr int kTurns = 4;  // in order, in reverse, and again
   for (int turn = -1; turn < kTurns; ++turn)
     for (size_t t = 0; t < (turn < 0 ? 1 : trials.size()); ++t) {
       Trial& trial = trials[turn == 1 || turn == 3 ? trials.size() - 1 - t : t];
@@ -383,10 +382,10 @@ void plan(const Case& c, const std::string& text, const Device& gpu) {
       median(choose) * 1e6, bytes);
 }
 
-// Planning as a user sees it. "five": the median of the first five, each destroyed before the next, as the
-// runner counts. Then, each after a run: until it returns; until the device has waited for nothing more; and
-// planning with a run and its end, less the same without planning, which counts what the run has to wait for.
-// Runs have an eighth of the heads: their row tiles are the same.
+// Planning as a user sees it. "five": the median of the first five plans, each destroyed before the next, as
+// the runner counts. The others are measured after a run each: until planning returns; until the device has
+// the plan; and planning with a run, less a run alone, which is what the run waits for. Runs have an eighth
+// of the heads, with the same row tiles.
 void plan_and_run(const Case& c, double seconds, const Device& gpu) {
   using Clock = std::chrono::steady_clock;
   const auto us = [](Clock::time_point a, Clock::time_point b) {

@@ -1,4 +1,4 @@
-// sm90's backward pass in a shape that need not be the chosen one.
+// A plan of sm90 whose backward pass has a given shape.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,4 @@
-// gpu-naive against attention by its definition in fp64, whole tensors, for masks of every shape that bands
-// have.
+// gpu-naive against the definition of attention in fp64: whole tensors, masks of every shape of bands.
 #include "kernels/gpu_naive/gpu_naive.h"
 
 #include <cmath>
@@ -52,7 +51,7 @@ struct Tensor {
     view = TensorView::contiguous(nullptr, dtype, tokens, heads, head_dim);
     memory = Buffer(view.bytes(), device);
     view.data = memory.data();
-    fill_bytes(view.data, DeviceKind::kCuda, 0xff, view.bytes());  // NaN: whatever is not written is seen
+    fill_bytes(view.data, DeviceKind::kCuda, 0xff, view.bytes());  // NaN: whatever is not written shows
   }
 };
 
@@ -187,7 +186,7 @@ TEST_P(GpuNaive, ComputesEveryShapeOfBand) {
         {{{0, s / 3}, {0, s / 3}}, {{s / 3 + 1, s}, {s / 3 + 1, s}, kBelow, 0}});
     run("a global column, a hole, a far window",
         {{{0, s}, {0, 3}}, {{5, s}, {7, s / 2}}, {{0, s}, {s / 2, s}, 20, 40}});
-    std::vector<Band> blocks;  // more layers than one in a tile
+    std::vector<Band> blocks;  // several layers in a tile
     for (int64_t i = 0; i < s / 10; ++i) {
       for (int64_t j = i % 2; j < s / 10; j += 2) {
         blocks.push_back({{10 * i, 10 * i + 10}, {10 * j, 10 * j + 10}});

@@ -1,4 +1,4 @@
-// What tests of kernels on a GPU begin with: a problem of given masks, and whether there is a Hopper GPU.
+// Helpers for GPU tests of kernels: a problem of given masks, and a check for a Hopper GPU.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 #include "attention/problem.h"
 #include "gpu/gpu.h"
 
-// Skips the test, with the reason, where there is no Hopper GPU.
+// Skips the test, with the reason, unless there is a Hopper GPU.
 #define LONGSPAN_NEEDS_HOPPER() \
   LONGSPAN_NEEDS_GPU();         \
   if (first_gpu().capability != 90) GTEST_SKIP() << "needs compute capability 9.0"

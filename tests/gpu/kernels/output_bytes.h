@@ -1,4 +1,4 @@
-// What a pass of a plan leaves behind, for tests that compare runs bit by bit.
+// The bytes that a pass writes, for tests that compare runs bit by bit.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace longspan {
 
-// Runs it on poisoned outputs; the bytes of lse, then those of o.
+// Runs the forward pass on poisoned outputs. Returns the bytes of lse, then those of o.
 inline std::vector<char> forward_bytes(Plan& plan, const Problem& problem, ProblemTensors& tensors) {
   tensors.poison(Direction::kForward);
   tensors.forward(plan);
@@ -20,7 +20,7 @@ inline std::vector<char> forward_bytes(Plan& plan, const Problem& problem, Probl
   return all;
 }
 
-// Runs the backward pass on poisoned outputs; the bytes of dq, dk and dv.
+// Runs the backward pass on poisoned outputs. Returns the bytes of dq, dk and dv.
 inline std::vector<char> gradient_bytes(Plan& plan, ProblemTensors& tensors) {
   tensors.poison(Direction::kBackward);
   tensors.backward(plan);

@@ -1,6 +1,6 @@
-// sm90's backward pass where blocks of its own do the passes before and after it, and where additions to dq
-// are in the order of a simulated run, against the fp64 oracle and run after run. Each problem says first
-// that it is done so, by the plan's own choice or, where it is too small for that, by a shape on purpose.
+// sm90's backward pass with passes inside the kernel, and with additions to dq in the order of a simulated
+// run, against the fp64 oracle and run after run. Each problem first asserts that its plan is of that kind:
+// by the planner's choice or, if it is too small for that, in a given shape.
 #include <memory>
 #include <string>
 #include <utility>
@@ -30,8 +30,8 @@ HeadMasks drawn(const char* pattern, int64_t seqlen, const char* lengths = "auto
   return draw_mask(pattern, options).masks;
 }
 
-// Documents of `rows` rows, each of which sees as many of `columns` keys in proportion, but for every fifth,
-// which sees none, and whose keys nobody sees.
+// Documents of `rows` rows, each of which sees its proportional share of `columns` keys. Every fifth document
+// sees no key, and no row sees its keys.
 HeadMasks documents_with_holes(int64_t rows, int64_t columns, int64_t documents) {
   std::vector<Band> bands;
   for (int64_t d = 0; d < documents; ++d)
@@ -47,13 +47,13 @@ std::string name_of_problem(const Problem& p) {
          std::to_string(p.head_dim) + ", " + std::string(name_of(p.dtype));
 }
 
-// Twice: counters must be as they were before.
+// Twice: the first run must leave the counters as they were.
 void expect_right(Plan& plan, const Problem& problem) {
   for (int run = 0; run < 2; ++run)
     EXPECT_EQ(verify(plan, problem, Direction::kBackward, first_gpu(), {}).failure, "") << "run " << run;
 }
 
-// Blocks of the kernel do passes, of one section while others compute and of another at least.
+// Pass CTAs prepare one section and finish another while the others compute.
 void expect_right_with_passes_inside(const Problem& problem, const BackwardShape& shape) {
   SCOPED_TRACE(name_of_problem(problem));
   const BackwardArrangement all = sm90::arrange_backward(problem, shape, first_gpu().units);
@@ -63,7 +63,7 @@ void expect_right_with_passes_inside(const Problem& problem, const BackwardShape
   expect_right(plan, problem);
 }
 
-TEST(Sm90Passes, AreRightWhereThePlanLeavesThemToBlocks) {
+TEST(Sm90Passes, AreRightWhereThePlanLeavesThemToPassCtas) {
   LONGSPAN_NEEDS_HOPPER();
   const std::vector<Problem> problems{
       problem_of(drawn("causal_document", 8191), 64, 8),
@@ -83,7 +83,7 @@ TEST(Sm90Passes, AreRightWhereThePlanLeavesThemToBlocks) {
 }
 
 // Lengths with every number of rows in the last tile's warps, rows and keys without partners, and both ways
-// in which the first addition is made; three heads, each a section of its own.
+// to make the first addition; three heads, each a section of its own.
 TEST(Sm90Passes, AreRightInSmallProblems) {
   LONGSPAN_NEEDS_HOPPER();
   std::vector<HeadMasks> masks{drawn("causal_document", 333, "uniform:10:90"),
@@ -110,8 +110,8 @@ TEST(Sm90Passes, AreRightInSmallProblems) {
         }
 }
 
-// Problems of several rounds of items, which are left when the passes are done.
-TEST(Sm90Passes, AreRightWhereTheirBlocksTakeItems) {
+// Several rounds of items, some of which are left when the passes are done.
+TEST(Sm90Passes, AreRightWherePassCtasTakeItems) {
   LONGSPAN_NEEDS_HOPPER();
   for (const Problem& problem : {problem_of(drawn("full_document", 32769, "uniform:600:1000"), 64, 8),
                                  problem_of(drawn("causal_document", 8129), 64, 8, 128, DType::kF16),
@@ -125,8 +125,8 @@ TEST(Sm90Passes, AreRightWhereTheirBlocksTakeItems) {
       }
 }
 
-// Where the upper half of a tile's keys is seen by nobody: above diagonals, in tiles of few keys, of all of
-// an item's tiles, and in items without any.
+// No row sees the upper half of a tile's keys: above diagonals, in tiles of few keys, in all tiles of an
+// item, and in items without tiles.
 TEST(Sm90Rests, GiveTheSameGradients) {
   LONGSPAN_NEEDS_HOPPER();
   std::vector<Band> lower_halves;
@@ -163,7 +163,7 @@ void expect_right_and_the_same(const Problem& problem, const BackwardShape& shap
   expect_right(plan, problem);
 }
 
-// Two streams of a block add dq in turn, from tiles of 64 keys, in the order of items or of a simulated run.
+// Two streams of a CTA add dq in order, from tiles of 64 keys: in the order of items or of a simulated run.
 TEST(Sm90OrderedStreams, AreRightForAnyMask) {
   LONGSPAN_NEEDS_HOPPER();
   const std::vector<HeadMasks> masks{
@@ -195,7 +195,7 @@ TEST(Sm90OrderedStreams, AreRightForAnyMask) {
         }
 }
 
-// Of masks by head and of one for all, in blocks of every kind, and documents with few items.
+// One mask for each head and one for all, block-sparse masks of every kind, and documents with few items.
 TEST(Sm90Schedule, GivesTheSameGradientsEveryTime) {
   LONGSPAN_NEEDS_HOPPER();
   struct Case {

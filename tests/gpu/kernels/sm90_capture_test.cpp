@@ -1,6 +1,5 @@
-// sm90's backward pass as a graph: captured right after planning, before anything has waited for the plan's
-// copy to the device, and launched more than once. Where passes or schedules need all blocks at once, the
-// captured launch is a cooperative one.
+// sm90's backward pass as a CUDA graph: captured right after planning, before anything has waited for the
+// plan's upload, and launched more than once. With turns or schedules the captured launch is cooperative.
 #include <memory>
 #include <utility>
 
@@ -17,7 +16,7 @@
 namespace longspan {
 namespace {
 
-// A plan each of whose backward passes is captured, and launched twice.
+// A plan that captures each backward pass and launches it twice.
 class CapturedPlan final : public Plan {
  public:
   CapturedPlan(std::unique_ptr<Plan> plan, const Device& gpu)

@@ -1,5 +1,5 @@
-// sm90's forward kernel as clusters of two blocks, with the last items divided by keys, against the fp64
-// oracle: where it is chosen, and, in that shape on purpose, for masks and outputs that it is not chosen for.
+// sm90's forward kernel in CTA pairs with a split last wave, against the fp64 oracle: where the planner
+// chooses it, and in a given shape for masks and outputs for which it does not.
 #include <cstring>
 #include <memory>
 #include <string>
@@ -64,7 +64,8 @@ class InPairs final : public Forward {
   ForwardPlan plan_;
 };
 
-// All keys, the first part of them as a result in fp32 that the others are merged with.
+// Attention in two parts: the first part of the keys gives an fp32 partial result, with which the others are
+// merged.
 class InParts final : public Forward {
  public:
   InParts(const Problem& problem, int64_t first_keys)
@@ -130,7 +131,7 @@ TEST(Sm90Pairs, AreChosenAndRightForRowsThatSeeTheSameKeys) {
   }
 }
 
-// Items that are divided and items that are not, by lengths around those of tiles and of pairs of row tiles.
+// Lengths around those of tiles and of pairs of row tiles, with a split last wave and without.
 TEST(Sm90Pairs, ComputeAnyLengths) {
   LONGSPAN_NEEDS_HOPPER();
   for (const int64_t rows : {1, 15, 16, 17, 31, 32, 33, 127, 128, 129, 300, 1000, 1100})
@@ -139,7 +140,7 @@ TEST(Sm90Pairs, ComputeAnyLengths) {
       InPairs plan(problem);
       expect_right(plan, problem);
       problem.fp32_output = true;
-      if (columns == 2500) expect_right(plan, problem);  // nothing is divided
+      if (columns == 2500) expect_right(plan, problem);  // nothing is split
     }
 }
 
@@ -194,7 +195,7 @@ TEST(Sm90Pairs, GiveTheSameBitsEveryTime) {
   }
 }
 
-// Of what a plan takes beside its map: partial results of the divided items.
+// A plan counts the scratch memory of the split.
 TEST(Sm90Pairs, CountTheirPartialResultsAsThePlans) {
   LONGSPAN_NEEDS_HOPPER();
   const Device gpu = first_gpu();

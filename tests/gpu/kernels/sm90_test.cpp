@@ -1,6 +1,6 @@
-// sm90, both passes, against the fp64 oracle where its tiles have edges: odd lengths, differing lengths,
-// every head layout, rows without keys, scores that outgrow their first maximum; and its bits, run after run.
-// The sweep over all patterns is that of every GPU kernel.
+// Both passes of sm90 against the fp64 oracle at the edges of its tiles: odd lengths, differing lengths,
+// every head layout, rows without keys, scores that outgrow their first maximum. And its bits, run after run.
+// The sweep over all patterns is in verify_test.
 #include "kernels/sm90/sm90.h"
 
 #include <cstring>
@@ -82,16 +82,16 @@ TEST(Sm90, GivesZeroToRowsWithoutKeys) {
   }
 }
 
-// With scores of +-35 lse errs by up to 1.3e-5, a little more than its tolerance, which is why its failure is
-// not asked for here: the tensor cores cut sums of products where others round them, as cuBLAS's product of
-// the same kind shows (docs/lab/2026-11-sm90-forward.md). o must be as right as ever.
+// With scores of +-35 the error of lse reaches 1.3e-5, a little above its tolerance, so the test does not ask
+// for it: the tensor cores truncate sums of products, as a cuBLAS product of the same kind shows
+// (docs/lab/2026-11-sm90-forward.md, "The error of lse"). o must be as accurate as ever.
 TEST(Sm90, FollowsScoresThatOutgrowTheirFirstMaximum) {
   LONGSPAN_NEEDS_HOPPER();
   const Device gpu = first_gpu();
   for (const DType dtype : {DType::kBF16, DType::kF16}) {
     for (const int64_t hi : {int64_t{0}, kUnboundedAbove}) {
       Problem problem = problem_of({one_band(1500, 1500, kBelow, hi)}, 8, 2, 128, dtype);
-      problem.scale = 1;  // e^70 between the smallest weight and the largest
+      problem.scale = 1;  // e^70 between the smallest and the largest weight
       const std::unique_ptr<Plan> plan = sm90_kernel().plan(problem, gpu);
       const VerifyReport report = verify(*plan, problem, Direction::kForward, gpu, {});
       ASSERT_EQ(report.tensors.size(), 2u) << report.failure;
@@ -102,7 +102,8 @@ TEST(Sm90, FollowsScoresThatOutgrowTheirFirstMaximum) {
   }
 }
 
-// The last rows of a long document share a row tile with the first of the next, which see none of its keys.
+// The last rows of a long document share a row tile with the first rows of the next one, which see none of
+// its keys.
 TEST(Sm90, SumsLongRowsBesideRowsThatHaveSeenNoKey) {
   LONGSPAN_NEEDS_HOPPER();
   const Device gpu = first_gpu();
@@ -137,12 +138,12 @@ TEST(Sm90, ComputesBlocksOfEverySize) {
   }
 }
 
-// Tiles of the backward pass begin with documents, or not, where they are too short for that.
-// Row tiles begin where these blocks do, and end where they end: with every number of rows in the last one.
+// Backward tiles begin with documents, unless these are too short. Row tiles begin and end with these blocks,
+// with every number of rows in the last one.
 TEST(Sm90, ComputesBlocksThatEndAnywhere) {
   LONGSPAN_NEEDS_HOPPER();
   std::vector<Band> bands;
-  int64_t row = 5;  // the first rows see nothing, nor do the last
+  int64_t row = 5;  // the first and the last rows see nothing
   for (int64_t length = 257; length < 400; length += 9) {
     bands.push_back({{row, row + length}, {row / 2, row / 2 + 200}});
     if (length % 2 == 0) bands.push_back({{row, row + length}, {row / 2 + 300, row / 2 + 301}});
@@ -178,7 +179,7 @@ TEST(Sm90, ComputesDocumentsOfAllLengths) {
   }
 }
 
-// The backward pass leaves dq's sums in another order where columns are long.
+// In long columns, sums of dq have another layout.
 TEST(Sm90, ComputesLongColumns) {
   LONGSPAN_NEEDS_HOPPER();
   expect_right(problem_of({one_band(2300, 2300, kBelow, kUnboundedAbove)}, 4, 2, 128, DType::kBF16));
@@ -187,14 +188,14 @@ TEST(Sm90, ComputesLongColumns) {
   Problem problem = problem_of({one_band(2500, 2300, -2400, kUnboundedAbove)}, 2, 1, 128, DType::kBF16);
   problem.fp32_output = true;
   expect_right(problem);
-  // Tiles of 80 rows, of which the last one has any number.
+  // Tiles of 80 rows; the last one has any number.
   for (const int64_t rows : {8261, 8321}) {
     expect_right(problem_of({one_band(rows, rows, kBelow, 0)}, 2, 1, 128, DType::kF16));
     problem = problem_of({one_band(rows, 400, -8200, kUnboundedAbove)}, 6, 2, 128, DType::kBF16);
     problem.fp32_output = true;
     expect_right(problem);
   }
-  // Rows that begin with documents, whose sums are zero beforehand.
+  // Row tiles that begin with documents; their sums begin as zeros.
   PatternOptions options;
   options.seqlen = 6000;
   options.lengths = "uniform:1100:1900";
@@ -202,8 +203,8 @@ TEST(Sm90, ComputesLongColumns) {
     expect_right(problem_of(draw_mask("full_document", options).masks, 4, 2, head_dim, DType::kBF16));
 }
 
-// One mask for each way in which tiles are made: narrow and wide ones, blocks of 128, pairs of blocks of 64
-// in one stream and in two.
+// One mask for each way to make tiles: narrow, wide, blocks of 128, blocks of 64 gathered in one stream and
+// in two.
 TEST(Sm90, GivesTheSameBitsEveryTime) {
   LONGSPAN_NEEDS_HOPPER();
   struct Case {
@@ -231,8 +232,8 @@ TEST(Sm90, GivesTheSameBitsEveryTime) {
   }
 }
 
-// Masks whose tiles of keys wait for each other in every way: many at a row, few, none; in one item for all
-// query heads of a group and in several.
+// Key tiles that wait for each other in every way: many at a row, few, none; one item for all query heads of
+// a group, and several.
 TEST(Sm90, GivesTheSameGradientsEveryTimeIfAskedTo) {
   LONGSPAN_NEEDS_HOPPER();
   const Device gpu = first_gpu();
@@ -264,7 +265,7 @@ TEST(Sm90, GivesTheSameGradientsEveryTimeIfAskedTo) {
   }
 }
 
-// Runs of full tiles that are long enough for items to begin where others are.
+// Runs of full tiles that are long enough for items to begin where the other CTAs are.
 TEST(Sm90, ComputesLongRunsOfFullTiles) {
   LONGSPAN_NEEDS_HOPPER();
   for (const int64_t rows : {12288, 13001})

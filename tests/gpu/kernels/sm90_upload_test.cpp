@@ -1,4 +1,4 @@
-// Plans of sm90 whose copy to the device is still on its way when they are run, destroyed or captured.
+// Plans of sm90 that are run, destroyed or captured while their upload is in flight.
 #include <memory>
 #include <string>
 #include <thread>
@@ -19,7 +19,7 @@ namespace {
 
 using sm90::ForwardPlan;
 
-// Problems of one size whose plans are alike in size and differ in what they say.
+// Problems whose plans are equal in size and differ in content.
 Problem problem_of(int index) {
   constexpr int64_t kTokens = 4096;
   PatternOptions options;
@@ -38,7 +38,7 @@ Problem problem_of(int index) {
   return p;
 }
 
-// The tensors of such a problem, and a stream of their own.
+// The tensors of such a problem, and a stream for it.
 class Bench {
  public:
   explicit Bench(const Device& gpu) : gpu_(gpu), stream_(gpu.index) {
@@ -81,7 +81,7 @@ class Bench {
   ForwardArgs args_;
 };
 
-// What the first problems give when everything has been waited for.
+// The outputs of the first problems if everything is waited for.
 std::vector<std::vector<char>> right_bytes(const Device& gpu, int count) {
   std::vector<std::vector<char>> all;
   Bench bench(gpu);

@@ -1,4 +1,4 @@
-// Every kernel that runs on a GPU here, peers included, on every pattern that it takes, against the oracles.
+// Every kernel that runs on this GPU, peers included, on every pattern that it supports, against the oracles.
 #include "attention/oracle/verify.h"
 
 #include <csignal>

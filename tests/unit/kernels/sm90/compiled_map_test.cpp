@@ -1,4 +1,4 @@
-// The Hopper kernels' form of a tile map shows exactly the pairs that the mask shows.
+// The compiled tile map shows exactly the pairs that the mask shows.
 #include "kernels/sm90/compiled_map.h"
 
 #include <algorithm>

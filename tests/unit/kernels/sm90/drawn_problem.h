@@ -1,4 +1,4 @@
-// Problems that tests of sm90's plans are about.
+// A problem of a drawn mask, for tests of sm90's planners.
 #pragma once
 
 #include <memory>

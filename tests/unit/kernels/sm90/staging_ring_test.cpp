@@ -10,7 +10,7 @@
 namespace longspan::sm90 {
 namespace {
 
-// A device that brings away what slots hold in the order in which they were filled, when it is told to.
+// A device that copies slots in the order in which they were filled, when told to.
 struct FakeDevice {
   std::vector<int> filled;  // slots, oldest first
   std::vector<int> waited_for;

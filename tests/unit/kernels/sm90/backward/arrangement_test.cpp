@@ -1,6 +1,5 @@
-// Whatever the shape says, every tile is visited once for each query head, and additions that go in order
-// find their turn when the items are worked on in the order in which they are taken (for those that go by
-// time, see backward_schedule_test.cpp).
+// Whatever the shape, every tile is visited once for each query head. Additions in order find their turn when
+// items are processed in the order in which they are taken. schedule_test has additions by time.
 #include "kernels/sm90/backward/planner/arrangement.h"
 
 #include <algorithm>
@@ -27,7 +26,7 @@ Problem problem_of(std::string_view name, int64_t seqlen, bool deterministic) {
   return problem;
 }
 
-// (key tile, row tile) of the mask's map.
+// (key tile, row tile) of the map.
 std::map<std::pair<int32_t, int32_t>, int> tiles_of(const CompiledMap& map, int32_t rows) {
   std::map<std::pair<int32_t, int32_t>, int> tiles;
   for (const WorkRow& row : map.work)

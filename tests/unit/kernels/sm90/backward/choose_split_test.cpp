@@ -1,5 +1,5 @@
-// The split of a backward pass: cheapest by the planner's own cost where it has one; elsewhere items that are
-// balanced and no longer than they may be.
+// The split of a backward pass: the cheapest by the planner's own cost if it has one; else balanced items
+// that are no longer than their limit.
 #include "kernels/sm90/backward/planner/choose_split.h"
 
 #include <algorithm>
@@ -60,7 +60,7 @@ int64_t tiles_of(const BackwardArrangement& all, const BackwardWork& item) {
   return tiles * item.heads;
 }
 
-// When the last CTA is done if each takes the next item as soon as it has time, over a perfect balance of the
+// When the last CTA is done if each takes the next item as soon as it is free, over a perfect balance of the
 // same items.
 double imbalance_of(const BackwardArrangement& all, int32_t kv_heads) {
   std::priority_queue<double, std::vector<double>, std::greater<>> free_at;
@@ -133,7 +133,7 @@ TEST(BackwardSplit, HandsOutNeighbouringKeysTogetherInWindowsAndLongDocuments) {
     }
 }
 
-// A question that all answers see would be an item longer than a CTA's share.
+// An item of the question that all answers see would be longer than a CTA's share.
 TEST(BackwardSplit, SplitsKeysThatFarMoreRowsSeeThanOthers) {
   for (const int64_t seqlen : {4096, 8192, 32768}) {
     const BackwardArrangement all = arranged(problem_of("share_question", seqlen));
@@ -160,8 +160,7 @@ TEST(BackwardSplit, DividesTheGroupWhateverItIs) {
         }
 }
 
-// ---- deterministic: additions in order
-// -----------------------------------------------------------------------
+// ---- deterministic: additions in order --------------------------------------------------------------------
 
 // Simulated time, over the time in which no CTA waits: the cost by which arrange_backward chooses.
 double cost_of(const Problem& problem, const BackwardSplit& split) {
@@ -220,8 +219,8 @@ TEST(BackwardSplit, BeginsItemsInOrderWhereColumnsMeet) {
     }
 }
 
-// All columns of causal_blockwise end with the rows of the last block, which sees everything: one head at a
-// time would be one queue of additions.
+// All columns of causal_blockwise end with the rows of the last block, which sees everything. With one head
+// at a time there would be one queue of additions.
 TEST(BackwardSplit, WorksOnSeveralHeadsWhereAllColumnsEndTogether) {
   for (const int64_t seqlen : {4096, 8192, 32768})
     EXPECT_GT(arranged(problem_of("causal_blockwise", seqlen, true)).section_heads, 1) << seqlen;

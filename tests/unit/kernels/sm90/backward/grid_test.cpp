@@ -1,4 +1,4 @@
-// Tiles that begin where documents do cover every token once, and show exactly the pairs that the mask shows.
+// Tiles that begin with documents cover every token once, and show exactly the pairs that the mask shows.
 #include "kernels/sm90/backward/planner/grid.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ constexpr TileShape kShape{128, 64};
 void expect_cover(std::span<const TileExtent> tiles, int32_t size, int64_t tokens) {
   int64_t next = 0;
   for (const TileExtent& tile : tiles) {
-    if (next == tokens) {  // another mask of the problem has more
+    if (next == tokens) {  // another mask of the problem has more tiles
       EXPECT_EQ(tile.count, 0);
       continue;
     }
@@ -30,7 +30,7 @@ void expect_cover(std::span<const TileExtent> tiles, int32_t size, int64_t token
   EXPECT_EQ(next, tokens);
 }
 
-// How often each pair [rows, columns] of a mask is shown to the kernel, which takes a full tile's tokens for
+// How often the kernel sees each pair [rows, columns] of a mask. It takes all tokens of a full tile as
 // visible.
 std::vector<char> visible_pairs(const BackwardGrid& grid, size_t mask, int64_t rows, int64_t columns) {
   std::vector<char> pairs(static_cast<size_t>(rows * columns), 0);
@@ -42,7 +42,7 @@ std::vector<char> visible_pairs(const BackwardGrid& grid, size_t mask, int64_t r
     const WorkRow& work = map.work[mask * key_tiles + position];
     const TileExtent keys = grid.keys[mask * key_tiles + static_cast<size_t>(work.row_tile)];
     const auto show = [&](const TileExtent& of, int32_t row, int32_t key) {
-      if (row >= of.count) return;  // the stats of such rows say that they see nothing
+      if (row >= of.count) return;  // the stats of such rows hide them
       ASSERT_LT(key, keys.count);
       ++pairs[static_cast<size_t>((of.first + row) * columns + keys.first + key)];
     };
@@ -115,7 +115,7 @@ TEST(BackwardGrid, TakesFewerTilesWhereDocumentsAreShort) {
   }
 }
 
-// What tiles cover, over what is visible: tiles of documents end with them.
+// Tiles of documents end with them, so they cover little more than is visible.
 TEST(BackwardGrid, CoversLittleMoreThanDocumentsShow) {
   for (const auto& [mask, most] : {std::pair{"full_document", 1.1}, {"causal_document", 1.2}})
     for (const int64_t seqlen : {8192, 32768, 49152}) {

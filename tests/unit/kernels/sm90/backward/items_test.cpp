@@ -1,4 +1,4 @@
-// Every key tile is worked on once for each query head, whatever the order.
+// Every key tile is processed once for each query head, whatever the order.
 #include "kernels/sm90/backward/planner/items.h"
 
 #include <map>
@@ -65,7 +65,7 @@ TEST(BackwardItems, CoverEveryKeyTileAndHeadOnce) {
     }
 }
 
-TEST(BackwardItems, DividesTheLongOnesAlone) {
+TEST(BackwardItems, SplitsTheLongOnesAlone) {
   const BackwardGrid grid = grid_of("share_question", 16384);
   const BackwardItems items = share_out(grid, {.group = 8, .most_tiles = 160, .group_items = 132});
   EXPECT_EQ(items.key_tiles.front().parts, 8);  // of a question that all answers see

@@ -64,7 +64,8 @@ TEST(BackwardJobs, PrepareAllSectionsInTurnAndThenFinishThemInTurn) {
   }
 }
 
-// Another order, which the kernel had: each section prepared so many before the one that is finished.
+// An earlier order of the kernel: each section is prepared a fixed number of sections ahead of the one that
+// is finished.
 std::vector<BackwardJob> sections_ahead(const BackwardJobs& jobs, int32_t ahead) {
   std::vector<BackwardJob> all = in_order(jobs);
   std::ranges::stable_sort(all, {}, [&](const BackwardJob& job) {
@@ -73,14 +74,14 @@ std::vector<BackwardJob> sections_ahead(const BackwardJobs& jobs, int32_t ahead)
   return all;
 }
 
-// Blocks that hold items, in the order in which these are handed out, and groups of pass blocks, in any order
-// of their steps: somebody can always go on. An item waits until its section is prepared, and is complete
-// when that of the block's next one is, too, whose first tile the block loads before it adds the last of dq;
-// a pass after waits for all items of its section. Each block's first item is its own from the launch on,
-// even if there is room for so many `resident` ones only, and the next one begins when one of them ends.
+// CTAs that hold items, in the order in which these are handed out, and groups of pass CTAs, in any order of
+// their steps: some step can always be done. An item waits until its section is prepared. It is complete when
+// the section of the CTA's next item is prepared, too, since the CTA loads that item's first tile before it
+// adds its last dq. A pass after waits for all items of its section. Each CTA's first item is its own from
+// the launch on, even if only `resident` CTAs fit; another one begins when one of them ends.
 class Launch {
  public:
-  Launch(const BackwardJobs& jobs, std::vector<BackwardJob> order, int32_t items_per_head, int32_t blocks,
+  Launch(const BackwardJobs& jobs, std::vector<BackwardJob> order, int32_t items_per_head, int32_t ctas,
          int32_t groups, int32_t resident)
       : jobs_(jobs),
         order_(std::move(order)),
@@ -89,26 +90,26 @@ class Launch {
         begun_(static_cast<size_t>(resident)) {
     const auto sections = static_cast<size_t>(jobs.last_section) + 1;
     prepared_.resize(sections), added_.resize(sections);
-    for (int32_t b = 0; b < blocks; ++b) at_.push_back({next_++});
+    for (int32_t b = 0; b < ctas; ++b) at_.push_back({next_++});
     for (size_t g = 0; g < groups_; ++g) of_group_.push_back(g);
   }
 
-  // False if nobody can. `slow`: whether the first block goes on only if nobody else can.
+  // Returns false if no step can be done. `slow`: the first CTA proceeds only if no other can.
   bool step(std::mt19937& random, bool slow = false) {
-    const size_t blocks = std::min(begun_, at_.size());
-    std::vector<size_t> actors(blocks + of_group_.size());
+    const size_t ctas = std::min(begun_, at_.size());
+    std::vector<size_t> actors(ctas + of_group_.size());
     std::iota(actors.rbegin(), actors.rend(), size_t{0});
     std::shuffle(actors.begin(), actors.end() - (slow ? 1 : 0), random);
-    return std::ranges::any_of(
-        actors, [&](size_t i) { return i < blocks ? work(at_[i]) : pass(of_group_[i - blocks]); });
+    return std::ranges::any_of(actors,
+                               [&](size_t i) { return i < ctas ? work(at_[i]) : pass(of_group_[i - ctas]); });
   }
   bool over() const {
-    return std::ranges::all_of(at_, [&](const Block& block) { return block.item >= items(); }) &&
+    return std::ranges::all_of(at_, [&](const Cta& cta) { return cta.item >= items(); }) &&
            std::ranges::all_of(of_group_, [&](size_t index) { return index >= order_.size(); });
   }
 
  private:
-  struct Block {
+  struct Cta {
     int32_t item = 0, next = -1;  // -1: it has not taken one yet
   };
 
@@ -120,17 +121,17 @@ class Launch {
     return section == 0 || prepared_[static_cast<size_t>(section)] >= jobs_.jobs_of(section);
   }
 
-  bool work(Block& block) {
-    if (block.item >= items()) return false;
-    if (block.next < 0) {
-      if (!is_prepared(section_of(block.item))) return false;
-      block.next = next_++;
+  bool work(Cta& cta) {
+    if (cta.item >= items()) return false;
+    if (cta.next < 0) {
+      if (!is_prepared(section_of(cta.item))) return false;
+      cta.next = next_++;
       return true;
     }
-    if (block.next < items() && !is_prepared(section_of(block.next))) return false;
-    ++added_[static_cast<size_t>(section_of(block.item))];
-    block = {block.next};
-    begun_ += block.item >= items();
+    if (cta.next < items() && !is_prepared(section_of(cta.next))) return false;
+    ++added_[static_cast<size_t>(section_of(cta.item))];
+    cta = {cta.next};
+    begun_ += cta.item >= items();
     return true;
   }
   bool pass(size_t& index) {
@@ -148,9 +149,9 @@ class Launch {
   BackwardJobs jobs_;
   std::vector<BackwardJob> order_;
   int32_t items_per_head_, next_ = 0;
-  size_t groups_, begun_;  // of pass blocks; blocks that have begun
+  size_t groups_, begun_;  // of pass CTAs; CTAs that have begun
   std::vector<int32_t> prepared_, added_;
-  std::vector<Block> at_;
+  std::vector<Cta> at_;
   std::vector<size_t> of_group_;  // its next job
 };
 
@@ -159,20 +160,20 @@ TEST(BackwardJobs, NeverWaitForEachOther) {
   for (BackwardJobs jobs : examples()) {
     jobs.row_tiles = std::min(jobs.row_tiles, 7);
     for (const int32_t items_per_head : {1, 3, 40})
-      for (const int32_t blocks : {1, 5, 30})
+      for (const int32_t ctas : {1, 5, 30})
         for (const int32_t groups : {1, 2, 12})
           for (const bool slow : {false, true}) {
-            Launch launch(jobs, in_order(jobs), items_per_head, blocks, groups, blocks);
+            Launch launch(jobs, in_order(jobs), items_per_head, ctas, groups, ctas);
             while (launch.step(random, slow)) {
             }
-            ASSERT_TRUE(launch.over()) << jobs.last_section << " " << items_per_head << " " << blocks << " "
-                                       << groups << " " << slow;
+            ASSERT_TRUE(launch.over())
+                << jobs.last_section << " " << items_per_head << " " << ctas << " " << groups << " " << slow;
           }
   }
 }
 
-// While one block is busy with an item of the first section, the others may take all items of those that are
-// prepared; then its next one is of a section whose turn comes after the first one's items.
+// While one CTA is busy with an item of the first section, the others may take all items of prepared
+// sections. Its next item is then of a section that is prepared only after the first section's items.
 TEST(BackwardJobs, WouldWaitForItemsThatWaitForLaterSections) {
   std::mt19937 random(7);
   const BackwardJobs jobs{.section_heads = 1, .last_section = 7, .heads_kv = 8, .group = 8, .row_tiles = 7};
@@ -186,7 +187,7 @@ TEST(BackwardJobs, WouldWaitForItemsThatWaitForLaterSections) {
   }
 }
 
-// One that begins when another ends has its first item done late, for which nobody but a pass waits.
+// A CTA that begins when another ends finishes its first item late, and only a pass waits for that.
 TEST(BackwardJobs, NeedNotAllBeResident) {
   std::mt19937 random(7);
   const BackwardJobs jobs{.section_heads = 1, .last_section = 7, .heads_kv = 8, .group = 8, .row_tiles = 7};

@@ -1,4 +1,4 @@
-// The order in which the backward kernel leaves its sums holds every element of a tile once.
+// The layout of the backward kernel's sums holds every element of a tile once.
 #include "kernels/sm90/backward/layout.h"
 
 #include <vector>
@@ -46,7 +46,7 @@ TEST(BackwardLayout, HasAPlaceForEachRowsStats) {
     for (int32_t row = 0; row < rows; ++row) ++seen.at(static_cast<size_t>(stats_index(row)));
     EXPECT_THAT(seen, testing::Each(1));
   }
-  // The first thread of a quad: rows 0, 1, 8 and 9 side by side.
+  // The first thread of a quad has rows 0, 1, 8 and 9 side by side.
   EXPECT_EQ(stats_index(0), 0);
   EXPECT_EQ(stats_index(1), 1);
   EXPECT_EQ(stats_index(8), 2);

@@ -1,5 +1,5 @@
-// The tile map by columns, which the backward kernel walks, shows what the map by rows shows: each tile once,
-// full where it is full.
+// The tile map by columns, which the backward kernel walks, agrees with the map by rows: the same tiles, and
+// the same ones full.
 #include <map>
 #include <string>
 #include <utility>
@@ -17,7 +17,7 @@ constexpr int kKeys = 128;
 
 using Tile = std::pair<int64_t, int64_t>;  // of queries, of keys
 
-// Whether each visited tile is full, of the map by rows.
+// Whether each visited tile is full, in the map by rows.
 std::map<Tile, bool> tiles_by_rows(const Mask& mask, TileShape shape) {
   std::map<Tile, bool> tiles;
   const TileMap map = lower(mask, shape);
@@ -28,7 +28,7 @@ std::map<Tile, bool> tiles_by_rows(const Mask& mask, TileShape shape) {
   return tiles;
 }
 
-// The same, of the compiled map by columns, as the load warp walks it.
+// The same in the compiled map by columns, read as the load warp reads it.
 std::map<Tile, bool> tiles_by_columns(const Mask& mask, TileShape shape) {
   std::map<Tile, bool> tiles;
   const std::vector<TileMap> maps = {lower(mask.transposed(), {shape.columns, shape.rows})};

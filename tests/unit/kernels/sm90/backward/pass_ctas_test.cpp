@@ -1,5 +1,5 @@
-// The numbers of pass blocks that were measured to be best, with the masks and lengths that they were
-// measured with (one NVIDIA H200, 64:8 heads, head_dim 128).
+// The numbers of pass CTAs that were measured to be best, for the masks and lengths of the measurement (one
+// NVIDIA H200, 64:8 heads, head_dim 128; docs/lab/2026-11-sm90-backward.md, versions 39 and 49).
 #include "kernels/sm90/backward/planner/pass_ctas.h"
 
 #include <string_view>
@@ -32,8 +32,8 @@ int pass_ctas_of(const Problem& problem) {
   return arrange_backward(problem, choose_backward_shape(problem), kUnits).pass_ctas;
 }
 
-// Within 1 % of the fastest: of 6 to 10, 12 and 14, or, where no more than six are needed, of three to six by
-// the runner's rule.
+// Within 1 % of the fastest number: of 6 to 10, 12 and 14 or, if no more than six are needed, of three to six
+// by the runner's rule.
 TEST(BackwardPassCtas, AreAsManyAsWereMeasuredToBeBest) {
   const struct {
     const char* mask;
@@ -57,7 +57,7 @@ TEST(BackwardPassCtas, AreAsManyAsWereMeasuredToBeBest) {
 TEST(BackwardPassCtas, AreNoneWhereNothingIsHidden) {
   EXPECT_EQ(pass_ctas_of(problem_of("full_document", 4096)), 0);            // one section
   EXPECT_EQ(pass_ctas_of(problem_of("causal_document", 32768, 16, 2)), 0);  // two
-  EXPECT_EQ(pass_ctas_of(problem_of("share_question", 2048)), 0);           // of fewer items than blocks
+  EXPECT_EQ(pass_ctas_of(problem_of("share_question", 2048)), 0);           // with fewer items than CTAs
   for (const char* name : {"full", "causal", "sliding_window", "block_causal_document"})
     EXPECT_EQ(pass_ctas_of(problem_of(name, 32768)), 0) << name;
 }
@@ -78,7 +78,7 @@ TEST(BackwardPassCtas, GrowWithThePasses) {
   work.bytes_before = 65536;
   EXPECT_GT(choose_pass_ctas(work), before);
   work.bytes_before = 32768;
-  work.share_last = 0.7;  // which has to be prepared before
+  work.share_last = 0.7;  // it has to be prepared before
   EXPECT_GT(choose_pass_ctas(work), before);
   work.share_last = 0.125;
   for (; work.tiles < 400000; work.tiles += 10000) {
@@ -90,7 +90,7 @@ TEST(BackwardPassCtas, GrowWithThePasses) {
   work.tiles *= 2;
   EXPECT_EQ(choose_pass_ctas(work), 0);  // there is little to hide
   work.tiles = 50000;
-  EXPECT_EQ(choose_pass_ctas(work), 0);  // the passes are most of it
+  EXPECT_EQ(choose_pass_ctas(work), 0);  // the passes are most of the work
 }
 
 // In proportion: six of sixteen SMs would cost more than all passes.

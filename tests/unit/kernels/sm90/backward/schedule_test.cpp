@@ -1,5 +1,5 @@
-// Additions in the order of a simulated run: each row tile takes its key tiles one by one, and the blocks,
-// each at a pace of its own, never wait in a circle.
+// Additions in the order of a simulated run: each row tile takes its key tiles one by one, and CTAs of any
+// pace never wait in a circle.
 #include "kernels/sm90/backward/planner/schedule.h"
 
 #include <algorithm>
@@ -50,16 +50,16 @@ BackwardArrangement chosen(const Problem& problem, int64_t units) {
   return arrange_backward(problem, choose_backward_shape(problem), units);
 }
 
-// One of the things that a block does one after the other.
+// One step of a CTA.
 struct Step {
   int32_t place = 0;  // [query heads, row tiles] or, behind them, [KV heads, key tiles] for dk and dv
-  int32_t turn = 0;   // for which it waits there
+  int32_t turn = 0;   // that it waits for there
 };
 
-// The steps of each block, as the kernel goes through its items.
-class Blocks {
+// The steps of each CTA, as the kernel goes through its items.
+class Ctas {
  public:
-  Blocks(const Problem& problem, const BackwardArrangement& all)
+  Ctas(const Problem& problem, const BackwardArrangement& all)
       : rows_(choose_backward_shape(problem).rows),
         group_(static_cast<int32_t>(problem.group_size())),
         heads_(static_cast<int32_t>(problem.heads_kv)),
@@ -67,16 +67,16 @@ class Blocks {
         all_(all) {
     const int32_t items = all.items.per_list * heads_;
     steps_.resize(static_cast<size_t>(all.schedule.streams));
-    for (int32_t block = 0; block < all.schedule.streams; ++block)
-      for (int32_t index = block; index < items; index = all.schedule.next.at(static_cast<size_t>(index))) {
+    for (int32_t cta = 0; cta < all.schedule.streams; ++cta)
+      for (int32_t index = cta; index < items; index = all.schedule.next.at(static_cast<size_t>(index))) {
         taken_.push_back(index);
-        walk(index, steps_[static_cast<size_t>(block)]);
+        walk(index, steps_[static_cast<size_t>(cta)]);
       }
   }
 
   const std::vector<std::vector<Step>>& steps() const { return steps_; }
   const std::vector<int32_t>& taken() const { return taken_; }
-  // Of key tiles and query heads' row tiles, in order.
+  // Pairs of a key tile and a query head's row tile, in order.
   std::vector<std::pair<int32_t, int32_t>> visits() const {
     std::vector<std::pair<int32_t, int32_t>> sorted = visits_;
     std::sort(sorted.begin(), sorted.end());
@@ -123,7 +123,7 @@ class Blocks {
   std::vector<std::pair<int32_t, int32_t>> visits_;
 };
 
-// Blocks go on in any order, as long as it is their turn; returns how many steps were done.
+// CTAs proceed in any order, each as soon as it is its turn. Returns the number of steps done.
 size_t run(const std::vector<std::vector<Step>>& steps, uint32_t seed) {
   std::mt19937 generator(seed);
   std::vector<size_t> at(steps.size());
@@ -134,18 +134,18 @@ size_t run(const std::vector<std::vector<Step>>& steps, uint32_t seed) {
     std::vector<size_t> order(steps.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::shuffle(order.begin(), order.end(), generator);
-    for (const size_t block : order)
-      for (size_t most = generator() % 40 + 1; most > 0 && at[block] < steps[block].size(); --most) {
-        const Step& step = steps[block][at[block]];
+    for (const size_t cta : order)
+      for (size_t most = generator() % 40 + 1; most > 0 && at[cta] < steps[cta].size(); --most) {
+        const Step& step = steps[cta][at[cta]];
         if (turn[step.place] != step.turn) break;
-        ++turn[step.place], ++at[block], ++done;
+        ++turn[step.place], ++at[cta], ++done;
         moved = true;
       }
   }
   return done;
 }
 
-// Of key tiles and query heads' row tiles, in order: what the map says, without a schedule.
+// Pairs of a key tile and a query head's row tile, in order: what the map says, without a schedule.
 std::vector<std::pair<int32_t, int32_t>> visible(const Problem& problem, BackwardSplit split, int64_t units) {
   split.by_time = false;
   const BackwardArrangement all = arranged(problem, split, units);
@@ -173,31 +173,31 @@ std::vector<std::pair<int32_t, int32_t>> visible(const Problem& problem, Backwar
 
 size_t all_of(const std::vector<std::vector<Step>>& steps) {
   size_t count = 0;
-  for (const auto& of_block : steps) count += of_block.size();
+  for (const auto& of_cta : steps) count += of_cta.size();
   return count;
 }
 
 void expect_right(const Problem& problem, const BackwardSplit& split, uint32_t seed, int64_t units = kUnits) {
   const BackwardArrangement all = arranged(problem, split, units);
-  const int64_t streams = choose_backward_shape(problem).keys == 64 ? 2 : 1;  // of a block
+  const int64_t streams = choose_backward_shape(problem).keys == 64 ? 2 : 1;  // of a CTA
   ASSERT_EQ(all.schedule.streams,
             std::min<int64_t>(streams * (units - all.pass_ctas), all.items.per_list * problem.heads_kv));
-  const Blocks blocks(problem, all);
-  std::vector<int32_t> taken = blocks.taken();
+  const Ctas ctas(problem, all);
+  std::vector<int32_t> taken = ctas.taken();
   std::sort(taken.begin(), taken.end());
   std::vector<int32_t> items(static_cast<size_t>(all.items.per_list * problem.heads_kv));
   for (size_t i = 0; i < items.size(); ++i) items[i] = static_cast<int32_t>(i);
   ASSERT_EQ(taken, items) << "each item once";
   std::map<int32_t, std::vector<int32_t>> turns;
-  for (const auto& of_block : blocks.steps())
-    for (const Step& step : of_block) turns[step.place].push_back(step.turn);
+  for (const auto& of_cta : ctas.steps())
+    for (const Step& step : of_cta) turns[step.place].push_back(step.turn);
   for (auto& [place, of_place] : turns) {
     std::sort(of_place.begin(), of_place.end());
     for (size_t i = 0; i < of_place.size(); ++i)
       ASSERT_EQ(of_place[i], static_cast<int32_t>(i)) << "place " << place;
   }
-  ASSERT_EQ(blocks.visits(), visible(problem, split, units)) << "each tile that is visible, once";
-  ASSERT_EQ(run(blocks.steps(), seed), all_of(blocks.steps())) << "blocks wait for each other";
+  ASSERT_EQ(ctas.visits(), visible(problem, split, units)) << "each visible tile, once";
+  ASSERT_EQ(run(ctas.steps(), seed), all_of(ctas.steps())) << "CTAs wait for each other";
 }
 
 constexpr const char* kPatterns[] = {"full",
@@ -211,7 +211,7 @@ constexpr const char* kPatterns[] = {"full",
                                      "uniform_block_sparse",
                                      "variable_block_sparse"};
 
-RC_GTEST_PROP(BackwardSchedule, LetsAllBlocksFinish, ()) {
+RC_GTEST_PROP(BackwardSchedule, LetsAllCtasFinish, ()) {
   const std::string name =
       *rc::gen::elementOf(std::vector<std::string>(std::begin(kPatterns), std::end(kPatterns)));
   const auto seqlen = *rc::gen::inRange<int64_t>(1, 5000);
@@ -232,8 +232,8 @@ RC_GTEST_PROP(BackwardSchedule, LetsAllBlocksFinish, ()) {
   RC_ASSERT(!testing::Test::HasFatalFailure());
 }
 
-// Random blocks, as they are planned.
-RC_GTEST_PROP(BackwardSchedule, LetsAllBlocksFinishInBlockMasks, ()) {
+// Random block-sparse masks, as the planner treats them.
+RC_GTEST_PROP(BackwardSchedule, LetsAllCtasFinishInBlockMasks, ()) {
   const std::string name =
       *rc::gen::element(std::string("uniform_block_sparse"), std::string("variable_block_sparse"));
   const auto heads_kv = *rc::gen::inRange<int64_t>(1, 5), group = *rc::gen::element<int64_t>(1, 2, 8);
@@ -261,7 +261,7 @@ TEST(BackwardSchedule, IsRightForWhatIsChosen) {
   }
 }
 
-// In tiles of 64 keys, by twice as many streams as there are blocks.
+// Tiles of 64 keys, in twice as many streams as CTAs.
 TEST(BackwardSchedule, IsRightForStreams) {
   for (const auto& [heads_q, heads_kv] : {std::pair{4, 4}, {16, 2}})
     for (const int64_t units : {1, 13, 132}) {
@@ -273,17 +273,17 @@ TEST(BackwardSchedule, IsRightForStreams) {
     }
 }
 
-// The check above finds what it is there for.
+// The check above can fail.
 TEST(BackwardSchedule, WouldWaitForEverInAnotherOrder) {
   const Problem problem = problem_of("uniform_block_sparse", 4096);
   const BackwardArrangement all = arranged(problem, {.by_time = true});
-  const Blocks blocks(problem, all);
+  const Ctas ctas(problem, all);
   std::map<int32_t, int32_t> count;
-  std::vector<std::vector<Step>> steps = blocks.steps();
-  for (const auto& of_block : steps)
-    for (const Step& step : of_block) ++count[step.place];
-  for (auto& of_block : steps)  // the last comes first
-    for (Step& step : of_block) step.turn = count[step.place] - 1 - step.turn;
+  std::vector<std::vector<Step>> steps = ctas.steps();
+  for (const auto& of_cta : steps)
+    for (const Step& step : of_cta) ++count[step.place];
+  for (auto& of_cta : steps)  // the last comes first
+    for (Step& step : of_cta) step.turn = count[step.place] - 1 - step.turn;
   EXPECT_LT(run(steps, 1), all_of(steps));
 }
 
@@ -297,7 +297,7 @@ TEST(BackwardSchedule, IsTheSameEachTime) {
   }
 }
 
-// Visits that are spread let blocks wait less than those in the order of the map.
+// Spread visits stall less than those in the order of the map.
 TEST(BackwardSchedule, SpreadsVisits) {
   const Problem problem = problem_of("uniform_block_sparse", 49152, 4, 4, 128, 0.1);
   const BackwardArrangement all = arranged(problem, {}, 132);
@@ -314,7 +314,7 @@ TEST(BackwardSchedule, SpreadsVisits) {
   EXPECT_NEAR(time(), 1.08, 0.02);
 }
 
-// Tiles of 64 keys take a stream longer, so that it waits for less of their time.
+// A tile takes a stream longer, so hand-overs cost a smaller share of its time.
 TEST(BackwardSchedule, KnowsThatStreamsTakeLongerForATile) {
   const Problem problem = problem_of("uniform_block_sparse", 49152, 4, 4, 64, 0.5);
   const BackwardArrangement all = arranged(problem, {}, 132);
@@ -326,13 +326,13 @@ TEST(BackwardSchedule, KnowsThatStreamsTakeLongerForATile) {
                  .per_head_masks = true,
                  .spread = true};
   const auto time = [&] { return time_schedule(all.grid.map, all.items, all.split.walk, by); };
-  const double of_blocks = time();
+  const double of_ctas = time();
   by.streams = 2;
-  EXPECT_LT(time(), 0.95 * of_blocks);
+  EXPECT_LT(time(), 0.95 * of_ctas);
   EXPECT_NEAR(time(), 1.1, 0.03);
 }
 
-// Planning takes so long at most.
+// This bounds the time of planning.
 TEST(BackwardSchedule, IsNotMadeOfTooManyVisits) {
   const Problem problem = problem_of("uniform_block_sparse", 4096, 4, 4);
   const BackwardShape shape = choose_backward_shape(problem);
@@ -344,7 +344,7 @@ TEST(BackwardSchedule, IsNotMadeOfTooManyVisits) {
   EXPECT_FALSE(by_time(h200::backward::kMaxScheduledVisits + 4));
 }
 
-// Where it costs nothing to plan.
+// Even where planning costs nothing.
 TEST(BackwardSchedule, LeavesDenseMasksTheOrderOfItems) {
   for (const char* name : {"full", "causal", "sliding_window", "causal_document", "share_question"}) {
     const Problem problem = problem_of(name, 8192);

@@ -53,8 +53,8 @@ TEST(BackwardShape, TellsKindsOfMasksApart) {
   EXPECT_EQ(shape_of("variable_block_sparse", 8192, false, 256).kind, kScattered);
 }
 
-// Runs so long that blocks drift apart, and those of documents, which are often begun.
-TEST(BackwardShape, LetsItemsBeginWhereOthersAre) {
+// In runs so long that CTAs drift apart, and in documents, which begin often.
+TEST(BackwardShape, LetsItemsBeginWhereOtherCtasAre) {
   EXPECT_EQ(shape_of("full", 8192).join_tiles, h200::backward::kLongRun);
   EXPECT_EQ(shape_of("full_document", 8192).join_tiles, h200::backward::kShortRun);
   EXPECT_EQ(shape_of("sliding_window", 8192).join_tiles, 0);
@@ -78,9 +78,8 @@ TEST(BackwardShape, LetsTilesBeginAnywhereWhereBandsDo) {
   }
 }
 
-// Windows whose rows see few keys, or that are short; with sums in rows, as passes inside and rests need
-// them.
-TEST(BackwardShape, LeavesPassesOfWindowsToBlocksWhereThatPays) {
+// Narrow or short windows, with sums in token rows, which passes inside and rests need.
+TEST(BackwardShape, LeavesPassesOfWindowsToPassCtasWhereThatPays) {
   const auto with_passes = [](const BackwardShape& shape) {
     EXPECT_EQ(shape.pass_ctas, shape.in_rows ? kAsSuits : 0);
     EXPECT_EQ(shape.rest, shape.in_rows ? BackwardRest::kAlways : BackwardRest::kNever);
@@ -98,7 +97,7 @@ TEST(BackwardShape, LeavesPassesOfWindowsToBlocksWhereThatPays) {
   EXPECT_EQ(shape_of("sliding_window_causal", 8192, false, 0, 64).pass_ctas, 0);
   Problem other = problem_of(8192, 64, 8);
   for (const Band& band : {Band{{0, 8192}, {0, 8192}, -128, 128},                         // narrow
-                           Band{{0, 4096}, {0, 3000}, kUnboundedBelow, kUnboundedAbove},  // no windows
+                           Band{{0, 4096}, {0, 3000}, kUnboundedBelow, kUnboundedAbove},  // no window
                            Band{{0, 4096}, {0, 4096}, kUnboundedBelow, 0}}) {
     other.masks = std::make_shared<const HeadMasks>(HeadMasks{Mask(8192, 8192, std::vector<Band>{band})});
     EXPECT_FALSE(with_passes(choose_backward_shape(other)));
@@ -107,7 +106,7 @@ TEST(BackwardShape, LeavesPassesOfWindowsToBlocksWhereThatPays) {
   PatternOptions options;
   options.seqlen = 8192;
   partial.masks = std::make_shared<const HeadMasks>(draw_mask("sliding_window_causal", options).masks);
-  partial.fp32_output = true;  // the sums of other ranks are to be added: the kernel cannot do the passes
+  partial.fp32_output = true;  // other ranks' sums are to be added, so the kernel cannot do the passes
   EXPECT_FALSE(with_passes(choose_backward_shape(partial)));
 }
 
@@ -118,7 +117,7 @@ TEST(BackwardShape, AddsInOrderForTheSameBits) {
   EXPECT_EQ(shape.store, BackwardStore::kOrdered);
 }
 
-// What nobody has to wait for costs a pass over dq, which long columns pay for, and half of a short square.
+// Zeros cost a pass over dq. They pay in long columns, and if half of a short square is visible.
 TEST(BackwardShape, BeginsWithZerosWhereThatPays) {
   using enum BackwardStore;
   EXPECT_EQ(shape_of("full", 2048).store, kAdded);
@@ -174,7 +173,7 @@ TEST(BackwardShape, MatchesBlocksOf64) {
   }
 }
 
-// As long as additions from tiles of 64 keys are not too many for a schedule, without which they would wait.
+// As long as a schedule of tiles of 64 keys is small enough; without one their additions would stall.
 TEST(BackwardShape, AddsInOrderFromTilesOf64KeysWhereItCanBeScheduled) {
   PatternOptions options;
   options.seqlen = 16384;
@@ -196,8 +195,8 @@ TEST(BackwardShape, AddsInOrderFromTilesOf64KeysWhereItCanBeScheduled) {
   EXPECT_EQ(choose_backward_shape(problem).keys, 64);
 }
 
-// Where several bands of one mask have sums of dq in rows, added in any order.
-TEST(BackwardShape, LeavesPassesToBlocksOfTheKernelInDocuments) {
+// With several bands in one mask, sums in token rows, and additions in any order.
+TEST(BackwardShape, LeavesPassesToPassCtasInDocuments) {
   for (const char* name : {"causal_document", "full_document", "share_question", "prefix_lm_document"}) {
     EXPECT_EQ(shape_of(name, 32768).pass_ctas, kAsSuits) << name;
     EXPECT_EQ(shape_of(name, 32768, true).pass_ctas, 0) << name;

@@ -1,4 +1,4 @@
-// The order of additions to dq: each row tile takes its key tiles one by one, and nobody waits in a circle.
+// Turns: each row tile takes its key tiles one by one, and no two CTAs wait for each other.
 #include "kernels/sm90/backward/planner/turns.h"
 
 #include <map>
@@ -29,7 +29,7 @@ HeadMasks draw(std::string_view name, int64_t seqlen, int64_t kv_heads = 1) {
   return draw_mask(name, options).masks;
 }
 
-// Walks the items one after the other, as one block alone would: every turn must be there when it is wanted.
+// Walks the items one after the other, as a single CTA would: every turn must have come when it is needed.
 void expect_orderly(const CompiledMap& map, bool descending) {
   const BackwardTurns order = order_additions(map, kRows, descending);
   ASSERT_EQ(order.first.size(), map.work.size());

@@ -1,4 +1,4 @@
-// Which walks and orders take long in the simulation, where additions are ordered.
+// The simulated cost of walks and orders with ordered additions.
 #include "kernels/sm90/backward/planner/walk.h"
 
 #include <memory>
@@ -44,8 +44,8 @@ double time_of(std::string_view name, int64_t seqlen, const BackwardSplit& split
   return time_of(all, 8, all.section_heads, 8 - all.last_section * all.section_heads);
 }
 
-// From the diagonal down, short items would run after long ones, all at the same pace; from the last row up,
-// all begin at the same row.
+// From the diagonal down, short items run after long ones at the same pace. From the last row up, all items
+// begin at the same row.
 TEST(BackwardWalk, IsShortestFromTheLastRowUpWhereMasksAreCausal) {
   const BackwardSplit down{.order = KeyOrder::kByKeys, .walk = kDownByRows};
   BackwardSplit up = down;
@@ -62,7 +62,7 @@ TEST(BackwardWalk, TakesLongerInParts) {
   EXPECT_GT(time_of("full", 4096, parts), 1.1 * time_of("full", 4096, whole));
 }
 
-// What all rows see comes first where an item of it takes most of a block's time, and last where it does not.
+// What all rows see comes first if an item of it takes most of a CTA's time, and last if it does not.
 TEST(BackwardWalk, TakesASharedQuestionInTheOrderThatWasMeasuredToBeFaster) {
   BackwardSplit heaviest{
       .most_tiles = 640, .order = KeyOrder::kHeaviestFirst, .group_items = 1, .walk = kDownByRows};
@@ -81,7 +81,7 @@ TEST(BackwardWalk, TakesLessOnManyHeadsAtOnceWhereAllColumnsEndTogether) {
   EXPECT_LT(time_of("causal_blockwise", 32768, many), 0.95 * time_of("causal_blockwise", 32768, one));
 }
 
-// As the kernel's: a section that would reach into the last heads is not begun.
+// As in the kernel, a section that would reach into the last heads is not begun.
 TEST(BackwardWalk, WorksOnNoMoreHeadsThanThereAre) {
   const BackwardArrangement all = arranged("causal", 4096, {.order = KeyOrder::kByKeys, .walk = kDownByRows});
   EXPECT_EQ(time_of(all, 3, 8, 1), time_of(all, 3, 3, 3));
@@ -89,7 +89,7 @@ TEST(BackwardWalk, WorksOnNoMoreHeadsThanThereAre) {
   EXPECT_EQ(time_of(all, 4, 3, 2), time_of(all, 4, 4, 4));
 }
 
-// Over the time in which nobody would wait, whatever is left out of the simulation.
+// At least the time in which no CTA waits, whatever the simulation leaves out.
 TEST(BackwardWalk, SaysHowLongItTakes) {
   const BackwardSplit split{.order = KeyOrder::kByKeys, .walk = kDownByRows};
   for (const int64_t seqlen : {8192, 65536}) {

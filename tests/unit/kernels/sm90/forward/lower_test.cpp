@@ -1,4 +1,4 @@
-// The forward kernel's map shows exactly the pairs that the mask shows, and tells the truth about its tiles.
+// The forward kernel's map shows exactly the pairs that the mask shows, and its tile cuts are correct.
 #include "kernels/sm90/forward/planner/lower.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 using Pairs = std::vector<char>;  // [rows, columns]: how often each is shown
 
-// Reads the map of one mask as the kernel does, and checks what it says about each tile.
+// Reads the map of one mask as the kernel does, and checks each tile's cut.
 class Reader {
  public:
   Reader(const ForwardMap& map, size_t mask, TileShape shape, const Mask& of)
@@ -168,8 +168,8 @@ RC_GTEST_PROP(ForwardMap, ShowsThePairsOfAnyMask, ()) {
   RC_ASSERT(!testing::Test::HasFailure());
 }
 
-// Of many row tiles most follow from one that was lowered alone: under a diagonal, in a window, with other
-// keys to the left of it or touching it, until the band is cut by the mask's end.
+// Many row tiles, most of which follow from one that was lowered in full: under a diagonal, in a window, with
+// other keys to their left or touching them, until the end of the mask cuts the band.
 RC_GTEST_PROP(ForwardMap, ShowsThePairsOfRowTilesThatFollowFromOneAnother, ()) {
   const int64_t rows = *rc::gen::inRange(100, 700), columns = *rc::gen::inRange(100, 700);
   const int64_t gap = *rc::gen::element(0, 0, 1, 16, 40, 300);
@@ -200,7 +200,7 @@ TEST(ForwardMap, BeginsTilesWhereARowTilesKeysBegin) {
     const int64_t first = row.first_row;
     if (first < 1024) continue;
     EXPECT_EQ(map.entries[row.first_entry].column, first - 1024);
-    // 1040 keys: a cut tile, five whole ones, and 80 keys, of which the last 16 are cut.
+    // 1040 keys: a cut tile, five full ones, and 80 keys, the last 16 of which are cut.
     EXPECT_EQ(row.entries, 5);
     const TileCut first_cut(static_cast<uint32_t>(map.entries[row.first_entry + 1].column));
     EXPECT_EQ(first_cut.steps(), 10);
@@ -210,13 +210,13 @@ TEST(ForwardMap, BeginsTilesWhereARowTilesKeysBegin) {
     EXPECT_EQ(last_cut.cut_steps() & 0x1f, 0x10U);
   }
   EXPECT_EQ(map.spans.size(),
-            size_t{16} * 11);  // ten diagonals, one of which ends all windows, and the cut that begins them
+            size_t{16} * 11);  // ten diagonals, one of which ends all windows, and the cut at their beginning
 }
 
 TEST(ForwardMap, SharesTheEntriesOfRowTilesThatSeeTheSame) {
   const Mask full(4096, 4096, std::vector<Band>{{{0, 4096}, {0, 4096}}});
   const ForwardMap map = lower_forward({full}, {16, 160});
-  EXPECT_EQ(map.entries.size(), 3U);  // 25 whole tiles, and the two entries of the last 96 keys
+  EXPECT_EQ(map.entries.size(), 3U);  // 25 full tiles, and the two entries of the last 96 keys
   EXPECT_EQ(map.tiles, 256 * 26);
 }
 

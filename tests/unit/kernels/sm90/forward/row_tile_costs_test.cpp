@@ -19,7 +19,7 @@ Mask blocks(int64_t columns, const std::vector<std::pair<Range, Range>>& shown, 
 }
 
 TEST(RowTileCosts, CountsTheKeysOfEachRowTile) {
-  // Blocks of 100 and 156 rows, which see half and a quarter of the keys, in tiles of 64 rows.
+  // Blocks of 100 and 156 rows that see half and a quarter of the keys, in tiles of 64 rows.
   const Mask mask = blocks(400, {{{0, 100}, {0, 200}}, {{100, 256}, {100, 200}}}, 256);
   const RowTileCosts costs = row_tile_costs(mask, 64);
   EXPECT_DOUBLE_EQ(costs.of_blocks, 2 * 200 + 3 * 100);
@@ -45,7 +45,7 @@ TEST(RowTileCosts, AreNearWhatTheMapCounts) {
       return static_cast<double>(lower_forward(masks, shape, row_tiles).steps) * kStepKeys;
     };
     const double even = of_map(RowTiles::kEven), of_blocks = of_map(RowTiles::kOfBlocks);
-    // The map counts what is left of a tile, too, in both.
+    // The map also counts the rest of a tile, in both cases.
     EXPECT_THAT(costs.even / costs.of_blocks, DoubleNear(even / of_blocks, 0.04)) << density;
   }
 }

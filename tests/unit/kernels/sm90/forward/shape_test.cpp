@@ -90,7 +90,7 @@ TEST(ForwardShape, BeginsRowTilesWhereBlocksAndLongDocumentsDo) {
   EXPECT_EQ(row_tiles("prefix_lm_causal", of(8192), 1), RowTiles::kEven);
 }
 
-TEST(ForwardShape, PairsBlocksWhereTheLastItemsOfAFullMaskAreWorthDividing) {
+TEST(ForwardShape, PairsCtasWhereTheLastWaveOfAFullMaskIsWorthSplitting) {
   const auto full = [](int64_t seqlen, int64_t heads_q = 64, int64_t heads_kv = 8) {
     return problem_of("full", of(seqlen), heads_q, heads_kv);
   };
@@ -125,7 +125,7 @@ TEST(ForwardShape, PairsBlocksWhereTheLastItemsOfAFullMaskAreWorthDividing) {
   EXPECT_FALSE(choose_forward_shape(full(8192), small).paired);
 }
 
-TEST(ForwardShape, PairsBlocksWhereAllRowsSeeTheSameKeys) {
+TEST(ForwardShape, PairsCtasWhereAllRowsSeeTheSameKeys) {
   const auto of_bands = [](int64_t rows, int64_t columns, const std::vector<Band>& bands) {
     Problem p = problem_of("full", of(rows), 64, 8);
     p.tokens_kv = columns;

@@ -30,7 +30,7 @@ WorkOrder order_of(const ForwardMap& map, int32_t units) {
   return order;
 }
 
-// Columns of the tiles, and the layers of those that are cut.
+// Columns of the tiles, and the layers of cut ones.
 std::vector<std::pair<int32_t, int32_t>> tiles_of(const std::vector<MapEntry>& entries, const MapRow& row,
                                                   int32_t columns) {
   std::vector<std::pair<int32_t, int32_t>> tiles;
