@@ -134,8 +134,8 @@ struct BackwardStreamState {
   Mbarrier do_full[C::kDoStages], do_empty[C::kDoStages];
   Mbarrier k_full, k_empty, v_full, v_empty;
   Mbarrier dq_full[C::kWarpgroups][C::kDqBuffers], dq_empty[C::kWarpgroups][C::kDqBuffers];
-  // Of the staging buffers. It ends at a multiple of 16 bytes: nvcc 13.0 does not pad behind it if the
-  // arrays below are empty.
+  // What the staging buffers hold. The array ends at a multiple of 16 bytes: nvcc 13.0 does not pad behind it
+  // if the arrays below are empty.
   DqJob dq_job[C::kWarpgroups][C::kDqBuffers];
   // The turn of a tile of dq, which has come; and that its share has been added.
   int32_t turn[C::kKeepsTurns ? 1 : 0];

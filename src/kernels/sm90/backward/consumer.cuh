@@ -434,7 +434,7 @@ class BackwardConsumer {
   __device__ __forceinline__ int32_t* parts_of(const Place& place) const {
     return params_.parts + int64_t{place.key_tile} * 2 + warpgroup_;
   }
-  // Of this thread, in dk; dv is kKeys * kHeadDim floats further.
+  // The thread's sums of dk; those of dv are kKeys * kHeadDim floats further.
   __device__ __forceinline__ float* sums_of(const Place& place) const {
     return params_.dkv + int64_t{place.key_tile} * 2 * C::kKeys * C::kHeadDim +
            (warpgroup_ * 4 + warp_) * 16 * C::kHeadDim + lane_ * 4;
