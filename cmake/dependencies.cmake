@@ -1,5 +1,5 @@
 # The third-party libraries of the library longspan; the installed package config reads this file, too.
-# docs/dependencies.md says why each was chosen. Those of the benchmark are in bench_dependencies.cmake.
+# docs/reference/dependencies.md says why each was chosen. Those of the benchmark are in bench_dependencies.cmake.
 #
 # LONGSPAN_STATIC_DEPS makes a program that other machines need only libc for: fmt as headers, archives where the
 # system has them, and Highway's shared library (Debian has no archive of it) beside the program.

@@ -2,8 +2,9 @@
 
     python worker.py ADAPTER
 
-Requests come as lines of JSON on standard input, answers go as lines of JSON to file descriptor 3; docs/peers.md is the
-protocol. One worker serves one adapter (a file of this folder), one case after the other: `hello` begins each.
+Requests come as lines of JSON on standard input, answers go as lines of JSON to file descriptor 3:
+docs/reference/peer-protocol.md has the protocol. One worker serves one adapter (a file of this folder), one case after
+the other: `hello` begins each.
 """
 
 import ctypes
@@ -195,7 +196,7 @@ def become_helper():
 
 def main():
     if len(sys.argv) != 2:
-        sys.exit("usage: worker.py ADAPTER (started by longspan; see docs/peers.md)")
+        sys.exit("usage: worker.py ADAPTER (started by longspan; see docs/guide/peers.md)")
     become_helper()
     answers = os.fdopen(3, "w", buffering=1)
 

@@ -56,7 +56,7 @@ class Plan:
         the layout that its kernel wants, and work on those copies. `settings` says so."""
 
     settings = ""  # which of its options were chosen, for the record
-    drift_keys = 0  # after how many keys the kernel multiplies its sum by a rounded 1 (docs/metrics.md, "The tolerance")
+    drift_keys = 0  # after how many keys the kernel multiplies its sum by a rounded 1 (docs/concepts/proof.md, "The tolerance")
 
 
 class Peer:

@@ -1,4 +1,4 @@
-"""Samples in a row, by the rule of longspan's own stopwatch (docs/metrics.md, "On a GPU"), whatever the framework."""
+"""Samples in a row, by the rule of longspan's own stopwatch whatever the framework: docs/reference/metrics.md, "On a GPU"."""
 
 import time
 

@@ -45,7 +45,7 @@ struct PlanNotes {
   std::map<std::string, std::string> versions;  // of another framework's packages
   double compile_s = 0;                         // compilation and tuning in the first runs so far
   // Not 0: after each so many keys the kernel multiplies a row's sum by a rounded 1, which shows in lse alone
-  // (docs/metrics.md, "The tolerance").
+  // (docs/concepts/proof.md, "The tolerance").
   int64_t drift_keys = 0;
 };
 

@@ -285,7 +285,7 @@ void add_plan_command(CLI::App& program) {
                      std::string(axis.help) + (preset.empty() ? "" : fmt::format(" [{}]", preset)))
         ->type_name("VALUE");
   }
-  command->add_flag("--json", options->json, "print the plan as JSON: docs/context-parallel.md has its keys");
+  command->add_flag("--json", options->json, "print the plan as JSON (keys: docs/reference/results.md)");
   command->footer(
       "Nothing is run and no data is made: a plan for 1,024 GPUs takes seconds, or up to half a minute for "
       "documents.\n"

@@ -1,4 +1,4 @@
-// --python, which names the interpreter of the peers' workers (docs/peers.md).
+// --python, which names the interpreter of the peers' workers (docs/guide/peers.md).
 #pragma once
 
 #include <string>

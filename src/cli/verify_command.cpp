@@ -272,7 +272,7 @@ void add_verify_command(CLI::App& program) {
   add_python_option(*command, options->pythons);
   command->footer(
       "Outputs are compared with an fp64 oracle in sampled rows and keys, and every row and key is counted\n"
-      "(docs/metrics.md says how). Exit code 1 if a case fails.\n"
+      "(docs/concepts/proof.md says how). Exit code 1 if a case fails.\n"
       "\n"
       "Examples:\n"
       "  longspan verify                                             everything, in a minute or two\n"

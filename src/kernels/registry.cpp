@@ -41,7 +41,7 @@ std::string_view kernels_left_out() {
 #ifdef LONGSPAN_WITH_CUDA
   return "";
 #else
-  return "those for GPUs (sm90, gpu-naive, the peers of docs/peers.md) need a build with -DLONGSPAN_CUDA=ON";
+  return "those for GPUs (sm90, gpu-naive, the peers of docs/guide/peers.md) need -DLONGSPAN_CUDA=ON";
 #endif
 }
 

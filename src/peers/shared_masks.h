@@ -15,7 +15,7 @@ class SharedMasks {
   explicit SharedMasks(const HeadMasks& masks);
 
   // [{rows, columns, bands: [[q0, q1, k0, k1, lo, hi], ...]}, ...], or {rows, columns, file, offset, count}:
-  // docs/peers.md.
+  // docs/reference/peer-protocol.md.
   const nlohmann::json& json() const { return json_; }
 
  private:

@@ -29,7 +29,7 @@ class SharedTensors {
   SharedTensors(const SharedTensors&) = delete;
   SharedTensors& operator=(const SharedTensors&) = delete;
 
-  // {name: {shape, dtype, ipc, offset}}, or {shape, dtype, file}: docs/peers.md.
+  // {name: {shape, dtype, ipc, offset}}, or {shape, dtype, file}: docs/reference/peer-protocol.md.
   const nlohmann::json& json() const { return json_; }
 
   // Once the worker has run: brings results that lie in files where they belong.

@@ -1,4 +1,4 @@
-// A peer's worker process, and the conversation with it: docs/peers.md.
+// A peer's worker process, and the conversation with it: docs/reference/peer-protocol.md.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // The results file of a run: lines read back, and lines appended so that no crash can lose or tear more than
-// the last. docs/results-schema.md says what the lines hold.
+// the last. docs/reference/results.md says what the lines hold.
 #pragma once
 
 #include <string>

@@ -44,7 +44,7 @@ struct CompareReport {
 // The report points into a and b, which must outlive it.
 CompareReport compare(const Results& a, const Results& b, const CompareOptions& options);
 
-// The interval of the ratio of two cases' times (a over b), from their samples; see docs/metrics.md.
+// The interval of the ratio of two cases' times (a over b), from their samples: docs/reference/metrics.md.
 std::optional<Interval> ratio_interval(const CaseRecord& a, const CaseRecord& b,
                                        const CompareOptions& options);
 

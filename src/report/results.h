@@ -1,5 +1,5 @@
-// Results as read back: runs and cases of one or several results files (docs/results-schema.md), checked and
-// typed, so that nothing behind this header has to distrust them.
+// Results as read back: runs and cases of one or several results files (docs/reference/results.md), checked
+// and typed, so that nothing behind this header has to distrust them.
 #pragma once
 
 #include <cstdint>

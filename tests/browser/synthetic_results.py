@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes made-up results in the schema of docs/results-schema.md, to test the report with.
+"""Writes made-up results in the schema of docs/reference/results.md, to test the report with.
 
 Nothing here was measured, and the device's name says so. Usage:
     synthetic_results.py OUT.jsonl [--kind cpu|gpu|sparse|hostile] [--seed N] [--speed FACTOR]

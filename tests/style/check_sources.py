@@ -6,7 +6,7 @@ import re
 import sys
 from pathlib import Path
 
-# What each folder may include besides itself. docs/design.md: "Layout and direction of dependence".
+# What each folder may include besides itself. docs/concepts/architecture.md: "Layout and direction of dependence".
 ALLOWED = {
     "base": set(),
     "mask": {"base"},

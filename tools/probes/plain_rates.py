@@ -24,7 +24,7 @@ ROW_S, LONGEST_ROW = 0.05, 64  # as in src/bench/cuda_testbed.cpp
 
 
 class Timer:
-    """docs/metrics.md, "On a GPU": rows of samples without a rest, the L2 emptied before each, events around it; the median."""
+    """docs/reference/metrics.md, "On a GPU": rows of samples without a rest, the L2 emptied before each, events around it; the median."""
 
     def __init__(self, warmup_s, budget_s):
         self.warmup_s, self.budget_s = warmup_s, budget_s

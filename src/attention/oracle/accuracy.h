@@ -1,4 +1,4 @@
-// How wrong a kernel's output is, and how wrong it may be. docs/metrics.md, section Accuracy, derives both.
+// How wrong a kernel's output is, and how wrong it may be. docs/concepts/proof.md derives both.
 #pragma once
 
 #include <cstdint>

@@ -78,7 +78,7 @@ class Monitor {
 };
 
 // Samples are taken in rows that keep the device loaded, as training does: at its power limit a chip runs
-// slower than in the first milliseconds after a rest. docs/metrics.md, "On a GPU".
+// slower than in the first milliseconds after a rest. docs/reference/metrics.md, "On a GPU".
 class CudaStopwatch final : public Stopwatch {
  public:
   CudaStopwatch(const Device& device, Stream stream, bool cold_cache, Monitor& monitor)

@@ -22,7 +22,7 @@ class MaskSource {
   int64_t index_ = 0;
 };
 
-// `{size, data}` of docs/results-schema.md.
+// `{size, data}` of docs/reference/results.md.
 Json picture_json(const Mask& mask);
 
 }  // namespace longspan::bench

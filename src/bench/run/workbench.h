@@ -19,7 +19,7 @@ namespace longspan::bench {
 // What verification found of one mask.
 struct Accuracy {
   std::vector<std::string> checked;         // "o", "lse", "dq", "dk", "dv", "counting"
-  std::map<std::string, double> max_error;  // by tensor; as docs/metrics.md defines it
+  std::map<std::string, double> max_error;  // by tensor; as docs/concepts/proof.md defines it
   std::map<std::string, double> tolerance;
   std::string counting;           // "pass" or "fail"; empty if not checked
   int64_t rows = 0, columns = 0;  // compared

@@ -1,8 +1,8 @@
 // Masks as JSON: what `longspan mask --json` prints, and any mask from elsewhere.
 //
 // {"seqlen": 8192, "heads": [{"bands": [[q0, q1, k0, k1, lo, hi], ...]}, ...]}: rows q0 to q1 - 1 see columns
-// k0 to k1 - 1 as far as lo <= column - row <= hi; null, or neither given, is unbounded. docs/masks.md has
-// the rest.
+// k0 to k1 - 1 as far as lo <= column - row <= hi; null, or neither given, is unbounded.
+// docs/concepts/masks.md has the rest.
 #pragma once
 
 #include <iosfwd>

@@ -1,4 +1,4 @@
-// The timing rule: when a measurement has enough samples. docs/metrics.md derives it.
+// The timing rule: when a measurement has enough samples. docs/reference/metrics.md derives it.
 #pragma once
 
 #include <cstdint>

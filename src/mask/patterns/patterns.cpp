@@ -1,4 +1,4 @@
-// The fourteen patterns. Each is a few bands a document or a block; docs/masks.md shows them.
+// The fourteen patterns. Each is a few bands a document or a block; docs/concepts/masks.md shows them.
 #include "mask/patterns/patterns.h"
 
 #include <algorithm>

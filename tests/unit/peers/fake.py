@@ -137,7 +137,7 @@ class FakePlan(Plan):
 
 
 def bands_of_file(mask):
-    """By docs/peers.md: six numbers of 64 bits for each band, the least and the largest standing for no bound."""
+    """By docs/reference/peer-protocol.md: six numbers of 64 bits for each band, the least and the largest standing for no bound."""
     numbers = array.array("q")
     with open(mask["file"], "rb") as file:
         file.seek(mask["offset"])
