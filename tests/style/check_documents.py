@@ -97,9 +97,8 @@ def mentions(text, root):
 
 
 def same_term(term):
-    """The form in which terms are compared: lower case, singular, one space between words."""
-    term = re.sub(r"\s+", " ", term.strip().lower())
-    return term[:-1] if term.endswith("s") and not term.endswith("ss") else term
+    """The form in which terms are compared: lower case, each word singular, one space between words."""
+    return " ".join(re.sub(r"(?<=[^s])s$", "", word) for word in term.lower().split())
 
 
 def marked_terms(text):
@@ -125,7 +124,7 @@ def terms(documents, code):
     others = [text for path, text in documents.items() if path != GLOSSARY] + list(code.values())
     everything = re.sub(r"[\s_/]+", " ", "\n".join(others).lower())
     for entry, number in entries.items():
-        if not re.search(rf"\b{re.escape(entry)}", everything):
+        if not re.search(r"\b" + r"s? ".join(map(re.escape, entry.split())), everything):
             yield GLOSSARY, number, f"defines '{entry}', which no document and no header uses"
 
 

@@ -92,6 +92,7 @@ class TermsTest(unittest.TestCase):
         self.assertEqual(len(self.found("nothing")), 1)
         self.assertEqual(self.found("nothing", code="class tile_map;"), [])
         self.assertEqual(self.found("a *run* and a *stretch*", glossary="- **run, stretch**: tiles.\n"), [])
+        self.assertEqual(self.found("*Rows of samples* and passes", glossary="- **row of samples**: some.\n- **pass**: one.\n"), [])
 
 
 class MainTest(unittest.TestCase):
