@@ -88,7 +88,7 @@ def _rectangle_block_mask(masks, problem, device):
 
 
 # Tiles for blocks of 64, of which FlexAttention's defaults have none, or slow ones. They are what its mode "max-autotune" finds on an
-# H200 (tests/gpu/peers/flex_tuning.py), given here since each search takes it half a minute and more.
+# H200 (tools/probes/flex_tuning.py), given here since each search takes it half a minute and more.
 SMALL_FORWARD = {"fwd_BLOCK_M": 64, "fwd_BLOCK_N": 64, "fwd_num_warps": 4, "fwd_num_stages": 3}
 SMALL_BACKWARD = {"block_m1": 32, "block_n1": 64, "block_m2": 64, "block_n2": 32, "num_stages": 4, "num_warps": 4}
 

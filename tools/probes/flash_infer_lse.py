@@ -1,7 +1,7 @@
 """How far off lse is by each of FlashInfer's backends, on one causal problem against fp64, and how far off it would be if weights were
 rounded to bf16 before they are added up: why the peer flash-infer is offered no masks bit by bit (docs/guide/peers.md).
 
-    python tests/gpu/peers/flash_infer_lse.py
+    python tools/probes/flash_infer_lse.py
 """
 
 import math

@@ -1,7 +1,7 @@
 """What FlexAttention's own tuning gives: its rates compiled with its defaults, as `longspan run` measures it, and with
 mode="max-autotune-no-cudagraphs", which tries its other tiles; and whether its backward pass has tiles for blocks of 64 then.
 
-    python tests/gpu/peers/flex_tuning.py [--cases full:8192,causal:8192,blocks64:16384,blocks128:16384]
+    python tools/probes/flex_tuning.py [--cases full:8192,causal:8192,blocks64:16384,blocks128:16384]
 
 64:8 heads, or 32:4 for blocks (density 0.1), head_dim 128, bf16; timed by longspan's rule (plain_rates.py).
 """

@@ -1,7 +1,7 @@
 """The rates of PyTorch's own attention and matrix product by plain calls, timed by longspan's rule: to compare with what
 `longspan run` says of torch-cudnn, torch-fa2 and flex, and with its ceiling.
 
-    python tests/gpu/peers/plain_rates.py [--results FILE.jsonl] [--kernels cudnn,fa2,flex] [--shapes full:8192,causal:8192]
+    python tools/probes/plain_rates.py [--results FILE.jsonl] [--kernels cudnn,fa2,flex] [--shapes full:8192,causal:8192]
                                           [--study]
 
 With --results each rate stands beside that of the same case in the file, and their ratio; exit status 1 if one is off by more
