@@ -1,5 +1,5 @@
 """Checks what the design asks of the sources: the directions of dependence between the folders of src/, that
-third-party headers stay in the files that adapt them, that a file opens by saying what it is for, and that it
+no two units include one another, that third-party headers stay in the files that adapt them, that a file opens by saying what it is for, and that it
 is short enough to hold one idea. Prints each violation; exits with 1 if there is any."""
 
 import re
@@ -14,23 +14,37 @@ ALLOWED = {
     "kernels": {"attention", "mask", "base"},
     "comm": {"base"},
     "cp": {"attention", "mask", "comm", "base"},
-    "bench": {"cp", "attention", "mask", "comm", "base"},
-    "report": {"base"},
+    "api": {"cp", "comm", "kernels", "attention", "mask", "base"},
+    # The benchmark, a library of its own on top of the folders above.
+    "record": {"cp", "attention", "mask", "base"},
+    "peers": {"attention", "mask", "base"},
+    "bench": {"record", "cp", "attention", "mask", "comm", "base"},
+    "report": {"record", "mask", "base"},
 }
 ALLOWED["cli"] = set(ALLOWED)
+
+# The same between the rooms of a folder.
+ROOMS = {
+    "cp/schedule": set(),
+    "cp/strategies": {"cp/schedule"},
+    "cp/execute": {"cp/schedule", "cp/strategies"},
+    "bench/spec": set(),
+    "bench/measure": {"bench/spec"},
+    "bench/run": {"bench/spec", "bench/measure"},
+}
 
 # Third-party headers, and the files that may include them (paths below src/).
 ADAPTERS = {
     r"mpi\.h": r"comm/.*mpi.*",
     r"nccl\.h": r"comm/.*nccl.*",
-    r"cudnn.*": r"kernels/peers/.*",
     r"nvml\.h": r"(base|bench)/.*nvml.*",
     r"(cuda|cublas|curand|nvrtc|cooperative_groups|cute|cutlass)\w*(_v2)?(\.h|/.*)": r".*(cuda|cublas|gpu|sm\d+|\.cuh?$).*",
-    r"cblas\.h": r"(kernels/cpu|bench|attention)/.*",
+    r"cblas\.h": r"(kernels/cpu|attention)/.*",
     r"hwy/.*": r"kernels/cpu/.*",
     r"CLI/.*": r"cli/.*",
     r"toml\+\+/.*": r"bench/.*",
-    r"png\.h": r"(mask|report)/.*png.*",
+    r"png\.h": r"report/.*png.*",
+    r"nlohmann/.*": r"(record|peers|bench|report|cli)/.*",
 }
 
 MAX_LINES = 650
@@ -59,21 +73,71 @@ def violations(path, text):
             target = name.split("/")[0]
             if target in ALLOWED and target != folder and target not in ALLOWED[folder]:
                 yield number, f'{folder} may not depend on {target} (includes "{name}")'
+            room, theirs = path.rsplit("/", 1)[0], name.rsplit("/", 1)[0]
+            if room in ROOMS and theirs in ROOMS and theirs.split("/")[0] == folder and theirs not in ROOMS[room] | {room}:
+                yield number, f'{room} may not depend on {theirs} (includes "{name}")'
         for header, adapter in ADAPTERS.items():
             if re.fullmatch(header, name) and not re.fullmatch(adapter, path):
                 yield number, f"<{name}> may be included by {adapter} alone"
 
 
+# Units that may include one another, since they are one idea in two files: a table and the rows of its kind, an
+# interface and its CUDA side.
+ONE_IDEA = [
+    {"attention/oracle/oracle", "attention/oracle/oracle_cuda"},
+    {"cp/strategies/strategies", "cp/strategies/strategy"},
+    {"cp/execute/parallel_kernel", "cp/execute/process_plan"},
+    {"mask/patterns/block_sparse", "mask/patterns/patterns"},
+]
+
+
+def cycles(includes):
+    """Groups of units that include one another, directly or through others. A unit is a header with its sources:
+    `includes` has, for each path without its ending, those that any of its files includes."""
+    found, number, low, stack, done = [], {}, {}, [], set()
+
+    def visit(unit):
+        number[unit] = low[unit] = len(number)
+        stack.append(unit)
+        for other in includes.get(unit, ()):
+            if other not in number:
+                visit(other)
+                low[unit] = min(low[unit], low[other])
+            elif other not in done:
+                low[unit] = min(low[unit], number[other])
+        if low[unit] == number[unit]:
+            group = [stack.pop()]
+            while group[-1] != unit:
+                group.append(stack.pop())
+            done.update(group)
+            if len(group) > 1 and set(group) not in ONE_IDEA:
+                found.append(sorted(group))
+
+    for unit in sorted(includes):
+        if unit not in number:
+            visit(unit)
+    return found
+
+
 def main(root):
     count = found = 0
     source = Path(root) / "src"
+    includes = {}
     for path in sorted(source.rglob("*")):
         if path.suffix not in {".h", ".cpp", ".cu", ".cuh"}:
             continue
         count += 1
+        unit = path.relative_to(source).with_suffix("").as_posix()
+        for match in filter(None, map(INCLUDE.match, path.read_text().splitlines())):
+            other = match.group(2).rsplit(".", 1)[0]
+            if match.group(1) == '"' and other != unit:
+                includes.setdefault(unit, set()).add(other)
         for number, message in violations(path.relative_to(source).as_posix(), path.read_text()):
             found += 1
             print(f"{path.relative_to(root)}:{number}: {message}")
+    for group in cycles(includes):
+        found += 1
+        print(f"src: these include one another: {', '.join(group)}")
     print(f"{count} sources, {found} violations")
     return 0 if count > 0 and found == 0 else 1
 

@@ -2,7 +2,7 @@
 
 import unittest
 
-from check_sources import ALLOWED, violations
+from check_sources import ALLOWED, ROOMS, cycles, violations
 
 
 def found(path, *lines):
@@ -34,6 +34,17 @@ class CheckSourcesTest(unittest.TestCase):
         self.assertEqual(len(list(violations("base/x.cpp", "#include <vector>\n"))), 1)
         self.assertEqual(list(violations("base/x.cpp", '#include "base/x.h"\n')), [])
         self.assertEqual(len(found("base/x.h", *[""] * 700)), 1)
+
+    def test_finds_a_dependence_against_the_direction_of_rooms(self):
+        self.assertEqual(found("bench/run/lane.cpp", '#include "bench/spec/case.h"'), [])
+        self.assertEqual(len(found("bench/spec/case.cpp", '#include "bench/run/lane.h"')), 1)
+        self.assertEqual(len(found("cp/schedule/check.cpp", '#include "cp/strategies/strategy.h"')), 1)
+        for room, below in ROOMS.items():
+            self.assertTrue(all(room not in ROOMS[other] for other in below), room)
+
+    def test_finds_units_that_include_one_another(self):
+        self.assertEqual(cycles({"a": {"b"}, "b": {"c"}, "c": set()}), [])
+        self.assertEqual(cycles({"a": {"b"}, "b": {"c"}, "c": {"b"}}), [["b", "c"]])
 
     def test_the_directions_have_no_cycle(self):
         done = set()
