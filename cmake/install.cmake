@@ -2,8 +2,7 @@
 include(CMakePackageConfigHelpers)
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/longspan)
-install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/longspan DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(TARGETS longspan EXPORT longspan-targets)
+install(TARGETS longspan EXPORT longspan-targets FILE_SET HEADERS)
 install(EXPORT longspan-targets NAMESPACE longspan:: DESTINATION ${package})
 if(MPI_CXX_FOUND)
   set_target_properties(longspan_mpi PROPERTIES EXPORT_NAME mpi)

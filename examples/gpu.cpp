@@ -5,7 +5,6 @@
 #include <vector>
 
 #include <cuda_runtime_api.h>
-
 #include <longspan/attention.h>
 
 using namespace longspan;
@@ -45,5 +44,6 @@ int main() {
   std::vector<float> host(4096);
   cudaMemcpyAsync(host.data(), lse.data(), host.size() * sizeof(float), cudaMemcpyDeviceToHost, stream);
   cudaStreamSynchronize(stream);
-  std::printf("%s: the last row sees %.0f keys\n", gpu.name.c_str(), std::exp(static_cast<double>(host.back())));
+  std::printf("%s: the last row sees %.0f keys\n", gpu.name.c_str(),
+              std::exp(static_cast<double>(host.back())));
 }

@@ -1,5 +1,6 @@
-// Causal attention over 1,024 tokens, spread over four ranks that are threads of this process. Each rank holds its own
-// tokens; the ranks exchange keys and values. Between processes, only the Group is made another way.
+// Causal attention over 1,024 tokens, spread over four ranks that are threads of this process. Each rank
+// holds its own tokens; the ranks exchange keys and values. Between processes, only the Group is made another
+// way.
 #include <cmath>
 #include <cstdio>
 #include <mutex>
@@ -22,7 +23,8 @@ int main() {
     ParallelAttention attention(problem, {.strategy = "ring-p2p"}, group, cpu_device(), Direction::kForward);
     const int64_t tokens = attention.token_count();
 
-    // This rank's rows of q, k and v, in the order of attention.tokens(). With q = 0, exp(lse) counts visible keys.
+    // This rank's rows of q, k and v, in the order of attention.tokens(). With q = 0, exp(lse) counts visible
+    // keys.
     const auto size = static_cast<size_t>(tokens * 4 * 32);
     std::vector<float> q(size, 0), k(size, 1), v(size, 1), o(size), lse(static_cast<size_t>(4 * tokens));
     const auto view = [&](std::vector<float>& data) {
@@ -35,8 +37,11 @@ int main() {
     attention.finish(Stream{});
 
     const std::lock_guard lock(printing);
-    std::printf("rank %d of %d holds %lld tokens\n", group.rank(), group.size(), static_cast<long long>(tokens));
-    for (int64_t row = 0; row < tokens; ++row) keys += std::exp(static_cast<double>(lse[static_cast<size_t>(row)]));
+    std::printf("rank %d of %d holds %lld tokens\n", group.rank(), group.size(),
+                static_cast<long long>(tokens));
+    for (int64_t row = 0; row < tokens; ++row)
+      keys += std::exp(static_cast<double>(lse[static_cast<size_t>(row)]));
   });
-  std::printf("%.0f of %lld visible pairs attended\n", keys, static_cast<long long>(problem.masks->front().area()));
+  std::printf("%.0f of %lld visible pairs attended\n", keys,
+              static_cast<long long>(problem.masks->front().area()));
 }

@@ -16,19 +16,19 @@ class SelfTimed;
 struct PlanNotes;
 
 enum class Direction : uint8_t { kForward, kBackward };
-std::string_view name_of(Direction direction);  // "forward", "backward"
+std::string_view name_of(Direction direction);    // "forward", "backward"
 Direction direction_from_name(std::string_view);  // also "fwd", "bwd"; throws kInput, with the names
 
-// One attention: o = softmax(scale * q k^T | mask) v for each query head, whose keys and values are those of KV head
-// h / (heads_q / heads_kv). Batch is 1: a batch of sequences is a document mask.
+// One attention: o = softmax(scale * q k^T | mask) v for each query head, whose keys and values are those of
+// KV head h / (heads_q / heads_kv). Batch is 1: a batch of sequences is a document mask.
 struct Problem {
   int64_t tokens_q = 0, tokens_kv = 0;
   int64_t heads_q = 0, heads_kv = 0;  // heads_q is a multiple of heads_kv
   int64_t head_dim = 0;
   DType dtype = DType::kF32;  // of q, k, v, o and of their gradients
   bool fp32_output = false;   // o (forward), dq, dk, dv (backward) may be f32: partial results to be merged
-  bool own_rows = false;      // with fp32_output: only dk and dv may be f32; o and dq are of dtype all the same
-  float scale = 0;            // of the scores; 0 stands for 1 / sqrt(head_dim)
+  bool own_rows = false;  // with fp32_output: only dk and dv may be f32; o and dq are of dtype all the same
+  float scale = 0;        // of the scores; 0 stands for 1 / sqrt(head_dim)
   bool deterministic = false;              // the same bits on every run are required, not just preferred
   std::shared_ptr<const HeadMasks> masks;  // one for all heads, or one per KV head; [tokens_q, tokens_kv]
 
@@ -43,26 +43,26 @@ struct Problem {
   void check() const;    // throws kInput, which names the field, its value and what is allowed
 };
 
-// Floating-point operations credited: 4 * area * head_dim forward (two products), 2.5 times that backward (five).
-// They count visible pairs, never work that a kernel does in vain.
+// Floating-point operations credited: 4 * area * head_dim forward (two products), 2.5 times that backward
+// (five). They count visible pairs, never work that a kernel does in vain.
 double flops(const Problem& problem, Direction direction);
 
 // Tensors of one forward pass. A row that sees no key gives o = 0 and lse = -inf.
 struct ForwardArgs {
-  TensorView q;               // [tokens_q, heads_q, head_dim]
-  TensorView k, v;            // [tokens_kv, heads_kv, head_dim]
-  TensorView o;               // out: [tokens_q, heads_q, head_dim], of Problem::dtype, or f32 with fp32_output alone
+  TensorView q;     // [tokens_q, heads_q, head_dim]
+  TensorView k, v;  // [tokens_kv, heads_kv, head_dim]
+  TensorView o;     // out: [tokens_q, heads_q, head_dim], of Problem::dtype, or f32 with fp32_output alone
   float* lse = nullptr;       // out: [heads_q, tokens_q], natural log of the sum of exp(scale * score)
   void* workspace = nullptr;  // Plan::workspace_bytes(kForward) bytes, aligned to 256
 
-  // For kernels that merge_parts(): a result of the same rows over other keys, which what is written is merged with.
-  // It may be o and lse themselves. Nothing where part_lse is not set.
+  // For kernels that merge_parts(): a result of the same rows over other keys, which what is written is
+  // merged with. It may be o and lse themselves. Nothing where part_lse is not set.
   TensorView part_o{};              // [tokens_q, heads_q, head_dim], f32
   const float* part_lse = nullptr;  // [heads_q, tokens_q]
 };
 
-// Tensors of one backward pass. A row that sees no key, and a key that no row sees, get zero gradients. dq, dk and
-// dv are of Problem::dtype or, with fp32_output, f32; dq is not f32 with own_rows.
+// Tensors of one backward pass. A row that sees no key, and a key that no row sees, get zero gradients. dq,
+// dk and dv are of Problem::dtype or, with fp32_output, f32; dq is not f32 with own_rows.
 struct BackwardArgs {
   TensorView q, k, v, o;       // as in ForwardArgs; o is what the forward pass wrote
   TensorView dout;             // [tokens_q, heads_q, head_dim]: the gradient of the loss with respect to o
@@ -72,8 +72,8 @@ struct BackwardArgs {
   void* workspace = nullptr;   // Plan::workspace_bytes(kBackward) bytes, aligned to 256
 };
 
-// What a kernel prepares once for a problem: tile maps and schedules. It serves any tensors of that problem, any
-// number of times, as training reuses it across layers and steps; not two calls at once.
+// What a kernel prepares once for a problem: tile maps and schedules. It serves any tensors of that problem,
+// any number of times, as training reuses it across layers and steps; not two calls at once.
 class Plan {
  public:
   virtual ~Plan() = default;
@@ -87,13 +87,15 @@ class Plan {
   virtual PlanNotes notes() const;
 };
 
-// Plans `problem` on `device` with the kernel of that name; "auto" takes the fastest that can do it. With `until`
-// kForward a backward pass is not planned. Throws kInput for a problem or name that is wrong, and kUnsupported with
-// each kernel's reason where none can do it: there is no silent fallback to another algorithm.
+// Plans `problem` on `device` with the kernel of that name; "auto" takes the fastest that can do it. With
+// `until` kForward a backward pass is not planned. Throws kInput for a problem or name that is wrong, and
+// kUnsupported with each kernel's reason where none can do it: there is no silent fallback to another
+// algorithm.
 std::unique_ptr<Plan> make_plan(const Problem& problem, const Device& device,
                                 Direction until = Direction::kBackward, std::string_view kernel = "auto");
 
-// The kernels of this build that make_plan() can be asked for, and why one cannot do a problem (empty: it can).
+// The kernels of this build that make_plan() can be asked for, and why one cannot do a problem (empty: it
+// can).
 std::vector<std::string> kernel_names();
 std::string unsupported_reason(std::string_view kernel, const Problem& problem, Direction direction,
                                const Device& device);

@@ -10,8 +10,9 @@
 
 namespace longspan {
 
-// What kind of failure an Error reports: a caller's mistake (kInput), a defect of Longspan (kInternal), memory that
-// could not be had, another process that failed (kPeer), or a problem that a kernel cannot do (kUnsupported).
+// What kind of failure an Error reports: a caller's mistake (kInput), a defect of Longspan (kInternal),
+// memory that could not be had, another process that failed (kPeer), or a problem that a kernel cannot do
+// (kUnsupported).
 enum class ErrorKind { kInput, kInternal, kOutOfMemory, kPeer, kUnsupported };
 
 // The one exception type. what() names the value that was wrong, what is allowed, and what to do.
@@ -87,8 +88,8 @@ struct TensorView {
   }
 };
 
-// Uninitialised memory of one device, aligned to 256 bytes. Move only. Throws kOutOfMemory, which says how much was
-// asked for and how much is free.
+// Uninitialised memory of one device, aligned to 256 bytes. Move only. Throws kOutOfMemory, which says how
+// much was asked for and how much is free.
 class Buffer {
  public:
   Buffer() = default;

@@ -30,8 +30,8 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
-// The pairs (row, column) with row in q, column in k and lo <= column - row <= hi. One struct covers full, causal,
-// inverse causal and window masks and what is left of them when they are clipped.
+// The pairs (row, column) with row in q, column in k and lo <= column - row <= hi. One struct covers full,
+// causal, inverse causal and window masks and what is left of them when they are clipped.
 struct Band {
   Range q, k;
   int64_t lo = kUnboundedBelow, hi = kUnboundedAbove;
@@ -43,8 +43,8 @@ struct Band {
   bool rectangular() const { return lo == kUnboundedBelow && hi == kUnboundedAbove; }
   bool empty() const;  // no visible pair
 
-  // The same pairs in normal form: each row and column at the ends of q and k has a visible pair, and a bound that
-  // never binds is unbounded. Two bands show the same pairs if and only if their normal forms are equal.
+  // The same pairs in normal form: each row and column at the ends of q and k has a visible pair, and a bound
+  // that never binds is unbounded. Two bands show the same pairs if and only if their normal forms are equal.
   Band normalized() const { return rectangular() && !q.empty() && !k.empty() ? *this : tightened(); }
   friend bool operator==(const Band&, const Band&) = default;
 
@@ -56,8 +56,8 @@ struct Band {
 // Disjoint bands over rows [0, rows) and columns [0, columns). Immutable; a copy shares its bands. Memory is
 // O(number of bands), never O(rows * columns).
 //
-// Bands are normalised at construction: each is clipped to the mask and brought to its normal form, empty ones are
-// dropped, and the rest are sorted by (q.begin, k.begin, lo).
+// Bands are normalised at construction: each is clipped to the mask and brought to its normal form, empty
+// ones are dropped, and the rest are sorted by (q.begin, k.begin, lo).
 class Mask {
  public:
   Mask() = default;
@@ -75,7 +75,7 @@ class Mask {
 
   int64_t rows() const { return rows_; }
   int64_t columns() const { return columns_; }
-  const BandList& bands() const;         // for Longspan's own sources, which know its type
+  const BandList& bands() const;          // for Longspan's own sources, which know its type
   std::vector<Band> band_vector() const;  // a copy of the bands, in order
 
   int64_t area() const { return area_; }               // visible pairs; the only source of the FLOP count
@@ -84,9 +84,9 @@ class Mask {
   bool visible(int64_t row, int64_t column) const;
   std::vector<int64_t> visible_counts() const;  // visible_count of every row in O(bands + rows)
 
-  // The mask of a subset of rows against a subset of columns, in packed local coordinates: local row i is the i-th
-  // row of the concatenation of q_ranges, local column j likewise. The ranges of each list are disjoint, in any
-  // order. A shard of a mask is a mask.
+  // The mask of a subset of rows against a subset of columns, in packed local coordinates: local row i is the
+  // i-th row of the concatenation of q_ranges, local column j likewise. The ranges of each list are disjoint,
+  // in any order. A shard of a mask is a mask.
   Mask gather(std::span<const Range> q_ranges, std::span<const Range> k_ranges) const;
 
   Mask transposed() const;  // rows become columns: visible'(j, i) == visible(i, j)
@@ -109,9 +109,9 @@ class Mask {
 // The masks of a problem: one shared by all heads, or one per KV head.
 using HeadMasks = std::vector<Mask>;
 
-// The masks of a named pattern, drawn as `longspan mask PATTERN --seqlen ...` draws them. `options` are those that
-// the pattern reads, by name and as on the command line: {{"window", "1K"}, {"seed", "7"}}. Throws kInput for an
-// unknown pattern or option and for a value that is not allowed.
+// The masks of a named pattern, drawn as `longspan mask PATTERN --seqlen ...` draws them. `options` are those
+// that the pattern reads, by name and as on the command line: {{"window", "1K"}, {"seed", "7"}}. Throws
+// kInput for an unknown pattern or option and for a value that is not allowed.
 HeadMasks pattern_masks(std::string_view pattern, int64_t seqlen,
                         const std::map<std::string, std::string>& options = {});
 std::vector<std::string> pattern_names();  // "full", "causal", "causal_document", ...

@@ -1,5 +1,5 @@
-// Context parallelism: one attention over several ranks, each of which holds a part of the sequence. Any strategy runs
-// any mask with any kernel. docs/guide/parallel.md says which strategy to choose.
+// Context parallelism: one attention over several ranks, each of which holds a part of the sequence. Any
+// strategy runs any mask with any kernel. docs/guide/parallel.md says which strategy to choose.
 #pragma once
 
 #include <chrono>
@@ -18,18 +18,19 @@ class Communicator;
 
 inline constexpr std::chrono::milliseconds kWaitLimit{60000};
 
-// One rank's end of a group of ranks that exchange data. A wait longer than `limit` fails the group: every rank's call
-// then throws kPeer with the reason, and nothing waits for ever. Copies are the same end.
+// One rank's end of a group of ranks that exchange data. A wait longer than `limit` fails the group: every
+// rank's call then throws kPeer with the reason, and nothing waits for ever. Copies are the same end.
 class Group {
  public:
   // Ranks that are threads of this process, with tensors on the CPU or on GPUs. One end a rank.
   static std::vector<Group> threads(int ranks, std::chrono::milliseconds limit = kWaitLimit);
 
   // The same through NCCL; rank r's tensors are on devices[r], each another GPU. Throws kInput without NCCL.
-  static std::vector<Group> gpus(std::span<const Device> devices, std::chrono::milliseconds limit = kWaitLimit);
+  static std::vector<Group> gpus(std::span<const Device> devices,
+                                 std::chrono::milliseconds limit = kWaitLimit);
 
-  // This process among those that torchrun, srun or mpirun started, with its tensors on `device`, a GPU: through NCCL.
-  // Throws kInput if no launcher's variables are set, or without NCCL.
+  // This process among those that torchrun, srun or mpirun started, with its tensors on `device`, a GPU:
+  // through NCCL. Throws kInput if no launcher's variables are set, or without NCCL.
   static Group processes(const Device& device, std::chrono::milliseconds limit = kWaitLimit);
 
   explicit Group(std::shared_ptr<Communicator> communicator);
@@ -42,11 +43,12 @@ class Group {
   std::shared_ptr<Communicator> communicator_;
 };
 
-// This process among those that mpirun or srun started, with its tensors on the CPU. In the target longspan::mpi.
+// This process among those that mpirun or srun started, with its tensors on the CPU. In the target
+// longspan::mpi.
 Group mpi_processes(std::chrono::milliseconds limit = kWaitLimit);
 
-// Calls body once for each end, each on a thread of its own. If a body throws, its group fails with that reason; when
-// all have ended, the first failure is rethrown.
+// Calls body once for each end, each on a thread of its own. If a body throws, its group fails with that
+// reason; when all have ended, the first failure is rethrown.
 void run_ranks(std::span<const Group> ends, const std::function<void(const Group&)>& body);
 
 // `nodes` nodes of `devices` devices each; rank r is device r % devices of node r / devices.
@@ -66,17 +68,19 @@ struct ParallelConfig {
 };
 std::vector<std::string> strategy_names();  // "ulysses", "ring-p2p", ...
 
-// One rank's part of an attention over all tokens of `problem`. All ranks of the group make it and call it alike.
+// One rank's part of an attention over all tokens of `problem`. All ranks of the group make it and call it
+// alike.
 //
 // The tensors of a call are the rank's own tokens, packed in the order of tokens(), all heads: q, o, dout, dq
-// [own tokens, heads_q, head_dim]; k, v, dk, dv [own tokens, heads_kv, head_dim]; lse [heads_q, own tokens]. Workspace is
-// the object's own. forward() of the same tensors precedes backward(): what it kept of other ranks' keys serves there.
+// [own tokens, heads_q, head_dim]; k, v, dk, dv [own tokens, heads_kv, head_dim]; lse [heads_q, own tokens].
+// Workspace is the object's own. forward() of the same tensors precedes backward(): what it kept of other
+// ranks' keys serves there.
 class ParallelAttention {
  public:
-  // Plans everything: the schedule, the masks of each rank's shards, the kernel's plans. Throws kInput or kUnsupported
-  // with the strategy's or the kernel's reason.
-  ParallelAttention(const Problem& problem, const ParallelConfig& config, const Group& group, const Device& device,
-                    Direction until = Direction::kBackward);
+  // Plans everything: the schedule, the masks of each rank's shards, the kernel's plans. Throws kInput or
+  // kUnsupported with the strategy's or the kernel's reason.
+  ParallelAttention(const Problem& problem, const ParallelConfig& config, const Group& group,
+                    const Device& device, Direction until = Direction::kBackward);
   ~ParallelAttention();
   ParallelAttention(ParallelAttention&&) noexcept;
   ParallelAttention& operator=(ParallelAttention&&) noexcept;

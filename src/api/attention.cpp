@@ -38,7 +38,8 @@ std::unique_ptr<Plan> make_plan(const Problem& problem, const Device& device, Di
   return until == Direction::kForward ? kernel.plan_forward(problem, device) : kernel.plan(problem, device);
 }
 
-const Kernel& find_kernel(const Problem& problem, const Device& device, Direction until, std::string_view name) {
+const Kernel& find_kernel(const Problem& problem, const Device& device, Direction until,
+                          std::string_view name) {
   problem.check();
   if (name == "auto") return fastest(problem, until, device);
   const Kernel& kernel = kernel_from_name(name);

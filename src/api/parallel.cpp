@@ -38,10 +38,11 @@ StrategyOptions strategy_options(const std::map<std::string, std::string>& given
     } else if (name == "sharding") {
       options.sharding = sharding_from_name(text);
     } else {
-      LONGSPAN_CHECK_INPUT(name == "skip" && (text == "yes" || text == "no"),
-                           "option {}='{}': the options are ulysses, inner_ring, placement, sharding, and skip "
-                           "(yes or no)",
-                           name, text);
+      LONGSPAN_CHECK_INPUT(
+          name == "skip" && (text == "yes" || text == "no"),
+          "option {}='{}': the options are ulysses, inner_ring, placement, sharding, and skip "
+          "(yes or no)",
+          name, text);
       options.skip_unneeded = text == "yes";
     }
   }
@@ -80,9 +81,10 @@ std::vector<Group> Group::gpus(std::span<const Device> devices, std::chrono::mil
 
 Group Group::processes(const Device& device, std::chrono::milliseconds limit) {
   const std::optional<Launch> launch = launch_from_environment();
-  LONGSPAN_CHECK_INPUT(launch.has_value(),
-                       "no launcher started this process: use torchrun, srun or mpirun, which set the variables "
-                       "that say its rank");
+  LONGSPAN_CHECK_INPUT(
+      launch.has_value(),
+      "no launcher started this process: use torchrun, srun or mpirun, which set the variables "
+      "that say its rank");
   return Group(nccl_communicator(*launch, device, limit));
 }
 
@@ -116,7 +118,8 @@ std::vector<std::string> strategy_names() {
 
 class ParallelAttention::Impl {
  public:
-  Impl(const Problem& problem, const ParallelConfig& config, const Group& group, const Device& device, Direction until)
+  Impl(const Problem& problem, const ParallelConfig& config, const Group& group, const Device& device,
+       Direction until)
       : group_(group),
         schedule_(scheduled(problem, config, group)),
         executor_(schedule_, problem, find_kernel(problem, device, until, config.kernel), device,

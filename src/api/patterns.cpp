@@ -1,7 +1,8 @@
 // Masks of named patterns, with options as text.
+#include "mask/patterns/patterns.h"
+
 #include "base/error.h"
 #include "base/parse.h"
-#include "mask/patterns/patterns.h"
 
 namespace longspan {
 namespace {
@@ -14,7 +15,8 @@ double parse_share(const std::string& text) {
   } catch (const std::exception&) {
     end = 0;
   }
-  LONGSPAN_CHECK_INPUT(end == text.size() && end > 0, "density '{}': must be a number above 0, at most 1", text);
+  LONGSPAN_CHECK_INPUT(end == text.size() && end > 0, "density '{}': must be a number above 0, at most 1",
+                       text);
   return share;
 }
 
