@@ -27,7 +27,7 @@ GOLDEN = {
 
 
 def mask(*arguments):
-    return subprocess.run([LONGSPAN, "mask", *arguments], capture_output=True, text=True, timeout=120)
+    return subprocess.run([LONGSPAN, "mask", *arguments], capture_output=True, text=True, timeout=1200)
 
 
 class MaskCommand(unittest.TestCase):

@@ -6,4 +6,4 @@ import subprocess
 
 def run(*arguments, stdin="", env=None):
     return subprocess.run([os.environ["LONGSPAN_PROGRAM"], *arguments], input=stdin, capture_output=True,
-                          text=True, timeout=120, env={**os.environ, **(env or {})})
+                          text=True, timeout=1200, env={**os.environ, **(env or {})})

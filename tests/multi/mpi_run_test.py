@@ -26,7 +26,7 @@ def mpirun(ranks, *arguments, strange=None, how=""):
             continue
         start = [sys.executable, __file__, "--strange", how] if first == strange else []
         command += [":"] * (len(command) > 1) + ["-np", str(number), *start, PROGRAM, "run", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=200)
+    return subprocess.run(command, capture_output=True, text=True, timeout=1200)
 
 
 def cases_in(folder):
@@ -116,7 +116,7 @@ class MpiRunTest(unittest.TestCase):
 
     def test_without_mpirun_the_reason_says_how_to_start_it(self):
         result = subprocess.run([PROGRAM, "run", "--strategy", "balanced", "--ranks", "2", "--transport", "mpi", *DOCUMENTS,
-                                 *QUICK, "--out", self.folder], capture_output=True, text=True, timeout=100)
+                                 *QUICK, "--out", self.folder], capture_output=True, text=True, timeout=1200)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(cases_in(self.folder)[0]["reason"], "ranks over MPI are processes: mpirun -n 2 longspan run ...")
 

@@ -34,7 +34,7 @@ class Suite(unittest.TestCase):
                      "--out", folder, *more]
             environment = {"LONGSPAN_PEERS": PEERS, "LONGSPAN_PYTHON": python, "PYTHONPATH": str(HERE),
                            "PYTHONDONTWRITEBYTECODE": "1", **environment}
-            done = subprocess.run(words, capture_output=True, text=True, timeout=300, env=os.environ | environment)
+            done = subprocess.run(words, capture_output=True, text=True, timeout=1200, env=os.environ | environment)
             if status is not None:
                 self.assertEqual(done.returncode, status, done.stderr)
             with open(os.path.join(folder, "results.jsonl")) as file:
