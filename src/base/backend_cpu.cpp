@@ -1,4 +1,4 @@
-// The CPU's backend: memory of the host, and what /proc and /sys say of the machine.
+// The CPU backend: host memory, and machine properties from /proc and /sys.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -20,14 +20,15 @@ namespace {
 
 constexpr size_t kAlignment = 256;
 
-// The first field of a file that holds one number; `otherwise` if there is none ("max", or no such file).
+// The number at the start of the file; `otherwise` if there is none (cgroup files may hold "max" or be
+// absent).
 size_t number_in(const std::string& path, size_t otherwise) {
   size_t value = 0;
   std::ifstream file(path);
   return file >> value ? value : otherwise;
 }
 
-// "MemAvailable:   123456 kB" of /proc/meminfo, in bytes; 0 if there is none.
+// "MemAvailable:   123456 kB" of /proc/meminfo, in bytes; 0 if the key is absent.
 size_t meminfo(const std::string& key) {
   std::ifstream file("/proc/meminfo");
   for (std::string name; file >> name;) {
@@ -56,7 +57,7 @@ size_t free_bytes(int) {
 }
 
 void* allocate(size_t bytes, int index) {
-  // Linux promises more memory than it has and kills the process that believes it: ask first.
+  // Linux overcommits and later kills the process that touches the memory, so check first.
   constexpr size_t kLarge = size_t{256} << 20;
   if (bytes >= kLarge) {
     const size_t available = free_bytes(index);
@@ -85,7 +86,7 @@ std::string model_name() {
   return name;
 }
 
-// The last-level caches of all sockets together, as a flush must cover them all.
+// The total size of the last-level caches of all sockets: a flush must cover them all.
 size_t last_level_cache_bytes() {
   namespace fs = std::filesystem;
   std::set<std::string> counted;  // "level:CPUs that share it"

@@ -12,7 +12,7 @@ std::string in_units(size_t bytes) {
   return fmt::format("{} bytes", bytes);
 }
 
-// CUDA's copy knows both sides of the bus; the CPU's only the host.
+// The CUDA copy handles both host and device pointers; the CPU copy handles host pointers only.
 const Backend& backend_for(DeviceKind a, DeviceKind b) {
   return backend_of(a == DeviceKind::kCpu ? b : a);
 }

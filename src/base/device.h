@@ -1,4 +1,4 @@
-// Devices and streams, which the public header declares.
+// Devices and streams, declared in the public header.
 #pragma once
 
 #include "longspan/base.h"

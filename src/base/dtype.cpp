@@ -42,9 +42,9 @@ DType dtype_from_name(std::string_view name) {
   return DType::kF32;
 }
 
-// A compiler's own half type knows every corner (subnormals, infinities, NaN) and compiles to one
-// instruction where the machine has it. Clang has _Float16 on x86 from version 15; before, one that may be
-// stored but not returned.
+// The compiler's half type handles subnormals, infinities and NaN, and compiles to one instruction where the
+// machine has it. Clang has _Float16 on x86 from version 15; earlier versions have a type that can be stored
+// but not returned.
 #if defined(__clang__) && __clang_major__ < 15
 using Half = __fp16;
 #else

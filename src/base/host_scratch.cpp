@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kPiece = size_t{4} << 20;  // touched by one thread at a time: two huge pages
 constexpr size_t kPage = 4096;
 
-// Never destroyed: scratch may be given back while the program ends.
+// Never destroyed: scratch may be returned during program exit.
 struct Pool {
   std::mutex mutex;
   std::vector<Buffer> free;
@@ -26,7 +26,7 @@ Pool& pool() {
   return *pool;
 }
 
-// The smallest that is large enough, or an empty one.
+// Returns the smallest block that is large enough, or an empty one.
 Buffer take(size_t bytes) {
   const std::lock_guard lock(pool().mutex);
   auto& free = pool().free;
@@ -45,7 +45,7 @@ void touch(const Buffer& buffer) {
   const uintptr_t first = (begin + kPage - 1) / kPage * kPage;
   const uintptr_t end = begin + buffer.bytes();
   if (end <= first + kPiece) return;
-  madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE);  // a wish
+  madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE);  // a hint; failure is harmless
   parallel_for(static_cast<int64_t>((buffer.bytes() + kPiece - 1) / kPiece), [&](int64_t piece, int) {
     auto* const bytes = buffer.as<unsigned char>();
     const size_t from = static_cast<size_t>(piece) * kPiece, to = std::min(buffer.bytes(), from + kPiece);

@@ -1,5 +1,5 @@
-// Host memory for large copies of a device's tensors, one after the other. Touching fresh pages takes several
-// times as long as copying into them, so they are touched by all threads, and kept for the next copy.
+// Reusable host memory for large copies of device tensors. Touching fresh pages takes several times as long
+// as copying into them, so all threads touch them in parallel and the memory is kept for the next copy.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@ class HostScratch {
  public:
   HostScratch() = default;
   explicit HostScratch(size_t bytes);  // uninitialised
-  ~HostScratch();                      // kept for whoever asks next
+  ~HostScratch();                      // returns the memory to the cache
   HostScratch(HostScratch&&) noexcept = default;
   HostScratch& operator=(HostScratch&&) noexcept = default;
 
   void* data() const { return buffer_.data(); }
 
-  // Gives back to the system what nobody uses now.
+  // Releases unused cached memory to the system.
   static void release_all();
 
  private:

@@ -26,7 +26,7 @@ namespace {
 constexpr int kMaxThreads = 4096;
 
 int cpus_by_affinity() {
-  // The kernel refuses a set smaller than its own, so ask with larger ones until it accepts.
+  // The kernel rejects a set smaller than its own, so retry with larger sets.
   for (int cpus = 1024; cpus <= 1 << 20; cpus *= 2) {
     cpu_set_t* set = CPU_ALLOC(cpus);
     if (set == nullptr) break;
@@ -39,8 +39,8 @@ int cpus_by_affinity() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-// A container's CPU quota in whole CPUs, rounded up; kMaxThreads where there is none. More threads than
-// this only take turns, and a spinning or waiting one spends the time of the others.
+// The container's CPU quota in whole CPUs, rounded up; kMaxThreads without a quota. More threads than this
+// only share the quota, and waiting threads waste it by spinning.
 int cpus_by_quota() {
   double quota = 0, period = 0;
   std::ifstream v2("/sys/fs/cgroup/cpu.max");
@@ -67,7 +67,7 @@ int initial_thread_count() {
 
 using Body = std::function<void(int64_t, int)>;
 
-// One parallel_for. Lives on the caller's stack: the caller leaves only when no worker is inside.
+// One parallel_for. It lives on the caller's stack: the caller returns only when no worker is inside.
 struct Job {
   const Body& body;
   const int64_t count;
@@ -90,7 +90,7 @@ struct Job {
   }
 };
 
-// True on a thread that is inside a body: whatever it calls runs on it alone.
+// True on a thread that is running a body; nested calls then run serially.
 thread_local bool t_inside = false;
 
 struct InsideScope {
@@ -111,8 +111,8 @@ class Pool {
   }
 
   void run(int64_t count, const Body& body) {
-    // A second caller, on a thread of its own (a rank, say), does not wait for the first, whose body may be
-    // waiting for it: it computes alone.
+    // A second caller on another thread (a rank, for example) computes serially. Waiting could deadlock: the
+    // first caller's body may be waiting for it.
     std::unique_lock busy(busy_, std::try_to_lock);
     Job job{.body = body, .count = count, .error_mutex = {}, .error = nullptr};
     if (!busy.owns_lock() || workers_.empty() || count == 1) {
@@ -134,7 +134,7 @@ class Pool {
         const InsideScope inside;
         job.run(0);
       }
-      // Workers that have not come by now find no job: a short loop does not wait for sleepers.
+      // Workers that wake later find no job: a short loop does not wait for sleeping threads.
       std::unique_lock lock(mutex_);
       job_ = nullptr;
       done_.wait(lock, [&] { return active_ == 0; });
@@ -176,11 +176,11 @@ class Pool {
     }
   }
 
-  std::mutex busy_;  // held by the caller whose job the workers serve
+  std::mutex busy_;  // held by the caller whose job is running
   std::vector<std::thread> workers_;
   std::atomic<int> threads_{1};
 
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable wake_, done_;
   Job* job_ = nullptr;
   uint64_t generation_ = 0;
@@ -188,10 +188,10 @@ class Pool {
   bool stopping_ = false;
 };
 
-// The pool is never destroyed: its threads may be needed until the process ends. After a fork the child has
-// none of them, and makes a pool of its own.
+// The pool is never destroyed: its threads may be needed until the process ends. A forked child has none of
+// these threads, so it creates its own pool.
 std::atomic<Pool*> g_pool{nullptr};
-std::atomic<int> g_forked_threads{0};  // in a child: the parent's number of threads
+std::atomic<int> g_forked_threads{0};  // in a forked child: the parent's number of threads
 std::mutex& pool_mutex() {
   static auto* mutex = new std::mutex;
   return *mutex;

@@ -1,4 +1,4 @@
-// Numbers as users write them.
+// Numbers in the forms that users write.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace longspan {
 
-// A number of tokens: digits, and K, M or G for 1024, 1024^2 or 1024^3, in either case: 8192, 8K, 1M. Throws
-// an input error that begins with `what`, the option or key that the text belongs to.
+// Parses a number of tokens: digits with an optional K, M or G (1024, 1024^2, 1024^3) in either case: 8192,
+// 8K, 1M. Throws an input error that begins with `what`, the option or key of the text.
 int64_t parse_length(std::string_view text, std::string_view what);
 
-// The shortest form that parse_length reads back: "8K", "1M", "1000".
+// The shortest text that parse_length reads back: "8K", "1M", "1000".
 std::string format_length(int64_t tokens);
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// The arithmetic of the counter-based generator, the same source for the CPU and for a GPU.
+// The arithmetic of the counter-based generator, shared by the CPU and GPU code.
 #pragma once
 
 #include <array>
@@ -29,9 +29,9 @@ LONGSPAN_HOST_DEVICE inline std::array<uint32_t, 4> philox4x32(std::array<uint32
   return counter;
 }
 
-// Two independent standard normals from two 32-bit words (Box and Muller). In double, so that a last-bit
-// difference between two machines' libraries seldom survives the rounding to float. The first uniform is
-// never 0, so that its logarithm is finite.
+// Two independent standard normals from two 32-bit words (Box and Muller). The computation is in double so
+// that last-bit differences between math libraries rarely survive the rounding to float. The first uniform is
+// never 0, so its logarithm is finite.
 LONGSPAN_HOST_DEVICE inline std::array<float, 2> box_muller(uint32_t a, uint32_t b) {
   constexpr double kUnit = 0x1p-32, kTwoPi = 6.283185307179586;
   const double radius = sqrt(-2 * log((a + 0.5) * kUnit));

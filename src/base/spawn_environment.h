@@ -1,4 +1,4 @@
-// The environment that a child process gets: this process's, with some variables set.
+// The environment of a child process: this process's variables, with some replaced or added.
 #pragma once
 
 #include <map>
@@ -15,7 +15,7 @@ class SpawnEnvironment {
   SpawnEnvironment(const SpawnEnvironment&) = delete;
   SpawnEnvironment& operator=(const SpawnEnvironment&) = delete;
 
-  char** data() { return pointers_.data(); }  // as posix_spawn takes it
+  char** data() { return pointers_.data(); }  // in the form that posix_spawn takes
 
  private:
   std::vector<std::string> entries_;

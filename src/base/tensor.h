@@ -1,4 +1,4 @@
-// Tensor views, which the public header declares.
+// Tensor views, declared in the public header.
 #pragma once
 
 #include "base/dtype.h"

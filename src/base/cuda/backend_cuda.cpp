@@ -1,5 +1,5 @@
-// The CUDA backend, and base/cuda.h. The runtime is linked statically and looks for the driver when it is
-// first called, so that this program starts, and runs on the CPU, where there is no GPU.
+// The CUDA backend and base/cuda.h. The runtime is linked statically and loads the driver on first use, so
+// the program starts and runs on the CPU without a GPU.
 #include <algorithm>
 #include <mutex>
 #include <unordered_map>
@@ -14,7 +14,7 @@ namespace longspan {
 namespace cuda {
 namespace {
 
-// The process's allocations: cudaFree does not say how much it frees.
+// Allocations of this process by pointer, since cudaFree does not report the size that it frees.
 struct Ledger {
   std::mutex mutex;
   std::unordered_map<void*, size_t> sizes;
@@ -38,7 +38,7 @@ std::string version_text(int version) {
 }  // namespace
 
 void fail(cudaError_t status, const char* call, const char* file, int line) {
-  cudaGetLastError();  // an error that does not stick must not be found again by the next check
+  cudaGetLastError();  // clears an error that is not sticky, so that the next check does not report it again
   const bool memory = status == cudaErrorMemoryAllocation;
   throw Error(memory ? ErrorKind::kOutOfMemory : ErrorKind::kInternal,
               memory ? fmt::format("out of memory (in {})", call)
@@ -159,7 +159,7 @@ void release(void* data, int index) noexcept {
       ledger().sizes.erase(entry);
     }
   }
-  cudaFree(data);  // unified addressing: the pointer names its device
+  cudaFree(data);  // unified addressing: the pointer identifies its device
 }
 
 size_t free_bytes(int index) {
@@ -169,12 +169,12 @@ size_t free_bytes(int index) {
   return free;
 }
 
-// On the calling thread's device, the default stream: a blocking copy or fill orders itself after that
-// stream's work alone, so the whole device is waited for first; whoever wants overlap uses copy_async.
+// On the default stream of the calling thread's device. A blocking copy or fill is ordered only after that
+// stream's work, so wait for the whole device first. copy_async allows overlap.
 void copy(void* to, const void* from, size_t bytes) {
   LONGSPAN_CUDA(cudaDeviceSynchronize());
   LONGSPAN_CUDA(cudaMemcpy(to, from, bytes, cudaMemcpyDefault));
-  LONGSPAN_CUDA(cudaStreamSynchronize(nullptr));  // a copy within the device returns before it is done
+  LONGSPAN_CUDA(cudaStreamSynchronize(nullptr));  // device-to-device copies return before they are done
 }
 
 void copy_rows(void* to, size_t to_stride, const void* from, size_t from_stride, size_t row_bytes,
@@ -200,7 +200,7 @@ std::string text_of(const cudaUUID_t& uuid) {
   return text;
 }
 
-// Every device of the machine that this process may see, or the reason that there is none.
+// All devices of the machine that are visible to this process, or the reason that there are none.
 struct Found {
   std::vector<Device> devices;
   std::string reason;

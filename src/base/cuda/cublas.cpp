@@ -9,8 +9,8 @@
 namespace longspan::cuda {
 namespace {
 
-// What is used of the library. cublas_v2.h gives some functions a versioned name through a macro, hence the
-// strings.
+// The functions used from the library. They are looked up by string because macros in cublas_v2.h give some
+// of them versioned names.
 struct Library {
   std::string reason;  // empty if it was found
   decltype(&cublasCreate_v2) create = nullptr;
@@ -27,7 +27,7 @@ Library open_library() {
   Library library;
   const std::string file = fmt::format("libcublas.so.{}", CUBLAS_VER_MAJOR);
   void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-#ifdef LONGSPAN_CUDA_LIBRARY_DIR  // the toolkit this was built with, where the loader does not know of it
+#ifdef LONGSPAN_CUDA_LIBRARY_DIR  // the toolkit of this build, in case the loader does not find it
   if (handle == nullptr)
     handle = dlopen((LONGSPAN_CUDA_LIBRARY_DIR "/" + file).c_str(), RTLD_NOW | RTLD_LOCAL);
 #endif
@@ -75,7 +75,7 @@ cudaDataType_t type_of(DType dtype) {
   LONGSPAN_CHECK(false, "dtype {} is unknown to cuBLAS", static_cast<int>(dtype));
 }
 
-// Of the operand that the matrix stands for.
+// Dimensions after transposition.
 int64_t rows_of(const Matrix& m) {
   return m.transposed ? m.columns : m.rows;
 }
@@ -119,7 +119,7 @@ void Blas::product(const Matrix& c, const Matrix& a, const Matrix& b, double alp
       c.rows, c.columns);
   LONGSPAN_CHECK(a.dtype == b.dtype, "{} times {}", name_of(a.dtype), name_of(b.dtype));
   const auto handle = static_cast<cublasHandle_t>(handle_);
-  check(library().set_stream(handle, raw(stream)), "cublasSetStream");  // forgets the workspace
+  check(library().set_stream(handle, raw(stream)), "cublasSetStream");  // resets the workspace
   check(library().set_workspace(handle, workspace_.data(), workspace_.bytes()), "cublasSetWorkspace");
 
   const bool f64 = a.dtype == DType::kF64;
@@ -127,10 +127,10 @@ void Blas::product(const Matrix& c, const Matrix& a, const Matrix& b, double alp
   const void* alpha_p = f64 ? static_cast<const void*>(&alpha) : &alpha_f32;
   const void* beta_p = f64 ? static_cast<const void*>(&beta) : &beta_f32;
   const cublasComputeType_t compute = f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F;
-  // cuBLAS is column-major and so sees every row-major matrix transposed: c' = b' a'.
+  // cuBLAS is column-major and sees each row-major matrix transposed: c' = b' a'.
   const cublasOperation_t b_op = b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
   const cublasOperation_t a_op = a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-  if (batch == 1) {  // not a batch of one: cuBLAS picks better kernels for a single product
+  if (batch == 1) {  // a strided batch of one is slower: cuBLAS picks better kernels for a single product
     check(library().gemm(handle, b_op, a_op, c.columns, c.rows, columns_of(a), alpha_p, b.data,
                          type_of(b.dtype), b.row_stride, a.data, type_of(a.dtype), a.row_stride, beta_p,
                          c.data, type_of(c.dtype), c.row_stride, compute, CUBLAS_GEMM_DEFAULT),

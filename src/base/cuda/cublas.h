@@ -1,5 +1,5 @@
-// Matrix products on a GPU through cuBLAS, which is looked for when it is first needed: the program starts
-// without it.
+// Matrix products on a GPU through cuBLAS. The library is opened on first use, so the program starts without
+// it.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,15 @@
 
 namespace longspan::cuda {
 
-// A row-major matrix in device memory, or a batch of them at a constant distance (0: the same one each time).
+// A row-major matrix in device memory, or a batch of them at a constant distance (0: the same matrix each
+// time).
 struct Matrix {
   void* data = nullptr;
   DType dtype = DType::kF32;
   int64_t rows = 0, columns = 0;
-  int64_t row_stride = 0;  // in elements, as is batch_stride
+  int64_t row_stride = 0;  // in elements, like batch_stride
   int64_t batch_stride = 0;
-  bool transposed = false;  // stands for its transpose: rows and columns are those of what is stored
+  bool transposed = false;  // use the transpose; rows and columns describe the matrix as stored
 };
 
 inline Matrix transpose(Matrix matrix) {
@@ -27,7 +28,7 @@ inline Matrix transpose(Matrix matrix) {
   return matrix;
 }
 
-// cuBLAS on one device. One thread at a time.
+// cuBLAS on one device. Not thread-safe.
 class Blas {
  public:
   static constexpr size_t kWorkspaceBytes = size_t{32}
@@ -35,21 +36,21 @@ class Blas {
 
   // Why cuBLAS cannot be used ("libcublas.so.13 was not found: ..."); empty if it can.
   static std::string unavailable_reason();
-  static std::string version();  // "13.0.2"; empty without it
+  static std::string version();  // "13.0.2"; empty if cuBLAS was not found
 
   explicit Blas(const Device& device);  // throws an input error with unavailable_reason()
   ~Blas();
   Blas(const Blas&) = delete;
   Blas& operator=(const Blas&) = delete;
 
-  // c = alpha * a b + beta * c for each of `batch` matrices. a and b are of one dtype; c is of the same or
-  // f32. Sums are in f32 (in f64 for f64); f32 inputs are not rounded to tf32.
+  // c = alpha * a b + beta * c for each of `batch` matrices. a and b share a dtype; c has that dtype or f32.
+  // Accumulation is in f32 (f64 for f64), and f32 inputs are not rounded to tf32.
   void product(const Matrix& c, const Matrix& a, const Matrix& b, double alpha, double beta, int64_t batch,
                Stream stream);
 
  private:
   void* handle_ = nullptr;
-  Buffer workspace_;  // our own, so that it is counted
+  Buffer workspace_;  // allocated here so that memory accounts include it
 };
 
 }  // namespace longspan::cuda

@@ -1,5 +1,5 @@
-// CUDA streams, events, asynchronous copies and memory accounts, as owners that clean up. For files built
-// with CUDA only (if(LONGSPAN_CUDA) in CMake); everybody else goes through base/device.h and base/buffer.h.
+// RAII wrappers for CUDA streams, events, asynchronous copies and memory accounts. Only for files that are
+// built with CUDA (if(LONGSPAN_CUDA) in CMake); other files use base/device.h and base/buffer.h.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,13 @@ inline cudaStream_t raw(Stream stream) {
   return static_cast<cudaStream_t>(stream.handle);
 }
 
-// The newest CUDA that the driver knows ("13.0"; empty without a driver), and the runtime in this program.
+// The newest CUDA version that the driver supports ("13.0"; empty without a driver), and the runtime linked
+// here.
 std::string driver_version();
 std::string runtime_version();
 
-// Makes `index` the calling thread's device, and puts the old one back at the end. A kernel launch needs it
-// where there is more than one device; what is declared here does it itself.
+// Makes `index` the current device of the calling thread and restores the previous one on destruction. Kernel
+// launches need it on machines with several devices; the functions of this header set the device themselves.
 class DeviceGuard {
  public:
   explicit DeviceGuard(int index);
@@ -33,20 +34,20 @@ class DeviceGuard {
   int previous_ = 0;
 };
 
-// What Buffers of this process hold on a device, now and at most since reset_peak.
+// Bytes in Buffers of this process on a device: now, and the peak since reset_peak.
 struct Allocated {
   size_t now_bytes = 0, peak_bytes = 0;
 };
 Allocated allocated(int index);
-void reset_peak(int index);  // the peak starts again from what is held now
+void reset_peak(int index);  // the peak restarts from the current bytes
 
-// Between any two of host and device memory, in the order of the stream. With pageable host memory the call
-// returns when the host's side is done with.
+// Copies between any host and device memories, in stream order. With pageable host memory the call returns
+// once the host memory is free to reuse.
 void copy_async(void* to, const void* from, size_t bytes, Stream stream);
 void fill_async(void* to, unsigned char value, size_t bytes, Stream stream);
-void synchronize(Stream stream);  // waits; throws what kernels in the stream reported
+void synchronize(Stream stream);  // blocks the host; throws errors reported by kernels in the stream
 
-// A stream that does not wait for the default stream.
+// A stream that does not synchronize with the default stream.
 class OwnedStream {
  public:
   explicit OwnedStream(int index);
@@ -59,7 +60,8 @@ class OwnedStream {
   Stream stream_;
 };
 
-// A point in a stream. With timing, the time between two can be read; without, it costs less.
+// A point in a stream. Timing events can measure the time between two points; events without timing are
+// cheaper.
 class Event {
  public:
   enum class Timing : bool { kOff, kOn };
@@ -69,9 +71,9 @@ class Event {
   Event& operator=(const Event&) = delete;
 
   void record(Stream stream);
-  void synchronize() const;                        // the host waits
-  void wait_in(Stream stream) const;               // the stream waits
-  double seconds_since(const Event& start) const;  // both recorded with timing, and reached
+  void synchronize() const;                        // blocks the host
+  void wait_in(Stream stream) const;               // makes the stream wait
+  double seconds_since(const Event& start) const;  // both must be recorded with timing, and reached
 
  private:
   cudaEvent_t event_ = nullptr;

@@ -1,11 +1,11 @@
-// LONGSPAN_CUDA(call): throws if a call of the CUDA runtime fails. Only for files that are built with CUDA.
+// LONGSPAN_CUDA(call) throws if a call of the CUDA runtime fails. Only for files that are built with CUDA.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 namespace longspan::cuda {
 
-// Throws an Error that gives the error's name and text and the call; an out-of-memory Error where it is one.
+// Throws an Error with the error's name, its text and the call; the kind is out-of-memory where that applies.
 [[noreturn]] void fail(cudaError_t status, const char* call, const char* file, int line);
 
 }  // namespace longspan::cuda
@@ -16,5 +16,5 @@ namespace longspan::cuda {
       ::longspan::cuda::fail(longspan_status, #call, __FILE__, __LINE__);                        \
   } while (false)
 
-// After a kernel launch: launches return nothing, their errors wait to be asked for.
+// Use after a kernel launch, which does not return its errors.
 #define LONGSPAN_CUDA_LAUNCHED() LONGSPAN_CUDA(cudaGetLastError())

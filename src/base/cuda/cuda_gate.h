@@ -1,5 +1,5 @@
-// A gate in a stream: work behind it is queued while it is shut, and starts at once when it opens. Between
-// two events behind a gate there is then no time in which the GPU waited for the host to launch something.
+// A gate in a stream. Work queued behind a shut gate starts at once when the gate opens. Events behind the
+// gate therefore measure no launch gaps.
 #pragma once
 
 #include "base/device.h"
@@ -13,15 +13,15 @@ class CudaGate {
   CudaGate(const CudaGate&) = delete;
   CudaGate& operator=(const CudaGate&) = delete;
 
-  // What is put into the stream from now on waits for open(), for `timeout_s` at most: work that itself waits
-  // for the stream, or that overfills the launch queue, would otherwise wait for ever.
+  // Work put into the stream from now on waits for open(), at most for `timeout_s`. The limit prevents a
+  // deadlock when the host waits for the stream or the launch queue is full.
   void shut(Stream stream, double timeout_s);
   void open();
-  bool timed_out() const;  // the last gate was not opened in time; ask once the stream has passed it
+  bool timed_out() const;  // whether the last gate timed out; call it once the stream has passed the gate
 
  private:
   struct Flags;
-  Flags* host_ = nullptr;  // in host memory that the device sees
+  Flags* host_ = nullptr;  // in host memory mapped into the device
   Flags* device_ = nullptr;
   int index_ = 0;
 };

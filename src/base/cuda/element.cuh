@@ -1,5 +1,5 @@
-// Tensors' elements as CUDA has them: to f32 or f64 and back, and the type of a dtype that is known at run
-// time only.
+// Tensor elements in CUDA code: conversion to and from f32 or f64, and dispatch on a dtype known only at run
+// time.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -48,7 +48,7 @@ __device__ inline __half from_f32<__half>(float x) {
   return __float2half_rn(x);
 }
 
-// Calls visit with a value of the dtype's type, which is of f32 at most; `user` says who has no f64.
+// Calls visit with a value of the dtype's type, f32 at most; `user` names the caller in the error for f64.
 template <class Visit>
 void with_element_type(DType dtype, const char* user, const Visit& visit) {
   switch (dtype) {
@@ -64,7 +64,7 @@ void with_element_type(DType dtype, const char* user, const Visit& visit) {
   LONGSPAN_CHECK(false, "{}: no {}", user, name_of(dtype));
 }
 
-// The same, f64 included.
+// The same, including f64.
 template <class Visit>
 void with_any_element_type(DType dtype, const Visit& visit) {
   if (dtype == DType::kF64) return visit(double{});

@@ -1,4 +1,4 @@
-// fill_normal on a GPU: each thread makes the four numbers of one counter.
+// fill_normal on a GPU: each thread generates the four numbers of one counter.
 #include "base/cuda/cuda.h"
 #include "base/cuda/element.cuh"
 #include "base/cuda/rng_cuda.h"

@@ -1,4 +1,4 @@
-// fill_normal of base/rng.h for a tensor in a GPU's memory.
+// fill_normal of base/rng.h for a tensor in GPU memory.
 #pragma once
 
 #include <cstdint>
