@@ -1,4 +1,4 @@
-// Bands: closed forms for what one band shows.
+// Closed forms for single bands.
 #include "mask/band.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ int64_t clamped_sum(int64_t n, int64_t limit) {
   return limit * (limit + 1) / 2 + (n - limit) * limit;
 }
 
-// Pairs of q x k with column - row <= diagonal.
+// The number of pairs in q x k with column - row <= diagonal.
 int64_t area_up_to(const Range& q, const Range& k, int64_t diagonal) {
   if (diagonal >= k.end - 1 - q.begin) return q.size() * k.size();
   if (diagonal < k.begin - (q.end - 1)) return 0;
@@ -27,7 +27,7 @@ int64_t area_up_to(const Range& q, const Range& k, int64_t diagonal) {
 }  // namespace
 
 Range Band::columns(int64_t row) const {
-  // The bounds are compared before they are added to anything: any int64 may stand there.
+  // Compare the bounds before adding to them: they may be any int64.
   if (!q.contains(row) || k.empty() || lo > hi || lo > k.end - 1 - row || hi < k.begin - row) return {};
   return {lo <= k.begin - row ? k.begin : row + lo, hi >= k.end - 1 - row ? k.end : row + hi + 1};
 }
@@ -45,15 +45,15 @@ bool Band::empty() const {
 Band Band::tightened() const {
   Band band = *this;
   if (q.empty() || k.empty() || lo > hi) return Band{};
-  // A row sees something unless the diagonals lie wholly to the left or to the right of k. Bounds that far
-  // outside the rectangle bind either always or never, so that no sum below overflows.
+  // A row sees a key unless both diagonals lie left or right of k. Bounds that far outside the rectangle bind
+  // always or never, so the sums below cannot overflow.
   if (lo > k.end - 1 - q.begin || hi < k.begin - (q.end - 1)) return Band{};
   const bool lo_binds = lo > k.begin - (q.end - 1);
   const bool hi_binds = hi < k.end - 1 - q.begin;
   if (hi_binds) band.q.begin = std::max(q.begin, k.begin - hi);
   if (lo_binds) band.q.end = std::min(q.end, k.end - lo);
   if (band.q.empty()) return Band{};
-  // Each remaining row sees a column, so one pass over the columns ends it.
+  // Each remaining row sees a column, so trimming the columns once suffices.
   if (lo_binds) band.k.begin = std::max(k.begin, band.q.begin + lo);
   if (hi_binds) band.k.end = std::min(k.end, band.q.end + hi);
   if (!(lo_binds && lo > band.k.begin - (band.q.end - 1))) band.lo = kUnboundedBelow;

@@ -1,4 +1,4 @@
-// The compact sequence of bands: appending and indexing.
+// The compact list of bands: appending and indexing.
 #include "mask/band_list.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ void BandList::append(const Band& band) {
   const bool bounded = band.lo != kUnboundedBelow || band.hi != kUnboundedAbove;
   if (bounded && diagonals_.empty()) diagonals_.resize(keys_.size());
   keys_.push_back({static_cast<int32_t>(band.k.begin), static_cast<int32_t>(band.k.end)});
-  // Once one band has a bound, each has an entry.
+  // Once one band has a diagonal bound, every band has an entry.
   if (bounded || !diagonals_.empty())
     diagonals_.push_back({band.lo == kUnboundedBelow ? kNoLo : static_cast<int32_t>(band.lo),
                           band.hi == kUnboundedAbove ? kNoHi : static_cast<int32_t>(band.hi)});

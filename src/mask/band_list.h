@@ -1,5 +1,6 @@
-// A compact sequence of bands: 8 bytes a rectangular band, 16 bytes one with a diagonal bound, and 16 more
-// for each change of rows. A block-sparse mask of a million tokens is millions of bands of few rows.
+// A compact list of bands: 8 bytes per rectangular band, 16 bytes per band with a diagonal bound, and 16 more
+// for each change of rows. A block-sparse mask of a million tokens has millions of bands with few distinct
+// row ranges.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +13,10 @@
 
 namespace longspan {
 
-// Coordinates and bounds fit 32 bits: masks have less than 2^31 rows and columns.
+// Coordinates and bounds fit in 32 bits: masks have fewer than 2^31 rows and columns.
 class BandList {
  public:
-  // Consecutive bands of the same rows; `first` is the number of the first of them.
+  // Consecutive bands with the same rows; `first` is the index of the first one.
   struct Group {
     int32_t q_begin = 0, q_end = 0;
     int64_t first = 0;
@@ -50,15 +51,15 @@ class BandList {
     size_t index_ = 0, group_ = 0;
   };
 
-  // For lists whose size is known: room is reserved but not touched.
+  // Reserves address space for a list of known size, without touching it.
   void reserve(size_t bands) { keys_.reserve(bands); }
 
-  // Rows, columns and bounds of a normalized band of such a mask.
+  // Rows, columns and bounds of a normalised band of a mask of this size.
   void append(const Band& band);
 
   size_t size() const { return keys_.size(); }
   bool empty() const { return keys_.empty(); }
-  Band operator[](size_t index) const;  // O(log groups): to visit all, iterate
+  Band operator[](size_t index) const;  // O(log groups); iterate to visit all
   Iterator begin() const { return {this, 0, 0}; }
   Iterator end() const { return {this, size(), groups_.size()}; }
 
@@ -97,7 +98,7 @@ class BandList {
 
   std::vector<Group> groups_;
   std::vector<Keys> keys_;            // [bands]
-  std::vector<Diagonals> diagonals_;  // [bands], or none while no band has a bound
+  std::vector<Diagonals> diagonals_;  // [bands], or empty while no band has a bound
 };
 
 }  // namespace longspan

@@ -1,5 +1,5 @@
-// A list that grows without copying: when a list becomes hundreds of megabytes, the doubling of a vector
-// would hold its elements twice.
+// A list that grows without copying. A doubling vector would hold its elements twice when the list reaches
+// hundreds of megabytes.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace longspan {
 
-// Elements appended together stay contiguous if their number divides `per_chunk`.
+// Elements appended in one call are contiguous if their number divides `per_chunk`.
 template <class T>
 class Chunks {
   static_assert(std::is_trivially_copyable_v<T>, "elements begin as zero bytes and are copied as bytes");
@@ -20,14 +20,14 @@ class Chunks {
  public:
   explicit Chunks(size_t per_chunk) : per_chunk_(per_chunk) {}
 
-  // Forgets all elements, but keeps the memory of few.
+  // Removes all elements but keeps a small allocation.
   void begin(size_t per_chunk) {
     per_chunk_ = per_chunk;
     first_.clear();
     chunks_.clear();
   }
 
-  // For few: room for so many, which spares them the growing.
+  // Reserves room for a short list, which avoids reallocation.
   void reserve(size_t count) { first_.reserve(std::min(count, per_chunk_)); }
 
   size_t size() const { return chunks_.empty() ? first_.size() : size_; }
@@ -36,7 +36,7 @@ class Chunks {
   }
   T& back() { return chunks_.empty() ? first_.back() : (*this)[size_ - 1]; }
 
-  T* append(size_t count) {  // of zero bytes
+  T* append(size_t count) {  // zero-initialised
     if (chunks_.empty() && first_.size() + count <= per_chunk_) {
       first_.resize(first_.size() + count);
       return first_.data() + first_.size() - count;
@@ -51,8 +51,8 @@ class Chunks {
       *append_to_chunks(1) = element;
   }
 
-  // Moves the elements to a vector, if they are many, of exactly their size. Each chunk is freed as soon as
-  // it is copied, so that the two never take much more memory than one.
+  // Moves a long list into a vector of exactly its size. Each chunk is freed as soon as it is copied, so peak
+  // memory stays near one copy.
   std::vector<T> take() {
     if (chunks_.empty()) return std::exchange(first_, {});
     std::vector<T> elements;
@@ -67,7 +67,7 @@ class Chunks {
     return elements;
   }
 
-  // The same, but where they are few, they are copied, and their memory is kept for others.
+  // The same, but a short list is copied and its memory is kept for reuse.
   std::vector<T> take_keeping_memory() {
     return chunks_.empty() ? std::vector<T>(first_.begin(), first_.end()) : take();
   }
@@ -87,9 +87,9 @@ class Chunks {
   }
 
   size_t per_chunk_;
-  std::vector<T> first_;  // all of them, while they would fit one chunk: pages from the system take longer
+  std::vector<T> first_;  // all elements of a short list: fresh pages from the system cost more
   std::vector<Pages> chunks_;
-  size_t size_ = 0;  // of chunks
+  size_t size_ = 0;  // in the chunks
 };
 
 }  // namespace longspan

@@ -1,4 +1,5 @@
-// The search for overlapping bands: a sweep over the rows, as Shamos and Hoey (1976) do it for segments.
+// The search for overlapping bands: a sweep over the rows, after the segment intersection of Shamos and Hoey
+// (1976).
 #include "mask/disjoint.h"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ bool overlap(const Band& a, const Band& b) {
   return !intersection(a, b).empty();
 }
 
-// Bands of the same rows without diagonal bounds, sorted by their first column: only neighbours can meet.
+// Bands of the same rows without diagonal bounds, sorted by first column: only neighbours can overlap.
 Overlap overlap_of_rectangles(const BandList& bands, size_t group) {
   for (size_t i = bands.group_begin(group) + 1; i < bands.group_end(group); ++i) {
     const Band before = bands.band(group, i - 1), band = bands.band(group, i);
@@ -33,12 +34,12 @@ bool all_rectangles(const BandList& bands, size_t group) {
   return true;
 }
 
-// Any bands. From one row to the next the ends of a band's interval move by at most one column to the right,
-// so two bands cannot change sides without overlapping: while all are disjoint, the live bands keep their
-// order along the columns, and the first overlap is between two that are neighbours in it. So it suffices
-// to test each pair when it becomes neighbours.
+// The general case. From one row to the next, both ends of a band's interval move right by at most one
+// column, so two bands cannot swap sides without overlapping. While all are disjoint, the live bands keep
+// their order along the columns, and the first overlap is between neighbours. Testing each pair when it
+// becomes adjacent is therefore enough.
 Overlap overlap_by_sweep(const BandList& bands, size_t first_group, size_t last_group) {
-  int64_t row = 0;  // what the order of the live bands refers to
+  int64_t row = 0;  // the row at which live bands are compared
   auto left_of = [&row](const Band& a, const Band& b) { return a.columns(row).begin < b.columns(row).begin; };
   using Live = std::set<Band, decltype(left_of)>;
   Live live(left_of);
@@ -64,7 +65,7 @@ Overlap overlap_by_sweep(const BandList& bands, size_t first_group, size_t last_
       }
       row = band.q.begin;
       auto [place, inserted] = live.insert(band);
-      if (!inserted) return std::pair{*place, band};  // both show that row's first column
+      if (!inserted) return std::pair{*place, band};  // both show the first column of that row
       if (place != live.begin() && overlap(*std::prev(place), band))
         return std::pair{*std::prev(place), band};
       if (std::next(place) != live.end() && overlap(*std::next(place), band))
@@ -83,7 +84,8 @@ Overlap overlap_by_sweep(const BandList& bands, size_t first_group, size_t last_
 
 std::optional<std::pair<Band, Band>> find_overlap(const BandList& bands) {
   const auto& groups = bands.groups();
-  // Groups whose rows do not touch cannot overlap: treat each chain of groups that do by itself.
+  // Groups whose rows are disjoint cannot overlap, so process each chain of groups with touching rows
+  // separately.
   for (size_t first = 0, last = 0; first < groups.size(); first = last) {
     int32_t end = groups[first].q_end;
     for (last = first + 1; last < groups.size() && groups[last].q_begin < end; ++last)

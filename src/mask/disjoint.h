@@ -1,4 +1,4 @@
-// Do any two bands of a list overlap?
+// A test for overlapping bands.
 #pragma once
 
 #include <optional>
@@ -8,8 +8,8 @@
 
 namespace longspan {
 
-// Two bands that share a pair, or nothing if all are disjoint. The bands are normalised and sorted by
-// (q.begin, k.begin, lo). O(n) for bands whose rows are blocks, O(n log n) for any others.
+// Returns two bands that share a pair, or nothing if all are disjoint. The bands must be normalised and
+// sorted by (q.begin, k.begin, lo). O(n) for block-aligned rectangles, O(n log n) otherwise.
 std::optional<std::pair<Band, Band>> find_overlap(const BandList& bands);
 
 }  // namespace longspan

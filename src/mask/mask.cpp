@@ -1,4 +1,4 @@
-// Masks: construction, what a row sees, and the masks derived from a mask.
+// Masks: construction, visible keys, and masks derived from a mask.
 #include "mask/mask.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace longspan {
 namespace {
 
-constexpr size_t kReachGroups = 64;  // groups that a row's search accepts or skips at once
+constexpr size_t kReachGroups = 64;  // groups that the search for a row tests at once
 
 void check_size(int64_t rows, int64_t columns) {
   LONGSPAN_CHECK_INPUT(0 <= rows && rows <= kMaxTokens, "a mask of {} rows: must be 0 to {}", rows,
@@ -36,7 +36,7 @@ void check_well_formed(const Band& band, size_t number) {
   LONGSPAN_CHECK_INPUT(band.lo <= band.hi, "band {} {}: lo must not be above hi", number, to_string(band));
 }
 
-// The bands as the user gave them are easier to find than their normal forms.
+// Report the bands as the user gave them, not in normal form.
 void check_disjoint(const BandList& list, const std::vector<Band>& given) {
   const auto found = find_overlap(list);
   if (!found) return;
@@ -69,8 +69,8 @@ BandList normalized_list(int64_t rows, int64_t columns, const std::vector<Band>&
   return list;
 }
 
-// Rectangles in rows that do not meet, from left to right: what a block-sparse mask is made of. One look at
-// such a list shows that it is normal, sorted and disjoint.
+// Rectangles with disjoint row ranges, from left to right within a range, as in block-sparse masks. One pass
+// shows that such a list is normalised, sorted and disjoint.
 bool is_rows_of_blocks(int64_t rows, int64_t columns, const BandList& bands) {
   if (!bands.rectangular()) return false;
   int64_t row = 0;
@@ -165,8 +165,8 @@ bool Mask::visible(int64_t row, int64_t column) const {
 }
 
 std::vector<int64_t> Mask::visible_counts() const {
-  // Each band adds end(row) - begin(row), two functions that are linear but for one bend. Sum their jumps and
-  // slopes as differences, then integrate.
+  // Each band adds end(row) - begin(row), two piecewise linear functions with one bend each. Accumulate their
+  // jumps and slopes as differences, then integrate.
   std::vector<int64_t> jump(static_cast<size_t>(rows_) + 1), slope(static_cast<size_t>(rows_) + 1);
   auto add = [&](int64_t begin, int64_t end, int64_t value_at_zero, int64_t rise) {
     if (begin >= end) return;
@@ -204,17 +204,18 @@ std::vector<int64_t> Mask::visible_counts() const {
 
 namespace {
 
-// A range of a gathered list and where it comes to lie.
-struct Piece {
+// A range of a gathered list and its position in the packed result.
+struct PlacedRange {
   Range range;
   int64_t local = 0;
 
   int64_t shift() const { return local - range.begin; }
 };
 
-// The pieces of a list of ranges, those that continue one another joined, sorted by their global position.
-std::vector<Piece> pieces_of(std::span<const Range> ranges, int64_t limit, const char* what, int64_t& total) {
-  std::vector<Piece> pieces;
+// The ranges of a list with contiguous ones joined, sorted by global position.
+std::vector<PlacedRange> placed_ranges(std::span<const Range> ranges, int64_t limit, const char* what,
+                                       int64_t& total) {
+  std::vector<PlacedRange> pieces;
   total = 0;
   for (const Range& range : ranges) {
     LONGSPAN_CHECK(0 <= range.begin && range.begin <= range.end && range.end <= limit,
@@ -227,7 +228,7 @@ std::vector<Piece> pieces_of(std::span<const Range> ranges, int64_t limit, const
     total += range.size();
   }
   std::sort(pieces.begin(), pieces.end(),
-            [](const Piece& a, const Piece& b) { return a.range.begin < b.range.begin; });
+            [](const PlacedRange& a, const PlacedRange& b) { return a.range.begin < b.range.begin; });
   for (size_t i = 1; i < pieces.size(); ++i)
     LONGSPAN_CHECK(pieces[i - 1].range.end <= pieces[i].range.begin,
                    "gather: {} [{}, {}) and [{}, {}) overlap", what, pieces[i - 1].range.begin,
@@ -235,10 +236,10 @@ std::vector<Piece> pieces_of(std::span<const Range> ranges, int64_t limit, const
   return pieces;
 }
 
-// The first of the sorted pieces that ends after `position`.
-size_t first_after(const std::vector<Piece>& pieces, int64_t position) {
+// The first of the sorted ranges that ends after `position`.
+size_t first_after(const std::vector<PlacedRange>& pieces, int64_t position) {
   auto it = std::partition_point(pieces.begin(), pieces.end(),
-                                 [&](const Piece& piece) { return piece.range.end <= position; });
+                                 [&](const PlacedRange& piece) { return piece.range.end <= position; });
   return static_cast<size_t>(it - pieces.begin());
 }
 
@@ -250,8 +251,8 @@ Band shifted(Band band, int64_t row_shift, int64_t column_shift) {
   return band;
 }
 
-// Joins what lies side by side and is one band: of what one band was cut into, most is, where neighbours came
-// to lie beside each other. A kernel takes many small bands for a mask of blocks.
+// Joins neighbours that form one band. Gathering splits bands, and most parts land side by side again. Many
+// small bands would make a kernel treat the mask as a mask of blocks.
 void join_neighbours(std::vector<Band>& bands) {
   const auto join = [&](Range Band::*along, Range Band::*across) {
     const auto key = [&](const Band& b) {
@@ -307,17 +308,17 @@ std::vector<Band> Mask::band_vector() const {
 
 Mask Mask::gather(std::span<const Range> q_ranges, std::span<const Range> k_ranges) const {
   int64_t rows = 0, columns = 0;
-  const auto q_pieces = pieces_of(q_ranges, rows_, "rows", rows);
-  const auto k_pieces = pieces_of(k_ranges, columns_, "columns", columns);
+  const auto q_pieces = placed_ranges(q_ranges, rows_, "rows", rows);
+  const auto k_pieces = placed_ranges(k_ranges, columns_, "columns", columns);
   std::vector<Band> gathered, parts;
   for (const Band& band : bands()) {
     parts.clear();
     for (size_t i = first_after(q_pieces, band.q.begin); i < q_pieces.size(); ++i) {
-      const Piece& q = q_pieces[i];
+      const PlacedRange& q = q_pieces[i];
       if (q.range.begin >= band.q.end) break;
       const Band rows_of_piece = Band{intersection(band.q, q.range), band.k, band.lo, band.hi}.normalized();
       for (size_t j = first_after(k_pieces, rows_of_piece.k.begin); j < k_pieces.size(); ++j) {
-        const Piece& k = k_pieces[j];
+        const PlacedRange& k = k_pieces[j];
         if (k.range.begin >= rows_of_piece.k.end) break;
         Band part = rows_of_piece;
         part.k = intersection(part.k, k.range);

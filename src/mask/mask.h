@@ -1,4 +1,4 @@
-// Masks as Longspan's own sources see them: the public class, and the type of its bands.
+// The public Mask class and its band type, for Longspan's own sources.
 #pragma once
 
 #include "longspan/mask.h"

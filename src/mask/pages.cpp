@@ -1,4 +1,4 @@
-// Anonymous pages of the system.
+// Anonymous memory pages.
 #include "mask/pages.h"
 
 #include <new>
@@ -21,7 +21,7 @@ Pages::Pages(Pages&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
 
 Pages& Pages::operator=(Pages&& other) noexcept {
-  Pages taken(std::move(other));  // what was held here goes with it, at once
+  Pages taken(std::move(other));  // releases the previous pages at once
   std::swap(data_, taken.data_);
   std::swap(bytes_, taken.bytes_);
   return *this;

@@ -1,5 +1,5 @@
-// Memory straight from the system: zero until it is touched, and given back when it is dropped, where the
-// heap would keep what lies between other allocations.
+// Memory mapped directly from the system. It is zero-initialised on first touch and returned to the system on
+// destruction; the heap could keep it because of neighbouring allocations.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Pictures of masks: the share of each cell that is visible, and the terminal's characters for it.
+// Pictures of masks: visible share per cell, and the characters that show it in a terminal.
 #include "mask/picture.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-// Where the cells of a grid lie. Cells of less than one token show the token they begin in.
+// The token ranges of the cells of a grid. A cell of less than one token shows the token in which it begins.
 std::vector<Range> cells_of(int64_t tokens, int count) {
   std::vector<Range> cells(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) {
@@ -19,7 +19,7 @@ std::vector<Range> cells_of(int64_t tokens, int count) {
   return cells;
 }
 
-// The cells that meet a range of tokens.
+// The cells that intersect a range of tokens.
 Range cells_that_meet(const std::vector<Range>& cells, const Range& tokens) {
   auto first = std::partition_point(cells.begin(), cells.end(),
                                     [&](const Range& cell) { return cell.end <= tokens.begin; });
@@ -50,7 +50,7 @@ std::vector<uint8_t> density_grid(const Mask& mask, int rows, int columns) {
     for (int64_t c = 0; c < columns; ++c) {
       const int64_t area = areas[r * columns + c], all = row_cells[r].size() * column_cells[c].size();
       const auto share = std::lround(255.0 * static_cast<double>(area) / static_cast<double>(all));
-      // Nothing and all are told apart from nearly nothing and nearly all.
+      // Only exactly 0 and exactly all visible give 0 and 255.
       const long shade = area == 0 ? 0 : area == all ? 255 : std::clamp(share, 1l, 254l);
       grid[r * columns + c] = static_cast<uint8_t>(shade);
     }
@@ -59,7 +59,7 @@ std::vector<uint8_t> density_grid(const Mask& mask, int rows, int columns) {
 }
 
 std::string text_picture(const Mask& mask, int rows) {
-  // Small masks show each token, two characters wide, as characters are twice as high as they are wide.
+  // Small masks get one cell per token, two characters wide because characters are twice as high as wide.
   const auto lines = static_cast<int>(std::min<int64_t>(rows, mask.rows()));
   const auto columns = static_cast<int>(std::min<int64_t>(rows, mask.columns())) * 2;
   if (lines == 0 || columns == 0) return "(no tokens)\n";

@@ -1,4 +1,4 @@
-// The order of the bands of a mask.
+// The sort order of the bands of a mask.
 #pragma once
 
 #include <tuple>
@@ -7,8 +7,8 @@
 
 namespace longspan {
 
-// By (q.begin, k.begin, lo), which is total for disjoint bands; the rest settles the place of bands that
-// overlap, which are reported and go no further.
+// By (q.begin, k.begin, lo), which is a total order on disjoint bands. The remaining keys give overlapping
+// bands a definite order until they are reported.
 inline bool sorts_before(const Band& a, const Band& b) {
   auto key = [](const Band& band) {
     return std::tie(band.q.begin, band.k.begin, band.lo, band.q.end, band.k.end, band.hi);

@@ -1,4 +1,4 @@
-// Transposing a list of bands, a stripe of columns at a time: sorting millions of bands at once would take
+// Transposes a list of bands one stripe of columns at a time. Sorting millions of bands at once would take
 // several times the memory of the list.
 #include "mask/transpose.h"
 
@@ -12,8 +12,8 @@ namespace {
 
 constexpr int64_t kStripeBands = int64_t{1} << 16, kStripeColumns = int64_t{1} << 20;
 
-// Sorts flipped bands whose rows begin in the stripe. They come ordered by column, so that counting by row
-// leaves only ties to be put right.
+// Sorts the flipped bands whose rows begin in the stripe. They arrive ordered by column, so after counting by
+// row only ties need sorting.
 void sort_stripe(std::vector<Band>& bands, const Range& stripe) {
   if (stripe.size() <= 8 * static_cast<int64_t>(bands.size())) {
     std::vector<uint32_t> place(static_cast<size_t>(stripe.size()) + 1);
@@ -41,7 +41,7 @@ BandList transposed(const BandList& bands, int64_t columns) {
   const int64_t width = columns / stripes + 1;
   BandList result;
   result.reserve(bands.size());
-  // Within a group the columns ascend, so each stripe goes on in each group where the one before stopped.
+  // Columns ascend within a group, so each stripe continues where the previous one stopped in that group.
   std::vector<size_t> next;
   for (size_t group = 0; group < bands.groups().size(); ++group) next.push_back(bands.group_begin(group));
   std::vector<Band> of_stripe;

@@ -7,7 +7,7 @@ namespace longspan {
 
 Band flipped(const Band& band);
 
-// Of bands sorted as a mask's are; so is the result. Takes little memory beyond it.
+// Input and result are sorted in the order of a mask. Needs little memory beyond the result.
 BandList transposed(const BandList& bands, int64_t columns);
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// The distinct partial tiles: drawing them as spans of rows, and finding equal ones.
+// The distinct partial tiles: drawing them as row spans, and finding equal ones.
 #include "mask/lowering/partial_table.h"
 
 #include <algorithm>
@@ -18,8 +18,8 @@ uint64_t mixed(uint64_t hash, uint64_t word) {
   return (std::rotl(hash, 23) ^ word) * kOdd;
 }
 
-// Mixes 32 bytes at a time, in four chains that do not wait for each other. The upper bits are the better
-// ones; all users compare what they find.
+// Mixes 32 bytes at a time in four independent chains. The upper bits are better mixed; callers compare
+// contents on a match.
 uint64_t hash_of(std::span<const Span> spans) {
   std::array<uint64_t, 4> chains{0x9e3779b97f4a7c15u, 1, 2, 3};
   std::array<uint64_t, 4> words;
@@ -123,8 +123,8 @@ int32_t PartialTable::number_of(std::span<const TilePiece> pieces) {
   return number;
 }
 
-// Each row's intervals from left to right, those that touch joined, one to a layer: equal tiles are drawn
-// equally, however they were cut into pieces.
+// Each row's intervals from left to right, with touching ones joined, one per layer. Equal tiles get equal
+// spans however bands divide them.
 void PartialTable::draw(std::span<const TilePiece> pieces) {
   const auto rows = static_cast<size_t>(shape_.rows);
   drawn_.assign(rows, Span{});
@@ -133,7 +133,7 @@ void PartialTable::draw(std::span<const TilePiece> pieces) {
   for (const TilePiece& piece : pieces) cuts_.insert(cuts_.end(), {piece.q_begin, piece.q_end});
   std::sort(cuts_.begin(), cuts_.end());
   cuts_.erase(std::unique(cuts_.begin(), cuts_.end()), cuts_.end());
-  // Between two cuts the same pieces are live, and as they are disjoint they keep their order.
+  // The live pieces do not change between two cuts. They are disjoint, so their order is fixed.
   for (size_t c = 0; c + 1 < cuts_.size(); ++c) {
     const int32_t begin = cuts_[c], end = cuts_[c + 1];
     live_.clear();
@@ -155,11 +155,11 @@ void PartialTable::draw(std::span<const TilePiece> pieces) {
   }
 }
 
-// Rows [begin, end) of one piece, in the first layer.
+// Draws rows [begin, end) of one piece into the first layer.
 void PartialTable::draw(const TilePiece& piece, int32_t begin, int32_t end) {
   if (piece.rectangular())
     return std::fill(drawn_.data() + begin, drawn_.data() + end, Span{piece.k_begin, piece.k_end});
-  // Bounds that are none, but may be added to.
+  // Stand-ins for absent bounds, small enough to add to.
   constexpr int32_t kFar = 1 << 30;
   const int32_t lo = std::max(piece.lo, -kFar), hi = std::min(piece.hi, kFar);
   const int32_t k_begin = piece.k_begin, k_end = piece.k_end;
@@ -218,7 +218,7 @@ int32_t PartialTable::number_of_drawn(int64_t area) {
   return number;
 }
 
-// Puts a partial tile at the head of its hash's list.
+// Inserts a partial tile at the head of its hash's list.
 void PartialTable::list(int32_t number) {
   int32_t& first = first_[hashes_[static_cast<size_t>(number)] & (first_.size() - 1)];
   next_[static_cast<size_t>(number)] = std::exchange(first, number);

@@ -1,4 +1,4 @@
-// The distinct partial tiles of a tile map, found by what they show.
+// The distinct partial tiles of a tile map, looked up by their contents.
 #pragma once
 
 #include <array>
@@ -12,35 +12,35 @@
 
 namespace longspan {
 
-// One that is used again for another map need not ask for memory again.
+// A reused table keeps its memory from one map to the next.
 class PartialTable {
  public:
-  // Forgets all partial tiles.
+  // Removes all partial tiles.
   void begin(TileShape shape);
 
-  // The number of the partial tile whose visible pairs are those of the disjoint pieces.
+  // The number of the partial tile whose visible pairs are the union of the disjoint pieces.
   int32_t number_of(std::span<const TilePiece> pieces);
 
-  // Moves all partial tiles to a map.
+  // Moves all partial tiles into a map.
   void take(TileMap& map);
 
  private:
-  // Lists of pieces seen before, each in one of the few places that its hash gives; where all are taken, the
-  // last comer takes that of another. Masks have up to millions of partial tiles of few kinds: to draw the
-  // rows of each only to find it known would take seconds.
+  // A set-associative cache of piece lists seen before; when a set is full, a new list replaces an old one.
+  // Masks can have millions of partial tiles of few kinds, and drawing each one only to find it known would
+  // take seconds.
   static constexpr size_t kMemoWords = 4, kMemoWays = 4;
   static constexpr size_t kFewestMemos = size_t{1} << 9, kMostMemos = size_t{1} << 18;
   struct Memo {
-    std::array<uint64_t, kMemoWords> key{};  // a word for each piece's sides, and one for its bounds if any
-    int32_t kind = 0, number = 0;            // number of pieces, and which have bounds; 0: nothing yet
+    std::array<uint64_t, kMemoWords> key{};  // a word per piece for its sides, one for its bounds
+    int32_t kind = 0, number = 0;            // number of pieces and which have bounds; kind 0: unused
     bool shows(const Memo& other) const {
       uint64_t differs = static_cast<uint64_t>(kind ^ other.kind);
       for (size_t i = 0; i < kMemoWords; ++i) differs |= key[i] ^ other.key[i];
       return differs == 0;
     }
   };
-  static Memo memo_of(std::span<const TilePiece> pieces);  // kind 0 for pieces that are not kept
-  Memo& place_of(const Memo& memo);                        // where it is, or where it may go
+  static Memo memo_of(std::span<const TilePiece> pieces);  // kind 0 if the list is too long to cache
+  Memo& place_of(const Memo& memo);                        // its cached entry, or the one to overwrite
   void grow_memos();
 
   int32_t number_of_drawn(int64_t area);
@@ -51,16 +51,16 @@ class PartialTable {
   bool drawn_equals(const Partial& partial);
 
   TileShape shape_;
-  std::vector<Memo> memos_, fewer_memos_;  // the latter: those before they grew
-  size_t kept_ = 0;                        // of them
+  std::vector<Memo> memos_, fewer_memos_;  // fewer_memos_: the table before it grew
+  size_t kept_ = 0;                        // entries of memos_ in use
   std::vector<Partial> partials_;
   Chunks<Span> spans_{0};
-  // The partial tiles by the hash of what is drawn: a list for each of a power of two of hashes.
-  std::vector<int32_t> first_, next_;  // -1: there is no other
+  // Hash table over the drawn spans: one list for each hash, a power of two of them.
+  std::vector<int32_t> first_, next_;  // -1 ends a list
   std::vector<uint64_t> hashes_;
   std::vector<Span> drawn_;      // [layers, shape.rows]
-  std::vector<uint16_t> cuts_;   // rows between which the same pieces are live
-  std::vector<TilePiece> live_;  // those, from left to right
+  std::vector<uint16_t> cuts_;   // rows where the set of live pieces changes
+  std::vector<TilePiece> live_;  // the live pieces, from left to right
 };
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// Lowering: a sweep over the row tiles that keeps the bands which reach the current one.
+// Lowering: a sweep over the row tiles that tracks the bands reaching the current tile.
 #include "mask/lowering/tile_map.h"
 
 #include <algorithm>
@@ -17,17 +17,17 @@ int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-// Tokens are fewer than 2^31: short divisions are fast ones.
+// There are fewer than 2^31 tokens, so 32-bit divisions suffice, which are faster.
 int64_t floor_div(int64_t a, int64_t b) {
   return static_cast<uint32_t>(a) / static_cast<uint32_t>(b);
 }
 
-// Writes the runs of one row tile after the other, each from left to right.
+// Writes the runs of one row tile after another, each from left to right.
 template <class NumberOf>
 class RunWriter {
  public:
   RunWriter(TileMap& map, const NumberOf& number_of) : map_(map), number_of_(number_of) {
-    runs_.reserve(4 * map.tiles.size());  // as many masks need
+    runs_.reserve(4 * map.tiles.size());  // enough for many masks
   }
 
   void begin(int64_t row_tile, const Range& rows) {
@@ -50,7 +50,7 @@ class RunWriter {
   }
 
   void add_piece(int64_t tile, const TilePiece& piece) {
-    // Bounds that do not bind are none: with one, something is hidden.
+    // Drop bounds that hide nothing: with a bound, a piece counts as partial.
     if (piece.rectangular() && piece.area() == area_of(tile)) return add_full(tile, 1);
     add_partial(tile, {&piece, 1});
   }
@@ -83,9 +83,9 @@ class RunWriter {
   bool last_is_full_ = false;
 };
 
-// The column tiles that several bands show of one row tile: for each either how many full tiles begin there,
-// or a list of the pieces that bands show of it. A bitmap of the touched tiles gives them in order without
-// sorting.
+// The column tiles of one row tile that several bands touch. Each entry holds the number of full tiles that
+// start there, or a list of the pieces that bands show of it. A bitmap of the touched tiles yields them in
+// order without sorting.
 class RowOfTiles {
  public:
   explicit RowOfTiles(int64_t tiles) : slots_(tiles), touched_(ceil_div(tiles, 64)) {}
@@ -101,7 +101,7 @@ class RowOfTiles {
     slots_[tile].head = static_cast<int32_t>(pieces_.size()) - 1;
   }
 
-  // Hands all to the writer, from left to right, and forgets it.
+  // Passes all entries to the writer, from left to right, and clears itself.
   template <class Writer>
   void drain(Writer& writer) {
     for (int64_t word = first_; word < last_; ++word) {
@@ -126,7 +126,7 @@ class RowOfTiles {
   struct Slot {
     int32_t head = -1, full = 0;
   };
-  struct Piece {
+  struct ListedPiece {
     TilePiece shown;
     int32_t next = -1;
   };
@@ -140,9 +140,9 @@ class RowOfTiles {
 
   std::vector<Slot> slots_;
   std::vector<uint64_t> touched_;
-  std::vector<Piece> pieces_;
+  std::vector<ListedPiece> pieces_;
   std::vector<TilePiece> shown_;
-  int64_t first_ = std::numeric_limits<int64_t>::max(), last_ = 0;  // words of the bitmap in use
+  int64_t first_ = std::numeric_limits<int64_t>::max(), last_ = 0;  // range of bitmap words in use
 };
 
 // Splits one band's share of a row tile into full tiles and pieces of tiles, from left to right.
@@ -155,8 +155,8 @@ class Splitter {
     const Band slice = Band{intersection(band.q, tile_rows), band.k, band.lo, band.hi}.normalized();
     const int64_t first = floor_div(slice.k.begin, width_),
                   last = floor_div(slice.k.end + width_ - 1, width_);
-    // Both ends of a band's rows move to the right only, so the last row's begin and the first row's end
-    // bound what all rows see.
+    // Both interval ends only move right from row to row. So the begin of the last row and the end of the
+    // first row bound the columns that all rows see.
     Range full{last, last};
     if (slice.q == tile_rows) {
       const int64_t begin = slice.columns(slice.q.end - 1).begin, end = slice.columns(slice.q.begin).end;
@@ -189,7 +189,7 @@ class Splitter {
   int64_t width_;
 };
 
-// The most tiles first, ties by index: by counting, as no row tile has more than all.
+// Most tiles first, ties by index. A counting sort, since tile counts are bounded by the row length.
 std::vector<int32_t> heaviest_first(const std::vector<int32_t>& tiles) {
   const int32_t most = tiles.empty() ? 0 : *std::max_element(tiles.begin(), tiles.end());
   std::vector<int32_t> place(static_cast<size_t>(most) + 2), order(tiles.size());
@@ -206,7 +206,7 @@ void check_shape(TileShape shape) {
                    shape.columns);
 }
 
-// The runs of bands that are ordered by their first rows; number_of(pieces) is called for each partial tile.
+// Writes the runs of bands ordered by their first rows; number_of(pieces) is called for each partial tile.
 template <class Bands, class NumberOf>
 TileMap sweep(int64_t rows, int64_t columns, const Bands& bands, TileShape shape, const NumberOf& number_of) {
   TileMap map;
@@ -243,7 +243,7 @@ TileMap sweep(int64_t rows, int64_t columns, const Bands& bands, TileShape shape
   return map;
 }
 
-// In memory that each thread keeps: fresh pages take longer than what is drawn there.
+// The spans are drawn into thread-local memory: page faults on fresh memory would cost more than the drawing.
 PartialTable& table_for(TileShape shape) {
   thread_local PartialTable table;
   table.begin(shape);
@@ -264,8 +264,9 @@ TileSketch sketch_bands(int64_t rows, int64_t columns, const Bands& bands, TileS
   return sketch;
 }
 
-// Calls visit(row tile, first and last column tile) for each row tile of each block of the transposed mask,
-// those of one row tile from left to right; false, at once, if tiles do not divide a block.
+// Calls visit(row tile, first column tile, last column tile) for each row tile of each block of the
+// transposed mask, from left to right within a row tile. Returns false at once if a block is not a multiple
+// of the tile.
 template <class Visit>
 bool visit_transposed_blocks(const Mask& mask, TileShape shape, const Visit& visit) {
   const auto tiles_of = [](const Range& range, int64_t size, int64_t all) {
@@ -290,8 +291,8 @@ bool visit_transposed_blocks(const Mask& mask, TileShape shape, const Visit& vis
   return true;
 }
 
-// Blocks that tiles divide are runs of whole tiles. As bands are ordered by their rows, those of each column
-// come in order: they are counted, then written.
+// Blocks that are multiples of the tile lower to runs of full tiles. The bands are ordered by rows, so those
+// of each column come in order: a counting pass, then a writing pass.
 std::optional<TileMap> lower_transposed_blocks(const Mask& mask, TileShape shape) {
   if (!mask.bands().rectangular()) return std::nullopt;
   TileMap map;
@@ -302,7 +303,7 @@ std::optional<TileMap> lower_transposed_blocks(const Mask& mask, TileShape shape
   const auto row_tiles = static_cast<size_t>(ceil_div(map.rows, shape.rows));
   map.tiles.assign(row_tiles, 0);
   map.offsets.assign(row_tiles + 1, 0);
-  std::vector<int32_t> reach(row_tiles, -1);  // where each row tile's last run ends
+  std::vector<int32_t> reach(row_tiles, -1);  // where the last run of each row tile ends
   if (!visit_transposed_blocks(mask, shape, [&](size_t tile, int32_t first, int32_t last) {
         map.offsets[tile + 1] += reach[tile] != first;
         map.tiles[tile] += last - first;

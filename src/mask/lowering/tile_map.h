@@ -1,4 +1,4 @@
-// A mask lowered to tiles: the only form of a mask that a kernel reads.
+// A mask lowered to tiles, the only form of a mask that kernels read.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,12 @@ struct TileShape {
   friend bool operator==(const TileShape&, const TileShape&) = default;
 };
 
-// Consecutive column tiles of one row tile, all of one kind. 8 bytes, so that a kernel loads it in one go.
-//  full:     `tile`, `tile + 1`, ... `tile + count - 1`: every pair that lies inside the mask's bounds is
-//  visible. partial:  one tile; its visible pairs are the union of the layers of Partial number `partial()`.
-// A tile cut by the mask's last row or last column is full if all pairs inside the mask are visible: the
-// columns past the end are the kernel's own affair (it knows the lengths).
+// Consecutive column tiles of one row tile, all of one kind. 8 bytes, so that a kernel reads it with one
+// load.
+//   full:    tiles `tile` .. `tile + count - 1`; every pair inside the mask's bounds is visible.
+//   partial: one tile; its visible pairs are the union of the layers of Partial number `partial()`.
+// A tile cut by the last row or column of the mask is full if all its pairs inside the mask are visible. The
+// kernel masks columns past the end itself, since it knows the lengths.
 struct Run {
   int32_t tile = 0;
   int32_t code = 0;  // > 0: full, this many tiles. <= 0: partial number -code
@@ -30,10 +31,10 @@ struct Run {
   friend bool operator==(const Run&, const Run&) = default;
 };
 
-// A partial tile's mask: `layers` consecutive layers beginning with number `first`. A layer is shape.rows
-// Spans, one a row; a pair is visible if any layer shows it, and no two layers show the same pair. Nearly
-// every tile of nearly every mask has one layer. Equal partials are stored once: a causal diagonal is one
-// partial however long.
+// The mask of a partial tile: `layers` consecutive layers starting at number `first`. A layer is shape.rows
+// Spans, one per row. A pair is visible if any layer shows it, and no two layers show the same pair. Nearly
+// every tile of nearly every mask has one layer. Equal partials are stored once: a causal diagonal needs one
+// partial at any length.
 struct Partial {
   int32_t first = 0, layers = 0;
   int64_t area = 0;  // visible pairs
@@ -42,8 +43,8 @@ struct Partial {
 
 // The lowering of one mask at one tile shape. Row tile t covers rows [t * rows, (t + 1) * rows).
 //
-// Lowering the transposed mask serves the backward pass: row tiles are then key tiles, columns are queries,
-// and a Span is the interval of query rows that see a key.
+// The backward pass uses the lowering of the transposed mask: row tiles are then key tiles, columns are
+// queries, and a Span is the interval of query rows that see a key.
 struct TileMap {
   TileShape shape;
   int64_t rows = 0, columns = 0;  // of the mask
@@ -51,8 +52,8 @@ struct TileMap {
   std::vector<Run> runs;         // by row tile, then by ascending tile
   std::vector<Partial> partials;
   std::vector<Span> spans;     // [layers, shape.rows]
-  std::vector<int32_t> tiles;  // [row_tiles]: visited tiles of each row tile: its cost
-  std::vector<int32_t> order;  // row tiles by descending cost, ties by index: what a scheduler takes first
+  std::vector<int32_t> tiles;  // [row_tiles]: visited tiles of each row tile, its cost
+  std::vector<int32_t> order;  // row tiles by descending cost, ties by index: the scheduling order
   int64_t area = 0;            // visible pairs
 
   int64_t row_tiles() const { return static_cast<int64_t>(tiles.size()); }
@@ -63,25 +64,25 @@ struct TileMap {
   std::span<const Span> layer(int32_t number) const {
     return {spans.data() + int64_t{number} * shape.rows, static_cast<size_t>(shape.rows)};
   }
-  size_t bytes() const;  // of all arrays
+  size_t bytes() const;  // total size of all arrays
   friend bool operator==(const TileMap&, const TileMap&) = default;
 };
 
-// O(tiles visited + rows of partial tiles) time and memory. Empty tiles are never listed.
+// Time and memory are O(visited tiles + rows of partial tiles). Empty tiles are not listed.
 TileMap lower(const Mask& mask, TileShape shape);
 
-// The same of mask.transposed(), which blocks that tiles divide need not be made for.
+// The lowering of mask.transposed(). The transpose is not materialised if tiles divide all blocks.
 TileMap lower_transposed(const Mask& mask, TileShape shape);
 
-// The first part of that, which tells what is visited: partial tiles are numbered one after the other, and
-// drawn by draw() alone, which takes most of the time.
+// The first stage of lowering, which finds the visited tiles. Partial tiles are numbered in order; draw()
+// fills them in, which takes most of the time.
 struct TileSketch {
   TileMap map;                    // without partials and spans
-  std::vector<TilePiece> pieces;  // of partial tiles, one after the other
-  std::vector<size_t> ends;       // of each partial tile's pieces
+  std::vector<TilePiece> pieces;  // pieces of all partial tiles, concatenated
+  std::vector<size_t> ends;       // end of each partial tile's pieces
 };
 TileSketch sketch(const Mask& mask, TileShape shape);
-// Of bands that are disjoint, in normal form and ordered by their first rows, though they make no Mask yet.
+// Takes disjoint, normalised bands ordered by first row; they need not be a Mask yet.
 TileSketch sketch(int64_t rows, int64_t columns, std::span<const Band> bands, TileShape shape);
 TileMap draw(TileSketch sketch);
 

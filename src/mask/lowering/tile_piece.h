@@ -1,4 +1,4 @@
-// What one band shows of a tile.
+// The part of a tile that one band shows.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace longspan {
 
-// What a row sees within one tile: columns [begin, end) relative to the tile's first column. begin == end:
-// none.
+// The columns that a row sees within one tile: [begin, end), relative to the tile's first column. Empty if
+// begin == end.
 struct Span {
   uint16_t begin = 0, end = 0;
   friend bool operator==(const Span&, const Span&) = default;
@@ -25,7 +25,7 @@ struct TilePiece {
   int64_t area() const {
     return rectangular() ? int64_t{q_end - q_begin} * (k_end - k_begin) : bounded_area();
   }
-  Span columns(int32_t row) const;  // of a row in [q_begin, q_end)
+  Span columns(int32_t row) const;  // for a row in [q_begin, q_end)
 
  private:
   int64_t bounded_area() const;
