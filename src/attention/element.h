@@ -1,4 +1,5 @@
-// Single elements of a host tensor whose dtype is known at run time only. For checks, not for kernels.
+// Access to single elements of a host tensor whose dtype is known only at run time. For checks, not for
+// kernels.
 #pragma once
 
 #include <type_traits>
@@ -51,7 +52,7 @@ inline double get_element(const TensorView& tensor, int64_t token, int64_t head,
                            [&](auto type) { return to_double(tensor.row<decltype(type)>(token, head)[d]); });
 }
 
-// A row of head_dim elements as doubles.
+// A row of head_dim elements, as doubles.
 inline void load_row(const TensorView& tensor, int64_t token, int64_t head, double* out) {
   with_element_type(tensor.dtype, [&](auto type) {
     const auto* row = tensor.row<decltype(type)>(token, head);
@@ -66,7 +67,7 @@ inline void set_element(const TensorView& tensor, int64_t token, int64_t head, i
   });
 }
 
-// x as the dtype holds it.
+// x rounded to the dtype.
 inline double rounded_to(DType dtype, double x) {
   return with_element_type(dtype, [&](auto type) { return to_double(from_double<decltype(type)>(x)); });
 }

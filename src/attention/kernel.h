@@ -1,4 +1,4 @@
-// The interface of an attention kernel. Its plan is in the public header.
+// The interface of an attention kernel. Plan is declared in the public header.
 #pragma once
 
 #include <functional>
@@ -13,39 +13,39 @@
 
 namespace longspan {
 
-// Empty: yes. Otherwise why not, in words for the user: "needs heads_q == heads_kv".
+// Empty if supported; otherwise the reason shown to the user: "needs heads_q == heads_kv".
 struct Support {
   std::string reason;
-  bool always = false;  // whatever the problem: the kernel cannot run on this machine
+  bool always = false;  // the kernel cannot run on this machine, whatever the problem
   explicit operator bool() const { return reason.empty(); }
 };
 
-// What a plan is, too, if its work runs in another process, where the runner's events do not reach.
+// Additional interface of plans whose work runs in another process, where the runner's events cannot time it.
 class SelfTimed {
  public:
   virtual ~SelfTimed() = default;
 
-  // Times a pass by the runner's rule (cold cache if asked for, launches hidden, device events) on the
-  // tensors of the last forward() or backward(), whose results stay as they are: at most `count` times in a
-  // row without a rest, and at least once. `meanwhile` is called while it runs.
+  // Times a pass by the runner's rule (cold cache on request, launches hidden, device events) on the tensors
+  // of the last forward() or backward(), whose results stay unchanged. Runs at least once and at most `count`
+  // times without a rest. Calls `meanwhile` while it runs.
   virtual std::vector<double> times_s(Direction direction, bool cold_cache, int64_t count,
                                       const std::function<void()>& meanwhile) = 0;
 
-  // What planning took there, without compilation.
+  // The planning time in that process, without compilation.
   virtual double plan_s() const = 0;
 
-  // In the other process, beyond inputs, outputs and the plan: the peak of the last forward() or backward().
+  // Peak memory in that process during the last forward() or backward(), beyond inputs, outputs and the plan.
   virtual size_t peak_bytes(Direction direction) const = 0;
 };
 
-// For the record beside a result: which of its options a kernel chose, what it is made of, and what it took
-// once in a process, not once a mask, to make it ready.
+// Facts recorded beside a result: the options that a kernel chose, the versions it uses, and its setup cost
+// per process (not per mask).
 struct PlanNotes {
   std::string settings;
-  std::map<std::string, std::string> versions;  // of another framework's packages
-  double compile_s = 0;                         // compilation and tuning in the first runs so far
-  // Not 0: after each so many keys the kernel multiplies a row's sum by a rounded 1, which shows in lse alone
-  // (docs/concepts/proof.md, "The tolerance").
+  std::map<std::string, std::string> versions;  // packages of another framework
+  double compile_s = 0;                         // compilation and tuning so far, during the first runs
+  // If not 0: after each `drift_keys` keys the kernel multiplies a row's sum by a rounded 1. Only lse shows
+  // the effect (docs/concepts/proof.md, "The tolerance").
   int64_t drift_keys = 0;
 };
 
@@ -56,16 +56,16 @@ class Kernel {
   virtual std::string_view description() const = 0;  // one line for `longspan list kernels`
   virtual DeviceKind device_kind() const = 0;
 
-  // Can this kernel do this on that device at all? Never by falling back to another algorithm.
+  // Whether this kernel can run the problem on the device. A kernel never falls back to another algorithm.
   virtual Support supports(const Problem& problem, Direction direction, const Device& device) const = 0;
 
-  virtual bool merges_parts() const { return false; }  // takes ForwardArgs::part_o
+  virtual bool merges_parts() const { return false; }  // accepts ForwardArgs::part_o
 
-  // The once-per-mask work for the directions that the kernel supports; timed apart from the kernel. Throws
-  // an Error of kind kUnsupported where only planning shows that it cannot.
+  // Does the once-per-mask work for all directions that the kernel supports; timed apart from the kernel.
+  // Throws an Error of kind kUnsupported if a limit shows up only during planning.
   virtual std::unique_ptr<Plan> plan(const Problem& problem, const Device& device) const = 0;
 
-  // The same for a forward pass alone, for which there may be less to do.
+  // Plans a forward pass only, which may be cheaper.
   virtual std::unique_ptr<Plan> plan_forward(const Problem& problem, const Device& device) const {
     return plan(problem, device);
   }

@@ -18,7 +18,7 @@ void merge_row(float* o, float& lse, const float* part_o, float part_lse, int64_
     return;
   }
   const float hi = std::max(lse, part_lse), lo = std::min(lse, part_lse);
-  // Differences before max and min can lose a NaN: lse + part_lse is NaN if either is.
+  // max and min can lose a NaN, so check the sum: lse + part_lse is NaN if either is.
   const float t = std::isnan(lse + part_lse) ? lse + part_lse : std::exp(lo - hi);
   const float hi_weight = 1 / (1 + t), lo_weight = t / (1 + t);
   const float weight = lse >= part_lse ? hi_weight : lo_weight;

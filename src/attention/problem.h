@@ -1,4 +1,4 @@
-// What is to be computed, which the public header declares.
+// The attention problem, declared in the public header.
 #pragma once
 
 #include "longspan/attention.h"

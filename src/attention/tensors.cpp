@@ -6,7 +6,7 @@
 namespace longspan {
 namespace {
 
-constexpr unsigned char kPoison = 0xff;  // every dtype's NaN
+constexpr unsigned char kPoison = 0xff;  // NaN in every dtype
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// The tensors of one problem in one device's memory, and their copies in the host's.
+// The tensors of a problem in device memory, and host copies of them.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace longspan {
 
-// Views of memory that somebody else owns. Those of the backward pass may be empty in a forward problem.
+// Non-owning views. The backward tensors may be empty in a forward problem.
 struct DeviceTensors {
   DeviceKind kind = DeviceKind::kCpu;
   TensorView q, k, v, o;        // [tokens, heads, head_dim]
@@ -24,10 +24,11 @@ class ProblemTensors {
 
   const DeviceTensors& views() const { return views_; }
 
-  // q, k, v and dout: standard normals of streams 0, 1, 2 and 3 of the seed.
+  // Fills q, k, v and dout with standard normals of streams 0, 1, 2 and 3 of the seed.
   void fill_inputs(uint64_t seed);
 
-  // Outputs and workspace of the pass become NaN, so that what is read or left unwritten shows.
+  // Fills the outputs and workspace of the pass with NaN, so that unwritten elements and reads of
+  // uninitialised memory show.
   void poison(Direction direction);
 
   void forward(Plan& plan);
@@ -43,10 +44,10 @@ class ProblemTensors {
   DeviceTensors views_;
 };
 
-// A tensor where the host can read it: the tensor itself, or a copy.
+// A tensor that the host can read: the tensor itself or a copy.
 class HostCopy {
  public:
-  HostCopy(const TensorView& tensor, DeviceKind kind);  // dense unless it is the host's
+  HostCopy(const TensorView& tensor, DeviceKind kind);  // device tensors must be dense
   const TensorView& view() const { return view_; }
 
  private:

@@ -15,25 +15,25 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Roundings to the inputs' dtype that a row may show, in units of its roundoff: of the output, and of the
+// Allowed roundings of a row to the inputs' dtype, in units of its roundoff: of the output, and of the
 // weights (P, dS) that multiply v, k, q or dout.
 constexpr double kForwardRoundings = 1, kBackwardRoundings = 1.25;
-// Roundings to f32 that every row may show, in units of f32's roundoff: of scores, exponentials and the
-// normalisation; and, per square root of the terms summed, of the sums.
+// Allowed roundings of every row to f32, in units of its roundoff: of scores, exponentials and the
+// normalisation; and, per square root of the number of terms, of the sums.
 constexpr double kF32Roundings = 32, kF32PerRootTerm = 0.25;
-// Roundings to f32 of the two sums, dp and delta, whose difference makes ds.
+// Roundings to f32 of dp and delta, whose difference gives ds.
 constexpr double kCancelledRoundings = 4;
 
 double f32_tolerance(double terms) {
   return unit_roundoff(DType::kF32) * (kF32Roundings + kF32PerRootTerm * std::sqrt(terms));
 }
 
-// Half the distance between the smallest numbers: an error that does not shrink with the value.
+// Half the spacing of subnormal numbers: an error that does not shrink with the value.
 double smallest_rounding(DType dtype) {
   return dtype == DType::kF16 ? 0x1p-25 : 0;
 }
 
-// NaN without the sign that some have.
+// NaN without a sign, which some platforms print.
 double shown(double x) {
   return std::isnan(x) ? std::numeric_limits<double>::quiet_NaN() : x;
 }
@@ -45,11 +45,11 @@ const char* head_word(const std::string& tensor) {
   return tensor == "dk" || tensor == "dv" ? "KV head" : "head";
 }
 
-// Keeps the row with the largest share of its tolerance.
+// Keeps the row with the largest ratio of error to tolerance.
 class Worst {
  public:
   explicit Worst(TensorAccuracy& result) : result_(result) {}
-  // True if this row is the worst so far.
+  // Returns true if this row is the worst so far.
   bool offer(double error, double tolerance) {
     if (std::isnan(error)) error = kInfinity;
     const double share = error / tolerance;
@@ -66,7 +66,7 @@ class Worst {
   double share_ = -1;
 };
 
-// The first element (in the order of tokens) that `wrong` holds for, described; chunks of tokens in parallel.
+// Describes the first bad element, in token order; chunks of tokens run in parallel.
 template <class Describe>  // describe(token) returns "" or what is wrong
 std::string first_wrong(int64_t tokens, Describe describe) {
   constexpr int64_t kTokens = 256;
@@ -185,7 +185,7 @@ TensorAccuracy compare_rows(const Problem& problem, const std::string& tensor, c
       const double magnitude = std::sqrt(squared_value) + reference.spread[place] +
                                cancelled * reference.cancelled[place] +
                                smallest * (reference.operands[place] + std::sqrt(static_cast<double>(dim)));
-      // A row that must be 0 has no magnitude: there, any error is infinite.
+      // A row that must be 0 has no magnitude, so any error in it is infinite.
       const double error = squared_error == 0 ? 0 : std::sqrt(squared_error) / magnitude;
       if (worst.offer(error, roundings * roundoff + f32_tolerance(reference.terms[place]))) {
         description = fmt::format("{} {}, {} {}, element {}: {:.6g}, should be {:.6g}", head_word(tensor), h,

@@ -13,15 +13,15 @@
 namespace longspan {
 namespace {
 
-// Roundings to the inputs' dtype: of P, dv; of m, dS, dq or dk.
+// Roundings to the inputs' dtype: of P and dv; of m, dS, and dq or dk.
 constexpr double kValueRoundings = 2, kScoreRoundings = 3;
 
-// And of each query head's share of dk and dv, by the many kernels that add up a group's shares afterwards.
+// Roundings of each query head's share of dk and dv, for kernels that add up a group's shares afterwards.
 double group_roundings(const Problem& problem) {
   return problem.group_size() > 1 ? 1 : 0;
 }
 
-// What the forward pass gives for the backward pass's inputs, exactly.
+// The exact forward results that the backward inputs imply.
 class RowFacts {
  public:
   explicit RowFacts(const Problem& problem) : problem_(problem) {
@@ -29,7 +29,7 @@ class RowFacts {
     for (int64_t h = 0; h < problem.heads_kv; ++h) means_.push_back(means_of(h));
   }
 
-  // The row's keys, n.
+  // The number of the row's keys, n.
   double count(int64_t kv_head, int64_t row) const {
     return static_cast<double>(counts_[counts_.size() == 1 ? 0 : kv_head][row]);
   }
@@ -37,7 +37,7 @@ class RowFacts {
     const double n = count(kv_head, row);
     return n == 0 ? 0 : 1 / n;
   }
-  // The mean sign of the row's keys, m, as o holds it.
+  // The mean sign of the row's keys, m, rounded as o holds it.
   double mean(int64_t kv_head, int64_t row) const { return means_[kv_head][row]; }
 
  private:
@@ -68,12 +68,12 @@ class RowFacts {
   std::vector<std::vector<double>> means_;    // [heads_kv][rows]
 };
 
-// Sums over the rows that see a key, of all query heads of its group, by the rows' slots.
+// Sums over the rows that see a key, over all query heads of its group, by the rows' slots.
 struct KeySums {
   double rows = 0;
-  std::vector<double> count, share, mean;  // of 1, 1 / n, m / n
+  std::vector<double> count, share, mean;  // sums of 1, 1 / n, m / n
 
-  std::vector<double> got_dk, got_dv;  // scratch: the key's rows
+  std::vector<double> got_dk, got_dv;  // scratch: rows of the key
 
   KeySums(int64_t slots, int64_t head_dim)
       : count(slots), share(slots), mean(slots), got_dk(head_dim), got_dv(head_dim) {}
@@ -120,7 +120,7 @@ std::string check_key(const Problem& problem, const TensorView& dk, const Tensor
   return "";
 }
 
-// k = 0: dk and dv of every key.
+// With k = 0: checks dk and dv of every key.
 std::string check_keys(const Problem& problem, const DeviceTensors& tensors, const RowFacts& facts) {
   const int64_t slots = problem.head_dim - 1, tokens_q = problem.tokens_q, group = problem.group_size();
   const HostCopy dk(tensors.dk, tensors.kind), dv(tensors.dv, tensors.kind);
@@ -166,10 +166,10 @@ std::string check_keys(const Problem& problem, const DeviceTensors& tensors, con
   return "";
 }
 
-// Sums over the keys that a row sees, by the keys' slots: of 1, and of their signs.
+// Sums over the keys that a row sees, by the keys' slots: of 1, and of the keys' signs.
 struct RowSums {
   std::vector<double> count, sign;
-  std::vector<double> got;  // scratch: the row of dq
+  std::vector<double> got;  // scratch: row of dq
 };
 
 std::string check_row(const Problem& problem, const TensorView& dq, const RowFacts& facts, int64_t head,
@@ -196,7 +196,7 @@ std::string check_row(const Problem& problem, const TensorView& dq, const RowFac
   return "";
 }
 
-// q = 0: dq of every row.
+// With q = 0: checks dq of every row.
 std::string check_rows(const Problem& problem, const DeviceTensors& tensors, const RowFacts& facts) {
   const int64_t slots = problem.head_dim, group = problem.group_size();
   const HostCopy dq(tensors.dq, tensors.kind);
@@ -231,7 +231,7 @@ std::string check_rows(const Problem& problem, const DeviceTensors& tensors, con
   return "";
 }
 
-// dq where k = 0, dk where q = 0.
+// Checks that dq is 0 where k = 0, and dk where q = 0.
 std::string check_zero(const char* name, const char* operand, const TensorView& tensor, DeviceKind kind) {
   const std::optional<FoundElement> x = first_nonzero(tensor, kind);
   if (!x) return "";
@@ -239,7 +239,7 @@ std::string check_zero(const char* name, const char* operand, const TensorView& 
                      name, x->value, x->token, x->head, x->d, operand);
 }
 
-// o and lse of every row, exactly as the forward pass gives them, and v.
+// Sets o and lse of every row to the exact forward results, and fills v.
 void write_forward_results(const Problem& problem, const RowFacts& facts, const DeviceTensors& views) {
   write_first_elements(views.v, views.kind,
                        [&](int64_t key, int64_t kv_head) { return sign_of(key, kv_head); });

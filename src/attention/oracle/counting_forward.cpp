@@ -10,17 +10,17 @@
 namespace longspan {
 namespace {
 
-// lse = log n, by a kernel that rounds the sum, its logarithm (a GPU's fast one errs by up to 3 units in the
-// last place, or 6 roundings) and the product with log 2.
+// lse = log n. The kernel rounds the sum, its logarithm (a fast GPU log errs by up to 3 ulp, or 6 roundings)
+// and the product with log 2.
 double lse_tolerance(double lse) {
   return unit_roundoff(DType::kF32) * (4 + 8 * lse);
 }
 
 struct Row {
   int64_t head, row;
-  double count;                 // keys that it sees
-  const double* slots;          // of which in each slot
-  std::vector<double>& values;  // scratch for its row of o
+  double count;                 // number of visible keys
+  const double* slots;          // number of them in each slot
+  std::vector<double>& values;  // scratch for the row of o
 };
 
 std::string check_row(const Problem& problem, const TensorView& o, double lse, const Row& row) {

@@ -18,7 +18,7 @@
 namespace longspan {
 namespace {
 
-// Calls body(token) for each, in parallel.
+// Calls body(token) for each token, in parallel.
 template <class Body>
 void for_each_token(const TensorView& tensor, Body body) {
   parallel_for((tensor.tokens + kCheckedTokens - 1) / kCheckedTokens, [&](int64_t chunk, int) {
@@ -104,7 +104,7 @@ std::optional<FoundElement> first_nonzero(const TensorView& tensor, DeviceKind k
 #else
   on_gpu(tensor, kind);
 #endif
-  std::atomic<int64_t> first = std::numeric_limits<int64_t>::max();  // the token
+  std::atomic<int64_t> first = std::numeric_limits<int64_t>::max();  // the first token with a nonzero element
   for_each_token(tensor, [&](int64_t t) {
     if (t > first.load(std::memory_order_relaxed)) return;
     std::vector<double> row(static_cast<size_t>(tensor.head_dim));

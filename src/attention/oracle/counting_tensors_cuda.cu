@@ -1,4 +1,4 @@
-// The counting oracle's tensors on a GPU: each thread takes a row to write, or 16 bytes to look through.
+// The counting oracle's tensors on a GPU: each thread writes one row or scans 16 bytes.
 #include <algorithm>
 
 #include <cuda_bf16.h>
@@ -16,7 +16,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr unsigned long long kNone = ~0ULL;
 
-// The device that holds the tensor, and nothing running on it.
+// Selects the device that holds the tensor and waits until it is idle.
 class OnDeviceOf {
  public:
   explicit OnDeviceOf(const TensorView& tensor) : guard_(device_of(tensor.data)) {
@@ -77,8 +77,7 @@ __global__ void write_first_kernel(TensorView tensor, const double* values) {
   if (row < tensor.tokens * tensor.heads) set(tensor, row, 0, values[row]);
 }
 
-// Where a number is 0 all its bits are but the sign's: `even` and `odd` leave those of a 64-bit word's
-// halves.
+// `even` and `odd` clear the sign bits in the halves of a 64-bit word: a number is 0 if all other bits are.
 __global__ void first_nonzero_kernel(const uint4* words, int64_t count, uint32_t even, uint32_t odd,
                                      unsigned long long* first) {
   const int64_t step = int64_t{gridDim.x} * kThreads;
@@ -86,7 +85,7 @@ __global__ void first_nonzero_kernel(const uint4* words, int64_t count, uint32_t
     const uint4 w = words[i];
     if (((w.x & even) | (w.y & odd) | (w.z & even) | (w.w & odd)) == 0) continue;
     atomicMin(first, static_cast<unsigned long long>(i));
-    return;  // what follows is later
+    return;  // later words cannot lower the result
   }
 }
 
@@ -119,7 +118,7 @@ int64_t first_nonzero(const TensorView& tensor) {
   const OnDeviceOf device(tensor);
   const Buffer memory = device.buffer(sizeof kNone);
   LONGSPAN_CUDA(cudaMemset(memory.data(), 0xff, memory.bytes()));
-  const uint32_t odd = size == 2 ? 0x7fff7fff : 0x7fffffff;  // of a double the second half has the sign
+  const uint32_t odd = size == 2 ? 0x7fff7fff : 0x7fffffff;  // the sign of a double is in its second half
   const uint32_t even = size == 8 ? 0xffffffff : odd;
   const auto words = static_cast<int64_t>(tensor.bytes() / kWord);
   const unsigned blocks = std::min(blocks_for(words), 4096u);
@@ -129,7 +128,7 @@ int64_t first_nonzero(const TensorView& tensor) {
   unsigned long long word = kNone;
   LONGSPAN_CUDA(cudaMemcpy(&word, memory.data(), sizeof word, cudaMemcpyDeviceToHost));
   if (word == kNone) return -1;
-  // Which of the word's numbers?
+  // Find the nonzero element within the word.
   unsigned char bytes[kWord];
   LONGSPAN_CUDA(cudaMemcpy(bytes, static_cast<const unsigned char*>(tensor.data) + word * kWord, kWord,
                            cudaMemcpyDeviceToHost));

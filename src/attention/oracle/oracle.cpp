@@ -14,8 +14,8 @@
 namespace longspan {
 namespace {
 
-constexpr int64_t kItems = 16;   // sampled rows (or keys) that one task carries through the sequence
-constexpr int64_t kBlock = 128;  // keys (or rows) that it meets at a time
+constexpr int64_t kItems = 16;   // sampled rows (or keys) that one task processes together
+constexpr int64_t kBlock = 128;  // keys (or rows) per block
 constexpr double kNone = -std::numeric_limits<double>::infinity();
 
 using Matrix = std::vector<double>;  // row-major
@@ -24,7 +24,7 @@ double square(double x) {
   return x * x;
 }
 
-// The oracle's own threads call the library, each for small matrices.
+// The oracle runs its own threads; each calls the library for small matrices.
 void use_one_blas_thread() {
   static std::once_flag once;
   std::call_once(once, [] { openblas_set_num_threads(1); });
@@ -67,18 +67,18 @@ struct TokenBlock {
 // A sampled row and the keys that it sees, or a sampled key and the rows that see it.
 struct Item {
   int64_t head = 0, token = 0;
-  int64_t place = 0;  // among all samples
+  int64_t place = 0;  // index among all samples
   std::vector<Range> partners;
-  size_t next = 0;  // the first of partners that may still be ahead of the walk
+  size_t next = 0;  // the first range of partners that is not yet fully behind
 
-  // The first block at or after `block` in which it has a partner.
+  // The first block at or after `block` that holds a partner.
   int64_t next_block(int64_t block) {
     while (next < partners.size() && partners[next].end <= block * kBlock) ++next;
     return next == partners.size() ? std::numeric_limits<int64_t>::max()
                                    : std::max(block, partners[next].begin / kBlock);
   }
 
-  // Calls visit(j) for each partner begin + j in [begin, end), once next_block has come there.
+  // Calls visit(j) for each partner begin + j in [begin, end), after next_block has advanced to it.
   template <class Visit>
   void for_each_partner(int64_t begin, int64_t end, Visit visit) const {
     for (size_t i = next; i < partners.size() && partners[i].begin < end; ++i) {
@@ -88,7 +88,7 @@ struct Item {
   }
 };
 
-// Takes the items together through the blocks in which any of them has a partner.
+// Walks the items together through all blocks in which any of them has a partner.
 template <class Visit>  // visit(begin, end, active items)
 void walk(std::vector<Item>& items, int64_t tokens, Visit visit) {
   std::vector<size_t> active;
@@ -127,7 +127,7 @@ void resize(ReferenceRows& rows, int64_t count, int64_t dim) {
   for (auto* list : {&rows.spread, &rows.cancelled, &rows.operands, &rows.terms}) list->assign(count, 0);
 }
 
-// Sums of squares until here.
+// Applies the factor and takes the roots of the sums of squares.
 void finish(ReferenceRows& rows, int64_t place, int64_t dim, double factor) {
   for (int64_t d = 0; d < dim; ++d) rows.values[place * dim + d] *= factor;
   for (auto* list : {&rows.spread, &rows.cancelled, &rows.operands}) {
@@ -135,7 +135,7 @@ void finish(ReferenceRows& rows, int64_t place, int64_t dim, double factor) {
   }
 }
 
-// Samples that share a KV head, kItems at a time, those with near partners together.
+// Groups samples of one KV head, kItems at a time; samples with nearby partners share a group.
 std::vector<std::vector<Item>> into_tasks(std::vector<std::vector<Item>> by_kv_head) {
   std::vector<std::vector<Item>> tasks;
   for (auto& items : by_kv_head) {
@@ -207,7 +207,7 @@ void forward_task(const Problem& problem, const OracleInputs& inputs, std::vecto
       double block_largest = largest;
       item.for_each_partner(begin, end,
                             [&](int64_t j) { block_largest = std::max(block_largest, scale * s[j]); });
-      const double keep = std::exp(largest - block_largest);  // 0 at the first block
+      const double keep = std::exp(largest - block_largest);  // 0 in the first block
       largest = block_largest;
       double& spread = reference.o.spread[item.place];
       spread *= square(keep);
@@ -235,7 +235,7 @@ void forward_task(const Problem& problem, const OracleInputs& inputs, std::vecto
   }
 }
 
-// delta of each row: the dot product of o and dout. [heads_q, tokens_q]
+// delta of each row, the dot product of o and dout: [heads_q, tokens_q].
 std::vector<double> all_deltas(const Problem& problem, const OracleInputs& inputs) {
   constexpr int64_t kRows = 256;
   std::vector<double> deltas(problem.heads_q * problem.tokens_q);
@@ -293,7 +293,7 @@ void dq_task(const Problem& problem, const OracleInputs& inputs, const std::vect
   for (const Item& item : items) finish(dq, item.place, dim, scale);
 }
 
-// The share of one query head in dk and dv of the items. Places are those of the items in the task.
+// One query head's share of dk and dv of the items. Places are indices within the task.
 void dkv_task(const Problem& problem, const OracleInputs& inputs, const std::vector<double>& deltas,
               std::vector<Item> items, int64_t head, ReferenceRows& dk, ReferenceRows& dv) {
   const int64_t dim = problem.head_dim;
@@ -395,8 +395,8 @@ BackwardReference reference_backward(const Problem& problem, const OracleInputs&
   parallel_for(static_cast<int64_t>(by_row.size()),
                [&](int64_t t, int) { dq_task(problem, inputs, deltas, by_row[t], reference.dq); });
 
-  // One task a query head of the group; their shares are added in the order of heads, so that the result does
-  // not depend on the number of threads.
+  // One task per query head of the group. The shares are added in head order, so the result does not depend
+  // on the number of threads.
   const auto by_key = key_tasks(problem, samples);
   std::vector<ReferenceRows> dk_parts(by_key.size() * group), dv_parts(by_key.size() * group);
   parallel_for(static_cast<int64_t>(dk_parts.size()), [&](int64_t t, int) {

@@ -1,8 +1,8 @@
-// The fp64 oracle: attention by its definition for chosen rows and keys, at any sequence length.
+// The fp64 oracle: attention by its definition, for chosen rows and keys at any sequence length.
 //
-// A row of o costs O(visible keys * head_dim), and so does a row of dq once lse and o of that row are known.
-// A key's dk and dv need lse and delta of every row that sees it: the oracle takes o and lse as the backward
-// pass gets them, and so computes the backward pass as the function of (q, k, v, o, lse, dout) that it is.
+// A row of o costs O(visible keys * head_dim), and so does a row of dq once lse and o of the row are known. A
+// key's dk and dv need lse and delta of every row that sees it. The oracle takes o and lse as inputs, as a
+// backward kernel does: it computes the backward pass as a function of (q, k, v, o, lse, dout).
 #pragma once
 
 #include <cstdint>
@@ -15,36 +15,35 @@
 
 namespace longspan {
 
-// Of any dtype: the oracle starts from the rounded values that the kernel got.
+// Inputs of any dtype: the oracle starts from the rounded values that the kernel received.
 struct OracleInputs {
-  DeviceKind kind = DeviceKind::kCpu;  // where the tensors and lse lie; the oracle computes there
+  DeviceKind kind = DeviceKind::kCpu;  // device of the tensors and lse; the oracle computes there
   TensorView q, k, v;                  // [tokens, heads, head_dim]
   TensorView o, dout;                  // [tokens_q, heads_q, head_dim]; backward only
   const float* lse = nullptr;          // [heads_q, tokens_q]; backward only
 };
 
-// True rows of one tensor, and how large rounding errors naturally are in each.
+// True rows of one tensor, and the natural size of rounding errors in each.
 //
-// An error that rounds each term of a row's sum independently, by a relative u, has about the norm u *
-// spread, with spread^2 = sum of the terms' squared norms. Where a term is itself a difference, ds = p (dp -
-// delta), what was cancelled rounds too: `cancelled` is the same sum for the magnitudes before the
-// cancellation.
+// Independent relative roundings u of the terms of a row's sum give an error with a norm of about u * spread,
+// where spread^2 is the sum of the terms' squared norms. A term may itself be a difference, ds = p (dp -
+// delta), whose operands round too: `cancelled` is the same sum over the magnitudes before cancellation.
 struct ReferenceRows {
   std::vector<double> values;     // [rows, head_dim]
   std::vector<double> spread;     // [rows]
-  std::vector<double> cancelled;  // [rows]; 0 where nothing is cancelled
+  std::vector<double> cancelled;  // [rows]; 0 without cancellation
   std::vector<double>
       operands;               // [rows]: sqrt of the sum of squared norms of the rows summed over, unweighted
-  std::vector<double> terms;  // [rows]: how many terms were summed
+  std::vector<double> terms;  // [rows]: number of terms in the sum
 };
 
-// Rows in the order of samples.rows, head by head; lse likewise.
+// Rows in the order of samples.rows, head by head; likewise lse.
 struct ForwardReference {
   ReferenceRows o;
   std::vector<double> lse;      // [rows]; -inf for a row without keys
-  std::vector<double> largest;  // [rows]: the row's largest scaled score
+  std::vector<double> largest;  // [rows]: the largest scaled score of the row
 };
-// Whether the oracle can compute in the memory of such a device. If not, copy the tensors to the host for it.
+// Whether the oracle can run in the memory of this device. If not, copy the tensors to the host.
 bool oracle_reads(DeviceKind kind, const Problem& problem);
 
 ForwardReference reference_forward(const Problem& problem, const OracleInputs& inputs,

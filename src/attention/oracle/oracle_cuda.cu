@@ -1,6 +1,6 @@
-// One block for each sampled row or key. Its warps share out the partners (the keys that the row sees, or the
-// rows that see the key), each warp takes one at a time with head_dim spread over its lanes, and the warps'
-// sums are added in a fixed order at the end: the result is the same on every run.
+// One block per sampled row or key. Its warps divide the partners (the keys that the row sees, or the rows
+// that see the key). Each warp processes one partner at a time with head_dim spread over its lanes. The
+// warps' sums are added in a fixed order, so the result is the same on every run.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -21,7 +21,7 @@ struct Item {
   int64_t first_range = 0, last_range = 0;
 };
 
-// [items, head_dim] and [items]; the fields of ReferenceRows, squares not yet rooted.
+// [items, head_dim] and [items]; the fields of ReferenceRows before the square roots.
 struct Sums {
   double* values = nullptr;
   double* spread = nullptr;
@@ -82,13 +82,13 @@ __device__ double square(double x) {
   return x * x;
 }
 
-// What one warp has summed.
+// The partial sums of one warp.
 struct WarpSum {
   Row values{};
   double spread = 0, cancelled = 0, operands = 0;
 };
 
-// Calls body(partner) for this warp's share.
+// Calls body(partner) for this warp's partners.
 template <class Body>
 __device__ void for_partners(const Item& item, const Range* ranges, const Body& body) {
   for (int64_t r = item.first_range; r < item.last_range; ++r) {
@@ -96,12 +96,12 @@ __device__ void for_partners(const Item& item, const Range* ranges, const Body& 
   }
 }
 
-// Adds the warps' sums, each times its warp's factor, and writes them times `factor`.
+// Adds the warps' sums, each scaled by its warp's factor, and writes them times `factor`.
 __device__ void write_sum(const WarpSum& mine, double warp_factor, double factor, int64_t head_dim,
                           const Sums& out) {
   __shared__ double sums[kWarps][kOracleCudaMaxHeadDim + 3];
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  __syncthreads();  // of an earlier call
+  __syncthreads();  // separates this call from an earlier one
 #pragma unroll
   for (int i = 0; i < kPerLane; ++i) sums[warp][32 * i + lane] = warp_factor * mine.values.x[i];
   if (lane == 0) {
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     const Row v = load_row(in.v, j, kv_head);
     const double score = in.scale * dot(q, load_row(in.k, j, kv_head)), norm = dot(v, v);
     if (score > maximum) {
-      const double keep = exp(maximum - score);  // 0 at the first
+      const double keep = exp(maximum - score);  // 0 for the first key
       maximum = score;
       sum *= keep;
       mine.spread *= square(keep);
@@ -208,7 +208,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   write_sum(my_dv, 1, 1, in.q.head_dim, dv);
 }
 
-// The samples as the kernels read them, and how many partners each has.
+// The samples in the layout that the kernels read, with each sample's number of partners.
 struct Work {
   std::vector<Item> items;
   std::vector<Range> ranges;
@@ -269,7 +269,7 @@ std::vector<double> download(const double* values, size_t count) {
   return host;
 }
 
-// Memory for the Sums of some items.
+// Device memory for the Sums of several items.
 class DeviceSums {
  public:
   DeviceSums(size_t items, int64_t head_dim, const Device& device)

@@ -10,7 +10,7 @@
 namespace longspan {
 namespace {
 
-// Uniform integers of a stream, by the counter-based generator.
+// Uniform integers from a stream of the counter-based generator.
 class Draw {
  public:
   Draw(uint64_t seed, uint64_t stream) : seed_(seed), stream_(stream) {}
@@ -26,13 +26,13 @@ class Draw {
   uint64_t seed_, stream_, count_ = 0;
 };
 
-// The places of one mask that do not depend on the head.
+// The sample places of one mask that do not depend on the head.
 struct HardPlaces {
-  std::vector<int64_t> extremes;  // ends, most and fewest, none, the cut last tile
+  std::vector<int64_t> extremes;  // both ends, most and fewest keys, no keys, the cut last tile
   std::vector<int64_t> borders;   // where bands begin and end
 };
 
-// Of every kind of band border equally many, however many bands there are.
+// Draws equally many borders of each kind, however many bands there are.
 std::vector<int64_t> thinned(std::vector<int64_t> places) {
   constexpr size_t kMost = 4096;
   std::sort(places.begin(), places.end());
@@ -57,7 +57,7 @@ HardPlaces hard_places(const std::vector<int64_t>& counts, std::vector<int64_t> 
     if (counts[i] > 0 && counts[i] < counts[fewest]) fewest = i;
   }
   places.extremes.push_back(fewest);
-  for (int64_t tile : {64, 128}) {  // the borders of the last tile, which the mask may cut
+  for (int64_t tile : {64, 128}) {  // borders of the last tile, which the mask may cut
     const int64_t last = (n - 1) / tile * tile;
     if (last > 0) places.extremes.insert(places.extremes.end(), {last - 1, last});
   }

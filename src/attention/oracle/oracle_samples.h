@@ -1,4 +1,4 @@
-// Which rows and keys the oracle looks at: the hard places of a mask first, random ones after.
+// The rows and keys that the oracle samples: hard places of the mask first, then random ones.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +9,22 @@
 namespace longspan {
 
 struct SampleOptions {
-  int64_t per_head = 24;  // rows of each query head; keys of each KV head
-  bool all = false;       // every row and key instead
+  int64_t per_head = 24;  // rows per query head; keys per KV head
+  bool all = false;       // sample every row and key
   uint64_t seed = 0;
 };
 
 struct Samples {
   std::vector<std::vector<int64_t>> rows;  // [heads_q], ascending
-  std::vector<std::vector<int64_t>> keys;  // [heads_kv], ascending; empty lists where gradients are not asked
+  std::vector<std::vector<int64_t>> keys;  // [heads_kv], ascending; empty lists if no gradients are requested
   int64_t row_count() const;
   int64_t key_count() const;
 };
 
-// Hard places, of each head: the first and the last row, the rows at both sides of a tile border and at the
-// cut last tile, the rows with the most and the fewest keys and one with none, the first and last rows of
-// bands (document borders, window ends); the same for keys. What is left is filled with random rows, other
-// ones for each head. A function of the arguments alone.
+// Samples the hard places of each head: the first and last row, the rows on both sides of a tile border and
+// at the cut last tile, the rows with the most and fewest keys and one with none, and the first and last rows
+// of bands (document borders, window ends). Keys are sampled likewise. Random rows fill the rest, different
+// ones for each head. The result depends only on the arguments.
 Samples choose_samples(const Problem& problem, Direction direction, const SampleOptions& options);
 
 }  // namespace longspan

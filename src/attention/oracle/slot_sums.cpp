@@ -5,7 +5,7 @@
 namespace longspan {
 namespace {
 
-constexpr int64_t kCheckpoint = 64;  // tokens between the stored prefix sums
+constexpr int64_t kCheckpoint = 64;  // tokens between stored prefix sums
 
 }  // namespace
 

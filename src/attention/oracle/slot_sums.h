@@ -1,4 +1,4 @@
-// Counting by slots: what the two counting oracles (counting_oracle.h) share.
+// Sums by slots, shared by the forward and backward counting oracles (counting_oracle.h).
 #pragma once
 
 #include <algorithm>
@@ -18,10 +18,11 @@
 
 namespace longspan {
 
-// 1 or -1.
+// The sign of a key: 1 or -1.
 double sign_of(int64_t key, int64_t kv_head);
 
-// Sums of token weights by slot over any range of tokens, by prefix sums at checkpoints: O(slots) a range.
+// Sums of token weights by slot over any range of tokens, from prefix sums at checkpoints. A range costs
+// O(slots).
 class SlotSums {
  public:
   template <class Slot, class Weight>  // slot(token, kind), weight(token)
@@ -36,7 +37,7 @@ class SlotSums {
     sum();
   }
 
-  // sums[slot] += the sum of the weights of the range's tokens of that slot.
+  // Adds the weights of the range's tokens to sums[slot].
   void add(Range range, double* sums) const {
     add_prefix(range.end, 1, sums);
     add_prefix(range.begin, -1, sums);
@@ -52,12 +53,12 @@ class SlotSums {
   std::vector<double> prefix_;  // [checkpoints, slots]
 };
 
-// [rows + 1]: whether what row i sees may differ from what row i - 1 sees. O(bands + rows).
+// [rows + 1]: whether row i may see other keys than row i - 1. O(bands + rows).
 std::vector<char> changes(const Mask& mask);
 
-inline constexpr int64_t kCheckedTokens = 256;  // tokens of one task
+inline constexpr int64_t kCheckedTokens = 256;  // tokens per task
 
-// The text of the first failure: check(begin, end) of tokens [begin, end) returns it, or "". In parallel.
+// Runs check(begin, end) on blocks of tokens in parallel and returns the text of the first failure, or "".
 template <class Check>
 std::string first_failure(int64_t tokens, Check check) {
   std::mutex mutex;
@@ -79,10 +80,10 @@ std::string first_failure(int64_t tokens, Check check) {
   return failure;
 }
 
-// How far a slot's sum may be off, in the worst case: its terms are equal, so their roundings do not cancel.
-// Relative to the sum of the terms' magnitudes: the roundings to the inputs' dtype, those of lse and the
-// exponential, and one for each f32 addition. Absolute: for a dtype with a smallest number, to which what is
-// compared was rounded when it was stored, multiplied by `stored_scale`, 1 at most.
+// The worst-case error of a slot's sum. The terms are equal, so their roundings do not cancel. `Relative` is
+// relative to the sum of the terms' magnitudes: the roundings to the inputs' dtype, those of lse and the
+// exponential, and one per f32 addition. `Absolute` is for dtypes with a smallest number: the compared value
+// was rounded to it when stored, and then multiplied by `stored_scale`, at most 1.
 struct Allowance {
   double relative = 0, absolute = 0;
   Allowance(DType dtype, double roundings, double terms, double stored_scale = 1);
@@ -91,7 +92,7 @@ struct Allowance {
   }
 };
 
-// Where an element counts: "slot 5 of keys", "slot 3 of blocks of 64 keys".
+// A description of the slot that an element counts: "slot 5 of keys", "slot 3 of blocks of 64 keys".
 std::string slot_in_words(int64_t slot, int64_t slots, const char* tokens);
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// The slot of a token: the counting oracles' hash, on the host and on a GPU.
+// The slot of a token: the counting oracles' hash, for the host and the GPU.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 
 namespace longspan {
 
-// Each token has three slots, one in each third of the slots. Two, by different hashes of the token, catch a
-// mask that is off by one (two tokens share both in one of (slots / 3)^2 cases); the third, by a hash of its
-// block of 64, keeps its resolution where a slot holds thousands of tokens. Hashes differ by head, so that a
-// kernel that mixes up heads is caught.
+// Each token has three slots, one in each third of the slots. Two are different hashes of the token and catch
+// a mask that is off by one (two tokens share both in one of (slots / 3)^2 cases). The third is a hash of its
+// block of 64 and keeps its resolution when a slot holds thousands of tokens. Hashes differ by head, so
+// mixed-up heads are caught.
 inline constexpr int kSlotKinds = 3;
 inline constexpr int kBlockKind = kSlotKinds - 1;
 inline constexpr int64_t kSlotBlock = 64;

@@ -1,5 +1,5 @@
-// Sums over all elements in a fixed order: each thread strides over the tensors in fp64, a block adds its
-// threads' sums as a tree, the host adds those of the blocks.
+// Sums over all elements in a fixed order. Each thread strides over the tensors in fp64, a block reduces its
+// threads' sums as a tree, and the host adds the block sums.
 #include <vector>
 
 #include "attention/oracle/sweeps_cuda.h"
@@ -12,7 +12,7 @@ namespace longspan {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr unsigned kBlocks = 1024;  // of sweeps over all elements: enough to fill a GPU several times
+constexpr unsigned kBlocks = 1024;  // enough to fill a GPU several times
 
 template <class T>
 __global__ void squares_kernel(const T* a, const T* b, int64_t elements, double2* sums) {
@@ -55,7 +55,7 @@ std::pair<double, double> squares_cuda(const TensorView& a, const TensorView& b)
   LONGSPAN_CHECK(a.dtype == b.dtype && a.elements() == b.elements(), "{} elements and {}", a.elements(),
                  b.elements());
   const Buffer sums(kBlocks * sizeof(double2), current_device());
-  LONGSPAN_CUDA(cudaDeviceSynchronize());  // other streams may still write to them
+  LONGSPAN_CUDA(cudaDeviceSynchronize());  // other streams may still write to the tensors
   cuda::with_any_element_type(a.dtype, [&](auto type) {
     using T = decltype(type);
     squares_kernel<T><<<kBlocks, kThreads>>>(static_cast<const T*>(a.data), static_cast<const T*>(b.data),

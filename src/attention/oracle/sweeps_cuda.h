@@ -1,5 +1,5 @@
-// Sums over whole tensors in a GPU's memory: copying gigabytes to the host takes longer than all that is
-// measured. Dense tensors, on the calling thread's device; finished on return.
+// Sums over whole tensors in GPU memory; copying gigabytes to the host would take longer than the
+// measurements. For dense tensors on the current device. Returns when the sums are done.
 #pragma once
 
 #include <utility>
@@ -8,7 +8,7 @@
 
 namespace longspan {
 
-// The sums of (a - b)^2 and of b^2 over all elements, the same on every run.
+// The sums of (a - b)^2 and of b^2 over all elements, identical on every run.
 std::pair<double, double> squares_cuda(const TensorView& a, const TensorView& b);
 
 }  // namespace longspan

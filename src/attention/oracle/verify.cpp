@@ -10,7 +10,7 @@
 namespace longspan {
 namespace {
 
-// Keeps the first failure that is noted.
+// Keeps the first failure noted.
 void note(std::string& failure, const std::string& found) {
   if (failure.empty()) failure = found;
 }
@@ -75,8 +75,7 @@ VerifyReport verify_outputs(const Problem& problem, Direction direction, const D
                      tensors.kind);
   const auto* host_lse = static_cast<const float*>(lse.view().data);
 
-  // The oracle works where the tensors are if it can; what is compared element by element is copied in any
-  // case.
+  // The oracle runs where the tensors are, if it can. The element-wise checks always use host copies.
   const bool in_place = oracle_reads(tensors.kind, problem);
   std::vector<std::unique_ptr<HostCopy>> copies;
   const auto readable = [&](const TensorView& tensor) {
