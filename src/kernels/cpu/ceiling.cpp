@@ -15,7 +15,7 @@ namespace longspan {
 
 namespace {
 
-// OpenBLAS's own threads for the time of a large product; elsewhere it runs on one.
+// Gives a large product OpenBLAS's own threads; elsewhere OpenBLAS runs on one thread.
 class BlasThreads {
  public:
   explicit BlasThreads(int threads) : before_(openblas_get_num_threads()) {

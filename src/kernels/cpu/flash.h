@@ -1,5 +1,5 @@
-// cpu-flash: exact attention without the matrix of scores, tile by tile with an online softmax, on all
-// threads. docs/kernels/cpu-flash.md explains it.
+// cpu-flash: exact attention in tiles with an online softmax, on all threads, without storing the scores
+// matrix. See docs/kernels/cpu-flash.md.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace longspan {
 
 const Kernel& cpu_flash();
 
-// The same plan with the library of matrix products given, for tests and comparisons.
+// Makes the same plan with a given matrix product library, for tests and comparisons.
 std::unique_ptr<Plan> plan_cpu_flash(const Problem& problem, GemmLibrary library);
 
 }  // namespace longspan

@@ -1,17 +1,17 @@
 // The backward pass of cpu-flash.
 //
-//   for each KV head, all at once:      pack keys as rows and transposed, values as rows, in f32
-//   for each tile of rows, all at once: for each key tile that it sees, for each panel of the tile:
-//       scores [keys, lanes]     = k * q^T                 probabilities p = 2^(scores - lse)
-//       dprobs [keys, lanes]     = v * do^T                ds = p * (dprobs - delta), delta = sum(o * do) of
-//       a row dv [keys, head_dim]     += p * do dk [keys, head_dim]     += ds * q dq^T [head_dim, lanes]  +=
-//       k^T * ds
+//   for each KV head, in parallel:      pack keys as rows and transposed, values as rows, in f32
+//   for each row tile, in parallel:     for each key tile that it sees, for each panel of the tile:
+//       scores [keys, lanes]     = k * q^T           probabilities p = 2^(scores - lse)
+//       dprobs [keys, lanes]     = v * do^T          ds = p * (dprobs - delta), delta = rowsum(o * do)
+//       dv [keys, head_dim]     += p * do            dk [keys, head_dim] += ds * q
+//       dq^T [head_dim, lanes]  += k^T * ds
 //
-// Five products, as credited. dq belongs to the tile; dk and dv are shared by all tiles that see the key
-// tile, and sums in another order are other sums. So each key tile takes contributions by falling row tile,
-// and who is early waits for his turn. Tiles are begun by falling row tile, too, so the tile waited for is
-// always under way; after the first tile, threads follow each other through the key tiles at a distance and
-// seldom wait.
+// These are the five products that the FLOP count credits. dq belongs to the row tile. dk and dv are shared
+// by all row tiles that see the key tile, and the result must not depend on the order of additions. So each
+// key tile accepts contributions in the order of descending row tiles, and a thread that arrives early waits.
+// Row tiles also start in descending order, so the tile that a thread waits for is always in progress. After
+// the first tile the threads follow each other through the key tiles and seldom wait.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -56,7 +56,7 @@ void FlashPlan::backward(const BackwardArgs& args, Stream) {
       const PackedHead& packed = workspace.heads[h];
       for (int64_t j = 0; j < keys_of(tile); ++j) {
         const int64_t token = tile * FlashTiling::kKeys + j;
-        // q was taken times scale * log2(e).
+        // dk was computed from q times scale * log2(e): undo the log2(e).
         store_elements(packed.dk + token * d, d, kLn2, args.dk.row_address(token, first + h), args.dk.dtype);
         store_elements(packed.dv + token * d, d, 1.0f, args.dv.row_address(token, first + h), args.dv.dtype);
       }
@@ -96,7 +96,7 @@ void FlashPlan::backward_tile(const BackwardArgs& args, const PackedHead& packed
     const int64_t token = row_tile * tiling_.tokens + lane / tiling_.heads;
     const int64_t head = first_head + lane % tiling_.heads;
     const float lse = lane < lanes ? args.lse[head * problem_.tokens_q + token] : 0.0f;
-    // A row that sees nothing, or is none, has no probabilities: nothing exceeds the largest number.
+    // A row without keys, or beyond the last token, has no probabilities: no score exceeds the largest float.
     const bool none = lane >= lanes || lse == -std::numeric_limits<float>::infinity();
     lse2[lane] = none ? std::numeric_limits<float>::max() : lse * kLog2E;
     delta[lane] = none ? 0.0f : dot(scratch.out_t + lane * d, scratch.dout + lane * d, d);

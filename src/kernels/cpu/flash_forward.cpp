@@ -1,13 +1,13 @@
 // The forward pass of cpu-flash.
 //
-//   for each KV head, all at once:      pack keys as rows, values transposed, in f32
-//   for each tile of rows, all at once: for each key tile that it sees, for each panel of the tile:
-//       scores [keys, lanes]   = k [keys, head_dim] * q^T [head_dim, lanes]
-//       probabilities          = 2^(scores - maximum), online; sum
+//   for each KV head, in parallel:      pack keys as rows, values transposed, in f32
+//   for each row tile, in parallel:     for each key tile that it sees, for each panel of the tile:
+//       scores [keys, lanes]    = k [keys, head_dim] * q^T [head_dim, lanes]
+//       probabilities           = 2^(scores - maximum), online; sum
 //       out^T [head_dim, lanes] += v^T [head_dim, keys] * probabilities [keys, lanes]
 //
-// A panel's q^T, scores and out^T pass between a first-level and a second-level cache; the key tile stays in
-// the second for all panels. No tile depends on another, so threads take them in any order.
+// A panel's q^T, scores and out^T move between the L1 and L2 caches; the key tile stays in L2 for all panels.
+// Row tiles are independent, so threads may process them in any order.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -38,7 +38,7 @@ void FlashPlan::forward(const ForwardArgs& args, Stream) {
     });
     parallel_for(heads * map_of(first).row_tiles(), [&](int64_t index, int thread) {
       const int64_t h = index % heads;
-      const int64_t row_tile = map_of(first + h).order[index / heads];  // the heaviest first
+      const int64_t row_tile = map_of(first + h).order[index / heads];  // heaviest first
       for (int64_t chunk = 0; chunk < problem_.group_size(); chunk += tiling_.heads) {
         forward_tile(args, workspace.heads[h], workspace.threads[thread], first + h,
                      (first + h) * problem_.group_size() + chunk, row_tile);
@@ -65,7 +65,7 @@ void FlashPlan::forward_tile(const ForwardArgs& args, const PackedHead& packed, 
       softmax_forward(scratch.scores, range.valid, tiling_.panel, range.begin, mask.from_lane(p * panel),
                       {scratch.maximum + p * panel, scratch.sum + p * panel, scratch.out_t + p * panel * d,
                        static_cast<int32_t>(d)});
-      // Keys past the end have no probability.
+      // Keys past the end have probability 0.
       std::fill(scratch.scores + range.valid * panel, scratch.scores + range.keys * panel, 0.0f);
       of_keys(output_, range.keys)(v_t + range.begin, scratch.scores, scratch.out_t + p * panel * d);
     }

@@ -10,9 +10,8 @@ namespace longspan {
 
 namespace {
 
-constexpr int32_t kRows = 256;  // lanes of a tile: enough reuse of keys out of the second-level cache
-constexpr size_t kPackedBytes =
-    256 << 20;  // of packed keys and values of a round, unless one head needs more
+constexpr int32_t kRows = 256;              // lanes per tile: enough reuse of keys from the L2 cache
+constexpr size_t kPackedBytes = 256 << 20;  // packed keys and values per round, unless one head needs more
 
 std::vector<SmallGemm> by_keys(GemmLibrary library, const std::function<GemmShape(int32_t keys)>& shape) {
   std::vector<SmallGemm> products;
@@ -31,8 +30,8 @@ FlashTiling FlashTiling::of(const Problem& problem, GemmLibrary library) {
     if (group % heads == 0) tiling.heads = heads;
   }
   tiling.tokens = kRows / tiling.heads;
-  // LIBXSMM reads its operands where they lie: 64 lanes keep a panel of q in a first-level cache. OpenBLAS
-  // copies them first and wants large products.
+  // LIBXSMM reads its operands in place: with 64 lanes a panel of q stays in L1. OpenBLAS copies the operands
+  // first and prefers large products.
   tiling.panel = library == GemmLibrary::kXsmm ? 64 : kRows;
   tiling.panels = kRows / tiling.panel;
   return tiling;
@@ -60,7 +59,7 @@ FlashPlan::FlashPlan(const Problem& problem, GemmLibrary library)
     TileMap& transposed = transposed_.emplace_back(lower(mask.transposed(), {keys_of_tile, tiling_.tokens}));
     transposed.partials = {};
     transposed.spans = {};
-    // The turns of the backward pass rely on it.
+    // The order of additions in the backward pass relies on equal visits.
     int64_t visits = 0, transposed_visits = 0;
     for (int32_t tiles : map.tiles) visits += tiles;
     for (int32_t tiles : transposed.tiles) transposed_visits += tiles;
@@ -98,7 +97,7 @@ FlashPlan::Workspace FlashPlan::carve(Direction direction, void* memory) const {
   const int64_t scores = FlashTiling::kKeys * tiling_.panel;
   for (int thread = 0; thread < threads_; ++thread) {
     Scratch scratch{};
-    // Also where a thread reshapes a tile of keys.
+    // Also used where a thread packs a tile of keys.
     scratch.q = carver.take(std::max(tile, FlashTiling::kKeys * problem_.head_dim));
     scratch.q_t = carver.take(tile);
     scratch.out_t = carver.take(tile);
@@ -161,7 +160,7 @@ LaneMask FlashPlan::mask_of(const TileMap& map, const Partial& partial, int64_t 
                             const Scratch& scratch) const {
   const int32_t lanes = tiling_.lanes(), heads = tiling_.heads, tokens = tokens_of(row_tile);
   constexpr int32_t kNone = FlashTiling::kKeys;
-  for (int32_t p = 0; p < tiling_.panels; ++p) scratch.ranges[p] = {kNone, 0, 0};  // valid: the end, for now
+  for (int32_t p = 0; p < tiling_.panels; ++p) scratch.ranges[p] = {kNone, 0, 0};  // valid: the end, at first
   for (int32_t layer = 0; layer < partial.layers; ++layer) {
     const std::span<const Span> spans = map.layer(partial.first + layer);
     int32_t* begin = scratch.begin + int64_t{layer} * lanes;
@@ -171,7 +170,7 @@ LaneMask FlashPlan::mask_of(const TileMap& map, const Partial& partial, int64_t 
       std::fill_n(begin + t * heads, heads, int32_t{span.begin});
       std::fill_n(end + t * heads, heads, int32_t{span.end});
       if (span.begin == span.end) continue;
-      // A token's lanes may straddle two panels.
+      // The lanes of one token may straddle two panels.
       for (int32_t p = t * heads / tiling_.panel; p <= ((t + 1) * heads - 1) / tiling_.panel; ++p) {
         scratch.ranges[p].begin = std::min(scratch.ranges[p].begin, int32_t{span.begin});
         scratch.ranges[p].valid = std::max(scratch.ranges[p].valid, int32_t{span.end});
@@ -187,8 +186,7 @@ LaneMask FlashPlan::mask_of(const TileMap& map, const Partial& partial, int64_t 
       continue;
     }
     range.keys = in_steps(range.valid - range.begin);
-    // Whole steps may reach beyond the last key that is seen, but not beyond the tile; the mask hides the
-    // rest.
+    // Whole steps may extend past the last visible key, but not past the tile; the mask hides the rest.
     range.begin = std::min(range.begin, FlashTiling::kKeys - range.keys);
     range.valid = range.keys;
   }

@@ -1,4 +1,4 @@
-// The plan of cpu-flash: how a problem is cut into tiles, and the two passes over them.
+// The plan of cpu-flash: the division of a problem into tiles, and the two passes over them.
 #pragma once
 
 #include <algorithm>
@@ -13,13 +13,13 @@
 
 namespace longspan {
 
-// A tile is `tokens` query tokens of `heads` query heads of one group against kKeys keys. Its rows become
-// lanes: lane = token * heads + head, cut into panels that fit a first-level cache.
+// A tile is `tokens` query tokens of `heads` query heads of one group, against kKeys keys. Its rows are
+// lanes: lane = token * heads + head, divided into panels that fit the L1 cache.
 struct FlashTiling {
   static constexpr int32_t kKeys = 128;
-  static constexpr int32_t kKeyStep = 16;  // products take keys in multiples of this
+  static constexpr int32_t kKeyStep = 16;  // keys per product are a multiple of this
 
-  int32_t heads = 0;   // of the group's query heads: a divisor of the group's size
+  int32_t heads = 0;   // query heads per tile: a divisor of the group size
   int32_t tokens = 0;  // per tile
   int32_t panel = 0;   // lanes per panel
   int32_t panels = 0;  // per tile
@@ -38,7 +38,7 @@ class FlashPlan final : public Plan {
   void backward(const BackwardArgs& args, Stream stream) override;
 
  private:
-  // Hands out pieces of a block of memory; with no memory behind it, it only counts.
+  // Carves parts from a block of memory; without memory it only counts the bytes.
   struct Carver {
     char* base = nullptr;
     size_t used = 0;
@@ -50,42 +50,42 @@ class FlashPlan final : public Plan {
     }
   };
 
-  // The keys of a tile that a panel has to look at, in whole steps.
+  // The keys of a tile that a panel has to process, in whole steps.
   struct KeyRange {
     int32_t begin = 0;  // first key
-    int32_t keys = 0;   // as computed; a multiple of kKeyStep
-    int32_t valid = 0;  // of these, those that exist
+    int32_t keys = 0;   // keys to compute; a multiple of kKeyStep
+    int32_t valid = 0;  // existing keys among them
   };
 
-  // What one thread needs for one tile. [panels, head_dim, panel] where transposed, [lanes, head_dim]
+  // The scratch of one thread for one tile. [panels, head_dim, panel] where transposed, [lanes, head_dim]
   // otherwise.
   struct Scratch {
     float *q, *q_t, *out_t;
     float *dout, *dout_t, *dprobs;  // backward only
-    float* scores;                  // [keys, panel], as dprobs
+    float* scores;                  // [keys, panel], as is dprobs
     float *maximum, *sum;           // [lanes]; lse2 and delta in the backward pass
     int32_t *begin, *end;           // [layers, lanes]
     KeyRange* ranges;               // [panels]
   };
-  // The keys and values of one KV head, in f32, tile by tile: [kv_tiles, kKeys, head_dim], zeros past the
-  // last key; [kv_tiles, head_dim, kKeys] where transposed.
+  // Keys and values of one KV head, in f32, tile by tile: [kv_tiles, kKeys, head_dim], zeros past the last
+  // key; [kv_tiles, head_dim, kKeys] where transposed.
   struct PackedHead {
-    float *k, *v;    // v in the backward pass only
+    float *k, *v;    // v: backward pass only
     float* v_t;      // forward only
     float* k_t;      // backward only
-    float *dk, *dv;  // backward only: sums
+    float *dk, *dv;  // backward only: the gradient sums
   };
   struct Workspace {
-    std::vector<PackedHead> heads;  // of a round
+    std::vector<PackedHead> heads;  // KV heads of a round
     std::vector<Scratch> threads;
     size_t bytes = 0;
   };
 
-  // Whose contribution to a key tile's dk and dv comes next: sums are taken in one order, that of falling row
-  // tiles, whichever thread computes them.
+  // The next row tile to add to a key tile's dk and dv. Additions happen in descending order of row tiles,
+  // whichever thread computes them, so the sums are deterministic.
   struct Turn {
     std::atomic<int32_t> row_tile{-1};
-    int32_t offset = 0;  // of row_tile in its run
+    int32_t offset = 0;  // of row_tile within its run
     int64_t run = 0;
   };
 
@@ -112,8 +112,8 @@ class FlashPlan final : public Plan {
   static const SmallGemm& of_keys(const std::vector<SmallGemm>& products, int32_t keys) {
     return products[keys / FlashTiling::kKeyStep - 1];
   }
-  // The passes work through the KV heads in rounds, so that packed keys stay within a bound. Calls
-  // body(first head, heads) for each.
+  // The passes process the KV heads in rounds, so that packed keys stay within a bound. Calls body(first
+  // head, heads) for each round.
   template <class Body>
   void for_each_round(const Body& body) const {
     for (int64_t first = 0; first < problem_.heads_kv; first += heads_at_once_) {
@@ -121,16 +121,16 @@ class FlashPlan final : public Plan {
     }
   }
 
-  // [tokens, heads, head_dim] of a tile to f32 [lanes, head_dim], zeros past the last, and to panels
-  // transposed.
+  // Loads a tile of [tokens, heads, head_dim] as f32: to [lanes, head_dim], with zeros past the last token,
+  // and to panels transposed.
   void load_tile(const TensorView& tensor, int64_t row_tile, int64_t first_head, float factor, float* rows,
                  float* transposed) const;
   void load_keys(const TensorView& tensor, int64_t kv_tile, int64_t kv_head, float* rows) const;
 
-  // Sets the lane intervals of a partial tile and the keys that each panel needs; returns the mask.
+  // Sets the lane intervals of a partial tile and each panel's key range; returns the mask.
   LaneMask mask_of(const TileMap& map, const Partial& partial, int64_t row_tile,
                    const Scratch& scratch) const;
-  // Calls visit(kv_tile, mask), with scratch.ranges set, for each tile that the row tile sees.
+  // Calls visit(kv_tile, mask) for each tile that the row tile sees, with scratch.ranges set.
   template <class Visit>
   void for_each_tile(const TileMap& map, int64_t row_tile, const Scratch& scratch, const Visit& visit) const;
 
@@ -143,15 +143,15 @@ class FlashPlan final : public Plan {
 
   Problem problem_;
   FlashTiling tiling_;
-  int threads_ = 1;            // of the scratch
-  int64_t heads_at_once_ = 1;  // KV heads of a round
+  int threads_ = 1;            // number of thread scratches
+  int64_t heads_at_once_ = 1;  // KV heads per round
   float scale_ = 0;
   std::vector<TileMap> maps_;        // one, or one per KV head
-  std::vector<TileMap> transposed_;  // only which row tiles see a key tile; no masks
+  std::vector<TileMap> transposed_;  // only which row tiles see a key tile; without partial masks
   int32_t layers_ = 0;               // most layers of any partial tile
   std::unique_ptr<Turn[]> turns_;    // [heads_at_once, kv_tiles]
 
-  // By number of keys, in steps. Scores: [keys, panel] = k [keys, head_dim] * q_t [head_dim, panel].
+  // Products by number of key steps. Scores: [keys, panel] = k [keys, head_dim] * q_t [head_dim, panel].
   std::vector<SmallGemm> score_;
   // out_t [head_dim, panel] += v_t [head_dim, keys] * probabilities [keys, panel]; dq likewise.
   std::vector<SmallGemm> output_;

@@ -26,7 +26,7 @@ static libxsmm_smmfunction compile(const GemmShape& shape) {
 bool available(GemmLibrary library) {
   if (library == GemmLibrary::kBlas) return true;
 #ifdef LONGSPAN_WITH_XSMM
-  // Asks for a product rather than for the CPU's name: a machine may also forbid memory that is executable.
+  // Test a real product, not the CPU's name: a system may also forbid executable memory.
   static const bool compiles = compile({16, 16, 16, 16, 16, 16, false}) != nullptr;
   return compiles;
 #else

@@ -1,5 +1,5 @@
-// Small single-threaded matrix products of a shape known in advance, by a library: LIBXSMM, which compiles
-// each shape at run time, where it was found at build time and knows the machine; OpenBLAS otherwise.
+// Small single-threaded matrix products of a shape known in advance. LIBXSMM compiles each shape at run time,
+// where the build has it and it supports the CPU; OpenBLAS otherwise.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@ namespace longspan {
 
 enum class GemmLibrary : uint8_t { kXsmm, kBlas };
 
-// Whether products by that library can run in this build on this machine.
+// Whether the library can run products in this build on this machine.
 bool available(GemmLibrary library);
 
-// LIBXSMM where it is available: at the sizes of attention tiles it is 1.2 to 1.6 times as fast as OpenBLAS,
-// which repacks both operands in every call.
+// LIBXSMM where available: at the sizes of attention tiles it is 1.2 to 1.6 times as fast as OpenBLAS, which
+// repacks both operands in every call.
 GemmLibrary preferred_gemm_library();
 
-// The parallelism is in our tiles and heads: whoever calls BLAS from a parallel_for calls this first.
+// Sets BLAS to one thread. Call it before calling BLAS from a parallel_for, which provides the parallelism.
 void make_blas_single_threaded();
 
 // All matrices are f32 and row-major; strides are in elements.
@@ -25,8 +25,8 @@ struct GemmShape {
   bool accumulate = false;  // add to what `out` holds
 };
 
-// out[rows, columns] = left[rows, depth] * right[depth, columns]. Copyable; may be called from any number of
-// threads at once. Gives the same bits for the same operands, always.
+// out[rows, columns] = left[rows, depth] * right[depth, columns]. Copyable and thread-safe. The same operands
+// always give the same bits.
 class SmallGemm {
  public:
   SmallGemm() = default;
@@ -34,7 +34,7 @@ class SmallGemm {
 
   void operator()(const float* left, const float* right, float* out) const {
     if (compiled_ != nullptr) {
-      compiled_(right, left, out);  // LIBXSMM is column-major: the product of the transposed matrices
+      compiled_(right, left, out);  // LIBXSMM is column-major: compute the product of the transposed matrices
     } else {
       by_blas(left, right, out);
     }

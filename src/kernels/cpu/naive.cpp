@@ -16,7 +16,7 @@ namespace longspan {
 
 namespace {
 
-constexpr int64_t kStripe = 64;  // rows, or columns, of the matrix that a thread takes at a time
+constexpr int64_t kStripe = 64;  // rows or columns of the matrix per thread and step
 
 // A row-major f32 matrix, or a part of one.
 struct Matrix {
@@ -28,7 +28,7 @@ struct Matrix {
   Matrix columns_from(int64_t j) const { return {data + j, rows, std::min(kStripe, columns - j), stride}; }
 };
 
-// c = alpha * a * b, with a or b transposed on request, plus c if asked for.
+// c = alpha * a * b, optionally with a or b transposed, and optionally added to c.
 enum class Form { kPlain, kLeftTransposed, kRightTransposed };
 void multiply(float alpha, const Matrix& a, const Matrix& b, Form form, const Matrix& c, bool add = false) {
   const bool left = form == Form::kLeftTransposed, right = form == Form::kRightTransposed;
@@ -43,7 +43,7 @@ void for_each_stripe(int64_t count, const std::function<void(int64_t first)>& bo
   parallel_for((count + kStripe - 1) / kStripe, [&](int64_t index, int) { body(index * kStripe); });
 }
 
-// One head at a time, all threads on stripes of its matrix.
+// Processes one head at a time; all threads work on stripes of its matrices.
 class NaivePlan final : public Plan {
  public:
   explicit NaivePlan(const Problem& problem) : problem_(problem), scale_(problem.softmax_scale()) {}
@@ -125,7 +125,7 @@ class NaivePlan final : public Plan {
         }
         multiply(scale_, grads, k, Form::kPlain, dq.rows_from(first));
       });
-      const bool add = head % problem_.group_size() != 0;  // the heads of a group share k and v
+      const bool add = head % problem_.group_size() != 0;  // the heads of a group share dk and dv
       for_each_stripe(problem_.tokens_kv, [&](int64_t first) {
         multiply(1.0f, p.columns_from(first), dout, Form::kLeftTransposed, dv.rows_from(first), add);
         multiply(scale_, ds.columns_from(first), q, Form::kLeftTransposed, dk.rows_from(first), add);
@@ -161,8 +161,8 @@ class NaivePlan final : public Plan {
     });
   }
 
-  // Where parts of a sum leave the range of f32 in both directions, it depends on the library's order of
-  // additions whether the score becomes NaN: such scores once more, in f64.
+  // Recomputes scores that are NaN in f64. If partial sums leave the range of f32 in both directions, the
+  // order of additions decides whether the f32 score becomes NaN.
   void mend_overflow(const std::vector<Range>& visible, const float* q, const Matrix& k, float* row) const {
     constexpr double kLargest = std::numeric_limits<float>::max();
     for (const Range& keys : visible) {
@@ -175,10 +175,10 @@ class NaivePlan final : public Plan {
     }
   }
 
-  // Scores of a row to probabilities, 0 where the row does not see; returns the logarithm of the sum.
+  // Turns a row of scores into probabilities, 0 for hidden keys; returns the logarithm of the sum.
   static float softmax(const std::vector<Range>& visible, float* row, int64_t columns) {
     constexpr float kLargest = std::numeric_limits<float>::max();
-    float maximum = -kLargest;  // finite, so that no difference of scores is infinity minus infinity
+    float maximum = -kLargest;  // finite, so that no score difference is infinity minus infinity
     for (const Range& keys : visible) {
       for (int64_t j = keys.begin; j < keys.end; ++j) maximum = std::max(maximum, std::min(row[j], kLargest));
     }
@@ -198,13 +198,13 @@ class NaivePlan final : public Plan {
     return static_cast<float>(maximum + std::log(sum));
   }
 
-  // Scores of a row to probabilities, and gradients of those to gradients of the scores.
+  // Turns scores of a row into probabilities, and gradients of those into gradients of the scores.
   static void softmax_gradient(const std::vector<Range>& visible, float lse, float delta, float* row,
                                float* gradient, int64_t columns) {
     const bool none = lse == -std::numeric_limits<float>::infinity();
     for (const Range& keys : visible) {
       for (int64_t j = keys.begin; j < keys.end; ++j) {
-        // At most 1, however coarse the rounding of large scores.
+        // Clamp to 1: large scores round coarsely.
         row[j] = none ? 0.0f : std::exp(std::min(row[j] - lse, 0.0f));
         gradient[j] = none ? 0.0f : row[j] * (gradient[j] - delta);
       }

@@ -1,5 +1,5 @@
-// cpu-naive: attention as its formula says, with the whole matrix of scores in memory. Slow, and easy to
-// trust.
+// cpu-naive: attention by its formula, with the whole matrix of scores in memory. It is slow and simple
+// enough to trust.
 #pragma once
 
 #include "attention/kernel.h"

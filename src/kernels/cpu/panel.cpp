@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 
-// Compiled once for each vector unit that the compiler knows; the best that the machine has is picked at run
-// time.
+// Compiled once per vector instruction set that the compiler supports; the best one for the machine is chosen
+// at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/panel.cpp"
 #include <hwy/foreach_target.h>
@@ -25,14 +25,14 @@ using Mask32 = hn::Mask<decltype(kF32)>;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kLargest = std::numeric_limits<float>::max();
 
-// The running maximum may stay this far below the true one (in log2) before everything is rescaled:
-// probabilities up to 2^8 lose nothing in f32, and rescaling becomes rare after the first step.
+// The running maximum may lag the true one by this much (in log2) before a rescale. Probabilities up to 2^8
+// lose nothing in f32, and rescaling is rare after the first step.
 constexpr float kLag = 8;
 
-// 2^x for x in [-inf, 126]; exactly 0 below 2^-126, so that no denormal ever slows a product; exactly 1 at 0;
-// NaN of NaN (which is why the callers' Min has its operands in that order: x86 returns the second).
-// x = n + f, n the nearest integer: 2^f by a polynomial of relative error 2e-9 (before rounding), fitted to
-// [-1/2, 1/2] with constant term 1; n is added to its exponent.
+// 2^x for x in [-inf, 126]. Exactly 0 below 2^-126, which avoids slow denormals; exactly 1 at 0; NaN for NaN
+// (the callers' Min has its operands in that order because x86 returns the second one). x = n + f with n the
+// nearest integer. 2^f is a polynomial of relative error 2e-9 (before rounding), fitted to [-1/2, 1/2] with
+// constant term 1; n is added to the exponent.
 HWY_INLINE F32 exp2_of(F32 x) {
   const F32 lowest = hn::Set(kF32, -126.0f);
   const Mask32 vanishes = hn::Lt(x, lowest);
@@ -51,7 +51,7 @@ HWY_INLINE F32 exp2_of(F32 x) {
   return hn::IfThenZeroElse(vanishes, hn::BitCast(kF32, hn::Add(hn::BitCast(kI32, p), n)));
 }
 
-// Which of the lanes beginning at `lane` see `key`.
+// A mask of the lanes, starting at `lane`, that see `key`.
 HWY_INLINE Mask32 visible(const LaneMask& mask, int32_t key, int64_t lane) {
   const I32 j = hn::Set(kI32, key);
   Mask32 seen = hn::FirstN(kF32, 0);
@@ -63,7 +63,7 @@ HWY_INLINE Mask32 visible(const LaneMask& mask, int32_t key, int64_t lane) {
   return seen;
 }
 
-// kVectors vectors of lanes at once, so that the chains of dependent instructions overlap.
+// Processes kVectors vectors of lanes at once, so that dependency chains overlap.
 template <int kVectors>
 void forward_lanes(float* scores, int32_t keys, int32_t lanes, int32_t first_key, const LaneMask& mask,
                    const SoftmaxState& state, int64_t lane) {
@@ -90,7 +90,7 @@ void forward_lanes(float* scores, int32_t keys, int32_t lanes, int32_t first_key
     sum_before[v] = hn::LoadU(kF32, state.sum + lane + v * n);
     const F32 now = hn::IfThenElse(rises, top[v], before);
     if (!hn::AllFalse(kF32, rises)) {
-      // A lane whose maximum stays is scaled by exactly 1, also while it is -inf.
+      // A lane whose maximum stays is scaled by exactly 1, even while it is -inf.
       const F32 scale = hn::IfThenElse(rises, exp2_of(hn::Sub(before, now)), hn::Set(kF32, 1.0f));
       sum_before[v] = hn::Mul(sum_before[v], scale);
       for (int32_t d = 0; d < state.head_dim; ++d) {
@@ -99,15 +99,15 @@ void forward_lanes(float* scores, int32_t keys, int32_t lanes, int32_t first_key
       }
       hn::StoreU(now, kF32, maximum);
     }
-    // No key seen yet: any finite number will do, as every score is -inf.
+    // No key seen yet: any finite number works, since every score is -inf.
     from[v] = hn::Max(now, hn::Set(kF32, -kLargest));
   }
-  F32 sum[kVectors];  // of this step alone: added in one, it loses less to rounding
+  F32 sum[kVectors];  // the sum of this step only; adding it once loses less to rounding
   for (F32& s : sum) s = hn::Zero(kF32);
   for (int32_t j = 0; j < keys; ++j) {
     float* row = scores + int64_t{j} * lanes + lane;
     for (int v = 0; v < kVectors; ++v) {
-      // The bound only matters for scores of +inf, whose maximum was held finite.
+      // The bound matters only for scores of +inf, since the maximum is clamped to a finite value.
       const F32 x = hn::Min(hn::Set(kF32, kLag), hn::Sub(hn::LoadU(kF32, row + v * n), from[v]));
       const F32 p = exp2_of(x);
       sum[v] = hn::Add(sum[v], p);
@@ -132,7 +132,7 @@ void backward_lanes(float* scores, float* dprobs, int32_t keys, int32_t lanes, i
     for (int v = 0; v < kVectors; ++v) {
       float* s = scores + row + v * n;
       float* dp = dprobs + row + v * n;
-      // No probability exceeds 1, however coarse the rounding of large scores.
+      // Clamp to 1: large scores round coarsely.
       const F32 x = hn::Min(hn::Zero(kF32), hn::Sub(hn::LoadU(kF32, s), from[v]));
       F32 p = exp2_of(x);
       if (mask.layers > 0) p = hn::IfThenElseZero(visible(mask, first_key + j, lane + v * n), p);
@@ -164,7 +164,7 @@ void softmax_backward_t(float* scores, float* dprobs, int32_t keys, int32_t lane
   }
 }
 
-// Blocks of 4 x 4 in vectors of four: two rounds of interleaving, on every machine alike.
+// Transposes blocks of 4 x 4 with vectors of four in two rounds of interleaving, the same on every machine.
 void transpose_t(const float* in, int64_t in_stride, int32_t rows, int32_t columns, float* out,
                  int64_t out_stride) {
   const hn::CappedTag<float, 4> d4;

@@ -1,8 +1,7 @@
-// The element-wise work of attention on panels, for whatever vector unit the machine has.
+// The element-wise work of attention on panels, vectorised for the CPU at hand.
 //
-// A panel holds `lanes` query rows side by side: scores are [keys, lanes], outputs [head_dim, lanes].
-// Whatever is per row (maximum, sum, mask) is then per lane, so that nothing ever crosses the lanes of a
-// vector.
+// A panel holds `lanes` query rows side by side: scores are [keys, lanes], outputs [head_dim, lanes]. Per-row
+// values (maximum, sum, mask) are then per lane, so no operation crosses the lanes of a vector.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +10,10 @@
 
 namespace longspan {
 
-// Every panel has a multiple of this many lanes.
+// The number of lanes of a panel is a multiple of this.
 inline constexpr int32_t kLaneMultiple = 16;
 
-// What the lanes see of the keys in a partial tile: lane r sees key j if begin[r] <= j < end[r] in any layer.
+// Visibility within a partial tile: lane r sees key j if begin[r] <= j < end[r] in any layer.
 struct LaneMask {
   const int32_t* begin = nullptr;  // [layers, stride]
   const int32_t* end = nullptr;    // [layers, stride]
@@ -26,40 +25,41 @@ struct LaneMask {
   }
 };
 
-// What the online softmax keeps per lane. `maximum` is what scores are measured from, in units of log2; it
-// may lag behind the true maximum by kLag.
+// The online softmax state per lane. `maximum` is the reference of the exponentials, in log2 units; it may
+// lag the true maximum by kLag.
 struct SoftmaxState {
-  float* maximum = nullptr;  // [lanes], -inf at first
-  float* sum = nullptr;      // [lanes], 0 at first
-  float* out = nullptr;      // [head_dim, lanes], 0 at first
+  float* maximum = nullptr;  // [lanes], initially -inf
+  float* sum = nullptr;      // [lanes], initially 0
+  float* out = nullptr;      // [head_dim, lanes], initially 0
   int32_t head_dim = 0;
 };
 
-// scores [keys, lanes], in units of log2, become probabilities 2^(score - maximum); the sum takes them up.
-// Where a maximum rises, sum and out are scaled down first. Key number 0 is key first_key of the mask.
+// Replaces scores [keys, lanes], in log2 units, by probabilities 2^(score - maximum) and adds them to the
+// sum. Where a maximum rises, scales sum and out down first. Row 0 of the scores is key first_key of the
+// mask.
 void softmax_forward(float* scores, int32_t keys, int32_t lanes, int32_t first_key, const LaneMask& mask,
                      const SoftmaxState& state);
 
-// scores [keys, lanes] become probabilities p = 2^(score - lse2), and dprobs [keys, lanes] become the
+// Replaces scores [keys, lanes] by probabilities p = 2^(score - lse2), and dprobs [keys, lanes] by the
 // gradients of the scores, p * (dprob - delta).
 void softmax_backward(float* scores, float* dprobs, int32_t keys, int32_t lanes, int32_t first_key,
                       const LaneMask& mask, const float* lse2, const float* delta);
 
-// out[c, r] = in[r, c]. rows and columns are multiples of 4.
+// out[c, r] = in[r, c]. rows and columns must be multiples of 4.
 void transpose(const float* in, int64_t in_stride, int32_t rows, int32_t columns, float* out,
                int64_t out_stride);
 
-// f32 elements from and to a tensor's type.
+// Convert a tensor's elements to f32 and back.
 void load_elements(const void* in, DType dtype, int64_t count, float factor, float* out);
 void store_elements(const float* in, int64_t count, float factor, void* out, DType dtype);
 
 // The sum of a[i] * b[i].
 float dot(const float* a, const float* b, int64_t count);
 
-// 2^x for x <= 0, as the softmax computes it; for its test.
+// 2^x for x <= 0 as the softmax computes it; exposed for its test.
 void exp2_elements(const float* in, int64_t count, float* out);
 
-// "AVX3": the vector unit in use.
+// The vector instruction set in use, such as "AVX3".
 const char* vector_target();
 
 }  // namespace longspan

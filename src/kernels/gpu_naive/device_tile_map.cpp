@@ -5,7 +5,7 @@
 namespace longspan::naive_gpu {
 
 DeviceTileMap::DeviceTileMap(const TileMap& map, const Device& device) {
-  // One allocation and one copy: the arrays one behind the other, each aligned to 256 bytes.
+  // One allocation and one copy: the arrays are concatenated, each aligned to 256 bytes.
   std::vector<char> packed;
   const auto append = [&](const auto& array) {
     const size_t offset = (packed.size() + 255) / 256 * 256;

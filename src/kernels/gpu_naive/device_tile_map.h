@@ -1,4 +1,4 @@
-// A tile map in a GPU's memory, and the loop over what a row sees that kernels written for clarity use.
+// A tile map in GPU memory, and a simple loop over the columns that a row sees.
 #pragma once
 
 #include "base/buffer.h"
@@ -6,7 +6,7 @@
 
 namespace longspan::naive_gpu {
 
-// What a kernel gets: pointers into device memory. The arrays are those of TileMap.
+// The kernel argument: pointers into device memory, with the arrays of TileMap.
 struct TileMapView {
   const int64_t* offsets = nullptr;
   const Run* runs = nullptr;
@@ -29,7 +29,7 @@ class DeviceTileMap {
 
 #ifdef __CUDACC__
 
-// Calls body(column) for each column that `row` sees, the columns shared out among the threads of the block.
+// Calls body(column) for each column that `row` sees; the threads of the block divide the columns.
 template <class Body>
 __device__ void for_visible_columns(const TileMapView& map, int64_t row, const Body& body) {
   const int64_t row_tile = row / map.tile_rows;

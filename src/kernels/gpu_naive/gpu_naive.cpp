@@ -17,10 +17,10 @@ using naive_gpu::Square;
 using naive_gpu::TileMapView;
 
 constexpr TileShape kTile{128, 128};
-constexpr size_t kChunkBytes = size_t{1} << 30;  // heads are taken together while their squares fit into this
+constexpr size_t kChunkBytes = size_t{1} << 30;  // bound on the scores of heads processed together
 constexpr int64_t kRowAlignment = 8;             // elements: 16-byte rows suit the tensor cores
 
-// The parts of the caller's workspace, laid out one behind the other.
+// Lays out the parts of the caller's workspace one after another.
 class Layout {
  public:
   size_t add(size_t bytes) {
@@ -34,7 +34,7 @@ class Layout {
   size_t size_ = 0;
 };
 
-// Heads [first, first + count) of a tensor as a batch of [tokens, head_dim] matrices.
+// Heads [first, first + count) of a tensor, as a batch of [tokens, head_dim] matrices.
 Matrix heads_of(const TensorView& t, int64_t first) {
   return {.data = t.head(first).data,
           .dtype = t.dtype,
@@ -44,7 +44,7 @@ Matrix heads_of(const TensorView& t, int64_t first) {
           .batch_stride = t.head_stride};
 }
 
-// The same matrix for each of a batch: a KV head for its group of query heads.
+// One matrix repeated for the batch: a KV head for its group of query heads.
 Matrix repeated(Matrix matrix) {
   matrix.batch_stride = 0;
   return matrix;
@@ -124,7 +124,7 @@ class NaivePlan final : public Plan {
   }
 
  private:
-  // Calls body(first query head, its KV head, number of query heads): chunks never reach over a group.
+  // Calls body(first query head, its KV head, number of query heads). A chunk never spans two groups.
   template <class Body>
   void for_chunks(const Body& body) const {
     for (int64_t kv_head = 0; kv_head < problem_.heads_kv; ++kv_head) {
@@ -166,8 +166,8 @@ class NaivePlan final : public Plan {
                      stream);
   }
 
-  // A gradient of a KV head, summed in f32 over the query heads of its group: += weights' rows, head by head,
-  // since a batch must not write the same matrix twice.
+  // Adds weights' rows of each query head of the group, in f32, to the gradient of its KV head. It runs head
+  // by head because the entries of a batch must not write to the same matrix.
   void accumulate(void* workspace, size_t offset, const Matrix& weights, const Matrix& rows, int64_t count,
                   bool first, Stream stream) {
     const Matrix sum{.data = at<float>(workspace, offset),

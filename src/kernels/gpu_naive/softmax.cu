@@ -18,7 +18,7 @@ void with_type(DType dtype, const Visit& visit) {
   cuda::with_element_type(dtype, "gpu-naive", visit);
 }
 
-// The maximum and the sum of exp2(x - maximum) of the numbers seen so far.
+// The maximum and the sum of exp2(x - maximum) of the numbers so far.
 struct Softmax {
   float maximum = -INFINITY, sum = 0;
 
@@ -44,7 +44,7 @@ __device__ Softmax reduce_over_block(Softmax mine) {
   return all;
 }
 
-// One block a row (blockIdx.x) of a head (blockIdx.y), here and below.
+// One block per row (blockIdx.x) of a head (blockIdx.y), here and below.
 __device__ int64_t row_offset(const Square& square) {
   return (int64_t{blockIdx.y} * square.rows + blockIdx.x) * square.row_stride;
 }
@@ -89,7 +89,7 @@ __global__ void score_gradient_kernel(Square dp, Square probability, const float
   });
 }
 
-// One warp a row.
+// One warp per row.
 template <class O, class G>
 __global__ void row_dot_kernel(TensorView o, TensorView dout, float* delta) {
   const int64_t row = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
@@ -172,7 +172,7 @@ void round_to(const TensorView& to, const float* from, Stream stream) {
 }
 
 std::string no_code_reason(const Device& device) {
-  // What a kernel can do is asked on machines without a GPU, too; there nothing is known of its code.
+  // Support is also queried on machines without a GPU, where the machine code cannot be checked.
   if (int count = 0; cudaGetDeviceCount(&count) != cudaSuccess || device.index >= count) {
     cudaGetLastError();
     return "";
