@@ -1,4 +1,4 @@
-// The collectives that every communicator has, in terms of exchange.
+// The default collectives, implemented with exchange.
 #include "comm/communicator.h"
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Stands in for device_copies_cuda.cpp in a build without CUDA.
+// Replaces device_copies_cuda.cpp in a build without CUDA.
 #include "base/error.h"
 #include "comm/device_copies.h"
 

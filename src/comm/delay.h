@@ -1,11 +1,11 @@
-// A stream that lets others go first.
+// A delay in a stream, which lets other streams start first.
 #pragma once
 
 #include "base/device.h"
 
 namespace longspan {
 
-// The stream does nothing for so long: one thread of the current device waits.
+// Blocks the stream for this time with a one-thread kernel on the current device.
 void delay(Stream stream, double seconds);
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// A kernel of one thread that waits.
+// A one-thread kernel that spins on the global timer.
 #include <cstdint>
 
 #include "base/cuda/cuda.h"

@@ -1,5 +1,4 @@
-// Copies between GPUs for ranks that are threads: a rank's own streams for them, and points of streams to
-// wait for.
+// Copies between GPUs for ranks that are threads: per-rank copy streams, and marks in streams to wait for.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +9,7 @@
 
 namespace longspan {
 
-// Rows of one memory to rows of another; one row where all of it lies in one piece.
+// Rows of one memory copied to rows of another; contiguous data is one row.
 struct RowCopy {
   void* to = nullptr;
   const void* from = nullptr;
@@ -20,24 +19,24 @@ struct RowCopy {
 
 class DeviceCopies {
  public:
-  // On the calling thread's device. Throws in a build without CUDA.
+  // For the current device of the calling thread. Throws in a build without CUDA.
   static std::unique_ptr<DeviceCopies> make();
   virtual ~DeviceCopies() = default;
 
-  using Mark = std::shared_ptr<void>;                      // a point of a stream
-  virtual Mark mark(Stream stream) = 0;                    // what is in the stream by now
-  virtual void wait(Stream stream, const Mark& mark) = 0;  // the stream waits, the host does not
+  using Mark = std::shared_ptr<void>;                      // a point in a stream
+  virtual Mark mark(Stream stream) = 0;                    // after all work queued so far
+  virtual void wait(Stream stream, const Mark& mark) = 0;  // makes the stream wait; does not block the host
 
-  // By a copy engine, in a stream of this rank for what comes from that peer.
+  // Copies with a copy engine, in this rank's stream for the peer.
   virtual Stream stream_for(int peer) = 0;
   virtual void copy(const RowCopy& copy, int peer) = 0;
 
-  // By the multiprocessors, all at once, in `stream`: faster, and nothing else can run meanwhile. Only where
-  // this device reads the memory of all others.
+  // Copies all at once in `stream` with a kernel on the SMs: faster, but it leaves no SMs for other work.
+  // Requires that this device can access the memory of all others.
   virtual bool can_pull() const = 0;
   virtual void pull(std::span<const RowCopy> copies, Stream stream) = 0;
 
-  // Has the stream done all that it was given?
+  // Whether the stream has finished all queued work.
   virtual bool done(Stream stream) = 0;
 };
 

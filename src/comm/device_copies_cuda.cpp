@@ -1,4 +1,4 @@
-// Copies between GPUs: streams, events, and copies by engines or by a kernel.
+// Copies between GPUs: streams, events, and copies by copy engines or by a kernel.
 #include <deque>
 
 #include "base/cuda/cuda.h"
@@ -8,14 +8,15 @@
 namespace longspan {
 namespace {
 
-// Copies from different peers go at the same time, else all ranks would read from the same one first.
+// Several streams, so that copies from different peers run concurrently. With one stream all ranks would read
+// from the same peer first.
 constexpr int kStreams = 4;
 
 class CudaCopies : public DeviceCopies {
  public:
   explicit CudaCopies(int index) : index_(index) {
     for (int i = 0; i < kStreams; ++i) streams_.emplace_back(index);
-    // Without it copies between GPUs go through the host.
+    // Without peer access, copies between GPUs go through host memory.
     int devices = 0;
     LONGSPAN_CUDA(cudaGetDeviceCount(&devices));
     for (int peer = 0; peer < devices; ++peer) {

@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-// Ports that no well-known service has, one for each job: two jobs may share a host.
+// Ports outside the range of well-known services, one per job, because two jobs may share a host.
 int port_of_job(uint64_t job) {
   return 20000 + static_cast<int>(job % 20000);
 }
@@ -45,7 +45,7 @@ class Reader {
   const Environment& environment_;
 };
 
-// The first of "node[03-07,12],other": "node03".
+// The first host of a Slurm node list: "node03" for "node[03-07,12],other".
 std::string first_host(std::string_view list) {
   const size_t bracket = list.find('['), comma = list.find(',');
   if (bracket == std::string_view::npos || comma < bracket) return std::string(list.substr(0, comma));
@@ -59,7 +59,7 @@ uint64_t hash_of(std::string_view text) {
   return hash;
 }
 
-// Where to meet, if the user has said so.
+// Reads the rendezvous address if the user has set it.
 void read_meeting_place(Launch& launch, const Reader& read) {
   if (const std::string place = read.text("LONGSPAN_RENDEZVOUS"); !place.empty()) {
     const size_t colon = place.rfind(':');
@@ -89,9 +89,9 @@ std::optional<Launch> launch_from_environment(const Environment& environment) {
     launch.launcher = "torchrun";
     read.read_ranks(launch, "RANK", "WORLD_SIZE", "LOCAL_RANK");
     LONGSPAN_CHECK_INPUT(launch.ranks == 1 || !launch.host.empty(),
-                         "RANK and WORLD_SIZE are set, but MASTER_ADDR is not: where is rank 0 to be met?");
+                         "RANK and WORLD_SIZE are set, but MASTER_ADDR is not: set it to the host of rank 0");
     if (launch.port == 0) launch.port = 29500;
-    // torchrun's own store listens there.
+    // torchrun's own store listens on the port itself
     if (!read.has("LONGSPAN_RENDEZVOUS"))
       launch.port = launch.port < 65535 ? launch.port + 1 : launch.port - 1;
   } else if (read.has("SLURM_PROCID") && (read.has("SLURM_STEP_NUM_TASKS") || read.has("SLURM_NTASKS"))) {

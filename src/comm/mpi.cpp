@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "longspan/parallel.h"
 
-// Throws an Error with MPI's own message if a call fails.
+// Throws an Error with MPI's message if a call fails.
 #define LONGSPAN_MPI(call)                                               \
   do {                                                                   \
     const int code_ = (call);                                            \
@@ -22,7 +22,7 @@ namespace longspan {
 namespace {
 
 constexpr int kDataTag = 1, kFailureTag = 2;
-constexpr size_t kLargest = size_t{1} << 30;  // bytes of one MPI message: its count is an int
+constexpr size_t kLargest = size_t{1} << 30;  // bytes per MPI message: MPI counts are ints
 
 std::string mpi_message(int code) {
   char text[MPI_MAX_ERROR_STRING] = "";
@@ -31,8 +31,8 @@ std::string mpi_message(int code) {
   return {text, static_cast<size_t>(length)};
 }
 
-// A wait was in vain: some rank is gone or hangs, and MPI_Finalize, which waits for all, would wait for ever.
-// Where a rank has failed, what was on its way may keep MPI_Finalize waiting.
+// g_unreachable: a rank is gone or hangs, so MPI_Finalize would block for ever. g_failed: a rank has failed,
+// and pending messages may block MPI_Finalize.
 bool g_unreachable = false, g_failed = false;
 constexpr unsigned kFinalizeLimit_s = 20;
 
@@ -48,16 +48,16 @@ void initialise() {
     MPI_Finalized(&finalised);
     if (finalised) return;
     if (g_unreachable) MPI_Abort(MPI_COMM_WORLD, 1);
-    if (g_failed) alarm(kFinalizeLimit_s);  // its signal ends the process
+    if (g_failed) alarm(kFinalizeLimit_s);  // SIGALRM ends the process
     MPI_Finalize();
   });
 }
 
-// What all transfers of this rank share.
+// State shared by all transfers of this rank.
 struct Job {
   int rank = 0, size = 1;
   std::chrono::milliseconds limit{};
-  std::string failure;  // not empty: the group has ended
+  std::string failure;  // set once the group has ended
   Alarm* alarm = nullptr;
   std::chrono::steady_clock::time_point next_look{};
 
@@ -67,7 +67,7 @@ struct Job {
     throw Error(ErrorKind::kPeer, failure, __FILE__, __LINE__, "failure.empty()");
   }
 
-  // Takes note of a failure that another rank has announced, or of a rank that has died.
+  // Records a failure that another rank has announced, or the death of a rank.
   void listen() {
     if (const auto now = std::chrono::steady_clock::now(); alarm != nullptr && now >= next_look) {
       next_look = now + std::chrono::milliseconds(20);
@@ -91,7 +91,7 @@ class MpiTransfer : public Transfer {
  public:
   explicit MpiTransfer(std::shared_ptr<Job> group) : group_(std::move(group)) {}
 
-  // What never completed belongs to a group that has failed: it is called off, so that buffers may go.
+  // Incomplete requests remain only after a failure. Cancel them so that the buffers can be freed.
   ~MpiTransfer() override {
     for (MPI_Request& request : requests_) {
       if (request == MPI_REQUEST_NULL) continue;
@@ -158,7 +158,7 @@ class MpiCommunicator : public Communicator {
   std::string_view name() const override { return "mpi"; }
 
   std::unique_ptr<Transfer> exchange(std::span<const Message> sends, std::span<const Message> receives,
-                                     Stream, Meanwhile, Lane) override {
+                                     Stream, Meanwhile, Channel) override {
     group_->check();
     auto transfer = std::make_unique<MpiTransfer>(group_);
     for (auto messages : {sends, receives}) {
@@ -178,7 +178,7 @@ class MpiCommunicator : public Communicator {
     g_failed = true;
     for (int peer = 0; peer < size(); ++peer) {
       if (peer == rank()) continue;
-      // Small enough to leave at once; nobody waits for it.
+      // an eager message: nothing waits for it
       MPI_Request request = MPI_REQUEST_NULL;
       MPI_Isend(group_->failure.data(), static_cast<int>(reason.size()), MPI_CHAR, peer, kFailureTag,
                 MPI_COMM_WORLD, &request);

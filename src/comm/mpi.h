@@ -1,4 +1,4 @@
-// Ranks as MPI processes, one rank a process, with tensors in CPU memory.
+// Ranks as MPI processes, one per rank, with tensors in CPU memory.
 #pragma once
 
 #include <chrono>
@@ -9,15 +9,14 @@
 
 namespace longspan {
 
-// Whether this process was started by a launcher of MPI programs (mpirun's, mpiexec's or Slurm's variables
-// are set).
+// Whether an MPI launcher started this process (variables of mpirun, mpiexec or Slurm are set).
 bool launched_by_mpi();
 
-// The communicator of all processes of the job; initialises MPI at the first call and finalises it when the
-// program ends. A wait that takes longer than `limit` fails the group, as does a rank's fail(): every rank
-// then throws its reason; after a wait in vain the job is aborted when the program ends. So does a failure
-// that the alarm tells, which must outlive the communicator: a rank's death is known there at once. Throws an
-// input error if this build has no MPI.
+// The communicator of all processes of the job. The first call initialises MPI; program exit finalises it. A
+// wait longer than `limit` or a rank's fail() fails the group: every rank then throws the reason. After a
+// timed-out wait the job is aborted at program exit. The same holds for failures reported by `alarm`, which
+// must outlive the communicator; it reports the death of a rank at once. Throws an input error if this build
+// has no MPI.
 std::unique_ptr<Communicator> mpi_communicator(std::chrono::milliseconds limit, Alarm* alarm = nullptr);
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// Stands in for mpi.cpp in a build without MPI.
+// Replaces mpi.cpp in a build without MPI.
 #include "base/error.h"
 #include "comm/mpi.h"
 #include "longspan/parallel.h"

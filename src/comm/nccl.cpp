@@ -22,10 +22,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// How long a stream that goes on to compute waits once NCCL's has come to its turn. An attention kernel takes
-// all multiprocessors until it ends: were it there first, nothing would travel until then. On H200, 3 us were
-// enough over NVLink and 6, the least that was tried, through the host's memory; with none, NCCL's kernel
-// came second each time, whatever the streams' priorities.
+// The delay of a compute stream after NCCL's stream reaches an exchange. An attention kernel occupies all SMs
+// until it ends, so NCCL's kernel must start first or no data moves until then. On H200, 3 us were enough
+// over NVLink and 6 us (the smallest value tried) through host memory. Without a delay NCCL's kernel always
+// started second, whatever the stream priorities.
 constexpr double kHeadStart_s = 8e-6;
 
 struct Library {
@@ -76,7 +76,7 @@ const Library& library() {
   return library;
 }
 
-// Communicators do not block: a call may have to be waited for, with ncclInProgress as its result.
+// Communicators are nonblocking: a call may return ncclInProgress and complete later.
 void check_nccl(ncclResult_t result, const char* call) {
   LONGSPAN_CHECK(result == ncclSuccess || result == ncclInProgress, "NCCL: {} ({}): {}",
                  library().error_string(result), call, library().last_error(nullptr));
@@ -130,14 +130,14 @@ ncclConfig_t configuration() {
   return config;
 }
 
-// One rank's end: an NCCL communicator and the stream that it works in, for each lane. NCCL puts the
-// exchanges of one communicator in a row: a round's gradients would keep the next round's keys waiting until
-// its kernel has ended.
+// One rank's endpoint: an NCCL communicator and its stream for each channel. NCCL serializes the exchanges of
+// one communicator: with a single one, a round's gradients would delay the next round's keys until the kernel
+// has ended.
 struct End {
   End(int rank, int size, int index, std::shared_ptr<Alarm> alarm, milliseconds limit)
       : rank(rank), size(size), index(index), alarm(std::move(alarm)), limit(limit) {
     const cuda::DeviceGuard guard(index);
-    // Of two kernels that wait for multiprocessors, NCCL's is to have them.
+    // NCCL's kernels take priority when SMs become free.
     int least = 0, greatest = 0;
     LONGSPAN_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
     for (Stream& stream : streams) {
@@ -152,17 +152,17 @@ struct End {
     for (const Stream stream : streams) cudaStreamDestroy(cuda::raw(stream));
   }
 
-  // Begins to connect the ranks, with an identifier for each lane that all of them have.
-  void connect(std::span<ncclUniqueId, kLanes> ids) {
+  // Starts connecting the ranks. All ranks pass the same identifiers, one per channel.
+  void connect(std::span<ncclUniqueId, kChannels> ids) {
     const cuda::DeviceGuard guard(index);
-    for (size_t lane = 0; lane < kLanes; ++lane) {
+    for (size_t channel = 0; channel < kChannels; ++channel) {
       ncclConfig_t config = configuration();
-      LONGSPAN_NCCL(library().init(&communicators[lane], size, ids[lane], rank, &config));
+      LONGSPAN_NCCL(library().init(&communicators[channel], size, ids[channel], rank, &config));
     }
   }
 
-  // Ends the kernels that wait for another rank: while one runs, no memory can be freed. Unlike
-  // ncclCommDestroy it waits for nobody; whatever counts has been waited for when it is called.
+  // Stops kernels that wait for another rank, since device memory cannot be freed while they run. Unlike
+  // ncclCommDestroy it does not block; callers have already waited for all needed results.
   void abort() {
     const cuda::DeviceGuard guard(index);
     for (ncclComm_t& communicator : communicators) {
@@ -178,7 +178,7 @@ struct End {
     throw Error(ErrorKind::kPeer, failure, __FILE__, __LINE__, "failure.empty()");
   }
 
-  // Calls done() until it is true; ends the group if that takes too long or NCCL has an error.
+  // Polls done() until it is true; fails the group on a timeout or an NCCL error.
   template <class Done>
   void poll(const char* what, Done done) {
     const auto deadline = Clock::now() + limit;
@@ -210,8 +210,8 @@ struct End {
   const int rank, size, index;
   const std::shared_ptr<Alarm> alarm;
   const milliseconds limit;
-  std::array<ncclComm_t, kLanes> communicators{};
-  std::array<Stream, kLanes> streams{};
+  std::array<ncclComm_t, kChannels> communicators{};
+  std::array<Stream, kChannels> streams{};
 };
 
 class NcclTransfer : public Transfer {
@@ -246,7 +246,7 @@ class NcclCommunicator : public Communicator {
   void barrier() override { end_->alarm->barrier(); }
 
   std::unique_ptr<Transfer> exchange(std::span<const Message> sends, std::span<const Message> receives,
-                                     Stream stream, Meanwhile meanwhile, Lane lane) override {
+                                     Stream stream, Meanwhile meanwhile, Channel channel) override {
     end_->check();
     for (auto messages : {sends, receives}) {
       for (const Message& message : messages) {
@@ -255,8 +255,8 @@ class NcclCommunicator : public Communicator {
       }
     }
     const cuda::DeviceGuard guard(end_->index);
-    const ncclComm_t communicator = end_->communicators[static_cast<size_t>(lane)];
-    const Stream own = end_->streams[static_cast<size_t>(lane)];
+    const ncclComm_t communicator = end_->communicators[static_cast<size_t>(channel)];
+    const Stream own = end_->streams[static_cast<size_t>(channel)];
     cuda::Event posted(end_->index, cuda::Event::Timing::kOff);
     posted.record(stream);
     posted.wait_in(own);
@@ -321,7 +321,7 @@ std::vector<std::unique_ptr<Communicator>> nccl_communicators(std::span<const De
       devices.size(), different.size());
   const int size = static_cast<int>(devices.size());
   const auto alarm = std::make_shared<ThreadAlarm>(size, limit);
-  std::array<ncclUniqueId, kLanes> ids;
+  std::array<ncclUniqueId, kChannels> ids;
   for (ncclUniqueId& id : ids) LONGSPAN_NCCL(library().get_unique_id(&id));
   std::vector<std::shared_ptr<End>> ends;
   LONGSPAN_NCCL(library().group_start());
@@ -343,7 +343,7 @@ std::unique_ptr<Communicator> nccl_communicator(const Launch& launch, const Devi
                                                 milliseconds limit) {
   LONGSPAN_CHECK_INPUT(library().reason.empty(), "{}", library().reason);
   const std::shared_ptr<Rendezvous> rendezvous = Rendezvous::meet(launch, limit);
-  std::array<ncclUniqueId, kLanes> ids{};
+  std::array<ncclUniqueId, kChannels> ids{};
   if (launch.rank == 0) {
     for (ncclUniqueId& id : ids) LONGSPAN_NCCL(library().get_unique_id(&id));
   }

@@ -1,4 +1,4 @@
-// Stands in for nccl.cpp in a build without CUDA or without NCCL's header.
+// Replaces nccl.cpp in a build without CUDA or without NCCL's header.
 #include "base/error.h"
 #include "comm/nccl.h"
 

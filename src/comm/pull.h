@@ -1,4 +1,4 @@
-// A kernel that copies rows, from other GPUs' memories or its own.
+// A kernel that copies rows from the memory of this or other GPUs.
 #pragma once
 
 #include <span>
@@ -7,7 +7,7 @@
 
 namespace longspan {
 
-// In the stream, on the calling thread's device.
+// Queues the copies in the stream, on the current device of the calling thread.
 void pull_rows(std::span<const RowCopy> copies, Stream stream);
 
 }  // namespace longspan

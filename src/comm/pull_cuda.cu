@@ -1,4 +1,4 @@
-// Each block takes a chunk of one copy after the other: a thread has many loads under way, since a load from
+// Each block takes one chunk of a copy after another. A thread keeps many loads in flight, since a load from
 // another GPU takes microseconds.
 #include <algorithm>
 #include <cstdint>
@@ -12,17 +12,17 @@ namespace longspan {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kLoads = 8;                  // of a thread at a time
-constexpr int kCopies = 48;                // of one launch
-constexpr int kChunk = kThreads * kLoads;  // units that a block takes at a time
+constexpr int kLoads = 8;                  // loads in flight per thread
+constexpr int kCopies = 48;                // copies per launch
+constexpr int kChunk = kThreads * kLoads;  // units per block and step
 
-// Units are what one load takes: 16 bytes, or 4, or 1.
+// A unit is one load: 16, 4 or 1 bytes.
 struct Segment {
   const char* from;
   char* to;
   uint64_t from_stride, to_stride;  // bytes
-  uint32_t row_units, units;        // of a row, and in all
-  uint32_t end;                     // chunks until its end, those of the segments before included
+  uint32_t row_units, units;        // per row, and in total
+  uint32_t end;                     // end of this copy in chunks, counting the copies before it
 };
 struct Segments {
   Segment list[kCopies];
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kThreads) pull_kernel(const __grid_constant__ 
   }
 }
 
-// The largest unit that all addresses, strides and lengths are multiples of.
+// The largest unit that divides all addresses, strides and lengths.
 int unit_bytes(const RowCopy& copy) {
   const uint64_t all = reinterpret_cast<uintptr_t>(copy.to) | reinterpret_cast<uintptr_t>(copy.from) |
                        copy.row_bytes | (copy.rows > 1 ? copy.to_stride | copy.from_stride : 0);

@@ -27,14 +27,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// A message: its kind, its length, and so many bytes.
+// A message is a kind, a length, and that many bytes.
 enum class Kind : char {
-  kHello = 'H',      // a rank's number
-  kBroadcast = 'B',  // from rank 0
-  kArrived = 'A',    // at a barrier
-  kGo = 'G',         // all have arrived
-  kFailure = 'F',    // the reason
-  kGoodbye = 'X',    // what ends now is no death
+  kHello = 'H',      // the sender's rank
+  kBroadcast = 'B',  // broadcast from rank 0
+  kArrived = 'A',    // the sender is at a barrier
+  kGo = 'G',         // all ranks have arrived
+  kFailure = 'F',    // body: the reason
+  kGoodbye = 'X',    // the connection closes normally
 };
 constexpr size_t kHeader = 5, kLongest = 1 << 20;
 
@@ -83,7 +83,7 @@ struct Received {
   std::string body;
 };
 
-// Nothing where the connection has ended, or speaks another language.
+// Returns nothing if the connection has closed or the data is not a message.
 std::optional<Received> receive(int fd) {
   char header[kHeader];
   if (!receive_exactly(fd, header, kHeader)) return std::nullopt;
@@ -155,7 +155,7 @@ Socket connect_to(const std::string& host, int port, Clock::time_point deadline)
       }
       problem = std::strerror(errno);
     }
-    std::this_thread::sleep_for(milliseconds(20));  // rank 0 may not be up yet
+    std::this_thread::sleep_for(milliseconds(20));  // rank 0 may not have started yet
   } while (Clock::now() < deadline);
   LONGSPAN_CHECK_INPUT(false, "rank 0 was not found at {}:{}: {}", host, port, problem);
   return Socket();
@@ -172,13 +172,13 @@ class TcpRendezvous : public Rendezvous {
     } else {
       server_ = connect_to(launch.host, launch.port, deadline);
       LONGSPAN_CHECK_INPUT(send_all(server_.fd(), Kind::kHello, fmt::format("{}", launch.rank)),
-                           "rank 0 at {}:{} hung up", launch.host, launch.port);
+                           "rank 0 at {}:{} closed the connection", launch.host, launch.port);
     }
     if (launch.ranks == 1) return;
-    LONGSPAN_CHECK(pipe2(wake_, O_CLOEXEC) == 0, "no pipe: {}", std::strerror(errno));
+    LONGSPAN_CHECK(pipe2(wake_, O_CLOEXEC) == 0, "cannot make a pipe: {}", std::strerror(errno));
     listener_ = std::thread([this] { launch_.rank == 0 ? serve() : attend(); });
     try {
-      barrier();  // all are there
+      barrier();  // wait for all ranks
     } catch (...) {
       leave();
       throw;
@@ -189,7 +189,7 @@ class TcpRendezvous : public Rendezvous {
   ~TcpRendezvous() override { leave(); }
 
   void fail(const std::string& reason) override {
-    // Nobody may hear this rank's goodbye before its reason.
+    // Hold the lock so that peers receive the reason before this rank's goodbye.
     std::unique_lock lock(sending_);
     if (!note_failure(reason) || launch_.ranks == 1) return;
     for (int fd : ears()) send_all(fd, Kind::kFailure, reason.substr(0, kLongest / 2));
@@ -256,7 +256,7 @@ class TcpRendezvous : public Rendezvous {
       }
       Socket guest(accept4(door.fd(), nullptr, nullptr, SOCK_CLOEXEC));
       if (!guest.open()) continue;
-      // Somebody else's connection must not keep the ranks waiting.
+      // A foreign connection must not block the ranks.
       const timeval second{1, 0}, forever{0, 0};
       setsockopt(guest.fd(), SOL_SOCKET, SO_RCVTIMEO, &second, sizeof(second));
       const auto hello = receive(guest.fd());
@@ -273,7 +273,7 @@ class TcpRendezvous : public Rendezvous {
     }
   }
 
-  // Rank 0: hears all others.
+  // On rank 0: listens to all other ranks.
   void serve() {
     std::vector<bool> gone(peers_.size());
     while (!leaving_) {
@@ -300,7 +300,7 @@ class TcpRendezvous : public Rendezvous {
     }
   }
 
-  // The others: hear rank 0.
+  // On the other ranks: listens to rank 0.
   void attend() {
     while (!leaving_) {
       pollfd waiting[2] = {{wake_[0], POLLIN, 0}, {server_.fd(), POLLIN, 0}};
@@ -325,7 +325,7 @@ class TcpRendezvous : public Rendezvous {
     }
   }
 
-  // On rank 0: one more rank is at the barrier.
+  // On rank 0: counts one more rank at the barrier.
   void arrive() {
     {
       std::lock_guard lock(mutex_);
@@ -360,7 +360,7 @@ class TcpRendezvous : public Rendezvous {
     return true;
   }
 
-  // Where what this rank says goes to.
+  // The sockets that this rank sends to.
   std::vector<int> ears() const {
     if (launch_.rank != 0) return {server_.fd()};
     std::vector<int> all;
@@ -370,7 +370,7 @@ class TcpRendezvous : public Rendezvous {
     return all;
   }
 
-  // One that does not hear has died: the listener finds out.
+  // Ignores send errors: the listener detects dead peers.
   void tell_all(Kind kind, const std::string& body) {
     if (launch_.ranks == 1) return;
     std::lock_guard lock(sending_);
@@ -379,19 +379,19 @@ class TcpRendezvous : public Rendezvous {
 
   const Launch launch_;
   milliseconds limit_;
-  std::vector<Socket> peers_;  // of rank 0, by rank
-  Socket server_;              // of the others
+  std::vector<Socket> peers_;  // on rank 0, by rank
+  Socket server_;              // on the other ranks
   int wake_[2] = {-1, -1};
   std::atomic<bool> leaving_{false};
   std::mutex sending_;
 
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::string failure_;
   std::deque<std::string> broadcasts_;
-  uint64_t barriers_ = 0, passed_ = 0;  // entered by this rank; that all have entered
-  bool left_ = false;                   // rank 0 has
-  int arrived_ = 0;                     // at the present one; known to rank 0
+  uint64_t barriers_ = 0, passed_ = 0;  // barriers entered by this rank; barriers passed by all
+  bool left_ = false;                   // rank 0 has left
+  int arrived_ = 0;                     // ranks at the current barrier; rank 0 only
   std::thread listener_;
 };
 

@@ -17,13 +17,13 @@
 namespace longspan {
 namespace {
 
-// A message on offer: the receiver copies straight from the sender's buffer, then says so. On GPUs the host's
-// threads only agree on what is to be copied; the streams wait for each other.
+// A message on offer: the receiver copies directly from the sender's buffer and then marks it as taken. On
+// GPUs the host threads only agree on the copies; the streams wait for each other.
 struct Offer {
   enum class State { kOpen, kCopying, kTaken, kWithdrawn };
   Message message;
-  DeviceCopies::Mark ready;  // where the sender's stream was when it made the offer
-  DeviceCopies::Mark taken;  // where the receiver's copies are done
+  DeviceCopies::Mark ready;  // the point in the sender's stream when it made the offer
+  DeviceCopies::Mark taken;  // the point after the receiver's copies
   State state = State::kOpen;
 };
 
@@ -36,9 +36,9 @@ struct World {
   std::condition_variable changed;
   std::map<std::pair<int, int>, std::deque<std::shared_ptr<Offer>>>
       offers;           // by (sender, receiver), in order
-  std::string failure;  // not empty: the group has ended
+  std::string failure;  // set once the group has ended
 
-  // Requires the mutex.
+  // The caller must hold the mutex.
   void check() const {
     if (!failure.empty()) throw Error(ErrorKind::kPeer, failure, __FILE__, __LINE__, "failure.empty()");
   }
@@ -50,7 +50,7 @@ struct World {
   }
 };
 
-// From one end of a message to the other.
+// Describes the copy from one end of a message to the other.
 RowCopy copy_of(const Message& to, const Message& from) {
   const Message& rows = to.row_bytes > 0 ? to : from;
   RowCopy copy{to.data, from.data, 1, to.bytes, 0, 0};
@@ -74,7 +74,7 @@ void copy_on_host(const RowCopy& copy) {
 
 class ThreadTransfer : public Transfer {
  public:
-  // copies: of this rank, where the messages are in a GPU's memory; posted: where its stream is now.
+  // copies: this rank's, for messages in GPU memory; posted: the point in its stream now.
   ThreadTransfer(std::shared_ptr<World> world, int rank, std::vector<std::shared_ptr<Offer>> sends,
                  std::vector<Message> receives, DeviceCopies* copies, DeviceCopies::Mark posted,
                  Meanwhile meanwhile)
@@ -86,7 +86,7 @@ class ThreadTransfer : public Transfer {
         posted_(std::move(posted)),
         meanwhile_(meanwhile) {}
 
-  // The sender's buffers may go as soon as this returns, also when the group has failed.
+  // The sender may free its buffers once this returns, even if the group has failed.
   ~ThreadTransfer() override {
     std::unique_lock lock(world_->mutex);
     for (const auto& send : sends_) {
@@ -146,7 +146,7 @@ class ThreadTransfer : public Transfer {
     world_->check();
   }
 
-  // The next offer of the message's peer: its sender waits until it has been taken.
+  // The next offer from the message's peer; its sender waits until it has been taken.
   std::shared_ptr<Offer> accept(const Message& receive, Deadline deadline) {
     std::unique_lock lock(world_->mutex);
     auto& queue = world_->offers[{receive.peer, rank_}];
@@ -154,7 +154,7 @@ class ThreadTransfer : public Transfer {
     std::shared_ptr<Offer> offer = queue.front();
     queue.pop_front();
     if (offer->state == Offer::State::kWithdrawn) {
-      world_->failure = fmt::format("rank {} gave up a message to rank {}", receive.peer, rank_);
+      world_->failure = fmt::format("rank {} withdrew a message to rank {}", receive.peer, rank_);
     } else if (offer->message.bytes != receive.bytes) {
       world_->failure = fmt::format("rank {} sent {} bytes where rank {} expects {}", receive.peer,
                                     offer->message.bytes, rank_, receive.bytes);
@@ -173,14 +173,14 @@ class ThreadTransfer : public Transfer {
     world_->changed.notify_all();
   }
 
-  // What is under way when something throws is over for its senders, too.
+  // Releases the senders if an exception ends the transfer.
   struct Accepted {
     ThreadTransfer& transfer;
     Offers offers;
     ~Accepted() { transfer.set_taken(offers); }
   };
 
-  // Beside whatever the stream does.
+  // Copies concurrently with the stream's other work.
   void copy(Stream stream, Deadline deadline) {
     std::vector<Stream> streams;
     for (const Message& receive : receives_) {
@@ -200,8 +200,8 @@ class ThreadTransfer : public Transfer {
     for (Stream each : streams) copies_->wait(stream, copies_->mark(each));
   }
 
-  // In the stream itself. Each rank begins with another peer, so that each is read by one at a time, and ends
-  // with itself.
+  // Copies within the stream itself. Each rank starts with a different peer, so that each peer is read by one
+  // rank at a time, and ends with itself.
   void pull(Stream stream, Deadline deadline) {
     const auto distance = [&](const Message& message) {
       return (message.peer - rank_ + world_->ranks - 1) % world_->ranks;
@@ -243,7 +243,7 @@ class ThreadCommunicator : public Communicator {
   bool takes_rows() const override { return true; }
 
   std::unique_ptr<Transfer> exchange(std::span<const Message> sends, std::span<const Message> receives,
-                                     Stream stream, Meanwhile meanwhile, Lane) override {
+                                     Stream stream, Meanwhile meanwhile, Channel) override {
     for (auto messages : {sends, receives}) {
       for (const Message& message : messages) {
         LONGSPAN_CHECK(0 <= message.peer && message.peer < size(), "peer {} is not one of the {} ranks",
@@ -266,7 +266,7 @@ class ThreadCommunicator : public Communicator {
                                             on_device ? copies_.get() : nullptr, posted, meanwhile);
   }
 
-  // The streams of other ranks may be part of what is waited for, so the wait has an end.
+  // The wait has a time limit because it may depend on the streams of other ranks.
   void synchronize(Stream stream) override {
     if (stream.handle == nullptr) return;
     if (copies_ == nullptr) copies_ = DeviceCopies::make();
@@ -286,7 +286,7 @@ class ThreadCommunicator : public Communicator {
  private:
   std::shared_ptr<World> world_;
   const int rank_;
-  std::unique_ptr<DeviceCopies> copies_;  // made when the first message is in a GPU's memory
+  std::unique_ptr<DeviceCopies> copies_;  // made for the first message in GPU memory
 };
 
 }  // namespace
@@ -305,7 +305,7 @@ void run_on_threads(std::span<Communicator* const> ends, const std::function<voi
   std::vector<std::thread> threads;
   for (Communicator* const end : ends) {
     threads.emplace_back([&, end] {
-      const AloneScope alone;  // ranks do not take each other's threads
+      const AloneScope alone;  // ranks do not share a thread pool
       try {
         body(*end);
       } catch (const std::exception& error) {

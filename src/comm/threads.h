@@ -1,4 +1,4 @@
-// Ranks as threads of one process: the default communicator, with nothing to set up.
+// Ranks as threads of one process: the default communicator, which needs no setup.
 #pragma once
 
 #include <chrono>
@@ -11,11 +11,11 @@
 
 namespace longspan {
 
-// Makes the ends of a group of `ranks` ranks. A wait that takes longer than `limit` fails the group.
+// Makes the endpoints of a group of `ranks` ranks. A wait longer than `limit` fails the group.
 std::vector<std::unique_ptr<Communicator>> thread_communicators(int ranks, std::chrono::milliseconds limit);
 
-// Runs body once for each end, each on a thread of its own. If a body throws, its group is failed with that
-// reason; when all have ended, the first failure is rethrown.
+// Runs body once per endpoint, each on its own thread. If a body throws, its group fails with that reason.
+// Returns when all have ended and then rethrows the first failure.
 void run_on_threads(std::span<Communicator* const> ends, const std::function<void(Communicator&)>& body);
 
 // The same with a new group of `ranks` ranks.

@@ -210,12 +210,12 @@ class Executor::Impl {
   }
 
   Posted start(Posted posted, const std::vector<Message>& sends, const std::vector<Message>& receives,
-               Meanwhile meanwhile, Lane lane, Stream stream) {
+               Meanwhile meanwhile, Channel channel, Stream stream) {
     for (const Message& send : sends) {
       if (send.peer != communicator_.rank()) times_.sent_bytes += static_cast<int64_t>(send.bytes);
     }
     if (!sends.empty() || !receives.empty())
-      posted.transfer = communicator_.exchange(sends, receives, stream, meanwhile, lane);
+      posted.transfer = communicator_.exchange(sends, receives, stream, meanwhile, channel);
     return posted;
   }
 
@@ -277,7 +277,7 @@ class Executor::Impl {
     if (!packing.empty()) apply_pairs(RowOperation::kCopy, device_.kind, packing, stream);
     const bool computes = number > 0 && !pass.rounds[number - 1].attend.empty();
     return start(std::move(posted), sends, receives, computes ? Meanwhile::kComputes : Meanwhile::kWaits,
-                 Lane::kInputs, stream);
+                 Channel::kInputs, stream);
   }
 
   bool sendable(const TensorView& tensor) const {
@@ -323,7 +323,7 @@ class Executor::Impl {
     for (size_t later = number + 1; later < pass.rounds.size(); ++later)
       computes = computes || !pass.rounds[later].attend.empty();
     return start(std::move(posted), sends, receives, computes ? Meanwhile::kComputes : Meanwhile::kWaits,
-                 Lane::kResults, stream);
+                 Channel::kResults, stream);
   }
 
   // A result of the rank's own tokens where it belongs; nothing where rows of it cannot be received there.

@@ -105,7 +105,7 @@ TEST(NcclRanks, Conform) {
 
 // Whether an exchange ends while the kernel that follows it in the same stream has all multiprocessors. Both
 // are queued before the stream begins, so that the host's time between them gives neither a lead.
-bool travels_beside_a_kernel(Communicator& communicator, const Device& gpu, Lane lane) {
+bool travels_beside_a_kernel(Communicator& communicator, const Device& gpu, Channel channel) {
   const int ranks = communicator.size(), to = (communicator.rank() + 1) % ranks,
             from = (communicator.rank() + ranks - 1) % ranks;
   constexpr size_t kBytes = 32 << 20;
@@ -119,7 +119,7 @@ bool travels_beside_a_kernel(Communicator& communicator, const Device& gpu, Lane
     communicator.barrier();
     gate.shut(stream, 1);
     const auto transfer =
-        communicator.exchange({&send, 1}, {&receive, 1}, stream, Meanwhile::kComputes, lane);
+        communicator.exchange({&send, 1}, {&receive, 1}, stream, Meanwhile::kComputes, channel);
     if (warm) occupation.begin(stream);
     transfer->wait(other);
     communicator.barrier();
@@ -140,10 +140,10 @@ TEST(NcclRanks, ExchangeWhileAKernelHasAllMultiprocessors) {
   if (const std::string reason = nccl_unavailable_reason(); !reason.empty()) GTEST_SKIP() << reason;
   const std::vector<Device> gpus = all_gpus();
   if (gpus.size() < 2) GTEST_SKIP() << "one GPU";
-  for (const Lane lane : {Lane::kInputs, Lane::kResults}) {
-    SCOPED_TRACE(static_cast<int>(lane));
+  for (const Channel channel : {Channel::kInputs, Channel::kResults}) {
+    SCOPED_TRACE(static_cast<int>(channel));
     const auto errors = run_nccl_ranks(gpus, [&](Communicator& communicator, const Device& gpu) {
-      LONGSPAN_CHECK(travels_beside_a_kernel(communicator, gpu, lane), "it waited for the kernel");
+      LONGSPAN_CHECK(travels_beside_a_kernel(communicator, gpu, channel), "it waited for the kernel");
     });
     EXPECT_THAT(errors, testing::Each(""));
   }

@@ -104,7 +104,7 @@ void runs_several_transfers_at_once(Communicator& communicator, const Place& pla
   for (size_t i = 0; i < kCount; ++i) {
     const Message send{to, sent.at(i), sizeof(int)}, receive{from, received.at(i), sizeof(int)};
     transfers.push_back(communicator.exchange({&send, 1}, {&receive, 1}, place.stream, Meanwhile::kComputes,
-                                              i % 2 == 0 ? Lane::kResults : Lane::kInputs));
+                                              i % 2 == 0 ? Channel::kResults : Channel::kInputs));
   }
   for (auto& transfer : transfers) transfer->wait(place.stream);
   communicator.synchronize(place.stream);
