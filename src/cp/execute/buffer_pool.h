@@ -1,4 +1,4 @@
-// Buffers that are made once and used again: what a rank needs for a pass is there from the pass before.
+// Reusable device buffers: a pass reuses the buffers of the pass before.
 #pragma once
 
 #include <algorithm>
@@ -11,11 +11,11 @@
 
 namespace longspan {
 
-// Of one device, for one thread. A buffer that is given back is used again at once by the next that asks for
-// about as much or less: on a GPU all use of it has to be ordered by the stream.
+// Buffers of one device, for one thread. A returned buffer may be handed out again at once, so on a GPU all
+// uses must be ordered by the stream.
 class BufferPool : public std::enable_shared_from_this<BufferPool> {
  public:
-  // A buffer that returns to its pool.
+  // A buffer that returns to its pool on destruction.
   class Lease {
    public:
     Lease() = default;
@@ -41,22 +41,23 @@ class BufferPool : public std::enable_shared_from_this<BufferPool> {
       pool_.reset();
     }
     std::shared_ptr<BufferPool> pool_;
-    size_t number_ = 0;  // in BufferPool::buffers_
+    size_t number_ = 0;  // index in BufferPool::buffers_
   };
 
   explicit BufferPool(const Device& device) : device_(device) {}
   const Device& device() const { return device_; }
 
-  // What is taken from here on is what was taken after earlier calls of the same kind, in the same order:
-  // each gets the buffer that it had then, so that no pass but the first of its kind makes any.
+  // Starts a pass. Calls of take() then repeat those of the previous pass of this kind in the same order, and
+  // each gets the buffer it had before. Only the first pass of a kind allocates.
   void begin_pass(size_t kind) {
     if (passes_.size() <= kind) passes_.resize(kind + 1);
     pass_ = kind;
     taken_ = 0;
   }
 
-  // The smallest free buffer that has so many bytes, unless it is far too large, which others need; else a
-  // new one. `room`: what the same use asks for at most, later on, if that is more; a new one has it.
+  // Returns the smallest free buffer of at least `bytes`, unless it is far too large and others need it;
+  // otherwise allocates one. `room` is the largest size that the same use will request later; new buffers are
+  // made that large.
   Lease take(size_t bytes, size_t room = 0) {
     std::vector<size_t>& before = passes_[pass_];
     const size_t turn = taken_++;

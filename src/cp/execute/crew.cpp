@@ -33,7 +33,7 @@ void Crew::run(const std::function<void(Communicator&)>& body) {
 }
 
 void Crew::work(size_t rank) {
-  const AloneScope alone;  // ranks do not take each other's threads
+  const AloneScope alone;  // ranks do not share a thread pool
   Communicator& communicator = *ends_[rank];
   uint64_t seen = 0;
   bool device_chosen = false;

@@ -1,4 +1,4 @@
-// Threads that stay: one for each rank of a group, which all run the same body whenever they are told to.
+// A persistent thread for each rank of a group; all run the same body on request.
 #pragma once
 
 #include <condition_variable>
@@ -16,7 +16,7 @@ namespace longspan {
 
 class Crew {
  public:
-  // Rank r uses ends[r], and devices[r] is its thread's device.
+  // Rank r uses ends[r]; devices[r] is its thread's current device.
   Crew(std::vector<std::unique_ptr<Communicator>> ends, std::vector<Device> devices);
   ~Crew();
   Crew(const Crew&) = delete;
@@ -24,8 +24,8 @@ class Crew {
 
   int size() const { return static_cast<int>(ends_.size()); }
 
-  // Runs body(communicator) on every rank and returns when all have ended. If one throws, its group is failed
-  // with that reason and the first failure is rethrown here; the crew is of no use from then on.
+  // Runs body(communicator) on every rank and returns when all have ended. If a body throws, its group fails
+  // with that reason, and the first failure is rethrown here. The crew is unusable afterwards.
   void run(const std::function<void(Communicator&)>& body);
 
  private:

@@ -1,4 +1,4 @@
-// Stands in for what the GPU needs in a build without CUDA.
+// Replaces the GPU files in a build without CUDA.
 #include "base/error.h"
 #include "cp/execute/device_clock.h"
 #include "cp/execute/rows.h"

@@ -1,4 +1,4 @@
-// Points in time of a CUDA stream: events.
+// Marks in a CUDA stream, as events.
 #include <vector>
 
 #include "base/buffer.h"
@@ -46,7 +46,7 @@ class CudaClock : public DeviceClock {
   }
 
  private:
-  static constexpr double kLongest_s = 0.2;  // to queue a pass; more only if something waits for the stream
+  static constexpr double kLongest_s = 0.2;  // to queue a pass; exceeded if something blocks the host
 
   const Device device_;
   const int index_;

@@ -1,4 +1,4 @@
-// Points in time of a device's stream, and the stream itself: what a rank needs to run and to time its work.
+// A device stream and timing marks in it, which a rank needs to run and time its work.
 #pragma once
 
 #include <memory>
@@ -12,17 +12,17 @@ class DeviceClock {
   static std::unique_ptr<DeviceClock> make(const Device& device);
   virtual ~DeviceClock() = default;
 
-  virtual Stream stream() = 0;  // its own
-  // A number for this point of the stream. On the CPU: now.
+  virtual Stream stream() = 0;  // owned by the clock
+  // Marks the current point of the stream and returns its index. On the CPU this is the current time.
   virtual int mark(Stream stream) = 0;
-  virtual double seconds(int begin, int end) = 0;  // between two marks, once the stream has passed them
-  virtual void reset() = 0;                        // forgets all marks
-  virtual void synchronize_device() = 0;           // the host waits for all of the device's work
-  virtual void empty_caches() = 0;                 // a GPU's L2, before it returns; nothing on the CPU
+  virtual double seconds(int begin, int end) = 0;  // between two marks that the stream has passed
+  virtual void reset() = 0;                        // removes all marks
+  virtual void synchronize_device() = 0;           // blocks the host until the device is idle
+  virtual void empty_caches() = 0;  // flushes a GPU's L2 before it returns; does nothing on the CPU
 
-  // What is put into the stream between the two is queued and begins at the second, so that no launch is
-  // waited for: base/cuda_gate.h. On the CPU nothing is queued. was_held(): not let go by its time limit,
-  // once the stream has passed.
+  // Work put into the stream between hold() and let_go() is queued and starts at let_go(), so that timing
+  // includes no launch gaps (base/cuda_gate.h). On the CPU these do nothing. was_held(): whether the gate
+  // stayed shut until let_go() instead of timing out; call it once the stream has passed the gate.
   virtual void hold() {}
   virtual void let_go() {}
   virtual bool was_held() { return true; }

@@ -57,7 +57,7 @@ class Executor::Impl {
     times_.held_bytes = static_cast<int64_t>(pool_->held_bytes());
     sums_.clear();
     const size_t rounds = plan_.pass(Direction::kForward).rounds.size();
-    held_.drop_before(static_cast<int32_t>(rounds));  // all but kept copies and the rank's own
+    held_.drop_before(static_cast<int32_t>(rounds));  // drops all but kept copies and own tensors
   }
 
   void backward(const BackwardArgs& args, Stream stream) {
@@ -92,7 +92,7 @@ class Executor::Impl {
  private:
   using Pass = RankPlan::Pass;
 
-  // A stretch of the stream, whose time is added to one of times_ when somebody asks.
+  // A section of the stream. Its time is added to one of times_ when the times are requested.
   struct Span {
     double* total_s;
     int begin, end;
@@ -110,13 +110,13 @@ class Executor::Impl {
     const int begin_;
   };
 
-  // A transfer under way with what it writes to and reads from.
+  // A transfer in progress, with the pieces that it writes and reads.
   struct Posted {
     std::unique_ptr<Transfer> transfer;
     std::vector<Piece> arriving;
-    std::vector<int> sources;  // of results: the rank that each comes from
+    std::vector<int> sources;  // the source rank of each result
     std::vector<Piece> leaving;
-    bool stays = false;  // what leaves stays where it is to the end of the pass: the rank's own tensors
+    bool stays = false;  // the sent data is the rank's own and stays in place until the end of the pass
   };
 
   const Ranges& owned() const { return schedule_.owned[static_cast<size_t>(communicator_.rank())]; }
@@ -152,7 +152,7 @@ class Executor::Impl {
       Posted now = std::move(next);
       wait(now, stream);
       for (Piece& piece : now.arriving) held_.add(std::move(piece));
-      held_.drop_before(static_cast<int32_t>(i));  // also what has left for this round
+      held_.drop_before(static_cast<int32_t>(i));  // including copies used only for this round's sends
       if (i + 1 < rounds.size()) next = post_copies(pass, i + 1, stream);
       int64_t copies = held_.copy_bytes();
       for (const Piece& piece : next.arriving) copies += piece.copy_bytes;
@@ -224,7 +224,7 @@ class Executor::Impl {
     Posted posted;
     posted.stays = true;
     std::vector<Message> sends, receives;
-    std::vector<RowPair> packing;  // all at once, since they are many and small
+    std::vector<RowPair> packing;  // batched, since they are many and small
     const Rooms& rooms = pass.rooms[number];
     for (size_t i = 0; i < pass.rounds[number].copies_out.size(); ++i) {
       const Move& move = pass.rounds[number].copies_out[i];
@@ -236,7 +236,7 @@ class Executor::Impl {
       posted.stays = posted.stays && held_.is_own(piece);
       posted.leaving.push_back(std::move(piece));
     }
-    // What is read together arrives together, beside the rank's own rows.
+    // Copies that are read together arrive in one piece, next to the rank's own rows.
     const std::vector<Move>& copies = pass.rounds[number].copies_in;
     std::vector<std::pair<size_t, int64_t>> places(copies.size(), {0, -1});  // piece, first row in it
     for (const Landing& landing : pass.landings[number]) {
@@ -250,7 +250,7 @@ class Executor::Impl {
         held_.copy_own(posted.arriving.back(), stream, &packing);
         continue;
       }
-      // The rank's own rows come with the others, from itself: nothing waits for a copy of them.
+      // The rank receives its own rows from itself with the others, which avoids a separate copy.
       for (const auto& [to, from] : held_.own_rows(posted.arriving.back())) {
         add_messages(sends, communicator_.rank(), from);
         add_messages(receives, communicator_.rank(), to);
@@ -326,7 +326,8 @@ class Executor::Impl {
                  Channel::kResults, stream);
   }
 
-  // A result of the rank's own tokens where it belongs; nothing where rows of it cannot be received there.
+  // The destination of a result of own tokens in the caller's tensors; empty if its rows cannot be received
+  // there.
   Piece own_result(const Move& move) const {
     for (const Piece& own : own_results_) {
       if (own.what != move.what) continue;
@@ -347,7 +348,7 @@ class Executor::Impl {
     wait(results, stream);
     if (results.arriving.empty()) return;
     const Stopwatch watch(*this, times_.merge_s, stream);
-    std::map<int, std::vector<Piece>> gradients;  // by source: what one rank sends has no row twice
+    std::map<int, std::vector<Piece>> gradients;  // by source: rows of one source are distinct
     for (size_t i = 0; i < results.arriving.size(); ++i) {
       Piece& piece = results.arriving[i];
       if (piece.what == Operand::kO || piece.tensors[0].dtype != DType::kF32) {
@@ -360,8 +361,8 @@ class Executor::Impl {
     results.arriving.clear();
   }
 
-  // The backward pass needs o and lse of the rows that this rank attends with for other owners. Where they
-  // are final here, as o leaves, they are kept here.
+  // The backward pass needs o and lse of the rows that this rank attends for other owners. Where they are
+  // final on this rank, keep them as o leaves.
   void save_final(const RankRound& round, Stream stream) {
     const bool leaves = std::any_of(round.given.begin(), round.given.end(),
                                     [](const Move& move) { return move.what == Operand::kO && !move.fp32; });
@@ -384,7 +385,7 @@ class Executor::Impl {
     }
   }
 
-  // Where an attend writes what it finds for a region: in place if that is complete, else as a part in f32.
+  // The destination of an attend's result: the caller's tensor if the result is complete, else a part in f32.
   Piece target(Operand what, const Region& region, bool complete, size_t room) {
     if (complete) {
       for (const Piece& own : own_results_) {
@@ -401,7 +402,7 @@ class Executor::Impl {
                       Stream stream) {
     const Region &q = schedule_.regions[attend.q], &kv = schedule_.regions[attend.kv];
     const Piece queries = read(Operand::kQ, q, stream), keys = read(Operand::kKV, kv, stream);
-    // What it finds is merged by the kernel with what earlier attends found, if it can do that.
+    // If the kernel can merge parts, it merges the new result with that of earlier attends.
     std::optional<Piece> before;
     if (kernel_.merges_parts() && !results.rows.first)
       before = sums_.take_part(Operand::kO, q.tokens, q.heads);
@@ -452,7 +453,7 @@ class Executor::Impl {
     return held_.read(what, region.tokens, region.heads, pool_, stream);
   }
 
-  // o and lse of rows: what this rank kept of the forward pass, or what it owns or was sent.
+  // o and lse of rows: saved in the forward pass, owned, or received.
   Piece read_final(const Region& region, Stream stream) {
     const Stopwatch watch(*this, times_.reorder_s, stream);
     const Holdings& source = saved_.holds(Operand::kO, region.tokens, region.heads) ? saved_ : held_;
@@ -470,16 +471,16 @@ class Executor::Impl {
   const Device device_;
   Communicator& communicator_;
   const RankPlan plan_;
-  size_t posted_copies_ = 0;  // of this pass
+  size_t posted_copies_ = 0;  // in this pass
   Buffer workspace_;
   const std::unique_ptr<DeviceClock> clock_;
   const Pool pool_;
   Holdings held_, saved_;
   Sums sums_;
-  std::vector<Piece> own_results_;  // where this pass's results go
+  std::vector<Piece> own_results_;  // destinations of this pass's results
   PassTimes times_;
   std::vector<Span> spans_;
-  std::vector<std::unique_ptr<Transfer>> sent_;  // that others may still be reading
+  std::vector<std::unique_ptr<Transfer>> sent_;  // transfers whose data others may still be reading
 };
 
 Executor::Executor(const Schedule& schedule, const Problem& problem, const Kernel& kernel,

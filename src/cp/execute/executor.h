@@ -1,4 +1,4 @@
-// Runs one rank's part of a schedule: any strategy, over any communicator, with any kernel.
+// Runs one rank's part of a schedule, for any strategy, communicator and kernel.
 #pragma once
 
 #include <memory>
@@ -9,25 +9,25 @@
 
 namespace longspan {
 
-// Where the time of one pass of one rank went, in seconds.
+// The time breakdown of one pass on one rank, in seconds.
 struct PassTimes {
   double compute_s = 0;         // attention
-  double exposed_s = 0;         // waiting for data that had not arrived
-  double reorder_s = 0;         // packing rows into messages and out of them
+  double exposed_s = 0;         // exposed communication: waiting for data
+  double reorder_s = 0;         // packing rows into messages and unpacking them
   double merge_s = 0;           // merging and adding partial results, converting results
-  int64_t sent_bytes = 0;       // counted as they were sent
-  int64_t peak_copy_bytes = 0;  // copies of other ranks' operands held at once at most
-  int64_t held_bytes = 0;       // buffers made so far: copies, parts of results, packed rows
+  int64_t sent_bytes = 0;       // counted while sending
+  int64_t peak_copy_bytes = 0;  // peak bytes of copies of other ranks' operands
+  int64_t held_bytes = 0;       // buffers allocated so far: copies, partial results, packed rows
 };
 
-// The tensors of a call are the rank's own tokens, packed in the order of Schedule::owned, all heads:
-// q, o, dout, dq [owned tokens, heads_q, head_dim]; k, v, dk, dv [owned tokens, heads_kv, head_dim]; lse
-// [heads_q, owned]. Plans are made once, at construction. forward() of the same tensors must precede
-// backward(): what it kept of other ranks' operands serves the backward pass.
+// The tensors of a call hold the rank's own tokens, packed in the order of Schedule::owned, all heads: q, o,
+// dout, dq [owned tokens, heads_q, head_dim]; k, v, dk, dv [owned tokens, heads_kv, head_dim]; lse [heads_q,
+// owned tokens]. Plans are made once, at construction. Call forward() on the same tensors before backward(),
+// which reuses the copies of other ranks' operands that it kept.
 class Executor {
  public:
-  // The schedule must have passed check(). Throws an input error with the kernel's reason if it cannot do an
-  // attend. For forward passes alone, with `until` kForward, less is planned.
+  // The schedule must have passed check(). Throws an input error with the kernel's reason if the kernel
+  // cannot run an attend. With `until` kForward, only forward passes are planned.
   Executor(const Schedule& schedule, const Problem& problem, const Kernel& kernel, const Device& device,
            Communicator& communicator, Direction until = Direction::kBackward);
   ~Executor();
@@ -35,9 +35,9 @@ class Executor {
   void forward(const ForwardArgs& args, Stream stream);
   void backward(const BackwardArgs& args, Stream stream);
 
-  // Waits for the end of the last pass, which a GPU may still be at.
+  // Blocks until the last pass has ended, which may still be running on a GPU.
   void finish(Stream stream);
-  const PassTimes& times() const;  // of the last pass, once it has ended
+  const PassTimes& times() const;  // of the last pass, after it has ended
 
   size_t plan_bytes() const;  // held by the kernel's plans
 

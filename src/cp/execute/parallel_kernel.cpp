@@ -23,7 +23,7 @@ class SpreadPlan : public ParallelPlan {
         clocks_(devices_.size()),
         crew_(options.communicators(devices_, options.limit), devices_) {
     check(schedule_, problem);
-    // Streams and plans belong to the threads that use them: their device is chosen there.
+    // Streams and plans are created on the threads that use them, which have selected the device.
     crew_.run([&](Communicator& communicator) {
       const auto rank = static_cast<size_t>(communicator.rank());
       clocks_[rank] = DeviceClock::make(devices_[rank]);
@@ -34,7 +34,7 @@ class SpreadPlan : public ParallelPlan {
   }
 
   ~SpreadPlan() override {
-    // What lives on a rank's device goes where it came from.
+    // Device objects are destroyed on the rank's thread that created them.
     try {
       crew_.run([&](Communicator& communicator) {
         const auto rank = static_cast<size_t>(communicator.rank());
@@ -42,7 +42,7 @@ class SpreadPlan : public ParallelPlan {
         tensors_[rank].reset();
         clocks_[rank].reset();
       });
-    } catch (const std::exception&) {  // the group has failed before
+    } catch (const std::exception&) {  // the group has already failed
     }
   }
 
@@ -67,7 +67,7 @@ class SpreadPlan : public ParallelPlan {
     });
   }
 
-  // The ranks' forward pass runs again: they need of it what the whole tensors do not say.
+  // Reruns the ranks' forward pass: the backward pass needs data that the whole tensors do not hold.
   void backward(const BackwardArgs& args, Stream) override {
     synchronize_devices();
     crew_.run([&](Communicator& communicator) {
@@ -117,13 +117,13 @@ class SpreadPlan : public ParallelPlan {
     return devices;
   }
 
-  // The caller's tensors may still be being written in a stream of the caller's.
+  // A stream of the caller may still be writing the tensors.
   void synchronize_devices() const {
     if (devices_.front().kind != DeviceKind::kCpu) DeviceClock::make(devices_.front())->synchronize_device();
   }
 
-  // Where a group is given, all of its ranks' GPUs begin once all have queued their parts: as in training, no
-  // launch is waited for.
+  // With a group, all ranks' GPUs start once every rank has queued its part, so that launch gaps are hidden
+  // as in training.
   RankPass pass(size_t rank, Direction direction, Communicator* together = nullptr) {
     DeviceClock& clock = *clocks_[rank];
     clock.reset();
@@ -151,8 +151,8 @@ class SpreadPlan : public ParallelPlan {
   std::vector<std::optional<RankTensors>> tensors_;
   std::vector<std::unique_ptr<Executor>> executors_;
   std::vector<std::unique_ptr<DeviceClock>> clocks_;
-  bool queue_ = true;  // launches before a pass begins, as long as nothing in it waits for the device
-  Crew crew_;          // first to go: its threads use the rest
+  bool queue_ = true;  // queue launches ahead, as long as nothing in a pass blocks on the device
+  Crew crew_;          // declared last so that its threads end before the members they use are destroyed
 };
 
 class SpreadKernel : public Kernel {
@@ -168,13 +168,13 @@ class SpreadKernel : public Kernel {
 
   Support supports(const Problem& problem, Direction direction, const Device& device) const override {
     if (problem.tokens_q != problem.tokens_kv) {
-      return {fmt::format("needs as many keys as rows to deal them to ranks, not {} and {}",
+      return {fmt::format("needs as many keys as rows to distribute them over ranks, not {} and {}",
                           problem.tokens_kv, problem.tokens_q)};
     }
-    if (problem.fp32_output) return {"gives results in the tensors' own dtype, not in fp32"};
+    if (problem.fp32_output) return {"returns results in the tensors' own dtype, not in fp32"};
     if (Support support = options_.strategy->supports(problem, options_.topology, options_.options); !support)
       return {fmt::format("{} {}", options_.strategy->name, support.reason)};
-    Problem part = problem;  // as the executor will ask; it asks again for each of its own
+    Problem part = problem;  // the executor asks again for each of its attends
     part.fp32_output = true;
     return kernel_.supports(part, direction, device);
   }

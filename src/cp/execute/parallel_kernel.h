@@ -1,6 +1,6 @@
-// A strategy with a kernel inside, as a kernel: it takes whole tensors, spreads them over ranks, which are
-// threads of this process, or processes of which this one is one, and gathers the results. So all that checks
-// and measures a kernel does so for a strategy, too.
+// Wraps a strategy and a kernel as a Kernel. It takes whole tensors, distributes them over ranks (threads of
+// this process, or processes including this one) and gathers the results. All code that checks and measures
+// kernels therefore works for strategies.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@
 
 namespace longspan {
 
-// Makes the ends of a group, one a device, with a time limit for each wait.
+// Makes the endpoints of a group, one per device, with a time limit for each wait.
 using MakeCommunicators = std::function<std::vector<std::unique_ptr<Communicator>>(
     std::span<const Device> devices, std::chrono::milliseconds limit)>;
 
@@ -27,31 +27,31 @@ struct ParallelOptions {
   std::vector<Device> devices;  // rank r runs on devices[r % devices.size()]
   MakeCommunicators communicators;
   std::chrono::milliseconds limit{60000};
-  // Where ranks are processes: this one's end of their group, which outlives the kernel; the three above are
-  // not used then. All processes call the same in the same order, and each has all whole tensors.
+  // For ranks that are processes: this process's endpoint, which outlives the kernel; the three members above
+  // are then unused. All processes make the same calls in the same order, and each has the whole tensors.
   Communicator* process = nullptr;
 };
 
-// One rank's part in one pass.
+// The timing of one rank in one pass.
 struct RankPass {
-  double time_s = 0;  // from its start, when all ranks were ready, to its end
+  double time_s = 0;  // from the common start of all ranks to this rank's end
   PassTimes times;
 };
 
-// The plan of such a kernel.
+// The plan of a strategy wrapped as a kernel.
 class ParallelPlan : public Plan {
  public:
   virtual const Schedule& schedule() const = 0;
 
-  // Runs a pass again on the ranks' tensors of the last forward() or backward(): all start together. A
-  // backward pass is preceded by a forward pass that is not timed. cold_cache: each GPU's L2 is emptied
-  // before; a CPU's caches are the caller's to empty.
+  // Repeats a pass on the ranks' tensors of the last forward() or backward(), with a common start. A backward
+  // pass is preceded by an untimed forward pass. cold_cache: flushes each GPU's L2 first; the caller must
+  // flush CPU caches.
   virtual std::vector<RankPass> run(Direction direction, bool cold_cache) = 0;
 
-  // What each rank has to tell, by rank: where ranks are processes they decide alike only on what all know.
+  // Gathers one value per rank. Ranks that are processes must base common decisions on such values.
   virtual std::vector<double> of_all(double mine) { return {mine}; }
 
-  // The ranks' tensors, of this process.
+  // The tensors of the ranks in this process.
   struct Memory {
     int rank;
     void* data;
@@ -60,7 +60,7 @@ class ParallelPlan : public Plan {
   virtual std::vector<Memory> memory() const = 0;
 };
 
-// Spreads `kernel`, which it refers to. On the CPU each rank computes with one thread.
+// Wraps `kernel`, which must outlive the result. On the CPU each rank computes with one thread.
 std::unique_ptr<Kernel> parallel_kernel(const Kernel& kernel, ParallelOptions options);
 
 }  // namespace longspan

@@ -17,7 +17,7 @@ bool inside(Range inner, Range outer) {
   return outer.begin <= inner.begin && inner.end <= outer.end;
 }
 
-// The rows that two pieces have in common.
+// Visits the rows that two pieces share.
 std::vector<RowSpan> spans_between(const Piece& to, const Piece& from) {
   std::vector<RowSpan> spans;
   for_each_common(from.tokens, to.tokens, [&](int64_t from_row, int64_t to_row, int64_t rows) {
@@ -178,7 +178,7 @@ Piece Holdings::read(Operand what, const Ranges& tokens, Range heads, const Pool
     if (row >= 0) return with_rows(with_heads(*piece, heads), row, row + count(tokens));
   }
   Piece packed;
-  int64_t rows = 0;  // of one head
+  int64_t rows = 0;  // per head
   for (const Piece& piece : pieces_) {
     if (piece.what != what || !share_heads(piece.heads, heads)) continue;
     if (packed.memory.data() == nullptr) {
@@ -234,7 +234,7 @@ void accumulate(const Piece& to, const Piece& from, Stream stream) {
   combine(to.what == Operand::kO ? RowOperation::kMerge : RowOperation::kAdd, to, from, stream);
 }
 
-// The rows that two pieces of the same heads have in common, of all their tensors.
+// Visits the rows that two pieces of the same heads share, in all their tensors.
 void add_pairs(std::vector<RowPair>& pairs, const Piece& to, const Piece& from) {
   for (const RowSpan& span : spans_between(to, from)) {
     const Piece target = with_rows(to, span.to, span.to + span.rows),
@@ -248,7 +248,7 @@ void clear_piece(const Piece& piece, std::span<const RowSpan> spans, Stream stre
     apply(RowOperation::kClear, piece.rows(i), {}, spans, stream);
 }
 
-// Have they an element in common?
+// Whether two pieces share an element.
 bool meet(const Piece& a, const Piece& b) {
   return share_heads(a.heads, b.heads) && overlap(set_of(a.tokens), set_of(b.tokens));
 }
@@ -288,7 +288,7 @@ void Sums::add_all(std::vector<Piece> gradients, Stream stream) {
 
 void Sums::read(Operand what, const Piece& out, const Pool& pool, Stream stream) const {
   std::vector<const Piece*> parts;
-  int64_t covered = 0;  // elements of lse, had all operands one
+  int64_t covered = 0;  // elements of lse, as if every operand had one
   bool apart = true;
   const Ranges set = set_of(out.tokens);
   for (const Piece& piece : pieces_) {
@@ -298,7 +298,7 @@ void Sums::read(Operand what, const Piece& out, const Pool& pool, Stream stream)
     covered += common(piece.heads, out.heads).size() * count(intersection(set_of(piece.tokens), set));
   }
   const RowSpan all{0, 0, count(out.tokens)};
-  if (apart) {  // nothing to add: each part goes to its place, converted
+  if (apart) {  // no sums needed: copy each part to its place, with conversion
     if (covered < all.rows * out.heads.size()) clear_piece(out, {&all, 1}, stream);
     std::vector<RowPair> pairs;
     for (const Piece* part : parts) {
@@ -327,7 +327,7 @@ void Sums::take(Operand what, const Piece& out, const Pool& pool, Stream stream)
   read(what, out, pool, stream);
   for (size_t i = 0; i < pieces_.size();) {
     if (pieces_[i].what == what && meet(pieces_[i], out)) {
-      remove(i, out.tokens, out.heads);  // puts what is left of it to the end
+      remove(i, out.tokens, out.heads);  // appends what is left of it at the end
     } else {
       ++i;
     }
@@ -370,7 +370,7 @@ void Sums::remove(size_t number, const Ranges& tokens, Range heads) {
   if (whole.heads.begin < shared.begin) keep(with_heads(whole, {whole.heads.begin, shared.begin}));
   if (shared.end < whole.heads.end) keep(with_heads(whole, {shared.end, whole.heads.end}));
   const Piece part = with_heads(whole, shared);
-  std::vector<Range> gone;  // positions
+  std::vector<Range> gone;  // packed positions
   for_each_common(whole.tokens, tokens, [&](int64_t position, int64_t, int64_t rows) {
     gone.push_back({position, position + rows});
   });

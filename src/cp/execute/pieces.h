@@ -1,4 +1,4 @@
-// What a rank holds while it runs a schedule: pieces of operands, each a region with its data.
+// The data that a rank holds while it runs a schedule: pieces of operands, each a region with its data.
 #pragma once
 
 #include <deque>
@@ -11,66 +11,65 @@
 
 namespace longspan {
 
-// One region of one operand: one tensor, or two (k and v, dk and dv), and lse with o.
+// One region of one operand: one tensor or two (k and v, dk and dv), and lse with o.
 struct Piece {
   Operand what = Operand::kQ;
   Ranges tokens;  // packed order
   Range heads;
   TensorView tensors[2];
   float* lse = nullptr;      // [heads, tokens]
-  BufferPool::Lease memory;  // empty where the data is somebody else's
+  BufferPool::Lease memory;  // empty if the piece does not own its data
   DeviceKind kind = DeviceKind::kCpu;
-  int32_t last_use = 0;    // round after which a copy is no longer needed
-  int64_t copy_bytes = 0;  // of other ranks' operands in it
-  bool in_place = false;   // lies in the tensors that the pass is to fill
+  int32_t last_use = 0;    // the copy can be dropped after this round
+  int64_t copy_bytes = 0;  // bytes of other ranks' operands in it
+  bool in_place = false;   // the data lies in the pass's output tensors
 
   int tensor_count() const { return what == Operand::kKV || what == Operand::kDkv ? 2 : 1; }
   Rows rows(int tensor) const { return {kind, tensors[tensor], tensor == 0 ? lse : nullptr, lse_stride}; }
   int64_t lse_stride = 0;
 };
 
-// Allocates a piece of one dtype, uninitialised. `room`: as in BufferPool::take().
+// Allocates an uninitialised piece of one dtype. `room` is as in BufferPool::take().
 Piece make_piece(Operand what, Ranges tokens, Range heads, int64_t head_dim, DType dtype, const Pool& pool,
                  size_t room = 0);
 size_t piece_bytes(Operand what, int64_t tokens, Range heads, int64_t head_dim, DType dtype);
 
-// The same piece restricted to a range of its heads, or to rows [begin, end) of its packed order; does not
-// own.
+// A view of the piece restricted to some of its heads, or to rows [begin, end) of its packed order.
 Piece with_heads(const Piece& piece, Range heads);
 Piece with_rows(const Piece& piece, int64_t begin, int64_t end);
 
-// lse as [heads, tokens] without gaps, where it is not: kernels and messages have none. The tensors stay
-// where they are.
+// The piece with lse as contiguous [heads, tokens], which kernels and messages require; copies lse if it has
+// gaps. The tensors are not copied.
 Piece with_packed_lse(Piece piece, const Pool& pool, Stream stream);
-Piece with_room_for_lse(Piece piece, const Pool& pool);            // the same, not written
+Piece with_room_for_lse(Piece piece, const Pool& pool);            // the same with uninitialised lse
 void copy_lse(const Piece& to, const Piece& from, Stream stream);  // of the same rows and heads
 
-// Copies these rows of all tensors, and lse; or adds pairs of rows to `copies`, if it is given and they are
-// few and have no lse.
+// Copies these rows of all tensors, and lse. If `copies` is given, the spans are few and there is no lse,
+// adds row pairs to `copies` instead.
 void copy_spans(const Piece& to, const Piece& from, std::span<const RowSpan> spans, Stream stream,
                 std::vector<RowPair>* copies = nullptr);
 
-// Copies of operands that are read: own ones and those that came.
+// Operands that attends read: the rank's own and received copies.
 class Holdings {
  public:
   void add(Piece piece) { pieces_.push_back(std::move(piece)); }
-  void drop_before(int32_t round);  // those whose last use lies before the round
+  void drop_before(int32_t round);  // drops copies whose last use is before the round
   void clear() { pieces_.clear(); }
   int64_t copy_bytes() const;
   bool holds(Operand what, const Ranges& tokens,
-             Range heads) const;  // exactly this region, or more heads of it
+             Range heads) const;  // this region, possibly with more heads
 
-  // Is the piece a view of one of the rank's own tensors, which stay?
+  // Whether the piece is a view of one of the rank's own tensors, which outlive the pass.
   bool is_own(const Piece& view) const;
 
-  // The region as one piece: a view where one piece holds these tokens side by side in this order, else a
-  // packed copy made from all that hold a part of it. Where `copies` is given, the copy is not made yet: what
-  // few pairs of rows it consists of are added there.
+  // The region as one piece: a view if one held piece has these tokens contiguously in this order, else a
+  // packed copy of all pieces that hold a part of it. With `copies`, a copy of few row pairs is not made yet;
+  // its pairs are added to `copies`.
   Piece read(Operand what, const Ranges& tokens, Range heads, const Pool& pool, Stream stream,
              size_t room = 0, std::vector<RowPair>* copies = nullptr) const;
 
-  // Writes those of the piece's rows that are the rank's own, or adds to `copies`, as above; or says which
-  // they are, as pairs of views of equally many rows: of the piece, and of what is to be written there.
+  // copy_own writes the rows of the piece that the rank owns, or adds them to `copies` as above. own_rows
+  // returns pairs of equally long views for these rows: in the piece, and the source.
   void copy_own(const Piece& to, Stream stream, std::vector<RowPair>* copies = nullptr) const;
   std::vector<std::pair<Piece, Piece>> own_rows(const Piece& to) const;
 
@@ -78,31 +77,31 @@ class Holdings {
   std::deque<Piece> pieces_;
 };
 
-// Results: parts in f32 that are still to be summed ((o, lse) pairs are merged, gradients added), and final
-// ones in the tensors' own dtype.
+// Results: f32 parts still to be summed ((o, lse) pairs are merged, gradients added), and final ones in the
+// tensors' own dtype.
 class Sums {
  public:
-  // Adds to a part in f32 that has all of its rows and heads, if there is one; else it becomes a part.
+  // Adds the piece to an f32 part with all of its rows and heads if one exists; otherwise keeps it as a new
+  // part.
   void add(Piece piece, Stream stream);
 
-  // The same for several gradients, no two of which have a row and a head in common, at once.
+  // Adds several gradients in one batch; no two may share a row and a head.
   void add_all(std::vector<Piece> gradients, Stream stream);
 
-  // The sum over all pieces for a region, written to `out` (its dtype), which takes it over: nothing is left
-  // here.
+  // Writes the sum over all pieces of a region to `out`, in its dtype, and removes the region here.
   void take(Operand what, const Piece& out, const Pool& pool, Stream stream);
 
-  // The same without a copy: a view, good until clear(), where one piece of this dtype has the region's rows
-  // side by side, and no other has any of them.
+  // Like take(), without a copy: a view, valid until clear(), if one piece of this dtype has the region's
+  // rows contiguously and no other piece has any of them.
   std::optional<Piece> lend(Operand what, const Ranges& tokens, Range heads, DType dtype);
 
-  // The part in f32 of exactly this region, which is here no longer.
+  // Removes and returns the f32 part of exactly this region.
   std::optional<Piece> take_part(Operand what, const Ranges& tokens, Range heads);
 
-  // The piece of exactly this region and dtype, with its memory; a view of it stays here.
+  // Returns the piece of exactly this region and dtype with its memory, and keeps a view of it.
   std::optional<Piece> share(Operand what, const Ranges& tokens, Range heads, DType dtype);
 
-  // As take(), leaving it. A piece that lies in `out` already is not copied.
+  // Like take(), without removing anything. A piece that already lies in `out` is not copied.
   void read(Operand what, const Piece& out, const Pool& pool, Stream stream) const;
 
   void clear() {
@@ -111,11 +110,11 @@ class Sums {
   }
 
  private:
-  // Replaces a piece by views of what it has besides these rows of these heads.
+  // Replaces a piece by views of its rows outside these rows and heads.
   void remove(size_t number, const Ranges& tokens, Range heads);
 
   std::deque<Piece> pieces_;
-  std::vector<BufferPool::Lease> lent_;  // of pieces of which views are left
+  std::vector<BufferPool::Lease> lent_;  // memory of pieces that are now held as views
 };
 
 }  // namespace longspan

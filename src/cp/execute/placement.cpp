@@ -8,7 +8,7 @@
 namespace longspan {
 namespace {
 
-// Adds what arrives of an operand for a region that is read, if all of its rows arrive or are the rank's own.
+// Adds a landing for a region that is read, if each of its rows either arrives or is the rank's own.
 void add_landing(std::vector<Landing>& landings, const Schedule& schedule, const RankRound& round,
                  const Ranges& owned, Operand what, int32_t number) {
   const Region& region = schedule.regions[number];
@@ -21,7 +21,7 @@ void add_landing(std::vector<Landing>& landings, const Schedule& schedule, const
     const Move& move = round.copies_in[i];
     const Region& part = schedule.regions[move.region];
     if (move.what != what || part.heads != region.heads) continue;
-    if (part.tokens == region.tokens) return;  // it is the region
+    if (part.tokens == region.tokens) return;  // the copy is the whole region: no landing needed
     const int64_t row = position_of(part.tokens, region.tokens);
     if (row < 0) continue;
     landing.arrivals.push_back({i, row});
@@ -53,7 +53,7 @@ std::vector<Landing> landings_of(const Schedule& schedule, const RankRound& roun
       add_landing(landings, schedule, round, owned, what, attend.q);
     add_landing(landings, schedule, round, owned, Operand::kKV, attend.kv);
   }
-  // What arrives goes to one place.
+  // Each copy can arrive in one place only.
   std::vector<bool> taken(round.copies_in.size());
   std::erase_if(landings, [&](const Landing& landing) {
     const auto& arrivals = landing.arrivals;
@@ -72,7 +72,7 @@ std::vector<std::vector<Results>> results_of(const Schedule& schedule, Direction
     const Region& region = schedule.regions[number];
     return Part{set_of(region.tokens), region.heads, number};
   };
-  // What attends contribute, what others send, and parts that leave to be completed.
+  // The contributions of attends and of other ranks, and the parts that leave unfinished.
   std::vector<Part> rows, keys, open_rows, open_keys;
   for (const RankRound& round : rounds) {
     for (const Attend& attend : round.attend) {
@@ -115,7 +115,7 @@ std::vector<std::vector<bool>> results_in_place(const Schedule& schedule,
     const Region& region = schedule.regions[number];
     return Part{set_of(region.tokens), region.heads, number};
   };
-  std::vector<Part> rows, keys;  // what is attended here
+  std::vector<Part> rows, keys;  // regions attended on this rank
   std::vector<std::pair<const Move*, Part>> taken;
   for (const RankRound& round : rounds) {
     for (const Attend& attend : round.attend) {
@@ -146,7 +146,7 @@ namespace {
 
 void share_among_rounds(std::vector<Rooms>& rooms, std::vector<size_t> Rooms::*list) {
   std::vector<size_t> most;
-  std::vector<std::vector<size_t>> orders;  // by round: places in the list, by size
+  std::vector<std::vector<size_t>> orders;  // by round: indices into the list, by size
   for (const Rooms& round : rooms) {
     const std::vector<size_t>& sizes = round.*list;
     std::vector<size_t>& order = orders.emplace_back(sizes.size());

@@ -1,4 +1,4 @@
-// Where data of one rank's pass can lie at once in its final place, so that it need not be copied there.
+// Decides which data of a rank's pass can be received or written directly in its final place, without a copy.
 #pragma once
 
 #include <vector>
@@ -7,12 +7,12 @@
 
 namespace longspan {
 
-// Copies that arrive in one round and are read there side by side, with rows of the rank's own or without:
-// they are received straight into the region that is read.
+// Copies that arrive in one round and are read together in one region, possibly with rows of the rank's own:
+// they are received directly into that region.
 struct Landing {
   struct Arrival {
-    size_t move;  // number in RankRound::copies_in
-    int64_t row;  // the first, in the region's packed order
+    size_t move;  // index in RankRound::copies_in
+    int64_t row;  // the first row, in the region's packed order
   };
   Operand what;
   int32_t region;
@@ -21,10 +21,10 @@ struct Landing {
 };
 std::vector<Landing> landings_of(const Schedule& schedule, const RankRound& round, const Ranges& owned);
 
-// What becomes of an attend's result on this rank: o or dq of its rows, dk and dv of its keys.
+// The state of an attend's result on this rank: o or dq of its rows, dk and dv of its keys.
 struct Result {
-  bool first = true, last = true;  // of all attends that share rows with it, which have all of them in common
-  bool complete = false;  // once the last has attended, nothing remains to be added here or elsewhere
+  bool first = true, last = true;  // among the attends that share its rows (always all of them)
+  bool complete = false;           // nothing is added after the last attend, here or elsewhere
 
   bool alone() const { return complete && first && last; }
 };
@@ -34,19 +34,20 @@ struct Results {
 std::vector<std::vector<Results>> results_of(const Schedule& schedule, Direction direction,
                                              const std::vector<RankRound>& rounds);
 
-// By round, by RankRound::taken: is it a complete result of all of the rank's own tokens, to which nothing is
-// added, so that it can be received where it belongs?
+// By round and index in RankRound::taken: whether the result is complete and of own tokens only, so that it
+// can be received in its final place.
 std::vector<std::vector<bool>> results_in_place(const Schedule& schedule,
                                                 const std::vector<RankRound>& rounds, const Ranges& owned);
 
-// Of one round: bytes to make the buffers of its pieces with, for other rounds to use them again. Over a pass
-// the largest piece of a round has those of the largest of all rounds, the second largest of the second
-// largest, and so on: in a ring over documents each round else asks for a size of its own.
+// Buffer sizes in bytes for the pieces of one round, chosen so that other rounds can reuse the buffers. Over
+// a pass, the largest piece of each round gets the size of the largest of all rounds, the second largest that
+// of the second largest, and so on. In a ring over documents each round would otherwise request different
+// sizes.
 struct Rooms {
-  std::vector<size_t> copies_out;    // where they have to be packed
-  std::vector<size_t> arriving;      // landings, then what arrives of RankRound::copies_in beside them
-  std::vector<size_t> given, taken;  // of RankRound
-  std::vector<size_t> rows, keys;    // parts of the results of attends
+  std::vector<size_t> copies_out;    // for packed copies
+  std::vector<size_t> arriving;      // landings, then the other arrivals of RankRound::copies_in
+  std::vector<size_t> given, taken;  // as in RankRound
+  std::vector<size_t> rows, keys;    // partial results of attends
 };
 std::vector<Rooms> rooms_of(const Schedule& schedule, const Problem& problem, Direction direction,
                             const std::vector<RankRound>& rounds,

@@ -34,7 +34,7 @@ class ProcessPlan : public ParallelPlan {
     if (args.lse != nullptr) gather_lse(args.lse);
   }
 
-  // The forward pass runs again: what it left is needed, which the whole tensors do not say.
+  // Reruns the forward pass: the backward pass needs data that the whole tensors do not hold.
   void backward(const BackwardArgs& args, Stream) override {
     clock_->synchronize_device();
     tensors_.add_gradients(problem_, device_);
@@ -77,8 +77,8 @@ class ProcessPlan : public ParallelPlan {
     return schedule;
   }
 
-  // Timed from where all ranks have come to. On a GPU that is a point of the streams: an exchange of next to
-  // nothing among all, and all of the pass is queued before it.
+  // Times a pass from a common start of all ranks. On a GPU the start is a point in the streams: a tiny
+  // exchange among all ranks, behind which the whole pass is queued.
   RankPass pass(Direction direction, bool timed = false) {
     clock_->reset();
     const Stream stream = clock_->stream();
@@ -115,7 +115,7 @@ class ProcessPlan : public ParallelPlan {
 
   const Ranges& owned(int rank) const { return schedule_.owned[static_cast<size_t>(rank)]; }
 
-  // Each rank's part to all others, one at a time, so that no more than one part is held besides.
+  // Each rank sends its part to all others, one part at a time to bound the memory.
   void gather(const TensorView& part, const TensorView& whole) {
     rows_to_whole(part, whole, tensors_.ranges, tensors_.kind);
     const auto bytes = static_cast<size_t>(part.heads * part.head_dim) * size_of(part.dtype);
@@ -185,7 +185,7 @@ class ProcessPlan : public ParallelPlan {
   RankTensors tensors_;
   Executor executor_;
   Buffer incoming_, meeting_, numbers_;
-  bool queue_ = true;  // launches before a pass begins, as long as nothing in it waits for the device
+  bool queue_ = true;  // queue launches ahead, as long as nothing in a pass blocks on the device
 };
 
 }  // namespace
@@ -193,7 +193,7 @@ class ProcessPlan : public ParallelPlan {
 std::unique_ptr<ParallelPlan> process_plan(const Kernel& kernel, const ParallelOptions& options,
                                            const Problem& problem, const Device& device, Direction until) {
   LONGSPAN_CHECK_INPUT(options.process->size() == options.topology.ranks(),
-                       "{} ranks are asked for, and {} processes were launched", options.topology.ranks(),
+                       "{} ranks are requested, but {} processes were launched", options.topology.ranks(),
                        options.process->size());
   return std::make_unique<ProcessPlan>(kernel, options, problem, device, until);
 }

@@ -1,4 +1,4 @@
-// The plan of a strategy over processes, one rank each: this process's part.
+// The plan of a strategy over processes with one rank each: this process's part.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace longspan {
 
-// Its forward() and backward() take whole tensors on `device` and give every process the whole result.
+// forward() and backward() take whole tensors on `device`; every process gets the whole result.
 std::unique_ptr<ParallelPlan> process_plan(const Kernel& kernel, const ParallelOptions& options,
                                            const Problem& problem, const Device& device, Direction until);
 

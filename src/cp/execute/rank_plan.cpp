@@ -13,8 +13,8 @@ RankPlan::RankPlan(const Schedule& schedule, const Problem& problem, const Kerne
                  communicator.size());
   const Ranges& owned = schedule.owned[static_cast<size_t>(rank_)];
   if (until == Direction::kForward) no_backward_ = "it was planned for forward passes alone";
-  // A kernel may need to know that what it finds for rows is complete, and so of their own dtype. Where it
-  // has to share the multiprocessors it is not told: what it would do for these may need all of them at once.
+  // Tell the kernel (own_rows) when its result for rows is complete and has their own dtype. Do not tell it
+  // if communication takes SMs: the kernel's fast path may need all SMs at once.
   std::map<std::pair<int32_t, int32_t>, bool> own_rows;
   for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
     Pass& pass = passes_[static_cast<size_t>(direction)];

@@ -1,5 +1,5 @@
-// What one rank knows of its part of a schedule before anything runs: the rounds of both passes, where their
-// data is to lie, and the kernel's plans of its attends.
+// One rank's static view of a schedule: the rounds of both passes, the placement of their data, and the
+// kernel plans of its attends.
 #pragma once
 
 #include <map>
@@ -19,24 +19,24 @@ class RankPlan {
  public:
   struct Pass {
     std::vector<RankRound> rounds;
-    std::vector<int32_t> last_uses;  // of the copies in the order of their arrival
-    // By round.
+    std::vector<int32_t> last_uses;  // of the copies, in arrival order
+    // The members below are by round.
     std::vector<std::vector<Landing>> landings;
-    std::vector<std::vector<Results>> results;  // of attends
-    std::vector<std::vector<bool>> in_place;    // of RankRound::taken
+    std::vector<std::vector<Results>> results;  // by attend
+    std::vector<std::vector<bool>> in_place;    // by index in RankRound::taken
     std::vector<Rooms> rooms;
   };
 
-  // As Executor's constructor, which is what calls it.
+  // The arguments of Executor's constructor, which is the only caller.
   RankPlan(const Schedule& schedule, const Problem& problem, const Kernel& kernel, const Device& device,
            const Communicator& communicator, Direction until);
 
   const Pass& pass(Direction direction) const { return passes_[static_cast<size_t>(direction)]; }
   Plan& kernel_plan(const Attend& attend) const { return *plans_.at({attend.q, attend.kv}); }
 
-  // Why the kernel has no backward pass here; empty if it has.
+  // Why the kernel has no backward pass here; empty if it has one.
   const std::string& no_backward() const { return no_backward_; }
-  size_t workspace_bytes() const;  // of any attend
+  size_t workspace_bytes() const;  // the largest of any attend
   size_t bytes() const;            // held by the kernel's plans
 
  private:
@@ -48,7 +48,7 @@ class RankPlan {
   const Device device_;
   const int rank_;
   Pass passes_[2];                                                      // by direction
-  std::map<std::pair<int32_t, int32_t>, std::unique_ptr<Plan>> plans_;  // by regions: of rows, of keys
+  std::map<std::pair<int32_t, int32_t>, std::unique_ptr<Plan>> plans_;  // by regions of rows and keys
   std::string no_backward_;
 };
 

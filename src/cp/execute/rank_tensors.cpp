@@ -15,7 +15,7 @@ TensorView make(std::vector<Buffer>& buffers, int64_t tokens, int64_t heads, int
   return view;
 }
 
-// Calls copy(row address in `whole`, in `part`, bytes) for each range.
+// Calls copy(row address in `whole`, row address in `part`, bytes) for each range.
 template <class Copy>
 void for_each_range(const TensorView& whole, const TensorView& part, const Ranges& ranges, const Copy& copy) {
   const size_t row_bytes = static_cast<size_t>(whole.heads * whole.head_dim) * size_of(whole.dtype);

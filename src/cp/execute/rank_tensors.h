@@ -1,4 +1,4 @@
-// One rank's own tensors, its tokens packed, all heads; and their rows in whole tensors.
+// One rank's own tensors (its tokens packed, all heads), and copies between them and whole tensors.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@ namespace longspan {
 
 struct RankTensors {
   RankTensors(const Problem& problem, const Ranges& owned, const Device& device);
-  void add_gradients(const Problem& problem, const Device& device);  // once; not before they are needed
+  void add_gradients(const Problem& problem, const Device& device);  // call once, before gradients are needed
 
   ForwardArgs forward() const { return {q, k, v, o, lse, nullptr}; }
   BackwardArgs backward() const { return {q, k, v, o, dout, lse, dq, dk, dv, nullptr}; }
@@ -24,11 +24,11 @@ struct RankTensors {
   float* lse = nullptr;  // [heads, own tokens]
 };
 
-// Between the rows `ranges` of a whole tensor and the same rows packed.
+// Copies between the rows `ranges` of a whole tensor and the same rows packed.
 void rows_to_part(const TensorView& whole, const TensorView& part, const Ranges& ranges, DeviceKind kind);
 void rows_to_whole(const TensorView& part, const TensorView& whole, const Ranges& ranges, DeviceKind kind);
 
-// [heads, tokens of `ranges`] to its place in [heads, tokens].
+// Scatters packed [heads, tokens of `ranges`] into [heads, tokens].
 void lse_to_whole(const float* part, float* whole, int64_t tokens, int64_t heads, const Ranges& ranges,
                   DeviceKind kind);
 

@@ -15,7 +15,7 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int64_t kRowsPerTask = 64;
 
-// The tensor from row `row` on.
+// A view of the tensor from row `row` on.
 TensorView at(const Rows& rows, int64_t row) {
   TensorView view = rows.tensor;
   view.data =

@@ -1,5 +1,5 @@
-// Row operations on a GPU: a warp takes a row of one head, four elements a lane, in f32. The list of spans
-// goes with the launch, as a parameter, so that nothing has to be uploaded.
+// Row operations on a GPU: a warp processes a row of one head in f32, four elements per lane. The span list
+// is a kernel parameter, so nothing needs an upload.
 #include <algorithm>
 #include <vector>
 
@@ -13,14 +13,14 @@ namespace {
 
 using cuda::from_f32, cuda::to_f32;
 
-constexpr int kSpans = 128;  // of one launch
+constexpr int kSpans = 128;  // per launch
 constexpr int kThreads = 256, kLanes = 32, kWarps = kThreads / kLanes;
-constexpr int kVector = 4;  // elements of a lane at a time
+constexpr int kVector = 4;  // elements per lane and step
 
 struct Spans {
-  int count = 0, rows = 0;       // rows of all spans
-  int begin[kSpans];             // rows of the spans before
-  int to[kSpans], from[kSpans];  // first rows
+  int count = 0, rows = 0;       // total rows of all spans
+  int begin[kSpans];             // first row of each span within the launch
+  int to[kSpans], from[kSpans];  // first rows in the tensors
 };
 
 template <class T>
@@ -35,7 +35,7 @@ struct Operand {
   }
 };
 
-// The last of the spans or pairs that begins at or before the position.
+// The last span or pair that begins at or before the position.
 template <class Begins, class Position>
 __device__ int last_begun(const Begins& begins, int count, Position position) {
   int low = 0, high = count - 1;
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kThreads)
     Out* const target = out.row(to_row, head);
     const In* const source = kReads ? in.row(from_row, head) : nullptr;
 
-    // The weights of what is there and of what comes; attention/merge.h derives them.
+    // Weights of the old and the new part; attention/merge.h derives them.
     float keep = 1, take = 1, lse = 0;
     if constexpr (operation == RowOperation::kMerge) {
       const float mine = out.lse[head * out.lse_stride + to_row];
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kThreads)
         for (int i = 0; i < kStep; ++i) {
           x[i] = kReads ? to_f32(read.x[i]) : 0.f;
           if constexpr (operation == RowOperation::kAdd) x[i] += to_f32(old.x[i]);
-          // 0 times what was never written may be NaN.
+          // avoid 0 * NaN from uninitialised rows
           if constexpr (operation == RowOperation::kMerge)
             x[i] = keep == 0 ? take * x[i] : keep * to_f32(old.x[i]) + take * x[i];
           made.x[i] = from_f32<Out>(x[i]);
@@ -127,9 +127,9 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-constexpr int kPairs = 96;  // of one launch
+constexpr int kPairs = 96;  // per launch
 
-// Rows of several pairs, which share strides: begin[i] is the first row of pair i among all.
+// Rows of several pairs that share strides; begin[i] is the index of pair i's first row.
 struct Pairs {
   int count = 0;
   int64_t rows = 0;
@@ -236,7 +236,7 @@ void launch(RowOperation operation, const Rows& to, const Rows& from, const Span
   }
 }
 
-// What the pairs of one launch have in common.
+// The properties shared by all pairs of a launch.
 struct Shape {
   DType to, from;
   Strides strides;
@@ -275,7 +275,7 @@ void launch(RowOperation operation, const Pairs& pairs, const Shape& shape, Stre
   });
 }
 
-// lse alone, which is [heads, tokens]: a warp for each number would be a waste.
+// Handles lse [heads, tokens] alone, with one thread per number instead of one warp.
 void copy_lse_cuda(const Rows& to, const Rows& from, std::span<const RowSpan> spans, Stream stream) {
   for (const RowSpan& span : spans) {
     if (span.rows == 0) continue;

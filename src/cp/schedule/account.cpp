@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-// The bands of a mask, to be found by their rows.
+// The bands of a mask, searchable by rows.
 class BandIndex {
  public:
   explicit BandIndex(const Mask& mask) {
@@ -20,7 +20,7 @@ class BandIndex {
     for (Entry& entry : entries_) entry.reach = reach = std::max(reach, entry.band.q.end);
   }
 
-  // Visible pairs between rows and keys, without making a mask of the part.
+  // The number of visible pairs between rows and keys, computed without gathering a mask.
   int64_t area_between(const Ranges& q, const Ranges& keys) const {
     const Ranges kv = set_of(keys);
     int64_t area = 0;
@@ -43,13 +43,13 @@ class BandIndex {
  private:
   struct Entry {
     Band band;
-    int64_t reach;  // the last row's end up to here: nothing before can have rows that begin later
+    int64_t reach;  // the largest row end among the entries so far, which bounds a backward search
   };
   std::vector<Entry> entries_;
 };
 
-// Areas of attends. The backward pass attends to what the forward pass did, and where all heads have one mask
-// a group of heads to what the others did.
+// Visible pairs of attends, cached. The backward pass repeats the attends of the forward pass. If all heads
+// share a mask, all groups of heads have equal areas.
 class Areas {
  public:
   Areas(const Schedule& schedule, const Problem& problem)
@@ -68,7 +68,7 @@ class Areas {
   }
 
  private:
-  // Of one query head where all have one mask, else of all.
+  // Per query head if all heads share a mask, otherwise the total over the attend's heads.
   int64_t area_of(const Attend& attend) const {
     const Region &q = schedule_.regions[attend.q], &kv = schedule_.regions[attend.kv];
     if (bands_.size() == 1) return bands_.front().area_between(q.tokens, kv.tokens);
@@ -79,7 +79,7 @@ class Areas {
     return area;
   }
 
-  // The number of the first region met that has the same tokens.
+  // The index of the first known region with the same tokens.
   int32_t alike(int32_t number) {
     int32_t& first = alike_[static_cast<size_t>(number)];
     if (first >= 0) return first;
@@ -100,21 +100,21 @@ class Areas {
   const Schedule& schedule_;
   const Problem& problem_;
   std::vector<BandIndex> bands_;  // by KV head, or one
-  std::vector<int32_t> alike_;    // by region; -1: not known yet
+  std::vector<int32_t> alike_;    // by region; -1: not computed yet
   std::unordered_map<uint64_t, std::vector<int32_t>> by_hash_;
   std::unordered_map<uint64_t, int64_t> known_;
 };
 
-// `kept`: elements that the forward pass has left.
+// `kept`: elements kept by the forward pass.
 int64_t peak_of(const Schedule& schedule, const std::vector<RankRound>& rounds, const Problem& problem,
                 int64_t kept) {
   const std::vector<int32_t> last = last_uses(schedule, rounds);
-  std::vector<int64_t> change(rounds.size() + 2);  // elements of copies that come and go, by round
+  std::vector<int64_t> change(rounds.size() + 2);  // change in the elements of held copies, by round
   size_t arrived = 0;
   for (size_t i = 0; i < rounds.size(); ++i) {
     for (const Move& move : rounds[i].copies_in) {
       const int64_t elements = elements_of(move, schedule, problem);
-      change[i == 0 ? 0 : i - 1] += elements;  // it arrives while the round before is computed
+      change[i == 0 ? 0 : i - 1] += elements;  // it arrives during the round before
       change[static_cast<size_t>(last[arrived++]) + 1] -= elements;
     }
   }
@@ -192,7 +192,7 @@ int64_t buffer_bytes(const Schedule& schedule, const Problem& problem, const Cos
     return bytes;
   };
   int64_t leaves = 0, rows = 0, keys = 0, given = 0, taken = 0;
-  std::map<Operand, int64_t> beside;  // own rows, by what arrives
+  std::map<Operand, int64_t> beside;  // own rows copied beside arriving ones, by operand
   for (const RankRound& round : rounds_of(schedule, direction, rank)) {
     leaves = std::max(leaves, sum(round.copies_out));
     given = std::max(given, sum(round.given));

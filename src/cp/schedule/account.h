@@ -1,4 +1,4 @@
-// What a schedule costs, from the schedule alone: bytes, load and buffers of each rank, round by round.
+// The cost of a schedule: bytes, load and buffers of each rank and round, from the schedule alone.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace longspan {
 
-// One round: what each rank sends, and attends to.
+// One round: bytes sent and pairs attended by each rank.
 struct RoundCost {
   std::vector<int64_t> sent_within;   // [ranks], bytes sent to ranks of the same node
   std::vector<int64_t> sent_between;  // [ranks], bytes sent to other nodes
@@ -17,9 +17,9 @@ struct RoundCost {
 
 struct PassCost {
   std::vector<RoundCost> rounds;
-  // Sums over the rounds, [ranks].
+  // [ranks], sums over the rounds.
   std::vector<int64_t> sent_within, sent_between, area;
-  // [ranks], elements of other ranks' operands that are held at once at most (kept ones included).
+  // [ranks], peak elements of held copies of other ranks' operands, including kept ones.
   std::vector<int64_t> peak_elements;
   double imbalance = 0;  // largest area over mean area; 1 is perfect
 
@@ -36,10 +36,10 @@ struct Cost {
 };
 Cost cost_of(const Schedule& schedule, const Problem& problem, const Topology& topology);
 
-// Bytes that the buffers of a rank take at most beside its own tensors, by the schedule: copies of others'
-// operands and the rank's own rows beside them; what is packed to leave; o and lse of rows that the rank
-// attends with for others, kept for the backward pass; and results in fp32: of rows the accumulator and a
-// part of one round, of keys those two, and what goes to the next rank and comes from the one before.
+// The peak bytes of a rank's buffers, without its own tensors, according to the schedule: copies of other
+// ranks' operands with the rank's own rows beside them; packed outgoing data; o and lse of rows attended for
+// others, kept for the backward pass; and f32 results. The f32 results are, for rows, the accumulator and one
+// round's part; for keys, these two plus what is sent to the next rank and received from the previous one.
 int64_t buffer_bytes(const Schedule& schedule, const Problem& problem, const Cost& cost, int rank,
                      Direction direction);
 

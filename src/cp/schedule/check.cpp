@@ -1,4 +1,4 @@
-// The validity of a schedule, established from the schedule and the masks alone, with no data.
+// Proves a schedule valid from the schedule and the masks alone, without data.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -19,12 +19,12 @@ std::string describe(const Region& region) {
   return fmt::format("tokens {} heads {}-{}", tokens, region.heads.begin, region.heads.end);
 }
 
-// A set of (token, head) pairs that grows and shrinks by regions.
+// A set of (token, head) pairs to which regions are added and from which they are removed.
 class Rows {
  public:
   void add(const Ranges& set, Range heads) { pieces_.push_back({set, heads}); }
 
-  // What is left of (set, heads) when all that is held here is taken away, as pieces.
+  // Whether all of (set, heads) is in this set.
   bool covers(const Ranges& set, Range heads) const {
     for (const Piece& piece : pieces_) {
       if (piece.heads.begin <= heads.begin && heads.end <= piece.heads.end && includes(piece.set, set))
@@ -84,17 +84,17 @@ class Rows {
   std::vector<Piece> pieces_;
 };
 
-// The union of many ranges, no two of which may overlap: without sorting them, by a bit for each token at
-// which one begins, and at which one ends.
+// The union of many disjoint ranges, computed without sorting: one bit marks each token where a range begins,
+// another where one ends.
 class DisjointUnion {
  public:
   explicit DisjointUnion(int64_t tokens)
       : begins_(static_cast<size_t>(tokens) / 64 + 1), ends_(begins_.size()) {}
 
-  // False: some overlap. `set` is their union otherwise.
+  // Returns false if ranges overlap; otherwise sets `set` to the union.
   bool make(const Ranges& ranges, Ranges& set) {
     set.clear();
-    if (ranges.size() < begins_.size() / 4) {  // sorting is faster
+    if (ranges.size() < begins_.size() / 4) {  // sorting is faster for few ranges
       set = set_of(ranges);
       return count(set) == count(ranges);
     }
@@ -104,8 +104,8 @@ class DisjointUnion {
       if (range.empty()) continue;
       if (!mark(begins_, range.begin) || !mark(ends_, range.end)) return false;
     }
-    // No two begin or end at the same token: in order, each must end before the next begins.
-    int64_t begin = -1;  // of the one that has begun
+    // No two begin or end at the same token. In order, each must end before the next begins.
+    int64_t begin = -1;  // of the open range
     for (size_t word = 0; word < begins_.size(); ++word) {
       for (uint64_t bits = begins_[word] | ends_[word]; bits != 0; bits &= bits - 1) {
         const uint64_t bit = bits & -bits;
@@ -157,7 +157,7 @@ class Checker {
   }
 
  private:
-  // Numbers of the regions that one rank holds copies of, by operand.
+  // The regions that one rank holds copies of, by operand.
   using Held = std::array<std::vector<int32_t>, 6>;
   static size_t index(Operand what) { return static_cast<size_t>(what); }
 
@@ -183,7 +183,7 @@ class Checker {
     if (includes(own, sets_[number])) return true;
     const auto& held = held_[static_cast<size_t>(rank)][index(what)];
     const Range heads = schedule_.regions[number].heads;
-    // The newest first: a ring sends on what it has just received.
+    // Search the newest first: a ring forwards what it has just received.
     for (auto copy = held.rbegin(); copy != held.rend(); ++copy) {
       const Range piece = schedule_.regions[*copy].heads;
       if (*copy == number ||
@@ -216,9 +216,9 @@ class Checker {
     const auto& rounds = forward ? schedule_.forward : schedule_.backward;
     const auto ranks = static_cast<size_t>(schedule_.ranks);
     using Sums = std::map<Operand, std::vector<Rows>>;
-    Sums sums;  // what each rank has accumulated and not handed over
+    Sums sums;  // results that each rank has accumulated and not handed over
     for (Operand what : {Operand::kO, Operand::kDq, Operand::kDkv}) sums[what].resize(ranks);
-    std::map<Operand, Rows> final_rows;  // handed over as final: nobody may add to them later
+    std::map<Operand, Rows> final_rows;  // handed over as final: nothing may be added later
     std::vector<const Attend*> attends;
 
     auto accumulate = [&](Operand what, int rank, int32_t number, size_t round) {
@@ -273,11 +273,11 @@ class Checker {
     }
     check_coverage(attends, direction);
 
-    // Only kept copies are there in the next pass.
+    // Only kept copies remain for the next pass.
     held_ = kept_;
   }
 
-  // The end of the moves from `first` on that take partial results for the same heads away from one rank.
+  // The end of the run of moves from `first` on that take partial results of the same heads from one rank.
   size_t end_of_run(const std::vector<Move>& moves, size_t first) const {
     const Move& move = moves[first];
     const Range heads = schedule_.regions[move.region].heads;
@@ -290,8 +290,8 @@ class Checker {
     return end;
   }
 
-  // Takes them from their rank at once, if it has all of them: one at a time would take long where a rank
-  // sends to a thousand others. False: nothing was done.
+  // Removes all of these regions from their rank in one step if it holds them all; single removals would be
+  // slow where a rank sends to a thousand others. Returns false, without changes, if it does not apply.
   bool remove_together(std::span<const Move> moves, Rows& rows) const {
     if (moves.size() < 2 || moves.front().dst == moves.front().src) return false;
     Ranges list;
@@ -367,9 +367,10 @@ class Checker {
     if (direction == Direction::kBackward) require(Operand::kDo, attend.q);
   }
 
-  // Each visible (query head, row, column) in exactly one attend, and none in two.
+  // Checks that each visible (query head, row, column) is in exactly one attend and that no pair is in two.
   void check_coverage(const std::vector<const Attend*>& attends, Direction direction) {
-    // Atoms: classes of query tokens that the same sets of attends treat alike.
+    // A class is a distinct set of query tokens that attends use. A segment lies between two neighbouring
+    // cuts.
     std::map<std::pair<int64_t, int64_t>, std::vector<std::pair<const Ranges*, int32_t>>> by_shape;
     std::vector<const Ranges*> classes;
     std::vector<int32_t> class_of(sets_.size(), -1);
@@ -394,7 +395,7 @@ class Checker {
     std::sort(cuts.begin(), cuts.end());
     cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
     std::vector<std::vector<int32_t>> members(
-        cuts.size());  // classes that hold the segment that begins at a cut
+        cuts.size());  // by segment (index of its first cut): the classes that contain it
     for (size_t c = 0; c < classes.size(); ++c) {
       for (Range range : *classes[c]) {
         for (auto at = std::lower_bound(cuts.begin(), cuts.end(), range.begin) - cuts.begin();
@@ -460,9 +461,9 @@ class Checker {
   const Schedule& schedule_;
   const Problem& problem_;
   DisjointUnion union_;
-  std::vector<Ranges> sets_;       // of each region's tokens
+  std::vector<Ranges> sets_;       // tokens of each region
   std::vector<Ranges> owned_;      // by rank, as sets
-  std::vector<Held> held_, kept_;  // by rank: now, and through the backward pass
+  std::vector<Held> held_, kept_;  // by rank: now, and kept through the backward pass
 };
 
 }  // namespace

@@ -63,7 +63,7 @@ Ranges difference(std::span<const Range> a, std::span<const Range> b) {
 }
 
 bool includes(std::span<const Range> a, std::span<const Range> b) {
-  if (b.size() == 1 && a.size() > 8) {  // the most frequent question by far
+  if (b.size() == 1 && a.size() > 8) {  // by far the most frequent query
     const auto after = std::upper_bound(a.begin(), a.end(), b[0].begin,
                                         [](int64_t begin, const Range& r) { return begin < r.begin; });
     return b[0].empty() || (after != a.begin() && b[0].end <= std::prev(after)->end);

@@ -1,5 +1,5 @@
-// Sets of tokens as lists of ranges. A *set* is sorted, disjoint and merged; a *list* is disjoint in any
-// order, and its order is the order of the packed rows it stands for.
+// Sets of tokens as lists of ranges. A *set* is sorted, disjoint and merged. A *list* is disjoint in any
+// order; its order is that of the packed rows.
 #pragma once
 
 #include <cstdint>
@@ -12,32 +12,31 @@ namespace longspan {
 
 using Ranges = std::vector<Range>;
 
-int64_t count(std::span<const Range> ranges);                             // tokens
-Ranges set_of(std::span<const Range> list);                               // sorted and merged
-Ranges united(std::span<const Range> a, std::span<const Range> b);        // of lists; a set
-Ranges intersection(std::span<const Range> a, std::span<const Range> b);  // of sets; a set
-Ranges difference(std::span<const Range> a, std::span<const Range> b);    // of sets; a set
+int64_t count(std::span<const Range> ranges);                       // number of tokens
+Ranges set_of(std::span<const Range> list);                         // sorted and merged
+Ranges united(std::span<const Range> a, std::span<const Range> b);  // inputs are lists; the result is a set
+Ranges intersection(std::span<const Range> a, std::span<const Range> b);  // inputs and result are sets
+Ranges difference(std::span<const Range> a, std::span<const Range> b);    // inputs and result are sets
 
-// Adds a range at the end of a list, merged with the last one where they touch; an empty one adds nothing.
+// Appends a range to a list and merges it with the last range if they touch; ignores an empty range.
 void append(Ranges& list, Range range);
 
-bool includes(std::span<const Range> a, std::span<const Range> b);  // sets: is all of b in a?
-bool overlap(std::span<const Range> a, std::span<const Range> b);   // sets: have they a token in common?
+bool includes(std::span<const Range> a, std::span<const Range> b);  // sets: whether a contains all of b
+bool overlap(std::span<const Range> a, std::span<const Range> b);   // sets: whether they share a token
 
-// Those of `list` that are in `set`, in the list's order; adjacent neighbours merged.
+// The tokens of `list` that are in `set`, in list order; touching neighbours are merged.
 Ranges select(std::span<const Range> list, std::span<const Range> set);
 
-// Packed positions [begin, end) of a list, as ranges of tokens in the list's order.
+// The tokens at packed positions [begin, end) of a list, in list order.
 Ranges slice(std::span<const Range> list, int64_t begin, int64_t end);
 
-// Where the rows of `part` lie together in those of `list`, in the same order: the position of the first;
-// else -1.
+// The position in `list` at which the rows of `part` lie contiguously in the same order; -1 if there is none.
 int64_t position_of(std::span<const Range> part, std::span<const Range> list);
 
-// [begin, end) cut into `parts` parts that differ by at most one: part number `part`.
+// Part number `part` of [begin, end) divided into `parts` parts whose sizes differ by at most one.
 Range part_of(Range range, int64_t part, int64_t parts);
 
-// Calls copy(from, to, length) for each stretch of tokens that both lists hold: packed positions in each.
+// Calls copy(from, to, length), in packed positions of each list, for each run of tokens that both hold.
 template <class Copy>
 void for_each_common(std::span<const Range> from, std::span<const Range> to, Copy copy);
 

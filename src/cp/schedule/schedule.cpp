@@ -77,7 +77,7 @@ std::vector<RankRound> rounds_of(const Schedule& schedule, Direction direction, 
 
 namespace {
 
-// The copies of one operand that a rank receives, by the tokens that they hold.
+// The received copies of one operand, searchable by their tokens.
 class CopyIndex {
  public:
   void add(int32_t copy, const Ranges& tokens) {
@@ -106,7 +106,7 @@ class CopyIndex {
  private:
   struct Entry {
     Range range;
-    int64_t reach;  // the largest end up to here: nothing before can overlap what begins later
+    int64_t reach;  // the largest range end among the entries so far, which bounds a backward search
     int32_t copy;
   };
   std::vector<Entry> entries_;
@@ -115,11 +115,11 @@ class CopyIndex {
 }  // namespace
 
 std::vector<int32_t> last_uses(const Schedule& schedule, const std::vector<RankRound>& rounds) {
-  struct Group {  // the copies of one operand for the same heads
+  struct Group {  // the copies of one operand with the same heads
     Range heads;
     std::vector<int32_t> numbers;
     std::unordered_map<int32_t, std::vector<int32_t>> of_region;
-    std::optional<CopyIndex> copies;  // made when it is first asked
+    std::optional<CopyIndex> copies;  // made on first use
   };
   const auto total = static_cast<int32_t>(rounds.size());
   std::vector<int32_t> arrival, last, regions;  // by copy
@@ -132,7 +132,7 @@ std::vector<int32_t> last_uses(const Schedule& schedule, const std::vector<RankR
       arrival.push_back(round);
       last.push_back(move.keep ? total : round);
       regions.push_back(move.region);
-      if (move.keep) continue;  // whatever uses it
+      if (move.keep) continue;  // kept to the end, whatever uses it
       const Range heads = schedule.regions[move.region].heads;
       std::vector<Group>& groups = by_operand[static_cast<size_t>(move.what)];
       auto group = std::find_if(groups.begin(), groups.end(),
@@ -152,8 +152,8 @@ std::vector<int32_t> last_uses(const Schedule& schedule, const std::vector<RankR
       last[copy] = std::max(last[copy], round);
       return true;
     };
-    // Most often it is what has come as one copy, or a part of the newest, or all the rank's own: then no
-    // other copy is needed.
+    // Fast paths: the region arrived as one copy, is part of the newest one, or is all the rank's own. No
+    // other copy is then needed.
     bool found = false;
     for (const Group& group : groups) {
       const auto same = group.of_region.find(number);
@@ -187,7 +187,7 @@ std::vector<int32_t> last_uses(const Schedule& schedule, const std::vector<RankR
     }
   };
   for (int32_t round = 0; round < total; ++round) {
-    // What leaves for a round leaves while the round before is computed.
+    // Data for a round is sent during the round before.
     for (const Move& move : rounds[round].copies_out) use(move.what, move.region, round - 1, round - 1);
     for (const Attend& attend : rounds[round].attend) {
       for (Operand what : {Operand::kQ, Operand::kDo, Operand::kO}) use(what, attend.q, round, round);
