@@ -51,7 +51,7 @@ def line_count(path):
 
 
 def run_and_kill(program, folder, after_lines, then_s):
-    """Kills a run some time after its file has that many lines. False if it had ended by itself."""
+    """Kills a run some time after its file has that many lines. Returns False if the run ended by itself."""
     process = subprocess.Popen(command(program, folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while process.poll() is None and line_count(folder / "results.jsonl") < after_lines:
         time.sleep(0.001)
@@ -66,7 +66,7 @@ def run_and_kill(program, folder, after_lines, then_s):
     deadline = time.monotonic() + 10
     while any(alive(child) for child in children):
         if time.monotonic() > deadline:
-            raise SystemExit(f"the child of the killed run lives on: {children}")
+            raise SystemExit(f"the child of the killed run is still alive: {children}")
         time.sleep(0.01)
     return True
 
@@ -100,7 +100,7 @@ def check(path, ids):
         assert record["status"] == "ok", f"line {number}: {record['status']}: {record.get('reason')}"
         assert len(record["measurements"][0]["samples_s"]) >= 1, f"line {number}: no samples"
         seen.append(record["id"])
-    assert len(seen) == len(set(seen)), "a case is there twice"
+    assert len(seen) == len(set(seen)), "a case appears twice"
     assert set(seen) == set(ids), f"{len(set(ids) - set(seen))} cases are lost, {len(set(seen) - set(ids))} are foreign"
 
 
@@ -119,7 +119,8 @@ def main():
         root = pathlib.Path(root)
         subprocess.run(command(arguments.program, root / "whole"), check=True, capture_output=True)
         check(root / "whole" / "results.jsonl", ids)
-        # Within about one case of any line; a tenth of the rounds dies before the first, in the ceiling.
+        # The kill comes within about one case's time of any line; a tenth of the rounds dies before the
+        # first line, during the ceiling measurement.
         case_s = mean_elapsed(root / "whole" / "results.jsonl")
         for number in range(arguments.rounds):
             folder = root / str(number)

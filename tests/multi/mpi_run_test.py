@@ -1,4 +1,4 @@
-"""`longspan run` started by mpirun, each process a rank: what rank 0 writes, and what it writes when ranks fail."""
+"""`longspan run` started by mpirun, with one rank per process: the results that rank 0 writes, also when ranks fail."""
 
 import json
 import os
@@ -19,7 +19,7 @@ DOCUMENTS = ["--mask", "causal_document", "--lengths", "uniform:40:90", "--seqle
 
 
 def mpirun(ranks, *arguments, strange=None, how=""):
-    """Rank number `strange` is started by this very file, which does to it what `how` says."""
+    """Rank number `strange` is started through this file, which makes it fail as `how` says."""
     command = [MPIRUN]
     for first, number in [(0, ranks)] if strange is None else [(0, strange), (strange, 1), (strange + 1, ranks - strange - 1)]:
         if number == 0:
@@ -121,7 +121,7 @@ class MpiRunTest(unittest.TestCase):
         self.assertEqual(cases_in(self.folder)[0]["reason"], "ranks over MPI are processes: mpirun -n 2 longspan run ...")
 
     def fails(self, how, *arguments):
-        """A later case fails after a first that went well, on three ranks of which one is `how`."""
+        """The first case succeeds, a later one fails: one of the three ranks fails as `how` says."""
         result = mpirun(3, "--strategy", "ring-p2p", "--ranks", "3", "--transport", "mpi", "--direction", "fwd", "--out",
                         self.folder, *arguments, strange=1, how=f"{how}:{self.folder}")
         self.assertNotEqual(result.returncode, 0)

@@ -1,5 +1,5 @@
-// Run by mpirun: conformance of the MPI communicator, and every strategy against a single device. One process
-// a rank; a failure on any rank ends the job with its reason and a non-zero exit code.
+// Run by mpirun with one process per rank: the conformance of the MPI communicator, and every strategy
+// against a single device. A failure on any rank ends the job with its reason and a non-zero exit code.
 #include "comm/mpi.h"
 
 #include <csignal>
@@ -44,9 +44,8 @@ void run(Communicator& communicator) {
 }  // namespace
 }  // namespace longspan
 
-// With the argument `fail`, rank 1 fails on purpose, and every other rank must throw with its reason. With
-// `die` it is killed and with `hang` it stops for ever, in the middle of a strategy's passes: the job must
-// end.
+// With the argument `fail`, rank 1 fails deliberately, and every other rank must throw with its reason. With
+// `die` it is killed and with `hang` it stops, in the middle of a strategy's passes: the job must end.
 int main(int argc, char** argv) {
   using namespace longspan;
   const std::string_view what = argc > 1 ? argv[1] : "";

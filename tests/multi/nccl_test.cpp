@@ -1,6 +1,6 @@
-// Ranks as processes on GPUs: conformance of the NCCL communicator, every strategy over it, and the end of
-// all where one fails or is killed. Launched by torchrun --no-python, srun or mpirun with as many processes
-// as there are GPUs; alone, it talks to itself.
+// Ranks as processes on GPUs: the conformance of the NCCL communicator, every strategy over it, and the end
+// of the job if a rank fails or is killed. Launch it with torchrun --no-python, srun or mpirun, one process
+// per GPU; a single process communicates with itself.
 //   torchrun --no-python --nproc-per-node 4 build-cuda/tests/nccl_test [fail|die]
 #include "comm/nccl.h"
 
@@ -29,7 +29,7 @@ bool sm90_runs_on(const Device& gpu) {
   return static_cast<bool>(kernel_from_name("sm90").supports(problem, Direction::kBackward, gpu));
 }
 
-// The last rank is killed while the others wait for it: they must hear of that, and soon.
+// The last rank is killed while the others wait for it: they must learn of its death quickly.
 int outlive(Communicator& communicator, const Device& gpu, Stream stream) {
   constexpr size_t kBytes = size_t{1} << 20;
   const int last = communicator.size() - 1;

@@ -1,5 +1,5 @@
-// What `longspan run` asks of a strategy whose ranks are processes: a kernel that takes whole tensors, every
-// process with the whole result, which both oracles check, and a timed pass that all ranks hear of.
+// The checks that `longspan run` makes of a strategy whose ranks are processes: whole tensors in, the whole
+// result on every process, both oracles, and a timed pass that all ranks report.
 #pragma once
 
 #include <string_view>
@@ -11,7 +11,7 @@
 
 namespace longspan {
 
-// Throws at the first failure; returns how many problems passed.
+// Throws at the first failure; returns the number of problems that passed.
 inline int verify_whole(Communicator& communicator, const Kernel& kernel, const Device& device, DType dtype,
                         int64_t tokens, int64_t heads_q, int64_t heads_kv, int64_t head_dim) {
   int cases = 0;

@@ -26,7 +26,7 @@ struct Keys {
   std::vector<std::vector<double>> values;
 };
 
-// Attention over the chosen keys, by the definition, in double.
+// Attention over the chosen keys by its definition, in double.
 Row attend(const Keys& keys, const std::vector<size_t>& chosen) {
   Row row;
   if (chosen.empty()) return row;
@@ -54,8 +54,8 @@ Keys draw(size_t count, double spread, std::mt19937& generator) {
   return keys;
 }
 
-// Whatever keys are dealt to however many parts, in whatever order they are merged, the merged whole is the
-// attention over all keys.
+// The merged parts equal attention over all keys, however the keys are distributed over parts and in whatever
+// order the parts are merged.
 TEST(Merge, AnySplitOfKeysGivesTheWhole) {
   EXPECT_TRUE(rc::check([] {
     const auto count = static_cast<size_t>(*rc::gen::inRange(0, 40));

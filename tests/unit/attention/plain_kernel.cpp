@@ -60,7 +60,7 @@ class PlainPlan final : public Plan {
     return is(fault) && head == options_.head && row == options_.row;
   }
 
-  // The keys that the row attends to: those it sees, but for the fault.
+  // The keys that the row attends to: the visible ones, changed by the fault.
   std::vector<char> keys(int64_t head, int64_t row) const {
     const int64_t n = problem_.tokens_kv;
     int64_t kv_head = problem_.kv_head_of(head);
@@ -92,7 +92,7 @@ class PlainPlan final : public Plan {
 
   float scale() const { return problem_.softmax_scale() * (is(Fault::kWrongScale) ? 1.01f : 1.f); }
 
-  // Weights are rounded to the inputs' dtype before they multiply, as tensor cores need them.
+  // Weights are rounded to the inputs' dtype before they multiply, as on tensor cores.
   float rounded(float x) const { return static_cast<float>(rounded_to(problem_.dtype, x)); }
 
   void forward_row(const ForwardArgs& args, const Loaded& q, const Loaded& k, const Loaded& v, int64_t h,

@@ -1,5 +1,5 @@
-// A plain attention kernel for tests of the oracles: right, as a GPU kernel rounds, or wrong in one chosen
-// way.
+// A plain attention kernel for tests of the oracles. It rounds as a GPU kernel does and is correct, or has
+// one chosen fault.
 #pragma once
 
 #include <memory>
@@ -11,16 +11,16 @@ namespace longspan {
 
 enum class Fault {
   kNone,
-  // the mask, at one row
-  kKeyMissing,  // the last key that the row sees is not seen
-  kKeyTooMany,  // a key is seen that is hidden
-  kRowShifted,  // all keys of the row are one too far to the right
+  // faults of the mask, at one row
+  kKeyMissing,  // the row misses its last key
+  kKeyTooMany,  // the row sees a hidden key
+  kRowShifted,  // the row's keys are shifted right by one
   kTileDropped,
   kMaskIgnored,
-  kHeadMaskSwapped,  // the mask of the next KV head
-  // the forward pass
+  kHeadMaskSwapped,  // uses the mask of the next KV head
+  // faults of the forward pass
   kWrongScale,
-  kNoRescale,  // of what was summed when the running maximum grows
+  kNoRescale,  // does not rescale the sums when the running maximum grows
   kSwappedHead,
   kLseOff,
   kLseOfBase2,
@@ -31,7 +31,7 @@ enum class Fault {
   kEmptyRowNotZero,
   kEmptyRowLseZero,
   kOneElementOff,
-  // the backward pass
+  // faults of the backward pass
   kDqKeyMissing,
   kDkRowMissing,
   kDvRowMissing,
@@ -43,10 +43,10 @@ enum class Fault {
   kUnwrittenDv,
   kUnwrittenDq,
   kUnseenKeyNotZero,
-  kAccumulatesIntoOutput,  // what dq held is added to
-  // both
-  kUsesWorkspace,  // counts on zeroed workspace
-  kFlaky,          // two runs differ in a bit
+  kAccumulatesIntoOutput,  // adds to the previous contents of dq
+  // faults of both passes
+  kUsesWorkspace,  // relies on zeroed workspace
+  kFlaky,          // two runs differ in one bit
   kThrows,
 };
 
@@ -54,7 +54,7 @@ struct PlainOptions {
   Fault fault = Fault::kNone;
   int64_t head = 0;           // of the fault
   int64_t row = 0, key = 0;   // of the fault
-  bool forward_only = false;  // supports no backward pass
+  bool forward_only = false;  // has no backward pass
 };
 
 class PlainKernel final : public Kernel {

@@ -23,7 +23,7 @@ TEST(DType, NamesAreRead) {
                   testing::AllOf(testing::HasSubstr("'float'"), testing::HasSubstr("f32, bf16, f16, f64"))));
 }
 
-// Every stored value survives the way to float and back, NaN included.
+// Every stored value survives the conversion to float and back, NaN included.
 TEST(DType, RoundTrips) {
   for (uint32_t u = 0; u < 65536; ++u) {
     const bf16 b{static_cast<uint16_t>(u)};

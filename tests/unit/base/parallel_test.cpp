@@ -27,7 +27,7 @@ class ParallelTest : public testing::TestWithParam<int> {
 TEST_P(ParallelTest, EachIndexOnce) {
   EXPECT_EQ(thread_count(), GetParam());
   for (int64_t count : {0, 1, 2, 3, 7, 1000}) {
-    std::vector<int> calls(count, 0);  // plain ints: a race is the thread sanitizer's to see
+    std::vector<int> calls(count, 0);  // plain ints, so that the thread sanitizer reports a race
     std::atomic<bool> bad_thread = false;
     parallel_for(count, [&](int64_t i, int thread) {
       ++calls[i];
@@ -47,8 +47,8 @@ TEST_P(ParallelTest, ScratchOfAThreadIsItsOwn) {
   EXPECT_EQ(std::accumulate(sums.begin(), sums.end(), int64_t{0}), 50 * 4950);
 }
 
-// The second half waits for the exception, and then takes its time: however late the thread that throws gets
-// its turn, the others cannot be through before they hear of it.
+// The second half waits for the exception and then sleeps, so the other threads cannot finish before they see
+// it, however late the throwing thread is scheduled.
 TEST_P(ParallelTest, RethrowsTheException) {
   std::atomic<int> calls = 0;
   std::atomic<bool> thrown = false;
@@ -66,7 +66,7 @@ TEST_P(ParallelTest, RethrowsTheException) {
   };
   EXPECT_THAT(failing, testing::ThrowsMessage<std::runtime_error>("index 3"));
   EXPECT_LT(calls, 100000);
-  // and the pool still works
+  // The pool still works afterwards.
   std::atomic<int> after = 0;
   parallel_for(10, [&](int64_t, int) { ++after; });
   EXPECT_EQ(after, 10);
@@ -87,7 +87,7 @@ TEST_P(ParallelTest, NestedCallsRunOnTheirOwnThread) {
 }
 
 TEST_P(ParallelTest, CallersOnSeveralThreadsDoNotWaitForEachOther) {
-  // The bodies of two calls meet: if one call had to wait for the other, neither would end.
+  // The bodies of the two calls meet: if one call waited for the other, neither would end.
   std::atomic<int> arrived = 0;
   const auto caller = [&] {
     parallel_for(1, [&](int64_t, int) {
@@ -149,7 +149,7 @@ TEST(Parallel, RefusesANonsenseThreadCount) {
   EXPECT_THROW(set_thread_count(-2), Error);
 }
 
-#if !defined(__SANITIZE_THREAD__)  // which does not support threads after a fork of a threaded process
+#if !defined(__SANITIZE_THREAD__)  // the sanitizer supports no threads after a threaded process forks
 TEST(Parallel, AForkedChildHasItsOwnPool) {
   set_thread_count(4);
   std::atomic<int> calls = 0;
@@ -166,7 +166,7 @@ TEST(Parallel, AForkedChildHasItsOwnPool) {
   set_thread_count(available_cpus());
 }
 
-// The variable is read once a process, so each value needs a process of its own.
+// The variable is read once per process, so each value needs its own process.
 TEST(ParallelDeathTest, ReadsLongspanThreads) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(

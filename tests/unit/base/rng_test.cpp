@@ -13,7 +13,7 @@ namespace {
 
 using Words = std::array<uint32_t, 4>;
 
-// The known answers that the generator's authors publish for 10 rounds: all zeros, all ones, digits of pi.
+// The known answers published by the generator's authors for 10 rounds: all zeros, all ones, digits of pi.
 TEST(Philox, KnownAnswers) {
   EXPECT_EQ(philox4x32({0, 0, 0, 0}, {0, 0}), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(philox4x32({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}),
@@ -56,7 +56,7 @@ TEST(FillNormal, HasTheMomentsOfAStandardNormal) {
     if (i > 0) neighbours += double{x[i]} * x[i - 1];
   }
   const double n = sums[0];
-  // Five standard errors each, of a fixed seed.
+  // Five standard errors each, for a fixed seed.
   EXPECT_NEAR(sums[1] / n, 0, 5 / std::sqrt(n));
   EXPECT_NEAR(sums[2] / n, 1, 5 * std::sqrt(2 / n));
   EXPECT_NEAR(sums[3] / n, 0, 5 * std::sqrt(15 / n));
@@ -66,16 +66,16 @@ TEST(FillNormal, HasTheMomentsOfAStandardNormal) {
 
 TEST(FillNormal, AnElementDependsOnItsPlaceInTheStreamAlone) {
   const auto whole = normals(300, 3, 40, 11, 5);
-  // other shapes, whose rows do not begin at multiples of four
+  // Other shapes, whose rows do not start at multiples of four.
   EXPECT_EQ(normals(300 * 3 * 40, 1, 1, 11, 5), whole);
   EXPECT_EQ(normals(300 * 8, 3, 5, 11, 5), whole);
-  // any number of threads
+  // Any number of threads.
   set_thread_count(1);
   EXPECT_EQ(normals(300, 3, 40, 11, 5), whole);
   set_thread_count(3);
   EXPECT_EQ(normals(300, 3, 40, 11, 5), whole);
   set_thread_count(available_cpus());
-  // the beginning of a longer tensor is the shorter one
+  // A prefix of a longer tensor equals the shorter one.
   auto longer = normals(400, 3, 40, 11, 5);
   longer.resize(whole.size());
   EXPECT_EQ(longer, whole);

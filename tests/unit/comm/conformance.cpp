@@ -8,7 +8,7 @@
 namespace longspan::conformance {
 namespace {
 
-// Checks throw, so that a failing rank ends its whole group.
+// Checks throw, so a failing rank ends its whole group.
 int value(int from, int to, int number) {
   return from * 10000 + to * 100 + number;
 }
@@ -17,7 +17,7 @@ void expect(int got, int wanted, const char* what) {
   LONGSPAN_CHECK(got == wanted, "{}: {} is not {}", what, got, wanted);
 }
 
-// Numbers in the place's memory.
+// Numbers in the memory of the place under test.
 class Numbers {
  public:
   Numbers(const Place& place, const std::vector<int>& values)
@@ -130,7 +130,7 @@ void gathers_and_transposes(Communicator& communicator, const Place& place) {
   }
 }
 
-// Rows of several lengths between memories with gaps and without, whatever the device does meanwhile.
+// Rows of several lengths, with and without gaps on either side, whatever the device does meanwhile.
 void carries_rows_if_it_takes_them(Communicator& communicator, const Place& place) {
   if (!communicator.takes_rows()) return;
   const int me = communicator.rank(), ranks = communicator.size();

@@ -1,4 +1,4 @@
-// What every communicator must do. Each check runs on all ranks at once, with the rank's own end.
+// Conformance checks for every communicator. Each runs on all ranks at once, with the rank's own endpoint.
 #pragma once
 
 #include "base/device.h"
@@ -6,7 +6,7 @@
 
 namespace longspan::conformance {
 
-// Where the messages lie.
+// The memory that holds the messages.
 struct Place {
   Device device;
   Stream stream;

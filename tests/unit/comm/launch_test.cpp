@@ -1,4 +1,4 @@
-// Who a process is, from what torchrun, Slurm and Open MPI set.
+// The launch data read from the variables of torchrun, Slurm and Open MPI.
 #include "comm/launch.h"
 
 #include <map>
@@ -47,7 +47,7 @@ TEST(Launch, OfTorchrun) {
   EXPECT_EQ(launch->ranks, 16);
   EXPECT_EQ(launch->local_rank, 3);
   EXPECT_EQ(launch->host, "node1");
-  EXPECT_EQ(launch->port, 29401);  // beside torchrun's own store
+  EXPECT_EQ(launch->port, 29401);  // next to the port of torchrun's own store
 }
 
 TEST(Launch, OfSlurm) {
@@ -64,7 +64,7 @@ TEST(Launch, OfSlurm) {
   EXPECT_EQ(launch->host, "gpu003");
   EXPECT_GE(launch->port, 20000);
   variables["SLURM_PROCID"] = "6";
-  EXPECT_EQ(launched(variables)->port, launch->port);  // all ranks of a job find the same
+  EXPECT_EQ(launched(variables)->port, launch->port);  // all ranks of a job compute the same port
   variables["SLURM_JOB_ID"] = "4712";
   EXPECT_NE(launched(variables)->port, launch->port);
   for (auto [list, first] : {std::pair{"a1,a2", "a1"}, {"a1", "a1"}, {"n[7]", "n7"}, {"n[1,5-9]", "n1"}}) {

@@ -1,5 +1,4 @@
-// Ranks that meet over TCP: they find each other, hear rank 0, pass barriers, and learn of failures and
-// deaths.
+// Ranks that meet over TCP: connection, broadcasts of rank 0, barriers, and reports of failures and deaths.
 #include "comm/rendezvous.h"
 
 #include <atomic>
@@ -22,8 +21,8 @@ namespace {
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 
-// Below those that the system gives to clients, which may still hold one. Tests that run beside this one have
-// the next process numbers, and 16 ports each.
+// Ports below those that the system assigns to clients. Concurrent tests have neighbouring process ids and
+// use 16 ports each.
 int free_port() {
   static std::atomic<int> next{20000 + static_cast<int>(getpid() % 750) * 16};
   return next++;
@@ -33,7 +32,7 @@ Launch place(int rank, int ranks, int port) {
   return {"test", rank, ranks, rank, "127.0.0.1", port};
 }
 
-// Runs body on `ranks` threads, each a rank; returns each one's error, "" where there was none.
+// Runs body on `ranks` threads, one per rank; returns each rank's error, or "".
 std::vector<std::string> meet(int ranks, milliseconds limit,
                               const std::function<void(int, Rendezvous&)>& body) {
   const int port = free_port();
@@ -70,7 +69,7 @@ TEST(Rendezvous, CarriesRank0sWordAndBarriers) {
   }
 }
 
-// As those who lead a run and each of its cases do.
+// Two nested meetings, as a run and each of its cases use them.
 TEST(Rendezvous, MeetsAgainAtAPortWhereAMeetingGoesOn) {
   const int port = free_port();
   std::vector<std::string> errors(3);
@@ -97,7 +96,7 @@ TEST(Rendezvous, MeetsAgainAtAPortWhereAMeetingGoesOn) {
 }
 
 TEST(Rendezvous, SaysWhenRank0HasLeft) {
-  std::promise<void> rank_0_met;  // before, the failure would be its own
+  std::promise<void> rank_0_met;  // a failure before this would be reported as rank 0's own
   const auto errors = meet(2, milliseconds(20000), [&](int rank, Rendezvous& rendezvous) {
     if (rank == 0) rank_0_met.set_value();
     if (rank == 1) {
@@ -149,7 +148,7 @@ TEST(Rendezvous, DoesNotWaitForeverAtABarrier) {
   EXPECT_THAT(errors[0], HasSubstr("rank 0: not all ranks came to a barrier within 800 ms"));
 }
 
-// A process that is killed says nothing; the others learn of it all the same.
+// A killed process sends nothing; the others must still learn of its death.
 TEST(Rendezvous, TellsAllOfADeath) {
   for (int dying : {0, 1}) {
     const int port = free_port();

@@ -1,4 +1,4 @@
-// Ranks as threads: conformance, and how a group ends when a rank fails, hangs or disagrees.
+// Ranks as threads: conformance, and the end of a group when a rank fails, hangs or disagrees.
 #include "comm/threads.h"
 
 #include <atomic>
@@ -30,7 +30,7 @@ TEST_P(Conformance, HoldsForAnyNumberOfRanks) {
 INSTANTIATE_TEST_SUITE_P(Threads, Conformance, ::testing::ValuesIn(conformance::kChecks),
                          [](const auto& info) { return info.param.name; });
 
-// Runs a body on all ranks and returns each rank's error, "" where there was none.
+// Runs a body on all ranks and returns each rank's error, or "".
 std::vector<std::string> errors_of(int ranks, milliseconds limit,
                                    const std::function<void(Communicator&)>& body) {
   std::vector<std::string> errors(static_cast<size_t>(ranks));

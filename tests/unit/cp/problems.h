@@ -28,7 +28,7 @@ inline Problem cp_problem(const std::string& pattern, int64_t tokens, int64_t he
   return problem;
 }
 
-// Lengths that a pattern can have; most can have any.
+// Lengths that the pattern supports; most support any length.
 inline int64_t cp_length(const std::string& pattern) {
   if (pattern == "block_causal_document") return 2048;
   return pattern.ends_with("block_sparse") ? 512 : 509;

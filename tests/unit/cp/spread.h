@@ -1,4 +1,4 @@
-// Runs a problem on one device, and on the ranks of a group, and compares: for threads and for MPI alike.
+// Runs a problem on one device and on the ranks of a group, and compares the results; for threads and MPI.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace longspan {
 
-// A tensor of a test, with its memory.
+// A test tensor with its memory.
 struct Tensor {
   Tensor(int64_t tokens, int64_t heads, int64_t head_dim, DType dtype)
       : memory(static_cast<size_t>(tokens * heads * head_dim) * size_of(dtype)),
@@ -87,7 +87,7 @@ inline void run_single(const Kernel& kernel, const Problem& problem, Tensors& te
   plan->backward(backward, {});
 }
 
-// Throws unless rank's own rows of a result equal those of a single device, within `tolerance` of its norm.
+// Throws unless a rank's rows of a result equal those of a single device, within `tolerance` of their norm.
 inline void check_rows(const char* name, const Tensor& local, const Tensor& single, const Ranges& owned,
                        double tolerance) {
   double difference = 0, norm = 0;
@@ -107,8 +107,8 @@ inline void check_rows(const char* name, const Tensor& local, const Tensor& sing
   LONGSPAN_CHECK(error < tolerance, "{} is off by {} of its norm", name, error);
 }
 
-// One rank's part: forward and backward, `passes` times over, as an executor is reused, and each result
-// compared with that of a single device.
+// One rank's part: forward and backward, repeated `passes` times on one executor; each result is compared
+// with that of a single device.
 inline void check_rank(const Kernel& kernel, const Problem& problem, const Schedule& schedule,
                        const Tensors& single, Communicator& communicator, double tolerance, int passes = 2) {
   const Ranges& owned = schedule.owned[static_cast<size_t>(communicator.rank())];

@@ -1,4 +1,5 @@
-// A small attention problem with its inputs, what kernels make of it, and what is true (brute force in f64).
+// A small attention problem with its inputs, the results of kernels, and the true result (brute force in
+// f64).
 #pragma once
 
 #include <memory>
@@ -10,7 +11,7 @@
 
 namespace longspan {
 
-// All outputs, widened to f32; of the brute force, rounded to it.
+// All outputs, widened to f32; for the brute force, rounded to it.
 struct AttentionOutputs {
   std::vector<float> o, lse, dq, dk, dv;
   bool same_bits(const AttentionOutputs& other) const;
@@ -18,7 +19,7 @@ struct AttentionOutputs {
 
 class AttentionCase {
  public:
-  // Draws q, k, v, dout from a normal distribution; q, k, v times `magnitude`.
+  // Draws q, k, v, dout from a normal distribution; scales q, k, v by `magnitude`.
   explicit AttentionCase(const Problem& problem, float magnitude = 1, uint64_t seed = 1);
 
   const Problem& problem() const { return problem_; }
@@ -27,7 +28,8 @@ class AttentionCase {
   TensorView v() const { return view(v_, problem_.tokens_kv, problem_.heads_kv, problem_.dtype); }
   TensorView dout() const { return view(dout_, problem_.tokens_q, problem_.heads_q, problem_.dtype); }
 
-  // Forward, then backward from its own o and lse. All memory that the plan gets holds NaN before.
+  // Runs forward, then backward from the kernel's own o and lse. All memory passed to the plan is filled with
+  // NaN first.
   AttentionOutputs run(Plan& plan) const;
   AttentionOutputs run(const Kernel& kernel) const;
   AttentionOutputs brute_force() const;
@@ -41,11 +43,11 @@ class AttentionCase {
   Buffer q_, k_, v_, dout_;
 };
 
-// The largest difference, relative to the largest truth (at least `floor`); infinite if one is NaN and the
-// other is not, or if infinities differ.
+// The largest difference, relative to the largest true value (at least `floor`); infinite if only one is NaN
+// or if infinities differ.
 double relative_error(const std::vector<float>& got, const std::vector<float>& truth, double floor = 0.1);
 
-// A problem of one mask for all heads.
+// A problem with one mask for all heads.
 Problem make_problem(const Mask& mask, int64_t heads_q, int64_t heads_kv, int64_t head_dim,
                      DType dtype = DType::kF32);
 

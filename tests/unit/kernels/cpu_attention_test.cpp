@@ -1,4 +1,4 @@
-// The CPU kernels against a brute force in f64 and against each other.
+// The CPU kernels against an f64 brute force and against each other.
 #include <cmath>
 #include <limits>
 #include <string>
@@ -22,11 +22,11 @@ struct NamedMask {
   Mask mask;
 };
 
-// Masks by shape of what they show rather than by pattern: also where S is any number.
+// Masks by the shape of their visible pairs, not by pattern; the length may be any number.
 std::vector<NamedMask> masks_of(int64_t rows, int64_t columns) {
   const Range q{0, rows}, k{0, columns};
   const int64_t middle = rows / 2, third = columns / 3;
-  std::vector<Band> stripes;  // many short intervals in each row: tiles of many layers
+  std::vector<Band> stripes;  // many short intervals in each row: tiles with many layers
   for (int64_t at = 0; at < columns; at += 7) stripes.push_back({q, {at, std::min(at + 3, columns)}});
   return {
       {"full", Mask(rows, columns, {{q, k}})},
@@ -90,7 +90,7 @@ TEST_F(CpuAttention, MoreKeysThanRowsAndMoreRowsThanKeys) {
   for (const auto& [rows, columns] : {std::pair{70, 700}, {700, 70}, {1, 300}, {300, 1}}) {
     for (const NamedMask& named : masks_of(rows, columns))
 
-      // Of one key, hundreds of gradients cancel to nothing.
+      // With one key, hundreds of gradients cancel to zero.
       check_both(make_problem(named.mask, 3, 1, 24), named.name, kF32Error, 2e-4);
   }
 }
@@ -111,7 +111,7 @@ TEST_F(CpuAttention, NarrowTypes) {
     for (bool fp32_output : {false, true}) {
       Problem problem = make_problem(named.mask, 4, 2, 64, DType::kBF16);
       problem.fp32_output = fp32_output;
-      // With f32 outputs nothing is rounded to bf16 but the inputs, which the truth shares.
+      // With f32 outputs only the inputs are rounded to bf16, and the truth uses the same inputs.
       check_both(problem, named.name, fp32_output ? kF32Error : 5e-3, fp32_output ? kF32GradientError : 1e-2);
       problem.dtype = DType::kF16;
       check_both(problem, named.name, fp32_output ? kF32Error : 7e-4, fp32_output ? kF32GradientError : 2e-3);
@@ -139,7 +139,7 @@ TEST_F(CpuAttention, ScaleIsAParameter) {
 TEST_F(CpuAttention, EveryPattern) {
   for (const Pattern& pattern : patterns()) {
     PatternOptions options;
-    options.seqlen = 1024;  // block_causal_document wants a multiple of 1024
+    options.seqlen = 1024;  // block_causal_document needs a multiple of 1024
     options.kv_heads = 2;
     options.lengths = "uniform:20:400";
     if (pattern.name.starts_with("sliding_window")) options.window_left = 100;
@@ -223,7 +223,7 @@ TEST_F(CpuAttention, RowsWithoutKeysAndKeysWithoutRowsAreZero) {
   }
 }
 
-// Scores of thousands: softmax is nearly the choice of one key. f32 keeps them to some 1e-4, no better.
+// With scores of thousands, softmax nearly selects one key. f32 is accurate to about 1e-4 there.
 TEST_F(CpuAttention, LargeScores) {
   for (const NamedMask& named : masks_of(200, 200)) {
     const AttentionCase c(make_problem(named.mask, 2, 1, 32), 30);
@@ -235,7 +235,7 @@ TEST_F(CpuAttention, LargeScores) {
   }
 }
 
-// Scores beyond the range of f32 in both directions must not become NaN.
+// Scores outside the range of f32 in both directions must not become NaN.
 TEST_F(CpuAttention, NoNanOfScoresBeyondTheRange) {
   for (const NamedMask& named : masks_of(200, 200)) {
     for (float magnitude : {1e15f, 1e18f, 1e19f}) {
@@ -269,7 +269,7 @@ TEST_F(CpuAttention, NanStaysWhereItIsSeen) {
   }
 }
 
-// With q = 0 each row's lse is exactly the logarithm of the number of keys it sees.
+// With q = 0, each row's lse is the logarithm of its number of visible keys.
 TEST_F(CpuAttention, CountsKeysExactly) {
   for (const NamedMask& named : masks_of(500, 500)) {
     const AttentionCase c(make_problem(named.mask, 2, 1, 8));
@@ -303,7 +303,7 @@ TEST_F(CpuAttention, UnsupportedIsAReason) {
   EXPECT_NE(support.reason.find("4096.0 GiB"), std::string::npos) << support.reason;
 }
 
-// A million tokens' workspace and plan follow S, not S^2.
+// A million tokens: workspace and plan grow with S, not S^2.
 TEST_F(CpuAttention, MemoryIsLinear) {
   const int64_t many = 1 << 20;
   const Problem problem = make_problem(Mask(many, many, {{{0, many}, {0, many}, -1024, 0}}), 1, 1, 128);

@@ -11,7 +11,7 @@ namespace {
 
 class Gemm : public testing::TestWithParam<GemmLibrary> {};
 
-// Against plain loops in f64, with strides larger than the rows, for the shapes that kernels use.
+// Compares with plain loops in f64, with strides larger than the rows, for the shapes that kernels use.
 TEST_P(Gemm, MultipliesAsPlainLoopsDo) {
   if (!available(GetParam())) GTEST_SKIP() << "this library is not in this build, or not for this machine";
   for (const bool accumulate : {false, true}) {

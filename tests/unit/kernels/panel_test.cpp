@@ -14,7 +14,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Runs every test on each vector unit that this machine has.
+// Runs every test with each vector instruction set that this machine supports.
 class Panel : public testing::TestWithParam<int64_t> {
  protected:
   void SetUp() override { hwy::SetSupportedTargetsForTest(GetParam()); }
@@ -97,7 +97,7 @@ TEST_P(Panel, StoresWhatItLoads) {
   }
 }
 
-// Two steps, whose maximum rises; a lane that sees nothing, one that sees only -inf, one that sees some.
+// Two steps in which the maximum rises; one lane sees nothing, one only -inf, one some keys.
 TEST_P(Panel, OnlineSoftmaxEqualsSoftmaxOfAllKeys) {
   constexpr int32_t kLanes = 16, kKeys = 8, kHeadDim = 4;
   std::vector<float> scores(2 * kKeys * kLanes);

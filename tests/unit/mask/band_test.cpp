@@ -12,7 +12,7 @@ namespace {
 TEST(Band, AreaOfTheCommonShapes) {
   EXPECT_EQ((Band{{0, 10}, {0, 20}}.area()), 200);
   EXPECT_EQ((Band{{0, 10}, {0, 10}, kUnboundedBelow, 0}.area()), 55);   // causal
-  EXPECT_EQ((Band{{0, 10}, {0, 10}, 1, kUnboundedAbove}.area()), 45);   // what causal leaves
+  EXPECT_EQ((Band{{0, 10}, {0, 10}, 1, kUnboundedAbove}.area()), 45);   // the complement of causal
   EXPECT_EQ((Band{{0, 10}, {0, 10}, -2, 0}.area()), 27);                // a window
   EXPECT_EQ((Band{{0, 10}, {0, 10}, 3, 2}.area()), 0);                  // lo above hi
   EXPECT_EQ((Band{{5, 5}, {0, 10}}.area()), 0);                         // no rows

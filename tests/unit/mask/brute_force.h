@@ -1,4 +1,4 @@
-// Masks as matrices of bools, for comparison, and generators of random masks.
+// Masks as boolean matrices for comparison, and generators of random masks.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace longspan {
 
-// A property is cheap at these sizes: try each 1000 times, unless the environment says otherwise.
+// A property is cheap at these sizes: test 1000 samples unless the environment says otherwise.
 inline const int kPropertyTries = setenv("RC_PARAMS", "max_success=1000", 0);
 
 struct Matrix {
@@ -28,13 +28,13 @@ struct Matrix {
   friend bool operator==(const Matrix&, const Matrix&) = default;
 };
 
-// By the definition of a band, and nothing else.
+// By the definition of a band only.
 inline bool shows(const Band& band, int64_t row, int64_t column) {
   return band.q.begin <= row && row < band.q.end && band.k.begin <= column && column < band.k.end &&
          band.lo <= column - row && column - row <= band.hi;
 }
 
-// Counts how often each pair is shown: a disjoint list gives only 0 and 1.
+// Counts how often each pair is shown; a disjoint list gives only 0 and 1.
 template <class Bands>
 Matrix matrix_of_bands(int64_t rows, int64_t columns, const Bands& bands) {
   Matrix matrix(rows, columns);
@@ -64,7 +64,7 @@ inline Band random_band(int64_t rows, int64_t columns) {
   return band;
 }
 
-// Random bands, each kept if it is disjoint from those kept before.
+// Random bands; each is kept if it is disjoint from those already kept.
 inline Mask random_mask(int64_t rows, int64_t columns, int attempts) {
   std::vector<Band> bands;
   Matrix shown(rows, columns);

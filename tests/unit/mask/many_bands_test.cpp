@@ -1,4 +1,4 @@
-// Masks of so many bands that lists are cut into stripes and chunks.
+// Masks with enough bands to divide the lists into stripes and chunks.
 #include <gtest/gtest.h>
 
 #include "mask/lowering/tile_map.h"
@@ -9,8 +9,8 @@ namespace {
 
 constexpr int64_t kTokens = 2048;
 
-// Random blocks of 4 x 2 tokens; every third has a diagonal bound, and then its other half is a band of its
-// own.
+// Random blocks of 4 x 2 tokens. Every third one has a diagonal bound; its other half is then a separate
+// band.
 Mask many_bands() {
   Mt19937 generator(1);
   std::vector<Band> bands;
@@ -26,7 +26,7 @@ Mask many_bands() {
   return Mask(kTokens, kTokens, bands);
 }
 
-// Visible keys of each row of a tile map, by adding up its runs.
+// Visible keys per row of a tile map, summed over its runs.
 std::vector<int64_t> counts_of(const TileMap& map) {
   std::vector<int64_t> counts(static_cast<size_t>(map.rows));
   for (int64_t t = 0; t < map.row_tiles(); ++t)

@@ -1,4 +1,4 @@
-// Masks against matrices of bools.
+// Masks compared with boolean matrices.
 #include "mask/mask.h"
 
 #include <functional>
@@ -36,7 +36,7 @@ TEST(Mask, IsEmptyByDefault) {
 }
 
 TEST(Mask, NormalizesItsBands) {
-  // A window as wide as the mask is no window; bands come sorted, clipped, and without the empty ones.
+  // A window as wide as the mask has no effect; bands are sorted and clipped, and empty ones dropped.
   const Mask mask(10, 10,
                   {{{5, 99}, {-3, 10}, -50, 50}, {{3, 3}, {0, 10}}, {{0, 5}, {0, 10}, kUnboundedBelow, 0}});
   const std::vector<Band> expected = {{{0, 5}, {0, 5}, kUnboundedBelow, 0}, {{5, 10}, {0, 10}}};
@@ -54,7 +54,7 @@ TEST(Mask, NamesOverlappingBands) {
       "bands of a mask must be disjoint");
 }
 
-// A diagonal and a rectangle meet in row 10. Until row 3 a third band lies between them, so that they become
+// A diagonal and a rectangle overlap in row 10. A third band separates them until row 3 and they become
 // neighbours only when it ends.
 TEST(Mask, FindsAnOverlapBehindABandThatEnded) {
   const Band diagonal{{0, 20}, {0, 20}, 0, 0}, between{{0, 3}, {8, 9}}, wall{{0, 20}, {10, 11}};
@@ -96,7 +96,7 @@ TEST(Mask, OfTheLargestSizeIsOneBand) {
 }
 
 TEST(Mask, SearchesARowAmongManyGroups) {
-  // One band over all rows, and many short ones: a row must not be missed for the long band's sake.
+  // One band over all rows and many short ones: the search for a row must not miss the long band.
   std::vector<Band> bands = {{{0, 1000}, {0, 1}}};
   for (int64_t row = 0; row < 1000; row += 2) bands.push_back({{row, row + 2}, {2 + row, 4 + row}});
   const Mask mask(1000, 1004, bands);
@@ -141,7 +141,7 @@ RC_GTEST_PROP(Mask, KeepsItsBandsSortedAndNormal, ()) {
               std::tie(band.q.begin, band.k.begin, band.lo));
     before = band;
   }
-  // A list that is in order already is taken as it stands, and gives the same mask.
+  // A list that is already in order is used as it is, and gives the same mask.
   RC_ASSERT(Mask(mask.rows(), mask.columns(), mask.bands()) == mask);
 }
 
@@ -164,7 +164,7 @@ RC_GTEST_PROP(Mask, FindsEveryOverlap, ()) {
   RC_ASSERT(refused == overlapping);
 }
 
-// One band more, put into a mask of many: the sweep must see it wherever it is.
+// One extra band in a mask of many: the sweep must find the overlap wherever it is.
 RC_GTEST_PROP(Mask, FindsOneOverlapAmongMany, ()) {
   const Mask mask = random_mask(60, 60, 60);
   Band extra = random_band(60, 60);
@@ -200,7 +200,7 @@ RC_GTEST_PROP(Mask, GathersRowsAndColumns, ()) {
   for (int64_t i = 0; i < shard.rows(); ++i)
     for (int64_t j = 0; j < shard.columns(); ++j) expected.at(i, j) = matrix.at(rows[i], columns[j]);
   RC_ASSERT(matrix_of(shard) == expected);
-  RC_ASSERT(Mask(shard.rows(), shard.columns(), shard.bands()) == shard);  // sorted, normal and disjoint
+  RC_ASSERT(Mask(shard.rows(), shard.columns(), shard.bands()) == shard);  // sorted, normalised and disjoint
 }
 
 TEST(Mask, GatherJoinsWhatItCutApart) {
@@ -208,7 +208,7 @@ TEST(Mask, GatherJoinsWhatItCutApart) {
   const Mask full(100, 100, {{everything, everything}});
   const std::vector<Range> pieces = {{50, 60}, {10, 20}, {20, 50}, {90, 100}};
   EXPECT_EQ(full.gather(pieces, pieces), Mask(60, 60, {{{0, 60}, {0, 60}}}));
-  // Of a causal mask, late rows against early columns.
+  // Late rows against early columns of a causal mask.
   Band below{everything, everything};
   below.hi = 0;
   const Mask causal(100, 100, {below});

@@ -1,4 +1,4 @@
-// Pictures: cells show their share, whatever the sizes of mask and grid.
+// Pictures: each cell shows its visible share, whatever the sizes of mask and grid.
 #include "mask/picture.h"
 
 #include <cmath>
@@ -71,7 +71,7 @@ class PngOnDisk : public ::testing::Test {
     return pixels;
   }
   void TearDown() override { std::remove(path_.c_str()); }
-  // Tests run at the same time.
+  // tests run concurrently
   std::string path_ = ::testing::TempDir() + "longspan_mask_" +
                       ::testing::UnitTest::GetInstance()->current_test_info()->name() + ".png";
 };
@@ -106,7 +106,7 @@ TEST_F(PngOnDisk, OutlinesDocumentsAndSetsHeadsSideBySide) {
   };
   EXPECT_GT(red(25, 49), red(25, 25));  // the outline of the first document
   EXPECT_GT(red(108 + 25, 49), red(25, 25));
-  EXPECT_EQ(red(108 + 25, 300), 255);  // beyond the fifth head is the page
+  EXPECT_EQ(red(108 + 25, 300), 255);  // the page beyond the fifth head
 }
 
 TEST_F(PngOnDisk, OfAnyShape) {

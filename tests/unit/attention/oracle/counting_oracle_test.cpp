@@ -1,4 +1,4 @@
-// The counting oracle, without the other: every mask error shows, in any row, key and head.
+// The counting oracle on its own detects every mask error, in any row, key and head.
 #include "attention/oracle/counting_oracle.h"
 
 #include <cmath>
@@ -22,7 +22,7 @@ std::shared_ptr<const HeadMasks> documents(int64_t n) {
   return std::make_shared<HeadMasks>(draw_mask("causal_document", options).masks);
 }
 
-// Two blocks of rows and keys apart; 7 rows without keys, 5 keys without rows.
+// Two separate blocks of rows and keys; 7 rows without keys, 5 keys without rows.
 std::shared_ptr<const HeadMasks> different(int64_t n) {
   return std::make_shared<HeadMasks>(
       HeadMasks{Mask(n, n, {Band{{7, n}, {0, n - 5}, -30, 12}}),
@@ -78,7 +78,7 @@ TEST(CountingOracle, CatchesEachMaskError) {
   }
 }
 
-// As many keys as the row sees, but others: lse is right, and o shows it.
+// The row sees as many keys as it should, but other ones: lse is right, and only o shows the error.
 TEST(CountingOracle, CatchesTheRightNumberOfWrongKeys) {
   const Problem problem = make_problem(different(300), DType::kF32);
   const Counts counts = count({.fault = Fault::kRowShifted, .head = 0, .row = 100}, problem);
@@ -140,14 +140,14 @@ TEST(SlotSums, RowsThatSeeWhatTheRowBeforeSawAreKnown) {
       }
     }
   }
-  // and a block mask changes at its blocks only
+  // A block mask changes at its blocks only.
   const Mask blocks(100, 100, {Band{{0, 50}, {0, 30}}, Band{{50, 100}, {20, 90}}});
   const std::vector<char> change = changes(blocks);
   EXPECT_EQ(std::count(change.begin(), change.end() - 1, 1), 2);
 }
 
-// f16's smallest numbers lie 2^-24 apart: a gradient of 180.5 of them may be stored as 180, and is compared
-// divided by the scale that it was stored with.
+// The smallest f16 numbers are multiples of 2^-24. A gradient of 180.5 of them may be stored as 180, and is
+// compared after division by the scale with which it was stored.
 TEST(Allowance, CountsTheRoundingOfWhatIsStored) {
   const double scale = 1 / std::sqrt(128.0), want = 180.5 * 0x1p-24, got = 180 * 0x1p-24;
   EXPECT_TRUE(Allowance(DType::kF16, 2, 0, scale).allows(got / scale, want / scale, 0));

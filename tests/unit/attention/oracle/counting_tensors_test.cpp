@@ -1,4 +1,4 @@
-// What the counting oracle writes, and what it finds.
+// The inputs that the counting oracle writes, and its search for nonzero elements.
 #include "attention/oracle/counting_tensors.h"
 
 #include <array>
@@ -62,7 +62,7 @@ TEST_P(CountingTensors, TheFirstThatIsNotZeroIsFound) {
   const Host host(GetParam());
   write_zero(host.view, DeviceKind::kCpu);
   EXPECT_FALSE(first_nonzero(host.view, DeviceKind::kCpu));
-  set_element(host.view, 5, 1, 3, -0.0);  // is 0
+  set_element(host.view, 5, 1, 3, -0.0);  // counts as 0
   EXPECT_FALSE(first_nonzero(host.view, DeviceKind::kCpu));
   for (const auto& [t, h, d] : {std::array<int64_t, 3>{699, 2, 15}, {698, 0, 0}, {300, 1, 7}, {300, 1, 5}}) {
     set_element(host.view, t, h, d, 2);

@@ -1,4 +1,4 @@
-// The oracle itself, against attention by its definition and against differences of the loss.
+// The oracle against attention by its definition, and its gradients against finite differences of the loss.
 #include "attention/oracle/oracle.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-// Tensors in f64, and attention by its definition on all of them.
+// Tensors in f64, and attention by its definition over all of them.
 struct Definition {
   Problem problem;
   std::vector<double> q, k, v, dout, o;
@@ -109,7 +109,7 @@ Problem make_problem(HeadMasks masks, int64_t heads_q, int64_t heads_kv, int64_t
   return problem;
 }
 
-// Rectangular, with rows without keys, keys without rows, and two bands in some rows.
+// A rectangular mask with rows without keys, keys without rows, and rows with two bands.
 HeadMasks odd_masks(int64_t rows, int64_t columns) {
   return {Mask(rows, columns,
                {Band{{2, rows}, {0, columns / 2}, -40, 10}, Band{{5, 20}, {columns / 2 + 3, columns - 1}}}),
@@ -143,11 +143,11 @@ TEST(Oracle, TheForwardPassIsTheDefinition) {
   }
 }
 
-// Each gradient is the slope of the loss, by central differences.
+// Each gradient equals the slope of the loss, by central differences.
 TEST(Oracle, TheBackwardPassIsTheSlopeOfTheLoss) {
   Definition definition(make_problem(odd_masks(23, 19), 4, 2, 5));
   const Problem problem = definition.problem;
-  // lse is an input in f32, whose rounding shifts the gradients a little.
+  // lse is an f32 input; its rounding shifts the gradients slightly.
   const auto reference =
       reference_backward(problem, definition.inputs(), all_of(problem, Direction::kBackward));
   constexpr double kStep = 1e-5;
@@ -175,7 +175,7 @@ TEST(Oracle, TheBackwardPassIsTheSlopeOfTheLoss) {
   check(definition.v, reference.dv, problem.tokens_kv, problem.heads_kv);
 }
 
-// Sampled rows are the same rows, over many blocks of keys, on any number of threads.
+// Sampled rows do not depend on the number of blocks of keys or on the number of threads.
 TEST(Oracle, SamplesAreRowsOfTheWhole) {
   const Definition definition(make_problem(odd_masks(700, 650), 4, 2, 8));
   const Problem& problem = definition.problem;
@@ -213,7 +213,7 @@ TEST(Oracle, SamplesAreRowsOfTheWhole) {
   set_thread_count(available_cpus());
 }
 
-// What independent roundings of the terms by a relative u do to a row, over u.
+// The error of a row if its terms round independently by a relative u, divided by u.
 TEST(Oracle, TheSpreadIsTheNormOfIndependentRoundings) {
   Definition definition(make_problem({Mask(40, 400, {Band{{0, 40}, {0, 400}}})}, 1, 1, 16));
   const Problem& problem = definition.problem;
@@ -258,7 +258,7 @@ TEST(Samples, CoverTheHardPlacesOfEveryHead) {
     EXPECT_THAT(rows, testing::Contains(0));
     EXPECT_THAT(rows, testing::Contains(4999));
     EXPECT_THAT(rows, testing::Contains(std::max_element(counts.begin(), counts.end()) - counts.begin()));
-    EXPECT_THAT(rows, testing::Contains(4992));  // the last tile of 64 and of 128 begins
+    EXPECT_THAT(rows, testing::Contains(4992));  // the last tile of 64 and of 128 begins here
     EXPECT_THAT(rows, testing::Contains(4991));
     for (const int64_t row : rows) {
       on_tile_borders += row % 64 == 0 || row % 64 == 63;

@@ -1,4 +1,4 @@
-// The oracles catch what can be wrong with a kernel, name the place, and let right kernels pass.
+// The oracles detect each planted kernel error, report its place, and accept correct kernels.
 #include "attention/oracle/verify.h"
 
 #include <string>
@@ -20,7 +20,7 @@ std::shared_ptr<const HeadMasks> causal(int64_t n) {
   return std::make_shared<HeadMasks>(HeadMasks{Mask(n, n, {Band{{0, n}, {0, n}, kUnboundedBelow, 0}})});
 }
 
-// Two heads' masks that differ, with rows without keys (the first 10) and keys without rows (the last 10).
+// Different masks for two heads, with rows without keys (the first 10) and keys without rows (the last 10).
 std::shared_ptr<const HeadMasks> different(int64_t n) {
   return std::make_shared<HeadMasks>(HeadMasks{Mask(n, n, {Band{{10, n}, {0, n - 10}, -20, 5}}),
                                                Mask(n, n, {Band{{10, n}, {0, n - 10}, -9, 0}})});
@@ -98,7 +98,7 @@ TEST(Verify, EveryPatternPasses) {
 
 struct Planted {
   Fault fault;
-  const char* tensor;  // named by the sampled oracle
+  const char* tensor;  // reported by the sampled oracle
   const char* place;   // part of the message
 };
 
@@ -108,7 +108,7 @@ std::string name_of_planted(const testing::TestParamInfo<Planted>& info) {
 
 class PlantedFault : public testing::TestWithParam<Planted> {};
 
-// The fault is at head 2, row 70 and, for keys, at key 75 (or 95, which nobody sees): in both kinds of masks.
+// The fault is at head 2, row 70 and, for keys, at key 75 (or 95, which no row sees), in both kinds of masks.
 TEST_P(PlantedFault, IsCaughtAndNamed) {
   const Planted& planted = GetParam();
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
@@ -168,7 +168,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Planted{Fault::kAccumulatesIntoOutput, "dq", "is nan"}),
     name_of_planted);
 
-// One missing key among thousands: o in bf16 hides it, lse does not.
+// One missing key among thousands: bf16 rounding hides it in o; lse shows it.
 TEST(Verify, OneMissingKeyInALongRowIsCaught) {
   constexpr int64_t kRows = 30, kKeys = 20000;
   Problem problem =
@@ -185,8 +185,8 @@ TEST(Verify, OneMissingKeyInALongRowIsCaught) {
   EXPECT_EQ(verify_kernel({}, problem, sampled(), Direction::kForward).failure, "");
 }
 
-// 4928 keys in 77 tiles of 64, the largest score 4.5: what a kernel is allowed whose sum drifts, and one
-// whose does not.
+// 4928 keys in 77 tiles of 64, largest score 4.5: the tolerance of a kernel whose sum drifts, and of one
+// whose sum does not.
 TEST(Verify, OnlyAKernelThatSaysSoMayLetItsSumDrift) {
   Problem problem = make_problem(causal(1));
   problem.heads_q = problem.heads_kv = 1;

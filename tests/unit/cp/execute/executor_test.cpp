@@ -1,4 +1,4 @@
-// Every strategy, run on thread ranks, gives the result of a single device: forward and backward.
+// Every strategy on thread ranks gives the result of a single device, forward and backward.
 #include "cp/execute/executor.h"
 
 #include <atomic>
@@ -68,7 +68,7 @@ INSTANTIATE_TEST_SUITE_P(All, Executors, ::testing::ValuesIn(strategies().begin(
                            return name;
                          });
 
-// Plans of another kernel, which checks that rows said to be complete are given their own dtype.
+// Wraps the plans of another kernel and checks that rows said to be complete get their own dtype.
 class Watched : public Plan {
  public:
   Watched(std::unique_ptr<Plan> plan, const Problem& problem) : plan_(std::move(plan)), problem_(problem) {}
@@ -101,7 +101,7 @@ class WatchingKernel : public Kernel {
     return std::make_unique<Watched>(kernel_.plan(problem, device), problem);
   }
 
-  mutable std::atomic<int> own = 0, parts = 0;  // plans
+  mutable std::atomic<int> own = 0, parts = 0;  // plans made
 
  private:
   const Kernel& kernel_ = kernel_from_name("cpu-flash");
@@ -120,7 +120,7 @@ TEST_P(Executors, TellTheKernelWhichRowsAreComplete) {
       check_rank(kernel, problem, schedule, single, communicator, 4e-3);
     }));
     ASSERT_GT(kernel.own + kernel.parts, before);
-    // In a ring each rank attends in several rounds; the others attend once to all keys that rows see.
+    // In a ring, each rank attends in several rounds; in the others, once to all keys that its rows see.
     const bool ring =
         GetParam().name == "ring-p2p" || GetParam().name == "usp" || GetParam().name == "loongtrain";
     if (!ring) {
@@ -163,7 +163,7 @@ TEST_P(Executors, HoldWhatThePlanSays) {
         const int64_t forward = buffer_bytes(schedule, problem, cost, rank, Direction::kForward);
         const int64_t backward = buffer_bytes(schedule, problem, cost, rank, Direction::kBackward);
         EXPECT_LE(bytes[0], forward);
-        // A fifth: buffers of the forward pass may fit none of the backward pass's needs.
+        // The fifth pass: buffers of the forward pass may not fit the backward pass's requests.
         EXPECT_LE(bytes[1], std::max(forward, backward) * 6 / 5);
         for (size_t pass = 2; pass < bytes.size(); ++pass)
           EXPECT_EQ(bytes[pass], bytes[1]) << "more is made in pass " << pass;
@@ -172,8 +172,8 @@ TEST_P(Executors, HoldWhatThePlanSays) {
   }
 }
 
-// The counting oracle over whole sequences: every row sees as many keys as its mask shows, whoever attends to
-// them.
+// The counting oracle over whole sequences: every row sees as many keys as its mask shows, whichever rank
+// attends to them.
 TEST_P(Executors, CountEveryKeyOnce) {
   const Kernel& kernel = kernel_from_name("cpu-flash");
   ParallelOptions options;
@@ -215,7 +215,7 @@ TEST(Executor, EndsOnAllRanksWhenOneFails) {
   for (size_t rank : {0, 2, 3}) EXPECT_THAT(errors[rank], HasSubstr("rank 1 failed: power failure"));
 }
 
-// A rank that hangs is told from a slow one by the time limit, on every rank that waits for it.
+// A time limit detects a rank that hangs, on every rank that waits for it.
 TEST(Executor, EndsOnAllRanksWhenOneHangs) {
   const Problem problem = cp_problem("causal", 256, 8, 2);
   const Schedule schedule = strategy_from_name("balanced").schedule(problem, {1, 4}, {});

@@ -1,4 +1,4 @@
-// What can lie at once where it belongs, of the strategies whose data is known to.
+// Direct placement, for strategies whose data is known to allow it.
 #include "cp/execute/placement.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ TEST(Placement, OfUlyssesLeavesNothingToBePacked) {
   }
   const Result& o = forward.results[0][0].rows;
   EXPECT_TRUE(o.first && o.last && o.complete);
-  EXPECT_EQ(forward.in_place[0], std::vector<bool>(3, true));  // the other ranks' heads of its own tokens
+  EXPECT_EQ(forward.in_place[0], std::vector<bool>(3, true));  // the other ranks' heads of this rank's tokens
 
   const Rank backward("ulysses", problem, Direction::kBackward);
   EXPECT_TRUE(backward.results[0][0].rows.complete);
@@ -61,7 +61,7 @@ TEST(Placement, OfARingCompletesRowsInTheLastRound) {
     EXPECT_TRUE(rows.complete);
     EXPECT_TRUE(landings_of(forward.schedule, forward.rounds[round], forward.owned).empty());
   }
-  // Gradients of keys are sums of all ranks' parts.
+  // Gradients of keys are sums over all ranks' parts.
   const Rank backward("ring-p2p", problem, Direction::kBackward);
   for (const auto& round : backward.results) EXPECT_FALSE(round[0].keys.complete);
   for (const auto& taken : backward.in_place)
@@ -81,7 +81,7 @@ TEST(Placement, OfAnAllGatherReceivesKeysWhereTheyAreRead) {
   EXPECT_FALSE(backward.results[0][0].keys.complete);
 }
 
-// Where query heads of a group go to different ranks, a rank attends twice, and two ranks have parts of a KV
+// If query heads of a group are on different ranks, a rank attends twice, and two ranks have parts of a KV
 // head's gradient.
 TEST(Placement, OfDividedGroupsIsNotTakenForComplete) {
   const Problem problem = cp_problem("causal", 1024, 8, 2);

@@ -1,4 +1,4 @@
-// Sets and lists of ranges against sets of single tokens.
+// Sets and lists of ranges compared with sets of single tokens.
 #include "cp/schedule/ranges.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Every strategy gives valid schedules of the volume that theory says, and the check finds what is broken.
+// Every strategy's schedules are valid and have the theoretical volume, and check() detects broken schedules.
 #include "cp/schedule/schedule.h"
 
 #include <functional>
@@ -180,7 +180,7 @@ TEST(Load, OfZigzagShardsIsEqualUnderACausalMask) {
   EXPECT_GT(cost_of(contiguous, problem, {1, 8}).forward.imbalance, 1.8);
 }
 
-// Short documents are dealt together, so that the pairs of chunks of a zigzag are not equal.
+// Short documents are distributed as a whole, so the pairs of chunks of a zigzag are not equal.
 TEST(Load, OfShortDocumentsIsDealtEvenly) {
   PatternOptions options;
   options.seqlen = 1 << 15;
@@ -210,8 +210,8 @@ std::vector<int64_t> rows_times_heads(const Schedule& schedule, const std::vecto
   return sums;
 }
 
-// In balanced, keys travel for some heads while others attend; no row attends twice with a head, so that
-// nothing is merged.
+// In balanced, keys travel for some heads while others attend. No row attends twice with one head, so nothing
+// is merged.
 TEST(Load, OfBalancedIsEqualForAThousandRanks) {
   for (int ranks : {512, 1024}) {
     PatternOptions options;
@@ -255,12 +255,12 @@ TEST(Balanced, HidesTravelBehindOtherHeads) {
   EXPECT_LT(bytes(schedule.forward[0].in), bytes(schedule.forward[last].in));
   EXPECT_GT(bytes(schedule.backward.front().out), bytes(schedule.backward.back().out));
   for (const Round& round : schedule.backward) EXPECT_TRUE(round.in.empty());  // keys were kept
-  // What takes next to no time is not divided.
+  // Work that takes almost no time is not divided.
   problem = cp_problem("full", 256, 64, 8, 128);
   EXPECT_EQ(strategy_from_name("balanced").schedule(problem, {1, 4}, {}).forward.size(), 1u);
 }
 
-// Between nodes, rows that see none but their rank's own keys attend while the first of the others' arrive.
+// Between nodes, rows that see only their own rank's keys attend while the first remote keys arrive.
 TEST(Balanced, HidesTravelBetweenNodesBehindRowsThatNeedNone) {
   PatternOptions options;
   options.seqlen = 1 << 18;
@@ -291,7 +291,8 @@ TEST(Stages, AreFewAndGrow) {
   EXPECT_LT(end_of(first, 8, forward), end_of({{0, 8}}, 8, forward));
   const auto second = stages_of(8, backward);
   EXPECT_GT(second.front().size(), second.back().size());
-  // A stage of the backward pass reads what came in one piece, and together they are all heads once.
+  // A stage of the backward pass reads what arrived as one piece, and the stages together cover each head
+  // once.
   for (const int64_t heads : {1, 2, 3, 8, 64}) {
     const auto outer = stages_of(heads, forward), inner = stages_of(heads, backward, outer);
     for (const auto* stages : {&outer, &inner}) {
@@ -336,7 +337,7 @@ TEST(Strategies, RefuseWithTheReason) {
   }
 }
 
-// Breaks a schedule in one way, and expects the check to say so.
+// Breaks a schedule in one way and expects check() to report it.
 void expect_caught(std::string_view strategy, const char* what, const char* message,
                    const std::function<void(Schedule&)>& damage) {
   SCOPED_TRACE(what);
@@ -367,7 +368,7 @@ TEST(Check, FindsWhatIsBroken) {
                 [](Schedule& s) { s.backward.back().out.pop_back(); });
   expect_caught("ring-p2p", "a part of a gradient travels as if it were all of it", "as final, but rank",
                 [](Schedule& s) { s.backward[1].out[0].fp32 = false; });
-  // One rank's gradients are taken from it together: what is wrong with one of them is found all the same.
+  // The gradients of one rank are removed together; an error in one of them is still found.
   expect_caught("balanced", "a gradient is left behind", "that it does not own",
                 [](Schedule& s) { s.backward.back().out.pop_back(); });
   expect_caught("balanced", "a gradient is sent twice", "has not computed it",

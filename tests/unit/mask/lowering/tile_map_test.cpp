@@ -1,4 +1,4 @@
-// A tile map shows exactly its mask, and says of each tile the strongest thing that is true.
+// A tile map represents exactly its mask, with the strongest valid kind for each tile.
 #include "mask/lowering/tile_map.h"
 
 #include <set>
@@ -52,7 +52,7 @@ void check_structure(const TileMap& map, const Mask& mask) {
     for (const Run& run : map.runs_of(t)) {
       RC_ASSERT(run.count() >= 1);
       RC_ASSERT(run.tile >= end);
-      RC_ASSERT(!(run.full() && after_full && run.tile == end));  // one run of full tiles is one run
+      RC_ASSERT(!(run.full() && after_full && run.tile == end));  // adjacent full tiles form one run
       end = int64_t{run.tile} + run.count();
       RC_ASSERT(end <= map.column_tiles());
       after_full = run.full();
@@ -61,7 +61,7 @@ void check_structure(const TileMap& map, const Mask& mask) {
     }
     RC_ASSERT(map.tiles[t] == tiles);
   }
-  // The partials are numbered without gaps, each is used, and no two are equal.
+  // Partials are numbered without gaps, each is used, and no two are equal.
   RC_ASSERT(used.size() == map.partials.size());
   std::set<std::vector<std::pair<int, int>>> drawn;
   int32_t layers = 0;
@@ -84,7 +84,7 @@ void check_structure(const TileMap& map, const Mask& mask) {
     RC_ASSERT(drawn.insert(spans).second);
   }
   RC_ASSERT(static_cast<int64_t>(map.spans.size()) == int64_t{layers} * map.shape.rows);
-  // The order is a permutation, the heaviest first.
+  // The order is a permutation with the heaviest first.
   RC_ASSERT(std::set<int32_t>(map.order.begin(), map.order.end()).size() == static_cast<size_t>(row_tiles));
   for (size_t i = 1; i < map.order.size(); ++i) {
     const int32_t a = map.order[i - 1], b = map.order[i];
@@ -92,7 +92,7 @@ void check_structure(const TileMap& map, const Mask& mask) {
   }
 }
 
-// A tile of which all is visible must be listed as full, and no empty tile may be listed.
+// A fully visible tile must be listed as full, and no empty tile may be listed.
 void check_kinds(const TileMap& map, const Matrix& matrix) {
   for (int64_t t = 0; t < map.row_tiles(); ++t) {
     std::vector<int> kind(static_cast<size_t>(map.column_tiles()), 0);
@@ -120,7 +120,7 @@ RC_GTEST_PROP(TileMap, ShowsExactlyItsMask, ()) {
   check_kinds(map, expected);
 }
 
-// A map that is sketched first and drawn later is the map, also of bands that are no mask yet.
+// sketch() followed by draw() gives the same map as lower(), also for bands that are not yet a mask.
 RC_GTEST_PROP(TileMap, SketchedAndDrawn, ()) {
   const Mask mask = random_mask();
   const TileShape shape{*rc::gen::inRange(1, 48), *rc::gen::inRange(1, 48)};
@@ -144,7 +144,7 @@ RC_GTEST_PROP(TileMap, OfTheTransposedMask, ()) {
   expect_transposed(random_mask(), {*rc::gen::inRange(1, 48), *rc::gen::inRange(1, 48)});
 }
 
-// Blocks that tiles divide, but for those at the mask's ends, and blocks that they do not divide.
+// Blocks that are multiples of the tile (except at the ends of the mask), and blocks that are not.
 RC_GTEST_PROP(TileMap, OfTheTransposedMaskOfBlocks, ()) {
   const auto rows = *rc::gen::inRange<int64_t>(1, 40), columns = *rc::gen::inRange<int64_t>(1, 40);
   std::vector<Band> bands;
@@ -165,7 +165,7 @@ int64_t area_shown(const TileMap& map) {
   return area;
 }
 
-// More partial tiles than are remembered at first, and more spans than are kept in one piece of memory.
+// More partial tiles than the initial cache holds, and more spans than one chunk of memory holds.
 TEST(TileMap, OfManyPartialTiles) {
   constexpr int64_t kRows = 144000, kColumns = 1500;
   std::vector<Band> bands;
