@@ -124,8 +124,8 @@ class MpiTransfer : public Transfer {
       group_->listen();
       if (std::chrono::steady_clock::now() > deadline) {
         g_unreachable = true;
-        group_->failure =
-            fmt::format("rank {} waited {} ms for its peers in vain", group_->rank, group_->limit.count());
+        group_->failure = fmt::format("rank {} timed out after {} ms waiting for its peers", group_->rank,
+                                      group_->limit.count());
       }
       std::this_thread::yield();
     }

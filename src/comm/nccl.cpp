@@ -192,7 +192,7 @@ struct End {
                                 library().last_error(communicator)));
       }
       if (Clock::now() > deadline)
-        alarm->fail(fmt::format("rank {} waited {} ms for {} in vain", rank, limit.count(), what));
+        alarm->fail(fmt::format("rank {} timed out after {} ms waiting for {}", rank, limit.count(), what));
       std::this_thread::yield();
     }
   }

@@ -138,7 +138,7 @@ void prepare(const Socket& socket) {
 }
 
 Socket connect_to(const std::string& host, int port, Clock::time_point deadline) {
-  std::string problem = "nobody answered";
+  std::string problem = "no answer";
   do {
     Addresses found;
     addrinfo hints{};
