@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "base/device.h"
 #include "base/tensor.h"
+#include "longspan/base.h"
 
 namespace longspan {
 

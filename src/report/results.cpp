@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "record/results_line.h"
+#include "report/results_line.h"
 
 namespace longspan::report {
 namespace {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "record/parallel_record.h"
+#include "report/parallel_record.h"
 
 namespace longspan::report {
 

@@ -82,12 +82,16 @@ def violations(path, text):
 
 
 # Units that may include one another, since they are one idea in two files: a table and the rows of its kind, an
-# interface and its CUDA side.
+# interface and its CUDA side, types and the only function that makes them.
 ONE_IDEA = [
     {"attention/oracle/oracle", "attention/oracle/oracle_cuda"},
     {"cp/strategies/strategies", "cp/strategies/strategy"},
     {"cp/execute/parallel_kernel", "cp/execute/process_plan"},
     {"mask/patterns/block_sparse", "mask/patterns/patterns"},
+    {"mask/lowering/partial_table", "mask/lowering/tile_map"},
+    {"mask/patterns/document_lengths", "mask/patterns/length_file"},
+    {"report/parallel_record", "report/results", "report/results_line"},
+    {"bench/run/lane", "bench/run/runner"},
 ]
 
 

@@ -1,4 +1,4 @@
-#include "record/results_line.h"
+#include "report/results_line.h"
 
 #include <cmath>
 #include <set>

@@ -1,9 +1,9 @@
-#include "record/parallel_record.h"
+#include "report/parallel_record.h"
 
 #include <algorithm>
 
 #include "base/error.h"
-#include "record/results_line.h"
+#include "report/results_line.h"
 
 namespace longspan::report {
 
