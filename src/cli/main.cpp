@@ -21,6 +21,7 @@ void add_compare_command(CLI::App& program);
 void add_completion_command(CLI::App& program);
 void add_run_case_command(CLI::App& program);
 void add_manual_command(CLI::App& program);
+void add_results_page_command(CLI::App& program);
 
 // The table of commands, in the order in which the help lists them. Add a row and its declaration to add one.
 // clang-format off
@@ -36,6 +37,7 @@ constexpr AddCommand kCommands[] = {
     // Hidden: the program starts these itself.
     add_run_case_command,
     add_manual_command,
+    add_results_page_command,
 };
 // clang-format on
 

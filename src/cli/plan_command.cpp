@@ -10,18 +10,18 @@
 
 #include "base/error.h"
 #include "bench/measure/mask_source.h"
+#include "bench/measure/pass_plan.h"
 #include "bench/spec/values.h"
 #include "cli/command.h"
 #include "cp/schedule/account.h"
 #include "cp/strategies/strategy.h"
-#include "record/plan_json.h"
 
 namespace longspan::cli {
 namespace {
 
 using bench::Case;
 using bench::format_bytes;
-using bench::Json;
+using record::Json;
 
 // Axes of a run that a plan reads, and what holds where one is not given, if that is not the run's preset.
 struct Reads {
@@ -127,22 +127,23 @@ Planned plan(const Options& options) {
 }
 
 void print_json(const Planned& p) {
-  Json workload = Json::parse(bench::to_json(p.c).dump());
+  Json workload = bench::to_json(p.c);
   workload.erase("kernel");
   workload.erase("direction");
-  const Json json = {{"case", std::move(workload)},
-                     {"topology", {{"nodes", p.topology.nodes}, {"devices", p.topology.devices}}},
-                     {"ulysses", p.options.ulysses_degree},
-                     {"inner_ring", p.options.inner_ring},
-                     {"placement", name_of(p.options.placement)},
-                     {"sharding", name_of(p.options.sharding)},
-                     {"skip", p.options.skip_unneeded},
-                     {"area", p.problem.area()},
-                     {"build_s", p.build_s},
-                     {"check_s", p.check_s},
-                     {"owned", bench::owned_json(p.schedule)},
-                     {"forward", bench::pass_json(p.schedule, Direction::kForward, p.problem, p.cost)},
-                     {"backward", bench::pass_json(p.schedule, Direction::kBackward, p.problem, p.cost)}};
+  const Json json = {
+      {"case", std::move(workload)},
+      {"topology", {{"nodes", p.topology.nodes}, {"devices", p.topology.devices}}},
+      {"ulysses", p.options.ulysses_degree},
+      {"inner_ring", p.options.inner_ring},
+      {"placement", name_of(p.options.placement)},
+      {"sharding", name_of(p.options.sharding)},
+      {"skip", p.options.skip_unneeded},
+      {"area", p.problem.area()},
+      {"build_s", p.build_s},
+      {"check_s", p.check_s},
+      {"owned", bench::owned_tokens(p.schedule)},
+      {"forward", to_json(bench::pass_plan(p.schedule, Direction::kForward, p.problem, p.cost))},
+      {"backward", to_json(bench::pass_plan(p.schedule, Direction::kBackward, p.problem, p.cost))}};
   fmt::print("{}\n", json.dump());
 }
 

@@ -103,24 +103,25 @@ void warn_of_difference(std::vector<std::string>& warnings, std::string_view wha
 // What differs between the machines of two runs, beyond the code under test.
 void warn_of_machines(std::vector<std::string>& warnings, const RunRecord& a, const RunRecord& b) {
   warn_of_difference(warnings, "device", a.device_name(), b.device_name());
-  warn_of_difference(warnings, "number of threads or multiprocessors", fact_text(a.device, "units"),
-                     fact_text(b.device, "units"));
-  warn_of_difference(warnings, "kind of machine", fact_text(a.machine, "kind"), fact_text(b.machine, "kind"));
-  warn_of_difference(warnings, "environment", fact_text(a.machine, "settings"),
-                     fact_text(b.machine, "settings"));
-  warn_of_difference(warnings, "frequency governor", fact_text(a.machine, "governor"),
-                     fact_text(b.machine, "governor"));
-  warn_of_difference(warnings, "compiler", fact_text(a.software, "compiler"),
-                     fact_text(b.software, "compiler"));
-  warn_of_difference(warnings, "build type", fact_text(a.software, "build_type"),
-                     fact_text(b.software, "build_type"));
-  for (const Ceiling& ceiling : a.ceilings) {
-    const Ceiling* other = b.ceiling(ceiling.dtype);
+  warn_of_difference(warnings, "number of threads or multiprocessors", fact_text(a.device.facts(), "units"),
+                     fact_text(b.device.facts(), "units"));
+  warn_of_difference(warnings, "kind of machine", fact_text(a.machine.facts(), "kind"),
+                     fact_text(b.machine.facts(), "kind"));
+  warn_of_difference(warnings, "environment", fact_text(a.machine.facts(), "settings"),
+                     fact_text(b.machine.facts(), "settings"));
+  warn_of_difference(warnings, "frequency governor", fact_text(a.machine.facts(), "governor"),
+                     fact_text(b.machine.facts(), "governor"));
+  warn_of_difference(warnings, "compiler", fact_text(a.software.facts(), "compiler"),
+                     fact_text(b.software.facts(), "compiler"));
+  warn_of_difference(warnings, "build type", fact_text(a.software.facts(), "build_type"),
+                     fact_text(b.software.facts(), "build_type"));
+  for (const auto& [dtype, ceiling] : a.ceilings) {
+    const record::Ceiling* other = b.ceiling(dtype);
     if (other == nullptr) continue;
     const double change = other->flops_per_s / ceiling.flops_per_s;
     if (std::fabs(change - 1) <= kCeilingDrift) continue;
     const Unit unit = rate_unit(ceiling.flops_per_s);
-    warn_of_difference(warnings, fmt::format("the {} ceiling", ceiling.dtype),
+    warn_of_difference(warnings, fmt::format("the {} ceiling", dtype),
                        fmt::format("{} {}", format_rate(ceiling.flops_per_s, unit), unit.name),
                        fmt::format("{} {} ({:+.0f} %)", format_rate(other->flops_per_s, unit), unit.name,
                                    100 * (change - 1)));
@@ -204,7 +205,7 @@ CompareReport compare(const Results& a, const Results& b, const CompareOptions& 
       report.only_a.push_back(&c);
       continue;
     }
-    if (paired_runs.insert({c.run, other->second->run}).second) {
+    if (paired_runs.insert({c.run_index, other->second->run_index}).second) {
       warn_of_machines(report.warnings, a.run_of(c), b.run_of(*other->second));
     }
     Comparison comparison{&c, other->second, *c.time_s / *other->second->time_s, std::nullopt,

@@ -74,7 +74,7 @@ std::string format_seqlen(int64_t tokens) {
 
 std::string mask_title(const Workload& workload) {
   std::string title = workload.mask;
-  for (const Fact& option : workload.options) title += fmt::format(" {} {}", option.key, option.text);
+  for (const Fact& option : workload.option_facts) title += fmt::format(" {} {}", option.key, option.text);
   return title;
 }
 

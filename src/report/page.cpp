@@ -5,16 +5,15 @@
 #include <cstdlib>
 #include <set>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
+#include "record/fields.h"
 #include "report/format.h"
 #include "report/page_assets.h"
 
 namespace longspan::report {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using record::Json;
 
 // Samples drawn for one case: enough to see a shape, few enough for thousands of cases.
 constexpr size_t kShownSamples = 60;
@@ -26,6 +25,10 @@ Json rounded(double value) {
 
 void put(Json& object, const char* key, const std::optional<double>& value) {
   if (value) object[key] = rounded(*value);
+}
+
+void put(Json& object, const char* key, const std::optional<int64_t>& value) {
+  if (value) object[key] = rounded(static_cast<double>(*value));
 }
 
 void put(Json& object, const char* key, const std::string& text) {
@@ -40,18 +43,18 @@ Json json_of(const Facts& facts) {
 
 Json json_of(const RunRecord& run) {
   Json json = Json::object();
-  json["id"] = run.id;
+  json["id"] = run.run;
   put(json, "started", run.started);
   put(json, "command", run.command);
   put(json, "suite", run.suite);
-  json["machine"] = json_of(run.machine);
-  json["device"] = json_of(run.device);
-  json["software"] = json_of(run.software);
-  json["rule"] = json_of(run.rule);
+  json["machine"] = json_of(run.machine.facts());
+  json["device"] = json_of(run.device.facts());
+  json["software"] = json_of(run.software.facts());
+  json["rule"] = json_of(run.rule.facts());
   json["ceilings"] = Json::array();
-  for (const Ceiling& ceiling : run.ceilings) {
+  for (const auto& [dtype, ceiling] : run.ceilings) {
     json["ceilings"].push_back(
-        {{"dtype", ceiling.dtype}, {"what", ceiling.what}, {"rate", rounded(ceiling.flops_per_s)}});
+        {{"dtype", dtype}, {"what", ceiling.what}, {"rate", rounded(ceiling.flops_per_s)}});
   }
   return json;
 }
@@ -73,9 +76,9 @@ Json deviations(const CaseRecord& c, size_t& count) {
   return shown;
 }
 
-Json json_of(const Accuracy& accuracy) {
+Json json_of(const record::Accuracy& accuracy) {
   Json json = Json::object();
-  for (const ErrorFigure& figure : accuracy.errors) {
+  for (const record::ErrorFigure& figure : accuracy.errors()) {
     json["errors"][figure.tensor] = {rounded(figure.error),
                                      figure.tolerance ? rounded(*figure.tolerance) : Json()};
   }
@@ -84,21 +87,41 @@ Json json_of(const Accuracy& accuracy) {
   return json;
 }
 
-Json json_of(const ParallelRecord& p) {
+// Adds the lists by rank, under the keys that they have in a results file.
+class RankLists {
+ public:
+  explicit RankLists(Json& json) : json_(json) {}
+
+  template <class T>
+  void field(std::string_view key, const T& value, const char* /*meaning*/, unsigned /*flags*/ = 0) {
+    if constexpr (std::same_as<T, std::vector<double>>) {
+      if (key.ends_with("held_bytes")) return;  // no chart shows them
+      for (double one : value) json_[std::string(key)].push_back(rounded(one));
+    }
+  }
+
+ private:
+  Json& json_;
+};
+
+Json json_of(const record::ParallelRecord& p) {
   Json json = {{"ranks", p.ranks}, {"nodes", p.nodes}};
   put(json, "transport", p.transport);
   put(json, "imbalance", p.imbalance);
   put(json, "spread", p.spread);
-  for (const auto& [key, values] : p.by_rank) {
-    for (double value : values) json[key].push_back(rounded(value));
+  RankLists lists(json);
+  visit(lists, p);
+  for (const auto& [key, errors] :
+       {std::pair("difference", &p.difference), {"single_error", &p.single_error}}) {
+    for (const auto& [tensor, error] : *errors) {
+      if (!std::isnan(error)) json[key][tensor] = rounded(error);
+    }
   }
-  for (const auto& [tensor, error] : p.difference) json["difference"][tensor] = rounded(error);
-  for (const auto& [tensor, error] : p.single_error) json["single_error"][tensor] = rounded(error);
-  if (!p.owned.empty()) json["owned"] = p.owned;
-  for (const PlanRound& round : p.plan) {
+  if (!p.plan.owned.empty()) json["owned"] = p.plan.owned;
+  for (const record::PlanRound& round : p.plan.by_round) {
     Json moves = Json::array();
-    for (const PlanMove& move : round.moves)
-      moves.push_back({move.what, move.from, move.to, rounded(move.bytes)});
+    for (const record::PlanMove& move : round.moves.value_or(std::vector<record::PlanMove>()))
+      moves.push_back({move.what, move.from, move.to, rounded(static_cast<double>(move.bytes))});
     json["plan"].push_back({{"area", round.area}, {"sent", round.sent_bytes}, {"moves", std::move(moves)}});
   }
   return json;
@@ -119,7 +142,7 @@ Json json_of(const Results& results, const CaseRecord& c) {
                {"status", name_of(c.status)}};
   if (w.masks != 1) json["masks"] = w.masks;
   put(json, "lengths", w.lengths);
-  for (const Fact& option : w.options) json["options"][option.key] = option.text;
+  for (const Fact& option : w.option_facts) json["options"][option.key] = option.text;
   if (w.deterministic) json["deterministic"] = true;
   for (const Fact& fact : w.extra) json["extra"][fact.key] = fact.text;
   put(json, "command", c.command);
@@ -137,7 +160,7 @@ Json json_of(const Results& results, const CaseRecord& c) {
   put(json, "throttled", c.throttled);
   if (c.accuracy) json["accuracy"] = json_of(*c.accuracy);
   if (c.parallel) json["parallel"] = json_of(*c.parallel);
-  if (!c.device_state.empty()) json["state"] = json_of(c.device_state);
+  if (const Facts state = c.device_state.facts(); !state.empty()) json["state"] = json_of(state);
   size_t samples = 0;
   Json shown = deviations(c, samples);
   if (samples > 0) {
@@ -152,7 +175,7 @@ Json json_of(const Results& results, const CaseRecord& c) {
 }
 
 // Two hexadecimal digits a cell.
-std::string encode(const Picture& picture) {
+std::string encode(const record::Picture& picture) {
   std::string cells;
   cells.reserve(2 * picture.cells.size());
   for (uint8_t cell : picture.cells) fmt::format_to(std::back_inserter(cells), "{:02x}", cell);
@@ -274,7 +297,7 @@ std::string format_page(const Results& results, const PageOptions& options) {
   put_in("{{title}}", escape_html(title));
   put_in("/*{{style}}*/", style_css);
   put_in("{{heading}}", escape_html(title));
-  put_in("{{data}}", escape_script_json(data.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
+  put_in("{{data}}", escape_script_json(record::text_of(data)));
   put_in("/*{{chart}}*/", chart_js);
   put_in("/*{{script}}*/", script);
   return out + page;

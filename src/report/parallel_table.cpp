@@ -17,27 +17,24 @@ std::string share_text(const std::optional<double>& share) {
 }
 
 Row row_of(const CaseRecord& c) {
-  const ParallelRecord& p = *c.parallel;
-  const auto megabytes = [&](std::string_view key) {
-    const auto most = p.largest(key);
-    return most ? format_bytes(*most) : std::string();
-  };
+  const record::ParallelRecord& p = *c.parallel;
   double difference = 0;
   for (const auto& [tensor, error] : p.difference) difference = std::max(difference, error);
-  return {printable(fact_text(c.workload.extra, "strategy")),
-          printable(mask_title(c.workload)) + (c.workload.deterministic ? " · same bits" : ""),
-          c.workload.direction == "backward" ? "bwd" : "fwd",
-          p.transport.empty() || p.transport == "threads"
-              ? fmt::format("{}", p.ranks)
-              : fmt::format("{} over {}", p.ranks, printable(p.transport)),
-          share_text(p.share("compute_s")),
-          share_text(p.share("exposed_s")),
-          share_text(p.share("reorder_s")),
-          share_text(p.share("merge_s")),
-          p.imbalance ? fmt::format("{:.2f}", *p.imbalance) : "",
-          share_text(p.spread),
-          megabytes("sent_bytes"),
-          p.difference.empty() ? "" : fmt::format("{:.1e}", difference)};
+  return {
+      printable(fact_text(c.workload.extra, "strategy")),
+      printable(mask_title(c.workload)) + (c.workload.deterministic ? " · same bits" : ""),
+      c.workload.direction == "backward" ? "bwd" : "fwd",
+      p.transport.empty() || p.transport == "threads"
+          ? fmt::format("{}", p.ranks)
+          : fmt::format("{} over {}", p.ranks, printable(p.transport)),
+      share_text(p.share(p.compute_s)),
+      share_text(p.share(p.exposed_s)),
+      share_text(p.share(p.reorder_s)),
+      share_text(p.share(p.merge_s)),
+      p.imbalance ? fmt::format("{:.2f}", *p.imbalance) : "",
+      share_text(p.spread),
+      p.sent_bytes.empty() ? "" : format_bytes(*std::max_element(p.sent_bytes.begin(), p.sent_bytes.end())),
+      p.difference.empty() ? "" : fmt::format("{:.1e}", difference)};
 }
 
 }  // namespace

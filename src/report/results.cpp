@@ -1,19 +1,22 @@
 #include "report/results.h"
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <map>
 #include <set>
 #include <sstream>
 
 #include "base/error.h"
-#include "report/results_line.h"
+#include "record/results_file.h"
 
 namespace longspan::report {
 namespace {
 
-using results_line::Place;
+// Where in the input a message points to.
+struct Place {
+  std::string_view file;
+  int64_t line;
+};
 
 // A setup's name: the folder of a results.jsonl, else the file's own name.
 std::string label_of(std::string_view source) {
@@ -47,7 +50,7 @@ int Collector::run_index(const std::string& id, std::string_view source) {
   const auto [found, is_new] = run_by_id_.try_emplace(id, static_cast<int>(results_.runs.size()));
   if (is_new) {
     RunRecord run;
-    run.id = id;
+    run.run = id;
     run.source = source;
     results_.runs.push_back(std::move(run));
   }
@@ -55,20 +58,25 @@ int Collector::run_index(const std::string& id, std::string_view source) {
 }
 
 void Collector::add_line(std::string_view text, const Place& at) {
-  const nlohmann::json line = results_line::parse_json(text, at);
-  const results_line::Envelope envelope = results_line::parse_envelope(line, at);
-  if (envelope.type == "run") {
-    RunRecord run = results_line::parse_run(line, at);
-    const int index = run_index(run.id, at.file);
-    if (!announced_.insert(index).second) return;  // a resumed run announces itself again
-    run.source = at.file;
-    results_.runs[static_cast<size_t>(index)] = std::move(run);
-  } else if (envelope.type == "case") {
-    CaseRecord c = results_line::parse_case(line, at);
-    if (envelope.run.empty()) results_line::malformed(at, "'run' is missing or empty");
-    c.run = run_index(envelope.run, at.file);
-    results_.cases.push_back(std::move(c));
-  }  // other types belong to later versions of the same schema
+  try {
+    const record::ResultsLine line = record::parse_results_line(text);
+    if (line.type == record::ResultsLine::Type::kRun) {
+      RunRecord run{record::run_from(line), std::string(at.file)};
+      std::erase_if(run.ceilings, [](const auto& entry) { return !(entry.second.flops_per_s > 0); });
+      std::sort(run.ceilings.begin(), run.ceilings.end(),
+                [](const auto& a, const auto& b) { return a.first < b.first; });
+      const int index = run_index(run.run, at.file);
+      // A resumed run announces itself again.
+      if (announced_.insert(index).second) results_.runs[static_cast<size_t>(index)] = std::move(run);
+    } else if (line.type == record::ResultsLine::Type::kCase) {
+      CaseRecord c{record::case_from(line)};
+      c.run_index = run_index(c.run, at.file);
+      results_.cases.push_back(std::move(c));
+    }  // other types belong to later versions of the same schema
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kInput) throw;
+    LONGSPAN_CHECK_INPUT(false, "{}:{}: {}", at.file, at.line, error.what());
+  }
 }
 
 void Collector::add(std::string_view text, std::string_view name) {
@@ -94,8 +102,9 @@ void Collector::group_runs() {
   std::map<std::string, int> uses;
   for (size_t i = 0; i < results_.runs.size(); ++i) {
     RunRecord& run = results_.runs[i];
-    const std::string key = fmt::format("{}\n{}\n{}\n{}", run.source, run.device_name(),
-                                        fact_text(run.machine, "kind"), fact_text(run.software, "commit"));
+    const std::string key =
+        fmt::format("{}\n{}\n{}\n{}", run.source, run.device_name(), fact_text(run.machine.facts(), "kind"),
+                    fact_text(run.software.facts(), "commit"));
     const auto [found, is_new] = setup_by_key.try_emplace(key, static_cast<int>(results_.setups.size()));
     if (is_new) {
       const std::string source = label_of(run.source);
@@ -107,7 +116,7 @@ void Collector::group_runs() {
     results_.setups[static_cast<size_t>(run.setup)].runs.push_back(static_cast<int>(i));
     if (!announced_.contains(static_cast<int>(i))) {
       results_.warnings.push_back(
-          fmt::format("{}: run {} has no line of its own: its machine is unknown", run.source, run.id));
+          fmt::format("{}: run {} has no line of its own: its machine is unknown", run.source, run.run));
     }
   }
 }
@@ -165,58 +174,16 @@ std::vector<std::filesystem::path> files_of(const std::filesystem::path& path) {
 
 }  // namespace
 
-const Fact* find_fact(const Facts& facts, std::string_view key) {
-  const auto found = std::find_if(facts.begin(), facts.end(), [&](const Fact& f) { return f.key == key; });
-  return found == facts.end() ? nullptr : &*found;
-}
-
-std::string fact_text(const Facts& facts, std::string_view key) {
-  const Fact* fact = find_fact(facts, key);
-  return fact == nullptr ? std::string() : fact->text;
-}
-
-std::optional<double> fact_number(const Facts& facts, std::string_view key) {
-  const Fact* fact = find_fact(facts, key);
-  return fact == nullptr ? std::nullopt : fact->number;
-}
-
-const Ceiling* RunRecord::ceiling(std::string_view dtype) const {
+const record::Ceiling* RunRecord::ceiling(std::string_view dtype) const {
   const auto found =
-      std::find_if(ceilings.begin(), ceilings.end(), [&](const Ceiling& c) { return c.dtype == dtype; });
-  return found == ceilings.end() ? nullptr : &*found;
+      std::find_if(ceilings.begin(), ceilings.end(), [&](const auto& entry) { return entry.first == dtype; });
+  return found == ceilings.end() ? nullptr : &found->second;
 }
 
 std::string RunRecord::device_name() const {
-  std::string name = fact_text(device, "name");
-  if (name.empty()) name = fact_text(machine, "cpu_model");
+  std::string name = fact_text(device.facts(), "name");
+  if (name.empty()) name = fact_text(machine.facts(), "cpu_model");
   return name.empty() ? "unknown device" : name;
-}
-
-const ErrorFigure* Accuracy::worst() const {
-  const ErrorFigure* worst = nullptr;
-  double worst_ratio = -1;
-  for (const ErrorFigure& figure : errors) {
-    if (!figure.tolerance || *figure.tolerance <= 0) continue;
-    const double ratio = figure.error / *figure.tolerance;
-    if (ratio > worst_ratio) {
-      worst_ratio = ratio;
-      worst = &figure;
-    }
-  }
-  return worst;
-}
-
-std::string_view name_of(Status status) {
-  switch (status) {
-    case Status::kOk:
-      return "ok";
-    case Status::kSkipped:
-      return "skipped";
-    case Status::kFailed:
-      return "failed";
-  }
-  LONGSPAN_CHECK(false, "status {} has no name", static_cast<int>(status));
-  return "";
 }
 
 Results parse_results(std::string_view text, std::string_view name) {

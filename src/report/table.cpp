@@ -149,8 +149,8 @@ std::string interval_text(const CaseRecord& c, bool ends) {
 
 std::string error_text(const CaseRecord& c) {
   if (!c.accuracy) return "";
-  const ErrorFigure* worst = c.accuracy->worst();
-  return worst == nullptr ? "" : three_digits(worst->error / *worst->tolerance);
+  const auto worst = c.accuracy->worst();
+  return !worst ? "" : three_digits(worst->error / *worst->tolerance);
 }
 
 // The same work, whatever does it.
@@ -255,7 +255,9 @@ std::vector<Column> Table::columns(const Layout& layout) const {
   }
   if (layout.error) add("error", true, error_text);
   if (layout.peak) {
-    add("memory", true, [](const CaseRecord& c) { return c.peak_bytes ? format_bytes(*c.peak_bytes) : ""; });
+    add("memory", true, [](const CaseRecord& c) {
+      return c.peak_bytes ? format_bytes(static_cast<double>(*c.peak_bytes)) : "";
+    });
   }
   return columns;
 }
@@ -302,7 +304,7 @@ std::string Table::text() const {
   std::string text = line(chosen, 0, true);
   for (size_t row = 0; row < cases_.size(); ++row) {
     text += line(chosen, row, false);
-    const Facts& mask_options = cases_[row]->workload.options;
+    const Facts& mask_options = cases_[row]->workload.option_facts;
     if (layout.options_below && !mask_options.empty()) {
       std::string below(chosen[0].width() + kGap + 2, ' ');
       for (const Fact& option : mask_options) below += fmt::format("{} {} ", option.key, option.text);
@@ -387,22 +389,22 @@ std::string format_setup_heading(const Results& results, const Setup& setup, con
   std::map<std::string, std::pair<double, double>> ceilings;  // by dtype: the lowest and the highest
   for (const int i : setup.runs) {
     const RunRecord& one = results.runs[static_cast<size_t>(i)];
-    uuids.insert(fact_text(one.device, "uuid"));
-    for (const Ceiling& c : one.ceilings) {
-      auto& [lowest, highest] = ceilings.try_emplace(c.dtype, c.flops_per_s, c.flops_per_s).first->second;
+    uuids.insert(fact_text(one.device.facts(), "uuid"));
+    for (const auto& [dtype, c] : one.ceilings) {
+      auto& [lowest, highest] = ceilings.try_emplace(dtype, c.flops_per_s, c.flops_per_s).first->second;
       lowest = std::min(lowest, c.flops_per_s);
       highest = std::max(highest, c.flops_per_s);
     }
   }
   std::string facts =
       (uuids.size() > 1 ? fmt::format("{} x ", uuids.size()) : std::string()) + run.device_name();
-  if (const std::string units = fact_text(run.device, "units"); !units.empty()) {
-    facts += fact_text(run.device, "kind") == "cuda" ? fmt::format(", {} multiprocessors", units)
-                                                     : fmt::format(", {} threads", units);
+  if (const std::string units = fact_text(run.device.facts(), "units"); !units.empty()) {
+    facts += fact_text(run.device.facts(), "kind") == "cuda" ? fmt::format(", {} multiprocessors", units)
+                                                             : fmt::format(", {} threads", units);
   }
-  if (const std::string commit = fact_text(run.software, "commit"); !commit.empty()) {
+  if (const std::string commit = fact_text(run.software.facts(), "commit"); !commit.empty()) {
     facts += fmt::format("; longspan {}{}", commit.substr(0, 10),
-                         fact_text(run.software, "dirty") == "true" ? " with changes" : "");
+                         fact_text(run.software.facts(), "dirty") == "true" ? " with changes" : "");
   }
   for (const auto& [dtype, range] : ceilings) {
     const Unit unit = rate_unit(range.second);

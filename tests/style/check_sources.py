@@ -16,7 +16,7 @@ ALLOWED = {
     "cp": {"attention", "mask", "comm", "base"},
     "api": {"cp", "comm", "kernels", "attention", "mask", "base"},
     # The benchmark, a library of its own on top of the folders above.
-    "record": {"cp", "attention", "mask", "base"},
+    "record": {"base"},
     "peers": {"attention", "mask", "base"},
     "bench": {"record", "cp", "attention", "mask", "comm", "base"},
     "report": {"record", "mask", "base"},

@@ -19,7 +19,8 @@ class CheckSourcesTest(unittest.TestCase):
     def test_finds_a_dependence_against_the_direction(self):
         for path, header in [("base/error.h", "mask/mask.h"), ("bench/runner.cpp", "kernels/registry.h"),
                              ("cp/executor.cpp", "kernels/registry.h"), ("report/page.cpp", "bench/runner.h"),
-                             ("comm/threads.cpp", "attention/problem.h"), ("mask/mask.cpp", "cli/command.h")]:
+                             ("comm/threads.cpp", "attention/problem.h"), ("record/record.h", "bench/spec/case.h"),
+                             ("mask/mask.cpp", "cli/command.h")]:
             messages = found(path, f'#include "{header}"')
             self.assertEqual(len(messages), 1, path)
             self.assertIn("may not depend on", messages[0])

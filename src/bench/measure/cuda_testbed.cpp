@@ -62,9 +62,7 @@ class Monitor {
     const std::vector<double> clock = values(&GpuReading::sm_clock_mhz);
     uint64_t reasons = 0;
     for (const GpuReading& reading : readings_) reasons |= reading.reasons;
-    DeviceState state{.sm_clock_min_mhz = clock.front(),
-                      .sm_clock_median_mhz = clock[clock.size() / 2],
-                      .sm_clock_max_mhz = clock.back(),
+    DeviceState state{.sm_clock_mhz = {clock.front(), clock[clock.size() / 2], clock.back()},
                       .power_w = values(&GpuReading::power_w).back(),
                       .temperature_c = values(&GpuReading::temperature_c).back(),
                       .throttle_reasons = throttle_reasons(reasons)};
@@ -221,7 +219,7 @@ class CudaTestbed final : public Testbed {
                               kSize, cuda::Blas::version());
       best.samples_s = m.samples_s;
     }
-    if (const auto state = monitor_.state()) best.sm_clock_mhz = state->sm_clock_median_mhz;
+    if (const auto state = monitor_.state()) best.sm_clock_mhz = state->sm_clock_mhz[1];
     return best;
   }
 

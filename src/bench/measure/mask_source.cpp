@@ -1,7 +1,6 @@
 #include "bench/measure/mask_source.h"
 
 #include "bench/spec/mask_file.h"
-#include "bench/spec/values.h"
 #include "mask/picture.h"
 
 namespace longspan::bench {
@@ -18,9 +17,9 @@ DrawnMask MaskSource::next() {
   return drawn;
 }
 
-Json picture_json(const Mask& mask) {
+record::Picture picture_of(const Mask& mask) {
   constexpr int kSize = 48;
-  return {{"size", kSize}, {"data", base64(density_grid(mask, kSize))}};
+  return {kSize, density_grid(mask, kSize)};
 }
 
 }  // namespace longspan::bench

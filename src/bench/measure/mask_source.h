@@ -5,7 +5,7 @@
 
 #include "bench/spec/case.h"
 #include "mask/patterns/patterns.h"
-#include "record/results.h"
+#include "record/record.h"
 
 namespace longspan::bench {
 
@@ -22,7 +22,6 @@ class MaskSource {
   int64_t index_ = 0;
 };
 
-// `{size, data}` of docs/reference/results.md.
-Json picture_json(const Mask& mask);
+record::Picture picture_of(const Mask& mask);
 
 }  // namespace longspan::bench

@@ -9,12 +9,13 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "bench/measure/cold_cache.h"
+#include "bench/measure/pass_plan.h"
 #include "bench/measure/statistics.h"
 #include "comm/launch.h"
 #include "comm/mpi.h"
 #include "comm/nccl.h"
 #include "comm/threads.h"
-#include "record/plan_json.h"
+#include "record/fields.h"
 
 namespace longspan::bench {
 namespace {
@@ -37,36 +38,23 @@ std::vector<double> as_doubles(const std::vector<int64_t>& values) {
   return {values.begin(), values.end()};
 }
 
-using Member = std::vector<double> ParallelResult::*;
-
-Json mean_by_rank(const std::vector<ParallelResult>& masks, Member member) {
-  const size_t ranks = (masks.front().*member).size();
-  Json means = Json::array();
-  for (size_t rank = 0; rank < ranks; ++rank) {
-    double sum = 0;
-    for (const ParallelResult& mask : masks) sum += (mask.*member)[rank];
-    means.push_back(sum / static_cast<double>(masks.size()));
+// The lists by rank of a record, in the order of its fields.
+class RankLists {
+ public:
+  template <class T>
+  void field(const char* /*key*/, T& value, const char* /*meaning*/, unsigned /*flags*/ = 0) {
+    if constexpr (std::same_as<T, std::vector<double>>) lists.push_back(&value);
   }
-  return means;
-}
+  std::vector<std::vector<double>*> lists;
+};
 
-Json mean(const std::vector<ParallelResult>& masks, double ParallelResult::*member) {
-  double sum = 0;
-  for (const ParallelResult& mask : masks) sum += mask.*member;
-  return sum / static_cast<double>(masks.size());
-}
+using Errors = std::map<std::string, double>;
 
-Json worst(const std::vector<ParallelResult>& masks, std::map<std::string, double> ParallelResult::*member) {
-  std::map<std::string, double> most;
-  for (const ParallelResult& mask : masks) {
-    for (const auto& [tensor, error] : mask.*member) {
-      double& so_far = most.try_emplace(tensor, error).first->second;
-      if (!(error <= so_far)) so_far = error;
-    }
+void take_worse(Errors& worst, const Errors& errors) {
+  for (const auto& [tensor, error] : errors) {
+    double& so_far = worst.try_emplace(tensor, error).first->second;
+    if (!(error <= so_far)) so_far = error;
   }
-  Json json = Json::object();
-  for (const auto& [tensor, error] : most) json[tensor] = std::isfinite(error) ? Json(error) : Json();
-  return json;
 }
 
 }  // namespace
@@ -116,23 +104,6 @@ Spread spread(const Kernel& kernel, const Parallelism& p, const std::vector<Devi
   return made;
 }
 
-void agree(Communicator& process, Json& outcome) {
-  const auto fail = [&](const std::string& reason) {
-    outcome = {{"status", "failed"}, {"reason", reason}, {kGroupFailed, true}};
-  };
-  const std::string reason = outcome.value("reason", "");
-  if (outcome.value("status", "failed") == "failed" && !outcome.contains("accuracy")) {
-    process.fail(fmt::format("rank {}: {}", process.rank(), reason));
-    return fail(reason);
-  }
-  try {
-    process.barrier();
-  } catch (const std::exception& error) {
-    process.fail(fmt::format("rank {}: {}", process.rank(), error.what()));
-    fail(error.what());
-  }
-}
-
 Sample ParallelStopwatch::time(const Work& work) {
   return row(work, 1).front();
 }
@@ -159,9 +130,11 @@ int64_t ParallelStopwatch::row_length(double time_s) const {
   return testbed_.row_length(time_s);
 }
 
-void add_measured(ParallelResult& result, const std::vector<std::vector<RankPass>>& passes, size_t samples) {
+void add_measured(record::ParallelRecord& result, const std::vector<std::vector<RankPass>>& passes,
+                  size_t samples) {
   const std::vector<std::vector<RankPass>> counted(
       passes.end() - static_cast<int64_t>(std::min(samples, passes.size())), passes.end());
+  result.spread = 0;
   if (counted.empty()) return;
   result.rank_time_s = by_rank(counted, [](const RankPass& pass) { return pass.time_s; });
   result.compute_s = by_rank(counted, [](const RankPass& pass) { return pass.times.compute_s; });
@@ -184,11 +157,13 @@ void add_measured(ParallelResult& result, const std::vector<std::vector<RankPass
   result.spread = median(spreads);
 }
 
-void add_planned(ParallelResult& result, const ParallelPlan& plan, const Problem& problem,
+void add_planned(record::ParallelRecord& result, const ParallelPlan& plan, const Problem& problem,
                  Direction direction, const Parallelism& p) {
   const Schedule& schedule = plan.schedule();
   const Cost cost = cost_of(schedule, problem, p.topology());
   const PassCost& pass = cost.of(direction);
+  result.ranks = p.ranks;
+  result.nodes = p.topology().nodes;
   result.transport = name_of(p.transport);
   result.rounds = static_cast<int64_t>(pass.rounds.size());
   result.imbalance = pass.imbalance;
@@ -204,8 +179,8 @@ void add_planned(ParallelResult& result, const ParallelPlan& plan, const Problem
       most = std::max(most, buffer_bytes(schedule, problem, cost, rank, direction));
     result.planned_held_bytes.push_back(static_cast<double>(most));
   }
-  result.plan = pass_json(schedule, direction, problem, cost);
-  result.plan["owned"] = owned_json(schedule);
+  result.plan = pass_plan(schedule, direction, problem, cost);
+  result.plan.owned = owned_tokens(schedule);
 }
 
 double relative_difference(const TensorView& a, const TensorView& b, DeviceKind kind) {
@@ -246,33 +221,30 @@ double relative_difference(const TensorView& a, const TensorView& b, DeviceKind 
   return quotient(difference, norm);
 }
 
-Json parallel_json(const std::vector<ParallelResult>& masks, const Parallelism& p) {
-  const ParallelResult& first = masks.front();
-  Json json = {{"ranks", p.ranks},
-               {"nodes", p.topology().nodes},
-               {"transport", first.transport},
-               {"rounds", first.rounds},
-               {"imbalance", mean(masks, &ParallelResult::imbalance)},
-               {"spread", mean(masks, &ParallelResult::spread)}};
-  const std::pair<const char*, Member> members[] = {
-      {"area", &ParallelResult::area},
-      {"sent_bytes", &ParallelResult::sent_bytes},
-      {"predicted_bytes", &ParallelResult::predicted_bytes},
-      {"between_nodes_bytes", &ParallelResult::between_nodes_bytes},
-      {"peak_copy_bytes", &ParallelResult::peak_copy_bytes},
-      {"held_bytes", &ParallelResult::held_bytes},
-      {"planned_held_bytes", &ParallelResult::planned_held_bytes},
-      {"rank_time_s", &ParallelResult::rank_time_s},
-      {"compute_s", &ParallelResult::compute_s},
-      {"exposed_s", &ParallelResult::exposed_s},
-      {"reorder_s", &ParallelResult::reorder_s},
-      {"merge_s", &ParallelResult::merge_s},
-  };
-  for (const auto& [name, member] : members) json[name] = mean_by_rank(masks, member);
-  json["difference"] = worst(masks, &ParallelResult::difference);
-  json["single_error"] = worst(masks, &ParallelResult::single_error);
-  json["plan"] = first.plan;
-  return json;
+record::ParallelRecord mean_of(const std::vector<record::ParallelRecord>& masks) {
+  record::ParallelRecord mean = masks.front();
+  RankLists means;
+  visit(means, mean);
+  for (size_t i = 1; i < masks.size(); ++i) {
+    record::ParallelRecord mask = masks[i];
+    RankLists one;
+    visit(one, mask);
+    for (size_t list = 0; list < means.lists.size(); ++list) {
+      for (size_t rank = 0; rank < means.lists[list]->size(); ++rank)
+        (*means.lists[list])[rank] += (*one.lists[list])[rank];
+    }
+    *mean.imbalance += *mask.imbalance;
+    *mean.spread += *mask.spread;
+    take_worse(mean.difference, mask.difference);
+    take_worse(mean.single_error, mask.single_error);
+  }
+  const auto count = static_cast<double>(masks.size());
+  for (std::vector<double>* list : means.lists) {
+    for (double& value : *list) value /= count;
+  }
+  *mean.imbalance /= count;
+  *mean.spread /= count;
+  return mean;
 }
 
 }  // namespace longspan::bench

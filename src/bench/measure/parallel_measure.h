@@ -2,7 +2,6 @@
 // beyond a single device's case.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,7 +11,7 @@
 #include "bench/spec/parallelism.h"
 #include "comm/rendezvous.h"
 #include "cp/execute/parallel_kernel.h"
-#include "record/results.h"
+#include "record/record.h"
 
 namespace longspan::bench {
 
@@ -27,12 +26,6 @@ struct Spread {
 // given. Throws an input error where the transport cannot carry them.
 Spread spread(const Kernel& kernel, const Parallelism& p, const std::vector<Device>& devices,
               const Device& device, Alarm* alarm = nullptr);
-
-// At the end of a case: a failure of one process is one of all. What all of them see alike, as a wrong result
-// and a reason to skip, needs no telling. The key kGroupFailed, which is for the runner, says that the
-// processes no longer know what is under way between them.
-inline constexpr const char* kGroupFailed = "group_failed";
-void agree(Communicator& process, Json& outcome);
 
 // Time as rank 0 sees it, so that all ranks measure equally long.
 class SharedClock : public Clock {
@@ -67,29 +60,16 @@ class ParallelStopwatch : public Stopwatch {
   std::vector<std::vector<RankPass>> passes_;
 };
 
-// What one mask gave, beyond a single device's.
-struct ParallelResult {
-  std::string transport;
-  int64_t rounds = 0;
-  double imbalance = 0, spread = 0;
-  // By rank.
-  std::vector<double> area, sent_bytes, predicted_bytes, between_nodes_bytes, peak_copy_bytes, held_bytes,
-      planned_held_bytes;
-  std::vector<double> rank_time_s, compute_s, exposed_s, reorder_s, merge_s;
-  std::map<std::string, double> difference;    // from a single device's result, of its norm, by tensor
-  std::map<std::string, double> single_error;  // of that result, as Accuracy::max_error
-  Json plan;
-};
-
 // `samples` are the last of the stopwatch's passes that count.
-void add_measured(ParallelResult& result, const std::vector<std::vector<RankPass>>& passes, size_t samples);
-void add_planned(ParallelResult& result, const ParallelPlan& plan, const Problem& problem,
+void add_measured(record::ParallelRecord& result, const std::vector<std::vector<RankPass>>& passes,
+                  size_t samples);
+void add_planned(record::ParallelRecord& result, const ParallelPlan& plan, const Problem& problem,
                  Direction direction, const Parallelism& p);
 
 // ||a - b|| / ||b|| of two dense tensors in the memory of one device.
 double relative_difference(const TensorView& a, const TensorView& b, DeviceKind kind);
 
-// The `parallel` key of a result: means over the masks, the worst for errors, the plan of mask 0.
-Json parallel_json(const std::vector<ParallelResult>& masks, const Parallelism& p);
+// Means over the masks, the worst of errors, the plan of mask 0.
+record::ParallelRecord mean_of(const std::vector<record::ParallelRecord>& masks);
 
 }  // namespace longspan::bench

@@ -6,12 +6,11 @@
 #include <span>
 #include <vector>
 
+#include "record/record.h"
+
 namespace longspan::bench {
 
-struct Interval {
-  double lo = 0, hi = 0;
-  friend bool operator==(const Interval&, const Interval&) = default;
-};
+using record::Interval;
 
 double median(std::span<const double> samples);  // at least one sample
 double median_of_sorted(std::span<const double> sorted);

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -14,24 +13,12 @@
 #include "base/device.h"
 #include "base/tensor.h"
 #include "bench/measure/stopwatch.h"
+#include "record/record.h"
 
 namespace longspan::bench {
 
-// The fastest large matrix product of a dtype: what "share of ceiling" is a share of.
-struct Ceiling {
-  double flops_per_s = 0;
-  std::string what;  // "sgemm 2048^3 of OpenBLAS, 2 threads"
-  std::vector<double> samples_s;
-  std::map<std::string, double> tried;  // where several products were: the rate of each
-  double sm_clock_mhz = 0;              // a GPU's meanwhile, median; 0 if it is not known
-};
-
-// A GPU's clocks and the like over the samples of a case.
-struct DeviceState {
-  double sm_clock_min_mhz = 0, sm_clock_median_mhz = 0, sm_clock_max_mhz = 0;
-  double power_w = 0, temperature_c = 0;
-  std::vector<std::string> throttle_reasons;
-};
+using record::Ceiling;
+using record::DeviceState;  // a GPU's clocks and the like over the samples of a case
 
 struct MemorySpan {
   void* data = nullptr;

@@ -5,8 +5,6 @@
 #include <new>
 #include <utility>
 
-#include <fmt/ranges.h>
-
 #include "attention/oracle/verify.h"
 #include "base/buffer.h"
 #include "base/error.h"
@@ -15,6 +13,7 @@
 #include "bench/measure/measure.h"
 #include "bench/measure/parallel_measure.h"
 #include "bench/measure/self_timed_stopwatch.h"
+#include "bench/run/case_outcome.h"
 #include "bench/spec/values.h"
 
 namespace longspan::bench {
@@ -104,19 +103,6 @@ class Tensors {
   Testbed& testbed_;
   std::vector<Buffer> buffers_;
   DeviceTensors views_;
-};
-
-// What one mask gave.
-struct MaskResult {
-  DrawnMask mask;
-  int64_t area = 0;  // summed over query heads
-  double flops = 0;
-  double plan_s = 0;
-  size_t plan_bytes = 0, workspace_bytes = 0, peak_bytes = 0;
-  PlanNotes notes;
-  Accuracy accuracy;
-  Measurement measurement;
-  ParallelResult parallel;
 };
 
 class CaseRunner {
@@ -387,148 +373,6 @@ class CaseRunner {
   std::unique_ptr<Tensors> tensors_;
 };
 
-Json interval_json(const std::optional<Interval>& interval) {
-  return interval ? Json{interval->lo, interval->hi} : Json();
-}
-
-// To a tenth of a nanosecond: more digits would only be noise in the file.
-Json seconds(double time_s) {
-  return std::round(time_s * 1e10) / 1e10;
-}
-
-Json seconds(const std::vector<double>& times_s) {
-  Json list = Json::array();
-  for (double time_s : times_s) list.push_back(seconds(time_s));
-  return list;
-}
-
-Json finite(const std::map<std::string, double>& values) {
-  Json object = Json::object();
-  for (const auto& [name, value] : values) object[name] = std::isfinite(value) ? Json(value) : Json();
-  return object;
-}
-
-Json accuracy_json(const std::vector<MaskResult>& results) {
-  Accuracy worst = results.front().accuracy;
-  for (const MaskResult& result : results) {
-    const Accuracy& one = result.accuracy;
-    for (const auto& [tensor, error] : one.max_error) {
-      double& most = worst.max_error[tensor];
-      if (!std::isnan(most) && !(error <= most)) most = error;  // NaN is worse than any number
-    }
-    if (one.counting == "fail") worst.counting = "fail";
-    if (one.counting.empty() && worst.counting == "pass") worst.counting.clear();
-    if (worst.same_bits && one.same_bits) worst.same_bits = *worst.same_bits && *one.same_bits;
-    worst.rows = std::max(worst.rows, one.rows);
-    worst.columns = std::max(worst.columns, one.columns);
-  }
-  Json json = {{"checked", worst.checked},
-               {"masks", std::count_if(results.begin(), results.end(),
-                                       [](const MaskResult& r) { return r.accuracy.rows > 0; })},
-               {"max_error", finite(worst.max_error)},
-               {"tolerance", finite(worst.tolerance)},
-               {"counting", worst.counting.empty() ? Json() : Json(worst.counting)},
-               {"rows", worst.rows},
-               {"columns", worst.columns}};
-  if (worst.same_bits) json["same_bits"] = *worst.same_bits;
-  return json;
-}
-
-Json measurement_json(const MaskResult& result, int64_t index) {
-  Json params = Json::object();
-  for (const auto& [name, value] : result.mask.params) params[name] = value;
-  const Measurement& m = result.measurement;
-  Json entry = {{"index", index},
-                {"area", result.area},
-                {"flops", result.flops},
-                {"params", std::move(params)},
-                {"documents", result.mask.document_lengths.size()},
-                {"plan_s", seconds(result.plan_s)},
-                {"median_s", seconds(m.median_s)},
-                {"interval_s", interval_json(m.interval_s)},
-                {"converged", m.converged},
-                {"samples_s", seconds(m.samples_s)}};
-  if (!m.throttled_samples_s.empty()) entry["throttled_samples_s"] = seconds(m.throttled_samples_s);
-  return entry;
-}
-
-double mean(const std::vector<MaskResult>& results, const std::function<double(const MaskResult&)>& value) {
-  double sum = 0;
-  for (const MaskResult& result : results) sum += value(result);
-  return sum / static_cast<double>(results.size());
-}
-
-size_t most(const std::vector<MaskResult>& results, size_t MaskResult::*member) {
-  size_t bytes = 0;
-  for (const MaskResult& result : results) bytes = std::max(bytes, result.*member);
-  return bytes;
-}
-
-// The settings of all masks, each once; versions and compilation only where there are any.
-void add_notes(Json& json, const std::vector<MaskResult>& results) {
-  std::vector<std::string> settings;
-  double compile_s = 0;
-  for (const MaskResult& result : results) {
-    const std::string& one = result.notes.settings;
-    if (!one.empty() && std::find(settings.begin(), settings.end(), one) == settings.end())
-      settings.push_back(one);
-    compile_s += result.notes.compile_s;
-  }
-  if (!settings.empty()) json["settings"] = fmt::format("{}", fmt::join(settings, "; "));
-  if (!results.front().notes.versions.empty()) json["versions"] = results.front().notes.versions;
-  if (compile_s > 0) json["compile_s"] = seconds(compile_s);
-}
-
-Json outcome_json(const std::vector<MaskResult>& results, const Case& c, Testbed& testbed) {
-  const std::string& failure = results.back().accuracy.failure;
-  Json json = {{"status", failure.empty() ? "ok" : "failed"}};
-  if (!failure.empty()) json["reason"] = "wrong result: " + failure;
-  const double pairs = static_cast<double>(c.heads_q) * static_cast<double>(results[0].mask.masks[0].rows()) *
-                       static_cast<double>(results[0].mask.masks[0].columns());
-  const double area = mean(results, [](const MaskResult& r) { return static_cast<double>(r.area); });
-  const double flops = mean(results, [](const MaskResult& r) { return r.flops; });
-  json["area"] = area;
-  json["density"] = area / pairs;
-  json["flops"] = flops;
-  if (failure.empty()) {
-    std::vector<Estimate> medians;
-    for (const MaskResult& r : results) medians.push_back({r.measurement.median_s, r.measurement.interval_s});
-    const Estimate time = mean_of(medians);
-    json["time_s"] = seconds(time.value);
-    json["interval_s"] = interval_json(time.interval);
-    json["flops_per_s"] = flops / time.value;  // the sums' quotient: both are means over the same masks
-  }
-  json["plan_s"] = seconds(mean(results, [](const MaskResult& r) { return r.plan_s; }));
-  json["plan_bytes"] = most(results, &MaskResult::plan_bytes);
-  json["workspace_bytes"] = most(results, &MaskResult::workspace_bytes);
-  json["peak_bytes"] = most(results, &MaskResult::peak_bytes);
-  add_notes(json, results);
-  json["accuracy"] = accuracy_json(results);
-  if (c.parallelism && failure.empty()) {
-    std::vector<ParallelResult> masks;
-    for (const MaskResult& result : results) masks.push_back(result.parallel);
-    json["parallel"] = parallel_json(masks, c.parallelism);
-    json["flops_per_s_per_rank"] = json["flops_per_s"].get<double>() / c.parallelism.ranks;
-  }
-  json["picture"] = picture_json(results.front().mask.masks.front());
-  if (!failure.empty()) return json;
-  size_t throttled = 0;
-  for (const MaskResult& r : results) throttled += r.measurement.throttled_samples_s.size();
-  json["throttled"] = throttled;
-  if (const auto state = testbed.take_device_state()) {
-    json["device_state"] = {
-        {"sm_clock_mhz", {state->sm_clock_min_mhz, state->sm_clock_median_mhz, state->sm_clock_max_mhz}},
-        {"power_w", state->power_w},
-        {"temperature_c", state->temperature_c},
-        {"throttle_reasons", state->throttle_reasons}};
-  }
-  json["measurements"] = Json::array();
-  for (size_t i = 0; i < results.size(); ++i) {
-    json["measurements"].push_back(measurement_json(results[i], static_cast<int64_t>(i)));
-  }
-  return json;
-}
-
 }  // namespace
 
 size_t tensor_bytes(const Problem& p, Direction direction) {
@@ -544,22 +388,23 @@ size_t tensor_bytes(const Problem& p, Direction direction) {
   return direction == Direction::kForward ? forward : forward + 2 * out_q + 2 * out_kv;
 }
 
-Json run_case(const Case& c, const TimingRule& rule, const Kernel& kernel, Testbed& testbed,
-              const Verify& verify, const Phase& phase, const Kernel* single) {
+CaseAnswer run_case(const Case& c, const TimingRule& rule, const Kernel& kernel, Testbed& testbed,
+                    const Verify& verify, const Phase& phase, const Kernel* single) {
   std::string reason;
   try {
     CaseRunner runner(c, rule, kernel, testbed, verify, phase, single);
-    return outcome_json(runner.run(), c, testbed);
+    const std::vector<MaskResult> masks = runner.run();
+    return {outcome_of(masks, c, testbed)};
   } catch (const Skip& skip) {
-    Json outcome = {{"status", "skipped"}, {"reason", skip.reason}};
-    if (skip.always) outcome[kAlways] = true;
-    return outcome;
+    CaseAnswer answer = CaseAnswer::skipped(skip.reason);
+    answer.always = skip.always;
+    return answer;
   } catch (const std::bad_alloc&) {
     reason = "out of memory: an allocation failed";
   } catch (const std::exception& error) {
     reason = error.what();
   }
-  return {{"status", "failed"}, {"reason", reason}};
+  return CaseAnswer::failed(reason);
 }
 
 }  // namespace longspan::bench

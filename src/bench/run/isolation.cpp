@@ -16,44 +16,25 @@
 #include "bench/run/machine.h"
 #include "bench/run/phase_times.h"
 #include "bench/spec/values.h"
+#include "record/json_reader.h"
 
 namespace longspan::bench {
 namespace {
 
-Json device_json(const Device& device) {
-  return {{"kind", kind_name(device.kind)}, {"index", device.index}};
+DeviceName name_of(const Device& device) {
+  return {std::string(kind_name(device.kind)), device.index};
 }
 
-Device find_device(const Workbench& workbench, const Json& wanted) {
-  const DeviceKind kind = device_kind_from_name(wanted.at("kind").get<std::string>());
+Device find_device(const Workbench& workbench, const DeviceName& wanted) {
   for (const Device& device : workbench.devices()) {
-    if (device.kind == kind && device.index == wanted.at("index").get<int>()) return device;
+    if (name_of(device) == wanted) return device;
   }
-  LONGSPAN_CHECK_INPUT(false, "device {} {} is gone", kind_name(kind), wanted.at("index").get<int>());
+  LONGSPAN_CHECK_INPUT(false, "device {} {} is gone", wanted.kind, wanted.index);
   return {};
 }
 
-Json rule_of_child(const TimingRule& rule) {
-  return {{"warmup_s", rule.warmup_s},       {"min_samples", rule.min_samples},
-          {"max_samples", rule.max_samples}, {"budget_s", rule.budget_s},
-          {"half_width", rule.half_width},   {"confidence", rule.confidence},
-          {"cold_cache", rule.cold_cache}};
-}
-
-TimingRule rule_from(const Json& json) {
-  TimingRule rule;
-  json.at("warmup_s").get_to(rule.warmup_s);
-  json.at("min_samples").get_to(rule.min_samples);
-  json.at("max_samples").get_to(rule.max_samples);
-  json.at("budget_s").get_to(rule.budget_s);
-  json.at("half_width").get_to(rule.half_width);
-  json.at("confidence").get_to(rule.confidence);
-  json.at("cold_cache").get_to(rule.cold_cache);
-  return rule;
-}
-
-void say(const Json& line) {
-  const std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+void say(const Message& message) {
+  const std::string text = record::text_of(record::encode(message)) + "\n";
   for (size_t sent = 0; sent < text.size();) {
     const ssize_t n = write(kResultDescriptor, text.data() + sent, text.size() - sent);
     if (n <= 0) std::_Exit(1);  // nobody listens any more
@@ -61,30 +42,25 @@ void say(const Json& line) {
   }
 }
 
-Json probe_here(Testbed& testbed, const Json& request) {
-  Json answer = {{"driver", testbed.driver()}};
+ProbeAnswer probe_here(Testbed& testbed, const std::string& dtype) {
+  ProbeAnswer answer;
+  answer.driver = testbed.driver();
   try {
-    const Ceiling ceiling =
-        testbed.measure_ceiling(dtype_from_name(request.at("ceiling").get<std::string>()));
-    answer["ceiling"] = {
-        {"flops_per_s", ceiling.flops_per_s}, {"what", ceiling.what}, {"samples_s", ceiling.samples_s}};
-    if (!ceiling.tried.empty()) answer["ceiling"]["tried"] = ceiling.tried;
-    if (ceiling.sm_clock_mhz > 0) answer["ceiling"]["sm_clock_mhz"] = ceiling.sm_clock_mhz;
+    answer.ceiling = testbed.measure_ceiling(dtype_from_name(dtype));
   } catch (const std::exception& error) {
-    answer["reason"] = error.what();
+    answer.reason = error.what();
   }
   return answer;
 }
 
-Json run_requested_case(const Workbench& workbench, Testbed& testbed, const Json& request,
-                        const std::vector<int>& descriptors) {
-  const Case c = case_from_json(nlohmann::json::parse(request.at("case").dump()));
+CaseAnswer run_requested_case(const Workbench& workbench, Testbed& testbed, const Request& request,
+                              const std::vector<int>& descriptors) {
+  const Case c = case_of(*request.workload);
   const Kernel* kernel = workbench.find(c.kernel);
   LONGSPAN_CHECK_INPUT(kernel != nullptr, "kernel '{}' is unknown", c.kernel);
   if (workbench.helpers.adopt) workbench.helpers.adopt(*kernel, descriptors);
-  return run_case_here(workbench, testbed, c, rule_from(request.at("rule")), [](const std::string& text) {
-    say({{"phase", text}});
-  });
+  return run_case_here(workbench, testbed, c, request.rule,
+                       [](const std::string& text) { say({.phase = text}); });
 }
 
 // The last line of what the child printed: most often the message of what ended it.
@@ -114,8 +90,8 @@ std::string reason_of(const ChildEnd& end, const std::string& phase, double limi
 
 }  // namespace
 
-Json run_case_here(const Workbench& workbench, Testbed& testbed, const Case& c, const TimingRule& rule,
-                   const Phase& phase, Alarm* alarm) {
+CaseAnswer run_case_here(const Workbench& workbench, Testbed& testbed, const Case& c, const TimingRule& rule,
+                         const Phase& phase, Alarm* alarm) {
   const Kernel& kernel = *workbench.find(c.kernel);
   if (!c.parallelism) return run_case(c, rule, kernel, testbed, workbench.verify, phase);
   Spread over;
@@ -123,29 +99,31 @@ Json run_case_here(const Workbench& workbench, Testbed& testbed, const Case& c, 
     over = spread(kernel, c.parallelism, workbench.devices(), testbed.device(), alarm);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kInput) throw;
-    return {{"status", "skipped"}, {"reason", error.what()}};
+    return CaseAnswer::skipped(error.what());
   }
-  Json outcome = run_case(c, rule, *over.kernel, testbed, workbench.verify, phase, &kernel);
-  if (over.process != nullptr) agree(*over.process, outcome);
-  return outcome;
+  CaseAnswer answer = run_case(c, rule, *over.kernel, testbed, workbench.verify, phase, &kernel);
+  if (over.process != nullptr) agree(*over.process, answer);
+  return answer;
 }
 
 int answer_requests(const Workbench& workbench) {
   become_child();
   Requests requests(STDIN_FILENO);
   std::unique_ptr<Testbed> testbed;
-  Json testbeds_device;
+  DeviceName testbeds_device;
   try {
     while (const auto received = requests.next()) {
-      const Json request = parse_json(received->line);
-      if (const Json& device = request.at("device"); testbed == nullptr || device != testbeds_device) {
-        testbed = workbench.testbed(find_device(workbench, device));
-        testbeds_device = device;
+      const auto request = record::from_json<Request>(record::parse_json(received->line));
+      if (testbed == nullptr || request.device != testbeds_device) {
+        testbed = workbench.testbed(find_device(workbench, request.device));
+        testbeds_device = request.device;
       }
       testbed->take_device_state();  // of a case that ended before its own was asked for
-      say({{"answer", request.contains("case")
-                          ? run_requested_case(workbench, *testbed, request, received->descriptors)
-                          : probe_here(*testbed, request)}});
+      if (request.workload) {
+        say({.answer = run_requested_case(workbench, *testbed, request, received->descriptors)});
+      } else {
+        say({.probe = probe_here(*testbed, request.ceiling)});
+      }
     }
     return 0;
   } catch (const std::exception& error) {
@@ -158,17 +136,25 @@ int answer_requests(const Workbench& workbench) {
 struct Isolation::Told {
   ChildEnd end;
   std::string phase, nonsense;
-  std::optional<Json> answer;
+  Message answer;  // once it is complete
   PhaseTimes times;
 
-  // The answer, if it is to be believed; otherwise a failure.
-  Json outcome(bool believed, double limit_s) {
-    if (believed && answer && nonsense.empty()) return *answer;
-    if (!nonsense.empty()) {
-      return {{"status", "failed"},
-              {"reason", fmt::format("wrote into the runner's pipe: '{}', in {}", nonsense, phase)}};
-    }
-    return {{"status", "failed"}, {"reason", reason_of(end, answer ? "tidying up" : phase, limit_s)}};
+  bool ended_well() const { return end.how == ChildEnd::How::kExited && end.status == 0; }
+  bool complete() const { return answer.answer || answer.probe; }
+
+  // Why the answer is not to be believed; "" if it is.
+  std::string failure(bool good_end, double limit_s) const {
+    if (!nonsense.empty()) return fmt::format("wrote into the runner's pipe: '{}', in {}", nonsense, phase);
+    if (good_end && complete()) return "";
+    return reason_of(end, complete() ? "tidying up" : phase, limit_s);
+  }
+
+  CaseAnswer case_answer(bool good_end, double limit_s) {
+    const std::string wrong = failure(good_end, limit_s);
+    CaseAnswer result =
+        wrong.empty() && answer.answer ? std::move(*answer.answer) : CaseAnswer::failed(wrong);
+    result.outcome.phases_s = times.times();
+    return result;
   }
 };
 
@@ -182,67 +168,67 @@ std::unique_ptr<ChildProcess> Isolation::start() const {
                                         variables_);
 }
 
-Isolation::Told Isolation::ask(ChildProcess& child, const Json& request, double limit_s,
+Isolation::Told Isolation::ask(ChildProcess& child, const Request& request, double limit_s,
                                const std::vector<int>& descriptors) {
   Told told;
-  child.send(request.dump(), descriptors);
+  child.send(record::text_of(record::encode(request)), descriptors);
   told.end = child.listen(limit_s, guard_, [&](const std::string& text) {
     try {
-      const Json line = parse_json(text);
-      if (line.contains("phase")) {
-        told.phase = line["phase"].get<std::string>();
+      auto message = record::from_json<Message>(record::parse_json(text));
+      if (!message.phase.empty()) {
+        told.phase = message.phase;
         told.times.enter(told.phase);
       }
-      if (line.contains("answer")) told.answer = line["answer"];
+      told.answer = std::move(message);
     } catch (const std::exception&) {
       told.nonsense = text.substr(0, 80);
     }
-    return told.answer || !told.nonsense.empty();
+    return told.complete() || !told.nonsense.empty();
   });
   return told;
 }
 
 // An answer from a child that crashed afterwards is not believed: its memory was in no good state.
-std::optional<Json> Isolation::ask_alone(const Json& request, double limit_s,
-                                         const std::vector<int>& descriptors) {
+Isolation::Told Isolation::ask_alone(const Request& request, double limit_s,
+                                     const std::vector<int>& descriptors) {
   const auto child = start();
   Told told = ask(*child, request, limit_s, descriptors);
   if (told.end.how == ChildEnd::How::kAnswered) {
     child->close_input();
     told.end = child->listen(limit_s, guard_, [](const std::string&) { return false; });
   }
-  if (told.end.how == ChildEnd::How::kInterrupted) return std::nullopt;
-  Json outcome = told.outcome(told.end.how == ChildEnd::How::kExited && told.end.status == 0, limit_s);
-  if (request.contains("case")) outcome["phases_s"] = told.times.json();
-  return outcome;
+  return told;
 }
 
-std::optional<Json> Isolation::run_case(const Case& c, const Device& device, const TimingRule& rule,
-                                        const Helper* helper) {
+std::optional<CaseAnswer> Isolation::run_case(const Case& c, const Device& device, const TimingRule& rule,
+                                              const Helper* helper) {
   const std::vector<int> descriptors = helper == nullptr ? std::vector<int>{} : helper->descriptors();
-  const Json request = {{"case", Json::parse(to_json(c).dump())},
-                        {"device", device_json(device)},
-                        {"rule", rule_of_child(rule)}};
+  const Request request{name_of(device), workload_of(c), rule, ""};
   in_doubt_ = false;
   if (c.parallelism) {
     kept_.reset();  // the ranks need its memory
-    return ask_alone(request, rule.timeout_s, descriptors);
+    Told told = ask_alone(request, rule.timeout_s, descriptors);
+    if (told.end.how == ChildEnd::How::kInterrupted) return std::nullopt;
+    return told.case_answer(told.ended_well(), rule.timeout_s);
   }
   const bool fresh = kept_ == nullptr || kept_->ended();
   if (fresh) kept_ = start();
   Told told = ask(*kept_, request, rule.timeout_s, descriptors);
   if (told.end.how == ChildEnd::How::kInterrupted) return std::nullopt;
-  Json outcome = told.outcome(told.end.how == ChildEnd::How::kAnswered, rule.timeout_s);
-  if (outcome.value("status", "failed") == "failed") {
+  CaseAnswer answer = told.case_answer(told.end.how == ChildEnd::How::kAnswered, rule.timeout_s);
+  if (answer.outcome.status == record::Status::kFailed) {
     kept_.reset();
     in_doubt_ = !fresh && told.end.how != ChildEnd::How::kTimedOut;
   }
-  outcome["phases_s"] = told.times.json();
-  return outcome;
+  return answer;
 }
 
-std::optional<Json> Isolation::probe(const Device& device, DType dtype, double limit_s) {
-  return ask_alone({{"ceiling", name_of(dtype)}, {"device", device_json(device)}}, limit_s);
+std::optional<ProbeAnswer> Isolation::probe(const Device& device, DType dtype, double limit_s) {
+  Told told = ask_alone({name_of(device), std::nullopt, {}, std::string(name_of(dtype))}, limit_s, {});
+  if (told.end.how == ChildEnd::How::kInterrupted) return std::nullopt;
+  const std::string wrong = told.failure(told.ended_well(), limit_s);
+  if (wrong.empty() && told.answer.probe) return std::move(*told.answer.probe);
+  return ProbeAnswer{"", std::nullopt, wrong};
 }
 
 }  // namespace longspan::bench

@@ -1,5 +1,4 @@
-// What runner and child say to each other: a request down the child's standard input, phases and one answer
-// back.
+// Cases in processes of their own: the runner asks, the process of a case answers (messages.h).
 #pragma once
 
 #include <memory>
@@ -9,11 +8,11 @@
 
 #include "bench/run/child_process.h"
 #include "bench/run/helper.h"
+#include "bench/run/messages.h"
 #include "bench/run/workbench.h"
 #include "bench/spec/case.h"
 #include "bench/spec/timing_rule.h"
 #include "comm/rendezvous.h"
-#include "record/results.h"
 
 namespace longspan::bench {
 
@@ -21,8 +20,8 @@ namespace longspan::bench {
 inline constexpr const char* kChildCommand = "run-case";
 
 // Measures a case in this very process. Where that is one rank of several, `alarm` tells of others' deaths.
-Json run_case_here(const Workbench& workbench, Testbed& testbed, const Case& c, const TimingRule& rule,
-                   const Phase& phase, Alarm* alarm = nullptr);
+CaseAnswer run_case_here(const Workbench& workbench, Testbed& testbed, const Case& c, const TimingRule& rule,
+                         const Phase& phase, Alarm* alarm = nullptr);
 
 // In the child: reads requests from standard input, a socket, and answers each on kResultDescriptor, until
 // there are no more. The exit status.
@@ -37,24 +36,22 @@ class Isolation {
   explicit Isolation(SignalGuard& guard, Variables variables = {});
   ~Isolation();
 
-  // The keys of a case's line from `status` on; nothing if the run was interrupted. The helper may be null.
-  std::optional<Json> run_case(const Case& c, const Device& device, const TimingRule& rule,
-                               const Helper* helper = nullptr);
+  // Nothing if the run was interrupted. The helper may be null.
+  std::optional<CaseAnswer> run_case(const Case& c, const Device& device, const TimingRule& rule,
+                                     const Helper* helper = nullptr);
 
   // Did the last case fail in a process that had served others before, so that the fault may be theirs?
   bool in_doubt() const { return in_doubt_; }
 
-  // {driver, ceiling: {flops_per_s, what, samples_s}}, or {reason}; nothing if the run was interrupted.
-  std::optional<Json> probe(const Device& device, DType dtype, double limit_s);
+  // Nothing if the run was interrupted.
+  std::optional<ProbeAnswer> probe(const Device& device, DType dtype, double limit_s);
 
  private:
   // A conversation with one child.
   struct Told;
-  Told ask(ChildProcess& child, const Json& request, double limit_s,
-           const std::vector<int>& descriptors = {});
+  Told ask(ChildProcess& child, const Request& request, double limit_s, const std::vector<int>& descriptors);
   std::unique_ptr<ChildProcess> start() const;
-  std::optional<Json> ask_alone(const Json& request, double limit_s,
-                                const std::vector<int>& descriptors = {});
+  Told ask_alone(const Request& request, double limit_s, const std::vector<int>& descriptors);
 
   SignalGuard& guard_;
   Variables variables_;

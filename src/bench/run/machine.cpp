@@ -23,8 +23,9 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-Json text_or_null(const std::string& text) {
-  return text.empty() ? Json() : Json(text);
+// 0 stands for what the system does not tell.
+std::optional<int64_t> known(auto count) {
+  return count == 0 ? std::nullopt : std::optional(static_cast<int64_t>(count));
 }
 
 // The value of "key : value" or KEY="value" of the first line that begins with the key.
@@ -66,48 +67,47 @@ std::string settings_in(const char* const* environment) {
   return fmt::format("{}", fmt::join(found, " "));
 }
 
-Json machine_record() {
+record::Machine machine_record() {
   const Device cpu = cpu_device();
   utsname system{};
   uname(&system);
-  double load[1] = {0};
-  const bool has_load = getloadavg(load, 1) == 1;
-  const auto bytes = [](size_t count) { return count == 0 ? Json() : Json(count); };
-  return {{"kind", machine_kind()},
-          {"cpu_model", cpu.name},
-          {"cpus", cpu.units},
-          {"memory_bytes", bytes(cpu.memory_bytes)},
-          {"llc_bytes", bytes(cpu.cache_bytes)},
-          {"governor", text_or_null(first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"))},
-          {"load_1min", has_load ? Json(load[0]) : Json()},
-          {"os", text_or_null(value_in("/etc/os-release", "PRETTY_NAME"))},
-          {"kernel", std::string(system.sysname) + " " + system.release},
-          {"settings", text_or_null(settings_in(environ))}};
+  double load = 0;
+  record::Machine machine;
+  machine.kind = machine_kind();
+  machine.cpu_model = cpu.name;
+  machine.cpus = cpu.units;
+  machine.memory_bytes = known(cpu.memory_bytes);
+  machine.llc_bytes = known(cpu.cache_bytes);
+  machine.governor = first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+  if (getloadavg(&load, 1) == 1) machine.load_1min = load;
+  machine.os = value_in("/etc/os-release", "PRETTY_NAME");
+  machine.kernel = std::string(system.sysname) + " " + system.release;
+  machine.settings = settings_in(environ);
+  return machine;
 }
 
-Json device_record(const Device& device, const std::string& driver) {
-  const auto number = [](auto count) { return count == 0 ? Json() : Json(count); };
-  return {{"kind", kind_name(device.kind)},
-          {"name", device.name},
-          {"uuid", text_or_null(device.uuid)},
-          {"units", number(device.units)},
-          {"capability", number(device.capability)},
-          {"memory_bytes", number(device.memory_bytes)},
-          {"cache_bytes", number(device.cache_bytes)},
-          {"driver", text_or_null(driver)}};
+record::DeviceInfo device_record(const Device& device, const std::string& driver) {
+  return {std::string(kind_name(device.kind)),
+          device.name,
+          device.uuid,
+          known(device.units),
+          known(device.capability),
+          known(device.memory_bytes),
+          known(device.cache_bytes),
+          driver};
 }
 
-Json software_record() {
+record::Software software_record() {
   const BuildInfo& build = build_info();
-  Json versions = Json::object();
-  for (const LibraryVersion& library : build.libraries) versions[std::string(library.name)] = library.version;
-  const bool known = !build.commit.empty();
-  return {{"longspan", build.version},
-          {"commit", known ? Json(build.commit) : Json()},
-          {"dirty", known ? Json(build.dirty) : Json()},
-          {"compiler", build.compiler},
-          {"build_type", build.build_type},
-          {"libraries", std::move(versions)}};
+  record::Software software;
+  software.longspan = build.version;
+  software.commit = build.commit;
+  if (!build.commit.empty()) software.dirty = build.dirty;
+  software.compiler = build.compiler;
+  software.build_type = build.build_type;
+  for (const LibraryVersion& library : build.libraries)
+    software.libraries.emplace_back(library.name, library.version);
+  return software;
 }
 
 std::string_view kind_name(DeviceKind kind) {

@@ -5,16 +5,17 @@
 #include <string_view>
 
 #include "base/device.h"
-#include "record/results.h"
+#include "record/record.h"
 
 namespace longspan::bench {
 
-Json machine_record();
-// Of an environment, `NAME=value` each, what changes how fast GPUs, their links and the CPU are: variables of
-// NCCL and CUDA, and numbers of threads. By name, spaces between; a path is only said to be one.
+record::Machine machine_record();
+// The variables of an environment, `NAME=value` each, that change how fast GPUs, their links and the CPU are:
+// those of NCCL and CUDA, and numbers of threads. Sorted by name, with spaces between. A path is replaced by
+// a note.
 std::string settings_in(const char* const* environment);
-Json device_record(const Device& device, const std::string& driver);
-Json software_record();
+record::DeviceInfo device_record(const Device& device, const std::string& driver);
+record::Software software_record();
 std::string_view kind_name(DeviceKind kind);  // "cpu", "cuda"
 DeviceKind device_kind_from_name(std::string_view name);
 

@@ -4,11 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "bench/measure/cpu_testbed.h"
-#include "record/results.h"
+#include "record/record.h"
 
 namespace longspan::bench {
 
@@ -21,11 +19,12 @@ class PhaseTimes {
     name_ = phase.substr(0, phase.find(','));
   }
 
-  Json json() {
+  // In seconds, to a tenth of a millisecond.
+  record::Named<double> times() {
     close();
-    Json times = Json::object();
-    for (const auto& [name, time_s] : times_) times[name] = std::round(time_s * 1e4) / 1e4;
-    return times;
+    record::Named<double> rounded = times_;
+    for (auto& [name, time_s] : rounded) time_s = std::round(time_s * 1e4) / 1e4;
+    return rounded;
   }
 
  private:
@@ -38,7 +37,7 @@ class PhaseTimes {
     begin_s_ = now_s;
   }
 
-  std::vector<std::pair<std::string, double>> times_;  // in the order of their first time
+  record::Named<double> times_;  // in the order of their first time
   std::string name_ = "starting";
   double begin_s_ = steady_clock().now_s();
 };

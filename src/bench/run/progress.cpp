@@ -68,7 +68,7 @@ void Progress::begin(const Case& c) {
   if (terminal_) draw_bar(describe(c));
 }
 
-void Progress::end(const Case& c, const Json& outcome, double elapsed_s) {
+void Progress::end(const Case& c, const record::Outcome& outcome, double elapsed_s) {
   ++finished_;
   time_left_.done(c, elapsed_s);
   const size_t width = fmt::formatted_size("{}", total_);
@@ -95,15 +95,13 @@ void Progress::draw_bar(const std::string& what) {
   std::fflush(out_);
 }
 
-std::string describe_outcome(const Json& outcome) {
-  const std::string status = outcome.value("status", "failed");
-  if (status != "ok") return fmt::format("{}: {}", status, outcome.value("reason", ""));
-  std::string text = fmt::format("{}, {}", format_seconds(outcome.at("time_s").get<double>()),
-                                 format_rate(outcome.at("flops_per_s").get<double>()));
-  const auto share = outcome.find("share_of_ceiling");
-  if (share != outcome.end() && share->is_number()) {
-    text += fmt::format(", {:.0f} % of the ceiling", 100 * share->get<double>());
-  }
+std::string describe_outcome(const record::Outcome& outcome) {
+  if (outcome.status != record::Status::kOk)
+    return fmt::format("{}: {}", name_of(outcome.status), outcome.reason);
+  std::string text = fmt::format("{}, {}", format_seconds(outcome.time_s.value_or(0)),
+                                 format_rate(outcome.flops_per_s.value_or(0)));
+  if (outcome.share_of_ceiling)
+    text += fmt::format(", {:.0f} % of the ceiling", 100 * *outcome.share_of_ceiling);
   return text;
 }
 

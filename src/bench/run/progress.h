@@ -10,7 +10,7 @@
 
 #include "bench/measure/stopwatch.h"
 #include "bench/spec/case.h"
-#include "record/results.h"
+#include "record/record.h"
 
 namespace longspan::bench {
 
@@ -43,7 +43,7 @@ class Progress {
 
   void note(const std::string& text);  // a line of its own
   void begin(const Case& c);
-  void end(const Case& c, const Json& outcome, double elapsed_s);
+  void end(const Case& c, const record::Outcome& outcome, double elapsed_s);
   void clear();  // removes the bar
 
  private:
@@ -57,6 +57,6 @@ class Progress {
 };
 
 // "12.3 ms, 85.1 GFLOP/s, 61 % of the ceiling", or the status and its reason.
-std::string describe_outcome(const Json& outcome);
+std::string describe_outcome(const record::Outcome& outcome);
 
 }  // namespace longspan::bench

@@ -11,30 +11,45 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
-#include "bench/run/division.h"
-#include "bench/run/lane.h"
+#include "bench/run/device_run.h"
+#include "bench/run/problem_assignment.h"
 #include "bench/spec/values.h"
 
 namespace longspan::bench {
 namespace {
 
+using record::ResultsFile, record::ResultsLine;
+
+// Reads a line of the file that is resumed.
+template <class Read>
+auto read_line(const ResultsFile& file, size_t index, Read&& read) {
+  try {
+    return read(file.earlier()[index]);
+  } catch (const Error& error) {
+    LONGSPAN_CHECK_INPUT(false, "{}:{}: {}; mend or remove the line, or name another folder with --out",
+                         file.path(), index + 1, error.what());
+    throw;
+  }
+}
+
 // Refuses to mix what cannot be compared in one file: another timing rule, another machine.
 void check_same_conditions(const ResultsFile& file, const TimingRule& rule) {
   const std::string advice = "name another folder with --out";
-  const Json now = rule_json(rule);
+  const record::Json now = record::open_object(rule).json;
   const std::string cpu = cpu_device().name;
-  for (const ResultsLine& line : file.earlier()) {
-    if (line.type != ResultsLine::Type::kRun) continue;
+  for (size_t i = 0; i < file.earlier().size(); ++i) {
+    if (file.earlier()[i].type != ResultsLine::Type::kRun) continue;
+    const record::RunRecord run = read_line(file, i, record::run_from);
     for (const auto& [key, value] : now.items()) {
-      if (key == "timeout_s") continue;  // it changes no number
-      const Json before = line.json.value("rule", Json::object()).value(key, Json());
+      if (key == "timeout_s" || !run.rule.json.contains(key)) continue;  // the first changes no number
+      const record::Json& before = run.rule.json[key];
       LONGSPAN_CHECK_INPUT(before.is_null() || before == value,
                            "{} was begun with {} = {}, not {}; resume it with that, or {}", file.path(), key,
                            before.dump(), value.dump(), advice);
     }
-    const Json before = line.json.value("machine", Json::object()).value("cpu_model", Json());
-    LONGSPAN_CHECK_INPUT(before.is_null() || before == cpu, "{} was begun on another machine ({}); {}",
-                         file.path(), before.dump(), advice);
+    const std::string before = fact_text(run.machine.facts(), "cpu_model");
+    LONGSPAN_CHECK_INPUT(before.empty() || before == cpu, "{} was begun on another machine ({}); {}",
+                         file.path(), before, advice);
   }
 }
 
@@ -96,18 +111,17 @@ std::vector<Batch> batches_of(const RunOptions& options, const std::vector<Case>
 std::map<std::string, size_t> homes_of(const ResultsFile& file, const std::vector<Device>& devices) {
   std::map<std::string, std::string> uuids;  // by run
   std::map<std::string, size_t> homes;
-  for (const ResultsLine& line : file.earlier()) {
-    if (line.type == ResultsLine::Type::kRun) {
-      const Json device = line.json.value("device", Json::object());
-      if (const auto uuid = device.find("uuid"); uuid != device.end() && uuid->is_string())
-        uuids[line.run] = uuid->get<std::string>();
-    }
-    if (line.type != ResultsLine::Type::kCase || line.json.value("status", "") != "ok") continue;
-    const auto uuid = uuids.find(line.run);
-    if (uuid == uuids.end()) continue;
-    for (size_t i = 0; i < devices.size(); ++i) {
-      if (devices[i].uuid != uuid->second) continue;
-      homes[problem_of(case_from_json(nlohmann::json::parse(line.json.at("case").dump())))] = i;
+  for (size_t i = 0; i < file.earlier().size(); ++i) {
+    const ResultsLine& line = file.earlier()[i];
+    if (line.type == ResultsLine::Type::kRun)
+      uuids[line.run] = fact_text(read_line(file, i, record::run_from).device.facts(), "uuid");
+    if (line.type != ResultsLine::Type::kCase || uuids[line.run].empty()) continue;
+    const record::CaseRecord result = read_line(file, i, record::case_from);
+    if (result.status != record::Status::kOk) continue;
+    for (size_t device = 0; device < devices.size(); ++device) {
+      if (devices[device].uuid == uuids[line.run])
+        homes[problem_of(read_line(file, i, [&](const ResultsLine&) { return case_of(result.workload); }))] =
+            device;
     }
   }
   return homes;
@@ -116,8 +130,8 @@ std::map<std::string, size_t> homes_of(const ResultsFile& file, const std::vecto
 // The CPUs are shared out while several devices are measured at once, unless the user has said how many.
 class ThreadShare {
  public:
-  explicit ThreadShare(size_t lanes) : set_(lanes > 1 && std::getenv(kName) == nullptr) {
-    const int share = std::max(1, available_cpus() / static_cast<int>(lanes));
+  explicit ThreadShare(size_t devices) : set_(devices > 1 && std::getenv(kName) == nullptr) {
+    const int share = std::max(1, available_cpus() / static_cast<int>(devices));
     if (set_) setenv(kName, std::to_string(share).c_str(), 1);
   }
   ~ThreadShare() {
@@ -139,7 +153,7 @@ class Runner {
         file_(file),
         devices_(workbench.devices()),
         batches_(batches_of(options, cases, workbench, devices_)),
-        ledger_(options, file, guard_, std::move(cases), most_lanes(batches_)) {}
+        ledger_(options, file, guard_, std::move(cases), most_devices(batches_)) {}
 
   RunSummary run() {
     for (const Batch& batch : batches_) run_batch(batch);
@@ -147,13 +161,13 @@ class Runner {
   }
 
  private:
-  static size_t most_lanes(const std::vector<Batch>& batches) {
+  static size_t most_devices(const std::vector<Batch>& batches) {
     size_t most = 1;
     for (const Batch& batch : batches) most = std::max(most, batch.devices.size());
     return most;
   }
 
-  // Where a machine has several GPUs, a lane's processes see none but their own: not every framework leaves
+  // Where a machine has several GPUs, a device's processes see none but their own: not every framework leaves
   // the others alone. Ranks take all of them.
   Variables sees_alone(const Device& device, const std::vector<Case>& cases) const {
     const auto gpus = std::count_if(devices_.begin(), devices_.end(),
@@ -165,21 +179,22 @@ class Runner {
   }
 
   void run_batch(const Batch& batch) {
-    Division division(portions_of(batch.cases), homes_of(file_, batch.devices), batch.devices.size());
-    const auto run_lane = [&](size_t number) {
+    ProblemAssignment assignment(portions_of(batch.cases), homes_of(file_, batch.devices),
+                                 batch.devices.size());
+    const auto run_device = [&](size_t number) {
       Device device = batch.devices[number];
       const Variables variables = sees_alone(device, batch.cases);
       if (!variables.empty()) device.index = 0;
-      Lane lane(options_, workbench_, ledger_, guard_, device, variables, devices_);
-      if (!ledger_.may_begin() || !lane.begin(batch.cases)) return;
-      while (const std::optional<Portion> portion = division.next(number)) {
+      DeviceRun run(options_, workbench_, ledger_, guard_, device, variables, devices_);
+      if (!ledger_.may_begin() || !run.begin(batch.cases)) return;
+      while (const std::optional<Portion> portion = assignment.next(number)) {
         for (const Case& c : portion->cases) {
-          if (!ledger_.may_begin() || !lane.run_one(c)) return;
+          if (!ledger_.may_begin() || !run.run_one(c)) return;
         }
       }
     };
     if (batch.devices.size() == 1) {
-      run_lane(0);
+      run_device(0);
       return;
     }
     const ThreadShare share(batch.devices.size());
@@ -189,7 +204,7 @@ class Runner {
     for (size_t i = 0; i < batch.devices.size(); ++i) {
       threads.emplace_back([&, i] {
         try {
-          run_lane(i);
+          run_device(i);
         } catch (...) {
           const std::lock_guard lock(mutex);
           if (!error) error = std::current_exception();
@@ -225,42 +240,6 @@ RunSummary run(const RunOptions& options, const Workbench& workbench) {
     if (!done.contains(id_of(c))) cases.push_back(c);
   }
   return Runner(options, workbench, file, std::move(cases)).run();
-}
-
-const Device* device_for(const Kernel& kernel, const std::vector<Device>& devices) {
-  for (const Device& device : devices) {
-    if (device.kind == kernel.device_kind()) return &device;
-  }
-  return nullptr;
-}
-
-std::vector<std::string> offered_kernels(const Workbench& workbench) {
-  DeviceKind best = DeviceKind::kCpu;
-  const std::vector<Device> devices = workbench.devices();
-  for (const Kernel* kernel : workbench.kernels) {
-    if (kernel->device_kind() == DeviceKind::kCuda && device_for(*kernel, devices) != nullptr) {
-      best = DeviceKind::kCuda;
-    }
-  }
-  std::vector<std::string> names;
-  for (const Kernel* kernel : workbench.kernels) {
-    if (kernel->device_kind() == best) names.emplace_back(kernel->name());
-  }
-  return names;
-}
-
-std::string command_of(const Case& c, const TimingRule& rule) {
-  std::string command = "longspan";
-  for (const std::string& argument : arguments_of(c)) command += " " + shell_quoted(argument);
-  const Json preset = rule_json(TimingRule{}), set = rule_json(rule);
-  for (const RuleKey& key : rule_keys()) {
-    const Json& value = set.at(std::string(key.name));
-    if (value == preset.at(std::string(key.name))) continue;
-    std::string option(key.name);
-    std::replace(option.begin(), option.end(), '_', '-');
-    command += fmt::format(" --{} {}", option, value.dump());
-  }
-  return command;
 }
 
 }  // namespace longspan::bench

@@ -104,19 +104,20 @@ bool Team::follow(int gpu, const TimingRule& rule, const Workbench& workbench) {
       if (!Isolation(guard).run_case(*c, *device, rule)) return false;
       continue;
     }
-    const Json outcome = run_over_mpi(*c, *device, rule, workbench, alarm(), [&](const Json& late) {
-      fmt::print(stderr, "rank {}: {}\n", rank(), late.value("reason", ""));
+    const auto tell = [&](const CaseAnswer& late) {
+      fmt::print(stderr, "rank {}: {}\n", rank(), late.outcome.reason);
       await_the_end(rule.timeout_s);
-    });
-    if (!outcome.contains(kGroupFailed)) continue;
+    };
+    if (!run_over_mpi(*c, *device, rule, workbench, alarm(), tell).group_failed) continue;
     await_the_end(rule.timeout_s);
     return false;
   }
   return true;
 }
 
-Json run_over_mpi(const Case& c, const Device& device, const TimingRule& rule, const Workbench& workbench,
-                  Alarm& alarm, const std::function<void(Json)>& on_late) {
+CaseAnswer run_over_mpi(const Case& c, const Device& device, const TimingRule& rule,
+                        const Workbench& workbench, Alarm& alarm,
+                        const std::function<void(CaseAnswer)>& on_late) {
   std::mutex mutex;  // of what follows
   PhaseTimes times;
   std::string phase;
@@ -131,21 +132,22 @@ Json run_over_mpi(const Case& c, const Device& device, const TimingRule& rule, c
       const std::lock_guard lock(mutex);
       where = phase;
     }
-    on_late({{"status", "failed"},
-             {"reason", fmt::format("hung: not done after the time limit of {} in {}; give more with "
-                                    "--timeout-s or timeout_s",
-                                    format_duration(rule.timeout_s), where)}});
+    on_late(
+        CaseAnswer::failed(fmt::format("hung: not done after the time limit of {} in {}; give more with "
+                                       "--timeout-s or timeout_s",
+                                       format_duration(rule.timeout_s), where)));
     std::_Exit(1);
   });
-  Json outcome;
+  CaseAnswer answer;
   try {
     const auto testbed = workbench.testbed(device);
-    outcome = run_case_here(workbench, *testbed, c, rule, enter, &alarm);
+    answer = run_case_here(workbench, *testbed, c, rule, enter, &alarm);
   } catch (const std::exception& error) {
-    outcome = {{"status", "failed"}, {"reason", error.what()}, {kGroupFailed, true}};
+    answer = CaseAnswer::failed(error.what());
+    answer.group_failed = true;
   }
-  outcome["phases_s"] = times.json();
-  return outcome;
+  answer.outcome.phases_s = times.times();
+  return answer;
 }
 
 }  // namespace longspan::bench

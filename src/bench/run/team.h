@@ -7,11 +7,11 @@
 #include <optional>
 #include <string>
 
+#include "bench/run/case_answer.h"
 #include "bench/run/workbench.h"
 #include "bench/spec/case.h"
 #include "bench/spec/timing_rule.h"
 #include "comm/rendezvous.h"
-#include "record/results.h"
 
 namespace longspan::bench {
 
@@ -41,10 +41,11 @@ class Team {
   std::unique_ptr<Rendezvous> meeting_;
 };
 
-// What a case's line says from `status` on, found by this very process: MPI is initialised once for each
-// process that its launcher started, so that a case over it cannot have processes of its own. `on_late` is
-// called, with the failure, where the case takes longer than the rule allows; the process ends after that.
-Json run_over_mpi(const Case& c, const Device& device, const TimingRule& rule, const Workbench& workbench,
-                  Alarm& alarm, const std::function<void(Json)>& on_late);
+// Measures the case in this very process: MPI is initialised once for each process that its launcher started,
+// so that a case over it cannot have processes of its own. `on_late` is called, with the failure, where the
+// case takes longer than the rule allows; the process ends after that.
+CaseAnswer run_over_mpi(const Case& c, const Device& device, const TimingRule& rule,
+                        const Workbench& workbench, Alarm& alarm,
+                        const std::function<void(CaseAnswer)>& on_late);
 
 }  // namespace longspan::bench

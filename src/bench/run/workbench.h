@@ -13,18 +13,13 @@
 #include "attention/tensors.h"
 #include "bench/measure/testbed.h"
 #include "bench/run/helper.h"
+#include "record/record.h"
 
 namespace longspan::bench {
 
 // What verification found of one mask.
-struct Accuracy {
-  std::vector<std::string> checked;         // "o", "lse", "dq", "dk", "dv", "counting"
-  std::map<std::string, double> max_error;  // by tensor; as docs/concepts/proof.md defines it
-  std::map<std::string, double> tolerance;
-  std::string counting;           // "pass" or "fail"; empty if not checked
-  int64_t rows = 0, columns = 0;  // compared
-  std::string failure;            // what is wrong, in words; empty if nothing is
-  std::optional<bool> same_bits;  // of two runs; nothing where that is not demanded
+struct Accuracy : record::Accuracy {
+  std::string failure;  // what is wrong, in words; empty if nothing is
 };
 
 // Told before each step, so that whoever watches knows where a case died, and where its time went:
@@ -54,5 +49,11 @@ struct Workbench {
   const Kernel* find(std::string_view kernel) const;
   std::vector<std::string> kernel_names() const;
 };
+
+// The device that a kernel's cases run on: the first of its kind; nullptr if there is none.
+const Device* device_for(const Kernel& kernel, const std::vector<Device>& devices);
+
+// The kernels that 'all' stands for on this machine: those of the best kind of device that it has.
+std::vector<std::string> offered_kernels(const Workbench& workbench);
 
 }  // namespace longspan::bench

@@ -166,19 +166,4 @@ std::string hex16(uint64_t value) {
   return fmt::format("{:016x}", value);
 }
 
-std::string base64(const std::vector<uint8_t>& bytes) {
-  constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  text.reserve((bytes.size() + 2) / 3 * 4);
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t group = uint32_t{bytes[i]} << 16;
-    if (i + 1 < bytes.size()) group |= uint32_t{bytes[i + 1]} << 8;
-    if (i + 2 < bytes.size()) group |= uint32_t{bytes[i + 2]};
-    for (size_t j = 0; j < 4; ++j) {
-      text += i + j > bytes.size() ? '=' : kAlphabet[group >> (18 - 6 * j) & 63];
-    }
-  }
-  return text;
-}
-
 }  // namespace longspan::bench

@@ -30,6 +30,5 @@ std::string did_you_mean(std::string_view text, const std::vector<std::string>& 
 
 uint64_t hash64(std::string_view bytes);  // FNV-1a, then mixed: the same on every machine, for ever
 std::string hex16(uint64_t value);
-std::string base64(const std::vector<uint8_t>& bytes);
 
 }  // namespace longspan::bench

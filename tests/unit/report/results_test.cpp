@@ -33,8 +33,8 @@ TEST(Results, ReadsARunAndItsCases) {
       parse_results(text_of(run_json(), case_json("cpu-flash", "causal", 0.5)), "out/quick/results.jsonl");
   ASSERT_EQ(r.runs.size(), 1u);
   EXPECT_EQ(r.runs[0].device_name(), "Made-up CPU");
-  EXPECT_EQ(fact_text(r.runs[0].software, "libraries.fmt"), "9.1.0");
-  EXPECT_EQ(find_fact(r.runs[0].device, "driver"), nullptr) << "null is absent";
+  EXPECT_EQ(fact_text(r.runs[0].software.facts(), "libraries.fmt"), "9.1.0");
+  EXPECT_EQ(record::find_fact(r.runs[0].device.facts(), "driver"), nullptr) << "null is absent";
   ASSERT_NE(r.runs[0].ceiling("f32"), nullptr);
   EXPECT_DOUBLE_EQ(r.runs[0].ceiling("f32")->flops_per_s, 1e11);
   EXPECT_EQ(r.runs[0].ceiling("bf16"), nullptr);
@@ -44,7 +44,7 @@ TEST(Results, ReadsARunAndItsCases) {
   EXPECT_EQ(r.cases[0].workload.seqlen, 4096);
   EXPECT_DOUBLE_EQ(*r.cases[0].time_s, 0.5);
   EXPECT_DOUBLE_EQ(r.cases[0].interval_s->hi, 0.51);
-  ASSERT_NE(r.cases[0].accuracy->worst(), nullptr);
+  ASSERT_TRUE(r.cases[0].accuracy->worst());
   EXPECT_EQ(r.cases[0].accuracy->worst()->tensor, "o");
   EXPECT_FALSE(r.cases[0].plan_s.has_value());
   EXPECT_THAT(r.warnings, IsEmpty());
@@ -58,9 +58,9 @@ TEST(Results, KeepsAxesItDoesNotKnowAndIgnoresOtherKeys) {
   line["news"] = {{"deep", {1, 2, 3}}};
   const Results r = parse_results(text_of(run_json(), line), "r.jsonl");
   EXPECT_EQ(fact_text(r.cases[0].workload.extra, "strategy"), "ring");
-  EXPECT_EQ(fact_number(r.cases[0].workload.extra, "ranks"), 8);
-  EXPECT_EQ(fact_text(r.cases[0].workload.options, "window"), "256,0");
-  EXPECT_EQ(fact_text(r.cases[0].workload.options, "density"), "0.05");
+  EXPECT_EQ(record::fact_number(r.cases[0].workload.extra, "ranks"), 8);
+  EXPECT_EQ(fact_text(r.cases[0].workload.option_facts, "window"), "256,0");
+  EXPECT_EQ(fact_text(r.cases[0].workload.option_facts, "density"), "0.05");
 }
 
 TEST(Results, KnowWhereTheSameBitsWereDemanded) {
@@ -259,14 +259,14 @@ TEST(ParallelRecords, AreReadAndSummed) {
       "x");
   ASSERT_EQ(results.cases.size(), 1u);
   ASSERT_TRUE(results.cases[0].parallel);
-  const ParallelRecord& p = *results.cases[0].parallel;
+  const record::ParallelRecord& p = *results.cases[0].parallel;
   EXPECT_EQ(p.ranks, 2);
-  EXPECT_DOUBLE_EQ(*p.share("compute_s"), 0.75);
-  EXPECT_DOUBLE_EQ(*p.share("exposed_s"), 0.25);
-  EXPECT_FALSE(p.share("merge_s"));
-  EXPECT_EQ(p.owned[1].size(), 2u);
-  ASSERT_EQ(p.plan.size(), 1u);
-  EXPECT_EQ(p.plan[0].moves[0].to, 1);
+  EXPECT_DOUBLE_EQ(*p.share(p.compute_s), 0.75);
+  EXPECT_DOUBLE_EQ(*p.share(p.exposed_s), 0.25);
+  EXPECT_FALSE(p.share(p.merge_s));
+  EXPECT_EQ(p.plan.owned[1].size(), 2u);
+  ASSERT_EQ(p.plan.by_round.size(), 1u);
+  EXPECT_EQ(p.plan.by_round[0].moves->front().to, 1);
   EXPECT_THAT(format_table(results, {}), HasSubstr("Where the ranks' time went"));
 }
 

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "bench/spec/values.h"
 #include "mask/picture.h"
 
 namespace longspan::bench {
@@ -48,14 +47,14 @@ TEST(MaskSource, ReadsAFile) {
   std::filesystem::remove(path);
 }
 
-TEST(Picture, IsTheDensityGridInBase64) {
+TEST(Picture, IsTheDensityGrid) {
   for (const Pattern& pattern : patterns()) {
     const Case c = normalised(case_of(pattern.name.data(), 4096));
     MaskSource source(c);
     const Mask mask = source.next().masks.front();
-    const Json picture = picture_json(mask);
-    EXPECT_EQ(picture["size"], 48);
-    EXPECT_EQ(picture["data"].get<std::string>(), base64(density_grid(mask, 48)));
+    const record::Picture picture = picture_of(mask);
+    EXPECT_EQ(picture.size, 48);
+    EXPECT_EQ(picture.cells, density_grid(mask, 48));
   }
 }
 

@@ -6,12 +6,14 @@
 #include <gtest/gtest.h>
 
 #include "bench/measure/cpu_testbed.h"
+#include "record/json_writer.h"
 #include "test_kernels.h"
 #include "unit/bench/measure/fake_time.h"
 
 namespace longspan::bench {
 namespace {
 
+using record::Json;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -63,15 +65,32 @@ TimingRule small_rule() {
   return rule;
 }
 
+Accuracy passing_accuracy() {
+  Accuracy accuracy;
+  accuracy.checked = {"o"};
+  accuracy.max_error = {{"o", 1e-7}};
+  accuracy.tolerance = {{"o", 1e-5}};
+  accuracy.counting = "pass";
+  accuracy.rows = 3;
+  accuracy.columns = 4;
+  return accuracy;
+}
+
 Verify passing() {
-  return [](const Subject&) { return Accuracy{{"o"}, {{"o", 1e-7}}, {{"o", 1e-5}}, "pass", 3, 4, ""}; };
+  return [](const Subject&) { return passing_accuracy(); };
+}
+
+// Runs a case: its outcome as a results file has it.
+Json json_of_case(const Case& c, const TimingRule& rule, const Kernel& kernel, Testbed& testbed,
+                  const Verify& verify, const Phase& phase) {
+  return record::encode(run_case(c, rule, kernel, testbed, verify, phase).outcome);
 }
 
 TEST(CaseRunner, ReportsWhatItMeasured) {
   FakeTestbed testbed;
   std::vector<std::string> phases;
-  const Json json = run_case(small_case(Direction::kForward), small_rule(), test_kernel("good"), testbed,
-                             passing(), [&](const std::string& phase) { phases.push_back(phase); });
+  const Json json = json_of_case(small_case(Direction::kForward), small_rule(), test_kernel("good"), testbed,
+                                 passing(), [&](const std::string& phase) { phases.push_back(phase); });
   EXPECT_EQ(json["status"], "ok") << json;
   EXPECT_THAT(phases,
               ElementsAre("drawing", "making inputs", "planning", "the first run", "verifying", "timing"));
@@ -90,8 +109,8 @@ TEST(CaseRunner, ReportsWhatItMeasured) {
 TEST(CaseRunner, EvictsAllTensorsAndTheWorkspace) {
   FakeTestbed testbed;
   for (Direction direction : {Direction::kForward, Direction::kBackward}) {
-    run_case(small_case(direction), small_rule(), test_kernel("good"), testbed, passing(),
-             [](const std::string&) {});
+    json_of_case(small_case(direction), small_rule(), test_kernel("good"), testbed, passing(),
+                 [](const std::string&) {});
     const size_t q = 16 * 2 * 8 * 4, kv = 16 * 1 * 8 * 4, lse = 16 * 2 * 4;
     const size_t forward = q + 2 * kv + q + lse;
     EXPECT_EQ(testbed.touched_bytes,
@@ -112,11 +131,11 @@ TEST(CaseRunner, VerifiesWhatTheKernelWrote) {
   };
   for (Direction direction : {Direction::kForward, Direction::kBackward}) {
     // Row 0 of a causal mask sees key 0 alone, so its output is v's first row.
-    EXPECT_EQ(run_case(small_case(direction), small_rule(), test_kernel("good"), testbed, looks,
-                       [](const std::string&) {})["status"],
+    EXPECT_EQ(json_of_case(small_case(direction), small_rule(), test_kernel("good"), testbed, looks,
+                           [](const std::string&) {})["status"],
               "ok");
-    const Json wrong = run_case(small_case(direction), small_rule(), test_kernel("wrong"), testbed, looks,
-                                [](const std::string&) {});
+    const Json wrong = json_of_case(small_case(direction), small_rule(), test_kernel("wrong"), testbed, looks,
+                                    [](const std::string&) {});
     EXPECT_EQ(wrong["status"], "failed");
     EXPECT_EQ(wrong["reason"], "wrong result: o differs");
     EXPECT_FALSE(wrong.contains("time_s"));
@@ -136,13 +155,13 @@ TEST(CaseRunner, CountsEveryMaskAndComparesTheFirst) {
     alone.push_back(subject.count_alone);
     Accuracy accuracy;
     accuracy.counting = "pass";
-    if (!subject.count_alone) accuracy = {{"o"}, {{"o", 1e-7}}, {{"o", 1e-5}}, "pass", 3, 4, ""};
+    if (!subject.count_alone) accuracy = passing_accuracy();
     if (static_cast<int>(alone.size()) - 1 == broken) accuracy.failure = "a key is missing";
     return accuracy;
   };
   const auto run = [&] {
     alone.clear();
-    return run_case(c, small_rule(), test_kernel("good"), testbed, notes, [](const std::string&) {});
+    return json_of_case(c, small_rule(), test_kernel("good"), testbed, notes, [](const std::string&) {});
   };
   const Json json = run();
   EXPECT_THAT(alone, ElementsAre(false, false, false, true, true));
@@ -167,8 +186,8 @@ TEST(CaseRunner, RunsTwiceWhereTheSameBitsAreDemanded) {
       deterministic = subject.problem.deterministic;
       return passing()(subject);
     };
-    return run_case(c, small_rule(), test_kernel(kernel), testbed, notes,
-                    [&](const std::string& phase) { phases.push_back(phase); });
+    return json_of_case(c, small_rule(), test_kernel(kernel), testbed, notes,
+                        [&](const std::string& phase) { phases.push_back(phase); });
   };
   for (Direction direction : {Direction::kForward, Direction::kBackward}) {
     const Json json = run("good", direction, true);
@@ -203,7 +222,7 @@ TEST(CaseRunner, ANaNErrorIsTheWorst) {
   c.lengths = "uniform:2:5";
   c.masks = 3;
   const Json json =
-      run_case(c, small_rule(), test_kernel("good"), testbed, drifting, [](const std::string&) {});
+      json_of_case(c, small_rule(), test_kernel("good"), testbed, drifting, [](const std::string&) {});
   EXPECT_EQ(calls, 3);
   EXPECT_TRUE(json["accuracy"]["max_error"]["o"].is_null());
 }
@@ -211,8 +230,8 @@ TEST(CaseRunner, ANaNErrorIsTheWorst) {
 TEST(CaseRunner, SaysWhatDoesNotFit) {
   FakeTestbed testbed;
   testbed.available = 1000;
-  const Json json = run_case(small_case(Direction::kForward), small_rule(), test_kernel("good"), testbed,
-                             passing(), [](const std::string&) {});
+  const Json json = json_of_case(small_case(Direction::kForward), small_rule(), test_kernel("good"), testbed,
+                                 passing(), [](const std::string&) {});
   EXPECT_EQ(json["status"], "failed");
   EXPECT_THAT(json["reason"].get<std::string>(),
               HasSubstr("out of memory (inputs and outputs: needs 3.12 KiB, 1000 B free)"));

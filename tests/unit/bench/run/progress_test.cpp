@@ -43,12 +43,15 @@ std::string shown(bool terminal) {
   FakeClock clock;
   const std::vector<Case> cases{case_of("fast", 1024), case_of("slow", 1024)};
   Progress progress(out, terminal, clock, cases, 3);
+  record::Outcome fast;
+  fast.status = record::Status::kOk;
+  fast.time_s = 0.0123;
+  fast.flops_per_s = 85.1e9;
+  fast.share_of_ceiling = 0.61;
   progress.begin(cases[0]);
-  progress.end(cases[0],
-               {{"status", "ok"}, {"time_s", 0.0123}, {"flops_per_s", 85.1e9}, {"share_of_ceiling", 0.61}},
-               4);
+  progress.end(cases[0], fast, 4);
   progress.begin(cases[1]);
-  progress.end(cases[1], {{"status", "failed"}, {"reason", "it broke"}}, 4);
+  progress.end(cases[1], record::Outcome::failed("it broke"), 4);
   progress.clear();
   std::fclose(out);
   std::string result(text, size);

@@ -13,12 +13,13 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "record/results.h"
+#include "record/results_file.h"
 
 namespace longspan::bench {
 namespace {
 
 namespace fs = std::filesystem;
+using record::Json, record::parse_results_line, record::ResultsLine;
 using testing::AllOf;
 using testing::HasSubstr;
 

@@ -26,18 +26,19 @@ struct Portion {
 // Problems in the order in which they first come up, the cases of each in their order.
 std::vector<Portion> portions_of(const std::vector<Case>& cases);
 
-// Hands out portions: each lane takes the next one when it is done with its last. May be called from several
-// threads at once.
-class Division {
+// Hands out portions: each device takes the next one when it is done with its last. May be called from
+// several threads at once.
+class ProblemAssignment {
  public:
-  // `homes`: the lane of problems of which an earlier run has measured something already.
-  Division(std::vector<Portion> portions, const std::map<std::string, size_t>& homes, size_t lanes);
+  // `homes`: the device of problems of which an earlier run has measured something already.
+  ProblemAssignment(std::vector<Portion> portions, const std::map<std::string, size_t>& homes,
+                    size_t devices);
 
-  std::optional<Portion> next(size_t lane);
+  std::optional<Portion> next(size_t device);
 
  private:
   std::mutex mutex_;
-  std::vector<std::deque<Portion>> own_;  // by lane
+  std::vector<std::deque<Portion>> own_;  // by device
   std::deque<Portion> anybodys_;
 };
 

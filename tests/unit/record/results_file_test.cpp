@@ -1,4 +1,4 @@
-#include "record/results.h"
+#include "record/results_file.h"
 
 #include <filesystem>
 #include <fstream>
@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace longspan::bench {
+namespace longspan::record {
 namespace {
 
 namespace fs = std::filesystem;
@@ -138,4 +138,4 @@ TEST(ParseResultsLine, LeavesUnknownTypesAlone) {
 }
 
 }  // namespace
-}  // namespace longspan::bench
+}  // namespace longspan::record

@@ -1,4 +1,4 @@
-#include "bench/run/division.h"
+#include "bench/run/problem_assignment.h"
 
 #include <utility>
 
@@ -26,18 +26,19 @@ std::vector<Portion> portions_of(const std::vector<Case>& cases) {
   return portions;
 }
 
-Division::Division(std::vector<Portion> portions, const std::map<std::string, size_t>& homes, size_t lanes)
-    : own_(lanes) {
+ProblemAssignment::ProblemAssignment(std::vector<Portion> portions,
+                                     const std::map<std::string, size_t>& homes, size_t devices)
+    : own_(devices) {
   for (Portion& portion : portions) {
     const auto home = homes.find(portion.problem);
-    LONGSPAN_CHECK(home == homes.end() || home->second < lanes, "lane {} of {}", home->second, lanes);
+    LONGSPAN_CHECK(home == homes.end() || home->second < devices, "device {} of {}", home->second, devices);
     (home == homes.end() ? anybodys_ : own_[home->second]).push_back(std::move(portion));
   }
 }
 
-std::optional<Portion> Division::next(size_t lane) {
+std::optional<Portion> ProblemAssignment::next(size_t device) {
   const std::lock_guard lock(mutex_);
-  std::deque<Portion>& queue = own_[lane].empty() ? anybodys_ : own_[lane];
+  std::deque<Portion>& queue = own_[device].empty() ? anybodys_ : own_[device];
   if (queue.empty()) return std::nullopt;
   Portion portion = std::move(queue.front());
   queue.pop_front();

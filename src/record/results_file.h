@@ -6,27 +6,23 @@
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include "record/record.h"
 
-namespace longspan::bench {
+namespace longspan::record {
 
-using Json = nlohmann::ordered_json;  // keys in the order written, for readers of the raw file
-
-inline constexpr int kResultsSchema = 1;
-
+// A line as it is told apart before its fields are read.
 struct ResultsLine {
-  enum class Type { kRun, kCase, kOther };
+  enum class Type { kRun, kCase, kOther };  // kOther: of a later version
   Type type = Type::kOther;
   std::string run;  // the run that it announces or belongs to
   std::string id;   // of a case
   Json json;
 };
 
-// Reads one line. Throws only longspan::Error, whatever the text.
-ResultsLine parse_results_line(std::string_view line);
-
-// Parses JSON of at most `max_depth` nested values. Throws only longspan::Error.
-Json parse_json(std::string_view text, int max_depth = 32);
+// These throw only input errors, whatever the text. The caller adds the file and the line.
+ResultsLine parse_results_line(std::string_view text);
+RunRecord run_from(const ResultsLine& line);
+CaseRecord case_from(const ResultsLine& line);
 
 // An open results.jsonl, locked against other runs while it lives.
 class ResultsFile {
@@ -55,4 +51,4 @@ class ResultsFile {
   std::vector<ResultsLine> earlier_;
 };
 
-}  // namespace longspan::bench
+}  // namespace longspan::record

@@ -1,4 +1,4 @@
-#include "bench/run/division.h"
+#include "bench/run/problem_assignment.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,13 +19,13 @@ Case case_of(const char* kernel, int64_t seqlen, Direction direction = Direction
   return c;
 }
 
-std::vector<int64_t> lengths_of(Division& division, size_t lane) {
+std::vector<int64_t> lengths_of(ProblemAssignment& assignment, size_t device) {
   std::vector<int64_t> lengths;
-  while (const auto portion = division.next(lane)) lengths.push_back(portion->cases.front().seqlen);
+  while (const auto portion = assignment.next(device)) lengths.push_back(portion->cases.front().seqlen);
   return lengths;
 }
 
-TEST(Division, APortionIsAllKernelsOfOneProblemInBothPasses) {
+TEST(ProblemAssignment, APortionIsAllKernelsOfOneProblemInBothPasses) {
   const std::vector<Portion> portions = portions_of(
       {case_of("a", 64), case_of("a", 32), case_of("b", 64), case_of("b", 64, Direction::kBackward)});
   ASSERT_EQ(portions.size(), 2u);
@@ -34,12 +34,12 @@ TEST(Division, APortionIsAllKernelsOfOneProblemInBothPasses) {
   EXPECT_THAT(portions[1].cases, ElementsAre(case_of("a", 32)));
 }
 
-TEST(Division, ALaneTakesItsOwnFirstAndNeverAnothers) {
+TEST(ProblemAssignment, ADeviceTakesItsOwnFirstAndNeverAnothers) {
   const std::vector<Case> cases = {case_of("a", 1), case_of("a", 2), case_of("a", 3), case_of("a", 4)};
   const std::map<std::string, size_t> homes = {{problem_of(cases[3]), 1}, {problem_of(cases[0]), 0}};
-  Division division(portions_of(cases), homes, 2);
-  EXPECT_THAT(lengths_of(division, 1), ElementsAre(4, 2, 3));
-  EXPECT_THAT(lengths_of(division, 0), ElementsAre(1));
+  ProblemAssignment assignment(portions_of(cases), homes, 2);
+  EXPECT_THAT(lengths_of(assignment, 1), ElementsAre(4, 2, 3));
+  EXPECT_THAT(lengths_of(assignment, 0), ElementsAre(1));
 }
 
 }  // namespace

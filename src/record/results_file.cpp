@@ -1,4 +1,4 @@
-#include "record/results.h"
+#include "record/results_file.h"
 
 #include <cerrno>
 #include <cstring>
@@ -10,47 +10,61 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "record/json_reader.h"
 
-namespace longspan::bench {
+namespace longspan::record {
 namespace {
 
-std::string text_of(const Json& json, const char* key) {
-  const auto it = json.find(key);
-  LONGSPAN_CHECK_INPUT(it != json.end() && it->is_string(), "the line has no text under '{}'", key);
-  return it->get<std::string>();
+// What every line says.
+struct Envelope {
+  std::string type, run, id;
+};
+
+template <class V, Is<Envelope> S>
+void visit(V& v, S& s) {
+  v.field("type", s.type, "", kRequired);
+  v.field("run", s.run, "");
+  v.field("id", s.id, "");
+}
+
+void check_schema(const Json& line) {
+  const auto schema = line.find("schema");
+  LONGSPAN_CHECK_INPUT(schema != line.end() && !schema->is_null(),
+                       "'schema' is missing: this is not a line of a longspan results file");
+  LONGSPAN_CHECK_INPUT(schema->is_number_integer() && *schema == kSchema,
+                       "schema {} is unknown; this longspan reads schema {}: use the longspan that wrote the "
+                       "file, or a newer one",
+                       schema->is_structured() ? schema->type_name()
+                       : schema->is_string()   ? schema->get<std::string>()
+                                               : schema->dump(),
+                       kSchema);
 }
 
 }  // namespace
 
-Json parse_json(std::string_view text, int max_depth) {
-  const auto limit_depth = [max_depth](int depth, Json::parse_event_t, Json&) {
-    LONGSPAN_CHECK_INPUT(depth <= max_depth, "the JSON is nested more than {} deep", max_depth);
-    return true;
-  };
-  try {
-    return Json::parse(text, limit_depth);
-  } catch (const nlohmann::json::exception& error) {
-    LONGSPAN_CHECK_INPUT(false, "not valid JSON: {}", error.what());
-  }
-  return {};
-}
-
 ResultsLine parse_results_line(std::string_view text) {
   ResultsLine line;
   line.json = parse_json(text);
-  LONGSPAN_CHECK_INPUT(line.json.is_object(), "the line is no JSON object");
-  const auto schema = line.json.find("schema");
-  LONGSPAN_CHECK_INPUT(schema != line.json.end() && schema->is_number_integer(),
-                       "the line has no 'schema' number");
-  LONGSPAN_CHECK_INPUT(*schema == kResultsSchema, "schema {} is unknown; this longspan knows schema {}",
-                       schema->dump(), kResultsSchema);
-  const std::string type = text_of(line.json, "type");
-  if (type == "run") line.type = ResultsLine::Type::kRun;
-  if (type == "case") line.type = ResultsLine::Type::kCase;
+  LONGSPAN_CHECK_INPUT(line.json.is_object(), "a JSON {}, not an object", line.json.type_name());
+  check_schema(line.json);
+  const auto envelope = from_json<Envelope>(line.json);
+  if (envelope.type == "run") line.type = ResultsLine::Type::kRun;
+  if (envelope.type == "case") line.type = ResultsLine::Type::kCase;
   if (line.type == ResultsLine::Type::kOther) return line;
-  line.run = text_of(line.json, "run");
-  if (line.type == ResultsLine::Type::kCase) line.id = text_of(line.json, "id");
+  LONGSPAN_CHECK_INPUT(!envelope.run.empty(), "'run' is missing or empty");
+  LONGSPAN_CHECK_INPUT(line.type == ResultsLine::Type::kRun || !envelope.id.empty(),
+                       "'id' is missing or empty");
+  line.run = envelope.run;
+  line.id = envelope.id;
   return line;
+}
+
+RunRecord run_from(const ResultsLine& line) {
+  return from_json<RunRecord>(line.json);
+}
+
+CaseRecord case_from(const ResultsLine& line) {
+  return from_json<CaseRecord>(line.json);
 }
 
 ResultsFile::ResultsFile(const std::string& folder, Mode mode)
@@ -111,7 +125,7 @@ void ResultsFile::repair_and_read() {
 }
 
 void ResultsFile::append(const Json& line) {
-  const std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::string text = text_of(line) + "\n";
   const off_t before = lseek(fd_, 0, SEEK_END);
   ssize_t written = 0;
   do {
@@ -128,4 +142,4 @@ void ResultsFile::append(const Json& line) {
   fdatasync(fd_);
 }
 
-}  // namespace longspan::bench
+}  // namespace longspan::record

@@ -1,0 +1,60 @@
+// One device's part of a run: it measures the device's ceiling, then case after case, each in a process of
+// its own. Those of several devices run at the same time, on a thread each, and share the ledger.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/run/isolation.h"
+#include "bench/run/ledger.h"
+
+namespace longspan::bench {
+
+class DeviceRun {
+ public:
+  // `variables`: of the environment of its processes, which see `device` under its number.
+  DeviceRun(const RunOptions& options, const Workbench& workbench, Ledger& ledger, SignalGuard& guard,
+            const Device& device, const Variables& variables, std::vector<Device> devices);
+
+  // Measures the ceilings, writes the run's record and starts what `cases` need. False if interrupted.
+  bool begin(const std::vector<Case>& cases);
+
+  // Runs a case and writes its line. False if interrupted: the case is then as if it had never begun.
+  bool run_one(const Case& c);
+
+ private:
+  // A kernel's helper, and how many before it could not serve.
+  struct Kept {
+    std::unique_ptr<Helper> helper;
+    bool used = false;
+    size_t useless = 0;
+  };
+
+  std::optional<CaseAnswer> skip_at_once(const Case& c);
+  std::optional<CaseAnswer> measure(const Case& c);
+  std::optional<CaseAnswer> attempt(const Case& c);
+  std::optional<CaseAnswer> measure_with_team(const Case& c);
+  void record(const Case& c, record::Outcome outcome);
+  Helper* helper_for(const Case& c);
+  void start_helper(const std::string& kernel);
+  bool end_other_helpers(const Case& c);
+  void look_after_helper(const Case& c, record::Outcome& outcome);
+  double devices_of(const Case& c) const;
+
+  const RunOptions& options_;
+  const Workbench& workbench_;
+  Ledger& ledger_;
+  Isolation isolation_;
+  const Device device_;
+  const Variables variables_;
+  const std::vector<Device> devices_;  // of the machine
+  std::string run_id_;
+  std::string started_;  // the present case
+  double begin_s_ = 0;
+  std::map<DType, double> ceilings_;
+  std::map<std::string, Kept> helpers_;  // by kernel
+};
+
+}  // namespace longspan::bench

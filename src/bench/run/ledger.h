@@ -1,0 +1,52 @@
+// The results file, the progress and the counts of a run, shared by the devices that it runs on.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "bench/run/child_process.h"
+#include "bench/run/progress.h"
+#include "bench/run/run_options.h"
+#include "record/results_file.h"
+
+namespace longspan::bench {
+
+// Every call may come from any thread.
+class Ledger {
+ public:
+  Ledger(const RunOptions& options, record::ResultsFile& file, SignalGuard& guard, std::vector<Case> cases,
+         size_t devices);
+
+  // False where no case is to begin any more: interrupted, the time is up, or another device has failed.
+  bool may_begin();
+  void interrupt();
+  void give_up() { given_up_ = true; }
+  void break_up();  // the same, since the team's processes have failed
+
+  void note(const std::string& text);
+  void write(const record::RunRecord& run);
+  void begin(const Case& c);
+  void end(const Case& c, const record::CaseRecord& result);
+
+  // Reasons for which a kernel can run no case.
+  void always_skip(const std::string& kernel, const std::string& reason);
+  std::string always_skipped(const std::string& kernel);  // empty: it is not
+
+  RunSummary finish();
+
+ private:
+  const RunOptions& options_;
+  record::ResultsFile& file_;
+  SignalGuard& guard_;
+  std::atomic<bool> given_up_ = false;
+  double begin_s_;
+  std::mutex mutex_;  // of what follows
+  Progress progress_;
+  RunSummary summary_;
+  std::map<std::string, std::string> always_skipped_;  // kernel -> reason
+};
+
+}  // namespace longspan::bench

@@ -1,0 +1,158 @@
+#include "record/schema.h"
+
+#include <map>
+
+#include <fmt/format.h>
+
+#include "record/fields.h"
+#include "record/json_writer.h"
+
+namespace longspan::record {
+namespace {
+
+constexpr std::string_view kTop = R"(# The results file
+
+<!-- `longspan results-page` prints this page from src/record/fields.h. Edit that list, not this page. -->
+
+A results file is JSON Lines, UTF-8: one object a line, appended as soon as its case ends. `longspan run` writes `results.jsonl`
+into its output folder; `longspan report` and `longspan compare` read such files.
+
+- Two kinds of line are told apart by `type`.
+- Every line carries `schema`, now {}. A reader refuses a schema that it does not know and ignores keys that it does not know.
+- Times are seconds, sizes bytes, rates FLOP/s. A number that does not exist is null or absent, never 0 or NaN.
+- No number is below 0, but for parameters of masks and temperatures.
+- A key that is 'optional' is left out where there is nothing to say. A reader takes null for absent.
+- A line is written with one `write` call and ends in a newline. A file that ends in a half line was cut short while writing;
+  `--resume` removes that half line and runs its case again. A file holds each `id` at most once.
+
+[Metrics](metrics.md) derives the numbers.
+)";
+
+constexpr std::string_view kRun = R"(
+## `"type": "run"`: what ran, on what
+
+Written first, and again by each `--resume`; one for each device where a suite's cases run on several (`--devices`). Cases refer
+to it by `run`.
+)";
+
+constexpr std::string_view kCase = R"(
+## `"type": "case"`: one kernel on one workload
+
+`share_of_ceiling` is absent where ranks are processes on the CPU.
+)";
+
+constexpr std::string_view kBottom = R"(
+## `longspan plan --json`
+
+One object:
+
+| key | meaning |
+|---|---|
+| `case`, `topology` | as above; nodes and devices |
+| `ulysses`, `inner_ring`, `placement`, `sharding`, `skip` | what was left to the strategy, filled in |
+| `area`, `build_s`, `check_s` | visible pairs; time to build and to check the schedule |
+| `owned` | each rank's tokens as `[begin, end]` pairs |
+| `forward`, `backward` | the keys of [`plan`](#plan) but `owned`, for each pass |
+)";
+
+// What a table cannot say, under the heading of an object.
+const std::map<std::string_view, std::string_view> kNotes = {
+    {"case",
+     "Where the case is spread over ranks, the object has `strategy` and `ranks` as well, and those options "
+     "that\nthe strategy reads and that are not its defaults, each under its own name.\n"},
+    {"accuracy", "[Proof](../concepts/proof.md) defines the errors.\n"},
+    {"parallel",
+     "`time_s` of such a case is the time of the slowest rank: each sample starts when all ranks are "
+     "ready, and is the largest of the ranks'\nown times. `flops_per_s` counts the whole problem's work. "
+     "Lists are by rank, each the mean over the masks.\n[Metrics](metrics.md#ranks) says what the "
+     "figures mean.\n\nA backward pass may hold a fifth more than `planned_held_bytes`, where buffers of "
+     "the forward pass fit none of its needs.\n"},
+};
+
+template <class T>
+struct Item {
+  using type = T;
+};
+template <class T>
+struct Item<std::optional<T>> : Item<T> {};
+template <class T>
+struct Item<std::vector<T>> : Item<T> {};
+template <class T>
+struct Item<std::map<std::string, T>> : Item<T> {};
+template <class T>
+struct Item<std::pair<std::string, T>> : Item<T> {};
+template <class T>
+struct Item<Open<T>> : Item<T> {};
+
+template <class T>
+std::string kind_of(unsigned flags) {
+  if constexpr (detail::IsOptional<T>::value) {
+    return kind_of<typename T::value_type>(flags);
+  } else if constexpr (std::same_as<T, bool>) {
+    return "boolean";
+  } else if constexpr (std::same_as<T, double>) {
+    return "number";
+  } else if constexpr (std::integral<T>) {
+    return "integer";
+  } else if constexpr (std::same_as<T, std::string> || std::same_as<T, Status>) {
+    return "string";
+  } else if constexpr (std::same_as<T, std::vector<uint8_t>>) {
+    return "base64";
+  } else if constexpr (std::same_as<T, Interval> || std::same_as<T, std::pair<int64_t, int64_t>>) {
+    return "pair";
+  } else if constexpr (detail::IsNamed<T>::value) {
+    return kind_of<typename Item<T>::type>(flags) + " by name";
+  } else if constexpr (detail::IsList<T>::value) {
+    return (flags & kByRank) != 0 ? "list by rank" : "list";
+  } else {
+    return "object";
+  }
+}
+
+// A table of an object's fields, and after it those of the objects within.
+class Schema {
+ public:
+  template <class T>
+  void field(const char* key, const T&, const char* meaning, unsigned flags = 0) {
+    using Inner = typename Item<T>::type;
+    std::string kind = kind_of<T>(flags);
+    if ((flags & kNull) != 0) kind += " or null";
+    const bool may_miss = detail::IsOptional<T>::value || (flags & kOmitted) != 0;
+    if (may_miss && (flags & kNull) == 0) kind += ", optional";
+    std::string link;
+    if constexpr (requires(Schema & schema, Inner & inner) { visit(schema, inner); }) {
+      if constexpr (!std::same_as<Inner, PlanMove>) {
+        link = fmt::format(": [`{}`](#{})", key, key);
+        Schema schema;
+        Inner inner;
+        visit(schema, inner);
+        const auto note = kNotes.find(key);
+        inner_ += fmt::format("\n### `{}`\n{}{}", key,
+                              note == kNotes.end() ? "" : fmt::format("\n{}", note->second), schema.text());
+      }
+    }
+    rows_ += fmt::format("| `{}` | {} | {}{} |\n", key, kind, meaning, link);
+  }
+
+  std::string text() const { return "\n| key | value | meaning |\n|---|---|---|\n" + rows_ + inner_; }
+
+ private:
+  std::string rows_, inner_;
+};
+
+template <class T>
+std::string fields_of() {
+  Schema schema;
+  T value;
+  visit(schema, value);
+  return schema.text();
+}
+
+}  // namespace
+
+std::string results_page() {
+  return fmt::format(kTop, kSchema) + std::string(kRun) + fields_of<RunRecord>() + std::string(kCase) +
+         fields_of<CaseRecord>() + std::string(kBottom);
+}
+
+}  // namespace longspan::record
