@@ -63,7 +63,7 @@ struct Ceiling {
   double flops_per_s = 0;
   std::string what;  // "sgemm 2048^3 of OpenBLAS, 2 threads"
   std::vector<double> samples_s;
-  std::map<std::string, double> tried;  // where several products were: the rate of each
+  std::map<std::string, double> tried = {};  // where several products were: the rate of each
   double sm_clock_mhz = 0;              // a GPU's meanwhile, median; 0 if it is not known
 };
 
