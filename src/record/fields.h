@@ -58,7 +58,7 @@ template <class V, Is<Software> S>
 void visit(V& v, S& s) {
   v.field("longspan", s.longspan, "version");
   v.field("commit", s.commit, "commit of the sources; null if they were in no git checkout", kNull);
-  v.field("dirty", s.dirty, "whether the sources differed from that commit", kNull);
+  v.field("dirty", s.dirty, "the sources differed from that commit", kNull);
   v.field("compiler", s.compiler, "name and version");
   v.field("build_type", s.build_type, "`Release` for what is published");
   v.field("libraries", s.libraries, "version of each library");
@@ -72,7 +72,7 @@ void visit(V& v, S& s) {
   v.field("budget_s", s.budget_s, "time for the samples of a mask");
   v.field("half_width", s.half_width, "enough: half the interval of the median over the median");
   v.field("confidence", s.confidence, "of that interval");
-  v.field("cold_cache", s.cold_cache, "whether each sample began with cold caches");
+  v.field("cold_cache", s.cold_cache, "each sample began with cold caches");
   v.field("timeout_s", s.timeout_s, "time limit of a whole case");
 }
 
@@ -95,7 +95,7 @@ void visit(V& v, S& s) {
   v.field("device", s.device, "what the cases ran on");
   v.field("software", s.software, "the build that measured");
   v.field("rule", s.rule, "timing rule");
-  v.field("ceilings", s.ceilings, "by dtype: the large matrix product that was measured first in this run");
+  v.field("ceilings", s.ceilings, "by dtype: a large matrix product, measured first");
 }
 
 template <class V, Is<Workload> S>
@@ -146,10 +146,9 @@ void visit(V& v, S& s) {
 
 template <class V, Is<PlanRound> S>
 void visit(V& v, S& s) {
-  v.field("sent_bytes", s.sent_bytes, "bytes that each rank sends", kByRank);
-  v.field("between_nodes_bytes", s.between_nodes_bytes, "the part of these that crosses a node's border",
-          kByRank);
-  v.field("area", s.area, "visible pairs of each rank", kByRank | kUnlimited);
+  v.field("sent_bytes", s.sent_bytes, "bytes sent", kByRank);
+  v.field("between_nodes_bytes", s.between_nodes_bytes, "of these, across a node's border", kByRank);
+  v.field("area", s.area, "visible pairs", kByRank | kUnlimited);
   v.field("moves", s.moves, "each as `[operand, from, to, bytes]`; left out above 64 ranks");
 }
 
@@ -157,11 +156,10 @@ template <class V, Is<PassPlan> S>
 void visit(V& v, S& s) {
   v.field("rounds", s.rounds, "number of rounds");
   v.field("imbalance", s.imbalance, "the largest rank's visible pairs over their mean");
-  v.field("sent_bytes", s.sent_bytes, "bytes that each rank sends", kByRank);
-  v.field("between_nodes_bytes", s.between_nodes_bytes, "the part of these that crosses a node's border",
-          kByRank);
-  v.field("area", s.area, "visible pairs of each rank", kByRank | kUnlimited);
-  v.field("peak_copy_bytes", s.peak_copy_bytes, "the most bytes of other ranks' data held at once", kByRank);
+  v.field("sent_bytes", s.sent_bytes, "bytes sent", kByRank);
+  v.field("between_nodes_bytes", s.between_nodes_bytes, "of these, across a node's border", kByRank);
+  v.field("area", s.area, "visible pairs", kByRank | kUnlimited);
+  v.field("peak_copy_bytes", s.peak_copy_bytes, "the most held at once of other ranks' data", kByRank);
   v.field("by_round", s.by_round, "the rounds, in order");
   v.field("owned", s.owned, "tokens of each rank as `[begin, end]` pairs", kOmitted);
 }
@@ -177,9 +175,8 @@ void visit(V& v, S& s) {
   v.field("area", s.area, "visible pairs, summed over query heads", kByRank);
   v.field("sent_bytes", s.sent_bytes, "bytes counted as they were sent", kByRank);
   v.field("predicted_bytes", s.predicted_bytes, "the same by the schedule alone", kByRank);
-  v.field("between_nodes_bytes", s.between_nodes_bytes, "predicted bytes that cross a node's border",
-          kByRank);
-  v.field("peak_copy_bytes", s.peak_copy_bytes, "the most bytes of other ranks' data held at once", kByRank);
+  v.field("between_nodes_bytes", s.between_nodes_bytes, "predicted bytes across a node's border", kByRank);
+  v.field("peak_copy_bytes", s.peak_copy_bytes, "the most held at once of other ranks' data", kByRank);
   v.field("held_bytes", s.held_bytes, "buffers beside its own tensors, without the kernel's plans", kByRank);
   v.field("planned_held_bytes", s.planned_held_bytes, "the most of these by the schedule alone", kByRank);
   v.field("rank_time_s", s.rank_time_s, "median time", kByRank);
@@ -212,7 +209,7 @@ void visit(V& v, S& s) {
   v.field("plan_s", s.plan_s, "median time to plan");
   v.field("median_s", s.median_s, "median of the samples", kPositive);
   v.field("interval_s", s.interval_s, "`[lo, hi]`, 95 % interval of the median; null below 6 samples", kNull);
-  v.field("converged", s.converged, "whether the interval is as narrow as the rule asks");
+  v.field("converged", s.converged, "the interval is as narrow as the rule asks");
   v.field("samples_s", s.samples_s, "every sample, in the order taken", kPositive);
   v.field("throttled_samples_s", s.throttled_samples_s, "samples set aside since they were throttled",
           kPositive | kOmitted);

@@ -64,7 +64,7 @@ struct Ceiling {
   std::string what;  // "sgemm 2048^3 of OpenBLAS, 2 threads"
   std::vector<double> samples_s;
   std::map<std::string, double> tried = {};  // where several products were: the rate of each
-  double sm_clock_mhz = 0;              // a GPU's meanwhile, median; 0 if it is not known
+  double sm_clock_mhz = 0;                   // a GPU's meanwhile, median; 0 if it is not known
 };
 
 struct RunRecord {
@@ -100,7 +100,7 @@ struct ErrorFigure {
 struct Accuracy {
   std::vector<std::string> checked;  // "o", "lse", "dq", "dk", "dv"
   int64_t masks = 0;
-  std::map<std::string, double> max_error;  // by tensor, as docs/concepts/proof.md defines it; NaN where it is none
+  std::map<std::string, double> max_error;  // by tensor; NaN where it is no number
   std::map<std::string, double> tolerance;
   std::string counting;           // "pass" or "fail"; empty if not checked
   int64_t rows = 0, columns = 0;  // compared

@@ -20,8 +20,8 @@ into its output folder; `longspan report` and `longspan compare` read such files
 - Two kinds of line are told apart by `type`.
 - Every line carries `schema`, now {}. A reader refuses a schema that it does not know and ignores keys that it does not know.
 - Times are seconds, sizes bytes, rates FLOP/s. A number that does not exist is null or absent, never 0 or NaN.
-- No number is below 0, but for parameters of masks and temperatures.
-- A key that is 'optional' is left out where there is nothing to say. A reader takes null for absent.
+- Only parameters of masks and temperatures may be below 0.
+- An optional key is left out where there is nothing to say. A reader takes null for absent.
 - A line is written with one `write` call and ends in a newline. A file that ends in a half line was cut short while writing;
   `--resume` removes that half line and runs its case again. A file holds each `id` at most once.
 

@@ -1,4 +1,4 @@
-// Evicting memory from a CPU's caches, so that a sample begins as cold as a training step's attention does.
+// Evicts memory from a CPU's caches, so that a sample begins with caches as cold as in a training step.
 #pragma once
 
 #include <span>

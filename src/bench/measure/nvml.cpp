@@ -8,8 +8,8 @@
 namespace longspan::bench {
 namespace {
 
-// What is used of NVML's interface, which is stable and published; its header comes with the CUDA toolkit
-// only, and not with every one.
+// The part of NVML's stable, published interface that is used here. Its header comes only with some CUDA
+// toolkits.
 using NvmlDevice = struct nvmlDevice_st*;
 constexpr int kSuccess = 0, kClockSm = 1, kTemperatureGpu = 0;
 

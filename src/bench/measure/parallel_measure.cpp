@@ -20,7 +20,7 @@
 namespace longspan::bench {
 namespace {
 
-// A wait between ranks that takes longer has failed; the whole case has its own limit besides.
+// A wait between ranks that takes longer has failed. The case has its own time limit as well.
 constexpr std::chrono::milliseconds kWaitLimit{120000};
 
 std::vector<double> by_rank(const std::vector<std::vector<RankPass>>& samples,
@@ -173,7 +173,7 @@ void add_planned(record::ParallelRecord& result, const ParallelPlan& plan, const
   for (size_t rank = 0; rank < pass.area.size(); ++rank)
     result.predicted_bytes[rank] += static_cast<double>(pass.sent_within[rank]);
   for (int rank = 0; rank < static_cast<int>(pass.area.size()); ++rank) {
-    // What a forward pass left is still there when the backward pass follows.
+    // Buffers of the forward pass still exist in the backward pass.
     int64_t most = buffer_bytes(schedule, problem, cost, rank, Direction::kForward);
     if (direction == Direction::kBackward)
       most = std::max(most, buffer_bytes(schedule, problem, cost, rank, direction));

@@ -1,5 +1,5 @@
-// Measuring a case that is spread over ranks: the kernel that spreads it, its stopwatch, and what it records
-// beyond a single device's case.
+// Measures a case that is spread over ranks: the kernel that spreads it, its stopwatch, and its part of the
+// record.
 #pragma once
 
 #include <memory>
@@ -15,19 +15,19 @@
 
 namespace longspan::bench {
 
-// A kernel over ranks, and where those are processes this one's end of their group.
+// A kernel over ranks and, if the ranks are processes, this process's communicator.
 struct Spread {
   std::unique_ptr<Communicator> process;
   std::unique_ptr<Kernel> kernel;
 };
 
-// `kernel` over the ranks of `p`: threads on devices of its kind, of which `devices` are those that there
-// are; or processes, of which this one has `device`, and hears of the others' deaths from `alarm`, if that is
-// given. Throws an input error where the transport cannot carry them.
+// Spreads `kernel` over the ranks of `p`: threads on those of `devices` that are of its kind, or processes,
+// of which this one has `device`. `alarm`, if given, reports ranks that have died. Throws an input error if
+// the transport cannot carry the ranks.
 Spread spread(const Kernel& kernel, const Parallelism& p, const std::vector<Device>& devices,
               const Device& device, Alarm* alarm = nullptr);
 
-// Time as rank 0 sees it, so that all ranks measure equally long.
+// Rank 0's time on all ranks, so that they all measure for the same time.
 class SharedClock : public Clock {
  public:
   SharedClock(Clock& clock, ParallelPlan& plan) : clock_(clock), plan_(plan) {}
@@ -38,8 +38,8 @@ class SharedClock : public Clock {
   ParallelPlan& plan_;
 };
 
-// Runs a pass on all ranks at once; a sample is the slowest rank's time. What work it is given does not
-// matter: the ranks' tensors are there since the plan ran last.
+// Runs a pass on all ranks at once; a sample is the slowest rank's time. It ignores its work argument: the
+// ranks' tensors are there since the plan ran last.
 class ParallelStopwatch : public Stopwatch {
  public:
   ParallelStopwatch(ParallelPlan& plan, Direction direction, bool cold_cache, Testbed& testbed)
@@ -49,7 +49,7 @@ class ParallelStopwatch : public Stopwatch {
   std::vector<Sample> row(const Work& work, int64_t count) override;
   int64_t row_length(double time_s) const override;
 
-  // Every sample's ranks, warm-up runs included.
+  // One entry a sample, warm-up runs included; by rank within it.
   const std::vector<std::vector<RankPass>>& passes() const { return passes_; }
 
  private:
@@ -60,7 +60,7 @@ class ParallelStopwatch : public Stopwatch {
   std::vector<std::vector<RankPass>> passes_;
 };
 
-// `samples` are the last of the stopwatch's passes that count.
+// Only the last `samples` of `passes` count; those before were warm-up.
 void add_measured(record::ParallelRecord& result, const std::vector<std::vector<RankPass>>& passes,
                   size_t samples);
 void add_planned(record::ParallelRecord& result, const ParallelPlan& plan, const Problem& problem,
@@ -69,7 +69,7 @@ void add_planned(record::ParallelRecord& result, const ParallelPlan& plan, const
 // ||a - b|| / ||b|| of two dense tensors in the memory of one device.
 double relative_difference(const TensorView& a, const TensorView& b, DeviceKind kind);
 
-// Means over the masks, the worst of errors, the plan of mask 0.
+// Means over the masks, the worst errors, and the plan of mask 0.
 record::ParallelRecord mean_of(const std::vector<record::ParallelRecord>& masks);
 
 }  // namespace longspan::bench

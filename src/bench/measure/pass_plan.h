@@ -6,7 +6,7 @@
 
 namespace longspan::bench {
 
-// Moves are left out beyond kMostRanksDrawn ranks, which nobody could draw.
+// Moves are left out above kMostRanksDrawn ranks: the report cannot draw them.
 inline constexpr int kMostRanksDrawn = 64;
 record::PassPlan pass_plan(const Schedule& schedule, Direction direction, const Problem& problem,
                            const Cost& cost);

@@ -17,7 +17,7 @@ class SelfTimedStopwatch : public Stopwatch {
 
   Sample time(const Work& work) override { return row(work, 1).front(); }
 
-  // The work is the plan's own: it runs on the tensors that it ran on last.
+  // It ignores its work argument: the plan runs on the tensors that it ran on last.
   std::vector<Sample> row(const Work&, int64_t count) override {
     bool throttled = false;
     std::vector<Sample> samples;

@@ -1,6 +1,5 @@
-// How runs of some work are timed: the seam between the timing rule and a device. The CPU's is in
-// cpu_testbed.cpp; a GPU's times with events, empties its L2 and keeps the device loaded; a test's is a
-// script that takes no time.
+// How runs are timed: the interface between the timing rule and a device. The CPU's is in cpu_testbed.cpp. A
+// GPU's uses events, empties the L2 and keeps the device loaded. A test's returns scripted times.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +10,7 @@ namespace longspan::bench {
 
 using Work = std::function<void()>;
 
-// Monotonic time, which budgets are counted in.
+// Monotonic time, for budgets.
 class Clock {
  public:
   virtual ~Clock() = default;
@@ -20,7 +19,7 @@ class Clock {
 
 struct Sample {
   double time_s = 0;
-  bool throttled = false;  // the device was slowed by heat or power meanwhile: to be taken again
+  bool throttled = false;  // heat or power slowed the device meanwhile: it is taken again
 };
 
 class Stopwatch {

@@ -1,5 +1,5 @@
-// What measuring needs of a device: inputs, memory, a clock and a stopwatch. One implementation per kind of
-// device (cpu_testbed.h); everything else in bench/ is the same for all of them.
+// What measuring needs of a device: memory, a clock and a stopwatch. There is one implementation per kind of
+// device (cpu_testbed.h); everything else in bench/ is the same for all.
 #pragma once
 
 #include <cstdint>
@@ -33,31 +33,31 @@ class Testbed {
   virtual std::string driver() const { return ""; }  // "" on the CPU
   virtual Stream stream() { return {}; }
   virtual void synchronize() {}
-  virtual void synchronize_all() { synchronize(); }  // with what a kernel does in streams of its own
+  virtual void synchronize_all() { synchronize(); }  // including a kernel's own streams
 
-  // Memory that can be had now: what a case may still allocate.
+  // Free memory: what a case may still allocate.
   virtual size_t available_bytes() const = 0;
 
-  // Between the two calls: the most memory that was held beyond what was held at the first.
+  // The peak of allocated memory between the two calls, beyond what was allocated at the first.
   virtual void begin_peak() = 0;
   virtual size_t end_peak() = 0;
 
   virtual Clock& clock() = 0;
 
-  // A stopwatch for work that reads and writes `touched`; cold_cache: it evicts them before each sample.
+  // A stopwatch for work that reads and writes `touched`. With cold_cache it evicts them before each sample.
   virtual std::unique_ptr<Stopwatch> stopwatch(std::vector<MemorySpan> touched, bool cold_cache) = 0;
 
-  // How many samples of such a length are taken without a rest between them (Stopwatch::row_length).
+  // How many samples of this length are taken without a rest between them (Stopwatch::row_length).
   virtual int64_t row_length(double /*time_s*/) const { return 1; }
 
-  // Reads clocks and the like, for take_device_state; true if the device is slowed by heat or power. A
-  // stopwatch of this testbed does so itself.
+  // Reads clocks, power and temperature for take_device_state. True if heat or power slows the device. The
+  // stopwatches of this testbed call it themselves.
   virtual bool sample_device_state() { return false; }
 
-  // Of the samples since the last call; none on the CPU.
+  // The state over the samples since the last call; nothing on the CPU.
   virtual std::optional<DeviceState> take_device_state() { return std::nullopt; }
 
-  // Throws an input error if this device multiplies no matrices of the dtype.
+  // Throws an input error if this device cannot multiply matrices of the dtype.
   virtual Ceiling measure_ceiling(DType dtype) = 0;
 };
 

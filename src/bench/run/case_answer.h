@@ -1,5 +1,4 @@
-// What the process of a case answers to the runner: what came out of the case, and what else the runner
-// needs.
+// The answer of a case's process to the runner: the outcome, and flags that the runner alone needs.
 #pragma once
 
 #include "comm/communicator.h"
@@ -9,8 +8,8 @@ namespace longspan::bench {
 
 struct CaseAnswer {
   record::Outcome outcome;
-  bool always = false;        // skipped for a reason that holds for every case of this kernel
-  bool group_failed = false;  // ranks that are processes no longer know what is under way between them
+  bool always = false;        // the reason to skip holds for every case of this kernel
+  bool group_failed = false;  // messages between processes may still be in flight
 
   static CaseAnswer skipped(const std::string& reason) { return {record::Outcome::skipped(reason)}; }
   static CaseAnswer failed(const std::string& reason) { return {record::Outcome::failed(reason)}; }
@@ -23,8 +22,8 @@ void visit(V& v, S& s) {
   v.field("group_failed", s.group_failed, "", record::kOmitted);
 }
 
-// At the end of a case whose ranks are processes: a failure of one is a failure of all. What all of them see
-// alike, as a wrong result or a reason to skip, needs no telling.
+// Called at the end of a case whose ranks are processes: if one fails, all fail. A wrong result or a reason
+// to skip is seen by all of them and needs no message.
 void agree(Communicator& process, CaseAnswer& answer);
 
 }  // namespace longspan::bench

@@ -1,4 +1,4 @@
-// The outcome of a case, from what each of its masks gave.
+// Makes the outcome of a case from the results of its masks.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace longspan::bench {
 
-// What one mask gave.
+// The result of one mask.
 struct MaskResult {
   DrawnMask mask;
   int64_t area = 0;  // summed over query heads
@@ -19,7 +19,7 @@ struct MaskResult {
   PlanNotes notes;
   Accuracy accuracy;
   Measurement measurement;
-  record::ParallelRecord parallel;  // of a case that is spread over ranks
+  record::ParallelRecord parallel;  // where the case is spread over ranks
 };
 
 // Takes the device's state from the testbed.

@@ -1,4 +1,4 @@
-// One case, from its value to its outcome: what happens inside the process of a case.
+// Runs one case: what happens inside the process of a case.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@
 
 namespace longspan::bench {
 
-// What goes wrong in a way that the program survives is a status with its reason, not an exception.
-// `single`: where the kernel is spread over ranks, the one inside, whose result on one device it is compared
-// with.
+// A failure that the program survives becomes a status with a reason, not an exception. `single`: the kernel
+// that `kernel` spreads over ranks; its result on one device is the comparison. Null where `kernel` is not
+// spread.
 CaseAnswer run_case(const Case& c, const TimingRule& rule, const Kernel& kernel, Testbed& testbed,
                     const Verify& verify, const Phase& phase, const Kernel* single = nullptr);
 

@@ -1,5 +1,5 @@
-// A child process with a time limit: what it says, and how it ended. A crash, a hang or the kernel's
-// out-of-memory killer takes the child alone.
+// A child process with a time limit: what it writes, and how it ends. A crash, a hang or the out-of-memory
+// killer ends the child alone.
 #pragma once
 
 #include <atomic>
@@ -12,8 +12,8 @@
 
 namespace longspan::bench {
 
-// While one lives, SIGINT, SIGTERM and SIGHUP do not end the process but are told by interrupted().
-// One at a time; it may be asked from several threads.
+// While a guard exists, SIGINT, SIGTERM and SIGHUP do not end the process; interrupted() reports them. There
+// may be one guard at a time; any thread may ask it.
 class SignalGuard {
  public:
   SignalGuard();
@@ -21,7 +21,7 @@ class SignalGuard {
   SignalGuard(const SignalGuard&) = delete;
   SignalGuard& operator=(const SignalGuard&) = delete;
 
-  bool interrupted();                     // has one arrived since the guard was made?
+  bool interrupted();                     // a signal has arrived since the guard was made
   int descriptor() const { return fd_; }  // readable when one arrives
 
  private:
@@ -33,10 +33,10 @@ struct ChildEnd {
   enum class How { kAnswered, kExited, kSignalled, kTimedOut, kInterrupted };
   How how = How::kExited;
   int status = 0;            // the exit status, or the signal's number
-  std::string error_output;  // the last that it wrote to stdout and stderr
+  std::string error_output;  // the end of what it wrote to stdout and stderr
 };
 
-// A child, and all that it starts: they are killed with this object.
+// A child process and its own children. The destructor kills them.
 class ChildProcess {
  public:
   // Starts `program arguments...` in this environment with `variables` set.
@@ -47,13 +47,13 @@ class ChildProcess {
   ChildProcess& operator=(const ChildProcess&) = delete;
 
   // Writes a line to its standard input, which is a socket; copies of the descriptors go with it (Requests
-  // takes them). Of a child that has died listen() tells.
+  // takes them). listen() reports a child that has died.
   void send(const std::string& line, const std::vector<int>& descriptors = {});
   void close_input();
 
-  // Hands each line that it writes to file descriptor kResultDescriptor to `on_line` until that says that it
-  // was the answer, and otherwise until the child ends, `limit_s` passes or the guard is interrupted: then
-  // all is killed.
+  // Passes each line that the child writes to kResultDescriptor to `on_line`, until that returns true: the
+  // line was the answer. If the child ends, `limit_s` passes or the guard is interrupted before, it kills the
+  // child and its children.
   using OnLine = std::function<bool(const std::string&)>;
   ChildEnd listen(double limit_s, SignalGuard& guard, const OnLine& on_line);
 
@@ -69,11 +69,11 @@ class ChildProcess {
 };
 inline constexpr int kResultDescriptor = 3;
 
-// Writes a line to a socket, with copies of the descriptors: what send() does.
+// Writes a line to a socket, with copies of the descriptors, as send() does.
 void pass_line(int socket, const std::string& line, const std::vector<int>& descriptors);
 
-// In the child: the lines that its parent sends, each with its descriptors. A socket's stream does not tell
-// which of several lines descriptors came with, so a parent waits for the answer to each.
+// In the child: reads the lines that the parent sends, with their descriptors. A socket does not say which
+// line a descriptor belongs to, so the parent sends one line and waits for its answer.
 class Requests {
  public:
   explicit Requests(int socket) : socket_(socket) {}
@@ -82,7 +82,7 @@ class Requests {
     std::string line;
     std::vector<int> descriptors;  // the taker's
   };
-  std::optional<Request> next();  // nothing where the parent has closed its end
+  std::optional<Request> next();  // nothing after the parent has closed its end
 
  private:
   int socket_;
@@ -90,7 +90,7 @@ class Requests {
   std::vector<int> descriptors_;
 };
 
-// In the child: it dies with its parent, and is the first that the out-of-memory killer picks.
+// Called in the child: it then ends with its parent, and the out-of-memory killer picks it first.
 void become_child();
 
 std::string signal_name(int signal);  // "SIGSEGV"

@@ -1,5 +1,5 @@
-// One device's part of a run: it measures the device's ceiling, then case after case, each in a process of
-// its own. Those of several devices run at the same time, on a thread each, and share the ledger.
+// One device's part of a run: the ceiling, then case after case in a process apart. Several devices run at
+// the same time, a thread each, and share the ledger.
 #pragma once
 
 #include <map>
@@ -14,7 +14,8 @@ namespace longspan::bench {
 
 class DeviceRun {
  public:
-  // `variables`: of the environment of its processes, which see `device` under its number.
+  // `variables`: set in the environment of its processes. `device` has the number that these processes give
+  // it.
   DeviceRun(const RunOptions& options, const Workbench& workbench, Ledger& ledger, SignalGuard& guard,
             const Device& device, const Variables& variables, std::vector<Device> devices);
 
@@ -25,7 +26,7 @@ class DeviceRun {
   bool run_one(const Case& c);
 
  private:
-  // A kernel's helper, and how many before it could not serve.
+  // A kernel's helper, and how many helpers before it were of no use.
   struct Kept {
     std::unique_ptr<Helper> helper;
     bool used = false;
@@ -51,7 +52,7 @@ class DeviceRun {
   const Variables variables_;
   const std::vector<Device> devices_;  // of the machine
   std::string run_id_;
-  std::string started_;  // the present case
+  std::string started_;  // when the present case began
   double begin_s_ = 0;
   std::map<DType, double> ceilings_;
   std::map<std::string, Kept> helpers_;  // by kernel

@@ -1,5 +1,5 @@
-// A process that serves the cases of one kernel one after the other, since starting it costs seconds: a
-// peer's worker. The process that runs the case speaks to the helper; no helper outlives a case that failed.
+// A process that serves all cases of one kernel, since it takes seconds to start: a peer's worker. The
+// process of a case talks to the helper. A helper is ended after a case that failed.
 #pragma once
 
 #include <functional>
@@ -16,22 +16,21 @@ class Helper {
  public:
   virtual ~Helper() = default;  // ends it
 
-  // To speak to it: what the process of its case is handed.
+  // Connections to the helper, for the process of a case.
   virtual std::vector<int> descriptors() const = 0;
 
-  // "was ended by signal 9 (Killed)"; empty while it lives.
+  // "was ended by signal 9 (Killed)"; empty while it runs.
   virtual std::string how_it_ended() = 0;
 };
 
 struct Helpers {
-  // In the runner. `useless`: how many for this kernel ended of themselves before, though their cases did not
-  // fail: they could not serve. `variables`: of its environment. Null if the kernel has none, or none any
-  // more.
+  // Called in the runner. `useless`: how many earlier helpers of this kernel ended though their cases did not
+  // fail. `variables`: set in its environment. Null if the kernel has no helper, or may have no further one.
   std::function<std::unique_ptr<Helper>(const Kernel& kernel, size_t useless, const Variables& variables)>
       start;
 
-  // In the process of a case, before it: the descriptors there, its own from now on; none if the case has no
-  // helper.
+  // Called in the process of a case before the case: takes over the descriptors. There are none if the case
+  // has no helper.
   std::function<void(const Kernel& kernel, const std::vector<int>& descriptors)> adopt;
 };
 

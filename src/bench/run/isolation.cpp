@@ -37,7 +37,7 @@ void say(const Message& message) {
   const std::string text = record::text_of(record::encode(message)) + "\n";
   for (size_t sent = 0; sent < text.size();) {
     const ssize_t n = write(kResultDescriptor, text.data() + sent, text.size() - sent);
-    if (n <= 0) std::_Exit(1);  // nobody listens any more
+    if (n <= 0) std::_Exit(1);  // the parent is gone
     sent += static_cast<size_t>(n);
   }
 }
@@ -63,7 +63,7 @@ CaseAnswer run_requested_case(const Workbench& workbench, Testbed& testbed, cons
                        [](const std::string& text) { say({.phase = text}); });
 }
 
-// The last line of what the child printed: most often the message of what ended it.
+// The last line that the child printed: most often the message of the error that ended it.
 std::string last_words(const std::string& output) {
   const std::string_view text = trimmed(output);
   const size_t newline = text.rfind('\n');
@@ -132,7 +132,7 @@ int answer_requests(const Workbench& workbench) {
   }
 }
 
-// What a child had to say.
+// What a child said.
 struct Isolation::Told {
   ChildEnd end;
   std::string phase, nonsense;
@@ -142,7 +142,7 @@ struct Isolation::Told {
   bool ended_well() const { return end.how == ChildEnd::How::kExited && end.status == 0; }
   bool complete() const { return answer.answer || answer.probe; }
 
-  // Why the answer is not to be believed; "" if it is.
+  // Why the answer is discarded; "" if it is good.
   std::string failure(bool good_end, double limit_s) const {
     if (!nonsense.empty()) return fmt::format("wrote into the runner's pipe: '{}', in {}", nonsense, phase);
     if (good_end && complete()) return "";
@@ -188,7 +188,7 @@ Isolation::Told Isolation::ask(ChildProcess& child, const Request& request, doub
   return told;
 }
 
-// An answer from a child that crashed afterwards is not believed: its memory was in no good state.
+// An answer is discarded if the child crashes after it: its memory may have been corrupt.
 Isolation::Told Isolation::ask_alone(const Request& request, double limit_s,
                                      const std::vector<int>& descriptors) {
   const auto child = start();

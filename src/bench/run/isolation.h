@@ -1,4 +1,4 @@
-// Cases in processes of their own: the runner asks, the process of a case answers (messages.h).
+// Runs cases in processes apart: the runner sends a request, the process answers (messages.h).
 #pragma once
 
 #include <memory>
@@ -19,20 +19,21 @@ namespace longspan::bench {
 // The name of the hidden command that answers a request.
 inline constexpr const char* kChildCommand = "run-case";
 
-// Measures a case in this very process. Where that is one rank of several, `alarm` tells of others' deaths.
+// Measures a case in this process. Where it is one rank of several, `alarm` reports that another rank has
+// died.
 CaseAnswer run_case_here(const Workbench& workbench, Testbed& testbed, const Case& c, const TimingRule& rule,
                          const Phase& phase, Alarm* alarm = nullptr);
 
 // In the child: reads requests from standard input, a socket, and answers each on kResultDescriptor, until
-// there are no more. The exit status.
+// there are no more. Returns the exit status.
 int answer_requests(const Workbench& workbench);
 
-// In the parent. Children are of this same program. One serves case after case of a device, since it takes
-// longer to get hold of a GPU than to measure a short case on it; but none outlives a case that failed, and
-// a case of several ranks, like a probe, has one of its own.
+// In the parent. A child runs this same program and serves case after case, since opening a GPU takes longer
+// than a short case. After a failed case there is a new child. A probe and a case of several ranks have a
+// child of their own.
 class Isolation {
  public:
-  // `variables`: of the children's environment.
+  // `variables`: set in the environment of the children.
   explicit Isolation(SignalGuard& guard, Variables variables = {});
   ~Isolation();
 
@@ -40,14 +41,14 @@ class Isolation {
   std::optional<CaseAnswer> run_case(const Case& c, const Device& device, const TimingRule& rule,
                                      const Helper* helper = nullptr);
 
-  // Did the last case fail in a process that had served others before, so that the fault may be theirs?
+  // Whether the last case failed in a process that had served others before: those may be the cause.
   bool in_doubt() const { return in_doubt_; }
 
   // Nothing if the run was interrupted.
   std::optional<ProbeAnswer> probe(const Device& device, DType dtype, double limit_s);
 
  private:
-  // A conversation with one child.
+  // What one child said, and how it ended.
   struct Told;
   Told ask(ChildProcess& child, const Request& request, double limit_s, const std::vector<int>& descriptors);
   std::unique_ptr<ChildProcess> start() const;

@@ -14,26 +14,27 @@
 
 namespace longspan::bench {
 
-// Every call may come from any thread.
+// All functions may be called from any thread.
 class Ledger {
  public:
   Ledger(const RunOptions& options, record::ResultsFile& file, SignalGuard& guard, std::vector<Case> cases,
          size_t devices);
 
-  // False where no case is to begin any more: interrupted, the time is up, or another device has failed.
+  // False if no case may begin any more: the run was interrupted, its time is up, or another device has
+  // failed.
   bool may_begin();
   void interrupt();
   void give_up() { given_up_ = true; }
-  void break_up();  // the same, since the team's processes have failed
+  void break_up();  // the same, because processes of the team have failed
 
   void note(const std::string& text);
   void write(const record::RunRecord& run);
   void begin(const Case& c);
   void end(const Case& c, const record::CaseRecord& result);
 
-  // Reasons for which a kernel can run no case.
+  // Reasons why a kernel can run no case here.
   void always_skip(const std::string& kernel, const std::string& reason);
-  std::string always_skipped(const std::string& kernel);  // empty: it is not
+  std::string always_skipped(const std::string& kernel);  // empty if it can
 
   RunSummary finish();
 

@@ -1,4 +1,4 @@
-// What a run ran on and with: the machine and the software, for the run's record. No host name, no path.
+// The machine, the device and the software of a run, for its record. No host name, no path.
 #pragma once
 
 #include <string>

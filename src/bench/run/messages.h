@@ -1,5 +1,5 @@
-// What the runner and the process that serves its cases say to each other, one line of JSON each: a request,
-// then the phases of the work and one answer.
+// Messages between the runner and the process of its cases, one line of JSON each: a request goes down,
+// phases of the work and one answer come back.
 #pragma once
 
 #include "bench/run/case_answer.h"
@@ -14,7 +14,7 @@ struct DeviceName {
   friend bool operator==(const DeviceName&, const DeviceName&) = default;
 };
 
-// To measure a case by a rule, or the ceiling of a dtype.
+// Asks for a case by a rule, or for the ceiling of a dtype.
 struct Request {
   DeviceName device;
   std::optional<record::Workload> workload;
@@ -25,10 +25,10 @@ struct Request {
 struct ProbeAnswer {
   std::string driver;
   std::optional<record::Ceiling> ceiling;
-  std::string reason;  // why there is none
+  std::string reason;  // why there is no ceiling
 };
 
-// One of these.
+// Exactly one of these is set.
 struct Message {
   std::string phase = {};
   std::optional<CaseAnswer> answer = {};

@@ -1,4 +1,4 @@
-// Where a case's time went, by the phases that it went through.
+// How long each phase of a case took.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace longspan::bench {
 
-// Seen from outside: starting the case's process and ending it included.
+// Measured by the runner, so that starting and ending the process counts.
 class PhaseTimes {
  public:
   // The masks of a case go through the same phases: "timing, mask 2 of 3" is timing.
@@ -37,7 +37,7 @@ class PhaseTimes {
     begin_s_ = now_s;
   }
 
-  record::Named<double> times_;  // in the order of their first time
+  record::Named<double> times_;  // in the order in which they began first
   std::string name_ = "starting";
   double begin_s_ = steady_clock().now_s();
 };

@@ -1,6 +1,5 @@
-// Which device measures what where a run has several: all kernels on one problem stay on one device, so that
-// what is compared was measured on the same chip, a deterministic rate with the fast one, too. So do both
-// passes: what a framework compiles for one of them serves the other.
+// Which device of a run measures what. All kernels on one problem run on one device, so that compared rates
+// come from the same chip. Both passes run there too, since a framework compiles for both at once.
 #pragma once
 
 #include <deque>
@@ -14,7 +13,7 @@
 
 namespace longspan::bench {
 
-// Equal for cases that differ in nothing but the kernel, the pass, and whether the same bits are demanded.
+// Equal for cases that differ only in the kernel, the pass, and whether the same bits are demanded.
 std::string problem_of(const Case& c);
 
 // All kernels' cases of one problem, forward and backward.
@@ -23,14 +22,14 @@ struct Portion {
   std::vector<Case> cases;
 };
 
-// Problems in the order in which they first come up, the cases of each in their order.
+// Problems in the order of their first case; the cases of each keep their order.
 std::vector<Portion> portions_of(const std::vector<Case>& cases);
 
-// Hands out portions: each device takes the next one when it is done with its last. May be called from
-// several threads at once.
+// Hands out portions: a device takes the next one when it has finished its last. Several threads may call at
+// once.
 class ProblemAssignment {
  public:
-  // `homes`: the device of problems of which an earlier run has measured something already.
+  // `homes`: the device on which an earlier run has measured a part of the problem.
   ProblemAssignment(std::vector<Portion> portions, const std::map<std::string, size_t>& homes,
                     size_t devices);
 

@@ -1,5 +1,4 @@
-// What a run shows while it goes on: a line for each finished case, and on a terminal a bar with the time
-// left.
+// What a run prints: a line for each finished case, and on a terminal a bar with the time left.
 #pragma once
 
 #include <cstdio>
@@ -14,8 +13,8 @@
 
 namespace longspan::bench {
 
-// The time that the remaining cases will take, from what like cases took: the mean of the same kernel and
-// direction at the same length, else of the same kernel and direction, else of all.
+// Estimates the time of the remaining cases from the mean of similar ones: same kernel, direction and length,
+// else same kernel and direction, else all.
 class TimeLeft {
  public:
   // `at_once`: how many are measured at the same time.

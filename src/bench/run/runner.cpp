@@ -41,7 +41,7 @@ void check_same_conditions(const ResultsFile& file, const TimingRule& rule) {
     if (file.earlier()[i].type != ResultsLine::Type::kRun) continue;
     const record::RunRecord run = read_line(file, i, record::run_from);
     for (const auto& [key, value] : now.items()) {
-      if (key == "timeout_s" || !run.rule.json.contains(key)) continue;  // the first changes no number
+      if (key == "timeout_s" || !run.rule.json.contains(key)) continue;  // timeout_s changes no number
       const record::Json& before = run.rule.json[key];
       LONGSPAN_CHECK_INPUT(before.is_null() || before == value,
                            "{} was begun with {} = {}, not {}; resume it with that, or {}", file.path(), key,
@@ -59,7 +59,7 @@ struct Batch {
   std::vector<Case> cases;
 };
 
-// The devices of a kind that were asked for; the first where none was.
+// The devices of a kind that were asked for; the first if none was.
 std::vector<Device> chosen(DeviceKind kind, const RunOptions& options, const std::vector<Device>& devices) {
   std::vector<Device> all, some;
   for (const Device& device : devices) {
@@ -84,8 +84,7 @@ void check_devices(const RunOptions& options, const std::vector<Device>& devices
   }
 }
 
-// One kind's kernels after the other's. Cases whose device is missing stay with the first batch, where they
-// will be skipped.
+// One batch for each kind of device. Cases whose device is missing stay in the first batch, which skips them.
 std::vector<Batch> batches_of(const RunOptions& options, const std::vector<Case>& cases,
                               const Workbench& workbench, const std::vector<Device>& devices) {
   std::map<DeviceKind, size_t> places;
@@ -106,8 +105,7 @@ std::vector<Batch> batches_of(const RunOptions& options, const std::vector<Case>
   return batches;
 }
 
-// Where an earlier run measured a problem, by the device's own number: the kernels that are still missing are
-// compared with what was measured there.
+// The device on which an earlier run measured a problem: the missing kernels are measured there as well.
 std::map<std::string, size_t> homes_of(const ResultsFile& file, const std::vector<Device>& devices) {
   std::map<std::string, std::string> uuids;  // by run
   std::map<std::string, size_t> homes;
@@ -127,7 +125,7 @@ std::map<std::string, size_t> homes_of(const ResultsFile& file, const std::vecto
   return homes;
 }
 
-// The CPUs are shared out while several devices are measured at once, unless the user has said how many.
+// Divides the CPUs among devices that are measured at once, unless the user has set the number of threads.
 class ThreadShare {
  public:
   explicit ThreadShare(size_t devices) : set_(devices > 1 && std::getenv(kName) == nullptr) {
@@ -167,8 +165,8 @@ class Runner {
     return most;
   }
 
-  // Where a machine has several GPUs, a device's processes see none but their own: not every framework leaves
-  // the others alone. Ranks take all of them.
+  // On a machine with several GPUs, a device's processes see only that GPU: some frameworks use every GPU
+  // that they see. Ranks see all of them.
   Variables sees_alone(const Device& device, const std::vector<Case>& cases) const {
     const auto gpus = std::count_if(devices_.begin(), devices_.end(),
                                     [](const Device& d) { return d.kind == DeviceKind::kCuda; });
@@ -199,7 +197,7 @@ class Runner {
     }
     const ThreadShare share(batch.devices.size());
     std::mutex mutex;
-    std::exception_ptr error;  // the first; the others stop after the case that they are at
+    std::exception_ptr error;  // the first one; the other devices stop after their present case
     std::vector<std::thread> threads;
     for (size_t i = 0; i < batch.devices.size(); ++i) {
       threads.emplace_back([&, i] {

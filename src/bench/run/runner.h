@@ -6,7 +6,7 @@
 
 namespace longspan::bench {
 
-// Throws an input error where the results file cannot be used; what goes wrong in a case becomes its line.
+// Throws an input error if the results file cannot be used. A failure of a case is recorded in its line.
 RunSummary run(const RunOptions& options, const Workbench& workbench);
 
 }  // namespace longspan::bench

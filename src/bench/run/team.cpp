@@ -20,11 +20,11 @@ namespace {
 using std::chrono::seconds;
 
 constexpr seconds kMeetingLimit{60};
-// Between two cases that concern all, rank 0 may have hours of its own; that it has died is known at once.
+// Rank 0 may work alone for hours between two shared cases. Its death is noticed at once.
 constexpr std::chrono::hours kLongest{24 * 365};
 constexpr double kTimeToWrite_s = 10;
 
-// Calls on_late on a thread of its own if it lives longer than the limit.
+// Calls on_late on its own thread if it exists for longer than the limit.
 class Deadline {
  public:
   Deadline(double limit_s, std::function<void()> on_late)
@@ -59,7 +59,7 @@ Team::Team(const Launch& launch)
 Team::~Team() {
   try {
     if (rank() == 0) meeting_->broadcast("");
-  } catch (const std::exception&) {  // nobody is left to be told
+  } catch (const std::exception&) {  // no process is left to dismiss
   }
 }
 
@@ -69,8 +69,8 @@ void Team::call(const Case& c) {
   meeting_->broadcast(to_json(c).dump());
 }
 
-// A launcher ends all processes when one has ended in failure: rank 0 has first to hear of it, at the latest
-// when its case ends, and to write down why.
+// A launcher ends all processes once one has failed. Rank 0 needs time to notice, at the latest at the end of
+// its case, and to record the reason.
 void Team::await_the_end(double timeout_s) {
   const auto end =
       std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_s + kTimeToWrite_s);
@@ -98,7 +98,8 @@ bool Team::follow(int gpu, const TimingRule& rule, const Workbench& workbench) {
       return kernel != nullptr && d.kind == kernel->device_kind() &&
              (d.kind != DeviceKind::kCuda || d.index == gpu);
     });
-    if (device == devices.end()) continue;  // rank 0 waits for this one in vain, and says so
+    if (device == devices.end())
+      continue;  // rank 0 waits for this rank until the time limit, and reports that
     if (c->parallelism.transport != Transport::kMpi) {
       SignalGuard guard;
       if (!Isolation(guard).run_case(*c, *device, rule)) return false;

@@ -1,5 +1,6 @@
-// The processes that a launcher (mpirun, srun, torchrun) started, each one rank of the cases that are spread
-// over processes. Rank 0 chooses the cases, writes and prints; the others take part in what it calls them to.
+// The processes that a launcher (mpirun, srun, torchrun) started. Each is one rank of the cases that are
+// spread over processes. Rank 0 chooses the cases, writes and prints; the others join the cases that it
+// announces.
 #pragma once
 
 #include <functional>
@@ -17,33 +18,33 @@ namespace longspan::bench {
 
 class Team {
  public:
-  // Meets all of them. Throws an input error that names the ranks that do not come.
+  // Waits for all processes. Throws an input error that names the missing ranks.
   explicit Team(const Launch& launch);
-  ~Team();  // rank 0's dismisses the others
+  ~Team();  // on rank 0: dismisses the others
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
   int rank() const { return launch_.rank; }
-  Alarm& alarm() const { return *meeting_; }  // tells of ranks that have died
+  Alarm& alarm() const { return *meeting_; }  // reports ranks that have died
 
-  // Rank 0: the others are to begin this case. Throws the reason where one of them has died.
+  // On rank 0: announces a case. Throws the reason if another rank has died.
   void call(const Case& c);
 
-  // The others: takes part in the cases, with the GPU of this number, until rank 0 dismisses them. False
-  // where a failure or a signal ended it. Throws where rank 0 or another one has died.
+  // On the other ranks: joins the cases, with the GPU of this number, until rank 0 dismisses it. False if a
+  // failure or a signal ended that. Throws if another rank has died.
   bool follow(int gpu, const TimingRule& rule, const Workbench& workbench);
 
  private:
   std::optional<Case> next(double timeout_s);
-  void await_the_end(double timeout_s);  // of rank 0, but not for ever
+  void await_the_end(double timeout_s);  // of rank 0, or the time limit
 
   const Launch launch_;
   std::unique_ptr<Rendezvous> meeting_;
 };
 
-// Measures the case in this very process: MPI is initialised once for each process that its launcher started,
-// so that a case over it cannot have processes of its own. `on_late` is called, with the failure, where the
-// case takes longer than the rule allows; the process ends after that.
+// Measures the case in this process: MPI is initialised once per launched process, so a case over MPI has no
+// child. `on_late` is called with the failure if the case exceeds its time limit; the process ends after
+// that.
 CaseAnswer run_over_mpi(const Case& c, const Device& device, const TimingRule& rule,
                         const Workbench& workbench, Alarm& alarm,
                         const std::function<void(CaseAnswer)>& on_late);

@@ -8,9 +8,8 @@
 namespace longspan::bench {
 namespace {
 
-// The counting oracle works on tensors of its own, so that the case's stay as they are. Where there is no
-// room for a second set, or heads have too few elements to count in, it is left out, and the record says so
-// by its absence.
+// The counting oracle uses tensors of its own, so that the case's stay unchanged. It is left out if there is
+// no room for a second set, or if heads have too few elements to count in; the record then has null.
 std::string count(const Subject& subject, std::string& failure) {
   const Problem& problem = subject.problem;
   if (problem.head_dim < kLeastCountingDim) return "";

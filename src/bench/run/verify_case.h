@@ -1,4 +1,4 @@
-// The proof that a case is published with: the fp64 oracle on what the kernel wrote, and the counting oracle.
+// The verification of a case: the fp64 oracle on what the kernel wrote, and the counting oracle.
 #pragma once
 
 #include "bench/run/workbench.h"

@@ -1,4 +1,4 @@
-// Everything concrete that the runner works with, handed in by the program's main: bench knows no kernel.
+// The concrete things that the runner works with. The program's main provides them: bench knows no kernel.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,7 @@ struct Accuracy : record::Accuracy {
   std::string failure;  // what is wrong, in words; empty if nothing is
 };
 
-// Told before each step, so that whoever watches knows where a case died, and where its time went:
+// Called before each step, so that the runner knows where a case died and where its time went:
 // "planning", "timing", ...
 using Phase = std::function<void(const std::string&)>;
 
@@ -34,8 +34,8 @@ struct Subject {
   const DeviceTensors& tensors;  // the outputs hold what the kernel wrote
   Testbed& testbed;
   uint64_t seed = 0;         // picks the rows and columns to compare
-  Phase phase;               // told before each check; may be empty
-  bool count_alone = false;  // without comparing with the fp64 oracle, if counting can be done
+  Phase phase;               // called before each check; may be empty
+  bool count_alone = false;  // skip the fp64 oracle if counting is possible
 };
 using Verify = std::function<Accuracy(const Subject&)>;
 
