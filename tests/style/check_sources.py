@@ -90,7 +90,6 @@ ONE_IDEA = [
     {"mask/patterns/block_sparse", "mask/patterns/patterns"},
     {"mask/lowering/partial_table", "mask/lowering/tile_map"},
     {"mask/patterns/document_lengths", "mask/patterns/length_file"},
-    {"report/parallel_record", "report/results", "report/results_line"},
     {"bench/run/lane", "bench/run/runner"},
 ]
 
