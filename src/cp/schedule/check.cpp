@@ -22,18 +22,18 @@ std::string describe(const Region& region) {
 // A set of (token, head) pairs to which regions are added and from which they are removed.
 class Rows {
  public:
-  void add(const Ranges& set, Range heads) { pieces_.push_back({set, heads}); }
+  void add(const Ranges& set, Range heads) { holdings_.push_back({set, heads}); }
 
   // Whether all of (set, heads) is in this set.
   bool covers(const Ranges& set, Range heads) const {
-    for (const Piece& piece : pieces_) {
-      if (piece.heads.begin <= heads.begin && heads.end <= piece.heads.end && includes(piece.set, set))
+    for (const Holding& holding : holdings_) {
+      if (holding.heads.begin <= heads.begin && heads.end <= holding.heads.end && includes(holding.set, set))
         return true;
     }
     if (!touches(set, heads)) return set.empty();
     std::vector<int64_t> cuts{heads.begin, heads.end};
-    for (const Piece& piece : pieces_) {
-      for (int64_t cut : {piece.heads.begin, piece.heads.end}) {
+    for (const Holding& holding : holdings_) {
+      for (int64_t cut : {holding.heads.begin, holding.heads.end}) {
         if (heads.begin < cut && cut < heads.end) cuts.push_back(cut);
       }
     }
@@ -41,9 +41,9 @@ class Rows {
     cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
     for (size_t i = 0; i + 1 < cuts.size(); ++i) {
       Ranges held;
-      for (const Piece& piece : pieces_) {
-        if (piece.heads.begin <= cuts[i] && cuts[i + 1] <= piece.heads.end) {
-          held.insert(held.end(), piece.set.begin(), piece.set.end());
+      for (const Holding& holding : holdings_) {
+        if (holding.heads.begin <= cuts[i] && cuts[i + 1] <= holding.heads.end) {
+          held.insert(held.end(), holding.set.begin(), holding.set.end());
         }
       }
       if (!difference(set, set_of(held)).empty()) return false;
@@ -52,36 +52,36 @@ class Rows {
   }
 
   bool touches(const Ranges& set, Range heads) const {
-    return std::any_of(pieces_.begin(), pieces_.end(), [&](const Piece& piece) {
-      return piece.heads.begin < heads.end && heads.begin < piece.heads.end && overlap(piece.set, set);
+    return std::any_of(holdings_.begin(), holdings_.end(), [&](const Holding& holding) {
+      return holding.heads.begin < heads.end && heads.begin < holding.heads.end && overlap(holding.set, set);
     });
   }
 
   void remove(const Ranges& set, Range heads) {
-    std::vector<Piece> rest;
-    for (Piece& piece : pieces_) {
-      const Range shared{std::max(piece.heads.begin, heads.begin), std::min(piece.heads.end, heads.end)};
-      if (shared.empty() || !overlap(piece.set, set)) {
-        rest.push_back(std::move(piece));
+    std::vector<Holding> rest;
+    for (Holding& holding : holdings_) {
+      const Range shared{std::max(holding.heads.begin, heads.begin), std::min(holding.heads.end, heads.end)};
+      if (shared.empty() || !overlap(holding.set, set)) {
+        rest.push_back(std::move(holding));
         continue;
       }
-      for (Range outside : {Range{piece.heads.begin, shared.begin}, Range{shared.end, piece.heads.end}}) {
-        if (!outside.empty()) rest.push_back({piece.set, outside});
+      for (Range outside : {Range{holding.heads.begin, shared.begin}, Range{shared.end, holding.heads.end}}) {
+        if (!outside.empty()) rest.push_back({holding.set, outside});
       }
-      Ranges kept = difference(piece.set, set);
+      Ranges kept = difference(holding.set, set);
       if (!kept.empty()) rest.push_back({std::move(kept), shared});
     }
-    pieces_ = std::move(rest);
+    holdings_ = std::move(rest);
   }
 
-  bool empty() const { return pieces_.empty(); }
+  bool empty() const { return holdings_.empty(); }
 
  private:
-  struct Piece {
+  struct Holding {
     Ranges set;
     Range heads;
   };
-  std::vector<Piece> pieces_;
+  std::vector<Holding> holdings_;
 };
 
 // The union of many disjoint ranges, computed without sorting: one bit marks each token where a range begins,
