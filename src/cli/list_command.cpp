@@ -124,15 +124,16 @@ void list_kernels(bool json) {
 void list_masks(bool json) {
   Json rows = Json::array();
   for (const Pattern& pattern : patterns()) {
+    const std::string parameters = pattern.parameters();
     if (json)
       rows.push_back({{"name", pattern.name},
                       {"condition", pattern.condition},
-                      {"parameters", pattern.parameters},
+                      {"parameters", parameters},
                       {"documents", pattern.documents},
                       {"block_sparse", pattern.block_sparse}});
     else
       fmt::print("{:<24}{}{}\n", pattern.name, pattern.condition,
-                 pattern.parameters.empty() ? "" : fmt::format("  ({})", pattern.parameters));
+                 parameters.empty() ? "" : fmt::format("  ({})", parameters));
   }
   if (json)
     fmt::print("{}\n", Json{{"masks", rows}}.dump(2));

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include "base/parse.h"
 #include "bench/spec/mask_file.h"
 #include "cli/command.h"
+#include "cli/pattern_options.h"
 #include "mask/lowering/tile_map.h"
 #include "mask/patterns/patterns.h"
 #include "mask/picture.h"
@@ -22,9 +24,9 @@ namespace {
 
 struct Options {
   std::string pattern;
-  std::string seqlen, lengths, window, prefix, block, block_min, tile = "128x128", png;
+  std::string seqlen, lengths, tile = "128x128", png;
+  std::map<std::string, std::string> pattern_options;
   std::optional<int64_t> seed, index, kv_heads;
-  std::optional<double> density;
   int pixels = 512;
   bool json = false, text = false;
 };
@@ -33,14 +35,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-// "L,R", or "L".
-void set_window(PatternOptions& options, const std::string& text, std::string_view pattern) {
-  const size_t comma = text.find(',');
-  options.window_left = parse_length(text.substr(0, comma), "--window");
-  if (comma != std::string::npos) options.window_right = parse_length(text.substr(comma + 1), "--window");
-  if (comma == std::string::npos && pattern == "sliding_window") options.window_right = options.window_left;
 }
 
 TileShape parse_tile(const std::string& text) {
@@ -69,23 +63,19 @@ void check_concerned(const Options& given, std::string_view pattern, const std::
                          reads.empty() ? "no parameters" : fmt::format("{}", fmt::join(reads, ", ")));
   };
   check(!given.lengths.empty(), "--lengths");
-  check(!given.window.empty(), "--window");
-  check(!given.prefix.empty(), "--prefix");
-  check(!given.block.empty(), "--block");
-  check(!given.block_min.empty(), "--block-min");
-  check(given.density.has_value(), "--density");
+  for (const TableOption& option : pattern_options()) {
+    const std::string key(option.spec.name);
+    check(!given.pattern_options.at(key).empty(), option_name(key));
+  }
   check(given.kv_heads.has_value(), "--kv-heads");
 }
 
-// The table names parameters as results do, "block, block_min"; here they are options.
+// The options that the pattern reads, as they are typed.
 std::vector<std::string> options_of(const Pattern& pattern) {
   std::vector<std::string> options;
-  for (size_t begin = 0; begin < pattern.parameters.size();) {
-    const size_t end = std::min(pattern.parameters.find(", ", begin), pattern.parameters.size());
-    options.push_back("--" + std::string(pattern.parameters.substr(begin, end - begin)));
-    std::replace(options.back().begin(), options.back().end(), '_', '-');
-    begin = end + 2;
-  }
+  if (pattern.documents) options.emplace_back("--lengths");
+  for (const OptionSpec& option : pattern.options) options.push_back(option_name(option.name));
+  if (pattern.block_sparse) options.emplace_back("--kv-heads");
   return options;
 }
 
@@ -100,12 +90,8 @@ DrawnMask draw(const Options& given) {
   if (given.seed) options.seed = static_cast<uint64_t>(*given.seed);
   if (given.index) options.index = *given.index;
   if (!given.lengths.empty()) options.lengths = given.lengths;
-  if (!given.window.empty()) set_window(options, given.window, pattern.name);
-  if (!given.prefix.empty()) options.prefix = parse_length(given.prefix, "--prefix");
-  if (!given.block.empty()) options.block = parse_length(given.block, "--block");
-  if (!given.block_min.empty()) options.block_min = parse_length(given.block_min, "--block-min");
-  if (given.density) options.density = *given.density;
   if (given.kv_heads) options.kv_heads = *given.kv_heads;
+  options.values = parse_options(given.pattern_options);
   return draw_mask(pattern.name, options);
 }
 
@@ -132,7 +118,7 @@ void describe(const DrawnMask& drawn, double draw_s, TileShape shape) {
   if (!is_file(drawn.pattern)) {
     fmt::print("  visible iff  {}\n", pattern_from_name(drawn.pattern).condition);
     fmt::print("  drawn with   seed {}, mask {}", drawn.options.seed, drawn.options.index);
-    for (const auto& [name, value] : drawn.params) fmt::print(", {} {}", name, value);
+    for (const auto& [name, value] : drawn.params) fmt::print(", {} {}", name, to_text(value));
     fmt::print("\n");
   }
   if (!drawn.document_lengths.empty()) {
@@ -209,15 +195,7 @@ void add_mask_command(CLI::App& program) {
   command->add_option(
       "--lengths", options->lengths,
       "document lengths: auto, pile, prolong64k, prolong512k, long-mix, uniform:A:B, or a CSV file");
-  command
-      ->add_option("--window", options->window,
-                   "of the sliding windows: LEFT,RIGHT, or LEFT; 1024 if not given")
-      ->type_name("L,R");
-  command->add_option("--prefix", options->prefix, "of the prefix patterns; drawn if not given");
-  command->add_option("--block", options->block, "block size; the mean block size of variable_block_sparse");
-  command->add_option("--block-min", options->block_min,
-                      "smallest block of variable_block_sparse; 128 if not given");
-  command->add_option("--density", options->density, "kept share of a block-sparse mask; 0.5 if not given");
+  add_pattern_options(*command, options->pattern_options);
   command->add_option("--kv-heads", options->kv_heads,
                       "masks to draw for a block-sparse pattern; 1 if not given");
   command->add_option("--tile", options->tile,

@@ -6,11 +6,15 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "bench/measure/mask_source.h"
 #include "bench/measure/pass_plan.h"
+#include "bench/spec/option_json.h"
 #include "bench/spec/values.h"
 #include "cli/command.h"
 #include "cp/schedule/account.h"
@@ -23,16 +27,27 @@ using bench::Case;
 using bench::format_bytes;
 using record::Json;
 
-// Axes of a run that a plan reads, and what holds where one is not given, if that is not the run's preset.
-struct Reads {
-  std::string_view axis, preset;
-};
-constexpr Reads kReads[] = {
-    {"mask", ""},       {"seqlen", ""},    {"heads", "64:8"}, {"head_dim", "128"}, {"dtype", "bf16"},
-    {"lengths", ""},    {"seed", ""},      {"window", ""},    {"prefix", ""},      {"block", ""},
-    {"block_min", ""},  {"density", ""},   {"ranks", ""},     {"topology", ""},    {"ulysses", ""},
-    {"inner_ring", ""}, {"placement", ""}, {"sharding", ""},  {"skip", ""},
-};
+// Axes of a run that a plan does not read: no kernel runs, and both passes of one mask are planned.
+constexpr std::string_view kUnread[] = {"kernel",        "direction", "masks",
+                                        "deterministic", "strategy",  "transport"};
+// What holds where one is not given, if that is not the run's preset: as large models have it.
+constexpr std::pair<std::string_view, std::string_view> kPresets[] = {{"heads", "64:8"}, {"dtype", "bf16"}};
+
+std::vector<const bench::Axis*> axes_read() {
+  std::vector<const bench::Axis*> axes;
+  for (const bench::Axis& axis : bench::axes()) {
+    if (std::find(std::begin(kUnread), std::end(kUnread), axis.name) == std::end(kUnread))
+      axes.push_back(&axis);
+  }
+  return axes;
+}
+
+std::string_view preset_of(const bench::Axis& axis) {
+  for (const auto& [name, preset] : kPresets) {
+    if (name == axis.name) return preset;
+  }
+  return axis.preset;
+}
 
 struct Options {
   std::string strategy;
@@ -40,28 +55,19 @@ struct Options {
   bool json = false;
 };
 
-std::string option_name(std::string_view axis) {
-  std::string option = "--" + std::string(axis);
-  std::replace(option.begin(), option.end(), '_', '-');
-  return option;
-}
-
 Case case_of(const Options& options) {
   Case c;
   c.kernel = "none";
-  strategy_from_name(options.strategy);  // the line that names them all
+  const Strategy& strategy = strategy_from_name(options.strategy);
   c.parallelism.strategy = options.strategy;
-  for (const Reads& reads : kReads) {
-    const bench::Axis& axis = *bench::find_axis(reads.axis);
-    const std::string& given = options.axes.at(std::string(axis.name));
-    const std::string_view value = !given.empty()          ? std::string_view(given)
-                                   : !reads.preset.empty() ? reads.preset
-                                                           : axis.preset;
+  for (const bench::Axis* axis : axes_read()) {
+    const std::string& given = options.axes.at(std::string(axis->name));
+    const std::string_view value = given.empty() ? preset_of(*axis) : given;
     if (value.empty()) continue;
     try {
-      axis.set(c, value);
+      axis->set(c, value);
     } catch (const Error& error) {
-      LONGSPAN_CHECK_INPUT(false, "{} {}", option_name(axis.name), error.what());
+      LONGSPAN_CHECK_INPUT(false, "{} {}", option_name(axis->name), error.what());
     }
   }
   LONGSPAN_CHECK_INPUT(!c.mask.empty(), "--mask is missing ({})", bench::find_axis("mask")->help);
@@ -70,14 +76,12 @@ Case case_of(const Options& options) {
   LONGSPAN_CHECK_INPUT(c.parallelism.ranks > 0,
                        "--ranks is missing: how many ranks, or --topology NODESxDEVICES");
   // What the strategy does not read is refused, not ignored.
-  const bool hybrid = is_hybrid(options.strategy);
-  for (const char* axis : {"ulysses", "placement"}) {
-    LONGSPAN_CHECK_INPUT(hybrid || options.axes.at(axis).empty(),
-                         "{} does not concern {}; usp and loongtrain have it", option_name(axis),
-                         options.strategy);
+  for (const TableOption& option : strategy_options()) {
+    const bool given = !options.axes.at(std::string(option.spec.name)).empty();
+    LONGSPAN_CHECK_INPUT(!given || find_option(strategy.options, option.spec.name) != nullptr,
+                         "{} does not concern {}, only {}", option_name(option.spec.name), options.strategy,
+                         option.rows());
   }
-  LONGSPAN_CHECK_INPUT(options.strategy == "loongtrain" || options.axes.at("inner_ring").empty(),
-                       "--inner-ring does not concern {}; loongtrain has it", options.strategy);
   return bench::normalised(c);
 }
 
@@ -118,7 +122,7 @@ Planned plan(const Options& options) {
   const Strategy& strategy = strategy_from_name(p.c.parallelism.strategy);
   const Support support = strategy.supports(problem, p.topology, p.c.parallelism.options);
   LONGSPAN_CHECK_INPUT(support, "{} {}", strategy.name, support.reason);
-  p.options = resolved(strategy, problem, p.topology, p.c.parallelism.options);
+  p.options = strategy.resolve(problem, p.topology, p.c.parallelism.options);
   p.build_s =
       seconds_of([&] { p.schedule = strategy.schedule(problem, p.topology, p.c.parallelism.options); });
   p.check_s = seconds_of([&] { check(p.schedule, problem); });
@@ -130,20 +134,20 @@ void print_json(const Planned& p) {
   Json workload = bench::to_json(p.c);
   workload.erase("kernel");
   workload.erase("direction");
-  const Json json = {
-      {"case", std::move(workload)},
-      {"topology", {{"nodes", p.topology.nodes}, {"devices", p.topology.devices}}},
-      {"ulysses", p.options.ulysses_degree},
-      {"inner_ring", p.options.inner_ring},
-      {"placement", name_of(p.options.placement)},
-      {"sharding", name_of(p.options.sharding)},
-      {"skip", p.options.skip_unneeded},
-      {"area", p.problem.area()},
-      {"build_s", p.build_s},
-      {"check_s", p.check_s},
-      {"owned", bench::owned_tokens(p.schedule)},
-      {"forward", to_json(bench::pass_plan(p.schedule, Direction::kForward, p.problem, p.cost))},
-      {"backward", to_json(bench::pass_plan(p.schedule, Direction::kBackward, p.problem, p.cost))}};
+  Json json = {{"case", std::move(workload)},
+               {"topology", {{"nodes", p.topology.nodes}, {"devices", p.topology.devices}}}};
+  for (const TableOption& option : strategy_options()) {
+    const OptionValue* value = p.options.find(option.spec.name);
+    if (value == nullptr) continue;
+    const bool* flag = std::get_if<bool>(value);
+    json[std::string(option.spec.name)] = flag != nullptr ? Json(*flag) : Json(bench::to_json(*value));
+  }
+  json["area"] = p.problem.area();
+  json["build_s"] = p.build_s;
+  json["check_s"] = p.check_s;
+  json["owned"] = bench::owned_tokens(p.schedule);
+  json["forward"] = to_json(bench::pass_plan(p.schedule, Direction::kForward, p.problem, p.cost));
+  json["backward"] = to_json(bench::pass_plan(p.schedule, Direction::kBackward, p.problem, p.cost));
   fmt::print("{}\n", json.dump());
 }
 
@@ -245,18 +249,14 @@ void print_ranks(const Planned& p) {
 void print_text(const Planned& p) {
   fmt::print("{} on {} ranks, {} node{} of {}: {} {}, {}:{} heads of {}, {}\n", p.schedule.strategy,
              p.schedule.ranks, p.topology.nodes, p.topology.nodes == 1 ? "" : "s", p.topology.devices,
-             p.c.mask, bench::format_count(p.problem.tokens_q), p.problem.heads_q, p.problem.heads_kv,
+             p.c.mask, format_length(p.problem.tokens_q), p.problem.heads_q, p.problem.heads_kv,
              p.problem.head_dim, name_of(p.problem.dtype));
-  std::string ways = fmt::format("{} sharding", name_of(p.options.sharding));
-  if (is_hybrid(p.schedule.strategy)) {
-    const int ring = p.schedule.ranks / p.options.ulysses_degree;
-    ways += fmt::format(", ulysses {} x ring {}", p.options.ulysses_degree, ring);
-    if (p.schedule.strategy == "loongtrain")
-      ways += fmt::format(" = {} windows of {}", ring / p.options.inner_ring, p.options.inner_ring);
-    ways += fmt::format(", {}", name_of(p.options.placement));
+  std::vector<std::string> how;
+  for (const OptionSpec& option : strategy_from_name(p.c.parallelism.strategy).options) {
+    if (const std::optional<OptionValue> value = p.options.value_of(option))
+      how.push_back(fmt::format("{} {}", option.name, to_text(*value)));
   }
-  fmt::print("  {:<12} {}; keys that no row sees {}\n", "how", ways,
-             p.options.skip_unneeded ? "do not travel" : "travel, too");
+  fmt::print("  {:<12} {}\n", "how", fmt::join(how, ", "));
   fmt::print("  {:<12} {:.4g} visible pairs, summed over query heads\n", "area",
              static_cast<double>(p.problem.area()));
   print_pass(p, Direction::kForward);
@@ -274,16 +274,15 @@ void add_plan_command(CLI::App& program) {
   CLI::App* command = program.add_subcommand(
       "plan",
       "Plan context parallelism: rounds, bytes, load and memory of each rank, on any number of ranks");
-  command
-      ->add_option("strategy", options->strategy,
-                   "ulysses, ring-p2p, ring-allgather, usp, loongtrain or balanced")
+  std::vector<std::string_view> names;
+  for (const Strategy& strategy : strategies()) names.push_back(strategy.name);
+  command->add_option("strategy", options->strategy, fmt::format("one of {}", fmt::join(names, ", ")))
       ->required();
-  for (const Reads& reads : kReads) {
-    const bench::Axis& axis = *bench::find_axis(reads.axis);
-    const std::string_view preset = reads.preset.empty() ? axis.preset : reads.preset;
+  for (const bench::Axis* axis : axes_read()) {
+    const std::string_view preset = preset_of(*axis);
     command
-        ->add_option(option_name(axis.name), options->axes[std::string(axis.name)],
-                     std::string(axis.help) + (preset.empty() ? "" : fmt::format(" [{}]", preset)))
+        ->add_option(option_name(axis->name), options->axes[std::string(axis->name)],
+                     axis->help + (preset.empty() ? "" : fmt::format(" [{}]", preset)))
         ->type_name("VALUE");
   }
   command->add_flag("--json", options->json, "print the plan as JSON (keys: docs/reference/results.md)");

@@ -40,12 +40,6 @@ struct Options {
   bool dry_run = false;
 };
 
-std::string option_name(std::string_view name) {
-  std::string option = "--" + std::string(name);
-  std::replace(option.begin(), option.end(), '_', '-');
-  return option;
-}
-
 // The suite that the axes on the command line make.
 bench::Suite suite_of_lists(const Options& options) {
   bench::Suite suite;
@@ -256,9 +250,7 @@ void add_run_command(CLI::App& program) {
                       "A suite: its name (see `longspan list suites`) or a TOML file");
   for (const bench::Axis& axis : bench::axes()) {
     const std::string preset = axis.preset.empty() ? "" : fmt::format(" [{}]", axis.preset);
-    command
-        ->add_option(option_name(axis.name), options->axes[std::string(axis.name)],
-                     std::string(axis.help) + preset)
+    command->add_option(option_name(axis.name), options->axes[std::string(axis.name)], axis.help + preset)
         ->type_name("LIST")
         ->expected(1)
         ->take_all()

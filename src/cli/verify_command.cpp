@@ -18,6 +18,7 @@
 #include "base/parse.h"
 #include "bench/run/verify_sweep.h"
 #include "cli/command.h"
+#include "cli/pattern_options.h"
 #include "cli/python_option.h"
 #include "cli/wiring.h"
 #include "kernels/registry.h"
@@ -27,16 +28,12 @@ namespace {
 
 struct Options {
   std::vector<std::string> kernels, masks, seqlens, heads, dtypes, directions, pythons;
-  std::string window, prefix, block, block_min, lengths;
+  std::string lengths;
+  std::map<std::string, std::string> pattern_options;
   std::optional<int64_t> head_dim, seed, index;
-  std::optional<double> density;
   std::optional<float> scale;
   bool deterministic = false, fp32_output = false, verbose = false, table = false;
 };
-
-std::optional<int64_t> length_or_none(const std::string& text, const char* option) {
-  return text.empty() ? std::nullopt : std::optional(parse_length(text, option));
-}
 
 // "Q:KV", or "H" for as many of both.
 Heads parse_heads(const std::string& text) {
@@ -55,13 +52,6 @@ Heads parse_heads(const std::string& text) {
   LONGSPAN_CHECK_INPUT(heads.q % heads.kv == 0, "--heads {}: {} query heads are no multiple of {} KV heads",
                        text, heads.q, heads.kv);
   return heads;
-}
-
-void set_window(PatternOptions& options, const std::string& text) {
-  if (text.empty()) return;
-  const size_t comma = text.find(',');
-  options.window_left = parse_length(text.substr(0, comma), "--window");
-  if (comma != std::string::npos) options.window_right = parse_length(text.substr(comma + 1), "--window");
 }
 
 SweepOptions sweep_options(const Options& given) {
@@ -98,11 +88,7 @@ SweepOptions sweep_options(const Options& given) {
   if (given.seed) pattern.seed = static_cast<uint64_t>(*given.seed);
   if (given.index) pattern.index = *given.index;
   if (!given.lengths.empty()) pattern.lengths = given.lengths;
-  set_window(pattern, given.window);
-  pattern.prefix = length_or_none(given.prefix, "--prefix");
-  pattern.block = length_or_none(given.block, "--block");
-  pattern.block_min = length_or_none(given.block_min, "--block-min");
-  if (given.density) pattern.density = *given.density;
+  pattern.values = parse_options(given.pattern_options);
   return options;
 }
 
@@ -260,11 +246,7 @@ void add_verify_command(CLI::App& program) {
   command->add_flag("--fp32-output", options->fp32_output, "outputs in f32, whatever the dtype");
   command->add_option("--index", options->index, "mask number of the seed's stream; 0");
   command->add_option("--lengths", options->lengths, "where document lengths come from");
-  command->add_option("--window", options->window, "LEFT,RIGHT of sliding windows; LEFT of causal ones");
-  command->add_option("--prefix", options->prefix, "prefix of prefix_lm_*");
-  command->add_option("--block", options->block, "block of block patterns");
-  command->add_option("--block-min", options->block_min, "smallest block of variable_block_sparse");
-  command->add_option("--density", options->density, "kept share of block-sparse masks");
+  add_pattern_options(*command, options->pattern_options);
   command->add_flag("-v,--verbose", options->verbose, "print each case with its errors and tolerances");
   command->add_flag("--table", options->table,
                     "print a table at the end: each kernel's and mask's largest error as a share of its "

@@ -1,5 +1,7 @@
 #include "cli/vocabulary.h"
 
+#include <algorithm>
+
 #include "attention/problem.h"
 #include "base/dtype.h"
 #include "bench/spec/suite.h"
@@ -28,18 +30,18 @@ std::vector<std::string> words_of(const CLI::Option& option) {
     words = {"auto", "pile", "prolong64k", "prolong512k", "long-mix", "uniform:"};
   } else if (name == "strategy") {
     for (const Strategy& strategy : strategies()) words.emplace_back(strategy.name);
-  } else if (name == "placement") {
-    words = {"head-first", "context-first"};
-  } else if (name == "sharding") {
-    words = {"auto", "contiguous", "zigzag", "per-document"};
-  } else if (name == "skip") {
-    words = {"yes", "no"};
   } else if (name == "transport") {
     words = {"threads", "nccl", "mpi"};
   } else if (name == "what") {
     words = listable();
   } else if (name == "shell") {
     words = {"bash", "zsh", "fish"};
+  } else {
+    std::string key = name;
+    std::replace(key.begin(), key.end(), '-', '_');
+    for (std::span<const TableOption> options : {pattern_options(), strategy_options()}) {
+      if (const TableOption* own = find_option(options, key)) words = own->spec.words();
+    }
   }
   return words;
 }

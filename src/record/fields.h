@@ -204,7 +204,7 @@ void visit(V& v, S& s) {
   v.field("index", s.index, "number of the mask");
   v.field("area", s.area, "visible pairs, summed over query heads", kUnlimited);
   v.field("flops", s.flops, "credited work");
-  v.field("params", s.params, "parameters of the mask, as drawn", kAnySign);
+  v.field("params", s.params, "parameters of the mask, as drawn");
   v.field("documents", s.documents, "number of documents");
   v.field("plan_s", s.plan_s, "median time to plan");
   v.field("median_s", s.median_s, "median of the samples", kPositive);

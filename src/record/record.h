@@ -160,7 +160,7 @@ struct DeviceState {
 struct Measurement {
   int64_t index = 0, area = 0;
   double flops = 0;
-  Named<int64_t> params;
+  Open<void> params;  // of the mask, as drawn
   int64_t documents = 0;
   std::optional<double> plan_s, median_s;
   std::optional<Interval> interval_s;

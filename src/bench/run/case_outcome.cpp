@@ -8,6 +8,7 @@
 
 #include "bench/measure/mask_source.h"
 #include "bench/measure/parallel_measure.h"
+#include "bench/spec/option_json.h"
 
 namespace longspan::bench {
 namespace {
@@ -61,7 +62,8 @@ record::Measurement measurement_of(const MaskResult& mask, int64_t index) {
   entry.index = index;
   entry.area = mask.area;
   entry.flops = mask.flops;
-  entry.params = mask.mask.params;
+  entry.params.json = record::Json::object();
+  for (const auto& [name, value] : mask.mask.params) entry.params.json[name] = to_json(value);
   entry.documents = static_cast<int64_t>(mask.mask.document_lengths.size());
   entry.plan_s = rounded(mask.plan_s);
   entry.median_s = rounded(m.median_s);

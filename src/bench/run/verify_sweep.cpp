@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <numeric>
 
 #include "base/error.h"
 #include "base/parse.h"
@@ -66,24 +65,13 @@ std::vector<Range> shuffled_pieces(int64_t tokens, Mt19937& generator) {
   return pieces;
 }
 
-// Patterns whose default parameters suit long sequences get ones that suit this length.
+// Patterns whose presets suit long sequences get values that suit this length.
 void suit_to_length(PatternOptions& options, const std::string& mask) {
   const std::string name = mask.substr(mask.rfind(':') + 1);
   if (name == "empty" || name.ends_with(".json")) return;
   const Pattern& pattern = pattern_from_name(name);
-  const int64_t seqlen = options.seqlen;
   if (pattern.documents && options.lengths == PatternOptions().lengths) options.lengths = "uniform:1:200";
-  if (name.starts_with("sliding_window") && !options.window_left && !options.window_right) {
-    options.window_left = seqlen / 8;
-    if (name == "sliding_window") options.window_right = seqlen / 9;
-  }
-  if (name == "block_causal_document" && !options.block && seqlen % 1024 != 0) {
-    options.block = std::gcd(seqlen, int64_t{1024});
-  }
-  if (pattern.block_sparse && !options.block && !options.block_min && seqlen < kLong / 2) {
-    options.block = 16;
-    if (name == "variable_block_sparse") options.block_min = 4;
-  }
+  if (pattern.suit_length != nullptr) pattern.suit_length(options);
 }
 
 Problem problem_of(const VerifyCase& c, std::shared_ptr<const HeadMasks> masks) {
@@ -181,12 +169,10 @@ std::string command_of(const VerifyCase& c, Direction direction) {
   const PatternOptions preset;
   if (options.index != 0) command += fmt::format(" --index {}", options.index);
   if (options.lengths != preset.lengths) command += " --lengths " + options.lengths;
-  if (options.window_left) command += fmt::format(" --window {}", *options.window_left);
-  if (options.window_left && options.window_right) command += fmt::format(",{}", *options.window_right);
-  if (options.prefix) command += fmt::format(" --prefix {}", *options.prefix);
-  if (options.block) command += fmt::format(" --block {}", *options.block);
-  if (options.block_min) command += fmt::format(" --block-min {}", *options.block_min);
-  if (options.density != preset.density) command += fmt::format(" --density {}", options.density);
+  for (const TableOption& option : pattern_options()) {
+    if (const OptionValue* value = options.values.find(option.spec.name))
+      command += fmt::format(" {} {}", option_name(option.spec.name), to_text(*value));
+  }
   return command;
 }
 
@@ -225,10 +211,6 @@ std::vector<VerifyCase> expand(const SweepOptions& options) {
             c.options = options.pattern;
             c.options.seqlen = seqlen;
             c.options.kv_heads = shape.kv;
-            if (mask.ends_with("sliding_window") && !mask.ends_with("global_sliding_window") &&
-                c.options.window_left && !c.options.window_right) {
-              c.options.window_right = c.options.window_left;  // one number is both sides
-            }
             if (varied) suit_to_length(c.options, mask);
             c.heads = shape;
             c.dtype = dtype;

@@ -7,27 +7,13 @@
 
 #include "base/error.h"
 #include "bench/spec/mask_file.h"
+#include "bench/spec/option_json.h"
 #include "bench/spec/values.h"
 
 namespace longspan::bench {
 namespace {
 
 constexpr int64_t kMaxTokens = int64_t{1} << 32;
-
-std::string format(const std::optional<int64_t>& value) {
-  return value ? fmt::format("{}", *value) : "";
-}
-
-std::string format(const Window& window) {
-  return window.right ? fmt::format("{},{}", window.left, *window.right) : fmt::format("{}", window.left);
-}
-
-bool reads(const Pattern& pattern, std::string_view parameter) {
-  for (const std::string& name : split(pattern.parameters, ',')) {
-    if (name == parameter) return true;
-  }
-  return false;
-}
 
 // Does drawing a mask take anything from the generator? Asked of the pattern itself, at a small size.
 bool draws_anything(const Pattern& pattern, PatternOptions options) {
@@ -64,116 +50,121 @@ void check_lengths(std::string_view text) {
   if (text.starts_with("uniform:")) LengthSource::from_name(std::string(text), 8192);
 }
 
-Window parse_window(std::string_view text) {
-  const size_t comma = text.find(',');
+Axis axis_of_pattern_option(const TableOption& option) {
+  const OptionSpec& spec = option.spec;
+  return {.name = spec.name,
+          .help = option.help(),
+          .set = [&spec](Case& c, std::string_view text) { c.options.set(spec.name, spec.parse(text)); },
+          .get =
+              [&spec](const Case& c) {
+                const OptionValue* value = c.options.find(spec.name);
+                return value == nullptr ? "" : to_text(*value);
+              },
+          .comma_in_value = spec.kind == OptionKind::kTokenPair,
+          .numeric = spec.numeric()};
+}
+
+Axis axis_of_parallelism(const ParallelAxis& axis) {
+  return {.name = axis.name,
+          .help = axis.help,
+          .set = [set = axis.set](Case& c, std::string_view text) { set(c.parallelism, text); },
+          .get = [get = axis.get](const Case& c) { return get(c.parallelism); },
+          .comma_in_value = axis.comma_in_value,
+          .numeric = axis.numeric};
+}
+
+void set_heads(Case& c, std::string_view text) {
+  const size_t colon = text.find(':');
   try {
-    Window window;
-    window.left = parse_count(trimmed(text.substr(0, comma)), 0, kMaxTokens);
-    if (comma != std::string_view::npos)
-      window.right = parse_count(trimmed(text.substr(comma + 1)), 0, kMaxTokens);
-    return window;
+    c.heads_q = parse_count(text.substr(0, colon), 1, 65536);
+    c.heads_kv = colon == std::string_view::npos ? c.heads_q : parse_count(text.substr(colon + 1), 1, 65536);
   } catch (const Error&) {
-    LONGSPAN_CHECK_INPUT(false, "'{}': must be LEFT,RIGHT or one number, such as 1024,0", text);
+    c.heads_q = 0;
   }
-  return {};
+  LONGSPAN_CHECK_INPUT(
+      c.heads_q > 0 && c.heads_q % c.heads_kv == 0,
+      "'{}': must be QUERY:KV with QUERY a multiple of KV, such as 8:2, or one number for both", text);
 }
 
-// The axes of a case's parallelism have their meaning there.
-constexpr const char kStrategy[] = "strategy", kRanks[] = "ranks", kTopology[] = "topology",
-                     kUlysses[] = "ulysses", kInnerRing[] = "inner_ring", kPlacement[] = "placement",
-                     kSharding[] = "sharding", kSkip[] = "skip", kTransport[] = "transport";
-
-template <const char* name>
-constexpr Axis parallel_axis(std::string_view help) {
-  return {name,
-          help,
-          "",
-          false,
-          false,
-          [](Case& c, std::string_view text) { set_parallelism(c.parallelism, name, text); },
-          [](const Case& c) { return get_parallelism(c.parallelism, name); }};
+std::vector<Axis> make_axes() {
+  std::vector<Axis> axes = {
+      {.name = "kernel",
+       .help = "kernels by name; 'all': all that this device offers",
+       .preset = "all",
+       .set = [](Case& c, std::string_view text) { c.kernel = text; },
+       .get = [](const Case& c) { return c.kernel; }},
+      {.name = "mask",
+       .help = "mask patterns, or mask files (*.json); 'all', 'dense' and 'block-sparse' name groups",
+       .set =
+           [](Case& c, std::string_view text) {
+             check_mask(text);
+             c.mask = text;
+           },
+       .get = [](const Case& c) { return c.mask; },
+       .required = true},
+      {.name = "seqlen",
+       .help = "sequence lengths in tokens: 8192, 8K, 1M",
+       .set = [](Case& c, std::string_view text) { c.seqlen = parse_count(text, 1, kMaxTokens); },
+       .get = [](const Case& c) { return fmt::format("{}", c.seqlen); },
+       .required = true,
+       .numeric = true},
+      {.name = "heads",
+       .help = "query heads : KV heads, such as 8:2; one number for both",
+       .preset = "8:2",
+       .set = set_heads,
+       .get = [](const Case& c) { return fmt::format("{}:{}", c.heads_q, c.heads_kv); }},
+      {.name = "head_dim",
+       .help = "dimensions of a head",
+       .preset = "128",
+       .set = [](Case& c, std::string_view text) { c.head_dim = parse_count(text, 1, 65536); },
+       .get = [](const Case& c) { return fmt::format("{}", c.head_dim); },
+       .numeric = true},
+      {.name = "dtype",
+       .help = "element types: f32, bf16, f16",
+       .preset = "f32",
+       .set = [](Case& c, std::string_view text) { c.dtype = dtype_from_name(text); },
+       .get = [](const Case& c) { return std::string(name_of(c.dtype)); }},
+      {.name = "direction",
+       .help = "forward or fwd; backward or bwd (the backward pass alone)",
+       .preset = "forward",
+       .set = [](Case& c, std::string_view text) { c.direction = direction_from_name(text); },
+       .get = [](const Case& c) { return std::string(name_of(c.direction)); }},
+      {.name = "masks",
+       .help = "masks drawn and averaged, where a mask is drawn",
+       .preset = "1",
+       .set = [](Case& c, std::string_view text) { c.masks = parse_count(text, 1, 1000); },
+       .get = [](const Case& c) { return fmt::format("{}", c.masks); },
+       .numeric = true},
+      {.name = "lengths",
+       .help = "document lengths: auto, pile, prolong64k, prolong512k, long-mix, uniform:A:B, or a CSV file",
+       .preset = "auto",
+       .set =
+           [](Case& c, std::string_view text) {
+             check_lengths(text);
+             c.lengths = text;
+           },
+       .get = [](const Case& c) { return c.lengths; }},
+      {.name = "seed",
+       .help = "seed of masks and inputs",
+       .preset = "42",
+       .set = [](Case& c, std::string_view text) { c.seed = parse_seed(text); },
+       .get = [](const Case& c) { return fmt::format("{}", c.seed); },
+       .numeric = true}};
+  for (const TableOption& option : pattern_options()) axes.push_back(axis_of_pattern_option(option));
+  axes.push_back(
+      {.name = "deterministic",
+       .help = "whether the same bits on every run are demanded: true, false; without it they are not",
+       .set = [](Case& c, std::string_view text) { c.deterministic = parse_bool(text); },
+       .get = [](const Case& c) { return std::string(c.deterministic ? "true" : ""); }});
+  for (const ParallelAxis& axis : parallel_axes()) axes.push_back(axis_of_parallelism(axis));
+  for (const Axis& axis : axes) {
+    LONGSPAN_CHECK(std::count_if(axes.begin(), axes.end(),
+                                 [&](const Axis& other) { return other.name == axis.name; }) == 1,
+                   "two axes are called {}; give the option of the pattern or strategy another name",
+                   axis.name);
+  }
+  return axes;
 }
-
-constexpr Axis kAxes[] = {
-    {"kernel", "kernels by name; 'all': all that this device offers", "all", false, false,
-     [](Case& c, std::string_view text) { c.kernel = text; }, [](const Case& c) { return c.kernel; }},
-    {"mask", "mask patterns, or mask files (*.json); 'all', 'dense' and 'block-sparse' name groups", "",
-     false, true,
-     [](Case& c, std::string_view text) {
-       check_mask(text);
-       c.mask = text;
-     },
-     [](const Case& c) { return c.mask; }},
-    {"seqlen", "sequence lengths in tokens: 8192, 8K, 1M", "", false, true,
-     [](Case& c, std::string_view text) { c.seqlen = parse_count(text, 1, kMaxTokens); },
-     [](const Case& c) { return fmt::format("{}", c.seqlen); }},
-    {"heads", "query heads : KV heads, such as 8:2; one number for both", "8:2", false, false,
-     [](Case& c, std::string_view text) {
-       const size_t colon = text.find(':');
-       try {
-         c.heads_q = parse_count(text.substr(0, colon), 1, 65536);
-         c.heads_kv =
-             colon == std::string_view::npos ? c.heads_q : parse_count(text.substr(colon + 1), 1, 65536);
-       } catch (const Error&) {
-         c.heads_q = 0;
-       }
-       LONGSPAN_CHECK_INPUT(
-           c.heads_q > 0 && c.heads_q % c.heads_kv == 0,
-           "'{}': must be QUERY:KV with QUERY a multiple of KV, such as 8:2, or one number for both", text);
-     },
-     [](const Case& c) { return fmt::format("{}:{}", c.heads_q, c.heads_kv); }},
-    {"head_dim", "dimensions of a head", "128", false, false,
-     [](Case& c, std::string_view text) { c.head_dim = parse_count(text, 1, 65536); },
-     [](const Case& c) { return fmt::format("{}", c.head_dim); }},
-    {"dtype", "element types: f32, bf16, f16", "f32", false, false,
-     [](Case& c, std::string_view text) { c.dtype = dtype_from_name(text); },
-     [](const Case& c) { return std::string(name_of(c.dtype)); }},
-    {"direction", "forward or fwd; backward or bwd (the backward pass alone)", "forward", false, false,
-     [](Case& c, std::string_view text) { c.direction = direction_from_name(text); },
-     [](const Case& c) { return std::string(name_of(c.direction)); }},
-    {"masks", "masks drawn and averaged, where a mask is drawn", "1", false, false,
-     [](Case& c, std::string_view text) { c.masks = parse_count(text, 1, 1000); },
-     [](const Case& c) { return fmt::format("{}", c.masks); }},
-    {"lengths", "document lengths: auto, pile, prolong64k, prolong512k, long-mix, uniform:A:B, or a CSV file",
-     "auto", false, false,
-     [](Case& c, std::string_view text) {
-       check_lengths(text);
-       c.lengths = text;
-     },
-     [](const Case& c) { return c.lengths; }},
-    {"seed", "seed of masks and inputs", "42", false, false,
-     [](Case& c, std::string_view text) { c.seed = parse_seed(text); },
-     [](const Case& c) { return fmt::format("{}", c.seed); }},
-    {"window", "LEFT,RIGHT of the window masks, or one number; repeat it for more", "", true, false,
-     [](Case& c, std::string_view text) { c.window = parse_window(text); },
-     [](const Case& c) { return c.window ? format(*c.window) : ""; }},
-    {"prefix", "prefix length of the prefix_lm masks, instead of a drawn one", "", false, false,
-     [](Case& c, std::string_view text) { c.prefix = parse_count(text, 0, kMaxTokens); },
-     [](const Case& c) { return format(c.prefix); }},
-    {"block", "block size of the block masks", "", false, false,
-     [](Case& c, std::string_view text) { c.block = parse_count(text, 1, kMaxTokens); },
-     [](const Case& c) { return format(c.block); }},
-    {"block_min", "smallest block of variable_block_sparse", "", false, false,
-     [](Case& c, std::string_view text) { c.block_min = parse_count(text, 1, kMaxTokens); },
-     [](const Case& c) { return format(c.block_min); }},
-    {"density", "kept share of the block-sparse masks: 0.1", "", false, false,
-     [](Case& c, std::string_view text) { c.density = parse_real(text, 0, 1); },
-     [](const Case& c) { return c.density ? fmt::format("{}", *c.density) : ""; }},
-    {"deterministic", "whether the same bits on every run are demanded: true, false; without it they are not",
-     "", false, false, [](Case& c, std::string_view text) { c.deterministic = parse_bool(text); },
-     [](const Case& c) { return std::string(c.deterministic ? "true" : ""); }},
-    parallel_axis<kStrategy>("context-parallel strategies by name; 'all': all of them"),
-    parallel_axis<kRanks>("ranks that the strategy spreads the case over"),
-    parallel_axis<kTopology>("NODESxDEVICES, such as 2x8: where the ranks are, instead of one node"),
-    parallel_axis<kUlysses>(
-        "Ulysses degree of usp and loongtrain, instead of the largest that divides the KV heads"),
-    parallel_axis<kInnerRing>("inner ring of loongtrain"),
-    parallel_axis<kPlacement>(
-        "head-first or context-first: which axis of usp and loongtrain stays in a node"),
-    parallel_axis<kSharding>("how tokens are dealt: auto, contiguous, zigzag, per-document"),
-    parallel_axis<kSkip>("whether keys that no row sees stay where they are: yes, no"),
-    parallel_axis<kTransport>("what carries data between ranks: threads, nccl, mpi"),
-};
 
 // Results hold no absolute paths.
 std::string relative(const std::string& path) {
@@ -209,32 +200,22 @@ T required(const nlohmann::json& json, const char* key) {
 }  // namespace
 
 PatternOptions Case::pattern_options(int64_t index) const {
-  PatternOptions options;
-  options.seqlen = seqlen;
-  options.seed = seed;
-  options.index = index;
-  if (!lengths.empty()) options.lengths = lengths;
-  if (window) {
-    options.window_left = window->left;
-    options.window_right = window->right;
-  }
-  options.prefix = prefix;
-  options.block = block;
-  options.block_min = block_min;
-  if (density) options.density = *density;
-  options.kv_heads = heads_kv;
-  return options;
+  PatternOptions drawn_with;
+  drawn_with.seqlen = seqlen;
+  drawn_with.seed = seed;
+  drawn_with.index = index;
+  if (!lengths.empty()) drawn_with.lengths = lengths;
+  drawn_with.kv_heads = heads_kv;
+  drawn_with.values = options;
+  return drawn_with;
 }
 
 nlohmann::json to_json(const Case& c) {
   nlohmann::json options = nlohmann::json::object();
-  if (c.window)
-    options["window"] = {c.window->left,
-                         c.window->right ? nlohmann::json(*c.window->right) : nlohmann::json()};
-  if (c.prefix) options["prefix"] = *c.prefix;
-  if (c.block) options["block"] = *c.block;
-  if (c.block_min) options["block_min"] = *c.block_min;
-  if (c.density) options["density"] = *c.density;
+  for (const TableOption& option : pattern_options()) {
+    if (const OptionValue* value = c.options.find(option.spec.name))
+      options[std::string(option.spec.name)] = to_json(*value);
+  }
   if (!c.file_hash.empty()) options["file_hash"] = c.file_hash;
   nlohmann::json json = {{"kernel", c.kernel},
                          {"mask", c.mask},
@@ -277,17 +258,10 @@ Case case_from_json(const nlohmann::json& json) {
   const auto options = json.find("options");
   if (options == json.end()) return c;
   LONGSPAN_CHECK_INPUT(options->is_object(), "the case's options are no object");
-  if (const auto it = options->find("window"); it != options->end()) {
-    LONGSPAN_CHECK_INPUT(
-        it->is_array() && it->size() == 2 && (*it)[0].is_number_integer() && (*it)[1].is_number_integer(),
-        "the case's option 'window' is no pair of numbers");
-    c.window = Window{(*it)[0].get<int64_t>(), std::nullopt};
-    if (!(*it)[1].is_null()) c.window->right = (*it)[1].get<int64_t>();
+  for (const TableOption& option : pattern_options()) {
+    if (const auto it = options->find(option.spec.name); it != options->end())
+      c.options.set(option.spec.name, option_from_json(option.spec, *it));
   }
-  if (options->contains("prefix")) c.prefix = required<int64_t>(*options, "prefix");
-  if (options->contains("block")) c.block = required<int64_t>(*options, "block");
-  if (options->contains("block_min")) c.block_min = required<int64_t>(*options, "block_min");
-  if (options->contains("density")) c.density = required<double>(*options, "density");
   if (options->contains("file_hash")) c.file_hash = required<std::string>(*options, "file_hash");
   return c;
 }
@@ -304,11 +278,7 @@ Case normalised(Case c) {
     c.seqlen = read_masks(c.mask).front().rows();
     c.masks = 1;
     c.lengths.clear();
-    c.window.reset();
-    c.prefix.reset();
-    c.block.reset();
-    c.block_min.reset();
-    c.density.reset();
+    c.options = {};
     return c;
   }
   const Pattern& pattern = pattern_from_name(c.mask);
@@ -322,13 +292,8 @@ Case normalised(Case c) {
       c.file_hash = hash_of_file(c.lengths);
     }
   }
-  if (!reads(pattern, "window")) c.window.reset();
-  if (c.window && !c.window->right)
-    c.window->right = pattern.name == "sliding_window_causal" ? 0 : c.window->left;
-  if (!reads(pattern, "prefix")) c.prefix.reset();
-  if (!reads(pattern, "block")) c.block.reset();
-  if (!reads(pattern, "block_min")) c.block_min.reset();
-  if (!pattern.block_sparse) c.density.reset();
+  c.options.keep(pattern.options);
+  if (pattern.complete != nullptr) pattern.complete(c.options);
   if (c.masks > 1 && !draws_anything(pattern, c.pattern_options(0))) c.masks = 1;
   return c;
 }
@@ -344,7 +309,7 @@ std::string describe(const Case& c) {
   }
   const std::string spread = c.parallelism ? ", " + describe(c.parallelism) : "";
   return fmt::format("{} {}{} {}, {}:{} heads of {}, {}, {}{}", c.kernel, c.mask, options,
-                     format_count(c.seqlen), c.heads_q, c.heads_kv, c.head_dim, name_of(c.dtype),
+                     format_length(c.seqlen), c.heads_q, c.heads_kv, c.head_dim, name_of(c.dtype),
                      name_of(c.direction), spread);
 }
 
@@ -360,20 +325,19 @@ std::vector<std::string> arguments_of(const Case& c) {
   for (const Axis& axis : axes()) {
     const std::string value = axis.get(c);
     if (value.empty()) continue;
-    std::string option = "--" + std::string(axis.name);
-    for (char& letter : option) letter = letter == '_' ? '-' : letter;
-    arguments.push_back(std::move(option));
-    arguments.push_back(axis.name == "seqlen" ? format_count(c.seqlen) : value);
+    arguments.push_back(option_name(axis.name));
+    arguments.push_back(axis.name == "seqlen" ? format_length(c.seqlen) : value);
   }
   return arguments;
 }
 
 std::span<const Axis> axes() {
-  return kAxes;
+  static const std::vector<Axis> all = make_axes();
+  return all;
 }
 
 const Axis* find_axis(std::string_view name) {
-  for (const Axis& axis : kAxes) {
+  for (const Axis& axis : axes()) {
     if (axis.name == name) return &axis;
   }
   return nullptr;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,12 +14,6 @@
 #include "mask/patterns/patterns.h"
 
 namespace longspan::bench {
-
-struct Window {
-  int64_t left = 0;
-  std::optional<int64_t> right;  // as the pattern has it where not given; set in a normalised case
-  friend bool operator==(const Window&, const Window&) = default;
-};
 
 struct Case {
   std::string kernel;
@@ -33,10 +27,7 @@ struct Case {
   std::string lengths;  // source of document lengths; empty where the mask has no documents
   uint64_t seed = 42;   // of the masks and of the inputs
 
-  // What differs from the pattern's own defaults.
-  std::optional<Window> window;
-  std::optional<int64_t> prefix, block, block_min;
-  std::optional<double> density;
+  OptionValues options;        // of the mask: what was given instead of the pattern's presets
   bool deterministic = false;  // the same bits on every run are demanded
   Parallelism parallelism;     // nothing: one device
   std::string file_hash;       // of a mask's or lengths' file: another content is another case
@@ -63,16 +54,18 @@ Direction direction_from_name(std::string_view name);  // forward or fwd, backwa
 // The command that repeats this case alone, after the program's name: {"run", "--kernel", "cpu-flash", ...}.
 std::vector<std::string> arguments_of(const Case& c);
 
-// The axes: each row is a TOML key, a command-line option and a field of the filter. A value is text, as
-// given; `set` throws an input error that begins with the value, and the caller adds where it stood.
+// The axes: each is a TOML key, a command-line option and a field of the filter. The options of the patterns
+// and of the strategies are axes, too. A value is text, as given; `set` throws an input error that begins
+// with the value, and the caller adds where it stood.
 struct Axis {
   std::string_view name;  // "head_dim"; the option is --head-dim
-  std::string_view help;
-  std::string_view preset;  // what holds where nothing is given; empty: nothing
-  bool comma_in_value;      // a value may hold a comma: lists are made by repeating the option
-  bool required;
-  void (*set)(Case& c, std::string_view text);
-  std::string (*get)(const Case& c);  // for the filter and for commands; empty: not set
+  std::string help;
+  std::string_view preset = {};  // what holds where nothing is given; empty: nothing
+  std::function<void(Case& c, std::string_view text)> set;
+  std::function<std::string(const Case& c)> get;  // for the filter and for commands; empty: not set
+  bool required = false;
+  bool comma_in_value = false;  // a value may hold a comma: lists are made by repeating the option
+  bool numeric = false;         // values have an order, for the filter
 };
 std::span<const Axis> axes();
 const Axis* find_axis(std::string_view name);

@@ -1,6 +1,7 @@
 #include "bench/spec/filter.h"
 
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <optional>
 
@@ -18,11 +19,8 @@ std::vector<std::string> fields() {
 }
 
 bool is_numeric(std::string_view field) {
-  for (std::string_view name : {"seqlen", "head_dim", "masks", "seed", "prefix", "block", "block_min",
-                                "density", "heads_q", "heads_kv", "ranks", "ulysses", "inner_ring"}) {
-    if (field == name) return true;
-  }
-  return false;
+  if (field == "heads_q" || field == "heads_kv") return true;
+  return find_axis(field)->numeric;
 }
 
 std::string value_of(const Case& c, std::string_view field) {
@@ -64,13 +62,13 @@ std::string canonical(std::string_view field, const std::string& text) {
   if (text.find('*') != std::string::npos) return text;
   if (is_numeric(field)) {
     const double number = number_of(text);
-    return field == "density" ? fmt::format("{}", number) : fmt::format("{:.0f}", number);
+    return std::floor(number) == number ? fmt::format("{:.0f}", number) : fmt::format("{}", number);
   }
   if (field == "kernel" || field == "lengths") return text;
   Case c;
   find_axis(field)->set(c, text);
-  if (value_of(c, field).empty()) return text;  // of a strategy's options: nothing without the strategy
-  return value_of(c, field);
+  const std::string value = value_of(c, field);
+  return value.empty() ? text : value;  // some axes hold nothing without the strategy
 }
 
 }  // namespace

@@ -255,9 +255,10 @@ void write_masks(const DrawnMask& drawn, std::ostream& out) {
   };
   if (!drawn.lengths.empty())
     param("lengths", json(drawn.lengths).dump(-1, ' ', false, json::error_handler_t::replace));
-  for (const auto& [name, value] : drawn.params) param(name, fmt::format("{}", value));
-  if (pattern_from_name(drawn.pattern).block_sparse)
-    param("density", fmt::format("{}", drawn.options.density));
+  for (const auto& [name, value] : drawn.params) {
+    const bool number = std::holds_alternative<int64_t>(value) || std::holds_alternative<double>(value);
+    param(name, number ? to_text(value) : json(to_text(value)).dump());
+  }
   writer.print("}},");
   writer.heads(drawn.masks);
   writer.print(",\"area\":{},\"density\":{}}}\n", drawn.area(), drawn.density());

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "bench/spec/option_json.h"
 #include "bench/spec/values.h"
 #include "comm/mpi.h"
 
@@ -39,14 +40,73 @@ Topology parse_topology(std::string_view text) {
   return topology;
 }
 
-template <class Parse>
-auto listed(std::string_view text, Parse parse) {
-  try {
-    return parse(text);
-  } catch (const Error& error) {
-    throw Error(error.kind(), fmt::format("'{}': {}", text, error.what()), error.file(), error.line(),
-                error.expression());
-  }
+void set_strategy(Parallelism& p, std::string_view text) {
+  const std::vector<std::string> names = strategy_names();
+  LONGSPAN_CHECK_INPUT(std::find(names.begin(), names.end(), text) != names.end(),
+                       "'{}' is unknown{}; the strategies are {} (or 'all')", text, did_you_mean(text, names),
+                       fmt::join(names, ", "));
+  p.strategy = text;
+}
+
+void set_ranks(Parallelism& p, std::string_view text) {
+  const int ranks = parse_ranks(text);
+  LONGSPAN_CHECK_INPUT(p.nodes == 0 || p.ranks == ranks, "'{}': the topology has {} ranks", text, p.ranks);
+  p.ranks = ranks;
+}
+
+void set_topology(Parallelism& p, std::string_view text) {
+  const Topology topology = parse_topology(text);
+  LONGSPAN_CHECK_INPUT(p.ranks == 0 || p.ranks == topology.ranks(),
+                       "'{}': has {} ranks, but {} are asked for", text, topology.ranks(), p.ranks);
+  p.nodes = topology.nodes;
+  p.ranks = topology.ranks();
+}
+
+// The options of the case's strategy; none without a strategy.
+std::span<const OptionSpec> options_of(const Parallelism& p) {
+  if (!p) return {};
+  return strategy_from_name(p.strategy).options;
+}
+
+ParallelAxis axis_of(const TableOption& option) {
+  const OptionSpec& spec = option.spec;
+  return {
+      .name = spec.name,
+      .help = option.help(),
+      .set = [&spec](Parallelism& p, std::string_view text) { p.options.set(spec.name, spec.parse(text)); },
+      .get = [&spec](const Parallelism& p) -> std::string {
+        if (const OptionValue* value = p.options.find(spec.name)) return to_text(*value);
+        const OptionSpec* read = find_option(options_of(p), spec.name);
+        return read == nullptr ? "" : std::string(read->preset);
+      },
+      .comma_in_value = spec.kind == OptionKind::kTokenPair,
+      .numeric = spec.numeric()};
+}
+
+std::vector<ParallelAxis> make_axes() {
+  std::vector<ParallelAxis> axes = {
+      {.name = "strategy",
+       .help = "context-parallel strategies by name; 'all': all of them",
+       .set = set_strategy,
+       .get = [](const Parallelism& p) { return p.strategy; }},
+      {.name = "ranks",
+       .help = "ranks that the strategy spreads the case over",
+       .set = set_ranks,
+       .get = [](const Parallelism& p) { return p && p.ranks > 0 ? fmt::format("{}", p.ranks) : ""; },
+       .numeric = true},
+      {.name = "topology",
+       .help = "NODESxDEVICES, such as 2x8: where the ranks are, instead of one node",
+       .set = set_topology,
+       .get = [](const Parallelism& p) {
+         return p && p.nodes > 1 ? fmt::format("{}x{}", p.nodes, p.ranks / p.nodes) : "";
+       }}};
+  for (const TableOption& option : strategy_options()) axes.push_back(axis_of(option));
+  axes.push_back(
+      {.name = "transport",
+       .help = "what carries data between ranks: threads, nccl, mpi",
+       .set = [](Parallelism& p, std::string_view text) { p.transport = transport_from_name(text); },
+       .get = [](const Parallelism& p) { return std::string(p ? name_of(p.transport) : ""); }});
+  return axes;
 }
 
 }  // namespace
@@ -59,7 +119,7 @@ Transport transport_from_name(std::string_view name) {
   for (const Transport transport : {Transport::kThreads, Transport::kNccl, Transport::kMpi}) {
     if (name == name_of(transport)) return transport;
   }
-  LONGSPAN_CHECK_INPUT(false, "transport '{}' is unknown; there are threads, nccl, mpi", name);
+  LONGSPAN_CHECK_INPUT(false, "'{}': must be one of threads, nccl, mpi", name);
   return {};
 }
 
@@ -67,56 +127,9 @@ Topology Parallelism::topology() const {
   return nodes == 0 ? Topology{1, ranks} : Topology{nodes, ranks / nodes};
 }
 
-void set_parallelism(Parallelism& p, std::string_view axis, std::string_view text) {
-  if (axis == "strategy") {
-    const std::vector<std::string> names = strategy_names();
-    LONGSPAN_CHECK_INPUT(std::find(names.begin(), names.end(), text) != names.end(),
-                         "'{}' is unknown{}; the strategies are {} (or 'all')", text,
-                         did_you_mean(text, names), fmt::join(names, ", "));
-    p.strategy = text;
-  } else if (axis == "ranks") {
-    const int ranks = parse_ranks(text);
-    LONGSPAN_CHECK_INPUT(p.nodes == 0 || p.ranks == ranks, "'{}': the topology has {} ranks", text, p.ranks);
-    p.ranks = ranks;
-  } else if (axis == "topology") {
-    const Topology topology = parse_topology(text);
-    LONGSPAN_CHECK_INPUT(p.ranks == 0 || p.ranks == topology.ranks(),
-                         "'{}': has {} ranks, but {} are asked for", text, topology.ranks(), p.ranks);
-    p.nodes = topology.nodes;
-    p.ranks = topology.ranks();
-  } else if (axis == "ulysses") {
-    p.options.ulysses_degree = parse_ranks(text);
-  } else if (axis == "inner_ring") {
-    p.options.inner_ring = parse_ranks(text);
-  } else if (axis == "placement") {
-    p.options.placement = listed(text, placement_from_name);
-  } else if (axis == "sharding") {
-    p.options.sharding = listed(text, sharding_from_name);
-  } else if (axis == "skip") {
-    const bool yes = text == "yes" || text == "true";
-    LONGSPAN_CHECK_INPUT(yes || text == "no" || text == "false", "'{}': must be yes or no", text);
-    p.options.skip_unneeded = yes;
-  } else if (axis == "transport") {
-    p.transport = listed(text, transport_from_name);
-  } else {
-    LONGSPAN_CHECK(false, "'{}' is no axis of parallelism", axis);
-  }
-}
-
-std::string get_parallelism(const Parallelism& p, std::string_view axis) {
-  if (!p) return "";
-  const auto number = [](int value) { return value == 0 ? "" : fmt::format("{}", value); };
-  if (axis == "strategy") return p.strategy;
-  if (axis == "ranks") return number(p.ranks);
-  if (axis == "topology") return p.nodes <= 1 ? "" : fmt::format("{}x{}", p.nodes, p.ranks / p.nodes);
-  if (axis == "ulysses") return number(p.options.ulysses_degree);
-  if (axis == "inner_ring") return number(p.options.inner_ring);
-  if (axis == "placement") return is_hybrid(p.strategy) ? std::string(name_of(p.options.placement)) : "";
-  if (axis == "sharding") return std::string(name_of(p.options.sharding));
-  if (axis == "skip") return p.options.skip_unneeded ? "yes" : "no";
-  if (axis == "transport") return std::string(name_of(p.transport));
-  LONGSPAN_CHECK(false, "'{}' is no axis of parallelism", axis);
-  return "";
+std::span<const ParallelAxis> parallel_axes() {
+  static const std::vector<ParallelAxis> all = make_axes();
+  return all;
 }
 
 void add_to_json(const Parallelism& p, nlohmann::json& json) {
@@ -124,32 +137,37 @@ void add_to_json(const Parallelism& p, nlohmann::json& json) {
   json["strategy"] = p.strategy;
   json["ranks"] = p.ranks;
   if (p.nodes > 1) json["nodes"] = p.nodes;
-  if (p.options.ulysses_degree != 0) json["ulysses"] = p.options.ulysses_degree;
-  if (p.options.inner_ring != 0) json["inner_ring"] = p.options.inner_ring;
-  if (is_hybrid(p.strategy)) json["placement"] = name_of(p.options.placement);
-  if (p.options.sharding != Sharding::kAuto) json["sharding"] = name_of(p.options.sharding);
-  if (!p.options.skip_unneeded) json["skip"] = "no";
+  for (const OptionSpec& option : options_of(p)) {
+    if (const OptionValue* value = p.options.find(option.name))
+      json[std::string(option.name)] = to_json(*value);
+  }
   if (p.transport != Transport::kThreads) json["transport"] = name_of(p.transport);
 }
 
 Parallelism parallelism_from_json(const nlohmann::json& json) {
   Parallelism p;
   if (!json.contains("strategy")) return p;
-  for (const char* axis :
-       {"strategy", "ranks", "ulysses", "inner_ring", "placement", "sharding", "skip", "transport"}) {
-    const auto it = json.find(axis);
-    if (it == json.end()) continue;
+  const auto text_of = [&](const char* key) {
+    const auto it = json.find(key);
+    if (it == json.end()) return std::string();
     LONGSPAN_CHECK_INPUT(it->is_string() || it->is_number_integer(),
-                         "the case's key '{}' has a value of another kind than expected", axis);
-    set_parallelism(p, axis, it->is_string() ? it->get<std::string>() : it->dump());
+                         "the case's key '{}' has a value of another kind than expected", key);
+    return it->is_string() ? it->get<std::string>() : it->dump();
+  };
+  set_strategy(p, text_of("strategy"));
+  LONGSPAN_CHECK_INPUT(json.contains("ranks"), "the case lacks the key 'ranks'");
+  set_ranks(p, text_of("ranks"));
+  for (const TableOption& option : strategy_options()) {
+    if (const auto it = json.find(option.spec.name); it != json.end())
+      p.options.set(option.spec.name, option_from_json(option.spec, *it));
   }
+  if (json.contains("transport")) p.transport = transport_from_name(text_of("transport"));
   if (const auto it = json.find("nodes"); it != json.end()) {
     const int64_t nodes = it->is_number_integer() ? it->get<int64_t>() : 0;
     LONGSPAN_CHECK_INPUT(nodes >= 1 && nodes <= p.ranks && p.ranks % nodes == 0,
                          "the case's nodes {} do not divide its {} ranks", it->dump(), p.ranks);
     p.nodes = static_cast<int>(nodes);
   }
-  LONGSPAN_CHECK_INPUT(p.ranks > 0, "the case lacks the key 'ranks'");
   return p;
 }
 
@@ -172,19 +190,23 @@ Parallelism normalised(Parallelism p, int64_t heads_q, int64_t heads_kv) {
   LONGSPAN_CHECK_INPUT(p.ranks > 0, "strategy {} needs a number of ranks: --ranks 4", p.strategy);
   if (p.nodes == 1) p.nodes = 0;
   const Strategy& strategy = strategy_from_name(p.strategy);
-  const bool hybrid = is_hybrid(p.strategy);
-  if (!hybrid) {
-    p.options.ulysses_degree = 0;
-    p.options.placement = Placement::kHeadFirst;
+  p.options.keep(strategy.options);
+  for (const OptionSpec& option : strategy.options) {
+    if (option.preset.empty()) continue;
+    const OptionValue preset = option.parse(option.preset);
+    const OptionValue* given = p.options.find(option.name);
+    if (option.always_in_case && given == nullptr) p.options.set(option.name, preset);
+    if (!option.always_in_case && given != nullptr && *given == preset) p.options.erase(option.name);
   }
-  if (p.strategy != "loongtrain") p.options.inner_ring = 0;
   Problem problem;
   problem.heads_q = heads_q;
   problem.heads_kv = heads_kv;
-  if (hybrid && strategy.supports(problem, p.topology(), p.options)) {
-    const StrategyOptions full = resolved(strategy, problem, p.topology(), p.options);
-    p.options.ulysses_degree = full.ulysses_degree;
-    if (p.strategy == "loongtrain") p.options.inner_ring = full.inner_ring;
+  const bool any_resolved = std::any_of(strategy.options.begin(), strategy.options.end(),
+                                        [](const OptionSpec& option) { return option.always_in_case; });
+  if (!any_resolved || !strategy.supports(problem, p.topology(), p.options)) return p;
+  const StrategyOptions full = strategy.resolve(problem, p.topology(), p.options);
+  for (const OptionSpec& option : strategy.options) {
+    if (option.always_in_case) p.options.set(option.name, *full.value_of(option));
   }
   return p;
 }
@@ -193,11 +215,15 @@ std::string describe(const Parallelism& p) {
   if (!p) return "";
   std::string text = fmt::format("{} on {} ranks", p.strategy, p.ranks);
   if (p.nodes > 1) text += fmt::format(" of {} nodes", p.nodes);
-  if (p.options.ulysses_degree > 0) text += fmt::format(", ulysses {}", p.options.ulysses_degree);
-  if (p.options.inner_ring > 0) text += fmt::format(", inner ring {}", p.options.inner_ring);
-  if (p.options.placement != Placement::kHeadFirst) text += fmt::format(", {}", name_of(p.options.placement));
-  if (p.options.sharding != Sharding::kAuto) text += fmt::format(", {}", name_of(p.options.sharding));
-  if (!p.options.skip_unneeded) text += ", nothing skipped";
+  for (const OptionSpec& option : options_of(p)) {
+    const OptionValue* value = p.options.find(option.name);
+    if (value == nullptr || to_text(*value) == option.preset) continue;
+    std::string name(option.name);
+    std::replace(name.begin(), name.end(), '_', ' ');
+    text += ", ";
+    if (option.kind != OptionKind::kChoice) text += name + " ";
+    text += to_text(*value);
+  }
   if (p.transport != Transport::kThreads) text += fmt::format(", over {}", name_of(p.transport));
   return text;
 }

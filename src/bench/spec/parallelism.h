@@ -1,7 +1,9 @@
 // How a case is spread over ranks: the part of a Case that only context-parallel cases have.
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,10 +32,15 @@ struct Parallelism {
   friend bool operator==(const Parallelism&, const Parallelism&) = default;
 };
 
-// The axes by name: strategy, ranks, topology, ulysses, inner_ring, placement, sharding, skip, transport. A
-// value that the strategy does not read is not set ("").
-void set_parallelism(Parallelism& p, std::string_view axis, std::string_view text);
-std::string get_parallelism(const Parallelism& p, std::string_view axis);
+// An axis of a case that spreads it: strategy, ranks, topology, the options of the strategies, transport.
+struct ParallelAxis {
+  std::string_view name;
+  std::string help;
+  std::function<void(Parallelism& p, std::string_view text)> set;
+  std::function<std::string(const Parallelism& p)> get;  // empty: not set, or the strategy does not read it
+  bool comma_in_value = false, numeric = false;
+};
+std::span<const ParallelAxis> parallel_axes();
 
 // Keys of a case's JSON: those of the axes, only what was set instead of the defaults.
 void add_to_json(const Parallelism& p, nlohmann::json& json);

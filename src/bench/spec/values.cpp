@@ -10,24 +10,6 @@
 
 namespace longspan::bench {
 
-int64_t parse_count(std::string_view text, int64_t min, int64_t max) {
-  std::string_view digits = text;
-  int64_t unit = 1;
-  if (!digits.empty()) {
-    const char suffix = digits.back();
-    if (suffix == 'K' || suffix == 'k') unit = 1024;
-    if (suffix == 'M' || suffix == 'm') unit = 1024 * 1024;
-    if (unit != 1) digits.remove_suffix(1);
-  }
-  int64_t number = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  const bool fits = error == std::errc() && end == digits.data() + digits.size() && number <= max / unit &&
-                    number >= min / unit && number * unit >= min;
-  LONGSPAN_CHECK_INPUT(fits, "'{}': must be a whole number from {} to {}; 8K and 1M may be written", text,
-                       format_count(min), format_count(max));
-  return number * unit;
-}
-
 uint64_t parse_seed(std::string_view text) {
   uint64_t seed = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
@@ -37,25 +19,9 @@ uint64_t parse_seed(std::string_view text) {
   return seed;
 }
 
-double parse_real(std::string_view text, double above, double max) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool fits =
-      error == std::errc() && end == text.data() + text.size() && number > above && number <= max;
-  LONGSPAN_CHECK_INPUT(fits, "'{}': must be a number above {} and at most {}", text, above, max);
-  return number;
-}
-
 bool parse_bool(std::string_view text) {
   LONGSPAN_CHECK_INPUT(text == "true" || text == "false", "'{}': must be true or false", text);
   return text == "true";
-}
-
-std::string format_count(int64_t count) {
-  constexpr int64_t kK = 1024, kM = 1024 * 1024;
-  if (count != 0 && count % kM == 0) return fmt::format("{}M", count / kM);
-  if (count != 0 && count % kK == 0) return fmt::format("{}K", count / kK);
-  return fmt::format("{}", count);
 }
 
 double parse_duration(std::string_view text) {
@@ -112,12 +78,6 @@ std::vector<std::string> split(std::string_view text, char separator) {
     if (end == std::string_view::npos) return parts;
     begin = end + 1;
   }
-}
-
-std::string_view trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
 }
 
 std::string shell_quoted(std::string_view word) {

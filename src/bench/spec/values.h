@@ -7,22 +7,22 @@
 #include <string_view>
 #include <vector>
 
+#include "base/parse.h"
+
 namespace longspan::bench {
 
-int64_t parse_count(std::string_view text, int64_t min, int64_t max);  // 8192, 8K (1024), 1M (1024^2)
+using longspan::parse_count;
+using longspan::parse_real;
 uint64_t parse_seed(std::string_view text);
-double parse_real(std::string_view text, double above, double max);  // above < x <= max
 bool parse_bool(std::string_view text);
 double parse_duration(std::string_view text);  // 90s, 30m, 2h, 90 (seconds); above 0
 
-std::string format_count(int64_t count);      // 8192 as "8K", 1000 as "1000"
 std::string format_bytes(double bytes);       // "1.5 GiB"
 std::string format_seconds(double seconds);   // "1.23 ms"
 std::string format_duration(double seconds);  // "1 h 02 min", "3 min 20 s", "12 s"
 std::string format_rate(double flops_per_s);  // "85.1 GFLOP/s"
 
 std::vector<std::string> split(std::string_view text, char separator);
-std::string_view trimmed(std::string_view text);
 std::string shell_quoted(std::string_view word);  // as it stands where no shell would touch it
 
 // The one of `names` that is nearest to a mistyped name, or "" if none is near: " (did you mean 'causal'?)".

@@ -150,11 +150,12 @@ std::vector<Ranges> shard_balanced(const Problem& problem, int ranks) {
   return owned;
 }
 
+constexpr OptionSpec kOptions[] = {kSharding, kSkip};
+
 Support supports(const Problem&, const Topology&, const StrategyOptions& options) {
-  if (options.sharding != Sharding::kAuto) {
-    return {
-        fmt::format("deals chunks by their load: sharding must be auto, not {}", name_of(options.sharding))};
-  }
+  const auto sharding = options.choice<Sharding>(kSharding);
+  if (sharding != Sharding::kAuto)
+    return {fmt::format("deals chunks by their load: sharding must be auto, not {}", name_of(sharding))};
   return {};
 }
 
@@ -277,8 +278,8 @@ size_t ranges_in(const std::vector<std::pair<int, Ranges>>& foreign) {
   return ranges;
 }
 
-// How the passes are divided into rounds.
-struct Division {
+// The rounds of the two passes.
+struct PassRounds {
   bool by_rows = false;  // forward, rows that see none but own keys attend first, in a round of their own
   std::vector<Range> forward, backward;  // the groups of KV heads of the other rounds, in order
 };
@@ -288,7 +289,7 @@ bool keeps(const Problem& problem, const Share& share, int64_t owned) {
   return 2 * problem.heads_kv * share.foreign_tokens() <= (problem.heads_q + 2 * problem.heads_kv) * owned;
 }
 
-Division divide(const Problem& problem, const std::vector<Share>& shares) {
+PassRounds rounds_of(const Problem& problem, const std::vector<Share>& shares) {
   // A round of rows of their own costs the tiles that they would share with others, and another launch.
   constexpr double kWorthARound_s = 3e-4;
   PassEstimate forward, backward;
@@ -306,13 +307,13 @@ Division divide(const Problem& problem, const std::vector<Share>& shares) {
     const double here_s = attend_time_s(problem, share.local_area, Direction::kForward);
     local_s = local_s < 0 ? here_s : std::min(local_s, here_s);
   }
-  Division division;
-  division.forward = stages_of(problem.heads_kv, forward);
-  division.backward = stages_of(problem.heads_kv, backward, division.forward);
-  const double waits_s = forward.arrive_s * static_cast<double>(division.forward.front().size()) /
+  PassRounds rounds;
+  rounds.forward = stages_of(problem.heads_kv, forward);
+  rounds.backward = stages_of(problem.heads_kv, backward, rounds.forward);
+  const double waits_s = forward.arrive_s * static_cast<double>(rounds.forward.front().size()) /
                          static_cast<double>(problem.heads_kv);
-  division.by_rows = std::min(waits_s, local_s) > kWorthARound_s;
-  return division;
+  rounds.by_rows = std::min(waits_s, local_s) > kWorthARound_s;
+  return rounds;
 }
 
 // Keys and gradients travel for a group of heads while another group attends. All rows of a rank attend in
@@ -320,21 +321,21 @@ Division divide(const Problem& problem, const std::vector<Share>& shares) {
 Schedule schedule(const Problem& problem, const Topology& topology, const StrategyOptions& options) {
   const Range kv_heads{0, problem.heads_kv};
   const int64_t group = problem.heads_q / problem.heads_kv;
-  std::vector<Share> shares = shares_of(problem, topology, options.skip_unneeded);
-  const Division division = divide(problem, shares);
-  const size_t first = division.by_rows ? 1 : 0;  // round of the first group of heads
+  std::vector<Share> shares = shares_of(problem, topology, options.flag(kSkip));
+  const PassRounds rounds = rounds_of(problem, shares);
+  const size_t first = rounds.by_rows ? 1 : 0;  // round of the first group of heads
   Schedule schedule;
   schedule.strategy = "balanced";
   schedule.ranks = topology.ranks();
   for (Share& share : shares) {
-    if (!division.by_rows) {
+    if (!rounds.by_rows) {
       share.others = set_of(share.owned());
       share.local.clear();
     }
     schedule.owned.push_back(share.owned());
   }
-  schedule.forward.resize(first + division.forward.size());
-  schedule.backward.resize(division.backward.size());
+  schedule.forward.resize(first + rounds.forward.size());
+  schedule.backward.resize(rounds.backward.size());
   for (int rank = 0; rank < schedule.ranks; ++rank) {
     const Share& share = shares[static_cast<size_t>(rank)];
     const Ranges& owned = schedule.owned[static_cast<size_t>(rank)];
@@ -367,15 +368,15 @@ Schedule schedule(const Problem& problem, const Topology& topology, const Strate
       }
     }
     if (in_order) keys = set_of(keys);
-    for (size_t stage = 0; stage < division.forward.size(); ++stage) {
-      const Range heads = division.forward[stage];
+    for (size_t stage = 0; stage < rounds.forward.size(); ++stage) {
+      const Range heads = rounds.forward[stage];
       Round& round = schedule.forward[first + stage];
       for (const auto& [source, tokens] : parts)
         round.in.push_back({Operand::kKV, keep, false, source, rank, schedule.add_region({tokens, heads})});
       attend(round, share.others, keys, heads);
     }
-    for (size_t stage = 0; stage < division.backward.size(); ++stage) {
-      const Range heads = division.backward[stage];
+    for (size_t stage = 0; stage < rounds.backward.size(); ++stage) {
+      const Range heads = rounds.backward[stage];
       Round& round = schedule.backward[stage];
       for (const auto& [source, tokens] : parts) {
         const int32_t region = schedule.add_region({tokens, heads});
@@ -388,10 +389,16 @@ Schedule schedule(const Problem& problem, const Topology& topology, const Strate
   return schedule;
 }
 
+StrategyOptions resolve(const Problem&, const Topology& topology, StrategyOptions options) {
+  return with_layout(std::move(options), 1, topology.ranks(), Sharding::kAuto);
+}
+
 }  // namespace
 
-const Strategy kBalanced{"balanced",
-                         "chunks dealt for equal load; only needed KV travels, while other rows attend",
-                         supports, schedule};
+const Strategy kBalanced{
+    "balanced", "chunks dealt for equal load; only needed KV travels, while other rows attend",
+    1,          kOptions,
+    supports,   schedule,
+    resolve};
 
 }  // namespace longspan

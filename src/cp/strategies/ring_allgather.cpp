@@ -4,6 +4,8 @@
 namespace longspan {
 namespace {
 
+constexpr OptionSpec kOptions[] = {kSharding, kSkip};
+
 Support supports(const Problem&, const Topology&, const StrategyOptions&) {
   return {};
 }
@@ -12,14 +14,14 @@ Support supports(const Problem&, const Topology&, const StrategyOptions&) {
 // of KV return to their owners as a sum.
 Schedule schedule(const Problem& problem, const Topology& topology, const StrategyOptions& options) {
   const int ranks = topology.ranks();
-  const Grid grid(problem, 1, ranks, Placement::kContextFirst, options.sharding);
+  const Grid grid(problem, 1, ranks, Placement::kContextFirst, options.choice<Sharding>(kSharding));
   Schedule schedule = begin_schedule("ring-allgather", grid);
   Round& round = schedule.forward.emplace_back();
   const Range kv_heads{0, problem.heads_kv};
   for (int rank = 0; rank < ranks; ++rank) {
     if (grid.tokens(rank).empty()) continue;
-    const Ranges needed = options.skip_unneeded ? needed_keys(problem, grid.tokens(rank), kv_heads)
-                                                : Ranges{{0, problem.tokens_kv}};
+    const Ranges needed = options.flag(kSkip) ? needed_keys(problem, grid.tokens(rank), kv_heads)
+                                              : Ranges{{0, problem.tokens_kv}};
     Ranges gathered;  // by source, so that what arrives lies where it is read
     for (int source = 0; source < ranks; ++source) {
       const Ranges tokens = select(grid.tokens(source), needed);
@@ -38,7 +40,12 @@ Schedule schedule(const Problem& problem, const Topology& topology, const Strate
 
 }  // namespace
 
-const Strategy kRingAllGather{
-    "ring-allgather", "one all-gather of KV, one attention; gradients reduce-scattered", supports, schedule};
+const Strategy kRingAllGather{"ring-allgather",
+                              "one all-gather of KV, one attention; gradients reduce-scattered",
+                              2,
+                              kOptions,
+                              supports,
+                              schedule,
+                              resolve_ring};
 
 }  // namespace longspan

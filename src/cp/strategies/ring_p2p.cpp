@@ -4,6 +4,8 @@
 namespace longspan {
 namespace {
 
+constexpr OptionSpec kOptions[] = {kSharding, kSkip};
+
 Support supports(const Problem&, const Topology&, const StrategyOptions&) {
   return {};
 }
@@ -14,7 +16,9 @@ Schedule schedule(const Problem& problem, const Topology& topology, const Strate
 
 }  // namespace
 
-const Strategy kRingP2P{"ring-p2p", "KV travels round a ring of ranks while they attend; merged by lse",
-                        supports, schedule};
+const Strategy kRingP2P{"ring-p2p",  "KV travels round a ring of ranks while they attend; merged by lse",
+                        4,           kOptions,
+                        supports,    schedule,
+                        resolve_ring};
 
 }  // namespace longspan

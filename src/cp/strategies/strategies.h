@@ -18,16 +18,17 @@ extern const Strategy kLoongTrain;
 // Ours: chunks dealt for equal load, only needed KV travels.
 extern const Strategy kBalanced;
 
-// The largest u that divides the ranks and the KV heads: the Ulysses degree of a hybrid that was given none.
-int default_ulysses_degree(const Problem& problem, const Topology& topology);
+// Every strategy is a grid: `ulysses` ranks share the heads, the others form a ring, which visits `inner` of
+// its positions at a time. Writes this layout into the options, and what Sharding::kAuto stands for.
+StrategyOptions with_layout(StrategyOptions options, int ulysses, int inner, Sharding automatic);
 
-// The windows of LoongTrain's double ring over `ring` positions: the largest divisor w with w <= ring / w.
-int default_windows(int ring);
+// The sharding of a ring of so many positions, where none was given.
+Sharding sharding_of_ring(int ring);
 
-// What USP and LoongTrain ask of their options.
-Support supports_hybrid(const Problem& problem, const Topology& topology, const StrategyOptions& options);
+// resolve() of a plain ring over all ranks.
+StrategyOptions resolve_ring(const Problem& problem, const Topology& topology, StrategyOptions options);
 
-// A hybrid of u heads positions and one ring of the given order over the rest.
+// The rounds of a hybrid of `ulysses_degree` head positions and one ring of `windows` windows over the rest.
 Schedule hybrid_schedule(std::string_view name, const Problem& problem, const Topology& topology,
                          const StrategyOptions& options, int ulysses_degree, int windows);
 

@@ -1,12 +1,12 @@
 // The strategies: pure functions from a problem and a machine to a schedule, in one table.
 #pragma once
 
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "attention/kernel.h"
+#include "base/options.h"
 #include "cp/schedule/schedule.h"
 
 namespace longspan {
@@ -19,36 +19,39 @@ enum class Sharding : uint8_t {
   kPerDocument,  // zigzag within each block of the mask's diagonal (each document)
 };
 std::string_view name_of(Sharding sharding);
-Sharding sharding_from_name(std::string_view name);  // throws an input error that lists the names
 
 // Which of the two axes of a hybrid runs over neighbouring ranks, and so stays inside a node.
 enum class Placement : uint8_t { kHeadFirst, kContextFirst };
-std::string_view name_of(Placement placement);
-Placement placement_from_name(std::string_view name);
 
-struct StrategyOptions {
-  int ulysses_degree =
-      0;  // u of USP and LoongTrain; 0: the largest divisor of the ranks that divides the KV heads
-  int inner_ring = 0;  // i of LoongTrain; 0: r / w with w the largest divisor of r for which w <= r / w
-  Placement placement = Placement::kHeadFirst;
-  Sharding sharding = Sharding::kAuto;
-  bool skip_unneeded =
-      true;  // KV that no row of the receiver (or of those it passes it on to) sees does not travel
-  friend bool operator==(const StrategyOptions&, const StrategyOptions&) = default;
-};
+// The values of a strategy's options; what is not given is left to the strategy.
+using StrategyOptions = OptionValues;
+
+// Options that several strategies read. Those of one strategy stand in its file.
+inline constexpr std::string_view kShardings[] = {"auto", "contiguous", "zigzag", "per-document"};
+inline constexpr OptionSpec kSharding{.name = "sharding",
+                                      .help = "how tokens are dealt: auto, contiguous, zigzag, per-document",
+                                      .kind = OptionKind::kChoice,
+                                      .choices = kShardings,
+                                      .preset = "auto"};
+inline constexpr OptionSpec kSkip{.name = "skip",
+                                  .help = "whether keys that no row sees stay where they are: yes, no",
+                                  .kind = OptionKind::kFlag,
+                                  .preset = "yes"};
 
 struct Strategy {
   std::string_view name;
   std::string_view description;
+  int series = 0;  // its place, and with it its colour, in the charts of every report
+  std::span<const OptionSpec> options;
   Support (*supports)(const Problem& problem, const Topology& topology, const StrategyOptions& options);
   Schedule (*schedule)(const Problem& problem, const Topology& topology, const StrategyOptions& options);
+  // The options with what was left to the strategy filled in, and the layout that it amounts to (see
+  // set_layout).
+  StrategyOptions (*resolve)(const Problem& problem, const Topology& topology, StrategyOptions options);
 };
 
 std::span<const Strategy> strategies();
-bool is_hybrid(std::string_view strategy);  // has a Ulysses degree and a placement: usp, loongtrain
-// The options with what was left to the strategy filled in: the degree, the inner ring, the sharding.
-StrategyOptions resolved(const Strategy& strategy, const Problem& problem, const Topology& topology,
-                         StrategyOptions options);
+std::span<const TableOption> strategy_options();            // the strategies' options, each once
 const Strategy& strategy_from_name(std::string_view name);  // throws an input error that lists the names
 
 }  // namespace longspan

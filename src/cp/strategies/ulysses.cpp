@@ -5,6 +5,8 @@
 namespace longspan {
 namespace {
 
+constexpr OptionSpec kOptions[] = {kSharding, kSkip};
+
 Support supports(const Problem& problem, const Topology& topology, const StrategyOptions&) {
   if (topology.ranks() > problem.heads_q) {
     return {fmt::format("needs at most as many ranks as query heads: {} ranks, {} heads", topology.ranks(),
@@ -16,7 +18,8 @@ Support supports(const Problem& problem, const Topology& topology, const Strateg
 // One round: q, k, v go from the tokens' owners to the heads' owners, each rank attends with its heads over
 // the whole sequence, and o goes back.
 Schedule schedule(const Problem& problem, const Topology& topology, const StrategyOptions& options) {
-  const Sharding sharding = options.sharding == Sharding::kAuto ? Sharding::kContiguous : options.sharding;
+  const auto given = options.choice<Sharding>(kSharding);
+  const Sharding sharding = given == Sharding::kAuto ? Sharding::kContiguous : given;
   const Grid grid(problem, topology.ranks(), 1, Placement::kHeadFirst, sharding);
   Schedule schedule = begin_schedule("ulysses", grid);
   Round& round = schedule.forward.emplace_back();
@@ -33,10 +36,16 @@ Schedule schedule(const Problem& problem, const Topology& topology, const Strate
   return schedule;
 }
 
+StrategyOptions resolve(const Problem&, const Topology& topology, StrategyOptions options) {
+  return with_layout(std::move(options), topology.ranks(), 1, Sharding::kContiguous);
+}
+
 }  // namespace
 
-const Strategy kUlysses{"ulysses",
-                        "all-to-all from tokens to heads, attention over the whole sequence, and back",
-                        supports, schedule};
+const Strategy kUlysses{
+    "ulysses", "all-to-all from tokens to heads, attention over the whole sequence, and back",
+    0,         kOptions,
+    supports,  schedule,
+    resolve};
 
 }  // namespace longspan

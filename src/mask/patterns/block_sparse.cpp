@@ -10,7 +10,7 @@
 namespace longspan {
 namespace {
 
-constexpr int64_t kUniformBlock = 64, kVariableBlock = 256, kVariableMin = 128;
+constexpr int64_t kShort = 512;  // tokens: too few for blocks of the usual sizes
 
 // A set of numbers below n, as bits.
 class Selection {
@@ -67,9 +67,7 @@ class Selection {
   std::vector<uint64_t> words_;
 };
 
-void check(const PatternOptions& options) {
-  LONGSPAN_CHECK_INPUT(options.density > 0 && options.density <= 1,
-                       "--density {}: must be above 0 and at most 1", options.density);
+void check_kv_heads(const PatternOptions& options) {
   LONGSPAN_CHECK_INPUT(options.kv_heads >= 1, "--kv-heads {}: must be at least 1", options.kv_heads);
 }
 
@@ -119,34 +117,42 @@ std::vector<int64_t> variable_starts(int64_t seqlen, int64_t n, int64_t least, M
 }  // namespace
 
 DrawnMask draw_uniform_block_sparse(const PatternOptions& options, Mt19937& generator) {
-  check(options);
-  const int64_t block = options.block.value_or(kUniformBlock);
-  LONGSPAN_CHECK_INPUT(block >= 1, "--block {}: must be at least 1", block);
+  check_kv_heads(options);
+  const int64_t block = options.values.count(kBlock);
+  const double density = options.values.ratio(kDensity);
   DrawnMask drawn;
-  drawn.params = {{"block", block}};
+  drawn.params = {{"block", block}, {"density", density}};
   const std::vector<int64_t> starts = uniform_starts(options.seqlen, block);
   for (int64_t head = 0; head < options.kv_heads; ++head)
-    drawn.masks.push_back(select_blocks(starts, starts, options.density, generator));
+    drawn.masks.push_back(select_blocks(starts, starts, density, generator));
   return drawn;
 }
 
 DrawnMask draw_variable_block_sparse(const PatternOptions& options, Mt19937& generator) {
-  check(options);
-  const int64_t mean = options.block.value_or(kVariableBlock),
-                least = options.block_min.value_or(kVariableMin);
-  LONGSPAN_CHECK_INPUT(mean >= 1, "--block {}: must be at least 1", mean);
-  LONGSPAN_CHECK_INPUT(least >= 1 && least <= mean,
+  check_kv_heads(options);
+  const int64_t mean = options.values.count(kBlock), least = options.values.count(kBlockMin);
+  const double density = options.values.ratio(kDensity);
+  LONGSPAN_CHECK_INPUT(least <= mean,
                        "--block-min {}: must be at least 1 and at most the mean block size (--block) {}",
                        least, mean);
   DrawnMask drawn;
-  drawn.params = {{"block", mean}, {"block_min", least}};
+  drawn.params = {{"block", mean}, {"block_min", least}, {"density", density}};
   const int64_t n = std::max<int64_t>(options.seqlen / mean, 1);  // a sequence below the mean is one block
   for (int64_t head = 0; head < options.kv_heads; ++head) {
     const auto row_starts = variable_starts(options.seqlen, n, least, generator);
     const auto column_starts = variable_starts(options.seqlen, n, least, generator);
-    drawn.masks.push_back(select_blocks(row_starts, column_starts, options.density, generator));
+    drawn.masks.push_back(select_blocks(row_starts, column_starts, density, generator));
   }
   return drawn;
+}
+
+void suit_uniform_block_sparse(PatternOptions& options) {
+  if (options.seqlen < kShort && !options.values.has(kBlock)) options.values.set("block", 16);
+}
+
+void suit_variable_block_sparse(PatternOptions& options) {
+  if (options.seqlen >= kShort || options.values.has(kBlock) || options.values.has(kBlockMin)) return;
+  options.values.set("block", 16).set("block_min", 4);
 }
 
 }  // namespace longspan

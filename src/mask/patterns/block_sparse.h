@@ -5,7 +5,17 @@
 
 namespace longspan {
 
+inline constexpr OptionSpec kBlock{
+    .name = "block", .help = "block size in tokens, or the mean of it", .least = 1};
+inline constexpr OptionSpec kBlockMin{.name = "block_min", .help = "smallest block", .least = 1};
+inline constexpr OptionSpec kDensity{
+    .name = "density", .help = "kept share of the blocks", .kind = OptionKind::kRatio, .preset = "0.5"};
+
 DrawnMask draw_uniform_block_sparse(const PatternOptions& options, Mt19937& generator);
 DrawnMask draw_variable_block_sparse(const PatternOptions& options, Mt19937& generator);
+
+// Small blocks for a short sequence.
+void suit_uniform_block_sparse(PatternOptions& options);
+void suit_variable_block_sparse(PatternOptions& options);
 
 }  // namespace longspan

@@ -3,14 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+
+#include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "mask/patterns/block_sparse.h"
 
 namespace longspan {
 namespace {
-
-constexpr int64_t kWindow = 1024, kDocumentBlock = 1024, kMaxDocumentBlocks = 8;
 
 DrawnMask drawn_from(const PatternOptions& options, const std::vector<Band>& bands) {
   DrawnMask drawn;
@@ -81,8 +82,8 @@ DrawnMask draw_causal_blockwise(const PatternOptions& options, Mt19937& generato
 }
 
 DrawnMask draw_block_causal_document(const PatternOptions& options, Mt19937& generator) {
-  const int64_t block = options.block.value_or(kDocumentBlock);
-  LONGSPAN_CHECK_INPUT(block >= 1, "--block {}: must be at least 1", block);
+  constexpr int64_t kMaxBlocks = 8;  // of a document
+  const int64_t block = options.values.count(kBlock);
   LONGSPAN_CHECK_INPUT(
       options.seqlen % block == 0,
       "block_causal_document of {} tokens: the length must be a multiple of the block, {}; choose "
@@ -92,7 +93,7 @@ DrawnMask draw_block_causal_document(const PatternOptions& options, Mt19937& gen
   std::vector<Band> bands;
   for (int64_t start = 0; start < options.seqlen; start += lengths.back()) {
     const int64_t blocks_left = (options.seqlen - start) / block;
-    lengths.push_back(std::min(generator.randint(1, kMaxDocumentBlocks), blocks_left) * block);
+    lengths.push_back(std::min(generator.randint(1, kMaxBlocks), blocks_left) * block);
     for (int64_t row = start; row < start + lengths.back(); row += block)
       bands.push_back({{row, row + block}, {start, row + block}});
   }
@@ -102,13 +103,30 @@ DrawnMask draw_block_causal_document(const PatternOptions& options, Mt19937& gen
   return drawn;
 }
 
+void suit_block_causal_document(PatternOptions& options) {
+  if (!options.values.has(kBlock) && options.seqlen % 1024 != 0)
+    options.values.set("block", std::gcd(options.seqlen, int64_t{1024}));
+}
+
 // Windows
 // ------------------------------------------------------------------------------------------------------
 
-int64_t window_or(const std::optional<int64_t>& window, int64_t value) {
-  if (!window) return value;
-  LONGSPAN_CHECK_INPUT(*window >= 0, "--window {}: must be at least 0", *window);
-  return *window;
+constexpr OptionSpec kWindow{.name = "window",
+                             .help = "LEFT,RIGHT in tokens, such as 1024,0; or one number",
+                             .kind = OptionKind::kTokenPair};
+
+// One number serves both sides.
+void complete_both_sides(OptionValues& values) {
+  if (!values.has(kWindow)) return;
+  const TokenPair window = values.pair(kWindow);
+  values.set("window", TokenPair{window.first, window.second.value_or(window.first)});
+}
+
+// One number is the left side of a causal window.
+void complete_left_side(OptionValues& values) {
+  if (!values.has(kWindow)) return;
+  const TokenPair window = values.pair(kWindow);
+  values.set("window", TokenPair{window.first, window.second.value_or(0)});
 }
 
 DrawnMask draw_full(const PatternOptions& options, Mt19937&) {
@@ -123,32 +141,46 @@ DrawnMask draw_causal(const PatternOptions& options, Mt19937&) {
 
 DrawnMask draw_sliding_window(const PatternOptions& options, Mt19937&) {
   const Range all{0, options.seqlen};
-  const int64_t left = window_or(options.window_left, kWindow),
-                right = window_or(options.window_right, kWindow);
+  const TokenPair window = options.values.pair(kWindow);
+  const int64_t left = window.first, right = *window.second;
   DrawnMask drawn = drawn_from(options, {{all, all, -left, right}});
   drawn.params = {{"window_left", left}, {"window_right", right}};
   return drawn;
 }
 
+void suit_sliding_window(PatternOptions& options) {
+  if (!options.values.has(kWindow))
+    options.values.set("window", TokenPair{options.seqlen / 8, options.seqlen / 9});
+}
+
 DrawnMask draw_sliding_window_causal(const PatternOptions& options, Mt19937&) {
   const Range all{0, options.seqlen};
-  const int64_t left = window_or(options.window_left, kWindow);
-  LONGSPAN_CHECK_INPUT(options.window_right.value_or(0) == 0,
+  const auto [left, right] = options.values.pair(kWindow);
+  LONGSPAN_CHECK_INPUT(*right == 0,
                        "--window {},{}: sliding_window_causal looks to the left only; give --window {}", left,
-                       *options.window_right, left);
+                       *right, left);
   DrawnMask drawn = drawn_from(options, {{all, all, -left, 0}});
   drawn.params = {{"window_left", left}};
   return drawn;
 }
 
+void suit_sliding_window_causal(PatternOptions& options) {
+  if (!options.values.has(kWindow)) options.values.set("window", TokenPair{options.seqlen / 8, {}});
+}
+
 DrawnMask draw_global_sliding_window(const PatternOptions& options, Mt19937& generator) {
   const int64_t n = options.seqlen;
   const int64_t widest = n / 3 - 1;
-  const int64_t drawn_window = options.window_left || widest < 1 ? 1 : generator.randint(1, widest);
-  const int64_t w = window_or(options.window_left, drawn_window);
-  LONGSPAN_CHECK_INPUT(options.window_right.value_or(w) == w,
-                       "--window {},{}: global_sliding_window has one width; give --window {}", w,
-                       *options.window_right, w);
+  TokenPair window{1, 1};
+  if (options.values.has(kWindow)) {
+    window = options.values.pair(kWindow);
+  } else if (widest >= 1) {
+    window.first = generator.randint(1, widest);
+    window.second = window.first;
+  }
+  const auto [w, right] = window;
+  LONGSPAN_CHECK_INPUT(*right == w, "--window {},{}: global_sliding_window has one width; give --window {}",
+                       w, *right, w);
   const int64_t global = std::min(w, n);
   const Range rest{global, n};
   DrawnMask drawn = drawn_from(options, {{{0, global}, {0, n}}, {rest, {0, global}}, {rest, rest, -w, w}});
@@ -159,10 +191,10 @@ DrawnMask draw_global_sliding_window(const PatternOptions& options, Mt19937& gen
 // Prefixes
 // -----------------------------------------------------------------------------------------------------
 
+constexpr OptionSpec kPrefix{.name = "prefix", .help = "prefix length in tokens, instead of a drawn one"};
+
 int64_t prefix_or_draw(const PatternOptions& options, int64_t longest, Mt19937& generator) {
-  if (!options.prefix) return generator.randint(1, longest);
-  LONGSPAN_CHECK_INPUT(*options.prefix >= 0, "--prefix {}: must be at least 0", *options.prefix);
-  return *options.prefix;
+  return options.values.has(kPrefix) ? options.values.count(kPrefix) : generator.randint(1, longest);
 }
 
 // Rows of the prefix see all of it and nothing else; later rows see all up to their own token.
@@ -194,29 +226,75 @@ DrawnMask draw_prefix_lm_document(const PatternOptions& options, Mt19937& genera
 // The table
 // ----------------------------------------------------------------------------------------------------
 
-constexpr Pattern kPatterns[] = {
-    // name, visible iff, options it reads, block-sparse, documents of a length source, function
-    {"full", "always", "", false, false, draw_full},
-    {"causal", "j <= i", "", false, false, draw_causal},
-    {"full_document", "d(i) = d(j)", "lengths", false, true, draw_full_document},
-    {"causal_document", "d(i) = d(j) and j <= i", "lengths", false, true, draw_causal_document},
-    {"sliding_window", "-right <= i - j <= left", "window", false, false, draw_sliding_window},
-    {"sliding_window_causal", "0 <= i - j <= left", "window", false, false, draw_sliding_window_causal},
-    {"share_question", "j <= i and (d(i) = d(j) or d(j) = 0)", "lengths", false, true, draw_share_question},
-    {"causal_blockwise", "j <= i and (d(i) = d(j) or d(i) = last)", "lengths", false, true,
-     draw_causal_blockwise},
-    {"prefix_lm_causal", "j <= i or (i < P and j < P)", "prefix", false, false, draw_prefix_lm_causal},
-    {"prefix_lm_document", "d(i) = d(j) and (j <= i or j - s(j) < P)", "lengths, prefix", false, true,
-     draw_prefix_lm_document},
-    {"global_sliding_window", "j < w or i < w or abs(i - j) <= w", "window", false, false,
-     draw_global_sliding_window},
-    {"block_causal_document", "d(i) = d(j) and floor(j / B) <= floor(i / B)", "block", false, false,
-     draw_block_causal_document},
-    {"uniform_block_sparse", "block (i / B, j / B) is selected", "block, density, kv_heads", true, false,
-     draw_uniform_block_sparse},
-    {"variable_block_sparse", "block (row block of i, column block of j) is selected",
-     "block, block_min, density, kv_heads", true, false, draw_variable_block_sparse},
-};
+// To add a pattern: a row here, its function above and, if it has an option of its own, the OptionSpec beside
+// that.
+std::vector<Pattern> table() {
+  const OptionSpec window = kWindow.with_preset("1024");
+  return {
+      // name, visible iff, own options, block-sparse, documents of a length source, draw, complete,
+      // suit_length
+      {"full", "always", {}, false, false, draw_full},
+      {"causal", "j <= i", {}, false, false, draw_causal},
+      {"full_document", "d(i) = d(j)", {}, false, true, draw_full_document},
+      {"causal_document", "d(i) = d(j) and j <= i", {}, false, true, draw_causal_document},
+      {"sliding_window",
+       "-right <= i - j <= left",
+       {window},
+       false,
+       false,
+       draw_sliding_window,
+       complete_both_sides,
+       suit_sliding_window},
+      {"sliding_window_causal",
+       "0 <= i - j <= left",
+       {window},
+       false,
+       false,
+       draw_sliding_window_causal,
+       complete_left_side,
+       suit_sliding_window_causal},
+      {"share_question", "j <= i and (d(i) = d(j) or d(j) = 0)", {}, false, true, draw_share_question},
+      {"causal_blockwise", "j <= i and (d(i) = d(j) or d(i) = last)", {}, false, true, draw_causal_blockwise},
+      {"prefix_lm_causal", "j <= i or (i < P and j < P)", {kPrefix}, false, false, draw_prefix_lm_causal},
+      {"prefix_lm_document",
+       "d(i) = d(j) and (j <= i or j - s(j) < P)",
+       {kPrefix},
+       false,
+       true,
+       draw_prefix_lm_document},
+      {"global_sliding_window",
+       "j < w or i < w or abs(i - j) <= w",
+       {kWindow},
+       false,
+       false,
+       draw_global_sliding_window,
+       complete_both_sides},
+      {"block_causal_document",
+       "d(i) = d(j) and floor(j / B) <= floor(i / B)",
+       {kBlock.with_preset("1024")},
+       false,
+       false,
+       draw_block_causal_document,
+       nullptr,
+       suit_block_causal_document},
+      {"uniform_block_sparse",
+       "block (i / B, j / B) is selected",
+       {kBlock.with_preset("64"), kDensity},
+       true,
+       false,
+       draw_uniform_block_sparse,
+       nullptr,
+       suit_uniform_block_sparse},
+      {"variable_block_sparse",
+       "block (row block of i, column block of j) is selected",
+       {kBlock.with_preset("256"), kBlockMin.with_preset("128"), kDensity},
+       true,
+       false,
+       draw_variable_block_sparse,
+       nullptr,
+       suit_variable_block_sparse},
+  };
+}
 
 }  // namespace
 
@@ -233,24 +311,50 @@ double DrawnMask::density() const {
   return pairs > 0 ? static_cast<double>(area()) / pairs : 0;
 }
 
+std::string Pattern::parameters() const {
+  std::vector<std::string_view> names;
+  if (documents) names.emplace_back("lengths");
+  for (const OptionSpec& option : options) names.push_back(option.name);
+  if (block_sparse) names.emplace_back("kv_heads");
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 std::span<const Pattern> patterns() {
-  return kPatterns;
+  static const std::vector<Pattern> all = table();
+  return all;
+}
+
+std::span<const TableOption> pattern_options() {
+  static const std::vector<TableOption> all = [] {
+    TableOptions options;
+    for (const Pattern& pattern : patterns()) options.add_row(pattern.name, pattern.options);
+    return options.take();
+  }();
+  return all;
 }
 
 const Pattern& pattern_from_name(std::string_view name) {
   std::string names;
-  for (const Pattern& pattern : kPatterns) {
+  for (const Pattern& pattern : patterns()) {
     if (pattern.name == name) return pattern;
     names += (names.empty() ? "" : ", ") + std::string(pattern.name);
   }
   LONGSPAN_CHECK_INPUT(false, "mask pattern '{}' is unknown; the patterns are {}", name, names);
-  return kPatterns[0];
+  return patterns().front();
 }
 
 DrawnMask draw_mask(const Pattern& pattern, const PatternOptions& options, Mt19937& generator) {
   LONGSPAN_CHECK_INPUT(1 <= options.seqlen && options.seqlen <= kMaxTokens, "--seqlen {}: must be 1 to {}",
                        options.seqlen, kMaxTokens);
-  DrawnMask drawn = pattern.draw(options, generator);
+  PatternOptions complete = options;
+  for (const OptionSpec& option : pattern.options) {
+    const std::optional<OptionValue> value = options.values.value_of(option);
+    if (!value) continue;
+    option.check(*value);
+    complete.values.set(option.name, *value);
+  }
+  if (pattern.complete != nullptr) pattern.complete(complete.values);
+  DrawnMask drawn = pattern.draw(complete, generator);
   drawn.pattern = pattern.name;
   drawn.options = options;
   return drawn;

@@ -48,7 +48,7 @@ CaseRecord whole_case() {
   c.device_state = open_object(DeviceState{{1000, 1500, 1980}, 600, -3, {"power cap"}});
   Measurement m;
   m.area = (int64_t{1} << 60) + 1;
-  m.params = {{"window_left", -1}, {"block", 64}};
+  m.params.json = {{"window_left", -1}, {"block", 64}};
   m.samples_s = {0.25, 0.5};
   c.measurements = {m};
   c.phases_s = {{"starting", 0.1}, {"timing", 0.2}, {"drawing", 0.3}};
