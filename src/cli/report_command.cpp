@@ -1,4 +1,5 @@
 // `longspan report`: results as a terminal table, or as one self-contained HTML page.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -7,6 +8,8 @@
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "cp/strategies/strategy.h"
+#include "mask/patterns/patterns.h"
 #include "report/format.h"
 #include "report/page.h"
 #include "report/results.h"
@@ -21,6 +24,22 @@ struct Options {
   std::string title;
 };
 
+report::PageOptions page_options(const std::string& title) {
+  report::PageOptions options;
+  options.title = title;
+  std::vector<const Strategy*> by_series;
+  for (const Strategy& strategy : strategies()) by_series.push_back(&strategy);
+  std::stable_sort(by_series.begin(), by_series.end(),
+                   [](const Strategy* a, const Strategy* b) { return a->series < b->series; });
+  for (const Strategy* strategy : by_series) options.strategies.emplace_back(strategy->name);
+  for (const TableOption& option : strategy_options())
+    options.strategy_options.emplace_back(option.spec.name);
+  for (const TableOption& option : pattern_options()) {
+    if (option.spec.numeric()) options.swept_options.emplace_back(option.spec.name);
+  }
+  return options;
+}
+
 void run_report(const Options& options) {
   const std::vector<std::filesystem::path> paths(options.results.begin(), options.results.end());
   const report::Results results = report::read_results(paths);
@@ -30,7 +49,7 @@ void run_report(const Options& options) {
   }
   for (const std::string& warning : results.warnings)
     fmt::print(stderr, "longspan: warning: {}\n", report::printable(warning));
-  const std::string page = report::format_page(results, {.title = options.title});
+  const std::string page = report::format_page(results, page_options(options.title));
   std::ofstream file(options.output, std::ios::binary);
   LONGSPAN_CHECK_INPUT(file.is_open(), "--output {}: cannot be written; does its folder exist?",
                        options.output);

@@ -265,7 +265,12 @@ std::string escape_script_json(std::string json) {
 }
 
 std::string format_page(const Results& results, const PageOptions& options) {
-  Json data = {{"setups", Json::array()}, {"cases", Json::array()}, {"warnings", results.warnings}};
+  Json data = {{"setups", Json::array()},
+               {"cases", Json::array()},
+               {"warnings", results.warnings},
+               {"strategies", options.strategies},
+               {"strategyOptions", options.strategy_options},
+               {"sweptOptions", options.swept_options}};
   for (const Setup& setup : results.setups) {
     Json json = {{"label", setup.label},
                  {"source", setup.source},

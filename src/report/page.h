@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "report/results.h"
 
@@ -9,6 +10,10 @@ namespace longspan::report {
 
 struct PageOptions {
   std::string title;  // empty: made from the suites and devices
+  // What the tables of strategies and patterns say, for charts.
+  std::vector<std::string> strategies = {};        // by their series: the order fixes each one's colour
+  std::vector<std::string> strategy_options = {};  // that tell ways to run a strategy apart
+  std::vector<std::string> swept_options = {};     // numeric options of masks: charts can run over them
 };
 
 std::string format_page(const Results& results, const PageOptions& options);

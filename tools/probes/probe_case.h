@@ -26,8 +26,8 @@ inline HeadMasks pattern(const std::string& name, int64_t seqlen, int64_t kv_hea
   PatternOptions options;
   options.seqlen = seqlen;
   options.kv_heads = kv_heads;
-  if (block > 0) options.block = block;
-  options.density = density;
+  if (block > 0) options.values.set("block", block);
+  options.values.set("density", density);
   options.lengths = lengths;
   return draw_mask(name, options).masks;
 }

@@ -234,7 +234,8 @@ const memoryMetric = {title: 'Peak memory', log: true, bytes: true, text: (v) =>
 // What the line charts can run over: length, and whatever else was swept by number.
 const sweeps = [
   {name: 'seqlen', title: 'length', of: (c) => c.seqlen, text: formatLength},
-  {name: 'density', title: 'density', of: (c) => known(c.options.density) ? Number(c.options.density) : undefined, text: String},
+  ...data.sweptOptions.map((key) => ({name: key, title: key.replaceAll('_', ' '), option: true, text: String,
+    of: (c) => known(c.options[key]) ? Number(c.options[key]) : undefined})),
   ...extraKeys.map((key) => ({name: key, title: key, text: String,
     of: (c) => known(c.extra[key]) && c.extra[key] !== '' && isFinite(c.extra[key]) ? Number(c.extra[key]) : undefined})),
 ];
@@ -242,8 +243,8 @@ const sweeps = [
 function drawOver(ok, directions, metric, label, view, length, narrow, topOf) {
   const box = byId('over-length-charts');
   const swept = (sweep, list) => unique(list.map(sweep.of).filter(known)).sort((a, b) => a - b);
-  // Of a sweep over density each density is another mask by name: the name without it is what they have in common.
-  const labelFor = (sweep) => (c) => sweep.name === 'density' ? label(c).replace(` density ${c.options.density}`, '') : label(c);
+  // A mask's name holds its options: the name without the option that is swept is what the masks of a sweep have in common.
+  const labelFor = (sweep) => (c) => sweep.option ? label(c).replace(` ${sweep.name} ${c.options[sweep.name]}`, '') : label(c);
   const masksOf = (sweep, list) => unique(list.map(labelFor(sweep)))
     .filter((mask) => swept(sweep, list.filter((c) => labelFor(sweep)(c) === mask)).length > 1);
   const within = (sweep) => sweep.name === 'seqlen' ? ok : ok.filter((c) => c.seqlen === length);

@@ -123,12 +123,10 @@ const kernelColour = (kernel) => palette[(kernelStyle.get(kernel) || 0) % palett
 // What competes in a case: a kernel, or on several ranks the strategy that spreads it.
 const spreadKernels = unique(cases.filter((c) => c.extra.strategy).map((c) => c.kernel));
 const contender = (c) => !c.extra.strategy ? c.kernel : spreadKernels.length > 1 ? `${c.kernel} · ${c.extra.strategy}` : c.extra.strategy;
-const strategyKeys = ['strategy', 'ulysses', 'inner_ring', 'placement', 'sharding', 'skip', 'transport'];
-// A strategy has one colour in every report, too; those of other names follow.
-const strategyOrder = (() => {
-  const own = ['ulysses', 'balanced', 'ring-allgather', 'usp', 'ring-p2p', 'loongtrain'];
-  return [...own, ...unique(cases.map((c) => c.extra.strategy).filter(Boolean)).filter((name) => !own.includes(name)).sort()];
-})();
+const strategyKeys = ['strategy', ...data.strategyOptions, 'transport'];
+// A strategy has one colour in every report, by its place in the program's table; those of other names follow.
+const strategyOrder = [...data.strategies, ...unique(cases.map((c) => c.extra.strategy).filter(Boolean))
+  .filter((name) => !data.strategies.includes(name)).sort()];
 const strategyColour = (name) => palette[strategyOrder.indexOf(name) % palette.length][darkScheme.matches ? 1 : 0];
 const colourOf = (c) => c.extra.strategy ? strategyColour(c.extra.strategy) : kernelColour(c.kernel);
 const kernelShape = (kernel, variant) =>

@@ -214,7 +214,7 @@ TEST(Sm90Schedule, GivesTheSameGradientsEveryTime) {
     PatternOptions options;
     options.seqlen = c.seqlen;
     options.kv_heads = c.masks;
-    if (c.block > 0) options.block = c.block, options.density = 0.3;
+    if (c.block > 0) options.values.set("block", c.block).set("density", 0.3);
     Problem problem = problem_of(draw_mask(c.name, options).masks, c.heads_q, c.heads_kv, c.head_dim);
     problem.deterministic = true;
     const BackwardShape shape = sm90::choose_backward_shape(problem);

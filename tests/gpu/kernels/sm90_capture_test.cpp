@@ -56,7 +56,7 @@ class CapturedPlan final : public Plan {
 HeadMasks drawn(const char* pattern, int64_t seqlen, int64_t block = 0) {
   PatternOptions options;
   options.seqlen = seqlen;
-  if (block > 0) options.block = block, options.density = 0.3;
+  if (block > 0) options.values.set("block", block).set("density", 0.3);
   return draw_mask(pattern, options).masks;
 }
 

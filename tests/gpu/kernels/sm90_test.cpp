@@ -127,8 +127,8 @@ TEST(Sm90, ComputesBlocksOfEverySize) {
         for (const double density : {0.3, 0.9}) {
           PatternOptions options;
           options.seqlen = 2000;
-          options.block = block;
-          options.density = density;
+          options.values.set("block", block);
+          options.values.set("density", density);
           options.kv_heads = kv;
           expect_right(
               problem_of(draw_mask("uniform_block_sparse", options).masks, q, kv, head_dim, DType::kBF16));
@@ -219,7 +219,7 @@ TEST(Sm90, GivesTheSameBitsEveryTime) {
     PatternOptions options;
     options.seqlen = c.seqlen;
     options.kv_heads = c.heads_kv;
-    options.block = c.block;
+    options.values.set("block", c.block);
     const Problem problem =
         problem_of(draw_mask(c.name, options).masks, c.heads_q, c.heads_kv, 128, DType::kBF16);
     const Device gpu = first_gpu();
@@ -251,7 +251,7 @@ TEST(Sm90, GivesTheSameGradientsEveryTimeIfAskedTo) {
     PatternOptions options;
     options.seqlen = 2048;
     options.kv_heads = 2;
-    if (std::string_view(c.name).ends_with("block_sparse")) options.block = c.block;
+    if (std::string_view(c.name).ends_with("block_sparse")) options.values.set("block", c.block);
     Problem problem = problem_of(draw_mask(c.name, options).masks, 16, 2, c.head_dim, DType::kBF16);
     problem.deterministic = true;
     const std::unique_ptr<Plan> plan = sm90_kernel().plan(problem, gpu);

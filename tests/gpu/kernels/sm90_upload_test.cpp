@@ -27,7 +27,7 @@ Problem problem_of(int index) {
   options.lengths = "uniform:50:500";
   options.index = index / 3;
   constexpr const char* kPatterns[] = {"causal_document", "share_question", "sliding_window_causal"};
-  options.window_left = 100 + 37 * index;
+  options.values.set("window", TokenPair{100 + 37 * index, {}});
   Problem p;
   p.masks = std::make_shared<const HeadMasks>(draw_mask(kPatterns[index % 3], options).masks);
   p.tokens_q = p.tokens_kv = kTokens;

@@ -18,8 +18,8 @@ Problem problem_of(const Pattern& pattern, int64_t seqlen, int64_t heads_q, int6
   PatternOptions options;
   options.seqlen = seqlen;
   options.kv_heads = heads_kv;
-  if (pattern.name == "uniform_block_sparse") options.block = 64;
-  if (pattern.name == "variable_block_sparse") options.block = 256;
+  if (pattern.name == "uniform_block_sparse") options.values.set("block", 64);
+  if (pattern.name == "variable_block_sparse") options.values.set("block", 256);
   Problem p;
   p.tokens_q = p.tokens_kv = seqlen;
   p.heads_q = heads_q;

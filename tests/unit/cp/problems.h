@@ -15,10 +15,9 @@ inline Problem cp_problem(const std::string& pattern, int64_t tokens, int64_t he
   options.seqlen = tokens;
   options.kv_heads = heads_kv;
   options.lengths = "uniform:20:90";
-  options.window_left = tokens / 8;
-  if (pattern == "sliding_window") options.window_right = tokens / 8;
-  if (pattern == "uniform_block_sparse") options.block = 64;
-  if (pattern == "variable_block_sparse") options.block = 128, options.block_min = 32;
+  options.values.set("window", TokenPair{tokens / 8, {}});
+  if (pattern == "uniform_block_sparse") options.values.set("block", 64);
+  if (pattern == "variable_block_sparse") options.values.set("block", 128).set("block_min", 32);
   Problem problem;
   problem.tokens_q = problem.tokens_kv = tokens;
   problem.heads_q = heads_q;

@@ -142,10 +142,10 @@ TEST_F(CpuAttention, EveryPattern) {
     options.seqlen = 1024;  // block_causal_document needs a multiple of 1024
     options.kv_heads = 2;
     options.lengths = "uniform:20:400";
-    if (pattern.name.starts_with("sliding_window")) options.window_left = 100;
-    if (pattern.name == "sliding_window") options.window_right = 30;
-    if (pattern.name == "uniform_block_sparse") options.block = 64;
-    if (pattern.name == "variable_block_sparse") options.block = 128, options.block_min = 40;
+    if (pattern.name == "sliding_window_causal") options.values.set("window", TokenPair{100, {}});
+    if (pattern.name == "sliding_window") options.values.set("window", TokenPair{100, 30});
+    if (pattern.name == "uniform_block_sparse") options.values.set("block", 64);
+    if (pattern.name == "variable_block_sparse") options.values.set("block", 128).set("block_min", 40);
     Problem problem = make_problem(Mask(), 4, 2, 8);
     problem.tokens_q = problem.tokens_kv = options.seqlen;
     problem.masks = std::make_shared<HeadMasks>(draw_mask(pattern.name, options).masks);

@@ -75,16 +75,16 @@ TEST(ManyBands, OfMixedKinds) {
 TEST(ManyBands, OfBlocks) {
   PatternOptions options;
   options.seqlen = kTokens;
-  options.block = 2;
-  options.density = 0.4;
+  options.values.set("block", 2);
+  options.values.set("density", 0.4);
   check(draw_mask("uniform_block_sparse", options).masks[0]);
 }
 
 TEST(ManyBands, OfOneToken) {
   PatternOptions options;
   options.seqlen = 1024;
-  options.block = 1;
-  options.density = 0.3;
+  options.values.set("block", 1);
+  options.values.set("density", 0.3);
   check(draw_mask("uniform_block_sparse", options).masks[0]);
 }
 

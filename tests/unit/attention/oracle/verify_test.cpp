@@ -85,10 +85,10 @@ TEST(Verify, EveryPatternPasses) {
     options.seqlen = 160;
     options.kv_heads = 2;
     options.lengths = "uniform:1:40";
-    options.window_left = 20;
-    if (pattern.name == "sliding_window") options.window_right = 30;
-    if (pattern.name.find("block") != std::string_view::npos) options.block = 32;
-    if (pattern.name == "variable_block_sparse") options.block_min = 8;
+    options.values.set("window", TokenPair{20, {}});
+    if (pattern.name == "sliding_window") options.values.set("window", TokenPair{20, 30});
+    if (pattern.name.find("block") != std::string_view::npos) options.values.set("block", 32);
+    if (pattern.name == "variable_block_sparse") options.values.set("block_min", 8);
     const DrawnMask drawn = draw_mask(pattern.name, options);
     const Problem problem = make_problem(std::make_shared<HeadMasks>(drawn.masks), DType::kBF16);
     const VerifyReport report = verify_kernel({}, problem, VerifyOptions{});

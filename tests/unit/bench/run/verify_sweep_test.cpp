@@ -122,11 +122,11 @@ TEST(Expand, OneWindowIsBothSidesOfAWindowThatHasTwo) {
   const PlainKernel kernel;
   SweepOptions options = small(kernel);
   options.masks = {"sliding_window", "sliding_window_causal", "shuffled:sliding_window"};
-  options.pattern.window_left = 5;
+  options.pattern.values.set("window", TokenPair{5, {}});
   for (const VerifyCase& c : expand(options)) {
-    EXPECT_EQ(c.options.window_left, 5);
-    EXPECT_EQ(c.options.window_right.has_value(), c.mask != "sliding_window_causal") << c.mask;
-    EXPECT_NO_THROW(masks_from_name(c.mask, c.options));
+    PatternOptions both = c.options;
+    both.values.set("window", TokenPair{5, c.mask == "sliding_window_causal" ? 0 : 5});
+    EXPECT_EQ(masks_from_name(c.mask, c.options), masks_from_name(c.mask, both)) << c.mask;
   }
 }
 
@@ -223,9 +223,9 @@ TEST(Command, NamesEverythingThatIsNotTheDefault) {
   c.mask = "variable_block_sparse";
   c.options.seqlen = 8192;
   c.options.seed = 7;
-  c.options.block = 64;
-  c.options.block_min = 16;
-  c.options.density = 0.25;
+  c.options.values.set("block", 64);
+  c.options.values.set("block_min", 16);
+  c.options.values.set("density", 0.25);
   c.heads = {8, 2};
   c.head_dim = 128;
   c.dtype = DType::kBF16;
@@ -236,8 +236,7 @@ TEST(Command, NamesEverythingThatIsNotTheDefault) {
   c.mask = "sliding_window";
   c.options = {};
   c.options.seqlen = 65;
-  c.options.window_left = 3;
-  c.options.window_right = 4;
+  c.options.values.set("window", TokenPair{3, 4});
   c.scale = 0.3f;
   c.deterministic = c.fp32_output = true;
   EXPECT_EQ(command_of(c, Direction::kForward),

@@ -44,11 +44,8 @@ TEST(Case, JsonRoundTrips) {
   c.lengths.clear();
   c.direction = Direction::kBackward;
   c.dtype = DType::kBF16;
-  c.block = 128;
-  c.block_min = 64;
-  c.prefix = 7;
-  c.density = 0.1;
-  c.window = Window{1024, 0};
+  c.options.set("block", 128).set("block_min", 64).set("prefix", 7).set("density", 0.1);
+  c.options.set("window", TokenPair{1024, 0});
   c.file_hash = "00ff";
   c.seed = UINT64_MAX;
   c.deterministic = true;
@@ -74,11 +71,11 @@ TEST(Case, EveryKeyChangesTheIdentifier) {
   add([](Case& c) { c.masks = 2; });
   add([](Case& c) { c.lengths = "pile"; });
   add([](Case& c) { c.seed = 43; });
-  add([](Case& c) { c.window = Window{1, 1}; });
-  add([](Case& c) { c.prefix = 1; });
-  add([](Case& c) { c.block = 1; });
-  add([](Case& c) { c.block_min = 1; });
-  add([](Case& c) { c.density = 1; });
+  add([](Case& c) { c.options.set("window", TokenPair{1, 1}); });
+  add([](Case& c) { c.options.set("prefix", 1); });
+  add([](Case& c) { c.options.set("block", 1); });
+  add([](Case& c) { c.options.set("block_min", 1); });
+  add([](Case& c) { c.options.set("density", 1.0); });
   add([](Case& c) { c.file_hash = "1"; });
   add([](Case& c) { c.deterministic = true; });
 }
@@ -99,28 +96,21 @@ TEST(Case, RefusesJsonThatIsNoCase) {
 TEST(NormalisedCase, DropsWhatThePatternDoesNotRead) {
   Case c = sample_case();
   c.mask = "causal";
-  c.window = Window{4, 4};
-  c.prefix = c.block = c.block_min = 3;
-  c.density = 0.5;
+  c.options.set("window", TokenPair{4, 4}).set("prefix", 3).set("block", 3).set("block_min", 3);
+  c.options.set("density", 0.5);
   c.masks = 30;
   c = normalised(c);
-  EXPECT_EQ(c.window, std::nullopt);
-  EXPECT_EQ(c.prefix, std::nullopt);
-  EXPECT_EQ(c.block, std::nullopt);
-  EXPECT_EQ(c.block_min, std::nullopt);
-  EXPECT_EQ(c.density, std::nullopt);
+  EXPECT_TRUE(c.options.empty());
   EXPECT_EQ(c.lengths, "");
   EXPECT_EQ(c.masks, 1);
 }
 
 TEST(NormalisedCase, AveragesOnlyMasksThatAreDrawn) {
-  const auto masks_of = [](const char* mask, std::optional<int64_t> prefix = {},
-                           std::optional<Window> window = {}) {
+  const auto masks_of = [](const char* mask, const OptionValues& options = {}) {
     Case c = sample_case();
     c.mask = mask;
     c.masks = 30;
-    c.prefix = prefix;
-    c.window = window;
+    c.options = options;
     return normalised(c).masks;
   };
   for (const char* drawn : {"full_document", "causal_document", "share_question", "causal_blockwise",
@@ -131,17 +121,17 @@ TEST(NormalisedCase, AveragesOnlyMasksThatAreDrawn) {
   for (const char* fixed : {"full", "causal", "sliding_window", "sliding_window_causal"}) {
     EXPECT_EQ(masks_of(fixed), 1) << fixed;
   }
-  EXPECT_EQ(masks_of("prefix_lm_causal", 100), 1);
-  EXPECT_EQ(masks_of("global_sliding_window", {}, Window{100, {}}), 1);
+  EXPECT_EQ(masks_of("prefix_lm_causal", OptionValues().set("prefix", 100)), 1);
+  EXPECT_EQ(masks_of("global_sliding_window", OptionValues().set("window", TokenPair{100, {}})), 1);
 }
 
 TEST(NormalisedCase, ResolvesWindowsAsThePatternsDo) {
   Case c = sample_case();
-  c.window = Window{512, {}};
+  c.options.set("window", TokenPair{512, {}});
   c.mask = "sliding_window_causal";
-  EXPECT_EQ(normalised(c).window, (Window{512, 0}));
+  EXPECT_EQ(*normalised(c).options.find("window"), OptionValue(TokenPair{512, 0}));
   c.mask = "sliding_window";
-  EXPECT_EQ(normalised(c).window, (Window{512, 512}));
+  EXPECT_EQ(*normalised(c).options.find("window"), OptionValue(TokenPair{512, 512}));
 }
 
 // Each option that a case normalises to is one that its pattern accepts.
@@ -150,11 +140,8 @@ TEST(NormalisedCase, OptionsAreWhatThePatternsTake) {
     Case c = sample_case();
     c.mask = pattern.name;
     c.seqlen = 2048;
-    c.window = Window{100, {}};
-    c.prefix = 10;
-    c.block = 256;
-    c.block_min = 128;
-    c.density = 0.5;
+    c.options.set("window", TokenPair{100, {}}).set("prefix", 10).set("block", 256).set("block_min", 128);
+    c.options.set("density", 0.5);
     c = normalised(c);
     EXPECT_NO_THROW(draw_mask(c.mask, c.pattern_options(0))) << pattern.name;
   }
@@ -182,9 +169,7 @@ TEST(Case, ArgumentsMakeTheSameCase) {
     c.mask = pattern.name;
     c.seqlen = 3072;
     c.masks = 2;
-    c.window = Window{100, {}};
-    c.block = 192;
-    c.density = 0.3;
+    c.options.set("window", TokenPair{100, {}}).set("block", 192).set("density", 0.3);
     c = normalised(c);
     const std::vector<std::string> arguments = arguments_of(c);
     Case parsed;
@@ -201,18 +186,16 @@ TEST(Case, ArgumentsMakeTheSameCase) {
 Case spread_case() {
   Case c = sample_case();
   c.heads_q = c.heads_kv = 8;
-  c.parallelism = {
-      "loongtrain", 8, 2, {2, 2, Placement::kContextFirst, Sharding::kZigzag, false}, Transport::kNccl};
+  c.parallelism = {"loongtrain", 8, 2, {}, Transport::kNccl};
+  c.parallelism.options.set("ulysses", 2).set("inner_ring", 2).set("placement", "context-first");
+  c.parallelism.options.set("sharding", "zigzag").set("skip", false);
   return c;
 }
 
 TEST(Axes, ValuesRoundTripAndCanBeFilteredBy) {
   Case c = sample_case();
-  c.window = Window{100, 3};
-  c.prefix = 5;
-  c.block = 64;
-  c.block_min = 32;
-  c.density = 0.125;
+  c.options.set("window", TokenPair{100, 3}).set("prefix", 5).set("block", 64).set("block_min", 32);
+  c.options.set("density", 0.125);
   c.deterministic = true;
   c.parallelism = spread_case().parallelism;
   for (const Axis& axis : axes()) {
@@ -273,15 +256,17 @@ TEST(Parallelism, IsPartOfTheCaseAndOfNoOther) {
 TEST(Parallelism, TheSameWorkIsTheSameCase) {
   Case left_open = spread_case(), given = spread_case();
   left_open.parallelism.options = {};
-  given.parallelism.options = {8, 1};  // 8 divides the ranks and the KV heads, so that the ring is of one
+  given.parallelism.options =
+      StrategyOptions()
+          .set("ulysses", 8)
+          .set("inner_ring", 1);  // 8 divides the ranks and the KV heads, so that the ring is of one
   EXPECT_EQ(normalised(left_open), normalised(given));
   // What a strategy does not read makes no other case.
   Case ring = left_open, odd = left_open;
   ring.parallelism.strategy = odd.parallelism.strategy = "ring-p2p";
-  odd.parallelism.options.ulysses_degree = 4;
-  odd.parallelism.options.placement = Placement::kContextFirst;
+  odd.parallelism.options.set("ulysses", 4).set("placement", "context-first");
   EXPECT_EQ(normalised(ring), normalised(odd));
-  odd.parallelism.options.sharding = Sharding::kZigzag;
+  odd.parallelism.options.set("sharding", "zigzag");
   EXPECT_NE(normalised(ring), normalised(odd));
 }
 

@@ -66,8 +66,7 @@ TEST(Filter, DoesNotHold) {
 
 TEST(Filter, ComparesDensitiesAndWindows) {
   Case c = sample_case();
-  c.density = 0.1;
-  c.window = Window{512, 0};
+  c.options.set("density", 0.1).set("window", TokenPair{512, 0});
   EXPECT_TRUE(Filter("density=0.1").matches(c));
   EXPECT_TRUE(Filter("density=.1,0.5").matches(c));
   EXPECT_TRUE(Filter("density<0.2 window=512,0").matches(c));

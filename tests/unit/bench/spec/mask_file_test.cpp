@@ -12,6 +12,7 @@
 #include <rapidcheck/gtest.h>
 
 #include "base/error.h"
+#include "bench/spec/option_json.h"
 #include "unit/mask/brute_force.h"
 
 namespace longspan {
@@ -52,7 +53,7 @@ TEST(MaskFile, EveryPatternIsReadBack) {
     options.seqlen = 4096;
     options.kv_heads = 2;
     options.index = 3;
-    options.density = 0.3;
+    options.values.set("density", 0.3);
     const DrawnMask drawn = draw_mask(pattern.name, options);
     const std::string text = text_of(drawn);
     EXPECT_EQ(parse_masks(text, "m.json"), drawn.masks) << pattern.name;
@@ -66,7 +67,7 @@ TEST(MaskFile, EveryPatternIsReadBack) {
     EXPECT_EQ(json["density"], drawn.density());
     EXPECT_EQ(json["heads"].size(), drawn.masks.size());
     EXPECT_EQ(json["heads"][0]["area"], drawn.masks[0].area());
-    for (const auto& [name, value] : drawn.params) EXPECT_EQ(json["params"][name], value);
+    for (const auto& [name, value] : drawn.params) EXPECT_EQ(json["params"][name], bench::to_json(value));
     if (pattern.block_sparse) EXPECT_EQ(json["params"]["density"], 0.3);
     if (pattern.documents) EXPECT_EQ(json["params"]["lengths"], "pile");
   }

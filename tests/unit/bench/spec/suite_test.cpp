@@ -86,9 +86,10 @@ TEST(Suite, SeveralGroupsShareDefaultsAndEqualCasesCountOnce) {
     head_dim = 32
   )");
   ASSERT_EQ(cases.size(), 4u);
-  EXPECT_EQ(cases[0].density, std::nullopt);  // full has none, so both densities are one case
-  EXPECT_EQ(cases[1].density, 0.25);
-  EXPECT_EQ(cases[2].density, 0.5);
+  const Axis& density = *find_axis("density");
+  EXPECT_EQ(density.get(cases[0]), "");  // full has none, so both densities are one case
+  EXPECT_EQ(density.get(cases[1]), "0.25");
+  EXPECT_EQ(density.get(cases[2]), "0.5");
   EXPECT_EQ(cases[3].head_dim, 32);
 }
 
@@ -242,8 +243,7 @@ TEST(Suite, CpHasEveryStrategyAndTheDegreesOfTheHybrids) {
     if (!c.parallelism) continue;
     strategies_seen.insert(c.parallelism.strategy);
     if (c.parallelism.nodes == 2 && c.parallelism.strategy == "usp")
-      degrees.insert(fmt::format("{} {}", c.parallelism.options.ulysses_degree,
-                                 name_of(c.parallelism.options.placement)));
+      degrees.insert(fmt::format("{} {}", find_axis("ulysses")->get(c), find_axis("placement")->get(c)));
   }
   EXPECT_EQ(strategies_seen.size(), strategies().size());
   EXPECT_EQ(degrees.size(), 3u * 2);

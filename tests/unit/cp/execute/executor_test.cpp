@@ -36,7 +36,7 @@ TEST_P(Executors, GiveTheResultOfASingleDevice) {
         SCOPED_TRACE(fmt::format("{} {} {}:{} on {} ranks", GetParam().name, name, heads_q, heads_kv, ranks));
         StrategyOptions options;
         if (GetParam().name == "usp" || GetParam().name == "loongtrain")
-          options.ulysses_degree = ranks % 2 == 0 ? 2 : 1;
+          options.set("ulysses", ranks % 2 == 0 ? 2 : 1);
         const Schedule schedule = GetParam().schedule(problem, {1, ranks}, options);
         EXPECT_NO_THROW(run_thread_ranks(ranks, milliseconds(60000), [&](Communicator& communicator) {
           check_rank(kernel, problem, schedule, single, communicator, 1e-5, ranks == 4 ? 2 : 1);

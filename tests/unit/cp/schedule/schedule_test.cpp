@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,24 +27,31 @@ constexpr Layout kLayouts[] = {{8, 8}, {8, 2}, {6, 3}, {8, 1}};
 std::vector<StrategyOptions> all_options(int ranks) {
   std::vector<StrategyOptions> all;
   for (bool skip : {true, false}) {
-    for (Sharding sharding :
-         {Sharding::kAuto, Sharding::kContiguous, Sharding::kZigzag, Sharding::kPerDocument}) {
+    for (std::string_view sharding : kShardings) {
       StrategyOptions options;
-      options.skip_unneeded = skip;
-      options.sharding = sharding;
+      options.set("skip", skip).set("sharding", std::string(sharding));
       all.push_back(options);
     }
   }
   for (int degree = 1; degree <= ranks; ++degree) {
     for (int inner : {1, 2}) {
       StrategyOptions options;
-      options.ulysses_degree = degree;
-      options.inner_ring = inner;
-      options.placement = degree % 2 == 0 ? Placement::kContextFirst : Placement::kHeadFirst;
+      options.set("ulysses", degree).set("inner_ring", inner);
+      options.set("placement", degree % 2 == 0 ? "context-first" : "head-first");
       all.push_back(options);
     }
   }
   return all;
+}
+
+// "skip no, sharding zigzag"
+std::string text_of(const Strategy& strategy, const StrategyOptions& options) {
+  std::vector<std::string> parts;
+  for (const OptionSpec& option : strategy.options) {
+    if (const auto value = options.value_of(option))
+      parts.push_back(fmt::format("{} {}", option.name, to_text(*value)));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
 }
 
 class Strategies : public ::testing::TestWithParam<Strategy> {};
@@ -59,9 +67,8 @@ TEST_P(Strategies, AreValidForEveryMaskAndNumberOfRanks) {
         for (const StrategyOptions& options : all_options(ranks)) {
           const Topology topology{1, ranks};
           if (!strategy.supports(problem, topology, options)) continue;
-          SCOPED_TRACE(fmt::format("{} {} {}:{} {} ranks degree {} inner {} {} skip {}", strategy.name, name,
-                                   layout.heads_q, layout.heads_kv, ranks, options.ulysses_degree,
-                                   options.inner_ring, name_of(options.sharding), options.skip_unneeded));
+          SCOPED_TRACE(fmt::format("{} {} {}:{} {} ranks, {}", strategy.name, name, layout.heads_q,
+                                   layout.heads_kv, ranks, text_of(strategy, options)));
           const Schedule schedule = strategy.schedule(problem, topology, options);
           ASSERT_NO_THROW(check(schedule, problem));
           const auto [forward, backward] = cost_of(schedule, problem, topology);
@@ -116,12 +123,12 @@ TEST(Volume, EqualsTheFormulas) {
     const int ranks = nodes * devices;
     const Problem problem = cp_problem("full", int64_t{128} * ranks, 64, 8);
     StrategyOptions options;
-    options.skip_unneeded = false;
+    options.set("skip", false);
     const double t = static_cast<double>(problem.tokens_q) / ranks, d = static_cast<double>(problem.head_dim);
     const double hq = 64, hkv = 8, p = ranks;
     auto expect = [&](std::string_view name, int degree, double forward, double backward) {
       SCOPED_TRACE(fmt::format("{} on {} ranks, degree {}", name, ranks, degree));
-      options.ulysses_degree = degree;
+      if (degree > 0) options.set("ulysses", degree);
       const Strategy& strategy = strategy_from_name(name);
       const Topology topology{nodes, devices};
       ASSERT_TRUE(strategy.supports(problem, topology, options))
@@ -150,8 +157,8 @@ TEST(Volume, EqualsTheFormulas) {
 TEST(Volume, ShrinksWhereTheMaskNeedsLess) {
   const Problem problem = cp_problem("sliding_window_causal", 4096, 8, 8);
   StrategyOptions skipping, sending;
-  skipping.sharding = sending.sharding = Sharding::kContiguous;
-  sending.skip_unneeded = false;
+  skipping.set("sharding", "contiguous");
+  sending.set("sharding", "contiguous").set("skip", false);
   for (std::string_view name : {"ring-p2p", "ring-allgather"}) {
     auto sent = [&](const StrategyOptions& options) {
       const Schedule schedule = strategy_from_name(name).schedule(problem, {1, 8}, options);
@@ -172,10 +179,10 @@ TEST(Volume, OfTheRingStaysWithTwoBuffers) {
 TEST(Load, OfZigzagShardsIsEqualUnderACausalMask) {
   const Problem problem = cp_problem("causal", 4096, 8, 8);
   StrategyOptions options;
-  options.sharding = Sharding::kZigzag;
+  options.set("sharding", "zigzag");
   const Schedule zigzag = strategy_from_name("ring-p2p").schedule(problem, {1, 8}, options);
   EXPECT_DOUBLE_EQ(cost_of(zigzag, problem, {1, 8}).forward.imbalance, 1);
-  options.sharding = Sharding::kContiguous;
+  options.set("sharding", "contiguous");
   const Schedule contiguous = strategy_from_name("ring-p2p").schedule(problem, {1, 8}, options);
   EXPECT_GT(cost_of(contiguous, problem, {1, 8}).forward.imbalance, 1.8);
 }
@@ -322,11 +329,10 @@ TEST(Strategies, RefuseWithTheReason) {
   EXPECT_THAT(strategy_from_name("ulysses").supports(problem, {2, 8}, {}).reason,
               HasSubstr("16 ranks, 8 heads"));
   StrategyOptions options;
-  options.ulysses_degree = 3;
+  options.set("ulysses", 3);
   EXPECT_THAT(strategy_from_name("usp").supports(problem, {1, 8}, options).reason,
               HasSubstr("does not divide"));
-  options.ulysses_degree = 2;
-  options.inner_ring = 3;
+  options.set("ulysses", 2).set("inner_ring", 3);
   EXPECT_THAT(strategy_from_name("loongtrain").supports(problem, {1, 8}, options).reason,
               HasSubstr("inner ring 3 does not divide the ring of 4"));
   try {
@@ -343,7 +349,7 @@ void expect_caught(std::string_view strategy, const char* what, const char* mess
   SCOPED_TRACE(what);
   const Problem problem = cp_problem("causal", 256, 8, 4);
   StrategyOptions options;
-  options.skip_unneeded = false;
+  options.set("skip", false);
   Schedule schedule = strategy_from_name(strategy).schedule(problem, {1, 4}, options);
   ASSERT_NO_THROW(check(schedule, problem));
   damage(schedule);

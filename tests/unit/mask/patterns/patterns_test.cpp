@@ -27,7 +27,7 @@ DrawnMask draw(std::string_view name, int64_t seqlen, int64_t index = 0, uint64_
 
 int64_t param(const DrawnMask& drawn, std::string_view name) {
   for (const auto& [key, value] : drawn.params)
-    if (key == name) return value;
+    if (key == name) return std::get<int64_t>(value);
   ADD_FAILURE() << drawn.pattern << " has no parameter " << name;
   return -1;
 }
@@ -163,12 +163,10 @@ TEST(Patterns, MatchTheirFormulas) {
         options.index = static_cast<int64_t>(seed % 3);
         // Parameters in proportion to these small sequences; what is drawn stays drawn.
         options.lengths = seed % 2 ? "uniform:1:9" : "uniform:3:40";
-        if (pattern.parameters == "block") options.block = seqlen % 4 == 0 ? 4 : 1;
-        if (pattern.name == "sliding_window") {
-          options.window_left = static_cast<int64_t>(seed % 7);
-          options.window_right = static_cast<int64_t>(seed % 5);
-        }
-        if (pattern.name == "sliding_window_causal") options.window_left = static_cast<int64_t>(seed % 11);
+        if (pattern.parameters() == "block") options.values.set("block", seqlen % 4 == 0 ? 4 : 1);
+        const auto n = static_cast<int64_t>(seed);
+        if (pattern.name == "sliding_window") options.values.set("window", TokenPair{n % 7, n % 5});
+        if (pattern.name == "sliding_window_causal") options.values.set("window", TokenPair{n % 11, {}});
         expect_formula(draw_mask(pattern.name, options));
       }
     }
@@ -181,14 +179,14 @@ TEST(Patterns, MatchTheirFormulasWithGivenParameters) {
       PatternOptions options;
       options.seqlen = seqlen;
       options.lengths = "uniform:2:20";
-      options.prefix = value;
+      options.values.set("prefix", value);
       expect_formula(draw_mask("prefix_lm_causal", options));
       expect_formula(draw_mask("prefix_lm_document", options));
       EXPECT_EQ(param(draw_mask("prefix_lm_document", options), "prefix"), value);
-      options.window_left = value;
+      options.values.set("window", TokenPair{value, {}});
       expect_formula(draw_mask("global_sliding_window", options));
       expect_formula(draw_mask("sliding_window_causal", options));
-      options.window_right = 2 * value;
+      options.values.set("window", TokenPair{value, 2 * value});
       expect_formula(draw_mask("sliding_window", options));
     }
   }
@@ -237,8 +235,8 @@ TEST(Patterns, UniformBlocksAreSelectedByTheirShare) {
     for (double density : {0.001, 0.05, 0.3, 0.5, 0.77, 0.999, 1.0}) {
       PatternOptions options;
       options.seqlen = 50 * block;
-      options.block = block;
-      options.density = density;
+      options.values.set("block", block);
+      options.values.set("density", density);
       options.kv_heads = 3;
       const DrawnMask drawn = draw_mask("uniform_block_sparse", options);
       ASSERT_EQ(drawn.masks.size(), 3u);
@@ -269,7 +267,7 @@ TEST(Patterns, UniformBlocksAreSelectedByTheirShare) {
 TEST(Patterns, UniformBlocksCutByTheEndOfTheSequence) {
   PatternOptions options;
   options.seqlen = 1000;
-  options.density = 1;
+  options.values.set("density", 1.0);
   EXPECT_EQ(draw_mask("uniform_block_sparse", options).area(), 1000 * 1000);
   options.seqlen = 1;
   EXPECT_EQ(draw_mask("uniform_block_sparse", options).area(), 1);
@@ -279,8 +277,8 @@ TEST(Patterns, UniformBlocksCutByTheEndOfTheSequence) {
 TEST(Patterns, UniformBlocksAreUniform) {
   PatternOptions options;
   options.seqlen = 20;
-  options.block = 1;
-  options.density = 0.25;
+  options.values.set("block", 1);
+  options.values.set("density", 0.25);
   options.kv_heads = 4000;
   const DrawnMask drawn = draw_mask("uniform_block_sparse", options);
   std::vector<int64_t> hits(20);
@@ -303,8 +301,8 @@ TEST(Patterns, VariableBlocksKeepTheirMinimumAndNumber) {
   for (int64_t mean : {128, 256, 512, 1024}) {
     PatternOptions options;
     options.seqlen = 32768;
-    options.block = mean;
-    options.density = 0.2;
+    options.values.set("block", mean);
+    options.values.set("density", 0.2);
     options.kv_heads = 2;
     const DrawnMask drawn = draw_mask("variable_block_sparse", options);
     const int64_t n = 32768 / mean;
@@ -332,9 +330,9 @@ TEST(Patterns, VariableBlocksKeepTheirMinimumAndNumber) {
 TEST(Patterns, VariableBlocksShowWholeBlocksOfTheGivenShare) {
   PatternOptions options;
   options.seqlen = 700;
-  options.block = 50;
-  options.block_min = 20;
-  options.density = 0.5;
+  options.values.set("block", 50);
+  options.values.set("block_min", 20);
+  options.values.set("density", 0.5);
   for (options.seed = 0; options.seed < 30; ++options.seed) {
     const Mask mask = draw_mask("variable_block_sparse", options).masks[0];
     // 14 blocks each way: within a row of blocks all rows see the same, 7 blocks in all, of at least 20
@@ -377,22 +375,34 @@ TEST(Patterns, BadInputIsOneClearLine) {
   EXPECT_THAT(message_of("full", [](auto& o) { o.seqlen = int64_t{1} << 31; }),
               HasSubstr("--seqlen 2147483648"));
   EXPECT_THAT(message_of("full", [](auto& o) { o.index = -1; }), HasSubstr("--index -1: must be at least 0"));
-  EXPECT_THAT(message_of("sliding_window", [](auto& o) { o.window_right = -2; }),
+  EXPECT_THAT(message_of("sliding_window",
+                         [](auto& o) {
+                           o.values.set("window", TokenPair{1024, -2});
+                         }),
               HasSubstr("--window -2: must be at least 0"));
-  EXPECT_THAT(message_of("sliding_window_causal", [](auto& o) { o.window_right = 2; }),
+  EXPECT_THAT(message_of("sliding_window_causal",
+                         [](auto& o) {
+                           o.values.set("window", TokenPair{1024, 2});
+                         }),
               HasSubstr("looks to the left only; give --window 1024"));
-  EXPECT_THAT(message_of("global_sliding_window", [](auto& o) { o.window_left = 5, o.window_right = 6; }),
+  EXPECT_THAT(message_of("global_sliding_window",
+                         [](auto& o) {
+                           o.values.set("window", TokenPair{5, 6});
+                         }),
               HasSubstr("has one width; give --window 5"));
-  EXPECT_THAT(message_of("prefix_lm_causal", [](auto& o) { o.prefix = -1; }), HasSubstr("--prefix -1"));
+  EXPECT_THAT(message_of("prefix_lm_causal", [](auto& o) { o.values.set("prefix", -1); }),
+              HasSubstr("--prefix -1"));
   EXPECT_THAT(message_of("block_causal_document", [](auto&) {}),
               HasSubstr("must be a multiple of the block, 1024"));
-  EXPECT_THAT(message_of("block_causal_document", [](auto& o) { o.block = 0; }), HasSubstr("--block 0"));
-  EXPECT_THAT(message_of("uniform_block_sparse", [](auto& o) { o.block = 0; }), HasSubstr("--block 0"));
+  EXPECT_THAT(message_of("block_causal_document", [](auto& o) { o.values.set("block", 0); }),
+              HasSubstr("--block 0"));
+  EXPECT_THAT(message_of("uniform_block_sparse", [](auto& o) { o.values.set("block", 0); }),
+              HasSubstr("--block 0"));
   EXPECT_THAT(message_of("uniform_block_sparse", [](auto& o) { o.kv_heads = 0; }), HasSubstr("--kv-heads 0"));
   for (double density : {0.0, -1.0, 1.5, std::nan("")})
-    EXPECT_THAT(message_of("uniform_block_sparse", [&](auto& o) { o.density = density; }),
+    EXPECT_THAT(message_of("uniform_block_sparse", [&](auto& o) { o.values.set("density", density); }),
                 HasSubstr("must be above 0 and at most 1"));
-  EXPECT_THAT(message_of("variable_block_sparse", [](auto& o) { o.block = 64; }),
+  EXPECT_THAT(message_of("variable_block_sparse", [](auto& o) { o.values.set("block", 64); }),
               HasSubstr("--block-min 128: must be at least 1 and at most the mean block size (--block) 64"));
   EXPECT_THAT(message_of("causal_document", [](auto& o) { o.lengths = "nope"; }),
               HasSubstr("--lengths nope"));

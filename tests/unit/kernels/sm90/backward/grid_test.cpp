@@ -85,7 +85,8 @@ TEST(BackwardGrid, ShowsThePairsThatTheMaskShows) {
       PatternOptions options;
       options.seqlen = pattern.name == "block_causal_document" ? 1024 : 1100;
       options.lengths = lengths;
-      if (pattern.block_sparse) options.block = pattern.name == "uniform_block_sparse" ? 64 : 256;
+      if (pattern.block_sparse)
+        options.values.set("block", pattern.name == "uniform_block_sparse" ? 64 : 256);
       options.kv_heads = 3;
       const HeadMasks masks = draw_mask(pattern.name, options).masks;
       const BackwardGrid grid = lay_tiles(masks, kShape, true);
@@ -134,8 +135,8 @@ TEST(BackwardGrid, FollowsBlocksOfAllSizesInEachHead) {
   PatternOptions options;
   options.seqlen = 16384;
   options.kv_heads = 2;
-  options.block = 256;
-  options.density = 0.1;
+  options.values.set("block", 256);
+  options.values.set("density", 0.1);
   const HeadMasks masks = draw_mask("variable_block_sparse", options).masks;
   EXPECT_LT(static_cast<double>(tiles_of(lay_tiles(masks, kShape, true))),
             0.9 * static_cast<double>(tiles_of(lay_tiles(masks, kShape, false))));

@@ -50,7 +50,7 @@ TEST(BackwardMap, VisitsEachTileOnceAndAsFullAsTheForwardMap) {
     PatternOptions options;
     options.seqlen = pattern.name == "block_causal_document" ? 2048 : 1900;
     options.lengths = "uniform:20:300";
-    if (pattern.block_sparse) options.block = pattern.name == "uniform_block_sparse" ? 64 : 256;
+    if (pattern.block_sparse) options.values.set("block", pattern.name == "uniform_block_sparse" ? 64 : 256);
     for (const Mask& mask : draw_mask(pattern.name, options).masks)
       for (const int rows : {64, 80}) {
         const TileShape shape{rows, kKeys};

@@ -33,8 +33,8 @@ Problem problem_of(std::string_view name, int64_t seqlen, int64_t heads_q = 8, i
   options.seqlen = seqlen;
   options.lengths = "uniform:50:900";
   options.kv_heads = heads_kv;
-  options.block = name == "uniform_block_sparse" ? std::optional<int64_t>(block) : std::nullopt;
-  options.density = density;
+  if (name == "uniform_block_sparse") options.values.set("block", block);
+  options.values.set("density", density);
   Problem problem = drawn_problem(name, options, heads_q, heads_kv);
   problem.deterministic = true;
   return problem;

@@ -29,7 +29,7 @@ BackwardShape shape_of(const char* name, int64_t seqlen, bool deterministic = fa
   PatternOptions options;
   options.seqlen = seqlen;
   options.kv_heads = 8;
-  if (block > 0) options.block = block;
+  if (block > 0) options.values.set("block", block);
   Problem problem = problem_of(seqlen, 64, 8);
   problem.masks = std::make_shared<const HeadMasks>(draw_mask(name, options).masks);
   problem.deterministic = deterministic;
@@ -157,14 +157,14 @@ TEST(BackwardShape, MatchesBlocksOf64) {
   options.seqlen = 4096;
   options.kv_heads = 4;
   for (const int block : {64, 128}) {
-    options.block = block;
+    options.values.set("block", block);
     problem.masks = std::make_shared<const HeadMasks>(draw_mask("uniform_block_sparse", options).masks);
     EXPECT_EQ(choose_backward_shape(problem).tile_shape(), (TileShape{block, 64}));
     EXPECT_EQ(choose_backward_shape(problem).section_units, h200::backward::kScatteredSectionUnits);
   }
-  options.block = 64;
+  options.values.set("block", 64);
   for (const auto& [density, keys] : {std::pair{0.5, 64}, {0.8, 128}, {1.0, 128}}) {
-    options.density = density;
+    options.values.set("density", density);
     problem.masks = std::make_shared<const HeadMasks>(draw_mask("uniform_block_sparse", options).masks);
     EXPECT_EQ(choose_backward_shape(problem).keys, keys) << density;
     problem.deterministic = true;
@@ -178,8 +178,8 @@ TEST(BackwardShape, AddsInOrderFromTilesOf64KeysWhereItCanBeScheduled) {
   PatternOptions options;
   options.seqlen = 16384;
   options.kv_heads = 2;
-  options.block = 64;
-  options.density = 0.5;
+  options.values.set("block", 64);
+  options.values.set("density", 0.5);
   Problem problem = problem_of(options.seqlen, 2, 2);
   problem.deterministic = true;
   problem.masks = std::make_shared<const HeadMasks>(draw_mask("uniform_block_sparse", options).masks);

@@ -131,7 +131,7 @@ TEST(ForwardMap, ShowsThePairsOfEveryPattern) {
     PatternOptions options;
     options.seqlen = 1024;
     options.lengths = "uniform:20:300";
-    if (pattern.block_sparse) options.block = 128, options.kv_heads = 2;
+    if (pattern.block_sparse) options.values.set("block", 128), options.kv_heads = 2;
     const DrawnMask drawn = draw_mask(pattern.name, options);
     expect_same_pairs(drawn.masks, {16, 128});
     expect_same_pairs(drawn.masks, {64, 160});

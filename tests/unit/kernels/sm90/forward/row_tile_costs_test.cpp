@@ -37,7 +37,8 @@ TEST(RowTileCosts, CountsATileInManyBlocksOnceAndRowsThatSeeNothingNot) {
 TEST(RowTileCosts, AreNearWhatTheMapCounts) {
   for (const double density : {0.1, 0.5, 0.8}) {
     PatternOptions options;
-    options.seqlen = 16384, options.block = 512, options.density = density;
+    options.seqlen = 16384;
+    options.values.set("block", 512).set("density", density);
     const HeadMasks masks = draw_mask("variable_block_sparse", options).masks;
     const RowTileCosts costs = row_tile_costs(masks.front(), 128);
     const TileShape shape{128, 160};

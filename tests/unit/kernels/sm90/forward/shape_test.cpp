@@ -31,7 +31,7 @@ ForwardShape shape_of(const Problem& problem) {
 PatternOptions of(int64_t seqlen, int64_t block = 0) {
   PatternOptions options;
   options.seqlen = seqlen;
-  if (block > 0) options.block = block;
+  if (block > 0) options.values.set("block", block);
   return options;
 }
 
