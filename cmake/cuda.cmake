@@ -24,6 +24,23 @@ function(longspan_enable_cuda target)
   target_link_libraries(${target} PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
 endfunction()
 
+# longspan_builds_for(RESULT ARCHITECTURE): whether CMAKE_CUDA_ARCHITECTURES asks for code for that architecture, with
+# or without the suffix of its own features: 90 or 90a for 90a.
+function(longspan_builds_for result architecture)
+  string(REGEX MATCH "^[0-9]+" number ${architecture})
+  set(asked ${CMAKE_CUDA_ARCHITECTURES})
+  if(asked STREQUAL "native")
+    set(asked ${CMAKE_CUDA_ARCHITECTURES_NATIVE})
+  endif()
+  set(found OFF)
+  foreach(one IN LISTS asked)
+    if(one MATCHES "^(${number}[a-z]?(-real|-virtual)?|all|all-major)$")
+      set(found ON)
+    endif()
+  endforeach()
+  set(${result} ${found} PARENT_SCOPE)
+endfunction()
+
 # longspan_cuda_sources(TARGET ARCHITECTURE SOURCE...): CUDA sources for one architecture, whatever the others that are
 # built; sources added with target_sources() are compiled for all of them.
 function(longspan_cuda_sources target architecture)

@@ -1,5 +1,15 @@
 """cudnn-fe: cuDNN's attention through its own front-end (nvidia-cudnn-frontend). Full, causal, windows, documents."""
 
+PEER = {
+    "description": "cuDNN by its own front-end",
+    "framework": "torch",
+    "package": "nvidia-cudnn-frontend",
+    "device": "cuda",
+    "passes": ["forward", "backward"],
+    "masks": "full, causal, windows, documents",
+    "colour": "#626a75",
+}
+
 import cudnn
 import torch
 

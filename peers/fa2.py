@@ -1,7 +1,16 @@
 """fa2: FlashAttention-2 by its own package, flash_attn."""
 
+PEER = {
+    "description": "FlashAttention-2 (flash_attn)",
+    "framework": "torch",
+    "package": "flash_attn",
+    "device": "cuda",
+    "passes": ["forward", "backward"],
+    "masks": "full, causal, windows, documents",
+    "colour": "#9b4f96",
+}
+
 import functools
-import importlib.metadata
 
 from flash_attn import flash_attn_func, flash_attn_varlen_func
 
@@ -11,9 +20,6 @@ from support.adapter import Peer
 
 class Adapter(Peer):
     heeds_deterministic = True
-
-    def versions(self):
-        return {"flash_attn": importlib.metadata.version("flash_attn")}
 
     def plan(self, problem, masks, device):
         bind = functools.partial

@@ -1,6 +1,14 @@
 """fa2-sparse: block-sparse FlashAttention-2 (block_sparse_attn). Blocks of 128 x 128."""
 
-import importlib.metadata
+PEER = {
+    "description": "block-sparse FlashAttention-2 (block_sparse_attn)",
+    "framework": "torch",
+    "package": "block_sparse_attn",
+    "device": "cuda",
+    "passes": ["forward", "backward"],
+    "masks": "blocks of 128 x 128",
+    "colour": "#a87700",
+}
 
 import numpy as np
 import torch
@@ -37,9 +45,6 @@ class BlockSparsePlan(Plan):
 
 class Adapter(Peer):
     heeds_deterministic = True
-
-    def versions(self):
-        return {"block_sparse_attn": importlib.metadata.version("block_sparse_attn")}
 
     def plan(self, problem, masks, device):
         need_dtype(problem, "bf16", "f16")

@@ -1,5 +1,15 @@
 """fa3: FlashAttention-3, by its own package or by a package that carries its forward pass alone."""
 
+PEER = {
+    "description": "FlashAttention-3 (flash_attn_interface)",
+    "framework": "torch",
+    "package": "flash_attn_3",
+    "device": "cuda",
+    "passes": ["forward", "backward"],
+    "masks": "full, causal, windows, documents",
+    "colour": "#4b3fa8",
+}
+
 import functools
 import importlib.metadata
 

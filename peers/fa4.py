@@ -4,6 +4,16 @@ Full, causal, windows and documents by its own options; every other mask by list
 function that says which pairs of the latter are.
 """
 
+PEER = {
+    "description": "FlashAttention-4 (flash_attn.cute)",
+    "framework": "torch",
+    "package": "flash-attn-4",
+    "device": "cuda",
+    "passes": ["forward", "backward"],
+    "masks": "all, most of them by lists of tiles",
+    "colour": "#8a1c4a",
+}
+
 import functools
 import importlib.metadata
 import os

@@ -1,5 +1,15 @@
 """flash-infer: FlashInfer's prefill kernels (flashinfer-python), forward alone. Dense masks, and blocks of any sizes."""
 
+PEER = {
+    "description": "FlashInfer",
+    "framework": "torch",
+    "package": "flashinfer-python",
+    "device": "cuda",
+    "passes": ["forward"],
+    "masks": "full, causal, causal windows, documents, blocks",
+    "colour": "#6d7711",
+}
+
 import importlib.metadata
 import math
 

@@ -3,6 +3,16 @@
 All dense patterns, and blocks of 128 x 128 by its block mask.
 """
 
+PEER = {
+    "description": "FlashMask in PaddlePaddle",
+    "framework": "paddle",
+    "package": "paddlepaddle-gpu",
+    "device": "cuda",
+    "passes": ["forward", "backward"],
+    "masks": "all dense patterns; blocks of 128 x 128",
+    "colour": "#8a1c4a",
+}
+
 import numpy as np
 import paddle
 from paddle.nn.functional.flash_attention import flashmask_attention
@@ -44,11 +54,6 @@ class Adapter(Peer):
 
     def versions(self):
         return {"paddlepaddle-gpu": paddle.__version__}
-
-    def open_device(self, index, flush_bytes):
-        from support.paddle_device import PaddleDevice
-
-        return PaddleDevice(index, flush_bytes)
 
     def plan(self, problem, masks, device):
         need_dtype(problem, "bf16", "f16")

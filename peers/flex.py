@@ -1,5 +1,15 @@
 """flex: PyTorch's FlexAttention, compiled, with a block mask. It takes every mask."""
 
+PEER = {
+    "description": "PyTorch's FlexAttention, compiled",
+    "framework": "torch",
+    "package": "torch",
+    "device": "cuda",
+    "passes": ["forward", "backward"],
+    "masks": "all",
+    "colour": "#3b9bcb",
+}
+
 import contextlib
 import dataclasses
 import importlib

@@ -1,5 +1,15 @@
 """torch-cudnn: cuDNN's fused attention through PyTorch. Full and causal natively, any other mask as a dense bias."""
 
+PEER = {
+    "description": "cuDNN in PyTorch",
+    "framework": "torch",
+    "package": "torch",
+    "device": "cuda",
+    "passes": ["forward", "backward"],
+    "masks": "full, causal; others as a dense bias",
+    "colour": "#0a8a66",
+}
+
 import torch
 
 from support.adapter import Peer, Plan, Unsupported, need_dtype, need_seen_rows, one_mask

@@ -1,5 +1,15 @@
 """torch-efficient: the memory-efficient attention of PyTorch (CUTLASS). Documents natively, other masks as a dense bias."""
 
+PEER = {
+    "description": "memory-efficient attention in PyTorch",
+    "framework": "torch",
+    "package": "torch",
+    "device": "cuda",
+    "passes": ["forward", "backward"],
+    "masks": "full, causal, documents; others as a dense bias",
+    "colour": "#a87700",
+}
+
 import torch
 
 from support.adapter import Peer, Plan, Unsupported, need_dtype, need_seen_rows, one_mask

@@ -1,5 +1,15 @@
 """torch-fa2: FlashAttention-2 as PyTorch carries it, with its variable-length and window interfaces."""
 
+PEER = {
+    "description": "FlashAttention-2 in PyTorch",
+    "framework": "torch",
+    "package": "torch",
+    "device": "cuda",
+    "passes": ["forward", "backward"],
+    "masks": "full, causal, windows, documents",
+    "colour": "#9b4f96",
+}
+
 import torch
 
 from support.adapter import Peer, Plan, Unsupported, need_dtype, one_mask

@@ -1,5 +1,15 @@
 """torch-math: attention as PyTorch composes it from products and a softmax. Materialises the scores."""
 
+PEER = {
+    "description": "PyTorch's products and softmax, scores in memory",
+    "framework": "torch",
+    "package": "torch",
+    "device": "cuda",
+    "passes": ["forward", "backward"],
+    "masks": "all",
+    "colour": "#7a4a21",
+}
+
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention

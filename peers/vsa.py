@@ -1,6 +1,14 @@
 """vsa: Video Sparse Attention's ThunderKittens kernels for Hopper (fastvideo-kernel)."""
 
-import importlib.metadata
+PEER = {
+    "description": "Video Sparse Attention for Hopper (fastvideo-kernel)",
+    "framework": "torch",
+    "package": "fastvideo-kernel",
+    "device": "cuda",
+    "passes": ["forward", "backward"],
+    "masks": "blocks of 64 x 64",
+    "colour": "#00767d",
+}
 
 from fastvideo_kernel._C import fastvideo_kernel_ops  # fails here, in words, where the package was built for another PyTorch
 from fastvideo_kernel.block_sparse_attn import block_sparse_attn_sm90
@@ -9,9 +17,6 @@ from support import vsa
 
 
 class Adapter(vsa.VsaPeer):
-    def versions(self):
-        return {"fastvideo-kernel": importlib.metadata.version("fastvideo-kernel")}
-
     def plan(self, problem, masks, device):
         assert hasattr(fastvideo_kernel_ops, "block_sparse_fwd"), "the package has no kernels for this GPU"
         # It keeps -lse / scale, for its own backward pass.

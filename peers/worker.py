@@ -10,6 +10,7 @@ the other: `hello` begins each.
 import ctypes
 import gc
 import importlib
+import importlib.metadata
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ import sys
 import time
 import traceback
 
+from support import devices
 from support.adapter import Problem, Unsupported
 
 
@@ -30,6 +32,18 @@ def load(name):
         return None, f"cannot be imported: {str(error).splitlines()[0]}"
 
 
+def version_of_package(peer):
+    """{package: version} of the package that PEER names, if it is installed."""
+    try:
+        return {peer["package"]: importlib.metadata.version(peer["package"])}
+    except (KeyError, importlib.metadata.PackageNotFoundError):
+        return {}
+
+
+def bytes_of(tensor):
+    return tensor.nbytes if hasattr(tensor, "nbytes") else tensor.numel() * tensor.element_size()
+
+
 class Planned:
     """A plan, and what the worker knows of it."""
 
@@ -39,15 +53,15 @@ class Planned:
 
 
 class Worker:
-    def __init__(self, adapter):
-        self.adapter = adapter
+    def __init__(self, adapter, peer):
+        self.adapter, self.peer = adapter, peer
         self.plans = {}
         self.device = self.tensors = None
         self.planned = False  # something in this case
         self.ran_forward = None  # the plan whose forward pass ran last on these tensors
 
     def hello(self, request):
-        """A case begins: nothing of the one before it is left."""
+        """A case begins: nothing is left of the one before it."""
         self.plans.clear()
         self.tensors = self.ran_forward = None
         self.planned = False
@@ -55,10 +69,11 @@ class Worker:
         gc.collect()
         where = (request["device"], request["flush_bytes"])
         if self.device is None or self.device.where != where:
-            self.device = self.adapter.open_device(*where)
+            own = getattr(self.adapter, "open_device", None)
+            self.device = own(*where) if own else devices.open_device(self.peer, *where)
         else:
             self.device.begin_case()
-        return {"versions": self.adapter.versions(), "device": self.device.name()}
+        return {"versions": self.adapter.versions() or version_of_package(self.peer), "device": self.device.name()}
 
     def problem_of(self, request):
         problem = Problem(**request["problem"])
@@ -86,7 +101,7 @@ class Worker:
         return {
             "plan_s": plan_s,
             "compile_s": compile_s,
-            "plan_bytes": self.device.allocated() - held,
+            "plan_bytes": max(0, self.device.allocated() - held),
             "settings": plan.settings,
             "drift_keys": plan.drift_keys,
         }
@@ -150,7 +165,7 @@ class Worker:
             results = dict(zip(("dq", "dk", "dv"), plan.backward(t.dout)))
             self.device.synchronize()
             run_s = time.perf_counter() - begin
-        outputs = sum(x.numel() * x.element_size() for x in results.values())
+        outputs = sum(map(bytes_of, results.values()))
         return results, run_s, max(0, self.device.peak() - held - outputs)
 
     def time(self, request):
@@ -208,9 +223,9 @@ def main():
     if module is None:
         answer({"ok": False, "kind": "unsupported", "reason": reason})
         return
-    worker = Worker(module.Adapter())
+    worker = Worker(module.Adapter(), getattr(module, "PEER", {}))
     gc.collect()
-    gc.freeze()  # what frameworks brought along stays: looking through it before each case takes longer than the case
+    gc.freeze()  # what frameworks brought along stays; collecting it before each case takes longer than the case
     for line in sys.stdin:  # ends with the runner
         answer(worker.handle(json.loads(line)))
 

@@ -60,14 +60,15 @@ class Plan:
 
 
 class Peer:
-    """What an adapter's class `Adapter` is: `versions()` gives {package: version}, `plan(problem, masks, device)` a Plan, or raises
-    Unsupported."""
+    """The base of each class `Adapter`. `plan(problem, masks, device)` gives a Plan or raises Unsupported. An adapter that needs a device
+    of its own has `open_device(index, flush_bytes)`, too; without it, support/devices.py opens the one that PEER names."""
 
-    # Whether `plan` heeds `problem.deterministic`: asks the framework for the same bits on every run, or refuses where it has no such
-    # form. A peer of which nobody has found out which of the two it is, is not asked at all.
+    # Whether `plan` heeds `problem.deterministic`: it asks the framework for the same bits on every run, or refuses where there is no
+    # such form. Where nobody has found out which of the two holds, the worker refuses.
     heeds_deterministic = False
 
     def versions(self):
+        """{package: version}, where that says more than the version of PEER's package."""
         return {}
 
     def check(self, problem, masks, device):
@@ -81,9 +82,3 @@ class Peer:
         from support.masks import Mask
 
         return Mask.from_json(mask)
-
-    def open_device(self, index, flush_bytes):
-        """Where it runs: a GPU through PyTorch."""
-        from support.torch_device import TorchDevice
-
-        return TorchDevice(index, flush_bytes)

@@ -15,17 +15,20 @@ Support supports_until(const Kernel& kernel, const Problem& problem, Direction u
   return support;
 }
 
-// The first of the table, which has the fastest first, that can do it.
+// The most preferred of the table that can do it.
 const Kernel& fastest(const Problem& problem, Direction until, const Device& device) {
-  std::string reasons;
-  for (const Kernel* kernel : fast_kernels()) {
-    if (kernel->device_kind() != device.kind) continue;
-    const Support support = supports_until(*kernel, problem, until, device);
-    if (support) return *kernel;
-    reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", kernel->name(), support.reason);
+  std::string reasons, lacking;
+  const auto add = [](std::string& list, const KernelRow& row, const std::string& reason) {
+    list += fmt::format("{}{}: {}", list.empty() ? "" : "; ", row.name, reason);
+  };
+  for (const KernelRow& row : preferred_rows()) {
+    if (row.kernel == nullptr) add(lacking, row, row.reason);
+    if (row.kernel == nullptr || row.kernel->device_kind() != device.kind) continue;
+    const Support support = supports_until(*row.kernel, problem, until, device);
+    if (support) return *row.kernel;
+    add(reasons, row, support.reason);
   }
-  const std::string_view left_out = kernels_left_out();
-  if (reasons.empty()) reasons = left_out.empty() ? "there is none for this device" : left_out;
+  if (reasons.empty()) reasons = lacking.empty() ? "there is none for this device" : lacking;
   throw Error(ErrorKind::kUnsupported, fmt::format("no kernel on {} can do this ({})", device.name, reasons),
               __FILE__, __LINE__, "a kernel supports the problem");
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "base/error.h"
 #include "mask/patterns/patterns.h"
@@ -11,46 +12,90 @@ namespace {
 
 constexpr int64_t kTokens = 1024;  // the least that every pattern can be drawn at
 
-std::shared_ptr<const HeadMasks> draw(std::string_view pattern, int64_t kv_heads) {
-  PatternOptions options;
-  options.seqlen = kTokens;
-  options.kv_heads = kv_heads;
-  return std::make_shared<const HeadMasks>(draw_mask(pattern, options).masks);
+// A pattern as it is asked about. Kernels for blocks take some sizes of them alone.
+struct Probe {
+  std::string_view pattern;
+  std::optional<int64_t> block;
+};
+
+constexpr std::string_view kPlainest = "causal";
+constexpr std::string_view kBlocks = "uniform_block_sparse";
+
+// The plainest pattern comes first: a kernel that takes it is asked about all other features with it.
+const std::vector<Probe>& probes() {
+  static const std::vector<Probe> all = [] {
+    std::vector<Probe> list = {{kPlainest, {}}};
+    for (const Pattern& pattern : patterns()) {
+      if (pattern.name == kPlainest) continue;
+      if (pattern.name != kBlocks) {
+        list.push_back({pattern.name, {}});
+        continue;
+      }
+      for (const int64_t size : kProbedBlocks) list.push_back({pattern.name, size});
+    }
+    return list;
+  }();
+  return all;
 }
 
-Problem plainest(DType dtype, int64_t head_dim) {
+constexpr int64_t kHeads = 2;
+
+std::shared_ptr<const HeadMasks> draw(const Probe& probe) {
+  PatternOptions options;
+  options.seqlen = kTokens;
+  options.kv_heads = kHeads;
+  options.window_left = kTokens / 4;  // by default windows and blocks of documents are as long as this mask
+  options.block = probe.block ? probe.block : kTokens / 4;
+  return std::make_shared<const HeadMasks>(draw_mask(probe.pattern, options).masks);
+}
+
+// By probe, drawn once for all kernels.
+const std::vector<std::shared_ptr<const HeadMasks>>& drawn_masks() {
+  static const std::vector<std::shared_ptr<const HeadMasks>> all = [] {
+    std::vector<std::shared_ptr<const HeadMasks>> masks;
+    for (const Probe& probe : probes()) masks.push_back(draw(probe));
+    return masks;
+  }();
+  return all;
+}
+
+Problem plain_problem(DType dtype, int64_t head_dim, size_t probe = 0) {
   Problem problem;
   problem.tokens_q = problem.tokens_kv = kTokens;
-  problem.heads_q = problem.heads_kv = 2;
+  problem.heads_q = problem.heads_kv = kHeads;
   problem.head_dim = head_dim;
   problem.dtype = dtype;
-  static const auto causal = draw("causal", 1);
-  problem.masks = causal;
+  problem.masks = drawn_masks()[probe];
   return problem;
 }
 
 DirectionFeatures probe_direction(const Kernel& kernel, Direction direction, const Device& device) {
   DirectionFeatures features;
-  // What a peer's framework throws at an odd shape is no reason to end the list.
+  bool never = false;  // whatever the problem
+  // An odd shape may make a peer's framework throw, which must not end the list.
   const auto asked = [&](const Problem& problem) -> Support {
     try {
-      return kernel.supports(problem, direction, device);
+      Support support = kernel.supports(problem, direction, device);
+      never = never || support.always;
+      return support;
     } catch (const Error& error) {
       return {error.what()};
     }
   };
-  const auto can = [&](const Problem& problem) { return static_cast<bool>(asked(problem)); };
+  const auto can = [&](const Problem& problem) { return !never && static_cast<bool>(asked(problem)); };
 
-  // Something that it can do, to vary one feature of.
+  // A problem that it can do, to vary one feature of.
   Problem base;
   for (int64_t head_dim : {128, 64, 256, 32}) {
     for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
-      const Problem problem = plainest(dtype, head_dim);
-      if (base.masks == nullptr && can(problem)) base = problem;
+      for (size_t probe = 0; probe < probes().size() && base.masks == nullptr; ++probe) {
+        const Problem problem = plain_problem(dtype, head_dim, probe);
+        if (can(problem)) base = problem;
+      }
     }
   }
   if (base.masks == nullptr) {
-    features.reason = asked(plainest(DType::kBF16, 128)).reason;
+    features.reason = asked(plain_problem(DType::kBF16, 128)).reason;
     return features;
   }
 
@@ -65,9 +110,16 @@ DirectionFeatures probe_direction(const Kernel& kernel, Direction direction, con
     if (can(problem)) features.head_dims.push_back(head_dim);
   }
   for (const Pattern& pattern : patterns()) {
-    Problem problem = base;
-    problem.masks = draw(pattern.name, problem.heads_kv);
-    if (can(problem)) features.masks.push_back(pattern.name);
+    bool taken = false;
+    for (size_t i = 0; i < probes().size(); ++i) {
+      if (probes()[i].pattern != pattern.name) continue;
+      Problem problem = base;
+      problem.masks = drawn_masks()[i];
+      if (!can(problem)) continue;
+      taken = true;
+      if (probes()[i].block) features.block_sizes.push_back(*probes()[i].block);
+    }
+    if (taken) features.masks.push_back(pattern.name);
   }
   Problem grouped = base;
   grouped.heads_q = 4 * base.heads_kv;

@@ -11,12 +11,16 @@
 
 namespace longspan::cli {
 
-// Of one direction. Each feature is probed with the others at their plainest.
+// The sizes of blocks that kernels are asked about.
+inline constexpr int64_t kProbedBlocks[] = {64, 128, 256};
+
+// Features of one direction. Each is probed with the others as plain as the kernel takes them.
 struct DirectionFeatures {
   std::string reason;  // why not at all; empty if it can
   std::vector<DType> dtypes;
   std::vector<int64_t> head_dims;       // of the multiples of 8 up to 256
   std::vector<std::string_view> masks;  // patterns
+  std::vector<int64_t> block_sizes;     // of uniform_block_sparse, among kProbedBlocks
   bool grouped = false;                 // heads_q > heads_kv
   bool rectangular = false;             // tokens_q != tokens_kv, as a shard of a mask has
   bool fp32_output = false;

@@ -19,8 +19,8 @@
 #include "cli/python_option.h"
 #include "cli/wiring.h"
 #include "cp/strategies/strategy.h"
-#include "kernels/registry.h"
 #include "mask/patterns/patterns.h"
+#include "peers/worker_process.h"
 
 namespace longspan::cli {
 namespace {
@@ -42,15 +42,21 @@ std::string head_dims_text(const std::vector<int64_t>& dims) {
   return fmt::format("{}", fmt::join(dims, " "));
 }
 
-// "all 14 masks"; where only a few are wanting, those; else what there is.
-std::string masks_text(const std::vector<std::string_view>& masks) {
-  std::vector<std::string_view> wanting;
+// "all 14 masks", "all masks but ..." where a few are lacking, else the masks; and which blocks, if not all
+// sizes.
+std::string masks_text(const DirectionFeatures& features) {
+  const std::vector<std::string_view>& masks = features.masks;
+  const std::string blocks =
+      features.block_sizes.empty() || features.block_sizes.size() == std::size(kProbedBlocks)
+          ? ""
+          : fmt::format(" (blocks of {})", fmt::join(features.block_sizes, " "));
+  std::vector<std::string_view> lacking;
   for (const Pattern& pattern : patterns()) {
-    if (std::find(masks.begin(), masks.end(), pattern.name) == masks.end()) wanting.push_back(pattern.name);
+    if (std::find(masks.begin(), masks.end(), pattern.name) == masks.end()) lacking.push_back(pattern.name);
   }
-  if (wanting.empty()) return fmt::format("all {} masks", masks.size());
-  if (wanting.size() <= 3) return fmt::format("all masks but {}", fmt::join(wanting, " "));
-  return fmt::format("masks {}", fmt::join(masks, " "));
+  if (lacking.empty()) return fmt::format("all {} masks{}", masks.size(), blocks);
+  if (lacking.size() <= 3) return fmt::format("all masks but {}{}", fmt::join(lacking, " "), blocks);
+  return fmt::format("masks {}{}", fmt::join(masks, " "), blocks);
 }
 
 std::string features_text(const DirectionFeatures& features) {
@@ -60,7 +66,7 @@ std::string features_text(const DirectionFeatures& features) {
   for (DType dtype : features.dtypes) dtypes.push_back(name_of(dtype));
   parts.push_back(fmt::format("{}", fmt::join(dtypes, " ")));
   parts.push_back("head_dim " + head_dims_text(features.head_dims));
-  parts.push_back(masks_text(features.masks));
+  parts.push_back(masks_text(features));
   parts.push_back(features.grouped ? "grouped KV heads" : "no grouped KV heads");
   if (!features.rectangular) parts.push_back("square masks only");
   if (features.deterministic) parts.push_back("deterministic");
@@ -75,50 +81,81 @@ Json features_json(const DirectionFeatures& features) {
           {"dtypes", dtypes},
           {"head_dims", features.head_dims},
           {"masks", features.masks},
+          {"block_sizes", features.block_sizes},
           {"grouped", features.grouped},
           {"rectangular", features.rectangular},
           {"fp32_output", features.fp32_output},
           {"deterministic", features.deterministic}};
 }
 
+Json row_json(const KernelRow& row) {
+  Json json = {{"name", row.name}, {"in_this_build", row.kernel != nullptr}};
+  json["description"] = row.kernel != nullptr ? row.kernel->description() : row.description;
+  if (row.kernel != nullptr) json["device"] = kind_name(row.kernel->device_kind());
+  if (!row.claims.empty()) json["claims"] = row.claims;
+  return json;
+}
+
+void print_row(const KernelRow& row, const KernelFeatures& features) {
+  const std::string description(row.kernel != nullptr ? row.kernel->description() : row.description);
+  fmt::print("{}{}{}\n", row.name, description.empty() ? "" : ": ", description);
+  if (!features.reason.empty()) {
+    fmt::print("  runs here  no: {}\n", features.reason);
+    if (!row.claims.empty()) fmt::print("  has        {}\n", row.claims);
+  } else {
+    fmt::print("  runs here  yes, on {}\n",
+               row.kernel->device_kind() == DeviceKind::kCpu ? "the CPU" : "the GPU");
+  }
+  // Where nothing could be probed the reason above has said it.
+  if (row.kernel == nullptr || (!features.reason.empty() && features.forward.reason == features.reason))
+    return;
+  fmt::print("  forward    {}\n", features_text(features.forward));
+  fmt::print("  backward   {}\n",
+             features.backward == features.forward ? "the same" : features_text(features.backward));
+}
+
 void list_kernels(bool json) {
   const std::vector<Device> all_devices = devices();
-  Json rows = Json::array();
-  // A peer's framework takes seconds to start: all of them at once.
+  // The framework of a peer takes seconds to start: all of them start at once.
   std::vector<std::future<KernelFeatures>> probed;
-  for (const Kernel* kernel : workbench().kernels)
+  for (const KernelRow& row : workbench().rows) {
+    const auto features = [&row, &all_devices] {
+      if (row.kernel != nullptr) return probe(*row.kernel, all_devices);
+      return KernelFeatures{row.reason, {}, {}};
+    };
     probed.push_back(
-        std::async(std::launch::async, [kernel, &all_devices] { return probe(*kernel, all_devices); }));
+        std::async(row.kernel != nullptr ? std::launch::async : std::launch::deferred, features));
+  }
+  Json rows = Json::array();
   auto next = probed.begin();
-  for (const Kernel* kernel : workbench().kernels) {
+  for (const KernelRow& row : workbench().rows) {
     const KernelFeatures features = (next++)->get();
-    if (json) {
-      rows.push_back({{"name", kernel->name()},
-                      {"description", kernel->description()},
-                      {"device", kind_name(kernel->device_kind())},
-                      {"runs_here", features.reason.empty()},
-                      {"reason", features.reason},
-                      {"forward", features_json(features.forward)},
-                      {"backward", features_json(features.backward)}});
+    if (!json) {
+      print_row(row, features);
       continue;
     }
-    fmt::print("{}: {}\n", kernel->name(), kernel->description());
-    if (features.reason.empty())
-      fmt::print("  runs here  yes, on {}\n",
-                 kernel->device_kind() == DeviceKind::kCpu ? "the CPU" : "the GPU");
-    else
-      fmt::print("  runs here  no: {}\n", features.reason);
-    // Where nothing could be probed the reason above has said it.
-    if (features.forward.reason != features.reason || features.reason.empty()) {
-      fmt::print("  forward    {}\n", features_text(features.forward));
-      fmt::print("  backward   {}\n",
-                 features.backward == features.forward ? "the same" : features_text(features.backward));
+    Json entry = row_json(row);
+    entry["runs_here"] = features.reason.empty();
+    entry["reason"] = features.reason;
+    if (!row.remedy.empty()) entry["remedy"] = row.remedy;
+    if (row.kernel != nullptr) {
+      entry["forward"] = features_json(features.forward);
+      entry["backward"] = features_json(features.backward);
     }
+    rows.push_back(std::move(entry));
   }
-  if (json)
-    fmt::print("{}\n", Json{{"kernels", rows}, {"left_out", kernels_left_out()}}.dump(2));
-  else if (!kernels_left_out().empty())
-    fmt::print("Not in this build: {}.\n", kernels_left_out());
+  const bool peers = !peers::worker_folder().empty();
+  if (json) {
+    fmt::print("{}\n", Json{{"kernels", rows}, {"peers_folder", peers::worker_folder()}}.dump(2));
+    return;
+  }
+  std::vector<std::string> remedies;  // each once
+  for (const KernelRow& row : workbench().rows) {
+    if (!row.remedy.empty() && std::find(remedies.begin(), remedies.end(), row.remedy) == remedies.end())
+      remedies.push_back(row.remedy);
+  }
+  if (!remedies.empty()) fmt::print("For what is not in this build, {}.\n", fmt::join(remedies, ", and "));
+  if (!peers) fmt::print("No peers: their folder was not found; set LONGSPAN_PEERS to it.\n");
 }
 
 void list_masks(bool json) {

@@ -25,12 +25,12 @@ class PeerHelper final : public bench::Helper {
 
 }  // namespace
 
-bench::Helpers peer_helpers(std::span<const Kernel* const> peers) {
+bench::Helpers peer_helpers(std::vector<const Kernel*> peers) {
   bench::Helpers helpers;
-  // A worker whose interpreter lacks the peer's framework says so and ends: then it is the next interpreter's
-  // turn. Where none can be started the case's own process finds out why.
-  helpers.start = [peers](const Kernel& kernel, size_t useless,
-                          const Variables& variables) -> std::unique_ptr<bench::Helper> {
+  // A worker whose interpreter lacks the peer's framework says so and ends: then the next interpreter is
+  // tried. Where none can be started the process of the case finds out why.
+  helpers.start = [peers = std::move(peers)](const Kernel& kernel, size_t useless,
+                                             const Variables& variables) -> std::unique_ptr<bench::Helper> {
     if (std::find(peers.begin(), peers.end(), &kernel) == peers.end()) return nullptr;
     const std::vector<std::string> pythons = peers::interpreters();
     const std::string folder = peers::worker_folder();

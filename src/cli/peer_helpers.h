@@ -1,13 +1,13 @@
 // Peers' workers as the runner's helpers: one serves the cases of its peer until one fails.
 #pragma once
 
-#include <span>
+#include <vector>
 
 #include "attention/kernel.h"
 #include "bench/run/helper.h"
 
 namespace longspan::cli {
 
-bench::Helpers peer_helpers(std::span<const Kernel* const> peers);
+bench::Helpers peer_helpers(std::vector<const Kernel*> peers);
 
 }  // namespace longspan::cli

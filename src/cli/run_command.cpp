@@ -152,7 +152,8 @@ void run(const Options& options, const std::vector<std::string>& words) {
   const bench::Workbench& bench = workbench();
   const bench::Suite suite = suite_of(options);
   const bench::Filter filter(options.filter);
-  std::vector<bench::Case> cases = bench::expand(suite, bench.kernel_names(), bench::offered_kernels(bench));
+  std::vector<bench::Case> cases =
+      bench::expand(suite, bench.kernel_names(), bench::offered_kernels(bench), bench.rows);
   const size_t all = cases.size();
   std::erase_if(cases, [&](const bench::Case& c) { return !filter.matches(c); });
   LONGSPAN_CHECK_INPUT(!cases.empty(), "--filter '{}' selects none of the {} cases; --dry-run lists them",

@@ -57,7 +57,7 @@ Heads parse_heads(const std::string& text) {
 SweepOptions sweep_options(const Options& given) {
   SweepOptions options;
   for (const std::string& name : given.kernels)
-    options.kernels.push_back(&kernel_from_name(name, workbench().kernels));
+    options.kernels.push_back(&kernel_from_name(name, workbench().kernels, workbench().rows));
   if (given.kernels.empty()) options.kernels = workbench().kernels;
   for (const std::string& name : given.masks) check_mask_name(name);
   options.masks = given.masks;

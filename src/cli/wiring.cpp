@@ -5,12 +5,13 @@
 #include "bench/measure/cpu_testbed.h"
 #ifdef LONGSPAN_WITH_CUDA
 #include "bench/measure/cuda_testbed.h"
-#include "cli/peer_helpers.h"
-#include "peers/peers.h"
 #endif
 #include "bench/run/verify_case.h"
+#include "cli/peer_helpers.h"
 #include "kernels/cpu/ceiling.h"
 #include "kernels/registry.h"
+#include "peers/peers.h"
+#include "peers/worker_process.h"
 
 namespace longspan::cli {
 namespace {
@@ -38,21 +39,36 @@ std::unique_ptr<bench::Testbed> make_testbed(const Device& device) {
   return bench::make_cpu_testbed(device, cpu_ceiling);
 }
 
+// Longspan's own kernels, then the peers.
+std::vector<KernelRow> all_rows() {
+  std::vector<KernelRow> rows(kernel_rows().begin(), kernel_rows().end());
+  for (KernelRow& peer : peers_in(peers::worker_folder())) {
+    for (const KernelRow& own : kernel_rows()) {
+      LONGSPAN_CHECK_INPUT(own.name != peer.name,
+                           "a peer has the name of Longspan's own kernel '{}'; rename its file", own.name);
+    }
+    rows.push_back(std::move(peer));
+  }
+  return rows;
+}
+
 }  // namespace
 
 const bench::Workbench& workbench() {
   static const bench::Workbench bench = [] {
     bench::Workbench made;
-    made.kernels.assign(kernels().begin(), kernels().end());
-#ifdef LONGSPAN_WITH_CUDA
-    made.kernels.insert(made.kernels.end(), peer_kernels().begin(), peer_kernels().end());
-#endif
+    made.rows = all_rows();
+    std::vector<const Kernel*> peers;
+    for (size_t i = 0; i < made.rows.size(); ++i) {
+      const Kernel* kernel = made.rows[i].kernel;
+      if (kernel == nullptr) continue;
+      made.kernels.push_back(kernel);
+      if (i >= kernel_rows().size()) peers.push_back(kernel);
+    }
     made.devices = devices;
     made.testbed = make_testbed;
     made.verify = bench::verify_case;
-#ifdef LONGSPAN_WITH_CUDA
-    made.helpers = peer_helpers(peer_kernels());
-#endif
+    made.helpers = peer_helpers(std::move(peers));
     return made;
   }();
   return bench;

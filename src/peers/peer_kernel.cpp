@@ -178,21 +178,22 @@ class PeerPlan final : public Plan, public SelfTimed {
 
 class PeerKernel final : public Kernel {
  public:
-  PeerKernel(std::string_view name, std::string_view description, DeviceKind kind)
-      : name_(name), description_(description), kind_(kind) {}
+  explicit PeerKernel(peers::PeerFile file) : file_(std::move(file)) {}
 
-  std::string_view name() const override { return name_; }
-  std::string_view description() const override { return description_; }
-  DeviceKind device_kind() const override { return kind_; }
+  std::string_view name() const override { return file_.name; }
+  std::string_view description() const override { return file_.description; }
+  DeviceKind device_kind() const override { return file_.device; }
 
   // Asks the adapter itself: only it can say which masks it can express.
   Support supports(const Problem& problem, Direction direction, const Device& device) const override {
-    if (device.kind != kind_) return {kind_ == DeviceKind::kCuda ? "needs a CUDA device" : "runs on the CPU"};
+    if (device.kind != file_.device)
+      return {file_.device == DeviceKind::kCuda ? "needs a CUDA device" : "runs on the CPU"};
+    const bool backward = direction == Direction::kBackward;
+    if (backward && !file_.backward) return {"has no backward pass"};
     if (problem.fp32_output) return {"gives results in its inputs' dtype only"};
     const std::lock_guard lock(mutex_);
-    if (session_ == nullptr || adopted().contains(name_)) session_ = open(device);
+    if (session_ == nullptr || adopted().contains(file_.name)) session_ = open(device);
     if (session_->process == nullptr) return {session_->reason, true};
-    const bool backward = direction == Direction::kBackward;
     const Json answer = session_->process->ask(session_->request("check", problem, backward, 0));
     if (answer["ok"].get<bool>()) {
       session_->checked = problem.masks;
@@ -209,7 +210,7 @@ class PeerKernel final : public Kernel {
     if (session_ == nullptr) session_ = open(device);
     LONGSPAN_CHECK_INPUT(session_->process != nullptr, "{}", session_->reason);
     // A plan serves the passes that supports() was asked about.
-    const bool backward = session_->checked != problem.masks || session_->backward;
+    const bool backward = file_.backward && (session_->checked != problem.masks || session_->backward);
     const int64_t id = ++session_->plans;
     const Json planned = session_->ask(session_->request("plan", problem, backward, id));
     return std::make_unique<PeerPlan>(session_, problem, device, id, planned);
@@ -220,7 +221,7 @@ class PeerKernel final : public Kernel {
   // the adapter's framework.
   std::shared_ptr<Session> open(const Device& device) const {
     auto session = std::make_shared<Session>();
-    if (const auto kept = adopted().find(name_); kept != adopted().end()) {
+    if (const auto kept = adopted().find(file_.name); kept != adopted().end()) {
       auto process = std::move(kept->second);
       adopted().erase(kept);
       if (process != nullptr && greet(*session, std::move(process), device)) return session;
@@ -233,7 +234,7 @@ class PeerKernel final : public Kernel {
     for (const std::string& python : peers::interpreters()) {
       std::unique_ptr<WorkerProcess> process;
       try {
-        process = std::make_unique<WorkerProcess>(python, folder, std::string(name_));
+        process = std::make_unique<WorkerProcess>(python, folder, file_.name);
       } catch (const Error& error) {
         session->reason = error.what();
         continue;
@@ -257,17 +258,15 @@ class PeerKernel final : public Kernel {
     return true;
   }
 
-  std::string_view name_, description_;
-  DeviceKind kind_;
+  const peers::PeerFile file_;
   mutable std::mutex mutex_;
   mutable std::shared_ptr<Session> session_;
 };
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_peer_kernel(std::string_view name, std::string_view description,
-                                         DeviceKind kind) {
-  return std::make_unique<PeerKernel>(name, description, kind);
+std::unique_ptr<Kernel> make_peer_kernel(peers::PeerFile file) {
+  return std::make_unique<PeerKernel>(std::move(file));
 }
 
 void adopt_peer_worker(std::string_view kernel, int requests, int answers) {

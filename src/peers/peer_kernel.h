@@ -5,12 +5,11 @@
 #include <string_view>
 
 #include "attention/kernel.h"
+#include "peers/peer_file.h"
 
 namespace longspan {
 
-// The peer whose adapter is the file of that name in peers/. The strings are kept by reference.
-std::unique_ptr<Kernel> make_peer_kernel(std::string_view name, std::string_view description,
-                                         DeviceKind kind);
+std::unique_ptr<Kernel> make_peer_kernel(peers::PeerFile file);
 
 // Before a case: the peer of that name speaks to this worker, which the runner keeps from case to case,
 // instead of starting one. Takes the descriptors.

@@ -1,49 +1,64 @@
 #include "peers/peers.h"
 
+#include <algorithm>
 #include <memory>
-#include <string_view>
-#include <vector>
+#include <string>
 
+#include "base/error.h"
+#include "peers/peer_file.h"
 #include "peers/peer_kernel.h"
 
 namespace longspan {
 namespace {
 
-struct Row {
-  std::string_view name, description;
-};
-constexpr Row kRows[] = {
-    {"torch-fa2", "FlashAttention-2 in PyTorch: full, causal, windows, documents"},
-    {"torch-cudnn", "cuDNN in PyTorch: full, causal; other masks as a dense bias"},
-    {"torch-efficient", "memory-efficient attention in PyTorch: documents; other masks as a dense bias"},
-    {"torch-math", "PyTorch's products and softmax, scores in memory: every mask"},
-    {"flex", "PyTorch's FlexAttention, compiled: every mask"},
-    {"fa2", "FlashAttention-2 (flash_attn): full, causal, windows, documents"},
-    {"fa3", "FlashAttention-3 (flash_attn_interface): full, causal, windows, documents"},
-    {"fa4", "FlashAttention-4 (flash_attn.cute): all patterns, most of them by lists of tiles"},
-    {"cudnn-fe", "cuDNN by its own front-end: full, causal, windows, documents"},
-    {"flash-infer", "FlashInfer: full, causal, causal windows, documents, blocks; forward alone"},
-    {"flashmask", "FlashMask in PaddlePaddle: all dense patterns, 128 x 128 blocks"},
-    {"fa2-sparse", "block-sparse FlashAttention-2 (block_sparse_attn): 128 x 128 blocks"},
-    {"vsa", "Video Sparse Attention for Hopper (fastvideo-kernel): 64 x 64 blocks"},
-    {"vsa-triton", "Video Sparse Attention in Triton: 64 x 64 blocks"},
-};
+namespace fs = std::filesystem;
+
+// The files of the folder that are peers: the worker and what begins with an underscore is not.
+std::vector<fs::path> files_in(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code none;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, none)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".py") && name != "worker.py" && name[0] != '_' && name[0] != '.')
+      files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+KernelRow row_of(const fs::path& path) {
+  KernelRow row;
+  try {
+    const peers::PeerFile file = peers::read_peer_file(path);
+    row.name = file.name;
+    row.colour = file.colour;
+    row.description = file.description;
+    row.claims = file.backward ? "forward, backward" : "forward";
+    if (!file.masks.empty()) row.claims += "; masks " + file.masks;
+#ifndef LONGSPAN_WITH_CUDA
+    if (file.device == DeviceKind::kCuda) {
+      row.reason = "not in this build (no CUDA)";
+      row.remedy = "configure with -DLONGSPAN_CUDA=ON";
+      return row;
+    }
+#endif
+    static std::vector<std::unique_ptr<Kernel>> kernels;
+    kernels.push_back(make_peer_kernel(file));
+    row.kernel = kernels.back().get();
+  } catch (const Error& error) {
+    row.name = path.stem().string();
+    std::replace(row.name.begin(), row.name.end(), '_', '-');
+    row.reason = fmt::format("a peer whose file is wrong: {}", error.what());
+  }
+  return row;
+}
 
 }  // namespace
 
-std::span<const Kernel* const> peer_kernels() {
-  static const std::vector<std::unique_ptr<Kernel>> owned = [] {
-    std::vector<std::unique_ptr<Kernel>> kernels;
-    for (const Row& row : kRows)
-      kernels.push_back(make_peer_kernel(row.name, row.description, DeviceKind::kCuda));
-    return kernels;
-  }();
-  static const std::vector<const Kernel*> table = [] {
-    std::vector<const Kernel*> kernels;
-    for (const auto& kernel : owned) kernels.push_back(kernel.get());
-    return kernels;
-  }();
-  return table;
+std::vector<KernelRow> peers_in(const fs::path& folder) {
+  std::vector<KernelRow> rows;
+  for (const fs::path& path : files_in(folder)) rows.push_back(row_of(path));
+  return rows;
 }
 
 }  // namespace longspan

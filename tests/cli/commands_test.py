@@ -79,12 +79,19 @@ class ListTest(unittest.TestCase):
                 self.assertEqual(kernel["runs_here"], kernel["reason"] == "")
 
     def test_kernels_that_are_not_in_the_build_are_told(self):
-        kernels = self.listed("kernels")
-        left_out = json.loads(run("list", "kernels", "--json").stdout)["left_out"]
-        self.assertEqual(left_out == "", "sm90" in kernels)
-        self.assertIn(left_out, run("list", "kernels").stdout)
-        if left_out:
-            self.assertIn("LONGSPAN_CUDA", run("verify", "--kernel", "sm90").stderr)
+        for name, kernel in self.listed("kernels").items():
+            with self.subTest(name):
+                self.assertEqual(kernel["in_this_build"], "forward" in kernel)
+                if kernel["in_this_build"]:
+                    continue
+                self.assertRegex(kernel["reason"], r"^not in this build \(no (CUDA|sm_\w+)\)$")
+                for words in (["verify"], ["run", "--mask", "causal", "--seqlen", "1K"]):
+                    result = run(*words, "--kernel", name)
+                    self.assertEqual(result.returncode, 2)
+                    self.assertIn(f"kernel '{name}' is {kernel['reason']}; configure with", result.stderr)
+
+    def test_kernels_of_all_builds_are_listed(self):
+        self.assertLessEqual({"cpu-naive", "cpu-flash", "gpu-naive", "sm90", "fa4", "vsa"}, set(self.listed("kernels")))
 
     def test_masks(self):
         masks = self.listed("masks")

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "attention/kernel.h"
+#include "attention/kernel_row.h"
 #include "attention/tensors.h"
 #include "bench/measure/testbed.h"
 #include "bench/run/helper.h"
@@ -41,6 +41,7 @@ using Verify = std::function<Accuracy(const Subject&)>;
 
 struct Workbench {
   std::vector<const Kernel*> kernels;
+  std::vector<KernelRow> rows;  // of these kernels and of those that this build lacks; may be empty
   std::function<std::vector<Device>()> devices;
   std::function<std::unique_ptr<Testbed>(const Device&)> testbed;
   Verify verify;

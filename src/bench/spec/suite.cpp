@@ -235,13 +235,16 @@ class GroupExpansion {
   std::vector<Column> columns_;
 };
 
-void check_kernel_names(const Group& group, const std::vector<std::string>& all_kernels) {
+void check_kernel_names(const Group& group, const std::vector<std::string>& all_kernels,
+                        std::span<const KernelRow> rows) {
   const auto it = group.values.find("kernel");
   if (it == group.values.end()) return;
   for (const Given& value : it->second) {
     if (value.text == "all") continue;
     bool known = false;
     for (const std::string& name : all_kernels) known = known || name == value.text;
+    const std::string lacking = lacking_message(value.text, rows);
+    LONGSPAN_CHECK_INPUT(known || lacking.empty(), "{}: {}", place_of(value, "kernel"), lacking);
     LONGSPAN_CHECK_INPUT(known, "{} '{}' is unknown{}; the kernels of this build are {} (or 'all')",
                          place_of(value, "kernel"), value.text, did_you_mean(value.text, all_kernels),
                          fmt::join(all_kernels, ", "));
@@ -315,11 +318,11 @@ const Axis* missing_axis(const Group& group) {
 }
 
 std::vector<Case> expand(const Suite& suite, const std::vector<std::string>& all_kernels,
-                         const std::vector<std::string>& offered) {
+                         const std::vector<std::string>& offered, std::span<const KernelRow> rows) {
   std::vector<Case> cases;
   std::set<std::string> seen;
   for (const Group& group : suite.groups) {
-    check_kernel_names(group, all_kernels);
+    check_kernel_names(group, all_kernels, rows);
     const GroupExpansion expansion(group, offered);
     LONGSPAN_CHECK_INPUT(cases.size() + expansion.size() <= kMaxCases,
                          "suite '{}' makes more than {} cases; split it", suite.name, kMaxCases);

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "attention/kernel_row.h"
 #include "bench/spec/case.h"
 #include "bench/spec/timing_rule.h"
 
@@ -43,9 +44,10 @@ void add_value(Group& group, const Axis& axis, Given value);
 const Axis* missing_axis(const Group& group);
 
 // All cases in order, equal ones once. `all_kernels` are the names that there are; `offered` those that
-// 'all' stands for. Throws an input error for an unknown kernel, or for what a pattern cannot do.
+// 'all' stands for; `rows` say why others are lacking. Throws an input error for a kernel that there is not,
+// or for what a pattern cannot do.
 std::vector<Case> expand(const Suite& suite, const std::vector<std::string>& all_kernels,
-                         const std::vector<std::string>& offered);
+                         const std::vector<std::string>& offered, std::span<const KernelRow> rows = {});
 
 // The suites that came with the program.
 struct BuiltinSuite {

@@ -10,6 +10,20 @@
 namespace longspan {
 namespace {
 
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+std::string message_for(std::string_view name) {
+  try {
+    kernel_from_name(name);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    return error.what();
+  }
+  return "";
+}
+
 TEST(Registry, NamesAreUniqueAndFindTheirKernels) {
   std::set<std::string_view> names;
   for (const Kernel* kernel : kernels()) {
@@ -21,16 +35,26 @@ TEST(Registry, NamesAreUniqueAndFindTheirKernels) {
   EXPECT_TRUE(names.contains("cpu-flash"));
 }
 
-TEST(Registry, UnknownNameIsAnInputErrorThatListsTheNames) {
-  try {
-    kernel_from_name("cpu-flsh");
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kInput);
-    EXPECT_THAT(error.what(),
-                testing::AllOf(testing::HasSubstr("'cpu-flsh'"), testing::HasSubstr("cpu-naive"),
-                               testing::HasSubstr("cpu-flash")));
+TEST(Registry, EveryBuildKnowsEveryName) {
+  std::set<std::string> names;
+  for (const KernelRow& row : kernel_rows()) {
+    EXPECT_TRUE(names.insert(row.name).second) << row.name;
+    EXPECT_EQ(row.kernel == nullptr, !row.reason.empty()) << row.name;
+    if (row.kernel != nullptr) {
+      EXPECT_EQ(row.kernel->name(), row.name);
+      continue;
+    }
+    EXPECT_THAT(row.reason, HasSubstr("not in this build (no ")) << row.name;
+    EXPECT_THAT(message_for(row.name), AllOf(HasSubstr("'" + row.name + "'"), HasSubstr(row.reason),
+                                             HasSubstr(row.remedy), Not(HasSubstr("unknown"))));
   }
+  EXPECT_TRUE(names.contains("gpu-naive"));
+  EXPECT_TRUE(names.contains("sm90"));
+}
+
+TEST(Registry, UnknownNameIsAnInputErrorThatListsTheNames) {
+  EXPECT_THAT(message_for("cpu-flsh"),
+              AllOf(HasSubstr("'cpu-flsh' is unknown"), HasSubstr("cpu-naive"), HasSubstr("cpu-flash")));
 }
 
 }  // namespace

@@ -3,6 +3,14 @@
 It needs nothing but Python, and runs in the real worker: put this folder on PYTHONPATH.
 """
 
+PEER = {
+    "description": "attention by its definition in plain Python, for tests",
+    "framework": "python",
+    "device": "cpu",
+    "passes": ["forward"],
+    "colour": "#123456",
+}
+
 import array
 import ctypes
 import math

@@ -31,10 +31,12 @@ const bench::Workbench& workbench() {
   static const bench::Workbench bench = [] {
     bench::Workbench made;
     made.kernels = bench::test_kernels();
-    static const auto fake = make_peer_kernel("fake", "the peer of tests/unit/peers", DeviceKind::kCpu);
-    static const Kernel* const peers[] = {fake.get()};
+    static const auto fake = make_peer_kernel({.name = "fake",
+                                               .description = "the peer of tests/unit/peers",
+                                               .device = DeviceKind::kCpu,
+                                               .backward = true});
     made.kernels.push_back(fake.get());
-    made.helpers = peer_helpers(peers);
+    made.helpers = peer_helpers({fake.get()});
     made.devices = several_devices;
     made.testbed = [](const Device& device) {
       return bench::make_cpu_testbed(device, [](DType dtype) {

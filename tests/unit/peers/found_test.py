@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""A peer is a file in a folder: put there, the program lists, verifies, measures and reports it, without a build.
+
+usage: found_test.py LONGSPAN PEERS    (the program; peers/ of the sources)
+"""
+import ast
+import importlib.util
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+class Found(unittest.TestCase):
+    def setUp(self):
+        self.there = tempfile.TemporaryDirectory()
+        self.folder = pathlib.Path(self.there.name, "peers")
+        shutil.copytree(PEERS, self.folder, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def tearDown(self):
+        self.there.cleanup()
+
+    def add(self, *names):
+        for name in names:
+            shutil.copy(HERE / name, self.folder)
+
+    def program(self, *words, status=0):
+        environment = {
+            "LONGSPAN_PEERS": str(self.folder), "LONGSPAN_PYTHON": sys.executable, "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(
+            [PROGRAM, *words], capture_output=True, text=True, timeout=120, env=os.environ | environment)
+        self.assertEqual(done.returncode, status, done.stderr + done.stdout)
+        return done
+
+    def listed(self):
+        rows = json.loads(self.program("list", "kernels", "--json").stdout)["kernels"]
+        return {row["name"]: row for row in rows}
+
+    def test_each_file_is_a_kernel(self):
+        before = self.listed()
+        self.assertNotIn("fake", before)
+        self.add("fake.py")
+        after = self.listed()
+        self.assertEqual(set(after) - set(before), {"fake"})
+        fake = after["fake"]
+        self.assertTrue(fake["runs_here"], fake["reason"])
+        self.assertEqual((fake["device"], fake["claims"]), ("cpu", "forward"))
+        self.assertEqual(fake["forward"]["dtypes"], ["f32"])
+        self.assertEqual(fake["backward"]["reason"], "has no backward pass")
+        os.remove(self.folder / "torch_fa2.py")
+        self.assertNotIn("torch-fa2", self.listed())
+
+    def test_a_kernel_for_blocks_alone_runs_here(self):
+        self.add("fake.py", "block_only.py")
+        row = self.listed()["block-only"]
+        self.assertTrue(row["runs_here"], row["reason"])
+        forward = row["forward"]
+        self.assertEqual(forward["masks"], ["full", "block_causal_document", "uniform_block_sparse"])
+        self.assertEqual(forward["block_sizes"], [128, 256])
+        self.assertEqual((forward["dtypes"], forward["head_dims"]), (["bf16"], [64, 128]))
+        text = self.program("list", "kernels").stdout
+        self.assertIn("masks full block_causal_document uniform_block_sparse (blocks of 128 256)", text)
+
+    def test_a_file_that_is_wrong_is_told_and_harms_no_other(self):
+        (self.folder / "half_done.py").write_text("import torch\n")
+        self.add("fake.py")
+        rows = self.listed()
+        self.assertIn("half_done.py: has no line that begins with PEER = {", rows["half-done"]["reason"])
+        self.assertTrue(rows["fake"]["runs_here"])
+        for words in (("verify",), ("run", "--mask", "causal", "--seqlen", "1K")):
+            done = self.program(*words, "--kernel", "half-done", status=2)
+            self.assertIn("half_done.py", done.stderr)
+            self.assertEqual(len(done.stderr.splitlines()), 1)
+
+    def test_a_peer_may_not_take_the_name_of_an_own_kernel(self):
+        shutil.copy(HERE / "fake.py", self.folder / "cpu_flash.py")
+        self.assertIn("cpu-flash", self.program("list", "kernels", status=2).stderr)
+
+    def test_without_the_folder_that_is_told(self):
+        shutil.rmtree(self.folder)
+        self.assertIn("set LONGSPAN_PEERS", self.program("list", "kernels").stdout)
+
+    def test_a_peer_on_the_cpu_is_verified_and_measured(self):
+        self.add("numpy_attention.py" if NUMPY else "fake.py")
+        name, passes = ("numpy-attention", ["forward", "backward"]) if NUMPY else ("fake", ["forward"])
+        shape = ["--kernel", name, "--mask", "causal,sliding_window,causal_document", "--seqlen", "96", "--head-dim", "16"]
+        done = self.program("verify", *shape, "--lengths", "uniform:8:32", "--dtype", "f32", "--direction", ",".join(passes), "--table")
+        self.assertRegex(done.stdout + done.stderr, r"[1-9]\d* passed, 0 failed, 0 skipped")
+        out = pathlib.Path(self.there.name, "out")
+        self.program("run", *shape, "--lengths", "uniform:8:32", "--heads", "4:2", "--dtype", "f32", "--direction", ",".join(passes),
+                     "--warmup-s", "0", "--min-samples", "6", "--max-samples", "6", "--out", str(out))
+        lines = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+        cases = [line for line in lines if line["type"] == "case"]
+        self.assertEqual(len(cases), 3 * len(passes))
+        for case in cases:
+            self.assertEqual(case["status"], "ok", case.get("reason"))
+            self.assertGreater(case["time_s"], 0)
+            if NUMPY:
+                self.assertIn("numpy", case["versions"])
+
+
+class Support(unittest.TestCase):
+    def test_no_two_files_import_one_another(self):
+        folder = pathlib.Path(PEERS)
+        imports = {}
+        for path in [*folder.glob("*.py"), *folder.glob("support/*.py")]:
+            names = set()
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ImportFrom) and node.module == "support":
+                    names |= {"support." + alias.name for alias in node.names}
+                elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("support."):
+                    names.add(node.module)
+            imports[".".join(path.relative_to(folder).with_suffix("").parts)] = names
+        done = set()
+        while ready := {name for name in imports if name not in done and imports[name] & imports.keys() <= done}:
+            done |= ready
+        self.assertEqual(set(imports) - done, set(), "these import one another in a circle")
+
+
+if __name__ == "__main__":
+    PROGRAM, PEERS = sys.argv[1:3]
+    NUMPY = importlib.util.find_spec("numpy") is not None
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
