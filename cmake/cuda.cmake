@@ -41,9 +41,19 @@ function(longspan_builds_for result architecture)
   set(${result} ${found} PARENT_SCOPE)
 endfunction()
 
+# longspan_has_kernel(DEFINITION): tells the registry that this build has a kernel: defines it for registry.cpp.
+function(longspan_has_kernel definition)
+  set_property(SOURCE ${CMAKE_SOURCE_DIR}/src/kernels/registry.cpp TARGET_DIRECTORY longspan
+               APPEND PROPERTY COMPILE_DEFINITIONS ${definition}=1)
+endfunction()
+
 # longspan_cuda_sources(TARGET ARCHITECTURE SOURCE...): CUDA sources for one architecture, whatever the others that are
 # built; sources added with target_sources() are compiled for all of them.
 function(longspan_cuda_sources target architecture)
+  if(TARGET ${target}_sm${architecture})
+    target_sources(${target}_sm${architecture} PRIVATE ${ARGN})
+    return()
+  endif()
   add_library(${target}_sm${architecture} OBJECT ${ARGN})
   set_target_properties(${target}_sm${architecture} PROPERTIES CUDA_ARCHITECTURES ${architecture})
   longspan_internal(${target}_sm${architecture} PRIVATE)

@@ -19,8 +19,8 @@ using Json = nlohmann::json;
 constexpr std::string_view kRequired[] = {"description", "framework", "device", "passes"};
 constexpr std::string_view kOptional[] = {"package", "masks", "colour"};
 
-// The text from the brace on that ends with its partner. Commas before a closing bracket, which Python allows
-// and JSON does not, are left out. Empty if the brace has no partner.
+// The text from the brace on that ends with its partner, without what Python allows and JSON does not:
+// comments, and commas before a closing bracket. Empty if the brace has no partner.
 std::string braces(std::string_view text) {
   std::string out;
   int depth = 0;
@@ -31,6 +31,10 @@ std::string braces(std::string_view text) {
       out += c;
       if (c == '\\' && i + 1 < text.size()) out += text[++i];
       quoted = c != '"';
+      continue;
+    }
+    if (c == '#') {
+      i = std::min(text.find('\n', i), text.size());
       continue;
     }
     if (c == '}' || c == ']') {
@@ -60,7 +64,7 @@ class Reader {
     const std::string block = braces(text.substr(at));
     check(!block.empty(), "PEER has no closing brace");
     json_ = Json::parse(block, nullptr, false);
-    check(json_.is_object(), "PEER is not JSON: keys and values need double quotes, and no comments");
+    check(json_.is_object(), "PEER is not JSON: texts need double quotes, and entries commas");
     for (const auto& [key, value] : json_.items()) {
       check(contains(kRequired, key) || contains(kOptional, key),
             "PEER has the unknown key '{}'; the keys are {}, {}", key, fmt::join(kRequired, ", "),

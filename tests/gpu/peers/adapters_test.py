@@ -6,6 +6,7 @@ Each adapter that can be imported runs every mask that it takes, forward and bac
 refused by name. Needs PyTorch and a GPU; skipped, with the reason, without.
 """
 
+import ast
 import ctypes
 import importlib
 import json
@@ -29,10 +30,18 @@ try:
 except ModuleNotFoundError as error:
     REASON = f"no module {error.name}"
 
-# Those on PyTorch; flashmask, on PaddlePaddle, is verified by `longspan verify` alone.
+
+def peer_of(path):
+    """PEER of an adapter's file, without running it."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Assign) and [target.id for target in node.targets] == ["PEER"]:
+            return ast.literal_eval(node.value)
+    return {}
+
+
+# Those on PyTorch; `longspan verify` alone verifies those on other frameworks.
 ADAPTERS = [
-    "torch_fa2", "torch_cudnn", "torch_efficient", "torch_math", "flex", "fa2", "fa3", "fa4", "cudnn_fe", "flash_infer",
-    "fa2_sparse", "vsa", "vsa_triton"]
+    path.stem for path in sorted(PEERS.glob("*.py")) if peer_of(path).get("framework") == "torch" and peer_of(path)["device"] == "cuda"]
 
 
 def masks(s):

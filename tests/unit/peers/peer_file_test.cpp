@@ -24,7 +24,7 @@ constexpr const char* kGood = R"("""mine: "PEER = {" in a text is no block."""
 
 PEER = {
     "description": "a kernel, {of} mine \"so\",]",
-    "framework": "numpy",
+    "framework": "numpy",  # "not": "read"}
     "package": "my-kernel",
     "device": "cpu",
     "passes": ["forward", "backward",],
@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"NoEnd", "\n}\n", "\n", "PEER has no closing brace"},
         Wrong{"SingleQuotes", "\"device\"", "'device'", "PEER is not JSON"},
         Wrong{"UnknownKey", "\"colour\"", "\"color\"", "unknown key 'color'; the keys are description"},
-        Wrong{"MissingKey", "\"framework\": \"numpy\",", "", "PEER lacks 'framework'"},
+        Wrong{"MissingKey", "\"framework\": \"numpy\",  # ", "# ", "PEER lacks 'framework'"},
         Wrong{"NoText", "\"numpy\"", "7", "'framework' must be a text, not 7"},
         Wrong{"EmptyText", "\"numpy\"", "\"\"", "'framework' must be a text"},
         Wrong{"Colour", "#0B62a8", "blue", "'colour' must be like \"#0b62a8\", not \"blue\""},
