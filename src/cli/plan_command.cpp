@@ -19,6 +19,7 @@
 #include "cli/command.h"
 #include "cp/schedule/account.h"
 #include "cp/strategies/strategy.h"
+#include "record/record_json.h"
 
 namespace longspan::cli {
 namespace {

@@ -49,7 +49,7 @@ One object:
 | key | meaning |
 |---|---|
 | `case`, `topology` | as above; nodes and devices |
-| `ulysses`, `inner_ring`, `placement`, `sharding`, `skip` | what was left to the strategy, filled in |
+| a key for each of the strategy's options | its value, filled in where it was left to the strategy |
 | `area`, `build_s`, `check_s` | visible pairs; time to build and to check the schedule |
 | `owned` | each rank's tokens as `[begin, end]` pairs |
 | `forward`, `backward` | the keys of [`plan`](#plan) but `owned`, for each pass |

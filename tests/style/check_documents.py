@@ -62,7 +62,7 @@ def lengths(path, text):
         if len(line) > LINE_LIMIT:
             yield number, f"has {len(line)} characters; a line has {LINE_LIMIT} at most"
     limit = next((limit for pattern, limit in WORD_LIMITS if re.fullmatch(pattern, path)), None)
-    words = len(text.split())
+    words = sum(re.search(r"\w", word) is not None for word in text.split())
     if limit is not None and words > limit:
         yield 1, f"has {words} words; {limit} at most are allowed here"
 

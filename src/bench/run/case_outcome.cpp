@@ -9,6 +9,7 @@
 #include "bench/measure/mask_source.h"
 #include "bench/measure/parallel_measure.h"
 #include "bench/spec/option_json.h"
+#include "record/record_json.h"
 
 namespace longspan::bench {
 namespace {

@@ -11,6 +11,7 @@
 #include "bench/measure/parallel_measure.h"
 #include "bench/run/machine.h"
 #include "bench/spec/values.h"
+#include "record/record_json.h"
 
 namespace longspan::bench {
 namespace {

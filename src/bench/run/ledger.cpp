@@ -1,6 +1,7 @@
 #include "bench/run/ledger.h"
 
 #include "bench/measure/cpu_testbed.h"
+#include "record/record_json.h"
 
 namespace longspan::bench {
 

@@ -5,6 +5,7 @@
 #include "bench/run/case_answer.h"
 #include "bench/spec/case.h"
 #include "record/fields.h"
+#include "record/record_json.h"
 
 namespace longspan::bench {
 

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "bench/spec/values.h"
-#include "record/record.h"
+#include "record/record_json.h"
 
 namespace longspan::bench {
 

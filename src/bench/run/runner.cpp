@@ -14,6 +14,7 @@
 #include "bench/run/device_run.h"
 #include "bench/run/problem_assignment.h"
 #include "bench/spec/values.h"
+#include "record/record_json.h"
 
 namespace longspan::bench {
 namespace {

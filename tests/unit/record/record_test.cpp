@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "record/json_reader.h"
+#include "record/record_json.h"
 #include "record/results_file.h"
 #include "record/schema.h"
 

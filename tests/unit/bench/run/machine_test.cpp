@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include "record/record_json.h"
+
 namespace longspan::bench {
 namespace {
 
