@@ -2,8 +2,8 @@
 #include "longspan/parallel.h"
 
 #include "api/find_kernel.h"
+#include "api/option_text.h"
 #include "base/error.h"
-#include "base/parse.h"
 #include "comm/launch.h"
 #include "comm/nccl.h"
 #include "comm/threads.h"
@@ -26,34 +26,13 @@ Topology topology_of(const Group& group, int nodes) {
   return {nodes, group.size() / nodes};
 }
 
-StrategyOptions strategy_options(const std::map<std::string, std::string>& given) {
-  StrategyOptions options;
-  for (const auto& [name, text] : given) {
-    if (name == "ulysses") {
-      options.ulysses_degree = static_cast<int>(parse_length(text, name));
-    } else if (name == "inner_ring") {
-      options.inner_ring = static_cast<int>(parse_length(text, name));
-    } else if (name == "placement") {
-      options.placement = placement_from_name(text);
-    } else if (name == "sharding") {
-      options.sharding = sharding_from_name(text);
-    } else {
-      LONGSPAN_CHECK_INPUT(
-          name == "skip" && (text == "yes" || text == "no"),
-          "option {}='{}': the options are ulysses, inner_ring, placement, sharding, and skip "
-          "(yes or no)",
-          name, text);
-      options.skip_unneeded = text == "yes";
-    }
-  }
-  return options;
-}
-
 Schedule scheduled(const Problem& problem, const ParallelConfig& config, const Group& group) {
   problem.check();
   const Strategy& strategy = strategy_from_name(config.strategy);
   const Topology topology = topology_of(group, config.nodes);
-  const StrategyOptions options = strategy_options(config.options);
+  StrategyOptions options;
+  for (const auto& [name, text] : config.options)
+    set_from_text(options, strategy.options, strategy.name, "", name, text);
   const Support support = strategy.supports(problem, topology, options);
   if (!support) {
     throw Error(ErrorKind::kUnsupported, fmt::format("{} cannot do this: {}", strategy.name, support.reason),

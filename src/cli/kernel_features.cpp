@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "mask/patterns/block_sparse.h"
 #include "mask/patterns/patterns.h"
 
 namespace longspan::cli {
@@ -18,16 +19,13 @@ struct Probe {
   std::optional<int64_t> block;
 };
 
-constexpr std::string_view kPlainest = "causal";
-constexpr std::string_view kBlocks = "uniform_block_sparse";
-
 // The plainest pattern comes first: a kernel that takes it is asked about all other features with it.
 const std::vector<Probe>& probes() {
   static const std::vector<Probe> all = [] {
-    std::vector<Probe> list = {{kPlainest, {}}};
+    std::vector<Probe> list = {{kPlainestPattern, {}}};
     for (const Pattern& pattern : patterns()) {
-      if (pattern.name == kPlainest) continue;
-      if (pattern.name != kBlocks) {
+      if (pattern.name == kPlainestPattern) continue;
+      if (pattern.name != kUniformBlocks) {
         list.push_back({pattern.name, {}});
         continue;
       }
@@ -44,8 +42,9 @@ std::shared_ptr<const HeadMasks> draw(const Probe& probe) {
   PatternOptions options;
   options.seqlen = kTokens;
   options.kv_heads = kHeads;
-  options.window_left = kTokens / 4;  // by default windows and blocks of documents are as long as this mask
-  options.block = probe.block ? probe.block : kTokens / 4;
+  if (probe.block) options.values.set("block", *probe.block);
+  const Pattern& pattern = pattern_from_name(probe.pattern);
+  if (pattern.suit_length != nullptr) pattern.suit_length(options);
   return std::make_shared<const HeadMasks>(draw_mask(probe.pattern, options).masks);
 }
 

@@ -104,8 +104,10 @@ DrawnMask draw_block_causal_document(const PatternOptions& options, Mt19937& gen
 }
 
 void suit_block_causal_document(PatternOptions& options) {
-  if (!options.values.has(kBlock) && options.seqlen % 1024 != 0)
-    options.values.set("block", std::gcd(options.seqlen, int64_t{1024}));
+  if (options.values.has(kBlock)) return;
+  int64_t block = std::gcd(options.seqlen, int64_t{1024});
+  if (block == options.seqlen && block % 4 == 0) block /= 4;  // several blocks
+  options.values.set("block", block);
 }
 
 // Windows
@@ -234,7 +236,7 @@ std::vector<Pattern> table() {
       // name, visible iff, own options, block-sparse, documents of a length source, draw, complete,
       // suit_length
       {"full", "always", {}, false, false, draw_full},
-      {"causal", "j <= i", {}, false, false, draw_causal},
+      {kPlainestPattern, "j <= i", {}, false, false, draw_causal},
       {"full_document", "d(i) = d(j)", {}, false, true, draw_full_document},
       {"causal_document", "d(i) = d(j) and j <= i", {}, false, true, draw_causal_document},
       {"sliding_window",
@@ -277,7 +279,7 @@ std::vector<Pattern> table() {
        draw_block_causal_document,
        nullptr,
        suit_block_causal_document},
-      {"uniform_block_sparse",
+      {kUniformBlocks,
        "block (i / B, j / B) is selected",
        {kBlock.with_preset("64"), kDensity},
        true,

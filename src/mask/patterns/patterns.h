@@ -54,6 +54,8 @@ struct Pattern {
   std::string parameters() const;  // the names of all options that it reads, comma-separated; "" if none
 };
 
+inline constexpr std::string_view kPlainestPattern = "causal";  // the one that most kernels take
+
 std::span<const Pattern> patterns();
 std::span<const TableOption> pattern_options();           // the patterns' own options, each once
 const Pattern& pattern_from_name(std::string_view name);  // throws an input error that lists the names

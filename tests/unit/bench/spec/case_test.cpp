@@ -274,7 +274,8 @@ TEST(Parallelism, RefusesWhatIsIncomplete) {
   Case c = sample_case();
   c.parallelism.ranks = 4;
   EXPECT_THROW(normalised(c), Error);
-  c.parallelism = {"usp"};
+  c.parallelism = {};
+  c.parallelism.strategy = "usp";
   EXPECT_THROW(normalised(c), Error);
   nlohmann::json json = to_json(spread_case());
   json["nodes"] = 3;

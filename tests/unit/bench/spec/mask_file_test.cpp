@@ -68,8 +68,12 @@ TEST(MaskFile, EveryPatternIsReadBack) {
     EXPECT_EQ(json["heads"].size(), drawn.masks.size());
     EXPECT_EQ(json["heads"][0]["area"], drawn.masks[0].area());
     for (const auto& [name, value] : drawn.params) EXPECT_EQ(json["params"][name], bench::to_json(value));
-    if (pattern.block_sparse) EXPECT_EQ(json["params"]["density"], 0.3);
-    if (pattern.documents) EXPECT_EQ(json["params"]["lengths"], "pile");
+    if (pattern.block_sparse) {
+      EXPECT_EQ(json["params"]["density"], 0.3);
+    }
+    if (pattern.documents) {
+      EXPECT_EQ(json["params"]["lengths"], "pile");
+    }
   }
 }
 

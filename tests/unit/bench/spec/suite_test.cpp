@@ -220,7 +220,9 @@ TEST(Suite, QuickIsEveryMaskThroughBothKernelsBothWays) {
   for (const Case& c : cases) {
     const std::string text = fmt::format("{} {} {}", c.kernel, c.mask, name_of(c.direction));
     c.parallelism ? spread.insert(c.parallelism.strategy + text) : alone.insert(text);
-    if (c.parallelism) EXPECT_EQ(c.parallelism.ranks, 4);
+    if (c.parallelism) {
+      EXPECT_EQ(c.parallelism.ranks, 4);
+    }
   }
   EXPECT_EQ(alone.size(), 14u * 2 * 2);
   EXPECT_EQ(spread.size(), strategies().size() * 2 * 2);

@@ -75,12 +75,12 @@ TEST(ForwardShape, BeginsRowTilesWhereBlocksAndLongDocumentsDo) {
   PatternOptions long_documents = of(8192), short_documents = of(8192);
   long_documents.lengths = "uniform:400:800", short_documents.lengths = "uniform:100:300";
   PatternOptions blocks = of(8192, 256);
-  blocks.density = 0.2;
+  blocks.values.set("density", 0.2);
   EXPECT_EQ(row_tiles("variable_block_sparse", blocks, 8), RowTiles::kOfBlocks);
   EXPECT_EQ(row_tiles("variable_block_sparse", blocks, 1), RowTiles::kOfBlocks);
-  blocks.density = 0.8;  // a row tile in two blocks sees hardly more than in one
+  blocks.values.set("density", 0.8);  // a row tile in two blocks sees hardly more than in one
   EXPECT_EQ(row_tiles("variable_block_sparse", blocks, 8), RowTiles::kEven);
-  blocks.density = 1;
+  blocks.values.set("density", 1.0);
   EXPECT_EQ(row_tiles("variable_block_sparse", blocks, 8), RowTiles::kEven);
   EXPECT_EQ(row_tiles("causal_document", long_documents, 1), RowTiles::kOfBlocks);
   EXPECT_EQ(row_tiles("causal_document", short_documents, 1), RowTiles::kEven);
