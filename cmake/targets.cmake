@@ -14,6 +14,27 @@ function(longspan_library target)
   foreach(folder ${ARGN})
     add_subdirectory(src/${folder})
   endforeach()
+  longspan_compile_by_folder(${target})
+endfunction()
+
+# Compiles the C++ sources of each folder as one, which halves the time of a build from nothing: most of that time
+# goes into headers and templates that the sources share. It takes effect with CMAKE_UNITY_BUILD (the preset cpu);
+# the preset dev compiles each source alone, for short rebuilds. Names without linkage must differ within a folder.
+function(longspan_compile_by_folder target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)
+  get_target_property(sources ${target} SOURCES)
+  get_target_property(source_folder ${target} SOURCE_DIR)
+  foreach(source ${sources})
+    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${source_folder})
+    cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${CMAKE_SOURCE_DIR}/src OUTPUT_VARIABLE name)
+    # Left out: strategies and planners say supports(), schedule() or tuned:: in each file; Highway includes its
+    # file once for each instruction set; and generated sources.
+    if(name MATCHES "^[a-z].*\\.cpp$" AND NOT name MATCHES "^cp/strategies/|^kernels/sm90/|^kernels/cpu/panel")
+      cmake_path(GET name PARENT_PATH folder)
+      string(REPLACE "/" "_" group ${folder})
+      set_source_files_properties(${source} TARGET_DIRECTORY ${target} PROPERTIES UNITY_GROUP ${group})
+    endif()
+  endforeach()
 endfunction()
 
 # longspan_internal(TARGET SCOPE): sees the headers of src/, which are not installed, and what they include.

@@ -17,19 +17,19 @@ constexpr size_t kPiece = size_t{4} << 20;  // touched by one thread at a time: 
 constexpr size_t kPage = 4096;
 
 // Never destroyed: scratch may be returned during program exit.
-struct Pool {
+struct ScratchPool {
   std::mutex mutex;
   std::vector<Buffer> free;
 };
-Pool& pool() {
-  static auto* pool = new Pool;
+ScratchPool& scratch_pool() {
+  static auto* pool = new ScratchPool;
   return *pool;
 }
 
 // Returns the smallest block that is large enough, or an empty one.
 Buffer take(size_t bytes) {
-  const std::lock_guard lock(pool().mutex);
-  auto& free = pool().free;
+  const std::lock_guard lock(scratch_pool().mutex);
+  auto& free = scratch_pool().free;
   auto best = free.end();
   for (auto it = free.begin(); it != free.end(); ++it) {
     if (it->bytes() >= bytes && (best == free.end() || it->bytes() < best->bytes())) best = it;
@@ -69,13 +69,13 @@ HostScratch::HostScratch(size_t bytes) : buffer_(take(bytes)) {
 
 HostScratch::~HostScratch() {
   if (buffer_.bytes() == 0) return;
-  const std::lock_guard lock(pool().mutex);
-  pool().free.push_back(std::move(buffer_));
+  const std::lock_guard lock(scratch_pool().mutex);
+  scratch_pool().free.push_back(std::move(buffer_));
 }
 
 void HostScratch::release_all() {
-  const std::lock_guard lock(pool().mutex);
-  pool().free.clear();
+  const std::lock_guard lock(scratch_pool().mutex);
+  scratch_pool().free.clear();
 }
 
 }  // namespace longspan

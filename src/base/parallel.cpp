@@ -98,9 +98,9 @@ struct InsideScope {
   ~InsideScope() { t_inside = false; }
 };
 
-class Pool {
+class ThreadPool {
  public:
-  explicit Pool(int threads) { start(threads); }
+  explicit ThreadPool(int threads) { start(threads); }
 
   int threads() const { return threads_.load(std::memory_order_relaxed); }
 
@@ -190,29 +190,29 @@ class Pool {
 
 // The pool is never destroyed: its threads may be needed until the process ends. A forked child has none of
 // these threads, so it creates its own pool.
-std::atomic<Pool*> g_pool{nullptr};
+std::atomic<ThreadPool*> g_pool{nullptr};
 std::atomic<int> g_forked_threads{0};  // in a forked child: the parent's number of threads
 std::mutex& pool_mutex() {
   static auto* mutex = new std::mutex;
   return *mutex;
 }
 
-Pool& pool() {
-  Pool* existing = g_pool.load(std::memory_order_acquire);
+ThreadPool& thread_pool() {
+  ThreadPool* existing = g_pool.load(std::memory_order_acquire);
   if (existing != nullptr) return *existing;
   std::scoped_lock lock(pool_mutex());
   existing = g_pool.load(std::memory_order_acquire);
   if (existing == nullptr) {
     static const int registered = pthread_atfork([] { pool_mutex().lock(); }, [] { pool_mutex().unlock(); },
                                                  [] {
-                                                   if (Pool* parent = g_pool.exchange(nullptr))
+                                                   if (ThreadPool* parent = g_pool.exchange(nullptr))
                                                      g_forked_threads = parent->threads();
                                                    t_inside = false;
                                                    pool_mutex().unlock();
                                                  });
     static_cast<void>(registered);
     const int forked = g_forked_threads.load();
-    existing = new Pool(forked > 0 ? forked : initial_thread_count());
+    existing = new ThreadPool(forked > 0 ? forked : initial_thread_count());
     g_pool.store(existing, std::memory_order_release);
   }
   return *existing;
@@ -233,14 +233,14 @@ int available_cpus() {
 }
 
 int thread_count() {
-  return pool().threads();
+  return thread_pool().threads();
 }
 
 void set_thread_count(int threads) {
   LONGSPAN_CHECK_INPUT(threads >= 1 && threads <= kMaxThreads, "{} threads: must be from 1 to {}", threads,
                        kMaxThreads);
   LONGSPAN_CHECK(!t_inside, "set_thread_count inside a parallel_for");
-  pool().resize(threads);
+  thread_pool().resize(threads);
 }
 
 void parallel_for(int64_t count, const Body& body) {
@@ -249,7 +249,7 @@ void parallel_for(int64_t count, const Body& body) {
     for (int64_t i = 0; i < count; ++i) body(i, 0);
     return;
   }
-  pool().run(count, body);
+  thread_pool().run(count, body);
 }
 
 }  // namespace longspan

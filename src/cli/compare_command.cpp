@@ -11,14 +11,14 @@
 namespace longspan::cli {
 namespace {
 
-struct Options {
+struct CompareArguments {
   std::string a, b;
   report::CompareOptions compare;
   std::optional<double> fail_below;
   bool json = false;
 };
 
-void run_compare(const Options& options) {
+void run_compare(const CompareArguments& options) {
   LONGSPAN_CHECK_INPUT(!options.fail_below || *options.fail_below > 0, "--fail-below {}: must be above 0",
                        *options.fail_below);
   const report::Results a = report::read_results({options.a});
@@ -41,7 +41,7 @@ void run_compare(const Options& options) {
 }  // namespace
 
 void add_compare_command(CLI::App& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CompareArguments>();
   CLI::App* command = program.add_subcommand("compare", "Name each case faster, slower, same or ambiguous");
   command->add_option("a", options->a, "the results to compare with (file or folder)")->required();
   command->add_option("b", options->b, "the results to judge (file or folder)")->required();

@@ -22,7 +22,7 @@
 namespace longspan::cli {
 namespace {
 
-struct Options {
+struct MaskArguments {
   std::string pattern;
   std::string seqlen, lengths, tile = "128x128", png;
   std::map<std::string, std::string> pattern_options;
@@ -56,7 +56,8 @@ bool is_file(const std::string& pattern) {
 }
 
 // An option that does nothing would let a user believe that it did.
-void check_concerned(const Options& given, std::string_view pattern, const std::vector<std::string>& reads) {
+void check_concerned(const MaskArguments& given, std::string_view pattern,
+                     const std::vector<std::string>& reads) {
   auto check = [&](bool is_given, std::string_view option) {
     const bool concerned = std::find(reads.begin(), reads.end(), option) != reads.end();
     LONGSPAN_CHECK_INPUT(!is_given || concerned, "{}: does not concern {}, which takes {}", option, pattern,
@@ -79,7 +80,7 @@ std::vector<std::string> options_of(const Pattern& pattern) {
   return options;
 }
 
-DrawnMask draw(const Options& given) {
+DrawnMask draw(const MaskArguments& given) {
   const Pattern& pattern = pattern_from_name(given.pattern);
   check_concerned(given, pattern.name, options_of(pattern));
   LONGSPAN_CHECK_INPUT(!given.seqlen.empty(),
@@ -95,7 +96,7 @@ DrawnMask draw(const Options& given) {
   return draw_mask(pattern.name, options);
 }
 
-DrawnMask read(const Options& given) {
+DrawnMask read(const MaskArguments& given) {
   check_concerned(given, "a mask from a file", {});
   for (const auto& [is_given, option] : {std::pair{!given.seqlen.empty(), "--seqlen"},
                                          {given.seed.has_value(), "--seed"},
@@ -154,7 +155,7 @@ void describe(const DrawnMask& drawn, double draw_s, TileShape shape) {
              lower_s * 1e3);
 }
 
-void run_mask(const Options& options) {
+void run_mask(const MaskArguments& options) {
   LONGSPAN_CHECK_INPUT(!options.json || (!options.text && options.png.empty()),
                        "--json: prints the mask alone; give --text and --png without it");
   LONGSPAN_CHECK_INPUT(1 <= options.pixels && options.pixels <= 8192, "--pixels {}: must be 1 to 8192",
@@ -183,7 +184,7 @@ void run_mask(const Options& options) {
 }  // namespace
 
 void add_mask_command(CLI::App& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<MaskArguments>();
   CLI::App* command =
       program.add_subcommand("mask", "Draw a mask: describe it, show it, or write it to a file");
   command

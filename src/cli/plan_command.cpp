@@ -50,13 +50,13 @@ std::string_view preset_of(const bench::Axis& axis) {
   return axis.preset;
 }
 
-struct Options {
+struct PlanArguments {
   std::string strategy;
   std::map<std::string, std::string> axes;
   bool json = false;
 };
 
-Case case_of(const Options& options) {
+Case case_of(const PlanArguments& options) {
   Case c;
   c.kernel = "none";
   const Strategy& strategy = strategy_from_name(options.strategy);
@@ -102,7 +102,7 @@ double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-Planned plan(const Options& options) {
+Planned plan(const PlanArguments& options) {
   Planned p;
   p.c = case_of(options);
   DrawnMask drawn = bench::MaskSource(p.c).next();
@@ -271,7 +271,7 @@ void print_text(const Planned& p) {
 }  // namespace
 
 void add_plan_command(CLI::App& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<PlanArguments>();
   CLI::App* command = program.add_subcommand(
       "plan",
       "Plan context parallelism: rounds, bytes, load and memory of each rank, on any number of ranks");

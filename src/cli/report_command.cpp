@@ -18,7 +18,7 @@
 namespace longspan::cli {
 namespace {
 
-struct Options {
+struct ReportArguments {
   std::vector<std::string> results;
   std::string output;
   std::string title;
@@ -40,7 +40,7 @@ report::PageOptions page_options(const std::string& title) {
   return options;
 }
 
-void run_report(const Options& options) {
+void run_report(const ReportArguments& options) {
   const std::vector<std::filesystem::path> paths(options.results.begin(), options.results.end());
   const report::Results results = report::read_results(paths);
   if (options.output.empty()) {
@@ -62,7 +62,7 @@ void run_report(const Options& options) {
 }  // namespace
 
 void add_report_command(CLI::App& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ReportArguments>();
   CLI::App* command =
       program.add_subcommand("report", "Show results as a table, or as one self-contained HTML page");
   command->add_option("results", options->results, "results.jsonl files, or folders that hold them")

@@ -28,7 +28,7 @@
 namespace longspan::cli {
 namespace {
 
-struct Options {
+struct RunArguments {
   std::string suite;
   std::map<std::string, std::vector<std::string>> axes;  // by name, each word as given
   std::map<std::string, std::string> rule;               // by key
@@ -41,7 +41,7 @@ struct Options {
 };
 
 // The suite that the axes on the command line make.
-bench::Suite suite_of_lists(const Options& options) {
+bench::Suite suite_of_lists(const RunArguments& options) {
   bench::Suite suite;
   suite.name = "command line";
   bench::Group group;
@@ -61,7 +61,7 @@ bench::Suite suite_of_lists(const Options& options) {
   return suite;
 }
 
-bench::Suite suite_of(const Options& options) {
+bench::Suite suite_of(const RunArguments& options) {
   std::string given_axis;
   for (const auto& [axis, words] : options.axes) {
     if (!words.empty()) given_axis = axis;
@@ -148,7 +148,7 @@ int gpu_of(const Launch& launch, const std::vector<Device>& devices) {
   return gpus == 0 ? 0 : static_cast<int>(launch.local_rank % gpus);
 }
 
-void run(const Options& options, const std::vector<std::string>& words) {
+void run(const RunArguments& options, const std::vector<std::string>& words) {
   const bench::Workbench& bench = workbench();
   const bench::Suite suite = suite_of(options);
   const bench::Filter filter(options.filter);
@@ -245,7 +245,7 @@ std::vector<std::string> words_after_program() {
 }  // namespace
 
 void add_run_command(CLI::App& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RunArguments>();
   CLI::App* command = program.add_subcommand("run", "Measure kernels on masks: a suite, or lists of values");
   command->add_option("suite", options->suite,
                       "A suite: its name (see `longspan list suites`) or a TOML file");

@@ -26,7 +26,7 @@
 namespace longspan::cli {
 namespace {
 
-struct Options {
+struct VerifyArguments {
   std::vector<std::string> kernels, masks, seqlens, heads, dtypes, directions, pythons;
   std::string lengths;
   std::map<std::string, std::string> pattern_options;
@@ -54,7 +54,7 @@ Heads parse_heads(const std::string& text) {
   return heads;
 }
 
-SweepOptions sweep_options(const Options& given) {
+SweepOptions sweep_options(const VerifyArguments& given) {
   SweepOptions options;
   for (const std::string& name : given.kernels)
     options.kernels.push_back(&kernel_from_name(name, workbench().kernels, workbench().rows));
@@ -199,7 +199,7 @@ class Table {
   std::map<std::pair<std::string, std::string>, Passes> cells_;
 };
 
-void run_verify(const Options& given) {
+void run_verify(const VerifyArguments& given) {
   const std::vector<VerifyCase> cases = expand(sweep_options(given));
   const auto start = std::chrono::steady_clock::now();
   const ProgressLine progress(cases.size());
@@ -226,7 +226,7 @@ void run_verify(const Options& given) {
 }  // namespace
 
 void add_verify_command(CLI::App& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<VerifyArguments>();
   CLI::App* command = program.add_subcommand("verify", "Check kernels against the oracles");
   const auto list = [&](const std::string& name, std::vector<std::string>& values, const std::string& help) {
     command->add_option(name, values, help)->delimiter(',');

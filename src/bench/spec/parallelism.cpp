@@ -8,17 +8,12 @@
 #include "bench/spec/option_json.h"
 #include "bench/spec/values.h"
 #include "comm/mpi.h"
+#include "longspan/parallel.h"
 
 namespace longspan::bench {
 namespace {
 
 constexpr int64_t kMaxRanks = 4096;
-
-std::vector<std::string> strategy_names() {
-  std::vector<std::string> names;
-  for (const Strategy& strategy : strategies()) names.emplace_back(strategy.name);
-  return names;
-}
 
 int parse_ranks(std::string_view text) {
   return static_cast<int>(parse_count(text, 1, kMaxRanks));
@@ -83,7 +78,7 @@ ParallelAxis axis_of(const TableOption& option) {
       .numeric = spec.numeric()};
 }
 
-std::vector<ParallelAxis> make_axes() {
+std::vector<ParallelAxis> make_parallel_axes() {
   std::vector<ParallelAxis> axes = {
       {.name = "strategy",
        .help = "context-parallel strategies by name; 'all': all of them",
@@ -128,7 +123,7 @@ Topology Parallelism::topology() const {
 }
 
 std::span<const ParallelAxis> parallel_axes() {
-  static const std::vector<ParallelAxis> all = make_axes();
+  static const std::vector<ParallelAxis> all = make_parallel_axes();
   return all;
 }
 

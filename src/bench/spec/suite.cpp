@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "bench/spec/values.h"
+#include "longspan/parallel.h"
 
 namespace longspan::bench {
 namespace {
@@ -165,12 +166,6 @@ std::vector<std::string> mask_names(std::string_view text) {
   for (const Pattern& pattern : patterns()) {
     if (text == "all" || pattern.block_sparse == (text == "block-sparse")) names.emplace_back(pattern.name);
   }
-  return names;
-}
-
-std::vector<std::string> strategy_names() {
-  std::vector<std::string> names;
-  for (const Strategy& strategy : strategies()) names.emplace_back(strategy.name);
   return names;
 }
 

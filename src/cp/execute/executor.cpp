@@ -9,15 +9,12 @@
 #include "cp/execute/device_clock.h"
 #include "cp/execute/pieces.h"
 #include "cp/execute/rank_plan.h"
+#include "cp/schedule/ranges.h"
 
 namespace longspan {
 namespace {
 
 constexpr int32_t kForever = std::numeric_limits<int32_t>::max();
-
-bool inside(Range inner, Range outer) {
-  return outer.begin <= inner.begin && inner.end <= outer.end;
-}
 
 bool dense(const TensorView& view) {
   return view.head_stride == view.head_dim && view.token_stride == view.heads * view.head_dim;

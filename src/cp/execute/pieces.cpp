@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "cp/schedule/ranges.h"
 
 namespace longspan {
 namespace {
@@ -12,9 +13,6 @@ bool share_heads(Range a, Range b) {
 }
 Range common(Range a, Range b) {
   return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
-}
-bool inside(Range inner, Range outer) {
-  return outer.begin <= inner.begin && inner.end <= outer.end;
 }
 
 // Visits the rows that two pieces share.

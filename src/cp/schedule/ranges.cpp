@@ -77,6 +77,10 @@ bool includes(std::span<const Range> a, std::span<const Range> b) {
   return true;
 }
 
+bool inside(Range inner, Range outer) {
+  return outer.begin <= inner.begin && inner.end <= outer.end;
+}
+
 bool overlap(std::span<const Range> a, std::span<const Range> b) {
   for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
     if (std::max(a[i].begin, b[j].begin) < std::min(a[i].end, b[j].end)) return true;

@@ -22,6 +22,7 @@ Ranges difference(std::span<const Range> a, std::span<const Range> b);    // inp
 void append(Ranges& list, Range range);
 
 bool includes(std::span<const Range> a, std::span<const Range> b);  // sets: whether a contains all of b
+bool inside(Range inner, Range outer);                              // whether outer contains all of inner
 bool overlap(std::span<const Range> a, std::span<const Range> b);   // sets: whether they share a token
 
 // The tokens of `list` that are in `set`, in list order; touching neighbours are merged.

@@ -15,15 +15,13 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numbers>
 
 #include "base/error.h"
 #include "base/parallel.h"
 #include "kernels/cpu/flash_plan.h"
 
 namespace longspan {
-
-constexpr float kLn2 = 0.69314718055994530942f;
-constexpr float kLog2E = 1.44269504088896340736f;
 
 void FlashPlan::backward(const BackwardArgs& args, Stream) {
   LONGSPAN_CHECK(thread_count() <= threads_, "planned for {} threads, but there are {}", threads_,
@@ -57,7 +55,8 @@ void FlashPlan::backward(const BackwardArgs& args, Stream) {
       for (int64_t j = 0; j < keys_of(tile); ++j) {
         const int64_t token = tile * FlashTiling::kKeys + j;
         // dk was computed from q times scale * log2(e): undo the log2(e).
-        store_elements(packed.dk + token * d, d, kLn2, args.dk.row_address(token, first + h), args.dk.dtype);
+        store_elements(packed.dk + token * d, d, std::numbers::ln2_v<float>,
+                       args.dk.row_address(token, first + h), args.dk.dtype);
         store_elements(packed.dv + token * d, d, 1.0f, args.dv.row_address(token, first + h), args.dv.dtype);
       }
     });
@@ -88,7 +87,7 @@ void FlashPlan::backward_tile(const BackwardArgs& args, const PackedHead& packed
   const int64_t lanes = int64_t{tokens_of(row_tile)} * tiling_.heads;
   const bool last_chunk = (first_head + tiling_.heads) % problem_.group_size() == 0;
   const int32_t tile = static_cast<int32_t>(row_tile);
-  load_tile(args.q, row_tile, first_head, scale_ * kLog2E, scratch.q, scratch.q_t);
+  load_tile(args.q, row_tile, first_head, scale_ * std::numbers::log2e_v<float>, scratch.q, scratch.q_t);
   load_tile(args.dout, row_tile, first_head, 1.0f, scratch.dout, scratch.dout_t);
   load_tile(args.o, row_tile, first_head, 1.0f, scratch.out_t, nullptr);
   float *lse2 = scratch.maximum, *delta = scratch.sum;
@@ -98,7 +97,7 @@ void FlashPlan::backward_tile(const BackwardArgs& args, const PackedHead& packed
     const float lse = lane < lanes ? args.lse[head * problem_.tokens_q + token] : 0.0f;
     // A row without keys, or beyond the last token, has no probabilities: no score exceeds the largest float.
     const bool none = lane >= lanes || lse == -std::numeric_limits<float>::infinity();
-    lse2[lane] = none ? std::numeric_limits<float>::max() : lse * kLog2E;
+    lse2[lane] = none ? std::numeric_limits<float>::max() : lse * std::numbers::log2e_v<float>;
     delta[lane] = none ? 0.0f : dot(scratch.out_t + lane * d, scratch.dout + lane * d, d);
   }
   float* dq_t = scratch.out_t;

@@ -11,15 +11,13 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numbers>
 
 #include "base/error.h"
 #include "base/parallel.h"
 #include "kernels/cpu/flash_plan.h"
 
 namespace longspan {
-
-constexpr double kLn2 = 0.69314718055994530942;
-constexpr float kLog2E = 1.44269504088896340736f;
 
 void FlashPlan::forward(const ForwardArgs& args, Stream) {
   LONGSPAN_CHECK(thread_count() <= threads_, "planned for {} threads, but there are {}", threads_,
@@ -50,7 +48,7 @@ void FlashPlan::forward(const ForwardArgs& args, Stream) {
 void FlashPlan::forward_tile(const ForwardArgs& args, const PackedHead& packed, const Scratch& scratch,
                              int64_t kv_head, int64_t first_head, int64_t row_tile) const {
   const int64_t d = problem_.head_dim, panel = tiling_.panel, tile_size = FlashTiling::kKeys * d;
-  load_tile(args.q, row_tile, first_head, scale_ * kLog2E, scratch.q, scratch.q_t);
+  load_tile(args.q, row_tile, first_head, scale_ * std::numbers::log2e_v<float>, scratch.q, scratch.q_t);
   std::memset(scratch.out_t, 0, tiling_.lanes() * d * sizeof(float));
   std::fill_n(scratch.maximum, tiling_.lanes(), -std::numeric_limits<float>::infinity());
   std::fill_n(scratch.sum, tiling_.lanes(), 0.0f);
@@ -84,7 +82,7 @@ void FlashPlan::forward_tile(const ForwardArgs& args, const PackedHead& packed, 
                    args.o.dtype);
     args.lse[head * problem_.tokens_q + token] =
         sees_none ? -std::numeric_limits<float>::infinity()
-                  : static_cast<float>((scratch.maximum[lane] + std::log2(double{sum})) * kLn2);
+                  : static_cast<float>((scratch.maximum[lane] + std::log2(double{sum})) * std::numbers::ln2);
   }
 }
 
