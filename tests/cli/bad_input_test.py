@@ -52,7 +52,7 @@ BAD = [
     (["plan", "usp", "--mask", "full", "--seqlen", "1K"], ["--ranks is missing", "--topology"]),
     (["plan", "usp", "--ranks", "none", "--mask", "full", "--seqlen", "1K"], ["--ranks", "'none'"]),
     (["plan", "usp", "--ranks", "4", "--topology", "2x4", "--mask", "full", "--seqlen", "1K"],
-     ["--topology", "2x4", "8 ranks, but 4"]),
+     ["--topology", "2x4", "8 ranks, but ranks is 4"]),
     (["plan", "usp", "--topology", "8", "--mask", "full", "--seqlen", "1K"], ["--topology '8'", "NODESxDEVICES"]),
     (["plan", "usp", "--ranks", "4", "--ulysses", "3", "--mask", "full", "--seqlen", "1K"],
      ["usp Ulysses degree 3 does not divide the 4 ranks"]),
@@ -68,7 +68,7 @@ BAD = [
     (["plan", "usp", "--ranks", "4", "--skip", "maybe", "--mask", "full", "--seqlen", "1K"], ["--skip 'maybe'", "yes or no"]),
     (["plan", "usp", "--ranks", "4", "--mask", "diagonal", "--seqlen", "1K"], ["--mask 'diagonal'", "causal"]),
     (["run", "--strategy", "rings", "--ranks", "4", "--mask", "full", "--seqlen", "1K"], ["--strategy 'rings'", "usp"]),
-    (["run", "--strategy", "usp", "--mask", "full", "--seqlen", "1K"], ["needs a number of ranks"]),
+    (["run", "--strategy", "usp", "--mask", "full", "--seqlen", "1K"], ["needs the number of ranks"]),
     (["run", "--ranks", "4", "--mask", "full", "--seqlen", "1K"], ["--strategy"]),
     # Verification.
     (["verify", "--kernel", "gpu-magic"], ["'gpu-magic'", "cpu-naive", "cpu-flash"]),

@@ -1,3 +1,4 @@
+// Cases: the table of axes, the JSON form, and normalisation.
 #include "bench/spec/case.h"
 
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace {
 
 constexpr int64_t kMaxTokens = int64_t{1} << 32;
 
-// Does drawing a mask take anything from the generator? Asked of the pattern itself, at a small size.
+// Whether drawing a mask uses the random generator. Tests it by drawing a small mask.
 bool draws_anything(const Pattern& pattern, PatternOptions options) {
   if (pattern.block_sparse || pattern.documents) return true;
   options.seqlen = std::min<int64_t>(options.seqlen, 4096);
@@ -23,7 +24,7 @@ bool draws_anything(const Pattern& pattern, PatternOptions options) {
   try {
     draw_mask(pattern, options, used);
   } catch (const Error&) {
-    return true;  // not at this size: the pattern will say so itself at the real one
+    return true;  // invalid at this size; drawing at the real size reports errors
   }
   return used.next() != fresh.next();
 }
@@ -37,15 +38,15 @@ void check_mask(std::string_view text) {
                        did_you_mean(text, names), fmt::join(names, ", "));
 }
 
-// That a name is one that there is. A file is looked into when a case needs it.
+// Checks the name only. A file is read when a case needs it.
 void check_lengths(std::string_view text) {
   if (text.find('/') != std::string_view::npos || text.ends_with(".csv")) return;
   bool known = text == "auto" || text == "long-mix" || text.starts_with("uniform:");
   for (const LengthHistogram& histogram : histograms()) known = known || text == histogram.name;
   LONGSPAN_CHECK_INPUT(
       known,
-      "'{}': must be auto, pile, prolong64k, prolong512k, long-mix, uniform:A:B, or a file: a name "
-      "that ends in .csv or holds a slash",
+      "'{}': must be auto, pile, prolong64k, prolong512k, long-mix, uniform:A:B, or a file (its name "
+      "ends in .csv or contains a slash)",
       text);
   if (text.starts_with("uniform:")) LengthSource::from_name(std::string(text), 8192);
 }
@@ -89,12 +90,13 @@ void set_heads(Case& c, std::string_view text) {
 std::vector<Axis> make_axes() {
   std::vector<Axis> axes = {
       {.name = "kernel",
-       .help = "kernels by name; 'all': all that this device offers",
+       .help = "kernel names, or 'all' for all kernels of this device",
        .preset = "all",
        .set = [](Case& c, std::string_view text) { c.kernel = text; },
        .get = [](const Case& c) { return c.kernel; }},
       {.name = "mask",
-       .help = "mask patterns, or mask files (*.json); 'all', 'dense' and 'block-sparse' name groups",
+       .help = "mask patterns or mask files (*.json); 'all', 'dense' and 'block-sparse' stand for groups of "
+               "patterns",
        .set =
            [](Case& c, std::string_view text) {
              check_mask(text);
@@ -114,7 +116,7 @@ std::vector<Axis> make_axes() {
        .set = set_heads,
        .get = [](const Case& c) { return fmt::format("{}:{}", c.heads_q, c.heads_kv); }},
       {.name = "head_dim",
-       .help = "dimensions of a head",
+       .help = "head dimension",
        .preset = "128",
        .set = [](Case& c, std::string_view text) { c.head_dim = parse_count(text, 1, 65536); },
        .get = [](const Case& c) { return fmt::format("{}", c.head_dim); },
@@ -130,7 +132,7 @@ std::vector<Axis> make_axes() {
        .set = [](Case& c, std::string_view text) { c.direction = direction_from_name(text); },
        .get = [](const Case& c) { return std::string(name_of(c.direction)); }},
       {.name = "masks",
-       .help = "masks drawn and averaged, where a mask is drawn",
+       .help = "number of masks to draw and average, for random patterns",
        .preset = "1",
        .set = [](Case& c, std::string_view text) { c.masks = parse_count(text, 1, 1000); },
        .get = [](const Case& c) { return fmt::format("{}", c.masks); },
@@ -151,22 +153,20 @@ std::vector<Axis> make_axes() {
        .get = [](const Case& c) { return fmt::format("{}", c.seed); },
        .numeric = true}};
   for (const TableOption& option : pattern_options()) axes.push_back(axis_of_pattern_option(option));
-  axes.push_back(
-      {.name = "deterministic",
-       .help = "whether the same bits on every run are demanded: true, false; without it they are not",
-       .set = [](Case& c, std::string_view text) { c.deterministic = parse_bool(text); },
-       .get = [](const Case& c) { return std::string(c.deterministic ? "true" : ""); }});
+  axes.push_back({.name = "deterministic",
+                  .help = "require bitwise-identical results on every run: true, false [false]",
+                  .set = [](Case& c, std::string_view text) { c.deterministic = parse_bool(text); },
+                  .get = [](const Case& c) { return std::string(c.deterministic ? "true" : ""); }});
   for (const ParallelAxis& axis : parallel_axes()) axes.push_back(axis_of_parallelism(axis));
   for (const Axis& axis : axes) {
     LONGSPAN_CHECK(std::count_if(axes.begin(), axes.end(),
                                  [&](const Axis& other) { return other.name == axis.name; }) == 1,
-                   "two axes are called {}; give the option of the pattern or strategy another name",
-                   axis.name);
+                   "two axes are named {}; rename the option of the pattern or strategy", axis.name);
   }
   return axes;
 }
 
-// Results hold no absolute paths.
+// Results must not contain absolute paths.
 std::string relative(const std::string& path) {
   return std::filesystem::path(path).is_absolute() ? std::filesystem::proximate(path).string() : path;
 }
@@ -178,7 +178,7 @@ std::string hash_of_file(const std::string& path) {
   return hex16(hash64(content));
 }
 
-// The value of a key that must be there and of that type.
+// The value of a required key, which must have this type.
 template <class T>
 T required(const nlohmann::json& json, const char* key) {
   const auto it = json.find(key);
@@ -193,7 +193,7 @@ T required(const nlohmann::json& json, const char* key) {
   } else {
     fits = it->is_number_integer() && (!it->is_number_unsigned() || it->get<uint64_t>() <= INT64_MAX);
   }
-  LONGSPAN_CHECK_INPUT(fits, "the case's key '{}' has a value of another kind than expected", key);
+  LONGSPAN_CHECK_INPUT(fits, "the case's key '{}' has a value of the wrong type", key);
   return it->get<T>();
 }
 
@@ -235,7 +235,7 @@ nlohmann::json to_json(const Case& c) {
 }
 
 Case case_from_json(const nlohmann::json& json) {
-  LONGSPAN_CHECK_INPUT(json.is_object(), "the case is no object");
+  LONGSPAN_CHECK_INPUT(json.is_object(), "the case is not an object");
   Case c;
   c.kernel = required<std::string>(json, "kernel");
   c.mask = required<std::string>(json, "mask");
@@ -257,7 +257,7 @@ Case case_from_json(const nlohmann::json& json) {
   c.parallelism = parallelism_from_json(json);
   const auto options = json.find("options");
   if (options == json.end()) return c;
-  LONGSPAN_CHECK_INPUT(options->is_object(), "the case's options are no object");
+  LONGSPAN_CHECK_INPUT(options->is_object(), "the case's options are not an object");
   for (const TableOption& option : pattern_options()) {
     if (const auto it = options->find(option.spec.name); it != options->end())
       c.options.set(option.spec.name, option_from_json(option.spec, *it));

@@ -23,14 +23,14 @@ struct Case {
   int64_t head_dim = 0;
   DType dtype = DType::kF32;
   Direction direction = Direction::kForward;
-  int64_t masks = 1;    // how many masks are drawn and averaged
-  std::string lengths;  // source of document lengths; empty where the mask has no documents
+  int64_t masks = 1;    // number of masks drawn and averaged
+  std::string lengths;  // source of document lengths; empty if the mask has no documents
   uint64_t seed = 42;   // of the masks and of the inputs
 
-  OptionValues options;        // of the mask: what was given instead of the pattern's presets
-  bool deterministic = false;  // the same bits on every run are demanded
-  Parallelism parallelism;     // nothing: one device
-  std::string file_hash;       // of a mask's or lengths' file: another content is another case
+  OptionValues options;        // mask options that were set; the others have the pattern's presets
+  bool deterministic = false;  // require bitwise-identical results on every run
+  Parallelism parallelism;     // empty: one device
+  std::string file_hash;       // of the mask or lengths file: new contents make a new case
 
   bool mask_is_file() const { return is_mask_file(mask); }
   static bool is_mask_file(std::string_view mask) { return mask.ends_with(".json"); }
@@ -38,13 +38,14 @@ struct Case {
   friend bool operator==(const Case&, const Case&) = default;
 };
 
-// Keys sorted, nothing optional that is not set: the same bytes for equal cases.
+// Keys are sorted and unset optional keys are left out, so equal cases give equal bytes.
 nlohmann::json to_json(const Case& c);
 Case case_from_json(const nlohmann::json& json);  // throws an input error that names the key
 std::string id_of(const Case& c);                 // 16 hexadecimal digits: a hash of to_json's bytes
 
-// Removes what does not concern the pattern, resolves `auto`, and lets a mask that nothing is drawn for be
-// measured once: what is the same work becomes the same case. Throws an input error for what cannot be.
+// Maps cases that mean the same work to the same case: removes options that the pattern does not read,
+// resolves `auto`, and sets `masks` to 1 for patterns without randomness. Throws an input error for an
+// impossible case.
 Case normalised(Case c);
 
 std::string describe(const Case& c);  // "cpu-flash causal 8K, 8:2 heads of 128, f32, forward"
@@ -54,18 +55,18 @@ Direction direction_from_name(std::string_view name);  // forward or fwd, backwa
 // The command that repeats this case alone, after the program's name: {"run", "--kernel", "cpu-flash", ...}.
 std::vector<std::string> arguments_of(const Case& c);
 
-// The axes: each is a TOML key, a command-line option and a field of the filter. The options of the patterns
-// and of the strategies are axes, too. A value is text, as given; `set` throws an input error that begins
-// with the value, and the caller adds where it stood.
+// An axis of a case: a TOML key, a command-line option and a field of the filter. The options of patterns and
+// strategies are axes as well. Values are text, as given. `set` throws an input error that begins with the
+// value; the caller adds the location.
 struct Axis {
   std::string_view name;  // "head_dim"; the option is --head-dim
   std::string help;
-  std::string_view preset = {};  // what holds where nothing is given; empty: nothing
+  std::string_view preset = {};  // the value if none is given; empty: unset
   std::function<void(Case& c, std::string_view text)> set;
   std::function<std::string(const Case& c)> get;  // for the filter and for commands; empty: not set
   bool required = false;
-  bool comma_in_value = false;  // a value may hold a comma: lists are made by repeating the option
-  bool numeric = false;         // values have an order, for the filter
+  bool comma_in_value = false;  // a value may contain a comma, so a list repeats the option
+  bool numeric = false;         // values are ordered, for the filter
 };
 std::span<const Axis> axes();
 const Axis* find_axis(std::string_view name);

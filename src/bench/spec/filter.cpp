@@ -1,3 +1,4 @@
+// Parses filter expressions and evaluates them on cases.
 #include "bench/spec/filter.h"
 
 #include <charconv>
@@ -26,7 +27,7 @@ bool is_numeric(std::string_view field) {
 std::string value_of(const Case& c, std::string_view field) {
   if (field == "heads_q") return fmt::format("{}", c.heads_q);
   if (field == "heads_kv") return fmt::format("{}", c.heads_kv);
-  if (field == "deterministic") return c.deterministic ? "true" : "false";  // can be asked for either way
+  if (field == "deterministic") return c.deterministic ? "true" : "false";  // both values can be selected
   return find_axis(field)->get(c);
 }
 
@@ -36,7 +37,7 @@ double number_of(std::string_view text) {
   return parse_real(text, -std::numeric_limits<double>::max(), std::numeric_limits<double>::max());
 }
 
-// * stands for any run of characters.
+// * matches any sequence of characters.
 bool matches_pattern(std::string_view text, std::string_view pattern) {
   size_t t = 0, p = 0, star = std::string_view::npos, resume = 0;
   while (t < text.size()) {
@@ -57,7 +58,7 @@ bool matches_pattern(std::string_view text, std::string_view pattern) {
   return p == pattern.size();
 }
 
-// A value in the form that the field's own values have: 8K becomes 8192, fwd becomes forward.
+// Converts a value to the form of the field's own values: 8K becomes 8192, fwd becomes forward.
 std::string canonical(std::string_view field, const std::string& text) {
   if (text.find('*') != std::string::npos) return text;
   if (is_numeric(field)) {
@@ -68,7 +69,7 @@ std::string canonical(std::string_view field, const std::string& text) {
   Case c;
   find_axis(field)->set(c, text);
   const std::string value = value_of(c, field);
-  return value.empty() ? text : value;  // some axes hold nothing without the strategy
+  return value.empty() ? text : value;  // some axes have no value without a strategy
 }
 
 }  // namespace
@@ -88,7 +89,7 @@ Filter::Filter(std::string_view expression) {
     if (!known) {
       const size_t word_end = std::min(expression.find_first_of(" \t=<>!", at + 1), expression.size());
       const std::string word(expression.substr(at, std::max(word_end, field_end) - at));
-      fail(at, fmt::format("'{}' is no field{}; the fields are {}", word, did_you_mean(word, fields()),
+      fail(at, fmt::format("'{}' is not a field{}; the fields are {}", word, did_you_mean(word, fields()),
                            fmt::join(fields(), ", ")));
     }
 
@@ -118,7 +119,7 @@ Filter::Filter(std::string_view expression) {
     try {
       if (term.op != Operator::kIn && term.op != Operator::kNotIn) {
         if (!is_numeric(term.field))
-          fail(field_end, fmt::format("'{}' has no order; use = or !=", term.field));
+          fail(field_end, fmt::format("'{}' is not numeric; use = or !=", term.field));
         term.bound = number_of(text);
       } else if (const Axis* axis = find_axis(term.field); axis != nullptr && axis->comma_in_value) {
         term.values = {canonical(term.field, std::string(text))};
@@ -172,11 +173,9 @@ bool Filter::matches(const Case& c) const {
 }
 
 std::string_view Filter::help() {
-  return "Terms separated by spaces; a case must satisfy all of them. A term is FIELD=A,B (any of these), "
-         "FIELD!=A,B\n"
-         "(none of these), both with * as a wildcard, or FIELD<N, <=, >, >= on numbers. A field is an axis "
-         "of above\n"
-         "(seqlen, head_dim, ...), heads_q or heads_kv.";
+  return "Terms are separated by spaces, and a case must match all of them. A term is FIELD=A,B (any of\n"
+         "these), FIELD!=A,B (none of these), both with * as a wildcard, or FIELD<N, <=, >, >= on numbers.\n"
+         "A field is one of the axes above (seqlen, head_dim, ...), heads_q or heads_kv.";
 }
 
 }  // namespace longspan::bench

@@ -2,9 +2,9 @@
 //
 //   mask=causal,full seqlen>=8K kernel!=cpu-naive
 //
-// Terms are separated by spaces and must all hold. A term is FIELD OPERATOR VALUES: = and != take a list (any
-// of it, none of it) and * as a wildcard; <, <=, > and >= take one number. A field is any axis, or heads_q or
-// heads_kv. A field that a case has no value for fails every operator but !=.
+// Terms are separated by spaces and must all hold. A term is FIELD OPERATOR VALUES. = and != take a list
+// (any of it, none of it) with * as a wildcard; <, <=, > and >= take one number. A field is any axis, heads_q
+// or heads_kv. If a case has no value for a field, every operator but != fails.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ namespace longspan::bench {
 class Filter {
  public:
   Filter() = default;                            // holds for every case
-  explicit Filter(std::string_view expression);  // throws an input error that points at the wrong part
+  explicit Filter(std::string_view expression);  // throws an input error that gives the position
 
   bool matches(const Case& c) const;
 
@@ -29,8 +29,8 @@ class Filter {
   struct Term {
     std::string field;
     Operator op = Operator::kIn;
-    std::vector<std::string> values;  // of kIn and kNotIn, in the form that Axis::get gives
-    double bound = 0;                 // of the others
+    std::vector<std::string> values;  // for kIn and kNotIn, in the form of Axis::get
+    double bound = 0;                 // for the other operators
   };
 
   std::vector<Term> terms_;

@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-// Part of a message: one line of printable characters, however long and odd the value is.
+// Part of a value for a message: printable characters only, cut to a length that fits on one line.
 std::string excerpt(std::string text) {
   for (char& c : text)
     if (c < ' ' || c > '~') c = '?';
@@ -75,7 +75,7 @@ class Reader {
     try {
       return json::parse(text.begin(), text.end());
     } catch (const json::exception& error) {
-      // "[json.exception.parse_error.101] parse error at line 1, column 5: ...": the bracket helps nobody.
+      // Drops the prefix of "[json.exception.parse_error.101] parse error at line 1, column 5: ...".
       std::string message = error.what();
       const size_t bracket = message.find("] ");
       if (bracket != std::string::npos) message = message.substr(bracket + 2);
@@ -119,9 +119,9 @@ class Reader {
       rows_ = columns_ = read_integer(file["seqlen"], "seqlen", 0, kMaxTokens);
       return;
     }
-    LONGSPAN_CHECK_INPUT(
-        file.contains("rows") && file.contains("columns"),
-        "{}: has no \"seqlen\" (nor \"rows\" and \"columns\"): the length of the sequence in tokens", name_);
+    LONGSPAN_CHECK_INPUT(file.contains("rows") && file.contains("columns"),
+                         "{}: needs \"seqlen\", the sequence length in tokens, or \"rows\" and \"columns\"",
+                         name_);
     rows_ = read_integer(file["rows"], "rows", 0, kMaxTokens);
     columns_ = read_integer(file["columns"], "columns", 0, kMaxTokens);
   }
@@ -152,7 +152,7 @@ class Reader {
     const std::string list = join(place, "bands");
     LONGSPAN_CHECK_INPUT(head.contains("bands") && head["bands"].is_array(),
                          "{}: {}: must be a list of bands, [q0, q1, k0, k1, lo, hi] each, {}", name_, list,
-                         head.contains("bands") ? "is " + excerpt(head["bands"]) : "and there is none");
+                         head.contains("bands") ? "is " + excerpt(head["bands"]) : "but is missing");
     const json& values = head["bands"];
     std::vector<Band> bands;
     bands.reserve(values.size());
@@ -171,20 +171,21 @@ class Reader {
     }
   }
 
-  // An area is not needed, but if it is given, then it must be that of the bands.
+  // The area is optional. If it is given, it must match the bands.
   void check_area(const json& object, const std::string& place, int64_t area) {
     if (!object.contains("area")) return;
     const json& value = object["area"];
-    LONGSPAN_CHECK_INPUT(value.is_number_integer() && value == area,
-                         "{}: {}: is {}, but the bands show {} pairs; mend the bands, or leave the area out",
-                         name_, join(place, "area"), excerpt(value), area);
+    LONGSPAN_CHECK_INPUT(
+        value.is_number_integer() && value == area,
+        "{}: {}: is {}, but the bands show {} pairs; correct the bands or leave out the area", name_,
+        join(place, "area"), excerpt(value), area);
   }
 
   const std::string& name_;
   int64_t rows_ = 0, columns_ = 0;
 };
 
-// Text on its way to a stream, in pieces that do not grow with the mask.
+// Buffers text for a stream. The buffer does not grow with the mask.
 class Writer {
  public:
   explicit Writer(std::ostream& out) : out_(out) {}
@@ -227,7 +228,7 @@ HeadMasks parse_masks(std::string_view text, const std::string& name) {
 HeadMasks read_masks(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
   std::ostringstream text;
-  // A folder opens but does not read.
+  // A folder can be opened but not read.
   LONGSPAN_CHECK_INPUT(stream && text << stream.rdbuf(), "{}: cannot be read, or is empty", path);
   return parse_masks(std::move(text).str(), path);
 }

@@ -1,8 +1,8 @@
-// Masks as JSON: what `longspan mask --json` prints, and any mask from elsewhere.
+// Masks as JSON, as `longspan mask --json` prints them or as other tools write them.
 //
 // {"seqlen": 8192, "heads": [{"bands": [[q0, q1, k0, k1, lo, hi], ...]}, ...]}: rows q0 to q1 - 1 see columns
-// k0 to k1 - 1 as far as lo <= column - row <= hi; null, or neither given, is unbounded.
-// docs/concepts/masks.md has the rest.
+// k0 to k1 - 1 where lo <= column - row <= hi. A null bound is unbounded; both may be left out.
+// docs/concepts/masks.md describes the full format.
 #pragma once
 
 #include <iosfwd>
@@ -14,12 +14,12 @@
 
 namespace longspan {
 
-// One mask, or one per KV head. Throws an input error of one line that names the file, the place in it, and
-// what is wrong there; `name` stands for the file.
+// One mask, or one per KV head. Throws an input error of one line that gives the file (`name`), the location
+// and what is wrong.
 HeadMasks parse_masks(std::string_view text, const std::string& name);
 HeadMasks read_masks(const std::string& path);
 
-// Both forms are read by parse_masks: masks alone, and masks with all that was drawn to make them.
+// Writes masks alone, or masks with everything that was drawn to make them. parse_masks reads both forms.
 void write_masks(const HeadMasks& masks, std::ostream& out);
 void write_masks(const DrawnMask& drawn, std::ostream& out);
 

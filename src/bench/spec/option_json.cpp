@@ -1,3 +1,4 @@
+// Converts option values to and from JSON.
 #include "bench/spec/option_json.h"
 
 #include "base/error.h"
@@ -9,7 +10,7 @@ bool is_count(const nlohmann::json& json) {
   return json.is_number_integer() && (!json.is_number_unsigned() || json.get<uint64_t>() <= INT64_MAX);
 }
 
-// Nothing where the JSON is of another kind than the option.
+// nullopt if the JSON does not have the option's type.
 std::optional<OptionValue> read(const OptionSpec& option, const nlohmann::json& json) {
   switch (option.kind) {
     case OptionKind::kCount:
@@ -46,7 +47,7 @@ nlohmann::json to_json(const OptionValue& value) {
 
 OptionValue option_from_json(const OptionSpec& option, const nlohmann::json& json) {
   const std::optional<OptionValue> value = read(option, json);
-  LONGSPAN_CHECK_INPUT(value.has_value(), "the case's option '{}' has a value of another kind than expected",
+  LONGSPAN_CHECK_INPUT(value.has_value(), "the case's option '{}' has a value of the wrong type",
                        option.name);
   option.check(*value);
   return *value;

@@ -7,7 +7,7 @@
 
 namespace longspan::bench {
 
-// A number, a text, "yes" or "no", or [LEFT, RIGHT] (null: not given).
+// A number, a string, "yes" or "no", or [LEFT, RIGHT] (RIGHT is null if not given).
 nlohmann::json to_json(const OptionValue& value);
 
 // Throws an input error that names the option.

@@ -1,3 +1,4 @@
+// The axes of context parallelism, their JSON form, and normalisation.
 #include "bench/spec/parallelism.h"
 
 #include <algorithm>
@@ -19,7 +20,7 @@ int parse_ranks(std::string_view text) {
   return static_cast<int>(parse_count(text, 1, kMaxRanks));
 }
 
-// "2x8": nodes and devices.
+// "2x8": 2 nodes with 8 devices each.
 Topology parse_topology(std::string_view text) {
   Topology topology;
   const size_t cross = text.find('x');
@@ -29,7 +30,7 @@ Topology parse_topology(std::string_view text) {
     topology.devices = parse_ranks(text.substr(cross + 1));
     LONGSPAN_CHECK_INPUT(topology.ranks() <= kMaxRanks, "too many");
   } catch (const Error&) {
-    LONGSPAN_CHECK_INPUT(false, "'{}': must be NODESxDEVICES, such as 2x8, of at most {} ranks", text,
+    LONGSPAN_CHECK_INPUT(false, "'{}': must be NODESxDEVICES, such as 2x8, with at most {} ranks", text,
                          kMaxRanks);
   }
   return topology;
@@ -52,7 +53,7 @@ void set_ranks(Parallelism& p, std::string_view text) {
 void set_topology(Parallelism& p, std::string_view text) {
   const Topology topology = parse_topology(text);
   LONGSPAN_CHECK_INPUT(p.ranks == 0 || p.ranks == topology.ranks(),
-                       "'{}': has {} ranks, but {} are asked for", text, topology.ranks(), p.ranks);
+                       "'{}': is a topology of {} ranks, but ranks is {}", text, topology.ranks(), p.ranks);
   p.nodes = topology.nodes;
   p.ranks = topology.ranks();
 }
@@ -81,16 +82,16 @@ ParallelAxis axis_of(const TableOption& option) {
 std::vector<ParallelAxis> make_parallel_axes() {
   std::vector<ParallelAxis> axes = {
       {.name = "strategy",
-       .help = "context-parallel strategies by name; 'all': all of them",
+       .help = "context-parallel strategies, or 'all'",
        .set = set_strategy,
        .get = [](const Parallelism& p) { return p.strategy; }},
       {.name = "ranks",
-       .help = "ranks that the strategy spreads the case over",
+       .help = "number of ranks to spread the case over",
        .set = set_ranks,
        .get = [](const Parallelism& p) { return p && p.ranks > 0 ? fmt::format("{}", p.ranks) : ""; },
        .numeric = true},
       {.name = "topology",
-       .help = "NODESxDEVICES, such as 2x8: where the ranks are, instead of one node",
+       .help = "NODESxDEVICES, such as 2x8, if the ranks are on several nodes",
        .set = set_topology,
        .get = [](const Parallelism& p) {
          return p && p.nodes > 1 ? fmt::format("{}x{}", p.nodes, p.ranks / p.nodes) : "";
@@ -98,7 +99,7 @@ std::vector<ParallelAxis> make_parallel_axes() {
   for (const TableOption& option : strategy_options()) axes.push_back(axis_of(option));
   axes.push_back(
       {.name = "transport",
-       .help = "what carries data between ranks: threads, nccl, mpi",
+       .help = "how data moves between ranks: threads, nccl, mpi [threads]",
        .set = [](Parallelism& p, std::string_view text) { p.transport = transport_from_name(text); },
        .get = [](const Parallelism& p) { return std::string(p ? name_of(p.transport) : ""); }});
   return axes;
@@ -146,7 +147,7 @@ Parallelism parallelism_from_json(const nlohmann::json& json) {
     const auto it = json.find(key);
     if (it == json.end()) return std::string();
     LONGSPAN_CHECK_INPUT(it->is_string() || it->is_number_integer(),
-                         "the case's key '{}' has a value of another kind than expected", key);
+                         "the case's key '{}' has a value of the wrong type", key);
     return it->is_string() ? it->get<std::string>() : it->dump();
   };
   set_strategy(p, text_of("strategy"));
@@ -177,12 +178,13 @@ std::optional<Launch> launch_of_processes(const Parallelism& p) {
 Parallelism normalised(Parallelism p, int64_t heads_q, int64_t heads_kv) {
   const bool anything_else = !(p == Parallelism{});
   if (!p) {
-    LONGSPAN_CHECK_INPUT(!anything_else,
-                         "a strategy is missing: ranks and what else spreads a case needs --strategy ({})",
-                         fmt::join(strategy_names(), ", "));
+    LONGSPAN_CHECK_INPUT(
+        !anything_else,
+        "a strategy is missing: ranks and other options of context parallelism need --strategy ({})",
+        fmt::join(strategy_names(), ", "));
     return p;
   }
-  LONGSPAN_CHECK_INPUT(p.ranks > 0, "strategy {} needs a number of ranks: --ranks 4", p.strategy);
+  LONGSPAN_CHECK_INPUT(p.ranks > 0, "strategy {} needs the number of ranks, such as --ranks 4", p.strategy);
   if (p.nodes == 1) p.nodes = 0;
   const Strategy& strategy = strategy_from_name(p.strategy);
   p.options.keep(strategy.options);

@@ -15,7 +15,7 @@
 
 namespace longspan::bench {
 
-// What carries data between ranks. They are threads of one process, or processes (launch_of_processes).
+// How data moves between ranks. Ranks are threads of one process, or processes (launch_of_processes).
 enum class Transport : uint8_t { kThreads, kNccl, kMpi };
 std::string_view name_of(Transport transport);
 Transport transport_from_name(std::string_view name);  // throws an input error that lists the names
@@ -32,7 +32,7 @@ struct Parallelism {
   friend bool operator==(const Parallelism&, const Parallelism&) = default;
 };
 
-// An axis of a case that spreads it: strategy, ranks, topology, the options of the strategies, transport.
+// An axis of context parallelism: strategy, ranks, topology, options of the strategies, transport.
 struct ParallelAxis {
   std::string_view name;
   std::string help;
@@ -42,16 +42,16 @@ struct ParallelAxis {
 };
 std::span<const ParallelAxis> parallel_axes();
 
-// Keys of a case's JSON: those of the axes, only what was set instead of the defaults.
+// Keys of a case's JSON: those of the axes, without values left at their defaults.
 void add_to_json(const Parallelism& p, nlohmann::json& json);
 Parallelism parallelism_from_json(const nlohmann::json& json);
 
-// Who this process is, where each rank of such a case is a process: over MPI, and over NCCL where a launcher
-// has started several. Otherwise nothing.
+// The launch of this process if each rank of the case is a process: over MPI, or over NCCL if a launcher
+// started several. Otherwise nullopt.
 std::optional<Launch> launch_of_processes(const Parallelism& p);
 
-// Fills in what was left to the strategy and removes what it does not read, so that the same work is the same
-// case. Throws an input error where ranks or a strategy are missing, or the two contradict the topology.
+// Fills in options left to the strategy and removes those that it does not read, so that the same work is the
+// same case. Throws an input error if the ranks or the strategy are missing or contradict the topology.
 Parallelism normalised(Parallelism p, int64_t heads_q, int64_t heads_kv);
 
 // "usp on 4 ranks, ulysses 2"

@@ -1,3 +1,4 @@
+// Reads suites from TOML and expands them to cases.
 #include "bench/spec/suite.h"
 
 #include <algorithm>
@@ -19,14 +20,15 @@ namespace {
 constexpr size_t kMaxSuiteBytes = 1 << 20;
 constexpr size_t kMaxCases = 100000;
 
-// Reads one suite; knows the file's name for its messages.
+// Reads one suite. Messages name the file.
 class SuiteReader {
  public:
   explicit SuiteReader(std::string_view file) : file_(file) {}
 
   Suite read(std::string_view text) {
-    LONGSPAN_CHECK_INPUT(text.size() <= kMaxSuiteBytes, "{}: a suite has at most {} bytes, this has {}",
-                         file_, kMaxSuiteBytes, text.size());
+    LONGSPAN_CHECK_INPUT(text.size() <= kMaxSuiteBytes,
+                         "{}: a suite may have at most {} bytes; this one has {}", file_, kMaxSuiteBytes,
+                         text.size());
     const toml::table root = parse(text);
     Suite suite;
     suite.name = std::filesystem::path(file_).stem().string();
@@ -88,17 +90,17 @@ class SuiteReader {
 
   std::string string_of(const toml::node& node, std::string_view key) const {
     const auto* value = node.as_string();
-    LONGSPAN_CHECK_INPUT(value != nullptr, "{}: '{}' must be a text in quotes", where(node), key);
+    LONGSPAN_CHECK_INPUT(value != nullptr, "{}: '{}' must be a string in quotes", where(node), key);
     return value->get();
   }
 
-  // Numbers, truth values and texts are all read as the text that would stand on the command line.
+  // Numbers, booleans and strings all become the text that the command line would have.
   std::string scalar_of(const toml::node& node, std::string_view key) const {
     if (const auto* value = node.as_string()) return value->get();
     if (const auto* value = node.as_integer()) return fmt::format("{}", value->get());
     if (const auto* value = node.as_floating_point()) return fmt::format("{}", value->get());
     if (const auto* value = node.as_boolean()) return value->get() ? "true" : "false";
-    LONGSPAN_CHECK_INPUT(false, "{}: '{}' must be a number, a text, or a list of these", where(node), key);
+    LONGSPAN_CHECK_INPUT(false, "{}: '{}' must be a number, a string, or a list of these", where(node), key);
     return "";
   }
 
@@ -127,7 +129,7 @@ class SuiteReader {
 
   [[noreturn]] static void rethrow_at(const Error& error, const std::string& where, std::string_view key) {
     const std::string message = error.what();
-    // A message of scalar_of names the place already.
+    // A message of scalar_of already has the location.
     throw Error(error.kind(),
                 message.starts_with(where) ? message : fmt::format("{}: {} {}", where, key, message),
                 error.file(), error.line(), error.expression());
@@ -154,12 +156,12 @@ class SuiteReader {
   std::string file_;
 };
 
-// "suite.toml:3: seqlen" or "--seqlen": what a message about a value begins with.
+// The beginning of a message about a value: "suite.toml:3: seqlen" or "--seqlen".
 std::string place_of(const Given& value, std::string_view axis) {
   return value.where.starts_with("--") ? value.where : fmt::format("{}: {}", value.where, axis);
 }
 
-// Names of groups of masks stand for their members.
+// Expands the name of a group of masks to its members.
 std::vector<std::string> mask_names(std::string_view text) {
   if (text != "all" && text != "dense" && text != "block-sparse") return {std::string(text)};
   std::vector<std::string> names;
@@ -169,7 +171,7 @@ std::vector<std::string> mask_names(std::string_view text) {
   return names;
 }
 
-// A set of values as a counter of mixed base: the cases of one group, the first axis slowest.
+// The cases of one group, indexed by a mixed-radix counter of its values, the first axis slowest.
 class GroupExpansion {
  public:
   GroupExpansion(const Group& group, const std::vector<std::string>& offered) {
@@ -253,7 +255,7 @@ Suite parse_suite(std::string_view text, std::string_view name) {
     return SuiteReader(name).read(text);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kInput) throw;
-    // A key or a value that is quoted may hold line breaks, and what a terminal takes for commands.
+    // Quoted keys and values may contain line breaks and escape sequences of terminals.
     std::string message = error.what();
     for (char& c : message) {
       if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
@@ -268,7 +270,7 @@ Suite read_suite(const std::string& path) {
                        path);
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   Suite suite = parse_suite(text, path);
-  // Mask files and lengths files are named relative to the suite.
+  // Paths of mask files and lengths files are relative to the suite.
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   for (Group& group : suite.groups) {
     for (auto& [axis, values] : group.values) {

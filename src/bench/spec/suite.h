@@ -1,5 +1,5 @@
-// A suite: lists of values by axis, whose every combination is a case, and the timing rule. It comes from a
-// TOML file or from the command line, by the same table of axes.
+// A suite: the timing rule, and lists of values by axis, of which every combination is a case. It comes from
+// a TOML file or from the command line; both use the same table of axes.
 #pragma once
 
 #include <map>
@@ -14,7 +14,7 @@
 
 namespace longspan::bench {
 
-// A value as given, and where: "suites/quick.toml:12" or "--seqlen".
+// A value as given, and its location: "suites/quick.toml:12" or "--seqlen".
 struct Given {
   std::string text;
   std::string where;
@@ -22,7 +22,7 @@ struct Given {
 
 // One [[case]] table: every combination of its values, the first axis slowest.
 struct Group {
-  std::map<std::string, std::vector<Given>, std::less<>> values;  // by axis; what is absent takes its preset
+  std::map<std::string, std::vector<Given>, std::less<>> values;  // by axis; an absent axis takes its preset
 };
 
 struct Suite {
@@ -32,31 +32,31 @@ struct Suite {
   std::vector<Group> groups;
 };
 
-// `name` is the file as the user knows it; the suite is called by its stem unless it says otherwise. Throws
-// only longspan::Error, whatever the text. Kernel names are checked by expand, which knows them.
+// `name` is the path of the file; its stem is the suite's name unless the file sets another. Throws only
+// longspan::Error, whatever the text. expand() checks the names of kernels.
 Suite parse_suite(std::string_view text, std::string_view name);
 Suite read_suite(const std::string& path);
 
-// Checks one value of an axis (any but a kernel) and adds it to the group: the command line's way in.
+// Checks one value of an axis, except the names of kernels, and adds it to the group.
 void add_value(Group& group, const Axis& axis, Given value);
 
-// A required axis that the group lacks, or nullptr. Mask files bring their own sequence length.
+// A required axis that the group lacks, or nullptr. Mask files have their own sequence length.
 const Axis* missing_axis(const Group& group);
 
-// All cases in order, equal ones once. `all_kernels` are the names that there are; `offered` those that
-// 'all' stands for; `rows` say why others are lacking. Throws an input error for a kernel that there is not,
-// or for what a pattern cannot do.
+// All cases in order, without duplicates. `all_kernels`: the kernels of this build. `offered`: those that
+// 'all' stands for. `rows`: why other kernels are absent. Throws an input error for an unknown kernel or for
+// options that a pattern cannot take.
 std::vector<Case> expand(const Suite& suite, const std::vector<std::string>& all_kernels,
                          const std::vector<std::string>& offered, std::span<const KernelRow> rows = {});
 
-// The suites that came with the program.
+// The suites built into the program.
 struct BuiltinSuite {
   std::string_view name;  // "quick"
   std::string_view text;
 };
 std::span<const BuiltinSuite> builtin_suites();
 
-// A path (it holds a slash or ends in .toml), or the name of a built-in suite. Throws an input error that
+// A path (it contains a slash or ends in .toml), or the name of a built-in suite. Throws an input error that
 // lists the names.
 Suite find_suite(const std::string& name_or_path);
 

@@ -1,4 +1,4 @@
-// The keys of the timing rule, as a suite and the command line set them.
+// The keys of the timing rule, which a suite and the command line can set.
 #pragma once
 
 #include <span>
@@ -10,12 +10,12 @@ namespace longspan::bench {
 
 using record::TimingRule;
 
-// What a suite's [rule] table and the command line may set, in one table.
+// One key of a suite's [rule] table, and one option of the command line.
 struct RuleKey {
   std::string_view name;  // "half_width"; the option is --half-width
   std::string_view help;
   std::string_view values;  // what is allowed, for help and errors
-  // Throws an input error that begins with the value; the caller adds where it stood.
+  // Throws an input error that begins with the value; the caller adds the location.
   void (*set)(TimingRule& rule, std::string_view text);
 };
 std::span<const RuleKey> rule_keys();

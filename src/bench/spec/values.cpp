@@ -1,3 +1,4 @@
+// Parses and formats values, quotes words for a shell, and hashes bytes.
 #include "bench/spec/values.h"
 
 #include <algorithm>
@@ -116,7 +117,7 @@ std::string did_you_mean(std::string_view text, const std::vector<std::string>& 
 uint64_t hash64(std::string_view bytes) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (unsigned char byte : bytes) hash = (hash ^ byte) * 0x100000001b3u;
-  // FNV-1a spreads its last bytes poorly into the high bits; a finaliser of two multiplications does.
+  // FNV-1a mixes its last bytes poorly into the high bits; two more multiplications correct that.
   hash = (hash ^ (hash >> 32)) * 0xd6e8feb86659fd93u;
   hash = (hash ^ (hash >> 32)) * 0xd6e8feb86659fd93u;
   return hash ^ (hash >> 32);

@@ -1,5 +1,5 @@
-// Values as people write them: 8K, 8:2, 0.05. Every reader throws an input error that begins with the value
-// and says what is allowed; the caller says where it stood.
+// Values in readable notation: 8K, 8:2, 0.05. Every parser throws an input error that begins with the value
+// and says what is allowed; the caller adds the location.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +23,12 @@ std::string format_duration(double seconds);  // "1 h 02 min", "3 min 20 s", "12
 std::string format_rate(double flops_per_s);  // "85.1 GFLOP/s"
 
 std::vector<std::string> split(std::string_view text, char separator);
-std::string shell_quoted(std::string_view word);  // as it stands where no shell would touch it
+std::string shell_quoted(std::string_view word);  // unchanged if it needs no quotes
 
-// The one of `names` that is nearest to a mistyped name, or "" if none is near: " (did you mean 'causal'?)".
+// Suggests the nearest of `names` for a mistyped one: " (did you mean 'causal'?)"; "" if none is near.
 std::string did_you_mean(std::string_view text, const std::vector<std::string>& names);
 
-uint64_t hash64(std::string_view bytes);  // FNV-1a, then mixed: the same on every machine, for ever
+uint64_t hash64(std::string_view bytes);  // FNV-1a with a finaliser: stable across machines and versions
 std::string hex16(uint64_t value);
 
 }  // namespace longspan::bench

@@ -87,19 +87,19 @@ TEST(Filter, PointsAtTheBadPart) {
   using testing::AllOf;
   using testing::HasSubstr;
   EXPECT_THAT(message_of("mask=full seqlne>=8K"),
-              AllOf(HasSubstr("at character 11"), HasSubstr("'seqlne' is no field"),
+              AllOf(HasSubstr("at character 11"), HasSubstr("'seqlne' is not a field"),
                     HasSubstr("did you mean 'seqlen'"), HasSubstr("head_dim")));
   EXPECT_THAT(message_of("seqlen>=8X"), AllOf(HasSubstr("at character 9"), HasSubstr("'8X'")));
   EXPECT_THAT(message_of("seqlen"), HasSubstr("must be followed by one of = !="));
   EXPECT_THAT(message_of("seqlen=>8K"), HasSubstr("must be followed by one of"));
   EXPECT_THAT(message_of("seqlen >= 8K"), HasSubstr("without spaces"));
-  EXPECT_THAT(message_of("mask>full"), HasSubstr("'mask' has no order"));
+  EXPECT_THAT(message_of("mask>full"), HasSubstr("'mask' is not numeric"));
   EXPECT_THAT(message_of("mask="), HasSubstr("a value is missing after 'mask='"));
   EXPECT_THAT(message_of("mask=casual"), AllOf(HasSubstr("casual"), HasSubstr("causal")));
   EXPECT_THAT(message_of("dtype=fp8"), HasSubstr("f32, bf16, f16"));
   EXPECT_THAT(message_of("deterministic=maybe"), HasSubstr("'maybe': must be true or false"));
-  EXPECT_THAT(message_of("=8K"), HasSubstr("is no field"));
-  EXPECT_THAT(message_of("&&"), HasSubstr("'&&' is no field"));
+  EXPECT_THAT(message_of("=8K"), HasSubstr("is not a field"));
+  EXPECT_THAT(message_of("&&"), HasSubstr("'&&' is not a field"));
 }
 
 }  // namespace

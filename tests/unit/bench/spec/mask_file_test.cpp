@@ -92,8 +92,9 @@ TEST(MaskFile, SaysWhereAndWhatIsWrong) {
               HasSubstr("is not JSON: parse error at line 2, column 12"));
   EXPECT_THAT(message_of("\x80\xff\n\x01"), HasSubstr("is not JSON"));
   EXPECT_THAT(message_of("[1]"), HasSubstr("must be an object with \"seqlen\" and \"heads\", is [1]"));
-  EXPECT_THAT(message_of("{}"), HasSubstr("has no \"seqlen\" (nor \"rows\" and \"columns\")"));
-  EXPECT_THAT(message_of(R"({"rows": 8})"), HasSubstr("has no \"seqlen\""));
+  EXPECT_THAT(message_of("{}"),
+              HasSubstr("needs \"seqlen\", the sequence length in tokens, or \"rows\" and \"columns\""));
+  EXPECT_THAT(message_of(R"({"rows": 8})"), HasSubstr("needs \"seqlen\""));
   EXPECT_THAT(message_of(R"({"seqlen": 8, "rows": 8})"), HasSubstr("has both \"seqlen\" and \"rows\""));
   EXPECT_THAT(message_of(R"({"seqlen": -8})"),
               HasSubstr("seqlen: must be a whole number from 0 to 2147483647, is -8"));
@@ -107,7 +108,7 @@ TEST(MaskFile, SaysWhereAndWhatIsWrong) {
               HasSubstr("heads[0]: must be an object with \"bands\", is 7"));
   EXPECT_THAT(
       message_of(R"({"seqlen": 8, "heads": [{}]})"),
-      HasSubstr("heads[0].bands: must be a list of bands, [q0, q1, k0, k1, lo, hi] each, and there is none"));
+      HasSubstr("heads[0].bands: must be a list of bands, [q0, q1, k0, k1, lo, hi] each, but is missing"));
   EXPECT_THAT(message_of(R"({"seqlen": 8, "bands": 5})"), HasSubstr("bands: must be a list of bands"));
   EXPECT_THAT(message_of(R"({"seqlen": 8, "bands": [], "heads": []})"),
               HasSubstr("has both \"bands\" and \"heads\""));

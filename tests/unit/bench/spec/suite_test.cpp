@@ -153,9 +153,9 @@ TEST(Suite, SaysWhichLineIsWrongAndWhatIsAllowed) {
   }
   EXPECT_THAT(failure(head + "head_dim = []"), HasSubstr("test.toml:4: 'head_dim' is an empty list"));
   EXPECT_THAT(failure(head + "head_dim = {a = 1}"),
-              HasSubstr("test.toml:4: 'head_dim' must be a number, a text"));
+              HasSubstr("test.toml:4: 'head_dim' must be a number, a string"));
   EXPECT_THAT(failure(head + "head_dim = [[1]]"),
-              HasSubstr("test.toml:4: 'head_dim' must be a number, a text"));
+              HasSubstr("test.toml:4: 'head_dim' must be a number, a string"));
   EXPECT_THAT(failure(head + "lengths = 'pil'"), HasSubstr("pil"));
   EXPECT_THAT(failure("[[case]]\nmask = 'full'"), HasSubstr("test.toml:1: this [[case]] lacks 'seqlen'"));
   EXPECT_THAT(failure("name = 'x'"), HasSubstr("needs at least one [[case]]"));
