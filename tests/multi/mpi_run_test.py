@@ -106,7 +106,7 @@ class MpiRunTest(unittest.TestCase):
         self.assertEqual(cases[3]["status"], "ok")
         for ranks in [2, 4]:
             self.assertEqual(cases[ranks]["status"], "skipped")
-            self.assertEqual(cases[ranks]["reason"], f"{ranks} ranks are asked for, and Open MPI started 3 processes")
+            self.assertEqual(cases[ranks]["reason"], f"the case has {ranks} ranks, but Open MPI started 3 processes")
 
     def test_processes_that_nobody_needs_are_refused(self):
         result = mpirun(2, "--strategy", "balanced", "--ranks", "2", *DOCUMENTS, *QUICK, "--out", self.folder)
@@ -118,7 +118,7 @@ class MpiRunTest(unittest.TestCase):
         result = subprocess.run([PROGRAM, "run", "--strategy", "balanced", "--ranks", "2", "--transport", "mpi", *DOCUMENTS,
                                  *QUICK, "--out", self.folder], capture_output=True, text=True, timeout=1200)
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertEqual(cases_in(self.folder)[0]["reason"], "ranks over MPI are processes: mpirun -n 2 longspan run ...")
+        self.assertEqual(cases_in(self.folder)[0]["reason"], "ranks over MPI are processes; start them with mpirun -n 2 longspan run ...")
 
     def fails(self, how, *arguments):
         """The first case succeeds, a later one fails: one of the three ranks fails as `how` says."""

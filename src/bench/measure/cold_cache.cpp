@@ -1,3 +1,4 @@
+// Cache eviction by flush instructions of x86-64 and AArch64, or by sweeping a buffer.
 #include "bench/measure/cold_cache.h"
 
 #include <algorithm>
@@ -35,8 +36,8 @@ uintptr_t line_bytes() {
   return bytes;
 }
 
-// Unlike clflush it is not ordered with other flushes, so many are in flight at once; the fence waits for
-// all.
+// clflushopt is not ordered with other flushes, unlike clflush, so many can be in flight. The fence completes
+// them.
 __attribute__((target("clflushopt"))) void flush_optimised(uintptr_t begin, uintptr_t end) {
   for (uintptr_t line = begin; line < end; line += line_bytes())
     _mm_clflushopt(reinterpret_cast<void*>(line));
@@ -98,7 +99,7 @@ void sweep(size_t cache_bytes) {
 }  // namespace
 
 void evict_from_caches(std::span<const MemorySpan> memory, size_t cache_bytes) {
-  // The lines of one chunk: large enough that handing it to a thread costs nothing beside flushing it.
+  // Bytes per task: large enough to make the cost of a task negligible.
   constexpr size_t kChunk = size_t{1} << 20;
   std::vector<MemorySpan> chunks;
   for (const MemorySpan& span : memory) {

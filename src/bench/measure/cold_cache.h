@@ -1,4 +1,4 @@
-// Evicts memory from a CPU's caches, so that a sample begins with caches as cold as in a training step.
+// Evicts memory from a CPU's caches, so that a sample starts with cold caches, as in a training step.
 #pragma once
 
 #include <span>
@@ -8,8 +8,9 @@
 
 namespace longspan::bench {
 
-// Writes back and drops each cache line of the memory from all caches of the machine (clflushopt or clflush
-// on x86-64, dc civac on AArch64). Elsewhere a buffer of the size of the last-level cache is swept instead.
+// Writes back and invalidates each cache line of the memory in all caches of the machine (clflushopt or
+// clflush on x86-64, dc civac on AArch64). On other CPUs it overwrites a buffer larger than the last-level
+// cache instead.
 void evict_from_caches(std::span<const MemorySpan> memory, size_t cache_bytes);
 
 std::string_view eviction_method();  // "clflushopt", ...

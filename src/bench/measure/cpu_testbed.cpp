@@ -1,3 +1,4 @@
+// The CPU testbed. Peak memory comes from /proc/self/status.
 #include "bench/measure/cpu_testbed.h"
 
 #include <algorithm>
@@ -45,7 +46,7 @@ class CpuStopwatch : public Stopwatch {
   size_t cache_bytes_;
 };
 
-// "VmHWM:   1234 kB" of /proc/self/status, in bytes; 0 if there is none.
+// "VmHWM:   1234 kB" of /proc/self/status, in bytes; 0 if it is missing.
 size_t process_status(const std::string& key) {
   std::ifstream file("/proc/self/status");
   for (std::string line; std::getline(file, line);) {
@@ -54,7 +55,7 @@ size_t process_status(const std::string& key) {
   return 0;
 }
 
-// The peak of the resident set since the process began.
+// The peak of the resident set since the process started.
 size_t peak_of_process() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -71,10 +72,10 @@ class CpuTestbed : public Testbed {
 
   void begin_peak() override {
 #if defined(__GLIBC__)
-    malloc_trim(0);  // what was freed before must not be reused unseen
+    malloc_trim(0);  // return freed memory, so that its reuse is counted
 #endif
-    // "5" makes the kernel forget the peak so far. Where it may not be written, only growth beyond the
-    // process's earlier peak is seen.
+    // Writing "5" resets the peak (VmHWM). If that is not permitted, only growth beyond the process's earlier
+    // peak is measured.
     std::ofstream("/proc/self/clear_refs") << "5" << std::flush;
     baseline_ = process_status("VmRSS");
     if (baseline_ == 0) baseline_ = peak_of_process();

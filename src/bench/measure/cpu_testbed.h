@@ -1,4 +1,4 @@
-// The CPU as a testbed: steady clock, caches emptied line by line, memory as the kernel accounts for it.
+// The CPU as a testbed: steady clock, cache lines flushed one by one, memory as Linux accounts for it.
 #pragma once
 
 #include <functional>

@@ -1,3 +1,4 @@
+// The CUDA testbed. Samples run in rows behind a gate that hides launch times.
 #include "bench/measure/cuda_testbed.h"
 
 #include <algorithm>
@@ -20,16 +21,16 @@ namespace longspan::bench {
 namespace {
 
 constexpr double kGateTimeout_s = 2;
-constexpr int kFlushes = 2;         // times the L2's size: its replacement is not strictly in order of age
-constexpr double kRow_s = 0.05;     // of work in a row of samples: long beside the rest that follows it
-constexpr double kQueued_s = 1e-3;  // of launching that may wait behind a gate: some 300 launches
+constexpr int kFlushes = 2;         // times the L2's size, since its replacement is not strictly LRU
+constexpr double kRow_s = 0.05;     // work in a row of samples: long compared with the pause after it
+constexpr double kQueued_s = 1e-3;  // launch time that may queue behind a gate: some 300 launches
 constexpr int64_t kLongestRow = 64;
 
 int64_t samples_of(double row_s, double time_s) {
   return std::clamp<int64_t>(std::llround(std::min(row_s / std::max(time_s, 1e-9), 1e6)), 1, kLongestRow);
 }
 
-// What the samples of a case saw of the device.
+// The device's state during the samples of a case.
 class Monitor {
  public:
   explicit Monitor(int index) {
@@ -75,8 +76,8 @@ class Monitor {
   std::vector<GpuReading> readings_;
 };
 
-// Samples are taken in rows that keep the device loaded, as training does: at its power limit a chip runs
-// slower than in the first milliseconds after a rest. docs/reference/metrics.md, "On a GPU".
+// Takes samples in rows that keep the device loaded, as training does: at its power limit a chip runs slower
+// than in the first milliseconds after a rest. See docs/reference/metrics.md, "On a GPU".
 class CudaStopwatch final : public Stopwatch {
  public:
   CudaStopwatch(const Device& device, Stream stream, bool cold_cache, Monitor& monitor)
@@ -90,7 +91,8 @@ class CudaStopwatch final : public Stopwatch {
     while (static_cast<int64_t>(events_.size()) < count) {
       events_.emplace_back(device_.index);
     }
-    // The first call loads code and makes handles, which may wait for the device: no gate before it.
+    // No gate before the first call: it loads code and creates handles, which may synchronise with the
+    // device.
     const bool gated = !first_ && gate_works_;
     first_ = false;
     if (gated) gate_.shut(stream_, kGateTimeout_s);
@@ -107,8 +109,8 @@ class CudaStopwatch final : public Stopwatch {
     const bool disturbed = monitor_.take();  // while the work runs
     events_[static_cast<size_t>(count - 1)].end.synchronize();
     if (gated && gate_.timed_out()) {
-      // Either more was queued than the driver takes, or the work waits for the device itself: then its
-      // launches cannot be hidden.
+      // Either the driver's queue was full, or the work itself synchronises with the device. In the latter
+      // case its launches cannot be hidden.
       if (count == 1) gate_works_ = false;
       longest_row_ = 1;
       return row(work, 1);
@@ -122,7 +124,7 @@ class CudaStopwatch final : public Stopwatch {
     return samples;
   }
 
-  // Where launching takes longer than the work, all of a row waits behind the gate, and that is limited.
+  // If launching takes longer than the work, the whole row queues behind the gate, whose capacity is limited.
   int64_t row_length(double time_s) const override {
     const bool hides = time_s > 2 * launch_s_;
     return std::min(longest_row_, hides ? samples_of(kRow_s, time_s) : samples_of(kQueued_s, launch_s_));
@@ -149,8 +151,8 @@ class CudaStopwatch final : public Stopwatch {
   CudaGate gate_;
   std::deque<Span> events_;
   Buffer flush_;
-  double launch_s_ = 0;         // of the last run: the host's time alone
-  bool launches_hide_ = false;  // behind the work before them
+  double launch_s_ = 0;         // host time of the last run's launches
+  bool launches_hide_ = false;  // behind earlier work
   int64_t longest_row_ = kLongestRow;
   bool first_ = true, gate_works_ = true;
 };
@@ -159,7 +161,7 @@ class CudaTestbed final : public Testbed {
  public:
   explicit CudaTestbed(const Device& device)
       : device_(device), stream_(device.index), monitor_(device.index) {
-    backend_of(DeviceKind::kCuda).use(device.index);  // copies and fills are on the calling thread's device
+    backend_of(DeviceKind::kCuda).use(device.index);  // for the calling thread's copies and fills
   }
 
   const Device& device() const override { return device_; }
@@ -180,7 +182,7 @@ class CudaTestbed final : public Testbed {
 
   Clock& clock() override { return steady_clock(); }
 
-  // The whole L2 is emptied, whatever the work touches.
+  // Flushes the whole L2, whatever memory the work touches.
   std::unique_ptr<Stopwatch> stopwatch(std::vector<MemorySpan>, bool cold_cache) override {
     return std::make_unique<CudaStopwatch>(device_, stream_, cold_cache, monitor_);
   }
@@ -189,9 +191,8 @@ class CudaTestbed final : public Testbed {
   bool sample_device_state() override { return monitor_.take(); }
   std::optional<DeviceState> take_device_state() override { return monitor_.state(); }
 
-  // By the rule of the kernels: cold cache, a loaded device, medians; on normal random numbers, as theirs (a
-  // GPU multiplies zeros faster, since they cost less power). The best of the layouts that cuBLAS has kernels
-  // for.
+  // Measured like the kernels: cold cache, loaded device, medians, normal random inputs (a GPU multiplies
+  // zeros faster, since they cost less power). The best of two layouts of the operands counts.
   Ceiling measure_ceiling(DType dtype) override {
     constexpr int64_t kSize = 8192;
     constexpr double kFlops = 2.0 * kSize * kSize * kSize;
@@ -233,7 +234,7 @@ class CudaTestbed final : public Testbed {
 }  // namespace
 
 std::unique_ptr<Testbed> make_cuda_testbed(const Device& device) {
-  LONGSPAN_CHECK(device.kind == DeviceKind::kCuda, "{} is no CUDA device", device.name);
+  LONGSPAN_CHECK(device.kind == DeviceKind::kCuda, "{} is not a CUDA device", device.name);
   return std::make_unique<CudaTestbed>(device);
 }
 

@@ -1,4 +1,4 @@
-// A CUDA device as a testbed: times by events behind a gate, empties its L2, reads its clocks through NVML.
+// A CUDA device as a testbed: timing by events behind a gate, L2 flushes, clocks read through NVML.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace longspan::bench {
 
-// The device becomes the calling thread's.
+// Makes the device current on the calling thread.
 std::unique_ptr<Testbed> make_cuda_testbed(const Device& device);
 
 }  // namespace longspan::bench

@@ -1,3 +1,4 @@
+// Draws the masks of a pattern, or reads them from the case's mask file.
 #include "bench/measure/mask_source.h"
 
 #include "bench/spec/mask_file.h"

@@ -1,4 +1,4 @@
-// The masks of a case, one after the other, and a picture of one.
+// Draws or reads the masks of a case one after another, and makes a picture of a mask.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ class MaskSource {
  public:
   explicit MaskSource(const Case& c);
 
-  // Mask 0, 1, ... of the case's seed; or the mask of its file, every time.
+  // Mask 0, 1, ... of the case's seed. For a mask file, the same mask on every call.
   DrawnMask next();
 
  private:

@@ -1,3 +1,4 @@
+// The sampling loop of the timing rule.
 #include "bench/measure/measure.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@ bool narrow_enough(const Measurement& m, const TimingRule& rule) {
   return m.interval_s && (m.interval_s->hi - m.interval_s->lo) / 2 <= rule.half_width * m.median_s;
 }
 
-// As many samples as make a row, but no more than fit before `end_s`.
+// The length of the next row of samples, limited to what fits before `end_s`.
 int64_t row_length(const Stopwatch& stopwatch, double time_s, double now_s, double end_s) {
   const double left = std::max(0.0, end_s - now_s) / std::max(time_s, 1e-9);
   const int64_t row = std::max<int64_t>(1, stopwatch.row_length(time_s));
@@ -48,7 +49,7 @@ Measurement measure(const Work& work, Stopwatch& stopwatch, Clock& clock, const 
     m.converged = static_cast<int64_t>(sorted.size()) >= rule.min_samples && narrow_enough(m, rule);
   } while (!m.converged && taken < rule.max_samples && clock.now_s() < end);
 
-  if (m.samples_s.empty()) {  // throttled from the first to the last: the best there is, and not converged
+  if (m.samples_s.empty()) {  // all throttled: report them, as not converged
     m.samples_s = m.throttled_samples_s;
     sorted = m.samples_s;
     std::sort(sorted.begin(), sorted.end());

@@ -1,4 +1,4 @@
-// The timing rule at work: warm up, then sample until the median is known well enough.
+// Applies the timing rule: warm up, then sample until the median is known with the required precision.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 namespace longspan::bench {
 
 struct Measurement {
-  std::vector<double> samples_s;            // every one, in the order taken
-  std::vector<double> throttled_samples_s;  // set aside and taken again
+  std::vector<double> samples_s;            // all of them, in the order taken
+  std::vector<double> throttled_samples_s;  // excluded and retaken
   double median_s = 0;
   std::optional<Interval> interval_s;  // of the median
   bool converged = false;              // the interval met the rule's bound

@@ -1,3 +1,4 @@
+// Loads NVML with dlopen and reads a GPU's state through it.
 #include "bench/measure/nvml.h"
 
 #include <array>
@@ -8,8 +9,7 @@
 namespace longspan::bench {
 namespace {
 
-// The part of NVML's stable, published interface that is used here. Its header comes only with some CUDA
-// toolkits.
+// The part of NVML's stable, published interface that is used here. Only some CUDA toolkits ship its header.
 using NvmlDevice = struct nvmlDevice_st*;
 constexpr int kSuccess = 0, kClockSm = 1, kTemperatureGpu = 0;
 
@@ -35,11 +35,11 @@ struct Library {
   int (*power)(NvmlDevice, unsigned*) = nullptr;
   int (*temperature)(NvmlDevice, int, unsigned*) = nullptr;
   int (*reasons)(NvmlDevice, unsigned long long*) = nullptr;
-  int (*energy)(NvmlDevice, unsigned long long*) = nullptr;  // not by every device
+  int (*energy)(NvmlDevice, unsigned long long*) = nullptr;  // not on every device
   bool usable = false;
 };
 
-// Opened and initialised once, for the life of the process.
+// Loaded and initialised once per process.
 const Library& library() {
   static const Library library = [] {
     Library l;

@@ -1,5 +1,5 @@
-// Readings of a GPU at work: clock, power, temperature, and why its clock is low. They come from NVML, which
-// is part of the driver and is opened when it is first needed.
+// Readings of a running GPU: clock, power, temperature and throttle reasons. They come from NVML, which is
+// part of the driver and is loaded on first use.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace longspan::bench {
 // One reading. A value that the device does not report is negative.
 struct GpuReading {
   double sm_clock_mhz = -1, power_w = -1, temperature_c = -1;
-  uint64_t reasons = 0;  // NVML's bits: why the clock is what it is
+  uint64_t reasons = 0;  // NVML's bits for what limits the clock
 };
 
 class Nvml {
@@ -26,11 +26,12 @@ class Nvml {
   virtual std::string driver() const = 0;  // "580.159.04"
 };
 
-// In words: {"power cap"}. Idle states and clocks set by a user are left out: the work does not cause them.
+// In words: {"software power cap"}. Idle states and clocks set by a user are left out: the work does not
+// cause them.
 std::vector<std::string> throttle_reasons(uint64_t reasons);
 
-// Whether a sample with these reasons is set aside: the hardware slowed down because of heat or its power
-// supply. The software power cap does not count: every long heavy kernel meets it. It is recorded.
+// Whether a sample with these reasons is excluded: the hardware slowed down because of heat or its power
+// supply. The software power cap is recorded but does not count, since every long heavy kernel reaches it.
 bool disturbs(uint64_t reasons);
 
 }  // namespace longspan::bench

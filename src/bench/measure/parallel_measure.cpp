@@ -1,3 +1,4 @@
+// Spreads kernels over ranks, times their passes, and fills in the record of the ranks.
 #include "bench/measure/parallel_measure.h"
 
 #include <algorithm>
@@ -20,7 +21,7 @@
 namespace longspan::bench {
 namespace {
 
-// A wait between ranks that takes longer has failed. The case has its own time limit as well.
+// The longest wait between ranks. The case has its own time limit as well.
 constexpr std::chrono::milliseconds kWaitLimit{120000};
 
 std::vector<double> by_rank(const std::vector<std::vector<RankPass>>& samples,
@@ -38,7 +39,7 @@ std::vector<double> as_doubles(const std::vector<int64_t>& values) {
   return {values.begin(), values.end()};
 }
 
-// The lists by rank of a record, in the order of its fields.
+// Collects a record's per-rank lists, in the order of its fields.
 class RankLists {
  public:
   template <class T>
@@ -63,13 +64,12 @@ Spread spread(const Kernel& kernel, const Parallelism& p, const std::vector<Devi
               const Device& device, Alarm* alarm) {
   const bool gpus = kernel.device_kind() == DeviceKind::kCuda;
   if (p.transport == Transport::kNccl) {
-    LONGSPAN_CHECK_INPUT(gpus, "NCCL carries data between GPUs; {} runs on the CPU", kernel.name());
+    LONGSPAN_CHECK_INPUT(gpus, "NCCL connects GPUs; {} runs on the CPU", kernel.name());
     const std::string reason = nccl_unavailable_reason();
     LONGSPAN_CHECK_INPUT(reason.empty(), "{}", reason);
   }
   LONGSPAN_CHECK_INPUT(p.transport != Transport::kMpi || !gpus,
-                       "MPI carries data between CPUs; {} runs on GPUs, between which NCCL does",
-                       kernel.name());
+                       "MPI connects CPUs; {} runs on GPUs, which need NCCL", kernel.name());
 
   Spread made;
   ParallelOptions options;
@@ -78,14 +78,15 @@ Spread spread(const Kernel& kernel, const Parallelism& p, const std::vector<Devi
   options.options = p.options;
   options.limit = kWaitLimit;
   if (const std::optional<Launch> launch = launch_of_processes(p)) {
-    LONGSPAN_CHECK_INPUT(launch->ranks == p.ranks, "{} ranks are asked for, and {} started {} processes",
+    LONGSPAN_CHECK_INPUT(launch->ranks == p.ranks, "the case has {} ranks, but {} started {} processes",
                          p.ranks, launch->launcher, launch->ranks);
     made.process =
         gpus ? nccl_communicator(*launch, device, kWaitLimit) : mpi_communicator(kWaitLimit, alarm);
     options.process = made.process.get();
   } else {
     LONGSPAN_CHECK_INPUT(p.transport != Transport::kMpi,
-                         "ranks over MPI are processes: mpirun -n {} longspan run ...", p.ranks);
+                         "ranks over MPI are processes; start them with mpirun -n {} longspan run ...",
+                         p.ranks);
     for (const Device& each : devices) {
       if (each.kind == kernel.device_kind()) options.devices.push_back(each);
     }
@@ -95,7 +96,7 @@ Spread spread(const Kernel& kernel, const Parallelism& p, const std::vector<Devi
     if (p.transport == Transport::kNccl) {
       LONGSPAN_CHECK_INPUT(
           options.devices.size() >= static_cast<size_t>(p.ranks),
-          "NCCL needs a GPU for each rank: {} ranks, {} GPUs; with fewer use --transport threads", p.ranks,
+          "NCCL needs one GPU per rank: {} ranks, {} GPUs; use --transport threads with fewer GPUs", p.ranks,
           options.devices.size());
       options.communicators = nccl_communicators;
     }
@@ -196,7 +197,7 @@ double relative_difference(const TensorView& a, const TensorView& b, DeviceKind 
   LONGSPAN_CHECK(kind == DeviceKind::kCpu, "tensors of a device of kind {}", static_cast<int>(kind));
   constexpr int64_t kTokensPerTask = 64;
   const int64_t tasks = (b.tokens + kTokensPerTask - 1) / kTokensPerTask;
-  std::vector<std::pair<double, double>> sums(static_cast<size_t>(tasks));  // of difference and norm, squared
+  std::vector<std::pair<double, double>> sums(static_cast<size_t>(tasks));  // squares: difference, norm
   parallel_for(tasks, [&](int64_t task, int) {
     const auto head_dim = static_cast<size_t>(b.head_dim);
     std::vector<double> x(head_dim), y(head_dim);

@@ -21,13 +21,13 @@ struct Spread {
   std::unique_ptr<Kernel> kernel;
 };
 
-// Spreads `kernel` over the ranks of `p`: threads on those of `devices` that are of its kind, or processes,
-// of which this one has `device`. `alarm`, if given, reports ranks that have died. Throws an input error if
-// the transport cannot carry the ranks.
+// Spreads `kernel` over the ranks of `p`: threads on the `devices` of its kind, or processes, of which this
+// one has `device`. `alarm`, if given, reports ranks that have died. Throws an input error if the transport
+// does not suit the ranks.
 Spread spread(const Kernel& kernel, const Parallelism& p, const std::vector<Device>& devices,
               const Device& device, Alarm* alarm = nullptr);
 
-// Rank 0's time on all ranks, so that they all measure for the same time.
+// Rank 0's time on all ranks, so that all measure for the same duration.
 class SharedClock : public Clock {
  public:
   SharedClock(Clock& clock, ParallelPlan& plan) : clock_(clock), plan_(plan) {}
@@ -38,8 +38,8 @@ class SharedClock : public Clock {
   ParallelPlan& plan_;
 };
 
-// Runs a pass on all ranks at once; a sample is the slowest rank's time. It ignores its work argument: the
-// ranks' tensors are there since the plan ran last.
+// Runs a pass on all ranks at once; a sample is the slowest rank's time. The work argument is ignored: the
+// ranks keep the tensors of the plan's last run.
 class ParallelStopwatch : public Stopwatch {
  public:
   ParallelStopwatch(ParallelPlan& plan, Direction direction, bool cold_cache, Testbed& testbed)
@@ -49,7 +49,7 @@ class ParallelStopwatch : public Stopwatch {
   std::vector<Sample> row(const Work& work, int64_t count) override;
   int64_t row_length(double time_s) const override;
 
-  // One entry a sample, warm-up runs included; by rank within it.
+  // One entry per sample, warm-up runs included; each holds one pass per rank.
   const std::vector<std::vector<RankPass>>& passes() const { return passes_; }
 
  private:
@@ -60,7 +60,7 @@ class ParallelStopwatch : public Stopwatch {
   std::vector<std::vector<RankPass>> passes_;
 };
 
-// Only the last `samples` of `passes` count; those before were warm-up.
+// Only the last `samples` entries of `passes` count; earlier ones are warm-up.
 void add_measured(record::ParallelRecord& result, const std::vector<std::vector<RankPass>>& passes,
                   size_t samples);
 void add_planned(record::ParallelRecord& result, const ParallelPlan& plan, const Problem& problem,

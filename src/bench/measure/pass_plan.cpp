@@ -1,3 +1,4 @@
+// Summarises one pass of a schedule: bytes, area and moves by round.
 #include "bench/measure/pass_plan.h"
 
 #include <map>
@@ -12,7 +13,7 @@ std::vector<int64_t> sum(const std::vector<int64_t>& a, const std::vector<int64_
   return sums;
 }
 
-// Moves of the same kind between the same two ranks are one.
+// Adds up the moves of the same operand between the same two ranks.
 std::vector<record::PlanMove> moves_of(const Round& round, const Schedule& schedule, const Problem& problem) {
   std::map<std::tuple<Operand, int32_t, int32_t>, int64_t> bytes;
   for (const auto* moves : {&round.in, &round.out}) {

@@ -1,4 +1,4 @@
-// One pass of a schedule as a record: what `longspan plan --json` prints and the report draws.
+// One pass of a schedule as a record, which `longspan plan --json` prints and the report draws.
 #pragma once
 
 #include "cp/schedule/account.h"

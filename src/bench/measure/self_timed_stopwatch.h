@@ -17,7 +17,7 @@ class SelfTimedStopwatch : public Stopwatch {
 
   Sample time(const Work& work) override { return row(work, 1).front(); }
 
-  // It ignores its work argument: the plan runs on the tensors that it ran on last.
+  // Ignores the work argument: the plan runs on the same tensors as last time.
   std::vector<Sample> row(const Work&, int64_t count) override {
     bool throttled = false;
     std::vector<Sample> samples;
@@ -30,7 +30,7 @@ class SelfTimedStopwatch : public Stopwatch {
     return samples;
   }
 
-  // The other process may take fewer.
+  // An upper bound: the other process may take fewer samples.
   int64_t row_length(double time_s) const override { return testbed_.row_length(time_s); }
 
  private:

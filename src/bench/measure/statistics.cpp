@@ -1,3 +1,4 @@
+// Order statistics of samples, and the interval of a median by the binomial distribution.
 #include "bench/measure/statistics.h"
 
 #include <algorithm>
@@ -21,7 +22,7 @@ double median(std::span<const double> samples) {
 
 int64_t median_interval_rank(int64_t n, double confidence) {
   const double tail = (1 - confidence) / 2;
-  // P(Binomial(n, 1/2) = k), in logarithms: 2^-n leaves the range of a double at n = 1075.
+  // P(Binomial(n, 1/2) = k), in logarithms: 2^-n underflows a double at n = 1075.
   const double log_half_n = -static_cast<double>(n) * std::log(2.0);
   double cumulative = 0;
   for (int64_t k = 0; 2 * k < n; ++k) {
@@ -29,7 +30,7 @@ int64_t median_interval_rank(int64_t n, double confidence) {
                               std::lgamma(static_cast<double>(k) + 1) -
                               std::lgamma(static_cast<double>(n - k) + 1);
     cumulative += std::exp(log_choose + log_half_n);
-    // cumulative is now P(B < k + 1): the rank k + 1 is allowed while that is within the tail.
+    // cumulative is now P(B < k + 1). Rank k + 1 is allowed while this is at most the tail.
     if (cumulative > tail) return k;
   }
   return n / 2;

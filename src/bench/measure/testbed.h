@@ -1,5 +1,5 @@
-// What measuring needs of a device: memory, a clock and a stopwatch. There is one implementation per kind of
-// device (cpu_testbed.h); everything else in bench/ is the same for all.
+// What measuring needs from a device: memory, a clock and a stopwatch. Each kind of device has one
+// implementation (cpu_testbed.h, cuda_testbed.h); the rest of bench/ is independent of the device.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 namespace longspan::bench {
 
 using record::Ceiling;
-using record::DeviceState;  // a GPU's clocks and the like over the samples of a case
+using record::DeviceState;  // a GPU's clocks, power and temperature over the samples of a case
 
 struct MemorySpan {
   void* data = nullptr;
@@ -35,7 +35,7 @@ class Testbed {
   virtual void synchronize() {}
   virtual void synchronize_all() { synchronize(); }  // including a kernel's own streams
 
-  // Free memory: what a case may still allocate.
+  // Memory that a case may still allocate.
   virtual size_t available_bytes() const = 0;
 
   // The peak of allocated memory between the two calls, beyond what was allocated at the first.
@@ -44,14 +44,15 @@ class Testbed {
 
   virtual Clock& clock() = 0;
 
-  // A stopwatch for work that reads and writes `touched`. With cold_cache it evicts them before each sample.
+  // A stopwatch for work that reads and writes `touched`. With cold_cache it evicts that memory before each
+  // sample.
   virtual std::unique_ptr<Stopwatch> stopwatch(std::vector<MemorySpan> touched, bool cold_cache) = 0;
 
-  // How many samples of this length are taken without a rest between them (Stopwatch::row_length).
+  // The number of samples of this length in a row (see Stopwatch::row_length).
   virtual int64_t row_length(double /*time_s*/) const { return 1; }
 
-  // Reads clocks, power and temperature for take_device_state. True if heat or power slows the device. The
-  // stopwatches of this testbed call it themselves.
+  // Reads clocks, power and temperature for take_device_state. True if heat or power slows the device. This
+  // testbed's own stopwatches call it.
   virtual bool sample_device_state() { return false; }
 
   // The state over the samples since the last call; nothing on the CPU.
