@@ -138,7 +138,7 @@ class MpiRunTest(unittest.TestCase):
 
     def test_a_rank_that_hangs_ends_the_run_with_the_reason(self):
         reason, _ = self.fails("stop", *self.LONG, "--budget-s", "3", "--timeout-s", "15")
-        self.assertIn("hung: not done after the time limit of 15 s in ", reason)
+        self.assertIn("hung: not finished within the time limit of 15 s in ", reason)
 
     def test_a_rank_that_lacks_memory_ends_the_run_with_the_reason(self):
         reason, log = self.fails("limit", "--mask", "sliding_window_causal", "--window", "64,0", "--seqlen", "700,600K,900",

@@ -1,3 +1,4 @@
+// Agreement between the processes of a case on whether it failed.
 #include "bench/run/case_answer.h"
 
 #include <fmt/format.h>

@@ -8,7 +8,7 @@ namespace longspan::bench {
 
 struct CaseAnswer {
   record::Outcome outcome;
-  bool always = false;        // the reason to skip holds for every case of this kernel
+  bool always = false;        // the reason to skip applies to every case of this kernel
   bool group_failed = false;  // messages between processes may still be in flight
 
   static CaseAnswer skipped(const std::string& reason) { return {record::Outcome::skipped(reason)}; }
@@ -22,8 +22,8 @@ void visit(V& v, S& s) {
   v.field("group_failed", s.group_failed, "", record::kOmitted);
 }
 
-// Called at the end of a case whose ranks are processes: if one fails, all fail. A wrong result or a reason
-// to skip is seen by all of them and needs no message.
+// Called at the end of a case whose ranks are processes: if one fails, all fail. All ranks see a wrong result
+// or a reason to skip by themselves, so those need no message.
 void agree(Communicator& process, CaseAnswer& answer);
 
 }  // namespace longspan::bench

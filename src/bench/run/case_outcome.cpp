@@ -1,3 +1,4 @@
+// Averages the results of a case's masks and takes the worst of their errors.
 #include "bench/run/case_outcome.h"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ namespace {
 
 using Masks = std::vector<MaskResult>;
 
-// To a tenth of a nanosecond: more digits would only be noise in the file.
+// Rounds to a tenth of a nanosecond: further digits are noise.
 double rounded(double time_s) {
   return std::round(time_s * 1e10) / 1e10;
 }
@@ -75,7 +76,7 @@ record::Measurement measurement_of(const MaskResult& mask, int64_t index) {
   return entry;
 }
 
-// The settings of all masks, each once; versions and compilation only where there are any.
+// The distinct settings of all masks, the versions, and the compilation time if there is any.
 void add_notes(record::Outcome& outcome, const Masks& masks) {
   std::vector<std::string> settings;
   double compile_s = 0;
@@ -97,8 +98,7 @@ void add_time(record::Outcome& outcome, const Masks& masks) {
   const Estimate time = mean_of(medians);
   outcome.time_s = rounded(time.value);
   outcome.interval_s = time.interval;
-  outcome.flops_per_s =
-      *outcome.flops / time.value;  // the sums' quotient: both are means over the same masks
+  outcome.flops_per_s = *outcome.flops / time.value;  // a ratio of means over the same masks
 }
 
 }  // namespace

@@ -19,10 +19,10 @@ struct MaskResult {
   PlanNotes notes;
   Accuracy accuracy;
   Measurement measurement;
-  record::ParallelRecord parallel;  // where the case is spread over ranks
+  record::ParallelRecord parallel;  // if the case is spread over ranks
 };
 
-// Takes the device's state from the testbed.
+// Also takes the device's state from the testbed.
 record::Outcome outcome_of(const std::vector<MaskResult>& masks, const Case& c, Testbed& testbed);
 
 }  // namespace longspan::bench

@@ -1,3 +1,4 @@
+// One case: draw a mask, plan, run, verify, time; then the next mask.
 #include "bench/run/case_runner.h"
 
 #include <algorithm>
@@ -21,14 +22,14 @@ namespace {
 
 constexpr size_t kWorkspaceAlignment = 256;
 
-// Of a case over many masks, the first are compared with the fp64 oracle and, where it is spread, with a
-// single device; every row of every one is counted.
+// In a case with many masks, only the first are compared with the fp64 oracle and, if the case is spread over
+// ranks, with a single device. The counting oracle checks every row of every mask.
 constexpr int64_t kMasksCompared = 3;
 
-// A case that cannot go on for a reason that is no defect: skipped, with the reason.
+// Thrown when a case cannot run for a reason that is not a defect. The case is skipped.
 struct Skip {
   std::string reason;
-  bool always = false;  // as every other case of this kernel
+  bool always = false;  // applies to every case of this kernel
 };
 
 void check_memory(size_t needed, size_t available, const std::string& what) {
@@ -40,7 +41,7 @@ void check_memory(size_t needed, size_t available, const std::string& what) {
       __FILE__, __LINE__, "needed <= available");
 }
 
-// The tensors of a problem in one device's memory, inputs drawn.
+// The tensors of a problem in one device's memory, with random inputs.
 class Tensors {
  public:
   Tensors(const Problem& problem, Direction direction, Testbed& testbed) : testbed_(testbed) {
@@ -67,7 +68,7 @@ class Tensors {
     if (views_.dout.data != nullptr) fill_normal(views_.dout, seed, 3, testbed_.device());
   }
 
-  // Every output becomes NaN, so that what a kernel forgets to write is seen. It also touches each page.
+  // Fills every output with NaN, so that elements left unwritten are detected. This also touches each page.
   void poison_outputs() {
     poison_outputs(Direction::kForward);
     poison_outputs(Direction::kBackward);
@@ -124,7 +125,7 @@ class CaseRunner {
       mask_number_ = i;
       enter("drawing");
       results.push_back(run_mask(draw(source)));
-      // Timing what is wrong would only lend it credit.
+      // A wrong result is not timed.
       if (!results.back().accuracy.failure.empty()) break;
     }
     return results;
@@ -135,7 +136,7 @@ class CaseRunner {
     phase_(case_.masks == 1 ? what : fmt::format("{}, mask {} of {}", what, mask_number_ + 1, case_.masks));
   }
 
-  // A mask that there is not at this length, or not by these options, is nobody's failure.
+  // A mask that does not exist for this length or these options skips the case.
   static DrawnMask draw(MaskSource& source) {
     try {
       return source.next();
@@ -168,7 +169,7 @@ class CaseRunner {
       throw Skip{support.reason, support.always};
   }
 
-  // Plans as often as makes the time worth stating: the median of up to five within a tenth of the budget.
+  // Plans repeatedly to time it: the median of up to five runs within a tenth of the budget.
   std::unique_ptr<Plan> plan(const Problem& problem, MaskResult& result) {
     enter("planning");
     std::vector<double> times;
@@ -185,7 +186,7 @@ class CaseRunner {
         if (error.kind() == ErrorKind::kUnsupported) throw Skip{error.what()};
         throw;
       }
-      testbed_.synchronize_all();  // a plan may still be on its way to the device
+      testbed_.synchronize_all();  // the plan's upload may still be running
       const SelfTimed* self_timed = plan->self_timed();
       times.push_back(self_timed != nullptr ? self_timed->plan_s() : testbed_.clock().now_s() - begin);
       if (times.size() == 1) result.peak_bytes = testbed_.end_peak();
@@ -243,7 +244,7 @@ class CaseRunner {
     const Work work = work_of(*plan, case_.direction, memory);
     work();
     testbed_.synchronize();
-    // The plan was there before the second window opened.
+    // The plan was allocated before the second measurement of the peak began.
     result.peak_bytes = std::max(result.peak_bytes, result.plan_bytes + testbed_.end_peak());
     SelfTimed* const self_timed = plan->self_timed();
     if (self_timed != nullptr) {
@@ -271,7 +272,7 @@ class CaseRunner {
 
     enter("timing");
     if (spread != nullptr) {
-      work();  // verifying ran it on other tensors
+      work();  // verification ran it on other tensors
       ParallelStopwatch stopwatch(*spread, case_.direction, rule_.cold_cache, testbed_);
       SharedClock clock(testbed_.clock(), *spread);
       result.measurement = measure(work, stopwatch, clock, rule_);
@@ -279,7 +280,7 @@ class CaseRunner {
       return result;
     }
     if (self_timed != nullptr) {
-      work();  // verifying ran it on other tensors
+      work();  // verification ran it on other tensors
       SelfTimedStopwatch stopwatch(*self_timed, case_.direction, rule_.cold_cache, testbed_);
       result.measurement = measure(work, stopwatch, testbed_.clock(), rule_);
       return result;
@@ -291,8 +292,9 @@ class CaseRunner {
     return result;
   }
 
-  // Runs what has run once more, a backward pass after its forward pass, from outputs and workspace full of
-  // NaN: "", or what then has other bits. `memory` is the workspace of the case's own pass.
+  // Repeats the run (a backward pass after its forward pass), starting with outputs and workspace full of
+  // NaN. Returns "", or which output then has different bits. `memory` is the workspace of the case's own
+  // pass.
   std::string run_again(Plan& plan, const Buffer& memory) {
     enter("running again, for the same bits");
     const DeviceTensors& t = tensors_->views();
@@ -310,7 +312,7 @@ class CaseRunner {
     return differs.empty() ? again(Direction::kBackward, memory) : differs;
   }
 
-  // Where ranks are processes each has verified what it got: wrong for one is wrong for all.
+  // If ranks are processes, each verifies its own result. A failure on one is a failure on all.
   static void hear_of_failures(ParallelPlan& spread, Accuracy& accuracy) {
     const std::vector<double> wrong = spread.of_all(accuracy.failure.empty() ? 0 : 1);
     const auto first = std::find(wrong.begin(), wrong.end(), 1);
@@ -318,14 +320,14 @@ class CaseRunner {
       accuracy.failure = fmt::format("on rank {}, not on this one", first - wrong.begin());
   }
 
-  // Runs the kernel inside on one device, in the same tensors: what the ranks wrote is kept in copies.
+  // Runs the single-device kernel in the same tensors, after copying the ranks' results.
   void compare_with_single(const Problem& problem, MaskResult& result) {
     enter("comparing with a single device");
     const DeviceTensors& t = tensors_->views();
     const bool backward = case_.direction == Direction::kBackward;
     std::vector<std::pair<std::string, TensorView>> outputs = {{"o", t.o}};
     if (backward) outputs = {{"dq", t.dq}, {"dk", t.dk}, {"dv", t.dv}};
-    // Beside the tensors if there is room for them and for the single device's work, else on the host.
+    // Keep the copies on the device if they and the single device's work fit, else on the host.
     size_t bytes = 0;
     for (const auto& [name, view] : outputs) bytes += view.bytes();
     const bool beside = 4 * bytes < testbed_.available_bytes();

@@ -1,4 +1,4 @@
-// Runs one case: what happens inside the process of a case.
+// Runs one case, inside the process of the case.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 namespace longspan::bench {
 
 // A failure that the program survives becomes a status with a reason, not an exception. `single`: the kernel
-// that `kernel` spreads over ranks; its result on one device is the comparison. Null where `kernel` is not
+// that `kernel` spreads over ranks, whose result on one device is the reference. Null if `kernel` is not
 // spread.
 CaseAnswer run_case(const Case& c, const TimingRule& rule, const Kernel& kernel, Testbed& testbed,
                     const Verify& verify, const Phase& phase, const Kernel* single = nullptr);

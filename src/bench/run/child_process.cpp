@@ -1,3 +1,4 @@
+// Child processes by posix_spawn, their pipes, and descriptors passed over Unix sockets.
 #include "bench/run/child_process.h"
 
 #include <algorithm>
@@ -24,7 +25,7 @@ namespace {
 constexpr int kEndSignals[] = {SIGINT, SIGTERM, SIGHUP};
 constexpr size_t kKeptOutput = 4096;
 
-// What the handler writes to: a pipe works whichever thread the signal reaches.
+// The handler writes to a pipe, which works on any thread that receives the signal.
 volatile int signal_pipe = -1;
 
 extern "C" void tell_of_signal(int) {
@@ -47,7 +48,7 @@ struct Ends {
   int take_mine() { return std::exchange(mine, -1); }
 };
 
-// Out of the way of the descriptors that the child gets.
+// Moves a descriptor above the numbers that the child uses.
 int moved_up(int fd) {
   const int moved = fcntl(fd, F_DUPFD_CLOEXEC, 10);
   ::close(fd);
@@ -55,7 +56,7 @@ int moved_up(int fd) {
   return moved;
 }
 
-// The child writes, we read what is there.
+// A pipe from the child, non-blocking on this side.
 Ends pipe_from_child() {
   int ends[2];
   LONGSPAN_CHECK(pipe2(ends, O_CLOEXEC) == 0, "pipe: {}", std::strerror(errno));
@@ -70,13 +71,13 @@ Ends socket_to_child() {
   return {moved_up(ends[0]), moved_up(ends[1])};
 }
 
-// Room for the descriptors that go with a message.
+// Space for the descriptors that accompany a message.
 struct Passed {
   static constexpr size_t kMost = 4;
   alignas(cmsghdr) char bytes[CMSG_SPACE(kMost * sizeof(int))] = {};
 };
 
-// Reads what is there; false when the stream has ended.
+// Reads the available bytes. Returns false at the end of the stream.
 bool read_available(int fd, std::string& text) {
   char block[1 << 16];
   for (;;) {
@@ -94,7 +95,7 @@ void keep_last(std::string& text, size_t bytes) {
 }  // namespace
 
 SignalGuard::SignalGuard() {
-  LONGSPAN_CHECK(signal_pipe < 0, "two guards of the same signals");
+  LONGSPAN_CHECK(signal_pipe < 0, "there is already a guard for these signals");
   int ends[2];
   LONGSPAN_CHECK(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0, "pipe: {}", std::strerror(errno));
   fd_ = ends[0];
@@ -102,13 +103,13 @@ SignalGuard::SignalGuard() {
   for (int signal : kEndSignals) {
     struct sigaction now {};
     sigaction(signal, nullptr, &now);
-    if (now.sa_handler == SIG_IGN) continue;  // under nohup a hang-up is to be survived
+    if (now.sa_handler == SIG_IGN) continue;  // keep ignoring SIGHUP under nohup
     struct sigaction action {};
     action.sa_handler = tell_of_signal;
     action.sa_flags = SA_RESTART;
     sigaction(signal, &action, nullptr);
   }
-  std::signal(SIGPIPE, SIG_IGN);  // a child that died before it read its case is told by its end
+  std::signal(SIGPIPE, SIG_IGN);  // listen() reports a child that died before it read its case
 }
 
 SignalGuard::~SignalGuard() {
@@ -139,8 +140,8 @@ ChildProcess::ChildProcess(const std::string& program, const std::vector<std::st
   posix_spawn_file_actions_adddup2(&actions, output.childs, 2);
   posix_spawn_file_actions_adddup2(&actions, result.childs, kResultDescriptor);
 
-  // A group of its own: Ctrl-C on the terminal reaches the parent alone, and one kill reaches all that the
-  // child started.
+  // A separate process group: Ctrl-C on the terminal reaches only the parent, and one kill reaches all that
+  // the child started.
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes,
@@ -186,14 +187,14 @@ void ChildProcess::close_input() {
   input_ = -1;
 }
 
-// It stays a zombie until kill_all, so that the number of its group is given to nobody else.
+// The child stays a zombie until kill_all(), so that its process group's number is not reused.
 bool ChildProcess::ended() const {
   siginfo_t info{};
   return reaped_ || (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
                      info.si_pid == pid_);
 }
 
-// How the child ended.
+// Returns the wait status of the child.
 int ChildProcess::kill_all() {
   if (!reaped_) {
     ::kill(-pid_, SIGKILL);
@@ -210,7 +211,7 @@ ChildEnd ChildProcess::listen(double limit_s, SignalGuard& guard, const OnLine& 
                                            std::chrono::duration<double>(std::min(limit_s, 1e9)));
   ChildEnd end;
   bool result_open = true, output_open = true;
-  // Was the answer among them?
+  // Returns true once a line was the answer.
   const auto hand_out_lines = [&] {
     for (size_t newline; (newline = lines_.find('\n')) != std::string::npos;) {
       const std::string line = lines_.substr(0, newline);
@@ -224,7 +225,7 @@ ChildEnd ChildProcess::listen(double limit_s, SignalGuard& guard, const OnLine& 
     if (how != ChildEnd::How::kAnswered) kill_all();
     return end;
   };
-  // Ends when the child has: a process that it left behind may hold the pipes open for ever.
+  // Ends with the child, not with its pipes, which a process left behind may keep open.
   while (!ended()) {
     if (guard.interrupted()) return stopped(ChildEnd::How::kInterrupted);
     if (Clock::now() >= deadline) return stopped(ChildEnd::How::kTimedOut);
@@ -232,7 +233,7 @@ ChildEnd ChildProcess::listen(double limit_s, SignalGuard& guard, const OnLine& 
                         {output_open ? output_ : -1, POLLIN, 0},
                         {guard.descriptor(), POLLIN, 0}};
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    // With both pipes closed nothing but the clock would tell of the end.
+    // With both pipes closed, nothing wakes poll() when the child ends.
     const int64_t longest = result_open || output_open ? 200 : 5;
     poll(watched, 3, static_cast<int>(std::clamp<int64_t>(left, 1, longest)));
     if (watched[0].revents != 0) result_open = read_available(result_, lines_);
@@ -241,7 +242,7 @@ ChildEnd ChildProcess::listen(double limit_s, SignalGuard& guard, const OnLine& 
     if (hand_out_lines()) return stopped(ChildEnd::How::kAnswered);
   }
   const int status = kill_all();
-  // What it said last is still in the pipes.
+  // The pipes may still hold its last output.
   read_available(result_, lines_);
   read_available(output_, end.error_output);
   keep_last(end.error_output, kKeptOutput);
@@ -251,9 +252,10 @@ ChildEnd ChildProcess::listen(double limit_s, SignalGuard& guard, const OnLine& 
   return end;
 }
 
-// A request fits into the socket's buffer, so this does not wait for the child to read.
+// A request fits in the socket's buffer, so this does not block.
 void pass_line(int socket, const std::string& line, const std::vector<int>& descriptors) {
-  LONGSPAN_CHECK(descriptors.size() <= Passed::kMost, "{} descriptors for a child", descriptors.size());
+  LONGSPAN_CHECK(descriptors.size() <= Passed::kMost, "{} descriptors are too many for one message",
+                 descriptors.size());
   const std::string text = line + "\n";
   Passed passed;
   for (size_t sent = 0; sent < text.size();) {
@@ -272,7 +274,7 @@ void pass_line(int socket, const std::string& line, const std::vector<int>& desc
     }
     const ssize_t n = sendmsg(socket, &message, MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return;  // it has died; how is told by its end
+    if (n <= 0) return;  // the child has died; listen() reports how
     sent += static_cast<size_t>(n);
   }
 }
@@ -310,7 +312,7 @@ std::optional<Requests::Request> Requests::next() {
 void become_child() {
   const pid_t parent = getppid();
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(1);  // it died in between
+  if (getppid() != parent) _exit(1);  // the parent has already died
   std::ofstream("/proc/self/oom_score_adj") << "1000";
 }
 

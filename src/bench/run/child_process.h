@@ -1,5 +1,5 @@
-// A child process with a time limit: what it writes, and how it ends. A crash, a hang or the out-of-memory
-// killer ends the child alone.
+// A child process with a time limit: its output, and how it ended. A crash, a hang or the out-of-memory
+// killer ends only the child.
 #pragma once
 
 #include <atomic>
@@ -12,8 +12,8 @@
 
 namespace longspan::bench {
 
-// While a guard exists, SIGINT, SIGTERM and SIGHUP do not end the process; interrupted() reports them. There
-// may be one guard at a time; any thread may ask it.
+// While a guard exists, SIGINT, SIGTERM and SIGHUP do not end the process; interrupted() reports them. Only
+// one guard may exist at a time. Any thread may call interrupted().
 class SignalGuard {
  public:
   SignalGuard();
@@ -33,7 +33,7 @@ struct ChildEnd {
   enum class How { kAnswered, kExited, kSignalled, kTimedOut, kInterrupted };
   How how = How::kExited;
   int status = 0;            // the exit status, or the signal's number
-  std::string error_output;  // the end of what it wrote to stdout and stderr
+  std::string error_output;  // the last bytes of its stdout and stderr
 };
 
 // A child process and its own children. The destructor kills them.
@@ -46,14 +46,14 @@ class ChildProcess {
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  // Writes a line to its standard input, which is a socket; copies of the descriptors go with it (Requests
-  // takes them). listen() reports a child that has died.
+  // Writes a line to its standard input, which is a socket, with copies of the descriptors, which Requests
+  // receives. If the child has died, listen() reports it.
   void send(const std::string& line, const std::vector<int>& descriptors = {});
   void close_input();
 
   // Passes each line that the child writes to kResultDescriptor to `on_line`, until that returns true: the
-  // line was the answer. If the child ends, `limit_s` passes or the guard is interrupted before, it kills the
-  // child and its children.
+  // line was the answer. If the child ends, `limit_s` passes or the guard is interrupted first, listen()
+  // kills the child and its children.
   using OnLine = std::function<bool(const std::string&)>;
   ChildEnd listen(double limit_s, SignalGuard& guard, const OnLine& on_line);
 
@@ -62,14 +62,14 @@ class ChildProcess {
  private:
   int kill_all();
 
-  int input_ = -1, output_ = -1, result_ = -1;  // this side's ends
-  std::string lines_;                           // of the result, not handed out yet
+  int input_ = -1, output_ = -1, result_ = -1;  // the parent's ends
+  std::string lines_;                           // result lines that are not delivered yet
   int pid_ = -1, status_ = 0;
   bool reaped_ = false;
 };
 inline constexpr int kResultDescriptor = 3;
 
-// Writes a line to a socket, with copies of the descriptors, as send() does.
+// Writes a line to a socket, with copies of the descriptors. Used by send().
 void pass_line(int socket, const std::string& line, const std::vector<int>& descriptors);
 
 // In the child: reads the lines that the parent sends, with their descriptors. A socket does not say which
@@ -80,7 +80,7 @@ class Requests {
 
   struct Request {
     std::string line;
-    std::vector<int> descriptors;  // the taker's
+    std::vector<int> descriptors;  // owned by the caller
   };
   std::optional<Request> next();  // nothing after the parent has closed its end
 
@@ -90,7 +90,7 @@ class Requests {
   std::vector<int> descriptors_;
 };
 
-// Called in the child: it then ends with its parent, and the out-of-memory killer picks it first.
+// Called in the child. It then ends with its parent, and the out-of-memory killer selects it first.
 void become_child();
 
 std::string signal_name(int signal);  // "SIGSEGV"

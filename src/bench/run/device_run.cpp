@@ -1,3 +1,4 @@
+// Measures the ceilings of a device, runs its cases, and manages the helpers of their kernels.
 #include "bench/run/device_run.h"
 
 #include <algorithm>
@@ -41,7 +42,7 @@ bool DeviceRun::begin(const std::vector<Case>& cases) {
   for (const Case& c : cases) dtypes.insert(c.dtype);
   record::RunRecord run;
   run.started = utc_now();
-  run.machine = record::open_object(machine_record());  // before the ceiling's own load
+  run.machine = record::open_object(machine_record());  // before the ceiling adds load
   std::string driver;
   for (const DType dtype : dtypes) {
     const std::optional<ProbeAnswer> answer = isolation_.probe(device_, dtype, kProbeLimitS);
@@ -67,12 +68,12 @@ bool DeviceRun::begin(const std::vector<Case>& cases) {
   run.software = record::open_object(software_record());
   run.rule = record::open_object(options_.rule);
   ledger_.write(run);
-  // Not before: so many frameworks that start at once leave the ceiling's launches without a CPU, and a
-  // device that waits gets cooler and faster.
+  // Start helpers only after the ceilings: many frameworks starting at once would delay the ceiling's
+  // launches, and an idle device is cooler and faster.
   for (const Case& c : cases) {
     const bool known = helpers_.find(c.kernel) != helpers_.end();
     const bool runs_here = device_for(*workbench_.find(c.kernel), devices_) != nullptr;
-    if (!known && runs_here) start_helper(c.kernel);  // they get ready while others are measured
+    if (!known && runs_here) start_helper(c.kernel);  // it starts while other kernels are measured
   }
   return true;
 }
@@ -107,19 +108,19 @@ void DeviceRun::record(const Case& c, record::Outcome outcome) {
   ledger_.end(c, result);
 }
 
-// Nothing if the run was interrupted.
+// nullopt if the run was interrupted.
 std::optional<CaseAnswer> DeviceRun::measure(const Case& c) {
   if (options_.team != nullptr && launch_of_processes(c.parallelism)) return measure_with_team(c);
   std::optional<CaseAnswer> answer = attempt(c);
   if (!answer || answer->outcome.status != record::Status::kFailed) return answer;
-  // A case is judged by itself: not by what others before it did to its process, nor by a lack of memory that
-  // other kernels' helpers hold even while they rest.
+  // Retry in a fresh process if earlier cases may have caused the failure, and without the idle helpers of
+  // other kernels if memory ran out.
   const bool short_of_memory = answer->outcome.reason.find("out of memory") != std::string::npos;
   const bool held = short_of_memory && end_other_helpers(c);
   return isolation_.in_doubt() || held ? attempt(c) : answer;
 }
 
-// The case of a team: every process of it begins the case, and this one writes down what came of it.
+// A case of the team: every process runs it, and this one records the result.
 std::optional<CaseAnswer> DeviceRun::measure_with_team(const Case& c) {
   const bool here = c.parallelism.transport == Transport::kMpi;
   std::optional<CaseAnswer> answer;
@@ -136,7 +137,7 @@ std::optional<CaseAnswer> DeviceRun::measure_with_team(const Case& c) {
     answer->group_failed = true;
   }
   if (!answer) return answer;
-  // Processes of their own begin anew; but over MPI nobody knows what is still under way between the ranks.
+  // Child processes start afresh. Over MPI, messages between the ranks may still be in flight.
   if ((answer->group_failed && here) || !options_.team->alarm().failure().empty()) ledger_.break_up();
   return answer;
 }
@@ -147,8 +148,8 @@ std::optional<CaseAnswer> DeviceRun::attempt(const Case& c) {
   return answer;
 }
 
-// GPUs that share the case's work; ranks on the CPU share the machine that the ceiling was measured on. 0: it
-// is not known, as where a launcher gave each process CPUs of its own.
+// The number of devices whose ceilings add up for the case. Ranks on the CPU share the one machine that the
+// ceiling was measured on. 0 if unknown, as when a launcher assigned CPUs to each process.
 double DeviceRun::devices_of(const Case& c) const {
   if (c.parallelism && c.parallelism.transport == Transport::kMpi) return 0;
   if (c.parallelism && c.parallelism.transport == Transport::kNccl) return c.parallelism.ranks;
@@ -158,7 +159,7 @@ double DeviceRun::devices_of(const Case& c) const {
   return static_cast<double>(std::min<int64_t>(there, c.parallelism.ranks));
 }
 
-// What needs no process of its own to be known.
+// Reasons to skip that are known without starting a process.
 std::optional<CaseAnswer> DeviceRun::skip_at_once(const Case& c) {
   if (device_for(*workbench_.find(c.kernel), devices_) == nullptr)
     return CaseAnswer::skipped("needs a CUDA device: " + no_cuda_reason());
@@ -166,7 +167,7 @@ std::optional<CaseAnswer> DeviceRun::skip_at_once(const Case& c) {
   return reason.empty() ? std::nullopt : std::optional(CaseAnswer::skipped(reason));
 }
 
-// The helper that served this kernel's last case, or a new one; null where the kernel needs none.
+// The helper that served this kernel's last case, or a new one; null if the kernel needs none.
 Helper* DeviceRun::helper_for(const Case& c) {
   Kept& kept = helpers_[c.kernel];
   if (kept.helper != nullptr && kept.used && !kept.helper->how_it_ended().empty()) {
@@ -174,7 +175,7 @@ Helper* DeviceRun::helper_for(const Case& c) {
     kept.helper.reset();
   }
   if (kept.helper == nullptr) start_helper(c.kernel);
-  kept.used = true;  // if it has ended before its first case, that case is told why
+  kept.used = true;  // if it ends before its first case, that case reports why
   return kept.helper.get();
 }
 
@@ -185,7 +186,7 @@ void DeviceRun::start_helper(const std::string& kernel) {
     kept.helper = workbench_.helpers.start(*workbench_.find(kernel), kept.useless, variables_);
 }
 
-// Were there any?
+// Returns whether there were any.
 bool DeviceRun::end_other_helpers(const Case& c) {
   bool any = false;
   for (auto& [kernel, kept] : helpers_) {
@@ -196,7 +197,8 @@ bool DeviceRun::end_other_helpers(const Case& c) {
   return any;
 }
 
-// After a failure nobody knows what state a helper is in: it is ended, and how it ended before is told.
+// After a failure the helper's state is unknown, so it is ended. If it had ended by itself, the reason says
+// how.
 void DeviceRun::look_after_helper(const Case& c, record::Outcome& outcome) {
   Kept& kept = helpers_[c.kernel];
   if (kept.helper == nullptr || outcome.status != record::Status::kFailed) return;

@@ -1,5 +1,5 @@
-// One device's part of a run: the ceiling, then case after case in a process apart. Several devices run at
-// the same time, a thread each, and share the ledger.
+// One device's part of a run: the ceiling, then the cases one after another in a separate process. Several
+// devices run at the same time, each on a thread, and share the ledger.
 #pragma once
 
 #include <map>
@@ -22,11 +22,11 @@ class DeviceRun {
   // Measures the ceilings, writes the run's record and starts what `cases` need. False if interrupted.
   bool begin(const std::vector<Case>& cases);
 
-  // Runs a case and writes its line. False if interrupted: the case is then as if it had never begun.
+  // Runs a case and writes its line. False if interrupted: nothing is then written for the case.
   bool run_one(const Case& c);
 
  private:
-  // A kernel's helper, and how many helpers before it were of no use.
+  // A kernel's helper, and how many earlier helpers ended without a failed case.
   struct Kept {
     std::unique_ptr<Helper> helper;
     bool used = false;
@@ -52,7 +52,7 @@ class DeviceRun {
   const Variables variables_;
   const std::vector<Device> devices_;  // of the machine
   std::string run_id_;
-  std::string started_;  // when the present case began
+  std::string started_;  // when the current case started
   double begin_s_ = 0;
   std::map<DType, double> ceilings_;
   std::map<std::string, Kept> helpers_;  // by kernel

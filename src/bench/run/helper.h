@@ -1,5 +1,5 @@
-// A process that serves all cases of one kernel, since it takes seconds to start: a peer's worker. The
-// process of a case talks to the helper. A helper is ended after a case that failed.
+// A process that serves all cases of one kernel because it takes seconds to start, such as a peer's worker.
+// The process of a case communicates with the helper. A helper is ended after a failed case.
 #pragma once
 
 #include <functional>
@@ -24,12 +24,12 @@ class Helper {
 };
 
 struct Helpers {
-  // Called in the runner. `useless`: how many earlier helpers of this kernel ended though their cases did not
-  // fail. `variables`: set in its environment. Null if the kernel has no helper, or may have no further one.
+  // Called in the runner. `useless`: how many earlier helpers of this kernel ended although their cases did
+  // not fail. `variables`: set in its environment. Null if the kernel has no helper, or may have no more.
   std::function<std::unique_ptr<Helper>(const Kernel& kernel, size_t useless, const Variables& variables)>
       start;
 
-  // Called in the process of a case before the case: takes over the descriptors. There are none if the case
+  // Called in the process of a case before the case: takes over the descriptors. They are empty if the case
   // has no helper.
   std::function<void(const Kernel& kernel, const std::vector<int>& descriptors)> adopt;
 };

@@ -1,3 +1,4 @@
+// The parent's and the child's side of cases in separate processes.
 #include "bench/run/isolation.h"
 
 #include <algorithm>
@@ -29,7 +30,7 @@ Device find_device(const Workbench& workbench, const DeviceName& wanted) {
   for (const Device& device : workbench.devices()) {
     if (name_of(device) == wanted) return device;
   }
-  LONGSPAN_CHECK_INPUT(false, "device {} {} is gone", wanted.kind, wanted.index);
+  LONGSPAN_CHECK_INPUT(false, "device {} {} is no longer available", wanted.kind, wanted.index);
   return {};
 }
 
@@ -63,7 +64,7 @@ CaseAnswer run_requested_case(const Workbench& workbench, Testbed& testbed, cons
                        [](const std::string& text) { say({.phase = text}); });
 }
 
-// The last line that the child printed: most often the message of the error that ended it.
+// The last line that the child printed, usually the error that ended it.
 std::string last_words(const std::string& output) {
   const std::string_view text = trimmed(output);
   const size_t newline = text.rfind('\n');
@@ -76,8 +77,9 @@ std::string last_words(const std::string& output) {
 std::string reason_of(const ChildEnd& end, const std::string& phase, double limit_s) {
   const std::string where = phase.empty() ? "" : " in " + phase;
   if (end.how == ChildEnd::How::kTimedOut) {
-    return fmt::format("hung: not done after the time limit of {}{}; give more with --timeout-s or timeout_s",
-                       format_duration(limit_s), where);
+    return fmt::format(
+        "hung: not finished within the time limit of {}{}; raise it with --timeout-s or timeout_s",
+        format_duration(limit_s), where);
   }
   if (end.how == ChildEnd::How::kSignalled && end.status == SIGKILL) {
     return fmt::format("killed (SIGKILL){}, probably out of memory", where);
@@ -118,7 +120,7 @@ int answer_requests(const Workbench& workbench) {
         testbed = workbench.testbed(find_device(workbench, request.device));
         testbeds_device = request.device;
       }
-      testbed->take_device_state();  // of a case that ended before its own was asked for
+      testbed->take_device_state();  // discard the state of a case that ended early
       if (request.workload) {
         say({.answer = run_requested_case(workbench, *testbed, request, received->descriptors)});
       } else {
@@ -132,7 +134,7 @@ int answer_requests(const Workbench& workbench) {
   }
 }
 
-// What a child said.
+// What a child answered, and how it ended.
 struct Isolation::Told {
   ChildEnd end;
   std::string phase, nonsense;
@@ -146,7 +148,7 @@ struct Isolation::Told {
   std::string failure(bool good_end, double limit_s) const {
     if (!nonsense.empty()) return fmt::format("wrote into the runner's pipe: '{}', in {}", nonsense, phase);
     if (good_end && complete()) return "";
-    return reason_of(end, complete() ? "tidying up" : phase, limit_s);
+    return reason_of(end, complete() ? "cleaning up" : phase, limit_s);
   }
 
   CaseAnswer case_answer(bool good_end, double limit_s) {
@@ -188,7 +190,7 @@ Isolation::Told Isolation::ask(ChildProcess& child, const Request& request, doub
   return told;
 }
 
-// An answer is discarded if the child crashes after it: its memory may have been corrupt.
+// If the child crashes after its answer, the answer is discarded: its memory may have been corrupt.
 Isolation::Told Isolation::ask_alone(const Request& request, double limit_s,
                                      const std::vector<int>& descriptors) {
   const auto child = start();

@@ -1,3 +1,4 @@
+// Serialises the devices' access to the results file, the progress and the counts.
 #include "bench/run/ledger.h"
 
 #include "bench/measure/cpu_testbed.h"

@@ -1,4 +1,4 @@
-// The results file, the progress and the counts of a run, shared by the devices that it runs on.
+// The results file, progress and counts of a run, shared by its devices.
 #pragma once
 
 #include <atomic>
@@ -20,19 +20,19 @@ class Ledger {
   Ledger(const RunOptions& options, record::ResultsFile& file, SignalGuard& guard, std::vector<Case> cases,
          size_t devices);
 
-  // False if no case may begin any more: the run was interrupted, its time is up, or another device has
+  // False if no further case may begin: the run was interrupted, its time is up, or another device has
   // failed.
   bool may_begin();
   void interrupt();
   void give_up() { given_up_ = true; }
-  void break_up();  // the same, because processes of the team have failed
+  void break_up();  // gives up because processes of the team have failed
 
   void note(const std::string& text);
   void write(const record::RunRecord& run);
   void begin(const Case& c);
   void end(const Case& c, const record::CaseRecord& result);
 
-  // Reasons why a kernel can run no case here.
+  // Reasons why a kernel cannot run any case here.
   void always_skip(const std::string& kernel, const std::string& reason);
   std::string always_skipped(const std::string& kernel);  // empty if it can
 
@@ -44,7 +44,7 @@ class Ledger {
   SignalGuard& guard_;
   std::atomic<bool> given_up_ = false;
   double begin_s_;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the members below
   Progress progress_;
   RunSummary summary_;
   std::map<std::string, std::string> always_skipped_;  // kernel -> reason

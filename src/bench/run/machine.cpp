@@ -1,3 +1,4 @@
+// Reads the facts of the machine from /proc, /sys and the environment.
 #include "bench/run/machine.h"
 
 #include <algorithm>
@@ -23,12 +24,12 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-// 0 stands for what the system does not tell.
+// 0 means that the system does not report the value.
 std::optional<int64_t> known(auto count) {
   return count == 0 ? std::nullopt : std::optional(static_cast<int64_t>(count));
 }
 
-// The value of "key : value" or KEY="value" of the first line that begins with the key.
+// The value in "key : value" or KEY="value", from the first line that begins with the key.
 std::string value_in(const std::string& path, const std::string& key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -40,7 +41,7 @@ std::string value_in(const std::string& path, const std::string& key) {
   return "";
 }
 
-// "Google Compute Engine" where the firmware says so, and whether there is a hypervisor beneath.
+// "virtual machine (Google Compute Engine)": from the CPU's hypervisor flag and the firmware's product name.
 std::string machine_kind() {
   const std::string product = first_line("/sys/class/dmi/id/product_name");
   const std::string flags = " " + value_in("/proc/cpuinfo", "flags") + " ";

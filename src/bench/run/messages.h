@@ -1,5 +1,5 @@
-// Messages between the runner and the process of its cases, one line of JSON each: a request goes down,
-// phases of the work and one answer come back.
+// Messages between the runner and the process of its cases, each one line of JSON. The runner sends a
+// request; the process sends the phases of its work and one answer.
 #pragma once
 
 #include "bench/run/case_answer.h"
@@ -15,7 +15,7 @@ struct DeviceName {
   friend bool operator==(const DeviceName&, const DeviceName&) = default;
 };
 
-// Asks for a case by a rule, or for the ceiling of a dtype.
+// Requests a case with a rule, or the ceiling of a dtype.
 struct Request {
   DeviceName device;
   std::optional<record::Workload> workload;

@@ -1,4 +1,4 @@
-// How long each phase of a case took.
+// The duration of each phase of a case.
 #pragma once
 
 #include <algorithm>
@@ -10,10 +10,10 @@
 
 namespace longspan::bench {
 
-// Measured by the runner, so that starting and ending the process counts.
+// Measured by the runner, so that starting and ending the process are included.
 class PhaseTimes {
  public:
-  // The masks of a case go through the same phases: "timing, mask 2 of 3" is timing.
+  // The masks of a case share phases: "timing, mask 2 of 3" counts as "timing".
   void enter(const std::string& phase) {
     close();
     name_ = phase.substr(0, phase.find(','));
@@ -37,7 +37,7 @@ class PhaseTimes {
     begin_s_ = now_s;
   }
 
-  record::Named<double> times_;  // in the order in which they began first
+  record::Named<double> times_;  // in the order of their first start
   std::string name_ = "starting";
   double begin_s_ = steady_clock().now_s();
 };

@@ -1,3 +1,4 @@
+// Groups cases by problem and assigns the groups to devices.
 #include "bench/run/problem_assignment.h"
 
 #include <utility>

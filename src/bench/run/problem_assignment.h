@@ -1,5 +1,5 @@
-// Which device of a run measures what. All kernels on one problem run on one device, so that compared rates
-// come from the same chip. Both passes run there too, since a framework compiles for both at once.
+// Which device of a run measures which cases. All kernels of one problem run on the same device, so that
+// compared rates come from the same chip. Both passes run there too, since a framework compiles both at once.
 #pragma once
 
 #include <deque>
@@ -13,10 +13,10 @@
 
 namespace longspan::bench {
 
-// Equal for cases that differ only in the kernel, the pass, and whether the same bits are demanded.
+// Equal for cases that differ only in the kernel, the pass and `deterministic`.
 std::string problem_of(const Case& c);
 
-// All kernels' cases of one problem, forward and backward.
+// The cases of one problem: all kernels, forward and backward.
 struct Portion {
   std::string problem;
   std::vector<Case> cases;
@@ -25,11 +25,10 @@ struct Portion {
 // Problems in the order of their first case; the cases of each keep their order.
 std::vector<Portion> portions_of(const std::vector<Case>& cases);
 
-// Hands out portions: a device takes the next one when it has finished its last. Several threads may call at
-// once.
+// Assigns portions: a device takes the next one when it has finished its last. Thread-safe.
 class ProblemAssignment {
  public:
-  // `homes`: the device on which an earlier run has measured a part of the problem.
+  // `homes`: the device, by problem, on which an earlier run measured a part of it.
   ProblemAssignment(std::vector<Portion> portions, const std::map<std::string, size_t>& homes,
                     size_t devices);
 

@@ -1,3 +1,4 @@
+// Progress lines and the bar with the time left.
 #include "bench/run/progress.h"
 
 #include <algorithm>
@@ -88,7 +89,7 @@ void Progress::draw_bar(const std::string& what) {
   for (size_t i = 0; i < kCells; ++i) bar += i < filled ? "█" : "░";
   const std::string text = fmt::format(" {}/{}  {}  {}", finished_, total_,
                                        left < 0 ? "" : "about " + format_duration(left) + " left", what);
-  // Cut to the terminal: a bar that wraps could not be erased.
+  // Cut to the terminal's width: a wrapped bar could not be erased.
   const size_t columns = terminal_columns(out_);
   const size_t room = columns > kCells + 1 ? columns - kCells - 1 : 0;
   fmt::print(out_, "\r\x1b[2K{}{}", columns > kCells ? bar : "", text.substr(0, room));

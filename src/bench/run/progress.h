@@ -1,4 +1,4 @@
-// What a run prints: a line for each finished case, and on a terminal a bar with the time left.
+// The output of a run: a line for each finished case and, on a terminal, a bar with the time left.
 #pragma once
 
 #include <cstdio>
@@ -13,11 +13,11 @@
 
 namespace longspan::bench {
 
-// Estimates the time of the remaining cases from the mean of similar ones: same kernel, direction and length,
-// else same kernel and direction, else all.
+// Estimates the time of the remaining cases from the mean of similar ones: of the same kernel, direction and
+// shape, else of the same kernel and direction, else of all.
 class TimeLeft {
  public:
-  // `at_once`: how many are measured at the same time.
+  // `at_once`: how many cases are measured at the same time.
   explicit TimeLeft(std::vector<Case> cases, size_t at_once = 1);
   void done(const Case& c, double elapsed_s);
   double estimate_s() const;  // negative while nothing is known
@@ -36,11 +36,11 @@ class TimeLeft {
 
 class Progress {
  public:
-  // `finished` cases were done by an earlier run. On a terminal the bar takes the last line.
+  // `finished`: how many cases an earlier run measured. On a terminal the bar is the last line.
   Progress(std::FILE* out, bool terminal, Clock& clock, std::vector<Case> cases, size_t finished,
            size_t at_once = 1);
 
-  void note(const std::string& text);  // a line of its own
+  void note(const std::string& text);  // prints a separate line
   void begin(const Case& c);
   void end(const Case& c, const record::Outcome& outcome, double elapsed_s);
   void clear();  // removes the bar

@@ -1,3 +1,4 @@
+// The command that repeats a case.
 #include "bench/run/run_options.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Divides the cases of a run over devices, and checks that a resumed file is comparable.
 #include "bench/run/runner.h"
 
 #include <algorithm>
@@ -21,35 +22,35 @@ namespace {
 
 using record::ResultsFile, record::ResultsLine;
 
-// Reads a line of the file that is resumed.
+// Reads a line of the resumed file.
 template <class Read>
 auto read_line(const ResultsFile& file, size_t index, Read&& read) {
   try {
     return read(file.earlier()[index]);
   } catch (const Error& error) {
-    LONGSPAN_CHECK_INPUT(false, "{}:{}: {}; mend or remove the line, or name another folder with --out",
+    LONGSPAN_CHECK_INPUT(false, "{}:{}: {}; correct or remove the line, or choose another folder with --out",
                          file.path(), index + 1, error.what());
     throw;
   }
 }
 
-// Refuses to mix what cannot be compared in one file: another timing rule, another machine.
+// Refuses to mix incomparable results in one file: another timing rule or another machine.
 void check_same_conditions(const ResultsFile& file, const TimingRule& rule) {
-  const std::string advice = "name another folder with --out";
+  const std::string advice = "choose another folder with --out";
   const record::Json now = record::open_object(rule).json;
   const std::string cpu = cpu_device().name;
   for (size_t i = 0; i < file.earlier().size(); ++i) {
     if (file.earlier()[i].type != ResultsLine::Type::kRun) continue;
     const record::RunRecord run = read_line(file, i, record::run_from);
     for (const auto& [key, value] : now.items()) {
-      if (key == "timeout_s" || !run.rule.json.contains(key)) continue;  // timeout_s changes no number
+      if (key == "timeout_s" || !run.rule.json.contains(key)) continue;  // timeout_s does not affect results
       const record::Json& before = run.rule.json[key];
       LONGSPAN_CHECK_INPUT(before.is_null() || before == value,
-                           "{} was begun with {} = {}, not {}; resume it with that, or {}", file.path(), key,
-                           before.dump(), value.dump(), advice);
+                           "{} was started with {} = {}, not {}; resume it with that value, or {}",
+                           file.path(), key, before.dump(), value.dump(), advice);
     }
     const std::string before = fact_text(run.machine.facts(), "cpu_model");
-    LONGSPAN_CHECK_INPUT(before.empty() || before == cpu, "{} was begun on another machine ({}); {}",
+    LONGSPAN_CHECK_INPUT(before.empty() || before == cpu, "{} was started on another machine ({}); {}",
                          file.path(), before, advice);
   }
 }
@@ -60,7 +61,7 @@ struct Batch {
   std::vector<Case> cases;
 };
 
-// The devices of a kind that were asked for; the first if none was.
+// The selected devices of a kind; the first if none was selected.
 std::vector<Device> chosen(DeviceKind kind, const RunOptions& options, const std::vector<Device>& devices) {
   std::vector<Device> all, some;
   for (const Device& device : devices) {
@@ -85,7 +86,8 @@ void check_devices(const RunOptions& options, const std::vector<Device>& devices
   }
 }
 
-// One batch for each kind of device. Cases whose device is missing stay in the first batch, which skips them.
+// One batch per kind of device. Cases whose device is missing go to the batch of the first device, which
+// skips them.
 std::vector<Batch> batches_of(const RunOptions& options, const std::vector<Case>& cases,
                               const Workbench& workbench, const std::vector<Device>& devices) {
   std::map<DeviceKind, size_t> places;
@@ -100,13 +102,14 @@ std::vector<Batch> batches_of(const RunOptions& options, const std::vector<Case>
   for (const Batch& batch : batches) {
     const bool spread = std::any_of(batch.cases.begin(), batch.cases.end(),
                                     [](const Case& c) { return static_cast<bool>(c.parallelism); });
-    LONGSPAN_CHECK_INPUT(!spread || batch.devices.size() == 1,
-                         "--devices divides cases of one device each; a strategy takes all GPUs anyway");
+    LONGSPAN_CHECK_INPUT(
+        !spread || batch.devices.size() == 1,
+        "--devices divides single-device cases; a case with a strategy uses all GPUs anyway");
   }
   return batches;
 }
 
-// The device on which an earlier run measured a problem: the missing kernels are measured there as well.
+// The device on which an earlier run measured each problem. The missing kernels are measured there as well.
 std::map<std::string, size_t> homes_of(const ResultsFile& file, const std::vector<Device>& devices) {
   std::map<std::string, std::string> uuids;  // by run
   std::map<std::string, size_t> homes;
@@ -126,7 +129,7 @@ std::map<std::string, size_t> homes_of(const ResultsFile& file, const std::vecto
   return homes;
 }
 
-// Divides the CPUs among devices that are measured at once, unless the user has set the number of threads.
+// Divides the CPUs among devices measured at the same time, unless the user set the number of threads.
 class ThreadShare {
  public:
   explicit ThreadShare(size_t devices) : set_(devices > 1 && std::getenv(kName) == nullptr) {
@@ -198,7 +201,7 @@ class Runner {
     }
     const ThreadShare share(batch.devices.size());
     std::mutex mutex;
-    std::exception_ptr error;  // the first one; the other devices stop after their present case
+    std::exception_ptr error;  // the first one; the other devices stop after their current case
     std::vector<std::thread> threads;
     for (size_t i = 0; i < batch.devices.size(); ++i) {
       threads.emplace_back([&, i] {

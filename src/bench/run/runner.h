@@ -1,4 +1,4 @@
-// A run: all cases of a suite, each in a process of its own, into one results file.
+// A run: measures all cases of a suite in separate processes and writes one results file.
 #pragma once
 
 #include "bench/run/run_options.h"
@@ -6,7 +6,7 @@
 
 namespace longspan::bench {
 
-// Throws an input error if the results file cannot be used. A failure of a case is recorded in its line.
+// Throws an input error if the results file cannot be used. The failure of a case is recorded in its line.
 RunSummary run(const RunOptions& options, const Workbench& workbench);
 
 }  // namespace longspan::bench

@@ -1,3 +1,4 @@
+// Ranks as processes: rank 0 announces cases, the others join them, and a deadline ends hung cases.
 #include "bench/run/team.h"
 
 #include <algorithm>
@@ -20,11 +21,11 @@ namespace {
 using std::chrono::seconds;
 
 constexpr seconds kMeetingLimit{60};
-// Rank 0 may work alone for hours between two shared cases. Its death is noticed at once.
+// Rank 0 may run other cases for hours between two shared ones. Its death is noticed at once.
 constexpr std::chrono::hours kLongest{24 * 365};
 constexpr double kTimeToWrite_s = 10;
 
-// Calls on_late on its own thread if it exists for longer than the limit.
+// Calls on_late on its own thread unless it is destroyed within the limit.
 class Deadline {
  public:
   Deadline(double limit_s, std::function<void()> on_late)
@@ -59,7 +60,7 @@ Team::Team(const Launch& launch)
 Team::~Team() {
   try {
     if (rank() == 0) meeting_->broadcast("");
-  } catch (const std::exception&) {  // no process is left to dismiss
+  } catch (const std::exception&) {  // the other processes have already ended
   }
 }
 
@@ -69,8 +70,8 @@ void Team::call(const Case& c) {
   meeting_->broadcast(to_json(c).dump());
 }
 
-// A launcher ends all processes once one has failed. Rank 0 needs time to notice, at the latest at the end of
-// its case, and to record the reason.
+// A launcher ends all processes once one has failed. Rank 0 needs time to notice the failure, at the latest
+// at the end of its case, and to record the reason.
 void Team::await_the_end(double timeout_s) {
   const auto end =
       std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_s + kTimeToWrite_s);
@@ -98,8 +99,7 @@ bool Team::follow(int gpu, const TimingRule& rule, const Workbench& workbench) {
       return kernel != nullptr && d.kind == kernel->device_kind() &&
              (d.kind != DeviceKind::kCuda || d.index == gpu);
     });
-    if (device == devices.end())
-      continue;  // rank 0 waits for this rank until the time limit, and reports that
+    if (device == devices.end()) continue;  // rank 0 then reports a timeout for this rank
     if (c->parallelism.transport != Transport::kMpi) {
       SignalGuard guard;
       if (!Isolation(guard).run_case(*c, *device, rule)) return false;
@@ -119,7 +119,7 @@ bool Team::follow(int gpu, const TimingRule& rule, const Workbench& workbench) {
 CaseAnswer run_over_mpi(const Case& c, const Device& device, const TimingRule& rule,
                         const Workbench& workbench, Alarm& alarm,
                         const std::function<void(CaseAnswer)>& on_late) {
-  std::mutex mutex;  // of what follows
+  std::mutex mutex;  // guards the variables below
   PhaseTimes times;
   std::string phase;
   const auto enter = [&](const std::string& text) {
@@ -134,7 +134,7 @@ CaseAnswer run_over_mpi(const Case& c, const Device& device, const TimingRule& r
       where = phase;
     }
     on_late(
-        CaseAnswer::failed(fmt::format("hung: not done after the time limit of {} in {}; give more with "
+        CaseAnswer::failed(fmt::format("hung: not finished within the time limit of {} in {}; raise it with "
                                        "--timeout-s or timeout_s",
                                        format_duration(rule.timeout_s), where)));
     std::_Exit(1);

@@ -1,5 +1,5 @@
 // The processes that a launcher (mpirun, srun, torchrun) started. Each is one rank of the cases that are
-// spread over processes. Rank 0 chooses the cases, writes and prints; the others join the cases that it
+// spread over processes. Rank 0 selects the cases and writes the results; the others join the cases that it
 // announces.
 #pragma once
 
@@ -30,21 +30,20 @@ class Team {
   // On rank 0: announces a case. Throws the reason if another rank has died.
   void call(const Case& c);
 
-  // On the other ranks: joins the cases, with the GPU of this number, until rank 0 dismisses it. False if a
-  // failure or a signal ended that. Throws if another rank has died.
+  // On the other ranks: joins cases, using the GPU of this number, until rank 0 dismisses the rank. False if
+  // a failure or a signal ended it. Throws if another rank has died.
   bool follow(int gpu, const TimingRule& rule, const Workbench& workbench);
 
  private:
   std::optional<Case> next(double timeout_s);
-  void await_the_end(double timeout_s);  // of rank 0, or the time limit
+  void await_the_end(double timeout_s);  // waits for rank 0 to end, or for the time limit
 
   const Launch launch_;
   std::unique_ptr<Rendezvous> meeting_;
 };
 
 // Measures the case in this process: MPI is initialised once per launched process, so a case over MPI has no
-// child. `on_late` is called with the failure if the case exceeds its time limit; the process ends after
-// that.
+// child. If the case exceeds its time limit, `on_late` is called with the failure and the process then ends.
 CaseAnswer run_over_mpi(const Case& c, const Device& device, const TimingRule& rule,
                         const Workbench& workbench, Alarm& alarm,
                         const std::function<void(CaseAnswer)>& on_late);

@@ -1,3 +1,4 @@
+// Runs the fp64 oracle and the counting oracle on a case, as far as memory allows.
 #include "bench/run/verify_case.h"
 
 #include <algorithm>
@@ -8,8 +9,9 @@
 namespace longspan::bench {
 namespace {
 
-// The counting oracle uses tensors of its own, so that the case's stay unchanged. It is left out if there is
-// no room for a second set, or if heads have too few elements to count in; the record then has null.
+// The counting oracle uses separate tensors, so that those of the case stay unchanged. It is skipped if
+// memory does not suffice for a second set, or if the head dimension is too small to count in. The record is
+// then null.
 std::string count(const Subject& subject, std::string& failure) {
   const Problem& problem = subject.problem;
   if (problem.head_dim < kLeastCountingDim) return "";

@@ -1,4 +1,4 @@
-// The verification of a case: the fp64 oracle on what the kernel wrote, and the counting oracle.
+// Verifies a case: the fp64 oracle on the kernel's outputs, and the counting oracle.
 #pragma once
 
 #include "bench/run/workbench.h"

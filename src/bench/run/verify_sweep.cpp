@@ -1,3 +1,4 @@
+// The default sweep of `longspan verify`, parts of masks, and the verification of each case.
 #include "bench/run/verify_sweep.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 namespace longspan {
 namespace {
 
-// A length of the default sweep, and the shape that it is tried with.
+// A length of the default sweep, and the shape used with it.
 struct Recipe {
   int64_t seqlen, head_dim;
   float scale;
@@ -22,7 +23,7 @@ constexpr Recipe kRecipes[] = {
     {129, 256, 0, false, false}, {1000, 64, 0, true, false},  {4097, 16, 0, false, false},
 };
 constexpr int64_t kUsualHeadDims[] = {128, 64};
-constexpr int64_t kLong = 1024;  // from here on a sweep takes fewer heads and one dtype, to end soon
+constexpr int64_t kLong = 1024;  // from this length on, fewer heads and one dtype, to limit the time
 
 const Recipe& recipe_for(int64_t seqlen) {
   const Recipe* nearest = &kRecipes[0];
@@ -52,7 +53,7 @@ std::vector<std::string> default_masks() {
   return names;
 }
 
-// Pieces of [0, tokens), about two thirds of them, in random order.
+// About two thirds of the pieces of [0, tokens), in random order.
 std::vector<Range> shuffled_pieces(int64_t tokens, Mt19937& generator) {
   std::vector<Range> pieces;
   for (int64_t begin = 0; begin < tokens;) {
@@ -65,7 +66,7 @@ std::vector<Range> shuffled_pieces(int64_t tokens, Mt19937& generator) {
   return pieces;
 }
 
-// Patterns whose presets suit long sequences get values that suit this length.
+// Sets options to values that suit this length, for patterns whose presets suit longer sequences.
 void suit_to_length(PatternOptions& options, const std::string& mask) {
   const std::string name = mask.substr(mask.rfind(':') + 1);
   if (name == "empty" || name.ends_with(".json")) return;
@@ -95,7 +96,7 @@ Support supports(const VerifyCase& c, const Problem& problem, const Device& devi
   return support;
 }
 
-// The case itself or, if it may be adapted, the first like it that the kernel supports.
+// The case itself or, if it may be adapted, the first similar case that the kernel supports.
 VerifyCase adapted(const VerifyCase& c, const std::shared_ptr<const HeadMasks>& masks, const Device& device) {
   if (!c.adapt) return c;
   std::vector<int64_t> head_dims = {c.head_dim};
@@ -123,7 +124,7 @@ void check_mask_name(const std::string& name) {
     const std::string part = name.substr(0, colon);
     LONGSPAN_CHECK_INPUT(
         std::find(std::begin(kPartNames), std::end(kPartNames), part) != std::end(kPartNames),
-        "mask '{}': '{}' is no part of a mask; the parts are {}", name, part, fmt::join(kPartNames, ", "));
+        "mask '{}': '{}' is not a part of a mask; the parts are {}", name, part, fmt::join(kPartNames, ", "));
     return check_mask_name(name.substr(colon + 1));
   }
   if (name.ends_with(".json")) {
@@ -186,7 +187,7 @@ std::vector<VerifyCase> expand(const SweepOptions& options) {
   const std::vector<DType> all_dtypes = {DType::kF32, DType::kBF16, DType::kF16};
   std::vector<VerifyCase> cases;
   for (const Kernel* kernel : options.kernels) {
-    size_t turn = 0;  // of the dtypes, where one is enough
+    size_t turn = 0;  // selects the dtype if one is enough
     for (const std::string& mask : masks) {
       const bool file = mask.ends_with(".json");
       for (const int64_t seqlen : file ? std::vector<int64_t>{0} : seqlens) {
@@ -283,7 +284,7 @@ std::vector<CaseOutcome> run_case(const VerifyCase& c, const std::vector<Device>
     if (!backward) {
       conclude(Direction::kBackward, Status::kSkipped, backward.reason, {});
     } else if (c.backward) {
-      // A backward pass that got a wrong o or lse shows nothing, unless it is wrong by itself.
+      // With a wrong o or lse the backward pass cannot be judged, so it fails for the same reason.
       const std::string reason =
           !report.backward_failure.empty() ? report.backward_failure : report.forward_failure;
       conclude(Direction::kBackward, status(reason), reason, report);

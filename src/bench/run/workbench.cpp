@@ -1,3 +1,4 @@
+// Finds kernels by name and devices by kernel.
 #include "bench/run/workbench.h"
 
 namespace longspan::bench {

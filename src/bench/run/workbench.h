@@ -1,4 +1,5 @@
-// The concrete things that the runner works with. The program's main provides them: bench knows no kernel.
+// The kernels, devices and oracles that the runner uses. The program provides them; bench knows only their
+// interfaces.
 #pragma once
 
 #include <functional>
@@ -17,13 +18,13 @@
 
 namespace longspan::bench {
 
-// What verification found of one mask.
+// The result of verifying one mask.
 struct Accuracy : record::Accuracy {
-  std::string failure;  // what is wrong, in words; empty if nothing is
+  std::string failure;  // what is wrong, in words; empty if correct
 };
 
-// Called before each step, so that the runner knows where a case died and where its time went:
-// "planning", "timing", ...
+// Called before each step ("planning", "timing", ...), so that the runner knows where a case failed and how
+// its time was spent.
 using Phase = std::function<void(const std::string&)>;
 
 struct Subject {
@@ -41,11 +42,11 @@ using Verify = std::function<Accuracy(const Subject&)>;
 
 struct Workbench {
   std::vector<const Kernel*> kernels;
-  std::vector<KernelRow> rows;  // of these kernels and of those that this build lacks; may be empty
+  std::vector<KernelRow> rows;  // of all kernels, including those not in this build; may be empty
   std::function<std::vector<Device>()> devices;
   std::function<std::unique_ptr<Testbed>(const Device&)> testbed;
   Verify verify;
-  Helpers helpers;  // none if its functions are empty
+  Helpers helpers;  // its functions may be empty
 
   const Kernel* find(std::string_view kernel) const;
   std::vector<std::string> kernel_names() const;
@@ -54,7 +55,7 @@ struct Workbench {
 // The device that a kernel's cases run on: the first of its kind; nullptr if there is none.
 const Device* device_for(const Kernel& kernel, const std::vector<Device>& devices);
 
-// The kernels that 'all' stands for on this machine: those of the best kind of device that it has.
+// The kernels that 'all' stands for on this machine: those for its GPUs, or for the CPU if it has none.
 std::vector<std::string> offered_kernels(const Workbench& workbench);
 
 }  // namespace longspan::bench

@@ -184,7 +184,7 @@ TEST_F(RunTest, AHangEndsAtTheTimeLimit) {
   EXPECT_EQ(outcome.status, 1);
   auto found = by_kernel();
   EXPECT_THAT(found["hang"].value("reason", ""),
-              HasSubstr("hung: not done after the time limit of 2 s in the first run"));
+              HasSubstr("hung: not finished within the time limit of 2 s in the first run"));
   EXPECT_EQ(found["good"]["status"], "ok");
 }
 
@@ -269,7 +269,7 @@ TEST_F(RunTest, ResumeRefusesAnotherRule) {
   ASSERT_EQ(run(cases("good") + out()).status, 0);
   const Outcome outcome = run(cases("good,unsupported", "--half-width 0.5") + out() + " --resume");
   EXPECT_EQ(outcome.status, 2);
-  EXPECT_THAT(outcome.output, HasSubstr("was begun with half_width = 0.02, not 0.5"));
+  EXPECT_THAT(outcome.output, HasSubstr("was started with half_width = 0.02, not 0.5"));
 }
 
 TEST_F(RunTest, AnInterruptLeavesAWholeFileAndNoProcess) {
