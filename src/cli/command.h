@@ -1,4 +1,4 @@
-// The commands of the program `longspan`, each in a file of its own.
+// The interface of the commands of `longspan`, each of which has its own file.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -6,7 +6,8 @@
 namespace longspan::cli {
 
 // Each adds one subcommand with its options and its callback to the program. A callback reports failure by
-// throwing longspan::Error, or by CLI::RuntimeError with the exit code where the output has already said why.
+// throwing longspan::Error, or CLI::RuntimeError with the exit code if the output has already given the
+// reason.
 using AddCommand = void (*)(CLI::App& program);
 
 }  // namespace longspan::cli

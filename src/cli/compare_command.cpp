@@ -1,4 +1,4 @@
-// `longspan compare`: which cases of one set of results are faster or slower than those of another.
+// `longspan compare`: classifies cases as faster or slower than in another set of results.
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,19 +42,21 @@ void run_compare(const CompareArguments& options) {
 
 void add_compare_command(CLI::App& program) {
   auto options = std::make_shared<CompareArguments>();
-  CLI::App* command = program.add_subcommand("compare", "Name each case faster, slower, same or ambiguous");
-  command->add_option("a", options->a, "the results to compare with (file or folder)")->required();
-  command->add_option("b", options->b, "the results to judge (file or folder)")->required();
+  CLI::App* command = program.add_subcommand(
+      "compare", "Compare two sets of results: each case is faster, slower, same or ambiguous");
+  command->add_option("a", options->a, "the baseline results (file or folder)")->required();
+  command->add_option("b", options->b, "the results to compare with the baseline (file or folder)")
+      ->required();
   command->add_option("--fail-below", options->fail_below,
-                      "exit with 1 if the whole interval of any case's speed ratio B / A lies below this");
+                      "exit with 1 if any case's speed ratio B / A is below this with its whole interval");
   command->add_option("--tolerance", options->compare.tolerance,
-                      "ratios within 1 / (1 + T) to 1 + T are the same; 0.02 if not given");
-  command->add_option("--confidence", options->compare.confidence, "of the interval; 0.95 if not given");
+                      "ratios from 1 / (1 + T) to 1 + T count as the same [0.02]");
+  command->add_option("--confidence", options->compare.confidence, "confidence of the intervals [0.95]");
   command->add_flag("--json", options->json, "print the comparison as JSON");
   command->footer(
       "Examples:\n"
       "  longspan compare out/before out/after\n"
-      "  longspan compare out/before out/after --fail-below 0.95      for a continuous check\n"
+      "  longspan compare out/before out/after --fail-below 0.95      for continuous integration\n"
       "  longspan compare out/before out/after --json");
   command->callback([options] { run_compare(*options); });
 }

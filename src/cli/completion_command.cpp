@@ -1,5 +1,5 @@
-// `longspan completion`: scripts that complete commands, options and values in a shell. Made from the same
-// tree of commands that parses the command line and prints --help.
+// `longspan completion`: prints scripts that complete commands, options and values in a shell. They are made
+// from the same definitions that parse the command line and print --help.
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,7 +23,7 @@ std::vector<const CLI::Option*> visible_options(const CLI::App& app) {
   return app.get_options([](const CLI::Option* option) { return !option->get_group().empty(); });
 }
 
-// All names of an option as typed: "-o --output", joined for a shell's pattern or word list.
+// All names of an option as typed: "-o", "--output".
 std::vector<std::string> spellings(const CLI::Option& option) {
   std::vector<std::string> names;
   for (const std::string& name : option.get_snames()) names.push_back("-" + name);
@@ -31,7 +31,7 @@ std::vector<std::string> spellings(const CLI::Option& option) {
   return names;
 }
 
-std::string shell_quoted(std::string_view text) {  // for single quotes of bash and fish
+std::string shell_quoted(std::string_view text) {  // in single quotes, for bash and fish
   std::string out = "'";
   for (char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return out + "'";
@@ -64,7 +64,7 @@ _longspan() {{
   case "$command $previous" in
 {values}  esac
   if [[ $words != none ]]; then
-    # An option's value; lists are separated by commas.
+    # The value of an option; lists are separated by commas.
     local head=
     [[ $word == *,* ]] && head=${{word%,*}},
     [[ -n $words ]] && COMPREPLY=($(compgen -P "$head" -W "$words" -- "${{word##*,}}"))
@@ -94,7 +94,7 @@ std::string fish_script(const CLI::App& program) {
       if (!option->get_positional() && option->get_expected_max() > 0) line += " -r";
       if (!words.empty())
         line += fmt::format(" -a {}", shell_quoted(fmt::format("{}", fmt::join(words, " "))));
-      if (option->get_positional() && words.empty()) continue;  // files, which fish offers by itself
+      if (option->get_positional() && words.empty()) continue;  // files, which fish completes by itself
       script += fmt::format("{} -d {}\n", line, shell_quoted(option->get_description()));
     }
   };
@@ -114,7 +114,7 @@ void print_completion(const CLI::App& program, const std::string& shell) {
     fmt::print("{}", fish_script(program));
     return;
   }
-  // zsh reads bash's completions once asked to.
+  // zsh loads bash completions with bashcompinit.
   if (shell == "zsh") fmt::print("#compdef longspan\nautoload -U +X bashcompinit && bashcompinit\n");
   fmt::print("{}", bash_script(program));
 }

@@ -1,3 +1,4 @@
+// Probes kernels with small problems that differ in one feature.
 #include "cli/kernel_features.h"
 
 #include <algorithm>
@@ -11,15 +12,15 @@
 namespace longspan::cli {
 namespace {
 
-constexpr int64_t kTokens = 1024;  // the least that every pattern can be drawn at
+constexpr int64_t kTokens = 1024;  // the shortest length at which every pattern can be drawn
 
-// A pattern as it is asked about. Kernels for blocks take some sizes of them alone.
+// A pattern to probe. Block-sparse kernels support only some block sizes.
 struct Probe {
   std::string_view pattern;
   std::optional<int64_t> block;
 };
 
-// The plainest pattern comes first: a kernel that takes it is asked about all other features with it.
+// The plainest pattern comes first. A kernel that supports it is probed with it for all other features.
 const std::vector<Probe>& probes() {
   static const std::vector<Probe> all = [] {
     std::vector<Probe> list = {{kPlainestPattern, {}}};
@@ -48,7 +49,7 @@ std::shared_ptr<const HeadMasks> draw(const Probe& probe) {
   return std::make_shared<const HeadMasks>(draw_mask(probe.pattern, options).masks);
 }
 
-// By probe, drawn once for all kernels.
+// One mask per probe, drawn once for all kernels.
 const std::vector<std::shared_ptr<const HeadMasks>>& drawn_masks() {
   static const std::vector<std::shared_ptr<const HeadMasks>> all = [] {
     std::vector<std::shared_ptr<const HeadMasks>> masks;
@@ -71,7 +72,7 @@ Problem plain_problem(DType dtype, int64_t head_dim, size_t probe = 0) {
 DirectionFeatures probe_direction(const Kernel& kernel, Direction direction, const Device& device) {
   DirectionFeatures features;
   bool never = false;  // whatever the problem
-  // An odd shape may make a peer's framework throw, which must not end the list.
+  // A peer's framework may throw on an unusual shape, which must not end the listing.
   const auto asked = [&](const Problem& problem) -> Support {
     try {
       Support support = kernel.supports(problem, direction, device);
@@ -83,7 +84,7 @@ DirectionFeatures probe_direction(const Kernel& kernel, Direction direction, con
   };
   const auto can = [&](const Problem& problem) { return !never && static_cast<bool>(asked(problem)); };
 
-  // A problem that it can do, to vary one feature of.
+  // A supported problem, of which one feature at a time is varied.
   Problem base;
   for (int64_t head_dim : {128, 64, 256, 32}) {
     for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {

@@ -1,4 +1,4 @@
-// What a kernel can do, found by asking its supports() about one feature after another.
+// The features of a kernel, found by calling its supports() for one feature at a time.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace longspan::cli {
 
-// The sizes of blocks that kernels are asked about.
+// The block sizes that are probed.
 inline constexpr int64_t kProbedBlocks[] = {64, 128, 256};
 
-// Features of one direction. Each is probed with the others as plain as the kernel takes them.
+// Features of one direction. Each is probed with the other features as plain as the kernel allows.
 struct DirectionFeatures {
-  std::string reason;  // why not at all; empty if it can
+  std::string reason;  // why nothing is supported; empty if something is
   std::vector<DType> dtypes;
   std::vector<int64_t> head_dims;       // of the multiples of 8 up to 256
   std::vector<std::string_view> masks;  // patterns
@@ -33,8 +33,8 @@ struct KernelFeatures {
   DirectionFeatures forward, backward;
 };
 
-// Probed on the first of the devices that is of the kernel's kind; where there is none, on a Hopper GPU as
-// data sheets describe it, which says what the kernel could do there.
+// Probes on the first device of the kernel's kind. If there is none, it probes on a nominal Hopper GPU with
+// the values of the data sheet, to show what the kernel could do there.
 KernelFeatures probe(const Kernel& kernel, std::span<const Device> devices);
 
 }  // namespace longspan::cli

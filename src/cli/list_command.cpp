@@ -1,4 +1,4 @@
-// `longspan list`: the kernels, masks, devices and suites that there are, and what can run here.
+// `longspan list`: lists kernels, masks, devices, suites and strategies, and what can run here.
 #include "cli/list_command.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ std::string_view kind_name(DeviceKind kind) {
   return kind == DeviceKind::kCpu ? "cpu" : "cuda";
 }
 
-// "8 to 256 in steps of 8", or the values where they have no one step.
+// "8 to 256 in steps of 8", or the values if their steps differ.
 std::string head_dims_text(const std::vector<int64_t>& dims) {
   if (dims.size() > 2) {
     const int64_t step = dims[1] - dims[0];
@@ -42,8 +42,8 @@ std::string head_dims_text(const std::vector<int64_t>& dims) {
   return fmt::format("{}", fmt::join(dims, " "));
 }
 
-// "all 14 masks", "all masks but ..." where a few are lacking, else the masks; and which blocks, if not all
-// sizes.
+// "all 14 masks", "all masks except ..." if a few are missing, else the masks; and the block sizes, unless
+// all are supported.
 std::string masks_text(const DirectionFeatures& features) {
   const std::vector<std::string_view>& masks = features.masks;
   const std::string blocks =
@@ -55,7 +55,7 @@ std::string masks_text(const DirectionFeatures& features) {
     if (std::find(masks.begin(), masks.end(), pattern.name) == masks.end()) lacking.push_back(pattern.name);
   }
   if (lacking.empty()) return fmt::format("all {} masks{}", masks.size(), blocks);
-  if (lacking.size() <= 3) return fmt::format("all masks but {}{}", fmt::join(lacking, " "), blocks);
+  if (lacking.size() <= 3) return fmt::format("all masks except {}{}", fmt::join(lacking, " "), blocks);
   return fmt::format("masks {}{}", fmt::join(masks, " "), blocks);
 }
 
@@ -106,7 +106,7 @@ void print_row(const KernelRow& row, const KernelFeatures& features) {
     fmt::print("  runs here  yes, on {}\n",
                row.kernel->device_kind() == DeviceKind::kCpu ? "the CPU" : "the GPU");
   }
-  // Where nothing could be probed the reason above has said it.
+  // If nothing could be probed, the reason above is enough.
   if (row.kernel == nullptr || (!features.reason.empty() && features.forward.reason == features.reason))
     return;
   fmt::print("  forward    {}\n", features_text(features.forward));
@@ -116,7 +116,7 @@ void print_row(const KernelRow& row, const KernelFeatures& features) {
 
 void list_kernels(bool json) {
   const std::vector<Device> all_devices = devices();
-  // The framework of a peer takes seconds to start: all of them start at once.
+  // Probe in parallel, since the framework of a peer takes seconds to start.
   std::vector<std::future<KernelFeatures>> probed;
   for (const KernelRow& row : workbench().rows) {
     const auto features = [&row, &all_devices] {
@@ -154,8 +154,9 @@ void list_kernels(bool json) {
     if (!row.remedy.empty() && std::find(remedies.begin(), remedies.end(), row.remedy) == remedies.end())
       remedies.push_back(row.remedy);
   }
-  if (!remedies.empty()) fmt::print("For what is not in this build, {}.\n", fmt::join(remedies, ", and "));
-  if (!peers) fmt::print("No peers: their folder was not found; set LONGSPAN_PEERS to it.\n");
+  if (!remedies.empty())
+    fmt::print("For kernels that are not in this build, {}.\n", fmt::join(remedies, ", and "));
+  if (!peers) fmt::print("No peers: their folder was not found; set LONGSPAN_PEERS to its path.\n");
 }
 
 void list_masks(bool json) {
@@ -176,7 +177,7 @@ void list_masks(bool json) {
     fmt::print("{}\n", Json{{"masks", rows}}.dump(2));
   else
     fmt::print(
-        "Row i sees key j where the condition holds; d(x) is the document of token x. Parameters in "
+        "Row i sees key j if the condition holds; d(x) is the document of token x. Parameters are in "
         "brackets.\n");
 }
 
@@ -260,14 +261,15 @@ void add_list_command(CLI::App& program) {
     std::vector<std::string> pythons;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command = program.add_subcommand("list", "List what there is, and what can run here");
+  CLI::App* command = program.add_subcommand(
+      "list", "List kernels, masks, devices, suites or strategies, and what can run here");
   command->add_option("what", options->what, "kernels, masks, devices, suites or strategies")->required();
   command->add_flag("--json", options->json, "print JSON");
   add_python_option(*command, options->pythons);
   command->footer(
       "Examples:\n"
-      "  longspan list kernels            each kernel's features, and where it cannot run here, why\n"
-      "  longspan list masks --json       for a program to read");
+      "  longspan list kernels            the features of each kernel, or why it cannot run here\n"
+      "  longspan list masks --json       for other programs");
   command->callback([options] {
     choose_pythons(options->pythons);
     for (const Row& row : kRows) {

@@ -1,4 +1,4 @@
-// What `longspan list` can list.
+// The subjects of `longspan list`.
 #pragma once
 
 #include <string>

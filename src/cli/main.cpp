@@ -1,4 +1,4 @@
-// The program `longspan`: the only place that wires concrete things together.
+// The program `longspan`: its commands, its help, and its exit codes.
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -23,7 +23,7 @@ void add_run_case_command(CLI::App& program);
 void add_manual_command(CLI::App& program);
 void add_results_page_command(CLI::App& program);
 
-// The table of commands, in the order in which the help lists them. Add a row and its declaration to add one.
+// The commands, in the order of the help. To add one, add its declaration and a row.
 // clang-format off
 constexpr AddCommand kCommands[] = {
     add_run_command,
@@ -34,7 +34,7 @@ constexpr AddCommand kCommands[] = {
     add_report_command,
     add_compare_command,
     add_completion_command,
-    // Hidden: the program starts these itself.
+    // Hidden: for the program itself, the build and developers.
     add_run_case_command,
     add_manual_command,
     add_results_page_command,
@@ -64,24 +64,24 @@ void add_commands(CLI::App& program) {
   program.set_version_flag("--version", version_text, "Print the version and what it was built with");
   program.footer(
       "Examples:\n"
-      "  longspan run quick --out out/quick                  measure both CPU kernels over all masks\n"
+      "  longspan run quick --out out/quick                  measure both CPU kernels on all masks\n"
       "  longspan report out/quick -o report.html            see the result in a browser\n"
       "  longspan mask causal_document --seqlen 8K --text    draw a mask\n"
-      "  longspan plan usp --ranks 16 --mask causal --seqlen 1M   what a strategy would send and compute\n"
+      "  longspan plan usp --ranks 16 --mask causal --seqlen 1M   plan what a strategy sends and computes\n"
       "  longspan verify                                     check every kernel against the oracles\n"
-      "  longspan list kernels                               what there is, and what can run here\n"
+      "  longspan list kernels                               list the kernels, and which can run here\n"
       "\n"
       "longspan COMMAND --help explains a command, with examples.");
   for (AddCommand add : kCommands) add(program);
   for (CLI::App* command : program.get_subcommands([](CLI::App*) { return true; })) {
     for (CLI::Option* option : command->get_options()) {
-      // Otherwise `--json=5` would be taken for `--json`.
+      // Otherwise `--json=5` would be accepted as `--json`.
       if (option->get_expected_max() == 0) option->disable_flag_override();
     }
   }
 }
 
-// One line on stderr, whatever the message holds.
+// Prints the message as one line on stderr.
 int fail(int code, std::string message) {
   for (char& c : message) {
     if (c == '\n') c = ' ';
@@ -101,7 +101,7 @@ int run(int argc, char** argv) {
     program.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help, --version
     return program.exit(asked);
-  } catch (const CLI::RuntimeError& ended) {  // a command that has said why already
+  } catch (const CLI::RuntimeError& ended) {  // the command has printed the reason
     return ended.get_exit_code();
   } catch (const CLI::ParseError& error) {
     fmt::print(stderr, "{}\n", describe_usage_error(program, error));
@@ -121,7 +121,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   int code = longspan::cli::run(argc, argv);
-  // Output that did not arrive (a full disk) is a failure, too.
+  // Output that could not be written, such as to a full disk, is a failure as well.
   if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
     fmt::print(stderr, "longspan: standard output could not be written\n");
     if (code == 0) code = 1;

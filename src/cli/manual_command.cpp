@@ -1,5 +1,5 @@
-// `longspan manual`: the manual page in roff, made from the same tree of commands that prints --help. The
-// build runs it to make longspan.1, so it is not listed among the commands.
+// `longspan manual`: prints the manual page in roff, made from the same definitions that print --help. The
+// build runs it to make longspan.1, so the command is hidden.
 #include <string>
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// `longspan mask`: draw a mask, describe it, show it, or write it down.
+// `longspan mask`: draws a mask, and describes it, shows it, or writes it to a file.
 #include <algorithm>
 #include <chrono>
 #include <iostream>
@@ -55,12 +55,11 @@ bool is_file(const std::string& pattern) {
   return pattern.ends_with(".json") || pattern.find('/') != std::string::npos;
 }
 
-// An option that does nothing would let a user believe that it did.
-void check_concerned(const MaskArguments& given, std::string_view pattern,
-                     const std::vector<std::string>& reads) {
+// Refuses options that the pattern does not read, so that none is silently ignored.
+void check_concerned(const MaskArguments& given, std::string_view pattern, const std::vector<std::string>& reads) {
   auto check = [&](bool is_given, std::string_view option) {
     const bool concerned = std::find(reads.begin(), reads.end(), option) != reads.end();
-    LONGSPAN_CHECK_INPUT(!is_given || concerned, "{}: does not concern {}, which takes {}", option, pattern,
+    LONGSPAN_CHECK_INPUT(!is_given || concerned, "{}: does not apply to {}, which takes {}", option, pattern,
                          reads.empty() ? "no parameters" : fmt::format("{}", fmt::join(reads, ", ")));
   };
   check(!given.lengths.empty(), "--lengths");
@@ -83,8 +82,7 @@ std::vector<std::string> options_of(const Pattern& pattern) {
 DrawnMask draw(const MaskArguments& given) {
   const Pattern& pattern = pattern_from_name(given.pattern);
   check_concerned(given, pattern.name, options_of(pattern));
-  LONGSPAN_CHECK_INPUT(!given.seqlen.empty(),
-                       "--seqlen: is missing; give the length of the sequence, such as 8K");
+  LONGSPAN_CHECK_INPUT(!given.seqlen.empty(), "--seqlen: is missing; give the sequence length, such as 8K");
   PatternOptions options;
   options.seqlen = parse_length(given.seqlen, "--seqlen");
   LONGSPAN_CHECK_INPUT(given.seed.value_or(0) >= 0, "--seed {}: must be at least 0", *given.seed);
@@ -101,8 +99,7 @@ DrawnMask read(const MaskArguments& given) {
   for (const auto& [is_given, option] : {std::pair{!given.seqlen.empty(), "--seqlen"},
                                          {given.seed.has_value(), "--seed"},
                                          {given.index.has_value(), "--index"}})
-    LONGSPAN_CHECK_INPUT(!is_given, "{}: does not concern a mask from a file, which is drawn already",
-                         option);
+    LONGSPAN_CHECK_INPUT(!is_given, "{}: does not apply to a mask from a file", option);
   DrawnMask drawn;
   drawn.pattern = given.pattern;
   drawn.masks = read_masks(given.pattern);
@@ -157,7 +154,7 @@ void describe(const DrawnMask& drawn, double draw_s, TileShape shape) {
 
 void run_mask(const MaskArguments& options) {
   LONGSPAN_CHECK_INPUT(!options.json || (!options.text && options.png.empty()),
-                       "--json: prints the mask alone; give --text and --png without it");
+                       "--json: cannot be combined with --text or --png");
   LONGSPAN_CHECK_INPUT(1 <= options.pixels && options.pixels <= 8192, "--pixels {}: must be 1 to 8192",
                        options.pixels);
   const TileShape shape = parse_tile(options.tile);
@@ -172,7 +169,8 @@ void run_mask(const MaskArguments& options) {
     std::cout.flush();
     return;
   }
-  // Before anything is printed: a file that cannot be written is wrong input, which prints nothing else.
+  // Write the picture before printing: an output file that cannot be written is an input error, which must
+  // not leave other output.
   if (!options.png.empty()) write_png(options.png, drawn.masks, {options.pixels, drawn.document_lengths});
   describe(drawn, draw_s, shape);
   if (options.text) {
@@ -190,20 +188,19 @@ void add_mask_command(CLI::App& program) {
   command
       ->add_option("pattern", options->pattern, "a mask pattern (see `longspan list masks`), or a mask file")
       ->required();
-  command->add_option("--seqlen", options->seqlen, "tokens of the sequence: 1000, 8K, 1M");
-  command->add_option("--seed", options->seed, "of the stream of masks; 42 if not given");
-  command->add_option("--index", options->index, "the mask's number in the stream; 0 if not given");
+  command->add_option("--seqlen", options->seqlen, "sequence length in tokens: 1000, 8K, 1M");
+  command->add_option("--seed", options->seed, "seed of the stream of masks [42]");
+  command->add_option("--index", options->index, "number of the mask in the stream [0]");
   command->add_option(
       "--lengths", options->lengths,
       "document lengths: auto, pile, prolong64k, prolong512k, long-mix, uniform:A:B, or a CSV file");
   add_pattern_options(*command, options->pattern_options);
   command->add_option("--kv-heads", options->kv_heads,
-                      "masks to draw for a block-sparse pattern; 1 if not given");
-  command->add_option("--tile", options->tile,
-                      "shape of the tiles that the mask is lowered to; 128x128 if not given");
+                      "number of masks to draw for a block-sparse pattern [1]");
+  command->add_option("--tile", options->tile, "tile shape for lowering the mask [128x128]");
   command->add_flag("--json", options->json, "print the mask as JSON, which --mask FILE.json reads");
-  command->add_option("--png", options->png, "write a picture");
-  command->add_option("--pixels", options->pixels, "of the picture's longer side; 512 if not given");
+  command->add_option("--png", options->png, "write a picture to this file");
+  command->add_option("--pixels", options->pixels, "pixels on the longer side of the picture [512]");
   command->add_flag("--text", options->text, "draw the mask in the terminal");
   command->footer(
       "Examples:\n"

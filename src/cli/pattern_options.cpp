@@ -1,3 +1,4 @@
+// Adds the options of patterns to a command and parses their values.
 #include "cli/pattern_options.h"
 
 #include "base/error.h"

@@ -1,3 +1,4 @@
+// Starts workers of peers for the runner, trying one interpreter after another.
 #include "cli/peer_helpers.h"
 
 #include <algorithm>
@@ -27,8 +28,8 @@ class PeerHelper final : public bench::Helper {
 
 bench::Helpers peer_helpers(std::vector<const Kernel*> peers) {
   bench::Helpers helpers;
-  // A worker whose interpreter lacks the peer's framework says so and ends: then the next interpreter is
-  // tried. Where none can be started the process of the case finds out why.
+  // A worker whose interpreter lacks the peer's framework reports it and ends, and the next interpreter is
+  // tried. If no worker can be started, the process of the case reports the reason.
   helpers.start = [peers = std::move(peers)](const Kernel& kernel, size_t useless,
                                              const Variables& variables) -> std::unique_ptr<bench::Helper> {
     if (std::find(peers.begin(), peers.end(), &kernel) == peers.end()) return nullptr;

@@ -1,4 +1,4 @@
-// Peers' workers as the runner's helpers: one serves the cases of its peer until one fails.
+// Peers' workers as the runner's helpers. A worker serves the cases of its peer until one fails.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// `longspan plan`: what a context-parallel strategy would do on a machine that need not be here: who holds,
-// sends and attends to what, and what that costs in bytes, load and memory.
+// `longspan plan`: plans a context-parallel strategy for any topology: which tokens each rank owns, sends and
+// attends to, and the cost in bytes, load and memory.
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -31,7 +31,7 @@ using record::Json;
 // Axes of a run that a plan does not read: no kernel runs, and both passes of one mask are planned.
 constexpr std::string_view kUnread[] = {"kernel",        "direction", "masks",
                                         "deterministic", "strategy",  "transport"};
-// What holds where one is not given, if that is not the run's preset: as large models have it.
+// Presets that differ from those of a run: typical values of large models.
 constexpr std::pair<std::string_view, std::string_view> kPresets[] = {{"heads", "64:8"}, {"dtype", "bf16"}};
 
 std::vector<const bench::Axis*> axes_read() {
@@ -75,13 +75,13 @@ Case case_of(const PlanArguments& options) {
   LONGSPAN_CHECK_INPUT(c.seqlen > 0 || c.mask_is_file(), "--seqlen is missing ({})",
                        bench::find_axis("seqlen")->help);
   LONGSPAN_CHECK_INPUT(c.parallelism.ranks > 0,
-                       "--ranks is missing: how many ranks, or --topology NODESxDEVICES");
-  // What the strategy does not read is refused, not ignored.
+                       "--ranks is missing; give the number of ranks, or --topology NODESxDEVICES");
+  // Options that the strategy does not read are refused, not ignored.
   for (const TableOption& option : strategy_options()) {
     const bool given = !options.axes.at(std::string(option.spec.name)).empty();
     LONGSPAN_CHECK_INPUT(!given || find_option(strategy.options, option.spec.name) != nullptr,
-                         "{} does not concern {}, only {}", option_name(option.spec.name), options.strategy,
-                         option.rows());
+                         "{} does not apply to {}, only to {}", option_name(option.spec.name),
+                         options.strategy, option.rows());
   }
   return bench::normalised(c);
 }
@@ -90,7 +90,7 @@ struct Planned {
   Case c;
   Problem problem;
   Topology topology;
-  StrategyOptions options;  // with what was left open filled in
+  StrategyOptions options;  // with unset options filled in
   Schedule schedule;
   Cost cost;
   double build_s = 0, check_s = 0;
@@ -115,10 +115,9 @@ Planned plan(const PlanArguments& options) {
   problem.dtype = p.c.dtype;
   problem.masks = std::make_shared<const HeadMasks>(std::move(drawn.masks));
   problem.check();
-  LONGSPAN_CHECK_INPUT(
-      problem.tokens_q == problem.tokens_kv,
-      "mask '{}' has {} rows and {} columns; tokens are dealt to ranks where the two are equal", p.c.mask,
-      problem.tokens_q, problem.tokens_kv);
+  LONGSPAN_CHECK_INPUT(problem.tokens_q == problem.tokens_kv,
+                       "mask '{}' has {} rows and {} columns; context parallelism needs a square mask",
+                       p.c.mask, problem.tokens_q, problem.tokens_kv);
   p.topology = p.c.parallelism.topology();
   const Strategy& strategy = strategy_from_name(p.c.parallelism.strategy);
   const Support support = strategy.supports(problem, p.topology, p.c.parallelism.options);
@@ -168,11 +167,13 @@ void print_pass(const Planned& p, Direction direction) {
   const PassCost& cost = p.cost.of(direction);
   int64_t peak = 0;
   for (size_t rank = 0; rank < cost.area.size(); ++rank) peak = std::max(peak, peak_bytes(p, cost, rank));
-  fmt::print("  {:<12} {} rounds; sent at most {} a rank ({} within a node, {} between nodes), {} in all\n",
-             name_of(direction), cost.rounds.size(), bytes(cost.most_sent()), bytes(most(cost.sent_within)),
-             bytes(most(cost.sent_between)), bytes(cost.all_sent()));
-  fmt::print("  {:<12} largest load {:.3f} of the mean; copies of others' data take at most {} a rank\n", "",
-             cost.imbalance, bytes(peak));
+  fmt::print(
+      "  {:<12} {} rounds; at most {} sent per rank ({} within a node, {} between nodes), {} in total\n",
+      name_of(direction), cost.rounds.size(), bytes(cost.most_sent()), bytes(most(cost.sent_within)),
+      bytes(most(cost.sent_between)), bytes(cost.all_sent()));
+  fmt::print(
+      "  {:<12} largest load {:.3f} of the mean; copies of other ranks' data take at most {} per rank\n", "",
+      cost.imbalance, bytes(peak));
 }
 
 // "0-6,9" of ascending numbers.
@@ -188,7 +189,8 @@ std::string ranges_text(const std::vector<int32_t>& numbers) {
   return text;
 }
 
-// Ranks by rounds: whose keys arrive for the round, and the share of its mean work that the rank does in it.
+// A table of ranks by rounds: the sources of the keys that arrive, and the rank's work in the round as a
+// share of a rank's mean work in the pass.
 void print_rounds(const Planned& p) {
   constexpr size_t kMostRounds = 16;
   constexpr int kMostRanks = 16;
@@ -216,7 +218,7 @@ void print_rounds(const Planned& p) {
     }
   }
   fmt::print(
-      "\n  forward, rank by round: <SOURCES of the keys that arrive, and its share of a rank's mean work\n");
+      "\n  forward, ranks by rounds: <SOURCES of the keys that arrive, and the work over the rank mean\n");
   fmt::print("  {:>4}", "rank");
   for (size_t i = 0; i < rounds.size(); ++i) fmt::print("  {:>{}}", fmt::format("round {}", i), widths[i]);
   fmt::print("\n");
@@ -244,7 +246,7 @@ void print_ranks(const Planned& p) {
                bytes(backward.sent(rank)), bytes(peak_bytes(p, forward, rank)),
                bytes(peak_bytes(p, backward, rank)));
   }
-  if (ranks > kMost) fmt::print("  ... {} ranks more; --json has them all\n", ranks - kMost);
+  if (ranks > kMost) fmt::print("  ... {} more ranks; --json lists all\n", ranks - kMost);
 }
 
 void print_text(const Planned& p) {
@@ -257,7 +259,7 @@ void print_text(const Planned& p) {
     if (const std::optional<OptionValue> value = p.options.value_of(option))
       how.push_back(fmt::format("{} {}", option.name, to_text(*value)));
   }
-  fmt::print("  {:<12} {}\n", "how", fmt::join(how, ", "));
+  fmt::print("  {:<12} {}\n", "options", fmt::join(how, ", "));
   fmt::print("  {:<12} {:.4g} visible pairs, summed over query heads\n", "area",
              static_cast<double>(p.problem.area()));
   print_pass(p, Direction::kForward);
@@ -273,8 +275,7 @@ void print_text(const Planned& p) {
 void add_plan_command(CLI::App& program) {
   auto options = std::make_shared<PlanArguments>();
   CLI::App* command = program.add_subcommand(
-      "plan",
-      "Plan context parallelism: rounds, bytes, load and memory of each rank, on any number of ranks");
+      "plan", "Plan context parallelism on any number of ranks: rounds, bytes, load and memory of each rank");
   std::vector<std::string_view> names;
   for (const Strategy& strategy : strategies()) names.push_back(strategy.name);
   command->add_option("strategy", options->strategy, fmt::format("one of {}", fmt::join(names, ", ")))
@@ -288,7 +289,7 @@ void add_plan_command(CLI::App& program) {
   }
   command->add_flag("--json", options->json, "print the plan as JSON (keys: docs/reference/results.md)");
   command->footer(
-      "Nothing is run and no data is made: a plan for 1,024 GPUs takes seconds, or up to half a minute for "
+      "Nothing runs on a device. A plan for 1,024 GPUs takes seconds, or up to half a minute with "
       "documents.\n"
       "Examples:\n"
       "  longspan plan ring-p2p --ranks 8 --mask causal --seqlen 64K\n"

@@ -1,3 +1,4 @@
+// Adds --python and passes its value on in LONGSPAN_PYTHON.
 #include "cli/python_option.h"
 
 #include <cstdlib>
@@ -11,7 +12,8 @@ namespace longspan::cli {
 void add_python_option(CLI::App& command, std::vector<std::string>& pythons) {
   command
       .add_option("--python", pythons,
-                  "Interpreter of the peers [python3]; repeat it for packages that cannot live together")
+                  "Python interpreter for the peers [python3]; repeat the option if peers need different "
+                  "environments")
       ->type_name("PATH")
       ->expected(1)
       ->take_all();
@@ -22,7 +24,7 @@ void choose_pythons(const std::vector<std::string>& pythons) {
   std::string list;
   for (const std::string& python : pythons) {
     LONGSPAN_CHECK_INPUT(python.find('/') == std::string::npos || access(python.c_str(), X_OK) == 0,
-                         "--python {}: no program that can be run", python);
+                         "--python {}: not an executable file", python);
     list += (list.empty() ? "" : ":") + python;
   }
   setenv("LONGSPAN_PYTHON", list.c_str(), 1);

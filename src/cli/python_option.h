@@ -10,8 +10,8 @@ namespace longspan::cli {
 
 void add_python_option(CLI::App& command, std::vector<std::string>& pythons);
 
-// For all workers that this process and its children start, if any is named. Bad input: a path at which no
-// program can be run.
+// Sets the interpreters for all workers that this process and its children start, if any are given. Throws an
+// input error for a path that is not an executable file.
 void choose_pythons(const std::vector<std::string>& pythons);
 
 }  // namespace longspan::cli

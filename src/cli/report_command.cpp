@@ -1,4 +1,4 @@
-// `longspan report`: results as a terminal table, or as one self-contained HTML page.
+// `longspan report`: shows results as a terminal table, or as one self-contained HTML page.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -65,10 +65,10 @@ void add_report_command(CLI::App& program) {
   auto options = std::make_shared<ReportArguments>();
   CLI::App* command =
       program.add_subcommand("report", "Show results as a table, or as one self-contained HTML page");
-  command->add_option("results", options->results, "results.jsonl files, or folders that hold them")
+  command->add_option("results", options->results, "results.jsonl files, or folders that contain them")
       ->required();
   command->add_option("-o,--output", options->output,
-                      "the HTML file to write; without it a table is printed");
+                      "write an HTML page to this file, instead of printing a table");
   command->add_option("--title", options->title, "title of the page")->needs("--output");
   command->footer(
       "Examples:\n"

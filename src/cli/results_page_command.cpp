@@ -1,5 +1,5 @@
-// `longspan results-page`: docs/reference/results.md, made from the fields of the records. It is for those
-// who work on the project, so it is not listed among the commands.
+// `longspan results-page`: prints docs/reference/results.md, made from the fields of the records. It is for
+// developers of the project, so it is hidden.
 #include <fmt/format.h>
 
 #include "cli/command.h"

@@ -1,5 +1,5 @@
-// `longspan run`: measure the cases of a suite, or of lists on the command line. And the hidden command that
-// runs one case in a process of its own.
+// `longspan run`: measures the cases of a suite, or of lists on the command line. Also the hidden command
+// that runs cases in a child process.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -40,7 +40,7 @@ struct RunArguments {
   bool dry_run = false;
 };
 
-// The suite that the axes on the command line make.
+// The suite that the axes on the command line define.
 bench::Suite suite_of_lists(const RunArguments& options) {
   bench::Suite suite;
   suite.name = "command line";
@@ -55,7 +55,7 @@ bench::Suite suite_of_lists(const RunArguments& options) {
     }
   }
   const bench::Axis* missing = bench::missing_axis(group);
-  LONGSPAN_CHECK_INPUT(missing == nullptr, "{} is missing ({}); or name a suite: longspan run quick",
+  LONGSPAN_CHECK_INPUT(missing == nullptr, "{} is missing ({}); or give a suite, as in: longspan run quick",
                        option_name(missing->name), missing->help);
   suite.groups.push_back(std::move(group));
   return suite;
@@ -67,7 +67,7 @@ bench::Suite suite_of(const RunArguments& options) {
     if (!words.empty()) given_axis = axis;
   }
   LONGSPAN_CHECK_INPUT(options.suite.empty() || given_axis.empty(),
-                       "{} cannot go with a suite, which names its own; choose from it by --filter '{}=...'",
+                       "{} cannot be combined with a suite; select from the suite with --filter '{}=...'",
                        option_name(given_axis), given_axis);
   bench::Suite suite = options.suite.empty() ? suite_of_lists(options) : bench::find_suite(options.suite);
   for (const bench::RuleKey& key : bench::rule_keys()) {
@@ -83,11 +83,11 @@ bench::Suite suite_of(const RunArguments& options) {
   return suite;
 }
 
-// The command as typed, with what is a path made relative to the working folder.
+// The command as typed, with absolute paths made relative to the working folder.
 std::string command_line(const std::vector<std::string>& words) {
   std::string command = "longspan";
   for (const std::string& word : words) {
-    // --out=/there, too
+    // also handles --out=/path
     const size_t value = word.starts_with("--") ? word.find('=') + 1 : 0;
     const std::filesystem::path path(word.substr(value));
     command += " " + bench::shell_quoted(path.is_absolute() ? word.substr(0, value) +
@@ -121,27 +121,27 @@ void choose_devices(const std::string& text, bench::RunOptions& run) {
     try {
       run.devices.push_back(static_cast<int>(bench::parse_count(word, 0, 1 << 16)));
     } catch (const Error&) {
-      LONGSPAN_CHECK_INPUT(false, "--devices '{}': must be all, or numbers of GPUs such as 0,1,2", text);
+      LONGSPAN_CHECK_INPUT(false, "--devices '{}': must be all, or GPU numbers such as 0,1,2", text);
     }
   }
 }
 
-// Who this process is, where a launcher started several and each is one rank of some of these cases.
+// The launch of this process, if a launcher started several and each is one rank of some of these cases.
 std::optional<Launch> launch_of(const std::vector<bench::Case>& cases) {
   for (const bench::Case& c : cases) {
     if (const auto launch = bench::launch_of_processes(c.parallelism)) return launch;
   }
-  // In a job of Slurm's, rank 0 may be the script itself.
+  // In a Slurm job, rank 0 may be the batch script itself.
   const std::optional<Launch> launch = launch_from_environment();
   LONGSPAN_CHECK_INPUT(
       !launch || launch->ranks == 1 || (launch->launcher == "Slurm" && launch->rank == 0),
-      "{} started {} processes, but none of these cases has ranks that are processes: --transport mpi on the "
-      "CPU, nccl on GPUs",
+      "{} started {} processes, but no case has ranks that are processes; add --transport mpi on the "
+      "CPU, or --transport nccl on GPUs",
       launch->launcher, launch->ranks);
   return std::nullopt;
 }
 
-// Each process of a host takes one of its GPUs.
+// Each process of a host uses one of its GPUs.
 int gpu_of(const Launch& launch, const std::vector<Device>& devices) {
   const auto gpus = std::count_if(devices.begin(), devices.end(),
                                   [](const Device& d) { return d.kind == DeviceKind::kCuda; });
@@ -164,8 +164,9 @@ void run(const RunArguments& options, const std::vector<std::string>& words) {
     return;
   }
   const std::optional<Launch> launch = launch_of(cases);
-  LONGSPAN_CHECK_INPUT(!launch || options.devices.empty(),
-                       "--devices cannot go with ranks that are processes: each takes one GPU of its host");
+  LONGSPAN_CHECK_INPUT(
+      !launch || options.devices.empty(),
+      "--devices cannot be combined with ranks that are processes: each uses one GPU of its host");
   choose_pythons(options.pythons);
   LONGSPAN_CHECK_INPUT(!options.resume || !options.out.empty(),
                        "--resume needs --out with the folder of the run");
@@ -204,14 +205,13 @@ void run(const RunArguments& options, const std::vector<std::string>& words) {
   if (summary.ok + summary.skipped + summary.failed + summary.earlier > 0) print_results(summary);
   const std::string counts =
       fmt::format("{} measured, {} skipped, {} failed", summary.ok, summary.skipped, summary.failed);
-  const std::string earlier = summary.earlier > 0 ? fmt::format(", {} done before", summary.earlier) : "";
+  const std::string earlier = summary.earlier > 0 ? fmt::format(", {} measured before", summary.earlier) : "";
   fmt::print(stderr, "{}{}: {}\n", counts, earlier, summary.path);
   if (summary.above_ceiling > 0) {
-    fmt::print(
-        stderr,
-        "{} rates are above the ceiling: that product is not the fastest there is, or other work slowed "
-        "the machine while it was measured\n",
-        summary.above_ceiling);
+    fmt::print(stderr,
+               "{} rates are above the ceiling: other work slowed the machine while the ceiling was "
+               "measured, or its matrix product is not the fastest possible\n",
+               summary.above_ceiling);
   }
   if (summary.interrupted) {
     fmt::print(stderr,
@@ -226,7 +226,7 @@ void run(const RunArguments& options, const std::vector<std::string>& words) {
   }
   if (summary.broken && summary.left > 0) {
     fmt::print(stderr,
-               "{} cases left: after this failure the processes cannot go on; start them again with the same "
+               "{} cases left: the processes cannot continue after this failure; restart them with the same "
                "command and --out {} --resume\n",
                summary.left, run.folder);
   }
@@ -246,7 +246,8 @@ std::vector<std::string> words_after_program() {
 
 void add_run_command(CLI::App& program) {
   auto options = std::make_shared<RunArguments>();
-  CLI::App* command = program.add_subcommand("run", "Measure kernels on masks: a suite, or lists of values");
+  CLI::App* command =
+      program.add_subcommand("run", "Measure kernels on masks, from a suite or from lists of values");
   command->add_option("suite", options->suite,
                       "A suite: its name (see `longspan list suites`) or a TOML file");
   for (const bench::Axis& axis : bench::axes()) {
@@ -255,40 +256,40 @@ void add_run_command(CLI::App& program) {
         ->type_name("LIST")
         ->expected(1)
         ->take_all()
-        ->group("Cases (lists by commas; every combination is a case)");
+        ->group("Cases (comma-separated lists; every combination is a case)");
   }
   command
-      ->add_option("--filter", options->filter,
-                   "Only the cases that EXPR selects: 'mask=causal,full seqlen>=8K kernel!=cpu-naive'")
+      ->add_option(
+          "--filter", options->filter,
+          "Run only the cases that EXPR selects, such as 'mask=causal,full seqlen>=8K kernel!=cpu-naive'")
       ->type_name("EXPR");
-  command->add_option("--out", options->out, "Folder of results.jsonl [out/NAME-TIME]")->type_name("DIR");
+  command->add_option("--out", options->out, "Folder for results.jsonl [out/NAME-TIME]")->type_name("DIR");
   add_python_option(*command, options->pythons);
   command
       ->add_option("--stop-after", options->stop_after,
-                   "Begin no case later than this (90s, 30m, 2h); --resume does the rest another time")
+                   "Start no case after this time (90s, 30m, 2h); --resume continues later")
       ->type_name("TIME");
   command
       ->add_option(
           "--devices", options->devices,
-          "GPUs to divide the cases over, such as 0,1,2, or all [0]; all kernels of a problem stay on "
-          "one of them")
+          "GPUs to divide the cases over, such as 0,1,2, or all [0]; all kernels of a problem run on "
+          "the same GPU")
       ->type_name("LIST");
-  command->add_flag("--resume", options->resume, "Complete the run in --out: do what it has no line for");
-  command->add_flag("--dry-run", options->dry_run, "List the cases and run none");
+  command->add_flag("--resume", options->resume, "Continue the run in --out with the cases that it lacks");
+  command->add_flag("--dry-run", options->dry_run, "List the cases without running them");
   for (const bench::RuleKey& key : bench::rule_keys()) {
     command
         ->add_option(option_name(key.name), options->rule[std::string(key.name)],
                      fmt::format("{} ({})", key.help, key.values))
         ->type_name("VALUE")
-        ->group("Timing rule (instead of the suite's)");
+        ->group("Timing rule (overrides the suite's)");
   }
   command->footer(
       "EXPR of --filter:\n" + std::string(bench::Filter::help()) +
       "\n\n"
-      "Cases run in processes of their own: a crash, a hang or a lack of memory becomes a `failed` line with "
-      "its\n"
-      "reason, and the run goes on. Exit code: 0, 1 if a case failed, 2 for a wrong option or suite, 130 if "
-      "interrupted.\n"
+      "Cases run in child processes. A crash, a hang or a lack of memory is recorded as a `failed` line\n"
+      "with its reason, and the run continues. Exit code: 0, 1 if a case failed, 2 for a wrong option or\n"
+      "suite, 130 if interrupted.\n"
       "Examples:\n"
       "  longspan run quick\n"
       "  longspan run --kernel cpu-flash --mask causal,full --seqlen 1K,4K --direction fwd,bwd --out "
@@ -304,7 +305,7 @@ void add_run_command(CLI::App& program) {
 
 void add_run_case_command(CLI::App& program) {
   CLI::App* command = program.add_subcommand(bench::kChildCommand, "Answer requests of `longspan run`");
-  command->group("");  // not for people
+  command->group("");  // hidden
   command->callback([] {
     if (const int status = bench::answer_requests(workbench()); status != 0) throw CLI::RuntimeError(status);
   });

@@ -1,3 +1,4 @@
+// Turns the errors of CLI11 into messages that list the alternatives.
 #include "cli/usage_error.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 namespace longspan::cli {
 namespace {
 
-// Levenshtein's, with a swap of neighbours counted as one edit, since that is how fingers slip.
+// Levenshtein distance, with a swap of neighbours counted as one edit, since it is a common typing error.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
   std::iota(above.begin(), above.end(), size_t{0});
@@ -26,7 +27,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return above[b.size()];
 }
 
-// The command that was being read when the error arose.
+// The command that was being parsed when the error occurred.
 const CLI::App& innermost(const CLI::App& program) {
   const CLI::App* app = &program;
   while (!app->get_subcommands().empty()) app = app->get_subcommands().back();
@@ -72,7 +73,7 @@ bool looks_like_option(std::string_view word) {
          (word[1] == '-' || std::isalpha(static_cast<unsigned char>(word[1])));
 }
 
-// The option that a message of CLI11's is about: these messages begin with its name or hold it after a colon.
+// The option that a message of CLI11 is about. Messages begin with its name or contain it after a colon.
 const CLI::Option* option_in(const CLI::App& app, std::string_view message) {
   const CLI::Option* found = nullptr;
   size_t length = 0;
@@ -89,7 +90,7 @@ const CLI::Option* option_in(const CLI::App& app, std::string_view message) {
 std::string what_it_takes(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   if (type == "INT") return "a whole number";
-  if (type == "UINT") return "a whole number that is not negative";
+  if (type == "UINT") return "a whole number of at least 0";
   if (type == "FLOAT") return "a number";
   return option.get_description().empty() ? type : fmt::format("{} ({})", type, option.get_description());
 }
@@ -122,7 +123,7 @@ std::string wrong_count(const CLI::App& app, std::string_view message) {
 
 // What is wrong, without the command's name.
 std::string describe(const CLI::App& app, const CLI::ParseError& error) {
-  // An unknown word is the cause of whatever CLI11 came upon first, such as a value that it left missing.
+  // An unknown word is the cause of other errors that CLI11 reports first, such as a missing value.
   const std::vector<std::string> words = app.remaining();
   const bool offers_commands = !command_names(app).empty();
   if (offers_commands && !words.empty() && !looks_like_option(words[0]))
@@ -137,7 +138,7 @@ std::string describe(const CLI::App& app, const CLI::ParseError& error) {
   if (kind == "RequiredError") return missing(app, message);
   if (kind == "ConversionError") return wrong_value(app, message);
   if (kind == "ArgumentMismatch") return wrong_count(app, message);
-  return message;  // of validators, and of options that need or exclude each other
+  return message;  // from validators, and from options that need or exclude each other
 }
 
 }  // namespace

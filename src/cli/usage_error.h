@@ -1,5 +1,4 @@
-// What to tell a user whose command line cannot be understood: one line that says what was wrong and what is
-// allowed.
+// Messages for command lines that cannot be parsed: one line that says what is wrong and what is allowed.
 #pragma once
 
 #include <string>
@@ -13,10 +12,10 @@ namespace longspan::cli {
 // "longspan run: unknown option '--kernal' (did you mean --kernel?); the options are ..."
 std::string describe_usage_error(const CLI::App& program, const CLI::ParseError& error);
 
-// The candidate nearest to what was typed, or "" if none is near enough to be meant.
+// The candidate nearest to the typed word, or "" if none is near enough.
 std::string nearest(std::string_view typed, const std::vector<std::string>& candidates);
 
-// The commands that `app` offers, and the options, as they are typed.
+// The visible commands and options of `app`, as they are typed.
 std::vector<std::string> command_names(const CLI::App& app);
 std::vector<std::string> option_names(const CLI::App& app);
 

@@ -1,4 +1,4 @@
-// `longspan verify`: check kernels against the oracles.
+// `longspan verify`: checks kernels against the oracles.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -35,7 +35,7 @@ struct VerifyArguments {
   bool deterministic = false, fp32_output = false, verbose = false, table = false;
 };
 
-// "Q:KV", or "H" for as many of both.
+// "Q:KV", or "H" for H of both.
 Heads parse_heads(const std::string& text) {
   const size_t colon = text.find(':');
   const auto number = [&](std::string_view digits) {
@@ -49,8 +49,9 @@ Heads parse_heads(const std::string& text) {
   Heads heads;
   heads.q = number(view.substr(0, colon));
   heads.kv = colon == std::string::npos ? heads.q : number(view.substr(colon + 1));
-  LONGSPAN_CHECK_INPUT(heads.q % heads.kv == 0, "--heads {}: {} query heads are no multiple of {} KV heads",
-                       text, heads.q, heads.kv);
+  LONGSPAN_CHECK_INPUT(heads.q % heads.kv == 0,
+                       "--heads {}: {} query heads are not a multiple of {} KV heads", text, heads.q,
+                       heads.kv);
   return heads;
 }
 
@@ -115,7 +116,7 @@ std::string errors_of(const CaseOutcome& outcome) {
   return text;
 }
 
-// One line on the terminal that is overwritten as cases end; nothing in a file or a pipe.
+// One line on the terminal, overwritten after each case. Prints nothing to a file or a pipe.
 class ProgressLine {
  public:
   explicit ProgressLine(size_t cases) : cases_(cases), shown_(isatty(STDERR_FILENO) != 0) {}
@@ -145,7 +146,7 @@ void print_outcome(const CaseOutcome& outcome, bool verbose) {
   std::fflush(stdout);
 }
 
-// Masks down, kernels across: the largest error as a share of its tolerance, forward / backward.
+// Masks in rows, kernels in columns: the largest error over its tolerance, forward / backward.
 class Table {
  public:
   void add(const CaseOutcome& outcome) {
@@ -195,7 +196,7 @@ class Table {
                : fmt::format("{} / {}", text_of(passes[0]), text_of(passes[1]));
   }
 
-  std::vector<std::string> kernels_, masks_;  // in the order in which they came up
+  std::vector<std::string> kernels_, masks_;  // in order of appearance
   std::map<std::pair<std::string, std::string>, Passes> cells_;
 };
 
@@ -231,30 +232,32 @@ void add_verify_command(CLI::App& program) {
   const auto list = [&](const std::string& name, std::vector<std::string>& values, const std::string& help) {
     command->add_option(name, values, help)->delimiter(',');
   };
-  list("--kernel", options->kernels, "kernels; all that can run here");
+  list("--kernel", options->kernels, "kernel names [all that can run here]");
   list("--mask", options->masks,
        "patterns, mask files (*.json), `empty`, or parts of masks: shuffled:MASK, late_keys:MASK, "
-       "early_rows:MASK; all patterns and several parts");
-  list("--seqlen", options->seqlens, "sequence lengths, such as 1000 or 8K; 1,2,63,64,65,127,129,1000,4097");
-  list("--heads", options->heads, "QUERY:KV heads; multi-head and grouped ones");
-  command->add_option("--head-dim", options->head_dim, "elements of a head; varies with the length");
-  list("--dtype", options->dtypes, "f32, bf16, f16; all");
-  list("--direction", options->directions, "forward (fwd), backward (bwd); both");
-  command->add_option("--seed", options->seed, "of masks, inputs and sampled rows; 42");
-  command->add_option("--scale", options->scale, "of the scores; 1 / sqrt(head_dim)");
-  command->add_flag("--deterministic", options->deterministic, "demand the same bits of two runs");
-  command->add_flag("--fp32-output", options->fp32_output, "outputs in f32, whatever the dtype");
-  command->add_option("--index", options->index, "mask number of the seed's stream; 0");
-  command->add_option("--lengths", options->lengths, "where document lengths come from");
+       "early_rows:MASK [all patterns and several parts]");
+  list("--seqlen", options->seqlens, "sequence lengths, such as 1000 or 8K [1,2,63,64,65,127,129,1000,4097]");
+  list("--heads", options->heads, "QUERY:KV heads [multi-head and grouped]");
+  command->add_option("--head-dim", options->head_dim, "head dimension [varies with the length]");
+  list("--dtype", options->dtypes, "f32, bf16, f16 [all]");
+  list("--direction", options->directions, "forward (fwd), backward (bwd) [both]");
+  command->add_option("--seed", options->seed, "seed of masks, inputs and sampled rows [42]");
+  command->add_option("--scale", options->scale, "scale of the scores [1 / sqrt(head_dim)]");
+  command->add_flag("--deterministic", options->deterministic,
+                    "require bitwise-identical results from two runs");
+  command->add_flag("--fp32-output", options->fp32_output, "f32 outputs for every dtype");
+  command->add_option("--index", options->index, "number of the mask in the seed's stream [0]");
+  command->add_option("--lengths", options->lengths, "source of document lengths");
   add_pattern_options(*command, options->pattern_options);
   command->add_flag("-v,--verbose", options->verbose, "print each case with its errors and tolerances");
   command->add_flag("--table", options->table,
-                    "print a table at the end: each kernel's and mask's largest error as a share of its "
+                    "print a table at the end: the largest error of each kernel and mask over its "
                     "tolerance, forward / backward");
   add_python_option(*command, options->pythons);
   command->footer(
-      "Outputs are compared with an fp64 oracle in sampled rows and keys, and every row and key is counted\n"
-      "(docs/concepts/proof.md says how). Exit code 1 if a case fails.\n"
+      "The fp64 oracle checks outputs in sampled rows and keys; the counting oracle checks every row and "
+      "key\n"
+      "(see docs/concepts/proof.md). The exit code is 1 if a case fails.\n"
       "\n"
       "Examples:\n"
       "  longspan verify                                             everything, in a minute or two\n"

@@ -1,3 +1,4 @@
+// Looks up the values of an option by its name.
 #include "cli/vocabulary.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The words that options and positional arguments take, for completion: read from the tables that define
-// them, never listed twice.
+// The words that options and positional arguments accept, for completion. They come from the tables that
+// define them.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace longspan::cli {
 
-// Empty where anything goes, such as a number or a file.
+// Empty if the value is free, such as a number or a file.
 std::vector<std::string> words_of(const CLI::Option& option);
 
 }  // namespace longspan::cli

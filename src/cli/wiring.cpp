@@ -1,3 +1,4 @@
+// Connects the benchmark with the kernels, peers, testbeds and oracles of this build.
 #include "cli/wiring.h"
 
 #include "base/error.h"
@@ -17,7 +18,7 @@ namespace longspan::cli {
 namespace {
 
 bench::Ceiling cpu_ceiling(DType dtype) {
-  // The CPU kernels round bf16 on the way in and multiply in f32, so that product is the ceiling of both.
+  // The CPU kernels convert bf16 inputs to f32 and multiply in f32, so sgemm is the ceiling of both dtypes.
   LONGSPAN_CHECK_INPUT(dtype == DType::kF32 || dtype == DType::kBF16, "the CPU has no matrix product of {}",
                        name_of(dtype));
   constexpr int64_t kSize = 2048;

@@ -1,5 +1,4 @@
-// The concrete things that the commands work with. A test program links the same commands with a wiring of
-// its own.
+// The kernels, devices and oracles that the commands use. A test program links the same commands with others.
 #pragma once
 
 #include "bench/run/workbench.h"

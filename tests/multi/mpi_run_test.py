@@ -95,7 +95,7 @@ class MpiRunTest(unittest.TestCase):
         self.assertIn("--resume", again.stderr)
         resumed = mpirun(2, *arguments, "--direction", "fwd,bwd", "--resume")
         self.assertEqual(resumed.returncode, 0, resumed.stderr)
-        self.assertIn("1 measured, 0 skipped, 0 failed, 1 done before", resumed.stderr)
+        self.assertIn("1 measured, 0 skipped, 0 failed, 1 measured before", resumed.stderr)
         self.assertEqual([c["case"]["direction"] for c in cases_in(self.folder)], ["forward", "backward"])
 
     def test_other_numbers_of_ranks_are_skipped_with_the_reason(self):
@@ -111,7 +111,7 @@ class MpiRunTest(unittest.TestCase):
     def test_processes_that_nobody_needs_are_refused(self):
         result = mpirun(2, "--strategy", "balanced", "--ranks", "2", *DOCUMENTS, *QUICK, "--out", self.folder)
         self.assertNotEqual(result.returncode, 0)
-        self.assertIn("Open MPI started 2 processes, but none of these cases has ranks that are processes", result.stderr)
+        self.assertIn("Open MPI started 2 processes, but no case has ranks that are processes", result.stderr)
         self.assertFalse(Path(self.folder).exists())
 
     def test_without_mpirun_the_reason_says_how_to_start_it(self):

@@ -250,7 +250,7 @@ TEST_F(RunTest, RefusesAFolderThatHoldsResultsAndResumesOnlyWhatIsMissing) {
   EXPECT_THAT(again.output, HasSubstr("--resume"));
   const Outcome more = run(cases("good,unsupported") + out() + " --resume");
   EXPECT_EQ(more.status, 0);
-  EXPECT_THAT(more.output, HasSubstr("1 skipped, 0 failed, 1 done before"));
+  EXPECT_THAT(more.output, HasSubstr("1 skipped, 0 failed, 1 measured before"));
   EXPECT_EQ(by_kernel().size(), 2u);
   // With nothing left to do the file stays as it is.
   const auto before = fs::file_size(results_path());
