@@ -9,7 +9,7 @@ from program import run
 
 COMMANDS = ["mask", "plan", "verify", "run", "report", "compare", "list", "completion"]
 
-# (arguments, what the line must hold). {folder} is an empty folder; FILES lie in it.
+# (arguments, parts of the line). {folder} is a folder that contains FILES.
 BAD = [
     # Commands and options.
     (["frobnicate"], ["unknown command 'frobnicate'", *COMMANDS]),

@@ -1,4 +1,4 @@
-"""What the program offers beside its commands' work: help, version, lists, completion, the manual page."""
+"""The program's help, version, lists, completion and manual page."""
 
 import json
 import os

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`longspan mask` as a user meets it: golden values, files, one-line errors, memory at a million tokens.
+"""`longspan mask` from the command line: golden values, files, one-line errors, memory at a million tokens.
 
 usage: mask_command_test.py LONGSPAN [--sanitized]
 """
@@ -123,7 +123,7 @@ class MaskCommand(unittest.TestCase):
             self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
             self.assertIn(part, result.stderr)
 
-    @unittest.skipIf("--sanitized" in sys.argv, "a sanitizer has memory of its own")
+    @unittest.skipIf("--sanitized" in sys.argv, "a sanitizer uses additional memory")
     def test_a_million_tokens_take_little_memory(self):
         for pattern in (["causal_document"], ["global_sliding_window"],
                         ["uniform_block_sparse", "--block", "64", "--density", "0.05"],

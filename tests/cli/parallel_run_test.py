@@ -1,4 +1,4 @@
-"""Strategies run and measured on thread ranks: what the results say of each rank, and that it fits together."""
+"""Strategies run and measured on thread ranks: the results of each rank, and their consistency."""
 
 import json
 import tempfile

@@ -1,4 +1,4 @@
-"""`longspan plan`: the volumes of the formulas in docs/concepts/schedules.md, every option, and a picture in text."""
+"""`longspan plan`: the volumes of the formulas in docs/concepts/schedules.md, every option, and the text output."""
 
 import json
 import unittest

@@ -1,4 +1,4 @@
-// The reader of masks, and what is done first with a mask that was read.
+// The reader of masks, and the first operations on a mask that was read.
 #include <sstream>
 
 #include "bench/spec/mask_file.h"
@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       LONGSPAN_CHECK(seen == mask.area(), "rows see {} of {} visible pairs", seen, mask.area());
       LONGSPAN_CHECK(lower(mask, {64, 32}).area == mask.area(), "the tile map has another area");
     }
-    // What is written is read again as the same.
+    // A written mask is read back unchanged.
     std::ostringstream out;
     write_masks(masks, out);
     LONGSPAN_CHECK(parse_masks(out.str(), "written.json") == masks, "a mask written is not the mask read");

@@ -1,4 +1,4 @@
-// What a reader owes to any bytes at all: a value, or an input error of one line. A crash, a sanitizer's
+// A reader must turn any bytes into a value or an input error of one line. A crash, a sanitizer's
 // report, another exception or a message of several lines is a finding.
 #pragma once
 

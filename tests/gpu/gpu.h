@@ -17,6 +17,6 @@ inline Device first_gpu() {
 
 }  // namespace longspan
 
-// Skips the test, with the reason, where there is no GPU.
+// Skips the test, with the reason, if there is no GPU.
 #define LONGSPAN_NEEDS_GPU() \
   if (const std::string reason = ::longspan::no_cuda_reason(); !reason.empty()) GTEST_SKIP() << reason

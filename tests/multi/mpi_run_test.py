@@ -155,7 +155,7 @@ def be_strange(how, command):
         if child.poll() is not None:
             return child.returncode
         time.sleep(0.01)
-    if what == "limit":  # what it has, and 250 MiB: too little for the second case's tensors
+    if what == "limit":  # 250 MiB more than it has: too little for the second case's tensors
         size = int(Path(f"/proc/{child.pid}/statm").read_text().split()[0]) * resource.getpagesize()
         resource.prlimit(child.pid, resource.RLIMIT_AS, (size + (250 << 20),) * 2)
     else:
@@ -163,7 +163,7 @@ def be_strange(how, command):
         child.send_signal(signal.SIGKILL if what == "kill" else signal.SIGSTOP)
     status = child.wait()
     if what == "kill":
-        time.sleep(60)  # mpirun ends this one
+        time.sleep(60)  # mpirun ends this process
     return abs(status)
 
 

@@ -1,4 +1,4 @@
-// On a GPU the counting oracle's tensors are written and looked through as on the CPU.
+// The counting oracle writes and checks its tensors on a GPU as on the CPU.
 #include <array>
 #include <cstring>
 #include <limits>

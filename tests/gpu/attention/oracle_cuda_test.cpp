@@ -1,4 +1,4 @@
-// The oracle on a GPU gives what the oracle on the CPU gives, whatever the mask, the dtype and the groups.
+// The oracle on a GPU agrees with the oracle on the CPU for all masks, dtypes and head groups.
 #include "attention/oracle/oracle_cuda.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace longspan {
 namespace {
 
-struct Pair {  // one tensor in both memories, the same bits
+struct Pair {  // one tensor in both memories, with equal bits
   Buffer host_memory, device_memory;
   TensorView host, device;
   Pair(DType dtype, int64_t tokens, int64_t heads, int64_t head_dim, uint64_t stream, const Device& gpu) {
@@ -67,7 +67,7 @@ void compare(DType dtype, std::vector<Mask> masks, int64_t heads_q, int64_t head
       o(DType::kF32, p.tokens_q, heads_q, head_dim, 3, gpu),
       dout(dtype, p.tokens_q, heads_q, head_dim, 4, gpu);
   Pair lse(DType::kF32, heads_q, p.tokens_q, 1, 5, gpu);
-  // Any lse will do for the sums of the backward pass, if exp(score - lse) stays in bounds.
+  // Any lse suffices for the sums of the backward pass if exp(score - lse) stays bounded.
   auto* values = static_cast<float*>(lse.host.data);
   for (int64_t i = 0; i < lse.host.elements(); ++i) values[i] = 4 + std::abs(values[i]);
   copy_bytes(lse.device.data, DeviceKind::kCuda, values, DeviceKind::kCpu, lse.host.bytes());

@@ -1,4 +1,4 @@
-// Sums over tensors in a GPU's memory are those that the host finds.
+// Sums over tensors in GPU memory equal those computed on the host.
 #include "attention/oracle/sweeps_cuda.h"
 
 #include <vector>

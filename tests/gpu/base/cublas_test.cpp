@@ -1,3 +1,4 @@
+// Matrix products by cuBLAS in every dtype and layout.
 #include "base/cuda/cublas.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// CUDA wrappers: memory, streams, events, and errors.
 #include "base/cuda/cuda.h"
 
 #include <cstring>
@@ -60,7 +61,7 @@ TEST(CudaBuffer, SaysWhatItNeededAndWhatWasFree) {
     EXPECT_EQ(error.kind(), ErrorKind::kOutOfMemory);
     EXPECT_THAT(error.what(), testing::MatchesRegex("out of memory \\(needs 32768.00 GiB, .* GiB free\\)"));
   }
-  const Buffer after(1024, first_gpu());  // the failure leaves nothing behind
+  const Buffer after(1024, first_gpu());  // the failure does not affect later allocations
   EXPECT_NE(after.data(), nullptr);
 }
 
@@ -111,7 +112,7 @@ TEST(CudaCheck, NamesTheCallAndTheError) {
     EXPECT_THAT(error.what(), testing::HasSubstr("cudaErrorInvalidDevice"));
     EXPECT_THAT(error.what(), testing::HasSubstr("cudaSetDevice(12345)"));
   }
-  LONGSPAN_CUDA(cudaGetLastError());  // and it is not found a second time
+  LONGSPAN_CUDA(cudaGetLastError());  // the error is not reported a second time
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+// Random numbers on a GPU agree with those on the CPU.
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -28,13 +29,14 @@ double element(const std::vector<char>& bytes, DType dtype, size_t i) {
 
 class NormalOnGpu : public testing::TestWithParam<DType> {};
 
-// The same numbers as on the CPU, a last bit apart at most: two libraries' logarithms may round differently.
+// The same numbers as on the CPU up to the last bit, since the logarithms of two libraries may round
+// differently.
 TEST_P(NormalOnGpu, EqualsTheCpus) {
   LONGSPAN_NEEDS_GPU();
   const DType dtype = GetParam();
   const double ulp = dtype == DType::kBF16 ? 0x1p-8 : dtype == DType::kF16 ? 0x1p-10 : 0x1p-23;
   const Device gpu = first_gpu();
-  const int64_t tokens = 1031, heads = 3, head_dim = 37;  // elements of one counter fall into two rows
+  const int64_t tokens = 1031, heads = 3, head_dim = 37;  // the elements of one counter lie in two rows
   const size_t bytes = static_cast<size_t>(tokens * (heads * head_dim + 5)) * size_of(dtype);
   std::vector<char> host(bytes, 0), back(bytes);
   const Buffer device(bytes, gpu);

@@ -1,3 +1,4 @@
+// The CUDA testbed: timing by events, cold caches, peak memory and NVML readings.
 #include "bench/measure/cuda_testbed.h"
 
 #include <algorithm>
@@ -58,7 +59,7 @@ class CudaTestbedTest : public testing::Test {
   std::unique_ptr<Testbed> testbed;
 };
 
-// As in a process that a launcher gave the second of the GPUs which it sees.
+// As in a process to which a launcher assigned the second visible GPU.
 TEST(CudaTestbedOfAnotherDevice, MakesItTheThreads) {
   LONGSPAN_NEEDS_GPU();
   std::vector<Device> gpus = devices();
@@ -84,7 +85,7 @@ TEST_F(CudaTestbedTest, TimesTheWorkAndNothingElse) {
   const double one = stopwatch->time(copy).time_s, two = stopwatch->time(twice).time_s;
   EXPECT_GT(one, 2 * static_cast<double>(bytes) / 20e12);  // no memory moves 20 TB/s
   EXPECT_GT(two, 1.5 * one);
-  EXPECT_LT(stopwatch->time([] {}).time_s, one);  // the flush and the gate are outside
+  EXPECT_LT(stopwatch->time([] {}).time_s, one);  // the flush and the gate are not included
 }
 
 TEST_F(CudaTestbedTest, TimesWorkThatWaitsForTheDevice) {
@@ -111,7 +112,7 @@ TEST_F(CudaTestbedTest, TimesARowOfSamplesAsItTimesOne) {
   EXPECT_NEAR(middle(row) / middle(one), 1, 0.3);
 }
 
-// More launches than the driver queues behind a shut gate, and work that waits for the device.
+// More launches than the driver queues behind a closed gate, and work that synchronises with the device.
 TEST_F(CudaTestbedTest, TimesARowOfWorkThatCannotBeQueued) {
   const Buffer memory(1 << 20, testbed->device());
   const auto fill = [&] { cuda::fill_async(memory.data(), 1, memory.bytes(), testbed->stream()); };
@@ -155,7 +156,7 @@ TEST_F(CudaTestbedTest, MeasuresTheCeilingOfEveryDtype) {
 TEST_F(CudaTestbedTest, RecordsTheDevicesState) {
   if (testbed->driver().empty()) GTEST_SKIP() << "no NVML";
   testbed->take_device_state();
-  EXPECT_FALSE(testbed->take_device_state());  // nothing sampled, nothing to tell
+  EXPECT_FALSE(testbed->take_device_state());  // no sample, no state
   const Buffer a(1 << 20, testbed->device());
   const auto stopwatch = testbed->stopwatch({}, false);
   stopwatch->time([&] { cuda::fill_async(a.data(), 0, a.bytes(), testbed->stream()); });
@@ -168,7 +169,7 @@ TEST_F(CudaTestbedTest, RecordsTheDevicesState) {
 
 TEST(Throttling, IsToldInWordsAndDisturbsWhereTheHardwareSlowsDown) {
   EXPECT_THAT(throttle_reasons(0), testing::IsEmpty());
-  EXPECT_THAT(throttle_reasons(0x1 | 0x2), testing::IsEmpty());  // idle; clocks that somebody set
+  EXPECT_THAT(throttle_reasons(0x1 | 0x2), testing::IsEmpty());  // idle; clocks set by a user
   EXPECT_THAT(throttle_reasons(0x4 | 0x40),
               testing::ElementsAre("software power cap", "hardware thermal slowdown"));
   EXPECT_FALSE(disturbs(0x4));

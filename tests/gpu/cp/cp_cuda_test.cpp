@@ -1,5 +1,5 @@
-// Context parallelism on a GPU: row operations, the communicator of threads with messages in a GPU's memory,
-// and every strategy with all ranks on one GPU, against the oracles.
+// Context parallelism on GPUs: row operations, the communicator of threads with messages in GPU memory, and
+// every strategy with all ranks on one GPU, against the oracles.
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -69,7 +69,7 @@ TEST(ThreadRanksOnSeveralGpus, Conform) {
   }
 }
 
-// What went wrong on each rank, if anything: NCCL's ranks are threads, one on each of the GPUs.
+// The failure of each rank, if any. NCCL's ranks are threads, one per GPU.
 std::vector<std::string> run_nccl_ranks(const std::vector<Device>& gpus,
                                         const std::function<void(Communicator&, const Device&)>& run) {
   auto ends = nccl_communicators(gpus, milliseconds(20000));
@@ -90,7 +90,7 @@ std::vector<std::string> run_nccl_ranks(const std::vector<Device>& gpus,
   return errors;
 }
 
-// On as many GPUs as there are: with one, it talks to itself.
+// On all GPUs. With one GPU, the rank communicates with itself.
 TEST(NcclRanks, Conform) {
   LONGSPAN_NEEDS_GPU();
   if (const std::string reason = nccl_unavailable_reason(); !reason.empty()) GTEST_SKIP() << reason;
@@ -103,8 +103,8 @@ TEST(NcclRanks, Conform) {
   std::printf("NCCL %s on %zu GPUs\n", nccl_version().c_str(), gpus.size());
 }
 
-// Whether an exchange ends while the kernel that follows it in the same stream has all multiprocessors. Both
-// are queued before the stream begins, so that the host's time between them gives neither a lead.
+// Whether an exchange ends while the kernel that follows it in the same stream occupies all multiprocessors.
+// Both are queued before the stream starts, so that host time between them gives neither a head start.
 bool travels_beside_a_kernel(Communicator& communicator, const Device& gpu, Channel channel) {
   const int ranks = communicator.size(), to = (communicator.rank() + 1) % ranks,
             from = (communicator.rank() + ranks - 1) % ranks;
@@ -156,7 +156,7 @@ TEST(NcclRanks, RefuseToShareAGpu) {
   EXPECT_THROW(nccl_communicators(same, milliseconds(1000)), Error);
 }
 
-// A process of its own that meets itself.
+// A single process that is its only rank.
 TEST(NcclRanks, MeetAsProcesses) {
   LONGSPAN_NEEDS_GPU();
   if (const std::string reason = nccl_unavailable_reason(); !reason.empty()) GTEST_SKIP() << reason;
@@ -167,7 +167,7 @@ TEST(NcclRanks, MeetAsProcesses) {
     EXPECT_NO_THROW(check.run(*communicator, {first_gpu(), stream}));
 }
 
-// A tensor in both memories, filled alike, and its lse.
+// A tensor in both memories with equal contents, and its lse.
 struct Twin {
   Twin(DType dtype, int64_t tokens, int64_t heads, int64_t head_dim, uint64_t stream)
       : bytes(static_cast<size_t>(tokens * heads * head_dim) * size_of(dtype)),
@@ -187,7 +187,7 @@ struct Twin {
     copy_bytes(device_lse.data(), DeviceKind::kCuda, host_lse.data(), DeviceKind::kCpu, lse_bytes);
   }
 
-  // The largest difference of the GPU's from the CPU's; infinite where one is finite and the other is not.
+  // The largest difference between GPU and CPU; infinite if only one of the two values is finite.
   double difference() const {
     Buffer copy(bytes, cpu_device()), copy_lse(lse_bytes, cpu_device());
     copy_bytes(copy.data(), DeviceKind::kCpu, device.data(), DeviceKind::kCuda, bytes);
@@ -252,7 +252,7 @@ TEST(RowsOnAGpu, AreThoseOfTheCpu) {
   }
 }
 
-// Where ranks run, and how they talk.
+// Where ranks run, and how they communicate.
 struct Way {
   const char* name;
   std::vector<Device> gpus;
@@ -265,8 +265,7 @@ Way one_gpu() {
           }};
 }
 
-// All ranks on one GPU; and, where there are several, on as many as there are, by copies and by NCCL, whose
-// ranks take long to meet.
+// All ranks on one GPU. With several GPUs, also one rank per GPU, by copies and by NCCL, whose setup is slow.
 std::vector<Way> ways(int ranks, bool with_nccl) {
   std::vector<Way> ways{one_gpu()};
   std::vector<Device> gpus = all_gpus();
@@ -294,7 +293,7 @@ std::unique_ptr<Kernel> over_one_gpu(const Kernel& kernel, const Strategy& strat
 
 class StrategiesOnAGpu : public testing::TestWithParam<Strategy> {};
 
-// The plain kernel and, where this build has it, the best one for Hopper GPUs.
+// The plain kernel and, if this build has it, the Hopper kernel.
 std::vector<const Kernel*> plain_and_best() {
   std::vector<const Kernel*> found;
   for (const Kernel* kernel : kernels()) {
@@ -326,7 +325,7 @@ TEST_P(StrategiesOnAGpu, GiveTheOraclesResult) {
             VerifyOptions options;
             const VerifyReport report = verify(*plan, problem, direction, gpu, options);
             EXPECT_EQ(report.failure, "");
-            // Run again as the runner does, and say where the time went.
+            // Run again as the runner does, and check the time breakdown.
             auto& spread = dynamic_cast<ParallelPlan&>(*plan);
             for (int repeat = 0; repeat < 2; ++repeat) {
               for (const RankPass& pass : spread.run(direction, true)) {
@@ -353,8 +352,7 @@ INSTANTIATE_TEST_SUITE_P(All, StrategiesOnAGpu, testing::ValuesIn(strategies().b
                            return name;
                          });
 
-// Ranks that begin to attend at once must find all of their tokens there: again and again, with other tensors
-// before.
+// Ranks that attend at once must find all of their tokens, in repeated runs after other tensors.
 TEST(RanksOnAGpu, ReadNothingBeforeItHasCome) {
   LONGSPAN_NEEDS_GPU();
   const Device gpu = first_gpu();
@@ -391,7 +389,7 @@ TEST(RanksOnAGpu, EndTogetherWhenOneFails) {
     return TensorView::contiguous(memory.data(), DType::kF32, 512, heads, 64);
   };
   ForwardArgs args{view(8), view(4), view(4), view(8), nullptr, nullptr};
-  args.q.dtype = DType::kF64;  // refused on every rank: none waits for another
+  args.q.dtype = DType::kF64;  // refused on every rank, so that none blocks
   EXPECT_THROW(plan->forward(args, {}), Error);
 }
 

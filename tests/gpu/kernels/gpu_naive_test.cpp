@@ -1,4 +1,4 @@
-// gpu-naive against the definition of attention in fp64: whole tensors, masks of every shape of bands.
+// gpu-naive against the definition of attention in fp64: whole tensors, masks with every shape of band.
 #include "kernels/gpu_naive/gpu_naive.h"
 
 #include <cmath>
@@ -51,7 +51,7 @@ struct Tensor {
     view = TensorView::contiguous(nullptr, dtype, tokens, heads, head_dim);
     memory = Buffer(view.bytes(), device);
     view.data = memory.data();
-    fill_bytes(view.data, DeviceKind::kCuda, 0xff, view.bytes());  // NaN: whatever is not written shows
+    fill_bytes(view.data, DeviceKind::kCuda, 0xff, view.bytes());  // NaN shows elements that are not written
   }
 };
 
@@ -220,7 +220,7 @@ TEST(GpuNaiveMemory, IsAskedForAndCannotBeHadAtLength) {
   const Problem p = problem_of({Mask(s, s, {{{0, s}, {0, s}, kBelow, 0}})}, 1, 1, 128, DType::kBF16);
   const std::unique_ptr<Plan> plan = gpu_naive().plan(p, first_gpu());
   const size_t bytes = plan->workspace_bytes(Direction::kForward);
-  EXPECT_GE(bytes, size_t{6} << 40);  // 6 bytes a pair
+  EXPECT_GE(bytes, size_t{6} << 40);  // 6 bytes per pair
   try {
     const Buffer memory(bytes, first_gpu());
     FAIL();

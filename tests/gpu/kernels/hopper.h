@@ -1,4 +1,4 @@
-// Helpers for GPU tests of kernels: a problem of given masks, and a check for a Hopper GPU.
+// Helpers for GPU tests of kernels: a problem with given masks, and a check for a Hopper GPU.
 #pragma once
 
 #include <memory>

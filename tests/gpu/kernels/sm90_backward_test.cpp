@@ -53,7 +53,7 @@ void expect_right(Plan& plan, const Problem& problem) {
     EXPECT_EQ(verify(plan, problem, Direction::kBackward, first_gpu(), {}).failure, "") << "run " << run;
 }
 
-// Pass CTAs prepare one section and finish another while the others compute.
+// Pass CTAs prepare one section and finish another while other CTAs compute.
 void expect_right_with_passes_inside(const Problem& problem, const BackwardShape& shape) {
   SCOPED_TRACE(name_of_problem(problem));
   const BackwardArrangement all = sm90::arrange_backward(problem, shape, first_gpu().units);
@@ -83,7 +83,7 @@ TEST(Sm90Passes, AreRightWhereThePlanLeavesThemToPassCtas) {
 }
 
 // Lengths with every number of rows in the last tile's warps, rows and keys without partners, and both ways
-// to make the first addition; three heads, each a section of its own.
+// to make the first addition; three heads, each a separate section.
 TEST(Sm90Passes, AreRightInSmallProblems) {
   LONGSPAN_NEEDS_HOPPER();
   std::vector<HeadMasks> masks{drawn("causal_document", 333, "uniform:10:90"),

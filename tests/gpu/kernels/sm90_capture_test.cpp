@@ -1,5 +1,5 @@
-// sm90's backward pass as a CUDA graph: captured right after planning, before anything has waited for the
-// plan's upload, and launched more than once. With turns or schedules the captured launch is cooperative.
+// sm90's backward pass as a CUDA graph: captured right after planning, before the plan's upload has been
+// synchronised with, and launched more than once. With turns or schedules the captured launch is cooperative.
 #include <memory>
 #include <utility>
 

@@ -64,8 +64,8 @@ class InPairs final : public Forward {
   ForwardPlan plan_;
 };
 
-// Attention in two parts: the first part of the keys gives an fp32 partial result, with which the others are
-// merged.
+// Attention in two parts: the first part of the keys gives an fp32 partial result, and the other part is
+// merged with it.
 class InParts final : public Forward {
  public:
   InParts(const Problem& problem, int64_t first_keys)
@@ -205,7 +205,7 @@ TEST(Sm90Pairs, CountTheirPartialResultsAsThePlans) {
   const size_t without = ForwardPlan(even, in_pairs(even), gpu).bytes();
   const size_t with = ForwardPlan(divided, in_pairs(divided), gpu).bytes();
   EXPECT_LT(without, size_t{1} << 16);
-  EXPECT_GT(with, without + 2 * 2 * 128 * 129 * sizeof(float));  // two parts at least
+  EXPECT_GT(with, without + 2 * 2 * 128 * 129 * sizeof(float));  // at least two parts
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Both passes of sm90 against the fp64 oracle at the edges of its tiles: odd lengths, differing lengths,
-// every head layout, rows without keys, scores that outgrow their first maximum. And its bits, run after run.
-// The sweep over all patterns is in verify_test.
+// every head layout, rows without keys, scores that outgrow their first maximum. It also checks equal bits on
+// every run. The sweep over all patterns is in verify_test.
 #include "kernels/sm90/sm90.h"
 
 #include <cstring>
@@ -84,7 +84,7 @@ TEST(Sm90, GivesZeroToRowsWithoutKeys) {
 
 // With scores of +-35 the error of lse reaches 1.3e-5, a little above its tolerance, so the test does not ask
 // for it: the tensor cores truncate sums of products, as a cuBLAS product of the same kind shows
-// (docs/lab/2026-11-sm90-forward.md, "The error of lse"). o must be as accurate as ever.
+// (docs/lab/2026-11-sm90-forward.md, "The error of lse"). o must meet its usual tolerance.
 TEST(Sm90, FollowsScoresThatOutgrowTheirFirstMaximum) {
   LONGSPAN_NEEDS_HOPPER();
   const Device gpu = first_gpu();
@@ -143,7 +143,7 @@ TEST(Sm90, ComputesBlocksOfEverySize) {
 TEST(Sm90, ComputesBlocksThatEndAnywhere) {
   LONGSPAN_NEEDS_HOPPER();
   std::vector<Band> bands;
-  int64_t row = 5;  // the first and the last rows see nothing
+  int64_t row = 5;  // the first and last rows see nothing
   for (int64_t length = 257; length < 400; length += 9) {
     bands.push_back({{row, row + length}, {row / 2, row / 2 + 200}});
     if (length % 2 == 0) bands.push_back({{row, row + length}, {row / 2 + 300, row / 2 + 301}});
@@ -195,7 +195,7 @@ TEST(Sm90, ComputesLongColumns) {
     problem.fp32_output = true;
     expect_right(problem);
   }
-  // Row tiles that begin with documents; their sums begin as zeros.
+  // Row tiles that begin with documents, whose sums start at zero.
   PatternOptions options;
   options.seqlen = 6000;
   options.lengths = "uniform:1100:1900";
@@ -232,8 +232,8 @@ TEST(Sm90, GivesTheSameBitsEveryTime) {
   }
 }
 
-// Key tiles that wait for each other in every way: many at a row, few, none; one item for all query heads of
-// a group, and several.
+// Every kind of dependence between key tiles: many, few or none at a row; one item or several for all query
+// heads of a group.
 TEST(Sm90, GivesTheSameGradientsEveryTimeIfAskedTo) {
   LONGSPAN_NEEDS_HOPPER();
   const Device gpu = first_gpu();

@@ -38,7 +38,7 @@ Problem problem_of(int index) {
   return p;
 }
 
-// The tensors of such a problem, and a stream for it.
+// The tensors of one problem, and its stream.
 class Bench {
  public:
   explicit Bench(const Device& gpu) : gpu_(gpu), stream_(gpu.index) {
@@ -81,7 +81,7 @@ class Bench {
   ForwardArgs args_;
 };
 
-// The outputs of the first problems if everything is waited for.
+// The outputs of the first problems with a synchronisation after every step.
 std::vector<std::vector<char>> right_bytes(const Device& gpu, int count) {
   std::vector<std::vector<char>> all;
   Bench bench(gpu);

@@ -63,7 +63,7 @@ TEST_P(GpuKernel, IsRightOnEveryPatternThatItTakes) {
       EXPECT_GT(report.rows, 0);
       if (seqlen == 1024)
         taken += fmt::format(" {}{}", pattern.name, direction == Direction::kForward ? "(fwd)" : "");
-      // The comparison can fail: the same plan does not pass for another mask.
+      // The comparison can fail: the same plan must not pass for another mask.
       if (seqlen == 1024 && pattern.name == "causal") {
         Problem wrong = p;
         wrong.masks = problem_of(patterns()[0], seqlen, heads_q, heads_kv, DType::kBF16).masks;

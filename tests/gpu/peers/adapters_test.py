@@ -2,8 +2,8 @@
 
     python tests/gpu/peers/adapters_test.py [unittest's options]
 
-Each adapter that can be imported runs every mask that it takes, forward and backward; a mask that it refuses must be
-refused by name. Needs PyTorch and a GPU; skipped, with the reason, without.
+Each adapter that can be imported runs every mask that it takes, forward and backward. For a mask that it does
+not support it must raise Unsupported. Needs PyTorch and a GPU, otherwise it is skipped with the reason.
 """
 
 import ast
@@ -39,7 +39,7 @@ def peer_of(path):
     return {}
 
 
-# Those on PyTorch; `longspan verify` alone verifies those on other frameworks.
+# The adapters on PyTorch. Those on other frameworks are verified only by `longspan verify`.
 ADAPTERS = [
     path.stem for path in sorted(PEERS.glob("*.py")) if peer_of(path).get("framework") == "torch" and peer_of(path)["device"] == "cuda"]
 
@@ -152,7 +152,7 @@ class Adapters(unittest.TestCase):
             condition = torch.stack([condition for _, condition in parts]).repeat_interleave(
                 heads_q // len(parts) if len(parts) > 1 else 1, dim=0)
             plan = None
-            for backward in (True, False):  # a package may have the forward pass alone
+            for backward in (True, False):  # a package may have only the forward pass
                 problem = Problem(s, s, heads_q, heads_kv, 128, "bf16", scale, backward)
                 try:
                     plan = adapter.plan(problem, forms, torch.device("cuda"))
@@ -172,7 +172,7 @@ class Adapters(unittest.TestCase):
                 tolerance = 1e-4 if tensor == "lse" else 1.2e-2
                 with self.subTest(mask=name, tensor=tensor, heads=f"{heads_q}:{heads_kv}"):
                     self.assertLess(error, tolerance)
-            # The comparison can fail: another mask's result is told from this one's.
+            # The comparison can fail: it must reject the result of another mask.
             if name != "full":
                 other = by_definition(q, k, v, dout, torch.ones_like(condition).cuda(), scale)
                 self.assertGreater(error_of(got["o"], other["o"]), 0.05)

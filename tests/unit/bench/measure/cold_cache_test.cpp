@@ -1,3 +1,4 @@
+// Cache eviction keeps the data, and the CPU testbed measures peak memory.
 #include "bench/measure/cold_cache.h"
 
 #include <numeric>
@@ -12,12 +13,12 @@
 namespace longspan::bench {
 namespace {
 
-// That lines leave the caches cannot be seen without time; that what they held stays can.
+// A test without timing cannot show that lines leave the caches, but it can show that their data stay.
 TEST(ColdCache, EvictionKeepsTheContent) {
   std::vector<int> data(3 << 20);
   std::iota(data.begin(), data.end(), 7);
   const std::vector<int> copy = data;
-  // Odd ends, an empty span, and more than one chunk.
+  // Unaligned ends, an empty span, and more than one chunk.
   char* bytes = reinterpret_cast<char*>(data.data());
   const std::vector<MemorySpan> spans{{bytes + 3, 1}, {bytes + 64, 0}, {bytes, data.size() * sizeof(int)}};
   evict_from_caches(spans, 1 << 20);
@@ -43,7 +44,7 @@ TEST(CpuTestbed, SeesThePeakOfWhatIsTouchedBetween) {
   EXPECT_LT(peak, 1.25 * kBytes);
 
   testbed->begin_peak();
-  EXPECT_LT(testbed->end_peak(), kBytes / 8);  // the earlier peak is forgotten
+  EXPECT_LT(testbed->end_peak(), kBytes / 8);  // the earlier peak does not count
 }
 
 }  // namespace

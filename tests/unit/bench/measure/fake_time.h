@@ -1,4 +1,4 @@
-// Time that passes only when a script says so.
+// A scripted clock and stopwatch.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +18,8 @@ class FakeClock : public Clock {
   double now_ = 1000;
 };
 
-// Each run takes the next time of the script, the last again and again; the clock goes on by that and by
-// `overhead_s` (what emptying a cache would take).
+// Each run takes the next time of the script, and then repeats the last one. The clock advances by that time
+// and by `overhead_s`, which stands for evicting the cache.
 class FakeStopwatch : public Stopwatch {
  public:
   FakeStopwatch(FakeClock& clock, std::vector<Sample> script, double overhead_s = 0)
@@ -42,8 +42,8 @@ class FakeStopwatch : public Stopwatch {
   }
 
   size_t runs = 0;
-  double row_s = 0;           // how much work makes a row; 0: one sample at a time
-  std::vector<int64_t> rows;  // asked for
+  double row_s = 0;           // duration of a row; 0: one sample at a time
+  std::vector<int64_t> rows;  // requested lengths
 
  private:
   FakeClock& clock_;

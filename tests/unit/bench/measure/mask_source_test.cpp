@@ -1,3 +1,4 @@
+// The sequence of masks of a case.
 #include "bench/measure/mask_source.h"
 
 #include <filesystem>

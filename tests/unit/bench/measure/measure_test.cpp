@@ -1,3 +1,4 @@
+// The timing rule on scripted times: when it stops, and what it keeps.
 #include "bench/measure/measure.h"
 
 #include <gmock/gmock.h>
@@ -45,7 +46,7 @@ TEST(Measure, StopsAtTheFewestSamplesWhenTheyAgree) {
   EXPECT_EQ(m.interval_s, (Interval{0.01, 0.01}));
 }
 
-// Alternating 1 and 1.2: the interval of the median stays wide for ever.
+// Alternating 1 and 1.2: the interval of the median never becomes narrow.
 TEST(Measure, EndsWithTheBudgetAndSaysThatItDidNotConverge) {
   FakeClock clock;
   std::vector<Sample> script;
@@ -82,8 +83,8 @@ TEST(Measure, NeverTakesMoreThanTheMostSamples) {
 
 TEST(Measure, StopsAsSoonAsTheIntervalIsNarrowEnough) {
   FakeClock clock;
-  // Three outliers, then agreement. The rank-r interval drops r - 1 samples at each end: with three high ones
-  // it closes as soon as the rank is 4, at 15 samples (Conover's table: rank 4 from n = 15).
+  // Three outliers, then equal samples. The rank-r interval drops r - 1 samples at each end. With three high
+  // ones it closes once the rank is 4, at 15 samples (Conover's table: rank 4 from n = 15).
   std::vector<Sample> script{{1}, {9}, {9}, {9}, {1}};
   FakeStopwatch stopwatch(clock, script);
   TimingRule rule = rule_without_warmup();
@@ -130,7 +131,7 @@ TEST(Measure, TakesRowsOfTheLengthThatTheStopwatchWants) {
   rule.budget_s = 100;
   rule.min_samples = 9;
   const Measurement m = measure([] {}, stopwatch, clock, rule);
-  // Warm-up: one sample, then as many as fit into what is left of it. Then whole rows until nine agree.
+  // Warm-up: one sample, then as many as fit in the remaining time. Then whole rows until nine agree.
   EXPECT_THAT(stopwatch.rows, ElementsAre(4, 1, 4, 4, 4));
   EXPECT_THAT(m.samples_s, SizeIs(12));
   EXPECT_TRUE(m.converged);

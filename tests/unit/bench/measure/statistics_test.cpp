@@ -1,3 +1,4 @@
+// Medians and their intervals, against published tables and by simulation.
 #include "bench/measure/statistics.h"
 
 #include <algorithm>
@@ -28,7 +29,7 @@ TEST(MedianInterval, RanksAgreeWithPublishedTables) {
   EXPECT_EQ(median_interval_rank(10, 0.99), 1);
 }
 
-// By definition: the tail below the rank is within 2.5 %, and one rank more would not be. Counted exactly.
+// By definition: the tail below the rank is at most 2.5 %, and that of the next rank is not. Counted exactly.
 TEST(MedianInterval, RankIsTheLargestAllowed) {
   for (int n = 1; n <= 60; ++n) {
     std::vector<double> choose(static_cast<size_t>(n) + 1, 1);
@@ -63,8 +64,8 @@ TEST(MedianInterval, TakesTheOrderStatistics) {
   EXPECT_EQ(median_interval_of_sorted(std::span(sorted).first(5), 0.95), std::nullopt);
 }
 
-// What the interval promises: it holds the true median in at least 95 of 100 samples, whatever the
-// distribution. Drawn from a fixed seed.
+// The interval contains the true median in at least 95 of 100 samples, for any distribution. The seed is
+// fixed.
 TEST(MedianInterval, HoldsTheMedianAsOftenAsItSays) {
   std::mt19937_64 generator(1);
   std::lognormal_distribution<double> skewed(0, 1);  // its median is 1

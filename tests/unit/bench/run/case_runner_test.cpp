@@ -1,3 +1,4 @@
+// Single cases: the steps, the verification, and the outcome.
 #include "bench/run/case_runner.h"
 
 #include <cmath>
@@ -17,7 +18,7 @@ using record::Json;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// A CPU on which time is scripted.
+// A CPU with a scripted clock.
 class FakeTestbed : public Testbed {
  public:
   const Device& device() const override { return device_; }
@@ -80,7 +81,7 @@ Verify passing() {
   return [](const Subject&) { return passing_accuracy(); };
 }
 
-// Runs a case: its outcome as a results file has it.
+// Runs a case and returns its outcome in the form of a results file.
 Json json_of_case(const Case& c, const TimingRule& rule, const Kernel& kernel, Testbed& testbed,
                   const Verify& verify, const Phase& phase) {
   return record::encode(run_case(c, rule, kernel, testbed, verify, phase).outcome);
@@ -130,7 +131,7 @@ TEST(CaseRunner, VerifiesWhatTheKernelWrote) {
     return accuracy;
   };
   for (Direction direction : {Direction::kForward, Direction::kBackward}) {
-    // Row 0 of a causal mask sees key 0 alone, so its output is v's first row.
+    // Row 0 of a causal mask sees only key 0, so its output is v's first row.
     EXPECT_EQ(json_of_case(small_case(direction), small_rule(), test_kernel("good"), testbed, looks,
                            [](const std::string&) {})["status"],
               "ok");
@@ -143,8 +144,8 @@ TEST(CaseRunner, VerifiesWhatTheKernelWrote) {
   }
 }
 
-// Of many masks the first three are compared with the fp64 oracle; what counting finds in a later one fails
-// the case as well.
+// Only the first three of many masks are compared with the fp64 oracle. A counting failure in a later one
+// fails the case as well.
 TEST(CaseRunner, CountsEveryMaskAndComparesTheFirst) {
   FakeTestbed testbed;
   Case c = small_case(Direction::kForward);
@@ -199,7 +200,7 @@ TEST(CaseRunner, RunsTwiceWhereTheSameBitsAreDemanded) {
     EXPECT_FALSE(deterministic);
     EXPECT_THAT(phases, testing::Not(testing::Contains("running again, for the same bits")));
   }
-  // What differs is wrong where that was demanded, and is not timed.
+  // With `deterministic`, different bits are a failure, and the case is not timed.
   EXPECT_EQ(run("flaky", Direction::kBackward, false)["status"], "ok");
   EXPECT_EQ(run("flaky", Direction::kForward, true)["status"], "ok");
   const Json json = run("flaky", Direction::kBackward, true);

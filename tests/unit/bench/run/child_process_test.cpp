@@ -1,3 +1,4 @@
+// Child processes: lines, descriptors, limits, signals, and what remains after them.
 #include "bench/run/child_process.h"
 
 #include <csignal>
@@ -89,7 +90,7 @@ TEST(ChildProcess, TellsOfAChildThatHasDiedBeforeItWasAsked) {
   EXPECT_EQ(end.status, 5);
 }
 
-// What a child does, in this process: no shell takes descriptors from a socket.
+// The child's side runs in this process, since no shell receives descriptors from a socket.
 TEST(Requests, ComeWithTheirDescriptors) {
   int socket[2], ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, socket), 0);
@@ -169,7 +170,7 @@ TEST(ChildProcess, IsKilledAtTheLimitWithAllThatItStarted) {
   const Outcome outcome = shell("sleep 1000 & echo $! >&3; wait", 0.3);
   EXPECT_EQ(outcome.end.how, ChildEnd::How::kTimedOut);
   ASSERT_EQ(outcome.lines.size(), 1u);
-  // Dead at once, and reaped by init after a moment.
+  // It dies at once, and init reaps it shortly afterwards.
   const pid_t grandchild = std::stoi(outcome.lines[0]);
   for (int i = 0; i < 200 && kill(grandchild, 0) == 0; ++i) usleep(10000);
   EXPECT_NE(kill(grandchild, 0), 0);
@@ -183,7 +184,7 @@ TEST(ChildProcess, DoesNotWaitForWhatTheChildLeftBehind) {
 TEST(ChildProcess, AnInterruptEndsIt) {
   SignalGuard guard;
   EXPECT_FALSE(guard.interrupted());
-  kill(getpid(), SIGINT);  // blocked by the guard, so it waits
+  kill(getpid(), SIGINT);  // the guard catches it
   ChildProcess child("/bin/sh", {"-c", "sleep 1000"});
   const ChildEnd end = child.listen(60, guard, [](const std::string&) { return false; });
   EXPECT_EQ(end.how, ChildEnd::How::kInterrupted);

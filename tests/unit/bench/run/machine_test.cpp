@@ -1,3 +1,4 @@
+// The environment variables that a record keeps.
 #include "bench/run/machine.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Which device measures which problem.
 #include "bench/run/problem_assignment.h"
 
 #include <gmock/gmock.h>

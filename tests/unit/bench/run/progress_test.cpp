@@ -1,3 +1,4 @@
+// Progress lines, the bar, and the estimated time left.
 #include "bench/run/progress.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +28,7 @@ TEST(TimeLeft, PrefersWhatIsMostAlike) {
   TimeLeft left({fast, slow, fast, longer, other});
   EXPECT_LT(left.estimate_s(), 0);
   left.done(fast, 2);
-  EXPECT_DOUBLE_EQ(left.estimate_s(), 2 * 4);  // nothing better is known of the others
+  EXPECT_DOUBLE_EQ(left.estimate_s(), 2 * 4);  // no better estimate is known for the others
   left.done(slow, 10);
   EXPECT_DOUBLE_EQ(left.estimate_s(), 2 + 10 + 6);  // same; same kernel; mean of all
   left.done(fast, 2);

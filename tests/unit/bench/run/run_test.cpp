@@ -1,4 +1,4 @@
-// Whole runs, in the program's own processes, on kernels that fail in every way.
+// Whole runs in processes of the program, on kernels that fail in every way.
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
@@ -166,8 +166,8 @@ TEST_F(RunTest, EveryFailureIsALineWithItsReasonAndTheRunGoesOn) {
 TEST_F(RunTest, AProcessServesCasesUntilOneFails) {
   EXPECT_EQ(run(cases("good,unsupported,suspect,throws,spoils") + out()).status, 1);
   auto found = by_kernel();
-  EXPECT_EQ(found["good"]["settings"], found["suspect"]["settings"]);  // a refusal harms nobody
-  EXPECT_NE(found["good"]["settings"], found["spoils"]["settings"]);   // a failure may
+  EXPECT_EQ(found["good"]["settings"], found["suspect"]["settings"]);  // a refusal does not end the process
+  EXPECT_NE(found["good"]["settings"], found["spoils"]["settings"]);   // a failure does
 }
 
 TEST_F(RunTest, ACaseIsNotBlamedForWhatAnotherDidToItsProcess) {
@@ -229,7 +229,7 @@ TEST_F(RunTest, SeveralMasksAreMeasuredApartAndAveraged) {
   EXPECT_EQ(json["accuracy"]["masks"], 3);
 }
 
-// What cannot be counted (too few elements hold no slots) is compared, whatever the mask's number.
+// A mask that cannot be counted (a head dimension too small for the slots) is compared, whatever its number.
 TEST_F(RunTest, MasksThatCannotBeCountedAreCompared) {
   const Outcome outcome =
       run("run --kernel good --mask causal_document --seqlen 64 --heads 1 --head-dim 1,8 --masks 4 --lengths "
@@ -252,7 +252,7 @@ TEST_F(RunTest, RefusesAFolderThatHoldsResultsAndResumesOnlyWhatIsMissing) {
   EXPECT_EQ(more.status, 0);
   EXPECT_THAT(more.output, HasSubstr("1 skipped, 0 failed, 1 measured before"));
   EXPECT_EQ(by_kernel().size(), 2u);
-  // With nothing left to do the file stays as it is.
+  // With no case left, the file does not change.
   const auto before = fs::file_size(results_path());
   EXPECT_EQ(run(cases("good,unsupported") + out() + " --resume").status, 0);
   EXPECT_EQ(fs::file_size(results_path()), before);
@@ -284,7 +284,7 @@ TEST_F(RunTest, AnInterruptLeavesAWholeFileAndNoProcess) {
           "--out", folder.c_str(), static_cast<char*>(nullptr));
     _exit(99);
   }
-  // Until the good case is done and the hanging one is on.
+  // Wait until the good case is done and the hanging one has started.
   for (int i = 0; i < 3000 && (!fs::exists(results_path()) || lines(ResultsLine::Type::kCase).empty()); ++i)
     usleep(10000);
   kill(child, SIGINT);
@@ -296,7 +296,7 @@ TEST_F(RunTest, AnInterruptLeavesAWholeFileAndNoProcess) {
 }
 
 TEST_F(RunTest, ARunStopsBetweenCasesAfterItsTimeAndIsResumed) {
-  // The hang takes longer than that, so nothing begins after it.
+  // The hang takes longer than that, so no case starts after it.
   const std::string two = cases("hang,throws,good", "--timeout-s 2 --stop-after 1s") + out();
   const Outcome stopped = run(two);
   EXPECT_EQ(stopped.status, 1) << stopped.output;  // the hang failed
@@ -309,7 +309,7 @@ TEST_F(RunTest, ARunStopsBetweenCasesAfterItsTimeAndIsResumed) {
   EXPECT_EQ(by_kernel()["good"]["status"], "ok");
 }
 
-// By problem: the numbers of the devices that measured it.
+// The numbers of the devices that measured each problem.
 std::map<std::string, std::set<std::string>> devices_by_problem(const std::vector<ResultsLine>& runs,
                                                                 const std::vector<ResultsLine>& cases) {
   std::map<std::string, std::string> uuids;
@@ -339,7 +339,7 @@ TEST_F(RunTest, DividesAProblemsKernelsOverNoTwoDevices) {
   for (const auto& [problem, devices] : before) used.insert(devices.begin(), devices.end());
   EXPECT_EQ(used.size(), 3u);
 
-  // What is added later is measured beside what is there.
+  // Cases added later run on the device that measured their problem.
   const Outcome resumed = run(some + " --kernel good,throws" + out() + " --resume");
   EXPECT_EQ(resumed.status, 1) << resumed.output;
   EXPECT_EQ(lines(ResultsLine::Type::kCase).size(), 32u);

@@ -1,3 +1,4 @@
+// A correct kernel by the definition of attention, and its variants that fail.
 #include "test_kernels.h"
 
 #include <cmath>
@@ -17,7 +18,7 @@ namespace {
 
 using Fault = void (*)();
 
-// Attention by its definition, f32; slow and right.
+// Attention by its definition in f32, slow and correct.
 class DirectPlan : public Plan {
  public:
   DirectPlan(const Problem& problem, Fault fault, float offset, size_t workspace, bool flaky)
@@ -109,7 +110,7 @@ class DirectPlan : public Plan {
   Fault fault_;
   float offset_;
   size_t workspace_;
-  bool flaky_;  // every other backward pass gives dq another bit
+  bool flaky_;  // every second backward pass changes a bit of dq
   int64_t runs_ = 0;
 };
 
@@ -143,7 +144,7 @@ class TestKernel : public Kernel {
 };
 
 void crash() {
-  std::signal(SIGSEGV, SIG_DFL);  // not to a sanitizer's handler
+  std::signal(SIGSEGV, SIG_DFL);  // bypasses a sanitizer's handler
   raise(SIGSEGV);
 }
 void abort_with_words() {
@@ -172,7 +173,7 @@ void exit_early() {
 void write_garbage() {
   if (write(3, "no json\n", 8) != 8) std::abort();
 }
-// A right result, and a process in which `suspect` crashes.
+// Computes a correct result, but leaves a process in which `suspect` crashes.
 bool spoiled = false;
 void spoil() {
   spoiled = true;

@@ -1,5 +1,4 @@
-// Kernels that only tests know: a correct one by the definition, and one for each way in which a kernel can
-// fail.
+// Kernels for tests: a correct one by the definition, and one for each way in which a kernel can fail.
 #pragma once
 
 #include <vector>
@@ -9,7 +8,7 @@
 namespace longspan::bench {
 
 // good, wrong, unsupported, throws, crash, abort, hang, killed, out-of-memory, bad-alloc, huge-workspace,
-// exits, garbage, flaky (right within the tolerance, and other bits on every run), cuda-only
+// exits, garbage, flaky (correct within the tolerance, with different bits on every run), cuda-only
 std::vector<const Kernel*> test_kernels();
 const Kernel& test_kernel(std::string_view name);
 

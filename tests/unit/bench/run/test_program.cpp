@@ -1,4 +1,4 @@
-// The program's run commands on kernels that fail in every way: what run_test.cpp starts.
+// The program that run_test.cpp starts: the run commands, with kernels that fail in every way.
 #include <cstdio>
 #include <cstdlib>
 
@@ -16,7 +16,7 @@ namespace longspan::cli {
 void add_run_command(CLI::App& program);
 void add_run_case_command(CLI::App& program);
 
-// As many as TEST_DEVICES says, each the CPU under another number.
+// TEST_DEVICES devices, each of which is the CPU under another number.
 std::vector<Device> several_devices() {
   const char* count = std::getenv("TEST_DEVICES");
   std::vector<Device> devices(count == nullptr ? 1 : std::atoi(count), cpu_device());
@@ -40,7 +40,7 @@ const bench::Workbench& workbench() {
     made.devices = several_devices;
     made.testbed = [](const Device& device) {
       return bench::make_cpu_testbed(device, [](DType dtype) {
-        LONGSPAN_CHECK_INPUT(dtype == DType::kF32, "no products of {} here", name_of(dtype));
+        LONGSPAN_CHECK_INPUT(dtype == DType::kF32, "no matrix product of {} here", name_of(dtype));
         return bench::Ceiling{1e9, "a product that the test made up", {1.0, 2.0}};
       });
     };

@@ -1,3 +1,4 @@
+// The cases of `longspan verify` and their outcomes.
 #include "bench/run/verify_sweep.h"
 
 #include <filesystem>
@@ -166,9 +167,9 @@ TEST(RunCase, WhatAKernelCannotDoIsSkippedWithItsReason) {
   EXPECT_EQ(outcomes.at(0).status, Status::kSkipped);
   EXPECT_EQ(outcomes.at(0).reason, "needs head_dim up to 64");
 
-  // A head_dim that nobody asked for gives way to one that the kernel has.
+  // A default head_dim is replaced by one that the kernel supports.
   SweepOptions varied = small(kernel);
-  varied.seqlens = {64};  // whose own is 128
+  varied.seqlens = {64};  // whose default is 128
   outcomes = run_case(expand(varied).at(0), kCpu);
   EXPECT_EQ(outcomes.at(0).status, Status::kPassed);
   EXPECT_EQ(outcomes.at(0).verified.head_dim, 64);

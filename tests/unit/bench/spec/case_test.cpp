@@ -1,3 +1,4 @@
+// Cases: identifiers, JSON, normalisation, and the axes.
 #include "bench/spec/case.h"
 
 #include <filesystem>
@@ -34,7 +35,7 @@ TEST(Case, CanonicalJsonIsStable) {
       to_json(c).dump(),
       R"({"direction":"forward","dtype":"f32","head_dim":128,"heads_kv":2,"heads_q":8,"kernel":"cpu-flash",)"
       R"("lengths":"pile","mask":"causal_document","masks":1,"options":{},"seed":42,"seqlen":8192})");
-  // Identifiers must never change: results of years compare by them.
+  // Identifiers must never change, since results are compared by them.
   EXPECT_EQ(id_of(c), "9a504477d1a281b5");
 }
 
@@ -134,7 +135,7 @@ TEST(NormalisedCase, ResolvesWindowsAsThePatternsDo) {
   EXPECT_EQ(*normalised(c).options.find("window"), OptionValue(TokenPair{512, 512}));
 }
 
-// Each option that a case normalises to is one that its pattern accepts.
+// A normalised case has only options that its pattern accepts.
 TEST(NormalisedCase, OptionsAreWhatThePatternsTake) {
   for (const Pattern& pattern : patterns()) {
     Case c = sample_case();
@@ -162,7 +163,7 @@ TEST(NormalisedCase, AMaskFileIsKnownByItsContent) {
   EXPECT_THROW(normalised(c), Error);
 }
 
-// The command of a case, parsed as the command line is, gives that case.
+// The command of a case, parsed like a command line, gives the same case.
 TEST(Case, ArgumentsMakeTheSameCase) {
   for (const Pattern& pattern : patterns()) {
     Case c = sample_case();
@@ -182,7 +183,7 @@ TEST(Case, ArgumentsMakeTheSameCase) {
   }
 }
 
-// What an axis prints, it reads, and the filter selects by it.
+// An axis reads the values that it prints, and the filter selects by them.
 Case spread_case() {
   Case c = sample_case();
   c.heads_q = c.heads_kv = 8;
@@ -207,8 +208,8 @@ TEST(Axes, ValuesRoundTripAndCanBeFilteredBy) {
   }
 }
 
-// A case that does not demand the same bits is what it was before that could be demanded: of a published line
-// of results/nvidia-h200/2026-11-21-dense.jsonl.
+// Without `deterministic`, a case keeps the identifier that it had before that axis was added: that of a
+// published line of results/nvidia-h200/2026-11-21-dense.jsonl.
 TEST(Deterministic, IsPartOfTheCaseWhereItIsDemandedAlone) {
   const auto published = nlohmann::json::parse(
       R"({"direction":"backward","dtype":"bf16",)"
@@ -259,9 +260,9 @@ TEST(Parallelism, TheSameWorkIsTheSameCase) {
   given.parallelism.options =
       StrategyOptions()
           .set("ulysses", 8)
-          .set("inner_ring", 1);  // 8 divides the ranks and the KV heads, so that the ring is of one
+          .set("inner_ring", 1);  // 8 divides the ranks and the KV heads, so the ring has one rank
   EXPECT_EQ(normalised(left_open), normalised(given));
-  // What a strategy does not read makes no other case.
+  // Options that a strategy does not read do not change the case.
   Case ring = left_open, odd = left_open;
   ring.parallelism.strategy = odd.parallelism.strategy = "ring-p2p";
   odd.parallelism.options.set("ulysses", 4).set("placement", "context-first");

@@ -1,3 +1,4 @@
+// Filter expressions: what they select, and their errors.
 #include "bench/spec/filter.h"
 
 #include <gmock/gmock.h>

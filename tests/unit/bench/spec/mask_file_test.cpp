@@ -1,4 +1,4 @@
-// Masks written as JSON and read back, and what is said of files that cannot be read.
+// Masks written as JSON and read back, and messages about wrong files.
 #include "bench/spec/mask_file.h"
 
 #include <cstdio>

@@ -1,3 +1,4 @@
+// Suites: expansion to cases, messages about wrong files, and the built-in suites.
 #include "bench/spec/suite.h"
 
 #include <filesystem>
@@ -45,7 +46,7 @@ TEST(Suite, EveryCombinationIsACase) {
   EXPECT_EQ(cases.front().kernel, "cpu-naive");
   EXPECT_EQ(cases.back().kernel, "cpu-flash");
   EXPECT_EQ(cases[0].direction, Direction::kForward);
-  EXPECT_EQ(cases[1].direction, Direction::kBackward);  // the last axis that varies is the fastest
+  EXPECT_EQ(cases[1].direction, Direction::kBackward);  // the last axis varies fastest
   EXPECT_EQ(cases[2].heads_kv, 4);
   EXPECT_EQ(cases[4].seqlen, 2048);
 }
@@ -207,7 +208,7 @@ TEST(Suite, BuiltInOnesExpand) {
     EXPECT_EQ(suite.name, builtin.name);
     EXPECT_FALSE(suite.description.empty()) << builtin.name;
     EXPECT_FALSE(expand(suite, kKernels, kKernels).empty()) << builtin.name;
-    // They are the files that stand in the repository.
+    // They equal the files in the repository.
     const Suite file = read_suite(fmt::format("{}/{}.toml", SUITES_FOLDER, builtin.name));
     EXPECT_EQ(file.description, suite.description);
   }
@@ -236,7 +237,8 @@ TEST(Suite, DenseAndSparseHaveThePapersShapes) {
   for (const Case& c : dense)
     EXPECT_EQ(fmt::format("{}:{} {}", c.heads_q, c.heads_kv, c.head_dim), "64:8 128");
   const auto sparse = expand(find_suite("sparse"), kKernels, {"k"});
-  EXPECT_EQ(sparse.size(), (2u + 4) * 5 * 6 * 2 * 2 + 5 * 2);  // and as many KV heads at 48K, in blocks of 64
+  // Blocks of 64 are also run with as many KV heads as query heads, at 48K.
+  EXPECT_EQ(sparse.size(), (2u + 4) * 5 * 6 * 2 * 2 + 5 * 2);
 }
 
 TEST(Suite, CpHasEveryStrategyAndTheDegreesOfTheHybrids) {

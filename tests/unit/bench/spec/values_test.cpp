@@ -1,3 +1,4 @@
+// Parsing and formatting of values.
 #include "bench/spec/values.h"
 
 #include <gmock/gmock.h>
@@ -70,7 +71,7 @@ TEST(DidYouMean, OffersTheNearestName) {
   EXPECT_EQ(did_you_mean("quantum", names), "");
 }
 
-// Identifiers of cases must never change: results of years compare by them.
+// Identifiers of cases must never change, since results are compared by them.
 TEST(Hash64, IsTheSameForEver) {
   EXPECT_EQ(hex16(hash64("")), "2180a92350d49cce");
   EXPECT_EQ(hex16(hash64("longspan")), "7b3150b8c92c3ea8");
