@@ -73,7 +73,7 @@ DirectionFeatures probe_direction(const Kernel& kernel, Direction direction, con
   DirectionFeatures features;
   bool never = false;  // whatever the problem
   // A peer's framework may throw on an unusual shape, which must not end the listing.
-  const auto asked = [&](const Problem& problem) -> Support {
+  const auto support_of = [&](const Problem& problem) -> Support {
     try {
       Support support = kernel.supports(problem, direction, device);
       never = never || support.always;
@@ -82,7 +82,9 @@ DirectionFeatures probe_direction(const Kernel& kernel, Direction direction, con
       return {error.what()};
     }
   };
-  const auto can = [&](const Problem& problem) { return !never && static_cast<bool>(asked(problem)); };
+  const auto supported = [&](const Problem& problem) {
+    return !never && static_cast<bool>(support_of(problem));
+  };
 
   // A supported problem, of which one feature at a time is varied.
   Problem base;
@@ -90,24 +92,24 @@ DirectionFeatures probe_direction(const Kernel& kernel, Direction direction, con
     for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
       for (size_t probe = 0; probe < probes().size() && base.masks == nullptr; ++probe) {
         const Problem problem = plain_problem(dtype, head_dim, probe);
-        if (can(problem)) base = problem;
+        if (supported(problem)) base = problem;
       }
     }
   }
   if (base.masks == nullptr) {
-    features.reason = asked(plain_problem(DType::kBF16, 128)).reason;
+    features.reason = support_of(plain_problem(DType::kBF16, 128)).reason;
     return features;
   }
 
   for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     Problem problem = base;
     problem.dtype = dtype;
-    if (can(problem)) features.dtypes.push_back(dtype);
+    if (supported(problem)) features.dtypes.push_back(dtype);
   }
   for (int64_t head_dim = 8; head_dim <= 256; head_dim += 8) {
     Problem problem = base;
     problem.head_dim = head_dim;
-    if (can(problem)) features.head_dims.push_back(head_dim);
+    if (supported(problem)) features.head_dims.push_back(head_dim);
   }
   for (const Pattern& pattern : patterns()) {
     bool taken = false;
@@ -115,7 +117,7 @@ DirectionFeatures probe_direction(const Kernel& kernel, Direction direction, con
       if (probes()[i].pattern != pattern.name) continue;
       Problem problem = base;
       problem.masks = drawn_masks()[i];
-      if (!can(problem)) continue;
+      if (!supported(problem)) continue;
       taken = true;
       if (probes()[i].block) features.block_sizes.push_back(*probes()[i].block);
     }
@@ -123,19 +125,19 @@ DirectionFeatures probe_direction(const Kernel& kernel, Direction direction, con
   }
   Problem grouped = base;
   grouped.heads_q = 4 * base.heads_kv;
-  features.grouped = can(grouped);
+  features.grouped = supported(grouped);
   Problem rectangular = base;
   rectangular.tokens_q = kTokens / 2;
   const Range rows = {kTokens / 2, kTokens}, columns = {0, kTokens};
   rectangular.masks =
       std::make_shared<const HeadMasks>(HeadMasks{base.masks->front().gather({&rows, 1}, {&columns, 1})});
-  features.rectangular = can(rectangular);
+  features.rectangular = supported(rectangular);
   Problem fp32_output = base;
   fp32_output.fp32_output = true;
-  features.fp32_output = can(fp32_output);
+  features.fp32_output = supported(fp32_output);
   Problem deterministic = base;
   deterministic.deterministic = true;
-  features.deterministic = can(deterministic);
+  features.deterministic = supported(deterministic);
   return features;
 }
 

@@ -271,7 +271,7 @@ void add_list_command(CLI::App& program) {
       "  longspan list kernels            the features of each kernel, or why it cannot run here\n"
       "  longspan list masks --json       for other programs");
   command->callback([options] {
-    choose_pythons(options->pythons);
+    set_pythons(options->pythons);
     for (const Row& row : kRows) {
       if (row.name == options->what) return row.list(options->json);
     }

@@ -56,10 +56,11 @@ bool is_file(const std::string& pattern) {
 }
 
 // Refuses options that the pattern does not read, so that none is silently ignored.
-void check_concerned(const MaskArguments& given, std::string_view pattern, const std::vector<std::string>& reads) {
+void check_options_read(const MaskArguments& given, std::string_view pattern,
+                        const std::vector<std::string>& reads) {
   auto check = [&](bool is_given, std::string_view option) {
-    const bool concerned = std::find(reads.begin(), reads.end(), option) != reads.end();
-    LONGSPAN_CHECK_INPUT(!is_given || concerned, "{}: does not apply to {}, which takes {}", option, pattern,
+    const bool is_read = std::find(reads.begin(), reads.end(), option) != reads.end();
+    LONGSPAN_CHECK_INPUT(!is_given || is_read, "{}: does not apply to {}, which takes {}", option, pattern,
                          reads.empty() ? "no parameters" : fmt::format("{}", fmt::join(reads, ", ")));
   };
   check(!given.lengths.empty(), "--lengths");
@@ -81,7 +82,7 @@ std::vector<std::string> options_of(const Pattern& pattern) {
 
 DrawnMask draw(const MaskArguments& given) {
   const Pattern& pattern = pattern_from_name(given.pattern);
-  check_concerned(given, pattern.name, options_of(pattern));
+  check_options_read(given, pattern.name, options_of(pattern));
   LONGSPAN_CHECK_INPUT(!given.seqlen.empty(), "--seqlen: is missing; give the sequence length, such as 8K");
   PatternOptions options;
   options.seqlen = parse_length(given.seqlen, "--seqlen");
@@ -95,7 +96,7 @@ DrawnMask draw(const MaskArguments& given) {
 }
 
 DrawnMask read(const MaskArguments& given) {
-  check_concerned(given, "a mask from a file", {});
+  check_options_read(given, "a mask from a file", {});
   for (const auto& [is_given, option] : {std::pair{!given.seqlen.empty(), "--seqlen"},
                                          {given.seed.has_value(), "--seed"},
                                          {given.index.has_value(), "--index"}})

@@ -30,14 +30,14 @@ bench::Helpers peer_helpers(std::vector<const Kernel*> peers) {
   bench::Helpers helpers;
   // A worker whose interpreter lacks the peer's framework reports it and ends, and the next interpreter is
   // tried. If no worker can be started, the process of the case reports the reason.
-  helpers.start = [peers = std::move(peers)](const Kernel& kernel, size_t useless,
+  helpers.start = [peers = std::move(peers)](const Kernel& kernel, size_t early_ends,
                                              const Variables& variables) -> std::unique_ptr<bench::Helper> {
     if (std::find(peers.begin(), peers.end(), &kernel) == peers.end()) return nullptr;
     const std::vector<std::string> pythons = peers::interpreters();
     const std::string folder = peers::worker_folder();
-    if (useless >= pythons.size() || folder.empty()) return nullptr;
+    if (early_ends >= pythons.size() || folder.empty()) return nullptr;
     try {
-      return std::make_unique<PeerHelper>(pythons[useless], folder, std::string(kernel.name()), variables);
+      return std::make_unique<PeerHelper>(pythons[early_ends], folder, std::string(kernel.name()), variables);
     } catch (const Error&) {
       return nullptr;
     }

@@ -254,12 +254,12 @@ void print_text(const Planned& p) {
              p.schedule.ranks, p.topology.nodes, p.topology.nodes == 1 ? "" : "s", p.topology.devices,
              p.c.mask, format_length(p.problem.tokens_q), p.problem.heads_q, p.problem.heads_kv,
              p.problem.head_dim, name_of(p.problem.dtype));
-  std::vector<std::string> how;
+  std::vector<std::string> option_texts;
   for (const OptionSpec& option : strategy_from_name(p.c.parallelism.strategy).options) {
     if (const std::optional<OptionValue> value = p.options.value_of(option))
-      how.push_back(fmt::format("{} {}", option.name, to_text(*value)));
+      option_texts.push_back(fmt::format("{} {}", option.name, to_text(*value)));
   }
-  fmt::print("  {:<12} {}\n", "options", fmt::join(how, ", "));
+  fmt::print("  {:<12} {}\n", "options", fmt::join(option_texts, ", "));
   fmt::print("  {:<12} {:.4g} visible pairs, summed over query heads\n", "area",
              static_cast<double>(p.problem.area()));
   print_pass(p, Direction::kForward);

@@ -19,7 +19,7 @@ void add_python_option(CLI::App& command, std::vector<std::string>& pythons) {
       ->take_all();
 }
 
-void choose_pythons(const std::vector<std::string>& pythons) {
+void set_pythons(const std::vector<std::string>& pythons) {
   if (pythons.empty()) return;
   std::string list;
   for (const std::string& python : pythons) {

@@ -167,7 +167,7 @@ void run(const RunArguments& options, const std::vector<std::string>& words) {
   LONGSPAN_CHECK_INPUT(
       !launch || options.devices.empty(),
       "--devices cannot be combined with ranks that are processes: each uses one GPU of its host");
-  choose_pythons(options.pythons);
+  set_pythons(options.pythons);
   LONGSPAN_CHECK_INPUT(!options.resume || !options.out.empty(),
                        "--resume needs --out with the folder of the run");
 

@@ -38,7 +38,7 @@ std::string path_of(const CLI::App& app) {
   return app.get_parent() == nullptr ? app.get_name() : path_of(*app.get_parent()) + " " + app.get_name();
 }
 
-std::string meant(std::string_view typed, const std::vector<std::string>& candidates) {
+std::string suggestion(std::string_view typed, const std::vector<std::string>& candidates) {
   const std::string name = nearest(typed, candidates);
   return name.empty() ? "" : fmt::format(" (did you mean {}?)", name);
 }
@@ -49,14 +49,14 @@ std::vector<const CLI::Option*> positionals(const CLI::App& app) {
 
 std::string unknown_command(const CLI::App& app, std::string_view word) {
   const auto names = command_names(app);
-  return fmt::format("unknown command '{}'{}; the commands are {}", word, meant(word, names),
+  return fmt::format("unknown command '{}'{}; the commands are {}", word, suggestion(word, names),
                      fmt::join(names, ", "));
 }
 
 std::string unknown_option(const CLI::App& app, std::string_view word) {
   const auto names = option_names(app);
   const std::string_view name = word.substr(0, word.find('='));
-  return fmt::format("unknown option '{}'{}; the options are {}", name, meant(name, names),
+  return fmt::format("unknown option '{}'{}; the options are {}", name, suggestion(name, names),
                      fmt::join(names, ", "));
 }
 

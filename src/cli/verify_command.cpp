@@ -265,7 +265,7 @@ void add_verify_command(CLI::App& program) {
       "  longspan verify --kernel cpu-flash --mask mask.json         a mask of your own\n"
       "  longspan verify --mask shuffled:causal --seqlen 64K --heads 8:2 --head-dim 128 --dtype bf16");
   command->callback([options] {
-    choose_pythons(options->pythons);
+    set_pythons(options->pythons);
     run_verify(*options);
   });
 }

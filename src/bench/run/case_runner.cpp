@@ -263,7 +263,7 @@ class CaseRunner {
     if (case_.deterministic) result.accuracy.same_bits = differs.empty();
     if (result.accuracy.failure.empty()) result.accuracy.failure = differs;
     auto* const spread = dynamic_cast<ParallelPlan*>(plan.get());
-    if (spread != nullptr) hear_of_failures(*spread, result.accuracy);
+    if (spread != nullptr) share_failures(*spread, result.accuracy);
     if (!result.accuracy.failure.empty()) return result;
     if (spread != nullptr) {
       if (single_ != nullptr && compare) compare_with_single(problem, result);
@@ -313,7 +313,7 @@ class CaseRunner {
   }
 
   // If ranks are processes, each verifies its own result. A failure on one is a failure on all.
-  static void hear_of_failures(ParallelPlan& spread, Accuracy& accuracy) {
+  static void share_failures(ParallelPlan& spread, Accuracy& accuracy) {
     const std::vector<double> wrong = spread.of_all(accuracy.failure.empty() ? 0 : 1);
     const auto first = std::find(wrong.begin(), wrong.end(), 1);
     if (first != wrong.end() && accuracy.failure.empty())

@@ -28,7 +28,7 @@ constexpr size_t kKeptOutput = 4096;
 // The handler writes to a pipe, which works on any thread that receives the signal.
 volatile int signal_pipe = -1;
 
-extern "C" void tell_of_signal(int) {
+extern "C" void on_signal(int) {
   const int saved = errno;
   const char byte = 1;
   [[maybe_unused]] const ssize_t written = write(signal_pipe, &byte, 1);
@@ -37,15 +37,15 @@ extern "C" void tell_of_signal(int) {
 
 // Both ends are closed on exec; a child gets its end through dup2.
 struct Ends {
-  int mine, childs;
+  int parent, child;
 
-  Ends(int mine, int childs) : mine(mine), childs(childs) {}
-  Ends(Ends&& other) noexcept : mine(other.take_mine()), childs(std::exchange(other.childs, -1)) {}
+  Ends(int parent, int child) : parent(parent), child(child) {}
+  Ends(Ends&& other) noexcept : parent(other.take_parent()), child(std::exchange(other.child, -1)) {}
   ~Ends() {
-    if (mine >= 0) ::close(mine);
-    if (childs >= 0) ::close(childs);
+    if (parent >= 0) ::close(parent);
+    if (child >= 0) ::close(child);
   }
-  int take_mine() { return std::exchange(mine, -1); }
+  int take_parent() { return std::exchange(parent, -1); }
 };
 
 // Moves a descriptor above the numbers that the child uses.
@@ -105,7 +105,7 @@ SignalGuard::SignalGuard() {
     sigaction(signal, nullptr, &now);
     if (now.sa_handler == SIG_IGN) continue;  // keep ignoring SIGHUP under nohup
     struct sigaction action {};
-    action.sa_handler = tell_of_signal;
+    action.sa_handler = on_signal;
     action.sa_flags = SA_RESTART;
     sigaction(signal, &action, nullptr);
   }
@@ -116,7 +116,7 @@ SignalGuard::~SignalGuard() {
   for (int signal : kEndSignals) {
     struct sigaction now {};
     sigaction(signal, nullptr, &now);
-    if (now.sa_handler == tell_of_signal) std::signal(signal, SIG_DFL);
+    if (now.sa_handler == on_signal) std::signal(signal, SIG_DFL);
   }
   std::signal(SIGPIPE, SIG_DFL);
   close(fd_);
@@ -135,10 +135,10 @@ ChildProcess::ChildProcess(const std::string& program, const std::vector<std::st
   Ends input = socket_to_child(), output = pipe_from_child(), result = pipe_from_child();
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, input.childs, 0);
-  posix_spawn_file_actions_adddup2(&actions, output.childs, 1);
-  posix_spawn_file_actions_adddup2(&actions, output.childs, 2);
-  posix_spawn_file_actions_adddup2(&actions, result.childs, kResultDescriptor);
+  posix_spawn_file_actions_adddup2(&actions, input.child, 0);
+  posix_spawn_file_actions_adddup2(&actions, output.child, 1);
+  posix_spawn_file_actions_adddup2(&actions, output.child, 2);
+  posix_spawn_file_actions_adddup2(&actions, result.child, kResultDescriptor);
 
   // A separate process group: Ctrl-C on the terminal reaches only the parent, and one kill reaches all that
   // the child started.
@@ -166,9 +166,9 @@ ChildProcess::ChildProcess(const std::string& program, const std::vector<std::st
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   LONGSPAN_CHECK(error == 0, "{} cannot be started: {}", program, std::strerror(error));
-  input_ = input.take_mine();
-  output_ = output.take_mine();
-  result_ = result.take_mine();
+  input_ = input.take_parent();
+  output_ = output.take_parent();
+  result_ = result.take_parent();
 }
 
 ChildProcess::~ChildProcess() {
@@ -212,7 +212,7 @@ ChildEnd ChildProcess::listen(double limit_s, SignalGuard& guard, const OnLine& 
   ChildEnd end;
   bool result_open = true, output_open = true;
   // Returns true once a line was the answer.
-  const auto hand_out_lines = [&] {
+  const auto deliver_lines = [&] {
     for (size_t newline; (newline = lines_.find('\n')) != std::string::npos;) {
       const std::string line = lines_.substr(0, newline);
       lines_.erase(0, newline + 1);
@@ -239,14 +239,14 @@ ChildEnd ChildProcess::listen(double limit_s, SignalGuard& guard, const OnLine& 
     if (watched[0].revents != 0) result_open = read_available(result_, lines_);
     if (watched[1].revents != 0) output_open = read_available(output_, end.error_output);
     keep_last(end.error_output, kKeptOutput);
-    if (hand_out_lines()) return stopped(ChildEnd::How::kAnswered);
+    if (deliver_lines()) return stopped(ChildEnd::How::kAnswered);
   }
   const int status = kill_all();
   // The pipes may still hold its last output.
   read_available(result_, lines_);
   read_available(output_, end.error_output);
   keep_last(end.error_output, kKeptOutput);
-  hand_out_lines();
+  deliver_lines();
   end.how = WIFSIGNALED(status) ? ChildEnd::How::kSignalled : ChildEnd::How::kExited;
   end.status = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
   return end;

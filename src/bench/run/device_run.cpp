@@ -144,7 +144,7 @@ std::optional<CaseAnswer> DeviceRun::measure_with_team(const Case& c) {
 
 std::optional<CaseAnswer> DeviceRun::attempt(const Case& c) {
   std::optional<CaseAnswer> answer = isolation_.run_case(c, device_, options_.rule, helper_for(c));
-  if (answer) look_after_helper(c, answer->outcome);
+  if (answer) end_failed_helper(c, answer->outcome);
   return answer;
 }
 
@@ -169,9 +169,9 @@ std::optional<CaseAnswer> DeviceRun::skip_at_once(const Case& c) {
 
 // The helper that served this kernel's last case, or a new one; null if the kernel needs none.
 Helper* DeviceRun::helper_for(const Case& c) {
-  Kept& kept = helpers_[c.kernel];
+  HelperSlot& kept = helpers_[c.kernel];
   if (kept.helper != nullptr && kept.used && !kept.helper->how_it_ended().empty()) {
-    ++kept.useless;
+    ++kept.early_ends;
     kept.helper.reset();
   }
   if (kept.helper == nullptr) start_helper(c.kernel);
@@ -180,10 +180,10 @@ Helper* DeviceRun::helper_for(const Case& c) {
 }
 
 void DeviceRun::start_helper(const std::string& kernel) {
-  Kept& kept = helpers_[kernel];
+  HelperSlot& kept = helpers_[kernel];
   kept.used = false;
   if (workbench_.helpers.start)
-    kept.helper = workbench_.helpers.start(*workbench_.find(kernel), kept.useless, variables_);
+    kept.helper = workbench_.helpers.start(*workbench_.find(kernel), kept.early_ends, variables_);
 }
 
 // Returns whether there were any.
@@ -199,8 +199,8 @@ bool DeviceRun::end_other_helpers(const Case& c) {
 
 // After a failure the helper's state is unknown, so it is ended. If it had ended by itself, the reason says
 // how.
-void DeviceRun::look_after_helper(const Case& c, record::Outcome& outcome) {
-  Kept& kept = helpers_[c.kernel];
+void DeviceRun::end_failed_helper(const Case& c, record::Outcome& outcome) {
+  HelperSlot& kept = helpers_[c.kernel];
   if (kept.helper == nullptr || outcome.status != record::Status::kFailed) return;
   const std::string end = kept.helper->how_it_ended();
   if (!end.empty()) outcome.reason += "; the worker " + end;

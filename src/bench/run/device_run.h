@@ -27,10 +27,10 @@ class DeviceRun {
 
  private:
   // A kernel's helper, and how many earlier helpers ended without a failed case.
-  struct Kept {
+  struct HelperSlot {
     std::unique_ptr<Helper> helper;
     bool used = false;
-    size_t useless = 0;
+    size_t early_ends = 0;
   };
 
   std::optional<CaseAnswer> skip_at_once(const Case& c);
@@ -41,7 +41,7 @@ class DeviceRun {
   Helper* helper_for(const Case& c);
   void start_helper(const std::string& kernel);
   bool end_other_helpers(const Case& c);
-  void look_after_helper(const Case& c, record::Outcome& outcome);
+  void end_failed_helper(const Case& c, record::Outcome& outcome);
   double devices_of(const Case& c) const;
 
   const RunOptions& options_;
@@ -55,7 +55,7 @@ class DeviceRun {
   std::string started_;  // when the current case started
   double begin_s_ = 0;
   std::map<DType, double> ceilings_;
-  std::map<std::string, Kept> helpers_;  // by kernel
+  std::map<std::string, HelperSlot> helpers_;  // by kernel
 };
 
 }  // namespace longspan::bench

@@ -24,9 +24,9 @@ class Helper {
 };
 
 struct Helpers {
-  // Called in the runner. `useless`: how many earlier helpers of this kernel ended although their cases did
-  // not fail. `variables`: set in its environment. Null if the kernel has no helper, or may have no more.
-  std::function<std::unique_ptr<Helper>(const Kernel& kernel, size_t useless, const Variables& variables)>
+  // Called in the runner. `early_ends`: how many earlier helpers of this kernel ended although their cases
+  // did not fail. `variables`: set in its environment. Null if the kernel has no helper, or may have no more.
+  std::function<std::unique_ptr<Helper>(const Kernel& kernel, size_t early_ends, const Variables& variables)>
       start;
 
   // Called in the process of a case before the case: takes over the descriptors. They are empty if the case

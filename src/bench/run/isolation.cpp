@@ -34,7 +34,7 @@ Device find_device(const Workbench& workbench, const DeviceName& wanted) {
   return {};
 }
 
-void say(const Message& message) {
+void send_message(const Message& message) {
   const std::string text = record::text_of(record::encode(message)) + "\n";
   for (size_t sent = 0; sent < text.size();) {
     const ssize_t n = write(kResultDescriptor, text.data() + sent, text.size() - sent);
@@ -61,11 +61,11 @@ CaseAnswer run_requested_case(const Workbench& workbench, Testbed& testbed, cons
   LONGSPAN_CHECK_INPUT(kernel != nullptr, "kernel '{}' is unknown", c.kernel);
   if (workbench.helpers.adopt) workbench.helpers.adopt(*kernel, descriptors);
   return run_case_here(workbench, testbed, c, request.rule,
-                       [](const std::string& text) { say({.phase = text}); });
+                       [](const std::string& text) { send_message({.phase = text}); });
 }
 
 // The last line that the child printed, usually the error that ended it.
-std::string last_words(const std::string& output) {
+std::string last_output_line(const std::string& output) {
   const std::string_view text = trimmed(output);
   const size_t newline = text.rfind('\n');
   std::string words(newline == std::string_view::npos ? text : text.substr(newline + 1));
@@ -85,9 +85,10 @@ std::string reason_of(const ChildEnd& end, const std::string& phase, double limi
     return fmt::format("killed (SIGKILL){}, probably out of memory", where);
   }
   if (end.how == ChildEnd::How::kSignalled) {
-    return fmt::format("crashed ({}){}{}", signal_name(end.status), where, last_words(end.error_output));
+    return fmt::format("crashed ({}){}{}", signal_name(end.status), where,
+                       last_output_line(end.error_output));
   }
-  return fmt::format("ended with exit code {}{}{}", end.status, where, last_words(end.error_output));
+  return fmt::format("ended with exit code {}{}{}", end.status, where, last_output_line(end.error_output));
 }
 
 }  // namespace
@@ -112,19 +113,19 @@ int answer_requests(const Workbench& workbench) {
   become_child();
   Requests requests(STDIN_FILENO);
   std::unique_ptr<Testbed> testbed;
-  DeviceName testbeds_device;
+  DeviceName testbed_device;
   try {
     while (const auto received = requests.next()) {
       const auto request = record::from_json<Request>(record::parse_json(received->line));
-      if (testbed == nullptr || request.device != testbeds_device) {
+      if (testbed == nullptr || request.device != testbed_device) {
         testbed = workbench.testbed(find_device(workbench, request.device));
-        testbeds_device = request.device;
+        testbed_device = request.device;
       }
       testbed->take_device_state();  // discard the state of a case that ended early
       if (request.workload) {
-        say({.answer = run_requested_case(workbench, *testbed, request, received->descriptors)});
+        send_message({.answer = run_requested_case(workbench, *testbed, request, received->descriptors)});
       } else {
-        say({.probe = probe_here(*testbed, request.ceiling)});
+        send_message({.probe = probe_here(*testbed, request.ceiling)});
       }
     }
     return 0;
@@ -135,9 +136,9 @@ int answer_requests(const Workbench& workbench) {
 }
 
 // What a child answered, and how it ended.
-struct Isolation::Told {
+struct Isolation::Exchange {
   ChildEnd end;
-  std::string phase, nonsense;
+  std::string phase, malformed;
   Message answer;  // once it is complete
   PhaseTimes times;
 
@@ -146,7 +147,7 @@ struct Isolation::Told {
 
   // Why the answer is discarded; "" if it is good.
   std::string failure(bool good_end, double limit_s) const {
-    if (!nonsense.empty()) return fmt::format("wrote into the runner's pipe: '{}', in {}", nonsense, phase);
+    if (!malformed.empty()) return fmt::format("wrote into the runner's pipe: '{}', in {}", malformed, phase);
     if (good_end && complete()) return "";
     return reason_of(end, complete() ? "cleaning up" : phase, limit_s);
   }
@@ -170,36 +171,36 @@ std::unique_ptr<ChildProcess> Isolation::start() const {
                                         variables_);
 }
 
-Isolation::Told Isolation::ask(ChildProcess& child, const Request& request, double limit_s,
-                               const std::vector<int>& descriptors) {
-  Told told;
+Isolation::Exchange Isolation::ask(ChildProcess& child, const Request& request, double limit_s,
+                                   const std::vector<int>& descriptors) {
+  Exchange exchange;
   child.send(record::text_of(record::encode(request)), descriptors);
-  told.end = child.listen(limit_s, guard_, [&](const std::string& text) {
+  exchange.end = child.listen(limit_s, guard_, [&](const std::string& text) {
     try {
       auto message = record::from_json<Message>(record::parse_json(text));
       if (!message.phase.empty()) {
-        told.phase = message.phase;
-        told.times.enter(told.phase);
+        exchange.phase = message.phase;
+        exchange.times.enter(exchange.phase);
       }
-      told.answer = std::move(message);
+      exchange.answer = std::move(message);
     } catch (const std::exception&) {
-      told.nonsense = text.substr(0, 80);
+      exchange.malformed = text.substr(0, 80);
     }
-    return told.complete() || !told.nonsense.empty();
+    return exchange.complete() || !exchange.malformed.empty();
   });
-  return told;
+  return exchange;
 }
 
 // If the child crashes after its answer, the answer is discarded: its memory may have been corrupt.
-Isolation::Told Isolation::ask_alone(const Request& request, double limit_s,
-                                     const std::vector<int>& descriptors) {
+Isolation::Exchange Isolation::ask_alone(const Request& request, double limit_s,
+                                         const std::vector<int>& descriptors) {
   const auto child = start();
-  Told told = ask(*child, request, limit_s, descriptors);
-  if (told.end.how == ChildEnd::How::kAnswered) {
+  Exchange exchange = ask(*child, request, limit_s, descriptors);
+  if (exchange.end.how == ChildEnd::How::kAnswered) {
     child->close_input();
-    told.end = child->listen(limit_s, guard_, [](const std::string&) { return false; });
+    exchange.end = child->listen(limit_s, guard_, [](const std::string&) { return false; });
   }
-  return told;
+  return exchange;
 }
 
 std::optional<CaseAnswer> Isolation::run_case(const Case& c, const Device& device, const TimingRule& rule,
@@ -209,27 +210,28 @@ std::optional<CaseAnswer> Isolation::run_case(const Case& c, const Device& devic
   in_doubt_ = false;
   if (c.parallelism) {
     kept_.reset();  // the ranks need its memory
-    Told told = ask_alone(request, rule.timeout_s, descriptors);
-    if (told.end.how == ChildEnd::How::kInterrupted) return std::nullopt;
-    return told.case_answer(told.ended_well(), rule.timeout_s);
+    Exchange exchange = ask_alone(request, rule.timeout_s, descriptors);
+    if (exchange.end.how == ChildEnd::How::kInterrupted) return std::nullopt;
+    return exchange.case_answer(exchange.ended_well(), rule.timeout_s);
   }
   const bool fresh = kept_ == nullptr || kept_->ended();
   if (fresh) kept_ = start();
-  Told told = ask(*kept_, request, rule.timeout_s, descriptors);
-  if (told.end.how == ChildEnd::How::kInterrupted) return std::nullopt;
-  CaseAnswer answer = told.case_answer(told.end.how == ChildEnd::How::kAnswered, rule.timeout_s);
+  Exchange exchange = ask(*kept_, request, rule.timeout_s, descriptors);
+  if (exchange.end.how == ChildEnd::How::kInterrupted) return std::nullopt;
+  CaseAnswer answer = exchange.case_answer(exchange.end.how == ChildEnd::How::kAnswered, rule.timeout_s);
   if (answer.outcome.status == record::Status::kFailed) {
     kept_.reset();
-    in_doubt_ = !fresh && told.end.how != ChildEnd::How::kTimedOut;
+    in_doubt_ = !fresh && exchange.end.how != ChildEnd::How::kTimedOut;
   }
   return answer;
 }
 
 std::optional<ProbeAnswer> Isolation::probe(const Device& device, DType dtype, double limit_s) {
-  Told told = ask_alone({name_of(device), std::nullopt, {}, std::string(name_of(dtype))}, limit_s, {});
-  if (told.end.how == ChildEnd::How::kInterrupted) return std::nullopt;
-  const std::string wrong = told.failure(told.ended_well(), limit_s);
-  if (wrong.empty() && told.answer.probe) return std::move(*told.answer.probe);
+  Exchange exchange =
+      ask_alone({name_of(device), std::nullopt, {}, std::string(name_of(dtype))}, limit_s, {});
+  if (exchange.end.how == ChildEnd::How::kInterrupted) return std::nullopt;
+  const std::string wrong = exchange.failure(exchange.ended_well(), limit_s);
+  if (wrong.empty() && exchange.answer.probe) return std::move(*exchange.answer.probe);
   return ProbeAnswer{"", std::nullopt, wrong};
 }
 

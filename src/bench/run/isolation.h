@@ -48,10 +48,11 @@ class Isolation {
 
  private:
   // What one child answered, and how it ended.
-  struct Told;
-  Told ask(ChildProcess& child, const Request& request, double limit_s, const std::vector<int>& descriptors);
+  struct Exchange;
+  Exchange ask(ChildProcess& child, const Request& request, double limit_s,
+               const std::vector<int>& descriptors);
   std::unique_ptr<ChildProcess> start() const;
-  Told ask_alone(const Request& request, double limit_s, const std::vector<int>& descriptors);
+  Exchange ask_alone(const Request& request, double limit_s, const std::vector<int>& descriptors);
 
   SignalGuard& guard_;
   Variables variables_;

@@ -33,13 +33,13 @@ ProblemAssignment::ProblemAssignment(std::vector<Portion> portions,
   for (Portion& portion : portions) {
     const auto home = homes.find(portion.problem);
     LONGSPAN_CHECK(home == homes.end() || home->second < devices, "device {} of {}", home->second, devices);
-    (home == homes.end() ? anybodys_ : own_[home->second]).push_back(std::move(portion));
+    (home == homes.end() ? unassigned_ : own_[home->second]).push_back(std::move(portion));
   }
 }
 
 std::optional<Portion> ProblemAssignment::next(size_t device) {
   const std::lock_guard lock(mutex_);
-  std::deque<Portion>& queue = own_[device].empty() ? anybodys_ : own_[device];
+  std::deque<Portion>& queue = own_[device].empty() ? unassigned_ : own_[device];
   if (queue.empty()) return std::nullopt;
   Portion portion = std::move(queue.front());
   queue.pop_front();

@@ -37,7 +37,7 @@ class ProblemAssignment {
  private:
   std::mutex mutex_;
   std::vector<std::deque<Portion>> own_;  // by device
-  std::deque<Portion> anybodys_;
+  std::deque<Portion> unassigned_;
 };
 
 }  // namespace longspan::bench

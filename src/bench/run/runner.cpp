@@ -80,9 +80,9 @@ void check_devices(const RunOptions& options, const std::vector<Device>& devices
   int64_t gpus = 0;
   for (const Device& device : devices) gpus += device.kind == DeviceKind::kCuda ? 1 : 0;
   for (const int index : options.devices) {
-    const bool there =
+    const bool exists =
         std::any_of(devices.begin(), devices.end(), [&](const Device& d) { return d.index == index; });
-    LONGSPAN_CHECK_INPUT(there, "--devices {}: there is no such GPU; this machine has {}", index, gpus);
+    LONGSPAN_CHECK_INPUT(exists, "--devices {}: there is no such GPU; this machine has {}", index, gpus);
   }
 }
 
@@ -171,7 +171,7 @@ class Runner {
 
   // On a machine with several GPUs, a device's processes see only that GPU: some frameworks use every GPU
   // that they see. Ranks see all of them.
-  Variables sees_alone(const Device& device, const std::vector<Case>& cases) const {
+  Variables visible_device(const Device& device, const std::vector<Case>& cases) const {
     const auto gpus = std::count_if(devices_.begin(), devices_.end(),
                                     [](const Device& d) { return d.kind == DeviceKind::kCuda; });
     const bool ranks = std::any_of(cases.begin(), cases.end(),
@@ -185,7 +185,7 @@ class Runner {
                                  batch.devices.size());
     const auto run_device = [&](size_t number) {
       Device device = batch.devices[number];
-      const Variables variables = sees_alone(device, batch.cases);
+      const Variables variables = visible_device(device, batch.cases);
       if (!variables.empty()) device.index = 0;
       DeviceRun run(options_, workbench_, ledger_, guard_, device, variables, devices_);
       if (!ledger_.may_begin() || !run.begin(batch.cases)) return;

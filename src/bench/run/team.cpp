@@ -23,7 +23,7 @@ using std::chrono::seconds;
 constexpr seconds kMeetingLimit{60};
 // Rank 0 may run other cases for hours between two shared ones. Its death is noticed at once.
 constexpr std::chrono::hours kLongest{24 * 365};
-constexpr double kTimeToWrite_s = 10;
+constexpr double kWriteGrace_s = 10;
 
 // Calls on_late on its own thread unless it is destroyed within the limit.
 class Deadline {
@@ -72,9 +72,9 @@ void Team::call(const Case& c) {
 
 // A launcher ends all processes once one has failed. Rank 0 needs time to notice the failure, at the latest
 // at the end of its case, and to record the reason.
-void Team::await_the_end(double timeout_s) {
+void Team::wait_for_rank_0(double timeout_s) {
   const auto end =
-      std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_s + kTimeToWrite_s);
+      std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_s + kWriteGrace_s);
   while (!meeting_->left() && std::chrono::steady_clock::now() < end)
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
 }
@@ -84,7 +84,7 @@ std::optional<Case> Team::next(double timeout_s) {
   try {
     text = meeting_->broadcast("");
   } catch (const Error&) {
-    await_the_end(timeout_s);
+    wait_for_rank_0(timeout_s);
     throw;
   }
   if (text.empty()) return std::nullopt;
@@ -105,12 +105,12 @@ bool Team::follow(int gpu, const TimingRule& rule, const Workbench& workbench) {
       if (!Isolation(guard).run_case(*c, *device, rule)) return false;
       continue;
     }
-    const auto tell = [&](const CaseAnswer& late) {
+    const auto report_late = [&](const CaseAnswer& late) {
       fmt::print(stderr, "rank {}: {}\n", rank(), late.outcome.reason);
-      await_the_end(rule.timeout_s);
+      wait_for_rank_0(rule.timeout_s);
     };
-    if (!run_over_mpi(*c, *device, rule, workbench, alarm(), tell).group_failed) continue;
-    await_the_end(rule.timeout_s);
+    if (!run_over_mpi(*c, *device, rule, workbench, alarm(), report_late).group_failed) continue;
+    wait_for_rank_0(rule.timeout_s);
     return false;
   }
   return true;

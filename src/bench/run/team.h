@@ -36,7 +36,7 @@ class Team {
 
  private:
   std::optional<Case> next(double timeout_s);
-  void await_the_end(double timeout_s);  // waits for rank 0 to end, or for the time limit
+  void wait_for_rank_0(double timeout_s);  // waits for rank 0 to end, or for the time limit
 
   const Launch launch_;
   std::unique_ptr<Rendezvous> meeting_;

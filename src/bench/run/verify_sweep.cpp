@@ -187,24 +187,24 @@ std::vector<VerifyCase> expand(const SweepOptions& options) {
   const std::vector<DType> all_dtypes = {DType::kF32, DType::kBF16, DType::kF16};
   std::vector<VerifyCase> cases;
   for (const Kernel* kernel : options.kernels) {
-    size_t turn = 0;  // selects the dtype if one is enough
+    size_t next_dtype = 0;  // selects the dtype if one is enough
     for (const std::string& mask : masks) {
       const bool file = mask.ends_with(".json");
       for (const int64_t seqlen : file ? std::vector<int64_t>{0} : seqlens) {
         const Recipe& recipe = recipe_for(seqlen);
-        const bool thrifty = varied && !file && seqlen >= kLong / 2;
+        const bool reduced = varied && !file && seqlen >= kLong / 2;
         std::vector<Heads> heads = options.heads;
         if (heads.empty() && file) {
           const auto masks_in_file = static_cast<int64_t>(masks_from_name(mask, {}).size());
           const int64_t kv = masks_in_file == 1 ? 2 : masks_in_file;
           heads = {{kv, kv}, {3 * kv, kv}};
         } else if (heads.empty()) {
-          heads = thrifty && seqlen >= kLong ? std::vector<Heads>{{1, 1}, {2, 1}}
+          heads = reduced && seqlen >= kLong ? std::vector<Heads>{{1, 1}, {2, 1}}
                                              : std::vector<Heads>{{2, 2}, {6, 2}};
         }
         for (const Heads& shape : heads) {
           std::vector<DType> dtypes = options.dtypes.empty() ? all_dtypes : options.dtypes;
-          if (thrifty && options.dtypes.empty()) dtypes = {all_dtypes[turn++ % 2]};
+          if (reduced && options.dtypes.empty()) dtypes = {all_dtypes[next_dtype++ % 2]};
           for (const DType dtype : dtypes) {
             VerifyCase c;
             c.kernel = kernel;
@@ -221,7 +221,7 @@ std::vector<VerifyCase> expand(const SweepOptions& options) {
             c.scale = varied ? recipe.scale : options.scale.value_or(0);
             c.deterministic = varied ? recipe.deterministic : options.deterministic.value_or(false);
             c.fp32_output = varied ? recipe.fp32_output : options.fp32_output.value_or(false);
-            c.counting = !thrifty || seqlen < kLong || shape.q > shape.kv;
+            c.counting = !reduced || seqlen < kLong || shape.q > shape.kv;
             c.adapt = varied;
             cases.push_back(std::move(c));
           }

@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kMaxTokens = int64_t{1} << 32;
 
 // Whether drawing a mask uses the random generator. Tests it by drawing a small mask.
-bool draws_anything(const Pattern& pattern, PatternOptions options) {
+bool uses_generator(const Pattern& pattern, PatternOptions options) {
   if (pattern.block_sparse || pattern.documents) return true;
   options.seqlen = std::min<int64_t>(options.seqlen, 4096);
   Mt19937 used(options.seed), fresh(options.seed);
@@ -294,7 +294,7 @@ Case normalised(Case c) {
   }
   c.options.keep(pattern.options);
   if (pattern.complete != nullptr) pattern.complete(c.options);
-  if (c.masks > 1 && !draws_anything(pattern, c.pattern_options(0))) c.masks = 1;
+  if (c.masks > 1 && !uses_generator(pattern, c.pattern_options(0))) c.masks = 1;
   return c;
 }
 
