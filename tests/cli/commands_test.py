@@ -78,7 +78,7 @@ class ListTest(unittest.TestCase):
             with self.subTest(name):
                 self.assertEqual(kernel["runs_here"], kernel["reason"] == "")
 
-    def test_kernels_that_are_not_in_the_build_are_told(self):
+    def test_kernels_that_are_not_in_the_build_are_reported(self):
         for name, kernel in self.listed("kernels").items():
             with self.subTest(name):
                 self.assertEqual(kernel["in_this_build"], "forward" in kernel)

@@ -43,7 +43,7 @@ class ParallelRunTest(unittest.TestCase):
                 self.assertEqual(p["sent_bytes"], p["predicted_bytes"])
                 self.assertGreater(sum(p["sent_bytes"]), 0)
 
-    def test_copies_take_the_memory_that_the_plan_says(self):
+    def test_copies_take_the_planned_memory(self):
         _, cases, _ = measure("--strategy", "all", "--ranks", "4", "--kernel", "cpu-flash", "--mask", "causal", "--seqlen",
                               "1K", "--heads", "8:4", "--head-dim", "64", "--direction", "fwd,bwd")
         for case in cases:
@@ -56,7 +56,7 @@ class ParallelRunTest(unittest.TestCase):
                     self.assertLessEqual(planned, counted)
                     self.assertLess(counted, 1.05 * planned + 4096)
 
-    def test_ranks_share_the_work_and_say_where_their_time_went(self):
+    def test_ranks_share_the_work_and_report_their_time_breakdown(self):
         for case in self.cases:
             with self.subTest(case["command"]):
                 p = case["parallel"]
@@ -91,7 +91,7 @@ class ParallelRunTest(unittest.TestCase):
     def test_the_page_has_the_plan(self):
         self.assertTrue('"plan":[{' in self.page)
 
-    def test_what_cannot_be_is_skipped_with_the_reason(self):
+    def test_unsupported_cases_are_skipped_with_the_reason(self):
         result, cases, _ = measure("--strategy", "ulysses,usp", "--ranks", "6", "--ulysses", "4", "--kernel", "cpu-flash",
                                    "--mask", "causal", "--seqlen", "200", "--heads", "4:4", "--head-dim", "16")
         self.assertEqual(result.returncode, 0, result.stderr)

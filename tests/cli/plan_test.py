@@ -16,7 +16,7 @@ def plan(*arguments):
 
 
 class PlanTest(unittest.TestCase):
-    def test_every_strategy_deals_every_token_once_and_attends_to_the_whole_mask(self):
+    def test_every_strategy_assigns_every_token_once_and_attends_to_the_whole_mask(self):
         for strategy in STRATEGIES:
             for mask in ["causal", "share_question", "uniform_block_sparse"]:
                 with self.subTest(strategy=strategy, mask=mask):
@@ -49,7 +49,7 @@ class PlanTest(unittest.TestCase):
                 if backward is not None:
                     self.assertEqual(set(p["backward"]["sent_bytes"]), {backward})
 
-    def test_topology_tells_bytes_within_nodes_from_those_between(self):
+    def test_topology_separates_bytes_within_and_between_nodes(self):
         one = plan("ulysses", "--topology", "1x8", "--mask", "full", "--seqlen", "8K")["forward"]
         two = plan("ulysses", "--topology", "2x4", "--mask", "full", "--seqlen", "8K")["forward"]
         self.assertEqual(one["sent_bytes"], two["sent_bytes"])

@@ -40,7 +40,7 @@ class MpiRunTest(unittest.TestCase):
         self.addCleanup(holder.cleanup)
         self.folder = str(Path(holder.name) / "results")
 
-    def test_every_strategy_gives_what_it_gives_on_threads(self):
+    def test_every_strategy_agrees_with_its_result_on_threads(self):
         suite = Path(self.folder).parent / "both.toml"
         suite.write_text('''
             name = "both"
@@ -108,7 +108,7 @@ class MpiRunTest(unittest.TestCase):
             self.assertEqual(cases[ranks]["status"], "skipped")
             self.assertEqual(cases[ranks]["reason"], f"the case has {ranks} ranks, but Open MPI started 3 processes")
 
-    def test_processes_that_nobody_needs_are_refused(self):
+    def test_unneeded_processes_are_refused(self):
         result = mpirun(2, "--strategy", "balanced", "--ranks", "2", *DOCUMENTS, *QUICK, "--out", self.folder)
         self.assertNotEqual(result.returncode, 0)
         self.assertIn("Open MPI started 2 processes, but no case has ranks that are processes", result.stderr)

@@ -51,7 +51,7 @@ TEST_P(CountingTensorsCuda, AreWrittenAsOnTheCpu) {
   expect_same(host, device);
 }
 
-TEST_P(CountingTensorsCuda, AreLookedThroughAsOnTheCpu) {
+TEST_P(CountingTensorsCuda, AreCheckedAsOnTheCpu) {
   LONGSPAN_NEEDS_GPU();
   const Tensor host(GetParam(), cpu_device()), device(GetParam(), first_gpu());
   write_zero(host.view, DeviceKind::kCpu);

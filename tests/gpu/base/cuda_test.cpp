@@ -14,7 +14,7 @@
 namespace longspan {
 namespace {
 
-TEST(CudaDevice, IsListedBehindTheCpu) {
+TEST(CudaDevice, IsListedAfterTheCpu) {
   LONGSPAN_NEEDS_GPU();
   const std::vector<Device> all = devices();
   ASSERT_GE(all.size(), 2u);
@@ -29,13 +29,13 @@ TEST(CudaDevice, IsListedBehindTheCpu) {
   EXPECT_GT(gpu.cache_bytes, size_t{1} << 20);
 }
 
-TEST(CudaDevice, IsThereOrHasAReason) {
+TEST(CudaDevice, ExistsOrHasAReason) {
   bool any = false;
   for (const Device& device : devices()) any |= device.kind == DeviceKind::kCuda;
   EXPECT_EQ(any, no_cuda_reason().empty());
 }
 
-TEST(CudaBuffer, CopiesThereAndBack) {
+TEST(CudaBuffer, CopiesInBothDirections) {
   LONGSPAN_NEEDS_GPU();
   const Device gpu = first_gpu();
   std::vector<int> out(100'003), back(out.size());

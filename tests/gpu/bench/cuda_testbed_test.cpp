@@ -40,7 +40,7 @@ TEST(CudaGate, HoldsTheStreamUntilItOpens) {
   LONGSPAN_CUDA(cudaEventDestroy(behind));
 }
 
-TEST(CudaGate, GivesUpWhereNobodyOpensIt) {
+TEST(CudaGate, TimesOutIfItIsNotOpened) {
   LONGSPAN_NEEDS_GPU();
   const Device gpu = first_gpu();
   const cuda::OwnedStream stream(gpu.index);
@@ -60,7 +60,7 @@ class CudaTestbedTest : public testing::Test {
 };
 
 // As in a process to which a launcher assigned the second visible GPU.
-TEST(CudaTestbedOfAnotherDevice, MakesItTheThreads) {
+TEST(CudaTestbedOfAnotherDevice, BecomesTheThreadsCurrentDevice) {
   LONGSPAN_NEEDS_GPU();
   std::vector<Device> gpus = devices();
   std::erase_if(gpus, [](const Device& device) { return device.kind != DeviceKind::kCuda; });
@@ -75,7 +75,7 @@ TEST(CudaTestbedOfAnotherDevice, MakesItTheThreads) {
   }).join();
 }
 
-TEST_F(CudaTestbedTest, TimesTheWorkAndNothingElse) {
+TEST_F(CudaTestbedTest, TimesOnlyTheWork) {
   const size_t bytes = size_t{2} << 30;
   const Buffer a(bytes, testbed->device()), b(bytes, testbed->device());
   const auto stopwatch = testbed->stopwatch({}, true);
@@ -131,7 +131,7 @@ TEST_F(CudaTestbedTest, TimesARowOfWorkThatCannotBeQueued) {
   }
 }
 
-TEST_F(CudaTestbedTest, KnowsThePeakOfMemory) {
+TEST_F(CudaTestbedTest, MeasuresPeakMemory) {
   const Buffer before(1 << 20, testbed->device());
   testbed->begin_peak();
   { const Buffer inside(3 << 20, testbed->device()); }
@@ -167,7 +167,7 @@ TEST_F(CudaTestbedTest, RecordsTheDevicesState) {
   EXPECT_GT(state->temperature_c, 10);
 }
 
-TEST(Throttling, IsToldInWordsAndDisturbsWhereTheHardwareSlowsDown) {
+TEST(Throttling, IsNamedAndDisturbsIfTheHardwareSlowsDown) {
   EXPECT_THAT(throttle_reasons(0), testing::IsEmpty());
   EXPECT_THAT(throttle_reasons(0x1 | 0x2), testing::IsEmpty());  // idle; clocks set by a user
   EXPECT_THAT(throttle_reasons(0x4 | 0x40),

@@ -221,7 +221,7 @@ struct Twin {
   Rows rows[2];
 };
 
-TEST(RowsOnAGpu, AreThoseOfTheCpu) {
+TEST(RowsOnAGpu, EqualThoseOfTheCpu) {
   LONGSPAN_NEEDS_GPU();
   constexpr int64_t kTokens = 2000, kHeads = 3;
   std::mt19937 random(1);
@@ -353,7 +353,7 @@ INSTANTIATE_TEST_SUITE_P(All, StrategiesOnAGpu, testing::ValuesIn(strategies().b
                          });
 
 // Ranks that attend at once must find all of their tokens, in repeated runs after other tensors.
-TEST(RanksOnAGpu, ReadNothingBeforeItHasCome) {
+TEST(RanksOnAGpu, ReadNoDataBeforeItArrives) {
   LONGSPAN_NEEDS_GPU();
   const Device gpu = first_gpu();
   Problem problem = cp_problem("full", 8192, 4, 4, 128);

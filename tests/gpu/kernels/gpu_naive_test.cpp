@@ -214,7 +214,7 @@ TEST_P(GpuNaive, TakesRectanglesHeadMasksAndAnyHeadDim) {
 INSTANTIATE_TEST_SUITE_P(Types, GpuNaive, testing::Values(DType::kF32, DType::kBF16, DType::kF16),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
-TEST(GpuNaiveMemory, IsAskedForAndCannotBeHadAtLength) {
+TEST(GpuNaiveMemory, IsReportedAndUnavailableForLongSequences) {
   LONGSPAN_NEEDS_GPU();
   const int64_t s = 1 << 20;
   const Problem p = problem_of({Mask(s, s, {{{0, s}, {0, s}, kBelow, 0}})}, 1, 1, 128, DType::kBF16);

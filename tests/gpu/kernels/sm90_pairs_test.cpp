@@ -196,7 +196,7 @@ TEST(Sm90Pairs, GiveTheSameBitsEveryTime) {
 }
 
 // A plan counts the scratch memory of the split.
-TEST(Sm90Pairs, CountTheirPartialResultsAsThePlans) {
+TEST(Sm90Pairs, CountTheirPartialResultsAsPlanMemory) {
   LONGSPAN_NEEDS_HOPPER();
   const Device gpu = first_gpu();
   const Problem even = problem_of({block(66 * 32, 2048, {0, 2048})}, 8, 1);

@@ -234,7 +234,7 @@ TEST(Sm90, GivesTheSameBitsEveryTime) {
 
 // Every kind of dependence between key tiles: many, few or none at a row; one item or several for all query
 // heads of a group.
-TEST(Sm90, GivesTheSameGradientsEveryTimeIfAskedTo) {
+TEST(Sm90, GivesTheSameGradientsEveryTimeIfDeterministic) {
   LONGSPAN_NEEDS_HOPPER();
   const Device gpu = first_gpu();
   struct Case {
@@ -287,7 +287,7 @@ TEST(Sm90, RefusesGradientsThatAreNotAligned) {
               testing::ThrowsMessage<Error>(testing::HasSubstr("multiple of 16 bytes")));
 }
 
-TEST(Sm90, SaysWhatItCannotDo) {
+TEST(Sm90, GivesReasonsForUnsupportedProblems) {
   LONGSPAN_NEEDS_HOPPER();
   const Device gpu = first_gpu();
   Problem problem = problem_of({one_band(64, 64, kBelow, 0)}, 2, 2, 128, DType::kBF16);

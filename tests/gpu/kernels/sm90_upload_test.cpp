@@ -115,7 +115,7 @@ TEST(Sm90Upload, RunsAtOnceInAnyStream) {
   }
 }
 
-TEST(Sm90Upload, PlansAreDestroyedBeforeTheyRan) {
+TEST(Sm90Upload, PlansAreDestroyedBeforeTheyRun) {
   LONGSPAN_NEEDS_HOPPER();
   const Device gpu = first_gpu();
   constexpr int kProblems = 6;
@@ -132,7 +132,7 @@ TEST(Sm90Upload, PlansAreDestroyedBeforeTheyRan) {
   }
 }
 
-TEST(Sm90Upload, MorePlansAreOnTheirWayThanThereIsRoomFor) {
+TEST(Sm90Upload, MorePlansAreInFlightThanTheBufferHolds) {
   LONGSPAN_NEEDS_HOPPER();
   const Device gpu = first_gpu();
   constexpr int kProblems = 24;

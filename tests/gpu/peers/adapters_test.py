@@ -266,7 +266,7 @@ class Worker(unittest.TestCase):
         for name in ("o", "lse", "dq", "dk", "dv"):
             self.assertLess(error_of(shared[name][0], expected[name]), 1.2e-2, name)
 
-    def test_refuses_in_words(self):
+    def test_refuses_with_a_reason(self):
         self.start("torch-fa2")
         self.ask(op="hello", device=0, flush_bytes=1 << 20)
         s = 512
@@ -276,7 +276,7 @@ class Worker(unittest.TestCase):
         self.assertEqual((answer["ok"], answer["kind"]), (False, "unsupported"))
         self.assertIn("cannot express this mask", answer["reason"])
 
-    def test_says_which_module_is_missing(self):
+    def test_names_the_missing_module(self):
         self.start("no-such-adapter")
         answer = json.loads(self.answers.readline())
         self.assertEqual(answer, {"ok": False, "kind": "unsupported", "reason": "no module no_such_adapter"})

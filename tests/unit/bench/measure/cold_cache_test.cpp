@@ -26,7 +26,7 @@ TEST(ColdCache, EvictionKeepsTheContent) {
   EXPECT_THAT(std::string(eviction_method()), testing::AnyOf("clflushopt", "clflush", "dc civac", "sweep"));
 }
 
-TEST(CpuTestbed, SeesThePeakOfWhatIsTouchedBetween) {
+TEST(CpuTestbed, MeasuresThePeakOfTouchedMemory) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "the thread sanitizer keeps four bytes of its own for each byte touched";
 #endif

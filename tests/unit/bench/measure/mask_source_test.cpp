@@ -32,7 +32,7 @@ TEST(MaskSource, ContinuesTheStreamOfItsSeed) {
   EXPECT_EQ(source.next().area(), 31734342);
 }
 
-TEST(MaskSource, GivesOneMaskPerKvHeadWhereTheyDiffer) {
+TEST(MaskSource, GivesOneMaskPerKvHeadIfTheyDiffer) {
   const Case c = case_of("uniform_block_sparse", 1024);
   MaskSource source(c);
   EXPECT_EQ(source.next().masks.size(), 2u);

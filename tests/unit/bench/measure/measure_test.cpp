@@ -60,7 +60,7 @@ TEST(Measure, EndsWithTheBudgetAndSaysThatItDidNotConverge) {
   EXPECT_EQ(m.interval_s, (Interval{1.0, 1.2}));
 }
 
-TEST(Measure, TheBudgetCountsWhatEmptyingTheCacheTakes) {
+TEST(Measure, TheBudgetIncludesCacheEviction) {
   FakeClock clock;
   std::vector<Sample> script;
   for (int i = 0; i < 2000; ++i) script.push_back({i % 2 == 0 ? 1.0 : 1.2});
@@ -70,7 +70,7 @@ TEST(Measure, TheBudgetCountsWhatEmptyingTheCacheTakes) {
   EXPECT_THAT(measure([] {}, stopwatch, clock, rule).samples_s, SizeIs(10));
 }
 
-TEST(Measure, NeverTakesMoreThanTheMostSamples) {
+TEST(Measure, NeverExceedsTheMaximumOfSamples) {
   FakeClock clock;
   std::vector<Sample> script;
   for (int i = 0; i < 2000; ++i) script.push_back({i % 2 == 0 ? 1.0 : 1.2});
@@ -96,7 +96,7 @@ TEST(Measure, StopsAsSoonAsTheIntervalIsNarrowEnough) {
   EXPECT_EQ(m.median_s, 1);
 }
 
-TEST(Measure, SetsThrottledSamplesAsideAndTakesThemAgain) {
+TEST(Measure, ExcludesAndRetakesThrottledSamples) {
   FakeClock clock;
   std::vector<Sample> script{{1}, {1}, {5, true}, {1}, {6, true}, {1}};
   FakeStopwatch stopwatch(clock, script);
@@ -110,7 +110,7 @@ TEST(Measure, SetsThrottledSamplesAsideAndTakesThemAgain) {
   EXPECT_TRUE(m.converged);
 }
 
-TEST(Measure, KeepsThrottledSamplesWhereThereAreNoOthers) {
+TEST(Measure, KeepsThrottledSamplesIfThereAreNoOthers) {
   FakeClock clock;
   FakeStopwatch stopwatch(clock, {{2, true}});
   TimingRule rule = rule_without_warmup();
@@ -122,7 +122,7 @@ TEST(Measure, KeepsThrottledSamplesWhereThereAreNoOthers) {
   EXPECT_FALSE(m.converged);
 }
 
-TEST(Measure, TakesRowsOfTheLengthThatTheStopwatchWants) {
+TEST(Measure, TakesRowsOfTheStopwatchsLength) {
   FakeClock clock;
   FakeStopwatch stopwatch(clock, {{0.25}});
   stopwatch.row_s = 1;
@@ -137,7 +137,7 @@ TEST(Measure, TakesRowsOfTheLengthThatTheStopwatchWants) {
   EXPECT_TRUE(m.converged);
 }
 
-TEST(Measure, ARowEndsWithTheBudgetAndWithTheMostSamples) {
+TEST(Measure, ARowEndsWithTheBudgetAndTheMaximumOfSamples) {
   FakeClock clock;
   FakeStopwatch stopwatch(clock, {{0.25}});
   stopwatch.row_s = 10;
@@ -150,7 +150,7 @@ TEST(Measure, ARowEndsWithTheBudgetAndWithTheMostSamples) {
   EXPECT_THAT(measure([] {}, stopwatch, clock, rule).samples_s, SizeIs(13));
 }
 
-TEST(Measure, AThrottledRowIsSetAsideWhole) {
+TEST(Measure, AThrottledRowIsExcludedAsAWhole) {
   FakeClock clock;
   FakeStopwatch stopwatch(clock, {{0.25}, {1, true}, {1, true}, {0.25}});
   stopwatch.row_s = 0.5;
@@ -162,7 +162,7 @@ TEST(Measure, AThrottledRowIsSetAsideWhole) {
   EXPECT_TRUE(m.converged);
 }
 
-TEST(Measure, RunsTheWorkOnceASample) {
+TEST(Measure, RunsTheWorkOncePerSample) {
   FakeClock clock;
   FakeStopwatch stopwatch(clock, {{0.5}});
   size_t runs = 0;

@@ -66,7 +66,7 @@ TEST(MedianInterval, TakesTheOrderStatistics) {
 
 // The interval contains the true median in at least 95 of 100 samples, for any distribution. The seed is
 // fixed.
-TEST(MedianInterval, HoldsTheMedianAsOftenAsItSays) {
+TEST(MedianInterval, ContainsTheMedianWithItsConfidence) {
   std::mt19937_64 generator(1);
   std::lognormal_distribution<double> skewed(0, 1);  // its median is 1
   for (int n : {6, 15, 40}) {
@@ -91,7 +91,7 @@ TEST(MeanOfMedians, AddsHalfWidthsInQuadrature) {
   EXPECT_DOUBLE_EQ(mean.interval->hi, 15 + 2.5);
 }
 
-TEST(MeanOfMedians, HasNoIntervalWhereAMedianHasNone) {
+TEST(MeanOfMedians, HasNoIntervalIfAMedianHasNone) {
   const std::vector<Estimate> medians{{10, Interval{7, 13}}, {20, std::nullopt}};
   EXPECT_EQ(mean_of(medians).interval, std::nullopt);
 }

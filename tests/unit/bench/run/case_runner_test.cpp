@@ -87,7 +87,7 @@ Json json_of_case(const Case& c, const TimingRule& rule, const Kernel& kernel, T
   return record::encode(run_case(c, rule, kernel, testbed, verify, phase).outcome);
 }
 
-TEST(CaseRunner, ReportsWhatItMeasured) {
+TEST(CaseRunner, ReportsItsMeasurements) {
   FakeTestbed testbed;
   std::vector<std::string> phases;
   const Json json = json_of_case(small_case(Direction::kForward), small_rule(), test_kernel("good"), testbed,
@@ -119,7 +119,7 @@ TEST(CaseRunner, EvictsAllTensorsAndTheWorkspace) {
   }
 }
 
-TEST(CaseRunner, VerifiesWhatTheKernelWrote) {
+TEST(CaseRunner, VerifiesTheOutputs) {
   FakeTestbed testbed;
   const Verify looks = [](const Subject& subject) {
     Accuracy accuracy;
@@ -175,7 +175,7 @@ TEST(CaseRunner, CountsEveryMaskAndComparesTheFirst) {
   EXPECT_EQ(run()["reason"], "wrong result: a key is missing");
 }
 
-TEST(CaseRunner, RunsTwiceWhereTheSameBitsAreDemanded) {
+TEST(CaseRunner, RunsTwiceIfDeterministic) {
   FakeTestbed testbed;
   std::vector<std::string> phases;
   bool deterministic = false;
@@ -228,7 +228,7 @@ TEST(CaseRunner, ANaNErrorIsTheWorst) {
   EXPECT_TRUE(json["accuracy"]["max_error"]["o"].is_null());
 }
 
-TEST(CaseRunner, SaysWhatDoesNotFit) {
+TEST(CaseRunner, NamesTheAllocationThatDoesNotFit) {
   FakeTestbed testbed;
   testbed.available = 1000;
   const Json json = json_of_case(small_case(Direction::kForward), small_rule(), test_kernel("good"), testbed,

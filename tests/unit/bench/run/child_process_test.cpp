@@ -34,18 +34,18 @@ Outcome shell(const std::string& script, double limit_s = 60, const std::string&
   return outcome;
 }
 
-TEST(ChildProcess, HandsOutLinesAndTheExitStatus) {
+TEST(ChildProcess, DeliversLinesAndTheExitStatus) {
   const Outcome outcome = shell("echo one >&3; printf 'two\\nhalf' >&3; exit 7");
   EXPECT_EQ(outcome.end.how, ChildEnd::How::kExited);
   EXPECT_EQ(outcome.end.status, 7);
   EXPECT_THAT(outcome.lines, ElementsAre("one", "two"));
 }
 
-TEST(ChildProcess, GivesItsInput) {
+TEST(ChildProcess, SendsInput) {
   EXPECT_THAT(shell("read x; echo got $x >&3", 60, "this").lines, ElementsAre("got this"));
 }
 
-TEST(ChildProcess, AnswersOneRequestAfterTheOther) {
+TEST(ChildProcess, AnswersSeveralRequests) {
   SignalGuard guard;
   ChildProcess child("/bin/sh", {"-c", "while read x; do echo got $x >&3; echo printed $x; done; exit 4"});
   for (const char* request : {"one", "two", "three"}) {
@@ -66,7 +66,7 @@ TEST(ChildProcess, AnswersOneRequestAfterTheOther) {
   EXPECT_TRUE(child.ended());
 }
 
-TEST(ChildProcess, IsEndedWithItsObject) {
+TEST(ChildProcess, IsEndedByTheDestructor) {
   SignalGuard guard;
   pid_t pid = 0;
   {
@@ -80,7 +80,7 @@ TEST(ChildProcess, IsEndedWithItsObject) {
   EXPECT_NE(kill(pid, 0), 0);
 }
 
-TEST(ChildProcess, TellsOfAChildThatHasDiedBeforeItWasAsked) {
+TEST(ChildProcess, ReportsAChildThatDiedBeforeARequest) {
   SignalGuard guard;
   ChildProcess child("/bin/sh", {"-c", "exit 5"});
   while (!child.ended()) usleep(1000);
@@ -91,7 +91,7 @@ TEST(ChildProcess, TellsOfAChildThatHasDiedBeforeItWasAsked) {
 }
 
 // The child's side runs in this process, since no shell receives descriptors from a socket.
-TEST(Requests, ComeWithTheirDescriptors) {
+TEST(Requests, ArriveWithTheirDescriptors) {
   int socket[2], ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, socket), 0);
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
@@ -127,7 +127,7 @@ TEST(Requests, ComeWithTheirDescriptors) {
   close(ends[1]);
 }
 
-TEST(ChildProcess, GetsTheEnvironmentWithWhatWasSet) {
+TEST(ChildProcess, GetsTheEnvironmentWithAddedVariables) {
   setenv("LONGSPAN_TEST_KEPT", "kept", 1);
   setenv("LONGSPAN_TEST_CHANGED", "before", 1);
   SignalGuard guard;
@@ -166,7 +166,7 @@ TEST(ChildProcess, NamesTheSignal) {
   EXPECT_EQ(signal_name(SIGSEGV), "SIGSEGV");
 }
 
-TEST(ChildProcess, IsKilledAtTheLimitWithAllThatItStarted) {
+TEST(ChildProcess, IsKilledAtTheLimitWithItsChildren) {
   const Outcome outcome = shell("sleep 1000 & echo $! >&3; wait", 0.3);
   EXPECT_EQ(outcome.end.how, ChildEnd::How::kTimedOut);
   ASSERT_EQ(outcome.lines.size(), 1u);
@@ -176,7 +176,7 @@ TEST(ChildProcess, IsKilledAtTheLimitWithAllThatItStarted) {
   EXPECT_NE(kill(grandchild, 0), 0);
 }
 
-TEST(ChildProcess, DoesNotWaitForWhatTheChildLeftBehind) {
+TEST(ChildProcess, DoesNotWaitForProcessesLeftBehind) {
   const Outcome outcome = shell("sleep 1000 & exit 0", 30);
   EXPECT_EQ(outcome.end.how, ChildEnd::How::kExited);
 }

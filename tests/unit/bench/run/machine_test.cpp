@@ -8,7 +8,7 @@
 namespace longspan::bench {
 namespace {
 
-TEST(Settings, AreThoseThatChangeWhatIsMeasured) {
+TEST(Settings, AreThoseThatAffectResults) {
   const char* environment[] = {"PATH=/bin",          "NCCL_P2P_DISABLE=1", "CUDA_VISIBLE_DEVICES=0,1",
                                "OMP_NUM_THREADS=4",  "HOME=/root",         "NCCL_TOPO_FILE=/etc/topo.xml",
                                "LONGSPAN_THREADS=2", "LONGSPAN_PYTHON=x",  nullptr};
@@ -17,7 +17,7 @@ TEST(Settings, AreThoseThatChangeWhatIsMeasured) {
             "OMP_NUM_THREADS=4");
 }
 
-TEST(Settings, AreEmptyWhereNoneIsSet) {
+TEST(Settings, AreEmptyIfNoneIsSet) {
   const char* environment[] = {"PATH=/bin", "NCCLX=1", nullptr};
   EXPECT_EQ(settings_in(environment), "");
   EXPECT_TRUE(record::open_object(machine_record()).json.contains("settings"));

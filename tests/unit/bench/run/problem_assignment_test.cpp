@@ -35,7 +35,7 @@ TEST(ProblemAssignment, APortionIsAllKernelsOfOneProblemInBothPasses) {
   EXPECT_THAT(portions[1].cases, ElementsAre(case_of("a", 32)));
 }
 
-TEST(ProblemAssignment, ADeviceTakesItsOwnFirstAndNeverAnothers) {
+TEST(ProblemAssignment, ADeviceTakesItsOwnFirstAndNeverThoseOfOthers) {
   const std::vector<Case> cases = {case_of("a", 1), case_of("a", 2), case_of("a", 3), case_of("a", 4)};
   const std::map<std::string, size_t> homes = {{problem_of(cases[3]), 1}, {problem_of(cases[0]), 0}};
   ProblemAssignment assignment(portions_of(cases), homes, 2);

@@ -22,7 +22,7 @@ Case case_of(const char* kernel, int64_t seqlen) {
   return c;
 }
 
-TEST(TimeLeft, PrefersWhatIsMostAlike) {
+TEST(TimeLeft, PrefersTheMostSimilarCases) {
   const Case fast = case_of("fast", 1024), slow = case_of("slow", 1024), longer = case_of("slow", 4096),
              other = case_of("other", 1024);
   TimeLeft left({fast, slow, fast, longer, other});
@@ -60,7 +60,7 @@ std::string shown(bool terminal) {
   return result;
 }
 
-TEST(Progress, IsPlainLinesWhereThereIsNoTerminal) {
+TEST(Progress, PrintsPlainLinesWithoutATerminal) {
   const std::string text = shown(false);
   EXPECT_EQ(text,
             "[4/5] fast full 1K, 1:1 heads of 8, f32, forward: 12.3 ms, 85.1 GFLOP/s, 61 % of the ceiling\n"

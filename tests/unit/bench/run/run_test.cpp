@@ -76,7 +76,7 @@ class RunTest : public testing::Test {
   fs::path folder_;
 };
 
-TEST_F(RunTest, AGoodKernelGivesAWholeLine) {
+TEST_F(RunTest, ACorrectKernelGivesACompleteLine) {
   const Outcome outcome = run(cases("good", "--direction fwd,bwd") + out());
   EXPECT_EQ(outcome.status, 0) << outcome.output;
   ASSERT_EQ(lines(ResultsLine::Type::kRun).size(), 1u);
@@ -112,7 +112,7 @@ TEST_F(RunTest, AGoodKernelGivesAWholeLine) {
   }
 }
 
-TEST_F(RunTest, TheSameBitsAreACaseOfTheirOwn) {
+TEST_F(RunTest, DeterministicIsASeparateCase) {
   const Outcome outcome =
       run(cases("good,flaky,unsupported", "--direction bwd --deterministic false,true") + out());
   EXPECT_EQ(outcome.status, 1) << outcome.output;
@@ -134,7 +134,7 @@ TEST_F(RunTest, TheSameBitsAreACaseOfTheirOwn) {
   EXPECT_THAT(outcome.output, HasSubstr("same bits"));  // a column of the table
 }
 
-TEST_F(RunTest, EveryFailureIsALineWithItsReasonAndTheRunGoesOn) {
+TEST_F(RunTest, EveryFailureIsRecordedWithItsReasonAndTheRunContinues) {
   const Outcome outcome =
       run(cases("wrong,unsupported,throws,crash,abort,killed,out-of-memory,bad-alloc,huge-workspace,"
                 "exits,garbage,cuda-only,good") +
@@ -170,7 +170,7 @@ TEST_F(RunTest, AProcessServesCasesUntilOneFails) {
   EXPECT_NE(found["good"]["settings"], found["spoils"]["settings"]);   // a failure does
 }
 
-TEST_F(RunTest, ACaseIsNotBlamedForWhatAnotherDidToItsProcess) {
+TEST_F(RunTest, ACaseIsRetriedIfAnEarlierOneSpoiledItsProcess) {
   const Outcome outcome = run(cases("spoils,suspect,good") + out());
   EXPECT_EQ(outcome.status, 0) << outcome.output;
   auto found = by_kernel();
@@ -188,7 +188,7 @@ TEST_F(RunTest, AHangEndsAtTheTimeLimit) {
   EXPECT_EQ(found["good"]["status"], "ok");
 }
 
-TEST_F(RunTest, WhatDoesNotFitIsAReasonBeforeItIsTried) {
+TEST_F(RunTest, AllocationsThatDoNotFitAreReportedInAdvance) {
   const Outcome outcome =
       run("run --kernel good --mask causal --seqlen 64M --heads 512:512 --head-dim 256 --out " +
           (folder_ / "big").string());
@@ -207,7 +207,7 @@ TEST_F(RunTest, MasksThatCannotBeDrawnAreSkipped) {
   EXPECT_THAT(by_kernel()["good"].value("reason", ""), HasSubstr("must be a multiple of the block"));
 }
 
-TEST_F(RunTest, SeveralMasksAreMeasuredApartAndAveraged) {
+TEST_F(RunTest, SeveralMasksAreMeasuredSeparatelyAndAveraged) {
   const Outcome outcome =
       run("run --kernel good --mask causal_document --seqlen 128 --heads 1 --head-dim 8 --masks 3 --lengths "
           "uniform:5:20 "
@@ -243,7 +243,7 @@ TEST_F(RunTest, MasksThatCannotBeCountedAreCompared) {
   }
 }
 
-TEST_F(RunTest, RefusesAFolderThatHoldsResultsAndResumesOnlyWhatIsMissing) {
+TEST_F(RunTest, RefusesAFolderWithResultsAndResumesOnlyMissingCases) {
   ASSERT_EQ(run(cases("good") + out()).status, 0);
   const Outcome again = run(cases("good") + out());
   EXPECT_EQ(again.status, 2);
@@ -272,7 +272,7 @@ TEST_F(RunTest, ResumeRefusesAnotherRule) {
   EXPECT_THAT(outcome.output, HasSubstr("was started with half_width = 0.02, not 0.5"));
 }
 
-TEST_F(RunTest, AnInterruptLeavesAWholeFileAndNoProcess) {
+TEST_F(RunTest, AnInterruptLeavesACompleteFileAndNoProcess) {
   const std::string folder = (folder_ / "out").string();
   const pid_t child = fork();
   if (child == 0) {
@@ -324,7 +324,7 @@ std::map<std::string, std::set<std::string>> devices_by_problem(const std::vecto
   return found;
 }
 
-TEST_F(RunTest, DividesAProblemsKernelsOverNoTwoDevices) {
+TEST_F(RunTest, RunsAllKernelsOfAProblemOnOneDevice) {
   setenv("TEST_DEVICES", "3", 1);
   const std::string some =
       "run --mask causal,full,share_question,sliding_window --seqlen 32,64 --heads 2:1 --head-dim 8 "

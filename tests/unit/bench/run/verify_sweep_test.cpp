@@ -60,7 +60,7 @@ TEST(MaskNames, PartsAreGathered) {
   }
 }
 
-TEST(MaskNames, WrongOnesAreRefusedWithWhatIsAllowed) {
+TEST(MaskNames, WrongNamesAreRefusedWithTheAllowedOnes) {
   EXPECT_THAT([] { check_mask_name("cusal"); },
               ThrowsMessage<Error>(AllOf(HasSubstr("'cusal'"), HasSubstr("causal_document"))));
   EXPECT_THAT([] { check_mask_name("some:causal"); },
@@ -70,7 +70,7 @@ TEST(MaskNames, WrongOnesAreRefusedWithWhatIsAllowed) {
   EXPECT_NO_THROW(check_mask_name("shuffled:late_keys:full"));
 }
 
-TEST(Expand, TheDefaultSweepMeetsEverything) {
+TEST(Expand, TheDefaultSweepCoversEverything) {
   const PlainKernel kernel;
   SweepOptions options;
   options.kernels = {&kernel};
@@ -101,7 +101,7 @@ TEST(Expand, TheDefaultSweepMeetsEverything) {
   EXPECT_TRUE(deterministic && fp32_output && scaled);
 }
 
-TEST(Expand, WhatIsAskedForIsTakenAsItIs) {
+TEST(Expand, RequestedValuesAreNotChanged) {
   const PlainKernel kernel;
   SweepOptions options = small(kernel);
   options.seqlens = {33, 5000};
@@ -119,7 +119,7 @@ TEST(Expand, WhatIsAskedForIsTakenAsItIs) {
   }
 }
 
-TEST(Expand, OneWindowIsBothSidesOfAWindowThatHasTwo) {
+TEST(Expand, OneWindowSizeSetsBothSides) {
   const PlainKernel kernel;
   SweepOptions options = small(kernel);
   options.masks = {"sliding_window", "sliding_window_causal", "shuffled:sliding_window"};
@@ -153,7 +153,7 @@ TEST(RunCase, EachDirectionHasItsOutcome) {
   EXPECT_EQ(outcomes[0].status, Status::kFailed);
 }
 
-TEST(RunCase, WhatAKernelCannotDoIsSkippedWithItsReason) {
+TEST(RunCase, UnsupportedCasesAreSkippedWithTheReason) {
   const PlainKernel forward_only({.forward_only = true});
   auto outcomes = run_case(expand(small(forward_only)).at(0), kCpu);
   EXPECT_EQ(outcomes.at(0).status, Status::kPassed);
@@ -195,7 +195,7 @@ TEST(RunCase, AKernelThatThrowsFails) {
   EXPECT_EQ(outcomes[1].status, Status::kFailed);
 }
 
-TEST(RunCase, MasksOfAFileBringTheirOwnShape) {
+TEST(RunCase, MasksOfAFileHaveTheirOwnShape) {
   const auto path = std::filesystem::temp_directory_path() / "longspan_verify_sweep_test.json";
   {
     std::ofstream file(path);

@@ -81,7 +81,7 @@ TEST(Case, EveryKeyChangesTheIdentifier) {
   add([](Case& c) { c.deterministic = true; });
 }
 
-TEST(Case, RefusesJsonThatIsNoCase) {
+TEST(Case, RefusesJsonThatIsNotACase) {
   const nlohmann::json good = to_json(sample_case());
   for (const auto& [key, value] : good.items()) {
     if (key == "options" || key == "lengths") continue;
@@ -106,7 +106,7 @@ TEST(NormalisedCase, DropsWhatThePatternDoesNotRead) {
   EXPECT_EQ(c.masks, 1);
 }
 
-TEST(NormalisedCase, AveragesOnlyMasksThatAreDrawn) {
+TEST(NormalisedCase, AveragesOnlyRandomMasks) {
   const auto masks_of = [](const char* mask, const OptionValues& options = {}) {
     Case c = sample_case();
     c.mask = mask;
@@ -136,7 +136,7 @@ TEST(NormalisedCase, ResolvesWindowsAsThePatternsDo) {
 }
 
 // A normalised case has only options that its pattern accepts.
-TEST(NormalisedCase, OptionsAreWhatThePatternsTake) {
+TEST(NormalisedCase, HasOnlyOptionsOfItsPattern) {
   for (const Pattern& pattern : patterns()) {
     Case c = sample_case();
     c.mask = pattern.name;
@@ -148,7 +148,7 @@ TEST(NormalisedCase, OptionsAreWhatThePatternsTake) {
   }
 }
 
-TEST(NormalisedCase, AMaskFileIsKnownByItsContent) {
+TEST(NormalisedCase, AMaskFileIsIdentifiedByItsContent) {
   const std::string path =
       (std::filesystem::temp_directory_path() / fmt::format("case_test_{}.json", getpid())).string();
   Case c = sample_case();
@@ -210,7 +210,7 @@ TEST(Axes, ValuesRoundTripAndCanBeFilteredBy) {
 
 // Without `deterministic`, a case keeps the identifier that it had before that axis was added: that of a
 // published line of results/nvidia-h200/2026-11-21-dense.jsonl.
-TEST(Deterministic, IsPartOfTheCaseWhereItIsDemandedAlone) {
+TEST(Deterministic, IsPartOfTheCaseOnlyIfSet) {
   const auto published = nlohmann::json::parse(
       R"({"direction":"backward","dtype":"bf16",)"
       R"("head_dim":128,"heads_kv":8,"heads_q":64,"kernel":"sm90","lengths":"pile","mask":"causal_document","masks":1,"options":{},"seed":42,"seqlen":8192})");
@@ -239,7 +239,7 @@ TEST(Deterministic, IsPartOfTheCaseWhereItIsDemandedAlone) {
   EXPECT_THROW(case_from_json(odd), Error);
 }
 
-TEST(Parallelism, IsPartOfTheCaseAndOfNoOther) {
+TEST(Parallelism, IsPartOfTheCase) {
   const Case c = spread_case();
   EXPECT_EQ(case_from_json(to_json(c)), c);
   Case over_mpi = c;
@@ -271,7 +271,7 @@ TEST(Parallelism, TheSameWorkIsTheSameCase) {
   EXPECT_NE(normalised(ring), normalised(odd));
 }
 
-TEST(Parallelism, RefusesWhatIsIncomplete) {
+TEST(Parallelism, RefusesIncompleteOptions) {
   Case c = sample_case();
   c.parallelism.ranks = 4;
   EXPECT_THROW(normalised(c), Error);

@@ -21,7 +21,7 @@ Case sample_case() {
   return c;
 }
 
-TEST(Filter, AnEmptyOneHoldsForEverything) {
+TEST(Filter, AnEmptyFilterMatchesEveryCase) {
   EXPECT_TRUE(Filter().matches(sample_case()));
   EXPECT_TRUE(Filter("  ").matches(sample_case()));
 }
@@ -84,7 +84,7 @@ std::string message_of(const std::string& expression) {
   return "no error";
 }
 
-TEST(Filter, PointsAtTheBadPart) {
+TEST(Filter, GivesThePositionOfTheError) {
   using testing::AllOf;
   using testing::HasSubstr;
   EXPECT_THAT(message_of("mask=full seqlne>=8K"),

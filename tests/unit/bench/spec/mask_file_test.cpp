@@ -77,7 +77,7 @@ TEST(MaskFile, EveryPatternIsReadBack) {
   }
 }
 
-TEST(MaskFile, ReadsWhatPeopleWrite) {
+TEST(MaskFile, ReadsHandWrittenFiles) {
   const HeadMasks causal = {Mask(8, 8, {{{0, 8}, {0, 8}, kUnboundedBelow, 0}})};
   EXPECT_EQ(parse_masks(R"({"seqlen": 8, "bands": [[0, 8, 0, 8, null, 0]]})", "m.json"), causal);
   EXPECT_EQ(parse_masks(R"({"seqlen": 8, "heads": [{"bands": [[0, 8, 0, 8, null, 0]]}]})", "m.json"), causal);

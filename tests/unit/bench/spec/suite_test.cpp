@@ -51,7 +51,7 @@ TEST(Suite, EveryCombinationIsACase) {
   EXPECT_EQ(cases[4].seqlen, 2048);
 }
 
-TEST(Suite, TheSameBitsAreAnAxis) {
+TEST(Suite, DeterministicIsAnAxis) {
   const auto demanded = [](const std::string& value) {
     std::vector<bool> found;
     const std::string head = "[[case]]\nkernel = 'cpu-flash'\nmask = 'full'\nseqlen = 64\n";
@@ -168,7 +168,7 @@ TEST(Suite, SaysWhichLineIsWrongAndWhatIsAllowed) {
   EXPECT_THAT(failure("[[case]\n"), HasSubstr("test.toml:1:"));
 }
 
-TEST(Suite, ThrowsOnlyErrorsOfOurs) {
+TEST(Suite, ThrowsOnlyLongspanErrors) {
   for (const std::string& text :
        {std::string(), std::string("\0\0", 2), std::string("\xff\xfe"), std::string(100000, '['),
         std::string(2 << 20, '#'), "a = " + std::string(5000, '['),
@@ -179,7 +179,7 @@ TEST(Suite, ThrowsOnlyErrorsOfOurs) {
   }
 }
 
-TEST(Suite, MaskFilesNeedNoLengthAndStandBesideTheSuite) {
+TEST(Suite, MaskFilesNeedNoLengthAndAreRelativeToTheSuite) {
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / fmt::format("suite_test_{}", getpid());
   std::filesystem::create_directories(folder);
@@ -193,7 +193,7 @@ TEST(Suite, MaskFilesNeedNoLengthAndStandBesideTheSuite) {
   std::filesystem::remove_all(folder);
 }
 
-TEST(Suite, RefusesAnEndlessProduct) {
+TEST(Suite, RefusesTooManyCases) {
   std::string seeds;
   for (int i = 0; i < 400; ++i) seeds += fmt::format("{},", i);
   EXPECT_THAT(failure(fmt::format("[[case]]\nmask='full'\nseqlen=[{0}]\nseed=[{0}]", seeds.substr(2))),
@@ -215,7 +215,7 @@ TEST(Suite, BuiltInOnesExpand) {
   EXPECT_THAT(names, testing::IsSupersetOf({"quick", "dense", "sparse"}));
 }
 
-TEST(Suite, QuickIsEveryMaskThroughBothKernelsBothWays) {
+TEST(Suite, QuickHasEveryMaskBothKernelsAndBothPasses) {
   const auto cases = expand(find_suite("quick"), kKernels, kKernels);
   std::set<std::string> alone, spread;
   for (const Case& c : cases) {

@@ -57,7 +57,7 @@ TEST(Split, TrimsItsParts) {
   EXPECT_THAT(split("", ','), testing::ElementsAre(""));
 }
 
-TEST(ShellQuoted, QuotesOnlyWhatAShellWouldTouch) {
+TEST(ShellQuoted, QuotesOnlyIfNeeded) {
   EXPECT_EQ(shell_quoted("--mask=a,b"), "--mask=a,b");
   EXPECT_EQ(shell_quoted("a b"), "'a b'");
   EXPECT_EQ(shell_quoted("it's"), "'it'\\''s'");
@@ -72,7 +72,7 @@ TEST(DidYouMean, OffersTheNearestName) {
 }
 
 // Identifiers of cases must never change, since results are compared by them.
-TEST(Hash64, IsTheSameForEver) {
+TEST(Hash64, IsStable) {
   EXPECT_EQ(hex16(hash64("")), "2180a92350d49cce");
   EXPECT_EQ(hex16(hash64("longspan")), "7b3150b8c92c3ea8");
 }
