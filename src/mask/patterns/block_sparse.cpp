@@ -10,15 +10,15 @@
 namespace longspan {
 namespace {
 
-constexpr int64_t kShort = 512;  // tokens: too few for blocks of the usual sizes
+constexpr int64_t kShort = 512;  // tokens: below this, the default block sizes are too large
 
-// A set of numbers below n, as bits.
+// A set of numbers below n, as a bitmap.
 class Selection {
  public:
   explicit Selection(int64_t n) : n_(n), words_(static_cast<size_t>((n + 63) / 64)) {}
 
-  // k of the n numbers, uniformly without replacement: Floyd's method (Bentley and Floyd, 1987), on whichever
-  // of the kept and the dropped numbers are fewer.
+  // Draws k of the n numbers, uniformly without replacement, by Floyd's method (Bentley and Floyd, 1987). It
+  // draws the kept numbers or the dropped ones, whichever are fewer.
   void draw(int64_t k, Mt19937& generator) {
     const bool inverted = k > n_ / 2;
     const int64_t drawn = inverted ? n_ - k : k;
@@ -35,7 +35,7 @@ class Selection {
   // Calls visit(begin, end) for each run of consecutive numbers.
   template <class Visit>
   void for_each_run(Visit visit) const {
-    int64_t begin = -1;  // of a run that reaches the end of the word before
+    int64_t begin = -1;  // start of a run that continues from the previous word
     for (size_t w = 0; w < words_.size(); ++w) {
       uint64_t word = words_[w];
       const int64_t base = static_cast<int64_t>(w) * 64;
@@ -76,8 +76,8 @@ int64_t kept_blocks(double density, int64_t blocks) {
                              blocks);
 }
 
-// Blocks (r, c) of rows [row_starts[r], row_starts[r + 1]) and columns likewise; k columns of blocks for each
-// row of blocks.
+// Selects k blocks in each row of blocks. Block (r, c) has rows [row_starts[r], row_starts[r + 1]); columns
+// likewise.
 Mask select_blocks(const std::vector<int64_t>& row_starts, const std::vector<int64_t>& column_starts,
                    double density, Mt19937& generator) {
   const auto rows = static_cast<int64_t>(row_starts.size()) - 1,
@@ -104,7 +104,7 @@ std::vector<int64_t> uniform_starts(int64_t seqlen, int64_t block) {
   return starts;
 }
 
-// n blocks of at least `least` tokens: the room beyond that is cut at n - 1 random places.
+// n blocks of at least `least` tokens. The remaining tokens are split at n - 1 random places.
 std::vector<int64_t> variable_starts(int64_t seqlen, int64_t n, int64_t least, Mt19937& generator) {
   std::vector<int64_t> starts(static_cast<size_t>(n) + 1);
   for (int64_t i = 1; i < n; ++i) starts[i] = generator.randint(0, seqlen - n * least);
@@ -137,7 +137,7 @@ DrawnMask draw_variable_block_sparse(const PatternOptions& options, Mt19937& gen
                        least, mean);
   DrawnMask drawn;
   drawn.params = {{"block", mean}, {"block_min", least}, {"density", density}};
-  const int64_t n = std::max<int64_t>(options.seqlen / mean, 1);  // a sequence below the mean is one block
+  const int64_t n = std::max<int64_t>(options.seqlen / mean, 1);  // one block if shorter than the mean
   for (int64_t head = 0; head < options.kv_heads; ++head) {
     const auto row_starts = variable_starts(options.seqlen, n, least, generator);
     const auto column_starts = variable_starts(options.seqlen, n, least, generator);

@@ -1,23 +1,22 @@
-// Block-sparse masks: random blocks, selected apart for each KV head and each row of blocks.
+// Block-sparse masks: random blocks, selected independently for each KV head and each row of blocks.
 #pragma once
 
 #include "mask/patterns/patterns.h"
 
 namespace longspan {
 
-inline constexpr OptionSpec kBlock{
-    .name = "block", .help = "block size in tokens, or the mean of it", .least = 1};
+inline constexpr OptionSpec kBlock{.name = "block", .help = "block size in tokens, or its mean", .least = 1};
 inline constexpr OptionSpec kBlockMin{.name = "block_min", .help = "smallest block", .least = 1};
 inline constexpr OptionSpec kDensity{
-    .name = "density", .help = "kept share of the blocks", .kind = OptionKind::kRatio, .preset = "0.5"};
+    .name = "density", .help = "share of blocks kept", .kind = OptionKind::kRatio, .preset = "0.5"};
 
 inline constexpr std::string_view kUniformBlocks =
-    "uniform_block_sparse";  // blocks of one size, aligned to it
+    "uniform_block_sparse";  // blocks of one size, aligned to that size
 
 DrawnMask draw_uniform_block_sparse(const PatternOptions& options, Mt19937& generator);
 DrawnMask draw_variable_block_sparse(const PatternOptions& options, Mt19937& generator);
 
-// Small blocks for a short sequence.
+// Sets small blocks for a short sequence.
 void suit_uniform_block_sparse(PatternOptions& options);
 void suit_variable_block_sparse(PatternOptions& options);
 

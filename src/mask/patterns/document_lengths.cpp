@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kPileUpTo = 12 * 1024, kProlong64kBelow = 64 * 1024, kProlong512kUpTo = 1024 * 1024;
 
-// The part of long-mix that is long documents.
+// The long documents of long-mix.
 const LengthHistogram kLongMixLong{"long-mix", {{8192, 30720, 1.0}}};
 
 const LengthHistogram* find_histogram(std::string_view name) {
@@ -24,7 +24,7 @@ const LengthHistogram* find_histogram(std::string_view name) {
   return nullptr;
 }
 
-// The histogram that suits a sequence length; the one for the longest has no end here.
+// The histogram for a sequence length. prolong512k has no upper limit here; callers check it.
 const LengthHistogram& histogram_for(int64_t seqlen) {
   const char* name = seqlen <= kPileUpTo ? "pile" : seqlen < kProlong64kBelow ? "prolong64k" : "prolong512k";
   return *find_histogram(name);
@@ -64,7 +64,7 @@ std::vector<int64_t> sample_lengths(const LengthHistogram& histogram, int64_t to
   for (const LengthBin& bin : histogram.bins) cumulative.push_back(total += bin.weight);
   std::vector<int64_t> lengths;
   for (int64_t left = tokens; left > 0; left -= lengths.back()) {
-    // A draw that rounds up to the total still falls into the last bin.
+    // A draw that rounds up to the total falls into the last bin.
     const auto at = std::upper_bound(cumulative.begin(), cumulative.end() - 1, generator.random() * total);
     const LengthBin& bin = histogram.bins[static_cast<size_t>(at - cumulative.begin())];
     const int64_t length = generator.randint(bin.begin, bin.end);
@@ -78,7 +78,7 @@ LengthSource LengthSource::from_name(const std::string& name, int64_t seqlen) {
   source.name_ = name;
   if (name == "auto") {
     LONGSPAN_CHECK_INPUT(seqlen <= kProlong512kUpTo,
-                         "--lengths auto: no histogram is for {} tokens, auto ends at 1M; name one of pile, "
+                         "--lengths auto: {} tokens exceed its limit of 1M; name one of pile, "
                          "prolong64k, prolong512k, long-mix, uniform:A:B, or a CSV file",
                          seqlen);
     source.histogram_ = histogram_for(seqlen);
@@ -95,7 +95,7 @@ LengthSource LengthSource::from_name(const std::string& name, int64_t seqlen) {
     LONGSPAN_CHECK_INPUT(
         looks_like_path || std::filesystem::exists(name),
         "--lengths {}: is unknown; the sources are auto, pile, prolong64k, prolong512k, long-mix, "
-        "uniform:A:B, or a CSV file of lengths or of begin,end,weight bins; there is no file '{}' here",
+        "uniform:A:B, or a CSV file of lengths or of begin,end,weight bins; there is no file '{}'",
         name, name);
     LengthFile file = read_length_file(name);
     if (!file.lengths.empty()) {

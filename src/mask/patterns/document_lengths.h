@@ -1,4 +1,4 @@
-// Document lengths: the generator, histograms of real corpora, and the samplers that pack documents into a
+// Document lengths: the random generator, histograms of real corpora, and samplers that pack documents into a
 // sequence.
 #pragma once
 
@@ -30,7 +30,7 @@ class Mt19937 {
   int position_ = 624;
 };
 
-// A length is drawn uniformly from begin to end, both included, of a bin picked by weight.
+// A bin is picked by weight; a length is then drawn uniformly from begin to end, both included.
 struct LengthBin {
   int64_t begin = 0, end = 0;
   double weight = 0;
@@ -45,10 +45,10 @@ struct LengthHistogram {
 std::vector<int64_t> sample_lengths(const LengthHistogram& histogram, int64_t tokens, Mt19937& generator);
 
 // Where document lengths come from, by name: auto, pile, prolong64k, prolong512k, long-mix, uniform:A:B, or a
-// CSV file of lengths (one column: used as they stand, in order, cut to fit) or of bins (begin,end,weight).
+// CSV file of lengths (one column: used in order, the last cut to fit) or of bins (begin,end,weight).
 class LengthSource {
  public:
-  // Throws an input error that names the sources, or the line of the file that is wrong.
+  // Throws an input error that lists the sources, or names the wrong line of the file.
   static LengthSource from_name(const std::string& name, int64_t seqlen);
   const std::string& name() const { return name_; }  // "auto" resolved
   std::vector<int64_t> sample(int64_t seqlen, Mt19937& generator) const;

@@ -1,4 +1,4 @@
-// The histograms of data/ as text, made part of the library by the build.
+// The histograms of data/ as text, compiled into the library.
 #pragma once
 
 namespace longspan {

@@ -36,7 +36,7 @@ bool parse(std::string_view text, Number& number) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// A quoted excerpt that stays one line, whatever the file holds.
+// A quoted excerpt on one line, whatever bytes the file holds.
 std::string excerpt(std::string_view line) {
   std::string text;
   for (char c : line.substr(0, 60)) text += c >= ' ' && c <= '~' ? c : '?';
@@ -68,15 +68,15 @@ LengthFile parse_length_file(std::string_view text, const std::string& name) {
       continue;
     }
     LONGSPAN_CHECK_INPUT(fields.size() == 1 || fields.size() == 3,
-                         "{}:{}: {} has {} columns; give one length a line, or begin,end,weight", name,
+                         "{}:{}: {} has {} columns; give one length per line, or begin,end,weight", name,
                          number, excerpt(line), fields.size());
     if (columns == 0) columns = fields.size();
-    LONGSPAN_CHECK_INPUT(columns == fields.size(), "{}:{}: {} has {} columns, the lines before it {}", name,
+    LONGSPAN_CHECK_INPUT(columns == fields.size(), "{}:{}: {} has {} columns, earlier lines have {}", name,
                          number, excerpt(line), fields.size(), columns);
     if (columns == 1) {
       int64_t length = 0;
       LONGSPAN_CHECK_INPUT(parse(fields[0], length) && 1 <= length && length <= kMaxTokens,
-                           "{}:{}: {} is no length; a length is a whole number from 1 to {}", name, number,
+                           "{}:{}: {} is not a length; a length is a whole number from 1 to {}", name, number,
                            excerpt(line), kMaxTokens);
       file.lengths.push_back(length);
       continue;
@@ -84,7 +84,7 @@ LengthFile parse_length_file(std::string_view text, const std::string& name) {
     LengthBin bin;
     LONGSPAN_CHECK_INPUT(parse(fields[0], bin.begin) && parse(fields[1], bin.end) && 0 <= bin.begin &&
                              bin.begin <= bin.end && bin.end <= kMaxTokens,
-                         "{}:{}: {} is no bin; begin and end are whole numbers, 0 <= begin <= end <= {}",
+                         "{}:{}: {} is not a bin; begin and end are whole numbers, 0 <= begin <= end <= {}",
                          name, number, excerpt(line), kMaxTokens);
     LONGSPAN_CHECK_INPUT(parse(fields[2], bin.weight) && std::isfinite(bin.weight) && bin.weight >= 0,
                          "{}:{}: {} has no valid weight; a weight is a finite number, at least 0", name,
@@ -92,7 +92,7 @@ LengthFile parse_length_file(std::string_view text, const std::string& name) {
     file.bins.push_back(bin);
   }
   LONGSPAN_CHECK_INPUT(!file.lengths.empty() || !file.bins.empty(),
-                       "{}: holds no lengths; give one length a line, or begin,end,weight", name);
+                       "{}: holds no lengths; give one length per line, or begin,end,weight", name);
   double total = 0;
   for (const LengthBin& bin : file.bins) total += bin.weight;
   LONGSPAN_CHECK_INPUT(file.bins.empty() || (total > 0 && std::isfinite(total)),
@@ -103,7 +103,7 @@ LengthFile parse_length_file(std::string_view text, const std::string& name) {
 LengthFile read_length_file(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
   std::ostringstream text;
-  // A folder opens but does not read.
+  // Opening a folder succeeds; reading it fails.
   LONGSPAN_CHECK_INPUT(stream && text << stream.rdbuf(), "--lengths {}: cannot be read, or is empty", path);
   return parse_length_file(text.str(), path);
 }

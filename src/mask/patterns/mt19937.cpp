@@ -12,7 +12,7 @@ constexpr int kWords = 624, kOffset = 397;
 }  // namespace
 
 Mt19937::Mt19937(uint64_t seed) {
-  // init_by_array over the seed's 32-bit words, the lowest first; a small seed is one word.
+  // init_by_array over the seed's 32-bit words, lowest first; a small seed is one word.
   const uint32_t key[] = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
   const int key_words = key[1] != 0 ? 2 : 1;
   state_[0] = 19650218u;

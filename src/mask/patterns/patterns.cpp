@@ -1,4 +1,4 @@
-// The fourteen patterns. Each is a few bands a document or a block; docs/concepts/masks.md shows them.
+// The fourteen patterns. Each is a few bands per document or block; docs/concepts/masks.md shows them.
 #include "mask/patterns/patterns.h"
 
 #include <algorithm>
@@ -66,7 +66,7 @@ DrawnMask draw_causal_document(const PatternOptions& options, Mt19937& generator
 
 DrawnMask draw_share_question(const PatternOptions& options, Mt19937& generator) {
   Documents documents = draw_documents(options, generator);
-  // Below the question j <= i always holds for its columns, so one causal band serves its rows and all later.
+  // j <= i always holds for the question's columns in later rows, so one causal band covers all rows.
   std::vector<Band> bands = {causal({0, options.seqlen}, documents.ranges.front())};
   for (size_t d = 1; d < documents.ranges.size(); ++d)
     bands.push_back(causal(documents.ranges[d], documents.ranges[d]));
@@ -77,12 +77,12 @@ DrawnMask draw_causal_blockwise(const PatternOptions& options, Mt19937& generato
   Documents documents = draw_documents(options, generator);
   std::vector<Band> bands;
   for (const Range& range : documents.ranges) bands.push_back(causal(range, range));
-  bands.back().k = {0, options.seqlen};  // the last document sees all before it
+  bands.back().k = {0, options.seqlen};  // the last document sees all earlier tokens
   return drawn_from(options, bands, std::move(documents));
 }
 
 DrawnMask draw_block_causal_document(const PatternOptions& options, Mt19937& generator) {
-  constexpr int64_t kMaxBlocks = 8;  // of a document
+  constexpr int64_t kMaxBlocks = 8;  // per document
   const int64_t block = options.values.count(kBlock);
   LONGSPAN_CHECK_INPUT(
       options.seqlen % block == 0,
@@ -117,14 +117,14 @@ constexpr OptionSpec kWindow{.name = "window",
                              .help = "LEFT,RIGHT in tokens, such as 1024,0; or one number",
                              .kind = OptionKind::kTokenPair};
 
-// One number serves both sides.
+// A single number applies to both sides.
 void complete_both_sides(OptionValues& values) {
   if (!values.has(kWindow)) return;
   const TokenPair window = values.pair(kWindow);
   values.set("window", TokenPair{window.first, window.second.value_or(window.first)});
 }
 
-// One number is the left side of a causal window.
+// A single number is the left side of a causal window.
 void complete_left_side(OptionValues& values) {
   if (!values.has(kWindow)) return;
   const TokenPair window = values.pair(kWindow);
@@ -159,7 +159,7 @@ DrawnMask draw_sliding_window_causal(const PatternOptions& options, Mt19937&) {
   const Range all{0, options.seqlen};
   const auto [left, right] = options.values.pair(kWindow);
   LONGSPAN_CHECK_INPUT(*right == 0,
-                       "--window {},{}: sliding_window_causal looks to the left only; give --window {}", left,
+                       "--window {},{}: sliding_window_causal has a left side only; give --window {}", left,
                        *right, left);
   DrawnMask drawn = drawn_from(options, {{all, all, -left, 0}});
   drawn.params = {{"window_left", left}};
@@ -193,13 +193,13 @@ DrawnMask draw_global_sliding_window(const PatternOptions& options, Mt19937& gen
 // Prefixes
 // -----------------------------------------------------------------------------------------------------
 
-constexpr OptionSpec kPrefix{.name = "prefix", .help = "prefix length in tokens, instead of a drawn one"};
+constexpr OptionSpec kPrefix{.name = "prefix", .help = "prefix length in tokens; drawn if not given"};
 
 int64_t prefix_or_draw(const PatternOptions& options, int64_t longest, Mt19937& generator) {
   return options.values.has(kPrefix) ? options.values.count(kPrefix) : generator.randint(1, longest);
 }
 
-// Rows of the prefix see all of it and nothing else; later rows see all up to their own token.
+// Rows of the prefix see the whole prefix and nothing else; later rows are causal.
 void add_prefix_lm(std::vector<Band>& bands, Range range, int64_t prefix) {
   const Range head{range.begin, std::min(range.begin + prefix, range.end)};
   bands.push_back({head, head});
@@ -228,8 +228,8 @@ DrawnMask draw_prefix_lm_document(const PatternOptions& options, Mt19937& genera
 // The table
 // ----------------------------------------------------------------------------------------------------
 
-// To add a pattern: a row here, its function above and, if it has an option of its own, the OptionSpec beside
-// that.
+// To add a pattern, add a row here, its function above and an OptionSpec next to it for each option of its
+// own.
 std::vector<Pattern> table() {
   const OptionSpec window = kWindow.with_preset("1024");
   return {

@@ -14,22 +14,22 @@
 
 namespace longspan {
 
-// What a mask is drawn with.
+// Everything that determines a drawn mask, besides the pattern.
 struct PatternOptions {
   int64_t seqlen = 0;  // S, at least 1
   uint64_t seed = 42;
   int64_t index = 0;  // mask number in the stream of the seed: masks 0 .. index - 1 are drawn first
   std::string lengths = "auto";  // document lengths: see LengthSource
-  int64_t kv_heads = 1;          // masks drawn for patterns that differ by KV head
-  OptionValues values;           // the patterns' own options; a pattern reads those of its row
+  int64_t kv_heads = 1;          // masks to draw if the pattern differs by KV head
+  OptionValues values;           // the patterns' own options; a pattern reads those in its table row
 };
 
-// A drawn mask and everything that was drawn to make it.
+// A drawn mask and the random values drawn for it.
 struct DrawnMask {
   std::string pattern;
   PatternOptions options;
-  std::string lengths;  // the source resolved: "pile"; empty where the pattern has no documents
-  std::vector<int64_t> document_lengths;                    // empty where the pattern has none
+  std::string lengths;  // the source, resolved: "pile"; empty if the pattern has no documents
+  std::vector<int64_t> document_lengths;                    // empty if the pattern has none
   std::vector<std::pair<std::string, OptionValue>> params;  // "prefix", "window", ... as used
   HeadMasks masks;                                          // one, or one per KV head
   int64_t area() const;                                     // summed over masks
@@ -38,32 +38,32 @@ struct DrawnMask {
 
 struct Pattern {
   std::string_view name;
-  std::string_view condition;       // "j <= i": visible iff
-  std::vector<OptionSpec> options;  // its own
-  bool block_sparse = false;        // masks differ by KV head: reads kv_heads
+  std::string_view condition;       // when a pair is visible: "j <= i"
+  std::vector<OptionSpec> options;  // its own options
+  bool block_sparse = false;        // masks differ by KV head; reads kv_heads
   bool documents = false;           // reads document lengths
-  // One mask, continuing the generator's stream. The values of its own options are checked, its presets
+  // Draws one mask, continuing the generator's stream. Its own options have been checked and their presets
   // filled in.
   DrawnMask (*draw)(const PatternOptions& options, Mt19937& generator) = nullptr;
-  // Fills in what follows from a value that was given in part. May be null.
+  // Completes values that were given in part. May be null.
   void (*complete)(OptionValues& values) = nullptr;
-  // Sets options left open to values that make a varied mask of options.seqlen tokens, where the presets suit
+  // Sets unset options to values that give a varied mask of options.seqlen tokens, if the presets only suit
   // longer sequences. For tests; may be null.
   void (*suit_length)(PatternOptions& options) = nullptr;
 
   std::string parameters() const;  // the names of all options that it reads, comma-separated; "" if none
 };
 
-inline constexpr std::string_view kPlainestPattern = "causal";  // the one that most kernels take
+inline constexpr std::string_view kPlainestPattern = "causal";  // supported by most kernels
 
 std::span<const Pattern> patterns();
-std::span<const TableOption> pattern_options();           // the patterns' own options, each once
+std::span<const TableOption> pattern_options();           // the patterns' own options, without duplicates
 const Pattern& pattern_from_name(std::string_view name);  // throws an input error that lists the names
 
-// The next mask of the generator's stream. To draw masks 0, 1, 2, ... of a run, call it again and again.
+// Draws the next mask of the generator's stream. Repeated calls draw masks 0, 1, 2, ...
 DrawnMask draw_mask(const Pattern& pattern, const PatternOptions& options, Mt19937& generator);
 
-// Mask number options.index of the run that options.seed begins.
+// Mask number options.index of the stream of options.seed.
 DrawnMask draw_mask(std::string_view pattern, const PatternOptions& options);
 
 }  // namespace longspan

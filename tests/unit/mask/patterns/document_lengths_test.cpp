@@ -188,12 +188,12 @@ TEST(LengthFile, NamesTheLineThatIsWrong) {
   EXPECT_THAT(message("# only\n"), HasSubstr("f.csv: holds no lengths"));
   EXPECT_THAT(message("length\n"), HasSubstr("f.csv: holds no lengths"));
   EXPECT_THAT(message("5\n0\n"),
-              HasSubstr("f.csv:2: '0' is no length; a length is a whole number from 1 to"));
-  EXPECT_THAT(message("5\n1.5\n"), HasSubstr("f.csv:2: '1.5' is no length"));
-  EXPECT_THAT(message("5\nlength\n"), HasSubstr("f.csv:2: 'length' is no length"));
-  EXPECT_THAT(message("5\n1,2\n"), HasSubstr("f.csv:2: '1,2' has 2 columns; give one length a line"));
-  EXPECT_THAT(message("5\n1,2,3\n"), HasSubstr("f.csv:2: '1,2,3' has 3 columns, the lines before it 1"));
-  EXPECT_THAT(message("1,2,3\n\n9,8,1"), HasSubstr("f.csv:3: '9,8,1' is no bin"));
+              HasSubstr("f.csv:2: '0' is not a length; a length is a whole number from 1 to"));
+  EXPECT_THAT(message("5\n1.5\n"), HasSubstr("f.csv:2: '1.5' is not a length"));
+  EXPECT_THAT(message("5\nlength\n"), HasSubstr("f.csv:2: 'length' is not a length"));
+  EXPECT_THAT(message("5\n1,2\n"), HasSubstr("f.csv:2: '1,2' has 2 columns; give one length per line"));
+  EXPECT_THAT(message("5\n1,2,3\n"), HasSubstr("f.csv:2: '1,2,3' has 3 columns, earlier lines have 1"));
+  EXPECT_THAT(message("1,2,3\n\n9,8,1"), HasSubstr("f.csv:3: '9,8,1' is not a bin"));
   EXPECT_THAT(message("1,2,-3"), HasSubstr("f.csv:1: '1,2,-3' has no valid weight"));
   EXPECT_THAT(message("1,2,nan"), HasSubstr("has no valid weight"));
   EXPECT_THAT(message("1,2,inf"), HasSubstr("has no valid weight"));

@@ -384,7 +384,7 @@ TEST(Patterns, BadInputIsOneClearLine) {
                          [](auto& o) {
                            o.values.set("window", TokenPair{1024, 2});
                          }),
-              HasSubstr("looks to the left only; give --window 1024"));
+              HasSubstr("has a left side only; give --window 1024"));
   EXPECT_THAT(message_of("global_sliding_window",
                          [](auto& o) {
                            o.values.set("window", TokenPair{5, 6});
