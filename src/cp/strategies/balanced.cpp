@@ -1,5 +1,5 @@
-// Our own strategy: chunks of the sequence dealt to ranks so that each attends to equally many pairs and
-// little KV travels; a rank is sent just the keys that its rows see.
+// Our own strategy. It assigns chunks of the sequence to ranks so that every rank has about the same number
+// of visible pairs and little KV is sent. A rank receives only the keys that its rows see.
 #include <algorithm>
 #include <numeric>
 
@@ -11,8 +11,9 @@
 namespace longspan {
 namespace {
 
-// How many visible pairs of one query head weigh as much as the travel of one token's KV: on an H200 with
-// 64:8 heads of 128, some 5e-11 s against 1.4e-8 s over NVLink. Only the order of magnitude matters.
+// The number of visible pairs of one query head that cost as much as sending one token's KV. On an H200 with
+// 64:8 heads of 128, a pair takes about 5e-11 s and a token 1.4e-8 s over NVLink. Only the order of magnitude
+// matters.
 constexpr double kPairsPerToken = 256;
 
 using Bits = std::vector<uint64_t>;
@@ -20,13 +21,13 @@ using Bits = std::vector<uint64_t>;
 struct Chunk {
   Range tokens;
   double area = 0;  // visible pairs of its rows, mean over the masks
-  Bits needs;       // chunks that its rows see a key of
+  Bits needs;       // chunks with a key that its rows see
 };
 
 std::vector<Chunk> cut(const Problem& problem, int64_t number) {
   std::vector<Chunk> chunks(static_cast<size_t>(number));
   const std::vector<double> until = area_until(problem);
-  auto chunk_of = [&](int64_t token) {  // part_of's inverse, up to its rounding
+  auto chunk_of = [&](int64_t token) {  // inverse of part_of, with its rounding corrected
     int64_t i = std::min(number - 1, token * number / problem.tokens_q);
     while (chunks[static_cast<size_t>(i)].tokens.end <= token) ++i;
     return i;
@@ -49,7 +50,7 @@ std::vector<Chunk> cut(const Problem& problem, int64_t number) {
   return chunks;
 }
 
-// Deals chunks to ranks, equally many to each.
+// Deals the same number of chunks to each rank.
 class Dealer {
  public:
   Dealer(const std::vector<Chunk>& chunks, int ranks)
@@ -68,7 +69,8 @@ class Dealer {
       double least = 0;
       for (Hand& hand : hands_) {
         if (hand.chunks.size() == full) continue;
-        if (best != nullptr && hand.area + chunks_[chunk].area >= least) continue;  // whatever would travel
+        if (best != nullptr && hand.area + chunks_[chunk].area >= least)
+          continue;  // its pairs alone cost more
         const double price = price_of(hand, chunk);
         if (best == nullptr || price < least) best = &hand, least = price;
       }
@@ -96,7 +98,7 @@ class Dealer {
     for (size_t i = 0; i < to.size(); ++i) to[i] |= from[i];
   }
 
-  // What a hand costs with one chunk more: its pairs, and the travel that the chunk adds.
+  // The cost of a hand with one more chunk: its pairs, and the KV that the chunk adds to receive.
   double price_of(const Hand& hand, int32_t chunk) const {
     int64_t more = 0;
     for (size_t i = 0; i < hand.needs.size(); ++i) {
@@ -105,8 +107,8 @@ class Dealer {
     return hand.area + chunks_[chunk].area + kPairsPerToken * tokens_per_chunk_ * static_cast<double>(more);
   }
 
-  // Swaps a chunk of the most loaded hand for a lighter one of another hand while that lowers the larger of
-  // the two.
+  // Swaps a chunk of the most loaded hand for a lighter one of another hand, as long as this lowers the
+  // larger load of the two.
   void improve() {
     for (size_t step = 0; step < chunks_.size(); ++step) {
       Hand& most = *std::max_element(hands_.begin(), hands_.end(),
@@ -138,7 +140,7 @@ class Dealer {
 };
 
 std::vector<Ranges> shard_balanced(const Problem& problem, int ranks) {
-  // More chunks balance better, fewer keep tiles and messages large: 8 a rank, of 64 tokens at least.
+  // More chunks balance better; fewer keep tiles and messages large. 8 per rank, of at least 64 tokens each.
   const int64_t per_rank = std::clamp<int64_t>(problem.tokens_q / ranks / 64, 1, 8);
   const std::vector<Chunk> chunks = cut(problem, per_rank * ranks);
   std::vector<Ranges> owned;
@@ -155,14 +157,13 @@ constexpr OptionSpec kOptions[] = {kSharding, kSkip};
 Support supports(const Problem&, const Topology&, const StrategyOptions& options) {
   const auto sharding = options.choice<Sharding>(kSharding);
   if (sharding != Sharding::kAuto)
-    return {fmt::format("deals chunks by their load: sharding must be auto, not {}", name_of(sharding))};
+    return {fmt::format("assigns chunks by their load: sharding must be auto, not {}", name_of(sharding))};
   return {};
 }
 
-// A set cut where the rows of the mask's bands begin and end: within a piece, all rows see much the same
-// keys.
+// Cuts a set where rows of the mask's bands begin and end, so all rows of a piece see nearly the same keys.
 Ranges cut_at_bands(const Problem& problem, const Ranges& set) {
-  constexpr size_t kMostBands = 1 << 14;  // of a mask of blocks it would be of no use
+  constexpr size_t kMostBands = 1 << 14;  // cutting does not help for block-sparse masks
   std::vector<int64_t> edges;
   for (const Mask& mask : *problem.masks) {
     if (mask.bands().size() > kMostBands) return set;
@@ -185,19 +186,19 @@ Ranges cut_at_bands(const Problem& problem, const Ranges& set) {
   return pieces;
 }
 
-// Roughly, on an H200: what the backward pass takes, too, for pairs of one query head.
+// A rough estimate for an H200; `area` counts the pairs of one query head.
 double attend_time_s(const Problem& problem, double area, Direction direction) {
   const double products = direction == Direction::kForward ? 2 : 5;
   const double flops_per_s = direction == Direction::kForward ? 6e14 : 4.5e14;
   return 2 * products * area * static_cast<double>(problem.heads_q * problem.head_dim) / flops_per_s;
 }
 
-// What one rank does. Its rows are ordered so that those which see none but its own keys come first.
+// The work of one rank. Rows that see only the rank's own keys come first.
 struct Share {
-  Ranges local, others;                         // rows: that see none but own keys, and the others
-  std::vector<std::pair<int, Ranges>> foreign;  // keys of others that are seen, by source
+  Ranges local, others;                         // rows that see only own keys, and all other rows
+  std::vector<std::pair<int, Ranges>> foreign;  // visible keys of other ranks, by source
   double area = 0, local_area = 0;              // pairs of one query head
-  int64_t within_node = 0, between_nodes = 0;   // tokens of foreign
+  int64_t within_node = 0, between_nodes = 0;   // tokens of `foreign`
 
   Ranges owned() const {
     Ranges all = local;
@@ -247,14 +248,15 @@ std::vector<Share> shares_of(const Problem& problem, const Topology& topology, b
 }
 
 double travel_time_s(const Problem& problem, const Share& share) {
-  constexpr double kWithinNode = 2.9e11, kBetweenNodes = 4e10;  // bytes/s, of H200s
+  constexpr double kWithinNode = 2.9e11, kBetweenNodes = 4e10;  // bytes/s between H200s
   const double key_bytes = 2 * static_cast<double>(problem.heads_kv * problem.head_dim) *
                            static_cast<double>(size_of(problem.dtype));
   return key_bytes * (static_cast<double>(share.within_node) / kWithinNode +
                       static_cast<double>(share.between_nodes) / kBetweenNodes);
 }
 
-// The stretches of a list, and what of it is in a set, that lie together in the list's packed order.
+// The tokens of `list` that are in `set`, grouped into stretches that are contiguous in the list's packed
+// order.
 std::vector<Ranges> together(const Ranges& list, const Ranges& set) {
   std::vector<Ranges> stretches;
   int64_t position = 0, end = -1;
@@ -270,7 +272,7 @@ std::vector<Ranges> together(const Ranges& list, const Ranges& set) {
   return stretches;
 }
 
-constexpr size_t kMostRanges = 16;  // that a rank receives one by one
+constexpr size_t kMostRanges = 16;  // the most ranges that a rank receives as separate messages
 
 size_t ranges_in(const std::vector<std::pair<int, Ranges>>& foreign) {
   size_t ranges = 0;
@@ -280,20 +282,21 @@ size_t ranges_in(const std::vector<std::pair<int, Ranges>>& foreign) {
 
 // The rounds of the two passes.
 struct PassRounds {
-  bool by_rows = false;  // forward, rows that see none but own keys attend first, in a round of their own
-  std::vector<Range> forward, backward;  // the groups of KV heads of the other rounds, in order
+  bool by_rows = false;  // forward starts with a separate round of the rows that see only own keys
+  std::vector<Range> forward, backward;  // groups of KV heads of the other rounds, in order
 };
 
-// Keys of others stay for the backward pass where they take no more memory than the rank's own q, k and v.
+// Keys of other ranks are kept for the backward pass if they take no more memory than the rank's own q, k and
+// v.
 bool keeps(const Problem& problem, const Share& share, int64_t owned) {
   return 2 * problem.heads_kv * share.foreign_tokens() <= (problem.heads_q + 2 * problem.heads_kv) * owned;
 }
 
 PassRounds rounds_of(const Problem& problem, const std::vector<Share>& shares) {
-  // A round of rows of their own costs the tiles that they would share with others, and another launch.
+  // A separate round for local rows adds a launch and splits tiles that they would share with other rows.
   constexpr double kWorthARound_s = 3e-4;
   PassEstimate forward, backward;
-  double local_s = -1;  // that every rank which waits has to do meanwhile
+  double local_s = -1;  // least local work of any rank that waits for keys; -1: none waits
   for (const Share& share : shares) {
     const double travel_s = travel_time_s(problem, share);
     forward.attend_s = std::max(forward.attend_s, attend_time_s(problem, share.area, Direction::kForward));
@@ -301,7 +304,7 @@ PassRounds rounds_of(const Problem& problem, const std::vector<Share>& shares) {
     forward.arrive_s = std::max(forward.arrive_s, travel_s);
     if (!keeps(problem, share, count(share.owned())))
       backward.arrive_s = std::max(backward.arrive_s, travel_s);
-    const double fp32 = 4 / static_cast<double>(size_of(problem.dtype));  // as gradients return
+    const double fp32 = 4 / static_cast<double>(size_of(problem.dtype));  // gradients return in fp32
     backward.leave_s = std::max(backward.leave_s, fp32 * travel_s);
     if (share.foreign.empty()) continue;
     const double here_s = attend_time_s(problem, share.local_area, Direction::kForward);
@@ -316,8 +319,8 @@ PassRounds rounds_of(const Problem& problem, const std::vector<Share>& shares) {
   return rounds;
 }
 
-// Keys and gradients travel for a group of heads while another group attends. All rows of a rank attend in
-// each stage, so that its rows and tiles stay as they are.
+// Keys and gradients of one group of heads are sent while another group attends. All rows of a rank attend in
+// each stage, so rows and tiles are the same in every stage.
 Schedule schedule(const Problem& problem, const Topology& topology, const StrategyOptions& options) {
   const Range kv_heads{0, problem.heads_kv};
   const int64_t group = problem.heads_q / problem.heads_kv;
@@ -344,7 +347,7 @@ Schedule schedule(const Problem& problem, const Topology& topology, const Strate
       const int32_t q = schedule.add_region({rows, {heads.begin * group, heads.end * group}});
       round.attend.push_back({rank, q, schedule.add_region({keys, heads})});
     };
-    // All own keys, not just those needed: then no row has to be packed.
+    // Attend to all own keys, not only the needed ones, so no row has to be packed.
     if (share.foreign.empty()) {
       attend(schedule.forward.front(), owned, owned, kv_heads);
       attend(schedule.backward.front(), owned, owned, kv_heads);
@@ -353,9 +356,9 @@ Schedule schedule(const Problem& problem, const Topology& topology, const Strate
     if (!share.local.empty()) attend(schedule.forward.front(), share.local, owned, kv_heads);
     const bool keep = keeps(problem, share, count(owned));
     Ranges keys = owned;
-    std::vector<std::pair<int, Ranges>> parts;  // of the keys of others, by source
-    // In the sequence's order a document's keys lie together, wherever they come from. Where that would take
-    // many messages they lie by source, so that what arrives still lies where it is read.
+    std::vector<std::pair<int, Ranges>> parts;  // keys of other ranks, by source
+    // In sequence order, a document's keys are contiguous whatever rank they come from. If that takes too
+    // many messages, keys are ordered by source, so that received data can still be read in place.
     const bool in_order = ranges_in(share.foreign) <= kMostRanges;
     for (const auto& [source, tokens] : share.foreign) {
       for (Ranges& stretch : together(schedule.owned[static_cast<size_t>(source)], set_of(tokens))) {
@@ -396,7 +399,7 @@ StrategyOptions resolve(const Problem&, const Topology& topology, StrategyOption
 }  // namespace
 
 const Strategy kBalanced{
-    "balanced", "chunks dealt for equal load; only needed KV travels, while other rows attend",
+    "balanced", "chunks assigned for equal load; only needed KV is sent, overlapped with attention",
     1,          kOptions,
     supports,   schedule,
     resolve};

@@ -70,8 +70,8 @@ bool of_kv(Operand what) {
   return what == Operand::kKV || what == Operand::kDkv;
 }
 
-// Calls visit(owner's head position, worker's head position, context, region) for each pair of different
-// ranks of a context position: the owner's tokens with the worker's heads.
+// Calls visit(owner, worker, region) for each pair of different ranks of a context position. The region has
+// the owner's tokens and the worker's heads.
 template <class Visit>
 void for_each_exchange(Schedule& schedule, const Grid& grid, Operand what, Visit visit) {
   for (int c = 0; c < grid.contexts(); ++c) {
@@ -135,7 +135,7 @@ void add_ring(Schedule& schedule, const Problem& problem, const Grid& grid, Ring
   for (int h = 0; h < grid.heads(); ++h) {
     const Range kv_heads = grid.kv_heads(h);
     const std::vector<Grid::Heads> groups = grid.groups(h);
-    std::vector<Ranges> needed(static_cast<size_t>(steps));  // by position: a set
+    std::vector<Ranges> needed(static_cast<size_t>(steps));  // by position, each a set
     std::vector<std::vector<int32_t>> queries(static_cast<size_t>(steps));
     for (int c = 0; c < steps; ++c) {
       const Ranges& rows = grid.tokens(c);
@@ -150,7 +150,7 @@ void add_ring(Schedule& schedule, const Problem& problem, const Grid& grid, Ring
     for (int origin = 0; origin < steps; ++origin) {
       const Ranges& keys = grid.tokens(origin);
       const Ranges key_set = set_of(keys);
-      // What must still be there at each step: for this position and all to which it goes from here.
+      // The keys to send at each step: those needed by this position and by all that receive them from it.
       std::vector<Ranges> wanted(static_cast<size_t>(steps));
       for (int step = steps - 1; step >= 0; --step) {
         Ranges& here = wanted[static_cast<size_t>(step)];
@@ -162,11 +162,11 @@ void add_ring(Schedule& schedule, const Problem& problem, const Grid& grid, Ring
           if (source != key_set) source = united(source, here);
         }
       }
-      // Home attends to all of its keys, also to those that nobody sees: nothing travels for that, no row has
-      // to be packed, and every gradient has been computed when it goes to its owner.
+      // The owner attends to all of its keys, even to those that no row sees. This sends nothing, needs no
+      // row packing, and gives every key a gradient before other ranks' gradients are added.
       wanted.front() = key_set;
 
-      // Few sets differ along the way: most often all keys travel to the end.
+      // Few of the sets differ: usually all keys are sent to every position.
       std::vector<std::pair<Ranges, int32_t>> known;
       const auto region_of = [&](const Ranges& set) {
         for (const auto& [same, region] : known) {
@@ -175,9 +175,9 @@ void add_ring(Schedule& schedule, const Problem& problem, const Grid& grid, Ring
         return known.emplace_back(set, schedule.add_region({select(keys, set), kv_heads})).second;
       };
 
-      Ranges gradient;         // keys whose gradient is on its way: a set
-      int gradient_rank = -1;  // where it is
-      int gradient_round = 0;  // and from which round on
+      Ranges gradient;         // keys whose gradient is being passed on: a set
+      int gradient_rank = -1;  // the rank that holds it
+      int gradient_round = 0;  // the round that completes it there
       auto hand_gradient_to = [&](int rank) {
         const int32_t region = region_of(gradient);
         schedule.backward[static_cast<size_t>(gradient_round)].out.push_back(
@@ -206,7 +206,7 @@ void add_ring(Schedule& schedule, const Problem& problem, const Grid& grid, Ring
             round.attend.push_back({rank, queries[static_cast<size_t>(position)][g], kv});
           });
         }
-        if (step == 0) continue;  // home keeps its own part of the gradient
+        if (step == 0) continue;  // the owner keeps its own part of the gradient
         if (gradient_rank >= 0) hand_gradient_to(rank);
         if (gradient != key_set) gradient = united(gradient, set);
         gradient_rank = rank;
@@ -235,7 +235,7 @@ void add_adjoint(Schedule& schedule, bool dq_final, bool dkv_final) {
     }
     for (const Move& move : forward.out) {
       schedule.backward[0].in.push_back({Operand::kDo, false, false, move.dst, move.src, move.region});
-      // A part of o is of no use to the backward pass: it needs the whole, and its lse.
+      // The backward pass needs the merged o and its lse, not a partial one.
       if (move.fp32)
         schedule.backward[0].in.push_back({Operand::kO, false, false, move.dst, move.src, move.region});
     }

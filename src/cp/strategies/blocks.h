@@ -1,4 +1,4 @@
-// What the strategies are built of: a grid of ranks (heads x context), the exchanges within it, and the
+// The building blocks of the strategies: a grid of ranks (heads x context), the exchanges within it, and the
 // adjoint.
 #pragma once
 
@@ -9,9 +9,9 @@
 
 namespace longspan {
 
-// u x r ranks: `head` in [0, u) says which heads a rank attends with, `context` in [0, r) which tokens' keys
-// it begins with. The tokens of a context position are dealt in u consecutive slices to its ranks. u = 1 is a
-// plain ring, r = 1 is Ulysses.
+// A grid of u x r ranks. `head` in [0, u) selects a rank's heads, and `context` in [0, r) the tokens whose
+// keys it starts with. The tokens of a context position are split into u consecutive slices, one per rank.
+// u = 1 is a plain ring, r = 1 is Ulysses.
 class Grid {
  public:
   Grid(const Problem& problem, int heads, int contexts, Placement placement, Sharding sharding);
@@ -24,14 +24,14 @@ class Grid {
   const Ranges& tokens(int context) const { return tokens_[static_cast<size_t>(context)]; }
   Ranges owned(int head, int context) const;
 
-  // Query heads of one head position, and the KV heads that they read. KV heads are split whole where u
-  // divides their number; else query heads are split evenly and KV heads are replicated where a group is
-  // divided.
+  // The query heads of a head position, and the KV heads that they read. If u divides the number of KV heads,
+  // KV heads are split whole. Otherwise query heads are split evenly, and a KV head is replicated if its
+  // group is divided.
   Range query_heads(int head) const;
   Range kv_heads(int head) const;
   bool replicates_kv() const;
 
-  // The same heads as pairs of whole groups, as Attend needs them: one pair where no group is divided.
+  // The same heads as pairs of whole groups, as Attend needs them. One pair if no group is divided.
   struct Heads {
     Range q, kv;
   };
@@ -47,31 +47,31 @@ class Grid {
 // A schedule with the owners filled in.
 Schedule begin_schedule(std::string_view strategy, const Grid& grid);
 
-// The all-to-all of Ulysses within each context position: q and kv from token owners to head owners, kept;
-// and back.
+// The all-to-alls of Ulysses within each context position. add_to_heads sends operands from token owners to
+// head owners, where they are kept; add_to_owners sends results back.
 void add_to_heads(Round& round, Schedule& schedule, const Grid& grid, std::span<const Operand> operands);
 void add_to_owners(Round& round, Schedule& schedule, const Grid& grid, std::span<const Operand> results);
 
-// The order in which the KV of one context position visits the others. A ring of w windows of i inner
-// positions visits a window's positions one after the other and goes over to the next window from its first;
-// w = 1 is the plain ring.
+// The order in which the KV of one context position visits the others. A ring of w windows with i inner
+// positions visits the positions of a window one after another. It moves to the next window from the first
+// position it visited in the current one. w = 1 is the plain ring.
 struct RingOrder {
   int windows = 1, inner = 1;
   int steps() const { return windows * inner; }
   int position(int origin, int step) const;
-  int source_step(int step) const;  // from where it comes: the step at which the sender had it
-  int send_round(int step) const;   // the first round at which it can travel: outer hops are sent ahead
+  int source_step(int step) const;  // the step at which the sender had it
+  int send_round(int step) const;   // the first round in which it can be sent: outer hops are sent early
 };
 
-// The rounds of a ring over context positions, forward and backward: appends to schedule.forward and
-// schedule.backward from their round number `first` on. KV travels again in the backward pass, and its
-// gradient goes along behind it, from one attending rank to the next, and home.
+// Adds the rounds of a ring over context positions to schedule.forward and schedule.backward. KV is sent
+// again in the backward pass. Its gradient follows it from one attending rank to the next, and then to its
+// owner.
 void add_ring(Schedule& schedule, const Problem& problem, const Grid& grid, RingOrder order,
               bool skip_unneeded);
 
-// The backward pass of a schedule whose copies all come straight from their owners: copies that were not kept
-// travel again, do goes where o came from, and the gradients return the way the copies came. dq_final,
-// dkv_final: no two ranks have parts of the same row.
+// Adds the backward pass of a schedule whose copies all come directly from their owners. Copies that were not
+// kept are sent again, do goes to the ranks that sent o, and gradients return the way the copies came.
+// dq_final and dkv_final say that no two ranks have parts of the same row.
 void add_adjoint(Schedule& schedule, bool dq_final, bool dkv_final);
 
 }  // namespace longspan

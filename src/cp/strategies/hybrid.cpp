@@ -10,14 +10,14 @@ namespace {
 constexpr std::string_view kPlacements[] = {"head-first", "context-first"};  // in the order of Placement
 constexpr OptionSpec kUlyssesDegree{
     .name = "ulysses",
-    .help = "Ulysses degree, instead of the largest that divides the KV heads",
+    .help = "Ulysses degree; by default the largest that divides the KV heads",
     .least = 1,
     .most = 4096,
     .always_in_case = true};
 constexpr OptionSpec kInnerRing{
     .name = "inner_ring", .help = "inner ring", .least = 1, .most = 4096, .always_in_case = true};
 constexpr OptionSpec kPlacement{.name = "placement",
-                                .help = "head-first or context-first: which axis stays in a node",
+                                .help = "head-first or context-first: which axis stays within a node",
                                 .kind = OptionKind::kChoice,
                                 .choices = kPlacements,
                                 .preset = "head-first",
@@ -26,7 +26,7 @@ constexpr OptionSpec kPlacement{.name = "placement",
 constexpr OptionSpec kUspOptions[] = {kUlyssesDegree, kPlacement, kSharding, kSkip};
 constexpr OptionSpec kLoongTrainOptions[] = {kUlyssesDegree, kInnerRing, kPlacement, kSharding, kSkip};
 
-// The largest u that divides the ranks and the KV heads, where none was given.
+// The given degree, or else the largest u that divides the ranks and the KV heads.
 int degree_of(const Problem& problem, const Topology& topology, const StrategyOptions& options) {
   if (options.has(kUlyssesDegree)) return static_cast<int>(options.count(kUlyssesDegree));
   for (int u = topology.ranks(); u > 1; --u) {
@@ -35,8 +35,8 @@ int degree_of(const Problem& problem, const Topology& topology, const StrategyOp
   return 1;
 }
 
-// The windows of the double ring over `ring` positions: the largest divisor w with w <= ring / w, where no
-// inner ring was given.
+// The windows of the double ring over `ring` positions. If no inner ring is given, this is the largest
+// divisor w with w <= ring / w.
 int windows_of(int ring, const StrategyOptions& options) {
   if (options.has(kInnerRing)) return ring / static_cast<int>(options.count(kInnerRing));
   int windows = 1;
@@ -72,8 +72,8 @@ Schedule hybrid_schedule(std::string_view name, const Problem& problem, const To
   const Sharding sharding = given == Sharding::kAuto && ring == 1 ? Sharding::kContiguous : given;
   const Grid grid(problem, ulysses_degree, ring, options.choice<Placement>(kPlacement), sharding);
   Schedule schedule = begin_schedule(name, grid);
-  // The exchanges of heads stand before the first round of the ring, and in a round of their own after its
-  // last.
+  // The all-to-all to heads comes before the first round of the ring, and the one back is a separate round
+  // after the last.
   const size_t rounds = static_cast<size_t>(ring) + (ulysses_degree > 1 ? 1 : 0);
   schedule.forward.resize(rounds);
   schedule.backward.resize(rounds);

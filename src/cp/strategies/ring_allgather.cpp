@@ -10,8 +10,8 @@ Support supports(const Problem&, const Topology&, const StrategyOptions&) {
   return {};
 }
 
-// One round: each rank gets the KV of all others (or what of it its rows see) and attends once. The gradients
-// of KV return to their owners as a sum.
+// One round: each rank receives the KV of all others (or only what its rows see) and attends once. The KV
+// gradients are summed at their owners.
 Schedule schedule(const Problem& problem, const Topology& topology, const StrategyOptions& options) {
   const int ranks = topology.ranks();
   const Grid grid(problem, 1, ranks, Placement::kContextFirst, options.choice<Sharding>(kSharding));
@@ -22,7 +22,7 @@ Schedule schedule(const Problem& problem, const Topology& topology, const Strate
     if (grid.tokens(rank).empty()) continue;
     const Ranges needed = options.flag(kSkip) ? needed_keys(problem, grid.tokens(rank), kv_heads)
                                               : Ranges{{0, problem.tokens_kv}};
-    Ranges gathered;  // by source, so that what arrives lies where it is read
+    Ranges gathered;  // by source, so received data is read in place
     for (int source = 0; source < ranks; ++source) {
       const Ranges tokens = select(grid.tokens(source), needed);
       if (tokens.empty()) continue;

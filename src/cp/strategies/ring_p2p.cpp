@@ -16,7 +16,7 @@ Schedule schedule(const Problem& problem, const Topology& topology, const Strate
 
 }  // namespace
 
-const Strategy kRingP2P{"ring-p2p",  "KV travels round a ring of ranks while they attend; merged by lse",
+const Strategy kRingP2P{"ring-p2p",  "KV is sent round a ring of ranks while they attend; merged by lse",
                         4,           kOptions,
                         supports,    schedule,
                         resolve_ring};

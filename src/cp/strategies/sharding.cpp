@@ -8,14 +8,14 @@
 namespace longspan {
 namespace {
 
-constexpr int64_t kMinChunk = 64;  // tokens: documents too short for 2P such chunks are dealt together
+constexpr int64_t kMinChunk = 64;  // tokens; documents too short for 2P such chunks are dealt together
 
-// Deals ranges one after the other, each in pairs of chunks (p, 2P - 1 - p) of 2P.
+// Deals ranges one after another, each in pairs of chunks (p, 2P - 1 - p) of 2P.
 class Zigzag {
  public:
-  // `until` is empty, or says the load of the rows before each row: then pairs that are not equal go, the
-  // heaviest first, to the parts that have least. They are equal in one causal document, but not where
-  // several short ones are dealt together.
+  // `until` is empty or holds the cumulative load before each row. If it is given, pairs of unequal load go
+  // to the least loaded parts, heaviest first. Pairs are equal within one causal document, but not if several
+  // short documents are dealt together.
   Zigzag(int parts, std::vector<double> until)
       : parts_(static_cast<size_t>(parts)), loads_(parts_.size()), until_(std::move(until)) {}
 
@@ -87,7 +87,7 @@ Ranges diagonal_blocks(const Problem& problem) {
       blocks.back().end = covered = std::max(covered, span.end);
       continue;
     }
-    if (covered < span.begin) blocks.push_back({covered, span.begin});  // tokens that no pair touches
+    if (covered < span.begin) blocks.push_back({covered, span.begin});  // tokens without visible pairs
     blocks.push_back(span);
     covered = span.end;
   }

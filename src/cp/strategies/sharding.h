@@ -7,18 +7,18 @@
 
 namespace longspan {
 
-// The tokens of each of `parts` parts. Parts differ by a few tokens at most; some are empty where there are
+// The tokens of each of `parts` parts. Parts differ by a few tokens at most. Some are empty if there are
 // fewer tokens than parts.
 std::vector<Ranges> shard(const Problem& problem, int parts, Sharding sharding);
 
-// Visible pairs of the rows before each row, mean over the masks: tokens_q + 1 numbers.
+// The number of visible pairs before each row, mean over the masks: tokens_q + 1 numbers.
 std::vector<double> area_until(const Problem& problem);
 
-// The blocks of the masks' common block diagonal: consecutive ranges of tokens with no visible pair between
-// two of them. For a document mask these are the documents.
+// The blocks of the masks' common block diagonal: consecutive token ranges with no visible pair between two
+// of them. For a document mask these are the documents.
 Ranges diagonal_blocks(const Problem& problem);
 
-// The keys that some row of `rows` sees, over KV heads `heads`: a set.
+// The set of keys that any row of `rows` sees in any KV head of `heads`.
 Ranges needed_keys(const Problem& problem, const Ranges& rows, Range heads);
 
 }  // namespace longspan

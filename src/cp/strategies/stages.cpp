@@ -6,14 +6,13 @@
 namespace longspan {
 namespace {
 
-// What a stage costs that is not its share of the pass: launches, and multiprocessors that have no work left
-// while the last ones of the stage have. Roughly, on an H200.
+// The fixed cost of a stage: launches, and idle multiprocessors at its end. A rough figure for an H200.
 constexpr double kStage_s = 3e-5;
-// How much longer data takes that copy engines carry beside a kernel.
+// The slowdown of transfers that overlap with a kernel.
 constexpr double kBesideAKernel = 2;
 constexpr size_t kMostStages = 8;
 
-// Groups that grow (or, from the top down, shrink) by a factor from a first one on.
+// Groups that grow by a constant factor from the first one.
 std::vector<Range> growing(int64_t heads, int64_t first, double factor) {
   std::vector<Range> stages;
   double size = static_cast<double>(first);
@@ -27,7 +26,7 @@ std::vector<Range> growing(int64_t heads, int64_t first, double factor) {
   return stages;
 }
 
-// Cut where those of `within` end.
+// Splits stages at the ends of the ranges in `within`.
 std::vector<Range> cut(const std::vector<Range>& stages, const std::vector<Range>& within) {
   if (within.empty()) return stages;
   std::vector<Range> pieces;
@@ -46,7 +45,7 @@ double end_of(const std::vector<Range>& stages, int64_t heads, const PassEstimat
   double begun = 0, arrived = 0, attended = 0, left = 0;
   for (const Range& stage : stages) {
     const double share = static_cast<double>(stage.size()) / static_cast<double>(heads);
-    const bool beside = &stage != &stages.front();  // it is sent for as the stage before begins
+    const bool beside = &stage != &stages.front();  // its data is requested when the previous stage begins
     arrived = std::max(arrived, begun) + share * pass.arrive_s * (beside ? kBesideAKernel : 1);
     begun = std::max(attended, arrived);
     attended = begun + share * pass.attend_s + kStage_s;

@@ -1,5 +1,5 @@
-// In which groups of heads a pass attends, one a stage: while one group is attended to, the next one's keys
-// arrive and the last one's gradients leave. A head's result is complete in its stage, so nothing is merged.
+// Splits a pass into stages, one per group of heads. While one group attends, the keys of the next arrive and
+// the gradients of the previous one leave. A head's result is complete in its stage, so nothing is merged.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@
 
 namespace longspan {
 
-// What a pass of the slowest rank would take, in seconds, were all of its heads one group.
+// The estimated times of the slowest rank's pass, in seconds, with all heads in one group.
 struct PassEstimate {
   double attend_s = 0;
   double arrive_s = 0;  // before the first row can attend
-  double leave_s = 0;   // after the last row has
+  double leave_s = 0;   // after the last row has attended
 };
 
-// Ranges of KV heads in the order in which they attend, together all `heads` of them: those for which the
-// pass should end first, few groups rather than many. Each lies in one range of `within`, if that is given.
+// Splits all `heads` KV heads into ranges, in the order in which they attend, so that the estimated end of
+// the pass is earliest. A tie goes to fewer groups. Each range lies within one range of `within`, if given.
 std::vector<Range> stages_of(int64_t heads, const PassEstimate& pass, const std::vector<Range>& within = {});
 
-// When such a pass would end.
+// The estimated time at which a pass with these stages ends.
 double end_of(const std::vector<Range>& stages, int64_t heads, const PassEstimate& pass);
 
 }  // namespace longspan

@@ -15,8 +15,8 @@ Support supports(const Problem& problem, const Topology& topology, const Strateg
   return {};
 }
 
-// One round: q, k, v go from the tokens' owners to the heads' owners, each rank attends with its heads over
-// the whole sequence, and o goes back.
+// One round: q, k and v go from the owners of tokens to the owners of heads. Each rank attends with its heads
+// over the whole sequence, and o goes back.
 Schedule schedule(const Problem& problem, const Topology& topology, const StrategyOptions& options) {
   const auto given = options.choice<Sharding>(kSharding);
   const Sharding sharding = given == Sharding::kAuto ? Sharding::kContiguous : given;
