@@ -1,4 +1,4 @@
-// What this build was made from and with: what `longspan --version` says and every result records.
+// Version, commit and compiler of this build: printed by `longspan --version` and recorded with every result.
 #pragma once
 
 #include <span>
@@ -13,10 +13,10 @@ struct LibraryVersion {
 struct BuildInfo {
   std::string_view version;     // of Longspan: "0.1.0"
   std::string_view commit;      // the full hash; empty if the sources were not in a git checkout
-  bool dirty = false;           // the sources differed from that commit when the build was made
+  bool dirty = false;           // the sources differed from that commit at build time
   std::string_view compiler;    // "GNU 12.2.0"
   std::string_view build_type;  // "Release"
-  bool cuda = false;            // the CUDA kernels are in
+  bool cuda = false;            // built with the CUDA kernels
   std::span<const LibraryVersion> libraries;
 };
 

@@ -8,7 +8,7 @@
 namespace longspan::record {
 namespace {
 
-// Open objects may nest (software.libraries). What lies deeper is noise, not a fact.
+// Open objects may nest (software.libraries). Anything nested deeper is ignored.
 constexpr int kDeepest = 3;
 
 std::string scalar_text(const Json& value) {

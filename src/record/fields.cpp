@@ -8,9 +8,9 @@ namespace longspan::record {
 namespace {
 
 constexpr int64_t kMostRanks = 4096;
-constexpr int64_t kLargestPicture = 1024;  // of a side: more is no small picture
+constexpr int64_t kLargestPicture = 1024;  // cells along a side
 
-// Finds the lists by rank that have not as many entries as there are ranks.
+// Finds lists by rank whose size differs from the number of ranks.
 class RankCheck {
  public:
   explicit RankCheck(int64_t ranks) : ranks_(static_cast<size_t>(ranks)) {}
@@ -33,7 +33,7 @@ std::string check_plan(const PassPlan& plan, int64_t ranks) {
   RankCheck lists(ranks);
   visit(lists, plan);
   if (!plan.owned.empty() && plan.owned.size() != static_cast<size_t>(ranks))
-    return "'owned' must have a list of ranges for each rank";
+    return "'owned' must have one list of ranges per rank";
   for (const PlanRound& round : plan.by_round) {
     visit(lists, round);
     for (const PlanMove& move : round.moves.value_or(std::vector<PlanMove>())) {

@@ -1,4 +1,4 @@
-// JSON as results are written in: keys in the order written, for readers of the raw file.
+// The JSON type of results. It keeps keys in the order written, for people who read the raw file.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@ namespace longspan::record {
 
 using Json = nlohmann::ordered_json;
 
-// Throws only an input error, whatever the text.
+// Throws an input error if the text is not valid JSON, and nothing else.
 Json parse_json(std::string_view text);
 
 // One line of text. Bytes that are not UTF-8 are replaced.

@@ -16,7 +16,7 @@ T from_json(const Json& json);
 
 class JsonReader {
  public:
-  // `parent` and `key`: where the object stands in another one.
+  // `parent` and `key` say where the object is nested, for error messages.
   explicit JsonReader(const Json& object, const JsonReader* parent = nullptr, const char* key = "")
       : object_(object), parent_(parent), key_(key) {}
 
@@ -34,7 +34,7 @@ class JsonReader {
     }
   }
 
-  // The keys that no field has named.
+  // The keys that no field has read.
   Json others() const {
     Json rest = Json::object();
     for (const auto& [key, value] : object_.items()) {
@@ -54,7 +54,7 @@ class JsonReader {
   }
 
  private:
-  // What is checked of a list's items holds for each.
+  // Flags of a list apply to each item.
   template <class T>
   void read(const Json& json, const char* key, unsigned flags, T& value) const {
     if constexpr (detail::IsOptional<T>::value) {
@@ -74,7 +74,7 @@ class JsonReader {
     } else if constexpr (std::same_as<T, std::vector<uint8_t>>) {
       std::string text;
       read(json, key, flags, text);
-      value = decode_base64(text).value_or(std::vector<uint8_t>());  // check(Picture) tells
+      value = decode_base64(text).value_or(std::vector<uint8_t>());  // check(Picture) reports bad text
     } else if constexpr (detail::IsNamed<T>::value) {
       read_named(json, key, flags, value);
     } else if constexpr (detail::IsOpen<T>::value) {
@@ -84,7 +84,7 @@ class JsonReader {
     }
   }
 
-  // An interval of which an end is null is none.
+  // An interval with a null end counts as absent.
   void read(const Json& json, const char* key, unsigned flags, std::optional<Interval>& value) const {
     if (list(json, key).size() != 2) fail("'{}' must be [lo, hi]", key);
     if (json[0].is_null() || json[1].is_null()) return;

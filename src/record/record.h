@@ -1,6 +1,6 @@
-// One record: what a run was measured on, what a case is, and what came out of it. fields.h lists the fields
-// of each struct once; the results file, the pipe from a case's process, the reader of reports and
-// docs/reference/results.md all come from that list.
+// The records: what a run was measured on, what a case is, and its result. fields.h lists the fields of each
+// struct once. The results file, the pipe from a case's process, the report reader and
+// docs/reference/results.md all use that list.
 #pragma once
 
 #include <array>
@@ -29,10 +29,11 @@ struct Interval {
   friend bool operator==(const Interval&, const Interval&) = default;
 };
 
-// An object to which another version may have added keys. This version writes a T and keeps what it reads.
+// An object to which another version may have added keys. This version writes a T and keeps all keys it
+// reads.
 template <class T>
 struct Open {
-  Json json;  // null: there is none
+  Json json;  // null if absent
   Facts facts() const { return facts_of(json); }
 };
 
@@ -58,13 +59,13 @@ struct Software {
   Named<std::string> libraries;
 };
 
-// The fastest large matrix product of a dtype: what share_of_ceiling is a share of.
+// The fastest large matrix product of a dtype, the reference of share_of_ceiling.
 struct Ceiling {
   double flops_per_s = 0;
   std::string what;  // "sgemm 2048^3 of OpenBLAS, 2 threads"
   std::vector<double> samples_s;
-  std::map<std::string, double> tried = {};  // where several products were: the rate of each
-  double sm_clock_mhz = 0;                   // a GPU's meanwhile, median; 0 if it is not known
+  std::map<std::string, double> tried = {};  // the rate of each product, if several were tried
+  double sm_clock_mhz = 0;                   // median clock of a GPU meanwhile; 0 if unknown
 };
 
 struct RunRecord {
@@ -76,10 +77,11 @@ struct RunRecord {
   Named<Ceiling> ceilings;  // by dtype
 };
 
-// A case as bench::to_json writes it. A reader knows the axes of every case; a strategy's are in `extra`.
+// A case as bench::to_json writes it. The members are the axes of every case; axes of a strategy are in
+// `extra`.
 struct Workload {
   std::string kernel, mask;
-  Open<void> options;  // of the pattern, where they differ from its defaults
+  Open<void> options;  // of the pattern, if they differ from its defaults
   int64_t seqlen = 0, heads_q = 0, heads_kv = 0, head_dim = 0;
   std::string dtype, direction;
   int64_t masks = 1;
@@ -87,7 +89,7 @@ struct Workload {
   uint64_t seed = 0;
   bool deterministic = false;
   Facts option_facts;  // of `options`
-  Facts extra;         // axes beside those above: strategy, ranks, ...
+  Facts extra;         // further axes: strategy, ranks, ...
   Json json;           // as written
 };
 
@@ -100,19 +102,19 @@ struct ErrorFigure {
 struct Accuracy {
   std::vector<std::string> checked;  // "o", "lse", "dq", "dk", "dv"
   int64_t masks = 0;
-  std::map<std::string, double> max_error;  // by tensor; NaN where it is no number
+  std::map<std::string, double> max_error;  // by tensor; NaN if it is not a number
   std::map<std::string, double> tolerance;
   std::string counting;           // "pass" or "fail"; empty if not checked
   int64_t rows = 0, columns = 0;  // compared
-  std::optional<bool> same_bits;  // of two runs; nothing where that is not demanded
+  std::optional<bool> same_bits;  // of two runs; absent if not required
 
   std::vector<ErrorFigure> errors() const;   // those that are numbers
-  std::optional<ErrorFigure> worst() const;  // nearest to its tolerance, or furthest beyond
+  std::optional<ErrorFigure> worst() const;  // the largest relative to its tolerance
 };
 
 // A mask on a square grid, row by row from the top.
 struct Picture {
-  int64_t size = 0;            // of one side
+  int64_t size = 0;            // cells along one side
   std::vector<uint8_t> cells;  // [size, size]
 };
 
@@ -123,7 +125,7 @@ struct PlanMove {
 
 struct PlanRound {
   std::vector<int64_t> sent_bytes, between_nodes_bytes, area;  // by rank
-  std::optional<std::vector<PlanMove>> moves;  // nothing where too many ranks would write them
+  std::optional<std::vector<PlanMove>> moves;                  // absent above a number of ranks
 };
 
 // One pass of a schedule: its cost by rank, and what moves in each round.
@@ -135,7 +137,7 @@ struct PassPlan {
   std::vector<std::vector<std::pair<int64_t, int64_t>>> owned;  // by rank, ranges of tokens
 };
 
-// What a case that was spread over ranks adds. Lists are by rank; an empty one was not recorded.
+// The additional results of a case spread over ranks. Lists are by rank; an empty list was not recorded.
 struct ParallelRecord {
   int64_t ranks = 0, nodes = 1;
   std::string transport;
@@ -147,7 +149,7 @@ struct ParallelRecord {
   std::map<std::string, double> difference, single_error;  // by tensor
   PassPlan plan;
 
-  // The mean share of the ranks' times that a part of it (compute_s) takes; nothing where not recorded.
+  // The mean share of the ranks' times that a part (such as compute_s) takes; nothing if not recorded.
   std::optional<double> share(const std::vector<double>& part) const;
 };
 
@@ -171,7 +173,7 @@ struct Measurement {
 enum class Status : uint8_t { kOk, kSkipped, kFailed };
 std::string_view name_of(Status status);  // "ok"
 
-// What came out of a case.
+// The result of a case.
 struct Outcome {
   Status status = Status::kFailed;
   std::string reason;

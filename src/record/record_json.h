@@ -1,11 +1,11 @@
-// A record as JSON: the one place that writes lines of results files.
+// Records as JSON. All lines of results files are written here.
 #pragma once
 
 #include "record/record.h"
 
 namespace longspan::record {
 
-// A line of a results file, as written.
+// One line of a results file.
 Json to_json(const RunRecord& run);
 Json to_json(const CaseRecord& c);
 Json to_json(const PassPlan& plan);
@@ -15,7 +15,7 @@ Open<Software> open_object(const Software& software);
 Open<TimingRule> open_object(const TimingRule& rule);
 Open<DeviceState> open_object(const DeviceState& state);
 
-// A case as a workload. Throws an input error that names the key that is wrong.
+// Reads a workload from a case's JSON. Throws an input error that names the wrong key.
 Workload workload_from(Json json);
 
 }  // namespace longspan::record

@@ -15,7 +15,7 @@
 namespace longspan::record {
 namespace {
 
-// What every line says.
+// The fields that every line has.
 struct Envelope {
   std::string type, run, id;
 };
@@ -89,7 +89,7 @@ void ResultsFile::open_and_lock(Mode mode) {
   fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   LONGSPAN_CHECK_INPUT(fd_ >= 0, "{}: cannot be opened: {}", path_, std::strerror(errno));
   LONGSPAN_CHECK_INPUT(flock(fd_, LOCK_EX | LOCK_NB) == 0,
-                       "{}: another run is writing it; wait for that one, or name another folder with --out",
+                       "{}: another run is writing it; wait for it to end, or name another folder with --out",
                        path_);
   struct stat status {};
   LONGSPAN_CHECK(fstat(fd_, &status) == 0, "{}: {}", path_, std::strerror(errno));
@@ -108,7 +108,7 @@ void ResultsFile::repair_and_read() {
   const size_t whole = last_newline == std::string::npos ? 0 : last_newline + 1;
   if (whole != text.size()) {
     LONGSPAN_CHECK(ftruncate(fd_, static_cast<off_t>(whole)) == 0 && fsync(fd_) == 0,
-                   "{}: the half line at its end cannot be removed: {}", path_, std::strerror(errno));
+                   "{}: the incomplete last line cannot be removed: {}", path_, std::strerror(errno));
   }
   int64_t number = 0;
   for (size_t begin = 0; begin < whole;) {
@@ -117,7 +117,7 @@ void ResultsFile::repair_and_read() {
     try {
       earlier_.push_back(parse_results_line(std::string_view(text).substr(begin, end - begin)));
     } catch (const Error& error) {
-      LONGSPAN_CHECK_INPUT(false, "{}:{}: {}; mend or remove the line, or name another folder with --out",
+      LONGSPAN_CHECK_INPUT(false, "{}:{}: {}; fix or remove the line, or name another folder with --out",
                            path_, number, error.what());
     }
     begin = end + 1;
@@ -133,11 +133,11 @@ void ResultsFile::append(const Json& line) {
   } while (written < 0 && errno == EINTR);
   if (written != static_cast<ssize_t>(text.size())) {
     const std::string why = written < 0 ? std::strerror(errno) : "the disk is full";
-    // Best effort: a torn line is removed by --resume as well.
-    if (written > 0 && ftruncate(fd_, before) != 0) { /* the message below says what matters */
+    // Best effort: --resume also removes an incomplete line.
+    if (written > 0 && ftruncate(fd_, before) != 0) { /* the message below reports the failure */
     }
-    LONGSPAN_CHECK_INPUT(false, "{}: cannot be written: {}; make room and continue with --resume", path_,
-                         why);
+    LONGSPAN_CHECK_INPUT(false, "{}: cannot be written: {}; free disk space and continue with --resume",
+                         path_, why);
   }
   fdatasync(fd_);
 }

@@ -1,5 +1,5 @@
-// The results file of a run: lines read back, and lines appended so that no crash can lose or tear more than
-// the last. docs/reference/results.md says what the lines hold.
+// The results file of a run: reading lines, and appending them so that a crash can damage at most the last
+// one. docs/reference/results.md describes the lines.
 #pragma once
 
 #include <string>
@@ -10,27 +10,27 @@
 
 namespace longspan::record {
 
-// A line as it is told apart before its fields are read.
+// A line with its type and identifiers, before its other fields are read.
 struct ResultsLine {
-  enum class Type { kRun, kCase, kOther };  // kOther: of a later version
+  enum class Type { kRun, kCase, kOther };  // kOther: a type added by a later version
   Type type = Type::kOther;
-  std::string run;  // the run that it announces or belongs to
+  std::string run;  // the run that the line describes or belongs to
   std::string id;   // of a case
   Json json;
 };
 
-// These throw only input errors, whatever the text. The caller adds the file and the line.
+// These throw only input errors. The caller adds the file and the line number.
 ResultsLine parse_results_line(std::string_view text);
 RunRecord run_from(const ResultsLine& line);
 CaseRecord case_from(const ResultsLine& line);
 
-// An open results.jsonl, locked against other runs while it lives.
+// An open results.jsonl, locked against other runs during its lifetime.
 class ResultsFile {
  public:
   enum class Mode { kFresh, kResume };
 
-  // Makes the folder and the file as needed. kFresh: the file must be new or empty. kResume: a half line at
-  // the end is removed, and the lines before are read. Throws an input error that says what to do.
+  // Creates the folder and the file as needed. kFresh: the file must be new or empty. kResume: removes an
+  // incomplete last line and reads the lines before it. Throws an input error that says what to do.
   ResultsFile(const std::string& folder, Mode mode);
   ~ResultsFile();
   ResultsFile(const ResultsFile&) = delete;
@@ -39,7 +39,7 @@ class ResultsFile {
   const std::string& path() const { return path_; }
   const std::vector<ResultsLine>& earlier() const { return earlier_; }
 
-  // One line by one write, and on the disk when this returns.
+  // Writes one line with one write call. The line is on disk when this returns.
   void append(const Json& line);
 
  private:

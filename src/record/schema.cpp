@@ -17,28 +17,28 @@ constexpr std::string_view kTop = R"(# The results file
 A results file is JSON Lines, UTF-8: one object a line, appended as soon as its case ends. `longspan run` writes `results.jsonl`
 into its output folder; `longspan report` and `longspan compare` read such files.
 
-- Two kinds of line are told apart by `type`.
-- Every line carries `schema`, now {}. A reader refuses a schema that it does not know and ignores keys that it does not know.
-- Times are seconds, sizes bytes, rates FLOP/s. A number that does not exist is null or absent, never 0 or NaN.
-- Only parameters of masks and temperatures may be below 0.
-- An optional key is left out where there is nothing to say. A reader takes null for absent.
-- A line is written with one `write` call and ends in a newline. A file that ends in a half line was cut short while writing;
-  `--resume` removes that half line and runs its case again. A file holds each `id` at most once.
+- There are two kinds of line; `type` says which.
+- Every line has a `schema`, currently {}. A reader refuses an unknown schema and ignores unknown keys.
+- Times are in seconds, sizes in bytes, rates in FLOP/s. A missing number is null or absent, never 0 or NaN.
+- Only mask parameters and temperatures may be negative.
+- An optional key is left out if it has no value. A reader treats null as absent.
+- A line is written with one `write` call and ends in a newline. If the last line is incomplete, the run was interrupted while
+  writing it; `--resume` removes it and runs its case again. A file holds each `id` at most once.
 
 [Metrics](metrics.md) derives the numbers.
 )";
 
 constexpr std::string_view kRun = R"(
-## `"type": "run"`: what ran, on what
+## `"type": "run"`: a run, its machine and its build
 
-Written first, and again by each `--resume`; one for each device where a suite's cases run on several (`--devices`). Cases refer
-to it by `run`.
+This line is written first, and again by each `--resume`. If a suite's cases run on several devices (`--devices`), each device
+has its own line. Cases refer to it by `run`.
 )";
 
 constexpr std::string_view kCase = R"(
 ## `"type": "case"`: one kernel on one workload
 
-`share_of_ceiling` is absent where ranks are processes on the CPU.
+`share_of_ceiling` is absent if ranks are processes on the CPU.
 )";
 
 constexpr std::string_view kBottom = R"(
@@ -49,24 +49,24 @@ One object:
 | key | meaning |
 |---|---|
 | `case`, `topology` | as above; nodes and devices |
-| a key for each of the strategy's options | its value, filled in where it was left to the strategy |
+| a key for each of the strategy's options | its value, as given or as chosen by the strategy |
 | `area`, `build_s`, `check_s` | visible pairs; time to build and to check the schedule |
 | `owned` | each rank's tokens as `[begin, end]` pairs |
-| `forward`, `backward` | the keys of [`plan`](#plan) but `owned`, for each pass |
+| `forward`, `backward` | the keys of [`plan`](#plan) except `owned`, for each pass |
 )";
 
-// What a table cannot say, under the heading of an object.
+// Notes printed above the table of an object, by its key.
 const std::map<std::string_view, std::string_view> kNotes = {
     {"case",
-     "Where the case is spread over ranks, the object has `strategy` and `ranks` as well, and those options "
-     "that\nthe strategy reads and that are not its defaults, each under its own name.\n"},
+     "If the case is spread over ranks, the object also has `strategy`, `ranks`, and each option of the "
+     "strategy\nthat differs from its default, under its own name.\n"},
     {"accuracy", "[Proof](../concepts/proof.md) defines the errors.\n"},
     {"parallel",
      "`time_s` of such a case is the time of the slowest rank: each sample starts when all ranks are "
-     "ready, and is the largest of the ranks'\nown times. `flops_per_s` counts the whole problem's work. "
-     "Lists are by rank, each the mean over the masks.\n[Metrics](metrics.md#ranks) says what the "
-     "figures mean.\n\nA backward pass may hold a fifth more than `planned_held_bytes`, where buffers of "
-     "the forward pass fit none of its needs.\n"},
+     "ready, and is the largest of the\nranks' times. `flops_per_s` counts the work of the whole problem. "
+     "Lists are by rank, each entry a mean over the masks.\n[Metrics](metrics.md#ranks) says what the "
+     "figures mean.\n\nA backward pass may hold up to a fifth more than `planned_held_bytes` if it cannot "
+     "reuse the forward pass's buffers.\n"},
 };
 
 template <class T>
@@ -109,7 +109,7 @@ std::string kind_of(unsigned flags) {
   }
 }
 
-// A table of an object's fields, and after it those of the objects within.
+// A table of an object's fields, followed by the tables of its nested objects.
 class Schema {
  public:
   template <class T>

@@ -1,4 +1,4 @@
-// docs/reference/results.md, made from the same list of fields that writes and reads results.
+// Generates docs/reference/results.md from the list of fields that writes and reads results.
 #pragma once
 
 #include <string>

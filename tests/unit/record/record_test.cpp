@@ -104,7 +104,7 @@ TEST(Record, NamesWhereAWrongValueStands) {
             "'parallel': 'area' must be a list of 2 numbers");
   EXPECT_EQ(error_with("/parallel/plan/by_round/0/moves/0/1", 2), "'parallel': 'moves' names rank 2 of 2");
   EXPECT_EQ(error_with("/parallel/plan/owned", Json::array({Json::array()})),
-            "'parallel': 'owned' must have a list of ranges for each rank");
+            "'parallel': 'owned' must have one list of ranges per rank");
   EXPECT_EQ(error_with("/measurements/0/samples_s", {0.1, 0}),
             "'measurements': 'samples_s' is 0; it must be above 0");
   EXPECT_EQ(error_with("/picture/size", 3), "'picture': 'data' must hold size * size = 9 bytes in base64");

@@ -73,7 +73,7 @@ TEST_F(ResultsFileTest, ResumeReadsWhatIsThere) {
   EXPECT_EQ(file.earlier()[1].id, "00000000000000bb");
 }
 
-// Wherever the last write was cut, the lines before stay and the half line goes.
+// Wherever the last write was cut, the lines before it are kept and the incomplete line is removed.
 TEST_F(ResultsFileTest, ResumeRemovesAHalfLineAtAnyLength) {
   const std::string whole = std::string(kRunLine) + "\n";
   const std::string next = std::string(kCaseLine) + "\n";
