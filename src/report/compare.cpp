@@ -14,15 +14,15 @@
 namespace longspan::report {
 namespace {
 
-// With fewer samples than this a resampled median takes too few values for its quantiles to mean anything.
+// With fewer samples, a resampled median takes too few distinct values for meaningful quantiles.
 constexpr size_t kFewestSamples = 5;
 
-// A ceiling that differs by more than this says that the machine was not in the same state.
+// If the ceilings differ by more than this, the machines were not in the same state.
 constexpr double kCeilingDrift = 0.05;
 
-using SortedSamples = std::vector<std::vector<double>>;  // one list a mask
+using SortedSamples = std::vector<std::vector<double>>;  // one list per mask
 
-// The samples of the masks that both cases measured, paired; empty where one of them is too small.
+// The samples of the masks that both cases measured, paired; empty if any list is too short.
 std::optional<std::pair<SortedSamples, SortedSamples>> paired_samples(const CaseRecord& a,
                                                                       const CaseRecord& b) {
   std::map<int64_t, const Measurement*> of_b;
@@ -64,8 +64,8 @@ Interval bootstrap_interval(const SortedSamples& a, const SortedSamples& b, cons
   return {ratios[cut], ratios[ratios.size() - 1 - cut]};
 }
 
-// Without enough samples: the recorded intervals of the two times, taken as independent, add in quadrature on
-// the log scale, each side for itself.
+// The interval without enough samples. The recorded intervals of the two times are taken as independent and
+// added in quadrature on a log scale, each side separately.
 std::optional<Interval> combined_interval(const CaseRecord& a, const CaseRecord& b) {
   if (!a.interval_s || !b.interval_s) return std::nullopt;
   const double ratio = std::log(*a.time_s / *b.time_s);
@@ -74,7 +74,7 @@ std::optional<Interval> combined_interval(const CaseRecord& a, const CaseRecord&
   return Interval{std::exp(ratio - std::hypot(down(a), up(b))), std::exp(ratio + std::hypot(up(a), down(b)))};
 }
 
-// The measured cases by id; of several setups in one set the last wins, and the user is told.
+// The measured cases by id. If several setups of a set measured a case, the last one is used, with a warning.
 std::map<std::string, const CaseRecord*> measured(const Results& results, std::string_view name,
                                                   std::vector<std::string>& warnings) {
   std::map<std::string, const CaseRecord*> by_id;
@@ -85,8 +85,8 @@ std::map<std::string, const CaseRecord*> measured(const Results& results, std::s
   }
   if (repeated > 0) {
     warnings.push_back(
-        fmt::format("{} holds {} of its cases more than once, on {} setups: the last of each is compared",
-                    name, repeated, results.setups.size()));
+        fmt::format("{} has {} repeated cases from {} setups; only the last of each is compared", name,
+                    repeated, results.setups.size()));
   }
   return by_id;
 }
@@ -100,7 +100,7 @@ void warn_of_difference(std::vector<std::string>& warnings, std::string_view wha
     warnings.push_back(std::move(warning));
 }
 
-// What differs between the machines of two runs, beyond the code under test.
+// Warns of differences between the machines and builds of two runs, apart from the code under test.
 void warn_of_machines(std::vector<std::string>& warnings, const RunRecord& a, const RunRecord& b) {
   warn_of_difference(warnings, "device", a.device_name(), b.device_name());
   warn_of_difference(warnings, "number of threads or multiprocessors", fact_text(a.device.facts(), "units"),
@@ -190,7 +190,7 @@ CompareReport compare(const Results& a, const Results& b, const CompareOptions& 
   LONGSPAN_CHECK_INPUT(options.tolerance >= 0 && options.tolerance < 1,
                        "tolerance {}: must be at least 0 and below 1", options.tolerance);
   LONGSPAN_CHECK_INPUT(options.confidence > 0 && options.confidence < 1,
-                       "confidence {}: must lie between 0 and 1", options.confidence);
+                       "confidence {}: must be between 0 and 1", options.confidence);
   LONGSPAN_CHECK_INPUT(options.replicates >= 100, "replicates {}: must be at least 100", options.replicates);
   CompareReport report;
   for (const std::string& warning : a.warnings) report.warnings.push_back("A: " + warning);

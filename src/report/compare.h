@@ -15,10 +15,10 @@ enum class Verdict : uint8_t { kFaster, kSlower, kSame, kAmbiguous };
 std::string_view name_of(Verdict verdict);
 
 struct CompareOptions {
-  double tolerance = 0.02;  // a ratio within 1 / (1 + t) .. 1 + t is the same
+  double tolerance = 0.02;  // a ratio within 1 / (1 + t) .. 1 + t counts as the same
   double confidence = 0.95;
   int replicates = 2000;  // of the bootstrap
-  uint64_t seed = 42;     // of its generator: the same files give the same answer
+  uint64_t seed = 42;     // of its generator, so the same files give the same result
 };
 
 // A case that both sets measured. The ratio is b's speed over a's: above 1, b is faster.
@@ -26,18 +26,18 @@ struct Comparison {
   const CaseRecord* a = nullptr;
   const CaseRecord* b = nullptr;
   double ratio = 1;
-  std::optional<Interval> interval;  // of the ratio; absent where neither samples nor intervals were recorded
+  std::optional<Interval> interval;  // of the ratio; absent if neither samples nor intervals were recorded
   Verdict verdict = Verdict::kAmbiguous;
 };
 
 struct CompareReport {
   std::vector<Comparison> both;
   std::vector<const CaseRecord*> only_a,
-      only_b;                         // measured in one set, absent from or not measured in the other
-  std::vector<std::string> warnings;  // what makes the sets hard to compare
+      only_b;                         // measured in one set only
+  std::vector<std::string> warnings;  // differences that make the sets hard to compare
 
   int count(Verdict verdict) const;
-  // Cases whose whole interval lies below `bound`: slower than allowed, beyond the noise of the samples.
+  // Cases whose whole interval lies below `bound`: slower than allowed by more than the noise of the samples.
   std::vector<const Comparison*> below(double bound) const;
 };
 

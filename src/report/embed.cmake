@@ -1,4 +1,4 @@
-# Writes a C++ source that defines each file as a string_view.
+# Generates a C++ source that defines each file as a string_view.
 #   cmake -DOUTPUT=x.cpp -DHEADER=x.h -DNAMESPACE=n "-DFILES=a.js|b.css" -P embed.cmake
 # A file page/style.css becomes `style_css`; NAME=path gives another name.
 string(REPLACE "|" ";" FILES "${FILES}")
@@ -14,7 +14,7 @@ foreach(entry IN LISTS FILES)
   endif()
   file(READ ${path} bytes HEX)
   string(REGEX REPLACE "(..)" "\\\\x\\1" bytes "${bytes}")
-  # One literal a line of input bytes would do, but compilers bound the length of one: pieces are joined.
+  # Split into short adjacent literals, since compilers limit the length of one.
   string(REGEX REPLACE "(................................................................)" "\\1\"\n\"" bytes "${bytes}")
   string(APPEND source
          "static const char ${name}_bytes[] =\n\"${bytes}\";\n"

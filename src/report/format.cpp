@@ -28,7 +28,7 @@ std::string three_digits(double value) {
   if (value == 0) return "0";
   const double size = std::fabs(value);
   if (size >= 1e6 || size < 1e-3) return fmt::format("{:.2e}", value);
-  // The digits before the point of the value as rounded: 9.999 is 10.0, not 10.00.
+  // Count the digits before the point after rounding: 9.999 is 10.0, not 10.00.
   const double magnitude = std::floor(std::log10(size) + 1e-12);
   const double step = std::pow(10.0, magnitude - 2);
   const double rounded = std::round(size / step) * step;

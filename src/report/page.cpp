@@ -15,10 +15,10 @@ namespace {
 
 using record::Json;
 
-// Samples drawn for one case: enough to see a shape, few enough for thousands of cases.
+// The most samples plotted per case: enough to see a distribution, few enough for thousands of cases.
 constexpr size_t kShownSamples = 60;
 
-// Five digits are more than a reader or a chart can tell apart, and half the page.
+// Rounds to five digits. More would not be visible in a chart and would double the size of the page.
 Json rounded(double value) {
   return std::strtod(fmt::format("{:.5g}", value).c_str(), nullptr);
 }
@@ -59,7 +59,7 @@ Json json_of(const RunRecord& run) {
   return json;
 }
 
-// Each sample's deviation from the median of its mask, in thousandths; evenly thinned in the order taken.
+// Each sample's deviation from the median of its mask, in thousandths, in the order taken, evenly thinned.
 Json deviations(const CaseRecord& c, size_t& count) {
   std::vector<int> all;
   for (const Measurement& m : c.measurements) {
@@ -87,7 +87,7 @@ Json json_of(const record::Accuracy& accuracy) {
   return json;
 }
 
-// Adds the lists by rank, under the keys that they have in a results file.
+// Adds the lists by rank, with the same keys as in a results file.
 class RankLists {
  public:
   explicit RankLists(Json& json) : json_(json) {}
@@ -174,7 +174,7 @@ Json json_of(const Results& results, const CaseRecord& c) {
   return json;
 }
 
-// Two hexadecimal digits a cell.
+// Two hexadecimal digits per cell.
 std::string encode(const record::Picture& picture) {
   std::string cells;
   cells.reserve(2 * picture.cells.size());
@@ -249,7 +249,7 @@ std::string escape_html(std::string_view text) {
 }
 
 std::string escape_script_json(std::string json) {
-  // '<' and '>' occur in JSON only inside strings, where an escape stands for the same character.
+  // '<' and '>' occur in JSON only inside strings, where they can be escaped.
   std::string out;
   out.reserve(json.size() + json.size() / 64);
   for (char c : json) {
@@ -291,7 +291,7 @@ std::string format_page(const Results& results, const PageOptions& options) {
 
   std::string page(page_html);
   const std::string title = title_of(results, options);
-  // The marks are replaced from the first to the last, so that no mark is looked for in what was put in.
+  // Marks are replaced in order, so inserted text is never searched for marks.
   std::string out;
   const auto put_in = [&](std::string_view mark, std::string_view value) {
     const size_t at = page.find(mark);

@@ -1,4 +1,4 @@
-// Results as one self-contained HTML page: no request leaves it, so it opens offline and can be mailed.
+// Results as one self-contained HTML page: it makes no requests, so it opens offline and can be mailed.
 #pragma once
 
 #include <string>
@@ -9,18 +9,18 @@
 namespace longspan::report {
 
 struct PageOptions {
-  std::string title;  // empty: made from the suites and devices
-  // What the tables of strategies and patterns say, for charts.
-  std::vector<std::string> strategies = {};        // by their series: the order fixes each one's colour
-  std::vector<std::string> strategy_options = {};  // that tell ways to run a strategy apart
-  std::vector<std::string> swept_options = {};     // numeric options of masks: charts can run over them
+  std::string title;  // empty: composed of the suites and devices
+  // From the tables of strategies and patterns, for charts.
+  std::vector<std::string> strategies = {};        // by series; the order fixes their colours
+  std::vector<std::string> strategy_options = {};  // options that distinguish runs of one strategy
+  std::vector<std::string> swept_options = {};     // numeric options of masks, usable as an x axis
 };
 
 std::string format_page(const Results& results, const PageOptions& options);
 
-// Text inside an element or a quoted attribute.
+// Escapes text for use inside an element or a quoted attribute.
 std::string escape_html(std::string_view text);
-// JSON inside a <script> element: nothing in it can end the element or open a comment.
+// Escapes JSON for use inside a <script> element, so that it cannot end the element or open a comment.
 std::string escape_script_json(std::string json);
 
 }  // namespace longspan::report

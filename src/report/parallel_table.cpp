@@ -41,7 +41,7 @@ Row row_of(const CaseRecord& c) {
 
 std::string format_parallel(const std::vector<const CaseRecord*>& cases, int width) {
   std::vector<Row> rows{{"strategy", "mask", "dir", "ranks", "compute", "exposed", "reorder", "merge", "load",
-                         "spread", "sent", "from one device"}};
+                         "spread", "sent", "difference"}};
   for (const CaseRecord* c : cases) {
     if (c->parallel) rows.push_back(row_of(*c));
   }
@@ -50,7 +50,7 @@ std::string format_parallel(const std::vector<const CaseRecord*>& cases, int wid
   for (const Row& row : rows) {
     for (size_t i = 0; i < kColumns; ++i) widths[i] = std::max(widths[i], display_width(row[i]));
   }
-  // The last columns go first where there is no room.
+  // Drop columns from the right until the table fits.
   size_t shown = kColumns;
   const auto total = [&] {
     size_t sum = 2 * (shown - 1);
@@ -58,7 +58,7 @@ std::string format_parallel(const std::vector<const CaseRecord*>& cases, int wid
     return sum;
   };
   while (width > 0 && shown > 5 && total() > static_cast<size_t>(width)) --shown;
-  std::string text = "\nWhere the ranks' time went\n";
+  std::string text = "\nTime of the ranks\n";
   for (const Row& row : rows) {
     std::string line;
     for (size_t i = 0; i < shown; ++i) {
@@ -71,11 +71,10 @@ std::string format_parallel(const std::vector<const CaseRecord*>& cases, int wid
   }
   text += "\n";
   for (const std::string& note :
-       wrap("compute, exposed (waiting for data), reorder, merge: means of the ranks' own time. load: the "
-            "largest "
-            "rank's pairs over the mean. spread: of the ranks' times, slowest to fastest, over the slowest. "
-            "sent: by "
-            "the rank that sends most. from one device: the result's difference, of its norm.",
+       wrap("compute, exposed (waiting for data), reorder, merge: shares of a rank's time, mean over the "
+            "ranks. load: visible pairs of the largest rank, over the mean. spread: time between the fastest "
+            "and the slowest rank, over the slowest. sent: bytes of the rank that sends most. difference: "
+            "norm of the difference from the single-device result, over the norm of that result.",
             width > 0 ? static_cast<size_t>(width) : 118))
     text += note + "\n";
   return text;

@@ -1,4 +1,4 @@
-// What became of the ranks' time, as a block of the terminal's table; inside report only.
+// The breakdown of the ranks' time, as a block of the terminal table. Internal to report.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace longspan::report {
 
-// Empty where no case was spread over ranks. `width`: columns to stay within; 0: no limit.
+// Empty if no case was spread over ranks. `width`: the most columns to use; 0: no limit.
 std::string format_parallel(const std::vector<const CaseRecord*>& cases, int width);
 
 }  // namespace longspan::report

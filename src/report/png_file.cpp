@@ -16,7 +16,7 @@ using Colour = std::array<uint8_t, 3>;
 constexpr Colour kHidden{244, 246, 248}, kVisible{29, 78, 137}, kOutline{240, 138, 36}, kPage{255, 255, 255};
 constexpr int kShades = 127, kGap = 8, kHeadsPerLine = 4;
 
-// Palette: the shades from hidden to visible, the same under an outline, and the page around the pictures.
+// Palette: the shades from hidden to visible, the same shades under an outline, and the background.
 constexpr int kOutlined = kShades, kPageIndex = 2 * kShades;
 
 Colour mix(const Colour& a, const Colour& b, double share) {
@@ -53,7 +53,7 @@ Image draw(const Mask& mask, const PictureOptions& options) {
   };
   int64_t start = 0;
   for (int64_t length : options.document_lengths) {
-    // The document's square; a document of two pixels or less is all outline, and is left as it is.
+    // The document's square. A document of two pixels or less would be all outline, so it gets none.
     const int64_t begin = start * image.width / std::max<int64_t>(mask.columns(), 1);
     start += length;
     const int64_t end =
@@ -95,7 +95,7 @@ void write_png(const std::string& path, std::span<const Mask> masks, const Pictu
                  options.size);
   for (const Mask& mask : masks)
     LONGSPAN_CHECK(mask.rows() == masks[0].rows() && mask.columns() == masks[0].columns(),
-                   "masks of two sizes");
+                   "masks of different sizes");
   const Image sheet = side_by_side(masks, options);
   const std::vector<Colour> colours = palette();
   png_image png{};

@@ -12,7 +12,7 @@
 namespace longspan::report {
 namespace {
 
-// Where in the input a message points to.
+// The place in the input that a message names.
 struct Place {
   std::string_view file;
   int64_t line;
@@ -29,7 +29,7 @@ std::string label_of(std::string_view source) {
   return name.empty() ? "results" : name;
 }
 
-// Collects lines of any number of files.
+// Collects the lines of one or several files.
 class Collector {
  public:
   void add(std::string_view text, std::string_view name);
@@ -43,7 +43,7 @@ class Collector {
 
   Results results_;
   std::map<std::string, int, std::less<>> run_by_id_;
-  std::set<int> announced_;  // runs whose own line was read
+  std::set<int> announced_;  // runs whose run line was read
 };
 
 int Collector::run_index(const std::string& id, std::string_view source) {
@@ -66,7 +66,7 @@ void Collector::add_line(std::string_view text, const Place& at) {
       std::sort(run.ceilings.begin(), run.ceilings.end(),
                 [](const auto& a, const auto& b) { return a.first < b.first; });
       const int index = run_index(run.run, at.file);
-      // A resumed run announces itself again.
+      // A resumed run writes its run line again.
       if (announced_.insert(index).second) results_.runs[static_cast<size_t>(index)] = std::move(run);
     } else if (line.type == record::ResultsLine::Type::kCase) {
       CaseRecord c{record::case_from(line)};
@@ -89,8 +89,8 @@ void Collector::add(std::string_view text, std::string_view name) {
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const Place at{name, number};
     if (!ended && !nlohmann::json::accept(line)) {
-      results_.warnings.push_back(fmt::format(
-          "{}:{}: the last line was cut short while it was written; it is left out", name, number));
+      results_.warnings.push_back(
+          fmt::format("{}:{}: the last line is incomplete; it is left out", name, number));
       break;
     }
     add_line(line, at);
@@ -116,7 +116,7 @@ void Collector::group_runs() {
     results_.setups[static_cast<size_t>(run.setup)].runs.push_back(static_cast<int>(i));
     if (!announced_.contains(static_cast<int>(i))) {
       results_.warnings.push_back(
-          fmt::format("{}: run {} has no line of its own: its machine is unknown", run.source, run.run));
+          fmt::format("{}: run {} has no run line; its machine is unknown", run.source, run.run));
     }
   }
 }
@@ -134,7 +134,7 @@ void Collector::drop_duplicates() {
     if (last[{results_.setup_of(c), c.id}] == i) kept.push_back(std::move(c));
   }
   results_.cases = std::move(kept);
-  results_.warnings.push_back(fmt::format("{} case{} recorded more than once: the last record of each counts",
+  results_.warnings.push_back(fmt::format("{} case{} recorded more than once; the last record is used",
                                           repeated, repeated == 1 ? " was" : "s were"));
 }
 
@@ -153,7 +153,7 @@ std::string read_file(const std::filesystem::path& path) {
   return std::move(text).str();
 }
 
-// The results files that a path stands for, in a stable order.
+// The results files at or below a path, in a stable order.
 std::vector<std::filesystem::path> files_of(const std::filesystem::path& path) {
   namespace fs = std::filesystem;
   std::error_code ignored;

@@ -20,7 +20,7 @@ namespace longspan::report {
 namespace {
 
 constexpr size_t kGap = 2;             // between columns
-constexpr size_t kNarrowestMask = 12;  // below this a mask's name says nothing
+constexpr size_t kNarrowestMask = 12;  // a shorter mask name would not be recognisable
 
 enum class Ink { kPlain, kBold, kDim, kGood, kWarn, kBad };
 
@@ -53,7 +53,7 @@ struct Column {
   }
 };
 
-// What a table gives up, step by step, to become narrower.
+// What a table shows. Narrower layouts drop one item after another.
 struct Layout {
   bool interval_ends = true;   // [lo, hi] rather than +- half
   bool options_below = false;  // a pattern's options on a line of their own
@@ -82,13 +82,13 @@ std::string short_direction(const std::string& direction) {
   return direction;
 }
 
-// The axes of a workload other than kernel and mask. Those that never vary are said once, above the table.
+// An axis of a workload other than kernel and mask. Axes that never vary are named once, above the table.
 struct Axis {
   std::string heading;
   bool right;
   std::function<std::string(const Workload&)> text;
   std::function<std::string(const std::string&)> sentence;  // for the line above the table
-  bool of_all = false;  // that line leaves it out unless every case has it
+  bool of_all = false;  // named in that line only if every case has the axis
 };
 
 std::vector<Axis> axes_of(const std::vector<const CaseRecord*>& cases) {
@@ -110,7 +110,7 @@ std::vector<Axis> axes_of(const std::vector<const CaseRecord*>& cases) {
   };
   if (std::any_of(cases.begin(), cases.end(), [](auto* c) { return c->workload.deterministic; })) {
     axes.push_back({"same bits", false,
-                    [](const Workload& w) { return std::string(w.deterministic ? "demanded" : "no"); },
+                    [](const Workload& w) { return std::string(w.deterministic ? "required" : "no"); },
                     [](const std::string&) { return std::string("the same bits on every run"); }});
   }
   std::vector<std::string> extra;
@@ -138,7 +138,7 @@ std::string interval_text(const CaseRecord& c, bool ends) {
     const double half = std::max(c.interval_s->hi - *c.time_s, *c.time_s - c.interval_s->lo) / *c.time_s;
     return fmt::format("±{:.1f} %", 100 * half);
   }
-  // Both ends in the unit of the upper one, said once.
+  // Both ends in the unit of the upper one, which is written once.
   const std::string hi = format_time(c.interval_s->hi);
   const size_t space = hi.find(' ');
   const double scale = std::map<std::string, double>{
@@ -153,7 +153,7 @@ std::string error_text(const CaseRecord& c) {
   return !worst ? "" : three_digits(worst->error / *worst->tolerance);
 }
 
-// The same work, whatever does it.
+// Equal for cases with the same work, whatever their kernel.
 std::string work_key(const Workload& w, const std::vector<Axis>& axes) {
   std::string key = mask_title(w);
   for (const Axis& axis : axes) key += fmt::format("\n{}", axis.text(w));
@@ -171,14 +171,14 @@ class Table {
   std::vector<Column> columns(const Layout& layout) const;
   void sort();
   std::string line(const std::vector<Column>& columns, size_t row, bool heading) const;
-  std::string notes(const std::vector<Column>& columns) const;  // what the headings mean
+  std::string notes(const std::vector<Column>& columns) const;  // explains the headings
 
   std::vector<const CaseRecord*> cases_;
   TableOptions options_;
   std::vector<Axis> axes_;
   std::vector<bool> varies_;
   std::vector<std::string> constants_;  // [axes]: the one value of an axis that does not vary
-  std::vector<bool> fastest_;           // [cases]: of several kernels on the same work
+  std::vector<bool> fastest_;           // [cases]: the fastest of several kernels on the same work
   Unit unit_{"GFLOP/s", 1e9};
 };
 
@@ -188,7 +188,7 @@ Table::Table(std::vector<const CaseRecord*> cases, const TableOptions& options)
   for (const CaseRecord* c : cases_) top = std::max(top, c->flops_per_s.value_or(0));
   unit_ = rate_unit(top);
   for (const Axis& axis : axes_) {
-    std::set<std::string> values;  // an axis that does not concern a case is empty there
+    std::set<std::string> values;  // empty for a case without the axis
     for (const CaseRecord* c : cases_) values.insert(axis.text(c->workload));
     const bool partial = values.erase("") > 0;
     varies_.push_back(values.size() > 1);
@@ -206,7 +206,7 @@ Table::Table(std::vector<const CaseRecord*> cases, const TableOptions& options)
   }
 }
 
-// Equal work stands together, in the order of the suite; within it the fastest kernel first.
+// Groups cases with equal work, in the order of the suite, fastest kernel first.
 void Table::sort() {
   std::map<std::string, size_t> mask_rank, direction_rank;
   for (const CaseRecord* c : cases_) {
@@ -321,15 +321,15 @@ std::string Table::notes(const std::vector<Column>& columns) const {
     return std::any_of(columns.begin(), columns.end(), [&](const Column& c) { return c.heading == heading; });
   };
   const auto add = [&](std::string_view note) { notes += paragraph(note, "", Ink::kDim, options_); };
-  if (shown("share")) add("share: of the device's ceiling, a large matrix product measured in the same run.");
+  if (shown("share")) add("share: rate over the ceiling: a large matrix product, measured in the same run.");
   const auto above = [](const CaseRecord* c) { return c->share_of_ceiling.value_or(0) > 1; };
   if (shown("share") && std::any_of(cases_.begin(), cases_.end(), above)) {
-    add("A share above 100 %: that product is not the fastest there is, or other work slowed the "
-        "machine while it was measured.");
+    add("A share above 100 %: a faster product exists, or other work slowed the machine while the ceiling "
+        "was measured.");
   }
-  if (shown("error")) add("error: the largest of any output, as a share of its tolerance.");
+  if (shown("error")) add("error: the largest error of any output, over its tolerance.");
   if (!std::all_of(cases_.begin(), cases_.end(), [](const CaseRecord* c) { return converged(*c); })) {
-    add("~: the interval was still wider than the rule asks when the time budget ended.");
+    add("~: the interval was still wider than the rule requires when the time budget ended.");
   }
   return notes.empty() ? notes : fmt::format("\n{}", notes);
 }
@@ -364,7 +364,7 @@ std::string format_unmeasured(const std::vector<const CaseRecord*>& cases, Statu
   for (const auto& [key, members] : groups) {
     text += paragraph(fmt::format("{} ({} case{})", key, members.size(), members.size() == 1 ? "" : "s"),
                       "  ", Ink::kPlain, options);
-    constexpr size_t kShown = 4;  // enough to see what they have in common
+    constexpr size_t kShown = 4;  // enough to show what the cases have in common
     std::string list;
     for (size_t i = 0; i < std::min(kShown, members.size()); ++i) {
       const Workload& w = members[i]->workload;
@@ -374,7 +374,7 @@ std::string format_unmeasured(const std::vector<const CaseRecord*>& cases, Statu
     if (members.size() > kShown) list += fmt::format(" and {} more", members.size() - kShown);
     text += paragraph(list, "    ", Ink::kDim, options);
     if (status == Status::kFailed && !members.front()->command.empty()) {
-      // On one line however long, so that it can be copied.
+      // On one line, however long, so that it can be copied.
       text += fmt::format("    {}\n",
                           paint(printable("repeat: " + members.front()->command), Ink::kDim, options.colour));
     }
@@ -386,7 +386,7 @@ std::string format_setup_heading(const Results& results, const Setup& setup, con
   const RunRecord& run = results.runs[static_cast<size_t>(setup.runs.front())];
   // Each run measured the ceilings of its own device.
   std::set<std::string> uuids;
-  std::map<std::string, std::pair<double, double>> ceilings;  // by dtype: the lowest and the highest
+  std::map<std::string, std::pair<double, double>> ceilings;  // by dtype: lowest and highest
   for (const int i : setup.runs) {
     const RunRecord& one = results.runs[static_cast<size_t>(i)];
     uuids.insert(fact_text(one.device.facts(), "uuid"));

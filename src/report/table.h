@@ -1,4 +1,4 @@
-// Results as a table for a terminal.
+// Results as a terminal table.
 #pragma once
 
 #include <cstdio>
@@ -9,16 +9,16 @@
 namespace longspan::report {
 
 struct TableOptions {
-  int width = 0;  // columns to stay within; 0: no limit
+  int width = 0;  // the most columns to use; 0: no limit
   bool colour = false;
 };
 
-// What suits this stream: a terminal's own width (or COLUMNS) and colour, unless NO_COLOR is set or TERM is
-// dumb; for a file or a pipe no limit and no colour.
+// The options for this stream. A terminal: its width (or COLUMNS), and colour unless NO_COLOR is set or TERM
+// is dumb. A file or a pipe: no limit and no colour.
 TableOptions table_options_for(std::FILE* out);
 
-// One block a setup: what it ran on, the measured cases with the fastest of equal work marked, then the
-// skipped and failed ones grouped by reason.
+// One block per setup: the device, the measured cases with the fastest of equal work marked, then the skipped
+// and failed cases grouped by reason.
 std::string format_table(const Results& results, const TableOptions& options);
 void print_table(std::FILE* out, const Results& results, const TableOptions& options);
 

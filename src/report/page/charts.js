@@ -1,27 +1,27 @@
-// The charts: the chosen measure over length and by mask, and memory over length. One panel a direction.
+// The charts: the selected metric over length and by mask, and memory over length. One panel per direction.
 
 const metrics = [
   {name: 'throughput', label: 'Throughput', title: `Throughput, ${rateUnit[0]}`, of: (c) => c.rate && c.rate / rateUnit[1],
     ends: (c) => c.interval && c.rate && [c.rate * c.time / c.interval[1] / rateUnit[1], c.rate * c.time / c.interval[0] / rateUnit[1]],
     text: (v) => `${digits(v)} ${rateUnit[0]}`,
-    note: 'Visible work per second: higher is better. Whiskers are 95 % intervals of the median.'},
+    note: 'FLOPs of visible pairs per second; higher is better. Whiskers are 95 % intervals of the median.'},
   {name: 'share', label: 'Share of ceiling', title: 'Share of the ceiling, %', of: (c) => known(c.share) ? 100 * c.share : undefined,
     ends: (c) => c.interval && known(c.share) && [100 * c.share * c.time / c.interval[1], 100 * c.share * c.time / c.interval[0]],
     text: (v) => `${digits(v)} %`,
-    note: 'Throughput over that of a large matrix product, measured in the same run on the same device: higher is better.'},
+    note: 'Throughput over that of a large matrix product measured in the same run on the same device; higher is better.'},
   {name: 'time', label: 'Time', title: 'Time', log: true, of: (c) => c.time * 1e3,
     ends: (c) => c.interval && c.interval.map((t) => t * 1e3), text: (v) => formatTime(v / 1e3),
-    note: 'Median time of one call, on a logarithmic scale: lower is better.'},
+    note: 'Median time of one call, on a logarithmic scale; lower is better.'},
   {name: 'plan', label: 'Planning', title: 'Planning time', log: true, of: (c) => c.plan ? c.plan * 1e3 : undefined,
-    text: (v) => formatTime(v / 1e3), note: 'Once for each mask, apart from the time of a call; on a logarithmic scale: lower is better.'},
+    text: (v) => formatTime(v / 1e3), note: 'Planning time once per mask, not part of the time of a call; logarithmic scale, lower is better.'},
   {name: 'peak', label: 'Memory', title: 'Peak memory', log: true, bytes: true, of: (c) => c.peak ? c.peak / 2 ** 20 : undefined,
     text: (v) => formatBytes(v * 2 ** 20),
-    note: 'Peak memory beyond inputs and outputs, on a logarithmic scale: lower is better.'},
+    note: 'Peak memory beyond inputs and outputs, on a logarithmic scale; lower is better.'},
 ].filter((metric) => cases.some((c) => c.status === 'ok' && known(metric.of(c))));
 
 const cssColour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-// Draws dataset.ends, a [lo, hi] for each point, as whiskers on the value axis.
+// Draws dataset.ends, one [lo, hi] per point, as whiskers on the value axis.
 const whiskers = {
   id: 'whiskers',
   afterDatasetsDraw(chart) {
@@ -57,7 +57,7 @@ const whiskers = {
   },
 };
 
-// Series of a list of cases: one for each kernel, and for each value of the other axes that vary.
+// The series of a list of cases: one per kernel and value of the other varying axes.
 function seriesOf(list, except) {
   const axes = varying(list, 'lengths').filter((axis) => axis.name !== except);
   const found = new Map();
@@ -73,13 +73,13 @@ function seriesOf(list, except) {
   return [...found.values()].sort((a, b) => kernelRank(a) - kernelRank(b) || a.variant - b.variant);
 }
 
-// A kernel's colour, or on several ranks the strategy's.
+// The colour of the kernel or, on several ranks, of the strategy.
 const seriesColour = (series) => series.strategy ? strategyColour(series.strategy) : kernelColour(series.kernel);
 const dashes = [[], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4]];
 
 function dataset(series, type, positions, positionOf, valueOf, endsOf) {
   const colour = seriesColour(series);
-  // Of several cases at one place (no filter tells them apart) the best is drawn.
+  // If several cases share a point (no filter separates them), the best one is drawn.
   const at = new Map();
   for (const c of series.cases) {
     const value = valueOf(c), position = positionOf(c);
@@ -96,7 +96,7 @@ function dataset(series, type, positions, positionOf, valueOf, endsOf) {
   };
 }
 
-// Few round ticks on a logarithmic scale; those of memory are powers of two.
+// A few round ticks on a logarithmic scale; powers of two for memory.
 function logTicks(scale, powersOfTwo) {
   const ticks = [], low = scale.min, high = scale.max;
   if (!(low > 0) || !(high > low)) return;
@@ -114,7 +114,7 @@ function logTicks(scale, powersOfTwo) {
 }
 const briefly = (text) => text.replace(/(\.\d*?)0+(?= |$)/, '$1').replace(/\.(?= |$)/, '');
 
-// top: the end of the value axis, so that panels side by side compare.
+// top: the end of the value axis, equal for panels side by side so that they can be compared.
 function chartOptions(metric, sideways, narrow, top) {
   const {title, log, text} = metric;
   const grid = {color: cssColour('--line'), drawBorder: false}, ticks = {color: cssColour('--muted')};
@@ -126,7 +126,7 @@ function chartOptions(metric, sideways, narrow, top) {
   };
   const names = {grid: {display: false}, ticks: {...ticks, autoSkip: false, maxRotation: 50,
     font: {size: narrow ? 10 : 12}, callback(v) {
-      // A pattern's options stand below its name, since they are what tells neighbours apart.
+      // A pattern's options are shown below its name, since neighbouring masks differ by them.
       const label = String(this.getLabelForValue(v)), space = label.indexOf(' ');
       return (space < 0 ? [label] : [label.slice(0, space), label.slice(space + 1)]).map((l) => shortLabel(l, narrow ? 20 : 30));
     }}};
@@ -205,7 +205,7 @@ function drawCharts(shown, view) {
   byMask.replaceChildren();
 
   const lengths = lengthsOf(ok);
-  // The longest at which nearly everything ran.
+  // The longest length at which nearly all cases ran.
   const runs = (n) => ok.filter((c) => c.seqlen === n).length, most = Math.max(...lengths.map(runs));
   const usual = lengths.filter((n) => runs(n) >= 0.75 * most).pop();
   const length = Number(fillSelect(byId('pick-length'), lengths.map((n) => [n, formatLength(n)]),
@@ -231,7 +231,7 @@ function drawCharts(shown, view) {
 }
 
 const memoryMetric = {title: 'Peak memory', log: true, bytes: true, text: (v) => formatBytes(v * 2 ** 20)};
-// What the line charts can run over: length, and whatever else was swept by number.
+// The possible x axes of line charts: length, and any other numeric option that varies.
 const sweeps = [
   {name: 'seqlen', title: 'length', of: (c) => c.seqlen, text: formatLength},
   ...data.sweptOptions.map((key) => ({name: key, title: key.replaceAll('_', ' '), option: true, text: String,
@@ -243,7 +243,7 @@ const sweeps = [
 function drawOver(ok, directions, metric, label, view, length, narrow, topOf) {
   const box = byId('over-length-charts');
   const swept = (sweep, list) => unique(list.map(sweep.of).filter(known)).sort((a, b) => a - b);
-  // A mask's name holds its options: the name without the option that is swept is what the masks of a sweep have in common.
+  // A mask's name contains its options. All masks of a sweep have the same name without the swept option.
   const labelFor = (sweep) => (c) => sweep.option ? label(c).replace(` ${sweep.name} ${c.options[sweep.name]}`, '') : label(c);
   const masksOf = (sweep, list) => unique(list.map(labelFor(sweep)))
     .filter((mask) => swept(sweep, list.filter((c) => labelFor(sweep)(c) === mask)).length > 1);

@@ -1,4 +1,4 @@
-// The data as the page reads it, and how numbers and names are written. Everything from a file reaches the page
+// The data of the page, and the formatting of numbers and names. Text from a results file is inserted only
 // through `el` and textContent, never as markup.
 
 const data = JSON.parse(document.getElementById('data').textContent);
@@ -67,16 +67,16 @@ function formatCount(n) {
 }
 const plural = (n, word) => n + ' ' + word + (n === 1 ? '' : 's');
 
-// One unit for all rates of the page, so that numbers compare at a glance.
+// One unit for all rates of the page, so that numbers are easy to compare.
 const rateUnit = unitOf(Math.max(0, ...cases.map((c) => c.rate || 0)), rateUnits);
-// What is far below it, as a CPU beside a GPU, says its own.
+// A much lower rate, such as a CPU's next to a GPU's, has its own unit.
 function formatRate(rate) {
   if (!known(rate)) return '';
   const unit = rate < 0.05 * rateUnit[1] ? unitOf(rate, rateUnits) : rateUnit;
   return digits(rate / unit[1]) + (unit === rateUnit ? '' : ' ' + unit[0][0]);
 }
 
-// The error nearest to its tolerance, as a share of it.
+// The largest error relative to its tolerance.
 function worstError(c) {
   const shares = Object.values((c.accuracy || {}).errors || {})
     .filter(([, tolerance]) => tolerance > 0).map(([error, tolerance]) => error / tolerance);
@@ -89,15 +89,16 @@ function median(values) {
   return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
 }
 
-// Colours that people with any common kind of colour blindness can tell apart in this order (after Okabe and Ito, and
-// Tol), in a tone for each scheme. Beyond the first eight the shape of the point says which.
+// Colours that stay distinguishable, in this order, with any common colour blindness (after Okabe and Ito,
+// and Tol), with one tone per colour scheme. Beyond the first eight, the shape of the point distinguishes
+// series.
 const palette = [
   ['#0b62a8', '#5aa9f0'], ['#c8500a', '#f2915a'], ['#0a8a66', '#37c79d'], ['#9b4f96', '#d391d3'],
   ['#a87700', '#e3b93f'], ['#3b9bcb', '#8ad4f5'], ['#8a1c4a', '#e2779f'], ['#6d7711', '#bcc650'],
   ['#4b3fa8', '#a198f4'], ['#626a75', '#a9b1bc'], ['#00767d', '#3fbdc4'], ['#7a4a21', '#cd9c6c'],
 ];
 const shapes = ['circle', 'rect', 'triangle', 'rectRot', 'star', 'crossRot'];
-// A kernel has one colour in every report. Those of other names take what is free, by their name.
+// A known kernel has the same colour in every report. Other kernels take free colours, chosen by name.
 const ownStyle = {
   'cpu-flash': 0, 'cpu-naive': 9, 'sm90': 1, 'gpu-naive': 21, 'torch-cudnn': 2, 'torch-fa2': 3, 'torch-efficient': 4,
   'torch-math': 11, 'flex': 5, 'fa2': 15, 'fa3': 8, 'fa4': 6, 'flash-infer': 7, 'vsa': 10, 'vsa-triton': 22,
@@ -120,11 +121,12 @@ const kernelStyle = (() => {
 })();
 const darkScheme = window.matchMedia('(prefers-color-scheme: dark)');
 const kernelColour = (kernel) => palette[(kernelStyle.get(kernel) || 0) % palette.length][darkScheme.matches ? 1 : 0];
-// What competes in a case: a kernel, or on several ranks the strategy that spreads it.
+// What competes in a case: the kernel or, on several ranks, the strategy that spreads it.
 const spreadKernels = unique(cases.filter((c) => c.extra.strategy).map((c) => c.kernel));
 const contender = (c) => !c.extra.strategy ? c.kernel : spreadKernels.length > 1 ? `${c.kernel} · ${c.extra.strategy}` : c.extra.strategy;
 const strategyKeys = ['strategy', ...data.strategyOptions, 'transport'];
-// A strategy has one colour in every report, by its place in the program's table; those of other names follow.
+// A strategy has the same colour in every report, by its place in the program's table; unknown strategies
+// follow.
 const strategyOrder = [...data.strategies, ...unique(cases.map((c) => c.extra.strategy).filter(Boolean))
   .filter((name) => !data.strategies.includes(name)).sort()];
 const strategyColour = (name) => palette[strategyOrder.indexOf(name) % palette.length][darkScheme.matches ? 1 : 0];
@@ -135,10 +137,12 @@ const kernelOrder = unique(cases.map((c) => c.kernel));
 const kernelRank = ({kernel}) => kernelOrder.indexOf(kernel);
 const dot = (kernel) => el('span', {class: 'dot', 'data-kernel': kernel, style: {'--c': kernelColour(kernel)}});
 
-// Said of every case where any has to give the same bits on every run: those rates are none that others compete with.
+// Named for every case if any case requires the same bits on every run, since such rates do not compete with
+// the others.
 const anyDeterministic = cases.some((c) => c.deterministic);
 const bitsOf = (c) => !anyDeterministic ? '' : c.deterministic ? 'same bits' : 'bits may differ';
-// The axes beside kernel, mask, length and direction. Those that vary among the cases shown tell series apart.
+// The axes other than kernel, mask, length and direction. Those that vary among the cases shown distinguish
+// series.
 const optionKeys = unique(cases.flatMap((c) => Object.keys(c.options)));
 const extraKeys = unique(cases.flatMap((c) => Object.keys(c.extra)));
 const contextAxes = [
@@ -147,18 +151,18 @@ const contextAxes = [
   {name: 'lengths', of: (c) => c.lengths || ''}, {name: 'deterministic', of: bitsOf},
   ...extraKeys.map((key) => ({name: key, of: (c) => known(c.extra[key]) ? key + ' ' + c.extra[key] : ''})),
 ];
-// Where the lengths of documents come from is a part of the mask, the other axes of the series.
+// The source of document lengths is part of the mask; the other axes are part of the series.
 const varying = (list, without) => contextAxes.filter((axis) =>
   axis.name !== without && unique(list.map(axis.of).filter((v) => v !== '')).length > 1);
-// The same axes, but that results of different files are told apart, not builds and machines of one file.
+// The same axes, except that results are separated by file instead of by build and machine.
 function apartBySource(list, axes) {
   const source = unique(list.map((c) => c.sourceLabel)).length > 1 ? [{name: 'run', of: (c) => c.sourceLabel}] : [];
   return axes.flatMap((axis) => axis.name === 'run' ? source : [axis]);
 }
-// A mask's name, and below it the options that it was drawn with.
+// A mask's name, with its options below.
 function maskName(text) {
   const space = text.indexOf(' ');
-  // A long name may break after each underscore.
+  // Lets a long name break after each underscore.
   const breaking = (name) => name.split(/(?<=_)/).flatMap((part, i) => i ? [el('wbr'), part] : [part]);
   return space < 0 ? breaking(text) : [...breaking(text.slice(0, space)), el('span', {class: 'below'}, text.slice(space + 1).replace(/^· /, ''))];
 }

@@ -1,5 +1,5 @@
-// The filters: each axis a group of buttons. Nothing pressed means everything; they drive charts and tables together
-// and live in the address, so that a view can be sent to somebody.
+// The filters: one group of buttons per axis. If no button of a group is pressed, all values are shown.
+// Filters apply to charts and tables, and are stored in the URL so that a view can be shared.
 
 const filterAxes = [
   {name: 'run', label: 'Run', of: (c) => c.setupLabel},
@@ -40,7 +40,7 @@ function writeAddress(view) {
   try {
     history.replaceState(null, '', '#' + wanted);
   } catch {
-    // Some browsers refuse this for a local file: the view is then not in the address, and all else works.
+    // Some browsers refuse this for a local file. Then the URL does not store the view; all else works.
   }
 }
 
@@ -63,7 +63,7 @@ function buildFilters(changed) {
   };
 }
 
-// Shows which buttons are pressed, and dims those that would show nothing with the other filters as they are.
+// Shows which buttons are pressed, and dims those that would show no case under the other filters.
 function updateFilters(shown) {
   let active = 0;
   for (const axis of filterAxes) {

@@ -1,8 +1,8 @@
-// Ties filters, charts and tables together.
+// Connects filters, charts and tables.
 
 const view = {
   metric: undefined, over: undefined, chartMask: undefined, chartLength: undefined, sort: {by: undefined, down: false}, allRows: false, case: undefined, plan: undefined, ranks: undefined,
-  set(values) {  // without drawing anew
+  set(values) {  // without redrawing
     Object.assign(view, values);
     writeAddress({metric: view.metric, over: view.over, chartmask: view.chartMask, chartlength: view.chartLength, case: view.case, plan: view.plan, ranks: view.ranks,
       sort: view.sort.by && (view.sort.down ? '-' : '') + view.sort.by});
@@ -84,7 +84,7 @@ let drawnWidth = window.innerWidth, timer;
 window.addEventListener('resize', () => {
   clearTimeout(timer);
   timer = setTimeout(() => {
-    // Only a change between phone and desk changes what is drawn; the charts follow small ones by themselves.
+    // Redraw only on a change between the phone and the desktop layout; charts resize themselves.
     if ((drawnWidth < 700) !== (window.innerWidth < 700)) draw();
     drawnWidth = window.innerWidth;
   }, 200);

@@ -1,4 +1,4 @@
-// Cases that were spread over ranks: where each one's time went, and the plan as a picture.
+// Cases spread over ranks: the breakdown of their time, and a picture of the plan.
 
 const timeParts = [
   {key: 'compute_s', label: 'compute', colour: 0}, {key: 'exposed_s', label: 'waiting for data', colour: 1},
@@ -23,8 +23,8 @@ function splitBar(p) {
   return picture;
 }
 
-// The same kernel on one device, in the same file and of the same setup if that has it: on the same work, or on a sequence of as many tokens as
-// a rank has.
+// A case of the same kernel on one device, from the same file and preferably the same setup: on the same
+// work, or on a sequence with the tokens of one rank.
 function singleOf(c, seqlen = c.seqlen) {
   const same = (key) => (other) => other[key] === c[key];
   const keys = ['sourceLabel', 'kernel', 'mask', 'lengths', 'heads', 'head_dim', 'dtype', 'direction', 'deterministic'].map(same);
@@ -47,10 +47,10 @@ function drawParallel(shown, view) {
   const columns = [
     ['Strategy', (c) => c.extra.strategy || ''], ['Mask', (c) => maskName(c.mask)], ['Length', (c) => formatLength(c.seqlen), true],
     ['Pass', (c) => c.direction], ['Ranks', (c) => String(c.parallel.ranks), true],
-    [`${rankUnit[0]} a rank`, (c) => formatRankRate(rankRate(c)), true],
-    ['Of one device', (c) => shareOf(c, singleOf(c)), true],
-    ['Of one with a rank\u2019s tokens', (c) => shareOf(c, singleOf(c, c.seqlen / c.parallel.ranks)), true],
-    ['Time', (c) => formatTime(c.time), true], ['Where it went', (c) => splitBar(c.parallel)],
+    [`${rankUnit[0]} per rank`, (c) => formatRankRate(rankRate(c)), true],
+    ['Share of one device', (c) => shareOf(c, singleOf(c)), true],
+    ['Share of one device, same tokens per rank', (c) => shareOf(c, singleOf(c, c.seqlen / c.parallel.ranks)), true],
+    ['Time', (c) => formatTime(c.time), true], ['Time by phase', (c) => splitBar(c.parallel)],
     ['Load', (c) => known(c.parallel.imbalance) ? c.parallel.imbalance.toFixed(2) : '', true],
     ['Spread', (c) => formatShare(c.parallel.spread), true],
     ['Sent', (c) => c.parallel.sent_bytes ? formatBytes(Math.max(...c.parallel.sent_bytes)) : '', true],
@@ -73,7 +73,7 @@ function drawParallel(shown, view) {
 
 const rankColour = (rank) => palette[rank % palette.length][darkScheme.matches ? 1 : 0];
 
-// "0–6, 9" of numbers.
+// Numbers as ranges: "0–6, 9".
 function rankList(numbers) {
   const sorted = unique(numbers).sort((a, b) => a - b), parts = [];
   for (let i = 0; i < sorted.length;) {
@@ -85,9 +85,9 @@ function rankList(numbers) {
   return parts.join(', ');
 }
 
-// Ranks downwards, rounds to the right. A bar is what a rank attends to in a round, its height the number of pairs on
-// the scale of the largest; the small squares are the ranks whose data arrives for it. On the left the tokens that the
-// rank owns, where they lie in the sequence.
+// Ranks run downwards, rounds to the right. A bar is a rank's attention in a round; its height is the number
+// of pairs, relative to the largest. The small squares are the ranks whose data arrives for it. On the left
+// are the tokens that the rank owns, by their position in the sequence.
 function drawPlan(c) {
   const p = c.parallel, plan = p.plan, ranks = p.ranks, narrow = window.innerWidth < 700;
   const row = ranks > 16 ? 22 : 34, left = 30, strip = narrow ? 60 : 150, top = 26, gap = 8;
@@ -95,7 +95,7 @@ function drawPlan(c) {
   const most = Math.max(1, ...plan.flatMap((round) => round.area || []));
   const width = left + strip + gap + plan.length * cell + 2, height = top + ranks * row + 4;
   const picture = svg('svg', {id: 'plan-picture', width, height, viewBox: `0 0 ${width} ${height}`, role: 'img'});
-  picture.append(svg('title', {}, `The plan of ${planName(c)}`));
+  picture.append(svg('title', {}, `Plan of ${planName(c)}`));
   const text = (x, y, value, anchor) => picture.append(svg('text', {x, y, 'text-anchor': anchor || 'start', class: 'plan-text'}, value));
   text(left, top - 10, 'owns');
   for (let i = 0; i < plan.length; ++i) {
@@ -133,8 +133,8 @@ function drawPlan(c) {
     });
   }
   const loads = p.area || [], mean = sum(loads) / Math.max(1, loads.length);
-  byId('plan').replaceChildren(el('h3', {}, 'The plan, rank by round'),
-    el('p', {class: 'note'}, 'Left: the tokens that each rank owns, along the sequence. A bar: what a rank attends to in a round. Squares: the ranks whose data arrives for it. ' +
-      (loads.length ? `Pairs by rank, of the mean: ${loads.slice(0, 16).map((a) => (mean ? a / mean : 0).toFixed(2)).join(', ')}${loads.length > 16 ? ', …' : ''}.` : '')),
+  byId('plan').replaceChildren(el('h3', {}, 'Plan by rank and round'),
+    el('p', {class: 'note'}, 'Left: the tokens that each rank owns, along the sequence. Bars: the visible pairs of a rank in a round. Squares: the ranks whose data arrives for it. ' +
+      (loads.length ? `Visible pairs by rank, over the mean: ${loads.slice(0, 16).map((a) => (mean ? a / mean : 0).toFixed(2)).join(', ')}${loads.length > 16 ? ', …' : ''}.` : '')),
     el('div', {class: 'scroll'}, picture));
 }

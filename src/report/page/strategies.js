@@ -1,14 +1,15 @@
-// Strategies side by side: the rate of a rank by mask, beside what one device reaches.
+// Strategies side by side: the rate per rank by mask, next to the rate of one device.
 
-// One unit for the rates of single ranks.
+// One unit for all rates per rank.
 const rankRate = (c) => known(c.rate) ? c.rate / (c.parallel ? c.parallel.ranks : 1) : undefined;
 const rankUnit = unitOf(Math.max(0, ...cases.filter((c) => c.parallel).map(rankRate).filter(known)), rateUnits);
 const formatRankRate = (rate) => known(rate) ? digits(rate / rankUnit[1]) : '';
 
-// Strategies side by side on as many ranks of one setup: a panel for each number of tokens a rank has and each pass, a bar for each strategy,
-// by its best degrees, and a line for what one device reaches with a rank's tokens.
+// Strategies side by side on the same number of ranks of one setup. One panel per number of tokens per rank
+// and pass. A bar shows a strategy with its best degrees; a line shows one device with the tokens of one
+// rank.
 function drawStrategies(spread, view) {
-  // The builds and machines of one file share a chart.
+  // Builds and machines of one file share a chart.
   const axes = apartBySource(spread, varying(spread, 'lengths')).filter((axis) => !strategyKeys.includes(axis.name));
   const groupOf = (c) => [plural(c.parallel.ranks, 'rank'), ...axes.filter((axis) => axis.name !== 'ranks').map((axis) => axis.of(c)),
     spreadKernels.length > 1 ? c.kernel : ''].filter(Boolean).join(' · ');
@@ -20,7 +21,7 @@ function drawStrategies(spread, view) {
   const several = severalLengths(list), label = (c) => maskLabel(c, several);
   const strategies = strategyOrder.filter((name) => list.some((c) => c.extra.strategy === name));
   const tokens = (c) => c.seqlen / c.parallel.ranks, text = (v) => `${digits(v)} ${rankUnit[0]}`;
-  const metric = {title: `${rankUnit[0]} a rank`, text}, box = byId('parallel-charts');
+  const metric = {title: `${rankUnit[0]} per rank`, text}, box = byId('parallel-charts');
   const singles = new Map(list.map((c) => [c, singleOf(c, tokens(c))]));
   const top = Math.max(...list.map(rankRate), ...[...singles.values()].filter(Boolean).map(rankRate)) / rankUnit[1];
   const allMasks = unique(list.map(label));
@@ -46,7 +47,7 @@ function drawStrategies(spread, view) {
       const line = {type: 'line', label: 'one device', showLine: false, data: one.map((c) => c ? c.rate / rankUnit[1] : null),
         pointStyle: 'line', pointRadius: reach, pointHoverRadius: reach,
         borderColor: cssColour('--text'), borderWidth: 2};
-      drawPanel(box, `strategies-${direction}-${held}`, `${formatLength(held)} tokens a rank, ${direction}`, narrow ? 240 : 280,
+      drawPanel(box, `strategies-${direction}-${held}`, `${formatLength(held)} tokens per rank, ${direction}`, narrow ? 240 : 280,
         {type: 'bar', data: {labels: masks, datasets: [line, ...bars]}, options: {...chartOptions(metric, false, narrow, top), layout: {autoPadding: false}}});
     }
   }

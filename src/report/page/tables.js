@@ -1,4 +1,5 @@
-// Everything that is not a chart: winners, kernels, shares, accuracy, masks, what was not measured, the rows, the runs.
+// Everything that is not a chart: fastest kernels, kernels, shares, accuracy, masks, cases not measured, all
+// cases, runs.
 
 const okOf = (list) => list.filter((c) => c.status === 'ok');
 function setSection(id, ...content) {
@@ -43,7 +44,7 @@ function drawOverview(shown) {
   byId('overview').replaceChildren(...tiles);
 }
 
-// Cases that do the same work on as many ranks, the fastest first.
+// Cases that do the same work on the same number of ranks, fastest first.
 const contestAxes = (axes) => axes.filter((axis) => !strategyKeys.includes(axis.name));
 function contestsOf(ok) {
   const groups = new Map();
@@ -56,7 +57,8 @@ function contestsOf(ok) {
 
 function drawFastest(shown) {
   const ok = okOf(shown);
-  // The builds and machines of one file share a row: a cell has the fastest, and who was measured together with it.
+  // Builds and machines of one file share a row. A cell has the fastest case and those measured together with
+  // it.
   const axes = apartBySource(ok, contestAxes(varying(ok, 'lengths'))), several = severalLengths(ok);
   const rowOf = (c) => [maskLabel(c, several), contextOf(c, axes)].filter(Boolean).join(' · ');
   const lengths = unique(ok.map((c) => c.seqlen)).sort((a, b) => a - b);
@@ -185,7 +187,7 @@ function drawMasks(shown) {
     const image = ctx.createImageData(picture.size, picture.size);
     const [ink, paper] = ['--ink', '--paper'].map((name) => cssColour(name).match(/\d+/g).map(Number));
     for (let i = 0; i < picture.size * picture.size; ++i) {
-      // A trace of visibility must not vanish.
+      // A cell with few visible pairs must not look empty.
       const level = parseInt(picture.cells.substr(2 * i, 2), 16), t = level ? 0.12 + 0.88 * level / 255 : 0;
       for (let k = 0; k < 3; ++k) image.data[4 * i + k] = Math.round(paper[k] + t * (ink[k] - paper[k]));
       image.data[4 * i + 3] = 255;
@@ -224,7 +226,7 @@ function copyButton(text, label) {
     let done = true;
     try {
       await navigator.clipboard.writeText(text);
-    } catch {  // not every browser gives a local file the clipboard
+    } catch {  // some browsers deny local files access to the clipboard
       const area = el('textarea', {class: 'off-screen'});
       area.value = text;
       document.body.append(area);
@@ -237,7 +239,7 @@ function copyButton(text, label) {
   }}, label);
 }
 
-// The rows. A column: heading, value to sort by, and what a cell shows.
+// The table of all cases. A column has a heading, a value to sort by and the content of a cell.
 const spreadWidth = 96;
 function spreadScale(list) {
   const all = list.flatMap((c) => c.samples || []).map(Math.abs).sort((a, b) => a - b);
@@ -270,7 +272,7 @@ const columns = [
   {name: 'time', label: 'Time', number: true, of: (c) => c.time, text: formatTime, always: true},
   {name: 'interval', label: '95 %', number: true, of: (c) => c.interval && (c.interval[1] - c.interval[0]) / c.time,
     cell: (c) => c.interval ? [`−${percent(1 - c.interval[0] / c.time)} +${percent(c.interval[1] / c.time - 1)} %`,
-      c.unconverged ? el('span', {class: 'warn-text', title: 'wider than the rule asks when the time budget ended'}, ' ~') : null] : '', always: true},
+      c.unconverged ? el('span', {class: 'warn-text', title: 'wider than the rule requires when the time budget ended'}, ' ~') : null] : '', always: true},
   {name: 'spread', label: 'Samples', number: false, of: (c) => c.n, cell: (c, scale) => spread(c, scale), always: true},
   {name: 'error', label: 'Error', number: true, of: worstError, text: formatShare, always: true},
   {name: 'peak', label: 'Memory', number: true, of: (c) => c.peak, text: formatBytes},
@@ -285,7 +287,7 @@ function sortCases(list, sort) {
   const sign = sort.down ? -1 : 1;
   return [...list].sort((a, b) => {
     const x = column.of(a), y = column.of(b);
-    if (!known(x) || !known(y)) return known(y) - known(x);  // what has no value comes last either way
+    if (!known(x) || !known(y)) return known(y) - known(x);  // missing values come last in either order
     return sign * (typeof x === 'number' && typeof y === 'number' ? x - y : String(x).localeCompare(String(y), 'en', {numeric: true})) || a.index - b.index;
   });
 }
@@ -298,7 +300,7 @@ const details = (c) => {
     c.command ? el('p', {class: 'command'}, el('code', {}, c.command), copyButton(c.command, 'Copy')) : null,
     el('dl', {}, fact('Case', `${c.kernel}, ${caseName(c)}, head_dim ${c.head_dim}`), fact('Errors', errors),
       fact('Counting check', (c.accuracy || {}).counting), fact('Two runs gave the same bits', (c.accuracy || {}).same_bits), fact('Visible pairs', formatCount(c.area)), fact('Masks averaged', c.masks),
-      fact('Samples', c.n && String(c.n)), fact('Taken again after throttling', c.throttled ? String(c.throttled) : ''),
+      fact('Samples', c.n && String(c.n)), fact('Retaken after throttling', c.throttled ? String(c.throttled) : ''),
       fact('Plan holds', formatBytes(c.plan_bytes)), fact('Workspace', formatBytes(c.workspace)), fact('Peak memory', formatBytes(c.peak)),
       (c.state || []).flatMap(([name, value]) => fact(name, value)), fact('Run', c.setupLabel), fact('Identifier', c.id)),
   ];
@@ -310,7 +312,7 @@ function drawRows(shown, view) {
   if (!ok.length) return setSection('rows');
   const seen = columns.map((column) => ({column, values: unique(ok.map(column.of).filter((v) => known(v) && v !== ''))}));
   let visible = seen.filter(({column, values}) => values.length > 1 || (column.always && values.length > 0)).map((s) => s.column);
-  if (window.innerWidth < 700) {  // what one came for first, without scrolling sideways
+  if (window.innerWidth < 700) {  // the main figures first, without scrolling sideways
     const first = ['kernel', 'mask', 'rate', 'share', 'seqlen', 'direction'];
     const rank = (column) => first.includes(column.name) ? first.indexOf(column.name) : first.length;
     visible = [...visible].sort((a, b) => rank(a) - rank(b));
@@ -319,7 +321,7 @@ function drawRows(shown, view) {
     .map(({column, values}) => `${column.label.toLowerCase()} ${column.text ? column.text(values[0]) : values[0]}`);
   const scale = spreadScale(ok);
   byId('rows-note').textContent = (constant.length ? `Every case: ${constant.join(', ')}. ` : '') +
-    `Samples are drawn from −${percent(scale / 1000)} to +${percent(scale / 1000)}\u00a0% around the median. Click a row for the command that repeats it.`;
+    `Samples are drawn from −${percent(scale / 1000)} to +${percent(scale / 1000)}\u00a0% around the median. Click a row for the command that repeats the case.`;
   const sorted = sortCases(ok, view.sort);
   const body = el('tbody', {});
   const addRows = (list) => body.append(...list.map((c) => {
@@ -355,7 +357,7 @@ function drawRows(shown, view) {
   setSection('rows', ...parts);
 }
 
-// RFC 4180; a leading = + - or @ is made harmless for spreadsheets, which would run it as a formula.
+// RFC 4180. A leading = + - or @ is escaped, since spreadsheets would run it as a formula.
 function csvOf(list) {
   const quote = (value) => {
     let text = known(value) ? String(value) : '';
@@ -385,7 +387,7 @@ function factText(name, value) {
   return value;
 }
 
-// Of all runs of a setup, by dtype: each measured its own, on its own device.
+// The ceilings of all runs of a setup, by dtype. Each run measured its own, on its own device.
 function ceilingsOf(setup) {
   const all = setup.runs.flatMap((run) => run.ceilings);
   return unique(all.map((c) => c.dtype)).map((dtype) => {
@@ -397,7 +399,7 @@ function ceilingsOf(setup) {
 
 function drawRuns() {
   const uuidOf = (run) => (run.device.find(([fact]) => fact === 'uuid') || [])[1];
-  // Several devices begin together; what comes later on one of them goes on with what was begun there.
+  // Several devices start together. A later run on the same device resumes the earlier one.
   const begun = (setup, run, i) => setup.runs.slice(0, i).some((r) => uuidOf(r) === uuidOf(run)) ? 'Resumed ' : '';
   const where = (setup, run) => unique(setup.runs.map(uuidOf)).length > 1 ? ` on ${uuidOf(run)}` : '';
   const names = {machine: 'Machine', device: 'Device', software: 'Software', rule: 'Timing rule'};

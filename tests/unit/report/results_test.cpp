@@ -87,7 +87,7 @@ TEST(Results, LeavesOutAHalfLastLineWithAWarning) {
   for (size_t end = last + 1; end < whole.size() - 1; ++end) {
     const Results r = parse_results(whole.substr(0, end), "r.jsonl");
     ASSERT_EQ(r.cases.size(), 1u) << "cut to " << end << " bytes";
-    ASSERT_THAT(r.warnings, ElementsAre(HasSubstr("r.jsonl:3: the last line was cut short")));
+    ASSERT_THAT(r.warnings, ElementsAre(HasSubstr("r.jsonl:3: the last line is incomplete")));
   }
   EXPECT_EQ(parse_results(whole.substr(0, whole.size() - 1), "r.jsonl").cases.size(), 2u)
       << "only the newline is missing: the line is whole";
@@ -174,7 +174,7 @@ TEST(Results, AResumedRunIsOneSetupAndAnotherDeviceIsAnother) {
 TEST(Results, ACaseOfAnUnannouncedRunIsKeptWithAWarning) {
   const Results r = parse_results(text_of(case_json("a", "causal", 1)), "r.jsonl");
   EXPECT_EQ(r.cases.size(), 1u);
-  EXPECT_THAT(r.warnings, ElementsAre(HasSubstr("has no line of its own")));
+  EXPECT_THAT(r.warnings, ElementsAre(HasSubstr("has no run line")));
 }
 
 TEST(Results, AnEmptyFileHasNoResults) {
@@ -267,7 +267,7 @@ TEST(ParallelRecords, AreReadAndSummed) {
   EXPECT_EQ(p.plan.owned[1].size(), 2u);
   ASSERT_EQ(p.plan.by_round.size(), 1u);
   EXPECT_EQ(p.plan.by_round[0].moves->front().to, 1);
-  EXPECT_THAT(format_table(results, {}), HasSubstr("Where the ranks' time went"));
+  EXPECT_THAT(format_table(results, {}), HasSubstr("Time of the ranks"));
 }
 
 TEST(ParallelRecords, AreRefusedWhereTheyAreMalformed) {

@@ -39,10 +39,10 @@ cpu-flash  causal                                        50.0   50 %    100 ms  
 cpu-naive  causal                                        20.0   20 %    250 ms  [248, 255] ms    0.100  3.00 MiB
 cpu-flash  uniform_block_sparse block 64 density 0.2      250  250 %  20.0 ms~  [19.8, 20.4] ms  0.100  3.00 MiB
 
-share: of the device's ceiling, a large matrix product measured in the same run.
-A share above 100 %: that product is not the fastest there is, or other work slowed the machine while it was measured.
-error: the largest of any output, as a share of its tolerance.
-~: the interval was still wider than the rule asks when the time budget ended.
+share: rate over the ceiling: a large matrix product, measured in the same run.
+A share above 100 %: a faster product exists, or other work slowed the machine while the ceiling was measured.
+error: the largest error of any output, over its tolerance.
+~: the interval was still wider than the rule requires when the time budget ended.
 
 Skipped
   cpu-naive: needs 17 GiB for the scores (2 cases)
@@ -63,7 +63,7 @@ TEST(Table, TellsTheSameBitsFromTheFast) {
   EXPECT_THAT(
       format_table(parse_results(text_of(run_json(), fast, same), "r.jsonl"), {}),
       testing::AllOf(HasSubstr("kernel     mask    same bits  GFLOP/s"),
-                     HasSubstr("cpu-flash  causal  no   "), HasSubstr("cpu-flash  causal  demanded ")));
+                     HasSubstr("cpu-flash  causal  no   "), HasSubstr("cpu-flash  causal  required ")));
   EXPECT_THAT(format_table(parse_results(text_of(run_json(), same), "r.jsonl"), {}),
               HasSubstr("fwd, the same bits on every run\n"));
   EXPECT_THAT(format_table(parse_results(text_of(run_json(), fast), "r.jsonl"), {}),
