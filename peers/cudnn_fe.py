@@ -1,7 +1,7 @@
 """cudnn-fe: cuDNN's attention through its own front-end (nvidia-cudnn-frontend). Full, causal, windows, documents."""
 
 PEER = {
-    "description": "cuDNN by its own front-end",
+    "description": "cuDNN through its own front-end",
     "framework": "torch",
     "package": "nvidia-cudnn-frontend",
     "device": "cuda",
@@ -20,8 +20,8 @@ TYPES = {"bf16": (torch.bfloat16, cudnn.data_type.BFLOAT16), "f16": (torch.float
 
 
 class Graph:
-    """One pass, compiled for one shape and kind of mask; the same for any tensors, and any documents of that number and
-    longest length."""
+    """One pass, compiled for one shape and kind of mask. It can be used with any tensors, and with any documents of the same
+    number and longest length."""
 
     def __init__(self, handle, problem, bounds, documents, longest, forward):
         self.handle, self.forward = handle, forward
@@ -41,7 +41,7 @@ class Graph:
             offsets = {h: column(batch + 1, f"offsets_{h}", cudnn.data_type.INT64) for h in {problem.heads_q, problem.heads_kv}}
             self.inputs += [lengths["seq_len_q"], lengths["seq_len_kv"], offsets[problem.heads_q], offsets[problem.heads_kv]]
 
-        def shape(heads):  # [tokens, heads, head_dim] as cuDNN names the axes
+        def shape(heads):  # [tokens, heads, head_dim] in cuDNN's order of axes
             return [batch, heads, longest, dim], [longest * heads * dim, dim, heads * dim, 1]
 
         def tensor(name, heads):
@@ -135,7 +135,7 @@ class Adapter(Peer):
         return {"nvidia-cudnn-frontend": cudnn.__version__, "cudnn": str(cudnn.backend_version())}
 
     def _graphs(self, problem, bounds, documents, longest):
-        """Of both passes, compiled once a case."""
+        """The graphs of both passes, compiled once per case."""
         if self.handle is None:
             self.handle = cudnn.create_handle()
             cudnn.set_stream(handle=self.handle, stream=torch.cuda.current_stream().cuda_stream)
@@ -151,11 +151,11 @@ class Adapter(Peer):
         return made
 
     def check(self, problem, masks, device):
-        """Whether cuDNN has a kernel for the shape only building its graph tells, which `plan` does."""
+        """Whether cuDNN has a kernel for the shape is only known after building its graph, which `plan` does."""
         need_dtype(problem, *TYPES)
         mask = one_mask(masks)
         if mask.window() is None and mask.documents() is None:
-            raise Unsupported("cannot express this mask; it has full, causal, windows and documents")
+            raise Unsupported("cannot express this mask; it supports full, causal, windows and documents")
 
     def plan(self, problem, masks, device):
         self.check(problem, masks, device)
@@ -163,7 +163,7 @@ class Adapter(Peer):
         if mask.is_full():
             return CudnnPlan(problem, self._graphs(problem, (None, None), 0, problem.tokens_q), None)
         if window := mask.window():
-            # Its left bound counts the diagonal: bound - 1 keys before it are seen.
+            # cuDNN's left bound includes the diagonal: a row sees bound - 1 keys before it.
             left, right = (None if side < 0 else side for side in window)
             bounds = (None if left is None else left + 1, right)
             return CudnnPlan(problem, self._graphs(problem, bounds, 0, problem.tokens_q), None)

@@ -1,4 +1,4 @@
-"""fa2: FlashAttention-2 by its own package, flash_attn."""
+"""fa2: FlashAttention-2 from its own package, flash_attn."""
 
 PEER = {
     "description": "FlashAttention-2 (flash_attn)",

@@ -24,7 +24,7 @@ class BlockSparsePlan(Plan):
         self.problem = problem
         grid = torch.tensor(np.stack(grids), device=device).repeat_interleave(problem.heads_q // len(grids), dim=0)
         tokens = torch.tensor([0, problem.tokens_q], dtype=torch.int32, device=device)
-        # Every head has a block mask of its own, which the package counts: type 1.
+        # Type 1: each head has its own block mask. The package itself numbers them.
         self.arguments = (
             tokens, tokens, torch.ones(problem.heads_q, dtype=torch.int32, device=device), None, grid[None].contiguous(),
             problem.tokens_q, problem.tokens_kv, 0.0)
@@ -49,10 +49,10 @@ class Adapter(Peer):
     def plan(self, problem, masks, device):
         need_dtype(problem, "bf16", "f16")
         if problem.tokens_q != problem.tokens_kv:
-            raise Unsupported("has square masks alone")
+            raise Unsupported("supports only square masks")
         grids = [mask.blocks(SIZE) for mask in masks]
         if any(grid is None for grid in grids):
-            raise Unsupported("has masks of 128 x 128 blocks alone")
+            raise Unsupported("supports only masks of 128 x 128 blocks")
         if not all(grid.any(1).all() for grid in grids):
-            raise Unsupported("gives no result for a row that sees no key")
+            raise Unsupported("gives no result for rows that see no key")
         return BlockSparsePlan(problem, grids, device)

@@ -1,4 +1,4 @@
-"""fa3: FlashAttention-3, by its own package or by a package that carries its forward pass alone."""
+"""fa3: FlashAttention-3, from its own package or from a package with its forward pass only."""
 
 PEER = {
     "description": "FlashAttention-3 (flash_attn_interface)",

@@ -1,7 +1,7 @@
 """fa4: FlashAttention-4 (flash_attn.cute), which compiles for the GPU that it finds.
 
-Full, causal, windows and documents by its own options; every other mask by lists of the tiles that are seen, wholly or in part, and a
-function that says which pairs of the latter are.
+Full, causal, windows and documents use its own options. Every other mask is given as lists of its full and partial tiles, and a function
+that says which pairs of partial tiles are visible.
 """
 
 PEER = {
@@ -10,7 +10,7 @@ PEER = {
     "package": "flash-attn-4",
     "device": "cuda",
     "passes": ["forward", "backward"],
-    "masks": "all, most of them by lists of tiles",
+    "masks": "all, most of them as lists of tiles",
     "colour": "#8a1c4a",
 }
 
@@ -18,7 +18,7 @@ import functools
 import importlib.metadata
 import os
 
-os.environ.setdefault("FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED", "1")  # compiled once a machine, not once a worker
+os.environ.setdefault("FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED", "1")  # compiled once per machine, not once per worker
 
 import cutlass
 import numpy as np
@@ -30,14 +30,14 @@ from flash_attn.cute.utils import scalar_to_ssa
 from support import flash_family, seen, tiles
 from support.adapter import Peer, Unsupported, need_dtype
 
-TILE = 128  # of rows and of keys forward, and of keys backward, as its interface has it on Hopper
-SMALL = 64  # the tile that its interface takes for blocks of 64 forward
+TILE = 128  # rows and keys of a forward tile, keys of a backward tile, as its interface chooses on Hopper
+SMALL = 64  # the forward tile that its interface accepts for blocks of 64
 MOST_INTERVALS = 8
-FEW_INTERVALS = 2  # up to which they take fewer instructions than to look blocks up
-LARGEST_HEAD_DIM = 128  # beyond it other tiles are chosen
+FEW_INTERVALS = 2  # up to this number, testing intervals takes fewer instructions than looking up blocks
+LARGEST_HEAD_DIM = 128  # above it, the interface chooses other tiles
 
 
-# Each is a function of a number alone, which the compiled kernel depends on: the tables are arguments, and masks share what is compiled.
+# Each function depends on a single number, and so does the compiled kernel. The tables are arguments, so masks share compiled kernels.
 
 
 @functools.cache
@@ -65,18 +65,18 @@ def _by_block(sharing):  # query heads that share a mask
 
 
 def _backward_rows(head_dim):
-    """Rows of a tile backward, for lists as fine as its interface takes them on Hopper."""
+    """Rows of a backward tile, for the finest lists that its interface accepts on Hopper."""
     return 128 if head_dim <= 64 else 64
 
 
 def _table(values, device):  # [..., tokens or blocks]
-    """Padded to whole tiles: the kernels look up tokens behind the last, too, and drop what they find."""
+    """Padded to whole tiles: the kernels also look up tokens past the end, and discard the result."""
     padding = [(0, 0)] * (values.ndim - 1) + [(0, -values.shape[-1] % TILE)]
     return torch.tensor(np.pad(values, padding), dtype=torch.int8 if values.dtype == bool else torch.int32, device=device)
 
 
 def _lists(graded, heads, tile, device):
-    """Its lists of tiles from (partial, full) of each mask, for one mask or for `heads` query heads."""
+    """The lists of tiles of each mask's (partial, full), for one mask or for `heads` query heads."""
     each = heads // len(graded) if len(graded) > 1 else 1
     columns = []
     for grids in zip(*graded):
@@ -86,8 +86,8 @@ def _lists(graded, heads, tile, device):
 
 
 class ListsPlan(flash_family.FlashPlan):
-    """`grade(tile)` gives (partial, full) of each mask in such tiles; forward they are `side` x `side`. `mask_mod`, of `tables`, says
-    which pairs of partial ones are seen."""
+    """`grade(tile)` gives (partial, full) of each mask in tiles of that shape; forward tiles are `side` x `side`. `mask_mod` looks up in
+    `tables` which pairs of partial tiles are visible."""
 
     def __init__(self, problem, grade, side, mask_mod, tables, which, device):
         self.problem, self.boundaries = problem, None
@@ -119,7 +119,7 @@ class Adapter(Peer):
             return
         if torch.cuda.get_device_capability(device)[0] != 9 or problem.head_dim > LARGEST_HEAD_DIM:
             raise Unsupported(
-                f"has full, causal, windows and documents; its lists of tiles are used on Hopper, head_dim to {LARGEST_HEAD_DIM}")
+                f"supports full, causal, windows and documents; its lists of tiles are used on Hopper, up to head_dim {LARGEST_HEAD_DIM}")
         if problem.deterministic and problem.backward:
             raise Unsupported("its backward pass over lists of tiles has no deterministic form on Hopper")
         if not all(mask.rectangles() for mask in masks):
@@ -155,11 +155,11 @@ class Adapter(Peer):
         return ListsPlan(problem, grade, SMALL if small else TILE, *form, device)
 
     def interval_form(self, mask):
-        """(mask_mod, its tables, which) of the runs of keys in each row, or of the rows at each key where these are fewer."""
+        """(mask_mod, its tables, which) of the runs of keys per row, or of the runs of rows per key if these are fewer."""
         rows, keys = mask.joined_row_intervals(), mask.transposed().joined_row_intervals()
         slots = min(len(rows[0]), len(keys[0]))
         if slots > MOST_INTERVALS:
-            raise Unsupported(f"is given masks of at most {MOST_INTERVALS} runs of keys in each row, or of rows at each key")
+            raise Unsupported(f"is only given masks with at most {MOST_INTERVALS} runs of keys per row, or of rows per key")
         if slots == len(rows[0]):
-            return _by_row(slots), rows, f"intervals a row {slots}"
-        return _by_key(slots), keys, f"intervals a key {slots}"
+            return _by_row(slots), rows, f"intervals per row {slots}"
+        return _by_key(slots), keys, f"intervals per key {slots}"

@@ -1,4 +1,4 @@
-"""flash-infer: FlashInfer's prefill kernels (flashinfer-python), forward alone. Dense masks, and blocks of any sizes."""
+"""flash-infer: FlashInfer's prefill kernels (flashinfer-python), forward only. Dense masks, and blocks of any sizes."""
 
 PEER = {
     "description": "FlashInfer",
@@ -21,13 +21,13 @@ from support.masks import variable_blocks
 from support.torch_device import DTYPES
 
 HEAD_DIMS = (64, 128, 256)
-WORKSPACE_BYTES = 128 << 20  # what its documentation recommends
-INT_WORKSPACE_BYTES = 8 << 20  # what its wrappers begin with
-SPARSE_INDICES = 128 << 20  # likewise: keys that all row blocks of all heads list
+WORKSPACE_BYTES = 128 << 20  # recommended by its documentation
+INT_WORKSPACE_BYTES = 8 << 20  # the initial size in its wrappers
+SPARSE_INDICES = 128 << 20  # likewise: the number of keys listed by all row blocks of all heads
 
 
 class ForwardPlan(Plan):
-    """`run(q, k, v)` gives (o, lse) in the package's own form: lse is [tokens, heads], of base 2."""
+    """`run(q, k, v)` returns (o, lse) in the package's own form: lse is [tokens, heads], base 2."""
 
     def __init__(self, run, settings=""):
         self.run, self.settings = run, settings
@@ -43,7 +43,7 @@ class ForwardPlan(Plan):
 class BlocksPlan(Plan):
     """Blocks of any sizes, which may differ by KV head. The kernel wants [heads, tokens, head_dim]."""
 
-    settings = "inputs brought into [heads, tokens, head_dim] outside the timed region"
+    settings = "inputs copied to [heads, tokens, head_dim] outside the timed region"
 
     def __init__(self, wrapper):
         self.wrapper = wrapper
@@ -77,9 +77,9 @@ class Adapter(Peer):
             raise Unsupported("masks that differ by head must be made of blocks")
         window, documents = masks[0].window(), masks[0].documents()
         if documents is None and (window is None or window[1] != 0):
-            # Its fa2 backend, which alone takes masks bit by bit, rounds weights to the inputs' dtype before it adds them up.
+            # Only its fa2 backend accepts masks with one bit per pair, and it rounds weights to the inputs' dtype before adding them up.
             raise Unsupported(
-                "has full, causal, causal windows, documents and blocks; where it takes a mask bit by bit its lse is up to 1e-3 off")
+                "supports full, causal, causal windows, documents and blocks; with other masks its lse is up to 1e-3 off")
 
     def plan(self, problem, masks, device):
         self.check(problem, masks, device)

@@ -1,6 +1,6 @@
-"""flashmask: PaddlePaddle's FlashMask: the rows that each key is hidden from, as two bounds below the diagonal and two above.
+"""flashmask: PaddlePaddle's FlashMask. A mask lists the rows that each key is hidden from, as two bounds below the diagonal and two above.
 
-All dense patterns, and blocks of 128 x 128 by its block mask.
+All dense patterns, and blocks of 128 x 128 through its block mask.
 """
 
 PEER = {
@@ -28,7 +28,7 @@ class FlashMaskPlan(Plan):
         self.problem, self.causal = problem, causal
         self.indices = paddle.to_tensor(indices)
         self.blocks = None if blocks is None else paddle.to_tensor(blocks)
-        self.settings = f"{indices.shape[-1]} bounds a key" + ("" if blocks is None else ", block mask")
+        self.settings = f"{indices.shape[-1]} bounds per key" + ("" if blocks is None else ", block mask")
 
     def forward(self, q, k, v):
         self.inputs = []
@@ -58,7 +58,7 @@ class Adapter(Peer):
     def plan(self, problem, masks, device):
         need_dtype(problem, "bf16", "f16")
         if problem.tokens_q != problem.tokens_kv:
-            raise Unsupported("has square masks alone")
+            raise Unsupported("supports only square masks")
         if problem.deterministic and problem.backward:
             raise Unsupported("its backward pass is not deterministic")
         for mask in masks:
@@ -67,7 +67,7 @@ class Adapter(Peer):
             return self.plan_blocks(problem, masks)
         form = one_mask(masks).start_end_rows()
         if form is None:
-            raise Unsupported("has at most one run of hidden rows below the diagonal, and one above it, for each key")
+            raise Unsupported("supports at most one run of hidden rows below the diagonal and one above it per key")
         indices, causal = form
         return FlashMaskPlan(problem, causal, indices[None, None], None)
 
@@ -76,8 +76,8 @@ class Adapter(Peer):
         if any(grid is None for grid in grids):
             raise Unsupported("masks that differ by head must be made of 128 x 128 blocks")
         if problem.head_dim != 128 or problem.tokens_q > LONGEST_OF_BLOCKS:
-            raise Unsupported("has block masks for head_dim 128 and at most 128K tokens")
-        # Bounds that hide nothing: it takes a block mask beside them only.
+            raise Unsupported("supports block masks only with head_dim 128 and at most 128K tokens")
+        # Bounds that hide nothing: it accepts a block mask only together with bounds.
         indices = np.zeros((1, len(masks), problem.tokens_kv, 2), dtype=np.int32)
         indices[..., 0] = problem.tokens_q
         return FlashMaskPlan(problem, False, indices, np.stack(grids)[None].astype(np.int32))

@@ -1,4 +1,4 @@
-"""flex: PyTorch's FlexAttention, compiled, with a block mask. It takes every mask."""
+"""flex: PyTorch's FlexAttention, compiled, with a block mask. It supports every mask."""
 
 PEER = {
     "description": "PyTorch's FlexAttention, compiled",
@@ -24,7 +24,7 @@ from support import tiles
 from support.adapter import Peer, Plan, Unsupported, need_dtype
 
 
-# What compiling imports, now: a worker starts while other kernels are measured, and this takes longer than a compilation.
+# Import what compiling needs now. A worker starts while other kernels are measured, and these imports take longer than compiling.
 for module in (
         "torch._dynamo", "torch._inductor.compile_fx", "torch._inductor.kernel.flex.flex_attention",
         "torch._inductor.codegen.triton", "torch._higher_order_ops.triton_kernel_wrap", "triton.backends.nvidia.compiler"):
@@ -33,7 +33,7 @@ for module in (
 
 
 def _formula(mask, device):
-    """The mask as a function of indices, in the shortest form that is exactly it; None for all pairs."""
+    """The mask as a function of indices, in its shortest exact form; None for all pairs."""
     if mask.is_full():
         return None
     if mask.is_causal():
@@ -66,7 +66,7 @@ TILE = 128  # FlexAttention's own block size
 
 
 def _listed(grids, heads_q, device):
-    """(number, indices) of the true blocks of each row, from one grid a KV head, for each query head."""
+    """(number, indices) of the true blocks of each row for each query head, from one grid per KV head."""
     grid = torch.tensor(np.stack(grids), device=device).repeat_interleave(heads_q // len(grids), dim=0)
     indices = torch.argsort(grid.to(torch.int8), dim=-1, descending=True, stable=True).to(torch.int32)
     return grid.sum(-1, dtype=torch.int32)[None], indices[None]
@@ -81,7 +81,7 @@ def _aligned_block_mask(grids, size, problem, device):
 
 
 def _rectangle_block_mask(masks, problem, device):
-    """A block mask for blocks of any sizes: tiles that a block's border cuts look their pairs up."""
+    """A block mask for blocks of any sizes: tiles that a block boundary cuts look up their pairs."""
     parts = [mask.block_boundaries() for mask in masks]
     partial, full = zip(*(tiles.of_blocks(*part, (TILE, TILE)) for part in parts))
     lookup, row_owner, column_owner = (torch.tensor(x, device=device) for x in tiles.owners(parts))
@@ -97,14 +97,14 @@ def _rectangle_block_mask(masks, problem, device):
         mask_mod=sees, seq_lengths=(problem.tokens_q, problem.tokens_kv))
 
 
-# Tiles for blocks of 64, of which FlexAttention's defaults have none, or slow ones. They are what its mode "max-autotune" finds on an
-# H200 (tools/probes/flex_tuning.py), given here since each search takes it half a minute and more.
+# Tiles for blocks of 64, for which FlexAttention's defaults are missing or slow. Its mode "max-autotune" finds these on an H200
+# (tools/probes/flex_tuning.py). They are fixed here because each search takes half a minute or more.
 SMALL_FORWARD = {"fwd_BLOCK_M": 64, "fwd_BLOCK_N": 64, "fwd_num_warps": 4, "fwd_num_stages": 3}
 SMALL_BACKWARD = {"block_m1": 32, "block_n1": 64, "block_m2": 64, "block_n2": 32, "num_stages": 4, "num_warps": 4}
 
 
 class SmallChoices(InductorChoices):
-    """Inductor's own choices, but for the backward pass, whose tiles no kernel option can change to others than its defaults divide."""
+    """Inductor's own choices, except in the backward pass, where kernel options only allow tiles that its defaults divide."""
 
     def get_flex_attention_bwd_configs(self, *arguments, **named):
         return [dataclasses.replace(c, **SMALL_BACKWARD) for c in super().get_flex_attention_bwd_configs(*arguments, **named)[:1]]
@@ -117,7 +117,7 @@ class FlexPlan(Plan):
         self.settings = ", ".join(f"{name} {value}" for name, value in settings.items())
 
     def forward(self, q, k, v):
-        # As in training, whether a backward pass follows or not: so both cases of a mask compile the same forward pass.
+        # Require gradients even without a backward pass, as in training, so that both cases of a mask compile the same forward pass.
         inputs = [x.detach().unsqueeze(0).transpose(1, 2).requires_grad_() for x in (q, k, v)]
         self.o, self.aux = self.function(
             *inputs, block_mask=self.block_mask, scale=self.problem.scale, enable_gqa=self.problem.group > 1,
@@ -129,7 +129,7 @@ class FlexPlan(Plan):
         return self.aux.lse.detach()[0]
 
     def backward(self, dout):
-        # In this thread: the first one compiles the backward pass, and Inductor's choices are those of a thread.
+        # In this thread: the first backward compiles, and Inductor's choices are per thread.
         with torch.autograd.set_multithreading_enabled(False):
             gradients = torch.autograd.grad(self.o, self.inputs, dout.unsqueeze(0).transpose(1, 2), retain_graph=True)
         return tuple(g[0].transpose(0, 1) for g in gradients)
@@ -153,14 +153,14 @@ class Adapter(Peer):
             raise Unsupported("masks that differ by head must be made of blocks")
 
     def compiled(self, problem, small=False):
-        """The compiled function. What was compiled for another shape is dropped; for this shape, masks that differ in numbers alone
-        and the two passes share it. small: with tiles for blocks of 64."""
+        """The compiled function, shared by the two passes and by masks of this shape that differ only in numbers. Functions compiled for
+        other shapes are dropped. small: with tiles for blocks of 64."""
         shape = (
             problem.tokens_q, problem.tokens_kv, problem.heads_q, problem.heads_kv, problem.head_dim, problem.dtype, small)
         if shape != self.shape:
             torch._dynamo.reset()
             self.shape, self.function = shape, torch.compile(flex_attention, dynamic=False, fullgraph=True)
-            V.set_choices_handler(SmallChoices() if small else InductorChoices())  # of this thread
+            V.set_choices_handler(SmallChoices() if small else InductorChoices())  # for this thread
         return self.function
 
     def plan(self, problem, masks, device):

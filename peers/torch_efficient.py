@@ -29,7 +29,7 @@ class EfficientPlan(Plan):
             self.settings = "dense bias"
         self.longest = None if boundaries is None else int((boundaries[1:] - boundaries[:-1]).max())
 
-    def _repeated(self, tensor):  # it knows no groups: its users repeat the KV heads
+    def _repeated(self, tensor):  # it does not support GQA: its users repeat the KV heads
         return tensor.repeat_interleave(self.problem.group, dim=1) if self.problem.group > 1 else tensor
 
     def forward(self, q, k, v):

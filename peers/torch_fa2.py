@@ -1,4 +1,4 @@
-"""torch-fa2: FlashAttention-2 as PyTorch carries it, with its variable-length and window interfaces."""
+"""torch-fa2: FlashAttention-2 as included in PyTorch, with its variable-length and window interfaces."""
 
 PEER = {
     "description": "FlashAttention-2 in PyTorch",
@@ -25,7 +25,7 @@ class Fa2Plan(Plan):
         else:
             self.longest = int((boundaries[1:] - boundaries[:-1]).max())
 
-    def _batched(self, tensor):  # the dense interface has a batch axis, the variable-length one has not
+    def _batched(self, tensor):  # the dense interface has a batch axis, the variable-length one does not
         return tensor if self.boundaries is not None else tensor.unsqueeze(0)
 
     def forward(self, q, k, v):
@@ -64,4 +64,4 @@ class Adapter(Peer):
         if documents:
             boundaries = torch.tensor(documents[0], dtype=torch.int32, device=device)
             return Fa2Plan(problem, documents[1], None, None, boundaries)
-        raise Unsupported("cannot express this mask; it has full, causal, windows and documents")
+        raise Unsupported("cannot express this mask; it supports full, causal, windows and documents")

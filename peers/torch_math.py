@@ -1,7 +1,7 @@
-"""torch-math: attention as PyTorch composes it from products and a softmax. Materialises the scores."""
+"""torch-math: attention composed by PyTorch from matrix products and a softmax. Materialises the scores."""
 
 PEER = {
-    "description": "PyTorch's products and softmax, scores in memory",
+    "description": "PyTorch's matrix products and softmax, scores in memory",
     "framework": "torch",
     "package": "torch",
     "device": "cuda",
@@ -30,7 +30,7 @@ class MathPlan(Plan):
         self.inputs, self.o = inputs, o
         return o.detach()[0].transpose(0, 1)
 
-    def lse(self):  # PyTorch keeps it to itself: computed again, beside the kernel, for the runner's verification alone
+    def lse(self):  # PyTorch does not expose it: recomputed, outside the kernel, only for the runner's verification
         q, k = (x.detach()[0].float() for x in self.inputs[:2])
         rows = []
         for head in range(len(q)):

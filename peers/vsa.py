@@ -10,7 +10,7 @@ PEER = {
     "colour": "#00767d",
 }
 
-from fastvideo_kernel._C import fastvideo_kernel_ops  # fails here, in words, where the package was built for another PyTorch
+from fastvideo_kernel._C import fastvideo_kernel_ops  # fails here with a message if the package was built for another PyTorch
 from fastvideo_kernel.block_sparse_attn import block_sparse_attn_sm90
 
 from support import vsa
@@ -21,5 +21,5 @@ class Adapter(vsa.VsaPeer):
         assert hasattr(fastvideo_kernel_ops, "block_sparse_fwd"), "the package has no kernels for this GPU"
         # It keeps -lse / scale, for its own backward pass.
         plan = vsa.plan(problem, masks, block_sparse_attn_sm90, lambda kept: -kept * problem.scale, device)
-        plan.drift_keys = vsa.SIZE  # its rescaling subtracts a product that was rounded from one that was not
+        plan.drift_keys = vsa.SIZE  # its rescaling subtracts a rounded product from an unrounded one
         return plan

@@ -19,5 +19,5 @@ from support import vsa
 
 class Adapter(vsa.VsaPeer):
     def plan(self, problem, masks, device):
-        # It keeps the base-2 logarithm.
+        # It stores the base-2 logarithm.
         return vsa.plan(problem, masks, block_sparse_attn_triton, lambda kept: kept * math.log(2), device)

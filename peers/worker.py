@@ -2,9 +2,9 @@
 
     python worker.py ADAPTER
 
-Requests come as lines of JSON on standard input, answers go as lines of JSON to file descriptor 3:
-docs/reference/peer-protocol.md has the protocol. One worker serves one adapter (a file of this folder), one case after
-the other: `hello` begins each.
+Requests arrive as lines of JSON on standard input, and answers are lines of JSON on file descriptor 3.
+docs/reference/peer-protocol.md describes the protocol. A worker serves one adapter (a file of this folder), one case after
+another. `hello` begins each case.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ from support.adapter import Problem, Unsupported
 
 
 def load(name):
-    """The adapter's module, or the reason that it cannot be had."""
+    """(module, None), or (None, reason) if the adapter cannot be imported."""
     try:
         return importlib.import_module(name.replace("-", "_")), None
     except ModuleNotFoundError as error:
@@ -45,7 +45,7 @@ def bytes_of(tensor):
 
 
 class Planned:
-    """A plan, and what the worker knows of it."""
+    """A plan and the worker's state for it."""
 
     def __init__(self, plan, compile_s):
         self.plan, self.compile_s = plan, compile_s
@@ -57,11 +57,11 @@ class Worker:
         self.adapter, self.peer = adapter, peer
         self.plans = {}
         self.device = self.tensors = None
-        self.planned = False  # something in this case
-        self.ran_forward = None  # the plan whose forward pass ran last on these tensors
+        self.planned = False  # whether this case has a plan yet
+        self.ran_forward = None  # the plan whose forward pass ran last on the bound tensors
 
     def hello(self, request):
-        """A case begins: nothing is left of the one before it."""
+        """Begins a case and drops everything of the previous one."""
         self.plans.clear()
         self.tensors = self.ran_forward = None
         self.planned = False
@@ -78,11 +78,11 @@ class Worker:
     def problem_of(self, request):
         problem = Problem(**request["problem"])
         if problem.deterministic and not self.adapter.heeds_deterministic:
-            raise Unsupported("nobody has checked whether it gives the same bits on every run")
+            raise Unsupported("it is not known to give the same bits on every run")
         return problem, [self.adapter.read_mask(mask) for mask in request["masks"]]
 
     def check(self, request):
-        """Raises Unsupported where the peer cannot do this exactly."""
+        """Raises Unsupported if the peer cannot compute this problem exactly."""
         self.adapter.check(*self.problem_of(request), self.device.torch_device)
         return {}
 
@@ -92,7 +92,7 @@ class Worker:
         held = self.device.allocated()
         plan, plan_s = self.plan_once(problem, masks)
         compile_s = 0.0
-        if not self.planned:  # the case's first: what it took longer than the second was compilation
+        if not self.planned:  # plan the case's first one twice: the extra time of the first was compilation
             self.planned = True
             first_s, plan = plan_s, None
             plan, plan_s = self.plan_once(problem, masks)
@@ -116,7 +116,7 @@ class Worker:
         dropped = self.plans.pop(request["id"], None)
         if dropped is not None and dropped.plan is self.ran_forward:
             self.ran_forward = None
-        if dropped is not None and dropped.ran and not self.plans:  # the case is over: others need the memory
+        if dropped is not None and dropped.ran and not self.plans:  # the case is over: free the memory for others
             self.tensors = dropped = None
             gc.collect()
             self.device.begin_case()
@@ -129,8 +129,8 @@ class Worker:
         return {}
 
     def run(self, request):
-        """Runs once, untimed, and leaves the results in the runner's tensors. Twice where it is the plan's first run: what the
-        first took longer is compilation, tuning and loading."""
+        """Runs once, untimed, and stores the results in the runner's tensors. The first run of a plan is repeated: the extra time
+        of the first was compilation, tuning and loading."""
         t, planned, direction = self.tensors, self.plans[request["id"]], request["direction"]
         plan = planned.plan
         t.fetch()
@@ -169,7 +169,7 @@ class Worker:
         return results, run_s, max(0, self.device.peak() - held - outputs)
 
     def time(self, request):
-        """Samples in a row, at most `count`: cold cache if asked for, device events around each."""
+        """Takes at most `count` samples in a row, each between device events, with a cold cache if requested."""
         t, plan = self.tensors, self.plans[request["id"]].plan
         if request["direction"] == "forward":
             work = lambda: plan.forward(t.q, t.k, t.v)
@@ -189,7 +189,7 @@ class Worker:
             return {"ok": False, "kind": "unsupported", "reason": str(reason)}
         except ModuleNotFoundError as error:
             return {"ok": False, "kind": "unsupported", "reason": f"no module {error.name}"}
-        except Exception as error:  # whatever a framework throws is the case's failure, told in one line
+        except Exception as error:  # any exception of a framework fails the case, with a one-line reason
             traceback.print_exc()
             memory = "out of memory" in str(error).lower() or "OutOfMemory" in type(error).__name__
             text = " ".join(str(error).split())[:500] or type(error).__name__
@@ -199,7 +199,7 @@ class Worker:
 
 
 def become_helper():
-    """It ends with the process that started it, and is the first that the out-of-memory killer picks."""
+    """Ties this process to the one that started it, and makes it the first choice of the out-of-memory killer."""
     try:
         pr_set_pdeathsig = 1
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
@@ -225,8 +225,8 @@ def main():
         return
     worker = Worker(module.Adapter(), getattr(module, "PEER", {}))
     gc.collect()
-    gc.freeze()  # what frameworks brought along stays; collecting it before each case takes longer than the case
-    for line in sys.stdin:  # ends with the runner
+    gc.freeze()  # exempt the frameworks' objects: collecting them before each case would take longer than the case
+    for line in sys.stdin:  # until the runner ends
         answer(worker.handle(json.loads(line)))
 
 

@@ -1,4 +1,4 @@
-"""Device memory that the runner owns, as frameworks accept it. Needs no framework."""
+"""Device memory owned by the runner, in a form that frameworks accept. Needs no framework."""
 
 import ctypes
 
@@ -8,14 +8,14 @@ class _Handle(ctypes.Structure):  # CUipcMemHandle
 
 
 class SharedMemory:
-    """The runner's allocations, opened through CUDA IPC for as long as they are bound."""
+    """The runner's allocations, opened through CUDA IPC while they are bound."""
 
     def __init__(self):
         self.opened = {}
         self.cuda = ctypes.CDLL("libcuda.so.1")
 
     def open(self, handle):
-        """The address here of the allocation with this handle, in hexadecimal digits."""
+        """The address in this process of the allocation with this handle, given in hexadecimal digits."""
         if handle not in self.opened:
             raw = _Handle()
             ctypes.memmove(ctypes.byref(raw), bytes.fromhex(handle), 64)
@@ -29,8 +29,8 @@ class SharedMemory:
         return self.opened[handle]
 
     def close(self):
-        """The runner may free what it no longer binds, and the same handle may come back for other memory. Nothing that runs
-        may use it any more."""
+        """Closes allocations that are no longer bound: the runner may free them, and the same handle may be reused for other
+        memory. No running work may still use them."""
         function = getattr(self.cuda, "cuIpcCloseMemHandle")
         function.argtypes = [ctypes.c_uint64]
         for pointer in self.opened.values():
@@ -53,7 +53,7 @@ _Deleter = ctypes.CFUNCTYPE(None, ctypes.POINTER(_DLManagedTensor))
 _DLManagedTensor._fields_ = [("tensor", _DLTensor), ("context", ctypes.c_void_p), ("deleter", _Deleter)]
 CPU, CUDA = 1, 2
 _CODES = {"f32": (2, 32), "f16": (2, 16), "bf16": (4, 16)}
-_alive = {}  # what capsules point at, until their consumers have done with it
+_alive = {}  # objects that capsules point to, until their consumers release them
 
 
 @_Deleter
@@ -62,7 +62,7 @@ def _delete(managed):
 
 
 def capsule_of(pointer, shape, dtype, index, kind=CUDA):
-    """A dense tensor at an address, as a DLPack capsule. The memory stays its owner's."""
+    """A dense tensor at an address, as a DLPack capsule. It does not own the memory."""
     extents = (ctypes.c_int64 * len(shape))(*shape)
     code, bits = _CODES[dtype]
     managed = _DLManagedTensor(

@@ -1,4 +1,4 @@
-"""The interface that FlashAttention's generations share: a dense and a variable-length function, windows, autograd."""
+"""The interface shared by the generations of FlashAttention: a dense and a variable-length function, windows, autograd."""
 
 import torch
 
@@ -10,7 +10,7 @@ def expresses(mask):
 
 
 class FlashPlan(Plan):
-    """`dense` and `varlen` are the package's functions with everything but tensors, mask and lengths bound; each returns
+    """`dense` and `varlen` are the package's functions with all arguments bound except tensors, mask and lengths. Each returns
     (o, lse, ...)."""
 
     def __init__(self, problem, mask, dense, varlen, device, unbounded=-1):
@@ -28,7 +28,7 @@ class FlashPlan(Plan):
             self.longest = int((self.boundaries[1:] - self.boundaries[:-1]).max())
             self.options["causal"] = documents[1]
         else:
-            raise Unsupported("cannot express this mask; it has full, causal, windows and documents")
+            raise Unsupported("cannot express this mask; it supports full, causal, windows and documents")
 
     def forward(self, q, k, v):
         self.inputs = [x.detach().requires_grad_(self.problem.backward) for x in (q, k, v)]

@@ -6,7 +6,7 @@ import time
 
 from support.adapter import Unsupported
 
-LONGEST_ROW_S = 0.5  # of samples in one answer
+LONGEST_ROW_S = 0.5  # the most time for the samples of one answer
 
 SIZES = {"f32": 4, "f16": 2, "bf16": 2}
 
@@ -60,7 +60,7 @@ class Host:
     def reset_peak(self):
         try:
             with open("/proc/self/clear_refs", "w") as file:
-                file.write("5")  # the peak so far is forgotten
+                file.write("5")  # reset the peak
         except OSError:
             pass
 
@@ -71,7 +71,7 @@ class Host:
         return f"out of memory ({text})"
 
     def times(self, work, cold, count):
-        """At most `count` samples, the caches filled with other data before each."""
+        """Takes at most `count` samples, with the caches filled with other data before each."""
         times_s = []
         begin_s = time.perf_counter()
         while len(times_s) < count and (not times_s or time.perf_counter() - begin_s < LONGEST_ROW_S):
@@ -88,7 +88,7 @@ class NumpyHost(Host):
         import numpy as np
 
         if dtype == "bf16":
-            raise Unsupported("NumPy has no bf16")
+            raise Unsupported("NumPy does not support bf16")
         return np.memmap(file, dtype={"f32": np.float32, "f16": np.float16}[dtype], mode="r+", shape=tuple(shape))
 
 

@@ -1,4 +1,4 @@
-"""Masks as bands, and the forms that frameworks want them in. A form is given only where it is exactly the mask."""
+"""Masks as bands, and their conversion to the forms that frameworks use. A conversion returns None unless it is exact."""
 
 import numpy as np
 
@@ -6,8 +6,8 @@ FAR = 1 << 60  # stands for an unbounded side
 
 
 def _painted(rows, columns, r0, r1, c0, c1):
-    """[rows, columns] bool: which cells lie in one of the rectangles, which are disjoint. Of millions of them: each corner is
-    written once, and two running sums fill what lies between."""
+    """[rows, columns] bool: which cells lie in one of the disjoint rectangles. Suits millions of them: each corner is written
+    once, and two running sums fill the area between."""
     corners = lambda r, c: np.bincount(r * (columns + 1) + c, minlength=(rows + 1) * (columns + 1))
     steps = corners(r0, c0) + corners(r1, c1) - corners(r0, c1) - corners(r1, c0)
     grid = np.cumsum(np.cumsum(steps.reshape(rows + 1, columns + 1), axis=0), axis=1)
@@ -15,7 +15,7 @@ def _painted(rows, columns, r0, r1, c0, c1):
 
 
 def _edges(size, *positions):
-    """The positions in order, 0 and `size` among them, and the number of each."""
+    """The sorted distinct positions, including 0 and `size`, and the index of each."""
     there = np.zeros(size + 1, dtype=bool)
     there[[0, size]] = True
     for some in positions:
@@ -59,7 +59,7 @@ class Mask:
         return self.rows == self.columns and self._only_band() == (-FAR, 0)
 
     def window(self):
-        """(left, right) of `-right <= row - column <= left`, -1 for an unbounded side; None if this is no window."""
+        """(left, right) of `-right <= row - column <= left`, -1 for an unbounded side; None if this is not a window."""
         bounds = self._only_band()
         if bounds is None or self.rows != self.columns:
             return None
@@ -69,7 +69,7 @@ class Mask:
         return (-1 if lo == -FAR else -lo, -1 if hi == FAR else hi)
 
     def documents(self):
-        """(boundaries, causal) where each token sees its own document and no other; None otherwise."""
+        """(boundaries, causal) if each token sees only its own document; None otherwise."""
         if self.rows != self.columns or len(self.bands) == 0:
             return None
         bands = self.bands[np.argsort(self.bands[:, 0], kind="stable")]
@@ -87,7 +87,7 @@ class Mask:
         return None
 
     def row_intervals(self):
-        """begin, end [n, rows]: row i sees the columns of [begin[s, i], end[s, i]) for each s, and no others."""
+        """begin, end [n, rows]: row i sees exactly the columns of [begin[s, i], end[s, i]) for each s."""
         count = np.zeros(self.rows, dtype=np.int64)
         slots = []
         for q0, q1, k0, k1, lo, hi in self.bands:
@@ -109,7 +109,7 @@ class Mask:
         return np.stack([s[0] for s in slots]), np.stack([s[1] for s in slots])
 
     def joined_row_intervals(self):
-        """The same in ascending order, and those that touch as one."""
+        """The same in ascending order, with touching intervals joined."""
         begin, end = self.row_intervals()
         empty = begin >= end
         begin[empty] = end[empty] = FAR
@@ -120,7 +120,7 @@ class Mask:
         opens[1:] &= begin[1:] != end[:-1]
         slot = np.cumsum(opens, axis=0) - 1
         joined = np.zeros((2, max(1, int(slot.max()) + 1), self.rows), dtype=np.int64)
-        for s in range(len(begin)):  # the last of those that touch leaves its end
+        for s in range(len(begin)):  # the last of several touching intervals sets the end
             some = np.flatnonzero(filled[s])
             first = np.flatnonzero(opens[s])
             joined[0, slot[s, first], first] = begin[s, first]
@@ -128,17 +128,17 @@ class Mask:
         return joined[0], joined[1]
 
     def transposed(self):
-        """Rows and columns exchanged."""
+        """The mask with rows and columns exchanged."""
         q0, q1, k0, k1, lo, hi = self.bands.T
         return Mask(self.columns, self.rows, np.stack([k0, k1, q0, q1, -hi, -lo], axis=1))
 
     def start_end_rows(self):
-        """(indices [columns, 1 or 2 or 4], causal): the rows that each column is hidden from, as FlashMask takes them. None where
-        some column is hidden from more than one run of rows below the diagonal, or above it.
+        """(indices [columns, 1 or 2 or 4], causal): the rows that each column is hidden from, in FlashMask's form. None if some
+        column is hidden from more than one run of rows below the diagonal, or above it.
 
-        With bounds (a, b, c, d) column j is hidden from the rows [a, b) below the diagonal and from [c, d) above it. Four of
-        them are given as such; two stand for b = rows and c = 0, or, causal, for [a, b) beside all that is above the
-        diagonal; one, causal, for b = rows."""
+        With bounds (a, b, c, d), column j is hidden from rows [a, b) below the diagonal and from [c, d) above it. Four bounds
+        are these. Two bounds are (a, d), with b = rows and c = 0; if causal, they are (a, b), and all rows above the diagonal
+        are hidden. One bound, always causal, is (a) with b = rows."""
         if self.rows != self.columns:
             return None
         size = self.rows
@@ -170,11 +170,11 @@ class Mask:
         return bool((np.cumsum(changes(begin) - changes(end))[: self.rows] > 0).all())
 
     def rectangles(self):
-        """True where no band has a slanted side: the mask is made of blocks."""
+        """Whether no band has a diagonal bound, so that the mask consists of blocks."""
         return bool(((self.bands[:, 4] == -FAR) & (self.bands[:, 5] == FAR)).all())
 
     def blocks(self, size):
-        """[row blocks, column blocks] bool: which blocks of size x size are visible; None if blocks do not make the mask."""
+        """[row blocks, column blocks] bool: which blocks of size x size are visible; None if the mask has other blocks."""
         if self.rows % size or self.columns % size or (parts := self.block_boundaries()) is None:
             return None
         *boundaries, grid = parts
@@ -186,7 +186,7 @@ class Mask:
         return grid
 
     def block_boundaries(self):
-        """Row and column boundaries and the grid between them, for blocks of any sizes; None if there are slanted sides."""
+        """Row and column boundaries and the grid between them, for blocks of any sizes; None if a band has a diagonal bound."""
         if not self.rectangles():
             return None
         q0, q1, k0, k1 = self.bands[:, :4].T
@@ -215,7 +215,7 @@ class Mask:
 
 
 def _with_more_blocks(boundaries, grid, count, axis):
-    """The same mask with `count` blocks along an axis: the largest are halved."""
+    """The same mask with `count` blocks along an axis, made by halving the largest blocks."""
     boundaries = list(boundaries)
     while len(boundaries) - 1 < count:
         largest = int(np.argmax(np.diff(boundaries)))
@@ -226,8 +226,8 @@ def _with_more_blocks(boundaries, grid, count, axis):
 
 
 def variable_blocks(masks):
-    """(row sizes [masks, n], column sizes [masks, m], grids [masks, n, m]) of masks made of blocks, each of its own sizes but
-    all of as many blocks; None if one is made of something else."""
+    """(row sizes [masks, n], column sizes [masks, m], grids [masks, n, m]) of block masks. Block sizes differ by mask, but all
+    get the same number of blocks. None if a mask does not consist of blocks."""
     parts = [mask.block_boundaries() for mask in masks]
     if any(part is None for part in parts):
         return None

@@ -1,4 +1,4 @@
-"""Documents one after the other, and kernels that know them as a batch of padded sequences."""
+"""Packed documents for kernels that see them as a batch of padded sequences."""
 
 import torch
 

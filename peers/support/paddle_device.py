@@ -1,4 +1,4 @@
-"""The GPU through PaddlePaddle: the runner's tensors, time, memory. What support/torch_device.py is for PyTorch."""
+"""The GPU through PaddlePaddle: the runner's tensors, time, memory. The counterpart of support/torch_device.py."""
 
 import re
 
@@ -13,7 +13,7 @@ TYPES = {"bf16": (paddle.bfloat16, 2), "f16": (paddle.float16, 2), "f32": (paddl
 
 
 class Tensors:
-    """Views of the runner's device memory; in a shared file they are copied."""
+    """Views of the runner's device memory; tensors in shared files are copied."""
 
     def __init__(self, specs, memory, index):
         self.files = {}
@@ -60,7 +60,7 @@ class PaddleDevice:
         self.rows = RowTimer(lambda: paddle.device.cuda.Event(enable_timing=True), self.flush.zero_, self.delay)
 
     def delay(self, time_s):
-        """It has no kernel that only waits: writes, none of which is faster than the memory."""
+        """PaddlePaddle has no kernel that only waits, so this writes memory, which is bounded by the memory bandwidth."""
         bytes_per_s = 6e12
         for _ in range(int(time_s * bytes_per_s / self.where[1]) + 1):
             self.flush.zero_()

@@ -1,14 +1,14 @@
-"""Samples in a row, by the rule of longspan's own stopwatch whatever the framework: docs/reference/metrics.md, "On a GPU"."""
+"""Samples in a row, for any framework, by the rule of longspan's own stopwatch: docs/reference/metrics.md, "On a GPU"."""
 
 import time
 
-QUEUED_S = 1e-3  # of launching that may wait behind a delay: more would fill the driver's queue
+QUEUED_S = 1e-3  # the most launch time to hide behind a delay: more would fill the driver's queue
 LONGEST_DELAY_S = 0.1
 
 
 class RowTimer:
-    """`new_event()` gives a framework's CUDA event, `empty_cache()` queues writes of twice the L2's size, and `delay(time_s)`
-    something that keeps the device busy for at least that long."""
+    """`new_event()` returns a framework's CUDA event, `empty_cache()` queues writes of twice the L2's size, and `delay(time_s)`
+    queues work that keeps the device busy for at least that long."""
 
     def __init__(self, new_event, empty_cache, delay):
         self.new_event, self.empty_cache, self.delay = new_event, empty_cache, delay
@@ -16,13 +16,13 @@ class RowTimer:
         self.forget()
 
     def forget(self):
-        """Before other work is timed."""
-        self.launch_s = self.work_s = 0.0  # of the last run: the host's time of launching, the device's time
+        """Call before timing other work."""
+        self.launch_s = self.work_s = 0.0  # launch time on the host and device time of the last run
 
     def times(self, work, cold, count):
-        """At most `count` samples: L2 emptied before each, events around the work, no rest between them so that the device stays
-        loaded, and launches hidden: behind the work before them, or, where launching takes longer than the work, all of
-        them behind a delay."""
+        """Takes at most `count` samples. The L2 is emptied before each, and events surround the work. There is no pause between
+        samples, so the device stays loaded. Launches are hidden behind the previous work or, if launching takes longer than
+        the work, all together behind a delay."""
         hides = self.work_s > 2 * self.launch_s
         if not hides:
             count = max(1, min(count, int(QUEUED_S / max(self.launch_s, 1e-6))))

@@ -1,15 +1,15 @@
-"""Which tiles of a mask are seen, wholly or in part, and lists of them: what kernels over blocks want."""
+"""The full and partial tiles of a mask, and lists of them, for kernels that work on blocks."""
 
 import numpy as np
 
 
 def edges(tokens, tile):
-    """Where tiles begin, and where the last one ends."""
+    """The begins of all tiles, and the end of the last one."""
     return np.append(np.arange(0, tokens, tile), tokens)
 
 
 def _summed(boundaries, values, borders):
-    """[tiles, ...]: the sum of values, which are those of each token of a block, over the tokens of each tile."""
+    """[tiles, ...]: the sum over the tokens of each tile; `values` holds one value per block, which applies to each of its tokens."""
     up_to = np.zeros((len(boundaries), values.shape[1]), dtype=np.int64)
     np.cumsum(values * np.diff(boundaries)[:, None], axis=0, out=up_to[1:])
     block = np.minimum(np.searchsorted(boundaries, borders, side="right"), len(values)) - 1
@@ -17,7 +17,7 @@ def _summed(boundaries, values, borders):
 
 
 def _graded(seen, row_borders, column_borders):
-    """(partial, full) of the number of pairs that each tile sees."""
+    """(partial, full), from the number of visible pairs in each tile."""
     full = seen == np.outer(np.diff(row_borders), np.diff(column_borders))
     return (seen > 0) & ~full, full
 
@@ -36,8 +36,8 @@ def of_intervals(begin, end, columns, tile):
     some = begin < end
     row, begin, end = row[some], begin[some], end[some]
     add = lambda column, what: np.bincount(row * shape[1] + column, what, shape[0] * shape[1]).reshape(shape)
-    # The columns seen up to a tile's end, less those up to its begin: whole tiles from the first on, but for what the interval
-    # lacks of its first tile and of those behind its last.
+    # The visible columns of each tile. `whole` counts whole tiles from an interval's first tile up to the one before its last. The
+    # columns before its begin in the first tile are subtracted, and those before its end in the last tile are added.
     whole = np.cumsum(add(begin // tile[1], None) - add(end // tile[1], None), axis=1) * tile[1]
     seen = whole - add(begin // tile[1], begin % tile[1]) + add(end // tile[1], end % tile[1])
     return _graded(seen[:, :-1], *borders)
@@ -52,13 +52,13 @@ def listed(grids):
 
 
 def most_runs(grid):
-    """How many runs of true entries the row that has most of them has."""
+    """The largest number of runs of true entries in any row."""
     return int((np.diff(grid.astype(np.int8), axis=1, prepend=0) > 0).sum(1).max())
 
 
 def owners(parts):
-    """(grids [masks, row blocks, column blocks], the row block of each row and the column block of each column [masks, tokens]) of
-    (row boundaries, column boundaries, grid) of each mask."""
+    """From (row boundaries, column boundaries, grid) of each mask: (grids [masks, row blocks, column blocks], the row block of each
+    row, the column block of each column [masks, tokens])."""
     shape = np.max([grid.shape for _, _, grid in parts], axis=0)
     grids = np.stack([np.pad(grid, [(0, n - m) for n, m in zip(shape, grid.shape)]) for _, _, grid in parts])
     of_axis = lambda axis: np.stack([np.repeat(np.arange(len(part[axis]) - 1), np.diff(part[axis])) for part in parts])

@@ -8,19 +8,19 @@ from support.adapter import Unsupported
 from support.cuda_memory import SharedMemory
 from support.rows import RowTimer
 
-CYCLES_PER_S = 2.0e9  # an upper bound of the clock that torch.cuda._sleep counts
+CYCLES_PER_S = 2.0e9  # an upper bound on the clock that torch.cuda._sleep counts
 DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 
 
 class _Span:
-    """Device memory that somebody else owns, as PyTorch accepts it."""
+    """Device memory owned by another process, in a form that PyTorch accepts."""
 
     def __init__(self, pointer, count):
         self.__cuda_array_interface__ = {"shape": (count,), "typestr": "|u1", "data": (pointer, False), "version": 3}
 
 
 class Tensors:
-    """The tensors of a case. In shared device memory they are the runner's own; in a shared file they are copied."""
+    """The tensors of a case. Tensors in shared device memory are the runner's own; those in shared files are copied."""
 
     def __init__(self, specs, device, memory):
         self.files = {}

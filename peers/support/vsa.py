@@ -11,7 +11,7 @@ SIZE = 64
 
 
 class VsaPlan(Plan):
-    settings = "inputs brought into [heads, tokens, head_dim] outside the timed region"
+    settings = "inputs copied to [heads, tokens, head_dim] outside the timed region"
 
     def __init__(self, problem, grids, function, lse_of, device):
         self.problem, self.function, self.lse_of = problem, function, lse_of
@@ -27,7 +27,7 @@ class VsaPlan(Plan):
 
     def forward(self, q, k, v):
         self.inputs = [x.requires_grad_(self.problem.backward) for x in (self.q, self.k, self.v)]
-        group = self.problem.group  # its kernels know no groups: KV heads are repeated, inside the timed region
+        group = self.problem.group  # its kernels do not support GQA: KV heads are repeated, inside the timed region
         k, v = (x.repeat_interleave(group, dim=1) if group > 1 else x for x in self.inputs[1:])
         self.o, self.statistics = self.function(self.inputs[0], k, v, self.indices, self.number, self.sizes)
         return self.o.detach()[0].transpose(0, 1)
@@ -41,17 +41,17 @@ class VsaPlan(Plan):
 
 
 def check(problem, masks):
-    """The masks' grids, if the kernels take them."""
+    """The grids of the masks, if the kernels support them."""
     need_dtype(problem, "bf16")
     if problem.head_dim not in (64, 128) or abs(problem.scale * math.sqrt(problem.head_dim) - 1) > 1e-6:
-        raise Unsupported("has head_dim 64 and 128, and the scale 1 / sqrt(head_dim) alone")
+        raise Unsupported("supports only head_dim 64 and 128, and the scale 1 / sqrt(head_dim)")
     if problem.deterministic and problem.backward:
         raise Unsupported("its backward pass is not deterministic")
     grids = [mask.blocks(SIZE) for mask in masks]
     if any(grid is None for grid in grids):
-        raise Unsupported("has masks of 64 x 64 blocks alone")
+        raise Unsupported("supports only masks of 64 x 64 blocks")
     if not all(grid.any(1).all() for grid in grids):
-        raise Unsupported("gives no result for a row that sees no key")
+        raise Unsupported("gives no result for rows that see no key")
     return grids
 
 

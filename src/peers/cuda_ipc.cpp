@@ -8,7 +8,7 @@
 namespace longspan::peers {
 namespace {
 
-// Through the runtime, so that the program does not need libcuda to start.
+// Looked up through the runtime, so that the program starts without libcuda.
 size_t offset_in_allocation(const void* pointer) {
   void* entry = nullptr;
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
@@ -29,7 +29,7 @@ nlohmann::json ipc_handle(const TensorView& tensor) {
   cudaIpcMemHandle_t handle;
   const cudaError_t status = cudaIpcGetMemHandle(&handle, tensor.data);
   if (status == cudaErrorNotSupported || status == cudaErrorInvalidValue) {
-    cudaGetLastError();  // told; not to be found by the next check
+    cudaGetLastError();  // handled here; clear it for the next check
     return nullptr;
   }
   LONGSPAN_CUDA(status);

@@ -1,4 +1,4 @@
-// How a tensor in this process's device memory is told to another process.
+// Describes a tensor in this process's device memory to another process.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,8 +7,8 @@
 
 namespace longspan::peers {
 
-// {ipc, offset}: the CUDA IPC handle, in hexadecimal digits, of the allocation that the tensor lies in, and
-// where in it, in bytes. Null where the system has no CUDA IPC.
+// {ipc, offset}: the CUDA IPC handle, in hexadecimal digits, of the allocation that contains the tensor, and
+// the tensor's offset in it in bytes. Null if the system has no CUDA IPC.
 nlohmann::json ipc_handle(const TensorView& tensor);
 
 }  // namespace longspan::peers

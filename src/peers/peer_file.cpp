@@ -19,8 +19,8 @@ using Json = nlohmann::json;
 constexpr std::string_view kRequired[] = {"description", "framework", "device", "passes"};
 constexpr std::string_view kOptional[] = {"package", "masks", "colour"};
 
-// The text from the brace on that ends with its partner, without what Python allows and JSON does not:
-// comments, and commas before a closing bracket. Empty if the brace has no partner.
+// The text from an opening brace to its closing one, without what Python allows and JSON does not: comments,
+// and commas before a closing bracket. Empty if there is no closing brace.
 std::string braces(std::string_view text) {
   std::string out;
   int depth = 0;
@@ -64,7 +64,7 @@ class Reader {
     const std::string block = braces(text.substr(at));
     check(!block.empty(), "PEER has no closing brace");
     json_ = Json::parse(block, nullptr, false);
-    check(json_.is_object(), "PEER is not JSON: texts need double quotes, and entries commas");
+    check(json_.is_object(), "PEER is not JSON: strings need double quotes, entries need commas");
     for (const auto& [key, value] : json_.items()) {
       check(contains(kRequired, key) || contains(kOptional, key),
             "PEER has the unknown key '{}'; the keys are {}, {}", key, fmt::join(kRequired, ", "),
@@ -85,7 +85,7 @@ class Reader {
     const Json& value = json_.at(key);
     const bool good = value.is_array() && std::all_of(value.begin(), value.end(),
                                                       [](const Json& entry) { return entry.is_string(); });
-    check(good, "'{}' must be a list of texts, not {}", key, value.dump());
+    check(good, "'{}' must be a list of strings, not {}", key, value.dump());
     return value.get<std::vector<std::string>>();
   }
 
@@ -111,7 +111,7 @@ PeerFile parse_peer_file(std::string_view text, const std::filesystem::path& pat
   file.name = path.stem().string();
   const bool importable =
       file.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
-  reader.check(importable, "must be named with small letters, digits and underscores");
+  reader.check(importable, "the file's name must consist of lower-case letters, digits and underscores");
   std::replace(file.name.begin(), file.name.end(), '_', '-');
   file.description = reader.word("description");
   file.framework = reader.word("framework");

@@ -20,8 +20,7 @@ namespace {
 using peers::Json;
 using peers::WorkerProcess;
 
-// A worker writes this many times the size of the L2 before a cold sample, as the runner's own stopwatch
-// does.
+// A worker writes this multiple of the L2's size before a cold sample, as the runner's own stopwatch does.
 constexpr size_t kFlushes = 2;
 
 Json problem_json(const Problem& p, bool backward) {
@@ -30,7 +29,7 @@ Json problem_json(const Problem& p, bool backward) {
           {"scale", p.softmax_scale()}, {"backward", backward},     {"deterministic", p.deterministic}};
 }
 
-// The answer of a worker that could not: an Error in its words.
+// Throws the error that a worker answered, with its text.
 [[noreturn]] void throw_answer(const Json& answer) {
   const std::string what = answer.value("kind", "");
   const ErrorKind kind = what == "memory"        ? ErrorKind::kOutOfMemory
@@ -39,22 +38,22 @@ Json problem_json(const Problem& p, bool backward) {
   throw Error(kind, answer.value("reason", "the worker gave no reason"), __FILE__, __LINE__, "worker");
 }
 
-// Workers that this process was handed for the case to come, by kernel; null: the kernel starts one.
+// Workers handed to this process for the next case, by kernel; null: the kernel starts its own.
 std::map<std::string, std::unique_ptr<WorkerProcess>, std::less<>>& adopted() {
   static std::map<std::string, std::unique_ptr<WorkerProcess>, std::less<>> workers;
   return workers;
 }
 
-// A worker with its adapter loaded, and the problem that it was last asked to plan.
+// A worker with its adapter loaded, and the problem that it planned last.
 struct Session {
   std::unique_ptr<WorkerProcess> process;
-  std::string reason;  // why there is none
+  std::string reason;  // why there is no worker
   std::map<std::string, std::string> versions;
-  std::shared_ptr<const HeadMasks> masks;  // that it was asked about
+  std::shared_ptr<const HeadMasks> masks;  // of the last problem
   std::unique_ptr<peers::SharedMasks> shared_masks;
-  std::shared_ptr<const HeadMasks> checked;  // that supports() was asked about last, and found well
-  bool backward = false;                     // and whether that was of the backward pass
-  int64_t plans = 0;                         // planned so far: the number of the last
+  std::shared_ptr<const HeadMasks> checked;  // the masks that supports() last accepted
+  bool backward = false;                     // whether it accepted them for the backward pass
+  int64_t plans = 0;                         // plans made so far; also the id of the last one
 
   Json request(const char* op, const Problem& problem, bool backward_too, int64_t id) {
     if (shared_masks == nullptr || masks != problem.masks) {
@@ -91,13 +90,13 @@ class PeerPlan final : public Plan, public SelfTimed {
   ~PeerPlan() override {
     try {
       session_->ask({{"op", "drop"}, {"id", id_}});
-    } catch (const Error&) {  // the worker has died, and the plan with it
+    } catch (const Error&) {  // the worker has died, so its plan is gone
     }
   }
   PeerPlan(const PeerPlan&) = delete;
   PeerPlan& operator=(const PeerPlan&) = delete;
 
-  size_t workspace_bytes(Direction) const override { return 0; }  // the worker's own
+  size_t workspace_bytes(Direction) const override { return 0; }  // the worker has its own
   size_t plan_bytes() const override { return plan_bytes_; }
   SelfTimed* self_timed() override { return this; }
   PlanNotes notes() const override { return {settings_, session_->versions, compile_s_, drift_keys_}; }
@@ -114,8 +113,8 @@ class PeerPlan final : public Plan, public SelfTimed {
         stream);
   }
 
-  // The worker runs its own forward pass first: what a framework hands from one pass to the other is not only
-  // o and lse.
+  // The worker runs its own forward pass first, since a framework passes more than o and lse from one pass to
+  // the other.
   void backward(const BackwardArgs& args, Stream stream) override {
     run(Direction::kBackward,
         {{"q", args.q, false},
@@ -150,12 +149,12 @@ class PeerPlan final : public Plan, public SelfTimed {
  private:
   void run(Direction direction, const std::vector<peers::SharedTensors::Named>& tensors, Stream stream) {
 #ifdef LONGSPAN_WITH_CUDA
-    // The inputs are written before another process reads them.
+    // Inputs must be complete before another process reads them.
     if (device_.kind == DeviceKind::kCuda) cuda::synchronize(stream);
 #else
     static_cast<void>(stream);
 #endif
-    // Kept: the worker may time itself on these tensors later.
+    // Kept, since the worker may later time itself on these tensors.
     shared_ = std::make_unique<peers::SharedTensors>(tensors, device_.kind);
     session_->ask({{"op", "bind"}, {"tensors", shared_->json()}});
     const Json answer = session_->ask({{"op", "run"}, {"id", id_}, {"direction", name_of(direction)}});
@@ -184,13 +183,13 @@ class PeerKernel final : public Kernel {
   std::string_view description() const override { return file_.description; }
   DeviceKind device_kind() const override { return file_.device; }
 
-  // Asks the adapter itself: only it can say which masks it can express.
+  // Asks the adapter, since only it knows which masks it can express.
   Support supports(const Problem& problem, Direction direction, const Device& device) const override {
     if (device.kind != file_.device)
       return {file_.device == DeviceKind::kCuda ? "needs a CUDA device" : "runs on the CPU"};
     const bool backward = direction == Direction::kBackward;
     if (backward && !file_.backward) return {"has no backward pass"};
-    if (problem.fp32_output) return {"gives results in its inputs' dtype only"};
+    if (problem.fp32_output) return {"returns results in the dtype of its inputs only"};
     const std::lock_guard lock(mutex_);
     if (session_ == nullptr || adopted().contains(file_.name)) session_ = open(device);
     if (session_->process == nullptr) return {session_->reason, true};
@@ -209,7 +208,7 @@ class PeerKernel final : public Kernel {
     const std::lock_guard lock(mutex_);
     if (session_ == nullptr) session_ = open(device);
     LONGSPAN_CHECK_INPUT(session_->process != nullptr, "{}", session_->reason);
-    // A plan serves the passes that supports() was asked about.
+    // A plan covers the passes that supports() was asked about.
     const bool backward = file_.backward && (session_->checked != problem.masks || session_->backward);
     const int64_t id = ++session_->plans;
     const Json planned = session_->ask(session_->request("plan", problem, backward, id));
@@ -217,8 +216,8 @@ class PeerKernel final : public Kernel {
   }
 
  private:
-  // The worker that the runner keeps for this process's case, or a new one of the first interpreter that has
-  // the adapter's framework.
+  // Returns the worker that the runner keeps for this process's case. Otherwise starts one with the first
+  // interpreter that has the adapter's framework.
   std::shared_ptr<Session> open(const Device& device) const {
     auto session = std::make_shared<Session>();
     if (const auto kept = adopted().find(file_.name); kept != adopted().end()) {
@@ -228,7 +227,7 @@ class PeerKernel final : public Kernel {
     }
     const std::string folder = peers::worker_folder();
     if (folder.empty()) {
-      session->reason = "the folder of the peers' adapters was not found; set LONGSPAN_PEERS to it";
+      session->reason = "the folder of the peers' adapters was not found; set LONGSPAN_PEERS to its path";
       return session;
     }
     for (const std::string& python : peers::interpreters()) {

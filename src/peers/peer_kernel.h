@@ -1,4 +1,4 @@
-// A kernel that lives in another framework: a worker process with that framework's own Python runs it.
+// A kernel of another framework. A worker process with that framework's own Python runs it.
 #pragma once
 
 #include <memory>
@@ -11,11 +11,11 @@ namespace longspan {
 
 std::unique_ptr<Kernel> make_peer_kernel(peers::PeerFile file);
 
-// Before a case: the peer of that name speaks to this worker, which the runner keeps from case to case,
-// instead of starting one. Takes the descriptors.
+// Call before a case. The peer of that name uses this worker, which the runner keeps from case to case,
+// instead of starting one. Takes ownership of the descriptors.
 void adopt_peer_worker(std::string_view kernel, int requests, int answers);
 
-// Before a case: the peer of that name is to start a worker of its own, whatever it had.
+// Call before a case. The peer of that name starts its own worker, whatever it used before.
 void forget_peer_worker(std::string_view kernel);
 
 }  // namespace longspan

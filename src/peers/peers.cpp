@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The files of the folder that are peers: the worker and what begins with an underscore is not.
+// The peer files of the folder: all except the worker and files that begin with an underscore.
 std::vector<fs::path> files_in(const fs::path& folder) {
   std::vector<fs::path> files;
   std::error_code none;
@@ -48,7 +48,7 @@ KernelRow row_of(const fs::path& path) {
   } catch (const Error& error) {
     row.name = path.stem().string();
     std::replace(row.name.begin(), row.name.end(), '_', '-');
-    row.reason = fmt::format("a peer whose file is wrong: {}", error.what());
+    row.reason = fmt::format("a peer with an invalid file: {}", error.what());
   }
   return row;
 }

@@ -1,4 +1,4 @@
-// The peers: attention kernels of other frameworks, one for each Python file in the folder peers/.
+// The peers: attention kernels of other frameworks, one per Python file in the folder peers/.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 
 namespace longspan {
 
-// One for each file, by name. A file that cannot be understood is a row without a kernel, with what is wrong
-// as its reason; so is a peer for GPUs in a build without CUDA. The kernels live as long as the program.
+// One row per file, sorted by name. An invalid file gives a row without a kernel, with the mistake as its
+// reason; so does a GPU peer in a build without CUDA. The kernels live as long as the program.
 std::vector<KernelRow> peers_in(const std::filesystem::path& folder);
 
 }  // namespace longspan

@@ -1,5 +1,5 @@
-// A file without a name, mapped here, that another process opens through /proc: what is too large for a line
-// of the protocol.
+// An unnamed file, mapped here, that another process opens through /proc. It carries data that is too large
+// for a line of the protocol.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ class SharedFile {
   SharedFile& operator=(const SharedFile&) = delete;
 
   void* data() const { return data_; }
-  std::string path() const;  // good for as long as this object lives
+  std::string path() const;  // valid as long as this object lives
 
  private:
   int fd_ = -1;

@@ -7,10 +7,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Of all masks together: a block-sparse mask of a long sequence has millions, whose text takes seconds to
-// write and to read.
+// The most bands, over all masks, to send as text. A block-sparse mask of a long sequence has millions, which
+// would take seconds to write and to read as text.
 constexpr size_t kMostInText = 2000;
-constexpr size_t kNumbers = 6;  // of a band
+constexpr size_t kNumbers = 6;  // per band
 
 Json bound(int64_t value, int64_t unbounded) {
   return value == unbounded ? Json() : Json(value);

@@ -1,4 +1,4 @@
-// Masks as a worker reads them: bands in the request itself or, where there are many, in a shared file.
+// Masks as a worker reads them: bands in the request itself or, if there are many, in a shared file.
 #pragma once
 
 #include <optional>

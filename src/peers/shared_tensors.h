@@ -1,5 +1,5 @@
-// Tensors of this process where a worker can reach them: the device memory itself through CUDA IPC, or copies
-// in shared files, for the CPU and where there is no IPC.
+// Shares tensors of this process with a worker: device memory through CUDA IPC, or copies in shared files on
+// the CPU and on systems without CUDA IPC.
 #pragma once
 
 #include <deque>
@@ -20,7 +20,7 @@ class SharedTensors {
   struct Named {
     const char* name;
     TensorView tensor;  // dense
-    bool result;        // written by the worker; the others are read by it
+    bool result;        // written by the worker; other tensors are read by it
   };
 
   // Empty tensors are left out.
@@ -32,7 +32,7 @@ class SharedTensors {
   // {name: {shape, dtype, ipc, offset}}, or {shape, dtype, file}: docs/reference/peer-protocol.md.
   const nlohmann::json& json() const { return json_; }
 
-  // Once the worker has run: brings results that lie in files where they belong.
+  // Call after the worker has run: copies results from shared files to their tensors.
   void fetch_results() const;
 
  private:

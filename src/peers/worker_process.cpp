@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
   throw Error(ErrorKind::kPeer, message, __FILE__, __LINE__, "worker");
 }
 
-// Both ends are closed on exec and lie above the descriptors that a child gets.
+// Both ends are closed on exec and have numbers above the descriptors that a child gets.
 struct Pipe {
   int read = -1, write = -1;
   Pipe() {
@@ -68,12 +68,12 @@ std::vector<std::string> interpreters() {
 WorkerProcess::WorkerProcess(const std::string& python, const std::string& folder, const std::string& adapter,
                              Group group, const Variables& variables)
     : name_(adapter) {
-  std::signal(SIGPIPE, SIG_IGN);  // a worker that has died is told by its silence
+  std::signal(SIGPIPE, SIG_IGN);  // a dead worker is detected by the missing answer
   const Pipe requests, answers;
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, requests.read, 0);
-  posix_spawn_file_actions_adddup2(&actions, 2, 1);  // what frameworks print is no answer
+  posix_spawn_file_actions_adddup2(&actions, 2, 1);  // keeps output of frameworks out of the answers
   posix_spawn_file_actions_adddup2(&actions, answers.write, 3);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
@@ -110,7 +110,7 @@ WorkerProcess::~WorkerProcess() {
   close(requests_);
   close(answers_);
   if (pid_ < 0) return;
-  kill(pid_, SIGKILL);  // its memory goes with it; nothing of it is worth waiting for
+  kill(pid_, SIGKILL);  // frees its memory at once; a worker has nothing to save
   while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
 }
@@ -120,7 +120,7 @@ Json WorkerProcess::ask(const Json& request, const std::function<void()>& meanwh
   for (size_t sent = 0; sent < line.size();) {
     const ssize_t n = write(requests_, line.data() + sent, line.size() - sent);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) break;  // it has ended; receive() says how, or what it said last
+    if (n <= 0) break;  // it has ended; receive() returns its last answer or reports how it ended
     sent += static_cast<size_t>(n);
   }
   if (meanwhile) meanwhile();
@@ -145,7 +145,7 @@ Json WorkerProcess::receive() {
   }
 }
 
-// It has closed its end, so it ends.
+// Reports a worker that has closed its end of the pipe, which means that it is ending.
 void WorkerProcess::fail_gone() {
   int status = 0;
   if (pid_ >= 0 && waitpid(pid_, &status, 0) == pid_) note_end(status);
@@ -154,7 +154,7 @@ void WorkerProcess::fail_gone() {
 }
 
 std::string WorkerProcess::how_it_ended() {
-  // A process closes its files a moment before it has ended.
+  // A process closes its files shortly before it ends.
   constexpr int kPatience_ms = 1000;
   pollfd answers{answers_, POLLIN, 0};
   const bool ending = pid_ >= 0 && poll(&answers, 1, 0) == 1 && (answers.revents & POLLHUP) != 0;
@@ -170,8 +170,8 @@ std::string WorkerProcess::how_it_ended() {
 void WorkerProcess::note_end(int status) {
   pid_ = -1;
   end_ = WIFSIGNALED(status)
-             ? fmt::format("was ended by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)))
-             : fmt::format("ended with status {}", WEXITSTATUS(status));
+             ? fmt::format("was killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)))
+             : fmt::format("exited with status {}", WEXITSTATUS(status));
 }
 
 }  // namespace longspan::peers

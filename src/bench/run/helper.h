@@ -19,7 +19,7 @@ class Helper {
   // Connections to the helper, for the process of a case.
   virtual std::vector<int> descriptors() const = 0;
 
-  // "was ended by signal 9 (Killed)"; empty while it runs.
+  // "was killed by signal 9 (Killed)"; empty while it runs.
   virtual std::string how_it_ended() = 0;
 };
 

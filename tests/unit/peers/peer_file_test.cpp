@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"Device", "\"cpu\"", "\"gpu\"", "'device' must be \"cuda\" or \"cpu\", not \"gpu\""},
         Wrong{"Passes", "\"forward\", ", "", "'passes' must be"},
         Wrong{"NoPasses", "\"forward\", \"backward\",", "", "'passes' must be"},
-        Wrong{"PassesAsText", "[\"forward\", \"backward\",]", "\"forward\"", "must be a list of texts"}),
+        Wrong{"PassesAsText", "[\"forward\", \"backward\",]", "\"forward\"", "must be a list of strings"}),
     [](const testing::TestParamInfo<Wrong>& tested) { return tested.param.name; });
 
 TEST(PeerFile, HasANameThatPythonCanImport) {
@@ -113,7 +113,7 @@ TEST(Peers, AreTheFilesOfAFolder) {
   EXPECT_EQ(rows[0].kernel, nullptr);
   EXPECT_THAT(rows[0].reason, AllOf(HasSubstr("broken_one.py"), HasSubstr("PEER")));
   EXPECT_THAT(lacking_message("broken-one", rows),
-              HasSubstr("kernel 'broken-one' is a peer whose file is wrong"));
+              HasSubstr("kernel 'broken-one' is a peer with an invalid file"));
   ASSERT_NE(rows[1].kernel, nullptr);
   EXPECT_EQ(rows[1].kernel->name(), "my-kernel");
   EXPECT_EQ(rows[1].kernel->device_kind(), DeviceKind::kCpu);

@@ -58,9 +58,9 @@ while read -r line; do echo '{"ok": true, "adapter": "'"$1"'", "got": '"$line"'}
 }
 
 TEST_F(WorkerProcessTest, SaysHowAWorkerEnded) {
-  EXPECT_THAT(failure_of("kill -9 $$"), HasSubstr("some-peer was ended by signal 9 (Killed)"));
-  EXPECT_THAT(failure_of("read line; kill -11 $$"), HasSubstr("was ended by signal 11"));
-  EXPECT_THAT(failure_of("exit 3"), HasSubstr("ended with status 3"));
+  EXPECT_THAT(failure_of("kill -9 $$"), HasSubstr("some-peer was killed by signal 9 (Killed)"));
+  EXPECT_THAT(failure_of("read line; kill -11 $$"), HasSubstr("was killed by signal 11"));
+  EXPECT_THAT(failure_of("exit 3"), HasSubstr("exited with status 3"));
 }
 
 // As between the runner, which starts it, and the cases' processes.
@@ -79,7 +79,7 @@ TEST_F(WorkerProcessTest, CanBeSpokenToFromElsewhere) {
 TEST_F(WorkerProcessTest, KnowsHowAWorkerEndedThatItDoesNotSpeakTo) {
   WorkerProcess started("sh", folder_with("exit 4"), "some-peer");
   for (int i = 0; i < 500 && started.how_it_ended().empty(); ++i) ::usleep(10000);
-  EXPECT_EQ(started.how_it_ended(), "ended with status 4");
+  EXPECT_EQ(started.how_it_ended(), "exited with status 4");
   const std::vector<int> fds = started.descriptors();
   WorkerProcess elsewhere("some-peer", ::dup(fds[0]), ::dup(fds[1]));
   try {
