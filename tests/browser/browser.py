@@ -1,4 +1,4 @@
-"""A headless Chromium, driven through chromedriver's WebDriver interface with Python's own library alone."""
+"""A headless Chromium, driven through chromedriver's WebDriver interface, with Python's standard library only."""
 import base64
 import json
 import os
@@ -12,11 +12,11 @@ import urllib.request
 
 
 class Missing(Exception):
-    """This machine has no browser to test with."""
+    """No browser is installed."""
 
 
 class ScriptError(Exception):
-    """What the page or the driver answered instead of a result."""
+    """An error of the page or the driver."""
 
 
 class Browser:
@@ -34,7 +34,7 @@ class Browser:
 
     def __enter__(self):
         self.profile = tempfile.mkdtemp(prefix="longspan-browser-")
-        # HOME: chromium wants a writable one, which a build user need not have.
+        # Chromium needs a writable HOME, which a build user may not have.
         self.driver = subprocess.Popen([self.driver_path, "--port=0"], stdout=subprocess.PIPE,
                                        stderr=subprocess.DEVNULL, text=True, env={**os.environ, "HOME": self.profile})
         try:
@@ -72,13 +72,13 @@ class Browser:
             found = re.search(r"successfully on port (\d+)", line)
             if found:
                 return int(found.group(1))
-        raise Missing("chromedriver ended before it said its port")
+        raise Missing("chromedriver ended before it printed its port")
 
     def _call(self, method, path, body=None):
         data = json.dumps(body if body is not None else {}).encode() if method == "POST" else None
         request = urllib.request.Request(self.base + path, data, {"Content-Type": "application/json"}, method=method)
         try:
-            # No proxy of the environment may come between us and 127.0.0.1.
+            # Requests to 127.0.0.1 must bypass any proxy set in the environment.
             with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=120) as answer:
                 return json.load(answer)["value"]
         except urllib.error.HTTPError as error:
@@ -89,7 +89,7 @@ class Browser:
 
     def open(self, path, fragment=""):
         url = "file://" + urllib.request.pathname2url(os.path.abspath(path)) + fragment
-        # A fragment alone does not load a page anew.
+        # A new fragment alone does not reload a page.
         self._call("POST", self.session + "/url", {"url": "about:blank"})
         self._call("POST", self.session + "/url", {"url": url})
 
@@ -97,7 +97,7 @@ class Browser:
         return self._call("POST", self.session + "/execute/sync", {"script": script, "args": list(arguments)})
 
     def click(self, selector):
-        """A real click at the middle of the element, as a user's."""
+        """Clicks at the centre of the element, like a user."""
         found = self._call("POST", self.session + "/element", {"using": "css selector", "value": selector})
         self._call("POST", f"{self.session}/element/{next(iter(found.values()))}/click")
 
@@ -108,12 +108,12 @@ class Browser:
         return [entry["message"] for entry in self.log("browser") if entry["level"] == "SEVERE"]
 
     def requests(self):
-        """The addresses that were asked for since the last call."""
+        """The URLs requested since the last call."""
         messages = [json.loads(entry["message"])["message"] for entry in self.log("performance")]
         return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
 
     def screenshot(self, path, full_page=True, selector=None):
-        # Charts are drawn when they have their size, in a frame to come: on a busy machine some time later.
+        # Charts are drawn in a later frame, once they have their size; on a busy machine this takes a while.
         drawn = ("return [...document.querySelectorAll('canvas')].every((c) => !c.offsetWidth || !c.width ||"
                  " c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some((x) => x))")
         for _ in range(50):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Opens reports in a headless Chromium: filters must move charts and tables together, and nothing may be asked of the
-network. Exits with 77 (skipped) where there is no browser. Usage: report_page_test.py LONGSPAN [-v] [TEST...]
+"""Opens reports in a headless Chromium. Filters must apply to both charts and tables, and the page may not access the
+network. Exits with 77 (skipped) if there is no browser. Usage: report_page_test.py LONGSPAN [-v] [TEST...]
 """
 import json
 import os
@@ -16,7 +16,7 @@ from browser import Browser, Missing  # noqa: E402
 SKIPPED = 77
 LONGSPAN = sys.argv.pop(1) if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else "build/longspan"
 
-# What a chart shows: its labels, and for each line or bar group its name and its points.
+# The content of a chart: its labels, and the name and points of each line or bar group.
 CHART = """const chart = Chart.getChart(arguments[0]);
 return chart && {labels: chart.data.labels, series: chart.data.datasets.map((d) => [d.label, d.data])};"""
 COLUMN = """return [...document.querySelectorAll(`#cases tbody td[data-column="${arguments[0]}"]`)].map((n) => n.textContent);"""
@@ -55,7 +55,7 @@ class ReportPage(unittest.TestCase):
 
     def open(self, page, fragment=""):
         self.browser.open(page, fragment)
-        self.browser.console_errors()  # those of the page before
+        self.browser.console_errors()  # discard those of the previous page
         self.browser.requests()
         self.browser.open(page, fragment)
 
@@ -103,10 +103,10 @@ class ReportPage(unittest.TestCase):
         self.assertEqual(len(rows), 3 * 2 * 3)
         self.assertEqual({row["cells"][0] for row in rows}, {"ulysses", "ring-p2p", "balanced"})
         self.assertEqual({row["bars"] for row in rows}, {4})
-        # 3.3 of four ranks' 0.85: 97 % of one device's rate a rank.
+        # 3.3 on four ranks and 0.85 on one device: a rate per rank of 97 % of one device's.
         shares = [row["cells"][6] for row in rows if row["cells"][0] == "ulysses"]
         self.assertEqual(set(shares), {"97 %"})
-        # A strategy measured with a later build stands beside that one device, too.
+        # A strategy measured with a later build is compared with that device, too.
         self.assertLessEqual({row["cells"][6] for row in rows if row["cells"][0] == "balanced"}, {"99 %", "100 %", "101 %"})
 
     def test_draws_strategies_side_by_side(self):
@@ -121,7 +121,7 @@ class ReportPage(unittest.TestCase):
             self.assertEqual({label for label, _, _ in panel["bars"]}, {"ulysses", "ring-p2p", "balanced"})
             self.assertEqual(len({colour for _, _, colour in panel["bars"]}), 3)
             self.assertEqual(panel["one"], [None] * 3)  # no device was measured with a rank's tokens
-        # The rate of a rank is a quarter of all ranks' together, as the table says it.
+        # The rate per rank is a quarter of the total rate, and equals the one in the table.
         table = self.browser.run("""return [...document.querySelectorAll('#parallel-table tbody tr')]
           .map((row) => [...row.cells].map((cell) => cell.textContent))""")
         for label, values, _ in panels[0]["bars"]:
@@ -140,7 +140,7 @@ class ReportPage(unittest.TestCase):
           pick.dispatchEvent(new Event('change')); return pick.value;""")
         self.assertEqual(count(".plan-cell"), 4 * 4)
         self.assertEqual(count(".plan-owned"), 4 * 2)
-        self.assertEqual(count(".plan-source"), 4 * 3)  # one source a rank in each round but the first
+        self.assertEqual(count(".plan-source"), 4 * 3)  # one source per rank in each round except the first
         said = self.browser.run("return document.querySelector('[data-rank=\"2\"][data-round=\"1\"] title').textContent")
         self.assertIn("receives kv from 1 (4.00 MiB)", said)
         self.assertIn("sends kv to 3", said)
@@ -155,7 +155,7 @@ class ReportPage(unittest.TestCase):
         rows = self.browser.run("return [...document.querySelectorAll('#fastest tbody th')].map((n) => n.textContent)")
         self.assertEqual(len(rows), 1, rows)
         winners = self.browser.run("return [...document.querySelectorAll('#fastest .who')].map((n) => n.textContent)")
-        self.assertEqual(winners, ["fa4", "sm90"])  # of the later build, and of the one that measured 32K
+        self.assertEqual(winners, ["fa4", "sm90"])  # of the later build, and of the build that measured 32K
 
     def test_a_filter_moves_charts_and_tables_together(self):
         self.open(self.cpu)

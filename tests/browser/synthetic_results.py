@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes made-up results in the schema of docs/reference/results.md, to test the report with.
+"""Writes made-up results in the schema of docs/reference/results.md, for tests of the report.
 
 Nothing here was measured, and the device's name says so. Usage:
     synthetic_results.py OUT.jsonl [--kind cpu|gpu|sparse|hostile] [--seed N] [--speed FACTOR]
@@ -164,7 +164,7 @@ def sparse(rng, speed):
 
 
 def deterministic(rng, speed):
-    """A kernel at its fastest, and giving the same bits on every run."""
+    """A kernel in its fastest form, and in the form that gives the same bits on every run."""
     ceiling, run = 7.9e14, "00000000000000b2"
     yield run_line(run, "Synthetic GPU (nothing was measured)", {"bf16": ceiling}, "longspan run deterministic.toml", "bits")
     for mask in ("full", "causal"):
@@ -228,7 +228,7 @@ def parallel(rng, speed):
 
 
 def hostile(rng, speed):
-    """Every string that a results file can carry, hostile to HTML, scripts and terminals."""
+    """Hostile text for HTML, scripts and terminals in every string of a results file."""
     run = "00000000000000e1"
     line = run_line(run, HOSTILE, {"f32": 1e11}, HOSTILE, HOSTILE)
     for part in ("machine", "software"):
@@ -260,7 +260,7 @@ def main():
     parser.add_argument("out")
     parser.add_argument("--kind", choices=("cpu", "gpu", "sparse", "parallel", "deterministic", "builds", "hostile"), default="cpu")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--speed", type=float, default=1.0, help="of the first kernel: to make two sets that differ")
+    parser.add_argument("--speed", type=float, default=1.0, help="of the first kernel, to make two sets that differ")
     args = parser.parse_args()
     rng = random.Random(args.seed)
     with open(args.out, "w", encoding="utf-8") as out:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs a build into an empty folder and uses it from there, as another project and as a user would.
+# Installs a build into an empty folder and uses it from there, like another project and like a user.
 # usage: run.sh BUILD_FOLDER SOURCE_FOLDER
 set -euo pipefail
 build=$1 source=$2
@@ -8,7 +8,7 @@ trap 'rm -rf "$stage"' EXIT
 
 cmake --install "$build" --prefix "$stage/usr" >"$stage/log" || { cat "$stage/log"; exit 1; }
 
-# Only what is installed: the examples see neither the sources nor the build folder.
+# Uses installed files only: the examples see neither the sources nor the build folder.
 cp -r "$source/examples" "$stage/examples"
 cmake -G Ninja -S "$stage/examples" -B "$stage/build" -DCMAKE_PREFIX_PATH="$stage/usr" -DCMAKE_BUILD_TYPE=Release
 cmake --build "$stage/build"
@@ -21,12 +21,12 @@ output=$("$stage/build/ranks")
 echo "$output"
 grep -q '524800 of 524800 visible pairs' <<<"$output"
 
-# The library brings neither the benchmark's libraries nor MPI to whoever links it.
+# Linking the library brings in neither the benchmark's libraries nor MPI.
 ldd "$stage/build/cpu"
 ! ldd "$stage/build/cpu" | grep -E 'png|toml|mpi|json' || { echo "the library links what only the benchmark may"; exit 1; }
 [ "$(ls "$stage/usr/include/longspan" | tr '\n' ' ')" = 'attention.h base.h mask.h parallel.h ' ]
 
-# The program runs from where it was installed, outside of any checkout.
+# The program runs from its installed location, outside any checkout.
 cd "$stage"
 "$stage/usr/bin/longspan" --version
 "$stage/usr/bin/longspan" --help | grep -q Examples

@@ -1,6 +1,6 @@
-"""Checks what a program can check of the documents: lengths of lines and texts, sentences that begin with 'Of', links,
-images and anchors, that sources name only documents that exist, and that the glossary defines our own terms. Prints
-each violation; exits with 1 if there is any."""
+"""Checks the documents: lengths of lines and texts, sentences that begin with 'Of', links, images and anchors, that
+sources name only existing documents, and that the glossary defines our own terms. Prints each violation; exits with 1
+if there is any."""
 
 import re
 import subprocess
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 LINE_LIMIT = 160  # characters
-# The most words of a document: the first pattern that fits counts.
+# The maximum number of words of a document; the first matching pattern applies.
 WORD_LIMITS = [
     (r"README\.md", 900),
     (r"docs/lab/.*", None),  # dated notebooks, kept whole
@@ -17,7 +17,7 @@ WORD_LIMITS = [
 ]
 PLAIN = r"(?!docs/lab/).*"  # documents whose sentences are checked
 GLOSSARY = "docs/concepts/glossary.md"
-# Documents in which *term* marks a term of our own at its first use, which the glossary has to define.
+# Documents in which *term* marks the first use of a term of our own, which the glossary must define.
 WITH_TERMS = r"docs/(guide|concepts|reference|kernels)/.*"
 # Sources whose comments and messages may name documents, and where a term counts as used.
 SOURCES = re.compile(r"(src|include|examples|python|peers|suites|tools|scripts|cmake|tests)/.*|CMakeLists\.txt")
@@ -36,7 +36,7 @@ MENTION = re.compile(r"\bdocs/[\w./-]+\.(?:md|png)\b")
 
 
 def blanked(pattern, text):
-    """`text` with all that `pattern` matches replaced by spaces: places and line numbers stay."""
+    """`text` with all matches of `pattern` replaced by spaces, which keeps positions and line numbers."""
     return pattern.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
 
 
@@ -45,7 +45,7 @@ def line_of(text, place):
 
 
 def anchors(text):
-    """The anchors that GitHub gives the headings of a document."""
+    """The anchors that GitHub creates for the headings of a document."""
     found = {}
     for heading in HEADING.findall(blanked(FENCE, text)):
         heading = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", heading)
@@ -60,11 +60,11 @@ def anchors(text):
 def lengths(path, text):
     for number, line in enumerate(text.splitlines(), 1):
         if len(line) > LINE_LIMIT:
-            yield number, f"has {len(line)} characters; a line has {LINE_LIMIT} at most"
+            yield number, f"has {len(line)} characters; the limit is {LINE_LIMIT}"
     limit = next((limit for pattern, limit in WORD_LIMITS if re.fullmatch(pattern, path)), None)
     words = sum(re.search(r"\w", word) is not None for word in text.split())
     if limit is not None and words > limit:
-        yield 1, f"has {words} words; {limit} at most are allowed here"
+        yield 1, f"has {words} words; the limit here is {limit}"
 
 
 def sentences(path, text):
@@ -84,20 +84,20 @@ def links(path, text, root):
             file = root / path if not name else (root / path).parent / name
             number = line_of(text, match.start())
             if not file.exists():
-                yield number, f"links to {target}, which is not there"
+                yield number, f"links to {target}, which does not exist"
             elif fragment and file.suffix == ".md" and fragment not in anchors(file.read_text()):
-                yield number, f"links to {target}, but no heading of that file has this anchor"
+                yield number, f"links to {target}, but that file has no heading with this anchor"
 
 
 def mentions(text, root):
-    """Documents that a source names in a comment or a message."""
+    """Missing documents that a source names in a comment or a message."""
     for match in MENTION.finditer(text):
         if not (root / match.group()).exists():
-            yield line_of(text, match.start()), f"names {match.group()}, which is not there"
+            yield line_of(text, match.start()), f"names {match.group()}, which does not exist"
 
 
 def same_term(term):
-    """The form in which terms are compared: lower case, each word singular, one space between words."""
+    """The form in which terms are compared: lower case, singular words, single spaces."""
     return " ".join(re.sub(r"(?<=[^s])s$", "", word) for word in term.lower().split())
 
 
@@ -129,7 +129,7 @@ def terms(documents, code):
 
 
 def tracked(root):
-    """Paths of the files under version control; of all files where that is not known."""
+    """Paths of the files under version control; of all files outside a git checkout."""
     try:
         command = ["git", "-c", "safe.directory=*", "-C", str(root), "ls-files", "-z"]
         names = subprocess.run(command, capture_output=True, check=True, text=True).stdout.split("\0")

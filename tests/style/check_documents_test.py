@@ -1,4 +1,4 @@
-"""The checker of documents finds each kind of violation, and passes what is allowed."""
+"""check_documents.py finds each kind of violation, and accepts what is allowed."""
 
 import tempfile
 import unittest
@@ -71,7 +71,7 @@ class LinksTest(unittest.TestCase):
 
     def test_finds_documents_that_sources_name(self):
         self.assertEqual(messages(mentions("// docs/concepts/masks.md tells", self.root)), [])
-        self.assertEqual(list(mentions("// one\n// docs/masks.md tells", self.root)), [(2, "names docs/masks.md, which is not there")])
+        self.assertEqual(list(mentions("// one\n// docs/masks.md tells", self.root)), [(2, "names docs/masks.md, which does not exist")])
 
 
 class TermsTest(unittest.TestCase):

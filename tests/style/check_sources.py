@@ -1,12 +1,12 @@
-"""Checks what the design asks of the sources: the directions of dependence between the folders of src/, that
-no two units include one another, that third-party headers stay in the files that adapt them, that a file opens by saying what it is for, and that it
-is short enough to hold one idea. Prints each violation; exits with 1 if there is any."""
+"""Checks design rules of the sources: dependencies between the folders of src/, no cyclic includes, third-party headers
+only in the files that adapt them, a comment at the top of each file that says what it is for, and a limit on the length
+of files. Prints each violation; exits with 1 if there is any."""
 
 import re
 import sys
 from pathlib import Path
 
-# What each folder may include besides itself. docs/concepts/architecture.md: "Layout and direction of dependence".
+# The folders that each folder may include. docs/concepts/architecture.md: "Layout and direction of dependence".
 ALLOWED = {
     "base": set(),
     "mask": {"base"},
@@ -15,7 +15,7 @@ ALLOWED = {
     "comm": {"base"},
     "cp": {"attention", "mask", "comm", "base"},
     "api": {"cp", "comm", "kernels", "attention", "mask", "base"},
-    # The benchmark, a library of its own on top of the folders above.
+    # The benchmark, a separate library on top of the folders above.
     "record": {"base"},
     "peers": {"attention", "mask", "base"},
     "bench": {"record", "cp", "attention", "mask", "comm", "base"},
@@ -23,7 +23,7 @@ ALLOWED = {
 }
 ALLOWED["cli"] = set(ALLOWED)
 
-# The same between the rooms of a folder.
+# The same between the subfolders of a folder.
 ROOMS = {
     "cp/schedule": set(),
     "cp/strategies": {"cp/schedule"},
@@ -52,18 +52,18 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
 def violations(path, text):
-    """What is wrong with the source at `path`, relative to src/: (line number, message) pairs."""
+    """The violations of the source at `path`, relative to src/: (line number, message) pairs."""
     folder = path.split("/")[0]
     lines = text.splitlines()
     if folder not in ALLOWED:
         yield 1, f"src/{folder} is not a folder of the design"
         return
-    # An implementation's purpose stands in its header, which it includes first.
+    # The purpose of an implementation is in its header, which it includes first.
     implementation = not path.endswith((".h", ".cuh")) and lines and lines[0].startswith('#include "')
     if not implementation and not (lines and lines[0].startswith("//")):
         yield 1, "does not begin with a comment that says what the file is for"
     if len(lines) > MAX_LINES:
-        yield len(lines), f"has {len(lines)} lines; a file above some 600 is asking to be two"
+        yield len(lines), f"has {len(lines)} lines; split files above about 600 lines"
     for number, line in enumerate(lines, 1):
         match = INCLUDE.match(line)
         if not match:
@@ -78,11 +78,11 @@ def violations(path, text):
                 yield number, f'{room} may not depend on {theirs} (includes "{name}")'
         for header, adapter in ADAPTERS.items():
             if re.fullmatch(header, name) and not re.fullmatch(adapter, path):
-                yield number, f"<{name}> may be included by {adapter} alone"
+                yield number, f"<{name}> may only be included by {adapter}"
 
 
-# Units that may include one another, since they are one idea in two files: a table and the rows of its kind, an
-# interface and its CUDA side, types and the only function that makes them.
+# Units that may include one another, since they are one idea in two files: a table and its rows, an interface and its
+# CUDA side, types and the only function that makes them.
 ONE_IDEA = [
     {"attention/oracle/oracle", "attention/oracle/oracle_cuda"},
     {"cp/strategies/strategies", "cp/strategies/strategy"},
@@ -95,8 +95,8 @@ ONE_IDEA = [
 
 
 def cycles(includes):
-    """Groups of units that include one another, directly or through others. A unit is a header with its sources:
-    `includes` has, for each path without its ending, those that any of its files includes."""
+    """Groups of units that include one another, directly or indirectly. A unit is a header with its sources. `includes` maps
+    each path without its suffix to the paths that any of its files includes."""
     found, number, low, stack, done = [], {}, {}, [], set()
 
     def visit(unit):

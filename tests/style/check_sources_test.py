@@ -1,4 +1,4 @@
-"""The checker of sources finds each kind of violation, and passes what is allowed."""
+"""check_sources.py finds each kind of violation, and accepts what is allowed."""
 
 import unittest
 

@@ -9,7 +9,7 @@ def main(program, page):
     printed = subprocess.run([program, "results-page"], check=True, capture_output=True, text=True).stdout
     if Path(page).read_text() == printed:
         return 0
-    print(f"{page} is out of date; write it anew: {program} results-page > {page}")
+    print(f"{page} is out of date; regenerate it: {program} results-page > {page}")
     return 1
 
 

@@ -1,4 +1,4 @@
-// Pictures: each cell shows its visible share, whatever the sizes of mask and grid.
+// Pictures: each cell shows the share of its visible pairs, for any sizes of mask and grid.
 #include "mask/picture.h"
 
 #include <cmath>

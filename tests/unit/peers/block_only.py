@@ -1,6 +1,6 @@
-"""block-only: a peer that takes blocks of 128 x 128 alone, in bf16, and none of them in fact: for tests of what is said of such."""
+"""block-only: a peer that claims to support only blocks of 128 x 128 in bf16, and refuses all of them; for tests of the messages."""
 
-PEER = {"description": "blocks alone, for tests", "framework": "python", "device": "cpu", "passes": ["forward"]}
+PEER = {"description": "blocks only, for tests", "framework": "python", "device": "cpu", "passes": ["forward"]}
 
 import fake
 from support.adapter import Unsupported, need_dtype
@@ -15,7 +15,7 @@ class Adapter(fake.Adapter):
     def check(self, problem, masks, device):
         need_dtype(problem, "bf16")
         if problem.head_dim not in (64, 128):
-            raise Unsupported("has head_dim 64 and 128 alone")
+            raise Unsupported("supports only head_dim 64 and 128")
         for bands in masks:
             if any(edge % SIZE for band in bands for edge in band[:4]) or any(band[4:] != [None, None] for band in bands):
-                raise Unsupported("has masks of 128 x 128 blocks alone")
+                raise Unsupported("supports only masks of 128 x 128 blocks")

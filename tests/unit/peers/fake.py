@@ -1,6 +1,6 @@
-"""A peer for tests: attention by its definition in plain Python, on the CPU, which at some lengths does what peers do at worst.
+"""A peer for tests: attention by its definition in plain Python, on the CPU. At some lengths it fails in the ways that peers fail.
 
-It needs nothing but Python, and runs in the real worker: put this folder on PYTHONPATH.
+It needs only Python and runs in the real worker: put this folder on PYTHONPATH.
 """
 
 PEER = {
@@ -145,7 +145,7 @@ class FakePlan(Plan):
 
 
 def bands_of_file(mask):
-    """By docs/reference/peer-protocol.md: six numbers of 64 bits for each band, the least and the largest standing for no bound."""
+    """As in docs/reference/peer-protocol.md: six 64-bit numbers per band, where the smallest and the largest mean no bound."""
     numbers = array.array("q")
     with open(mask["file"], "rb") as file:
         file.seek(mask["offset"])
@@ -181,7 +181,7 @@ class Adapter(Peer):
         if problem.backward:
             raise Unsupported("has no backward pass")
         if problem.dtype != "f32":
-            raise Unsupported("has f32 alone")
+            raise Unsupported("supports only f32")
         if problem.tokens_q == REFUSED:
             raise Unsupported("needs a Tuesday")
         return FakePlan(problem, masks[0])

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A peer is a file in a folder: put there, the program lists, verifies, measures and reports it, without a build.
+"""A peer is a file in a folder. The program finds a new file there and lists, verifies, measures and reports it, without a build.
 
 usage: found_test.py LONGSPAN PEERS    (the program; peers/ of the sources)
 """

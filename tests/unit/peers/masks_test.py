@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The forms that frameworks want masks in (peers/support): each, turned back into a dense mask, is the mask, or there is none.
+"""Conversions of masks to the forms of frameworks (peers/support): each form, converted back to a dense mask, equals the mask.
 
 usage: masks_test.py LONGSPAN PEERS    (the program, which draws the patterns; peers/ of the sources). Needs NumPy.
 """
@@ -11,7 +11,7 @@ import sys
 import tempfile
 import unittest
 
-PATTERNS = {  # name -> options that make it interesting at this length
+PATTERNS = {  # name -> options that give varied masks at this length
     "full": [], "causal": [], "full_document": [], "causal_document": [], "sliding_window": ["--window", "100,37"],
     "sliding_window_causal": ["--window", "200"], "share_question": [], "causal_blockwise": [], "prefix_lm_causal": [],
     "prefix_lm_document": [], "global_sliding_window": [], "block_causal_document": [],
@@ -69,7 +69,7 @@ def random_mask(generator, rows, columns):
 
 
 def from_start_end_rows(indices, causal):
-    """What FlashMask makes of its bounds, by its documentation."""
+    """The mask that FlashMask's bounds mean, by its documentation."""
     size = len(indices)
     i, j = np.arange(size)[:, None], np.arange(size)[None, :]
     below, above = i > j, i < j
@@ -88,7 +88,7 @@ def from_blocks(row_sizes, column_sizes, grid):
 
 class Forms(unittest.TestCase):
     def check(self, mask):
-        """Every form of the mask; the names of those that it has."""
+        """Checks every form of the mask; returns the names of those that it has."""
         truth = dense(mask)
         size = mask.rows
         square = mask.rows == mask.columns
@@ -132,14 +132,14 @@ class Forms(unittest.TestCase):
             self.assertIn((indices.shape[1], causal), [(1, True), (2, True), (2, False), (4, False)])
             found(f"start-end rows, {indices.shape[1]}", from_start_end_rows(indices, causal))
             has.add("start-end rows")
-        elif square:  # refused for a reason: some column is hidden from too many runs of rows, or from its own row
+        elif square:  # refused correctly: some column is hidden from too many runs of rows, or from its own row
             runs = lambda hidden: int((np.diff(np.concatenate([[0], hidden.astype(int), [0]])) == 1).sum())
             self.assertTrue(any(
                 runs(~truth[:c, c]) > 1 or runs(~truth[c + 1:, c]) > 1 or not truth[c, c] for c in range(size)))
         for block in (64, 128):
             if (grid := mask.blocks(block)) is not None:
                 found(f"blocks of {block}", np.kron(grid, np.ones((block, block), dtype=bool)).astype(bool))
-            elif mask.rectangles() and mask.rows % block == 0 and mask.columns % block == 0:  # refused for a reason
+            elif mask.rectangles() and mask.rows % block == 0 and mask.columns % block == 0:  # refused correctly
                 corners = np.kron(truth[::block, ::block], np.ones((block, block), dtype=bool)).astype(bool)
                 self.assertFalse(np.array_equal(corners, truth))
         if (parts := masks.variable_blocks([mask])) is not None:
@@ -152,7 +152,7 @@ class Forms(unittest.TestCase):
         return has
 
     def check_tiles(self, graded, truth, tile):
-        """Those seen in part and those seen wholly are what the dense mask says, and so are the lists of them."""
+        """Partial tiles, full tiles and the lists of them agree with the dense mask."""
         begins = [np.arange(0, size, side) for size, side in zip(truth.shape, tile)]
         of_tiles = lambda of: of.reduceat(of.reduceat(truth, begins[0], axis=0), begins[1], axis=1)
         some, every = of_tiles(np.logical_or), of_tiles(np.logical_and)
@@ -189,7 +189,7 @@ class Forms(unittest.TestCase):
             columns = size if number % 4 else generator.choice([1, 5, 64])
             had |= self.check(random_mask(generator, size, columns))
         for form in ("full", "causal", "window", "documents", "start-end rows", "blocks of 64", "variable blocks"):
-            self.assertIn(form, had)  # the search was wide enough to meet each
+            self.assertIn(form, had)  # the random masks cover each form
 
     def test_blocks_that_are_alike_are_a_larger_block(self):
         small = lambda grid: Mask.from_json({"rows": 64 * len(grid), "columns": 64 * len(grid[0]), "bands": [
@@ -235,7 +235,7 @@ class Forms(unittest.TestCase):
         truth = dense(drawn("global_sliding_window")[0])
         for bound in range(indices.shape[1]):
             other = indices.copy()
-            column = np.argmax(indices[:, bound // 2 * 2] < indices[:, bound // 2 * 2 + 1])  # the first that has such a run
+            column = np.argmax(indices[:, bound // 2 * 2] < indices[:, bound // 2 * 2 + 1])  # the first with such a run
             other[column, bound] += 1 if bound % 2 == 0 else -1
             self.assertFalse(np.array_equal(from_start_end_rows(other, causal), truth), bound)
 
@@ -246,7 +246,7 @@ class Capsules(unittest.TestCase):
 
         from support import cuda_memory
 
-        class Exporter:  # as a framework's from_dlpack takes it
+        class Exporter:  # what a framework's from_dlpack accepts
             def __init__(self, *what):
                 self.what = what
 

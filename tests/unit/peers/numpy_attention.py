@@ -1,4 +1,4 @@
-"""numpy-attention: attention by its definition in NumPy on the CPU. A peer for tests, which has no device of its own."""
+"""numpy-attention: attention by its definition in NumPy on the CPU. A peer for tests that defines no device of its own."""
 
 PEER = {
     "description": "attention by its definition in NumPy",

@@ -1,4 +1,4 @@
-// What a peer's file says of it, and what is said of a file that is wrong.
+// Parsing a peer's file, and the messages for invalid files.
 #include "peers/peer_file.h"
 
 #include <filesystem>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The rows in which a peer times itself (peers/support/rows.py), on a device and a host that are scripts.
+"""The rows of samples in which a peer times itself (peers/support/rows.py), on a simulated device and host.
 
 usage: rows_test.py PEERS
 """
@@ -8,7 +8,7 @@ import unittest
 
 
 class Device:
-    """A queue: each entry starts when it was launched and the one before has ended. Launching takes the host's time."""
+    """A queue: an entry starts when it has been launched and the previous one has ended. Launching takes time on the host."""
 
     def __init__(self, launch_s, work_s):
         self.launch_s, self.work_s = launch_s, work_s
@@ -51,7 +51,7 @@ class Rows(unittest.TestCase):
 
     def test_long_work_hides_its_launches_behind_the_work_before(self):
         device, timer = self.timer(launch_s=200e-6, work_s=5e-3)
-        timer.times(device.work, True, 1)  # unknown as yet: its launch may show
+        timer.times(device.work, True, 1)  # launch time still unknown: it may be visible in the sample
         times_s = timer.times(device.work, True, 10)
         self.assertEqual(len(times_s), 10)
         for time_s in times_s:
@@ -61,7 +61,7 @@ class Rows(unittest.TestCase):
 
     def test_short_work_waits_behind_a_delay_and_rows_are_limited(self):
         device, timer = self.timer(launch_s=200e-6, work_s=30e-6)
-        self.assertGreater(timer.times(device.work, True, 1)[0], 100e-6)  # the first launch shows
+        self.assertGreater(timer.times(device.work, True, 1)[0], 100e-6)  # the first launch is visible
         times_s = timer.times(device.work, True, 64)
         self.assertEqual(len(times_s), 5)  # a millisecond of launching
         for time_s in times_s:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Peers that are killed, hang, run out of memory and worse in the middle of a suite: it completes, with reasons.
+"""A suite completes, with reasons, although peers are killed, hang, run out of memory or fail otherwise.
 
 usage: suite_test.py PROGRAM PEERS    (bench_test_program, which has the peer `fake` of this folder; peers/ of the sources)
 """
@@ -60,7 +60,7 @@ class Suite(unittest.TestCase):
         self.assertFalse(alive(pids.pop()), "the worker outlived the run")
 
     def test_masks_of_many_bands_come_in_a_file(self):
-        # Documents of one or two tokens: some 2700 of them, causal where there are two. Not right unless all of them arrived.
+        # About 2700 documents of one or two tokens, causal if there are two. Correct only if all bands arrive.
         for mask in ("full_document", "causal_document"):
             case = self.run_cases([4096], "--lengths", "uniform:1:2", mask=mask, status=0)[4096]
             self.assertEqual(case["status"], "ok", case.get("reason"))
@@ -119,9 +119,9 @@ class Suite(unittest.TestCase):
             self.assertEqual({case["reason"] for case in cases.values()}, {"no module fake"})
             self.assertNotIn("always", cases[32])
             with open(log) as file:
-                self.assertLessEqual(len(file.readlines()), 2)  # the runner's, and the first case's own
+                self.assertLessEqual(len(file.readlines()), 2)  # the runner's worker, and that of the first case
 
-    def test_the_same_bits_are_demanded_of_those_who_know_alone(self):
+    def test_deterministic_needs_a_peer_that_supports_it(self):
         for more, status in (((), "ok"), (("--deterministic", "true"), "skipped")):
             case = self.run_cases([32], *more, status=0)[32]
             self.assertEqual(case["status"], status, case.get("reason"))

@@ -1,4 +1,4 @@
-// The conversation with a peer's worker: what is said when it dies, babbles or cannot be started.
+// Communication with a peer's worker, and the messages if it dies, writes nonsense or cannot be started.
 #include "peers/worker_process.h"
 
 #include <cstdlib>
@@ -63,15 +63,15 @@ TEST_F(WorkerProcessTest, SaysHowAWorkerEnded) {
   EXPECT_THAT(failure_of("exit 3"), HasSubstr("exited with status 3"));
 }
 
-// As between the runner, which starts it, and the cases' processes.
-TEST_F(WorkerProcessTest, CanBeSpokenToFromElsewhere) {
+// The runner starts a worker, and the processes of cases use it.
+TEST_F(WorkerProcessTest, CanBeUsedFromAnotherProcess) {
   WorkerProcess started("sh", folder_with(R"(while read -r line; do echo '{"ok": true}' >&3; done; exit 4)"),
                         "some-peer", WorkerProcess::Group::kOwn);
   for (int i = 0; i < 2; ++i) {
     const std::vector<int> fds = started.descriptors();
     WorkerProcess elsewhere("some-peer", ::dup(fds[0]), ::dup(fds[1]));
     EXPECT_EQ(elsewhere.ask({{"op", "hello"}}), Json({{"ok", true}}));
-    EXPECT_EQ(elsewhere.how_it_ended(), "");  // that is known to its parent alone
+    EXPECT_EQ(elsewhere.how_it_ended(), "");  // only the parent process knows
   }
   EXPECT_EQ(started.how_it_ended(), "");
 }

@@ -1,4 +1,4 @@
-// What is written is what is read: of made-up records, and of every row that the project has published.
+// Writing and reading a record is lossless, for made-up records and for every row that the project published.
 #include "record/record.h"
 
 #include <filesystem>
@@ -66,7 +66,7 @@ TEST(Record, ReadsWhatItWrote) {
   EXPECT_EQ(fact_text(again.workload.extra, "strategy"), "usp");
   EXPECT_EQ(json["measurements"][0]["interval_s"], Json()) << "null below 6 samples";
   EXPECT_EQ(json["interval_s"], Json());
-  EXPECT_FALSE(to_json(CaseRecord()).contains("interval_s")) << "but absent where nothing was measured";
+  EXPECT_FALSE(to_json(CaseRecord()).contains("interval_s")) << "but absent if nothing was measured";
 }
 
 TEST(Record, KeepsTheOrderOfItsFields) {
@@ -112,7 +112,7 @@ TEST(Record, NamesWhereAWrongValueStands) {
   EXPECT_EQ(error_with("/news", {{"deep", 1}}), "no error") << "a key of a later version";
 }
 
-// Every key of a published row means the same after it was read and written: nothing is lost or rounded.
+// Reading and writing a published row keeps the value of every key: nothing is lost or rounded.
 void expect_kept(const Json& before, const Json& after, const std::string& where) {
   if (before.is_object() && after.is_object()) {
     for (const auto& [key, value] : before.items()) {

@@ -1,4 +1,4 @@
-// Verdicts on samples whose answer is known.
+// Verdicts on samples with a known answer.
 #include "report/compare.h"
 
 #include <algorithm>
@@ -49,7 +49,7 @@ TEST(Bootstrap, MedianOfOneAndOfEquals) {
   EXPECT_EQ(bootstrap_median(std::vector<double>{2, 2, 2, 2}, generator), 2);
 }
 
-// Against the thing itself: draw n of n with replacement, take the median. Odd and even counts.
+// Compared with actual resampling: draw n of n with replacement and take the median. Odd and even counts.
 TEST(Bootstrap, HasTheDistributionOfResampling) {
   for (size_t n : {5u, 6u, 20u, 41u}) {
     std::vector<double> sorted;
@@ -65,7 +65,7 @@ TEST(Bootstrap, HasTheDistributionOfResampling) {
     }
     std::sort(direct.begin(), direct.end());
     std::sort(drawn.begin(), drawn.end());
-    // The largest distance between the two distribution functions, at every value either takes.
+    // The largest distance between the two distribution functions, at every value of either.
     double distance = 0;
     for (const auto& values : {direct, drawn}) {
       for (double x : values) {
@@ -107,7 +107,7 @@ TEST(Compare, VerdictsByTheInterval) {
   EXPECT_EQ(verdict_of({0.9, 1.1}, 0.02), Verdict::kAmbiguous);
 }
 
-// Two samples of the same machine: the interval must hold 1 about as often as it says.
+// Two samples of the same machine: the interval must contain 1 about as often as its confidence says.
 TEST(Compare, TheIntervalCoversWhatItSays) {
   int covered = 0;
   constexpr int kTrials = 400;

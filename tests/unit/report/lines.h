@@ -1,4 +1,4 @@
-// Lines of results files for the tests: made up, whole, and easy to bend.
+// Lines of results files for the tests: made up, complete, and easy to modify.
 #pragma once
 
 #include <string>

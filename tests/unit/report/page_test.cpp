@@ -47,7 +47,7 @@ TEST(Page, NothingFromAFileBecomesMarkup) {
   }
 }
 
-// Not a matcher: a failure would print half a megabyte.
+// Not a matcher, since a failure would print half a megabyte.
 bool has(const std::string& text, std::string_view what) {
   return text.find(what) != std::string::npos;
 }

@@ -1,4 +1,4 @@
-// The reader: what it takes, what it forgives, and that nothing but an input error comes out of bad bytes.
+// The reader: what it accepts, what it tolerates, and that bad input causes input errors only.
 #include "report/results.h"
 
 #include <fstream>
@@ -90,7 +90,7 @@ TEST(Results, LeavesOutAHalfLastLineWithAWarning) {
     ASSERT_THAT(r.warnings, ElementsAre(HasSubstr("r.jsonl:3: the last line is incomplete")));
   }
   EXPECT_EQ(parse_results(whole.substr(0, whole.size() - 1), "r.jsonl").cases.size(), 2u)
-      << "only the newline is missing: the line is whole";
+      << "only the newline is missing: the line is complete";
 }
 
 TEST(Results, NamesTheLineOfAnythingMalformed) {
@@ -182,7 +182,7 @@ TEST(Results, AnEmptyFileHasNoResults) {
   EXPECT_THAT(parse_results("\n \n", "r.jsonl").cases, IsEmpty());
 }
 
-// A poor man's fuzzer: the real one runs apart. Each byte of a good file is struck in turn.
+// A small fuzzer; the real one runs separately. Changes each byte of a valid file in turn.
 TEST(Results, AnyBytesGiveResultsOrAnInputError) {
   auto line = case_json("a", "causal", 1);
   line["picture"] = {{"size", 1}, {"data", "/w=="}};

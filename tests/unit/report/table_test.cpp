@@ -1,4 +1,4 @@
-// The terminal table, to the letter, at several widths.
+// The exact text of the terminal table at several widths.
 #include "report/table.h"
 
 #include <algorithm>

@@ -166,7 +166,7 @@ TEST_P(Executors, HoldWhatThePlanSays) {
         // The fifth pass: buffers of the forward pass may not fit the backward pass's requests.
         EXPECT_LE(bytes[1], std::max(forward, backward) * 6 / 5);
         for (size_t pass = 2; pass < bytes.size(); ++pass)
-          EXPECT_EQ(bytes[pass], bytes[1]) << "more is made in pass " << pass;
+          EXPECT_EQ(bytes[pass], bytes[1]) << "pass " << pass << " allocated more";
       }
     }
   }

@@ -188,7 +188,7 @@ TEST(Load, OfZigzagShardsIsEqualUnderACausalMask) {
 }
 
 // Short documents are distributed as a whole, so the pairs of chunks of a zigzag are not equal.
-TEST(Load, OfShortDocumentsIsDealtEvenly) {
+TEST(Load, OfShortDocumentsIsEven) {
   PatternOptions options;
   options.seqlen = 1 << 15;
   Problem problem = cp_problem("full", options.seqlen, 8, 8);
@@ -217,8 +217,8 @@ std::vector<int64_t> rows_times_heads(const Schedule& schedule, const std::vecto
   return sums;
 }
 
-// In balanced, keys travel for some heads while others attend. No row attends twice with one head, so nothing
-// is merged.
+// In balanced, keys of some heads are sent while other heads attend. No row attends twice with one head, so
+// nothing is merged.
 TEST(Load, OfBalancedIsEqualForAThousandRanks) {
   for (int ranks : {512, 1024}) {
     PatternOptions options;
@@ -289,7 +289,7 @@ TEST(Stages, AreFewAndGrow) {
     for (const Range& stage : stages) list.push_back(stage.size());
     return list;
   };
-  // Nothing travels: one stage.
+  // Nothing is sent: one stage.
   EXPECT_EQ(sizes(stages_of(8, {.attend_s = 2e-3})), std::vector<int64_t>{8});
   const PassEstimate forward{.attend_s = 2e-3, .arrive_s = 3e-4}, backward{.attend_s = 7e-3, .leave_s = 6e-4};
   const auto first = stages_of(8, forward);
@@ -298,7 +298,7 @@ TEST(Stages, AreFewAndGrow) {
   EXPECT_LT(end_of(first, 8, forward), end_of({{0, 8}}, 8, forward));
   const auto second = stages_of(8, backward);
   EXPECT_GT(second.front().size(), second.back().size());
-  // A stage of the backward pass reads what arrived as one piece, and the stages together cover each head
+  // A stage of the backward pass reads data that arrived as one piece. Together, the stages cover each head
   // once.
   for (const int64_t heads : {1, 2, 3, 8, 64}) {
     const auto outer = stages_of(heads, forward), inner = stages_of(heads, backward, outer);
@@ -372,7 +372,7 @@ TEST(Check, FindsWhatIsBroken) {
                 [](Schedule& s) { s.forward[2].in[0].src = (s.forward[2].in[0].src + 1) % 4; });
   expect_caught("ring-p2p", "a gradient is left behind", "that it does not own",
                 [](Schedule& s) { s.backward.back().out.pop_back(); });
-  expect_caught("ring-p2p", "a part of a gradient travels as if it were all of it", "as final, but rank",
+  expect_caught("ring-p2p", "a part of a gradient is sent as final", "as final, but rank",
                 [](Schedule& s) { s.backward[1].out[0].fp32 = false; });
   // The gradients of one rank are removed together; an error in one of them is still found.
   expect_caught("balanced", "a gradient is left behind", "that it does not own",

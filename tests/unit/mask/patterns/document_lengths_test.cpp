@@ -28,7 +28,7 @@ std::string message_of(const std::function<void()>& body) {
   return "no error";
 }
 
-// The known answers of CPython 3 for random.seed(42).
+// Reference values from CPython 3 with random.seed(42).
 TEST(Mt19937, FollowsCPython) {
   Mt19937 generator(42);
   EXPECT_EQ(generator.random(), 0.6394267984578837);
@@ -118,7 +118,7 @@ TEST(LengthSource, AutoFollowsTheLength) {
   EXPECT_EQ(name(65535), "prolong64k");
   EXPECT_EQ(name(65536), "prolong512k");
   EXPECT_EQ(name(1 << 20), "prolong512k");
-  EXPECT_THAT(message_of([&] { name((1 << 20) + 1); }), HasSubstr("auto ends at 1M; name one of"));
+  EXPECT_THAT(message_of([&] { name((1 << 20) + 1); }), HasSubstr("exceed its limit of 1M; name one of"));
 }
 
 TEST(LengthSource, EverySourcePacksExactly) {
@@ -157,7 +157,7 @@ class LengthFileOnDisk : public ::testing::Test {
     return path_;
   }
   void TearDown() override { std::remove(path_.c_str()); }
-  // Tests run at the same time.
+  // Tests run concurrently.
   std::string path_ = ::testing::TempDir() + "longspan_lengths_" +
                       ::testing::UnitTest::GetInstance()->current_test_info()->name() + ".csv";
 };

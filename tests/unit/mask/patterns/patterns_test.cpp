@@ -92,7 +92,7 @@ TEST(Patterns, GoldenLongMix) {
   EXPECT_EQ(draw_mask("causal_document", options).area(), 841523762);
 }
 
-// The conditions of the reference, read off token by token, from what was drawn.
+// The conditions of the reference, evaluated pair by pair from the drawn values.
 using Condition = std::function<bool(int64_t i, int64_t j)>;
 
 Condition condition_of(const DrawnMask& drawn) {
@@ -161,7 +161,7 @@ TEST(Patterns, MatchTheirFormulas) {
         options.seqlen = seqlen;
         options.seed = seed;
         options.index = static_cast<int64_t>(seed % 3);
-        // Parameters in proportion to these small sequences; what is drawn stays drawn.
+        // Parameters in proportion to these short sequences; values drawn by default are still drawn.
         options.lengths = seed % 2 ? "uniform:1:9" : "uniform:3:40";
         if (pattern.parameters() == "block") options.values.set("block", seqlen % 4 == 0 ? 4 : 1);
         const auto n = static_cast<int64_t>(seed);
@@ -223,7 +223,7 @@ TEST(Patterns, AStreamDrawnOnceGivesTheMasksOfEachIndex) {
   }
 }
 
-// The blocks of a mask as the set of its row cuts, and for each row of blocks the columns it sees.
+// The blocks of a mask: the start of each row of blocks, with the columns that it sees.
 std::map<int64_t, std::vector<Range>> rows_of_blocks(const Mask& mask) {
   std::map<int64_t, std::vector<Range>> rows;
   for (const Band& band : mask.bands()) rows[band.q.begin].push_back(band.k);
@@ -249,7 +249,7 @@ TEST(Patterns, UniformBlocksAreSelectedByTheirShare) {
           int64_t seen = 0, end = -1;
           for (const Range& range : columns) {
             EXPECT_EQ(range.begin % block, 0);
-            EXPECT_GT(range.begin, end);  // neighbours are one band
+            EXPECT_GT(range.begin, end);  // adjacent blocks form one band
             seen += range.size();
             end = range.end;
           }
@@ -273,7 +273,7 @@ TEST(Patterns, UniformBlocksCutByTheEndOfTheSequence) {
   EXPECT_EQ(draw_mask("uniform_block_sparse", options).area(), 1);
 }
 
-// Chi-squared over the columns, and over pairs of neighbours: selection without replacement favours none.
+// Chi-squared over the columns, and over pairs of neighbours: selection without replacement is uniform.
 TEST(Patterns, UniformBlocksAreUniform) {
   PatternOptions options;
   options.seqlen = 20;
@@ -317,7 +317,7 @@ TEST(Patterns, VariableBlocksKeepTheirMinimumAndNumber) {
         for (const Range& range : columns) EXPECT_GE(range.size(), 128);
       }
       if (mean > 128) {
-        // Rows and columns are cut apart from each other, and from the other head.
+        // Row and column boundaries are drawn independently, and independently for each head.
         const auto columns = rows_of_blocks(mask.transposed());
         EXPECT_NE(std::next(rows.begin())->first, std::next(columns.begin())->first);
       }
@@ -335,8 +335,7 @@ TEST(Patterns, VariableBlocksShowWholeBlocksOfTheGivenShare) {
   options.values.set("density", 0.5);
   for (options.seed = 0; options.seed < 30; ++options.seed) {
     const Mask mask = draw_mask("variable_block_sparse", options).masks[0];
-    // 14 blocks each way: within a row of blocks all rows see the same, 7 blocks in all, of at least 20
-    // columns.
+    // 14 blocks each way. All rows of a row of blocks see the same 7 blocks of at least 20 columns.
     const auto rows = rows_of_blocks(mask);
     ASSERT_EQ(rows.size(), 14u);
     const auto counts = mask.visible_counts();
