@@ -1,6 +1,5 @@
-// Attention over two packed documents of 3 and 5 tokens, each token seeing its own document's past: forward
-// and backward, on the CPU. With every query zero all scores are equal, so exp(lse) of a row counts the keys
-// it sees.
+// Causal attention over two packed documents of 3 and 5 tokens, forward and backward, on the CPU. All queries
+// are zero, so all scores are equal and exp(lse) of a row counts the keys it sees.
 #include <cmath>
 #include <cstdio>
 #include <vector>
@@ -19,7 +18,7 @@ int main() {
   problem.set_mask(Mask::documents(lengths, kUnboundedAbove, 0));  // causal: 0 tokens to the right
   std::printf("%lld visible pairs\n", static_cast<long long>(problem.masks->front().area()));
 
-  // Planned once for a mask; it serves every layer and step after that.
+  // Planned once per mask, and reused for every layer and step.
   const Device device = cpu_device();
   const auto plan = make_plan(problem, device);
 
@@ -44,8 +43,8 @@ int main() {
   backward.dq = view(dq, 2), backward.dk = view(dk, 1), backward.dv = view(dv, 1);
   backward.workspace = backward_workspace.data();
   plan->backward(backward, Stream{});
-  // Each row spreads a gradient of 1 over the keys it sees: dv of a document sums to its rows, once for each
-  // head.
+  // Each row spreads a gradient of 1 over the keys it sees, so dv of a document sums to its number of rows,
+  // once per head.
   float sum = 0;
   for (int64_t token = 0; token < 3; ++token) sum += *backward.dv.row<float>(token, 0);
   std::printf("dv of the first document sums to %.1f\n", static_cast<double>(sum));

@@ -1,6 +1,6 @@
-// Causal attention over 1,024 tokens, spread over four ranks that are threads of this process. Each rank
-// holds its own tokens; the ranks exchange keys and values. Between processes, only the Group is made another
-// way.
+// Causal attention over 1,024 tokens on four ranks, which are threads of this process. Each rank holds its
+// own tokens, and the ranks exchange keys and values. Ranks in separate processes only create the Group
+// differently.
 #include <cmath>
 #include <cstdio>
 #include <mutex>

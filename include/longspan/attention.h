@@ -19,17 +19,17 @@ enum class Direction : uint8_t { kForward, kBackward };
 std::string_view name_of(Direction direction);    // "forward", "backward"
 Direction direction_from_name(std::string_view);  // also "fwd", "bwd"; throws kInput, with the names
 
-// One attention: o = softmax(scale * q k^T | mask) v for each query head, whose keys and values are those of
-// KV head h / (heads_q / heads_kv). Batch is 1: a batch of sequences is a document mask.
+// One attention: o = softmax(scale * q k^T | mask) v for each query head h, with the keys and values of KV
+// head h / (heads_q / heads_kv). Batch is 1: a batch of sequences is a document mask.
 struct Problem {
   int64_t tokens_q = 0, tokens_kv = 0;
   int64_t heads_q = 0, heads_kv = 0;  // heads_q is a multiple of heads_kv
   int64_t head_dim = 0;
-  DType dtype = DType::kF32;  // of q, k, v, o and of their gradients
-  bool fp32_output = false;   // o (forward), dq, dk, dv (backward) may be f32: partial results to be merged
-  bool own_rows = false;  // with fp32_output: only dk and dv may be f32; o and dq are of dtype all the same
-  float scale = 0;        // of the scores; 0 stands for 1 / sqrt(head_dim)
-  bool deterministic = false;              // the same bits on every run are required, not just preferred
+  DType dtype = DType::kF32;   // of q, k, v, o and of their gradients
+  bool fp32_output = false;    // o (forward), dq, dk, dv (backward) may be f32: partial results to be merged
+  bool own_rows = false;       // with fp32_output: only dk and dv may be f32; o and dq still have dtype
+  float scale = 0;             // of the scores; 0 means 1 / sqrt(head_dim)
+  bool deterministic = false;  // the same bits on every run are required, not just preferred
   std::shared_ptr<const HeadMasks> masks;  // one for all heads, or one per KV head; [tokens_q, tokens_kv]
 
   void set_mask(Mask mask) { masks = std::make_shared<const HeadMasks>(HeadMasks{std::move(mask)}); }
@@ -40,31 +40,31 @@ struct Problem {
   const Mask& mask_of_kv_head(int64_t h) const { return masks->size() == 1 ? masks->front() : (*masks)[h]; }
   const Mask& mask_of_query_head(int64_t h) const { return mask_of_kv_head(kv_head_of(h)); }
   int64_t area() const;  // visible pairs, summed over query heads
-  void check() const;    // throws kInput, which names the field, its value and what is allowed
+  void check() const;    // throws kInput that names the field, its value and the allowed values
 };
 
-// Floating-point operations credited: 4 * area * head_dim forward (two products), 2.5 times that backward
-// (five). They count visible pairs, never work that a kernel does in vain.
+// Credited floating-point operations: 4 * area * head_dim forward (two products), 2.5 times that backward
+// (five). Only visible pairs count, never wasted work of a kernel.
 double flops(const Problem& problem, Direction direction);
 
 // Tensors of one forward pass. A row that sees no key gives o = 0 and lse = -inf.
 struct ForwardArgs {
-  TensorView q;     // [tokens_q, heads_q, head_dim]
-  TensorView k, v;  // [tokens_kv, heads_kv, head_dim]
-  TensorView o;     // out: [tokens_q, heads_q, head_dim], of Problem::dtype, or f32 with fp32_output alone
+  TensorView q;               // [tokens_q, heads_q, head_dim]
+  TensorView k, v;            // [tokens_kv, heads_kv, head_dim]
+  TensorView o;               // out: [tokens_q, heads_q, head_dim], Problem::dtype; with fp32_output also f32
   float* lse = nullptr;       // out: [heads_q, tokens_q], natural log of the sum of exp(scale * score)
   void* workspace = nullptr;  // Plan::workspace_bytes(kForward) bytes, aligned to 256
 
-  // For kernels that merge_parts(): a result of the same rows over other keys, which what is written is
-  // merged with. It may be o and lse themselves. Nothing where part_lse is not set.
+  // For kernels with merge_parts(): a partial result of the same rows over other keys. The kernel merges it
+  // into its output. It may be o and lse themselves. Unused if part_lse is null.
   TensorView part_o{};              // [tokens_q, heads_q, head_dim], f32
   const float* part_lse = nullptr;  // [heads_q, tokens_q]
 };
 
 // Tensors of one backward pass. A row that sees no key, and a key that no row sees, get zero gradients. dq,
-// dk and dv are of Problem::dtype or, with fp32_output, f32; dq is not f32 with own_rows.
+// dk and dv have Problem::dtype or, with fp32_output, f32; with own_rows, dq is never f32.
 struct BackwardArgs {
-  TensorView q, k, v, o;       // as in ForwardArgs; o is what the forward pass wrote
+  TensorView q, k, v, o;       // as in ForwardArgs; o is the output of the forward pass
   TensorView dout;             // [tokens_q, heads_q, head_dim]: the gradient of the loss with respect to o
   const float* lse = nullptr;  // [heads_q, tokens_q]
   TensorView dq;               // out: [tokens_q, heads_q, head_dim]
@@ -72,30 +72,31 @@ struct BackwardArgs {
   void* workspace = nullptr;   // Plan::workspace_bytes(kBackward) bytes, aligned to 256
 };
 
-// What a kernel prepares once for a problem: tile maps and schedules. It serves any tensors of that problem,
-// any number of times, as training reuses it across layers and steps; not two calls at once.
+// What a kernel prepares once for a problem: tile maps and schedules. A plan can be used with any tensors of
+// the problem and any number of times, so training reuses it across layers and steps. Calls must not overlap.
 class Plan {
  public:
   virtual ~Plan() = default;
-  virtual size_t workspace_bytes(Direction direction) const = 0;  // the caller's to supply
-  virtual size_t plan_bytes() const = 0;                          // what the plan itself holds
+  virtual size_t workspace_bytes(Direction direction) const = 0;  // supplied by the caller
+  virtual size_t plan_bytes() const = 0;                          // held by the plan itself
   virtual void forward(const ForwardArgs& args, Stream stream) = 0;
   virtual void backward(const BackwardArgs& args, Stream stream) = 0;
 
-  // For the benchmark: a plan that runs in another process times itself; what else a record says of a plan.
+  // For the benchmark. self_timed(): non-null for a plan that runs in another process and times itself.
+  // notes(): further facts about the plan for a record.
   virtual SelfTimed* self_timed() { return nullptr; }
   virtual PlanNotes notes() const;
 };
 
-// Plans `problem` on `device` with the kernel of that name; "auto" takes the fastest that can do it. With
-// `until` kForward a backward pass is not planned. Throws kInput for a problem or name that is wrong, and
-// kUnsupported with each kernel's reason where none can do it: there is no silent fallback to another
+// Plans `problem` on `device` with the kernel of that name; "auto" selects the fastest one that supports it.
+// If `until` is kForward, no backward pass is planned. Throws kInput for an invalid problem or name, and
+// kUnsupported with each kernel's reason if none supports it. There is no silent fallback to another
 // algorithm.
 std::unique_ptr<Plan> make_plan(const Problem& problem, const Device& device,
                                 Direction until = Direction::kBackward, std::string_view kernel = "auto");
 
-// The kernels of this build that make_plan() can be asked for, and why one cannot do a problem (empty: it
-// can).
+// The kernels of this build that make_plan() accepts, and the reason why one does not support a problem
+// (empty if it does).
 std::vector<std::string> kernel_names();
 std::string unsupported_reason(std::string_view kernel, const Problem& problem, Direction direction,
                                const Device& device);

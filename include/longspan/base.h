@@ -10,12 +10,12 @@
 
 namespace longspan {
 
-// What kind of failure an Error reports: a caller's mistake (kInput), a defect of Longspan (kInternal),
-// memory that could not be had, another process that failed (kPeer), or a problem that a kernel cannot do
-// (kUnsupported).
+// The kind of failure that an Error reports: a caller's mistake (kInput), a defect of Longspan (kInternal), a
+// failed allocation (kOutOfMemory), another process that failed (kPeer), or a problem that a kernel does not
+// support (kUnsupported).
 enum class ErrorKind { kInput, kInternal, kOutOfMemory, kPeer, kUnsupported };
 
-// The one exception type. what() names the value that was wrong, what is allowed, and what to do.
+// The only exception type. what() names the wrong value, the allowed values, and what to do.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& message, const char* file, int line, const char* expression);
@@ -34,7 +34,7 @@ class Error : public std::runtime_error {
 enum class DType : uint8_t { kF32, kBF16, kF16, kF64 };
 size_t size_of(DType dtype);              // bytes per element
 std::string_view name_of(DType dtype);    // "f32", "bf16", "f16", "f64"
-DType dtype_from_name(std::string_view);  // throws kInput, with the names
+DType dtype_from_name(std::string_view);  // throws kInput that lists the names
 
 enum class DeviceKind : uint8_t { kCpu, kCuda };
 
@@ -44,15 +44,15 @@ struct Device {
   std::string name;         // "Intel(R) Xeon(R) ...", "NVIDIA H200"
   int units = 0;            // hardware threads this process may use, or multiprocessors
   int capability = 0;       // CUDA: 10 * major + minor, e.g. 90; 0 for the CPU
-  size_t memory_bytes = 0;  // in all
+  size_t memory_bytes = 0;  // total
   size_t cache_bytes = 0;   // last-level cache (L3, or the GPU's L2)
   std::string uuid;         // CUDA: "GPU-..." as nvidia-smi shows it; empty for the CPU
 };
 Device cpu_device();
-std::vector<Device> devices();  // the CPU first, then each CUDA device that can be used
-std::string no_cuda_reason();   // why devices() has no CUDA device; empty where it has one
+std::vector<Device> devices();  // the CPU first, then each usable CUDA device
+std::string no_cuda_reason();   // why devices() has no CUDA device; empty if it has one
 
-// A cudaStream_t. On the CPU it is nothing: every call has finished when it returns.
+// A cudaStream_t. Unused on the CPU, where every call is synchronous.
 struct Stream {
   void* handle = nullptr;
 };
@@ -76,7 +76,7 @@ struct TensorView {
   constexpr T* row(int64_t token, int64_t head) const {
     return static_cast<T*>(data) + token * token_stride + head * head_stride;
   }
-  void* row_address(int64_t token, int64_t head) const {  // the same, whatever the type
+  void* row_address(int64_t token, int64_t head) const {  // the same, untyped
     return static_cast<char*>(data) +
            (token * token_stride + head * head_stride) * static_cast<int64_t>(size_of(dtype));
   }
@@ -88,8 +88,8 @@ struct TensorView {
   }
 };
 
-// Uninitialised memory of one device, aligned to 256 bytes. Move only. Throws kOutOfMemory, which says how
-// much was asked for and how much is free.
+// Uninitialised memory of one device, aligned to 256 bytes. Move only. Throws kOutOfMemory that says how much
+// was requested and how much is free.
 class Buffer {
  public:
   Buffer() = default;

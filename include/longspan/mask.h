@@ -31,7 +31,7 @@ struct Range {
 };
 
 // The pairs (row, column) with row in q, column in k and lo <= column - row <= hi. One struct covers full,
-// causal, inverse causal and window masks and what is left of them when they are clipped.
+// causal, inverse causal and window masks, and clipped parts of them.
 struct Band {
   Range q, k;
   int64_t lo = kUnboundedBelow, hi = kUnboundedAbove;
@@ -62,36 +62,36 @@ class Mask {
  public:
   Mask() = default;
 
-  // Throws kInput, which names the two bands if any two overlap, or the band if one is malformed.
+  // Throws kInput that names two bands if they overlap, or a band if it is malformed.
   Mask(int64_t rows, int64_t columns, const std::vector<Band>& bands);
   Mask(int64_t rows, int64_t columns, BandList bands);  // the same for a compact list, for millions of bands
 
   // Row i sees columns i - left to i + right. Defaults: full. right = 0: causal.
   static Mask window(int64_t tokens, int64_t left = kUnboundedAbove, int64_t right = kUnboundedAbove);
 
-  // Packed documents of these lengths, one after the other; within each, as window().
+  // Packed documents of these lengths, one after another, each with the mask of window().
   static Mask documents(std::span<const int64_t> lengths, int64_t left = kUnboundedAbove,
                         int64_t right = kUnboundedAbove);
 
   int64_t rows() const { return rows_; }
   int64_t columns() const { return columns_; }
-  const BandList& bands() const;          // for Longspan's own sources, which know its type
+  const BandList& bands() const;          // for Longspan's own sources; the type is internal
   std::vector<Band> band_vector() const;  // a copy of the bands, in order
 
   int64_t area() const { return area_; }               // visible pairs; the only source of the FLOP count
   int64_t visible_count(int64_t row) const;            // keys the row sees
-  std::vector<Range> visible_keys(int64_t row) const;  // sorted, disjoint, adjacent ones merged
+  std::vector<Range> visible_keys(int64_t row) const;  // sorted, disjoint, adjacent ranges merged
   bool visible(int64_t row, int64_t column) const;
   std::vector<int64_t> visible_counts() const;  // visible_count of every row in O(bands + rows)
 
   // The mask of a subset of rows against a subset of columns, in packed local coordinates: local row i is the
-  // i-th row of the concatenation of q_ranges, local column j likewise. The ranges of each list are disjoint,
-  // in any order. A shard of a mask is a mask.
+  // i-th row of the concatenation of q_ranges, local column j likewise. The ranges of each list must be
+  // disjoint, in any order. A shard of a mask is a mask.
   Mask gather(std::span<const Range> q_ranges, std::span<const Range> k_ranges) const;
 
   Mask transposed() const;  // rows become columns: visible'(j, i) == visible(i, j)
 
-  // The same bands. Masks cut into different bands are different, even where they show the same pairs.
+  // Compares bands. Masks with different bands are different, even if they show the same pairs.
   friend bool operator==(const Mask& a, const Mask& b);
 
  private:
@@ -109,9 +109,9 @@ class Mask {
 // The masks of a problem: one shared by all heads, or one per KV head.
 using HeadMasks = std::vector<Mask>;
 
-// The masks of a named pattern, drawn as `longspan mask PATTERN --seqlen ...` draws them. `options` are those
-// that the pattern reads, by name and as on the command line: {{"window", "1K"}, {"seed", "7"}}. Throws
-// kInput for an unknown pattern or option and for a value that is not allowed.
+// The masks of a named pattern, as `longspan mask PATTERN --seqlen ...` draws them. `options` are those of
+// the pattern, by name, with values as on the command line: {{"window", "1K"}, {"seed", "7"}}. Throws kInput
+// for an unknown pattern or option, or an invalid value.
 HeadMasks pattern_masks(std::string_view pattern, int64_t seqlen,
                         const std::map<std::string, std::string>& options = {});
 std::vector<std::string> pattern_names();  // "full", "causal", "causal_document", ...

@@ -1,4 +1,4 @@
-// Context parallelism: one attention over several ranks, each of which holds a part of the sequence. Any
+// Context parallelism: one attention over several ranks, each of which holds a part of the sequence. Every
 // strategy runs any mask with any kernel. docs/guide/parallel.md says which strategy to choose.
 #pragma once
 
@@ -18,19 +18,21 @@ class Communicator;
 
 inline constexpr std::chrono::milliseconds kWaitLimit{60000};
 
-// One rank's end of a group of ranks that exchange data. A wait longer than `limit` fails the group: every
-// rank's call then throws kPeer with the reason, and nothing waits for ever. Copies are the same end.
+// One rank's end of a group of ranks that exchange data. A wait longer than `limit` fails the group: the
+// calls of all ranks then throw kPeer with the reason, so no rank waits forever. Copies refer to the same
+// end.
 class Group {
  public:
-  // Ranks that are threads of this process, with tensors on the CPU or on GPUs. One end a rank.
+  // Ranks that are threads of this process, with tensors on the CPU or on GPUs. Returns one end per rank.
   static std::vector<Group> threads(int ranks, std::chrono::milliseconds limit = kWaitLimit);
 
-  // The same through NCCL; rank r's tensors are on devices[r], each another GPU. Throws kInput without NCCL.
+  // The same through NCCL. The tensors of rank r are on devices[r], a different GPU for each rank. Throws
+  // kInput without NCCL.
   static std::vector<Group> gpus(std::span<const Device> devices,
                                  std::chrono::milliseconds limit = kWaitLimit);
 
-  // This process among those that torchrun, srun or mpirun started, with its tensors on `device`, a GPU:
-  // through NCCL. Throws kInput if no launcher's variables are set, or without NCCL.
+  // This process as one of those started by torchrun, srun or mpirun, through NCCL. Its tensors are on the
+  // GPU `device`. Throws kInput without NCCL, or if no launcher's variables are set.
   static Group processes(const Device& device, std::chrono::milliseconds limit = kWaitLimit);
 
   explicit Group(std::shared_ptr<Communicator> communicator);
@@ -43,12 +45,12 @@ class Group {
   std::shared_ptr<Communicator> communicator_;
 };
 
-// This process among those that mpirun or srun started, with its tensors on the CPU. In the target
+// This process as one of those started by mpirun or srun, with its tensors on the CPU. Part of the target
 // longspan::mpi.
 Group mpi_processes(std::chrono::milliseconds limit = kWaitLimit);
 
-// Calls body once for each end, each on a thread of its own. If a body throws, its group fails with that
-// reason; when all have ended, the first failure is rethrown.
+// Calls body once for each end, each in its own thread. If a body throws, its group fails with that reason.
+// The first failure is rethrown after all bodies have ended.
 void run_ranks(std::span<const Group> ends, const std::function<void(const Group&)>& body);
 
 // `nodes` nodes of `devices` devices each; rank r is device r % devices of node r / devices.
@@ -62,19 +64,19 @@ struct Topology {
 
 struct ParallelConfig {
   std::string strategy = "balanced";           // one of strategy_names()
-  std::map<std::string, std::string> options;  // those of the strategy, as on the command line
-  int nodes = 1;                               // the group's ranks are spread over so many nodes evenly
+  std::map<std::string, std::string> options;  // of the strategy, as on the command line
+  int nodes = 1;                               // number of nodes, with the same number of ranks each
   std::string kernel = "auto";                 // as for make_plan()
 };
 std::vector<std::string> strategy_names();  // "ulysses", "ring-p2p", ...
 
-// One rank's part of an attention over all tokens of `problem`. All ranks of the group make it and call it
-// alike.
+// One rank's part of an attention over all tokens of `problem`. All ranks of the group must construct it and
+// make the same calls.
 //
-// The tensors of a call are the rank's own tokens, packed in the order of tokens(), all heads: q, o, dout, dq
-// [own tokens, heads_q, head_dim]; k, v, dk, dv [own tokens, heads_kv, head_dim]; lse [heads_q, own tokens].
-// Workspace is the object's own. forward() of the same tensors precedes backward(): what it kept of other
-// ranks' keys serves there.
+// The tensors of a call hold the rank's own tokens with all heads, packed in the order of tokens(): q, o,
+// dout, dq [own tokens, heads_q, head_dim]; k, v, dk, dv [own tokens, heads_kv, head_dim]; lse [heads_q, own
+// tokens]. The object has its own workspace. Call forward() before backward() with the same tensors:
+// backward() reuses other ranks' keys that forward() kept.
 class ParallelAttention {
  public:
   // Plans everything: the schedule, the masks of each rank's shards, the kernel's plans. Throws kInput or
@@ -85,7 +87,7 @@ class ParallelAttention {
   ParallelAttention(ParallelAttention&&) noexcept;
   ParallelAttention& operator=(ParallelAttention&&) noexcept;
 
-  const std::vector<Range>& tokens() const;  // of the whole sequence, that this rank holds: its rows in order
+  const std::vector<Range>& tokens() const;  // tokens of the sequence that this rank holds, in row order
   int64_t token_count() const;
 
   void forward(const ForwardArgs& args, Stream stream);
