@@ -1,4 +1,4 @@
-# The third-party libraries that only the benchmark and the program use, and what the program says of all versions.
+# The third-party libraries that only the benchmark and the program use, and the versions that the program reports.
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 if(LONGSPAN_STATIC_DEPS)

@@ -1,4 +1,4 @@
-# Adds record/build_info.cpp to a target: versions as configured, the commit as of each build.
+# Adds record/build_info.cpp to a target: versions from configure time, the commit from each build.
 function(longspan_add_build_info target)
   pkg_get_variable(openblas_version openblas version)
   pkg_check_modules(fmt_package QUIET fmt)

@@ -1,31 +1,31 @@
 # The CUDA part of the build, read only when LONGSPAN_CUDA is on. A folder adds its .cu files to the library
 # with target_sources() like any other source, inside if(LONGSPAN_CUDA).
 #
-# 90a is Hopper with the instructions that only Hopper has (wgmma, setmaxnreg); code for it runs on no other
-# architecture, so other GPUs need a list of their own: -DCMAKE_CUDA_ARCHITECTURES="80;90a".
+# 90a is Hopper with its own instructions (wgmma, setmaxnreg). Code for it runs on no other architecture, so for
+# other GPUs list their architectures: -DCMAKE_CUDA_ARCHITECTURES="80;90a".
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
   set(CMAKE_CUDA_ARCHITECTURES 90a CACHE STRING "GPU architectures to compile for")
 endif()
 set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
 enable_language(CUDA)
-if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25.1 does not know yet that nvcc has C++20
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25.1 does not know that nvcc supports C++20
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 endif()
 find_package(CUDAToolkit REQUIRED)
 
-# Called once the library target exists.
+# Call after creating the library target.
 function(longspan_enable_cuda target)
   target_compile_options(${target} PRIVATE
-    # -DFMT_USE_CONSTEXPR=1: fmt 9 takes nvcc for a compiler without constexpr, and then does not compile.
-    # --expt-relaxed-constexpr: constexpr functions of the host (std::min, our own) work in device code.
+    # -DFMT_USE_CONSTEXPR=1: fmt 9 assumes that nvcc has no constexpr, and then does not compile.
+    # --expt-relaxed-constexpr: constexpr host functions (std::min, our own) work in device code.
     # -lineinfo: profilers show source lines; it costs nothing at run time.
     $<$<COMPILE_LANGUAGE:CUDA>:-DFMT_USE_CONSTEXPR=1 --expt-relaxed-constexpr -lineinfo -Xcompiler=-Wall,-Wextra>)
   target_link_libraries(${target} PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
 endfunction()
 
-# longspan_builds_for(RESULT ARCHITECTURE): whether CMAKE_CUDA_ARCHITECTURES asks for code for that architecture, with
-# or without the suffix of its own features: 90 or 90a for 90a.
+# longspan_builds_for(RESULT ARCHITECTURE): whether CMAKE_CUDA_ARCHITECTURES includes that architecture, with or
+# without its feature suffix: 90 or 90a for 90a.
 function(longspan_builds_for result architecture)
   string(REGEX MATCH "^[0-9]+" number ${architecture})
   set(asked ${CMAKE_CUDA_ARCHITECTURES})
@@ -41,14 +41,14 @@ function(longspan_builds_for result architecture)
   set(${result} ${found} PARENT_SCOPE)
 endfunction()
 
-# longspan_has_kernel(DEFINITION): tells the registry that this build has a kernel: defines it for registry.cpp.
+# longspan_has_kernel(DEFINITION): adds a kernel to the registry of this build by defining DEFINITION for registry.cpp.
 function(longspan_has_kernel definition)
   set_property(SOURCE ${CMAKE_SOURCE_DIR}/src/kernels/registry.cpp TARGET_DIRECTORY longspan
                APPEND PROPERTY COMPILE_DEFINITIONS ${definition}=1)
 endfunction()
 
-# longspan_cuda_sources(TARGET ARCHITECTURE SOURCE...): CUDA sources for one architecture, whatever the others that are
-# built; sources added with target_sources() are compiled for all of them.
+# longspan_cuda_sources(TARGET ARCHITECTURE SOURCE...): CUDA sources for one architecture only. Sources added with
+# target_sources() are compiled for all architectures of the build.
 function(longspan_cuda_sources target architecture)
   if(TARGET ${target}_sm${architecture})
     target_sources(${target}_sm${architecture} PRIVATE ${ARGN})

@@ -1,13 +1,13 @@
 # The third-party libraries of the library longspan; the installed package config reads this file, too.
 # docs/reference/dependencies.md says why each was chosen. Those of the benchmark are in bench_dependencies.cmake.
 #
-# LONGSPAN_STATIC_DEPS makes a program that other machines need only libc for: fmt as headers, archives where the
-# system has them, and Highway's shared library (Debian has no archive of it) beside the program.
+# LONGSPAN_STATIC_DEPS builds a program that needs only libc on other machines: fmt as headers, static libraries if
+# the system has them, and Highway's shared library (Debian has no static one) next to the program.
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
-# LIBXSMM, an archive for x86 only; without it OpenBLAS does small products, more slowly. Not by pkg-config's
-# target, which would name archives of libc.
+# LIBXSMM, a static library for x86 only. Without it OpenBLAS computes small products, more slowly. It is not found by
+# pkg-config, whose target would link static libraries of libc.
 if(NOT DEFINED LONGSPAN_XSMM OR LONGSPAN_XSMM)
   pkg_check_modules(xsmm QUIET libxsmm)
   if(xsmm_FOUND)
@@ -34,5 +34,5 @@ else()
   find_package(BLAS REQUIRED)
 endif()
 if(TARGET longspan_xsmm)
-  target_link_libraries(longspan_xsmm INTERFACE ${BLAS_LIBRARIES})  # an archive must come after what needs it
+  target_link_libraries(longspan_xsmm INTERFACE ${BLAS_LIBRARIES})  # a static library must come after its users
 endif()

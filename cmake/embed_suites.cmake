@@ -1,4 +1,4 @@
-# Run at build time: writes OUTPUT, a C++ file that holds the TOML files of FOLDER as text.
+# Run at build time: writes OUTPUT, a C++ file with the TOML files of FOLDER as text.
 set(rows "")
 file(GLOB paths ${FOLDER}/*.toml)
 foreach(path ${paths})

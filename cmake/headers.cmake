@@ -1,5 +1,5 @@
-# Each header compiles alone, as a test checks by the target that CMake makes of header sets. The public headers of include/ are
-# those of the target longspan; those of src/ belong to a target of their own, which nothing links.
+# Each header compiles alone; a test builds the target that CMake generates for header sets. The public headers of include/
+# belong to the target longspan, those of src/ to a separate target that nothing links.
 file(GLOB public CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/include/longspan/*.h)
 target_sources(longspan PUBLIC FILE_SET HEADERS BASE_DIRS ${CMAKE_SOURCE_DIR}/include FILES ${public})
 set_target_properties(longspan PROPERTIES VERIFY_INTERFACE_HEADER_SETS ${LONGSPAN_TESTS})
@@ -8,7 +8,7 @@ if(LONGSPAN_TESTS)
   file(GLOB_RECURSE internal CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*.h)
   foreach(header ${internal})
     file(STRINGS ${header} cuda REGEX "^#include <cu")
-    # Highway's -inl headers are read several times, once for each instruction set, and never alone.
+    # Highway's -inl headers are included once per instruction set, and never alone.
     if(header MATCHES "-inl\\.h$" OR (cuda AND NOT LONGSPAN_CUDA))
       list(REMOVE_ITEM internal ${header})
     endif()

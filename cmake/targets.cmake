@@ -1,7 +1,7 @@
-# How the two libraries are put together.
+# Functions that define the two libraries.
 
-# longspan_library(TARGET FOLDER...): a static or shared library of folders of src/, each of which adds its own
-# sources with target_sources(TARGET PRIVATE ...).
+# longspan_library(TARGET FOLDER...): a static or shared library of folders of src/. Each folder adds its sources with
+# target_sources(TARGET PRIVATE ...).
 function(longspan_library target)
   add_library(${target})
   target_compile_features(${target} PUBLIC cxx_std_20)
@@ -37,7 +37,7 @@ function(longspan_compile_by_folder target)
   endforeach()
 endfunction()
 
-# longspan_internal(TARGET SCOPE): sees the headers of src/, which are not installed, and what they include.
+# longspan_internal(TARGET SCOPE): gives a target the internal headers of src/ and the headers that they include.
 function(longspan_internal target scope)
   target_include_directories(${target} ${scope} ${CMAKE_SOURCE_DIR}/src)
   # -Wrestrict is wrong about std::string in GCC 12 (its bug 105651).

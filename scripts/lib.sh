@@ -3,17 +3,17 @@
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
-# Debian 12's and Ubuntu 24.04's names. The one place that lists them.
+# The package names of Debian 12 and Ubuntu 24.04. They are listed only here.
 build_packages=(
   g++ cmake ninja-build pkg-config git
   libfmt-dev nlohmann-json3-dev libtomlplusplus-dev libcli11-dev
   libhwy-dev libopenblas-pthread-dev libpng-dev libjs-chart.js
 )
-# Fast small matrix products, for x86 alone; elsewhere OpenBLAS does them.
+# Fast small matrix products, x86 only; elsewhere OpenBLAS computes them.
 [ "$(uname -m)" != x86_64 ] || build_packages+=(libxsmm-dev)
 test_packages=(libgtest-dev libgmock-dev librapidcheck-dev libopenmpi-dev openmpi-bin python3 python3-numpy)
-# A browser for the report's page. Ubuntu has it only as a snap, which a container cannot run: there that test is
-# skipped, and says so.
+# A browser to test the report's page. Ubuntu has it only as a snap, which a container cannot run; there the test is
+# skipped with a message.
 [ "$(. /etc/os-release && echo "$ID")" != debian ] || test_packages+=(chromium chromium-driver)
 format_packages=(clang-format-14)
 fuzz_packages=(clang-14 libclang-rt-14-dev llvm-14)
@@ -24,7 +24,7 @@ fail() {
   exit 1
 }
 
-# require_packages NAME...: installs those that are missing, or says how and stops.
+# require_packages NAME...: installs missing packages, or prints how to do so and stops.
 require_packages() {
   command -v dpkg-query >/dev/null && command -v apt-get >/dev/null ||
     fail "this machine has no apt; install the equivalents of: $*"
@@ -35,7 +35,7 @@ require_packages() {
   [ ${#missing[@]} -gt 0 ] || return 0
   local as_root=()
   if [ "$(id -u)" != 0 ]; then
-    # With a terminal sudo may ask for the password; without one only a sudo that does not ask is any use.
+    # On a terminal, sudo may ask for the password; otherwise it must work without one.
     if command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
       as_root=(sudo)
     else
@@ -45,17 +45,17 @@ require_packages() {
     fi
   fi
   say "Installing ${missing[*]}"
-  # `env` because sudo does not pass on the environment.
+  # `env` because sudo does not keep the environment.
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -q ||
     fail "apt-get update failed: is the network reachable?"
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
     "${missing[@]}" || fail "apt-get could not install: ${missing[*]}"
 }
 
-# A GPU is worth building for where both its driver and the toolkit are.
+# Building for a GPU makes sense only with both its driver and the toolkit.
 have_cuda() { command -v nvcc >/dev/null && nvidia-smi -L 2>/dev/null | grep -q GPU; }
 
-# Compilers take up to a gigabyte each: as many at once as cores and memory allow.
+# Each compiler needs up to a gigabyte, so the number of jobs is limited by cores and memory.
 build_jobs() {
   local cores memory_gib
   cores=$(nproc)
@@ -64,7 +64,7 @@ build_jobs() {
   echo $((cores < memory_gib ? cores : memory_gib))
 }
 
-# build PRESET FOLDER [CMAKE ARGUMENT...]: everything, or what build_targets names.
+# build PRESET FOLDER [CMAKE ARGUMENT...]: builds everything, or the targets in build_targets.
 build_targets=()
 build() {
   local preset=$1 folder=$2
@@ -79,5 +79,5 @@ build() {
   cmake --build "$folder" -j "$(build_jobs)" ${build_targets:+--target "${build_targets[@]}"} || fail "the build failed"
 }
 
-# The machine's own program: with CUDA where that is of use, without it elsewhere, unless the caller says.
+# The default preset of this machine: with CUDA if it can be used.
 default_preset() { if have_cuda; then echo cuda; else echo cpu; fi; }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""How tensor cores add, and what that does to lse: scores of one head by cuBLAS, by fp32 cores, and emulated.
+"""How tensor cores add, and the effect on lse: scores of one head by cuBLAS, by fp32 cores, and emulated.
 
-Needs a Hopper GPU and PyTorch 2.8 or later. What it showed: docs/lab/2026-11-sm90-forward.md, "The error of lse".
+Needs a Hopper GPU and PyTorch 2.8 or later. Findings: docs/lab/2026-11-sm90-forward.md, "The error of lse".
 """
 import torch
 
@@ -9,7 +9,7 @@ ROWS, HEAD_DIM, HEADS, LARGE = 1500, 128, 8, 32
 
 
 def emulate(q, k, cut, step):
-    """Exact sums of `step` products; the running sum cut to the 24 bits of an fp32 after each."""
+    """Exact sums of `step` products; the running sum is truncated to the 24 bits of an fp32 after each."""
     sums = torch.zeros(q.shape[0], k.shape[0], dtype=torch.float64, device=q.device)
     for i in range(0, q.shape[1], step):
         sums = sums + q[:, i : i + step].double() @ k[:, i : i + step].double().T

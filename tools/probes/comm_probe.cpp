@@ -1,6 +1,6 @@
-// A tool for whoever works on communication between GPUs: what an exchange of each rank with all others
-// reaches, by copy engines, by multiprocessors and by NCCL, and what the host spends on it; and how long an
-// exchange takes beside an attention kernel that is put into the same stream after it.
+// A probe for work on communication between GPUs. It measures the rate and host time of an all-to-all by copy
+// engines, by multiprocessors and by NCCL, and how long an exchange takes next to an attention kernel that
+// follows it in the same stream.
 //   comm_probe [megabytes for each peer ...]
 //   comm_probe beside [megabytes for each peer ...]
 #include <algorithm>
@@ -36,8 +36,8 @@ struct Time {
   double device_s = 0, host_s = 0;
 };
 
-// One rank's median time of an exchange, its rows `row_bytes` long and twice as far apart at the sender's end
-// (0: in one piece).
+// One rank's median time of an exchange. Rows are `row_bytes` long, with twice that stride at the sender
+// (0: contiguous).
 Time exchange_time(Communicator& communicator, const Device& gpu, Pattern pattern, size_t bytes,
                    size_t row_bytes, Meanwhile meanwhile) {
   const cuda::OwnedStream stream(gpu.index);
@@ -120,8 +120,8 @@ struct BesideTime {
   double alone_s, attention_s, beside_s, both_s;
 };
 
-// Of an exchange with the next rank: alone; of the attention alone; of the exchange, where the attention
-// follows it in the same stream; until both are done.
+// The times of an exchange with the next rank alone, of the attention alone, of the exchange if the attention
+// follows it in the same stream, and until both are done.
 BesideTime beside(Communicator& communicator, const Device& gpu, Attention& attention, Direction direction,
                   size_t bytes, Meanwhile meanwhile) {
   const cuda::OwnedStream stream(gpu.index), other(gpu.index);

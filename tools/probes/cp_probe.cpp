@@ -1,6 +1,6 @@
-// A tool for whoever works on context parallelism over GPUs: the rates of strategies on this machine, all in
-// one process, each beside the single device's, with where the slowest rank's time went. It checks
-// nothing: `longspan run` is what verifies and publishes.
+// A probe for work on context parallelism over GPUs. It prints the rates of strategies on this machine, all
+// in one process, next to the rate of one device, with a breakdown of the slowest rank's time. It verifies
+// nothing; use `longspan run` for results.
 //   cp_probe [strategy=a,b] [mask=full,causal] [tokens=8K,32K: a rank] [ranks=2,4] [dir=fwd,bwd] [masks=N]
 //            [transport=threads,nccl] [lengths=long-mix] [heads=64:8] [seconds=0.3: a row] [kernel=sm90]
 #include <algorithm>
@@ -142,7 +142,7 @@ Problem problem_of(const Options& options, const std::string& mask, int64_t toke
   return problem;
 }
 
-// TFLOP/s of one device, loaded all the while.
+// TFLOP/s of one device under continuous load.
 double single_rate(const Kernel& kernel, const Problem& problem, Direction direction, const Whole& whole,
                    const Device& gpu, double budget_s) {
   const cuda::OwnedStream stream(gpu.index);

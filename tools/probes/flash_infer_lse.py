@@ -1,5 +1,5 @@
-"""How far off lse is by each of FlashInfer's backends, on one causal problem against fp64, and how far off it would be if weights were
-rounded to bf16 before they are added up: why the peer flash-infer is offered no masks bit by bit (docs/guide/peers.md).
+"""The error of lse of each of FlashInfer's backends, on one causal problem against fp64, and the error that results from rounding weights
+to bf16 before adding them. It is why the peer flash-infer gets no masks with one bit per pair (docs/guide/peers.md).
 
     python tools/probes/flash_infer_lse.py
 """

@@ -1,5 +1,5 @@
-"""What FlexAttention's own tuning gives: its rates compiled with its defaults, as `longspan run` measures it, and with
-mode="max-autotune-no-cudagraphs", which tries its other tiles; and whether its backward pass has tiles for blocks of 64 then.
+"""The effect of FlexAttention's own tuning: its rates with default options, as in `longspan run`, and with
+mode="max-autotune-no-cudagraphs", which tries its other tiles; and whether its backward pass then has tiles for blocks of 64.
 
     python tools/probes/flex_tuning.py [--cases full:8192,causal:8192,blocks64:16384,blocks128:16384]
 
@@ -19,7 +19,7 @@ MODES = {"defaults": None, "max-autotune": "max-autotune-no-cudagraphs"}
 
 
 def random_blocks(size, seqlen, heads_q, heads_kv):
-    """(block mask, visible pairs of a head): the same number of blocks in each row, those of a KV head's query heads alike."""
+    """(block mask, visible pairs per head): the same number of blocks in each row; the query heads of a KV head share blocks."""
     blocks = seqlen // size
     kept = max(1, round(DENSITY * blocks))
     generator = torch.Generator(device="cuda").manual_seed(42)
@@ -32,7 +32,7 @@ def random_blocks(size, seqlen, heads_q, heads_kv):
 
 
 def problem(kind, seqlen):
-    """(block mask, visible pairs of a head, query heads, KV heads)"""
+    """(block mask, visible pairs per head, query heads, KV heads)"""
     if kind.startswith("blocks"):
         return *random_blocks(int(kind.removeprefix("blocks")), seqlen, 32, 4), 32, 4
     if kind == "full":
@@ -46,7 +46,7 @@ def rates(timer, kind, seqlen, mode):
     make = lambda heads: torch.randn(
         1, seqlen, heads, HEAD_DIM, device="cuda", dtype=torch.bfloat16).transpose(1, 2).requires_grad_()
     q, k, v = make(heads_q), make(heads_kv), make(heads_kv)
-    # As peers/flex.py: without them the forward pass has no tile that fits blocks of 64.
+    # As in peers/flex.py: without these options the forward pass has no tile for blocks of 64.
     options = {"fwd_BLOCK_M": 64, "fwd_BLOCK_N": 64} if kind == "blocks64" and mode is None else None
     compiled = torch.compile(flex_attention, dynamic=False, fullgraph=True, mode=mode)
     flops = 4 * area * heads_q * HEAD_DIM
@@ -80,7 +80,7 @@ def main():
             try:
                 for direction, rate, compiling in rates(timer, kind, int(seqlen), mode):
                     print(f"{case:16} {direction:8} {name:12} {rate / 1e12:7.1f} TFLOP/s   compiled and timed in {compiling:.0f} s", flush=True)
-            except Exception as error:  # of what it has no tiles for
+            except Exception as error:  # if it has no suitable tiles
                 print(f"{case:16} {name:12} fails: {str(error).strip().splitlines()[0][:160]}", flush=True)
 
 

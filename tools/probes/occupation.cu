@@ -1,4 +1,4 @@
-// One block a multiprocessor, with all of its shared memory, reads a word of the host's until it is set.
+// One CTA per multiprocessor, with all of its shared memory, polls a word in host memory until it is set.
 #include "base/cuda/cuda.h"
 #include "occupation.h"
 

@@ -1,4 +1,4 @@
-// A kernel that has all multiprocessors of a GPU until it is told to end.
+// A kernel that occupies all multiprocessors of a GPU until it is told to end.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class Occupation {
   void end();  // ends by itself after ten seconds
 
  private:
-  uint32_t* ended_ = nullptr;  // in the host's memory, which the kernel reads
+  uint32_t* ended_ = nullptr;  // in host memory that the kernel reads
 };
 
 }  // namespace longspan

@@ -1,11 +1,11 @@
-"""The rates of PyTorch's own attention and matrix product by plain calls, timed by longspan's rule: to compare with what
-`longspan run` says of torch-cudnn, torch-fa2 and flex, and with its ceiling.
+"""The rates of PyTorch's own attention and matrix product by plain calls, timed by longspan's rule, for comparison with
+`longspan run` on torch-cudnn, torch-fa2 and flex, and with its ceiling.
 
     python tools/probes/plain_rates.py [--results FILE.jsonl] [--kernels cudnn,fa2,flex] [--shapes full:8192,causal:8192]
                                           [--study]
 
-With --results each rate stands beside that of the same case in the file, and their ratio; exit status 1 if one is off by more
-than 5 %. --study times the product under other conditions as well: rests between samples, a warm cache, cuBLASLt.
+With --results, each rate is printed next to that of the same case in the file, with their ratio. The exit status is 1 if one differs
+by more than 5 %. --study also times the product under other conditions: pauses between samples, a warm cache, cuBLASLt.
 """
 
 import argparse
@@ -24,7 +24,7 @@ ROW_S, LONGEST_ROW = 0.05, 64  # as in src/bench/cuda_testbed.cpp
 
 
 class Timer:
-    """docs/reference/metrics.md, "On a GPU": rows of samples without a rest, the L2 emptied before each, events around it; the median."""
+    """The median by docs/reference/metrics.md, "On a GPU": samples without a pause, the L2 emptied before each, events around each."""
 
     def __init__(self, warmup_s, budget_s):
         self.warmup_s, self.budget_s = warmup_s, budget_s
@@ -32,7 +32,7 @@ class Timer:
 
     def row(self, work, count, cold=True):
         events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(count)]
-        torch.cuda._sleep(1_000_000)  # half a millisecond, in which the first are launched
+        torch.cuda._sleep(1_000_000)  # half a millisecond, to launch the first samples meanwhile
         for begin, end in events:
             if cold:
                 self.flush.zero_()
@@ -69,7 +69,7 @@ def product(timer, transposed, **conditions):
 
 def attention(kernel, mask, seqlen):
     """forward() -> (o, (q, k, v)), by the call that a user would write."""
-    # As a projection gives them: [batch, tokens, heads, head_dim], seen as [batch, heads, tokens, head_dim].
+    # The layout of a projection's output: [batch, tokens, heads, head_dim], viewed as [batch, heads, tokens, head_dim].
     make = lambda heads: torch.randn(
         1, seqlen, heads, HEAD_DIM, device="cuda", dtype=torch.bfloat16).transpose(1, 2).requires_grad_()
     q, k, v = make(HEADS_Q), make(HEADS_KV), make(HEADS_KV)
@@ -156,7 +156,7 @@ def main():
                 other = measured.get((kernel, mask, int(seqlen), direction))
                 show(f"{kernel} {mask} {seqlen} {direction}", rate, other, True)
     if off:
-        print(f"off by more than 5 %: {'; '.join(off)}")
+        print(f"differs by more than 5 %: {'; '.join(off)}")
     return 1 if off else 0
 
 

@@ -12,8 +12,8 @@
 //   P=PARTS T=MOST_TILES o=KEY_ORDER (its number) g=GROUP_ITEMS r=LAST_ROUNDS h=KV_HEADS
 //   k=WALK (1: descending, 2: by rows)
 //   p=PARTS                            with any number of tiles and no groups of items
-// for example chosen,w=0,T=160. With n=REPEATS, `check` compares the bits of so many ordered runs (else 4)
-// with the first one's.
+// for example chosen,w=0,T=160. With n=REPEATS, `check` compares the bits of that many ordered runs (default
+// 4) with those of the first.
 #include <algorithm>
 #include <chrono>
 #include <cmath>

@@ -62,7 +62,8 @@ class Hash {
   uint64_t value_ = 0x2545f4914f6cdd1d;
 };
 
-// What planners ask of an H200, as the machine's line in results/nvidia-h200/2026-11-21-dense.jsonl has it.
+// The properties of an H200 that planners use, from the run line of
+// results/nvidia-h200/2026-11-21-dense.jsonl.
 constexpr int kUnits = 132;
 Device h200() {
   Device device;
