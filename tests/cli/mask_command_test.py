@@ -104,7 +104,7 @@ class MaskCommand(unittest.TestCase):
             (["causal", "--seqlen", "0"], "--seqlen 0: must be 1 to"),
             (["causal", "--seqlen", "8", "--window", "3"], "--window: does not apply to causal, which takes no"),
             (["uniform_block_sparse", "--seqlen", "8", "--block-min", "3"],
-             "--block-min: does not concern uniform_block_sparse, which takes --block, --density, --kv-heads"),
+             "--block-min: does not apply to uniform_block_sparse, which takes --block, --density, --kv-heads"),
             (["sliding_window_causal", "--seqlen", "8", "--window", "3,4"], "has a left side only"),
             (["sliding_window", "--seqlen", "8", "--window", "3,"], "--window '': must be a whole number"),
             (["causal", "--seqlen", "8", "--seed", "-1"], "--seed -1: must be at least 0"),
