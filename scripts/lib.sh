@@ -16,6 +16,7 @@ test_packages=(libgtest-dev libgmock-dev librapidcheck-dev libopenmpi-dev openmp
 # skipped with a message.
 [ "$(. /etc/os-release && echo "$ID")" != debian ] || test_packages+=(chromium chromium-driver)
 format_packages=(clang-format-14)
+tidy_packages=(clang-tidy-14)
 fuzz_packages=(clang-14 libclang-rt-14-dev llvm-14)
 
 say() { printf '\n== %s\n' "$*"; }

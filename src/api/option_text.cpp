@@ -15,7 +15,7 @@ void set_from_text(OptionValues& values, std::span<const OptionSpec> declared, s
     std::vector<std::string_view> names;
     if (!others.empty()) names.push_back(others);
     for (const OptionSpec& one : declared) names.push_back(one.name);
-    LONGSPAN_CHECK_INPUT(false, "{} does not concern {}, which takes {}", name, reader,
+    LONGSPAN_CHECK_INPUT(false, "{} does not apply to {}, which takes {}", name, reader,
                          names.empty() ? "no options" : fmt::format("{}", fmt::join(names, ", ")));
   }
   try {

@@ -16,6 +16,7 @@ namespace {
 
 std::vector<Group> groups_of(std::vector<std::unique_ptr<Communicator>> ends) {
   std::vector<Group> groups;
+  groups.reserve(ends.size());
   for (std::unique_ptr<Communicator>& end : ends) groups.emplace_back(std::move(end));
   return groups;
 }

@@ -9,7 +9,6 @@ size_t size_of(DType dtype) {
     case DType::kF32:
       return 4;
     case DType::kBF16:
-      return 2;
     case DType::kF16:
       return 2;
     case DType::kF64:

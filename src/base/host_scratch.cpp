@@ -41,11 +41,11 @@ Buffer take(size_t bytes) {
 }
 
 void touch(const Buffer& buffer) {
-  const auto begin = reinterpret_cast<uintptr_t>(buffer.data());
-  const uintptr_t first = (begin + kPage - 1) / kPage * kPage;
-  const uintptr_t end = begin + buffer.bytes();
-  if (end <= first + kPiece) return;
-  madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE);  // a hint; failure is harmless
+  const size_t past_page = reinterpret_cast<uintptr_t>(buffer.data()) % kPage;
+  const size_t first = past_page == 0 ? 0 : kPage - past_page;  // the first whole page
+  if (buffer.bytes() <= first + kPiece) return;
+  // A hint; failure is harmless.
+  madvise(buffer.as<unsigned char>() + first, buffer.bytes() - first, MADV_HUGEPAGE);
   parallel_for(static_cast<int64_t>((buffer.bytes() + kPiece - 1) / kPiece), [&](int64_t piece, int) {
     auto* const bytes = buffer.as<unsigned char>();
     const size_t from = static_cast<size_t>(piece) * kPiece, to = std::min(buffer.bytes(), from + kPiece);

@@ -2,9 +2,7 @@
 
 #include <string_view>
 
-#include <unistd.h>
-
-extern char** environ;
+#include <unistd.h>  // environ
 
 namespace longspan {
 
@@ -13,7 +11,7 @@ SpawnEnvironment::SpawnEnvironment(const Variables& changes) {
     const std::string_view text = *entry;
     if (!changes.contains(std::string(text.substr(0, text.find('='))))) entries_.emplace_back(text);
   }
-  for (const auto& [name, value] : changes) entries_.push_back(name + "=" + value);
+  for (const auto& [name, value] : changes) entries_.emplace_back(name).append("=").append(value);
   for (std::string& entry : entries_) pointers_.push_back(entry.data());
   pointers_.push_back(nullptr);
 }

@@ -10,4 +10,16 @@ namespace longspan::cli {
 // reason.
 using AddCommand = void (*)(CLI::App& program);
 
+void add_run_command(CLI::App& program);
+void add_mask_command(CLI::App& program);
+void add_plan_command(CLI::App& program);
+void add_verify_command(CLI::App& program);
+void add_list_command(CLI::App& program);
+void add_report_command(CLI::App& program);
+void add_compare_command(CLI::App& program);
+void add_completion_command(CLI::App& program);
+void add_run_case_command(CLI::App& program);
+void add_manual_command(CLI::App& program);
+void add_results_page_command(CLI::App& program);
+
 }  // namespace longspan::cli

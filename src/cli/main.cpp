@@ -11,19 +11,7 @@
 
 namespace longspan::cli {
 
-void add_run_command(CLI::App& program);
-void add_mask_command(CLI::App& program);
-void add_plan_command(CLI::App& program);
-void add_verify_command(CLI::App& program);
-void add_list_command(CLI::App& program);
-void add_report_command(CLI::App& program);
-void add_compare_command(CLI::App& program);
-void add_completion_command(CLI::App& program);
-void add_run_case_command(CLI::App& program);
-void add_manual_command(CLI::App& program);
-void add_results_page_command(CLI::App& program);
-
-// The commands, in the order of the help. To add one, add its declaration and a row.
+// The commands, in the order of the help. To add one, declare it in command.h and add a row.
 // clang-format off
 constexpr AddCommand kCommands[] = {
     add_run_command,
@@ -123,7 +111,7 @@ int main(int argc, char** argv) {
   int code = longspan::cli::run(argc, argv);
   // Output that could not be written, such as to a full disk, is a failure as well.
   if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
-    fmt::print(stderr, "longspan: standard output could not be written\n");
+    std::fputs("longspan: standard output could not be written\n", stderr);
     if (code == 0) code = 1;
   }
   return code;

@@ -129,10 +129,10 @@ void choose_devices(const std::string& text, bench::RunOptions& run) {
 // The launch of this process, if a launcher started several and each is one rank of some of these cases.
 std::optional<Launch> launch_of(const std::vector<bench::Case>& cases) {
   for (const bench::Case& c : cases) {
-    if (const auto launch = bench::launch_of_processes(c.parallelism)) return launch;
+    if (auto launch = bench::launch_of_processes(c.parallelism)) return launch;
   }
   // In a Slurm job, rank 0 may be the batch script itself.
-  const std::optional<Launch> launch = launch_from_environment();
+  std::optional<Launch> launch = launch_from_environment();
   LONGSPAN_CHECK_INPUT(
       !launch || launch->ranks == 1 || (launch->launcher == "Slurm" && launch->rank == 0),
       "{} started {} processes, but no case has ranks that are processes; add --transport mpi on the "

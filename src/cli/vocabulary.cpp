@@ -14,7 +14,7 @@
 namespace longspan::cli {
 
 std::vector<std::string> words_of(const CLI::Option& option) {
-  const std::string name = option.get_single_name();
+  const std::string& name = option.get_single_name();
   std::vector<std::string> words;
   if (name == "kernel") {
     for (const Kernel* kernel : workbench().kernels) words.emplace_back(kernel->name());

@@ -295,6 +295,7 @@ std::vector<std::unique_ptr<Communicator>> thread_communicators(int ranks, std::
   LONGSPAN_CHECK_INPUT(ranks >= 1, "{} ranks: at least 1 is needed", ranks);
   auto world = std::make_shared<World>(ranks, limit);
   std::vector<std::unique_ptr<Communicator>> ends;
+  ends.reserve(static_cast<size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) ends.push_back(std::make_unique<ThreadCommunicator>(world, rank));
   return ends;
 }
@@ -325,6 +326,7 @@ void run_thread_ranks(int ranks, std::chrono::milliseconds limit,
                       const std::function<void(Communicator&)>& body) {
   const auto ends = thread_communicators(ranks, limit);
   std::vector<Communicator*> pointers;
+  pointers.reserve(ends.size());
   for (const auto& end : ends) pointers.push_back(end.get());
   run_on_threads(pointers, body);
 }

@@ -90,7 +90,7 @@ class PeerPlan final : public Plan, public SelfTimed {
   ~PeerPlan() override {
     try {
       session_->ask({{"op", "drop"}, {"id", id_}});
-    } catch (const Error&) {  // the worker has died, so its plan is gone
+    } catch (...) {  // the worker has died, so its plan is gone
     }
   }
   PeerPlan(const PeerPlan&) = delete;

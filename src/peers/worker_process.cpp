@@ -81,6 +81,7 @@ WorkerProcess::WorkerProcess(const std::string& python, const std::string& folde
   const std::string worker = folder + "/worker.py";
   std::vector<std::string> words{python, worker, adapter};
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   SpawnEnvironment environment(variables);

@@ -41,11 +41,10 @@ class JsonWriter {
  public:
   template <class T>
   void field(const char* key, const T& value, const char* /*meaning*/, unsigned flags = 0) {
-    if (!is_none(value)) {
-      object.push_back({key, encode(value)});
-    } else if ((flags & kNull) != 0) {
+    const bool none = is_none(value);
+    if (none && (flags & kNull) != 0) {
       object.push_back({key, nullptr});
-    } else if (!detail::IsOptional<T>::value && (flags & kOmitted) == 0) {
+    } else if (!none || (!detail::IsOptional<T>::value && (flags & kOmitted) == 0)) {
       object.push_back({key, encode(value)});
     }
   }

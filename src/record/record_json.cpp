@@ -49,7 +49,7 @@ Open<DeviceState> open_object(const DeviceState& state) {
   return {encode(state)};
 }
 
-Workload workload_from(Json json) {
+Workload workload_from(const Json& json) {
   return from_json<Workload>(json);
 }
 

@@ -16,6 +16,6 @@ Open<TimingRule> open_object(const TimingRule& rule);
 Open<DeviceState> open_object(const DeviceState& state);
 
 // Reads a workload from a case's JSON. Throws an input error that names the wrong key.
-Workload workload_from(Json json);
+Workload workload_from(const Json& json);
 
 }  // namespace longspan::record

@@ -83,6 +83,10 @@ template <class T>
 struct Item<std::pair<std::string, T>> : Item<T> {};
 template <class T>
 struct Item<Open<T>> : Item<T> {};
+template <>
+struct Item<Open<void>> {
+  using type = Open<void>;
+};
 
 template <class T>
 std::string kind_of(unsigned flags) {

@@ -248,7 +248,7 @@ std::string escape_html(std::string_view text) {
   return out;
 }
 
-std::string escape_script_json(std::string json) {
+std::string escape_script_json(const std::string& json) {
   // '<' and '>' occur in JSON only inside strings, where they can be escaped.
   std::string out;
   out.reserve(json.size() + json.size() / 64);

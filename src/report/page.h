@@ -21,6 +21,6 @@ std::string format_page(const Results& results, const PageOptions& options);
 // Escapes text for use inside an element or a quoted attribute.
 std::string escape_html(std::string_view text);
 // Escapes JSON for use inside a <script> element, so that it cannot end the element or open a comment.
-std::string escape_script_json(std::string json);
+std::string escape_script_json(const std::string& json);
 
 }  // namespace longspan::report

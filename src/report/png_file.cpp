@@ -27,6 +27,7 @@ Colour mix(const Colour& a, const Colour& b, double share) {
 
 std::vector<Colour> palette() {
   std::vector<Colour> colours;
+  colours.reserve(2 * kShades + 1);
   for (int i = 0; i < kShades; ++i) colours.push_back(mix(kHidden, kVisible, i / (kShades - 1.0)));
   for (int i = 0; i < kShades; ++i) colours.push_back(mix(colours[i], kOutline, 0.6));
   colours.push_back(kPage);

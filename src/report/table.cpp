@@ -92,10 +92,10 @@ struct Axis {
 };
 
 std::vector<Axis> axes_of(const std::vector<const CaseRecord*>& cases) {
-  const auto prefixed = [](std::string prefix) {
+  const auto prefixed = [](const std::string& prefix) {
     return [prefix](const std::string& text) { return prefix + text; };
   };
-  const auto suffixed = [](std::string suffix) {
+  const auto suffixed = [](const std::string& suffix) {
     return [suffix](const std::string& text) { return text + suffix; };
   };
   std::vector<Axis> axes = {

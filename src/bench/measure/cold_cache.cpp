@@ -38,19 +38,18 @@ uintptr_t line_bytes() {
 
 // clflushopt is not ordered with other flushes, unlike clflush, so many can be in flight. The fence completes
 // them.
-__attribute__((target("clflushopt"))) void flush_optimised(uintptr_t begin, uintptr_t end) {
-  for (uintptr_t line = begin; line < end; line += line_bytes())
-    _mm_clflushopt(reinterpret_cast<void*>(line));
+__attribute__((target("clflushopt"))) void flush_optimised(const char* begin, const char* end) {
+  for (const char* line = begin; line < end; line += line_bytes()) _mm_clflushopt(const_cast<char*>(line));
   _mm_mfence();
 }
 
-bool flush(uintptr_t begin, uintptr_t end) {
-  begin &= ~(line_bytes() - 1);
+bool flush(const char* begin, const char* end) {
+  begin -= reinterpret_cast<uintptr_t>(begin) % line_bytes();
   if (has_clflushopt()) {
     flush_optimised(begin, end);
     return true;
   }
-  for (uintptr_t line = begin; line < end; line += line_bytes()) _mm_clflush(reinterpret_cast<void*>(line));
+  for (const char* line = begin; line < end; line += line_bytes()) _mm_clflush(line);
   _mm_mfence();
   return true;
 }
@@ -68,9 +67,9 @@ uintptr_t line_bytes() {
   return uintptr_t{4} << (type >> 16 & 0xf);
 }
 
-bool flush(uintptr_t begin, uintptr_t end) {
-  const uintptr_t step = line_bytes();
-  for (uintptr_t line = begin & ~(step - 1); line < end; line += step) {
+bool flush(const char* begin, const char* end) {
+  begin -= reinterpret_cast<uintptr_t>(begin) % line_bytes();
+  for (const char* line = begin; line < end; line += line_bytes()) {
     asm volatile("dc civac, %0" ::"r"(line) : "memory");
   }
   asm volatile("dsb ish" ::: "memory");
@@ -83,7 +82,7 @@ constexpr std::string_view kFallback = "sweep";
 bool has_clflushopt() {
   return false;
 }
-bool flush(uintptr_t, uintptr_t) {
+bool flush(const char*, const char*) {
   return false;
 }
 
@@ -112,7 +111,7 @@ void evict_from_caches(std::span<const MemorySpan> memory, size_t cache_bytes) {
     return;
   }
   parallel_for(static_cast<int64_t>(chunks.size()), [&](int64_t i, int) {
-    const uintptr_t begin = reinterpret_cast<uintptr_t>(chunks[static_cast<size_t>(i)].data);
+    const auto* begin = static_cast<const char*>(chunks[static_cast<size_t>(i)].data);
     flush(begin, begin + chunks[static_cast<size_t>(i)].bytes);
   });
 }

@@ -29,6 +29,7 @@ std::vector<double> by_rank(const std::vector<std::vector<RankPass>>& samples,
   std::vector<double> medians;
   for (size_t rank = 0; rank < samples.front().size(); ++rank) {
     std::vector<double> values;
+    values.reserve(samples.size());
     for (const auto& sample : samples) values.push_back(value(sample[rank]));
     medians.push_back(median(values));
   }

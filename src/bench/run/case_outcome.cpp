@@ -126,6 +126,7 @@ record::Outcome outcome_of(const std::vector<MaskResult>& masks, const Case& c, 
   add_time(outcome, masks);
   if (c.parallelism) {
     std::vector<record::ParallelRecord> parallel;
+    parallel.reserve(masks.size());
     for (const MaskResult& mask : masks) parallel.push_back(mask.parallel);
     outcome.parallel = mean_of(parallel);
     outcome.flops_per_s_per_rank = *outcome.flops_per_s / c.parallelism.ranks;

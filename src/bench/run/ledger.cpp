@@ -7,7 +7,7 @@
 namespace longspan::bench {
 
 Ledger::Ledger(const RunOptions& options, record::ResultsFile& file, SignalGuard& guard,
-               std::vector<Case> cases, size_t devices)
+               const std::vector<Case>& cases, size_t devices)
     : options_(options),
       file_(file),
       guard_(guard),

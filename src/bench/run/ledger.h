@@ -17,8 +17,8 @@ namespace longspan::bench {
 // All functions may be called from any thread.
 class Ledger {
  public:
-  Ledger(const RunOptions& options, record::ResultsFile& file, SignalGuard& guard, std::vector<Case> cases,
-         size_t devices);
+  Ledger(const RunOptions& options, record::ResultsFile& file, SignalGuard& guard,
+         const std::vector<Case>& cases, size_t devices);
 
   // False if no further case may begin: the run was interrupted, its time is up, or another device has
   // failed.

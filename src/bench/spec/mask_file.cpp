@@ -157,7 +157,7 @@ class Reader {
     std::vector<Band> bands;
     bands.reserve(values.size());
     for (size_t i = 0; i < values.size(); ++i) bands.push_back(read_band(values[i], list, i));
-    const Mask mask = checked_mask(bands, list);
+    Mask mask = checked_mask(bands, list);
     check_area(head, place, mask.area());
     return mask;
   }

@@ -284,7 +284,7 @@ Suite read_suite(const std::string& path) {
   return suite;
 }
 
-void add_value(Group& group, const Axis& axis, Given value) {
+void add_value(Group& group, const Axis& axis, const Given& value) {
   auto& values = group.values[std::string(axis.name)];
   std::vector<std::string> names{value.text};
   if (axis.name == "mask") names = mask_names(value.text);

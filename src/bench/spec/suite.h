@@ -38,7 +38,7 @@ Suite parse_suite(std::string_view text, std::string_view name);
 Suite read_suite(const std::string& path);
 
 // Checks one value of an axis, except the names of kernels, and adds it to the group.
-void add_value(Group& group, const Axis& axis, Given value);
+void add_value(Group& group, const Axis& axis, const Given& value);
 
 // A required axis that the group lacks, or nullptr. Mask files have their own sequence length.
 const Axis* missing_axis(const Group& group);

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "cp/execute/device_clock.h"
@@ -146,7 +147,7 @@ class Executor::Impl {
     sent_.clear();
     Posted next = post_copies(pass, 0, stream), results;
     for (size_t i = 0; i < rounds.size(); ++i) {
-      Posted now = std::move(next);
+      Posted now = std::exchange(next, {});
       wait(now, stream);
       for (Piece& piece : now.arriving) held_.add(std::move(piece));
       held_.drop_before(static_cast<int32_t>(i));  // including copies used only for this round's sends

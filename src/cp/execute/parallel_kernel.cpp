@@ -112,6 +112,7 @@ class SpreadPlan : public ParallelPlan {
  private:
   static std::vector<Device> devices_of(const ParallelOptions& options) {
     std::vector<Device> devices;
+    devices.reserve(static_cast<size_t>(options.topology.ranks()));
     for (int rank = 0; rank < options.topology.ranks(); ++rank)
       devices.push_back(options.devices[static_cast<size_t>(rank) % options.devices.size()]);
     return devices;

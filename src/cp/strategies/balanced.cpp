@@ -146,6 +146,7 @@ std::vector<Ranges> shard_balanced(const Problem& problem, int ranks) {
   std::vector<Ranges> owned;
   for (const auto& hand : Dealer(chunks, ranks).deal()) {
     std::vector<Range> ranges;
+    ranges.reserve(hand.size());
     for (int32_t chunk : hand) ranges.push_back(chunks[static_cast<size_t>(chunk)].tokens);
     owned.push_back(set_of(ranges));
   }

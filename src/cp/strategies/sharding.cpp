@@ -25,6 +25,7 @@ class Zigzag {
     receivers = pairs;
     if (!until_.empty()) {
       std::vector<double> load;
+      load.reserve(pairs.size());
       for (size_t pair : pairs)
         load.push_back(load_of(chunk(range, pair)) + load_of(chunk(range, mirror(pair))));
       const auto [least, most] = std::minmax_element(load.begin(), load.end());
@@ -116,7 +117,7 @@ std::vector<Ranges> shard(const Problem& problem, int parts, Sharding sharding) 
       Range block{0, 0};
       for (const Range& next : blocks) {
         block.end = next.end;
-        if (block.size() < 2 * parts * kMinChunk && block.end < problem.tokens_q) continue;
+        if (block.size() < int64_t{2} * parts * kMinChunk && block.end < problem.tokens_q) continue;
         zigzag.deal(block);
         block.begin = block.end;
       }

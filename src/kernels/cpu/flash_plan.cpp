@@ -93,8 +93,8 @@ FlashPlan::Workspace FlashPlan::carve(Direction direction, void* memory) const {
     }
     workspace.heads.push_back(head);
   }
-  const int64_t tile = tiling_.lanes() * problem_.head_dim;
-  const int64_t scores = FlashTiling::kKeys * tiling_.panel;
+  const int64_t tile = int64_t{tiling_.lanes()} * problem_.head_dim;
+  const int64_t scores = int64_t{FlashTiling::kKeys} * tiling_.panel;
   for (int thread = 0; thread < threads_; ++thread) {
     Scratch scratch{};
     // Also used where a thread packs a tile of keys.
@@ -167,8 +167,8 @@ LaneMask FlashPlan::mask_of(const TileMap& map, const Partial& partial, int64_t 
     int32_t* end = scratch.end + int64_t{layer} * lanes;
     for (int32_t t = 0; t < tokens; ++t) {
       const Span span = spans[t];
-      std::fill_n(begin + t * heads, heads, int32_t{span.begin});
-      std::fill_n(end + t * heads, heads, int32_t{span.end});
+      std::fill_n(begin + int64_t{t} * heads, heads, int32_t{span.begin});
+      std::fill_n(end + int64_t{t} * heads, heads, int32_t{span.end});
       if (span.begin == span.end) continue;
       // The lanes of one token may straddle two panels.
       for (int32_t p = t * heads / tiling_.panel; p <= ((t + 1) * heads - 1) / tiling_.panel; ++p) {
@@ -176,8 +176,8 @@ LaneMask FlashPlan::mask_of(const TileMap& map, const Partial& partial, int64_t 
         scratch.ranges[p].valid = std::max(scratch.ranges[p].valid, int32_t{span.end});
       }
     }
-    std::fill(begin + tokens * heads, begin + lanes, 0);
-    std::fill(end + tokens * heads, end + lanes, 0);
+    std::fill(begin + int64_t{tokens} * heads, begin + lanes, 0);
+    std::fill(end + int64_t{tokens} * heads, end + lanes, 0);
   }
   for (int32_t p = 0; p < tiling_.panels; ++p) {
     KeyRange& range = scratch.ranges[p];

@@ -13,7 +13,8 @@
 namespace longspan {
 namespace {
 
-constexpr int64_t kPileUpTo = 12 * 1024, kProlong64kBelow = 64 * 1024, kProlong512kUpTo = 1024 * 1024;
+constexpr int64_t kPileUpTo = int64_t{12} << 10, kProlong64kBelow = int64_t{64} << 10,
+                  kProlong512kUpTo = int64_t{1} << 20;
 
 // The long documents of long-mix.
 const LengthHistogram kLongMixLong{"long-mix", {{8192, 30720, 1.0}}};

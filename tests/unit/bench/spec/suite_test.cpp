@@ -163,7 +163,7 @@ TEST(Suite, SaysWhichLineIsWrongAndWhatIsAllowed) {
   EXPECT_THAT(failure("case = 3"), HasSubstr("test.toml:1: 'case' must be a list of tables"));
   EXPECT_THAT(failure("case = [3]"), HasSubstr("test.toml:1: 'case' must be a table"));
   EXPECT_THAT(failure("rule = 3\n" + head), HasSubstr("test.toml:1: 'rule' must be a table"));
-  EXPECT_THAT(failure("name = 3\n" + head), HasSubstr("test.toml:1: 'name' must be a text"));
+  EXPECT_THAT(failure("name = 3\n" + head), HasSubstr("test.toml:1: 'name' must be a string in quotes"));
   EXPECT_THAT(failure("mask = = 3"), HasSubstr("test.toml:1:"));
   EXPECT_THAT(failure("[[case]\n"), HasSubstr("test.toml:1:"));
 }

@@ -108,6 +108,7 @@ std::vector<TileExtent> table_of(const std::vector<Cuts>& cuts) {
   size_t most = 0;
   for (const Cuts& of_mask : cuts) most = std::max(most, of_mask.tiles().size());
   std::vector<TileExtent> table;
+  if (most == 0) return table;
   for (const Cuts& of_mask : cuts) {
     table.insert(table.end(), of_mask.tiles().begin(), of_mask.tiles().end());
     table.resize((table.size() + most - 1) / most * most);

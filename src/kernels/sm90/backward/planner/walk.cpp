@@ -47,7 +47,8 @@ double simulate(const CompiledMap& map, std::span<const BackwardWork> items, con
             visit(run.column / by.rows + (walk.descending ? tiles - 1 - t : t), head + h);
       }
     if (item.heads < by.group) {
-      double& before = parts[static_cast<size_t>(kv_head * map.row_tiles + item.key_tile)];
+      double& before = parts[static_cast<size_t>(kv_head) * static_cast<size_t>(map.row_tiles) +
+                             static_cast<size_t>(item.key_tile)];
       before = now = std::max(now, before) + tuned::kPartSums;
     }
     free_at.push(now);

@@ -105,7 +105,7 @@ class Cover {
     MapRow row;  // the last one that was lowered
     for (int32_t t = task_.first_tile; t < task_.end_tile; ++t) {
       const auto at = static_cast<size_t>(t - task_.first_tile);
-      const auto [first, last] = rows_of(t);
+      const int64_t first = rows_of(t).begin, last = rows_of(t).end;
       if (all_rectangles_ && at > 0) {
         // A row tile sees what the one before it sees as long as no band begins or ends.
         const int64_t until = std::min(next_row, first_end_);

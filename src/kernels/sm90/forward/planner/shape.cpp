@@ -43,7 +43,7 @@ bool rows_are_alike(const HeadMasks& masks) {
 // Whether CTA pairs with a split last wave are faster. In pairs, a tile takes 3 to 4 % more cycles at a clock
 // that is 3 to 4 % higher, since less is loaded. The gain is that of the split.
 bool pays_in_pairs(const Problem& problem, const ForwardShape& shape, const Device& device) {
-  const int64_t pairs = device.units / 2, tokens = 2 * shape.tokens();
+  const int64_t pairs = device.units / 2, tokens = int64_t{2} * shape.tokens();
   if (problem.head_dim != 128 || tokens > kMostTileRows || pairs == 0) return false;
   // Partial results are not split.
   if (problem.fp32_output && !problem.own_rows) return false;

@@ -49,8 +49,8 @@ double time_saved_by_split(int64_t items, int64_t tiles, int64_t workers) {
   if (shares <= last) return 0;
   const int64_t longest = (last * tiles + shares - 1) / shares;
   const int64_t tiles_spared = tiles - longest - overhead_of(last + shares);
-  const double spared =
-      static_cast<double>(tiles_spared) / static_cast<double>((items / workers + 1) * tiles);
+  const int64_t waves = items / workers + 1;
+  const double spared = static_cast<double>(tiles_spared) / static_cast<double>(waves * tiles);
   return spared >= tuned::kSplitMinSaving ? spared : 0;
 }
 

@@ -178,7 +178,7 @@ int64_t StretchCover::grow(int64_t first, const MapRow& row, std::span<MapRow> r
     // There is room for two partial tiles; `count` of them are kept.
     to[0] = {column, -1}, to[1] = tail.cuts[0];
     to[2] = {column + wide, -1}, to[3] = tail.cuts[1];
-    to += 2 * tail.count;
+    to += ptrdiff_t{2} * tail.count;
     const int32_t tiles = tiles_before + whole + tail.count,
                   steps = steps_before + whole * steps_of_tile + tail.steps;
     all_tiles += tiles, all_steps += steps;

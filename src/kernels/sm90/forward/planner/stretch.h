@@ -92,7 +92,7 @@ class StretchCover {
   std::vector<const ClippedBand*> hits_;
   size_t waiting_ = 0;
   std::array<MapEntry, 512> entries_;  // not yet in out_
-  std::array<Tail, kMostSteps * kStepKeys>
+  std::array<Tail, size_t{kMostSteps} * kStepKeys>
       tails_;  // by the columns of the first tile that the first row sees
 };
 
