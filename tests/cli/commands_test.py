@@ -95,7 +95,6 @@ class ListTest(unittest.TestCase):
 
     def test_masks(self):
         masks = self.listed("masks")
-        self.assertEqual(len(masks), 14)
         self.assertEqual(masks["causal"]["condition"], "j <= i")
         self.assertTrue(masks["uniform_block_sparse"]["block_sparse"])
         self.assertTrue(masks["causal_document"]["documents"])
@@ -111,14 +110,13 @@ class ListTest(unittest.TestCase):
 
     def test_strategies(self):
         strategies = self.listed("strategies")
-        self.assertEqual(len(strategies), 6)
         self.assertIn("all-to-all", strategies["ulysses"]["description"])
 
     def test_suites(self):
         suites = self.listed("suites")
         self.assertLessEqual({"quick", "dense", "sparse"}, set(suites))
-        # 14 masks, both CPU kernels, forward and backward.
-        self.assertGreaterEqual(suites["quick"]["cases"], 56)
+        # Every mask, both CPU kernels, forward and backward.
+        self.assertGreaterEqual(suites["quick"]["cases"], 4 * len(self.listed("masks")))
 
 
 class CompletionTest(unittest.TestCase):

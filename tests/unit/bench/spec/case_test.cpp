@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "bench/spec/filter.h"
+#include "unit/base/option_samples.h"
 
 namespace longspan::bench {
 namespace {
@@ -195,10 +196,13 @@ Case spread_case() {
 
 TEST(Axes, ValuesRoundTripAndCanBeFilteredBy) {
   Case c = sample_case();
-  c.options.set("window", TokenPair{100, 3}).set("prefix", 5).set("block", 64).set("block_min", 32);
-  c.options.set("density", 0.125);
   c.deterministic = true;
   c.parallelism = spread_case().parallelism;
+  constexpr int64_t kCounts[] = {3};
+  for (const TableOption& option : pattern_options())
+    c.options.set(option.spec.name, samples_of(option.spec, kCounts).back());
+  for (const TableOption& option : strategy_options())
+    c.parallelism.options.set(option.spec.name, samples_of(option.spec, kCounts).back());
   for (const Axis& axis : axes()) {
     Case read = c;
     axis.set(read, axis.get(c));
