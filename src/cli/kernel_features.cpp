@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "base/error.h"
-#include "mask/patterns/block_sparse.h"
 #include "mask/patterns/patterns.h"
 
 namespace longspan::cli {
@@ -16,21 +16,21 @@ constexpr int64_t kTokens = 1024;  // the shortest length at which every pattern
 
 // A pattern to probe. Block-sparse kernels support only some block sizes.
 struct Probe {
-  std::string_view pattern;
-  std::optional<int64_t> block;
+  const Pattern* pattern;
+  std::optional<int64_t> block_size;
 };
 
 // The plainest pattern comes first. A kernel that supports it is probed with it for all other features.
 const std::vector<Probe>& probes() {
   static const std::vector<Probe> all = [] {
-    std::vector<Probe> list = {{kPlainestPattern, {}}};
+    std::vector<Probe> list = {{&pattern_from_name(kPlainestPattern), {}}};
     for (const Pattern& pattern : patterns()) {
       if (pattern.name == kPlainestPattern) continue;
-      if (pattern.name != kUniformBlocks) {
-        list.push_back({pattern.name, {}});
+      if (pattern.block_size.empty()) {
+        list.push_back({&pattern, {}});
         continue;
       }
-      for (const int64_t size : kProbedBlocks) list.push_back({pattern.name, size});
+      for (const int64_t size : kProbedBlocks) list.push_back({&pattern, size});
     }
     return list;
   }();
@@ -43,10 +43,9 @@ std::shared_ptr<const HeadMasks> draw(const Probe& probe) {
   PatternOptions options;
   options.seqlen = kTokens;
   options.kv_heads = kHeads;
-  if (probe.block) options.values.set("block", *probe.block);
-  const Pattern& pattern = pattern_from_name(probe.pattern);
-  if (pattern.suit_length != nullptr) pattern.suit_length(options);
-  return std::make_shared<const HeadMasks>(draw_mask(probe.pattern, options).masks);
+  if (probe.block_size) options.values.set(probe.pattern->block_size, *probe.block_size);
+  if (probe.pattern->suit_length != nullptr) probe.pattern->suit_length(options);
+  return std::make_shared<const HeadMasks>(draw_mask(probe.pattern->name, options).masks);
 }
 
 // One mask per probe, drawn once for all kernels.
@@ -111,18 +110,20 @@ DirectionFeatures probe_direction(const Kernel& kernel, Direction direction, con
     problem.head_dim = head_dim;
     if (supported(problem)) features.head_dims.push_back(head_dim);
   }
+  std::set<int64_t> block_sizes;
   for (const Pattern& pattern : patterns()) {
     bool taken = false;
     for (size_t i = 0; i < probes().size(); ++i) {
-      if (probes()[i].pattern != pattern.name) continue;
+      if (probes()[i].pattern != &pattern) continue;
       Problem problem = base;
       problem.masks = drawn_masks()[i];
       if (!supported(problem)) continue;
       taken = true;
-      if (probes()[i].block) features.block_sizes.push_back(*probes()[i].block);
+      if (probes()[i].block_size) block_sizes.insert(*probes()[i].block_size);
     }
     if (taken) features.masks.push_back(pattern.name);
   }
+  features.block_sizes.assign(block_sizes.begin(), block_sizes.end());
   Problem grouped = base;
   grouped.heads_q = 4 * base.heads_kv;
   features.grouped = supported(grouped);

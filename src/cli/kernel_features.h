@@ -20,7 +20,7 @@ struct DirectionFeatures {
   std::vector<DType> dtypes;
   std::vector<int64_t> head_dims;       // of the multiples of 8 up to 256
   std::vector<std::string_view> masks;  // patterns
-  std::vector<int64_t> block_sizes;     // of uniform_block_sparse, among kProbedBlocks
+  std::vector<int64_t> block_sizes;     // of patterns with a block_size, among kProbedBlocks
   bool grouped = false;                 // heads_q > heads_kv
   bool rectangular = false;             // tokens_q != tokens_kv, as a shard of a mask has
   bool fp32_output = false;

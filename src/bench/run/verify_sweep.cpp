@@ -33,23 +33,20 @@ const Recipe& recipe_for(int64_t seqlen) {
   return *nearest;
 }
 
-constexpr std::string_view kParts[] = {
-    "shuffled:causal",
-    "shuffled:full_document",
-    "shuffled:sliding_window_causal",
-    "shuffled:uniform_block_sparse",
-    "late_keys:causal",
-    "late_keys:causal_document",
-    "early_rows:causal",
-    "empty",
-};
-
-constexpr std::string_view kPartNames[] = {"shuffled", "late_keys", "early_rows"};
+constexpr std::string_view kPartNames[] = {"shuffled", "late_keys",
+                                           "early_rows"};  // in the order of MaskPart
 
 std::vector<std::string> default_masks() {
   std::vector<std::string> names;
   for (const Pattern& pattern : patterns()) names.emplace_back(pattern.name);
-  names.insert(names.end(), std::begin(kParts), std::end(kParts));
+  for (size_t part = 0; part < std::size(kPartNames); ++part) {
+    for (const Pattern& pattern : patterns()) {
+      const std::vector<MaskPart>& parts = pattern.parts;
+      if (std::find(parts.begin(), parts.end(), static_cast<MaskPart>(part)) != parts.end())
+        names.push_back(fmt::format("{}:{}", kPartNames[part], pattern.name));
+    }
+  }
+  names.emplace_back("empty");
   return names;
 }
 

@@ -10,9 +10,6 @@ inline constexpr OptionSpec kBlockMin{.name = "block_min", .help = "smallest blo
 inline constexpr OptionSpec kDensity{
     .name = "density", .help = "share of blocks kept", .kind = OptionKind::kRatio, .preset = "0.5"};
 
-inline constexpr std::string_view kUniformBlocks =
-    "uniform_block_sparse";  // blocks of one size, aligned to that size
-
 DrawnMask draw_uniform_block_sparse(const PatternOptions& options, Mt19937& generator);
 DrawnMask draw_variable_block_sparse(const PatternOptions& options, Mt19937& generator);
 

@@ -36,13 +36,16 @@ struct DrawnMask {
   double density() const;                                   // area over pairs
 };
 
+// What verification tries beside whole masks: parts as a rank of context parallelism attends to them.
+enum class MaskPart : uint8_t { kShuffled, kLateKeys, kEarlyRows };
+
 struct Pattern {
   std::string_view name;
-  std::string_view condition;       // when a pair is visible: "j <= i"
-  std::vector<OptionSpec> options;  // its own options
-  bool block_sparse = false;        // masks differ by KV head; reads kv_heads
-  bool documents = false;           // reads document lengths
-  // Draws one mask, continuing the generator's stream. Its own options have been checked and their presets
+  std::string_view condition;            // "j <= i": visible iff
+  std::vector<OptionSpec> options = {};  // its own
+  bool block_sparse = false;             // masks differ by KV head: reads kv_heads
+  bool documents = false;                // reads document lengths
+  // One mask, continuing the generator's stream. The values of its own options are checked, its presets
   // filled in.
   DrawnMask (*draw)(const PatternOptions& options, Mt19937& generator) = nullptr;
   // Completes values that were given in part. May be null.
@@ -50,6 +53,10 @@ struct Pattern {
   // Sets unset options to values that give a varied mask of options.seqlen tokens, if the presets only suit
   // longer sequences. For tests; may be null.
   void (*suit_length)(PatternOptions& options) = nullptr;
+  // The option that is the size of its blocks, if all have one size and are aligned to it: some kernels take
+  // some sizes only, and lists of features ask for each.
+  std::string_view block_size = {};
+  std::vector<MaskPart> parts = {};  // that a verification sweep tries by default
 
   std::string parameters() const;  // the names of all options that it reads, comma-separated; "" if none
 };
