@@ -207,7 +207,7 @@ def parallel(rng, speed):
                 case = make_case("sm90", mask, seqlen, direction, (64, 8), 128, "bf16")
                 case.update(strategy=strategy, ranks=ranks)
                 line = case_line(later if strategy == "balanced" else run, rng, case, share, ceiling)
-                time, area = line["time_s"], line["area"] / ranks
+                time, area = line["time_s"], line["area"] // ranks
                 rounds = ranks if strategy == "ring-p2p" else 2
                 chunk = seqlen // (2 * ranks)
                 line["parallel"] = {
@@ -220,7 +220,7 @@ def parallel(rng, speed):
                     "plan": {"rounds": rounds,
                              "owned": [[[r * chunk, (r + 1) * chunk], [seqlen - (r + 1) * chunk, seqlen - r * chunk]]
                                        for r in range(ranks)],
-                             "by_round": [{"area": [area / rounds] * ranks, "sent_bytes": [1 << 22] * ranks,
+                             "by_round": [{"area": [area // rounds] * ranks, "sent_bytes": [1 << 22] * ranks,
                                            "between_nodes_bytes": [0] * ranks,
                                            "moves": [["kv", (r + ranks - 1) % ranks, r, 1 << 22] for r in range(ranks)]
                                            if i else []} for i in range(rounds)]}}
