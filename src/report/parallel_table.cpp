@@ -1,6 +1,8 @@
 #include "report/parallel_table.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -16,12 +18,35 @@ std::string share_text(const std::optional<double>& share) {
   return share ? format_share(*share) : "";
 }
 
-Row row_of(const CaseRecord& c) {
+// Options in which the cases differ.
+std::vector<std::string> varying_options(const std::vector<const CaseRecord*>& cases) {
+  std::map<std::string, std::set<std::string>> values;
+  for (const CaseRecord* c : cases) {
+    for (const Fact& fact : c->workload.extra) values[fact.key].insert(fact.text);
+  }
+  std::vector<std::string> keys;
+  for (const auto& [key, texts] : values) {
+    const bool own_column = key == "strategy" || key == "ranks" || key == "transport";
+    if (texts.size() > 1 && !own_column) keys.push_back(key);
+  }
+  return keys;
+}
+
+std::string strategy_title(const Workload& workload, const std::vector<std::string>& options) {
+  std::string title = fact_text(workload.extra, "strategy");
+  for (const std::string& key : options) {
+    if (const Fact* fact = record::find_fact(workload.extra, key))
+      title += fmt::format(" {} {}", key, fact->text);
+  }
+  return title;
+}
+
+Row row_of(const CaseRecord& c, const std::vector<std::string>& options) {
   const record::ParallelRecord& p = *c.parallel;
   double difference = 0;
   for (const auto& [tensor, error] : p.difference) difference = std::max(difference, error);
   return {
-      printable(fact_text(c.workload.extra, "strategy")),
+      printable(strategy_title(c.workload, options)),
       printable(mask_title(c.workload)) + (c.workload.deterministic ? " · same bits" : ""),
       c.workload.direction == "backward" ? "bwd" : "fwd",
       p.transport.empty() || p.transport == "threads"
@@ -41,9 +66,10 @@ Row row_of(const CaseRecord& c) {
 
 std::string format_parallel(const std::vector<const CaseRecord*>& cases, int width) {
   std::vector<Row> rows{{"strategy", "mask", "dir", "ranks", "compute", "exposed", "reorder", "merge", "load",
-                         "spread", "sent", "difference"}};
+                         "spread", "sent", "from one device"}};
+  const std::vector<std::string> options = varying_options(cases);
   for (const CaseRecord* c : cases) {
-    if (c->parallel) rows.push_back(row_of(*c));
+    if (c->parallel) rows.push_back(row_of(*c, options));
   }
   if (rows.size() == 1) return "";
   std::vector<size_t> widths(kColumns);

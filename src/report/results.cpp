@@ -40,6 +40,7 @@ class Collector {
   void add_line(std::string_view text, const Place& at);
   void group_runs();
   void drop_duplicates();
+  void name_defaults();
 
   Results results_;
   std::map<std::string, int, std::less<>> run_by_id_;
@@ -138,9 +139,30 @@ void Collector::drop_duplicates() {
                                           repeated, repeated == 1 ? " was" : "s were"));
 }
 
+// A case leaves out options of its strategy that hold their defaults. Where another case of that strategy has
+// a value, they are named, so that tables and charts tell the two apart.
+void Collector::name_defaults() {
+  std::map<std::string, std::vector<std::string>> keys;  // by strategy
+  for (const CaseRecord& c : results_.cases) {
+    const std::string strategy = fact_text(c.workload.extra, "strategy");
+    if (strategy.empty()) continue;
+    std::vector<std::string>& named = keys[strategy];
+    for (const Fact& fact : c.workload.extra) {
+      if (std::find(named.begin(), named.end(), fact.key) == named.end()) named.push_back(fact.key);
+    }
+  }
+  for (CaseRecord& c : results_.cases) {
+    for (const std::string& key : keys[fact_text(c.workload.extra, "strategy")]) {
+      if (record::find_fact(c.workload.extra, key) == nullptr)
+        c.workload.extra.push_back({key, "default", std::nullopt});
+    }
+  }
+}
+
 Results Collector::finish() {
   group_runs();
   drop_duplicates();
+  name_defaults();
   return std::move(results_);
 }
 

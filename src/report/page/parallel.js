@@ -44,8 +44,9 @@ function drawParallel(shown, view) {
   byId('parallel-legend').replaceChildren(...timeParts.map((part) =>
     el('span', {class: 'key'}, el('span', {class: 'dot', style: {'--c': partColour(part)}}), part.label)));
   const difference = (p) => Math.max(0, ...Object.values(p.difference || {}));
+  const options = varying(spread).filter((axis) => extraKeys.includes(axis.name) && !['strategy', 'ranks', 'transport'].includes(axis.name));
   const columns = [
-    ['Strategy', (c) => c.extra.strategy || ''], ['Mask', (c) => maskName(c.mask)], ['Length', (c) => formatLength(c.seqlen), true],
+    ['Strategy', (c) => [c.extra.strategy || '', contextOf(c, options)].filter(Boolean).join(' · ')], ['Mask', (c) => maskName(c.mask)], ['Length', (c) => formatLength(c.seqlen), true],
     ['Pass', (c) => c.direction], ['Ranks', (c) => String(c.parallel.ranks), true],
     [`${rankUnit[0]} per rank`, (c) => formatRankRate(rankRate(c)), true],
     ['Share of one device', (c) => shareOf(c, singleOf(c)), true],

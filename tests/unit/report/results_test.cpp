@@ -63,6 +63,22 @@ TEST(Results, KeepsAxesItDoesNotKnowAndIgnoresOtherKeys) {
   EXPECT_EQ(fact_text(r.cases[0].workload.option_facts, "density"), "0.05");
 }
 
+TEST(Results, NameDefaultsWhereACaseOfTheStrategyHasAValue) {
+  auto with = case_json("sm90", "causal", 0.5), without = with, other = with, alone = with;
+  with["case"].update({{"strategy", "ring"}, {"ranks", 8}, {"skew", 3}});
+  without["case"].update({{"strategy", "ring"}, {"ranks", 8}});
+  other["case"].update({{"strategy", "usp"}, {"ranks", 8}});
+  int number = 0;
+  for (auto* line : {&with, &without, &other, &alone}) (*line)["id"] = std::to_string(number++);
+  const Results r = parse_results(text_of(run_json(), with, without, other, alone), "r.jsonl");
+  std::vector<std::string> skews;
+  for (const CaseRecord& c : r.cases) skews.push_back(fact_text(c.workload.extra, "skew"));
+  EXPECT_THAT(skews, ElementsAre("3", "default", "", ""));
+  const std::string table = format_table(r, {});
+  EXPECT_THAT(table, testing::ContainsRegex("default +ring"));
+  EXPECT_THAT(table, testing::ContainsRegex(" 3 +ring"));
+}
+
 TEST(Results, KnowWhereTheSameBitsWereDemanded) {
   auto line = case_json("sm90", "causal", 0.5);
   EXPECT_FALSE(parse_results(text_of(run_json(), line), "r.jsonl").cases[0].workload.deterministic);
