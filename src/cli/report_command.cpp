@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/wiring.h"
 #include "cp/strategies/strategy.h"
 #include "mask/patterns/patterns.h"
 #include "report/format.h"
@@ -27,6 +28,9 @@ struct ReportArguments {
 report::PageOptions page_options(const std::string& title) {
   report::PageOptions options;
   options.title = title;
+  for (const KernelRow& row : workbench().rows) {
+    if (!row.colour.empty()) options.kernel_colours.emplace_back(row.name, row.colour);
+  }
   std::vector<const Strategy*> by_series;
   for (const Strategy& strategy : strategies()) by_series.push_back(&strategy);
   std::stable_sort(by_series.begin(), by_series.end(),
@@ -37,6 +41,7 @@ report::PageOptions page_options(const std::string& title) {
   for (const TableOption& option : pattern_options()) {
     if (option.spec.numeric()) options.swept_options.emplace_back(option.spec.name);
   }
+  options.plainest_mask = kPlainestPattern;
   return options;
 }
 

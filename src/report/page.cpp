@@ -270,7 +270,11 @@ std::string format_page(const Results& results, const PageOptions& options) {
                {"warnings", results.warnings},
                {"strategies", options.strategies},
                {"strategyOptions", options.strategy_options},
-               {"sweptOptions", options.swept_options}};
+               {"sweptOptions", options.swept_options},
+               {"plainestMask", options.plainest_mask},
+               {"kernels", Json::array()}};
+  for (const auto& [name, colour] : options.kernel_colours)
+    data["kernels"].push_back({{"name", name}, {"colour", colour}});
   for (const Setup& setup : results.setups) {
     Json json = {{"label", setup.label},
                  {"source", setup.source},

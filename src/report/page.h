@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "report/results.h"
@@ -9,11 +10,13 @@
 namespace longspan::report {
 
 struct PageOptions {
-  std::string title;  // empty: composed of the suites and devices
-  // From the tables of strategies and patterns, for charts.
-  std::vector<std::string> strategies = {};        // by series; the order fixes their colours
-  std::vector<std::string> strategy_options = {};  // options that distinguish runs of one strategy
-  std::vector<std::string> swept_options = {};     // numeric options of masks, usable as an x axis
+  std::string title = {};  // empty: made from the suites and devices
+  // What the tables of kernels, strategies and patterns say, for charts.
+  std::vector<std::pair<std::string, std::string>> kernel_colours = {};  // {"sm90", "#c8500a"}
+  std::vector<std::string> strategies = {};        // by their series: the order fixes each one's colour
+  std::vector<std::string> strategy_options = {};  // that tell ways to run a strategy apart
+  std::vector<std::string> swept_options = {};     // numeric options of masks: charts can run over them
+  std::string plainest_mask = {};                  // the one that charts show first
 };
 
 std::string format_page(const Results& results, const PageOptions& options);

@@ -96,6 +96,14 @@ class ReportPage(unittest.TestCase):
                       self.browser.run("return document.getElementById('unmeasured').textContent"))
         self.assertEqual(self.browser.run("return document.querySelectorAll('#masks canvas').length"), 13)
 
+    def test_kernels_have_the_colours_of_their_tables(self):
+        colours = """return [...document.querySelectorAll('.dot[data-kernel]')].map((n) => [n.dataset.kernel, n.style.getPropertyValue('--c')])"""
+        self.open(self.both)
+        shown = {name: {c for n, c in self.browser.run(colours) if n == name} for name in ("cpu-flash", "sm90", "flex", "some-new-kernel")}
+        self.assertEqual([shown[name] for name in ("cpu-flash", "sm90", "flex")], [{"#0b62a8"}, {"#c8500a"}, {"#3b9bcb"}])
+        self.assertEqual(len(shown["some-new-kernel"]), 1)
+        self.assertEqual(self.browser.run("return document.getElementById('pick-mask').value"), "causal")
+
     def test_shows_where_the_ranks_time_went(self):
         self.open(self.parallel)
         rows = self.browser.run("""return [...document.querySelectorAll('#parallel-table tbody tr')].map((row) => ({

@@ -256,7 +256,7 @@ function drawOver(ok, directions, metric, label, view, length, narrow, topOf) {
   byId('pick-over').parentElement.hidden = possible.length === 1;
   const sweep = possible.find((s) => s.name === chosen), list = within(sweep), name = labelFor(sweep);
   byId('over-title').textContent = 'Over ' + sweep.title;
-  const masks = masksOf(sweep, list), first = masks.includes('causal') ? 'causal' : masks[0];
+  const masks = masksOf(sweep, list), first = masks.includes(data.plainestMask) ? data.plainestMask : masks[0];
   const mask = fillSelect(byId('pick-mask'), masks.map((m) => [m, m]), masks.includes(view.chartMask) ? view.chartMask : first);
   const ofMask = list.filter((c) => name(c) === mask);
   for (const direction of directions) {

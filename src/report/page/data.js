@@ -98,30 +98,35 @@ const palette = [
   ['#4b3fa8', '#a198f4'], ['#626a75', '#a9b1bc'], ['#00767d', '#3fbdc4'], ['#7a4a21', '#cd9c6c'],
 ];
 const shapes = ['circle', 'rect', 'triangle', 'rectRot', 'star', 'crossRot'];
-// A known kernel has the same colour in every report. Other kernels take free colours, chosen by name.
-const ownStyle = {
-  'cpu-flash': 0, 'cpu-naive': 9, 'sm90': 1, 'gpu-naive': 21, 'torch-cudnn': 2, 'torch-fa2': 3, 'torch-efficient': 4,
-  'torch-math': 11, 'flex': 5, 'fa2': 15, 'fa3': 8, 'fa4': 6, 'flash-infer': 7, 'vsa': 10, 'vsa-triton': 22,
-  'fa2-sparse': 16, 'flashmask': 18, 'cudnn-fe': 9, 'sm80': 13,
-};
+// A colour in both schemes: one that the palette lacks is lightened for the dark one.
+const lightened = (colour) => '#' + [1, 3, 5].map((at) => Math.round(0.55 * parseInt(colour.slice(at, at + 2), 16) + 0.45 * 255)
+  .toString(16).padStart(2, '0')).join('');
+const tonesOf = (colour) => palette.find(([light]) => light === colour) || [colour, lightened(colour)];
+// A kernel has one colour in every report, by the program's tables; kernels of one colour differ by shape. Kernels of
+// other names take what is free, by their name.
 const kernelStyle = (() => {
-  const styles = {}, taken = new Set();
-  const names = unique(cases.map((c) => c.kernel));
-  for (const name of names) {
-    if (Object.hasOwn(ownStyle, name)) taken.add(styles[name] = ownStyle[name]);
+  const styles = new Map(), kernelsOf = new Map();
+  for (const {name, colour} of data.kernels) {
+    const shape = kernelsOf.get(colour) || 0;
+    kernelsOf.set(colour, shape + 1);
+    styles.set(name, {tones: tonesOf(colour), shape});
   }
-  for (const name of names.filter((n) => !Object.hasOwn(ownStyle, n)).sort()) {
+  const names = unique(cases.map((c) => c.kernel)), keyOf = ({tones, shape}) => tones[0] + shape;
+  const taken = new Set(names.filter((name) => styles.has(name)).map((name) => keyOf(styles.get(name))));
+  for (const name of names.filter((n) => !styles.has(n)).sort()) {
     let hash = 0;
     for (const letter of name) hash = (hash * 31 + letter.codePointAt(0)) >>> 0;
-    let style = hash % palette.length;
-    for (let tries = 0; taken.has(style) && tries < 6 * palette.length; ++tries) style = (style + 1) % (6 * palette.length);
-    taken.add(styles[name] = style);
+    const styleOf = (number) => ({tones: palette[number % palette.length], shape: Math.floor(number / palette.length) % shapes.length});
+    let number = hash % palette.length;
+    for (let tries = 0; taken.has(keyOf(styleOf(number))) && tries < shapes.length * palette.length; ++tries) ++number;
+    styles.set(name, styleOf(number));
+    taken.add(keyOf(styleOf(number)));
   }
-  return new Map(Object.entries(styles));
+  return styles;
 })();
 const darkScheme = window.matchMedia('(prefers-color-scheme: dark)');
-const kernelColour = (kernel) => palette[(kernelStyle.get(kernel) || 0) % palette.length][darkScheme.matches ? 1 : 0];
-// What competes in a case: the kernel or, on several ranks, the strategy that spreads it.
+const kernelColour = (kernel) => kernelStyle.get(kernel).tones[darkScheme.matches ? 1 : 0];
+// What competes in a case: a kernel, or on several ranks the strategy that spreads it.
 const spreadKernels = unique(cases.filter((c) => c.extra.strategy).map((c) => c.kernel));
 const contender = (c) => !c.extra.strategy ? c.kernel : spreadKernels.length > 1 ? `${c.kernel} · ${c.extra.strategy}` : c.extra.strategy;
 const strategyKeys = ['strategy', ...data.strategyOptions, 'transport'];
@@ -131,8 +136,7 @@ const strategyOrder = [...data.strategies, ...unique(cases.map((c) => c.extra.st
   .filter((name) => !data.strategies.includes(name)).sort()];
 const strategyColour = (name) => palette[strategyOrder.indexOf(name) % palette.length][darkScheme.matches ? 1 : 0];
 const colourOf = (c) => c.extra.strategy ? strategyColour(c.extra.strategy) : kernelColour(c.kernel);
-const kernelShape = (kernel, variant) =>
-  shapes[(Math.floor((kernelStyle.get(kernel) || 0) / palette.length) + variant) % shapes.length];
+const kernelShape = (kernel, variant) => shapes[(kernelStyle.get(kernel).shape + variant) % shapes.length];
 const kernelOrder = unique(cases.map((c) => c.kernel));
 const kernelRank = ({kernel}) => kernelOrder.indexOf(kernel);
 const dot = (kernel) => el('span', {class: 'dot', 'data-kernel': kernel, style: {'--c': kernelColour(kernel)}});

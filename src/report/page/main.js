@@ -76,7 +76,7 @@ draw();
 openLinkedCase();
 
 const repaint = () => {
-  document.querySelectorAll('.dot').forEach((node) => node.style.setProperty('--c', kernelColour(node.dataset.kernel)));
+  document.querySelectorAll('.dot[data-kernel]').forEach((node) => node.style.setProperty('--c', kernelColour(node.dataset.kernel)));
   draw();
 };
 darkScheme.addEventListener('change', repaint);

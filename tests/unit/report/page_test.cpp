@@ -69,6 +69,14 @@ TEST(Page, TitleIsGivenOrMade) {
   EXPECT_TRUE(has(format_page(r, {.title = "Mine & yours"}), "<title>Mine &amp; yours</title>"));
 }
 
+TEST(Page, HasTheColoursOfTheTables) {
+  const Results r = parse_results(text_of(run_json(), case_json("mine", "causal", 1)), "r");
+  const std::string page =
+      format_page(r, {.kernel_colours = {{"mine", "#d33682"}}, .plainest_mask = "causal"});
+  EXPECT_TRUE(has(page, R"("kernels":[{"name":"mine","colour":"#d33682"}])"));
+  EXPECT_TRUE(has(page, R"("plainestMask":"causal")"));
+}
+
 TEST(Page, OfNoResultsIsStillAPage) {
   EXPECT_TRUE(format_page({}, {}).starts_with("<!doctype html>"));
 }
