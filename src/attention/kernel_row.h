@@ -19,6 +19,7 @@ struct KernelRow {
   std::string remedy;              // what to do about it: "configure with -DLONGSPAN_CUDA=ON"
   std::string description;         // of a lacking kernel, where it is known
   std::string claims;              // passes and masks, as the file of a peer states them
+  std::string package;             // that a peer's kernel is in: "flash_attn"
   // "auto" takes the kernel with the highest of those that can do a problem, and none with 0.
   int preference = 0;
 };

@@ -93,6 +93,7 @@ Json row_json(const KernelRow& row) {
   json["description"] = row.kernel != nullptr ? row.kernel->description() : row.description;
   if (row.kernel != nullptr) json["device"] = kind_name(row.kernel->device_kind());
   if (!row.claims.empty()) json["claims"] = row.claims;
+  if (!row.package.empty()) json["package"] = row.package;
   return json;
 }
 
@@ -106,7 +107,8 @@ void print_row(const KernelRow& row, const KernelFeatures& features) {
     fmt::print("  runs here  yes, on {}\n",
                row.kernel->device_kind() == DeviceKind::kCpu ? "the CPU" : "the GPU");
   }
-  // If nothing could be probed, the reason above is enough.
+  if (!row.package.empty()) fmt::print("  package    {}\n", row.package);
+  // Where nothing could be probed the reason above has said it.
   if (row.kernel == nullptr || (!features.reason.empty() && features.forward.reason == features.reason))
     return;
   fmt::print("  forward    {}\n", features_text(features.forward));
@@ -255,12 +257,12 @@ std::vector<std::string> listable() {
 }
 
 void add_list_command(CLI::App& program) {
-  struct Options {
+  struct ListArguments {
     std::string what;
     bool json = false;
     std::vector<std::string> pythons;
   };
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ListArguments>();
   CLI::App* command = program.add_subcommand(
       "list", "List kernels, masks, devices, suites or strategies, and what can run here");
   command->add_option("what", options->what, "kernels, masks, devices, suites or strategies")->required();

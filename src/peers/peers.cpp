@@ -33,6 +33,7 @@ KernelRow row_of(const fs::path& path) {
     row.name = file.name;
     row.colour = file.colour;
     row.description = file.description;
+    row.package = file.package;
     row.claims = file.backward ? "forward, backward" : "forward";
     if (!file.masks.empty()) row.claims += "; masks " + file.masks;
 #ifndef LONGSPAN_WITH_CUDA

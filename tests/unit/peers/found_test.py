@@ -103,6 +103,13 @@ class Found(unittest.TestCase):
             self.assertGreater(case["time_s"], 0)
             if NUMPY:
                 self.assertIn("numpy", case["versions"])
+        if NUMPY:
+            row = self.listed()[name]
+            self.assertEqual((row["description"], row["package"]), ("attention by its definition in NumPy", "numpy"))
+            self.assertRegex(self.program("list", "kernels").stdout, r"numpy-attention: attention by .*\n  runs here  yes, .*\n  package    numpy\n")
+            page = pathlib.Path(self.there.name, "page.html")
+            self.program("report", str(out), "-o", str(page))
+            self.assertIn('{"name":"numpy-attention","colour":"#d33682"}', page.read_text())
 
 
 class Support(unittest.TestCase):
