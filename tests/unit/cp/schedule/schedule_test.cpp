@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <numeric>
+#include <set>
 
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
@@ -333,6 +334,18 @@ TEST(Sharding, FindsTheDocuments) {
   const Ranges blocks = diagonal_blocks(problem);
   ASSERT_EQ(blocks.size(), drawn.document_lengths.size());
   for (size_t i = 0; i < blocks.size(); ++i) EXPECT_EQ(blocks[i].size(), drawn.document_lengths[i]);
+}
+
+// The series is a colour in every report.
+TEST(Strategies, HaveANameAndASeriesOfTheirOwn) {
+  std::set<std::string_view> names;
+  std::set<int> series;
+  for (const Strategy& strategy : strategies()) {
+    EXPECT_TRUE(names.insert(strategy.name).second) << strategy.name;
+    EXPECT_TRUE(series.insert(strategy.series).second)
+        << strategy.name << " has the series of another strategy";
+    EXPECT_LT(static_cast<size_t>(strategy.series), strategies().size()) << "the series have a gap";
+  }
 }
 
 TEST(Strategies, RefuseWithTheReason) {
