@@ -5,8 +5,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/dtype.h"
 #include "base/error.h"
-#include "base/tensor.h"
+#include "longspan/base.h"
 
 namespace longspan {
 

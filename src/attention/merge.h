@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "base/tensor.h"
+#include "longspan/base.h"
 
 namespace longspan {
 

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <vector>
 
-#include "base/tensor.h"
 #include "longspan/base.h"
 
 namespace longspan {

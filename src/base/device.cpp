@@ -1,7 +1,6 @@
-#include "base/device.h"
-
 #include "base/backend.h"
 #include "base/error.h"
+#include "longspan/base.h"
 
 namespace longspan {
 

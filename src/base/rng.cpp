@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/backend.h"
+#include "base/dtype.h"
 #include "base/error.h"
 #include "base/parallel.h"
 

@@ -4,9 +4,8 @@
 
 #include <cstdint>
 
-#include "base/device.h"
 #include "base/philox.h"
-#include "base/tensor.h"
+#include "longspan/base.h"
 
 namespace longspan {
 

@@ -14,7 +14,7 @@
 #include "bench/spec/mask_file.h"
 #include "cli/command.h"
 #include "cli/pattern_options.h"
-#include "mask/lowering/tile_map.h"
+#include "mask/lowering/lower.h"
 #include "mask/patterns/patterns.h"
 #include "mask/picture.h"
 #include "report/png_file.h"

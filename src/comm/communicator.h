@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/device.h"
+#include "longspan/base.h"
 
 namespace longspan {
 

@@ -1,7 +1,7 @@
 // A delay in a stream, which lets other streams start first.
 #pragma once
 
-#include "base/device.h"
+#include "longspan/base.h"
 
 namespace longspan {
 

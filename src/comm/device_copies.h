@@ -5,7 +5,7 @@
 #include <memory>
 #include <span>
 
-#include "base/device.h"
+#include "longspan/base.h"
 
 namespace longspan {
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "base/device.h"
 #include "comm/communicator.h"
 #include "comm/launch.h"
+#include "longspan/base.h"
 
 namespace longspan {
 

@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/tensor.h"
+#include "longspan/base.h"
 
 namespace longspan::peers {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/device.h"
+#include "longspan/base.h"
 
 namespace longspan::peers {
 

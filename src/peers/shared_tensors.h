@@ -9,8 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/device.h"
-#include "base/tensor.h"
+#include "longspan/base.h"
 #include "peers/shared_file.h"
 
 namespace longspan::peers {

@@ -2,7 +2,7 @@
 #include <sstream>
 
 #include "bench/spec/mask_file.h"
-#include "mask/lowering/tile_map.h"
+#include "mask/lowering/lower.h"
 #include "reads_cleanly.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

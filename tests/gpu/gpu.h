@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/device.h"
+#include "longspan/base.h"
 
 namespace longspan {
 

@@ -85,12 +85,8 @@ def violations(path, text):
 # CUDA side, types and the only function that makes them.
 ONE_IDEA = [
     {"attention/oracle/oracle", "attention/oracle/oracle_cuda"},
-    {"cp/strategies/strategies", "cp/strategies/strategy"},
     {"cp/execute/parallel_kernel", "cp/execute/process_plan"},
     {"mask/patterns/block_sparse", "mask/patterns/patterns"},
-    {"mask/lowering/partial_table", "mask/lowering/tile_map"},
-    {"mask/patterns/document_lengths", "mask/patterns/length_file"},
-    {"bench/run/lane", "bench/run/runner"},
 ]
 
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "base/device.h"
+#include "longspan/base.h"
 
 namespace longspan {
 

@@ -15,7 +15,6 @@
 
 #include <fmt/format.h>
 
-#include "base/device.h"
 #include "bench/measure/mask_source.h"
 #include "bench/spec/suite.h"
 #include "kernels/sm90/backward/planner/arrangement.h"
@@ -23,6 +22,7 @@
 #include "kernels/sm90/forward/planner/lower.h"
 #include "kernels/sm90/forward/planner/shape.h"
 #include "kernels/sm90/forward/planner/split.h"
+#include "longspan/base.h"
 
 namespace longspan {
 namespace {

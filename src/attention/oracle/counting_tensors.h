@@ -5,8 +5,7 @@
 #include <functional>
 #include <optional>
 
-#include "base/device.h"
-#include "base/tensor.h"
+#include "longspan/base.h"
 
 namespace longspan {
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "base/tensor.h"
+#include "longspan/base.h"
 
 namespace longspan::cuda {
 

@@ -10,8 +10,7 @@
 
 #include "attention/oracle/oracle_samples.h"
 #include "attention/problem.h"
-#include "base/device.h"
-#include "base/tensor.h"
+#include "longspan/base.h"
 
 namespace longspan {
 

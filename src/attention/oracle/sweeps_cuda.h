@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "base/tensor.h"
+#include "longspan/base.h"
 
 namespace longspan {
 

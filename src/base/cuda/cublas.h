@@ -7,8 +7,8 @@
 #include <string>
 
 #include "base/buffer.h"
-#include "base/device.h"
 #include "base/dtype.h"
+#include "longspan/base.h"
 
 namespace longspan::cuda {
 

@@ -8,7 +8,7 @@
 #include <cuda_runtime_api.h>
 
 #include "base/cuda/cuda_check.h"
-#include "base/device.h"
+#include "longspan/base.h"
 
 namespace longspan::cuda {
 

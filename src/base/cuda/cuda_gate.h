@@ -2,7 +2,7 @@
 // gate therefore measure no launch gaps.
 #pragma once
 
-#include "base/device.h"
+#include "longspan/base.h"
 
 namespace longspan {
 

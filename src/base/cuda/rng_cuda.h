@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "base/tensor.h"
+#include "longspan/base.h"
 
 namespace longspan::cuda {
 

@@ -10,9 +10,8 @@
 #include <vector>
 
 #include "base/buffer.h"
-#include "base/device.h"
-#include "base/tensor.h"
 #include "bench/measure/stopwatch.h"
+#include "longspan/base.h"
 #include "record/record.h"
 
 namespace longspan::bench {

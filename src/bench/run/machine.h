@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/device.h"
+#include "longspan/base.h"
 #include "record/record.h"
 
 namespace longspan::bench {

@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "base/device.h"
 #include "comm/communicator.h"
+#include "longspan/base.h"
 
 namespace longspan {
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "attention/merge.h"
+#include "base/dtype.h"
 #include "base/error.h"
 #include "base/parallel.h"
 

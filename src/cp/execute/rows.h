@@ -4,8 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "base/device.h"
-#include "base/tensor.h"
+#include "longspan/base.h"
 
 namespace longspan {
 

@@ -1,4 +1,4 @@
-// The strategies, each defined in its own file; strategy.cpp holds their table.
+// The strategies, each defined in its own file; strategies.cpp holds their table.
 #pragma once
 
 #include "cp/strategies/strategy.h"

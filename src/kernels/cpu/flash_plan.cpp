@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "mask/lowering/lower.h"
 
 namespace longspan {
 

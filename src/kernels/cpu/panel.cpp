@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "base/dtype.h"
 #include "base/error.h"
 
 // Compiled once per vector instruction set that the compiler supports; the best one for the machine is chosen

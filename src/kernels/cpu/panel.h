@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "base/tensor.h"
+#include "longspan/base.h"
 
 namespace longspan {
 

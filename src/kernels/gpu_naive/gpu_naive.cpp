@@ -6,6 +6,7 @@
 #include "base/cuda/cuda.h"
 #include "base/error.h"
 #include "kernels/gpu_naive/softmax.h"
+#include "mask/lowering/lower.h"
 
 namespace longspan {
 namespace {

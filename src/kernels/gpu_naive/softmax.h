@@ -3,9 +3,8 @@
 
 #include <string>
 
-#include "base/device.h"
-#include "base/tensor.h"
 #include "kernels/gpu_naive/device_tile_map.h"
+#include "longspan/base.h"
 
 namespace longspan::naive_gpu {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "base/device.h"
+#include "longspan/base.h"
 
 namespace longspan::sm90 {
 

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "mask/lowering/tile_piece.h"
-#include "mask/mask.h"
 
 namespace longspan {
 
@@ -64,26 +63,12 @@ struct TileMap {
   std::span<const Span> layer(int32_t number) const {
     return {spans.data() + int64_t{number} * shape.rows, static_cast<size_t>(shape.rows)};
   }
-  size_t bytes() const;  // total size of all arrays
+  size_t bytes() const {  // total size of all arrays
+    const auto bytes_of = [](const auto& items) { return items.size() * sizeof(items[0]); };
+    return bytes_of(offsets) + bytes_of(runs) + bytes_of(partials) + bytes_of(spans) + bytes_of(tiles) +
+           bytes_of(order);
+  }
   friend bool operator==(const TileMap&, const TileMap&) = default;
 };
-
-// Time and memory are O(visited tiles + rows of partial tiles). Empty tiles are not listed.
-TileMap lower(const Mask& mask, TileShape shape);
-
-// The lowering of mask.transposed(). The transpose is not materialised if tiles divide all blocks.
-TileMap lower_transposed(const Mask& mask, TileShape shape);
-
-// The first stage of lowering, which finds the visited tiles. Partial tiles are numbered in order; draw()
-// fills them in, which takes most of the time.
-struct TileSketch {
-  TileMap map;                    // without partials and spans
-  std::vector<TilePiece> pieces;  // pieces of all partial tiles, concatenated
-  std::vector<size_t> ends;       // end of each partial tile's pieces
-};
-TileSketch sketch(const Mask& mask, TileShape shape);
-// Takes disjoint, normalised bands ordered by first row; they need not be a Mask yet.
-TileSketch sketch(int64_t rows, int64_t columns, std::span<const Band> bands, TileShape shape);
-TileMap draw(TileSketch sketch);
 
 }  // namespace longspan

@@ -6,7 +6,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "mask/patterns/length_file.h"
 
 namespace longspan {
 
@@ -28,12 +31,6 @@ class Mt19937 {
  private:
   uint32_t state_[624];
   int position_ = 624;
-};
-
-// A bin is picked by weight; a length is then drawn uniformly from begin to end, both included.
-struct LengthBin {
-  int64_t begin = 0, end = 0;
-  double weight = 0;
 };
 
 struct LengthHistogram {

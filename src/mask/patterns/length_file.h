@@ -6,9 +6,13 @@
 #include <string_view>
 #include <vector>
 
-#include "mask/patterns/document_lengths.h"
-
 namespace longspan {
+
+// A bin is picked by weight; a length is then drawn uniformly from begin to end, both included.
+struct LengthBin {
+  int64_t begin = 0, end = 0;
+  double weight = 0;
+};
 
 // Either lengths, one per line, or bins, one `begin,end,weight` per line. Comments begin with '#'. The first
 // line that is neither empty nor a comment may name the columns.

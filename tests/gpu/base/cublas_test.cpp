@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "base/buffer.h"
+#include "base/dtype.h"
 #include "base/error.h"
 #include "base/rng.h"
 #include "gpu/gpu.h"

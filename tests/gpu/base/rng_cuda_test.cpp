@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/buffer.h"
+#include "base/dtype.h"
 #include "base/rng.h"
 #include "gpu/gpu.h"
 

@@ -13,6 +13,7 @@
 #include "base/backend.h"
 #include "base/cuda/cuda.h"
 #include "base/cuda/cuda_gate.h"
+#include "base/dtype.h"
 #include "base/error.h"
 #include "base/rng.h"
 #include "comm/nccl.h"

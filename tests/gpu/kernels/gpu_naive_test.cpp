@@ -1,4 +1,5 @@
 // gpu-naive against the definition of attention in fp64: whole tensors, masks with every shape of band.
+#include "base/dtype.h"
 #include "kernels/gpu_naive/gpu_naive.h"
 
 #include <cmath>

@@ -1,7 +1,7 @@
-#include "base/device.h"
 
 #include "base/parallel.h"
 #include "gtest/gtest.h"
+#include "longspan/base.h"
 
 namespace longspan {
 namespace {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/dtype.h"
 #include "base/parallel.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,8 +1,8 @@
 // Conformance checks for every communicator. Each runs on all ranks at once, with the rank's own endpoint.
 #pragma once
 
-#include "base/device.h"
 #include "comm/communicator.h"
+#include "longspan/base.h"
 
 namespace longspan::conformance {
 

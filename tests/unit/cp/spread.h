@@ -8,6 +8,7 @@
 
 #include "attention/kernel.h"
 #include "base/buffer.h"
+#include "base/dtype.h"
 #include "base/error.h"
 #include "base/rng.h"
 #include "comm/communicator.h"

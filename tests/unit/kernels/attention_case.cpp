@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/dtype.h"
 #include "base/rng.h"
 
 namespace longspan {

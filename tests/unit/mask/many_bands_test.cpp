@@ -1,7 +1,7 @@
 // Masks with enough bands to divide the lists into stripes and chunks.
 #include <gtest/gtest.h>
 
-#include "mask/lowering/tile_map.h"
+#include "mask/lowering/lower.h"
 #include "mask/patterns/patterns.h"
 
 namespace longspan {

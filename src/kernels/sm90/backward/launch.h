@@ -3,10 +3,10 @@
 
 #include <cuda_runtime_api.h>
 
-#include "base/device.h"
 #include "base/dtype.h"
 #include "kernels/sm90/backward/params.h"
 #include "kernels/sm90/backward/planner/shape.h"
+#include "longspan/base.h"
 
 namespace longspan::sm90 {
 

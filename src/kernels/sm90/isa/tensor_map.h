@@ -3,7 +3,7 @@
 
 #include <cuda.h>
 
-#include "base/tensor.h"
+#include "longspan/base.h"
 
 namespace longspan::sm90 {
 

@@ -7,6 +7,7 @@
 
 #include <gmock/gmock.h>
 
+#include "mask/lowering/lower.h"
 #include "mask/patterns/patterns.h"
 
 namespace longspan::sm90 {

@@ -1,12 +1,11 @@
 // A tile map represents exactly its mask, with the strongest valid kind for each tile.
-#include "mask/lowering/tile_map.h"
-
 #include <set>
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include "base/error.h"
+#include "mask/lowering/lower.h"
 #include "unit/mask/brute_force.h"
 
 namespace longspan {

@@ -6,6 +6,7 @@
 
 #include "base/parallel.h"
 #include "kernels/sm90/tuning/h200.h"
+#include "mask/lowering/lower.h"
 #include "mask/transpose.h"
 
 namespace longspan::sm90 {

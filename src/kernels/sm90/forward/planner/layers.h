@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kernels/sm90/forward/planner/map.h"
-#include "mask/lowering/tile_map.h"
+#include "mask/lowering/lower.h"
 #include "mask/mask.h"
 
 namespace longspan::sm90 {

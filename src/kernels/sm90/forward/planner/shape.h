@@ -2,9 +2,9 @@
 #pragma once
 
 #include "attention/problem.h"
-#include "base/device.h"
 #include "kernels/sm90/forward/planner/map.h"
 #include "kernels/sm90/forward/planner/work_order.h"
+#include "longspan/base.h"
 #include "mask/lowering/tile_map.h"
 
 namespace longspan::sm90 {

@@ -8,6 +8,7 @@
 
 #include "kernels/sm90/backward/planner/shape.h"
 #include "kernels/sm90/compiled_map.h"
+#include "mask/lowering/lower.h"
 #include "mask/patterns/patterns.h"
 
 namespace longspan::sm90 {

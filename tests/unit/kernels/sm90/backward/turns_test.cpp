@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 
 #include "kernels/sm90/backward/planner/shape.h"
+#include "mask/lowering/lower.h"
 #include "mask/patterns/patterns.h"
 
 namespace longspan::sm90 {

@@ -1,9 +1,8 @@
-#include "cp/strategies/strategy.h"
+#include "cp/strategies/strategies.h"
 
 #include <fmt/ranges.h>
 
 #include "base/error.h"
-#include "cp/strategies/strategies.h"
 
 namespace longspan {
 

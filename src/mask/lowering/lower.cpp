@@ -1,5 +1,5 @@
 // Lowering: a sweep over the row tiles that tracks the bands reaching the current tile.
-#include "mask/lowering/tile_map.h"
+#include "mask/lowering/lower.h"
 
 #include <algorithm>
 #include <bit>
@@ -326,12 +326,6 @@ std::optional<TileMap> lower_transposed_blocks(const Mask& mask, TileShape shape
 }
 
 }  // namespace
-
-size_t TileMap::bytes() const {
-  auto bytes_of = [](const auto& items) { return items.size() * sizeof(items[0]); };
-  return bytes_of(offsets) + bytes_of(runs) + bytes_of(partials) + bytes_of(spans) + bytes_of(tiles) +
-         bytes_of(order);
-}
 
 TileMap lower(const Mask& mask, TileShape shape) {
   check_shape(shape);

@@ -1,4 +1,0 @@
-// Devices and streams, declared in the public header.
-#pragma once
-
-#include "longspan/base.h"

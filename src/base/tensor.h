@@ -1,5 +1,0 @@
-// Tensor views, declared in the public header.
-#pragma once
-
-#include "base/dtype.h"
-#include "longspan/base.h"

@@ -1,0 +1,32 @@
+// From a mask to its tile map.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "mask/lowering/tile_map.h"
+#include "mask/lowering/tile_piece.h"
+#include "mask/mask.h"
+
+namespace longspan {
+
+// Time and memory are O(visited tiles + rows of partial tiles). Empty tiles are not listed.
+TileMap lower(const Mask& mask, TileShape shape);
+
+// The lowering of mask.transposed(). The transpose is not materialised if tiles divide all blocks.
+TileMap lower_transposed(const Mask& mask, TileShape shape);
+
+// The first stage of lowering, which finds the visited tiles. Partial tiles are numbered in order; draw()
+// fills them in, which takes most of the time.
+struct TileSketch {
+  TileMap map;                    // without partials and spans
+  std::vector<TilePiece> pieces;  // pieces of all partial tiles, concatenated
+  std::vector<size_t> ends;       // end of each partial tile's pieces
+};
+TileSketch sketch(const Mask& mask, TileShape shape);
+// Takes disjoint, normalised bands ordered by first row; they need not be a Mask yet.
+TileSketch sketch(int64_t rows, int64_t columns, std::span<const Band> bands, TileShape shape);
+TileMap draw(TileSketch sketch);
+
+}  // namespace longspan
