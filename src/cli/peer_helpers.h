@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "attention/kernel.h"
-#include "bench/run/helper.h"
+#include "bench/case/helper.h"
 
 namespace longspan::cli {
 

@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 #include "base/parse.h"
-#include "bench/run/verify_sweep.h"
+#include "bench/case/verify_sweep.h"
 #include "cli/command.h"
 #include "cli/pattern_options.h"
 #include "cli/python_option.h"

@@ -7,7 +7,7 @@
 #ifdef LONGSPAN_WITH_CUDA
 #include "bench/measure/cuda_testbed.h"
 #endif
-#include "bench/run/verify_case.h"
+#include "bench/case/verify_case.h"
 #include "cli/peer_helpers.h"
 #include "kernels/cpu/ceiling.h"
 #include "kernels/registry.h"

@@ -1,7 +1,7 @@
 // The kernels, devices and oracles that the commands use. A test program links the same commands with others.
 #pragma once
 
-#include "bench/run/workbench.h"
+#include "bench/case/workbench.h"
 
 namespace longspan::cli {
 

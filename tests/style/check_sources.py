@@ -30,7 +30,8 @@ ROOMS = {
     "cp/execute": {"cp/schedule", "cp/strategies"},
     "bench/spec": set(),
     "bench/measure": {"bench/spec"},
-    "bench/run": {"bench/spec", "bench/measure"},
+    "bench/case": {"bench/spec", "bench/measure"},
+    "bench/run": {"bench/spec", "bench/measure", "bench/case"},
 }
 
 # Third-party headers, and the files that may include them (paths below src/).

@@ -11,11 +11,11 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "bench/case/case_runner.h"
+#include "bench/case/phase_times.h"
 #include "bench/measure/cpu_testbed.h"
 #include "bench/measure/parallel_measure.h"
-#include "bench/run/case_runner.h"
 #include "bench/run/machine.h"
-#include "bench/run/phase_times.h"
 #include "bench/spec/values.h"
 #include "record/json_reader.h"
 

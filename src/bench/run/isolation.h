@@ -6,10 +6,10 @@
 #include <string>
 #include <utility>
 
+#include "bench/case/helper.h"
+#include "bench/case/workbench.h"
 #include "bench/run/child_process.h"
-#include "bench/run/helper.h"
 #include "bench/run/messages.h"
-#include "bench/run/workbench.h"
 #include "bench/spec/case.h"
 #include "bench/spec/timing_rule.h"
 #include "comm/rendezvous.h"

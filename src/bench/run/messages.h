@@ -2,7 +2,7 @@
 // request; the process sends the phases of its work and one answer.
 #pragma once
 
-#include "bench/run/case_answer.h"
+#include "bench/case/case_answer.h"
 #include "bench/spec/case.h"
 #include "record/fields.h"
 #include "record/record_json.h"

@@ -1,8 +1,8 @@
 // A run: measures all cases of a suite in separate processes and writes one results file.
 #pragma once
 
+#include "bench/case/workbench.h"
 #include "bench/run/run_options.h"
-#include "bench/run/workbench.h"
 
 namespace longspan::bench {
 

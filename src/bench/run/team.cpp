@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "bench/case/phase_times.h"
 #include "bench/measure/parallel_measure.h"
 #include "bench/run/isolation.h"
-#include "bench/run/phase_times.h"
 #include "bench/spec/values.h"
 
 namespace longspan::bench {

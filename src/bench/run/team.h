@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 
-#include "bench/run/case_answer.h"
-#include "bench/run/workbench.h"
+#include "bench/case/case_answer.h"
+#include "bench/case/workbench.h"
 #include "bench/spec/case.h"
 #include "bench/spec/timing_rule.h"
 #include "comm/rendezvous.h"

@@ -3,8 +3,8 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "bench/case/verify_case.h"
 #include "bench/measure/cpu_testbed.h"
-#include "bench/run/verify_case.h"
 #include "cli/command.h"
 #include "cli/peer_helpers.h"
 #include "cli/wiring.h"

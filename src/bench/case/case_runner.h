@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "bench/run/case_answer.h"
-#include "bench/run/workbench.h"
+#include "bench/case/case_answer.h"
+#include "bench/case/workbench.h"
 #include "bench/spec/case.h"
 #include "bench/spec/timing_rule.h"
 

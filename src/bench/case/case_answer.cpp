@@ -1,5 +1,5 @@
 // Agreement between the processes of a case on whether it failed.
-#include "bench/run/case_answer.h"
+#include "bench/case/case_answer.h"
 
 #include <fmt/format.h>
 

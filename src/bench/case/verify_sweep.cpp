@@ -1,5 +1,5 @@
 // The default sweep of `longspan verify`, parts of masks, and the verification of each case.
-#include "bench/run/verify_sweep.h"
+#include "bench/case/verify_sweep.h"
 
 #include <algorithm>
 #include <exception>

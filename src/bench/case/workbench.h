@@ -12,8 +12,8 @@
 
 #include "attention/kernel_row.h"
 #include "attention/tensors.h"
+#include "bench/case/helper.h"
 #include "bench/measure/testbed.h"
-#include "bench/run/helper.h"
 #include "record/record.h"
 
 namespace longspan::bench {

@@ -1,5 +1,5 @@
 // Finds kernels by name and devices by kernel.
-#include "bench/run/workbench.h"
+#include "bench/case/workbench.h"
 
 namespace longspan::bench {
 

@@ -1,7 +1,7 @@
 // Verifies a case: the fp64 oracle on the kernel's outputs, and the counting oracle.
 #pragma once
 
-#include "bench/run/workbench.h"
+#include "bench/case/workbench.h"
 
 namespace longspan::bench {
 

@@ -1,5 +1,5 @@
 // The cases of `longspan verify` and their outcomes.
-#include "bench/run/verify_sweep.h"
+#include "bench/case/verify_sweep.h"
 
 #include <filesystem>
 #include <fstream>

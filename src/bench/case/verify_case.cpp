@@ -1,10 +1,10 @@
 // Runs the fp64 oracle and the counting oracle on a case, as far as memory allows.
-#include "bench/run/verify_case.h"
+#include "bench/case/verify_case.h"
 
 #include <algorithm>
 
 #include "attention/oracle/verify.h"
-#include "bench/run/case_runner.h"
+#include "bench/case/case_runner.h"
 
 namespace longspan::bench {
 namespace {

@@ -1,5 +1,5 @@
 // Averages the results of a case's masks and takes the worst of their errors.
-#include "bench/run/case_outcome.h"
+#include "bench/case/case_outcome.h"
 
 #include <algorithm>
 #include <cmath>

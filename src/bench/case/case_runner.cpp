@@ -1,5 +1,5 @@
 // One case: draw a mask, plan, run, verify, time; then the next mask.
-#include "bench/run/case_runner.h"
+#include "bench/case/case_runner.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,11 +10,11 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/rng.h"
+#include "bench/case/case_outcome.h"
 #include "bench/measure/mask_source.h"
 #include "bench/measure/measure.h"
 #include "bench/measure/parallel_measure.h"
 #include "bench/measure/self_timed_stopwatch.h"
-#include "bench/run/case_outcome.h"
 #include "bench/spec/values.h"
 
 namespace longspan::bench {

@@ -1,5 +1,5 @@
 // Single cases: the steps, the verification, and the outcome.
-#include "bench/run/case_runner.h"
+#include "bench/case/case_runner.h"
 
 #include <cmath>
 

@@ -3,8 +3,8 @@
 
 #include <vector>
 
+#include "bench/case/workbench.h"
 #include "bench/measure/measure.h"
-#include "bench/run/workbench.h"
 #include "bench/spec/case.h"
 
 namespace longspan::bench {
