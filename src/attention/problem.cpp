@@ -12,10 +12,9 @@ std::string_view name_of(Direction direction) {
 
 Direction direction_from_name(std::string_view name) {
   if (name == "forward" || name == "fwd") return Direction::kForward;
-  if (name == "backward" || name == "bwd") return Direction::kBackward;
-  LONGSPAN_CHECK_INPUT(false, "direction '{}' is unknown; the directions are forward (fwd), backward (bwd)",
-                       name);
-  return Direction::kForward;
+  LONGSPAN_CHECK_INPUT(name == "backward" || name == "bwd",
+                       "'{}': must be forward (or fwd) or backward (or bwd)", name);
+  return Direction::kBackward;
 }
 
 float Problem::softmax_scale() const {

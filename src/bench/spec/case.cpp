@@ -313,13 +313,6 @@ std::string describe(const Case& c) {
                      name_of(c.direction), spread);
 }
 
-Direction direction_from_name(std::string_view name) {
-  if (name == "forward" || name == "fwd") return Direction::kForward;
-  LONGSPAN_CHECK_INPUT(name == "backward" || name == "bwd",
-                       "'{}': must be forward (or fwd) or backward (or bwd)", name);
-  return Direction::kBackward;
-}
-
 std::vector<std::string> arguments_of(const Case& c) {
   std::vector<std::string> arguments{"run"};
   for (const Axis& axis : axes()) {

@@ -50,8 +50,6 @@ Case normalised(Case c);
 
 std::string describe(const Case& c);  // "cpu-flash causal 8K, 8:2 heads of 128, f32, forward"
 
-Direction direction_from_name(std::string_view name);  // forward or fwd, backward or bwd
-
 // The command that repeats this case alone, after the program's name: {"run", "--kernel", "cpu-flash", ...}.
 std::vector<std::string> arguments_of(const Case& c);
 
