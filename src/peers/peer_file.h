@@ -10,14 +10,14 @@
 namespace longspan::peers {
 
 struct PeerFile {
-  std::string name;         // from the file's name: fa2_sparse.py is fa2-sparse
-  std::string description;  // one line
-  std::string framework;    // opens the device and the tensors in the worker: "torch"
-  std::string package;      // the package with the kernel: "flash_attn"; may be empty
+  std::string name;            // from the file's name: fa2_sparse.py is fa2-sparse
+  std::string description;     // one line
+  std::string framework = {};  // opens the device and the tensors in the worker: "torch"
+  std::string package = {};    // the package with the kernel: "flash_attn"; may be empty
   DeviceKind device = DeviceKind::kCuda;
-  bool backward = false;  // has a backward pass
-  std::string masks;      // the masks that it supports, in words; may be empty
-  std::string colour;     // its colour in charts: "#0b62a8"; may be empty
+  bool backward = false;    // has a backward pass
+  std::string masks = {};   // the masks that it supports, in words; may be empty
+  std::string colour = {};  // its colour in charts: "#0b62a8"; may be empty
 };
 
 // Throws an input error that names the file and the mistake.

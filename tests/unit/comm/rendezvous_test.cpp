@@ -56,7 +56,7 @@ TEST(Rendezvous, CarriesRank0sWordAndBarriers) {
   for (int ranks : {1, 2, 5}) {
     std::atomic<int> arrived{0};
     const auto errors = meet(ranks, milliseconds(20000), [&](int rank, Rendezvous& rendezvous) {
-      for (const std::string word : {std::string("first"), std::string(1000, '\0'), std::string()})
+      for (const std::string& word : {std::string("first"), std::string(1000, '\0'), std::string()})
         LONGSPAN_CHECK(rendezvous.broadcast(rank == 0 ? word : "other") == word, "another word");
       for (int round = 1; round <= 3; ++round) {
         ++arrived;
@@ -123,7 +123,9 @@ TEST(Rendezvous, TellsAllOfAFailure) {
       rendezvous.barrier();
     });
     for (int rank = 0; rank < 4; ++rank) {
-      if (rank != failing) EXPECT_THAT(errors[static_cast<size_t>(rank)], HasSubstr("out of paper"));
+      if (rank != failing) {
+        EXPECT_THAT(errors[static_cast<size_t>(rank)], HasSubstr("out of paper"));
+      }
     }
   }
 }

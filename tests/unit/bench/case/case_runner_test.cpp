@@ -8,8 +8,8 @@
 
 #include "bench/measure/cpu_testbed.h"
 #include "record/json_writer.h"
-#include "test_kernels.h"
 #include "unit/bench/measure/fake_time.h"
+#include "unit/bench/run/test_kernels.h"
 
 namespace longspan::bench {
 namespace {
