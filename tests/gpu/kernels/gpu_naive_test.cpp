@@ -1,5 +1,4 @@
 // gpu-naive against the definition of attention in fp64: whole tensors, masks with every shape of band.
-#include "base/dtype.h"
 #include "kernels/gpu_naive/gpu_naive.h"
 
 #include <cmath>
@@ -11,6 +10,7 @@
 #include <gmock/gmock.h>
 
 #include "base/buffer.h"
+#include "base/dtype.h"
 #include "base/error.h"
 #include "base/rng.h"
 #include "gpu/kernels/hopper.h"
