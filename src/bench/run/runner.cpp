@@ -149,13 +149,14 @@ class ThreadShare {
 
 class Runner {
  public:
-  Runner(const RunOptions& options, const Workbench& workbench, ResultsFile& file, std::vector<Case> cases)
+  Runner(const RunOptions& options, const Workbench& workbench, ResultsFile& file,
+         const std::vector<Case>& cases)
       : options_(options),
         workbench_(workbench),
         file_(file),
         devices_(workbench.devices()),
         batches_(batches_of(options, cases, workbench, devices_)),
-        ledger_(options, file, guard_, std::move(cases), most_devices(batches_)) {}
+        ledger_(options, file, guard_, cases, most_devices(batches_)) {}
 
   RunSummary run() {
     for (const Batch& batch : batches_) run_batch(batch);

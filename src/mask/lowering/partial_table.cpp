@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "mask/mask.h"
 
 namespace longspan {
 namespace {
