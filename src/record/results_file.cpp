@@ -1,5 +1,6 @@
 #include "record/results_file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -67,14 +68,20 @@ CaseRecord case_from(const ResultsLine& line) {
   return from_json<CaseRecord>(line.json);
 }
 
-ResultsFile::ResultsFile(const std::string& folder, Mode mode)
-    : path_((std::filesystem::path(folder) / "results.jsonl").string()) {
+const FileCalls& system_calls() {
+  static constexpr FileCalls calls{::pread, ::write, ::ftruncate, ::fdatasync};
+  return calls;
+}
+
+ResultsFile::ResultsFile(const std::string& folder, Mode mode, const FileCalls& calls)
+    : path_((std::filesystem::path(folder) / "results.jsonl").string()), calls_(calls) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   LONGSPAN_CHECK_INPUT(!error, "--out {}: cannot be made: {}", folder, error.message());
   try {
     open_and_lock(mode);
-    if (mode == Mode::kResume) repair_and_read();
+    sync_folder(folder);
+    if (mode == Mode::kResume) read_and_repair();
   } catch (...) {
     if (fd_ >= 0) close(fd_);
     throw;
@@ -86,33 +93,51 @@ ResultsFile::~ResultsFile() {
 }
 
 void ResultsFile::open_and_lock(Mode mode) {
-  fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const int opened = open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  LONGSPAN_CHECK_INPUT(opened >= 0, "{}: cannot be opened: {}", path_, std::strerror(errno));
+  // Not one of 0 to 2, to which the program and its children print, even if one of them was closed.
+  fd_ = fcntl(opened, F_DUPFD_CLOEXEC, 3);
+  close(opened);
   LONGSPAN_CHECK_INPUT(fd_ >= 0, "{}: cannot be opened: {}", path_, std::strerror(errno));
   LONGSPAN_CHECK_INPUT(flock(fd_, LOCK_EX | LOCK_NB) == 0,
                        "{}: another run is writing it; wait for it to end, or name another folder with --out",
                        path_);
   struct stat status {};
-  LONGSPAN_CHECK(fstat(fd_, &status) == 0, "{}: {}", path_, std::strerror(errno));
+  LONGSPAN_CHECK_INPUT(fstat(fd_, &status) == 0, "{}: {}", path_, std::strerror(errno));
+  LONGSPAN_CHECK_INPUT(S_ISREG(status.st_mode), "{}: not a regular file", path_);
   LONGSPAN_CHECK_INPUT(mode == Mode::kResume || status.st_size == 0,
                        "{} exists; complete that run with --resume, or name another folder with --out",
                        path_);
 }
 
-void ResultsFile::repair_and_read() {
+// A new file is safe only once its entry in the folder is on disk.
+void ResultsFile::sync_folder(const std::string& folder) const {
+  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  LONGSPAN_CHECK_INPUT(fd >= 0, "{}: cannot be opened: {}", folder, std::strerror(errno));
+  const bool synced = fsync(fd) == 0 || errno == EINVAL;  // EINVAL: the file system syncs no folders
+  const int error = errno;
+  close(fd);
+  LONGSPAN_CHECK_INPUT(synced, "{}: cannot be written to disk: {}", folder, std::strerror(error));
+}
+
+std::string ResultsFile::read_all() const {
   std::string text;
-  char block[1 << 16];
-  for (ssize_t got = 0; (got = pread(fd_, block, sizeof block, static_cast<off_t>(text.size()))) > 0;) {
-    text.append(block, static_cast<size_t>(got));
+  std::vector<char> block(size_t{1} << 16);
+  while (true) {
+    const ssize_t got = calls_.pread(fd_, block.data(), block.size(), static_cast<off_t>(text.size()));
+    if (got == 0) return text;
+    if (got < 0 && errno == EINTR) continue;
+    LONGSPAN_CHECK_INPUT(got > 0, "{}: cannot be read: {}; nothing was changed", path_, std::strerror(errno));
+    text.append(block.data(), static_cast<size_t>(got));
   }
-  const size_t last_newline = text.rfind('\n');
-  const size_t whole = last_newline == std::string::npos ? 0 : last_newline + 1;
-  if (whole != text.size()) {
-    LONGSPAN_CHECK(ftruncate(fd_, static_cast<off_t>(whole)) == 0 && fsync(fd_) == 0,
-                   "{}: the incomplete last line cannot be removed: {}", path_, std::strerror(errno));
-  }
+}
+
+// Nothing is written before all that is there has been read and understood.
+void ResultsFile::read_and_repair() {
+  const std::string text = read_all();
   int64_t number = 0;
-  for (size_t begin = 0; begin < whole;) {
-    const size_t end = text.find('\n', begin);
+  size_t begin = 0;
+  for (size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
     ++number;
     try {
       earlier_.push_back(parse_results_line(std::string_view(text).substr(begin, end - begin)));
@@ -120,26 +145,47 @@ void ResultsFile::repair_and_read() {
       LONGSPAN_CHECK_INPUT(false, "{}:{}: {}; fix or remove the line, or name another folder with --out",
                            path_, number, error.what());
     }
-    begin = end + 1;
   }
+  if (begin < text.size()) repair_last_line(std::string_view(text).substr(begin), begin);
+}
+
+void ResultsFile::repair_last_line(std::string_view line, size_t begin) {
+  try {
+    earlier_.push_back(parse_results_line(line));
+  } catch (const Error&) {
+    // A line that was cut short begins as every line does. Anything else is somebody's own file.
+    constexpr std::string_view kBegin = R"({"type":")";
+    const size_t compared = std::min(line.size(), kBegin.size());
+    LONGSPAN_CHECK_INPUT(begin > 0 || line.substr(0, compared) == kBegin.substr(0, compared),
+                         "{}: this is not a results file; name another folder with --out", path_);
+    LONGSPAN_CHECK_INPUT(calls_.ftruncate(fd_, static_cast<off_t>(begin)) == 0 && calls_.fdatasync(fd_) == 0,
+                         "{}: the incomplete last line cannot be removed: {}", path_, std::strerror(errno));
+    return;
+  }
+  write_all("\n");  // the line is whole, only its end was lost
 }
 
 void ResultsFile::append(const Json& line) {
-  const std::string text = text_of(line) + "\n";
+  write_all(text_of(line) + "\n");
+}
+
+void ResultsFile::write_all(const std::string& text) {
   const off_t before = lseek(fd_, 0, SEEK_END);
   ssize_t written = 0;
   do {
-    written = write(fd_, text.data(), text.size());
+    written = calls_.write(fd_, text.data(), text.size());
   } while (written < 0 && errno == EINTR);
   if (written != static_cast<ssize_t>(text.size())) {
     const std::string why = written < 0 ? std::strerror(errno) : "the disk is full";
     // Best effort: --resume also removes an incomplete line.
-    if (written > 0 && ftruncate(fd_, before) != 0) { /* the message below reports the failure */
+    if (written > 0 && calls_.ftruncate(fd_, before) != 0) { /* the message below reports the failure */
     }
     LONGSPAN_CHECK_INPUT(false, "{}: cannot be written: {}; free disk space and continue with --resume",
                          path_, why);
   }
-  fdatasync(fd_);
+  LONGSPAN_CHECK_INPUT(calls_.fdatasync(fd_) == 0,
+                       "{}: cannot be written to disk: {}; check the disk and continue with --resume", path_,
+                       std::strerror(errno));
 }
 
 }  // namespace longspan::record

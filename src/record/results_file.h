@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "record/file_calls.h"
 #include "record/record.h"
 
 namespace longspan::record {
@@ -29,9 +30,10 @@ class ResultsFile {
  public:
   enum class Mode { kFresh, kResume };
 
-  // Creates the folder and the file as needed. kFresh: the file must be new or empty. kResume: removes an
-  // incomplete last line and reads the lines before it. Throws an input error that says what to do.
-  ResultsFile(const std::string& folder, Mode mode);
+  // Creates the folder and the file as needed. kFresh: the file must be new or empty. kResume: reads the
+  // lines, and removes the last one if it was cut short; nothing else is ever removed. Throws an input error
+  // that says what to do.
+  ResultsFile(const std::string& folder, Mode mode, const FileCalls& calls = system_calls());
   ~ResultsFile();
   ResultsFile(const ResultsFile&) = delete;
   ResultsFile& operator=(const ResultsFile&) = delete;
@@ -39,14 +41,19 @@ class ResultsFile {
   const std::string& path() const { return path_; }
   const std::vector<ResultsLine>& earlier() const { return earlier_; }
 
-  // Writes one line with one write call. The line is on disk when this returns.
+  // Writes one line with one write call. The line is on disk when this returns; else an input error.
   void append(const Json& line);
 
  private:
   void open_and_lock(Mode mode);
-  void repair_and_read();
+  void sync_folder(const std::string& folder) const;
+  std::string read_all() const;
+  void read_and_repair();
+  void repair_last_line(std::string_view line, size_t begin);
+  void write_all(const std::string& text);
 
   std::string path_;
+  const FileCalls& calls_;
   int fd_ = -1;
   std::vector<ResultsLine> earlier_;
 };

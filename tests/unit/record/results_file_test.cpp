@@ -1,10 +1,13 @@
 #include "record/results_file.h"
 
+#include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "base/error.h"
 
@@ -77,7 +80,7 @@ TEST_F(ResultsFileTest, ResumeReadsWhatIsThere) {
 TEST_F(ResultsFileTest, ResumeRemovesAHalfLineAtAnyLength) {
   const std::string whole = std::string(kRunLine) + "\n";
   const std::string next = std::string(kCaseLine) + "\n";
-  for (size_t cut = 0; cut < next.size(); ++cut) {
+  for (size_t cut = 0; cut + 1 < next.size(); ++cut) {
     write(whole + next.substr(0, cut));
     {
       ResultsFile file(folder(), ResultsFile::Mode::kResume);
@@ -89,10 +92,114 @@ TEST_F(ResultsFileTest, ResumeRemovesAHalfLineAtAnyLength) {
 }
 
 TEST_F(ResultsFileTest, ResumeOfAHalfFirstLineStartsAnew) {
-  write(std::string(kRunLine));
-  ResultsFile file(folder(), ResultsFile::Mode::kResume);
-  EXPECT_TRUE(file.earlier().empty());
-  EXPECT_EQ(content(), "");
+  const std::string line = kRunLine;
+  for (size_t cut = 0; cut < line.size(); ++cut) {
+    write(line.substr(0, cut));
+    ResultsFile file(folder(), ResultsFile::Mode::kResume);
+    EXPECT_TRUE(file.earlier().empty());
+    EXPECT_EQ(content(), "") << cut;
+  }
+}
+
+TEST_F(ResultsFileTest, ResumeKeepsAWholeLineWithoutItsNewline) {
+  write(std::string(kRunLine) + "\n" + kCaseLine);
+  {
+    ResultsFile file(folder(), ResultsFile::Mode::kResume);
+    ASSERT_EQ(file.earlier().size(), 2u);
+    EXPECT_EQ(file.earlier()[1].id, "00000000000000bb");
+    file.append({{"type", "case"}});
+  }
+  EXPECT_EQ(content(), std::string(kRunLine) + "\n" + kCaseLine + "\n{\"type\":\"case\"}\n");
+}
+
+TEST_F(ResultsFileTest, ResumeLeavesOtherFilesAlone) {
+  for (const std::string text : {"my notes", "{\"other\": 1}", "a,b\n1,2\n", "{\"type\":\"run\"}\nhalf"}) {
+    write(text);
+    EXPECT_NE(failure(ResultsFile::Mode::kResume), "no error") << text;
+    EXPECT_EQ(content(), text);
+  }
+}
+
+// Each call of the file in turn fails, by each of these errors.
+int fail_with = 0;
+template <class... Arguments>
+int fails(Arguments...) {
+  errno = fail_with;
+  return -1;
+}
+ssize_t reads_once(int fd, void* bytes, size_t count, off_t offset) {
+  return offset == 0 ? pread(fd, bytes, std::min<size_t>(count, 20), 0) : fails();
+}
+ssize_t writes_half(int fd, const void* bytes, size_t count) {
+  return write(fd, bytes, count / 2);
+}
+
+TEST_F(ResultsFileTest, AFailedReadChangesNothing) {
+  const std::string text = std::string(kRunLine) + "\n" + kCaseLine + "\n";
+  for (const int error : {EIO, ENOMEM, EBADF}) {
+    fail_with = error;
+    for (const auto pread : {+[](int, void*, size_t, off_t) -> ssize_t { return fails(); }, &reads_once}) {
+      write(text);
+      FileCalls calls = system_calls();
+      calls.pread = pread;
+      try {
+        ResultsFile file(folder(), ResultsFile::Mode::kResume, calls);
+        ADD_FAILURE() << "no error";
+      } catch (const Error& failure) {
+        EXPECT_THAT(failure.what(), HasSubstr("cannot be read: "));
+      }
+      EXPECT_EQ(content(), text);
+    }
+  }
+}
+
+TEST_F(ResultsFileTest, SaysWhichWriteFailed) {
+  fail_with = ENOSPC;
+  const auto expect_failure = [&](const FileCalls& calls, const char* part) {
+    write(std::string(kRunLine) + "\n");
+    ResultsFile file(folder(), ResultsFile::Mode::kResume, calls);
+    try {
+      file.append({{"type", "case"}});
+      ADD_FAILURE() << "no error";
+    } catch (const Error& failure) {
+      EXPECT_EQ(failure.kind(), ErrorKind::kInput);
+      EXPECT_THAT(failure.what(), HasSubstr(part));
+    }
+    EXPECT_THAT(content(), testing::StartsWith(std::string(kRunLine) + "\n"));
+  };
+  FileCalls calls = system_calls();
+  calls.write = [](int, const void*, size_t) -> ssize_t { return fails(); };
+  expect_failure(calls, "cannot be written: No space left");
+  calls.write = writes_half;
+  expect_failure(calls, "the disk is full");
+  EXPECT_EQ(content(), std::string(kRunLine) + "\n");  // half of the line was removed
+  calls = system_calls();
+  calls.fdatasync = [](int) { return fails(); };
+  expect_failure(calls, "cannot be written to disk: No space left");
+}
+
+TEST_F(ResultsFileTest, AHalfLineThatCannotBeRemovedIsAnError) {
+  fail_with = EIO;
+  FileCalls calls = system_calls();
+  calls.ftruncate = [](int, off_t) { return fails(); };
+  const std::string text = std::string(kRunLine) + "\n{\"type\":";
+  write(text);
+  EXPECT_THROW(ResultsFile(folder(), ResultsFile::Mode::kResume, calls), Error);
+  EXPECT_EQ(content(), text);
+}
+
+// With standard output and standard error closed, what is printed must not land in the results.
+TEST_F(ResultsFileTest, IsNoStandardDescriptor) {
+  const int saved = dup(2);
+  close(2);
+  {
+    ResultsFile file(folder(), ResultsFile::Mode::kFresh);
+    EXPECT_EQ(::write(2, "progress", 8), -1);
+    file.append({{"type", "case"}});
+  }
+  dup2(saved, 2);
+  close(saved);
+  EXPECT_EQ(content(), "{\"type\":\"case\"}\n");
 }
 
 TEST_F(ResultsFileTest, ResumeNamesAMalformedLine) {
