@@ -242,7 +242,7 @@ RunSummary run(const RunOptions& options, const Workbench& workbench) {
   for (const Case& c : options.cases) {
     if (!done.contains(id_of(c))) cases.push_back(c);
   }
-  return Runner(options, workbench, file, std::move(cases)).run();
+  return Runner(options, workbench, file, cases).run();
 }
 
 }  // namespace longspan::bench
