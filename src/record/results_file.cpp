@@ -153,7 +153,7 @@ void ResultsFile::repair_last_line(std::string_view line, size_t begin) {
   try {
     earlier_.push_back(parse_results_line(line));
   } catch (const Error&) {
-    // A line that was cut short begins as every line does. Anything else is somebody's own file.
+    // A line that was cut short begins as every line does. Any other file is not ours to change.
     constexpr std::string_view kBegin = R"({"type":")";
     const size_t compared = std::min(line.size(), kBegin.size());
     LONGSPAN_CHECK_INPUT(begin > 0 || line.substr(0, compared) == kBegin.substr(0, compared),
