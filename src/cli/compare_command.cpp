@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "cli/command.h"
 #include "report/compare.h"
 #include "report/format.h"
@@ -32,7 +33,7 @@ void run_compare(const CompareArguments& options) {
   const auto below = comparison.below(*options.fail_below);
   for (const report::Comparison* c : below) {
     fmt::print(stderr, "longspan: below {}: {} at {:.3f} [{:.3f}, {:.3f}]\n", *options.fail_below,
-               report::printable(report::case_title(c->a->workload)), c->ratio, c->interval->lo,
+               printable(report::case_title(c->a->workload)), c->ratio, c->interval->lo,
                c->interval->hi);
   }
   if (!below.empty()) throw CLI::RuntimeError(1);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "cli/command.h"
 #include "cli/usage_error.h"
 #include "record/build_info.h"
@@ -70,11 +71,8 @@ void add_commands(CLI::App& program) {
 }
 
 // Prints the message as one line on stderr.
-int fail(int code, std::string message) {
-  for (char& c : message) {
-    if (c == '\n') c = ' ';
-  }
-  fmt::print(stderr, "longspan: {}\n", message);
+int fail(int code, std::string_view message) {
+  fmt::print(stderr, "longspan: {}\n", printable(message));
   return code;
 }
 
@@ -92,7 +90,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::RuntimeError& ended) {  // the command has printed the reason
     return ended.get_exit_code();
   } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "{}\n", describe_usage_error(program, error));
+    fmt::print(stderr, "{}\n", printable(describe_usage_error(program, error)));
     return 2;
   } catch (const Error& error) {
     return fail(error.kind() == ErrorKind::kInput ? 2 : 1, error.what());

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/parse.h"
+#include "base/printable.h"
 #include "bench/spec/mask_file.h"
 #include "cli/command.h"
 #include "cli/pattern_options.h"
@@ -110,7 +111,7 @@ DrawnMask read(const MaskArguments& given) {
 
 void describe(const DrawnMask& drawn, double draw_s, TileShape shape) {
   const Mask& first = drawn.masks.front();
-  fmt::print("{}: {} x {} tokens", drawn.pattern, format_length(first.rows()),
+  fmt::print("{}: {} x {} tokens", printable(drawn.pattern), format_length(first.rows()),
              format_length(first.columns()));
   if (drawn.masks.size() > 1) fmt::print(", {} KV heads", drawn.masks.size());
   fmt::print("\n");
@@ -124,7 +125,7 @@ void describe(const DrawnMask& drawn, double draw_s, TileShape shape) {
     const auto [least, most] =
         std::minmax_element(drawn.document_lengths.begin(), drawn.document_lengths.end());
     fmt::print("  documents    {} of {} to {} tokens{}\n", drawn.document_lengths.size(), *least, *most,
-               drawn.lengths.empty() ? "" : ", lengths from " + drawn.lengths);
+               drawn.lengths.empty() ? "" : ", lengths from " + printable(drawn.lengths));
   }
   size_t bands = 0, band_bytes = 0;
   for (const Mask& mask : drawn.masks) {
@@ -177,7 +178,7 @@ void run_mask(const MaskArguments& options) {
   if (options.text) {
     for (const Mask& mask : drawn.masks) fmt::print("\n{}", text_picture(mask));
   }
-  if (!options.png.empty()) fmt::print("  picture      {}\n", options.png);
+  if (!options.png.empty()) fmt::print("  picture      {}\n", printable(options.png));
 }
 
 }  // namespace

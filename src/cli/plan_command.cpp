@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "bench/measure/mask_source.h"
 #include "bench/measure/pass_plan.h"
 #include "bench/spec/option_json.h"
@@ -252,7 +253,7 @@ void print_ranks(const Planned& p) {
 void print_text(const Planned& p) {
   fmt::print("{} on {} ranks, {} node{} of {}: {} {}, {}:{} heads of {}, {}\n", p.schedule.strategy,
              p.schedule.ranks, p.topology.nodes, p.topology.nodes == 1 ? "" : "s", p.topology.devices,
-             p.c.mask, format_length(p.problem.tokens_q), p.problem.heads_q, p.problem.heads_kv,
+             printable(p.c.mask), format_length(p.problem.tokens_q), p.problem.heads_q, p.problem.heads_kv,
              p.problem.head_dim, name_of(p.problem.dtype));
   std::vector<std::string> option_texts;
   for (const OptionSpec& option : strategy_from_name(p.c.parallelism.strategy).options) {

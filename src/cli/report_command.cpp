@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "cli/command.h"
 #include "cli/wiring.h"
 #include "cp/strategies/strategy.h"
@@ -53,14 +54,14 @@ void run_report(const ReportArguments& options) {
     return;
   }
   for (const std::string& warning : results.warnings)
-    fmt::print(stderr, "longspan: warning: {}\n", report::printable(warning));
+    fmt::print(stderr, "longspan: warning: {}\n", printable(warning));
   const std::string page = report::format_page(results, page_options(options.title));
   std::ofstream file(options.output, std::ios::binary);
   LONGSPAN_CHECK_INPUT(file.is_open(), "--output {}: cannot be written; does its folder exist?",
                        options.output);
   file << page << std::flush;
   LONGSPAN_CHECK_INPUT(file.good(), "--output {}: writing failed; is the disk full?", options.output);
-  fmt::print("{}: {} cases, {:.1f} MB; open it in any browser\n", options.output, results.cases.size(),
+  fmt::print("{}: {} cases, {:.1f} MB; open it in any browser\n", printable(options.output), results.cases.size(),
              static_cast<double>(page.size()) / 1e6);
 }
 

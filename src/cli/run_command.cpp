@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "bench/run/isolation.h"
 #include "bench/run/machine.h"
 #include "bench/run/runner.h"
@@ -104,7 +105,7 @@ std::string default_folder(const bench::Suite& suite, bool from_lists) {
 }
 
 void print_cases(const std::vector<bench::Case>& cases, const bench::TimingRule& rule) {
-  for (const bench::Case& c : cases) fmt::print("{}  {}\n", bench::id_of(c), bench::command_of(c, rule));
+  for (const bench::Case& c : cases) fmt::print("{}  {}\n", bench::id_of(c), printable(bench::command_of(c, rule)));
   fmt::print("{} cases\n", cases.size());
 }
 
@@ -206,7 +207,7 @@ void run(const RunArguments& options, const std::vector<std::string>& words) {
   const std::string counts =
       fmt::format("{} measured, {} skipped, {} failed", summary.ok, summary.skipped, summary.failed);
   const std::string earlier = summary.earlier > 0 ? fmt::format(", {} measured before", summary.earlier) : "";
-  fmt::print(stderr, "{}{}: {}\n", counts, earlier, summary.path);
+  fmt::print(stderr, "{}{}: {}\n", counts, earlier, printable(summary.path));
   if (summary.above_ceiling > 0) {
     fmt::print(stderr,
                "{} rates are above the ceiling: other work slowed the machine while the ceiling was "
@@ -216,19 +217,19 @@ void run(const RunArguments& options, const std::vector<std::string>& words) {
   if (summary.interrupted) {
     fmt::print(stderr,
                "interrupted with {} cases left; continue with the same command and --out {} --resume\n",
-               summary.left, run.folder);
+               summary.left, printable(run.folder));
     throw CLI::RuntimeError(130);
   }
   if (summary.stopped) {
     fmt::print(stderr,
                "stopped after {} with {} cases left; continue with the same command and --out {} --resume\n",
-               options.stop_after, summary.left, run.folder);
+               options.stop_after, summary.left, printable(run.folder));
   }
   if (summary.broken && summary.left > 0) {
     fmt::print(stderr,
                "{} cases left: the processes cannot continue after this failure; restart them with the same "
                "command and --out {} --resume\n",
-               summary.left, run.folder);
+               summary.left, printable(run.folder));
   }
   if (summary.failed > 0) throw CLI::RuntimeError(1);
 }

@@ -175,9 +175,7 @@ std::vector<std::string> option_names(const CLI::App& app) {
 
 std::string describe_usage_error(const CLI::App& program, const CLI::ParseError& error) {
   const CLI::App& app = innermost(program);
-  std::string line = fmt::format("{}: {}", path_of(app), describe(app, error));
-  std::replace(line.begin(), line.end(), '\n', ' ');
-  return line;
+  return fmt::format("{}: {}", path_of(app), describe(app, error));
 }
 
 }  // namespace longspan::cli

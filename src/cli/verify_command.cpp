@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "base/parse.h"
+#include "base/printable.h"
 #include "bench/case/verify_sweep.h"
 #include "cli/command.h"
 #include "cli/pattern_options.h"
@@ -136,12 +137,12 @@ class ProgressLine {
 };
 
 void print_outcome(const CaseOutcome& outcome, bool verbose) {
-  const std::string command = command_of(outcome.verified, outcome.direction);
+  const std::string command = printable(command_of(outcome.verified, outcome.direction));
   if (outcome.status == CaseOutcome::Status::kFailed) {
-    fmt::print("FAILED  {}\n        repeat: {}\n", outcome.reason, command);
+    fmt::print("FAILED  {}\n        repeat: {}\n", printable(outcome.reason), command);
   } else if (verbose) {
     fmt::print("{:7} {}{}\n", word_for(outcome.status), command,
-               outcome.status == CaseOutcome::Status::kPassed ? errors_of(outcome) : ": " + outcome.reason);
+               outcome.status == CaseOutcome::Status::kPassed ? errors_of(outcome) : ": " + printable(outcome.reason));
   }
   std::fflush(stdout);
 }
@@ -215,7 +216,7 @@ void run_verify(const VerifyArguments& given) {
                                     outcome.verified.options.seqlen));
   });
   progress.clear();
-  for (const auto& [reason, count] : summary.skip_reasons) fmt::print("skipped {:5} {}\n", count, reason);
+  for (const auto& [reason, count] : summary.skip_reasons) fmt::print("skipped {:5} {}\n", count, printable(reason));
   const double elapsed_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (given.table) table.print();
   fmt::print("{} passed, {} failed, {} skipped in {:.0f} s\n", summary.passed, summary.failed,

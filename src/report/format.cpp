@@ -91,25 +91,6 @@ std::string case_title(const Workload& workload) {
   return title;
 }
 
-std::string printable(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    const bool c1_control =
-        c == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
-    if (c < 0x20 || c == 0x7F) {
-      out += ' ';
-    } else if (c1_control) {
-      out += ' ';
-      ++i;
-    } else {
-      out += text[i];
-    }
-  }
-  return out;
-}
-
 size_t display_width(std::string_view text) {
   size_t width = 0;
   for (char c : text) width += continues_character(c) ? 0 : 1;

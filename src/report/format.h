@@ -28,8 +28,6 @@ std::string heads_title(const Workload& workload);  // "8:2", query heads to KV 
 // "cpu-flash causal 8K forward f32 8:2x128", and further axes that distinguish cases.
 std::string case_title(const Workload& workload);
 
-// Text from a file made safe for a terminal: control characters become spaces.
-std::string printable(std::string_view text);
 // The number of terminal columns that UTF-8 text takes.
 size_t display_width(std::string_view text);
 // Cuts text to at most `width` columns and marks the cut by "...".

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "report/format.h"
 #include "report/parallel_table.h"
 

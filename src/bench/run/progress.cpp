@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "bench/spec/values.h"
 
 namespace longspan::bench {
@@ -61,7 +62,7 @@ Progress::Progress(std::FILE* out, bool terminal, Clock& clock, std::vector<Case
 
 void Progress::note(const std::string& text) {
   clear();
-  fmt::print(out_, "{}\n", text);
+  fmt::print(out_, "{}\n", printable(text));
   std::fflush(out_);
 }
 
@@ -88,7 +89,7 @@ void Progress::draw_bar(const std::string& what) {
   std::string bar;
   for (size_t i = 0; i < kCells; ++i) bar += i < filled ? "█" : "░";
   const std::string text = fmt::format(" {}/{}  {}  {}", finished_, total_,
-                                       left < 0 ? "" : "about " + format_duration(left) + " left", what);
+                                       left < 0 ? "" : "about " + format_duration(left) + " left", printable(what));
   // Cut to the terminal's width: a wrapped bar could not be erased.
   const size_t columns = terminal_columns(out_);
   const size_t room = columns > kCells + 1 ? columns - kCells - 1 : 0;

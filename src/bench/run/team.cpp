@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "bench/case/phase_times.h"
 #include "bench/measure/parallel_measure.h"
 #include "bench/run/isolation.h"
@@ -106,7 +107,7 @@ bool Team::follow(int gpu, const TimingRule& rule, const Workbench& workbench) {
       continue;
     }
     const auto report_late = [&](const CaseAnswer& late) {
-      fmt::print(stderr, "rank {}: {}\n", rank(), late.outcome.reason);
+      fmt::print(stderr, "rank {}: {}\n", rank(), printable(late.outcome.reason));
       wait_for_rank_0(rule.timeout_s);
     };
     if (!run_over_mpi(*c, *device, rule, workbench, alarm(), report_late).group_failed) continue;

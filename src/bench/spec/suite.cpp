@@ -11,6 +11,7 @@
 #include <toml++/toml.h>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "bench/spec/values.h"
 #include "longspan/parallel.h"
 
@@ -256,11 +257,7 @@ Suite parse_suite(std::string_view text, std::string_view name) {
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kInput) throw;
     // Quoted keys and values may contain line breaks and escape sequences of terminals.
-    std::string message = error.what();
-    for (char& c : message) {
-      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
-    }
-    throw Error(error.kind(), message, error.file(), error.line(), error.expression());
+    throw Error(error.kind(), printable(error.what()), error.file(), error.line(), error.expression());
   }
 }
 

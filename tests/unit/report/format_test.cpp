@@ -39,13 +39,6 @@ TEST(Format, TimesRatesAndBytes) {
   EXPECT_EQ(format_seqlen(1000), "1000");
 }
 
-TEST(Format, TerminalTextHasNoControlCharacters) {
-  EXPECT_EQ(printable("a\x1b[31mb\nc\x7f"), "a [31mb c ");
-  EXPECT_EQ(printable("caf\xc3\xa9 \xc2\x9b"
-                      "1m"),
-            "caf\xc3\xa9  1m");
-}
-
 TEST(Format, WidthCountsCharactersNotBytes) {
   EXPECT_EQ(display_width("±1.0 %"), 6u);
   EXPECT_EQ(fit("sliding_window", 10), "sliding...");
