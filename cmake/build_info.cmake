@@ -3,10 +3,11 @@ function(longspan_add_build_info target)
   pkg_get_variable(openblas_version openblas version)
   pkg_check_modules(fmt_package QUIET fmt)
   pkg_check_modules(toml_package QUIET tomlplusplus)
+  pkg_check_modules(sodium_package QUIET libsodium)
   set(LONGSPAN_LIBRARY_ROWS "")
   foreach(row "fmt=${fmt_package_VERSION}" "nlohmann_json=${nlohmann_json_VERSION}"
               "tomlplusplus=${toml_package_VERSION}" "highway=${hwy_VERSION}" "openblas=${openblas_version}"
-              "libxsmm=${xsmm_VERSION}"
+              "libxsmm=${xsmm_VERSION}" "libsodium=${sodium_package_VERSION}"
               "libpng=${PNG_VERSION_STRING}" "cuda=${CUDAToolkit_VERSION}")
     if(row MATCHES "^(.+)=(.+)$")
       string(APPEND LONGSPAN_LIBRARY_ROWS "      {\"${CMAKE_MATCH_1}\", \"${CMAKE_MATCH_2}\"},\n")

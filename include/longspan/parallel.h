@@ -32,7 +32,8 @@ class Group {
                                  std::chrono::milliseconds limit = kWaitLimit);
 
   // This process as one of those started by torchrun, srun or mpirun, through NCCL. Its tensors are on the
-  // GPU `device`. Throws kInput without NCCL, or if no launcher's variables are set.
+  // GPU `device`. Throws kInput without NCCL, or if no launcher's variables are set, or if the job has no
+  // token (LONGSPAN_JOB_TOKEN; SECURITY.md).
   static Group processes(const Device& device, std::chrono::milliseconds limit = kWaitLimit);
 
   explicit Group(std::shared_ptr<Communicator> communicator);

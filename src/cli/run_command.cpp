@@ -191,7 +191,7 @@ void run(const RunArguments& options, const std::vector<std::string>& words) {
     const int gpu = gpu_of(*launch, devices);
     team.emplace(*launch);
     if (launch->rank > 0) {
-      if (!team->follow(gpu, run.rule, bench)) throw CLI::RuntimeError(1);
+      if (!team->follow(gpu, run.rule, run.cases, bench)) throw CLI::RuntimeError(1);
       return;
     }
     run.team = &*team;

@@ -79,6 +79,39 @@ void read_meeting_place(Launch& launch, const Reader& read) {
   if (read.has("MASTER_PORT")) launch.port = read.number("MASTER_PORT", 1, 65535);
 }
 
+// If all ranks are on one host, nobody else has to reach it.
+void keep_within_host(Launch& launch, const Reader& read, bool one_host) {
+  if (one_host && !read.has("LONGSPAN_RENDEZVOUS")) launch.host = "127.0.0.1";
+}
+
+// `of_launcher` is what the launcher gives all ranks of a job, or "".
+std::string token_from(const Reader& read, const std::string& of_launcher) {
+  const std::string given = read.text("LONGSPAN_JOB_TOKEN");
+  LONGSPAN_CHECK_INPUT(
+      given.empty() || given.size() >= kShortestToken,
+      "LONGSPAN_JOB_TOKEN has {} characters: must be a secret of {} or more, such as that of "
+      "`openssl rand -hex 16`",
+      given.size(), kShortestToken);
+  return given.empty() ? of_launcher : given;
+}
+
+std::string torchrun_token(const Reader& read) {
+  const std::string run = read.text("TORCHELASTIC_RUN_ID");
+  return run.empty() || run == "none" ? "" : "torchrun " + run;  // "none" is its preset
+}
+
+std::string slurm_token(const Reader& read) {
+  return read.has("SLURM_JOB_ID")
+             ? fmt::format("Slurm {}.{}", read.text("SLURM_JOB_ID"), read.text("SLURM_STEP_ID"))
+             : "";
+}
+
+// Open MPI 4 also gives its ranks a random key for its transports.
+std::string open_mpi_token(const Reader& read) {
+  const std::string job = read.text("PMIX_NAMESPACE") + read.text("OMPI_MCA_ess_base_jobid");
+  return job.empty() ? "" : "Open MPI " + job + " " + read.text("OMPI_MCA_orte_precondition_transports");
+}
+
 }  // namespace
 
 std::optional<Launch> launch_from_environment(const Environment& environment) {
@@ -90,6 +123,10 @@ std::optional<Launch> launch_from_environment(const Environment& environment) {
     read.read_ranks(launch, "RANK", "WORLD_SIZE", "LOCAL_RANK");
     LONGSPAN_CHECK_INPUT(launch.ranks == 1 || !launch.host.empty(),
                          "RANK and WORLD_SIZE are set, but MASTER_ADDR is not: set it to the host of rank 0");
+    keep_within_host(
+        launch, read,
+        read.has("LOCAL_WORLD_SIZE") && read.text("LOCAL_WORLD_SIZE") == read.text("WORLD_SIZE"));
+    launch.token = token_from(read, torchrun_token(read));
     if (launch.port == 0) launch.port = 29500;
     // torchrun's own store listens on the port itself
     if (!read.has("LONGSPAN_RENDEZVOUS"))
@@ -103,20 +140,21 @@ std::optional<Launch> launch_from_environment(const Environment& environment) {
       const char* list = read.has("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST";
       launch.host = read.has(list) ? first_host(read.text(list)) : "127.0.0.1";
     }
+    keep_within_host(launch, read, read.text("SLURM_STEP_NUM_NODES") == "1");
+    launch.token = token_from(read, slurm_token(read));
     if (launch.port == 0)
       launch.port = port_of_job(hash_of(read.text("SLURM_JOB_ID") + "." + read.text("SLURM_STEP_ID")));
   } else if (read.has("OMPI_COMM_WORLD_RANK")) {
     launch.launcher = "Open MPI";
     read.read_ranks(launch, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK");
-    if (launch.host.empty()) {
-      const bool one_host = !read.has("OMPI_COMM_WORLD_LOCAL_SIZE") ||
-                            read.number("OMPI_COMM_WORLD_LOCAL_SIZE", 1, 1 << 20) == launch.ranks;
-      LONGSPAN_CHECK_INPUT(
-          one_host,
-          "Open MPI's ranks are on several hosts: set LONGSPAN_RENDEZVOUS=HOST:PORT to where "
-          "rank 0 can be met (mpirun -x LONGSPAN_RENDEZVOUS ...)");
-      launch.host = "127.0.0.1";
-    }
+    const bool one_host = read.has("OMPI_COMM_WORLD_LOCAL_SIZE")
+                              ? read.number("OMPI_COMM_WORLD_LOCAL_SIZE", 1, 1 << 20) == launch.ranks
+                              : launch.host.empty();
+    LONGSPAN_CHECK_INPUT(one_host || !launch.host.empty(),
+                         "Open MPI's ranks are on several hosts: set LONGSPAN_RENDEZVOUS=HOST:PORT to where "
+                         "rank 0 can be met (mpirun -x LONGSPAN_RENDEZVOUS ...)");
+    keep_within_host(launch, read, one_host);
+    launch.token = token_from(read, open_mpi_token(read));
     if (launch.port == 0)
       launch.port = port_of_job(hash_of(read.text("PMIX_NAMESPACE") + read.text("OMPI_MCA_ess_base_jobid")));
   } else {

@@ -1,7 +1,7 @@
 #include "comm/rendezvous.h"
 
-#include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -12,171 +12,50 @@
 #include <vector>
 
 #include <fcntl.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/printable.h"
+#include "comm/meeting.h"
 
 namespace longspan {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// A message is a kind, a length, and that many bytes.
 enum class Kind : char {
-  kHello = 'H',      // the sender's rank
   kBroadcast = 'B',  // broadcast from rank 0
   kArrived = 'A',    // the sender is at a barrier
   kGo = 'G',         // all ranks have arrived
   kFailure = 'F',    // body: the reason
   kGoodbye = 'X',    // the connection closes normally
 };
-constexpr size_t kHeader = 5, kLongest = 1 << 20;
 
-class Socket {
- public:
-  explicit Socket(int fd = -1) : fd_(fd) {}
-  ~Socket() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  int fd() const { return fd_; }
-  bool open() const { return fd_ >= 0; }
+constexpr size_t kLongestReason = 4096;
 
- private:
-  int fd_;
-};
-
-bool send_all(int fd, Kind kind, const std::string& body) {
-  std::string text(kHeader, static_cast<char>(kind));
-  const auto length = static_cast<uint32_t>(body.size());
-  std::memcpy(text.data() + 1, &length, sizeof(length));
-  text += body;
-  for (size_t sent = 0; sent < text.size();) {
-    const ssize_t n = send(fd, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
-    if (n <= 0) return false;
-    sent += static_cast<size_t>(n);
-  }
-  return true;
-}
-
-bool receive_exactly(int fd, char* data, size_t bytes) {
-  for (size_t got = 0; got < bytes;) {
-    const ssize_t n = recv(fd, data + got, bytes - got, 0);
-    if (n <= 0) return false;
-    got += static_cast<size_t>(n);
-  }
-  return true;
-}
-
-struct Received {
-  Kind kind;
-  std::string body;
-};
-
-// Returns nothing if the connection has closed or the data is not a message.
-std::optional<Received> receive(int fd) {
-  char header[kHeader];
-  if (!receive_exactly(fd, header, kHeader)) return std::nullopt;
-  uint32_t length = 0;
-  std::memcpy(&length, header + 1, sizeof(length));
-  if (length > kLongest) return std::nullopt;
-  Received message{static_cast<Kind>(header[0]), std::string(length, ' ')};
-  if (!receive_exactly(fd, message.body.data(), length)) return std::nullopt;
-  return message;
-}
-
-struct Addresses {
-  addrinfo* list = nullptr;
-  ~Addresses() {
-    if (list != nullptr) freeaddrinfo(list);
-  }
-};
-
-Socket listen_at(int port) {
-  Socket socket(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const bool v6 = socket.open();
-  if (!v6) socket = Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int yes = 1, no = 0;
-  setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  int status = -1;
-  if (v6) {
-    setsockopt(socket.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no));
-    sockaddr_in6 address{};
-    address.sin6_family = AF_INET6;
-    address.sin6_port = htons(static_cast<uint16_t>(port));
-    status = bind(socket.fd(), reinterpret_cast<sockaddr*>(&address), sizeof(address));
-  } else {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<uint16_t>(port));
-    status = bind(socket.fd(), reinterpret_cast<sockaddr*>(&address), sizeof(address));
-  }
+void check_token(const Launch& launch) {
   LONGSPAN_CHECK_INPUT(
-      status == 0 && listen(socket.fd(), 1024) == 0,
-      "rank 0 cannot listen at port {}: {}; choose another with LONGSPAN_RENDEZVOUS=HOST:PORT", port,
-      std::strerror(errno));
-  return socket;
-}
-
-void prepare(const Socket& socket) {
-  const int yes = 1, idle_s = 60, interval_s = 10, probes = 6;
-  setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
-  setsockopt(socket.fd(), SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof(yes));
-  setsockopt(socket.fd(), IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
-  setsockopt(socket.fd(), IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
-  setsockopt(socket.fd(), IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
-}
-
-Socket connect_to(const std::string& host, int port, Clock::time_point deadline) {
-  std::string problem = "no answer";
-  do {
-    Addresses found;
-    addrinfo hints{};
-    hints.ai_family = AF_UNSPEC;
-    hints.ai_socktype = SOCK_STREAM;
-    const int status = getaddrinfo(host.c_str(), fmt::format("{}", port).c_str(), &hints, &found.list);
-    if (status != 0) problem = gai_strerror(status);
-    for (addrinfo* a = found.list; a != nullptr; a = a->ai_next) {
-      Socket socket(::socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol));
-      if (!socket.open()) continue;
-      if (connect(socket.fd(), a->ai_addr, a->ai_addrlen) == 0) {
-        prepare(socket);
-        return socket;
-      }
-      problem = std::strerror(errno);
-    }
-    std::this_thread::sleep_for(milliseconds(20));  // rank 0 may not have started yet
-  } while (Clock::now() < deadline);
-  LONGSPAN_CHECK_INPUT(false, "rank 0 was not found at {}:{}: {}", host, port, problem);
-  return Socket();
+      !launch.token.empty(),
+      "the ranks have no token by which they know one another: set LONGSPAN_JOB_TOKEN on every rank to one "
+      "secret of {} or more characters, such as that of `openssl rand -hex 16`{}",
+      kShortestToken,
+      launch.launcher == "torchrun" ? "; or start torchrun with --standalone or --rdzv-id" : "");
 }
 
 class TcpRendezvous : public Rendezvous {
  public:
   TcpRendezvous(const Launch& launch, milliseconds limit, milliseconds waits)
       : launch_(launch), limit_(limit) {
-    const auto deadline = Clock::now() + limit;
-    if (launch.rank == 0) {
-      peers_.resize(static_cast<size_t>(launch.ranks));
-      if (launch.ranks > 1) welcome_all(deadline);
-    } else {
-      server_ = connect_to(launch.host, launch.port, deadline);
-      LONGSPAN_CHECK_INPUT(send_all(server_.fd(), Kind::kHello, fmt::format("{}", launch.rank)),
-                           "rank 0 at {}:{} closed the connection", launch.host, launch.port);
-    }
     if (launch.ranks == 1) return;
+    check_token(launch);
+    if (launch.rank == 0) {
+      links_ = welcome_ranks(launch, limit);
+    } else {
+      links_.push_back(join_rank_0(launch, limit));
+    }
     LONGSPAN_CHECK(pipe2(wake_, O_CLOEXEC) == 0, "cannot make a pipe: {}", std::strerror(errno));
-    listener_ = std::thread([this] { launch_.rank == 0 ? serve() : attend(); });
+    listener_ = std::thread([this] { listen(); });
     try {
       barrier();  // wait for all ranks
     } catch (...) {
@@ -192,7 +71,7 @@ class TcpRendezvous : public Rendezvous {
     // Hold the lock so that peers receive the reason before this rank's goodbye.
     std::unique_lock lock(sending_);
     if (!note_failure(reason) || launch_.ranks == 1) return;
-    for (int fd : ears()) send_all(fd, Kind::kFailure, reason.substr(0, kLongest / 2));
+    send_to_all(Kind::kFailure, reason.substr(0, kLongestReason));
   }
 
   std::string failure() override {
@@ -240,89 +119,75 @@ class TcpRendezvous : public Rendezvous {
     close(wake_[1]);
   }
 
-  void welcome_all(Clock::time_point deadline) {
-    const Socket door = listen_at(launch_.port);
-    size_t missing = peers_.size() - 1;
-    while (missing > 0) {
-      const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now()).count();
-      pollfd waiting{door.fd(), POLLIN, 0};
-      if (left <= 0 || poll(&waiting, 1, static_cast<int>(left)) <= 0) {
-        std::string names;
-        for (size_t rank = 1; rank < peers_.size(); ++rank) {
-          if (!peers_[rank].open()) names += fmt::format("{}{}", names.empty() ? "" : ", ", rank);
-        }
-        LONGSPAN_CHECK_INPUT(false, "of {} ranks, these did not come to port {} within {} ms: {}",
-                             peers_.size(), launch_.port, limit_.count(), names);
-      }
-      Socket guest(accept4(door.fd(), nullptr, nullptr, SOCK_CLOEXEC));
-      if (!guest.open()) continue;
-      // A foreign connection must not block the ranks.
-      const timeval second{1, 0}, forever{0, 0};
-      setsockopt(guest.fd(), SOL_SOCKET, SO_RCVTIMEO, &second, sizeof(second));
-      const auto hello = receive(guest.fd());
-      if (!hello || hello->kind != Kind::kHello) continue;
-      setsockopt(guest.fd(), SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof(forever));
-      prepare(guest);
-      const auto rank = static_cast<size_t>(std::atoi(hello->body.c_str()));
-      LONGSPAN_CHECK_INPUT(
-          0 < rank && rank < peers_.size() && !peers_[rank].open(),
-          "a rank {} came to port {}, where ranks 1 to {} meet, each once: two jobs at one port?",
-          hello->body, launch_.port, peers_.size() - 1);
-      peers_[rank] = std::move(guest);
-      --missing;
+  // Hears the other ranks (on rank 0) or rank 0 (on the others), until this rank leaves.
+  void listen() {
+    std::vector<size_t> talking;  // indices into links_
+    for (size_t i = 0; i < links_.size(); ++i) {
+      if (links_[i] != nullptr && hear(i, "")) talking.push_back(i);
     }
-  }
-
-  // On rank 0: listens to all other ranks.
-  void serve() {
-    std::vector<bool> gone(peers_.size());
     while (!leaving_) {
       std::vector<pollfd> waiting{{wake_[0], POLLIN, 0}};
-      std::vector<size_t> who{0};
-      for (size_t rank = 1; rank < peers_.size(); ++rank) {
-        if (gone[rank]) continue;
-        waiting.push_back({peers_[rank].fd(), POLLIN, 0});
-        who.push_back(rank);
-      }
+      for (size_t i : talking) waiting.push_back({links_[i]->socket.fd(), POLLIN, 0});
       if (poll(waiting.data(), waiting.size(), -1) < 0 || leaving_) continue;
-      for (size_t i = 1; i < waiting.size(); ++i) {
-        if (waiting[i].revents == 0) continue;
-        const auto message = receive(peers_[who[i]].fd());
-        if (!message || message->kind == Kind::kGoodbye) {
-          gone[who[i]] = true;
-          if (!message) fail(fmt::format("rank {} has died", who[i]));
-        } else if (message->kind == Kind::kArrived) {
-          arrive();
-        } else if (message->kind == Kind::kFailure) {
-          fail(message->body);
-        }
+      for (size_t place = talking.size(); place > 0; --place) {
+        if (waiting[place].revents == 0) continue;
+        std::string bytes;
+        const Socket::Got got = links_[talking[place - 1]]->socket.receive_some(bytes);
+        const bool more =
+            got == Socket::Got::kEnd ? lost(talking[place - 1], "has died") : hear(talking[place - 1], bytes);
+        if (!more) talking.erase(talking.begin() + static_cast<ptrdiff_t>(place) - 1);
       }
     }
   }
 
-  // On the other ranks: listens to rank 0.
-  void attend() {
-    while (!leaving_) {
-      pollfd waiting[2] = {{wake_[0], POLLIN, 0}, {server_.fd(), POLLIN, 0}};
-      if (poll(waiting, 2, -1) < 0 || waiting[1].revents == 0) continue;
-      const auto message = receive(server_.fd());
-      if (!message) {
-        note_failure("rank 0 has died");
-        std::lock_guard lock(mutex_);
-        left_ = true;
-        return;
+  // Takes bytes of a link and acts on its messages. False if it says no more.
+  bool hear(size_t index, const std::string& bytes) {
+    SealedChannel& channel = links_[index]->channel;
+    channel.take(bytes);
+    try {
+      while (const std::optional<Frame> frame = channel.next()) {
+        if (static_cast<Kind>(frame->kind) == Kind::kGoodbye) {
+          note_left();
+          return false;
+        }
+        launch_.rank == 0 ? hear_rank(*frame) : hear_rank_0(*frame);
       }
-      std::lock_guard lock(mutex_);
-      if (message->kind == Kind::kGoodbye) {
-        left_ = true;
-        changed_.notify_all();
-        return;
-      }
-      if (message->kind == Kind::kFailure && failure_.empty()) failure_ = message->body;
-      if (message->kind == Kind::kBroadcast) broadcasts_.push_back(message->body);
-      if (message->kind == Kind::kGo) ++passed_;
-      changed_.notify_all();
+      return true;
+    } catch (const Error& error) {
+      return lost(index, fmt::format("cannot be heard any more: {}", error.what()));
     }
+  }
+
+  // Fails the group, since a rank is lost. False: it says no more.
+  bool lost(size_t index, const std::string& how) {
+    const std::string reason = fmt::format("rank {} {}", index, how);
+    if (launch_.rank == 0) {
+      fail(reason);
+    } else {
+      note_failure(reason);
+    }
+    note_left();
+    return false;
+  }
+
+  void hear_rank(const Frame& frame) {
+    if (static_cast<Kind>(frame.kind) == Kind::kArrived) arrive();
+    if (static_cast<Kind>(frame.kind) == Kind::kFailure) fail(printable(frame.body));
+  }
+
+  void hear_rank_0(const Frame& frame) {
+    if (static_cast<Kind>(frame.kind) == Kind::kFailure) note_failure(printable(frame.body));
+    const std::lock_guard lock(mutex_);
+    if (static_cast<Kind>(frame.kind) == Kind::kBroadcast) broadcasts_.push_back(frame.body);
+    if (static_cast<Kind>(frame.kind) == Kind::kGo) ++passed_;
+    changed_.notify_all();
+  }
+
+  void note_left() {
+    if (launch_.rank == 0) return;
+    const std::lock_guard lock(mutex_);
+    left_ = true;
+    changed_.notify_all();
   }
 
   // On rank 0: counts one more rank at the barrier.
@@ -360,27 +225,22 @@ class TcpRendezvous : public Rendezvous {
     return true;
   }
 
-  // The sockets that this rank sends to.
-  std::vector<int> ears() const {
-    if (launch_.rank != 0) return {server_.fd()};
-    std::vector<int> all;
-    for (const Socket& peer : peers_) {
-      if (peer.open()) all.push_back(peer.fd());
-    }
-    return all;
-  }
-
-  // Ignores send errors: the listener detects dead peers.
+  // Ignores send errors: the listener detects dead ranks.
   void tell_all(Kind kind, const std::string& body) {
     if (launch_.ranks == 1) return;
-    std::lock_guard lock(sending_);
-    for (int fd : ears()) send_all(fd, kind, body);
+    const std::lock_guard lock(sending_);
+    send_to_all(kind, body);
+  }
+
+  void send_to_all(Kind kind, const std::string& body) {  // with `sending_` locked
+    for (const auto& link : links_) {
+      if (link != nullptr) link->socket.send_all(link->channel.seal(static_cast<char>(kind), body));
+    }
   }
 
   const Launch launch_;
   milliseconds limit_;
-  std::vector<Socket> peers_;  // on rank 0, by rank
-  Socket server_;              // on the other ranks
+  std::vector<std::unique_ptr<Link>> links_;  // by rank; on ranks other than 0 only that to rank 0
   int wake_[2] = {-1, -1};
   std::atomic<bool> leaving_{false};
   std::mutex sending_;

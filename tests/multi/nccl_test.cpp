@@ -1,7 +1,7 @@
 // Ranks as processes on GPUs: the conformance of the NCCL communicator, every strategy over it, and the end
 // of the job if a rank fails or is killed. Launch it with torchrun --no-python, srun or mpirun, one process
 // per GPU; a single process communicates with itself.
-//   torchrun --no-python --nproc-per-node 4 build-cuda/tests/nccl_test [fail|die]
+//   torchrun --standalone --no-python --nproc-per-node 4 build-cuda/tests/nccl_test [fail|die]
 #include "comm/nccl.h"
 
 #include <chrono>
@@ -57,7 +57,7 @@ int run(std::string_view mode) {
   const bool fail = mode == "fail";
   std::string reason = no_cuda_reason();
   if (reason.empty()) reason = nccl_unavailable_reason();
-  const Launch launch = launch_from_environment().value_or(Launch{"nobody", 0, 1, 0, "127.0.0.1", 29998});
+  const Launch launch = launch_from_environment().value_or(Launch{"nobody", 0, 1, 0, "127.0.0.1", 29998, ""});
   std::vector<Device> gpus;
   for (const Device& device : devices()) {
     if (device.kind == DeviceKind::kCuda) gpus.push_back(device);

@@ -38,6 +38,7 @@ ROOMS = {
 ADAPTERS = {
     r"mpi\.h": r"comm/.*mpi.*",
     r"nccl\.h": r"comm/.*nccl.*",
+    r"sodium\.h": r"comm/sealed_channel\..*",
     r"nvml\.h": r"(base|bench)/.*nvml.*",
     r"(cuda|cublas|curand|nvrtc|cooperative_groups|cute|cutlass)\w*(_v2)?(\.h|/.*)": r".*(cuda|cublas|gpu|sm\d+|\.cuh?$).*",
     r"cblas\.h": r"(kernels/cpu|attention)/.*",

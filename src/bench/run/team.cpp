@@ -68,7 +68,7 @@ Team::~Team() {
 void Team::call(const Case& c) {
   const std::string failure = meeting_->failure();
   if (!failure.empty()) throw Error(ErrorKind::kPeer, failure, __FILE__, __LINE__, "failure.empty()");
-  meeting_->broadcast(to_json(c).dump());
+  meeting_->broadcast(id_of(c));
 }
 
 // A launcher ends all processes once one has failed. Rank 0 needs time to notice the failure, at the latest
@@ -80,21 +80,28 @@ void Team::wait_for_rank_0(double timeout_s) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
 }
 
-std::optional<Case> Team::next(double timeout_s) {
-  std::string text;
+const Case* Team::next(const std::vector<Case>& cases, double timeout_s) {
   try {
-    text = meeting_->broadcast("");
+    const std::string id = meeting_->broadcast("");
+    if (id.empty()) return nullptr;
+    const auto found =
+        std::find_if(cases.begin(), cases.end(), [&](const Case& c) { return id_of(c) == id; });
+    if (found != cases.end()) return &*found;
+    const std::string reason = fmt::format(
+        "rank {}: its suite lacks the case {} of rank 0; start all ranks with one command, suite and masks",
+        rank(), printable(id));
+    meeting_->fail(reason);
+    throw Error(ErrorKind::kPeer, reason, __FILE__, __LINE__, "found != cases.end()");
   } catch (const Error&) {
     wait_for_rank_0(timeout_s);
     throw;
   }
-  if (text.empty()) return std::nullopt;
-  return case_from_json(nlohmann::json::parse(text));
 }
 
-bool Team::follow(int gpu, const TimingRule& rule, const Workbench& workbench) {
+bool Team::follow(int gpu, const TimingRule& rule, const std::vector<Case>& cases,
+                  const Workbench& workbench) {
   const std::vector<Device> devices = workbench.devices();
-  while (const std::optional<Case> c = next(rule.timeout_s)) {
+  while (const Case* c = next(cases, rule.timeout_s)) {
     const Kernel* kernel = workbench.find(c->kernel);
     const auto device = std::find_if(devices.begin(), devices.end(), [&](const Device& d) {
       return kernel != nullptr && d.kind == kernel->device_kind() &&

@@ -5,8 +5,8 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
+#include <vector>
 
 #include "bench/case/case_answer.h"
 #include "bench/case/workbench.h"
@@ -30,12 +30,13 @@ class Team {
   // On rank 0: announces a case. Throws the reason if another rank has died.
   void call(const Case& c);
 
-  // On the other ranks: joins cases, using the GPU of this number, until rank 0 dismisses the rank. False if
-  // a failure or a signal ended it. Throws if another rank has died.
-  bool follow(int gpu, const TimingRule& rule, const Workbench& workbench);
+  // On the other ranks: joins those of `cases` that rank 0 announces, using the GPU of this number, until
+  // rank 0 dismisses the rank. False if a failure or a signal ended it. Throws if another rank has died, or
+  // if rank 0 announces another case: what this rank measures and opens comes from its own suite.
+  bool follow(int gpu, const TimingRule& rule, const std::vector<Case>& cases, const Workbench& workbench);
 
  private:
-  std::optional<Case> next(double timeout_s);
+  const Case* next(const std::vector<Case>& cases, double timeout_s);  // nullptr: no more cases
   void wait_for_rank_0(double timeout_s);  // waits for rank 0 to end, or for the time limit
 
   const Launch launch_;

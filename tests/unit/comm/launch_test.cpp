@@ -97,5 +97,56 @@ TEST(Launch, NamesTheVariableThatIsWrong) {
     EXPECT_THAT(error_of({{"LONGSPAN_RENDEZVOUS", place}}), HasSubstr("must be HOST:PORT")) << place;
 }
 
+TEST(Launch, MeetsAtTheLoopbackAddressIfAllRanksAreOnOneHost) {
+  std::map<std::string, std::string> torchrun{
+      {"RANK", "1"}, {"WORLD_SIZE", "4"}, {"LOCAL_WORLD_SIZE", "4"}, {"MASTER_ADDR", "node1"}};
+  EXPECT_EQ(launched(torchrun)->host, "127.0.0.1");
+  torchrun["LOCAL_WORLD_SIZE"] = "2";
+  EXPECT_EQ(launched(torchrun)->host, "node1");
+  std::map<std::string, std::string> slurm{{"SLURM_PROCID", "1"},
+                                           {"SLURM_NTASKS", "4"},
+                                           {"SLURM_STEP_NUM_NODES", "1"},
+                                           {"SLURM_STEP_NODELIST", "gpu003"}};
+  EXPECT_EQ(launched(slurm)->host, "127.0.0.1");
+  slurm["SLURM_STEP_NUM_NODES"] = "2";
+  EXPECT_EQ(launched(slurm)->host, "gpu003");
+  std::map<std::string, std::string> open_mpi{{"OMPI_COMM_WORLD_RANK", "1"},
+                                              {"OMPI_COMM_WORLD_SIZE", "4"},
+                                              {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+                                              {"MASTER_ADDR", "node1"}};
+  EXPECT_EQ(launched(open_mpi)->host, "127.0.0.1");
+  open_mpi["OMPI_COMM_WORLD_LOCAL_SIZE"] = "2";
+  EXPECT_EQ(launched(open_mpi)->host, "node1");
+  for (auto* variables : {&torchrun, &slurm, &open_mpi}) {
+    (*variables)["LONGSPAN_RENDEZVOUS"] = "head:12345";
+    EXPECT_EQ(launched(*variables)->host, "head");
+  }
+}
+
+TEST(Launch, TakesTheTokenFromTheLauncherOrTheUser) {
+  std::map<std::string, std::string> torchrun{{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "x"}};
+  std::map<std::string, std::string> slurm{{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}};
+  std::map<std::string, std::string> open_mpi{{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}};
+  for (const auto* variables : {&torchrun, &slurm, &open_mpi}) EXPECT_EQ(launched(*variables)->token, "");
+  torchrun["TORCHELASTIC_RUN_ID"] = "none";  // torchrun's preset: known to all
+  EXPECT_EQ(launched(torchrun)->token, "");
+  torchrun["TORCHELASTIC_RUN_ID"] = "0dca4c3f";
+  EXPECT_THAT(launched(torchrun)->token, HasSubstr("0dca4c3f"));
+  slurm["SLURM_JOB_ID"] = "4711";
+  slurm["SLURM_STEP_ID"] = "3";
+  EXPECT_THAT(launched(slurm)->token, HasSubstr("4711.3"));
+  open_mpi["PMIX_NAMESPACE"] = "job7";
+  open_mpi["OMPI_MCA_orte_precondition_transports"] = "3c586db82ff01f1b-26ee2dad80b50311";
+  EXPECT_THAT(launched(open_mpi)->token, HasSubstr("job7 3c586db82ff01f1b-26ee2dad80b50311"));
+  for (auto* variables : {&torchrun, &slurm, &open_mpi}) {
+    (*variables)["LONGSPAN_JOB_TOKEN"] = "0123456789abcdef";
+    EXPECT_EQ(launched(*variables)->token, "0123456789abcdef");
+    (*variables)["LONGSPAN_JOB_TOKEN"] = "0123456789abcde";
+    const std::string error = error_of(*variables);
+    EXPECT_THAT(error, HasSubstr("LONGSPAN_JOB_TOKEN has 15 characters"));
+    EXPECT_EQ(error.find("abcde"), std::string::npos) << "a message shows the token";
+  }
+}
+
 }  // namespace
 }  // namespace longspan

@@ -14,23 +14,13 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "meeting_place.h"
 
 namespace longspan {
 namespace {
 
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
-
-// Ports below those that the system assigns to clients. Concurrent tests have neighbouring process ids and
-// use 16 ports each.
-int free_port() {
-  static std::atomic<int> next{20000 + static_cast<int>(getpid() % 750) * 16};
-  return next++;
-}
-
-Launch place(int rank, int ranks, int port) {
-  return {"test", rank, ranks, rank, "127.0.0.1", port};
-}
 
 // Runs body on `ranks` threads, one per rank; returns each rank's error, or "".
 std::vector<std::string> meet(int ranks, milliseconds limit,
@@ -136,7 +126,7 @@ TEST(Rendezvous, NamesTheRanksThatDoNotCome) {
     Rendezvous::meet(place(0, 3, port), milliseconds(100));
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("did not come to port"));
+    EXPECT_THAT(error.what(), HasSubstr("did not come to 127.0.0.1:"));
     EXPECT_THAT(error.what(), HasSubstr("1, 2"));
   }
   EXPECT_THROW(Rendezvous::meet(place(1, 3, port), milliseconds(100)), Error);
