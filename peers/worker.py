@@ -1,6 +1,6 @@
 """The worker process of a peer: runs another framework's attention kernel for longspan.
 
-    python worker.py ADAPTER
+    python -I worker.py ADAPTER
 
 Requests arrive as lines of JSON on standard input, and answers are lines of JSON on file descriptor 3.
 docs/reference/peer-protocol.md describes the protocol. A worker serves one adapter (a file of this folder), one case after
@@ -18,6 +18,11 @@ import sys
 import time
 import traceback
 
+# The interpreter runs isolated (-I): no module comes from the working folder, PYTHONPATH or a user's own packages.
+sys.path[:0] = [os.path.dirname(os.path.abspath(__file__))] + [
+    folder for folder in os.environ.get("LONGSPAN_PYTHONPATH", "").split(":") if folder.startswith("/")]
+sys.dont_write_bytecode = "PYTHONDONTWRITEBYTECODE" in os.environ
+
 from support import devices
 from support.adapter import Problem, Unsupported
 
@@ -27,7 +32,8 @@ def load(name):
     try:
         return importlib.import_module(name.replace("-", "_")), None
     except ModuleNotFoundError as error:
-        return None, f"no module {error.name}"
+        hint = " (PYTHONPATH is not read; LONGSPAN_PYTHONPATH is)" if "PYTHONPATH" in os.environ else ""
+        return None, f"no module {error.name}{hint}"
     except (ImportError, OSError) as error:
         return None, f"cannot be imported: {str(error).splitlines()[0]}"
 

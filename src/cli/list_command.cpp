@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "bench/spec/suite.h"
 #include "bench/spec/values.h"
 #include "cli/command.h"
@@ -20,7 +21,7 @@
 #include "cli/wiring.h"
 #include "cp/strategies/strategy.h"
 #include "mask/patterns/patterns.h"
-#include "peers/worker_process.h"
+#include "peers/peers_folder.h"
 
 namespace longspan::cli {
 namespace {
@@ -146,9 +147,10 @@ void list_kernels(bool json) {
     }
     rows.push_back(std::move(entry));
   }
-  const bool peers = !peers::worker_folder().empty();
+  const peers::PeersFolder peers = peers::peers_folder();
   if (json) {
-    fmt::print("{}\n", Json{{"kernels", rows}, {"peers_folder", peers::worker_folder()}}.dump(2));
+    const Json all{{"kernels", rows}, {"peers_folder", peers.path}, {"peers_refusal", peers.refusal}};
+    fmt::print("{}\n", all.dump(2));
     return;
   }
   std::vector<std::string> remedies;  // each once
@@ -158,7 +160,10 @@ void list_kernels(bool json) {
   }
   if (!remedies.empty())
     fmt::print("For kernels that are not in this build, {}.\n", fmt::join(remedies, ", and "));
-  if (!peers) fmt::print("No peers: their folder was not found; set LONGSPAN_PEERS to its path.\n");
+  if (peers.refusal.empty())
+    fmt::print("The peers are those of {}.\n", printable(peers.path));
+  else
+    fmt::print("No peers: {}.\n", printable(peers.refusal));
 }
 
 void list_masks(bool json) {

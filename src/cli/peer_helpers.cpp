@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "peers/peer_kernel.h"
+#include "peers/peers_folder.h"
 #include "peers/worker_process.h"
 
 namespace longspan::cli {
@@ -34,10 +35,10 @@ bench::Helpers peer_helpers(std::vector<const Kernel*> peers) {
                                              const Variables& variables) -> std::unique_ptr<bench::Helper> {
     if (std::find(peers.begin(), peers.end(), &kernel) == peers.end()) return nullptr;
     const std::vector<std::string> pythons = peers::interpreters();
-    const std::string folder = peers::worker_folder();
-    if (early_ends >= pythons.size() || folder.empty()) return nullptr;
+    const peers::PeersFolder folder = peers::peers_folder();
+    if (early_ends >= pythons.size() || !folder.refusal.empty()) return nullptr;
     try {
-      return std::make_unique<PeerHelper>(pythons[early_ends], folder, std::string(kernel.name()), variables);
+      return std::make_unique<PeerHelper>(pythons[early_ends], folder.path, std::string(kernel.name()), variables);
     } catch (const Error&) {
       return nullptr;
     }

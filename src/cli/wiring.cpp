@@ -12,7 +12,7 @@
 #include "kernels/cpu/ceiling.h"
 #include "kernels/registry.h"
 #include "peers/peers.h"
-#include "peers/worker_process.h"
+#include "peers/peers_folder.h"
 
 namespace longspan::cli {
 namespace {
@@ -43,7 +43,8 @@ std::unique_ptr<bench::Testbed> make_testbed(const Device& device) {
 // Longspan's own kernels, then the peers.
 std::vector<KernelRow> all_rows() {
   std::vector<KernelRow> rows(kernel_rows().begin(), kernel_rows().end());
-  for (KernelRow& peer : peers_in(peers::worker_folder())) {
+  const peers::PeersFolder folder = peers::peers_folder();
+  for (KernelRow& peer : peers_in(folder.path, folder.refusal)) {
     for (const KernelRow& own : kernel_rows()) {
       LONGSPAN_CHECK_INPUT(own.name != peer.name,
                            "a peer has the name of Longspan's own kernel '{}'; rename its file", own.name);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "peers/peers_folder.h"
 #include "peers/shared_masks.h"
 #include "peers/shared_tensors.h"
 #include "peers/worker_process.h"
@@ -225,15 +226,15 @@ class PeerKernel final : public Kernel {
       adopted().erase(kept);
       if (process != nullptr && greet(*session, std::move(process), device)) return session;
     }
-    const std::string folder = peers::worker_folder();
-    if (folder.empty()) {
-      session->reason = "the folder of the peers' adapters was not found; set LONGSPAN_PEERS to its path";
+    const peers::PeersFolder folder = peers::peers_folder();
+    if (!folder.refusal.empty()) {
+      session->reason = folder.refusal;
       return session;
     }
     for (const std::string& python : peers::interpreters()) {
       std::unique_ptr<WorkerProcess> process;
       try {
-        process = std::make_unique<WorkerProcess>(python, folder, file_.name);
+        process = std::make_unique<WorkerProcess>(python, folder.path, file_.name);
       } catch (const Error& error) {
         session->reason = error.what();
         continue;

@@ -19,14 +19,15 @@ std::vector<fs::path> files_in(const fs::path& folder) {
   std::error_code none;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, none)) {
     const std::string name = entry.path().filename().string();
-    if (name.ends_with(".py") && name != "worker.py" && name[0] != '_' && name[0] != '.')
+    if (entry.is_regular_file(none) && name.ends_with(".py") && name != "worker.py" && name[0] != '_' &&
+        name[0] != '.')
       files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());
   return files;
 }
 
-KernelRow row_of(const fs::path& path) {
+KernelRow row_of(const fs::path& path, const std::string& refusal) {
   KernelRow row;
   try {
     const peers::PeerFile file = peers::read_peer_file(path);
@@ -43,6 +44,10 @@ KernelRow row_of(const fs::path& path) {
       return row;
     }
 #endif
+    if (!refusal.empty()) {
+      row.reason = "a peer that may not be executed: " + refusal;
+      return row;
+    }
     static std::vector<std::unique_ptr<Kernel>> kernels;
     kernels.push_back(make_peer_kernel(file));
     row.kernel = kernels.back().get();
@@ -56,9 +61,9 @@ KernelRow row_of(const fs::path& path) {
 
 }  // namespace
 
-std::vector<KernelRow> peers_in(const fs::path& folder) {
+std::vector<KernelRow> peers_in(const fs::path& folder, const std::string& refusal) {
   std::vector<KernelRow> rows;
-  for (const fs::path& path : files_in(folder)) rows.push_back(row_of(path));
+  for (const fs::path& path : files_in(folder)) rows.push_back(row_of(path, refusal));
   return rows;
 }
 

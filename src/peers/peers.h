@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "attention/kernel_row.h"
@@ -9,7 +10,8 @@
 namespace longspan {
 
 // One row per file, sorted by name. An invalid file gives a row without a kernel, with the mistake as its
-// reason; so does a GPU peer in a build without CUDA. The kernels live as long as the program.
-std::vector<KernelRow> peers_in(const std::filesystem::path& folder);
+// reason; so does a GPU peer in a build without CUDA, and each file if there is a reason to execute none. The
+// kernels live as long as the program.
+std::vector<KernelRow> peers_in(const std::filesystem::path& folder, const std::string& refusal = "");
 
 }  // namespace longspan

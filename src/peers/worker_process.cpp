@@ -4,7 +4,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -16,8 +15,6 @@
 
 namespace longspan::peers {
 namespace {
-
-namespace fs = std::filesystem;
 
 [[noreturn]] void fail(const std::string& message) {
   throw Error(ErrorKind::kPeer, message, __FILE__, __LINE__, "worker");
@@ -37,20 +34,6 @@ struct Pipe {
 };
 
 }  // namespace
-
-std::string worker_folder() {
-  const auto holds_worker = [](const fs::path& folder) {
-    std::error_code none;
-    return fs::exists(folder / "worker.py", none);
-  };
-  if (const char* given = std::getenv("LONGSPAN_PEERS")) return holds_worker(given) ? given : "";
-  std::error_code none;
-  const fs::path here = fs::read_symlink("/proc/self/exe", none).parent_path();
-  for (const char* candidate : {"../share/longspan/peers", "../peers", "../../peers"}) {
-    if (holds_worker(here / candidate)) return (here / candidate).lexically_normal().string();
-  }
-  return "";
-}
 
 std::vector<std::string> interpreters() {
   const char* given = std::getenv("LONGSPAN_PYTHON");
@@ -78,8 +61,9 @@ WorkerProcess::WorkerProcess(const std::string& python, const std::string& folde
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   if (group == Group::kOwn) posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  // -I: neither the working folder nor variables such as PYTHONPATH add modules. worker.py adds its folder.
   const std::string worker = folder + "/worker.py";
-  std::vector<std::string> words{python, worker, adapter};
+  std::vector<std::string> words{python, "-I", worker, adapter};
   std::vector<char*> arguments;
   arguments.reserve(words.size() + 1);
   for (std::string& word : words) arguments.push_back(word.data());

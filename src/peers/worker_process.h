@@ -13,10 +13,6 @@ namespace longspan::peers {
 
 using Json = nlohmann::json;
 
-// The folder peers/ with worker.py: $LONGSPAN_PEERS, or next to this program as built or installed. Empty if
-// not found.
-std::string worker_folder();
-
 // The interpreters to try, in order: $LONGSPAN_PYTHON, separated by colons; python3 if it is not set.
 std::vector<std::string> interpreters();
 

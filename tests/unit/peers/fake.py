@@ -1,6 +1,6 @@
 """A peer for tests: attention by its definition in plain Python, on the CPU. At some lengths it fails in the ways that peers fail.
 
-It needs only Python and runs in the real worker: put this folder on PYTHONPATH.
+It needs only Python and runs in the real worker: put this folder on LONGSPAN_PYTHONPATH.
 """
 
 PEER = {

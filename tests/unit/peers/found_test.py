@@ -86,6 +86,59 @@ class Found(unittest.TestCase):
         shutil.rmtree(self.folder)
         self.assertIn("set LONGSPAN_PEERS", self.program("list", "kernels").stdout)
 
+    def test_the_folder_is_told(self):
+        self.assertIn(f"The peers are those of {self.folder}.\n", self.program("list", "kernels").stdout)
+        told = json.loads(self.program("list", "kernels", "--json").stdout)
+        self.assertEqual((told["peers_folder"], told["peers_refusal"]), (str(self.folder), ""))
+
+    def test_files_that_every_user_can_write_are_not_executed(self):
+        self.add("fake.py")
+        marker = pathlib.Path(self.there.name, "executed")
+        with open(self.folder / "support" / "adapter.py", "a") as file:
+            file.write(f"open({str(marker)!r}, 'w').close()\n")
+        self.assertTrue(self.listed()["fake"]["runs_here"])
+        self.assertTrue(marker.exists())
+        marker.unlink()
+        (self.folder / "support" / "adapter.py").chmod(0o666)
+        fake = self.listed()["fake"]
+        self.assertFalse(fake["runs_here"])
+        self.assertRegex(fake["reason"], "may not be executed: .*/support/adapter.py can be written by every user: chmod o-w$")
+        done = self.program("verify", "--kernel", "fake", status=2)
+        self.assertIn("can be written by every user", done.stderr)
+        self.assertFalse(marker.exists())
+
+    def test_workers_take_modules_from_nowhere_else(self):
+        self.add("fake.py")
+        strange = pathlib.Path(self.there.name, "strange")
+        strange.mkdir()
+        marker = strange / "executed"
+        for module in ("json", "gc", "support", "sitecustomize", "usercustomize"):
+            (strange / f"{module}.py").write_text(f"open({str(marker)!r}, 'w').close()\n")
+        variables = {"LONGSPAN_PEERS": str(self.folder), "LONGSPAN_PYTHON": sys.executable, "PYTHONPATH": f":{strange}",
+                     "PYTHONUSERBASE": str(strange)}
+        done = subprocess.run([PROGRAM, "list", "kernels", "--json"], capture_output=True, text=True, timeout=120, cwd=strange,
+                              env=os.environ | variables)
+        rows = {row["name"]: row for row in json.loads(done.stdout)["kernels"]}
+        self.assertTrue(rows["fake"]["runs_here"], rows["fake"]["reason"])
+        self.assertFalse(marker.exists())
+
+    def test_modules_elsewhere_are_named_by_a_variable_of_longspan(self):
+        (self.folder / "needy.py").write_text((HERE / "fake.py").read_text() + "\nimport longspan_test_module\n")
+        there = pathlib.Path(self.there.name, "modules")
+        there.mkdir()
+        (there / "longspan_test_module.py").write_text("")
+        for variables, runs in (({"PYTHONPATH": str(there)}, False), ({"LONGSPAN_PYTHONPATH": f"relative::{there}"}, True)):
+            old = {name: os.environ.get(name) for name in variables}
+            os.environ.update(variables)
+            try:
+                row = self.listed()["needy"]
+            finally:
+                for name, value in old.items():
+                    os.environ.pop(name) if value is None else os.environ.update({name: value})
+            self.assertEqual(row["runs_here"], runs, row["reason"])
+            if not runs:
+                self.assertIn("no module longspan_test_module (PYTHONPATH is not read; LONGSPAN_PYTHONPATH is)", row["reason"])
+
     def test_a_peer_on_the_cpu_is_verified_and_measured(self):
         self.add("numpy_attention.py" if NUMPY else "fake.py")
         name, passes = ("numpy-attention", ["forward", "backward"]) if NUMPY else ("fake", ["forward"])

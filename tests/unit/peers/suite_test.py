@@ -32,7 +32,7 @@ class Suite(unittest.TestCase):
             words = [PROGRAM, "run", "--kernel", "fake", "--mask", mask, "--seqlen", ",".join(map(str, lengths)),
                      "--heads", "2:1", "--head-dim", "8", "--warmup-s", "0", "--min-samples", "6", "--max-samples", "6",
                      "--out", folder, *more]
-            environment = {"LONGSPAN_PEERS": PEERS, "LONGSPAN_PYTHON": python, "PYTHONPATH": str(HERE),
+            environment = {"LONGSPAN_PEERS": PEERS, "LONGSPAN_PYTHON": python, "LONGSPAN_PYTHONPATH": str(HERE),
                            "PYTHONDONTWRITEBYTECODE": "1", **environment}
             done = subprocess.run(words, capture_output=True, text=True, timeout=1200, env=os.environ | environment)
             if status is not None:
@@ -104,7 +104,7 @@ class Suite(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             poor = os.path.join(folder, "poor")
             with open(poor, "w") as file:
-                file.write(f'#!/bin/sh\nPYTHONPATH= exec {sys.executable} "$@"\n')
+                file.write(f'#!/bin/sh\nLONGSPAN_PYTHONPATH= exec {sys.executable} "$@"\n')
             os.chmod(poor, 0o755)
             cases = self.run_cases([32, 33, 34], python=f"/no/such/python:{poor}:{sys.executable}", status=0)
             self.assertEqual({case["status"] for case in cases.values()}, {"ok"})
@@ -113,7 +113,7 @@ class Suite(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             poor, log = os.path.join(folder, "poor"), os.path.join(folder, "log")
             with open(poor, "w") as file:
-                file.write(f'#!/bin/sh\necho started >> {log}\nPYTHONPATH= exec {sys.executable} "$@"\n')
+                file.write(f'#!/bin/sh\necho started >> {log}\nLONGSPAN_PYTHONPATH= exec {sys.executable} "$@"\n')
             os.chmod(poor, 0o755)
             cases = self.run_cases([32, 33, 34], python=poor, status=0)
             self.assertEqual({case["reason"] for case in cases.values()}, {"no module fake"})
