@@ -43,7 +43,7 @@ void check_token(const Launch& launch) {
       launch.launcher == "torchrun" ? "; or start torchrun with --standalone or --rdzv-id" : "");
 }
 
-class TcpRendezvous : public Rendezvous {
+class TcpRendezvous final : public Rendezvous {
  public:
   TcpRendezvous(const Launch& launch, milliseconds limit, milliseconds waits)
       : launch_(launch), limit_(limit) {

@@ -405,9 +405,9 @@ std::string refusal_of_rank_1(const std::function<void(const Socket&, SealedChan
 
 TEST(HostileMeeting, ARankRefusesAFalseRank0) {
   EXPECT_THAT(refusal_of_rank_1([](const Socket& guest, SealedChannel& channel) {
-                guest.send_all(channel.greeting());
                 channel.take(heard(guest, SealedChannel::kGreeting));
                 channel.next();
+                guest.send_all(channel.greeting());
                 guest.send_all(channel.seal('W', ""));
                 heard(guest);
               }),
