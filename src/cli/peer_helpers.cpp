@@ -38,7 +38,8 @@ bench::Helpers peer_helpers(std::vector<const Kernel*> peers) {
     const peers::PeersFolder folder = peers::peers_folder();
     if (early_ends >= pythons.size() || !folder.refusal.empty()) return nullptr;
     try {
-      return std::make_unique<PeerHelper>(pythons[early_ends], folder.path, std::string(kernel.name()), variables);
+      return std::make_unique<PeerHelper>(pythons[early_ends], folder.path, std::string(kernel.name()),
+                                          variables);
     } catch (const Error&) {
       return nullptr;
     }

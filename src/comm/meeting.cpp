@@ -175,7 +175,8 @@ Hello hello_from_text(std::string_view text) {
   const auto rank = std::from_chars(text.data(), end, hello.rank);
   const bool more = rank.ec == std::errc() && rank.ptr != end && *rank.ptr == ' ';
   const auto ranks = more ? std::from_chars(rank.ptr + 1, end, hello.ranks) : rank;
-  if (!more || ranks.ec != std::errc() || ranks.ptr != end) give_up("its first message does not say its rank");
+  if (!more || ranks.ec != std::errc() || ranks.ptr != end)
+    give_up("its first message does not say its rank");
   return hello;
 }
 

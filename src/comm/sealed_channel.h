@@ -36,7 +36,7 @@ class SealedChannel {
   static constexpr uint32_t kVersion = 2;
   static constexpr size_t kNonce = 32, kKey = 32;
   static constexpr size_t kGreeting = 8 + 4 + kNonce;
-  static constexpr size_t kOverhead = 4 + 16 + 1;   // bytes of a message beyond its body
+  static constexpr size_t kOverhead = 4 + 16 + 1;      // bytes of a message beyond its body
   static constexpr size_t kLongest = size_t{1} << 20;  // of a body
   static constexpr size_t kLongestFirst = 1024;        // the same of a side's first message
 

@@ -95,8 +95,10 @@ std::vector<Socket> listen_at(const std::string& host, int port) {
     problem = std::strerror(errno);
   }
   LONGSPAN_CHECK_INPUT(
-      !taken, "rank 0 cannot listen at {}:{}: another program listens there (another job?); choose another "
-      "port with LONGSPAN_RENDEZVOUS=HOST:PORT", host, port);
+      !taken,
+      "rank 0 cannot listen at {}:{}: another program listens there (another job?); choose another "
+      "port with LONGSPAN_RENDEZVOUS=HOST:PORT",
+      host, port);
   LONGSPAN_CHECK_INPUT(!doors.empty(),
                        "rank 0 cannot listen at {}:{}: {}; name an address of its machine with "
                        "LONGSPAN_RENDEZVOUS=HOST:PORT",
@@ -126,8 +128,8 @@ Socket connect_to(const std::string& host, int port, std::chrono::steady_clock::
   for (const addrinfo* a = found.get(); a != nullptr; a = a->ai_next) {
     Socket socket = new_socket(*a, 0);
     if (!socket.open()) continue;
-    const auto left = std::chrono::duration_cast<std::chrono::microseconds>(
-        deadline - std::chrono::steady_clock::now());
+    const auto left =
+        std::chrono::duration_cast<std::chrono::microseconds>(deadline - std::chrono::steady_clock::now());
     limit_sending(socket, std::max(left, std::chrono::microseconds(1000)));
     if (connect(socket.fd(), a->ai_addr, a->ai_addrlen) == 0) {
       limit_sending(socket, std::chrono::microseconds(0));  // no limit

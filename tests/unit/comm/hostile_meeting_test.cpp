@@ -177,7 +177,8 @@ TEST(HostileMeeting, ImpossibleLengthsAreTurnedAway) {
 TEST(HostileMeeting, AReplayedHandshakeIsTurnedAway) {
   std::string answer = "not asked";
   EXPECT_EQ(job_beside([&](int port) {
-              // What a rank of this job said on another connection, which broke before rank 0 heard all of it.
+              // What a rank of this job said on another connection, which broke before rank 0 heard all of
+              // it.
               Stranger recorded(port);
               const std::string hello = recorded.channel.seal('H', "1 2");
               const Socket replay = connected(port);
@@ -203,9 +204,12 @@ TEST(HostileMeeting, OneWhoSendsEverythingBackIsTurnedAway) {
 
 TEST(HostileMeeting, RanksThatDoNotFitAreToldSo) {
   const std::vector<std::pair<std::string, std::string>> cases{
-      {"0 2", "a rank 0 came, where ranks 1 to 1 meet"},  {"2 2", "a rank 2 came"},
-      {"-1 2", "a rank -1 came"},                         {"2147483647 2", "a rank 2147483647 came"},
-      {"1 3", "a rank of 3 came to a job of 2: two jobs"}, {"1 -2", "a rank of -2 came to a job of 2"}};
+      {"0 2", "a rank 0 came, where ranks 1 to 1 meet"},
+      {"2 2", "a rank 2 came"},
+      {"-1 2", "a rank -1 came"},
+      {"2147483647 2", "a rank 2147483647 came"},
+      {"1 3", "a rank of 3 came to a job of 2: two jobs"},
+      {"1 -2", "a rank of -2 came to a job of 2"}};
   for (const auto& [hello, reason] : cases) {
     std::string answer;
     EXPECT_EQ(job_beside([&, hello = hello](int port) {
@@ -275,7 +279,8 @@ TEST(HostileMeeting, ASecondRankOfTheSameNumberIsRefused) {
 
 TEST(HostileMeeting, NobodyJoinsAfterAllHaveMet) {
   const int port = free_port();
-  auto rank_1 = std::async(std::launch::async, [&] { return Rendezvous::meet(place(1, 2, port), kWatchdog); });
+  auto rank_1 =
+      std::async(std::launch::async, [&] { return Rendezvous::meet(place(1, 2, port), kWatchdog); });
   const auto rank_0 = Rendezvous::meet(place(0, 2, port), kWatchdog);
   const auto other = rank_1.get();
   std::string problem;
@@ -311,7 +316,8 @@ TEST(HostileMeeting, ListensAtTheNamedAddressAlone) {
     const auto rank_1 = [&] {
       // The port is open at the named address once a connection succeeds there.
       const auto deadline = std::chrono::steady_clock::now() + kWatchdog;
-      while (!connect_to("127.0.0.2", port, deadline, problem).open()) std::this_thread::sleep_for(milliseconds(2));
+      while (!connect_to("127.0.0.2", port, deadline, problem).open())
+        std::this_thread::sleep_for(milliseconds(2));
       EXPECT_FALSE(connect_to("127.0.0.1", port, deadline, problem).open());
       EXPECT_EQ(problem, "Connection refused");
       return Rendezvous::meet(launch, kWatchdog);
@@ -342,7 +348,8 @@ TEST(HostileMeeting, ATakenPortIsNamed) {
 // The missing rank was there, but with the token of another job. A slow machine gets a longer limit.
 TEST(HostileMeeting, Rank0SaysWhyARankIsMissing) {
   std::string reason;
-  for (milliseconds limit(1000); limit < kWatchdog && reason.find("turned away") == std::string::npos; limit *= 4) {
+  for (milliseconds limit(1000); limit < kWatchdog && reason.find("turned away") == std::string::npos;
+       limit *= 4) {
     const int port = free_port();
     auto rank_0 = std::async(std::launch::async, [&]() -> std::string {
       try {
@@ -358,8 +365,9 @@ TEST(HostileMeeting, Rank0SaysWhyARankIsMissing) {
     reason = rank_0.get();
   }
   EXPECT_THAT(reason, HasSubstr("within"));
-  EXPECT_THAT(reason, HasSubstr("1 other connections were turned away, the last because it does not know this "
-                                "job's token"));
+  EXPECT_THAT(reason,
+              HasSubstr("1 other connections were turned away, the last because it does not know this "
+                        "job's token"));
 }
 
 // A server that is not rank 0, at the port where rank 1 looks for it.
@@ -418,10 +426,12 @@ TEST(HostileMeeting, ARankRefusesAFalseRank0) {
                 heard(guest);
               }),
               HasSubstr("does not speak the protocol"));
-  EXPECT_THAT(refusal_of_rank_1([](const Socket& guest, SealedChannel&) {
-                guest.send_all("longspan");
-                heard(guest);
-              }, milliseconds(100)),
+  EXPECT_THAT(refusal_of_rank_1(
+                  [](const Socket& guest, SealedChannel&) {
+                    guest.send_all("longspan");
+                    heard(guest);
+                  },
+                  milliseconds(100)),
               HasSubstr("did not answer"));
   EXPECT_THAT(refusal_of_rank_1([](const Socket& guest, SealedChannel& channel) {
                 std::string greeting = channel.greeting();
@@ -440,14 +450,16 @@ TEST(HostileMeeting, ARankGivesUpAtAStrangersServer) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kInput);
-    EXPECT_THAT(error.what(), HasSubstr(fmt::format("rank 0 was not found at 127.0.0.1:{} within 300 ms", port)));
+    EXPECT_THAT(error.what(),
+                HasSubstr(fmt::format("rank 0 was not found at 127.0.0.1:{} within 300 ms", port)));
   }
 }
 
 TEST(HostileMeeting, ARankFindsRank0AfterAStranger) {
   const int port = free_port();
   auto stranger = std::make_unique<FalseRank0>(port, [](const Socket&, SealedChannel&) {});
-  auto rank_1 = std::async(std::launch::async, [&] { return Rendezvous::meet(place(1, 2, port), kWatchdog); });
+  auto rank_1 =
+      std::async(std::launch::async, [&] { return Rendezvous::meet(place(1, 2, port), kWatchdog); });
   while (stranger->guests == 0) std::this_thread::sleep_for(milliseconds(2));
   stranger.reset();
   const auto rank_0 = Rendezvous::meet(place(0, 2, port), kWatchdog);
@@ -478,11 +490,12 @@ std::string failure_beside(const std::function<void(Member&)>& act) {
 }
 
 TEST(HostileMeeting, AReplayedMessageEndsTheJobWithTheReason) {
-  EXPECT_THAT(failure_beside([](Member& member) {
-                const std::string message = member.link->channel.seal('?', "");
-                member.link->socket.send_all(message + message);
-              }),
-              HasSubstr("rank 1 cannot be heard any more: one of its messages was changed, repeated or lost"));
+  EXPECT_THAT(
+      failure_beside([](Member& member) {
+        const std::string message = member.link->channel.seal('?', "");
+        member.link->socket.send_all(message + message);
+      }),
+      HasSubstr("rank 1 cannot be heard any more: one of its messages was changed, repeated or lost"));
 }
 
 TEST(HostileMeeting, AChangedMessageEndsTheJobWithTheReason) {
