@@ -51,18 +51,21 @@ double resampled_time(const SortedSamples& masks, std::mt19937_64& generator) {
   return time;
 }
 
-Interval bootstrap_interval(const SortedSamples& a, const SortedSamples& b, const CompareOptions& options) {
+// Nothing if times so far apart were recorded that their ratio is no number.
+std::optional<Interval> bootstrap_interval(const SortedSamples& a, const SortedSamples& b,
+                                           const CompareOptions& options) {
   std::mt19937_64 generator(options.seed);
   std::vector<double> ratios;
   ratios.reserve(static_cast<size_t>(options.replicates));
   for (int i = 0; i < options.replicates; ++i) {
     const double time_a = resampled_time(a, generator);
     ratios.push_back(time_a / resampled_time(b, generator));
+    if (std::isnan(ratios.back())) return std::nullopt;
   }
   std::sort(ratios.begin(), ratios.end());
   const double tail = (1 - options.confidence) / 2 * static_cast<double>(ratios.size());
   const auto cut = std::min(static_cast<size_t>(tail), (ratios.size() - 1) / 2);
-  return {ratios[cut], ratios[ratios.size() - 1 - cut]};
+  return Interval{ratios[cut], ratios[ratios.size() - 1 - cut]};
 }
 
 // The interval without enough samples. The recorded intervals of the two times are taken as independent and
@@ -75,14 +78,18 @@ std::optional<Interval> combined_interval(const CaseRecord& a, const CaseRecord&
   return Interval{std::exp(ratio - std::hypot(down(a), up(b))), std::exp(ratio + std::hypot(up(a), down(b)))};
 }
 
-// The measured cases by id. If several setups of a set measured a case, the last one is used, with a warning.
-std::map<std::string, const CaseRecord*> measured(const Results& results, std::string_view name,
-                                                  std::vector<std::string>& warnings) {
-  std::map<std::string, const CaseRecord*> by_id;
+using ById = std::map<std::string_view, const CaseRecord*>;
+
+// The record of each case: of several files, the last that measured it; in one file, the last of all.
+ById records(const Results& results, std::string_view name, std::vector<std::string>& warnings) {
+  LONGSPAN_CHECK_INPUT(!results.cases.empty(), "{} has no case to compare; is its run complete?", name);
+  ById by_id;
   size_t repeated = 0;
   for (const CaseRecord& c : results.cases) {
-    if (c.status != Status::kOk) continue;
-    repeated += !by_id.insert_or_assign(c.id, &c).second;
+    const CaseRecord*& kept = by_id[c.id];
+    const bool measured = c.status == Status::kOk;
+    repeated += kept != nullptr && measured && kept->status == Status::kOk;
+    if (kept == nullptr || measured || results.run_of(*kept).source == results.run_of(c).source) kept = &c;
   }
   if (repeated > 0) {
     warnings.push_back(
@@ -90,6 +97,15 @@ std::map<std::string, const CaseRecord*> measured(const Results& results, std::s
                     repeated, results.setups.size()));
   }
   return by_id;
+}
+
+const CaseRecord* find(const ById& records, std::string_view id) {
+  const auto found = records.find(id);
+  return found == records.end() ? nullptr : found->second;
+}
+
+bool measured(const CaseRecord* record) {
+  return record != nullptr && record->status == Status::kOk;
 }
 
 void warn_of_difference(std::vector<std::string>& warnings, std::string_view what, const std::string& a,
@@ -168,9 +184,14 @@ int CompareReport::count(Verdict verdict) const {
 std::vector<const Comparison*> CompareReport::below(double bound) const {
   std::vector<const Comparison*> found;
   for (const Comparison& c : both) {
-    if (c.interval && c.interval->hi < bound) found.push_back(&c);
+    const double most = c.interval ? c.interval->hi : c.ratio;
+    if (!(most >= bound)) found.push_back(&c);
   }
   return found;
+}
+
+std::string Unmatched::why() const {
+  return b == nullptr ? "missing in B" : fmt::format("{} in B: {}", record::name_of(b->status), b->reason);
 }
 
 Verdict verdict_of(const Interval& interval, double tolerance) {
@@ -196,28 +217,27 @@ CompareReport compare(const Results& a, const Results& b, const CompareOptions& 
   CompareReport report;
   for (const std::string& warning : a.warnings) report.warnings.push_back("A: " + warning);
   for (const std::string& warning : b.warnings) report.warnings.push_back("B: " + warning);
-  const auto in_a = measured(a, "A", report.warnings), in_b = measured(b, "B", report.warnings);
+  const ById in_a = records(a, "A", report.warnings), in_b = records(b, "B", report.warnings);
+  const bool common =
+      std::any_of(in_a.begin(), in_a.end(), [&](const auto& entry) { return in_b.contains(entry.first); });
+  LONGSPAN_CHECK_INPUT(common, "A and B have no case in common: {} in A, {} in B", in_a.size(), in_b.size());
   std::set<std::pair<int, int>> paired_runs;
   for (const CaseRecord& c : a.cases) {
-    const auto own = in_a.find(c.id);
-    if (own == in_a.end() || own->second != &c) continue;
-    const auto other = in_b.find(c.id);
-    if (other == in_b.end()) {
-      report.only_a.push_back(&c);
+    if (find(in_a, c.id) != &c || !measured(&c)) continue;
+    const CaseRecord* other = find(in_b, c.id);
+    if (!measured(other)) {
+      report.only_a.push_back({&c, other});
       continue;
     }
-    if (paired_runs.insert({c.run_index, other->second->run_index}).second) {
-      warn_of_machines(report.warnings, a.run_of(c), b.run_of(*other->second));
-    }
-    Comparison comparison{&c, other->second, *c.time_s / *other->second->time_s, std::nullopt,
-                          Verdict::kAmbiguous};
-    comparison.interval = ratio_interval(c, *other->second, options);
+    if (paired_runs.insert({c.run_index, other->run_index}).second)
+      warn_of_machines(report.warnings, a.run_of(c), b.run_of(*other));
+    Comparison comparison{&c, other, *c.time_s / *other->time_s, std::nullopt, Verdict::kAmbiguous};
+    comparison.interval = ratio_interval(c, *other, options);
     if (comparison.interval) comparison.verdict = verdict_of(*comparison.interval, options.tolerance);
     report.both.push_back(comparison);
   }
   for (const CaseRecord& c : b.cases) {
-    const auto own = in_b.find(c.id);
-    if (own != in_b.end() && own->second == &c && !in_a.contains(c.id)) report.only_b.push_back(&c);
+    if (find(in_b, c.id) == &c && measured(&c) && !measured(find(in_a, c.id))) report.only_b.push_back(&c);
   }
   return report;
 }
@@ -256,13 +276,12 @@ std::string format_comparison(const CompareReport& report, const CompareOptions&
                         format_time(*c.b->time_s), ratio_text(c.ratio), interval,
                         paint(std::string(name_of(c.verdict)), code));
   }
-  const auto list_only = [&](const std::vector<const CaseRecord*>& cases, std::string_view heading) {
-    if (cases.empty()) return;
-    text += "\n" + paint(std::string(heading), "1") + "\n";
-    for (const CaseRecord* c : cases) text += fmt::format("  {}\n", printable(case_title(c->workload)));
-  };
-  list_only(report.only_a, "Measured in A only");
-  list_only(report.only_b, "Measured in B only");
+  const auto heading = [&](std::string_view words) { text += "\n" + paint(std::string(words), "1") + "\n"; };
+  const auto title = [](const CaseRecord& c) { return printable(case_title(c.workload)); };
+  if (!report.only_a.empty()) heading("Measured in A only");
+  for (const Unmatched& c : report.only_a) text += fmt::format("  {}: {}\n", title(*c.a), printable(c.why()));
+  if (!report.only_b.empty()) heading("Measured in B only");
+  for (const CaseRecord* c : report.only_b) text += fmt::format("  {}\n", title(*c));
   text += fmt::format(
       "{}{} cases in both: {} faster, {} slower, {} same (within {:.3g} %), {} ambiguous; B / A is the ratio "
       "of speeds\n",
@@ -287,7 +306,10 @@ std::string comparison_json(const CompareReport& report, const CompareOptions& o
     entry["verdict"] = name_of(c.verdict);
     json["cases"].push_back(std::move(entry));
   }
-  for (const CaseRecord* c : report.only_a) json["only_a"].push_back(json_of(*c));
+  for (const Unmatched& c : report.only_a) {
+    json["only_a"].push_back(json_of(*c.a));
+    json["only_a"].back()["why"] = c.why();
+  }
   for (const CaseRecord* c : report.only_b) json["only_b"].push_back(json_of(*c));
   for (Verdict verdict : {Verdict::kFaster, Verdict::kSlower, Verdict::kSame, Verdict::kAmbiguous}) {
     json["counts"][std::string(name_of(verdict))] = report.count(verdict);

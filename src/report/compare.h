@@ -30,18 +30,28 @@ struct Comparison {
   Verdict verdict = Verdict::kAmbiguous;
 };
 
+// A case that A measured and B did not.
+struct Unmatched {
+  const CaseRecord* a = nullptr;
+  const CaseRecord* b = nullptr;  // B's record of it, failed or skipped; null if B has none
+
+  std::string why() const;  // "failed in B: out of memory", "skipped in B: needs sm_90", "missing in B"
+};
+
 struct CompareReport {
   std::vector<Comparison> both;
-  std::vector<const CaseRecord*> only_a,
-      only_b;                         // measured in one set only
-  std::vector<std::string> warnings;  // differences that make the sets hard to compare
+  std::vector<Unmatched> only_a;
+  std::vector<const CaseRecord*> only_b;  // measured in B only
+  std::vector<std::string> warnings;      // differences that make the sets hard to compare
 
   int count(Verdict verdict) const;
   // Cases whose whole interval lies below `bound`: slower than allowed by more than the noise of the samples.
+  // Without an interval the ratio itself decides.
   std::vector<const Comparison*> below(double bound) const;
 };
 
-// The report points into a and b, which must outlive it.
+// The report points into a and b, which must outlive it. Throws an input error if a set has no case, or the
+// two have none in common.
 CompareReport compare(const Results& a, const Results& b, const CompareOptions& options);
 
 // The interval of the ratio of two cases' times (a over b), from their samples: docs/reference/metrics.md.

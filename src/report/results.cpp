@@ -1,10 +1,12 @@
 #include "report/results.h"
 
 #include <algorithm>
-#include <fstream>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <map>
+#include <memory>
 #include <set>
-#include <sstream>
 
 #include "base/error.h"
 #include "record/results_file.h"
@@ -122,19 +124,29 @@ void Collector::group_runs() {
   }
 }
 
+// Of a setup's records of a case the last one counts. A failure counts for nothing once the file has a later
+// record: the run was resumed and tried the case again, perhaps with another build.
 void Collector::drop_duplicates() {
-  std::map<std::pair<int, std::string>, size_t> last;
+  std::map<std::pair<int, std::string>, size_t> last;            // by setup
+  std::map<std::pair<std::string, std::string>, size_t> latest;  // by file
   for (size_t i = 0; i < results_.cases.size(); ++i) {
-    last[{results_.setup_of(results_.cases[i]), results_.cases[i].id}] = i;
+    const CaseRecord& c = results_.cases[i];
+    last[{results_.setup_of(c), c.id}] = i;
+    latest[{results_.run_of(c).source, c.id}] = i;
   }
-  const size_t repeated = results_.cases.size() - last.size();
-  if (repeated == 0) return;
+  size_t repeated = 0;
   std::vector<CaseRecord> kept;
   for (size_t i = 0; i < results_.cases.size(); ++i) {
     CaseRecord& c = results_.cases[i];
-    if (last[{results_.setup_of(c), c.id}] == i) kept.push_back(std::move(c));
+    if (c.status == Status::kFailed && latest[{results_.run_of(c).source, c.id}] != i) continue;
+    if (last[{results_.setup_of(c), c.id}] == i) {
+      kept.push_back(std::move(c));
+    } else {
+      ++repeated;
+    }
   }
   results_.cases = std::move(kept);
+  if (repeated == 0) return;
   results_.warnings.push_back(fmt::format("{} case{} recorded more than once; the last record is used",
                                           repeated, repeated == 1 ? " was" : "s were"));
 }
@@ -167,27 +179,40 @@ Results Collector::finish() {
 }
 
 std::string read_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  LONGSPAN_CHECK_INPUT(file.is_open(), "{}: cannot be opened", path.string());
-  std::ostringstream text;
-  text << file.rdbuf();
-  LONGSPAN_CHECK_INPUT(!file.bad(), "{}: cannot be read", path.string());
-  return std::move(text).str();
+  const auto check = [&](bool good, const char* what) {
+    LONGSPAN_CHECK_INPUT(good, "{}: cannot be {}: {}", path.string(), what, std::strerror(errno));
+  };
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"), std::fclose);
+  check(file != nullptr, "opened");
+  std::string text;
+  std::vector<char> block(size_t{1} << 16);
+  while (const size_t got = std::fread(block.data(), 1, block.size(), file.get()))
+    text.append(block.data(), got);
+  check(std::ferror(file.get()) == 0, "read");
+  return text;
 }
 
-// The results files at or below a path, in a stable order.
+// The results files at or below a path, in a stable order. A folder that cannot be listed is an error: it may
+// hold the cases that matter.
 std::vector<std::filesystem::path> files_of(const std::filesystem::path& path) {
   namespace fs = std::filesystem;
-  std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) {
-    LONGSPAN_CHECK_INPUT(fs::exists(path, ignored), "{}: no such file or folder", path.string());
-    return {path};
-  }
+  const auto check = [](const fs::path& where, const std::error_code& error) {
+    LONGSPAN_CHECK_INPUT(!error, "{}: cannot be read: {}", where.string(), error.message());
+  };
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  LONGSPAN_CHECK_INPUT(status.type() != fs::file_type::not_found, "{}: no such file or folder",
+                       path.string());
+  check(path, error);
+  if (!fs::is_directory(status)) return {path};
   std::vector<fs::path> files;
-  for (auto entry =
-           fs::recursive_directory_iterator(path, fs::directory_options::skip_permission_denied, ignored);
-       entry != fs::recursive_directory_iterator(); entry.increment(ignored)) {
-    if (entry->path().filename() == "results.jsonl") files.push_back(entry->path());
+  fs::recursive_directory_iterator entry(path, error);
+  check(path, error);
+  while (entry != fs::recursive_directory_iterator()) {
+    const fs::path here = entry->path();
+    if (here.filename() == "results.jsonl") files.push_back(here);
+    entry.increment(error);
+    check(here, error);
   }
   LONGSPAN_CHECK_INPUT(!files.empty(), "{}: no results.jsonl in this folder or below it", path.string());
   std::sort(files.begin(), files.end());

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <random>
 
 #include <gmock/gmock.h>
@@ -143,7 +145,8 @@ TEST(Compare, WithNothingToGoByItIsAmbiguous) {
   const CompareReport report = compare(a, b, {});
   EXPECT_FALSE(report.both[0].interval.has_value());
   EXPECT_EQ(report.both[0].verdict, Verdict::kAmbiguous);
-  EXPECT_THAT(report.below(10), IsEmpty());
+  EXPECT_THAT(report.below(2.5), SizeIs(1)) << "a gate goes by the ratio, 2";
+  EXPECT_THAT(report.below(1.5), IsEmpty());
 }
 
 TEST(Compare, ListsWhatOnlyOneHasMeasured) {
@@ -154,11 +157,55 @@ TEST(Compare, ListsWhatOnlyOneHasMeasured) {
   const CompareReport report = compare(a, b, {});
   EXPECT_THAT(report.both, SizeIs(1));
   ASSERT_THAT(report.only_a, SizeIs(2));
-  EXPECT_EQ(report.only_a[0]->workload.mask, "causal") << "failed in B";
+  EXPECT_EQ(report.only_a[0].a->workload.mask, "causal");
+  EXPECT_EQ(report.only_a[0].why(), "failed in B: hung");
+  EXPECT_EQ(report.only_a[1].why(), "missing in B");
   ASSERT_THAT(report.only_b, SizeIs(1));
   EXPECT_EQ(report.only_b[0]->workload.mask, "share_question");
   const std::string text = format_comparison(report, {}, {});
-  EXPECT_THAT(text, HasSubstr("Measured in A only\n  k causal 4K forward f32 8:2x128\n"));
+  EXPECT_THAT(text, HasSubstr("Measured in A only\n  k causal 4K forward f32 8:2x128: failed in B: hung\n"));
+}
+
+TEST(Compare, RefusesSetsWithoutACommonCase) {
+  const Results none = parse_results(text_of(run_json()), "r.jsonl"), a = results(case_json("k", "full", 1));
+  EXPECT_THAT([&] { compare(a, none, {}); }, testing::ThrowsMessage<Error>(HasSubstr("B has no case")));
+  EXPECT_THAT([&] { compare(none, a, {}); }, testing::ThrowsMessage<Error>(HasSubstr("A has no case")));
+  EXPECT_THAT([&] { compare(a, results(case_json("k", "causal", 1)), {}); },
+              testing::ThrowsMessage<Error>(HasSubstr("no case in common")));
+}
+
+// A folder of two machines' files: what the second cannot run was still measured on the first.
+TEST(Compare, OfSeveralFilesTheLastThatMeasuredCounts) {
+  const auto file = [](const nlohmann::json& line, const std::string& run) {
+    auto of_run = line;
+    of_run["run"] = run;
+    return text_of(run_json(run), of_run);
+  };
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("longspan-compare-" + std::to_string(std::random_device{}()));
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "1.jsonl") << file(case_json("k", "full", 1), "1");
+  std::ofstream(folder / "2.jsonl") << file(unmeasured_json("k", "full", "skipped", "needs a GPU"), "2");
+  const Results b = read_results({folder / "1.jsonl", folder / "2.jsonl"});
+  const CompareReport report = compare(results(case_json("k", "full", 1)), b, {});
+  EXPECT_THAT(report.both, SizeIs(1));
+  EXPECT_THAT(report.only_a, IsEmpty());
+  std::filesystem::remove_all(folder);
+}
+
+// Their ratio is no number, which must not pass as one that is not below the bound.
+TEST(Compare, TimesWithoutARatioAreBelowAnyBound) {
+  auto a = sampled("full", 1, 0, 6, 1), b = a;
+  auto endless = std::vector<double>(6, 1e308);
+  for (auto* line : {&a, &b}) {
+    (*line)["measurements"] = {{{"index", 0}, {"median_s", 1e308}, {"samples_s", endless}},
+                               {{"index", 1}, {"median_s", 1e308}, {"samples_s", endless}}};
+  }
+  b["interval_s"] = nullptr;
+  b["time_s"] = 2;
+  const Results first = results(a), second = results(b);
+  EXPECT_FALSE(ratio_interval(first.cases[0], second.cases[0], {}).has_value());
+  EXPECT_THAT(compare(first, second, {}).below(0.9), SizeIs(1));
 }
 
 TEST(Compare, WarnsOfAnotherMachineAndAnotherCeiling) {

@@ -172,6 +172,20 @@ TEST(Results, OfACaseRecordedTwiceTheLastCounts) {
   EXPECT_THAT(r.warnings, ElementsAre(HasSubstr("1 case was recorded more than once")));
 }
 
+TEST(Results, ARetriedFailureIsShownOnceWithoutAWarning) {
+  auto other = run_json("00000000000000bb");
+  other["software"]["commit"] = "another";
+  for (const nlohmann::json& second : {run_json("00000000000000bb"), other}) {
+    const Results r = parse_results(
+        text_of(run_json(), unmeasured_json("a", "causal", "failed", "hung"), case_json("b", "full", 1),
+                second, case_json("a", "causal", 2, "00000000000000bb")),
+        "r.jsonl");
+    ASSERT_EQ(r.cases.size(), 2u);
+    EXPECT_DOUBLE_EQ(*r.cases[1].time_s, 2);
+    EXPECT_THAT(r.warnings, IsEmpty());
+  }
+}
+
 TEST(Results, AResumedRunIsOneSetupAndAnotherDeviceIsAnother) {
   auto other = run_json("00000000000000cc");
   other["device"]["name"] = "Made-up GPU";
