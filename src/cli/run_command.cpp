@@ -20,6 +20,7 @@
 #include "bench/spec/suite.h"
 #include "bench/spec/values.h"
 #include "cli/command.h"
+#include "cli/environment.h"
 #include "cli/python_option.h"
 #include "cli/wiring.h"
 #include "comm/launch.h"
@@ -37,7 +38,8 @@ struct RunArguments {
   std::string out;
   std::vector<std::string> pythons;
   std::string stop_after, devices;
-  bool resume = false;
+  bool resume = false, keep_failed = false, mix_builds = false;
+  bool allow_skipped = false;
   bool dry_run = false;
 };
 
@@ -164,6 +166,7 @@ void run(const RunArguments& options, const std::vector<std::string>& words) {
     if (!launch || launch->rank == 0) print_cases(cases, suite.rule);
     return;
   }
+  check_environment();
   const std::optional<Launch> launch = launch_of(cases);
   LONGSPAN_CHECK_INPUT(
       !launch || options.devices.empty(),
@@ -179,6 +182,8 @@ void run(const RunArguments& options, const std::vector<std::string>& words) {
   run.cases = std::move(cases);
   run.folder = options.out.empty() ? default_folder(suite, options.suite.empty()) : options.out;
   run.resume = options.resume;
+  run.keep_failed = options.keep_failed;
+  run.mix_builds = options.mix_builds;
   try {
     if (!options.stop_after.empty()) run.stop_after_s = bench::parse_duration(options.stop_after);
   } catch (const Error& error) {
@@ -206,7 +211,11 @@ void run(const RunArguments& options, const std::vector<std::string>& words) {
   if (summary.ok + summary.skipped + summary.failed + summary.earlier > 0) print_results(summary);
   const std::string counts =
       fmt::format("{} measured, {} skipped, {} failed", summary.ok, summary.skipped, summary.failed);
-  const std::string earlier = summary.earlier > 0 ? fmt::format(", {} measured before", summary.earlier) : "";
+  std::string earlier;
+  const int64_t kept_failed = options.keep_failed ? summary.earlier_failed : 0;
+  if (summary.earlier > kept_failed)
+    earlier += fmt::format(", {} measured before", summary.earlier - kept_failed);
+  if (summary.earlier_failed > 0) earlier += fmt::format(", {} failed before", summary.earlier_failed);
   fmt::print(stderr, "{}{}: {}\n", counts, earlier, printable(summary.path));
   if (summary.above_ceiling > 0) {
     fmt::print(stderr,
@@ -231,7 +240,11 @@ void run(const RunArguments& options, const std::vector<std::string>& words) {
                "command and --out {} --resume\n",
                summary.left, printable(run.folder));
   }
-  if (summary.failed > 0) throw CLI::RuntimeError(1);
+  if (summary.failed + summary.earlier_failed > 0) throw CLI::RuntimeError(1);
+  if (summary.ok + summary.earlier_ok + summary.left == 0) {
+    fmt::print(stderr, "nothing was measured: every case was skipped\n");
+    if (!options.allow_skipped) throw CLI::RuntimeError(1);
+  }
 }
 
 // The words of this process's command line after the program's name.
@@ -276,7 +289,15 @@ void add_run_command(CLI::App& program) {
           "GPUs to divide the cases over, such as 0,1,2, or all [0]; all kernels of a problem run on "
           "the same GPU")
       ->type_name("LIST");
-  command->add_flag("--resume", options->resume, "Continue the run in --out with the cases that it lacks");
+  CLI::Option* resume = command->add_flag(
+      "--resume", options->resume, "Continue the run in --out with the cases that it lacks or that failed");
+  command->add_flag("--keep-failed", options->keep_failed, "With --resume: do not try failed cases again")
+      ->needs(resume);
+  command
+      ->add_flag("--mix-builds", options->mix_builds,
+                 "With --resume: accept that the last run was of another build of longspan")
+      ->needs(resume);
+  command->add_flag("--allow-skipped", options->allow_skipped, "Exit with 0 even if every case was skipped");
   command->add_flag("--dry-run", options->dry_run, "List the cases without running them");
   for (const bench::RuleKey& key : bench::rule_keys()) {
     command
@@ -289,8 +310,9 @@ void add_run_command(CLI::App& program) {
       "EXPR of --filter:\n" + std::string(bench::Filter::help()) +
       "\n\n"
       "Cases run in child processes. A crash, a hang or a lack of memory is recorded as a `failed` line\n"
-      "with its reason, and the run continues. Exit code: 0, 1 if a case failed, 2 for a wrong option or\n"
-      "suite, 130 if interrupted.\n"
+      "with its reason, and the run continues. Exit code: 0, 1 if a case failed (also before --resume) or "
+      "every\n"
+      "case was skipped, 2 for a wrong option, variable or suite, 130 if interrupted.\n"
       "Examples:\n"
       "  longspan run quick\n"
       "  longspan run --kernel cpu-flash --mask causal,full --seqlen 1K,4K --direction fwd,bwd --out "

@@ -19,6 +19,7 @@
 #include "base/printable.h"
 #include "bench/case/verify_sweep.h"
 #include "cli/command.h"
+#include "cli/environment.h"
 #include "cli/pattern_options.h"
 #include "cli/python_option.h"
 #include "cli/wiring.h"
@@ -33,7 +34,7 @@ struct VerifyArguments {
   std::map<std::string, std::string> pattern_options;
   std::optional<int64_t> head_dim, seed, index;
   std::optional<float> scale;
-  bool deterministic = false, fp32_output = false, verbose = false, table = false;
+  bool deterministic = false, fp32_output = false, verbose = false, table = false, allow_skipped = false;
 };
 
 // "Q:KV", or "H" for H of both.
@@ -221,8 +222,9 @@ void run_verify(const VerifyArguments& given) {
   if (given.table) table.print();
   fmt::print("{} passed, {} failed, {} skipped in {:.0f} s\n", summary.passed, summary.failed,
              summary.skipped, elapsed_s);
-  if (summary.passed + summary.failed == 0) fmt::print("nothing was verified\n");
-  if (summary.failed > 0 || summary.passed == 0) throw CLI::RuntimeError(1);
+  if (summary.passed + summary.failed == 0)
+    fmt::print(stderr, "nothing was verified: every case was skipped\n");
+  if (summary.failed > 0 || (summary.passed == 0 && !given.allow_skipped)) throw CLI::RuntimeError(1);
 }
 
 }  // namespace
@@ -254,11 +256,14 @@ void add_verify_command(CLI::App& program) {
   command->add_flag("--table", options->table,
                     "print a table at the end: the largest error of each kernel and mask over its "
                     "tolerance, forward / backward");
+  command->add_flag("--allow-skipped", options->allow_skipped, "exit with 0 even if every case was skipped");
   add_python_option(*command, options->pythons);
   command->footer(
       "The fp64 oracle checks outputs in sampled rows and keys; the counting oracle checks every row and "
       "key\n"
-      "(see docs/concepts/proof.md). The exit code is 1 if a case fails.\n"
+      "(see docs/concepts/proof.md). Exit code: 0, 1 if a case failed or every case was skipped, 2 for a "
+      "wrong\n"
+      "option or variable.\n"
       "\n"
       "Examples:\n"
       "  longspan verify                                             everything, in a minute or two\n"
@@ -267,6 +272,7 @@ void add_verify_command(CLI::App& program) {
       "  longspan verify --mask shuffled:causal --seqlen 64K --heads 8:2 --head-dim 128 --dtype bf16");
   command->callback([options] {
     set_pythons(options->pythons);
+    check_environment();
     run_verify(*options);
   });
 }

@@ -1,21 +1,25 @@
 // Serialises the devices' access to the results file, the progress and the counts.
 #include "bench/run/ledger.h"
 
+#include <utility>
+
 #include "bench/measure/cpu_testbed.h"
 #include "record/record_json.h"
 
 namespace longspan::bench {
 
 Ledger::Ledger(const RunOptions& options, record::ResultsFile& file, SignalGuard& guard,
-               const std::vector<Case>& cases, size_t devices)
+               const std::vector<Case>& cases, Earlier earlier, size_t devices)
     : options_(options),
       file_(file),
       guard_(guard),
       begin_s_(steady_clock().now_s()),
       progress_(options.progress, options.terminal, steady_clock(), cases,
-                options.cases.size() - cases.size(), devices) {
+                options.cases.size() - cases.size(), devices),
+      failed_before_(std::move(earlier.failed)) {
   summary_.path = file.path();
   summary_.earlier = static_cast<int64_t>(options.cases.size() - cases.size());
+  summary_.earlier_ok = earlier.ok;
   summary_.left = static_cast<int64_t>(cases.size());
 }
 
@@ -57,6 +61,7 @@ void Ledger::end(const Case& c, const record::CaseRecord& result) {
   const std::lock_guard lock(mutex_);
   file_.append(to_json(result));
   --summary_.left;
+  failed_before_.erase(result.id);
   ++(result.status == record::Status::kOk        ? summary_.ok
      : result.status == record::Status::kSkipped ? summary_.skipped
                                                  : summary_.failed);
@@ -78,6 +83,7 @@ std::string Ledger::always_skipped(const std::string& kernel) {
 RunSummary Ledger::finish() {
   const std::lock_guard lock(mutex_);
   progress_.clear();
+  summary_.earlier_failed = static_cast<int64_t>(failed_before_.size());
   return summary_;
 }
 

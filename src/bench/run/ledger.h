@@ -4,6 +4,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,11 +15,18 @@
 
 namespace longspan::bench {
 
+// What earlier runs of the file left: the last line of each case of this run counts.
+struct Earlier {
+  int64_t ok = 0;
+  std::set<std::string> failed;  // ids
+};
+
 // All functions may be called from any thread.
 class Ledger {
  public:
+  // `cases`: those of `options` that are run.
   Ledger(const RunOptions& options, record::ResultsFile& file, SignalGuard& guard,
-         const std::vector<Case>& cases, size_t devices);
+         const std::vector<Case>& cases, Earlier earlier, size_t devices);
 
   // False if no further case may begin: the run was interrupted, its time is up, or another device has
   // failed.
@@ -47,6 +55,7 @@ class Ledger {
   std::mutex mutex_;  // guards the members below
   Progress progress_;
   RunSummary summary_;
+  std::set<std::string> failed_before_;                // ids of failed cases that were not tried again yet
   std::map<std::string, std::string> always_skipped_;  // kernel -> reason
 };
 

@@ -18,6 +18,8 @@ struct RunOptions {
   std::vector<Case> cases;
   std::string folder;  // of results.jsonl
   bool resume = false;
+  bool keep_failed = false;       // a resumed run does not try failed cases again
+  bool mix_builds = false;        // a resumed run may be of another build than the last one
   std::vector<int> devices;       // GPUs to divide the cases over; empty: the first one
   bool all_devices = false;       // use all GPUs
   double stop_after_s = 0;        // no case starts after this time; 0: no limit
@@ -29,7 +31,9 @@ struct RunOptions {
 struct RunSummary {
   std::string path;                         // of the results file
   int64_t ok = 0, skipped = 0, failed = 0;  // of this run's cases
-  int64_t earlier = 0;                      // measured by the run that this one resumed
+  int64_t earlier = 0;                      // of the run that this one resumed, and not run again
+  int64_t earlier_ok = 0;                   // those of them that were measured
+  int64_t earlier_failed = 0;               // failed then, and not tried again
   int64_t left = 0;                         // not measured
   int64_t above_ceiling = 0;  // number of rates above the ceiling, whose measurement was then disturbed
   bool interrupted = false;

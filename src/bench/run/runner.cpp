@@ -9,12 +9,17 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <utility>
+
+#include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "base/parallel.h"
 #include "bench/run/device_run.h"
+#include "bench/run/machine.h"
 #include "bench/run/problem_assignment.h"
 #include "bench/spec/values.h"
+#include "record/json.h"
 #include "record/record_json.h"
 
 namespace longspan::bench {
@@ -53,6 +58,39 @@ void check_same_conditions(const ResultsFile& file, const TimingRule& rule) {
     LONGSPAN_CHECK_INPUT(before.empty() || before == cpu, "{} was started on another machine ({}); {}",
                          file.path(), before, advice);
   }
+}
+
+// Refuses to add results of another build of the program. Facts that only one side recorded are not compared.
+void check_same_build(const ResultsFile& file) {
+  const ResultsLine* last = nullptr;
+  for (const ResultsLine& line : file.earlier()) {
+    if (line.type == ResultsLine::Type::kRun) last = &line;
+  }
+  if (last == nullptr) return;
+  const record::Json before = record::run_from(*last).software.json;
+  const record::Json now = record::open_object(software_record()).json;
+  std::vector<std::string> differences;
+  for (const auto& [key, value] : now.items()) {
+    const auto found = before.find(key);
+    if (found == before.end() || found->is_null() || value.is_null() || *found == value) continue;
+    differences.push_back(fmt::format("{} {}, now {}", key, record::text_of(*found), record::text_of(value)));
+  }
+  LONGSPAN_CHECK_INPUT(
+      differences.empty(),
+      "{}: its last run was of another build of longspan ({}); resume with that build, choose "
+      "another folder with --out, or add --mix-builds",
+      file.path(), fmt::join(differences, "; "));
+}
+
+// The last status of each case in the file.
+std::map<std::string, record::Status> earlier_statuses(const ResultsFile& file) {
+  std::map<std::string, record::Status> statuses;
+  for (size_t i = 0; i < file.earlier().size(); ++i) {
+    const ResultsLine& line = file.earlier()[i];
+    if (line.type == ResultsLine::Type::kCase)
+      statuses[line.id] = read_line(file, i, record::case_from).status;
+  }
+  return statuses;
 }
 
 // The cases of one kind of device, and the devices to measure them on.
@@ -150,13 +188,13 @@ class ThreadShare {
 class Runner {
  public:
   Runner(const RunOptions& options, const Workbench& workbench, ResultsFile& file,
-         const std::vector<Case>& cases)
+         const std::vector<Case>& cases, Earlier earlier)
       : options_(options),
         workbench_(workbench),
         file_(file),
         devices_(workbench.devices()),
         batches_(batches_of(options, cases, workbench, devices_)),
-        ledger_(options, file, guard_, cases, most_devices(batches_)) {}
+        ledger_(options, file, guard_, cases, std::move(earlier), most_devices(batches_)) {}
 
   RunSummary run() {
     for (const Batch& batch : batches_) run_batch(batch);
@@ -234,15 +272,19 @@ RunSummary run(const RunOptions& options, const Workbench& workbench) {
   check_devices(options, workbench.devices());
   ResultsFile file(options.folder, options.resume ? ResultsFile::Mode::kResume : ResultsFile::Mode::kFresh);
   check_same_conditions(file, options.rule);
-  std::set<std::string> done;
-  for (const ResultsLine& line : file.earlier()) {
-    if (line.type == ResultsLine::Type::kCase) done.insert(line.id);
-  }
+  if (!options.mix_builds) check_same_build(file);
+  const std::map<std::string, record::Status> statuses = earlier_statuses(file);
   std::vector<Case> cases;
+  Earlier earlier;
   for (const Case& c : options.cases) {
-    if (!done.contains(id_of(c))) cases.push_back(c);
+    const std::string id = id_of(c);
+    const auto found = statuses.find(id);
+    const bool failed = found != statuses.end() && found->second == record::Status::kFailed;
+    if (found == statuses.end() || (failed && !options.keep_failed)) cases.push_back(c);
+    if (failed) earlier.failed.insert(id);
+    if (found != statuses.end() && found->second == record::Status::kOk) ++earlier.ok;
   }
-  return Runner(options, workbench, file, cases).run();
+  return Runner(options, workbench, file, cases, std::move(earlier)).run();
 }
 
 }  // namespace longspan::bench

@@ -115,23 +115,27 @@ class Suite(unittest.TestCase):
             with open(poor, "w") as file:
                 file.write(f'#!/bin/sh\necho started >> {log}\nLONGSPAN_PYTHONPATH= exec {sys.executable} "$@"\n')
             os.chmod(poor, 0o755)
-            cases = self.run_cases([32, 33, 34], python=poor, status=0)
+            cases = self.run_cases([32, 33, 34], python=poor, status=1)
             self.assertEqual({case["reason"] for case in cases.values()}, {"no module fake"})
             self.assertNotIn("always", cases[32])
             with open(log) as file:
                 self.assertLessEqual(len(file.readlines()), 2)  # the runner's worker, and that of the first case
 
     def test_deterministic_needs_a_peer_that_supports_it(self):
-        for more, status in (((), "ok"), (("--deterministic", "true"), "skipped")):
-            case = self.run_cases([32], *more, status=0)[32]
+        for more, status, code in (((), "ok", 0), (("--deterministic", "true"), "skipped", 1)):
+            case = self.run_cases([32], *more, status=code)[32]
             self.assertEqual(case["status"], status, case.get("reason"))
         self.assertEqual(case["reason"], "it is not known to give the same bits on every run")
         case = self.run_cases([32], "--deterministic", "true", status=0, FAKE_HEEDS_DETERMINISTIC="1")[32]
         self.assertEqual((case["status"], case["accuracy"]["same_bits"]), ("ok", True), case.get("reason"))
 
-    def test_without_adapters_there_is_a_reason(self):
-        cases = self.run_cases([32], LONGSPAN_PEERS="/no/such/folder", status=0)
-        self.assertIn("LONGSPAN_PEERS", cases[32]["reason"])
+    def test_a_folder_without_a_worker_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([PROGRAM, "run", "--kernel", "fake", "--mask", "full", "--seqlen", "32", "--out", folder + "/out"],
+                                  capture_output=True, text=True, env=os.environ | {"LONGSPAN_PEERS": "/no/such/folder"})
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("LONGSPAN_PEERS='/no/such/folder'", done.stderr)
+            self.assertEqual(os.listdir(folder), [])
 
 
 if __name__ == "__main__":

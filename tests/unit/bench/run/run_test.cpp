@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "record/json.h"
 #include "record/results_file.h"
 
 namespace longspan::bench {
@@ -198,12 +199,14 @@ TEST_F(RunTest, AllocationsThatDoNotFitAreReportedInAdvance) {
 }
 
 TEST_F(RunTest, WithoutACeilingThereIsNoShare) {
-  EXPECT_EQ(run(cases("unsupported", "--dtype bf16") + out()).status, 0);
+  EXPECT_EQ(run(cases("unsupported", "--dtype bf16 --allow-skipped") + out()).status, 0);
   EXPECT_EQ(lines(ResultsLine::Type::kRun)[0].json["ceilings"], Json::object());
 }
 
 TEST_F(RunTest, MasksThatCannotBeDrawnAreSkipped) {
-  EXPECT_EQ(run("run --kernel good --mask block_causal_document --seqlen 100" + out()).status, 0);
+  const Outcome outcome = run("run --kernel good --mask block_causal_document --seqlen 100" + out());
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.output, HasSubstr("nothing was measured: every case was skipped"));
   EXPECT_THAT(by_kernel()["good"].value("reason", ""), HasSubstr("must be a multiple of the block"));
 }
 
@@ -265,11 +268,87 @@ TEST_F(RunTest, ResumeRunsTheCaseOfAHalfLineAgain) {
   EXPECT_EQ(by_kernel().size(), 2u);
 }
 
+// The statuses of a kernel's lines, in order.
+std::vector<std::string> statuses(const std::vector<ResultsLine>& cases, const std::string& kernel) {
+  std::vector<std::string> found;
+  for (const ResultsLine& line : cases) {
+    if (line.json["case"]["kernel"] == kernel) found.push_back(line.json["status"].get<std::string>());
+  }
+  return found;
+}
+
+TEST_F(RunTest, ResumeTriesFailedCasesAgain) {
+  using testing::ElementsAre;
+  const std::string some = cases("faulty,good,unsupported") + out();
+  setenv("TEST_FAULT", "1", 1);
+  EXPECT_EQ(run(some).status, 1);
+  EXPECT_EQ(run(some + " --resume").status, 1);
+  EXPECT_THAT(statuses(lines(ResultsLine::Type::kCase), "faulty"), ElementsAre("failed", "failed"));
+  unsetenv("TEST_FAULT");
+
+  // A failure that is kept still counts, and nothing is written.
+  const auto before = fs::file_size(results_path());
+  const Outcome kept = run(some + " --resume --keep-failed");
+  EXPECT_EQ(kept.status, 1);
+  EXPECT_THAT(kept.output, HasSubstr("0 failed, 2 measured before, 1 failed before"));
+  EXPECT_EQ(fs::file_size(results_path()), before);
+
+  const Outcome again = run(some + " --resume");
+  EXPECT_EQ(again.status, 0) << again.output;
+  EXPECT_THAT(again.output, HasSubstr("1 measured, 0 skipped, 0 failed, 2 measured before:"));
+  EXPECT_THAT(statuses(lines(ResultsLine::Type::kCase), "faulty"), ElementsAre("failed", "failed", "ok"));
+  EXPECT_THAT(statuses(lines(ResultsLine::Type::kCase), "good"), ElementsAre("ok"));
+  EXPECT_EQ(run(some + " --resume").status, 0) << "nothing is left, and nothing failed";
+}
+
+TEST_F(RunTest, AFailureThatTheRunDidNotReachCounts) {
+  setenv("TEST_FAULT", "1", 1);
+  EXPECT_EQ(run(cases("faulty") + out()).status, 1);
+  unsetenv("TEST_FAULT");
+  const Outcome stopped = run(cases("hang,faulty", "--timeout-s 2 --stop-after 1s") + out() + " --resume");
+  EXPECT_EQ(stopped.status, 1);
+  EXPECT_THAT(stopped.output, HasSubstr("0 measured, 0 skipped, 1 failed, 1 failed before"));
+}
+
+TEST_F(RunTest, ResumeRefusesAnotherBuild) {
+  ASSERT_EQ(run(cases("good") + out()).status, 0);
+  std::string text;
+  {
+    std::ifstream file(results_path());
+    for (std::string line; std::getline(file, line);) {
+      Json json = record::parse_json(line);
+      json.erase("crc32");
+      if (json["type"] == "run") json["software"]["compiler"] = "Acme C 1.0";
+      text += json.dump() + "\n";
+    }
+  }
+  std::ofstream(results_path()) << text;
+  const std::string more = cases("good,faulty") + out() + " --resume";
+  const Outcome refused = run(more);
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.output, AllOf(HasSubstr("another build"), HasSubstr("compiler \"Acme C 1.0\", now \""),
+                                    HasSubstr("--mix-builds")));
+  EXPECT_EQ(fs::file_size(results_path()), text.size());
+  EXPECT_EQ(run(more + " --mix-builds").status, 0);
+  EXPECT_EQ(by_kernel().size(), 2u);
+  // The last run is now of this build.
+  EXPECT_EQ(run(cases("good,faulty,spoils") + out() + " --resume").status, 0);
+}
+
 TEST_F(RunTest, ResumeRefusesAnotherRule) {
   ASSERT_EQ(run(cases("good") + out()).status, 0);
   const Outcome outcome = run(cases("good,unsupported", "--half-width 0.5") + out() + " --resume");
   EXPECT_EQ(outcome.status, 2);
   EXPECT_THAT(outcome.output, HasSubstr("was started with half_width = 0.02, not 0.5"));
+}
+
+TEST_F(RunTest, AWrongVariableIsRefusedBeforeAnythingIsWritten) {
+  setenv("LONGSPAN_THREADS", "abc", 1);
+  const Outcome outcome = run(cases("good") + out());
+  unsetenv("LONGSPAN_THREADS");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.output, HasSubstr("LONGSPAN_THREADS='abc'"));
+  EXPECT_FALSE(fs::exists(folder_ / "out"));
 }
 
 TEST_F(RunTest, AnInterruptLeavesACompleteFileAndNoProcess) {
@@ -303,7 +382,7 @@ TEST_F(RunTest, ARunStopsBetweenCasesAfterItsTimeAndIsResumed) {
   EXPECT_THAT(stopped.output, AllOf(HasSubstr("stopped after 1s with 2 cases left"), HasSubstr("--resume")));
   EXPECT_EQ(lines(ResultsLine::Type::kCase).size(), 1u);
   const Outcome resumed =
-      run(cases("hang,throws,good", "--timeout-s 2 --stop-after 1h") + out() + " --resume");
+      run(cases("hang,throws,good", "--timeout-s 2 --stop-after 1h") + out() + " --resume --keep-failed");
   EXPECT_EQ(resumed.status, 1) << resumed.output;
   EXPECT_EQ(by_kernel().size(), 3u);
   EXPECT_EQ(by_kernel()["good"]["status"], "ok");

@@ -21,8 +21,13 @@ using Fault = void (*)();
 // Attention by its definition in f32, slow and correct.
 class DirectPlan : public Plan {
  public:
-  DirectPlan(const Problem& problem, Fault fault, float offset, size_t workspace, bool flaky)
-      : problem_(problem), fault_(fault), offset_(offset), workspace_(workspace), flaky_(flaky) {}
+  DirectPlan(const Problem& problem, Fault fault, float offset, size_t workspace, bool flaky, bool tires)
+      : problem_(problem),
+        fault_(fault),
+        offset_(offset),
+        workspace_(workspace),
+        flaky_(flaky),
+        tires_(tires) {}
 
   size_t workspace_bytes(Direction) const override { return workspace_; }
   size_t plan_bytes() const override { return sizeof *this; }
@@ -30,6 +35,7 @@ class DirectPlan : public Plan {
 
   void forward(const ForwardArgs& args, Stream) override {
     if (fault_ != nullptr) fault_();
+    if (tired()) return;
     for_each_row([&](int64_t h, int64_t i, const std::vector<int64_t>& keys) {
       const std::vector<double> p = probabilities(args.q, args.k, h, i, keys, args.lse);
       float* o = args.o.row<float>(i, h);
@@ -44,6 +50,7 @@ class DirectPlan : public Plan {
 
   void backward(const BackwardArgs& args, Stream) override {
     if (fault_ != nullptr) fault_();
+    if (tired()) return;
     for (const TensorView* t : {&args.dq, &args.dk, &args.dv})
       fill_bytes(t->data, DeviceKind::kCpu, 0, t->bytes());
     const double scale = problem_.softmax_scale();
@@ -73,6 +80,9 @@ class DirectPlan : public Plan {
   }
 
  private:
+  // The verification makes four runs at most.
+  bool tired() { return tires_ && ++turns_ > 5; }
+
   template <class Body>
   void for_each_row(Body body) const {
     for (int64_t h = 0; h < problem_.heads_q; ++h) {
@@ -111,7 +121,8 @@ class DirectPlan : public Plan {
   float offset_;
   size_t workspace_;
   bool flaky_;  // every second backward pass changes a bit of dq
-  int64_t runs_ = 0;
+  bool tires_;  // computes nothing after the first runs
+  int64_t runs_ = 0, turns_ = 0;
 };
 
 struct Behaviour {
@@ -122,6 +133,7 @@ struct Behaviour {
   std::string_view refusal = "";
   DeviceKind kind = DeviceKind::kCpu;
   bool flaky = false;
+  bool tires = false;
 };
 
 class TestKernel : public Kernel {
@@ -136,7 +148,7 @@ class TestKernel : public Kernel {
   }
   std::unique_ptr<Plan> plan(const Problem& problem, const Device&) const override {
     return std::make_unique<DirectPlan>(problem, behaviour_.in_run, behaviour_.offset, behaviour_.workspace,
-                                        behaviour_.flaky);
+                                        behaviour_.flaky, behaviour_.tires);
   }
 
  private:
@@ -166,6 +178,9 @@ void fail_to_allocate() {
 }
 void throw_error() {
   LONGSPAN_CHECK(1 + 1 == 3, "the kernel lost count");
+}
+void throw_if_asked() {
+  LONGSPAN_CHECK(std::getenv("TEST_FAULT") == nullptr, "the kernel has its fault");
 }
 void exit_early() {
   std::_Exit(9);
@@ -198,7 +213,9 @@ const TestKernel kKernels[] = {
     TestKernel({.name = "garbage", .in_run = write_garbage}),
     TestKernel({.name = "spoils", .in_run = spoil}),
     TestKernel({.name = "suspect", .in_run = crash_if_spoiled}),
+    TestKernel({.name = "faulty", .in_run = throw_if_asked}),
     TestKernel({.name = "flaky", .flaky = true}),
+    TestKernel({.name = "tires", .tires = true}),
     TestKernel({.name = "cuda-only", .kind = DeviceKind::kCuda}),
 };
 
