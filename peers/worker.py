@@ -65,11 +65,12 @@ class Worker:
         self.device = self.tensors = None
         self.planned = False  # whether this case has a plan yet
         self.ran_forward = None  # the plan whose forward pass ran last on the bound tensors
+        self.prepared = None  # the plan that has seen the bound tensors
 
     def hello(self, request):
         """Begins a case and drops everything of the previous one."""
         self.plans.clear()
-        self.tensors = self.ran_forward = None
+        self.tensors = self.ran_forward = self.prepared = None
         self.planned = False
         self.adapter.begin_case()
         gc.collect()
@@ -122,6 +123,8 @@ class Worker:
         dropped = self.plans.pop(request["id"], None)
         if dropped is not None and dropped.plan is self.ran_forward:
             self.ran_forward = None
+        if dropped is not None and dropped.plan is self.prepared:
+            self.prepared = None
         if dropped is not None and dropped.ran and not self.plans:  # the case is over: free the memory for others
             self.tensors = dropped = None
             gc.collect()
@@ -130,7 +133,7 @@ class Worker:
 
     def bind(self, request):
         """Opens the runner's tensors."""
-        self.tensors = self.ran_forward = None
+        self.tensors = self.ran_forward = self.prepared = None
         self.tensors = self.device.open_tensors(request["tensors"])
         return {}
 
@@ -139,8 +142,7 @@ class Worker:
         of the first was compilation, tuning and loading."""
         t, planned, direction = self.tensors, self.plans[request["id"]], request["direction"]
         plan = planned.plan
-        t.fetch()
-        plan.prepare(t.q, t.k, t.v, t.dout)
+        self.prepare(plan)
         self.device.forget_times()
         results, run_s, peak = self.run_once(plan, direction)
         if direction not in planned.ran:
@@ -153,6 +155,12 @@ class Worker:
         t.store(results)
         self.device.synchronize()
         return {"run_s": run_s, "peak_bytes": peak, "compile_s": planned.compile_s}
+
+    def prepare(self, plan):
+        t = self.tensors
+        t.fetch()
+        plan.prepare(t.q, t.k, t.v, t.dout)
+        self.prepared = plan
 
     def run_once(self, plan, direction):
         """(results, time_s, peak_bytes) of one pass."""
@@ -175,16 +183,30 @@ class Worker:
         return results, run_s, max(0, self.device.peak() - held - outputs)
 
     def time(self, request):
-        """Takes at most `count` samples in a row, each between device events, with a cold cache if requested."""
-        t, plan = self.tensors, self.plans[request["id"]].plan
-        if request["direction"] == "forward":
+        """Takes at most `count` samples in a row, each between device events, with a cold cache if requested. With `store`, the
+        results of the last sample go into the runner's tensors."""
+        t, plan, forward = self.tensors, self.plans[request["id"]].plan, request["direction"] == "forward"
+        if self.prepared is not plan:
+            self.prepare(plan)
+        if forward:
             work = lambda: plan.forward(t.q, t.k, t.v)
         else:
             if self.ran_forward is not plan:
                 plan.forward(t.q, t.k, t.v)
                 self.ran_forward = plan
             work = lambda: plan.backward(t.dout)
-        return {"times_s": self.device.times(work, request["cold"], request["count"])}
+        if not request.get("store", False):
+            return {"times_s": self.device.times(work, request["cold"], request["count"])}
+        last = []
+
+        def keep():
+            last[:] = [work()]
+
+        times_s = self.device.times(keep, request["cold"], request["count"])
+        results = {"o": last[0], "lse": plan.lse()} if forward else dict(zip(("dq", "dk", "dv"), last[0]))
+        t.store(results)
+        self.device.synchronize()
+        return {"times_s": times_s}
 
     def handle(self, request):
         operation = {

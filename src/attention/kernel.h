@@ -31,6 +31,10 @@ class SelfTimed {
   virtual std::vector<double> times_s(Direction direction, bool cold_cache, int64_t count,
                                       const std::function<void()>& meanwhile) = 0;
 
+  // The next forward() or backward() is one sample of times_s(), and gives what that sample computed. With it
+  // the caller verifies that a timed run computes at all.
+  virtual void time_next_run(bool cold_cache) = 0;
+
   // The planning time in that process, without compilation.
   virtual double plan_s() const = 0;
 

@@ -1,15 +1,18 @@
 #include "peers/peer_kernel.h"
 
 #include <array>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
 #include "peers/peers_folder.h"
 #include "peers/shared_masks.h"
 #include "peers/shared_tensors.h"
+#include "peers/worker_answer.h"
 #include "peers/worker_process.h"
 #ifdef LONGSPAN_WITH_CUDA
 #include "base/cuda/cuda.h"
@@ -18,7 +21,7 @@
 namespace longspan {
 namespace {
 
-using peers::Json;
+using peers::Bounds, peers::Json;
 using peers::WorkerProcess;
 
 // A worker writes this multiple of the L2's size before a cold sample, as the runner's own stopwatch does.
@@ -28,15 +31,6 @@ Json problem_json(const Problem& p, bool backward) {
   return {{"tokens_q", p.tokens_q},     {"tokens_kv", p.tokens_kv}, {"heads_q", p.heads_q},
           {"heads_kv", p.heads_kv},     {"head_dim", p.head_dim},   {"dtype", name_of(p.dtype)},
           {"scale", p.softmax_scale()}, {"backward", backward},     {"deterministic", p.deterministic}};
-}
-
-// Throws the error that a worker answered, with its text.
-[[noreturn]] void throw_answer(const Json& answer) {
-  const std::string what = answer.value("kind", "");
-  const ErrorKind kind = what == "memory"        ? ErrorKind::kOutOfMemory
-                         : what == "unsupported" ? ErrorKind::kUnsupported
-                                                 : ErrorKind::kPeer;
-  throw Error(kind, answer.value("reason", "the worker gave no reason"), __FILE__, __LINE__, "worker");
 }
 
 // Workers handed to this process for the next case, by kernel; null: the kernel starts its own.
@@ -55,6 +49,7 @@ struct Session {
   std::shared_ptr<const HeadMasks> checked;  // the masks that supports() last accepted
   bool backward = false;                     // whether it accepted them for the backward pass
   int64_t plans = 0;                         // plans made so far; also the id of the last one
+  size_t device_bytes = 0;                   // memory of the device
 
   Json request(const char* op, const Problem& problem, bool backward_too, int64_t id) {
     if (shared_masks == nullptr || masks != problem.masks) {
@@ -67,26 +62,28 @@ struct Session {
             {"masks", shared_masks->json()}};
   }
 
-  Json ask(const Json& request, const std::function<void()>& meanwhile = {}) {
+  // Throws the error that the worker answered, if any. The bounds are what the answer may claim.
+  std::pair<Json, Bounds> ask(const Json& request, const std::function<void()>& meanwhile = {}) {
+    using Clock = std::chrono::steady_clock;
+    const auto begin = Clock::now();
     Json answer = process->ask(request, meanwhile);
-    if (!answer["ok"].get<bool>()) throw_answer(answer);
-    return answer;
+    const double wall_s = std::chrono::duration<double>(Clock::now() - begin).count();
+    if (const auto refusal = peers::refusal_of(answer))
+      throw Error(refusal->kind, refusal->reason, __FILE__, __LINE__, "worker");
+    return {std::move(answer), {wall_s, device_bytes}};
   }
 };
 
 class PeerPlan final : public Plan, public SelfTimed {
  public:
   PeerPlan(std::shared_ptr<Session> session, const Problem& problem, const Device& device, int64_t id,
-           const Json& planned)
+           const std::pair<Json, Bounds>& answer)
       : session_(std::move(session)),
         problem_(problem),
         device_(device),
         id_(id),
-        plan_bytes_(planned.value("plan_bytes", size_t{0})),
-        settings_(planned.value("settings", "")),
-        plan_s_(planned.value("plan_s", 0.0)),
-        compile_s_(planned.value("compile_s", 0.0)),
-        drift_keys_(planned.value("drift_keys", int64_t{0})) {}
+        planned_(peers::planned_of(answer.first, answer.second)),
+        wall_s_(answer.second.wall_s) {}
 
   ~PeerPlan() override {
     try {
@@ -98,9 +95,11 @@ class PeerPlan final : public Plan, public SelfTimed {
   PeerPlan& operator=(const PeerPlan&) = delete;
 
   size_t workspace_bytes(Direction) const override { return 0; }  // the worker has its own
-  size_t plan_bytes() const override { return plan_bytes_; }
+  size_t plan_bytes() const override { return planned_.plan_bytes; }
   SelfTimed* self_timed() override { return this; }
-  PlanNotes notes() const override { return {settings_, session_->versions, compile_s_, drift_keys_}; }
+  PlanNotes notes() const override {
+    return {planned_.settings, session_->versions, planned_.compile_s, planned_.drift_keys};
+  }
 
   void forward(const ForwardArgs& args, Stream stream) override {
     const TensorView lse =
@@ -130,18 +129,12 @@ class PeerPlan final : public Plan, public SelfTimed {
 
   std::vector<double> times_s(Direction direction, bool cold_cache, int64_t count,
                               const std::function<void()>& meanwhile) override {
-    return session_
-        ->ask({{"op", "time"},
-               {"id", id_},
-               {"direction", name_of(direction)},
-               {"cold", cold_cache},
-               {"count", count}},
-              meanwhile)
-        .at("times_s")
-        .get<std::vector<double>>();
+    return time(direction, cold_cache, count, false, meanwhile);
   }
 
-  double plan_s() const override { return plan_s_; }
+  void time_next_run(bool cold_cache) override { next_is_timed_ = cold_cache; }
+
+  double plan_s() const override { return planned_.plan_s; }
 
   size_t peak_bytes(Direction direction) const override {
     return peak_bytes_[static_cast<size_t>(direction)];
@@ -158,20 +151,42 @@ class PeerPlan final : public Plan, public SelfTimed {
     // Kept, since the worker may later time itself on these tensors.
     shared_ = std::make_unique<peers::SharedTensors>(tensors, device_.kind);
     session_->ask({{"op", "bind"}, {"tensors", shared_->json()}});
-    const Json answer = session_->ask({{"op", "run"}, {"id", id_}, {"direction", name_of(direction)}});
+    written_bytes_ = 0;
+    for (const peers::SharedTensors::Named& tensor : tensors)
+      written_bytes_ += tensor.result ? tensor.tensor.bytes() : 0;
+    if (const auto cold_cache = std::exchange(next_is_timed_, std::nullopt)) {
+      time(direction, *cold_cache, 1, true, {});
+      shared_->fetch_results();
+      return;
+    }
+    auto [answer, bounds] = session_->ask({{"op", "run"}, {"id", id_}, {"direction", name_of(direction)}});
     shared_->fetch_results();
-    peak_bytes_[static_cast<size_t>(direction)] = answer.value("peak_bytes", size_t{0});
-    compile_s_ = answer.value("compile_s", 0.0);
+    bounds.wall_s = wall_s_ += bounds.wall_s;  // compile_s is of all runs so far
+    const peers::Ran ran = peers::ran_of(answer, bounds);
+    peak_bytes_[static_cast<size_t>(direction)] = ran.peak_bytes;
+    planned_.compile_s = ran.compile_s;
+  }
+
+  std::vector<double> time(Direction direction, bool cold_cache, int64_t count, bool store,
+                           const std::function<void()>& meanwhile) {
+    const auto [answer, bounds] = session_->ask({{"op", "time"},
+                                                 {"id", id_},
+                                                 {"direction", name_of(direction)},
+                                                 {"cold", cold_cache},
+                                                 {"count", count},
+                                                 {"store", store}},
+                                                meanwhile);
+    return peers::times_of(answer, count, written_bytes_, bounds);
   }
 
   std::shared_ptr<Session> session_;
   Problem problem_;
   Device device_;
   int64_t id_;
-  size_t plan_bytes_;
-  std::string settings_;
-  double plan_s_, compile_s_;
-  int64_t drift_keys_;
+  peers::Planned planned_;
+  double wall_s_;                      // of the requests that compile_s may include
+  size_t written_bytes_ = 0;           // by a run on the bound tensors
+  std::optional<bool> next_is_timed_;  // and whether with a cold cache
   std::array<size_t, 2> peak_bytes_{};
   std::unique_ptr<peers::SharedTensors> shared_;
 };
@@ -192,17 +207,18 @@ class PeerKernel final : public Kernel {
     if (backward && !file_.backward) return {"has no backward pass"};
     if (problem.fp32_output) return {"returns results in the dtype of its inputs only"};
     const std::lock_guard lock(mutex_);
-    if (session_ == nullptr || adopted().contains(file_.name)) session_ = open(device);
+    const bool lost = session_ != nullptr && session_->process != nullptr && session_->process->broken();
+    if (session_ == nullptr || lost || adopted().contains(file_.name)) session_ = open(device);
     if (session_->process == nullptr) return {session_->reason, true};
-    const Json answer = session_->process->ask(session_->request("check", problem, backward, 0));
-    if (answer["ok"].get<bool>()) {
-      session_->checked = problem.masks;
-      session_->backward = backward;
-      return {};
+    try {
+      session_->ask(session_->request("check", problem, backward, 0));
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::kUnsupported) return {error.what()};
+      throw;
     }
-    if (answer.value("kind", "") == "unsupported")
-      return {answer.value("reason", "the worker gave no reason")};
-    throw_answer(answer);
+    session_->checked = problem.masks;
+    session_->backward = backward;
+    return {};
   }
 
   std::unique_ptr<Plan> plan(const Problem& problem, const Device& device) const override {
@@ -212,8 +228,8 @@ class PeerKernel final : public Kernel {
     // A plan covers the passes that supports() was asked about.
     const bool backward = file_.backward && (session_->checked != problem.masks || session_->backward);
     const int64_t id = ++session_->plans;
-    const Json planned = session_->ask(session_->request("plan", problem, backward, id));
-    return std::make_unique<PeerPlan>(session_, problem, device, id, planned);
+    return std::make_unique<PeerPlan>(session_, problem, device, id,
+                                      session_->ask(session_->request("plan", problem, backward, id)));
   }
 
  private:
@@ -247,13 +263,15 @@ class PeerKernel final : public Kernel {
   static bool greet(Session& session, std::unique_ptr<WorkerProcess> process, const Device& device) {
     const Json answer = process->ask(
         {{"op", "hello"}, {"device", device.index}, {"flush_bytes", kFlushes * device.cache_bytes}});
-    if (!answer["ok"].get<bool>()) {
-      if (answer.value("kind", "") != "unsupported") throw_answer(answer);
-      session.reason = answer.value("reason", "the worker gave no reason");
+    if (const auto refusal = peers::refusal_of(answer)) {
+      if (refusal->kind != ErrorKind::kUnsupported)
+        throw Error(refusal->kind, refusal->reason, __FILE__, __LINE__, "worker");
+      session.reason = refusal->reason;
       return false;
     }
     session.process = std::move(process);
-    session.versions = answer.value("versions", session.versions);
+    session.versions = peers::versions_of(answer);
+    session.device_bytes = device.memory_bytes;
     session.reason.clear();
     return true;
   }

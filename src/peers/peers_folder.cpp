@@ -2,10 +2,9 @@
 
 #include <cstdlib>
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "base/error.h"
 
 namespace longspan::peers {
 namespace {
@@ -67,8 +66,10 @@ std::string refusal_of(const fs::path& folder, Owners owners) {
 }
 
 PeersFolder peers_folder() {
-  if (const char* given = std::getenv("LONGSPAN_PEERS"); given != nullptr && *given != '\0') {
-    LONGSPAN_CHECK_INPUT(holds_worker(given), "LONGSPAN_PEERS='{}': must be a folder with worker.py", given);
+  const std::string not_found =
+      "the folder of the peers' adapters was not found; set LONGSPAN_PEERS to its path";
+  if (const char* given = std::getenv("LONGSPAN_PEERS")) {
+    if (!holds_worker(given)) return {"", not_found};
     return {fs::absolute(given).lexically_normal().string(), refusal_of(given, Owners::kAnyone)};
   }
   std::error_code none;
@@ -78,7 +79,7 @@ PeersFolder peers_folder() {
     const fs::path folder = (here / candidate).lexically_normal();
     return {folder.string(), refusal_of(folder, Owners::kInstallers)};
   }
-  return {"", "the folder of the peers' adapters was not found; set LONGSPAN_PEERS to its path"};
+  return {"", not_found};
 }
 
 }  // namespace longspan::peers

@@ -11,8 +11,7 @@ struct PeersFolder {
   std::string refusal;  // why none of its files is executed; empty if they may be
 };
 
-// $LONGSPAN_PEERS, or the folder that was built or installed with this program. Throws an input error if
-// $LONGSPAN_PEERS holds no worker.py.
+// $LONGSPAN_PEERS, or the folder that was built or installed with this program.
 PeersFolder peers_folder();
 
 // Whose files may be executed. Files that every user may write may not, whoever owns them.

@@ -101,6 +101,8 @@ WorkerProcess::~WorkerProcess() {
 }
 
 Json WorkerProcess::ask(const Json& request, const std::function<void()>& meanwhile) {
+  if (broken_) fail(fmt::format("the worker of {} gave a wrong answer before", name_));
+  broken_ = true;
   const std::string line = request.dump() + "\n";
   for (size_t sent = 0; sent < line.size();) {
     const ssize_t n = write(requests_, line.data() + sent, line.size() - sent);
@@ -109,19 +111,28 @@ Json WorkerProcess::ask(const Json& request, const std::function<void()>& meanwh
     sent += static_cast<size_t>(n);
   }
   if (meanwhile) meanwhile();
-  return receive();
+  Json answer = receive();
+  broken_ = false;
+  return answer;
 }
 
 Json WorkerProcess::receive() {
-  for (;;) {
-    if (const size_t newline = received_.find('\n'); newline != std::string::npos) {
-      const std::string line = received_.substr(0, newline);
+  Json answer = parse_answer(receive_line());
+  if (!received_.empty()) fail(fmt::format("the worker of {} answered more than it was asked", name_));
+  return answer;
+}
+
+std::string WorkerProcess::receive_line() {
+  for (size_t seen = 0;;) {
+    if (const size_t newline = received_.find('\n', seen); newline != std::string::npos) {
+      std::string line = received_.substr(0, newline);
       received_.erase(0, newline + 1);
-      Json answer = Json::parse(line, nullptr, false);
-      if (!answer.is_object() || !answer.contains("ok"))
-        fail(fmt::format("the worker of {} answered '{}'", name_, line));
-      return answer;
+      return line;
     }
+    seen = received_.size();
+    if (seen > kMostAnswerBytes)
+      fail(fmt::format("the worker of {} answered more than {} bytes without an end", name_,
+                       kMostAnswerBytes));
     char block[1 << 16];
     const ssize_t got = read(answers_, block, sizeof block);
     if (got < 0 && errno == EINTR) continue;
@@ -130,12 +141,11 @@ Json WorkerProcess::receive() {
   }
 }
 
-// Reports a worker that has closed its end of the pipe, which means that it is ending.
+// Reports a worker that has closed its end of the pipe: it is ending, or will never answer again.
 void WorkerProcess::fail_gone() {
-  int status = 0;
-  if (pid_ >= 0 && waitpid(pid_, &status, 0) == pid_) note_end(status);
-  fail(end_.empty() ? fmt::format("the worker of {} is gone", name_)
-                    : fmt::format("the worker of {} {}", name_, end_));
+  const std::string end = how_it_ended();
+  fail(end.empty() ? fmt::format("the worker of {} is gone", name_)
+                   : fmt::format("the worker of {} {}", name_, end));
 }
 
 std::string WorkerProcess::how_it_ended() {

@@ -5,13 +5,11 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "base/spawn_environment.h"
+#include "peers/worker_answer.h"
 
 namespace longspan::peers {
 
-using Json = nlohmann::json;
 
 // The interpreters to try, in order: $LONGSPAN_PYTHON, separated by colons; python3 if it is not set.
 std::vector<std::string> interpreters();
@@ -34,8 +32,11 @@ class WorkerProcess {
   WorkerProcess& operator=(const WorkerProcess&) = delete;
 
   // Sends a request, calls `meanwhile`, and returns the answer. Throws an Error that says how the worker
-  // ended if it has died. There is no timeout: the runner enforces the case's time limit.
+  // ended if it has died, or what is wrong with its answer; nothing it says later is then heard. There is no
+  // timeout: the runner enforces the case's time limit.
   Json ask(const Json& request, const std::function<void()>& meanwhile = {});
+
+  bool broken() const { return broken_; }  // it died or gave a wrong answer
 
   std::vector<int> descriptors() const { return {requests_, answers_}; }  // to pass to another process
 
@@ -44,6 +45,7 @@ class WorkerProcess {
 
  private:
   Json receive();
+  std::string receive_line();
   [[noreturn]] void fail_gone();
   void note_end(int status);
 
@@ -52,6 +54,7 @@ class WorkerProcess {
   int pid_ = -1;     // -1: started by another process, or ended
   std::string end_;  // how it ended
   std::string received_;
+  bool broken_ = false;
 };
 
 }  // namespace longspan::peers

@@ -283,13 +283,44 @@ class CaseRunner {
       work();  // verification ran it on other tensors
       SelfTimedStopwatch stopwatch(*self_timed, case_.direction, rule_.cold_cache, testbed_);
       result.measurement = measure(work, stopwatch, testbed_.clock(), rule_);
+      run_on_new_inputs(*plan, *self_timed, work);
+      verify_timed(problem, result);
+      tensors_->draw_inputs(case_.seed);
       return result;
     }
     std::vector<MemorySpan> touched = tensors_->spans();
     touched.push_back({memory.data(), memory.bytes()});
     const auto stopwatch = testbed_.stopwatch(std::move(touched), rule_.cold_cache);
     result.measurement = measure(work, *stopwatch, testbed_.clock(), rule_);
+    tensors_->poison_outputs(case_.direction);
+    stopwatch->time(work);
+    verify_timed(problem, result);
     return result;
+  }
+
+  // Another process may have kept its results, or may not compute while it times itself. So a timed run gets
+  // inputs that it has not seen.
+  void run_on_new_inputs(Plan& plan, SelfTimed& self_timed, const Work& work) {
+    tensors_->draw_inputs(case_.seed + 1);
+    tensors_->poison_outputs();
+    self_timed.time_next_run(rule_.cold_cache);
+    work();
+    if (case_.direction == Direction::kForward) return;
+    // The oracle reads o and lse, which the worker's own forward pass gave to its backward pass.
+    const Buffer memory = workspace(plan, Direction::kForward);
+    work_of(plan, Direction::kForward, memory)();
+  }
+
+  // Verifies the outputs once more, now those of one more timed run.
+  void verify_timed(const Problem& problem, MaskResult& result) {
+    constexpr int64_t kRowsPerHead = 4;
+    enter("verifying what was timed");
+    SampleOptions samples;
+    samples.per_head = kRowsPerHead;
+    samples.seed = case_.seed + 1;
+    const std::string failure =
+        verify_outputs(problem, case_.direction, tensors_->views(), samples, result.notes.drift_keys).failure;
+    if (!failure.empty()) result.accuracy.failure = "while it was timed: " + failure;
   }
 
   // Repeats the run (a backward pass after its forward pass), starting with outputs and workspace full of

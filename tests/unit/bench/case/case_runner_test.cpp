@@ -93,8 +93,8 @@ TEST(CaseRunner, ReportsItsMeasurements) {
   const Json json = json_of_case(small_case(Direction::kForward), small_rule(), test_kernel("good"), testbed,
                                  passing(), [&](const std::string& phase) { phases.push_back(phase); });
   EXPECT_EQ(json["status"], "ok") << json;
-  EXPECT_THAT(phases,
-              ElementsAre("drawing", "making inputs", "planning", "the first run", "verifying", "timing"));
+  EXPECT_THAT(phases, ElementsAre("drawing", "making inputs", "planning", "the first run", "verifying",
+                                  "timing", "verifying what was timed"));
   EXPECT_EQ(json["time_s"], 4);
   EXPECT_EQ(json["measurements"][0]["samples_s"], (Json{2, 4, 4, 4, 4, 4, 4}));
   EXPECT_EQ(json["measurements"][0]["converged"], false);  // fewer than min_samples
@@ -208,6 +208,17 @@ TEST(CaseRunner, RunsTwiceIfDeterministic) {
   EXPECT_EQ(json["reason"], "wrong result: dq: two runs differ, though a deterministic kernel was asked for");
   EXPECT_EQ(json["accuracy"]["same_bits"], false);
   EXPECT_FALSE(json.contains("time_s"));
+}
+
+TEST(CaseRunner, VerifiesWhatWasTimed) {
+  FakeTestbed testbed;
+  for (Direction direction : {Direction::kForward, Direction::kBackward}) {
+    const Json json = json_of_case(small_case(direction), small_rule(), test_kernel("tires"), testbed,
+                                   passing(), [](const std::string&) {});
+    EXPECT_EQ(json["status"], "failed");
+    EXPECT_THAT(json["reason"].get<std::string>(), HasSubstr("wrong result: while it was timed: "));
+    EXPECT_FALSE(json.contains("time_s"));
+  }
 }
 
 TEST(CaseRunner, ANaNErrorIsTheWorst) {
