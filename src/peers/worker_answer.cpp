@@ -18,8 +18,9 @@ constexpr size_t kMostMemoryBytes = size_t{1} << 50;  // of a device whose memor
 // Two clocks measure the same time: one may run faster, and ticks are rounded.
 constexpr double kClockDrift = 1.01, kResolution_s = 1e-5;
 
-// No machine writes faster. A B200's memory takes 8e12 bytes/s (NVIDIA, "DGX B200 datasheet"), and the first-level
-// caches of a whole CPU some 5e13: 192 cores x 64 bytes x 3.7 GHz (AMD, "EPYC 9005 architecture overview").
+// No machine writes faster. A B200's memory takes 8e12 bytes/s (NVIDIA, "DGX B200 datasheet"), and the
+// first-level caches of a whole CPU some 5e13: 192 cores x 64 bytes x 3.7 GHz (AMD, "EPYC 9005 architecture
+// overview").
 constexpr double kMostBytesPerS = 1e14;
 
 template <class... Arguments>
@@ -34,7 +35,8 @@ std::string one_line(std::string text, size_t most_bytes) {
     while (most_bytes > 0 && (static_cast<unsigned char>(text[most_bytes]) & 0xc0) == 0x80) --most_bytes;
     text.resize(most_bytes);
   }
-  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
   return text;
 }
 
@@ -42,14 +44,16 @@ std::string one_line(std::string text, size_t most_bytes) {
 std::string shown(std::string_view line) {
   constexpr size_t kMost = 80;
   std::string text(line.substr(0, kMost));
-  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c >= 0x7f; }, '?');
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c >= 0x7f; }, '?');
   return text + (line.size() > kMost ? "..." : "");
 }
 
 std::string text_of(const Json& answer, const char* key, size_t most_bytes) {
   const auto found = answer.find(key);
   if (found == answer.end()) return "";
-  if (!found->is_string()) refuse("answered with '{}' that is a JSON {}, not a text", key, found->type_name());
+  if (!found->is_string())
+    refuse("answered with '{}' that is a JSON {}, not a text", key, found->type_name());
   return one_line(found->get<std::string>(), most_bytes);
 }
 
@@ -60,7 +64,8 @@ const Json& required(const Json& answer, const char* key) {
 }
 
 double number(const Json& value, const char* key) {
-  if (!value.is_number()) refuse("answered with '{}' that is a JSON {}, not a number", key, value.type_name());
+  if (!value.is_number())
+    refuse("answered with '{}' that is a JSON {}, not a number", key, value.type_name());
   return value.get<double>();
 }
 
@@ -75,7 +80,8 @@ double duration(const Json& answer, const char* key, const Bounds& bounds) {
 
 int64_t whole(const Json& value, const char* key, size_t most) {
   const bool fits = value.is_number_unsigned() && value.get<uint64_t>() <= most;
-  if (!fits) refuse("answered {} = {}; it must be a whole number from 0 to {}", key, shown(value.dump()), most);
+  if (!fits)
+    refuse("answered {} = {}; it must be a whole number from 0 to {}", key, shown(value.dump()), most);
   return value.get<int64_t>();
 }
 
@@ -100,7 +106,8 @@ Json parse_answer(std::string_view line) {
   Json answer = Json::parse(line, check, false);
   if (!answer.is_object()) refuse("answered '{}', which is not a JSON object", shown(line));
   const auto ok = answer.find("ok");
-  if (ok == answer.end() || !ok->is_boolean()) refuse("answered '{}' without ok = true or false", shown(line));
+  if (ok == answer.end() || !ok->is_boolean())
+    refuse("answered '{}' without ok = true or false", shown(line));
   return answer;
 }
 
@@ -141,7 +148,8 @@ std::vector<double> times_of(const Json& answer, int64_t count, size_t written_b
     const double time_s = number(item, "times_s");
     if (!(time_s > 0)) refuse("answered a time of {} s; it must be above 0", time_s);
     if (time_s < least_s)
-      refuse("answered a time of {} s; no memory takes {} bytes in less than {:.3g} s", time_s, written_bytes, least_s);
+      refuse("answered a time of {} s; no memory takes {} bytes in less than {:.3g} s", time_s, written_bytes,
+             least_s);
     times_s.push_back(time_s);
     sum_s += time_s;
   }

@@ -1,5 +1,6 @@
-// The answers of a peer's worker, read and checked. A peer is not our code, so nothing in an answer is believed
-// that cannot be true. All functions throw only an Error of kind kPeer, whose one line fails the case.
+// The answers of a peer's worker, read and checked. A peer is not our code, so nothing in an answer is
+// believed that cannot be true. All functions throw only an Error of kind kPeer, whose one line fails the
+// case.
 #pragma once
 
 #include <cstdint>
@@ -49,8 +50,8 @@ struct Ran {
 };
 Ran ran_of(const Json& answer, const Bounds& bounds);
 
-// 1 to `count` samples of runs that write `written_bytes` each: none shorter than any memory allows, and all of
-// them together no longer than the request took.
+// 1 to `count` samples of runs that write `written_bytes` each: none shorter than any memory allows, and all
+// of them together no longer than the request took.
 std::vector<double> times_of(const Json& answer, int64_t count, size_t written_bytes, const Bounds& bounds);
 
 std::map<std::string, std::string> versions_of(const Json& answer);

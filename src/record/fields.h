@@ -60,6 +60,7 @@ void visit(V& v, S& s) {
   v.field("dirty", s.dirty, "the sources differed from that commit", kNull);
   v.field("compiler", s.compiler, "name and version");
   v.field("build_type", s.build_type, "`Release` for published results");
+  v.field("build_id", s.build_id, "the linker's hash of the program's contents", kOmitted);
   v.field("libraries", s.libraries, "version of each library");
 }
 

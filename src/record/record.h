@@ -55,7 +55,7 @@ struct DeviceInfo {
 struct Software {
   std::string longspan, commit;
   std::optional<bool> dirty;
-  std::string compiler, build_type;
+  std::string compiler, build_type, build_id;
   Named<std::string> libraries;
 };
 

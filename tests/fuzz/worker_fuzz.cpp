@@ -1,5 +1,5 @@
-// The reader of the answers of peers' workers. Any line is refused with an Error of one line, or gives values that
-// can be true.
+// The reader of the answers of peers' workers. Any line is refused with an Error of one line, or gives values
+// that can be true.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -45,7 +45,8 @@ void read_all(const Json& answer) {
   reads([&] {
     const Planned planned = planned_of(answer, kBounds);
     expect(believed(planned.plan_s) && believed(planned.compile_s), "a plan of an impossible time");
-    expect(planned.plan_bytes <= kBounds.most_bytes && planned.drift_keys >= 0, "a plan of an impossible size");
+    expect(planned.plan_bytes <= kBounds.most_bytes && planned.drift_keys >= 0,
+           "a plan of an impossible size");
     expect(on_one_line(planned.settings), "settings of several lines");
   });
   reads([&] {

@@ -137,7 +137,7 @@ class Resumed:
                 if state == "failed":
                     continue
             lines.append(line)
-        build = rng.choice((None, None, None, "commit", "compiler", "longspan"))
+        build = rng.choice((None, None, None, "build_id", "compiler", "longspan"))
         if build:
             lines[0]["software"][build] = "another"
         text = "".join(json.dumps(line) + "\n" for line in lines)

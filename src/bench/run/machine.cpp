@@ -7,7 +7,9 @@
 #include <fstream>
 #include <vector>
 
+#include <elf.h>
 #include <fmt/ranges.h>
+#include <link.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -48,6 +50,42 @@ std::string machine_kind() {
   const bool is_virtual = flags.find(" hypervisor ") != std::string::npos;
   const std::string kind = is_virtual ? "virtual machine" : "machine";
   return product.empty() ? kind : fmt::format("{} ({})", kind, product);
+}
+
+// The linker's hash of a program's contents (NT_GNU_BUILD_ID), in hexadecimal digits: it differs where
+// sources were changed without a commit. Empty if the program was linked without one.
+std::string build_id_of(const dl_phdr_info& program) {
+  constexpr auto padded = [](size_t size) { return (size + 3) / 4 * 4; };
+  for (int i = 0; i < program.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& segment = program.dlpi_phdr[i];
+    if (segment.p_type != PT_NOTE) continue;
+    const auto* at = reinterpret_cast<const char*>(program.dlpi_addr + segment.p_vaddr);
+    for (const char* end = at + segment.p_memsz; at + sizeof(ElfW(Nhdr)) <= end;) {
+      const auto& note = *reinterpret_cast<const ElfW(Nhdr)*>(at);
+      const char* name = at + sizeof note;
+      const char* content = name + padded(note.n_namesz);
+      at = content + padded(note.n_descsz);
+      if (note.n_type != NT_GNU_BUILD_ID ||
+          std::string_view(name, note.n_namesz) != std::string_view("GNU", 4))
+        continue;
+      std::string digits;
+      for (const char* byte = content; byte < content + note.n_descsz; ++byte)
+        digits += fmt::format("{:02x}", static_cast<unsigned char>(*byte));
+      return digits;
+    }
+  }
+  return "";
+}
+
+// Of this program, which is the first of the objects that were loaded.
+std::string build_id() {
+  std::string id;
+  const auto take = [](dl_phdr_info* program, size_t, void* out) {
+    *static_cast<std::string*>(out) = build_id_of(*program);
+    return 1;
+  };
+  dl_iterate_phdr(take, &id);
+  return id;
 }
 
 }  // namespace
@@ -106,6 +144,7 @@ record::Software software_record() {
   if (!build.commit.empty()) software.dirty = build.dirty;
   software.compiler = build.compiler;
   software.build_type = build.build_type;
+  software.build_id = build_id();
   for (const LibraryVersion& library : build.libraries)
     software.libraries.emplace_back(library.name, library.version);
   return software;

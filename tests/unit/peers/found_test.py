@@ -14,6 +14,8 @@ import sys
 import tempfile
 import unittest
 
+import hostile_peer
+
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -138,6 +140,18 @@ class Found(unittest.TestCase):
             self.assertEqual(row["runs_here"], runs, row["reason"])
             if not runs:
                 self.assertIn("no module longspan_test_module (PYTHONPATH is not read; LONGSPAN_PYTHONPATH is)", row["reason"])
+
+    def test_a_wrong_answer_fails_its_case_and_no_other(self):
+        self.add("fake.py")
+        hostile_peer.folder_with(self.folder, PEERS, """
+def spoil(worker, request, answer):
+    lies = request["op"] == "run" and worker.length == 33
+    return b"no json" + bytes([10]) if lies else answer
+serve(spoil)""")
+        done = self.program("verify", "--kernel", "fake", "--mask", "causal", "--seqlen", "32,33,34", "--heads", "2:1", "--head-dim", "8",
+                            "--dtype", "f32", "--direction", "fwd", status=1)
+        self.assertIn("answered 'no json'", done.stdout)
+        self.assertIn("2 passed, 1 failed, 0 skipped", done.stdout)
 
     def test_a_peer_on_the_cpu_is_verified_and_measured(self):
         self.add("numpy_attention.py" if NUMPY else "fake.py")

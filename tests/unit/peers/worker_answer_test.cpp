@@ -19,24 +19,28 @@ std::vector<double> times(const std::string& list) {
 TEST(WorkerAnswer, TimesMustBePossible) {
   EXPECT_THAT(times("[0.5]"), ElementsAre(0.5));
   EXPECT_THAT(times("[0.5, 1, 0.5]"), ElementsAre(0.5, 1, 0.5)) << "as long as the request";
-  EXPECT_THAT([] { times("[0.5, 1, 0.6]"); }, ThrowsMessage<Error>(HasSubstr("2.1 s together, but had only 2")));
+  EXPECT_THAT([] { times("[0.5, 1, 0.6]"); },
+              ThrowsMessage<Error>(HasSubstr("2.1 s together, but had only 2")));
   EXPECT_THAT([] { times("[0.1, 0.1, 0.1, 0.1]"); }, ThrowsMessage<Error>(HasSubstr("1 to 3 numbers")));
   EXPECT_THAT([] { times("[]"); }, ThrowsMessage<Error>(HasSubstr("1 to 3 numbers")));
   // A megabyte at 100 TB/s takes 10.5 ns.
   EXPECT_THAT(times("[1.1e-8]"), ElementsAre(1.1e-8));
-  EXPECT_THAT([] { times("[0.5, 1.0e-8]"); }, ThrowsMessage<Error>(HasSubstr("no memory takes 1048576 bytes")));
+  EXPECT_THAT([] { times("[0.5, 1.0e-8]"); },
+              ThrowsMessage<Error>(HasSubstr("no memory takes 1048576 bytes")));
 }
 
 TEST(WorkerAnswer, PlansAndRunsMustBePossible) {
   const auto planned = [](const std::string& fields) {
-    return planned_of(parse_answer(R"({"ok": true, "plan_s": 1, "compile_s": 2, "plan_bytes": 1000)" + fields + "}"),
-                      kBounds);
+    return planned_of(
+        parse_answer(R"({"ok": true, "plan_s": 1, "compile_s": 2, "plan_bytes": 1000)" + fields + "}"),
+        kBounds);
   };
   EXPECT_EQ(planned("").plan_bytes, 1000u);
   EXPECT_EQ(planned(R"(, "settings": "a\nb", "drift_keys": 64)").settings, "a b");
   EXPECT_THAT([&] { planned(R"(, "drift_keys": -1)"); }, ThrowsMessage<Error>(HasSubstr("drift_keys = -1")));
   const auto ran = [](const std::string& compile_s, const std::string& peak) {
-    return ran_of(parse_answer(R"({"ok":true,"compile_s":)" + compile_s + R"(,"peak_bytes":)" + peak + "}"), kBounds);
+    return ran_of(parse_answer(R"({"ok":true,"compile_s":)" + compile_s + R"(,"peak_bytes":)" + peak + "}"),
+                  kBounds);
   };
   EXPECT_EQ(ran("0", "0").peak_bytes, 0u);
   EXPECT_THAT([&] { ran("2.1", "0"); }, ThrowsMessage<Error>(HasSubstr("compile_s = 2.1 s, but had only 2")));
@@ -63,8 +67,9 @@ TEST(WorkerAnswer, NestsLittleAndNamesNothingTwice) {
   EXPECT_NO_THROW(parse_answer(R"({"ok": true, "a": [[[1]]], "b": {"a": 1}, "c": {"a": 1}})"));
   EXPECT_THAT([] { parse_answer(R"({"ok": true, "b": {"x": 1, "x": 1}})"); },
               ThrowsMessage<Error>(HasSubstr("'x' comes twice")));
-  EXPECT_THAT([] { parse_answer(R"({"ok": true, "a": )" + std::string(10, '[') + std::string(10, ']') + "}"); },
-              ThrowsMessage<Error>(HasSubstr("nested too deeply")));
+  EXPECT_THAT(
+      [] { parse_answer(R"({"ok": true, "a": )" + std::string(10, '[') + std::string(10, ']') + "}"); },
+      ThrowsMessage<Error>(HasSubstr("nested too deeply")));
 }
 
 }  // namespace

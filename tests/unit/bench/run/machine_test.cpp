@@ -23,5 +23,9 @@ TEST(Settings, AreEmptyIfNoneIsSet) {
   EXPECT_TRUE(record::open_object(machine_record()).json.contains("settings"));
 }
 
+TEST(Software, HasTheHashOfTheProgram) {
+  EXPECT_THAT(software_record().build_id, testing::MatchesRegex("[0-9a-f]{16,}"));
+}
+
 }  // namespace
 }  // namespace longspan::bench

@@ -318,7 +318,10 @@ TEST_F(RunTest, ResumeRefusesAnotherBuild) {
     for (std::string line; std::getline(file, line);) {
       Json json = record::parse_json(line);
       json.erase("crc32");
-      if (json["type"] == "run") json["software"]["compiler"] = "Acme C 1.0";
+      if (json["type"] == "run") {
+        json["software"]["compiler"] = "Acme C 1.0";
+        json["software"]["build_id"] = "0123";
+      }
       text += json.dump() + "\n";
     }
   }
@@ -327,7 +330,7 @@ TEST_F(RunTest, ResumeRefusesAnotherBuild) {
   const Outcome refused = run(more);
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.output, AllOf(HasSubstr("another build"), HasSubstr("compiler \"Acme C 1.0\", now \""),
-                                    HasSubstr("--mix-builds")));
+                                    HasSubstr("build_id \"0123\", now \""), HasSubstr("--mix-builds")));
   EXPECT_EQ(fs::file_size(results_path()), text.size());
   EXPECT_EQ(run(more + " --mix-builds").status, 0);
   EXPECT_EQ(by_kernel().size(), 2u);
