@@ -1,8 +1,6 @@
 #include "peers/peer_file.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <span>
 #include <vector>
 
@@ -10,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/input_file.h"
 
 namespace longspan::peers {
 namespace {
@@ -20,8 +19,9 @@ constexpr std::string_view kRequired[] = {"description", "framework", "device", 
 constexpr std::string_view kOptional[] = {"package", "masks", "colour"};
 
 // The text from an opening brace to its closing one, without what Python allows and JSON does not: comments,
-// and commas before a closing bracket. Empty if there is no closing brace.
+// and commas before a closing bracket. Empty if there is no closing brace, or if brackets nest too deep.
 std::string braces(std::string_view text) {
+  constexpr int kDeepest = 8;
   std::string out;
   int depth = 0;
   bool quoted = false;
@@ -43,8 +43,10 @@ std::string braces(std::string_view text) {
     }
     out += c;
     quoted = c == '"';
-    depth += c == '{' ? 1 : c == '}' ? -1 : 0;
+    if (c == '{' || c == '[') ++depth;
+    if (c == '}' || c == ']') --depth;
     if (depth == 0) return out;
+    if (depth > kDeepest) return "";
   }
   return "";
 }
@@ -62,7 +64,7 @@ class Reader {
     check(at != std::string_view::npos, "has no line that begins with PEER = {{");
     at = text.find('{', at);
     const std::string block = braces(text.substr(at));
-    check(!block.empty(), "PEER has no closing brace");
+    check(!block.empty(), "PEER has no closing brace, or nests lists too deep");
     json_ = Json::parse(block, nullptr, false);
     check(json_.is_object(), "PEER is not JSON: strings need double quotes, entries need commas");
     for (const auto& [key, value] : json_.items()) {
@@ -132,10 +134,7 @@ PeerFile parse_peer_file(std::string_view text, const std::filesystem::path& pat
 }
 
 PeerFile read_peer_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  LONGSPAN_CHECK_INPUT(file.good() || file.eof(), "{}: cannot be read", path.string());
-  return parse_peer_file(text, path);
+  return parse_peer_file(read_input_file(path.string(), kPeerFile), path);
 }
 
 }  // namespace longspan::peers

@@ -1,10 +1,12 @@
 #include "record/json.h"
 
 #include "base/error.h"
+#include "record/json_checks.h"
 
 namespace longspan::record {
 
 Json parse_json(std::string_view text) {
+  check_json(text);
   try {
     return Json::parse(text);
   } catch (const Json::exception& error) {

@@ -9,7 +9,7 @@ namespace longspan::record {
 
 using Json = nlohmann::ordered_json;
 
-// Throws an input error if the text is not valid JSON, and nothing else.
+// Throws an input error if the text is not valid JSON or fails check_json(), and nothing else.
 Json parse_json(std::string_view text);
 
 // One line of text. Bytes that are not UTF-8 are replaced.

@@ -1,14 +1,12 @@
 #include "report/results.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <set>
 
 #include "base/error.h"
+#include "base/input_file.h"
 #include "record/results_file.h"
 
 namespace longspan::report {
@@ -178,20 +176,6 @@ Results Collector::finish() {
   return std::move(results_);
 }
 
-std::string read_file(const std::filesystem::path& path) {
-  const auto check = [&](bool good, const char* what) {
-    LONGSPAN_CHECK_INPUT(good, "{}: cannot be {}: {}", path.string(), what, std::strerror(errno));
-  };
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"), std::fclose);
-  check(file != nullptr, "opened");
-  std::string text;
-  std::vector<char> block(size_t{1} << 16);
-  while (const size_t got = std::fread(block.data(), 1, block.size(), file.get()))
-    text.append(block.data(), got);
-  check(std::ferror(file.get()) == 0, "read");
-  return text;
-}
-
 // The results files at or below a path, in a stable order. A folder that cannot be listed is an error: it may
 // hold the cases that matter.
 std::vector<std::filesystem::path> files_of(const std::filesystem::path& path) {
@@ -248,7 +232,7 @@ Results read_results(const std::vector<std::filesystem::path>& paths) {
       std::error_code ignored;
       const auto canonical = std::filesystem::weakly_canonical(file, ignored);
       if (!seen.insert(ignored ? file : canonical).second) continue;
-      collector.add(read_file(file), file.string());
+      collector.add(read_input_file(file.string(), kResultsFile), file.string());
     }
   }
   return collector.finish();

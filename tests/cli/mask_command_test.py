@@ -115,7 +115,7 @@ class MaskCommand(unittest.TestCase):
             (["causal", "--seqlen", "8", "--png", "/no/such/folder/x.png"], "cannot be written: No such file"),
             (["causal_document", "--seqlen", "2M"], "exceed its limit of 1M"),
             (["causal_document", "--seqlen", "8", "--lengths", "x"], "--lengths x: is unknown"),
-            (["nothing.json"], "nothing.json: cannot be read"),
+            (["nothing.json"], "nothing.json: cannot be opened"),
             (["nothing.json", "--seed", "3"], "--seed: does not apply to a mask from a file"),
         ):
             result = mask(*arguments)

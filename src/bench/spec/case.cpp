@@ -3,10 +3,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "base/error.h"
+#include "base/input_file.h"
 #include "bench/spec/mask_file.h"
 #include "bench/spec/option_json.h"
 #include "bench/spec/values.h"
@@ -168,14 +167,13 @@ std::vector<Axis> make_axes() {
 
 // Results must not contain absolute paths.
 std::string relative(const std::string& path) {
-  return std::filesystem::path(path).is_absolute() ? std::filesystem::proximate(path).string() : path;
+  std::error_code error;
+  const std::string shorter = std::filesystem::proximate(path, error).string();
+  return std::filesystem::path(path).is_absolute() && !error ? shorter : path;
 }
 
-std::string hash_of_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  LONGSPAN_CHECK_INPUT(file.good(), "file '{}' cannot be read", path);
-  const std::string content{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  return hex16(hash64(content));
+std::string hash_of_file(const std::string& path, const InputKind& kind) {
+  return hex16(hash64(read_input_file(path, kind)));
 }
 
 // The value of a required key, which must have this type.
@@ -274,7 +272,7 @@ Case normalised(Case c) {
   c.parallelism = normalised(c.parallelism, c.heads_q, c.heads_kv);
   if (c.mask_is_file()) {
     c.mask = relative(c.mask);
-    c.file_hash = hash_of_file(c.mask);
+    c.file_hash = hash_of_file(c.mask, kMaskFile);
     c.seqlen = read_masks(c.mask).front().rows();
     c.masks = 1;
     c.lengths.clear();
@@ -287,9 +285,9 @@ Case normalised(Case c) {
   if (!c.lengths.empty()) {
     const LengthSource source = LengthSource::from_name(c.lengths, c.seqlen);
     if (c.lengths == "auto") c.lengths = source.name();
-    if (std::filesystem::exists(c.lengths)) {
+    if (std::error_code none; std::filesystem::exists(c.lengths, none)) {
       c.lengths = relative(c.lengths);
-      c.file_hash = hash_of_file(c.lengths);
+      c.file_hash = hash_of_file(c.lengths, kLengthsFile);
     }
   }
   c.options.keep(pattern.options);

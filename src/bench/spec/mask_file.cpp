@@ -3,16 +3,16 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <iterator>
 #include <optional>
 #include <ostream>
-#include <sstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/input_file.h"
+#include "record/json_checks.h"
 
 namespace longspan {
 namespace {
@@ -73,7 +73,10 @@ class Reader {
  private:
   json parse(std::string_view text) {
     try {
+      record::check_json(text);
       return json::parse(text.begin(), text.end());
+    } catch (const Error& error) {
+      LONGSPAN_CHECK_INPUT(false, "{}: {}", name_, error.what());
     } catch (const json::exception& error) {
       // Drops the prefix of "[json.exception.parse_error.101] parse error at line 1, column 5: ...".
       std::string message = error.what();
@@ -226,11 +229,7 @@ HeadMasks parse_masks(std::string_view text, const std::string& name) {
 }
 
 HeadMasks read_masks(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  // A folder can be opened but not read.
-  LONGSPAN_CHECK_INPUT(stream && text << stream.rdbuf(), "{}: cannot be read, or is empty", path);
-  return parse_masks(std::move(text).str(), path);
+  return parse_masks(read_input_file(path, kMaskFile), path);
 }
 
 void write_masks(const HeadMasks& masks, std::ostream& out) {

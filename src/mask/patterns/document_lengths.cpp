@@ -93,8 +93,9 @@ LengthSource LengthSource::from_name(const std::string& name, int64_t seqlen) {
     source.histogram_ = parse_uniform(name);
   } else {
     const bool looks_like_path = name.find_first_of("./\\") != std::string::npos;
+    std::error_code none;
     LONGSPAN_CHECK_INPUT(
-        looks_like_path || std::filesystem::exists(name),
+        looks_like_path || std::filesystem::exists(name, none),
         "--lengths {}: is unknown; the sources are auto, pile, prolong64k, prolong512k, long-mix, "
         "uniform:A:B, or a CSV file of lengths or of begin,end,weight bins; there is no file '{}'",
         name, name);

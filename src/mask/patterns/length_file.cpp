@@ -3,11 +3,10 @@
 
 #include <charconv>
 #include <cmath>
-#include <fstream>
-#include <sstream>
 #include <utility>
 
 #include "base/error.h"
+#include "base/input_file.h"
 #include "mask/mask.h"
 
 namespace longspan {
@@ -101,11 +100,7 @@ LengthFile parse_length_file(std::string_view text, const std::string& name) {
 }
 
 LengthFile read_length_file(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  // Opening a folder succeeds; reading it fails.
-  LONGSPAN_CHECK_INPUT(stream && text << stream.rdbuf(), "--lengths {}: cannot be read, or is empty", path);
-  return parse_length_file(text.str(), path);
+  return parse_length_file(read_input_file(path, kLengthsFile), path);
 }
 
 }  // namespace longspan

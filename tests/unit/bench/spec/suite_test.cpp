@@ -252,6 +252,27 @@ TEST(Suite, DenseAndSparseHaveThePapersShapes) {
   EXPECT_EQ(sparse.size(), (2u + 4) * 5 * 6 * 2 * 2 + 5 * 2);
 }
 
+TEST(Suite, NestingOfAnyDepthIsAnError) {
+  const auto repeated = [](const std::string& text, size_t times) {
+    std::string all;
+    for (size_t i = 0; i < times; ++i) all += text;
+    return all;
+  };
+  for (const size_t depth : {300, 30'000, 150'000}) {
+    EXPECT_THAT(failure("a = " + repeated("[", depth) + repeated("]", depth)), HasSubstr("test.toml:1"));
+    EXPECT_THAT(failure("a = " + repeated("{a=", depth) + "1" + repeated("}", depth)),
+                HasSubstr("test.toml:1"));
+    EXPECT_THAT(failure("\n" + repeated("a.", depth) + "a = 1"), HasSubstr("test.toml:2: a key of more than"));
+    EXPECT_THAT(failure("[" + repeated("a . ", depth) + "a]"), HasSubstr("a key of more than"));
+    EXPECT_THAT(failure("[[" + repeated("'a'.\"b\".", depth) + "a]]"), HasSubstr("a key of more than"));
+    EXPECT_THAT(failure("a = {" + repeated("a.", depth) + "a = 1}"), HasSubstr("a key of more than"));
+  }
+  const std::string dots = repeated(".", 1000), rest = "\n[[case]]\nmask = 'full'\nseqlen = 64\n";
+  parse_suite("description = '" + dots + "'  # " + dots + rest, "test.toml");
+  parse_suite("description = '''\n" + dots + "'\n" + dots + "'''" + rest, "test.toml");
+  parse_suite("description = \"\\\"" + dots + "\"" + rest, "test.toml");
+}
+
 TEST(Suite, CpHasEveryStrategyAndTheDegreesOfTheHybrids) {
   std::set<std::string> strategies_seen, degrees;
   for (const Case& c : expand(find_suite("cp"), kKernels, {"k"})) {

@@ -146,8 +146,8 @@ TEST(LengthSource, RefusesWhatItDoesNotKnow) {
   for (const char* name : {"uniform:", "uniform:5", "uniform:0:5", "uniform:7:5", "uniform:5:x",
                            "uniform:1:9:2", "uniform:-3:5", "uniform:1:99999999999"})
     EXPECT_THAT(message_of([&] { sample(name, 100); }), HasSubstr("must be uniform:A:B")) << name;
-  EXPECT_THAT(message_of([] { sample("./no/such.csv", 100); }), HasSubstr("cannot be read"));
-  EXPECT_THAT(message_of([] { sample("/", 100); }), HasSubstr("cannot be read"));
+  EXPECT_THAT(message_of([] { sample("./no/such.csv", 100); }), HasSubstr("cannot be opened"));
+  EXPECT_THAT(message_of([] { sample("/", 100); }), HasSubstr("is a folder"));
 }
 
 class LengthFileOnDisk : public ::testing::Test {
