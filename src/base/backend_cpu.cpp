@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 
+#include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -47,8 +48,16 @@ size_t container_limit() {
                   number_in("/sys/fs/cgroup/memory/memory.limit_in_bytes", kNoLimit));
 }
 
+// What the limit of address space (ulimit -v) leaves.
+size_t address_space_left() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kNoLimit;
+  const size_t used = number_in("/proc/self/statm", 0) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return limit.rlim_cur - std::min<size_t>(used, limit.rlim_cur);
+}
+
 size_t free_bytes(int) {
-  const size_t machine = meminfo("MemAvailable");
+  const size_t machine = std::min(meminfo("MemAvailable"), address_space_left());
   const size_t limit = container_limit();
   if (limit == kNoLimit) return machine;
   const size_t used =

@@ -11,7 +11,9 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <pthread.h>
@@ -144,9 +146,15 @@ class ThreadPool {
 
  private:
   void start(int threads) {
-    threads_ = threads;
+    threads_ = 1;
     stopping_ = false;
-    for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
+    try {
+      for (int i = 1; i < threads; ++i) workers_.push_back(start_thread([this, i] { work(i); }));
+    } catch (...) {
+      stop();
+      throw;
+    }
+    threads_ = threads;
   }
 
   void stop() {
@@ -226,6 +234,18 @@ AloneScope::AloneScope() : before_(t_inside) {
 
 AloneScope::~AloneScope() {
   t_inside = before_;
+}
+
+std::thread start_thread(std::function<void()> body) {
+  try {
+    return std::thread(std::move(body));
+  } catch (const std::system_error& error) {
+    throw Error(ErrorKind::kOutOfMemory,
+                fmt::format("a thread cannot be started: {}; raise the limits of threads and memory (ulimit -u, "
+                            "ulimit -v), or set LONGSPAN_THREADS to fewer",
+                            error.code().message()),
+                __FILE__, __LINE__, "std::thread");
+  }
 }
 
 int available_cpus() {

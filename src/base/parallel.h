@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <thread>
 
 namespace longspan {
 
@@ -19,6 +20,10 @@ void set_thread_count(int threads);  // for tests and for case isolation; at lea
 // rethrown. A call from inside a body, or while another thread's call uses the pool, runs serially as thread
 // 0.
 void parallel_for(int64_t count, const std::function<void(int64_t index, int thread)>& body);
+
+// Starts a thread, or throws kOutOfMemory that says what to do. Threads that were started before must then be
+// told to end and joined.
+std::thread start_thread(std::function<void()> body);
 
 // While an instance lives, parallel_for calls of this thread run serially: for ranks that are threads of one
 // machine.

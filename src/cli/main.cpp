@@ -3,10 +3,13 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <string_view>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/printable.h"
 #include "cli/command.h"
+#include "cli/start.h"
 #include "cli/usage_error.h"
 #include "record/build_info.h"
 
@@ -70,10 +73,14 @@ void add_commands(CLI::App& program) {
   }
 }
 
-// Prints the message as one line on stderr.
-int fail(int code, std::string_view message) {
-  fmt::print(stderr, "longspan: {}\n", printable(message));
+// Prints one line on stderr. If stderr does not take it, the exit code still says that there was an error.
+int fail(int code, std::string_view line) {
+  std::fputs((printable(line) + "\n").c_str(), stderr);
   return code;
+}
+
+bool output_failed() {
+  return std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
 }
 
 int run(int argc, char** argv) {
@@ -90,14 +97,15 @@ int run(int argc, char** argv) {
   } catch (const CLI::RuntimeError& ended) {  // the command has printed the reason
     return ended.get_exit_code();
   } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "{}\n", printable(describe_usage_error(program, error)));
-    return 2;
+    return fail(2, describe_usage_error(program, error));
   } catch (const Error& error) {
-    return fail(error.kind() == ErrorKind::kInput ? 2 : 1, error.what());
+    return fail(error.kind() == ErrorKind::kInput ? 2 : 1, fmt::format("longspan: {}", error.what()));
   } catch (const std::bad_alloc&) {
-    return fail(1, "out of memory");
+    return fail(1, "longspan: out of memory; give it more (ulimit -v), or make the problem smaller");
+  } catch (const std::system_error& error) {  // of fmt::print if the output cannot be written, and of threads
+    return output_failed() ? 1 : fail(1, fmt::format("longspan: {}", error.what()));
   } catch (const std::exception& error) {
-    return fail(1, fmt::format("internal error: {}", error.what()));
+    return fail(1, fmt::format("longspan: internal error: {}", error.what()));
   }
   return 0;
 }
@@ -106,11 +114,12 @@ int run(int argc, char** argv) {
 }  // namespace longspan::cli
 
 int main(int argc, char** argv) {
-  int code = longspan::cli::run(argc, argv);
-  // Output that could not be written, such as to a full disk, is a failure as well.
-  if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
-    std::fputs("longspan: standard output could not be written\n", stderr);
-    if (code == 0) code = 1;
+  longspan::cli::prepare_process();
+  const int code = longspan::cli::run(argc, argv);
+  // Output that could not be written, such as to a full disk or a closed pipe, is a failure as well.
+  if (longspan::cli::output_failed()) {
+    longspan::cli::fail(1, "longspan: standard output could not be written");
+    return code == 0 ? 1 : code;
   }
   return code;
 }

@@ -304,19 +304,28 @@ void run_on_threads(std::span<Communicator* const> ends, const std::function<voi
   std::mutex mutex;
   std::exception_ptr first;
   std::vector<std::thread> threads;
+  const auto fail = [&](Communicator& end, const char* why) {
+    {
+      std::lock_guard lock(mutex);
+      if (!first) first = std::current_exception();
+    }
+    end.fail(fmt::format("rank {} failed: {}", end.rank(), why));
+  };
+  const auto run = [&](Communicator& end) {
+    const AloneScope alone;  // ranks do not share a thread pool
+    try {
+      body(end);
+    } catch (const std::exception& error) {
+      fail(end, error.what());
+    }
+  };
   for (Communicator* const end : ends) {
-    threads.emplace_back([&, end] {
-      const AloneScope alone;  // ranks do not share a thread pool
-      try {
-        body(*end);
-      } catch (const std::exception& error) {
-        {
-          std::lock_guard lock(mutex);
-          if (!first) first = std::current_exception();
-        }
-        end->fail(fmt::format("rank {} failed: {}", end->rank(), error.what()));
-      }
-    });
+    try {
+      threads.push_back(start_thread([&run, end] { run(*end); }));
+    } catch (const Error& error) {
+      fail(*end, error.what());  // which ends the others
+      break;
+    }
   }
   for (auto& thread : threads) thread.join();
   if (first) std::rethrow_exception(first);

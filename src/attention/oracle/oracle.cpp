@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <mutex>
 
 #include <cblas.h>
 
+#include "attention/blas.h"
 #include "attention/element.h"
 #include "attention/oracle/oracle_cuda.h"
 #include "base/parallel.h"
@@ -22,12 +22,6 @@ using Matrix = std::vector<double>;  // row-major
 
 double square(double x) {
   return x * x;
-}
-
-// The oracle runs its own threads; each calls the library for small matrices.
-void use_one_blas_thread() {
-  static std::once_flag once;
-  std::call_once(once, [] { openblas_set_num_threads(1); });
 }
 
 // c[m, n] = a[m, depth] b[n, depth]^T
@@ -366,7 +360,7 @@ ForwardReference reference_forward(const Problem& problem, const OracleInputs& i
 #ifdef LONGSPAN_WITH_CUDA
   if (inputs.kind == DeviceKind::kCuda) return reference_forward_cuda(problem, inputs, samples);
 #endif
-  use_one_blas_thread();
+  prepare_blas();
   const int64_t rows = samples.row_count();
   ForwardReference reference;
   resize(reference.o, rows, problem.head_dim);
@@ -383,7 +377,7 @@ BackwardReference reference_backward(const Problem& problem, const OracleInputs&
 #ifdef LONGSPAN_WITH_CUDA
   if (inputs.kind == DeviceKind::kCuda) return reference_backward_cuda(problem, inputs, samples);
 #endif
-  use_one_blas_thread();
+  prepare_blas();
   const int64_t dim = problem.head_dim, group = problem.group_size();
   const std::vector<double> deltas = all_deltas(problem, inputs);
   BackwardReference reference;

@@ -109,7 +109,7 @@ SignalGuard::SignalGuard() {
     action.sa_flags = SA_RESTART;
     sigaction(signal, &action, nullptr);
   }
-  std::signal(SIGPIPE, SIG_IGN);  // listen() reports a child that died before it read its case
+  pipe_handler_ = std::signal(SIGPIPE, SIG_IGN);  // listen() reports a child that died before it read its case
 }
 
 SignalGuard::~SignalGuard() {
@@ -118,7 +118,7 @@ SignalGuard::~SignalGuard() {
     sigaction(signal, nullptr, &now);
     if (now.sa_handler == on_signal) std::signal(signal, SIG_DFL);
   }
-  std::signal(SIGPIPE, SIG_DFL);
+  std::signal(SIGPIPE, pipe_handler_);
   close(fd_);
   close(signal_pipe);
   signal_pipe = -1;

@@ -26,6 +26,7 @@ class SignalGuard {
 
  private:
   int fd_ = -1;
+  void (*pipe_handler_)(int) = nullptr;  // of SIGPIPE, before
   std::atomic<bool> interrupted_ = false;
 };
 

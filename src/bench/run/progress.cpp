@@ -62,8 +62,7 @@ Progress::Progress(std::FILE* out, bool terminal, Clock& clock, std::vector<Case
 
 void Progress::note(const std::string& text) {
   clear();
-  fmt::print(out_, "{}\n", printable(text));
-  std::fflush(out_);
+  write(printable(text) + "\n");
 }
 
 void Progress::begin(const Case& c) {
@@ -78,8 +77,7 @@ void Progress::end(const Case& c, const record::Outcome& outcome, double elapsed
 }
 
 void Progress::clear() {
-  if (terminal_) fmt::print(out_, "\r\x1b[2K");
-  std::fflush(out_);
+  if (terminal_) write("\r\x1b[2K");
 }
 
 void Progress::draw_bar(const std::string& what) {
@@ -93,7 +91,12 @@ void Progress::draw_bar(const std::string& what) {
   // Cut to the terminal's width: a wrapped bar could not be erased.
   const size_t columns = terminal_columns(out_);
   const size_t room = columns > kCells + 1 ? columns - kCells - 1 : 0;
-  fmt::print(out_, "\r\x1b[2K{}{}", columns > kCells ? bar : "", text.substr(0, room));
+  write(fmt::format("\r\x1b[2K{}{}", columns > kCells ? bar : "", text.substr(0, room)));
+}
+
+// A terminal that is gone or a full disk does not end the run.
+void Progress::write(const std::string& text) {
+  std::fputs(text.c_str(), out_);
   std::fflush(out_);
 }
 

@@ -47,6 +47,7 @@ class Progress {
 
  private:
   void draw_bar(const std::string& what);
+  void write(const std::string& text);
 
   std::FILE* out_;
   bool terminal_;

@@ -242,16 +242,25 @@ class Runner {
     std::mutex mutex;
     std::exception_ptr error;  // the first one; the other devices stop after their current case
     std::vector<std::thread> threads;
+    const auto give_up = [&] {
+      const std::lock_guard lock(mutex);
+      if (!error) error = std::current_exception();
+      ledger_.give_up();
+    };
     for (size_t i = 0; i < batch.devices.size(); ++i) {
-      threads.emplace_back([&, i] {
+      const auto run = [&, i] {
         try {
           run_device(i);
         } catch (...) {
-          const std::lock_guard lock(mutex);
-          if (!error) error = std::current_exception();
-          ledger_.give_up();
+          give_up();
         }
-      });
+      };
+      try {
+        threads.push_back(start_thread(run));
+      } catch (const Error&) {
+        give_up();
+        break;
+      }
     }
     for (std::thread& thread : threads) thread.join();
     if (error) std::rethrow_exception(error);

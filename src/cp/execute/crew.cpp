@@ -9,10 +9,20 @@ namespace longspan {
 Crew::Crew(std::vector<std::unique_ptr<Communicator>> ends, std::vector<Device> devices)
     : ends_(std::move(ends)), devices_(std::move(devices)) {
   LONGSPAN_CHECK(ends_.size() == devices_.size(), "{} ranks on {} devices", ends_.size(), devices_.size());
-  for (size_t rank = 0; rank < ends_.size(); ++rank) threads_.emplace_back([this, rank] { work(rank); });
+  try {
+    for (size_t rank = 0; rank < ends_.size(); ++rank)
+      threads_.push_back(start_thread([this, rank] { work(rank); }));
+  } catch (...) {
+    stop();
+    throw;
+  }
 }
 
 Crew::~Crew() {
+  stop();
+}
+
+void Crew::stop() {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;

@@ -29,6 +29,7 @@ class Crew {
   void run(const std::function<void(Communicator&)>& body);
 
  private:
+  void stop();
   void work(size_t rank);
 
   std::vector<std::unique_ptr<Communicator>> ends_;

@@ -6,6 +6,7 @@
 
 #include <cblas.h>
 
+#include "attention/blas.h"
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/parallel.h"
@@ -40,6 +41,7 @@ SgemmCeiling measure_sgemm_ceiling(int64_t size, double budget_s) {
   fill_normal(TensorView::contiguous(b.data(), DType::kF32, size, 1, size), 1, 1);
   std::fill_n(c.as<float>(), size * size, 0.0f);
 
+  prepare_blas();
   const BlasThreads threads(thread_count());
   const blasint n = static_cast<blasint>(size);
   const auto seconds_of_product = [&] {

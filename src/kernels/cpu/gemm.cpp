@@ -1,9 +1,8 @@
 #include "kernels/cpu/gemm.h"
 
-#include <mutex>
-
 #include <cblas.h>
 
+#include "attention/blas.h"
 #include "base/error.h"
 
 #ifdef LONGSPAN_WITH_XSMM
@@ -38,18 +37,13 @@ GemmLibrary preferred_gemm_library() {
   return available(GemmLibrary::kXsmm) ? GemmLibrary::kXsmm : GemmLibrary::kBlas;
 }
 
-void make_blas_single_threaded() {
-  static std::once_flag once;
-  std::call_once(once, [] { openblas_set_num_threads(1); });
-}
-
 SmallGemm::SmallGemm(const GemmShape& shape, GemmLibrary library) : shape_(shape) {
   LONGSPAN_CHECK(shape.rows > 0 && shape.columns > 0 && shape.depth > 0, "empty product {} x {} x {}",
                  shape.rows, shape.columns, shape.depth);
 #ifdef LONGSPAN_WITH_XSMM
   if (library == GemmLibrary::kXsmm) compiled_ = compile(shape);
 #endif
-  if (compiled_ == nullptr) make_blas_single_threaded();
+  if (compiled_ == nullptr) prepare_blas();
   LONGSPAN_CHECK(compiled_ != nullptr || library == GemmLibrary::kBlas,
                  "LIBXSMM did not compile the product {} x {} x {}", shape.rows, shape.columns, shape.depth);
 }

@@ -15,9 +15,6 @@ bool available(GemmLibrary library);
 // repacks both operands in every call.
 GemmLibrary preferred_gemm_library();
 
-// Sets BLAS to one thread. Call it before calling BLAS from a parallel_for, which provides the parallelism.
-void make_blas_single_threaded();
-
 // All matrices are f32 and row-major; strides are in elements.
 struct GemmShape {
   int32_t rows = 0, columns = 0, depth = 0;

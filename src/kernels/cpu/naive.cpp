@@ -7,6 +7,7 @@
 
 #include <cblas.h>
 
+#include "attention/blas.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "kernels/cpu/gemm.h"
@@ -63,7 +64,7 @@ class NaivePlan final : public Plan {
   size_t plan_bytes() const override { return sizeof(*this); }
 
   void forward(const ForwardArgs& args, Stream) override {
-    make_blas_single_threaded();
+    prepare_blas();
     float* memory = static_cast<float*>(args.workspace);
     const Matrix p = take(memory, problem_.tokens_q, problem_.tokens_kv);
     const Matrix q = take(memory, problem_.tokens_q, problem_.head_dim);
@@ -92,7 +93,7 @@ class NaivePlan final : public Plan {
   }
 
   void backward(const BackwardArgs& args, Stream) override {
-    make_blas_single_threaded();
+    prepare_blas();
     float* memory = static_cast<float*>(args.workspace);
     const Matrix p = take(memory, problem_.tokens_q, problem_.tokens_kv);
     const Matrix ds = take(memory, problem_.tokens_q, problem_.tokens_kv);

@@ -1,0 +1,66 @@
+#include "attention/blas.h"
+
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
+#include <cblas.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "base/error.h"
+#include "base/parallel.h"
+
+// Of OpenBLAS, not of every BLAS.
+extern "C" [[gnu::weak]] void* blas_memory_alloc(int position);
+extern "C" [[gnu::weak]] void blas_memory_free(void* buffer);
+
+namespace longspan {
+namespace {
+
+constexpr size_t kBufferBytes = size_t{128} << 20;  // of OpenBLAS on x86-64; less elsewhere
+constexpr int kMostBuffers = 64;                    // more would end the process
+
+bool address_space_is_limited() {
+  rlimit space{}, data{};
+  getrlimit(RLIMIT_AS, &space);
+  getrlimit(RLIMIT_DATA, &data);
+  return space.rlim_cur != RLIM_INFINITY || data.rlim_cur != RLIM_INFINITY;
+}
+
+// One buffer for each of `threads` concurrent callers, on top of those reserved before.
+void reserve_buffers(int threads) {
+  static int reserved = 0;
+  threads = std::min(threads, kMostBuffers);
+  if (threads <= reserved || blas_memory_alloc == nullptr || !address_space_is_limited()) return;
+  const size_t bytes = static_cast<size_t>(threads - reserved) * kBufferBytes;
+  void* const probe = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (probe == MAP_FAILED) {
+    throw Error(ErrorKind::kOutOfMemory,
+                fmt::format("out of memory: OpenBLAS needs {} MiB of address space for {} threads; raise its "
+                            "limit (ulimit -v, ulimit -d), or set LONGSPAN_THREADS to fewer",
+                            bytes >> 20, threads),
+                __FILE__, __LINE__, "mmap");
+  }
+  munmap(probe, bytes);
+  std::vector<void*> buffers;
+  for (int i = 0; i < threads; ++i) buffers.push_back(blas_memory_alloc(0));
+  for (void* buffer : buffers) blas_memory_free(buffer);  // kept by OpenBLAS
+  reserved = threads;
+}
+
+}  // namespace
+
+void prepare_blas() {
+  static std::mutex mutex;
+  static int callers = 0;
+  thread_local bool prepared = false;
+  if (prepared) return;
+  const std::scoped_lock lock(mutex);
+  if (callers == 0) openblas_set_num_threads(1);
+  ++callers;
+  reserve_buffers(std::max(thread_count(), callers) + 1);
+  prepared = true;
+}
+
+}  // namespace longspan
