@@ -1,6 +1,7 @@
 #include "base/dtype.h"
 
 #include "base/error.h"
+#include "base/nearest.h"
 
 namespace longspan {
 
@@ -34,10 +35,13 @@ std::string_view name_of(DType dtype) {
 }
 
 DType dtype_from_name(std::string_view name) {
+  std::vector<std::string> names;
   for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kF64}) {
     if (name == name_of(dtype)) return dtype;
+    names.emplace_back(name_of(dtype));
   }
-  LONGSPAN_CHECK_INPUT(false, "dtype '{}' is unknown; the dtypes are f32, bf16, f16, f64", name);
+  LONGSPAN_CHECK_INPUT(false, "dtype '{}' is unknown{}; the dtypes are f32, bf16, f16, f64", name,
+                       did_you_mean(name, names));
   return DType::kF32;
 }
 

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/nearest.h"
 #include "base/printable.h"
 #include "bench/spec/suite.h"
 #include "bench/spec/values.h"
@@ -282,7 +283,8 @@ void add_list_command(CLI::App& program) {
     for (const Row& row : kRows) {
       if (row.name == options->what) return row.list(options->json);
     }
-    LONGSPAN_CHECK_INPUT(false, "list '{}': must be one of {}", options->what, fmt::join(listable(), ", "));
+    LONGSPAN_CHECK_INPUT(false, "list '{}': must be one of {}{}", options->what, fmt::join(listable(), ", "),
+                         did_you_mean(options->what, listable()));
   });
 }
 

@@ -68,7 +68,12 @@ void add_commands(CLI::App& program) {
   for (CLI::App* command : program.get_subcommands([](CLI::App*) { return true; })) {
     for (CLI::Option* option : command->get_options()) {
       // Otherwise `--json=5` would be accepted as `--json`.
-      if (option->get_expected_max() == 0) option->disable_flag_override();
+      if (option->get_expected_max() == 0) {
+        option->disable_flag_override();
+        continue;
+      }
+      const std::string type = option->get_type_name();
+      option->check([type](const std::string& value) { return wrong_form(type, value); });
     }
   }
 }

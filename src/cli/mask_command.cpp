@@ -15,6 +15,7 @@
 #include "bench/spec/mask_file.h"
 #include "cli/command.h"
 #include "cli/pattern_options.h"
+#include "cli/progress_line.h"
 #include "mask/lowering/lower.h"
 #include "mask/patterns/patterns.h"
 #include "mask/picture.h"
@@ -160,9 +161,12 @@ void run_mask(const MaskArguments& options) {
   LONGSPAN_CHECK_INPUT(1 <= options.pixels && options.pixels <= 8192, "--pixels {}: must be 1 to 8192",
                        options.pixels);
   const TileShape shape = parse_tile(options.tile);
+  const ProgressLine progress;
+  progress.show(is_file(options.pattern) ? "reading the mask" : "drawing the mask");
   const auto start = Clock::now();
   const DrawnMask drawn = is_file(options.pattern) ? read(options) : draw(options);
   const double draw_s = seconds_since(start);
+  progress.clear();
   if (options.json) {
     if (is_file(options.pattern))
       write_masks(drawn.masks, std::cout);

@@ -18,6 +18,7 @@
 #include "bench/spec/option_json.h"
 #include "bench/spec/values.h"
 #include "cli/command.h"
+#include "cli/progress_line.h"
 #include "cp/schedule/account.h"
 #include "cp/strategies/strategy.h"
 #include "record/record_json.h"
@@ -57,6 +58,19 @@ struct PlanArguments {
   bool json = false;
 };
 
+// Options that the mask does not read are refused, not ignored.
+void check_mask_options(const PlanArguments& options, const Case& c) {
+  const Pattern* pattern = c.mask_is_file() ? nullptr : &pattern_from_name(c.mask);
+  LONGSPAN_CHECK_INPUT(options.axes.at("lengths").empty() || (pattern != nullptr && pattern->documents),
+                       "--lengths does not apply to {}, only to masks of documents", c.mask);
+  for (const TableOption& option : pattern_options()) {
+    const bool given = !options.axes.at(std::string(option.spec.name)).empty();
+    const bool read = pattern != nullptr && find_option(pattern->options, option.spec.name) != nullptr;
+    LONGSPAN_CHECK_INPUT(!given || read, "{} does not apply to {}, only to {}", option_name(option.spec.name),
+                         c.mask, option.rows());
+  }
+}
+
 Case case_of(const PlanArguments& options) {
   Case c;
   c.kernel = "none";
@@ -84,6 +98,7 @@ Case case_of(const PlanArguments& options) {
                          "{} does not apply to {}, only to {}", option_name(option.spec.name),
                          options.strategy, option.rows());
   }
+  check_mask_options(options, c);
   return bench::normalised(c);
 }
 
@@ -104,8 +119,10 @@ double seconds_of(const std::function<void()>& work) {
 }
 
 Planned plan(const PlanArguments& options) {
+  const ProgressLine progress;
   Planned p;
   p.c = case_of(options);
+  progress.show("drawing the mask");
   DrawnMask drawn = bench::MaskSource(p.c).next();
   Problem& problem = p.problem;
   problem.tokens_q = drawn.masks.front().rows();
@@ -123,10 +140,13 @@ Planned plan(const PlanArguments& options) {
   const Strategy& strategy = strategy_from_name(p.c.parallelism.strategy);
   const Support support = strategy.supports(problem, p.topology, p.c.parallelism.options);
   LONGSPAN_CHECK_INPUT(support, "{} {}", strategy.name, support.reason);
+  progress.show(fmt::format("planning {} on {} ranks", strategy.name, p.topology.ranks()));
   p.options = strategy.resolve(problem, p.topology, p.c.parallelism.options);
   p.build_s =
       seconds_of([&] { p.schedule = strategy.schedule(problem, p.topology, p.c.parallelism.options); });
+  progress.show("checking that each visible pair is attended exactly once");
   p.check_s = seconds_of([&] { check(p.schedule, problem); });
+  progress.show("adding up bytes, load and memory");
   p.cost = cost_of(p.schedule, problem, p.topology);
   return p;
 }

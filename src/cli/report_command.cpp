@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "cli/command.h"
+#include "cli/progress_line.h"
 #include "cli/wiring.h"
 #include "cp/strategies/strategy.h"
 #include "mask/patterns/patterns.h"
@@ -48,7 +49,10 @@ report::PageOptions page_options(const std::string& title) {
 
 void run_report(const ReportArguments& options) {
   const std::vector<std::filesystem::path> paths(options.results.begin(), options.results.end());
+  const ProgressLine progress;
+  progress.show("reading the results");
   const report::Results results = report::read_results(paths);
+  progress.clear();
   if (options.output.empty()) {
     report::print_table(stdout, results, report::table_options_for(stdout));
     return;

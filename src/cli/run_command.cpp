@@ -54,12 +54,16 @@ bench::Suite suite_of_lists(const RunArguments& options) {
     if (given == options.axes.end()) continue;
     for (const std::string& word : given->second) {
       const auto values = axis.comma_in_value ? std::vector<std::string>{word} : bench::split(word, ',');
-      for (const std::string& value : values) bench::add_value(group, axis, {value, where});
+      for (const std::string& value : values) {
+        LONGSPAN_CHECK_INPUT(!value.empty(), "{} '{}': a value of the list is empty", where, word);
+        bench::add_value(group, axis, {value, where});
+      }
     }
   }
   const bench::Axis* missing = bench::missing_axis(group);
   LONGSPAN_CHECK_INPUT(missing == nullptr, "{} is missing ({}); or give a suite, as in: longspan run quick",
                        option_name(missing->name), missing->help);
+  bench::check_options_read(group);
   suite.groups.push_back(std::move(group));
   return suite;
 }

@@ -1,31 +1,17 @@
 // Turns the errors of CLI11 into messages that list the alternatives.
 #include "cli/usage_error.h"
 
-#include <algorithm>
-#include <numeric>
+#include <charconv>
+#include <cmath>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/nearest.h"
+#include "base/parse.h"
+
 namespace longspan::cli {
 namespace {
-
-// Levenshtein distance, with a swap of neighbours counted as one edit, since it is a common typing error.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
-  std::iota(above.begin(), above.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (a[i - 1] != b[j - 1])});
-      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-      if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
-    }
-    before.swap(above);
-    above.swap(row);
-  }
-  return above[b.size()];
-}
 
 // The command that was being parsed when the error occurred.
 const CLI::App& innermost(const CLI::App& program) {
@@ -138,23 +124,28 @@ std::string describe(const CLI::App& app, const CLI::ParseError& error) {
   if (kind == "RequiredError") return missing(app, message);
   if (kind == "ConversionError") return wrong_value(app, message);
   if (kind == "ArgumentMismatch") return wrong_count(app, message);
+  if (kind == "ValidationError" && message.find(": '") != std::string::npos)
+    message.erase(message.find(": '"), 1);  // "--seed: '0x1': must be" as other messages: "--seed '0x1': must be"
   return message;  // from validators, and from options that need or exclude each other
 }
 
 }  // namespace
 
-std::string nearest(std::string_view typed, const std::vector<std::string>& candidates) {
-  const std::string* best = nullptr;
-  size_t least = std::max<size_t>(2, typed.size() / 3) + 1;
-  for (const std::string& candidate : candidates) {
-    if (typed.size() > 1 && typed != "--" && candidate.starts_with(typed)) return candidate;
-    const size_t distance = edit_distance(typed, candidate);
-    if (distance < least) {
-      least = distance;
-      best = &candidate;
-    }
+std::string wrong_form(const std::string& type, std::string_view value) {
+  if (trimmed(value).empty()) return fmt::format("'{}': the value is empty; give one, or leave out the option", value);
+  if (type == "INT" || type == "UINT") {
+    std::string_view digits = value.substr(value[0] == '-' ? 1 : 0);
+    const bool padded = digits.size() > 1 && digits[0] == '0';
+    if (digits.empty() || padded || digits.find_first_not_of("0123456789") != std::string_view::npos)
+      return fmt::format("'{}': must be a whole number in decimal digits", value);
   }
-  return best == nullptr ? "" : *best;
+  if (type == "FLOAT") {
+    double number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error != std::errc() || end != value.data() + value.size() || !std::isfinite(number))
+      return fmt::format("'{}': must be a number, such as 0.05", value);
+  }
+  return "";
 }
 
 std::vector<std::string> command_names(const CLI::App& app) {

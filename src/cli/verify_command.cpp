@@ -1,9 +1,9 @@
 // `longspan verify`: checks kernels against the oracles.
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,15 +12,16 @@
 #include <vector>
 
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/parse.h"
 #include "base/printable.h"
 #include "bench/case/verify_sweep.h"
+#include "bench/spec/values.h"
 #include "cli/command.h"
 #include "cli/environment.h"
 #include "cli/pattern_options.h"
+#include "cli/progress_line.h"
 #include "cli/python_option.h"
 #include "cli/wiring.h"
 #include "kernels/registry.h"
@@ -39,13 +40,14 @@ struct VerifyArguments {
 
 // "Q:KV", or "H" for H of both.
 Heads parse_heads(const std::string& text) {
+  constexpr int64_t kMostHeads = 65536;
   const size_t colon = text.find(':');
   const auto number = [&](std::string_view digits) {
-    int64_t value = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    LONGSPAN_CHECK_INPUT(error == std::errc() && end == digits.data() + digits.size() && value >= 1,
-                         "--heads {}: must be QUERY:KV heads, such as 8:2", text);
-    return value;
+    try {
+      return parse_count(digits, 1, kMostHeads);
+    } catch (const Error&) {
+      LONGSPAN_CHECK_INPUT(false, "--heads {}: must be QUERY:KV heads, such as 8:2, at most {}", text, kMostHeads);
+    }
   };
   const std::string_view view = text;
   Heads heads;
@@ -57,13 +59,53 @@ Heads parse_heads(const std::string& text) {
   return heads;
 }
 
-SweepOptions sweep_options(const VerifyArguments& given) {
+// The words of lists that commas separate.
+void split(std::vector<std::string>& lists, std::string_view option) {
+  std::vector<std::string> words;
+  for (const std::string& list : lists) {
+    for (std::string& word : bench::split(list, ',')) {
+      LONGSPAN_CHECK_INPUT(!word.empty(), "{} '{}': a value of the list is empty", option, list);
+      words.push_back(std::move(word));
+    }
+  }
+  lists = std::move(words);
+}
+
+// Options that none of the masks reads are refused, not ignored.
+void check_options_read(const VerifyArguments& given) {
+  const auto any_mask = [&](const std::function<bool(const Pattern&)>& reads) {
+    if (given.masks.empty()) return true;  // all patterns
+    return std::any_of(given.masks.begin(), given.masks.end(), [&](const std::string& name) {
+      const std::string pattern = name.substr(name.rfind(':') + 1);
+      return pattern != "empty" && !pattern.ends_with(".json") && reads(pattern_from_name(pattern));
+    });
+  };
+  const std::string masks = fmt::format("{}", fmt::join(given.masks, ", "));
+  LONGSPAN_CHECK_INPUT(given.lengths.empty() || any_mask([](const Pattern& p) { return p.documents; }),
+                       "--lengths does not apply to {}, only to masks of documents", masks);
+  for (const TableOption& option : pattern_options()) {
+    const std::string_view name = option.spec.name;
+    const bool is_given = !given.pattern_options.at(std::string(name)).empty();
+    LONGSPAN_CHECK_INPUT(
+        !is_given || any_mask([&](const Pattern& p) { return find_option(p.options, name) != nullptr; }),
+        "{} does not apply to {}, only to {}", option_name(name), masks, option.rows());
+  }
+}
+
+SweepOptions sweep_options(VerifyArguments given) {
   SweepOptions options;
+  split(given.kernels, "--kernel");
+  split(given.masks, "--mask");
+  split(given.seqlens, "--seqlen");
+  split(given.heads, "--heads");
+  split(given.dtypes, "--dtype");
+  split(given.directions, "--direction");
   for (const std::string& name : given.kernels)
     options.kernels.push_back(&kernel_from_name(name, workbench().kernels, workbench().rows));
   if (given.kernels.empty()) options.kernels = workbench().kernels;
   for (const std::string& name : given.masks) check_mask_name(name);
   options.masks = given.masks;
+  check_options_read(given);
   for (const std::string& text : given.seqlens) {
     options.seqlens.push_back(parse_length(text, "--seqlen"));
     LONGSPAN_CHECK_INPUT(options.seqlens.back() >= 1, "--seqlen {}: must be at least 1", text);
@@ -79,7 +121,8 @@ SweepOptions sweep_options(const VerifyArguments& given) {
       (direction_from_name(name) == Direction::kForward ? options.forward : options.backward) = true;
     }
   }
-  LONGSPAN_CHECK_INPUT(given.head_dim.value_or(1) >= 1, "--head-dim {}: must be at least 1", *given.head_dim);
+  LONGSPAN_CHECK_INPUT(given.head_dim.value_or(1) >= 1 && given.head_dim.value_or(1) <= 65536,
+                       "--head-dim {}: must be 1 to 65536", *given.head_dim);
   options.head_dim = given.head_dim;
   options.scale = given.scale;
   if (given.deterministic) options.deterministic = true;
@@ -117,25 +160,6 @@ std::string errors_of(const CaseOutcome& outcome) {
   if (!outcome.report.counting.empty()) text += "  counting " + outcome.report.counting;
   return text;
 }
-
-// One line on the terminal, overwritten after each case. Prints nothing to a file or a pipe.
-class ProgressLine {
- public:
-  explicit ProgressLine(size_t cases) : cases_(cases), shown_(isatty(STDERR_FILENO) != 0) {}
-  ~ProgressLine() { clear(); }
-  void clear() const {
-    if (shown_) fmt::print(stderr, "\r\033[K");
-  }
-  void show(size_t done, const std::string& what) const {
-    if (!shown_) return;
-    fmt::print(stderr, "\r\033[K{}/{} {}", done, cases_, what.substr(0, 70));
-    std::fflush(stderr);
-  }
-
- private:
-  size_t cases_;
-  bool shown_;
-};
 
 void print_outcome(const CaseOutcome& outcome, bool verbose) {
   const std::string command = printable(command_of(outcome.verified, outcome.direction));
@@ -205,7 +229,7 @@ class Table {
 void run_verify(const VerifyArguments& given) {
   const std::vector<VerifyCase> cases = expand(sweep_options(given));
   const auto start = std::chrono::steady_clock::now();
-  const ProgressLine progress(cases.size());
+  const ProgressLine progress;
   size_t done = 0;
   Table table;
   const SweepSummary summary = sweep(cases, devices(), [&](const CaseOutcome& outcome) {
@@ -213,8 +237,8 @@ void run_verify(const VerifyArguments& given) {
     print_outcome(outcome, given.verbose);
     table.add(outcome);
     if (!outcome.verified.backward || outcome.direction == Direction::kBackward) ++done;
-    progress.show(done, fmt::format("{} {} {}", outcome.verified.kernel->name(), outcome.verified.mask,
-                                    outcome.verified.options.seqlen));
+    progress.show(fmt::format("{}/{} {} {} {}", done, cases.size(), outcome.verified.kernel->name(),
+                              outcome.verified.mask, outcome.verified.options.seqlen));
   });
   progress.clear();
   for (const auto& [reason, count] : summary.skip_reasons) fmt::print("skipped {:5} {}\n", count, printable(reason));
@@ -233,7 +257,7 @@ void add_verify_command(CLI::App& program) {
   auto options = std::make_shared<VerifyArguments>();
   CLI::App* command = program.add_subcommand("verify", "Check kernels against the oracles");
   const auto list = [&](const std::string& name, std::vector<std::string>& values, const std::string& help) {
-    command->add_option(name, values, help)->delimiter(',');
+    command->add_option(name, values, help);
   };
   list("--kernel", options->kernels, "kernel names [all that can run here]");
   list("--mask", options->masks,

@@ -5,7 +5,10 @@
 #include <string>
 #include <vector>
 
+#include <fmt/ranges.h>
+
 #include "base/error.h"
+#include "base/nearest.h"
 #include "kernels/cpu/flash.h"
 #include "kernels/cpu/naive.h"
 #ifdef LONGSPAN_WITH_CUDA
@@ -84,15 +87,15 @@ std::vector<KernelRow> preferred_rows() {
 
 const Kernel& kernel_from_name(std::string_view name, std::span<const Kernel* const> among,
                                std::span<const KernelRow> rows) {
-  std::string names;
+  std::vector<std::string> names;
   for (const Kernel* kernel : among) {
     if (kernel->name() == name) return *kernel;
-    if (!names.empty()) names.append(", ");
-    names.append(kernel->name());
+    names.emplace_back(kernel->name());
   }
   const std::string lacking = lacking_message(name, rows);
   LONGSPAN_CHECK_INPUT(lacking.empty(), "{}", lacking);
-  LONGSPAN_CHECK_INPUT(false, "kernel '{}' is unknown; the kernels of this build are {}", name, names);
+  LONGSPAN_CHECK_INPUT(false, "kernel '{}' is unknown{}; the kernels of this build are {}", name,
+                       did_you_mean(name, names), fmt::join(names, ", "));
   return *among.front();
 }
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "record/build_info.h"
 
 namespace longspan::bench {
@@ -88,6 +89,13 @@ std::string build_id() {
   return id;
 }
 
+// Whether a variable's name says that its value is for nobody to see.
+bool names_secret(std::string_view name) {
+  constexpr std::string_view kWords[] = {"TOKEN", "KEY", "SECRET", "PASSW", "CREDENTIAL", "AUTH"};
+  return std::any_of(std::begin(kWords), std::end(kWords),
+                     [&](std::string_view word) { return name.find(word) != std::string_view::npos; });
+}
+
 }  // namespace
 
 std::string settings_in(const char* const* environment) {
@@ -99,8 +107,10 @@ std::string settings_in(const char* const* environment) {
                          variable.starts_with("OMP_NUM_THREADS=");
     if (!matters) continue;
     const size_t end = variable.find('=');
+    const std::string_view name = variable.substr(0, end);
+    if (names_secret(name)) continue;
     const bool is_path = variable.find('/', end) != std::string_view::npos;
-    found.emplace_back(is_path ? fmt::format("{}=(a path)", variable.substr(0, end)) : variable);
+    found.emplace_back(is_path ? fmt::format("{}=(a path)", name) : printable(variable));
   }
   std::sort(found.begin(), found.end());
   return fmt::format("{}", fmt::join(found, " "));

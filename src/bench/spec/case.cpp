@@ -6,14 +6,13 @@
 
 #include "base/error.h"
 #include "base/input_file.h"
+#include "base/nearest.h"
 #include "bench/spec/mask_file.h"
 #include "bench/spec/option_json.h"
 #include "bench/spec/values.h"
 
 namespace longspan::bench {
 namespace {
-
-constexpr int64_t kMaxTokens = int64_t{1} << 32;
 
 // Whether drawing a mask uses the random generator. Tests it by drawing a small mask.
 bool uses_generator(const Pattern& pattern, PatternOptions options) {

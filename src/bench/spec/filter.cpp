@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/nearest.h"
 #include "bench/spec/values.h"
 
 namespace longspan::bench {

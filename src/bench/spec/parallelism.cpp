@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "base/nearest.h"
 #include "bench/spec/option_json.h"
 #include "bench/spec/values.h"
 #include "comm/mpi.h"

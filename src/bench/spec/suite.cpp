@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/input_file.h"
+#include "base/nearest.h"
 #include "base/printable.h"
 #include "bench/spec/values.h"
 #include "longspan/parallel.h"
@@ -324,6 +325,34 @@ void add_value(Group& group, const Axis& axis, const Given& value) {
                   error.line(), error.expression());
     }
     values.push_back({name, value.where});
+  }
+}
+
+void check_options_read(const Group& group) {
+  // Whether a value of the axis has a row that reads the option, and the values for a message.
+  const auto check = [&](std::string_view axis, std::string_view option, const std::string& readers, auto&& reads) {
+    const auto given = group.values.find(option);
+    const auto rows = group.values.find(axis);
+    if (given == group.values.end() || rows == group.values.end()) return;
+    const bool read = std::any_of(rows->second.begin(), rows->second.end(), reads);
+    std::vector<std::string_view> names;
+    for (const Given& row : rows->second) names.push_back(row.text);
+    LONGSPAN_CHECK_INPUT(read, "{} does not apply to {}, only to {}",
+                         place_of(given->second.front(), option), fmt::join(names, ", "), readers);
+  };
+  check("mask", "lengths", "masks of documents", [](const Given& mask) {
+    return !Case::is_mask_file(mask.text) && pattern_from_name(mask.text).documents;
+  });
+  for (const TableOption& option : pattern_options()) {
+    check("mask", option.spec.name, option.rows(), [&](const Given& mask) {
+      return !Case::is_mask_file(mask.text) &&
+             find_option(pattern_from_name(mask.text).options, option.spec.name) != nullptr;
+    });
+  }
+  for (const TableOption& option : strategy_options()) {
+    check("strategy", option.spec.name, option.rows(), [&](const Given& strategy) {
+      return find_option(strategy_from_name(strategy.text).options, option.spec.name) != nullptr;
+    });
   }
 }
 

@@ -40,6 +40,9 @@ Suite read_suite(const std::string& path);
 // Checks one value of an axis, except the names of kernels, and adds it to the group.
 void add_value(Group& group, const Axis& axis, const Given& value);
 
+// Throws an input error if the group gives an option that none of its masks and strategies reads.
+void check_options_read(const Group& group);
+
 // A required axis that the group lacks, or nullptr. Mask files have their own sequence length.
 const Axis* missing_axis(const Group& group);
 

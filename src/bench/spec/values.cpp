@@ -90,30 +90,6 @@ std::string shell_quoted(std::string_view word) {
   return quoted + "'";
 }
 
-std::string did_you_mean(std::string_view text, const std::vector<std::string>& names) {
-  const std::string* best = nullptr;
-  size_t least = std::max<size_t>(1, text.size() / 3) + 1;
-  for (const std::string& name : names) {
-    // Levenshtein distance, one row at a time.
-    std::vector<size_t> row(name.size() + 1);
-    for (size_t j = 0; j < row.size(); ++j) row[j] = j;
-    for (size_t i = 0; i < text.size(); ++i) {
-      size_t diagonal = row[0];
-      row[0] = i + 1;
-      for (size_t j = 0; j < name.size(); ++j) {
-        const size_t substituted = diagonal + (text[i] == name[j] ? 0 : 1);
-        diagonal = row[j + 1];
-        row[j + 1] = std::min({substituted, row[j] + 1, row[j + 1] + 1});
-      }
-    }
-    if (row.back() < least) {
-      least = row.back();
-      best = &name;
-    }
-  }
-  return best == nullptr ? "" : fmt::format(" (did you mean '{}'?)", *best);
-}
-
 uint64_t hash64(std::string_view bytes) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (unsigned char byte : bytes) hash = (hash ^ byte) * 0x100000001b3u;

@@ -25,9 +25,6 @@ std::string format_rate(double flops_per_s);  // "85.1 GFLOP/s"
 std::vector<std::string> split(std::string_view text, char separator);
 std::string shell_quoted(std::string_view word);  // unchanged if it needs no quotes
 
-// Suggests the nearest of `names` for a mistyped one: " (did you mean 'causal'?)"; "" if none is near.
-std::string did_you_mean(std::string_view text, const std::vector<std::string>& names);
-
 uint64_t hash64(std::string_view bytes);  // FNV-1a with a finaliser: stable across machines and versions
 std::string hex16(uint64_t value);
 

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "base/nearest.h"
 
 namespace longspan {
 
@@ -25,12 +26,13 @@ std::string_view name_of(Sharding sharding) {
 }
 
 const Strategy& strategy_from_name(std::string_view name) {
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
   for (const Strategy& strategy : strategies()) {
     if (strategy.name == name) return strategy;
-    names.push_back(strategy.name);
+    names.emplace_back(strategy.name);
   }
-  LONGSPAN_CHECK_INPUT(false, "strategy '{}' is unknown; there are {}", name, fmt::join(names, ", "));
+  LONGSPAN_CHECK_INPUT(false, "strategy '{}' is unknown{}; there are {}", name, did_you_mean(name, names),
+                       fmt::join(names, ", "));
   return strategies().front();
 }
 

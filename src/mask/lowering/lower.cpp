@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/host_memory.h"
 #include "mask/chunks.h"
 #include "mask/lowering/partial_table.h"
 
@@ -327,8 +328,16 @@ std::optional<TileMap> lower_transposed_blocks(const Mask& mask, TileShape shape
 
 }  // namespace
 
+// A map has at least a run, its offset, an order and a count for each row of tiles.
+static void check_size(int64_t rows, TileShape shape) {
+  constexpr double kBytesPerRow = 40;
+  check_host_memory(kBytesPerRow * static_cast<double>(rows) / shape.rows,
+                    fmt::format("the tiles of {} x {} of a mask of {} rows", shape.rows, shape.columns, rows));
+}
+
 TileMap lower(const Mask& mask, TileShape shape) {
   check_shape(shape);
+  check_size(mask.rows(), shape);
   PartialTable& partials = table_for(shape);
   TileMap map = sweep(mask.rows(), mask.columns(), mask.bands(), shape,
                       [&](std::span<const TilePiece> pieces) { return partials.number_of(pieces); });

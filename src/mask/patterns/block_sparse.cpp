@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/host_memory.h"
 
 namespace longspan {
 namespace {
@@ -67,13 +68,25 @@ class Selection {
   std::vector<uint64_t> words_;
 };
 
-void check_kv_heads(const PatternOptions& options) {
-  LONGSPAN_CHECK_INPUT(options.kv_heads >= 1, "--kv-heads {}: must be at least 1", options.kv_heads);
-}
-
 int64_t kept_blocks(double density, int64_t blocks) {
   return std::clamp<int64_t>(static_cast<int64_t>(std::floor(density * static_cast<double>(blocks))), 1,
                              blocks);
+}
+
+// The bands of a mask of `rows` rows of `n` blocks, on average: a row has k (n - k + 1) / n runs.
+double expected_bands(int64_t rows, int64_t n, double density) {
+  const auto k = static_cast<double>(kept_blocks(density, n));
+  return static_cast<double>(rows) * k * (static_cast<double>(n) - k + 1) / static_cast<double>(n);
+}
+
+// `n` blocks on each side.
+void check_size(const PatternOptions& options, int64_t n, double density) {
+  LONGSPAN_CHECK_INPUT(options.kv_heads >= 1, "--kv-heads {}: must be at least 1", options.kv_heads);
+  constexpr double kBytesPerMask = 1024, kBytesPerBlock = 32, kBytesPerBand = 16;
+  check_host_memory(static_cast<double>(options.kv_heads) *
+                        (kBytesPerMask + kBytesPerBlock * static_cast<double>(n) +
+                         kBytesPerBand * expected_bands(n, n, density)),
+                    fmt::format("{} masks of {} x {} blocks", options.kv_heads, n, n));
 }
 
 // Selects k blocks in each row of blocks. Block (r, c) has rows [row_starts[r], row_starts[r + 1]); columns
@@ -85,9 +98,7 @@ Mask select_blocks(const std::vector<int64_t>& row_starts, const std::vector<int
   const int64_t k = kept_blocks(density, n);
   Selection selection(n);
   BandList bands;
-  // A row of blocks has k (n - k + 1) / n runs on average.
-  const double runs = static_cast<double>(k) * static_cast<double>(n - k + 1) / static_cast<double>(n);
-  bands.reserve(static_cast<size_t>(static_cast<double>(rows) * runs * 1.02) + 1024);
+  bands.reserve(static_cast<size_t>(expected_bands(rows, n, density) * 1.02) + 1024);
   for (int64_t row = 0; row < rows; ++row) {
     selection.draw(k, generator);
     selection.for_each_run([&](int64_t begin, int64_t end) {
@@ -117,9 +128,9 @@ std::vector<int64_t> variable_starts(int64_t seqlen, int64_t n, int64_t least, M
 }  // namespace
 
 DrawnMask draw_uniform_block_sparse(const PatternOptions& options, Mt19937& generator) {
-  check_kv_heads(options);
   const int64_t block = options.values.count(kBlock);
   const double density = options.values.ratio(kDensity);
+  check_size(options, (options.seqlen + block - 1) / block, density);
   DrawnMask drawn;
   drawn.params = {{"block", block}, {"density", density}};
   const std::vector<int64_t> starts = uniform_starts(options.seqlen, block);
@@ -129,7 +140,6 @@ DrawnMask draw_uniform_block_sparse(const PatternOptions& options, Mt19937& gene
 }
 
 DrawnMask draw_variable_block_sparse(const PatternOptions& options, Mt19937& generator) {
-  check_kv_heads(options);
   const int64_t mean = options.values.count(kBlock), least = options.values.count(kBlockMin);
   const double density = options.values.ratio(kDensity);
   LONGSPAN_CHECK_INPUT(least <= mean,
@@ -138,6 +148,7 @@ DrawnMask draw_variable_block_sparse(const PatternOptions& options, Mt19937& gen
   DrawnMask drawn;
   drawn.params = {{"block", mean}, {"block_min", least}, {"density", density}};
   const int64_t n = std::max<int64_t>(options.seqlen / mean, 1);  // one block if shorter than the mean
+  check_size(options, n, density);
   for (int64_t head = 0; head < options.kv_heads; ++head) {
     const auto row_starts = variable_starts(options.seqlen, n, least, generator);
     const auto column_starts = variable_starts(options.seqlen, n, least, generator);

@@ -110,6 +110,16 @@ LengthSource LengthSource::from_name(const std::string& name, int64_t seqlen) {
   return source;
 }
 
+double LengthSource::expected_documents(int64_t seqlen) const {
+  if (kind_ == Kind::kList) return static_cast<double>(std::min<int64_t>(std::ssize(list_), seqlen));
+  double weight = 0, tokens = 0;
+  for (const LengthBin& bin : histogram_.bins) {
+    weight += bin.weight;
+    tokens += bin.weight * std::max(1.0, static_cast<double>(bin.begin + bin.end) / 2);
+  }
+  return 1 + static_cast<double>(seqlen) * weight / tokens;  // the long documents of long-mix are few
+}
+
 std::vector<int64_t> LengthSource::sample(int64_t seqlen, Mt19937& generator) const {
   switch (kind_) {
     case Kind::kHistogram:

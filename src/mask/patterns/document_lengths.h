@@ -19,6 +19,7 @@ class Mt19937 {
  public:
   explicit Mt19937(uint64_t seed);
   uint32_t next();
+  int64_t drawn() const { return 624 * refills_ + position_ - 624; }  // the words drawn so far
   double random();                        // [0, 1), 53 bits
   int64_t randbelow(int64_t n);           // [0, n)
   int64_t randint(int64_t a, int64_t b);  // [a, b], both included
@@ -31,6 +32,7 @@ class Mt19937 {
  private:
   uint32_t state_[624];
   int position_ = 624;
+  int64_t refills_ = 0;
 };
 
 struct LengthHistogram {
@@ -49,6 +51,7 @@ class LengthSource {
   static LengthSource from_name(const std::string& name, int64_t seqlen);
   const std::string& name() const { return name_; }  // "auto" resolved
   std::vector<int64_t> sample(int64_t seqlen, Mt19937& generator) const;
+  double expected_documents(int64_t seqlen) const;  // in a sample
 
  private:
   enum class Kind { kHistogram, kLongMix, kList };

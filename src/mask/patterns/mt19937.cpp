@@ -45,6 +45,7 @@ uint32_t Mt19937::next() {
       state_[i] = state_[(i + kOffset) % kWords] ^ (y >> 1) ^ ((y & 1u) * 0x9908b0dfu);
     }
     position_ = 0;
+    ++refills_;
   }
   uint32_t y = state_[position_++];
   y ^= y >> 11;

@@ -8,6 +8,8 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "base/host_memory.h"
+#include "base/nearest.h"
 #include "mask/patterns/block_sparse.h"
 
 namespace longspan {
@@ -34,6 +36,9 @@ struct Documents {
 
 Documents draw_documents(const PatternOptions& options, Mt19937& generator) {
   const LengthSource source = LengthSource::from_name(options.lengths, options.seqlen);
+  constexpr double kBytesPerDocument = 160;  // its length, range and bands, as vectors grow
+  check_host_memory(kBytesPerDocument * source.expected_documents(options.seqlen),
+                    fmt::format("{} tokens in documents of {}", options.seqlen, source.name()));
   Documents documents{source.name(), source.sample(options.seqlen, generator), {}};
   int64_t start = 0;
   for (int64_t length : documents.lengths) {
@@ -89,6 +94,8 @@ DrawnMask draw_block_causal_document(const PatternOptions& options, Mt19937& gen
       "block_causal_document of {} tokens: the length must be a multiple of the block, {}; choose "
       "another length or --block",
       options.seqlen, block);
+  check_host_memory(160.0 * static_cast<double>(options.seqlen / block),
+                    fmt::format("{} tokens in blocks of {}", options.seqlen, block));
   std::vector<int64_t> lengths;
   std::vector<Band> bands;
   for (int64_t start = 0; start < options.seqlen; start += lengths.back()) {
@@ -343,12 +350,13 @@ std::span<const TableOption> pattern_options() {
 }
 
 const Pattern& pattern_from_name(std::string_view name) {
-  std::string names;
+  std::vector<std::string> names;
   for (const Pattern& pattern : patterns()) {
     if (pattern.name == name) return pattern;
-    names += (names.empty() ? "" : ", ") + std::string(pattern.name);
+    names.emplace_back(pattern.name);
   }
-  LONGSPAN_CHECK_INPUT(false, "mask pattern '{}' is unknown; the patterns are {}", name, names);
+  LONGSPAN_CHECK_INPUT(false, "mask pattern '{}' is unknown{}; the patterns are {}", name,
+                       did_you_mean(name, names), fmt::join(names, ", "));
   return patterns().front();
 }
 
@@ -369,11 +377,30 @@ DrawnMask draw_mask(const Pattern& pattern, const PatternOptions& options, Mt199
   return drawn;
 }
 
+// Draws the masks before number options.index. The generator cannot jump: how much a mask draws depends on
+// what it draws.
+static void skip_masks(const Pattern& pattern, const PatternOptions& options, Mt19937& generator) {
+  constexpr int64_t kMost = int64_t{1} << 24;           // in words of the generator: less than a second
+  constexpr int64_t kPerMask = 64, kPerBand = 8;        // what else costs as much as a word
+  constexpr int64_t kAlways = 4;                        // masks, however large
+  int64_t work = 0;
+  for (int64_t n = 0; n < options.index; ++n) {
+    LONGSPAN_CHECK_INPUT(n < kAlways || work < kMost,
+                         "--index {}: too many masks to draw before it; the most for {} at this length is {}",
+                         options.index, pattern.name, n);
+    const int64_t before = generator.drawn();
+    const DrawnMask drawn = draw_mask(pattern, options, generator);
+    if (generator.drawn() == before) return;  // it draws nothing: all masks are the same
+    work += generator.drawn() - before + kPerMask;
+    for (const Mask& mask : drawn.masks) work += kPerBand * static_cast<int64_t>(mask.bands().size());
+  }
+}
+
 DrawnMask draw_mask(std::string_view pattern_name, const PatternOptions& options) {
   const Pattern& pattern = pattern_from_name(pattern_name);
   LONGSPAN_CHECK_INPUT(options.index >= 0, "--index {}: must be at least 0", options.index);
   Mt19937 generator(options.seed);
-  for (int64_t n = 0; n < options.index; ++n) draw_mask(pattern, options, generator);
+  skip_masks(pattern, options, generator);
   return draw_mask(pattern, options, generator);
 }
 

@@ -17,6 +17,12 @@ TEST(Settings, AreThoseThatAffectResults) {
             "OMP_NUM_THREADS=4");
 }
 
+TEST(Settings, OfSecretsAreLeftOut) {
+  const char* environment[] = {"NCCL_AUTH=a",      "NCCL_API_KEY=b",  "CUDA_TOKEN=c", "NCCL_SECRET_ID=d",
+                               "CUDA_PASSWORD=e", "NCCL_CREDENTIALS=f", "NCCL_ALGO=Ring", nullptr};
+  EXPECT_EQ(settings_in(environment), "NCCL_ALGO=Ring");
+}
+
 TEST(Settings, AreEmptyIfNoneIsSet) {
   const char* environment[] = {"PATH=/bin", "NCCLX=1", nullptr};
   EXPECT_EQ(settings_in(environment), "");

@@ -64,13 +64,6 @@ TEST(ShellQuoted, QuotesOnlyIfNeeded) {
   EXPECT_EQ(shell_quoted(""), "''");
 }
 
-TEST(DidYouMean, OffersTheNearestName) {
-  const std::vector<std::string> names{"causal", "full", "kernel"};
-  EXPECT_EQ(did_you_mean("casual", names), " (did you mean 'causal'?)");
-  EXPECT_EQ(did_you_mean("kernels", names), " (did you mean 'kernel'?)");
-  EXPECT_EQ(did_you_mean("quantum", names), "");
-}
-
 // Identifiers of cases must never change, since results are compared by them.
 TEST(Hash64, IsStable) {
   EXPECT_EQ(hex16(hash64("")), "2180a92350d49cce");
