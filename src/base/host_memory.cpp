@@ -11,8 +11,8 @@ void check_host_memory(double bytes, std::string_view what) {
   const auto free = static_cast<double>(cpu_backend().free_bytes(0));
   if (free == 0 || bytes <= free) return;
   throw Error(ErrorKind::kOutOfMemory,
-              fmt::format("out of memory: {} need about {:.3g} GiB, and {:.3g} GiB are free", what, bytes / kGiB,
-                          free / kGiB),
+              fmt::format("out of memory: {} need about {:.3g} GiB, and {:.3g} GiB are free", what,
+                          bytes / kGiB, free / kGiB),
               __FILE__, __LINE__, "memory");
 }
 

@@ -240,11 +240,12 @@ std::thread start_thread(std::function<void()> body) {
   try {
     return std::thread(std::move(body));
   } catch (const std::system_error& error) {
-    throw Error(ErrorKind::kOutOfMemory,
-                fmt::format("a thread cannot be started: {}; raise the limits of threads and memory (ulimit -u, "
-                            "ulimit -v), or set LONGSPAN_THREADS to fewer",
-                            error.code().message()),
-                __FILE__, __LINE__, "std::thread");
+    throw Error(
+        ErrorKind::kOutOfMemory,
+        fmt::format("a thread cannot be started: {}; raise the limits of threads and memory (ulimit -u, "
+                    "ulimit -v), or set LONGSPAN_THREADS to fewer",
+                    error.code().message()),
+        __FILE__, __LINE__, "std::thread");
   }
 }
 

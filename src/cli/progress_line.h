@@ -5,8 +5,8 @@
 
 namespace longspan::cli {
 
-// Written to stderr if that is a terminal, replaced by the next one, and erased at the end. Prints nothing to a
-// file or a pipe.
+// Written to stderr if that is a terminal, replaced by the next one, and erased at the end. Prints nothing to
+// a file or a pipe.
 class ProgressLine {
  public:
   ProgressLine();

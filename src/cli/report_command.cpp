@@ -65,8 +65,8 @@ void run_report(const ReportArguments& options) {
                        options.output);
   file << page << std::flush;
   LONGSPAN_CHECK_INPUT(file.good(), "--output {}: writing failed; is the disk full?", options.output);
-  fmt::print("{}: {} cases, {:.1f} MB; open it in any browser\n", printable(options.output), results.cases.size(),
-             static_cast<double>(page.size()) / 1e6);
+  fmt::print("{}: {} cases, {:.1f} MB; open it in any browser\n", printable(options.output),
+             results.cases.size(), static_cast<double>(page.size()) / 1e6);
 }
 
 }  // namespace

@@ -111,7 +111,8 @@ std::string default_folder(const bench::Suite& suite, bool from_lists) {
 }
 
 void print_cases(const std::vector<bench::Case>& cases, const bench::TimingRule& rule) {
-  for (const bench::Case& c : cases) fmt::print("{}  {}\n", bench::id_of(c), printable(bench::command_of(c, rule)));
+  for (const bench::Case& c : cases)
+    fmt::print("{}  {}\n", bench::id_of(c), printable(bench::command_of(c, rule)));
   fmt::print("{} cases\n", cases.size());
 }
 

@@ -23,19 +23,21 @@ void check_address_space(int, char**, char**) {
   const rlim_t needed = 256 * kMiB + static_cast<rlim_t>(cpus) * per_thread;
   for (const auto resource : {RLIMIT_AS, RLIMIT_DATA}) {
     rlimit limit{};
-    if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= needed) continue;
+    if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= needed)
+      continue;
     char message[256];
-    const int length = std::snprintf(message, sizeof message,
-                                     "longspan: out of memory: the program needs %llu MiB of address space to start; "
-                                     "raise its limit (%s)\n",
-                                     static_cast<unsigned long long>(needed / kMiB),
-                                     resource == RLIMIT_AS ? "ulimit -v" : "ulimit -d");
+    const int length = std::snprintf(
+        message, sizeof message,
+        "longspan: out of memory: the program needs %llu MiB of address space to start; "
+        "raise its limit (%s)\n",
+        static_cast<unsigned long long>(needed / kMiB), resource == RLIMIT_AS ? "ulimit -v" : "ulimit -d");
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, message, static_cast<size_t>(length));
     _exit(1);
   }
 }
 
-[[gnu::section(".preinit_array"), gnu::used]] void (*const kCheckFirst)(int, char**, char**) = check_address_space;
+[[gnu::section(".preinit_array"), gnu::used]] void (*const kCheckFirst)(int, char**,
+                                                                        char**) = check_address_space;
 
 }  // namespace
 

@@ -125,14 +125,16 @@ std::string describe(const CLI::App& app, const CLI::ParseError& error) {
   if (kind == "ConversionError") return wrong_value(app, message);
   if (kind == "ArgumentMismatch") return wrong_count(app, message);
   if (kind == "ValidationError" && message.find(": '") != std::string::npos)
-    message.erase(message.find(": '"), 1);  // "--seed: '0x1': must be" as other messages: "--seed '0x1': must be"
-  return message;  // from validators, and from options that need or exclude each other
+    message.erase(message.find(": '"),
+                  1);  // "--seed: '0x1': must be" as other messages: "--seed '0x1': must be"
+  return message;      // from validators, and from options that need or exclude each other
 }
 
 }  // namespace
 
 std::string wrong_form(const std::string& type, std::string_view value) {
-  if (trimmed(value).empty()) return fmt::format("'{}': the value is empty; give one, or leave out the option", value);
+  if (trimmed(value).empty())
+    return fmt::format("'{}': the value is empty; give one, or leave out the option", value);
   if (type == "INT" || type == "UINT") {
     std::string_view digits = value.substr(value[0] == '-' ? 1 : 0);
     const bool padded = digits.size() > 1 && digits[0] == '0';

@@ -46,7 +46,8 @@ Heads parse_heads(const std::string& text) {
     try {
       return parse_count(digits, 1, kMostHeads);
     } catch (const Error&) {
-      LONGSPAN_CHECK_INPUT(false, "--heads {}: must be QUERY:KV heads, such as 8:2, at most {}", text, kMostHeads);
+      LONGSPAN_CHECK_INPUT(false, "--heads {}: must be QUERY:KV heads, such as 8:2, at most {}", text,
+                           kMostHeads);
     }
   };
   const std::string_view view = text;
@@ -167,7 +168,8 @@ void print_outcome(const CaseOutcome& outcome, bool verbose) {
     fmt::print("FAILED  {}\n        repeat: {}\n", printable(outcome.reason), command);
   } else if (verbose) {
     fmt::print("{:7} {}{}\n", word_for(outcome.status), command,
-               outcome.status == CaseOutcome::Status::kPassed ? errors_of(outcome) : ": " + printable(outcome.reason));
+               outcome.status == CaseOutcome::Status::kPassed ? errors_of(outcome)
+                                                              : ": " + printable(outcome.reason));
   }
   std::fflush(stdout);
 }
@@ -241,7 +243,8 @@ void run_verify(const VerifyArguments& given) {
                               outcome.verified.mask, outcome.verified.options.seqlen));
   });
   progress.clear();
-  for (const auto& [reason, count] : summary.skip_reasons) fmt::print("skipped {:5} {}\n", count, printable(reason));
+  for (const auto& [reason, count] : summary.skip_reasons)
+    fmt::print("skipped {:5} {}\n", count, printable(reason));
   const double elapsed_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (given.table) table.print();
   fmt::print("{} passed, {} failed, {} skipped in {:.0f} s\n", summary.passed, summary.failed,

@@ -109,7 +109,8 @@ SignalGuard::SignalGuard() {
     action.sa_flags = SA_RESTART;
     sigaction(signal, &action, nullptr);
   }
-  pipe_handler_ = std::signal(SIGPIPE, SIG_IGN);  // listen() reports a child that died before it read its case
+  pipe_handler_ =
+      std::signal(SIGPIPE, SIG_IGN);  // listen() reports a child that died before it read its case
 }
 
 SignalGuard::~SignalGuard() {

@@ -86,8 +86,9 @@ void Progress::draw_bar(const std::string& what) {
   const double left = time_left_.estimate_s();
   std::string bar;
   for (size_t i = 0; i < kCells; ++i) bar += i < filled ? "█" : "░";
-  const std::string text = fmt::format(" {}/{}  {}  {}", finished_, total_,
-                                       left < 0 ? "" : "about " + format_duration(left) + " left", printable(what));
+  const std::string text =
+      fmt::format(" {}/{}  {}  {}", finished_, total_,
+                  left < 0 ? "" : "about " + format_duration(left) + " left", printable(what));
   // Cut to the terminal's width: a wrapped bar could not be erased.
   const size_t columns = terminal_columns(out_);
   const size_t room = columns > kCells + 1 ? columns - kCells - 1 : 0;

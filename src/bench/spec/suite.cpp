@@ -48,10 +48,11 @@ void check_keys(std::string_view text, std::string_view file) {
     } else if (c == '#') {
       at = std::min(text.find('\n', at), text.size()) - 1;
     } else if (c == '.') {
-      LONGSPAN_CHECK_INPUT(++dots <= kMostDots, "{}:{}: a key of more than {} parts; no key of a suite has any",
-                           file, 1 + std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(at), '\n'),
-                           kMostDots);
-    } else if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '_' && c != '-' && c != ' ' && c != '\t') {
+      LONGSPAN_CHECK_INPUT(
+          ++dots <= kMostDots, "{}:{}: a key of more than {} parts; no key of a suite has any", file,
+          1 + std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(at), '\n'), kMostDots);
+    } else if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '_' && c != '-' && c != ' ' &&
+               c != '\t') {
       dots = 0;
     }
   }
@@ -330,15 +331,16 @@ void add_value(Group& group, const Axis& axis, const Given& value) {
 
 void check_options_read(const Group& group) {
   // Whether a value of the axis has a row that reads the option, and the values for a message.
-  const auto check = [&](std::string_view axis, std::string_view option, const std::string& readers, auto&& reads) {
+  const auto check = [&](std::string_view axis, std::string_view option, const std::string& readers,
+                         auto&& reads) {
     const auto given = group.values.find(option);
     const auto rows = group.values.find(axis);
     if (given == group.values.end() || rows == group.values.end()) return;
     const bool read = std::any_of(rows->second.begin(), rows->second.end(), reads);
     std::vector<std::string_view> names;
     for (const Given& row : rows->second) names.push_back(row.text);
-    LONGSPAN_CHECK_INPUT(read, "{} does not apply to {}, only to {}",
-                         place_of(given->second.front(), option), fmt::join(names, ", "), readers);
+    LONGSPAN_CHECK_INPUT(read, "{} does not apply to {}, only to {}", place_of(given->second.front(), option),
+                         fmt::join(names, ", "), readers);
   };
   check("mask", "lengths", "masks of documents", [](const Given& mask) {
     return !Case::is_mask_file(mask.text) && pattern_from_name(mask.text).documents;

@@ -331,8 +331,9 @@ std::optional<TileMap> lower_transposed_blocks(const Mask& mask, TileShape shape
 // A map has at least a run, its offset, an order and a count for each row of tiles.
 static void check_size(int64_t rows, TileShape shape) {
   constexpr double kBytesPerRow = 40;
-  check_host_memory(kBytesPerRow * static_cast<double>(rows) / shape.rows,
-                    fmt::format("the tiles of {} x {} of a mask of {} rows", shape.rows, shape.columns, rows));
+  check_host_memory(
+      kBytesPerRow * static_cast<double>(rows) / shape.rows,
+      fmt::format("the tiles of {} x {} of a mask of {} rows", shape.rows, shape.columns, rows));
 }
 
 TileMap lower(const Mask& mask, TileShape shape) {

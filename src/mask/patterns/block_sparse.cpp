@@ -83,10 +83,10 @@ double expected_bands(int64_t rows, int64_t n, double density) {
 void check_size(const PatternOptions& options, int64_t n, double density) {
   LONGSPAN_CHECK_INPUT(options.kv_heads >= 1, "--kv-heads {}: must be at least 1", options.kv_heads);
   constexpr double kBytesPerMask = 1024, kBytesPerBlock = 32, kBytesPerBand = 16;
-  check_host_memory(static_cast<double>(options.kv_heads) *
-                        (kBytesPerMask + kBytesPerBlock * static_cast<double>(n) +
-                         kBytesPerBand * expected_bands(n, n, density)),
-                    fmt::format("{} masks of {} x {} blocks", options.kv_heads, n, n));
+  check_host_memory(
+      static_cast<double>(options.kv_heads) * (kBytesPerMask + kBytesPerBlock * static_cast<double>(n) +
+                                               kBytesPerBand * expected_bands(n, n, density)),
+      fmt::format("{} masks of {} x {} blocks", options.kv_heads, n, n));
 }
 
 // Selects k blocks in each row of blocks. Block (r, c) has rows [row_starts[r], row_starts[r + 1]); columns

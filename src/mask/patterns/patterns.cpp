@@ -380,9 +380,9 @@ DrawnMask draw_mask(const Pattern& pattern, const PatternOptions& options, Mt199
 // Draws the masks before number options.index. The generator cannot jump: how much a mask draws depends on
 // what it draws.
 static void skip_masks(const Pattern& pattern, const PatternOptions& options, Mt19937& generator) {
-  constexpr int64_t kMost = int64_t{1} << 24;           // in words of the generator: less than a second
-  constexpr int64_t kPerMask = 64, kPerBand = 8;        // what else costs as much as a word
-  constexpr int64_t kAlways = 4;                        // masks, however large
+  constexpr int64_t kMost = int64_t{1} << 24;     // in words of the generator: less than a second
+  constexpr int64_t kPerMask = 64, kPerBand = 8;  // what else costs as much as a word
+  constexpr int64_t kAlways = 4;                  // masks, however large
   int64_t work = 0;
   for (int64_t n = 0; n < options.index; ++n) {
     LONGSPAN_CHECK_INPUT(n < kAlways || work < kMost,

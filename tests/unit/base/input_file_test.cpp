@@ -61,7 +61,8 @@ TEST_F(InputFile, WithoutASizeIsReadToItsEnd) {
 }
 
 TEST_F(InputFile, TooLargeIsRefusedByItsSize) {
-  EXPECT_THAT(error_of(with(std::string(101, 'x'))), HasSubstr("has 101 bytes; a small file may have at most 100"));
+  EXPECT_THAT(error_of(with(std::string(101, 'x'))),
+              HasSubstr("has 101 bytes; a small file may have at most 100"));
   std::filesystem::resize_file(path(), uintmax_t{1} << 40);
   EXPECT_THAT(error_of(path()), HasSubstr("has 1099511627776 bytes"));
 }

@@ -34,10 +34,10 @@ TEST(Printable, EscapesMarksOfDirectionAndSeparators) {
 
 TEST(Printable, EscapesBytesThatAreNotUtf8) {
   EXPECT_EQ(printable("a\xff\xfe"), "a\\xff\\xfe");
-  EXPECT_EQ(printable("\xc3"), "\\xc3");              // cut
-  EXPECT_EQ(printable("\xc3("), "\\xc3(");            // no continuation
-  EXPECT_EQ(printable("\xc0\xaf"), "\\xc0\\xaf");     // overlong
-  EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");          // a surrogate
+  EXPECT_EQ(printable("\xc3"), "\\xc3");                             // cut
+  EXPECT_EQ(printable("\xc3("), "\\xc3(");                           // no continuation
+  EXPECT_EQ(printable("\xc0\xaf"), "\\xc0\\xaf");                    // overlong
+  EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");           // a surrogate
   EXPECT_EQ(printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");  // above U+10FFFF
 }
 

@@ -61,7 +61,8 @@ TEST(JsonChecks, NulBytesAreRefused) {
 }
 
 TEST(JsonChecks, WhatIsNotJsonIsLeftToTheParser) {
-  for (const char* text : {"", "]", "}", "[", "{", "\"", "\"\\", "{\"a", "{\"a\\", "{]}", "[}", ",", "{,}", "{\"a\":1", "nul"})
+  for (const char* text :
+       {"", "]", "}", "[", "{", "\"", "\"\\", "{\"a", "{\"a\\", "{]}", "[}", ",", "{,}", "{\"a\":1", "nul"})
     EXPECT_THAT(error_of(text), HasSubstr("not valid JSON")) << text;
 }
 

@@ -18,7 +18,7 @@ TEST(Settings, AreThoseThatAffectResults) {
 }
 
 TEST(Settings, OfSecretsAreLeftOut) {
-  const char* environment[] = {"NCCL_AUTH=a",      "NCCL_API_KEY=b",  "CUDA_TOKEN=c", "NCCL_SECRET_ID=d",
+  const char* environment[] = {"NCCL_AUTH=a",     "NCCL_API_KEY=b",     "CUDA_TOKEN=c",   "NCCL_SECRET_ID=d",
                                "CUDA_PASSWORD=e", "NCCL_CREDENTIALS=f", "NCCL_ALGO=Ring", nullptr};
   EXPECT_EQ(settings_in(environment), "NCCL_ALGO=Ring");
 }

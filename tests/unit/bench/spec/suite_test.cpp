@@ -262,7 +262,8 @@ TEST(Suite, NestingOfAnyDepthIsAnError) {
     EXPECT_THAT(failure("a = " + repeated("[", depth) + repeated("]", depth)), HasSubstr("test.toml:1"));
     EXPECT_THAT(failure("a = " + repeated("{a=", depth) + "1" + repeated("}", depth)),
                 HasSubstr("test.toml:1"));
-    EXPECT_THAT(failure("\n" + repeated("a.", depth) + "a = 1"), HasSubstr("test.toml:2: a key of more than"));
+    EXPECT_THAT(failure("\n" + repeated("a.", depth) + "a = 1"),
+                HasSubstr("test.toml:2: a key of more than"));
     EXPECT_THAT(failure("[" + repeated("a . ", depth) + "a]"), HasSubstr("a key of more than"));
     EXPECT_THAT(failure("[[" + repeated("'a'.\"b\".", depth) + "a]]"), HasSubstr("a key of more than"));
     EXPECT_THAT(failure("a = {" + repeated("a.", depth) + "a = 1}"), HasSubstr("a key of more than"));

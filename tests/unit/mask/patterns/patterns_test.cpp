@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -391,7 +392,7 @@ std::string message_of(std::string_view pattern, const std::function<void(Patter
 
 TEST(Patterns, BadInputIsOneClearLine) {
   EXPECT_THAT(message_of("casual", [](auto&) {}),
-              HasSubstr("'casual' is unknown; the patterns are full, causal, "));
+              HasSubstr("'casual' is unknown (did you mean 'causal'?); the patterns are full, causal, "));
   EXPECT_THAT(message_of("full", [](auto& o) { o.seqlen = 0; }),
               HasSubstr("--seqlen 0: must be 1 to 2147483647"));
   EXPECT_THAT(message_of("full", [](auto& o) { o.seqlen = int64_t{1} << 31; }),
@@ -428,6 +429,51 @@ TEST(Patterns, BadInputIsOneClearLine) {
               HasSubstr("--block-min 128: must be at least 1 and at most the mean block size (--block) 64"));
   EXPECT_THAT(message_of("causal_document", [](auto& o) { o.lengths = "nope"; }),
               HasSubstr("--lengths nope"));
+}
+
+TEST(Draw, AnyIndexIsDrawnOrRefusedWithTheLargest) {
+  for (const Pattern& pattern : patterns()) {
+    const std::string name(pattern.name);
+    const auto message_of_index = [&](int64_t index) {
+      return message_of(name, [&](auto& o) {
+        o.seqlen = 1024;
+        o.index = index;
+      });
+    };
+    const std::string refused = message_of_index(std::numeric_limits<int64_t>::max());
+    const size_t limit = refused.rfind(" is ");
+    if (refused.find("--index 9223372036854775807: too many masks") == std::string::npos) {
+      EXPECT_EQ(refused, "no error") << name;  // its masks are all the same
+      continue;
+    }
+    // The largest is drawn, one more is refused.
+    const int64_t most = std::stoll(refused.substr(limit + 4));
+    EXPECT_GE(most, 4) << name;
+    EXPECT_EQ(message_of_index(most), "no error") << name;
+    EXPECT_THAT(message_of_index(most + 1), HasSubstr("too many masks")) << name;
+  }
+}
+
+TEST(Draw, MasksThatNoMachineHoldsAreRefused) {
+  const auto refused = [](const std::string& name, const std::function<void(PatternOptions&)>& set) {
+    PatternOptions options;
+    options.seqlen = kMaxTokens;
+    set(options);
+    try {
+      draw_mask(name, options);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kOutOfMemory);
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(refused("uniform_block_sparse", [](auto& o) { o.values.set("block", 1); }),
+              HasSubstr("out of memory: 1 masks of 2147483647 x 2147483647 blocks need about"));
+  EXPECT_THAT(refused("variable_block_sparse", [](auto& o) { o.values.set("block", 1).set("block_min", 1); }),
+              HasSubstr("out of memory: 1 masks"));
+  for (const char* name : {"uniform_block_sparse", "variable_block_sparse"})
+    EXPECT_THAT(refused(name, [](auto& o) { o.kv_heads = std::numeric_limits<int64_t>::max(); }),
+                HasSubstr("out of memory: 9223372036854775807 masks"));
 }
 
 }  // namespace
