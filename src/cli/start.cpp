@@ -31,6 +31,7 @@ void check_address_space(int, char**, char**) {
         "longspan: out of memory: the program needs %llu MiB of address space to start; "
         "raise its limit (%s)\n",
         static_cast<unsigned long long>(needed / kMiB), resource == RLIMIT_AS ? "ulimit -v" : "ulimit -d");
+    std::signal(SIGPIPE, SIG_IGN);
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, message, static_cast<size_t>(length));
     _exit(1);
   }

@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -136,10 +137,11 @@ std::string wrong_form(const std::string& type, std::string_view value) {
   if (trimmed(value).empty())
     return fmt::format("'{}': the value is empty; give one, or leave out the option", value);
   if (type == "INT" || type == "UINT") {
-    std::string_view digits = value.substr(value[0] == '-' ? 1 : 0);
-    const bool padded = digits.size() > 1 && digits[0] == '0';
-    if (digits.empty() || padded || digits.find_first_not_of("0123456789") != std::string_view::npos)
-      return fmt::format("'{}': must be a whole number in decimal digits", value);
+    int64_t number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    // The same text again: neither 010 nor -0 nor a number that was cut to the largest.
+    if (error != std::errc() || end != value.data() + value.size() || fmt::format("{}", number) != value)
+      return fmt::format("'{}': must be a whole number in decimal digits, at most {}", value, INT64_MAX);
   }
   if (type == "FLOAT") {
     double number = 0;

@@ -4,9 +4,10 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "base/error.h"
 #include "base/printable.h"
-#include "record/json.h"
 
 namespace longspan::record {
 namespace {
@@ -48,7 +49,7 @@ class Walk {
     key_next_ = false;
     keys_.emplace_back(text_.substr(begin + 1, at_ - begin - 2));
     if (!escaped) return;
-    const Json key = Json::parse(text_.substr(begin, at_ - begin), nullptr, false);
+    const auto key = nlohmann::json::parse(text_.substr(begin, at_ - begin), nullptr, false);
     if (key.is_string()) keys_.back() = key.get<std::string>();
   }
 

@@ -23,6 +23,10 @@ def cpu_ticks(pid):
     return int(fields[11]) + int(fields[12])
 
 
+def has_a_line(path):
+    return path.exists() and path.stat().st_size > 0
+
+
 class InterruptTest(unittest.TestCase):
     def ended(self, words, number, ready):
         """The exit code after the signal, sent once the program is `ready`."""
@@ -45,7 +49,7 @@ class InterruptTest(unittest.TestCase):
         for number in (signal.SIGINT, signal.SIGTERM):
             with self.subTest(signal=number), tempfile.TemporaryDirectory() as folder:
                 out = Path(folder) / "out"
-                code = self.ended([*RUN, "--out", str(out)], number, lambda pid: (out / "results.jsonl").exists())
+                code = self.ended([*RUN, "--out", str(out)], number, lambda pid: has_a_line(out / "results.jsonl"))
                 self.assertEqual(code, 130)
 
     def test_progress_is_for_terminals(self):

@@ -8,6 +8,7 @@ from pathlib import Path
 CASE = ["run", "--kernel", "cpu-flash", "--mask", "causal", "--seqlen", "64", "--heads", "1", "--head-dim", "16",
         "--min-samples", "6", "--max-samples", "6", "--budget-s", "0.01"]
 MIB = 1 << 20
+LOADED = 130 * MIB  # the address space that the system needs to load the program
 LIMITS = {
     resource.RLIMIT_AS: [m * MIB for m in (1, 20, 60, 100, 130, 200, 260, 280, 300, 400, 600, 1000, 2000)],
     resource.RLIMIT_DATA: [m * MIB for m in (1, 50, 150, 270, 300, 500, 1000)],
@@ -19,7 +20,7 @@ LIMITS = {
 
 
 def conditions(t):
-    """(what was set, the function for the child, the streams)."""
+    """(what was set, the function for the child, the streams, the limits)."""
     closed = [fd for fd in range(3) if t.random.random() < 0.2]
     limits = [(kind, t.random.choice(values)) for kind, values in sorted(LIMITS.items()) if t.random.random() < 0.25]
 
@@ -30,7 +31,7 @@ def conditions(t):
             resource.setrlimit(kind, (value, value))
 
     streams = {name: t.random.choice(["pipe", "pipe", "full", "gone", "file"]) for name in ("stdout", "stderr")}
-    return f"closed {closed}, limits {limits}, {streams}", prepare, streams
+    return f"closed {closed}, limits {limits}, {streams}", prepare, streams, limits
 
 
 def stream(t, kind):
@@ -59,7 +60,7 @@ def attempts(t):
     while True:
         number += 1
         words = t.random.choice([*commands, [*CASE, "--out", f"run-{number}"]])
-        what, prepare, kinds = conditions(t)
+        what, prepare, kinds, limits = conditions(t)
         streams = {name: stream(t, kind) for name, kind in kinds.items()}
         try:
             result = t.run(*words, preexec_fn=prepare, **streams)
@@ -68,7 +69,8 @@ def attempts(t):
                 if fd != subprocess.PIPE:
                     os.close(fd)
         fault = None
-        # 126 and 127: the system could not load the program.
-        if result.returncode not in (0, 1, 2, 126, 127):
+        # 126 and 127: the system could not load the program. Its loader may also die of that.
+        unloaded = any(kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA) and value <= LOADED for kind, value in limits)
+        if result.returncode not in (0, 1, 2, 126, 127) and not (unloaded and result.returncode < 0):
             fault = f"ended with {result.returncode}: {result.stderr and result.stderr[:300]}"
         yield f"{' '.join(words)} with {what}", fault

@@ -19,10 +19,11 @@ class Mt19937 {
  public:
   explicit Mt19937(uint64_t seed);
   uint32_t next();
-  int64_t drawn() const { return 624 * refills_ + position_ - 624; }  // the words drawn so far
-  double random();                                                    // [0, 1), 53 bits
-  int64_t randbelow(int64_t n);                                       // [0, n)
-  int64_t randint(int64_t a, int64_t b);                              // [a, b], both included
+  // The number of words that next() has given.
+  int64_t drawn() const { return 624 * refills_ + position_ - 624; }
+  double random();                        // [0, 1), 53 bits
+  int64_t randbelow(int64_t n);           // [0, n)
+  int64_t randint(int64_t a, int64_t b);  // [a, b], both included
   template <class T>
   void shuffle(std::vector<T>& items) {
     for (size_t i = items.size(); i-- > 1;)

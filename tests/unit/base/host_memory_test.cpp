@@ -22,7 +22,8 @@ TEST(HostMemory, WhatDoesNotFitIsRefusedWithBothNumbers) {
       ADD_FAILURE() << bytes;
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kOutOfMemory);
-      EXPECT_THAT(error.what(), ::testing::MatchesRegex("out of memory: 4 masks need about .* GiB, and .* GiB are free"));
+      EXPECT_THAT(error.what(),
+                  ::testing::MatchesRegex("out of memory: 4 masks need about .* GiB, and .* GiB are free"));
     }
   }
 }
