@@ -8,7 +8,8 @@ from pathlib import Path
 CASE = ["run", "--kernel", "cpu-flash", "--mask", "causal", "--seqlen", "64", "--heads", "1", "--head-dim", "16",
         "--min-samples", "6", "--max-samples", "6", "--budget-s", "0.01"]
 MIB = 1 << 20
-LOADED = 130 * MIB  # the address space that the system needs to load the program
+# At and below these, the system cannot load the program.
+LOADED = {resource.RLIMIT_AS: 130 * MIB, resource.RLIMIT_DATA: 50 * MIB, resource.RLIMIT_NOFILE: 3}
 LIMITS = {
     resource.RLIMIT_AS: [m * MIB for m in (1, 20, 60, 100, 130, 200, 260, 280, 300, 400, 600, 1000, 2000)],
     resource.RLIMIT_DATA: [m * MIB for m in (1, 50, 150, 270, 300, 500, 1000)],
@@ -70,7 +71,7 @@ def attempts(t):
                     os.close(fd)
         fault = None
         # 126 and 127: the system could not load the program. Its loader may also die of that.
-        unloaded = any(kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA) and value <= LOADED for kind, value in limits)
+        unloaded = any(value <= LOADED[kind] for kind, value in limits if kind in LOADED)
         if result.returncode not in (0, 1, 2, 126, 127) and not (unloaded and result.returncode < 0):
             fault = f"ended with {result.returncode}: {result.stderr and result.stderr[:300]}"
         yield f"{' '.join(words)} with {what}", fault
