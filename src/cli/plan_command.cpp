@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "base/host_memory.h"
 #include "base/printable.h"
 #include "bench/measure/mask_source.h"
 #include "bench/measure/pass_plan.h"
@@ -138,6 +139,10 @@ Planned plan(const PlanArguments& options) {
                        p.c.mask, problem.tokens_q, problem.tokens_kv);
   p.topology = p.c.parallelism.topology();
   const Strategy& strategy = strategy_from_name(p.c.parallelism.strategy);
+  // Each rank sends to each other one in most strategies: ring-p2p on 1,024 ranks takes 450 MiB.
+  constexpr double kBytesPerPair = 450;
+  const double ranks = p.topology.ranks();
+  check_host_memory(kBytesPerPair * ranks * ranks, fmt::format("the moves between {} ranks", ranks));
   const Support support = strategy.supports(problem, p.topology, p.c.parallelism.options);
   LONGSPAN_CHECK_INPUT(support, "{} {}", strategy.name, support.reason);
   progress.show(fmt::format("planning {} on {} ranks", strategy.name, p.topology.ranks()));
