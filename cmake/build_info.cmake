@@ -8,7 +8,7 @@ function(longspan_add_build_info target)
   foreach(row "fmt=${fmt_package_VERSION}" "nlohmann_json=${nlohmann_json_VERSION}"
               "tomlplusplus=${toml_package_VERSION}" "highway=${hwy_VERSION}" "openblas=${openblas_version}"
               "libxsmm=${xsmm_VERSION}" "libsodium=${sodium_package_VERSION}"
-              "libpng=${PNG_VERSION_STRING}" "cuda=${CUDAToolkit_VERSION}")
+              "libpng=${PNG_VERSION_STRING}" "zlib=${ZLIB_VERSION_STRING}" "cuda=${CUDAToolkit_VERSION}")
     if(row MATCHES "^(.+)=(.+)$")
       string(APPEND LONGSPAN_LIBRARY_ROWS "      {\"${CMAKE_MATCH_1}\", \"${CMAKE_MATCH_2}\"},\n")
     endif()

@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 build_packages=(
   g++ cmake ninja-build pkg-config git
   libfmt-dev nlohmann-json3-dev libtomlplusplus-dev libcli11-dev
-  libhwy-dev libopenblas-pthread-dev libsodium-dev libpng-dev libjs-chart.js
+  libhwy-dev libopenblas-pthread-dev libsodium-dev libpng-dev zlib1g-dev libjs-chart.js
 )
 # Fast small matrix products, x86 only; elsewhere OpenBLAS computes them.
 [ "$(uname -m)" != x86_64 ] || build_packages+=(libxsmm-dev)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "record/checksum.h"
 #include "record/json_reader.h"
 
 namespace longspan::record {
@@ -47,6 +48,7 @@ ResultsLine parse_results_line(std::string_view text) {
   ResultsLine line;
   line.json = parse_json(text);
   LONGSPAN_CHECK_INPUT(line.json.is_object(), "a JSON {}, not an object", line.json.type_name());
+  check_checksum(text, line.json);
   check_schema(line.json);
   const auto envelope = from_json<Envelope>(line.json);
   if (envelope.type == "run") line.type = ResultsLine::Type::kRun;
@@ -135,24 +137,23 @@ std::string ResultsFile::read_all() const {
 // Nothing is written before all that is there has been read and understood.
 void ResultsFile::read_and_repair() {
   const std::string text = read_all();
-  int64_t number = 0;
   size_t begin = 0;
-  for (size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    ++number;
-    try {
-      earlier_.push_back(parse_results_line(std::string_view(text).substr(begin, end - begin)));
-    } catch (const Error& error) {
-      LONGSPAN_CHECK_INPUT(false, "{}:{}: {}; fix or remove the line, or name another folder with --out",
-                           path_, number, error.what());
-    }
-  }
+  for (size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1)
+    add_earlier(std::string_view(text).substr(begin, end - begin));
   if (begin < text.size()) repair_last_line(std::string_view(text).substr(begin), begin);
 }
 
-void ResultsFile::repair_last_line(std::string_view line, size_t begin) {
+void ResultsFile::add_earlier(std::string_view line) {
   try {
     earlier_.push_back(parse_results_line(line));
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    LONGSPAN_CHECK_INPUT(false, "{}:{}: {}; fix or remove the line, or name another folder with --out", path_,
+                         earlier_.size() + 1, error.what());
+  }
+}
+
+void ResultsFile::repair_last_line(std::string_view line, size_t begin) {
+  if (!Json::accept(line)) {
     // A line that was cut short begins as every line does. Any other file is not ours to change.
     constexpr std::string_view kBegin = R"({"type":")";
     const size_t compared = std::min(line.size(), kBegin.size());
@@ -162,11 +163,12 @@ void ResultsFile::repair_last_line(std::string_view line, size_t begin) {
                          "{}: the incomplete last line cannot be removed: {}", path_, std::strerror(errno));
     return;
   }
+  add_earlier(line);
   write_all("\n");  // the line is whole, only its end was lost
 }
 
 void ResultsFile::append(const Json& line) {
-  write_all(text_of(line) + "\n");
+  write_all(text_with_checksum(line) + "\n");
 }
 
 void ResultsFile::write_all(const std::string& text) {

@@ -41,7 +41,7 @@ class ResultsFile {
   const std::string& path() const { return path_; }
   const std::vector<ResultsLine>& earlier() const { return earlier_; }
 
-  // Writes one line with one write call. The line is on disk when this returns; else an input error.
+  // Writes one line, with its checksum. The line is on disk when this returns; else an input error.
   void append(const Json& line);
 
  private:
@@ -49,6 +49,7 @@ class ResultsFile {
   void sync_folder(const std::string& folder) const;
   std::string read_all() const;
   void read_and_repair();
+  void add_earlier(std::string_view line);
   void repair_last_line(std::string_view line, size_t begin);
   void write_all(const std::string& text);
 

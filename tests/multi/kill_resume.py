@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 
 CASES = ["--kernel", "cpu-flash,cpu-naive", "--mask", "full,causal,causal_document", "--seqlen", "128,256",
          "--heads", "2:1", "--head-dim", "32", "--direction", "fwd,bwd",
@@ -86,12 +87,19 @@ def mean_elapsed(path):
     return sum(times) / len(times)
 
 
+def sealed(line):
+    """A line of results (bytes) with the checksum that it ought to have."""
+    text = line[:line.rindex(b',"crc32":"')]
+    return text + b',"crc32":"%08x"}' % zlib.crc32(text)
+
+
 def check(path, ids):
     runs, seen = set(), []
     text = path.read_bytes()
     assert text.endswith(b"\n"), "the file does not end in a newline"
     for number, line in enumerate(text.splitlines(), 1):
         record = json.loads(line)
+        assert line == sealed(line), f"line {number}: checksum"
         assert record["schema"] == 1, f"line {number}: schema"
         if record["type"] == "run":
             runs.add(record["run"])

@@ -46,6 +46,7 @@ ADAPTERS = {
     r"CLI/.*": r"cli/.*",
     r"toml\+\+/.*": r"bench/.*",
     r"png\.h": r"report/.*png.*",
+    r"zlib\.h": r"record/.*",
     r"nlohmann/.*": r"(record|peers|bench|report|cli)/.*",
 }
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "record/checksum.h"
 
 namespace longspan::record {
 namespace {
@@ -20,6 +21,9 @@ using testing::HasSubstr;
 constexpr const char* kRunLine = R"({"type":"run","schema":1,"run":"00000000000000aa"})";
 constexpr const char* kCaseLine =
     R"({"type":"case","schema":1,"run":"00000000000000aa","id":"00000000000000bb"})";
+// What append({{"type", "case"}}) writes.
+constexpr const char* kAppended = R"({"type":"case","crc32":"de2136a1"}
+)";
 
 class ResultsFileTest : public testing::Test {
  protected:
@@ -58,7 +62,9 @@ TEST_F(ResultsFileTest, AppendsWholeLines) {
     file.append({{"a", 1}, {"b", "two\nlines"}});
     file.append({{"c", nullptr}});
   }
-  EXPECT_EQ(content(), "{\"a\":1,\"b\":\"two\\nlines\"}\n{\"c\":null}\n");
+  EXPECT_EQ(content(), R"({"a":1,"b":"two\nlines","crc32":"d746c554"}
+{"c":null,"crc32":"30885dbc"}
+)");
 }
 
 TEST_F(ResultsFileTest, RefusesToOverwrite) {
@@ -87,7 +93,7 @@ TEST_F(ResultsFileTest, ResumeRemovesAHalfLineAtAnyLength) {
       EXPECT_EQ(file.earlier().size(), 1u);
       file.append({{"type", "case"}});
     }
-    EXPECT_EQ(content(), whole + "{\"type\":\"case\"}\n") << cut;
+    EXPECT_EQ(content(), whole + kAppended) << cut;
   }
 }
 
@@ -109,7 +115,7 @@ TEST_F(ResultsFileTest, ResumeKeepsAWholeLineWithoutItsNewline) {
     EXPECT_EQ(file.earlier()[1].id, "00000000000000bb");
     file.append({{"type", "case"}});
   }
-  EXPECT_EQ(content(), std::string(kRunLine) + "\n" + kCaseLine + "\n{\"type\":\"case\"}\n");
+  EXPECT_EQ(content(), std::string(kRunLine) + "\n" + kCaseLine + "\n" + kAppended);
 }
 
 TEST_F(ResultsFileTest, ResumeLeavesOtherFilesAlone) {
@@ -199,12 +205,23 @@ TEST_F(ResultsFileTest, IsNoStandardDescriptor) {
   }
   dup2(saved, 2);
   close(saved);
-  EXPECT_EQ(content(), "{\"type\":\"case\"}\n");
+  EXPECT_EQ(content(), kAppended);
 }
 
 TEST_F(ResultsFileTest, ResumeNamesAMalformedLine) {
   write(std::string(kRunLine) + "\nnonsense\n" + kCaseLine + "\n");
   EXPECT_THAT(failure(ResultsFile::Mode::kResume), HasSubstr("results.jsonl:2: not valid JSON"));
+}
+
+// A whole last line that cannot be read is not a line that was cut short.
+TEST_F(ResultsFileTest, ResumeRemovesNoWholeLine) {
+  for (const char* line : {R"({"type":"case","schema":2,"run":"00000000000000aa","id":"00000000000000bb"})",
+                           R"({"type":"case","schema":1,"crc32":"00000000"})"}) {
+    const std::string text = std::string(kRunLine) + "\n" + line;
+    write(text);
+    EXPECT_THAT(failure(ResultsFile::Mode::kResume), HasSubstr("results.jsonl:2: "));
+    EXPECT_EQ(content(), text);
+  }
 }
 
 TEST_F(ResultsFileTest, IsLockedWhileOpen) {
@@ -238,6 +255,37 @@ TEST(ParseResultsLine, ThrowsOnlyErrorsOfOurs) {
         std::string("{\"schema\":1e999}")}) {
     EXPECT_THROW(parse_results_line(text), Error) << text.substr(0, 80);
   }
+}
+
+std::string message_of(const std::string& line) {
+  try {
+    parse_results_line(line);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ParseResultsLine, ChecksTheChecksum) {
+  const std::string line = text_with_checksum(parse_json(kCaseLine));
+  EXPECT_EQ(message_of(line), "");
+  EXPECT_EQ(message_of(line + " \r"), "");
+  for (size_t i = 0; i < line.size(); ++i) {
+    std::string changed = line;
+    changed[i] = changed[i] == 'x' ? 'y' : 'x';
+    // Only the key of the checksum can change unnoticed; the rest of the line is then as it was written.
+    const bool of_the_key = line.find("crc32") <= i && i < line.find("crc32") + 5;
+    EXPECT_EQ(message_of(changed).empty(), of_the_key) << changed;
+  }
+}
+
+TEST(ParseResultsLine, TheChecksumIsTheLastKeyAsWritten) {
+  std::string line = text_with_checksum(parse_json(kCaseLine));
+  const auto with_space = line.insert(line.find("\"crc32\":") + 8, " ");
+  EXPECT_THAT(message_of(with_space), HasSubstr("was changed after it was written"));
+  EXPECT_THAT(message_of(R"({"crc32":"00000000","type":"run","schema":1,"run":"a"})"), HasSubstr("'crc32'"));
+  EXPECT_THAT(message_of(R"({"type":"run","schema":1,"run":"a","crc32":7})"), HasSubstr("'crc32'"));
+  EXPECT_THAT(message_of(R"({"type":"comment","schema":1,"crc32":"00000000"})"), HasSubstr("'crc32'"));
 }
 
 TEST(ParseResultsLine, LeavesUnknownTypesAlone) {
