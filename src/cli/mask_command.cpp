@@ -1,6 +1,8 @@
 // `longspan mask`: draws a mask, and describes it, shows it, or writes it to a file.
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -19,6 +21,7 @@
 #include "mask/lowering/lower.h"
 #include "mask/patterns/patterns.h"
 #include "mask/picture.h"
+#include "report/output_file.h"
 #include "report/png_file.h"
 
 namespace longspan::cli {
@@ -110,22 +113,27 @@ DrawnMask read(const MaskArguments& given) {
   return drawn;
 }
 
-void describe(const DrawnMask& drawn, double draw_s, TileShape shape) {
+// The files that the mask may be read from.
+std::vector<std::filesystem::path> inputs_of(const MaskArguments& given) {
+  return {given.pattern, given.lengths};
+}
+
+void describe(std::FILE* out, const DrawnMask& drawn, double draw_s, TileShape shape) {
   const Mask& first = drawn.masks.front();
-  fmt::print("{}: {} x {} tokens", printable(drawn.pattern), format_length(first.rows()),
+  fmt::print(out, "{}: {} x {} tokens", printable(drawn.pattern), format_length(first.rows()),
              format_length(first.columns()));
-  if (drawn.masks.size() > 1) fmt::print(", {} KV heads", drawn.masks.size());
-  fmt::print("\n");
+  if (drawn.masks.size() > 1) fmt::print(out, ", {} KV heads", drawn.masks.size());
+  fmt::print(out, "\n");
   if (!is_file(drawn.pattern)) {
-    fmt::print("  visible iff  {}\n", pattern_from_name(drawn.pattern).condition);
-    fmt::print("  drawn with   seed {}, mask {}", drawn.options.seed, drawn.options.index);
-    for (const auto& [name, value] : drawn.params) fmt::print(", {} {}", name, to_text(value));
-    fmt::print("\n");
+    fmt::print(out, "  visible iff  {}\n", pattern_from_name(drawn.pattern).condition);
+    fmt::print(out, "  drawn with   seed {}, mask {}", drawn.options.seed, drawn.options.index);
+    for (const auto& [name, value] : drawn.params) fmt::print(out, ", {} {}", name, to_text(value));
+    fmt::print(out, "\n");
   }
   if (!drawn.document_lengths.empty()) {
     const auto [least, most] =
         std::minmax_element(drawn.document_lengths.begin(), drawn.document_lengths.end());
-    fmt::print("  documents    {} of {} to {} tokens{}\n", drawn.document_lengths.size(), *least, *most,
+    fmt::print(out, "  documents    {} of {} to {} tokens{}\n", drawn.document_lengths.size(), *least, *most,
                drawn.lengths.empty() ? "" : ", lengths from " + printable(drawn.lengths));
   }
   size_t bands = 0, band_bytes = 0;
@@ -133,8 +141,8 @@ void describe(const DrawnMask& drawn, double draw_s, TileShape shape) {
     bands += mask.bands().size();
     band_bytes += mask.bands().bytes();
   }
-  fmt::print("  area         {} visible pairs, density {:.6g}\n", drawn.area(), drawn.density());
-  fmt::print("  bands        {}, {:.1f} KiB, {} in {:.1f} ms\n", bands,
+  fmt::print(out, "  area         {} visible pairs, density {:.6g}\n", drawn.area(), drawn.density());
+  fmt::print(out, "  bands        {}, {:.1f} KiB, {} in {:.1f} ms\n", bands,
              static_cast<double>(band_bytes) / 1024, is_file(drawn.pattern) ? "read" : "drawn", draw_s * 1e3);
 
   int64_t full = 0, partial = 0, distinct = 0;
@@ -149,9 +157,9 @@ void describe(const DrawnMask& drawn, double draw_s, TileShape shape) {
     all += static_cast<double>(map.row_tiles()) * static_cast<double>(map.column_tiles());
     map_bytes += map.bytes();
   }
-  fmt::print("  tiles        {} x {}: {} full, {} partial ({} distinct), of {:.0f}\n", shape.rows,
+  fmt::print(out, "  tiles        {} x {}: {} full, {} partial ({} distinct), of {:.0f}\n", shape.rows,
              shape.columns, full, partial, distinct, all);
-  fmt::print("  tile map     {:.1f} KiB, lowered in {:.1f} ms\n", static_cast<double>(map_bytes) / 1024,
+  fmt::print(out, "  tile map     {:.1f} KiB, lowered in {:.1f} ms\n", static_cast<double>(map_bytes) / 1024,
              lower_s * 1e3);
 }
 
@@ -161,6 +169,9 @@ void run_mask(const MaskArguments& options) {
   LONGSPAN_CHECK_INPUT(1 <= options.pixels && options.pixels <= 8192, "--pixels {}: must be 1 to 8192",
                        options.pixels);
   const TileShape shape = parse_tile(options.tile);
+  std::optional<report::OutputFile> picture;
+  if (!options.png.empty())
+    picture.emplace("--png", options.png, report::OutputFile::Kind{"a PNG", kPngBegin}, inputs_of(options));
   const ProgressLine progress;
   progress.show(is_file(options.pattern) ? "reading the mask" : "drawing the mask");
   const auto start = Clock::now();
@@ -177,12 +188,16 @@ void run_mask(const MaskArguments& options) {
   }
   // Write the picture before printing: an output file that cannot be written is an input error, which must
   // not leave other output.
-  if (!options.png.empty()) write_png(options.png, drawn.masks, {options.pixels, drawn.document_lengths});
-  describe(drawn, draw_s, shape);
-  if (options.text) {
-    for (const Mask& mask : drawn.masks) fmt::print("\n{}", text_picture(mask));
+  std::FILE* out = stdout;
+  if (picture) {
+    picture->write(png_of(drawn.masks, {options.pixels, drawn.document_lengths}));
+    if (picture->is_stdout()) out = stderr;
   }
-  if (!options.png.empty()) fmt::print("  picture      {}\n", printable(options.png));
+  describe(out, drawn, draw_s, shape);
+  if (options.text) {
+    for (const Mask& mask : drawn.masks) fmt::print(out, "\n{}", text_picture(mask));
+  }
+  if (picture) fmt::print(out, "  picture      {}\n", printable(options.png));
 }
 
 }  // namespace
@@ -205,7 +220,7 @@ void add_mask_command(CLI::App& program) {
                       "number of masks to draw for a block-sparse pattern [1]");
   command->add_option("--tile", options->tile, "tile shape for lowering the mask [128x128]");
   command->add_flag("--json", options->json, "print the mask as JSON, which --mask FILE.json reads");
-  command->add_option("--png", options->png, "write a picture to this file");
+  command->add_option("--png", options->png, "write a picture to this file; replaces only a PNG");
   command->add_option("--pixels", options->pixels, "pixels on the longer side of the picture [512]");
   command->add_flag("--text", options->text, "draw the mask in the terminal");
   command->footer(

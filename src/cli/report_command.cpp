@@ -1,7 +1,6 @@
 // `longspan report`: shows results as a terminal table, or as one self-contained HTML page.
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "cp/strategies/strategy.h"
 #include "mask/patterns/patterns.h"
 #include "report/format.h"
+#include "report/output_file.h"
 #include "report/page.h"
 #include "report/results.h"
 #include "report/table.h"
@@ -47,26 +47,30 @@ report::PageOptions page_options(const std::string& title) {
   return options;
 }
 
-void run_report(const ReportArguments& options) {
-  const std::vector<std::filesystem::path> paths(options.results.begin(), options.results.end());
+void write_page(const ReportArguments& options, const std::vector<std::filesystem::path>& paths) {
+  const report::OutputFile file("--output", options.output,
+                                {"a page of `longspan report`", report::page_begin()},
+                                report::results_files(paths));
   const ProgressLine progress;
   progress.show("reading the results");
   const report::Results results = report::read_results(paths);
   progress.clear();
-  if (options.output.empty()) {
-    report::print_table(stdout, results, report::table_options_for(stdout));
-    return;
-  }
   for (const std::string& warning : results.warnings)
     fmt::print(stderr, "longspan: warning: {}\n", printable(warning));
   const std::string page = report::format_page(results, page_options(options.title));
-  std::ofstream file(options.output, std::ios::binary);
-  LONGSPAN_CHECK_INPUT(file.is_open(), "--output {}: cannot be written; does its folder exist?",
-                       options.output);
-  file << page << std::flush;
-  LONGSPAN_CHECK_INPUT(file.good(), "--output {}: writing failed; is the disk full?", options.output);
-  fmt::print("{}: {} cases, {:.1f} MB; open it in any browser\n", printable(options.output),
-             results.cases.size(), static_cast<double>(page.size()) / 1e6);
+  file.write(page);
+  fmt::print(file.is_stdout() ? stderr : stdout, "{}: {} cases, {:.1f} MB; open it in any browser\n",
+             printable(options.output), results.cases.size(), static_cast<double>(page.size()) / 1e6);
+}
+
+void run_report(const ReportArguments& options) {
+  const std::vector<std::filesystem::path> paths(options.results.begin(), options.results.end());
+  if (!options.output.empty()) return write_page(options, paths);
+  const ProgressLine progress;
+  progress.show("reading the results");
+  const report::Results results = report::read_results(paths);
+  progress.clear();
+  report::print_table(stdout, results, report::table_options_for(stdout));
 }
 
 }  // namespace
@@ -77,8 +81,9 @@ void add_report_command(CLI::App& program) {
       program.add_subcommand("report", "Show results as a table, or as one self-contained HTML page");
   command->add_option("results", options->results, "results.jsonl files, or folders that contain them")
       ->required();
-  command->add_option("-o,--output", options->output,
-                      "write an HTML page to this file, instead of printing a table");
+  command->add_option(
+      "-o,--output", options->output,
+      "write an HTML page to this file, instead of printing a table; replaces only such a page");
   command->add_option("--title", options->title, "title of the page")->needs("--output");
   command->footer(
       "Examples:\n"

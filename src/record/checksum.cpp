@@ -31,10 +31,11 @@ void check_checksum(std::string_view text, const Json& line) {
   text = text.substr(0, end == std::string_view::npos ? 0 : end + 1);
   const size_t length = member_after("").size();
   const std::string_view before = text.substr(0, text.size() - std::min(length, text.size()));
-  LONGSPAN_CHECK_INPUT(text.substr(before.size()) == member_after(before),
-                       "the line was changed after it was written: its checksum does not match; restore the line, "
-                       "or remove its '{}' to use it as it is",
-                       kKey);
+  LONGSPAN_CHECK_INPUT(
+      text.substr(before.size()) == member_after(before),
+      "the line was changed after it was written: its checksum does not match; restore the line, "
+      "or remove its '{}' to use it as it is",
+      kKey);
 }
 
 }  // namespace longspan::record

@@ -8,7 +8,8 @@
 
 namespace longspan::record {
 
-// A line's text with its checksum added. The line must be an object with at least one key, and without a checksum.
+// A line's text with its checksum added. The line must be an object with at least one key, and without a
+// checksum.
 std::string text_with_checksum(const Json& line);
 
 // Throws an input error if the object read from `text` has a checksum that does not match it. Lines of older

@@ -17,6 +17,8 @@
 namespace longspan::record {
 namespace {
 
+namespace fs = std::filesystem;
+
 // The fields that every line has.
 struct Envelope {
   std::string type, run, id;
@@ -70,65 +72,56 @@ CaseRecord case_from(const ResultsLine& line) {
   return from_json<CaseRecord>(line.json);
 }
 
-const FileCalls& system_calls() {
-  static constexpr FileCalls calls{::pread, ::write, ::ftruncate, ::fdatasync};
-  return calls;
-}
-
 ResultsFile::ResultsFile(const std::string& folder, Mode mode, const FileCalls& calls)
-    : path_((std::filesystem::path(folder) / "results.jsonl").string()), calls_(calls) {
+    : path_((fs::path(folder) / "results.jsonl").string()), calls_(calls), file_(open_in(folder)) {
+  lock(mode);
+  sync(folder);
+  if (mode == Mode::kResume) read_and_repair();
+}
+
+// Makes the folder and the file as needed.
+int ResultsFile::open_in(const std::string& folder) const {
   std::error_code error;
-  std::filesystem::create_directories(folder, error);
+  const fs::path whole = fs::absolute(folder);
+  fs::path existing = whole;
+  while (!fs::exists(existing, error)) existing = existing.parent_path();
+  fs::create_directories(whole, error);
   LONGSPAN_CHECK_INPUT(!error, "--out {}: cannot be made: {}", folder, error.message());
-  try {
-    open_and_lock(mode);
-    sync_folder(folder);
-    if (mode == Mode::kResume) read_and_repair();
-  } catch (...) {
-    if (fd_ >= 0) close(fd_);
-    throw;
+  for (fs::path made = whole; made != existing; made = made.parent_path()) sync(made.parent_path().string());
+  const int fd = open_file(calls_, path_, O_RDWR | O_CREAT | O_APPEND, 0644);
+  LONGSPAN_CHECK_INPUT(fd >= 0, "{}: cannot be opened: {}", path_, std::strerror(errno));
+  return fd;
+}
+
+void ResultsFile::sync(const std::string& folder) const {
+  LONGSPAN_CHECK_INPUT(sync_folder(calls_, folder), "{}: cannot be written to disk: {}", folder,
+                       std::strerror(errno));
+}
+
+void ResultsFile::lock(Mode mode) const {
+  if (calls_.flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
+    LONGSPAN_CHECK_INPUT(
+        errno != EWOULDBLOCK,
+        "{}: another run is writing it; wait for it to end, or name another folder with --out", path_);
+    LONGSPAN_CHECK_INPUT(false, "{}: cannot be locked: {}; name a folder of another file system with --out",
+                         path_, std::strerror(errno));
   }
-}
-
-ResultsFile::~ResultsFile() {
-  close(fd_);  // and with it the lock
-}
-
-void ResultsFile::open_and_lock(Mode mode) {
-  const int opened = open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  LONGSPAN_CHECK_INPUT(opened >= 0, "{}: cannot be opened: {}", path_, std::strerror(errno));
-  // Not one of 0 to 2, to which the program and its children print, even if one of them was closed.
-  fd_ = fcntl(opened, F_DUPFD_CLOEXEC, 3);
-  close(opened);
-  LONGSPAN_CHECK_INPUT(fd_ >= 0, "{}: cannot be opened: {}", path_, std::strerror(errno));
-  LONGSPAN_CHECK_INPUT(flock(fd_, LOCK_EX | LOCK_NB) == 0,
-                       "{}: another run is writing it; wait for it to end, or name another folder with --out",
-                       path_);
   struct stat status {};
-  LONGSPAN_CHECK_INPUT(fstat(fd_, &status) == 0, "{}: {}", path_, std::strerror(errno));
+  LONGSPAN_CHECK_INPUT(calls_.fstat(file_.get(), &status) == 0, "{}: {}", path_, std::strerror(errno));
   LONGSPAN_CHECK_INPUT(S_ISREG(status.st_mode), "{}: not a regular file", path_);
   LONGSPAN_CHECK_INPUT(mode == Mode::kResume || status.st_size == 0,
                        "{} exists; complete that run with --resume, or name another folder with --out",
                        path_);
 }
 
-// A new file is safe only once its entry in the folder is on disk.
-void ResultsFile::sync_folder(const std::string& folder) const {
-  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  LONGSPAN_CHECK_INPUT(fd >= 0, "{}: cannot be opened: {}", folder, std::strerror(errno));
-  const bool synced = fsync(fd) == 0 || errno == EINVAL;  // EINVAL: the file system syncs no folders
-  const int error = errno;
-  close(fd);
-  LONGSPAN_CHECK_INPUT(synced, "{}: cannot be written to disk: {}", folder, std::strerror(error));
-}
-
 std::string ResultsFile::read_all() const {
   std::string text;
   std::vector<char> block(size_t{1} << 16);
   while (true) {
-    const ssize_t got = calls_.pread(fd_, block.data(), block.size(), static_cast<off_t>(text.size()));
+    const ssize_t got = uninterrupted([&] {
+      return calls_.pread(file_.get(), block.data(), block.size(), static_cast<off_t>(text.size()));
+    });
     if (got == 0) return text;
-    if (got < 0 && errno == EINTR) continue;
     LONGSPAN_CHECK_INPUT(got > 0, "{}: cannot be read: {}; nothing was changed", path_, std::strerror(errno));
     text.append(block.data(), static_cast<size_t>(got));
   }
@@ -159,8 +152,12 @@ void ResultsFile::repair_last_line(std::string_view line, size_t begin) {
     const size_t compared = std::min(line.size(), kBegin.size());
     LONGSPAN_CHECK_INPUT(begin > 0 || line.substr(0, compared) == kBegin.substr(0, compared),
                          "{}: this is not a results file; name another folder with --out", path_);
-    LONGSPAN_CHECK_INPUT(calls_.ftruncate(fd_, static_cast<off_t>(begin)) == 0 && calls_.fdatasync(fd_) == 0,
-                         "{}: the incomplete last line cannot be removed: {}", path_, std::strerror(errno));
+    const int fd = file_.get();
+    const bool removed =
+        uninterrupted([&] { return calls_.ftruncate(fd, static_cast<off_t>(begin)); }) == 0 &&
+        uninterrupted([&] { return calls_.fdatasync(fd); }) == 0;
+    LONGSPAN_CHECK_INPUT(removed, "{}: the incomplete last line cannot be removed: {}", path_,
+                         std::strerror(errno));
     return;
   }
   add_earlier(line);
@@ -171,23 +168,21 @@ void ResultsFile::append(const Json& line) {
   write_all(text_with_checksum(line) + "\n");
 }
 
+// After a failure nothing more is written: a further line could not be told from the rest of a broken one.
 void ResultsFile::write_all(const std::string& text) {
-  const off_t before = lseek(fd_, 0, SEEK_END);
-  ssize_t written = 0;
-  do {
-    written = calls_.write(fd_, text.data(), text.size());
-  } while (written < 0 && errno == EINTR);
-  if (written != static_cast<ssize_t>(text.size())) {
-    const std::string why = written < 0 ? std::strerror(errno) : "the disk is full";
+  LONGSPAN_CHECK_INPUT(failure_.empty(), "{}", failure_);
+  const int fd = file_.get();
+  const off_t before = lseek(fd, 0, SEEK_END);
+  if (!write_whole(calls_, fd, text)) {
+    failure_ = fmt::format("{}: cannot be written: {}; free disk space and continue with --resume", path_,
+                           std::strerror(errno));
     // Best effort: --resume also removes an incomplete line.
-    if (written > 0 && calls_.ftruncate(fd_, before) != 0) { /* the message below reports the failure */
-    }
-    LONGSPAN_CHECK_INPUT(false, "{}: cannot be written: {}; free disk space and continue with --resume",
-                         path_, why);
+    [[maybe_unused]] const int cut = uninterrupted([&] { return calls_.ftruncate(fd, before); });
+  } else if (uninterrupted([&] { return calls_.fdatasync(fd); }) != 0) {
+    failure_ = fmt::format("{}: cannot be written to disk: {}; check the disk and continue with --resume",
+                           path_, std::strerror(errno));
   }
-  LONGSPAN_CHECK_INPUT(calls_.fdatasync(fd_) == 0,
-                       "{}: cannot be written to disk: {}; check the disk and continue with --resume", path_,
-                       std::strerror(errno));
+  LONGSPAN_CHECK_INPUT(failure_.empty(), "{}", failure_);
 }
 
 }  // namespace longspan::record

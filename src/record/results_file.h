@@ -34,19 +34,17 @@ class ResultsFile {
   // lines, and removes the last one if it was cut short; nothing else is ever removed. Throws an input error
   // that says what to do.
   ResultsFile(const std::string& folder, Mode mode, const FileCalls& calls = system_calls());
-  ~ResultsFile();
-  ResultsFile(const ResultsFile&) = delete;
-  ResultsFile& operator=(const ResultsFile&) = delete;
 
   const std::string& path() const { return path_; }
   const std::vector<ResultsLine>& earlier() const { return earlier_; }
 
-  // Writes one line, with its checksum. The line is on disk when this returns; else an input error.
+  // Writes one line, with its checksum. The line is on disk when this returns; else an error.
   void append(const Json& line);
 
  private:
-  void open_and_lock(Mode mode);
-  void sync_folder(const std::string& folder) const;
+  int open_in(const std::string& folder) const;
+  void sync(const std::string& folder) const;
+  void lock(Mode mode) const;
   std::string read_all() const;
   void read_and_repair();
   void add_earlier(std::string_view line);
@@ -55,7 +53,8 @@ class ResultsFile {
 
   std::string path_;
   const FileCalls& calls_;
-  int fd_ = -1;
+  Descriptor file_;      // with the lock
+  std::string failure_;  // of an earlier write
   std::vector<ResultsLine> earlier_;
 };
 

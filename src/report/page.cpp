@@ -264,6 +264,10 @@ std::string escape_script_json(const std::string& json) {
   return out;
 }
 
+std::string_view page_begin() {
+  return page_assets::page_html.substr(0, page_assets::page_html.find("{{"));
+}
+
 std::string format_page(const Results& results, const PageOptions& options) {
   Json data = {{"setups", Json::array()},
                {"cases", Json::array()},

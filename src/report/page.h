@@ -19,6 +19,9 @@ struct PageOptions {
   std::string plainest_mask = {};                  // the one that charts show first
 };
 
+// The bytes that every page begins with.
+std::string_view page_begin();
+
 std::string format_page(const Results& results, const PageOptions& options);
 
 // Escapes text for use inside an element or a quoted attribute.

@@ -91,7 +91,7 @@ Image side_by_side(std::span<const Mask> masks, const PictureOptions& options) {
 
 }  // namespace
 
-void write_png(const std::string& path, std::span<const Mask> masks, const PictureOptions& options) {
+std::string png_of(std::span<const Mask> masks, const PictureOptions& options) {
   LONGSPAN_CHECK(!masks.empty() && options.size > 0, "a picture of {} masks, {} pixels", masks.size(),
                  options.size);
   for (const Mask& mask : masks)
@@ -105,9 +105,13 @@ void write_png(const std::string& path, std::span<const Mask> masks, const Pictu
   png.width = static_cast<png_uint_32>(sheet.width);
   png.height = static_cast<png_uint_32>(sheet.height);
   png.colormap_entries = static_cast<png_uint_32>(colours.size());
+  std::string bytes(PNG_IMAGE_PNG_SIZE_MAX(png), '\0');
+  png_alloc_size_t size = bytes.size();
   const bool written =
-      png_image_write_to_file(&png, path.c_str(), 0, sheet.pixels.data(), 0, colours.data()) != 0;
-  LONGSPAN_CHECK_INPUT(written, "--png {}: cannot be written: {}", path, png.message);
+      png_image_write_to_memory(&png, bytes.data(), &size, 0, sheet.pixels.data(), 0, colours.data()) != 0;
+  LONGSPAN_CHECK(written, "libpng: {}", png.message);
+  bytes.resize(size);
+  return bytes;
 }
 
 }  // namespace longspan

@@ -1,9 +1,10 @@
-// Pictures of masks as PNG files.
+// Pictures of masks as PNG.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "mask/mask.h"
@@ -15,8 +16,10 @@ struct PictureOptions {
   std::vector<int64_t> document_lengths{};  // outlined if given
 };
 
-// One picture of all masks, side by side. Visible pairs are dark. Throws an input error if the file cannot be
-// written.
-void write_png(const std::string& path, std::span<const Mask> masks, const PictureOptions& options = {});
+// The bytes that every PNG file begins with.
+inline constexpr std::string_view kPngBegin = "\x89PNG\r\n\x1a\n";
+
+// A PNG file of all masks, side by side. Visible pairs are dark.
+std::string png_of(std::span<const Mask> masks, const PictureOptions& options = {});
 
 }  // namespace longspan

@@ -222,18 +222,23 @@ Results parse_results(std::string_view text, std::string_view name) {
   return collector.finish();
 }
 
-Results read_results(const std::vector<std::filesystem::path>& paths) {
+std::vector<std::filesystem::path> results_files(const std::vector<std::filesystem::path>& paths) {
   LONGSPAN_CHECK_INPUT(!paths.empty(), "no results given: name a results.jsonl or a folder that holds one");
+  std::vector<std::filesystem::path> files;
   std::set<std::filesystem::path> seen;
-  Collector collector;
   for (const auto& path : paths) {
     for (const auto& file : files_of(path)) {
       std::error_code ignored;
       const auto canonical = std::filesystem::weakly_canonical(file, ignored);
-      if (!seen.insert(ignored ? file : canonical).second) continue;
-      collector.add(read_input_file(file.string(), kResultsFile), file.string());
+      if (seen.insert(ignored ? file : canonical).second) files.push_back(file);
     }
   }
+  return files;
+}
+
+Results read_results(const std::vector<std::filesystem::path>& paths) {
+  Collector collector;
+  for (const auto& file : results_files(paths)) collector.add(read_input_file(file.string(), kResultsFile), file.string());
   return collector.finish();
 }
 

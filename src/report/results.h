@@ -49,7 +49,10 @@ struct Results {
 // warning.
 Results parse_results(std::string_view text, std::string_view name);
 
-// Reads files, and folders that contain a results.jsonl at any depth, into one Results.
+// The results files among these files and folders, which contain a results.jsonl at any depth: each once.
+std::vector<std::filesystem::path> results_files(const std::vector<std::filesystem::path>& paths);
+
+// Reads those files into one Results.
 Results read_results(const std::vector<std::filesystem::path>& paths);
 
 }  // namespace longspan::report
