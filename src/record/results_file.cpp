@@ -166,6 +166,25 @@ void ResultsFile::repair_last_line(std::string_view line, size_t begin) {
 
 void ResultsFile::append(const Json& line) {
   write_all(text_with_checksum(line) + "\n");
+  check_in_place();  // a file that was moved has kept the line
+}
+
+void ResultsFile::check_in_place() const {
+  struct stat open {
+  }, named{};
+  if (fstat(file_.get(), &open) != 0) return;
+  const bool found = stat(path_.c_str(), &named) == 0;
+  if (found ? named.st_dev == open.st_dev && named.st_ino == open.st_ino
+            : errno != ENOENT && errno != ENOTDIR)
+    return;
+  std::error_code none;
+  const std::string now = fs::read_symlink(fmt::format("/proc/self/fd/{}", file_.get()), none).string();
+  const std::string what =
+      open.st_nlink == 0
+          ? fmt::format("{}: was removed during the run, and its lines with it; start the run again", path_)
+          : fmt::format("{}: was moved during the run, to {}; move it back and continue with --resume", path_,
+                        now);
+  throw Error(ErrorKind::kPeer, what, __FILE__, __LINE__, "");
 }
 
 // After a failure nothing more is written: a further line could not be told from the rest of a broken one.

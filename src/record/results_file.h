@@ -41,6 +41,9 @@ class ResultsFile {
   // Writes one line, with its checksum. The line is on disk when this returns; else an error.
   void append(const Json& line);
 
+  // Throws if the file is no longer at its path: whoever looks there would not find what is written.
+  void check_in_place() const;
+
  private:
   int open_in(const std::string& folder) const;
   void sync(const std::string& folder) const;

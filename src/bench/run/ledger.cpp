@@ -54,6 +54,7 @@ void Ledger::write(const record::RunRecord& run) {
 
 void Ledger::begin(const Case& c) {
   const std::lock_guard lock(mutex_);
+  file_.check_in_place();
   progress_.begin(c);
 }
 
