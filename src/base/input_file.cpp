@@ -14,15 +14,14 @@ namespace {
 
 // The descriptor of a file that is being read.
 struct OpenFile {
-  explicit OpenFile(const std::string& path)
-      // O_NONBLOCK: opening a pipe that nobody writes must not wait.
-      : fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {}
+  OpenFile(const std::string& path, const InputKind& kind);
   ~OpenFile() {
     if (fd >= 0) close(fd);
   }
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;
-  const int fd;
+  int fd = -1;
+  int64_t bytes = 0;
 };
 
 std::string_view kind_of(mode_t mode) {
@@ -32,20 +31,35 @@ std::string_view kind_of(mode_t mode) {
   return "a device";
 }
 
+OpenFile::OpenFile(const std::string& path, const InputKind& kind) {
+  LONGSPAN_CHECK_INPUT(path.find('\0') == std::string::npos, "{}: a path cannot hold a NUL byte", path);
+  // O_NONBLOCK: opening a pipe that nobody writes must not wait.
+  fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  LONGSPAN_CHECK_INPUT(fd >= 0, "{}: cannot be opened: {}", path, std::strerror(errno));
+  struct stat status {};
+  const auto check = [&](bool good, const std::string& what) {
+    if (good) return;
+    close(fd);  // the destructor of an object that was not made does not run
+    LONGSPAN_CHECK_INPUT(good, "{}: {}", path, what);
+  };
+  check(fstat(fd, &status) == 0, fmt::format("cannot be read: {}", std::strerror(errno)));
+  check(S_ISREG(status.st_mode),
+        fmt::format("is {}; {} must be a regular file", kind_of(status.st_mode), kind.name));
+  bytes = status.st_size;
+  check(bytes <= kind.most_bytes,
+        fmt::format("has {} bytes; {} may have at most {}", bytes, kind.name, kind.most_bytes));
+}
+
 }  // namespace
 
+void check_input_file(const std::string& path, const InputKind& kind) {
+  const OpenFile file(path, kind);
+}
+
 std::string read_input_file(const std::string& path, const InputKind& kind) {
-  LONGSPAN_CHECK_INPUT(path.find('\0') == std::string::npos, "{}: a path cannot hold a NUL byte", path);
-  const OpenFile file(path);
-  LONGSPAN_CHECK_INPUT(file.fd >= 0, "{}: cannot be opened: {}", path, std::strerror(errno));
-  struct stat status {};
-  LONGSPAN_CHECK_INPUT(fstat(file.fd, &status) == 0, "{}: cannot be read: {}", path, std::strerror(errno));
-  LONGSPAN_CHECK_INPUT(S_ISREG(status.st_mode), "{}: is {}; {} must be a regular file", path,
-                       kind_of(status.st_mode), kind.name);
-  LONGSPAN_CHECK_INPUT(status.st_size <= kind.most_bytes, "{}: has {} bytes; {} may have at most {}", path,
-                       status.st_size, kind.name, kind.most_bytes);
+  const OpenFile file(path, kind);
   std::string text;
-  text.reserve(static_cast<size_t>(status.st_size));
+  text.reserve(static_cast<size_t>(file.bytes));
   // To the end, not to the size: files of /proc have no size, and others may grow.
   for (char block[1 << 16];;) {
     const ssize_t got = read(file.fd, block, sizeof block);

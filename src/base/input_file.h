@@ -22,4 +22,7 @@ inline constexpr InputKind kPeerFile{"a peer's file", int64_t{1} << 20};
 // not a regular file (a folder, a device, a pipe), or if it is too large.
 std::string read_input_file(const std::string& path, const InputKind& kind);
 
+// Throws these errors, but for those of reading, for a file that is too large to be held as a whole.
+void check_input_file(const std::string& path, const InputKind& kind);
+
 }  // namespace longspan

@@ -1,9 +1,19 @@
 #include "record/base64.h"
 
+#include <array>
+
 namespace longspan::record {
 namespace {
 
 constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+constexpr auto kDigits = [] {
+  std::array<int8_t, 256> digits{};
+  digits.fill(-1);
+  for (size_t i = 0; i < kAlphabet.size(); ++i)
+    digits[static_cast<unsigned char>(kAlphabet[i])] = static_cast<int8_t>(i);
+  return digits;
+}();
 
 }  // namespace
 
@@ -20,10 +30,6 @@ std::string base64(const std::vector<uint8_t>& bytes) {
 }
 
 std::optional<std::vector<uint8_t>> decode_base64(std::string_view text) {
-  const auto value = [](char c) {
-    const size_t at = kAlphabet.find(c);
-    return at == std::string_view::npos ? -1 : static_cast<int>(at);
-  };
   if (text.size() % 4 != 0) return std::nullopt;
   size_t padding = 0;
   while (padding < 2 && padding < text.size() && text[text.size() - 1 - padding] == '=') ++padding;
@@ -33,7 +39,7 @@ std::optional<std::vector<uint8_t>> decode_base64(std::string_view text) {
     const size_t meant = i + 4 == text.size() ? 4 - padding : 4;
     uint32_t word = 0;
     for (size_t j = 0; j < 4; ++j) {
-      const int digit = j < meant ? value(text[i + j]) : 0;
+      const int digit = j < meant ? kDigits[static_cast<unsigned char>(text[i + j])] : 0;
       if (digit < 0) return std::nullopt;
       word = word << 6 | static_cast<uint32_t>(digit);
     }

@@ -170,8 +170,8 @@ void ResultsFile::append(const Json& line) {
 }
 
 void ResultsFile::check_in_place() const {
-  struct stat open {
-  }, named{};
+  struct stat open {};
+  struct stat named {};
   if (fstat(file_.get(), &open) != 0) return;
   const bool found = stat(path_.c_str(), &named) == 0;
   if (found ? named.st_dev == open.st_dev && named.st_ino == open.st_ino

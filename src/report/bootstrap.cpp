@@ -14,9 +14,8 @@ double beta(double a, double b, std::mt19937_64& generator) {
   return x + y > 0 ? x / (x + y) : 0.5;
 }
 
-double at(std::span<const double> sorted, double u) {
-  const auto n = static_cast<double>(sorted.size());
-  return sorted[std::min(sorted.size() - 1, static_cast<size_t>(std::floor(n * u)))];
+uint32_t place(double u, double n) {
+  return static_cast<uint32_t>(std::min(n - 1, std::floor(n * u)));
 }
 
 }  // namespace
@@ -27,14 +26,25 @@ double median(std::span<const double> sorted) {
   return sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
 }
 
-double bootstrap_median(std::span<const double> sorted, std::mt19937_64& generator) {
-  LONGSPAN_CHECK(!sorted.empty(), "no value has a median");
-  const auto n = static_cast<double>(sorted.size());
+MiddlePlaces resampled_middle(size_t count, std::mt19937_64& generator) {
+  LONGSPAN_CHECK(count > 0, "no value has a median");
+  const auto n = static_cast<double>(count);
   const double m = std::ceil(n / 2);
   const double lower = beta(m, n - m + 1, generator);
-  if (sorted.size() % 2 == 1) return at(sorted, lower);
+  if (count % 2 == 1) return {place(lower, n), place(lower, n)};
   const double upper = lower + (1 - lower) * beta(1, n - m, generator);
-  return (at(sorted, lower) + at(sorted, upper)) / 2;
+  return {place(lower, n), place(upper, n)};
+}
+
+const std::vector<MiddlePlaces>& Bootstrap::places(uint64_t stream, size_t n) {
+  std::vector<MiddlePlaces>& places = drawn_[{stream, n}];
+  if (places.empty()) {
+    std::seed_seq seeds{seed_ & UINT32_MAX, seed_ >> 32, stream, uint64_t{n}};
+    std::mt19937_64 generator(seeds);
+    places.reserve(replicates());
+    for (int i = 0; i < replicates_; ++i) places.push_back(resampled_middle(n, generator));
+  }
+  return places;
 }
 
 }  // namespace longspan::report

@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/printable.h"
-#include "report/bootstrap.h"
 #include "report/format.h"
 
 namespace longspan::report {
@@ -45,27 +44,31 @@ std::optional<std::pair<SortedSamples, SortedSamples>> paired_samples(const Case
   return pairs;
 }
 
-double resampled_time(const SortedSamples& masks, std::mt19937_64& generator) {
-  double time = 0;
-  for (const auto& samples : masks) time += bootstrap_median(samples, generator);
-  return time;
+// Replicates of the sum of the masks' medians. Every mask of either side has a stream of its own.
+std::vector<double> resampled_times(const SortedSamples& masks, uint64_t side, Bootstrap& bootstrap) {
+  std::vector<double> times(bootstrap.replicates());
+  for (size_t mask = 0; mask < masks.size(); ++mask) {
+    const std::vector<MiddlePlaces>& places = bootstrap.places(2 * mask + side, masks[mask].size());
+    for (size_t i = 0; i < times.size(); ++i) times[i] += places[i].median_of(masks[mask]);
+  }
+  return times;
 }
 
 // Nothing if times so far apart were recorded that their ratio is no number.
-std::optional<Interval> bootstrap_interval(const SortedSamples& a, const SortedSamples& b,
-                                           const CompareOptions& options) {
-  std::mt19937_64 generator(options.seed);
-  std::vector<double> ratios;
-  ratios.reserve(static_cast<size_t>(options.replicates));
-  for (int i = 0; i < options.replicates; ++i) {
-    const double time_a = resampled_time(a, generator);
-    ratios.push_back(time_a / resampled_time(b, generator));
-    if (std::isnan(ratios.back())) return std::nullopt;
+std::optional<Interval> bootstrap_interval(const SortedSamples& a, const SortedSamples& b, double confidence,
+                            Bootstrap& bootstrap) {
+  std::vector<double> ratios = resampled_times(a, 0, bootstrap);
+  const std::vector<double> times_b = resampled_times(b, 1, bootstrap);
+  for (size_t i = 0; i < ratios.size(); ++i) {
+    ratios[i] /= times_b[i];
+    if (std::isnan(ratios[i])) return std::nullopt;
   }
-  std::sort(ratios.begin(), ratios.end());
-  const double tail = (1 - options.confidence) / 2 * static_cast<double>(ratios.size());
-  const auto cut = std::min(static_cast<size_t>(tail), (ratios.size() - 1) / 2);
-  return Interval{ratios[cut], ratios[ratios.size() - 1 - cut]};
+  const double tail = (1 - confidence) / 2 * static_cast<double>(ratios.size());
+  const auto cut = static_cast<ptrdiff_t>(std::min(static_cast<size_t>(tail), (ratios.size() - 1) / 2));
+  const auto lo = ratios.begin() + cut, hi = ratios.end() - 1 - cut;
+  std::nth_element(ratios.begin(), lo, ratios.end());
+  if (lo != hi) std::nth_element(lo + 1, hi, ratios.end());
+  return Interval{*lo, *hi};
 }
 
 // The interval without enough samples. The recorded intervals of the two times are taken as independent and
@@ -201,10 +204,10 @@ Verdict verdict_of(const Interval& interval, double tolerance) {
   return Verdict::kAmbiguous;
 }
 
-std::optional<Interval> ratio_interval(const CaseRecord& a, const CaseRecord& b,
-                                       const CompareOptions& options) {
+std::optional<Interval> ratio_interval(const CaseRecord& a, const CaseRecord& b, double confidence,
+                                       Bootstrap& bootstrap) {
   if (const auto samples = paired_samples(a, b))
-    return bootstrap_interval(samples->first, samples->second, options);
+    return bootstrap_interval(samples->first, samples->second, confidence, bootstrap);
   return combined_interval(a, b);
 }
 
@@ -222,6 +225,7 @@ CompareReport compare(const Results& a, const Results& b, const CompareOptions& 
       std::any_of(in_a.begin(), in_a.end(), [&](const auto& entry) { return in_b.contains(entry.first); });
   LONGSPAN_CHECK_INPUT(common, "A and B have no case in common: {} in A, {} in B", in_a.size(), in_b.size());
   std::set<std::pair<int, int>> paired_runs;
+  Bootstrap bootstrap(options.replicates, options.seed);
   for (const CaseRecord& c : a.cases) {
     if (find(in_a, c.id) != &c || !measured(&c)) continue;
     const CaseRecord* other = find(in_b, c.id);
@@ -232,7 +236,7 @@ CompareReport compare(const Results& a, const Results& b, const CompareOptions& 
     if (paired_runs.insert({c.run_index, other->run_index}).second)
       warn_of_machines(report.warnings, a.run_of(c), b.run_of(*other));
     Comparison comparison{&c, other, *c.time_s / *other->time_s, std::nullopt, Verdict::kAmbiguous};
-    comparison.interval = ratio_interval(c, *other, options);
+    comparison.interval = ratio_interval(c, *other, options.confidence, bootstrap);
     if (comparison.interval) comparison.verdict = verdict_of(*comparison.interval, options.tolerance);
     report.both.push_back(comparison);
   }

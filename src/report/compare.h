@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "report/bootstrap.h"
 #include "report/results.h"
 #include "report/table.h"
 
@@ -55,8 +56,8 @@ struct CompareReport {
 CompareReport compare(const Results& a, const Results& b, const CompareOptions& options);
 
 // The interval of the ratio of two cases' times (a over b), from their samples: docs/reference/metrics.md.
-std::optional<Interval> ratio_interval(const CaseRecord& a, const CaseRecord& b,
-                                       const CompareOptions& options);
+std::optional<Interval> ratio_interval(const CaseRecord& a, const CaseRecord& b, double confidence,
+                                       Bootstrap& bootstrap);
 
 Verdict verdict_of(const Interval& interval, double tolerance);
 

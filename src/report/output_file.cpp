@@ -18,7 +18,8 @@ namespace fs = std::filesystem;
 using record::Descriptor, record::uninterrupted;
 
 bool names_stdout(const fs::path& path) {
-  struct stat named {}, out {};
+  struct stat named {};
+  struct stat out {};
   return stat(path.c_str(), &named) == 0 && !S_ISCHR(named.st_mode) && fstat(STDOUT_FILENO, &out) == 0 &&
          named.st_dev == out.st_dev && named.st_ino == out.st_ino;
 }

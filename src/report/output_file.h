@@ -17,8 +17,8 @@ class OutputFile {
     std::string_view name, begin;
   };
 
-  // Throws an input error if the file may not be written: it is a folder or one of the inputs, its folder is missing,
-  // or it exists and is of another kind. `option` begins the messages.
+  // Throws an input error if the file may not be written: it is a folder or one of the inputs, its folder is
+  // missing, or it exists and is of another kind. `option` begins the messages.
   OutputFile(std::string_view option, const std::string& path, Kind kind,
              const std::vector<std::filesystem::path>& inputs,
              const record::FileCalls& calls = record::system_calls());
@@ -26,8 +26,9 @@ class OutputFile {
   // The command's own messages must then go elsewhere.
   bool is_stdout() const { return stdout_; }
 
-  // The file has either its old content or the new, whenever the program or the machine stops. A pipe, a device or
-  // standard output is written as it is. Throws an input error on failure; a file then keeps its old content.
+  // The file has either its old content or the new, whenever the program or the machine stops. A pipe, a
+  // device or standard output is written as it is. Throws an input error on failure; a file then keeps its
+  // old content.
   void write(std::string_view content) const;
 
  private:

@@ -182,21 +182,14 @@ std::string encode(const record::Picture& picture) {
   return cells;
 }
 
-Json pictures_of(const Results& results) {
-  Json pictures = Json::array();
-  std::set<std::tuple<std::string, int64_t, std::string>> seen;
-  for (const CaseRecord& c : results.cases) {
-    const std::string mask = mask_title(c.workload);
-    if (!c.picture || !seen.insert({mask, c.workload.seqlen, c.workload.lengths}).second) continue;
-    Json json = {{"mask", mask},
-                 {"seqlen", c.workload.seqlen},
-                 {"size", c.picture->size},
-                 {"cells", encode(*c.picture)}};
-    put(json, "lengths", c.workload.lengths);
-    put(json, "density", c.density);
-    pictures.push_back(std::move(json));
-  }
-  return pictures;
+Json json_of(const MaskPicture& picture) {
+  Json json = {{"mask", mask_title(picture.workload)},
+               {"seqlen", picture.workload.seqlen},
+               {"size", picture.picture.size},
+               {"cells", encode(picture.picture)}};
+  put(json, "lengths", picture.workload.lengths);
+  put(json, "density", picture.density);
+  return json;
 }
 
 std::string title_of(const Results& results, const PageOptions& options) {
@@ -269,6 +262,11 @@ std::string_view page_begin() {
 }
 
 std::string format_page(const Results& results, const PageOptions& options) {
+  LONGSPAN_CHECK_INPUT(results.cases.size() <= kMostCases,
+                       "{} cases are too many for one page, which shows at most {}: name fewer results, or "
+                       "select lines of a file, as by grep -e '\"type\":\"run\"' -e '\"kernel\":\"sm90\"'; "
+                       "without --output a table shows all",
+                       results.cases.size(), kMostCases);
   Json data = {{"setups", Json::array()},
                {"cases", Json::array()},
                {"warnings", results.warnings},
@@ -288,7 +286,8 @@ std::string format_page(const Results& results, const PageOptions& options) {
     data["setups"].push_back(std::move(json));
   }
   for (const CaseRecord& c : results.cases) data["cases"].push_back(json_of(results, c));
-  data["pictures"] = pictures_of(results);
+  data["pictures"] = Json::array();
+  for (const MaskPicture& picture : results.pictures) data["pictures"].push_back(json_of(picture));
 
   using namespace page_assets;
   std::string script = "(() => {\n'use strict';\n";

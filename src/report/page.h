@@ -22,6 +22,10 @@ struct PageOptions {
 // The bytes that every page begins with.
 std::string_view page_begin();
 
+// A browser needs seconds to draw more.
+inline constexpr size_t kMostCases = 20'000;
+
+// Throws an input error if there are more cases than that.
 std::string format_page(const Results& results, const PageOptions& options);
 
 // Escapes text for use inside an element or a quoted attribute.

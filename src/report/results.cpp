@@ -1,11 +1,16 @@
 #include "report/results.h"
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <set>
+#include <sstream>
+#include <tuple>
+#include <utility>
 
 #include "base/error.h"
 #include "base/input_file.h"
+#include "base/parallel.h"
 #include "record/results_file.h"
 
 namespace longspan::report {
@@ -28,15 +33,43 @@ std::string label_of(std::string_view source) {
   return name.empty() ? "results" : name;
 }
 
+// What a line says, or why it cannot be read.
+struct LineRead {
+  record::ResultsLine::Type type = record::ResultsLine::Type::kOther;
+  record::RunRecord run;
+  record::CaseRecord c;
+  std::string error;
+};
+
+LineRead read_line(const std::string& text) {
+  LineRead row;
+  try {
+    const record::ResultsLine line = record::parse_results_line(text);
+    row.type = line.type;
+    if (line.type == record::ResultsLine::Type::kRun) row.run = record::run_from(line);
+    if (line.type == record::ResultsLine::Type::kCase) row.c = record::case_from(line);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kInput) throw;
+    row.error = error.what();
+  }
+  row.c.workload.json = {};  // its fields say the same
+  return row;
+}
+
+bool is_blank(const std::string& line) {
+  return line.find_first_not_of(" \t\r") == std::string::npos;
+}
+
 // Collects the lines of one or several files.
 class Collector {
  public:
-  void add(std::string_view text, std::string_view name);
+  void add(std::istream& file, std::string_view name);
   Results finish();
 
  private:
   int run_index(const std::string& id, std::string_view source);
-  void add_line(std::string_view text, const Place& at);
+  void add_line(LineRead row, const Place& at);
+  void add_picture(CaseRecord& c);
   void group_runs();
   void drop_duplicates();
   void name_defaults();
@@ -44,6 +77,7 @@ class Collector {
   Results results_;
   std::map<std::string, int, std::less<>> run_by_id_;
   std::set<int> announced_;  // runs whose run line was read
+  std::set<std::tuple<std::string, std::string, int64_t, std::string>> drawn_;
 };
 
 int Collector::run_index(const std::string& id, std::string_view source) {
@@ -57,43 +91,55 @@ int Collector::run_index(const std::string& id, std::string_view source) {
   return found->second;
 }
 
-void Collector::add_line(std::string_view text, const Place& at) {
-  try {
-    const record::ResultsLine line = record::parse_results_line(text);
-    if (line.type == record::ResultsLine::Type::kRun) {
-      RunRecord run{record::run_from(line), std::string(at.file)};
-      std::erase_if(run.ceilings, [](const auto& entry) { return !(entry.second.flops_per_s > 0); });
-      std::sort(run.ceilings.begin(), run.ceilings.end(),
-                [](const auto& a, const auto& b) { return a.first < b.first; });
-      const int index = run_index(run.run, at.file);
-      // A resumed run writes its run line again.
-      if (announced_.insert(index).second) results_.runs[static_cast<size_t>(index)] = std::move(run);
-    } else if (line.type == record::ResultsLine::Type::kCase) {
-      CaseRecord c{record::case_from(line)};
-      c.run_index = run_index(c.run, at.file);
-      results_.cases.push_back(std::move(c));
-    }  // other types belong to later versions of the same schema
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kInput) throw;
-    LONGSPAN_CHECK_INPUT(false, "{}:{}: {}", at.file, at.line, error.what());
-  }
+void Collector::add_line(LineRead row, const Place& at) {
+  LONGSPAN_CHECK_INPUT(row.error.empty(), "{}:{}: {}", at.file, at.line, row.error);
+  if (row.type == record::ResultsLine::Type::kRun) {
+    RunRecord run{std::move(row.run), std::string(at.file)};
+    std::erase_if(run.ceilings, [](const auto& entry) { return !(entry.second.flops_per_s > 0); });
+    std::sort(run.ceilings.begin(), run.ceilings.end(),
+              [](const auto& a, const auto& b) { return a.first < b.first; });
+    const int index = run_index(run.run, at.file);
+    // A resumed run writes its run line again.
+    if (announced_.insert(index).second) results_.runs[static_cast<size_t>(index)] = std::move(run);
+  } else if (row.type == record::ResultsLine::Type::kCase) {
+    CaseRecord c{std::move(row.c)};
+    c.run_index = run_index(c.run, at.file);
+    if (c.picture) add_picture(c);
+    results_.cases.push_back(std::move(c));
+  }  // other types belong to later versions of the same schema
 }
 
-void Collector::add(std::string_view text, std::string_view name) {
-  if (text.substr(0, 3) == "\xEF\xBB\xBF") text.remove_prefix(3);
-  for (int64_t number = 1; !text.empty(); ++number) {
-    const size_t end = text.find('\n');
-    const bool ended = end != std::string_view::npos;
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(ended ? end + 1 : text.size());
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const Place at{name, number};
-    if (!ended && !nlohmann::json::accept(line)) {
-      results_.warnings.push_back(
-          fmt::format("{}:{}: the last line is incomplete; it is left out", name, number));
-      break;
+void Collector::add_picture(CaseRecord& c) {
+  const Workload& w = c.workload;
+  if (drawn_.insert({w.mask, record::text_of(w.options.json), w.seqlen, w.lengths}).second)
+    results_.pictures.push_back({w, c.density, std::move(*c.picture)});
+  c.picture.reset();
+}
+
+void Collector::add(std::istream& file, std::string_view name) {
+  constexpr size_t kAtOnce = 1024;
+  int64_t before = 0;  // lines
+  bool ended = true;   // the last line, by a newline
+  while (file) {
+    std::vector<std::string> lines;
+    for (std::string line; lines.size() < kAtOnce && std::getline(file, line);) {
+      ended = !file.eof();
+      lines.push_back(std::move(line));
     }
-    add_line(line, at);
+    LONGSPAN_CHECK_INPUT(!file.bad(), "{}: cannot be read", name);
+    if (lines.empty()) return;
+    if (before == 0 && lines.front().starts_with("\xEF\xBB\xBF")) lines.front().erase(0, 3);
+    if (!ended && !is_blank(lines.back()) && !nlohmann::json::accept(lines.back())) {
+      results_.warnings.push_back(fmt::format("{}:{}: the last line is incomplete; it is left out", name,
+                                              before + static_cast<int64_t>(lines.size())));
+      lines.pop_back();
+    }
+    std::vector<LineRead> rows(lines.size());
+    parallel_for(static_cast<int64_t>(lines.size()), [&](int64_t i, int) {
+      const auto at = static_cast<size_t>(i);
+      if (!is_blank(lines[at])) rows[at] = read_line(lines[at]);
+    });
+    for (LineRead& row : rows) add_line(std::move(row), {name, ++before});
   }
 }
 
@@ -217,8 +263,9 @@ std::string RunRecord::device_name() const {
 }
 
 Results parse_results(std::string_view text, std::string_view name) {
+  std::istringstream lines{std::string(text)};
   Collector collector;
-  collector.add(text, name);
+  collector.add(lines, name);
   return collector.finish();
 }
 
@@ -238,7 +285,12 @@ std::vector<std::filesystem::path> results_files(const std::vector<std::filesyst
 
 Results read_results(const std::vector<std::filesystem::path>& paths) {
   Collector collector;
-  for (const auto& file : results_files(paths)) collector.add(read_input_file(file.string(), kResultsFile), file.string());
+  for (const auto& path : results_files(paths)) {
+    check_input_file(path.string(), kResultsFile);
+    std::ifstream file(path, std::ios::binary);
+    LONGSPAN_CHECK_INPUT(file.is_open(), "{}: cannot be opened", path.string());
+    collector.add(file, path.string());
+  }
   return collector.finish();
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,10 +35,18 @@ struct CaseRecord : record::CaseRecord {
   int run_index = 0;  // into Results::runs
 };
 
+// The picture of a mask, from the first case that has it.
+struct MaskPicture {
+  Workload workload;  // of that case
+  std::optional<double> density;
+  record::Picture picture;
+};
+
 struct Results {
   std::vector<RunRecord> runs;
   std::vector<Setup> setups;
   std::vector<CaseRecord> cases;      // if a setup measured a case twice, only the last record
+  std::vector<MaskPicture> pictures;  // the cases have none
   std::vector<std::string> warnings;  // for the user, one line each
 
   const RunRecord& run_of(const CaseRecord& c) const { return runs[static_cast<size_t>(c.run_index)]; }

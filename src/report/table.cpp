@@ -43,15 +43,16 @@ std::string paragraph(std::string_view text, const std::string& indent, Ink ink,
 }
 
 struct Column {
-  std::string heading;
-  bool right = false;
-  std::vector<std::string> cells;
-
-  size_t width() const {
-    size_t width = display_width(heading);
-    for (const std::string& cell : cells) width = std::max(width, display_width(cell));
-    return width;
+  Column(std::string heading, bool right, std::vector<std::string> cells)
+      : heading(std::move(heading)), right(right), cells(std::move(cells)) {
+    width = display_width(this->heading);
+    for (const std::string& cell : this->cells) width = std::max(width, display_width(cell));
   }
+
+  std::string heading;
+  bool right;
+  std::vector<std::string> cells;
+  size_t width;  // of the widest cell
 };
 
 // What a table shows. Narrower layouts drop one item after another.
@@ -221,19 +222,24 @@ void Table::sort() {
     return std::tuple(direction_rank[w.direction], w.dtype, w.heads_q, w.heads_kv, w.head_dim,
                       mask_rank[mask_title(w)], w.seqlen, w.lengths, w.deterministic, rest, *c->time_s);
   };
-  std::stable_sort(cases_.begin(), cases_.end(),
-                   [&](const CaseRecord* a, const CaseRecord* b) { return order(a) < order(b); });
+  std::vector<std::pair<decltype(order(nullptr)), const CaseRecord*>> sorted;
+  sorted.reserve(cases_.size());
+  for (const CaseRecord* c : cases_) sorted.emplace_back(order(c), c);
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::transform(sorted.begin(), sorted.end(), cases_.begin(),
+                 [](const auto& entry) { return entry.second; });
 }
 
 std::vector<Column> Table::columns(const Layout& layout) const {
   std::vector<Column> columns;
   const auto add = [&](std::string heading, bool right,
                        const std::function<std::string(const CaseRecord&)>& text) {
-    Column column{std::move(heading), right, {}};
-    for (const CaseRecord* c : cases_) column.cells.push_back(text(*c));
-    const bool empty =
-        std::all_of(column.cells.begin(), column.cells.end(), [](auto& cell) { return cell.empty(); });
-    if (!empty) columns.push_back(std::move(column));
+    std::vector<std::string> cells;
+    cells.reserve(cases_.size());
+    for (const CaseRecord* c : cases_) cells.push_back(text(*c));
+    const bool empty = std::all_of(cells.begin(), cells.end(), [](auto& cell) { return cell.empty(); });
+    if (!empty) columns.emplace_back(std::move(heading), right, std::move(cells));
   };
   add("kernel", false, [](const CaseRecord& c) { return printable(c.workload.kernel); });
   add("mask", false, [&](const CaseRecord& c) {
@@ -268,7 +274,7 @@ std::string Table::line(const std::vector<Column>& columns, size_t row, bool hea
   for (size_t i = 0; i < columns.size(); ++i) {
     const Column& column = columns[i];
     const std::string& cell = heading ? column.heading : column.cells[row];
-    const size_t padding = column.width() - display_width(cell);
+    const size_t padding = column.width - display_width(cell);
     std::string painted = cell;
     if (heading) {
       painted = paint(cell, Ink::kBold, options_.colour);
@@ -285,7 +291,7 @@ std::string Table::line(const std::vector<Column>& columns, size_t row, bool hea
 std::string Table::text() const {
   const auto width_of = [](const std::vector<Column>& columns) {
     size_t width = kGap * (columns.size() - 1);
-    for (const Column& column : columns) width += column.width();
+    for (const Column& column : columns) width += column.width;
     return width;
   };
   const size_t limit = options_.width > 0 ? static_cast<size_t>(options_.width) : SIZE_MAX;
@@ -297,9 +303,10 @@ std::string Table::text() const {
     if (width_of(chosen) <= limit) break;
   }
   if (const size_t width = width_of(chosen); width > limit) {
-    const size_t mask = chosen[1].width(), excess = width - limit;
+    const size_t mask = chosen[1].width, excess = width - limit;
     const size_t target = std::max(kNarrowestMask, mask > excess ? mask - excess : 0);
     for (std::string& cell : chosen[1].cells) cell = fit(cell, target);
+    chosen[1] = Column(chosen[1].heading, chosen[1].right, std::move(chosen[1].cells));
   }
 
   std::string text = line(chosen, 0, true);
@@ -307,7 +314,7 @@ std::string Table::text() const {
     text += line(chosen, row, false);
     const Facts& mask_options = cases_[row]->workload.option_facts;
     if (layout.options_below && !mask_options.empty()) {
-      std::string below(chosen[0].width() + kGap + 2, ' ');
+      std::string below(chosen[0].width + kGap + 2, ' ');
       for (const Fact& option : mask_options) below += fmt::format("{} {} ", option.key, option.text);
       below.pop_back();
       text += paint(fit(printable(below), limit), Ink::kDim, options_.colour) + "\n";
@@ -349,14 +356,14 @@ std::string Table::constants() const {
 std::string format_unmeasured(const std::vector<const CaseRecord*>& cases, Status status,
                               const TableOptions& options) {
   std::vector<std::pair<std::string, std::vector<const CaseRecord*>>> groups;
+  std::map<std::string, size_t> places;  // of a group in the list
   for (const CaseRecord* c : cases) {
     if (c->status != status) continue;
     const std::string key =
         fmt::format("{}: {}", c->workload.kernel, c->reason.empty() ? "no reason given" : c->reason);
-    auto found =
-        std::find_if(groups.begin(), groups.end(), [&](const auto& group) { return group.first == key; });
-    if (found == groups.end()) found = groups.insert(groups.end(), {key, {}});
-    found->second.push_back(c);
+    const auto [place, is_new] = places.try_emplace(key, groups.size());
+    if (is_new) groups.push_back({key, {}});
+    groups[place->second].second.push_back(c);
   }
   if (groups.empty()) return "";
   const bool failed = status == Status::kFailed;
@@ -416,15 +423,14 @@ std::string format_setup_heading(const Results& results, const Setup& setup, con
   return paragraph(setup.label, "", Ink::kBold, options) + paragraph(facts, "", Ink::kPlain, options);
 }
 
-std::string format_setup(const Results& results, const Setup& setup, int index, const TableOptions& options) {
-  std::vector<const CaseRecord*> cases, measured;
+std::string format_setup(const Results& results, const Setup& setup,
+                         const std::vector<const CaseRecord*>& cases, const TableOptions& options) {
+  std::vector<const CaseRecord*> measured;
   size_t skipped = 0, failed = 0;
-  for (const CaseRecord& c : results.cases) {
-    if (results.setup_of(c) != index) continue;
-    cases.push_back(&c);
-    if (c.status == Status::kOk) measured.push_back(&c);
-    skipped += c.status == Status::kSkipped;
-    failed += c.status == Status::kFailed;
+  for (const CaseRecord* c : cases) {
+    if (c->status == Status::kOk) measured.push_back(c);
+    skipped += c->status == Status::kSkipped;
+    failed += c->status == Status::kFailed;
   }
   std::string text = format_setup_heading(results, setup, options);
   std::string counts = fmt::format("{} measured, {} skipped, {} failed", measured.size(), skipped, failed);
@@ -463,10 +469,12 @@ TableOptions table_options_for(std::FILE* out) {
 }
 
 std::string format_table(const Results& results, const TableOptions& options) {
+  std::vector<std::vector<const CaseRecord*>> cases(results.setups.size());
+  for (const CaseRecord& c : results.cases) cases[static_cast<size_t>(results.setup_of(c))].push_back(&c);
   std::string text;
   for (size_t i = 0; i < results.setups.size(); ++i) {
     if (i > 0) text += "\n";
-    text += format_setup(results, results.setups[i], static_cast<int>(i), options);
+    text += format_setup(results, results.setups[i], cases[i], options);
   }
   if (results.setups.empty()) text += "No results.\n";
   for (const std::string& warning : results.warnings) {

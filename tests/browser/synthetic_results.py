@@ -3,10 +3,13 @@
 
 Nothing here was measured, and the device's name says so. Usage:
     synthetic_results.py OUT.jsonl [--kind cpu|gpu|sparse|hostile] [--seed N] [--speed FACTOR]
+    synthetic_results.py OUT.jsonl --kind many --rows 100000
 """
 import argparse
 import base64
+import functools
 import hashlib
+import itertools
 import json
 import random
 
@@ -20,6 +23,7 @@ DOCUMENTS = {"full_document", "causal_document", "share_question", "causal_block
 HOSTILE = "</script><script>window.broken=1</script><img src=x onerror=window.broken=1>&lt;\"'<!--\u2028"
 
 
+@functools.cache
 def picture(mask, size=64):
     cells = bytearray()
     for i in range(size):
@@ -227,6 +231,18 @@ def parallel(rng, speed):
                 yield line
 
 
+def many(rng, speed, rows):
+    """That many distinct cases of one run, as a sweep over lengths would measure them."""
+    ceiling, run = 7.9e14, "00000000000000a1"
+    yield run_line(run, "Synthetic GPU (nothing was measured)", {"bf16": ceiling}, "longspan run many.toml", "many")
+    kernels = {"sm90": 0.8 * speed, "fa3": 0.75, "flex": 0.5}
+    axes = list(itertools.product(DENSE, ("forward", "backward"), (64, 128), kernels))
+    for row in range(rows):
+        mask, direction, head_dim, kernel = axes[row % len(axes)]
+        case = make_case(kernel, mask, 128 * (1 + row // len(axes)), direction, (64, 8), head_dim, "bf16")
+        yield case_line(run, rng, case, kernels[kernel] * rng.uniform(0.95, 1.02), ceiling)
+
+
 def hostile(rng, speed):
     """Hostile text for HTML, scripts and terminals in every string of a results file."""
     run = "00000000000000e1"
@@ -258,14 +274,17 @@ def hostile(rng, speed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out")
-    parser.add_argument("--kind", choices=("cpu", "gpu", "sparse", "parallel", "deterministic", "builds", "hostile"), default="cpu")
+    parser.add_argument("--kind", choices=("cpu", "gpu", "sparse", "parallel", "deterministic", "builds", "hostile", "many"),
+                        default="cpu")
+    parser.add_argument("--rows", type=int, default=1000, help="cases of --kind many")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--speed", type=float, default=1.0, help="of the first kernel, to make two sets that differ")
     args = parser.parse_args()
     rng = random.Random(args.seed)
+    more = (args.rows,) if args.kind == "many" else ()
     with open(args.out, "w", encoding="utf-8") as out:
-        for line in {"cpu": cpu, "gpu": gpu, "sparse": sparse, "parallel": parallel,
-                     "deterministic": deterministic, "builds": builds, "hostile": hostile}[args.kind](rng, args.speed):
+        for line in {"cpu": cpu, "gpu": gpu, "sparse": sparse, "parallel": parallel, "deterministic": deterministic,
+                     "builds": builds, "hostile": hostile, "many": many}[args.kind](rng, args.speed, *more):
             out.write(json.dumps(line) + "\n")
 
 

@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from program import run
 
+SYNTHETIC = str(Path(__file__).parents[1] / "browser" / "synthetic_results.py")
 RUN = ["run", "--kernel", "cpu-flash", "--mask", "causal,full", "--seqlen", "128", "--heads", "2:1", "--head-dim", "32",
        "--warmup-s", "0", "--min-samples", "6", "--max-samples", "6", "--budget-s", "0.1"]
 
@@ -106,6 +108,28 @@ class ResultsFilesTest(unittest.TestCase):
         self.assertIn(f"was moved during the run, to {moved}/results.jsonl; move it back", error)
         moved.rename(self.out)
         self.assertEqual(run("report", str(self.out)).returncode, 0)
+
+
+class ManyRowsTest(unittest.TestCase):
+    ROWS = 5000
+
+    def test_table_page_and_comparison_of_many_rows(self):
+        with tempfile.TemporaryDirectory() as folder:
+            files = [os.path.join(folder, name) for name in ("a.jsonl", "b.jsonl")]
+            for seed, file in enumerate(files):
+                subprocess.run([sys.executable, SYNTHETIC, file, "--kind", "many", "--rows", str(self.ROWS), "--seed",
+                                str(seed)], check=True)
+            table = run("report", files[0]).stdout.splitlines()
+            self.assertIn(f"{self.ROWS} measured, 0 skipped, 0 failed", table[2])
+            self.assertEqual(sum(line.startswith(("sm90 ", "fa3 ", "flex ")) for line in table), self.ROWS)
+            page = run("report", files[0], "-o", os.path.join(folder, "page.html"))
+            self.assertIn(f"{self.ROWS} cases", page.stdout)
+            comparison = json.loads(run("compare", *files, "--json").stdout)
+            self.assertEqual(len(comparison["cases"]), self.ROWS)
+            self.assertEqual(len({case["id"] for case in comparison["cases"]}), self.ROWS)
+            for case in comparison["cases"]:
+                low, high = case["interval"]
+                self.assertTrue(low <= case["ratio"] <= high, case)
 
 
 class OutputFilesTest(unittest.TestCase):

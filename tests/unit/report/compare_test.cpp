@@ -47,8 +47,24 @@ Results results(const Lines&... lines) {
 
 TEST(Bootstrap, MedianOfOneAndOfEquals) {
   std::mt19937_64 generator(1);
-  EXPECT_EQ(bootstrap_median(std::vector<double>{3}, generator), 3);
-  EXPECT_EQ(bootstrap_median(std::vector<double>{2, 2, 2, 2}, generator), 2);
+  EXPECT_EQ(resampled_middle(1, generator).median_of(std::vector<double>{3}), 3);
+  EXPECT_EQ(resampled_middle(4, generator).median_of(std::vector<double>{2, 2, 2, 2}), 2);
+}
+
+// Two cases of equal counts draw different replicates for their sides, or their noise would cancel.
+TEST(Bootstrap, StreamsDiffer) {
+  Bootstrap bootstrap(100, 42), same(100, 42), other(100, 43);
+  const auto lowers = [](const std::vector<MiddlePlaces>& places) {
+    std::vector<uint32_t> list;
+    for (const MiddlePlaces& one : places) list.push_back(one.lower);
+    return list;
+  };
+  const auto first = lowers(bootstrap.places(0, 50));
+  EXPECT_THAT(first, SizeIs(100));
+  EXPECT_EQ(first, lowers(bootstrap.places(0, 50)));
+  EXPECT_EQ(first, lowers(same.places(0, 50)));
+  EXPECT_NE(first, lowers(bootstrap.places(1, 50)));
+  EXPECT_NE(first, lowers(other.places(0, 50)));
 }
 
 // Compared with actual resampling: draw n of n with replacement and take the median. Odd and even counts.
@@ -63,7 +79,7 @@ TEST(Bootstrap, HasTheDistributionOfResampling) {
       std::vector<double> resample;
       for (size_t j = 0; j < n; ++j) resample.push_back(sorted[generator() % n]);
       direct.push_back(median_of(std::move(resample)));
-      drawn.push_back(bootstrap_median(sorted, generator));
+      drawn.push_back(resampled_middle(n, generator).median_of(sorted));
     }
     std::sort(direct.begin(), direct.end());
     std::sort(drawn.begin(), drawn.end());
@@ -116,7 +132,8 @@ TEST(Compare, TheIntervalCoversWhatItSays) {
   for (int i = 0; i < kTrials; ++i) {
     const Results a = results(sampled("full", 1, 0.05, 25, 1000 + 2 * static_cast<uint64_t>(i)));
     const Results b = results(sampled("full", 1, 0.05, 25, 1001 + 2 * static_cast<uint64_t>(i)));
-    const auto interval = ratio_interval(a.cases[0], b.cases[0], {.replicates = 500});
+    Bootstrap bootstrap(500, 42);
+    const auto interval = ratio_interval(a.cases[0], b.cases[0], 0.95, bootstrap);
     covered += interval->lo <= 1 && 1 <= interval->hi;
   }
   EXPECT_GE(covered, 0.91 * kTrials);
@@ -124,15 +141,17 @@ TEST(Compare, TheIntervalCoversWhatItSays) {
 
 TEST(Compare, IsTheSameEveryTime) {
   const Results a = results(sampled("full", 1, 0.1, 30, 1)), b = results(sampled("full", 1, 0.1, 30, 2));
-  const auto first = ratio_interval(a.cases[0], b.cases[0], {}),
-             second = ratio_interval(a.cases[0], b.cases[0], {});
+  Bootstrap one(2000, 42), another(2000, 42);
+  const auto first = ratio_interval(a.cases[0], b.cases[0], 0.95, one),
+             second = ratio_interval(a.cases[0], b.cases[0], 0.95, another);
   EXPECT_EQ(first->lo, second->lo);
   EXPECT_EQ(first->hi, second->hi);
 }
 
 TEST(Compare, WithoutSamplesTheRecordedIntervalsCombine) {
   const Results a = results(case_json("k", "full", 1.0)), b = results(case_json("k", "full", 0.5));
-  const auto interval = ratio_interval(a.cases[0], b.cases[0], {});
+  Bootstrap bootstrap(2000, 42);
+  const auto interval = ratio_interval(a.cases[0], b.cases[0], 0.95, bootstrap);
   ASSERT_TRUE(interval.has_value());
   EXPECT_NEAR(interval->lo, 2 * std::exp(-std::hypot(std::log(1 / 0.99), std::log(1.02))), 1e-9);
   EXPECT_NEAR(interval->hi, 2 * std::exp(std::hypot(std::log(1.02), std::log(1 / 0.99))), 1e-9);
@@ -204,7 +223,8 @@ TEST(Compare, TimesWithoutARatioAreBelowAnyBound) {
   b["interval_s"] = nullptr;
   b["time_s"] = 2;
   const Results first = results(a), second = results(b);
-  EXPECT_FALSE(ratio_interval(first.cases[0], second.cases[0], {}).has_value());
+  Bootstrap bootstrap(2000, 42);
+  EXPECT_FALSE(ratio_interval(first.cases[0], second.cases[0], 0.95, bootstrap).has_value());
   EXPECT_THAT(compare(first, second, {}).below(0.9), SizeIs(1));
 }
 

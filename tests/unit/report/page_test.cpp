@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "lines.h"
 
 namespace longspan::report {
@@ -61,6 +62,19 @@ TEST(Page, IsOneFileThatAsksForNothing) {
   EXPECT_FALSE(has(page, " src="));
   EXPECT_FALSE(has(page, "<link"));
   EXPECT_FALSE(has(page, "{{")) << "a mark was left in the page";
+}
+
+TEST(Page, RefusesMoreCasesThanABrowserDraws) {
+  Results r = parse_results(text_of(run_json(), case_json("a", "causal", 1)), "r");
+  r.cases.resize(kMostCases + 1, r.cases.front());
+  EXPECT_THAT([&] { format_page(r, {}); },
+              ::testing::ThrowsMessage<Error>(HasSubstr("20001 cases are too many for one page")));
+}
+
+TEST(Page, BeginsAsEveryPage) {
+  const std::string page = format_page(parse_results(text_of(run_json()), "r"), {.title = "any"});
+  EXPECT_GT(page_begin().size(), 100u);
+  EXPECT_TRUE(page.starts_with(page_begin()));
 }
 
 TEST(Page, TitleIsGivenOrMade) {

@@ -109,6 +109,28 @@ TEST(Results, LeavesOutAHalfLastLineWithAWarning) {
       << "only the newline is missing: the line is complete";
 }
 
+// Lines are read in portions of 1024, by several threads.
+TEST(Results, OfManyLinesTheFirstWrongOneIsNamed) {
+  const std::string run = text_of(run_json());
+  std::string text = run;
+  for (int i = 2; i <= 3000; ++i) text += i == 2500 || i == 2700 ? "wrong\n" : i % 7 == 0 ? "\n" : run;
+  EXPECT_THAT(error_of(text), HasSubstr("r.jsonl:2500: not valid JSON"));
+}
+
+TEST(Results, AnIncompleteLastLineMayEndAnyPortion) {
+  const std::string run = text_of(run_json());
+  for (const int whole : {1022, 1023, 1024, 1025}) {
+    std::string text;
+    for (int i = 0; i < whole; ++i) text += run;
+    const Results r = parse_results(text + "{\"type\"", "r.jsonl");
+    EXPECT_THAT(r.warnings,
+                ElementsAre(HasSubstr(fmt::format("r.jsonl:{}: the last line is incomplete", whole + 1))));
+    EXPECT_THAT(error_of(text + "{\"type\"\n"),
+                HasSubstr(fmt::format("r.jsonl:{}: not valid JSON", whole + 1)));
+    EXPECT_THAT(parse_results(text + run.substr(0, run.size() - 1), "r.jsonl").warnings, IsEmpty());
+  }
+}
+
 TEST(Results, NamesTheLineOfAnythingMalformed) {
   const std::string run = text_of(run_json());
   EXPECT_THAT(error_of(run + "{\"type\": \n" + run), HasSubstr("r.jsonl:2: not valid JSON"));
@@ -158,9 +180,9 @@ TEST(Results, DecodesPictures) {
   auto line = case_json("a", "causal", 1);
   line["picture"] = {{"size", 2}, {"data", "/wCA/w=="}};
   const Results r = parse_results(text_of(run_json(), line), "r.jsonl");
-  ASSERT_TRUE(r.cases[0].picture.has_value());
-  EXPECT_EQ(r.cases[0].picture->size, 2);
-  EXPECT_THAT(r.cases[0].picture->cells, ElementsAre(255, 0, 128, 255));
+  ASSERT_TRUE(r.pictures.size() == 1);
+  EXPECT_EQ(r.pictures[0].picture.size, 2);
+  EXPECT_THAT(r.pictures[0].picture.cells, ElementsAre(255, 0, 128, 255));
 }
 
 TEST(Results, OfACaseRecordedTwiceTheLastCounts) {
