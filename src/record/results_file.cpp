@@ -99,7 +99,7 @@ void ResultsFile::sync(const std::string& folder) const {
 }
 
 void ResultsFile::lock(Mode mode) const {
-  if (calls_.flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
+  if (uninterrupted([&] { return calls_.flock(file_.get(), LOCK_EX | LOCK_NB); }) != 0) {
     LONGSPAN_CHECK_INPUT(
         errno != EWOULDBLOCK,
         "{}: another run is writing it; wait for it to end, or name another folder with --out", path_);
@@ -107,7 +107,8 @@ void ResultsFile::lock(Mode mode) const {
                          path_, std::strerror(errno));
   }
   struct stat status {};
-  LONGSPAN_CHECK_INPUT(calls_.fstat(file_.get(), &status) == 0, "{}: {}", path_, std::strerror(errno));
+  LONGSPAN_CHECK_INPUT(uninterrupted([&] { return calls_.fstat(file_.get(), &status); }) == 0, "{}: {}",
+                       path_, std::strerror(errno));
   LONGSPAN_CHECK_INPUT(S_ISREG(status.st_mode), "{}: not a regular file", path_);
   LONGSPAN_CHECK_INPUT(mode == Mode::kResume || status.st_size == 0,
                        "{} exists; complete that run with --resume, or name another folder with --out",
