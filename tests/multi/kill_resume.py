@@ -51,9 +51,9 @@ def line_count(path):
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def run_and_kill(program, folder, after_lines, then_s):
+def run_and_kill(program, folder, after_lines, then_s, *more):
     """Kills a run some time after its file has that many lines. Returns False if the run ended by itself."""
-    process = subprocess.Popen(command(program, folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(command(program, folder, *more), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while process.poll() is None and line_count(folder / "results.jsonl") < after_lines:
         time.sleep(0.001)
     try:
