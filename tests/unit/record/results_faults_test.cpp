@@ -1,5 +1,5 @@
-// Each system call of writing, resuming and appending fails in turn, in each way. No line may be lost, doubled or
-// altered, and each failure has a message.
+// Each system call of writing, resuming and appending fails in turn, in each way. No line may be lost,
+// doubled or altered, and each failure has a message.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -25,8 +25,8 @@ namespace fs = std::filesystem;
 // The way in which the call of that number fails.
 struct Fault {
   int at = 0;
-  int error = 0;        // 0: reads and writes do half of what was asked, other calls succeed
-  bool dead = false;    // and so does every later call
+  int error = 0;      // 0: reads and writes do half of what was asked, other calls succeed
+  bool dead = false;  // and so does every later call
 };
 
 Fault fault;
@@ -151,9 +151,11 @@ class ResultsFaultsTest : public testing::Test {
     write_until(kLines, ResultsFile::Mode::kResume, calls);
   }
 
-  // Whatever a call returned, what was reported as written is there, once, as it was; and the run can be completed.
+  // Whatever a call returned, what was reported as written is there, once, as it was; and the run can be
+  // completed.
   void try_fault(const Fault& tried, const FileCalls& calls) {
-    SCOPED_TRACE(fmt::format("call {}: {}{}", tried.at, tried.error == 0 ? "short" : std::strerror(tried.error),
+    SCOPED_TRACE(fmt::format("call {}: {}{}", tried.at,
+                             tried.error == 0 ? "short" : std::strerror(tried.error),
                              tried.dead ? ", and all later ones" : ""));
     fs::remove_all(root_);
     fault = tried;
@@ -162,7 +164,8 @@ class ResultsFaultsTest : public testing::Test {
     cycle(calls);
     const std::vector<std::string> left = lines();
     for (const int i : written_)
-      EXPECT_EQ(std::count(left.begin(), left.end(), text_with_checksum(line_of(i)) + "\n"), 1) << "line " << i;
+      EXPECT_EQ(std::count(left.begin(), left.end(), text_with_checksum(line_of(i)) + "\n"), 1)
+          << "line " << i;
     const bool must_fail = tried.error != 0 && tried.error != EINTR;
     EXPECT_EQ(failures_ > 0, must_fail);
     write_until(kLines, ResultsFile::Mode::kResume, system_calls());
