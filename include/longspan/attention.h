@@ -35,25 +35,29 @@ struct Problem {
   void set_mask(Mask mask) { masks = std::make_shared<const HeadMasks>(HeadMasks{std::move(mask)}); }
   float softmax_scale() const;
   DType output_dtype() const { return fp32_output ? DType::kF32 : dtype; }
-  int64_t group_size() const { return heads_q / heads_kv; }
+  void check() const;  // throws kInput that names the field, its value and the allowed values
+
+  // Throw kInput if the heads or masks that they need are wrong.
+  int64_t group_size() const;  // query heads per KV head
   int64_t kv_head_of(int64_t head_q) const { return head_q / group_size(); }
-  const Mask& mask_of_kv_head(int64_t h) const { return masks->size() == 1 ? masks->front() : (*masks)[h]; }
+  const Mask& mask_of_kv_head(int64_t h) const;
   const Mask& mask_of_query_head(int64_t h) const { return mask_of_kv_head(kv_head_of(h)); }
   int64_t area() const;  // visible pairs, summed over query heads
-  void check() const;    // throws kInput that names the field, its value and the allowed values
 };
 
 // Credited floating-point operations: 4 * area * head_dim forward (two products), 2.5 times that backward
-// (five). Only visible pairs count, never wasted work of a kernel.
+// (five). Only visible pairs count, never wasted work of a kernel. Throws as Problem::area() does.
 double flops(const Problem& problem, Direction direction);
 
-// Tensors of one forward pass. A row that sees no key gives o = 0 and lse = -inf.
+// Tensors of one forward pass. A row that sees no key gives o = 0 and lse = -inf. Outputs and the workspace share
+// no memory with other arguments, but may interleave with them as parts of a packed tensor.
 struct ForwardArgs {
   TensorView q;               // [tokens_q, heads_q, head_dim]
   TensorView k, v;            // [tokens_kv, heads_kv, head_dim]
   TensorView o;               // out: [tokens_q, heads_q, head_dim], Problem::dtype; with fp32_output also f32
   float* lse = nullptr;       // out: [heads_q, tokens_q], natural log of the sum of exp(scale * score)
   void* workspace = nullptr;  // Plan::workspace_bytes(kForward) bytes, aligned to 256
+  size_t workspace_size = 0;  // its bytes, to be checked; 0: unknown
 
   // For kernels with merge_parts(): a partial result of the same rows over other keys. The kernel merges it
   // into its output. It may be o and lse themselves. Unused if part_lse is null.
@@ -70,10 +74,15 @@ struct BackwardArgs {
   TensorView dq;               // out: [tokens_q, heads_q, head_dim]
   TensorView dk, dv;           // out: [tokens_kv, heads_kv, head_dim], summed over the query heads of a group
   void* workspace = nullptr;   // Plan::workspace_bytes(kBackward) bytes, aligned to 256
+  size_t workspace_size = 0;   // its bytes, to be checked; 0: unknown
 };
 
 // What a kernel prepares once for a problem: tile maps and schedules. A plan can be used with any tensors of
 // the problem and any number of times, so training reuses it across layers and steps. Calls must not overlap.
+//
+// forward() and backward() throw kInput that names the argument where one does not fit the problem that was
+// planned: a null or misaligned pointer, a dtype, shape or stride, memory that is shared or too small, a call
+// while another runs. Nothing has been written then, and the plan can be used again.
 class Plan {
  public:
   virtual ~Plan() = default;
@@ -92,11 +101,12 @@ class Plan {
 // If `until` is kForward, no backward pass is planned. Throws kInput for an invalid problem or name, and
 // kUnsupported with each kernel's reason if none supports it. There is no silent fallback to another
 // algorithm.
+// The plan keeps its own copy of the problem. Throws kOutOfMemory if the plan does not fit.
 std::unique_ptr<Plan> make_plan(const Problem& problem, const Device& device,
                                 Direction until = Direction::kBackward, std::string_view kernel = "auto");
 
 // The kernels of this build that make_plan() accepts, and the reason why one does not support a problem
-// (empty if it does).
+// (empty if it does). Throws kInput as make_plan() does.
 std::vector<std::string> kernel_names();
 std::string unsupported_reason(std::string_view kernel, const Problem& problem, Direction direction,
                                const Device& device);

@@ -10,12 +10,13 @@
 
 namespace longspan {
 
-// The kind of failure that an Error reports: a caller's mistake (kInput), a defect of Longspan (kInternal), a
-// failed allocation (kOutOfMemory), another process that failed (kPeer), or a problem that a kernel does not
-// support (kUnsupported).
+// The kind of failure that an Error reports: a caller's mistake (kInput), a defect of Longspan or of the
+// system (kInternal), an allocation or a thread that the system refused (kOutOfMemory), another rank or
+// process that failed (kPeer), or a problem that a kernel does not support (kUnsupported).
 enum class ErrorKind { kInput, kInternal, kOutOfMemory, kPeer, kUnsupported };
 
-// The only exception type. what() names the wrong value, the allowed values, and what to do.
+// The only exception type. what() names the wrong value, the allowed values, and what to do. Every function of
+// these headers checks what it is given, except the accessors of TensorView and Band; none aborts.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& message, const char* file, int line, const char* expression);
@@ -57,7 +58,8 @@ struct Stream {
   void* handle = nullptr;
 };
 
-// A view of [tokens, heads, head_dim], contiguous in head_dim; strides in elements. Does not own its memory.
+// A view of [tokens, heads, head_dim], contiguous in head_dim; strides in elements. Does not own its memory. Its
+// members do not check their arguments; the calls that take a view do.
 struct TensorView {
   void* data = nullptr;
   DType dtype = DType::kF32;

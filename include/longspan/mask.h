@@ -58,9 +58,13 @@ struct Band {
 //
 // Bands are normalised at construction: each is clipped to the mask and brought to its normal form, empty
 // ones are dropped, and the rest are sorted by (q.begin, k.begin, lo).
+//
+// Rows and columns outside the mask, and ranges that are wrong, throw kInput.
 class Mask {
  public:
   Mask() = default;
+  Mask(const Mask&) = default;  // a move copies as well, so no mask is ever hollow
+  Mask& operator=(const Mask&) = default;
 
   // Throws kInput that names two bands if they overlap, or a band if it is malformed.
   Mask(int64_t rows, int64_t columns, const std::vector<Band>& bands);

@@ -20,10 +20,11 @@ inline constexpr std::chrono::milliseconds kWaitLimit{60000};
 
 // One rank's end of a group of ranks that exchange data. A wait longer than `limit` fails the group: the
 // calls of all ranks then throw kPeer with the reason, so no rank waits forever. Copies refer to the same
-// end.
+// end, and so does an end that was moved from. `limit` is from 1 ms to 30 days; any other throws kInput.
 class Group {
  public:
-  // Ranks that are threads of this process, with tensors on the CPU or on GPUs. Returns one end per rank.
+  // Ranks that are threads of this process, with tensors on the CPU or on GPUs. Returns one end per rank. Throws
+  // kInput unless there are 1 to 4096 ranks.
   static std::vector<Group> threads(int ranks, std::chrono::milliseconds limit = kWaitLimit);
 
   // The same through NCCL. The tensors of rank r are on devices[r], a different GPU for each rank. Throws
@@ -36,7 +37,9 @@ class Group {
   // token (LONGSPAN_JOB_TOKEN; SECURITY.md).
   static Group processes(const Device& device, std::chrono::milliseconds limit = kWaitLimit);
 
-  explicit Group(std::shared_ptr<Communicator> communicator);
+  explicit Group(std::shared_ptr<Communicator> communicator);  // throws kInput for null
+  Group(const Group&) = default;
+  Group& operator=(const Group&) = default;
   int rank() const;
   int size() const;
   void fail(const std::string& reason);  // ends the group on all ranks
@@ -51,7 +54,8 @@ class Group {
 Group mpi_processes(std::chrono::milliseconds limit = kWaitLimit);
 
 // Calls body once for each end, each in its own thread. If a body throws, its group fails with that reason.
-// The first failure is rethrown after all bodies have ended.
+// The first failure is rethrown after all bodies have ended. Throws kInput if there is no end, if one is given
+// twice, or if body is empty; kOutOfMemory if a thread cannot start.
 void run_ranks(std::span<const Group> ends, const std::function<void(const Group&)>& body);
 
 // `nodes` nodes of `devices` devices each; rank r is device r % devices of node r / devices.
@@ -59,13 +63,13 @@ struct Topology {
   int nodes = 1;
   int devices = 1;
   int ranks() const { return nodes * devices; }
-  int node_of(int rank) const { return rank / devices; }
+  int node_of(int rank) const;  // throws kInput for a rank outside 0 to ranks() - 1
   friend bool operator==(const Topology&, const Topology&) = default;
 };
 
 struct ParallelConfig {
   std::string strategy = "balanced";           // one of strategy_names()
-  std::map<std::string, std::string> options;  // of the strategy, as on the command line
+  std::map<std::string, std::string> options{};  // of the strategy, as on the command line
   int nodes = 1;                               // number of nodes, with the same number of ranks each
   std::string kernel = "auto";                 // as for make_plan()
 };
@@ -76,12 +80,17 @@ std::vector<std::string> strategy_names();  // "ulysses", "ring-p2p", ...
 //
 // The tensors of a call hold the rank's own tokens with all heads, packed in the order of tokens(): q, o,
 // dout, dq [own tokens, heads_q, head_dim]; k, v, dk, dv [own tokens, heads_kv, head_dim]; lse [heads_q, own
-// tokens]. The object has its own workspace. Call forward() before backward() with the same tensors:
+// tokens]. The object has its own workspace. Call forward() before each backward() with the same tensors:
 // backward() reuses other ranks' keys that forward() kept.
+//
+// Calls throw kInput for arguments that do not fit, as those of a Plan do, for a backward() without its
+// forward(), and for an object that was moved from; kPeer once the group has failed. Only kInput leaves the
+// object usable. A rank that throws is missed by the others: end the group with fail(), as run_ranks() does.
 class ParallelAttention {
  public:
   // Plans everything: the schedule, the masks of each rank's shards, the kernel's plans. Throws kInput or
-  // kUnsupported with the strategy's or the kernel's reason.
+  // kUnsupported with the strategy's or the kernel's reason. Results have the dtype of the problem: fp32_output
+  // throws kInput.
   ParallelAttention(const Problem& problem, const ParallelConfig& config, const Group& group,
                     const Device& device, Direction until = Direction::kBackward);
   ~ParallelAttention();
@@ -97,6 +106,7 @@ class ParallelAttention {
 
  private:
   class Impl;
+  Impl& impl() const;  // throws if it was moved from
   std::unique_ptr<Impl> impl_;
 };
 

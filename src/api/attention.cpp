@@ -1,12 +1,19 @@
 // Plans by name, over the table of kernels.
 #include "longspan/attention.h"
 
+#include "api/checked_plan.h"
 #include "api/find_kernel.h"
 #include "base/error.h"
 #include "kernels/registry.h"
 
 namespace longspan {
 namespace {
+
+void check_call(const Problem& problem, Direction direction) {
+  problem.check();
+  LONGSPAN_CHECK_INPUT(direction == Direction::kForward || direction == Direction::kBackward,
+                       "direction is {}; must be kForward or kBackward", static_cast<int>(direction));
+}
 
 Support supports_until(const Kernel& kernel, const Problem& problem, Direction until, const Device& device) {
   Support support = kernel.supports(problem, Direction::kForward, device);
@@ -37,13 +44,12 @@ const Kernel& fastest(const Problem& problem, Direction until, const Device& dev
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const Device& device, Direction until,
                                 std::string_view kernel_name) {
-  const Kernel& kernel = find_kernel(problem, device, until, kernel_name);
-  return until == Direction::kForward ? kernel.plan_forward(problem, device) : kernel.plan(problem, device);
+  return checked_plan(find_kernel(problem, device, until, kernel_name), problem, device, until);
 }
 
 const Kernel& find_kernel(const Problem& problem, const Device& device, Direction until,
                           std::string_view name) {
-  problem.check();
+  check_call(problem, until);
   if (name == "auto") return fastest(problem, until, device);
   const Kernel& kernel = kernel_from_name(name);
   const Support support = supports_until(kernel, problem, until, device);
@@ -62,7 +68,7 @@ std::vector<std::string> kernel_names() {
 
 std::string unsupported_reason(std::string_view kernel, const Problem& problem, Direction direction,
                                const Device& device) {
-  problem.check();
+  check_call(problem, direction);
   return kernel_from_name(kernel).supports(problem, direction, device).reason;
 }
 

@@ -1,9 +1,15 @@
 // Context parallelism for a caller who has tensors and a group: a schedule, an executor, and names for both.
 #include "longspan/parallel.h"
 
+#include <algorithm>
+#include <optional>
+
 #include "api/find_kernel.h"
 #include "api/option_text.h"
+#include "attention/arguments.h"
 #include "base/error.h"
+#include "base/standard_errors.h"
+#include "comm/communicator.h"
 #include "comm/launch.h"
 #include "comm/nccl.h"
 #include "comm/threads.h"
@@ -29,6 +35,12 @@ Topology topology_of(const Group& group, int nodes) {
 
 Schedule scheduled(const Problem& problem, const ParallelConfig& config, const Group& group) {
   problem.check();
+  LONGSPAN_CHECK_INPUT(!problem.fp32_output,
+                       "fp32_output is set; the results of a parallel attention have the problem's dtype, {}",
+                       name_of(problem.dtype));
+  LONGSPAN_CHECK_INPUT(problem.tokens_q == problem.tokens_kv,
+                       "{} queries and {} keys: a rank holds both of its tokens, so there must be as many",
+                       problem.tokens_q, problem.tokens_kv);
   const Strategy& strategy = strategy_from_name(config.strategy);
   const Topology topology = topology_of(group, config.nodes);
   StrategyOptions options;
@@ -51,21 +63,23 @@ Group::Group(std::shared_ptr<Communicator> communicator) : communicator_(std::mo
 }
 
 std::vector<Group> Group::threads(int ranks, std::chrono::milliseconds limit) {
-  LONGSPAN_CHECK_INPUT(ranks >= 1, "{} ranks: must be at least 1", ranks);
-  return groups_of(thread_communicators(ranks, limit));
+  check_wait_limit(limit);
+  return standard_errors([&] { return groups_of(thread_communicators(ranks, limit)); });
 }
 
 std::vector<Group> Group::gpus(std::span<const Device> devices, std::chrono::milliseconds limit) {
-  return groups_of(nccl_communicators(devices, limit));
+  check_wait_limit(limit);
+  return standard_errors([&] { return groups_of(nccl_communicators(devices, limit)); });
 }
 
 Group Group::processes(const Device& device, std::chrono::milliseconds limit) {
+  check_wait_limit(limit);
   const std::optional<Launch> launch = launch_from_environment();
   LONGSPAN_CHECK_INPUT(
       launch.has_value(),
       "no launcher started this process: use torchrun, srun or mpirun, which set the variables "
       "that say its rank");
-  return Group(nccl_communicator(*launch, device, limit));
+  return standard_errors([&] { return Group(nccl_communicator(*launch, device, limit)); });
 }
 
 int Group::rank() const {
@@ -81,8 +95,15 @@ void Group::fail(const std::string& reason) {
 }
 
 void run_ranks(std::span<const Group> ends, const std::function<void(const Group&)>& body) {
+  LONGSPAN_CHECK_INPUT(!ends.empty(), "there is no rank to run; give one end for each");
+  LONGSPAN_CHECK_INPUT(body != nullptr, "there is no body to run on the {} ranks", ends.size());
   std::vector<Communicator*> communicators;
-  for (const Group& end : ends) communicators.push_back(&end.communicator());
+  for (const Group& end : ends) {
+    Communicator* const mine = &end.communicator();
+    LONGSPAN_CHECK_INPUT(std::find(communicators.begin(), communicators.end(), mine) == communicators.end(),
+                         "rank {} is given twice; give each end once", mine->rank());
+    communicators.push_back(mine);
+  }
   run_on_threads(communicators, [&](Communicator& mine) {
     for (const Group& end : ends) {
       if (&end.communicator() == &mine) body(end);
@@ -101,44 +122,84 @@ class ParallelAttention::Impl {
   Impl(const Problem& problem, const ParallelConfig& config, const Group& group, const Device& device,
        Direction until)
       : group_(group),
+        until_(until),
         schedule_(scheduled(problem, config, group)),
-        executor_(schedule_, problem, find_kernel(problem, device, until, config.kernel), device,
-                  group.communicator(), until) {}
+        kernel_(find_kernel(problem, device, until, config.kernel)),
+        own_(problem),
+        executor_(schedule_, problem, kernel_, device, group.communicator(), until) {
+    own_.tokens_q = own_.tokens_kv = count(tokens());
+  }
 
   const Ranges& tokens() const { return schedule_.owned[static_cast<size_t>(group_.rank())]; }
-  Executor& executor() { return executor_; }
+
+  void forward(const ForwardArgs& args, Stream stream) {
+    check(args, own_, rules());
+    ready_for_backward_ = false;
+    standard_errors([&] { executor_.forward(args, stream); });
+    ready_for_backward_ = until_ == Direction::kBackward;
+  }
+
+  void backward(const BackwardArgs& args, Stream stream) {
+    LONGSPAN_CHECK_INPUT(until_ == Direction::kBackward,
+                         "the attention has no backward pass; make it with Direction::kBackward");
+    LONGSPAN_CHECK_INPUT(ready_for_backward_,
+                         "backward() without its forward(); call forward() on the same tensors before each");
+    check(args, own_, rules());
+    ready_for_backward_ = false;
+    standard_errors([&] { executor_.backward(args, stream); });
+  }
+
+  void finish(Stream stream) { executor_.finish(stream); }
 
  private:
+  ArgumentRules rules() const {
+    return {.kernel = kernel_.name(),
+            .workspace_bytes = 0,
+            .alignment = kernel_.row_alignment(),
+            .merges_parts = false,
+            .misplaced = {}};
+  }
+
   Group group_;  // outlives the executor
+  const Direction until_;
   Schedule schedule_;
+  const Kernel& kernel_;
+  Problem own_;  // with the rank's own number of tokens
   Executor executor_;
+  bool ready_for_backward_ = false;
 };
 
 ParallelAttention::ParallelAttention(const Problem& problem, const ParallelConfig& config, const Group& group,
                                      const Device& device, Direction until)
-    : impl_(std::make_unique<Impl>(problem, config, group, device, until)) {}
+    : impl_(standard_errors(
+          [&] { return std::make_unique<Impl>(problem, config, group, device, until); })) {}
 ParallelAttention::~ParallelAttention() = default;
 ParallelAttention::ParallelAttention(ParallelAttention&&) noexcept = default;
 ParallelAttention& ParallelAttention::operator=(ParallelAttention&&) noexcept = default;
 
+ParallelAttention::Impl& ParallelAttention::impl() const {
+  LONGSPAN_CHECK_INPUT(impl_ != nullptr, "this attention was moved from; use the object it was moved to");
+  return *impl_;
+}
+
 const std::vector<Range>& ParallelAttention::tokens() const {
-  return impl_->tokens();
+  return impl().tokens();
 }
 
 int64_t ParallelAttention::token_count() const {
-  return count(impl_->tokens());
+  return count(tokens());
 }
 
 void ParallelAttention::forward(const ForwardArgs& args, Stream stream) {
-  impl_->executor().forward(args, stream);
+  impl().forward(args, stream);
 }
 
 void ParallelAttention::backward(const BackwardArgs& args, Stream stream) {
-  impl_->executor().backward(args, stream);
+  impl().backward(args, stream);
 }
 
 void ParallelAttention::finish(Stream stream) {
-  impl_->executor().finish(stream);
+  impl().finish(stream);
 }
 
 }  // namespace longspan

@@ -3,6 +3,7 @@
 
 #include "api/option_text.h"
 #include "base/parse.h"
+#include "base/standard_errors.h"
 
 namespace longspan {
 
@@ -27,7 +28,7 @@ HeadMasks pattern_masks(std::string_view pattern_name, int64_t seqlen,
       set_from_text(options.values, pattern.options, pattern_name, others, name, text);
     }
   }
-  return draw_mask(pattern_name, options).masks;
+  return standard_errors([&] { return draw_mask(pattern_name, options).masks; });
 }
 
 std::vector<std::string> pattern_names() {

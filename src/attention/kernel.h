@@ -64,6 +64,7 @@ class Kernel {
   virtual Support supports(const Problem& problem, Direction direction, const Device& device) const = 0;
 
   virtual bool merges_parts() const { return false; }  // accepts ForwardArgs::part_o
+  virtual size_t row_alignment() const { return 1; }   // that it needs of tensors' rows, in bytes
 
   // Does the once-per-mask work for all directions that the kernel supports; timed apart from the kernel.
   // Throws an Error of kind kUnsupported if a limit shows up only during planning.

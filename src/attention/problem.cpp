@@ -21,11 +21,44 @@ float Problem::softmax_scale() const {
   return scale != 0 ? scale : 1 / std::sqrt(static_cast<float>(head_dim));
 }
 
-int64_t Problem::area() const {
-  int64_t sum = 0;
-  for (const Mask& mask : *masks) sum += mask.area();
-  return sum * (heads_q / static_cast<int64_t>(masks->size()));
+int64_t Problem::group_size() const {
+  LONGSPAN_CHECK_INPUT(heads_kv >= 1 && heads_q >= heads_kv,
+                       "heads_q is {} and heads_kv is {}; must be a multiple of it, and at least 1", heads_q,
+                       heads_kv);
+  return heads_q / heads_kv;
 }
+
+const Mask& Problem::mask_of_kv_head(int64_t h) const {
+  LONGSPAN_CHECK_INPUT(masks != nullptr && !masks->empty(), "there is no mask; give one, or one per KV head");
+  if (masks->size() == 1) return masks->front();
+  LONGSPAN_CHECK_INPUT(0 <= h && h < static_cast<int64_t>(masks->size()),
+                       "KV head {} has no mask; there are {} masks", h, masks->size());
+  return (*masks)[static_cast<size_t>(h)];
+}
+
+int64_t Problem::area() const {
+  LONGSPAN_CHECK_INPUT(masks != nullptr && !masks->empty(), "there is no mask; give one, or one per KV head");
+  int64_t sum = 0, area = 0;
+  bool too_large = false;
+  for (const Mask& mask : *masks) too_large = too_large || __builtin_add_overflow(sum, mask.area(), &sum);
+  const int64_t heads = heads_q / static_cast<int64_t>(masks->size());
+  too_large = too_large || __builtin_mul_overflow(sum, heads, &area);
+  LONGSPAN_CHECK_INPUT(!too_large, "{} heads of masks of {} visible pairs: must be below 2^63 in all", heads_q,
+                       masks->front().area());
+  return area;
+}
+
+namespace {
+
+// So many elements that no product of sizes overflows. More fits into no machine.
+void check_elements(const char* name, int64_t tokens, int64_t heads, int64_t head_dim) {
+  constexpr int64_t kMost = int64_t{1} << 50;
+  LONGSPAN_CHECK_INPUT(tokens <= kMaxTokens && head_dim <= kMost / tokens && heads <= kMost / tokens / head_dim,
+                       "{} has {} tokens, {} heads and head_dim {}; must be at most {} tokens and 2^50 elements",
+                       name, tokens, heads, head_dim, kMaxTokens);
+}
+
+}  // namespace
 
 void Problem::check() const {
   LONGSPAN_CHECK_INPUT(tokens_q >= 1, "tokens_q is {}; must be at least 1", tokens_q);
@@ -35,7 +68,11 @@ void Problem::check() const {
   LONGSPAN_CHECK_INPUT(heads_q % heads_kv == 0, "heads_q is {}; must be a multiple of heads_kv, {}", heads_q,
                        heads_kv);
   LONGSPAN_CHECK_INPUT(head_dim >= 1, "head_dim is {}; must be at least 1", head_dim);
-  LONGSPAN_CHECK_INPUT(dtype != DType::kF64, "dtype is f64; must be f32, bf16 or f16");
+  LONGSPAN_CHECK_INPUT(dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16,
+                       "dtype is {}; must be f32, bf16 or f16",
+                       dtype == DType::kF64 ? "f64" : fmt::format("of no kind ({})", static_cast<int>(dtype)));
+  check_elements("q", tokens_q, heads_q, head_dim);
+  check_elements("k", tokens_kv, heads_kv, head_dim);
   LONGSPAN_CHECK_INPUT(std::isfinite(scale), "scale is {}; must be finite (0: 1 / sqrt(head_dim))", scale);
   LONGSPAN_CHECK_INPUT(masks != nullptr && !masks->empty(), "there is no mask; give one, or one per KV head");
   LONGSPAN_CHECK_INPUT(masks->size() == 1 || static_cast<int64_t>(masks->size()) == heads_kv,
@@ -47,6 +84,7 @@ void Problem::check() const {
                          "mask {} has {} rows and {} columns; must have tokens_q = {} and tokens_kv = {}", h,
                          mask.rows(), mask.columns(), tokens_q, tokens_kv);
   }
+  static_cast<void>(area());  // or throws
 }
 
 double flops(const Problem& problem, Direction direction) {

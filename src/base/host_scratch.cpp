@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <mutex>
+#include <new>
 #include <vector>
 
 #include <sys/mman.h>
@@ -69,8 +70,11 @@ HostScratch::HostScratch(size_t bytes) : buffer_(take(bytes)) {
 
 HostScratch::~HostScratch() {
   if (buffer_.bytes() == 0) return;
-  const std::lock_guard lock(scratch_pool().mutex);
-  scratch_pool().free.push_back(std::move(buffer_));
+  try {
+    const std::lock_guard lock(scratch_pool().mutex);
+    scratch_pool().free.push_back(std::move(buffer_));
+  } catch (const std::bad_alloc&) {  // no room to keep it: the buffer frees its memory
+  }
 }
 
 void HostScratch::release_all() {

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/thread.h"
 
 namespace longspan {
 namespace {
@@ -109,7 +110,7 @@ class ThreadPool {
   void resize(int threads) {
     std::scoped_lock busy(busy_);
     stop();
-    start(threads);
+    start(threads);  // or throws, and leaves a pool of the calling thread alone
   }
 
   void run(int64_t count, const Body& body) {
@@ -163,8 +164,7 @@ class ThreadPool {
       stopping_ = true;
     }
     wake_.notify_all();
-    for (auto& worker : workers_) worker.join();
-    workers_.clear();
+    workers_.clear();  // joins them
   }
 
   void work(int thread) {
@@ -185,7 +185,7 @@ class ThreadPool {
   }
 
   std::mutex busy_;  // held by the caller whose job is running
-  std::vector<std::thread> workers_;
+  std::vector<std::jthread> workers_;
   std::atomic<int> threads_{1};
 
   std::mutex mutex_;  // guards the members below
@@ -234,19 +234,6 @@ AloneScope::AloneScope() : before_(t_inside) {
 
 AloneScope::~AloneScope() {
   t_inside = before_;
-}
-
-std::thread start_thread(std::function<void()> body) {
-  try {
-    return std::thread(std::move(body));
-  } catch (const std::system_error& error) {
-    throw Error(
-        ErrorKind::kOutOfMemory,
-        fmt::format("a thread cannot be started: {}; raise the limits of threads and memory (ulimit -u, "
-                    "ulimit -v), or set LONGSPAN_THREADS to fewer",
-                    error.code().message()),
-        __FILE__, __LINE__, "std::thread");
-  }
 }
 
 int available_cpus() {

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <thread>
 
 namespace longspan {
 
@@ -12,7 +11,8 @@ int available_cpus();
 
 // The number of threads that parallel_for uses: LONGSPAN_THREADS, or available_cpus().
 int thread_count();
-void set_thread_count(int threads);  // for tests and for case isolation; at least 1
+// For tests and for case isolation; at least 1. If the system cannot start the threads, throws and leaves one.
+void set_thread_count(int threads);
 
 // Calls body(index, thread) once for each index in [0, count). Indices are handed out one at a time in
 // ascending order; `thread` is in [0, thread_count()), and no two concurrent bodies share one. Returns when
@@ -20,10 +20,6 @@ void set_thread_count(int threads);  // for tests and for case isolation; at lea
 // rethrown. A call from inside a body, or while another thread's call uses the pool, runs serially as thread
 // 0.
 void parallel_for(int64_t count, const std::function<void(int64_t index, int thread)>& body);
-
-// Starts a thread, or throws kOutOfMemory that says what to do. Threads that were started before must then be
-// told to end and joined.
-std::thread start_thread(std::function<void()> body);
 
 // While an instance lives, parallel_for calls of this thread run serially: for ranks that are threads of one
 // machine.

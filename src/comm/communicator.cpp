@@ -3,6 +3,9 @@
 
 #include <vector>
 
+#include "base/error.h"
+#include "base/thread.h"
+
 namespace longspan {
 
 namespace {
@@ -12,6 +15,20 @@ std::byte* block(const void* base, int number, size_t bytes) {
 }
 
 }  // namespace
+
+void check_wait_limit(std::chrono::milliseconds limit) {
+  constexpr std::chrono::hours kLongest{24 * 30};
+  LONGSPAN_CHECK_INPUT(limit.count() >= 1 && limit <= kLongest,
+                       "a time limit of {} ms: must be from 1 to {}, which is 30 days", limit.count(),
+                       std::chrono::milliseconds(kLongest).count());
+}
+
+void fail_group(Communicator& end) noexcept {
+  try {
+    end.fail(fmt::format("rank {} failed: {}", end.rank(), reason_of_current_exception()));
+  } catch (...) {  // the group cannot be told; its waits end at their time limit
+  }
+}
 
 void Communicator::barrier() {
   std::vector<std::byte> sent(static_cast<size_t>(size())), received(static_cast<size_t>(size()));

@@ -1,6 +1,7 @@
 // Data exchange between ranks: one required operation, from which all others are built.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -79,5 +80,11 @@ class Communicator {
   virtual void all_gather(const void* send, void* receive, size_t bytes, Stream stream);
   virtual void all_to_all(const void* send, void* receive, size_t bytes, Stream stream);
 };
+
+// Throws kInput unless a group can wait so long: 1 ms to 30 days.
+void check_wait_limit(std::chrono::milliseconds limit);
+
+// Fails the group with the exception being handled: "rank 2 failed: ...". For a `catch` that ends a thread.
+void fail_group(Communicator& end) noexcept;
 
 }  // namespace longspan

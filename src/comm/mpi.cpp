@@ -205,6 +205,7 @@ std::unique_ptr<Communicator> mpi_communicator(std::chrono::milliseconds limit, 
 }
 
 Group mpi_processes(std::chrono::milliseconds limit) {
+  check_wait_limit(limit);
   return Group(mpi_communicator(limit));
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "base/thread.h"
 #include "comm/device_copies.h"
 
 namespace longspan {
@@ -100,9 +101,8 @@ class ThreadTransfer : public Transfer {
     if (!receives_.empty()) {
       if (copies_ == nullptr) {
         for (const Message& receive : receives_) {
-          const auto offer = accept(receive, deadline);
-          copy_on_host(copy_of(receive, offer->message));
-          set_taken({&offer, 1});
+          const Accepted accepted{*this, {accept(receive, deadline)}};
+          copy_on_host(copy_of(receive, accepted.offers.front()->message));
         }
       } else if (meanwhile_ == Meanwhile::kWaits && copies_->can_pull()) {
         pull(stream, deadline);
@@ -292,7 +292,8 @@ class ThreadCommunicator : public Communicator {
 }  // namespace
 
 std::vector<std::unique_ptr<Communicator>> thread_communicators(int ranks, std::chrono::milliseconds limit) {
-  LONGSPAN_CHECK_INPUT(ranks >= 1, "{} ranks: at least 1 is needed", ranks);
+  constexpr int kMost = 4096;  // threads
+  LONGSPAN_CHECK_INPUT(ranks >= 1 && ranks <= kMost, "{} ranks: must be from 1 to {}", ranks, kMost);
   auto world = std::make_shared<World>(ranks, limit);
   std::vector<std::unique_ptr<Communicator>> ends;
   ends.reserve(static_cast<size_t>(ranks));
@@ -303,31 +304,30 @@ std::vector<std::unique_ptr<Communicator>> thread_communicators(int ranks, std::
 void run_on_threads(std::span<Communicator* const> ends, const std::function<void(Communicator&)>& body) {
   std::mutex mutex;
   std::exception_ptr first;
-  std::vector<std::thread> threads;
-  const auto fail = [&](Communicator& end, const char* why) {
-    {
-      std::lock_guard lock(mutex);
-      if (!first) first = std::current_exception();
-    }
-    end.fail(fmt::format("rank {} failed: {}", end.rank(), why));
+  const auto keep = [&] {
+    std::lock_guard lock(mutex);
+    if (!first) first = std::current_exception();
   };
   const auto run = [&](Communicator& end) {
     const AloneScope alone;  // ranks do not share a thread pool
     try {
       body(end);
-    } catch (const std::exception& error) {
-      fail(end, error.what());
+    } catch (...) {
+      keep();
+      fail_group(end);
     }
   };
+  std::vector<std::jthread> threads;
   for (Communicator* const end : ends) {
     try {
       threads.push_back(start_thread([&run, end] { run(*end); }));
-    } catch (const Error& error) {
-      fail(*end, error.what());  // which ends the others
+    } catch (...) {
+      keep();
+      fail_group(*end);  // the ranks that run need not wait for it
       break;
     }
   }
-  for (auto& thread : threads) thread.join();
+  threads.clear();  // joins them
   if (first) std::rethrow_exception(first);
 }
 

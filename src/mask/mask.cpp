@@ -121,7 +121,7 @@ const BandList& Mask::bands() const {
 
 template <class Visit>
 void Mask::for_each_band_of_row(int64_t row, Visit visit) const {
-  LONGSPAN_CHECK(0 <= row && row < rows_, "row {} is outside the {} rows of the mask", row, rows_);
+  LONGSPAN_CHECK_INPUT(0 <= row && row < rows_, "row {} is outside the {} rows of the mask", row, rows_);
   const auto& groups = bands().groups();
   for (size_t block = 0; block * kReachGroups < groups.size(); ++block) {
     const size_t first = block * kReachGroups;
@@ -159,6 +159,8 @@ std::vector<Range> Mask::visible_keys(int64_t row) const {
 }
 
 bool Mask::visible(int64_t row, int64_t column) const {
+  LONGSPAN_CHECK_INPUT(0 <= column && column < columns_, "column {} is outside the {} columns of the mask",
+                       column, columns_);
   bool found = false;
   for_each_band_of_row(row, [&](const Band& band) { found = found || band.columns(row).contains(column); });
   return found;
@@ -218,8 +220,8 @@ std::vector<PlacedRange> placed_ranges(std::span<const Range> ranges, int64_t li
   std::vector<PlacedRange> pieces;
   total = 0;
   for (const Range& range : ranges) {
-    LONGSPAN_CHECK(0 <= range.begin && range.begin <= range.end && range.end <= limit,
-                   "gather: {} [{}, {}) is outside the mask's {}", what, range.begin, range.end, limit);
+    LONGSPAN_CHECK_INPUT(0 <= range.begin && range.begin <= range.end && range.end <= limit,
+                         "gather: {} [{}, {}) is outside the mask's {}", what, range.begin, range.end, limit);
     if (range.empty()) continue;
     if (!pieces.empty() && pieces.back().range.end == range.begin)
       pieces.back().range.end = range.end;
@@ -230,9 +232,9 @@ std::vector<PlacedRange> placed_ranges(std::span<const Range> ranges, int64_t li
   std::sort(pieces.begin(), pieces.end(),
             [](const PlacedRange& a, const PlacedRange& b) { return a.range.begin < b.range.begin; });
   for (size_t i = 1; i < pieces.size(); ++i)
-    LONGSPAN_CHECK(pieces[i - 1].range.end <= pieces[i].range.begin,
-                   "gather: {} [{}, {}) and [{}, {}) overlap", what, pieces[i - 1].range.begin,
-                   pieces[i - 1].range.end, pieces[i].range.begin, pieces[i].range.end);
+    LONGSPAN_CHECK_INPUT(pieces[i - 1].range.end <= pieces[i].range.begin,
+                         "gather: {} [{}, {}) and [{}, {}) overlap", what, pieces[i - 1].range.begin,
+                         pieces[i - 1].range.end, pieces[i].range.begin, pieces[i].range.end);
   return pieces;
 }
 

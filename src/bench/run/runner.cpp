@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "base/thread.h"
 #include "bench/run/device_run.h"
 #include "bench/run/machine.h"
 #include "bench/run/problem_assignment.h"
@@ -241,12 +242,12 @@ class Runner {
     const ThreadShare share(batch.devices.size());
     std::mutex mutex;
     std::exception_ptr error;  // the first one; the other devices stop after their current case
-    std::vector<std::thread> threads;
     const auto give_up = [&] {
       const std::lock_guard lock(mutex);
       if (!error) error = std::current_exception();
       ledger_.give_up();
     };
+    std::vector<std::jthread> threads;
     for (size_t i = 0; i < batch.devices.size(); ++i) {
       const auto run = [&, i] {
         try {
@@ -257,12 +258,12 @@ class Runner {
       };
       try {
         threads.push_back(start_thread(run));
-      } catch (const Error&) {
+      } catch (...) {
         give_up();
         break;
       }
     }
-    for (std::thread& thread : threads) thread.join();
+    threads.clear();  // joins them
     if (error) std::rethrow_exception(error);
   }
 

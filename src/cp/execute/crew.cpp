@@ -3,6 +3,7 @@
 #include "base/backend.h"
 #include "base/error.h"
 #include "base/parallel.h"
+#include "base/thread.h"
 
 namespace longspan {
 
@@ -28,7 +29,7 @@ void Crew::stop() {
     stopping_ = true;
   }
   told_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();  // joins them
 }
 
 void Crew::run(const std::function<void(Communicator&)>& body) {
@@ -60,12 +61,12 @@ void Crew::work(size_t rank) {
       if (!device_chosen) backend_of(devices_[rank].kind).use(devices_[rank].index);
       device_chosen = true;
       (*body)(communicator);
-    } catch (const std::exception& error) {
+    } catch (...) {
       {
         std::lock_guard lock(mutex_);
         if (!first_) first_ = std::current_exception();
       }
-      communicator.fail(fmt::format("rank {} failed: {}", rank, error.what()));
+      fail_group(communicator);
     }
     std::lock_guard lock(mutex_);
     if (--running_ == 0) ended_.notify_all();

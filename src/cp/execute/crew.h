@@ -29,8 +29,8 @@ class Crew {
   void run(const std::function<void(Communicator&)>& body);
 
  private:
-  void stop();
   void work(size_t rank);
+  void stop();
 
   std::vector<std::unique_ptr<Communicator>> ends_;
   std::vector<Device> devices_;
@@ -41,7 +41,7 @@ class Crew {
   size_t running_ = 0;
   bool stopping_ = false;
   std::exception_ptr first_;
-  std::vector<std::thread> threads_;
+  std::vector<std::jthread> threads_;
 };
 
 }  // namespace longspan

@@ -1,6 +1,7 @@
 #include "cp/execute/executor.h"
 
 #include <algorithm>
+#include <exception>
 #include <limits>
 #include <map>
 #include <optional>
@@ -99,7 +100,12 @@ class Executor::Impl {
    public:
     Stopwatch(Impl& impl, double& total_s, Stream stream)
         : impl_(impl), total_s_(total_s), stream_(stream), begin_(impl.clock_->mark(stream)) {}
-    ~Stopwatch() { impl_.spans_.push_back({&total_s_, begin_, impl_.clock_->mark(stream_)}); }
+    ~Stopwatch() {
+      try {
+        impl_.spans_.push_back({&total_s_, begin_, impl_.clock_->mark(stream_)});
+      } catch (const std::exception&) {  // the next call to a device that failed reports it
+      }
+    }
 
    private:
     Impl& impl_;

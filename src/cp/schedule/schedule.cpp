@@ -27,6 +27,13 @@ std::string_view name_of(Operand what) {
   return "?";
 }
 
+int Topology::node_of(int rank) const {
+  LONGSPAN_CHECK_INPUT(devices >= 1 && 0 <= rank && rank < ranks(),
+                       "rank {} of {} nodes of {} devices: must be from 0 to {}", rank, nodes, devices,
+                       ranks() - 1);
+  return rank / devices;
+}
+
 int32_t Schedule::add_region(Region region) {
   regions.push_back(std::move(region));
   return static_cast<int32_t>(regions.size()) - 1;

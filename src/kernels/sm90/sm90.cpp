@@ -55,6 +55,7 @@ class Sm90Kernel final : public Kernel {
   }
   DeviceKind device_kind() const override { return DeviceKind::kCuda; }
   bool merges_parts() const override { return true; }
+  size_t row_alignment() const override { return 16; }  // of TMA: the address and the strides of a tensor map
 
   Support supports(const Problem& problem, Direction, const Device& device) const override {
     if (device.kind != DeviceKind::kCuda || device.capability != 90) return {"needs compute capability 9.0"};

@@ -1,0 +1,30 @@
+// What a caller passes to a pass: refused by name where it does not fit the problem.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "attention/problem.h"
+#include "longspan/attention.h"
+
+namespace longspan {
+
+// What a kernel asks of the arguments beyond the problem.
+struct ArgumentRules {
+  std::string_view kernel;     // its name, for messages
+  size_t workspace_bytes = 0;  // of the pass
+  size_t alignment = 1;        // of the rows of every tensor, in bytes
+  bool merges_parts = false;   // ForwardArgs::part_o is allowed
+  // Says what is wrong with a pointer to a tensor's memory, such as memory of another device; "" if nothing.
+  std::function<std::string(const void*)> misplaced;
+};
+
+// Throw kInput that names the argument, what it is, and what is allowed: null or misaligned pointers, a dtype
+// or shape that is not the problem's, strides that overlap or are negative, an output that may share memory
+// with another argument, a workspace that is too small.
+void check(const ForwardArgs& args, const Problem& problem, const ArgumentRules& rules);
+void check(const BackwardArgs& args, const Problem& problem, const ArgumentRules& rules);
+
+}  // namespace longspan
