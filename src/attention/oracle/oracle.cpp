@@ -31,6 +31,11 @@ void multiply_transposed(int64_t m, int64_t n, int64_t depth, const double* a, c
               static_cast<int>(n));
 }
 
+Matrix magnitudes(Matrix matrix) {
+  for (double& x : matrix) x = std::abs(x);
+  return matrix;
+}
+
 // c[m, n] = a[m, depth] b[depth, n]
 void multiply(int64_t m, int64_t n, int64_t depth, const double* a, const double* b, double* c) {
   cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, static_cast<int>(m), static_cast<int>(n),
@@ -118,13 +123,14 @@ Matrix load_items(const TensorView& tensor, const std::vector<Item>& items) {
 
 void resize(ReferenceRows& rows, int64_t count, int64_t dim) {
   rows.values.assign(count * dim, 0);
-  for (auto* list : {&rows.spread, &rows.cancelled, &rows.operands, &rows.terms}) list->assign(count, 0);
+  for (auto* list : {&rows.spread, &rows.cancelled, &rows.operands, &rows.terms, &rows.scores})
+    list->assign(count, 0);
 }
 
 // Applies the factor and takes the roots of the sums of squares.
 void finish(ReferenceRows& rows, int64_t place, int64_t dim, double factor) {
   for (int64_t d = 0; d < dim; ++d) rows.values[place * dim + d] *= factor;
-  for (auto* list : {&rows.spread, &rows.cancelled, &rows.operands}) {
+  for (auto* list : {&rows.spread, &rows.cancelled, &rows.operands, &rows.scores}) {
     (*list)[place] = std::abs(factor) * std::sqrt((*list)[place]);
   }
 }
@@ -178,22 +184,31 @@ std::vector<std::vector<Item>> key_tasks(const Problem& problem, const Samples& 
   return into_tasks(std::move(by_kv_head));
 }
 
-void forward_task(const Problem& problem, const OracleInputs& inputs, std::vector<Item>& items,
+// Returns the largest error of a score.
+double forward_task(const Problem& problem, const OracleInputs& inputs, std::vector<Item>& items,
                   ForwardReference& reference) {
   const int64_t dim = problem.head_dim, kv_head = problem.kv_head_of(items[0].head);
   const double scale = problem.softmax_scale();
   const Matrix q = load_items(inputs.q, items);
+  double largest_error = 0;
   std::vector<double> sum(items.size(), 0);
+  // Sums of (weight * error of its score)^2, alone and times v. Errors that all weights share cancel in o, so
+  // each counts by the distance of its v from o.
+  std::vector<double> errors(items.size(), 0);
+  Matrix error_values(items.size() * dim, 0);
   TokenBlock k, v;
-  Matrix scores, product;
+  Matrix scores, sizes, product;
   walk(items, problem.tokens_kv, [&](int64_t begin, int64_t end, const std::vector<size_t>& active) {
     const auto m = static_cast<int64_t>(active.size()), n = end - begin;
     k.read(inputs.k, kv_head, begin, end);
     v.read(inputs.v, kv_head, begin, end);
     scores.resize(m * n);
+    sizes.resize(m * n);
     product.resize(m * dim);
-    multiply_transposed(m, n, dim, gather(q, active, dim).data(), k.rows.data(), scores.data());
-    Matrix p(m * n, 0);
+    const Matrix of_q = gather(q, active, dim);
+    multiply_transposed(m, n, dim, of_q.data(), k.rows.data(), scores.data());
+    multiply_transposed(m, n, dim, magnitudes(of_q).data(), magnitudes(k.rows).data(), sizes.data());
+    Matrix p(m * n, 0), squares(m * n, 0);
     for (int64_t i = 0; i < m; ++i) {
       const Item& item = items[active[i]];
       const double* s = &scores[i * n];
@@ -206,12 +221,22 @@ void forward_task(const Problem& problem, const OracleInputs& inputs, std::vecto
       double& spread = reference.o.spread[item.place];
       spread *= square(keep);
       sum[active[i]] *= keep;
-      for (int64_t d = 0; d < dim; ++d) reference.o.values[item.place * dim + d] *= keep;
+      errors[active[i]] *= square(keep);
+      reference.o.scores[item.place] *= square(keep);
+      for (int64_t d = 0; d < dim; ++d) {
+        reference.o.values[item.place * dim + d] *= keep;
+        error_values[active[i] * dim + d] *= square(keep);
+      }
       item.for_each_partner(begin, end, [&](int64_t j) {
         const double weight = std::exp(scale * s[j] - largest);
         p[i * n + j] = weight;
         sum[active[i]] += weight;
         spread += square(weight) * v.norms[j];
+        const double error = score_error(std::abs(scale) * sizes[i * n + j], dim);
+        largest_error = std::max(largest_error, error);
+        squares[i * n + j] = square(weight * error);
+        errors[active[i]] += squares[i * n + j];
+        reference.o.scores[item.place] += squares[i * n + j] * v.norms[j];
         reference.o.operands[item.place] += v.norms[j];
         reference.o.terms[item.place] += 1;
       });
@@ -221,12 +246,24 @@ void forward_task(const Problem& problem, const OracleInputs& inputs, std::vecto
       double* o = &reference.o.values[items[active[i]].place * dim];
       for (int64_t d = 0; d < dim; ++d) o[d] += product[i * dim + d];
     }
+    multiply(m, dim, n, squares.data(), v.rows.data(), product.data());
+    for (int64_t i = 0; i < m; ++i) {
+      for (int64_t d = 0; d < dim; ++d) error_values[active[i] * dim + d] += product[i * dim + d];
+    }
   });
   for (size_t i = 0; i < items.size(); ++i) {
+    const int64_t place = items[i].place;
     if (items[i].partners.empty()) continue;  // o = 0, lse = -inf
-    finish(reference.o, items[i].place, dim, 1 / sum[i]);
-    reference.lse[items[i].place] = reference.largest[items[i].place] + std::log(sum[i]);
+    // The sum of squares |v - o|^2 = |v|^2 - 2 v o + |o|^2, where o is not yet divided by the sum of weights.
+    const double* o = &reference.o.values[place * dim];
+    const double to_o = dot(&error_values[i * dim], o, dim) / sum[i];
+    const double around = reference.o.scores[place] - 2 * to_o + errors[i] * dot(o, o, dim) / square(sum[i]);
+    reference.o.scores[place] = std::max(0.0, around);
+    reference.lse_scores[place] = std::sqrt(errors[i]) / sum[i];
+    finish(reference.o, place, dim, 1 / sum[i]);
+    reference.lse[place] = reference.largest[place] + std::log(sum[i]);
   }
+  return largest_error;
 }
 
 // delta of each row, the dot product of o and dout: [heads_q, tokens_q].
@@ -253,15 +290,18 @@ void dq_task(const Problem& problem, const OracleInputs& inputs, const std::vect
   const double scale = problem.softmax_scale();
   const Matrix q = load_items(inputs.q, items), dout = load_items(inputs.dout, items);
   TokenBlock k, v;
-  Matrix scores, dp, product;
+  Matrix scores, sizes, dp, product;
   walk(items, problem.tokens_kv, [&](int64_t begin, int64_t end, const std::vector<size_t>& active) {
     const auto m = static_cast<int64_t>(active.size()), n = end - begin;
     k.read(inputs.k, kv_head, begin, end);
     v.read(inputs.v, kv_head, begin, end);
     scores.resize(m * n);
+    sizes.resize(m * n);
     dp.resize(m * n);
     product.resize(m * dim);
-    multiply_transposed(m, n, dim, gather(q, active, dim).data(), k.rows.data(), scores.data());
+    const Matrix of_q = gather(q, active, dim);
+    multiply_transposed(m, n, dim, of_q.data(), k.rows.data(), scores.data());
+    multiply_transposed(m, n, dim, magnitudes(of_q).data(), magnitudes(k.rows).data(), sizes.data());
     multiply_transposed(m, n, dim, gather(dout, active, dim).data(), v.rows.data(), dp.data());
     Matrix ds(m * n, 0);
     for (int64_t i = 0; i < m; ++i) {
@@ -273,6 +313,8 @@ void dq_task(const Problem& problem, const OracleInputs& inputs, const std::vect
         const double p = std::exp(scale * scores[i * n + j] - lse);
         ds[i * n + j] = p * (dp[i * n + j] - delta);
         dq.spread[item.place] += square(ds[i * n + j]) * k.norms[j];
+        const double error = score_error(std::abs(scale) * sizes[i * n + j], dim);
+        dq.scores[item.place] += square(ds[i * n + j] * error) * k.norms[j];
         dq.cancelled[item.place] += square(p) * v.norms[j] * dout_norm * k.norms[j];
         dq.operands[item.place] += k.norms[j];
         dq.terms[item.place] += 1;
@@ -294,7 +336,7 @@ void dkv_task(const Problem& problem, const OracleInputs& inputs, const std::vec
   const double scale = problem.softmax_scale();
   const Matrix k = load_items(inputs.k, items), v = load_items(inputs.v, items);
   TokenBlock q, dout;
-  Matrix scores, dp, product;
+  Matrix scores, sizes, dp, product;
   const auto add = [&](const Matrix& weights, const TokenBlock& block, int64_t n,
                        const std::vector<size_t>& active, ReferenceRows& rows) {
     const auto m = static_cast<int64_t>(active.size());
@@ -310,8 +352,11 @@ void dkv_task(const Problem& problem, const OracleInputs& inputs, const std::vec
     q.read(inputs.q, head, begin, end);
     dout.read(inputs.dout, head, begin, end);
     scores.resize(m * n);
+    sizes.resize(m * n);
     dp.resize(m * n);
-    multiply_transposed(m, n, dim, gather(k, active, dim).data(), q.rows.data(), scores.data());
+    const Matrix of_k = gather(k, active, dim);
+    multiply_transposed(m, n, dim, of_k.data(), q.rows.data(), scores.data());
+    multiply_transposed(m, n, dim, magnitudes(of_k).data(), magnitudes(q.rows).data(), sizes.data());
     multiply_transposed(m, n, dim, gather(v, active, dim).data(), dout.rows.data(), dp.data());
     Matrix p(m * n, 0), ds(m * n, 0);
     for (int64_t i = 0; i < m; ++i) {
@@ -323,6 +368,9 @@ void dkv_task(const Problem& problem, const OracleInputs& inputs, const std::vec
         const double difference = weight * (dp[i * n + j] - deltas[index]);
         p[i * n + j] = weight;
         ds[i * n + j] = difference;
+        const double error = score_error(std::abs(scale) * sizes[i * n + j], dim);
+        dv.scores[a] += square(weight * error) * dout.norms[j];
+        dk.scores[a] += square(difference * error) * q.norms[j];
         dv.spread[a] += square(weight) * dout.norms[j];
         dv.operands[a] += dout.norms[j];
         dv.terms[a] += 1;
@@ -344,13 +392,20 @@ void add_row(ReferenceRows& into, int64_t to, const ReferenceRows& part, int64_t
   into.cancelled[to] += part.cancelled[from];
   into.operands[to] += part.operands[from];
   into.terms[to] += part.terms[from];
+  into.scores[to] += part.scores[from];
 }
 
 }  // namespace
 
+double score_error(double magnitude, int64_t head_dim) {
+  return 0.5 * std::sqrt(static_cast<double>(head_dim)) * 0x1p-24 * magnitude;
+}
+
 bool oracle_reads(DeviceKind kind, [[maybe_unused]] const Problem& problem) {
 #ifdef LONGSPAN_WITH_CUDA
-  if (kind == DeviceKind::kCuda) return problem.head_dim <= kOracleCudaMaxHeadDim;
+  const float ordinary = kOrdinaryScale / std::sqrt(static_cast<float>(problem.head_dim));
+  if (kind == DeviceKind::kCuda)
+    return problem.head_dim <= kOracleCudaMaxHeadDim && std::abs(problem.softmax_scale()) <= ordinary;
 #endif
   return kind == DeviceKind::kCpu;
 }
@@ -358,7 +413,12 @@ bool oracle_reads(DeviceKind kind, [[maybe_unused]] const Problem& problem) {
 ForwardReference reference_forward(const Problem& problem, const OracleInputs& inputs,
                                    const Samples& samples) {
 #ifdef LONGSPAN_WITH_CUDA
-  if (inputs.kind == DeviceKind::kCuda) return reference_forward_cuda(problem, inputs, samples);
+  if (inputs.kind == DeviceKind::kCuda) {
+    ForwardReference reference = reference_forward_cuda(problem, inputs, samples);
+    reference.o.scores.assign(reference.o.spread.size(), 0);
+    reference.lse_scores.assign(reference.o.spread.size(), 0);
+    return reference;
+  }
 #endif
   prepare_blas();
   const int64_t rows = samples.row_count();
@@ -366,16 +426,24 @@ ForwardReference reference_forward(const Problem& problem, const OracleInputs& i
   resize(reference.o, rows, problem.head_dim);
   reference.lse.assign(rows, kNone);
   reference.largest.assign(rows, kNone);
+  reference.lse_scores.assign(rows, 0);
   auto tasks = row_tasks(problem, samples);
+  std::vector<double> errors(tasks.size());
   parallel_for(static_cast<int64_t>(tasks.size()),
-               [&](int64_t t, int) { forward_task(problem, inputs, tasks[t], reference); });
+               [&](int64_t t, int) { errors[t] = forward_task(problem, inputs, tasks[t], reference); });
+  for (const double error : errors) reference.score_error = std::max(reference.score_error, error);
   return reference;
 }
 
 BackwardReference reference_backward(const Problem& problem, const OracleInputs& inputs,
                                      const Samples& samples) {
 #ifdef LONGSPAN_WITH_CUDA
-  if (inputs.kind == DeviceKind::kCuda) return reference_backward_cuda(problem, inputs, samples);
+  if (inputs.kind == DeviceKind::kCuda) {
+    BackwardReference reference = reference_backward_cuda(problem, inputs, samples);
+    for (ReferenceRows* rows : {&reference.dq, &reference.dk, &reference.dv})
+      rows->scores.assign(rows->spread.size(), 0);
+    return reference;
+  }
 #endif
   prepare_blas();
   const int64_t dim = problem.head_dim, group = problem.group_size();

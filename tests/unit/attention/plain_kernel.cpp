@@ -1,6 +1,7 @@
 #include "unit/attention/plain_kernel.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -92,6 +93,12 @@ class PlainPlan final : public Plan {
 
   float scale() const { return problem_.softmax_scale() * (is(Fault::kWrongScale) ? 1.01f : 1.f); }
 
+  float score(const float* q, const float* k) const {
+    const float exact = scale() * dot(q, k);
+    if (!is(Fault::kRoundedScores)) return exact;
+    return std::bit_cast<float>((std::bit_cast<uint32_t>(exact) + 0x40u) & ~0x7fu);
+  }
+
   // Weights are rounded to the inputs' dtype before they multiply, as on tensor cores.
   float rounded(float x) const { return static_cast<float>(rounded_to(problem_.dtype, x)); }
 
@@ -108,7 +115,7 @@ class PlainPlan final : public Plan {
       float tile_largest = largest;
       for (int64_t j = tile; j < end; ++j) {
         if (!seen[j]) continue;
-        s[j - tile] = scale() * dot(q.row(row, h), k.row(j, kv_head));
+        s[j - tile] = score(q.row(row, h), k.row(j, kv_head));
         tile_largest = std::max(tile_largest, s[j - tile]);
       }
       if (tile_largest == kNone) continue;
@@ -158,7 +165,7 @@ class PlainPlan final : public Plan {
         const int64_t last_key = std::find(seen.rbegin(), seen.rend(), 1).base() - seen.begin() - 1;
         for (int64_t j = 0; j < n; ++j) {
           if (!seen[j]) continue;
-          const float p = std::exp(scale() * dot(q.row(i, h), k.row(j, kv_head)) - lse);
+          const float p = std::exp(score(q.row(i, h), k.row(j, kv_head)) - lse);
           const float ds = rounded(p * (dot(dout.row(i, h), v.row(j, kv_head)) - delta));
           const float weight = rounded(p);
           const bool fault_here = h == options_.head && i == options_.row && j == last_key;

@@ -20,6 +20,7 @@ enum class Fault {
   kHeadMaskSwapped,  // uses the mask of the next KV head
   // faults of the forward pass
   kWrongScale,
+  kRoundedScores,  // rounds the scores to 16 bits of mantissa
   kNoRescale,  // does not rescale the sums when the running maximum grows
   kSwappedHead,
   kLseOff,

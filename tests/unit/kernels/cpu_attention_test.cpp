@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "attention_case.h"
+#include "attention/oracle/verify.h"
 #include "base/parallel.h"
 #include "kernels/cpu/flash.h"
 #include "kernels/cpu/naive.h"
@@ -236,6 +237,27 @@ TEST_F(CpuAttention, LargeScores) {
 }
 
 // Scores outside the range of f32 in both directions must not become NaN.
+// As accurate as f32 scores allow, by the oracle's derivation of what that is.
+TEST_F(CpuAttention, LargeScalesAreVerified) {
+  for (const Kernel* kernel : {&cpu_naive(), &cpu_flash()}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      for (const float scale : {1.0f, 100.0f, -1000.0f}) {
+        Problem problem;
+        problem.tokens_q = problem.tokens_kv = 300;
+        problem.heads_q = 4;
+        problem.heads_kv = 2;
+        problem.head_dim = 64;
+        problem.dtype = dtype;
+        problem.scale = scale;
+        problem.set_mask(Mask::window(300, 200, 3));
+        const auto plan = kernel->plan(problem, cpu_device());
+        const VerifyReport report = verify(*plan, problem, Direction::kBackward, cpu_device(), {});
+        EXPECT_EQ(report.failure, "") << kernel->name() << " " << name_of(dtype) << " " << scale;
+      }
+    }
+  }
+}
+
 TEST_F(CpuAttention, NoNanOfScoresBeyondTheRange) {
   for (const NamedMask& named : masks_of(200, 200)) {
     for (float magnitude : {1e15f, 1e18f, 1e19f}) {

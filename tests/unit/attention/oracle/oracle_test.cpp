@@ -199,6 +199,7 @@ TEST(Oracle, SamplesAreRowsOfTheWhole) {
           }
           EXPECT_NEAR(a.spread[place], b.spread[other], 1e-12);
           EXPECT_NEAR(a.cancelled[place], b.cancelled[other], 1e-12);
+          EXPECT_NEAR(a.scores[place], b.scores[other], 1e-12);
           EXPECT_NEAR(a.operands[place], b.operands[other], 1e-10);
           EXPECT_EQ(a.terms[place], b.terms[other]);
           ++place;
@@ -233,6 +234,75 @@ TEST(Oracle, TheSpreadIsTheNormOfIndependentRoundings) {
       for (const double x : error) mean_square += x * x / kTrials;
     }
     EXPECT_NEAR(std::sqrt(mean_square) / reference.o.spread[i], 1, 0.15);
+  }
+}
+
+// The same for errors of the scores: what independent ones of the size score_error() do to o and to lse.
+TEST(Oracle, TheSensitivityToScoresIsThatOfIndependentErrors) {
+  for (const float scale : {0.3f, 2.f, 20.f}) {
+    Problem drawn = make_problem({Mask(30, 200, {Band{{0, 30}, {0, 200}}})}, 1, 1, 16);
+    drawn.scale = scale;
+    const Definition definition(drawn);
+    const auto reference = reference_forward(drawn, definition.inputs(), all_of(drawn, Direction::kForward));
+    std::mt19937 generator(1);
+    std::normal_distribution<double> normal;
+    constexpr double kMagnify = 100;  // of the errors: far above those of f64, still small
+    for (int64_t i = 0; i < 30; ++i) {
+      std::vector<double> size(200), score(200);
+      double largest = -kInf;
+      for (int64_t j = 0; j < 200; ++j) {
+        for (int64_t d = 0; d < 16; ++d)
+          size[j] += std::abs(definition.q[i * 16 + d] * definition.k[j * 16 + d]);
+        score[j] = definition.score(0, i, j);
+        largest = std::max(largest, score[j]);
+      }
+      double mean_square = 0, mean_square_lse = 0;
+      constexpr int kTrials = 400;
+      for (int trial = 0; trial < kTrials; ++trial) {
+        double sum = 0;
+        std::vector<double> o(16, 0);
+        for (int64_t j = 0; j < 200; ++j) {
+          const double error = kMagnify * score_error(scale * size[j], 16) * normal(generator);
+          const double p = std::exp(score[j] + error - largest);
+          sum += p;
+          for (int64_t d = 0; d < 16; ++d) o[d] += p * definition.v[j * 16 + d];
+        }
+        for (int64_t d = 0; d < 16; ++d) {
+          const double difference = (o[d] / sum - reference.o.values[i * 16 + d]) / kMagnify;
+          mean_square += difference * difference / kTrials;
+        }
+        const double difference = (largest + std::log(sum) - reference.lse[i]) / kMagnify;
+        mean_square_lse += difference * difference / kTrials;
+      }
+      // Where one key has all the weight, nothing reaches o but the rounding of the oracle's sums of squares.
+      if (reference.o.scores[i] > 1e-6 * reference.lse_scores[i]) {
+        EXPECT_NEAR(std::sqrt(mean_square) / reference.o.scores[i], 1, 0.2) << i << " " << scale;
+      } else {
+        EXPECT_LT(std::sqrt(mean_square), 1e-6 * reference.lse_scores[i]) << i << " " << scale;
+      }
+      EXPECT_NEAR(std::sqrt(mean_square_lse) / reference.lse_scores[i], 1, 0.2) << i << " " << scale;
+    }
+  }
+}
+
+// At large scales the oracle's own errors stay far below those that it allows a kernel.
+TEST(Oracle, ItsOwnErrorsAreFarBelowTheTolerance) {
+  Problem drawn = make_problem({Mask(40, 100, {Band{{0, 40}, {0, 100}}})}, 1, 1, 128);
+  drawn.scale = 100;
+  const Definition definition(drawn);
+  const auto reference = reference_forward(drawn, definition.inputs(), all_of(drawn, Direction::kForward));
+  for (int64_t i = 0; i < 40; ++i) {
+    std::vector<long double> score(100);
+    for (int64_t j = 0; j < 100; ++j) {
+      for (int64_t d = 0; d < 128; ++d)
+        score[j] += static_cast<long double>(definition.q[i * 128 + d]) * definition.k[j * 128 + d];
+      score[j] *= 100;
+    }
+    const long double largest = *std::max_element(score.begin(), score.end());
+    long double sum = 0;
+    for (const long double s : score) sum += std::exp(s - largest);
+    const auto error = static_cast<double>(largest + std::log(sum) - reference.lse[i]);
+    EXPECT_LT(std::abs(error), 1e-6 * reference.lse_scores[i]) << i;
   }
 }
 

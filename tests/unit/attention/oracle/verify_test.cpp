@@ -79,6 +79,54 @@ TEST(Verify, RightKernelsPassWhateverTheirRounding) {
   }
 }
 
+// Scores in the thousands, whose f32 errors exp() amplifies.
+TEST(Verify, RightKernelsPassAtLargeScales) {
+  for (const float scale : {10.f, -30.f, 100.f, 1000.f}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      for (const auto& masks : {causal(150), different(150)}) {
+        Problem problem = make_problem(masks, dtype);
+        problem.scale = scale;
+        const VerifyReport report = verify_kernel({}, problem, sampled());
+        EXPECT_TRUE(report.passed()) << name_of(dtype) << " " << scale << ": " << report.failure;
+        problem.fp32_output = true;
+        const VerifyReport wide = verify_kernel({}, problem, sampled());
+        EXPECT_TRUE(wide.passed()) << name_of(dtype) << " " << scale << ": " << wide.failure;
+      }
+    }
+  }
+}
+
+TEST(Verify, WrongKernelsAreCaughtAtLargeScales) {
+  for (const float scale : {10.f, 100.f, 1000.f}) {
+    for (const Fault fault :
+         {Fault::kWrongScale, Fault::kRoundedScores, Fault::kNoRescale, Fault::kSwappedHead, Fault::kMaskIgnored,
+          Fault::kTileDropped, Fault::kLseOfBase2, Fault::kNan,
+          Fault::kNoDelta, Fault::kDkUnscaled, Fault::kGroupNotSummed, Fault::kDkSwappedHead}) {
+      for (const DType dtype : {DType::kF32, DType::kBF16}) {
+        Problem problem = make_problem(causal(100), dtype);
+        problem.scale = scale;
+        const PlainOptions kernel{.fault = fault, .head = 2, .row = 70, .key = 65};
+        EXPECT_FALSE(verify_kernel(kernel, problem, sampled()).passed())
+            << "fault " << static_cast<int>(fault) << ", " << name_of(dtype) << ", scale " << scale;
+      }
+    }
+  }
+}
+
+// Where errors of the scores leave no digit of the weights, any output would pass.
+TEST(Verify, ScalesBeyondF32AreRefused) {
+  Problem problem = make_problem(causal(100));
+  problem.scale = 1e6f;
+  try {
+    verify_kernel({}, problem, sampled());
+    ADD_FAILURE() << "verified";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUnsupported);
+    EXPECT_THAT(error.what(), HasSubstr("scale of 1e+06"));
+    EXPECT_THAT(error.what(), HasSubstr("choose a smaller scale"));
+  }
+}
+
 TEST(Verify, EveryPatternPasses) {
   for (const Pattern& pattern : patterns()) {
     PatternOptions options;
@@ -139,6 +187,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Planted{Fault::kRowShifted, "o", "head 2, row 70"},
                     Planted{Fault::kTileDropped, "o", "head 2, row"}, Planted{Fault::kMaskIgnored, "", "row"},
                     Planted{Fault::kHeadMaskSwapped, "o", "row"}, Planted{Fault::kWrongScale, "o", "row"},
+                    Planted{Fault::kRoundedScores, "", "row"},
                     Planted{Fault::kNoRescale, "o", "row"}, Planted{Fault::kSwappedHead, "o", "row"},
                     Planted{Fault::kLseOff, "lse", "head 2, row 70"},
                     Planted{Fault::kLseOfBase2, "lse", "row"},
@@ -193,6 +242,7 @@ TEST(Verify, OnlyAKernelThatSaysSoMayLetItsSumDrift) {
   ForwardReference reference;
   reference.lse = {8.9};
   reference.largest = {4.5};
+  reference.lse_scores = {0};
   reference.o.terms = {4928};
   const auto failure = [&](double error, int64_t drift_keys) {
     const auto lse = static_cast<float>(8.9 + error);
