@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
+#include "record/base64.h"
 #include "record/fields.h"
 #include "report/format.h"
 #include "report/page_assets.h"
@@ -261,6 +265,18 @@ std::string_view page_begin() {
   return page_assets::page_html.substr(0, page_assets::page_html.find("{{"));
 }
 
+namespace {
+
+// The source of a Content-Security-Policy that allows the text with this hash: 'sha256-BASE64'.
+std::string source_of(std::string_view sha256) {
+  std::vector<uint8_t> bytes;
+  for (size_t i = 0; i + 1 < sha256.size(); i += 2)
+    bytes.push_back(static_cast<uint8_t>(std::stoi(std::string(sha256.substr(i, 2)), nullptr, 16)));
+  return fmt::format("'sha256-{}'", record::base64(bytes));
+}
+
+}  // namespace
+
 std::string format_page(const Results& results, const PageOptions& options) {
   LONGSPAN_CHECK_INPUT(results.cases.size() <= kMostCases,
                        "{} cases are too many for one page, which shows at most {}: name fewer results, or "
@@ -290,12 +306,6 @@ std::string format_page(const Results& results, const PageOptions& options) {
   for (const MaskPicture& picture : results.pictures) data["pictures"].push_back(json_of(picture));
 
   using namespace page_assets;
-  std::string script = "(() => {\n'use strict';\n";
-  for (std::string_view part :
-       {data_js, filters_js, charts_js, tables_js, strategies_js, parallel_js, main_js})
-    script += part;
-  script += "})();\n";
-
   std::string page(page_html);
   const std::string title = title_of(results, options);
   // Marks are replaced in order, so inserted text is never searched for marks.
@@ -306,12 +316,15 @@ std::string format_page(const Results& results, const PageOptions& options) {
     out.append(page, 0, at).append(value);
     page.erase(0, at + mark.size());
   };
+  put_in("{{style-hash}}", source_of(style_css_sha256));
+  put_in("{{chart-hash}}", source_of(chart_js_sha256));
+  put_in("{{script-hash}}", source_of(script_js_sha256));
   put_in("{{title}}", escape_html(title));
   put_in("/*{{style}}*/", style_css);
   put_in("{{heading}}", escape_html(title));
   put_in("{{data}}", escape_script_json(record::text_of(data)));
   put_in("/*{{chart}}*/", chart_js);
-  put_in("/*{{script}}*/", script);
+  put_in("/*{{script}}*/", script_js);
   return out + page;
 }
 

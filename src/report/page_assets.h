@@ -6,8 +6,7 @@
 
 namespace longspan::report::page_assets {
 
-extern const std::string_view page_html, style_css, chart_js;
-// The parts of the page's script, in this order.
-extern const std::string_view data_js, filters_js, charts_js, tables_js, strategies_js, parallel_js, main_js;
+extern const std::string_view page_html, style_css, chart_js, script_js;
+extern const std::string_view style_css_sha256, chart_js_sha256, script_js_sha256;  // in hexadecimal digits
 
 }  // namespace longspan::report::page_assets

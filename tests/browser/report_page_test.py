@@ -264,6 +264,22 @@ class ReportPage(unittest.TestCase):
         self.assertEqual(self.browser.run("return document.querySelectorAll('img').length"), 0)
         self.assertIn("</script>", self.browser.run("return document.querySelector('h1').textContent"))
 
+    def test_only_its_own_scripts_and_styles_apply(self):
+        with open(self.cpu, encoding="utf-8") as file:
+            text = file.read()
+        injected = os.path.join(self.folder.name, "injected.html")
+        with open(injected, "w", encoding="utf-8") as file:
+            file.write(text.replace("</body>", "<script>window.broken = 1</script><img src=x onerror='window.broken = 2'>"
+                                    "<p id=red style='color: rgb(255, 0, 0)'>x</p>"
+                                    "<style>#red { color: rgb(255, 0, 0) }</style></body>"))
+        self.open(injected)
+        self.assertIsNone(self.browser.run("return window.broken ?? null"))
+        self.assertNotEqual(self.browser.run("return getComputedStyle(document.getElementById('red')).color"), "rgb(255, 0, 0)")
+        self.assertTrue(self.browser.run("return Chart.getChart(document.querySelector('canvas')) !== undefined"))
+        refused = self.browser.console_errors()
+        for directive in ("script-src", "style-src"):
+            self.assertTrue(any(directive in error for error in refused), refused)
+
     def test_several_runs_are_told_apart(self):
         self.open(self.both)
         runs = self.browser.run("return [...document.querySelectorAll('fieldset[data-axis=run] button')].map((b) => b.textContent)")
