@@ -14,6 +14,7 @@ class CheckedPlan final : public Plan {
   CheckedPlan(const Kernel& kernel, const Problem& problem, const Device& device, Direction until)
       : kernel_(kernel),
         problem_(problem),
+        device_(device),
         until_(until),
         plan_(until == Direction::kForward ? kernel.plan_forward(problem, device)
                                            : kernel.plan(problem, device)) {}
@@ -58,11 +59,12 @@ class CheckedPlan final : public Plan {
             .workspace_bytes = plan_->workspace_bytes(direction),
             .alignment = kernel_.row_alignment(),
             .merges_parts = kernel_.merges_parts(),
-            .misplaced = {}};
+            .device = device_};
   }
 
   const Kernel& kernel_;
   const Problem problem_;
+  const Device device_;
   const Direction until_;
   const std::unique_ptr<Plan> plan_;
   std::atomic_flag running_;

@@ -1,4 +1,5 @@
-// A kernel's plan for callers of the library: it checks what they pass, so a mistake is an Error, not a crash.
+// A kernel's plan for callers of the library: it checks what they pass, so a mistake is an Error, not a
+// crash.
 #pragma once
 
 #include <memory>

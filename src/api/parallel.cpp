@@ -122,6 +122,7 @@ class ParallelAttention::Impl {
   Impl(const Problem& problem, const ParallelConfig& config, const Group& group, const Device& device,
        Direction until)
       : group_(group),
+        device_(device),
         until_(until),
         schedule_(scheduled(problem, config, group)),
         kernel_(find_kernel(problem, device, until, config.kernel)),
@@ -157,10 +158,11 @@ class ParallelAttention::Impl {
             .workspace_bytes = 0,
             .alignment = kernel_.row_alignment(),
             .merges_parts = false,
-            .misplaced = {}};
+            .device = device_};
   }
 
   Group group_;  // outlives the executor
+  const Device device_;
   const Direction until_;
   Schedule schedule_;
   const Kernel& kernel_;
@@ -171,8 +173,7 @@ class ParallelAttention::Impl {
 
 ParallelAttention::ParallelAttention(const Problem& problem, const ParallelConfig& config, const Group& group,
                                      const Device& device, Direction until)
-    : impl_(standard_errors(
-          [&] { return std::make_unique<Impl>(problem, config, group, device, until); })) {}
+    : impl_(standard_errors([&] { return std::make_unique<Impl>(problem, config, group, device, until); })) {}
 ParallelAttention::~ParallelAttention() = default;
 ParallelAttention::ParallelAttention(ParallelAttention&&) noexcept = default;
 ParallelAttention& ParallelAttention::operator=(ParallelAttention&&) noexcept = default;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/backend.h"
 #include "base/error.h"
 
 namespace longspan {
@@ -12,7 +13,8 @@ namespace {
 
 constexpr size_t kWorkspaceAlignment = 256;
 
-// The memory of an argument: rows of `row` bytes, `inner` bytes apart, in groups that are `outer` bytes apart.
+// The memory of an argument: rows of `row` bytes, `inner` bytes apart, in groups that are `outer` bytes
+// apart.
 struct Extent {
   std::string name;
   uintptr_t begin = 0;
@@ -33,7 +35,8 @@ bool interleave(int64_t distance, int64_t a, int64_t b, int64_t period) {
   return a <= offset && offset + b <= period;
 }
 
-// Whether the two share no byte for certain: they are apart, or interleave as the parts of a packed tensor do.
+// Whether the two share no byte for certain: they are apart, or interleave as the parts of a packed tensor
+// do.
 bool disjoint(const Extent& a, const Extent& b) {
   const auto distance = static_cast<int64_t>(b.begin - a.begin);
   if (distance >= a.whole || -distance >= b.whole) return true;
@@ -64,8 +67,8 @@ class Checker {
   void lse_output(const float* data) { output(lse("lse", data)); }
 
   void part(const TensorView& view) {
-    LONGSPAN_CHECK_INPUT(rules_.merges_parts, "part_lse is set, but {} merges no partial results: leave it null",
-                         rules_.kernel);
+    LONGSPAN_CHECK_INPUT(rules_.merges_parts,
+                         "part_lse is set, but {} merges no partial results: leave it null", rules_.kernel);
     LONGSPAN_CHECK_INPUT(view.dtype == DType::kF32, "part_o is {}; must be f32", name_checked(view.dtype));
     tensor("part_o", view, problem_.tokens_q, problem_.heads_q, true);
   }
@@ -73,7 +76,8 @@ class Checker {
   void workspace(const void* data, size_t given) {
     const size_t needed = rules_.workspace_bytes;
     if (needed == 0) return;
-    LONGSPAN_CHECK_INPUT(data != nullptr, "workspace is null; {} needs {} bytes, as Plan::workspace_bytes() says",
+    LONGSPAN_CHECK_INPUT(data != nullptr,
+                         "workspace is null; {} needs {} bytes, as Plan::workspace_bytes() says",
                          rules_.kernel, needed);
     LONGSPAN_CHECK_INPUT(reinterpret_cast<uintptr_t>(data) % kWorkspaceAlignment == 0,
                          "workspace is at {}; must be aligned to {} bytes, as a Buffer is", data,
@@ -99,11 +103,13 @@ class Checker {
   }
 
   void in_place(const char* name, const void* data) const {
-    const std::string reason = rules_.misplaced ? rules_.misplaced(data) : "";
+    const Device& device = rules_.device;
+    const std::string reason = backend_of(device.kind).misplaced(data, device.index);
     LONGSPAN_CHECK_INPUT(reason.empty(), "{} is {}", name, reason);
   }
 
-  Extent tensor(const char* name, const TensorView& view, int64_t tokens, int64_t heads, bool may_be_f32) const {
+  Extent tensor(const char* name, const TensorView& view, int64_t tokens, int64_t heads,
+                bool may_be_f32) const {
     const DType dtype = problem_.dtype;
     LONGSPAN_CHECK_INPUT(view.dtype == dtype || (may_be_f32 && view.dtype == DType::kF32),
                          "{} is {}; must be {}, as the problem says", name, name_checked(view.dtype),
@@ -156,7 +162,8 @@ class Checker {
   Extent lse(const char* name, const float* data) const {
     const int64_t rows = problem_.heads_q * problem_.tokens_q;
     if (rows == 0) return extent_of_bytes(name, nullptr, 0);
-    LONGSPAN_CHECK_INPUT(data != nullptr, "{} is null; must point to {} floats, [heads_q, tokens_q]", name, rows);
+    LONGSPAN_CHECK_INPUT(data != nullptr, "{} is null; must point to {} floats, [heads_q, tokens_q]", name,
+                         rows);
     LONGSPAN_CHECK_INPUT(reinterpret_cast<uintptr_t>(data) % sizeof(float) == 0,
                          "{} is at {}; must be aligned to {} bytes", name, static_cast<const void*>(data),
                          sizeof(float));
@@ -165,16 +172,17 @@ class Checker {
   }
 
   void output(Extent extent) {
-    LONGSPAN_CHECK_INPUT(extent.rows_are_disjoint(),
-                         "{} has rows of {} bytes that overlap, by strides of {} and {} bytes; an output needs "
-                         "rows of its own",
-                         extent.name, extent.row, extent.inner, extent.outer);
+    LONGSPAN_CHECK_INPUT(
+        extent.rows_are_disjoint(),
+        "{} has rows of {} bytes that overlap, by strides of {} and {} bytes; an output needs "
+        "rows of its own",
+        extent.name, extent.row, extent.inner, extent.outer);
     outputs_.push_back(std::move(extent));
   }
 
   static void refuse_overlap(const Extent& a, const Extent& b) {
-    LONGSPAN_CHECK_INPUT(disjoint(a, b), "{} overlaps {} in memory; an output needs memory of its own", a.name,
-                         b.name);
+    LONGSPAN_CHECK_INPUT(disjoint(a, b), "{} overlaps {} in memory; an output needs memory of its own",
+                         a.name, b.name);
   }
 
   const Problem& problem_;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <string>
 #include <string_view>
 
@@ -17,8 +16,7 @@ struct ArgumentRules {
   size_t workspace_bytes = 0;  // of the pass
   size_t alignment = 1;        // of the rows of every tensor, in bytes
   bool merges_parts = false;   // ForwardArgs::part_o is allowed
-  // Says what is wrong with a pointer to a tensor's memory, such as memory of another device; "" if nothing.
-  std::function<std::string(const void*)> misplaced;
+  Device device;               // that uses the memory
 };
 
 // Throw kInput that names the argument, what it is, and what is allowed: null or misaligned pointers, a dtype

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "longspan/base.h"
@@ -20,7 +21,9 @@ struct Backend {
                     size_t rows);
   void (*fill)(void* to, unsigned char value, size_t bytes);  // returns when it is done
   void (*fill_normal)(const TensorView& tensor, uint64_t seed, uint64_t stream, int index);  // base/rng.h
-  void (*use)(int index);            // makes it the current device of the calling thread
+  void (*use)(int index);  // makes it the current device of the calling thread
+  // Says why this device cannot use the memory at `data`: "at 0x..., which is ..."; "" if it may.
+  std::string (*misplaced)(const void* data, int index);
   std::vector<Device> (*devices)();  // the usable ones
 };
 

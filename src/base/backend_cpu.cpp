@@ -157,6 +157,7 @@ const Backend& cpu_backend() {
       .fill_normal = [](const TensorView& tensor, uint64_t seed, uint64_t stream,
                         int) { fill_normal(tensor, seed, stream); },
       .use = [](int) {},
+      .misplaced = [](const void*, int) { return std::string(); },
       .devices = list,
   };
   return backend;

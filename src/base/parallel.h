@@ -11,7 +11,8 @@ int available_cpus();
 
 // The number of threads that parallel_for uses: LONGSPAN_THREADS, or available_cpus().
 int thread_count();
-// For tests and for case isolation; at least 1. If the system cannot start the threads, throws and leaves one.
+// For tests and for case isolation; at least 1. If the system cannot start the threads, throws and leaves
+// one.
 void set_thread_count(int threads);
 
 // Calls body(index, thread) once for each index in [0, count). Indices are handed out one at a time in

@@ -17,8 +17,8 @@ auto standard_errors(Body body) -> decltype(body()) {
   } catch (const std::bad_alloc&) {
     throw Error(ErrorKind::kOutOfMemory, "out of memory on the host", __FILE__, __LINE__, "new");
   } catch (const std::length_error& error) {
-    throw Error(ErrorKind::kOutOfMemory, fmt::format("out of memory on the host ({})", error.what()), __FILE__,
-                __LINE__, "length");
+    throw Error(ErrorKind::kOutOfMemory, fmt::format("out of memory on the host ({})", error.what()),
+                __FILE__, __LINE__, "length");
   } catch (const std::system_error& error) {
     throw Error(ErrorKind::kInternal, error.what(), __FILE__, __LINE__, "a system call");
   }

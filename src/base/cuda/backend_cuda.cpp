@@ -190,6 +190,20 @@ void fill(void* to, unsigned char value, size_t bytes) {
   LONGSPAN_CUDA(cudaStreamSynchronize(nullptr));
 }
 
+// Allowed in a capture, since it asks the driver's tables and no stream.
+std::string misplaced(const void* data, int index) {
+  cudaPointerAttributes attributes{};
+  if (cudaPointerGetAttributes(&attributes, data) == cudaSuccess &&
+      attributes.type != cudaMemoryTypeUnregistered)
+    return "";
+  int reads_any = 0;  // this device reads all memory of the host
+  const bool known =
+      cudaDeviceGetAttribute(&reads_any, cudaDevAttrPageableMemoryAccess, index) == cudaSuccess;
+  cudaGetLastError();
+  if (known && reads_any != 0) return "";
+  return fmt::format("at {}, which is memory of the host; copy it to CUDA device {}", data, index);
+}
+
 // "GPU-8f3b2c1d-..." in groups of 8, 4, 4, 4 and 12 digits.
 std::string text_of(const cudaUUID_t& uuid) {
   std::string text = "GPU-";
@@ -254,6 +268,7 @@ const Backend* cuda_backend() {
       .fill = fill,
       .fill_normal = cuda::fill_normal,
       .use = [](int index) { LONGSPAN_CUDA(cudaSetDevice(index)); },
+      .misplaced = misplaced,
       .devices = [] { return found().devices; },
   };
   return &backend;

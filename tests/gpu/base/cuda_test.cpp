@@ -5,8 +5,10 @@
 #include <numeric>
 #include <vector>
 
+#include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 
+#include "base/backend.h"
 #include "base/buffer.h"
 #include "base/error.h"
 #include "gpu/gpu.h"
@@ -33,6 +35,24 @@ TEST(CudaDevice, ExistsOrHasAReason) {
   bool any = false;
   for (const Device& device : devices()) any |= device.kind == DeviceKind::kCuda;
   EXPECT_EQ(any, no_cuda_reason().empty());
+}
+
+TEST(CudaDevice, RefusesMemoryOfTheHost) {
+  LONGSPAN_NEEDS_GPU();
+  const Device gpu = first_gpu();
+  const auto misplaced = backend_of(DeviceKind::kCuda).misplaced;
+  const Buffer on_gpu(100, gpu);
+  EXPECT_EQ(misplaced(on_gpu.data(), gpu.index), "");
+  EXPECT_EQ(misplaced(on_gpu.as<char>() + 7, gpu.index), "");
+  int reads_any = 0;
+  ASSERT_EQ(cudaDeviceGetAttribute(&reads_any, cudaDevAttrPageableMemoryAccess, gpu.index), cudaSuccess);
+  const std::vector<float> on_host(100);
+  const std::string reason = misplaced(on_host.data(), gpu.index);
+  if (reads_any != 0) {
+    EXPECT_EQ(reason, "");
+  } else {
+    EXPECT_THAT(reason, testing::HasSubstr("memory of the host"));
+  }
 }
 
 TEST(CudaBuffer, CopiesInBothDirections) {
