@@ -49,8 +49,8 @@ struct Problem {
 // (five). Only visible pairs count, never wasted work of a kernel. Throws as Problem::area() does.
 double flops(const Problem& problem, Direction direction);
 
-// Tensors of one forward pass. A row that sees no key gives o = 0 and lse = -inf. Outputs and the workspace share
-// no memory with other arguments, but may interleave with them as parts of a packed tensor.
+// Tensors of one forward pass. A row that sees no key gives o = 0 and lse = -inf. Outputs and the workspace
+// share no memory with other arguments, but may interleave with them as parts of a packed tensor.
 struct ForwardArgs {
   TensorView q;               // [tokens_q, heads_q, head_dim]
   TensorView k, v;            // [tokens_kv, heads_kv, head_dim]

@@ -15,8 +15,8 @@ namespace longspan {
 // process that failed (kPeer), or a problem that a kernel does not support (kUnsupported).
 enum class ErrorKind { kInput, kInternal, kOutOfMemory, kPeer, kUnsupported };
 
-// The only exception type. what() names the wrong value, the allowed values, and what to do. Every function of
-// these headers checks what it is given, except the accessors of TensorView and Band; none aborts.
+// The only exception type. what() names the wrong value, the allowed values, and what to do. Every function
+// of these headers checks what it is given, except the accessors of TensorView and Band; none aborts.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& message, const char* file, int line, const char* expression);
@@ -58,8 +58,8 @@ struct Stream {
   void* handle = nullptr;
 };
 
-// A view of [tokens, heads, head_dim], contiguous in head_dim; strides in elements. Does not own its memory. Its
-// members do not check their arguments; the calls that take a view do.
+// A view of [tokens, heads, head_dim], contiguous in head_dim; strides in elements. Does not own its memory.
+// Its members do not check their arguments; the calls that take a view do.
 struct TensorView {
   void* data = nullptr;
   DType dtype = DType::kF32;

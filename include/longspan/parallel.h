@@ -23,8 +23,8 @@ inline constexpr std::chrono::milliseconds kWaitLimit{60000};
 // end, and so does an end that was moved from. `limit` is from 1 ms to 30 days; any other throws kInput.
 class Group {
  public:
-  // Ranks that are threads of this process, with tensors on the CPU or on GPUs. Returns one end per rank. Throws
-  // kInput unless there are 1 to 4096 ranks.
+  // Ranks that are threads of this process, with tensors on the CPU or on GPUs. Returns one end per rank.
+  // Throws kInput unless there are 1 to 4096 ranks.
   static std::vector<Group> threads(int ranks, std::chrono::milliseconds limit = kWaitLimit);
 
   // The same through NCCL. The tensors of rank r are on devices[r], a different GPU for each rank. Throws
@@ -54,8 +54,8 @@ class Group {
 Group mpi_processes(std::chrono::milliseconds limit = kWaitLimit);
 
 // Calls body once for each end, each in its own thread. If a body throws, its group fails with that reason.
-// The first failure is rethrown after all bodies have ended. Throws kInput if there is no end, if one is given
-// twice, or if body is empty; kOutOfMemory if a thread cannot start.
+// The first failure is rethrown after all bodies have ended. Throws kInput if there is no end, if one is
+// given twice, or if body is empty; kOutOfMemory if a thread cannot start.
 void run_ranks(std::span<const Group> ends, const std::function<void(const Group&)>& body);
 
 // `nodes` nodes of `devices` devices each; rank r is device r % devices of node r / devices.
@@ -68,10 +68,10 @@ struct Topology {
 };
 
 struct ParallelConfig {
-  std::string strategy = "balanced";           // one of strategy_names()
+  std::string strategy = "balanced";             // one of strategy_names()
   std::map<std::string, std::string> options{};  // of the strategy, as on the command line
-  int nodes = 1;                               // number of nodes, with the same number of ranks each
-  std::string kernel = "auto";                 // as for make_plan()
+  int nodes = 1;                                 // number of nodes, with the same number of ranks each
+  std::string kernel = "auto";                   // as for make_plan()
 };
 std::vector<std::string> strategy_names();  // "ulysses", "ring-p2p", ...
 
@@ -89,8 +89,8 @@ std::vector<std::string> strategy_names();  // "ulysses", "ring-p2p", ...
 class ParallelAttention {
  public:
   // Plans everything: the schedule, the masks of each rank's shards, the kernel's plans. Throws kInput or
-  // kUnsupported with the strategy's or the kernel's reason. Results have the dtype of the problem: fp32_output
-  // throws kInput.
+  // kUnsupported with the strategy's or the kernel's reason. Results have the dtype of the problem:
+  // fp32_output throws kInput.
   ParallelAttention(const Problem& problem, const ParallelConfig& config, const Group& group,
                     const Device& device, Direction until = Direction::kBackward);
   ~ParallelAttention();

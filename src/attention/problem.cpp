@@ -43,8 +43,8 @@ int64_t Problem::area() const {
   for (const Mask& mask : *masks) too_large = too_large || __builtin_add_overflow(sum, mask.area(), &sum);
   const int64_t heads = heads_q / static_cast<int64_t>(masks->size());
   too_large = too_large || __builtin_mul_overflow(sum, heads, &area);
-  LONGSPAN_CHECK_INPUT(!too_large, "{} heads of masks of {} visible pairs: must be below 2^63 in all", heads_q,
-                       masks->front().area());
+  LONGSPAN_CHECK_INPUT(!too_large, "{} heads of masks of {} visible pairs: must be below 2^63 in all",
+                       heads_q, masks->front().area());
   return area;
 }
 
@@ -53,9 +53,10 @@ namespace {
 // So many elements that no product of sizes overflows. More fits into no machine.
 void check_elements(const char* name, int64_t tokens, int64_t heads, int64_t head_dim) {
   constexpr int64_t kMost = int64_t{1} << 50;
-  LONGSPAN_CHECK_INPUT(tokens <= kMaxTokens && head_dim <= kMost / tokens && heads <= kMost / tokens / head_dim,
-                       "{} has {} tokens, {} heads and head_dim {}; must be at most {} tokens and 2^50 elements",
-                       name, tokens, heads, head_dim, kMaxTokens);
+  LONGSPAN_CHECK_INPUT(
+      tokens <= kMaxTokens && head_dim <= kMost / tokens && heads <= kMost / tokens / head_dim,
+      "{} has {} tokens, {} heads and head_dim {}; must be at most {} tokens and 2^50 elements", name, tokens,
+      heads, head_dim, kMaxTokens);
 }
 
 }  // namespace
@@ -68,9 +69,10 @@ void Problem::check() const {
   LONGSPAN_CHECK_INPUT(heads_q % heads_kv == 0, "heads_q is {}; must be a multiple of heads_kv, {}", heads_q,
                        heads_kv);
   LONGSPAN_CHECK_INPUT(head_dim >= 1, "head_dim is {}; must be at least 1", head_dim);
-  LONGSPAN_CHECK_INPUT(dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16,
-                       "dtype is {}; must be f32, bf16 or f16",
-                       dtype == DType::kF64 ? "f64" : fmt::format("of no kind ({})", static_cast<int>(dtype)));
+  LONGSPAN_CHECK_INPUT(
+      dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16,
+      "dtype is {}; must be f32, bf16 or f16",
+      dtype == DType::kF64 ? "f64" : fmt::format("of no kind ({})", static_cast<int>(dtype)));
   check_elements("q", tokens_q, heads_q, head_dim);
   check_elements("k", tokens_kv, heads_kv, head_dim);
   LONGSPAN_CHECK_INPUT(std::isfinite(scale), "scale is {}; must be finite (0: 1 / sqrt(head_dim))", scale);

@@ -224,10 +224,10 @@ TensorAccuracy compare_lse(const Problem& problem, const float* actual, const Fo
       const double error = empty ? (got == want ? 0 : kInfinity) : std::abs(got - want);
       const double terms = reference.o.terms[place], largest = std::abs(reference.largest[place]);
       const double drifts = drift_keys == 0 ? 0 : std::ceil(terms / static_cast<double>(drift_keys));
-      const double tolerance =
-          empty ? f32
-                : f32_tolerance(terms) + f32 * (2 * std::abs(want) + (2 + drifts) * largest) +
-                      reference.lse_scores[place];
+      const double tolerance = empty ? f32
+                                     : f32_tolerance(terms) +
+                                           f32 * (2 * std::abs(want) + (2 + drifts) * largest) +
+                                           reference.lse_scores[place];
       if (worst.offer(error, tolerance)) {
         description = fmt::format("head {}, row {}: {:.9g}, should be {:.9g}", h, row, shown(got), want);
       }

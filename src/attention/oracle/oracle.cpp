@@ -186,7 +186,7 @@ std::vector<std::vector<Item>> key_tasks(const Problem& problem, const Samples& 
 
 // Returns the largest error of a score.
 double forward_task(const Problem& problem, const OracleInputs& inputs, std::vector<Item>& items,
-                  ForwardReference& reference) {
+                    ForwardReference& reference) {
   const int64_t dim = problem.head_dim, kv_head = problem.kv_head_of(items[0].head);
   const double scale = problem.softmax_scale();
   const Matrix q = load_items(inputs.q, items);

@@ -34,14 +34,14 @@ struct ReferenceRows {
   std::vector<double>
       operands;               // [rows]: sqrt of the sum of squared norms of the rows summed over, unweighted
   std::vector<double> terms;  // [rows]: number of terms in the sum
-  // [rows]: what errors of the scores do to the row, if each is one score_error(). exp() turns an error e of a
-  // score into a relative error e of its weight.
+  // [rows]: what errors of the scores do to the row, if each is one score_error(). exp() turns an error e of
+  // a score into a relative error e of its weight.
   std::vector<double> scores;
 };
 
-// The error of a score s = scale * sum of q k in f32, for `magnitude` = abs(scale) * sum of abs(q k). The bound
-// of a sum added one by one is head_dim * 2^-24 * magnitude (Higham, Accuracy and Stability of Numerical
-// Algorithms, 3.1). Its roundings are independent: if all products have one sign, the error is 0.24
+// The error of a score s = scale * sum of q k in f32, for `magnitude` = abs(scale) * sum of abs(q k). The
+// bound of a sum added one by one is head_dim * 2^-24 * magnitude (Higham, Accuracy and Stability of
+// Numerical Algorithms, 3.1). Its roundings are independent: if all products have one sign, the error is 0.24
 // sqrt(head_dim) 2^-24 of the magnitude, root mean square. This is twice that. The oracle's own error, in
 // f64, is smaller by 2^-29 sqrt(head_dim) at most.
 double score_error(double magnitude, int64_t head_dim);
@@ -52,14 +52,15 @@ inline constexpr double kMostScoreError = 0.125;
 // Rows in the order of samples.rows, head by head; likewise lse.
 struct ForwardReference {
   ReferenceRows o;
-  std::vector<double> lse;      // [rows]; -inf for a row without keys
-  std::vector<double> largest;  // [rows]: the largest scaled score of the row
+  std::vector<double> lse;         // [rows]; -inf for a row without keys
+  std::vector<double> largest;     // [rows]: the largest scaled score of the row
   std::vector<double> lse_scores;  // [rows]: what errors of the scores do to lse
   double score_error = 0;          // the largest of all
 };
 
 // Whether the oracle can run in the memory of this device. If not, copy the tensors to the host. On a GPU it
-// leaves out the errors of scores: at a scale up to kOrdinaryScale / sqrt(head_dim) other roundings are larger.
+// leaves out the errors of scores: at a scale up to kOrdinaryScale / sqrt(head_dim) other roundings are
+// larger.
 inline constexpr float kOrdinaryScale = 2;
 bool oracle_reads(DeviceKind kind, const Problem& problem);
 

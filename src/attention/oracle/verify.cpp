@@ -93,11 +93,13 @@ VerifyReport verify_outputs(const Problem& problem, Direction direction, const D
   const HeadCounts rows = row_counts(problem);
   const ForwardReference forward = reference_forward(problem, inputs, samples);
   if (forward.score_error > kMostScoreError) {
-    throw Error(ErrorKind::kUnsupported,
-                fmt::format("no result can be verified at a scale of {:g}: in f32 the scores err by up to {:.2g}, and "
-                            "above {} their exponentials have no digit left; choose a smaller scale",
-                            problem.softmax_scale(), forward.score_error, kMostScoreError),
-                __FILE__, __LINE__, "forward.score_error <= kMostScoreError");
+    throw Error(
+        ErrorKind::kUnsupported,
+        fmt::format(
+            "no result can be verified at a scale of {:g}: in f32 the scores err by up to {:.2g}, and "
+            "above {} their exponentials have no digit left; choose a smaller scale",
+            problem.softmax_scale(), forward.score_error, kMostScoreError),
+        __FILE__, __LINE__, "forward.score_error <= kMostScoreError");
   }
   std::string& wrong = report.forward_failure;
   note(wrong, check_elements("o", o.view(), rows));

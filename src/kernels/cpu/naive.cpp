@@ -239,7 +239,8 @@ class CpuNaive final : public Kernel {
     if (device.kind != DeviceKind::kCpu) return {"runs on the CPU only"};
     if (problem.dtype == DType::kF64) return {"needs dtype f32, bf16 or f16"};
     const double pairs = static_cast<double>(problem.tokens_q) * static_cast<double>(problem.tokens_kv);
-    if (pairs > 0x1p48) return {fmt::format("needs {:.1e} scores for a head, more than any memory holds", pairs)};
+    if (pairs > 0x1p48)
+      return {fmt::format("needs {:.1e} scores for a head, more than any memory holds", pairs)};
     const double gib = static_cast<double>(NaivePlan::score_bytes(problem, direction)) / (1 << 30);
     const double half_gib = static_cast<double>(device.memory_bytes) / 2 / (1 << 30);
     if (device.memory_bytes > 0 && gib > half_gib) {

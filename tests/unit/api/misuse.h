@@ -48,7 +48,9 @@ inline Problem small_problem(DType dtype = DType::kBF16) {
 struct Arguments {
   explicit Arguments(const Problem& problem, const Plan* plan = nullptr) {
     const auto rows = [&](int stream) { return tensor(problem, problem.tokens_q, problem.heads_q, stream); };
-    const auto keys = [&](int stream) { return tensor(problem, problem.tokens_kv, problem.heads_kv, stream); };
+    const auto keys = [&](int stream) {
+      return tensor(problem, problem.tokens_kv, problem.heads_kv, stream);
+    };
     lse = memory(static_cast<size_t>(problem.heads_q * problem.tokens_q) * sizeof(float));
     forward.q = backward.q = rows(0);
     forward.k = backward.k = keys(1);

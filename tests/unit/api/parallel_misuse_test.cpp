@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "unit/api/misuse.h"
 #include "longspan/parallel.h"
+#include "unit/api/misuse.h"
 
 namespace longspan {
 namespace {
@@ -27,7 +27,8 @@ Arguments arguments_of(const ParallelAttention& attention, Problem problem) {
 TEST(GroupMisuse, RanksLimitsAndBodies) {
   for (const int ranks : {0, -1, 4097, std::numeric_limits<int>::max()})
     expect_input_error({fmt::format("{} ranks", ranks), "4096"}, [&] { Group::threads(ranks); });
-  for (const milliseconds limit : {milliseconds(0), milliseconds(-5), milliseconds::max(), milliseconds::min()})
+  for (const milliseconds limit :
+       {milliseconds(0), milliseconds(-5), milliseconds::max(), milliseconds::min()})
     expect_input_error({"time limit", "30 days"}, [&] { Group::threads(2, limit); });
   expect_input_error({"without a communicator"}, [] { Group(nullptr); });
   const auto ends = Group::threads(2);
@@ -38,7 +39,8 @@ TEST(GroupMisuse, RanksLimitsAndBodies) {
   const Topology none{1, 0}, two{1, 2};
   expect_input_error({"rank 0"}, [&] { static_cast<void>(none.node_of(0)); });
   for (const int rank : {-1, 2}) {
-    expect_input_error({fmt::format("rank {}", rank), "0 to 1"}, [&] { static_cast<void>(two.node_of(rank)); });
+    expect_input_error({fmt::format("rank {}", rank), "0 to 1"},
+                       [&] { static_cast<void>(two.node_of(rank)); });
   }
 }
 
@@ -73,9 +75,12 @@ TEST(ParallelMisuse, WrongConfigurations) {
   };
   expect_input_error({"'no-such'"}, [&] { attend(problem, {.strategy = "no-such"}); });
   expect_input_error({"'no-such'"}, [&] { attend(problem, {.kernel = "no-such"}); });
-  expect_input_error({"no-such", "does not apply"}, [&] { attend(problem, {.options = {{"no-such", "1"}}}); });
+  expect_input_error({"no-such", "does not apply"}, [&] {
+    attend(problem, {.options = {{"no-such", "1"}}});
+  });
   for (const int nodes : {0, -1, 3}) {
-    expect_input_error({fmt::format("{} nodes for 2 ranks", nodes)}, [&] { attend(problem, {.nodes = nodes}); });
+    expect_input_error({fmt::format("{} nodes for 2 ranks", nodes)},
+                       [&] { attend(problem, {.nodes = nodes}); });
   }
   Problem wide = problem;
   wide.fp32_output = true;
@@ -175,7 +180,8 @@ TEST(ParallelMisuse, ARankThatIsGone) {
   const Problem problem = square_problem();
   ParallelAttention attention(problem, {.strategy = "ring-p2p"}, mine, cpu_device());
   const Arguments args = arguments_of(attention, problem);
-  expect_error(ErrorKind::kPeer, {"rank 1 did not", "within 50 ms"}, [&] { attention.forward(args.forward, {}); });
+  expect_error(ErrorKind::kPeer, {"rank 1 did not", "within 50 ms"},
+               [&] { attention.forward(args.forward, {}); });
 }
 
 }  // namespace

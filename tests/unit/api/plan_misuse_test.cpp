@@ -55,7 +55,8 @@ std::vector<Wrong<ForwardArgs>> wrong_forward() {
       {{"lse overlaps o"}, [](ForwardArgs& a) { a.lse = static_cast<float*>(a.o.data); }},
       {{"lse overlaps v"}, [](ForwardArgs& a) { a.lse = static_cast<float*>(a.v.data) + 7; }},
       {{"workspace is null"}, [](ForwardArgs& a) { a.workspace = nullptr; }},
-      {{"workspace", "aligned to 256"}, [](ForwardArgs& a) { a.workspace = static_cast<char*>(a.workspace) + 64; }},
+      {{"workspace", "aligned to 256"},
+       [](ForwardArgs& a) { a.workspace = static_cast<char*>(a.workspace) + 64; }},
       {{"workspace has 100 bytes"}, [](ForwardArgs& a) { a.workspace_size = 100; }},
       {{"workspace overlaps"}, [](ForwardArgs& a) { a.workspace = a.q.data; }},
   };
@@ -190,8 +191,8 @@ TEST(PlanMisuse, PackedTensorsAreAllowed) {
       plan->backward(args.backward, {});
       std::vector<float> packed(static_cast<size_t>(3 * tokens * heads * dim));
       const auto part = [&](int64_t i) {
-        return TensorView{packed.data() + i * layout.part, DType::kF32, tokens, heads, dim, layout.token,
-                          layout.head};
+        return TensorView{
+            packed.data() + i * layout.part, DType::kF32, tokens, heads, dim, layout.token, layout.head};
       };
       BackwardArgs backward = args.backward;
       backward.dq = part(0);

@@ -2,9 +2,9 @@
 #include <cmath>
 #include <limits>
 
-#include "unit/api/misuse.h"
 #include "longspan/mask.h"
 #include "longspan/parallel.h"
+#include "unit/api/misuse.h"
 
 namespace longspan {
 namespace {
@@ -37,7 +37,8 @@ std::vector<Wrong> wrong_problems() {
       {{"there is no mask"}, [](Problem& p) { p.masks = std::make_shared<HeadMasks>(); }},
       {{"3 masks", "per KV head (2)"},
        [](Problem& p) { p.masks = std::make_shared<HeadMasks>(3, p.masks->front()); }},
-      {{"mask 0 has 47 rows", "tokens_q = 48"}, [](Problem& p) { p.set_mask(Mask(47, 40, std::vector<Band>{})); }},
+      {{"mask 0 has 47 rows", "tokens_q = 48"},
+       [](Problem& p) { p.set_mask(Mask(47, 40, std::vector<Band>{})); }},
       {{"mask 0 has 0 rows"}, [](Problem& p) { p.set_mask(Mask()); }},
       {{"visible pairs", "2^63"},
        [](Problem& p) {
@@ -60,9 +61,8 @@ TEST(ProblemMisuse, EveryEntryRefusesAWrongProblem) {
         static_cast<void>(unsupported_reason(kernel, problem, Direction::kForward, cpu_device()));
       });
     }
-    expect_input_error(wrong.parts, [&] {
-      ParallelAttention(problem, {}, Group::threads(1).front(), cpu_device());
-    });
+    expect_input_error(wrong.parts,
+                       [&] { ParallelAttention(problem, {}, Group::threads(1).front(), cpu_device()); });
   }
 }
 
@@ -83,8 +83,10 @@ TEST(ProblemMisuse, AccessorsOfAWrongProblemThrow) {
 
 TEST(ProblemMisuse, WrongNamesDirectionsAndDevices) {
   const Problem problem = small_problem();
-  expect_input_error({"'no-such'"}, [&] { make_plan(problem, cpu_device(), Direction::kBackward, "no-such"); });
-  expect_input_error({"direction is 9"}, [&] { make_plan(problem, cpu_device(), static_cast<Direction>(9)); });
+  expect_input_error({"'no-such'"},
+                     [&] { make_plan(problem, cpu_device(), Direction::kBackward, "no-such"); });
+  expect_input_error({"direction is 9"},
+                     [&] { make_plan(problem, cpu_device(), static_cast<Direction>(9)); });
   expect_input_error({"'sideways'"}, [&] { direction_from_name("sideways"); });
   expect_input_error({"'f8'"}, [&] { dtype_from_name("f8"); });
   for (const std::string& kernel : kernel_names()) {

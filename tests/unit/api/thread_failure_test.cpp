@@ -6,11 +6,11 @@
 #include <pthread.h>
 #include <sys/resource.h>
 
-#include "unit/api/misuse.h"
 #include "base/parallel.h"
 #include "comm/threads.h"
 #include "cp/execute/crew.h"
 #include "longspan/parallel.h"
+#include "unit/api/misuse.h"
 
 namespace longspan {
 namespace {
@@ -107,7 +107,8 @@ TEST(ThreadFailure, RanksThatRunDoNotWaitForOneThatCannotStart) {
       {
         const auto ends = Group::threads(2, std::chrono::hours(1));
         limit_memory(size_t{100} << 20);
-        exit_with_error_of([&] { run_ranks(ends, [](const Group& mine) { mine.communicator().barrier(); }); });
+        exit_with_error_of(
+            [&] { run_ranks(ends, [](const Group& mine) { mine.communicator().barrier(); }); });
       },
       testing::ExitedWithCode(3), "Error 2: cannot start a thread");
 }

@@ -21,7 +21,7 @@ enum class Fault {
   // faults of the forward pass
   kWrongScale,
   kRoundedScores,  // rounds the scores to 16 bits of mantissa
-  kNoRescale,  // does not rescale the sums when the running maximum grows
+  kNoRescale,      // does not rescale the sums when the running maximum grows
   kSwappedHead,
   kLseOff,
   kLseOfBase2,

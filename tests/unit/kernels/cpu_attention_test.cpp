@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "attention_case.h"
 #include "attention/oracle/verify.h"
+#include "attention_case.h"
 #include "base/parallel.h"
 #include "kernels/cpu/flash.h"
 #include "kernels/cpu/naive.h"

@@ -99,9 +99,9 @@ TEST(Verify, RightKernelsPassAtLargeScales) {
 TEST(Verify, WrongKernelsAreCaughtAtLargeScales) {
   for (const float scale : {10.f, 100.f, 1000.f}) {
     for (const Fault fault :
-         {Fault::kWrongScale, Fault::kRoundedScores, Fault::kNoRescale, Fault::kSwappedHead, Fault::kMaskIgnored,
-          Fault::kTileDropped, Fault::kLseOfBase2, Fault::kNan,
-          Fault::kNoDelta, Fault::kDkUnscaled, Fault::kGroupNotSummed, Fault::kDkSwappedHead}) {
+         {Fault::kWrongScale, Fault::kRoundedScores, Fault::kNoRescale, Fault::kSwappedHead,
+          Fault::kMaskIgnored, Fault::kTileDropped, Fault::kLseOfBase2, Fault::kNan, Fault::kNoDelta,
+          Fault::kDkUnscaled, Fault::kGroupNotSummed, Fault::kDkSwappedHead}) {
       for (const DType dtype : {DType::kF32, DType::kBF16}) {
         Problem problem = make_problem(causal(100), dtype);
         problem.scale = scale;
@@ -182,24 +182,22 @@ TEST_P(PlantedFault, IsCaughtAndNamed) {
 
 INSTANTIATE_TEST_SUITE_P(
     Faults, PlantedFault,
-    testing::Values(Planted{Fault::kKeyMissing, "o", "head 2, row 70"},
-                    Planted{Fault::kKeyTooMany, "o", "head 2, row 70"},
-                    Planted{Fault::kRowShifted, "o", "head 2, row 70"},
-                    Planted{Fault::kTileDropped, "o", "head 2, row"}, Planted{Fault::kMaskIgnored, "", "row"},
-                    Planted{Fault::kHeadMaskSwapped, "o", "row"}, Planted{Fault::kWrongScale, "o", "row"},
-                    Planted{Fault::kRoundedScores, "", "row"},
-                    Planted{Fault::kNoRescale, "o", "row"}, Planted{Fault::kSwappedHead, "o", "row"},
-                    Planted{Fault::kLseOff, "lse", "head 2, row 70"},
-                    Planted{Fault::kLseOfBase2, "lse", "row"},
-                    Planted{Fault::kNan, "o", "head 2, row 70, element 1 is nan"},
-                    Planted{Fault::kInfinite, "o", "head 2, row 70, element 1 is inf"},
-                    Planted{Fault::kUnwrittenRow, "o", "head 2, row 70, element 0 is nan"},
-                    Planted{Fault::kUnwrittenLse, "lse", "head 2, row 70 is nan"},
-                    Planted{Fault::kEmptyRowNotZero, "o",
-                            "row 0, element 0 is 1, though the row sees no key"},
-                    Planted{Fault::kEmptyRowLseZero, "lse", "row 0 is 0, though the row sees no key"},
-                    Planted{Fault::kOneElementOff, "o", "head 2, row 70, element 1"},
-                    Planted{Fault::kUsesWorkspace, "o", "is nan"}),
+    testing::Values(
+        Planted{Fault::kKeyMissing, "o", "head 2, row 70"},
+        Planted{Fault::kKeyTooMany, "o", "head 2, row 70"},
+        Planted{Fault::kRowShifted, "o", "head 2, row 70"}, Planted{Fault::kTileDropped, "o", "head 2, row"},
+        Planted{Fault::kMaskIgnored, "", "row"}, Planted{Fault::kHeadMaskSwapped, "o", "row"},
+        Planted{Fault::kWrongScale, "o", "row"}, Planted{Fault::kRoundedScores, "", "row"},
+        Planted{Fault::kNoRescale, "o", "row"}, Planted{Fault::kSwappedHead, "o", "row"},
+        Planted{Fault::kLseOff, "lse", "head 2, row 70"}, Planted{Fault::kLseOfBase2, "lse", "row"},
+        Planted{Fault::kNan, "o", "head 2, row 70, element 1 is nan"},
+        Planted{Fault::kInfinite, "o", "head 2, row 70, element 1 is inf"},
+        Planted{Fault::kUnwrittenRow, "o", "head 2, row 70, element 0 is nan"},
+        Planted{Fault::kUnwrittenLse, "lse", "head 2, row 70 is nan"},
+        Planted{Fault::kEmptyRowNotZero, "o", "row 0, element 0 is 1, though the row sees no key"},
+        Planted{Fault::kEmptyRowLseZero, "lse", "row 0 is 0, though the row sees no key"},
+        Planted{Fault::kOneElementOff, "o", "head 2, row 70, element 1"},
+        Planted{Fault::kUsesWorkspace, "o", "is nan"}),
     name_of_planted);
 
 INSTANTIATE_TEST_SUITE_P(
