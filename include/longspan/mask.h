@@ -77,6 +77,10 @@ class Mask {
   static Mask documents(std::span<const int64_t> lengths, int64_t left = kUnboundedAbove,
                         int64_t right = kUnboundedAbove);
 
+  // The mask of a matrix [rows, columns] of bytes, row by row: what is not 0 is visible. Runs that continue
+  // straight or diagonally in the next row become one band.
+  static Mask from_dense(const uint8_t* visible, int64_t rows, int64_t columns);
+
   int64_t rows() const { return rows_; }
   int64_t columns() const { return columns_; }
   const BandList& bands() const;          // for Longspan's own sources; the type is internal
@@ -93,7 +97,9 @@ class Mask {
   // disjoint, in any order. A shard of a mask is a mask.
   Mask gather(std::span<const Range> q_ranges, std::span<const Range> k_ranges) const;
 
-  Mask transposed() const;  // rows become columns: visible'(j, i) == visible(i, j)
+  Mask transposed() const;                    // rows become columns: visible'(j, i) == visible(i, j)
+  Mask intersected(const Mask& other) const;  // the pairs that both show; throws kInput if the sizes differ
+  std::vector<uint8_t> dense() const;         // [rows, columns], 1 for each visible pair
 
   // Compares bands. Masks with different bands are different, even if they show the same pairs.
   friend bool operator==(const Mask& a, const Mask& b);
