@@ -28,6 +28,7 @@ struct Problem {
   DType dtype = DType::kF32;   // of q, k, v, o and of their gradients
   bool fp32_output = false;    // o (forward), dq, dk, dv (backward) may be f32: partial results to be merged
   bool own_rows = false;       // with fp32_output: only dk and dv may be f32; o and dq still have dtype
+  bool lse_gradient = false;   // the loss depends on lse, too: BackwardArgs::dlse is given
   float scale = 0;             // of the scores; 0 means 1 / sqrt(head_dim)
   bool deterministic = false;  // the same bits on every run are required, not just preferred
   std::shared_ptr<const HeadMasks> masks;  // one for all heads, or one per KV head; [tokens_q, tokens_kv]
@@ -56,7 +57,7 @@ struct ForwardArgs {
   TensorView k, v;            // [tokens_kv, heads_kv, head_dim]
   TensorView o;               // out: [tokens_q, heads_q, head_dim], Problem::dtype; with fp32_output also f32
   float* lse = nullptr;       // out: [heads_q, tokens_q], natural log of the sum of exp(scale * score)
-  void* workspace = nullptr;  // Plan::workspace_bytes(kForward) bytes, aligned to 256
+  void* workspace = nullptr;  // Plan::workspace_bytes(kForward) bytes, aligned to 256; any contents
   size_t workspace_size = 0;  // its bytes, to be checked; 0: unknown
 
   // For kernels with merge_parts(): a partial result of the same rows over other keys. The kernel merges it
@@ -73,16 +74,23 @@ struct BackwardArgs {
   const float* lse = nullptr;  // [heads_q, tokens_q]
   TensorView dq;               // out: [tokens_q, heads_q, head_dim]
   TensorView dk, dv;           // out: [tokens_kv, heads_kv, head_dim], summed over the query heads of a group
-  void* workspace = nullptr;   // Plan::workspace_bytes(kBackward) bytes, aligned to 256
+  void* workspace = nullptr;   // Plan::workspace_bytes(kBackward) bytes, aligned to 256; any contents
   size_t workspace_size = 0;   // its bytes, to be checked; 0: unknown
+
+  // With Problem::lse_gradient: [heads_q, tokens_q], the gradient of the loss with respect to lse; null: zeros.
+  // Rows that see no key ignore it. Sinks, z-loss and a merge outside of Longspan need it.
+  const float* dlse = nullptr;
 };
 
 // What a kernel prepares once for a problem: tile maps and schedules. A plan can be used with any tensors of
-// the problem and any number of times, so training reuses it across layers and steps. Calls must not overlap.
+// the problem and any number of times, so training reuses it across layers and steps. Calls with workspaces
+// of their own may overlap, from several threads and on several streams; a plan that is self_timed() takes
+// one call at a time. A plan may be destroyed while its calls still run on a GPU, and that does not wait for
+// them. A captured CUDA graph needs the plans of its calls for as long as it is used.
 //
 // forward() and backward() throw kInput that names the argument where one does not fit the problem that was
-// planned: a null or misaligned pointer, a dtype, shape or stride, memory that is shared or too small, a call
-// while another runs. Nothing has been written then, and the plan can be used again.
+// planned: a null or misaligned pointer, a dtype, shape or stride, memory that is shared or too small. Nothing
+// has been written then, and the plan can be used again.
 class Plan {
  public:
   virtual ~Plan() = default;

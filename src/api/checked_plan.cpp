@@ -1,7 +1,5 @@
 #include "api/checked_plan.h"
 
-#include <atomic>
-
 #include "attention/arguments.h"
 #include "base/error.h"
 #include "base/standard_errors.h"
@@ -26,7 +24,6 @@ class CheckedPlan final : public Plan {
 
   void forward(const ForwardArgs& args, Stream stream) override {
     check(args, problem_, rules(Direction::kForward));
-    const Call call(running_);
     standard_errors([&] { plan_->forward(args, stream); });
   }
 
@@ -34,26 +31,10 @@ class CheckedPlan final : public Plan {
     LONGSPAN_CHECK_INPUT(until_ == Direction::kBackward,
                          "the plan has no backward pass; make it with Direction::kBackward");
     check(args, problem_, rules(Direction::kBackward));
-    const Call call(running_);
     standard_errors([&] { plan_->backward(args, stream); });
   }
 
  private:
-  // Calls of one plan share its state and usually its workspace.
-  class Call {
-   public:
-    explicit Call(std::atomic_flag& running) : running_(running) {
-      LONGSPAN_CHECK_INPUT(!running_.test_and_set(),
-                           "a call of this plan is still running in another thread; make a plan per thread");
-    }
-    ~Call() { running_.clear(); }
-    Call(const Call&) = delete;
-    Call& operator=(const Call&) = delete;
-
-   private:
-    std::atomic_flag& running_;
-  };
-
   ArgumentRules rules(Direction direction) const {
     return {.kernel = kernel_.name(),
             .workspace_bytes = plan_->workspace_bytes(direction),
@@ -67,7 +48,6 @@ class CheckedPlan final : public Plan {
   const Device device_;
   const Direction until_;
   const std::unique_ptr<Plan> plan_;
-  std::atomic_flag running_;
 };
 
 }  // namespace

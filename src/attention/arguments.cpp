@@ -213,6 +213,9 @@ void check(const BackwardArgs& args, const Problem& problem, const ArgumentRules
   checker.query_input("o", args.o, f32_rows);
   checker.query_input("dout", args.dout);
   checker.lse_input("lse", args.lse);
+  LONGSPAN_CHECK_INPUT(args.dlse == nullptr || problem.lse_gradient,
+                       "dlse is set, but the problem was planned without lse_gradient: leave it null");
+  if (args.dlse != nullptr) checker.lse_input("dlse", args.dlse);
   checker.query_output("dq", args.dq, f32_rows);
   checker.key_output("dk", args.dk, problem.fp32_output);
   checker.key_output("dv", args.dv, problem.fp32_output);

@@ -50,7 +50,7 @@ class ProbePlan final : public Plan {
  public:
   ProbePlan(const Problem& problem, const ForwardShape& shape, const Device& gpu)
       : problem_(problem), gpu_(gpu), forward_(problem, shape, gpu) {}
-  size_t workspace_bytes(Direction) const override { return 0; }
+  size_t workspace_bytes(Direction) const override { return forward_.workspace_bytes(); }
   size_t plan_bytes() const override { return forward_.bytes(); }
   void forward(const ForwardArgs& args, Stream stream) override {
     forward_.run(problem_, args, gpu_, stream);

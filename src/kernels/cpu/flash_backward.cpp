@@ -3,7 +3,7 @@
 //   for each KV head, in parallel:      pack keys as rows and transposed, values as rows, in f32
 //   for each row tile, in parallel:     for each key tile that it sees, for each panel of the tile:
 //       scores [keys, lanes]     = k * q^T           probabilities p = 2^(scores - lse)
-//       dprobs [keys, lanes]     = v * do^T          ds = p * (dprobs - delta), delta = rowsum(o * do)
+//       dprobs [keys, lanes]     = v * do^T          ds = p * (dprobs - delta), delta = rowsum(o * do) - dlse
 //       dv [keys, head_dim]     += p * do            dk [keys, head_dim] += ds * q
 //       dq^T [head_dim, lanes]  += k^T * ds
 //
@@ -15,6 +15,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <new>
 #include <numbers>
 
 #include "base/error.h"
@@ -39,13 +40,13 @@ void FlashPlan::backward(const BackwardArgs& args, Stream) {
                 FlashTiling::kKeys);
       std::memset(packed.dk + tile * tile_size, 0, tile_size * sizeof(float));
       std::memset(packed.dv + tile * tile_size, 0, tile_size * sizeof(float));
-      reset(turns_[index], transposed_of(first + h), tile);
+      reset(*new (workspace.turns + index) Turn, transposed_of(first + h), tile);
     });
     const int64_t row_tiles = map_of(first).row_tiles();
     parallel_for(heads * row_tiles, [&](int64_t index, int thread) {
       const int64_t h = index % heads;
       for (int64_t chunk = 0; chunk < problem_.group_size(); chunk += tiling_.heads) {
-        backward_tile(args, workspace.heads[h], workspace.threads[thread], turns_.get() + h * tiles,
+        backward_tile(args, workspace.heads[h], workspace.threads[thread], workspace.turns + h * tiles,
                       first + h, (first + h) * problem_.group_size() + chunk, row_tiles - 1 - index / heads);
       }
     });
@@ -99,6 +100,7 @@ void FlashPlan::backward_tile(const BackwardArgs& args, const PackedHead& packed
     const bool none = lane >= lanes || lse == -std::numeric_limits<float>::infinity();
     lse2[lane] = none ? std::numeric_limits<float>::max() : lse * std::numbers::log2e_v<float>;
     delta[lane] = none ? 0.0f : dot(scratch.out_t + lane * d, scratch.dout + lane * d, d);
+    if (!none && args.dlse != nullptr) delta[lane] -= args.dlse[head * problem_.tokens_q + token];
   }
   float* dq_t = scratch.out_t;
   std::memset(dq_t, 0, tiling_.lanes() * d * sizeof(float));

@@ -73,7 +73,6 @@ FlashPlan::FlashPlan(const Problem& problem, GemmLibrary library)
   heads_at_once_ = 2;
   const size_t of_head = carve(Direction::kBackward, nullptr).bytes - of_scratch;
   heads_at_once_ = std::clamp<int64_t>(kPackedBytes / of_head, 1, problem.heads_kv);
-  turns_ = std::make_unique<Turn[]>(heads_at_once_ * kv_tiles());
 }
 
 FlashPlan::Workspace FlashPlan::carve(Direction direction, void* memory) const {
@@ -115,6 +114,7 @@ FlashPlan::Workspace FlashPlan::carve(Direction direction, void* memory) const {
     scratch.ranges = carver.take<KeyRange>(tiling_.panels);
     workspace.threads.push_back(scratch);
   }
+  if (backward) workspace.turns = carver.take<Turn>(heads_at_once_ * kv_tiles());
   workspace.bytes = carver.used;
   return workspace;
 }
@@ -124,7 +124,7 @@ size_t FlashPlan::workspace_bytes(Direction direction) const {
 }
 
 size_t FlashPlan::plan_bytes() const {
-  size_t bytes = sizeof(*this) + static_cast<size_t>(heads_at_once_ * kv_tiles()) * sizeof(Turn);
+  size_t bytes = sizeof(*this);
   for (const TileMap& map : maps_) bytes += map.bytes();
   for (const TileMap& map : transposed_) bytes += map.bytes();
   return bytes;

@@ -75,18 +75,19 @@ class FlashPlan final : public Plan {
     float* k_t;      // backward only
     float *dk, *dv;  // backward only: the gradient sums
   };
-  struct Workspace {
-    std::vector<PackedHead> heads;  // KV heads of a round
-    std::vector<Scratch> threads;
-    size_t bytes = 0;
-  };
-
   // The next row tile to add to a key tile's dk and dv. Additions happen in descending order of row tiles,
   // whichever thread computes them, so the sums are deterministic.
   struct Turn {
     std::atomic<int32_t> row_tile{-1};
     int32_t offset = 0;  // of row_tile within its run
     int64_t run = 0;
+  };
+
+  struct Workspace {
+    std::vector<PackedHead> heads;  // KV heads of a round
+    std::vector<Scratch> threads;
+    Turn* turns = nullptr;  // [heads, kv_tiles]; backward only
+    size_t bytes = 0;
   };
 
   Workspace carve(Direction direction, void* memory) const;
@@ -149,7 +150,6 @@ class FlashPlan final : public Plan {
   std::vector<TileMap> maps_;        // one, or one per KV head
   std::vector<TileMap> transposed_;  // only which row tiles see a key tile; without partial masks
   int32_t layers_ = 0;               // most layers of any partial tile
-  std::unique_ptr<Turn[]> turns_;    // [heads_at_once, kv_tiles]
 
   // Products by number of key steps. Scores: [keys, panel] = k [keys, head_dim] * q_t [head_dim, panel].
   std::vector<SmallGemm> score_;

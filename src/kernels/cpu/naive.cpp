@@ -119,7 +119,8 @@ class NaivePlan final : public Plan {
         multiply(scale_, q.rows_from(first), k, Form::kRightTransposed, probs);
         multiply(1.0f, dout.rows_from(first), v, Form::kRightTransposed, grads);
         for (int64_t i = 0; i < probs.rows; ++i) {
-          const float delta = dot(o.row(first + i), dout.row(first + i), problem_.head_dim);
+          float delta = dot(o.row(first + i), dout.row(first + i), problem_.head_dim);
+          if (args.dlse != nullptr) delta -= args.dlse[head * problem_.tokens_q + first + i];
           const std::vector<Range> visible = mask.visible_keys(first + i);
           mend_overflow(visible, q.row(first + i), k, probs.row(i));
           softmax_gradient(visible, lse[first + i], delta, probs.row(i), grads.row(i), probs.columns);

@@ -96,7 +96,7 @@ class NaivePlan final : public Plan {
   void backward(const BackwardArgs& args, Stream stream) override {
     const cuda::DeviceGuard guard(device_.index);
     float* delta = at<float>(args.workspace, delta_);
-    naive_gpu::row_dot(args.o, args.dout, delta, stream);
+    naive_gpu::row_delta(args.o, args.dout, args.dlse, delta, stream);
     for_chunks([&](int64_t head, int64_t kv_head, int64_t count) {
       const Matrix q = heads_of(args.q, head), dout = heads_of(args.dout, head);
       const Matrix k = repeated(heads_of(args.k, kv_head)), v = repeated(heads_of(args.v, kv_head));

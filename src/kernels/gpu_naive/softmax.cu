@@ -91,7 +91,7 @@ __global__ void score_gradient_kernel(Square dp, Square probability, const float
 
 // One warp per row.
 template <class O, class G>
-__global__ void row_dot_kernel(TensorView o, TensorView dout, float* delta) {
+__global__ void row_delta_kernel(TensorView o, TensorView dout, const float* dlse, float* delta) {
   const int64_t row = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
   if (row >= o.tokens * o.heads) return;
   const int64_t token = row / o.heads, head = row % o.heads;
@@ -100,7 +100,9 @@ __global__ void row_dot_kernel(TensorView o, TensorView dout, float* delta) {
   float sum = 0;
   for (int64_t d = threadIdx.x % 32; d < o.head_dim; d += 32) sum += to_f32(a[d]) * to_f32(b[d]);
   for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
-  if (threadIdx.x % 32 == 0) delta[head * o.tokens + token] = sum;
+  if (threadIdx.x % 32 > 0) return;
+  const int64_t at = head * o.tokens + token;
+  delta[at] = dlse == nullptr ? sum : sum - dlse[at];
 }
 
 template <class T>
@@ -150,13 +152,13 @@ void score_gradient(const Square& dp, const Square& probability, DType probabili
   LONGSPAN_CUDA_LAUNCHED();
 }
 
-void row_dot(const TensorView& o, const TensorView& dout, float* delta, Stream stream) {
+void row_delta(const TensorView& o, const TensorView& dout, const float* dlse, float* delta, Stream stream) {
   with_type(o.dtype, [&](auto o_type) {
     with_type(dout.dtype, [&](auto dout_type) {
       using O = decltype(o_type);
       using G = decltype(dout_type);
-      row_dot_kernel<O, G>
-          <<<blocks_for(o.tokens * o.heads, kWarps), kThreads, 0, cuda::raw(stream)>>>(o, dout, delta);
+      row_delta_kernel<O, G>
+          <<<blocks_for(o.tokens * o.heads, kWarps), kThreads, 0, cuda::raw(stream)>>>(o, dout, dlse, delta);
     });
   });
   LONGSPAN_CUDA_LAUNCHED();

@@ -28,9 +28,9 @@ void recompute_probability(const Square& score, const Square& probability, DType
 void score_gradient(const Square& dp, const Square& probability, DType probability_dtype, const float* delta,
                     const TileMapView& map, float scale, Stream stream);
 
-// delta[head, token] = sum over head_dim of o * dout; o [tokens, heads, head_dim] may be f32 even if dout is
-// not.
-void row_dot(const TensorView& o, const TensorView& dout, float* delta, Stream stream);
+// delta[head, token] = sum over head_dim of o * dout, less dlse[head, token] if that is not null. o [tokens,
+// heads, head_dim] may be f32 even if dout is not.
+void row_delta(const TensorView& o, const TensorView& dout, const float* dlse, float* delta, Stream stream);
 
 // to <- from (f32, contiguous [tokens, head_dim]), rounded to the dtype of `to`, which has one head.
 void round_to(const TensorView& to, const float* from, Stream stream);

@@ -1,12 +1,12 @@
-// Arrays that a plan keeps on a device, uploaded in one allocation.
+// Arrays that a plan keeps on a device, uploaded in one allocation and only read from then on.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
-#include "base/buffer.h"
+#include "kernels/sm90/plan_memory.h"
 #include "kernels/sm90/upload.h"
 
 namespace longspan::sm90 {
@@ -14,7 +14,6 @@ namespace longspan::sm90 {
 class DevicePack {
  public:
   DevicePack() = default;
-  ~DevicePack();
   DevicePack(DevicePack&&) = delete;
 
   // Reserves room for an array and returns its offset. The array must live until upload().
@@ -24,21 +23,26 @@ class DevicePack {
     return add(array.data(), array.size() * sizeof(T));
   }
   size_t add(const void* data, size_t bytes);
-  size_t add_zeros(size_t bytes) { return add(nullptr, bytes); }
-  // Reserves memory that the device writes before it reads it. Call it after every add().
-  size_t add_room(size_t bytes);
 
-  // Allocates the memory and copies the arrays. Memory of a destroyed pack is reused if it fits: training
-  // makes one plan after another, and an allocation takes longer than most planning. Small packs are copied
-  // asynchronously, see wait_in().
+  // Allocates the memory and copies the arrays. Small packs are copied asynchronously.
   void upload(const Device& device);
 
-  // Call before each use: work queued in `stream` from here on finds the arrays on the device.
-  void wait_in(Stream stream);
+  // Work queued in `stream` during the life of a Use finds the arrays on the device, and they stay there
+  // until it is done, even if the pack is destroyed before.
+  class Use {
+   public:
+    Use(DevicePack& pack, cudaStream_t stream);
+    ~Use() { pack_.memory_.used_by(stream_); }
+    Use(const Use&) = delete;
+
+   private:
+    DevicePack& pack_;
+    cudaStream_t stream_;
+  };
 
   template <class T>
   T* at(size_t offset) const {
-    return reinterpret_cast<T*>(memory_.as<char>() + offset);
+    return reinterpret_cast<T*>(memory_.data() + offset);
   }
   size_t bytes() const { return bytes_; }
 
@@ -48,11 +52,10 @@ class DevicePack {
     size_t bytes, offset;
   };
   std::vector<PackedArray> arrays_;
-  size_t bytes_ = 0, room_ = 0;  // in all; of that, the part that is not uploaded
-  int device_ = 0;
+  size_t bytes_ = 0;
   Upload upload_;
-  bool arrived_ = false, used_ = false;
-  Buffer memory_;
+  std::atomic<bool> arrived_ = false;
+  PlanMemory memory_;
 };
 
 }  // namespace longspan::sm90

@@ -23,7 +23,8 @@ class Sm90Plan final : public Plan {
   }
 
   size_t workspace_bytes(Direction direction) const override {
-    return direction == Direction::kForward || !backward_ ? 0 : backward_->workspace_bytes();
+    if (direction == Direction::kForward) return forward_.workspace_bytes();
+    return backward_ ? backward_->workspace_bytes() : 0;
   }
   size_t plan_bytes() const override { return forward_.bytes() + (backward_ ? backward_->bytes() : 0); }
 

@@ -7,31 +7,13 @@
 
 #include "base/cuda/cuda.h"
 #include "base/error.h"
+#include "kernels/sm90/plan_memory.h"
 #include "kernels/sm90/staging_ring.h"
 
 namespace longspan::sm90 {
 namespace {
 
 constexpr size_t kSlots = 4;
-
-// A thread that captures a stream in the strictest mode must not query any event, not even one that has
-// nothing to do with the capture.
-class OutsideCapture {
- public:
-  OutsideCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-  ~OutsideCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-  OutsideCapture(const OutsideCapture&) = delete;
-
- private:
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
-};
-
-bool is_captured(cudaStream_t stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  if (cudaStreamIsCapturing(stream, &status) == cudaSuccess) return status != cudaStreamCaptureStatusNone;
-  cudaGetLastError();  // the legacy stream during another capture: the next call reports it
-  return true;
-}
 
 }  // namespace
 
@@ -86,6 +68,10 @@ UploadQueue& queue_of(int index) {
 
 }  // namespace
 
+Stream upload_stream(const Device& device) {
+  return queue_of(device.index).stream;
+}
+
 Upload Upload::begin(void* to, size_t bytes, const Device& device, const std::function<void(char*)>& fill) {
   LONGSPAN_CHECK(bytes <= kMostBytes, "an upload of {} bytes: at most {}", bytes, kMostBytes);
   if (bytes == 0) return {};
@@ -118,12 +104,6 @@ bool Upload::wait_in(Stream stream) const {
   }
   LONGSPAN_CUDA(cudaStreamWaitEvent(cuda::raw(stream), slot_->copied, 0));
   return false;
-}
-
-bool Upload::wait() const noexcept {
-  if (left()) return true;
-  const OutsideCapture guard;
-  return cudaEventSynchronize(slot_->copied) == cudaSuccess;
 }
 
 }  // namespace longspan::sm90

@@ -11,6 +11,9 @@ namespace longspan::sm90 {
 
 struct UploadSlot;
 
+// The stream in which plans are uploaded to a device.
+Stream upload_stream(const Device& device);
+
 // One copy, possibly in flight. It is staged in a ring of page-locked memory and runs on a stream of its own,
 // one for each device, so copies finish in the order in which they began.
 class Upload {
@@ -26,8 +29,6 @@ class Upload {
   // done, so later work on any stream finds them, too. If the stream is being captured, the host waits
   // instead: a graph must not wait for an event that will stand for other copies.
   bool wait_in(Stream stream) const;
-  // The host waits. Returns false if the device has failed.
-  bool wait() const noexcept;
 
  private:
   Upload(const UploadSlot* slot, uint64_t use) : slot_(slot), use_(use) {}

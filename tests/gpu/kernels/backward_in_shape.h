@@ -16,7 +16,8 @@ class BackwardInShape final : public Plan {
   BackwardInShape(const Problem& problem, const sm90::BackwardShape& shape, const Device& gpu)
       : forward_(sm90_kernel().plan(problem, gpu)), backward_(problem, shape, gpu) {}
   size_t workspace_bytes(Direction direction) const override {
-    return direction == Direction::kForward ? 0 : backward_.workspace_bytes();
+    return direction == Direction::kForward ? forward_->workspace_bytes(direction)
+                                            : backward_.workspace_bytes();
   }
   size_t plan_bytes() const override { return forward_->plan_bytes() + backward_.bytes(); }
   void forward(const ForwardArgs& args, Stream stream) override { forward_->forward(args, stream); }

@@ -1,4 +1,4 @@
-// Plans of sm90 that are run, destroyed or captured while their upload is in flight.
+// Plans of sm90 that are run, destroyed or captured while their upload or other calls are in flight.
 #include <memory>
 #include <string>
 #include <thread>
@@ -9,6 +9,7 @@
 
 #include "attention/tensors.h"
 #include "base/cuda/cuda.h"
+#include "base/cuda/cuda_gate.h"
 #include "base/rng.h"
 #include "hopper.h"
 #include "kernels/sm90/forward/plan.h"
@@ -63,6 +64,11 @@ class Bench {
     cuda::fill_async(args_.lse, 0xff, lse_bytes(), stream_);
     cuda::synchronize(stream_);
   }
+  // To be called before run(), which must not allocate.
+  void provide_workspace(const ForwardPlan& plan) {
+    if (workspace_.bytes() < plan.workspace_bytes()) workspace_ = Buffer(plan.workspace_bytes(), gpu_);
+    args_.workspace = workspace_.data();
+  }
   void run(ForwardPlan& plan, const Problem& problem) { plan.run(problem, args_, gpu_, stream_); }
   std::vector<char> bytes() {
     std::vector<char> all(lse_bytes() + args_.o.bytes());
@@ -78,6 +84,7 @@ class Bench {
   Device gpu_;
   cuda::OwnedStream stream_;
   std::vector<Buffer> buffers_;
+  Buffer workspace_;
   ForwardArgs args_;
 };
 
@@ -88,6 +95,7 @@ std::vector<std::vector<char>> right_bytes(const Device& gpu, int count) {
   for (int i = 0; i < count; ++i) {
     const Problem problem = problem_of(i);
     ForwardPlan plan(problem, gpu);
+    bench.provide_workspace(plan);
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     bench.poison();
     bench.run(plan, problem);
@@ -108,6 +116,8 @@ TEST(Sm90Upload, RunsAtOnceInAnyStream) {
     a.poison();
     b.poison();
     ForwardPlan plan(problem, gpu);
+    a.provide_workspace(plan);
+    b.provide_workspace(plan);
     a.run(plan, problem);
     if (a.bytes() != right[static_cast<size_t>(i % kProblems)]) FAIL() << "plan " << i;
     b.run(plan, problem);
@@ -127,6 +137,7 @@ TEST(Sm90Upload, PlansAreDestroyedBeforeTheyRun) {
     const Problem problem = problem_of(i % kProblems);
     bench.poison();
     ForwardPlan plan(problem, gpu);
+    bench.provide_workspace(plan);
     bench.run(plan, problem);
     if (bench.bytes() != right[static_cast<size_t>(i % kProblems)]) FAIL() << "plan " << i;
   }
@@ -144,6 +155,7 @@ TEST(Sm90Upload, MorePlansAreInFlightThanTheBufferHolds) {
   for (const Problem& problem : problems) plans.push_back(std::make_unique<ForwardPlan>(problem, gpu));
   for (size_t i = kProblems; i-- > 0;) {
     bench.poison();
+    bench.provide_workspace(*plans[i]);
     bench.run(*plans[i], problems[i]);
     if (bench.bytes() != right[i]) ADD_FAILURE() << "plan " << i;
   }
@@ -164,6 +176,7 @@ TEST(Sm90Upload, ThreadsPlanAndRunAtTheSameTime) {
         const Problem problem = problem_of(index);
         bench.poison();
         ForwardPlan plan(problem, gpu);
+        bench.provide_workspace(plan);
         bench.run(plan, problem);
         wrong[static_cast<size_t>(t)] += bench.bytes() != right[static_cast<size_t>(index)];
       }
@@ -184,6 +197,7 @@ TEST(Sm90Upload, AnyCaptureTakesARunRightAfterPlanning) {
       const Problem problem = problem_of(i);
       bench.poison();
       ForwardPlan plan(problem, gpu);
+      bench.provide_workspace(plan);
       ASSERT_EQ(cudaStreamBeginCapture(bench.stream(), mode), cudaSuccess);
       bench.run(plan, problem);
       cudaGraph_t graph = nullptr;
@@ -198,6 +212,64 @@ TEST(Sm90Upload, AnyCaptureTakesARunRightAfterPlanning) {
       EXPECT_EQ(cudaGraphExecDestroy(ready), cudaSuccess);
       EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
     }
+}
+
+// With a synchronisation anywhere in here, the gate would time out.
+TEST(Sm90Upload, PlansAreDestroyedWhileTheirCallsWait) {
+  LONGSPAN_NEEDS_HOPPER();
+  const Device gpu = first_gpu();
+  constexpr int kProblems = 6, kRounds = 10;
+  const auto right = right_bytes(gpu, kProblems);
+  std::vector<std::unique_ptr<Bench>> benches;
+  for (int i = 0; i < kProblems; ++i) benches.push_back(std::make_unique<Bench>(gpu));
+  for (int i = 0; i < kProblems; ++i) {
+    benches[static_cast<size_t>(i)]->provide_workspace(ForwardPlan(problem_of(i), gpu));
+    benches[static_cast<size_t>(i)]->poison();
+  }
+  const cuda::OwnedStream gated(gpu.index);
+  CudaGate gate(gpu.index);
+  gate.shut(gated, 20);
+  cuda::Event open(gpu.index, cuda::Event::Timing::kOff);
+  open.record(gated);
+  for (int i = 0; i < kProblems; ++i) open.wait_in(Stream{benches[static_cast<size_t>(i)]->stream()});
+  for (int round = 0; round < kRounds; ++round)
+    for (int i = 0; i < kProblems; ++i) {
+      const Problem problem = problem_of(i);
+      ForwardPlan plan(problem, gpu);
+      benches[static_cast<size_t>(i)]->run(plan, problem);
+    }
+  gate.open();
+  for (int i = 0; i < kProblems; ++i)
+    EXPECT_EQ(benches[static_cast<size_t>(i)]->bytes(), right[static_cast<size_t>(i)]) << "problem " << i;
+  EXPECT_FALSE(gate.timed_out());
+}
+
+// Both calls start together, so they would disturb each other if they shared any state but the arrays.
+TEST(Sm90Upload, OnePlanRunsInTwoStreamsAtATime) {
+  LONGSPAN_NEEDS_HOPPER();
+  const Device gpu = first_gpu();
+  const auto right = right_bytes(gpu, 1);
+  const Problem problem = problem_of(0);
+  ForwardPlan plan(problem, gpu);
+  Bench a(gpu), b(gpu);
+  a.provide_workspace(plan);
+  b.provide_workspace(plan);
+  const cuda::OwnedStream gated(gpu.index);
+  CudaGate gate(gpu.index);
+  for (int i = 0; i < 100; ++i) {
+    a.poison();
+    b.poison();
+    gate.shut(gated, 20);
+    cuda::Event open(gpu.index, cuda::Event::Timing::kOff);
+    open.record(gated);
+    for (Bench* bench : {&a, &b}) {
+      open.wait_in(Stream{bench->stream()});
+      bench->run(plan, problem);
+    }
+    gate.open();
+    ASSERT_EQ(a.bytes(), right[0]) << "run " << i;
+    ASSERT_EQ(b.bytes(), right[0]) << "run " << i << ", second stream";
+  }
 }
 
 }  // namespace

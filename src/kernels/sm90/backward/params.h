@@ -76,16 +76,15 @@ struct BackwardParams {
 
   float scale = 0;              // of the scores
   float scale_log2 = 0;         // scale * log2(e)
-  int32_t* counters = nullptr;  // BackwardCounter; the first two are zero between launches
+  int32_t* counters = nullptr;  // BackwardCounter; zeros before the launch, as are the two below
 
   // The passes before and after, as far as the kernel does them (planner/jobs.h).
   int32_t pass_ctas = 0;        // do passes, then items; 0: separate kernels do the passes
-  int32_t* prepared = nullptr;  // [sections]: preparing jobs that are done; zeros before the launch
-  int32_t* added =
-      nullptr;  // [sections]: items whose dq is complete, for each warpgroup; zeros before the launch
+  int32_t* prepared = nullptr;  // [sections]: preparing jobs that are done
+  int32_t* added = nullptr;     // [sections]: items whose dq is complete, for each warpgroup
   CUtensorMap o;
-  const float* lse = nullptr;  // [heads_q, tokens_q]
-  GradientView dq_rows;        // the output of dq
+  const float *lse = nullptr, *dlse = nullptr;  // [heads_q, tokens_q]; dlse may be null
+  GradientView dq_rows;                         // the output of dq
 
   constexpr BackwardJobs jobs() const { return {section_heads, last_section, heads_kv, group, row_tiles}; }
 };

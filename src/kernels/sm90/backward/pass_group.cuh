@@ -228,8 +228,8 @@ class BackwardPassGroup {
   static constexpr int kWidth = C::kHeadDim / 2;  // of half a row of dq
   static_assert(kWidth / 4 == kLanes && kRowsAtOnce % 8 == 0);
 
-  // Writes stats, with delta = rowsum(do o), and zeros to what the kernel adds to. The load warp, which
-  // waits for this, has the fence between these stores and TMA.
+  // Writes stats, with delta = rowsum(do o) - dlse, and zeros to what the kernel adds to. The load warp,
+  // which waits for this, has the fence between these stores and TMA.
   __device__ __forceinline__ void prepare(const BackwardPassJob& job, const uint8_t* tile) const {
     const int64_t number = int64_t{job.head} * params_.row_tiles + job.row_tile;
     float lse = -INFINITY;
@@ -268,6 +268,8 @@ class BackwardPassGroup {
     float* stats = params_.stats + number * 2 * C::kRows;
     if (lane < kRowsOfThread) {
       const int of = row + kept * kRowsAtOnce;
+      if (params_.dlse != nullptr && of < job.count)
+        sum[0] -= __ldg(params_.dlse + int64_t{job.head} * params_.tokens_q + job.first + of);
       stats[C::kRows + stats_index(of)] = of < job.count ? sum[0] : 0;
     }
     if (thread_ < C::kRows)

@@ -1,7 +1,7 @@
 // The kernels before and after the backward kernel. Both are bound by memory.
 //
-//   prepare_kernel          one CTA of 256 threads a row tile of a head: o, do, lse -> delta, -lse; zeros
-//   finish_dq_kernel        the same tiles: sums of dq as threads hold them -> dq, transposed in shared
+//   prepare_kernel          one CTA of 256 threads a row tile of a head: o, do, lse, dlse -> delta, -lse;
+//   zeros finish_dq_kernel        the same tiles: sums of dq as threads hold them -> dq, transposed in shared
 //   memory finish_dq_rows_kernel   the same tiles: sums of dq in token rows -> dq, straight from registers
 //
 // Timeline, by programmatic dependent launch: prepare | backward kernel | finish; each begins while the one
@@ -46,7 +46,7 @@ __device__ __forceinline__ TileExtent row_tile_of(const BackwardWorkspace& works
 // Neighbouring CTAs take neighbouring heads, which are contiguous in memory.
 template <class Element, class Output, int kHeadDim>
 __global__ void __launch_bounds__(kThreads)
-    prepare_kernel(TensorView o, TensorView dout, const float* lse, BackwardWorkspace to) {
+    prepare_kernel(TensorView o, TensorView dout, const float* lse, const float* dlse, BackwardWorkspace to) {
   griddepcontrol_launch_dependents();
   constexpr int kLanes = kHeadDim / kVector;  // that share a row
   const int64_t tile = blockIdx.x / to.heads_before, head = blockIdx.x % to.heads_before;
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kThreads)
   const int lane = threadIdx.x % kLanes;
   for (int row = threadIdx.x / kLanes; row < to.rows; row += kThreads / kLanes) {
     const int64_t token = extent.first + row;
-    float sum = 0, minus_lse = -INFINITY;
+    float sum = 0, minus_lse = -INFINITY, less = 0;
     if (row < extent.count) {
       float a[kVector], b[kVector];
       load_vector(o.row<const Output>(token, head) + lane * kVector, a);
@@ -71,12 +71,13 @@ __global__ void __launch_bounds__(kThreads)
       for (int i = 0; i < kVector; ++i) sum = fmaf(a[i], b[i], sum);
       const float l = lse[head * o.tokens + token];
       if (l != -INFINITY) minus_lse = -l * std::numbers::log2e_v<float>;
+      if (dlse != nullptr) less = dlse[head * o.tokens + token];
     }
 #pragma unroll
     for (int offset = kLanes / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffff, sum, offset);
     if (lane == 0) {
       stats[stats_index(row)] = minus_lse;
-      stats[to.rows + stats_index(row)] = sum;
+      stats[to.rows + stats_index(row)] = sum - less;
     }
   }
   if (to.turn != nullptr) return;  // the first addition stores
@@ -170,7 +171,7 @@ void prepare(const BackwardArgs& args, const BackwardWorkspace& workspace, unsig
     using Element = std::remove_pointer_t<decltype(element)>;
     using Output = std::remove_pointer_t<decltype(output)>;
     prepare_kernel<Element, Output, kHeadDim>
-        <<<blocks, kThreads, 0, stream>>>(args.o, args.dout, args.lse, workspace);
+        <<<blocks, kThreads, 0, stream>>>(args.o, args.dout, args.lse, args.dlse, workspace);
   };
   with_type(args.dout.dtype, [&](auto* element) {
     if (args.o.dtype == DType::kF32)

@@ -28,8 +28,8 @@ struct BackwardWorkspace {
   int32_t rows = 0, row_tiles = 0;
 };
 
-// Writes stats, with delta = rowsum(do o), and zeros to front and turn or, without turn, to dq. Rows that see
-// no key, and those past the last, get -infinity, which makes their probabilities zero.
+// Writes stats, with delta = rowsum(do o) - dlse, and zeros to front and turn or, without turn, to dq. Rows
+// that see no key, and those past the last, get -infinity, which makes their probabilities zero.
 void prepare_backward(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
                       cudaStream_t stream);
 

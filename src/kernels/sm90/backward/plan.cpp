@@ -61,8 +61,6 @@ BackwardPlan::BackwardPlan(const Problem& problem, const BackwardShape& shape, c
   if (streams_ > 0) next_item_ = pack_.add(all.schedule.next);
   pass_ctas_ = all.pass_ctas;
   shape_.rest = all.rests ? BackwardRest::kAlways : BackwardRest::kNever;
-  const auto sections = static_cast<size_t>(last_section_) + 1;
-  counters_ = pack_.add_zeros((kBackwardCounters + 2 * sections) * sizeof(int32_t));
   pack_.upload(device);
   lay_out_workspace(all.items.shared);
   constexpr size_t kMostKept = size_t{4} << 20;  // bytes
@@ -83,6 +81,8 @@ void BackwardPlan::lay_out_workspace(bool shared) {
   const bool in_turns = shape_.store == BackwardStore::kClaimed || shape_.store == BackwardStore::kOrdered;
   const size_t rows = static_cast<size_t>(shape_.rows) * tiles;
   take(rows * 2 * sizeof(float));
+  const auto sections = static_cast<size_t>(last_section_) + 1;
+  counters_ = take((kBackwardCounters + 2 * sections) * sizeof(int32_t));
   dq_ = take((shape_.in_rows ? heads_q * static_cast<size_t>(problem_.tokens_q) : rows) * head_dim *
              sizeof(float));
   if (in_turns) turn_ = take(tiles * 2 * sizeof(int32_t));
@@ -97,7 +97,7 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
   check_alignment("dq", args.dq);
   check_alignment("dk", args.dk);
   check_alignment("dv", args.dv);
-  pack_.wait_in(Stream{stream});
+  const DevicePack::Use use(pack_, stream);
   const bool ordered = shape_.store == BackwardStore::kOrdered;
   const auto at = [&](size_t offset) {
     return reinterpret_cast<float*>(static_cast<char*>(args.workspace) + offset);
@@ -123,8 +123,7 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
       .heads_before = static_cast<int32_t>(pass_ctas > 0 ? jobs.heads_of(0) * group : problem_.heads_q),
       .heads_after = static_cast<int32_t>(problem_.heads_q) -
                      (pass_ctas > 0 ? jobs.first_head(last_section_) * group : 0),
-      .zeros = {{pack_.at<int32_t>(counters_) + kCtasBegun,
-                 pass_ctas > 0 ? kBackwardCounters - kCtasBegun + 2 * (last_section_ + 1) : 0},
+      .zeros = {{counters_at(counters_), kBackwardCounters + 2 * (last_section_ + 1)},
                 {counters_at(parts_), parts_ > 0 ? problem_.heads_kv * key_tiles_ * 2 : 0}},
       .rows = shape_.rows,
       .row_tiles = row_tiles_};
@@ -172,13 +171,14 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
   params.tokens_kv = static_cast<int32_t>(problem_.tokens_kv);
   params.scale = problem_.softmax_scale();
   params.scale_log2 = params.scale * std::numbers::log2e_v<float>;
-  params.counters = pack_.at<int32_t>(counters_);
+  params.counters = counters_at(counters_);
   if (pass_ctas > 0) {
     params.pass_ctas = pass_ctas;
     params.prepared = params.counters + kBackwardCounters;
     params.added = params.prepared + last_section_ + 1;
     params.o = key_map(args.o, shape_.rows);
     params.lse = args.lse;
+    params.dlse = args.dlse;
     params.dq_rows = view_of(args.dq);
   }
   launch_backward(problem_.head_dim, problem_.dtype, shape_, params, device_, stream);

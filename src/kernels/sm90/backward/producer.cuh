@@ -310,17 +310,12 @@ class BackwardLoader {
     __syncwarp();
   }
 
-  // Tells the consumers that there is no more work. The last loader resets the counters.
+  // Tells the consumers that there is no more work.
   __device__ void finish() {
     mbarrier_wait(state_.q_empty[q_.slot], q_.parity ^ 1);
     if (lane_ == 0) {
       state_.note[q_.slot] = BackwardNote{0, kNoMoreWork, 0, 0};
       mbarrier_arrive(state_.q_full[q_.slot]);
-      __threadfence();
-      if (atomicAdd(params_.counters + kWorkersDone, 1) == static_cast<int>(gridDim.x) * C::kStreams - 1) {
-        params_.counters[kNextItem] = 0;
-        params_.counters[kWorkersDone] = 0;
-      }
     }
   }
 

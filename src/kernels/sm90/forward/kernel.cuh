@@ -34,6 +34,7 @@
 #include "kernels/sm90/forward/params.h"
 #include "kernels/sm90/forward/producer.cuh"
 #include "kernels/sm90/forward/softmax.cuh"
+#include "kernels/sm90/isa/dependent_launch.cuh"
 #include "kernels/sm90/isa/ptx.cuh"
 #include "kernels/sm90/isa/wgmma.cuh"
 
@@ -388,11 +389,11 @@ class Consumer {
     fence_acq_rel_gpu();
     __syncwarp();
     int arrived = 0;
+    griddepcontrol_wait();  // the kernel before sets the counters to zero
     int32_t* const counter = params_.scratch_arrived + slot(0) * 4 + thread / 32;
     if (lane_ == 0) arrived = atomicAdd(counter, 1);
     if (broadcast(arrived) != parts - 1) return;
     fence_acq_rel_gpu();
-    if (lane_ == 0) *counter = 0;
 
     float top[2] = {-INFINITY, -INFINITY}, total[2] = {0.0f, 0.0f}, factor[2];
     for (int p = 0; p < parts; ++p)

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "kernels/sm90/forward/kernel.cuh"
 #include "kernels/sm90/forward/launch.h"
+#include "kernels/sm90/isa/dependent_launch.cuh"
 #include "kernels/sm90/isa/tensor_map.h"
 
 namespace longspan::sm90 {
@@ -23,39 +24,47 @@ int shared_bytes() {
   return kBytes;
 }
 
-// The launch configuration of clusters of two CTAs.
+// The launch configuration of `ctas` CTAs, in clusters of two if they are pairs.
 template <class C>
-struct PairLaunch {
-  cudaLaunchAttribute cluster = {};
+struct ForwardLaunch {
+  cudaLaunchAttribute attributes[2] = {};
   cudaLaunchConfig_t config = {};
-  PairLaunch(int pairs, cudaStream_t stream) {
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = {2, 1, 1};
-    config.gridDim = static_cast<unsigned>(2 * pairs);
+  ForwardLaunch(int64_t ctas, cudaStream_t stream) {
+    attributes[0] = dependent_launch();
+    attributes[1].id = cudaLaunchAttributeClusterDimension;
+    attributes[1].val.clusterDim = {2, 1, 1};
+    config.gridDim = static_cast<unsigned>(ctas);
     config.blockDim = C::kThreads;
     config.dynamicSmemBytes = static_cast<size_t>(shared_bytes<C>());
     config.stream = stream;
-    config.attrs = &cluster;
-    config.numAttrs = 1;
+    config.attrs = attributes;
+    config.numAttrs = C::kPaired ? 2 : 1;
   }
-  PairLaunch(const PairLaunch&) = delete;
+  ForwardLaunch(const ForwardLaunch&) = delete;
 };
+
+// Sets counters to zero. The forward kernel begins meanwhile and waits before it uses them.
+__global__ void clear_counters(int4* counters, int fours) {
+  griddepcontrol_launch_dependents();
+  for (int i = static_cast<int>(threadIdx.x); i < fours; i += static_cast<int>(blockDim.x))
+    counters[i] = make_int4(0, 0, 0, 0);
+}
 
 template <class C>
 void start(const ForwardParams& params, const Device& device, int32_t workers, cudaStream_t stream) {
   if constexpr (!C::kMerges)
     if (params.part_lse != nullptr) return start<Merging<C>>(params, device, workers, stream);
+  int64_t ctas = 0;
   if constexpr (C::kPaired) {
     const int64_t items =
         C::kSplits ? int64_t{params.whole_items} + params.parts_count : params.order.items();
-    const PairLaunch<C> launch(static_cast<int>(std::min<int64_t>(workers, items)), stream);
-    LONGSPAN_CUDA(cudaLaunchKernelEx(&launch.config, sm90_forward<C>, params));
+    ctas = 2 * std::min<int64_t>(workers, items);
   } else {
     const int64_t blocks = (int64_t{params.order.items()} + C::kStreams - 1) / C::kStreams;
-    const auto grid = static_cast<unsigned>(std::min<int64_t>(device.units, blocks));
-    sm90_forward<C><<<grid, C::kThreads, shared_bytes<C>(), stream>>>(params);
+    ctas = std::min<int64_t>(device.units, blocks);
   }
-  LONGSPAN_CUDA_LAUNCHED();
+  const ForwardLaunch<C> launch(ctas, stream);
+  LONGSPAN_CUDA(cudaLaunchKernelEx(&launch.config, sm90_forward<C>, params));
 }
 
 template <class Element>
@@ -101,7 +110,7 @@ int32_t pairs_at_a_time(const Device& device) {
   int32_t& pairs = known[device.index];
   if (pairs == 0) {
     const cuda::DeviceGuard guard(device.index);
-    const PairLaunch<Pair> launch(device.units / 2, nullptr);
+    const ForwardLaunch<Pair> launch(device.units / 2 * 2, nullptr);
     LONGSPAN_CUDA(cudaOccupancyMaxActiveClusters(&pairs, sm90_forward<Pair>, &launch.config));
     LONGSPAN_CHECK(pairs > 0, "no cluster of two CTAs fits on the device");
   }
@@ -109,7 +118,8 @@ int32_t pairs_at_a_time(const Device& device) {
 }
 
 void launch_forward(const Problem& problem, const ForwardShape& shape, const DeviceForwardMap& map,
-                    const ForwardArgs& args, const Device& device, cudaStream_t stream) {
+                    const ForwardWorkspace& workspace, const ForwardArgs& args, const Device& device,
+                    cudaStream_t stream) {
   ForwardParams params;
   params.q = query_map(args.q, 64 / shape.pack, shape.pack);
   const auto keys = shape.piece == shape.columns && !shape.paired ? key_map : key_panel_map;
@@ -149,17 +159,23 @@ void launch_forward(const Problem& problem, const ForwardShape& shape, const Dev
     params.whole_items = map.whole_items;
     params.parts_count = map.parts_count;
   }
-  params.scratch_o = map.scratch_o;
-  params.scratch_rows = map.scratch_rows;
-  params.scratch_arrived = map.scratch_arrived;
+  char* const memory = static_cast<char*>(args.workspace);
+  params.next_item = reinterpret_cast<int32_t*>(memory + workspace.next_item);
+  params.scratch_arrived = reinterpret_cast<int32_t*>(memory + workspace.arrived);
+  params.scratch_rows = reinterpret_cast<float2*>(memory + workspace.scratch_rows);
+  params.scratch_o = reinterpret_cast<float4*>(memory + workspace.scratch_o);
   params.tokens_q = static_cast<int32_t>(problem.tokens_q);
   params.tokens_kv = static_cast<int32_t>(problem.tokens_kv);
   params.rows_per_tile = map.rows_per_tile;
   params.log2_pack = std::countr_zero(static_cast<unsigned>(shape.pack));
   params.scale = problem.softmax_scale();
   params.scale_log2 = params.scale * std::numbers::log2e_v<float>;
-  params.counters = map.counters;
   if constexpr (kFaulty) params.fault = fault_asked_for();
+  if (workspace.zeros_bytes > 0) {
+    clear_counters<<<1, 128, 0, stream>>>(reinterpret_cast<int4*>(memory),
+                                          static_cast<int>(workspace.zeros_bytes / sizeof(int4)));
+    LONGSPAN_CUDA_LAUNCHED();
+  }
 #ifndef LONGSPAN_SM90_FORWARD_TRIALS
   if (problem.dtype != DType::kBF16)
     return start_for<__half>(problem.head_dim, shape, params, device, map.workers, stream);

@@ -20,15 +20,18 @@ struct DeviceForwardMap {
   size_t plan_bytes = 0;
   WorkOrder order;
   int32_t rows_per_tile = 0;
-  int32_t* counters = nullptr;  // [2], zero before the first launch; the kernel leaves zeros
 
   // Paired shapes only: resident CTA pairs, and the split of the last wave.
   int32_t workers = 0;
   const ItemPart* parts = nullptr;
   int32_t whole_items = 0, parts_count = 0;
-  float4* scratch_o = nullptr;
-  float2* scratch_rows = nullptr;
-  int32_t* scratch_arrived = nullptr;  // zeros, as counters
+};
+
+// Where ForwardParams' members of these names lie in a call's workspace, in bytes. Zeros come first.
+struct ForwardWorkspace {
+  size_t next_item = 0, arrived = 0, zeros_bytes = 0;
+  size_t scratch_rows = 0, scratch_o = 0;
+  size_t bytes = 0;
 };
 
 // How many clusters of two CTAs are resident on the device at a time.
@@ -37,6 +40,7 @@ int32_t pairs_at_a_time(const Device& device);
 // Queues the kernel on `stream`. The problem must satisfy Sm90Kernel::supports, and `map` must be its map at
 // shape.tile_shape(). Throws longspan::Error if no instance has this shape.
 void launch_forward(const Problem& problem, const ForwardShape& shape, const DeviceForwardMap& map,
-                    const ForwardArgs& args, const Device& device, cudaStream_t stream);
+                    const ForwardWorkspace& workspace, const ForwardArgs& args, const Device& device,
+                    cudaStream_t stream);
 
 }  // namespace longspan::sm90

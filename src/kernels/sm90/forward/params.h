@@ -35,7 +35,7 @@ struct ForwardParams {
   uint32_t plan_bytes = 0;
 
   // The split of the last wave (planner/split.h): its parts; for each scratch slot, o and (maximum, sum) of
-  // its rows; and how many parts have arrived, for each slot and warp (zero between launches).
+  // its rows; and how many parts have arrived, for each slot and warp (zero before the launch).
   const ItemPart* parts = nullptr;
   int32_t whole_items = 0, parts_count = 0;
   float4* scratch_o = nullptr;
@@ -50,10 +50,10 @@ struct ForwardParams {
   int32_t rows_per_tile = 0;  // tokens of a row tile
   int32_t log2_pack = 0;      // query heads of a GQA group that share a row tile
 
-  float scale = 0;              // of the scores
-  float scale_log2 = 0;         // scale * log2(e)
-  int32_t* counters = nullptr;  // [2]: next item, workers that are done; zero between launches
-  int32_t fault = 0;            // a Fault, in builds that have them (faults.cuh)
+  float scale = 0;               // of the scores
+  float scale_log2 = 0;          // scale * log2(e)
+  int32_t* next_item = nullptr;  // less the grid's workers; zero before the launch
+  int32_t fault = 0;             // a Fault, in builds that have them (faults.cuh)
 };
 
 }  // namespace longspan::sm90

@@ -14,12 +14,16 @@ class ForwardPlan {
   ForwardPlan(const Problem& problem, const Device& device)
       : ForwardPlan(problem, choose_forward_shape(problem, device), device) {}
   size_t bytes() const { return pack_.bytes(); }
+  size_t workspace_bytes() const { return workspace_.bytes; }
   void run(const Problem& problem, const ForwardArgs& args, const Device& device, Stream stream);
 
  private:
+  void lay_out_workspace(int32_t slots, int64_t head_dim);
+
   ForwardShape shape_;
   DevicePack pack_;
   DeviceForwardMap map_;
+  ForwardWorkspace workspace_;
 };
 
 }  // namespace longspan::sm90

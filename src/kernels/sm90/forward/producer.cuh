@@ -6,6 +6,7 @@
 #include "kernels/sm90/forward/config.cuh"
 #include "kernels/sm90/forward/faults.cuh"
 #include "kernels/sm90/forward/params.h"
+#include "kernels/sm90/isa/dependent_launch.cuh"
 
 namespace longspan::sm90 {
 
@@ -81,7 +82,7 @@ class Loader {
       item = next_;
       entries = next_entries_;
     }
-    finish(workers);
+    finish();
   }
 
  private:
@@ -91,12 +92,19 @@ class Loader {
   static constexpr int kLookups = 3, kLookupTiles = 6;
   __device__ void look_up() {
     if (looked_up_ == 0)
-      index_ = C::kPaired ? index_ + workers_ : lane_ == 0 ? atomicAdd(params_.counters, 1) + workers_ : 0;
+      index_ = C::kPaired ? index_ + workers_ : take_item();
     else if (looked_up_ == 1)
       next_ = fetch_work_item<C>(params_, __shfl_sync(0xffffffff, index_, 0));
     else
       next_entries_ = fetch_entry(params_, next_, 0, lane_);
     ++looked_up_;
+  }
+
+  // The first `workers` items are handed out without the counter. The kernel before sets it to zero.
+  __device__ int take_item() {
+    if (lane_ > 0) return 0;
+    griddepcontrol_wait();
+    return atomicAdd(params_.next_item, 1) + workers_;
   }
 
   __device__ void load_item(const WorkItem& item, MapEntry batch) {
@@ -225,8 +233,8 @@ class Loader {
     ring_.advance();
   }
 
-  // Tells the other warps that there is no more work. The last worker of the grid resets the counters.
-  __device__ void finish(int workers) {
+  // Tells the other warps that there is no more work.
+  __device__ void finish() {
     mbarrier_wait(barriers_.empty[ring_.slot], ring_.parity ^ 1);
     if (lane_ == 0) {
       barriers_.tile[ring_.slot] = TileNote{TileCut(kEndOfWork), 0};
@@ -239,12 +247,6 @@ class Loader {
     if (lane_ == 0) {
       barriers_.item[item_slot(q_)] = ItemNote{0, 0, 1, 0};
       mbarrier_arrive(barriers_.q_full[q_.slot]);
-      if constexpr (C::kPaired) return;  // pairs do not use the counters
-      __threadfence();
-      if (atomicAdd(params_.counters + 1, 1) == workers - 1) {
-        params_.counters[0] = 0;
-        params_.counters[1] = 0;
-      }
     }
   }
 

@@ -47,6 +47,6 @@ struct BackwardJobs {
 };
 
 // Counters of a launch, zero before it. Those of sections follow.
-enum BackwardCounter : int32_t { kNextItem, kWorkersDone, kCtasBegun, kBackwardCounters };
+enum BackwardCounter : int32_t { kNextItem, kCtasBegun, kBackwardCounters };
 
 }  // namespace longspan::sm90

@@ -1,0 +1,55 @@
+// Device memory of a plan, allocated and freed in the order of streams, so that neither waits for the device.
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+
+#include "longspan/base.h"
+
+namespace longspan::sm90 {
+
+// Whether work queued in the stream becomes a part of a graph.
+bool is_captured(cudaStream_t stream);
+
+// A thread that captures a stream in the strictest mode must not query events or allocate memory, not even
+// for something that has nothing to do with the capture. While this object lives, it may.
+class OutsideCapture {
+ public:
+  OutsideCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  ~OutsideCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  OutsideCapture(const OutsideCapture&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+class PlanMemory {
+ public:
+  PlanMemory() = default;
+  // Work queued in `stream` from here on may use the memory. Throws kOutOfMemory.
+  PlanMemory(size_t bytes, const Device& device, cudaStream_t stream);
+  // The memory is free once all work that used_by() has recorded is done. The host does not wait.
+  ~PlanMemory();
+  PlanMemory(PlanMemory&& other) noexcept { *this = std::move(other); }
+  PlanMemory& operator=(PlanMemory&& other) noexcept;
+
+  char* data() const { return data_; }
+
+  // Call after each use: the memory outlives what is queued in `stream` so far. A captured stream is not
+  // recorded, since its graph may run at any later time: the plan has to outlive the graph. If the device has
+  // failed, the memory is never freed. Thread-safe.
+  void used_by(cudaStream_t stream) noexcept;
+
+ private:
+  char* data_ = nullptr;
+  int device_ = 0;
+  std::mutex mutex_;
+  std::vector<std::pair<cudaStream_t, cudaEvent_t>> uses_;  // the last one of each stream
+  bool lost_ = false;                                       // a use could not be recorded
+};
+
+}  // namespace longspan::sm90
