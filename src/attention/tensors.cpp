@@ -27,6 +27,7 @@ ProblemTensors::ProblemTensors(const Problem& problem, Direction direction, cons
     views_.dq = allocate(problem.output_dtype(), tokens_q, problem.heads_q);
     views_.dk = allocate(problem.output_dtype(), tokens_kv, problem.heads_kv);
     views_.dv = allocate(problem.output_dtype(), tokens_kv, problem.heads_kv);
+    if (problem.lse_gradient) views_.dlse = buffers_.emplace_back(lse_.bytes(), device).as<float>();
     workspace = std::max(workspace, plan.workspace_bytes(Direction::kBackward));
   }
   workspace_ = Buffer(workspace, device);
@@ -44,6 +45,10 @@ void ProblemTensors::fill_inputs(uint64_t seed) {
   fill(views_.k, seed, 1, device_.index);
   fill(views_.v, seed, 2, device_.index);
   if (views_.dout.data != nullptr) fill(views_.dout, seed, 3, device_.index);
+  if (views_.dlse != nullptr) {
+    const auto rows = static_cast<int64_t>(lse_.bytes() / sizeof(float));
+    fill(TensorView::contiguous(views_.dlse, DType::kF32, rows, 1, 1), seed, 4, device_.index);
+  }
 }
 
 void ProblemTensors::poison(Direction direction) {
@@ -81,7 +86,8 @@ void ProblemTensors::backward(Plan& plan) {
                  .dq = views_.dq,
                  .dk = views_.dk,
                  .dv = views_.dv,
-                 .workspace = workspace_.data()},
+                 .workspace = workspace_.data(),
+                 .dlse = views_.dlse},
                 Stream{});
 }
 

@@ -15,6 +15,7 @@ struct DeviceTensors {
   TensorView q, k, v, o;        // [tokens, heads, head_dim]
   float* lse = nullptr;         // [heads_q, tokens_q]
   TensorView dout, dq, dk, dv;  // [tokens, heads, head_dim]
+  float* dlse = nullptr;        // [heads_q, tokens_q]; only with Problem::lse_gradient
 };
 
 // Owns all tensors of a problem and the workspace of a plan.
@@ -24,7 +25,7 @@ class ProblemTensors {
 
   const DeviceTensors& views() const { return views_; }
 
-  // Fills q, k, v and dout with standard normals of streams 0, 1, 2 and 3 of the seed.
+  // Fills q, k, v, dout and dlse with standard normals of streams 0 to 4 of the seed.
   void fill_inputs(uint64_t seed);
 
   // Fills the outputs and workspace of the pass with NaN, so that unwritten elements and reads of

@@ -139,6 +139,9 @@ DirectionFeatures probe_direction(const Kernel& kernel, Direction direction, con
   Problem deterministic = base;
   deterministic.deterministic = true;
   features.deterministic = supported(deterministic);
+  Problem lse_gradient = base;
+  lse_gradient.lse_gradient = true;
+  features.lse_gradient = supported(lse_gradient);
   return features;
 }
 

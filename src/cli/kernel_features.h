@@ -25,6 +25,7 @@ struct DirectionFeatures {
   bool rectangular = false;             // tokens_q != tokens_kv, as a shard of a mask has
   bool fp32_output = false;
   bool deterministic = false;
+  bool lse_gradient = false;
   friend bool operator==(const DirectionFeatures&, const DirectionFeatures&) = default;
 };
 

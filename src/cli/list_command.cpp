@@ -87,7 +87,8 @@ Json features_json(const DirectionFeatures& features) {
           {"grouped", features.grouped},
           {"rectangular", features.rectangular},
           {"fp32_output", features.fp32_output},
-          {"deterministic", features.deterministic}};
+          {"deterministic", features.deterministic},
+          {"lse_gradient", features.lse_gradient}};
 }
 
 Json row_json(const KernelRow& row) {

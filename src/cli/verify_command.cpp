@@ -35,7 +35,8 @@ struct VerifyArguments {
   std::map<std::string, std::string> pattern_options;
   std::optional<int64_t> head_dim, seed, index;
   std::optional<float> scale;
-  bool deterministic = false, fp32_output = false, verbose = false, table = false, allow_skipped = false;
+  bool deterministic = false, fp32_output = false, lse_gradient = false;
+  bool verbose = false, table = false, allow_skipped = false;
 };
 
 // "Q:KV", or "H" for H of both.
@@ -128,6 +129,7 @@ SweepOptions sweep_options(VerifyArguments given) {
   options.scale = given.scale;
   if (given.deterministic) options.deterministic = true;
   if (given.fp32_output) options.fp32_output = true;
+  if (given.lse_gradient) options.lse_gradient = true;
 
   PatternOptions& pattern = options.pattern;
   LONGSPAN_CHECK_INPUT(given.seed.value_or(0) >= 0, "--seed {}: must be at least 0", *given.seed);
@@ -276,6 +278,7 @@ void add_verify_command(CLI::App& program) {
   command->add_flag("--deterministic", options->deterministic,
                     "require bitwise-identical results from two runs");
   command->add_flag("--fp32-output", options->fp32_output, "f32 outputs for every dtype");
+  command->add_flag("--lse-gradient", options->lse_gradient, "a loss that depends on lse, too");
   command->add_option("--index", options->index, "number of the mask in the seed's stream [0]");
   command->add_option("--lengths", options->lengths, "source of document lengths");
   add_pattern_options(*command, options->pattern_options);

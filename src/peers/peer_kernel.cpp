@@ -206,6 +206,7 @@ class PeerKernel final : public Kernel {
     const bool backward = direction == Direction::kBackward;
     if (backward && !file_.backward) return {"has no backward pass"};
     if (problem.fp32_output) return {"returns results in the dtype of its inputs only"};
+    if (problem.lse_gradient) return {"is given no gradient of lse"};
     const std::lock_guard lock(mutex_);
     const bool lost = session_ != nullptr && session_->process != nullptr && session_->process->broken();
     if (session_ == nullptr || lost || adopted().contains(file_.name)) session_ = open(device);

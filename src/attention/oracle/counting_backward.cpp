@@ -269,6 +269,9 @@ std::string counting_backward(Plan& plan, const Problem& problem, ProblemTensors
   const RowFacts facts(problem);
   write_forward_results(problem, facts, views);
   write_slots(views.dout, views.kind, 1, row_slots);
+  if (views.dlse != nullptr)
+    fill_bytes(views.dlse, views.kind, 0,
+               static_cast<size_t>(problem.heads_q * problem.tokens_q) * sizeof(float));
 
   write_slots(views.q, views.kind, 0, row_slots);
   write_zero(views.k, views.kind);

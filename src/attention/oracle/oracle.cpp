@@ -266,7 +266,12 @@ double forward_task(const Problem& problem, const OracleInputs& inputs, std::vec
   return largest_error;
 }
 
-// delta of each row, the dot product of o and dout: [heads_q, tokens_q].
+double dlse_of(const OracleInputs& inputs, int64_t index) {
+  return inputs.dlse == nullptr ? 0 : inputs.dlse[index];
+}
+
+// delta of each row, the dot product of o and dout, less dlse: [heads_q, tokens_q]. With s the scaled scores,
+// dlse adds p dlse to ds, since the gradient of lse with respect to s is p.
 std::vector<double> all_deltas(const Problem& problem, const OracleInputs& inputs) {
   constexpr int64_t kRows = 256;
   std::vector<double> deltas(problem.heads_q * problem.tokens_q);
@@ -277,7 +282,8 @@ std::vector<double> all_deltas(const Problem& problem, const OracleInputs& input
       for (int64_t h = 0; h < problem.heads_q; ++h) {
         load_row(inputs.o, row, h, o.data());
         load_row(inputs.dout, row, h, dout.data());
-        deltas[h * problem.tokens_q + row] = dot(o.data(), dout.data(), problem.head_dim);
+        const int64_t index = h * problem.tokens_q + row;
+        deltas[index] = dot(o.data(), dout.data(), problem.head_dim) - dlse_of(inputs, index);
       }
     }
   });
@@ -307,7 +313,7 @@ void dq_task(const Problem& problem, const OracleInputs& inputs, const std::vect
     for (int64_t i = 0; i < m; ++i) {
       const Item& item = items[active[i]];
       const int64_t index = item.head * problem.tokens_q + item.token;
-      const double lse = inputs.lse[index], delta = deltas[index];
+      const double lse = inputs.lse[index], delta = deltas[index], dlse = dlse_of(inputs, index);
       const double dout_norm = dot(&dout[active[i] * dim], &dout[active[i] * dim], dim);
       item.for_each_partner(begin, end, [&](int64_t j) {
         const double p = std::exp(scale * scores[i * n + j] - lse);
@@ -315,7 +321,7 @@ void dq_task(const Problem& problem, const OracleInputs& inputs, const std::vect
         dq.spread[item.place] += square(ds[i * n + j]) * k.norms[j];
         const double error = score_error(std::abs(scale) * sizes[i * n + j], dim);
         dq.scores[item.place] += square(ds[i * n + j] * error) * k.norms[j];
-        dq.cancelled[item.place] += square(p) * v.norms[j] * dout_norm * k.norms[j];
+        dq.cancelled[item.place] += square(p) * (v.norms[j] * dout_norm + square(dlse)) * k.norms[j];
         dq.operands[item.place] += k.norms[j];
         dq.terms[item.place] += 1;
       });
@@ -375,7 +381,8 @@ void dkv_task(const Problem& problem, const OracleInputs& inputs, const std::vec
         dv.operands[a] += dout.norms[j];
         dv.terms[a] += 1;
         dk.spread[a] += square(difference) * q.norms[j];
-        dk.cancelled[a] += square(weight) * v_norm * dout.norms[j] * q.norms[j];
+        const double before = v_norm * dout.norms[j] + square(dlse_of(inputs, index));
+        dk.cancelled[a] += square(weight) * before * q.norms[j];
         dk.operands[a] += q.norms[j];
         dk.terms[a] += 1;
       });

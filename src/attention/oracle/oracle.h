@@ -2,7 +2,7 @@
 //
 // A row of o costs O(visible keys * head_dim), and so does a row of dq once lse and o of the row are known. A
 // key's dk and dv need lse and delta of every row that sees it. The oracle takes o and lse as inputs, as a
-// backward kernel does: it computes the backward pass as a function of (q, k, v, o, lse, dout).
+// backward kernel does: it computes the backward pass as a function of (q, k, v, o, lse, dout, dlse).
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,7 @@ struct OracleInputs {
   TensorView q, k, v;                  // [tokens, heads, head_dim]
   TensorView o, dout;                  // [tokens_q, heads_q, head_dim]; backward only
   const float* lse = nullptr;          // [heads_q, tokens_q]; backward only
+  const float* dlse = nullptr;         // [heads_q, tokens_q], as in BackwardArgs; may be null
 };
 
 // True rows of one tensor, and the natural size of rounding errors in each.

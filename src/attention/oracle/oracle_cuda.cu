@@ -31,7 +31,7 @@ struct Sums {
 
 struct Inputs {
   TensorView q, k, v, o, dout;
-  const float* lse = nullptr;
+  const float *lse = nullptr, *dlse = nullptr;
   int64_t group = 1;
   double scale = 1;
 };
@@ -162,13 +162,17 @@ __global__ void __launch_bounds__(kThreads, 1)
             in.q.head_dim, o);
 }
 
+__device__ double dlse_of(const Inputs& in, int64_t head, int64_t token) {
+  return in.dlse == nullptr ? 0 : in.dlse[head * in.q.tokens + token];
+}
+
 __global__ void __launch_bounds__(kThreads, 1)
     dq_kernel(Inputs in, const Item* items, const Range* ranges, Sums dq) {
   const Item item = items[blockIdx.x];
   const int64_t kv_head = item.head / in.group;
   const Row q = load_row(in.q, item.token, item.head), dout = load_row(in.dout, item.token, item.head);
-  const double delta = dot(load_row(in.o, item.token, item.head), dout), dout_norm = dot(dout, dout);
-  const double lse = in.lse[item.head * in.q.tokens + item.token];
+  const double lse = in.lse[item.head * in.q.tokens + item.token], dlse = dlse_of(in, item.head, item.token);
+  const double delta = dot(load_row(in.o, item.token, item.head), dout) - dlse, dout_norm = dot(dout, dout);
   WarpSum mine;
   for_partners(item, ranges, [&](int64_t j) {
     const Row k = load_row(in.k, j, kv_head), v = load_row(in.v, j, kv_head);
@@ -176,7 +180,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     const double k_norm = dot(k, k);
     add(mine.values, ds, k);
     mine.spread += square(ds) * k_norm;
-    mine.cancelled += square(p) * dot(v, v) * dout_norm * k_norm;
+    mine.cancelled += square(p) * (dot(v, v) * dout_norm + square(dlse)) * k_norm;
     mine.operands += k_norm;
   });
   write_sum(mine, 1, in.scale, in.q.head_dim, dq);
@@ -191,7 +195,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   for (int64_t head = item.head * in.group; head < (item.head + 1) * in.group; ++head) {
     for_partners(item, ranges, [&](int64_t i) {
       const Row q = load_row(in.q, i, head), dout = load_row(in.dout, i, head);
-      const double delta = dot(load_row(in.o, i, head), dout);
+      const double dlse = dlse_of(in, head, i), delta = dot(load_row(in.o, i, head), dout) - dlse;
       const double p = exp(in.scale * dot(q, k) - double{in.lse[head * in.q.tokens + i]});
       const double ds = p * (dot(dout, v) - delta);
       const double q_norm = dot(q, q), dout_norm = dot(dout, dout);
@@ -200,7 +204,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       my_dv.operands += dout_norm;
       add(my_dk.values, ds, q);
       my_dk.spread += square(ds) * q_norm;
-      my_dk.cancelled += square(p) * v_norm * dout_norm * q_norm;
+      my_dk.cancelled += square(p) * (v_norm * dout_norm + square(dlse)) * q_norm;
       my_dk.operands += q_norm;
     });
   }
@@ -305,6 +309,7 @@ Inputs inputs_of(const Problem& problem, const OracleInputs& inputs) {
           .o = inputs.o,
           .dout = inputs.dout,
           .lse = inputs.lse,
+          .dlse = inputs.dlse,
           .group = problem.group_size(),
           .scale = problem.softmax_scale()};
 }

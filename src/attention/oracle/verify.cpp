@@ -111,6 +111,10 @@ VerifyReport verify_outputs(const Problem& problem, Direction direction, const D
   if (direction == Direction::kBackward) {
     const HostCopy dq(tensors.dq, tensors.kind), dk(tensors.dk, tensors.kind), dv(tensors.dv, tensors.kind);
     inputs.dout = readable(tensors.dout);
+    if (tensors.dlse != nullptr)
+      inputs.dlse = static_cast<const float*>(
+          readable(TensorView::contiguous(tensors.dlse, DType::kF32, problem.heads_q, 1, problem.tokens_q))
+              .data);
     const BackwardReference reference = reference_backward(problem, inputs, samples);
     const HeadCounts keys = key_counts(problem);
     std::string& wrong_gradient = report.backward_failure;

@@ -15,12 +15,12 @@ namespace {
 struct Recipe {
   int64_t seqlen, head_dim;
   float scale;
-  bool deterministic, fp32_output;
+  bool deterministic, fp32_output, lse_gradient;
 };
 constexpr Recipe kRecipes[] = {
-    {1, 8, 0, false, false},     {2, 16, 0, true, false},     {63, 64, 0, false, true},
-    {64, 128, 0, false, false},  {65, 40, 0.3f, true, false}, {127, 96, 0, false, true},
-    {129, 256, 0, false, false}, {1000, 64, 0, true, false},  {4097, 16, 0, false, false},
+    {1, 8, 0, false, false, true},     {2, 16, 0, true, false, false},    {63, 64, 0, false, true, true},
+    {64, 128, 0, false, false, false}, {65, 40, 0.3f, true, false, true}, {127, 96, 0, false, true, false},
+    {129, 256, 0, false, false, true}, {1000, 64, 0, true, false, true},  {4097, 16, 0, false, false, false},
 };
 constexpr int64_t kUsualHeadDims[] = {128, 64};
 constexpr int64_t kLong = 1024;  // from this length on, fewer heads and one dtype, to limit the time
@@ -81,6 +81,7 @@ Problem problem_of(const VerifyCase& c, std::shared_ptr<const HeadMasks> masks) 
   problem.head_dim = c.head_dim;
   problem.dtype = c.dtype;
   problem.fp32_output = c.fp32_output;
+  problem.lse_gradient = c.lse_gradient && c.backward;
   problem.scale = c.scale;
   problem.deterministic = c.deterministic;
   problem.masks = std::move(masks);
@@ -104,7 +105,7 @@ VerifyCase adapted(const VerifyCase& c, const std::shared_ptr<const HeadMasks>& 
       other.head_dim = head_dim;
       if (plain) {
         other.scale = 0;
-        other.deterministic = other.fp32_output = false;
+        other.deterministic = other.fp32_output = other.lse_gradient = false;
       }
       const Problem problem = problem_of(other, masks);
       if (supports(other, problem, device, false)) return other;
@@ -163,6 +164,7 @@ std::string command_of(const VerifyCase& c, Direction direction) {
   if (c.scale != 0) command += fmt::format(" --scale {}", c.scale);
   if (c.deterministic) command += " --deterministic";
   if (c.fp32_output) command += " --fp32-output";
+  if (c.lse_gradient) command += " --lse-gradient";
   const PatternOptions& options = c.options;
   const PatternOptions preset;
   if (options.index != 0) command += fmt::format(" --index {}", options.index);
@@ -175,7 +177,8 @@ std::string command_of(const VerifyCase& c, Direction direction) {
 }
 
 std::vector<VerifyCase> expand(const SweepOptions& options) {
-  const bool varied = !options.head_dim && !options.scale && !options.deterministic && !options.fp32_output;
+  const bool varied = !options.head_dim && !options.scale && !options.deterministic && !options.fp32_output &&
+                      !options.lse_gradient;
   std::vector<int64_t> seqlens = options.seqlens;
   if (seqlens.empty()) {
     for (const Recipe& recipe : kRecipes) seqlens.push_back(recipe.seqlen);
@@ -218,6 +221,7 @@ std::vector<VerifyCase> expand(const SweepOptions& options) {
             c.scale = varied ? recipe.scale : options.scale.value_or(0);
             c.deterministic = varied ? recipe.deterministic : options.deterministic.value_or(false);
             c.fp32_output = varied ? recipe.fp32_output : options.fp32_output.value_or(false);
+            c.lse_gradient = varied ? recipe.lse_gradient : options.lse_gradient.value_or(false);
             c.counting = !reduced || seqlen < kLong || shape.q > shape.kv;
             c.adapt = varied;
             cases.push_back(std::move(c));

@@ -37,7 +37,7 @@ struct VerifyCase {
   DType dtype = DType::kF32;
   bool forward = true, backward = true;  // what is reported; a backward case also runs the forward pass
   float scale = 0;
-  bool deterministic = false, fp32_output = false;
+  bool deterministic = false, fp32_output = false, lse_gradient = false;
   bool counting = true;
   // The shape was chosen for variety, not by the user. If the kernel does not support it, another shape may
   // replace it.
@@ -58,7 +58,7 @@ struct SweepOptions {
   // taking their product.
   std::optional<int64_t> head_dim;
   std::optional<float> scale;
-  std::optional<bool> deterministic, fp32_output;
+  std::optional<bool> deterministic, fp32_output, lse_gradient;
   PatternOptions pattern;  // seed and other options that the user set
 };
 std::vector<VerifyCase> expand(const SweepOptions& options);

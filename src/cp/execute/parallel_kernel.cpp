@@ -173,6 +173,7 @@ class SpreadKernel : public Kernel {
                           problem.tokens_kv, problem.tokens_q)};
     }
     if (problem.fp32_output) return {"returns results in the tensors' own dtype, not in fp32"};
+    if (problem.lse_gradient) return {"does not pass on gradients of lse"};
     if (Support support = options_.strategy->supports(problem, options_.topology, options_.options); !support)
       return {fmt::format("{} {}", options_.strategy->name, support.reason)};
     Problem part = problem;  // the executor asks again for each of its attends

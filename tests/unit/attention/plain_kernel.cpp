@@ -160,7 +160,8 @@ class PlainPlan final : public Plan {
       for (int64_t i = 0; i < problem_.tokens_q; ++i) {
         std::fill(dq.begin(), dq.end(), 0);
         const float lse = args.lse[h * problem_.tokens_q + i];
-        const float delta = is(Fault::kNoDelta) ? 0 : dot(o.row(i, h), dout.row(i, h));
+        float delta = is(Fault::kNoDelta) ? 0 : dot(o.row(i, h), dout.row(i, h));
+        if (args.dlse != nullptr && !is(Fault::kNoLseGradient)) delta -= args.dlse[h * problem_.tokens_q + i];
         const std::vector<char> seen = keys(h, i);
         const int64_t last_key = std::find(seen.rbegin(), seen.rend(), 1).base() - seen.begin() - 1;
         for (int64_t j = 0; j < n; ++j) {

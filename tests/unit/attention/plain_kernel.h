@@ -37,6 +37,7 @@ enum class Fault {
   kDkRowMissing,
   kDvRowMissing,
   kNoDelta,
+  kNoLseGradient,  // ignores dlse
   kDkUnscaled,
   kGroupNotSummed,
   kDkSwappedHead,

@@ -77,6 +77,10 @@ AttentionCase::AttentionCase(const Problem& problem, float magnitude, uint64_t s
       v_(normal(problem.tokens_kv, problem.heads_kv, problem, magnitude, seed, 2)),
       dout_(normal(problem.tokens_q, problem.heads_q, problem, 1, seed, 3)) {
   problem.check();
+  if (!problem.lse_gradient) return;
+  const int64_t rows = problem.heads_q * problem.tokens_q;
+  dlse_ = Buffer(static_cast<size_t>(rows) * sizeof(float), cpu_device());
+  fill_normal(TensorView::contiguous(dlse_.data(), DType::kF32, rows, 1, 1), seed, 4);
 }
 
 AttentionOutputs AttentionCase::run(const Kernel& kernel) const {
@@ -99,7 +103,7 @@ AttentionOutputs AttentionCase::run(Plan& plan) const {
   {
     const Buffer workspace = of_nan(plan.workspace_bytes(Direction::kBackward));
     plan.backward({q(), k(), v(), of_rows(o), dout(), lse.as<float>(), of_rows(dq), of_keys(dk), of_keys(dv),
-                   workspace.data()},
+                   workspace.data(), dlse_.as<float>()},
                   Stream{});
   }
   return {to_floats(of_rows(o)), std::vector<float>(lse.as<float>(), lse.as<float>() + rows),
@@ -139,6 +143,7 @@ AttentionOutputs AttentionCase::brute_force() const {
         delta += p[j] * dp[j];
         for (int64_t c = 0; c < d; ++c) o[row + c] += p[j] * v[at_key(j) + c];
       }
+      if (problem_.lse_gradient) delta -= dlse_.as<float>()[head * rows + i];
       for (int64_t j : seen) {
         const double ds = p[j] * (dp[j] - delta) * scale;
         for (int64_t c = 0; c < d; ++c) {

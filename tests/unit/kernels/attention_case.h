@@ -19,7 +19,8 @@ struct AttentionOutputs {
 
 class AttentionCase {
  public:
-  // Draws q, k, v, dout from a normal distribution; scales q, k, v by `magnitude`.
+  // Draws q, k, v, dout and, with Problem::lse_gradient, dlse from a normal distribution; scales q, k, v by
+  // `magnitude`.
   explicit AttentionCase(const Problem& problem, float magnitude = 1, uint64_t seed = 1);
 
   const Problem& problem() const { return problem_; }
@@ -41,6 +42,7 @@ class AttentionCase {
 
   Problem problem_;
   Buffer q_, k_, v_, dout_;
+  Buffer dlse_;  // [heads_q, tokens_q], f32
 };
 
 // The largest difference, relative to the largest true value (at least `floor`); infinite if only one is NaN

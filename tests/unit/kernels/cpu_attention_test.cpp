@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -191,6 +192,34 @@ TEST_F(CpuAttention, APlanServesManyCalls) {
   const AttentionOutputs first = a.run(*plan);
   EXPECT_FALSE(b.run(*plan).same_bits(first));
   EXPECT_TRUE(a.run(*plan).same_bits(first));
+}
+
+TEST_F(CpuAttention, APlanServesCallsOfSeveralThreads) {
+  constexpr int kThreads = 4;
+  const Mask mask(300, 300, {{{0, 300}, {0, 300}, kUnboundedBelow, 0}});
+  const Problem problem = make_problem(mask, 2, 1, 32);
+  for (const Kernel* kernel : {&cpu_naive(), &cpu_flash()}) {
+    const std::unique_ptr<Plan> plan = kernel->plan(problem, cpu_device());
+    std::vector<int> wrong(kThreads, 0);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&, t] {
+        const AttentionCase c(problem, 1, static_cast<uint64_t>(t));
+        const AttentionOutputs right = c.run(*kernel);
+        for (int i = 0; i < 20; ++i) wrong[static_cast<size_t>(t)] += !c.run(*plan).same_bits(right);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(wrong, std::vector<int>(kThreads, 0)) << kernel->name();
+  }
+}
+
+TEST_F(CpuAttention, GradientOfLse) {
+  for (const NamedMask& named : masks_of(150, 150)) {
+    Problem problem = make_problem(named.mask, 4, 2, 24);
+    problem.lse_gradient = true;
+    check_both(problem, named.name + ", with a gradient of lse");
+  }
 }
 
 TEST_F(CpuAttention, RowsWithoutKeysAndKeysWithoutRowsAreZero) {

@@ -144,6 +144,21 @@ TEST(Verify, EveryPatternPasses) {
   }
 }
 
+TEST(Verify, GradientsOfLse) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const auto& masks : {causal(150), different(150)}) {
+      Problem problem = make_problem(masks, dtype);
+      problem.lse_gradient = true;
+      VerifyOptions options = sampled();
+      options.counting = true;
+      EXPECT_EQ(verify_kernel({}, problem, options).failure, "");
+      const VerifyReport wrong = verify_kernel({.fault = Fault::kNoLseGradient}, problem, options);
+      EXPECT_THAT(wrong.backward_failure, HasSubstr("dq"));
+      EXPECT_EQ(wrong.forward_failure, "");
+    }
+  }
+}
+
 struct Planted {
   Fault fault;
   const char* tensor;  // reported by the sampled oracle
