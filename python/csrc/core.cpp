@@ -1,0 +1,338 @@
+#include "core.h"
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <shared_mutex>
+#include <string>
+#include <unordered_map>
+
+#include "longspan/attention.h"
+#include "mask/picture.h"
+
+using longspan::Direction;
+using longspan::Error;
+using longspan::ErrorKind;
+using longspan::HeadMasks;
+using longspan::Mask;
+
+struct longspan_masks {
+  std::shared_ptr<const HeadMasks> heads;
+};
+
+namespace {
+
+thread_local std::string t_error;
+
+int failed(ErrorKind kind, std::string message) {
+  t_error = std::move(message);
+  return 1 + static_cast<int>(kind);
+}
+
+// Runs body; turns an exception into a number.
+template <class Body>
+int guarded(const Body& body) noexcept {
+  try {
+    body();
+    return 0;
+  } catch (const Error& error) {
+    return failed(error.kind(), error.what());
+  } catch (const std::bad_alloc&) {
+    return failed(ErrorKind::kOutOfMemory, "out of memory");
+  } catch (const std::exception& error) {
+    return failed(ErrorKind::kInternal, error.what());
+  }
+}
+
+[[noreturn]] void refuse(const std::string& message, int line) {
+  throw Error(ErrorKind::kInput, message, __FILE__, line, "");
+}
+
+const Mask& mask_of(const longspan_masks* masks, int64_t head) {
+  const HeadMasks& all = *masks->heads;
+  if (head < 0 || head >= static_cast<int64_t>(all.size()))
+    refuse("head " + std::to_string(head) + ": there are " + std::to_string(all.size()) + " masks", __LINE__);
+  return all[static_cast<size_t>(head)];
+}
+
+longspan_masks* made(HeadMasks masks) {
+  return new longspan_masks{std::make_shared<const HeadMasks>(std::move(masks))};
+}
+
+// A plan and what it was made for.
+struct Planned {
+  longspan::Problem problem;
+  longspan::Device device;
+  longspan_problem asked;
+  std::string kernel;
+  std::unique_ptr<longspan::Plan> plan;
+  int64_t forward_bytes = 0, backward_bytes = 0;
+};
+
+// The plans by number. Lookups are on the path of every call and take a shared lock.
+class Plans {
+ public:
+  int64_t add(std::shared_ptr<Planned> plan) {
+    const std::unique_lock lock(mutex_);
+    plans_.emplace(++last_, std::move(plan));
+    return last_;
+  }
+  std::shared_ptr<Planned> find(int64_t number) const {
+    const std::shared_lock lock(mutex_);
+    const auto found = plans_.find(number);
+    if (found == plans_.end()) refuse("plan " + std::to_string(number) + " does not exist, or not any more", __LINE__);
+    return found->second;
+  }
+  std::shared_ptr<Planned> remove(int64_t number) {
+    const std::unique_lock lock(mutex_);
+    const auto found = plans_.find(number);
+    if (found == plans_.end()) return nullptr;
+    std::shared_ptr<Planned> plan = std::move(found->second);
+    plans_.erase(found);
+    return plan;  // destroyed outside of the lock
+  }
+
+ private:
+  mutable std::shared_mutex mutex_;
+  std::unordered_map<int64_t, std::shared_ptr<Planned>> plans_;
+  int64_t last_ = 0;
+};
+
+// Never destroyed: at exit, objects of Python may still refer to plans.
+Plans& plans() {
+  static auto* const all = new Plans;
+  return *all;
+}
+
+longspan::Device device_of(int32_t cuda_device) {
+  if (cuda_device < 0) return longspan::cpu_device();
+  static const std::vector<longspan::Device> all = longspan::devices();
+  for (const longspan::Device& device : all)
+    if (device.kind == longspan::DeviceKind::kCuda && device.index == cuda_device) return device;
+  std::string reason = longspan::no_cuda_reason();
+  if (reason.empty()) reason = "there is no such device";
+  throw Error(ErrorKind::kUnsupported, "tensors on cuda:" + std::to_string(cuda_device) + ": " + reason, __FILE__,
+              __LINE__, "");
+}
+
+longspan::TensorView view(const longspan_tensor& t, longspan::DType dtype, int64_t tokens, int64_t heads,
+                          int64_t head_dim) {
+  return {t.data, dtype, tokens, heads, head_dim, t.token_stride, t.head_stride};
+}
+
+}  // namespace
+
+const char* longspan_error(void) {
+  return t_error.c_str();
+}
+
+const char* longspan_version(void) {
+  return LONGSPAN_VERSION;
+}
+
+int longspan_has_cuda(void) {
+#ifdef LONGSPAN_WITH_CUDA
+  return 1;
+#else
+  return 0;
+#endif
+}
+
+int longspan_masks_from_bands(int64_t rows, int64_t columns, const int64_t* bands, int64_t count,
+                              longspan_masks** out) {
+  return guarded([&] {
+    std::vector<longspan::Band> list;
+    list.reserve(static_cast<size_t>(count));
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t* b = bands + 6 * i;
+      list.push_back({{b[0], b[1]}, {b[2], b[3]}, b[4], b[5]});
+    }
+    *out = made({Mask(rows, columns, list)});
+  });
+}
+
+int longspan_masks_from_dense(const uint8_t* visible, int64_t rows, int64_t columns, longspan_masks** out) {
+  return guarded([&] { *out = made({Mask::from_dense(visible, rows, columns)}); });
+}
+
+int longspan_masks_of_pattern(const char* pattern, int64_t seqlen, const char* const* names,
+                              const char* const* values, int64_t options, longspan_masks** out) {
+  return guarded([&] {
+    std::map<std::string, std::string> given;
+    for (int64_t i = 0; i < options; ++i) given[names[i]] = values[i];
+    *out = made(longspan::pattern_masks(pattern, seqlen, given));
+  });
+}
+
+int longspan_masks_per_head(const longspan_masks* const* masks, int64_t count, longspan_masks** out) {
+  return guarded([&] {
+    HeadMasks all;
+    for (int64_t i = 0; i < count; ++i) {
+      const Mask& mask = mask_of(masks[i], 0);
+      if (masks[i]->heads->size() != 1) refuse("mask " + std::to_string(i) + " differs by head already", __LINE__);
+      if (!all.empty() && (mask.rows() != all[0].rows() || mask.columns() != all[0].columns()))
+        refuse("mask " + std::to_string(i) + " has another size than mask 0", __LINE__);
+      all.push_back(mask);
+    }
+    if (all.empty()) refuse("no masks: there must be one for each KV head", __LINE__);
+    *out = made(std::move(all));
+  });
+}
+
+int longspan_masks_intersected(const longspan_masks* a, const longspan_masks* b, longspan_masks** out) {
+  return guarded([&] {
+    const size_t heads = std::max(a->heads->size(), b->heads->size());
+    for (const auto* masks : {a, b})
+      if (masks->heads->size() != 1 && masks->heads->size() != heads)
+        refuse("masks for " + std::to_string(a->heads->size()) + " and " + std::to_string(b->heads->size()) +
+                   " heads: the numbers must be the same, or one of them 1",
+               __LINE__);
+    HeadMasks all;
+    const auto of_head = [](const longspan_masks* masks, size_t h) -> const Mask& {
+      return (*masks->heads)[masks->heads->size() == 1 ? 0 : h];
+    };
+    for (size_t h = 0; h < heads; ++h) all.push_back(of_head(a, h).intersected(of_head(b, h)));
+    *out = made(std::move(all));
+  });
+}
+
+void longspan_masks_delete(longspan_masks* masks) {
+  delete masks;
+}
+
+int longspan_masks_get_info(const longspan_masks* masks, longspan_masks_info* out) {
+  const HeadMasks& all = *masks->heads;
+  *out = {static_cast<int64_t>(all.size()), all[0].rows(), all[0].columns(), 0};
+  for (const Mask& mask : all) out->area += mask.area();
+  return 0;
+}
+
+int longspan_masks_band_count(const longspan_masks* masks, int64_t head, int64_t* out) {
+  return guarded([&] { *out = static_cast<int64_t>(mask_of(masks, head).band_vector().size()); });
+}
+
+int longspan_masks_bands(const longspan_masks* masks, int64_t head, int64_t* out) {
+  return guarded([&] {
+    for (const longspan::Band& band : mask_of(masks, head).band_vector())
+      for (const int64_t x : {band.q.begin, band.q.end, band.k.begin, band.k.end, band.lo, band.hi}) *out++ = x;
+  });
+}
+
+int longspan_masks_dense(const longspan_masks* masks, int64_t head, uint8_t* out) {
+  return guarded([&] {
+    const std::vector<uint8_t> dense = mask_of(masks, head).dense();
+    std::copy(dense.begin(), dense.end(), out);
+  });
+}
+
+int longspan_masks_visible_counts(const longspan_masks* masks, int64_t head, int64_t* out) {
+  return guarded([&] {
+    const std::vector<int64_t> counts = mask_of(masks, head).visible_counts();
+    std::copy(counts.begin(), counts.end(), out);
+  });
+}
+
+int longspan_masks_density(const longspan_masks* masks, int64_t head, int32_t size, uint8_t* out) {
+  return guarded([&] {
+    const std::vector<uint8_t> grid = longspan::density_grid(mask_of(masks, head), size);
+    std::copy(grid.begin(), grid.end(), out);
+  });
+}
+
+int longspan_patterns(const char** out) {
+  return guarded([&] {
+    static const std::string names = [] {
+      std::string all;
+      for (const std::string& name : longspan::pattern_names()) all += (all.empty() ? "" : " ") + name;
+      return all;
+    }();
+    *out = names.c_str();
+  });
+}
+
+int longspan_plan_make(const longspan_masks* masks, const longspan_problem* asked, const char* kernel,
+                       int64_t* plan) {
+  return guarded([&] {
+    auto planned = std::make_shared<Planned>();
+    planned->asked = *asked;
+    planned->device = device_of(asked->cuda_device);
+    longspan::Problem& p = planned->problem;
+    const Mask& mask = mask_of(masks, 0);
+    p.tokens_q = mask.rows();
+    p.tokens_kv = mask.columns();
+    p.heads_q = asked->heads_q;
+    p.heads_kv = asked->heads_kv;
+    p.head_dim = asked->head_dim;
+    p.dtype = static_cast<longspan::DType>(asked->dtype);
+    p.scale = asked->scale;
+    p.deterministic = asked->deterministic != 0;
+    p.lse_gradient = asked->backward != 0;
+    p.masks = masks->heads;
+    const Direction until = asked->backward != 0 ? Direction::kBackward : Direction::kForward;
+    planned->plan = longspan::make_plan(p, planned->device, until, kernel);
+    planned->kernel = kernel;
+    planned->forward_bytes = static_cast<int64_t>(planned->plan->workspace_bytes(Direction::kForward));
+    if (asked->backward != 0)
+      planned->backward_bytes = static_cast<int64_t>(planned->plan->workspace_bytes(Direction::kBackward));
+    *plan = plans().add(std::move(planned));
+  });
+}
+
+int longspan_plan_get_info(int64_t plan, longspan_plan_info* out) {
+  return guarded([&] {
+    const std::shared_ptr<Planned> p = plans().find(plan);
+    *out = {p->problem.tokens_q,
+            p->problem.tokens_kv,
+            p->asked,
+            p->forward_bytes,
+            p->backward_bytes,
+            static_cast<int64_t>(p->plan->plan_bytes())};
+  });
+}
+
+int longspan_plan_kernel(int64_t plan, const char** out) {
+  return guarded([&] { *out = plans().find(plan)->kernel.c_str(); });
+}
+
+void longspan_plan_delete(int64_t plan) {
+  guarded([&] { plans().remove(plan); });
+}
+
+int longspan_forward(int64_t plan, const longspan_forward_args* args, void* stream) {
+  return guarded([&] {
+    const std::shared_ptr<Planned> planned = plans().find(plan);
+    const longspan::Problem& p = planned->problem;
+    const auto rows = [&](const longspan_tensor& t) { return view(t, p.dtype, p.tokens_q, p.heads_q, p.head_dim); };
+    const auto keys = [&](const longspan_tensor& t) { return view(t, p.dtype, p.tokens_kv, p.heads_kv, p.head_dim); };
+    planned->plan->forward({.q = rows(args->q),
+                            .k = keys(args->k),
+                            .v = keys(args->v),
+                            .o = rows(args->o),
+                            .lse = args->lse,
+                            .workspace = args->workspace},
+                           longspan::Stream{stream});
+  });
+}
+
+int longspan_backward(int64_t plan, const longspan_backward_args* args, void* stream) {
+  return guarded([&] {
+    const std::shared_ptr<Planned> planned = plans().find(plan);
+    const longspan::Problem& p = planned->problem;
+    if (planned->asked.backward == 0) refuse("this plan has no backward pass: make it with backward=True", __LINE__);
+    const auto rows = [&](const longspan_tensor& t) { return view(t, p.dtype, p.tokens_q, p.heads_q, p.head_dim); };
+    const auto keys = [&](const longspan_tensor& t) { return view(t, p.dtype, p.tokens_kv, p.heads_kv, p.head_dim); };
+    planned->plan->backward({.q = rows(args->q),
+                             .k = keys(args->k),
+                             .v = keys(args->v),
+                             .o = rows(args->o),
+                             .dout = rows(args->dout),
+                             .lse = args->lse,
+                             .dq = rows(args->dq),
+                             .dk = keys(args->dk),
+                             .dv = keys(args->dv),
+                             .workspace = args->workspace,
+                             .dlse = args->dlse},
+                            longspan::Stream{stream});
+  });
+}

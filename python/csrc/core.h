@@ -1,0 +1,102 @@
+/* The C interface of the shared library longspan_core. Python calls it through ctypes, and the operators of longspan_torch through
+ * the linker. Every function that returns int returns 0, or 1 + the number of a longspan::ErrorKind; the message of
+ * the calling thread's last failure is then in longspan_error(). Tensors are described in longspan/attention.h. */
+#ifndef LONGSPAN_CORE_H
+#define LONGSPAN_CORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define LONGSPAN_API __attribute__((visibility("default")))
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+LONGSPAN_API const char* longspan_error(void);
+LONGSPAN_API const char* longspan_version(void);
+LONGSPAN_API int longspan_has_cuda(void); /* whether this build has CUDA kernels */
+
+/* ---- masks: one for all heads, or one per KV head ---- */
+
+typedef struct longspan_masks longspan_masks;
+
+typedef struct {
+  int64_t heads;         /* number of masks */
+  int64_t rows, columns; /* of each */
+  int64_t area;          /* visible pairs of all masks together */
+} longspan_masks_info;
+
+/* bands: [count, 6] of q_begin, q_end, k_begin, k_end, lo, hi; INT64_MIN and INT64_MAX are unbounded. */
+LONGSPAN_API int longspan_masks_from_bands(int64_t rows, int64_t columns, const int64_t* bands, int64_t count,
+                                           longspan_masks** out);
+LONGSPAN_API int longspan_masks_from_dense(const uint8_t* visible, int64_t rows, int64_t columns,
+                                           longspan_masks** out);
+LONGSPAN_API int longspan_masks_of_pattern(const char* pattern, int64_t seqlen, const char* const* names,
+                                           const char* const* values, int64_t options, longspan_masks** out);
+/* One mask per head, from masks that have one each. */
+LONGSPAN_API int longspan_masks_per_head(const longspan_masks* const* masks, int64_t count, longspan_masks** out);
+LONGSPAN_API int longspan_masks_intersected(const longspan_masks* a, const longspan_masks* b, longspan_masks** out);
+LONGSPAN_API void longspan_masks_delete(longspan_masks* masks);
+
+LONGSPAN_API int longspan_masks_get_info(const longspan_masks* masks, longspan_masks_info* out);
+LONGSPAN_API int longspan_masks_band_count(const longspan_masks* masks, int64_t head, int64_t* out);
+LONGSPAN_API int longspan_masks_bands(const longspan_masks* masks, int64_t head, int64_t* out /* [bands, 6] */);
+LONGSPAN_API int longspan_masks_dense(const longspan_masks* masks, int64_t head, uint8_t* out /* [rows, columns] */);
+LONGSPAN_API int longspan_masks_visible_counts(const longspan_masks* masks, int64_t head, int64_t* out /* [rows] */);
+LONGSPAN_API int longspan_masks_density(const longspan_masks* masks, int64_t head, int32_t size,
+                                        uint8_t* out /* [size, size] */);
+LONGSPAN_API int longspan_patterns(const char** out); /* the names, separated by spaces */
+
+/* ---- plans ---- */
+
+typedef struct {
+  int64_t heads_q, heads_kv, head_dim;
+  int32_t dtype;         /* a longspan::DType */
+  int32_t cuda_device;   /* -1: the CPU */
+  float scale;           /* 0: 1 / sqrt(head_dim) */
+  int32_t deterministic; /* the same bits on every run are required */
+  int32_t backward;      /* whether a backward pass is planned */
+} longspan_problem;
+
+typedef struct {
+  int64_t tokens_q, tokens_kv;
+  longspan_problem problem;
+  int64_t forward_bytes, backward_bytes; /* of workspace */
+  int64_t plan_bytes;                    /* that the plan holds */
+} longspan_plan_info;
+
+/* Plans are known by numbers that are never used twice, so a call with the number of a plan that is gone is an error. */
+LONGSPAN_API int longspan_plan_make(const longspan_masks* masks, const longspan_problem* problem, const char* kernel,
+                                    int64_t* plan);
+LONGSPAN_API int longspan_plan_get_info(int64_t plan, longspan_plan_info* out);
+LONGSPAN_API int longspan_plan_kernel(int64_t plan, const char** out);
+LONGSPAN_API void longspan_plan_delete(int64_t plan); /* calls in flight keep what they need */
+
+/* [tokens, heads, head_dim], contiguous in head_dim; strides in elements. */
+typedef struct {
+  void* data;
+  int64_t token_stride, head_stride;
+} longspan_tensor;
+
+typedef struct {
+  longspan_tensor q, k, v, o;
+  float* lse;
+  void* workspace;
+} longspan_forward_args;
+
+typedef struct {
+  longspan_tensor q, k, v, o, dout, dq, dk, dv;
+  const float* lse;
+  const float* dlse; /* may be null */
+  void* workspace;
+} longspan_backward_args;
+
+LONGSPAN_API int longspan_forward(int64_t plan, const longspan_forward_args* args, void* stream);
+LONGSPAN_API int longspan_backward(int64_t plan, const longspan_backward_args* args, void* stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

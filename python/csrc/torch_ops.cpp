@@ -1,0 +1,184 @@
+// The operators longspan::forward and longspan::backward of PyTorch. A plan enters as an int64 tensor [1] on the CPU
+// that holds its number, so that a compiled graph can be given another plan without being compiled again.
+#include <dlfcn.h>
+
+#include <cstdio>
+
+#include "core.h"
+#include "torch_abi.h"
+
+namespace {
+
+using longspan::torch_abi::check;
+using longspan::torch_abi::kVersion;
+using longspan::torch_abi::take_optional_tensor;
+using longspan::torch_abi::take_tensor;
+using longspan::torch_abi::Tensor;
+
+[[noreturn]] void refuse(const std::string& message) {
+  throw std::runtime_error("longspan: " + message);
+}
+
+void check_core(int status) {
+  if (status != 0) throw std::runtime_error(longspan_error());
+}
+
+int32_t torch_dtype(int32_t dtype) {  // in the order of longspan::DType
+  switch (dtype) {
+    case 0: return aoti_torch_dtype_float32();
+    case 1: return aoti_torch_dtype_bfloat16();
+    case 2: return aoti_torch_dtype_float16();
+    default: refuse("dtype " + std::to_string(dtype) + " has no operator");
+  }
+}
+
+// The stream that PyTorch works in. Found at run time, since PyTorch without CUDA lacks the function.
+void* current_stream(int32_t device) {
+  using Get = int32_t (*)(int32_t, void**);
+  static const Get get = [] {
+    void* library = dlopen("libtorch_cuda.so", RTLD_NOLOAD | RTLD_LAZY);
+    return library == nullptr ? nullptr
+                              : reinterpret_cast<Get>(dlsym(library, "aoti_torch_get_current_cuda_stream"));
+  }();
+  if (get == nullptr) refuse("this PyTorch has no CUDA");
+  void* stream = nullptr;
+  check(get(device, &stream), "give its current stream");
+  return stream;
+}
+
+// The plan of a call, and where its tensors are.
+struct Call {
+  int64_t plan = 0;
+  longspan_plan_info info{};
+  int32_t device_type = 0, device_index = -1;
+
+  explicit Call(const Tensor& number) {
+    if (number.device_type() != aoti_torch_device_type_cpu() || number.dtype() != aoti_torch_dtype_int64() ||
+        number.dim() != 1 || number.sizes()[0] != 1)
+      refuse("plan must be the tensor of a longspan.Plan: int64[1] on the CPU");
+    plan = *static_cast<const int64_t*>(number.data());
+    check_core(longspan_plan_get_info(plan, &info));
+    const bool cuda = info.problem.cuda_device >= 0;
+    device_type = cuda ? aoti_torch_device_type_cuda() : aoti_torch_device_type_cpu();
+    device_index = cuda ? info.problem.cuda_device : -1;
+  }
+
+  void check_place(const char* name, const Tensor& t, int32_t dtype) const {
+    if (t.device_type() != device_type || (device_index >= 0 && t.device_index() != device_index))
+      refuse(std::string(name) + " is on another device than the plan was made for");
+    if (t.dtype() != dtype) refuse(std::string(name) + " has another dtype than the plan was made for");
+  }
+  // [tokens, heads, head_dim], contiguous in head_dim.
+  longspan_tensor view(const char* name, const Tensor& t, int64_t tokens, int64_t heads) const {
+    check_place(name, t, torch_dtype(info.problem.dtype));
+    const int64_t* const sizes = t.sizes();
+    if (t.dim() != 3 || sizes[0] != tokens || sizes[1] != heads || sizes[2] != info.problem.head_dim) {
+      std::string shape;
+      for (int64_t i = 0; i < t.dim(); ++i) shape += (i > 0 ? ", " : "") + std::to_string(sizes[i]);
+      refuse(std::string(name) + " has shape [" + shape + "], the plan needs [" + std::to_string(tokens) + ", " +
+             std::to_string(heads) + ", " + std::to_string(info.problem.head_dim) + "]");
+    }
+    const int64_t* const strides = t.strides();
+    if (strides[2] != 1) refuse(std::string(name) + " is not contiguous in head_dim");
+    return {t.data(), strides[0], strides[1]};
+  }
+  longspan_tensor rows(const char* name, const Tensor& t) const {
+    return view(name, t, info.tokens_q, info.problem.heads_q);
+  }
+  longspan_tensor keys(const char* name, const Tensor& t) const {
+    return view(name, t, info.tokens_kv, info.problem.heads_kv);
+  }
+  float* per_row(const char* name, const Tensor& t) const {  // [heads_q, tokens_q]
+    check_place(name, t, aoti_torch_dtype_float32());
+    if (t.dim() != 2 || t.sizes()[0] != info.problem.heads_q || t.sizes()[1] != info.tokens_q ||
+        t.strides()[1] != 1 || t.strides()[0] != info.tokens_q)
+      refuse(std::string(name) + " must be dense and have shape [" + std::to_string(info.problem.heads_q) + ", " +
+             std::to_string(info.tokens_q) + "]");
+    return static_cast<float*>(t.data());
+  }
+
+  Tensor empty(int64_t tokens, int64_t heads) const {
+    return Tensor::empty({tokens, heads, info.problem.head_dim}, torch_dtype(info.problem.dtype), device_type,
+                         device_index);
+  }
+  Tensor empty_rows() const { return empty(info.tokens_q, info.problem.heads_q); }
+  Tensor empty_keys() const { return empty(info.tokens_kv, info.problem.heads_kv); }
+  Tensor workspace(int64_t bytes) const {
+    return Tensor::empty({bytes}, aoti_torch_dtype_uint8(), device_type, device_index);
+  }
+  void* stream() const { return device_index < 0 ? nullptr : current_stream(device_index); }
+};
+
+// PyTorch aligns memory of the CPU to 64 bytes; plans want 256.
+constexpr int64_t kAlignment = 256;
+void* aligned(const Tensor& workspace) {
+  const auto address = reinterpret_cast<uintptr_t>(workspace.data());
+  return reinterpret_cast<void*>((address + kAlignment - 1) / kAlignment * kAlignment);
+}
+
+// forward(Tensor q, Tensor k, Tensor v, Tensor plan) -> (Tensor o, Tensor lse)
+void forward(uint64_t* stack, uint64_t, uint64_t) {
+  const Tensor q = take_tensor(stack[0]), k = take_tensor(stack[1]), v = take_tensor(stack[2]),
+               number = take_tensor(stack[3]);
+  const Call call(number);
+  Tensor o = call.empty_rows();
+  Tensor lse = Tensor::empty({call.info.problem.heads_q, call.info.tokens_q}, aoti_torch_dtype_float32(),
+                             call.device_type, call.device_index);
+  const Tensor workspace = call.workspace(call.info.forward_bytes + kAlignment);
+  const longspan_forward_args args{.q = call.rows("q", q),
+                                   .k = call.keys("k", k),
+                                   .v = call.keys("v", v),
+                                   .o = call.rows("o", o),
+                                   .lse = call.per_row("lse", lse),
+                                   .workspace = aligned(workspace)};
+  check_core(longspan_forward(call.plan, &args, call.stream()));
+  stack[0] = o.release();
+  stack[1] = lse.release();
+}
+
+// backward(Tensor dout, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, Tensor plan)
+//   -> (Tensor dq, Tensor dk, Tensor dv)
+void backward(uint64_t* stack, uint64_t, uint64_t) {
+  const Tensor dout = take_tensor(stack[0]), dlse = take_optional_tensor(stack[1]), q = take_tensor(stack[2]),
+               k = take_tensor(stack[3]), v = take_tensor(stack[4]), o = take_tensor(stack[5]),
+               lse = take_tensor(stack[6]), number = take_tensor(stack[7]);
+  const Call call(number);
+  Tensor dq = call.empty_rows(), dk = call.empty_keys(), dv = call.empty_keys();
+  const Tensor workspace = call.workspace(call.info.backward_bytes + kAlignment);
+  const longspan_backward_args args{.q = call.rows("q", q),
+                                    .k = call.keys("k", k),
+                                    .v = call.keys("v", v),
+                                    .o = call.rows("o", o),
+                                    .dout = call.rows("dout", dout),
+                                    .dq = call.rows("dq", dq),
+                                    .dk = call.keys("dk", dk),
+                                    .dv = call.keys("dv", dv),
+                                    .lse = call.per_row("lse", lse),
+                                    .dlse = dlse.defined() ? call.per_row("dlse", dlse) : nullptr,
+                                    .workspace = aligned(workspace)};
+  check_core(longspan_backward(call.plan, &args, call.stream()));
+  stack[0] = dq.release();
+  stack[1] = dk.release();
+  stack[2] = dv.release();
+}
+
+// Registered when Python loads this library, for as long as the process lives.
+struct Registration {
+  Registration() {
+    TorchLibraryOpaque *definitions = nullptr, *implementations = nullptr;
+    check(aoti_torch_library_init_def("longspan", __FILE__, __LINE__, &definitions), "add a library");
+    check(aoti_torch_library_def(definitions, "forward(Tensor q, Tensor k, Tensor v, Tensor plan) -> (Tensor, Tensor)"),
+          "define longspan::forward");
+    check(aoti_torch_library_def(definitions,
+                                 "backward(Tensor dout, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor o, Tensor "
+                                 "lse, Tensor plan) -> (Tensor, Tensor, Tensor)"),
+          "define longspan::backward");
+    check(aoti_torch_library_init_impl("longspan", "CompositeExplicitAutograd", __FILE__, __LINE__, &implementations),
+          "add implementations");
+    check(torch_library_impl(implementations, "forward", forward, kVersion), "register longspan::forward");
+    check(torch_library_impl(implementations, "backward", backward, kVersion), "register longspan::backward");
+  }
+};
+const Registration registration;
+
+}  // namespace

@@ -1,0 +1,183 @@
+"""Exact attention over any mask, for PyTorch tensors."""
+
+import ctypes
+import weakref
+
+import torch
+
+from longspan import _core, _ops
+from longspan._mask import Mask
+
+_DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
+
+
+class Plan:
+    """What a kernel prepares once for a mask and the shape of the tensors. It serves any number of layers, steps and
+    streams. `tensor` is how the plan enters an operator, and keeps it alive."""
+
+    def __init__(self, mask, heads, head_dim, dtype=torch.bfloat16, device="cuda", *, scale=None, deterministic=False,
+                 backward=True, kernel="auto"):
+        """mask: a Mask. heads: (query heads, KV heads). scale: of the scores, 1 / sqrt(head_dim) by default.
+        kernel: "auto", or one of `longspan list kernels`. Raises NotImplementedError with each kernel's reason if
+        none can do it."""
+        device = torch.device(device)
+        if dtype not in _DTYPES:
+            raise TypeError(f"dtype {dtype}: must be float32, bfloat16 or float16")
+        if device.type not in ("cpu", "cuda"):
+            raise NotImplementedError(f"device {device}: must be the CPU or a CUDA GPU")
+        if device.type == "cuda" and not _core.has_cuda():
+            raise NotImplementedError(f"tensors on {device}: this build of longspan has no CUDA kernels; install it where "
+                                      "nvcc is, or move the tensors to the CPU")
+        if scale is not None and not 0 < scale < float("inf"):
+            raise ValueError(f"scale {scale}: must be positive and finite")
+        index = -1
+        if device.type == "cuda":
+            index = torch.cuda.current_device() if device.index is None else device.index
+        self.device = torch.device("cpu") if index < 0 else torch.device("cuda", index)
+        self._made_for = _core.Problem(*heads, head_dim, _DTYPES[dtype], index, scale or 0, bool(deterministic),
+                                       bool(backward))
+        self._kernel = kernel
+        self.heads, self.head_dim, self.dtype, self.backward = tuple(heads), head_dim, dtype, bool(backward)
+        number = self._make(mask)
+        self.tensor = torch.frombuffer(number, dtype=torch.int64)
+
+    def _make(self, mask):
+        if not isinstance(mask, Mask):
+            raise TypeError(f"mask: must be a longspan.Mask, not {type(mask).__name__}")
+        number = _core.PlanNumber()
+        _core.call("plan_make", mask._masks.handle, ctypes.byref(self._made_for), self._kernel.encode(), number)
+        self.mask = mask
+        return number
+
+    @property
+    def info(self):
+        """A dict: the bytes of the plan and of a call's workspace."""
+        info = _core.PlanInfo()
+        _core.call("plan_get_info", int(self.tensor), ctypes.byref(info))
+        return {name: getattr(info, name) for name in ("plan_bytes", "forward_bytes", "backward_bytes")}
+
+    def __repr__(self):
+        return f"<longspan.Plan for {self.mask!r}, heads {self.heads}, head_dim {self.head_dim}, {self.dtype}>"
+
+
+def plan(mask, heads, head_dim, dtype=torch.bfloat16, device="cuda", **options):
+    """A Plan to be given to attention() in place of the mask: within torch.compile, or to plan ahead of time."""
+    return Plan(mask, heads, head_dim, dtype, device, **options)
+
+
+def _plan_of(mask, q, k, scale, deterministic):
+    """The plan that is kept with the mask, or a new one."""
+    key = (q.shape[1], k.shape[1], q.shape[2], q.dtype, q.device, scale, deterministic)
+    found = mask._plans.get(key)
+    backward = torch.is_grad_enabled()
+    if found is None or backward and not found.backward:
+        if torch.compiler.is_compiling():
+            raise RuntimeError("a mask must have its plan before torch.compile traces a call: give the call "
+                               "longspan.plan(mask, ...), or call it once before")
+        found = Plan(mask, key[:2], key[2], q.dtype, q.device, scale=scale, deterministic=deterministic,
+                     backward=backward)
+        mask._plans[key] = found
+    return found
+
+
+def _tokens(x, name):
+    """[T, H, D] of [T, H, D] or [B, S, H, D], without a copy where strides allow it."""
+    if x.dim() == 4:
+        x = x.reshape(-1, *x.shape[2:])
+    elif x.dim() != 3:
+        raise ValueError(f"{name} has shape {list(x.shape)}: must be [tokens, heads, head_dim] or [batch, tokens, "
+                         "heads, head_dim]")
+    return x if x.stride(2) == 1 else x.contiguous()
+
+
+def attention(q, k, v, mask, *, scale=None, sinks=None, deterministic=None, return_lse=False):
+    """softmax(scale * q k^T | mask) v, exactly, for each head.
+
+    q: [T, Hq, D] or [B, S, Hq, D]; k, v: [.., Hkv, D], Hq a multiple of Hkv; bfloat16 or float16, on the CPU also
+    float32. Any strides; a view of a fused projection is not copied. mask: a Mask with as many rows and columns as
+    there are tokens (Mask.batch for batches), or a Plan. scale: 1 / sqrt(D) by default; a plan has its own.
+    sinks: [Hq], a score for each head that takes its share of every row. deterministic: the same bits on every run;
+    by default as torch.are_deterministic_algorithms_enabled() says.
+
+    Returns o, like q; with return_lse also lse, float32 [Hq, T], the logarithm of each row's sum. Both are
+    differentiable. A row that sees no key gives o = 0 and lse = -inf.
+
+    Raises ValueError or TypeError for wrong arguments, NotImplementedError with the reason for what no kernel can do.
+    """
+    if torch.is_autocast_enabled(q.device.type):
+        dtype = torch.get_autocast_dtype(q.device.type)
+        q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
+    shape = q.shape
+    q, k, v = _tokens(q, "q"), _tokens(k, "k"), _tokens(v, "v")
+    if isinstance(mask, Plan):
+        if scale is not None or deterministic is not None:
+            raise ValueError("scale and deterministic belong to the plan: give them to longspan.plan()")
+        found = mask
+    elif isinstance(mask, Mask):
+        if deterministic is None:
+            deterministic = torch.are_deterministic_algorithms_enabled()
+        found = _plan_of(mask, q, k, scale, bool(deterministic))
+    else:
+        raise TypeError(f"mask: must be a longspan.Mask or a longspan.Plan, not {type(mask).__name__}")
+    if not torch.compiler.is_compiling():
+        _check(q, k, v, found)
+    o, lse = _ops.attention(q, k, v, found.tensor)
+    if sinks is not None:
+        if sinks.shape != (q.shape[1],):
+            raise ValueError(f"sinks has shape {list(sinks.shape)}: must be [{q.shape[1]}]")
+        column = sinks.to(torch.float32)[:, None]
+        o = (o * torch.sigmoid(lse - column).T[:, :, None]).to(o.dtype)
+        lse = torch.logaddexp(lse, column)
+    o = o.view(shape)
+    return (o, lse) if return_lse else o
+
+
+def _check(q, k, v, found):
+    rows, columns = found.mask.shape
+    heads_q, heads_kv = found.heads
+    for name, x, tokens, heads in (("q", q, rows, heads_q), ("k", k, columns, heads_kv), ("v", v, columns, heads_kv)):
+        if x.shape != (tokens, heads, found.head_dim):
+            raise ValueError(f"{name} has {list(x.shape)} as [tokens, heads, head_dim]: the mask and the plan need "
+                             f"[{tokens}, {heads}, {found.head_dim}]")
+        if x.dtype != found.dtype:
+            raise TypeError(f"{name} has {x.dtype}: the plan needs {found.dtype}")
+        if x.device != found.device:
+            raise ValueError(f"{name} is on {x.device}: the plan is for {found.device}")
+
+
+class _MaskOfLengths:
+    """The masks of the last few tensors of cumulative lengths, by the tensors' identity: the values of a tensor on a
+    GPU are read once."""
+
+    MOST = 16
+
+    def __init__(self):
+        self._kept = []
+
+    def find(self, cu_q, cu_k, causal, window):
+        settings = (causal, tuple(window))
+        for entry in self._kept:
+            q, k, versions, made_with, mask = entry
+            if (q() is cu_q and (k is None) == (cu_k is None) and (k is None or k() is cu_k) and
+                    versions == self._versions(cu_q, cu_k) and made_with == settings):
+                return mask
+        mask = Mask.from_cu_seqlens(cu_q, cu_k, causal=causal, window=window)
+        entry = (weakref.ref(cu_q), None if cu_k is None else weakref.ref(cu_k), self._versions(cu_q, cu_k), settings,
+                 mask)
+        self._kept = [entry] + [old for old in self._kept if old[0]() is not None][:self.MOST - 1]
+        return mask
+
+    @staticmethod
+    def _versions(cu_q, cu_k):
+        return cu_q._version, None if cu_k is None else cu_k._version
+
+
+_masks_of_lengths = _MaskOfLengths()
+
+
+def attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k=None, *, causal=False, window=(-1, -1), **options):
+    """attention() of packed sequences, by their cumulative lengths: integer tensors [sequences + 1]. window: (left,
+    right), -1 for no bound. The mask of a tensor of lengths is kept for as long as the tensor lives unchanged; to share
+    plans between steps, make a Mask.from_cu_seqlens and use attention()."""
+    mask = _masks_of_lengths.find(cu_seqlens_q, cu_seqlens_k, causal, window)
+    return attention(q, k, v, mask, **options)

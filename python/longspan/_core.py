@@ -1,0 +1,99 @@
+"""The C interface of the library (python/csrc/core.h), through ctypes."""
+
+import ctypes
+import pathlib
+
+_library = ctypes.CDLL(str(pathlib.Path(__file__).parent / "liblongspan_core.so"))
+
+# Numbers of longspan::ErrorKind + 1, and what they are in Python.
+_EXCEPTIONS = {1: ValueError, 2: RuntimeError, 3: MemoryError, 4: RuntimeError, 5: NotImplementedError}
+
+I64 = ctypes.c_int64
+UNBOUNDED_BELOW, UNBOUNDED_ABOVE = -(2**63), 2**63 - 1
+
+
+class MasksInfo(ctypes.Structure):
+    _fields_ = [(name, I64) for name in ("heads", "rows", "columns", "area")]
+
+
+class Problem(ctypes.Structure):
+    _fields_ = [("heads_q", I64), ("heads_kv", I64), ("head_dim", I64), ("dtype", ctypes.c_int32),
+                ("cuda_device", ctypes.c_int32), ("scale", ctypes.c_float), ("deterministic", ctypes.c_int32),
+                ("backward", ctypes.c_int32)]
+
+
+class PlanInfo(ctypes.Structure):
+    _fields_ = [("tokens_q", I64), ("tokens_kv", I64), ("problem", Problem), ("forward_bytes", I64),
+                ("backward_bytes", I64), ("plan_bytes", I64)]
+
+
+_library.longspan_error.restype = ctypes.c_char_p
+_library.longspan_version.restype = ctypes.c_char_p
+_library.longspan_masks_delete.argtypes = [ctypes.c_void_p]
+_library.longspan_masks_delete.restype = None
+_library.longspan_plan_delete.argtypes = [I64]
+_library.longspan_plan_delete.restype = None
+_P, _H = ctypes.POINTER, ctypes.c_void_p
+for _name, _arguments in {
+    "masks_from_bands": [I64, I64, _P(I64), I64, _P(_H)],
+    "masks_from_dense": [_H, I64, I64, _P(_H)],
+    "masks_of_pattern": [ctypes.c_char_p, I64, _P(ctypes.c_char_p), _P(ctypes.c_char_p), I64, _P(_H)],
+    "masks_per_head": [_P(_H), I64, _P(_H)],
+    "masks_intersected": [_H, _H, _P(_H)],
+    "masks_get_info": [_H, _P(MasksInfo)],
+    "masks_band_count": [_H, I64, _P(I64)],
+    "masks_bands": [_H, I64, _H],
+    "masks_dense": [_H, I64, _H],
+    "masks_visible_counts": [_H, I64, _H],
+    "masks_density": [_H, I64, ctypes.c_int32, _H],
+    "patterns": [_P(ctypes.c_char_p)],
+    "plan_make": [_H, _P(Problem), ctypes.c_char_p, _P(I64)],
+    "plan_get_info": [I64, _P(PlanInfo)],
+    "plan_kernel": [I64, _P(ctypes.c_char_p)],
+}.items():
+    getattr(_library, "longspan_" + _name).argtypes = _arguments
+
+
+def call(name, *arguments):
+    """Calls a function of the library; raises its error as ValueError, NotImplementedError, MemoryError or
+    RuntimeError."""
+    status = getattr(_library, "longspan_" + name)(*arguments)
+    if status != 0:
+        raise _EXCEPTIONS.get(status, RuntimeError)(_library.longspan_error().decode())
+
+
+def version():
+    return _library.longspan_version().decode()
+
+
+def has_cuda():
+    """Whether this build has the kernels for GPUs."""
+    return bool(_library.longspan_has_cuda())
+
+
+def patterns():
+    names = ctypes.c_char_p()
+    call("patterns", ctypes.byref(names))
+    return names.value.decode().split()
+
+
+class Masks:
+    """Owns a longspan_masks."""
+
+    def __init__(self, function, *arguments):
+        self.handle = ctypes.c_void_p()
+        call(function, *arguments, ctypes.byref(self.handle))
+        self.info = MasksInfo()
+        call("masks_get_info", self.handle, ctypes.byref(self.info))
+
+    def __del__(self, delete=_library.longspan_masks_delete):
+        if getattr(self, "handle", None):
+            delete(self.handle)
+
+
+class PlanNumber(ctypes.c_int64 * 1):
+    """The number of a plan. The plan lives until this memory, and any tensor over it, is gone."""
+
+    def __del__(self, delete=_library.longspan_plan_delete):
+        if self[0]:
+            delete(self[0])

@@ -1,0 +1,61 @@
+"""PyTorch's operators longspan::forward and longspan::backward: loading, shapes for the compiler, gradients."""
+
+import pathlib
+
+import torch
+
+from longspan import _core  # noqa: F401  (the library of the operators needs the one that this loads)
+
+torch.ops.load_library(str(pathlib.Path(__file__).parent / "liblongspan_torch.so"))
+forward = torch.ops.longspan.forward.default
+backward = torch.ops.longspan.backward.default
+
+
+@torch.library.register_fake("longspan::forward")
+def _(q, k, v, plan):
+    return q.new_empty(q.shape), q.new_empty((q.shape[1], q.shape[0]), dtype=torch.float32)
+
+
+@torch.library.register_fake("longspan::backward")
+def _(dout, dlse, q, k, v, o, lse, plan):
+    return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
+
+
+def _dense(x):
+    """Gradients may arrive in any layout: the sum's is one expanded number."""
+    return x if x is None else x.contiguous()
+
+
+def _setup(ctx, inputs, output):
+    q, k, v, plan = inputs
+    ctx.save_for_backward(q, k, v, *output, plan)
+    ctx.set_materialize_grads(False)
+
+
+def _backward(ctx, dout, dlse):
+    q, k, v, o, lse, plan = ctx.saved_tensors
+    if dout is None and dlse is None:
+        return None, None, None, None
+    dout = torch.zeros_like(o) if dout is None else _dense(dout)
+    return *backward(dout, _dense(dlse), q, k, v, o, lse, plan), None
+
+
+torch.library.register_autograd("longspan::forward", _backward, setup_context=_setup)
+
+
+class Attention(torch.autograd.Function):
+    """The same in eager mode, where a Function costs less time than a registered gradient."""
+
+    @staticmethod
+    def forward(q, k, v, plan):
+        return forward(q, k, v, plan)
+
+    setup_context = staticmethod(_setup)
+    backward = staticmethod(torch.autograd.function.once_differentiable(_backward))
+
+
+def attention(q, k, v, plan):
+    """(o, lse), differentiable."""
+    if torch.compiler.is_compiling() or not torch.is_grad_enabled():
+        return forward(q, k, v, plan)
+    return Attention.apply(q, k, v, plan)
