@@ -11,7 +11,7 @@ build_packages=(
 )
 # Fast small matrix products, x86 only; elsewhere OpenBLAS computes them.
 [ "$(uname -m)" != x86_64 ] || build_packages+=(libxsmm-dev)
-test_packages=(libgtest-dev libgmock-dev librapidcheck-dev libopenmpi-dev openmpi-bin python3 python3-numpy)
+test_packages=(libgtest-dev libgmock-dev librapidcheck-dev libopenmpi-dev openmpi-bin python3 python3-numpy python3-venv)
 # A browser to test the report's page. Ubuntu has it only as a snap, which a container cannot run; there the test is
 # skipped with a message.
 [ "$(. /etc/os-release && echo "$ID")" != debian ] || test_packages+=(chromium chromium-driver)
@@ -78,6 +78,24 @@ build() {
   local log
   log=$(cmake --preset "$preset" -B "$folder" "$@" 2>&1) || { echo "$log"; fail "cmake could not configure"; }
   cmake --build "$folder" -j "$(build_jobs)" ${build_targets:+--target "${build_targets[@]}"} || fail "the build failed"
+}
+
+# An interpreter with PyTorch and pytest, for the tests of the Python package: made once, for all checkouts. Prints its
+# path, or nothing and the reason on stderr where it cannot be made; the tests then report `skipped`.
+torch_python() {
+  local folder version
+  version=$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])') || return 0
+  folder=${XDG_CACHE_HOME:-$HOME/.cache}/longspan/torch-2.11-python-$version
+  if [ ! -e "$folder/complete" ]; then
+    say "Installing PyTorch into $folder, some 5 GB, for the tests of the Python package" >&2
+    rm -rf "$folder"
+    if ! { python3 -m venv "$folder" && "$folder/bin/pip" install -q --disable-pip-version-check \
+      'torch==2.11.*' numpy pytest && touch "$folder/complete"; } >&2; then
+      echo "PyTorch could not be installed; the tests of the Python package are skipped" >&2
+      return 0
+    fi
+  fi
+  echo "$folder/bin/python"
 }
 
 # The default preset of this machine: with CUDA if it can be used.

@@ -1,0 +1,52 @@
+"""What the tests of the Python package share: the reference in plain PyTorch, and the devices to test."""
+
+import pytest
+import torch
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "gpu: needs a CUDA GPU and a build with CUDA")
+
+
+def pytest_collection_modifyitems(items):
+    import longspan._core
+    reason = None if torch.cuda.is_available() else "PyTorch finds no GPU"
+    if reason is None and not longspan._core.has_cuda():
+        reason = "this build of longspan has no CUDA kernels"
+    for item in items:
+        if reason and item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def reference(q, k, v, visible, scale=None, dtype=torch.float64):
+    """(o, lse) by the definition, in `dtype`. visible: bool [rows, columns], or [KV heads, rows, columns]."""
+    group = q.shape[1] // k.shape[1]
+    q, k, v = (x.to(dtype) for x in (q, k, v))
+    k, v = (x.repeat_interleave(group, 1) for x in (k, v))
+    visible = visible.to(q.device)
+    if visible.dim() == 3:
+        visible = visible.repeat_interleave(group, 0)
+    scores = torch.einsum("qhd,khd->hqk", q, k) * (q.shape[2] ** -0.5 if scale is None else scale)
+    scores = scores.masked_fill(~visible, float("-inf"))
+    seen = visible.any(-1).expand(scores.shape[:2])
+    safe = scores.masked_fill(~seen[..., None], 0)
+    lse = torch.logsumexp(safe, -1)
+    p = torch.exp(safe - lse[..., None]) * seen[..., None]
+    return torch.einsum("hqk,khd->qhd", p.to(dtype), v), lse.masked_fill(~seen, float("-inf"))
+
+
+def inputs(rows, columns, heads=(4, 2), head_dim=64, dtype=torch.float32, device="cpu", seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    shapes = (rows, heads[0]), (columns, heads[1]), (columns, heads[1])
+    return [torch.randn(*shape, head_dim, generator=generator).to(device, dtype).requires_grad_() for shape in shapes]
+
+
+def gradients(o, lse, parts, seed=1):
+    """Of a loss that depends on o and, where rows see keys, on lse."""
+    generator = torch.Generator().manual_seed(seed)
+    weight = torch.randn(o.shape, generator=generator).to(o.device)
+    weight_lse = torch.randn(lse.shape, generator=generator).to(o.device)
+    loss = (o * weight).sum() + (lse.masked_fill(lse == float("-inf"), 0) * weight_lse).sum()
+    return torch.autograd.grad(loss, parts)
