@@ -77,8 +77,8 @@ struct BackwardArgs {
   void* workspace = nullptr;   // Plan::workspace_bytes(kBackward) bytes, aligned to 256; any contents
   size_t workspace_size = 0;   // its bytes, to be checked; 0: unknown
 
-  // With Problem::lse_gradient: [heads_q, tokens_q], the gradient of the loss with respect to lse; null: zeros.
-  // Rows that see no key ignore it. Sinks, z-loss and a merge outside of Longspan need it.
+  // With Problem::lse_gradient: [heads_q, tokens_q], the gradient of the loss with respect to lse; null:
+  // zeros. Rows that see no key ignore it. Sinks, z-loss and a merge outside of Longspan need it.
   const float* dlse = nullptr;
 };
 
@@ -89,8 +89,8 @@ struct BackwardArgs {
 // them. A captured CUDA graph needs the plans of its calls for as long as it is used.
 //
 // forward() and backward() throw kInput that names the argument where one does not fit the problem that was
-// planned: a null or misaligned pointer, a dtype, shape or stride, memory that is shared or too small. Nothing
-// has been written then, and the plan can be used again.
+// planned: a null or misaligned pointer, a dtype, shape or stride, memory that is shared or too small.
+// Nothing has been written then, and the plan can be used again.
 class Plan {
  public:
   virtual ~Plan() = default;

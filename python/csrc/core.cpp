@@ -8,6 +8,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "api/find_kernel.h"
 #include "longspan/attention.h"
 #include "mask/picture.h"
 
@@ -81,7 +82,8 @@ class Plans {
   std::shared_ptr<Planned> find(int64_t number) const {
     const std::shared_lock lock(mutex_);
     const auto found = plans_.find(number);
-    if (found == plans_.end()) refuse("plan " + std::to_string(number) + " does not exist, or not any more", __LINE__);
+    if (found == plans_.end())
+      refuse("plan " + std::to_string(number) + " does not exist, or not any more", __LINE__);
     return found->second;
   }
   std::shared_ptr<Planned> remove(int64_t number) {
@@ -112,8 +114,8 @@ longspan::Device device_of(int32_t cuda_device) {
     if (device.kind == longspan::DeviceKind::kCuda && device.index == cuda_device) return device;
   std::string reason = longspan::no_cuda_reason();
   if (reason.empty()) reason = "there is no such device";
-  throw Error(ErrorKind::kUnsupported, "tensors on cuda:" + std::to_string(cuda_device) + ": " + reason, __FILE__,
-              __LINE__, "");
+  throw Error(ErrorKind::kUnsupported, "tensors on cuda:" + std::to_string(cuda_device) + ": " + reason,
+              __FILE__, __LINE__, "");
 }
 
 longspan::TensorView view(const longspan_tensor& t, longspan::DType dtype, int64_t tokens, int64_t heads,
@@ -170,7 +172,8 @@ int longspan_masks_per_head(const longspan_masks* const* masks, int64_t count, l
     HeadMasks all;
     for (int64_t i = 0; i < count; ++i) {
       const Mask& mask = mask_of(masks[i], 0);
-      if (masks[i]->heads->size() != 1) refuse("mask " + std::to_string(i) + " differs by head already", __LINE__);
+      if (masks[i]->heads->size() != 1)
+        refuse("mask " + std::to_string(i) + " differs by head already", __LINE__);
       if (!all.empty() && (mask.rows() != all[0].rows() || mask.columns() != all[0].columns()))
         refuse("mask " + std::to_string(i) + " has another size than mask 0", __LINE__);
       all.push_back(mask);
@@ -215,7 +218,8 @@ int longspan_masks_band_count(const longspan_masks* masks, int64_t head, int64_t
 int longspan_masks_bands(const longspan_masks* masks, int64_t head, int64_t* out) {
   return guarded([&] {
     for (const longspan::Band& band : mask_of(masks, head).band_vector())
-      for (const int64_t x : {band.q.begin, band.q.end, band.k.begin, band.k.end, band.lo, band.hi}) *out++ = x;
+      for (const int64_t x : {band.q.begin, band.q.end, band.k.begin, band.k.end, band.lo, band.hi})
+        *out++ = x;
   });
 }
 
@@ -270,8 +274,11 @@ int longspan_plan_make(const longspan_masks* masks, const longspan_problem* aske
     p.lse_gradient = asked->backward != 0;
     p.masks = masks->heads;
     const Direction until = asked->backward != 0 ? Direction::kBackward : Direction::kForward;
-    planned->plan = longspan::make_plan(p, planned->device, until, kernel);
-    planned->kernel = kernel;
+    // Not make_plan(): its plans check every pointer again, which the operators have done.
+    const longspan::Kernel& found = longspan::find_kernel(p, planned->device, until, kernel);
+    planned->plan = until == Direction::kForward ? found.plan_forward(p, planned->device)
+                                                 : found.plan(p, planned->device);
+    planned->kernel = found.name();
     planned->forward_bytes = static_cast<int64_t>(planned->plan->workspace_bytes(Direction::kForward));
     if (asked->backward != 0)
       planned->backward_bytes = static_cast<int64_t>(planned->plan->workspace_bytes(Direction::kBackward));
@@ -282,12 +289,8 @@ int longspan_plan_make(const longspan_masks* masks, const longspan_problem* aske
 int longspan_plan_get_info(int64_t plan, longspan_plan_info* out) {
   return guarded([&] {
     const std::shared_ptr<Planned> p = plans().find(plan);
-    *out = {p->problem.tokens_q,
-            p->problem.tokens_kv,
-            p->asked,
-            p->forward_bytes,
-            p->backward_bytes,
-            static_cast<int64_t>(p->plan->plan_bytes())};
+    *out = {p->problem.tokens_q, p->problem.tokens_kv, p->asked,
+            p->forward_bytes,    p->backward_bytes,    static_cast<int64_t>(p->plan->plan_bytes())};
   });
 }
 
@@ -303,8 +306,12 @@ int longspan_forward(int64_t plan, const longspan_forward_args* args, void* stre
   return guarded([&] {
     const std::shared_ptr<Planned> planned = plans().find(plan);
     const longspan::Problem& p = planned->problem;
-    const auto rows = [&](const longspan_tensor& t) { return view(t, p.dtype, p.tokens_q, p.heads_q, p.head_dim); };
-    const auto keys = [&](const longspan_tensor& t) { return view(t, p.dtype, p.tokens_kv, p.heads_kv, p.head_dim); };
+    const auto rows = [&](const longspan_tensor& t) {
+      return view(t, p.dtype, p.tokens_q, p.heads_q, p.head_dim);
+    };
+    const auto keys = [&](const longspan_tensor& t) {
+      return view(t, p.dtype, p.tokens_kv, p.heads_kv, p.head_dim);
+    };
     planned->plan->forward({.q = rows(args->q),
                             .k = keys(args->k),
                             .v = keys(args->v),
@@ -319,9 +326,14 @@ int longspan_backward(int64_t plan, const longspan_backward_args* args, void* st
   return guarded([&] {
     const std::shared_ptr<Planned> planned = plans().find(plan);
     const longspan::Problem& p = planned->problem;
-    if (planned->asked.backward == 0) refuse("this plan has no backward pass: make it with backward=True", __LINE__);
-    const auto rows = [&](const longspan_tensor& t) { return view(t, p.dtype, p.tokens_q, p.heads_q, p.head_dim); };
-    const auto keys = [&](const longspan_tensor& t) { return view(t, p.dtype, p.tokens_kv, p.heads_kv, p.head_dim); };
+    if (planned->asked.backward == 0)
+      refuse("this plan has no backward pass: make it with backward=True", __LINE__);
+    const auto rows = [&](const longspan_tensor& t) {
+      return view(t, p.dtype, p.tokens_q, p.heads_q, p.head_dim);
+    };
+    const auto keys = [&](const longspan_tensor& t) {
+      return view(t, p.dtype, p.tokens_kv, p.heads_kv, p.head_dim);
+    };
     planned->plan->backward({.q = rows(args->q),
                              .k = keys(args->k),
                              .v = keys(args->v),

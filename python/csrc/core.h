@@ -1,6 +1,7 @@
-/* The C interface of the shared library longspan_core. Python calls it through ctypes, and the operators of longspan_torch through
- * the linker. Every function that returns int returns 0, or 1 + the number of a longspan::ErrorKind; the message of
- * the calling thread's last failure is then in longspan_error(). Tensors are described in longspan/attention.h. */
+/* The C interface of the shared library longspan_core. Python calls it through ctypes, and the operators of
+ * longspan_torch through the linker. Every function that returns int returns 0, or 1 + the number of a
+ * longspan::ErrorKind; the message of the calling thread's last failure is then in longspan_error(). Tensors
+ * are described in longspan/attention.h. */
 #ifndef LONGSPAN_CORE_H
 #define LONGSPAN_CORE_H
 
@@ -35,15 +36,20 @@ LONGSPAN_API int longspan_masks_from_dense(const uint8_t* visible, int64_t rows,
 LONGSPAN_API int longspan_masks_of_pattern(const char* pattern, int64_t seqlen, const char* const* names,
                                            const char* const* values, int64_t options, longspan_masks** out);
 /* One mask per head, from masks that have one each. */
-LONGSPAN_API int longspan_masks_per_head(const longspan_masks* const* masks, int64_t count, longspan_masks** out);
-LONGSPAN_API int longspan_masks_intersected(const longspan_masks* a, const longspan_masks* b, longspan_masks** out);
+LONGSPAN_API int longspan_masks_per_head(const longspan_masks* const* masks, int64_t count,
+                                         longspan_masks** out);
+LONGSPAN_API int longspan_masks_intersected(const longspan_masks* a, const longspan_masks* b,
+                                            longspan_masks** out);
 LONGSPAN_API void longspan_masks_delete(longspan_masks* masks);
 
 LONGSPAN_API int longspan_masks_get_info(const longspan_masks* masks, longspan_masks_info* out);
 LONGSPAN_API int longspan_masks_band_count(const longspan_masks* masks, int64_t head, int64_t* out);
-LONGSPAN_API int longspan_masks_bands(const longspan_masks* masks, int64_t head, int64_t* out /* [bands, 6] */);
-LONGSPAN_API int longspan_masks_dense(const longspan_masks* masks, int64_t head, uint8_t* out /* [rows, columns] */);
-LONGSPAN_API int longspan_masks_visible_counts(const longspan_masks* masks, int64_t head, int64_t* out /* [rows] */);
+LONGSPAN_API int longspan_masks_bands(const longspan_masks* masks, int64_t head,
+                                      int64_t* out /* [bands, 6] */);
+LONGSPAN_API int longspan_masks_dense(const longspan_masks* masks, int64_t head,
+                                      uint8_t* out /* [rows, columns] */);
+LONGSPAN_API int longspan_masks_visible_counts(const longspan_masks* masks, int64_t head,
+                                               int64_t* out /* [rows] */);
 LONGSPAN_API int longspan_masks_density(const longspan_masks* masks, int64_t head, int32_t size,
                                         uint8_t* out /* [size, size] */);
 LONGSPAN_API int longspan_patterns(const char** out); /* the names, separated by spaces */
@@ -66,9 +72,10 @@ typedef struct {
   int64_t plan_bytes;                    /* that the plan holds */
 } longspan_plan_info;
 
-/* Plans are known by numbers that are never used twice, so a call with the number of a plan that is gone is an error. */
-LONGSPAN_API int longspan_plan_make(const longspan_masks* masks, const longspan_problem* problem, const char* kernel,
-                                    int64_t* plan);
+/* Plans are known by numbers that are never used twice, so a call with the number of a plan that is gone is
+ * an error. */
+LONGSPAN_API int longspan_plan_make(const longspan_masks* masks, const longspan_problem* problem,
+                                    const char* kernel, int64_t* plan);
 LONGSPAN_API int longspan_plan_get_info(int64_t plan, longspan_plan_info* out);
 LONGSPAN_API int longspan_plan_kernel(int64_t plan, const char** out);
 LONGSPAN_API void longspan_plan_delete(int64_t plan); /* calls in flight keep what they need */

@@ -1,6 +1,6 @@
-// PyTorch's C interface for extensions, as far as Longspan uses it, from version 2.10 on. These are declarations of
-// our own, so that neither PyTorch nor its headers are needed to build. PyTorch documents the interface as "LibTorch
-// stable ABI" and keeps it compatible for at least two years.
+// PyTorch's C interface for extensions, as far as Longspan uses it, from version 2.10 on. These are
+// declarations of our own, so that neither PyTorch nor its headers are needed to build. PyTorch documents the
+// interface as "LibTorch stable ABI" and keeps it compatible for at least two years.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,13 @@ extern "C" {
 struct AtenTensorOpaque;
 struct TorchLibraryOpaque;
 // All of these return 0, or another number after a failure, which PyTorch has then logged.
-int32_t aoti_torch_library_init_def(const char* ns, const char* file, uint32_t line, TorchLibraryOpaque** library);
+int32_t aoti_torch_library_init_def(const char* ns, const char* file, uint32_t line,
+                                    TorchLibraryOpaque** library);
 int32_t aoti_torch_library_init_impl(const char* ns, const char* key, const char* file, uint32_t line,
                                      TorchLibraryOpaque** library);
 int32_t aoti_torch_library_def(TorchLibraryOpaque* library, const char* schema);
-int32_t torch_library_impl(TorchLibraryOpaque* library, const char* name, void (*function)(uint64_t*, uint64_t, uint64_t),
-                           uint64_t built_for_version);
+int32_t torch_library_impl(TorchLibraryOpaque* library, const char* name,
+                           void (*function)(uint64_t*, uint64_t, uint64_t), uint64_t built_for_version);
 int32_t aoti_torch_delete_tensor_object(AtenTensorOpaque* tensor);
 int32_t aoti_torch_get_data_ptr(AtenTensorOpaque* tensor, void** data);  // of the first element
 int32_t aoti_torch_get_dim(AtenTensorOpaque* tensor, int64_t* dim);
@@ -62,7 +63,8 @@ class Tensor {
 
   // A dense tensor with uninitialised memory.
   template <int kDim>
-  static Tensor empty(const int64_t (&sizes)[kDim], int32_t dtype, int32_t device_type, int32_t device_index) {
+  static Tensor empty(const int64_t (&sizes)[kDim], int32_t dtype, int32_t device_type,
+                      int32_t device_index) {
     int64_t strides[kDim];
     int64_t stride = 1;
     for (int i = kDim; i-- > 0;) {

@@ -1,8 +1,9 @@
-// The operators longspan::forward and longspan::backward of PyTorch. A plan enters as an int64 tensor [1] on the CPU
-// that holds its number, so that a compiled graph can be given another plan without being compiled again.
-#include <dlfcn.h>
-
+// The operators longspan::forward and longspan::backward of PyTorch. A plan enters as an int64 tensor [1] on
+// the CPU that holds its number, so that a compiled graph can be given another plan without being compiled
+// again.
 #include <cstdio>
+
+#include <dlfcn.h>
 
 #include "core.h"
 #include "torch_abi.h"
@@ -25,10 +26,14 @@ void check_core(int status) {
 
 int32_t torch_dtype(int32_t dtype) {  // in the order of longspan::DType
   switch (dtype) {
-    case 0: return aoti_torch_dtype_float32();
-    case 1: return aoti_torch_dtype_bfloat16();
-    case 2: return aoti_torch_dtype_float16();
-    default: refuse("dtype " + std::to_string(dtype) + " has no operator");
+    case 0:
+      return aoti_torch_dtype_float32();
+    case 1:
+      return aoti_torch_dtype_bfloat16();
+    case 2:
+      return aoti_torch_dtype_float16();
+    default:
+      refuse("dtype " + std::to_string(dtype) + " has no operator");
   }
 }
 
@@ -75,8 +80,8 @@ struct Call {
     if (t.dim() != 3 || sizes[0] != tokens || sizes[1] != heads || sizes[2] != info.problem.head_dim) {
       std::string shape;
       for (int64_t i = 0; i < t.dim(); ++i) shape += (i > 0 ? ", " : "") + std::to_string(sizes[i]);
-      refuse(std::string(name) + " has shape [" + shape + "], the plan needs [" + std::to_string(tokens) + ", " +
-             std::to_string(heads) + ", " + std::to_string(info.problem.head_dim) + "]");
+      refuse(std::string(name) + " has shape [" + shape + "], the plan needs [" + std::to_string(tokens) +
+             ", " + std::to_string(heads) + ", " + std::to_string(info.problem.head_dim) + "]");
     }
     const int64_t* const strides = t.strides();
     if (strides[2] != 1) refuse(std::string(name) + " is not contiguous in head_dim");
@@ -92,8 +97,8 @@ struct Call {
     check_place(name, t, aoti_torch_dtype_float32());
     if (t.dim() != 2 || t.sizes()[0] != info.problem.heads_q || t.sizes()[1] != info.tokens_q ||
         t.strides()[1] != 1 || t.strides()[0] != info.tokens_q)
-      refuse(std::string(name) + " must be dense and have shape [" + std::to_string(info.problem.heads_q) + ", " +
-             std::to_string(info.tokens_q) + "]");
+      refuse(std::string(name) + " must be dense and have shape [" + std::to_string(info.problem.heads_q) +
+             ", " + std::to_string(info.tokens_q) + "]");
     return static_cast<float*>(t.data());
   }
 
@@ -167,13 +172,16 @@ struct Registration {
   Registration() {
     TorchLibraryOpaque *definitions = nullptr, *implementations = nullptr;
     check(aoti_torch_library_init_def("longspan", __FILE__, __LINE__, &definitions), "add a library");
-    check(aoti_torch_library_def(definitions, "forward(Tensor q, Tensor k, Tensor v, Tensor plan) -> (Tensor, Tensor)"),
-          "define longspan::forward");
     check(aoti_torch_library_def(definitions,
-                                 "backward(Tensor dout, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor o, Tensor "
-                                 "lse, Tensor plan) -> (Tensor, Tensor, Tensor)"),
+                                 "forward(Tensor q, Tensor k, Tensor v, Tensor plan) -> (Tensor, Tensor)"),
+          "define longspan::forward");
+    check(aoti_torch_library_def(
+              definitions,
+              "backward(Tensor dout, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor o, Tensor "
+              "lse, Tensor plan) -> (Tensor, Tensor, Tensor)"),
           "define longspan::backward");
-    check(aoti_torch_library_init_impl("longspan", "CompositeExplicitAutograd", __FILE__, __LINE__, &implementations),
+    check(aoti_torch_library_init_impl("longspan", "CompositeExplicitAutograd", __FILE__, __LINE__,
+                                       &implementations),
           "add implementations");
     check(torch_library_impl(implementations, "forward", forward, kVersion), "register longspan::forward");
     check(torch_library_impl(implementations, "backward", backward, kVersion), "register longspan::backward");

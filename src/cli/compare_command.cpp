@@ -31,9 +31,7 @@ double number_of(const std::string& option, const std::string& text) {
 
 // The exit code: 1 if a case is slower than allowed, or was not measured again. Names each such case.
 int judge(const report::CompareReport& comparison, double bound, bool allow_missing) {
-  const auto title = [](const report::CaseRecord& c) {
-    return printable(report::case_title(c.workload));
-  };
+  const auto title = [](const report::CaseRecord& c) { return printable(report::case_title(c.workload)); };
   const auto below = comparison.below(bound);
   for (const report::Comparison* c : below) {
     const std::string interval =

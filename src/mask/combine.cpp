@@ -71,8 +71,8 @@ std::vector<Range> runs_of(const uint8_t* row, int64_t columns) {
 // Both lists of bands are sorted by their first rows, so one sweep down the rows meets all pairs of bands.
 Mask Mask::intersected(const Mask& other) const {
   LONGSPAN_CHECK_INPUT(rows_ == other.rows_ && columns_ == other.columns_,
-                       "masks of {} x {} and {} x {}: both must have the same size", rows_, columns_, other.rows_,
-                       other.columns_);
+                       "masks of {} x {} and {} x {}: both must have the same size", rows_, columns_,
+                       other.rows_, other.columns_);
   std::vector<Band> found;
   OpenBands mine, theirs;
   auto a = bands().begin(), b = other.bands().begin();
@@ -92,8 +92,8 @@ Mask Mask::intersected(const Mask& other) const {
 }
 
 Mask Mask::from_dense(const uint8_t* visible, int64_t rows, int64_t columns) {
-  LONGSPAN_CHECK_INPUT(visible != nullptr || rows == 0 || columns == 0, "visible is null: needs {} x {} bytes", rows,
-                       columns);
+  LONGSPAN_CHECK_INPUT(visible != nullptr || rows == 0 || columns == 0,
+                       "visible is null: needs {} x {} bytes", rows, columns);
   std::vector<Band> bands;
   std::vector<GrowingBand> growing, next_growing;
   for (int64_t row = 0; row < rows; ++row) {
@@ -101,7 +101,8 @@ Mask Mask::from_dense(const uint8_t* visible, int64_t rows, int64_t columns) {
     size_t at = 0;
     next_growing.clear();
     for (const Range& run : runs_of(visible + row * columns, columns)) {
-      while (at < growing.size() && growing[at].keys.begin < run.begin - 1) bands.push_back(growing[at++].band());
+      while (at < growing.size() && growing[at].keys.begin < run.begin - 1)
+        bands.push_back(growing[at++].band());
       if (at < growing.size() && growing[at].continues_with(row, run)) {
         growing[at].grow(row, run);
         next_growing.push_back(growing[at++]);

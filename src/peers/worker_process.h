@@ -10,7 +10,6 @@
 
 namespace longspan::peers {
 
-
 // The interpreters to try, in order: $LONGSPAN_PYTHON, separated by colons; python3 if it is not set.
 std::vector<std::string> interpreters();
 

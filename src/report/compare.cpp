@@ -56,7 +56,7 @@ std::vector<double> resampled_times(const SortedSamples& masks, uint64_t side, B
 
 // Nothing if times so far apart were recorded that their ratio is no number.
 std::optional<Interval> bootstrap_interval(const SortedSamples& a, const SortedSamples& b, double confidence,
-                            Bootstrap& bootstrap) {
+                                           Bootstrap& bootstrap) {
   std::vector<double> ratios = resampled_times(a, 0, bootstrap);
   const std::vector<double> times_b = resampled_times(b, 1, bootstrap);
   for (size_t i = 0; i < ratios.size(); ++i) {

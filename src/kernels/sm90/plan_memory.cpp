@@ -57,8 +57,8 @@ PlanMemory::PlanMemory(size_t bytes, const Device& device, cudaStream_t stream) 
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     throw Error(ErrorKind::kOutOfMemory,
-                fmt::format("no memory for a plan of {} bytes on {}: free some", bytes, device.name), __FILE__,
-                __LINE__, "cudaMallocFromPoolAsync");
+                fmt::format("no memory for a plan of {} bytes on {}: free some", bytes, device.name),
+                __FILE__, __LINE__, "cudaMallocFromPoolAsync");
   }
   LONGSPAN_CUDA(status);
   data_ = static_cast<char*>(data);

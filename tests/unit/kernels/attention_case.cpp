@@ -103,7 +103,7 @@ AttentionOutputs AttentionCase::run(Plan& plan) const {
   {
     const Buffer workspace = of_nan(plan.workspace_bytes(Direction::kBackward));
     plan.backward({q(), k(), v(), of_rows(o), dout(), lse.as<float>(), of_rows(dq), of_keys(dk), of_keys(dv),
-                   workspace.data(), dlse_.as<float>()},
+                   workspace.data(), workspace.bytes(), dlse_.as<float>()},
                   Stream{});
   }
   return {to_floats(of_rows(o)), std::vector<float>(lse.as<float>(), lse.as<float>() + rows),

@@ -55,7 +55,8 @@ TEST(MaskCombine, ADenseFormOfFewBandsGivesFewBands) {
                            Mask::window(kTokens, 0, kUnboundedAbove), Mask::documents(lengths),
                            Mask::documents(lengths, kUnboundedAbove, 0)})
     EXPECT_EQ(bands_of(mask), mask.band_vector());
-  EXPECT_LE(bands_of(Mask::window(kTokens, 10, 5)).size(), 3u);  // at the ends, a window begins or ends at one key
+  EXPECT_LE(bands_of(Mask::window(kTokens, 10, 5)).size(),
+            3u);  // at the ends, a window begins or ends at one key
 }
 
 TEST(MaskCombine, IntersectionsShowWhatBothShow) {
