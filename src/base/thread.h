@@ -17,11 +17,12 @@ std::jthread start_thread(Body body) {
   try {
     return std::jthread(std::move(body));
   } catch (const std::system_error& error) {
-    throw Error(ErrorKind::kOutOfMemory,
-                fmt::format("cannot start a thread ({}); use fewer threads or ranks, or raise the limits on "
-                            "processes and memory (ulimit -u, ulimit -v)",
-                            error.code().message()),
-                __FILE__, __LINE__, "std::jthread");
+    throw Error(
+        ErrorKind::kOutOfMemory,
+        fmt::format("cannot start a thread ({}); use fewer threads (LONGSPAN_THREADS) or ranks, or raise "
+                    "the limits on processes and memory (ulimit -u, ulimit -v)",
+                    error.code().message()),
+        __FILE__, __LINE__, "std::jthread");
   }
 }
 

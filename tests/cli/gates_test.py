@@ -110,7 +110,8 @@ class GateTest(unittest.TestCase):
         a = self.file("a", case("full"))
         for bound in ("", " ", "nan", "inf", "-inf", "-1", "0", "0x1", "1e999", "0.9x", "0,9"):
             with self.subTest(bound):
-                self.expect_refusal(self.compare(a, a, gate=("--fail-below", bound)), "--fail-below", "number")
+                reason = "number" if bound.strip() else "empty"
+                self.expect_refusal(self.compare(a, a, gate=("--fail-below", bound)), "--fail-below", reason)
         for option in ("--tolerance", "--confidence"):
             for value in ("", "nan", "inf", "-1", "2"):
                 with self.subTest(option + value):
@@ -121,7 +122,7 @@ class GateTest(unittest.TestCase):
         a = self.file("a", case("full"))
         (self.folder / "run" / "results.jsonl").mkdir(parents=True)
         (self.folder / "loop").symlink_to("loop")
-        unreadable = [(str(self.folder / "run"), "Is a directory"), (str(self.folder / "loop"), "symbolic links"),
+        unreadable = [(str(self.folder / "run"), "is a folder"), (str(self.folder / "loop"), "symbolic links"),
                       (str(self.folder / "none"), "no such file")]
         if os.geteuid() != 0:
             closed = self.folder / "closed"
