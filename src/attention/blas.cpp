@@ -44,6 +44,7 @@ void reserve_buffers(int threads) {
   }
   munmap(probe, bytes);
   std::vector<void*> buffers;
+  buffers.reserve(static_cast<size_t>(threads));
   for (int i = 0; i < threads; ++i) buffers.push_back(blas_memory_alloc(0));
   for (void* buffer : buffers) blas_memory_free(buffer);  // kept by OpenBLAS
   reserved = threads;

@@ -70,7 +70,8 @@ struct Session {
     const double wall_s = std::chrono::duration<double>(Clock::now() - begin).count();
     if (const auto refusal = peers::refusal_of(answer))
       throw Error(refusal->kind, refusal->reason, __FILE__, __LINE__, "worker");
-    return {std::move(answer), {wall_s, device_bytes}};
+    const Bounds bounds{wall_s, device_bytes};
+    return {std::move(answer), bounds};
   }
 };
 

@@ -56,19 +56,19 @@ std::string machine_kind() {
 // The linker's hash of a program's contents (NT_GNU_BUILD_ID), in hexadecimal digits: it differs where
 // sources were changed without a commit. Empty if the program was linked without one.
 std::string build_id_of(const dl_phdr_info& program) {
+  using std::literals::operator""sv;
   constexpr auto padded = [](size_t size) { return (size + 3) / 4 * 4; };
   for (int i = 0; i < program.dlpi_phnum; ++i) {
     const ElfW(Phdr)& segment = program.dlpi_phdr[i];
     if (segment.p_type != PT_NOTE) continue;
+    // The loader gives addresses as numbers. NOLINTNEXTLINE(performance-no-int-to-ptr)
     const auto* at = reinterpret_cast<const char*>(program.dlpi_addr + segment.p_vaddr);
     for (const char* end = at + segment.p_memsz; at + sizeof(ElfW(Nhdr)) <= end;) {
       const auto& note = *reinterpret_cast<const ElfW(Nhdr)*>(at);
       const char* name = at + sizeof note;
       const char* content = name + padded(note.n_namesz);
       at = content + padded(note.n_descsz);
-      if (note.n_type != NT_GNU_BUILD_ID ||
-          std::string_view(name, note.n_namesz) != std::string_view("GNU", 4))
-        continue;
+      if (note.n_type != NT_GNU_BUILD_ID || std::string_view(name, note.n_namesz) != "GNU\0"sv) continue;
       std::string digits;
       for (const char* byte = content; byte < content + note.n_descsz; ++byte)
         digits += fmt::format("{:02x}", static_cast<unsigned char>(*byte));

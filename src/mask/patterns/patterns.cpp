@@ -94,7 +94,8 @@ DrawnMask draw_block_causal_document(const PatternOptions& options, Mt19937& gen
       "block_causal_document of {} tokens: the length must be a multiple of the block, {}; choose "
       "another length or --block",
       options.seqlen, block);
-  check_host_memory(160.0 * static_cast<double>(options.seqlen / block),
+  const int64_t blocks = options.seqlen / block;
+  check_host_memory(160.0 * static_cast<double>(blocks),
                     fmt::format("{} tokens in blocks of {}", options.seqlen, block));
   std::vector<int64_t> lengths;
   std::vector<Band> bands;
