@@ -2,10 +2,12 @@
 # docs/reference/dependencies.md says why each was chosen. Those of the benchmark are in bench_dependencies.cmake.
 #
 # LONGSPAN_STATIC_DEPS builds a program that needs only libc on other machines: fmt as headers, static libraries if
-# the system has them, and Highway's shared library (Debian has no static one) next to the program.
+# the system has them, and the shared libraries of Highway and libsodium next to the program: Debian has no static
+# one of the former, and none of the latter that a shared library may contain.
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
+pkg_check_modules(sodium REQUIRED IMPORTED_TARGET libsodium)
 # LIBXSMM, a static library for x86 only. Without it OpenBLAS computes small products, more slowly. It is not found by
 # pkg-config, whose target would link static libraries of libc.
 if(NOT DEFINED LONGSPAN_XSMM OR LONGSPAN_XSMM)
@@ -20,11 +22,6 @@ endif()
 
 set(BLA_VENDOR OpenBLAS)
 if(LONGSPAN_STATIC_DEPS)
-  find_library(LONGSPAN_SODIUM NAMES libsodium.a REQUIRED)
-  find_path(LONGSPAN_SODIUM_INCLUDE sodium.h REQUIRED)
-  add_library(PkgConfig::sodium INTERFACE IMPORTED)
-  set_target_properties(PkgConfig::sodium PROPERTIES INTERFACE_LINK_LIBRARIES "${LONGSPAN_SODIUM};Threads::Threads"
-                        INTERFACE_INCLUDE_DIRECTORIES ${LONGSPAN_SODIUM_INCLUDE})
   find_path(LONGSPAN_FMT_INCLUDE fmt/format.h REQUIRED)
   add_library(fmt::fmt INTERFACE IMPORTED)
   set_target_properties(fmt::fmt PROPERTIES INTERFACE_COMPILE_DEFINITIONS FMT_HEADER_ONLY=1
@@ -35,7 +32,6 @@ if(LONGSPAN_STATIC_DEPS)
   find_package(BLAS REQUIRED)
   set(CMAKE_FIND_LIBRARY_SUFFIXES ${longspan_suffixes})
 else()
-  pkg_check_modules(sodium REQUIRED IMPORTED_TARGET libsodium)
   find_package(fmt REQUIRED)
   find_package(BLAS REQUIRED)
 endif()
