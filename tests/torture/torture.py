@@ -96,7 +96,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=600, help="for all categories together")
     parser.add_argument("--attempts", type=float, default=float("inf"), help="the most of each category")
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     known = categories()
     names = arguments.category or known
     for name in names:
