@@ -85,12 +85,12 @@ build() {
 torch_python() {
   local folder version
   version=$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])') || return 0
-  folder=${XDG_CACHE_HOME:-$HOME/.cache}/longspan/torch-2.11-python-$version
+  folder=${XDG_CACHE_HOME:-$HOME/.cache}/longspan/torch-2.11-transformers-5-python-$version
   if [ ! -e "$folder/complete" ]; then
     say "Installing PyTorch into $folder, some 5 GB, for the tests of the Python package" >&2
     rm -rf "$folder"
     if ! { python3 -m venv "$folder" && "$folder/bin/pip" install -q --disable-pip-version-check \
-      'torch==2.11.*' numpy pytest && touch "$folder/complete"; } >&2; then
+      'torch==2.11.*' 'transformers==5.*' numpy pytest && touch "$folder/complete"; } >&2; then
       echo "PyTorch could not be installed; the tests of the Python package are skipped" >&2
       return 0
     fi

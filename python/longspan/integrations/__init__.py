@@ -1,0 +1,1 @@
+"""Longspan's attention in other packages."""

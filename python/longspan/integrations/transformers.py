@@ -1,0 +1,80 @@
+"""Longspan in Hugging Face Transformers.
+
+    from longspan.integrations import transformers as longspan_transformers
+    longspan_transformers.register()
+    model = AutoModelForCausalLM.from_pretrained(..., attn_implementation="longspan")
+
+Every mask that Transformers asks for is taken exactly: causal, sliding windows, chunks, packed sequences by position_ids,
+padding. It is found by evaluating the model's own mask function once for each forward pass of the model.
+"""
+
+import torch
+
+from longspan._attention import attention
+from longspan._mask import Mask
+
+NAME = "longspan"
+_ROWS_AT_ONCE = 1024  # of the mask function, which gives a boolean for each pair
+
+
+def register(name=NAME):
+    """Adds the attention and its masks to Transformers, as attn_implementation=name."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+    AttentionInterface.register(name, attention_forward)
+    AttentionMaskInterface.register(name, make_mask)
+
+
+def make_mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_function=None, attention_mask=None,
+              device="cpu", **_):
+    """The Mask of a batch: for AttentionMaskInterface. attention_mask: bool [batch, keys], False for padding."""
+    from transformers.masking_utils import causal_mask_function, prepare_padding_mask
+    mask_function = mask_function or causal_mask_function
+    q_offset, kv_offset = int(q_offset), int(kv_offset)
+    if mask_function is causal_mask_function and (attention_mask is None or bool(attention_mask.all())):
+        one = Mask.from_bands([(0, q_length, 0, kv_length, Mask.UNBOUNDED_BELOW, q_offset - kv_offset)], q_length, kv_length)
+        return one if batch_size == 1 else Mask.batch([one] * batch_size)
+    padding = prepare_padding_mask(attention_mask, kv_length, kv_offset)
+    head = torch.zeros((1, 1, 1, 1), dtype=torch.long, device=device)
+    columns = (torch.arange(kv_length, device=device) + kv_offset)[None, None, None, :]
+    masks = []
+    for b in range(batch_size):
+        batch = torch.full((1, 1, 1, 1), b, device=device)
+        bands = []
+        for first in range(0, q_length, _ROWS_AT_ONCE):
+            count = min(_ROWS_AT_ONCE, q_length - first)
+            rows = (torch.arange(first, first + count, device=device) + q_offset)[None, None, :, None]
+            visible = mask_function(batch, head, rows, columns).expand(1, 1, count, kv_length)[0, 0]
+            if padding is not None:
+                visible = visible & padding[b, kv_offset:kv_offset + kv_length].to(device=device, dtype=torch.bool)
+            bands += [(q0 + first, q1 + first, k0, k1, lo if lo == Mask.UNBOUNDED_BELOW else lo - first,
+                       hi if hi == Mask.UNBOUNDED_ABOVE else hi - first)
+                      for q0, q1, k0, k1, lo, hi in Mask.from_dense(visible).bands()]
+        masks.append(Mask.from_bands(bands, q_length, kv_length))
+    return masks[0] if batch_size == 1 else Mask.batch(masks)
+
+
+def attention_forward(module, query, key, value, attention_mask, scaling=None, dropout=0.0, softcap=None, s_aux=None,
+                      is_causal=None, **_):
+    """For AttentionInterface. query [batch, heads, tokens, head_dim], key and value [batch, heads_kv, ..]. Returns o
+    [batch, tokens, heads, head_dim] and None. s_aux: sinks. Raises NotImplementedError for dropout, soft capping and
+    masks that are not this module's."""
+    if dropout:
+        raise NotImplementedError(f"attention_dropout={dropout}: longspan has no dropout; set it to 0 in the config")
+    if softcap:
+        raise NotImplementedError(f"softcap={softcap}: longspan has no soft capping")
+    batch, _, rows, _ = query.shape
+    columns = key.shape[2]
+    if attention_mask is None:
+        causal = rows > 1 and (getattr(module, "is_causal", True) if is_causal is None else is_causal)
+        attention_mask = Mask.batch([_plain(rows, columns, causal)] * batch)
+    elif not isinstance(attention_mask, Mask):
+        raise NotImplementedError(f"attention_mask is a {type(attention_mask).__name__}: longspan needs a mask that "
+                                  "Transformers makes through AttentionMaskInterface, or a longspan.Mask")
+    o = attention(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), attention_mask, scale=scaling,
+                  sinks=s_aux)
+    return o, None
+
+
+def _plain(rows, columns, causal):
+    """The last row and the last key are aligned."""
+    return Mask.from_cu_seqlens([0, rows], [0, columns], causal=causal)
