@@ -119,9 +119,12 @@ def attention(q, k, v, mask, *, scale=None, sinks=None, deterministic=None, retu
         found = _plan_of(mask, q, k, scale, bool(deterministic))
     else:
         raise TypeError(f"mask: must be a longspan.Mask or a longspan.Plan, not {type(mask).__name__}")
-    if not torch.compiler.is_compiling():
-        _check(q, k, v, found)
-    o, lse = _ops.attention(q, k, v, found.tensor)
+    try:
+        o, lse = _ops.attention(q, k, v, found.tensor)
+    except RuntimeError:
+        if not torch.compiler.is_compiling():
+            _explain(q, k, v, found)
+        raise
     if sinks is not None:
         if sinks.shape != (q.shape[1],):
             raise ValueError(f"sinks has shape {list(sinks.shape)}: must be [{q.shape[1]}]")
@@ -132,7 +135,8 @@ def attention(q, k, v, mask, *, scale=None, sinks=None, deterministic=None, retu
     return (o, lse) if return_lse else o
 
 
-def _check(q, k, v, found):
+def _explain(q, k, v, found):
+    """Raises the error of what does not fit the plan. The operator has refused it; only then is there time to say more."""
     rows, columns = found.mask.shape
     heads_q, heads_kv = found.heads
     for name, x, tokens, heads in (("q", q, rows, heads_q), ("k", k, columns, heads_kv), ("v", v, columns, heads_kv)):
