@@ -83,9 +83,10 @@ build() {
 # An interpreter with PyTorch and pytest, for the tests of the Python package: made once, for all checkouts. Prints its
 # path, or nothing and the reason on stderr where it cannot be made; the tests then report `skipped`.
 torch_python() {
-  local folder version
+  local folder version lock
   version=$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])') || return 0
   folder=${XDG_CACHE_HOME:-$HOME/.cache}/longspan/torch-2.11-transformers-5-python-$version
+  mkdir -p "${folder%/*}" && exec {lock}>"$folder.lock" && flock "$lock"  # another checkout may be installing it
   if [ ! -e "$folder/complete" ]; then
     say "Installing PyTorch into $folder, some 5 GB, for the tests of the Python package" >&2
     rm -rf "$folder"

@@ -85,8 +85,9 @@ struct BackwardArgs {
 // What a kernel prepares once for a problem: tile maps and schedules. A plan can be used with any tensors of
 // the problem and any number of times, so training reuses it across layers and steps. Calls with workspaces
 // of their own may overlap, from several threads and on several streams; a plan that is self_timed() takes
-// one call at a time. A plan may be destroyed while its calls still run on a GPU, and that does not wait for
-// them. A captured CUDA graph needs the plans of its calls for as long as it is used.
+// one call at a time, and so does one of gpu-naive. A plan may be destroyed while its calls still run on a
+// GPU, and that does not wait for them. A plan that was used in a captured CUDA graph keeps its memory for
+// ever.
 //
 // forward() and backward() throw kInput that names the argument where one does not fit the problem that was
 // planned: a null or misaligned pointer, a dtype, shape or stride, memory that is shared or too small.

@@ -274,7 +274,7 @@ int longspan_plan_make(const longspan_masks* masks, const longspan_problem* aske
     p.lse_gradient = asked->backward != 0;
     p.masks = masks->heads;
     const Direction until = asked->backward != 0 ? Direction::kBackward : Direction::kForward;
-    // Not make_plan(): its plans check every pointer again, which the operators have done.
+    // Not make_plan(): its plans check every pointer again, which the operators and the kernels do.
     const longspan::Kernel& found = longspan::find_kernel(p, planned->device, until, kernel);
     planned->plan = until == Direction::kForward ? found.plan_forward(p, planned->device)
                                                  : found.plan(p, planned->device);

@@ -39,7 +39,8 @@ class Plan:
         self._kernel = kernel
         self.heads, self.head_dim, self.dtype, self.backward = tuple(heads), head_dim, dtype, bool(backward)
         number = self._make(mask)
-        self.tensor = torch.frombuffer(number, dtype=torch.int64)
+        with torch.inference_mode(False):  # the backward pass keeps it
+            self.tensor = torch.frombuffer(number, dtype=torch.int64)
 
     def _make(self, mask):
         if not isinstance(mask, Mask):
@@ -159,6 +160,8 @@ class _MaskOfLengths:
         self._kept = []
 
     def find(self, cu_q, cu_k, causal, window):
+        if cu_q.is_inference() or cu_k is not None and cu_k.is_inference():  # they do not tell of changes
+            return Mask.from_cu_seqlens(cu_q, cu_k, causal=causal, window=window)
         settings = (causal, tuple(window))
         for entry in self._kept:
             q, k, versions, made_with, mask = entry

@@ -48,12 +48,12 @@ size_t container_limit() {
                   number_in("/sys/fs/cgroup/memory/memory.limit_in_bytes", kNoLimit));
 }
 
-// What the limit of address space (ulimit -v) leaves.
+// What the limit of address space (ulimit -v) leaves; at least 1, since 0 bytes mean that nothing is known.
 size_t address_space_left() {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kNoLimit;
   const size_t used = number_in("/proc/self/statm", 0) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  return limit.rlim_cur - std::min<size_t>(used, limit.rlim_cur);
+  return std::max<size_t>(1, limit.rlim_cur - std::min<size_t>(used, limit.rlim_cur));
 }
 
 size_t free_bytes(int) {

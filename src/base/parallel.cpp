@@ -150,6 +150,7 @@ class ThreadPool {
     threads_ = 1;
     stopping_ = false;
     try {
+      workers_.reserve(static_cast<size_t>(threads));  // a thread that cannot be kept could not be joined
       for (int i = 1; i < threads; ++i) workers_.push_back(start_thread([this, i] { work(i); }));
     } catch (...) {
       stop();

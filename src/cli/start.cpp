@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -16,7 +17,9 @@ constexpr rlim_t kMiB = 1 << 20;
 // While it is loaded, OpenBLAS reserves a buffer and the stacks of its threads, and waits for ever if it gets
 // none. So this runs before the libraries are initialised, and calls nothing but the system.
 void check_address_space(int, char**, char**) {
-  const long cpus = std::clamp(sysconf(_SC_NPROCESSORS_CONF), 1L, 64L);
+  cpu_set_t allowed;
+  const bool known = sched_getaffinity(0, sizeof allowed, &allowed) == 0;
+  const long cpus = std::clamp(known ? long{CPU_COUNT(&allowed)} : sysconf(_SC_NPROCESSORS_CONF), 1L, 64L);
   rlimit stack{};
   getrlimit(RLIMIT_STACK, &stack);
   const rlim_t per_thread = stack.rlim_cur == RLIM_INFINITY ? 2 * kMiB : stack.rlim_cur;

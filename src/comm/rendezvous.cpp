@@ -17,6 +17,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "base/thread.h"
 #include "comm/meeting.h"
 
 namespace longspan {
@@ -55,8 +56,8 @@ class TcpRendezvous final : public Rendezvous {
       links_.push_back(join_rank_0(launch, limit));
     }
     LONGSPAN_CHECK(pipe2(wake_, O_CLOEXEC) == 0, "cannot make a pipe: {}", std::strerror(errno));
-    listener_ = std::thread([this] { listen(); });
     try {
+      listener_ = start_thread([this] { listen(); });
       barrier();  // wait for all ranks
     } catch (...) {
       leave();
@@ -110,12 +111,14 @@ class TcpRendezvous final : public Rendezvous {
 
  private:
   void leave() {
-    if (!listener_.joinable()) return;
-    tell_all(Kind::kGoodbye, "");
-    leaving_ = true;
-    [[maybe_unused]] const ssize_t n = write(wake_[1], "x", 1);
-    listener_.join();
-    close(wake_[0]);
+    if (wake_[0] < 0) return;
+    if (listener_.joinable()) {
+      tell_all(Kind::kGoodbye, "");
+      leaving_ = true;
+      [[maybe_unused]] const ssize_t n = write(wake_[1], "x", 1);
+      listener_.join();
+    }
+    close(std::exchange(wake_[0], -1));
     close(wake_[1]);
   }
 
@@ -252,7 +255,7 @@ class TcpRendezvous final : public Rendezvous {
   uint64_t barriers_ = 0, passed_ = 0;  // barriers entered by this rank; barriers passed by all
   bool left_ = false;                   // rank 0 has left
   int arrived_ = 0;                     // ranks at the current barrier; rank 0 only
-  std::thread listener_;
+  std::jthread listener_;
 };
 
 }  // namespace

@@ -76,12 +76,31 @@ Socket::Got Socket::receive_some(std::string& bytes) const {
   return n > 0 ? Got::kBytes : nothing_yet ? Got::kNothingYet : Got::kEnd;
 }
 
+namespace {
+
+// Whether an address stands before in the list, as where /etc/hosts names a host on two lines.
+bool repeats(const addrinfo* first, const addrinfo* a) {
+  for (; first != a; first = first->ai_next)
+    if (first->ai_addrlen == a->ai_addrlen && std::memcmp(first->ai_addr, a->ai_addr, a->ai_addrlen) == 0)
+      return true;
+  return false;
+}
+
+int64_t count_of(const addrinfo* a) {
+  int64_t count = 0;
+  for (; a != nullptr; a = a->ai_next) ++count;
+  return count;
+}
+
+}  // namespace
+
 std::vector<Socket> listen_at(const std::string& host, int port) {
   std::vector<Socket> doors;
   std::string problem = "it is no address of this machine";
   bool taken = false;
   const Addresses found = addresses_of(host, port, problem);
   for (const addrinfo* a = found.get(); a != nullptr; a = a->ai_next) {
+    if (repeats(found.get(), a)) continue;
     Socket door = new_socket(*a, SOCK_NONBLOCK);
     if (!door.open()) continue;
     const int yes = 1;
@@ -130,7 +149,8 @@ Socket connect_to(const std::string& host, int port, std::chrono::steady_clock::
     if (!socket.open()) continue;
     const auto left =
         std::chrono::duration_cast<std::chrono::microseconds>(deadline - std::chrono::steady_clock::now());
-    limit_sending(socket, std::max(left, std::chrono::microseconds(1000)));
+    // A share of the time, so that an address that does not answer leaves some to those after it.
+    limit_sending(socket, std::max(left / count_of(a), std::chrono::microseconds(1000)));
     if (connect(socket.fd(), a->ai_addr, a->ai_addrlen) == 0) {
       limit_sending(socket, std::chrono::microseconds(0));  // no limit
       prepare(socket);

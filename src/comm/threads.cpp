@@ -318,6 +318,7 @@ void run_on_threads(std::span<Communicator* const> ends, const std::function<voi
     }
   };
   std::vector<std::jthread> threads;
+  threads.reserve(ends.size());
   for (Communicator* const end : ends) {
     try {
       threads.push_back(start_thread([&run, end] { run(*end); }));

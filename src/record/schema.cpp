@@ -22,8 +22,8 @@ into its output folder; `longspan report` and `longspan compare` read such files
 - Times are in seconds, sizes in bytes, rates in FLOP/s. A missing number is null or absent, never 0 or NaN.
 - Only mask parameters and temperatures may be negative.
 - An optional key is left out if it has no value. A reader treats null as absent.
-- A line is written with one `write` call and ends in a newline. If the last line is incomplete, the run was interrupted while
-  writing it; `--resume` removes it and runs its case again. A file holds each `id` at most once.
+- A line ends in a newline. If the last line is incomplete, the run was interrupted while writing it; `--resume` removes it and runs its
+  case again. `--resume` also tries failed cases again: where a file holds an `id` more than once, the last line counts.
 - The last key of every line is `crc32`: zlib's CRC-32 of the bytes before its comma, as eight hexadecimal digits. `report`, `compare`
   and `run --resume` name a line that does not match, change nothing, and exit with 2. Remove the key from a line that you edit
   (`jq -c 'del(.crc32)'`). Lines of older versions have no checksum and are read as they are.

@@ -44,11 +44,14 @@ std::optional<std::pair<SortedSamples, SortedSamples>> paired_samples(const Case
   return pairs;
 }
 
-// Replicates of the sum of the masks' medians. Every mask of either side has a stream of its own.
+// Replicates of the sum of the masks' medians. Every mask of either side has a stream of its own, up to as
+// many as are worth their memory.
 std::vector<double> resampled_times(const SortedSamples& masks, uint64_t side, Bootstrap& bootstrap) {
+  constexpr size_t kStreams = 64;
   std::vector<double> times(bootstrap.replicates());
   for (size_t mask = 0; mask < masks.size(); ++mask) {
-    const std::vector<MiddlePlaces>& places = bootstrap.places(2 * mask + side, masks[mask].size());
+    const std::vector<MiddlePlaces>& places =
+        bootstrap.places(2 * (mask % kStreams) + side, masks[mask].size());
     for (size_t i = 0; i < times.size(); ++i) times[i] += places[i].median_of(masks[mask]);
   }
   return times;

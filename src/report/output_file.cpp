@@ -69,7 +69,9 @@ void OutputFile::check() const {
                          name_);
   }
   if (!replaced_) return;
-  expect(access(folder().c_str(), W_OK) == 0);
+  LONGSPAN_CHECK_INPUT(fs::exists(path_, none) || !fs::is_symlink(fs::symlink_status(path_, none)),
+                       "{}: is a link to a file that does not exist; name that file", name_);
+  expect(access(folder().c_str(), R_OK | W_OK) == 0);  // it is read to be synced
   if (!fs::exists(path_, none)) return;
   expect(access(path_.c_str(), R_OK | W_OK) == 0);
   LONGSPAN_CHECK_INPUT(fs::file_size(path_, none) == 0 || begins_with(path_, kind_.begin),

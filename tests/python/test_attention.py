@@ -115,6 +115,26 @@ def test_only_lse_or_only_one_input():
     assert torch.autograd.grad(frozen.sum(), v)[0].isfinite().all()
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("rows", [150, 3000])
+def test_rows_without_keys_ignore_the_gradient_of_lse(rows, device):
+    mask = Mask.from_bands([(20, rows - 60, 30, rows - 50, Mask.UNBOUNDED_BELOW, 10)], rows)
+    parts = inputs(rows, rows, dtype=torch.bfloat16, device=device)
+    _, lse = longspan.attention(*parts, mask, return_lse=True)
+    z_loss = torch.where(lse > float("-inf"), lse**2, 0).sum()  # its gradient is NaN where lse is -inf
+    assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(z_loss, parts[:2]))
+
+
+def test_inference_mode():
+    parts, lengths = inputs(40, 40), [0, 15, 40]
+    with torch.inference_mode():
+        cumulative = torch.tensor(lengths)
+        o = longspan.attention_varlen(*parts, cumulative, causal=True)
+        plan = longspan.plan(Mask.causal(40), (4, 2), 64, torch.float32, "cpu")
+    assert largest(o, reference(*parts, Mask.from_cu_seqlens(lengths, causal=True).to_dense())[0]) < 1e-5
+    torch.autograd.grad(longspan.attention(*parts, plan).sum(), parts)
+
+
 def test_one_tensor_for_all():
     mask = Mask.causal(40)
     x, _, _ = inputs(40, 40, heads=(2, 2))

@@ -193,14 +193,15 @@ void fill(void* to, unsigned char value, size_t bytes) {
 // Allowed in a capture, since it asks the driver's tables and no stream.
 std::string misplaced(const void* data, int index) {
   cudaPointerAttributes attributes{};
-  if (cudaPointerGetAttributes(&attributes, data) == cudaSuccess &&
-      attributes.type != cudaMemoryTypeUnregistered)
-    return "";
+  const cudaError_t status = cudaPointerGetAttributes(&attributes, data);
+  if (status == cudaErrorInvalidValue)
+    cudaGetLastError();  // no memory that CUDA knows
+  else
+    LONGSPAN_CUDA(status);  // an earlier call has failed
+  if (attributes.type != cudaMemoryTypeUnregistered) return "";
   int reads_any = 0;  // this device reads all memory of the host
-  const bool known =
-      cudaDeviceGetAttribute(&reads_any, cudaDevAttrPageableMemoryAccess, index) == cudaSuccess;
-  cudaGetLastError();
-  if (known && reads_any != 0) return "";
+  LONGSPAN_CUDA(cudaDeviceGetAttribute(&reads_any, cudaDevAttrPageableMemoryAccess, index));
+  if (reads_any != 0) return "";
   return fmt::format("at {}, which is memory of the host; copy it to CUDA device {}", data, index);
 }
 

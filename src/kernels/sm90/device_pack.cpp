@@ -19,6 +19,7 @@ size_t DevicePack::add(const void* data, size_t bytes) {
 }
 
 void DevicePack::upload(const Device& device) {
+  const cuda::DeviceGuard guard(device.index);
   const Stream stream = upload_stream(device);
   memory_ = PlanMemory(bytes_, device, cuda::raw(stream));
   arrived_ = false;

@@ -86,16 +86,26 @@ PlanMemory& PlanMemory::operator=(PlanMemory&& other) noexcept {
 }
 
 void PlanMemory::used_by(cudaStream_t stream) noexcept {
-  if (data_ == nullptr || is_captured(stream)) return;
+  if (data_ == nullptr) return;
+  const bool captured = is_captured(stream);
   const std::scoped_lock lock(mutex_);
-  auto use = std::find_if(uses_.begin(), uses_.end(), [&](const auto& u) { return u.first == stream; });
-  if (use == uses_.end()) {
+  lost_ = lost_ || captured || !record(stream);
+}
+
+// Under the mutex. Streams go by their number: a handle may stand for another stream later, or in another
+// thread.
+bool PlanMemory::record(cudaStream_t stream) noexcept {
+  unsigned long long number = 0;
+  bool good = cudaStreamGetId(stream, &number) == cudaSuccess;
+  auto use = std::find_if(uses_.begin(), uses_.end(), [&](const auto& u) { return u.first == number; });
+  if (good && use == uses_.end()) {
     cudaEvent_t event = nullptr;
-    lost_ = lost_ || cudaEventCreateWithFlags(&event, cudaEventDisableTiming) != cudaSuccess;
-    if (lost_) return;
-    use = uses_.insert(uses_.end(), {stream, event});
+    good = cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess;
+    if (good) use = uses_.insert(uses_.end(), {number, event});
   }
-  lost_ = lost_ || cudaEventRecord(use->second, stream) != cudaSuccess;
+  good = good && cudaEventRecord(use->second, stream) == cudaSuccess;
+  if (!good) cudaGetLastError();
+  return good;
 }
 
 }  // namespace longspan::sm90

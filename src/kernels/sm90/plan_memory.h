@@ -39,17 +39,19 @@ class PlanMemory {
 
   char* data() const { return data_; }
 
-  // Call after each use: the memory outlives what is queued in `stream` so far. A captured stream is not
-  // recorded, since its graph may run at any later time: the plan has to outlive the graph. If the device has
-  // failed, the memory is never freed. Thread-safe.
+  // Call after each use: the memory outlives what is queued in `stream` so far. A graph may run at any later
+  // time, so memory that was used in a captured stream is never freed; nor is it if the device has failed.
+  // Thread-safe.
   void used_by(cudaStream_t stream) noexcept;
 
  private:
+  bool record(cudaStream_t stream) noexcept;
+
   char* data_ = nullptr;
   int device_ = 0;
   std::mutex mutex_;
-  std::vector<std::pair<cudaStream_t, cudaEvent_t>> uses_;  // the last one of each stream
-  bool lost_ = false;                                       // a use could not be recorded
+  std::vector<std::pair<unsigned long long, cudaEvent_t>> uses_;  // the last one of each stream
+  bool lost_ = false;                                             // never to be freed
 };
 
 }  // namespace longspan::sm90

@@ -268,8 +268,9 @@ class BackwardPassGroup {
     float* stats = params_.stats + number * 2 * C::kRows;
     if (lane < kRowsOfThread) {
       const int of = row + kept * kRowsAtOnce;
-      if (params_.dlse != nullptr && of < job.count)
-        sum[0] -= __ldg(params_.dlse + int64_t{job.head} * params_.tokens_q + job.first + of);
+      const int64_t at_row = int64_t{job.head} * params_.tokens_q + job.first + of;
+      if (params_.dlse != nullptr && of < job.count && __ldg(params_.lse + at_row) != -INFINITY)
+        sum[0] -= __ldg(params_.dlse + at_row);
       stats[C::kRows + stats_index(of)] = of < job.count ? sum[0] : 0;
     }
     if (thread_ < C::kRows)

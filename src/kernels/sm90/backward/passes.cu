@@ -1,8 +1,8 @@
 // The kernels before and after the backward kernel. Both are bound by memory.
 //
-//   prepare_kernel          one CTA of 256 threads a row tile of a head: o, do, lse, dlse -> delta, -lse;
-//   zeros finish_dq_kernel        the same tiles: sums of dq as threads hold them -> dq, transposed in shared
-//   memory finish_dq_rows_kernel   the same tiles: sums of dq in token rows -> dq, straight from registers
+//   prepare_kernel         one CTA of 256 threads a row tile of a head: o, do, lse, dlse -> delta, -lse
+//   finish_dq_kernel       the same tiles: sums of dq as threads hold them -> dq, by shared memory
+//   finish_dq_rows_kernel  the same tiles: sums of dq in token rows -> dq, straight from registers
 //
 // Timeline, by programmatic dependent launch: prepare | backward kernel | finish; each begins while the one
 // before drains.
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kThreads)
       for (int i = 0; i < kVector; ++i) sum = fmaf(a[i], b[i], sum);
       const float l = lse[head * o.tokens + token];
       if (l != -INFINITY) minus_lse = -l * std::numbers::log2e_v<float>;
-      if (dlse != nullptr) less = dlse[head * o.tokens + token];
+      if (dlse != nullptr && l != -INFINITY) less = dlse[head * o.tokens + token];
     }
 #pragma unroll
     for (int offset = kLanes / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffff, sum, offset);

@@ -29,8 +29,10 @@ template <class C>
 struct ForwardLaunch {
   cudaLaunchAttribute attributes[2] = {};
   cudaLaunchConfig_t config = {};
-  ForwardLaunch(int64_t ctas, cudaStream_t stream) {
+  // `dependent`: it may begin while the kernel before runs.
+  ForwardLaunch(int64_t ctas, bool dependent, cudaStream_t stream) {
     attributes[0] = dependent_launch();
+    attributes[0].val.programmaticStreamSerializationAllowed = dependent ? 1 : 0;
     attributes[1].id = cudaLaunchAttributeClusterDimension;
     attributes[1].val.clusterDim = {2, 1, 1};
     config.gridDim = static_cast<unsigned>(ctas);
@@ -63,7 +65,15 @@ void start(const ForwardParams& params, const Device& device, int32_t workers, c
     const int64_t blocks = (int64_t{params.order.items()} + C::kStreams - 1) / C::kStreams;
     ctas = std::min<int64_t>(device.units, blocks);
   }
-  const ForwardLaunch<C> launch(ctas, stream);
+  // Only a kernel that counts waits for the one before, so only then may it begin early: behind
+  // clear_counters(), which begins when q, k and v are there.
+  const bool counts = !C::kPaired || (C::kSplits && params.parts_count > 0);
+  if (counts) {
+    clear_counters<<<1, 128, 0, stream>>>(reinterpret_cast<int4*>(params.next_item),
+                                          params.counter_bytes / static_cast<int>(sizeof(int4)));
+    LONGSPAN_CUDA_LAUNCHED();
+  }
+  const ForwardLaunch<C> launch(ctas, counts, stream);
   LONGSPAN_CUDA(cudaLaunchKernelEx(&launch.config, sm90_forward<C>, params));
 }
 
@@ -110,7 +120,7 @@ int32_t pairs_at_a_time(const Device& device) {
   int32_t& pairs = known[device.index];
   if (pairs == 0) {
     const cuda::DeviceGuard guard(device.index);
-    const ForwardLaunch<Pair> launch(device.units / 2 * 2, nullptr);
+    const ForwardLaunch<Pair> launch(device.units / 2 * 2, false, nullptr);
     LONGSPAN_CUDA(cudaOccupancyMaxActiveClusters(&pairs, sm90_forward<Pair>, &launch.config));
     LONGSPAN_CHECK(pairs > 0, "no cluster of two CTAs fits on the device");
   }
@@ -161,6 +171,7 @@ void launch_forward(const Problem& problem, const ForwardShape& shape, const Dev
   }
   char* const memory = static_cast<char*>(args.workspace);
   params.next_item = reinterpret_cast<int32_t*>(memory + workspace.next_item);
+  params.counter_bytes = static_cast<int32_t>(workspace.zeros_bytes);
   params.scratch_arrived = reinterpret_cast<int32_t*>(memory + workspace.arrived);
   params.scratch_rows = reinterpret_cast<float2*>(memory + workspace.scratch_rows);
   params.scratch_o = reinterpret_cast<float4*>(memory + workspace.scratch_o);
@@ -171,11 +182,6 @@ void launch_forward(const Problem& problem, const ForwardShape& shape, const Dev
   params.scale = problem.softmax_scale();
   params.scale_log2 = params.scale * std::numbers::log2e_v<float>;
   if constexpr (kFaulty) params.fault = fault_asked_for();
-  if (workspace.zeros_bytes > 0) {
-    clear_counters<<<1, 128, 0, stream>>>(reinterpret_cast<int4*>(memory),
-                                          static_cast<int>(workspace.zeros_bytes / sizeof(int4)));
-    LONGSPAN_CUDA_LAUNCHED();
-  }
 #ifndef LONGSPAN_SM90_FORWARD_TRIALS
   if (problem.dtype != DType::kBF16)
     return start_for<__half>(problem.head_dim, shape, params, device, map.workers, stream);

@@ -27,7 +27,8 @@ struct DeviceForwardMap {
   int32_t whole_items = 0, parts_count = 0;
 };
 
-// Where ForwardParams' members of these names lie in a call's workspace, in bytes. Zeros come first.
+// Where ForwardParams' members of these names lie in a call's workspace, in bytes. Zeros come first, and
+// next_item before all.
 struct ForwardWorkspace {
   size_t next_item = 0, arrived = 0, zeros_bytes = 0;
   size_t scratch_rows = 0, scratch_o = 0;
