@@ -36,19 +36,25 @@ class Plan:
         self.device = torch.device("cpu") if index < 0 else torch.device("cuda", index)
         self._made_for = _core.Problem(*heads, head_dim, _DTYPES[dtype], index, scale or 0, bool(deterministic),
                                        bool(backward))
-        self._kernel = kernel
         self.heads, self.head_dim, self.dtype, self.backward = tuple(heads), head_dim, dtype, bool(backward)
-        number = self._make(mask)
+        number = self._make(mask, kernel)
         with torch.inference_mode(False):  # the backward pass keeps it
             self.tensor = torch.frombuffer(number, dtype=torch.int64)
 
-    def _make(self, mask):
+    def _make(self, mask, kernel):
         if not isinstance(mask, Mask):
             raise TypeError(f"mask: must be a longspan.Mask, not {type(mask).__name__}")
         number = _core.PlanNumber()
-        _core.call("plan_make", mask._masks.handle, ctypes.byref(self._made_for), self._kernel.encode(), number)
+        _core.call("plan_make", mask._masks.handle, ctypes.byref(self._made_for), kernel.encode(), number)
         self.mask = mask
         return number
+
+    @property
+    def kernel(self):
+        """The name of the kernel, which "auto" has chosen."""
+        name = ctypes.c_char_p()
+        _core.call("plan_kernel", int(self.tensor), ctypes.byref(name))
+        return name.value.decode()
 
     @property
     def info(self):

@@ -180,6 +180,7 @@ def test_plans_live_as_long_as_needed():
     for ours, theirs in zip(torch.autograd.grad(o.sum(), parts), torch.autograd.grad(expected.sum(), parts)):
         assert largest(ours, theirs.double()) < 1e-4
     plan = longspan.plan(Mask.causal(60), (4, 2), 64, torch.float32, "cpu")
+    assert plan.kernel == "cpu-flash" and plan.info["plan_bytes"] > 0
     tensor = plan.tensor.clone()  # the number alone does not keep a plan
     del plan
     gc.collect()
