@@ -11,6 +11,7 @@ import ctypes
 import gc
 import importlib
 import importlib.metadata
+import importlib.util
 import json
 import os
 import signal
@@ -27,15 +28,32 @@ from support import devices
 from support.adapter import Problem, Unsupported
 
 
+def module_of(name):
+    """The adapter: a file that the user has named, or one of this folder."""
+    stem = name.replace("-", "_")
+    for path in os.environ.get("LONGSPAN_PEER_FILES", "").split(":"):
+        if os.path.basename(path) == stem + ".py":
+            spec = importlib.util.spec_from_file_location("longspan_peer_" + stem, path)
+            module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            return module
+    return importlib.import_module(stem)
+
+
 def load(name):
-    """(module, None), or (None, reason) if the adapter cannot be imported."""
+    """(module, None), or (None, the answer that says why the adapter cannot be imported)."""
+    kind = "unsupported"
     try:
-        return importlib.import_module(name.replace("-", "_")), None
+        return module_of(name), None
     except ModuleNotFoundError as error:
         hint = " (PYTHONPATH is not read; LONGSPAN_PYTHONPATH is)" if "PYTHONPATH" in os.environ else ""
-        return None, f"no module {error.name}{hint}"
+        reason = f"no module {error.name}{hint}"
     except (ImportError, OSError) as error:
-        return None, f"cannot be imported: {str(error).splitlines()[0]}"
+        reason = f"cannot be imported: {' '.join(str(error).split())}"
+    except Exception as error:  # a mistake in the adapter
+        traceback.print_exc()
+        kind, reason = "error", f"cannot be imported: {type(error).__name__}: {' '.join(str(error).split())}"
+    return None, {"ok": False, "kind": kind, "reason": reason[:500]}
 
 
 def version_of_package(peer):
@@ -247,9 +265,9 @@ def main():
         answers.write(json.dumps(message) + "\n")
         answers.flush()
 
-    module, reason = load(sys.argv[1])
+    module, refusal = load(sys.argv[1])
     if module is None:
-        answer({"ok": False, "kind": "unsupported", "reason": reason})
+        answer(refusal)
         return
     worker = Worker(module.Adapter(), getattr(module, "PEER", {}))
     gc.collect()

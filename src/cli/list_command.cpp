@@ -18,7 +18,7 @@
 #include "bench/spec/values.h"
 #include "cli/command.h"
 #include "cli/kernel_features.h"
-#include "cli/python_option.h"
+#include "cli/peer_options.h"
 #include "cli/wiring.h"
 #include "cp/strategies/strategy.h"
 #include "mask/patterns/patterns.h"
@@ -267,20 +267,20 @@ void add_list_command(CLI::App& program) {
   struct ListArguments {
     std::string what;
     bool json = false;
-    std::vector<std::string> pythons;
+    PeerOptions peers;
   };
   auto options = std::make_shared<ListArguments>();
   CLI::App* command = program.add_subcommand(
       "list", "List kernels, masks, devices, suites or strategies, and what can run here");
   command->add_option("what", options->what, "kernels, masks, devices, suites or strategies")->required();
   command->add_flag("--json", options->json, "print JSON");
-  add_python_option(*command, options->pythons);
+  add_peer_options(*command, options->peers);
   command->footer(
       "Examples:\n"
       "  longspan list kernels            the features of each kernel, or why it cannot run here\n"
       "  longspan list masks --json       for other programs");
   command->callback([options] {
-    set_pythons(options->pythons);
+    set_peer_options(options->peers);
     for (const Row& row : kRows) {
       if (row.name == options->what) return row.list(options->json);
     }

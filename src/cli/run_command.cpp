@@ -21,7 +21,7 @@
 #include "bench/spec/values.h"
 #include "cli/command.h"
 #include "cli/environment.h"
-#include "cli/python_option.h"
+#include "cli/peer_options.h"
 #include "cli/wiring.h"
 #include "comm/launch.h"
 #include "report/results.h"
@@ -36,7 +36,7 @@ struct RunArguments {
   std::map<std::string, std::string> rule;               // by key
   std::string filter;
   std::string out;
-  std::vector<std::string> pythons;
+  PeerOptions peers;
   std::string stop_after, devices;
   bool resume = false, keep_failed = false, mix_builds = false;
   bool allow_skipped = false;
@@ -157,6 +157,7 @@ int gpu_of(const Launch& launch, const std::vector<Device>& devices) {
 }
 
 void run(const RunArguments& options, const std::vector<std::string>& words) {
+  set_peer_options(options.peers);
   const bench::Workbench& bench = workbench();
   const bench::Suite suite = suite_of(options);
   const bench::Filter filter(options.filter);
@@ -176,7 +177,6 @@ void run(const RunArguments& options, const std::vector<std::string>& words) {
   LONGSPAN_CHECK_INPUT(
       !launch || options.devices.empty(),
       "--devices cannot be combined with ranks that are processes: each uses one GPU of its host");
-  set_pythons(options.pythons);
   LONGSPAN_CHECK_INPUT(!options.resume || !options.out.empty(),
                        "--resume needs --out with the folder of the run");
 
@@ -283,7 +283,7 @@ void add_run_command(CLI::App& program) {
           "Run only the cases that EXPR selects, such as 'mask=causal,full seqlen>=8K kernel!=cpu-naive'")
       ->type_name("EXPR");
   command->add_option("--out", options->out, "Folder for results.jsonl [out/NAME-TIME]")->type_name("DIR");
-  add_python_option(*command, options->pythons);
+  add_peer_options(*command, options->peers);
   command
       ->add_option("--stop-after", options->stop_after,
                    "Start no case after this time (90s, 30m, 2h); --resume continues later")

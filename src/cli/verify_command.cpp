@@ -21,8 +21,8 @@
 #include "cli/command.h"
 #include "cli/environment.h"
 #include "cli/pattern_options.h"
+#include "cli/peer_options.h"
 #include "cli/progress_line.h"
-#include "cli/python_option.h"
 #include "cli/wiring.h"
 #include "kernels/registry.h"
 
@@ -30,7 +30,8 @@ namespace longspan::cli {
 namespace {
 
 struct VerifyArguments {
-  std::vector<std::string> kernels, masks, seqlens, heads, dtypes, directions, pythons;
+  std::vector<std::string> kernels, masks, seqlens, heads, dtypes, directions;
+  PeerOptions peers;
   std::string lengths;
   std::map<std::string, std::string> pattern_options;
   std::optional<int64_t> head_dim, seed, index;
@@ -287,7 +288,7 @@ void add_verify_command(CLI::App& program) {
                     "print a table at the end: the largest error of each kernel and mask over its "
                     "tolerance, forward / backward");
   command->add_flag("--allow-skipped", options->allow_skipped, "exit with 0 even if every case was skipped");
-  add_python_option(*command, options->pythons);
+  add_peer_options(*command, options->peers);
   command->footer(
       "The fp64 oracle checks outputs in sampled rows and keys; the counting oracle checks every row and "
       "key\n"
@@ -301,7 +302,7 @@ void add_verify_command(CLI::App& program) {
       "  longspan verify --kernel cpu-flash --mask mask.json         a mask of your own\n"
       "  longspan verify --mask shuffled:causal --seqlen 64K --heads 8:2 --head-dim 128 --dtype bf16");
   command->callback([options] {
-    set_pythons(options->pythons);
+    set_peer_options(options->peers);
     check_environment();
     run_verify(*options);
   });

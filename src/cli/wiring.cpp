@@ -40,14 +40,16 @@ std::unique_ptr<bench::Testbed> make_testbed(const Device& device) {
   return bench::make_cpu_testbed(device, cpu_ceiling);
 }
 
-// Longspan's own kernels, then the peers.
+// Longspan's own kernels, then the peers of the folder, then those that the user names.
 std::vector<KernelRow> all_rows() {
   std::vector<KernelRow> rows(kernel_rows().begin(), kernel_rows().end());
   const peers::PeersFolder folder = peers::peers_folder();
-  for (KernelRow& peer : peers_in(folder.path, folder.refusal)) {
-    for (const KernelRow& own : kernel_rows()) {
-      LONGSPAN_CHECK_INPUT(own.name != peer.name,
-                           "a peer has the name of Longspan's own kernel '{}'; rename its file", own.name);
+  std::vector<KernelRow> peers = peers_in(folder.path, folder.refusal);
+  for (const auto& file : peers::peer_files()) peers.push_back(peer_of(file, folder.refusal));
+  for (KernelRow& peer : peers) {
+    for (const KernelRow& other : rows) {
+      LONGSPAN_CHECK_INPUT(other.name != peer.name,
+                           "a peer has the name of another kernel, '{}'; rename its file", other.name);
     }
     rows.push_back(std::move(peer));
   }

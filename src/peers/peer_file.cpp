@@ -111,6 +111,7 @@ PeerFile parse_peer_file(std::string_view text, const std::filesystem::path& pat
   const Reader reader(text, path.string());
   PeerFile file;
   file.name = path.stem().string();
+  reader.check(path.extension() == ".py", "the file's name must end in .py");
   const bool importable =
       file.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
   reader.check(importable, "the file's name must consist of lower-case letters, digits and underscores");

@@ -1,6 +1,7 @@
 #include "peers/peers_folder.h"
 
 #include <cstdlib>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -45,18 +46,19 @@ bool can_be_replaced_in(const fs::path& parent) {
 
 }  // namespace
 
-std::string refusal_of(const fs::path& folder, Owners owners) {
-  const auto refuse = [](const fs::path& path, const std::string& why) {
-    return fmt::format("{} {}", path.string(), why);
+std::string refusal_of(const fs::path& path, Owners owners) {
+  const auto refuse = [](const fs::path& at, const std::string& why) {
+    return fmt::format("{} {}", at.string(), why);
   };
   std::error_code error;
-  const fs::path real = fs::canonical(folder, error);
-  if (error) return refuse(folder, "cannot be read");
+  const fs::path real = fs::canonical(path, error);
+  if (error) return refuse(path, "cannot be read");
   for (fs::path parent = real.parent_path();; parent = parent.parent_path()) {
     if (can_be_replaced_in(parent)) return refuse(parent, "can be written by every user: chmod o-w");
     if (parent == parent.root_path()) break;
   }
   if (const std::string why = distrust(real, owners); !why.empty()) return refuse(real, why);
+  if (fs::is_regular_file(real, error)) return "";
   for (fs::recursive_directory_iterator entry(real, error), end; !error && entry != end;
        entry.increment(error)) {
     if (const std::string why = distrust(entry->path(), owners); !why.empty())
@@ -80,6 +82,16 @@ PeersFolder peers_folder() {
     return {folder.string(), refusal_of(folder, Owners::kInstallers)};
   }
   return {"", not_found};
+}
+
+std::vector<fs::path> peer_files() {
+  const char* given = std::getenv("LONGSPAN_PEER_FILES");
+  std::vector<fs::path> files;
+  std::stringstream list(given == nullptr ? "" : given);
+  for (std::string file; std::getline(list, file, ':');) {
+    if (!file.empty()) files.push_back(fs::absolute(file).lexically_normal());
+  }
+  return files;
 }
 
 }  // namespace longspan::peers

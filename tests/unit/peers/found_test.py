@@ -153,6 +153,54 @@ serve(spoil)""")
         self.assertIn("answered 'no json'", done.stdout)
         self.assertIn("2 passed, 1 failed, 0 skipped", done.stdout)
 
+    def test_a_file_elsewhere_is_a_peer_if_it_is_named(self):
+        mine = pathlib.Path(self.there.name, "my_kernel.py")
+        shutil.copy(HERE / "fake.py", mine)
+        self.assertNotIn("my-kernel", self.listed())
+        shape = ["--kernel", "my-kernel", "--mask", "causal", "--seqlen", "32", "--heads", "2:1", "--head-dim", "8"]
+        self.assertIn("1 passed, 0 failed", self.program(
+            "verify", "--peer", str(mine), *shape, "--dtype", "f32", "--direction", "fwd").stdout)
+        os.environ["LONGSPAN_PEER_FILES"] = str(mine)
+        try:
+            self.assertTrue(self.listed()["my-kernel"]["runs_here"])
+        finally:
+            del os.environ["LONGSPAN_PEER_FILES"]
+        out = pathlib.Path(self.there.name, "out")
+        rule = ["--warmup-s", "0", "--min-samples", "6", "--max-samples", "6"]
+        self.program("run", "--peer", str(mine), *shape, *rule, "--out", str(out))
+        self.assertEqual(self.case_in(out)["status"], "ok")
+        mine.write_text(mine.read_text() + "\nthis_is_not_defined\n")
+        self.program("run", "--peer", str(mine), *shape, *rule, "--out", str(out) + "2", status=1)
+        case = self.case_in(str(out) + "2")
+        self.assertEqual(case["status"], "failed")
+        self.assertIn("cannot be imported: NameError: name 'this_is_not_defined'", case["reason"])
+
+    def case_in(self, folder):
+        lines = [json.loads(line) for line in pathlib.Path(folder, "results.jsonl").read_text().splitlines()]
+        case, = [line for line in lines if line["type"] == "case"]
+        return case
+
+    def test_what_is_wrong_with_a_named_file_is_told_at_once(self):
+        mine = pathlib.Path(self.there.name, "my_kernel.py")
+
+        def refusal(file):
+            done = self.program("list", "kernels", "--peer", str(file), status=2)
+            self.assertEqual((done.stdout, len(done.stderr.splitlines())), ("", 1))
+            return done.stderr
+
+        self.assertIn(f"{mine}: cannot be opened", refusal(mine))
+        mine.write_text("import torch\n")
+        self.assertIn("has no line that begins with PEER = {", refusal(mine))
+        shutil.copy(HERE / "fake.py", mine)
+        mine.chmod(0o666)
+        self.assertIn(f"may not be executed: {mine} can be written by every user: chmod o-w", refusal(mine))
+        mine.chmod(0o644)
+        self.assertIn("must have no colon", refusal(pathlib.Path(self.there.name, "my:kernel.py")))
+        text = pathlib.Path(shutil.copy(mine, self.there.name + "/my_kernel.txt"))
+        self.assertIn("must end in .py", refusal(text))
+        own = pathlib.Path(shutil.copy(mine, self.there.name + "/flex.py"))
+        self.assertIn("a peer has the name of another kernel, 'flex'; rename its file", refusal(own))
+
     def test_a_peer_on_the_cpu_is_verified_and_measured(self):
         self.add("numpy_attention.py" if NUMPY else "fake.py")
         name, passes = ("numpy-attention", ["forward", "backward"]) if NUMPY else ("fake", ["forward"])

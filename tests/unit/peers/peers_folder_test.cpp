@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "peers/peers.h"
 
 namespace longspan::peers {
@@ -106,6 +107,29 @@ TEST_F(PeersFolderTest, IsTheOneThatTheUserNames) {
   EXPECT_EQ(peers_folder().path, "");
   EXPECT_THAT(peers_folder().refusal, HasSubstr("set LONGSPAN_PEERS to its path"));
   unsetenv("LONGSPAN_PEERS");
+}
+
+TEST_F(PeersFolderTest, FilesThatTheUserNamesAreJudgedAlone) {
+  const fs::path mine = peers_ / "mine.py";
+  EXPECT_NE(peer_of(mine).kernel, nullptr);
+  EXPECT_EQ(peer_of(mine, "a stranger wrote the worker").kernel, nullptr);
+  ASSERT_EQ(::chmod((peers_ / "worker.py").c_str(), 0666), 0);
+  EXPECT_EQ(refusal_of(mine, Owners::kAnyone), "");
+  for (const fs::path& path : {mine, peers_}) {
+    ASSERT_EQ(::chmod(path.c_str(), 0757), 0);
+    EXPECT_EQ(refusal_of(mine, Owners::kAnyone),
+              fmt::format("{} can be written by every user: chmod o-w", path.string()));
+    EXPECT_THROW(peer_of(mine), Error);
+    ASSERT_EQ(::chmod(path.c_str(), 0755), 0);
+  }
+  EXPECT_THROW(peer_of(top_ / "none.py"), Error);
+}
+
+TEST(PeerFiles, AreListedByColons) {
+  setenv("LONGSPAN_PEER_FILES", "/x/mine.py::other.py:", 1);
+  EXPECT_THAT(peer_files(), testing::ElementsAre("/x/mine.py", fs::absolute("other.py")));
+  unsetenv("LONGSPAN_PEER_FILES");
+  EXPECT_THAT(peer_files(), testing::IsEmpty());
 }
 
 // Their names stay in lists, with the reason.
