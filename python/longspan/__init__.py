@@ -5,11 +5,11 @@
     o = longspan.attention(q, k, v, mask)     # q [8192, heads, head_dim]
 """
 
-from longspan import _core
+from longspan import _core, bench
 from longspan._mask import Mask
 
 __version__ = _core.version()
-__all__ = ["Mask", "Plan", "attention", "attention_varlen", "plan"]
+__all__ = ["Mask", "Plan", "attention", "attention_varlen", "bench", "plan"]
 
 
 def __getattr__(name):

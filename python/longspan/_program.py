@@ -4,13 +4,17 @@ import os
 import pathlib
 import sys
 
+_PACKAGE = pathlib.Path(__file__).parent
+PROGRAM = _PACKAGE / "bin" / "longspan"
+
+
+def environment():
+    """The environment of the program: the package's peers, and this interpreter, unless the user has set others."""
+    return {"LONGSPAN_PEERS": str(_PACKAGE / "peers"), "LONGSPAN_PYTHON": sys.executable, **os.environ}
+
 
 def main():
-    package = pathlib.Path(__file__).parent
-    program = package / "bin" / "longspan"
-    os.environ.setdefault("LONGSPAN_PEERS", str(package / "peers"))
-    os.environ.setdefault("LONGSPAN_PYTHON", sys.executable)
     try:
-        os.execv(program, ["longspan", *sys.argv[1:]])
+        os.execve(PROGRAM, ["longspan", *sys.argv[1:]], environment())
     except OSError as error:
-        sys.exit(f"longspan: cannot start {program}: {error.strerror}")
+        sys.exit(f"longspan: cannot start {PROGRAM}: {error.strerror}")
