@@ -17,9 +17,11 @@ class Plan:
 
     def __init__(self, mask, heads, head_dim, dtype=torch.bfloat16, device="cuda", *, scale=None, deterministic=False,
                  backward=True, kernel="auto"):
-        """mask: a Mask. heads: (query heads, KV heads). scale: of the scores, 1 / sqrt(head_dim) by default.
-        kernel: "auto", or one of `longspan list kernels`. Raises NotImplementedError with each kernel's reason if
-        none can do it."""
+        """mask: a Mask. heads: (query heads, KV heads). dtype: torch.bfloat16 or float16, on the CPU also float32.
+        device: such as "cpu" or "cuda:1". scale: of the scores, 1 / sqrt(head_dim) by default. deterministic: the same
+        bits on every run. backward: whether gradients are wanted. kernel: "auto", or one of `longspan list kernels`.
+        Raises TypeError or ValueError for wrong arguments, NotImplementedError with each kernel's reason if none can
+        do it."""
         device = torch.device(device)
         if dtype not in _DTYPES:
             raise TypeError(f"dtype {dtype}: must be float32, bfloat16 or float16")
@@ -58,7 +60,7 @@ class Plan:
 
     @property
     def info(self):
-        """A dict: the bytes of the plan and of a call's workspace."""
+        """A dict of bytes: `plan_bytes` of the plan, `forward_bytes` and `backward_bytes` of a call's workspace."""
         info = _core.PlanInfo()
         _core.call("plan_get_info", int(self.tensor), ctypes.byref(info))
         return {name: getattr(info, name) for name in ("plan_bytes", "forward_bytes", "backward_bytes")}
@@ -68,7 +70,8 @@ class Plan:
 
 
 def plan(mask, heads, head_dim, dtype=torch.bfloat16, device="cuda", **options):
-    """A Plan to be given to attention() in place of the mask: within torch.compile, or to plan ahead of time."""
+    """A Plan to be given to attention() in place of the mask: within torch.compile, or to plan ahead of time. It takes
+    the arguments of Plan, and raises the same errors."""
     return Plan(mask, heads, head_dim, dtype, device, **options)
 
 
@@ -189,8 +192,15 @@ _masks_of_lengths = _MaskOfLengths()
 
 
 def attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k=None, *, causal=False, window=(-1, -1), **options):
-    """attention() of packed sequences, by their cumulative lengths: integer tensors [sequences + 1]. window: (left,
-    right), -1 for no bound. The mask of a tensor of lengths is kept for as long as the tensor lives unchanged; to share
-    plans between steps, make a Mask.from_cu_seqlens and use attention()."""
+    """attention() of packed sequences. q [Tq, Hq, D]; k, v [Tk, Hkv, D].
+
+    cu_seqlens_q, cu_seqlens_k: cumulative lengths, integer tensors [sequences + 1]; the same for both by default.
+    causal: a row sees no key after it; the last row and key of a sequence are aligned.
+    window: (left, right), -1 for no bound.
+    options: those of attention().
+
+    The mask of a tensor of lengths is kept for as long as the tensor lives unchanged; to share plans between steps,
+    make a Mask.from_cu_seqlens and use attention(). Returns and raises what attention() does.
+    """
     mask = _masks_of_lengths.find(cu_seqlens_q, cu_seqlens_k, causal, window)
     return attention(q, k, v, mask, **options)

@@ -41,6 +41,9 @@ class Mask:
 
     Each pattern of the program has a constructor of its name: Mask.causal(8192), Mask.sliding_window(8192,
     window=1024). They take the seqlen and the pattern's options, as `longspan mask PATTERN --help` lists them.
+
+    Where a constructor takes integers, they may be a list, an array or a tensor; reading a tensor on a GPU waits for the
+    GPU. All constructors raise ValueError or TypeError with the value that is wrong and what is allowed.
     """
 
     def __init__(self, masks):
@@ -51,8 +54,8 @@ class Mask:
 
     @classmethod
     def from_bands(cls, bands, rows, columns=None):
-        """The mask of int64 bands [n, 6]. Use Mask.UNBOUNDED_BELOW and Mask.UNBOUNDED_ABOVE for lo and hi without a
-        bound. Raises ValueError if two bands overlap."""
+        """The mask of int64 bands [n, 6], with as many columns as rows by default. Use Mask.UNBOUNDED_BELOW and
+        Mask.UNBOUNDED_ABOVE for lo and hi without a bound. Raises ValueError if two bands overlap."""
         bands = bands.tolist() if hasattr(bands, "tolist") else [list(band) for band in bands]
         for i, band in enumerate(bands):
             if len(band) != 6:
@@ -63,7 +66,8 @@ class Mask:
 
     @classmethod
     def pattern(cls, name, seqlen, **options):
-        """The mask of a named pattern, as the program draws it. Values are numbers, or text as on the command line."""
+        """The mask of a named pattern of `longspan list masks`, as the program draws it. Values are numbers, or text as
+        on the command line."""
         texts = {key: ":".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
                  for key, value in options.items()}
         names = (ctypes.c_char_p * max(1, len(texts)))(*(key.encode() for key in texts))
@@ -77,8 +81,11 @@ class Mask:
 
     @classmethod
     def documents(cls, lengths, inner="causal"):
-        """Packed documents, one after another, that do not see each other. `inner` is the mask within each: "causal",
-        "full", (left, right) for a window, or a function from a length to a Mask."""
+        """Packed documents, one after another, that do not see each other.
+
+        lengths: in tokens; their sum is the mask's size.
+        inner: the mask within each: "causal", "full", (left, right) for a window, or a function from a length to a Mask.
+        """
         if inner == "causal":
             inner = (-1, 0)
         elif inner == "full":
@@ -106,7 +113,11 @@ class Mask:
     @classmethod
     def tree(cls, parents, lengths):
         """A tree of segments, as rollouts with shared prefixes have: a token sees the segments of its ancestors and
-        its own segment causally. parents[i] is the parent of segment i, before it in the list; -1 for a root."""
+        its own segment causally.
+
+        parents: of each segment, the number of one before it in the list; -1 for a root.
+        lengths: of the segments, which lie one after another, in tokens.
+        """
         parents, lengths = _ints(parents, "parents"), _ints(lengths, "lengths")
         if len(parents) != len(lengths):
             raise ValueError(f"{len(parents)} parents and {len(lengths)} lengths: there must be as many of each")
@@ -134,8 +145,14 @@ class Mask:
 
     @classmethod
     def from_cu_seqlens(cls, cu_seqlens_q, cu_seqlens_k=None, *, causal=False, window=(-1, -1)):
-        """Packed sequences by their cumulative lengths, [0, n0, n0 + n1, ...], as flash-attention has them. If a
-        sequence has more keys than rows, its last row and its last key are aligned."""
+        """Packed sequences, as flash-attention has them. If a sequence has more keys than rows, its last row and its
+        last key are aligned.
+
+        cu_seqlens_q, cu_seqlens_k: cumulative lengths of rows and of keys, [0, n0, n0 + n1, ...], integers
+        [sequences + 1]; the same for both by default.
+        causal: a row sees no key after it.
+        window: (left, right), -1 for no bound.
+        """
         starts_q = _ints(cu_seqlens_q, "cu_seqlens_q")
         starts_k = starts_q if cu_seqlens_k is None else _ints(cu_seqlens_k, "cu_seqlens_k")
         for name, starts in (("cu_seqlens_q", starts_q), ("cu_seqlens_k", starts_k)):
@@ -153,8 +170,8 @@ class Mask:
 
     @classmethod
     def from_position_ids(cls, position_ids, inner="causal"):
-        """Packed documents by the positions of their tokens, int64 [T] or [1, T]: a document begins wherever a
-        position does not follow the one before."""
+        """Packed documents by the positions of their tokens, integers [T] or [1, T]: a document begins wherever a
+        position does not follow the one before. `inner` is that of Mask.documents()."""
         ids = position_ids.reshape(-1) if hasattr(position_ids, "reshape") else position_ids
         ids = _ints(ids, "position_ids")
         starts = [i for i, position in enumerate(ids) if i == 0 or position != ids[i - 1] + 1]
@@ -162,7 +179,7 @@ class Mask:
 
     @classmethod
     def from_dense(cls, visible):
-        """The mask of a boolean matrix [rows, columns], or [heads, rows, columns]; True is visible."""
+        """The mask of a bool tensor [rows, columns], or [heads_kv, rows, columns]; True is visible. It is read on the CPU."""
         import torch
         visible = torch.as_tensor(visible)
         if visible.dtype != torch.bool or visible.dim() not in (2, 3):
@@ -175,9 +192,15 @@ class Mask:
 
     @classmethod
     def from_ranges(cls, q_ranges, k_ranges, types=None, *, rows=None, columns=None):
-        """Pairs of a range of rows and a range of keys, with a type each: 0 or "full"; 1 or "causal" (aligned at the
-        last row and key); 2 or "inverse" (aligned at the first); 3 or "both". MagiAttention has this form. Raises
-        ValueError if a pair is covered twice."""
+        """Pairs of a range of rows and a range of keys, as MagiAttention has them.
+
+        q_ranges, k_ranges: integers [n, 2], begin and end.
+        types: of each pair: 0 or "full", the default; 1 or "causal" (aligned at the last row and key); 2 or "inverse"
+        (aligned at the first); 3 or "both".
+        rows, columns: the mask's size; the largest end by default.
+
+        Raises ValueError if two ranges cover a pair twice.
+        """
         q_ranges = [_ints(r, "q_ranges") for r in q_ranges]
         k_ranges = [_ints(r, "k_ranges") for r in k_ranges]
         names = {"full": 0, "causal": 1, "inverse": 2, "both": 3}
@@ -196,8 +219,12 @@ class Mask:
 
     @classmethod
     def block_sparse(cls, blocks, block=None, *, edges=None):
-        """Blocks of rows and keys: bool [n, m], or [heads_kv, n, m] for a mask for each KV head. `block` is their
-        size, a number or (rows, keys); or `edges` are their ends, (n + 1 row edges, m + 1 key edges)."""
+        """Blocks of rows and keys. Give either `block` or `edges`.
+
+        blocks: bool [n, m], or [heads_kv, n, m] for a mask for each KV head; True is visible.
+        block: the size of all blocks in tokens, a number or (rows, keys).
+        edges: where blocks of any sizes begin and end, (n + 1 row edges, m + 1 key edges).
+        """
         import torch
         blocks = torch.as_tensor(blocks)
         if blocks.dtype != torch.bool or blocks.dim() not in (2, 3):
@@ -230,7 +257,8 @@ class Mask:
 
     @classmethod
     def from_block_mask(cls, block_mask):
-        """The mask of FlexAttention's BlockMask. mask_mod is evaluated in partial blocks alone."""
+        """The mask of FlexAttention's BlockMask. mask_mod is evaluated in partial blocks alone. Heads of the BlockMask
+        are KV heads; its batches become one mask, as of Mask.batch()."""
         import torch
         batches, heads = block_mask.kv_num_blocks.shape[:2]
         rows, columns = block_mask.seq_lengths
@@ -304,7 +332,7 @@ class Mask:
         return self._masks.info.area
 
     def bands(self, head=0):
-        """The bands of a head's mask: a list of (q0, q1, k0, k1, lo, hi)."""
+        """The bands of a KV head's mask: a list of (q0, q1, k0, k1, lo, hi)."""
         count = ctypes.c_int64()
         _core.call("masks_band_count", self._masks.handle, head, ctypes.byref(count))
         flat = (ctypes.c_int64 * (6 * max(1, count.value)))()
@@ -312,13 +340,13 @@ class Mask:
         return [tuple(flat[6 * i:6 * i + 6]) for i in range(count.value)]
 
     def visible_counts(self, head=0):
-        """How many keys each row sees: a list of `rows` ints."""
+        """How many keys each row of a KV head's mask sees: a list of `rows` ints."""
         counts = (ctypes.c_int64 * max(1, self.shape[0]))()
         _core.call("masks_visible_counts", self._masks.handle, head, counts)
         return counts[:self.shape[0]]
 
     def to_dense(self):
-        """bool [rows, columns] on the CPU, or [heads, rows, columns] if heads differ."""
+        """A bool tensor [rows, columns] on the CPU, or [heads_kv, rows, columns] if heads differ."""
         import torch
         dense = torch.empty((self.heads, *self.shape), dtype=torch.bool)
         for head in range(self.heads):
@@ -326,7 +354,8 @@ class Mask:
         return dense if self.heads > 1 else dense[0]
 
     def picture(self, size=256, head=0):
-        """A PNG, as bytes: row 0 at the top, key 0 at the left, the darker the more is visible."""
+        """A PNG of `size` x `size` pixels, as bytes: row 0 at the top, key 0 at the left, the darker the more is
+        visible."""
         grid = (ctypes.c_uint8 * (size * size))()
         _core.call("masks_density", self._masks.handle, head, size, grid)
         lines = b"".join(b"\0" + bytes(255 - x for x in grid[y * size:(y + 1) * size]) for y in range(size))
@@ -338,7 +367,7 @@ class Mask:
                 chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b""))
 
     def __and__(self, other):
-        """The pairs that both masks show."""
+        """The pairs that both masks show. Raises ValueError if the sizes differ."""
         if not isinstance(other, Mask):
             return NotImplemented
         return Mask(_core.Masks("masks_intersected", self._masks.handle, other._masks.handle))

@@ -34,21 +34,20 @@ __all__ = ["Problem", "Results", "register", "run"]
 
 @dataclasses.dataclass
 class Problem:
-    """What a registered kernel is asked to compute. The mask is a Mask; of each KV head, if they differ. dtype is a
-    torch.dtype, device a torch.device. `plan` is what the kernel's own plan(problem) returned."""
+    """What a registered kernel is asked to compute."""
 
     tokens_q: int
     tokens_kv: int
     heads_q: int
     heads_kv: int
     head_dim: int
-    dtype: object
-    scale: float
+    dtype: "torch.dtype"  # noqa: F821
+    scale: float  # of the scores
     backward: bool  # the backward pass will be asked for, too
     deterministic: bool  # the same bits on every run are required
-    mask: Mask
-    device: object
-    plan: object = None
+    mask: Mask  # [tokens_q, tokens_kv]; mask.heads is heads_kv if each KV head has its own, else 1
+    device: "torch.device"  # noqa: F821
+    plan: object = None  # what the kernel's plan(problem) returned
 
 
 @dataclasses.dataclass
@@ -94,9 +93,10 @@ def register(name, *, supports=None, plan=None, backward=True, deterministic=Fal
     device: "cuda" or "cpu"; by default the GPU if there is one and this build of longspan has CUDA.
 
     A worker process imports the file that calls register(), so each kernel must be registered at the file's top level,
-    before any call of run(). What follows that call is not executed there. Raises ValueError for a wrong name or
-    device, and RuntimeError in a notebook or an interactive session, where there is no such file: write the cell to a
-    file with %%writefile mine.py, then import mine.
+    before any call of run(). What follows that call is not executed there.
+
+    Raises ValueError for a wrong name or device, and RuntimeError in a notebook or an interactive session, where there
+    is no such file: write the cell to a file with %%writefile mine.py, then import mine.
     """
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         raise ValueError(f"register({name!r}): the name must be of lower-case letters, digits and single hyphens, "
@@ -220,8 +220,9 @@ def run(kernels, masks, lengths=None, *, out=None, python=None, quiet=False, **o
     direction=["fwd", "bwd"], window=(1024, 0), budget_s=2. A list gives several values; every combination is a case, and an
     option of a pattern applies to the masks that have it. f32, heads 8:2 and the forward pass are the defaults.
 
-    A case that fails or is skipped is a row of the results with its reason, not an exception. Raises ValueError for
-    what the program refuses, with its message, and RuntimeError if it cannot run.
+    A case that fails or is skipped is a row of the results with its reason, not an exception.
+
+    Raises ValueError for what the program refuses, with its message, and RuntimeError if it cannot run.
     """
     if _in_worker:
         raise _Reached

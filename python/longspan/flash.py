@@ -27,8 +27,12 @@ def _mask(batch, rows, columns, causal, window):
 
 def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0,
                     alibi_slopes=None, deterministic=False, return_attn_probs=False):
-    """q [batch, rows, heads, head_dim], k and v [batch, keys, heads_kv, head_dim]. Returns o, like q; with
-    return_attn_probs (o, lse, None), lse float32 [batch, heads, rows]."""
+    """Attention of a batch: q [batch, rows, heads, head_dim], k and v [batch, keys, heads_kv, head_dim], in bfloat16 or
+    float16, on the CPU also float32. Where there are more keys than rows, the last of both are aligned.
+
+    Returns o, like q; with return_attn_probs (o, lse, None), lse float32 [batch, heads, rows]. Raises
+    NotImplementedError for dropout_p, softcap and alibi_slopes, and what longspan.attention() raises.
+    """
     _refuse(dropout_p=(dropout_p, 0.0), softcap=(softcap, 0.0), alibi_slopes=(alibi_slopes, None))
     if q.dim() != 4 or k.dim() != 4:
         raise ValueError(f"q has shape {list(q.shape)}, k {list(k.shape)}: must be [batch, tokens, heads, head_dim]")
@@ -41,8 +45,15 @@ def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, wi
 def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q=None, max_seqlen_k=None, dropout_p=0.0,
                            softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None,
                            deterministic=False, return_attn_probs=False, block_table=None):
-    """q [tokens, heads, head_dim], k and v [tokens, heads_kv, head_dim], packed by cu_seqlens. The longest lengths are
-    not needed. Returns o, like q; with return_attn_probs (o, lse, None), lse float32 [heads, tokens]."""
+    """Attention of packed sequences: q [tokens, heads, head_dim], k and v [tokens, heads_kv, head_dim], in the dtypes of
+    flash_attn_func.
+
+    cu_seqlens_q, cu_seqlens_k: cumulative lengths, integer tensors [sequences + 1].
+    max_seqlen_q, max_seqlen_k: the longest lengths; not needed.
+
+    Returns o, like q; with return_attn_probs (o, lse, None), lse float32 [heads, tokens]. Raises NotImplementedError
+    for dropout_p, softcap, alibi_slopes and block_table, and what longspan.attention_varlen() raises.
+    """
     _refuse(dropout_p=(dropout_p, 0.0), softcap=(softcap, 0.0), alibi_slopes=(alibi_slopes, None),
             block_table=(block_table, None))
     keys = None if cu_seqlens_k is cu_seqlens_q else cu_seqlens_k

@@ -18,7 +18,8 @@ _ROWS_AT_ONCE = 1024  # of the mask function, which gives a boolean for each pai
 
 
 def register(name=NAME):
-    """Adds the attention and its masks to Transformers, as attn_implementation=name."""
+    """Adds the attention and its masks to Transformers, as attn_implementation=name. Raises ImportError if Transformers
+    is absent or older than its AttentionMaskInterface."""
     from transformers import AttentionInterface, AttentionMaskInterface
     AttentionInterface.register(name, attention_forward)
     AttentionMaskInterface.register(name, make_mask)
@@ -26,7 +27,8 @@ def register(name=NAME):
 
 def make_mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_function=None, attention_mask=None,
               device="cpu", **_):
-    """The Mask of a batch: for AttentionMaskInterface. attention_mask: bool [batch, keys], False for padding."""
+    """The Mask of a batch: for AttentionMaskInterface, which gives it all arguments. mask_function: of indices of batch,
+    head, row and key, causal by default. attention_mask: bool [batch, keys], False for padding."""
     from transformers.masking_utils import causal_mask_function, prepare_padding_mask
     mask_function = mask_function or causal_mask_function
     q_offset, kv_offset = int(q_offset), int(kv_offset)
