@@ -1,6 +1,7 @@
 // Passes the values on in LONGSPAN_PYTHON and LONGSPAN_PEER_FILES.
 #include "cli/peer_options.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "bench/spec/values.h"
 
 namespace longspan::cli {
 
@@ -41,6 +43,17 @@ void set_peer_options(const PeerOptions& options) {
   if (!options.pythons.empty())
     setenv("LONGSPAN_PYTHON", fmt::format("{}", fmt::join(options.pythons, ":")).c_str(), 1);
   if (!files.empty()) setenv("LONGSPAN_PEER_FILES", fmt::format("{}", fmt::join(files, ":")).c_str(), 1);
+}
+
+std::map<std::string, std::string> peer_words(const PeerOptions& options) {
+  std::map<std::string, std::string> words;
+  for (const std::string& given : options.files) {
+    const std::filesystem::path file(given);
+    std::string kernel = file.stem().string();
+    std::replace(kernel.begin(), kernel.end(), '_', '-');
+    words[kernel] = " --peer " + bench::shell_quoted(std::filesystem::proximate(file).string());
+  }
+  return words;
 }
 
 }  // namespace longspan::cli

@@ -183,6 +183,7 @@ void run(const RunArguments& options, const std::vector<std::string>& words) {
   bench::RunOptions run;
   run.suite = suite.name;
   run.command = command_line(words);
+  run.kernel_words = peer_words(options.peers);
   run.rule = suite.rule;
   run.cases = std::move(cases);
   run.folder = options.out.empty() ? default_folder(suite, options.suite.empty()) : options.out;

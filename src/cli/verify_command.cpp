@@ -165,11 +165,12 @@ std::string errors_of(const CaseOutcome& outcome) {
   return text;
 }
 
-void print_outcome(const CaseOutcome& outcome, bool verbose) {
-  const std::string command = printable(command_of(outcome.verified, outcome.direction));
+void print_outcome(const CaseOutcome& outcome, const VerifyArguments& given) {
+  const std::string peer = peer_words(given.peers)[std::string(outcome.verified.kernel->name())];
+  const std::string command = printable(command_of(outcome.verified, outcome.direction) + peer);
   if (outcome.status == CaseOutcome::Status::kFailed) {
     fmt::print("FAILED  {}\n        repeat: {}\n", printable(outcome.reason), command);
-  } else if (verbose) {
+  } else if (given.verbose) {
     fmt::print("{:7} {}{}\n", word_for(outcome.status), command,
                outcome.status == CaseOutcome::Status::kPassed ? errors_of(outcome)
                                                               : ": " + printable(outcome.reason));
@@ -239,7 +240,7 @@ void run_verify(const VerifyArguments& given) {
   Table table;
   const SweepSummary summary = sweep(cases, devices(), [&](const CaseOutcome& outcome) {
     if (outcome.status == CaseOutcome::Status::kFailed || given.verbose) progress.clear();
-    print_outcome(outcome, given.verbose);
+    print_outcome(outcome, given);
     table.add(outcome);
     if (!outcome.verified.backward || outcome.direction == Direction::kBackward) ++done;
     progress.show(fmt::format("{}/{} {} {} {}", done, cases.size(), outcome.verified.kernel->name(),

@@ -103,6 +103,8 @@ void DeviceRun::record(const Case& c, record::Outcome outcome) {
   result.id = id_of(c);
   result.workload = workload_of(c);
   result.command = command_of(c, options_.rule);
+  if (const auto words = options_.kernel_words.find(c.kernel); words != options_.kernel_words.end())
+    result.command += words->second;
   result.started = started_;
   result.elapsed_s = steady_clock().now_s() - begin_s_;
   ledger_.end(c, result);

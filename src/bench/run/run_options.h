@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdio>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,9 @@
 namespace longspan::bench {
 
 struct RunOptions {
-  std::string suite;    // the suite's name, or "command line"
-  std::string command;  // as typed, with paths relative to the working folder
+  std::string suite;                                // the suite's name, or "command line"
+  std::string command;                              // as typed, with paths relative to the working folder
+  std::map<std::string, std::string> kernel_words;  // what the command of a case needs besides, by kernel
   TimingRule rule;
   std::vector<Case> cases;
   std::string folder;  // of results.jsonl

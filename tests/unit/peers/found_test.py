@@ -158,8 +158,10 @@ serve(spoil)""")
         shutil.copy(HERE / "fake.py", mine)
         self.assertNotIn("my-kernel", self.listed())
         shape = ["--kernel", "my-kernel", "--mask", "causal", "--seqlen", "32", "--heads", "2:1", "--head-dim", "8"]
-        self.assertIn("1 passed, 0 failed", self.program(
-            "verify", "--peer", str(mine), *shape, "--dtype", "f32", "--direction", "fwd").stdout)
+        verified = self.program("verify", "--peer", str(mine), *shape, "--dtype", "f32", "--direction", "fwd", "-v").stdout
+        self.assertIn("1 passed, 0 failed", verified)
+        repeat = f" --peer {os.path.relpath(mine)}"
+        self.assertIn(repeat + "  o ", verified)
         os.environ["LONGSPAN_PEER_FILES"] = str(mine)
         try:
             self.assertTrue(self.listed()["my-kernel"]["runs_here"])
@@ -169,6 +171,7 @@ serve(spoil)""")
         rule = ["--warmup-s", "0", "--min-samples", "6", "--max-samples", "6"]
         self.program("run", "--peer", str(mine), *shape, *rule, "--out", str(out))
         self.assertEqual(self.case_in(out)["status"], "ok")
+        self.assertTrue(self.case_in(out)["command"].endswith(repeat), self.case_in(out)["command"])
         mine.write_text(mine.read_text() + "\nthis_is_not_defined\n")
         self.program("run", "--peer", str(mine), *shape, *rule, "--out", str(out) + "2", status=1)
         case = self.case_in(str(out) + "2")
