@@ -11,6 +11,7 @@
 #include "kernels/sm90/forward/kernel.cuh"
 #include "kernels/sm90/forward/launch.h"
 #include "kernels/sm90/isa/dependent_launch.cuh"
+#include "kernels/sm90/isa/shared_memory_grant.h"
 #include "kernels/sm90/isa/tensor_map.h"
 
 namespace longspan::sm90 {
@@ -20,7 +21,8 @@ template <class C>
 int shared_bytes() {
   constexpr int kBytes = sizeof(SharedMemoryPlan<C>);
   static_assert(kBytes <= 227 * 1024, "the shared memory plan is larger than a CTA may have");
-  LONGSPAN_CUDA(cudaFuncSetAttribute(sm90_forward<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
+  static SharedMemoryGrant grant;
+  grant.allow(sm90_forward<C>, kBytes);
   return kBytes;
 }
 
@@ -53,21 +55,24 @@ __global__ void clear_counters(int4* counters, int fours) {
 }
 
 template <class C>
-void start(const ForwardParams& params, const Device& device, int32_t workers, cudaStream_t stream) {
+void start(ForwardParams& params, const Device& device, int32_t workers, cudaStream_t stream) {
   if constexpr (!C::kMerges)
     if (params.part_lse != nullptr) return start<Merging<C>>(params, device, workers, stream);
   int64_t ctas = 0;
+  bool counts = false;
   if constexpr (C::kPaired) {
     const int64_t items =
         C::kSplits ? int64_t{params.whole_items} + params.parts_count : params.order.items();
     ctas = 2 * std::min<int64_t>(workers, items);
+    counts = C::kSplits && params.parts_count > 0;
   } else {
     const int64_t blocks = (int64_t{params.order.items()} + C::kStreams - 1) / C::kStreams;
     ctas = std::min<int64_t>(device.units, blocks);
+    counts = blocks > ctas;
+    if (!counts) params.next_item = nullptr;
   }
   // Only a kernel that counts waits for the one before, so only then may it begin early: behind
   // clear_counters(), which begins when q, k and v are there.
-  const bool counts = !C::kPaired || (C::kSplits && params.parts_count > 0);
   if (counts) {
     clear_counters<<<1, 128, 0, stream>>>(reinterpret_cast<int4*>(params.next_item),
                                           params.counter_bytes / static_cast<int>(sizeof(int4)));
@@ -78,7 +83,7 @@ void start(const ForwardParams& params, const Device& device, int32_t workers, c
 }
 
 template <class Element>
-void start_for(int64_t head_dim, const ForwardShape& shape, const ForwardParams& params, const Device& device,
+void start_for(int64_t head_dim, const ForwardShape& shape, ForwardParams& params, const Device& device,
                int32_t workers, cudaStream_t stream) {
   const auto is = [&](int64_t d, int columns, int piece, int streams) {
     return head_dim == d && shape.columns == columns && shape.piece == piece && shape.streams == streams;

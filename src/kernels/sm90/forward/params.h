@@ -53,7 +53,7 @@ struct ForwardParams {
   float scale = 0;               // of the scores
   float scale_log2 = 0;          // scale * log2(e)
   int32_t counter_bytes = 0;     // of counters, from next_item on
-  int32_t* next_item = nullptr;  // less the grid's workers; zero before the launch
+  int32_t* next_item = nullptr;  // less the grid's workers; zero before the launch; null: each has one
   int32_t fault = 0;             // a Fault, in builds that have them (faults.cuh)
 };
 

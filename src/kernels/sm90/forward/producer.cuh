@@ -1,6 +1,7 @@
 // The forward kernel's load warp, which walks the tile map and fills the rings, and its store warp.
 #pragma once
 
+#include <climits>
 #include <cstdint>
 
 #include "kernels/sm90/forward/config.cuh"
@@ -103,6 +104,7 @@ class Loader {
   // The first `workers` items are handed out without the counter. The kernel before sets it to zero.
   __device__ int take_item() {
     if (lane_ > 0) return 0;
+    if (params_.next_item == nullptr) return INT_MAX;
     griddepcontrol_wait();
     return atomicAdd(params_.next_item, 1) + workers_;
   }
