@@ -108,18 +108,27 @@ struct Call {
   }
   Tensor empty_rows() const { return empty(info.tokens_q, info.problem.heads_q); }
   Tensor empty_keys() const { return empty(info.tokens_kv, info.problem.heads_kv); }
-  Tensor workspace(int64_t bytes) const {
-    return Tensor::empty({bytes}, aoti_torch_dtype_uint8(), device_type, device_index);
-  }
   void* stream() const { return device_index < 0 ? nullptr : current_stream(device_index); }
 };
 
-// PyTorch aligns memory of the CPU to 64 bytes; plans want 256.
-constexpr int64_t kAlignment = 256;
-void* aligned(const Tensor& workspace) {
-  const auto address = reinterpret_cast<uintptr_t>(workspace.data());
-  return reinterpret_cast<void*>((address + kAlignment - 1) / kAlignment * kAlignment);
-}
+// The memory of a call, at the alignment that plans want. PyTorch aligns memory of the CPU to 64 bytes.
+class Workspace {
+ public:
+  Workspace(const Call& call, int64_t bytes) {
+    if (bytes > 0)
+      memory_ =
+          Tensor::empty({bytes + kAlignment}, aoti_torch_dtype_uint8(), call.device_type, call.device_index);
+  }
+  void* data() const {
+    if (!memory_.defined()) return nullptr;
+    const auto address = reinterpret_cast<uintptr_t>(memory_.data());
+    return reinterpret_cast<void*>((address + kAlignment - 1) / kAlignment * kAlignment);
+  }
+
+ private:
+  static constexpr int64_t kAlignment = 256;
+  Tensor memory_;
+};
 
 // forward(Tensor q, Tensor k, Tensor v, Tensor plan) -> (Tensor o, Tensor lse)
 void forward(uint64_t* stack, uint64_t, uint64_t) {
@@ -129,13 +138,13 @@ void forward(uint64_t* stack, uint64_t, uint64_t) {
   Tensor o = call.empty_rows();
   Tensor lse = Tensor::empty({call.info.problem.heads_q, call.info.tokens_q}, aoti_torch_dtype_float32(),
                              call.device_type, call.device_index);
-  const Tensor workspace = call.workspace(call.info.forward_bytes + kAlignment);
+  const Workspace workspace(call, call.info.forward_bytes);
   const longspan_forward_args args{.q = call.rows("q", q),
                                    .k = call.keys("k", k),
                                    .v = call.keys("v", v),
                                    .o = call.rows("o", o),
                                    .lse = call.per_row("lse", lse),
-                                   .workspace = aligned(workspace)};
+                                   .workspace = workspace.data()};
   check_core(longspan_forward(call.plan, &args, call.stream()));
   stack[0] = o.release();
   stack[1] = lse.release();
@@ -149,7 +158,7 @@ void backward(uint64_t* stack, uint64_t, uint64_t) {
                lse = take_tensor(stack[6]), number = take_tensor(stack[7]);
   const Call call(number);
   Tensor dq = call.empty_rows(), dk = call.empty_keys(), dv = call.empty_keys();
-  const Tensor workspace = call.workspace(call.info.backward_bytes + kAlignment);
+  const Workspace workspace(call, call.info.backward_bytes);
   const longspan_backward_args args{.q = call.rows("q", q),
                                     .k = call.keys("k", k),
                                     .v = call.keys("v", v),
@@ -160,7 +169,7 @@ void backward(uint64_t* stack, uint64_t, uint64_t) {
                                     .dv = call.keys("dv", dv),
                                     .lse = call.per_row("lse", lse),
                                     .dlse = dlse.defined() ? call.per_row("dlse", dlse) : nullptr,
-                                    .workspace = aligned(workspace)};
+                                    .workspace = workspace.data()};
   check_core(longspan_backward(call.plan, &args, call.stream()));
   stack[0] = dq.release();
   stack[1] = dk.release();
