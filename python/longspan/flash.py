@@ -18,7 +18,7 @@ def _refuse(**settings):
 
 
 @functools.lru_cache(maxsize=64)
-def _mask(batch, rows, columns, causal, window):
+def batch_mask(batch, rows, columns, causal, window):
     """Of a batch of sequences: the last row and the last key of each are aligned."""
     starts_q = [rows * i for i in range(batch + 1)]
     starts_k = [columns * i for i in range(batch + 1)]
@@ -37,7 +37,7 @@ def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, wi
     if q.dim() != 4 or k.dim() != 4:
         raise ValueError(f"q has shape {list(q.shape)}, k {list(k.shape)}: must be [batch, tokens, heads, head_dim]")
     batch, rows, heads = q.shape[:3]
-    mask = _mask(batch, rows, k.shape[1], bool(causal), tuple(window_size))
+    mask = batch_mask(batch, rows, k.shape[1], bool(causal), tuple(window_size))
     o, lse = attention(q, k, v, mask, scale=softmax_scale, deterministic=deterministic or None, return_lse=True)
     return (o, lse.view(heads, batch, rows).transpose(0, 1), None) if return_attn_probs else o
 
