@@ -31,6 +31,9 @@ struct Problem {
   bool lse_gradient = false;   // the loss depends on lse, too: BackwardArgs::dlse is given
   float scale = 0;             // of the scores; 0 means 1 / sqrt(head_dim)
   bool deterministic = false;  // the same bits on every run are required, not just preferred
+  // All masks of this size get the same kernel launches and workspace, so that a captured CUDA graph can be
+  // given the plan of another mask. Costs speed.
+  bool same_launches = false;
   std::shared_ptr<const HeadMasks> masks;  // one for all heads, or one per KV head; [tokens_q, tokens_kv]
 
   void set_mask(Mask mask) { masks = std::make_shared<const HeadMasks>(HeadMasks{std::move(mask)}); }

@@ -2,21 +2,22 @@
 
 #include <algorithm>
 #include <memory>
-#include <mutex>
 #include <new>
-#include <shared_mutex>
 #include <string>
-#include <unordered_map>
 
 #include "api/find_kernel.h"
 #include "longspan/attention.h"
 #include "mask/picture.h"
+#include "planned.h"
 
 using longspan::Direction;
 using longspan::Error;
 using longspan::ErrorKind;
 using longspan::HeadMasks;
 using longspan::Mask;
+using longspan::python::follow;
+using longspan::python::Planned;
+using longspan::python::plans;
 
 struct longspan_masks {
   std::shared_ptr<const HeadMasks> heads;
@@ -59,52 +60,6 @@ const Mask& mask_of(const longspan_masks* masks, int64_t head) {
 
 longspan_masks* made(HeadMasks masks) {
   return new longspan_masks{std::make_shared<const HeadMasks>(std::move(masks))};
-}
-
-// A plan and what it was made for.
-struct Planned {
-  longspan::Problem problem;
-  longspan::Device device;
-  longspan_problem asked;
-  std::string kernel;
-  std::unique_ptr<longspan::Plan> plan;
-  int64_t forward_bytes = 0, backward_bytes = 0;
-};
-
-// The plans by number. Lookups are on the path of every call and take a shared lock.
-class Plans {
- public:
-  int64_t add(std::shared_ptr<Planned> plan) {
-    const std::unique_lock lock(mutex_);
-    plans_.emplace(++last_, std::move(plan));
-    return last_;
-  }
-  std::shared_ptr<Planned> find(int64_t number) const {
-    const std::shared_lock lock(mutex_);
-    const auto found = plans_.find(number);
-    if (found == plans_.end())
-      refuse("plan " + std::to_string(number) + " does not exist, or not any more", __LINE__);
-    return found->second;
-  }
-  std::shared_ptr<Planned> remove(int64_t number) {
-    const std::unique_lock lock(mutex_);
-    const auto found = plans_.find(number);
-    if (found == plans_.end()) return nullptr;
-    std::shared_ptr<Planned> plan = std::move(found->second);
-    plans_.erase(found);
-    return plan;  // destroyed outside of the lock
-  }
-
- private:
-  mutable std::shared_mutex mutex_;
-  std::unordered_map<int64_t, std::shared_ptr<Planned>> plans_;
-  int64_t last_ = 0;
-};
-
-// Never destroyed: at exit, objects of Python may still refer to plans.
-Plans& plans() {
-  static auto* const all = new Plans;
-  return *all;
 }
 
 longspan::Device device_of(int32_t cuda_device) {
@@ -272,6 +227,7 @@ int longspan_plan_make(const longspan_masks* masks, const longspan_problem* aske
     p.scale = asked->scale;
     p.deterministic = asked->deterministic != 0;
     p.lse_gradient = asked->backward != 0;
+    p.same_launches = asked->same_launches != 0;
     p.masks = masks->heads;
     const Direction until = asked->backward != 0 ? Direction::kBackward : Direction::kForward;
     // Not make_plan(): its plans check every pointer again, which the operators and the kernels do.
@@ -302,6 +258,11 @@ void longspan_plan_delete(int64_t plan) {
   guarded([&] { plans().remove(plan); });
 }
 
+int longspan_plan_follow(int64_t plan, int64_t old, void* graph, void* ready, void* stream) {
+  return guarded(
+      [&] { follow(plans().find(plan), plans().find(old), graph, ready, longspan::Stream{stream}); });
+}
+
 int longspan_forward(int64_t plan, const longspan_forward_args* args, void* stream) {
   return guarded([&] {
     const std::shared_ptr<Planned> planned = plans().find(plan);
@@ -312,13 +273,14 @@ int longspan_forward(int64_t plan, const longspan_forward_args* args, void* stre
     const auto keys = [&](const longspan_tensor& t) {
       return view(t, p.dtype, p.tokens_kv, p.heads_kv, p.head_dim);
     };
-    planned->plan->forward({.q = rows(args->q),
-                            .k = keys(args->k),
-                            .v = keys(args->v),
-                            .o = rows(args->o),
-                            .lse = args->lse,
-                            .workspace = args->workspace},
-                           longspan::Stream{stream});
+    const longspan::ForwardArgs all{.q = rows(args->q),
+                                    .k = keys(args->k),
+                                    .v = keys(args->v),
+                                    .o = rows(args->o),
+                                    .lse = args->lse,
+                                    .workspace = args->workspace};
+    planned->run([all](longspan::Plan& by, longspan::Stream in) { by.forward(all, in); },
+                 longspan::Stream{stream});
   });
 }
 
@@ -334,17 +296,18 @@ int longspan_backward(int64_t plan, const longspan_backward_args* args, void* st
     const auto keys = [&](const longspan_tensor& t) {
       return view(t, p.dtype, p.tokens_kv, p.heads_kv, p.head_dim);
     };
-    planned->plan->backward({.q = rows(args->q),
-                             .k = keys(args->k),
-                             .v = keys(args->v),
-                             .o = rows(args->o),
-                             .dout = rows(args->dout),
-                             .lse = args->lse,
-                             .dq = rows(args->dq),
-                             .dk = keys(args->dk),
-                             .dv = keys(args->dv),
-                             .workspace = args->workspace,
-                             .dlse = args->dlse},
-                            longspan::Stream{stream});
+    const longspan::BackwardArgs all{.q = rows(args->q),
+                                     .k = keys(args->k),
+                                     .v = keys(args->v),
+                                     .o = rows(args->o),
+                                     .dout = rows(args->dout),
+                                     .lse = args->lse,
+                                     .dq = rows(args->dq),
+                                     .dk = keys(args->dk),
+                                     .dv = keys(args->dv),
+                                     .workspace = args->workspace,
+                                     .dlse = args->dlse};
+    planned->run([all](longspan::Plan& by, longspan::Stream in) { by.backward(all, in); },
+                 longspan::Stream{stream});
   });
 }

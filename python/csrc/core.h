@@ -63,6 +63,7 @@ typedef struct {
   float scale;           /* 0: 1 / sqrt(head_dim) */
   int32_t deterministic; /* the same bits on every run are required */
   int32_t backward;      /* whether a backward pass is planned */
+  int32_t same_launches; /* captured graphs can be given another plan: longspan_plan_follow */
 } longspan_problem;
 
 typedef struct {
@@ -98,6 +99,11 @@ typedef struct {
   const float* dlse; /* may be null */
   void* workspace;
 } longspan_backward_args;
+
+/* Makes a CUDA graph that has captured calls of `old` run `plan` instead, which must be of the same problem
+ * with another mask, both with same_launches. graph: the captured cudaGraph_t; ready: its cudaGraphExec_t;
+ * stream: the one that it is launched in. Other graphs go on with `old`. */
+LONGSPAN_API int longspan_plan_follow(int64_t plan, int64_t old, void* graph, void* ready, void* stream);
 
 LONGSPAN_API int longspan_forward(int64_t plan, const longspan_forward_args* args, void* stream);
 LONGSPAN_API int longspan_backward(int64_t plan, const longspan_backward_args* args, void* stream);

@@ -16,12 +16,13 @@ class Plan:
     streams. `tensor` is how the plan enters an operator, and keeps it alive."""
 
     def __init__(self, mask, heads, head_dim, dtype=torch.bfloat16, device="cuda", *, scale=None, deterministic=False,
-                 backward=True, kernel="auto"):
+                 backward=True, kernel="auto", graphs=False):
         """mask: a Mask. heads: (query heads, KV heads). dtype: torch.bfloat16 or float16, on the CPU also float32.
         device: such as "cpu" or "cuda:1". scale: of the scores, 1 / sqrt(head_dim) by default. deterministic: the same
         bits on every run. backward: whether gradients are wanted. kernel: "auto", or one of `longspan list kernels`.
-        Raises TypeError or ValueError for wrong arguments, NotImplementedError with each kernel's reason if none can
-        do it."""
+        graphs: update_() can give CUDA graphs another mask; the plan then does without what only some masks allow, and
+        is slower. Raises TypeError or ValueError for wrong arguments, NotImplementedError with each kernel's reason if
+        none can do it."""
         device = torch.device(device)
         if dtype not in _DTYPES:
             raise TypeError(f"dtype {dtype}: must be float32, bfloat16 or float16")
@@ -36,20 +37,41 @@ class Plan:
         if device.type == "cuda":
             index = torch.cuda.current_device() if device.index is None else device.index
         self.device = torch.device("cpu") if index < 0 else torch.device("cuda", index)
-        self._made_for = _core.Problem(*heads, head_dim, _DTYPES[dtype], index, scale or 0, bool(deterministic),
-                                       bool(backward))
         self.heads, self.head_dim, self.dtype, self.backward = tuple(heads), head_dim, dtype, bool(backward)
-        number = self._make(mask, kernel)
-        with torch.inference_mode(False):  # the backward pass keeps it
-            self.tensor = torch.frombuffer(number, dtype=torch.int64)
+        self._made_for = _core.Problem(*heads, head_dim, _DTYPES[dtype], index, scale or 0, bool(deterministic),
+                                       bool(backward), bool(graphs))
+        self._kernel_asked = kernel
+        self.mask, self.tensor = mask, self._number(mask)
 
-    def _make(self, mask, kernel):
+    def _number(self, mask):
+        """The tensor of a new plan's number."""
         if not isinstance(mask, Mask):
             raise TypeError(f"mask: must be a longspan.Mask, not {type(mask).__name__}")
         number = _core.PlanNumber()
-        _core.call("plan_make", mask._masks.handle, ctypes.byref(self._made_for), kernel.encode(), number)
-        self.mask = mask
-        return number
+        _core.call("plan_make", mask._masks.handle, ctypes.byref(self._made_for), self._kernel_asked.encode(), number)
+        with torch.inference_mode(False):  # the backward pass keeps it
+            return torch.frombuffer(number, dtype=torch.int64)
+
+    def update_(self, mask, graphs=()):
+        """Plans another mask of as many rows and columns in this plan's place. Functions that hold the plan, compiled ones
+        too, use it from their next call on; backward passes of earlier calls keep the mask of their forward pass.
+
+        graphs: those torch.cuda.CUDAGraph that have captured calls of this plan and shall use the mask, too, from their
+        next replay() on, in the current stream. Other graphs keep the mask they have. That needs a plan made with
+        graphs=True, and graphs made with torch.cuda.CUDAGraph(keep_graph=True) on which instantiate() was called.
+
+        Returns the plan. Raises ValueError for a mask of another size, NotImplementedError if the graphs cannot follow;
+        the plan and the graphs are then as before."""
+        if isinstance(mask, Mask) and mask.shape != self.mask.shape:
+            raise ValueError(f"the mask has {list(mask.shape)} rows and columns: the plan is for {list(self.mask.shape)}")
+        if graphs and not self._made_for.same_launches:
+            raise ValueError("graphs follow only a plan that was made with graphs=True")
+        tensor = self._number(mask)
+        for graph in graphs:
+            _core.call("plan_follow", int(tensor), int(self.tensor), graph.raw_cuda_graph(), graph.raw_cuda_graph_exec(),
+                       torch.cuda.current_stream(self.device).cuda_stream)
+        self.mask, self.tensor = mask, tensor
+        return self
 
     @property
     def kernel(self):
@@ -75,11 +97,10 @@ def plan(mask, heads, head_dim, dtype=torch.bfloat16, device="cuda", **options):
     return Plan(mask, heads, head_dim, dtype, device, **options)
 
 
-def _plan_of(mask, q, k, scale, deterministic):
+def plan_of(mask, q, k, scale, deterministic, backward):
     """The plan that is kept with the mask, or a new one."""
     key = (q.shape[1], k.shape[1], q.shape[2], q.dtype, q.device, scale, deterministic)
     found = mask._plans.get(key)
-    backward = torch.is_grad_enabled()
     if found is None or backward and not found.backward:
         if torch.compiler.is_compiling():
             raise RuntimeError("a mask must have its plan before torch.compile traces a call: give the call "
@@ -92,9 +113,10 @@ def _plan_of(mask, q, k, scale, deterministic):
 
 def _tokens(x, name):
     """[T, H, D] of [T, H, D] or [B, S, H, D], without a copy where strides allow it."""
-    if x.dim() == 4:
-        x = x.reshape(-1, *x.shape[2:])
-    elif x.dim() != 3:
+    dim = x.dim()
+    if dim == 4:
+        x = x.flatten(0, 1)
+    elif dim != 3:
         raise ValueError(f"{name} has shape {list(x.shape)}: must be [tokens, heads, head_dim] or [batch, tokens, "
                          "heads, head_dim]")
     return x if x.stride(2) == 1 else x.contiguous()
@@ -114,8 +136,9 @@ def attention(q, k, v, mask, *, scale=None, sinks=None, deterministic=None, retu
 
     Raises ValueError or TypeError for wrong arguments, NotImplementedError with the reason for what no kernel can do.
     """
-    if torch.is_autocast_enabled(q.device.type):
-        dtype = torch.get_autocast_dtype(q.device.type)
+    kind = "cuda" if q.is_cuda else "cpu"
+    if torch.is_autocast_enabled(kind):
+        dtype = torch.get_autocast_dtype(kind)
         q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
     shape = q.shape
     q, k, v = _tokens(q, "q"), _tokens(k, "k"), _tokens(v, "v")
@@ -126,7 +149,7 @@ def attention(q, k, v, mask, *, scale=None, sinks=None, deterministic=None, retu
     elif isinstance(mask, Mask):
         if deterministic is None:
             deterministic = torch.are_deterministic_algorithms_enabled()
-        found = _plan_of(mask, q, k, scale, bool(deterministic))
+        found = plan_of(mask, q, k, scale, bool(deterministic), torch.is_grad_enabled())
     else:
         raise TypeError(f"mask: must be a longspan.Mask or a longspan.Plan, not {type(mask).__name__}")
     try:
@@ -141,7 +164,8 @@ def attention(q, k, v, mask, *, scale=None, sinks=None, deterministic=None, retu
         column = sinks.to(torch.float32)[:, None]
         o = (o * torch.sigmoid(lse - column).T[:, :, None]).to(o.dtype)
         lse = torch.logaddexp(lse, column)
-    o = o.view(shape)
+    if len(shape) == 4:
+        o = o.view(shape)
     return (o, lse) if return_lse else o
 
 
@@ -188,7 +212,7 @@ class _MaskOfLengths:
         return cu_q._version, None if cu_k is None else cu_k._version
 
 
-_masks_of_lengths = _MaskOfLengths()
+mask_of_lengths = _MaskOfLengths().find
 
 
 def attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k=None, *, causal=False, window=(-1, -1), **options):
@@ -202,5 +226,5 @@ def attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k=None, *, causal=False, 
     The mask of a tensor of lengths is kept for as long as the tensor lives unchanged; to share plans between steps,
     make a Mask.from_cu_seqlens and use attention(). Returns and raises what attention() does.
     """
-    mask = _masks_of_lengths.find(cu_seqlens_q, cu_seqlens_k, causal, window)
+    mask = mask_of_lengths(cu_seqlens_q, cu_seqlens_k, causal, window)
     return attention(q, k, v, mask, **options)

@@ -19,7 +19,7 @@ class MasksInfo(ctypes.Structure):
 class Problem(ctypes.Structure):
     _fields_ = [("heads_q", I64), ("heads_kv", I64), ("head_dim", I64), ("dtype", ctypes.c_int32),
                 ("cuda_device", ctypes.c_int32), ("scale", ctypes.c_float), ("deterministic", ctypes.c_int32),
-                ("backward", ctypes.c_int32)]
+                ("backward", ctypes.c_int32), ("same_launches", ctypes.c_int32)]
 
 
 class PlanInfo(ctypes.Structure):
@@ -50,6 +50,7 @@ for _name, _arguments in {
     "plan_make": [_H, _P(Problem), ctypes.c_char_p, _P(I64)],
     "plan_get_info": [I64, _P(PlanInfo)],
     "plan_kernel": [I64, _P(ctypes.c_char_p)],
+    "plan_follow": [I64, I64, _H, _H, _H],
 }.items():
     getattr(_library, "longspan_" + _name).argtypes = _arguments
 

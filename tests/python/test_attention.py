@@ -241,6 +241,62 @@ def test_graphs_and_streams():
     assert all(torch.equal(o, expected) for o in outputs)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("head_dim", [64, 128])
+def test_graphs_follow_a_plan(head_dim, deterministic):
+    tokens = 2048
+    parts = inputs(tokens, tokens, heads=(8, 2), head_dim=head_dim, dtype=torch.bfloat16, device="cuda")
+    dout = torch.randn_like(parts[0])
+    masks = [Mask.documents([700, 1348]), Mask.causal(tokens), Mask.full(tokens), Mask.sliding_window(tokens, window=256),
+             Mask.uniform_block_sparse(tokens, block=64), Mask.causal_blockwise(tokens), Mask.documents([50] * 40 + [48])]
+    plan = longspan.plan(masks[0], (8, 2), head_dim, deterministic=deterministic, graphs=True)
+
+    def both(by):
+        o = longspan.attention(*parts, by)
+        return o.detach(), *torch.autograd.grad(o, parts, dout)
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        both(plan)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph(keep_graph=True)
+    with torch.cuda.graph(graph):
+        got = both(plan)
+    graph.instantiate()
+    before = torch.cuda.memory_allocated()
+    for mask in masks * 3:
+        if mask is not plan.mask:
+            assert plan.update_(mask, graphs=[graph]) is plan
+        graph.replay()
+        expected = both(longspan.plan(mask, (8, 2), head_dim, deterministic=deterministic))
+        for a, b in zip(got, expected):
+            assert largest(a, b) < 2e-2
+    assert torch.cuda.memory_allocated() <= before + 4 * sum(x.numel() * 2 for x in got)
+    with pytest.raises(ValueError, match="captured no call"):
+        longspan.plan(masks[0], (8, 2), head_dim, graphs=True).update_(masks[1], graphs=[graph])
+    with pytest.raises(ValueError, match="graphs=True"):
+        longspan.plan(masks[0], (8, 2), head_dim).update_(masks[1], graphs=[graph])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_update(device):
+    dtype = torch.float32 if device == "cpu" else torch.bfloat16
+    parts = inputs(96, 96, dtype=dtype, device=device)
+    first, second = Mask.causal(96), Mask.documents([30, 66])
+    plan = longspan.plan(first, (4, 2), 64, dtype, device)
+    o = longspan.attention(*parts, plan)
+    plan.update_(second)
+    gradients = torch.autograd.grad(o, parts, torch.ones_like(o))  # of the mask of its forward pass
+    again = torch.autograd.grad(longspan.attention(*parts, first), parts, torch.ones_like(o))
+    assert all(largest(a, b) < 1e-2 for a, b in zip(gradients, again))
+    assert torch.equal(longspan.attention(*parts, plan), longspan.attention(*parts, second))
+    with pytest.raises(ValueError, match="rows and columns"):
+        plan.update_(Mask.causal(95))
+    assert plan.mask is second
+
+
 def test_varlen():
     lengths = torch.tensor([0, 30, 31, 96], dtype=torch.int32)
     parts = inputs(96, 96)

@@ -120,6 +120,13 @@ void Event::wait_in(Stream stream) const {
   LONGSPAN_CUDA(cudaStreamWaitEvent(raw(stream), event_, 0));
 }
 
+bool Event::reached() const {
+  const cudaError_t status = cudaEventQuery(event_);
+  if (status == cudaErrorNotReady) return false;
+  LONGSPAN_CUDA(status);
+  return true;
+}
+
 double Event::seconds_since(const Event& start) const {
   float milliseconds = 0;
   LONGSPAN_CUDA(cudaEventElapsedTime(&milliseconds, start.event_, event_));

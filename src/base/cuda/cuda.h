@@ -73,6 +73,7 @@ class Event {
   void record(Stream stream);
   void synchronize() const;                        // blocks the host
   void wait_in(Stream stream) const;               // makes the stream wait
+  bool reached() const;                            // by the device
   double seconds_since(const Event& start) const;  // both must be recorded with timing, and reached
 
  private:

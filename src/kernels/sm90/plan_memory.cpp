@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/cuda/cuda.h"
+#include "base/cuda/graph_calls.h"
 #include "base/error.h"
 
 namespace longspan::sm90 {
@@ -88,6 +89,7 @@ PlanMemory& PlanMemory::operator=(PlanMemory&& other) noexcept {
 void PlanMemory::used_by(cudaStream_t stream) noexcept {
   if (data_ == nullptr) return;
   const bool captured = is_captured(stream);
+  if (captured && cuda::CallerKeepsCaptured::holds()) return;
   const std::scoped_lock lock(mutex_);
   lost_ = lost_ || captured || !record(stream);
 }

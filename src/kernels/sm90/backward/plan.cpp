@@ -62,7 +62,7 @@ BackwardPlan::BackwardPlan(const Problem& problem, const BackwardShape& shape, c
   pass_ctas_ = all.pass_ctas;
   shape_.rest = all.rests ? BackwardRest::kAlways : BackwardRest::kNever;
   pack_.upload(device);
-  lay_out_workspace(all.items.shared);
+  lay_out_workspace(all.items.shared || problem.same_launches);
   constexpr size_t kMostKept = size_t{4} << 20;  // bytes
   if (pack_.bytes() > kMostKept) all = BackwardArrangement();
 }

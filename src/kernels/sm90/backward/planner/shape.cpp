@@ -79,9 +79,20 @@ bool is_window_with_passes(const Problem& problem, BackwardShape shape) {
           problem.tokens_kv * problem.heads_kv <= tuned::kWindowMaxKeys);
 }
 
+// Depends on the mask in nothing that its launches show: instance, grid of tiles, passes.
+BackwardShape shape_of_same_launches(const Problem& problem) {
+  BackwardShape shape;
+  shape.kind = kind_of(problem, block_alignment(*problem.masks));
+  shape.store = problem.deterministic ? BackwardStore::kOrdered : BackwardStore::kAdded;
+  shape.in_rows = problem.head_dim != 128;
+  shape.aligned = shape.by_time = false;
+  return shape;
+}
+
 }  // namespace
 
 BackwardShape choose_backward_shape(const Problem& problem) {
+  if (problem.same_launches) return shape_of_same_launches(problem);
   BackwardShape shape;
   const int64_t block = block_alignment(*problem.masks);
   shape.kind = kind_of(problem, block);

@@ -62,6 +62,7 @@ ForwardShape choose_forward_shape(const Problem& problem, const Device& device) 
   const HeadMasks& masks = *problem.masks;
   ForwardShape shape;
   shape.pack = static_cast<int>(std::gcd(problem.group_size(), tuned::kMaxPack));
+  if (problem.same_launches) return shape;
 
   const int64_t block = block_alignment(masks);
   if (block == kLargestBlock) {

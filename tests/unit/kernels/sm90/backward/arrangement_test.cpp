@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <vector>
@@ -99,6 +101,27 @@ TEST(BackwardArrangement, VisitsEveryTileOnce) {
                              .walk = {deterministic && parts == 2, deterministic}};
               expect_all_once(problem, shape);
             }
+    }
+}
+
+// What the launches of a pass, its workspace and its kernel depend on.
+TEST(BackwardArrangement, MasksOfSameLaunchesDifferInNothingThatALaunchShows) {
+  for (const bool deterministic : {false, true})
+    for (const int64_t head_dim : {64, 128}) {
+      std::optional<std::tuple<BackwardShape, int32_t, int32_t, int32_t, int32_t, bool>> first;
+      for (const std::string& name : pattern_names()) {
+        SCOPED_TRACE(name);
+        Problem problem = problem_of(name, 3072, deterministic);
+        problem.head_dim = head_dim;
+        problem.same_launches = true;
+        BackwardShape shape = choose_backward_shape(problem);
+        const BackwardArrangement all = arrange_backward(problem, shape, 132);
+        shape.kind = BackwardKind::kLong;  // is for the planner alone
+        const std::tuple now{shape,         all.row_tiles,        all.key_tiles,
+                             all.pass_ctas, all.schedule.streams, all.rests};
+        if (!first) first = now;
+        EXPECT_TRUE(now == *first);
+      }
     }
 }
 

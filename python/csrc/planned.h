@@ -1,0 +1,64 @@
+// The plans of the C interface: by number, with the calls of them that CUDA graphs repeat.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core.h"
+#include "longspan/attention.h"
+#ifdef LONGSPAN_WITH_CUDA
+#include "base/cuda/graph_calls.h"
+#endif
+
+namespace longspan::python {
+
+using Call = std::function<void(Plan&, Stream)>;  // a forward or backward pass with its arguments
+
+// A plan and what it was made for.
+struct Planned {
+  Problem problem;
+  Device device;
+  longspan_problem asked;
+  std::string kernel;
+  std::unique_ptr<Plan> plan;
+  int64_t forward_bytes = 0, backward_bytes = 0;
+
+  void run(const Call& call, Stream stream);
+
+#ifdef LONGSPAN_WITH_CUDA
+  // Its calls that CUDA graphs repeat, with Problem::same_launches.
+  struct Captured {
+    Call call;
+    cuda::CapturedKernels kernels;
+  };
+  std::mutex mutex;
+  std::vector<Captured> captured;
+#endif
+};
+
+// Makes the calls of `old` in a CUDA graph calls of `plan`: as longspan_plan_follow. Changes nothing if it fails.
+void follow(const std::shared_ptr<Planned>& plan, const std::shared_ptr<Planned>& old, void* graph, void* ready,
+            Stream stream);
+
+// The plans by number. Lookups are on the path of every call and take a shared lock.
+class Plans {
+ public:
+  int64_t add(std::shared_ptr<Planned> plan);
+  std::shared_ptr<Planned> find(int64_t number) const;  // throws kInput
+  void remove(int64_t number);
+
+ private:
+  mutable std::shared_mutex mutex_;
+  std::unordered_map<int64_t, std::shared_ptr<Planned>> plans_;
+  std::vector<std::shared_ptr<Planned>> in_graphs_;  // that may run at any later time
+  int64_t last_ = 0;
+};
+
+Plans& plans();
+
+}  // namespace longspan::python
