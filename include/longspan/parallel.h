@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
@@ -80,12 +81,16 @@ std::vector<std::string> strategy_names();  // "ulysses", "ring-p2p", ...
 //
 // The tensors of a call hold the rank's own tokens with all heads, packed in the order of tokens(): q, o,
 // dout, dq [own tokens, heads_q, head_dim]; k, v, dk, dv [own tokens, heads_kv, head_dim]; lse [heads_q, own
-// tokens]. The object has its own workspace. Call forward() before each backward() with the same tensors:
-// backward() reuses other ranks' keys that forward() kept.
+// tokens]. The object has its own workspace, so its calls use it one after another: queue them in one stream,
+// or in streams that wait for one another.
 //
-// Calls throw kInput for arguments that do not fit, as those of a Plan do, for a backward() without its
-// forward(), and for an object that was moved from; kPeer once the group has failed. Only kInput leaves the
-// object usable. A rank that throws is missed by the others: end the group with fail(), as run_ranks() does.
+// Of a forward pass, backward() needs q, k, v, o, lse, and what forward() wrote to `kept`: data of other
+// ranks. All of it belongs to the caller, so layers can share one object, with any number of forward passes
+// before their backward passes, in any order that is the same on all ranks.
+//
+// Calls throw kInput for arguments that do not fit, as those of a Plan do, and for an object that was moved
+// from; kPeer once the group has failed. Only kInput leaves the object usable. A rank that throws is missed
+// by the others: end the group with fail(), as run_ranks() does.
 class ParallelAttention {
  public:
   // Plans everything: the schedule, the masks of each rank's shards, the kernel's plans. Throws kInput or
@@ -100,8 +105,11 @@ class ParallelAttention {
   const std::vector<Range>& tokens() const;  // tokens of the sequence that this rank holds, in row order
   int64_t token_count() const;
 
-  void forward(const ForwardArgs& args, Stream stream);
-  void backward(const BackwardArgs& args, Stream stream);
+  // The bytes of `kept` on this rank; 0 for some strategies, and if no backward pass is planned. `kept` is on
+  // the device, aligned to 256, with any contents before forward(). It may be empty if no backward() follows.
+  size_t kept_bytes() const;
+  void forward(const ForwardArgs& args, Stream stream, std::span<std::byte> kept = {});
+  void backward(const BackwardArgs& args, Stream stream, std::span<const std::byte> kept);
   void finish(Stream stream);  // waits for the last pass, which a GPU may still be running
 
  private:

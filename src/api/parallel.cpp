@@ -135,32 +135,31 @@ class ParallelAttention::Impl {
 
   const Ranges& tokens() const { return schedule_.owned[static_cast<size_t>(group_.rank())]; }
 
-  void forward(const ForwardArgs& args, Stream stream) {
-    check(args, own_, rules());
-    ready_for_backward_ = false;
-    standard_errors([&] { executor_.forward(args, stream); });
-    ready_for_backward_ = until_ == Direction::kBackward;
+  size_t kept_bytes() const { return executor_.kept_bytes(); }
+
+  void forward(const ForwardArgs& args, Stream stream, std::span<std::byte> kept) {
+    check(args, own_, rules(kept));
+    standard_errors([&] { executor_.forward(args, kept.data(), stream); });
   }
 
-  void backward(const BackwardArgs& args, Stream stream) {
+  void backward(const BackwardArgs& args, Stream stream, std::span<const std::byte> kept) {
     LONGSPAN_CHECK_INPUT(until_ == Direction::kBackward,
                          "the attention has no backward pass; make it with Direction::kBackward");
-    LONGSPAN_CHECK_INPUT(ready_for_backward_,
-                         "backward() without its forward(); call forward() on the same tensors before each");
-    check(args, own_, rules());
-    ready_for_backward_ = false;
-    standard_errors([&] { executor_.backward(args, stream); });
+    check(args, own_, rules(kept));
+    standard_errors([&] { executor_.backward(args, kept.data(), stream); });
   }
 
   void finish(Stream stream) { executor_.finish(stream); }
 
  private:
-  ArgumentRules rules() const {
+  ArgumentRules rules(std::span<const std::byte> kept) const {
     return {.kernel = kernel_.name(),
             .workspace_bytes = 0,
             .alignment = kernel_.row_alignment(),
             .merges_parts = false,
-            .device = device_};
+            .device = device_,
+            .kept = kept,
+            .kept_bytes = executor_.kept_bytes()};
   }
 
   Group group_;  // outlives the executor
@@ -170,7 +169,6 @@ class ParallelAttention::Impl {
   const Kernel& kernel_;
   Problem own_;  // with the rank's own number of tokens
   Executor executor_;
-  bool ready_for_backward_ = false;
 };
 
 ParallelAttention::ParallelAttention(const Problem& problem, const ParallelConfig& config, const Group& group,
@@ -193,12 +191,16 @@ int64_t ParallelAttention::token_count() const {
   return count(tokens());
 }
 
-void ParallelAttention::forward(const ForwardArgs& args, Stream stream) {
-  impl().forward(args, stream);
+size_t ParallelAttention::kept_bytes() const {
+  return impl().kept_bytes();
 }
 
-void ParallelAttention::backward(const BackwardArgs& args, Stream stream) {
-  impl().backward(args, stream);
+void ParallelAttention::forward(const ForwardArgs& args, Stream stream, std::span<std::byte> kept) {
+  impl().forward(args, stream, kept);
+}
+
+void ParallelAttention::backward(const BackwardArgs& args, Stream stream, std::span<const std::byte> kept) {
+  impl().backward(args, stream, kept);
 }
 
 void ParallelAttention::finish(Stream stream) {

@@ -11,7 +11,7 @@
 namespace longspan {
 namespace {
 
-constexpr size_t kWorkspaceAlignment = 256;
+constexpr size_t kBlockAlignment = 256;
 
 // The memory of an argument: rows of `row` bytes, `inner` bytes apart, in groups that are `outer` bytes
 // apart.
@@ -76,17 +76,13 @@ class Checker {
   void workspace(const void* data, size_t given) {
     const size_t needed = rules_.workspace_bytes;
     if (needed == 0) return;
-    LONGSPAN_CHECK_INPUT(data != nullptr,
-                         "workspace is null; {} needs {} bytes, as Plan::workspace_bytes() says",
-                         rules_.kernel, needed);
-    LONGSPAN_CHECK_INPUT(reinterpret_cast<uintptr_t>(data) % kWorkspaceAlignment == 0,
-                         "workspace is at {}; must be aligned to {} bytes, as a Buffer is", data,
-                         kWorkspaceAlignment);
-    LONGSPAN_CHECK_INPUT(given == 0 || given >= needed,
-                         "workspace has {} bytes; {} needs {}, as Plan::workspace_bytes() says", given,
-                         rules_.kernel, needed);
-    in_place("workspace", data);
-    output(extent_of_bytes("workspace", data, static_cast<int64_t>(needed)));
+    output(block("workspace", data, given == 0 ? needed : given, needed, "Plan::workspace_bytes()"));
+  }
+  void kept_output() {
+    if (rules_.kept.data() != nullptr && rules_.kept_bytes > 0) output(kept());
+  }
+  void kept_input() {
+    if (rules_.kept_bytes > 0) inputs_.push_back(kept());
   }
 
   // No output may share memory with an input or with another output.
@@ -159,6 +155,21 @@ class Checker {
     return extent;
   }
 
+  Extent block(const char* name, const void* data, size_t given, size_t needed, const char* source) const {
+    LONGSPAN_CHECK_INPUT(data != nullptr, "{} is null; {} needs {} bytes, as {} says", name, rules_.kernel,
+                         needed, source);
+    LONGSPAN_CHECK_INPUT(reinterpret_cast<uintptr_t>(data) % kBlockAlignment == 0,
+                         "{} is at {}; must be aligned to {} bytes, as a Buffer is", name, data,
+                         kBlockAlignment);
+    LONGSPAN_CHECK_INPUT(given >= needed, "{} has {} bytes; {} needs {}, as {} says", name, given,
+                         rules_.kernel, needed, source);
+    in_place(name, data);
+    return extent_of_bytes(name, data, static_cast<int64_t>(needed));
+  }
+  Extent kept() const {
+    return block("kept", rules_.kept.data(), rules_.kept.size(), rules_.kept_bytes, "kept_bytes()");
+  }
+
   Extent lse(const char* name, const float* data) const {
     const int64_t rows = problem_.heads_q * problem_.tokens_q;
     if (rows == 0) return extent_of_bytes(name, nullptr, 0);
@@ -201,6 +212,7 @@ void check(const ForwardArgs& args, const Problem& problem, const ArgumentRules&
   checker.lse_output(args.lse);
   if (args.part_lse != nullptr) checker.part(args.part_o);
   checker.workspace(args.workspace, args.workspace_size);
+  checker.kept_output();
   checker.overlaps();
 }
 
@@ -220,6 +232,7 @@ void check(const BackwardArgs& args, const Problem& problem, const ArgumentRules
   checker.key_output("dk", args.dk, problem.fp32_output);
   checker.key_output("dv", args.dv, problem.fp32_output);
   checker.workspace(args.workspace, args.workspace_size);
+  checker.kept_input();
   checker.overlaps();
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -17,6 +18,10 @@ struct ArgumentRules {
   size_t alignment = 1;        // of the rows of every tensor, in bytes
   bool merges_parts = false;   // ForwardArgs::part_o is allowed
   Device device;               // that uses the memory
+
+  // Of context parallelism: what the forward pass writes for the backward pass. Forward, null is allowed.
+  std::span<const std::byte> kept{};
+  size_t kept_bytes = 0;
 };
 
 // Throw kInput that names the argument, what it is, and what is allowed: null or misaligned pointers, a dtype

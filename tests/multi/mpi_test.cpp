@@ -59,7 +59,7 @@ int main(int argc, char** argv) {
       Tensors local(problem, count(schedule.owned[static_cast<size_t>(communicator->rank())]));
       Executor executor(schedule, problem, kernel_from_name("cpu-flash"), cpu_device(), *communicator);
       for (int pass = 0;; ++pass) {
-        executor.forward(local.forward(), {});
+        executor.forward(local.forward(), nullptr, {});
         if (pass == 3 && communicator->rank() == 1) raise(what == "die" ? SIGKILL : SIGSTOP);
       }
     }

@@ -39,43 +39,39 @@ class Executor::Impl {
     if (const size_t bytes = plan_.workspace_bytes(); bytes > 0) workspace_ = Buffer(bytes, device_);
   }
 
-  void forward(const ForwardArgs& args, Stream stream) {
-    held_.clear();
-    saved_.clear();
-    sums_.clear();
+  size_t kept_bytes() const { return plan_.kept().bytes; }
+
+  void forward(const ForwardArgs& args, void* kept, Stream stream) {
+    begin(kept);
     add_own(Operand::kQ, args.q);
     add_own(Operand::kKV, args.k, args.v);
-    Piece out = own_piece(Operand::kO, args.o);
-    out.lse = args.lse;
-    out.lse_stride = count(owned());
-    out.in_place = true;
-    own_results_.clear();
-    own_results_.push_back(std::move(out));
+    own_results_.push_back(own_piece(Operand::kO, args.o));
+    own_results_.back().lse = args.lse;
     run(Direction::kForward, stream);
-    finish(own_results_.front(), stream);
-    times_.held_bytes = static_cast<int64_t>(pool_->held_bytes());
-    sums_.clear();
-    const size_t rounds = plan_.pass(Direction::kForward).rounds.size();
-    held_.drop_before(static_cast<int32_t>(rounds));  // drops all but kept copies and own tensors
+    end(kept != nullptr ? kept_bytes() : 0, stream);
   }
 
-  void backward(const BackwardArgs& args, Stream stream) {
+  void backward(const BackwardArgs& args, const void* kept, Stream stream) {
     LONGSPAN_CHECK_INPUT(plan_.no_backward().empty(), "{} cannot attend backward for rank {}: {}",
                          kernel_.name(), communicator_.rank(), plan_.no_backward());
+    LONGSPAN_CHECK(kept != nullptr || kept_bytes() == 0,
+                   "a backward pass without what its forward pass kept");
+    begin(nullptr);
+    add_own(Operand::kQ, args.q);
+    add_own(Operand::kKV, args.k, args.v);
+    for (const Kept::Place& place : plan_.kept().places) {
+      Piece piece = kept_piece(const_cast<void*>(kept), place);
+      piece.copy_bytes = place.copy_bytes;
+      held_.add(std::move(piece));
+    }
     add_own(Operand::kDo, args.dout);
     Piece o = own_piece(Operand::kO, args.o);
     o.lse = const_cast<float*>(args.lse);
-    o.lse_stride = count(owned());
     held_.add(std::move(o));
-    own_results_.clear();
     own_results_.push_back(own_piece(Operand::kDq, args.dq));
     own_results_.push_back(own_piece(Operand::kDkv, args.dk, args.dv));
     run(Direction::kBackward, stream);
-    for (const Piece& own : own_results_) finish(own, stream);
-    times_.held_bytes = static_cast<int64_t>(pool_->held_bytes());
-    sums_.clear();
-    held_.clear();
-    saved_.clear();
+    end(kept_bytes(), stream);
   }
 
   const PassTimes& times() {
@@ -125,16 +121,40 @@ class Executor::Impl {
 
   const Ranges& owned() const { return schedule_.owned[static_cast<size_t>(communicator_.rank())]; }
 
+  // `kept`: where the pass puts what it keeps; null: nowhere.
+  void begin(void* kept) {
+    kept_ = kept;
+    held_.clear();  // a pass that threw leaves its pieces behind
+    sums_.clear();
+    own_results_.clear();
+  }
+
+  void end(size_t kept_bytes, Stream stream) {
+    for (const Piece& own : own_results_) finish(own, stream);
+    times_.held_bytes = static_cast<int64_t>(pool_->held_bytes() + kept_bytes);
+    sums_.clear();
+    held_.clear();
+  }
+
+  Piece kept_piece(void* kept, const Kept::Place& place) const {
+    const Region& region = schedule_.regions[place.region];
+    Piece piece = piece_at(static_cast<char*>(kept) + place.offset, device_.kind, place.what, region.tokens,
+                           region.heads, problem_.head_dim, problem_.dtype);
+    piece.last_use = kForever;
+    return piece;
+  }
+
   Piece own_piece(Operand what, const TensorView& first, const TensorView& second = {}) const {
     Piece piece;
     piece.what = what;
     piece.kind = device_.kind;
+    piece.own = true;
     piece.tokens = owned();
     piece.heads = {0, first.heads};
     piece.tensors[0] = first;
     piece.tensors[1] = second;
+    piece.lse_stride = count(owned());
     piece.last_use = kForever;
-    piece.in_place = what == Operand::kDq || what == Operand::kDkv;
     return piece;
   }
 
@@ -237,7 +257,7 @@ class Executor::Impl {
           held_.read(move.what, region.tokens, region.heads, pool_, stream, rooms.copies_out[i], &packing);
       if (!sendable(piece.tensors[0])) piece = packed(piece, stream, rooms.copies_out[i], packing);
       add_messages(sends, move.dst, piece);
-      posted.stays = posted.stays && held_.is_own(piece);
+      posted.stays = posted.stays && piece.own;
       posted.leaving.push_back(std::move(piece));
     }
     // Copies that are read together arrive in one piece, next to the rank's own rows.
@@ -247,8 +267,7 @@ class Executor::Impl {
       const Region& region = schedule_.regions[landing.region];
       for (const Landing::Arrival& arrival : landing.arrivals)
         places[arrival.move] = {posted.arriving.size(), arrival.row};
-      posted.arriving.push_back(make_piece(landing.what, region.tokens, region.heads, problem_.head_dim,
-                                           problem_.dtype, pool_, rooms.arriving[posted.arriving.size()]));
+      posted.arriving.push_back(arrival(pass, number, posted.arriving.size(), landing.what, region));
       if (!landing.with_own) continue;
       if (!communicator_.takes_rows()) {
         held_.copy_own(posted.arriving.back(), stream, &packing);
@@ -265,8 +284,7 @@ class Executor::Impl {
       auto [place, row] = places[i];
       if (row < 0) {
         place = posted.arriving.size();
-        posted.arriving.push_back(make_piece(copies[i].what, region.tokens, region.heads, problem_.head_dim,
-                                             problem_.dtype, pool_, rooms.arriving[posted.arriving.size()]));
+        posted.arriving.push_back(arrival(pass, number, posted.arriving.size(), copies[i].what, region));
         row = 0;
       }
       Piece& piece = posted.arriving[place];
@@ -282,6 +300,15 @@ class Executor::Impl {
     const bool computes = number > 0 && !pass.rounds[number - 1].attend.empty();
     return start(std::move(posted), sends, receives, computes ? Meanwhile::kComputes : Meanwhile::kWaits,
                  Channel::kInputs, stream);
+  }
+
+  // The destination of the arrival `index` of a round: in the kept memory, or in a buffer of the pool.
+  Piece arrival(const Pass& pass, size_t round, size_t index, Operand what, const Region& region) const {
+    const Kept& kept = plan_.kept();
+    if (kept_ != nullptr && kept.arriving[round][index] >= 0)
+      return kept_piece(kept_, kept.places[static_cast<size_t>(kept.arriving[round][index])]);
+    return make_piece(what, region.tokens, region.heads, problem_.head_dim, problem_.dtype, pool_,
+                      pass.rooms[round].arriving[index]);
   }
 
   bool sendable(const TensorView& tensor) const {
@@ -370,32 +397,27 @@ class Executor::Impl {
   void save_final(const RankRound& round, Stream stream) {
     const bool leaves = std::any_of(round.given.begin(), round.given.end(),
                                     [](const Move& move) { return move.what == Operand::kO && !move.fp32; });
-    if (!leaves) return;
+    if (!leaves || kept_ == nullptr) return;
     const Stopwatch watch(*this, times_.merge_s, stream);
-    std::map<int32_t, bool> seen;
-    for (const RankRound& each : plan_.pass(Direction::kForward).rounds) {
-      for (const Attend& attend : each.attend) {
-        if (!seen.try_emplace(attend.q, true).second) continue;
-        const Region& region = schedule_.regions[attend.q];
-        if (auto whole = sums_.share(Operand::kO, region.tokens, region.heads, problem_.dtype)) {
-          saved_.add(std::move(*whole));
-          continue;
-        }
-        Piece piece =
-            make_piece(Operand::kO, region.tokens, region.heads, problem_.head_dim, problem_.dtype, pool_);
-        sums_.read(Operand::kO, piece, pool_, stream);
-        saved_.add(std::move(piece));
-      }
+    for (const Kept::Place& place : plan_.kept().places) {
+      if (place.what != Operand::kO) continue;
+      const Piece piece = kept_piece(kept_, place);
+      if (!sums_.lies_at(piece)) sums_.read(Operand::kO, piece, pool_, stream);
     }
   }
 
-  // The destination of an attend's result: the caller's tensor if the result is complete, else a part in f32.
-  Piece target(Operand what, const Region& region, bool complete, size_t room) {
+  // The destination of an attend's result. If the result is complete, this is the caller's tensor or the
+  // place where it is kept, else a part in f32.
+  Piece target(Operand what, int32_t number, bool complete, size_t room) {
+    const Region& region = schedule_.regions[number];
     if (complete) {
       for (const Piece& own : own_results_) {
         if (own.what != what || !inside(region.heads, own.heads)) continue;
         const int64_t row = position_of(region.tokens, own.tokens);
         if (row >= 0) return with_rows(with_heads(own, region.heads), row, row + count(region.tokens));
+      }
+      if (what == Operand::kO && kept_ != nullptr) {
+        if (const Kept::Place* place = plan_.kept().of_rows(number)) return kept_piece(kept_, *place);
       }
     }
     return make_piece(what, region.tokens, region.heads, problem_.head_dim,
@@ -412,7 +434,7 @@ class Executor::Impl {
       before = sums_.take_part(Operand::kO, q.tokens, q.heads);
     const bool completes = results.rows.complete && results.rows.last && (results.rows.first || before);
     const bool in_place = before && !completes;
-    Piece part = in_place ? std::move(*before) : target(Operand::kO, q, completes, rooms.rows[number]);
+    Piece part = in_place ? std::move(*before) : target(Operand::kO, attend.q, completes, rooms.rows[number]);
     const Piece place = with_heads(part, part.heads);
     if (part.lse_stride != count(q.tokens)) part = with_room_for_lse(std::move(part), pool_);
     {
@@ -438,9 +460,9 @@ class Executor::Impl {
     const Region &q = schedule_.regions[attend.q], &kv = schedule_.regions[attend.kv];
     const Piece queries = read(Operand::kQ, q, stream), keys = read(Operand::kKV, kv, stream);
     const Piece dout = read(Operand::kDo, q, stream);
-    const Piece o = with_packed_lse(read_final(q, stream), pool_, stream);
-    Piece dq = target(Operand::kDq, q, results.rows.alone(), rooms.rows[number]);
-    Piece dkv = target(Operand::kDkv, kv, results.keys.alone(), rooms.keys[number]);
+    const Piece o = with_packed_lse(read(Operand::kO, q, stream), pool_, stream);
+    Piece dq = target(Operand::kDq, attend.q, results.rows.alone(), rooms.rows[number]);
+    Piece dkv = target(Operand::kDkv, attend.kv, results.keys.alone(), rooms.keys[number]);
     {
       const Stopwatch watch(*this, times_.compute_s, stream);
       plan_.kernel_plan(attend).backward(
@@ -455,13 +477,6 @@ class Executor::Impl {
   Piece read(Operand what, const Region& region, Stream stream) {
     const Stopwatch watch(*this, times_.reorder_s, stream);
     return held_.read(what, region.tokens, region.heads, pool_, stream);
-  }
-
-  // o and lse of rows: saved in the forward pass, owned, or received.
-  Piece read_final(const Region& region, Stream stream) {
-    const Stopwatch watch(*this, times_.reorder_s, stream);
-    const Holdings& source = saved_.holds(Operand::kO, region.tokens, region.heads) ? saved_ : held_;
-    return source.read(Operand::kO, region.tokens, region.heads, pool_, stream);
   }
 
   void finish(const Piece& out, Stream stream) {
@@ -479,9 +494,11 @@ class Executor::Impl {
   Buffer workspace_;
   const std::unique_ptr<DeviceClock> clock_;
   const Pool pool_;
-  Holdings held_, saved_;
+  // Of the pass that runs.
+  void* kept_ = nullptr;
+  Holdings held_;
   Sums sums_;
-  std::vector<Piece> own_results_;  // destinations of this pass's results
+  std::vector<Piece> own_results_;  // destinations
   PassTimes times_;
   std::vector<Span> spans_;
   std::vector<std::unique_ptr<Transfer>> sent_;  // transfers whose data others may still be reading
@@ -491,11 +508,14 @@ Executor::Executor(const Schedule& schedule, const Problem& problem, const Kerne
                    const Device& device, Communicator& communicator, Direction until)
     : impl_(std::make_unique<Impl>(schedule, problem, kernel, device, communicator, until)) {}
 Executor::~Executor() = default;
-void Executor::forward(const ForwardArgs& args, Stream stream) {
-  impl_->forward(args, stream);
+size_t Executor::kept_bytes() const {
+  return impl_->kept_bytes();
 }
-void Executor::backward(const BackwardArgs& args, Stream stream) {
-  impl_->backward(args, stream);
+void Executor::forward(const ForwardArgs& args, void* kept, Stream stream) {
+  impl_->forward(args, kept, stream);
+}
+void Executor::backward(const BackwardArgs& args, const void* kept, Stream stream) {
+  impl_->backward(args, kept, stream);
 }
 void Executor::finish(Stream stream) {
   impl_->finish(stream);

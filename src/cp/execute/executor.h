@@ -17,13 +17,17 @@ struct PassTimes {
   double merge_s = 0;           // merging and adding partial results, converting results
   int64_t sent_bytes = 0;       // counted while sending
   int64_t peak_copy_bytes = 0;  // peak bytes of copies of other ranks' operands
-  int64_t held_bytes = 0;       // buffers allocated so far: copies, partial results, packed rows
+  int64_t held_bytes = 0;       // buffers allocated so far (copies, partial results, packed rows), and what
+                                // the forward pass keeps
 };
 
 // The tensors of a call hold the rank's own tokens, packed in the order of Schedule::owned, all heads: q, o,
 // dout, dq [owned tokens, heads_q, head_dim]; k, v, dk, dv [owned tokens, heads_kv, head_dim]; lse [heads_q,
-// owned tokens]. Plans are made once, at construction. Call forward() on the same tensors before backward(),
-// which reuses the copies of other ranks' operands that it kept.
+// owned tokens]. Plans are made once, at construction.
+//
+// The only state that outlasts a pass is what forward() writes to `kept`, so the passes of many layers may
+// run in any order, the same on all ranks. All calls of one executor use its buffers: queue them in one
+// stream, or in streams that wait for one another.
 class Executor {
  public:
   // The schedule must have passed check(). Throws an input error with the kernel's reason if the kernel
@@ -32,8 +36,11 @@ class Executor {
            Communicator& communicator, Direction until = Direction::kBackward);
   ~Executor();
 
-  void forward(const ForwardArgs& args, Stream stream);
-  void backward(const BackwardArgs& args, Stream stream);
+  // `kept`: kept_bytes() bytes aligned to 256, which backward() reads with the tensors of this forward();
+  // null if none follows.
+  size_t kept_bytes() const;
+  void forward(const ForwardArgs& args, void* kept, Stream stream);
+  void backward(const BackwardArgs& args, const void* kept, Stream stream);
 
   // Blocks until the last pass has ended, which may still be running on a GPU.
   void finish(Stream stream);

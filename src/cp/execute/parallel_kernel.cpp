@@ -30,6 +30,7 @@ class SpreadPlan : public ParallelPlan {
       tensors_[rank].emplace(problem_, schedule_.owned[rank], devices_[rank]);
       executors_[rank] =
           std::make_unique<Executor>(schedule_, problem_, kernel, devices_[rank], communicator, until);
+      tensors_[rank]->kept = Buffer(executors_[rank]->kept_bytes(), devices_[rank]);
     });
   }
 
@@ -131,9 +132,9 @@ class SpreadPlan : public ParallelPlan {
     if (together != nullptr) clock.hold();
     const int begin = clock.mark(clock.stream());
     if (direction == Direction::kForward) {
-      executors_[rank]->forward(tensors_[rank]->forward(), clock.stream());
+      executors_[rank]->forward(tensors_[rank]->forward(), tensors_[rank]->kept.data(), clock.stream());
     } else {
-      executors_[rank]->backward(tensors_[rank]->backward(), clock.stream());
+      executors_[rank]->backward(tensors_[rank]->backward(), tensors_[rank]->kept.data(), clock.stream());
     }
     const int end = clock.mark(clock.stream());
     if (together != nullptr) {

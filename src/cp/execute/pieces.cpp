@@ -47,21 +47,26 @@ size_t piece_bytes(Operand what, int64_t tokens, Range heads, int64_t head_dim, 
 
 Piece make_piece(Operand what, Ranges tokens, Range heads, int64_t head_dim, DType dtype, const Pool& pool,
                  size_t room) {
+  BufferPool::Lease memory = pool->take(piece_bytes(what, count(tokens), heads, head_dim, dtype), room);
+  Piece piece = piece_at(memory.data(), pool->device().kind, what, std::move(tokens), heads, head_dim, dtype);
+  piece.memory = std::move(memory);
+  return piece;
+}
+
+Piece piece_at(void* memory, DeviceKind kind, Operand what, Ranges tokens, Range heads, int64_t head_dim,
+               DType dtype) {
   Piece piece;
   piece.what = what;
   piece.tokens = std::move(tokens);
   piece.heads = heads;
+  piece.kind = kind;
   const int64_t rows = count(piece.tokens);
   const size_t each = tensor_bytes(rows, heads, head_dim, dtype);
-  const auto tensors = static_cast<size_t>(piece.tensor_count());
-  piece.memory = pool->take(piece_bytes(what, rows, heads, head_dim, dtype), room);
-  piece.kind = pool->device().kind;
-  char* memory = piece.memory.as<char>();
-  for (size_t i = 0; i < tensors; ++i) {
-    piece.tensors[i] = TensorView::contiguous(memory + i * each, dtype, rows, heads.size(), head_dim);
-  }
+  char* data = static_cast<char*>(memory);
+  for (int i = 0; i < piece.tensor_count(); ++i, data += each)
+    piece.tensors[i] = TensorView::contiguous(data, dtype, rows, heads.size(), head_dim);
   if (what == Operand::kO) {
-    piece.lse = reinterpret_cast<float*>(memory + tensors * each);
+    piece.lse = reinterpret_cast<float*>(data);
     piece.lse_stride = rows;
   }
   return piece;
@@ -73,7 +78,7 @@ Piece with_heads(const Piece& piece, Range heads) {
   Piece view;
   view.what = piece.what;
   view.kind = piece.kind;
-  view.in_place = piece.in_place;
+  view.own = piece.own;
   view.tokens = piece.tokens;
   view.heads = heads;
   const int64_t skip = heads.begin - piece.heads.begin;
@@ -145,26 +150,10 @@ void Holdings::drop_before(int32_t round) {
   std::erase_if(pieces_, [&](const Piece& piece) { return piece.last_use < round; });
 }
 
-bool Holdings::holds(Operand what, const Ranges& tokens, Range heads) const {
-  return std::any_of(pieces_.begin(), pieces_.end(), [&](const Piece& piece) {
-    return piece.what == what && inside(heads, piece.heads) && piece.tokens == tokens;
-  });
-}
-
 int64_t Holdings::copy_bytes() const {
   int64_t bytes = 0;
   for (const Piece& piece : pieces_) bytes += piece.copy_bytes;
   return bytes;
-}
-
-bool Holdings::is_own(const Piece& view) const {
-  const auto* data = static_cast<const char*>(view.tensors[0].data);
-  return view.memory.data() == nullptr &&
-         std::any_of(pieces_.begin(), pieces_.end(), [&](const Piece& piece) {
-           if (piece.what != view.what || piece.memory.data() != nullptr) return false;
-           const auto* begin = static_cast<const char*>(piece.tensors[0].data);
-           return begin <= data && data < begin + piece.tensors[0].bytes();
-         });
 }
 
 Piece Holdings::read(Operand what, const Ranges& tokens, Range heads, const Pool& pool, Stream stream,
@@ -196,8 +185,7 @@ Piece Holdings::read(Operand what, const Ranges& tokens, Range heads, const Pool
 std::vector<std::pair<Piece, Piece>> Holdings::own_rows(const Piece& to) const {
   std::vector<std::pair<Piece, Piece>> pairs;
   for (const Piece& piece : pieces_) {
-    if (piece.what != to.what || piece.memory.data() != nullptr || !share_heads(piece.heads, to.heads))
-      continue;
+    if (piece.what != to.what || !piece.own || !share_heads(piece.heads, to.heads)) continue;
     const Range shared = common(piece.heads, to.heads);
     const Piece source = with_heads(piece, shared), target = with_heads(to, shared);
     for (const RowSpan& span : spans_between(target, source)) {
@@ -210,8 +198,7 @@ std::vector<std::pair<Piece, Piece>> Holdings::own_rows(const Piece& to) const {
 
 void Holdings::copy_own(const Piece& to, Stream stream, std::vector<RowPair>* copies) const {
   for (const Piece& piece : pieces_) {
-    if (piece.what != to.what || piece.memory.data() != nullptr || !share_heads(piece.heads, to.heads))
-      continue;
+    if (piece.what != to.what || !piece.own || !share_heads(piece.heads, to.heads)) continue;
     const Range shared = common(piece.heads, to.heads);
     const Piece source = with_heads(piece, shared), target = with_heads(to, shared);
     copy_spans(target, source, spans_between(target, source), stream, copies);
@@ -300,7 +287,7 @@ void Sums::read(Operand what, const Piece& out, const Pool& pool, Stream stream)
     if (covered < all.rows * out.heads.size()) clear_piece(out, {&all, 1}, stream);
     std::vector<RowPair> pairs;
     for (const Piece* part : parts) {
-      if (part->in_place && out.in_place) continue;
+      if (part->own && out.own) continue;
       if (out.lse != nullptr) {
         combine(RowOperation::kCopy, out, *part, stream);
       } else if (const Range shared = common(out.heads, part->heads); !shared.empty()) {
@@ -380,7 +367,7 @@ void Sums::remove(size_t number, const Ranges& tokens, Range heads) {
 std::optional<Piece> Sums::take_part(Operand what, const Ranges& tokens, Range heads) {
   for (auto piece = pieces_.begin(); piece != pieces_.end(); ++piece) {
     if (piece->what != what || piece->heads != heads || piece->tokens != tokens ||
-        piece->tensors[0].dtype != DType::kF32 || piece->in_place)
+        piece->tensors[0].dtype != DType::kF32 || piece->own)
       continue;
     Piece part = std::move(*piece);
     pieces_.erase(piece);
@@ -389,16 +376,11 @@ std::optional<Piece> Sums::take_part(Operand what, const Ranges& tokens, Range h
   return std::nullopt;
 }
 
-std::optional<Piece> Sums::share(Operand what, const Ranges& tokens, Range heads, DType dtype) {
-  for (Piece& piece : pieces_) {
-    if (piece.what != what || piece.heads != heads || piece.tokens != tokens ||
-        piece.tensors[0].dtype != dtype || piece.memory.data() == nullptr)
-      continue;
-    Piece whole = std::move(piece);
-    piece = with_heads(whole, whole.heads);
-    return whole;
-  }
-  return std::nullopt;
+bool Sums::lies_at(const Piece& place) const {
+  return std::any_of(pieces_.begin(), pieces_.end(), [&](const Piece& piece) {
+    return piece.what == place.what && piece.heads == place.heads && piece.tokens == place.tokens &&
+           piece.tensors[0].data == place.tensors[0].data;
+  });
 }
 
 }  // namespace longspan

@@ -20,18 +20,21 @@ struct Piece {
   float* lse = nullptr;      // [heads, tokens]
   BufferPool::Lease memory;  // empty if the piece does not own its data
   DeviceKind kind = DeviceKind::kCpu;
+  bool own = false;        // the rank's own tokens, in the caller's tensors; true of views of it, too
   int32_t last_use = 0;    // the copy can be dropped after this round
   int64_t copy_bytes = 0;  // bytes of other ranks' operands in it
-  bool in_place = false;   // the data lies in the pass's output tensors
 
   int tensor_count() const { return what == Operand::kKV || what == Operand::kDkv ? 2 : 1; }
   Rows rows(int tensor) const { return {kind, tensors[tensor], tensor == 0 ? lse : nullptr, lse_stride}; }
   int64_t lse_stride = 0;
 };
 
-// Allocates an uninitialised piece of one dtype. `room` is as in BufferPool::take().
+// An uninitialised piece of one dtype, in a buffer of the pool or in given memory of piece_bytes(). `room` is
+// as in BufferPool::take().
 Piece make_piece(Operand what, Ranges tokens, Range heads, int64_t head_dim, DType dtype, const Pool& pool,
                  size_t room = 0);
+Piece piece_at(void* memory, DeviceKind kind, Operand what, Ranges tokens, Range heads, int64_t head_dim,
+               DType dtype);
 size_t piece_bytes(Operand what, int64_t tokens, Range heads, int64_t head_dim, DType dtype);
 
 // A view of the piece restricted to some of its heads, or to rows [begin, end) of its packed order.
@@ -56,11 +59,6 @@ class Holdings {
   void drop_before(int32_t round);  // drops copies whose last use is before the round
   void clear() { pieces_.clear(); }
   int64_t copy_bytes() const;
-  bool holds(Operand what, const Ranges& tokens,
-             Range heads) const;  // this region, possibly with more heads
-
-  // Whether the piece is a view of one of the rank's own tensors, which outlive the pass.
-  bool is_own(const Piece& view) const;
 
   // The region as one piece: a view if one held piece has these tokens contiguously in this order, else a
   // packed copy of all pieces that hold a part of it. With `copies`, a copy of few row pairs is not made yet;
@@ -98,10 +96,10 @@ class Sums {
   // Removes and returns the f32 part of exactly this region.
   std::optional<Piece> take_part(Operand what, const Ranges& tokens, Range heads);
 
-  // Returns the piece of exactly this region and dtype with its memory, and keeps a view of it.
-  std::optional<Piece> share(Operand what, const Ranges& tokens, Range heads, DType dtype);
+  // Whether a result was written to this very place.
+  bool lies_at(const Piece& place) const;
 
-  // Like take(), without removing anything. A piece that already lies in `out` is not copied.
+  // Like take(), without removing anything. Own pieces already lie in an own `out`.
   void read(Operand what, const Piece& out, const Pool& pool, Stream stream) const;
 
   void clear() {

@@ -204,4 +204,51 @@ std::vector<Rooms> rooms_of(const Schedule& schedule, const Problem& problem, Di
   return rooms;
 }
 
+const Kept::Place* Kept::of_rows(int32_t region) const {
+  const auto place = std::find_if(places.begin(), places.end(), [&](const Place& each) {
+    return each.what == Operand::kO && each.region == region;
+  });
+  return place == places.end() ? nullptr : &*place;
+}
+
+Kept kept_of(const Schedule& schedule, const Problem& problem, const std::vector<RankRound>& rounds,
+             const std::vector<std::vector<Landing>>& landings) {
+  Kept kept;
+  const auto add = [&](Operand what, int32_t number, int64_t copy_bytes) {
+    const Region& region = schedule.regions[number];
+    kept.places.push_back({what, number, kept.bytes, copy_bytes});
+    kept.bytes += piece_bytes(what, count(region.tokens), region.heads, problem.head_dim, problem.dtype);
+    return static_cast<int32_t>(kept.places.size()) - 1;
+  };
+  bool rows_leave = false;  // complete ones; partial ones return with the backward pass's copies
+  for (size_t i = 0; i < rounds.size(); ++i) {
+    const std::vector<Move>& copies = rounds[i].copies_in;
+    std::vector<int32_t>& here = kept.arriving.emplace_back();
+    std::vector<bool> landed(copies.size());
+    for (const Landing& landing : landings[i]) {
+      bool keep = false;
+      int64_t bytes = 0;
+      for (const Landing::Arrival& arrival : landing.arrivals) {
+        landed[arrival.move] = true;
+        keep = keep || copies[arrival.move].keep;
+        bytes += bytes_of(copies[arrival.move], schedule, problem);
+      }
+      here.push_back(keep ? add(landing.what, landing.region, bytes) : -1);
+    }
+    for (size_t m = 0; m < copies.size(); ++m) {
+      if (landed[m]) continue;
+      const int64_t bytes = bytes_of(copies[m], schedule, problem);
+      here.push_back(copies[m].keep ? add(copies[m].what, copies[m].region, bytes) : -1);
+    }
+    for (const Move& move : rounds[i].given)
+      rows_leave = rows_leave || (move.what == Operand::kO && !move.fp32);
+  }
+  for (const RankRound& round : rounds) {
+    for (const Attend& attend : round.attend) {
+      if (rows_leave && kept.of_rows(attend.q) == nullptr) add(Operand::kO, attend.q, 0);
+    }
+  }
+  return kept;
+}
+
 }  // namespace longspan

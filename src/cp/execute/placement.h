@@ -1,6 +1,7 @@
 // Decides which data of a rank's pass can be received or written directly in its final place, without a copy.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "cp/schedule/schedule.h"
@@ -53,5 +54,23 @@ std::vector<Rooms> rooms_of(const Schedule& schedule, const Problem& problem, Di
                             const std::vector<RankRound>& rounds,
                             const std::vector<std::vector<Landing>>& landings,
                             const std::vector<std::vector<Results>>& results);
+
+// What a forward pass leaves to its backward pass, in one block of memory: copies sent with Move::keep, with
+// what lands beside them, and o and lse of rows that the rank attends for other owners.
+struct Kept {
+  struct Place {
+    Operand what;
+    int32_t region;
+    size_t offset;
+    int64_t copy_bytes;  // of other ranks' operands in it
+  };
+  std::vector<Place> places;
+  std::vector<std::vector<int32_t>> arriving;  // by round, as Rooms::arriving: index of the place; -1: none
+  size_t bytes = 0;                            // of the block
+
+  const Place* of_rows(int32_t region) const;  // the place of o and lse of these rows, if they are kept
+};
+Kept kept_of(const Schedule& schedule, const Problem& problem, const std::vector<RankRound>& rounds,
+             const std::vector<std::vector<Landing>>& landings);
 
 }  // namespace longspan

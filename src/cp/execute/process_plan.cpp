@@ -20,7 +20,9 @@ class ProcessPlan : public ParallelPlan {
         group_(*options.process),
         clock_(DeviceClock::make(device)),
         tensors_(problem, checked(schedule_, problem).owned[static_cast<size_t>(group_.rank())], device),
-        executor_(schedule_, problem_, kernel, device, group_, until) {}
+        executor_(schedule_, problem_, kernel, device, group_, until) {
+    tensors_.kept = Buffer(executor_.kept_bytes(), device);
+  }
 
   size_t workspace_bytes(Direction) const override { return 0; }
   size_t plan_bytes() const override { return executor_.plan_bytes(); }
@@ -89,9 +91,9 @@ class ProcessPlan : public ParallelPlan {
     }
     const int begin = clock_->mark(stream);
     if (direction == Direction::kForward) {
-      executor_.forward(tensors_.forward(), stream);
+      executor_.forward(tensors_.forward(), tensors_.kept.data(), stream);
     } else {
-      executor_.backward(tensors_.backward(), stream);
+      executor_.backward(tensors_.backward(), tensors_.kept.data(), stream);
     }
     const int end = clock_->mark(stream);
     if (timed && queue_) clock_->let_go();

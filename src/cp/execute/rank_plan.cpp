@@ -39,6 +39,10 @@ RankPlan::RankPlan(const Schedule& schedule, const Problem& problem, const Kerne
       }
     }
   }
+  if (until == Direction::kBackward) {
+    const Pass& forward = pass(Direction::kForward);
+    kept_ = kept_of(schedule, problem, forward.rounds, forward.landings);
+  }
   for (const auto& [regions, own] : own_rows) make_plan(regions, own, until);
 }
 

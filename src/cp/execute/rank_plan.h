@@ -34,6 +34,8 @@ class RankPlan {
   const Pass& pass(Direction direction) const { return passes_[static_cast<size_t>(direction)]; }
   Plan& kernel_plan(const Attend& attend) const { return *plans_.at({attend.q, attend.kv}); }
 
+  const Kept& kept() const { return kept_; }  // by a forward pass; nothing if no backward pass is planned
+
   // Why the kernel has no backward pass here; empty if it has one.
   const std::string& no_backward() const { return no_backward_; }
   size_t workspace_bytes() const;  // the largest of any attend
@@ -47,7 +49,8 @@ class RankPlan {
   const Kernel& kernel_;
   const Device device_;
   const int rank_;
-  Pass passes_[2];                                                      // by direction
+  Pass passes_[2];  // by direction
+  Kept kept_;
   std::map<std::pair<int32_t, int32_t>, std::unique_ptr<Plan>> plans_;  // by regions of rows and keys
   std::string no_backward_;
 };

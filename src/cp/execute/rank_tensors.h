@@ -22,6 +22,7 @@ struct RankTensors {
   std::vector<Buffer> buffers;
   TensorView q, k, v, o, dout, dq, dk, dv;
   float* lse = nullptr;  // [heads, own tokens]
+  Buffer kept;           // by a forward pass for its backward pass
 };
 
 // Copies between the rows `ranges` of a whole tensor and the same rows packed.

@@ -34,7 +34,7 @@ struct Region {
 // Sends one region from rank src to rank dst.
 //
 // In Round::in it is a copy. src holds the region as its own or as a copy from an earlier round. dst holds
-// the copy until its last use in this pass or, if `keep` is set, until the end of the backward pass.
+// the copy until its last use in this pass or, if `keep` is set, for the backward pass, too.
 //
 // In Round::out it hands over results accumulated by attends of this and earlier rounds. dst merges ((o, lse)
 // pairs) or adds (gradients) them to its own; src no longer holds them. A region that is not final on src is

@@ -18,6 +18,13 @@ Problem square_problem() {
   return problem;
 }
 
+// What a rank's forward pass keeps.
+struct KeptMemory {
+  explicit KeptMemory(const ParallelAttention& attention) : buffer(attention.kept_bytes(), cpu_device()) {}
+  std::span<std::byte> bytes() const { return {buffer.as<std::byte>(), buffer.bytes()}; }
+  Buffer buffer;
+};
+
 // The arguments of a rank with these tokens.
 Arguments arguments_of(const ParallelAttention& attention, Problem problem) {
   problem.tokens_q = problem.tokens_kv = attention.token_count();
@@ -98,7 +105,7 @@ TEST(ParallelMisuse, WrongArgumentsOnEveryStrategy) {
     SCOPED_TRACE(strategy);
     ParallelAttention attention(problem, {.strategy = strategy}, Group::threads(1).front(), cpu_device());
     const Arguments args = arguments_of(attention, problem);
-    expect_input_error({"backward() without its forward()"}, [&] { attention.backward(args.backward, {}); });
+    const KeptMemory kept(attention);
     ForwardArgs forward = args.forward;
     forward.k.data = nullptr;
     expect_input_error({"k is null"}, [&] { attention.forward(forward, {}); });
@@ -108,21 +115,62 @@ TEST(ParallelMisuse, WrongArgumentsOnEveryStrategy) {
     forward = args.forward;
     forward.o.dtype = DType::kBF16;
     expect_input_error({"o is bf16"}, [&] { attention.forward(forward, {}); });
-    attention.forward(args.forward, {});
+    attention.forward(args.forward, {}, kept.bytes());
     BackwardArgs backward = args.backward;
     backward.dq = backward.dout;
-    expect_input_error({"dq overlaps dout"}, [&] { attention.backward(backward, {}); });
+    expect_input_error({"dq overlaps dout"}, [&] { attention.backward(backward, {}, kept.bytes()); });
     backward = args.backward;
     backward.lse = nullptr;
-    expect_input_error({"lse is null"}, [&] { attention.backward(backward, {}); });
-    attention.backward(args.backward, {});
-    expect_input_error({"backward() without its forward()"}, [&] { attention.backward(args.backward, {}); });
+    expect_input_error({"lse is null"}, [&] { attention.backward(backward, {}, kept.bytes()); });
+    attention.backward(args.backward, {}, kept.bytes());
 
     ParallelAttention only(problem, {.strategy = strategy}, Group::threads(1).front(), cpu_device(),
                            Direction::kForward);
+    EXPECT_EQ(only.kept_bytes(), 0u);
     only.forward(args.forward, {});
-    expect_input_error({"no backward pass"}, [&] { only.backward(args.backward, {}); });
+    expect_input_error({"no backward pass"}, [&] { only.backward(args.backward, {}, {}); });
   }
+}
+
+TEST(ParallelMisuse, WrongMemoryForWhatIsKept) {
+  const Problem problem = square_problem();
+  int keeping = 0;
+  for (const std::string& strategy : strategy_names()) {
+    SCOPED_TRACE(strategy);
+    run_ranks(Group::threads(2), [&](const Group& mine) {
+      ParallelAttention attention(problem, {.strategy = strategy}, mine, cpu_device());
+      const Arguments args = arguments_of(attention, problem);
+      const size_t needed = attention.kept_bytes();
+      if (needed == 0) {
+        attention.forward(args.forward, {});
+        attention.backward(args.backward, {}, {});
+        return;
+      }
+      if (mine.rank() == 0) ++keeping;
+      const Buffer memory(needed + 256, cpu_device());
+      const auto at = [&](size_t offset, size_t bytes) {
+        return std::span(memory.as<std::byte>() + offset, bytes);
+      };
+      for (const auto& call : std::vector<std::function<void(std::span<std::byte>)>>{
+               [&](auto kept) { attention.forward(args.forward, {}, kept); },
+               [&](auto kept) { attention.backward(args.backward, {}, kept); }}) {
+        expect_input_error({fmt::format("kept has {} bytes", needed - 1), fmt::format("needs {}", needed)},
+                           [&] { call(at(0, needed - 1)); });
+        expect_input_error({"kept is at", "aligned to 256 bytes"}, [&] { call(at(16, needed)); });
+      }
+      expect_input_error({"kept is null", fmt::format("{} bytes", needed)},
+                         [&] { attention.backward(args.backward, {}, {}); });
+      ForwardArgs forward = args.forward;
+      forward.o.data = memory.data();
+      expect_input_error({"kept overlaps o"}, [&] { attention.forward(forward, {}, at(0, needed)); });
+      BackwardArgs backward = args.backward;
+      backward.dk.data = memory.data();
+      expect_input_error({"dk overlaps kept"}, [&] { attention.backward(backward, {}, at(0, needed)); });
+      attention.forward(args.forward, {}, at(256, needed));
+      attention.backward(args.backward, {}, at(256, needed));
+    });
+  }
+  EXPECT_GE(keeping, 2);
 }
 
 TEST(ParallelMisuse, AnObjectThatWasMovedFrom) {
@@ -134,8 +182,9 @@ TEST(ParallelMisuse, AnObjectThatWasMovedFrom) {
   // NOLINTBEGIN(bugprone-use-after-move): that is the test
   expect_input_error({"moved from"}, [&] { static_cast<void>(first.tokens()); });
   expect_input_error({"moved from"}, [&] { static_cast<void>(first.token_count()); });
+  expect_input_error({"moved from"}, [&] { static_cast<void>(first.kept_bytes()); });
   expect_input_error({"moved from"}, [&] { first.forward(args.forward, {}); });
-  expect_input_error({"moved from"}, [&] { first.backward(args.backward, {}); });
+  expect_input_error({"moved from"}, [&] { first.backward(args.backward, {}, {}); });
   expect_input_error({"moved from"}, [&] { first.finish({}); });
   // NOLINTEND(bugprone-use-after-move)
 }
@@ -152,9 +201,12 @@ TEST(ParallelMisuse, CallsAfterAFailure) {
   Group(ends[1]).fail("the cat sat on it");
   for (const auto& attention : attentions) {
     const Arguments args = arguments_of(*attention, problem);
-    for (int i = 0; i < 2; ++i)
+    const KeptMemory kept(*attention);
+    for (int i = 0; i < 2; ++i) {
       expect_error(ErrorKind::kPeer, {"the cat sat on it"}, [&] { attention->forward(args.forward, {}); });
-    expect_input_error({"backward() without its forward()"}, [&] { attention->backward(args.backward, {}); });
+      expect_error(ErrorKind::kPeer, {"the cat sat on it"},
+                   [&] { attention->backward(args.backward, {}, kept.bytes()); });
+    }
   }
 }
 

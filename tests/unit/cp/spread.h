@@ -66,12 +66,24 @@ inline void copy(const TensorView& whole, const Ranges& ranges, const TensorView
   }
 }
 
-inline Tensors draw(const Problem& problem) {
+inline Tensors draw(const Problem& problem, uint64_t seed = 7) {
   Tensors tensors(problem, problem.tokens_q);
   uint64_t stream = 0;
   for (Tensor* tensor : {&tensors.q, &tensors.k, &tensors.v, &tensors.dout})
-    fill_normal(tensor->view, 7, stream++);
+    fill_normal(tensor->view, seed, stream++);
   return tensors;
+}
+
+// A rank's part of drawn tensors, with NaN in the results.
+inline Tensors part_of(const Problem& problem, const Tensors& whole, const Ranges& owned) {
+  Tensors part(problem, count(owned));
+  for (auto [from, to] :
+       {std::pair{&whole.q, &part.q}, {&whole.k, &part.k}, {&whole.v, &part.v}, {&whole.dout, &part.dout}}) {
+    copy(from->view, owned, to->view);
+  }
+  for (Tensor* result : {&part.o, &part.dq, &part.dk, &part.dv})
+    std::fill(result->memory.begin(), result->memory.end(), '\xff');
+  return part;
 }
 
 inline void run_single(const Kernel& kernel, const Problem& problem, Tensors& tensors) {
@@ -108,26 +120,9 @@ inline void check_rows(const char* name, const Tensor& local, const Tensor& sing
   LONGSPAN_CHECK(error < tolerance, "{} is off by {} of its norm", name, error);
 }
 
-// One rank's part: forward and backward, repeated `passes` times on one executor; each result is compared
-// with that of a single device.
-inline void check_rank(const Kernel& kernel, const Problem& problem, const Schedule& schedule,
-                       const Tensors& single, Communicator& communicator, double tolerance, int passes = 2) {
-  const Ranges& owned = schedule.owned[static_cast<size_t>(communicator.rank())];
-  Tensors local(problem, count(owned));
-  for (auto [from, to] : {std::pair{&single.q, &local.q},
-                          {&single.k, &local.k},
-                          {&single.v, &local.v},
-                          {&single.dout, &local.dout}}) {
-    copy(from->view, owned, to->view);
-  }
-  for (Tensor* result : {&local.o, &local.dq, &local.dk, &local.dv}) {
-    std::fill(result->memory.begin(), result->memory.end(), '\xff');  // NaN
-  }
-  Executor executor(schedule, problem, kernel, cpu_device(), communicator);
-  for (int pass = 0; pass < passes; ++pass) {
-    executor.forward(local.forward(), {});
-    executor.backward(local.backward(), {});
-  }
+// Throws unless a rank's results of both passes equal those of a single device.
+inline void check_results(const Problem& problem, const Tensors& local, const Tensors& single,
+                          const Ranges& owned, double tolerance) {
   check_rows("o", local.o, single.o, owned, tolerance);
   check_rows("dq", local.dq, single.dq, owned, tolerance);
   check_rows("dk", local.dk, single.dk, owned, tolerance);
@@ -143,6 +138,20 @@ inline void check_rank(const Kernel& kernel, const Problem& problem, const Sched
       }
     }
   }
+}
+
+// One rank's part: forward and backward, repeated `passes` times on one executor.
+inline void check_rank(const Kernel& kernel, const Problem& problem, const Schedule& schedule,
+                       const Tensors& single, Communicator& communicator, double tolerance, int passes = 2) {
+  const Ranges& owned = schedule.owned[static_cast<size_t>(communicator.rank())];
+  Tensors local = part_of(problem, single, owned);
+  Executor executor(schedule, problem, kernel, cpu_device(), communicator);
+  const Buffer kept(executor.kept_bytes(), cpu_device());
+  for (int pass = 0; pass < passes; ++pass) {
+    executor.forward(local.forward(), kept.data(), {});
+    executor.backward(local.backward(), kept.data(), {});
+  }
+  check_results(problem, local, single, owned, tolerance);
 }
 
 }  // namespace longspan

@@ -155,10 +155,11 @@ TEST_P(Executors, HoldWhatThePlanSays) {
         const auto rank = static_cast<size_t>(communicator.rank());
         Tensors local(problem, count(schedule.owned[rank]));
         Executor executor(schedule, problem, kernel, cpu_device(), communicator);
+        const Buffer kept(executor.kept_bytes(), cpu_device());
         for (int pass = 0; pass < 3; ++pass) {
-          executor.forward(local.forward(), {});
+          executor.forward(local.forward(), kept.data(), {});
           held[rank].push_back(executor.times().held_bytes);
-          executor.backward(local.backward(), {});
+          executor.backward(local.backward(), kept.data(), {});
           held[rank].push_back(executor.times().held_bytes);
         }
       });
@@ -210,7 +211,7 @@ TEST(Executor, EndsOnAllRanksWhenOneFails) {
     try {
       Executor executor(schedule, problem, kernel, cpu_device(), communicator);
       LONGSPAN_CHECK_INPUT(rank != 1, "power failure");
-      executor.forward(local.forward(), {});
+      executor.forward(local.forward(), nullptr, {});
     } catch (const std::exception& error) {
       errors[rank] = error.what();
       throw;
@@ -236,7 +237,7 @@ TEST(Executor, EndsOnAllRanksWhenOneHangs) {
       return;
     }
     try {
-      executor.forward(local.forward(), {});
+      executor.forward(local.forward(), nullptr, {});
     } catch (const std::exception& error) {
       errors[rank] = error.what();
       ++ended;
