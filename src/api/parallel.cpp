@@ -41,8 +41,6 @@ Schedule scheduled(const Problem& problem, const ParallelConfig& config, const G
   LONGSPAN_CHECK_INPUT(problem.tokens_q == problem.tokens_kv,
                        "{} queries and {} keys: a rank holds both of its tokens, so there must be as many",
                        problem.tokens_q, problem.tokens_kv);
-  LONGSPAN_CHECK_INPUT(!problem.lse_gradient,
-                       "lse_gradient is true: context parallelism has no gradient of lse");
   const Strategy& strategy = strategy_from_name(config.strategy);
   const Topology topology = topology_of(group, config.nodes);
   StrategyOptions options;

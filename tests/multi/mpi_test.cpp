@@ -20,7 +20,8 @@ void run(Communicator& communicator) {
   int cases = 0;
   for (const Pattern& pattern : patterns()) {
     const std::string name(pattern.name);
-    const Problem problem = cp_problem(name, cp_length(name), 8, 4);
+    Problem problem = cp_problem(name, cp_length(name), 8, 4);
+    problem.lse_gradient = name.starts_with("causal");
     Tensors single = draw(problem);
     run_single(kernel, problem, single);
     for (const Strategy& strategy : strategies()) {

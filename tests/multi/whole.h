@@ -24,6 +24,7 @@ inline int verify_whole(Communicator& communicator, const Kernel& kernel, const 
     for (const char* mask : {"causal_document", "share_question"}) {
       Problem problem = cp_problem(mask, tokens, heads_q, heads_kv, head_dim);
       problem.dtype = dtype;
+      problem.lse_gradient = mask == std::string_view("share_question");
       if (!over->supports(problem, Direction::kBackward, device)) continue;
       const auto plan = over->plan(problem, device);
       const VerifyReport report = verify(*plan, problem, Direction::kBackward, device, {});

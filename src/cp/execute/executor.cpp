@@ -42,7 +42,7 @@ class Executor::Impl {
   size_t kept_bytes() const { return plan_.kept().bytes; }
 
   void forward(const ForwardArgs& args, void* kept, Stream stream) {
-    begin(kept);
+    begin(Direction::kForward, kept);
     add_own(Operand::kQ, args.q);
     add_own(Operand::kKV, args.k, args.v);
     own_results_.push_back(own_piece(Operand::kO, args.o));
@@ -56,7 +56,7 @@ class Executor::Impl {
                          kernel_.name(), communicator_.rank(), plan_.no_backward());
     LONGSPAN_CHECK(kept != nullptr || kept_bytes() == 0,
                    "a backward pass without what its forward pass kept");
-    begin(nullptr);
+    begin(Direction::kBackward, nullptr);
     add_own(Operand::kQ, args.q);
     add_own(Operand::kKV, args.k, args.v);
     for (const Kept::Place& place : plan_.kept().places) {
@@ -64,7 +64,12 @@ class Executor::Impl {
       piece.copy_bytes = place.copy_bytes;
       held_.add(std::move(piece));
     }
-    add_own(Operand::kDo, args.dout);
+    Piece dout = own_piece(Operand::kDo, args.dout);
+    if (problem_.lse_gradient) {
+      dout.lse = const_cast<float*>(args.dlse);
+      if (dout.lse == nullptr) dout = with_zeros_for_lse(std::move(dout), stream);
+    }
+    held_.add(std::move(dout));
     Piece o = own_piece(Operand::kO, args.o);
     o.lse = const_cast<float*>(args.lse);
     held_.add(std::move(o));
@@ -122,7 +127,13 @@ class Executor::Impl {
   const Ranges& owned() const { return schedule_.owned[static_cast<size_t>(communicator_.rank())]; }
 
   // `kept`: where the pass puts what it keeps; null: nowhere.
-  void begin(void* kept) {
+  void begin(Direction direction, void* kept) {
+    times_ = {};
+    spans_.clear();
+    clock_->reset();
+    // A forward pass that keeps nothing takes other buffers of the pool.
+    const bool forward = direction == Direction::kForward;
+    pool_->begin_pass(forward ? (kept == nullptr ? 0 : 1) : 2);
     kept_ = kept;
     held_.clear();  // a pass that threw leaves its pieces behind
     sums_.clear();
@@ -138,8 +149,8 @@ class Executor::Impl {
 
   Piece kept_piece(void* kept, const Kept::Place& place) const {
     const Region& region = schedule_.regions[place.region];
-    Piece piece = piece_at(static_cast<char*>(kept) + place.offset, device_.kind, place.what, region.tokens,
-                           region.heads, problem_.head_dim, problem_.dtype);
+    Piece piece = piece_at(static_cast<char*>(kept) + place.offset, device_.kind,
+                           {place.what, problem_.dtype, problem_}, region.tokens, region.heads);
     piece.last_use = kForever;
     return piece;
   }
@@ -158,15 +169,20 @@ class Executor::Impl {
     return piece;
   }
 
+  Piece with_zeros_for_lse(Piece piece, Stream stream) const {
+    piece = with_room_for_lse(std::move(piece), pool_);
+    const int64_t floats = count(piece.tokens) * piece.heads.size();
+    const RowSpan all{0, 0, floats};
+    const TensorView view = TensorView::contiguous(piece.lse, DType::kF32, floats, 1, 1);
+    apply(RowOperation::kClear, {piece.kind, view}, {}, {&all, 1}, stream);
+    return piece;
+  }
+
   void add_own(Operand what, const TensorView& first, const TensorView& second = {}) {
     held_.add(own_piece(what, first, second));
   }
 
   void run(Direction direction, Stream stream) {
-    times_ = {};
-    spans_.clear();
-    clock_->reset();
-    pool_->begin_pass(static_cast<size_t>(direction));
     const Pass& pass = plan_.pass(direction);
     const std::vector<RankRound>& rounds = pass.rounds;
     posted_copies_ = 0;
@@ -224,13 +240,18 @@ class Executor::Impl {
       messages.push_back(message);
     }
     if (piece.lse == nullptr) return;
-    const auto rows = static_cast<size_t>(count(piece.tokens));
-    Message message{peer, piece.lse, rows * static_cast<size_t>(piece.heads.size()) * 4, 0, 0};
-    if (piece.lse_stride != count(piece.tokens)) {
-      message.row_bytes = rows * 4;
-      message.stride = static_cast<size_t>(piece.lse_stride) * 4;
+    const auto heads = static_cast<size_t>(piece.heads.size());
+    const size_t row_bytes = static_cast<size_t>(count(piece.tokens)) * 4;
+    const size_t stride = static_cast<size_t>(piece.lse_stride) * 4;
+    if (piece.what == Operand::kDo && !communicator_.takes_rows()) {
+      // It may have gaps at either end, where do lands beside other rows.
+      for (size_t head = 0; head < heads; ++head)
+        messages.push_back({peer, reinterpret_cast<char*>(piece.lse) + head * stride, row_bytes});
+    } else if (stride == row_bytes) {
+      messages.push_back({peer, piece.lse, row_bytes * heads});
+    } else {
+      messages.push_back({peer, piece.lse, row_bytes * heads, row_bytes, stride});
     }
-    messages.push_back(message);
   }
 
   Posted start(Posted posted, const std::vector<Message>& sends, const std::vector<Message>& receives,
@@ -307,7 +328,7 @@ class Executor::Impl {
     const Kept& kept = plan_.kept();
     if (kept_ != nullptr && kept.arriving[round][index] >= 0)
       return kept_piece(kept_, kept.places[static_cast<size_t>(kept.arriving[round][index])]);
-    return make_piece(what, region.tokens, region.heads, problem_.head_dim, problem_.dtype, pool_,
+    return make_piece({what, problem_.dtype, problem_}, region.tokens, region.heads, pool_,
                       pass.rooms[round].arriving[index]);
   }
 
@@ -316,8 +337,7 @@ class Executor::Impl {
   }
 
   Piece packed(const Piece& piece, Stream stream, size_t room, std::vector<RowPair>& copies) const {
-    Piece copy = make_piece(piece.what, piece.tokens, piece.heads, problem_.head_dim, piece.tensors[0].dtype,
-                            pool_, room);
+    Piece copy = make_piece(piece.format(), piece.tokens, piece.heads, pool_, room);
     const RowSpan all{0, 0, count(piece.tokens)};
     copy_spans(copy, piece, {&all, 1}, stream, &copies);
     return copy;
@@ -372,7 +392,7 @@ class Executor::Impl {
 
   Piece result_piece(const Move& move, size_t room) const {
     const Region& region = schedule_.regions[move.region];
-    return make_piece(move.what, region.tokens, region.heads, problem_.head_dim, dtype_of(move), pool_, room);
+    return make_piece({move.what, dtype_of(move), problem_}, region.tokens, region.heads, pool_, room);
   }
 
   void collect(Posted& results, Stream stream) {
@@ -420,8 +440,8 @@ class Executor::Impl {
         if (const Kept::Place* place = plan_.kept().of_rows(number)) return kept_piece(kept_, *place);
       }
     }
-    return make_piece(what, region.tokens, region.heads, problem_.head_dim,
-                      complete ? problem_.dtype : DType::kF32, pool_, complete ? 0 : room);
+    return make_piece({what, complete ? problem_.dtype : DType::kF32, problem_}, region.tokens, region.heads,
+                      pool_, complete ? 0 : room);
   }
 
   void attend_forward(const Attend& attend, const Results& results, const Rooms& rooms, size_t number,
@@ -459,7 +479,7 @@ class Executor::Impl {
                        Stream stream) {
     const Region &q = schedule_.regions[attend.q], &kv = schedule_.regions[attend.kv];
     const Piece queries = read(Operand::kQ, q, stream), keys = read(Operand::kKV, kv, stream);
-    const Piece dout = read(Operand::kDo, q, stream);
+    const Piece dout = with_packed_lse(read(Operand::kDo, q, stream), pool_, stream);
     const Piece o = with_packed_lse(read(Operand::kO, q, stream), pool_, stream);
     Piece dq = target(Operand::kDq, attend.q, results.rows.alone(), rooms.rows[number]);
     Piece dkv = target(Operand::kDkv, attend.kv, results.keys.alone(), rooms.keys[number]);
@@ -467,7 +487,7 @@ class Executor::Impl {
       const Stopwatch watch(*this, times_.compute_s, stream);
       plan_.kernel_plan(attend).backward(
           {queries.tensors[0], keys.tensors[0], keys.tensors[1], o.tensors[0], dout.tensors[0], o.lse,
-           dq.tensors[0], dkv.tensors[0], dkv.tensors[1], workspace_.data()},
+           dq.tensors[0], dkv.tensors[0], dkv.tensors[1], workspace_.data(), workspace_.bytes(), dout.lse},
           stream);
     }
     const Stopwatch watch(*this, times_.merge_s, stream);

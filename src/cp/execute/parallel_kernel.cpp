@@ -76,7 +76,7 @@ class SpreadPlan : public ParallelPlan {
       RankTensors& t = *tensors_[rank];
       t.add_gradients(problem_, devices_[rank]);
       t.take_inputs(args.q, args.k, args.v);
-      rows_to_part(args.dout, t.dout, t.ranges, t.kind);
+      t.take_gradients(args.dout, args.dlse);
       pass(rank, Direction::kForward);
       pass(rank, Direction::kBackward);
       rows_to_whole(t.dq, args.dq, t.ranges, t.kind);
@@ -174,7 +174,6 @@ class SpreadKernel : public Kernel {
                           problem.tokens_kv, problem.tokens_q)};
     }
     if (problem.fp32_output) return {"returns results in the tensors' own dtype, not in fp32"};
-    if (problem.lse_gradient) return {"does not pass on gradients of lse"};
     if (Support support = options_.strategy->supports(problem, options_.topology, options_.options); !support)
       return {fmt::format("{} {}", options_.strategy->name, support.reason)};
     Problem part = problem;  // the executor asks again for each of its attends

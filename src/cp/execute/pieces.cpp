@@ -39,33 +39,32 @@ size_t tensor_bytes(int64_t tokens, Range heads, int64_t head_dim, DType dtype) 
 
 }  // namespace
 
-size_t piece_bytes(Operand what, int64_t tokens, Range heads, int64_t head_dim, DType dtype) {
-  const size_t tensors = what == Operand::kKV || what == Operand::kDkv ? 2 : 1;
-  const size_t lse = what == Operand::kO ? tensor_bytes(tokens, heads, 1, DType::kF32) : 0;
-  return std::max<size_t>(256, tensors * tensor_bytes(tokens, heads, head_dim, dtype) + lse);
+size_t piece_bytes(const RowFormat& format, int64_t tokens, Range heads) {
+  const size_t tensors = format.what == Operand::kKV || format.what == Operand::kDkv ? 2 : 1;
+  const size_t lse = format.lse ? tensor_bytes(tokens, heads, 1, DType::kF32) : 0;
+  return std::max<size_t>(256, tensors * tensor_bytes(tokens, heads, format.head_dim, format.dtype) + lse);
 }
 
-Piece make_piece(Operand what, Ranges tokens, Range heads, int64_t head_dim, DType dtype, const Pool& pool,
-                 size_t room) {
-  BufferPool::Lease memory = pool->take(piece_bytes(what, count(tokens), heads, head_dim, dtype), room);
-  Piece piece = piece_at(memory.data(), pool->device().kind, what, std::move(tokens), heads, head_dim, dtype);
+Piece make_piece(const RowFormat& format, Ranges tokens, Range heads, const Pool& pool, size_t room) {
+  BufferPool::Lease memory = pool->take(piece_bytes(format, count(tokens), heads), room);
+  Piece piece = piece_at(memory.data(), pool->device().kind, format, std::move(tokens), heads);
   piece.memory = std::move(memory);
   return piece;
 }
 
-Piece piece_at(void* memory, DeviceKind kind, Operand what, Ranges tokens, Range heads, int64_t head_dim,
-               DType dtype) {
+Piece piece_at(void* memory, DeviceKind kind, const RowFormat& format, Ranges tokens, Range heads) {
   Piece piece;
-  piece.what = what;
+  piece.what = format.what;
   piece.tokens = std::move(tokens);
   piece.heads = heads;
   piece.kind = kind;
   const int64_t rows = count(piece.tokens);
-  const size_t each = tensor_bytes(rows, heads, head_dim, dtype);
   char* data = static_cast<char*>(memory);
-  for (int i = 0; i < piece.tensor_count(); ++i, data += each)
-    piece.tensors[i] = TensorView::contiguous(data, dtype, rows, heads.size(), head_dim);
-  if (what == Operand::kO) {
+  for (int i = 0; i < piece.tensor_count(); ++i) {
+    piece.tensors[i] = TensorView::contiguous(data, format.dtype, rows, heads.size(), format.head_dim);
+    data += tensor_bytes(rows, heads, format.head_dim, format.dtype);
+  }
+  if (format.lse) {
     piece.lse = reinterpret_cast<float*>(data);
     piece.lse_stride = rows;
   }
@@ -168,9 +167,7 @@ Piece Holdings::read(Operand what, const Ranges& tokens, Range heads, const Pool
   int64_t rows = 0;  // per head
   for (const Piece& piece : pieces_) {
     if (piece.what != what || !share_heads(piece.heads, heads)) continue;
-    if (packed.memory.data() == nullptr) {
-      packed = make_piece(what, tokens, heads, piece.tensors[0].head_dim, piece.tensors[0].dtype, pool, room);
-    }
+    if (packed.memory.data() == nullptr) packed = make_piece(piece.format(), tokens, heads, pool, room);
     const Range shared = common(piece.heads, heads);
     const Piece from = with_heads(piece, shared), to = with_heads(packed, shared);
     const std::vector<RowSpan> spans = spans_between(to, from);
@@ -299,7 +296,11 @@ void Sums::read(Operand what, const Piece& out, const Pool& pool, Stream stream)
   }
   const bool direct = out.tensors[0].dtype == DType::kF32;
   Piece scratch;
-  if (!direct) scratch = make_piece(what, out.tokens, out.heads, out.tensors[0].head_dim, DType::kF32, pool);
+  if (!direct) {
+    RowFormat format = out.format();
+    format.dtype = DType::kF32;
+    scratch = make_piece(format, out.tokens, out.heads, pool);
+  }
   const Piece& sum = direct ? out : scratch;
   clear_piece(sum, {&all, 1}, stream);
   for (const Piece* part : parts) accumulate(sum, *part, stream);

@@ -11,7 +11,20 @@
 
 namespace longspan {
 
-// One region of one operand: one tensor or two (k and v, dk and dv), and lse with o.
+// What the rows of an operand consist of.
+struct RowFormat {
+  RowFormat(Operand what, DType dtype, const Problem& problem)
+      : what(what), dtype(dtype), head_dim(problem.head_dim), lse(has_lse(what, problem)) {}
+  RowFormat(Operand what, DType dtype, int64_t head_dim, bool lse)
+      : what(what), dtype(dtype), head_dim(head_dim), lse(lse) {}
+
+  Operand what;
+  DType dtype;
+  int64_t head_dim;
+  bool lse;
+};
+
+// One region of one operand: one tensor or two (k and v, dk and dv), and lse with o, its gradient with do.
 struct Piece {
   Operand what = Operand::kQ;
   Ranges tokens;  // packed order
@@ -24,18 +37,17 @@ struct Piece {
   int32_t last_use = 0;    // the copy can be dropped after this round
   int64_t copy_bytes = 0;  // bytes of other ranks' operands in it
 
+  RowFormat format() const { return {what, tensors[0].dtype, tensors[0].head_dim, lse != nullptr}; }
   int tensor_count() const { return what == Operand::kKV || what == Operand::kDkv ? 2 : 1; }
   Rows rows(int tensor) const { return {kind, tensors[tensor], tensor == 0 ? lse : nullptr, lse_stride}; }
   int64_t lse_stride = 0;
 };
 
-// An uninitialised piece of one dtype, in a buffer of the pool or in given memory of piece_bytes(). `room` is
-// as in BufferPool::take().
-Piece make_piece(Operand what, Ranges tokens, Range heads, int64_t head_dim, DType dtype, const Pool& pool,
-                 size_t room = 0);
-Piece piece_at(void* memory, DeviceKind kind, Operand what, Ranges tokens, Range heads, int64_t head_dim,
-               DType dtype);
-size_t piece_bytes(Operand what, int64_t tokens, Range heads, int64_t head_dim, DType dtype);
+// An uninitialised piece, in a buffer of the pool or in given memory of piece_bytes(). `room` is as in
+// BufferPool::take().
+Piece make_piece(const RowFormat& format, Ranges tokens, Range heads, const Pool& pool, size_t room = 0);
+Piece piece_at(void* memory, DeviceKind kind, const RowFormat& format, Ranges tokens, Range heads);
+size_t piece_bytes(const RowFormat& format, int64_t tokens, Range heads);
 
 // A view of the piece restricted to some of its heads, or to rows [begin, end) of its packed order.
 Piece with_heads(const Piece& piece, Range heads);

@@ -169,8 +169,8 @@ std::vector<Rooms> rooms_of(const Schedule& schedule, const Problem& problem, Di
   const bool forward = direction == Direction::kForward;
   const auto bytes = [&](Operand what, int32_t number, bool fp32) {
     const Region& region = schedule.regions[number];
-    return piece_bytes(what, count(region.tokens), region.heads, problem.head_dim,
-                       fp32 ? DType::kF32 : problem.dtype);
+    return piece_bytes({what, fp32 ? DType::kF32 : problem.dtype, problem}, count(region.tokens),
+                       region.heads);
   };
   std::vector<Rooms> rooms(rounds.size());
   for (size_t i = 0; i < rounds.size(); ++i) {
@@ -217,7 +217,7 @@ Kept kept_of(const Schedule& schedule, const Problem& problem, const std::vector
   const auto add = [&](Operand what, int32_t number, int64_t copy_bytes) {
     const Region& region = schedule.regions[number];
     kept.places.push_back({what, number, kept.bytes, copy_bytes});
-    kept.bytes += piece_bytes(what, count(region.tokens), region.heads, problem.head_dim, problem.dtype);
+    kept.bytes += piece_bytes({what, problem.dtype, problem}, count(region.tokens), region.heads);
     return static_cast<int32_t>(kept.places.size()) - 1;
   };
   bool rows_leave = false;  // complete ones; partial ones return with the backward pass's copies

@@ -41,7 +41,7 @@ class ProcessPlan : public ParallelPlan {
     clock_->synchronize_device();
     tensors_.add_gradients(problem_, device_);
     tensors_.take_inputs(args.q, args.k, args.v);
-    rows_to_part(args.dout, tensors_.dout, tensors_.ranges, tensors_.kind);
+    tensors_.take_gradients(args.dout, args.dlse);
     pass(Direction::kForward);
     pass(Direction::kBackward);
     gather(tensors_.dq, args.dq);

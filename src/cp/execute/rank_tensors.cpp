@@ -49,6 +49,8 @@ RankTensors::RankTensors(const Problem& p, const Ranges& owned, const Device& de
 void RankTensors::add_gradients(const Problem& p, const Device& device) {
   if (dq.data != nullptr) return;
   dout = make(buffers, q.tokens, p.heads_q, p.head_dim, p.dtype, device);
+  if (p.lse_gradient)
+    dlse = static_cast<float*>(make(buffers, q.tokens, p.heads_q, 1, DType::kF32, device).data);
   dq = make(buffers, q.tokens, p.heads_q, p.head_dim, p.dtype, device);
   dk = make(buffers, q.tokens, p.heads_kv, p.head_dim, p.dtype, device);
   dv = make(buffers, q.tokens, p.heads_kv, p.head_dim, p.dtype, device);
@@ -59,6 +61,16 @@ void RankTensors::take_inputs(const TensorView& whole_q, const TensorView& whole
   rows_to_part(whole_q, q, ranges, kind);
   rows_to_part(whole_k, k, ranges, kind);
   rows_to_part(whole_v, v, ranges, kind);
+}
+
+void RankTensors::take_gradients(const TensorView& whole_dout, const float* whole_dlse) {
+  rows_to_part(whole_dout, dout, ranges, kind);
+  if (dlse == nullptr) return;
+  if (whole_dlse == nullptr) {
+    fill_bytes(dlse, kind, 0, static_cast<size_t>(q.tokens * q.heads) * sizeof(float));
+  } else {
+    lse_to_part(whole_dlse, dlse, whole_dout.tokens, q.heads, ranges, kind);
+  }
 }
 
 void rows_to_part(const TensorView& whole, const TensorView& part, const Ranges& ranges, DeviceKind kind) {
@@ -73,15 +85,25 @@ void rows_to_whole(const TensorView& part, const TensorView& whole, const Ranges
   });
 }
 
+void lse_to_part(const float* whole, float* part, int64_t tokens, int64_t heads, const Ranges& ranges,
+                 DeviceKind kind) {
+  const size_t from = static_cast<size_t>(tokens) * sizeof(float);
+  const size_t to = static_cast<size_t>(count(ranges)) * sizeof(float);
+  for (const Range& range : ranges) {
+    copy_rows(part, kind, to, whole + range.begin, kind, from,
+              static_cast<size_t>(range.size()) * sizeof(float), static_cast<size_t>(heads));
+    part += range.size();
+  }
+}
+
 void lse_to_whole(const float* part, float* whole, int64_t tokens, int64_t heads, const Ranges& ranges,
                   DeviceKind kind) {
-  constexpr size_t kBytes = sizeof(float);
-  const auto own = static_cast<size_t>(count(ranges));
-  int64_t at = 0;
+  const size_t from = static_cast<size_t>(count(ranges)) * sizeof(float);
+  const size_t to = static_cast<size_t>(tokens) * sizeof(float);
   for (const Range& range : ranges) {
-    copy_rows(whole + range.begin, kind, static_cast<size_t>(tokens) * kBytes, part + at, kind, own * kBytes,
-              static_cast<size_t>(range.size()) * kBytes, static_cast<size_t>(heads));
-    at += range.size();
+    copy_rows(whole + range.begin, kind, to, part, kind, from,
+              static_cast<size_t>(range.size()) * sizeof(float), static_cast<size_t>(heads));
+    part += range.size();
   }
 }
 

@@ -191,7 +191,7 @@ int64_t buffer_bytes(const Schedule& schedule, const Problem& problem, const Cos
     for (const Move& move : moves) bytes += bytes_of(move, schedule, problem);
     return bytes;
   };
-  int64_t leaves = 0, rows = 0, keys = 0, given = 0, taken = 0;
+  int64_t leaves = 0, rows = 0, keys = 0, given = 0, taken = 0, lse = 0;
   std::map<Operand, int64_t> beside;  // own rows copied beside arriving ones, by operand
   for (const RankRound& round : rounds_of(schedule, direction, rank)) {
     leaves = std::max(leaves, sum(round.copies_out));
@@ -208,6 +208,8 @@ int64_t buffer_bytes(const Schedule& schedule, const Problem& problem, const Cos
     for (const Move& move : round.copies_in) {
       const bool kv = move.what == Operand::kKV;
       beside[move.what] = own * dim * operand * (kv ? 2 * problem.heads_kv : problem.heads_q);
+      if (has_lse(move.what, problem)) beside[move.what] += own * problem.heads_q * 4;
+      lse += bytes_of(move, schedule, problem) - elements_of(move, schedule, problem) * operand;
     }
   }
   int64_t kept = 0;
@@ -219,8 +221,8 @@ int64_t buffer_bytes(const Schedule& schedule, const Problem& problem, const Cos
         kept += count(q.tokens) * q.heads.size() * (dim * operand + 4);
     }
   }
-  int64_t limit = cost.of(direction).peak_elements[static_cast<size_t>(rank)] * operand + leaves + kept +
-                  2 * rows + given + taken;
+  int64_t limit = cost.of(direction).peak_elements[static_cast<size_t>(rank)] * operand + lse + leaves +
+                  kept + 2 * rows + given + taken;
   for (const auto& [what, bytes] : beside) limit += bytes;
   return direction == Direction::kForward ? limit : limit + 2 * keys;
 }

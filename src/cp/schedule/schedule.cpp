@@ -27,6 +27,10 @@ std::string_view name_of(Operand what) {
   return "?";
 }
 
+bool has_lse(Operand what, const Problem& problem) {
+  return what == Operand::kO || (what == Operand::kDo && problem.lse_gradient);
+}
+
 int Topology::node_of(int rank) const {
   LONGSPAN_CHECK_INPUT(devices >= 1 && 0 <= rank && rank < ranks(),
                        "rank {} of {} nodes of {} devices: must be from 0 to {}", rank, nodes, devices,
@@ -56,7 +60,7 @@ int64_t bytes_of(const Move& move, const Schedule& schedule, const Problem& prob
   const Region& region = schedule.regions[move.region];
   const auto element = static_cast<int64_t>(size_of(move.fp32 ? DType::kF32 : problem.dtype));
   int64_t bytes = elements_of(move, schedule, problem) * element;
-  if (move.what == Operand::kO) bytes += count(region.tokens) * region.heads.size() * 4;  // lse
+  if (has_lse(move.what, problem)) bytes += count(region.tokens) * region.heads.size() * 4;
   return bytes;
 }
 

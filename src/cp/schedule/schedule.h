@@ -23,6 +23,10 @@ enum class Operand : uint8_t {
 };
 std::string_view name_of(Operand what);  // "q", "kv", ...
 
+// Whether each row and head of the operand has a float beside it: lse with o and, if the loss depends on lse,
+// its gradient with do.
+bool has_lse(Operand what, const Problem& problem);
+
 // Rows of an operand: tokens in packed order, for a range of its heads (query heads for q, o, do, dq; KV
 // heads for kv, dkv).
 struct Region {
@@ -76,10 +80,10 @@ struct Schedule {
   int32_t add_region(Region region);  // returns its index; does not search for an equal region
 };
 
-// The elements of one move, without lse.
+// The elements of one move, without lse or its gradient.
 int64_t elements_of(const Move& move, const Schedule& schedule, const Problem& problem);
 
-// The bytes of one move: its elements in the problem's dtype (or fp32), plus lse with o.
+// The bytes of one move: its elements in the problem's dtype (or fp32), plus lse or its gradient.
 int64_t bytes_of(const Move& move, const Schedule& schedule, const Problem& problem);
 
 // One rank's part of a round.

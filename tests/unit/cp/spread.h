@@ -43,15 +43,17 @@ struct Tensors {
         dq(tokens, p.heads_q, p.head_dim, p.dtype),
         dk(tokens, p.heads_kv, p.head_dim, p.dtype),
         dv(tokens, p.heads_kv, p.head_dim, p.dtype),
-        lse(static_cast<size_t>(tokens * p.heads_q)) {}
+        lse(static_cast<size_t>(tokens * p.heads_q)),
+        dlse(p.lse_gradient ? lse.size() : 0) {}
 
   ForwardArgs forward() { return {q.view, k.view, v.view, o.view, lse.data(), nullptr}; }
   BackwardArgs backward() {
-    return {q.view, k.view, v.view, o.view, dout.view, lse.data(), dq.view, dk.view, dv.view, nullptr};
+    return {q.view,  k.view,  v.view,  o.view,  dout.view, lse.data(),
+            dq.view, dk.view, dv.view, nullptr, 0,         dlse.empty() ? nullptr : dlse.data()};
   }
 
   Tensor q, k, v, o, dout, dq, dk, dv;
-  std::vector<float> lse;  // [heads_q, tokens]
+  std::vector<float> lse, dlse;  // [heads_q, tokens]; dlse with Problem::lse_gradient
 };
 
 // The rows of `ranges` of a whole tensor, packed.
@@ -71,6 +73,8 @@ inline Tensors draw(const Problem& problem, uint64_t seed = 7) {
   uint64_t stream = 0;
   for (Tensor* tensor : {&tensors.q, &tensors.k, &tensors.v, &tensors.dout})
     fill_normal(tensor->view, seed, stream++);
+  const auto rows = static_cast<int64_t>(tensors.dlse.size());
+  fill_normal(TensorView::contiguous(tensors.dlse.data(), DType::kF32, rows, 1, 1), seed, stream);
   return tensors;
 }
 
@@ -83,6 +87,11 @@ inline Tensors part_of(const Problem& problem, const Tensors& whole, const Range
   }
   for (Tensor* result : {&part.o, &part.dq, &part.dk, &part.dv})
     std::fill(result->memory.begin(), result->memory.end(), '\xff');
+  auto dlse = part.dlse.begin();
+  for (int64_t head = 0; head < problem.heads_q && problem.lse_gradient; ++head) {
+    for (Range range : owned)
+      dlse = std::copy_n(whole.dlse.begin() + head * problem.tokens_q + range.begin, range.size(), dlse);
+  }
   return part;
 }
 

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "attention/oracle/counting_oracle.h"
+#include "attention/oracle/verify.h"
 #include "base/error.h"
 #include "comm/threads.h"
 #include "cp/execute/parallel_kernel.h"
@@ -59,6 +60,68 @@ TEST_P(Executors, AccumulateInFloatWhateverTheTensorsAre) {
       check_rank(kernel, problem, schedule, single, communicator, 4e-3);  // both round to bf16 once
     }));
   }
+}
+
+// Like NCCL and MPI, takes no messages made of rows.
+class WithoutRows : public Communicator {
+ public:
+  explicit WithoutRows(Communicator& communicator) : communicator_(communicator) {}
+  int rank() const override { return communicator_.rank(); }
+  int size() const override { return communicator_.size(); }
+  std::string_view name() const override { return communicator_.name(); }
+  void fail(const std::string& reason) override { communicator_.fail(reason); }
+  std::unique_ptr<Transfer> exchange(std::span<const Message> sends, std::span<const Message> receives,
+                                     Stream stream, Meanwhile meanwhile, Channel channel) override {
+    for (const auto messages : {sends, receives}) {
+      for (const Message& message : messages)
+        LONGSPAN_CHECK(message.row_bytes == 0, "a message made of rows");
+    }
+    return communicator_.exchange(sends, receives, stream, meanwhile, channel);
+  }
+
+ private:
+  Communicator& communicator_;
+};
+
+TEST_P(Executors, PassOnTheGradientOfLse) {
+  const Kernel& kernel = kernel_from_name("cpu-flash");
+  for (const char* mask : {"causal_document", "share_question", "uniform_block_sparse"}) {
+    for (auto [heads_q, heads_kv] : {std::pair{8, 8}, {8, 2}, {6, 3}}) {
+      Problem problem = cp_problem(mask, cp_length(mask), heads_q, heads_kv);
+      problem.lse_gradient = true;
+      Tensors single = draw(problem);
+      run_single(kernel, problem, single);
+      for (int ranks : {2, 3, 4}) {
+        SCOPED_TRACE(fmt::format("{} {}:{} on {} ranks", mask, heads_q, heads_kv, ranks));
+        const Schedule schedule = GetParam().schedule(problem, {1, ranks}, {});
+        EXPECT_NO_THROW(run_thread_ranks(ranks, milliseconds(60000), [&](Communicator& communicator) {
+          check_rank(kernel, problem, schedule, single, communicator, 1e-5, 1);
+          WithoutRows without(communicator);
+          check_rank(kernel, problem, schedule, single, without, 1e-5, 1);
+        }));
+      }
+    }
+  }
+}
+
+TEST_P(Executors, TakeANullGradientOfLseForZeros) {
+  const Kernel& kernel = kernel_from_name("cpu-flash");
+  Problem problem = cp_problem("causal", 509, 8, 2);
+  Tensors single = draw(problem);
+  run_single(kernel, problem, single);
+  problem.lse_gradient = true;
+  const Schedule schedule = GetParam().schedule(problem, {1, 3}, {});
+  EXPECT_NO_THROW(run_thread_ranks(3, milliseconds(60000), [&](Communicator& communicator) {
+    const Ranges& owned = schedule.owned[static_cast<size_t>(communicator.rank())];
+    Executor executor(schedule, problem, kernel, cpu_device(), communicator);
+    const Buffer kept(executor.kept_bytes(), cpu_device());
+    Problem without = problem;
+    without.lse_gradient = false;
+    Tensors local = part_of(without, single, owned);
+    executor.forward(local.forward(), kept.data(), {});
+    executor.backward(local.backward(), kept.data(), {});
+    check_results(problem, local, single, owned, 1e-5);
+  }));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Executors, ::testing::ValuesIn(strategies().begin(), strategies().end()),
@@ -147,10 +210,11 @@ TEST_P(Executors, HoldWhatThePlanSays) {
       Problem problem = cp_problem("full", 64, 8, 2);
       problem.tokens_q = problem.tokens_kv = pattern.seqlen;
       problem.dtype = DType::kBF16;
+      problem.lse_gradient = ranks == 8;
       problem.masks = std::make_shared<HeadMasks>(draw_mask(mask, pattern).masks);
       const Schedule schedule = GetParam().schedule(problem, {1, ranks}, {});
       const Cost cost = cost_of(schedule, problem, {1, ranks});
-      std::vector<std::vector<int64_t>> held(static_cast<size_t>(ranks));
+      std::vector<std::vector<int64_t>> held(static_cast<size_t>(ranks)), mixed(held);
       run_thread_ranks(ranks, milliseconds(60000), [&](Communicator& communicator) {
         const auto rank = static_cast<size_t>(communicator.rank());
         Tensors local(problem, count(schedule.owned[rank]));
@@ -161,6 +225,12 @@ TEST_P(Executors, HoldWhatThePlanSays) {
           held[rank].push_back(executor.times().held_bytes);
           executor.backward(local.backward(), kept.data(), {});
           held[rank].push_back(executor.times().held_bytes);
+        }
+        for (int pass = 0; pass < 2; ++pass) {  // with forward passes that keep nothing between them
+          executor.forward(local.forward(), nullptr, {});
+          executor.forward(local.forward(), kept.data(), {});
+          executor.backward(local.backward(), kept.data(), {});
+          mixed[rank].push_back(executor.times().held_bytes);
         }
       });
       for (int rank = 0; rank < ranks; ++rank) {
@@ -173,6 +243,8 @@ TEST_P(Executors, HoldWhatThePlanSays) {
         EXPECT_LE(bytes[1], std::max(forward, backward) * 6 / 5);
         for (size_t pass = 2; pass < bytes.size(); ++pass)
           EXPECT_EQ(bytes[pass], bytes[1]) << "pass " << pass << " allocated more";
+        const std::vector<int64_t>& both = mixed[static_cast<size_t>(rank)];
+        EXPECT_EQ(both[0], both[1]);
       }
     }
   }
@@ -197,6 +269,24 @@ TEST_P(Executors, CountEveryKeyOnce) {
     ProblemTensors tensors(problem, Direction::kBackward, cpu_device(), *plan);
     EXPECT_EQ(counting_forward(*plan, problem, tensors), "") << mask;
     EXPECT_EQ(counting_backward(*plan, problem, tensors), "") << mask;
+  }
+}
+
+TEST_P(Executors, GiveTheOraclesResultOfWholeTensors) {
+  ParallelOptions options;
+  options.strategy = &GetParam();
+  options.topology = {1, 3};
+  options.devices = {cpu_device()};
+  options.communicators = [](std::span<const Device> devices, milliseconds limit) {
+    return thread_communicators(static_cast<int>(devices.size()), limit);
+  };
+  const auto over = parallel_kernel(kernel_from_name("cpu-flash"), options);
+  for (const bool lse_gradient : {false, true}) {
+    Problem problem = cp_problem("causal_document", 509, 8, 2);
+    problem.lse_gradient = lse_gradient;
+    ASSERT_TRUE(over->supports(problem, Direction::kBackward, cpu_device()));
+    const auto plan = over->plan(problem, cpu_device());
+    EXPECT_EQ(verify(*plan, problem, Direction::kBackward, cpu_device(), {}).failure, "");
   }
 }
 
