@@ -68,13 +68,25 @@ struct Topology {
   friend bool operator==(const Topology&, const Topology&) = default;
 };
 
+// The tokens of each rank, in the order of its rows. Each token of the sequence belongs to one rank. Ranks
+// may have different numbers of tokens, or none.
+using RankTokens = std::vector<std::vector<Range>>;
+
 struct ParallelConfig {
   std::string strategy = "balanced";             // one of strategy_names()
   std::map<std::string, std::string> options{};  // of the strategy, as on the command line
   int nodes = 1;                                 // number of nodes, with the same number of ranks each
   std::string kernel = "auto";                   // as for make_plan()
+
+  // Empty: the strategy places the tokens by the mask. Layers with different masks share tensors if they
+  // share a placement: give the rank_tokens() of one attention to the others.
+  RankTokens tokens{};
 };
 std::vector<std::string> strategy_names();  // "ulysses", "ring-p2p", ...
+
+// The placement that a ParallelAttention on `ranks` ranks would choose or check; it depends on nothing else,
+// so all ranks find the same. Throws as its constructor does.
+RankTokens place_tokens(const Problem& problem, const ParallelConfig& config, int ranks);
 
 // One rank's part of an attention over all tokens of `problem`. All ranks of the group must construct it and
 // make the same calls.
@@ -104,6 +116,7 @@ class ParallelAttention {
 
   const std::vector<Range>& tokens() const;  // tokens of the sequence that this rank holds, in row order
   int64_t token_count() const;
+  const RankTokens& rank_tokens() const;  // of all ranks
 
   // The bytes of `kept` on this rank; 0 for some strategies, and if no backward pass is planned. `kept` is on
   // the device, aligned to 256, with any contents before forward(). It may be empty if no backward() follows.

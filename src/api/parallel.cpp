@@ -27,13 +27,14 @@ std::vector<Group> groups_of(std::vector<std::unique_ptr<Communicator>> ends) {
   return groups;
 }
 
-Topology topology_of(const Group& group, int nodes) {
-  LONGSPAN_CHECK_INPUT(nodes >= 1 && group.size() % nodes == 0,
-                       "{} nodes for {} ranks: must be at least 1 and divide the ranks", nodes, group.size());
-  return {nodes, group.size() / nodes};
+Topology topology_of(int ranks, int nodes) {
+  LONGSPAN_CHECK_INPUT(ranks >= 1, "{} ranks: must be at least 1", ranks);
+  LONGSPAN_CHECK_INPUT(nodes >= 1 && ranks % nodes == 0,
+                       "{} nodes for {} ranks: must be at least 1 and divide the ranks", nodes, ranks);
+  return {nodes, ranks / nodes};
 }
 
-Schedule scheduled(const Problem& problem, const ParallelConfig& config, const Group& group) {
+Schedule scheduled(const Problem& problem, const ParallelConfig& config, int ranks) {
   problem.check();
   LONGSPAN_CHECK_INPUT(!problem.fp32_output,
                        "fp32_output is set; the results of a parallel attention have the problem's dtype, {}",
@@ -42,7 +43,7 @@ Schedule scheduled(const Problem& problem, const ParallelConfig& config, const G
                        "{} queries and {} keys: a rank holds both of its tokens, so there must be as many",
                        problem.tokens_q, problem.tokens_kv);
   const Strategy& strategy = strategy_from_name(config.strategy);
-  const Topology topology = topology_of(group, config.nodes);
+  const Topology topology = topology_of(ranks, config.nodes);
   StrategyOptions options;
   for (const auto& [name, text] : config.options)
     set_from_text(options, strategy.options, strategy.name, "", name, text);
@@ -51,7 +52,7 @@ Schedule scheduled(const Problem& problem, const ParallelConfig& config, const G
     throw Error(ErrorKind::kUnsupported, fmt::format("{} cannot do this: {}", strategy.name, support.reason),
                 __FILE__, __LINE__, "strategy.supports(problem)");
   }
-  Schedule schedule = strategy.schedule(problem, topology, options);
+  Schedule schedule = strategy.schedule(problem, topology, options, config.tokens);
   check(schedule, problem);
   return schedule;
 }
@@ -117,6 +118,10 @@ std::vector<std::string> strategy_names() {
   return names;
 }
 
+RankTokens place_tokens(const Problem& problem, const ParallelConfig& config, int ranks) {
+  return standard_errors([&] { return scheduled(problem, config, ranks).owned; });
+}
+
 class ParallelAttention::Impl {
  public:
   Impl(const Problem& problem, const ParallelConfig& config, const Group& group, const Device& device,
@@ -124,14 +129,15 @@ class ParallelAttention::Impl {
       : group_(group),
         device_(device),
         until_(until),
-        schedule_(scheduled(problem, config, group)),
+        schedule_(scheduled(problem, config, group.size())),
         kernel_(find_kernel(problem, device, until, config.kernel)),
         own_(problem),
         executor_(schedule_, problem, kernel_, device, group.communicator(), until) {
     own_.tokens_q = own_.tokens_kv = count(tokens());
   }
 
-  const Ranges& tokens() const { return schedule_.owned[static_cast<size_t>(group_.rank())]; }
+  const RankTokens& rank_tokens() const { return schedule_.owned; }
+  const Ranges& tokens() const { return rank_tokens()[static_cast<size_t>(group_.rank())]; }
 
   size_t kept_bytes() const { return executor_.kept_bytes(); }
 
@@ -187,6 +193,10 @@ const std::vector<Range>& ParallelAttention::tokens() const {
 
 int64_t ParallelAttention::token_count() const {
   return count(tokens());
+}
+
+const RankTokens& ParallelAttention::rank_tokens() const {
+  return impl().rank_tokens();
 }
 
 size_t ParallelAttention::kept_bytes() const {

@@ -209,12 +209,15 @@ struct Share {
   int64_t foreign_tokens() const { return within_node + between_nodes; }
 };
 
-std::vector<Share> shares_of(const Problem& problem, const Topology& topology, bool skip_unneeded) {
+std::vector<Share> shares_of(const Problem& problem, const Topology& topology, bool skip_unneeded,
+                             std::span<const Ranges> owned) {
   const Range kv_heads{0, problem.heads_kv};
   const auto area_of_rows = [&](const Ranges& rows) {
     return static_cast<double>(problem.masks->front().gather(rows, Ranges{{0, problem.tokens_kv}}).area());
   };
-  std::vector<Ranges> sets = shard_balanced(problem, topology.ranks());
+  std::vector<Ranges> sets;
+  if (owned.empty()) sets = shard_balanced(problem, topology.ranks());
+  for (const Ranges& list : owned) sets.push_back(set_of(list));
   std::vector<Share> shares(sets.size());
   for (size_t rank = 0; rank < sets.size(); ++rank) {
     Share& share = shares[rank];
@@ -322,18 +325,24 @@ PassRounds rounds_of(const Problem& problem, const std::vector<Share>& shares) {
 
 // Keys and gradients of one group of heads are sent while another group attends. All rows of a rank attend in
 // each stage, so rows and tiles are the same in every stage.
-Schedule schedule(const Problem& problem, const Topology& topology, const StrategyOptions& options) {
+Schedule schedule(const Problem& problem, const Topology& topology, const StrategyOptions& options,
+                  std::span<const Ranges> owned_by_rank) {
   const Range kv_heads{0, problem.heads_kv};
   const int64_t group = problem.heads_q / problem.heads_kv;
-  std::vector<Share> shares = shares_of(problem, topology, options.flag(kSkip));
-  const PassRounds rounds = rounds_of(problem, shares);
+  std::vector<Share> shares = shares_of(problem, topology, options.flag(kSkip), owned_by_rank);
+  PassRounds rounds = rounds_of(problem, shares);
+  // Rows that see only own keys must come first to attend in a round of their own.
+  if (!std::equal(owned_by_rank.begin(), owned_by_rank.end(), shares.begin(),
+                  [](const Ranges& given, const Share& share) { return given == share.owned(); }))
+    rounds.by_rows = false;
   const size_t first = rounds.by_rows ? 1 : 0;  // round of the first group of heads
   Schedule schedule;
   schedule.strategy = "balanced";
   schedule.ranks = topology.ranks();
-  for (Share& share : shares) {
+  for (size_t rank = 0; rank < shares.size(); ++rank) {
+    Share& share = shares[rank];
     if (!rounds.by_rows) {
-      share.others = set_of(share.owned());
+      share.others = owned_by_rank.empty() ? set_of(share.owned()) : owned_by_rank[rank];
       share.local.clear();
     }
     schedule.owned.push_back(share.owned());

@@ -6,17 +6,32 @@
 
 namespace longspan {
 
-Grid::Grid(const Problem& problem, int heads, int contexts, Placement placement, Sharding sharding)
+Grid::Grid(const Problem& problem, int heads, int contexts, Placement placement, Sharding sharding,
+           std::span<const Ranges> owned)
     : problem_(problem),
       heads_(heads),
       contexts_(contexts),
       placement_(placement),
-      tokens_(shard(problem, contexts, sharding)) {}
-
-Ranges Grid::owned(int head, int context) const {
-  const Ranges& list = tokens(context);
-  const Range part = part_of({0, count(list)}, head, heads_);
-  return slice(list, part.begin, part.end);
+      owned_(owned.begin(), owned.end()) {
+  if (!owned.empty()) {
+    tokens_.resize(static_cast<size_t>(contexts));
+    for (int context = 0; context < contexts; ++context) {
+      for (int head = 0; head < heads; ++head) {
+        for (const Range& range : this->owned(head, context))
+          append(tokens_[static_cast<size_t>(context)], range);
+      }
+    }
+    return;
+  }
+  tokens_ = shard(problem, contexts, sharding);
+  owned_.resize(static_cast<size_t>(heads * contexts));
+  for (int context = 0; context < contexts; ++context) {
+    const Ranges& list = tokens(context);
+    for (int head = 0; head < heads; ++head) {
+      const Range part = part_of({0, count(list)}, head, heads);
+      owned_[static_cast<size_t>(rank(head, context))] = slice(list, part.begin, part.end);
+    }
+  }
 }
 
 Range Grid::query_heads(int head) const {
@@ -76,7 +91,7 @@ template <class Visit>
 void for_each_exchange(Schedule& schedule, const Grid& grid, Operand what, Visit visit) {
   for (int c = 0; c < grid.contexts(); ++c) {
     for (int owner = 0; owner < grid.heads(); ++owner) {
-      const Ranges tokens = grid.owned(owner, c);
+      const Ranges& tokens = grid.owned(owner, c);
       if (tokens.empty()) continue;
       for (int worker = 0; worker < grid.heads(); ++worker) {
         if (worker == owner) continue;

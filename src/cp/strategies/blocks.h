@@ -11,10 +11,12 @@ namespace longspan {
 
 // A grid of u x r ranks. `head` in [0, u) selects a rank's heads, and `context` in [0, r) the tokens whose
 // keys it starts with. The tokens of a context position are split into u consecutive slices, one per rank.
-// u = 1 is a plain ring, r = 1 is Ulysses.
+// u = 1 is a plain ring, r = 1 is Ulysses. With `owned`, the tokens of a context position are those of its
+// ranks.
 class Grid {
  public:
-  Grid(const Problem& problem, int heads, int contexts, Placement placement, Sharding sharding);
+  Grid(const Problem& problem, int heads, int contexts, Placement placement, Sharding sharding,
+       std::span<const Ranges> owned);
 
   int heads() const { return heads_; }
   int contexts() const { return contexts_; }
@@ -22,7 +24,9 @@ class Grid {
     return placement_ == Placement::kHeadFirst ? context * heads_ + head : head * contexts_ + context;
   }
   const Ranges& tokens(int context) const { return tokens_[static_cast<size_t>(context)]; }
-  Ranges owned(int head, int context) const;
+  const Ranges& owned(int head, int context) const {
+    return owned_[static_cast<size_t>(rank(head, context))];
+  }
 
   // The query heads of a head position, and the KV heads that they read. If u divides the number of KV heads,
   // KV heads are split whole. Otherwise query heads are split evenly, and a KV head is replicated if its
@@ -41,7 +45,8 @@ class Grid {
   const Problem& problem_;
   int heads_, contexts_;
   Placement placement_;
-  std::vector<Ranges> tokens_;
+  std::vector<Ranges> tokens_;  // by context position
+  std::vector<Ranges> owned_;   // by rank
 };
 
 // A schedule with the owners filled in.

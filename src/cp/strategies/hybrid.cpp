@@ -66,11 +66,12 @@ Support supports(const Problem& problem, const Topology& topology, const Strateg
 }  // namespace
 
 Schedule hybrid_schedule(std::string_view name, const Problem& problem, const Topology& topology,
-                         const StrategyOptions& options, int ulysses_degree, int windows) {
+                         const StrategyOptions& options, std::span<const Ranges> owned, int ulysses_degree,
+                         int windows) {
   const int ring = topology.ranks() / ulysses_degree;
   const auto given = options.choice<Sharding>(kSharding);
   const Sharding sharding = given == Sharding::kAuto && ring == 1 ? Sharding::kContiguous : given;
-  const Grid grid(problem, ulysses_degree, ring, options.choice<Placement>(kPlacement), sharding);
+  const Grid grid(problem, ulysses_degree, ring, options.choice<Placement>(kPlacement), sharding, owned);
   Schedule schedule = begin_schedule(name, grid);
   // The all-to-all to heads comes before the first round of the ring, and the one back is a separate round
   // after the last.
@@ -103,8 +104,9 @@ StrategyOptions resolve_ring(const Problem&, const Topology& topology, StrategyO
 
 namespace {
 
-Schedule usp(const Problem& problem, const Topology& topology, const StrategyOptions& options) {
-  return hybrid_schedule("usp", problem, topology, options, degree_of(problem, topology, options), 1);
+Schedule usp(const Problem& problem, const Topology& topology, const StrategyOptions& options,
+             std::span<const Ranges> owned) {
+  return hybrid_schedule("usp", problem, topology, options, owned, degree_of(problem, topology, options), 1);
 }
 
 StrategyOptions resolve_usp(const Problem& problem, const Topology& topology, StrategyOptions options) {
@@ -112,9 +114,10 @@ StrategyOptions resolve_usp(const Problem& problem, const Topology& topology, St
   return with_layout(std::move(options), u, ring, sharding_of_ring(ring));
 }
 
-Schedule loongtrain(const Problem& problem, const Topology& topology, const StrategyOptions& options) {
+Schedule loongtrain(const Problem& problem, const Topology& topology, const StrategyOptions& options,
+                    std::span<const Ranges> owned) {
   const int u = degree_of(problem, topology, options), ring = topology.ranks() / u;
-  return hybrid_schedule("loongtrain", problem, topology, options, u, windows_of(ring, options));
+  return hybrid_schedule("loongtrain", problem, topology, options, owned, u, windows_of(ring, options));
 }
 
 StrategyOptions resolve_loongtrain(const Problem& problem, const Topology& topology,

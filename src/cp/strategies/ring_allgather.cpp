@@ -12,9 +12,10 @@ Support supports(const Problem&, const Topology&, const StrategyOptions&) {
 
 // One round: each rank receives the KV of all others (or only what its rows see) and attends once. The KV
 // gradients are summed at their owners.
-Schedule schedule(const Problem& problem, const Topology& topology, const StrategyOptions& options) {
+Schedule schedule(const Problem& problem, const Topology& topology, const StrategyOptions& options,
+                  std::span<const Ranges> owned) {
   const int ranks = topology.ranks();
-  const Grid grid(problem, 1, ranks, Placement::kContextFirst, options.choice<Sharding>(kSharding));
+  const Grid grid(problem, 1, ranks, Placement::kContextFirst, options.choice<Sharding>(kSharding), owned);
   Schedule schedule = begin_schedule("ring-allgather", grid);
   Round& round = schedule.forward.emplace_back();
   const Range kv_heads{0, problem.heads_kv};

@@ -10,8 +10,9 @@ Support supports(const Problem&, const Topology&, const StrategyOptions&) {
   return {};
 }
 
-Schedule schedule(const Problem& problem, const Topology& topology, const StrategyOptions& options) {
-  return hybrid_schedule("ring-p2p", problem, topology, options, 1, 1);
+Schedule schedule(const Problem& problem, const Topology& topology, const StrategyOptions& options,
+                  std::span<const Ranges> owned) {
+  return hybrid_schedule("ring-p2p", problem, topology, options, owned, 1, 1);
 }
 
 }  // namespace

@@ -60,6 +60,28 @@ class Zigzag {
 
 }  // namespace
 
+void check_owned(std::span<const Ranges> owned, int64_t tokens, int ranks) {
+  LONGSPAN_CHECK_INPUT(owned.size() == static_cast<size_t>(ranks), "tokens of {} ranks are given for {}",
+                       owned.size(), ranks);
+  Ranges all;
+  for (size_t rank = 0; rank < owned.size(); ++rank) {
+    for (const Range& range : owned[rank]) {
+      LONGSPAN_CHECK_INPUT(0 <= range.begin && range.begin < range.end && range.end <= tokens,
+                           "rank {} is given tokens {} to {}; ranges must not be empty and lie in 0 to {}",
+                           rank, range.begin, range.end, tokens);
+      all.push_back(range);
+    }
+  }
+  std::sort(all.begin(), all.end(), [](Range a, Range b) { return a.begin < b.begin; });
+  int64_t next = 0;
+  for (const Range& range : all) {
+    LONGSPAN_CHECK_INPUT(range.begin == next, "token {} is given to {}; each belongs to one rank",
+                         std::min(range.begin, next), range.begin < next ? "two ranks" : "no rank");
+    next = range.end;
+  }
+  LONGSPAN_CHECK_INPUT(next == tokens, "token {} is given to no rank; each belongs to one rank", next);
+}
+
 std::vector<double> area_until(const Problem& problem) {
   std::vector<double> until(static_cast<size_t>(problem.tokens_q) + 1);
   for (const Mask& mask : *problem.masks) {

@@ -11,6 +11,9 @@ namespace longspan {
 // fewer tokens than parts.
 std::vector<Ranges> shard(const Problem& problem, int parts, Sharding sharding);
 
+// Throws an input error unless the ranks' tokens are a partition of [0, tokens).
+void check_owned(std::span<const Ranges> owned, int64_t tokens, int ranks);
+
 // The number of visible pairs before each row, mean over the masks: tokens_q + 1 numbers.
 std::vector<double> area_until(const Problem& problem);
 

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "cp/strategies/sharding.h"
 
 namespace longspan {
 
@@ -19,6 +20,12 @@ std::span<const TableOption> strategy_options() {
     return options.take();
   }();
   return all;
+}
+
+Schedule Strategy::schedule(const Problem& problem, const Topology& topology, const StrategyOptions& options,
+                            std::span<const Ranges> owned) const {
+  if (!owned.empty()) check_owned(owned, problem.tokens_q, topology.ranks());
+  return make(problem, topology, options, owned);
 }
 
 std::string_view name_of(Sharding sharding) {

@@ -31,6 +31,7 @@ StrategyOptions resolve_ring(const Problem& problem, const Topology& topology, S
 // The schedule of a hybrid: `ulysses_degree` head positions, and one ring with `windows` windows over the
 // context positions.
 Schedule hybrid_schedule(std::string_view name, const Problem& problem, const Topology& topology,
-                         const StrategyOptions& options, int ulysses_degree, int windows);
+                         const StrategyOptions& options, std::span<const Ranges> owned, int ulysses_degree,
+                         int windows);
 
 }  // namespace longspan

@@ -45,10 +45,17 @@ struct Strategy {
   int series = 0;  // its position and colour in the charts of every report
   std::span<const OptionSpec> options;
   Support (*supports)(const Problem& problem, const Topology& topology, const StrategyOptions& options);
-  Schedule (*schedule)(const Problem& problem, const Topology& topology, const StrategyOptions& options);
+  Schedule (*make)(const Problem& problem, const Topology& topology, const StrategyOptions& options,
+                   std::span<const Ranges> owned);
   // Returns the options with the strategy's own choices filled in, and the resulting layout (see
   // with_layout).
   StrategyOptions (*resolve)(const Problem& problem, const Topology& topology, StrategyOptions options);
+
+  // The schedule of a mask. `owned`, by rank, replaces the strategy's own placement, which depends on the
+  // mask and on the option `sharding`: several masks can so share one. Throws an input error unless it is a
+  // partition of the tokens.
+  Schedule schedule(const Problem& problem, const Topology& topology, const StrategyOptions& options,
+                    std::span<const Ranges> owned = {}) const;
 };
 
 std::span<const Strategy> strategies();

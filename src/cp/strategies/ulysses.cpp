@@ -17,10 +17,11 @@ Support supports(const Problem& problem, const Topology& topology, const Strateg
 
 // One round: q, k and v go from the owners of tokens to the owners of heads. Each rank attends with its heads
 // over the whole sequence, and o goes back.
-Schedule schedule(const Problem& problem, const Topology& topology, const StrategyOptions& options) {
+Schedule schedule(const Problem& problem, const Topology& topology, const StrategyOptions& options,
+                  std::span<const Ranges> owned) {
   const auto given = options.choice<Sharding>(kSharding);
   const Sharding sharding = given == Sharding::kAuto ? Sharding::kContiguous : given;
-  const Grid grid(problem, topology.ranks(), 1, Placement::kHeadFirst, sharding);
+  const Grid grid(problem, topology.ranks(), 1, Placement::kHeadFirst, sharding, owned);
   Schedule schedule = begin_schedule("ulysses", grid);
   Round& round = schedule.forward.emplace_back();
   add_to_heads(round, schedule, grid, std::vector{Operand::kQ, Operand::kKV});

@@ -89,6 +89,16 @@ TEST(ParallelMisuse, WrongConfigurations) {
     expect_input_error({fmt::format("{} nodes for 2 ranks", nodes)},
                        [&] { attend(problem, {.nodes = nodes}); });
   }
+  expect_input_error({"tokens of 1 ranks are given for 2"}, [&] {
+    attend(problem, {.tokens = {{{0, 64}}}});
+  });
+  expect_input_error({"token 32 is given to no rank"}, [&] {
+    attend(problem, {.tokens = {{{0, 32}}, {{33, 64}}}});
+  });
+  for (const int ranks : {0, -1}) {
+    expect_input_error({fmt::format("{} ranks", ranks)},
+                       [&] { static_cast<void>(place_tokens(problem, {}, ranks)); });
+  }
   Problem wide = problem;
   wide.fp32_output = true;
   expect_input_error({"fp32_output"}, [&] { attend(wide, {}); });
@@ -183,6 +193,7 @@ TEST(ParallelMisuse, AnObjectThatWasMovedFrom) {
   expect_input_error({"moved from"}, [&] { static_cast<void>(first.tokens()); });
   expect_input_error({"moved from"}, [&] { static_cast<void>(first.token_count()); });
   expect_input_error({"moved from"}, [&] { static_cast<void>(first.kept_bytes()); });
+  expect_input_error({"moved from"}, [&] { static_cast<void>(first.rank_tokens()); });
   expect_input_error({"moved from"}, [&] { first.forward(args.forward, {}); });
   expect_input_error({"moved from"}, [&] { first.backward(args.backward, {}, {}); });
   expect_input_error({"moved from"}, [&] { first.finish({}); });
