@@ -271,17 +271,19 @@ void Sums::add_all(std::vector<Piece> gradients, Stream stream) {
 void Sums::read(Operand what, const Piece& out, const Pool& pool, Stream stream) const {
   std::vector<const Piece*> parts;
   int64_t covered = 0;  // elements of lse, as if every operand had one
-  bool apart = true;
+  bool apart = true, in_place = false;
   const Ranges set = set_of(out.tokens);
   for (const Piece& piece : pieces_) {
     if (piece.what != what || !meet(piece, out)) continue;
     for (const Piece* part : parts) apart = apart && !meet(piece, *part);
     parts.push_back(&piece);
+    in_place = in_place || (piece.own && out.own);
     covered += common(piece.heads, out.heads).size() * count(intersection(set_of(piece.tokens), set));
   }
   const RowSpan all{0, 0, count(out.tokens)};
-  if (apart) {  // no sums needed: copy each part to its place, with conversion
-    if (covered < all.rows * out.heads.size()) clear_piece(out, {&all, 1}, stream);
+  const bool whole = covered == all.rows * out.heads.size();
+  if (apart && (whole || !in_place)) {  // no sums needed: copy each part to its place, with conversion
+    if (!whole) clear_piece(out, {&all, 1}, stream);
     std::vector<RowPair> pairs;
     for (const Piece* part : parts) {
       if (part->own && out.own) continue;
@@ -294,7 +296,7 @@ void Sums::read(Operand what, const Piece& out, const Pool& pool, Stream stream)
     if (!pairs.empty()) apply_pairs(RowOperation::kCopy, out.kind, pairs, stream);
     return;
   }
-  const bool direct = out.tensors[0].dtype == DType::kF32;
+  const bool direct = out.tensors[0].dtype == DType::kF32 && !in_place;  // clearing loses what lies there
   Piece scratch;
   if (!direct) {
     RowFormat format = out.format();
