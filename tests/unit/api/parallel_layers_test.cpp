@@ -1,5 +1,5 @@
-// The layers of a model by the public headers: two masks on one placement, several layers of each, gradients
-// of o and lse, against plans of a single device.
+// The layers of a model by the public headers: two masks on one placement (the strategy's, or one with a rank
+// without tokens), several layers of each, gradients of o and lse, against plans of a single device.
 #include <cmath>
 #include <cstring>
 #include <optional>
@@ -117,20 +117,23 @@ TEST(ParallelLayers, OfTwoMasksShareAPlacement) {
   const Layer layers[] = {{full, 1}, {window, 2}, {full, 3}, {window, 4}};
   for (const std::string& strategy : strategy_names()) {
     SCOPED_TRACE(strategy);
-    run_ranks(Group::threads(3), [&](const Group& group) {
-      ParallelConfig config{.strategy = strategy};
-      config.tokens = place_tokens(full, config, group.size());
-      ParallelAttention in_full(full, config, group, cpu_device()),
-          in_window(window, config, group, cpu_device());
-      EXPECT_EQ(in_full.rank_tokens(), config.tokens);
-      EXPECT_EQ(in_window.rank_tokens(), config.tokens);
-      std::vector<Part> parts;
-      for (const Layer& layer : layers)
-        parts.emplace_back(layer, &layer.problem == &full ? in_full : in_window);
-      for (Part& part : parts) part.forward();
-      for (auto part = parts.rbegin(); part != parts.rend(); ++part) part->backward();
-      for (const Part& part : parts) part.expect_results();
-    });
+    const RankTokens placements[] = {place_tokens(full, {.strategy = strategy}, 3),
+                                     {{{150, 200}, {0, 50}}, {}, {{50, 150}}}};
+    for (const RankTokens& placement : placements) {
+      run_ranks(Group::threads(3), [&](const Group& group) {
+        const ParallelConfig config{.strategy = strategy, .tokens = placement};
+        ParallelAttention in_full(full, config, group, cpu_device()),
+            in_window(window, config, group, cpu_device());
+        EXPECT_EQ(in_full.rank_tokens(), placement);
+        EXPECT_EQ(in_window.rank_tokens(), placement);
+        std::vector<Part> parts;
+        for (const Layer& layer : layers)
+          parts.emplace_back(layer, &layer.problem == &full ? in_full : in_window);
+        for (Part& part : parts) part.forward();
+        for (auto part = parts.rbegin(); part != parts.rend(); ++part) part->backward();
+        for (const Part& part : parts) part.expect_results();
+      });
+    }
   }
 }
 

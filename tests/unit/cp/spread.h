@@ -4,6 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "attention/kernel.h"
@@ -67,6 +71,27 @@ inline void copy(const TensorView& whole, const Ranges& ranges, const TensorView
     row += range.size();
   }
 }
+
+// Like NCCL and MPI, takes no messages made of rows.
+class WithoutRows : public Communicator {
+ public:
+  explicit WithoutRows(Communicator& communicator) : communicator_(communicator) {}
+  int rank() const override { return communicator_.rank(); }
+  int size() const override { return communicator_.size(); }
+  std::string_view name() const override { return communicator_.name(); }
+  void fail(const std::string& reason) override { communicator_.fail(reason); }
+  std::unique_ptr<Transfer> exchange(std::span<const Message> sends, std::span<const Message> receives,
+                                     Stream stream, Meanwhile meanwhile, Channel channel) override {
+    for (const auto messages : {sends, receives}) {
+      for (const Message& message : messages)
+        LONGSPAN_CHECK(message.row_bytes == 0, "a message made of rows");
+    }
+    return communicator_.exchange(sends, receives, stream, meanwhile, channel);
+  }
+
+ private:
+  Communicator& communicator_;
+};
 
 inline Tensors draw(const Problem& problem, uint64_t seed = 7) {
   Tensors tensors(problem, problem.tokens_q);

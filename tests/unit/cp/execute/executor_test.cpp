@@ -62,27 +62,6 @@ TEST_P(Executors, AccumulateInFloatWhateverTheTensorsAre) {
   }
 }
 
-// Like NCCL and MPI, takes no messages made of rows.
-class WithoutRows : public Communicator {
- public:
-  explicit WithoutRows(Communicator& communicator) : communicator_(communicator) {}
-  int rank() const override { return communicator_.rank(); }
-  int size() const override { return communicator_.size(); }
-  std::string_view name() const override { return communicator_.name(); }
-  void fail(const std::string& reason) override { communicator_.fail(reason); }
-  std::unique_ptr<Transfer> exchange(std::span<const Message> sends, std::span<const Message> receives,
-                                     Stream stream, Meanwhile meanwhile, Channel channel) override {
-    for (const auto messages : {sends, receives}) {
-      for (const Message& message : messages)
-        LONGSPAN_CHECK(message.row_bytes == 0, "a message made of rows");
-    }
-    return communicator_.exchange(sends, receives, stream, meanwhile, channel);
-  }
-
- private:
-  Communicator& communicator_;
-};
-
 TEST_P(Executors, PassOnTheGradientOfLse) {
   const Kernel& kernel = kernel_from_name("cpu-flash");
   for (const char* mask : {"causal_document", "share_question", "uniform_block_sparse"}) {

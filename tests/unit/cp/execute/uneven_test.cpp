@@ -40,6 +40,8 @@ class Uneven : public ::testing::TestWithParam<Strategy> {
     ASSERT_NO_THROW(check(schedule, problem));
     EXPECT_NO_THROW(run_thread_ranks(ranks, milliseconds(60000), [&](Communicator& communicator) {
       check_rank(kernel, problem, schedule, single, communicator, 1e-5, 1);
+      WithoutRows without(communicator);
+      check_rank(kernel, problem, schedule, single, without, 1e-5, 1);
     }));
   }
 };
