@@ -28,8 +28,10 @@ ROOMS = {
     "cp/schedule": set(),
     "cp/strategies": {"cp/schedule"},
     "cp/execute": {"cp/schedule", "cp/strategies"},
+    "cp/simulate": {"cp/schedule"},
     "bench/spec": set(),
     "bench/measure": {"bench/spec"},
+    "bench/simulate": {"bench/spec", "bench/measure"},
     "bench/case": {"bench/spec", "bench/measure"},
     "bench/run": {"bench/spec", "bench/measure", "bench/case"},
 }
