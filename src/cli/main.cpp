@@ -21,6 +21,7 @@ constexpr AddCommand kCommands[] = {
     add_run_command,
     add_mask_command,
     add_plan_command,
+    add_simulate_command,
     add_verify_command,
     add_list_command,
     add_report_command,

@@ -20,6 +20,7 @@
 #include "bench/spec/values.h"
 #include "cli/command.h"
 #include "cli/progress_line.h"
+#include "cli/schedule_case.h"
 #include "cp/schedule/account.h"
 #include "cp/strategies/strategy.h"
 #include "record/record_json.h"
@@ -32,76 +33,12 @@ using bench::format_bytes;
 using record::Json;
 
 // Axes of a run that a plan does not read: no kernel runs, and both passes of one mask are planned.
-constexpr std::string_view kUnread[] = {"kernel",        "direction", "masks",
-                                        "deterministic", "strategy",  "transport"};
-// Presets that differ from those of a run: typical values of large models.
-constexpr std::pair<std::string_view, std::string_view> kPresets[] = {{"heads", "64:8"}, {"dtype", "bf16"}};
+const std::vector<std::string_view> kUnread = {"kernel",        "direction", "masks",
+                                               "deterministic", "strategy",  "transport"};
 
-std::vector<const bench::Axis*> axes_read() {
-  std::vector<const bench::Axis*> axes;
-  for (const bench::Axis& axis : bench::axes()) {
-    if (std::find(std::begin(kUnread), std::end(kUnread), axis.name) == std::end(kUnread))
-      axes.push_back(&axis);
-  }
-  return axes;
-}
-
-std::string_view preset_of(const bench::Axis& axis) {
-  for (const auto& [name, preset] : kPresets) {
-    if (name == axis.name) return preset;
-  }
-  return axis.preset;
-}
-
-struct PlanArguments {
-  std::string strategy;
-  std::map<std::string, std::string> axes;
+struct PlanArguments : ScheduleArguments {
   bool json = false;
 };
-
-// Options that the mask does not read are refused, not ignored.
-void check_mask_options(const PlanArguments& options, const Case& c) {
-  const Pattern* pattern = c.mask_is_file() ? nullptr : &pattern_from_name(c.mask);
-  LONGSPAN_CHECK_INPUT(options.axes.at("lengths").empty() || (pattern != nullptr && pattern->documents),
-                       "--lengths does not apply to {}, only to masks of documents", c.mask);
-  for (const TableOption& option : pattern_options()) {
-    const bool given = !options.axes.at(std::string(option.spec.name)).empty();
-    const bool read = pattern != nullptr && find_option(pattern->options, option.spec.name) != nullptr;
-    LONGSPAN_CHECK_INPUT(!given || read, "{} does not apply to {}, only to {}", option_name(option.spec.name),
-                         c.mask, option.rows());
-  }
-}
-
-Case case_of(const PlanArguments& options) {
-  Case c;
-  c.kernel = "none";
-  const Strategy& strategy = strategy_from_name(options.strategy);
-  c.parallelism.strategy = options.strategy;
-  for (const bench::Axis* axis : axes_read()) {
-    const std::string& given = options.axes.at(std::string(axis->name));
-    const std::string_view value = given.empty() ? preset_of(*axis) : given;
-    if (value.empty()) continue;
-    try {
-      axis->set(c, value);
-    } catch (const Error& error) {
-      LONGSPAN_CHECK_INPUT(false, "{} {}", option_name(axis->name), error.what());
-    }
-  }
-  LONGSPAN_CHECK_INPUT(!c.mask.empty(), "--mask is missing ({})", bench::find_axis("mask")->help);
-  LONGSPAN_CHECK_INPUT(c.seqlen > 0 || c.mask_is_file(), "--seqlen is missing ({})",
-                       bench::find_axis("seqlen")->help);
-  LONGSPAN_CHECK_INPUT(c.parallelism.ranks > 0,
-                       "--ranks is missing; give the number of ranks, or --topology NODESxDEVICES");
-  // Options that the strategy does not read are refused, not ignored.
-  for (const TableOption& option : strategy_options()) {
-    const bool given = !options.axes.at(std::string(option.spec.name)).empty();
-    LONGSPAN_CHECK_INPUT(!given || find_option(strategy.options, option.spec.name) != nullptr,
-                         "{} does not apply to {}, only to {}", option_name(option.spec.name),
-                         options.strategy, option.rows());
-  }
-  check_mask_options(options, c);
-  return bench::normalised(c);
-}
 
 struct Planned {
   Case c;
@@ -122,7 +59,7 @@ double seconds_of(const std::function<void()>& work) {
 Planned plan(const PlanArguments& options) {
   const ProgressLine progress;
   Planned p;
-  p.c = case_of(options);
+  p.c = schedule_case(options, "none");
   progress.show("drawing the mask");
   DrawnMask drawn = bench::MaskSource(p.c).next();
   Problem& problem = p.problem;
@@ -302,17 +239,8 @@ void add_plan_command(CLI::App& program) {
   auto options = std::make_shared<PlanArguments>();
   CLI::App* command = program.add_subcommand(
       "plan", "Plan context parallelism on any number of ranks: rounds, bytes, load and memory of each rank");
-  std::vector<std::string_view> names;
-  for (const Strategy& strategy : strategies()) names.push_back(strategy.name);
-  command->add_option("strategy", options->strategy, fmt::format("one of {}", fmt::join(names, ", ")))
-      ->required();
-  for (const bench::Axis* axis : axes_read()) {
-    const std::string_view preset = preset_of(*axis);
-    command
-        ->add_option(option_name(axis->name), options->axes[std::string(axis->name)],
-                     axis->help + (preset.empty() ? "" : fmt::format(" [{}]", preset)))
-        ->type_name("VALUE");
-  }
+  options->unread = kUnread;
+  add_schedule_options(*command, *options, true);
   command->add_flag("--json", options->json, "print the plan as JSON (keys: docs/reference/results.md)");
   command->footer(
       "Nothing runs on a device. A plan for 1,024 GPUs takes seconds, or up to half a minute with "

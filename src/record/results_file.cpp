@@ -55,7 +55,8 @@ ResultsLine parse_results_line(std::string_view text) {
   const auto envelope = from_json<Envelope>(line.json);
   if (envelope.type == "run") line.type = ResultsLine::Type::kRun;
   if (envelope.type == "case") line.type = ResultsLine::Type::kCase;
-  if (line.type == ResultsLine::Type::kOther) return line;
+  if (envelope.type == "simulated") line.type = ResultsLine::Type::kSimulated;
+  if (line.type != ResultsLine::Type::kRun && line.type != ResultsLine::Type::kCase) return line;
   LONGSPAN_CHECK_INPUT(!envelope.run.empty(), "'run' is missing or empty");
   LONGSPAN_CHECK_INPUT(line.type == ResultsLine::Type::kRun || !envelope.id.empty(),
                        "'id' is missing or empty");

@@ -13,7 +13,9 @@ namespace longspan::record {
 
 // A line with its type and identifiers, before its other fields are read.
 struct ResultsLine {
-  enum class Type { kRun, kCase, kOther };  // kOther: a type added by a later version
+  // kSimulated: a prediction (`longspan simulate --json`), which counts nowhere as a case. kOther: a type
+  // added by a later version.
+  enum class Type { kRun, kCase, kSimulated, kOther };
   Type type = Type::kOther;
   std::string run;  // the run that the line describes or belongs to
   std::string id;   // of a case

@@ -17,7 +17,7 @@ constexpr std::string_view kTop = R"(# The results file
 A results file is JSON Lines, UTF-8: one object a line, appended as soon as its case ends. `longspan run` writes `results.jsonl`
 into its output folder; `longspan report` and `longspan compare` read such files.
 
-- There are two kinds of line; `type` says which.
+- There are two kinds of line; `type` says which. A line of `longspan simulate --json` has a third type, `simulated`, and is left out.
 - Every line has a `schema`, currently {}. A reader refuses an unknown schema and ignores unknown keys.
 - Times are in seconds, sizes in bytes, rates in FLOP/s. A missing number is null or absent, never 0 or NaN.
 - Only mask parameters and temperatures may be negative.
@@ -56,6 +56,19 @@ One object:
 | `area`, `build_s`, `check_s` | visible pairs; time to build and to check the schedule |
 | `owned` | each rank's tokens as `[begin, end]` pairs |
 | `forward`, `backward` | the keys of [`plan`](#plan) except `owned`, for each pass |
+
+## `longspan simulate --json`
+
+One line with the keys of a case, those that a simulation knows. Times are predicted.
+
+| key | meaning |
+|---|---|
+| `type` | `simulated` |
+| `machine` | `name`, and `measured`: whether every figure of the machine is |
+
+With `--against`, a line for each case: `id`, `case`, `measured_s`, `predicted_s`, `error` (relative to the measured time), and the parts of
+both times as means over the ranks, `measured` and `predicted`. The last line has `errors` (number of cases, mean, largest) by strategy,
+mask, pass and length, and `choices`: for each problem the predicted and the measured fastest strategy, and the `regret` of the former.
 )";
 
 // Notes printed above the table of an object, by its key.

@@ -76,7 +76,8 @@ class Collector {
 
   Results results_;
   std::map<std::string, int, std::less<>> run_by_id_;
-  std::set<int> announced_;  // runs whose run line was read
+  std::set<int> announced_;               // runs whose run line was read
+  std::map<std::string, int> simulated_;  // lines by file
   std::set<std::tuple<std::string, std::string, int64_t, std::string>> drawn_;
 };
 
@@ -106,6 +107,8 @@ void Collector::add_line(LineRead row, const Place& at) {
     c.run_index = run_index(c.run, at.file);
     if (c.picture) add_picture(c);
     results_.cases.push_back(std::move(c));
+  } else if (row.type == record::ResultsLine::Type::kSimulated) {
+    ++simulated_[std::string(at.file)];
   }  // other types belong to later versions of the same schema
 }
 
@@ -218,6 +221,10 @@ Results Collector::finish() {
   group_runs();
   drop_duplicates();
   name_defaults();
+  for (const auto& [file, lines] : simulated_) {
+    results_.warnings.push_back(fmt::format("{}: {} simulated {} left out: predictions are not measurements",
+                                            file, lines, lines == 1 ? "case is" : "cases are"));
+  }
   return std::move(results_);
 }
 

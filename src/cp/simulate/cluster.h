@@ -20,12 +20,12 @@ struct MemoryCost {
 
 // Links. A rank's port connects it to its node, and a network interface to other nodes.
 struct LinkCost {
-  double port_bytes_per_s = 1;        // each way, while the GPU has nothing else to do
-  double beside_bytes_per_s = 1;      // each way, while a kernel computes
-  double flow_bytes_per_s = 0;        // of one rank to one other; 0: no limit but the ports'
-  double latency_s = 0;               // from both ends being ready to the first byte
-  double kernel_slowdown = 0;         // share of its speed that a kernel loses while data comes or goes
-  double interface_bytes_per_s = 0;   // each way; 0: there is one node
+  double port_bytes_per_s = 1;       // each way, while the GPU has nothing else to do
+  double beside_bytes_per_s = 1;     // each way, while a kernel computes
+  double flow_bytes_per_s = 0;       // of one rank to one other; 0: no limit but the ports'
+  double latency_s = 0;              // from both ends being ready to the first byte
+  double kernel_slowdown = 0;        // share of its speed that a kernel loses while data comes or goes
+  double interface_bytes_per_s = 0;  // each way; 0: there is one node
   double interface_latency_s = 0;
   int ranks_per_interface = 1;
   // Interfaces of the same number in their node form a rail. Data between rails crosses the spine, which

@@ -16,8 +16,9 @@ std::vector<PathStretch> critical_path(const Program& program, const Timeline& t
   while (now_s > 0) {
     const std::vector<Segment>& segments = timeline.segments[static_cast<size_t>(rank)];
     // The last stretch of the rank that begins before now.
-    auto at = std::lower_bound(segments.begin(), segments.end(), now_s,
-                               [](const Segment& segment, double time_s) { return segment.begin_s < time_s; });
+    auto at =
+        std::lower_bound(segments.begin(), segments.end(), now_s,
+                         [](const Segment& segment, double time_s) { return segment.begin_s < time_s; });
     if (at == segments.begin()) break;
     const Segment& segment = *--at;
     if (segment.flow < 0) {

@@ -21,8 +21,8 @@ class Network {
   int32_t add_flow(double bytes, const std::vector<int32_t>& links);  // not yet begun
   void begin(int32_t flow, double now_s);
 
-  double next_end_s();               // of any flow; kNever if none is under way
-  int32_t end_next(double& now_s);   // ends that flow, and says when
+  double next_end_s();              // of any flow; kNever if none is under way
+  int32_t end_next(double& now_s);  // ends that flow, and says when
 
  private:
   struct Link {
@@ -56,8 +56,8 @@ class Network {
   std::vector<Flow> flows_;
   std::vector<int32_t> flow_links_;
   std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
-  std::vector<int32_t> changed_;       // links
-  double changed_s_ = kNever;          // when the first of them changed
+  std::vector<int32_t> changed_;              // links
+  double changed_s_ = kNever;                 // when the first of them changed
   std::vector<int32_t> links_of_, flows_of_;  // the component at hand
 };
 

@@ -198,8 +198,7 @@ class RankWriter {
   // The end of the pass: own results in fp32 become final ones.
   void convert() {
     const double narrowed = rows_to_convert_ + keys_to_convert_;
-    touch_memory(StepKind::kMerge,
-                 narrowed * (kF32 + element_bytes()) + rows_to_copy_ * 2 * element_bytes());
+    touch_memory(StepKind::kMerge, narrowed * (kF32 + element_bytes()) + rows_to_copy_ * 2 * element_bytes());
   }
 
   const Schedule& schedule_;
@@ -221,9 +220,8 @@ void add_flows(std::vector<Flow>& flows, const std::vector<Move>& moves, int32_t
   const size_t first = flows.size();
   for (const Move& move : moves)
     flows.push_back({exchange, move.src, move.dst, static_cast<double>(bytes_of(move, schedule, problem))});
-  std::sort(flows.begin() + static_cast<std::ptrdiff_t>(first), flows.end(), [](const Flow& a, const Flow& b) {
-    return std::tie(a.src, a.dst) < std::tie(b.src, b.dst);
-  });
+  std::sort(flows.begin() + static_cast<std::ptrdiff_t>(first), flows.end(),
+            [](const Flow& a, const Flow& b) { return std::tie(a.src, a.dst) < std::tie(b.src, b.dst); });
   size_t last = first;  // sums the moves between the same two ranks
   for (size_t i = first; i < flows.size(); ++i) {
     if (i > first && flows[i].src == flows[last - 1].src && flows[i].dst == flows[last - 1].dst) {

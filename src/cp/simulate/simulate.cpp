@@ -23,8 +23,7 @@ double time_of(const Clock& clock, double busy_s, double work, double share) {
   const double target = work_until(clock, busy_s) + work / share;
   double at = busy_s;
   for (int i = 0; i < 8; ++i) {
-    const double speed =
-        clock.sustained + (clock.burst - clock.sustained) * std::exp(-at / clock.settle_s);
+    const double speed = clock.sustained + (clock.burst - clock.sustained) * std::exp(-at / clock.settle_s);
     at += (target - work_until(clock, at)) / speed;
   }
   return at - busy_s;
@@ -83,9 +82,9 @@ class Simulator {
   };
 
   struct RankState {
-    size_t next = 0;        // step
-    uint32_t version = 0;   // of its event
-    double begun_s = 0;     // the step at hand
+    size_t next = 0;       // step
+    uint32_t version = 0;  // of its event
+    double begun_s = 0;    // the step at hand
     bool in_step = false;
     // The attend at hand.
     bool computes = false;

@@ -97,6 +97,16 @@ TEST(Results, IgnoresTypesOfLaterVersions) {
   EXPECT_THAT(parse_results(text_of(run_json(), line), "r.jsonl").cases, IsEmpty());
 }
 
+TEST(Results, LeavesOutPredictionsWithAWarning) {
+  nlohmann::json line = case_json("sm90", "causal", 0.5);
+  line["type"] = "simulated";
+  line["machine"] = {{"name", "elsewhere"}, {"measured", false}};
+  const Results r = parse_results(text_of(run_json(), case_json("sm90", "full", 0.5), line), "r.jsonl");
+  ASSERT_EQ(r.cases.size(), 1u);
+  EXPECT_EQ(r.cases[0].workload.mask, "full");
+  EXPECT_THAT(r.warnings, ElementsAre(HasSubstr("r.jsonl: 1 simulated case is left out")));
+}
+
 TEST(Results, LeavesOutAHalfLastLineWithAWarning) {
   const std::string whole = text_of(run_json(), case_json("a", "causal", 1), case_json("b", "causal", 1));
   const size_t last = whole.rfind('\n', whole.size() - 2) + 1;

@@ -54,7 +54,8 @@ TEST(Network, WhatABottleneckLeavesGoesToOthers) {
   // a and b share the slow link, b and c the fast one: b has 1, c the other 9.
   Network network;
   const int32_t slow = network.add_link(2), fast = network.add_link(10);
-  const int32_t a = network.add_flow(1, {slow}), b = network.add_flow(1, {slow, fast}), c = network.add_flow(9, {fast});
+  const int32_t a = network.add_flow(1, {slow}), b = network.add_flow(1, {slow, fast}),
+                c = network.add_flow(9, {fast});
   for (const int32_t flow : {a, b, c}) network.begin(flow, 0);
   for (const double end : ends_of(network, 3)) EXPECT_DOUBLE_EQ(end, 1);
 }
@@ -86,7 +87,8 @@ TEST(Network, AGrainMovesEndsByNoMoreThanItself) {
     (grain_s > 0 ? coarse : exact) = ends_of(network, 8);
   }
   for (size_t i = 0; i < exact.size(); ++i) EXPECT_NEAR(coarse[i], exact[i], 8 * 0.05);
-  EXPECT_GE(*std::max_element(coarse.begin(), coarse.end()), *std::max_element(exact.begin(), exact.end()) - 1e-9);
+  EXPECT_GE(*std::max_element(coarse.begin(), coarse.end()),
+            *std::max_element(exact.begin(), exact.end()) - 1e-9);
 }
 
 }  // namespace

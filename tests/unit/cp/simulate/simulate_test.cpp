@@ -30,7 +30,8 @@ struct Planned {
   Schedule schedule;
 };
 
-Planned planned(const std::string& strategy, const std::string& mask, Topology topology, int64_t tokens = 512) {
+Planned planned(const std::string& strategy, const std::string& mask, Topology topology,
+                int64_t tokens = 512) {
   Planned plan{cp_problem(mask, tokens, 8, 8), topology, {}};
   plan.schedule = strategy_from_name(strategy).schedule(plan.problem, topology, {});
   return plan;

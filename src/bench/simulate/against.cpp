@@ -1,0 +1,104 @@
+#include "bench/simulate/against.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/input_file.h"
+#include "bench/simulate/predict.h"
+#include "bench/spec/values.h"
+#include "record/results_file.h"
+
+namespace longspan::bench {
+namespace {
+
+bool described(const Case& c, const Machine& machine) {
+  if (!machine.kernels.contains(c.kernel) || c.mask_is_file() || c.deterministic) return false;
+  if (!c.parallelism) return true;
+  return c.parallelism.topology().nodes == 1 && c.parallelism.ranks <= machine.gpus_per_node &&
+         machine.links.contains(std::string(name_of(c.parallelism.transport)));
+}
+
+Parts parts_of(const std::optional<record::ParallelRecord>& record) {
+  if (!record) return {};
+  const auto mean = [](const std::vector<double>& list) {
+    return list.empty() ? 0
+                        : std::accumulate(list.begin(), list.end(), 0.0) / static_cast<double>(list.size());
+  };
+  return {mean(record->compute_s), mean(record->exposed_s), mean(record->reorder_s), mean(record->merge_s)};
+}
+
+// The problem that strategies compete on.
+std::string contest_of(const Case& c) {
+  Case alone = c;
+  alone.parallelism = {};
+  return fmt::format("{}, {} ranks", describe(alone), c.parallelism.ranks);
+}
+
+void read_cases(const std::string& path, const Machine& machine, std::vector<Compared>& cases,
+                std::map<std::string, size_t>& place_of) {
+  std::istringstream lines(read_input_file(path, kResultsFile));
+  std::string text;
+  for (int64_t number = 1; std::getline(lines, text); ++number) {
+    if (text.empty()) continue;
+    try {
+      const record::ResultsLine line = record::parse_results_line(text);
+      if (line.type != record::ResultsLine::Type::kCase) continue;
+      const record::CaseRecord record = record::case_from(line);
+      if (record.status != record::Status::kOk || !record.time_s) continue;
+      const Case c = case_from_json(nlohmann::json(record.workload.json));
+      if (!described(c, machine)) continue;
+      const auto [place, fresh] = place_of.try_emplace(record.id, cases.size());
+      if (fresh) cases.emplace_back();
+      cases[place->second] = {c, *record.time_s, 0, parts_of(record.parallel), {}};
+    } catch (const Error& error) {
+      LONGSPAN_CHECK_INPUT(error.kind() != ErrorKind::kInput, "{}, line {}: {}", path, number, error.what());
+      throw;
+    }
+  }
+}
+
+}  // namespace
+
+double Compared::error() const {
+  return std::abs(predicted_s / measured_s - 1);
+}
+
+std::vector<Compared> compare_with(const std::vector<std::string>& paths, const Machine& machine,
+                                   const std::function<void(const std::string&)>& progress) {
+  std::vector<Compared> cases;
+  std::map<std::string, size_t> place_of;  // by id
+  for (const std::string& path : paths) read_cases(path, machine, cases, place_of);
+  for (Compared& each : cases) {
+    if (progress) progress(describe(each.c));
+    const record::CaseRecord record = predict(each.c, machine).record;
+    each.predicted_s = *record.time_s;
+    each.predicted = parts_of(record.parallel);
+  }
+  return cases;
+}
+
+std::vector<Choice> choices(const std::vector<Compared>& cases) {
+  std::map<std::string, std::vector<const Compared*>> groups;
+  for (const Compared& each : cases) {
+    if (each.c.parallelism) groups[contest_of(each.c)].push_back(&each);
+  }
+  std::vector<Choice> list;
+  for (const auto& [what, group] : groups) {
+    if (group.size() < 2) continue;
+    const auto first_by = [&](double Compared::*time) {
+      return *std::min_element(group.begin(), group.end(),
+                               [&](const Compared* a, const Compared* b) { return a->*time < b->*time; });
+    };
+    const Compared* chosen = first_by(&Compared::predicted_s);
+    const Compared* best = first_by(&Compared::measured_s);
+    list.push_back({what, chosen->c.parallelism.strategy, best->c.parallelism.strategy,
+                    chosen->measured_s / best->measured_s - 1});
+  }
+  return list;
+}
+
+}  // namespace longspan::bench

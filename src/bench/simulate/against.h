@@ -1,0 +1,39 @@
+// Compares predictions with measured results: errors by strategy, mask and pass, and what the predicted
+// choice of a strategy would have lost.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bench/simulate/machine_file.h"
+#include "bench/spec/case.h"
+
+namespace longspan::bench {
+
+// The parts of a time, each the mean over ranks; 0 for a case on one device.
+struct Parts {
+  double compute_s = 0, exposed_s = 0, reorder_s = 0, merge_s = 0;
+};
+
+struct Compared {
+  Case c;
+  double measured_s = 0, predicted_s = 0;
+  Parts measured, predicted;
+  double error() const;  // relative to the measured time
+};
+
+// Predicts the measured cases of results files that the machine describes: its kernels, its transports, and
+// at most its GPUs on one node. A case that was measured twice counts once, the last time.
+std::vector<Compared> compare_with(const std::vector<std::string>& paths, const Machine& machine,
+                                   const std::function<void(const std::string&)>& progress = {});
+
+// The predicted best strategy of one problem and pass.
+struct Choice {
+  std::string what;  // "causal 32K, forward, 4 ranks"
+  std::string chosen, best;
+  double regret = 0;  // of the chosen one's measured time over the best one's, less 1
+};
+std::vector<Choice> choices(const std::vector<Compared>& cases);  // where several strategies were measured
+
+}  // namespace longspan::bench

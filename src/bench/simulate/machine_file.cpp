@@ -1,0 +1,171 @@
+#include "bench/simulate/machine_file.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+#include "base/input_file.h"
+
+namespace longspan::bench {
+namespace {
+
+using record::Json;
+
+constexpr std::string_view kOrigins[] = {"measured", "typed in", "default"};
+
+// Reads one object of the file; `at` is its path, for messages and figures.
+class Reader {
+ public:
+  Reader(const Json& json, std::string at, std::vector<Figure>& figures)
+      : json_(json), at_(std::move(at)), figures_(figures) {
+    LONGSPAN_CHECK_INPUT(json.is_object(), "{} is a JSON {}; it must be an object", shown(),
+                         json.type_name());
+  }
+
+  Reader object(const std::string& key) const {
+    LONGSPAN_CHECK_INPUT(json_.contains(key), "{} is missing", path(key));
+    return {json_.at(key), path(key), figures_};
+  }
+
+  template <class Visit>
+  void each(const std::string& key, Visit visit) const {
+    const Reader all = object(key);
+    for (const auto& [name, value] : all.json_.items()) visit(name, all.object(name));
+  }
+
+  // A figure: {"value": 1.5, "origin": "measured", "source": "...", "residual": 0.02}.
+  void figure(const std::string& key, double& value, double least = 0) const {
+    const Reader at = object(key);
+    Figure figure{path(key), at.text("origin"), at.text("source"), at.number("value"), {}};
+    LONGSPAN_CHECK_INPUT(
+        std::find(std::begin(kOrigins), std::end(kOrigins), figure.origin) != std::end(kOrigins),
+        "{} is '{}'; it must be one of {}", at.path("origin"), figure.origin, fmt::join(kOrigins, ", "));
+    LONGSPAN_CHECK_INPUT(figure.value >= least && figure.value <= 1e18,
+                         "{} is {}; it must be from {} to 1e18", at.path("value"), figure.value, least);
+    if (at.json_.contains("residual")) figure.residual = at.number("residual");
+    value = figure.value;
+    figures_.push_back(std::move(figure));
+  }
+
+  double number(const std::string& key) const {
+    LONGSPAN_CHECK_INPUT(json_.contains(key) && json_.at(key).is_number(), "{} must be a number", path(key));
+    return json_.at(key).get<double>();
+  }
+  template <class T>
+  void whole(const std::string& key, T& value) const {
+    const double given = number(key);
+    LONGSPAN_CHECK_INPUT(given >= 1 && given <= 1 << 20 && given == std::floor(given),
+                         "{} is {}; it must be a whole number from 1 to {}", path(key), given, 1 << 20);
+    value = static_cast<T>(given);
+  }
+  std::string text(const std::string& key) const {
+    LONGSPAN_CHECK_INPUT(json_.contains(key) && json_.at(key).is_string(), "{} must be a text", path(key));
+    return json_.at(key).get<std::string>();
+  }
+  bool has(const std::string& key) const { return json_.contains(key); }
+  bool flag(const std::string& key) const {
+    LONGSPAN_CHECK_INPUT(json_.contains(key) && json_.at(key).is_boolean(), "{} must be true or false",
+                         path(key));
+    return json_.at(key).get<bool>();
+  }
+
+ private:
+  std::string path(const std::string& key) const { return at_.empty() ? key : at_ + "." + key; }
+  std::string shown() const { return at_.empty() ? "the machine" : at_; }
+
+  const Json& json_;
+  const std::string at_;
+  std::vector<Figure>& figures_;
+};
+
+KernelPassCost pass_from(const Reader& json) {
+  KernelPassCost pass;
+  json.whole("tile_rows", pass.tile_rows);
+  json.whole("tile_keys", pass.tile_keys);
+  json.whole("most_pack", pass.most_pack);
+  json.figure("tile_s", pass.tile_s);
+  json.figure("row_tile_s", pass.row_tile_s);
+  json.figure("key_tile_s", pass.key_tile_s);
+  json.figure("launch_s", pass.launch_s);
+  json.figure("tail", pass.tail);
+  return pass;
+}
+
+constexpr double kLeastRate = 1;  // bytes/s
+
+simulate::LinkCost links_from(const Reader& json) {
+  simulate::LinkCost links;
+  links.takes_rows = json.flag("takes_rows");
+  json.figure("port_bytes_per_s", links.port_bytes_per_s, kLeastRate);
+  json.figure("beside_bytes_per_s", links.beside_bytes_per_s, kLeastRate);
+  json.figure("latency_s", links.latency_s);
+  json.figure("kernel_slowdown", links.kernel_slowdown);
+  LONGSPAN_CHECK_INPUT(links.kernel_slowdown < 1, "kernel_slowdown is {}; it must be less than 1",
+                       links.kernel_slowdown);
+  if (json.has("flow_bytes_per_s")) json.figure("flow_bytes_per_s", links.flow_bytes_per_s, kLeastRate);
+  if (!json.has("interface_bytes_per_s")) return links;
+  json.figure("interface_bytes_per_s", links.interface_bytes_per_s, kLeastRate);
+  json.figure("interface_latency_s", links.interface_latency_s);
+  json.whole("ranks_per_interface", links.ranks_per_interface);
+  json.figure("oversubscription", links.oversubscription, 1);
+  return links;
+}
+
+template <class T>
+std::string names_of(const std::map<std::string, T>& map) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : map) names.push_back(name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace
+
+bool Machine::measured() const {
+  return std::all_of(figures.begin(), figures.end(), [](const Figure& f) { return f.origin == "measured"; });
+}
+
+simulate::Cluster Machine::cluster(const std::string& kernel, const std::string& transport) const {
+  const auto of_kernel = kernels.find(kernel);
+  LONGSPAN_CHECK_INPUT(of_kernel != kernels.end(), "{} has no times of the kernel {}, only of {}", name,
+                       kernel, names_of(kernels));
+  const auto of_transport = links.find(transport);
+  LONGSPAN_CHECK_INPUT(of_transport != links.end(), "{} has no links for the transport {}, only for {}", name,
+                       transport, names_of(links));
+  return {of_kernel->second, clock, memory, of_transport->second};
+}
+
+Machine machine_from_json(const Json& json) {
+  Machine machine;
+  const Reader file(json, "", machine.figures);
+  machine.name = file.text("name");
+  file.whole("gpus_per_node", machine.gpus_per_node);
+  file.each("kernels", [&](const std::string& name, const Reader& kernel) {
+    KernelCost& cost = machine.kernels[name];
+    kernel.whole("units", cost.units);
+    cost.forward = pass_from(kernel.object("forward"));
+    cost.backward = pass_from(kernel.object("backward"));
+  });
+  const Reader clock = file.object("clock"), memory = file.object("memory");
+  clock.figure("burst", machine.clock.burst, 0.01);
+  clock.figure("sustained", machine.clock.sustained, 0.01);
+  clock.figure("settle_s", machine.clock.settle_s, 1e-9);
+  memory.figure("bytes_per_s", machine.memory.bytes_per_s, kLeastRate);
+  memory.figure("operation_s", machine.memory.operation_s);
+  file.each("links", [&](const std::string& transport, const Reader& links) {
+    machine.links[transport] = links_from(links);
+  });
+  return machine;
+}
+
+Machine read_machine(const std::string& path) {
+  try {
+    return machine_from_json(record::parse_json(read_input_file(path, kMachineFile)));
+  } catch (const Error& error) {
+    LONGSPAN_CHECK_INPUT(error.kind() != ErrorKind::kInput, "machine file {}: {}", path, error.what());
+    throw;
+  }
+}
+
+}  // namespace longspan::bench

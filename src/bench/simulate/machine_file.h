@@ -1,0 +1,42 @@
+// A machine as a file (data/machines/*.json) describes it: the figures of the simulation, each with its
+// origin.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cp/simulate/cluster.h"
+#include "record/json.h"
+
+namespace longspan::bench {
+
+// Where a figure comes from.
+struct Figure {
+  std::string name;    // "links.threads.port_bytes_per_s"
+  std::string origin;  // "measured", "typed in" or "default"
+  std::string source;  // a results file, a data sheet
+  double value = 0;
+  std::optional<double> residual;  // mean relative error of what was fitted with it
+};
+
+struct Machine {
+  std::string name;
+  int gpus_per_node = 1;
+  std::map<std::string, KernelCost> kernels;
+  std::map<std::string, simulate::LinkCost> links;  // by transport: "threads", "nccl"
+  simulate::Clock clock;
+  simulate::MemoryCost memory;
+  std::vector<Figure> figures;
+
+  bool measured() const;  // whether every figure is
+  // Throws an input error that lists the names if the kernel or the transport is not described.
+  simulate::Cluster cluster(const std::string& kernel, const std::string& transport) const;
+};
+
+// Throws an input error that names the key and what is allowed.
+Machine machine_from_json(const record::Json& json);
+Machine read_machine(const std::string& path);  // the same, with the path
+
+}  // namespace longspan::bench

@@ -1,0 +1,204 @@
+#include "bench/simulate/predict.h"
+
+#include <algorithm>
+#include <memory>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "bench/measure/mask_source.h"
+#include "bench/measure/pass_plan.h"
+#include "cp/schedule/account.h"
+#include "mask/band_list.h"
+#include "record/record_json.h"
+
+namespace longspan::bench {
+namespace {
+
+using simulate::RankTimes;
+
+// Prices attends. Shards that look alike cost the same, and in dense masks most do.
+class AttendPrices {
+ public:
+  AttendPrices(const Schedule& schedule, const Problem& problem, Direction direction, const KernelCost& cost)
+      : schedule_(schedule), problem_(problem), direction_(direction), cost_(cost) {}
+
+  double operator()(const Attend& attend) {
+    const Region &q = schedule_.regions[attend.q], &kv = schedule_.regions[attend.kv];
+    HeadMasks masks;
+    if (problem_.masks->size() == 1) {
+      masks.push_back(problem_.masks->front().gather(q.tokens, kv.tokens));
+    } else {
+      for (int64_t head = kv.heads.begin; head < kv.heads.end; ++head)
+        masks.push_back(problem_.mask_of_kv_head(head).gather(q.tokens, kv.tokens));
+    }
+    std::vector<Known>& alike = known_[hash_of(masks, q.heads.size())];
+    for (const Known& known : alike) {
+      if (known.heads_q == q.heads.size() && known.heads_kv == kv.heads.size() && same(known.masks, masks))
+        return known.seconds;
+    }
+    const KernelPassCost& pass = cost_.of(direction_);
+    const double seconds = seconds_of(tile_work(masks, q.heads.size(), kv.heads.size(), pass), pass,
+                                      cost_.units, problem_.head_dim);
+    alike.push_back({std::move(masks), q.heads.size(), kv.heads.size(), seconds});
+    return seconds;
+  }
+
+ private:
+  struct Known {
+    HeadMasks masks;
+    int64_t heads_q, heads_kv;
+    double seconds;
+  };
+
+  static bool same(const HeadMasks& a, const HeadMasks& b) {
+    const auto equal = [](const Mask& x, const Mask& y) {
+      return x.rows() == y.rows() && x.columns() == y.columns() && x == y;
+    };
+    return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), equal);
+  }
+
+  static uint64_t hash_of(const HeadMasks& masks, int64_t heads) {
+    auto hash = static_cast<uint64_t>(heads);
+    const auto add = [&](int64_t value) {
+      hash = (hash ^ static_cast<uint64_t>(value)) * 0x9e3779b97f4a7c15;
+      hash ^= hash >> 29;
+    };
+    for (const Mask& mask : masks) {
+      for (const int64_t value : {mask.rows(), mask.columns(), mask.area()}) add(value);
+      add(static_cast<int64_t>(mask.bands().size()));
+    }
+    return hash;
+  }
+
+  const Schedule& schedule_;
+  const Problem& problem_;
+  const Direction direction_;
+  const KernelCost& cost_;
+  std::unordered_map<uint64_t, std::vector<Known>> known_;
+};
+
+Problem problem_of(const Case& c, HeadMasks masks) {
+  Problem problem;
+  problem.tokens_q = masks.front().rows();
+  problem.tokens_kv = masks.front().columns();
+  problem.heads_q = c.heads_q;
+  problem.heads_kv = c.heads_kv;
+  problem.head_dim = c.head_dim;
+  problem.dtype = c.dtype;
+  problem.masks = std::make_shared<const HeadMasks>(std::move(masks));
+  problem.check();
+  return problem;
+}
+
+void add_times(record::ParallelRecord& record, const simulate::Timeline& timeline, double share) {
+  const auto add = [&](std::vector<double>& sums, double RankTimes::*part) {
+    sums.resize(timeline.ranks.size());
+    for (size_t rank = 0; rank < sums.size(); ++rank) sums[rank] += share * (timeline.ranks[rank].*part);
+  };
+  add(record.rank_time_s, &RankTimes::end_s);
+  add(record.compute_s, &RankTimes::compute_s);
+  add(record.exposed_s, &RankTimes::exposed_s);
+  add(record.reorder_s, &RankTimes::reorder_s);
+  add(record.merge_s, &RankTimes::merge_s);
+}
+
+// What follows from the schedule alone.
+record::ParallelRecord planned(const Case& c, const Schedule& schedule, const Problem& problem) {
+  constexpr int kMostRanksBounded = 64;  // the bound takes time in proportion to the square of the ranks
+  const Topology topology = c.parallelism.topology();
+  const Cost cost = cost_of(schedule, problem, topology);
+  const PassCost& pass = cost.of(c.direction);
+  record::ParallelRecord record;
+  record.ranks = schedule.ranks;
+  record.nodes = topology.nodes;
+  record.transport = name_of(c.parallelism.transport);
+  record.rounds = static_cast<int64_t>(pass.rounds.size());
+  record.imbalance = pass.imbalance;
+  record.area = {pass.area.begin(), pass.area.end()};
+  record.between_nodes_bytes = {pass.sent_between.begin(), pass.sent_between.end()};
+  for (size_t rank = 0; rank < pass.area.size(); ++rank) {
+    record.predicted_bytes.push_back(static_cast<double>(pass.sent(rank)));
+    record.peak_copy_bytes.push_back(
+        static_cast<double>(pass.peak_elements[rank] * static_cast<int64_t>(size_of(problem.dtype))));
+  }
+  if (schedule.ranks <= kMostRanksBounded) {
+    for (int rank = 0; rank < schedule.ranks; ++rank) {
+      int64_t most = buffer_bytes(schedule, problem, cost, rank, Direction::kForward);
+      if (c.direction == Direction::kBackward)
+        most = std::max(most, buffer_bytes(schedule, problem, cost, rank, c.direction));
+      record.planned_held_bytes.push_back(static_cast<double>(most));
+    }
+  }
+  record.plan = pass_plan(schedule, c.direction, problem, cost);
+  if (schedule.ranks > kMostRanksDrawn) record.plan.by_round.clear();
+  return record;
+}
+
+}  // namespace
+
+Prediction predict(const Case& c, const Machine& machine,
+                   const std::function<void(const std::string&)>& progress) {
+  const auto say = [&](const std::string& text) {
+    if (progress) progress(text);
+  };
+  const std::string transport(name_of(c.parallelism.transport));
+  const simulate::Cluster cluster =
+      machine.cluster(c.kernel, c.parallelism ? transport : machine.links.begin()->first);
+  const Topology topology = c.parallelism ? c.parallelism.topology() : Topology{};
+  LONGSPAN_CHECK_INPUT(!c.parallelism || topology.devices <= machine.gpus_per_node,
+                       "{} has {} GPUs a node, not {}; give --topology NODESx{}", machine.name,
+                       machine.gpus_per_node, topology.devices, machine.gpus_per_node);
+  Prediction prediction;
+  record::CaseRecord& record = prediction.record;
+  record.id = id_of(c);
+  record.workload = record::workload_from(to_json(c));
+  record.status = record::Status::kOk;
+  MaskSource source(c);
+  double time_s = 0, area = 0, done = 0;
+  const double share = 1 / static_cast<double>(c.masks);
+  for (int64_t i = 0; i < c.masks; ++i) {
+    say("drawing the mask");
+    const Problem problem = problem_of(c, source.next().masks);
+    area += share * static_cast<double>(problem.area());
+    done += share * flops(problem, c.direction);
+    if (!c.parallelism) {
+      time_s += share * estimate_s(problem, c.direction, cluster.kernel);
+      continue;
+    }
+    const Strategy& strategy = strategy_from_name(c.parallelism.strategy);
+    const Support support = strategy.supports(problem, topology, c.parallelism.options);
+    LONGSPAN_CHECK_INPUT(support, "{} {}", strategy.name, support.reason);
+    say(fmt::format("planning {} on {} ranks", strategy.name, topology.ranks()));
+    const Schedule schedule = strategy.schedule(problem, topology, c.parallelism.options);
+    say("pricing what each rank computes");
+    SimulatedPass pass;
+    pass.program = simulate::program_of(schedule, c.direction, problem, cluster,
+                                        AttendPrices(schedule, problem, c.direction, cluster.kernel));
+    say("simulating");
+    pass.timeline = simulate::run(pass.program, cluster, topology);
+    if (i == 0) record.parallel = planned(c, schedule, problem);
+    add_times(*record.parallel, pass.timeline, share);
+    time_s += share * pass.timeline.time_s;
+    if (i == 0) prediction.pass = std::move(pass);
+  }
+  record.area = area;
+  record.flops = done;
+  record.time_s = time_s;
+  record.flops_per_s = done / time_s;
+  if (record.parallel) {
+    record.flops_per_s_per_rank = *record.flops_per_s / static_cast<double>(topology.ranks());
+    const auto& times = record.parallel->rank_time_s;
+    const auto [least, most] = std::minmax_element(times.begin(), times.end());
+    record.parallel->spread = (*most - *least) / *most;
+  }
+  return prediction;
+}
+
+record::Json simulated_line(const record::CaseRecord& record, const Machine& machine) {
+  record::Json line = to_json(record);
+  line["type"] = "simulated";
+  line["machine"] = {{"name", machine.name}, {"measured", machine.measured()}};
+  return line;
+}
+
+}  // namespace longspan::bench

@@ -1,0 +1,162 @@
+"""`longspan simulate`: predictions for four GPUs from figures of one and two, options, the record and the timeline."""
+
+import json
+import tempfile
+import unittest
+from pathlib import Path
+
+from program import run
+
+ROOT = Path(__file__).parents[2]
+H200 = str(ROOT / "data" / "machines" / "h200.json")
+NODES = str(ROOT / "data" / "machines" / "hgx-h100.json")
+FOUR = str(ROOT / "results" / "nvidia-h200-x4" / "2026-11-22-cp.jsonl")
+STRATEGIES = ["ulysses", "ring-p2p", "ring-allgather", "usp", "loongtrain", "balanced"]
+CAUSAL = ["--mask", "causal", "--seqlen", "32K"]
+
+
+def simulate(*arguments):
+    result = run("simulate", *arguments, "--json")
+    if result.returncode != 0:
+        raise AssertionError(result.stderr)
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+class PredictionTest(unittest.TestCase):
+    """Holds the machine file that is fitted to one and two GPUs (tools/fit-machine) to measurements on four."""
+
+    @classmethod
+    def setUpClass(cls):
+        *cls.cases, cls.summary = simulate("--machine", H200, "--against", FOUR)
+
+    def test_errors_on_four_gpus(self):
+        errors = self.summary["errors"]["all"]["several ranks"]
+        self.assertEqual(errors["cases"], 71)
+        self.assertLessEqual(errors["mean"], 0.03)
+        self.assertLessEqual(errors["largest"], 0.10)
+
+    def test_errors_of_the_kernel_alone(self):
+        self.assertLessEqual(self.summary["errors"]["all"]["one device"]["mean"], 0.03)
+
+    def test_what_the_choice_of_a_strategy_loses(self):
+        regrets = [choice["regret"] for choice in self.summary["choices"]]
+        self.assertEqual(len(regrets), 12)
+        self.assertLessEqual(sum(regrets) / len(regrets), 0.015)
+        self.assertLessEqual(max(regrets), 0.05)
+
+    def test_errors_are_those_of_the_cases(self):
+        several = [case for case in self.cases if "strategy" in case["case"]]
+        for case in several:
+            self.assertAlmostEqual(case["error"], abs(case["predicted_s"] / case["measured_s"] - 1))
+            parts = sum(case["predicted"].values())
+            self.assertLessEqual(parts, case["predicted_s"] * 1.0001)
+        self.assertAlmostEqual(sum(case["error"] for case in several) / len(several),
+                               self.summary["errors"]["all"]["several ranks"]["mean"])
+
+    def test_the_text_shows_the_same(self):
+        result = run("simulate", "--machine", H200, "--against", FOUR)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for word in ("several ranks", "loongtrain", "causal_document", "regret"):
+            self.assertIn(word, result.stdout)
+
+
+class SimulateTest(unittest.TestCase):
+    def test_every_strategy_on_one_node_and_on_several(self):
+        for strategy in STRATEGIES:
+            for direction in ["forward", "backward"]:
+                for machine, topology in ((H200, ["--ranks", "4"]), (NODES, ["--topology", "2x8", "--transport", "nccl"])):
+                    with self.subTest(strategy=strategy, direction=direction, topology=topology):
+                        [line] = simulate(strategy, "--machine", machine, *topology, *CAUSAL, "--direction", direction)
+                        self.assertEqual(line["type"], "simulated")
+                        self.assertEqual(line["machine"]["measured"], machine == H200)
+                        ranks = line["parallel"]
+                        self.assertAlmostEqual(max(ranks["rank_time_s"]), line["time_s"])
+                        for i, time_s in enumerate(ranks["rank_time_s"]):
+                            parts = sum(ranks[part][i] for part in ("compute_s", "exposed_s", "reorder_s", "merge_s"))
+                            self.assertAlmostEqual(parts, time_s)
+
+    def test_the_text_names_machine_time_path_and_ranks(self):
+        result = run("simulate", "ring-p2p", "--machine", NODES, "--topology", "2x8", "--transport", "nccl", *CAUSAL)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("not measured", result.stdout)
+        self.assertRegex(result.stdout, r"longest path .*compute .*transfers")
+        self.assertRegex(result.stdout, r"\n +15 +\d")
+
+    def test_a_timeline_has_a_track_for_each_rank_and_never_replaces_another_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "timeline.json"
+            arguments = ["simulate", "balanced", "--machine", H200, "--ranks", "4", *CAUSAL, "--timeline", str(path)]
+            self.assertEqual(run(*arguments).returncode, 0)
+            self.assertEqual(run(*arguments).returncode, 0)  # its own kind is replaced
+            events = json.loads(path.read_text())["traceEvents"]
+            self.assertEqual({event["tid"] for event in events if event["ph"] == "X"}, {0, 1, 2, 3})
+            begun = sum(event["ph"] == "b" for event in events)
+            self.assertGreater(begun, 0)
+            self.assertEqual(begun, sum(event["ph"] == "e" for event in events))
+            path.write_text("mine")
+            self.assertEqual(run(*arguments).returncode, 2)
+            self.assertEqual(path.read_text(), "mine")
+
+    def test_predictions_are_left_out_of_reports(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "results.jsonl"
+            line = run("simulate", "usp", "--machine", H200, "--ranks", "4", *CAUSAL, "--json").stdout
+            path.write_text(Path(FOUR).read_text() + line)
+            result = run("report", str(path))
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn("1 simulated case is left out", result.stderr + result.stdout)
+            *cases, _ = simulate("--machine", H200, "--against", str(path))
+            self.assertEqual(len(cases), 83)
+
+    def test_every_machine_file_is_read(self):
+        for path in sorted((ROOT / "data" / "machines").glob("*.json")):
+            with self.subTest(path.name):
+                [transport] = list(json.loads(path.read_text())["links"])[:1]
+                [line] = simulate("ulysses", "--machine", str(path), "--ranks", "4", "--transport", transport, *CAUSAL)
+                self.assertGreater(line["time_s"], 0)
+
+    def test_wrong_arguments_are_refused_in_one_line(self):
+        one = ["--machine", H200, "--ranks", "4", *CAUSAL]
+        cases = [([], "--machine"),
+                 (["--machine", H200], "give a strategy"),
+                 (["usp", "--against", FOUR, "--machine", H200], "leave out the strategy"),
+                 (["usp", *one, "--kernel", "fa9"], "only of sm90"),
+                 (["usp", *one, "--transport", "mpi"], "only for nccl, threads"),
+                 (["usp", "--machine", H200, "--ranks", "8", *CAUSAL], "4 GPUs a node"),
+                 (["usp", "--machine", H200, "--topology", "2x4", *CAUSAL], "no links between nodes"),
+                 (["usp", "--machine", "/nowhere.json", "--ranks", "4", *CAUSAL], "/nowhere.json"),
+                 (["usp", "--machine", FOUR, "--ranks", "4", *CAUSAL], FOUR)]
+        for arguments, word in cases:
+            with self.subTest(arguments):
+                result = run("simulate", *arguments)
+                self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
+                self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+                self.assertIn(word, result.stderr)
+
+    def test_wrong_machine_files_name_the_key(self):
+        machine = json.loads(Path(H200).read_text())
+        def changed(path, value):
+            copy = json.loads(json.dumps(machine))
+            *parents, last = path.split(".")
+            place = copy
+            for key in parents:
+                place = place[key]
+            place[last] = value
+            return copy
+        cases = [("clock.burst.value", -1), ("clock.burst.value", "fast"), ("clock.burst.origin", "guessed"), ("clock.burst", 1),
+                 ("gpus_per_node", 0), ("gpus_per_node", 1.5), ("name", 7), ("kernels", []), ("links.nccl.takes_rows", "no"),
+                 ("links.threads.kernel_slowdown.value", 1), ("memory.bytes_per_s.value", 0)]
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "machine.json"
+            for key, value in cases:
+                with self.subTest(key=key, value=value):
+                    path.write_text(json.dumps(changed(key, value)))
+                    result = run("simulate", "usp", "--machine", str(path), "--ranks", "4", *CAUSAL)
+                    self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
+                    self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+                    self.assertIn(key.split(".")[1 if key.startswith("clock") else -1 if "." not in key else -2],
+                                  result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
