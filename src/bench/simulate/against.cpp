@@ -18,8 +18,11 @@ namespace {
 bool described(const Case& c, const Machine& machine) {
   if (!machine.kernels.contains(c.kernel) || c.mask_is_file() || c.deterministic) return false;
   if (!c.parallelism) return true;
-  return c.parallelism.topology().nodes == 1 && c.parallelism.ranks <= machine.gpus_per_node &&
-         machine.links.contains(std::string(name_of(c.parallelism.transport)));
+  const auto links = machine.links.find(std::string(name_of(c.parallelism.transport)));
+  if (links == machine.links.end()) return false;
+  const Topology topology = c.parallelism.topology();
+  return topology.devices <= machine.gpus_per_node &&
+         (topology.nodes == 1 || links->second.interface_bytes_per_s > 0);
 }
 
 Parts parts_of(const std::optional<record::ParallelRecord>& record) {

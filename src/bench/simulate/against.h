@@ -24,7 +24,7 @@ struct Compared {
 };
 
 // Predicts the measured cases of results files that the machine describes: its kernels, its transports, and
-// at most its GPUs on one node. A case that was measured twice counts once, the last time.
+// at most its GPUs on a node. A case that was measured twice counts once, the last time.
 std::vector<Compared> compare_with(const std::vector<std::string>& paths, const Machine& machine,
                                    const std::function<void(const std::string&)>& progress = {});
 

@@ -1,6 +1,8 @@
 #include "cp/simulate/network.h"
 
 #include <algorithm>
+#include <functional>
+#include <queue>
 
 #include "base/error.h"
 
@@ -38,20 +40,20 @@ void Network::begin(int32_t number, double now_s) {
 }
 
 double Network::next_end_s() {
+  while (!changed_.empty() && changed_s_ + grain_s_ <= first_end_s()) update(changed_s_ + grain_s_);
+  return first_end_s();
+}
+
+double Network::first_end_s() {
   drop_stale();
-  double next = ends_.empty() ? kNever : ends_.top().time_s;
-  while (changed_s_ + grain_s_ <= next && !changed_.empty()) {
-    update(changed_s_ + grain_s_);
-    drop_stale();
-    next = ends_.empty() ? kNever : ends_.top().time_s;
-  }
-  return next;
+  return ends_.empty() ? kNever : ends_.front().time_s;
 }
 
 int32_t Network::end_next(double& now_s) {
   now_s = next_end_s();
-  const int32_t number = ends_.top().flow;
-  ends_.pop();
+  const int32_t number = ends_.front().flow;
+  std::pop_heap(ends_.begin(), ends_.end(), std::greater<>());
+  ends_.pop_back();
   Flow& flow = flows_[static_cast<size_t>(number)];
   flow.under_way = false;
   ++flow.version;
@@ -86,11 +88,24 @@ void Network::update(double now_s) {
     flow.since_s = now_s;
   }
   share_out();
+  // Where most ends change, it is faster to order them all anew than to leave the old ones behind.
+  const bool anew = 2 * flows_of_.size() > ends_.size();
+  if (anew) {
+    std::erase_if(ends_, [&](const End& end) {
+      const Flow& flow = flows_[static_cast<size_t>(end.flow)];
+      return flow.seen || !flow.under_way || flow.version != end.version;
+    });
+  }
   for (const int32_t number : flows_of_) {
     Flow& flow = flows_[static_cast<size_t>(number)];
     flow.seen = false;
-    set_rate(number, flow.rate, now_s);
+    if (anew) {
+      ends_.push_back({now_s + flow.left / flow.rate, number, ++flow.version});
+    } else {
+      set_rate(number, flow.rate, now_s);
+    }
   }
+  if (anew) std::make_heap(ends_.begin(), ends_.end(), std::greater<>());
   for (const int32_t number : links_of_) links_[static_cast<size_t>(number)].seen = false;
   for (const int32_t number : changed_) links_[static_cast<size_t>(number)].changed = false;
   changed_.clear();
@@ -163,15 +178,17 @@ void Network::set_rate(int32_t number, double rate, double now_s) {
   Flow& flow = flows_[static_cast<size_t>(number)];
   flow.rate = rate;
   ++flow.version;
-  ends_.push({now_s + flow.left / rate, number, flow.version});
+  ends_.push_back({now_s + flow.left / rate, number, flow.version});
+  std::push_heap(ends_.begin(), ends_.end(), std::greater<>());
 }
 
 void Network::drop_stale() {
   while (!ends_.empty()) {
-    const End& end = ends_.top();
+    const End& end = ends_.front();
     const Flow& flow = flows_[static_cast<size_t>(end.flow)];
     if (flow.under_way && flow.version == end.version) return;
-    ends_.pop();
+    std::pop_heap(ends_.begin(), ends_.end(), std::greater<>());
+    ends_.pop_back();
   }
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <queue>
 #include <vector>
 
 namespace longspan::simulate {
@@ -50,12 +49,13 @@ class Network {
   void share_out();
   void set_rate(int32_t flow, double rate, double now_s);
   void drop_stale();
+  double first_end_s();
 
   const double grain_s_;
   std::vector<Link> links_;
   std::vector<Flow> flows_;
   std::vector<int32_t> flow_links_;
-  std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
+  std::vector<End> ends_;                     // a heap, the next one first
   std::vector<int32_t> changed_;              // links
   double changed_s_ = kNever;                 // when the first of them changed
   std::vector<int32_t> links_of_, flows_of_;  // the component at hand

@@ -124,11 +124,12 @@ class Simulator {
     std::vector<int32_t> first_out, first_in, out, in, pending_out, pending_in;
   };
 
-  // Many flows: their rates follow changes only so often, some 250 times in the pass's least time.
+  // Many flows: their rates follow changes only so often, the more of them there are.
   static double grain_of(const Program& program, const Cluster& cluster) {
     constexpr size_t kExact = 20000;
-    constexpr double kChanges = 250;
+    constexpr double kRates = 5e7;  // computed in the pass's least time
     if (program.flows.size() <= kExact) return 0;
+    const double changes = kRates / static_cast<double>(program.flows.size());
     std::vector<double> sent(program.steps.size());
     double most_s = 0;
     for (const Flow& flow : program.flows) sent[static_cast<size_t>(flow.src)] += flow.bytes;
@@ -137,7 +138,7 @@ class Simulator {
       for (const Step& each : program.steps[rank]) compute_s += each.seconds;
       most_s = std::max({most_s, compute_s, sent[rank] / cluster.links.port_bytes_per_s});
     }
-    return most_s / kChanges;
+    return most_s / changes;
   }
 
   void schedule(double time_s, Event::Kind kind, int32_t number, uint32_t version = 0) {
