@@ -1,6 +1,7 @@
 // `longspan simulate`: predicts the time of a context-parallel strategy on a machine that need not be here,
 // and compares predictions with measured results.
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <string>
@@ -73,7 +74,7 @@ void print_ranks(const Prediction& p) {
   const size_t ranks = r.rank_time_s.size();
   for (size_t rank = 0; rank < std::min(ranks, kMost); ++rank) {
     const simulate::RankTimes& times = p.pass.timeline.ranks[rank];
-    const std::string held = r.planned_held_bytes.empty() ? "-" : format_bytes(r.planned_held_bytes[rank]);
+    const std::string held = r.held_bytes.empty() ? "-" : format_bytes(r.held_bytes[rank]);
     const std::string waits = times.waits_most_for < 0 ? "-"
                                                        : fmt::format("rank {}, {}", times.waits_most_for,
                                                                      format_seconds(times.waits_most_s));
@@ -83,7 +84,7 @@ void print_ranks(const Prediction& p) {
                format_seconds(r.merge_s[rank]), format_bytes(r.predicted_bytes[rank]), held, waits);
   }
   if (ranks > kMost) fmt::print("  ... {} more ranks; --json lists all\n", ranks - kMost);
-  fmt::print("\n  held: the most that buffers take besides the rank's own tensors, by the plan\n");
+  fmt::print("\n  held: buffers besides the rank's own tensors and the kernel's plans\n");
 }
 
 void print_text(const Prediction& p, const bench::Case& c, const Machine& machine) {
@@ -117,6 +118,8 @@ ErrorsBy errors_by(const std::vector<Compared>& cases) {
   for (const Compared& each : cases) {
     const bench::Case& c = each.c;
     errors["all"][c.parallelism ? "several ranks" : "one device"].add(each.error());
+    if (each.measured.held_bytes > 0)
+      errors["memory"]["held"].add(std::abs(each.predicted.held_bytes / each.measured.held_bytes - 1));
     errors["strategy"][c.parallelism ? c.parallelism.strategy : "one device"].add(each.error());
     errors["mask"][c.mask].add(each.error());
     errors["pass"][std::string(name_of(c.direction))].add(each.error());
@@ -130,7 +133,8 @@ void print_against_json(const std::vector<Compared>& cases, const std::vector<be
     return {{"compute_s", p.compute_s},
             {"exposed_s", p.exposed_s},
             {"reorder_s", p.reorder_s},
-            {"merge_s", p.merge_s}};
+            {"merge_s", p.merge_s},
+            {"held_bytes", p.held_bytes}};
   };
   for (const Compared& each : cases) {
     const Json line = {{"id", id_of(each.c)},

@@ -28,7 +28,7 @@ ROOMS = {
     "cp/schedule": set(),
     "cp/strategies": {"cp/schedule"},
     "cp/execute": {"cp/schedule", "cp/strategies"},
-    "cp/simulate": {"cp/schedule"},
+    "cp/simulate": {"cp/schedule", "cp/execute"},
     "bench/spec": set(),
     "bench/measure": {"bench/spec"},
     "bench/simulate": {"bench/spec", "bench/measure"},

@@ -31,7 +31,10 @@ Parts parts_of(const std::optional<record::ParallelRecord>& record) {
     return list.empty() ? 0
                         : std::accumulate(list.begin(), list.end(), 0.0) / static_cast<double>(list.size());
   };
-  return {mean(record->compute_s), mean(record->exposed_s), mean(record->reorder_s), mean(record->merge_s)};
+  const auto& held = record->held_bytes;
+  const double most = held.empty() ? 0 : *std::max_element(held.begin(), held.end());
+  return {mean(record->compute_s), mean(record->exposed_s), mean(record->reorder_s), mean(record->merge_s),
+          most};
 }
 
 // The problem that strategies compete on.

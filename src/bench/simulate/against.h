@@ -11,9 +11,10 @@
 
 namespace longspan::bench {
 
-// The parts of a time, each the mean over ranks; 0 for a case on one device.
+// The parts of a time, each the mean over ranks, and memory; 0 for a case on one device.
 struct Parts {
   double compute_s = 0, exposed_s = 0, reorder_s = 0, merge_s = 0;
+  double held_bytes = 0;  // of the rank that holds the most
 };
 
 struct Compared {

@@ -8,6 +8,7 @@
 #include "bench/measure/mask_source.h"
 #include "bench/measure/pass_plan.h"
 #include "cp/schedule/account.h"
+#include "cp/simulate/memory.h"
 #include "mask/band_list.h"
 #include "record/record_json.h"
 
@@ -102,9 +103,21 @@ void add_times(record::ParallelRecord& record, const simulate::Timeline& timelin
   add(record.merge_s, &RankTimes::merge_s);
 }
 
+// What a rank holds takes time in proportion to the square of the ranks.
+constexpr int kMostRanksHeld = 64;
+
+void add_held(record::ParallelRecord& record, Direction direction, const Schedule& schedule,
+              const Problem& problem, bool takes_rows, double share) {
+  if (schedule.ranks > kMostRanksHeld) return;
+  record.held_bytes.resize(static_cast<size_t>(schedule.ranks));
+  for (int rank = 0; rank < schedule.ranks; ++rank) {
+    const int64_t bytes = simulate::held_bytes(schedule, problem, rank, direction, takes_rows);
+    record.held_bytes[static_cast<size_t>(rank)] += share * static_cast<double>(bytes);
+  }
+}
+
 // What follows from the schedule alone.
 record::ParallelRecord planned(const Case& c, const Schedule& schedule, const Problem& problem) {
-  constexpr int kMostRanksBounded = 64;  // the bound takes time in proportion to the square of the ranks
   const Topology topology = c.parallelism.topology();
   const Cost cost = cost_of(schedule, problem, topology);
   const PassCost& pass = cost.of(c.direction);
@@ -121,7 +134,7 @@ record::ParallelRecord planned(const Case& c, const Schedule& schedule, const Pr
     record.peak_copy_bytes.push_back(
         static_cast<double>(pass.peak_elements[rank] * static_cast<int64_t>(size_of(problem.dtype))));
   }
-  if (schedule.ranks <= kMostRanksBounded) {
+  if (schedule.ranks <= kMostRanksHeld) {
     for (int rank = 0; rank < schedule.ranks; ++rank) {
       int64_t most = buffer_bytes(schedule, problem, cost, rank, Direction::kForward);
       if (c.direction == Direction::kBackward)
@@ -178,6 +191,7 @@ Prediction predict(const Case& c, const Machine& machine,
     pass.timeline = simulate::run(pass.program, cluster, topology);
     if (i == 0) record.parallel = planned(c, schedule, problem);
     add_times(*record.parallel, pass.timeline, share);
+    add_held(*record.parallel, c.direction, schedule, problem, cluster.links.takes_rows, share);
     time_s += share * pass.timeline.time_s;
     if (i == 0) prediction.pass = std::move(pass);
   }

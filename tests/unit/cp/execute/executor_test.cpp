@@ -13,6 +13,7 @@
 #include "comm/threads.h"
 #include "cp/execute/parallel_kernel.h"
 #include "cp/schedule/account.h"
+#include "cp/simulate/memory.h"
 #include "cp/strategies/strategy.h"
 #include "kernels/registry.h"
 #include "unit/cp/spread.h"
@@ -218,6 +219,15 @@ TEST_P(Executors, HoldWhatThePlanSays) {
         const int64_t forward = buffer_bytes(schedule, problem, cost, rank, Direction::kForward);
         const int64_t backward = buffer_bytes(schedule, problem, cost, rank, Direction::kBackward);
         EXPECT_LE(bytes[0], forward);
+        // The simulation of memory allocates as the executor does.
+        const bool all_have_heads = bool(GetParam().supports(problem, {1, ranks}, {}));
+        for (const Direction until : {Direction::kForward, Direction::kBackward}) {
+          if (!all_have_heads) break;
+          const auto simulated =
+              static_cast<double>(simulate::held_bytes(schedule, problem, rank, until, true, false));
+          const auto measured = static_cast<double>(bytes[static_cast<size_t>(until)]);
+          EXPECT_NEAR(simulated / measured, 1, 0.1) << name_of(until);
+        }
         // The fifth pass: buffers of the forward pass may not fit the backward pass's requests.
         EXPECT_LE(bytes[1], std::max(forward, backward) * 6 / 5);
         for (size_t pass = 2; pass < bytes.size(); ++pass)

@@ -1,0 +1,313 @@
+#include "cp/simulate/memory.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "cp/execute/pieces.h"
+#include "cp/execute/placement.h"
+
+namespace longspan::simulate {
+namespace {
+
+// Gives out buffers as BufferPool does: the smallest free one that is large enough and not far too large.
+class Sizes {
+ public:
+  size_t take(size_t bytes, size_t room = 0) {
+    const size_t most = std::max(bytes, room);
+    const auto fit = free_.lower_bound(bytes);
+    if (fit != free_.end() && *fit <= most + most / 2) {
+      const size_t size = *fit;
+      free_.erase(fit);
+      return size;
+    }
+    held_ += most;
+    return most;
+  }
+  void give_back(size_t size) {
+    if (size > 0) free_.insert(size);
+  }
+  void give_back(std::vector<size_t>& sizes) {
+    for (const size_t size : sizes) give_back(size);
+    sizes.clear();
+  }
+  size_t held() const { return held_; }
+
+ private:
+  std::multiset<size_t> free_;
+  size_t held_ = 0;
+};
+
+class Passes {
+ public:
+  Passes(const Schedule& schedule, const Problem& problem, int rank, bool takes_rows, bool merges_parts)
+      : schedule_(schedule),
+        problem_(problem),
+        rank_(rank),
+        owned_(schedule.owned[static_cast<size_t>(rank)]),
+        takes_rows_(takes_rows),
+        merges_parts_(merges_parts) {}
+
+  size_t held() const { return pool_.held(); }
+
+  void run(Direction direction) {
+    forward_ = direction == Direction::kForward;
+    rounds_ = rounds_of(schedule_, direction, rank_);
+    const std::vector<int32_t> last_uses = longspan::last_uses(schedule_, rounds_);
+    results_ = longspan::results_of(schedule_, direction, rounds_);
+    in_place_ = results_in_place(schedule_, rounds_, owned_);
+    landings_.clear();
+    for (const RankRound& round : rounds_) landings_.push_back(landings_of(schedule_, round, owned_));
+    rooms_ = rooms_of(schedule_, problem_, direction, rounds_, landings_, results_);
+    copies_ = 0;
+    Posted next = post_copies(0, last_uses), results;
+    for (size_t i = 0; i < rounds_.size(); ++i) {
+      Posted now = std::move(next);
+      pool_.give_back(now.leaving);
+      for (Copy& copy : now.arriving) held_.push_back(copy);
+      drop_before(static_cast<int32_t>(i));
+      next = i + 1 < rounds_.size() ? post_copies(i + 1, last_uses) : Posted();
+      for (size_t a = 0; a < rounds_[i].attend.size(); ++a) attend(i, a);
+      collect(results);
+      if (forward_) save_final(rounds_[i]);
+      results = post_results(i);
+    }
+    collect(results);
+    drop_before(static_cast<int32_t>(rounds_.size()));  // keeps what the backward pass reads
+    for (const auto& [region, part] : parts_) pool_.give_back(part.size);
+    parts_.clear();
+  }
+
+ private:
+  struct Copy {
+    size_t size;
+    int32_t last_use;
+    Operand what;
+    int32_t region;
+  };
+  struct Posted {
+    std::vector<size_t> leaving;
+    std::vector<Copy> arriving;
+    std::vector<std::pair<size_t, Move>> results;  // that arrive, with their buffers
+  };
+
+  size_t bytes(Operand what, int32_t number, bool fp32) const {
+    const Region& region = schedule_.regions[number];
+    return piece_bytes(what, count(region.tokens), region.heads, problem_.head_dim,
+                       fp32 ? DType::kF32 : problem_.dtype);
+  }
+
+  void drop_before(int32_t round) {
+    std::erase_if(held_, [&](const Copy& copy) {
+      if (copy.last_use >= round) return false;
+      pool_.give_back(copy.size);
+      return true;
+    });
+  }
+
+  bool lies_together(const Move& move) const {
+    const Region& region = schedule_.regions[move.region];
+    const bool keys = move.what == Operand::kKV;
+    if (!takes_rows_ && region.heads.size() != (keys ? problem_.heads_kv : problem_.heads_q)) return false;
+    if (position_of(region.tokens, owned_) >= 0) return true;
+    return std::any_of(held_.begin(), held_.end(), [&](const Copy& copy) {
+      return copy.what == move.what && position_of(region.tokens, schedule_.regions[copy.region].tokens) >= 0;
+    });
+  }
+
+  Posted post_copies(size_t i, const std::vector<int32_t>& last_uses) {
+    Posted posted;
+    const RankRound& round = rounds_[i];
+    for (size_t m = 0; m < round.copies_out.size(); ++m) {
+      const Move& move = round.copies_out[m];
+      if (!lies_together(move))
+        posted.leaving.push_back(pool_.take(bytes(move.what, move.region, false), rooms_[i].copies_out[m]));
+    }
+    const auto total = static_cast<int32_t>(rounds_.size());
+    const auto last_use = [&](size_t copy) {
+      const int32_t last = last_uses[copies_ + copy];
+      return last < total ? last : total;
+    };
+    std::vector<bool> landed(round.copies_in.size());
+    for (const Landing& landing : landings_[i]) {
+      int32_t last = 0;
+      for (const Landing::Arrival& arrival : landing.arrivals) {
+        landed[arrival.move] = true;
+        last = std::max(last, last_use(arrival.move));
+      }
+      add_arriving(posted, i, landing.what, landing.region, last);
+    }
+    for (size_t m = 0; m < round.copies_in.size(); ++m) {
+      const Move& move = round.copies_in[m];
+      if (!landed[m]) add_arriving(posted, i, move.what, move.region, last_use(m));
+    }
+    copies_ += round.copies_in.size();
+    return posted;
+  }
+
+  void add_arriving(Posted& posted, size_t i, Operand what, int32_t region, int32_t last_use) {
+    const size_t room = rooms_[i].arriving[posted.arriving.size()];
+    posted.arriving.push_back({pool_.take(bytes(what, region, false), room), last_use, what, region});
+  }
+
+  // Whether a complete result of these rows is written to the rank's own tensor.
+  bool in_own(int32_t region) const { return position_of(schedule_.regions[region].tokens, owned_) >= 0; }
+
+  void attend(size_t i, size_t number) {
+    const Attend& attend = rounds_[i].attend[number];
+    const Results& results = results_[i][number];
+    if (!forward_) {
+      add_part(Operand::kDq, attend.q, results.rows.alone(), rooms_[i].rows[number]);
+      add_part(Operand::kDkv, attend.kv, results.keys.alone(), rooms_[i].keys[number]);
+      return;
+    }
+    const auto before = parts_.find({Operand::kO, attend.q});
+    const bool has_part = before != parts_.end();
+    if (!merges_parts_) {
+      add_part(Operand::kO, attend.q, results.rows.alone(), rooms_[i].rows[number]);
+      return;
+    }
+    const bool completes = results.rows.complete && results.rows.last && (results.rows.first || has_part);
+    if (has_part && !completes) return;  // merged in place
+    const size_t part = has_part ? before->second.size : 0;
+    if (has_part) parts_.erase(before);
+    if (!completes || !in_own(attend.q)) {
+      const size_t size =
+          pool_.take(bytes(Operand::kO, attend.q, !completes), completes ? 0 : rooms_[i].rows[number]);
+      parts_[{Operand::kO, attend.q}] = {size, !completes};
+    } else if (schedule_.regions[attend.q].tokens != owned_) {  // a packed lse, for the kernel
+      const Region& region = schedule_.regions[attend.q];
+      pool_.give_back(
+          pool_.take(piece_bytes(Operand::kQ, count(region.tokens), region.heads, 1, DType::kF32)));
+    }
+    pool_.give_back(part);
+  }
+
+  // A new partial result: the first one is kept, others are added to it and freed.
+  void add_part(Operand what, int32_t region, bool complete, size_t room) {
+    if (complete && in_own(region)) return;
+    const size_t size = pool_.take(bytes(what, region, !complete), complete ? 0 : room);
+    if (!parts_.try_emplace({what, region}, Part{size, !complete}).second) pool_.give_back(size);
+  }
+
+  void collect(Posted& results) {
+    pool_.give_back(results.leaving);
+    for (const auto& [size, move] : results.results) {
+      if (move.fp32 && !has_sum(move)) {
+        parts_[{move.what, move.region}] = {size, true};  // the first part of these rows
+      } else {
+        pool_.give_back(size);
+      }
+    }
+    results.results.clear();
+  }
+
+  // The backward pass reads o of rows that are attended for others: what is complete is kept as it leaves.
+  void save_final(const RankRound& round) {
+    const bool leaves = std::any_of(round.given.begin(), round.given.end(),
+                                    [](const Move& move) { return move.what == Operand::kO && !move.fp32; });
+    if (!leaves) return;
+    for (const RankRound& each : rounds_) {
+      for (const Attend& attend : each.attend) {
+        const std::pair key{Operand::kO, attend.q};
+        if (saved_.contains(key)) continue;
+        const auto part = parts_.find(key);
+        if (part != parts_.end() && !part->second.fp32) {
+          saved_.insert(parts_.extract(part));
+        } else {
+          saved_[key] = {pool_.take(bytes(Operand::kO, attend.q, false)), false};
+        }
+      }
+    }
+  }
+
+  // Whether there is a part with all rows and heads of a result that arrives, to which it is added.
+  bool has_sum(const Move& move) const {
+    const Region& region = schedule_.regions[move.region];
+    return std::any_of(parts_.begin(), parts_.end(), [&](const auto& part) {
+      const auto& [what, number] = part.first;
+      const Region& sum = schedule_.regions[number];
+      return what == move.what && inside(region.heads, sum.heads) &&
+             includes(set_of(sum.tokens), set_of(region.tokens));
+    });
+  }
+
+  Posted post_results(size_t i) {
+    Posted posted;
+    const RankRound& round = rounds_[i];
+    for (size_t m = 0; m < round.given.size(); ++m) give(posted, round.given[m], rooms_[i].given[m]);
+    for (size_t m = 0; m < round.taken.size(); ++m) {
+      const Move& move = round.taken[m];
+      if (takes_rows_ && in_place_[i][m]) continue;
+      posted.results.emplace_back(pool_.take(bytes(move.what, move.region, move.fp32), rooms_[i].taken[m]),
+                                  move);
+    }
+    return posted;
+  }
+
+  // A result leaves as it lies if one part holds its rows together, in its dtype. Else it is made of all
+  // parts that have any of its rows, and these are freed if nothing is left of them.
+  void give(Posted& posted, const Move& move, size_t room) {
+    const Region& region = schedule_.regions[move.region];
+    const Ranges set = set_of(region.tokens);
+    std::vector<Parts::iterator> parts;
+    for (auto part = parts_.begin(); part != parts_.end(); ++part) {
+      const Region& other = schedule_.regions[part->first.second];
+      const bool share_heads = other.heads.begin < region.heads.end && region.heads.begin < other.heads.end;
+      if (part->first.first == move.what && share_heads && overlap(set_of(other.tokens), set))
+        parts.push_back(part);
+    }
+    if (parts.empty()) return;  // it lies in the rank's own tensor, or among the saved ones
+    const Region& first = schedule_.regions[parts.front()->first.second];
+    if (parts.size() == 1 && first.heads == region.heads && parts.front()->second.fp32 == move.fp32 &&
+        position_of(region.tokens, first.tokens) >= 0) {
+      if (count(region.tokens) < count(first.tokens)) return;  // a view: the part stays
+      posted.leaving.push_back(parts.front()->second.size);
+      parts_.erase(parts.front());
+      return;
+    }
+    posted.leaving.push_back(pool_.take(bytes(move.what, move.region, move.fp32), room));
+    for (const auto& part : parts) {
+      const Region& other = schedule_.regions[part->first.second];
+      if (!inside(other.heads, region.heads) || !includes(set, set_of(other.tokens))) continue;
+      pool_.give_back(part->second.size);
+      parts_.erase(part);
+    }
+  }
+
+  const Schedule& schedule_;
+  const Problem& problem_;
+  const int rank_;
+  const Ranges& owned_;
+  const bool takes_rows_, merges_parts_;
+  Sizes pool_;
+  bool forward_ = true;
+  std::vector<RankRound> rounds_;
+  std::vector<std::vector<Results>> results_;
+  std::vector<std::vector<bool>> in_place_;
+  std::vector<std::vector<Landing>> landings_;
+  std::vector<Rooms> rooms_;
+  size_t copies_ = 0;       // that arrived so far in this pass
+  std::vector<Copy> held_;  // copies of other ranks' operands
+  struct Part {
+    size_t size;
+    bool fp32;
+  };
+  using Parts = std::map<std::pair<Operand, int32_t>, Part>;
+  Parts parts_;  // results that lie in buffers, by operand and region
+  Parts saved_;  // complete o of rows attended for others, which the backward pass reads
+};
+
+}  // namespace
+
+int64_t held_bytes(const Schedule& schedule, const Problem& problem, int rank, Direction until,
+                   bool takes_rows, bool merges_parts) {
+  Passes passes(schedule, problem, rank, takes_rows, merges_parts);
+  passes.run(Direction::kForward);
+  if (until == Direction::kBackward) passes.run(Direction::kBackward);
+  return static_cast<int64_t>(passes.held());
+}
+
+}  // namespace longspan::simulate
