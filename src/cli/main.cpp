@@ -22,6 +22,7 @@ constexpr AddCommand kCommands[] = {
     add_mask_command,
     add_plan_command,
     add_simulate_command,
+    add_advise_command,
     add_verify_command,
     add_list_command,
     add_report_command,
@@ -61,6 +62,8 @@ void add_commands(CLI::App& program) {
       "  longspan report out/quick -o report.html            see the result in a browser\n"
       "  longspan mask causal_document --seqlen 8K --text    draw a mask\n"
       "  longspan plan usp --ranks 16 --mask causal --seqlen 1M   plan what a strategy sends and computes\n"
+      "  longspan advise --machine data/machines/h200.json --ranks 4 --mask causal --seqlen 1M   choose a "
+      "strategy\n"
       "  longspan verify                                     check every kernel against the oracles\n"
       "  longspan list kernels                               list the kernels, and which can run here\n"
       "\n"

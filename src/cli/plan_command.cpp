@@ -240,7 +240,8 @@ void add_plan_command(CLI::App& program) {
   CLI::App* command = program.add_subcommand(
       "plan", "Plan context parallelism on any number of ranks: rounds, bytes, load and memory of each rank");
   options->unread = kUnread;
-  add_schedule_options(*command, *options, true);
+  add_strategy_argument(*command, *options)->required();
+  add_schedule_options(*command, *options);
   command->add_flag("--json", options->json, "print the plan as JSON (keys: docs/reference/results.md)");
   command->footer(
       "Nothing runs on a device. A plan for 1,024 GPUs takes seconds, or up to half a minute with "

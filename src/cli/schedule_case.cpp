@@ -46,11 +46,13 @@ void check_mask_options(const ScheduleArguments& options, const Case& c) {
 
 }  // namespace
 
-void add_schedule_options(CLI::App& command, ScheduleArguments& arguments, bool required) {
+CLI::Option* add_strategy_argument(CLI::App& command, ScheduleArguments& arguments) {
   std::vector<std::string_view> names;
   for (const Strategy& strategy : strategies()) names.push_back(strategy.name);
-  command.add_option("strategy", arguments.strategy, fmt::format("one of {}", fmt::join(names, ", ")))
-      ->required(required);
+  return command.add_option("strategy", arguments.strategy, fmt::format("one of {}", fmt::join(names, ", ")));
+}
+
+void add_schedule_options(CLI::App& command, ScheduleArguments& arguments) {
   for (const bench::Axis* axis : axes_read(arguments)) {
     const std::string_view preset = preset_of(*axis);
     command
@@ -82,7 +84,8 @@ Case schedule_case(const ScheduleArguments& options, std::string_view kernel) {
                        "--ranks is missing; give the number of ranks, or --topology NODESxDEVICES");
   // Options that the strategy does not read are refused, not ignored.
   for (const TableOption& option : strategy_options()) {
-    const bool given = !options.axes.at(std::string(option.spec.name)).empty();
+    const auto axis = options.axes.find(std::string(option.spec.name));
+    const bool given = axis != options.axes.end() && !axis->second.empty();
     LONGSPAN_CHECK_INPUT(!given || find_option(strategy.options, option.spec.name) != nullptr,
                          "{} does not apply to {}, only to {}", option_name(option.spec.name),
                          options.strategy, option.rows());

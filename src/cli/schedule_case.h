@@ -1,4 +1,4 @@
-// The case of a command that works on a strategy's schedule without running it: `plan` and `simulate`.
+// The case of a command that works on schedules without running them: `plan`, `simulate` and `advise`.
 #pragma once
 
 #include <map>
@@ -20,8 +20,8 @@ struct ScheduleArguments {
   std::map<std::string, std::string> axes;  // as given, by name
 };
 
-// Adds the strategy and an option for each axis. The strategy may be left out if it is not `required`.
-void add_schedule_options(CLI::App& command, ScheduleArguments& arguments, bool required);
+CLI::Option* add_strategy_argument(CLI::App& command, ScheduleArguments& arguments);
+void add_schedule_options(CLI::App& command, ScheduleArguments& arguments);  // one for each axis
 
 // Throws an input error for a missing or wrong value, and for options that the mask or the strategy does not
 // read. `kernel` is that of the case if --kernel is not among the options, or not given.

@@ -14,6 +14,7 @@
 #include "bench/simulate/timeline.h"
 #include "bench/spec/values.h"
 #include "cli/command.h"
+#include "cli/machine_option.h"
 #include "cli/progress_line.h"
 #include "cli/schedule_case.h"
 #include "record/record_json.h"
@@ -29,21 +30,11 @@ using bench::Machine;
 using bench::Prediction;
 using record::Json;
 
-struct SimulateArguments : ScheduleArguments {
-  std::string machine, kernel, timeline;
+struct SimulateArguments : ScheduleArguments, MachineArguments {
+  std::string timeline;
   std::vector<std::string> against;
   bool json = false;
 };
-
-void print_machine(const Machine& machine) {
-  std::map<std::string, int> origins;
-  for (const bench::Figure& figure : machine.figures) ++origins[figure.origin];
-  std::string text;
-  for (const auto& [origin, count] : origins)
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, origin);
-  fmt::print("  {:<12} {}: {} figures{}\n", "machine", printable(machine.name), text,
-             machine.measured() ? "" : "; not measured");
-}
 
 std::string percent(double share) {
   return fmt::format("{:.1f}%", 100 * share);
@@ -90,7 +81,7 @@ void print_ranks(const Prediction& p) {
 void print_text(const Prediction& p, const bench::Case& c, const Machine& machine) {
   const record::CaseRecord& record = p.record;
   fmt::print("{}: simulated\n", printable(describe(c)));
-  print_machine(machine);
+  fmt::print("{}", machine_line(machine));
   fmt::print("  {:<12} {}; {:.0f} TFLOP/s per rank; the fastest rank is {} ahead\n", "time",
              format_seconds(*record.time_s), *record.flops_per_s_per_rank * 1e-12,
              percent(record.parallel->spread.value_or(0)));
@@ -162,7 +153,7 @@ void print_against_json(const std::vector<Compared>& cases, const std::vector<be
 void print_against_text(const std::vector<Compared>& cases, const std::vector<bench::Choice>& choices,
                         const Machine& machine) {
   fmt::print("predicted and measured times\n");
-  print_machine(machine);
+  fmt::print("{}", machine_line(machine));
   fmt::print("\n  {:<9}  {:<22}  {:>5}  {:>6}  {:>7}\n", "by", "", "cases", "mean", "largest");
   for (const auto& [by, groups] : errors_by(cases)) {
     for (const auto& [name, errors] : groups)
@@ -210,8 +201,7 @@ void compare_with_results(const SimulateArguments& options, const Machine& machi
 
 void simulate_case(const SimulateArguments& options, const Machine& machine) {
   LONGSPAN_CHECK_INPUT(!options.strategy.empty(), "give a strategy, or results files with --against");
-  const bench::Case c =
-      schedule_case(options, options.kernel.empty() ? machine.kernels.begin()->first : options.kernel);
+  const bench::Case c = schedule_case(options, options.kernel_of(machine));
   Prediction p;
   {
     const ProgressLine progress;
@@ -235,12 +225,9 @@ void add_simulate_command(CLI::App& program) {
   CLI::App* command = program.add_subcommand(
       "simulate", "Predict the time of a context-parallel strategy on a machine that need not be here");
   options->unread = {"kernel", "deterministic", "strategy"};
-  add_schedule_options(*command, *options, false);
-  command->add_option("--machine", options->machine, "a machine file, such as data/machines/h200-x4.json")
-      ->type_name("FILE")
-      ->required();
-  command->add_option("--kernel", options->kernel, "one of the machine's kernels; by default its first")
-      ->type_name("VALUE");
+  add_strategy_argument(*command, *options);
+  add_schedule_options(*command, *options);
+  add_machine_options(*command, *options);
   command
       ->add_option("--against", options->against,
                    "predict the measured cases of these results files, and print the errors")
@@ -252,12 +239,12 @@ void add_simulate_command(CLI::App& program) {
       "Nothing runs on a device. docs/concepts/simulation.md says what is simulated and how well it "
       "predicts.\n"
       "Examples:\n"
-      "  longspan simulate balanced --machine data/machines/h200-x4.json --ranks 4 --mask causal --seqlen "
+      "  longspan simulate balanced --machine data/machines/h200.json --ranks 4 --mask causal --seqlen "
       "128K\n"
-      "  longspan simulate usp --machine data/machines/h100-nodes.json --topology 4x8 --mask causal --seqlen "
+      "  longspan simulate usp --machine data/machines/hgx-h100.json --topology 4x8 --mask causal --seqlen "
       "1M "
       "--transport nccl\n"
-      "  longspan simulate --machine data/machines/h200-x4.json --against "
+      "  longspan simulate --machine data/machines/h200.json --against "
       "results/nvidia-h200-x4/2026-11-22-cp.jsonl");
   command->callback([options] {
     const Machine machine = bench::read_machine(options->machine);

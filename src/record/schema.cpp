@@ -69,6 +69,17 @@ One line with the keys of a case, those that a simulation knows. Times are predi
 With `--against`, a line for each case: `id`, `case`, `measured_s`, `predicted_s`, `error` (relative to the measured time), and the parts of
 both times as means over the ranks, `measured` and `predicted`. The last line has `errors` (number of cases, mean, largest) by strategy,
 mask, pass and length, and `choices`: for each problem the predicted and the measured fastest strategy, and the `regret` of the former.
+
+## `longspan advise --json`
+
+One object: `machine` as above, `mask`, `seqlen`, and `candidates`, the fastest first. Each has the axes of its strategy as a case does, and
+
+| key | meaning |
+|---|---|
+| `forward_s`, `backward_s` | predicted times |
+| `slower_links_s`, `faster_links_s` | both passes together, if all links carried a quarter less, or more |
+| `held_bytes` | buffers of the rank that holds the most; absent above 64 ranks |
+| `too_close` | within 3 % of the fastest: too close to call |
 )";
 
 // Notes printed above the table of an object, by its key.

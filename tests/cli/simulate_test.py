@@ -178,5 +178,46 @@ class SimulateTest(unittest.TestCase):
                                   result.stderr)
 
 
+def advise(*arguments):
+    result = run("advise", *arguments, "--json")
+    if result.returncode != 0:
+        raise AssertionError(result.stderr)
+    return json.loads(result.stdout)["candidates"]
+
+
+class AdviseTest(unittest.TestCase):
+    NODES = ["--machine", NODES, "--topology", "2x8", "--transport", "nccl", *CAUSAL]
+
+    def test_candidates_are_every_strategy_with_its_degrees_and_placements_fastest_first(self):
+        candidates = advise(*self.NODES)
+        self.assertEqual({c["strategy"] for c in candidates}, set(STRATEGIES))
+        for strategy in ("usp", "loongtrain"):
+            self.assertEqual({(c["ulysses"], c["placement"]) for c in candidates if c["strategy"] == strategy},
+                             {(u, p) for u in (2, 4, 8) for p in ("head-first", "context-first")})
+        times = [c["forward_s"] + c["backward_s"] for c in candidates]
+        self.assertEqual(times, sorted(times))
+        for c, time_s in zip(candidates, times):
+            self.assertLessEqual(c["faster_links_s"], time_s)
+            self.assertGreaterEqual(c["slower_links_s"], time_s)
+            self.assertEqual(c["too_close"], time_s < 1.03 * times[0])
+            self.assertGreater(c["held_bytes"], 0)
+
+    def test_a_candidate_has_the_times_that_simulate_predicts(self):
+        [usp] = [c for c in advise("--machine", H200, "--ranks", "4", *CAUSAL) if c["strategy"] == "usp"]
+        for direction in ("forward", "backward"):
+            [line] = simulate("usp", "--machine", H200, "--ranks", "4", "--ulysses", "2", *CAUSAL, "--direction", direction)
+            self.assertAlmostEqual(line["time_s"], usp[direction + "_s"])
+
+    def test_a_strategy_that_does_not_support_the_problem_is_no_candidate(self):
+        names = {c["strategy"] for c in advise(*self.NODES, "--heads", "8:2")}
+        self.assertEqual(names, set(STRATEGIES) - {"ulysses"})
+
+    def test_the_text_names_what_is_too_close_and_what_other_links_would_change(self):
+        result = run("advise", *self.NODES)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for words in ("fastest", "too close to call", "% slower", "with links a quarter slower: ", "not measured"):
+            self.assertIn(words, result.stdout)
+
+
 if __name__ == "__main__":
     unittest.main()

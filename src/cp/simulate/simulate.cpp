@@ -88,7 +88,7 @@ class Simulator {
     bool in_step = false;
     // The attend at hand.
     bool computes = false;
-    double work_left = 0, since_s = 0, busy_s = 0;
+    double work_left = 0, memory_left_s = 0, since_s = 0, busy_s = 0;
     int32_t flows = 0;  // under way from or to the rank
   };
 
@@ -175,6 +175,7 @@ class Simulator {
       if (next.kind == StepKind::kAttend) {
         state.computes = true;
         state.work_left = next.seconds;
+        state.memory_left_s = next.memory_s;
         state.since_s = now_s;
         plan_end_of_attend(rank, now_s);
       } else {
@@ -190,29 +191,38 @@ class Simulator {
     return state.flows > 0 ? 1 - cluster_.links.kernel_slowdown : 1;
   }
 
+  // The time that the work of the attend at hand still takes, before what it reads and writes of memory.
+  double work_left_s(const RankState& state) const {
+    return time_of(cluster_.clock, state.busy_s, std::max(0.0, state.work_left), speed_share(state));
+  }
+
   void plan_end_of_attend(size_t rank, double now_s) {
     RankState& state = states_[rank];
-    const double left_s =
-        time_of(cluster_.clock, state.busy_s, std::max(0.0, state.work_left), speed_share(state));
-    const double memory_s = program_.steps[rank][state.next].memory_s;
-    schedule(now_s + left_s + memory_s, Event::kRank, static_cast<int32_t>(rank), ++state.version);
+    schedule(now_s + work_left_s(state) + state.memory_left_s, Event::kRank, static_cast<int32_t>(rank),
+             ++state.version);
   }
 
   // The number of a rank's flows changes, and with it the speed of its kernel.
   void change_flows(size_t rank, int32_t by, double now_s) {
     RankState& state = states_[rank];
-    const bool computes = state.computes && cluster_.links.kernel_slowdown > 0;
-    if (computes && (state.flows == 0) != (state.flows + by == 0)) {
-      const double done = work_until(cluster_.clock, state.busy_s + now_s - state.since_s) -
-                          work_until(cluster_.clock, state.busy_s);
-      state.work_left -= done * speed_share(state);
-      state.busy_s += now_s - state.since_s;
-      state.since_s = now_s;
+    const bool changes = (state.flows == 0) != (state.flows + by == 0);
+    if (!state.computes || !changes || cluster_.links.kernel_slowdown == 0) {
       state.flows += by;
-      plan_end_of_attend(rank, now_s);
       return;
     }
+    const double passed_s = now_s - state.since_s, left_s = work_left_s(state);
+    if (passed_s < left_s) {
+      const double done =
+          work_until(cluster_.clock, state.busy_s + passed_s) - work_until(cluster_.clock, state.busy_s);
+      state.work_left -= done * speed_share(state);
+    } else {
+      state.work_left = 0;
+      state.memory_left_s -= passed_s - left_s;
+    }
+    state.busy_s += passed_s;
+    state.since_s = now_s;
     state.flows += by;
+    plan_end_of_attend(rank, now_s);
   }
 
   bool waits(size_t rank, const Step& step) const {

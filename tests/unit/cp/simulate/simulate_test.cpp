@@ -108,6 +108,22 @@ TEST(Simulate, AKernelIsSlowerWhileDataComes) {
   EXPECT_NEAR(timeline.time_s, 3 * 2.5 * hop_s + 2 * hop_s, 1e-9);
 }
 
+TEST(Simulate, ATransferThatEndsWhileAnAttendWritesDoesNotDelayIt) {
+  Cluster cluster = plain_cluster(1);
+  cluster.links.kernel_slowdown = 0.5;
+  const auto time_s = [&](double bytes) {
+    Program program;
+    const Step post{StepKind::kPost, 0}, attend{StepKind::kAttend, -1, 1, 1}, finish{StepKind::kFinish, 0};
+    program.steps = {{post, attend, finish}, {post, finish}};
+    program.flows = {{0, 1, 0, bytes}};
+    program.exchanges = 1;
+    program.beside = {false};
+    return run(program, cluster, {1, 2}).time_s;
+  };
+  EXPECT_NEAR(time_s(1.5), 2.75, 1e-9);  // 0.75 of the work at half speed, the rest, a second of memory
+  EXPECT_NEAR(time_s(2.5), 3, 1e-9);     // it ends while the attend writes
+}
+
 TEST(Simulate, TheClockFallsAsAPassComputes) {
   const Planned plan = planned("ring-p2p", "full", {1, 1});
   Cluster cluster = plain_cluster();
