@@ -56,7 +56,8 @@ MaskTiles tiles_of(const Mask& mask, int64_t rows, int64_t tile_keys) {
 TileWork tile_work(const HeadMasks& masks, int64_t heads_q, int64_t heads_kv, const KernelPassCost& pass) {
   const int64_t pack = std::gcd(heads_q / heads_kv, pass.most_pack);
   const int64_t tokens = std::max<int64_t>(1, pass.tile_rows / pack);
-  const double heads_of_mask = static_cast<double>(heads_q / pack) / static_cast<double>(masks.size());
+  const int64_t packs = heads_q / pack;
+  const double heads_of_mask = static_cast<double>(packs) / static_cast<double>(masks.size());
   TileWork work;
   for (const Mask& mask : masks) {
     const MaskTiles of_mask = tiles_of(mask, tokens, pass.tile_keys);

@@ -165,7 +165,7 @@ class SimulateTest(unittest.TestCase):
             return copy
         cases = [("clock.burst.value", -1), ("clock.burst.value", "fast"), ("clock.burst.origin", "guessed"), ("clock.burst", 1),
                  ("gpus_per_node", 0), ("gpus_per_node", 1.5), ("name", 7), ("kernels", []), ("links.nccl.takes_rows", "no"),
-                 ("links.threads.kernel_slowdown.value", 1), ("memory.bytes_per_s.value", 0)]
+                 ("kernels", {}), ("links", {}), ("links.threads.kernel_slowdown.value", 1), ("memory.bytes_per_s.value", 0)]
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "machine.json"
             for key, value in cases:

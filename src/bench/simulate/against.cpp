@@ -44,6 +44,11 @@ std::string contest_of(const Case& c) {
   return fmt::format("{}, {} ranks", describe(alone), c.parallelism.ranks);
 }
 
+const Compared* fastest(const std::vector<const Compared*>& cases, double Compared::*time) {
+  return *std::min_element(cases.begin(), cases.end(),
+                           [&](const Compared* a, const Compared* b) { return a->*time < b->*time; });
+}
+
 void read_cases(const std::string& path, const Machine& machine, std::vector<Compared>& cases,
                 std::map<std::string, size_t>& place_of) {
   std::istringstream lines(read_input_file(path, kResultsFile));
@@ -95,12 +100,8 @@ std::vector<Choice> choices(const std::vector<Compared>& cases) {
   std::vector<Choice> list;
   for (const auto& [what, group] : groups) {
     if (group.size() < 2) continue;
-    const auto first_by = [&](double Compared::*time) {
-      return *std::min_element(group.begin(), group.end(),
-                               [&](const Compared* a, const Compared* b) { return a->*time < b->*time; });
-    };
-    const Compared* chosen = first_by(&Compared::predicted_s);
-    const Compared* best = first_by(&Compared::measured_s);
+    const Compared* chosen = fastest(group, &Compared::predicted_s);
+    const Compared* best = fastest(group, &Compared::measured_s);
     list.push_back({what, chosen->c.parallelism.strategy, best->c.parallelism.strategy,
                     chosen->measured_s / best->measured_s - 1});
   }

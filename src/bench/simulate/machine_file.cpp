@@ -156,6 +156,8 @@ Machine machine_from_json(const Json& json) {
   file.each("links", [&](const std::string& transport, const Reader& links) {
     machine.links[transport] = links_from(links);
   });
+  LONGSPAN_CHECK_INPUT(!machine.kernels.empty() && !machine.links.empty(),
+                       "kernels and links must each describe at least one");
   return machine;
 }
 

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/host_memory.h"
 #include "bench/measure/mask_source.h"
 #include "bench/measure/pass_plan.h"
 #include "cp/schedule/account.h"
@@ -161,6 +162,10 @@ Prediction predict(const Case& c, const Machine& machine,
   LONGSPAN_CHECK_INPUT(!c.parallelism || topology.devices <= machine.gpus_per_node,
                        "{} has {} GPUs a node, not {}; give --topology NODESx{}", machine.name,
                        machine.gpus_per_node, topology.devices, machine.gpus_per_node);
+  // Ring all-gather of documents on 1,024 ranks takes 1.4 GiB.
+  constexpr double kBytesPerPair = 1500;
+  const double ranks = topology.ranks();
+  check_host_memory(kBytesPerPair * ranks * ranks, fmt::format("the moves between {} ranks", ranks));
   Prediction prediction;
   record::CaseRecord& record = prediction.record;
   record.id = id_of(c);
