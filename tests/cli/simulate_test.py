@@ -142,7 +142,7 @@ class SimulateTest(unittest.TestCase):
                  (["usp", "--against", FOUR, "--machine", H200], "leave out the strategy"),
                  (["usp", *one, "--kernel", "fa9"], "only of sm90"),
                  (["usp", *one, "--transport", "mpi"], "only for nccl, threads"),
-                 (["usp", "--machine", H200, "--ranks", "8", *CAUSAL], "4 GPUs a node"),
+                 (["usp", "--machine", H200, "--ranks", "16", *CAUSAL], "8 GPUs a node"),
                  (["usp", "--machine", H200, "--topology", "2x4", *CAUSAL], "no links between nodes"),
                  (["usp", "--machine", "/nowhere.json", "--ranks", "4", *CAUSAL], "/nowhere.json"),
                  (["usp", "--machine", FOUR, "--ranks", "4", *CAUSAL], FOUR)]
