@@ -116,6 +116,7 @@ simulate::LinkCost links_from(const Reader& json) {
 template <class T>
 std::string names_of(const std::map<std::string, T>& map) {
   std::vector<std::string> names;
+  names.reserve(map.size());
   for (const auto& [name, value] : map) names.push_back(name);
   return fmt::format("{}", fmt::join(names, ", "));
 }

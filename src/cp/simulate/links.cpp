@@ -49,8 +49,7 @@ std::vector<int32_t> Links::of(int32_t src, int32_t dst, bool beside) const {
       links.push_back(at(spine_of_node_, dst / topology_.devices).in);
     }
   }
-  if (within_node(src, dst) && cost_.flow_bytes_per_s > 0)
-    links.push_back(network_.add_link(cost_.flow_bytes_per_s));
+  if (cost_.flow_bytes_per_s > 0) links.push_back(network_.add_link(cost_.flow_bytes_per_s));
   return links;
 }
 

@@ -94,6 +94,17 @@ TEST(Simulate, RanksOfANodeShareTheirInterfaces) {
   EXPECT_NEAR(simulated(plan, Direction::kForward, cluster, 0).time_s, 4 * alone_s, 1e-3 * alone_s);
 }
 
+TEST(Simulate, AFlowHasALimitOfItsOwn) {
+  Cluster cluster = plain_cluster();
+  cluster.links.interface_bytes_per_s = kRate;
+  cluster.links.flow_bytes_per_s = kRate / 12;
+  for (const Topology topology : {Topology{1, 4}, Topology{4, 1}}) {
+    const Planned plan = planned("ulysses", "full", topology);
+    const double of_peer_s = most_sent(plan, Direction::kForward) / 3 / (kRate / 12);
+    EXPECT_NEAR(simulated(plan, Direction::kForward, cluster, 3).time_s, of_peer_s + 3, 1e-6);
+  }
+}
+
 TEST(Simulate, NoLinksBetweenNodesIsAnError) {
   EXPECT_THROW(simulated(planned("ulysses", "full", {2, 2}), Direction::kForward, plain_cluster(), 1), Error);
 }
