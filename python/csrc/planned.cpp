@@ -39,8 +39,8 @@ void Planned::run(const Call& call, Stream stream) {
   captured.push_back({call, std::move(kernels)});
 }
 
-void follow(const std::shared_ptr<Planned>& plan, const std::shared_ptr<Planned>& old, void* graph, void* ready,
-            Stream stream) {
+void follow(const std::shared_ptr<Planned>& plan, const std::shared_ptr<Planned>& old, void* graph,
+            void* ready, Stream stream) {
   LONGSPAN_CHECK_INPUT(plan != old && plan->problem.same_launches && old->problem.same_launches,
                        "a graph follows another plan only if both were made for that");
   const cuda::CallerKeepsCaptured kept;
@@ -49,11 +49,13 @@ void follow(const std::shared_ptr<Planned>& plan, const std::shared_ptr<Planned>
   std::vector<std::pair<const Planned::Captured*, std::unique_ptr<cuda::RecordedKernels>>> changes;
   for (const Planned::Captured& each : old->captured) {
     if (!in_graph(each)) continue;
-    changes.emplace_back(&each, std::make_unique<cuda::RecordedKernels>(
-                                    plan->device, [&](Stream recorded) { each.call(*plan->plan, recorded); }));
+    changes.emplace_back(&each, std::make_unique<cuda::RecordedKernels>(plan->device, [&](Stream recorded) {
+      each.call(*plan->plan, recorded);
+    }));
     if (!changes.back().second->fit(each.kernels))
-      throw Error(ErrorKind::kUnsupported, "this mask needs other kernels than the graph has: capture it again",
-                  __FILE__, __LINE__, "");
+      throw Error(ErrorKind::kUnsupported,
+                  "this mask needs other kernels than the graph has: capture it again", __FILE__, __LINE__,
+                  "");
   }
   LONGSPAN_CHECK_INPUT(!changes.empty(), "the graph has captured no call of this plan");
   for (const auto& [each, kernels] : changes) {

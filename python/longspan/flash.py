@@ -19,7 +19,7 @@ def _refuse(**settings):
 
 @functools.lru_cache(maxsize=64)
 def batch_mask(batch, rows, columns, causal, window):
-    """Of a batch of sequences: the last row and the last key of each are aligned."""
+    """The mask of a batch of sequences, one after another: the last row and the last key of each are aligned."""
     starts_q = [rows * i for i in range(batch + 1)]
     starts_k = [columns * i for i in range(batch + 1)]
     return Mask.from_cu_seqlens(starts_q, starts_k, causal=causal, window=window)

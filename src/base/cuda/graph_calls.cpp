@@ -70,9 +70,9 @@ RecordedKernels::~RecordedKernels() {
 }
 
 bool RecordedKernels::fit(const CapturedKernels& others) const {
-  return std::ranges::equal(kernels_.nodes, others.nodes, {}, [](cudaGraphNode_t node) {
-    return parameters_of(node).func;
-  }, [](cudaGraphNode_t node) { return parameters_of(node).func; });
+  return std::ranges::equal(
+      kernels_.nodes, others.nodes, {}, [](cudaGraphNode_t node) { return parameters_of(node).func; },
+      [](cudaGraphNode_t node) { return parameters_of(node).func; });
 }
 
 void RecordedKernels::replace(const CapturedKernels& others, cudaGraphExec_t exec) const {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <set>
 #include <vector>
 
@@ -42,15 +41,18 @@ class Sizes {
 
 class Passes {
  public:
-  Passes(const Schedule& schedule, const Problem& problem, int rank, bool takes_rows, bool merges_parts)
+  // `keeps`: a backward pass will follow.
+  Passes(const Schedule& schedule, const Problem& problem, int rank, bool takes_rows, bool merges_parts,
+         bool keeps)
       : schedule_(schedule),
         problem_(problem),
         rank_(rank),
         owned_(schedule.owned[static_cast<size_t>(rank)]),
         takes_rows_(takes_rows),
-        merges_parts_(merges_parts) {}
+        merges_parts_(merges_parts),
+        keeps_(keeps) {}
 
-  size_t held() const { return pool_.held(); }
+  size_t held() const { return pool_.held() + kept_.bytes; }
 
   void run(Direction direction) {
     forward_ = direction == Direction::kForward;
@@ -61,6 +63,7 @@ class Passes {
     landings_.clear();
     for (const RankRound& round : rounds_) landings_.push_back(landings_of(schedule_, round, owned_));
     rooms_ = rooms_of(schedule_, problem_, direction, rounds_, landings_, results_);
+    if (forward_ && keeps_) kept_ = kept_of(schedule_, problem_, rounds_, landings_);
     copies_ = 0;
     Posted next = post_copies(0, last_uses), results;
     for (size_t i = 0; i < rounds_.size(); ++i) {
@@ -71,7 +74,6 @@ class Passes {
       next = i + 1 < rounds_.size() ? post_copies(i + 1, last_uses) : Posted();
       for (size_t a = 0; a < rounds_[i].attend.size(); ++a) attend(i, a);
       collect(results);
-      if (forward_) save_final(rounds_[i]);
       results = post_results(i);
     }
     collect(results);
@@ -95,8 +97,8 @@ class Passes {
 
   size_t bytes(Operand what, int32_t number, bool fp32) const {
     const Region& region = schedule_.regions[number];
-    return piece_bytes(what, count(region.tokens), region.heads, problem_.head_dim,
-                       fp32 ? DType::kF32 : problem_.dtype);
+    return piece_bytes({what, fp32 ? DType::kF32 : problem_.dtype, problem_}, count(region.tokens),
+                       region.heads);
   }
 
   void drop_before(int32_t round) {
@@ -148,12 +150,20 @@ class Passes {
   }
 
   void add_arriving(Posted& posted, size_t i, Operand what, int32_t region, int32_t last_use) {
-    const size_t room = rooms_[i].arriving[posted.arriving.size()];
-    posted.arriving.push_back({pool_.take(bytes(what, region, false), room), last_use, what, region});
+    const size_t index = posted.arriving.size();
+    const bool in_kept = forward_ && keeps_ && kept_.arriving[i][index] >= 0;
+    const size_t size = in_kept ? 0 : pool_.take(bytes(what, region, false), rooms_[i].arriving[index]);
+    posted.arriving.push_back({size, last_use, what, region});
   }
 
   // Whether a complete result of these rows is written to the rank's own tensor.
   bool in_own(int32_t region) const { return position_of(schedule_.regions[region].tokens, owned_) >= 0; }
+
+  // The buffer of an attend's result: none for o that is kept where it is written.
+  size_t take_result(Operand what, int32_t region, bool complete, size_t room) {
+    if (complete && what == Operand::kO && kept_.of_rows(region) != nullptr) return 0;
+    return pool_.take(bytes(what, region, !complete), complete ? 0 : room);
+  }
 
   void attend(size_t i, size_t number) {
     const Attend& attend = rounds_[i].attend[number];
@@ -174,13 +184,12 @@ class Passes {
     const size_t part = has_part ? before->second.size : 0;
     if (has_part) parts_.erase(before);
     if (!completes || !in_own(attend.q)) {
-      const size_t size =
-          pool_.take(bytes(Operand::kO, attend.q, !completes), completes ? 0 : rooms_[i].rows[number]);
+      const size_t size = take_result(Operand::kO, attend.q, completes, rooms_[i].rows[number]);
       parts_[{Operand::kO, attend.q}] = {size, !completes};
     } else if (schedule_.regions[attend.q].tokens != owned_) {  // a packed lse, for the kernel
       const Region& region = schedule_.regions[attend.q];
       pool_.give_back(
-          pool_.take(piece_bytes(Operand::kQ, count(region.tokens), region.heads, 1, DType::kF32)));
+          pool_.take(piece_bytes({Operand::kQ, DType::kF32, 1, false}, count(region.tokens), region.heads)));
     }
     pool_.give_back(part);
   }
@@ -188,7 +197,7 @@ class Passes {
   // A new partial result: the first one is kept, others are added to it and freed.
   void add_part(Operand what, int32_t region, bool complete, size_t room) {
     if (complete && in_own(region)) return;
-    const size_t size = pool_.take(bytes(what, region, !complete), complete ? 0 : room);
+    const size_t size = take_result(what, region, complete, room);
     if (!parts_.try_emplace({what, region}, Part{size, !complete}).second) pool_.give_back(size);
   }
 
@@ -202,25 +211,6 @@ class Passes {
       }
     }
     results.results.clear();
-  }
-
-  // The backward pass reads o of rows that are attended for others: what is complete is kept as it leaves.
-  void save_final(const RankRound& round) {
-    const bool leaves = std::any_of(round.given.begin(), round.given.end(),
-                                    [](const Move& move) { return move.what == Operand::kO && !move.fp32; });
-    if (!leaves) return;
-    for (const RankRound& each : rounds_) {
-      for (const Attend& attend : each.attend) {
-        const std::pair key{Operand::kO, attend.q};
-        if (saved_.contains(key)) continue;
-        const auto part = parts_.find(key);
-        if (part != parts_.end() && !part->second.fp32) {
-          saved_.insert(parts_.extract(part));
-        } else {
-          saved_[key] = {pool_.take(bytes(Operand::kO, attend.q, false)), false};
-        }
-      }
-    }
   }
 
   // Whether there is a part with all rows and heads of a result that arrives, to which it is added.
@@ -281,7 +271,7 @@ class Passes {
   const Problem& problem_;
   const int rank_;
   const Ranges& owned_;
-  const bool takes_rows_, merges_parts_;
+  const bool takes_rows_, merges_parts_, keeps_;
   Sizes pool_;
   bool forward_ = true;
   std::vector<RankRound> rounds_;
@@ -296,15 +286,15 @@ class Passes {
     bool fp32;
   };
   using Parts = std::map<std::pair<Operand, int32_t>, Part>;
-  Parts parts_;  // results that lie in buffers, by operand and region
-  Parts saved_;  // complete o of rows attended for others, which the backward pass reads
+  Parts parts_;  // results that lie in buffers, by operand and region; size 0: where they are kept
+  Kept kept_;
 };
 
 }  // namespace
 
 int64_t held_bytes(const Schedule& schedule, const Problem& problem, int rank, Direction until,
                    bool takes_rows, bool merges_parts) {
-  Passes passes(schedule, problem, rank, takes_rows, merges_parts);
+  Passes passes(schedule, problem, rank, takes_rows, merges_parts, until == Direction::kBackward);
   passes.run(Direction::kForward);
   if (until == Direction::kBackward) passes.run(Direction::kBackward);
   return static_cast<int64_t>(passes.held());

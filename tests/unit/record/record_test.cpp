@@ -116,6 +116,7 @@ TEST(Record, NamesWhereAWrongValueStands) {
 void expect_kept(const Json& before, const Json& after, const std::string& where) {
   if (before.is_object() && after.is_object()) {
     for (const auto& [key, value] : before.items()) {
+      if (key == "crc32") continue;  // of the line's text, which the writer adds
       if (!after.contains(key)) {
         ADD_FAILURE() << where << "." << key << " is lost";
         continue;
