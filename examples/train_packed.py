@@ -3,8 +3,8 @@
     python examples/train_packed.py [--steps N] [--tokens T] [--check] [--width W] [--layers L] [--heads Q KV]
 
 Documents of random lengths lie one after another in each step's batch of T tokens, without padding, and do not see each
-other. --check also computes the loss and the gradients of the separate documents, and compares. After its first steps,
-training on a GPU neither waits for it nor allocates memory.
+other. --check also computes the loss and the gradients of the separate documents, and compares. On a GPU, training waits for it
+only to print.
 """
 
 import argparse

@@ -258,9 +258,13 @@ void longspan_plan_delete(int64_t plan) {
   guarded([&] { plans().remove(plan); });
 }
 
-int longspan_plan_follow(int64_t plan, int64_t old, void* graph, void* ready, void* stream) {
-  return guarded(
-      [&] { follow(plans().find(plan), plans().find(old), graph, ready, longspan::Stream{stream}); });
+int longspan_plan_follow(int64_t plan, int64_t old, void* const* graphs, void* const* ready, int64_t count,
+                         void* stream) {
+  return guarded([&] {
+    std::vector<longspan::python::Graph> all;
+    for (int64_t i = 0; i < count; ++i) all.push_back({graphs[i], ready[i]});
+    follow(plans().find(plan), plans().find(old), all, longspan::Stream{stream});
+  });
 }
 
 int longspan_forward(int64_t plan, const longspan_forward_args* args, void* stream) {

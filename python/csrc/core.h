@@ -100,10 +100,12 @@ typedef struct {
   void* workspace;
 } longspan_backward_args;
 
-/* Makes a CUDA graph that has captured calls of `old` run `plan` instead, which must be of the same problem
- * with another mask, both with same_launches. graph: the captured cudaGraph_t; ready: its cudaGraphExec_t;
- * stream: the one that it is launched in. Other graphs go on with `old`. */
-LONGSPAN_API int longspan_plan_follow(int64_t plan, int64_t old, void* graph, void* ready, void* stream);
+/* Makes `count` CUDA graphs that have captured calls of `old` run `plan` instead, which must be of the same
+ * problem with another mask, both with same_launches. graphs: the captured cudaGraph_t; ready: the
+ * cudaGraphExec_t of each; stream: the one that they are launched in. Other graphs go on with `old`. After a
+ * failure, all do. */
+LONGSPAN_API int longspan_plan_follow(int64_t plan, int64_t old, void* const* graphs, void* const* ready,
+                                      int64_t count, void* stream);
 
 LONGSPAN_API int longspan_forward(int64_t plan, const longspan_forward_args* args, void* stream);
 LONGSPAN_API int longspan_backward(int64_t plan, const longspan_backward_args* args, void* stream);

@@ -16,6 +16,7 @@ namespace {
 class Retired {
  public:
   void add(std::shared_ptr<Planned> plan, Stream stream) {
+    const cuda::OutsideCapture outside;  // another thread may be capturing
     const std::scoped_lock lock(mutex_);
     std::erase_if(plans_, [](const auto& entry) { return entry.second->reached(); });
     auto event = std::make_unique<cuda::Event>(plan->device.index, cuda::Event::Timing::kOff);
@@ -28,6 +29,46 @@ class Retired {
   std::vector<std::pair<std::shared_ptr<Planned>, std::unique_ptr<cuda::Event>>> plans_;
 };
 
+// The capture that each handle of a graph stands for, as far as plans have seen it.
+class Captures {
+ public:
+  void add(const cuda::CapturedKernels& kernels) {
+    const std::scoped_lock lock(mutex_);
+    newest_[kernels.graph] = kernels.capture;
+  }
+  bool is_newest(const cuda::CapturedKernels& kernels) const {
+    const std::scoped_lock lock(mutex_);
+    const auto found = newest_.find(kernels.graph);
+    return found != newest_.end() && found->second == kernels.capture;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::unordered_map<cudaGraph_t, unsigned long long> newest_;
+};
+
+// Never destroyed: at exit the driver may be gone first.
+Retired& retired() {
+  static auto* const all = new Retired;
+  return *all;
+}
+Captures& captures() {
+  static auto* const all = new Captures;
+  return *all;
+}
+
+// A captured call, and the same call of another plan.
+struct Change {
+  Planned::Captured call;
+  cudaGraphExec_t ready;
+  std::unique_ptr<cuda::RecordedKernels> kernels;
+};
+
+std::unique_ptr<cuda::RecordedKernels> record(const Planned::Captured& captured, Planned& by) {
+  return std::make_unique<cuda::RecordedKernels>(by.device,
+                                                 [&](Stream recorded) { captured.call(*by.plan, recorded); });
+}
+
 }  // namespace
 
 void Planned::run(const Call& call, Stream stream) {
@@ -35,43 +76,56 @@ void Planned::run(const Call& call, Stream stream) {
   const cuda::CallerKeepsCaptured kept;
   cuda::CapturedKernels kernels = cuda::capture_kernels(stream, [&] { call(*plan, stream); });
   if (kernels.graph == nullptr) return;
+  captures().add(kernels);
   const std::scoped_lock lock(mutex);
   captured.push_back({call, std::move(kernels)});
 }
 
-void follow(const std::shared_ptr<Planned>& plan, const std::shared_ptr<Planned>& old, void* graph,
-            void* ready, Stream stream) {
+void follow(const std::shared_ptr<Planned>& plan, const std::shared_ptr<Planned>& old,
+            const std::vector<Graph>& graphs, Stream stream) {
   LONGSPAN_CHECK_INPUT(plan != old && plan->problem.same_launches && old->problem.same_launches,
                        "a graph follows another plan only if both were made for that");
+  if (plan->forward_bytes > old->forward_bytes || plan->backward_bytes > old->backward_bytes)
+    throw Error(ErrorKind::kUnsupported,
+                "this mask needs more workspace than the graph has: capture it again", __FILE__, __LINE__,
+                "");
   const cuda::CallerKeepsCaptured kept;
   const std::scoped_lock lock(plan->mutex, old->mutex);
-  const auto in_graph = [&](const Planned::Captured& each) { return each.kernels.graph == graph; };
-  std::vector<std::pair<const Planned::Captured*, std::unique_ptr<cuda::RecordedKernels>>> changes;
-  for (const Planned::Captured& each : old->captured) {
-    if (!in_graph(each)) continue;
-    changes.emplace_back(&each, std::make_unique<cuda::RecordedKernels>(plan->device, [&](Stream recorded) {
-      each.call(*plan->plan, recorded);
-    }));
-    if (!changes.back().second->fit(each.kernels))
-      throw Error(ErrorKind::kUnsupported,
-                  "this mask needs other kernels than the graph has: capture it again", __FILE__, __LINE__,
-                  "");
+  const auto is_in = [](const Graph& graph, const Planned::Captured& each) {
+    return each.kernels.graph == graph.captured && captures().is_newest(each.kernels);
+  };
+  std::vector<Change> changes;
+  for (const Graph& graph : graphs) {
+    const size_t before = changes.size();
+    for (const Planned::Captured& each : old->captured) {
+      if (!is_in(graph, each)) continue;
+      changes.push_back({each, static_cast<cudaGraphExec_t>(graph.ready), record(each, *plan)});
+      if (!changes.back().kernels->fit(each.kernels))
+        throw Error(ErrorKind::kUnsupported,
+                    "this mask needs other kernels than the graph has: capture it again", __FILE__, __LINE__,
+                    "");
+    }
+    LONGSPAN_CHECK_INPUT(changes.size() > before, "a graph has captured no call of this plan");
   }
-  LONGSPAN_CHECK_INPUT(!changes.empty(), "the graph has captured no call of this plan");
-  for (const auto& [each, kernels] : changes) {
-    kernels->replace(each->kernels, static_cast<cudaGraphExec_t>(ready));
-    plan->captured.push_back(*each);
+  retired().add(old, stream);
+  try {
+    for (const Change& change : changes) change.kernels->replace(change.call.kernels, change.ready);
+  } catch (...) {
+    for (const Change& change : changes)
+      record(change.call, *old)->replace(change.call.kernels, change.ready);
+    throw;
   }
-  std::erase_if(old->captured, in_graph);
-  static auto* const retired = new Retired;  // never destroyed: at exit the driver may be gone first
-  retired->add(old, stream);
+  for (Change& change : changes) plan->captured.push_back(std::move(change.call));
+  for (const Graph& graph : graphs)
+    std::erase_if(old->captured, [&](const Planned::Captured& each) { return is_in(graph, each); });
 }
 #else
 void Planned::run(const Call& call, Stream stream) {
   call(*plan, stream);
 }
 
-void follow(const std::shared_ptr<Planned>&, const std::shared_ptr<Planned>&, void*, void*, Stream) {
+void follow(const std::shared_ptr<Planned>&, const std::shared_ptr<Planned>&, const std::vector<Graph>&,
+            Stream) {
   throw Error(ErrorKind::kUnsupported, "this build has no CUDA graphs", __FILE__, __LINE__, "");
 }
 #endif

@@ -41,10 +41,14 @@ struct Planned {
 #endif
 };
 
-// Makes the calls of `old` in a CUDA graph calls of `plan`: as longspan_plan_follow. Changes nothing if it
-// fails.
-void follow(const std::shared_ptr<Planned>& plan, const std::shared_ptr<Planned>& old, void* graph,
-            void* ready, Stream stream);
+struct Graph {
+  void* captured;  // cudaGraph_t
+  void* ready;     // cudaGraphExec_t
+};
+
+// Makes the calls of `old` in these graphs calls of `plan`: as longspan_plan_follow.
+void follow(const std::shared_ptr<Planned>& plan, const std::shared_ptr<Planned>& old,
+            const std::vector<Graph>& graphs, Stream stream);
 
 // The plans by number. Lookups are on the path of every call and take a shared lock.
 class Plans {

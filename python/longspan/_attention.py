@@ -67,8 +67,10 @@ class Plan:
         if graphs and not self._made_for.same_launches:
             raise ValueError("graphs follow only a plan that was made with graphs=True")
         tensor = self._number(mask)
-        for graph in graphs:
-            _core.call("plan_follow", int(tensor), int(self.tensor), graph.raw_cuda_graph(), graph.raw_cuda_graph_exec(),
+        if graphs:
+            array = ctypes.c_void_p * len(graphs)
+            _core.call("plan_follow", int(tensor), int(self.tensor), array(*(graph.raw_cuda_graph() for graph in graphs)),
+                       array(*(graph.raw_cuda_graph_exec() for graph in graphs)), len(graphs),
                        torch.cuda.current_stream(self.device).cuda_stream)
         self.mask, self.tensor = mask, tensor
         return self
@@ -185,7 +187,8 @@ def _explain(q, k, v, found):
 
 class _MaskOfLengths:
     """The masks of the last few tensors of cumulative lengths, by the tensors' identity: the values of a tensor on a
-    GPU are read once."""
+    GPU are read once. Not every change of values is counted in a tensor's version (a collective's and a kernel's are not),
+    so a kept mask is compared to the values: at once on the CPU, by an assertion of the device on a GPU."""
 
     MOST = 16
 
@@ -197,12 +200,13 @@ class _MaskOfLengths:
             return Mask.from_cu_seqlens(cu_q, cu_k, causal=causal, window=window)
         settings = (causal, tuple(window))
         for entry in self._kept:
-            q, k, versions, made_with, mask = entry
+            q, k, versions, values, made_with, mask = entry
             if (q() is cu_q and (k is None) == (cu_k is None) and (k is None or k() is cu_k) and
-                    versions == self._versions(cu_q, cu_k) and made_with == settings):
+                    versions == self._versions(cu_q, cu_k) and made_with == settings and self._same(values, cu_q, cu_k)):
                 return mask
         mask = Mask.from_cu_seqlens(cu_q, cu_k, causal=causal, window=window)
-        entry = (weakref.ref(cu_q), None if cu_k is None else weakref.ref(cu_k), self._versions(cu_q, cu_k), settings,
+        values = (cu_q.clone(), None if cu_k is None else cu_k.clone())
+        entry = (weakref.ref(cu_q), None if cu_k is None else weakref.ref(cu_k), self._versions(cu_q, cu_k), values, settings,
                  mask)
         self._kept = [entry] + [old for old in self._kept if old[0]() is not None][:self.MOST - 1]
         return mask
@@ -210,6 +214,18 @@ class _MaskOfLengths:
     @staticmethod
     def _versions(cu_q, cu_k):
         return cu_q._version, None if cu_k is None else cu_k._version
+
+    @staticmethod
+    def _same(values, cu_q, cu_k):
+        for kept, now in zip(values, (cu_q, cu_k)):
+            if now is None:
+                continue
+            if now.is_cuda:
+                torch._assert_async((kept == now).all(), "cu_seqlens has other values than the mask that was made of it: "
+                                    "make a new tensor of lengths for each batch")
+            elif not torch.equal(kept, now):
+                return False
+        return True
 
 
 mask_of_lengths = _MaskOfLengths().find

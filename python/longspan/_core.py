@@ -50,7 +50,7 @@ for _name, _arguments in {
     "plan_make": [_H, _P(Problem), ctypes.c_char_p, _P(I64)],
     "plan_get_info": [I64, _P(PlanInfo)],
     "plan_kernel": [I64, _P(ctypes.c_char_p)],
-    "plan_follow": [I64, I64, _H, _H, _H],
+    "plan_follow": [I64, I64, _P(_H), _P(_H), I64, _H],
 }.items():
     getattr(_library, "longspan_" + _name).argtypes = _arguments
 

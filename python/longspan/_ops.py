@@ -63,7 +63,13 @@ class _Eager(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, dout, dlse):
-        return (_AnyTransform.backward if torch.is_grad_enabled() else _backward)(ctx, dout, dlse)
+        if not torch.is_grad_enabled():
+            return _backward(ctx, dout, dlse)
+        with torch.no_grad():
+            gradients = _backward(ctx, dout, dlse)
+        # create_graph: what depends on these gradients must not lose its part of the second derivatives without a word.
+        later = torch._C._functions.DelayedError("longspan.attention has no second derivatives", len(gradients))
+        return later(*(x if x is None else x.detach().requires_grad_() for x in gradients))
 
 
 def attention(q, k, v, plan):

@@ -162,9 +162,12 @@ def _write_mask(mask, path):
         return [[*band[:4], None if band[4] == Mask.UNBOUNDED_BELOW else band[4],
                  None if band[5] == Mask.UNBOUNDED_ABOVE else band[5]] for band in mask.bands(head)]
 
+    text = json.dumps({"rows": mask.shape[0], "columns": mask.shape[1],
+                       "heads": [{"bands": bands(head)} for head in range(mask.heads)]})
+    if path.exists() and path.read_text() != text:  # recorded commands name it
+        raise ValueError(f"{path} is another mask: name the mask (masks={{name: mask}}), or take another folder")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"rows": mask.shape[0], "columns": mask.shape[1],
-                                "heads": [{"bands": bands(head)} for head in range(mask.heads)]}))
+    path.write_text(text)
     return str(path)
 
 
@@ -175,7 +178,9 @@ def _list(values):
 def _words(option, values):
     """An option as on the command line."""
     word = "--" + option.replace("_", "-")
-    if option in ("resume", "keep_failed", "mix_builds"):
+    if option == "dry_run":
+        raise ValueError("dry_run: a run without results is one for the command line")
+    if option in ("resume", "keep_failed", "mix_builds", "allow_skipped"):
         return [word] * bool(values)
     pair = ":" if option == "heads" else ","
     return [text for value in _list(values)
@@ -226,19 +231,24 @@ def run(kernels, masks, lengths=None, *, out=None, python=None, quiet=False, **o
     """
     if _in_worker:
         raise _Reached
+    masks = list(masks.items()) if isinstance(masks, dict) else [(f"mask-{i + 1}", m) for i, m in enumerate(_list(masks))]
+    for name, _ in masks:
+        if not name or set(name) & set("/,\\\0"):
+            raise ValueError(f"mask {name!r}: a name must be a file's name without commas")
+    words_of_options = [word for option, values in options.items() for word in _words(option, values)]
     folder = pathlib.Path(out or f"out/python-{datetime.datetime.now(datetime.timezone.utc):%Y%m%dT%H%M%S.%fZ}")
     new = not folder.exists()
+    if (folder / "results.jsonl").exists() and not options.get("resume"):
+        raise ValueError(f"{folder}/results.jsonl exists: take another folder, or resume=True")
     folder.mkdir(parents=True, exist_ok=True)
     words = ["run", "--out", str(folder), "--kernel", ",".join(_list(kernels))]
     for kernel in _kernels.values():  # all, so that the program's messages name them
         words += ["--peer", _write_adapter(kernel, folder)]
-    masks = list(masks.items()) if isinstance(masks, dict) else [(f"mask-{i + 1}", m) for i, m in enumerate(_list(masks))]
     for name, mask in masks:
         words += ["--mask", _write_mask(mask, folder / "masks" / f"{name}.json") if isinstance(mask, Mask) else str(mask)]
     if lengths is not None:
         words += ["--seqlen", ",".join(map(str, _list(lengths)))]
-    for option, values in options.items():
-        words += _words(option, values)
+    words += words_of_options
     status, said = _run_program(words, map(str, _list(python or [])), show=not quiet)
     last = said[-1].removeprefix("longspan: ") if said else ""
     if status == 130:

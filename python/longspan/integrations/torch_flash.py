@@ -5,8 +5,8 @@
     torch.nn.attention.activate_flash_attention_impl("LONGSPAN")
 
 From then on Longspan's kernels take PyTorch's place wherever it chooses FlashAttention, in torch's own operators for
-dense and packed sequences. What Longspan lacks (dropout, ALiBi slopes, an attn_mask on the CPU) is refused with the reason,
-never computed otherwise; torch.nn.attention.restore_flash_attention_impl() gives PyTorch's own kernels back.
+dense and packed sequences. What Longspan lacks (dropout, ALiBi slopes, an attn_mask on the CPU, float64, a scale that is not
+positive, an empty batch) is refused with the reason, never computed otherwise; torch.nn.attention.restore_flash_attention_impl() gives PyTorch's own kernels back.
 """
 
 import functools

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/cuda/cuda.h"
+#include "base/error.h"
 
 namespace longspan::cuda {
 namespace {
@@ -14,13 +15,41 @@ struct Capture {
     const cudaGraphNode_t* last = nullptr;
     const cudaGraphEdgeData* edges = nullptr;
     size_t count = 0;
-    LONGSPAN_CUDA(cudaStreamGetCaptureInfo(raw(stream), &status, nullptr, &graph, &last, &edges, &count));
+#if CUDART_VERSION >= 13000
+    LONGSPAN_CUDA(cudaStreamGetCaptureInfo(raw(stream), &status, &number, &graph, &last, &edges, &count));
+#else
+    LONGSPAN_CUDA(cudaStreamGetCaptureInfo_v3(raw(stream), &status, &number, &graph, &last, &edges, &count));
+#endif
     if (status != cudaStreamCaptureStatusActive) graph = nullptr;
     if (graph != nullptr) nodes.assign(last, last + count);
   }
   cudaGraph_t graph = nullptr;
+  unsigned long long number = 0;
   std::vector<cudaGraphNode_t> nodes;
 };
+
+std::vector<cudaGraphNode_t> dependencies_of(cudaGraphNode_t node) {
+#if CUDART_VERSION >= 13000
+  const auto get = cudaGraphNodeGetDependencies;
+#else
+  const auto get = cudaGraphNodeGetDependencies_v2;
+#endif
+  size_t count = 0;
+  LONGSPAN_CUDA(get(node, nullptr, nullptr, &count));
+  std::vector<cudaGraphNode_t> nodes(count);
+  std::vector<cudaGraphEdgeData> edges(count);
+  if (count > 0) LONGSPAN_CUDA(get(node, nodes.data(), edges.data(), &count));
+  return nodes;
+}
+
+void need_kernel(cudaGraphNode_t node) {
+  cudaGraphNodeType type = cudaGraphNodeTypeKernel;
+  LONGSPAN_CUDA(cudaGraphNodeGetType(node, &type));
+  if (type != cudaGraphNodeTypeKernel)
+    throw Error(ErrorKind::kUnsupported,
+                "a graph can follow another plan only if the plan launches nothing but kernels", __FILE__,
+                __LINE__, "");
+}
 
 cudaKernelNodeParams parameters_of(cudaGraphNode_t node) {
   cudaKernelNodeParams parameters{};
@@ -36,15 +65,11 @@ CapturedKernels capture_kernels(Stream stream, const std::function<void()>& call
   call();
   if (before.graph == nullptr) return {};
   std::vector<cudaGraphNode_t> at = Capture(stream).nodes;
-  CapturedKernels kernels{before.graph, {}};
+  CapturedKernels kernels{before.graph, before.number, {}};
   while (at.size() == 1 && std::ranges::find(before.nodes, at[0]) == before.nodes.end()) {
+    need_kernel(at[0]);
     kernels.nodes.push_back(at[0]);
-    size_t count = 0;
-    LONGSPAN_CUDA(cudaGraphNodeGetDependencies(kernels.nodes.back(), nullptr, nullptr, &count));
-    at.resize(count);
-    std::vector<cudaGraphEdgeData> edges(count);
-    if (count > 0)
-      LONGSPAN_CUDA(cudaGraphNodeGetDependencies(kernels.nodes.back(), at.data(), edges.data(), &count));
+    at = dependencies_of(at[0]);
   }
   std::ranges::reverse(kernels.nodes);
   return kernels;
@@ -79,6 +104,7 @@ void RecordedKernels::replace(const CapturedKernels& others, cudaGraphExec_t exe
   for (size_t i = 0; i < kernels_.nodes.size(); ++i) {
     const cudaKernelNodeParams parameters = parameters_of(kernels_.nodes[i]);
     LONGSPAN_CUDA(cudaGraphExecKernelNodeSetParams(exec, others.nodes[i], &parameters));
+    LONGSPAN_CUDA(cudaGraphKernelNodeSetParams(others.nodes[i], &parameters));
   }
 }
 

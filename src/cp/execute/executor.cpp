@@ -415,12 +415,19 @@ class Executor::Impl {
   // The backward pass needs o and lse of the rows that this rank attends for other owners. Where they are
   // final on this rank, keep them as o leaves.
   void save_final(const RankRound& round, Stream stream) {
-    const bool leaves = std::any_of(round.given.begin(), round.given.end(),
-                                    [](const Move& move) { return move.what == Operand::kO && !move.fp32; });
-    if (!leaves || kept_ == nullptr) return;
-    const Stopwatch watch(*this, times_.merge_s, stream);
+    if (kept_ == nullptr) return;
+    const auto leaves = [&](const Kept::Place& place) {
+      const Ranges rows = set_of(schedule_.regions[place.region].tokens);
+      return place.what == Operand::kO &&
+             std::any_of(round.given.begin(), round.given.end(), [&](const Move& move) {
+               return move.what == Operand::kO && !move.fp32 &&
+                      overlap(set_of(schedule_.regions[move.region].tokens), rows);
+             });
+    };
+    std::optional<Stopwatch> watch;
     for (const Kept::Place& place : plan_.kept().places) {
-      if (place.what != Operand::kO) continue;
+      if (!leaves(place)) continue;
+      if (!watch) watch.emplace(*this, times_.merge_s, stream);
       const Piece piece = kept_piece(kept_, place);
       if (!sums_.lies_at(piece)) sums_.read(Operand::kO, piece, pool_, stream);
     }

@@ -213,6 +213,7 @@ class NaiveKernel final : public Kernel {
   Support supports(const Problem& problem, Direction, const Device& device) const override {
     if (device.kind != DeviceKind::kCuda) return {"needs a CUDA device"};
     if (problem.dtype == DType::kF64) return {"has no f64; it has f32, bf16 and f16"};
+    if (problem.same_launches) return {"its launches depend on the mask"};
     if (std::string reason = cuda::Blas::unavailable_reason(); !reason.empty()) return {reason};
     return {naive_gpu::no_code_reason(device)};
   }

@@ -52,7 +52,7 @@ bool is_captured(cudaStream_t stream) {
 PlanMemory::PlanMemory(size_t bytes, const Device& device, cudaStream_t stream) : device_(device.index) {
   if (bytes == 0) return;
   const cuda::DeviceGuard guard(device_);
-  const OutsideCapture outside;
+  const cuda::OutsideCapture outside;
   void* data = nullptr;
   const cudaError_t status = cudaMallocFromPoolAsync(&data, bytes, pool_of(device_).pool, stream);
   if (status == cudaErrorMemoryAllocation) {
@@ -69,7 +69,7 @@ PlanMemory::PlanMemory(size_t bytes, const Device& device, cudaStream_t stream) 
 PlanMemory::~PlanMemory() {
   if (data_ == nullptr) return;
   const cuda::DeviceGuard guard(device_);
-  const OutsideCapture outside;
+  const cuda::OutsideCapture outside;
   const cudaStream_t freeing = cuda::raw(pool_of(device_).freeing);
   for (const auto& [stream, event] : uses_) {
     cudaStreamWaitEvent(freeing, event, 0);

@@ -15,18 +15,6 @@ namespace longspan::sm90 {
 // Whether work queued in the stream becomes a part of a graph.
 bool is_captured(cudaStream_t stream);
 
-// A thread that captures a stream in the strictest mode must not query events or allocate memory, not even
-// for something that has nothing to do with the capture. While this object lives, it may.
-class OutsideCapture {
- public:
-  OutsideCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-  ~OutsideCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-  OutsideCapture(const OutsideCapture&) = delete;
-
- private:
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
-};
-
 class PlanMemory {
  public:
   PlanMemory() = default;

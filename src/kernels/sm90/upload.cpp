@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/cuda/cuda.h"
+#include "base/cuda/graph_calls.h"
 #include "base/error.h"
 #include "kernels/sm90/plan_memory.h"
 #include "kernels/sm90/staging_ring.h"
@@ -31,7 +32,7 @@ struct UploadSlot {
   UploadSlot(const UploadSlot&) = delete;  // nor destroyed: see queue_of()
 
   bool done() const {
-    const OutsideCapture guard;
+    const cuda::OutsideCapture guard;
     const cudaError_t status = cudaEventQuery(copied);
     if (status == cudaErrorNotReady) {
       cudaGetLastError();
@@ -41,7 +42,7 @@ struct UploadSlot {
     return true;
   }
   void wait() const {
-    const OutsideCapture guard;
+    const cuda::OutsideCapture guard;
     LONGSPAN_CUDA(cudaEventSynchronize(copied));
   }
 };

@@ -81,7 +81,7 @@ void BackwardPlan::lay_out_workspace(bool shared) {
   const bool in_turns = shape_.store == BackwardStore::kClaimed || shape_.store == BackwardStore::kOrdered;
   const size_t rows = static_cast<size_t>(shape_.rows) * tiles;
   take(rows * 2 * sizeof(float));
-  const auto sections = static_cast<size_t>(last_section_) + 1;
+  const auto sections = problem_.same_launches ? heads_kv : static_cast<size_t>(last_section_) + 1;
   counters_ = take((kBackwardCounters + 2 * sections) * sizeof(int32_t));
   dq_ = take((shape_.in_rows ? heads_q * static_cast<size_t>(problem_.tokens_q) : rows) * head_dim *
              sizeof(float));
