@@ -263,7 +263,7 @@ def run(kernels, masks, lengths=None, *, out=None, python=None, quiet=False, **o
 
 
 _FIGURES = ("status", "reason", "time_s", "interval_s", "flops_per_s", "share_of_ceiling", "plan_s", "compile_s",
-            "plan_bytes", "peak_bytes")
+            "plan_bytes", "peak_bytes", "total_bytes")
 
 
 def _row(line):
@@ -281,8 +281,8 @@ class Results(list):
 
     A row has the case (kernel, mask, seqlen, heads_q, heads_kv, head_dim, dtype, direction and the mask's options) and
     what came of it: status ("ok", "skipped" or "failed"), reason, time_s, interval_s, flops_per_s of visible work,
-    share_of_ceiling, plan_s, compile_s, plan_bytes, peak_bytes, and error, the largest of any output over its
-    tolerance. A figure that a case lacks is None. The file itself has every sample: docs/reference/results.md.
+    share_of_ceiling, plan_s, compile_s, plan_bytes, peak_bytes, total_bytes, and error, the largest of any output
+    over its tolerance. A figure that a case lacks is None. The file itself has every sample: docs/reference/results.md.
 
     print(results) prints the table of `longspan report`; a notebook shows one in HTML.
     """

@@ -231,6 +231,7 @@ void visit(V& v, S& s) {
   v.field("plan_bytes", s.plan_bytes, "memory held by the plan");
   v.field("workspace_bytes", s.workspace_bytes, "workspace that the caller provides");
   v.field("peak_bytes", s.peak_bytes, "peak memory beyond inputs and outputs, including plan and workspace");
+  v.field("total_bytes", s.total_bytes, "`peak_bytes` and the inputs and outputs; absent on several ranks");
   v.field("settings", s.settings, "the options that the kernel chose, in words", kOmitted);
   v.field("versions", s.versions, "packages of a peer's framework", kOmitted);
   v.field("compile_s", s.compile_s, "a peer's compilation, tuning and loading, over all masks");

@@ -180,7 +180,7 @@ struct Outcome {
   std::optional<double> area, density, flops, time_s;
   std::optional<Interval> interval_s;
   std::optional<double> flops_per_s, plan_s;
-  std::optional<int64_t> plan_bytes, workspace_bytes, peak_bytes;
+  std::optional<int64_t> plan_bytes, workspace_bytes, peak_bytes, total_bytes;
   std::string settings;
   std::map<std::string, std::string> versions;
   std::optional<double> compile_s;

@@ -161,6 +161,7 @@ Json json_of(const Results& results, const CaseRecord& c) {
   put(json, "plan_bytes", c.plan_bytes);
   put(json, "workspace", c.workspace_bytes);
   put(json, "peak", c.peak_bytes);
+  put(json, "total", c.total_bytes);
   put(json, "throttled", c.throttled);
   if (c.accuracy) json["accuracy"] = json_of(*c.accuracy);
   if (c.parallel) json["parallel"] = json_of(*c.parallel);

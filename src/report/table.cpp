@@ -59,7 +59,7 @@ struct Column {
 struct Layout {
   bool interval_ends = true;   // [lo, hi] rather than +- half
   bool options_below = false;  // a pattern's options on a line of their own
-  bool peak = true, error = true, interval = true, share = true;
+  bool total = true, peak = true, error = true, interval = true, share = true;
 };
 
 std::vector<Layout> layouts() {
@@ -69,6 +69,7 @@ std::vector<Layout> layouts() {
     change(layout);
     steps.push_back(layout);
   };
+  next([](Layout& l) { l.total = false; });
   next([](Layout& l) { l.interval_ends = false; });
   next([](Layout& l) { l.options_below = true; });
   next([](Layout& l) { l.peak = false; });
@@ -261,11 +262,11 @@ std::vector<Column> Table::columns(const Layout& layout) const {
         [&](const CaseRecord& c) { return interval_text(c, layout.interval_ends); });
   }
   if (layout.error) add("error", true, error_text);
-  if (layout.peak) {
-    add("memory", true, [](const CaseRecord& c) {
-      return c.peak_bytes ? format_bytes(static_cast<double>(*c.peak_bytes)) : "";
-    });
-  }
+  const auto bytes = [](const std::optional<int64_t>& value) {
+    return value ? format_bytes(static_cast<double>(*value)) : "";
+  };
+  if (layout.peak) add("memory", true, [&](const CaseRecord& c) { return bytes(c.peak_bytes); });
+  if (layout.total) add("total", true, [&](const CaseRecord& c) { return bytes(c.total_bytes); });
   return columns;
 }
 
@@ -336,6 +337,7 @@ std::string Table::notes(const std::vector<Column>& columns) const {
         "was measured.");
   }
   if (shown("error")) add("error: the largest error of any output, over its tolerance.");
+  if (shown("total")) add("memory: beyond inputs and outputs; total: with them.");
   if (!std::all_of(cases_.begin(), cases_.end(), [](const CaseRecord* c) { return converged(*c); })) {
     add("~: the interval was still wider than the rule requires when the time budget ended.");
   }

@@ -117,6 +117,8 @@ record::Outcome outcome_of(const std::vector<MaskResult>& masks, const Case& c, 
   outcome.plan_bytes = most(masks, &MaskResult::plan_bytes);
   outcome.workspace_bytes = most(masks, &MaskResult::workspace_bytes);
   outcome.peak_bytes = most(masks, &MaskResult::peak_bytes);
+  // Ranks hold shares of the tensors, and which share depends on the strategy.
+  if (!c.parallelism) outcome.total_bytes = most(masks, &MaskResult::total_bytes);
   add_notes(outcome, masks);
   outcome.accuracy = worst_accuracy(masks);
   outcome.picture = picture_of(first);

@@ -16,6 +16,7 @@ struct MaskResult {
   double flops = 0;
   double plan_s = 0;
   size_t plan_bytes = 0, workspace_bytes = 0, peak_bytes = 0;
+  size_t total_bytes = 0;  // peak_bytes, inputs and outputs
   PlanNotes notes;
   Accuracy accuracy;
   Measurement measurement;

@@ -251,6 +251,7 @@ class CaseRunner {
       result.peak_bytes =
           std::max(result.peak_bytes, result.plan_bytes + self_timed->peak_bytes(case_.direction));
     }
+    result.total_bytes = result.peak_bytes + tensor_bytes(problem, case_.direction);
     result.workspace_bytes = plan->workspace_bytes(case_.direction);
     result.notes = plan->notes();
 

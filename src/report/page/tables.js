@@ -276,6 +276,7 @@ const columns = [
   {name: 'spread', label: 'Samples', number: false, of: (c) => c.n, cell: (c, scale) => spread(c, scale), always: true},
   {name: 'error', label: 'Error', number: true, of: worstError, text: formatShare, always: true},
   {name: 'peak', label: 'Memory', number: true, of: (c) => c.peak, text: formatBytes},
+  {name: 'total', label: 'Total', number: true, of: (c) => c.total, text: formatBytes},
   {name: 'plan', label: 'Planning', number: true, of: (c) => c.plan, text: formatTime},
   {name: 'density', label: 'Visible', number: true, of: (c) => c.density, text: formatShare},
 ];
@@ -302,6 +303,7 @@ const details = (c) => {
       fact('Counting check', (c.accuracy || {}).counting), fact('Two runs gave the same bits', (c.accuracy || {}).same_bits), fact('Visible pairs', formatCount(c.area)), fact('Masks averaged', c.masks),
       fact('Samples', c.n && String(c.n)), fact('Retaken after throttling', c.throttled ? String(c.throttled) : ''),
       fact('Plan holds', formatBytes(c.plan_bytes)), fact('Workspace', formatBytes(c.workspace)), fact('Peak memory', formatBytes(c.peak)),
+      fact('With inputs and outputs', formatBytes(c.total)),
       (c.state || []).flatMap(([name, value]) => fact(name, value)), fact('Run', c.setupLabel), fact('Identifier', c.id)),
   ];
 };
@@ -371,7 +373,7 @@ function csvOf(list) {
     ...extraKeys.map((key) => [key, (c) => c.extra[key]]), ['density', (c) => c.density], ['area', (c) => c.area],
     ['flops_per_s', (c) => c.rate], ['share_of_ceiling', (c) => c.share], ['time_s', (c) => c.time],
     ['time_lo_s', (c) => c.interval && c.interval[0]], ['time_hi_s', (c) => c.interval && c.interval[1]], ['samples', (c) => c.n],
-    ['error_over_tolerance', worstError], ['peak_bytes', (c) => c.peak], ['plan_s', (c) => c.plan], ['command', (c) => c.command]];
+    ['error_over_tolerance', worstError], ['peak_bytes', (c) => c.peak], ['total_bytes', (c) => c.total], ['plan_s', (c) => c.plan], ['command', (c) => c.command]];
   return [fields.map(([name]) => quote(name)).join(','), ...list.map((c) => fields.map(([, of]) => quote(of(c))).join(','))].join('\r\n') + '\r\n';
 }
 

@@ -32,6 +32,7 @@ CaseRecord whole_case() {
   c.area = 272;
   c.time_s = 0.25;
   c.peak_bytes = int64_t{1} << 40;
+  c.total_bytes = int64_t{1} << 41;
   c.accuracy.emplace();
   c.accuracy->max_error = {{"dq", 1e-7}, {"o", std::nan("")}};
   c.picture = Picture{2, {0, 1, 254, 255}};
@@ -73,10 +74,10 @@ TEST(Record, KeepsTheOrderOfItsFields) {
   const Json json = to_json(whole_case());
   std::vector<std::string> keys;
   for (const auto& [key, value] : json.items()) keys.push_back(key);
-  EXPECT_THAT(keys,
-              testing::ElementsAre("type", "schema", "run", "id", "case", "command", "started", "elapsed_s",
-                                   "status", "area", "time_s", "interval_s", "peak_bytes", "accuracy",
-                                   "parallel", "picture", "device_state", "measurements", "phases_s"));
+  EXPECT_THAT(keys, testing::ElementsAre("type", "schema", "run", "id", "case", "command", "started",
+                                         "elapsed_s", "status", "area", "time_s", "interval_s", "peak_bytes",
+                                         "total_bytes", "accuracy", "parallel", "picture", "device_state",
+                                         "measurements", "phases_s"));
 }
 
 TEST(Record, NamesWhereAWrongValueStands) {

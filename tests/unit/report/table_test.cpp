@@ -88,6 +88,17 @@ TEST(Table, NarrowKeepsRateAndTimeAndPutsOptionsBelow) {
   EXPECT_THAT(text, HasSubstr("20.0 ms~"));
 }
 
+TEST(Table, HasTotalMemoryWhereItWasRecordedAndFits) {
+  auto line = case_json("a", "causal", 1);
+  const Results old = parse_results(text_of(run_json(), line), "r.jsonl");
+  EXPECT_THAT(format_table(old, {}), testing::AllOf(HasSubstr("  memory\n"), Not(HasSubstr("total"))));
+  line["total_bytes"] = 5 << 20;
+  const Results recorded = parse_results(text_of(run_json(), line), "r.jsonl");
+  EXPECT_THAT(format_table(recorded, {}),
+              testing::AllOf(HasSubstr("memory     total\n"), HasSubstr("3.00 MiB  5.00 MiB\n")));
+  EXPECT_THAT(format_table(recorded, {.width = 72}), Not(HasSubstr("total")));
+}
+
 TEST(Table, GroupsWhatWasNotMeasuredByReason) {
   const std::string text = format_table(sample(), {});
   EXPECT_THAT(text, HasSubstr("Skipped\n  cpu-naive: needs 17 GiB for the scores (2 cases)\n"

@@ -104,6 +104,8 @@ TEST(CaseRunner, ReportsItsMeasurements) {
   EXPECT_EQ(json["accuracy"]["rows"], 3);
   EXPECT_EQ(json["device_state"]["sm_clock_mhz"], (Json{1000, 1500, 1980}));
   EXPECT_GE(json["peak_bytes"], 12345);
+  const auto inputs_and_outputs = json["total_bytes"].get<int64_t>() - json["peak_bytes"].get<int64_t>();
+  EXPECT_EQ(inputs_and_outputs, 2 * (2 * 16 * 8 * 4) + 2 * (16 * 8 * 4) + 2 * 16 * 4) << "q, o, k, v, lse";
   EXPECT_TRUE(testbed.cold);
 }
 
