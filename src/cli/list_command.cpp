@@ -226,7 +226,7 @@ void list_suites(bool json) {
   Json rows = Json::array();
   for (const bench::BuiltinSuite& builtin : bench::builtin_suites()) {
     const bench::Suite suite = bench::find_suite(std::string(builtin.name));
-    const size_t cases = bench::expand(suite, names, names).size();
+    const size_t cases = bench::expand(suite, names, names, workbench().rows).size();
     if (json)
       rows.push_back({{"name", builtin.name}, {"description", suite.description}, {"cases", cases}});
     else

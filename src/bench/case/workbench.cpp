@@ -16,9 +16,9 @@ std::vector<std::string> Workbench::kernel_names() const {
   return names;
 }
 
-const Device* device_for(const Kernel& kernel, const std::vector<Device>& devices) {
+const Device* device_for(const Kernel* kernel, const std::vector<Device>& devices) {
   for (const Device& device : devices) {
-    if (device.kind == kernel.device_kind()) return &device;
+    if (kernel != nullptr && device.kind == kernel->device_kind()) return &device;
   }
   return nullptr;
 }
@@ -27,7 +27,7 @@ std::vector<std::string> offered_kernels(const Workbench& workbench) {
   DeviceKind best = DeviceKind::kCpu;
   const std::vector<Device> devices = workbench.devices();
   for (const Kernel* kernel : workbench.kernels) {
-    if (kernel->device_kind() == DeviceKind::kCuda && device_for(*kernel, devices) != nullptr) {
+    if (kernel->device_kind() == DeviceKind::kCuda && device_for(kernel, devices) != nullptr) {
       best = DeviceKind::kCuda;
     }
   }

@@ -52,8 +52,8 @@ struct Workbench {
   std::vector<std::string> kernel_names() const;
 };
 
-// The device that a kernel's cases run on: the first of its kind; nullptr if there is none.
-const Device* device_for(const Kernel& kernel, const std::vector<Device>& devices);
+// The device that a kernel's cases run on: the first of its kind; nullptr if there is none, or no kernel.
+const Device* device_for(const Kernel* kernel, const std::vector<Device>& devices);
 
 // The kernels that 'all' stands for on this machine: those for its GPUs, or for the CPU if it has none.
 std::vector<std::string> offered_kernels(const Workbench& workbench);

@@ -72,7 +72,7 @@ bool DeviceRun::begin(const std::vector<Case>& cases) {
   // launches, and an idle device is cooler and faster.
   for (const Case& c : cases) {
     const bool known = helpers_.find(c.kernel) != helpers_.end();
-    const bool runs_here = device_for(*workbench_.find(c.kernel), devices_) != nullptr;
+    const bool runs_here = device_for(workbench_.find(c.kernel), devices_) != nullptr;
     if (!known && runs_here) start_helper(c.kernel);  // it starts while other kernels are measured
   }
   return true;
@@ -163,7 +163,9 @@ double DeviceRun::devices_of(const Case& c) const {
 
 // Reasons to skip that are known without starting a process.
 std::optional<CaseAnswer> DeviceRun::skip_at_once(const Case& c) {
-  if (device_for(*workbench_.find(c.kernel), devices_) == nullptr)
+  const Kernel* kernel = workbench_.find(c.kernel);
+  if (kernel == nullptr) return CaseAnswer::skipped(lacking_message(c.kernel, workbench_.rows));
+  if (device_for(kernel, devices_) == nullptr)
     return CaseAnswer::skipped("needs a CUDA device: " + no_cuda_reason());
   const std::string reason = ledger_.always_skipped(c.kernel);
   return reason.empty() ? std::nullopt : std::optional(CaseAnswer::skipped(reason));

@@ -132,7 +132,7 @@ std::vector<Batch> batches_of(const RunOptions& options, const std::vector<Case>
   std::map<DeviceKind, size_t> places;
   std::vector<Batch> batches;
   for (const Case& c : cases) {
-    const Device* device = device_for(*workbench.find(c.kernel), devices);
+    const Device* device = device_for(workbench.find(c.kernel), devices);
     const DeviceKind kind = device == nullptr ? devices.front().kind : device->kind;
     const auto [place, is_new] = places.try_emplace(kind, batches.size());
     if (is_new) batches.push_back({chosen(kind, options, devices), {}});

@@ -47,8 +47,8 @@ void check_options_read(const Group& group);
 const Axis* missing_axis(const Group& group);
 
 // All cases in order, without duplicates. `all_kernels`: the kernels of this build. `offered`: those that
-// 'all' stands for. `rows`: why other kernels are absent. Throws an input error for an unknown kernel or for
-// options that a pattern cannot take.
+// 'all' stands for. `rows`: why other kernels are absent; a suite may have cases of those, the command line
+// may not. Throws an input error for an unknown kernel or for options that a pattern cannot take.
 std::vector<Case> expand(const Suite& suite, const std::vector<std::string>& all_kernels,
                          const std::vector<std::string>& offered, std::span<const KernelRow> rows = {});
 

@@ -211,6 +211,27 @@ TEST(Suite, RefusesTooManyCases) {
               HasSubstr("more than 100000 cases"));
 }
 
+// Kernels that suites name and this build lacks.
+std::vector<KernelRow> lacking_rows() {
+  std::vector<KernelRow> rows;
+  for (const char* name : {"sm90", "fa2", "fa3", "fa4", "flex", "flashmask", "flash-infer", "cudnn-fe",
+                           "torch-cudnn", "torch-efficient", "torch-fa2", "torch-math", "vsa", "vsa-triton"})
+    rows.emplace_back().name = name, rows.back().reason = "not in this build (no CUDA)";
+  return rows;
+}
+
+TEST(Suite, MayNameKernelsThatThisBuildLacks) {
+  const Suite suite = parse_suite("[[case]]\nkernel='sm90'\nmask='full'\nseqlen=64", "test.toml");
+  ASSERT_EQ(expand(suite, kKernels, kKernels, lacking_rows()).size(), 1u);
+  EXPECT_THROW(expand(suite, kKernels, kKernels), Error) << "a name that no table has";
+  // A name that was typed is wanted.
+  Suite typed = suite;
+  typed.groups[0].values["kernel"][0].where = "--kernel";
+  EXPECT_THAT(
+      [&] { expand(typed, kKernels, kKernels, lacking_rows()); },
+      testing::ThrowsMessage<Error>(HasSubstr("--kernel: kernel 'sm90' is not in this build (no CUDA)")));
+}
+
 TEST(Suite, BuiltInOnesExpand) {
   std::set<std::string> names;
   for (const BuiltinSuite& builtin : builtin_suites()) {
@@ -218,12 +239,12 @@ TEST(Suite, BuiltInOnesExpand) {
     const Suite suite = find_suite(std::string(builtin.name));
     EXPECT_EQ(suite.name, builtin.name);
     EXPECT_FALSE(suite.description.empty()) << builtin.name;
-    EXPECT_FALSE(expand(suite, kKernels, kKernels).empty()) << builtin.name;
+    EXPECT_FALSE(expand(suite, kKernels, kKernels, lacking_rows()).empty()) << builtin.name;
     // They equal the files in the repository.
     const Suite file = read_suite(fmt::format("{}/{}.toml", SUITES_FOLDER, builtin.name));
     EXPECT_EQ(file.description, suite.description);
   }
-  EXPECT_THAT(names, testing::IsSupersetOf({"quick", "dense", "sparse"}));
+  EXPECT_THAT(names, testing::IsSupersetOf({"quick", "dense", "sparse", "paper-1", "paper-2", "paper-3"}));
 }
 
 TEST(Suite, QuickHasEveryMaskBothKernelsAndBothPasses) {
