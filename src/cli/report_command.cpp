@@ -12,6 +12,7 @@
 #include "cli/wiring.h"
 #include "cp/strategies/strategy.h"
 #include "mask/patterns/patterns.h"
+#include "report/experiment.h"
 #include "report/format.h"
 #include "report/output_file.h"
 #include "report/page.h"
@@ -25,11 +26,17 @@ struct ReportArguments {
   std::vector<std::string> results;
   std::string output;
   std::string title;
+  std::string experiment;
 };
 
-report::PageOptions page_options(const std::string& title) {
+report::PageOptions page_options(const ReportArguments& arguments, const report::Results& results) {
   report::PageOptions options;
-  options.title = title;
+  options.title = arguments.title;
+  if (!arguments.experiment.empty()) {
+    const report::Experiment experiment = report::find_experiment(arguments.experiment);
+    options.experiment = report::experiment_json(experiment, report::evaluate(experiment, results));
+    if (options.title.empty()) options.title = experiment.title;
+  }
   for (const KernelRow& row : workbench().rows) {
     if (!row.colour.empty()) options.kernel_colours.emplace_back(row.name, row.colour);
   }
@@ -57,7 +64,7 @@ void write_page(const ReportArguments& options, const std::vector<std::filesyste
   progress.clear();
   for (const std::string& warning : results.warnings)
     fmt::print(stderr, "longspan: warning: {}\n", printable(warning));
-  const std::string page = report::format_page(results, page_options(options.title));
+  const std::string page = report::format_page(results, page_options(options, results));
   file.write(page);
   fmt::print(file.is_stdout() ? stderr : stdout, "{}: {} cases, {:.1f} MB; open it in any browser\n",
              printable(options.output), results.cases.size(), static_cast<double>(page.size()) / 1e6);
@@ -65,11 +72,19 @@ void write_page(const ReportArguments& options, const std::vector<std::filesyste
 
 void run_report(const ReportArguments& options) {
   const std::vector<std::filesystem::path> paths(options.results.begin(), options.results.end());
+  if (!options.experiment.empty())
+    report::find_experiment(options.experiment);  // before the results are read
   if (!options.output.empty()) return write_page(options, paths);
   const ProgressLine progress;
   progress.show("reading the results");
   const report::Results results = report::read_results(paths);
   progress.clear();
+  if (!options.experiment.empty()) {
+    const report::Experiment experiment = report::find_experiment(options.experiment);
+    fmt::print("{}", report::format_experiment(experiment, report::evaluate(experiment, results),
+                                               report::table_options_for(stdout)));
+    return;
+  }
   report::print_table(stdout, results, report::table_options_for(stdout));
 }
 
@@ -85,11 +100,18 @@ void add_report_command(CLI::App& program) {
       "-o,--output", options->output,
       "write an HTML page to this file, instead of printing a table; replaces only such a page");
   command->add_option("--title", options->title, "title of the page")->needs("--output");
+  command
+      ->add_option(
+          "--experiment", options->experiment,
+          "say whether the results agree with experiment 1, 2 or 3 of arXiv 2510.17896 (suites paper-1 to "
+          "paper-3)")
+      ->type_name("N");
   command->footer(
       "Examples:\n"
       "  longspan report out/quick                              a table on the terminal\n"
       "  longspan report out/quick -o report.html               a page that opens offline\n"
-      "  longspan report before after -o report.html            several runs or machines in one page");
+      "  longspan report before after -o report.html            several runs or machines in one page\n"
+      "  longspan report --experiment 1 out/paper-1             what a paper found, and what was measured");
   command->callback([options] { run_report(*options); });
 }
 

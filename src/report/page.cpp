@@ -291,6 +291,7 @@ std::string format_page(const Results& results, const PageOptions& options) {
                {"strategyOptions", options.strategy_options},
                {"sweptOptions", options.swept_options},
                {"plainestMask", options.plainest_mask},
+               {"experiment", options.experiment},
                {"kernels", Json::array()}};
   for (const auto& [name, colour] : options.kernel_colours)
     data["kernels"].push_back({{"name", name}, {"colour", colour}});

@@ -17,6 +17,7 @@ struct PageOptions {
   std::vector<std::string> strategy_options = {};  // that tell ways to run a strategy apart
   std::vector<std::string> swept_options = {};     // numeric options of masks: charts can run over them
   std::string plainest_mask = {};                  // the one that charts show first
+  record::Json experiment = {};                    // of experiment_json(); null: none
 };
 
 // The bytes that every page begins with.

@@ -22,14 +22,14 @@ return chart && {labels: chart.data.labels, series: chart.data.datasets.map((d) 
 COLUMN = """return [...document.querySelectorAll(`#cases tbody td[data-column="${arguments[0]}"]`)].map((n) => n.textContent);"""
 
 
-def write_report(folder, name, *kinds):
+def write_report(folder, name, *kinds, options=()):
     files = []
     for kind in kinds:
         files.append(os.path.join(folder, kind + ".jsonl"))
         subprocess.run([sys.executable, os.path.join(HERE, "synthetic_results.py"), files[-1], "--kind", kind],
                        check=True)
     page = os.path.join(folder, name + ".html")
-    subprocess.run([LONGSPAN, "report", *files, "-o", page], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([LONGSPAN, "report", *options, *files, "-o", page], check=True, stdout=subprocess.DEVNULL)
     return page
 
 
@@ -43,6 +43,7 @@ class ReportPage(unittest.TestCase):
         cls.parallel = write_report(cls.folder.name, "parallel", "parallel")
         cls.deterministic = write_report(cls.folder.name, "deterministic", "deterministic")
         cls.builds = write_report(cls.folder.name, "builds", "builds")
+        cls.experiment = write_report(cls.folder.name, "experiment", "gpu", options=("--experiment", "1"))
         cls.both = write_report(cls.folder.name, "both", "cpu", "gpu")
         with open(os.path.join(cls.folder.name, "cpu.jsonl"), encoding="utf-8") as file:
             cls.cases = [c for c in map(json.loads, file) if c["type"] == "case"]
@@ -95,6 +96,28 @@ class ReportPage(unittest.TestCase):
         self.assertIn("timed out after 60 s in verification",
                       self.browser.run("return document.getElementById('unmeasured').textContent"))
         self.assertEqual(self.browser.run("return document.querySelectorAll('#masks canvas').length"), 13)
+
+    def test_an_experiment_says_what_agrees_and_why_not(self):
+        self.open(self.cpu)
+        self.assertTrue(self.browser.run("return document.getElementById('experiment').hidden"))
+        self.open(self.experiment)
+        self.assertEqual(self.browser.run("return document.querySelector('h1').textContent"),
+                         "FlashAttention-3 against SDPA and naive attention")
+        claims = {claim["text"]: claim for claim in self.browser.run("""return [...document.querySelectorAll('#experiment .claim')].map((box) => ({
+          text: box.querySelector('h3').lastChild.textContent, verdict: box.querySelector('h3 .verdict').textContent,
+          why: box.querySelector('.why') ? box.querySelector('.why').textContent : '',
+          rows: [...box.querySelectorAll('tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))}))""")}
+        # The made-up rates: fa3 0.86 of the ceiling, torch-cudnn 0.8, flex 0.55; torch-math has no memory above 16K.
+        faster = claims["FlashAttention-3 is faster than FlexAttention, forward"]
+        self.assertEqual((faster["verdict"], faster["why"]), ("agrees", ""))
+        self.assertEqual([row[0] for row in faster["rows"]], ["8K", "16K", "24K", "32K", "40K", "48K"])
+        self.assertRegex(faster["rows"][0][2], "^fa3: .* TFLOP/s$")
+        memory = claims["Naive attention runs out of memory, forward"]
+        self.assertEqual(memory["verdict"], "agrees in part")
+        self.assertEqual([row[1] for row in memory["rows"]], ["does not agree"] + 4 * ["agrees"])
+        self.assertIn("The paper's GPU has 80 GB", memory["why"])
+        backward = claims["The backward pass has a lower rate than the forward pass, in FlashAttention-3 too"]
+        self.assertEqual(len(backward["rows"]), 6)
 
     def test_kernels_have_the_colours_of_their_tables(self):
         colours = """return [...document.querySelectorAll('.dot[data-kernel]')].map((n) => [n.dataset.kernel, n.style.getPropertyValue('--c')])"""

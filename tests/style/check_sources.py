@@ -46,7 +46,7 @@ ADAPTERS = {
     r"cblas\.h": r"(kernels/cpu|attention)/.*",
     r"hwy/.*": r"kernels/cpu/.*",
     r"CLI/.*": r"cli/.*",
-    r"toml\+\+/.*": r"bench/.*",
+    r"toml\+\+/.*": r"bench/.*|report/experiment_file\..*",
     r"png\.h": r"report/.*png.*",
     r"zlib\.h": r"record/.*",
     r"nlohmann/.*": r"(record|peers|bench|report|cli)/.*",

@@ -71,6 +71,7 @@ byId('pick-ranks').onchange = (event) => view.change({ranks: event.target.value}
 byId('csv').onclick = () => downloadCsv(sortCases(shownCases(), view.sort));
 byId('filter-box').open = window.innerWidth >= 1000;
 drawLead();
+drawExperiment();
 drawRuns();
 draw();
 openLinkedCase();
