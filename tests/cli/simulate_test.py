@@ -163,7 +163,7 @@ class SimulateTest(unittest.TestCase):
                 place = place[key]
             place[last] = value
             return copy
-        cases = [("clock.burst.value", -1), ("clock.burst.value", "fast"), ("clock.burst.origin", "guessed"), ("clock.burst", 1),
+        cases = [("clock.burst.value", -1), ("clock.burst.value", 101), ("clock.sustained.value", 1e18), ("clock.burst.value", "fast"), ("clock.burst.origin", "guessed"), ("clock.burst", 1),
                  ("gpus_per_node", 0), ("gpus_per_node", 1.5), ("name", 7), ("kernels", []), ("links.nccl.takes_rows", "no"),
                  ("kernels", {}), ("links", {}), ("links.threads.kernel_slowdown.value", 1), ("memory.bytes_per_s.value", 0)]
         with tempfile.TemporaryDirectory() as folder:

@@ -36,14 +36,14 @@ class Reader {
   }
 
   // A figure: {"value": 1.5, "origin": "measured", "source": "...", "residual": 0.02}.
-  void figure(const std::string& key, double& value, double least = 0) const {
+  void figure(const std::string& key, double& value, double least = 0, double most = 1e18) const {
     const Reader at = object(key);
     Figure figure{path(key), at.text("origin"), at.text("source"), at.number("value"), {}};
     LONGSPAN_CHECK_INPUT(
         std::find(std::begin(kOrigins), std::end(kOrigins), figure.origin) != std::end(kOrigins),
         "{} is '{}'; it must be one of {}", at.path("origin"), figure.origin, fmt::join(kOrigins, ", "));
-    LONGSPAN_CHECK_INPUT(figure.value >= least && figure.value <= 1e18,
-                         "{} is {}; it must be from {} to 1e18", at.path("value"), figure.value, least);
+    LONGSPAN_CHECK_INPUT(figure.value >= least && figure.value <= most,
+                         "{} is {}; it must be from {} to {}", at.path("value"), figure.value, least, most);
     if (at.json_.contains("residual")) figure.residual = at.number("residual");
     value = figure.value;
     figures_.push_back(std::move(figure));
@@ -149,8 +149,8 @@ Machine machine_from_json(const Json& json) {
     cost.backward = pass_from(kernel.object("backward"));
   });
   const Reader clock = file.object("clock"), memory = file.object("memory");
-  clock.figure("burst", machine.clock.burst, 0.01);
-  clock.figure("sustained", machine.clock.sustained, 0.01);
+  clock.figure("burst", machine.clock.burst, 0.01, 100);
+  clock.figure("sustained", machine.clock.sustained, 0.01, 100);
   clock.figure("settle_s", machine.clock.settle_s, 1e-9);
   memory.figure("bytes_per_s", machine.memory.bytes_per_s, kLeastRate);
   memory.figure("operation_s", machine.memory.operation_s);

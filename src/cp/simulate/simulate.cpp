@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <queue>
+#include <tuple>
 
 #include "base/error.h"
 #include "cp/simulate/links.h"
@@ -14,17 +15,20 @@ namespace {
 
 // The kernel seconds that a GPU gets through in its first busy_s seconds of computing.
 double work_until(const Clock& clock, double busy_s) {
-  return clock.sustained * busy_s +
-         (clock.burst - clock.sustained) * clock.settle_s * -std::expm1(-busy_s / clock.settle_s);
+  const double burst_s = clock.settle_s * -std::expm1(-busy_s / clock.settle_s);
+  return clock.burst * burst_s + clock.sustained * (busy_s - burst_s);
 }
 
 // The time that `work` more takes, at `share` of the speed.
 double time_of(const Clock& clock, double busy_s, double work, double share) {
   const double target = work_until(clock, busy_s) + work / share;
   double at = busy_s;
-  for (int i = 0; i < 8; ++i) {
-    const double speed = clock.sustained + (clock.burst - clock.sustained) * std::exp(-at / clock.settle_s);
-    at += (target - work_until(clock, at)) / speed;
+  for (int i = 0; i < 64; ++i) {
+    const double burst = std::exp(-at / clock.settle_s);
+    const double speed = clock.burst * burst + clock.sustained * (1 - burst);
+    const double more_s = (target - work_until(clock, at)) / speed;
+    at += more_s;
+    if (std::abs(more_s) <= 1e-15 * at) break;
   }
   return at - busy_s;
 }
@@ -78,7 +82,10 @@ class Simulator {
     double time_s;
     int32_t number;
     uint32_t version;
-    bool operator>(const Event& other) const { return time_s > other.time_s; }
+    // Events of the same time have an order too, so that every machine simulates the same.
+    bool operator>(const Event& other) const {
+      return std::tie(time_s, kind, number) > std::tie(other.time_s, other.kind, other.number);
+    }
   };
 
   struct RankState {
@@ -142,6 +149,7 @@ class Simulator {
   }
 
   void schedule(double time_s, Event::Kind kind, int32_t number, uint32_t version = 0) {
+    LONGSPAN_CHECK(std::isfinite(time_s), "event at {} s", time_s);  // NaN would never come to its turn
     events_.push({kind, time_s, number, version});
   }
 
@@ -217,7 +225,7 @@ class Simulator {
       state.work_left -= done * speed_share(state);
     } else {
       state.work_left = 0;
-      state.memory_left_s -= passed_s - left_s;
+      state.memory_left_s = std::max(0.0, state.memory_left_s - (passed_s - left_s));
     }
     state.busy_s += passed_s;
     state.since_s = now_s;
