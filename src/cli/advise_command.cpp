@@ -57,7 +57,7 @@ void print_fastest(const std::vector<Candidate>& candidates, const char* links, 
   const Candidate& best =
       *std::min_element(candidates.begin(), candidates.end(),
                         [&](const Candidate& a, const Candidate& b) { return a.*time < b.*time; });
-  fmt::print("  with links a quarter {}: {}, {}\n", links, describe(best), bench::format_seconds(best.*time));
+  fmt::print("  with links a quarter {}: {}, {}\n", links, describe_strategy(best.parallelism), bench::format_seconds(best.*time));
 }
 
 void print_text(const std::vector<Candidate>& candidates, const bench::Case& problem,
@@ -74,7 +74,7 @@ void print_text(const std::vector<Candidate>& candidates, const bench::Case& pro
     const std::string verdict = &each == &best          ? "fastest"
                                 : too_close(each, best) ? "too close to call"
                                                         : fmt::format("{:.0f}% slower", more);
-    fmt::print("  {:<38}  {:>9}  {:>9}  {:>9}  {:>9}  {}\n", describe(each),
+    fmt::print("  {:<38}  {:>9}  {:>9}  {:>9}  {:>9}  {}\n", describe_strategy(each.parallelism),
                bench::format_seconds(each.time_s()), bench::format_seconds(each.forward_s),
                bench::format_seconds(each.backward_s),
                each.held_bytes > 0 ? bench::format_bytes(each.held_bytes) : "-", verdict);

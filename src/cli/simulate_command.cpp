@@ -41,7 +41,7 @@ std::string percent(double share) {
 }
 
 // What the time of the slowest rank consists of.
-void print_critical_path(const Prediction& p) {
+void print_critical_path(const Prediction& p, std::string_view of_mask) {
   const auto path = simulate::critical_path(p.pass.program, p.pass.timeline);
   std::map<std::string_view, double> sums;
   size_t changes = 0;
@@ -53,15 +53,15 @@ void print_critical_path(const Prediction& p) {
   std::string text;
   for (const auto& [name, seconds] : sums)
     text += fmt::format("{}{} {} ({})", text.empty() ? "" : ", ", name, format_seconds(seconds),
-                        percent(seconds / *p.record.time_s));
-  fmt::print("  {:<12} {}; over {} rank{}\n", "longest path", text, changes + 1, changes == 0 ? "" : "s");
+                        percent(seconds / p.pass.timeline.time_s));
+  fmt::print("  longest path {}{}; over {} rank{}\n", of_mask, text, changes + 1, changes == 0 ? "" : "s");
 }
 
-void print_ranks(const Prediction& p) {
+void print_ranks(const Prediction& p, std::string_view of_mask) {
   constexpr size_t kMost = 32;
   const record::ParallelRecord& r = *p.record.parallel;
-  fmt::print("\n  {:>4}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>10}  {:>10}  {}\n", "rank", "time", "compute",
-             "exposed", "reorder", "merge", "sent", "held", "waits most for");
+  fmt::print("\n  {:>4}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>10}  {:>10}  {}{}\n", "rank", "time", "compute",
+             "exposed", "reorder", "merge", "sent", "held", "waits most for", of_mask);
   const size_t ranks = r.rank_time_s.size();
   for (size_t rank = 0; rank < std::min(ranks, kMost); ++rank) {
     const simulate::RankTimes& times = p.pass.timeline.ranks[rank];
@@ -85,8 +85,10 @@ void print_text(const Prediction& p, const bench::Case& c, const Machine& machin
   fmt::print("  {:<12} {}; {:.0f} TFLOP/s per rank; the fastest rank is {} ahead\n", "time",
              format_seconds(*record.time_s), *record.flops_per_s_per_rank * 1e-12,
              percent(record.parallel->spread.value_or(0)));
-  print_critical_path(p);
-  print_ranks(p);
+  // The times are means over the masks; the path and the waits are one mask's.
+  const bool several = c.masks > 1;
+  print_critical_path(p, several ? "of mask 0: " : "");
+  print_ranks(p, several ? ", of mask 0" : "");
 }
 
 // Mean and largest of a list of errors.
@@ -175,19 +177,23 @@ void print_against_text(const std::vector<Compared>& cases, const std::vector<be
   }
   if (choices.empty()) return;
   Errors regret;
-  fmt::print("\n  {:>6}  the predicted fastest strategy, the measured one\n", "regret");
+  fmt::print("\n  {:>6}  the predicted fastest strategy; the measured one\n", "regret");
   for (const bench::Choice& choice : choices) {
     regret.add(choice.regret);
-    fmt::print("  {:>6}  {}, {}: {}\n", percent(choice.regret), choice.chosen, choice.best,
+    fmt::print("  {:>6}  {}; {}: {}\n", percent(choice.regret), choice.chosen, choice.best,
                printable(choice.what));
   }
   fmt::print("  {:>6}  mean; at most {}\n", percent(regret.mean()), percent(regret.most));
 }
 
 void compare_with_results(const SimulateArguments& options, const Machine& machine) {
-  LONGSPAN_CHECK_INPUT(
-      options.strategy.empty() && options.timeline.empty(),
-      "--against predicts the cases of results files: leave out the strategy and --timeline");
+  const auto leave_out = [](bool given, const std::string& option) {
+    LONGSPAN_CHECK_INPUT(!given, "--against predicts the cases of results files: leave out {}", option);
+  };
+  leave_out(!options.strategy.empty(), "the strategy");
+  leave_out(!options.timeline.empty(), "--timeline");
+  leave_out(!options.kernel.empty(), "--kernel");
+  for (const auto& [axis, value] : options.axes) leave_out(!value.empty(), option_name(axis));
   std::vector<Compared> cases;
   {
     const ProgressLine progress;

@@ -1,6 +1,7 @@
 """`longspan simulate`: predictions for four GPUs from figures of one and two, options, the record and the timeline."""
 
 import json
+import re
 import tempfile
 import unittest
 from pathlib import Path
@@ -78,6 +79,37 @@ class SlowerLinkTest(unittest.TestCase):
         self.assertEqual(max(choice["regret"] for choice in summary["choices"]), 0)
 
 
+class ChoiceTest(unittest.TestCase):
+    def test_strategies_compete_on_one_topology_and_transport(self):
+        results = ROOT / "results" / "nvidia-h200-x4"
+        files = [results / "2026-11-22-cp.jsonl", results / "2026-11-22-cp-links.jsonl"]
+        machine = json.loads(Path(H200).read_text())
+        nodes = json.loads((ROOT / "data" / "machines" / "h200-host-memory.json").read_text())
+        machine["links"]["nccl"] = nodes["links"]["nccl"]
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "machine.json"
+            path.write_text(json.dumps(machine))
+            *_, summary = simulate("--machine", str(path), "--against", *map(str, files))
+        problems = [choice["problem"] for choice in summary["choices"]]
+        self.assertEqual(sum(problem.endswith("4 ranks, threads") for problem in problems), 12)
+        self.assertEqual(sum(problem.endswith("4 ranks of 4 nodes, nccl") for problem in problems), 4)
+        self.assertEqual(len(problems), 16)
+
+    def test_one_strategy_with_two_degrees_is_named_with_them(self):
+        rows = []
+        for ulysses, time_s in (("2", 1), ("4", 2)):
+            [row] = simulate("usp", "--machine", H200, "--ranks", "8", "--ulysses", ulysses, *CAUSAL)
+            row["parallel"]["sent_bytes"] = row["parallel"]["predicted_bytes"]
+            rows.append(dict(row, type="case", run="0" * 16, time_s=time_s))
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "results.jsonl"
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+            *_, summary = simulate("--machine", H200, "--against", str(path))
+        [choice] = summary["choices"]
+        self.assertEqual(choice["best"], "usp, ulysses 2")
+        self.assertRegex(choice["chosen"], "^usp, ulysses [24]$")
+
+
 class SimulateTest(unittest.TestCase):
     def test_every_strategy_on_one_node_and_on_several(self):
         for strategy in STRATEGIES:
@@ -99,6 +131,16 @@ class SimulateTest(unittest.TestCase):
         self.assertIn("not measured", result.stdout)
         self.assertRegex(result.stdout, r"longest path .*compute .*transfers")
         self.assertRegex(result.stdout, r"\n +15 +\d")
+
+    def test_shares_of_the_longest_path_are_those_of_its_own_mask(self):
+        one = ["simulate", "ring-p2p", "--machine", H200, "--ranks", "4", "--mask", "causal_document", "--lengths", "long-mix",
+               "--seqlen", "64K"]
+        for masks, named in (("1", "longest path "), ("5", "longest path of mask 0: compute")):
+            text = run(*one, "--masks", masks).stdout
+            [path] = [line for line in text.splitlines() if "longest path" in line]
+            self.assertIn(named, path)
+            self.assertAlmostEqual(sum(float(share) for share in re.findall(r"\(([0-9.]+)%\)", path)), 100, delta=0.3)
+            self.assertEqual("waits most for, of mask 0" in text, masks == "5")
 
     def test_a_timeline_has_a_track_for_each_rank_and_never_replaces_another_file(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -140,6 +182,10 @@ class SimulateTest(unittest.TestCase):
         cases = [([], "--machine"),
                  (["--machine", H200], "give a strategy"),
                  (["usp", "--against", FOUR, "--machine", H200], "leave out the strategy"),
+                 (["--against", FOUR, "--machine", H200, "--kernel", "sm90"], "leave out --kernel"),
+                 (["--against", FOUR, "--machine", H200, "--mask", "causal"], "leave out --mask"),
+                 (["--against", FOUR, "--machine", H200, "--ulysses", "2"], "leave out --ulysses"),
+                 (["--against", FOUR, "--machine", H200, "--timeline", "t.json"], "leave out --timeline"),
                  (["usp", *one, "--kernel", "fa9"], "only of sm90"),
                  (["usp", *one, "--transport", "mpi"], "only for nccl, threads"),
                  (["usp", "--machine", H200, "--ranks", "16", *CAUSAL], "8 GPUs a node"),
@@ -153,24 +199,39 @@ class SimulateTest(unittest.TestCase):
                 self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
                 self.assertIn(word, result.stderr)
 
-    def test_wrong_machine_files_name_the_key(self):
+    @staticmethod
+    def changed(path, value):
+        """The H200's machine file with one value set."""
         machine = json.loads(Path(H200).read_text())
-        def changed(path, value):
-            copy = json.loads(json.dumps(machine))
-            *parents, last = path.split(".")
-            place = copy
-            for key in parents:
-                place = place[key]
-            place[last] = value
-            return copy
+        *parents, last = path.split(".")
+        place = machine
+        for key in parents:
+            place = place[key]
+        place[last] = value
+        return json.dumps(machine)
+
+    def test_misspelt_keys_of_machine_files_are_named(self):
+        keys = ["clok", "clock.settle", "links.nccl.flow", "links.nccl.oversubscription", "kernels.sm90.unit",
+                "kernels.sm90.forward.tile", "memory.operation_s.residul"]
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "machine.json"
+            for key in keys:
+                with self.subTest(key):
+                    path.write_text(self.changed(key, 1))
+                    result = run("simulate", "usp", "--machine", str(path), "--ranks", "4", *CAUSAL)
+                    self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
+                    self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+                    self.assertIn(key + " is unknown", result.stderr)
+
+    def test_wrong_machine_files_name_the_key(self):
         cases = [("clock.burst.value", -1), ("clock.burst.value", 101), ("clock.sustained.value", 1e18), ("clock.burst.value", "fast"), ("clock.burst.origin", "guessed"), ("clock.burst", 1),
                  ("gpus_per_node", 0), ("gpus_per_node", 1.5), ("name", 7), ("kernels", []), ("links.nccl.takes_rows", "no"),
-                 ("kernels", {}), ("links", {}), ("links.threads.kernel_slowdown.value", 1), ("memory.bytes_per_s.value", 0)]
+                 ("kernels", {}), ("links", {}), ("name", ""), ("name", "a\x1bb"), ("kernels.", {}), ("links.a\nb", {}), ("links.threads.kernel_slowdown.value", 1), ("memory.bytes_per_s.value", 0)]
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "machine.json"
             for key, value in cases:
                 with self.subTest(key=key, value=value):
-                    path.write_text(json.dumps(changed(key, value)))
+                    path.write_text(self.changed(key, value))
                     result = run("simulate", "usp", "--machine", str(path), "--ranks", "4", *CAUSAL)
                     self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
                     self.assertEqual(result.stderr.count("\n"), 1, result.stderr)

@@ -61,7 +61,7 @@ std::vector<Candidate> advise(const Case& problem, const Machine& machine,
   for (const Parallelism& p : allowed(problem)) {
     Candidate& candidate = candidates.emplace_back();
     candidate.parallelism = p;
-    if (progress) progress(describe(candidate));
+    if (progress) progress(describe_strategy(p));
     for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
       Case c = problem;
       c.parallelism = p;
@@ -79,15 +79,6 @@ std::vector<Candidate> advise(const Case& problem, const Machine& machine,
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Candidate& a, const Candidate& b) { return a.time_s() < b.time_s(); });
   return candidates;
-}
-
-std::string describe(const Candidate& candidate) {
-  const Parallelism& p = candidate.parallelism;
-  std::string text = p.strategy;
-  if (find_option(strategy_from_name(p.strategy).options, "ulysses") == nullptr) return text;
-  text += fmt::format(", ulysses {}", to_text(*p.options.find("ulysses")));
-  if (p.topology().nodes > 1) text += fmt::format(", {}", to_text(*p.options.find("placement")));
-  return text;
 }
 
 }  // namespace longspan::bench

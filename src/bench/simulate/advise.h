@@ -29,7 +29,4 @@ inline constexpr double kTooClose = 0.03;
 std::vector<Candidate> advise(const Case& problem, const Machine& machine,
                               const std::function<void(const std::string&)>& progress = {});
 
-// "usp, ulysses 4, context-first"
-std::string describe(const Candidate& candidate);
-
 }  // namespace longspan::bench

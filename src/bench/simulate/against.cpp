@@ -41,7 +41,13 @@ Parts parts_of(const std::optional<record::ParallelRecord>& record) {
 std::string contest_of(const Case& c) {
   Case alone = c;
   alone.parallelism = {};
-  return fmt::format("{}, {} ranks", describe(alone), c.parallelism.ranks);
+  std::string text = describe(alone);
+  if (!c.lengths.empty()) text += fmt::format(", lengths {}", c.lengths);
+  if (c.masks > 1) text += fmt::format(", {} masks", c.masks);
+  const Topology topology = c.parallelism.topology();
+  text += fmt::format(", {} ranks", topology.ranks());
+  if (topology.nodes > 1) text += fmt::format(" of {} nodes", topology.nodes);
+  return text + fmt::format(", {}", name_of(c.parallelism.transport));
 }
 
 const Compared* fastest(const std::vector<const Compared*>& cases, double Compared::*time) {
@@ -102,8 +108,8 @@ std::vector<Choice> choices(const std::vector<Compared>& cases) {
     if (group.size() < 2) continue;
     const Compared* chosen = fastest(group, &Compared::predicted_s);
     const Compared* best = fastest(group, &Compared::measured_s);
-    list.push_back({what, chosen->c.parallelism.strategy, best->c.parallelism.strategy,
-                    chosen->measured_s / best->measured_s - 1});
+    list.push_back({what, describe_strategy(chosen->c.parallelism),
+                    describe_strategy(best->c.parallelism), chosen->measured_s / best->measured_s - 1});
   }
   return list;
 }

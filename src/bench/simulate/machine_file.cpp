@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "base/input_file.h"
+#include "base/printable.h"
 
 namespace longspan::bench {
 namespace {
@@ -15,7 +17,8 @@ using record::Json;
 
 constexpr std::string_view kOrigins[] = {"measured", "typed in", "default"};
 
-// Reads one object of the file; `at` is its path, for messages and figures.
+// Reads one object of the file; `at` is its path, for messages and figures. Remembers the keys it was asked
+// for.
 class Reader {
  public:
   Reader(const Json& json, std::string at, std::vector<Figure>& figures)
@@ -25,6 +28,7 @@ class Reader {
   }
 
   Reader object(const std::string& key) const {
+    keys_.insert(key);
     LONGSPAN_CHECK_INPUT(json_.contains(key), "{} is missing", path(key));
     return {json_.at(key), path(key), figures_};
   }
@@ -32,7 +36,12 @@ class Reader {
   template <class Visit>
   void each(const std::string& key, Visit visit) const {
     const Reader all = object(key);
-    for (const auto& [name, value] : all.json_.items()) visit(name, all.object(name));
+    for (const auto& [name, value] : all.json_.items()) {
+      LONGSPAN_CHECK_INPUT(!name.empty() && printable(name) == name,
+                           "{} has the key '{}'; a name must not be empty nor hold control characters",
+                           path(key), printable(name));
+      visit(name, all.object(name));
+    }
   }
 
   // A figure: {"value": 1.5, "origin": "measured", "source": "...", "residual": 0.02}.
@@ -44,12 +53,14 @@ class Reader {
         "{} is '{}'; it must be one of {}", at.path("origin"), figure.origin, fmt::join(kOrigins, ", "));
     LONGSPAN_CHECK_INPUT(figure.value >= least && figure.value <= most,
                          "{} is {}; it must be from {} to {}", at.path("value"), figure.value, least, most);
-    if (at.json_.contains("residual")) figure.residual = at.number("residual");
+    if (at.has("residual")) figure.residual = at.number("residual");
+    at.refuse_other_keys();
     value = figure.value;
     figures_.push_back(std::move(figure));
   }
 
   double number(const std::string& key) const {
+    keys_.insert(key);
     LONGSPAN_CHECK_INPUT(json_.contains(key) && json_.at(key).is_number(), "{} must be a number", path(key));
     return json_.at(key).get<double>();
   }
@@ -61,23 +72,44 @@ class Reader {
     value = static_cast<T>(given);
   }
   std::string text(const std::string& key) const {
+    keys_.insert(key);
     LONGSPAN_CHECK_INPUT(json_.contains(key) && json_.at(key).is_string(), "{} must be a text", path(key));
     return json_.at(key).get<std::string>();
   }
-  bool has(const std::string& key) const { return json_.contains(key); }
+  std::string name(const std::string& key) const {
+    const std::string name = text(key);
+    LONGSPAN_CHECK_INPUT(!name.empty() && printable(name) == name,
+                         "{} is '{}'; it must not be empty nor hold control characters", path(key),
+                         printable(name));
+    return name;
+  }
+  bool has(const std::string& key) const {
+    keys_.insert(key);
+    return json_.contains(key);
+  }
   bool flag(const std::string& key) const {
+    keys_.insert(key);
     LONGSPAN_CHECK_INPUT(json_.contains(key) && json_.at(key).is_boolean(), "{} must be true or false",
                          path(key));
     return json_.at(key).get<bool>();
   }
 
- private:
   std::string path(const std::string& key) const { return at_.empty() ? key : at_ + "." + key; }
+
+  // A misspelt key would leave a preset in place.
+  void refuse_other_keys() const {
+    for (const auto& [key, value] : json_.items())
+      LONGSPAN_CHECK_INPUT(keys_.contains(key), "{} is unknown; {} may have {}", printable(path(key)), shown(),
+                           fmt::join(keys_, ", "));
+  }
+
+ private:
   std::string shown() const { return at_.empty() ? "the machine" : at_; }
 
   const Json& json_;
   const std::string at_;
   std::vector<Figure>& figures_;
+  mutable std::set<std::string> keys_;
 };
 
 KernelPassCost pass_from(const Reader& json) {
@@ -90,6 +122,7 @@ KernelPassCost pass_from(const Reader& json) {
   json.figure("key_tile_s", pass.key_tile_s);
   json.figure("launch_s", pass.launch_s);
   json.figure("tail", pass.tail);
+  json.refuse_other_keys();
   return pass;
 }
 
@@ -102,14 +135,16 @@ simulate::LinkCost links_from(const Reader& json) {
   json.figure("beside_bytes_per_s", links.beside_bytes_per_s, kLeastRate);
   json.figure("latency_s", links.latency_s);
   json.figure("kernel_slowdown", links.kernel_slowdown);
-  LONGSPAN_CHECK_INPUT(links.kernel_slowdown < 1, "kernel_slowdown is {}; it must be less than 1",
-                       links.kernel_slowdown);
+  LONGSPAN_CHECK_INPUT(links.kernel_slowdown < 1, "{} is {}; it must be less than 1",
+                       json.path("kernel_slowdown.value"), links.kernel_slowdown);
   if (json.has("flow_bytes_per_s")) json.figure("flow_bytes_per_s", links.flow_bytes_per_s, kLeastRate);
-  if (!json.has("interface_bytes_per_s")) return links;
-  json.figure("interface_bytes_per_s", links.interface_bytes_per_s, kLeastRate);
-  json.figure("interface_latency_s", links.interface_latency_s);
-  json.whole("ranks_per_interface", links.ranks_per_interface);
-  json.figure("oversubscription", links.oversubscription, 1);
+  if (json.has("interface_bytes_per_s")) {
+    json.figure("interface_bytes_per_s", links.interface_bytes_per_s, kLeastRate);
+    json.figure("interface_latency_s", links.interface_latency_s);
+    json.whole("ranks_per_interface", links.ranks_per_interface);
+    json.figure("oversubscription", links.oversubscription, 1);
+  }
+  json.refuse_other_keys();
   return links;
 }
 
@@ -140,13 +175,14 @@ simulate::Cluster Machine::cluster(const std::string& kernel, const std::string&
 Machine machine_from_json(const Json& json) {
   Machine machine;
   const Reader file(json, "", machine.figures);
-  machine.name = file.text("name");
+  machine.name = file.name("name");
   file.whole("gpus_per_node", machine.gpus_per_node);
   file.each("kernels", [&](const std::string& name, const Reader& kernel) {
     KernelCost& cost = machine.kernels[name];
     kernel.whole("units", cost.units);
     cost.forward = pass_from(kernel.object("forward"));
     cost.backward = pass_from(kernel.object("backward"));
+    kernel.refuse_other_keys();
   });
   const Reader clock = file.object("clock"), memory = file.object("memory");
   clock.figure("burst", machine.clock.burst, 0.01, 100);
@@ -154,9 +190,12 @@ Machine machine_from_json(const Json& json) {
   clock.figure("settle_s", machine.clock.settle_s, 1e-9);
   memory.figure("bytes_per_s", machine.memory.bytes_per_s, kLeastRate);
   memory.figure("operation_s", machine.memory.operation_s);
+  clock.refuse_other_keys();
+  memory.refuse_other_keys();
   file.each("links", [&](const std::string& transport, const Reader& links) {
     machine.links[transport] = links_from(links);
   });
+  file.refuse_other_keys();
   LONGSPAN_CHECK_INPUT(!machine.kernels.empty() && !machine.links.empty(),
                        "kernels and links must each describe at least one");
   return machine;

@@ -226,4 +226,12 @@ std::string describe(const Parallelism& p) {
   return text;
 }
 
+std::string describe_strategy(const Parallelism& p) {
+  std::string text = p.strategy;
+  const OptionValue *ulysses = p.options.find("ulysses"), *placement = p.options.find("placement");
+  if (ulysses != nullptr) text += fmt::format(", ulysses {}", to_text(*ulysses));
+  if (placement != nullptr && p.nodes > 1) text += fmt::format(", {}", to_text(*placement));
+  return text;
+}
+
 }  // namespace longspan::bench

@@ -57,4 +57,7 @@ Parallelism normalised(Parallelism p, int64_t heads_q, int64_t heads_kv);
 // "usp on 4 ranks, ulysses 2"
 std::string describe(const Parallelism& p);
 
+// The same without the ranks, and with its degree: "usp, ulysses 4, context-first"
+std::string describe_strategy(const Parallelism& p);
+
 }  // namespace longspan::bench
