@@ -37,10 +37,13 @@ class PredictionTest(unittest.TestCase):
         self.assertLessEqual(errors["largest"], 0.10)
 
     def test_errors_of_what_buffers_hold(self):
-        errors = self.summary["errors"]["memory"]["held"]
-        self.assertEqual(errors["cases"], 71)
-        self.assertLessEqual(errors["mean"], 0.01)
-        self.assertLessEqual(errors["largest"], 0.11)
+        self.assertEqual(self.summary["errors"]["memory"]["held"]["cases"], 71)
+        for case in self.cases:
+            measured, predicted = case["measured"]["held_bytes"], case["predicted"]["held_bytes"]
+            if (case["case"].get("strategy"), case["case"]["direction"]) == ("balanced", "backward"):
+                self.assertLess(predicted, measured)  # since then the executor holds less
+            elif measured:
+                self.assertLessEqual(abs(predicted / measured - 1), 0.005)
 
     def test_errors_of_the_kernel_alone(self):
         self.assertLessEqual(self.summary["errors"]["all"]["one device"]["mean"], 0.03)
@@ -187,6 +190,8 @@ class SimulateTest(unittest.TestCase):
                  (["--against", FOUR, "--machine", H200, "--ulysses", "2"], "leave out --ulysses"),
                  (["--against", FOUR, "--machine", H200, "--timeline", "t.json"], "leave out --timeline"),
                  (["usp", *one, "--kernel", "fa9"], "only of sm90"),
+                 (["usp", *one, "--dtype", "f32"], "takes bf16, f16 and head_dim 64, 128"),
+                 (["usp", *one, "--head-dim", "96"], "not bf16 and head_dim 96"),
                  (["usp", *one, "--transport", "mpi"], "only for nccl, threads"),
                  (["usp", "--machine", H200, "--ranks", "16", *CAUSAL], "8 GPUs a node"),
                  (["usp", "--machine", H200, "--topology", "2x4", *CAUSAL], "no links between nodes"),
@@ -225,6 +230,7 @@ class SimulateTest(unittest.TestCase):
 
     def test_wrong_machine_files_name_the_key(self):
         cases = [("clock.burst.value", -1), ("clock.burst.value", 101), ("clock.sustained.value", 1e18), ("clock.burst.value", "fast"), ("clock.burst.origin", "guessed"), ("clock.burst", 1),
+                 ("kernels.sm90.dtypes", []), ("kernels.sm90.dtypes", [7]), ("kernels.sm90.dtypes", ["f9"]), ("kernels.sm90.head_dims", [1.5]),
                  ("gpus_per_node", 0), ("gpus_per_node", 1.5), ("name", 7), ("kernels", []), ("links.nccl.takes_rows", "no"),
                  ("kernels", {}), ("links", {}), ("name", ""), ("name", "a\x1bb"), ("kernels.", {}), ("links.a\nb", {}), ("links.threads.kernel_slowdown.value", 1), ("memory.bytes_per_s.value", 0)]
         with tempfile.TemporaryDirectory() as folder:

@@ -64,6 +64,12 @@ class Reader {
     LONGSPAN_CHECK_INPUT(json_.contains(key) && json_.at(key).is_number(), "{} must be a number", path(key));
     return json_.at(key).get<double>();
   }
+  const Json& list(const std::string& key) const {
+    keys_.insert(key);
+    LONGSPAN_CHECK_INPUT(json_.contains(key) && json_.at(key).is_array() && !json_.at(key).empty(),
+                         "{} must be a list", path(key));
+    return json_.at(key);
+  }
   template <class T>
   void whole(const std::string& key, T& value) const {
     const double given = number(key);
@@ -126,6 +132,29 @@ KernelPassCost pass_from(const Reader& json) {
   return pass;
 }
 
+std::vector<DType> dtypes_from(const Reader& json) {
+  std::vector<DType> list;
+  for (const Json& each : json.list("dtypes")) {
+    LONGSPAN_CHECK_INPUT(each.is_string(), "{} must be a list of texts", json.path("dtypes"));
+    try {
+      list.push_back(dtype_from_name(each.get<std::string>()));
+    } catch (const Error& error) {
+      LONGSPAN_CHECK_INPUT(false, "{}: {}", json.path("dtypes"), error.what());
+    }
+  }
+  return list;
+}
+
+std::vector<int64_t> head_dims_from(const Reader& json) {
+  std::vector<int64_t> list;
+  for (const Json& each : json.list("head_dims")) {
+    LONGSPAN_CHECK_INPUT(each.is_number_unsigned() && each > 0, "{} must be a list of whole numbers",
+                         json.path("head_dims"));
+    list.push_back(each.get<int64_t>());
+  }
+  return list;
+}
+
 constexpr double kLeastRate = 1;  // bytes/s
 
 simulate::LinkCost links_from(const Reader& json) {
@@ -158,6 +187,11 @@ std::string names_of(const std::map<std::string, T>& map) {
 
 }  // namespace
 
+bool MachineKernel::takes(DType dtype, int64_t head_dim) const {
+  return std::find(dtypes.begin(), dtypes.end(), dtype) != dtypes.end() &&
+         std::find(head_dims.begin(), head_dims.end(), head_dim) != head_dims.end();
+}
+
 bool Machine::measured() const {
   return std::all_of(figures.begin(), figures.end(), [](const Figure& f) { return f.origin == "measured"; });
 }
@@ -169,7 +203,7 @@ simulate::Cluster Machine::cluster(const std::string& kernel, const std::string&
   const auto of_transport = links.find(transport);
   LONGSPAN_CHECK_INPUT(of_transport != links.end(), "{} has no links for the transport {}, only for {}", name,
                        transport, names_of(links));
-  return {of_kernel->second, clock, memory, of_transport->second};
+  return {of_kernel->second.cost, clock, memory, of_transport->second};
 }
 
 Machine machine_from_json(const Json& json) {
@@ -178,8 +212,11 @@ Machine machine_from_json(const Json& json) {
   machine.name = file.name("name");
   file.whole("gpus_per_node", machine.gpus_per_node);
   file.each("kernels", [&](const std::string& name, const Reader& kernel) {
-    KernelCost& cost = machine.kernels[name];
+    MachineKernel& described = machine.kernels[name];
+    KernelCost& cost = described.cost;
     kernel.whole("units", cost.units);
+    described.dtypes = dtypes_from(kernel);
+    described.head_dims = head_dims_from(kernel);
     cost.forward = pass_from(kernel.object("forward"));
     cost.backward = pass_from(kernel.object("backward"));
     kernel.refuse_other_keys();

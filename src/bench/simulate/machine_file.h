@@ -21,10 +21,18 @@ struct Figure {
   std::optional<double> residual;  // mean relative error of what was fitted with it
 };
 
+// A kernel of the machine, and the tensors that it takes.
+struct MachineKernel {
+  KernelCost cost;
+  std::vector<DType> dtypes;
+  std::vector<int64_t> head_dims;
+  bool takes(DType dtype, int64_t head_dim) const;
+};
+
 struct Machine {
   std::string name;
   int gpus_per_node = 1;
-  std::map<std::string, KernelCost> kernels;
+  std::map<std::string, MachineKernel> kernels;
   std::map<std::string, simulate::LinkCost> links;  // by transport: "threads", "nccl"
   simulate::Clock clock;
   simulate::MemoryCost memory;
