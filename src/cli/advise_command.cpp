@@ -45,7 +45,8 @@ void print_json(const std::vector<Candidate>& candidates, const bench::Case& pro
     entry["too_close"] = too_close(candidate, candidates.front());
     list.push_back(std::move(entry));
   }
-  const Json json = {{"machine", {{"name", machine.name}, {"measured", machine.measured()}}},
+  const std::string transport(name_of(problem.parallelism.transport));
+  const Json json = {{"machine", {{"name", machine.name}, {"measured", machine.measured(transport)}}},
                      {"mask", problem.mask},
                      {"seqlen", problem.seqlen},
                      {"candidates", std::move(list)}};
@@ -57,7 +58,8 @@ void print_fastest(const std::vector<Candidate>& candidates, const char* links, 
   const Candidate& best =
       *std::min_element(candidates.begin(), candidates.end(),
                         [&](const Candidate& a, const Candidate& b) { return a.*time < b.*time; });
-  fmt::print("  with links a quarter {}: {}, {}\n", links, describe_strategy(best.parallelism), bench::format_seconds(best.*time));
+  fmt::print("  with links a quarter {}: {}, {}\n", links, describe_strategy(best.parallelism),
+             bench::format_seconds(best.*time));
 }
 
 void print_text(const std::vector<Candidate>& candidates, const bench::Case& problem,

@@ -16,7 +16,9 @@ void add_machine_options(CLI::App& command, MachineArguments& arguments) {
   command.add_option("--machine", arguments.machine, "a machine file, such as data/machines/h200.json")
       ->type_name("FILE")
       ->required();
-  command.add_option("--kernel", arguments.kernel, "one of the machine's kernels; by default its first")
+  command
+      .add_option("--kernel", arguments.kernel,
+                  "one of the machine's kernels; by default the first in alphabetical order")
       ->type_name("VALUE");
 }
 
@@ -27,7 +29,7 @@ std::string machine_line(const bench::Machine& machine) {
   for (const auto& [origin, count] : origins)
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, origin);
   return fmt::format("  {:<12} {}: {} figures{}\n", "machine", printable(machine.name), text,
-                     machine.measured() ? "" : "; not measured");
+                     origins.contains("measured") ? "" : "; not measured");
 }
 
 }  // namespace longspan::cli

@@ -60,8 +60,8 @@ void print_critical_path(const Prediction& p, std::string_view of_mask) {
 void print_ranks(const Prediction& p, std::string_view of_mask) {
   constexpr size_t kMost = 32;
   const record::ParallelRecord& r = *p.record.parallel;
-  fmt::print("\n  {:>4}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>10}  {:>10}  {}{}\n", "rank", "time", "compute",
-             "exposed", "reorder", "merge", "sent", "held", "waits most for", of_mask);
+  fmt::print("\n  {:>4}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>10}  {:>10}  {}{}\n", "rank", "time",
+             "compute", "exposed", "reorder", "merge", "sent", "held", "waits most for", of_mask);
   const size_t ranks = r.rank_time_s.size();
   for (size_t rank = 0; rank < std::min(ranks, kMost); ++rank) {
     const simulate::RankTimes& times = p.pass.timeline.ranks[rank];

@@ -110,8 +110,8 @@ std::vector<Choice> choices(const std::vector<Compared>& cases) {
     if (group.size() < 2) continue;
     const Compared* chosen = fastest(group, &Compared::predicted_s);
     const Compared* best = fastest(group, &Compared::measured_s);
-    list.push_back({what, describe_strategy(chosen->c.parallelism),
-                    describe_strategy(best->c.parallelism), chosen->measured_s / best->measured_s - 1});
+    list.push_back({what, describe_strategy(chosen->c.parallelism), describe_strategy(best->c.parallelism),
+                    chosen->measured_s / best->measured_s - 1});
   }
   return list;
 }

@@ -51,8 +51,8 @@ class Reader {
     LONGSPAN_CHECK_INPUT(
         std::find(std::begin(kOrigins), std::end(kOrigins), figure.origin) != std::end(kOrigins),
         "{} is '{}'; it must be one of {}", at.path("origin"), figure.origin, fmt::join(kOrigins, ", "));
-    LONGSPAN_CHECK_INPUT(figure.value >= least && figure.value <= most,
-                         "{} is {}; it must be from {} to {}", at.path("value"), figure.value, least, most);
+    LONGSPAN_CHECK_INPUT(figure.value >= least && figure.value <= most, "{} is {}; it must be from {} to {}",
+                         at.path("value"), figure.value, least, most);
     if (at.has("residual")) figure.residual = at.number("residual");
     at.refuse_other_keys();
     value = figure.value;
@@ -105,8 +105,8 @@ class Reader {
   // A misspelt key would leave a preset in place.
   void refuse_other_keys() const {
     for (const auto& [key, value] : json_.items())
-      LONGSPAN_CHECK_INPUT(keys_.contains(key), "{} is unknown; {} may have {}", printable(path(key)), shown(),
-                           fmt::join(keys_, ", "));
+      LONGSPAN_CHECK_INPUT(keys_.contains(key), "{} is unknown; {} may have {}", printable(path(key)),
+                           shown(), fmt::join(keys_, ", "));
   }
 
  private:
@@ -192,8 +192,11 @@ bool MachineKernel::takes(DType dtype, int64_t head_dim) const {
          std::find(head_dims.begin(), head_dims.end(), head_dim) != head_dims.end();
 }
 
-bool Machine::measured() const {
-  return std::all_of(figures.begin(), figures.end(), [](const Figure& f) { return f.origin == "measured"; });
+bool Machine::measured(const std::string& transport) const {
+  const std::string own = "links." + transport + ".";
+  return std::all_of(figures.begin(), figures.end(), [&](const Figure& f) {
+    return f.origin == "measured" || (f.name.starts_with("links.") && !f.name.starts_with(own));
+  });
 }
 
 simulate::Cluster Machine::cluster(const std::string& kernel, const std::string& transport) const {

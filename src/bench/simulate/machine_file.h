@@ -38,7 +38,7 @@ struct Machine {
   simulate::MemoryCost memory;
   std::vector<Figure> figures;
 
-  bool measured() const;  // whether every figure is
+  bool measured(const std::string& transport) const;  // whether every figure but other transports' is
   // Throws an input error that lists the names if the kernel or the transport is not described.
   simulate::Cluster cluster(const std::string& kernel, const std::string& transport) const;
 };

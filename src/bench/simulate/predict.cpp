@@ -225,7 +225,8 @@ Prediction predict(const Case& c, const Machine& machine,
 record::Json simulated_line(const record::CaseRecord& record, const Machine& machine) {
   record::Json line = to_json(record);
   line["type"] = "simulated";
-  line["machine"] = {{"name", machine.name}, {"measured", machine.measured()}};
+  const std::string transport = record.parallel ? record.parallel->transport : "";
+  line["machine"] = {{"name", machine.name}, {"measured", machine.measured(transport)}};
   return line;
 }
 
