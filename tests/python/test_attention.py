@@ -199,8 +199,9 @@ def test_a_thousand_plans_do_not_grow():
         gc.collect()
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
-    before = run(200)
-    assert run(1000) - before < 4096  # KiB: a plan has some, and its workspace 200
+    # Heaps grow for a while. A plan has some KiB, so a leak of plans goes on growing by thousands of KiB.
+    sizes = [run(1000) for _ in range(8)]
+    assert sizes[-1] - sizes[3] < 2048
 
 
 @pytest.mark.gpu
