@@ -127,6 +127,7 @@ class Evaluation {
       if (in_b) sides.b.push_back(&c);
     }
     std::vector<Finding> findings;
+    findings.reserve(works.size());
     for (const auto& [key, sides] : works)
       findings.push_back(claim_.compare.empty() ? outcome_of(sides) : comparison_of(sides));
     // Work that only one side has says nothing if the same value was compared elsewhere.

@@ -83,7 +83,7 @@ class Reader {
     return json_.at(key).get<std::string>();
   }
   std::string name(const std::string& key) const {
-    const std::string name = text(key);
+    std::string name = text(key);
     LONGSPAN_CHECK_INPUT(!name.empty() && printable(name) == name,
                          "{} is '{}'; it must not be empty nor hold control characters", path(key),
                          printable(name));

@@ -24,7 +24,7 @@ Grid::Grid(const Problem& problem, int heads, int contexts, Placement placement,
     return;
   }
   tokens_ = shard(problem, contexts, sharding);
-  owned_.resize(static_cast<size_t>(heads * contexts));
+  owned_.resize(static_cast<size_t>(heads) * static_cast<size_t>(contexts));
   for (int context = 0; context < contexts; ++context) {
     const Ranges& list = tokens(context);
     for (int head = 0; head < heads; ++head) {
