@@ -113,7 +113,7 @@ def plan_of(mask, q, k, scale, deterministic, backward):
     return found
 
 
-def _tokens(x, name):
+def tokens(x, name):
     """[T, H, D] of [T, H, D] or [B, S, H, D], without a copy where strides allow it."""
     dim = x.dim()
     if dim == 4:
@@ -143,7 +143,7 @@ def attention(q, k, v, mask, *, scale=None, sinks=None, deterministic=None, retu
         dtype = torch.get_autocast_dtype(kind)
         q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
     shape = q.shape
-    q, k, v = _tokens(q, "q"), _tokens(k, "k"), _tokens(v, "v")
+    q, k, v = tokens(q, "q"), tokens(k, "k"), tokens(v, "v")
     if isinstance(mask, Plan):
         if scale is not None or deterministic is not None:
             raise ValueError("scale and deterministic belong to the plan: give them to longspan.plan()")

@@ -99,9 +99,8 @@ void add_advise_command(CLI::App& program) {
   add_machine_options(*command, *options);
   command->add_flag("--json", options->json, "print JSON (keys: docs/reference/results.md)");
   command->footer(
-      "Nothing runs on a device. `longspan simulate STRATEGY` shows a candidate rank by rank. Candidates "
-      "within "
-      "3% of the\nfastest are too close to call.\n"
+      "Nothing runs on a device. `longspan simulate STRATEGY` shows a candidate rank by rank.\n"
+      "Candidates within 3% of the fastest are too close to call.\n"
       "Examples:\n"
       "  longspan advise --machine data/machines/h200.json --ranks 4 --mask causal_document --seqlen 128K\n"
       "  longspan advise --machine data/machines/hgx-h100.json --topology 4x8 --transport nccl --mask causal "

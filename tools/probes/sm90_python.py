@@ -2,6 +2,8 @@
 
     longspan run --peer tools/probes/sm90_python.py --kernel sm90,sm90-python --mask full,causal,causal_document --seqlen 8K,32K \\
       --heads 32:8 --dtype bf16 --direction fwd,bwd
+
+where the interpreter has the package longspan; otherwise LONGSPAN_PYTHONPATH names its folder, such as build-cuda/python.
 """
 
 PEER = {

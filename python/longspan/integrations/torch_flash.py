@@ -14,7 +14,7 @@ import functools
 import torch
 
 from longspan import _ops
-from longspan._attention import mask_of_lengths, plan_of
+from longspan._attention import mask_of_lengths, plan_of, tokens
 from longspan._mask import Mask
 from longspan.flash import batch_mask
 
@@ -58,10 +58,14 @@ def _dense_mask(batch, rows, columns, causal):
     return one if batch == 1 else Mask.batch([one] * batch)
 
 
-def _tokens(x):
-    """[B * S, H, D] of [B, H, S, D]."""
-    x = x.transpose(1, 2).flatten(0, 1)
-    return x if x.stride(2) == 1 else x.contiguous()
+def _packed(*tensors):
+    """[B * S, H, D] of each [B, S, H, D] or [T, H, D]."""
+    return (tokens(x, "a tensor") for x in tensors)
+
+
+def _by_tokens(*tensors):
+    """[B * S, H, D] of each [B, H, S, D]."""
+    return _packed(*(x.transpose(1, 2) for x in tensors))
 
 
 def _heads(x, batch):
@@ -91,7 +95,7 @@ def _sdpa(query, key, value, dropout_p=0.0, is_causal=False, attn_mask=None, sca
     _refuse(dropout_p=(dropout_p, 0.0), attn_mask=(None if attn_mask is None else "a tensor", None))
     batch, heads, rows, _ = query.shape
     mask = _dense_mask(batch, rows, key.shape[2], is_causal)
-    o, lse = _forward(_tokens(query), _tokens(key), _tokens(value), mask, scale)
+    o, lse = _forward(*_by_tokens(query, key, value), mask, scale)
     lse = lse.view(heads, batch, rows)
     lse = lse.transpose(0, 1).contiguous() if query.is_cuda else lse.permute(1, 2, 0).contiguous().mT
     return _laid_out_like(query, _heads(o, batch)), lse
@@ -100,7 +104,7 @@ def _sdpa(query, key, value, dropout_p=0.0, is_causal=False, attn_mask=None, sca
 def _sdpa_backward(grad_out, query, key, value, out, logsumexp, is_causal, scale):
     batch, heads, rows, _ = query.shape
     mask = _dense_mask(batch, rows, key.shape[2], is_causal)
-    gradients = _backward(_tokens(grad_out), _tokens(query), _tokens(key), _tokens(value), _tokens(out),
+    gradients = _backward(*_by_tokens(grad_out, query, key, value, out),
                           logsumexp.transpose(0, 1).reshape(heads, batch * rows), mask, scale)
     gradients = tuple(_heads(x, batch) for x in gradients)
     return tuple(map(_laid_out_like, (query, key, value), gradients)) if query.is_cuda else gradients
@@ -141,18 +145,13 @@ def _flash_mask(query, key, cum_seq_q, cum_seq_k, is_causal, left, right):
     return batch_mask(query.shape[0], query.shape[1], key.shape[1], is_causal, window)
 
 
-def _packed(x):
-    x = x.flatten(0, 1) if x.dim() == 4 else x
-    return x if x.stride(2) == 1 else x.contiguous()
-
-
 def _flash(query, key, value, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, return_debug_mask, *, scale=None,
            window_size_left=None, window_size_right=None, seqused_k=None, alibi_slopes=None):
     _refuse(dropout_p=(dropout_p, 0.0), return_debug_mask=(return_debug_mask, False),
             seqused_k=(None if seqused_k is None else "a tensor", None),
             alibi_slopes=(None if alibi_slopes is None else "a tensor", None))
     mask = _flash_mask(query, key, cum_seq_q, cum_seq_k, is_causal, window_size_left, window_size_right)
-    o, lse = _forward(_packed(query), _packed(key), _packed(value), mask, scale)
+    o, lse = _forward(*_packed(query, key, value), mask, scale)
     if query.dim() == 4:
         batch, rows, heads, _ = query.shape
         o, lse = o.view(query.shape), lse.view(heads, batch, rows).transpose(0, 1).contiguous()
@@ -162,10 +161,10 @@ def _flash(query, key, value, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_
 def _flash_backward(grad_out, query, key, value, out, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal,
                     rng_state, unused, *, scale=None, window_size_left=None, window_size_right=None):
     mask = _flash_mask(query, key, cum_seq_q, cum_seq_k, is_causal, window_size_left, window_size_right)
-    q = _packed(query)
     if query.dim() == 4:
-        logsumexp = logsumexp.transpose(0, 1).reshape(q.shape[1], q.shape[0])
-    gradients = _backward(_packed(grad_out), q, _packed(key), _packed(value), _packed(out), logsumexp, mask, scale)
+        batch, rows, heads, _ = query.shape
+        logsumexp = logsumexp.transpose(0, 1).reshape(heads, batch * rows)
+    gradients = _backward(*_packed(grad_out, query, key, value, out), logsumexp, mask, scale)
     return tuple(gradient.view(x.shape) for gradient, x in zip(gradients, (query, key, value)))
 
 

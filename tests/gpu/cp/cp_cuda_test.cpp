@@ -25,6 +25,7 @@
 #include "tools/probes/occupation.h"
 #include "unit/comm/conformance.h"
 #include "unit/cp/problems.h"
+#include "unit/cp/strategy_name.h"
 
 namespace longspan {
 namespace {
@@ -348,11 +349,7 @@ TEST_P(StrategiesOnAGpu, GiveTheOraclesResult) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, StrategiesOnAGpu, testing::ValuesIn(strategies().begin(), strategies().end()),
-                         [](const auto& info) {
-                           std::string name(info.param.name);
-                           std::erase(name, '-');
-                           return name;
-                         });
+                         strategy_name);
 
 // Ranks that attend at once must find all of their tokens, in repeated runs after other tensors.
 TEST(RanksOnAGpu, ReadNoDataBeforeItArrives) {

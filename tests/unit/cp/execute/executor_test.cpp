@@ -17,6 +17,7 @@
 #include "cp/strategies/strategy.h"
 #include "kernels/registry.h"
 #include "unit/cp/spread.h"
+#include "unit/cp/strategy_name.h"
 
 namespace longspan {
 namespace {
@@ -105,11 +106,7 @@ TEST_P(Executors, TakeANullGradientOfLseForZeros) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Executors, ::testing::ValuesIn(strategies().begin(), strategies().end()),
-                         [](const auto& info) {
-                           std::string name(info.param.name);
-                           std::erase(name, '-');
-                           return name;
-                         });
+                         strategy_name);
 
 // Wraps the plans of another kernel and checks that rows said to be complete get their own dtype.
 class Watched : public Plan {

@@ -7,6 +7,7 @@
 #include "cp/strategies/strategy.h"
 #include "kernels/registry.h"
 #include "unit/cp/spread.h"
+#include "unit/cp/strategy_name.h"
 
 namespace longspan {
 namespace {
@@ -101,11 +102,7 @@ TEST_P(Layers, MayBeDroppedOrRepeated) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Layers, ::testing::ValuesIn(strategies().begin(), strategies().end()),
-                         [](const auto& info) {
-                           std::string name(info.param.name);
-                           std::erase(name, '-');
-                           return name;
-                         });
+                         strategy_name);
 
 }  // namespace
 }  // namespace longspan

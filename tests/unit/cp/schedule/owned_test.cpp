@@ -6,6 +6,7 @@
 #include "cp/schedule/account.h"
 #include "cp/strategies/strategy.h"
 #include "unit/cp/problems.h"
+#include "unit/cp/strategy_name.h"
 
 namespace longspan {
 namespace {
@@ -79,11 +80,7 @@ TEST_P(GivenPlacement, MustBeAPartition) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GivenPlacement, ::testing::ValuesIn(strategies().begin(), strategies().end()),
-                         [](const auto& info) {
-                           std::string name(info.param.name);
-                           std::erase(name, '-');
-                           return name;
-                         });
+                         strategy_name);
 
 }  // namespace
 }  // namespace longspan

@@ -16,6 +16,7 @@
 #include "cp/strategies/strategy.h"
 #include "unit/base/option_samples.h"
 #include "unit/cp/problems.h"
+#include "unit/cp/strategy_name.h"
 
 namespace longspan {
 namespace {
@@ -105,11 +106,7 @@ TEST_P(Strategies, HandleFewerTokensThanRanks) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Strategies, ::testing::ValuesIn(strategies().begin(), strategies().end()),
-                         [](const auto& info) {
-                           std::string name(info.param.name);
-                           std::erase(name, '-');
-                           return name;
-                         });
+                         strategy_name);
 
 // Elements that rank 0 sends; ring volumes do not depend on the rank.
 double sent_elements(const Schedule& schedule, Direction direction, const Problem& problem,

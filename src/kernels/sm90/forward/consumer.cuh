@@ -1,0 +1,514 @@
+// A consumer warpgroup of the forward kernel (kernel.cuh has the timeline): scores, softmax, the sum of values, and
+// the output, also of parts that are merged.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/sm90/column_bits.cuh"
+#include "kernels/sm90/forward/config.cuh"
+#include "kernels/sm90/forward/faults.cuh"
+#include "kernels/sm90/forward/params.h"
+#include "kernels/sm90/forward/softmax.cuh"
+#include "kernels/sm90/isa/dependent_launch.cuh"
+#include "kernels/sm90/isa/ptx.cuh"
+#include "kernels/sm90/isa/wgmma.cuh"
+
+namespace longspan::sm90 {
+
+template <class C>
+class Consumer {
+ public:
+  using Element = typename C::Element;
+  using OutputProduct = Wgmma<Element, C::kHeadDim>;
+  static constexpr int kOutputs = C::kHeadDim / 2;
+
+  // `warpgroup` counts within the stream.
+  __device__ Consumer(const ForwardParams& params, StreamSharedMemory<C>& memory, StreamBarriers<C>& barriers,
+                      int warpgroup, int thread, int half = 0)
+      : params_(params),
+        memory_(memory),
+        barriers_(barriers),
+        warpgroup_(warpgroup),
+        lane_(thread % 32),
+        half_(half),
+        row_(warpgroup * 64 + thread / 32 * 16 + lane_ / 4) {}
+
+  __device__ __forceinline__ void run() {
+    float o[kOutputs];
+    uint32_t p[C::kSteps][4];
+    Softmax softmax;
+
+    // The first tile has nothing to overlap with.
+    TileNote note = wait_k();
+    if (note.is(kEndOfWork)) return;
+    {
+      float s[C::kColumns / 2];
+      uint32_t spans[2];
+      prefetch_spans(note, spans);
+      wait_q();
+      if constexpr (C::kQBuffers == 1) {
+        __syncwarp();
+        if (lane_ == 0) mbarrier_arrive(barriers_.o_full[0]);  // there is no output yet
+      }
+      issue_scores(s);
+      look_ahead<1>();
+      wgmma_wait_group<0>();
+      pin_registers(s);
+      release_k<1>();
+      mask(s, note, spans);
+      softmax.begin(s, params_.scale_log2);
+      if (!softmax.template exponentiate<Element>(s, p, params_.scale_log2)) {
+        softmax.template raise<1>(s, params_.scale_log2);
+        softmax.template exponentiate<Element>(s, p, params_.scale_log2);
+      }
+    }
+    int steps = note.cut.steps(), accumulate = 0;
+
+    while (true) {
+      note = wait_k();
+      if (note.is(kEndOfWork)) break;
+      if (note.is(kFirstTile)) {  // this tile's first product is the next item's
+        q_.advance();
+        wait_q();
+      }
+      multiply<0>(note, softmax, o, p, accumulate, steps);
+    }
+
+    mbarrier_wait(barriers_.full[v_.slot], v_.parity);
+    issue_outputs(o, p, accumulate, steps);
+    wgmma_wait_group<0>();
+    pin_registers(o);
+    if constexpr (C::kQBuffers == 1) {  // the previous output has left the buffer
+      q_.advance();
+      mbarrier_wait(barriers_.q_full[0], q_.parity);
+      write_outputs(o, softmax, 0, q_.parity ^ 1);
+    } else {
+      write_outputs(o, softmax, q_.slot, q_.slot);
+    }
+  }
+
+ private:
+  // Takes the smallest width, from number kWidth on, that holds the tile's keys.
+  template <int kWidth, class... Rest>
+  __device__ __forceinline__ void multiply(const TileNote& note, Rest&... rest) {
+    if constexpr (kWidth + 1 < C::kWidths)
+      if (note.cut.steps() > C::width(kWidth) / kStepKeys) return multiply<kWidth + 1>(note, rest...);
+    multiply_tile<C::width(kWidth)>(note, rest...);
+  }
+
+  // Scores of a tile of kColumns keys, the output product of the tile before, and from the scores the
+  // probabilities p. One function for each width: a branch around a wgmma in flight makes ptxas serialize
+  // all of them.
+  template <int kColumns>
+  __device__ __forceinline__ void multiply_tile(const TileNote& note, Softmax& softmax, float (&o)[kOutputs],
+                                                uint32_t (&p)[C::kSteps][4], int& accumulate, int& steps) {
+    const float scale_log2 = params_.scale_log2;
+    const bool first = note.is(kFirstTile);
+    float s[kColumns / 2];
+    uint32_t spans[2];
+    issue_scores(s);
+    // The second product has an operand in registers and blocks its warp until it is nearly done. Work
+    // ahead of it overlaps with the first product.
+    prefetch_spans(note, spans);
+    look_ahead<2>();
+    if (!v_ready_) mbarrier_wait(barriers_.full[v_.slot], v_.parity);
+    issue_outputs(o, p, accumulate, steps);
+    wgmma_wait_group<1>();
+    pin_registers(s);
+    release_k<2>();
+    mask(s, note, spans);
+    wgmma_wait_group<0>();
+    pin_registers(o);
+    release_v();
+    steps = note.cut.steps();
+    accumulate = !first;
+    if (first) {
+      write_outputs(o, softmax, C::kQBuffers == 1 ? 0 : q_.slot ^ 1, item_slot(q_) ^ 1);
+      softmax.begin(s, scale_log2);
+    }
+    bool exact = !first && !softmax.settled;
+    while (true) {
+      if (exact) {
+        softmax.template raise<1>(s, scale_log2);
+        if (accumulate) {
+#pragma unroll
+          for (int i = 0; i < kOutputs; ++i) o[i] *= softmax.rescale[i / 2 % 2];
+        }
+      }
+      if (softmax.template exponentiate<Element>(s, p, scale_log2) || exact) break;
+      exact = true;
+    }
+  }
+
+  // Tests whether V of the tile before and K of the next tile have arrived, and reads the note about the
+  // latter. One lane reads the note: the same that releases the slot.
+  template <int kToNextK>
+  __device__ __forceinline__ void look_ahead() {
+    RingPosition<C::kSlots> next = k_;
+    next.template advance<kToNextK>();
+    v_ready_ = mbarrier_test_wait(barriers_.full[v_.slot], v_.parity);
+    k_ready_ = mbarrier_test_wait(barriers_.full[next.slot], next.parity);
+    read_note(k_ready_, next.slot);
+  }
+  __device__ __forceinline__ void read_note(bool ready, int slot) {
+    int2 note = make_int2(kNotRead, 0);
+    if (ready && lane_ == 0) note = *reinterpret_cast<const int2*>(&barriers_.tile[slot]);
+    note_ = {TileCut(static_cast<uint32_t>(broadcast(note.x))), broadcast(note.y)};
+  }
+  static __device__ __forceinline__ int broadcast(int value) {
+    return __shfl_sync(0xffffffff, value, 0);
+  }
+
+  __device__ __forceinline__ TileNote wait_k() {
+    if (!k_ready_) mbarrier_wait(barriers_.full[k_.slot], k_.parity);
+    if (note_.is(kNotRead)) read_note(true, k_.slot);
+    return note_;
+  }
+
+  __device__ __forceinline__ void wait_q() {
+    mbarrier_wait(barriers_.q_full[q_.slot], q_.parity);
+    if constexpr (C::kQueryInRegisters) {
+#pragma unroll
+      for (int i = 0; i < C::kHeadDim / 16; ++i) ldmatrix_x4(chunk_address(q_.slot, i), query_[i]);
+    }
+  }
+
+  // The address of lane l's row in the four 8 x 8 matrices at columns 16 * step of the warp's 16 rows of q
+  // or o: row l % 16; lanes from 16 on have the second chunk of 8 columns.
+  __device__ __forceinline__ uint32_t chunk_address(int slot, int step) const {
+    const int row = row_ % 64 - lane_ / 4 + lane_ % 16, chunk = step % 4 * 2 + lane_ / 16;
+    return shared_address(memory_.q[slot][warpgroup_]) + step / 4 * C::kQPanelBytes + row * kPanelRowBytes +
+           (chunk ^ (row & 7)) * 16;
+  }
+
+  // In a pair, releases the slot in both CTAs, since either may load into it. Lane 0, which has read the
+  // note, releases its own CTA's.
+  __device__ __forceinline__ void release(Mbarrier& empty) {
+    if constexpr (C::kPaired) {
+      if (lane_ < 2) mbarrier_arrive_at(empty, lane_ ^ half_);
+    } else {
+      if (lane_ == 0) mbarrier_arrive(empty);
+    }
+  }
+
+  template <int kToNextK>
+  __device__ __forceinline__ void release_k() {
+    release(barriers_.empty[k_.slot]);
+    k_.template advance<kToNextK>();
+  }
+  __device__ __forceinline__ void release_v() {
+    release(barriers_.empty[v_.slot]);
+    v_.template advance<2>();
+  }
+
+  // s = q k^T for the first 2 * kCount keys of the tile.
+  template <int kCount>
+  __device__ __forceinline__ void issue_scores(float (&s)[kCount]) {
+    using Product = Wgmma<Element, 2 * kCount>;
+    const uint64_t q = descriptor_k_major(shared_address(memory_.q[q_.slot][warpgroup_]));
+    const uint64_t k = descriptor_k_major(shared_address(memory_.kv[k_.slot]));
+    pin_registers(s);
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < C::kHeadDim / 16; ++step) {
+      const uint32_t panel = step / 4, inside = step % 4 * 32;
+      const uint64_t k_step = advance(k, panel * C::kKvPanelBytes + inside);
+      if constexpr (C::kQueryInRegisters)
+        Product::template rs<0>(s, query_[step], k_step, step > 0);
+      else
+        Product::ss(s, advance(q, panel * C::kQPanelBytes + inside), k_step, step > 0);
+    }
+    wgmma_commit_group();
+  }
+
+  // o (+)= p v at the smallest width, from number kWidth on, that holds `steps` steps of keys.
+  template <int kWidth = 0>
+  __device__ __forceinline__ void issue_outputs(float (&o)[kOutputs], const uint32_t (&p)[C::kSteps][4],
+                                                int accumulate, int steps) {
+    if constexpr (kWidth + 1 < C::kWidths)
+      if (steps > C::width(kWidth) / kStepKeys) return issue_outputs<kWidth + 1>(o, p, accumulate, steps);
+    const uint64_t v = descriptor_n_major(shared_address(memory_.kv[v_.slot]), C::kKvPanelBytes);
+    pin_registers(o);
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < C::width(kWidth) / kStepKeys; ++step)
+      OutputProduct::template rs<1>(o, p[step], advance(v, step * kStepKeys * kPanelRowBytes),
+                                    step > 0 ? 1 : accumulate);
+    wgmma_commit_group();
+  }
+
+  // There are fewer than 2^31 spans, see lower_forward().
+  __device__ __forceinline__ uint32_t span_of(int32_t layer, int row) const {
+    if constexpr (C::kPaired) row += half_ * 128;
+    return __ldg(params_.spans +
+                 static_cast<uint32_t>(layer * params_.rows_per_tile + (row >> params_.log2_pack)));
+  }
+
+  __device__ __forceinline__ void prefetch_spans(const TileNote& note, uint32_t (&spans)[2]) const {
+    if (note.cut.layers() > 0) {
+      spans[0] = span_of(note.first_layer, row_);
+      spans[1] = span_of(note.first_layer, row_ + 8);
+    }
+  }
+
+  template <int kCount>
+  __device__ __forceinline__ void mask(float (&s)[kCount], const TileNote& note,
+                                       const uint32_t (&spans)[2]) const {
+    const uint32_t cut_steps = note.cut.cut_steps();
+    if (cut_steps == 0) return;
+    const uint32_t quad_column = 2 * (lane_ % 4);
+    ColumnBits bits;
+    if (note.cut.layers() > 0) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) bits.add(r, spans[r] & 0xffff, spans[r] >> 16, quad_column);
+      for (int layer = 1; layer < note.cut.layers(); ++layer)
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const uint32_t span = span_of(note.first_layer + layer, row_ + 8 * r);
+          bits.add(r, span & 0xffff, span >> 16, quad_column);
+        }
+    }
+    bits.apply(s, cut_steps);
+  }
+
+  // The epilogue: normalizes o and sends it off, through the shared memory of its q or, in fp32, directly;
+  // writes lse. Does not change o: a product is about to write it.
+  __device__ __forceinline__ void write_outputs(const float (&o)[kOutputs], const Softmax& softmax, int slot,
+                                                int item) {
+    int4 note = make_int4(0, 0, 0, 0);
+    if (lane_ == 0) {
+      if constexpr (C::kSplits) {
+        note = *reinterpret_cast<const int4*>(&barriers_.item[item]);
+      } else {
+        const int2 half = *reinterpret_cast<const int2*>(&barriers_.item[item]);
+        note.x = half.x, note.y = half.y;
+      }
+    }
+    const int first_token = broadcast(note.x), head_rows = broadcast(note.y);
+    const int first_head = head_rows >> 8, rows = head_rows & 0xff;
+    float sum[2], factor[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) sum[r] = softmax.sum[r] + __shfl_xor_sync(0xffffffff, softmax.sum[r], 1);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) sum[r] += __shfl_xor_sync(0xffffffff, sum[r], 2);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) factor[r] = sum[r] == 0.0f ? 0.0f : rcp(sum[r]);
+
+    if constexpr (C::kSplits) {
+      if (const int split = broadcast(note.w); split != 0) {
+        __syncwarp();
+        if (lane_ == 0) mbarrier_arrive(barriers_.o_full[slot]);
+        write_part(o, softmax.maximum, sum, split, first_token, first_head, rows);
+        return;
+      }
+    }
+    if constexpr (C::kMerges) {
+      write_merged(o, softmax, sum, factor, first_token, first_head, rows, slot);
+      return;
+    }
+    if (params_.o_f32 == nullptr) {
+#pragma unroll
+      for (int i = 0; i < C::kHeadDim / 16; ++i) {
+        uint32_t packed[4];
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+          packed[j] = cvt_x2<Element>(o[8 * i + 2 * j] * factor[j % 2], o[8 * i + 2 * j + 1] * factor[j % 2]);
+        stmatrix_x4(chunk_address(slot, i), packed[0], packed[1], packed[2], packed[3]);
+      }
+      fence_proxy_async();
+    }
+    __syncwarp();
+    if (lane_ == 0) mbarrier_arrive(barriers_.o_full[slot]);
+
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int row = row_ + 8 * r;
+      const int token = first_token + (row >> params_.log2_pack);
+      const int head = first_head + (row & ((1 << params_.log2_pack) - 1));
+      if (row >> params_.log2_pack >= rows) continue;
+      if (lane_ % 4 == 0)
+        params_.lse[int64_t{head} * params_.tokens_q + token] =
+            log_sum(softmax.maximum[r], sum[r], params_.scale);
+      if (params_.o_f32 != nullptr) {
+        float* out =
+            params_.o_f32 + token * params_.o_token_stride + head * params_.o_head_stride + 2 * (lane_ % 4);
+#pragma unroll
+        for (int i = 0; i < kOutputs / 4; ++i)
+          *reinterpret_cast<float2*>(out + 8 * i) =
+              make_float2(o[4 * i + 2 * r] * factor[r], o[4 * i + 2 * r + 1] * factor[r]);
+      }
+    }
+  }
+
+  // Writes a warp's share of a part to its scratch slot. The warp that arrives last at its rows merges all
+  // parts in their order, so the result does not depend on which warp that is.
+  __device__ __forceinline__ void write_part(const float (&o)[kOutputs], const float (&maximum)[2],
+                                             const float (&sum)[2], int split, int first_token,
+                                             int first_head, int rows) const {
+    constexpr int kFours = kOutputs / 4, kHalves = C::kPaired ? 2 : 1;
+    const int first_slot = split >> 8, parts = split >> 4 & 15, part = split & 15;
+    const int thread = threadIdx.x % 128;
+    const auto slot = [&](int p) {  // of this warpgroup
+      return static_cast<uint32_t>(((first_slot + p) * kHalves + half_) * C::kWarpgroups + warpgroup_);
+    };
+    const auto fours = [&](int p) { return params_.scratch_o + size_t{slot(p)} * (kFours * 128) + thread; };
+    const auto of_rows = [&](int p) { return params_.scratch_rows + slot(p) * 64 + row_ % 64; };
+
+    float4* const mine = fours(part);
+#pragma unroll
+    for (int i = 0; i < kFours; ++i)
+      __stcg(mine + i * 128, make_float4(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3]));
+    if (lane_ % 4 == 0)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) __stcg(of_rows(part) + 8 * r, make_float2(maximum[r], sum[r]));
+    fence_acq_rel_gpu();
+    __syncwarp();
+    int arrived = 0;
+    griddepcontrol_wait();  // the kernel before sets the counters to zero
+    int32_t* const counter = params_.scratch_arrived + slot(0) * 4 + thread / 32;
+    if (lane_ == 0) arrived = atomicAdd(counter, 1);
+    if (broadcast(arrived) != parts - 1) return;
+    fence_acq_rel_gpu();
+
+    float top[2] = {-INFINITY, -INFINITY}, total[2] = {0.0f, 0.0f}, factor[2];
+    for (int p = 0; p < parts; ++p)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) top[r] = fmaxf(top[r], __ldcg(of_rows(p) + 8 * r).x);
+    const auto weight_of = [&](const float2& row, int r) {
+      return row.x == -INFINITY ? 0.0f : ex2((row.x - top[r]) * params_.scale_log2);
+    };
+    for (int p = 0; p < parts; ++p)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const float2 row = __ldcg(of_rows(p) + 8 * r);
+        total[r] = fmaf(weight_of(row, r), row.y, total[r]);
+      }
+    uint32_t* out[2];
+    bool there[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int row = row_ + 8 * r;
+      const int token = first_token + (row >> params_.log2_pack);
+      const int head = first_head + (row & ((1 << params_.log2_pack) - 1));
+      there[r] = row >> params_.log2_pack < rows;
+      factor[r] = total[r] == 0.0f ? 0.0f : rcp(total[r]);
+      if (there[r] && lane_ % 4 == 0)
+        params_.lse[int64_t{head} * params_.tokens_q + token] = log_sum(top[r], total[r], params_.scale);
+      out[r] = static_cast<uint32_t*>(params_.o_raw) +
+               (token * params_.o_token_stride + head * params_.o_head_stride) / 2 + lane_ % 4;
+    }
+    constexpr int kGroup = C::kQueryInRegisters ? 4 : 8;  // groups of four columns, to save registers
+#pragma unroll 1
+    for (int first = 0; first < kFours; first += kGroup) {
+      float merged[4 * kGroup] = {};
+#pragma unroll 1
+      for (int p = 0; p < parts; ++p) {
+        const float4* const theirs = fours(p) + first * 128;
+        float4 value[kGroup];
+#pragma unroll
+        for (int i = 0; i < kGroup; ++i) value[i] = __ldcg(theirs + i * 128);
+        const float weight[2] = {weight_of(__ldcg(of_rows(p)), 0), weight_of(__ldcg(of_rows(p) + 8), 1)};
+#pragma unroll
+        for (int i = 0; i < kGroup; ++i) {
+          merged[4 * i] = fmaf(weight[0], value[i].x, merged[4 * i]);
+          merged[4 * i + 1] = fmaf(weight[0], value[i].y, merged[4 * i + 1]);
+          merged[4 * i + 2] = fmaf(weight[1], value[i].z, merged[4 * i + 2]);
+          merged[4 * i + 3] = fmaf(weight[1], value[i].w, merged[4 * i + 3]);
+        }
+      }
+#pragma unroll
+      for (int r = 0; r < 2; ++r)
+        if (there[r])
+#pragma unroll
+          for (int i = 0; i < kGroup; ++i)
+            out[r][4 * (first + i)] =
+                cvt_x2<Element>(merged[4 * i + 2 * r] * factor[r], merged[4 * i + 2 * r + 1] * factor[r]);
+    }
+  }
+
+  // The epilogue merged with a partial result over other keys (attention/merge.h derives the weights). The
+  // partial result may be the output: each element is read and written by one thread, and four lanes read a
+  // row's lse before one of them writes it.
+  __device__ __forceinline__ void write_merged(const float (&o)[kOutputs], const Softmax& softmax,
+                                               const float (&sum)[2], float (&factor)[2], int first_token,
+                                               int first_head, int rows, int slot) {
+    float keep[2], lse[2];
+    int token[2], head[2];
+    bool there[2], changes[2];
+    const float* part[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int row = row_ + 8 * r;
+      token[r] = first_token + (row >> params_.log2_pack);
+      head[r] = first_head + (row & ((1 << params_.log2_pack) - 1));
+      there[r] = row >> params_.log2_pack < rows;
+      part[r] = params_.part_o + token[r] * params_.part_token_stride + head[r] * params_.part_head_stride +
+                2 * (lane_ % 4);
+      const float mine = log_sum(softmax.maximum[r], sum[r], params_.scale);
+      const float other =
+          there[r] ? params_.part_lse[int64_t{head[r]} * params_.tokens_q + token[r]] : -INFINITY;
+      const float hi = fmaxf(mine, other), lo = fminf(mine, other);
+      const float t = isnan(mine + other) ? mine + other : hi == -INFINITY ? 0.0f : expf(lo - hi);
+      const float of_hi = 1.0f / (1.0f + t), of_lo = t * of_hi;
+      keep[r] = other >= mine ? of_hi : of_lo;
+      factor[r] *= other >= mine ? of_lo : of_hi;
+      lse[r] = hi == -INFINITY ? hi : hi + log1pf(t);
+      changes[r] = there[r] && (sum[r] != 0.0f || params_.part_o != params_.o_f32);
+    }
+    constexpr int kGroup = 4;  // pairs of columns whose old values are loaded together
+#pragma unroll
+    for (int first = 0; first < kOutputs / 4; first += kGroup) {
+      float2 value[kGroup][2];
+#pragma unroll
+      for (int i = 0; i < kGroup; ++i)
+#pragma unroll
+        for (int r = 0; r < 2; ++r)
+          value[i][r] = changes[r] ? __ldcs(reinterpret_cast<const float2*>(part[r] + 8 * (first + i)))
+                                   : make_float2(0.0f, 0.0f);
+#pragma unroll
+      for (int i = 0; i < kGroup; ++i)
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const int at = 4 * (first + i) + 2 * r;
+          value[i][r].x = fmaf(value[i][r].x, keep[r], o[at] * factor[r]);
+          value[i][r].y = fmaf(value[i][r].y, keep[r], o[at + 1] * factor[r]);
+        }
+      if (params_.o_f32 != nullptr) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          if (!changes[r]) continue;
+          float* out = params_.o_f32 + token[r] * params_.o_token_stride + head[r] * params_.o_head_stride +
+                       2 * (lane_ % 4);
+#pragma unroll
+          for (int i = 0; i < kGroup; ++i) *reinterpret_cast<float2*>(out + 8 * (first + i)) = value[i][r];
+        }
+      } else {
+#pragma unroll
+        for (int i = 0; i < kGroup; i += 2)
+          stmatrix_x4(chunk_address(slot, (first + i) / 2), cvt_x2<Element>(value[i][0].x, value[i][0].y),
+                      cvt_x2<Element>(value[i][1].x, value[i][1].y),
+                      cvt_x2<Element>(value[i + 1][0].x, value[i + 1][0].y),
+                      cvt_x2<Element>(value[i + 1][1].x, value[i + 1][1].y));
+      }
+    }
+    if (params_.o_f32 == nullptr) fence_proxy_async();
+    __syncwarp();
+    if (lane_ == 0) mbarrier_arrive(barriers_.o_full[slot]);
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+      if (changes[r] && lane_ % 4 == 0) params_.lse[int64_t{head[r]} * params_.tokens_q + token[r]] = lse[r];
+  }
+
+  const ForwardParams& params_;
+  StreamSharedMemory<C>& memory_;
+  StreamBarriers<C>& barriers_;
+  const int warpgroup_, lane_, half_, row_;
+  uint32_t query_[C::kHeadDim / 16][4];  // operand a of the first product, if kQueryInRegisters
+  RingPosition<C::kQBuffers> q_;
+  RingPosition<C::kSlots> k_, v_{2, 0};
+  TileNote note_{TileCut(kNotRead), 0};  // of the next tile, once it is read
+  bool k_ready_ = false, v_ready_ = false;
+};
+
+}  // namespace longspan::sm90
