@@ -1,5 +1,5 @@
-// A consumer warpgroup of the forward kernel (kernel.cuh has the timeline): scores, softmax, the sum of values, and
-// the output, also of parts that are merged.
+// A consumer warpgroup of the forward kernel (kernel.cuh has the timeline): scores, softmax, the sum of
+// values, and the output, also of parts that are merged.
 #pragma once
 
 #include <cmath>
