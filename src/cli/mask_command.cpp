@@ -214,7 +214,8 @@ void add_mask_command(CLI::App& program) {
   command->add_option("--index", options->index, "number of the mask in the stream [0]");
   command->add_option(
       "--lengths", options->lengths,
-      "document lengths: auto, pile, prolong64k, prolong512k, long-mix, uniform:A:B, or a CSV file");
+      "document lengths: auto, pile, prolong64k, prolong512k, long-mix, uniform:A:B, list:A:B:..., or a CSV "
+      "file");
   add_pattern_options(*command, options->pattern_options);
   command->add_option("--kv-heads", options->kv_heads,
                       "number of masks to draw for a block-sparse pattern [1]");

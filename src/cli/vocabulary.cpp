@@ -28,7 +28,7 @@ std::vector<std::string> words_of(const CLI::Option& option) {
   } else if (name == "dtype") {
     for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) words.emplace_back(name_of(dtype));
   } else if (name == "lengths") {
-    words = {"auto", "pile", "prolong64k", "prolong512k", "long-mix", "uniform:"};
+    words = {"auto", "pile", "prolong64k", "prolong512k", "long-mix", "uniform:", "list:"};
   } else if (name == "strategy") {
     for (const Strategy& strategy : strategies()) words.emplace_back(strategy.name);
   } else if (name == "transport") {

@@ -39,14 +39,15 @@ void check_mask(std::string_view text) {
 // Checks the name only. A file is read when a case needs it.
 void check_lengths(std::string_view text) {
   if (text.find('/') != std::string_view::npos || text.ends_with(".csv")) return;
-  bool known = text == "auto" || text == "long-mix" || text.starts_with("uniform:");
+  const bool parsed = text.starts_with("uniform:") || text.starts_with("list:");
+  bool known = text == "auto" || text == "long-mix" || parsed;
   for (const LengthHistogram& histogram : histograms()) known = known || text == histogram.name;
-  LONGSPAN_CHECK_INPUT(
-      known,
-      "'{}': must be auto, pile, prolong64k, prolong512k, long-mix, uniform:A:B, or a file (its name "
-      "ends in .csv or contains a slash)",
-      text);
-  if (text.starts_with("uniform:")) LengthSource::from_name(std::string(text), 8192);
+  LONGSPAN_CHECK_INPUT(known,
+                       "'{}': must be auto, pile, prolong64k, prolong512k, long-mix, uniform:A:B, "
+                       "list:A:B:..., or a file (its name "
+                       "ends in .csv or contains a slash)",
+                       text);
+  if (parsed) LengthSource::from_name(std::string(text), 8192);
 }
 
 Axis axis_of_pattern_option(const TableOption& option) {
@@ -136,7 +137,9 @@ std::vector<Axis> make_axes() {
        .get = [](const Case& c) { return fmt::format("{}", c.masks); },
        .numeric = true},
       {.name = "lengths",
-       .help = "document lengths: auto, pile, prolong64k, prolong512k, long-mix, uniform:A:B, or a CSV file",
+       .help =
+           "document lengths: auto, pile, prolong64k, prolong512k, long-mix, uniform:A:B, list:A:B:..., or "
+           "a CSV file",
        .preset = "auto",
        .set =
            [](Case& c, std::string_view text) {

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <filesystem>
 
+#include <fmt/ranges.h>
+
 #include "base/error.h"
 #include "mask/mask.h"
 #include "mask/patterns/histograms.h"
@@ -48,7 +50,45 @@ LengthHistogram parse_uniform(const std::string& name) {
   return {name, {bin}};
 }
 
+constexpr std::string_view kList = "list:";
+
+std::vector<int64_t> parse_list(std::string_view name) {
+  std::vector<int64_t> lengths;
+  for (std::string_view text = name.substr(kList.size());;) {
+    const std::string_view number = text.substr(0, text.find(':'));
+    int64_t length = 0;
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), length);
+    LONGSPAN_CHECK_INPUT(
+        error == std::errc() && end == number.data() + number.size() && length >= 1 && length <= kMaxTokens,
+        "--lengths list: length {}, '{}', must be a whole number from 1 to {}; lengths are "
+        "separated by colons, as in list:8192:1024",
+        lengths.size() + 1, number.substr(0, 40), kMaxTokens);
+    lengths.push_back(length);
+    if (number.size() == text.size()) return lengths;
+    text.remove_prefix(number.size() + 1);
+  }
+}
+
+const LengthBin& draw_bin(const LengthHistogram& histogram, const std::vector<double>& cumulative,
+                          Mt19937& generator) {
+  // A draw that rounds up to the total falls into the last bin.
+  const auto at =
+      std::upper_bound(cumulative.begin(), cumulative.end() - 1, generator.random() * cumulative.back());
+  return histogram.bins[static_cast<size_t>(at - cumulative.begin())];
+}
+
+std::vector<double> cumulative_weights(const LengthHistogram& histogram) {
+  std::vector<double> cumulative;
+  double total = 0;
+  for (const LengthBin& bin : histogram.bins) cumulative.push_back(total += bin.weight);
+  return cumulative;
+}
+
 }  // namespace
+
+std::string list_of_lengths(std::span<const int64_t> lengths) {
+  return fmt::format("{}{}", kList, fmt::join(lengths, ":"));
+}
 
 std::span<const LengthHistogram> histograms() {
   static const std::vector<LengthHistogram> all = {
@@ -60,14 +100,10 @@ std::span<const LengthHistogram> histograms() {
 }
 
 std::vector<int64_t> sample_lengths(const LengthHistogram& histogram, int64_t tokens, Mt19937& generator) {
-  std::vector<double> cumulative;
-  double total = 0;
-  for (const LengthBin& bin : histogram.bins) cumulative.push_back(total += bin.weight);
+  const std::vector<double> cumulative = cumulative_weights(histogram);
   std::vector<int64_t> lengths;
   for (int64_t left = tokens; left > 0; left -= lengths.back()) {
-    // A draw that rounds up to the total falls into the last bin.
-    const auto at = std::upper_bound(cumulative.begin(), cumulative.end() - 1, generator.random() * total);
-    const LengthBin& bin = histogram.bins[static_cast<size_t>(at - cumulative.begin())];
+    const LengthBin& bin = draw_bin(histogram, cumulative, generator);
     const int64_t length = generator.randint(bin.begin, bin.end);
     lengths.push_back(std::max<int64_t>(std::min(length, left), 1));
   }
@@ -80,7 +116,7 @@ LengthSource LengthSource::from_name(const std::string& name, int64_t seqlen) {
   if (name == "auto") {
     LONGSPAN_CHECK_INPUT(seqlen <= kProlong512kUpTo,
                          "--lengths auto: {} tokens exceed its limit of 1M; name one of pile, "
-                         "prolong64k, prolong512k, long-mix, uniform:A:B, or a CSV file",
+                         "prolong64k, prolong512k, long-mix, uniform:A:B, list:A:B:..., or a CSV file",
                          seqlen);
     source.histogram_ = histogram_for(seqlen);
     source.name_ = source.histogram_.name;
@@ -91,13 +127,17 @@ LengthSource LengthSource::from_name(const std::string& name, int64_t seqlen) {
     source.histogram_ = histogram_for(seqlen);
   } else if (name.starts_with("uniform:")) {
     source.histogram_ = parse_uniform(name);
+  } else if (name.starts_with(kList)) {
+    source.kind_ = Kind::kList;
+    source.list_ = parse_list(name);
   } else {
     const bool looks_like_path = name.find_first_of("./\\") != std::string::npos;
     std::error_code none;
     LONGSPAN_CHECK_INPUT(
         looks_like_path || std::filesystem::exists(name, none),
         "--lengths {}: is unknown; the sources are auto, pile, prolong64k, prolong512k, long-mix, "
-        "uniform:A:B, or a CSV file of lengths or of begin,end,weight bins; there is no file '{}'",
+        "uniform:A:B, list:A:B:..., or a CSV file of lengths or of begin,end,weight bins; there is no file "
+        "'{}'",
         name, name);
     LengthFile file = read_length_file(name);
     if (!file.lengths.empty()) {
@@ -108,6 +148,18 @@ LengthSource LengthSource::from_name(const std::string& name, int64_t seqlen) {
     }
   }
   return source;
+}
+
+int64_t LengthSource::draw(Mt19937& generator) const {
+  LONGSPAN_CHECK_INPUT(
+      kind_ != Kind::kLongMix,
+      "--lengths {} mixes the documents of one sequence; name a histogram, uniform:A:B, or a "
+      "file of lengths",
+      name_);
+  if (kind_ == Kind::kList)
+    return list_[static_cast<size_t>(generator.randbelow(static_cast<int64_t>(list_.size())))];
+  const LengthBin& bin = draw_bin(histogram_, cumulative_weights(histogram_), generator);
+  return std::max<int64_t>(generator.randint(bin.begin, bin.end), 1);
 }
 
 double LengthSource::expected_documents(int64_t seqlen) const {
@@ -141,7 +193,7 @@ std::vector<int64_t> LengthSource::sample(int64_t seqlen, Mt19937& generator) co
       }
       LONGSPAN_CHECK_INPUT(left == 0,
                            "--lengths {}: its {} lengths sum to {} tokens, fewer than the sequence's {}",
-                           name_, list_.size(), seqlen - left, seqlen);
+                           name_.substr(0, 80), list_.size(), seqlen - left, seqlen);
       return lengths;
     }
   }

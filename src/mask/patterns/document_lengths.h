@@ -44,14 +44,18 @@ struct LengthHistogram {
 // Packs documents into exactly `tokens` tokens; the last is cut to fit.
 std::vector<int64_t> sample_lengths(const LengthHistogram& histogram, int64_t tokens, Mt19937& generator);
 
-// Where document lengths come from, by name: auto, pile, prolong64k, prolong512k, long-mix, uniform:A:B, or a
-// CSV file of lengths (one column: used in order, the last cut to fit) or of bins (begin,end,weight).
+// Where document lengths come from, by name: auto, pile, prolong64k, prolong512k, long-mix, uniform:A:B,
+// list:A:B:... (used in order, the last cut to fit), or a CSV file of lengths (one column: as a list) or of
+// bins (begin,end,weight).
 class LengthSource {
  public:
   // Throws an input error that lists the sources, or names the wrong line of the file.
   static LengthSource from_name(const std::string& name, int64_t seqlen);
   const std::string& name() const { return name_; }  // "auto" resolved
   std::vector<int64_t> sample(int64_t seqlen, Mt19937& generator) const;
+  // One document; each length of a list is as likely as any other. Throws an input error for long-mix, which
+  // mixes the documents of a whole sequence.
+  int64_t draw(Mt19937& generator) const;
   double expected_documents(int64_t seqlen) const;  // in a sample
 
  private:
@@ -61,6 +65,9 @@ class LengthSource {
   LengthHistogram histogram_;
   std::vector<int64_t> list_;
 };
+
+// "list:8192:1024": the source of just these documents.
+std::string list_of_lengths(std::span<const int64_t> lengths);
 
 std::span<const LengthHistogram> histograms();
 

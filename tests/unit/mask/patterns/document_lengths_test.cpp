@@ -202,5 +202,31 @@ TEST(LengthFile, NamesTheLineThatIsWrong) {
   EXPECT_THAT(message(std::string("5\n\x01\x02") + std::string(500, 'x')), HasSubstr("'??xxx"));
 }
 
+TEST(LengthSource, AListIsUsedInOrder) {
+  Mt19937 generator(1);
+  EXPECT_EQ(list_of_lengths(std::vector<int64_t>{5, 3, 8}), "list:5:3:8");
+  const LengthSource source = LengthSource::from_name("list:5:3:8", 10);
+  EXPECT_EQ(source.name(), "list:5:3:8");
+  EXPECT_THAT(source.sample(10, generator), ElementsAre(5, 3, 2));
+  EXPECT_EQ(source.expected_documents(10), 3);
+  EXPECT_THAT(message_of([&] { source.sample(17, generator); }), HasSubstr("sum to 16 tokens"));
+  for (const char* bad :
+       {"list:", "list:5:", "list::5", "list:0", "list:-1", "list:5:x", "list:5,3", "list:99999999999"})
+    EXPECT_THAT(message_of([&] { LengthSource::from_name(bad, 10); }), HasSubstr("--lengths list: length "))
+        << bad;
+}
+
+TEST(LengthSource, DrawsOneDocument) {
+  Mt19937 generator(1), same(1);
+  const LengthSource pile = LengthSource::from_name("pile", 1 << 20);
+  const std::vector<int64_t> sampled = pile.sample(100000, same);
+  for (size_t i = 0; i + 1 < sampled.size(); ++i) EXPECT_EQ(pile.draw(generator), sampled[i]);
+  std::vector<int64_t> counts(9);
+  const LengthSource list = LengthSource::from_name("list:5:3:8", 10);
+  for (int i = 0; i < 3000; ++i) ++counts[static_cast<size_t>(list.draw(generator))];
+  EXPECT_EQ(counts[5] + counts[3] + counts[8], 3000);
+  for (const size_t length : {5, 3, 8}) EXPECT_GT(counts[length], 850);
+}
+
 }  // namespace
 }  // namespace longspan
