@@ -15,6 +15,7 @@ struct InputKind {
 inline constexpr InputKind kSuiteFile{"a suite", int64_t{1} << 20};
 inline constexpr InputKind kMaskFile{"a mask file", int64_t{1} << 30};
 inline constexpr InputKind kLengthsFile{"a file of lengths", int64_t{64} << 20};
+inline constexpr InputKind kWorkloadFile{"a workload", int64_t{64} << 20};
 inline constexpr InputKind kResultsFile{"a results file", int64_t{4} << 30};
 inline constexpr InputKind kMachineFile{"a machine file", int64_t{1} << 20};
 inline constexpr InputKind kPeerFile{"a peer's file", int64_t{1} << 20};

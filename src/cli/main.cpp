@@ -23,6 +23,7 @@ constexpr AddCommand kCommands[] = {
     add_plan_command,
     add_simulate_command,
     add_advise_command,
+    add_workload_command,
     add_verify_command,
     add_list_command,
     add_report_command,

@@ -47,8 +47,7 @@ nlohmann::json to_json(const OptionValue& value) {
 
 OptionValue option_from_json(const OptionSpec& option, const nlohmann::json& json) {
   const std::optional<OptionValue> value = read(option, json);
-  LONGSPAN_CHECK_INPUT(value.has_value(), "the case's option '{}' has a value of the wrong type",
-                       option.name);
+  LONGSPAN_CHECK_INPUT(value.has_value(), "option '{}' has a value of the wrong type", option.name);
   option.check(*value);
   return *value;
 }
