@@ -6,12 +6,14 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/input_file.h"
 #include "base/printable.h"
 #include "bench/run/isolation.h"
 #include "bench/run/machine.h"
@@ -19,6 +21,7 @@
 #include "bench/spec/filter.h"
 #include "bench/spec/suite.h"
 #include "bench/spec/values.h"
+#include "bench/spec/workload_cases.h"
 #include "cli/command.h"
 #include "cli/environment.h"
 #include "cli/peer_options.h"
@@ -31,7 +34,7 @@ namespace longspan::cli {
 namespace {
 
 struct RunArguments {
-  std::string suite;
+  std::string suite, workload;
   std::map<std::string, std::vector<std::string>> axes;  // by name, each word as given
   std::map<std::string, std::string> rule;               // by key
   std::string filter;
@@ -43,10 +46,7 @@ struct RunArguments {
   bool dry_run = false;
 };
 
-// The suite that the axes on the command line define.
-bench::Suite suite_of_lists(const RunArguments& options) {
-  bench::Suite suite;
-  suite.name = "command line";
+bench::Group group_of_lists(const RunArguments& options) {
   bench::Group group;
   for (const bench::Axis& axis : bench::axes()) {
     const auto given = options.axes.find(std::string(axis.name));
@@ -60,12 +60,63 @@ bench::Suite suite_of_lists(const RunArguments& options) {
       }
     }
   }
+  return group;
+}
+
+// The suite that the axes on the command line define.
+bench::Suite suite_of_lists(const RunArguments& options) {
+  bench::Suite suite;
+  suite.name = "command line";
+  bench::Group group = group_of_lists(options);
   const bench::Axis* missing = bench::missing_axis(group);
   LONGSPAN_CHECK_INPUT(missing == nullptr, "{} is missing ({}); or give a suite, as in: longspan run quick",
                        option_name(missing->name), missing->help);
   bench::check_options_read(group);
   suite.groups.push_back(std::move(group));
   return suite;
+}
+
+// What is measured, and with which rule.
+struct Request {
+  std::string name;  // of the suite
+  bench::TimingRule rule;
+  std::vector<bench::Case> cases;
+  std::vector<record::WorkloadRecord> workload;
+};
+
+std::string relative_path(const std::string& path) {
+  return std::filesystem::path(path).is_absolute() ? std::filesystem::proximate(path).string() : path;
+}
+
+// The cases of a workload, and which of them are its steps. Cases that the filter drops are in no step.
+Request request_of_workload(const RunArguments& options, const bench::Filter& filter) {
+  LONGSPAN_CHECK_INPUT(options.suite.empty(), "--workload cannot be combined with a suite");
+  const std::string text = read_input_file(options.workload, kWorkloadFile);
+  const bench::Workload workload = bench::parse_workload(text, options.workload);
+  const bench::Workbench& bench = workbench();
+  bench::WorkloadCases made = bench::cases_of(workload, group_of_lists(options), bench.kernel_names(),
+                                              bench::offered_kernels(bench), bench.rows);
+  Request request{"workload", {}, std::move(made.cases), {}};
+  std::set<std::string> kept;
+  for (const bench::Case& c : request.cases) {
+    if (filter.matches(c)) kept.insert(bench::id_of(c));
+  }
+  for (bench::WorkloadSeries& series : made.series) {
+    size_t named = 0;
+    for (auto& step : series.steps) {
+      for (std::vector<std::string>& ids : step) {
+        std::erase_if(ids, [&](const std::string& id) { return !kept.contains(id); });
+        named += ids.size();
+      }
+    }
+    if (named == 0) continue;
+    record::WorkloadRecord& line = request.workload.emplace_back();
+    line.workload = relative_path(options.workload);
+    line.hash = bench::hex16(bench::hash64(text));
+    line.layers = workload.layers / workload.pp;
+    line.steps = std::move(series.steps);
+  }
+  return request;
 }
 
 bench::Suite suite_of(const RunArguments& options) {
@@ -77,17 +128,29 @@ bench::Suite suite_of(const RunArguments& options) {
                        "{} cannot be combined with a suite; select from the suite with --filter '{}=...'",
                        option_name(given_axis), given_axis);
   bench::Suite suite = options.suite.empty() ? suite_of_lists(options) : bench::find_suite(options.suite);
+  return suite;
+}
+
+void set_rule(const RunArguments& options, bench::TimingRule& rule) {
   for (const bench::RuleKey& key : bench::rule_keys()) {
     const auto given = options.rule.find(std::string(key.name));
     if (given == options.rule.end() || given->second.empty()) continue;
     try {
-      key.set(suite.rule, given->second);
+      key.set(rule, given->second);
     } catch (const Error& error) {
       LONGSPAN_CHECK_INPUT(false, "{} {}", option_name(key.name), error.what());
     }
   }
-  bench::check(suite.rule);
-  return suite;
+  bench::check(rule);
+}
+
+Request request_of_suite(const RunArguments& options) {
+  const bench::Suite suite = suite_of(options);
+  const bench::Workbench& bench = workbench();
+  return {suite.name,
+          suite.rule,
+          bench::expand(suite, bench.kernel_names(), bench::offered_kernels(bench), bench.rows),
+          {}};
 }
 
 // The command as typed, with absolute paths made relative to the working folder.
@@ -104,10 +167,10 @@ std::string command_line(const std::vector<std::string>& words) {
   return command;
 }
 
-std::string default_folder(const bench::Suite& suite, bool from_lists) {
+std::string default_folder(const std::string& name) {
   std::string stamp = bench::utc_now();
   std::erase_if(stamp, [](char c) { return c == ':' || c == '-'; });
-  return fmt::format("out/{}-{}", from_lists ? "run" : suite.name, stamp);
+  return fmt::format("out/{}-{}", name, stamp);
 }
 
 void print_cases(const std::vector<bench::Case>& cases, const bench::TimingRule& rule) {
@@ -159,17 +222,18 @@ int gpu_of(const Launch& launch, const std::vector<Device>& devices) {
 void run(const RunArguments& options, const std::vector<std::string>& words) {
   set_peer_options(options.peers);
   const bench::Workbench& bench = workbench();
-  const bench::Suite suite = suite_of(options);
   const bench::Filter filter(options.filter);
-  std::vector<bench::Case> cases =
-      bench::expand(suite, bench.kernel_names(), bench::offered_kernels(bench), bench.rows);
+  Request request =
+      options.workload.empty() ? request_of_suite(options) : request_of_workload(options, filter);
+  set_rule(options, request.rule);
+  std::vector<bench::Case>& cases = request.cases;
   const size_t all = cases.size();
   std::erase_if(cases, [&](const bench::Case& c) { return !filter.matches(c); });
   LONGSPAN_CHECK_INPUT(!cases.empty(), "--filter '{}' selects none of the {} cases; --dry-run lists them",
                        options.filter, all);
   if (options.dry_run) {
     const std::optional<Launch> launch = launch_from_environment();
-    if (!launch || launch->rank == 0) print_cases(cases, suite.rule);
+    if (!launch || launch->rank == 0) print_cases(cases, request.rule);
     return;
   }
   check_environment();
@@ -181,12 +245,14 @@ void run(const RunArguments& options, const std::vector<std::string>& words) {
                        "--resume needs --out with the folder of the run");
 
   bench::RunOptions run;
-  run.suite = suite.name;
+  run.suite = request.name;
   run.command = command_line(words);
   run.kernel_words = peer_words(options.peers);
-  run.rule = suite.rule;
+  run.rule = request.rule;
   run.cases = std::move(cases);
-  run.folder = options.out.empty() ? default_folder(suite, options.suite.empty()) : options.out;
+  run.workload = std::move(request.workload);
+  const bool from_lists = options.suite.empty() && options.workload.empty();
+  run.folder = options.out.empty() ? default_folder(from_lists ? "run" : request.name) : options.out;
   run.resume = options.resume;
   run.keep_failed = options.keep_failed;
   run.mix_builds = options.mix_builds;
@@ -270,6 +336,10 @@ void add_run_command(CLI::App& program) {
       program.add_subcommand("run", "Measure kernels on masks, from a suite or from lists of values");
   command->add_option("suite", options->suite,
                       "A suite: its name (see `longspan list suites`) or a TOML file");
+  command
+      ->add_option("--workload", options->workload,
+                   "Measure both passes of each micro-batch of this workload (see `longspan workload`)")
+      ->type_name("FILE");
   for (const bench::Axis& axis : bench::axes()) {
     const std::string preset = axis.preset.empty() ? "" : fmt::format(" [{}]", axis.preset);
     command->add_option(option_name(axis.name), options->axes[std::string(axis.name)], axis.help + preset)
@@ -326,6 +396,7 @@ void add_run_command(CLI::App& program) {
       "  longspan run --strategy all --ranks 4 --kernel cpu-flash --mask causal --seqlen 8K\n"
       "  longspan run dense --filter 'mask=causal* seqlen<=8K' --out out/dense\n"
       "  longspan run dense --filter 'mask=causal* seqlen<=8K' --out out/dense --resume\n"
+      "  longspan run --workload workload.jsonl --kernel cpu-flash --strategy all --ranks 4 --dtype f32\n"
       "  mpirun -n 4 longspan run --strategy all --ranks 4 --transport mpi --kernel cpu-flash --mask causal "
       "--seqlen 8K\n"
       "  longspan run dense --devices all --stop-after 30m --out out/dense");

@@ -98,6 +98,17 @@ void visit(V& v, S& s) {
   v.field("ceilings", s.ceilings, "by dtype: a large matrix product, measured first");
 }
 
+template <class V, Is<WorkloadRecord> S>
+void visit(V& v, S& s) {
+  v.field("run", s.run, "the run that wrote the line", kRequired);
+  v.field("workload", s.workload, "path of the workload file, relative to the working folder", kRequired);
+  v.field("hash", s.hash, "of the file's contents, 16 hexadecimal digits");
+  v.field("layers", s.layers, "layers that use one plan", kPositive);
+  v.field("steps", s.steps,
+          "for each step, for each data-parallel replica, the `id` of each case; a micro-batch that occurs "
+          "again is named again");
+}
+
 template <class V, Is<Workload> S>
 void visit(V& v, S& s) {
   v.field("kernel", s.kernel, "name of the kernel", kRequired);

@@ -77,6 +77,13 @@ struct RunRecord {
   Named<Ceiling> ceilings;  // by dtype
 };
 
+// What a run measures of a workload with one kernel, and one strategy if it is spread over ranks.
+struct WorkloadRecord {
+  std::string run, workload, hash;
+  int64_t layers = 1;
+  std::vector<std::vector<std::vector<std::string>>> steps;  // by step and replica, the ids of cases
+};
+
 // A case as bench::to_json writes it. The members are the axes of every case; axes of a strategy are in
 // `extra`.
 struct Workload {

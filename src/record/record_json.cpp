@@ -21,6 +21,10 @@ Json to_json(const RunRecord& run) {
   return line_of(run, "run");
 }
 
+Json to_json(const WorkloadRecord& workload) {
+  return line_of(workload, "workload");
+}
+
 Json to_json(const CaseRecord& c) {
   return line_of(c, "case");
 }

@@ -7,6 +7,7 @@ namespace longspan::record {
 
 // One line of a results file.
 Json to_json(const RunRecord& run);
+Json to_json(const WorkloadRecord& workload);
 Json to_json(const CaseRecord& c);
 Json to_json(const PassPlan& plan);
 Open<Machine> open_object(const Machine& machine);

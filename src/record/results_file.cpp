@@ -55,6 +55,7 @@ ResultsLine parse_results_line(std::string_view text) {
   const auto envelope = from_json<Envelope>(line.json);
   if (envelope.type == "run") line.type = ResultsLine::Type::kRun;
   if (envelope.type == "case") line.type = ResultsLine::Type::kCase;
+  if (envelope.type == "workload") line.type = ResultsLine::Type::kWorkload;
   if (envelope.type == "simulated") line.type = ResultsLine::Type::kSimulated;
   if (line.type != ResultsLine::Type::kRun && line.type != ResultsLine::Type::kCase) return line;
   LONGSPAN_CHECK_INPUT(!envelope.run.empty(), "'run' is missing or empty");
@@ -67,6 +68,10 @@ ResultsLine parse_results_line(std::string_view text) {
 
 RunRecord run_from(const ResultsLine& line) {
   return from_json<RunRecord>(line.json);
+}
+
+WorkloadRecord workload_record_from(const ResultsLine& line) {
+  return from_json<WorkloadRecord>(line.json);
 }
 
 CaseRecord case_from(const ResultsLine& line) {

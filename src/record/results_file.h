@@ -13,9 +13,9 @@ namespace longspan::record {
 
 // A line with its type and identifiers, before its other fields are read.
 struct ResultsLine {
-  // kSimulated: a prediction (`longspan simulate --json`), which counts nowhere as a case. kOther: a type
-  // added by a later version.
-  enum class Type { kRun, kCase, kSimulated, kOther };
+  // kWorkload: which cases are the steps of a workload. kSimulated: a prediction (`longspan simulate
+  // --json`), which counts nowhere as a case. kOther: a type added by a later version.
+  enum class Type { kRun, kCase, kWorkload, kSimulated, kOther };
   Type type = Type::kOther;
   std::string run;  // the run that the line describes or belongs to
   std::string id;   // of a case
@@ -25,6 +25,7 @@ struct ResultsLine {
 // These throw only input errors. The caller adds the file and the line number.
 ResultsLine parse_results_line(std::string_view text);
 RunRecord run_from(const ResultsLine& line);
+WorkloadRecord workload_record_from(const ResultsLine& line);
 CaseRecord case_from(const ResultsLine& line);
 
 // An open results.jsonl, locked against other runs during its lifetime.

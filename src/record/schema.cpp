@@ -17,7 +17,7 @@ constexpr std::string_view kTop = R"(# The results file
 A results file is JSON Lines, UTF-8: one object a line, appended as soon as its case ends. `longspan run` writes `results.jsonl`
 into its output folder; `longspan report` and `longspan compare` read such files.
 
-- There are two kinds of line; `type` says which. A line of `longspan simulate --json` has a third type, `simulated`, and is left out.
+- There are three kinds of line; `type` says which. A line of `longspan simulate --json` has a fourth type, `simulated`, and is left out.
 - Every line has a `schema`, currently {}. A reader refuses an unknown schema and ignores unknown keys.
 - Times are in seconds, sizes in bytes, rates in FLOP/s. A missing number is null or absent, never 0 or NaN.
 - Only mask parameters and temperatures may be negative.
@@ -36,6 +36,12 @@ constexpr std::string_view kRun = R"(
 
 This line is written first, and again by each `--resume`. If a suite's cases run on several devices (`--devices`), each device
 has its own line. Cases refer to it by `run`.
+)";
+
+constexpr std::string_view kWorkload = R"(
+## `"type": "workload"`: the steps of a workload
+
+`longspan run --workload` writes one for each kernel and strategy, behind the line of its run. The cases stand in lines of their own.
 )";
 
 constexpr std::string_view kCase = R"(
@@ -182,8 +188,8 @@ std::string fields_of() {
 }  // namespace
 
 std::string results_page() {
-  return fmt::format(kTop, kSchema) + std::string(kRun) + fields_of<RunRecord>() + std::string(kCase) +
-         fields_of<CaseRecord>() + std::string(kBottom);
+  return fmt::format(kTop, kSchema) + std::string(kRun) + fields_of<RunRecord>() + std::string(kWorkload) +
+         fields_of<WorkloadRecord>() + std::string(kCase) + fields_of<CaseRecord>() + std::string(kBottom);
 }
 
 }  // namespace longspan::record

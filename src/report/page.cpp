@@ -13,6 +13,7 @@
 #include "record/fields.h"
 #include "report/format.h"
 #include "report/page_assets.h"
+#include "report/workload_summary.h"
 
 namespace longspan::report {
 namespace {
@@ -279,11 +280,13 @@ std::string source_of(std::string_view sha256) {
 }  // namespace
 
 std::string format_page(const Results& results, const PageOptions& options) {
-  LONGSPAN_CHECK_INPUT(results.cases.size() <= kMostCases,
+  const std::set<const CaseRecord*> of_workloads = cases_of_workloads(results);
+  const size_t shown = results.cases.size() - of_workloads.size();
+  LONGSPAN_CHECK_INPUT(shown <= kMostCases,
                        "{} cases are too many for one page, which shows at most {}: name fewer results, or "
                        "select lines of a file, as by grep -e '\"type\":\"run\"' -e '\"kernel\":\"sm90\"'; "
                        "without --output a table shows all",
-                       results.cases.size(), kMostCases);
+                       shown, kMostCases);
   Json data = {{"setups", Json::array()},
                {"cases", Json::array()},
                {"warnings", results.warnings},
@@ -292,6 +295,7 @@ std::string format_page(const Results& results, const PageOptions& options) {
                {"sweptOptions", options.swept_options},
                {"plainestMask", options.plainest_mask},
                {"experiment", options.experiment},
+               {"workloads", workloads_json(summarise_workloads(results))},
                {"kernels", Json::array()}};
   for (const auto& [name, colour] : options.kernel_colours)
     data["kernels"].push_back({{"name", name}, {"colour", colour}});
@@ -303,7 +307,9 @@ std::string format_page(const Results& results, const PageOptions& options) {
     for (int run : setup.runs) json["runs"].push_back(json_of(results.runs[static_cast<size_t>(run)]));
     data["setups"].push_back(std::move(json));
   }
-  for (const CaseRecord& c : results.cases) data["cases"].push_back(json_of(results, c));
+  for (const CaseRecord& c : results.cases) {
+    if (!of_workloads.contains(&c)) data["cases"].push_back(json_of(results, c));
+  }
   data["pictures"] = Json::array();
   for (const MaskPicture& picture : results.pictures) data["pictures"].push_back(json_of(picture));
 

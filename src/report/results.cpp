@@ -38,6 +38,7 @@ struct LineRead {
   record::ResultsLine::Type type = record::ResultsLine::Type::kOther;
   record::RunRecord run;
   record::CaseRecord c;
+  record::WorkloadRecord workload;
   std::string error;
 };
 
@@ -48,6 +49,7 @@ LineRead read_line(const std::string& text) {
     row.type = line.type;
     if (line.type == record::ResultsLine::Type::kRun) row.run = record::run_from(line);
     if (line.type == record::ResultsLine::Type::kCase) row.c = record::case_from(line);
+    if (line.type == record::ResultsLine::Type::kWorkload) row.workload = record::workload_record_from(line);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kInput) throw;
     row.error = error.what();
@@ -107,6 +109,13 @@ void Collector::add_line(LineRead row, const Place& at) {
     c.run_index = run_index(c.run, at.file);
     if (c.picture) add_picture(c);
     results_.cases.push_back(std::move(c));
+  } else if (row.type == record::ResultsLine::Type::kWorkload) {
+    const WorkloadRecord workload{std::move(row.workload), std::string(at.file)};
+    const auto same = [&](const WorkloadRecord& other) {
+      return other.source == workload.source && other.hash == workload.hash && other.steps == workload.steps;
+    };
+    auto& all = results_.workloads;
+    if (std::none_of(all.begin(), all.end(), same)) all.push_back(workload);
   } else if (row.type == record::ResultsLine::Type::kSimulated) {
     ++simulated_[std::string(at.file)];
   }  // other types belong to later versions of the same schema

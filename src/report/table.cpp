@@ -16,6 +16,7 @@
 #include "base/printable.h"
 #include "report/format.h"
 #include "report/parallel_table.h"
+#include "report/workload_summary.h"
 
 namespace longspan::report {
 namespace {
@@ -472,12 +473,27 @@ TableOptions table_options_for(std::FILE* out) {
 
 std::string format_table(const Results& results, const TableOptions& options) {
   std::vector<std::vector<const CaseRecord*>> cases(results.setups.size());
-  for (const CaseRecord& c : results.cases) cases[static_cast<size_t>(results.setup_of(c))].push_back(&c);
+  const std::set<const CaseRecord*> of_workloads = cases_of_workloads(results);
+  std::vector<size_t> left_out(results.setups.size());
+  for (const CaseRecord& c : results.cases) {
+    const auto setup = static_cast<size_t>(results.setup_of(c));
+    if (of_workloads.contains(&c))
+      ++left_out[setup];
+    else
+      cases[setup].push_back(&c);
+  }
   std::string text;
   for (size_t i = 0; i < results.setups.size(); ++i) {
     if (i > 0) text += "\n";
-    text += format_setup(results, results.setups[i], cases[i], options);
+    const Setup& setup = results.setups[i];
+    // A setup that measured nothing but workloads has no table.
+    text += cases[i].empty() && left_out[i] > 0 ? format_setup_heading(results, setup, options)
+                                                : format_setup(results, setup, cases[i], options);
+    if (left_out[i] > 0)
+      text += paragraph(fmt::format("{} case{} of workloads", left_out[i], left_out[i] == 1 ? "" : "s"), "",
+                        Ink::kPlain, options);
   }
+  text += format_workloads(summarise_workloads(results), options.width);
   if (results.setups.empty()) text += "No results.\n";
   for (const std::string& warning : results.warnings) {
     text += paragraph("warning: " + warning, "", Ink::kWarn, options);

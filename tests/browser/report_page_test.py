@@ -44,6 +44,7 @@ class ReportPage(unittest.TestCase):
         cls.deterministic = write_report(cls.folder.name, "deterministic", "deterministic")
         cls.builds = write_report(cls.folder.name, "builds", "builds")
         cls.experiment = write_report(cls.folder.name, "experiment", "gpu", options=("--experiment", "1"))
+        cls.workload = write_report(cls.folder.name, "workload", "workload")
         cls.both = write_report(cls.folder.name, "both", "cpu", "gpu")
         with open(os.path.join(cls.folder.name, "cpu.jsonl"), encoding="utf-8") as file:
             cls.cases = [c for c in map(json.loads, file) if c["type"] == "case"]
@@ -118,6 +119,28 @@ class ReportPage(unittest.TestCase):
         self.assertIn("The paper's GPU has 80 GB", memory["why"])
         backward = claims["The backward pass has a lower rate than the forward pass, in FlashAttention-3 too"]
         self.assertEqual(len(backward["rows"]), 6)
+
+    def test_a_workload_is_a_table_of_its_steps(self):
+        self.open(self.cpu)
+        self.assertTrue(self.browser.run("return document.getElementById('workloads').hidden"))
+        self.open(self.workload)
+        self.assertFalse(self.browser.run("return document.getElementById('workloads').hidden"))
+        self.assertEqual(self.browser.run("return document.querySelector('#workloads h3').textContent"), "w.jsonl · 3 steps · 8 layers")
+        heads = self.browser.run("return [...document.querySelectorAll('#workloads th')].map((n) => n.textContent)")
+        rows = {row[0]: dict(zip(heads, row)) for row in self.browser.run("""return [...document.querySelectorAll('#workloads tr.step-times')]
+          .map((row) => [...row.cells].map((cell) => cell.textContent))""")}
+        self.assertEqual(list(rows), ["balanced, 4 ranks, sm90", "usp, 4 ranks, sm90"])  # the fastest first
+        balanced, usp = rows.values()
+        self.assertEqual((balanced["steps"], usp["steps"]), ("3 of 3", "2 of 3"))
+        self.assertEqual((balanced["tokens"], balanced["pairs"], balanced["time"]), ("1.00", "1.27", "1.00"))
+        self.assertRegex(balanced["p99"], " ms$")
+        with open(os.path.join(self.folder.name, "workload.jsonl"), encoding="utf-8") as file:
+            lines = [line for line in map(json.loads, file) if line["type"] == "case" and line["case"]["strategy"] == "balanced"]
+        slowest = sum(line["time_s"] for line in lines if line["case"]["seqlen"] == 3 * 8192)
+        self.assertAlmostEqual(float(balanced["p99"].split()[0]) / 1e3, slowest, delta=0.01 * slowest)
+        self.assertIn("made to fail", self.browser.run("return document.getElementById('workloads').textContent"))
+        for other in ("overview", "rows", "parallel", "unmeasured"):  # they leave the cases of workloads out
+            self.assertTrue(self.browser.run(f"return document.getElementById('{other}').hidden"), other)
 
     def test_kernels_have_the_colours_of_their_tables(self):
         colours = """return [...document.querySelectorAll('.dot[data-kernel]')].map((n) => [n.dataset.kernel, n.style.getPropertyValue('--c')])"""

@@ -231,6 +231,29 @@ def parallel(rng, speed):
                 yield line
 
 
+def workload(rng, speed):
+    """Three steps of two micro-batches with two strategies, one of which failed once; and nothing else."""
+    ceiling, run = 7.9e14, "00000000000000c2"
+    yield run_line(run, "Synthetic GPU (nothing was measured)", {"bf16": ceiling}, "longspan run --workload w.jsonl", "workload")
+    for strategy, share in {"usp": 2.5 * speed, "balanced": 3.4}.items():
+        lines, steps = [], []
+        for step in range(3):
+            steps.append([[]])
+            for batch in range(2):
+                for direction in ("forward", "backward"):
+                    case = make_case("sm90", "causal_document", 8192 * (1 + step), direction, (64, 8), 128, "bf16")
+                    case.update(strategy=strategy, ranks=4, lengths=f"list:{4096 * (1 + step)}:{4096 * (1 + step) - batch}:{1 + batch}")
+                    failed = strategy == "usp" and (step, batch) == (1, 0)
+                    line = case_line(run, rng, case, share, ceiling, status="failed" if failed else "ok", reason="made to fail")
+                    line["parallel"] = {"ranks": 4, "area": [100, 100, 100, 140],
+                                        **{key: [0.1 * line.get("time_s", 1)] * 4 for key in ("rank_time_s", "compute_s", "exposed_s")},
+                                        "plan": {"owned": [[[0, 10]], [[10, 20]], [[20, 30]], [[30, 40]]]}}
+                    lines.append(line)
+                    steps[-1][0].append(line["id"])
+        yield {"type": "workload", "schema": 1, "run": run, "workload": "w.jsonl", "hash": "00", "layers": 8, "steps": steps}
+        yield from lines
+
+
 def many(rng, speed, rows):
     """That many distinct cases of one run, as a sweep over lengths would measure them."""
     ceiling, run = 7.9e14, "00000000000000a1"
@@ -274,7 +297,7 @@ def hostile(rng, speed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out")
-    parser.add_argument("--kind", choices=("cpu", "gpu", "sparse", "parallel", "deterministic", "builds", "hostile", "many"),
+    parser.add_argument("--kind", choices=("cpu", "gpu", "sparse", "parallel", "deterministic", "builds", "hostile", "workload", "many"),
                         default="cpu")
     parser.add_argument("--rows", type=int, default=1000, help="cases of --kind many")
     parser.add_argument("--seed", type=int, default=1)
@@ -284,7 +307,7 @@ def main():
     more = (args.rows,) if args.kind == "many" else ()
     with open(args.out, "w", encoding="utf-8") as out:
         for line in {"cpu": cpu, "gpu": gpu, "sparse": sparse, "parallel": parallel, "deterministic": deterministic,
-                     "builds": builds, "hostile": hostile, "many": many}[args.kind](rng, args.speed, *more):
+                     "builds": builds, "hostile": hostile, "workload": workload, "many": many}[args.kind](rng, args.speed, *more):
             out.write(json.dumps(line) + "\n")
 
 

@@ -14,7 +14,7 @@ WORD_LIMITS = [
     (r"docs/lab/.*", None),  # dated notebooks, kept whole
     (r"docs/reference/python\.md", None),  # generated from docstrings
     (r"docs/kernels/.*", 2000),
-    (r"docs/reference/cli\.md", 3500),  # made from --help
+    (r"docs/reference/cli\.md", 4200),  # made from --help
     (r"(docs/.*|CONTRIBUTING\.md|data/README\.md)", 2500),
 ]
 PLAIN = r"(?!docs/lab/).*"  # documents whose sentences are checked

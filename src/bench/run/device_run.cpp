@@ -68,6 +68,10 @@ bool DeviceRun::begin(const std::vector<Case>& cases) {
   run.software = record::open_object(software_record());
   run.rule = record::open_object(options_.rule);
   ledger_.write(run);
+  for (record::WorkloadRecord workload : options_.workload) {
+    workload.run = run_id_;
+    ledger_.write(workload);
+  }
   // Start helpers only after the ceilings: many frameworks starting at once would delay the ceiling's
   // launches, and an idle device is cooler and faster.
   for (const Case& c : cases) {

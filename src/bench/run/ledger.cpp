@@ -52,6 +52,11 @@ void Ledger::write(const record::RunRecord& run) {
   file_.append(to_json(run));
 }
 
+void Ledger::write(const record::WorkloadRecord& workload) {
+  const std::lock_guard lock(mutex_);
+  file_.append(to_json(workload));
+}
+
 void Ledger::begin(const Case& c) {
   const std::lock_guard lock(mutex_);
   file_.check_in_place();

@@ -37,6 +37,7 @@ class Ledger {
 
   void note(const std::string& text);
   void write(const record::RunRecord& run);
+  void write(const record::WorkloadRecord& workload);
   void begin(const Case& c);
   void end(const Case& c, const record::CaseRecord& result);
 

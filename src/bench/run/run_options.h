@@ -9,6 +9,7 @@
 #include "bench/run/team.h"
 #include "bench/spec/case.h"
 #include "bench/spec/timing_rule.h"
+#include "record/record.h"
 
 namespace longspan::bench {
 
@@ -18,7 +19,8 @@ struct RunOptions {
   std::map<std::string, std::string> kernel_words;  // what the command of a case needs besides, by kernel
   TimingRule rule;
   std::vector<Case> cases;
-  std::string folder;  // of results.jsonl
+  std::vector<record::WorkloadRecord> workload;  // of which these are the cases
+  std::string folder;                            // of results.jsonl
   bool resume = false;
   bool keep_failed = false;       // a resumed run does not try failed cases again
   bool mix_builds = false;        // a resumed run may be of another build than the last one

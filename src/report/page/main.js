@@ -72,6 +72,7 @@ byId('csv').onclick = () => downloadCsv(sortCases(shownCases(), view.sort));
 byId('filter-box').open = window.innerWidth >= 1000;
 drawLead();
 drawExperiment();
+drawWorkloads();
 drawRuns();
 draw();
 openLinkedCase();

@@ -9,6 +9,7 @@ function setSection(id, ...content) {
 }
 
 function drawOverview(shown) {
+  byId('overview').hidden = cases.length === 0;  // a page of workloads alone
   const ok = okOf(shown);
   const counts = {skipped: 0, failed: 0};
   shown.forEach((c) => { if (c.status in counts) ++counts[c.status]; });
