@@ -13,6 +13,7 @@ COMMANDS = {  # how each kind of file is given, and the most bytes that it may h
     "toml": (lambda path: ["run", path, "--dry-run"], 1 << 20),
     "csv": (lambda path: ["mask", "full_document", "--seqlen", "1K", "--lengths", path], 64 << 20),
     "jsonl": (lambda path: ["report", path], 4 << 30),
+    "workload": (lambda path: ["workload", path], 64 << 20),
 }
 CASE = '[[case]]\nmask = "full"\nseqlen = "1K"\n'
 DEEP = 100_000
@@ -34,6 +35,9 @@ CONTENTS = [
     ("nul.csv", "512\n5\x0012\n", "nul.csv:2"),
     ("empty.csv", "", "holds no lengths"),
     ("lists.jsonl", "[" * DEEP + "\n", "lists.jsonl"),
+    ("lists.workload", '{"type":' + "[" * DEEP, "lists.workload:1: "),
+    ("nul.workload", "\0", "nul.workload:1: "),
+    ("empty.workload", "", "holds no step"),
     ("twice.jsonl", '{"schema":1,"schema":1}\n', "twice"),
 ]
 

@@ -1,4 +1,4 @@
-"""mutated masks, suites and lengths, and files that are devices, folders, pipes, deeply nested or huge"""
+"""mutated masks, suites, workloads and lengths, and files that are devices, folders, pipes, deeply nested or huge"""
 
 import json
 import os
@@ -28,7 +28,8 @@ def seeds(t):
     mask = t.run("mask", "causal_document", "--seqlen", "1K", "--lengths", "uniform:50:300", "--json").stdout
     blocks = t.run("mask", "uniform_block_sparse", "--seqlen", "512", "--kv-heads", "2", "--json").stdout
     hand = json.dumps({"rows": 4, "columns": 9, "bands": [[0, 4, 2, 5]]})
-    return {"json": [mask, blocks, hand], "toml": [SUITE], "csv": [LENGTHS, LIST]}
+    workload = t.run("workload", "--lengths", "uniform:50:300", "--tokens", "1K", "--steps", "2", "--micro-batches", "2").stdout
+    return {"json": [mask, blocks, hand], "toml": [SUITE], "csv": [LENGTHS, LIST], "jsonl": [workload]}
 
 
 def mutated(t, text):
@@ -76,7 +77,8 @@ def unusual(t, path):
 def attempts(t):
     texts = seeds(t)
     kinds = {"json": lambda p: ["mask", p], "toml": lambda p: ["run", p, "--dry-run"],
-             "csv": lambda p: ["mask", "full_document", "--seqlen", "1K", "--lengths", p]}
+             "csv": lambda p: ["mask", "full_document", "--seqlen", "1K", "--lengths", p],
+             "jsonl": lambda p: ["workload", p]}
     path = None
     while True:
         kind = t.random.choice(sorted(kinds))
