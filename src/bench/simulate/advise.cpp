@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "bench/measure/mask_source.h"
 #include "bench/simulate/predict.h"
 
 namespace longspan::bench {
@@ -10,14 +11,12 @@ namespace {
 
 constexpr double kSlower = 0.75, kFaster = 1.25;
 
-Machine with_links(Machine machine, double factor) {
-  for (auto& [transport, links] : machine.links) {
-    for (double* rate : {&links.port_bytes_per_s, &links.beside_bytes_per_s, &links.flow_bytes_per_s,
-                         &links.interface_bytes_per_s}) {
-      *rate *= factor;
-    }
-  }
-  return machine;
+simulate::Cluster with_links(simulate::Cluster cluster, double factor) {
+  simulate::LinkCost& links = cluster.links;
+  for (double* rate : {&links.port_bytes_per_s, &links.beside_bytes_per_s, &links.flow_bytes_per_s,
+                       &links.interface_bytes_per_s})
+    *rate *= factor;
+  return cluster;
 }
 
 // The options of a strategy that are worth trying: every Ulysses degree, and over nodes both placements.
@@ -52,26 +51,45 @@ std::vector<Parallelism> allowed(const Case& problem) {
   return list;
 }
 
+// Adds one mask's times: planned once, and priced once for each pass, since only links differ.
+void add_mask(Candidate& candidate, std::vector<double> (&held)[2], const PlannedMask& mask,
+              const simulate::Cluster& cluster, const Topology& topology, double share) {
+  for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
+    const bool forward = direction == Direction::kForward;
+    const simulate::Program program = program_of(mask, direction, cluster);
+    const auto time_s = [&](const simulate::Cluster& on) {
+      return share * simulate::run(program, on, topology).time_s;
+    };
+    (forward ? candidate.forward_s : candidate.backward_s) += time_s(cluster);
+    candidate.slower_links_s += time_s(with_links(cluster, kSlower));
+    candidate.faster_links_s += time_s(with_links(cluster, kFaster));
+    const std::vector<double> of_mask = held_by_rank(mask, direction, cluster.links.takes_rows);
+    std::vector<double>& sums = held[forward ? 0 : 1];
+    sums.resize(of_mask.size());
+    for (size_t rank = 0; rank < sums.size(); ++rank) sums[rank] += share * of_mask[rank];
+  }
+}
+
 }  // namespace
 
 std::vector<Candidate> advise(const Case& problem, const Machine& machine,
                               const std::function<void(const std::string&)>& progress) {
-  const Machine slower = with_links(machine, kSlower), faster = with_links(machine, kFaster);
   std::vector<Candidate> candidates;
   for (const Parallelism& p : allowed(problem)) {
     Candidate& candidate = candidates.emplace_back();
     candidate.parallelism = p;
     if (progress) progress(describe_strategy(p));
-    for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
-      Case c = problem;
-      c.parallelism = p;
-      c.direction = direction;
-      const record::CaseRecord record = predict(c, machine).record;
-      (direction == Direction::kForward ? candidate.forward_s : candidate.backward_s) = *record.time_s;
-      candidate.slower_links_s += *predict(c, slower).record.time_s;
-      candidate.faster_links_s += *predict(c, faster).record.time_s;
-      for (const double bytes : record.parallel->held_bytes)
-        candidate.held_bytes = std::max(candidate.held_bytes, bytes);
+    Case c = problem;
+    c.parallelism = p;
+    const simulate::Cluster cluster = cluster_of(c, machine);
+    MaskSource source(c);
+    std::vector<double> held[2];  // by pass and rank
+    for (int64_t i = 0; i < c.masks; ++i) {
+      add_mask(candidate, held, plan_mask(c, source.next().masks), cluster, p.topology(),
+               1 / static_cast<double>(c.masks));
+    }
+    for (const std::vector<double>& by_rank : held) {
+      for (const double bytes : by_rank) candidate.held_bytes = std::max(candidate.held_bytes, bytes);
     }
   }
   LONGSPAN_CHECK_INPUT(!candidates.empty(), "no strategy supports {} ranks and {}:{} heads",

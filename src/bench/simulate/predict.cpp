@@ -81,19 +81,6 @@ class AttendPrices {
   std::unordered_map<uint64_t, std::vector<Known>> known_;
 };
 
-Problem problem_of(const Case& c, HeadMasks masks) {
-  Problem problem;
-  problem.tokens_q = masks.front().rows();
-  problem.tokens_kv = masks.front().columns();
-  problem.heads_q = c.heads_q;
-  problem.heads_kv = c.heads_kv;
-  problem.head_dim = c.head_dim;
-  problem.dtype = c.dtype;
-  problem.masks = std::make_shared<const HeadMasks>(std::move(masks));
-  problem.check();
-  return problem;
-}
-
 void add_times(record::ParallelRecord& record, const simulate::Timeline& timeline, double share) {
   const auto add = [&](std::vector<double>& sums, double RankTimes::*part) {
     sums.resize(timeline.ranks.size());
@@ -109,14 +96,9 @@ void add_times(record::ParallelRecord& record, const simulate::Timeline& timelin
 // What a rank holds takes time in proportion to the square of the ranks.
 constexpr int kMostRanksHeld = 64;
 
-void add_held(record::ParallelRecord& record, Direction direction, const Schedule& schedule,
-              const Problem& problem, bool takes_rows, double share) {
-  if (schedule.ranks > kMostRanksHeld) return;
-  record.held_bytes.resize(static_cast<size_t>(schedule.ranks));
-  for (int rank = 0; rank < schedule.ranks; ++rank) {
-    const int64_t bytes = simulate::held_bytes(schedule, problem, rank, direction, takes_rows);
-    record.held_bytes[static_cast<size_t>(rank)] += share * static_cast<double>(bytes);
-  }
+void add(std::vector<double>& sums, const std::vector<double>& values, double share) {
+  sums.resize(values.size());
+  for (size_t i = 0; i < values.size(); ++i) sums[i] += share * values[i];
 }
 
 // What follows from the schedule alone.
@@ -152,11 +134,7 @@ record::ParallelRecord planned(const Case& c, const Schedule& schedule, const Pr
 
 }  // namespace
 
-Prediction predict(const Case& c, const Machine& machine,
-                   const std::function<void(const std::string&)>& progress) {
-  const auto say = [&](const std::string& text) {
-    if (progress) progress(text);
-  };
+simulate::Cluster cluster_of(const Case& c, const Machine& machine) {
   const std::string transport(name_of(c.parallelism.transport));
   const simulate::Cluster cluster =
       machine.cluster(c.kernel, c.parallelism ? transport : machine.links.begin()->first);
@@ -175,6 +153,54 @@ Prediction predict(const Case& c, const Machine& machine,
   constexpr double kBytesPerPair = 1500;
   const double ranks = topology.ranks();
   check_host_memory(kBytesPerPair * ranks * ranks, fmt::format("the moves between {} ranks", ranks));
+  return cluster;
+}
+
+Problem problem_of(const Case& c, HeadMasks masks) {
+  Problem problem;
+  problem.tokens_q = masks.front().rows();
+  problem.tokens_kv = masks.front().columns();
+  problem.heads_q = c.heads_q;
+  problem.heads_kv = c.heads_kv;
+  problem.head_dim = c.head_dim;
+  problem.dtype = c.dtype;
+  problem.masks = std::make_shared<const HeadMasks>(std::move(masks));
+  problem.check();
+  return problem;
+}
+
+PlannedMask plan_mask(const Case& c, HeadMasks masks) {
+  PlannedMask planned{problem_of(c, std::move(masks)), {}};
+  const Topology topology = c.parallelism.topology();
+  const Strategy& strategy = strategy_from_name(c.parallelism.strategy);
+  const Support support = strategy.supports(planned.problem, topology, c.parallelism.options);
+  LONGSPAN_CHECK_INPUT(support, "{} {}", strategy.name, support.reason);
+  planned.schedule = strategy.schedule(planned.problem, topology, c.parallelism.options);
+  return planned;
+}
+
+simulate::Program program_of(const PlannedMask& mask, Direction direction, const simulate::Cluster& cluster) {
+  return simulate::program_of(mask.schedule, direction, mask.problem, cluster,
+                              AttendPrices(mask.schedule, mask.problem, direction, cluster.kernel));
+}
+
+std::vector<double> held_by_rank(const PlannedMask& mask, Direction direction, bool takes_rows) {
+  std::vector<double> held;
+  if (mask.schedule.ranks > kMostRanksHeld) return held;
+  for (int rank = 0; rank < mask.schedule.ranks; ++rank) {
+    const int64_t bytes = simulate::held_bytes(mask.schedule, mask.problem, rank, direction, takes_rows);
+    held.push_back(static_cast<double>(bytes));
+  }
+  return held;
+}
+
+Prediction predict(const Case& c, const Machine& machine,
+                   const std::function<void(const std::string&)>& progress) {
+  const auto say = [&](const std::string& text) {
+    if (progress) progress(text);
+  };
+  const simulate::Cluster cluster = cluster_of(c, machine);
+  const Topology topology = c.parallelism ? c.parallelism.topology() : Topology{};
   Prediction prediction;
   record::CaseRecord& record = prediction.record;
   record.id = id_of(c);
@@ -183,29 +209,30 @@ Prediction predict(const Case& c, const Machine& machine,
   MaskSource source(c);
   double time_s = 0, area = 0, done = 0;
   const double share = 1 / static_cast<double>(c.masks);
-  for (int64_t i = 0; i < c.masks; ++i) {
-    say("drawing the mask");
-    const Problem problem = problem_of(c, source.next().masks);
+  const auto count = [&](const Problem& problem) {
     area += share * static_cast<double>(problem.area());
     done += share * flops(problem, c.direction);
+  };
+  for (int64_t i = 0; i < c.masks; ++i) {
+    say("drawing the mask");
+    HeadMasks masks = source.next().masks;
     if (!c.parallelism) {
+      const Problem problem = problem_of(c, std::move(masks));
+      count(problem);
       time_s += share * estimate_s(problem, c.direction, cluster.kernel);
       continue;
     }
-    const Strategy& strategy = strategy_from_name(c.parallelism.strategy);
-    const Support support = strategy.supports(problem, topology, c.parallelism.options);
-    LONGSPAN_CHECK_INPUT(support, "{} {}", strategy.name, support.reason);
-    say(fmt::format("planning {} on {} ranks", strategy.name, topology.ranks()));
-    const Schedule schedule = strategy.schedule(problem, topology, c.parallelism.options);
+    say(fmt::format("planning {} on {} ranks", c.parallelism.strategy, topology.ranks()));
+    const PlannedMask mask = plan_mask(c, std::move(masks));
+    count(mask.problem);
     say("pricing what each rank computes");
     SimulatedPass pass;
-    pass.program = simulate::program_of(schedule, c.direction, problem, cluster,
-                                        AttendPrices(schedule, problem, c.direction, cluster.kernel));
+    pass.program = program_of(mask, c.direction, cluster);
     say("simulating");
     pass.timeline = simulate::run(pass.program, cluster, topology);
-    if (i == 0) record.parallel = planned(c, schedule, problem);
+    if (i == 0) record.parallel = planned(c, mask.schedule, mask.problem);
     add_times(*record.parallel, pass.timeline, share);
-    add_held(*record.parallel, c.direction, schedule, problem, cluster.links.takes_rows, share);
+    add(record.parallel->held_bytes, held_by_rank(mask, c.direction, cluster.links.takes_rows), share);
     time_s += share * pass.timeline.time_s;
     if (i == 0) prediction.pass = std::move(pass);
   }

@@ -11,6 +11,24 @@
 
 namespace longspan::bench {
 
+// The figures of the machine for a case. Throws an input error if it does not describe the case's kernel,
+// tensors, transport or nodes, or if the case needs more host memory than there is.
+simulate::Cluster cluster_of(const Case& c, const Machine& machine);
+
+// A mask of a case and its schedule: both passes are simulated from it, on any machine.
+struct PlannedMask {
+  Problem problem;
+  Schedule schedule;
+};
+// Throws an input error if the strategy does not support the problem.
+PlannedMask plan_mask(const Case& c, HeadMasks masks);
+Problem problem_of(const Case& c, HeadMasks masks);
+
+simulate::Program program_of(const PlannedMask& mask, Direction direction, const simulate::Cluster& cluster);
+
+// What each rank's buffers hold; empty above 64 ranks, where this would take long.
+std::vector<double> held_by_rank(const PlannedMask& mask, Direction direction, bool takes_rows);
+
 // A context-parallel pass of one mask, simulated.
 struct SimulatedPass {
   simulate::Program program;
