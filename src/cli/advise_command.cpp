@@ -14,6 +14,7 @@
 #include "cli/machine_option.h"
 #include "cli/progress_line.h"
 #include "cli/schedule_case.h"
+#include "cli/workload_advice.h"
 #include "record/json.h"
 
 namespace longspan::cli {
@@ -23,6 +24,7 @@ using bench::Candidate;
 using record::Json;
 
 struct AdviseArguments : ScheduleArguments, MachineArguments {
+  std::string workload;
   bool json = false;
 };
 
@@ -97,6 +99,10 @@ void add_advise_command(CLI::App& program) {
   options->strategy = "ring-p2p";  // supports any number of ranks; every strategy takes its place in turn
   add_schedule_options(*command, *options);
   add_machine_options(*command, *options);
+  command
+      ->add_option("--workload", options->workload,
+                   "instead of a mask: the steps of a workload, for which degrees are compared")
+      ->type_name("FILE");
   command->add_flag("--json", options->json, "print JSON (keys: docs/reference/results.md)");
   command->footer(
       "Nothing runs on a device. `longspan simulate STRATEGY` shows a candidate rank by rank.\n"
@@ -104,9 +110,13 @@ void add_advise_command(CLI::App& program) {
       "Examples:\n"
       "  longspan advise --machine data/machines/h200.json --ranks 4 --mask causal_document --seqlen 128K\n"
       "  longspan advise --machine data/machines/hgx-h100.json --topology 4x8 --transport nccl --mask causal "
-      "--seqlen 256K");
+      "--seqlen 256K\n"
+      "  longspan advise --machine data/machines/h200.json --ranks 8 --workload workload.jsonl");
   command->callback([options] {
     const bench::Machine machine = bench::read_machine(options->machine);
+    if (!options->workload.empty())
+      return advise_on_workload(options->workload, *options, options->kernel_of(machine), machine,
+                                options->json);
     const bench::Case problem = schedule_case(*options, options->kernel_of(machine));
     std::vector<Candidate> candidates;
     {

@@ -60,10 +60,9 @@ bench::Workload drawn(const WorkloadArguments& given) {
                        given.mask);
   bench::WorkloadStep step{given.mask, parse_options(given.pattern_options), {}};
   for (const TableOption& option : pattern_options())
-    LONGSPAN_CHECK_INPUT(!step.options.has(option.spec) ||
-                             find_option(pattern.options, option.spec.name) != nullptr,
-                         "{} does not apply to {}, only to {}", option_name(option.spec.name), given.mask,
-                         option.rows());
+    LONGSPAN_CHECK_INPUT(
+        !step.options.has(option.spec) || find_option(pattern.options, option.spec.name) != nullptr,
+        "{} does not apply to {}, only to {}", option_name(option.spec.name), given.mask, option.rows());
   bench::Case c;
   set(c, "heads", given.heads);
   set(c, "head_dim", given.head_dim);
@@ -159,7 +158,8 @@ void add_workload_command(CLI::App& program) {
         ->excludes(file);
   };
   add("--lengths", options->lengths,
-      "document lengths: pile, prolong64k, prolong512k, uniform:A:B, list:A:B:..., or a file with a length on "
+      "document lengths: pile, prolong64k, prolong512k, uniform:A:B, list:A:B:..., or a file with a length "
+      "on "
       "each line, all equally likely");
   add("--tokens", options->tokens, "tokens of a micro-batch, at most");
   add("--steps", options->steps, "steps");
@@ -181,7 +181,9 @@ void add_workload_command(CLI::App& program) {
   add("--pp", options->pp, "pipeline stages");
   add("--tp", options->tp, "tensor-parallel GPUs, which divide the heads");
   add_pattern_options(*command, options->pattern_options);
-  command->add_option("-o,--output", options->output, "the file to write, instead of standard output; replaces only a workload")
+  command
+      ->add_option("-o,--output", options->output,
+                   "the file to write, instead of standard output; replaces only a workload")
       ->type_name("FILE")
       ->excludes(file);
   command->footer(

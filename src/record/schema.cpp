@@ -86,6 +86,19 @@ One object: `machine` as above, `mask`, `seqlen`, and `candidates`, the fastest 
 | `slower_links_s`, `faster_links_s` | both passes together, if all links carried a quarter less, or more |
 | `held_bytes` | buffers of the rank that holds the most; absent above 64 ranks |
 | `too_close` | within 3 % of the fastest: too close to call |
+
+With `--workload`, one object: `machine`, `workload` (the file), `steps`, `ranks`, `nodes`, `memory_bytes` (the limit), `pricing_s` (what
+this machine took to price all choices), and the ways to divide the ranks: `one_degree`, a list with a `degree` and the axes of a strategy each;
+`each_step`; `each_micro_batch`. Each way has
+
+| key | meaning |
+|---|---|
+| `fits`, `memory_bytes` | whether every micro-batch fits, and what the GPU that holds the most needs. What does not fit has no other keys |
+| `step_s`, `planned_step_s` | `p50`, `p95`, `p99` and `sum` over the steps, without and with planning |
+| `exposed_share` | share of the ranks' time in attention that they wait for data |
+| `between_nodes_bytes`, `idle_gpu_hours` | of all GPUs in all steps |
+| `regret`, `planned_regret` | `sum` over that of `each_micro_batch` without planning, less 1 |
+| `degrees` | number of micro-batches by degree |
 )";
 
 // Notes printed above the table of an object, by its key.

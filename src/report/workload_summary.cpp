@@ -96,7 +96,8 @@ class Summing {
     const auto layers = static_cast<double>(record_.layers);
     summary.attention_s = over_steps([](const Step& s) { return s.attention_s; });
     summary.planning_s = over_steps([](const Step& s) { return s.planning_s; });
-    summary.with_planning_s = over_steps([&](const Step& s) { return s.attention_s + s.planning_s / layers; });
+    summary.with_planning_s =
+        over_steps([&](const Step& s) { return s.attention_s + s.planning_s / layers; });
     const auto imbalance = [&](Load Step::*load) -> std::optional<double> {
       if ((steps.front().*load).mean <= 0) return std::nullopt;
       return over_steps([&](const Step& s) { return (s.*load).most / (s.*load).mean; }).p50;
@@ -230,8 +231,8 @@ std::string format_workloads(const std::vector<WorkloadSummary>& summaries, int 
   };
   std::string heading;
   for (const WorkloadSummary& s : summaries) {
-    const std::string here = fmt::format("Workload {}: {} steps, {} layers ({})", printable(s.workload), s.steps,
-                                         s.layers, printable(s.setup));
+    const std::string here = fmt::format("Workload {}: {} steps, {} layers ({})", printable(s.workload),
+                                         s.steps, s.layers, printable(s.setup));
     if (here != heading) {
       heading = here;
       text += fmt::format("\n{}\n", here);
@@ -246,9 +247,11 @@ std::string format_workloads(const std::vector<WorkloadSummary>& summaries, int 
   }
   text += "\n";
   for (const std::string& note :
-       wrap("p50, p95, p99: one layer's attention in a step, both passes of all micro-batches. planning: of all "
+       wrap("p50, p95, p99: one layer's attention in a step, both passes of all micro-batches. planning: of "
+            "all "
             "micro-batches, once for all layers; with it: a layer's attention with its share. tokens, pairs, "
-            "time: the largest rank's load over the mean one's. All but p95 and p99 are medians over the steps.",
+            "time: the largest rank's load over the mean one's. All but p95 and p99 are medians over the "
+            "steps.",
             width > 0 ? static_cast<size_t>(width) : 118))
     text += note + "\n";
   return text;

@@ -21,9 +21,9 @@ Percentiles percentiles(std::vector<double> values);  // at least one
 struct WorkloadSummary {
   std::string workload;  // the file
   int64_t layers = 1;
-  std::string setup, contender;   // "usp ulysses 2, 4 ranks, sm90"
+  std::string setup, contender;    // "usp ulysses 2, 4 ranks, sm90"
   size_t steps = 0, measured = 0;  // `measured`: all of whose cases were
-  std::string reason;             // why a case was not
+  std::string reason;              // why a case was not
   // Over the measured steps, all absent without one. A step's time is that of one layer's attention, both
   // passes of all micro-batches, of the slowest replica.
   std::optional<Percentiles> attention_s;

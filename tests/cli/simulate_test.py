@@ -286,5 +286,117 @@ class AdviseTest(unittest.TestCase):
             self.assertIn(words, result.stdout)
 
 
+class WorkloadAdviceTest(unittest.TestCase):
+    """One degree for all micro-batches of a workload against one for each, on eight GPUs."""
+
+    MODEL = {"heads_q": 32, "heads_kv": 8, "head_dim": 128, "layers": 4}
+    LONG, SHORT = [30000, 2768], [512] * 16
+
+    def advise(self, steps, *arguments, header={}):
+        header = {"type": "workload", "version": 1, "model": self.MODEL, **header}
+        lines = [header] + [{"mask": "causal_document", "micro_batches": batches} for batches in steps]
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "w.jsonl"
+            path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+            return run("advise", "--workload", str(path), "--machine", H200, "--ranks", "8", *arguments)
+
+    def advice(self, steps, *arguments, header={}):
+        done = self.advise(steps, "--json", *arguments, header=header)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def one(self, advice, degree, strategy):
+        [policy] = [p for p in advice["one_degree"] if (p["degree"], p.get("strategy")) == (degree, strategy)]
+        return policy
+
+    def test_a_step_of_one_micro_batch_takes_what_simulate_predicts(self):
+        advice = self.advice([[self.LONG]], header={"outside_s_per_token": 1e-6})
+        passes = []
+        for direction in ("forward", "backward"):
+            [line] = simulate("balanced", "--machine", H200, "--ranks", "8", "--mask", "causal_document", "--seqlen", "32K",
+                              "--lengths", "list:30000:2768", "--heads", "32:8", "--direction", direction)
+            passes.append(line)
+        balanced = self.one(advice, 8, "balanced")
+        outside_s = 1e-6 * 32768 / 8
+        self.assertAlmostEqual(balanced["step_s"]["p50"], 4 * sum(line["time_s"] for line in passes) + outside_s)
+        ranks = [line["parallel"] for line in passes]
+        exposed_s = sum(sum(each["exposed_s"]) for each in ranks)
+        self.assertAlmostEqual(balanced["exposed_share"], exposed_s / (8 * sum(line["time_s"] for line in passes)))
+        busy_s = sum(sum(sum(each[part]) for part in ("compute_s", "reorder_s", "merge_s")) for each in ranks)
+        self.assertAlmostEqual(balanced["idle_gpu_hours"] * 3600,
+                               8 * balanced["step_s"]["p50"] - 4 * busy_s - 8 * outside_s)
+        self.assertGreater(balanced["planned_step_s"]["p50"], balanced["step_s"]["p50"])
+        held = max(ranks[1]["held_bytes"])
+        kept = 4096 * (2 * (2 * 32 + 2 * 8) * 128 + 4 * 32)  # q, k, v, o and lse of a layer
+        gradients = 4096 * 2 * (2 * 32 + 2 * 8) * 128
+        self.assertAlmostEqual(balanced["memory_bytes"], 4 * kept + gradients + held)
+
+    def test_mixed_micro_batches_want_degrees_of_their_own(self):
+        steps = [[self.LONG] + 4 * [self.SHORT], 8 * [self.SHORT]]
+        advice = self.advice(steps)
+        self.assertEqual({p["degree"] for p in advice["one_degree"]}, {1, 2, 4, 8})
+        each = advice["each_micro_batch"]
+        self.assertEqual(sum(each["degrees"].values()), 13)
+        self.assertGreaterEqual(len(each["degrees"]), 2)
+        self.assertEqual(each["regret"], 0)
+        self.assertGreater(each["planned_regret"], 0)
+        best = min(p["regret"] for p in advice["one_degree"])
+        self.assertGreater(best, advice["each_step"]["regret"])
+        self.assertGreaterEqual(advice["each_step"]["regret"], 0)
+        for policy in advice["one_degree"]:
+            self.assertEqual(policy["degrees"], {str(policy["degree"]): 13})
+            self.assertGreaterEqual(policy["planned_regret"], policy["regret"])
+            self.assertAlmostEqual(policy["regret"], policy["step_s"]["sum"] / each["step_s"]["sum"] - 1)
+
+    def test_degrees_that_do_not_fit_are_left_out(self):
+        steps = [[self.LONG] + 4 * [self.SHORT]]
+        free = self.advice(steps)
+        four, eight = (min(p["memory_bytes"] for p in free["one_degree"] if p["degree"] == degree) for degree in (4, 8))
+        tight = self.advice(steps, header={"memory_bytes": (four + eight) / 2})
+        fitting = {p["degree"] for p in tight["one_degree"] if p["fits"]}
+        self.assertEqual(fitting, {8})
+        for policy in tight["one_degree"]:
+            self.assertEqual(policy["fits"], policy["memory_bytes"] <= tight["memory_bytes"])
+            self.assertEqual("step_s" in policy, policy["fits"])
+        self.assertLessEqual(tight["each_micro_batch"]["memory_bytes"], tight["memory_bytes"])
+        none = self.advise(steps, header={"memory_bytes": eight / 2})
+        self.assertEqual(none.returncode, 2)
+        self.assertIn("a micro-batch of 32768 tokens needs", none.stderr)
+
+    def test_nodes_tensor_parallelism_and_pipelines(self):
+        header = {"parallel": {"dp": 2, "cp": 8, "pp": 2, "tp": 2}}
+        done = {}
+        for name, more in (("whole", {}), ("divided", header)):
+            lines = [{"type": "workload", "version": 1, "model": self.MODEL, **more}, {"mask": "causal_document", "micro_batches": [self.LONG]}]
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "w.jsonl"
+                path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+                result = run("advise", "--workload", str(path), "--machine", NODES, "--topology", "2x8", "--transport", "nccl", "--json")
+                self.assertEqual(result.returncode, 0, result.stderr)
+                done[name] = json.loads(result.stdout)
+        self.assertEqual({p["degree"] for p in done["whole"]["one_degree"]}, {1, 2, 4, 8, 16})
+        for degree, between in ((8, False), (16, True)):
+            for p in done["whole"]["one_degree"]:
+                if p["degree"] == degree:
+                    self.assertEqual(p["between_nodes_bytes"] > 0, between)
+        # Half of the heads and half of the layers on each GPU, and a bubble as long as the one micro-batch.
+        whole, divided = (self.one(done[name], 1, None)["step_s"]["p50"] for name in ("whole", "divided"))
+        self.assertAlmostEqual(divided / whole, 0.5, delta=0.05)
+
+    def test_the_text_has_a_row_for_each_degree(self):
+        done = self.advise([[self.LONG, self.SHORT]])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for degree in (1, 2, 4, 8):
+            self.assertRegex(done.stdout, rf"\n +{degree}  \w")
+        for words in ("one for each micro-batch", "micro-batches by degree:", "not hidden", "regret"):
+            self.assertIn(words, done.stdout)
+
+    def test_options_that_the_workload_answers_are_refused(self):
+        for option in ("--mask", "--seqlen", "--lengths", "--heads"):
+            done = self.advise([[self.SHORT]], option, {"--mask": "full", "--seqlen": "1K", "--lengths": "pile"}.get(option, "8"))
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(f"{option} cannot be combined with --workload", done.stderr)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -34,7 +34,9 @@ std::vector<StrategyOptions> options_of(const Strategy& strategy, const Case& pr
   return list;
 }
 
-std::vector<Parallelism> allowed(const Case& problem) {
+}  // namespace
+
+std::vector<Parallelism> candidates_of(const Case& problem) {
   std::vector<Parallelism> list;
   for (const Strategy& strategy : strategies()) {
     for (const StrategyOptions& options : options_of(strategy, problem)) {
@@ -50,6 +52,8 @@ std::vector<Parallelism> allowed(const Case& problem) {
   }
   return list;
 }
+
+namespace {
 
 // Adds one mask's times: planned once, and priced once for each pass, since only links differ.
 void add_mask(Candidate& candidate, std::vector<double> (&held)[2], const PlannedMask& mask,
@@ -75,7 +79,7 @@ void add_mask(Candidate& candidate, std::vector<double> (&held)[2], const Planne
 std::vector<Candidate> advise(const Case& problem, const Machine& machine,
                               const std::function<void(const std::string&)>& progress) {
   std::vector<Candidate> candidates;
-  for (const Parallelism& p : allowed(problem)) {
+  for (const Parallelism& p : candidates_of(problem)) {
     Candidate& candidate = candidates.emplace_back();
     candidate.parallelism = p;
     if (progress) progress(describe_strategy(p));

@@ -25,6 +25,10 @@ struct Candidate {
 // predictions that tests hold (docs/concepts/simulation.md).
 inline constexpr double kTooClose = 0.03;
 
+// Every strategy that supports the case's heads and ranks, with each Ulysses degree and, over nodes, both
+// placements. The case's own strategy is not read.
+std::vector<Parallelism> candidates_of(const Case& problem);
+
 // Fastest first. The case names the problem, the ranks and the transport; its strategy is not read.
 std::vector<Candidate> advise(const Case& problem, const Machine& machine,
                               const std::function<void(const std::string&)>& progress = {});

@@ -30,10 +30,8 @@ Group common_group(const Workload& w, const Group& given) {
   set(group, "heads", fmt::format("{}:{}", w.heads_q_per_gpu(), w.heads_kv_per_gpu()));
   set(group, "head_dim", fmt::format("{}", w.head_dim));
   if (unset("dtype")) set(group, "dtype", std::string(name_of(w.dtype)));
-  if (unset("direction"))
-    group.values["direction"] = {{"forward", "--workload"}, {"backward", "--workload"}};
-  if (!unset("strategy") && unset("ranks") && unset("topology"))
-    set(group, "ranks", fmt::format("{}", w.cp));
+  if (unset("direction")) group.values["direction"] = {{"forward", "--workload"}, {"backward", "--workload"}};
+  if (!unset("strategy") && unset("ranks") && unset("topology")) set(group, "ranks", fmt::format("{}", w.cp));
   return group;
 }
 
@@ -75,8 +73,8 @@ WorkloadCases cases_of(const Workload& w, const Group& given, const std::vector<
       for (Case& c : expand(suite, all_kernels, offered, rows)) {
         const auto at = series.try_emplace(contender_of(c), result.series.size()).first->second;
         if (at == result.series.size()) {
-          result.series.emplace_back().steps.resize(
-              w.steps.size(), std::vector<std::vector<std::string>>(replicas));
+          result.series.emplace_back().steps.resize(w.steps.size(),
+                                                    std::vector<std::vector<std::string>>(replicas));
         }
         const std::string id = id_of(c);
         result.series[at].steps[s][b % replicas].push_back(id);

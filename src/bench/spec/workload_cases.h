@@ -20,7 +20,8 @@ struct WorkloadCases {
 
 // `given`: the axes of the command line; a strategy without ranks gets the workload's degree. The other
 // arguments are those of expand(). Throws an input error if `given` has an axis that the workload fixes.
-WorkloadCases cases_of(const Workload& workload, const Group& given, const std::vector<std::string>& all_kernels,
-                       const std::vector<std::string>& offered, std::span<const KernelRow> rows = {});
+WorkloadCases cases_of(const Workload& workload, const Group& given,
+                       const std::vector<std::string>& all_kernels, const std::vector<std::string>& offered,
+                       std::span<const KernelRow> rows = {});
 
 }  // namespace longspan::bench

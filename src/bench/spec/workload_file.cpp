@@ -105,9 +105,9 @@ void read_model(const Json& json, Workload& w) {
 }
 
 Workload header_from(const Json& json) {
-  const Fields line(json, "",
-                    {"type", "version", "source", "model", "outside_s_per_token", "memory_bytes", "parallel",
-                     "cluster"});
+  const Fields line(
+      json, "",
+      {"type", "version", "source", "model", "outside_s_per_token", "memory_bytes", "parallel", "cluster"});
   LONGSPAN_CHECK_INPUT(line.has("type") && line.at("type") == "workload",
                        "the first line must be the header, an object with \"type\": \"workload\"");
   const int64_t version = line.whole("version", 1, INT64_MAX);
@@ -157,19 +157,17 @@ WorkloadStep step_from(const Json& json) {
     const Fields options(line.at("options"), "options", known);
     for (const OptionSpec& option : pattern->options) {
       const std::string key(option.name);
-      if (options.has(key.c_str()))
-        step.options.set(key, option_from_json(option, options.at(key.c_str())));
+      if (options.has(key.c_str())) step.options.set(key, option_from_json(option, options.at(key.c_str())));
     }
   }
   for (const Json& batch : line.list("micro_batches")) {
     const std::string place = fmt::format("micro_batches[{}]", step.micro_batches.size());
-    LONGSPAN_CHECK_INPUT(batch.is_array() && !batch.empty(),
-                         "'{}' must be a list of document lengths, is {}", place, excerpt(batch));
+    LONGSPAN_CHECK_INPUT(batch.is_array() && !batch.empty(), "'{}' must be a list of document lengths, is {}",
+                         place, excerpt(batch));
     MicroBatch& lengths = step.micro_batches.emplace_back();
     int64_t tokens = 0;
     for (const Json& length : batch) {
-      lengths.push_back(
-          Fields::whole(length, fmt::format("{}[{}]", place, lengths.size()), 1, kMaxTokens));
+      lengths.push_back(Fields::whole(length, fmt::format("{}[{}]", place, lengths.size()), 1, kMaxTokens));
       tokens += lengths.back();
       LONGSPAN_CHECK_INPUT(tokens <= kMaxTokens, "'{}' has more than {} tokens", place, kMaxTokens);
     }

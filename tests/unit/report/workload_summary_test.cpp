@@ -18,8 +18,9 @@ using ::testing::Not;
 using Steps = std::vector<std::vector<std::vector<std::string>>>;
 
 nlohmann::json workload_json(const Steps& steps, int layers = 4) {
-  return {{"type", "workload"}, {"schema", 1},       {"run", "00000000000000aa"}, {"workload", "w.jsonl"},
-          {"hash", "aa"},       {"layers", layers}, {"steps", steps}};
+  return {{"type", "workload"},    {"schema", 1},  {"run", "00000000000000aa"},
+          {"workload", "w.jsonl"}, {"hash", "aa"}, {"layers", layers},
+          {"steps", steps}};
 }
 
 // A case of one pass on two ranks.
@@ -52,9 +53,9 @@ TEST(Percentiles, AreNearestRanks) {
 
 TEST(WorkloadSummary, AddsUpBothPassesOfTheSlowestReplica) {
   const Steps steps = {{{"f1", "b1", "f1", "b1"}, {"f2", "b2"}}, {{"f1", "b1"}, {"f2", "b2"}}};
-  const std::string text =
-      text_of(run_json(), workload_json(steps), pass_json("f1", "forward", 1, 0.1), pass_json("b1", "backward", 2, 0.4),
-              pass_json("f2", "forward", 3, 0.1), pass_json("b2", "backward", 4, 0.6));
+  const std::string text = text_of(run_json(), workload_json(steps), pass_json("f1", "forward", 1, 0.1),
+                                   pass_json("b1", "backward", 2, 0.4), pass_json("f2", "forward", 3, 0.1),
+                                   pass_json("b2", "backward", 4, 0.6));
   const auto summaries = summarise_workloads(parse_results(text, "x.jsonl"));
   ASSERT_EQ(summaries.size(), 1u);
   const WorkloadSummary& s = summaries[0];
@@ -88,17 +89,18 @@ TEST(WorkloadSummary, CountsOnlyStepsWhoseCasesWereAllMeasured) {
 TEST(WorkloadSummary, OneOfAResumedRunAndTheFastestFirst) {
   nlohmann::json other = pass_json("o1", "forward", 0.5, 0.1);
   other["case"]["strategy"] = "balanced";
-  const std::string text =
-      text_of(run_json(), workload_json({{{"f1"}}}), workload_json({{{"o1"}}}), pass_json("f1", "forward", 1, 0.1),
-              run_json(), workload_json({{{"f1"}}}), workload_json({{{"o1"}}}), other);
+  const std::string text = text_of(run_json(), workload_json({{{"f1"}}}), workload_json({{{"o1"}}}),
+                                   pass_json("f1", "forward", 1, 0.1), run_json(), workload_json({{{"f1"}}}),
+                                   workload_json({{{"o1"}}}), other);
   std::vector<std::string> contenders;
-  for (const WorkloadSummary& s : summarise_workloads(parse_results(text, "x.jsonl"))) contenders.push_back(s.contender);
+  for (const WorkloadSummary& s : summarise_workloads(parse_results(text, "x.jsonl")))
+    contenders.push_back(s.contender);
   EXPECT_THAT(contenders, ElementsAre("balanced, 2 ranks, k", "usp, 2 ranks, k"));
 }
 
 TEST(WorkloadSummary, StandsInTableAndPageInPlaceOfItsCases) {
-  const std::string text =
-      text_of(run_json(), workload_json({{{"f1"}}}), pass_json("f1", "forward", 1, 0.1), case_json("lone", "full", 1));
+  const std::string text = text_of(run_json(), workload_json({{{"f1"}}}), pass_json("f1", "forward", 1, 0.1),
+                                   case_json("lone", "full", 1));
   const Results results = parse_results(text, "x.jsonl");
   const std::string table = format_table(results, {});
   EXPECT_THAT(table, HasSubstr("1 measured, 0 skipped, 0 failed"));

@@ -128,19 +128,37 @@ TEST(WorkloadFile, NamesTheLineTheKeyAndWhatIsAllowed) {
       {file(kHeader, std::string(100000, '[')), ":2: "},
       {file(kHeader, R"({"mask":"causal_document","mask":"x"})"), ":2: "},
   };
-  for (const auto& [text, part] : files) EXPECT_THAT(message_of(text), HasSubstr(part)) << text.substr(0, 200);
+  for (const auto& [text, part] : files)
+    EXPECT_THAT(message_of(text), HasSubstr(part)) << text.substr(0, 200);
 }
 
 // A reader turns any bytes into a workload or an input error of one line.
 TEST(WorkloadFile, SurvivesMutatedFiles) {
-  const std::string seeds[] = {file(kHeader, kStep),
-                               file(R"({"type":"workload","version":1,"source":"x","model":{"heads_q":8,"heads_kv":2,)"
-                                    R"("head_dim":64,"layers":4,"dtype":"f32"},"outside_s_per_token":1e-6,)"
-                                    R"("memory_bytes":1e9,"parallel":{"dp":2,"cp":2,"pp":2,"tp":2},)"
-                                    R"("cluster":{"machine":"m","nodes":1,"gpus_per_node":8}})",
-                                    R"({"mask":"prefix_lm_document","options":{"prefix":9},"micro_batches":[[9,1]]})")};
-  const std::string pieces[] = {"[", "]", "{", "}", "\"", ",", ":", "\n", std::string(1, '\0'), "-", "1e999", "null",
-                                "9223372036854775808", "\\u0000", "\xff", "\x1b[2J", "true", "0.5"};
+  const std::string seeds[] = {
+      file(kHeader, kStep),
+      file(R"({"type":"workload","version":1,"source":"x","model":{"heads_q":8,"heads_kv":2,)"
+           R"("head_dim":64,"layers":4,"dtype":"f32"},"outside_s_per_token":1e-6,)"
+           R"("memory_bytes":1e9,"parallel":{"dp":2,"cp":2,"pp":2,"tp":2},)"
+           R"("cluster":{"machine":"m","nodes":1,"gpus_per_node":8}})",
+           R"({"mask":"prefix_lm_document","options":{"prefix":9},"micro_batches":[[9,1]]})")};
+  const std::string pieces[] = {"[",
+                                "]",
+                                "{",
+                                "}",
+                                "\"",
+                                ",",
+                                ":",
+                                "\n",
+                                std::string(1, '\0'),
+                                "-",
+                                "1e999",
+                                "null",
+                                "9223372036854775808",
+                                "\\u0000",
+                                "\xff",
+                                "\x1b[2J",
+                                "true",
+                                "0.5"};
   std::mt19937 random(7);
   const auto below = [&](size_t n) { return random() % n; };
   int read = 0;
@@ -220,9 +238,10 @@ TEST(DrawWorkload, RefusesMixturesOfASequence) {
 }
 
 TEST(WorkloadCases, AreBothPassesOfEachMicroBatchForEachContender) {
-  Workload w = parse_workload(file(kHeader, R"({"mask":"causal_document","micro_batches":[[5,3],[8],[5,3],[4,4]]})") +
-                                  std::string(kStep),
-                              "w.jsonl");
+  Workload w =
+      parse_workload(file(kHeader, R"({"mask":"causal_document","micro_batches":[[5,3],[8],[5,3],[4,4]]})") +
+                         std::string(kStep),
+                     "w.jsonl");
   w.dp = 2;
   w.cp = 4;
   Group given;
@@ -238,8 +257,10 @@ TEST(WorkloadCases, AreBothPassesOfEachMicroBatchForEachContender) {
     EXPECT_EQ(c.parallelism.ranks, 4);
     EXPECT_EQ(c.seqlen, 8);
     EXPECT_EQ(c.dtype, DType::kBF16);
-    EXPECT_EQ(draw_mask(c.mask, c.pattern_options(0)).document_lengths.front(),
-              c.lengths == "list:8" ? 8 : c.lengths == "list:5:3" ? 5 : 4);
+    EXPECT_EQ(draw_mask(c.mask, c.pattern_options(0)).document_lengths.front(), c.lengths == "list:8" ? 8
+                                                                                : c.lengths == "list:5:3"
+                                                                                    ? 5
+                                                                                    : 4);
   }
   std::set<std::string> named;
   for (const WorkloadSeries& series : made.series) {
@@ -256,7 +277,8 @@ TEST(WorkloadCases, AreBothPassesOfEachMicroBatchForEachContender) {
 
 TEST(WorkloadCases, RefuseWhatTheWorkloadSays) {
   const Workload w = parse_workload(file(kHeader, kStep), "w.jsonl");
-  for (const auto& [axis, value] : {std::pair{"mask", "full"}, {"seqlen", "1K"}, {"lengths", "pile"}, {"prefix", "3"}}) {
+  for (const auto& [axis, value] :
+       {std::pair{"mask", "full"}, {"seqlen", "1K"}, {"lengths", "pile"}, {"prefix", "3"}}) {
     Group given;
     add_value(given, *find_axis(axis), {value, "--x"});
     try {
