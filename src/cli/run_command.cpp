@@ -113,7 +113,7 @@ Request request_of_workload(const RunArguments& options, const bench::Filter& fi
     record::WorkloadRecord& line = request.workload.emplace_back();
     line.workload = relative_path(options.workload);
     line.hash = bench::hex16(bench::hash64(text));
-    line.layers = workload.layers / workload.pp;
+    line.layers = workload.layers_of_stage();
     line.steps = std::move(series.steps);
   }
   return request;

@@ -86,6 +86,8 @@ std::string case_title(const Workload& workload) {
   std::string title = fmt::format("{} {} {} {} {} {}x{}", workload.kernel, mask_title(workload),
                                   format_seqlen(workload.seqlen), workload.direction, workload.dtype,
                                   heads_title(workload), workload.head_dim);
+  // The micro-batches of a workload differ in nothing else.
+  if (workload.lengths.starts_with("list:")) title += " " + fit(workload.lengths, 32);
   if (workload.deterministic) title += " deterministic";
   for (const Fact& fact : workload.extra) title += fmt::format(" {} {}", fact.key, fact.text);
   return title;

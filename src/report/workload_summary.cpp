@@ -90,6 +90,7 @@ class Summing {
     if (steps.empty()) return summary;
     const auto over_steps = [&](auto&& value) {
       std::vector<double> values;
+      values.reserve(steps.size());
       for (const Step& step : steps) values.push_back(value(step));
       return percentiles(std::move(values));
     };

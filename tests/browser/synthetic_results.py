@@ -289,6 +289,10 @@ def hostile(rng, speed):
         bad["accuracy"]["counting"] = HOSTILE
         bad["device_state"] = {HOSTILE: HOSTILE}
         yield bad
+    case = make_case(HOSTILE, "causal_document", 512, "forward", strategy=HOSTILE)
+    step = case_line(run, rng, case, 1, 1, status="failed", reason=HOSTILE)
+    yield step
+    yield {"type": "workload", "schema": 1, "run": run, "workload": HOSTILE, "hash": HOSTILE, "layers": 1, "steps": [[[step["id"], HOSTILE]]]}
     for status in ("skipped", "failed"):
         case = make_case("cpu-naive" + status, "full", 1024, "forward")
         yield case_line(run, rng, case, 1, 1, status=status, reason=HOSTILE)

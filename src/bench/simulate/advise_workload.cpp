@@ -98,7 +98,7 @@ class Adviser {
         machine_(machine),
         base_(base),
         ranks_(base.parallelism.topology().ranks()),
-        layers_(static_cast<double>(workload.layers / workload.pp)) {
+        layers_(static_cast<double>(workload.layers_of_stage())) {
     base_.heads_q = w_.heads_q_per_gpu();
     base_.heads_kv = w_.heads_kv_per_gpu();
     base_.head_dim = w_.head_dim;
@@ -180,7 +180,8 @@ class Adviser {
   double memory_bytes(size_t batch, size_t choice) const {
     const Case& c = cases_[batch];
     const int degree = choices_[choice].degree;
-    const auto tokens = static_cast<double>((c.seqlen + degree - 1) / degree);
+    const int64_t most_tokens = (c.seqlen + degree - 1) / degree;
+    const auto tokens = static_cast<double>(most_tokens);
     const auto element = static_cast<double>(size_of(c.dtype)) * static_cast<double>(c.head_dim);
     const auto q = static_cast<double>(c.heads_q), kv = static_cast<double>(c.heads_kv);
     const double kept = tokens * ((2 * q + 2 * kv) * element + q * sizeof(float));

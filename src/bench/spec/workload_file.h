@@ -33,6 +33,7 @@ struct Workload {
   int64_t nodes = 0, gpus_per_node = 0;  // 0: not said
   std::vector<WorkloadStep> steps;
 
+  int64_t layers_of_stage() const { return layers / pp; }
   // Tensor parallelism divides the heads; KV heads are repeated once each GPU has one.
   int64_t heads_q_per_gpu() const { return heads_q / tp; }
   int64_t heads_kv_per_gpu() const { return heads_kv > tp ? heads_kv / tp : 1; }

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "lines.h"
+#include "report/format.h"
 #include "report/page.h"
 #include "report/table.h"
 
@@ -111,6 +112,18 @@ TEST(WorkloadSummary, StandsInTableAndPageInPlaceOfItsCases) {
   const std::string page = format_page(results, {});
   EXPECT_THAT(page, HasSubstr(R"("contender":"usp, 2 ranks, k")"));
   EXPECT_THAT(page, Not(HasSubstr(R"("id":"f1")")));
+}
+
+TEST(CaseTitle, TellsMicroBatchesApart) {
+  Workload workload;
+  workload.kernel = "k";
+  workload.mask = "causal_document";
+  workload.lengths = "list:5:3";
+  EXPECT_THAT(case_title(workload), HasSubstr(" list:5:3"));
+  workload.lengths = "list:1000:1000:1000:1000:1000:1000:1000";
+  EXPECT_THAT(case_title(workload), HasSubstr(" list:1000:1000:1000:1000:1000..."));
+  workload.lengths = "pile";
+  EXPECT_THAT(case_title(workload), Not(HasSubstr("pile")));
 }
 
 }  // namespace
