@@ -217,10 +217,15 @@ std::string format_workloads(const std::vector<WorkloadSummary>& summaries, int 
   if (summaries.empty()) return "";
   size_t widest = 0;
   for (const WorkloadSummary& s : summaries) widest = std::max(widest, display_width(printable(s.contender)));
+  // Columns are dropped from the right until the table fits.
+  constexpr size_t kCell = 9, kGap = 2, kFewest = 3;
+  size_t shown = 9;
+  while (width > 0 && shown > kFewest && widest + shown * (kGap + kCell) > static_cast<size_t>(width))
+    --shown;
   std::string text;
   const auto row = [&](const std::string& contender, const std::vector<std::string>& cells) {
     text += contender + std::string(widest - display_width(contender), ' ');
-    for (const std::string& cell : cells) text += fmt::format("  {:>9}", cell);
+    for (size_t i = 0; i < shown; ++i) text += fmt::format("{:>{}}", cells[i], kGap + kCell);
     text.erase(text.find_last_not_of(' ') + 1);
     text += "\n";
   };
@@ -232,8 +237,12 @@ std::string format_workloads(const std::vector<WorkloadSummary>& summaries, int 
   };
   std::string heading;
   for (const WorkloadSummary& s : summaries) {
-    const std::string here = fmt::format("Workload {}: {} steps, {} layers ({})", printable(s.workload),
-                                         s.steps, s.layers, printable(s.setup));
+    const auto plural = [](size_t n, const char* word) {
+      return fmt::format("{} {}{}", n, word, n == 1 ? "" : "s");
+    };
+    const std::string here =
+        fmt::format("Workload {}: {}, {} ({})", printable(s.workload), plural(s.steps, "step"),
+                    plural(static_cast<size_t>(s.layers), "layer"), printable(s.setup));
     if (here != heading) {
       heading = here;
       text += fmt::format("\n{}\n", here);

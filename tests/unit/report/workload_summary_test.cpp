@@ -1,6 +1,8 @@
 // The steps of workloads, summed up from made-up records.
 #include "report/workload_summary.h"
 
+#include <sstream>
+
 #include <gmock/gmock.h>
 
 #include "lines.h"
@@ -106,9 +108,13 @@ TEST(WorkloadSummary, StandsInTableAndPageInPlaceOfItsCases) {
   const std::string table = format_table(results, {});
   EXPECT_THAT(table, HasSubstr("1 measured, 0 skipped, 0 failed"));
   EXPECT_THAT(table, HasSubstr("1 case of workloads"));
-  EXPECT_THAT(table, HasSubstr("Workload w.jsonl: 1 steps, 4 layers"));
+  EXPECT_THAT(table, HasSubstr("Workload w.jsonl: 1 step, 4 layers"));
   EXPECT_THAT(table, HasSubstr("usp, 2 ranks, k"));
   EXPECT_THAT(table, Not(HasSubstr("Time of the ranks")));
+  const std::string narrow = format_table(results, {.width = 80});
+  EXPECT_THAT(narrow, HasSubstr("planning"));
+  std::istringstream lines(narrow);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
   const std::string page = format_page(results, {});
   EXPECT_THAT(page, HasSubstr(R"("contender":"usp, 2 ranks, k")"));
   EXPECT_THAT(page, Not(HasSubstr(R"("id":"f1")")));
