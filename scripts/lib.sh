@@ -80,23 +80,29 @@ build() {
   cmake --build "$folder" -j "$(build_jobs)" ${build_targets:+--target "${build_targets[@]}"} || fail "the build failed"
 }
 
-# An interpreter with PyTorch and pytest, for the tests of the Python package: made once, for all checkouts. Prints its
-# path, or nothing and the reason on stderr where it cannot be made; the tests then report `skipped`.
-torch_python() {
-  local folder version lock
-  version=$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])') || return 0
-  folder=${XDG_CACHE_HOME:-$HOME/.cache}/longspan/torch-2.11-transformers-5-python-$version
+# python_environment NAME PIP_ARGUMENT...: a virtual environment with these packages in the user's cache folder, made once, for
+# all checkouts. Prints its interpreter, or fails; what pip says goes to stderr.
+python_environment() {
+  local folder lock
+  folder=${XDG_CACHE_HOME:-$HOME/.cache}/longspan/$1
+  shift
   mkdir -p "${folder%/*}" && exec {lock}>"$folder.lock" && flock "$lock"  # another checkout may be installing it
   if [ ! -e "$folder/complete" ]; then
-    say "Installing PyTorch into $folder, some 5 GB, for the tests of the Python package" >&2
+    say "Installing $* into $folder" >&2
     rm -rf "$folder"
-    if ! { python3 -m venv "$folder" && "$folder/bin/pip" install -q --disable-pip-version-check \
-      'torch==2.11.*' 'transformers==5.*' numpy pytest && touch "$folder/complete"; } >&2; then
-      echo "PyTorch could not be installed; the tests of the Python package are skipped" >&2
-      return 0
-    fi
+    { python3 -m venv "$folder" && "$folder/bin/pip" install -q --disable-pip-version-check "$@" && touch "$folder/complete"; } >&2 ||
+      return 1
   fi
   echo "$folder/bin/python"
+}
+
+python_version() { python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])'; }
+
+# An interpreter with PyTorch and pytest, some 5 GB, for the tests of the Python package. Prints its path, or nothing and the
+# reason on stderr where it cannot be made; the tests then report `skipped`.
+torch_python() {
+  python_environment "torch-2.11-transformers-5-python-$(python_version)" 'torch==2.11.*' 'transformers==5.*' numpy pytest ||
+    echo "PyTorch could not be installed; the tests of the Python package are skipped" >&2
 }
 
 # The default preset of this machine: with CUDA if it can be used.
