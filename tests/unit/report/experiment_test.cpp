@@ -241,8 +241,9 @@ class BuiltInExperiment : public testing::TestWithParam<const char*> {};
 TEST_P(BuiltInExperiment, IsMeasuredByItsSuite) {
   const Experiment experiment = find_experiment(GetParam());
   std::vector<KernelRow> rows;
-  for (const char* name : {"fa2", "fa3", "fa4", "cudnn-fe", "flash-infer", "flashmask", "flex", "sm90",
-                           "torch-cudnn", "torch-efficient", "torch-fa2", "torch-math", "vsa", "vsa-triton"})
+  for (const char* name :
+       {"fa2", "fa3", "fa4", "cudnn-fe", "cudnn-flex", "flash-infer", "flashmask", "flashmask-v3", "flex",
+        "sm90", "torch-cudnn", "torch-efficient", "torch-fa2", "torch-math", "vsa", "vsa-triton"})
     rows.emplace_back().name = name, rows.back().reason = "not in this build";
   std::vector<Workload> workloads;
   for (const bench::Case& c : bench::expand(bench::find_suite(std::string("paper-") + GetParam()),
