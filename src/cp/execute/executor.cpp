@@ -276,7 +276,7 @@ class Executor::Impl {
       const Region& region = schedule_.regions[move.region];
       Piece piece =
           held_.read(move.what, region.tokens, region.heads, pool_, stream, rooms.copies_out[i], &packing);
-      if (!sendable(piece.tensors[0])) piece = packed(piece, stream, rooms.copies_out[i], packing);
+      if (!sendable(piece)) piece = packed(piece, stream, rooms.copies_out[i], packing);
       add_messages(sends, move.dst, piece);
       posted.stays = posted.stays && piece.own;
       posted.leaving.push_back(std::move(piece));
@@ -290,12 +290,9 @@ class Executor::Impl {
         places[arrival.move] = {posted.arriving.size(), arrival.row};
       posted.arriving.push_back(arrival(pass, number, posted.arriving.size(), landing.what, region));
       if (!landing.with_own) continue;
-      if (!communicator_.takes_rows()) {
-        held_.copy_own(posted.arriving.back(), stream, &packing);
-        continue;
-      }
-      // The rank receives its own rows from itself with the others, which avoids a separate copy.
-      for (const auto& [to, from] : held_.own_rows(posted.arriving.back())) {
+      const auto own_rows = own_rows_as_messages(posted.arriving.back());
+      if (own_rows.empty()) held_.copy_own(posted.arriving.back(), stream, &packing);
+      for (const auto& [to, from] : own_rows) {
         add_messages(sends, communicator_.rank(), from);
         add_messages(receives, communicator_.rank(), to);
       }
@@ -332,8 +329,21 @@ class Executor::Impl {
                       pass.rooms[round].arriving[index]);
   }
 
-  bool sendable(const TensorView& tensor) const {
-    return dense(tensor) || (communicator_.takes_rows() && tensor.head_stride == tensor.head_dim);
+  // Whether its tensors, k and v each, can be messages as they lie.
+  bool sendable(const Piece& piece) const {
+    return std::all_of(piece.tensors, piece.tensors + piece.tensor_count(), [&](const TensorView& tensor) {
+      return dense(tensor) || (communicator_.takes_rows() && tensor.head_stride == tensor.head_dim);
+    });
+  }
+
+  // The rows of the piece that the rank owns, and where they are, if it can receive them from itself with the
+  // rows of others, which avoids a separate copy. Else empty.
+  std::vector<std::pair<Piece, Piece>> own_rows_as_messages(const Piece& piece) const {
+    if (!communicator_.takes_rows()) return {};
+    auto rows = held_.own_rows(piece);
+    const bool all = std::all_of(rows.begin(), rows.end(), [&](const auto& r) { return sendable(r.second); });
+    if (!all) rows.clear();
+    return rows;
   }
 
   Piece packed(const Piece& piece, Stream stream, size_t room, std::vector<RowPair>& copies) const {
@@ -383,7 +393,7 @@ class Executor::Impl {
     for (const Piece& own : own_results_) {
       if (own.what != move.what) continue;
       Piece view = with_heads(own, schedule_.regions[move.region].heads);
-      if (sendable(view.tensors[0])) return view;
+      if (sendable(view)) return view;
     }
     return {};
   }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "longspan/parallel.h"
 #include "unit/api/misuse.h"
@@ -93,6 +94,26 @@ struct Part {
     args->backward.dlse = dlse.data();
   }
 
+  // Lays values and their gradients out as [heads, tokens, head_dim]; keys stay as they are.
+  void lay_values_by_heads() {
+    const int64_t tokens = attention.token_count();
+    for (const auto& [view, number] : {std::pair(&args->forward.v, 0), std::pair(&args->backward.dv, 1)}) {
+      const TensorView before = *view;
+      Buffer& memory = by_heads[number];
+      memory = Buffer(std::max<size_t>(before.bytes(), 1), cpu_device());
+      *view = before;
+      view->data = memory.data();
+      view->token_stride = before.head_dim;
+      view->head_stride = tokens * before.head_dim;
+      for (int64_t row = 0; row < tokens; ++row) {
+        for (int64_t head = 0; head < before.heads; ++head)
+          std::memcpy(view->row_address(row, head), before.row_address(row, head),
+                      static_cast<size_t>(before.head_dim) * sizeof(float));
+      }
+    }
+    args->backward.v = args->forward.v;
+  }
+
   void forward() { attention.forward(args->forward, {}, {kept.as<std::byte>(), kept.bytes()}); }
   void backward() { attention.backward(args->backward, {}, {kept.as<std::byte>(), kept.bytes()}); }
   void expect_results() const {
@@ -109,6 +130,7 @@ struct Part {
   Buffer kept;
   std::optional<Arguments> args;
   std::vector<float> dlse;
+  Buffer by_heads[2];
 };
 
 TEST(ParallelLayers, OfTwoMasksShareAPlacement) {
@@ -134,6 +156,22 @@ TEST(ParallelLayers, OfTwoMasksShareAPlacement) {
         for (const Part& part : parts) part.expect_results();
       });
     }
+  }
+}
+
+TEST(ParallelLayers, ValuesMayLieOtherwiseThanKeys) {
+  const Problem full = problem_of(Mask::window(kTokens));
+  const Layer layer{full, 5};
+  for (const std::string& strategy : strategy_names()) {
+    run_ranks(Group::threads(3), [&](const Group& group) {
+      SCOPED_TRACE(strategy);
+      ParallelAttention attention(full, {.strategy = strategy}, group, cpu_device());
+      Part part(layer, attention);
+      part.lay_values_by_heads();
+      part.forward();
+      part.backward();
+      part.expect_results();
+    });
   }
 }
 
