@@ -119,7 +119,8 @@ class ParallelAttention {
   const RankTokens& rank_tokens() const;  // of all ranks
 
   // The bytes of `kept` on this rank; 0 for some strategies, and if no backward pass is planned. `kept` is on
-  // the device, aligned to 256, with any contents before forward(). It may be empty if no backward() follows.
+  // the device, aligned to 256 (on the CPU to 64), with any contents before forward(). It may be empty if no
+  // backward() follows.
   size_t kept_bytes() const;
   void forward(const ForwardArgs& args, Stream stream, std::span<std::byte> kept = {});
   void backward(const BackwardArgs& args, Stream stream, std::span<const std::byte> kept);

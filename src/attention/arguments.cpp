@@ -12,6 +12,7 @@ namespace longspan {
 namespace {
 
 constexpr size_t kBlockAlignment = 256;
+constexpr size_t kHostAlignment = 64;  // of what a forward pass keeps: frameworks allocate it so on the CPU
 
 // The memory of an argument: rows of `row` bytes, `inner` bytes apart, in groups that are `outer` bytes
 // apart.
@@ -155,19 +156,21 @@ class Checker {
     return extent;
   }
 
-  Extent block(const char* name, const void* data, size_t given, size_t needed, const char* source) const {
+  Extent block(const char* name, const void* data, size_t given, size_t needed, const char* source,
+               size_t alignment = kBlockAlignment) const {
     LONGSPAN_CHECK_INPUT(data != nullptr, "{} is null; {} needs {} bytes, as {} says", name, rules_.kernel,
                          needed, source);
-    LONGSPAN_CHECK_INPUT(reinterpret_cast<uintptr_t>(data) % kBlockAlignment == 0,
-                         "{} is at {}; must be aligned to {} bytes, as a Buffer is", name, data,
-                         kBlockAlignment);
+    LONGSPAN_CHECK_INPUT(reinterpret_cast<uintptr_t>(data) % alignment == 0,
+                         "{} is at {}; must be aligned to {} bytes, as a Buffer is", name, data, alignment);
     LONGSPAN_CHECK_INPUT(given >= needed, "{} has {} bytes; {} needs {}, as {} says", name, given,
                          rules_.kernel, needed, source);
     in_place(name, data);
     return extent_of_bytes(name, data, static_cast<int64_t>(needed));
   }
   Extent kept() const {
-    return block("kept", rules_.kept.data(), rules_.kept.size(), rules_.kept_bytes, "kept_bytes()");
+    const size_t alignment = rules_.device.kind == DeviceKind::kCpu ? kHostAlignment : kBlockAlignment;
+    return block("kept", rules_.kept.data(), rules_.kept.size(), rules_.kept_bytes, "kept_bytes()",
+                 alignment);
   }
 
   Extent lse(const char* name, const float* data) const {

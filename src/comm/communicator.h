@@ -71,6 +71,10 @@ class Communicator {
   // once on the CPU, where no work is queued.
   virtual void synchronize(Stream) {}
 
+  // Fails the group if its messages have held up a device for longer than the time limit, and throws if the
+  // group has failed. For a thread that looks after callers who wait for the device by their own means.
+  virtual void watch() {}
+
   // Returns when all ranks have called it. The default exchanges one byte with every rank.
   virtual void barrier();
 

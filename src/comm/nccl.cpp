@@ -4,7 +4,9 @@
 #include <array>
 #include <condition_variable>
 #include <cstring>
+#include <deque>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -12,6 +14,7 @@
 #include <nccl.h>
 
 #include "base/cuda/cuda.h"
+#include "base/cuda/graph_calls.h"
 #include "base/error.h"
 #include "comm/delay.h"
 #include "comm/rendezvous.h"
@@ -124,6 +127,26 @@ class ThreadAlarm : public Alarm {
   uint64_t passed_ = 0;
 };
 
+// The state of one rank whose group meets elsewhere.
+class OwnAlarm : public Alarm {
+ public:
+  void fail(const std::string& reason) override {
+    std::lock_guard lock(mutex_);
+    if (failure_.empty()) failure_ = reason;
+  }
+
+  std::string failure() override {
+    std::lock_guard lock(mutex_);
+    return failure_;
+  }
+
+  void barrier() override { LONGSPAN_CHECK(false, "this group has no barrier of its own"); }
+
+ private:
+  std::mutex mutex_;
+  std::string failure_;
+};
+
 ncclConfig_t configuration() {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
@@ -165,6 +188,7 @@ struct End {
   // ncclCommDestroy it does not block; callers have already waited for all needed results.
   void abort() {
     const cuda::DeviceGuard guard(index);
+    const std::scoped_lock lock(mutex);
     for (ncclComm_t& communicator : communicators) {
       if (communicator != nullptr) library().abort(communicator);
       communicator = nullptr;
@@ -184,13 +208,7 @@ struct End {
     const auto deadline = Clock::now() + limit;
     while (!done()) {
       check();
-      for (const ncclComm_t communicator : communicators) {
-        ncclResult_t state = ncclSuccess;
-        LONGSPAN_NCCL(library().async_error(communicator, &state));
-        if (state == ncclSuccess || state == ncclInProgress) continue;
-        alarm->fail(fmt::format("rank {}: NCCL: {}: {}", rank, library().error_string(state),
-                                library().last_error(communicator)));
-      }
+      check_nccl_state();
       if (Clock::now() > deadline)
         alarm->fail(fmt::format("rank {} timed out after {} ms waiting for {}", rank, limit.count(), what));
       std::this_thread::yield();
@@ -199,7 +217,9 @@ struct End {
 
   void settle(const char* what) {
     poll(what, [&] {
+      const std::scoped_lock lock(mutex);
       return std::all_of(communicators.begin(), communicators.end(), [](ncclComm_t communicator) {
+        if (communicator == nullptr) return false;
         ncclResult_t state = ncclSuccess;
         LONGSPAN_NCCL(library().async_error(communicator, &state));
         return state == ncclSuccess;
@@ -207,28 +227,83 @@ struct End {
     });
   }
 
+  // Fails the group if NCCL reports an error.
+  void check_nccl_state() {
+    const std::scoped_lock lock(mutex);
+    for (const ncclComm_t communicator : communicators) {
+      if (communicator == nullptr) continue;
+      ncclResult_t state = ncclSuccess;
+      LONGSPAN_NCCL(library().async_error(communicator, &state));
+      if (state == ncclSuccess || state == ncclInProgress) continue;
+      alarm->fail(fmt::format("rank {}: NCCL: {}: {}", rank, library().error_string(state),
+                              library().last_error(communicator)));
+    }
+  }
+
+  // An exchange in a channel's stream, while it may not have ended.
+  struct Pending {
+    std::shared_ptr<cuda::Event> begun, done;
+    std::optional<Clock::time_point> seen_begun{};
+  };
+
+  std::shared_ptr<cuda::Event> event_in(Stream stream) const {
+    auto event = std::make_shared<cuda::Event>(index, cuda::Event::Timing::kOff);
+    event->record(stream);
+    return event;
+  }
+
+  // Notes an exchange for watch().
+  void note(size_t channel, Pending exchange) {
+    const std::scoped_lock lock(pending_mutex);
+    std::deque<Pending>& waiting = pending[channel];
+    for (int i = 0; i < 2 && !waiting.empty() && waiting.front().done->reached(); ++i) waiting.pop_front();
+    waiting.push_back(std::move(exchange));
+  }
+
+  // Fails the group if an exchange has begun and has not ended within the limit, or if NCCL reports an error.
+  void watch() {
+    const cuda::DeviceGuard guard(index);
+    const cuda::OutsideCapture outside;  // another thread may be capturing
+    {
+      const std::scoped_lock lock(pending_mutex);
+      for (std::deque<Pending>& waiting : pending) {
+        while (!waiting.empty() && waiting.front().done->reached()) waiting.pop_front();
+        if (waiting.empty() || !waiting.front().begun->reached()) continue;
+        std::optional<Clock::time_point>& since = waiting.front().seen_begun;
+        if (!since) since = Clock::now();
+        if (Clock::now() - *since > limit)
+          alarm->fail(fmt::format("rank {} timed out after {} ms waiting for data of its peers", rank,
+                                  limit.count()));
+      }
+    }
+    check_nccl_state();
+    check();
+  }
+
   const int rank, size, index;
   const std::shared_ptr<Alarm> alarm;
   const milliseconds limit;
-  std::array<ncclComm_t, kChannels> communicators{};
+  bool watched = false;                               // watch() is called
+  std::mutex mutex;                                   // of the communicators: watch() may abort them
+  std::array<ncclComm_t, kChannels> communicators{};  // null once they were aborted
   std::array<Stream, kChannels> streams{};
+  std::mutex pending_mutex;
+  std::array<std::deque<Pending>, kChannels> pending;  // if watched
 };
 
 class NcclTransfer : public Transfer {
  public:
-  NcclTransfer(std::shared_ptr<End> end, Stream stream)
-      : end_(std::move(end)), done_(end_->index, cuda::Event::Timing::kOff) {
-    done_.record(stream);
-  }
+  NcclTransfer(std::shared_ptr<End> end, std::shared_ptr<cuda::Event> done)
+      : end_(std::move(end)), done_(std::move(done)) {}
 
   void wait(Stream stream) override {
     end_->check();
-    done_.wait_in(stream);
+    done_->wait_in(stream);
   }
 
  private:
   const std::shared_ptr<End> end_;
-  cuda::Event done_;
+  const std::shared_ptr<cuda::Event> done_;
 };
 
 class NcclCommunicator : public Communicator {
@@ -255,32 +330,25 @@ class NcclCommunicator : public Communicator {
       }
     }
     const cuda::DeviceGuard guard(end_->index);
-    const ncclComm_t communicator = end_->communicators[static_cast<size_t>(channel)];
-    const Stream own = end_->streams[static_cast<size_t>(channel)];
+    const auto number = static_cast<size_t>(channel);
+    const Stream own = end_->streams[number];
     cuda::Event posted(end_->index, cuda::Event::Timing::kOff);
     posted.record(stream);
     posted.wait_in(own);
+    std::shared_ptr<cuda::Event> begun;
+    if (meanwhile == Meanwhile::kComputes || end_->watched) begun = end_->event_in(own);
     if (meanwhile == Meanwhile::kComputes) {
-      cuda::Event turn(end_->index, cuda::Event::Timing::kOff);
-      turn.record(own);
-      turn.wait_in(stream);
+      begun->wait_in(stream);
       delay(stream, kHeadStart_s);
     }
-    LONGSPAN_NCCL(library().group_start());
-    for (const Message& message : receives) {
-      if (message.bytes > 0)
-        LONGSPAN_NCCL(library().receive(message.data, message.bytes, ncclChar, message.peer, communicator,
-                                        cuda::raw(own)));
-    }
-    for (const Message& message : sends) {
-      if (message.bytes > 0)
-        LONGSPAN_NCCL(library().send(message.data, message.bytes, ncclChar, message.peer, communicator,
-                                     cuda::raw(own)));
-    }
-    LONGSPAN_NCCL(library().group_end());
+    send_and_receive(sends, receives, number, own);
     end_->settle("its peers to take part in an exchange");
-    return std::make_unique<NcclTransfer>(end_, own);
+    const std::shared_ptr<cuda::Event> done = end_->event_in(own);
+    if (end_->watched) end_->note(number, {begun, done});
+    return std::make_unique<NcclTransfer>(end_, done);
   }
+
+  void watch() override { end_->watch(); }
 
   void synchronize(Stream stream) override {
     const auto passed = [](Stream s) {
@@ -295,8 +363,41 @@ class NcclCommunicator : public Communicator {
   }
 
  private:
+  void send_and_receive(std::span<const Message> sends, std::span<const Message> receives, size_t channel,
+                        Stream stream) {
+    const std::scoped_lock lock(end_->mutex);
+    const ncclComm_t communicator = end_->communicators[channel];
+    LONGSPAN_CHECK(communicator != nullptr, "NCCL was stopped: {}", end_->alarm->failure());
+    LONGSPAN_NCCL(library().group_start());
+    for (const Message& message : receives) {
+      if (message.bytes > 0)
+        LONGSPAN_NCCL(library().receive(message.data, message.bytes, ncclChar, message.peer, communicator,
+                                        cuda::raw(stream)));
+    }
+    for (const Message& message : sends) {
+      if (message.bytes > 0)
+        LONGSPAN_NCCL(library().send(message.data, message.bytes, ncclChar, message.peer, communicator,
+                                     cuda::raw(stream)));
+    }
+    LONGSPAN_NCCL(library().group_end());
+  }
+
   const std::shared_ptr<End> end_;
 };
+
+// Makes the end of a rank that is a process. All pass the same identifiers.
+std::unique_ptr<Communicator> connected(std::shared_ptr<End> end, const std::string& identifiers) {
+  std::array<ncclUniqueId, kChannels> ids{};
+  LONGSPAN_CHECK_INPUT(identifiers.size() == sizeof(ids),
+                       "identifiers of {} bytes: must be the {} of nccl_identifiers()", identifiers.size(),
+                       sizeof(ids));
+  std::memcpy(ids.data(), identifiers.data(), sizeof(ids));
+  LONGSPAN_NCCL(library().group_start());
+  end->connect(ids);
+  LONGSPAN_NCCL(library().group_end());
+  end->settle("NCCL to connect the ranks");
+  return std::make_unique<NcclCommunicator>(std::move(end));
+}
 
 }  // namespace
 
@@ -343,19 +444,24 @@ std::unique_ptr<Communicator> nccl_communicator(const Launch& launch, const Devi
                                                 milliseconds limit) {
   LONGSPAN_CHECK_INPUT(library().reason.empty(), "{}", library().reason);
   const std::shared_ptr<Rendezvous> rendezvous = Rendezvous::meet(launch, limit);
-  std::array<ncclUniqueId, kChannels> ids{};
-  if (launch.rank == 0) {
-    for (ncclUniqueId& id : ids) LONGSPAN_NCCL(library().get_unique_id(&id));
-  }
-  const std::string sent = rendezvous->broadcast({reinterpret_cast<const char*>(ids.data()), sizeof(ids)});
-  LONGSPAN_CHECK(sent.size() == sizeof(ids), "identifiers of {} bytes, not {}", sent.size(), sizeof(ids));
-  std::memcpy(ids.data(), sent.data(), sent.size());
-  const auto end = std::make_shared<End>(launch.rank, launch.ranks, device.index, rendezvous, limit);
-  LONGSPAN_NCCL(library().group_start());
-  end->connect(ids);
-  LONGSPAN_NCCL(library().group_end());
-  end->settle("NCCL to connect the ranks");
-  return std::make_unique<NcclCommunicator>(end);
+  const std::string identifiers = rendezvous->broadcast(launch.rank == 0 ? nccl_identifiers() : "");
+  return connected(std::make_shared<End>(launch.rank, launch.ranks, device.index, rendezvous, limit),
+                   identifiers);
+}
+
+std::string nccl_identifiers() {
+  LONGSPAN_CHECK_INPUT(library().reason.empty(), "{}", library().reason);
+  std::array<ncclUniqueId, kChannels> ids;
+  for (ncclUniqueId& id : ids) LONGSPAN_NCCL(library().get_unique_id(&id));
+  return {reinterpret_cast<const char*>(ids.data()), sizeof(ids)};
+}
+
+std::unique_ptr<Communicator> nccl_communicator(int rank, int size, const std::string& identifiers,
+                                                const Device& device, milliseconds limit) {
+  LONGSPAN_CHECK_INPUT(library().reason.empty(), "{}", library().reason);
+  const auto end = std::make_shared<End>(rank, size, device.index, std::make_shared<OwnAlarm>(), limit);
+  end->watched = true;
+  return connected(end, identifiers);
 }
 
 }  // namespace longspan

@@ -29,4 +29,10 @@ std::vector<std::unique_ptr<Communicator>> nccl_communicators(std::span<const De
 std::unique_ptr<Communicator> nccl_communicator(const Launch& launch, const Device& device,
                                                 std::chrono::milliseconds limit);
 
+// The same for processes that have their own way to tell one another `identifiers`, which one of them makes.
+// It calls watch() from time to time. fail() does not reach other processes, and there is no barrier().
+std::string nccl_identifiers();
+std::unique_ptr<Communicator> nccl_communicator(int rank, int size, const std::string& identifiers,
+                                                const Device& device, std::chrono::milliseconds limit);
+
 }  // namespace longspan

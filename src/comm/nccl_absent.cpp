@@ -23,4 +23,15 @@ std::unique_ptr<Communicator> nccl_communicator(const Launch&, const Device&, st
   return nullptr;
 }
 
+std::string nccl_identifiers() {
+  LONGSPAN_CHECK_INPUT(false, "{}", nccl_unavailable_reason());
+  return "";
+}
+
+std::unique_ptr<Communicator> nccl_communicator(int, int, const std::string&, const Device&,
+                                                std::chrono::milliseconds) {
+  LONGSPAN_CHECK_INPUT(false, "{}", nccl_unavailable_reason());
+  return nullptr;
+}
+
 }  // namespace longspan

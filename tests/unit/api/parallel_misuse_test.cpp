@@ -166,7 +166,7 @@ TEST(ParallelMisuse, WrongMemoryForWhatIsKept) {
                [&](auto kept) { attention.backward(args.backward, {}, kept); }}) {
         expect_input_error({fmt::format("kept has {} bytes", needed - 1), fmt::format("needs {}", needed)},
                            [&] { call(at(0, needed - 1)); });
-        expect_input_error({"kept is at", "aligned to 256 bytes"}, [&] { call(at(16, needed)); });
+        expect_input_error({"kept is at", "aligned to 64 bytes"}, [&] { call(at(16, needed)); });
       }
       expect_input_error({"kept is null", fmt::format("{} bytes", needed)},
                          [&] { attention.backward(args.backward, {}, {}); });
