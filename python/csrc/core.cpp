@@ -1,55 +1,94 @@
 #include "core.h"
 
 #include <algorithm>
-#include <memory>
-#include <new>
+#include <map>
 #include <string>
 
 #include "api/find_kernel.h"
-#include "longspan/attention.h"
 #include "mask/picture.h"
 #include "planned.h"
+#include "support.h"
 
 using longspan::Direction;
-using longspan::Error;
-using longspan::ErrorKind;
 using longspan::HeadMasks;
 using longspan::Mask;
+using longspan::python::backward_of;
+using longspan::python::device_of;
 using longspan::python::follow;
+using longspan::python::forward_of;
+using longspan::python::guarded;
 using longspan::python::Planned;
 using longspan::python::plans;
+using longspan::python::problem_of;
+using longspan::python::refuse;
 
-struct longspan_masks {
-  std::shared_ptr<const HeadMasks> heads;
-};
-
+namespace longspan::python {
 namespace {
-
 thread_local std::string t_error;
+}  // namespace
 
 int failed(ErrorKind kind, std::string message) {
   t_error = std::move(message);
   return 1 + static_cast<int>(kind);
 }
 
-// Runs body; turns an exception into a number.
-template <class Body>
-int guarded(const Body& body) noexcept {
-  try {
-    body();
-    return 0;
-  } catch (const Error& error) {
-    return failed(error.kind(), error.what());
-  } catch (const std::bad_alloc&) {
-    return failed(ErrorKind::kOutOfMemory, "out of memory");
-  } catch (const std::exception& error) {
-    return failed(ErrorKind::kInternal, error.what());
-  }
-}
-
-[[noreturn]] void refuse(const std::string& message, int line) {
+void refuse(const std::string& message, int line) {
   throw Error(ErrorKind::kInput, message, __FILE__, line, "");
 }
+
+Device device_of(int32_t cuda_device) {
+  if (cuda_device < 0) return cpu_device();
+  static const std::vector<Device> all = devices();
+  for (const Device& device : all)
+    if (device.kind == DeviceKind::kCuda && device.index == cuda_device) return device;
+  std::string reason = no_cuda_reason();
+  if (reason.empty()) reason = "there is no such device";
+  throw Error(ErrorKind::kUnsupported, "tensors on cuda:" + std::to_string(cuda_device) + ": " + reason,
+              __FILE__, __LINE__, "");
+}
+
+Problem problem_of(const longspan_masks& masks, const longspan_problem& asked) {
+  Problem p;
+  p.tokens_q = masks.heads->front().rows();
+  p.tokens_kv = masks.heads->front().columns();
+  p.heads_q = asked.heads_q;
+  p.heads_kv = asked.heads_kv;
+  p.head_dim = asked.head_dim;
+  p.dtype = static_cast<DType>(asked.dtype);
+  p.scale = asked.scale;
+  p.deterministic = asked.deterministic != 0;
+  p.lse_gradient = asked.backward != 0;
+  p.same_launches = asked.same_launches != 0;
+  p.masks = masks.heads;
+  return p;
+}
+
+ForwardArgs forward_of(const longspan_forward_args& args, const Problem& p) {
+  return {.q = rows(args.q, p),
+          .k = keys(args.k, p),
+          .v = keys(args.v, p),
+          .o = rows(args.o, p),
+          .lse = args.lse,
+          .workspace = args.workspace};
+}
+
+BackwardArgs backward_of(const longspan_backward_args& args, const Problem& p) {
+  return {.q = rows(args.q, p),
+          .k = keys(args.k, p),
+          .v = keys(args.v, p),
+          .o = rows(args.o, p),
+          .dout = rows(args.dout, p),
+          .lse = args.lse,
+          .dq = rows(args.dq, p),
+          .dk = keys(args.dk, p),
+          .dv = keys(args.dv, p),
+          .workspace = args.workspace,
+          .dlse = args.dlse};
+}
+
+}  // namespace longspan::python
+
+namespace {
 
 const Mask& mask_of(const longspan_masks* masks, int64_t head) {
   const HeadMasks& all = *masks->heads;
@@ -62,26 +101,10 @@ longspan_masks* made(HeadMasks masks) {
   return new longspan_masks{std::make_shared<const HeadMasks>(std::move(masks))};
 }
 
-longspan::Device device_of(int32_t cuda_device) {
-  if (cuda_device < 0) return longspan::cpu_device();
-  static const std::vector<longspan::Device> all = longspan::devices();
-  for (const longspan::Device& device : all)
-    if (device.kind == longspan::DeviceKind::kCuda && device.index == cuda_device) return device;
-  std::string reason = longspan::no_cuda_reason();
-  if (reason.empty()) reason = "there is no such device";
-  throw Error(ErrorKind::kUnsupported, "tensors on cuda:" + std::to_string(cuda_device) + ": " + reason,
-              __FILE__, __LINE__, "");
-}
-
-longspan::TensorView view(const longspan_tensor& t, longspan::DType dtype, int64_t tokens, int64_t heads,
-                          int64_t head_dim) {
-  return {t.data, dtype, tokens, heads, head_dim, t.token_stride, t.head_stride};
-}
-
 }  // namespace
 
 const char* longspan_error(void) {
-  return t_error.c_str();
+  return longspan::python::t_error.c_str();
 }
 
 const char* longspan_version(void) {
@@ -216,19 +239,8 @@ int longspan_plan_make(const longspan_masks* masks, const longspan_problem* aske
     auto planned = std::make_shared<Planned>();
     planned->asked = *asked;
     planned->device = device_of(asked->cuda_device);
-    longspan::Problem& p = planned->problem;
-    const Mask& mask = mask_of(masks, 0);
-    p.tokens_q = mask.rows();
-    p.tokens_kv = mask.columns();
-    p.heads_q = asked->heads_q;
-    p.heads_kv = asked->heads_kv;
-    p.head_dim = asked->head_dim;
-    p.dtype = static_cast<longspan::DType>(asked->dtype);
-    p.scale = asked->scale;
-    p.deterministic = asked->deterministic != 0;
-    p.lse_gradient = asked->backward != 0;
-    p.same_launches = asked->same_launches != 0;
-    p.masks = masks->heads;
+    planned->problem = problem_of(*masks, *asked);
+    const longspan::Problem& p = planned->problem;
     const Direction until = asked->backward != 0 ? Direction::kBackward : Direction::kForward;
     // Not make_plan(): its plans check every pointer again, which the operators and the kernels do.
     const longspan::Kernel& found = longspan::find_kernel(p, planned->device, until, kernel);
@@ -270,19 +282,7 @@ int longspan_plan_follow(int64_t plan, int64_t old, void* const* graphs, void* c
 int longspan_forward(int64_t plan, const longspan_forward_args* args, void* stream) {
   return guarded([&] {
     const std::shared_ptr<Planned> planned = plans().find(plan);
-    const longspan::Problem& p = planned->problem;
-    const auto rows = [&](const longspan_tensor& t) {
-      return view(t, p.dtype, p.tokens_q, p.heads_q, p.head_dim);
-    };
-    const auto keys = [&](const longspan_tensor& t) {
-      return view(t, p.dtype, p.tokens_kv, p.heads_kv, p.head_dim);
-    };
-    const longspan::ForwardArgs all{.q = rows(args->q),
-                                    .k = keys(args->k),
-                                    .v = keys(args->v),
-                                    .o = rows(args->o),
-                                    .lse = args->lse,
-                                    .workspace = args->workspace};
+    const longspan::ForwardArgs all = forward_of(*args, planned->problem);
     planned->run([all](longspan::Plan& by, longspan::Stream in) { by.forward(all, in); },
                  longspan::Stream{stream});
   });
@@ -291,26 +291,9 @@ int longspan_forward(int64_t plan, const longspan_forward_args* args, void* stre
 int longspan_backward(int64_t plan, const longspan_backward_args* args, void* stream) {
   return guarded([&] {
     const std::shared_ptr<Planned> planned = plans().find(plan);
-    const longspan::Problem& p = planned->problem;
     if (planned->asked.backward == 0)
       refuse("this plan has no backward pass: make it with backward=True", __LINE__);
-    const auto rows = [&](const longspan_tensor& t) {
-      return view(t, p.dtype, p.tokens_q, p.heads_q, p.head_dim);
-    };
-    const auto keys = [&](const longspan_tensor& t) {
-      return view(t, p.dtype, p.tokens_kv, p.heads_kv, p.head_dim);
-    };
-    const longspan::BackwardArgs all{.q = rows(args->q),
-                                     .k = keys(args->k),
-                                     .v = keys(args->v),
-                                     .o = rows(args->o),
-                                     .dout = rows(args->dout),
-                                     .lse = args->lse,
-                                     .dq = rows(args->dq),
-                                     .dk = keys(args->dk),
-                                     .dv = keys(args->dv),
-                                     .workspace = args->workspace,
-                                     .dlse = args->dlse};
+    const longspan::BackwardArgs all = backward_of(*args, planned->problem);
     planned->run([all](longspan::Plan& by, longspan::Stream in) { by.backward(all, in); },
                  longspan::Stream{stream});
   });

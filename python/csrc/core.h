@@ -110,6 +110,85 @@ LONGSPAN_API int longspan_plan_follow(int64_t plan, int64_t old, void* const* gr
 LONGSPAN_API int longspan_forward(int64_t plan, const longspan_forward_args* args, void* stream);
 LONGSPAN_API int longspan_backward(int64_t plan, const longspan_backward_args* args, void* stream);
 
+/* ---- context parallelism: longspan/parallel.h ---- */
+
+typedef struct {
+  int32_t ranks, nodes;
+  const char* strategy;
+  const char* const* names; /* of the strategy's options, as on the command line */
+  const char* const* values;
+  int64_t options;
+  const char* kernel;
+  int32_t lse_gradient; /* the loss depends on lse */
+} longspan_parallel_config;
+
+/* Which tokens each rank holds. It depends on its arguments alone, so all ranks find the same. */
+typedef struct longspan_placement longspan_placement;
+LONGSPAN_API int longspan_placement_make(const longspan_masks* masks, const longspan_problem* problem,
+                                         const longspan_parallel_config* config, longspan_placement** out);
+LONGSPAN_API void longspan_placement_delete(longspan_placement* placement);
+LONGSPAN_API int longspan_placement_ranges(const longspan_placement* placement, int32_t rank, int64_t* count,
+                                           const int64_t** ranges /* [count, 2], borrowed */);
+
+/* The ends of the blocks of the masks' diagonal, between which nothing is visible: of documents. `ends` has
+ * room for as many as there are tokens. */
+LONGSPAN_API int longspan_documents(const longspan_masks* masks, int64_t* ends, int64_t* count);
+
+/* A number that differs, but for chance, if anything that ranks must agree on does. */
+LONGSPAN_API int longspan_digest(const longspan_masks* masks, const longspan_problem* problem,
+                                 const longspan_parallel_config* config, const longspan_placement* placement,
+                                 int64_t* out);
+
+typedef struct {
+  void* data;
+  int64_t bytes;
+  int32_t peer;
+} longspan_message;
+
+/* Functions that carry messages of the CPU's memory between processes: comm/carried.h. start returns the
+ * number of a transfer. After a failure, start returns -1 and wait another number than 0; they have then
+ * called longspan_set_error. */
+typedef struct {
+  int64_t context;
+  int64_t (*start)(int64_t context, const longspan_message* sends, int64_t send_count,
+                   const longspan_message* receives, int64_t receive_count);
+  int32_t (*wait)(int64_t context, int64_t transfer);
+  void (*fail)(int64_t context, const char* reason);
+} longspan_carrier;
+LONGSPAN_API void longspan_set_error(const char* reason); /* of the calling thread */
+
+typedef struct longspan_group longspan_group;
+LONGSPAN_API int longspan_group_carried(int32_t rank, int32_t size, const longspan_carrier* carrier,
+                                        longspan_group** out);
+enum {
+  LONGSPAN_NCCL_IDENTIFIERS = 256
+}; /* bytes, which one rank makes and all give to longspan_group_nccl */
+LONGSPAN_API int longspan_nccl_identifiers(char* out);
+LONGSPAN_API int longspan_group_nccl(int32_t rank, int32_t size, const char* identifiers, int32_t cuda_device,
+                                     int64_t limit_ms, longspan_group** out);
+LONGSPAN_API int longspan_group_fail(longspan_group* group, const char* reason);
+LONGSPAN_API int longspan_group_watch(longspan_group* group); /* Communicator::watch() */
+LONGSPAN_API void longspan_group_delete(longspan_group* group);
+
+/* Plans of context parallelism have numbers of their own, as plans do. */
+typedef struct {
+  int64_t tokens; /* of this rank */
+  longspan_problem problem;
+  int64_t kept_bytes;
+  int32_t lse_gradient; /* whether a backward pass takes dlse */
+} longspan_parallel_info;
+LONGSPAN_API int longspan_parallel_make(const longspan_masks* masks, const longspan_problem* problem,
+                                        const longspan_parallel_config* config,
+                                        const longspan_placement* placement, longspan_group* group,
+                                        int64_t* plan);
+LONGSPAN_API int longspan_parallel_get_info(int64_t plan, longspan_parallel_info* out);
+LONGSPAN_API void longspan_parallel_delete(int64_t plan);
+/* kept: kept_bytes; forward, null if no backward pass follows. */
+LONGSPAN_API int longspan_parallel_forward(int64_t plan, const longspan_forward_args* args, void* kept,
+                                           void* stream);
+LONGSPAN_API int longspan_parallel_backward(int64_t plan, const longspan_backward_args* args,
+                                            const void* kept, void* stream);
+
 #ifdef __cplusplus
 }
 #endif

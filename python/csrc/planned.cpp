@@ -1,5 +1,6 @@
 #include "planned.h"
 
+#include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
@@ -130,28 +131,12 @@ void follow(const std::shared_ptr<Planned>&, const std::shared_ptr<Planned>&, co
 }
 #endif
 
-int64_t Plans::add(std::shared_ptr<Planned> plan) {
-  const std::unique_lock lock(mutex_);
-  plans_.emplace(++last_, std::move(plan));
-  return last_;
-}
-
-std::shared_ptr<Planned> Plans::find(int64_t number) const {
-  const std::shared_lock lock(mutex_);
-  const auto found = plans_.find(number);
-  LONGSPAN_CHECK_INPUT(found != plans_.end(), "plan {} does not exist, or not any more", number);
-  return found->second;
-}
-
 void Plans::remove(int64_t number) {
-  std::shared_ptr<Planned> plan;  // destroyed outside of the lock
-  const std::unique_lock lock(mutex_);
-  const auto found = plans_.find(number);
-  if (found == plans_.end()) return;
-  plan = std::move(found->second);
-  plans_.erase(found);
+  std::shared_ptr<Planned> plan = Numbered<Planned>::remove(number);
 #ifdef LONGSPAN_WITH_CUDA
-  if (!plan->captured.empty()) in_graphs_.push_back(std::move(plan));
+  if (plan == nullptr || plan->captured.empty()) return;
+  const std::scoped_lock lock(mutex_);
+  in_graphs_.push_back(std::move(plan));
 #endif
 }
 

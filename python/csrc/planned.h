@@ -4,13 +4,12 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <shared_mutex>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "core.h"
 #include "longspan/attention.h"
+#include "numbered.h"
 #ifdef LONGSPAN_WITH_CUDA
 #include "base/cuda/graph_calls.h"
 #endif
@@ -50,18 +49,14 @@ struct Graph {
 void follow(const std::shared_ptr<Planned>& plan, const std::shared_ptr<Planned>& old,
             const std::vector<Graph>& graphs, Stream stream);
 
-// The plans by number. Lookups are on the path of every call and take a shared lock.
-class Plans {
+// The plans by number.
+class Plans : public Numbered<Planned> {
  public:
-  int64_t add(std::shared_ptr<Planned> plan);
-  std::shared_ptr<Planned> find(int64_t number) const;  // throws kInput
   void remove(int64_t number);
 
  private:
-  mutable std::shared_mutex mutex_;
-  std::unordered_map<int64_t, std::shared_ptr<Planned>> plans_;
+  std::mutex mutex_;
   std::vector<std::shared_ptr<Planned>> in_graphs_;  // that may run at any later time
-  int64_t last_ = 0;
 };
 
 Plans& plans();

@@ -1,6 +1,6 @@
-// The operators longspan::forward and longspan::backward of PyTorch. A plan enters as an int64 tensor [1] on
-// the CPU that holds its number, so that a compiled graph can be given another plan without being compiled
-// again.
+// The operators longspan::forward and longspan::backward of PyTorch, and the same under context parallelism.
+// A plan enters as an int64 tensor [1] on the CPU that holds its number, so that a compiled graph can be
+// given another plan without being compiled again.
 #include <cstdio>
 
 #include <dlfcn.h>
@@ -57,17 +57,28 @@ struct Call {
   longspan_plan_info info{};
   int32_t device_type = 0, device_index = -1;
 
-  explicit Call(const Tensor& number) {
+  explicit Call(const Tensor& number) : Call(number_in(number)) {
+    check_core(longspan_plan_get_info(plan, &info));
+    find_device();
+  }
+
+ protected:
+  explicit Call(int64_t number) : plan(number) {}
+
+  static int64_t number_in(const Tensor& number) {
     if (number.device_type() != aoti_torch_device_type_cpu() || number.dtype() != aoti_torch_dtype_int64() ||
         number.dim() != 1 || number.sizes()[0] != 1)
       refuse("plan must be the tensor of a longspan.Plan: int64[1] on the CPU");
-    plan = *static_cast<const int64_t*>(number.data());
-    check_core(longspan_plan_get_info(plan, &info));
+    return *static_cast<const int64_t*>(number.data());
+  }
+
+  void find_device() {
     const bool cuda = info.problem.cuda_device >= 0;
     device_type = cuda ? aoti_torch_device_type_cuda() : aoti_torch_device_type_cpu();
     device_index = cuda ? info.problem.cuda_device : -1;
   }
 
+ public:
   void check_place(const char* name, const Tensor& t, int32_t dtype) const {
     if (t.device_type() != device_type || (device_index >= 0 && t.device_index() != device_index))
       refuse(std::string(name) + " is on another device than the plan was made for");
@@ -95,8 +106,11 @@ struct Call {
   }
   float* per_row(const char* name, const Tensor& t) const {  // [heads_q, tokens_q]
     check_place(name, t, aoti_torch_dtype_float32());
-    if (t.dim() != 2 || t.sizes()[0] != info.problem.heads_q || t.sizes()[1] != info.tokens_q ||
-        t.strides()[1] != 1 || t.strides()[0] != info.tokens_q)
+    const int64_t* const sizes = t.sizes();
+    const int64_t* const strides = t.strides();
+    // PyTorch leaves the stride of a dimension of one element to chance.
+    if (t.dim() != 2 || sizes[0] != info.problem.heads_q || sizes[1] != info.tokens_q ||
+        (sizes[1] > 1 && strides[1] != 1) || (sizes[0] > 1 && sizes[1] > 0 && strides[0] != sizes[1]))
       refuse(std::string(name) + " must be dense and have shape [" + std::to_string(info.problem.heads_q) +
              ", " + std::to_string(info.tokens_q) + "]");
     return static_cast<float*>(t.data());
@@ -108,6 +122,10 @@ struct Call {
   }
   Tensor empty_rows() const { return empty(info.tokens_q, info.problem.heads_q); }
   Tensor empty_keys() const { return empty(info.tokens_kv, info.problem.heads_kv); }
+  Tensor empty_lse() const {
+    return Tensor::empty({info.problem.heads_q, info.tokens_q}, aoti_torch_dtype_float32(), device_type,
+                         device_index);
+  }
   void* stream() const { return device_index < 0 ? nullptr : current_stream(device_index); }
 };
 
@@ -136,8 +154,7 @@ void forward(uint64_t* stack, uint64_t, uint64_t) {
                number = take_tensor(stack[3]);
   const Call call(number);
   Tensor o = call.empty_rows();
-  Tensor lse = Tensor::empty({call.info.problem.heads_q, call.info.tokens_q}, aoti_torch_dtype_float32(),
-                             call.device_type, call.device_index);
+  Tensor lse = call.empty_lse();
   const Workspace workspace(call, call.info.forward_bytes);
   const longspan_forward_args args{.q = call.rows("q", q),
                                    .k = call.keys("k", k),
@@ -176,24 +193,115 @@ void backward(uint64_t* stack, uint64_t, uint64_t) {
   stack[2] = dv.release();
 }
 
+// The plan of a call under context parallelism. Its tensors hold the tokens of this rank.
+struct ParallelCall : Call {
+  int64_t kept_bytes = 0;
+  bool lse_gradient = false;
+
+  explicit ParallelCall(const Tensor& number) : Call(number_in(number)) {
+    longspan_parallel_info found;
+    check_core(longspan_parallel_get_info(plan, &found));
+    info = {.tokens_q = found.tokens, .tokens_kv = found.tokens, .problem = found.problem};
+    kept_bytes = found.kept_bytes;
+    lse_gradient = found.lse_gradient != 0;
+    find_device();
+  }
+
+  void* kept(const Tensor& t) const {
+    check_place("kept", t, aoti_torch_dtype_uint8());
+    if (t.dim() != 1 || t.sizes()[0] != kept_bytes)
+      refuse("kept must be what the forward pass of this plan gave, " + std::to_string(kept_bytes) +
+             " bytes");
+    return kept_bytes == 0 ? nullptr : t.data();
+  }
+};
+
+// parallel_forward(Tensor q, Tensor k, Tensor v, Tensor plan, SymInt kept_bytes)
+//   -> (Tensor o, Tensor lse, Tensor kept)
+void parallel_forward(uint64_t* stack, uint64_t, uint64_t) {
+  const Tensor q = take_tensor(stack[0]), k = take_tensor(stack[1]), v = take_tensor(stack[2]),
+               number = take_tensor(stack[3]);
+  const auto kept_bytes = static_cast<int64_t>(stack[4]);
+  const ParallelCall call(number);
+  if (kept_bytes != 0 && kept_bytes != call.kept_bytes)
+    refuse("kept_bytes is " + std::to_string(kept_bytes) + ": must be 0, or " +
+           std::to_string(call.kept_bytes) + " as the plan says");
+  Tensor o = call.empty_rows(), lse = call.empty_lse();
+  Tensor kept = Tensor::empty({kept_bytes}, aoti_torch_dtype_uint8(), call.device_type, call.device_index);
+  const longspan_forward_args args{.q = call.rows("q", q),
+                                   .k = call.keys("k", k),
+                                   .v = call.keys("v", v),
+                                   .o = call.rows("o", o),
+                                   .lse = call.per_row("lse", lse),
+                                   .workspace = nullptr};
+  check_core(longspan_parallel_forward(call.plan, &args, kept_bytes == 0 ? nullptr : call.kept(kept),
+                                       call.stream()));
+  stack[0] = o.release();
+  stack[1] = lse.release();
+  stack[2] = kept.release();
+}
+
+// parallel_backward(Tensor dout, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, Tensor
+// kept,
+//   Tensor plan) -> (Tensor dq, Tensor dk, Tensor dv)
+void parallel_backward(uint64_t* stack, uint64_t, uint64_t) {
+  const Tensor dout = take_tensor(stack[0]), dlse = take_optional_tensor(stack[1]), q = take_tensor(stack[2]),
+               k = take_tensor(stack[3]), v = take_tensor(stack[4]), o = take_tensor(stack[5]),
+               lse = take_tensor(stack[6]), kept = take_tensor(stack[7]), number = take_tensor(stack[8]);
+  const ParallelCall call(number);
+  if (dlse.defined() && !call.lse_gradient)
+    refuse("dlse is given, and the plan was made without: make it with lse_gradient=True");
+  Tensor dq = call.empty_rows(), dk = call.empty_keys(), dv = call.empty_keys();
+  const longspan_backward_args args{.q = call.rows("q", q),
+                                    .k = call.keys("k", k),
+                                    .v = call.keys("v", v),
+                                    .o = call.rows("o", o),
+                                    .dout = call.rows("dout", dout),
+                                    .dq = call.rows("dq", dq),
+                                    .dk = call.keys("dk", dk),
+                                    .dv = call.keys("dv", dv),
+                                    .lse = call.per_row("lse", lse),
+                                    .dlse = dlse.defined() ? call.per_row("dlse", dlse) : nullptr,
+                                    .workspace = nullptr};
+  check_core(longspan_parallel_backward(call.plan, &args, call.kept(kept), call.stream()));
+  stack[0] = dq.release();
+  stack[1] = dk.release();
+  stack[2] = dv.release();
+}
+
+struct Operator {
+  const char* name;
+  const char* schema;
+  void (*function)(uint64_t*, uint64_t, uint64_t);
+};
+constexpr Operator kOperators[] = {
+    {"forward", "forward(Tensor q, Tensor k, Tensor v, Tensor plan) -> (Tensor, Tensor)", forward},
+    {"backward",
+     "backward(Tensor dout, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, Tensor plan) "
+     "-> (Tensor, Tensor, Tensor)",
+     backward},
+    {"parallel_forward",
+     "parallel_forward(Tensor q, Tensor k, Tensor v, Tensor plan, SymInt kept_bytes) "
+     "-> (Tensor, Tensor, Tensor)",
+     parallel_forward},
+    {"parallel_backward",
+     "parallel_backward(Tensor dout, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, "
+     "Tensor kept, Tensor plan) -> (Tensor, Tensor, Tensor)",
+     parallel_backward},
+};
+
 // Registered when Python loads this library, for as long as the process lives.
 struct Registration {
   Registration() {
     TorchLibraryOpaque *definitions = nullptr, *implementations = nullptr;
     check(aoti_torch_library_init_def("longspan", __FILE__, __LINE__, &definitions), "add a library");
-    check(aoti_torch_library_def(definitions,
-                                 "forward(Tensor q, Tensor k, Tensor v, Tensor plan) -> (Tensor, Tensor)"),
-          "define longspan::forward");
-    check(aoti_torch_library_def(
-              definitions,
-              "backward(Tensor dout, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor o, Tensor "
-              "lse, Tensor plan) -> (Tensor, Tensor, Tensor)"),
-          "define longspan::backward");
     check(aoti_torch_library_init_impl("longspan", "CompositeExplicitAutograd", __FILE__, __LINE__,
                                        &implementations),
           "add implementations");
-    check(torch_library_impl(implementations, "forward", forward, kVersion), "register longspan::forward");
-    check(torch_library_impl(implementations, "backward", backward, kVersion), "register longspan::backward");
+    for (const Operator& each : kOperators) {
+      check(aoti_torch_library_def(definitions, each.schema), each.name);
+      check(torch_library_impl(implementations, each.name, each.function, kVersion), each.name);
+    }
   }
 };
 const Registration registration;

@@ -11,6 +11,26 @@ from longspan._mask import Mask
 _DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
 
 
+def problem_of(heads, head_dim, dtype, device, scale, deterministic, backward, graphs=False):
+    """(device, _core.Problem) of the arguments of a plan."""
+    device = torch.device(device)
+    if dtype not in _DTYPES:
+        raise TypeError(f"dtype {dtype}: must be float32, bfloat16 or float16")
+    if device.type not in ("cpu", "cuda"):
+        raise NotImplementedError(f"device {device}: must be the CPU or a CUDA GPU")
+    if device.type == "cuda" and not _core.has_cuda():
+        raise NotImplementedError(f"tensors on {device}: this build of longspan has no CUDA kernels; install it where "
+                                  "nvcc is, or move the tensors to the CPU")
+    if scale is not None and not 0 < scale < float("inf"):
+        raise ValueError(f"scale {scale}: must be positive and finite")
+    index = -1
+    if device.type == "cuda":
+        index = torch.cuda.current_device() if device.index is None else device.index
+    device = torch.device("cpu") if index < 0 else torch.device("cuda", index)
+    return device, _core.Problem(*heads, head_dim, _DTYPES[dtype], index, scale or 0, bool(deterministic), bool(backward),
+                                 bool(graphs))
+
+
 class Plan:
     """What a kernel prepares once for a mask and the shape of the tensors. It serves any number of layers, steps and
     streams. `tensor` is how the plan enters an operator, and keeps it alive."""
@@ -23,23 +43,8 @@ class Plan:
         graphs: update_() can give CUDA graphs another mask; the plan then does without what only some masks allow, and
         is slower. Raises TypeError or ValueError for wrong arguments, NotImplementedError with each kernel's reason if
         none can do it."""
-        device = torch.device(device)
-        if dtype not in _DTYPES:
-            raise TypeError(f"dtype {dtype}: must be float32, bfloat16 or float16")
-        if device.type not in ("cpu", "cuda"):
-            raise NotImplementedError(f"device {device}: must be the CPU or a CUDA GPU")
-        if device.type == "cuda" and not _core.has_cuda():
-            raise NotImplementedError(f"tensors on {device}: this build of longspan has no CUDA kernels; install it where "
-                                      "nvcc is, or move the tensors to the CPU")
-        if scale is not None and not 0 < scale < float("inf"):
-            raise ValueError(f"scale {scale}: must be positive and finite")
-        index = -1
-        if device.type == "cuda":
-            index = torch.cuda.current_device() if device.index is None else device.index
-        self.device = torch.device("cpu") if index < 0 else torch.device("cuda", index)
+        self.device, self._made_for = problem_of(heads, head_dim, dtype, device, scale, deterministic, backward, graphs)
         self.heads, self.head_dim, self.dtype, self.backward = tuple(heads), head_dim, dtype, bool(backward)
-        self._made_for = _core.Problem(*heads, head_dim, _DTYPES[dtype], index, scale or 0, bool(deterministic),
-                                       bool(backward), bool(graphs))
         self._kernel_asked = kernel
         self.mask, self.tensor = mask, self._number(mask)
 
@@ -124,6 +129,23 @@ def tokens(x, name):
     return x if x.stride(2) == 1 else x.contiguous()
 
 
+def autocast(q, k, v):
+    """The tensors in autocast's dtype, where that is on."""
+    kind = "cuda" if q.is_cuda else "cpu"
+    if not torch.is_autocast_enabled(kind):
+        return q, k, v
+    dtype = torch.get_autocast_dtype(kind)
+    return q.to(dtype), k.to(dtype), v.to(dtype)
+
+
+def with_sinks(o, lse, sinks):
+    """(o, lse) with a score for each head that takes its share of every row."""
+    if sinks.shape != (o.shape[1],):
+        raise ValueError(f"sinks has shape {list(sinks.shape)}: must be [{o.shape[1]}]")
+    column = sinks.to(torch.float32)[:, None]
+    return (o * torch.sigmoid(lse - column).T[:, :, None]).to(o.dtype), torch.logaddexp(lse, column)
+
+
 def attention(q, k, v, mask, *, scale=None, sinks=None, deterministic=None, return_lse=False):
     """softmax(scale * q k^T | mask) v, exactly, for each head.
 
@@ -138,10 +160,7 @@ def attention(q, k, v, mask, *, scale=None, sinks=None, deterministic=None, retu
 
     Raises ValueError or TypeError for wrong arguments, NotImplementedError with the reason for what no kernel can do.
     """
-    kind = "cuda" if q.is_cuda else "cpu"
-    if torch.is_autocast_enabled(kind):
-        dtype = torch.get_autocast_dtype(kind)
-        q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
+    q, k, v = autocast(q, k, v)
     shape = q.shape
     q, k, v = tokens(q, "q"), tokens(k, "k"), tokens(v, "v")
     if isinstance(mask, Plan):
@@ -158,22 +177,18 @@ def attention(q, k, v, mask, *, scale=None, sinks=None, deterministic=None, retu
         o, lse = _ops.attention(q, k, v, found.tensor)
     except RuntimeError:
         if not torch.compiler.is_compiling():
-            _explain(q, k, v, found)
+            explain(q, k, v, found, *found.mask.shape)
         raise
     if sinks is not None:
-        if sinks.shape != (q.shape[1],):
-            raise ValueError(f"sinks has shape {list(sinks.shape)}: must be [{q.shape[1]}]")
-        column = sinks.to(torch.float32)[:, None]
-        o = (o * torch.sigmoid(lse - column).T[:, :, None]).to(o.dtype)
-        lse = torch.logaddexp(lse, column)
+        o, lse = with_sinks(o, lse, sinks)
     if len(shape) == 4:
         o = o.view(shape)
     return (o, lse) if return_lse else o
 
 
-def _explain(q, k, v, found):
-    """Raises the error of what does not fit the plan. The operator has refused it; only then is there time to say more."""
-    rows, columns = found.mask.shape
+def explain(q, k, v, found, rows, columns):
+    """Raises the error of what does not fit a plan for tensors of so many rows and columns. The operator has refused it; only
+    then is there time to say more."""
     heads_q, heads_kv = found.heads
     for name, x, tokens, heads in (("q", q, rows, heads_q), ("k", k, columns, heads_kv), ("v", v, columns, heads_kv)):
         if x.shape != (tokens, heads, found.head_dim):

@@ -21,7 +21,7 @@ def _(dout, dlse, q, k, v, o, lse, plan):
     return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
 
 
-def _dense(x):
+def dense(x):
     """Gradients may arrive in any layout: the sum's is one expanded number."""
     return x if x is None else x.contiguous()
 
@@ -36,8 +36,8 @@ def _backward(ctx, dout, dlse):
     q, k, v, o, lse, plan = ctx.saved_tensors
     if dout is None and dlse is None:
         return None, None, None, None
-    dout = torch.zeros_like(o) if dout is None else _dense(dout)
-    return *backward(dout, _dense(dlse), q, k, v, o, lse, plan), None
+    dout = torch.zeros_like(o) if dout is None else dense(dout)
+    return *backward(dout, dense(dlse), q, k, v, o, lse, plan), None
 
 
 torch.library.register_autograd("longspan::forward", _backward, setup_context=_setup)

@@ -90,9 +90,8 @@ class CarriedCommunicator : public Communicator {
     LONGSPAN_CHECK(mine_out.size() == mine_in.size(), "rank {} sends itself {} messages and receives {}",
                    rank_, mine_out.size(), mine_in.size());
     for (size_t i = 0; i < mine_out.size(); ++i) {
-      LONGSPAN_CHECK(mine_out[i].bytes == mine_in[i].bytes,
-                     "rank {} sends itself {} bytes and receives {}", rank_, mine_out[i].bytes,
-                     mine_in[i].bytes);
+      LONGSPAN_CHECK(mine_out[i].bytes == mine_in[i].bytes, "rank {} sends itself {} bytes and receives {}",
+                     rank_, mine_out[i].bytes, mine_in[i].bytes);
       std::memcpy(mine_in[i].data, mine_out[i].data, mine_out[i].bytes);
     }
     if (out.empty() && in.empty()) return std::make_unique<NothingToWaitFor>();

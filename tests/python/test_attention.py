@@ -135,6 +135,14 @@ def test_inference_mode():
     torch.autograd.grad(longspan.attention(*parts, plan).sum(), parts)
 
 
+def test_a_gradient_of_lse_for_one_token():
+    parts = inputs(1, 1)
+    lse = longspan.attention(*parts, Mask.causal(1), return_lse=True)[1]
+    strided = torch.ones(4, 1).as_strided((4, 1), (1, 7))  # which PyTorch calls contiguous
+    gradient, = torch.autograd.grad(lse, parts[0], strided)
+    assert torch.allclose(gradient, parts[1].detach().repeat_interleave(2, 1) / 8)  # of scale q k
+
+
 def test_one_tensor_for_all():
     mask = Mask.causal(40)
     x, _, _ = inputs(40, 40, heads=(2, 2))

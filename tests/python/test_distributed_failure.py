@@ -1,0 +1,72 @@
+"""A rank that dies or hangs ends all ranks with a reason, and a fresh process group works afterwards."""
+
+import os
+import signal
+import tempfile
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from conftest import inputs
+from longspan import Mask
+from longspan.distributed import ContextParallel
+from ranks import Ranks
+
+LIMIT_S = 3
+
+
+MASK = Mask.causal(64)
+
+
+def attend(cp):
+    place = cp.place(MASK, (4, 2), 8, torch.float32)
+    parts = [place.shard(x) for x in inputs(64, 64, head_dim=8)]
+    torch.autograd.grad(cp.attention(*parts, place).sum(), parts)
+
+
+def unshard(cp):
+    place = cp.place(MASK, (4, 2), 8, torch.float32)
+    place.unshard(torch.zeros(place.count))
+
+
+def lose_rank(strategy, lost, how, act):
+    """What the other ranks say, twice."""
+    cp = ContextParallel(strategy=strategy, limit_s=LIMIT_S)
+    attend(cp)
+    if dist.get_rank() == lost:
+        os.kill(os.getpid(), how)
+    reasons = []
+    for _ in range(2):
+        try:
+            act(cp)
+        except RuntimeError as error:
+            reasons.append(str(error))
+    return reasons
+
+
+def start_again(folder, rank, size):
+    dist.destroy_process_group()
+    dist.init_process_group("gloo", init_method=f"file://{folder}/again", rank=rank, world_size=size)
+    attend(ContextParallel(strategy="ring-p2p", limit_s=60))
+    return True
+
+
+@pytest.mark.parametrize("how, words", [(signal.SIGKILL, "lost"), (signal.SIGSTOP, f"waited longer than {LIMIT_S} s for")])
+@pytest.mark.parametrize("strategy, lost, act", [("ring-p2p", 2, attend), ("ulysses", 0, attend), ("balanced", 1, unshard)])
+def test_a_lost_rank_ends_all(strategy, lost, act, how, words):
+    ranks = Ranks(3)
+    others = [rank for rank in range(3) if rank != lost]
+    try:
+        ranks.start(lose_rank, strategy, lost, how, act)
+        reasons = ranks.results(others)
+        assert all(len(of_rank) == 2 for of_rank in reasons), "the group does not stay ended"
+        assert any(f"rank {rank} {words}" in of_rank[0] for rank, of_rank in zip(others, reasons)), reasons
+        assert all("lost" in of_rank[0] or "waited longer" in of_rank[0] for of_rank in reasons), reasons
+        with tempfile.TemporaryDirectory() as folder:
+            for new, rank in enumerate(others):
+                ranks.start_on(rank, start_again, folder, new, len(others))
+            assert ranks.results(others) == [True, True]
+    finally:
+        ranks.stop()
+    assert not any(process.is_alive() for process in ranks.processes)
