@@ -1,20 +1,24 @@
 """Trains a small GPT on packed documents, on the CPU or a GPU.
 
     python examples/train_packed.py [--steps N] [--tokens T] [--check] [--width W] [--layers L] [--heads Q KV]
+    torchrun --standalone --nproc-per-node 2 examples/train_packed.py --cp 2 [--strategy NAME]
 
 Documents of random lengths lie one after another in each step's batch of T tokens, without padding, and do not see each
 other. --check also computes the loss and the gradients of the separate documents, and compares. On a GPU, training waits for it
-only to print.
+only to print. With --cp, that many ranks share each batch by context parallelism: the losses are those of one process.
 """
 
 import argparse
+import os
 import time
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn import functional
 
 import longspan
+from longspan.distributed import ContextParallel
 
 
 class Block(nn.Module):
@@ -88,6 +92,19 @@ class Batch:
             x.pin_memory().to(device, non_blocking=True) if device == "cuda" else x for x in (tokens, positions, targets))
 
 
+    def shard(self, place):
+        """Leaves the tokens of this rank."""
+        self.tokens, self.targets = place.shard(self.tokens), place.shard(self.targets)
+        self.positions = place.position_ids(self.tokens.device)
+
+
+def mean_over_ranks(model, batch, place):
+    """The same loss as sum_of_losses() / batch.count, of the tokens of all ranks. `place` goes where one process has its mask."""
+    logits = model(batch.tokens, batch.positions, place)
+    losses = functional.cross_entropy(logits.float(), batch.targets, reduction="none")
+    return place.loss_mean(losses, batch.targets != -100)
+
+
 def sum_of_losses(model, batch, mask):
     """Over all tokens that follow another one of their document. One mask serves all layers."""
     logits = model(batch.tokens, batch.positions, mask)
@@ -115,6 +132,16 @@ def check(model, tokens, lengths, device):
     assert abs(packed - separate) < close * separate and worst < close
 
 
+def connect(ranks, strategy, device):
+    """The ranks that torchrun has started."""
+    if int(os.environ.get("WORLD_SIZE", 1)) != ranks:
+        raise SystemExit(f"--cp {ranks} needs {ranks} processes: start them with torchrun --standalone --nproc-per-node {ranks}")
+    if device == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("cpu:gloo,cuda:nccl" if device == "cuda" else "gloo")
+    return ContextParallel(strategy=strategy)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=50)
@@ -123,25 +150,41 @@ def main():
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--heads", type=int, nargs=2, default=[4, 2], metavar=("Q", "KV"))
+    parser.add_argument("--every", type=int, default=10, help="steps between two lines of output")
+    parser.add_argument("--cp", type=int, default=1, help="ranks that share each batch")
+    parser.add_argument("--strategy", default="balanced", help="of context parallelism: ulysses, ring-p2p, ...")
     options = parser.parse_args()
     device, dtype = ("cuda", torch.bfloat16) if torch.cuda.is_available() else ("cpu", torch.float32)
+    cp = connect(options.cp, options.strategy, device) if options.cp > 1 else None
+    talks = cp is None or cp.rank == 0
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(1)
-    model = GPT(256, options.width, options.layers, *options.heads).to(device, dtype)
+    attention = longspan.attention if cp is None else cp.attention
+    model = GPT(256, options.width, options.layers, *options.heads, attention).to(device, dtype)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     begin = time.perf_counter()
     for step in range(options.steps):
         lengths, tokens = draw_documents(options.tokens, generator)
-        if options.check and step == 0:
+        if options.check and step == 0 and cp is None:
             check(model, tokens, lengths, device)
         batch = Batch(tokens, lengths, device)
-        loss = sum_of_losses(model, batch, longspan.Mask.documents(lengths)) / batch.count
+        mask = longspan.Mask.documents(lengths)
+        if cp is None:
+            loss = sum_of_losses(model, batch, mask) / batch.count
+        else:
+            place = cp.place(mask, options.heads, options.width // options.heads[0], dtype)
+            batch.shard(place)
+            loss = mean_over_ranks(model, batch, place)
         loss.backward()
+        if cp is not None:
+            cp.sum_gradients(model.parameters())
         optimizer.step()
         optimizer.zero_grad()
-        if step % 10 == 0 or step == options.steps - 1:
-            print(f"step {step:4}  {len(lengths):2} documents  loss {float(loss.detach()):.3f}  "
+        if talks and (step % options.every == 0 or step == options.steps - 1):
+            print(f"step {step:4}  {len(lengths):2} documents  loss {float(loss.detach()):.5f}  "
                   f"{(step + 1) * options.tokens / (time.perf_counter() - begin):.0f} tokens/s")
+    if cp is not None:
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":

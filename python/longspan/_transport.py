@@ -3,7 +3,6 @@ communicators of our own for tensors on GPUs."""
 
 import ctypes
 import datetime
-import functools
 import itertools
 import os
 import threading
@@ -11,11 +10,26 @@ import weakref
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
 
 from longspan import _core
 
 _TAG = 0x4C53  # of our messages in the process group
 _LOOKS_EVERY_S = 1.0
+
+
+class GroupReference:
+    """Does not keep the process group: a group that destroy_process_group() cannot end would leave threads of gloo behind that
+    crash the process at exit, where they drop tensors of Python."""
+
+    def __init__(self, group):
+        self._group = weakref.ref(group)
+
+    def __call__(self):
+        group = self._group()
+        if group is None:
+            raise RuntimeError("the process group of this ContextParallel was destroyed: make another one with the new group")
+        return group
 
 
 class Transport:
@@ -28,7 +42,7 @@ class Transport:
         if self.rank == 0:
             tensor = torch.frombuffer(bytearray(identifiers), dtype=torch.uint8)
         tensor = tensor.to(device_of_collectives(group, device))
-        collective(functools.partial(dist.broadcast, group_src=0), tensor, group=group, limit_s=limit_s)
+        broadcast(group, limit_s, tensor)
         self.identifiers = bytes(tensor.tolist())
         self._store, self._limit_s = group.get_group_store(), limit_s
         self._key = "longspan/failure/" + self.identifiers[:64].hex()
@@ -78,13 +92,36 @@ def wait_for(work, limit_s, rank, whom, heard=lambda: None):
         raise RuntimeError(f"rank {rank} {what} {whom} ({heard() or text})") from None
 
 
-def collective(function, *arguments, group, limit_s):
-    """A collective of torch.distributed over the group, with the limit where its tensors are on the CPU."""
-    work = function(*arguments, group=group, async_op=True)
-    if arguments[0].is_cuda:
+# ---- collectives of the process group, with our limit: a thread of gloo would otherwise go on until the group's own ----
+
+def _options(kind, limit_s):
+    options = kind()
+    options.timeout = datetime.timedelta(seconds=limit_s)
+    return options
+
+
+def _finish(work, tensor, group, limit_s):
+    if tensor.is_cuda:
         work.wait()  # by the stream; PyTorch looks after it
     else:
         wait_for(work, limit_s, group.rank(), "a rank in a collective")
+
+
+def broadcast(group, limit_s, tensor):
+    """From rank 0."""
+    _finish(group.broadcast([tensor], _options(c10d.BroadcastOptions, limit_s)), tensor, group, limit_s)
+
+
+def all_reduce(group, limit_s, tensor):
+    _finish(group.allreduce([tensor], _options(c10d.AllreduceOptions, limit_s)), tensor, group, limit_s)
+
+
+def all_gather(group, limit_s, out, tensor):
+    _finish(group._allgather_base(out, tensor, _options(c10d.AllgatherOptions, limit_s)), tensor, group, limit_s)
+
+
+def all_to_all(group, limit_s, out, tensor, out_rows, rows):
+    _finish(group.alltoall_base(out, tensor, out_rows, rows, _options(c10d.AllToAllOptions, limit_s)), tensor, group, limit_s)
 
 
 # ---- the CPU ----
@@ -101,15 +138,15 @@ class Carried(Transport):
             raise NotImplementedError(f"tensors on the CPU, and a process group of backend {dist.get_backend(group)}: it must "
                                       "have gloo for them; use init_process_group('cpu:gloo,cuda:nccl')")
         super().__init__(group, limit_s, torch.device("cpu"), os.urandom(16))
-        self._group, self._transfers, self._last = group, {}, 0
+        self._group, self._transfers, self._last = GroupReference(group), {}, 0
         number = next(_numbers)
         _carriers[number] = self
         carrier = _core.Carrier(number, _start, _wait, _fail)
         self.group = _core.Group("group_carried", self.rank, self.size, ctypes.byref(carrier))
 
     def start(self, sends, receives):
-        works = []
-        for act, messages in ((self._group.recv, receives), (self._group.send, sends)):
+        works, group = [], self._group()
+        for act, messages in ((group.recv, receives), (group.send, sends)):
             for message in messages:
                 memory = (ctypes.c_uint8 * message.bytes).from_address(message.data)
                 tensor = torch.frombuffer(memory, dtype=torch.uint8)

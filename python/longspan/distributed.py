@@ -24,7 +24,8 @@ import torch.distributed as dist
 from longspan import _core, _parallel_ops
 from longspan._attention import autocast, explain, problem_of, tokens, with_sinks
 from longspan._mask import Mask
-from longspan._transport import Carried, Nccl, collective, device_of_collectives
+from longspan._transport import (Carried, GroupReference, Nccl, all_gather, all_reduce, all_to_all,
+                                 device_of_collectives)
 
 __all__ = ["ContextParallel", "ParallelPlan", "Placement"]
 
@@ -53,16 +54,21 @@ class ContextParallel:
             raise ValueError("there is no process group: call torch.distributed.init_process_group() first")
         if not 0.001 <= limit_s <= 2592000:
             raise ValueError(f"limit_s {limit_s}: must be from 0.001 to 2592000, which is 30 days")
-        self.group = dist.group.WORLD if group is None else group
-        if self.group is dist.GroupMember.NON_GROUP_MEMBER:
+        group = dist.group.WORLD if group is None else group
+        if group is dist.GroupMember.NON_GROUP_MEMBER:
             raise ValueError("this rank is not in the group")
-        self.rank, self.size = self.group.rank(), self.group.size()
+        self._group, self.rank, self.size = GroupReference(group), group.rank(), group.size()
         self.strategy, self.nodes, self.limit_s, self.check = strategy, nodes, limit_s, check
         texts = {name.replace("_", "-"): str(value) for name, value in options.items()}
         self._names = (ctypes.c_char_p * max(1, len(texts)))(*(name.encode() for name in texts))
         self._values = (ctypes.c_char_p * max(1, len(texts)))(*(value.encode() for value in texts.values()))
         self._options = len(texts)
         self._transports = {}  # by device
+
+    @property
+    def group(self):
+        """The process group. It is not kept alive: dist.destroy_process_group() ends it."""
+        return self._group()
 
     def place(self, mask, heads, head_dim, dtype=torch.bfloat16, *, documents=None):
         """Which tokens each rank holds: a Placement. It depends on the arguments alone, so all ranks find the same without
@@ -131,7 +137,7 @@ class ContextParallel:
         if not gradients:
             return
         flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
-        self._collective(dist.all_reduce, flat)
+        self._run(all_reduce, flat)
         for gradient, summed in zip(gradients, flat.split([gradient.numel() for gradient in gradients])):
             gradient.copy_(summed.view_as(gradient))
 
@@ -146,14 +152,14 @@ class ContextParallel:
                                         Nccl(self.group, self.limit_s, device))
         return self._transports[device]
 
-    def _collective(self, function, *arguments):
-        collective(function, *arguments, group=self.group, limit_s=self.limit_s)
+    def _run(self, collective, *arguments):
+        collective(self.group, self.limit_s, *arguments)
 
     def _check_agreed(self, digest, device):
         """Raises ValueError unless all ranks have the same number."""
         mine = torch.tensor([digest], device=device_of_collectives(self.group, device))
         numbers = mine.new_empty(self.size)
-        self._collective(dist.all_gather_into_tensor, numbers, mine)
+        self._run(all_gather, numbers, mine)
         numbers = numbers.tolist()
         others = [rank for rank, number in enumerate(numbers) if number != numbers[0]]
         if others:
@@ -361,7 +367,7 @@ class _Unshard(torch.autograd.Function):
         mine = torch.zeros((most, row_bytes), dtype=torch.uint8, device=x.device)
         mine[:x.shape[0]] = _bytes_of(x)
         all_rows = mine.new_empty((size * most, row_bytes))
-        where.cp._collective(dist.all_gather_into_tensor, all_rows, mine)
+        where.cp._run(all_gather, all_rows, mine)
 
         def order():  # of each token of the sequence, its row among those of all ranks
             rows = torch.cat([rank * most + torch.arange(count) for rank, count in enumerate(where.counts)])
@@ -374,7 +380,7 @@ class _Unshard(torch.autograd.Function):
         where = ctx.where
         if ctx.sum_gradients:
             gradient = gradient.contiguous().clone()
-            where.cp._collective(dist.all_reduce, gradient)
+            where.cp._run(all_reduce, gradient)
         return gradient[where.kept("ids", gradient.device, lambda: where.ids(where.cp.rank))], None, None
 
 
@@ -415,8 +421,7 @@ def _rolled(x, where, shifts):
     index = lambda name, rows: where.kept((key, name), x.device, lambda: torch.cat(rows))
     leaving = _bytes_of(x)[index("sent", sent)]
     arriving = leaving.new_empty((where.counts[where.cp.rank], leaving.shape[1]))
-    where.cp._collective(dist.all_to_all_single, arriving, leaving, [len(rows) for rows in received],
-                         [len(rows) for rows in sent])
+    where.cp._run(all_to_all, arriving, leaving, [len(rows) for rows in received], [len(rows) for rows in sent])
     out = torch.empty_like(arriving)
     out[index("received", received)] = arriving
     return _from_bytes(out, x)
@@ -426,7 +431,7 @@ class _Mean(torch.autograd.Function):
     @staticmethod
     def forward(ctx, values, count, cp):
         sums = torch.stack([values.sum(dtype=torch.float64), torch.as_tensor(count, device=values.device).double()])
-        cp._collective(dist.all_reduce, sums)
+        cp._run(all_reduce, sums)
         ctx.count, ctx.shape = sums[1].clamp(min=1), values.shape
         return (sums[0] / ctx.count).float()
 

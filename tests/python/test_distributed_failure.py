@@ -70,3 +70,28 @@ def test_a_lost_rank_ends_all(strategy, lost, act, how, words):
     finally:
         ranks.stop()
     assert not any(process.is_alive() for process in ranks.processes)
+
+
+def threads_of_gloo():
+    return [name for task in os.listdir("/proc/self/task")
+            if "gloo_runloop" in (name := open(f"/proc/self/task/{task}/comm").read())]
+
+
+def threads_after_destroying():
+    """A thread of gloo that outlives its group may drop a tensor of Python while Python ends, which ends the process by abort()."""
+    cp = ContextParallel(limit_s=60)
+    attend(cp)
+    before = len(threads_of_gloo())
+    dist.destroy_process_group()
+    with pytest.raises(RuntimeError, match="was destroyed"):
+        unshard(cp)
+    return before, len(threads_of_gloo())
+
+
+def test_a_process_group_ends_though_plans_live():
+    ranks = Ranks(2)
+    try:
+        ranks.start(threads_after_destroying)
+        assert all(before > 0 and after == 0 for before, after in ranks.results())
+    finally:
+        ranks.stop()

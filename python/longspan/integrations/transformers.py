@@ -8,12 +8,15 @@ Every mask that Transformers asks for is taken exactly: causal, sliding windows,
 padding. It is found by evaluating the model's own mask function once for each forward pass of the model.
 """
 
+import contextlib
+
 import torch
 
 from longspan._attention import attention
 from longspan._mask import Mask
 
 NAME = "longspan"
+_sharded = None  # a _Sharded while the model runs over several ranks
 _ROWS_AT_ONCE = 1024  # of the mask function, which gives a boolean for each pair
 
 
@@ -31,11 +34,17 @@ def make_mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_fun
     head, row and key, causal by default. attention_mask: bool [batch, keys], False for padding."""
     from transformers.masking_utils import causal_mask_function, prepare_padding_mask
     mask_function = mask_function or causal_mask_function
+    if _sharded is not None:
+        return _sharded.place_of(mask_function, causal_mask_function, attention_mask, device)
     q_offset, kv_offset = int(q_offset), int(kv_offset)
     if mask_function is causal_mask_function and (attention_mask is None or bool(attention_mask.all())):
         one = Mask.from_bands([(0, q_length, 0, kv_length, Mask.UNBOUNDED_BELOW, q_offset - kv_offset)], q_length, kv_length)
         return one if batch_size == 1 else Mask.batch([one] * batch_size)
     padding = prepare_padding_mask(attention_mask, kv_length, kv_offset)
+    return _evaluated(mask_function, batch_size, q_length, kv_length, q_offset, kv_offset, padding, device)
+
+
+def _evaluated(mask_function, batch_size, q_length, kv_length, q_offset, kv_offset, padding, device):
     head = torch.zeros((1, 1, 1, 1), dtype=torch.long, device=device)
     columns = (torch.arange(kv_length, device=device) + kv_offset)[None, None, None, :]
     masks = []
@@ -66,6 +75,10 @@ def attention_forward(module, query, key, value, attention_mask, scaling=None, d
         raise NotImplementedError(f"softcap={softcap}: longspan has no soft capping")
     batch, _, rows, _ = query.shape
     columns = key.shape[2]
+    if _sharded is not None:
+        o = _sharded.place.cp.attention(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), attention_mask,
+                                        scale=scaling, sinks=s_aux)
+        return o, None
     if attention_mask is None:
         causal = rows > 1 and (getattr(module, "is_causal", True) if is_causal is None else is_causal)
         attention_mask = Mask.batch([_plain(rows, columns, causal)] * batch)
@@ -80,3 +93,56 @@ def attention_forward(module, query, key, value, attention_mask, scaling=None, d
 def _plain(rows, columns, causal):
     """The last row and the last key are aligned."""
     return Mask.from_cu_seqlens([0, rows], [0, columns], causal=causal)
+
+
+class _Sharded:
+    """The masks of a model on one placement."""
+
+    def __init__(self, place):
+        self.place = place
+        self._places = {}  # by the bands of what the model's mask shows
+
+    def place_of(self, mask_function, causal_mask_function, attention_mask, device):
+        """What the model's mask function and the placement's mask both show."""
+        tokens = self.place.mask.shape[0]
+        if attention_mask is None or attention_mask.shape[-1] != self.place.count or not bool(attention_mask.all()):
+            raise ValueError("under context parallelism the model takes what shard_batch() makes of a batch: the placement's mask "
+                             "knows the documents, and there is no padding")
+        if mask_function is causal_mask_function:
+            own = Mask.causal(tokens)
+        else:
+            own = _evaluated(mask_function, 1, tokens, tokens, 0, 0, None, device)
+        key = tuple(own.bands())
+        if key not in self._places:
+            both = own & self.place.mask
+            same = both.area == self.place.mask.area
+            self._places[key] = self.place if same else self.place.with_mask(both)
+        return self._places[key]
+
+
+@contextlib.contextmanager
+def context_parallel(place):
+    """Within it, models of attn_implementation="longspan" run over the ranks of a longspan.distributed.Placement, on batches of
+    shard_batch(). Each layer sees what its own mask (causal, sliding window, chunks) and the placement's mask both show."""
+    global _sharded
+    if _sharded is not None:
+        raise ValueError("context_parallel() within context_parallel()")
+    _sharded = _Sharded(place)
+    try:
+        yield place
+    finally:
+        _sharded = None
+
+
+def shard_batch(place, input_ids, labels=None):
+    """The arguments of a model for this rank's tokens of a packed batch [1, T]: input_ids, position_ids, attention_mask and, with
+    labels, what its loss needs. Labels are those of Transformers: not shifted, -100 for tokens that do not count. The loss is then
+    this rank's part of the mean over all tokens: it and the gradients are to be summed over the ranks."""
+    device = input_ids.device
+    batch = {"input_ids": place.shard(input_ids, 1), "position_ids": place.position_ids(device)[None],
+             "attention_mask": torch.ones((1, place.count), dtype=torch.bool, device=device), "use_cache": False}
+    if labels is not None:
+        following = torch.nn.functional.pad(labels[:, 1:], (0, 1), value=-100)
+        batch["labels"] = batch["shift_labels"] = place.shard(following, 1)
+        batch["num_items_in_batch"] = (following != -100).sum()
+    return batch
