@@ -17,7 +17,10 @@ def _work(rank, size, store, pipe):
     import torch
     import torch.distributed as dist
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size,
+    cuda = torch.cuda.device_count() >= size
+    if cuda:
+        torch.cuda.set_device(rank)
+    dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", init_method=f"file://{store}", rank=rank, world_size=size,
                             timeout=datetime.timedelta(seconds=60))
     while True:
         try:
