@@ -16,6 +16,7 @@
 namespace longspan {
 
 class Communicator;
+struct Scratch;
 
 inline constexpr std::chrono::milliseconds kWaitLimit{60000};
 
@@ -88,6 +89,17 @@ std::vector<std::string> strategy_names();  // "ulysses", "ring-p2p", ...
 // so all ranks find the same. Throws as its constructor does.
 RankTokens place_tokens(const Problem& problem, const ParallelConfig& config, int ranks);
 
+// Device memory that attentions use in their passes, one after another: as if their calls were those of one
+// object. Give it to those of several masks, rather than let each have its own. Copies refer to the same.
+class SharedBuffers {
+ public:
+  explicit SharedBuffers(const Device& device);
+
+ private:
+  friend class ParallelAttention;
+  std::shared_ptr<Scratch> scratch_;
+};
+
 // One rank's part of an attention over all tokens of `problem`. All ranks of the group must construct it and
 // make the same calls.
 //
@@ -110,6 +122,8 @@ class ParallelAttention {
   // fp32_output throws kInput.
   ParallelAttention(const Problem& problem, const ParallelConfig& config, const Group& group,
                     const Device& device, Direction until = Direction::kBackward);
+  ParallelAttention(const Problem& problem, const ParallelConfig& config, const Group& group,
+                    const Device& device, Direction until, const SharedBuffers& buffers);
   ~ParallelAttention();
   ParallelAttention(ParallelAttention&&) noexcept;
   ParallelAttention& operator=(ParallelAttention&&) noexcept;

@@ -26,10 +26,6 @@ struct longspan_placement {
   longspan::RankTokens tokens;
 };
 
-struct longspan_group {
-  longspan::Group group;
-};
-
 namespace longspan::python {
 namespace {
 
@@ -53,9 +49,8 @@ class CarriedByFunctions : public Carrier {
 
   int64_t start(std::span<const Message> sends, std::span<const Message> receives) override {
     const std::vector<longspan_message> out = plain(sends), in = plain(receives);
-    const int64_t number =
-        functions_.start(functions_.context, out.data(), static_cast<int64_t>(out.size()), in.data(),
-                         static_cast<int64_t>(in.size()));
+    const int64_t number = functions_.start(functions_.context, out.data(), static_cast<int64_t>(out.size()),
+                                            in.data(), static_cast<int64_t>(in.size()));
     if (number < 0) throw_reason();
     return number;
   }
@@ -94,34 +89,65 @@ class Digest {
   uint64_t state_ = 0xcbf29ce484222325;
 };
 
-// An attention of this process's rank. Its calls run one after another, on whatever streams they are made.
-class Attention {
+// What the attentions of a group on one device share: their calls run one after another, on whatever streams
+// they are made.
+class Turns {
  public:
-  Attention(const Problem& problem, const ParallelConfig& config, const Group& group, const Device& device,
-            const longspan_problem& asked)
-      : group_(group),
-        attention_(problem, config, group, device,
-                   asked.backward != 0 ? Direction::kBackward : Direction::kForward),
-        own_(problem),
-        device_(device),
-        info_{attention_.token_count(), asked, static_cast<int64_t>(attention_.kept_bytes()), problem.lse_gradient} {
-    own_.tokens_q = own_.tokens_kv = info_.tokens;
+  explicit Turns(const Device& device) : buffers(device) {
 #ifdef LONGSPAN_WITH_CUDA
     if (device.kind == DeviceKind::kCuda) last_.emplace(device.index, cuda::Event::Timing::kOff);
 #endif
   }
 
+  template <class Pass>
+  void take([[maybe_unused]] Stream stream, const Pass& pass) {
+    const std::scoped_lock lock(mutex_);
+#ifdef LONGSPAN_WITH_CUDA
+    if (used_) last_->wait_in(stream);
+#endif
+    pass();
+#ifdef LONGSPAN_WITH_CUDA
+    if (last_) last_->record(stream);
+    used_ = last_.has_value();
+#endif
+  }
+
+  const SharedBuffers buffers;
+
+ private:
+  std::mutex mutex_;
+#ifdef LONGSPAN_WITH_CUDA
+  std::optional<cuda::Event> last_;  // the end of the last call
+  bool used_ = false;
+#endif
+};
+
+// An attention of this process's rank.
+class Attention {
+ public:
+  Attention(const Problem& problem, const ParallelConfig& config, const Group& group,
+            std::shared_ptr<Turns> turns, const Device& device, const longspan_problem& asked)
+      : group_(group),
+        turns_(std::move(turns)),
+        attention_(problem, config, group, device,
+                   asked.backward != 0 ? Direction::kBackward : Direction::kForward, turns_->buffers),
+        own_(problem),
+        info_{attention_.token_count(), asked, static_cast<int64_t>(attention_.kept_bytes()),
+              problem.lse_gradient} {
+    own_.tokens_q = own_.tokens_kv = info_.tokens;
+  }
+
   const longspan_parallel_info& info() const { return info_; }
 
   void forward(const longspan_forward_args& args, void* kept, Stream stream) {
-    in_turn(stream, [&] {
+    run(stream, [&] {
       attention_.forward(forward_of(args, own_), stream,
                          {static_cast<std::byte*>(kept), kept == nullptr ? 0 : kept_bytes()});
     });
   }
 
   void backward(const longspan_backward_args& args, const void* kept, Stream stream) {
-    in_turn(stream, [&] {
+    run(stream, [&] {
       attention_.backward(backward_of(args, own_), stream,
                           {static_cast<const std::byte*>(kept), kept_bytes()});
     });
@@ -130,14 +156,11 @@ class Attention {
  private:
   size_t kept_bytes() const { return static_cast<size_t>(info_.kept_bytes); }
 
+  // A rank that cannot take part tells the others.
   template <class Pass>
-  void in_turn([[maybe_unused]] Stream stream, const Pass& pass) {
-    const std::scoped_lock lock(mutex_);
-#ifdef LONGSPAN_WITH_CUDA
-    if (last_ && used_) last_->wait_in(stream);
-#endif
+  void run(Stream stream, const Pass& pass) {
     try {
-      pass();
+      turns_->take(stream, pass);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kInput) fail_group(group_.communicator());
       throw;
@@ -145,22 +168,13 @@ class Attention {
       fail_group(group_.communicator());
       throw;
     }
-#ifdef LONGSPAN_WITH_CUDA
-    if (last_) last_->record(stream);
-    used_ = true;
-#endif
   }
 
   Group group_;
+  const std::shared_ptr<Turns> turns_;
   ParallelAttention attention_;
   Problem own_;  // with this rank's number of tokens
-  Device device_;
   longspan_parallel_info info_;
-  std::mutex mutex_;
-#ifdef LONGSPAN_WITH_CUDA
-  std::optional<cuda::Event> last_;  // the end of the last call
-  bool used_ = false;
-#endif
 };
 
 // Never destroyed: at exit, objects of Python may still refer to plans.
@@ -173,6 +187,11 @@ Numbered<Attention>& attentions() {
 }  // namespace longspan::python
 
 using longspan::python::attentions;
+
+struct longspan_group {
+  longspan::Group group;
+  std::shared_ptr<longspan::python::Turns> turns;
+};
 
 int longspan_placement_make(const longspan_masks* masks, const longspan_problem* problem,
                             const longspan_parallel_config* config, longspan_placement** out) {
@@ -240,10 +259,12 @@ void longspan_set_error(const char* reason) {
   longspan::python::failed(longspan::ErrorKind::kPeer, reason);
 }
 
-int longspan_group_carried(int32_t rank, int32_t size, const longspan_carrier* carrier, longspan_group** out) {
+int longspan_group_carried(int32_t rank, int32_t size, const longspan_carrier* carrier,
+                           longspan_group** out) {
   return guarded([&] {
     auto carried = std::make_unique<longspan::python::CarriedByFunctions>(*carrier);
-    *out = new longspan_group{longspan::Group(longspan::carried_communicator(rank, size, std::move(carried)))};
+    *out = new longspan_group{longspan::Group(longspan::carried_communicator(rank, size, std::move(carried))),
+                              std::make_shared<longspan::python::Turns>(longspan::cpu_device())};
   });
 }
 
@@ -259,9 +280,11 @@ int longspan_nccl_identifiers(char* out) {
 int longspan_group_nccl(int32_t rank, int32_t size, const char* identifiers, int32_t cuda_device,
                         int64_t limit_ms, longspan_group** out) {
   return guarded([&] {
-    *out = new longspan_group{longspan::Group(longspan::nccl_communicator(
-        rank, size, {identifiers, LONGSPAN_NCCL_IDENTIFIERS}, longspan::python::device_of(cuda_device),
-        std::chrono::milliseconds(limit_ms)))};
+    const longspan::Device device = longspan::python::device_of(cuda_device);
+    *out = new longspan_group{
+        longspan::Group(longspan::nccl_communicator(rank, size, {identifiers, LONGSPAN_NCCL_IDENTIFIERS},
+                                                    device, std::chrono::milliseconds(limit_ms))),
+        std::make_shared<longspan::python::Turns>(device)};
   });
 }
 
@@ -285,7 +308,7 @@ int longspan_parallel_make(const longspan_masks* masks, const longspan_problem* 
     with_tokens.tokens = placement->tokens;
     *plan = attentions().add(std::make_shared<longspan::python::Attention>(
         longspan::python::parallel_problem(*masks, *problem, *config), with_tokens, group->group,
-        longspan::python::device_of(problem->cuda_device), *problem));
+        group->turns, longspan::python::device_of(problem->cuda_device), *problem));
   });
 }
 

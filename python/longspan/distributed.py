@@ -115,14 +115,13 @@ class ContextParallel:
             found = place
         else:
             raise TypeError(f"place: must be a Placement or a ParallelPlan, not {type(place).__name__}")
-        if found.placement.cp is not self:
+        if found.cp is not self:
             raise ValueError("the placement is of another ContextParallel")
         try:
             o, lse = _parallel_ops.attention(q, k, v, found.tensor, found.kept_bytes)
         except RuntimeError:
             if not torch.compiler.is_compiling():
-                count = found.placement.count
-                explain(q, k, v, found, count, count)
+                explain(q, k, v, found, found.count, found.count)
             raise
         if sinks is not None:
             o, lse = with_sinks(o, lse, sinks)
@@ -212,8 +211,14 @@ class Placement:
     go through it. Its methods work on any dtype and any trailing shape, and are differentiable."""
 
     def __init__(self, cp, mask, heads, head_dim, where):
-        self.cp, self.mask, self.heads, self.head_dim, self._tokens = cp, mask, heads, head_dim, where
-        self._plans = {}
+        # Not the mask, which keeps this object: both end, with the plans, once nobody needs the mask.
+        self.cp, self._masks, self.heads, self.head_dim, self._tokens = cp, mask._masks, heads, head_dim, where
+        self._plans, self._windows = {}, {}
+
+    @property
+    def mask(self):
+        """The mask, as a new object."""
+        return Mask(self._masks)
 
     @property
     def counts(self):
@@ -269,14 +274,22 @@ class Placement:
     def with_mask(self, mask):
         """The same tokens with another mask of the same size: for layers whose masks differ. It is kept with that mask."""
         check_mask(mask)
-        if mask.shape != self.mask.shape:
+        if mask.shape[0] != self._tokens.total:
             raise ValueError(f"the mask has {mask.shape[0]} tokens: the placement has {self._tokens.total}")
-        if mask is self.mask:
+        if mask._masks is self._masks:
             return self
         key = ("placement", self._tokens, self.heads, self.head_dim)
         if key not in mask._plans:
             mask._plans[key] = Placement(self.cp, mask, self.heads, self.head_dim, self._tokens)
         return mask._plans[key]
+
+    def with_window(self, left=-1, right=-1):
+        """The same tokens; of what the mask shows, row i keeps keys i - left to i + right, with -1 for no bound."""
+        if (left, right) == (-1, -1):
+            return self
+        if (left, right) not in self._windows:
+            self._windows[left, right] = self.with_mask(self.mask & Mask.window(self._tokens.total, left, right))
+        return self._windows[left, right]
 
     def plan(self, dtype=torch.bfloat16, device=None, *, scale=None, deterministic=False, backward=True, lse_gradient=False,
              kernel="auto"):
@@ -297,7 +310,7 @@ class Placement:
         config = self.cp._config(kernel, lse_gradient and backward)
         if self.cp.check:
             digest = ctypes.c_int64()
-            _core.call("digest", self.mask._masks.handle, ctypes.byref(problem), ctypes.byref(config),
+            _core.call("digest", self._masks.handle, ctypes.byref(problem), ctypes.byref(config),
                        self._tokens.made.handle, ctypes.byref(digest))
             self.cp._check_agreed(digest.value, device)
         return ParallelPlan(self, problem, config, dtype, device)
@@ -329,12 +342,12 @@ class ParallelPlan:
     and steps. `tensor` and `kept_bytes` are how it enters an operator."""
 
     def __init__(self, placement, problem, config, dtype, device):
-        self.placement, self.dtype, self.device = placement, dtype, device
+        self.cp, self.count, self.dtype, self.device = placement.cp, placement.count, dtype, device
         self.heads, self.head_dim, self.backward = placement.heads, placement.head_dim, bool(problem.backward)
         transport = placement.cp._transport(device)
         number = _core.ParallelNumber()
         number.keeps = transport
-        _core.call("parallel_make", placement.mask._masks.handle, ctypes.byref(problem), ctypes.byref(config),
+        _core.call("parallel_make", placement._masks.handle, ctypes.byref(problem), ctypes.byref(config),
                    placement._tokens.made.handle, transport.group.handle, number)
         info = _core.ParallelInfo()
         _core.call("parallel_get_info", number[0], ctypes.byref(info))

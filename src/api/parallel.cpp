@@ -13,6 +13,7 @@
 #include "comm/launch.h"
 #include "comm/nccl.h"
 #include "comm/threads.h"
+#include "cp/execute/buffer_pool.h"
 #include "cp/execute/executor.h"
 #include "cp/schedule/ranges.h"
 #include "cp/strategies/strategy.h"
@@ -122,17 +123,20 @@ RankTokens place_tokens(const Problem& problem, const ParallelConfig& config, in
   return standard_errors([&] { return scheduled(problem, config, ranks).owned; });
 }
 
+SharedBuffers::SharedBuffers(const Device& device)
+    : scratch_(std::make_shared<Scratch>(device, BufferPool::Use::kShared)) {}
+
 class ParallelAttention::Impl {
  public:
   Impl(const Problem& problem, const ParallelConfig& config, const Group& group, const Device& device,
-       Direction until)
+       Direction until, std::shared_ptr<Scratch> scratch)
       : group_(group),
         device_(device),
         until_(until),
         schedule_(scheduled(problem, config, group.size())),
         kernel_(find_kernel(problem, device, until, config.kernel)),
         own_(problem),
-        executor_(schedule_, problem, kernel_, device, group.communicator(), until) {
+        executor_(schedule_, problem, kernel_, device, group.communicator(), until, std::move(scratch)) {
     own_.tokens_q = own_.tokens_kv = count(tokens());
   }
 
@@ -177,7 +181,12 @@ class ParallelAttention::Impl {
 
 ParallelAttention::ParallelAttention(const Problem& problem, const ParallelConfig& config, const Group& group,
                                      const Device& device, Direction until)
-    : impl_(standard_errors([&] { return std::make_unique<Impl>(problem, config, group, device, until); })) {}
+    : impl_(standard_errors(
+          [&] { return std::make_unique<Impl>(problem, config, group, device, until, nullptr); })) {}
+ParallelAttention::ParallelAttention(const Problem& problem, const ParallelConfig& config, const Group& group,
+                                     const Device& device, Direction until, const SharedBuffers& buffers)
+    : impl_(standard_errors(
+          [&] { return std::make_unique<Impl>(problem, config, group, device, until, buffers.scratch_); })) {}
 ParallelAttention::~ParallelAttention() = default;
 ParallelAttention::ParallelAttention(ParallelAttention&&) noexcept = default;
 ParallelAttention& ParallelAttention::operator=(ParallelAttention&&) noexcept = default;

@@ -1,5 +1,8 @@
 """Context parallelism over gloo, on the CPU: every strategy and mask against one rank, placements, and training."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -337,6 +340,32 @@ def autocast_and_inference():
 
 def test_autocast_and_inference():
     ranks.run(2, autocast_and_inference)
+
+
+def plans_end_with_their_masks():
+    cp = cp_of("ring-p2p")
+    gc.disable()  # nothing waits for the collector of cycles
+    try:
+        mask = Mask.causal(40)
+        place = cp.place(mask, (4, 2), 8)
+        parts = inputs(40, 40, head_dim=8)
+        o = cp.attention(*map(place.shard, parts), place)
+        window = place.with_mask(Mask.documents([10, 30]))
+        cp.attention(*map(place.shard, parts), window.with_window(3, 0))
+        number = next(iter(place._plans.values())).tensor.item()
+        ended = [weakref.ref(x) for x in (mask, place, window)]
+        del mask, place, window
+        assert all(reference() is None for reference in ended)
+        torch.autograd.grad(o.sum(), parts[0])  # it has kept its plan
+        del o
+        with pytest.raises(RuntimeError, match="does not exist"):
+            torch.ops.longspan.parallel_forward(*parts, torch.tensor([number]), 0)
+    finally:
+        gc.enable()
+
+
+def test_plans_end_with_their_masks():
+    ranks.run(2, plans_end_with_their_masks)
 
 
 # ---- groups ----

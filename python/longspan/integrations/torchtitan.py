@@ -61,19 +61,11 @@ class CpAttention(torch.nn.Module):
     def forward(self, q, k, v, *, attention_masks, scale=None, out_transform=None, **_):
         """q [T_r, heads, head_dim]; k, v [T_r, heads_kv, head_dim]. out_transform: a function of o and lse [T_r, heads]. Returns
         o, or what out_transform makes of it."""
-        place = self._with_window(attention_masks)
+        place = attention_masks.with_window(*self.window)
         if out_transform is None:
             return self.cp.attention(q, k, v, place, scale=scale)
         o, lse = self.cp.attention(q, k, v, place, scale=scale, return_lse=True)
         return out_transform(o, lse.transpose(0, 1))
-
-    def _with_window(self, place):
-        if self.window == (-1, -1):
-            return place
-        key = ("window", self.window)
-        if key not in place.mask._plans:  # shared by the layers of a model
-            place.mask._plans[key] = place.mask & Mask.window(place.mask.shape[0], *self.window)
-        return place.with_mask(place.mask._plans[key])
 
 
 def convert(model, cp):

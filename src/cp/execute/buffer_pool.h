@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <memory>
 #include <set>
 #include <utility>
@@ -44,7 +45,10 @@ class BufferPool : public std::enable_shared_from_this<BufferPool> {
     size_t number_ = 0;  // index in BufferPool::buffers_
   };
 
-  explicit BufferPool(const Device& device) : device_(device) {}
+  // A pool that executors of several schedules share rounds sizes up, so that sizes that differ a little get
+  // the same buffers.
+  enum class Use : bool { kOwn, kShared };
+  explicit BufferPool(const Device& device, Use use = Use::kOwn) : device_(device), use_(use) {}
   const Device& device() const { return device_; }
 
   // Starts a pass. Calls of take() then repeat those of the previous pass of this kind in the same order, and
@@ -59,6 +63,7 @@ class BufferPool : public std::enable_shared_from_this<BufferPool> {
   // otherwise allocates one. `room` is the largest size that the same use will request later; new buffers are
   // made that large.
   Lease take(size_t bytes, size_t room = 0) {
+    if (use_ == Use::kShared) return take_fitting(rounded(bytes), rounded(std::max(bytes, room))).second;
     std::vector<size_t>& before = passes_[pass_];
     const size_t turn = taken_++;
     if (turn < before.size()) {
@@ -66,7 +71,22 @@ class BufferPool : public std::enable_shared_from_this<BufferPool> {
       const size_t has = buffers_[number].bytes();
       if (has >= bytes && free_.erase({has, number}) == 1) return {shared_from_this(), number};
     }
-    const size_t most = std::max(bytes, room);
+    auto [number, lease] = take_fitting(bytes, std::max(bytes, room));
+    before.resize(std::max(before.size(), turn + 1));
+    before[turn] = number;
+    return std::move(lease);
+  }
+
+  size_t held_bytes() const { return held_bytes_; }  // in use and free
+
+ private:
+  // Up to an eighth of the size.
+  static size_t rounded(size_t bytes) {
+    const size_t step = std::max<size_t>(256, std::bit_floor(bytes) / 8);
+    return (bytes + step - 1) / step * step;
+  }
+
+  std::pair<size_t, Lease> take_fitting(size_t bytes, size_t most) {
     const auto fit = free_.lower_bound({bytes, 0});
     size_t number = buffers_.size();
     if (fit != free_.end() && fit->first <= most + most / 2) {
@@ -76,15 +96,11 @@ class BufferPool : public std::enable_shared_from_this<BufferPool> {
       buffers_.emplace_back(most, device_);
       held_bytes_ += buffers_.back().bytes();
     }
-    before.resize(std::max(before.size(), turn + 1));
-    before[turn] = number;
-    return {shared_from_this(), number};
+    return {number, Lease(shared_from_this(), number)};
   }
 
-  size_t held_bytes() const { return held_bytes_; }  // in use and free
-
- private:
   const Device device_;
+  const Use use_;
   std::vector<Buffer> buffers_;
   std::set<std::pair<size_t, size_t>> free_;    // bytes, number
   std::vector<std::vector<size_t>> passes_{1};  // by kind: the buffers taken, in order
@@ -93,5 +109,12 @@ class BufferPool : public std::enable_shared_from_this<BufferPool> {
 };
 
 using Pool = std::shared_ptr<BufferPool>;
+
+// What the passes of an executor use, and nothing of which outlasts a pass.
+struct Scratch {
+  Scratch(const Device& device, BufferPool::Use use) : pool(std::make_shared<BufferPool>(device, use)) {}
+  Pool pool;
+  Buffer workspace;  // of the kernels
+};
 
 }  // namespace longspan

@@ -27,7 +27,7 @@ bool dense(const TensorView& view) {
 class Executor::Impl {
  public:
   Impl(const Schedule& schedule, const Problem& problem, const Kernel& kernel, const Device& device,
-       Communicator& communicator, Direction until)
+       Communicator& communicator, Direction until, std::shared_ptr<Scratch> scratch)
       : schedule_(schedule),
         problem_(problem),
         kernel_(kernel),
@@ -35,8 +35,10 @@ class Executor::Impl {
         communicator_(communicator),
         plan_(schedule, problem_, kernel, device, communicator, until),
         clock_(DeviceClock::make(device)),
-        pool_(std::make_shared<BufferPool>(device)) {
-    if (const size_t bytes = plan_.workspace_bytes(); bytes > 0) workspace_ = Buffer(bytes, device_);
+        scratch_(scratch ? std::move(scratch) : std::make_shared<Scratch>(device, BufferPool::Use::kOwn)),
+        pool_(scratch_->pool) {
+    const size_t bytes = plan_.workspace_bytes();
+    if (bytes > scratch_->workspace.bytes()) scratch_->workspace = Buffer(bytes, device_);
   }
 
   size_t kept_bytes() const { return plan_.kept().bytes; }
@@ -87,7 +89,7 @@ class Executor::Impl {
 
   void finish(Stream stream) { communicator_.synchronize(stream); }
 
-  size_t plan_bytes() const { return plan_.bytes() + workspace_.bytes(); }
+  size_t plan_bytes() const { return plan_.bytes() + workspace().bytes(); }
 
  private:
   using Pass = RankPlan::Pass;
@@ -124,6 +126,7 @@ class Executor::Impl {
     bool stays = false;  // the sent data is the rank's own and stays in place until the end of the pass
   };
 
+  const Buffer& workspace() const { return scratch_->workspace; }
   const Ranges& owned() const { return schedule_.owned[static_cast<size_t>(communicator_.rank())]; }
 
   // `kept`: where the pass puts what it keeps; null: nowhere.
@@ -477,7 +480,7 @@ class Executor::Impl {
     {
       const Stopwatch watch(*this, times_.compute_s, stream);
       ForwardArgs args{queries.tensors[0], keys.tensors[0], keys.tensors[1],
-                       part.tensors[0],    part.lse,        workspace_.data()};
+                       part.tensors[0],    part.lse,        workspace().data()};
       if (before) {
         args.part_o = in_place ? part.tensors[0] : before->tensors[0];
         args.part_lse = in_place ? part.lse : before->lse;
@@ -504,7 +507,7 @@ class Executor::Impl {
       const Stopwatch watch(*this, times_.compute_s, stream);
       plan_.kernel_plan(attend).backward(
           {queries.tensors[0], keys.tensors[0], keys.tensors[1], o.tensors[0], dout.tensors[0], o.lse,
-           dq.tensors[0], dkv.tensors[0], dkv.tensors[1], workspace_.data(), workspace_.bytes(), dout.lse},
+           dq.tensors[0], dkv.tensors[0], dkv.tensors[1], workspace().data(), workspace().bytes(), dout.lse},
           stream);
     }
     const Stopwatch watch(*this, times_.merge_s, stream);
@@ -528,8 +531,8 @@ class Executor::Impl {
   Communicator& communicator_;
   const RankPlan plan_;
   size_t posted_copies_ = 0;  // in this pass
-  Buffer workspace_;
   const std::unique_ptr<DeviceClock> clock_;
+  const std::shared_ptr<Scratch> scratch_;
   const Pool pool_;
   // Of the pass that runs.
   void* kept_ = nullptr;
@@ -542,8 +545,10 @@ class Executor::Impl {
 };
 
 Executor::Executor(const Schedule& schedule, const Problem& problem, const Kernel& kernel,
-                   const Device& device, Communicator& communicator, Direction until)
-    : impl_(std::make_unique<Impl>(schedule, problem, kernel, device, communicator, until)) {}
+                   const Device& device, Communicator& communicator, Direction until,
+                   std::shared_ptr<Scratch> scratch)
+    : impl_(std::make_unique<Impl>(schedule, problem, kernel, device, communicator, until,
+                                   std::move(scratch))) {}
 Executor::~Executor() = default;
 size_t Executor::kept_bytes() const {
   return impl_->kept_bytes();

@@ -9,6 +9,8 @@
 
 namespace longspan {
 
+struct Scratch;
+
 // The time breakdown of one pass on one rank, in seconds.
 struct PassTimes {
   double compute_s = 0;         // attention
@@ -27,13 +29,15 @@ struct PassTimes {
 //
 // The only state that outlasts a pass is what forward() writes to `kept`, so the passes of many layers may
 // run in any order, the same on all ranks. All calls of one executor use its buffers: queue them in one
-// stream, or in streams that wait for one another.
+// stream, or in streams that wait for one another. The same holds for all executors that share a scratch.
 class Executor {
  public:
   // The schedule must have passed check(). Throws an input error with the kernel's reason if the kernel
   // cannot run an attend. With `until` kForward, only forward passes are planned.
+  // `scratch`: shared with other executors of the device; null: its own.
   Executor(const Schedule& schedule, const Problem& problem, const Kernel& kernel, const Device& device,
-           Communicator& communicator, Direction until = Direction::kBackward);
+           Communicator& communicator, Direction until = Direction::kBackward,
+           std::shared_ptr<Scratch> scratch = nullptr);
   ~Executor();
 
   // `kept`: kept_bytes() bytes aligned to 256, which backward() reads with the tensors of this forward();

@@ -144,8 +144,9 @@ TEST(ParallelLayers, OfTwoMasksShareAPlacement) {
     for (const RankTokens& placement : placements) {
       run_ranks(Group::threads(3), [&](const Group& group) {
         const ParallelConfig config{.strategy = strategy, .tokens = placement};
-        ParallelAttention in_full(full, config, group, cpu_device()),
-            in_window(window, config, group, cpu_device());
+        const SharedBuffers buffers(cpu_device());
+        ParallelAttention in_full(full, config, group, cpu_device(), Direction::kBackward, buffers),
+            in_window(window, config, group, cpu_device(), Direction::kBackward, buffers);
         EXPECT_EQ(in_full.rank_tokens(), placement);
         EXPECT_EQ(in_window.rank_tokens(), placement);
         std::vector<Part> parts;
