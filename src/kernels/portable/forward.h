@@ -1,0 +1,256 @@
+// The portable forward kernel, for every mask: FlashAttention-2's algorithm over a tile map.
+//
+//   Q tile      kRows rows (tokens x query heads of a group), in shared memory for the item's life
+//   K, V tiles  kKeys keys, one buffer each, filled by cp.async while the other one is used
+//   warps       each has kRows / kWarps rows of S, P and O in registers
+//
+//   barrier | V(j) begins | S = Q K(j) | barrier | K(j+1) begins | softmax | O += P V(j) | barrier ...
+//
+// One CTA is one item: a row tile of a unit of query heads. The grid is sorted, heaviest first. Partial tiles test
+// the elements, full ones only where the last tile of keys is cut.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/portable/shape.h"
+#include "kernels/portable/tile.h"
+#include "kernels/portable/visible.h"
+
+namespace longspan::portable {
+
+template <class Element_, ForwardShape kShape>
+struct ForwardConfig {
+  using Element = Element_;
+  static constexpr int kHeadDim = kShape.head_dim, kRows = kShape.rows, kKeys = kShape.keys,
+                       kWarps = kShape.warps;
+  static constexpr int kThreads = 32 * kWarps;
+  static constexpr int kRowTiles = kRows / kWarps / 16;  // products of 16 rows in a warp
+  static constexpr int kSteps = kHeadDim / 16, kKeyTiles = kKeys / 8, kDimTiles = kHeadDim / 8;
+  static_assert(kRows == kRowTiles * 16 * kWarps && kKeys % 16 == 0 && kKeys <= 128 && kHeadDim % 32 == 0);
+};
+
+template <class Isa, class C>
+struct Forward {
+  using Element = typename C::Element;
+  using QTile = Tile<Isa, C::kRows, C::kHeadDim>;
+  using KeyTile = Tile<Isa, C::kKeys, C::kHeadDim>;
+  static constexpr int kMaxima = 2 * C::kRowTiles;  // rows of a thread
+
+  const ForwardParams& p;
+  const int thread = Isa::thread(), lane = thread % 32, quad = lane % 4;
+  const int first_row = thread / 32 * 16 * C::kRowTiles;  // of the warp
+  const uint32_t q = Isa::shared_memory(), k = q + QTile::kBytes, v = k + KeyTile::kBytes;
+  int first_token, tokens, head, kv_head;  // of the item; head: the unit's first
+  float o[C::kRowTiles][C::kDimTiles][4] = {};
+  float maximum[kMaxima], sum[kMaxima];
+
+  LONGSPAN_DEVICE explicit Forward(const ForwardParams& params) : p(params) {}
+
+  LONGSPAN_DEVICE int row_of(int i) const { return first_row + i / 2 * 16 + i % 2 * 8 + lane / 4; }
+
+  LONGSPAN_DEVICE void copy(uint32_t to, const TensorRows& from, int tile) const {
+    const int first = tile * C::kKeys;
+    KeyTile::template copy_keys<C::kThreads>(to, from, first, kv_head, p.heads.tokens_kv - first,
+                                             p.heads.head_dim / 8, thread);
+  }
+
+  LONGSPAN_DEVICE void scores(float (&s)[C::kRowTiles][C::kKeyTiles][4]) const {
+    LONGSPAN_UNROLL
+    for (int step = 0; step < C::kSteps; ++step) {
+      uint32_t a[C::kRowTiles][4];
+      LONGSPAN_UNROLL
+      for (int m = 0; m < C::kRowTiles; ++m) QTile::load_a(a[m], q, first_row + 16 * m, 2 * step, lane);
+      LONGSPAN_UNROLL
+      for (int n = 0; n < C::kKeyTiles; n += 2) {
+        uint32_t b[4];
+        KeyTile::load_b(b, k, 8 * n, 2 * step, lane);
+        LONGSPAN_UNROLL
+        for (int m = 0; m < C::kRowTiles; ++m) {
+          Isa::template mma<Element>(s[m][n], a[m], b[0], b[1]);
+          Isa::template mma<Element>(s[m][n + 1], a[m], b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  LONGSPAN_DEVICE void hide(float (&s)[C::kRowTiles][C::kKeyTiles][4], const Walk& at, int keys) const {
+    LONGSPAN_UNROLL
+    for (int i = 0; i < kMaxima; ++i) {
+      VisibleColumns visible;
+      if (at.partial())
+        visible = visible_columns(p.map, at.number(), row_of(i) >> p.heads.log2_pack, 0, quad);
+      else
+        visible.add(0, keys, quad);
+      LONGSPAN_UNROLL
+      for (int n = 0; n < C::kKeyTiles; ++n)
+        LONGSPAN_UNROLL
+      for (int parity = 0; parity < 2; ++parity)
+        if (!visible.has(n, parity)) s[i / 2][n][i % 2 * 2 + parity] = -INFINITY;
+    }
+  }
+
+  // Scores to weights; rescales sums and o where a maximum grows.
+  LONGSPAN_DEVICE void softmax(float (&s)[C::kRowTiles][C::kKeyTiles][4]) {
+    LONGSPAN_UNROLL
+    for (int i = 0; i < kMaxima; ++i) {
+      float most = maximum[i];
+      LONGSPAN_UNROLL
+      for (int n = 0; n < C::kKeyTiles; ++n)
+        most = fmaxf(most, fmaxf(s[i / 2][n][i % 2 * 2], s[i / 2][n][i % 2 * 2 + 1]));
+      most = fmaxf(most, Isa::shfl_xor(most, 1));
+      most = fmaxf(most, Isa::shfl_xor(most, 2));
+      // No key so far: any finite reference gives weights of 0.
+      const float reference = most == -INFINITY ? 0 : most * p.scale_log2;
+      const float shrink = Isa::exp2(Isa::fma(maximum[i], p.scale_log2, -reference));
+      maximum[i] = most;
+      float added = 0;
+      LONGSPAN_UNROLL
+      for (int n = 0; n < C::kKeyTiles; ++n)
+        LONGSPAN_UNROLL
+      for (int c = i % 2 * 2; c < i % 2 * 2 + 2; ++c) {
+        s[i / 2][n][c] = Isa::exp2(Isa::fma(s[i / 2][n][c], p.scale_log2, -reference));
+        added += s[i / 2][n][c];
+      }
+      sum[i] = Isa::fma(sum[i], shrink, added);
+      LONGSPAN_UNROLL
+      for (int n = 0; n < C::kDimTiles; ++n)
+        LONGSPAN_UNROLL
+      for (int c = i % 2 * 2; c < i % 2 * 2 + 2; ++c) o[i / 2][n][c] *= shrink;
+    }
+  }
+
+  LONGSPAN_DEVICE void add_values(const float (&s)[C::kRowTiles][C::kKeyTiles][4]) {
+    LONGSPAN_UNROLL
+    for (int step = 0; step < C::kKeys / 16; ++step) {
+      uint32_t a[C::kRowTiles][4];
+      LONGSPAN_UNROLL
+      for (int m = 0; m < C::kRowTiles; ++m)
+        accumulators_as_a<Isa, Element>(a[m], s[m][2 * step], s[m][2 * step + 1]);
+      LONGSPAN_UNROLL
+      for (int n = 0; n < C::kDimTiles; n += 2) {
+        uint32_t b[4];
+        KeyTile::load_b_trans(b, v, 16 * step, n, lane);
+        LONGSPAN_UNROLL
+        for (int m = 0; m < C::kRowTiles; ++m) {
+          Isa::template mma<Element>(o[m][n], a[m], b[0], b[1]);
+          Isa::template mma<Element>(o[m][n + 1], a[m], b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  // lse, and what the rows of o are multiplied by. With a part to merge, o is added to it.
+  LONGSPAN_DEVICE void finish_row(int i) {
+    float total = sum[i];
+    total += Isa::shfl_xor(total, 1);
+    total += Isa::shfl_xor(total, 2);
+    constexpr float kLn2 = 0.693147180559945309f, kLog2E = 1.44269504088896341f;
+    const int row = row_of(i), token = first_token + (row >> p.heads.log2_pack);
+    const int query_head = head + (row & (p.heads.pack() - 1));
+    const bool there = row >> p.heads.log2_pack < tokens;
+    float lse2 = -INFINITY, factor = 0, part_factor = 0;  // lse2: to the base 2
+    if (total > 0 || total != total) {
+      lse2 = Isa::fma(maximum[i], p.scale_log2, Isa::log2(total));
+      factor = 1 / total;
+    }
+    const int64_t at = int64_t{query_head} * p.heads.tokens_q + token;
+    float lse = lse2 == -INFINITY ? -INFINITY : lse2 * kLn2;
+    const float* part = nullptr;
+    if (p.part_lse != nullptr && there && p.part_lse[at] != -INFINITY) {
+      const float part2 = p.part_lse[at] * kLog2E;
+      const float most = fmaxf(part2, lse2);
+      const float both = Isa::exp2(part2 - most) + Isa::exp2(lse2 - most);
+      const float both2 = most + Isa::log2(both);
+      factor *= Isa::exp2(lse2 - both2);
+      part_factor = Isa::exp2(part2 - both2);
+      lse = both2 * kLn2;
+      part = p.part_o.row<const float>(token, query_head);
+    }
+    if (there && quad == 0) p.lse[at] = lse;
+    LONGSPAN_UNROLL
+    for (int n = 0; n < C::kDimTiles; ++n)
+      LONGSPAN_UNROLL
+    for (int c = 0; c < 2; ++c) {
+      float& x = o[i / 2][n][i % 2 * 2 + c];
+      x *= factor;
+      const int column = 8 * n + 2 * quad + c;
+      if (part != nullptr && column < p.heads.head_dim) x = Isa::fma(part[column], part_factor, x);
+    }
+    if (p.o.is_f32 != 0) {
+      if (!there) return;
+      float* to = p.o.row<float>(token, query_head);
+      LONGSPAN_UNROLL
+      for (int n = 0; n < C::kDimTiles; ++n) {
+        if (8 * n >= p.heads.head_dim) continue;
+        to[8 * n + 2 * quad] = o[i / 2][n][i % 2 * 2];
+        to[8 * n + 2 * quad + 1] = o[i / 2][n][i % 2 * 2 + 1];
+      }
+      return;
+    }
+    LONGSPAN_UNROLL
+    for (int n = 0; n < C::kDimTiles; ++n)
+      QTile::store_pair(q, row, 8 * n + 2 * quad,
+                        Isa::template pack<Element>(o[i / 2][n][i % 2 * 2], o[i / 2][n][i % 2 * 2 + 1]));
+  }
+
+  // The warp's rows of o from its part of the Q tile, which only it reads.
+  LONGSPAN_DEVICE void store_rows() const {
+    constexpr int kRowsOfWarp = 16 * C::kRowTiles;
+    for (int i = lane; i < kRowsOfWarp * QTile::kChunks; i += 32) {
+      const int row = first_row + i / QTile::kChunks, chunk = i % QTile::kChunks;
+      const int token = row >> p.heads.log2_pack;
+      if (token >= tokens || 8 * chunk >= p.heads.head_dim) continue;
+      auto* to = p.o.row<uint16_t>(first_token + token, head + (row & (p.heads.pack() - 1)));
+      *reinterpret_cast<Vector*>(to + 8 * chunk) = QTile::load_chunk(q, row, chunk);
+    }
+  }
+
+  LONGSPAN_DEVICE void run() {
+    const ItemOrder::Item item = p.order.item(Isa::block());
+    kv_head = item.head / p.heads.units_per_kv;
+    head = item.head << p.heads.log2_pack;
+    const MapRow row = p.map.rows[(p.heads.per_head_masks != 0 ? kv_head * p.map.row_tiles : 0) + item.row];
+    first_token = row.tile * p.map.rows_per_tile;
+    tokens = p.heads.tokens_q - first_token;
+    if (tokens > p.map.rows_per_tile) tokens = p.map.rows_per_tile;
+    LONGSPAN_UNROLL
+    for (int i = 0; i < kMaxima; ++i) maximum[i] = -INFINITY, sum[i] = 0;
+
+    Walk at(p.map, row);
+    if (!at.done()) {
+      QTile::template copy_queries<C::kThreads>(q, p.q, first_token, head, tokens << p.heads.log2_pack,
+                                                p.heads.head_dim / 8, p.heads.log2_pack, thread);
+      copy(k, p.k, at.tile());
+      Isa::cp_async_commit();
+    }
+    LONGSPAN_ROLLED
+    while (!at.done()) {
+      Isa::template cp_async_wait<0>();
+      Isa::sync();  // K is there, and V is free
+      copy(v, p.v, at.tile());
+      Isa::cp_async_commit();
+      float s[C::kRowTiles][C::kKeyTiles][4] = {};
+      scores(s);
+      const Walk here = at;
+      at.next();
+      Isa::template cp_async_wait<0>();
+      Isa::sync();  // V is there, and K is free
+      if (!at.done()) {
+        copy(k, p.k, at.tile());
+        Isa::cp_async_commit();
+      }
+      const int keys = p.heads.tokens_kv - here.tile() * C::kKeys;
+      if (here.partial() || keys < C::kKeys) hide(s, here, keys);
+      softmax(s);
+      add_values(s);
+    }
+    LONGSPAN_UNROLL
+    for (int i = 0; i < kMaxima; ++i) finish_row(i);
+    if (p.o.is_f32 != 0) return;
+    Isa::sync_warp();
+    store_rows();
+  }
+};
+
+}  // namespace longspan::portable

@@ -1,0 +1,48 @@
+// Tile maps in the form that the portable kernels read: flat arrays, ready to be copied to the GPU. Host code
+// without CUDA, except for the structs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "mask/lowering/tile_map.h"
+
+namespace longspan::portable {
+
+// Consecutive column tiles of one row tile.
+//   code > 0: `code` full tiles.   code <= 0: one partial tile, entry -code of `partials`
+struct MapRun {
+  int32_t tile = 0;
+  int32_t code = 0;
+  // Row tiles of this map that come before in its order of work and visit the column tile, too; the same for
+  // all column tiles of the run. Deterministic additions take turns by it.
+  int32_t turn = 0;
+};
+
+struct MapPartial {
+  int32_t first = 0, layers = 0;  // layers of spans
+};
+
+// One row tile, in the order in which row tiles are handed out.
+struct MapRow {
+  int32_t tile = 0;
+  uint32_t first_run = 0;
+  int32_t runs = 0;
+};
+
+// The maps of a problem, one or one for each KV head, of the same tile shape.
+struct KernelMap {
+  int32_t row_tiles = 0;
+  int32_t rows_per_tile = 0;
+  std::vector<MapRow> rows;  // [masks, row_tiles]
+  std::vector<MapRun> runs;
+  std::vector<MapPartial> partials;
+  std::vector<uint32_t> spans;  // [layers, rows_per_tile]: begin in the low half, end in the high half
+};
+
+// Row tiles by descending cost or, in turns, by ascending index, with the turns of their runs.
+KernelMap compile_map(std::span<const TileMap> maps, bool in_turns);
+
+}  // namespace longspan::portable

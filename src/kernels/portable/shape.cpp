@@ -1,0 +1,57 @@
+#include "kernels/portable/shape.h"
+
+#include <algorithm>
+
+#include "attention/problem.h"
+#include "base/error.h"
+#include "kernels/portable/tuning/generic.h"
+
+namespace longspan::portable {
+namespace {
+
+template <class Shapes>
+auto first_that_fits(const Shapes& shapes, int64_t head_dim, const Device& device) {
+  const auto found = std::find_if(std::begin(shapes), std::end(shapes), [&](const auto& shape) {
+    return shape.head_dim >= head_dim && shape.shared_bytes() <= most_shared_bytes(device.capability);
+  });
+  LONGSPAN_CHECK(found != std::end(shapes), "no instance of the portable kernel has head_dim {}", head_dim);
+  return *found;
+}
+
+}  // namespace
+
+int choose_pack(const Problem& problem) {
+  int pack = 1;
+  while (2 * pack <= generic::kMostPack && problem.group_size() % (2 * pack) == 0) pack *= 2;
+  return pack;
+}
+
+ForwardShape choose_forward_shape(const Problem& problem, const Device& device) {
+  return first_that_fits(generic::kForwardShapes, problem.head_dim, device);
+}
+
+BackwardShape choose_backward_shape(const Problem& problem, const Device& device) {
+  return first_that_fits(generic::kBackwardShapes, problem.head_dim, device);
+}
+
+int32_t choose_section(int64_t heads, int64_t bytes, const Device& device) {
+  const int64_t share = static_cast<int64_t>(device.cache_bytes) / generic::kSectionL2Divisor;
+  return static_cast<int32_t>(std::clamp<int64_t>(share / std::max<int64_t>(bytes, 1), 1, heads));
+}
+
+// CUDA programming guide, "Technical specifications per compute capability": 99, 163 and 227 KB.
+uint32_t most_shared_bytes(int capability) {
+  switch (capability) {
+    case 80:
+    case 87:
+      return 163 * 1024;
+    case 90:
+    case 100:
+    case 103:
+      return 227 * 1024;
+    default:
+      return 99 * 1024;
+  }
+}
+
+}  // namespace longspan::portable
