@@ -65,4 +65,67 @@ ForwardParams forward_params(const Problem& problem, const ForwardArrangement& a
   return p;
 }
 
+BackwardArrangement arrange_backward(const Problem& problem, const BackwardShape& shape, const Device& device) {
+  BackwardArrangement out;
+  out.shape = shape;
+  out.heads = heads_of(problem);
+  out.in_turns = problem.deterministic;
+  const int32_t tokens = shape.rows >> out.heads.log2_pack;  // of a tile of rows
+  std::vector<TileMap> maps;
+  for (const Mask& mask : *problem.masks) maps.push_back(lower_transposed(mask, {shape.keys, tokens}));
+  out.map = compile_map(maps, out.in_turns);
+  out.query_tiles = static_cast<int32_t>(maps.front().column_tiles());
+  const auto element = static_cast<int64_t>(size_of(problem.dtype));
+  const int64_t row_bytes = problem.group_size() * problem.tokens_q * problem.head_dim * (2 * element + 4);
+  out.order = {.heads = out.heads.heads_kv,
+               .section_heads = choose_section(problem.heads_kv, row_bytes, device),
+               .row_tiles = out.map.row_tiles};
+
+  const auto tiles = static_cast<size_t>(out.heads.units()) * static_cast<size_t>(out.query_tiles);
+  const size_t rows = tiles * static_cast<size_t>(shape.rows);
+  const auto take = [&](size_t bytes) {
+    const size_t offset = out.workspace.bytes;
+    out.workspace.bytes += (bytes + 255) / 256 * 256;
+    return offset;
+  };
+  out.workspace.stats = take(rows * 2 * sizeof(float));
+  out.workspace.dq_sums = take(rows * static_cast<size_t>(shape.head_dim) * sizeof(float));
+  if (out.in_turns) {
+    out.workspace.turns = take(tiles * sizeof(int32_t));
+    out.workspace.next_item = take(sizeof(int32_t));
+  }
+  return out;
+}
+
+BackwardParams backward_params(const Problem& problem, const BackwardArrangement& arrangement,
+                               const MapView& map, const BackwardArgs& args) {
+  const auto at = [&](size_t offset) { return static_cast<char*>(args.workspace) + offset; };
+  BackwardParams p;
+  p.q = rows_of(args.q);
+  p.k = rows_of(args.k);
+  p.v = rows_of(args.v);
+  p.o = rows_of(args.o);
+  p.dout = rows_of(args.dout);
+  p.dq = rows_of(args.dq);
+  p.dk = rows_of(args.dk);
+  p.dv = rows_of(args.dv);
+  p.lse = args.lse;
+  p.dlse = args.dlse;
+  p.map = map;
+  p.heads = arrangement.heads;
+  p.order = arrangement.order;
+  p.scale = problem.softmax_scale();
+  p.scale_log2 = p.scale * std::numbers::log2e_v<float>;
+  p.rows = arrangement.shape.rows;
+  p.padded_head_dim = arrangement.shape.head_dim;
+  p.query_tiles = arrangement.query_tiles;
+  p.stats = reinterpret_cast<float*>(at(arrangement.workspace.stats));
+  p.dq_sums = reinterpret_cast<float*>(at(arrangement.workspace.dq_sums));
+  if (arrangement.in_turns) {
+    p.turns = reinterpret_cast<int32_t*>(at(arrangement.workspace.turns));
+    p.next_item = reinterpret_cast<int32_t*>(at(arrangement.workspace.next_item));
+  }
+  return p;
+}
+
 }  // namespace longspan::portable

@@ -77,7 +77,8 @@ struct BackwardParams {
   ItemOrder order;
   float scale = 0, scale_log2 = 0;
 
-  int32_t query_tiles = 0;      // of a unit
+  int32_t rows = 0, padded_head_dim = 0;  // of the shape
+  int32_t query_tiles = 0;                // of a unit
   float* stats = nullptr;       // [units, query_tiles, 2, rows]: lse * log2(e), +inf for no row; delta
   float* dq_sums = nullptr;     // [units, query_tiles, rows * padded head_dim]: see dq_index()
   int32_t* turns = nullptr;     // [units, query_tiles]: additions so far; null: in any order

@@ -5,25 +5,42 @@
 #include "base/error.h"
 #include "emulated_isa.h"
 #include "kernels/portable/arrangement.h"
+#include "kernels/portable/backward.h"
 #include "kernels/portable/forward.h"
+#include "kernels/portable/passes.h"
 #include "kernels/portable/tuning/generic.h"
 
 namespace longspan::portable {
 namespace {
 
-template <class C>
-void emulate_forward(const ForwardParams& params, uint32_t shared_bytes) {
-  run_grid(params.order.items(), C::kThreads, shared_bytes, [&] { Forward<EmulatedIsa, C>(params).run(); });
+// Calls body with the index, as a type, of the instance that has this shape.
+template <class Shape, size_t kCount, class Body>
+void with_instance(const Shape (&shapes)[kCount], const Shape& shape, const Body& body) {
+  const bool found = [&]<size_t... kIndex>(std::index_sequence<kIndex...>) {
+    return ((shape == shapes[kIndex] && (body(std::integral_constant<size_t, kIndex>()), true)) || ...);
+  }(std::make_index_sequence<kCount>());
+  LONGSPAN_CHECK(found, "no instance has this shape");
 }
 
-template <class Element, size_t... kIndex>
-void emulate_forward(const ForwardShape& shape, const ForwardParams& params, std::index_sequence<kIndex...>) {
-  const bool found = ((shape == generic::kForwardShapes[kIndex] &&
-                       (emulate_forward<ForwardConfig<Element, generic::kForwardShapes[kIndex]>>(
-                            params, shape.shared_bytes()),
-                        true)) ||
-                      ...);
-  LONGSPAN_CHECK(found, "no instance has this shape");
+template <class Element>
+void emulate_forward(const ForwardShape& shape, const ForwardParams& params) {
+  with_instance(generic::kForwardShapes, shape, [&](auto index) {
+    using C = ForwardConfig<Element, generic::kForwardShapes[index]>;
+    run_grid(params.order.items(), C::kThreads, shape.shared_bytes(),
+             [&] { Forward<EmulatedIsa, C>(params).run(); });
+  });
+}
+
+template <class Element>
+void emulate_backward(const BackwardShape& shape, const BackwardParams& params) {
+  const int64_t tiles = int64_t{params.heads.units()} * params.query_tiles;
+  run_grid(tiles, kPassThreads, 4, [&] { prepare_rows<EmulatedIsa, Element>(params); });
+  with_instance(generic::kBackwardShapes, shape, [&](auto index) {
+    using C = BackwardConfig<Element, generic::kBackwardShapes[index]>;
+    run_grid(params.order.items(), C::kThreads, shape.shared_bytes(),
+             [&] { Backward<EmulatedIsa, C>(params).run(); });
+  });
+  run_grid(tiles, kPassThreads, 4, [&] { finish_rows<EmulatedIsa, Element>(params); });
 }
 
 Device gpu_of(int capability) {
@@ -38,24 +55,29 @@ class EmulatedPlan final : public Plan {
  public:
   EmulatedPlan(const Problem& problem, const Device& device)
       : problem_(problem),
-        forward_(arrange_forward(problem, choose_forward_shape(problem, device), device)) {}
+        forward_(arrange_forward(problem, choose_forward_shape(problem, device), device)),
+        backward_(arrange_backward(problem, choose_backward_shape(problem, device), device)) {}
 
-  size_t workspace_bytes(Direction) const override { return 0; }
+  size_t workspace_bytes(Direction direction) const override {
+    return direction == Direction::kForward ? 0 : backward_.workspace.bytes;
+  }
   size_t plan_bytes() const override { return 0; }
 
   void forward(const ForwardArgs& args, Stream) override {
     const ForwardParams params = forward_params(problem_, forward_, view_of(forward_.map), args);
-    constexpr auto kAll = std::make_index_sequence<std::size(generic::kForwardShapes)>();
-    if (problem_.dtype == DType::kBF16)
-      emulate_forward<Bf16>(forward_.shape, params, kAll);
-    else
-      emulate_forward<F16>(forward_.shape, params, kAll);
+    problem_.dtype == DType::kBF16 ? emulate_forward<Bf16>(forward_.shape, params)
+                                   : emulate_forward<F16>(forward_.shape, params);
   }
-  void backward(const BackwardArgs&, Stream) override {}
+  void backward(const BackwardArgs& args, Stream) override {
+    const BackwardParams params = backward_params(problem_, backward_, view_of(backward_.map), args);
+    problem_.dtype == DType::kBF16 ? emulate_backward<Bf16>(backward_.shape, params)
+                                   : emulate_backward<F16>(backward_.shape, params);
+  }
 
  private:
   Problem problem_;
   ForwardArrangement forward_;
+  BackwardArrangement backward_;
 };
 
 }  // namespace
