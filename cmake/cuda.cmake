@@ -41,23 +41,43 @@ function(longspan_builds_for result architecture)
   set(${result} ${found} PARENT_SCOPE)
 endfunction()
 
+# longspan_mma_architectures(RESULT): those of CMAKE_CUDA_ARCHITECTURES from 80 on, without feature suffixes (90 for 90a), so
+# that the machine code runs on all GPUs of the generation and the PTX on all later ones.
+function(longspan_mma_architectures result)
+  set(asked ${CMAKE_CUDA_ARCHITECTURES})
+  if(asked STREQUAL "native")
+    set(asked ${CMAKE_CUDA_ARCHITECTURES_NATIVE})
+  elseif(asked MATCHES "^all")
+    set(asked 80 90 120)
+  endif()
+  set(found "")
+  foreach(one IN LISTS asked)
+    if(one MATCHES "^([0-9]+)[a-z]?(-real|-virtual)?$" AND CMAKE_MATCH_1 GREATER_EQUAL 80)
+      list(APPEND found "${CMAKE_MATCH_1}${CMAKE_MATCH_2}")
+    endif()
+  endforeach()
+  list(REMOVE_DUPLICATES found)
+  set(${result} "${found}" PARENT_SCOPE)
+endfunction()
+
 # longspan_has_kernel(DEFINITION): adds a kernel to the registry of this build by defining DEFINITION for registry.cpp.
 function(longspan_has_kernel definition)
   set_property(SOURCE ${CMAKE_SOURCE_DIR}/src/kernels/registry.cpp TARGET_DIRECTORY longspan
                APPEND PROPERTY COMPILE_DEFINITIONS ${definition}=1)
 endfunction()
 
-# longspan_cuda_sources(TARGET ARCHITECTURE SOURCE...): CUDA sources for one architecture only. Sources added with
+# longspan_cuda_sources(TARGET ARCHITECTURES SOURCE...): CUDA sources for these architectures only. Sources added with
 # target_sources() are compiled for all architectures of the build.
-function(longspan_cuda_sources target architecture)
-  if(TARGET ${target}_sm${architecture})
-    target_sources(${target}_sm${architecture} PRIVATE ${ARGN})
+function(longspan_cuda_sources target architectures)
+  string(REPLACE ";" "_" name "${target}_sm${architectures}")
+  if(TARGET ${name})
+    target_sources(${name} PRIVATE ${ARGN})
     return()
   endif()
-  add_library(${target}_sm${architecture} OBJECT ${ARGN})
-  set_target_properties(${target}_sm${architecture} PROPERTIES CUDA_ARCHITECTURES ${architecture})
-  longspan_internal(${target}_sm${architecture} PRIVATE)
-  longspan_enable_cuda(${target}_sm${architecture})
-  target_include_directories(${target}_sm${architecture} PRIVATE ${CMAKE_SOURCE_DIR}/include)
-  target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_sm${architecture}>)
+  add_library(${name} OBJECT ${ARGN})
+  set_target_properties(${name} PROPERTIES CUDA_ARCHITECTURES "${architectures}")
+  longspan_internal(${name} PRIVATE)
+  longspan_enable_cuda(${name})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/include)
+  target_sources(${target} PRIVATE $<TARGET_OBJECTS:${name}>)
 endfunction()

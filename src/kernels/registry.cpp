@@ -14,6 +14,9 @@
 #ifdef LONGSPAN_WITH_CUDA
 #include "kernels/gpu_naive/gpu_naive.h"
 #endif
+#ifdef LONGSPAN_WITH_PORTABLE
+#include "kernels/portable/portable.h"
+#endif
 #ifdef LONGSPAN_WITH_SM90
 #include "kernels/sm90/sm90.h"
 #endif
@@ -56,10 +59,15 @@ std::span<const KernelRow> kernel_rows() {
 #else
       lacking("gpu-naive", "#626a75", 0),
 #endif
-#ifdef LONGSPAN_WITH_SM90
-      row("sm90", "#c8500a", 2, &sm90_kernel()),
+#ifdef LONGSPAN_WITH_PORTABLE
+      row("portable", "#7a3fa0", 2, &portable_kernel()),
 #else
-      lacking("sm90", "#c8500a", 2, "90a"),
+      lacking("portable", "#7a3fa0", 2, "80"),
+#endif
+#ifdef LONGSPAN_WITH_SM90
+      row("sm90", "#c8500a", 3, &sm90_kernel()),
+#else
+      lacking("sm90", "#c8500a", 3, "90a"),
 #endif
   };
   return rows;

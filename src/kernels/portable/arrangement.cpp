@@ -1,13 +1,21 @@
 #include "kernels/portable/arrangement.h"
 
+#include <algorithm>
 #include <bit>
+#include <limits>
 #include <numbers>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "mask/lowering/lower.h"
 
 namespace longspan::portable {
 namespace {
+
+constexpr int64_t kMostHeadDim = 256;
+constexpr int64_t kMostTokens = std::numeric_limits<int32_t>::max() / 2;
+constexpr int64_t kLeastTile = 4;  // tokens: 32 rows of 8 heads
 
 Heads heads_of(const Problem& problem) {
   const int pack = choose_pack(problem);
@@ -25,6 +33,17 @@ TensorRows rows_of(const TensorView& tensor) {
 }
 
 }  // namespace
+
+std::string unsupported_problem(const Problem& problem) {
+  if (problem.dtype != DType::kBF16 && problem.dtype != DType::kF16) return "needs bf16 or f16";
+  if (problem.head_dim < 8 || problem.head_dim > kMostHeadDim || problem.head_dim % 8 != 0)
+    return fmt::format("needs head_dim a multiple of 8 up to {}, not {}", kMostHeadDim, problem.head_dim);
+  if (!(problem.softmax_scale() > 0)) return "needs a positive scale";
+  const int64_t tokens = std::max(problem.tokens_q, problem.tokens_kv);
+  if (tokens > kMostTokens || tokens / kLeastTile * problem.heads_q > kMostTokens)
+    return "has 32-bit tile numbers: too many tokens or heads";
+  return "";
+}
 
 MapView view_of(const KernelMap& map) {
   return {map.rows.data(),  map.runs.data(), map.partials.data(),

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 #include "attention/kernel.h"
 #include "kernels/portable/map.h"
@@ -10,6 +11,9 @@
 #include "kernels/portable/shape.h"
 
 namespace longspan::portable {
+
+// Empty if the kernels take the problem on a GPU that they run on; otherwise the reason.
+std::string unsupported_problem(const Problem& problem);
 
 struct ForwardArrangement {
   ForwardShape shape;

@@ -54,7 +54,7 @@ struct Backward {
   static constexpr uint32_t kStageBytes = 2 * RowTile::kBytes + kStatsBytes;
 
   const BackwardParams& p;
-  const int thread = Isa::thread(), lane = thread % 32, quad = lane % 4;
+  const int thread = Isa::thread(), warp_lane = thread % 32, quad = warp_lane % 4;
   const int first_row = thread / 32 / C::kHalves * 16;  // of the warp's keys
   const int half = thread / 32 % C::kHalves;
   const uint32_t k = Isa::shared_memory(), v = k + KeyTile::kBytes, stages = v + KeyTile::kBytes,
@@ -84,10 +84,10 @@ struct Backward {
     if (tokens > tile_tokens) tokens = tile_tokens;
     const int head = (kv_head * p.heads.units_per_kv + visit.unit) << p.heads.log2_pack;
     const int rows = tokens << p.heads.log2_pack, chunks = p.heads.head_dim / 8;
-    RowTile::template copy_queries<C::kThreads>(q_of(stage), p.q, first, head, rows, chunks, p.heads.log2_pack,
-                                                thread);
-    RowTile::template copy_queries<C::kThreads>(dout_of(stage), p.dout, first, head, rows, chunks,
-                                                p.heads.log2_pack, thread);
+    const int thread = Isa::opaque(this->thread);
+    RowTile::template copy<C::kThreads>(q_of(stage), p.q, first, head, rows, chunks, p.heads.log2_pack, thread);
+    RowTile::template copy<C::kThreads>(dout_of(stage), p.dout, first, head, rows, chunks, p.heads.log2_pack,
+                                        thread);
     if (thread < static_cast<int>(kStatsBytes / 16))
       Isa::cp_async(stats_of(stage) + static_cast<uint32_t>(16 * thread),
                     p.stats + query_tile(visit) * 2 * C::kRows + 4 * thread, true);
@@ -96,6 +96,7 @@ struct Backward {
 
   // s = keys (K or V) times rows (Q or dO), transposed: 16 keys by the warp's part of the rows.
   LONGSPAN_DEVICE void multiply(Scores& s, uint32_t key_tile, uint32_t row_tile) const {
+    const int lane = Isa::opaque(warp_lane);
     LONGSPAN_UNROLL
     for (int step = 0; step < C::kSteps; ++step) {
       uint32_t a[4];
@@ -113,10 +114,10 @@ struct Backward {
   LONGSPAN_DEVICE void hide(Scores& s, const Walk& at) const {
     LONGSPAN_UNROLL
     for (int r = 0; r < 2; ++r) {
-      const int key = first_row + 8 * r + lane / 4;
+      const int key = first_row + 8 * r + warp_lane / 4;
       VisibleColumns visible;
-      if (at.partial())
-        visible = visible_columns(p.map, at.number(), key, p.heads.log2_pack, quad);
+      if (at.partial() >= 0)
+        visible = visible_columns(p.map, at.partial(), key, p.heads.log2_pack, quad);
       else if (key < keys)
         visible.add(0, C::kRows, quad);
       LONGSPAN_UNROLL
@@ -148,12 +149,13 @@ struct Backward {
     for (int n = 0; n < C::kQueryTiles; ++n)
       LONGSPAN_UNROLL
     for (int r = 0; r < 2; ++r)
-      ScoreTile::store_pair(tile, first_row + 8 * r + lane / 4, 8 * (half * C::kQueryTiles + n) + 2 * quad,
+      ScoreTile::store_pair(tile, first_row + 8 * r + warp_lane / 4, 8 * (half * C::kQueryTiles + n) + 2 * quad,
                             Isa::template pack<Element>(s[n][2 * r], s[n][2 * r + 1]));
   }
 
   // sums += scores times rows (dO or Q). `scores` are in registers, or all 16 x kRows in `tile`.
   LONGSPAN_DEVICE void accumulate(Sums& sums, const Scores& scores, uint32_t tile, uint32_t row_tile) const {
+    const int lane = Isa::opaque(warp_lane);
     LONGSPAN_UNROLL
     for (int step = 0; step < C::kRows / 16; ++step) {
       uint32_t a[4];
@@ -172,12 +174,13 @@ struct Backward {
   }
 
   LONGSPAN_DEVICE void add_dq(const Visit& visit) const {
+    const int lane = Isa::opaque(warp_lane);
     const int64_t tile = query_tile(visit);
     float* sums = p.dq_sums + tile * C::kRows * C::kHeadDim;
     const int warp = thread / 32, m_first = warp % C::kDqRowGroups * C::kDqRowTiles,
               n_first = warp / C::kDqRowGroups * C::kDqPairs * 2;
     if (p.turns != nullptr) {
-      if (thread == 0) Isa::acquire(p.turns + tile, visit.at.turn());
+      if (thread == 0) Isa::acquire(p.turns + tile, visit.at.turn(p.map));
       Isa::sync();
     }
     LONGSPAN_UNROLL
@@ -211,7 +214,7 @@ struct Backward {
     if (p.turns != nullptr) {
       Isa::fence();
       Isa::sync();
-      if (thread == 0) Isa::release(p.turns + tile, visit.at.turn() + 1);
+      if (thread == 0) Isa::release(p.turns + tile, visit.at.turn(p.map) + 1);
     }
   }
 
@@ -220,7 +223,7 @@ struct Backward {
     for (int n = 0; n < C::kDimTiles; ++n)
       LONGSPAN_UNROLL
     for (int r = 0; r < 2; ++r) {
-      const int row = first_row + 8 * r + lane / 4, column = 8 * (half * C::kDimTiles + n) + 2 * quad;
+      const int row = first_row + 8 * r + warp_lane / 4, column = 8 * (half * C::kDimTiles + n) + 2 * quad;
       const float x = sums[n][2 * r] * scale, y = sums[n][2 * r + 1] * scale;
       if (to.is_f32 == 0) {
         KeyTile::store_pair(tile, row, column, Isa::template pack<Element>(x, y));
@@ -256,7 +259,7 @@ struct Backward {
     Scores s = {}, dp = {};
     multiply(s, k, q);
     multiply(dp, v, dout);
-    if (visit.at.partial() || keys < C::kKeys) hide(s, visit.at);
+    if (visit.at.partial() >= 0 || keys < C::kKeys) hide(s, visit.at);
     differentiate(s, dp, stats_of(stage));
     if constexpr (C::kHalves > 1) {
       store_scores(weights, s);
@@ -279,8 +282,8 @@ struct Backward {
     keys = p.heads.tokens_kv - first_key;
     if (keys > C::kKeys) keys = C::kKeys;
     if (row.runs > 0) {
-      KeyTile::template copy_keys<C::kThreads>(k, p.k, first_key, kv_head, keys, p.heads.head_dim / 8, thread);
-      KeyTile::template copy_keys<C::kThreads>(v, p.v, first_key, kv_head, keys, p.heads.head_dim / 8, thread);
+      KeyTile::template copy<C::kThreads>(k, p.k, first_key, kv_head, keys, p.heads.head_dim / 8, 0, thread);
+      KeyTile::template copy<C::kThreads>(v, p.v, first_key, kv_head, keys, p.heads.head_dim / 8, 0, thread);
       Visit visit{0, Walk(p.map, row)};
       begin(visit, 0);
       int stage = 0;
@@ -288,7 +291,7 @@ struct Backward {
       LONGSPAN_ROLLED
       while (has_next) {
         Visit next = visit;
-        next.at.next();
+        next.at.next(p.map);
         if (next.at.done()) next = {visit.unit + 1, Walk(p.map, row)};
         has_next = next.unit < p.heads.units_per_kv;
         visit_rows(visit, next, has_next, stage);

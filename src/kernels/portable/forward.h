@@ -38,7 +38,7 @@ struct Forward {
   static constexpr int kMaxima = 2 * C::kRowTiles;  // rows of a thread
 
   const ForwardParams& p;
-  const int thread = Isa::thread(), lane = thread % 32, quad = lane % 4;
+  const int thread = Isa::thread(), warp_lane = thread % 32, quad = warp_lane % 4;
   const int first_row = thread / 32 * 16 * C::kRowTiles;  // of the warp
   const uint32_t q = Isa::shared_memory(), k = q + QTile::kBytes, v = k + KeyTile::kBytes;
   int first_token, tokens, head, kv_head;  // of the item; head: the unit's first
@@ -47,15 +47,16 @@ struct Forward {
 
   LONGSPAN_DEVICE explicit Forward(const ForwardParams& params) : p(params) {}
 
-  LONGSPAN_DEVICE int row_of(int i) const { return first_row + i / 2 * 16 + i % 2 * 8 + lane / 4; }
+  LONGSPAN_DEVICE int row_of(int i) const { return first_row + i / 2 * 16 + i % 2 * 8 + warp_lane / 4; }
 
   LONGSPAN_DEVICE void copy(uint32_t to, const TensorRows& from, int tile) const {
     const int first = tile * C::kKeys;
-    KeyTile::template copy_keys<C::kThreads>(to, from, first, kv_head, p.heads.tokens_kv - first,
-                                             p.heads.head_dim / 8, thread);
+    KeyTile::template copy<C::kThreads>(to, from, first, kv_head, p.heads.tokens_kv - first,
+                                        p.heads.head_dim / 8, 0, Isa::opaque(thread));
   }
 
   LONGSPAN_DEVICE void scores(float (&s)[C::kRowTiles][C::kKeyTiles][4]) const {
+    const int lane = Isa::opaque(warp_lane);
     LONGSPAN_UNROLL
     for (int step = 0; step < C::kSteps; ++step) {
       uint32_t a[C::kRowTiles][4];
@@ -74,12 +75,13 @@ struct Forward {
     }
   }
 
-  LONGSPAN_DEVICE void hide(float (&s)[C::kRowTiles][C::kKeyTiles][4], const Walk& at, int keys) const {
+  // Hides what partial number `partial` or, if that is negative, the end of the keys hides.
+  LONGSPAN_DEVICE void hide(float (&s)[C::kRowTiles][C::kKeyTiles][4], int partial, int keys) const {
     LONGSPAN_UNROLL
     for (int i = 0; i < kMaxima; ++i) {
       VisibleColumns visible;
-      if (at.partial())
-        visible = visible_columns(p.map, at.number(), row_of(i) >> p.heads.log2_pack, 0, quad);
+      if (partial >= 0)
+        visible = visible_columns(p.map, partial, row_of(i) >> p.heads.log2_pack, 0, quad);
       else
         visible.add(0, keys, quad);
       LONGSPAN_UNROLL
@@ -121,6 +123,7 @@ struct Forward {
   }
 
   LONGSPAN_DEVICE void add_values(const float (&s)[C::kRowTiles][C::kKeyTiles][4]) {
+    const int lane = Isa::opaque(warp_lane);
     LONGSPAN_UNROLL
     for (int step = 0; step < C::kKeys / 16; ++step) {
       uint32_t a[C::kRowTiles][4];
@@ -155,10 +158,15 @@ struct Forward {
       factor = 1 / total;
     }
     const int64_t at = int64_t{query_head} * p.heads.tokens_q + token;
+    float part_lse = -INFINITY;
+    if (p.part_lse != nullptr) {
+      if (there) part_lse = p.part_lse[at];
+      Isa::sync_warp();  // part_lse may be lse: the four lanes of a row read it before one of them writes
+    }
     float lse = lse2 == -INFINITY ? -INFINITY : lse2 * kLn2;
     const float* part = nullptr;
-    if (p.part_lse != nullptr && there && p.part_lse[at] != -INFINITY) {
-      const float part2 = p.part_lse[at] * kLog2E;
+    if (part_lse != -INFINITY) {
+      const float part2 = part_lse * kLog2E;
       const float most = fmaxf(part2, lse2);
       const float both = Isa::exp2(part2 - most) + Isa::exp2(lse2 - most);
       const float both2 = most + Isa::log2(both);
@@ -197,7 +205,7 @@ struct Forward {
   // The warp's rows of o from its part of the Q tile, which only it reads.
   LONGSPAN_DEVICE void store_rows() const {
     constexpr int kRowsOfWarp = 16 * C::kRowTiles;
-    for (int i = lane; i < kRowsOfWarp * QTile::kChunks; i += 32) {
+    for (int i = warp_lane; i < kRowsOfWarp * QTile::kChunks; i += 32) {
       const int row = first_row + i / QTile::kChunks, chunk = i % QTile::kChunks;
       const int token = row >> p.heads.log2_pack;
       if (token >= tokens || 8 * chunk >= p.heads.head_dim) continue;
@@ -206,21 +214,26 @@ struct Forward {
     }
   }
 
-  LONGSPAN_DEVICE void run() {
-    const ItemOrder::Item item = p.order.item(Isa::block());
+  LONGSPAN_DEVICE MapRow set_item(int number) {
+    const ItemOrder::Item item = p.order.item(number);
     kv_head = item.head / p.heads.units_per_kv;
     head = item.head << p.heads.log2_pack;
     const MapRow row = p.map.rows[(p.heads.per_head_masks != 0 ? kv_head * p.map.row_tiles : 0) + item.row];
     first_token = row.tile * p.map.rows_per_tile;
     tokens = p.heads.tokens_q - first_token;
     if (tokens > p.map.rows_per_tile) tokens = p.map.rows_per_tile;
+    return row;
+  }
+
+  LONGSPAN_DEVICE void run() {
+    const MapRow row = set_item(Isa::block());
     LONGSPAN_UNROLL
     for (int i = 0; i < kMaxima; ++i) maximum[i] = -INFINITY, sum[i] = 0;
 
     Walk at(p.map, row);
     if (!at.done()) {
-      QTile::template copy_queries<C::kThreads>(q, p.q, first_token, head, tokens << p.heads.log2_pack,
-                                                p.heads.head_dim / 8, p.heads.log2_pack, thread);
+      QTile::template copy<C::kThreads>(q, p.q, first_token, head, tokens << p.heads.log2_pack,
+                                        p.heads.head_dim / 8, p.heads.log2_pack, thread);
       copy(k, p.k, at.tile());
       Isa::cp_async_commit();
     }
@@ -232,19 +245,20 @@ struct Forward {
       Isa::cp_async_commit();
       float s[C::kRowTiles][C::kKeyTiles][4] = {};
       scores(s);
-      const Walk here = at;
-      at.next();
+      const int partial = at.partial();
+      const int keys = p.heads.tokens_kv - at.tile() * C::kKeys;
+      at.next(p.map);
       Isa::template cp_async_wait<0>();
       Isa::sync();  // V is there, and K is free
       if (!at.done()) {
         copy(k, p.k, at.tile());
         Isa::cp_async_commit();
       }
-      const int keys = p.heads.tokens_kv - here.tile() * C::kKeys;
-      if (here.partial() || keys < C::kKeys) hide(s, here, keys);
+      if (partial >= 0 || keys < C::kKeys) hide(s, partial, keys);
       softmax(s);
       add_values(s);
     }
+    set_item(Isa::opaque(Isa::block()));  // again, so that the loop need not keep it in registers
     LONGSPAN_UNROLL
     for (int i = 0; i < kMaxima; ++i) finish_row(i);
     if (p.o.is_f32 != 0) return;

@@ -17,27 +17,36 @@ struct Tile {
   static constexpr uint32_t kBytes = kRows * kColumns * 2;
   static_assert(kChunks % 4 == 0, "rows are a multiple of 64 bytes");
 
+  // Of the lower bits of a chunk's number, those that the permutation changes.
+  static constexpr int kMask = kChunks % 8 == 0 ? 7 : 3;
   static LONGSPAN_DEVICE uint32_t offset(int row, int chunk) {
-    const int place = kChunks % 8 == 0 ? chunk ^ (row & 7) : chunk ^ (row >> 1 & 3);
-    return static_cast<uint32_t>((row * kChunks + place) * 16);
+    return static_cast<uint32_t>((row * kChunks + (chunk ^ ((kMask == 7 ? row : row >> 1) & kMask))) * 16);
   }
+  // The address of chunk `chunk` + c for an even `chunk`, where `at` is that of chunk c (0 or 1) of the same row: a
+  // constant `chunk` costs one instruction and no register. Tiles begin at multiples of 128 bytes.
+  static LONGSPAN_DEVICE uint32_t move(uint32_t at, int chunk) {
+    return (at ^ static_cast<uint32_t>((chunk & kMask) * 16)) + static_cast<uint32_t>((chunk & ~kMask) * 16);
+  }
+  static LONGSPAN_DEVICE uint32_t rows(int row) { return static_cast<uint32_t>(row * kChunks * 16); }
+
+  // In what follows `row` is a multiple of 8 and `chunk` even.
 
   // Operand a (16 rows from `row` x 16 columns from chunk `chunk`) of rows as they lie. The four 8 x 8
   // matrices are those of registers a0 to a3: rows 0-7, rows 8-15, then the same of the next 8 columns.
   static LONGSPAN_DEVICE void load_a(uint32_t (&a)[4], uint32_t tile, int row, int chunk, int lane) {
-    Isa::ldmatrix_x4(a, tile + offset(row + lane % 16, chunk + lane / 16));
+    Isa::ldmatrix_x4(a, move(tile + offset(lane % 16, lane / 16), chunk) + rows(row));
   }
   // Operand a of the transposed tile: 16 columns from chunk `chunk` x 16 rows from `row`.
   static LONGSPAN_DEVICE void load_a_trans(uint32_t (&a)[4], uint32_t tile, int row, int chunk, int lane) {
-    Isa::ldmatrix_x4_trans(a, tile + offset(row + lane % 8 + lane / 16 * 8, chunk + lane / 8 % 2));
+    Isa::ldmatrix_x4_trans(a, move(tile + offset(lane % 8 + lane / 16 * 8, lane / 8 % 2), chunk) + rows(row));
   }
   // Operands b of two products whose columns n are the tile's rows, 8 and 8 from `row`; k are its columns.
   static LONGSPAN_DEVICE void load_b(uint32_t (&b)[4], uint32_t tile, int row, int chunk, int lane) {
-    Isa::ldmatrix_x4(b, tile + offset(row + lane % 8 + lane / 16 * 8, chunk + lane / 8 % 2));
+    Isa::ldmatrix_x4(b, move(tile + offset(lane % 8 + lane / 16 * 8, lane / 8 % 2), chunk) + rows(row));
   }
   // Operands b of two products whose k are the tile's rows, 16 from `row`; n are its columns, 8 and 8.
   static LONGSPAN_DEVICE void load_b_trans(uint32_t (&b)[4], uint32_t tile, int row, int chunk, int lane) {
-    Isa::ldmatrix_x4_trans(b, tile + offset(row + lane % 16, chunk + lane / 16));
+    Isa::ldmatrix_x4_trans(b, move(tile + offset(lane % 16, lane / 16), chunk) + rows(row));
   }
 
   // Two neighbouring elements of an accumulator, at an even column.
@@ -48,31 +57,26 @@ struct Tile {
     return Isa::ld_shared_vector(tile + offset(row, chunk));
   }
 
-  // Begins the copy of rows of one head, by all kThreads threads. Rows past `rows` and chunks past `chunks`
-  // become zeros.
+  // Begins the copy of a tile's rows, by all kThreads threads: row r is token r >> log2_pack and head
+  // r & (2^log2_pack - 1) from the first ones on. Rows past `rows` and chunks past `chunks` become zeros.
   template <int kThreads>
-  static LONGSPAN_DEVICE void copy_keys(uint32_t tile, const TensorRows& from, int first, int head, int rows,
-                                        int chunks, int thread) {
-    const uint16_t* base = from.row<const uint16_t>(first, head);
-    LONGSPAN_UNROLL
-    for (int i = thread; i < kRows * kChunks; i += kThreads) {
-      const int row = i / kChunks, chunk = i % kChunks;
-      const bool there = row < rows && chunk < chunks;
-      Isa::cp_async(tile + offset(row, chunk), base + (there ? row * from.token_stride + chunk * 8 : 0), there);
-    }
-  }
-  // The same for rows of several heads: row r is token r >> log2_pack, head r & (pack - 1).
-  template <int kThreads>
-  static LONGSPAN_DEVICE void copy_queries(uint32_t tile, const TensorRows& from, int first, int head, int rows,
-                                           int chunks, int log2_pack, int thread) {
-    const uint16_t* base = from.row<const uint16_t>(first, head);
-    LONGSPAN_UNROLL
-    for (int i = thread; i < kRows * kChunks; i += kThreads) {
-      const int row = i / kChunks, chunk = i % kChunks;
-      const bool there = row < rows && chunk < chunks;
-      const int64_t token = row >> log2_pack, h = row & ((1 << log2_pack) - 1);
-      Isa::cp_async(tile + offset(row, chunk),
-                    base + (there ? token * from.token_stride + h * from.head_stride + chunk * 8 : 0), there);
+  static LONGSPAN_DEVICE void copy(uint32_t tile, const TensorRows& from, int first, int head, int rows,
+                                   int chunks, int log2_pack, int thread) {
+    // A thread's rows are kStep apart, a multiple of each pack, so its addresses are, too.
+    constexpr int kLanes = kChunks % 32 == 0 && kThreads >= 256 ? 32 : kChunks % 16 == 0 ? 16 : kChunks & -kChunks;
+    constexpr int kStep = kThreads / kLanes;
+    static_assert(kStep % 8 == 0 && kRows % kStep == 0);
+    const int row = thread / kLanes, lane = thread % kLanes;
+    const uint16_t* at = from.row<const uint16_t>(first + (row >> log2_pack), head + (row & ((1 << log2_pack) - 1)));
+    at += 8 * lane;
+    const int64_t step = (kStep >> log2_pack) * from.token_stride;
+    LONGSPAN_ROLLED  // unrolled, its addresses would all take registers at once
+    for (int i = 0; i < kRows; i += kStep) {
+      LONGSPAN_UNROLL
+      for (int chunk = 0; chunk < kChunks; chunk += kLanes)
+        Isa::cp_async(tile + offset(row + i, lane + chunk), at + 8 * chunk,
+                      row + i < rows && lane + chunk < chunks);
+      at += step;
     }
   }
 };

@@ -38,28 +38,34 @@ LONGSPAN_DEVICE VisibleColumns visible_columns(const MapView& map, int partial, 
   return visible;
 }
 
-// Walks the tiles of a row tile's runs.
+// Walks the tiles of a row tile's runs. It holds few registers.
 class Walk {
  public:
   LONGSPAN_DEVICE Walk(const MapView& map, const MapRow& row)
-      : run_(map.runs + row.first_run), end_(run_ + row.runs) {
-    if (!done()) now_ = *run_;
+      : run_(row.first_run), end_(row.first_run + static_cast<uint32_t>(row.runs)) {
+    read(map);
   }
   LONGSPAN_DEVICE bool done() const { return run_ == end_; }
-  LONGSPAN_DEVICE int tile() const { return now_.tile + step_; }
-  LONGSPAN_DEVICE bool partial() const { return now_.code <= 0; }
-  LONGSPAN_DEVICE int number() const { return -now_.code; }  // of the partial tile
-  LONGSPAN_DEVICE int turn() const { return now_.turn; }
-  LONGSPAN_DEVICE void next() {
-    if (++step_ < now_.code) return;
-    step_ = 0;
-    if (++run_ != end_) now_ = *run_;
+  LONGSPAN_DEVICE int tile() const { return tile_; }
+  LONGSPAN_DEVICE int partial() const { return partial_; }  // its number, or -1 if the tile is full
+  LONGSPAN_DEVICE int turn(const MapView& map) const { return map.runs[run_].turn; }
+  LONGSPAN_DEVICE void next(const MapView& map) {
+    if (++tile_ < tiles_end_) return;
+    ++run_;
+    read(map);
   }
 
  private:
-  const MapRun *run_, *end_;
-  MapRun now_;
-  int step_ = 0;
+  LONGSPAN_DEVICE void read(const MapView& map) {
+    if (done()) return;
+    const MapRun run = map.runs[run_];
+    tile_ = run.tile;
+    tiles_end_ = run.tile + (run.code > 0 ? run.code : 1);
+    partial_ = run.code > 0 ? -1 : -run.code;
+  }
+
+  uint32_t run_, end_;
+  int tile_ = 0, tiles_end_ = 0, partial_ = -1;
 };
 
 }  // namespace longspan::portable

@@ -15,6 +15,13 @@ struct PtxIsa {
   static LONGSPAN_DEVICE int thread() { return static_cast<int>(threadIdx.x); }
   static LONGSPAN_DEVICE int block() { return static_cast<int>(blockIdx.x); }
 
+  // The same value, of which the compiler knows nothing: what is computed from it is not kept in registers
+  // beyond a loop's iteration.
+  static LONGSPAN_DEVICE int opaque(int x) {
+    asm volatile("" : "+r"(x));
+    return x;
+  }
+
   // ---- barriers and shuffles: all threads of the block or of the warp -----------------------------------
   static LONGSPAN_DEVICE void sync() { __syncthreads(); }
   static LONGSPAN_DEVICE void sync_warp() { __syncwarp(); }

@@ -7,7 +7,7 @@
 #include "kernels/sm90/backward/kernel.cuh"
 #include "kernels/sm90/backward/launch.h"
 #include "kernels/sm90/isa/dependent_launch.cuh"
-#include "kernels/sm90/isa/shared_memory_grant.h"
+#include "kernels/gpu/shared_memory_grant.h"
 
 namespace longspan::sm90 {
 namespace {
@@ -16,7 +16,7 @@ template <class C>
 void start(const BackwardParams& params, const Device& device, cudaStream_t stream) {
   constexpr int kSharedBytes = sizeof(BackwardSharedMemory<C>);
   static_assert(kSharedBytes <= 227 * 1024, "the shared memory plan is larger than a CTA may have");
-  static SharedMemoryGrant grant;
+  static gpu::SharedMemoryGrant grant;
   grant.allow(sm90_backward<C>, kSharedBytes);
   const int pass_ctas = C::kPasses ? params.pass_ctas : 0;
   LONGSPAN_CHECK(pass_ctas == params.pass_ctas && pass_ctas < device.units,

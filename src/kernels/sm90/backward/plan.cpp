@@ -97,7 +97,7 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
   check_alignment("dq", args.dq);
   check_alignment("dk", args.dk);
   check_alignment("dv", args.dv);
-  const DevicePack::Use use(pack_, stream);
+  const gpu::DevicePack::Use use(pack_, stream);
   const bool ordered = shape_.store == BackwardStore::kOrdered;
   const auto at = [&](size_t offset) {
     return reinterpret_cast<float*>(static_cast<char*>(args.workspace) + offset);

@@ -7,7 +7,7 @@
 #include "kernels/sm90/backward/planner/items.h"
 #include "kernels/sm90/backward/planner/shape.h"
 #include "kernels/sm90/backward/planner/walk.h"
-#include "kernels/sm90/device_pack.h"
+#include "kernels/gpu/device_pack.h"
 
 namespace longspan::sm90 {
 
@@ -26,7 +26,7 @@ class BackwardPlan {
   Problem problem_;
   BackwardShape shape_;
   Device device_;
-  DevicePack pack_;
+  gpu::DevicePack pack_;
   size_t work_ = 0, key_tile_ = 0, row_tile_ = 0, runs_ = 0, partials_ = 0, spans_ = 0;  // offsets in pack_
   size_t turns_ = 0, next_item_ = 0;
   uint32_t turns_of_head_ = 0;

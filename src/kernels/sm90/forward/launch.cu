@@ -11,7 +11,7 @@
 #include "kernels/sm90/forward/kernel.cuh"
 #include "kernels/sm90/forward/launch.h"
 #include "kernels/sm90/isa/dependent_launch.cuh"
-#include "kernels/sm90/isa/shared_memory_grant.h"
+#include "kernels/gpu/shared_memory_grant.h"
 #include "kernels/sm90/isa/tensor_map.h"
 
 namespace longspan::sm90 {
@@ -21,7 +21,7 @@ template <class C>
 int shared_bytes() {
   constexpr int kBytes = sizeof(SharedMemoryPlan<C>);
   static_assert(kBytes <= 227 * 1024, "the shared memory plan is larger than a CTA may have");
-  static SharedMemoryGrant grant;
+  static gpu::SharedMemoryGrant grant;
   grant.allow(sm90_forward<C>, kBytes);
   return kBytes;
 }

@@ -52,7 +52,7 @@ void ForwardPlan::lay_out_workspace(int32_t slots, int64_t head_dim) {
 
 void ForwardPlan::run(const Problem& problem, const ForwardArgs& args, const Device& device, Stream stream) {
   const cuda::DeviceGuard guard(device.index);
-  const DevicePack::Use use(pack_, cuda::raw(stream));
+  const gpu::DevicePack::Use use(pack_, cuda::raw(stream));
   launch_forward(problem, shape_, map_, workspace_, args, device, cuda::raw(stream));
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "attention/kernel.h"
-#include "kernels/sm90/device_pack.h"
+#include "kernels/gpu/device_pack.h"
 #include "kernels/sm90/forward/launch.h"
 #include "kernels/sm90/forward/planner/shape.h"
 
@@ -21,7 +21,7 @@ class ForwardPlan {
   void lay_out_workspace(int32_t slots, int64_t head_dim);
 
   ForwardShape shape_;
-  DevicePack pack_;
+  gpu::DevicePack pack_;
   DeviceForwardMap map_;
   ForwardWorkspace workspace_;
 };

@@ -14,6 +14,7 @@ namespace longspan::portable {
 struct EmulatedIsa {
   static int thread() { return emulator::thread(); }
   static int block() { return emulator::block(); }
+  static int opaque(int x) { return x; }
   static void sync() { emulator::sync_block(); }
   static void sync_warp() { emulator::sync_warp(); }
 

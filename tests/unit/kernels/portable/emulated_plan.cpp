@@ -1,26 +1,15 @@
 #include "emulated_plan.h"
 
-#include <utility>
-
-#include "base/error.h"
 #include "emulated_isa.h"
 #include "kernels/portable/arrangement.h"
 #include "kernels/portable/backward.h"
 #include "kernels/portable/forward.h"
+#include "kernels/portable/instances.h"
 #include "kernels/portable/passes.h"
 #include "kernels/portable/tuning/generic.h"
 
 namespace longspan::portable {
 namespace {
-
-// Calls body with the index, as a type, of the instance that has this shape.
-template <class Shape, size_t kCount, class Body>
-void with_instance(const Shape (&shapes)[kCount], const Shape& shape, const Body& body) {
-  const bool found = [&]<size_t... kIndex>(std::index_sequence<kIndex...>) {
-    return ((shape == shapes[kIndex] && (body(std::integral_constant<size_t, kIndex>()), true)) || ...);
-  }(std::make_index_sequence<kCount>());
-  LONGSPAN_CHECK(found, "no instance has this shape");
-}
 
 template <class Element>
 void emulate_forward(const ForwardShape& shape, const ForwardParams& params) {

@@ -7,7 +7,7 @@
 
 #include "longspan/base.h"
 
-namespace longspan::sm90 {
+namespace longspan::gpu {
 
 struct UploadSlot;
 
@@ -39,4 +39,4 @@ class Upload {
   uint64_t use_ = 0;  // of the slot
 };
 
-}  // namespace longspan::sm90
+}  // namespace longspan::gpu

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace longspan::sm90 {
+namespace longspan::gpu {
 
 // A `Slot` has `bool done()`, whether its last copy is done, and `void wait()`. Copies finish in the order in
 // which their slots were taken. Not thread-safe.
@@ -40,4 +40,4 @@ class StagingRing {
   std::vector<std::unique_ptr<Slot>> slots_;
 };
 
-}  // namespace longspan::sm90
+}  // namespace longspan::gpu

@@ -6,10 +6,10 @@
 #include <type_traits>
 #include <vector>
 
-#include "kernels/sm90/plan_memory.h"
-#include "kernels/sm90/upload.h"
+#include "kernels/gpu/plan_memory.h"
+#include "kernels/gpu/upload.h"
 
-namespace longspan::sm90 {
+namespace longspan::gpu {
 
 class DevicePack {
  public:
@@ -58,4 +58,4 @@ class DevicePack {
   PlanMemory memory_;
 };
 
-}  // namespace longspan::sm90
+}  // namespace longspan::gpu

@@ -1,10 +1,10 @@
-#include "kernels/sm90/device_pack.h"
+#include "kernels/gpu/device_pack.h"
 
 #include <cstring>
 
 #include "base/cuda/cuda.h"
 
-namespace longspan::sm90 {
+namespace longspan::gpu {
 namespace {
 
 constexpr size_t kAlignment = 256;
@@ -41,4 +41,4 @@ DevicePack::Use::Use(DevicePack& pack, cudaStream_t stream) : pack_(pack), strea
   if (!pack.arrived_) pack.arrived_ = pack.upload_.wait_in(Stream{stream});
 }
 
-}  // namespace longspan::sm90
+}  // namespace longspan::gpu

@@ -1,4 +1,4 @@
-#include "kernels/sm90/staging_ring.h"
+#include "kernels/gpu/staging_ring.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 #include <gmock/gmock.h>
 
-namespace longspan::sm90 {
+namespace longspan::gpu {
 namespace {
 
 // A device that copies slots in the order in which they were filled, when told to.
@@ -89,4 +89,4 @@ TEST_F(StagingRingTest, NeverHandsOutABusySlot) {
 }
 
 }  // namespace
-}  // namespace longspan::sm90
+}  // namespace longspan::gpu

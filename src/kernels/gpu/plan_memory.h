@@ -10,7 +10,7 @@
 
 #include "longspan/base.h"
 
-namespace longspan::sm90 {
+namespace longspan::gpu {
 
 // Whether work queued in the stream becomes a part of a graph.
 bool is_captured(cudaStream_t stream);
@@ -42,4 +42,4 @@ class PlanMemory {
   bool lost_ = false;                                             // never to be freed
 };
 
-}  // namespace longspan::sm90
+}  // namespace longspan::gpu

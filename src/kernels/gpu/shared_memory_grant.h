@@ -6,7 +6,7 @@
 
 #include "base/cuda/cuda_check.h"
 
-namespace longspan::sm90 {
+namespace longspan::gpu {
 
 // One a kernel, static: each call of the driver that is left out shortens a launch by a microsecond.
 class SharedMemoryGrant {
@@ -26,4 +26,4 @@ class SharedMemoryGrant {
   std::atomic<uint64_t> granted_ = 0;  // a bit for each device
 };
 
-}  // namespace longspan::sm90
+}  // namespace longspan::gpu

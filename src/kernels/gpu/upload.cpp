@@ -1,4 +1,4 @@
-#include "kernels/sm90/upload.h"
+#include "kernels/gpu/upload.h"
 
 #include <atomic>
 #include <memory>
@@ -8,10 +8,10 @@
 #include "base/cuda/cuda.h"
 #include "base/cuda/graph_calls.h"
 #include "base/error.h"
-#include "kernels/sm90/plan_memory.h"
-#include "kernels/sm90/staging_ring.h"
+#include "kernels/gpu/plan_memory.h"
+#include "kernels/gpu/staging_ring.h"
 
-namespace longspan::sm90 {
+namespace longspan::gpu {
 namespace {
 
 constexpr size_t kSlots = 4;
@@ -107,4 +107,4 @@ bool Upload::wait_in(Stream stream) const {
   return false;
 }
 
-}  // namespace longspan::sm90
+}  // namespace longspan::gpu

@@ -1,4 +1,4 @@
-#include "kernels/sm90/plan_memory.h"
+#include "kernels/gpu/plan_memory.h"
 
 #include <algorithm>
 #include <memory>
@@ -7,7 +7,7 @@
 #include "base/cuda/graph_calls.h"
 #include "base/error.h"
 
-namespace longspan::sm90 {
+namespace longspan::gpu {
 namespace {
 
 // Freed memory that the driver keeps for the next plans of a device.
@@ -110,4 +110,4 @@ bool PlanMemory::record(cudaStream_t stream) noexcept {
   return good;
 }
 
-}  // namespace longspan::sm90
+}  // namespace longspan::gpu

@@ -1,0 +1,127 @@
+#include "kernels/portable/portable.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "base/cuda/cuda.h"
+#include "base/error.h"
+#include "kernels/gpu/device_pack.h"
+#include "kernels/portable/arrangement.h"
+#include "kernels/portable/launch.h"
+
+namespace longspan {
+namespace {
+
+using portable::KernelMap;
+using portable::MapView;
+
+// A KernelMap on the device.
+class DeviceMap {
+ public:
+  DeviceMap(const KernelMap& map, const Device& device) {
+    const size_t rows = pack_.add(map.rows), runs = pack_.add(map.runs), partials = pack_.add(map.partials),
+                 spans = pack_.add(map.spans);
+    pack_.upload(device);
+    view_ = {.rows = pack_.at<const portable::MapRow>(rows),
+             .runs = pack_.at<const portable::MapRun>(runs),
+             .partials = pack_.at<const portable::MapPartial>(partials),
+             .spans = pack_.at<const uint32_t>(spans),
+             .row_tiles = map.row_tiles,
+             .rows_per_tile = map.rows_per_tile};
+  }
+  gpu::DevicePack& pack() { return pack_; }
+  const MapView& view() const { return view_; }
+  size_t bytes() const { return pack_.bytes(); }
+
+ private:
+  gpu::DevicePack pack_;
+  MapView view_;
+};
+
+// An arrangement whose map is on the device only.
+template <class Arrangement>
+struct Uploaded {
+  Arrangement arrangement;
+  DeviceMap map;
+  Uploaded(Arrangement arranged, const Device& device)
+      : arrangement(std::move(arranged)), map(arrangement.map, device) {
+    arrangement.map = KernelMap();
+  }
+};
+
+class PortablePlan final : public Plan {
+ public:
+  PortablePlan(const Problem& problem, const Device& device, bool with_backward)
+      : problem_(problem),
+        device_(device),
+        forward_(portable::arrange_forward(problem, portable::choose_forward_shape(problem, device), device),
+                 device) {
+    if (with_backward)
+      backward_.emplace(
+          portable::arrange_backward(problem, portable::choose_backward_shape(problem, device), device), device);
+  }
+
+  size_t workspace_bytes(Direction direction) const override {
+    return direction == Direction::kBackward && backward_ ? backward_->arrangement.workspace.bytes : 0;
+  }
+  size_t plan_bytes() const override { return forward_.map.bytes() + (backward_ ? backward_->map.bytes() : 0); }
+
+  void forward(const ForwardArgs& args, Stream stream) override {
+    const cuda::DeviceGuard guard(device_.index);
+    const gpu::DevicePack::Use use(forward_.map.pack(), cuda::raw(stream));
+    launch_forward(problem_.dtype, forward_.arrangement.shape,
+                   forward_params(problem_, forward_.arrangement, forward_.map.view(), args), stream);
+  }
+
+  void backward(const BackwardArgs& args, Stream stream) override {
+    LONGSPAN_CHECK(backward_.has_value(),
+                   "this plan has no backward pass: make it with plan(), not plan_forward()");
+    const cuda::DeviceGuard guard(device_.index);
+    const gpu::DevicePack::Use use(backward_->map.pack(), cuda::raw(stream));
+    launch_backward(problem_.dtype, backward_->arrangement.shape,
+                    backward_params(problem_, backward_->arrangement, backward_->map.view(), args), stream);
+  }
+
+ private:
+  Problem problem_;
+  Device device_;
+  Uploaded<portable::ForwardArrangement> forward_;
+  std::optional<Uploaded<portable::BackwardArrangement>> backward_;
+};
+
+class PortableKernel final : public Kernel {
+ public:
+  std::string_view name() const override { return "portable"; }
+  std::string_view description() const override {
+    return "ours for Ampere and later: mma.sync, one kernel for every mask (bf16, f16)";
+  }
+  DeviceKind device_kind() const override { return DeviceKind::kCuda; }
+  bool merges_parts() const override { return true; }
+  size_t row_alignment() const override { return 16; }  // of cp.async
+
+  Support supports(const Problem& problem, Direction, const Device& device) const override {
+    if (device.kind != DeviceKind::kCuda || device.capability < 80)
+      return {"needs compute capability 8.0 or later"};
+    if (std::string reason = portable::unsupported_problem(problem); !reason.empty()) return {reason};
+    return {portable::no_code_reason(device)};
+  }
+
+  std::unique_ptr<Plan> plan(const Problem& problem, const Device& device) const override {
+    problem.check();
+    return std::make_unique<PortablePlan>(problem, device, true);
+  }
+  std::unique_ptr<Plan> plan_forward(const Problem& problem, const Device& device) const override {
+    problem.check();
+    return std::make_unique<PortablePlan>(problem, device, false);
+  }
+};
+
+}  // namespace
+
+const Kernel& portable_kernel() {
+  static const PortableKernel kernel;
+  return kernel;
+}
+
+}  // namespace longspan

@@ -1,0 +1,135 @@
+// The portable kernels' planning: maps with turns, the order of items, shapes and what they fit.
+#include <set>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "kernels/portable/arrangement.h"
+#include "kernels/portable/tuning/generic.h"
+#include "mask/lowering/lower.h"
+#include "mask/patterns/patterns.h"
+#include "unit/kernels/attention_case.h"
+
+namespace longspan::portable {
+namespace {
+
+Device gpu_of(int capability) {
+  Device device;
+  device.kind = DeviceKind::kCuda;
+  device.capability = capability;
+  device.cache_bytes = 40 << 20;
+  return device;
+}
+
+Mask causal(int64_t s) {
+  return Mask(s, s, std::vector<Band>{{{0, s}, {0, s}, kUnboundedBelow, 0}});
+}
+
+// Every visit of a column tile has the next number, in the order of work: nobody waits for ever.
+TEST(PortableMap, TurnsCountTheVisitsOfAColumnTile) {
+  for (const Pattern& pattern : patterns()) {
+    PatternOptions options;
+    options.seqlen = 2048;
+    options.kv_heads = 2;
+    options.lengths = "uniform:20:400";
+    if (pattern.suit_length != nullptr) pattern.suit_length(options);
+    std::vector<TileMap> maps;
+    for (const Mask& mask : draw_mask(pattern.name, options).masks)
+      maps.push_back(lower_transposed(mask, {64, 16}));
+    const KernelMap map = compile_map(maps, true);
+    for (size_t m = 0; m < maps.size(); ++m) {
+      std::vector<int> visits(static_cast<size_t>(maps[m].column_tiles()));
+      int64_t tiles = 0, expected = 0;
+      for (int32_t i = 0; i < map.row_tiles; ++i) {
+        const MapRow& row = map.rows[m * static_cast<size_t>(map.row_tiles) + static_cast<size_t>(i)];
+        EXPECT_EQ(row.tile, i);
+        expected += maps[m].tiles[static_cast<size_t>(i)];
+        for (uint32_t r = row.first_run; r < row.first_run + static_cast<uint32_t>(row.runs); ++r) {
+          const MapRun& run = map.runs[r];
+          for (int t = run.tile; t < run.tile + std::max(run.code, 1); ++t, ++tiles)
+            ASSERT_EQ(visits[static_cast<size_t>(t)]++, run.turn) << pattern.name;
+        }
+      }
+      EXPECT_EQ(tiles, expected) << pattern.name;
+    }
+  }
+}
+
+TEST(PortableMap, TurnsOfACausalMaskNeedNoMoreRuns) {
+  const std::vector<TileMap> maps = {lower_transposed(causal(1 << 16), {128, 64})};
+  EXPECT_EQ(compile_map(maps, true).runs.size(), compile_map(maps, false).runs.size());
+}
+
+TEST(PortableOrder, TakesEachItemOnceSectionBySection) {
+  for (const auto& [heads, section, tiles] : {std::tuple{8, 3, 5}, {1, 1, 1}, {4, 4, 7}, {5, 2, 1}}) {
+    const ItemOrder order{heads, section, tiles};
+    std::set<std::pair<int, int>> seen;
+    int last_section = 0, last_row = 0;
+    for (int64_t i = 0; i < order.items(); ++i) {
+      const auto [row, head] = order.item(i);
+      EXPECT_TRUE(seen.insert({row, head}).second);
+      EXPECT_TRUE(row >= 0 && row < tiles && head >= 0 && head < heads);
+      if (head / section != last_section) last_row = 0;
+      EXPECT_GE(head / section, last_section);
+      EXPECT_GE(row, last_row);
+      last_section = head / section, last_row = row;
+    }
+    EXPECT_EQ(seen.size(), static_cast<size_t>(heads * tiles));
+  }
+}
+
+TEST(PortableShape, EachHeadDimHasOneOnEachGpu) {
+  for (const int capability : {80, 86, 87, 89, 90, 100, 103, 120, 121}) {
+    for (int64_t head_dim = 8; head_dim <= 256; head_dim += 8) {
+      const Problem problem = make_problem(causal(8), 1, 1, head_dim, DType::kBF16);
+      ASSERT_EQ(unsupported_problem(problem), "");
+      const ForwardShape forward = choose_forward_shape(problem, gpu_of(capability));
+      const BackwardShape backward = choose_backward_shape(problem, gpu_of(capability));
+      EXPECT_GE(forward.head_dim, head_dim);
+      EXPECT_GE(backward.head_dim, head_dim);
+      EXPECT_LE(forward.shared_bytes(), most_shared_bytes(capability));
+      EXPECT_LE(backward.shared_bytes(), most_shared_bytes(capability));
+    }
+  }
+}
+
+TEST(PortableShape, PacksAPowerOfTwoOfHeads) {
+  for (const auto& [group, pack] : {std::pair{1, 1}, {2, 2}, {3, 1}, {6, 2}, {8, 8}, {12, 4}, {16, 8}})
+    EXPECT_EQ(choose_pack(make_problem(causal(8), 2 * group, 2, 64, DType::kBF16)), pack) << group;
+}
+
+TEST(PortableSupport, SaysWhatItNeeds) {
+  const auto reason = [](int64_t head_dim, DType dtype, float scale = 0) {
+    Problem problem = make_problem(causal(8), 1, 1, head_dim, dtype);
+    problem.scale = scale;
+    return unsupported_problem(problem);
+  };
+  EXPECT_EQ(reason(128, DType::kF32), "needs bf16 or f16");
+  EXPECT_EQ(reason(264, DType::kF16), "needs head_dim a multiple of 8 up to 256, not 264");
+  EXPECT_EQ(reason(12, DType::kBF16), "needs head_dim a multiple of 8 up to 256, not 12");
+  EXPECT_EQ(reason(64, DType::kBF16, -1), "needs a positive scale");
+  Problem problem = make_problem(causal(8), 1, 1, 64, DType::kBF16);
+  problem.tokens_q = int64_t{1} << 31;
+  EXPECT_EQ(unsupported_problem(problem), "has 32-bit tile numbers: too many tokens or heads");
+}
+
+// Plans of equal sizes differ in the map only, so that a captured graph can be given another one.
+TEST(PortablePlan, LaunchesDependOnSizesOnly) {
+  for (const bool deterministic : {false, true}) {
+    Problem a = make_problem(causal(1000), 8, 2, 64, DType::kBF16);
+    a.deterministic = deterministic;
+    Problem b = a;
+    b.set_mask(Mask(1000, 1000, std::vector<Band>{{{0, 10}, {0, 10}}}));
+    const Device gpu = gpu_of(90);
+    const BackwardArrangement backward_a = arrange_backward(a, choose_backward_shape(a, gpu), gpu);
+    const BackwardArrangement backward_b = arrange_backward(b, choose_backward_shape(b, gpu), gpu);
+    EXPECT_EQ(backward_a.order.items(), backward_b.order.items());
+    EXPECT_EQ(backward_a.workspace.bytes, backward_b.workspace.bytes);
+    EXPECT_EQ(backward_a.query_tiles, backward_b.query_tiles);
+    EXPECT_EQ(arrange_forward(a, choose_forward_shape(a, gpu), gpu).order.items(),
+              arrange_forward(b, choose_forward_shape(b, gpu), gpu).order.items());
+  }
+}
+
+}  // namespace
+}  // namespace longspan::portable
