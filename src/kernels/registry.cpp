@@ -52,8 +52,7 @@ KernelRow row(const char* name, const char* colour, int preference, const Kernel
 
 std::span<const KernelRow> kernel_rows() {
   static const std::vector<KernelRow> rows = {
-      row("cpu-naive", "#626a75", 0, &cpu_naive()),
-      row("cpu-flash", "#0b62a8", 1, &cpu_flash()),
+      row("cpu-naive", "#626a75", 0, &cpu_naive()),      row("cpu-flash", "#0b62a8", 1, &cpu_flash()),
 #ifdef LONGSPAN_WITH_CUDA
       row("gpu-naive", "#626a75", 0, &gpu_naive()),
 #else

@@ -61,8 +61,7 @@ ForwardArrangement arrange_forward(const Problem& problem, const ForwardShape& s
   const int64_t kv_bytes =
       2 * problem.tokens_kv * problem.head_dim * static_cast<int64_t>(size_of(problem.dtype));
   out.order = {.heads = out.heads.units(),
-               .section_heads =
-                   choose_section(problem.heads_kv, kv_bytes, device) * out.heads.units_per_kv,
+               .section_heads = choose_section(problem.heads_kv, kv_bytes, device) * out.heads.units_per_kv,
                .row_tiles = out.map.row_tiles};
   return out;
 }
@@ -84,7 +83,8 @@ ForwardParams forward_params(const Problem& problem, const ForwardArrangement& a
   return p;
 }
 
-BackwardArrangement arrange_backward(const Problem& problem, const BackwardShape& shape, const Device& device) {
+BackwardArrangement arrange_backward(const Problem& problem, const BackwardShape& shape,
+                                     const Device& device) {
   BackwardArrangement out;
   out.shape = shape;
   out.heads = heads_of(problem);

@@ -38,7 +38,8 @@ struct BackwardArrangement {
   BackwardWorkspace workspace;
   bool in_turns = false;
 };
-BackwardArrangement arrange_backward(const Problem& problem, const BackwardShape& shape, const Device& device);
+BackwardArrangement arrange_backward(const Problem& problem, const BackwardShape& shape,
+                                     const Device& device);
 
 // The parameters of one call, apart from the map's pointers: `view_of(map)` or those of its copy on a device.
 MapView view_of(const KernelMap& map);

@@ -7,12 +7,14 @@ namespace longspan::portable {
 namespace {
 
 template <class Element>
-__global__ void __launch_bounds__(kPassThreads) portable_prepare(const __grid_constant__ BackwardParams params) {
+__global__ void __launch_bounds__(kPassThreads)
+    portable_prepare(const __grid_constant__ BackwardParams params) {
   prepare_rows<PtxIsa, Element>(params);
 }
 
 template <class Element>
-__global__ void __launch_bounds__(kPassThreads) portable_finish(const __grid_constant__ BackwardParams params) {
+__global__ void __launch_bounds__(kPassThreads)
+    portable_finish(const __grid_constant__ BackwardParams params) {
   finish_rows<PtxIsa, Element>(params);
 }
 

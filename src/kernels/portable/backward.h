@@ -1,17 +1,19 @@
-// The portable backward kernel, for every mask. One CTA is one item: a tile of keys of a KV head, whose dK and dV
-// stay in registers while the rows that see it pass by.
+// The portable backward kernel, for every mask. One CTA is one item: a tile of keys of a KV head, whose dK
+// and dV stay in registers while the rows that see it pass by.
 //
 //   K, V        kKeys keys, in shared memory for the item's life
 //   Q, dO       kRows rows (tokens x query heads of a group), kStages buffers, with lse and delta of each row
-//   warps       16 keys each for S^T = K Q^T and dP^T = V dO^T. P^T and dS^T are operands of dV and dK straight
+//   warps       16 keys each for S^T = K Q^T and dP^T = V dO^T. P^T and dS^T are operands of dV and dK
+//   straight
 //               from registers or, where kHalves warps share 16 keys, through shared memory
 //   dQ          dS goes through shared memory; each warp has a part of the rows and of head_dim
 //
-//   barrier A | S^T, dP^T, P, dS | dV += P^T dO, dK += dS^T Q | barrier B | Q, dO of the next rows begin | dQ += dS K
+//   barrier A | S^T, dP^T, P, dS | dV += P^T dO, dK += dS^T Q | barrier B | Q, dO of the next rows begin | dQ
+//   += dS K
 //
-// With two stages the next rows begin after barrier A. dQ is added to fp32 sums in global memory: at once, or in
-// turns, which makes it deterministic. CTAs that wait for turns take items in the order in which they begin,
-// so they only wait for CTAs that began before.
+// With two stages the next rows begin after barrier A. dQ is added to fp32 sums in global memory: at once, or
+// in turns, which makes it deterministic. CTAs that wait for turns take items in the order in which they
+// begin, so they only wait for CTAs that began before.
 #pragma once
 
 #include <cmath>
@@ -35,9 +37,10 @@ struct BackwardConfig {
   static_assert(kKeys * kHalves == 16 * kWarps && kQueryTiles % 2 == 0 && kDimTiles % 2 == 0 && kRows <= 128);
 
   static constexpr int kDqRowGroups = kShape.dq_rows, kDqDimGroups = kWarps / kDqRowGroups;
-  static constexpr int kDqRowTiles = kRows / 16 / kDqRowGroups;    // of a warp
-  static constexpr int kDqPairs = kHeadDim / 16 / kDqDimGroups;    // of products, side by side
-  static constexpr int kDqPairsAtOnce = kDqRowTiles * kDqPairs > 4 && kDqPairs % 2 == 0 ? kDqPairs / 2 : kDqPairs;
+  static constexpr int kDqRowTiles = kRows / 16 / kDqRowGroups;  // of a warp
+  static constexpr int kDqPairs = kHeadDim / 16 / kDqDimGroups;  // of products, side by side
+  static constexpr int kDqPairsAtOnce =
+      kDqRowTiles * kDqPairs > 4 && kDqPairs % 2 == 0 ? kDqPairs / 2 : kDqPairs;
   static_assert(kRows == 16 * kDqRowTiles * kDqRowGroups && kHeadDim == 16 * kDqPairs * kDqDimGroups);
 };
 
@@ -70,7 +73,9 @@ struct Backward {
 
   LONGSPAN_DEVICE explicit Backward(const BackwardParams& params) : p(params) {}
 
-  LONGSPAN_DEVICE uint32_t q_of(int stage) const { return stages + static_cast<uint32_t>(stage) * kStageBytes; }
+  LONGSPAN_DEVICE uint32_t q_of(int stage) const {
+    return stages + static_cast<uint32_t>(stage) * kStageBytes;
+  }
   LONGSPAN_DEVICE uint32_t dout_of(int stage) const { return q_of(stage) + RowTile::kBytes; }
   LONGSPAN_DEVICE uint32_t stats_of(int stage) const { return q_of(stage) + 2 * RowTile::kBytes; }
   LONGSPAN_DEVICE int64_t query_tile(const Visit& visit) const {
@@ -85,7 +90,8 @@ struct Backward {
     const int head = (kv_head * p.heads.units_per_kv + visit.unit) << p.heads.log2_pack;
     const int rows = tokens << p.heads.log2_pack, chunks = p.heads.head_dim / 8;
     const int thread = Isa::opaque(this->thread);
-    RowTile::template copy<C::kThreads>(q_of(stage), p.q, first, head, rows, chunks, p.heads.log2_pack, thread);
+    RowTile::template copy<C::kThreads>(q_of(stage), p.q, first, head, rows, chunks, p.heads.log2_pack,
+                                        thread);
     RowTile::template copy<C::kThreads>(dout_of(stage), p.dout, first, head, rows, chunks, p.heads.log2_pack,
                                         thread);
     if (thread < static_cast<int>(kStatsBytes / 16))
@@ -97,11 +103,11 @@ struct Backward {
   // s = keys (K or V) times rows (Q or dO), transposed: 16 keys by the warp's part of the rows.
   LONGSPAN_DEVICE void multiply(Scores& s, uint32_t key_tile, uint32_t row_tile) const {
     const int lane = Isa::opaque(warp_lane);
-    LONGSPAN_UNROLL
+#pragma unroll
     for (int step = 0; step < C::kSteps; ++step) {
       uint32_t a[4];
       KeyTile::load_a(a, key_tile, first_row, 2 * step, lane);
-      LONGSPAN_UNROLL
+#pragma unroll
       for (int n = 0; n < C::kQueryTiles; n += 2) {
         uint32_t b[4];
         RowTile::load_b(b, row_tile, 8 * (half * C::kQueryTiles + n), 2 * step, lane);
@@ -112,7 +118,7 @@ struct Backward {
   }
 
   LONGSPAN_DEVICE void hide(Scores& s, const Walk& at) const {
-    LONGSPAN_UNROLL
+#pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int key = first_row + 8 * r + warp_lane / 4;
       VisibleColumns visible;
@@ -120,23 +126,23 @@ struct Backward {
         visible = visible_columns(p.map, at.partial(), key, p.heads.log2_pack, quad);
       else if (key < keys)
         visible.add(0, C::kRows, quad);
-      LONGSPAN_UNROLL
+#pragma unroll
       for (int n = 0; n < C::kQueryTiles; ++n)
-        LONGSPAN_UNROLL
-      for (int parity = 0; parity < 2; ++parity)
-        if (!visible.has(half * C::kQueryTiles + n, parity)) s[n][2 * r + parity] = -INFINITY;
+#pragma unroll
+        for (int parity = 0; parity < 2; ++parity)
+          if (!visible.has(half * C::kQueryTiles + n, parity)) s[n][2 * r + parity] = -INFINITY;
     }
   }
 
   // s becomes P^T, dp becomes dS^T.
   LONGSPAN_DEVICE void differentiate(Scores& s, Scores& dp, uint32_t stats) const {
-    LONGSPAN_UNROLL
+#pragma unroll
     for (int n = 0; n < C::kQueryTiles; ++n) {
       const auto column = static_cast<uint32_t>(8 * (half * C::kQueryTiles + n) + 2 * quad);
       float lse[2], delta[2];
       Isa::ld_shared(lse[0], lse[1], stats + 4 * column);
       Isa::ld_shared(delta[0], delta[1], stats + 4 * (C::kRows + column));
-      LONGSPAN_UNROLL
+#pragma unroll
       for (int c = 0; c < 4; ++c) {
         s[n][c] = Isa::exp2(Isa::fma(s[n][c], p.scale_log2, -lse[c % 2]));
         dp[n][c] = s[n][c] * (dp[n][c] - delta[c % 2]);
@@ -145,25 +151,26 @@ struct Backward {
   }
 
   LONGSPAN_DEVICE void store_scores(uint32_t tile, const Scores& s) const {
-    LONGSPAN_UNROLL
+#pragma unroll
     for (int n = 0; n < C::kQueryTiles; ++n)
-      LONGSPAN_UNROLL
-    for (int r = 0; r < 2; ++r)
-      ScoreTile::store_pair(tile, first_row + 8 * r + warp_lane / 4, 8 * (half * C::kQueryTiles + n) + 2 * quad,
-                            Isa::template pack<Element>(s[n][2 * r], s[n][2 * r + 1]));
+#pragma unroll
+      for (int r = 0; r < 2; ++r)
+        ScoreTile::store_pair(tile, first_row + 8 * r + warp_lane / 4,
+                              8 * (half * C::kQueryTiles + n) + 2 * quad,
+                              Isa::template pack<Element>(s[n][2 * r], s[n][2 * r + 1]));
   }
 
   // sums += scores times rows (dO or Q). `scores` are in registers, or all 16 x kRows in `tile`.
   LONGSPAN_DEVICE void accumulate(Sums& sums, const Scores& scores, uint32_t tile, uint32_t row_tile) const {
     const int lane = Isa::opaque(warp_lane);
-    LONGSPAN_UNROLL
+#pragma unroll
     for (int step = 0; step < C::kRows / 16; ++step) {
       uint32_t a[4];
       if constexpr (C::kHalves == 1)
         accumulators_as_a<Isa, Element>(a, scores[2 * step], scores[2 * step + 1]);
       else
         ScoreTile::load_a(a, tile, first_row, 2 * step, lane);
-      LONGSPAN_UNROLL
+#pragma unroll
       for (int n = 0; n < C::kDimTiles; n += 2) {
         uint32_t b[4];
         RowTile::load_b_trans(b, row_tile, 16 * step, half * C::kDimTiles + n, lane);
@@ -183,33 +190,34 @@ struct Backward {
       if (thread == 0) Isa::acquire(p.turns + tile, visit.at.turn(p.map));
       Isa::sync();
     }
-    LONGSPAN_UNROLL
+#pragma unroll
     for (int pair = 0; pair < C::kDqPairs; pair += C::kDqPairsAtOnce) {
       float dq[C::kDqRowTiles][2 * C::kDqPairsAtOnce][4] = {};
-      LONGSPAN_UNROLL
+#pragma unroll
       for (int step = 0; step < C::kKeys / 16; ++step) {
         uint32_t a[C::kDqRowTiles][4];
-        LONGSPAN_UNROLL
+#pragma unroll
         for (int m = 0; m < C::kDqRowTiles; ++m)
           ScoreTile::load_a_trans(a[m], ds, 16 * step, 2 * (m_first + m), lane);
-        LONGSPAN_UNROLL
+#pragma unroll
         for (int n = 0; n < 2 * C::kDqPairsAtOnce; n += 2) {
           uint32_t b[4];
           KeyTile::load_b_trans(b, k, 16 * step, n_first + 2 * pair + n, lane);
-          LONGSPAN_UNROLL
+#pragma unroll
           for (int m = 0; m < C::kDqRowTiles; ++m) {
             Isa::template mma<Element>(dq[m][n], a[m], b[0], b[1]);
             Isa::template mma<Element>(dq[m][n + 1], a[m], b[2], b[3]);
           }
         }
       }
-      LONGSPAN_UNROLL
+#pragma unroll
       for (int m = 0; m < C::kDqRowTiles; ++m)
-        LONGSPAN_UNROLL
-      for (int n = 0; n < 2 * C::kDqPairsAtOnce; ++n)
-        LONGSPAN_UNROLL
-      for (int c = 0; c < 4; ++c)
-        Isa::add(sums + dq_index((m_first + m) * (C::kHeadDim / 8) + n_first + 2 * pair + n, c, lane), dq[m][n][c]);
+#pragma unroll
+        for (int n = 0; n < 2 * C::kDqPairsAtOnce; ++n)
+#pragma unroll
+          for (int c = 0; c < 4; ++c)
+            Isa::add(sums + dq_index((m_first + m) * (C::kHeadDim / 8) + n_first + 2 * pair + n, c, lane),
+                     dq[m][n][c]);
     }
     if (p.turns != nullptr) {
       Isa::fence();
@@ -219,20 +227,20 @@ struct Backward {
   }
 
   LONGSPAN_DEVICE void store_sums(const TensorRows& to, const Sums& sums, float scale, uint32_t tile) const {
-    LONGSPAN_UNROLL
+#pragma unroll
     for (int n = 0; n < C::kDimTiles; ++n)
-      LONGSPAN_UNROLL
-    for (int r = 0; r < 2; ++r) {
-      const int row = first_row + 8 * r + warp_lane / 4, column = 8 * (half * C::kDimTiles + n) + 2 * quad;
-      const float x = sums[n][2 * r] * scale, y = sums[n][2 * r + 1] * scale;
-      if (to.is_f32 == 0) {
-        KeyTile::store_pair(tile, row, column, Isa::template pack<Element>(x, y));
-      } else if (row < keys && column < p.heads.head_dim) {
-        float* at = to.row<float>(first_key + row, kv_head) + column;
-        at[0] = x;
-        at[1] = y;
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int row = first_row + 8 * r + warp_lane / 4, column = 8 * (half * C::kDimTiles + n) + 2 * quad;
+        const float x = sums[n][2 * r] * scale, y = sums[n][2 * r + 1] * scale;
+        if (to.is_f32 == 0) {
+          KeyTile::store_pair(tile, row, column, Isa::template pack<Element>(x, y));
+        } else if (row < keys && column < p.heads.head_dim) {
+          float* at = to.row<float>(first_key + row, kv_head) + column;
+          at[0] = x;
+          at[1] = y;
+        }
       }
-    }
   }
   LONGSPAN_DEVICE void store_tile(const TensorRows& to, uint32_t tile) const {
     if (to.is_f32 != 0) return;
@@ -288,7 +296,7 @@ struct Backward {
       begin(visit, 0);
       int stage = 0;
       bool has_next = true;
-      LONGSPAN_ROLLED
+#pragma unroll 1
       while (has_next) {
         Visit next = visit;
         next.at.next(p.map);

@@ -6,7 +6,8 @@ namespace longspan::portable {
 namespace {
 
 template <class C>
-__global__ void __launch_bounds__(C::kThreads) portable_forward(const __grid_constant__ ForwardParams params) {
+__global__ void __launch_bounds__(C::kThreads)
+    portable_forward(const __grid_constant__ ForwardParams params) {
   Forward<PtxIsa, C>(params).run();
 }
 
@@ -27,7 +28,8 @@ void start_forward(const ForwardShape& shape, const ForwardParams& params, Strea
 }  // namespace
 
 void launch_forward(DType dtype, const ForwardShape& shape, const ForwardParams& params, Stream stream) {
-  dtype == DType::kBF16 ? start_forward<Bf16>(shape, params, stream) : start_forward<F16>(shape, params, stream);
+  dtype == DType::kBF16 ? start_forward<Bf16>(shape, params, stream)
+                        : start_forward<F16>(shape, params, stream);
 }
 
 std::string no_code_reason(const Device& device) {

@@ -6,8 +6,8 @@
 //
 //   barrier | V(j) begins | S = Q K(j) | barrier | K(j+1) begins | softmax | O += P V(j) | barrier ...
 //
-// One CTA is one item: a row tile of a unit of query heads. The grid is sorted, heaviest first. Partial tiles test
-// the elements, full ones only where the last tile of keys is cut.
+// One CTA is one item: a row tile of a unit of query heads. The grid is sorted, heaviest first. Partial tiles
+// test the elements, full ones only where the last tile of keys is cut.
 #pragma once
 
 #include <cmath>
@@ -57,16 +57,16 @@ struct Forward {
 
   LONGSPAN_DEVICE void scores(float (&s)[C::kRowTiles][C::kKeyTiles][4]) const {
     const int lane = Isa::opaque(warp_lane);
-    LONGSPAN_UNROLL
+#pragma unroll
     for (int step = 0; step < C::kSteps; ++step) {
       uint32_t a[C::kRowTiles][4];
-      LONGSPAN_UNROLL
+#pragma unroll
       for (int m = 0; m < C::kRowTiles; ++m) QTile::load_a(a[m], q, first_row + 16 * m, 2 * step, lane);
-      LONGSPAN_UNROLL
+#pragma unroll
       for (int n = 0; n < C::kKeyTiles; n += 2) {
         uint32_t b[4];
         KeyTile::load_b(b, k, 8 * n, 2 * step, lane);
-        LONGSPAN_UNROLL
+#pragma unroll
         for (int m = 0; m < C::kRowTiles; ++m) {
           Isa::template mma<Element>(s[m][n], a[m], b[0], b[1]);
           Isa::template mma<Element>(s[m][n + 1], a[m], b[2], b[3]);
@@ -77,27 +77,27 @@ struct Forward {
 
   // Hides what partial number `partial` or, if that is negative, the end of the keys hides.
   LONGSPAN_DEVICE void hide(float (&s)[C::kRowTiles][C::kKeyTiles][4], int partial, int keys) const {
-    LONGSPAN_UNROLL
+#pragma unroll
     for (int i = 0; i < kMaxima; ++i) {
       VisibleColumns visible;
       if (partial >= 0)
         visible = visible_columns(p.map, partial, row_of(i) >> p.heads.log2_pack, 0, quad);
       else
         visible.add(0, keys, quad);
-      LONGSPAN_UNROLL
+#pragma unroll
       for (int n = 0; n < C::kKeyTiles; ++n)
-        LONGSPAN_UNROLL
-      for (int parity = 0; parity < 2; ++parity)
-        if (!visible.has(n, parity)) s[i / 2][n][i % 2 * 2 + parity] = -INFINITY;
+#pragma unroll
+        for (int parity = 0; parity < 2; ++parity)
+          if (!visible.has(n, parity)) s[i / 2][n][i % 2 * 2 + parity] = -INFINITY;
     }
   }
 
   // Scores to weights; rescales sums and o where a maximum grows.
   LONGSPAN_DEVICE void softmax(float (&s)[C::kRowTiles][C::kKeyTiles][4]) {
-    LONGSPAN_UNROLL
+#pragma unroll
     for (int i = 0; i < kMaxima; ++i) {
       float most = maximum[i];
-      LONGSPAN_UNROLL
+#pragma unroll
       for (int n = 0; n < C::kKeyTiles; ++n)
         most = fmaxf(most, fmaxf(s[i / 2][n][i % 2 * 2], s[i / 2][n][i % 2 * 2 + 1]));
       most = fmaxf(most, Isa::shfl_xor(most, 1));
@@ -107,34 +107,34 @@ struct Forward {
       const float shrink = Isa::exp2(Isa::fma(maximum[i], p.scale_log2, -reference));
       maximum[i] = most;
       float added = 0;
-      LONGSPAN_UNROLL
+#pragma unroll
       for (int n = 0; n < C::kKeyTiles; ++n)
-        LONGSPAN_UNROLL
-      for (int c = i % 2 * 2; c < i % 2 * 2 + 2; ++c) {
-        s[i / 2][n][c] = Isa::exp2(Isa::fma(s[i / 2][n][c], p.scale_log2, -reference));
-        added += s[i / 2][n][c];
-      }
+#pragma unroll
+        for (int c = i % 2 * 2; c < i % 2 * 2 + 2; ++c) {
+          s[i / 2][n][c] = Isa::exp2(Isa::fma(s[i / 2][n][c], p.scale_log2, -reference));
+          added += s[i / 2][n][c];
+        }
       sum[i] = Isa::fma(sum[i], shrink, added);
-      LONGSPAN_UNROLL
+#pragma unroll
       for (int n = 0; n < C::kDimTiles; ++n)
-        LONGSPAN_UNROLL
-      for (int c = i % 2 * 2; c < i % 2 * 2 + 2; ++c) o[i / 2][n][c] *= shrink;
+#pragma unroll
+        for (int c = i % 2 * 2; c < i % 2 * 2 + 2; ++c) o[i / 2][n][c] *= shrink;
     }
   }
 
   LONGSPAN_DEVICE void add_values(const float (&s)[C::kRowTiles][C::kKeyTiles][4]) {
     const int lane = Isa::opaque(warp_lane);
-    LONGSPAN_UNROLL
+#pragma unroll
     for (int step = 0; step < C::kKeys / 16; ++step) {
       uint32_t a[C::kRowTiles][4];
-      LONGSPAN_UNROLL
+#pragma unroll
       for (int m = 0; m < C::kRowTiles; ++m)
         accumulators_as_a<Isa, Element>(a[m], s[m][2 * step], s[m][2 * step + 1]);
-      LONGSPAN_UNROLL
+#pragma unroll
       for (int n = 0; n < C::kDimTiles; n += 2) {
         uint32_t b[4];
         KeyTile::load_b_trans(b, v, 16 * step, n, lane);
-        LONGSPAN_UNROLL
+#pragma unroll
         for (int m = 0; m < C::kRowTiles; ++m) {
           Isa::template mma<Element>(o[m][n], a[m], b[0], b[1]);
           Isa::template mma<Element>(o[m][n + 1], a[m], b[2], b[3]);
@@ -176,19 +176,19 @@ struct Forward {
       part = p.part_o.row<const float>(token, query_head);
     }
     if (there && quad == 0) p.lse[at] = lse;
-    LONGSPAN_UNROLL
+#pragma unroll
     for (int n = 0; n < C::kDimTiles; ++n)
-      LONGSPAN_UNROLL
-    for (int c = 0; c < 2; ++c) {
-      float& x = o[i / 2][n][i % 2 * 2 + c];
-      x *= factor;
-      const int column = 8 * n + 2 * quad + c;
-      if (part != nullptr && column < p.heads.head_dim) x = Isa::fma(part[column], part_factor, x);
-    }
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        float& x = o[i / 2][n][i % 2 * 2 + c];
+        x *= factor;
+        const int column = 8 * n + 2 * quad + c;
+        if (part != nullptr && column < p.heads.head_dim) x = Isa::fma(part[column], part_factor, x);
+      }
     if (p.o.is_f32 != 0) {
       if (!there) return;
       float* to = p.o.row<float>(token, query_head);
-      LONGSPAN_UNROLL
+#pragma unroll
       for (int n = 0; n < C::kDimTiles; ++n) {
         if (8 * n >= p.heads.head_dim) continue;
         to[8 * n + 2 * quad] = o[i / 2][n][i % 2 * 2];
@@ -196,7 +196,7 @@ struct Forward {
       }
       return;
     }
-    LONGSPAN_UNROLL
+#pragma unroll
     for (int n = 0; n < C::kDimTiles; ++n)
       QTile::store_pair(q, row, 8 * n + 2 * quad,
                         Isa::template pack<Element>(o[i / 2][n][i % 2 * 2], o[i / 2][n][i % 2 * 2 + 1]));
@@ -227,7 +227,7 @@ struct Forward {
 
   LONGSPAN_DEVICE void run() {
     const MapRow row = set_item(Isa::block());
-    LONGSPAN_UNROLL
+#pragma unroll
     for (int i = 0; i < kMaxima; ++i) maximum[i] = -INFINITY, sum[i] = 0;
 
     Walk at(p.map, row);
@@ -237,7 +237,7 @@ struct Forward {
       copy(k, p.k, at.tile());
       Isa::cp_async_commit();
     }
-    LONGSPAN_ROLLED
+#pragma unroll 1
     while (!at.done()) {
       Isa::template cp_async_wait<0>();
       Isa::sync();  // K is there, and V is free
@@ -259,7 +259,7 @@ struct Forward {
       add_values(s);
     }
     set_item(Isa::opaque(Isa::block()));  // again, so that the loop need not keep it in registers
-    LONGSPAN_UNROLL
+#pragma unroll
     for (int i = 0; i < kMaxima; ++i) finish_row(i);
     if (p.o.is_f32 != 0) return;
     Isa::sync_warp();

@@ -14,9 +14,10 @@ template <class Shape, size_t kCount, class Body>
 void with_instance(const Shape (&shapes)[kCount], const Shape& shape, const Body& body) {
   const bool found = [&]<size_t... kIndex>(std::index_sequence<kIndex...>) {
     return ((shape == shapes[kIndex] && (body(std::integral_constant<size_t, kIndex>()), true)) || ...);
-  }(std::make_index_sequence<kCount>());
-  LONGSPAN_CHECK(found, "no instance of the portable kernel has head_dim {}, {} rows and {} keys", shape.head_dim,
-                 shape.rows, shape.keys);
+  }
+  (std::make_index_sequence<kCount>());
+  LONGSPAN_CHECK(found, "no instance of the portable kernel has head_dim {}, {} rows and {} keys",
+                 shape.head_dim, shape.rows, shape.keys);
 }
 
 }  // namespace longspan::portable

@@ -20,7 +20,8 @@ struct TensorRows {
 };
 
 // The heads of a problem and how rows of several query heads share a tile. Row r of a tile is token
-// r >> log2_pack of the tile and query head r & (pack - 1) of the unit. A unit is `pack` query heads of a group.
+// r >> log2_pack of the tile and query head r & (pack - 1) of the unit. A unit is `pack` query heads of a
+// group.
 struct Heads {
   int32_t tokens_q = 0, tokens_kv = 0, head_dim = 0;
   int32_t heads_kv = 0, units_per_kv = 1, log2_pack = 0;
@@ -79,9 +80,9 @@ struct BackwardParams {
 
   int32_t rows = 0, padded_head_dim = 0;  // of the shape
   int32_t query_tiles = 0;                // of a unit
-  float* stats = nullptr;       // [units, query_tiles, 2, rows]: lse * log2(e), +inf for no row; delta
-  float* dq_sums = nullptr;     // [units, query_tiles, rows * padded head_dim]: see dq_index()
-  int32_t* turns = nullptr;     // [units, query_tiles]: additions so far; null: in any order
+  float* stats = nullptr;        // [units, query_tiles, 2, rows]: lse * log2(e), +inf for no row; delta
+  float* dq_sums = nullptr;      // [units, query_tiles, rows * padded head_dim]: see dq_index()
+  int32_t* turns = nullptr;      // [units, query_tiles]: additions so far; null: in any order
   int32_t* next_item = nullptr;  // with turns: items in the order in which CTAs begin
 };
 

@@ -1,5 +1,5 @@
-// The kernels before and after the backward kernel, one CTA for each tile of rows of a unit. Both are bound by
-// memory.
+// The kernels before and after the backward kernel, one CTA for each tile of rows of a unit. Both are bound
+// by memory.
 #pragma once
 
 #include <cmath>
@@ -14,19 +14,20 @@ inline constexpr int kPassThreads = 128;
 
 // Eight elements of a row in fp32.
 template <class Isa, class Element>
-LONGSPAN_DEVICE void load_eight(const TensorRows& from, int64_t token, int64_t head, int column, float (&x)[8]) {
+LONGSPAN_DEVICE void load_eight(const TensorRows& from, int64_t token, int64_t head, int column,
+                                float (&x)[8]) {
   if (from.is_f32 != 0) {
     const auto* vectors = reinterpret_cast<const Vector*>(from.row<const float>(token, head) + column);
-    LONGSPAN_UNROLL
+#pragma unroll
     for (int half = 0; half < 2; ++half) {
       const Vector four = vectors[half];
-      LONGSPAN_UNROLL
+#pragma unroll
       for (int i = 0; i < 4; ++i) x[4 * half + i] = Isa::as_float(four.word[i]);
     }
     return;
   }
   const Vector eight = *reinterpret_cast<const Vector*>(from.row<const uint16_t>(token, head) + column);
-  LONGSPAN_UNROLL
+#pragma unroll
   for (int i = 0; i < 4; ++i) Isa::template unpack<Element>(eight.word[i], x[2 * i], x[2 * i + 1]);
 }
 
@@ -35,14 +36,14 @@ LONGSPAN_DEVICE void store_eight(const TensorRows& to, int64_t token, int64_t he
                                  const float (&x)[8]) {
   if (to.is_f32 != 0) {
     auto* vectors = reinterpret_cast<Vector*>(to.row<float>(token, head) + column);
-    LONGSPAN_UNROLL
+#pragma unroll
     for (int half = 0; half < 2; ++half)
-      vectors[half] = {{Isa::as_bits(x[4 * half]), Isa::as_bits(x[4 * half + 1]), Isa::as_bits(x[4 * half + 2]),
-                        Isa::as_bits(x[4 * half + 3])}};
+      vectors[half] = {{Isa::as_bits(x[4 * half]), Isa::as_bits(x[4 * half + 1]),
+                        Isa::as_bits(x[4 * half + 2]), Isa::as_bits(x[4 * half + 3])}};
     return;
   }
   Vector eight;
-  LONGSPAN_UNROLL
+#pragma unroll
   for (int i = 0; i < 4; ++i) eight.word[i] = Isa::template pack<Element>(x[2 * i], x[2 * i + 1]);
   *reinterpret_cast<Vector*>(to.row<uint16_t>(token, head) + column) = eight;
 }
@@ -64,7 +65,8 @@ struct PassTile {
   }
 };
 
-// delta = sum of o * dout - dlse; lse to the base 2, +inf for rows that see no key or do not exist; zeros for dq.
+// delta = sum of o * dout - dlse; lse to the base 2, +inf for rows that see no key or do not exist; zeros for
+// dq.
 template <class Isa, class Element>
 LONGSPAN_DEVICE void prepare_rows(const BackwardParams& p) {
   constexpr int kLanes = 8;  // that share a row
@@ -84,12 +86,12 @@ LONGSPAN_DEVICE void prepare_rows(const BackwardParams& p) {
           float a[8], b[8];
           load_eight<Isa, Element>(p.o, token, head, column, a);
           load_eight<Isa, Element>(p.dout, token, head, column, b);
-          LONGSPAN_UNROLL
+#pragma unroll
           for (int i = 0; i < 8; ++i) sum = Isa::fma(a[i], b[i], sum);
         }
       }
     }
-    LONGSPAN_UNROLL
+#pragma unroll
     for (int lanes = 1; lanes < kLanes; lanes *= 2) sum += Isa::shfl_xor(sum, lanes);
     if (lane == 0) {
       stats[row] = lse;
@@ -114,12 +116,12 @@ LONGSPAN_DEVICE void finish_rows(const BackwardParams& p) {
     const int token = tile.token(p, row);
     if (token >= p.heads.tokens_q || 8 * n >= p.heads.head_dim) continue;
     float x[8];
-    LONGSPAN_UNROLL
+#pragma unroll
     for (int parity = 0; parity < 2; ++parity) {
       const int c = row % 16 / 8 * 2 + parity;
       const Vector four =
           *reinterpret_cast<const Vector*>(sums + dq_index(row / 16 * dim_tiles + n, c, row % 8 * 4));
-      LONGSPAN_UNROLL
+#pragma unroll
       for (int quad = 0; quad < 4; ++quad) x[2 * quad + parity] = Isa::as_float(four.word[quad]) * p.scale;
     }
     store_eight<Isa, Element>(p.dq, token, tile.head(p, row), 8 * n, x);

@@ -59,13 +59,16 @@ class PortablePlan final : public Plan {
                  device) {
     if (with_backward)
       backward_.emplace(
-          portable::arrange_backward(problem, portable::choose_backward_shape(problem, device), device), device);
+          portable::arrange_backward(problem, portable::choose_backward_shape(problem, device), device),
+          device);
   }
 
   size_t workspace_bytes(Direction direction) const override {
     return direction == Direction::kBackward && backward_ ? backward_->arrangement.workspace.bytes : 0;
   }
-  size_t plan_bytes() const override { return forward_.map.bytes() + (backward_ ? backward_->map.bytes() : 0); }
+  size_t plan_bytes() const override {
+    return forward_.map.bytes() + (backward_ ? backward_->map.bytes() : 0);
+  }
 
   void forward(const ForwardArgs& args, Stream stream) override {
     const cuda::DeviceGuard guard(device_.index);

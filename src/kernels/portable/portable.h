@@ -1,4 +1,5 @@
-// The kernel `portable`: exact attention for every mask on mma.sync, for GPUs of compute capability 8.0 and later.
+// The kernel `portable`: exact attention for every mask on mma.sync, for GPUs of compute capability 8.0 and
+// later.
 #pragma once
 
 #include "attention/kernel.h"

@@ -23,9 +23,9 @@ struct BackwardShape {
   int head_dim = 0;
   int rows = 0, keys = 0;
   int warps = 0;
-  int halves = 1;    // warps that share 16 keys; each has a part of head_dim
-  int stages = 1;    // buffers of Q and dO
-  int dq_rows = 1;   // groups of warps by rows of dQ; the others are by head_dim
+  int halves = 1;   // warps that share 16 keys; each has a part of head_dim
+  int stages = 1;   // buffers of Q and dO
+  int dq_rows = 1;  // groups of warps by rows of dQ; the others are by head_dim
 
   // K, V; Q, dO and their statistics; dS and, if its warps are not those that need it, P.
   constexpr uint32_t shared_bytes() const {
@@ -38,8 +38,8 @@ struct BackwardShape {
 // Query heads of a GQA group that share a row tile: a power of two.
 int choose_pack(const Problem& problem);
 
-// The first instance in the order of tuning/generic.h that takes the head_dim and fits the device. head_dim must be a
-// multiple of 8 up to 256.
+// The first instance in the order of tuning/generic.h that takes the head_dim and fits the device. head_dim
+// must be a multiple of 8 up to 256.
 ForwardShape choose_forward_shape(const Problem& problem, const Device& device);
 BackwardShape choose_backward_shape(const Problem& problem, const Device& device);
 

@@ -1,6 +1,6 @@
-// Tiles of 16-bit elements in shared memory, and the tensor cores' operands read from them. Rows have kColumns
-// elements in chunks of 16 bytes, which are permuted so that the eight rows of a matrix lie in different
-// banks.
+// Tiles of 16-bit elements in shared memory, and the tensor cores' operands read from them. Rows have
+// kColumns elements in chunks of 16 bytes, which are permuted so that the eight rows of a matrix lie in
+// different banks.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct Tile {
   static LONGSPAN_DEVICE uint32_t offset(int row, int chunk) {
     return static_cast<uint32_t>((row * kChunks + (chunk ^ ((kMask == 7 ? row : row >> 1) & kMask))) * 16);
   }
-  // The address of chunk `chunk` + c for an even `chunk`, where `at` is that of chunk c (0 or 1) of the same row: a
-  // constant `chunk` costs one instruction and no register. Tiles begin at multiples of 128 bytes.
+  // The address of chunk `chunk` + c for an even `chunk`, where `at` is that of chunk c (0 or 1) of the same
+  // row: a constant `chunk` costs one instruction and no register. Tiles begin at multiples of 128 bytes.
   static LONGSPAN_DEVICE uint32_t move(uint32_t at, int chunk) {
     return (at ^ static_cast<uint32_t>((chunk & kMask) * 16)) + static_cast<uint32_t>((chunk & ~kMask) * 16);
   }
@@ -63,16 +63,20 @@ struct Tile {
   static LONGSPAN_DEVICE void copy(uint32_t tile, const TensorRows& from, int first, int head, int rows,
                                    int chunks, int log2_pack, int thread) {
     // A thread's rows are kStep apart, a multiple of each pack, so its addresses are, too.
-    constexpr int kLanes = kChunks % 32 == 0 && kThreads >= 256 ? 32 : kChunks % 16 == 0 ? 16 : kChunks & -kChunks;
+    constexpr int kLanes = kChunks % 32 == 0 && kThreads >= 256 ? 32
+                           : kChunks % 16 == 0                  ? 16
+                                                                : kChunks & -kChunks;
     constexpr int kStep = kThreads / kLanes;
     static_assert(kStep % 8 == 0 && kRows % kStep == 0);
     const int row = thread / kLanes, lane = thread % kLanes;
-    const uint16_t* at = from.row<const uint16_t>(first + (row >> log2_pack), head + (row & ((1 << log2_pack) - 1)));
+    const uint16_t* at =
+        from.row<const uint16_t>(first + (row >> log2_pack), head + (row & ((1 << log2_pack) - 1)));
     at += 8 * lane;
     const int64_t step = (kStep >> log2_pack) * from.token_stride;
-    LONGSPAN_ROLLED  // unrolled, its addresses would all take registers at once
+    // unrolled, its addresses would all take registers at once
+#pragma unroll 1
     for (int i = 0; i < kRows; i += kStep) {
-      LONGSPAN_UNROLL
+#pragma unroll
       for (int chunk = 0; chunk < kChunks; chunk += kLanes)
         Isa::cp_async(tile + offset(row + i, lane + chunk), at + 8 * chunk,
                       row + i < rows && lane + chunk < chunks);

@@ -15,14 +15,16 @@ struct VisibleColumns {
 
   // Adds columns [begin, end) of at most 128; `quad` is lane % 4.
   LONGSPAN_DEVICE void add(int begin, int end, int quad) {
-    LONGSPAN_UNROLL
+#pragma unroll
     for (int parity = 0; parity < 2; ++parity) {
       // Column 8 i + c is at or past x where i >= (x - c) / 8, rounded up.
       const int up = 7 - (2 * quad + parity);
       bits[parity] |= ((1U << ((end + up) >> 3)) - 1) & ~((1U << ((begin + up) >> 3)) - 1);
     }
   }
-  LONGSPAN_DEVICE bool has(int i, int parity) const { return (bits[parity] >> i & 1) != 0; }
+  LONGSPAN_DEVICE bool has(int i, int parity) const {
+    return (bits[parity] >> i & 1) != 0;
+  }
 };
 
 // Row `row` of partial number `partial`, whose columns are 2^log2_width to one of the map.

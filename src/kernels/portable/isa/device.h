@@ -7,12 +7,8 @@
 
 #ifdef __CUDACC__
 #define LONGSPAN_DEVICE __device__ __forceinline__
-#define LONGSPAN_UNROLL _Pragma("unroll")
-#define LONGSPAN_ROLLED _Pragma("unroll 1")
 #else
 #define LONGSPAN_DEVICE inline
-#define LONGSPAN_UNROLL
-#define LONGSPAN_ROLLED
 #endif
 
 namespace longspan::portable {

@@ -1,6 +1,6 @@
-// The constants by which the portable kernels' planner chooses, for every GPU. None is measured yet: tiles are those of
-// FlashAttention-2 where they fit, bounded by registers and by the shared memory of compute capability 8.6.
-// A GPU that is measured gets a copy of this file.
+// The constants by which the portable kernels' planner chooses, for every GPU. None is measured yet: tiles
+// are those of FlashAttention-2 where they fit, bounded by registers and by the shared memory of compute
+// capability 8.6. A GPU that is measured gets a copy of this file.
 #pragma once
 
 #include "kernels/portable/shape.h"

@@ -4,10 +4,10 @@
 
 #include "base/cuda/cuda_check.h"
 #include "base/error.h"
+#include "kernels/gpu/shared_memory_grant.h"
 #include "kernels/sm90/backward/kernel.cuh"
 #include "kernels/sm90/backward/launch.h"
 #include "kernels/sm90/isa/dependent_launch.cuh"
-#include "kernels/gpu/shared_memory_grant.h"
 
 namespace longspan::sm90 {
 namespace {

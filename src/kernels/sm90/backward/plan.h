@@ -4,10 +4,10 @@
 #include <cuda_runtime_api.h>
 
 #include "attention/kernel.h"
+#include "kernels/gpu/device_pack.h"
 #include "kernels/sm90/backward/planner/items.h"
 #include "kernels/sm90/backward/planner/shape.h"
 #include "kernels/sm90/backward/planner/walk.h"
-#include "kernels/gpu/device_pack.h"
 
 namespace longspan::sm90 {
 

@@ -8,10 +8,10 @@
 #include "base/cuda/cuda.h"
 #include "base/cuda/cuda_check.h"
 #include "base/error.h"
+#include "kernels/gpu/shared_memory_grant.h"
 #include "kernels/sm90/forward/kernel.cuh"
 #include "kernels/sm90/forward/launch.h"
 #include "kernels/sm90/isa/dependent_launch.cuh"
-#include "kernels/gpu/shared_memory_grant.h"
 #include "kernels/sm90/isa/tensor_map.h"
 
 namespace longspan::sm90 {

@@ -27,7 +27,8 @@ Problem problem_of(HeadMasks masks, int64_t heads_q, int64_t heads_kv, int64_t h
   return problem;
 }
 
-void expect_right(const Problem& problem, const std::string& what, bool counting = false, int capability = 80) {
+void expect_right(const Problem& problem, const std::string& what, bool counting = false,
+                  int capability = 80) {
   SCOPED_TRACE(fmt::format("{}: {} x {}, heads {}:{}, head_dim {}, {}{}{}", what, problem.tokens_q,
                            problem.tokens_kv, problem.heads_q, problem.heads_kv, problem.head_dim,
                            name_of(problem.dtype), problem.fp32_output ? ", f32 output" : "",
@@ -171,11 +172,13 @@ TEST(PortableEmulated, MergesAPartialResult) {
   std::vector<Band> left, right;
   left.push_back({{0, s}, {0, cut}, kBelow, 0});
   right.push_back({{0, 140}, {0, s - cut}, kBelow, -cut});  // the last rows see nothing here
-  Problem whole = problem_of({Mask(s, s, {{{0, s}, {0, cut}, kBelow, 0}, {{0, 140}, {cut, s}, kBelow, 0}})}, 4, 2, 40);
+  Problem whole =
+      problem_of({Mask(s, s, {{{0, s}, {0, cut}, kBelow, 0}, {{0, 140}, {cut, s}, kBelow, 0}})}, 4, 2, 40);
   const AttentionCase inputs(whole);
   const AttentionOutputs truth = inputs.brute_force();
   for (const bool to_f32 : {true, false}) {
-    Problem first = problem_of({Mask(s, cut, left)}, 4, 2, 40), second = problem_of({Mask(s, s - cut, right)}, 4, 2, 40);
+    Problem first = problem_of({Mask(s, cut, left)}, 4, 2, 40),
+            second = problem_of({Mask(s, s - cut, right)}, 4, 2, 40);
     first.fp32_output = second.fp32_output = true;
     const auto rows = static_cast<size_t>(4 * s);
     Buffer o(rows * 40 * sizeof(float), cpu_device()), lse(rows * sizeof(float), cpu_device());
@@ -192,8 +195,7 @@ TEST(PortableEmulated, MergesAPartialResult) {
     args.part_lse = lse.as<float>();
     emulated_plan(second, 80)->forward(args, Stream{});
     std::vector<float> got(truth.o.size());
-    for (size_t i = 0; i < got.size(); ++i)
-      got[i] = to_f32 ? o.as<float>()[i] : to_float(last.as<bf16>()[i]);
+    for (size_t i = 0; i < got.size(); ++i) got[i] = to_f32 ? o.as<float>()[i] : to_float(last.as<bf16>()[i]);
     EXPECT_LT(relative_error(got, truth.o), 5e-3) << to_f32;
     EXPECT_LT(relative_error({lse.as<float>(), lse.as<float>() + rows}, truth.lse), 1e-5);
   }

@@ -265,15 +265,13 @@ void Block::read(uint32_t from, void* to, uint32_t bytes, bool by_warp) {
   const uint32_t offset = check("read", from, bytes);
   for (uint32_t w = offset / kWord; w < (offset + bytes + kWord - 1) / kWord; ++w) {
     Word& word = words_[w];
-    if (word.pending)
-      emulator::fail(fmt::format("read of {} before the wait for its cp.async", w * kWord));
+    if (word.pending) emulator::fail(fmt::format("read of {} before the wait for its cp.async", w * kWord));
     if (!word.written) emulator::fail(fmt::format("read of {}, which nobody wrote", w * kWord));
     if (!ordered(word.writer, by_warp))
       emulator::fail(fmt::format("read of {}, which thread {} wrote: no barrier in between", w * kWord,
                                  word.writer.thread));
     const bool again = word.reader.thread >= 0 && word.reader.block_time == block_time_;
-    word.many_warps_read =
-        again && (word.many_warps_read || word.reader.thread / 32 != now_->index / 32);
+    word.many_warps_read = again && (word.many_warps_read || word.reader.thread / 32 != now_->index / 32);
     word.reader = touch();
   }
   std::memcpy(to, memory_.get() + offset, bytes);
@@ -343,7 +341,7 @@ void sync_block() {
   running->sync();
 }
 void sync_warp() {
-  running->meet("syncwarp", nullptr, [](void* const (&)[32]) { ++running->warp().time; });
+  running->meet("syncwarp", nullptr, [](void* const(&)[32]) { ++running->warp().time; });
 }
 void read_shared(uint32_t from, void* to, uint32_t bytes, bool by_warp) {
   running->read(from, to, bytes, by_warp);

@@ -1,6 +1,6 @@
 // Runs a kernel that is written over the portable kernels' primitives on the CPU, one block after another.
-// The threads of a block are fibers that meet at warp instructions and barriers. Shared memory is checked: bounds
-// and alignment, reads of what nobody wrote, of a cp.async before its wait, and of what another thread
+// The threads of a block are fibers that meet at warp instructions and barriers. Shared memory is checked:
+// bounds and alignment, reads of what nobody wrote, of a cp.async before its wait, and of what another thread
 // wrote without a barrier in between.
 #pragma once
 

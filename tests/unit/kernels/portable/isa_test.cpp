@@ -58,9 +58,7 @@ TEST(EmulatedIsa, MmaTakesFragmentsAsPtxLaysThemOut) {
       const int lane = Isa::thread(), group = lane / 4, t = lane % 4;
       uint32_t b[2] = {};
       if (lane == 5) b[hot / 2] = hot % 2 == 0 ? Isa::pack<F16>(1, 0) : Isa::pack<F16>(0, 1);
-      const auto a = [&](int m, int k) {
-        return Isa::pack<F16>(16.0f * m + k, 16.0f * m + k + 1);
-      };
+      const auto a = [&](int m, int k) { return Isa::pack<F16>(16.0f * m + k, 16.0f * m + k + 1); };
       const uint32_t mine[4] = {a(group, 2 * t), a(group + 8, 2 * t), a(group, 2 * t + 8),
                                 a(group + 8, 2 * t + 8)};
       float sum[4] = {};
@@ -82,8 +80,7 @@ TEST(EmulatedIsa, MmaAddsAProduct) {
     const uint32_t mine[4] = {a(group, t), a(group + 8, t), a(group, t + 8), a(group + 8, t + 8)};
     float c[4] = {1, 2, 3, 4};
     Isa::mma<Bf16>(c, mine, b(t, group), b(t + 8, group));
-    for (int i = 0; i < 4; ++i)
-      got[(group + i / 2 * 8) * 8 + t + i % 2] = c[i] - static_cast<float>(i + 1);
+    for (int i = 0; i < 4; ++i) got[(group + i / 2 * 8) * 8 + t + i % 2] = c[i] - static_cast<float>(i + 1);
   });
   for (int m = 0; m < 16; ++m)
     for (int n = 0; n < 8; ++n) {
@@ -198,7 +195,8 @@ TEST(EmulatorFaults, FindsRacesOfWarpsAndOfLanes) {
                            if (Isa::thread() == 63) Isa::st_shared(address(64), 2);
                          }),
               HasSubstr("no barrier in between"));
-  EXPECT_THAT(failure_of(64, 1024, [] { Isa::st_shared(address(64), 1); }), HasSubstr("which thread 0 wrote"));
+  EXPECT_THAT(failure_of(64, 1024, [] { Isa::st_shared(address(64), 1); }),
+              HasSubstr("which thread 0 wrote"));
 }
 
 TEST(EmulatorFaults, FindsWrongAddresses) {
