@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "kernels/portable/choose_shape.h"
 #include "mask/lowering/lower.h"
 
 namespace longspan::portable {

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "kernels/gpu/device_pack.h"
 #include "kernels/portable/arrangement.h"
+#include "kernels/portable/choose_shape.h"
 #include "kernels/portable/launch.h"
 
 namespace longspan {

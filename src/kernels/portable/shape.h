@@ -1,12 +1,7 @@
-// The shapes of the portable kernels' tiles: plain data that names an instance, and the choice for a problem.
+// The shapes of the portable kernels' tiles: plain data that names an instance.
 #pragma once
 
 #include <cstdint>
-
-namespace longspan {
-struct Device;
-struct Problem;
-}  // namespace longspan
 
 namespace longspan::portable {
 
@@ -34,19 +29,5 @@ struct BackwardShape {
   }
   friend constexpr bool operator==(const BackwardShape&, const BackwardShape&) = default;
 };
-
-// Query heads of a GQA group that share a row tile: a power of two.
-int choose_pack(const Problem& problem);
-
-// The first instance in the order of tuning/generic.h that takes the head_dim and fits the device. head_dim
-// must be a multiple of 8 up to 256.
-ForwardShape choose_forward_shape(const Problem& problem, const Device& device);
-BackwardShape choose_backward_shape(const Problem& problem, const Device& device);
-
-// Heads (of `bytes` each) that are worked on together, so that their data stay in L2.
-int32_t choose_section(int64_t heads, int64_t bytes, const Device& device);
-
-// Bytes of shared memory that a CTA may have, by compute capability.
-uint32_t most_shared_bytes(int capability);
 
 }  // namespace longspan::portable

@@ -1,5 +1,6 @@
-// Both passes of portable against the fp64 oracle on a GPU: every instance at odd lengths, every layout of heads,
-// partial outputs, equal bits. The same kernels run in the emulation without a GPU (tests/unit/kernels/portable).
+// Both passes of portable against the fp64 oracle on a GPU: every instance at odd lengths, every layout of
+// heads, partial outputs, equal bits. The same kernels run in the emulation without a GPU
+// (tests/unit/kernels/portable).
 #include "kernels/portable/portable.h"
 
 #include <memory>
@@ -117,8 +118,7 @@ TEST(Portable, GivesTheSameBitsEveryTimeIfDeterministic) {
                            "global_sliding_window", "uniform_block_sparse"}) {
     for (const int64_t head_dim : {64, 128, 256}) {
       SCOPED_TRACE(fmt::format("{}, head_dim {}", name, head_dim));
-      Problem problem =
-          problem_of(drawn(pattern_from_name(name), 2048, 2), 16, 2, head_dim, DType::kBF16);
+      Problem problem = problem_of(drawn(pattern_from_name(name), 2048, 2), 16, 2, head_dim, DType::kBF16);
       problem.deterministic = true;
       const std::unique_ptr<Plan> plan = portable_kernel().plan(problem, gpu);
       ProblemTensors tensors(problem, Direction::kBackward, gpu, *plan);

@@ -3,6 +3,7 @@
 #include "emulated_isa.h"
 #include "kernels/portable/arrangement.h"
 #include "kernels/portable/backward.h"
+#include "kernels/portable/choose_shape.h"
 #include "kernels/portable/forward.h"
 #include "kernels/portable/instances.h"
 #include "kernels/portable/passes.h"

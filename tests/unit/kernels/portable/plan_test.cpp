@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "kernels/portable/arrangement.h"
+#include "kernels/portable/choose_shape.h"
 #include "kernels/portable/tuning/generic.h"
 #include "mask/lowering/lower.h"
 #include "mask/patterns/patterns.h"

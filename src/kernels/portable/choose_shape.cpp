@@ -1,8 +1,7 @@
-#include "kernels/portable/shape.h"
+#include "kernels/portable/choose_shape.h"
 
 #include <algorithm>
 
-#include "attention/problem.h"
 #include "base/error.h"
 #include "kernels/portable/tuning/generic.h"
 

@@ -1,0 +1,25 @@
+// The choice of the portable kernels' tiles for a problem and a GPU. Host code without CUDA.
+#pragma once
+
+#include <cstdint>
+
+#include "attention/problem.h"
+#include "kernels/portable/shape.h"
+
+namespace longspan::portable {
+
+// Query heads of a GQA group that share a row tile: a power of two.
+int choose_pack(const Problem& problem);
+
+// The first instance in the order of tuning/generic.h that takes the head_dim and fits the device. head_dim
+// must be a multiple of 8 up to 256.
+ForwardShape choose_forward_shape(const Problem& problem, const Device& device);
+BackwardShape choose_backward_shape(const Problem& problem, const Device& device);
+
+// Heads (of `bytes` each) that are worked on together, so that their data stay in L2.
+int32_t choose_section(int64_t heads, int64_t bytes, const Device& device);
+
+// Bytes of shared memory that a CTA may have, by compute capability.
+uint32_t most_shared_bytes(int capability);
+
+}  // namespace longspan::portable
