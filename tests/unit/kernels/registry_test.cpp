@@ -49,6 +49,7 @@ TEST(Registry, EveryBuildKnowsEveryName) {
                                              HasSubstr(row.remedy), Not(HasSubstr("unknown"))));
   }
   EXPECT_TRUE(names.contains("gpu-naive"));
+  EXPECT_TRUE(names.contains("portable"));
   EXPECT_TRUE(names.contains("sm90"));
 }
 
