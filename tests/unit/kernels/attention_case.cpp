@@ -56,7 +56,7 @@ Buffer normal(int64_t tokens, int64_t heads, const Problem& problem, float magni
 
 Buffer of_nan(size_t bytes) {
   Buffer buffer(bytes, cpu_device());
-  std::memset(buffer.data(), 0xff, bytes);
+  if (bytes > 0) std::memset(buffer.data(), 0xff, bytes);
   return buffer;
 }
 
