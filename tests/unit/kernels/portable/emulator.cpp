@@ -13,6 +13,7 @@
 
 // The sanitizers must be told of a change of stacks.
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 #if defined(__SANITIZE_THREAD__)
@@ -156,6 +157,9 @@ void Block::run() {
   thread_local std::vector<Stack> stacks;
   while (stacks.size() < threads_.size()) stacks.push_back(std::make_unique<char[]>(kStackBytes));
   running = this;
+#if defined(__SANITIZE_ADDRESS__)  // a block that failed leaves the marks of its frames
+  for (const Stack& stack : stacks) ASAN_UNPOISON_MEMORY_REGION(stack.get(), kStackBytes);
+#endif
 #if defined(__SANITIZE_THREAD__)
   scheduler_tsan_ = __tsan_get_current_fiber();
   std::vector<void*> tsan(threads_.size());
