@@ -28,7 +28,7 @@ void add_landing(std::vector<Landing>& landings, const Schedule& schedule, const
     arriving.insert(arriving.end(), part.tokens.begin(), part.tokens.end());
   }
   if (landing.arrivals.empty()) return;
-  const Ranges rest = difference(set_of(region.tokens), set_of(arriving));
+  const Ranges rest = difference(region.tokens.set(), set_of(arriving));
   if (!includes(set_of(owned), rest)) return;
   landing.with_own = !rest.empty();
   landings.push_back(std::move(landing));
@@ -70,7 +70,7 @@ std::vector<std::vector<Results>> results_of(const Schedule& schedule, Direction
   const Operand of_rows = direction == Direction::kForward ? Operand::kO : Operand::kDq;
   const auto part_of_region = [&](int32_t number) {
     const Region& region = schedule.regions[number];
-    return Part{set_of(region.tokens), region.heads, number};
+    return Part{region.tokens.set(), region.heads, number};
   };
   // The contributions of attends and of other ranks, and the parts that leave unfinished.
   std::vector<Part> rows, keys, open_rows, open_keys;
@@ -113,7 +113,7 @@ std::vector<std::vector<bool>> results_in_place(const Schedule& schedule,
                                                 const std::vector<RankRound>& rounds, const Ranges& owned) {
   const auto part_of_region = [&](int32_t number) {
     const Region& region = schedule.regions[number];
-    return Part{set_of(region.tokens), region.heads, number};
+    return Part{region.tokens.set(), region.heads, number};
   };
   std::vector<Part> rows, keys;  // regions attended on this rank
   std::vector<std::pair<const Move*, Part>> taken;

@@ -20,9 +20,8 @@ class BandIndex {
     for (Entry& entry : entries_) entry.reach = reach = std::max(reach, entry.band.q.end);
   }
 
-  // The number of visible pairs between rows and keys, computed without gathering a mask.
-  int64_t area_between(const Ranges& q, const Ranges& keys) const {
-    const Ranges kv = set_of(keys);
+  // The number of visible pairs between rows and a set of keys, computed without gathering a mask.
+  int64_t area_between(const Ranges& q, const Ranges& kv) const {
     int64_t area = 0;
     for (const Range& rows : q) {
       auto entry = std::lower_bound(entries_.begin(), entries_.end(), rows.end,
@@ -71,11 +70,11 @@ class Areas {
   // Per query head if all heads share a mask, otherwise the total over the attend's heads.
   int64_t area_of(const Attend& attend) const {
     const Region &q = schedule_.regions[attend.q], &kv = schedule_.regions[attend.kv];
-    if (bands_.size() == 1) return bands_.front().area_between(q.tokens, kv.tokens);
+    if (bands_.size() == 1) return bands_.front().area_between(q.tokens, kv.tokens.set());
     const int64_t ratio = q.heads.size() / kv.heads.size();
     int64_t area = 0;
     for (int64_t head = kv.heads.begin; head < kv.heads.end; ++head)
-      area += bands_[static_cast<size_t>(head)].area_between(q.tokens, kv.tokens) * ratio;
+      area += bands_[static_cast<size_t>(head)].area_between(q.tokens, kv.tokens.set()) * ratio;
     return area;
   }
 
@@ -83,7 +82,9 @@ class Areas {
   int32_t alike(int32_t number) {
     int32_t& first = alike_[static_cast<size_t>(number)];
     if (first >= 0) return first;
-    const Ranges& tokens = schedule_.regions[number].tokens;
+    const TokenList& tokens = schedule_.regions[number].tokens;
+    const auto [known, fresh] = by_identity_.try_emplace(tokens.identity(), number);
+    if (!fresh) return first = alike(known->second);
     uint64_t hash = tokens.size();
     for (const Range& range : tokens) {
       for (const int64_t end : {range.begin, range.end})
@@ -99,8 +100,9 @@ class Areas {
 
   const Schedule& schedule_;
   const Problem& problem_;
-  std::vector<BandIndex> bands_;  // by KV head, or one
-  std::vector<int32_t> alike_;    // by region; -1: not computed yet
+  std::vector<BandIndex> bands_;                          // by KV head, or one
+  std::vector<int32_t> alike_;                            // by region; -1: not computed yet
+  std::unordered_map<const void*, int32_t> by_identity_;  // the first region with this list
   std::unordered_map<uint64_t, std::vector<int32_t>> by_hash_;
   std::unordered_map<uint64_t, int64_t> known_;
 };

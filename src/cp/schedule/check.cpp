@@ -140,11 +140,9 @@ class Checker {
  public:
   Checker(const Schedule& schedule, const Problem& problem)
       : schedule_(schedule), problem_(problem), union_(std::max(problem.tokens_q, problem.tokens_kv)) {
-    sets_.reserve(schedule.regions.size());
     for (const Region& region : schedule.regions) {
-      sets_.push_back(set_of(region.tokens));
-      LONGSPAN_CHECK(count(sets_.back()) == count(region.tokens), "region with {} names a token twice",
-                     describe(region));
+      LONGSPAN_CHECK(count(region.tokens.set()) == region.tokens.tokens(),
+                     "region with {} names a token twice", describe(region));
     }
   }
 
@@ -160,6 +158,10 @@ class Checker {
   // The regions that one rank holds copies of, by operand.
   using Held = std::array<std::vector<int32_t>, 6>;
   static size_t index(Operand what) { return static_cast<size_t>(what); }
+
+  const Ranges& set_of_region(int32_t region) const {
+    return schedule_.regions[region].tokens.set();
+  }  // as a set
 
   void check_ownership() {
     LONGSPAN_CHECK(static_cast<int>(schedule_.owned.size()) == schedule_.ranks, "{} ranks, but owners of {}",
@@ -178,26 +180,47 @@ class Checker {
     return {0, kv ? problem_.heads_kv : problem_.heads_q};
   }
 
+  // The union of regions' tokens. Groups of heads bring the same lists again, so each union is kept.
+  const Ranges& union_of(const std::vector<int32_t>& regions) const {
+    std::vector<const void*> lists;
+    lists.reserve(regions.size());
+    for (const int32_t region : regions) lists.push_back(schedule_.regions[region].tokens.identity());
+    const auto [known, fresh] = unions_.try_emplace(std::move(lists));
+    if (fresh) {
+      Ranges all;
+      for (const int32_t region : regions)
+        all.insert(all.end(), set_of_region(region).begin(), set_of_region(region).end());
+      known->second = set_of(all);
+    }
+    return known->second;
+  }
+
   bool holds(int rank, Operand what, int32_t number) const {
     const Ranges& own = owned_[static_cast<size_t>(rank)];
-    if (includes(own, sets_[number])) return true;
+    if (includes(own, set_of_region(number))) return true;
     const auto& held = held_[static_cast<size_t>(rank)][index(what)];
     const Range heads = schedule_.regions[number].heads;
     // Search the newest first: a ring forwards what it has just received.
     for (auto copy = held.rbegin(); copy != held.rend(); ++copy) {
       const Range piece = schedule_.regions[*copy].heads;
-      if (*copy == number ||
-          (piece.begin <= heads.begin && heads.end <= piece.end && includes(sets_[*copy], sets_[number]))) {
+      if (*copy == number || (piece.begin <= heads.begin && heads.end <= piece.end &&
+                              includes(set_of_region(*copy), set_of_region(number)))) {
         return true;
       }
     }
+    // Mostly the copies hold more heads than are asked for.
+    std::vector<int32_t> wider;
+    for (const int32_t copy : held) {
+      if (inside(heads, schedule_.regions[copy].heads)) wider.push_back(copy);
+    }
+    if (includes(united(own, union_of(wider)), set_of_region(number))) return true;
     Rows rows;
     rows.add(own, all_heads(what));
     for (int32_t copy : held) {
       const Range piece = schedule_.regions[copy].heads;
-      if (piece.begin < heads.end && heads.begin < piece.end) rows.add(sets_[copy], piece);
+      if (piece.begin < heads.end && heads.begin < piece.end) rows.add(set_of_region(copy), piece);
     }
-    return rows.covers(sets_[number], heads);
+    return rows.covers(set_of_region(number), heads);
   }
 
   void check_region(int32_t number, Operand what) const {
@@ -206,8 +229,8 @@ class Checker {
     LONGSPAN_CHECK(
         heads.begin <= region.heads.begin && !region.heads.empty() && region.heads.end <= heads.end,
         "{} of {}: there are {} heads", name_of(what), describe(region), heads.end);
-    LONGSPAN_CHECK(sets_[number].empty() ||
-                       (sets_[number].front().begin >= 0 && sets_[number].back().end <= problem_.tokens_q),
+    LONGSPAN_CHECK(set_of_region(number).empty() || (set_of_region(number).front().begin >= 0 &&
+                                                     set_of_region(number).back().end <= problem_.tokens_q),
                    "{} of {}: there are {} tokens", name_of(what), describe(region), problem_.tokens_q);
   }
 
@@ -223,11 +246,11 @@ class Checker {
 
     auto accumulate = [&](Operand what, int rank, int32_t number, size_t round) {
       const Range heads = schedule_.regions[number].heads;
-      LONGSPAN_CHECK(!final_rows[what].touches(sets_[number], heads),
+      LONGSPAN_CHECK(!final_rows[what].touches(set_of_region(number), heads),
                      "{} pass, round {}: rank {} adds to {} of {} that was handed over as final",
                      name_of(direction), round, rank, name_of(what), describe(schedule_.regions[number]));
       Rows& rows = sums[what][static_cast<size_t>(rank)];
-      if (!rows.covers(sets_[number], heads)) rows.add(sets_[number], heads);
+      if (!rows.covers(set_of_region(number), heads)) rows.add(set_of_region(number), heads);
     };
 
     for (size_t i = 0; i < rounds.size(); ++i) {
@@ -294,12 +317,15 @@ class Checker {
   // slow where a rank sends to a thousand others. Returns false, without changes, if it does not apply.
   bool remove_together(std::span<const Move> moves, Rows& rows) const {
     if (moves.size() < 2 || moves.front().dst == moves.front().src) return false;
-    Ranges list;
-    for (const Move& move : moves)
-      list.insert(list.end(), sets_[move.region].begin(), sets_[move.region].end());
-    const Ranges set = set_of(list);
+    std::vector<int32_t> regions;
+    int64_t tokens = 0;
+    for (const Move& move : moves) {
+      regions.push_back(move.region);
+      tokens += schedule_.regions[move.region].tokens.tokens();
+    }
+    const Ranges& set = union_of(regions);
     const Range heads = schedule_.regions[moves.front().region].heads;
-    if (count(set) != count(list) || !rows.covers(set, heads)) return false;
+    if (count(set) != tokens || !rows.covers(set, heads)) return false;
     rows.remove(set, heads);
     return true;
   }
@@ -316,7 +342,7 @@ class Checker {
     auto& by_rank = sums.at(moves.front().what);
     const bool removed = remove_together(moves, by_rank[static_cast<size_t>(moves.front().src)]);
     for (const Move& move : moves) {
-      const Ranges& set = sets_[move.region];
+      const Ranges& set = set_of_region(move.region);
       const Range heads = schedule_.regions[move.region].heads;
       if (!removed) {
         LONGSPAN_CHECK(by_rank[static_cast<size_t>(move.src)].covers(set, heads),
@@ -333,7 +359,7 @@ class Checker {
 
   void check_final(const Move& move, Direction direction, size_t round, const std::vector<Rows>& by_rank,
                    std::map<Operand, Rows>& final_rows) const {
-    const Ranges& set = sets_[move.region];
+    const Ranges& set = set_of_region(move.region);
     const Range heads = schedule_.regions[move.region].heads;
     for (size_t rank = 0; rank < by_rank.size(); ++rank) {
       LONGSPAN_CHECK(!by_rank[rank].touches(set, heads),
@@ -373,10 +399,10 @@ class Checker {
     // cuts.
     std::map<std::pair<int64_t, int64_t>, std::vector<std::pair<const Ranges*, int32_t>>> by_shape;
     std::vector<const Ranges*> classes;
-    std::vector<int32_t> class_of(sets_.size(), -1);
+    std::vector<int32_t> class_of(schedule_.regions.size(), -1);
     for (const Attend* attend : attends) {
-      if (class_of[attend->q] >= 0 || sets_[attend->q].empty()) continue;
-      const Ranges& set = sets_[attend->q];
+      if (class_of[attend->q] >= 0 || set_of_region(attend->q).empty()) continue;
+      const Ranges& set = set_of_region(attend->q);
       auto& alike = by_shape[{set.front().begin, set.back().end}];
       const auto same =
           std::find_if(alike.begin(), alike.end(), [&](const auto& c) { return *c.first == set; });
@@ -437,7 +463,7 @@ class Checker {
       for (const Attend* attend : attends) {
         const Range heads = schedule_.regions[attend->q].heads;
         if (heads.begin <= cuts[i] && cuts[i + 1] <= heads.end) {
-          keys.insert(keys.end(), sets_[attend->kv].begin(), sets_[attend->kv].end());
+          keys.insert(keys.end(), set_of_region(attend->kv).begin(), set_of_region(attend->kv).end());
         }
       }
       Ranges attended;
@@ -461,8 +487,8 @@ class Checker {
   const Schedule& schedule_;
   const Problem& problem_;
   DisjointUnion union_;
-  std::vector<Ranges> sets_;       // tokens of each region
-  std::vector<Ranges> owned_;      // by rank, as sets
+  mutable std::map<std::vector<const void*>, Ranges> unions_;  // of lists, by their identities
+  std::vector<Ranges> owned_;                                  // by rank, as sets
   std::vector<Held> held_, kept_;  // by rank: now, and kept through the backward pass
 };
 

@@ -53,14 +53,14 @@ bool is_pair(Operand what) {
 
 int64_t elements_of(const Move& move, const Schedule& schedule, const Problem& problem) {
   const Region& region = schedule.regions[move.region];
-  return count(region.tokens) * region.heads.size() * problem.head_dim * (is_pair(move.what) ? 2 : 1);
+  return region.tokens.tokens() * region.heads.size() * problem.head_dim * (is_pair(move.what) ? 2 : 1);
 }
 
 int64_t bytes_of(const Move& move, const Schedule& schedule, const Problem& problem) {
   const Region& region = schedule.regions[move.region];
   const auto element = static_cast<int64_t>(size_of(move.fp32 ? DType::kF32 : problem.dtype));
   int64_t bytes = elements_of(move, schedule, problem) * element;
-  if (has_lse(move.what, problem)) bytes += count(region.tokens) * region.heads.size() * 4;
+  if (has_lse(move.what, problem)) bytes += region.tokens.tokens() * region.heads.size() * 4;
   return bytes;
 }
 
@@ -158,6 +158,13 @@ std::vector<int32_t> last_uses(const Schedule& schedule, const std::vector<RankR
     std::vector<Group>& groups = by_operand[static_cast<size_t>(what)];
     if (groups.empty()) return;
     const Region& region = schedule.regions[number];
+    // A copy is in use from its arrival on, so only groups that had copies before this round can change.
+    if (std::none_of(groups.begin(), groups.end(), [&](const Group& group) {
+          return arrival[group.numbers.front()] < round && region.heads.begin < group.heads.end &&
+                 group.heads.begin < region.heads.end;
+        })) {
+      return;
+    }
     const auto use_copy = [&](int32_t copy) {
       if (arrival[copy] > arrived_by) return false;
       last[copy] = std::max(last[copy], round);
@@ -172,7 +179,7 @@ std::vector<int32_t> last_uses(const Schedule& schedule, const std::vector<RankR
       for (int32_t copy : same->second) found = use_copy(copy) || found;
     }
     if (found) return;
-    const Ranges set = set_of(region.tokens);
+    const Ranges& set = region.tokens.set();
     if (includes(owned, set)) return;
     for (const Group& group : groups) {
       if (region.heads.begin < group.heads.begin || group.heads.end < region.heads.end) continue;
@@ -180,7 +187,7 @@ std::vector<int32_t> last_uses(const Schedule& schedule, const std::vector<RankR
                                           [&](int32_t by, int32_t copy) { return by < arrival[copy]; });
       if (later == group.numbers.begin()) continue;
       const int32_t newest = *std::prev(later);
-      if (includes(set_of(schedule.regions[regions[newest]].tokens), set)) {
+      if (includes(schedule.regions[regions[newest]].tokens.set(), set)) {
         use_copy(newest);
         return;
       }

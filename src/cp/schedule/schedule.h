@@ -8,6 +8,7 @@
 
 #include "attention/problem.h"
 #include "cp/schedule/ranges.h"
+#include "cp/schedule/token_list.h"
 #include "longspan/parallel.h"
 
 namespace longspan {
@@ -30,7 +31,7 @@ bool has_lse(Operand what, const Problem& problem);
 // Rows of an operand: tokens in packed order, for a range of its heads (query heads for q, o, do, dq; KV
 // heads for kv, dkv).
 struct Region {
-  Ranges tokens;
+  TokenList tokens;
   Range heads;
   friend bool operator==(const Region&, const Region&) = default;
 };

@@ -220,7 +220,7 @@ class Passes {
       const auto& [what, number] = part.first;
       const Region& sum = schedule_.regions[number];
       return what == move.what && inside(region.heads, sum.heads) &&
-             includes(set_of(sum.tokens), set_of(region.tokens));
+             includes(sum.tokens.set(), region.tokens.set());
     });
   }
 
@@ -241,12 +241,12 @@ class Passes {
   // parts that have any of its rows, and these are freed if nothing is left of them.
   void give(Posted& posted, const Move& move, size_t room) {
     const Region& region = schedule_.regions[move.region];
-    const Ranges set = set_of(region.tokens);
+    const Ranges set = region.tokens.set();
     std::vector<Parts::iterator> parts;
     for (auto part = parts_.begin(); part != parts_.end(); ++part) {
       const Region& other = schedule_.regions[part->first.second];
       const bool share_heads = other.heads.begin < region.heads.end && region.heads.begin < other.heads.end;
-      if (part->first.first == move.what && share_heads && overlap(set_of(other.tokens), set))
+      if (part->first.first == move.what && share_heads && overlap(other.tokens.set(), set))
         parts.push_back(part);
     }
     if (parts.empty()) return;  // it lies in the rank's own tensor, or among the saved ones
@@ -261,7 +261,7 @@ class Passes {
     posted.leaving.push_back(pool_.take(bytes(move.what, move.region, move.fp32), room));
     for (const auto& part : parts) {
       const Region& other = schedule_.regions[part->first.second];
-      if (!inside(other.heads, region.heads) || !includes(set, set_of(other.tokens))) continue;
+      if (!inside(other.heads, region.heads) || !includes(set, other.tokens.set())) continue;
       pool_.give_back(part->second.size);
       parts_.erase(part);
     }

@@ -1,6 +1,7 @@
 // Our own strategy. It assigns chunks of the sequence to ranks so that every rank has about the same number
 // of visible pairs and little KV is sent. A rank receives only the keys that its rows see.
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "base/error.h"
@@ -71,8 +72,8 @@ class Dealer {
         if (hand.chunks.size() == full) continue;
         if (best != nullptr && hand.area + chunks_[chunk].area >= least)
           continue;  // its pairs alone cost more
-        const double price = price_of(hand, chunk);
-        if (best == nullptr || price < least) best = &hand, least = price;
+        const double price = price_of(hand, chunk, best == nullptr ? kNoLimit : least);
+        if (price < least || best == nullptr) best = &hand, least = price;
       }
       best->chunks.push_back(chunk);
       best->area += chunks_[chunk].area;
@@ -98,13 +99,18 @@ class Dealer {
     for (size_t i = 0; i < to.size(); ++i) to[i] |= from[i];
   }
 
-  // The cost of a hand with one more chunk: its pairs, and the KV that the chunk adds to receive.
-  double price_of(const Hand& hand, int32_t chunk) const {
+  static constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+
+  // The cost of a hand with one more chunk: its pairs, and the KV that the chunk adds to receive. Counting
+  // ends when the cost reaches the limit.
+  double price_of(const Hand& hand, int32_t chunk, double limit) const {
+    const double pairs = hand.area + chunks_[chunk].area, each = kPairsPerToken * tokens_per_chunk_;
+    const double most = (limit - pairs) / each;
     int64_t more = 0;
-    for (size_t i = 0; i < hand.needs.size(); ++i) {
+    for (size_t i = 0; i < hand.needs.size() && static_cast<double>(more) <= most; ++i) {
       more += __builtin_popcountll(chunks_[chunk].needs[i] & ~hand.needs[i]);
     }
-    return hand.area + chunks_[chunk].area + kPairsPerToken * tokens_per_chunk_ * static_cast<double>(more);
+    return pairs + each * static_cast<double>(more);
   }
 
   // Swaps a chunk of the most loaded hand for a lighter one of another hand, as long as this lowers the
@@ -233,6 +239,8 @@ std::vector<Share> shares_of(const Problem& problem, const Topology& topology, b
     share.others = difference(sets[rank], share.local);
     if (!share.others.empty()) share.area += area_of_rows(share.others);
   }
+  std::vector<Ranges> lists;  // in the order in which ranks keep their tokens
+  for (const Share& share : shares) lists.push_back(share.owned());
   for (size_t rank = 0; rank < sets.size(); ++rank) {
     Share& share = shares[rank];
     if (sets[rank].empty()) continue;
@@ -240,7 +248,7 @@ std::vector<Share> shares_of(const Problem& problem, const Topology& topology, b
         skip_unneeded ? needed_keys(problem, sets[rank], kv_heads) : Ranges{{0, problem.tokens_kv}};
     for (size_t step = 1; step < sets.size(); ++step) {
       const size_t source = (rank + step) % sets.size();
-      const Ranges tokens = select(shares[source].owned(), intersection(sets[source], needed));
+      const Ranges tokens = select(lists[source], intersection(sets[source], needed));
       if (tokens.empty()) continue;
       const bool near =
           topology.node_of(static_cast<int>(source)) == topology.node_of(static_cast<int>(rank));
@@ -351,9 +359,9 @@ Schedule schedule(const Problem& problem, const Topology& topology, const Strate
   schedule.backward.resize(rounds.backward.size());
   for (int rank = 0; rank < schedule.ranks; ++rank) {
     const Share& share = shares[static_cast<size_t>(rank)];
-    const Ranges& owned = schedule.owned[static_cast<size_t>(rank)];
-    if (count(owned) == 0) continue;
-    const auto attend = [&](Round& round, const Ranges& rows, const Ranges& keys, Range heads) {
+    const TokenList owned(schedule.owned[static_cast<size_t>(rank)]), others(share.others);
+    if (owned.empty()) continue;
+    const auto attend = [&](Round& round, const TokenList& rows, const TokenList& keys, Range heads) {
       const int32_t q = schedule.add_region({rows, {heads.begin * group, heads.end * group}});
       round.attend.push_back({rank, q, schedule.add_region({keys, heads})});
     };
@@ -365,28 +373,28 @@ Schedule schedule(const Problem& problem, const Topology& topology, const Strate
     }
     if (!share.local.empty()) attend(schedule.forward.front(), share.local, owned, kv_heads);
     const bool keep = keeps(problem, share, count(owned));
-    Ranges keys = owned;
-    std::vector<std::pair<int, Ranges>> parts;  // keys of other ranks, by source
+    Ranges list = owned;                           // of all keys
+    std::vector<std::pair<int, TokenList>> parts;  // keys of other ranks, by source
     // In sequence order, a document's keys are contiguous whatever rank they come from. If that takes too
     // many messages, keys are ordered by source, so that received data can still be read in place.
     const bool in_order = ranges_in(share.foreign) <= kMostRanges;
     for (const auto& [source, tokens] : share.foreign) {
       for (Ranges& stretch : together(schedule.owned[static_cast<size_t>(source)], set_of(tokens))) {
-        keys.insert(keys.end(), stretch.begin(), stretch.end());
+        list.insert(list.end(), stretch.begin(), stretch.end());
         if (in_order) {
-          for (const Range& range : stretch) parts.push_back({source, {range}});
+          for (const Range& range : stretch) parts.emplace_back(source, TokenList{range});
         } else {
-          parts.push_back({source, std::move(stretch)});
+          parts.emplace_back(source, std::move(stretch));
         }
       }
     }
-    if (in_order) keys = set_of(keys);
+    const TokenList keys(in_order ? set_of(list) : std::move(list));
     for (size_t stage = 0; stage < rounds.forward.size(); ++stage) {
       const Range heads = rounds.forward[stage];
       Round& round = schedule.forward[first + stage];
       for (const auto& [source, tokens] : parts)
         round.in.push_back({Operand::kKV, keep, false, source, rank, schedule.add_region({tokens, heads})});
-      attend(round, share.others, keys, heads);
+      attend(round, others, keys, heads);
     }
     for (size_t stage = 0; stage < rounds.backward.size(); ++stage) {
       const Range heads = rounds.backward[stage];

@@ -105,6 +105,57 @@ TEST_P(Strategies, HandleFewerTokensThanRanks) {
   }
 }
 
+// At every use the rank still holds what it reads: its own tokens and copies that were not freed.
+void expect_held(const Schedule& schedule, Direction direction, int rank, std::string_view what) {
+  const auto rounds = rounds_of(schedule, direction, rank);
+  const std::vector<int32_t> last = last_uses(schedule, rounds);
+  struct Copy {
+    Move move;
+    int32_t arrival, last;
+  };
+  std::vector<Copy> copies;
+  for (size_t i = 0; i < rounds.size(); ++i) {
+    for (const Move& move : rounds[i].copies_in)
+      copies.push_back({move, static_cast<int32_t>(i), last[copies.size()]});
+  }
+  const auto expect_use = [&](Operand operand, int32_t number, size_t at) {
+    const Region& region = schedule.regions[number];
+    const bool arrives = std::any_of(copies.begin(), copies.end(),
+                                     [&](const Copy& copy) { return copy.move.what == operand; });
+    if (!arrives) return;  // kept since the forward pass, or all its own
+    for (int64_t head = region.heads.begin; head < region.heads.end; ++head) {
+      Ranges held = set_of(schedule.owned[static_cast<size_t>(rank)]);
+      for (const Copy& copy : copies) {
+        const Region& piece = schedule.regions[copy.move.region];
+        const auto round = static_cast<int32_t>(at);
+        if (copy.move.what == operand && copy.arrival <= round && round <= copy.last &&
+            piece.heads.begin <= head && head < piece.heads.end)
+          held = united(held, piece.tokens.set());
+      }
+      ASSERT_TRUE(includes(held, region.tokens.set())) << what << ", rank " << rank << ", round " << at;
+    }
+  };
+  for (size_t i = 0; i < rounds.size(); ++i) {
+    for (const Attend& attend : rounds[i].attend) {
+      expect_use(Operand::kQ, attend.q, i);
+      expect_use(Operand::kKV, attend.kv, i);
+    }
+    if (i == 0) continue;
+    for (const Move& move : rounds[i].copies_out) expect_use(move.what, move.region, i - 1);
+  }
+}
+
+TEST_P(Strategies, HoldCopiesUntilTheirLastUse) {
+  for (const std::string mask : {"full", "causal_document", "share_question"}) {
+    const Problem problem = cp_problem(mask, 2048, 8, 4, 32);
+    if (!GetParam().supports(problem, {2, 2}, {})) continue;
+    const Schedule schedule = GetParam().schedule(problem, {2, 2}, {});
+    for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
+      for (int rank = 0; rank < schedule.ranks; ++rank) expect_held(schedule, direction, rank, mask);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Strategies, ::testing::ValuesIn(strategies().begin(), strategies().end()),
                          strategy_name);
 
@@ -419,6 +470,30 @@ TEST(Check, FindsWhatIsBroken) {
   });
   expect_caught("ring-p2p", "a token without an owner", "not a partition",
                 [](Schedule& s) { s.owned[0].back().end -= 1; });
+}
+
+// All stages of a rank attend to the same tokens, thousands of ranges of them, and keep one list.
+TEST(Balanced, SharesListsBetweenStages) {
+  const Problem problem = cp_problem("causal", 16384, 64, 8, 128);
+  const Schedule schedule = strategy_from_name("balanced").schedule(problem, {8, 8}, {});
+  const size_t stages = schedule.backward.size();
+  ASSERT_GT(stages, 1u);
+  std::set<const void*> identities;
+  for (const Region& region : schedule.regions) identities.insert(region.tokens.identity());
+  const size_t lists = schedule.backward[0].out.size();
+  EXPECT_LE(identities.size(), lists + 4 * static_cast<size_t>(schedule.ranks));
+  EXPECT_GT(schedule.regions.size(), stages * lists);
+}
+
+TEST(TokenList, KnowsItsSetAndItsNumber) {
+  const TokenList list{{8, 12}, {2, 4}, {4, 6}}, set{{2, 6}, {8, 12}}, none;
+  EXPECT_EQ(list.set(), set.list());
+  EXPECT_EQ(&set.set(), &set.list()) << "a set is not kept twice";
+  EXPECT_EQ(list.tokens(), 8);
+  EXPECT_EQ(list, (Ranges{{8, 12}, {2, 4}, {4, 6}}));
+  EXPECT_FALSE(list == set);
+  EXPECT_EQ(set, (TokenList{{2, 6}, {8, 12}})) << "equal lists need not be shared";
+  EXPECT_TRUE(none.empty() && none.tokens() == 0 && none.set().empty());
 }
 
 TEST(Check, PassesForAThousandRanks) {
