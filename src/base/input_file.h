@@ -18,6 +18,7 @@ inline constexpr InputKind kLengthsFile{"a file of lengths", int64_t{64} << 20};
 inline constexpr InputKind kWorkloadFile{"a workload", int64_t{64} << 20};
 inline constexpr InputKind kResultsFile{"a results file", int64_t{4} << 30};
 inline constexpr InputKind kMachineFile{"a machine file", int64_t{1} << 20};
+inline constexpr InputKind kNcclTestsFile{"nccl-tests output", int64_t{16} << 20};
 inline constexpr InputKind kPeerFile{"a peer's file", int64_t{1} << 20};
 
 // The whole file. Throws an input error that begins with the path if it cannot be opened or read, if it is

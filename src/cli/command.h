@@ -16,6 +16,7 @@ void add_plan_command(CLI::App& program);
 void add_simulate_command(CLI::App& program);
 void add_advise_command(CLI::App& program);
 void add_workload_command(CLI::App& program);
+void add_calibrate_command(CLI::App& program);
 void add_verify_command(CLI::App& program);
 void add_list_command(CLI::App& program);
 void add_report_command(CLI::App& program);

@@ -24,6 +24,7 @@ constexpr AddCommand kCommands[] = {
     add_simulate_command,
     add_advise_command,
     add_workload_command,
+    add_calibrate_command,
     add_verify_command,
     add_list_command,
     add_report_command,

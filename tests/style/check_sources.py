@@ -33,6 +33,7 @@ ROOMS = {
     "bench/measure": {"bench/spec"},
     "bench/simulate": {"bench/spec", "bench/measure"},
     "bench/case": {"bench/spec", "bench/measure"},
+    "bench/calibrate": {"bench/spec", "bench/measure", "bench/case"},
     "bench/run": {"bench/spec", "bench/measure", "bench/case"},
 }
 

@@ -160,6 +160,7 @@ constexpr double kLeastRate = 1;  // bytes/s
 simulate::LinkCost links_from(const Reader& json) {
   simulate::LinkCost links;
   links.takes_rows = json.flag("takes_rows");
+  links.receiver_copies = json.has("receiver_copies") && json.flag("receiver_copies");
   json.figure("port_bytes_per_s", links.port_bytes_per_s, kLeastRate);
   json.figure("beside_bytes_per_s", links.beside_bytes_per_s, kLeastRate);
   json.figure("latency_s", links.latency_s);

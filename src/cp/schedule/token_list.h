@@ -40,7 +40,8 @@ class TokenList {
 
  private:
   struct Lists {
-    explicit Lists(Ranges given) : list(std::move(given)), set(set_of(list)), tokens(count(list)), is_set(set == list) {
+    explicit Lists(Ranges given)
+        : list(std::move(given)), set(set_of(list)), tokens(count(list)), is_set(set == list) {
       if (is_set) set = {};
     }
     Ranges list, set;  // `set` is empty if the list is one

@@ -31,6 +31,8 @@ struct LinkCost {
   // Interfaces of the same number in their node form a rail. Data between rails crosses the spine, which
   // carries 1 / oversubscription of what a node's interfaces do.
   double oversubscription = 1;
+  // The receiver copies what arrives itself, while it waits, as ranks on the CPU do.
+  bool receiver_copies = false;
   bool takes_rows = true;  // rows with gaps are sent as they lie, as between thread ranks
 };
 

@@ -176,6 +176,7 @@ class Simulator {
       const Step& next = steps[state.next];
       state.begun_s = now_s;
       if (next.kind == StepKind::kArrive || next.kind == StepKind::kFinish) {
+        if (cluster_.links.receiver_copies) make_ready(rank, next.exchange, now_s, false);
         if (waits(rank, next)) return;  // end_flow goes on
         continue;
       }
@@ -239,19 +240,27 @@ class Simulator {
   }
 
   void post(size_t rank, int32_t exchange, double now_s) {
+    make_ready(rank, exchange, now_s, true);
+    if (!cluster_.links.receiver_copies) make_ready(rank, exchange, now_s, false);
+  }
+
+  // One end of the flows from or to the rank is ready.
+  void make_ready(size_t rank, int32_t exchange, double now_s, bool source) {
     const size_t cell = index_.cell(static_cast<int32_t>(rank), exchange);
-    const auto ready = [&](int32_t number, bool source) {
-      if (++posts_[static_cast<size_t>(number)] < 2) return;
+    const auto ready = [&](int32_t number) {
+      uint8_t& ends = posts_[static_cast<size_t>(number)];
+      const uint8_t before = ends;
+      ends |= source ? kSource : kTarget;
+      if (ends == before || ends != (kSource | kTarget)) return;
       FlowTimes& times = timeline_.flows[static_cast<size_t>(number)];
       times.source_was_last = source;
       times.ready_s = now_s;
       const Flow& flow = program_.flows[static_cast<size_t>(number)];
       schedule(now_s + links_.latency_s(flow.src, flow.dst), Event::kFlow, number);
     };
-    for (int32_t i = index_.first_out[cell]; i < index_.first_out[cell + 1]; ++i)
-      ready(index_.out[static_cast<size_t>(i)], true);
-    for (int32_t i = index_.first_in[cell]; i < index_.first_in[cell + 1]; ++i)
-      ready(index_.in[static_cast<size_t>(i)], false);
+    const auto& first = source ? index_.first_out : index_.first_in;
+    const auto& flows = source ? index_.out : index_.in;
+    for (int32_t i = first[cell]; i < first[cell + 1]; ++i) ready(flows[static_cast<size_t>(i)]);
   }
 
   void begin_flow(int32_t number, double now_s) {
@@ -313,7 +322,8 @@ class Simulator {
   std::vector<RankState> states_;
   Network network_;
   const Links links_;
-  std::vector<uint8_t> posts_;  // by flow: how many of its ends are ready
+  static constexpr uint8_t kSource = 1, kTarget = 2;
+  std::vector<uint8_t> posts_;  // by flow: which of its ends are ready
   FlowIndex index_;
   std::vector<std::map<int32_t, double>> waits_;  // by rank: seconds by peer
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;

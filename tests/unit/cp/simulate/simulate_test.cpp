@@ -60,6 +60,17 @@ TEST(Simulate, ARingHidesTransfersThatAreShorterThanItsAttends) {
   for (const RankTimes& rank : slow.ranks) EXPECT_NEAR(rank.exposed_s, 0, 1e-9);
 }
 
+// A rank of the CPU cannot copy while it attends: each hop comes after an attend.
+TEST(Simulate, AReceiverThatCopiesItselfHidesNothing) {
+  const Planned plan = planned("ring-p2p", "full", {1, 4});
+  const double hop_s = most_sent(plan, Direction::kForward) / 3 / kRate, attend_s = 2 * hop_s;
+  Cluster cluster = plain_cluster();
+  cluster.links.receiver_copies = true;
+  const Timeline slow = simulated(plan, Direction::kForward, cluster, attend_s);
+  EXPECT_NEAR(slow.time_s, 4 * attend_s + 3 * hop_s, 1e-9);
+  for (const RankTimes& rank : slow.ranks) EXPECT_NEAR(rank.exposed_s, 3 * hop_s, 1e-9);
+}
+
 TEST(Simulate, ARingIsAsSlowAsItsTransfersIfTheyAreLonger) {
   const Planned plan = planned("ring-p2p", "full", {1, 4});
   const double hop_s = most_sent(plan, Direction::kForward) / 3 / kRate;
