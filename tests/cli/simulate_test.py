@@ -176,8 +176,11 @@ class SimulateTest(unittest.TestCase):
             with self.subTest(path.name):
                 machine = json.loads(path.read_text())
                 [transport] = list(machine["links"])[:1]
-                topology = "4x1" if machine["gpus_per_node"] == 1 else "1x4"
-                [line] = simulate("ulysses", "--machine", str(path), "--topology", topology, "--transport", transport, *CAUSAL)
+                ranks = min(4, machine["gpus_per_node"])
+                topology = "4x1" if ranks == 1 else f"1x{ranks}"
+                [dtype] = next(iter(machine["kernels"].values()))["dtypes"][:1]
+                [line] = simulate("ulysses", "--machine", str(path), "--topology", topology, "--transport", transport, "--dtype",
+                                  dtype, *CAUSAL)
                 self.assertGreater(line["time_s"], 0)
 
     def test_wrong_arguments_are_refused_in_one_line(self):
