@@ -114,6 +114,17 @@ class MpiRunTest(unittest.TestCase):
         self.assertIn("Open MPI started 2 processes, but no case has ranks that are processes", result.stderr)
         self.assertFalse(Path(self.folder).exists())
 
+    def test_processes_calibrate_their_links(self):
+        machine = Path(__file__).parents[2] / "data" / "machines" / "cpu-2.json"
+        out = Path(self.folder).parent / "machine.json"
+        result = subprocess.run([MPIRUN, "-np", "2", PROGRAM, "calibrate", "--transport", "mpi", "--budget", "0.001", "--from",
+                                 str(machine), "--out", str(out)], capture_output=True, text=True, timeout=1200)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        before, after = json.loads(machine.read_text()), json.loads(out.read_text())
+        self.assertEqual(after["links"]["mpi"]["port_bytes_per_s"]["origin"], "measured")
+        self.assertEqual(after["kernels"], before["kernels"])
+        self.assertEqual(after["links"]["threads"], before["links"]["threads"])
+
     def test_without_mpirun_the_reason_says_how_to_start_it(self):
         result = subprocess.run([PROGRAM, "run", "--strategy", "balanced", "--ranks", "2", "--transport", "mpi", *DOCUMENTS,
                                  *QUICK, "--out", self.folder], capture_output=True, text=True, timeout=1200)

@@ -373,6 +373,7 @@ Json calibrate(const Workbench& workbench, const Calibration& c) {
     return Rank(workbench, c, group, device).run();
   };
   Parallelism parallelism;
+  parallelism.strategy = "ring-p2p";  // any: without one a case has no ranks
   parallelism.ranks = c.topology.ranks();
   parallelism.transport = c.transport;
   if (const std::optional<Launch> launch = launch_of_processes(parallelism)) {
