@@ -11,7 +11,8 @@ from pathlib import Path
 
 from program import run
 
-COMMANDS = ["mask", "plan", "simulate", "advise", "workload", "verify", "run", "report", "compare", "list", "completion"]
+COMMANDS = [
+    "mask", "plan", "simulate", "advise", "calibrate", "workload", "verify", "run", "report", "compare", "list", "completion"]
 
 
 class HelpTest(unittest.TestCase):
