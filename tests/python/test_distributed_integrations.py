@@ -70,6 +70,29 @@ def test_sdpa():
     ranks.run(2, sdpa_over_ranks)
 
 
+def sdpa_buffers():
+    from longspan.integrations.context_parallel import context_parallel
+    place = ContextParallel(strategy="ring-p2p", limit_s=60).place(Mask.documents(LENGTHS), (4, 2), 8, torch.float32)
+    tokens = torch.arange(2 * (TOKENS + 1)).view(2, -1)
+    rows, good = torch.arange(2 * TOKENS).view(2, -1), torch.arange(TOKENS)
+    for bad, dim, words in ((tokens[:, :-1], 1, "clone"), (tokens[:, 1:], 1, "clone"), (rows[1], 0, "clone"),
+                            (rows.clone().T, 0, "clone"), (torch.zeros(TOKENS, requires_grad=True), 0, "gradient"),
+                            (torch.zeros(TOKENS, requires_grad=True) * 2, 0, "gradient")):
+        with pytest.raises(ValueError, match=rf"buffers\[1\].*{words}"):
+            with context_parallel(place, buffers=[good, bad], buffer_seq_dims=[0, dim]):
+                pass
+    with torch.inference_mode():
+        locked = torch.arange(TOKENS)
+    with pytest.raises(RuntimeError, match="[Ii]nference"):
+        with context_parallel(place, buffers=[good, locked], buffer_seq_dims=[0, 0]):
+            pass
+    assert torch.equal(tokens, torch.arange(2 * (TOKENS + 1)).view(2, -1)) and torch.equal(good, torch.arange(TOKENS))
+
+
+def test_sdpa_buffers():
+    ranks.run(2, sdpa_buffers)
+
+
 # ---- torchtitan: the interface of its modules, as its sources have them ----
 
 VarlenMetadata = collections.namedtuple("VarlenMetadata", "cu_seq_q cu_seq_k max_q max_k cu_seq_q_host", defaults=[None])

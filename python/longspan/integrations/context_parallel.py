@@ -23,7 +23,8 @@ def context_parallel(place, *, buffers=(), buffer_seq_dims=(), no_restore_buffer
 
     place: a Placement. Its mask is the attention's. is_causal=True is accepted if that mask is causal; attn_mask and dropout are
     refused.
-    buffers: tensors with all tokens, changed in place: inputs, labels, positions, rotary tables. No leaf that needs gradients.
+    buffers: tensors with all tokens, changed in place: inputs, labels, positions, rotary tables. Each has memory of its
+    own, is contiguous and needs no gradient: of a view give a clone().
     buffer_seq_dims: the dimension of the tokens in each.
     no_restore_buffers: those that need not be whole again afterwards.
 
@@ -34,16 +35,29 @@ def context_parallel(place, *, buffers=(), buffer_seq_dims=(), no_restore_buffer
         raise ValueError(f"{len(buffers)} buffers and {len(buffer_seq_dims)} buffer_seq_dims: there must be as many of each")
     if not all(any(b is buffer for buffer in buffers) for b in no_restore_buffers):
         raise ValueError("no_restore_buffers: each must be one of the buffers")
+    for i, buffer in enumerate(buffers):
+        _check(buffer, f"buffers[{i}]")
     parts = [place.shard(buffer, dim) for buffer, dim in zip(buffers, buffer_seq_dims)]
     whole = [None if any(b is buffer for b in no_restore_buffers) else buffer.clone() for buffer in buffers]
+    parts = [part.clone() for part in parts]
+    attention = _attention_of(place)
     before = _functional.scaled_dot_product_attention
-    _put(buffers, [part.clone() for part in parts])
-    _functional.scaled_dot_product_attention = _attention_of(place)
     try:
+        _put(buffers, parts)
+        _functional.scaled_dot_product_attention = attention
         yield place
     finally:
         _functional.scaled_dot_product_attention = before
         _put(buffers, whole)
+
+
+def _check(buffer, name):
+    """Raises ValueError for what cannot get another size without damage to other tensors."""
+    if buffer.requires_grad:
+        raise ValueError(f"{name} requires a gradient, and buffers are changed in place: give a detached clone()")
+    if not buffer.is_contiguous() or buffer.untyped_storage().nbytes() != buffer.nbytes:
+        raise ValueError(f"{name} is a part of other memory, or not contiguous, and buffers change their size in place: give a "
+                         "clone()")
 
 
 def _put(buffers, values):
