@@ -129,16 +129,26 @@ class ContextParallel:
             o = o.view(shape)
         return (o, lse) if return_lse else o
 
+    @torch.no_grad()
     def sum_gradients(self, parameters):
         """Adds the gradients of the parameters over the ranks, in place. Each rank's backward pass gives the part of its own
-        tokens. Where DDP or FSDP averages gradients over these ranks, multiply the loss by the number of ranks instead."""
-        gradients = [p.grad for p in parameters if p.grad is not None]
-        if not gradients:
-            return
-        flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
-        self._run(all_reduce, flat)
-        for gradient, summed in zip(gradients, flat.split([gradient.numel() for gradient in gradients])):
-            gradient.copy_(summed.view_as(gradient))
+        tokens. A gradient may be missing on some ranks, as of experts that got no tokens; what is missing on all stays so. All
+        ranks give the same parameters. Where DDP or FSDP averages gradients over these ranks, multiply the loss by the number of
+        ranks instead."""
+        alike = {}
+        for p in parameters:
+            if p.requires_grad:
+                alike.setdefault((p.dtype, p.device), []).append(p)
+        for (dtype, device), group in alike.items():
+            present = torch.tensor([p.grad is not None for p in group], dtype=dtype, device=device)
+            flat = torch.cat([present, *((torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in group)])
+            self._run(all_reduce, flat)
+            ranks_with, *sums = flat.split([len(group), *(p.numel() for p in group)])
+            for p, summed, ranks in zip(group, sums, ranks_with):
+                if p.grad is not None:
+                    p.grad.copy_(summed.view_as(p))
+                elif ranks > 0:
+                    p.grad = summed.view_as(p).clone()
 
     def _config(self, kernel="auto", lse_gradient=False):
         return _core.ParallelConfig(self.size, self.nodes, self.strategy.encode(), self._names, self._values, self._options,
@@ -265,8 +275,15 @@ class Placement:
         """The mean over the tokens of all ranks, the same on every rank. Its backward pass gives each rank the gradient of its
         own values, so gradients of parameters are to be summed over the ranks. All ranks call it.
 
-        values: [T_r], a loss for each token.
-        valid: bool [T_r]; tokens with False do not count. If none counts, the mean is 0."""
+        values: [T_r] or [1, T_r], a loss for each token.
+        valid: bool, of the same shape; tokens with False do not count. If none counts, the mean is 0.
+
+        Raises ValueError for other shapes."""
+        if tuple(values.shape) not in ((self.count,), (1, self.count)):
+            raise ValueError(f"values: shape {list(values.shape)}, and this rank has {self.count} tokens: must be [{self.count}], "
+                             'a loss for each, as reduction="none" gives')
+        if valid is not None and valid.shape != values.shape:
+            raise ValueError(f"valid: shape {list(valid.shape)}, must be that of values, {list(values.shape)}")
         if valid is not None:
             values = torch.where(valid, values, 0)
         return _Mean.apply(values.float(), values.numel() if valid is None else valid.sum(), self.cp)

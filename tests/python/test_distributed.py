@@ -211,6 +211,39 @@ def test_placements():
         ranks.run(size, gradients_of_placements)
 
 
+def wrong_losses():
+    place = cp_of("ring-p2p").place(Mask.causal(30), (4, 2), 8)
+    values = torch.ones(place.count)
+    assert place.loss_mean(values) == place.loss_mean(values[None], values[None] > 0) == 1
+    for wrong in (values.mean(), values[1:], values[:, None]):
+        with pytest.raises(ValueError, match="values: shape"):
+            place.loss_mean(wrong)
+    with pytest.raises(ValueError, match="valid: shape"):
+        place.loss_mean(values[None], values > 0)
+
+
+def test_a_loss_is_one_of_each_token():
+    ranks.run(2, wrong_losses)
+
+
+def gradients_that_ranks_lack():
+    """A rank has no gradient of experts that got none of its tokens."""
+    cp = cp_of("ring-p2p")
+    nobody, first, both, second = (torch.nn.Parameter(torch.zeros(2, 3)) for _ in range(4))
+    half, frozen = torch.nn.Parameter(torch.zeros(5, dtype=torch.bfloat16)), torch.nn.Parameter(torch.zeros(2), False)
+    (second if cp.rank else first).grad = torch.full((2, 3), 1.0 + cp.rank)
+    both.grad = torch.full((2, 3), 2.0 ** -20 + cp.rank)
+    half.grad = torch.ones_like(half) if cp.rank else None
+    cp.sum_gradients(iter([nobody, first, frozen, half, both, second]))
+    assert nobody.grad is None and frozen.grad is None
+    for p, expected in ((first, 1), (both, 1 + 2 ** -19), (second, 2), (half, 1)):
+        assert p.grad.dtype == p.dtype and torch.equal(p.grad, torch.full_like(p, expected))
+
+
+def test_gradients_that_ranks_lack():
+    ranks.run(2, gradients_that_ranks_lack)
+
+
 # ---- a model: rotary positions, layers of several masks on one placement, checkpointing, compile, autocast ----
 
 class Layer(torch.nn.Module):
