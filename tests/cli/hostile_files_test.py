@@ -8,12 +8,14 @@ from pathlib import Path
 
 from program import run
 
+H200 = str(Path(__file__).parents[2] / "data" / "machines" / "h200.json")
 COMMANDS = {  # how each kind of file is given, and the most bytes that it may have
     "json": (lambda path: ["mask", path], 1 << 30),
     "toml": (lambda path: ["run", path, "--dry-run"], 1 << 20),
     "csv": (lambda path: ["mask", "full_document", "--seqlen", "1K", "--lengths", path], 64 << 20),
     "jsonl": (lambda path: ["report", path], 4 << 30),
     "workload": (lambda path: ["workload", path], 64 << 20),
+    "nccl": (lambda path: ["calibrate", "--from", H200, "--nccl-tests", path, "--out", os.devnull], 16 << 20),
 }
 CASE = '[[case]]\nmask = "full"\nseqlen = "1K"\n'
 DEEP = 100_000
@@ -38,6 +40,10 @@ CONTENTS = [
     ("lists.workload", '{"type":' + "[" * DEEP, "lists.workload:1: "),
     ("nul.workload", "\0", "nul.workload:1: "),
     ("empty.workload", "", "holds no step"),
+    ("columns.nccl", "# " + "x " * 2_000_000 + "busbw\n" + "1 2\n" * 2_000_000, "no table of nccl-tests"),
+    ("time.nccl", "# " + "x " * 2_000_000 + "time busbw\n" + "1 2\n" * 2_000_000, "no table of nccl-tests"),
+    ("infinite.nccl", "# time busbw\ninf inf\nnan nan\n1e300 1e300\n", "no table of nccl-tests"),
+    ("empty.nccl", "", "no table of nccl-tests"),
     ("twice.jsonl", '{"schema":1,"schema":1}\n', "twice"),
 ]
 

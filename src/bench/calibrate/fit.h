@@ -18,7 +18,8 @@ struct Residual {
   double mean = 0, largest = 0;  // relative errors of what was fitted
 };
 
-// Fills in the times of a pass whose tile shape is given. None is negative.
+// Fills in the times of a pass whose tile shape is given. None is negative. Throws an input error if a sample
+// took no time.
 Residual fit_kernel(const std::vector<KernelSample>& samples, int64_t units, KernelPassCost& pass);
 
 // A time that grows with bytes: latency_s + bytes / bytes_per_s.
@@ -29,7 +30,8 @@ struct Line {
 struct LineSample {
   double bytes = 0, time_s = 0;
 };
-// Throws an input error unless there are two sizes and larger ones take longer.
+// Without a latency if larger ones do not take longer, and with a large residual. Throws an input error
+// unless there are two sizes.
 Line fit_line(const std::vector<LineSample>& samples);
 
 // The output of nccl-tests (all_gather_perf, sendrecv_perf, ...): bytes that cross a rank's link, and the
