@@ -1,10 +1,13 @@
 // `longspan calibrate`: measures this machine for `simulate` and `advise`, and writes a machine file.
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/input_file.h"
+#include "base/printable.h"
 #include "bench/calibrate/calibrate.h"
 #include "bench/simulate/machine_file.h"
 #include "bench/spec/case.h"
@@ -83,9 +86,8 @@ bench::Calibration calibration_of(const CalibrateArguments& options) {
   return c;
 }
 
-void write_machine(const CalibrateArguments& options, const Json& machine) {
-  const report::OutputFile file("--out", options.out, {"a machine file", "{"}, {});
-  const std::string text = machine.dump(1) + "\n";
+void write_machine(const report::OutputFile& file, const Json& machine) {
+  const std::string text = machine.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
   const bench::Machine described = bench::machine_from_json(record::parse_json(text));
   file.write(text);
   fmt::print("{}", machine_line(described));
@@ -97,6 +99,12 @@ void write_machine(const CalibrateArguments& options, const Json& machine) {
 }
 
 void calibrate_machine(const CalibrateArguments& options) {
+  LONGSPAN_CHECK_INPUT(printable(options.name) == options.name,
+                       "--name '{}' must be UTF-8 without control characters", printable(options.name));
+  std::optional<report::OutputFile> file;  // only rank 0 writes it
+  if (const std::optional<Launch> launch = launch_from_environment(); !launch || launch->rank == 0)
+    file.emplace("--out", options.out, report::OutputFile::Kind{"a machine file", "{"},
+                 std::vector<std::filesystem::path>{});
   Json start;
   if (!options.from.empty()) {
     bench::read_machine(options.from);  // checks it
@@ -108,9 +116,9 @@ void calibrate_machine(const CalibrateArguments& options) {
   if (given) {
     const auto take = [&](const std::string& path, const char* option, bool between) {
       if (path.empty()) return;
+      const std::string table = read_input_file(path, kNcclTestsFile);
       try {
-        bench::take_nccl_tests(start, read_input_file(path, kNcclTestsFile),
-                               fmt::format("nccl-tests, {}", path), between);
+        bench::take_nccl_tests(start, table, fmt::format("nccl-tests, {}", path), between);
       } catch (const Error& error) {
         LONGSPAN_CHECK_INPUT(error.kind() != ErrorKind::kInput, "{} {}: {}", option, path, error.what());
         throw;
@@ -118,7 +126,7 @@ void calibrate_machine(const CalibrateArguments& options) {
     };
     take(options.nccl_tests, "--nccl-tests", false);
     take(options.nccl_tests_nodes, "--nccl-tests-nodes", true);
-    write_machine(options, start);
+    if (file) write_machine(*file, start);
     return;
   }
   bench::Calibration c = calibration_of(options);
@@ -129,7 +137,7 @@ void calibrate_machine(const CalibrateArguments& options) {
     c.progress = [&](const std::string& text) { progress.show(text); };
     machine = bench::calibrate(workbench(), c);
   }
-  if (!machine.is_null()) write_machine(options, machine);
+  if (file && !machine.is_null()) write_machine(*file, machine);
 }
 
 }  // namespace

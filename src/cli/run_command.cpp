@@ -202,13 +202,7 @@ std::optional<Launch> launch_of(const std::vector<bench::Case>& cases) {
   for (const bench::Case& c : cases) {
     if (auto launch = bench::launch_of_processes(c.parallelism)) return launch;
   }
-  // In a Slurm job, rank 0 may be the batch script itself.
-  std::optional<Launch> launch = launch_from_environment();
-  LONGSPAN_CHECK_INPUT(
-      !launch || launch->ranks == 1 || (launch->launcher == "Slurm" && launch->rank == 0),
-      "{} started {} processes, but no case has ranks that are processes; add --transport mpi on the "
-      "CPU, or --transport nccl on GPUs",
-      launch->launcher, launch->ranks);
+  bench::expect_one_process("no case has ranks that are processes");
   return std::nullopt;
 }
 

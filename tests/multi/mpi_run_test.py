@@ -121,9 +121,22 @@ class MpiRunTest(unittest.TestCase):
                                  str(machine), "--out", str(out)], capture_output=True, text=True, timeout=1200)
         self.assertEqual(result.returncode, 0, result.stderr)
         before, after = json.loads(machine.read_text()), json.loads(out.read_text())
-        self.assertEqual(after["links"]["mpi"]["port_bytes_per_s"]["origin"], "measured")
+        for name, origin in (("port_bytes_per_s", "measured"), ("latency_s", "measured"), ("beside_bytes_per_s", "default")):
+            self.assertEqual(after["links"]["mpi"][name]["origin"], origin)
         self.assertEqual(after["kernels"], before["kernels"])
         self.assertEqual(after["links"]["threads"], before["links"]["threads"])
+
+    def test_ranks_that_calibrate_cannot_have_are_refused(self):
+        out = Path(self.folder).parent / "machine.json"
+        for processes, arguments, message in (
+                (2, [], "Open MPI started 2 processes, but the ranks are threads"),
+                (2, ["--transport", "nccl"], "NCCL connects GPUs; cpu-flash runs on the CPU"),
+                (1, ["--transport", "mpi"], "1 rank has no links to measure")):
+            result = subprocess.run([MPIRUN, "-np", str(processes), PROGRAM, "calibrate", "--kernel", "cpu-flash", *arguments,
+                                     "--out", str(out)], capture_output=True, text=True, timeout=1200)
+            self.assertNotEqual(result.returncode, 0, arguments)
+            self.assertIn(message, result.stderr)
+            self.assertFalse(out.exists())
 
     def test_without_mpirun_the_reason_says_how_to_start_it(self):
         result = subprocess.run([PROGRAM, "run", "--strategy", "balanced", "--ranks", "2", "--transport", "mpi", *DOCUMENTS,

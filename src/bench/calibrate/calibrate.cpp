@@ -1,10 +1,12 @@
 // All ranks measure at once, as they work at once: what they share, such as a memory or a core's two hardware
-// threads, is in the figures. On the CPU each rank has one thread, as in the executor.
+// threads, is in the figures. On the CPU each rank has one thread, as in the executor, and the least time
+// counts: perhaps of a moment at which the other ranks had been taken off their cores.
 #include "bench/calibrate/calibrate.h"
 
 #include <algorithm>
 #include <ctime>
 #include <numeric>
+#include <span>
 
 #include "attention/tensors.h"
 #include "base/buffer.h"
@@ -12,6 +14,7 @@
 #include "base/parallel.h"
 #include "base/parse.h"
 #include "bench/calibrate/fit.h"
+#include "bench/measure/parallel_measure.h"
 #include "bench/measure/statistics.h"
 #include "bench/spec/values.h"
 #include "comm/mpi.h"
@@ -27,7 +30,7 @@ using record::Json;
 
 constexpr std::chrono::milliseconds kWaitLimit{120000};
 constexpr size_t kSmallest = 64 << 10, kLargest = 256 << 20;  // messages
-constexpr int64_t kFewest = 3, kMost = 50;                    // samples
+constexpr double kFewest = 3, kMost = 50;                     // samples
 
 // The tiles that a kernel's planner makes. A kernel that is not named here gets square ones.
 struct Tiling {
@@ -82,20 +85,21 @@ class Rank {
     if (group_.rank() == 0 && c_.progress) c_.progress(text);
   }
 
-  // Every rank's value, on every rank.
-  std::vector<double> of_all(double mine) {
+  // Every rank's values, on every rank: rank 0's, then rank 1's, and so on.
+  std::vector<double> of_all(const std::vector<double>& mine) {
     const auto ranks = static_cast<size_t>(group_.size());
-    const Buffer send(sizeof mine, device_), receive(sizeof mine * ranks, device_);
-    copy_bytes(send.data(), device_.kind, &mine, DeviceKind::kCpu, sizeof mine);
-    group_.all_gather(send.data(), receive.data(), sizeof mine, testbed_->stream());
+    const size_t bytes = mine.size() * sizeof(double);
+    const Buffer send(bytes, device_), receive(bytes * ranks, device_);
+    copy_bytes(send.data(), device_.kind, mine.data(), DeviceKind::kCpu, bytes);
+    group_.all_gather(send.data(), receive.data(), bytes, testbed_->stream());
     group_.synchronize(testbed_->stream());
-    std::vector<double> all(ranks);
-    copy_bytes(all.data(), DeviceKind::kCpu, receive.data(), device_.kind, sizeof mine * ranks);
+    std::vector<double> all(mine.size() * ranks);
+    copy_bytes(all.data(), DeviceKind::kCpu, receive.data(), device_.kind, bytes * ranks);
     return all;
   }
 
-  // What a rank does by itself, of which the mean over the ranks counts, or with others: then the slowest
-  // one.
+  // What a rank does by itself, of which the mean over the ranks counts, or with others: then each sample is
+  // the slowest rank's.
   enum class Kind { kAlone, kTogether };
 
   // On the CPU a rank alone is timed by its thread's processor time, so that other programs do not count.
@@ -110,23 +114,34 @@ class Rank {
   // because other programs take turns with the ranks.
   double time_of(const Work& work, Kind kind, const Work& before = {}) {
     const auto sample = [&] {
-      group_.barrier();
       if (before) before();
+      group_.barrier();
       const double begin_s = now_s(kind);
       work();
       testbed_->synchronize();
       return now_s(kind) - begin_s;
     };
     sample();  // the first run has other costs
-    const std::vector<double> first = of_all(sample());
+    const std::vector<double> first = of_all({sample()});
     const double first_s = *std::max_element(first.begin(), first.end());
-    const auto count = std::clamp(static_cast<int64_t>(c_.budget_s / first_s), kFewest, kMost);
+    LONGSPAN_CHECK_INPUT(first_s > 0, "a measurement took {} s by the clock: it must be more than 0",
+                         first_s);
+    const double count = std::clamp(c_.budget_s / first_s, kFewest, kMost);
     std::vector<double> mine;
-    for (int64_t i = 0; i < count; ++i) mine.push_back(sample());
-    const std::vector<double> times =
-        of_all(on_cpu() ? *std::min_element(mine.begin(), mine.end()) : median(mine));
-    if (kind == Kind::kTogether) return *std::max_element(times.begin(), times.end());
-    return std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(times.size());
+    while (static_cast<double>(mine.size()) < count) mine.push_back(sample());
+    const auto typical = [&](const std::vector<double>& times) {
+      return on_cpu() ? *std::min_element(times.begin(), times.end()) : median(times);
+    };
+    if (kind == Kind::kAlone) {
+      const std::vector<double> times = of_all({typical(mine)});
+      return std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(times.size());
+    }
+    const std::vector<double> all = of_all(mine);
+    for (size_t i = 0; i < all.size(); ++i) {
+      double& slowest = mine[i % mine.size()];
+      slowest = std::max(slowest, all[i]);
+    }
+    return typical(mine);
   }
 
   Problem problem_of(std::string_view mask, int64_t tokens) const {
@@ -208,10 +223,14 @@ class Rank {
                       residual.mean);
       };
       json[std::string(name_of(direction))] = {
-          {"tile_rows", pass.tile_rows},           {"tile_keys", pass.tile_keys},
-          {"most_pack", pass.most_pack},           {"tile_s", fitted(pass.tile_s)},
-          {"row_tile_s", fitted(pass.row_tile_s)}, {"key_tile_s", fitted(pass.key_tile_s)},
-          {"launch_s", fitted(pass.launch_s)},     {"tail", fitted(pass.tail)}};
+          {"tile_rows", pass.tile_rows},
+          {"tile_keys", pass.tile_keys},
+          {"most_pack", pass.most_pack},
+          {"tile_s", fitted(pass.tile_s)},
+          {"row_tile_s", fitted(pass.row_tile_s)},
+          {"key_tile_s", fitted(pass.key_tile_s)},
+          {"launch_s", fitted(pass.launch_s)},
+          {"tail", units == 1 ? figure(0, "default", "nothing to wait for: one unit") : fitted(pass.tail)}};
     }
     return json;
   }
@@ -314,9 +333,9 @@ class Rank {
       const Line alone = exchanges(t.devices, 1);
       add("port_", alone, "the ranks of a node");
       if (on_cpu()) {
-        json["beside_bytes_per_s"] = json["port_bytes_per_s"];
-        json["beside_bytes_per_s"]["source"] =
-            "the same: a rank of the CPU copies when it has nothing to compute";
+        json["beside_bytes_per_s"] =
+            figure(alone.bytes_per_s, "default",
+                   "as alone: a rank of the CPU copies when it has nothing to compute");
       } else {
         add("beside_", exchanges(t.devices, 1, &alone), "the ranks of a node, beside a kernel");
       }
@@ -325,14 +344,16 @@ class Rank {
         figure(0, "default",
                on_cpu() ? "a rank of the CPU copies when it has nothing to compute" : "not measured: none");
     if (t.nodes > 1) {
-      add("interface_", exchanges(group_.size(), t.devices), "the nodes");
+      const Line between = exchanges(group_.size(), t.devices);
+      add("interface_", between, "the nodes");
       json["ranks_per_interface"] = 1;
       json["oversubscription"] = figure(1, "default", "not measured: a network without oversubscription");
-      for (const char* name : {"bytes_per_s", "latency_s"}) {
-        const std::string port = name == std::string("latency_s") ? name : std::string("port_") + name;
-        if (!json.contains(port)) json[port] = json[std::string("interface_") + name];
+      if (t.devices == 1) {
+        const std::string source = "as between nodes: a node has one rank";
+        json["port_bytes_per_s"] = figure(between.bytes_per_s, "default", source);
+        json["beside_bytes_per_s"] = figure(between.bytes_per_s, "default", source);
+        json["latency_s"] = figure(between.latency_s, "default", source);
       }
-      if (!json.contains("beside_bytes_per_s")) json["beside_bytes_per_s"] = json["port_bytes_per_s"];
     }
     return json;
   }
@@ -366,6 +387,10 @@ Json figure(double value, std::string_view origin, const std::string& source, do
 Json calibrate(const Workbench& workbench, const Calibration& c) {
   const std::vector<Device> devices = devices_of(workbench, *c.kernel);
   const bool gpus = c.kernel->device_kind() == DeviceKind::kCuda;
+  check_transport(*c.kernel, c.transport);
+  LONGSPAN_CHECK_INPUT(c.topology.ranks() > 1,
+                       "1 rank has no links to measure; give --topology with two devices or more, or take "
+                       "links from nccl-tests with --from and --nccl-tests");
   const auto run = [&](Communicator& group) {
     const size_t on_node = static_cast<size_t>(group.rank() % c.topology.devices);
     const Device& device = devices[on_node % devices.size()];
@@ -386,6 +411,7 @@ Json calibrate(const Workbench& workbench, const Calibration& c) {
   }
   LONGSPAN_CHECK_INPUT(c.transport != Transport::kMpi,
                        "ranks over MPI are processes; start them with mpirun -n {}", c.topology.ranks());
+  expect_one_process("the ranks are threads");
   LONGSPAN_CHECK_INPUT(c.topology.nodes == 1,
                        "ranks on {} nodes are processes; start them with torchrun or mpirun",
                        c.topology.nodes);
@@ -395,7 +421,9 @@ Json calibrate(const Workbench& workbench, const Calibration& c) {
     if (group.rank() == 0) machine = std::move(mine);
   };
   if (c.transport == Transport::kNccl) {
-    const auto ends = nccl_communicators(devices, kWaitLimit);
+    check_gpu_for_each_rank(devices.size(), c.topology.ranks());
+    const auto ends =
+        nccl_communicators(std::span(devices).first(static_cast<size_t>(c.topology.ranks())), kWaitLimit);
     std::vector<Communicator*> list;
     for (const auto& end : ends) list.push_back(end.get());
     run_on_threads(list, body);

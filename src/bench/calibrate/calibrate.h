@@ -1,4 +1,5 @@
-// Measures a machine for the simulation: its kernel, memory and links, each figure with its origin.
+// Measures a machine for the simulation: its kernel, memory and links, each figure with its origin. On the
+// CPU a kernel's times are its least ones, perhaps without contention for memory or a shared core.
 #pragma once
 
 #include <functional>
@@ -22,7 +23,8 @@ struct Calibration {
   std::function<void(const std::string&)> progress;
 };
 
-// The machine file. With several processes all must call it; only rank 0 gets a file, the others null.
+// The machine file. With several processes all must call it; only rank 0 gets a file, the others null. Throws
+// an input error before it measures if there are no two ranks, or the transport does not suit them.
 record::Json calibrate(const Workbench& workbench, const Calibration& calibration);
 
 // A figure of a machine file.

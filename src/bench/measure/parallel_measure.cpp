@@ -61,17 +61,27 @@ void take_worse(Errors& worst, const Errors& errors) {
 
 }  // namespace
 
-Spread spread(const Kernel& kernel, const Parallelism& p, const std::vector<Device>& devices,
-              const Device& device, Alarm* alarm) {
+void check_transport(const Kernel& kernel, Transport transport) {
   const bool gpus = kernel.device_kind() == DeviceKind::kCuda;
-  if (p.transport == Transport::kNccl) {
+  if (transport == Transport::kNccl) {
     LONGSPAN_CHECK_INPUT(gpus, "NCCL connects GPUs; {} runs on the CPU", kernel.name());
     const std::string reason = nccl_unavailable_reason();
     LONGSPAN_CHECK_INPUT(reason.empty(), "{}", reason);
   }
-  LONGSPAN_CHECK_INPUT(p.transport != Transport::kMpi || !gpus,
+  LONGSPAN_CHECK_INPUT(transport != Transport::kMpi || !gpus,
                        "MPI connects CPUs; {} runs on GPUs, which need NCCL", kernel.name());
+}
 
+void check_gpu_for_each_rank(size_t gpus, int ranks) {
+  LONGSPAN_CHECK_INPUT(
+      gpus >= static_cast<size_t>(ranks),
+      "NCCL needs one GPU per rank: {} ranks, {} GPUs; use --transport threads with fewer GPUs", ranks, gpus);
+}
+
+Spread spread(const Kernel& kernel, const Parallelism& p, const std::vector<Device>& devices,
+              const Device& device, Alarm* alarm) {
+  check_transport(kernel, p.transport);
+  const bool gpus = kernel.device_kind() == DeviceKind::kCuda;
   Spread made;
   ParallelOptions options;
   options.strategy = &strategy_from_name(p.strategy);
@@ -95,10 +105,7 @@ Spread spread(const Kernel& kernel, const Parallelism& p, const std::vector<Devi
       return thread_communicators(static_cast<int>(ranks.size()), limit);
     };
     if (p.transport == Transport::kNccl) {
-      LONGSPAN_CHECK_INPUT(
-          options.devices.size() >= static_cast<size_t>(p.ranks),
-          "NCCL needs one GPU per rank: {} ranks, {} GPUs; use --transport threads with fewer GPUs", p.ranks,
-          options.devices.size());
+      check_gpu_for_each_rank(options.devices.size(), p.ranks);
       options.communicators = nccl_communicators;
     }
   }

@@ -21,6 +21,12 @@ struct Spread {
   std::unique_ptr<Kernel> kernel;
 };
 
+// Throws an input error if the transport does not connect devices of the kernel's kind.
+void check_transport(const Kernel& kernel, Transport transport);
+
+// Throws an input error if NCCL lacks GPUs for the ranks of one process.
+void check_gpu_for_each_rank(size_t gpus, int ranks);
+
 // Spreads `kernel` over the ranks of `p`: threads on the `devices` of its kind, or processes, of which this
 // one has `device`. `alarm`, if given, reports ranks that have died. Throws an input error if the transport
 // does not suit the ranks.

@@ -176,6 +176,15 @@ std::optional<Launch> launch_of_processes(const Parallelism& p) {
   return alone && p.transport == Transport::kNccl ? std::nullopt : launch;
 }
 
+void expect_one_process(std::string_view reason) {
+  // In a Slurm job, rank 0 may be the batch script itself.
+  const std::optional<Launch> launch = launch_from_environment();
+  LONGSPAN_CHECK_INPUT(
+      !launch || launch->ranks == 1 || (launch->launcher == "Slurm" && launch->rank == 0),
+      "{} started {} processes, but {}; add --transport mpi on the CPU, or --transport nccl on GPUs",
+      launch->launcher, launch->ranks, reason);
+}
+
 Parallelism normalised(Parallelism p, int64_t heads_q, int64_t heads_kv) {
   const bool anything_else = !(p == Parallelism{});
   if (!p) {

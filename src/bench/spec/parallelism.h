@@ -50,6 +50,9 @@ Parallelism parallelism_from_json(const nlohmann::json& json);
 // started several. Otherwise nullopt.
 std::optional<Launch> launch_of_processes(const Parallelism& p);
 
+// For ranks that are no processes: throws an input error, with the reason, if a launcher started several.
+void expect_one_process(std::string_view reason);
+
 // Fills in options left to the strategy and removes those that it does not read, so that the same work is the
 // same case. Throws an input error if the ranks or the strategy are missing or contradict the topology.
 Parallelism normalised(Parallelism p, int64_t heads_q, int64_t heads_kv);
