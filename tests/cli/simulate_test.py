@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -399,6 +401,32 @@ class WorkloadAdviceTest(unittest.TestCase):
             done = self.advise([[self.SHORT]], option, {"--mask": "full", "--seqlen": "1K", "--lengths": "pile"}.get(option, "8"))
             self.assertEqual(done.returncode, 2)
             self.assertIn(f"{option} cannot be combined with --workload", done.stderr)
+
+
+class ScalingToolTest(unittest.TestCase):
+    """tools/scaling, with a program that says what is given."""
+
+    def scaling(self, error):
+        with tempfile.TemporaryDirectory() as folder:
+            program = Path(folder) / "program"
+            program.write_text(f"""#!/bin/sh
+                [ "$2" = ulysses ] && {{ echo 'longspan: {error}' >&2; exit 2; }}
+                echo '{{"flops_per_s_per_rank": 1e12}}'""")
+            program.chmod(0o755)
+            return subprocess.run([sys.executable, str(ROOT / "tools" / "scaling"), "--program", str(program), "--machine", NODES,
+                                   "--tokens", "64", "--nodes", "2", "--out", str(Path(folder) / "out.jsonl")],
+                                  capture_output=True, text=True, timeout=600)
+
+    def test_what_a_strategy_cannot_do_is_left_out(self):
+        done = self.scaling("ulysses needs at most as many ranks as query heads")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("`ring-p2p`", done.stdout)
+        self.assertNotIn("ulysses", done.stdout)
+
+    def test_another_failure_ends_it_with_the_message(self):
+        done = self.scaling("the machine has no links")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("exit code 2\nlongspan: the machine has no links", done.stderr)
 
 
 if __name__ == "__main__":
