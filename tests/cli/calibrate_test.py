@@ -47,7 +47,7 @@ class CalibrateTest(unittest.TestCase):
         self.assertGreaterEqual(json.loads(line.stdout)["time_s"], 0)
 
     def test_figures_of_nccl_tests(self):
-        table = Path(self.folder.name) / "sendrecv.txt"
+        table = Path(self.folder.name) / "sendrecv\udcff.txt"  # a name that is not UTF-8
         table.write_text(TABLE)
         result = run("calibrate", "--from", str(H200), "--nccl-tests", str(table), "--nccl-tests-nodes", str(table), "--out",
                      str(self.out))
@@ -76,6 +76,7 @@ class CalibrateTest(unittest.TestCase):
                 (["--kernel", "none"], {}, "--kernel 'none' is unknown"),
                 (["--heads", "0"], {}, "--heads"),
                 (["--name", "a\nb"], {}, "--name 'a b' must be UTF-8 without control characters"),
+                (["--name", "a\udcff"], {}, r"--name 'a\xff' must be UTF-8"),
                 (["--kernel", "cpu-flash", "--topology", "1x1"], {}, "1 rank has no links to measure; give --topology"),
                 (["--kernel", "cpu-flash", "--topology", "2x2"], {}, "ranks on 2 nodes are processes"),
                 ([*on_cpu, "--transport", "mpi"], {}, "start them with mpirun"),
