@@ -51,10 +51,14 @@ class Ranks:
             self.start_on(rank, function, *arguments)
 
     def start_on(self, rank, function, *arguments):
-        self._ends[rank].send((function, arguments))
+        try:
+            self._ends[rank].send((function, arguments))
+        except Exception:
+            self.stop()
+            raise
 
     def results(self, ranks=None):
-        """What the function gave on each rank. Raises the first failure."""
+        """What the function gave on each rank. Raises the first failure, which a rank that dies is, too."""
         ends = self._ends if ranks is None else [self._ends[rank] for rank in ranks]
         results = {}
         while len(results) < len(ends):
@@ -63,7 +67,12 @@ class Ranks:
                 self.stop()
                 raise AssertionError(f"a rank does not answer within {LIMIT_S} s")
             for end in ready:
-                failure, results[end] = end.recv()
+                try:
+                    failure, results[end] = end.recv()
+                except (EOFError, OSError):
+                    rank = self._ends.index(end)
+                    self.processes[rank].join(LIMIT_S)
+                    failure = f"rank {rank} died with exit code {self.processes[rank].exitcode}"
                 if failure:
                     self.stop()  # the others may be waiting in the middle of something
                     raise AssertionError(failure)
