@@ -90,7 +90,8 @@ std::vector<std::string> strategy_names();  // "ulysses", "ring-p2p", ...
 RankTokens place_tokens(const Problem& problem, const ParallelConfig& config, int ranks);
 
 // Device memory that attentions use in their passes, one after another: as if their calls were those of one
-// object. Give it to those of several masks, rather than let each have its own. Copies refer to the same.
+// object. Constructing an attention counts as a call, since it may replace the memory by more. Give it to
+// those of several masks, rather than let each have its own. Copies refer to the same.
 class SharedBuffers {
  public:
   explicit SharedBuffers(const Device& device);

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "comm/carried.h"
 #include "comm/communicator.h"
 #include "comm/nccl.h"
@@ -18,6 +19,7 @@
 #include "support.h"
 #ifdef LONGSPAN_WITH_CUDA
 #include "base/cuda/cuda.h"
+#include "kernels/gpu/plan_memory.h"
 #endif
 
 using longspan::python::guarded;
@@ -89,20 +91,29 @@ class Digest {
   uint64_t state_ = 0xcbf29ce484222325;
 };
 
-// What the attentions of a group on one device share: their calls run one after another, on whatever streams
-// they are made.
+// What the attentions of a group on one device share: they are made and called one after another, on whatever
+// streams.
 class Turns {
  public:
-  explicit Turns(const Device& device) : buffers(device) {
+  explicit Turns(const Device& device) : buffers_(device) {
 #ifdef LONGSPAN_WITH_CUDA
     if (device.kind == DeviceKind::kCuda) last_.emplace(device.index, cuda::Event::Timing::kOff);
 #endif
+  }
+
+  template <class... Arguments>
+  ParallelAttention make(const Arguments&... arguments) {
+    const std::scoped_lock lock(mutex_);
+    return {arguments..., buffers_};
   }
 
   template <class Pass>
   void take([[maybe_unused]] Stream stream, const Pass& pass) {
     const std::scoped_lock lock(mutex_);
 #ifdef LONGSPAN_WITH_CUDA
+    LONGSPAN_CHECK_INPUT(!last_ || !gpu::is_captured(cuda::raw(stream)),
+                         "attention over several ranks cannot be captured into a CUDA graph: call it outside "
+                         "of the capture");
     if (used_) last_->wait_in(stream);
 #endif
     pass();
@@ -112,10 +123,9 @@ class Turns {
 #endif
   }
 
-  const SharedBuffers buffers;
-
  private:
   std::mutex mutex_;
+  const SharedBuffers buffers_;
 #ifdef LONGSPAN_WITH_CUDA
   std::optional<cuda::Event> last_;  // the end of the last call
   bool used_ = false;
@@ -129,8 +139,8 @@ class Attention {
             std::shared_ptr<Turns> turns, const Device& device, const longspan_problem& asked)
       : group_(group),
         turns_(std::move(turns)),
-        attention_(problem, config, group, device,
-                   asked.backward != 0 ? Direction::kBackward : Direction::kForward, turns_->buffers),
+        attention_(turns_->make(problem, config, group, device,
+                                asked.backward != 0 ? Direction::kBackward : Direction::kForward)),
         own_(problem),
         info_{attention_.token_count(), asked, static_cast<int64_t>(attention_.kept_bytes()),
               problem.lse_gradient} {

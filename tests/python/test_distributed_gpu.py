@@ -75,6 +75,23 @@ def test_one_gpu():
     assert run(1, compare, ["ring-p2p", "balanced"]) == [True]
 
 
+def capture():
+    """What a capture says, and that calls work afterwards."""
+    cp = ContextParallel(strategy="ring-p2p", limit_s=60)
+    place = cp.place(Mask.causal(TOKENS), (8, 2), 64)
+    parts = [x.detach() for x in inputs(TOKENS, TOKENS, heads=(8, 2), head_dim=64, dtype=torch.bfloat16, device="cuda")]
+    expected = cp.attention(*parts, place)
+    with pytest.raises(RuntimeError, match="cannot be captured"):
+        with torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="thread_local"):
+            cp.attention(*parts, place)
+    return torch.equal(cp.attention(*parts, place), expected)
+
+
+@pytest.mark.gpu
+def test_capture_is_refused():
+    assert run(1, capture) == [True]
+
+
 @pytest.mark.gpu
 @two_gpus
 def test_two_gpus():
