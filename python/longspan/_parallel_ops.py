@@ -2,7 +2,7 @@
 
 import torch
 
-from longspan import _ops
+from longspan import _ops, _transport
 
 forward = torch.ops.longspan.parallel_forward.default
 backward = torch.ops.longspan.parallel_backward.default
@@ -29,7 +29,11 @@ def _setup(ctx, inputs, output):
 def _backward(ctx, dout, dlse, _):
     q, k, v, o, lse, kept, plan = ctx.saved_tensors
     dout = torch.zeros_like(o) if dout is None else dout.contiguous()  # a rank that skipped the pass would be missed
-    return *backward(dout, _ops.dense(dlse), q, k, v, o, lse, kept, plan), None, None
+    try:
+        return *backward(dout, _ops.dense(dlse), q, k, v, o, lse, kept, plan), None, None
+    except RuntimeError:
+        _transport.raise_interrupt()
+        raise
 
 
 torch.library.register_autograd("longspan::parallel_forward", _backward, setup_context=_setup)

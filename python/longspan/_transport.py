@@ -164,13 +164,25 @@ class Carried(Transport):
         self.tell(reason)
 
 
+_interrupts = threading.local()
+
+
 def _noted(body):
     """A number of body; a failure is noted for the library, since no exception passes through it."""
     try:
         return body()
     except BaseException as error:
+        if not isinstance(error, Exception):
+            _interrupts.error = error
         _core.set_error(str(error) if isinstance(error, RuntimeError) else repr(error))
         return -1
+
+
+def raise_interrupt():
+    """Raises the KeyboardInterrupt or SystemExit that ended a message of this thread, if one did: after a call has failed."""
+    error, _interrupts.error = getattr(_interrupts, "error", None), None
+    if error is not None:
+        raise error
 
 
 def _carrier(number):

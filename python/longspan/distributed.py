@@ -25,7 +25,7 @@ from longspan import _core, _parallel_ops
 from longspan._attention import autocast, explain, problem_of, tokens, with_sinks
 from longspan._mask import Mask
 from longspan._transport import (Carried, GroupReference, Nccl, all_gather, all_reduce, all_to_all,
-                                 device_of_collectives)
+                                 device_of_collectives, raise_interrupt)
 
 __all__ = ["ContextParallel", "ParallelPlan", "Placement"]
 
@@ -121,6 +121,7 @@ class ContextParallel:
             o, lse = _parallel_ops.attention(q, k, v, found.tensor, found.kept_bytes)
         except RuntimeError:
             if not torch.compiler.is_compiling():
+                raise_interrupt()
                 explain(q, k, v, found, found.count, found.count)
             raise
         if sinks is not None:

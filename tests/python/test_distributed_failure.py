@@ -1,5 +1,6 @@
 """A rank that dies or hangs ends all ranks with a reason, and a fresh process group works afterwards."""
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -11,6 +12,7 @@ import torch.distributed as dist
 
 from conftest import inputs
 from longspan import Mask
+from longspan._transport import Carried
 from longspan.distributed import ContextParallel
 from ranks import Ranks
 
@@ -71,6 +73,34 @@ def test_a_lost_rank_ends_all(strategy, lost, act, how, words):
     finally:
         ranks.stop()
     assert not any(process.is_alive() for process in ranks.processes)
+
+
+def interrupt(backward):
+    """Ctrl-C on rank 0 while it waits for a message."""
+    cp = ContextParallel(strategy="ring-p2p", limit_s=LIMIT_S)
+    place = cp.place(MASK, (4, 2), 8, torch.float32)
+    parts = [place.shard(x) for x in inputs(64, 64, head_dim=8)]
+    o = cp.attention(*parts, place)
+    if dist.get_rank() == 0:
+        def wait(*_):
+            raise KeyboardInterrupt("of the test")
+        Carried.wait = wait
+    with pytest.raises(KeyboardInterrupt, match="of the test") if dist.get_rank() == 0 else contextlib.suppress(RuntimeError):
+        if backward:
+            o.sum().backward()
+        else:
+            cp.attention(*parts, place)
+    return True
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_an_interrupt_stays_one(backward):
+    ranks = Ranks(2)
+    try:
+        ranks.start(interrupt, backward)
+        assert ranks.results() == [True, True]
+    finally:
+        ranks.stop()
 
 
 def threads_of_gloo():
