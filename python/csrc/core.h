@@ -183,6 +183,8 @@ LONGSPAN_API int longspan_parallel_make(const longspan_masks* masks, const longs
                                         int64_t* plan);
 LONGSPAN_API int longspan_parallel_get_info(int64_t plan, longspan_parallel_info* out);
 LONGSPAN_API void longspan_parallel_delete(int64_t plan);
+/* Ends the group: for a rank that fails before the pass, which the others would wait for. */
+LONGSPAN_API void longspan_parallel_fail(int64_t plan, const char* reason);
 /* kept: kept_bytes; forward, null if no backward pass follows. */
 LONGSPAN_API int longspan_parallel_forward(int64_t plan, const longspan_forward_args* args, void* kept,
                                            void* stream);

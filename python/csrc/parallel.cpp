@@ -148,6 +148,7 @@ class Attention {
   }
 
   const longspan_parallel_info& info() const { return info_; }
+  void fail(const std::string& reason) { group_.fail(reason); }
 
   void forward(const longspan_forward_args& args, void* kept, Stream stream) {
     run(stream, [&] {
@@ -328,6 +329,10 @@ int longspan_parallel_get_info(int64_t plan, longspan_parallel_info* out) {
 
 void longspan_parallel_delete(int64_t plan) {
   guarded([&] { attentions().remove(plan); });
+}
+
+void longspan_parallel_fail(int64_t plan, const char* reason) {
+  guarded([&] { attentions().find(plan)->fail(reason); });
 }
 
 int longspan_parallel_forward(int64_t plan, const longspan_forward_args* args, void* kept, void* stream) {

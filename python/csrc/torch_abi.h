@@ -43,8 +43,13 @@ namespace longspan::torch_abi {
 
 inline constexpr uint64_t kVersion = uint64_t{2} << 56 | uint64_t{10} << 48;  // 2.10
 
+// Of a function of PyTorch.
+struct Failure : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 inline void check(int32_t status, const char* what) {
-  if (status != 0) throw std::runtime_error(std::string("longspan: PyTorch failed to ") + what);
+  if (status != 0) throw Failure(std::string("longspan: PyTorch failed to ") + what);
 }
 
 // An owned reference to a tensor.

@@ -216,6 +216,18 @@ struct ParallelCall : Call {
   }
 };
 
+// Runs the body of a call. If PyTorch fails in it, as where memory is short, this rank is missed by the
+// others.
+template <class Body>
+void take_part(const ParallelCall& call, const Body& body) {
+  try {
+    body();
+  } catch (const longspan::torch_abi::Failure& failure) {
+    longspan_parallel_fail(call.plan, failure.what());
+    throw;
+  }
+}
+
 // parallel_forward(Tensor q, Tensor k, Tensor v, Tensor plan, SymInt kept_bytes)
 //   -> (Tensor o, Tensor lse, Tensor kept)
 void parallel_forward(uint64_t* stack, uint64_t, uint64_t) {
@@ -226,19 +238,21 @@ void parallel_forward(uint64_t* stack, uint64_t, uint64_t) {
   if (kept_bytes != 0 && kept_bytes != call.kept_bytes)
     refuse("kept_bytes is " + std::to_string(kept_bytes) + ": must be 0, or " +
            std::to_string(call.kept_bytes) + " as the plan says");
-  Tensor o = call.empty_rows(), lse = call.empty_lse();
-  Tensor kept = Tensor::empty({kept_bytes}, aoti_torch_dtype_uint8(), call.device_type, call.device_index);
-  const longspan_forward_args args{.q = call.rows("q", q),
-                                   .k = call.keys("k", k),
-                                   .v = call.keys("v", v),
-                                   .o = call.rows("o", o),
-                                   .lse = call.per_row("lse", lse),
-                                   .workspace = nullptr};
-  check_core(longspan_parallel_forward(call.plan, &args, kept_bytes == 0 ? nullptr : call.kept(kept),
-                                       call.stream()));
-  stack[0] = o.release();
-  stack[1] = lse.release();
-  stack[2] = kept.release();
+  take_part(call, [&] {
+    Tensor o = call.empty_rows(), lse = call.empty_lse();
+    Tensor kept = Tensor::empty({kept_bytes}, aoti_torch_dtype_uint8(), call.device_type, call.device_index);
+    const longspan_forward_args args{.q = call.rows("q", q),
+                                     .k = call.keys("k", k),
+                                     .v = call.keys("v", v),
+                                     .o = call.rows("o", o),
+                                     .lse = call.per_row("lse", lse),
+                                     .workspace = nullptr};
+    check_core(longspan_parallel_forward(call.plan, &args, kept_bytes == 0 ? nullptr : call.kept(kept),
+                                         call.stream()));
+    stack[0] = o.release();
+    stack[1] = lse.release();
+    stack[2] = kept.release();
+  });
 }
 
 // parallel_backward(Tensor dout, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, Tensor
@@ -251,22 +265,24 @@ void parallel_backward(uint64_t* stack, uint64_t, uint64_t) {
   const ParallelCall call(number);
   if (dlse.defined() && !call.lse_gradient)
     refuse("dlse is given, and the plan was made without: make it with lse_gradient=True");
-  Tensor dq = call.empty_rows(), dk = call.empty_keys(), dv = call.empty_keys();
-  const longspan_backward_args args{.q = call.rows("q", q),
-                                    .k = call.keys("k", k),
-                                    .v = call.keys("v", v),
-                                    .o = call.rows("o", o),
-                                    .dout = call.rows("dout", dout),
-                                    .dq = call.rows("dq", dq),
-                                    .dk = call.keys("dk", dk),
-                                    .dv = call.keys("dv", dv),
-                                    .lse = call.per_row("lse", lse),
-                                    .dlse = dlse.defined() ? call.per_row("dlse", dlse) : nullptr,
-                                    .workspace = nullptr};
-  check_core(longspan_parallel_backward(call.plan, &args, call.kept(kept), call.stream()));
-  stack[0] = dq.release();
-  stack[1] = dk.release();
-  stack[2] = dv.release();
+  take_part(call, [&] {
+    Tensor dq = call.empty_rows(), dk = call.empty_keys(), dv = call.empty_keys();
+    const longspan_backward_args args{.q = call.rows("q", q),
+                                      .k = call.keys("k", k),
+                                      .v = call.keys("v", v),
+                                      .o = call.rows("o", o),
+                                      .dout = call.rows("dout", dout),
+                                      .dq = call.rows("dq", dq),
+                                      .dk = call.keys("dk", dk),
+                                      .dv = call.keys("dv", dv),
+                                      .lse = call.per_row("lse", lse),
+                                      .dlse = dlse.defined() ? call.per_row("dlse", dlse) : nullptr,
+                                      .workspace = nullptr};
+    check_core(longspan_parallel_backward(call.plan, &args, call.kept(kept), call.stream()));
+    stack[0] = dq.release();
+    stack[1] = dk.release();
+    stack[2] = dv.release();
+  });
 }
 
 struct Operator {

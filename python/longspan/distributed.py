@@ -102,6 +102,13 @@ class ContextParallel:
         Returns o, like q; with return_lse also lse, float32 [Hq, T_r]. Raises what longspan.attention() raises, and
         RuntimeError with the reason once a rank has failed, died or kept the others waiting for longer than limit_s. The object
         is then of no more use; a new process group with a new ContextParallel is."""
+        try:
+            return self._attention(q, k, v, place, scale, sinks, deterministic, return_lse)
+        except (MemoryError, torch.OutOfMemoryError) as error:
+            self._tell(q.device, error)
+            raise
+
+    def _attention(self, q, k, v, place, scale, sinks, deterministic, return_lse):
         q, k, v = autocast(q, k, v)
         shape = q.shape
         q, k, v = tokens(q, "q"), tokens(k, "k"), tokens(v, "v")
@@ -164,6 +171,11 @@ class ContextParallel:
 
     def _run(self, collective, *arguments):
         collective(self.group, self.limit_s, *arguments)
+
+    def _tell(self, device, error):
+        """Ends the group: the other ranks would wait for this one, which cannot take part."""
+        if device in self._transports:
+            _core.call("group_fail", self._transports[device].group.handle, (str(error) or repr(error)).encode())
 
     def _check_agreed(self, digest, device):
         """Raises ValueError unless all ranks have the same number."""
@@ -331,7 +343,13 @@ class Placement:
             _core.call("digest", self._masks.handle, ctypes.byref(problem), ctypes.byref(config),
                        self._tokens.made.handle, ctypes.byref(digest))
             self.cp._check_agreed(digest.value, device)
-        return ParallelPlan(self, problem, config, dtype, device)
+        try:
+            return ParallelPlan(self, problem, config, dtype, device)
+        except (ValueError, TypeError, NotImplementedError):  # all ranks find the same
+            raise
+        except Exception as error:
+            self.cp._tell(device, error)
+            raise
 
     def _plan_of(self, q, scale, deterministic, lse_gradient):
         """The plan that is kept for such calls, or a new one."""

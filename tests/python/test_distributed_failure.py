@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import resource
 import signal
 import tempfile
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+import longspan.distributed
 from conftest import inputs
 from longspan import Mask
 from longspan._transport import Carried
@@ -99,6 +101,42 @@ def test_an_interrupt_stays_one(backward):
     try:
         ranks.start(interrupt, backward)
         assert ranks.results() == [True, True]
+    finally:
+        ranks.stop()
+
+
+def lack_memory(where):
+    """What the ranks say when rank 1 has no memory left before the pass."""
+    tokens = 1 << 17
+    cp = ContextParallel(strategy="ring-p2p", limit_s=LIMIT_S)
+    place = cp.place(Mask.window(tokens, 1, 1), (4, 2), 64, torch.float32)
+    plan = place.plan(torch.float32, "cpu", backward=False)
+    q, k, v = (torch.zeros(place.count, heads, 64) for heads in (4, 2, 2))
+    dist.barrier()
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    if cp.rank == 1 and where == "operator":
+        pages = int(pathlib.Path("/proc/self/statm").read_text().split()[0])
+        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + q.nbytes // 2, limits[1]))
+    elif cp.rank == 1:
+        def autocast(*_):
+            raise torch.OutOfMemoryError("failed to allocate")
+        longspan.distributed.autocast = autocast
+    try:
+        with torch.no_grad():
+            cp.attention(q, k, v, plan)
+    except RuntimeError as error:
+        return str(error)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+
+
+@pytest.mark.parametrize("where", ["attention", "operator"])
+def test_a_rank_without_memory_says_so(where):
+    ranks = Ranks(2)
+    try:
+        ranks.start(lack_memory, where)
+        waited, failed = ranks.results()
+        assert "failed to allocate" in failed and f"rank 1: {failed}" in waited
     finally:
         ranks.stop()
 
