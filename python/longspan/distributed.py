@@ -237,6 +237,7 @@ class Placement:
         # Not the mask, which keeps this object: both end, with the plans, once nobody needs the mask.
         self.cp, self._masks, self.heads, self.head_dim, self._tokens = cp, mask._masks, heads, head_dim, where
         self._plans, self._windows = {}, {}
+        self._of_models = {}  # placements for masks of models, by their bands: integrations.transformers
 
     @property
     def mask(self):

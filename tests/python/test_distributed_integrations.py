@@ -9,7 +9,7 @@ import torch.distributed as dist
 import longspan
 import ranks
 from longspan import Mask
-from longspan.distributed import ContextParallel
+from longspan.distributed import ContextParallel, Placement
 
 LENGTHS = [30, 13, 21]
 TOKENS = sum(LENGTHS)
@@ -196,7 +196,11 @@ def train_transformers(kind, settings, strategy):
         cp.sum_gradients(model.parameters())
         return float(summed([loss.detach().clone()])[0])
 
+    plans, plan = [], Placement.plan
+    Placement.plan = lambda *arguments, **options: plans.append(plan(*arguments, **options)) or plans[-1]
     expected, ours = train(one_rank), train(two_ranks)
+    Placement.plan = plan
+    assert len(plans) == 1, "a plan of each mask serves all steps"
     assert ours == pytest.approx(expected, rel=1e-5) and len(set(expected)) == 3
     with integration.context_parallel(place), pytest.raises(ValueError, match="shard_batch"):
         model(input_ids=place.shard(batches[0], 1), position_ids=place.position_ids()[None], use_cache=False)

@@ -96,11 +96,10 @@ def _plain(rows, columns, causal):
 
 
 class _Sharded:
-    """The masks of a model on one placement."""
+    """The masks of a model on one placement, which keeps theirs for the next step."""
 
     def __init__(self, place):
         self.place = place
-        self._places = {}  # by the bands of what the model's mask shows
 
     def place_of(self, mask_function, causal_mask_function, attention_mask, device):
         """What the model's mask function and the placement's mask both show."""
@@ -112,12 +111,11 @@ class _Sharded:
             own = Mask.causal(tokens)
         else:
             own = _evaluated(mask_function, 1, tokens, tokens, 0, 0, None, device)
-        key = tuple(own.bands())
-        if key not in self._places:
+        known, key = self.place._of_models, tuple(own.bands())
+        if key not in known:
             both = own & self.place.mask
-            same = both.area == self.place.mask.area
-            self._places[key] = self.place if same else self.place.with_mask(both)
-        return self._places[key]
+            known[key] = None if both.area == self.place.mask.area else self.place.with_mask(both)
+        return known[key] or self.place  # the placement must not keep itself
 
 
 @contextlib.contextmanager
