@@ -42,10 +42,18 @@ std::string no_code_reason(const Device& device) {
   cudaFuncAttributes attributes{};
   const cudaError_t status =
       cudaFuncGetAttributes(&attributes, portable_forward<ForwardConfig<Bf16, generic::kForwardShapes[0]>>);
-  if (status == cudaSuccess) return "";
-  cudaGetLastError();
-  return fmt::format("this build has no code for compute capability {}.{} ({})", device.capability / 10,
-                     device.capability % 10, cudaGetErrorString(status));
+  switch (status) {
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorInvalidDeviceFunction:
+    case cudaErrorInvalidPtx:
+    case cudaErrorUnsupportedPtxVersion:
+      cudaGetLastError();
+      return fmt::format("this build has no code for compute capability {}.{} ({})", device.capability / 10,
+                         device.capability % 10, cudaGetErrorString(status));
+    default:
+      LONGSPAN_CUDA(status);
+      return "";
+  }
 }
 
 }  // namespace longspan::portable

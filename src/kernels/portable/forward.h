@@ -104,7 +104,10 @@ struct Forward {
       most = fmaxf(most, Isa::shfl_xor(most, 2));
       // No key so far: any finite reference gives weights of 0.
       const float reference = most == -INFINITY ? 0 : most * p.scale_log2;
-      const float shrink = Isa::exp2(Isa::fma(maximum[i], p.scale_log2, -reference));
+      // Exactly 1 where the maximum stays: the reference is rounded, and a factor of 1 + epsilon for each
+      // tile adds up (docs/concepts/proof.md, "Drift of lse").
+      const float shrink =
+          most == maximum[i] ? 1.0F : Isa::exp2(Isa::fma(maximum[i], p.scale_log2, -reference));
       maximum[i] = most;
       float added = 0;
 #pragma unroll

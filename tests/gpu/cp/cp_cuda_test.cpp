@@ -295,11 +295,12 @@ std::unique_ptr<Kernel> over_one_gpu(const Kernel& kernel, const Strategy& strat
 
 class StrategiesOnAGpu : public testing::TestWithParam<Strategy> {};
 
-// The plain kernel and, if this build has it, the Hopper kernel.
-std::vector<const Kernel*> plain_and_best() {
+// The plain kernel and those that merge with a partial result, of those that this build has.
+std::vector<const Kernel*> plain_and_merging() {
   std::vector<const Kernel*> found;
   for (const Kernel* kernel : kernels()) {
-    if (kernel->name() == "gpu-naive" || kernel->name() == "sm90") found.push_back(kernel);
+    if (kernel->name() == "gpu-naive" || kernel->name() == "portable" || kernel->name() == "sm90")
+      found.push_back(kernel);
   }
   return found;
 }
@@ -308,7 +309,7 @@ TEST_P(StrategiesOnAGpu, GiveTheOraclesResult) {
   LONGSPAN_NEEDS_GPU();
   const Device gpu = first_gpu();
   int cases = 0;
-  for (const Kernel* found : plain_and_best()) {
+  for (const Kernel* found : plain_and_merging()) {
     const Kernel& kernel = *found;
     const std::string_view name = kernel.name();
     for (const char* mask : {"causal", "causal_document", "share_question", "uniform_block_sparse"}) {
@@ -357,7 +358,7 @@ TEST(RanksOnAGpu, ReadNoDataBeforeItArrives) {
   const Device gpu = first_gpu();
   Problem problem = cp_problem("full", 8192, 4, 4, 128);
   problem.dtype = DType::kBF16;
-  for (const Kernel* found : plain_and_best()) {
+  for (const Kernel* found : plain_and_merging()) {
     const Kernel& kernel = *found;
     const std::string_view name = kernel.name();
     for (const char* strategy : {"balanced", "ring-p2p"}) {

@@ -108,6 +108,13 @@ TEST(PortableEmulated, ManyTiles) {
   expect_right(problem_of({one_band(600, 600, -200, 30)}, 2, 1, 96, DType::kF16), "window");
 }
 
+// A row's sums may not grow with each tile that leaves its maximum as it is.
+TEST(PortableEmulated, LongRowsDoNotDrift) {
+  const int64_t keys = 32768;
+  const Problem problem = problem_of({Mask(1, keys, std::vector<Band>{{{0, 1}, {0, keys}}})}, 1, 1, 64);
+  EXPECT_EQ(verify(*emulated_plan(problem, 80), problem, Direction::kForward, cpu_device(), {}).failure, "");
+}
+
 TEST(PortableEmulated, EveryPattern) {
   for (const Pattern& pattern : patterns()) {
     PatternOptions options;
@@ -144,7 +151,7 @@ TEST(PortableEmulated, PartialOutputs) {
       }
 }
 
-// verify() runs deterministic problems twice; here the order of blocks matters too, since they take turns.
+// Blocks run one after another here, so this shows that the numbers of their turns fit, not that they wait.
 TEST(PortableEmulated, DeterministicGradients) {
   for (const NamedMask& named : masks_of(330)) {
     Problem problem = problem_of({named.mask}, 4, 2, 64);
