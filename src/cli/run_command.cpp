@@ -88,7 +88,8 @@ std::string relative_path(const std::string& path) {
   return std::filesystem::path(path).is_absolute() ? std::filesystem::proximate(path).string() : path;
 }
 
-// The cases of a workload, and which of them are its steps. Cases that the filter drops are in no step.
+// The cases of a workload, and which of them are its steps. A step whose cases the filter drops has no
+// result.
 Request request_of_workload(const RunArguments& options, const bench::Filter& filter) {
   LONGSPAN_CHECK_INPUT(options.suite.empty(), "--workload cannot be combined with a suite");
   const std::string text = read_input_file(options.workload, kWorkloadFile);
@@ -102,14 +103,11 @@ Request request_of_workload(const RunArguments& options, const bench::Filter& fi
     if (filter.matches(c)) kept.insert(bench::id_of(c));
   }
   for (bench::WorkloadSeries& series : made.series) {
-    size_t named = 0;
-    for (auto& step : series.steps) {
-      for (std::vector<std::string>& ids : step) {
-        std::erase_if(ids, [&](const std::string& id) { return !kept.contains(id); });
-        named += ids.size();
-      }
-    }
-    if (named == 0) continue;
+    const auto is_kept = [&](const std::string& id) { return kept.contains(id); };
+    const bool any_kept = std::ranges::any_of(series.steps, [&](const auto& step) {
+      return std::ranges::any_of(step, [&](const auto& ids) { return std::ranges::any_of(ids, is_kept); });
+    });
+    if (!any_kept) continue;
     record::WorkloadRecord& line = request.workload.emplace_back();
     line.workload = relative_path(options.workload);
     line.hash = bench::hex16(bench::hash64(text));

@@ -1,5 +1,6 @@
 // `longspan workload`: draws a workload, document lengths for each step of a training run, or describes one.
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -81,7 +82,7 @@ bench::Workload drawn(const WorkloadArguments& given) {
     w.outside_s_per_token =
         parsed("--outside-s-per-token", [&] { return bench::parse_real(given.outside, 0, 1); });
   if (!given.memory.empty())
-    w.memory_bytes = static_cast<double>(count("--memory", given.memory, int64_t{1} << 50));
+    w.memory_bytes = static_cast<double>(count("--memory", given.memory, int64_t{1'000'000'000'000'000}));
   bench::check_header(w);
 
   bench::Drawing drawing;
@@ -117,7 +118,8 @@ void describe(const bench::Workload& w, const std::string& file) {
   std::sort(lengths.begin(), lengths.end());
   const auto [least, most] = std::minmax_element(tokens.begin(), tokens.end());
   const auto share_up_to = [&](double share) {
-    return lengths[static_cast<size_t>(share * static_cast<double>(lengths.size() - 1))];
+    const auto rank = static_cast<size_t>(std::ceil(share * static_cast<double>(lengths.size())));
+    return lengths[std::max<size_t>(rank, 1) - 1];
   };
   fmt::print("{}: {} steps, {} micro-batches of {} to {} tokens\n", printable(file), w.steps.size(),
              tokens.size(), format_length(*least), format_length(*most));

@@ -32,6 +32,7 @@ std::string contender_of(const Workload& w) {
   }
   if (!ranks.empty()) text += fmt::format(", {} ranks", ranks);
   text += (text.empty() ? "" : ", ") + w.kernel;
+  if (!w.dtype.empty()) text += " " + w.dtype;
   return w.deterministic ? text + ", same bits" : text;
 }
 
@@ -77,6 +78,7 @@ class Summing {
   WorkloadSummary summary() {
     WorkloadSummary summary;
     summary.workload = record_.workload;
+    summary.hash = record_.hash;
     summary.layers = record_.layers;
     summary.steps = record_.steps.size();
     std::vector<Step> steps;
@@ -100,7 +102,7 @@ class Summing {
     summary.with_planning_s =
         over_steps([&](const Step& s) { return s.attention_s + s.planning_s / layers; });
     const auto imbalance = [&](Load Step::*load) -> std::optional<double> {
-      if ((steps.front().*load).mean <= 0) return std::nullopt;
+      if (std::ranges::any_of(steps, [&](const Step& s) { return (s.*load).mean <= 0; })) return std::nullopt;
       return over_steps([&](const Step& s) { return (s.*load).most / (s.*load).mean; }).p50;
     };
     summary.tokens_imbalance = imbalance(&Step::tokens);
@@ -113,6 +115,8 @@ class Summing {
   // nullopt if a case is missing or was not measured.
   std::optional<Step> step_of(const std::vector<std::vector<std::string>>& replicas) {
     Step step;
+    if (std::ranges::all_of(replicas, [](const auto& ids) { return ids.empty(); }))
+      return incomplete("a step has no case");
     for (const std::vector<std::string>& ids : replicas) {
       double attention_s = 0, forward_plan_s = 0, backward_plan_s = 0;
       for (const std::string& id : ids) {
@@ -189,7 +193,8 @@ std::vector<WorkloadSummary> summarise_workloads(const Results& results) {
   std::stable_sort(summaries.begin(), summaries.end(), [](const auto& a, const auto& b) {
     // A contender that lacks steps does not compete: the others' steps may be the longer ones.
     const auto key = [](const WorkloadSummary& s) {
-      return std::tuple(std::string_view(s.setup), std::string_view(s.workload), s.steps - s.measured,
+      return std::tuple(std::string_view(s.setup), std::string_view(s.workload), std::string_view(s.hash),
+                        s.steps, s.layers, s.steps - s.measured,
                         s.with_planning_s ? s.with_planning_s->p50 : 0);
     };
     return key(a) < key(b);
@@ -241,8 +246,8 @@ std::string format_workloads(const std::vector<WorkloadSummary>& summaries, int 
       return fmt::format("{} {}{}", n, word, n == 1 ? "" : "s");
     };
     const std::string here =
-        fmt::format("Workload {}: {}, {} ({})", printable(s.workload), plural(s.steps, "step"),
-                    plural(static_cast<size_t>(s.layers), "layer"), printable(s.setup));
+        fmt::format("Workload {}: {}, {} ({}; hash {})", printable(s.workload), plural(s.steps, "step"),
+                    plural(static_cast<size_t>(s.layers), "layer"), printable(s.setup), printable(s.hash));
     if (here != heading) {
       heading = here;
       text += fmt::format("\n{}\n", here);
@@ -274,6 +279,7 @@ record::Json workloads_json(const std::vector<WorkloadSummary>& summaries) {
   };
   for (const WorkloadSummary& s : summaries) {
     list.push_back({{"workload", s.workload},
+                    {"hash", s.hash},
                     {"layers", s.layers},
                     {"setup", s.setup},
                     {"contender", s.contender},

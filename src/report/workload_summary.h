@@ -19,9 +19,9 @@ struct Percentiles {
 Percentiles percentiles(std::vector<double> values);  // at least one
 
 struct WorkloadSummary {
-  std::string workload;  // the file
+  std::string workload, hash;  // the file, and that of its text
   int64_t layers = 1;
-  std::string setup, contender;    // "usp ulysses 2, 4 ranks, sm90"
+  std::string setup, contender;    // "usp ulysses 2, 4 ranks, sm90 bf16"
   size_t steps = 0, measured = 0;  // `measured`: all of whose cases were
   std::string reason;              // why a case was not
   // Over the measured steps, all absent without one. A step's time is that of one layer's attention, both

@@ -125,11 +125,11 @@ class ReportPage(unittest.TestCase):
         self.assertTrue(self.browser.run("return document.getElementById('workloads').hidden"))
         self.open(self.workload)
         self.assertFalse(self.browser.run("return document.getElementById('workloads').hidden"))
-        self.assertEqual(self.browser.run("return document.querySelector('#workloads h3').textContent"), "w.jsonl · 3 steps · 8 layers")
+        self.assertEqual(self.browser.run("return document.querySelector('#workloads h3').textContent"), "w.jsonl · 00 · 3 steps · 8 layers")
         heads = self.browser.run("return [...document.querySelectorAll('#workloads th')].map((n) => n.textContent)")
         rows = {row[0]: dict(zip(heads, row)) for row in self.browser.run("""return [...document.querySelectorAll('#workloads tr.step-times')]
           .map((row) => [...row.cells].map((cell) => cell.textContent))""")}
-        self.assertEqual(list(rows), ["balanced, 4 ranks, sm90", "usp, 4 ranks, sm90"])  # the fastest first
+        self.assertEqual(list(rows), ["balanced, 4 ranks, sm90 bf16", "usp, 4 ranks, sm90 bf16"])  # the fastest first
         balanced, usp = rows.values()
         self.assertEqual((balanced["steps"], usp["steps"]), ("3 of 3", "2 of 3"))
         self.assertEqual((balanced["tokens"], balanced["pairs"], balanced["time"]), ("1.00", "1.27", "1.00"))

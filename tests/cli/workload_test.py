@@ -80,6 +80,10 @@ class WorkloadTest(unittest.TestCase):
         self.assertEqual(part.returncode, 0, part.stderr)
         self.assertIn("balanced, 2 ranks, cpu-flash", part.stdout)
         self.assertNotIn("ring-p2p", part.stdout)
+        halves = self.folder / "halves"
+        half = run(*command[:-len(QUICK) - 1], str(halves), *QUICK, "--filter", "strategy=balanced direction=forward")
+        self.assertEqual(half.returncode, 0, half.stderr)
+        self.assertIn("0/3", half.stdout)  # a step is both passes
         whole = run(*command, "--resume")
         self.assertEqual(whole.returncode, 0, whole.stderr)
         self.assertIn("12 measured, 0 skipped, 0 failed, 12 measured before", whole.stderr)
@@ -106,9 +110,11 @@ class WorkloadTest(unittest.TestCase):
 
     def test_refuses_axes_that_the_workload_fixes(self):
         path = str(self.drawn("--lengths", "uniform:20:200"))
-        for option, value in (("--mask", "full"), ("--seqlen", "1K"), ("--lengths", "pile"), ("--heads", "4")):
+        for option, value in (("--mask", "full"), ("--seqlen", "1K"), ("--lengths", "pile"), ("--heads", "4"), ("--direction", "forward")):
             self.refused(f"{option} cannot be combined with --workload", "run", "--workload", path, option, value)
         self.refused("cannot be combined with a suite", "run", "quick", "--workload", path)
+        one = str(self.drawn("--cp", "1"))
+        self.refused("--strategy needs --ranks", "run", "--workload", one, "--strategy", "ring-p2p")
         broken = self.folder / "broken.jsonl"
         broken.write_text(Path(path).read_text() + '{"mask":"causal_document"}\n')
         self.refused("broken.jsonl:5: 'micro_batches' is missing", "run", "--workload", str(broken))

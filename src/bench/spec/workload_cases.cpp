@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kMostCases = 100000;
 
 bool fixed_by_workload(std::string_view axis) {
-  for (const std::string_view name : {"mask", "seqlen", "heads", "head_dim", "masks", "lengths"})
+  for (const std::string_view name : {"mask", "seqlen", "heads", "head_dim", "masks", "lengths", "direction"})
     if (axis == name) return true;
   return find_option(pattern_options(), axis) != nullptr;
 }
@@ -30,8 +30,11 @@ Group common_group(const Workload& w, const Group& given) {
   set(group, "heads", fmt::format("{}:{}", w.heads_q_per_gpu(), w.heads_kv_per_gpu()));
   set(group, "head_dim", fmt::format("{}", w.head_dim));
   if (unset("dtype")) set(group, "dtype", std::string(name_of(w.dtype)));
-  if (unset("direction")) group.values["direction"] = {{"forward", "--workload"}, {"backward", "--workload"}};
-  if (!unset("strategy") && unset("ranks") && unset("topology")) set(group, "ranks", fmt::format("{}", w.cp));
+  group.values["direction"] = {{"forward", "--workload"}, {"backward", "--workload"}};
+  if (!unset("strategy") && unset("ranks") && unset("topology")) {
+    LONGSPAN_CHECK_INPUT(w.cp > 1, "--strategy needs --ranks: the workload was drawn for one rank (cp 1)");
+    set(group, "ranks", fmt::format("{}", w.cp));
+  }
   return group;
 }
 

@@ -19,7 +19,7 @@ function workloadTable(list) {
 }
 
 function drawWorkloads() {
-  const titleOf = (w) => [w.workload, plural(w.steps, 'step'), plural(w.layers, 'layer'), manySetups ? w.setup : ''].filter(Boolean).join(' · ');
+  const titleOf = (w) => [w.workload, w.hash, plural(w.steps, 'step'), plural(w.layers, 'layer'), manySetups ? w.setup : ''].filter(Boolean).join(' · ');
   setSection('workloads', ...unique(data.workloads.map(titleOf)).flatMap((title) =>
     [el('h3', {}, title), workloadTable(data.workloads.filter((w) => titleOf(w) === title))]));
 }

@@ -62,7 +62,7 @@ TEST(WorkloadSummary, AddsUpBothPassesOfTheSlowestReplica) {
   const auto summaries = summarise_workloads(parse_results(text, "x.jsonl"));
   ASSERT_EQ(summaries.size(), 1u);
   const WorkloadSummary& s = summaries[0];
-  EXPECT_EQ(s.contender, "usp, 2 ranks, k");
+  EXPECT_EQ(s.contender, "usp, 2 ranks, k f32");
   EXPECT_EQ(s.measured, 2u);
   EXPECT_EQ(s.attention_s->p50, 7);  // replica 1; replica 0 takes 6 and 3
   EXPECT_EQ(s.attention_s->p99, 7);
@@ -89,6 +89,43 @@ TEST(WorkloadSummary, CountsOnlyStepsWhoseCasesWereAllMeasured) {
   EXPECT_EQ(summaries[0].planning_s->p50, 0.1);  // there is no backward case
 }
 
+TEST(WorkloadSummary, AStepWithoutCasesDoesNotCount) {
+  const std::string text =
+      text_of(run_json(), workload_json({{{"f1"}}, {{}, {}}, {{"f1"}}}), pass_json("f1", "forward", 1, 0.1));
+  const auto summaries = summarise_workloads(parse_results(text, "x.jsonl"));
+  ASSERT_EQ(summaries.size(), 1u);
+  EXPECT_EQ(summaries[0].measured, 2u);
+  EXPECT_EQ(summaries[0].reason, "a step has no case");
+  EXPECT_EQ(summaries[0].attention_s->p50, 1);
+}
+
+TEST(WorkloadSummary, HasNoImbalanceWhereAStepHasNoLoads) {
+  nlohmann::json alone = pass_json("f2", "forward", 1, 0.1);
+  alone.erase("parallel");
+  const std::string text =
+      text_of(run_json(), workload_json({{{"f1"}}, {{"f2"}}}), pass_json("f1", "forward", 1, 0.1), alone);
+  const auto summaries = summarise_workloads(parse_results(text, "x.jsonl"));
+  ASSERT_EQ(summaries.size(), 1u);
+  EXPECT_EQ(summaries[0].measured, 2u);
+  EXPECT_FALSE(summaries[0].pairs_imbalance.has_value());
+}
+
+TEST(WorkloadSummary, TellsDtypesAndFilesOfOneNameApart) {
+  nlohmann::json other = pass_json("f2", "forward", 1, 0.1);
+  other["case"]["dtype"] = "f16";
+  nlohmann::json rewritten = workload_json({{{"f2"}}});
+  rewritten["hash"] = "bb";
+  const std::string text =
+      text_of(run_json(), workload_json({{{"f1"}}}), rewritten, pass_json("f1", "forward", 1, 0.1), other);
+  const Results results = parse_results(text, "x.jsonl");
+  const auto summaries = summarise_workloads(results);
+  ASSERT_EQ(summaries.size(), 2u);
+  EXPECT_NE(summaries[0].contender, summaries[1].contender);
+  const std::string table = format_table(results, {});
+  EXPECT_THAT(table, HasSubstr("hash aa"));
+  EXPECT_THAT(table, HasSubstr("hash bb"));
+}
+
 TEST(WorkloadSummary, OneOfAResumedRunAndTheFastestFirst) {
   nlohmann::json other = pass_json("o1", "forward", 0.5, 0.1);
   other["case"]["strategy"] = "balanced";
@@ -98,7 +135,7 @@ TEST(WorkloadSummary, OneOfAResumedRunAndTheFastestFirst) {
   std::vector<std::string> contenders;
   for (const WorkloadSummary& s : summarise_workloads(parse_results(text, "x.jsonl")))
     contenders.push_back(s.contender);
-  EXPECT_THAT(contenders, ElementsAre("balanced, 2 ranks, k", "usp, 2 ranks, k"));
+  EXPECT_THAT(contenders, ElementsAre("balanced, 2 ranks, k f32", "usp, 2 ranks, k f32"));
 }
 
 TEST(WorkloadSummary, StandsInTableAndPageInPlaceOfItsCases) {
@@ -109,14 +146,14 @@ TEST(WorkloadSummary, StandsInTableAndPageInPlaceOfItsCases) {
   EXPECT_THAT(table, HasSubstr("1 measured, 0 skipped, 0 failed"));
   EXPECT_THAT(table, HasSubstr("1 case of workloads"));
   EXPECT_THAT(table, HasSubstr("Workload w.jsonl: 1 step, 4 layers"));
-  EXPECT_THAT(table, HasSubstr("usp, 2 ranks, k"));
+  EXPECT_THAT(table, HasSubstr("usp, 2 ranks, k f32"));
   EXPECT_THAT(table, Not(HasSubstr("Time of the ranks")));
   const std::string narrow = format_table(results, {.width = 80});
   EXPECT_THAT(narrow, HasSubstr("planning"));
   std::istringstream lines(narrow);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
   const std::string page = format_page(results, {});
-  EXPECT_THAT(page, HasSubstr(R"("contender":"usp, 2 ranks, k")"));
+  EXPECT_THAT(page, HasSubstr(R"("contender":"usp, 2 ranks, k f32")"));
   EXPECT_THAT(page, Not(HasSubstr(R"("id":"f1")")));
 }
 
