@@ -186,6 +186,10 @@ struct Backward {
     float* sums = p.dq_sums + tile * C::kRows * C::kHeadDim;
     const int warp = thread / 32, m_first = warp % C::kDqRowGroups * C::kDqRowTiles,
               n_first = warp / C::kDqRowGroups * C::kDqPairs * 2;
+    if (p.turns != nullptr) {
+      if (thread == 0) Isa::acquire(p.turns + tile, visit.at.turn(p.map));
+      Isa::sync();
+    }
 #pragma unroll
     for (int pair = 0; pair < C::kDqPairs; pair += C::kDqPairsAtOnce) {
       float dq[C::kDqRowTiles][2 * C::kDqPairsAtOnce][4] = {};
@@ -205,10 +209,6 @@ struct Backward {
             Isa::template mma<Element>(dq[m][n + 1], a[m], b[2], b[3]);
           }
         }
-      }
-      if (pair == 0 && p.turns != nullptr) {  // after the products, which need not wait
-        if (thread == 0) Isa::acquire(p.turns + tile, visit.at.turn(p.map));
-        Isa::sync();
       }
 #pragma unroll
       for (int m = 0; m < C::kDqRowTiles; ++m)
