@@ -425,6 +425,7 @@ Json calibrate(const Workbench& workbench, const Calibration& c) {
     const auto ends =
         nccl_communicators(std::span(devices).first(static_cast<size_t>(c.topology.ranks())), kWaitLimit);
     std::vector<Communicator*> list;
+    list.reserve(ends.size());
     for (const auto& end : ends) list.push_back(end.get());
     run_on_threads(list, body);
   } else {

@@ -77,6 +77,7 @@ Residual residual_of(const std::vector<double>& errors) {
 
 Residual residual_of(const std::vector<KernelSample>& samples, int64_t units, const KernelPassCost& pass) {
   std::vector<double> errors;
+  errors.reserve(samples.size());
   for (const KernelSample& s : samples)
     errors.push_back(seconds_of(s.work, pass, units, s.head_dim) / s.time_s - 1);
   return residual_of(errors);
@@ -140,6 +141,7 @@ Line fit_line(const std::vector<LineSample>& samples) {
   if (x[1] == 0) x = {0, solve(rows, {1}).front()};
   Line line{x[0], 1 / x[1], {}};
   std::vector<double> errors;
+  errors.reserve(samples.size());
   for (const LineSample& s : samples)
     errors.push_back((line.latency_s + s.bytes / line.bytes_per_s) / s.time_s - 1);
   line.residual = residual_of(errors);

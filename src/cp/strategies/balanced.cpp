@@ -240,6 +240,7 @@ std::vector<Share> shares_of(const Problem& problem, const Topology& topology, b
     if (!share.others.empty()) share.area += area_of_rows(share.others);
   }
   std::vector<Ranges> lists;  // in the order in which ranks keep their tokens
+  lists.reserve(shares.size());
   for (const Share& share : shares) lists.push_back(share.owned());
   for (size_t rank = 0; rank < sets.size(); ++rank) {
     Share& share = shares[rank];

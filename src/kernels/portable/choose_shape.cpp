@@ -20,9 +20,9 @@ auto first_that_fits(const Shapes& shapes, int64_t head_dim, const Device& devic
 }  // namespace
 
 int choose_pack(const Problem& problem) {
-  int pack = 1;
+  int64_t pack = 1;
   while (2 * pack <= generic::kMostPack && problem.group_size() % (2 * pack) == 0) pack *= 2;
-  return pack;
+  return static_cast<int>(pack);
 }
 
 ForwardShape choose_forward_shape(const Problem& problem, const Device& device) {
