@@ -167,30 +167,58 @@ void forward(uint64_t* stack, uint64_t, uint64_t) {
   stack[1] = lse.release();
 }
 
+// What both backward operators take first, dout, dlse, q, k, v, o and lse, and what they give: dq, dk and dv.
+class Gradients {
+ public:
+  explicit Gradients(const uint64_t* stack)
+      : dout_(take_tensor(stack[0])),
+        dlse_(take_optional_tensor(stack[1])),
+        q_(take_tensor(stack[2])),
+        k_(take_tensor(stack[3])),
+        v_(take_tensor(stack[4])),
+        o_(take_tensor(stack[5])),
+        lse_(take_tensor(stack[6])) {}
+
+  bool has_dlse() const { return dlse_.defined(); }
+  void allocate(const Call& call) {
+    dq_ = call.empty_rows();
+    dk_ = call.empty_keys();
+    dv_ = call.empty_keys();
+  }
+  longspan_backward_args args(const Call& call, void* workspace) const {
+    return {.q = call.rows("q", q_),
+            .k = call.keys("k", k_),
+            .v = call.keys("v", v_),
+            .o = call.rows("o", o_),
+            .dout = call.rows("dout", dout_),
+            .dq = call.rows("dq", dq_),
+            .dk = call.keys("dk", dk_),
+            .dv = call.keys("dv", dv_),
+            .lse = call.per_row("lse", lse_),
+            .dlse = has_dlse() ? call.per_row("dlse", dlse_) : nullptr,
+            .workspace = workspace};
+  }
+  void give(uint64_t* stack) {
+    stack[0] = dq_.release();
+    stack[1] = dk_.release();
+    stack[2] = dv_.release();
+  }
+
+ private:
+  Tensor dout_, dlse_, q_, k_, v_, o_, lse_, dq_, dk_, dv_;
+};
+
 // backward(Tensor dout, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, Tensor plan)
 //   -> (Tensor dq, Tensor dk, Tensor dv)
 void backward(uint64_t* stack, uint64_t, uint64_t) {
-  const Tensor dout = take_tensor(stack[0]), dlse = take_optional_tensor(stack[1]), q = take_tensor(stack[2]),
-               k = take_tensor(stack[3]), v = take_tensor(stack[4]), o = take_tensor(stack[5]),
-               lse = take_tensor(stack[6]), number = take_tensor(stack[7]);
+  Gradients gradients(stack);
+  const Tensor number = take_tensor(stack[7]);
   const Call call(number);
-  Tensor dq = call.empty_rows(), dk = call.empty_keys(), dv = call.empty_keys();
+  gradients.allocate(call);
   const Workspace workspace(call, call.info.backward_bytes);
-  const longspan_backward_args args{.q = call.rows("q", q),
-                                    .k = call.keys("k", k),
-                                    .v = call.keys("v", v),
-                                    .o = call.rows("o", o),
-                                    .dout = call.rows("dout", dout),
-                                    .dq = call.rows("dq", dq),
-                                    .dk = call.keys("dk", dk),
-                                    .dv = call.keys("dv", dv),
-                                    .lse = call.per_row("lse", lse),
-                                    .dlse = dlse.defined() ? call.per_row("dlse", dlse) : nullptr,
-                                    .workspace = workspace.data()};
+  const longspan_backward_args args = gradients.args(call, workspace.data());
   check_core(longspan_backward(call.plan, &args, call.stream()));
-  stack[0] = dq.release();
-  stack[1] = dk.release();
-  stack[2] = dv.release();
+  gradients.give(stack);
 }
 
 // The plan of a call under context parallelism. Its tensors hold the tokens of this rank.
@@ -259,29 +287,16 @@ void parallel_forward(uint64_t* stack, uint64_t, uint64_t) {
 // kept,
 //   Tensor plan) -> (Tensor dq, Tensor dk, Tensor dv)
 void parallel_backward(uint64_t* stack, uint64_t, uint64_t) {
-  const Tensor dout = take_tensor(stack[0]), dlse = take_optional_tensor(stack[1]), q = take_tensor(stack[2]),
-               k = take_tensor(stack[3]), v = take_tensor(stack[4]), o = take_tensor(stack[5]),
-               lse = take_tensor(stack[6]), kept = take_tensor(stack[7]), number = take_tensor(stack[8]);
+  Gradients gradients(stack);
+  const Tensor kept = take_tensor(stack[7]), number = take_tensor(stack[8]);
   const ParallelCall call(number);
-  if (dlse.defined() && !call.lse_gradient)
+  if (gradients.has_dlse() && !call.lse_gradient)
     refuse("dlse is given, and the plan was made without: make it with lse_gradient=True");
   take_part(call, [&] {
-    Tensor dq = call.empty_rows(), dk = call.empty_keys(), dv = call.empty_keys();
-    const longspan_backward_args args{.q = call.rows("q", q),
-                                      .k = call.keys("k", k),
-                                      .v = call.keys("v", v),
-                                      .o = call.rows("o", o),
-                                      .dout = call.rows("dout", dout),
-                                      .dq = call.rows("dq", dq),
-                                      .dk = call.keys("dk", dk),
-                                      .dv = call.keys("dv", dv),
-                                      .lse = call.per_row("lse", lse),
-                                      .dlse = dlse.defined() ? call.per_row("dlse", dlse) : nullptr,
-                                      .workspace = nullptr};
+    gradients.allocate(call);
+    const longspan_backward_args args = gradients.args(call, nullptr);
     check_core(longspan_parallel_backward(call.plan, &args, call.kept(kept), call.stream()));
-    stack[0] = dq.release();
-    stack[1] = dk.release();
-    stack[2] = dv.release();
+    gradients.give(stack);
   });
 }
 

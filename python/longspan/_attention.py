@@ -138,7 +138,15 @@ def autocast(q, k, v):
     return q.to(dtype), k.to(dtype), v.to(dtype)
 
 
-def with_sinks(o, lse, sinks):
+def result(o, lse, shape, sinks, return_lse):
+    """What a call returns: o in the shape of q, and lse if wanted, with the sinks' share taken off."""
+    if sinks is not None:
+        o, lse = _with_sinks(o, lse, sinks)
+    o = o.view(shape)
+    return (o, lse) if return_lse else o
+
+
+def _with_sinks(o, lse, sinks):
     """(o, lse) with a score for each head that takes its share of every row."""
     if sinks.shape != (o.shape[1],):
         raise ValueError(f"sinks has shape {list(sinks.shape)}: must be [{o.shape[1]}]")
@@ -179,11 +187,7 @@ def attention(q, k, v, mask, *, scale=None, sinks=None, deterministic=None, retu
         if not torch.compiler.is_compiling():
             explain(q, k, v, found, *found.mask.shape)
         raise
-    if sinks is not None:
-        o, lse = with_sinks(o, lse, sinks)
-    if len(shape) == 4:
-        o = o.view(shape)
-    return (o, lse) if return_lse else o
+    return result(o, lse, shape, sinks, return_lse)
 
 
 def explain(q, k, v, found, rows, columns):

@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 
 from longspan import _core, _parallel_ops
-from longspan._attention import autocast, explain, problem_of, tokens, with_sinks
+from longspan._attention import autocast, explain, problem_of, result, tokens
 from longspan._mask import Mask
 from longspan._transport import (Carried, GroupReference, Nccl, all_gather, all_reduce, all_to_all,
                                  device_of_collectives, raise_interrupt)
@@ -131,11 +131,7 @@ class ContextParallel:
                 raise_interrupt()
                 explain(q, k, v, found, found.count, found.count)
             raise
-        if sinks is not None:
-            o, lse = with_sinks(o, lse, sinks)
-        if len(shape) == 4:
-            o = o.view(shape)
-        return (o, lse) if return_lse else o
+        return result(o, lse, shape, sinks, return_lse)
 
     @torch.no_grad()
     def sum_gradients(self, parameters):

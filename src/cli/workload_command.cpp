@@ -161,8 +161,7 @@ void add_workload_command(CLI::App& program) {
   };
   add("--lengths", options->lengths,
       "document lengths: pile, prolong64k, prolong512k, uniform:A:B, list:A:B:..., or a file with a length "
-      "on "
-      "each line, all equally likely");
+      "on each line, all equally likely");
   add("--tokens", options->tokens, "tokens of a micro-batch, at most");
   add("--steps", options->steps, "steps");
   add("--micro-batches", options->micro_batches, "micro-batches of a step, of all replicas together");

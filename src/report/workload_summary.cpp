@@ -263,8 +263,8 @@ std::string format_workloads(const std::vector<WorkloadSummary>& summaries, int 
   text += "\n";
   for (const std::string& note :
        wrap("p50, p95, p99: one layer's attention in a step, both passes of all micro-batches. planning: of "
-            "all "
-            "micro-batches, once for all layers; with it: a layer's attention with its share. tokens, pairs, "
+            "all micro-batches, once for all layers; with it: a layer's attention with its share. tokens, "
+            "pairs, "
             "time: the largest rank's load over the mean one's. All but p95 and p99 are medians over the "
             "steps.",
             width > 0 ? static_cast<size_t>(width) : 118))

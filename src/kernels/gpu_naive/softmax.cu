@@ -1,5 +1,6 @@
 // The device code of softmax.h.
 #include "base/cuda/cuda.h"
+#include "base/cuda/device_code.h"
 #include "base/cuda/element.cuh"
 #include "base/error.h"
 #include "kernels/gpu_naive/softmax.h"
@@ -174,18 +175,7 @@ void round_to(const TensorView& to, const float* from, Stream stream) {
 }
 
 std::string no_code_reason(const Device& device) {
-  // Support is also queried on machines without a GPU, where the machine code cannot be checked.
-  if (int count = 0; cudaGetDeviceCount(&count) != cudaSuccess || device.index >= count) {
-    cudaGetLastError();
-    return "";
-  }
-  const cuda::DeviceGuard guard(device.index);
-  cudaFuncAttributes attributes{};
-  const cudaError_t status = cudaFuncGetAttributes(&attributes, round_kernel<float>);
-  if (status == cudaSuccess) return "";
-  cudaGetLastError();
-  return fmt::format("this build has no code for compute capability {}.{} ({})", device.capability / 10,
-                     device.capability % 10, cudaGetErrorString(status));
+  return cuda::no_code_reason(reinterpret_cast<const void*>(&round_kernel<float>), device);
 }
 
 }  // namespace longspan::naive_gpu

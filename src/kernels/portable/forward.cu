@@ -1,4 +1,5 @@
 // The instances of the portable forward kernel.
+#include "base/cuda/device_code.h"
 #include "kernels/portable/forward.h"
 #include "kernels/portable/launch.cuh"
 
@@ -33,27 +34,9 @@ void launch_forward(DType dtype, const ForwardShape& shape, const ForwardParams&
 }
 
 std::string no_code_reason(const Device& device) {
-  // Support is also queried on machines without a GPU, where the machine code cannot be checked.
-  if (int count = 0; cudaGetDeviceCount(&count) != cudaSuccess || device.index >= count) {
-    cudaGetLastError();
-    return "";
-  }
-  const cuda::DeviceGuard guard(device.index);
-  cudaFuncAttributes attributes{};
-  const cudaError_t status =
-      cudaFuncGetAttributes(&attributes, portable_forward<ForwardConfig<Bf16, generic::kForwardShapes[0]>>);
-  switch (status) {
-    case cudaErrorNoKernelImageForDevice:
-    case cudaErrorInvalidDeviceFunction:
-    case cudaErrorInvalidPtx:
-    case cudaErrorUnsupportedPtxVersion:
-      cudaGetLastError();
-      return fmt::format("this build has no code for compute capability {}.{} ({})", device.capability / 10,
-                         device.capability % 10, cudaGetErrorString(status));
-    default:
-      LONGSPAN_CUDA(status);
-      return "";
-  }
+  return cuda::no_code_reason(
+      reinterpret_cast<const void*>(&portable_forward<ForwardConfig<Bf16, generic::kForwardShapes[0]>>),
+      device);
 }
 
 }  // namespace longspan::portable

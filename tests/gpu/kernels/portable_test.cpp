@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 
 #include "attention/oracle/verify.h"
+#include "edges.h"
 #include "hopper.h"
 #include "mask/patterns/patterns.h"
 #include "output_bytes.h"
@@ -23,24 +24,11 @@
 namespace longspan {
 namespace {
 
-constexpr int64_t kBelow = kUnboundedBelow, kAbove = kUnboundedAbove;
-constexpr int64_t kHeadDims[] = {8, 40, 64, 72, 96, 128, 136, 192, 256};
-
-Mask one_band(int64_t rows, int64_t columns, int64_t lo, int64_t hi) {
-  return Mask(rows, columns, std::vector<Band>{{{0, rows}, {0, columns}, lo, hi}});
-}
+constexpr int64_t kBelow = kUnboundedBelow;
+constexpr std::initializer_list<int64_t> kHeadDims = {8, 40, 64, 72, 96, 128, 136, 192, 256};
 
 void expect_right(const Problem& problem) {
-  SCOPED_TRACE(fmt::format("{} x {}, heads {}:{}, head_dim {}, {}{}{}", problem.tokens_q, problem.tokens_kv,
-                           problem.heads_q, problem.heads_kv, problem.head_dim, name_of(problem.dtype),
-                           problem.fp32_output ? ", f32 output" : "",
-                           problem.deterministic ? ", deterministic" : ""));
-  const Device gpu = first_gpu();
-  ASSERT_EQ(portable_kernel().supports(problem, Direction::kBackward, gpu).reason, "");
-  const std::unique_ptr<Plan> plan = portable_kernel().plan(problem, gpu);
-  const VerifyReport report = verify(*plan, problem, Direction::kBackward, gpu, {});
-  EXPECT_EQ(report.tensors.size(), 5u);
-  EXPECT_EQ(report.failure, "");
+  expect_right(portable_kernel(), problem);
 }
 
 HeadMasks drawn(const Pattern& pattern, int64_t seqlen, int64_t heads_kv) {
@@ -63,45 +51,28 @@ TEST(Portable, ComputesEveryPatternAtEveryHeadDim) {
 
 TEST(Portable, ComputesLengthsThatDoNotDivideItsTiles) {
   LONGSPAN_NEEDS_AMPERE();
-  for (const int64_t s : {1, 2, 7, 15, 31, 33, 63, 64, 65, 127, 129, 300, 1000}) {
-    for (const int64_t head_dim : kHeadDims) {
-      for (const DType dtype : {DType::kBF16, DType::kF16}) {
-        expect_right(problem_of({one_band(s, s, kBelow, kAbove)}, 8, 2, head_dim, dtype));
-        expect_right(problem_of({one_band(s, s, kBelow, 0)}, 8, 1, head_dim, dtype));
-        if (s > 100) expect_right(problem_of({one_band(s, s, -50, 3)}, 3, 3, head_dim, dtype));
-      }
-    }
-  }
+  expect_right_at_lengths(portable_kernel(), {1, 2, 7, 15, 31, 33, 63, 64, 65, 127, 129, 300, 1000},
+                          kHeadDims);
 }
 
 TEST(Portable, ComputesQueriesAndKeysOfDifferentLengths) {
   LONGSPAN_NEEDS_AMPERE();
-  for (const auto& [rows, columns] :
-       {std::pair<int64_t, int64_t>{1, 777}, {777, 1}, {300, 2300}, {2300, 300}}) {
-    Problem problem = problem_of({one_band(rows, columns, kBelow, columns - rows)}, 8, 2, 128, DType::kBF16);
-    expect_right(problem);
-    problem.fp32_output = true;
-    expect_right(problem);
-    problem.own_rows = true;
-    expect_right(problem);
-  }
+  expect_right_where_lengths_differ(portable_kernel());
 }
 
 TEST(Portable, ComputesEveryLayoutOfHeads) {
   LONGSPAN_NEEDS_AMPERE();
-  for (const auto& [q, kv] :
-       {std::pair<int64_t, int64_t>{1, 1}, {3, 3}, {12, 4}, {10, 2}, {16, 1}, {32, 4}, {64, 8}})
-    for (const int64_t head_dim : {64, 128, 256})
-      expect_right(problem_of({one_band(700, 700, kBelow, 0)}, q, kv, head_dim, DType::kBF16));
+  expect_right_with_heads(portable_kernel(), {64, 72, 128, 256});
 }
 
 TEST(Portable, GivesZeroToRowsWithoutKeys) {
   LONGSPAN_NEEDS_AMPERE();
-  expect_right(problem_of({Mask(500, 500, std::vector<Band>{})}, 4, 2, 128, DType::kBF16));
-  std::vector<Band> bands;
-  for (int64_t r = 0; r < 900; r += 150)
-    for (int64_t c = r; c < 900; c += 40) bands.push_back({{r, r + 50}, {c, c + 13}});
-  expect_right(problem_of({Mask(900, 900, bands)}, 4, 2, 128, DType::kF16));
+  expect_zero_for_rows_without_keys(portable_kernel());
+}
+
+TEST(Portable, SumsLongRowsBesideRowsThatHaveSeenNoKey) {
+  LONGSPAN_NEEDS_AMPERE();
+  expect_no_drift_on_long_rows(portable_kernel());
 }
 
 TEST(Portable, TakesTheGradientOfLse) {

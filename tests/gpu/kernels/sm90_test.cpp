@@ -12,6 +12,7 @@
 
 #include "attention/oracle/verify.h"
 #include "base/error.h"
+#include "edges.h"
 #include "hopper.h"
 #include "mask/patterns/patterns.h"
 #include "output_bytes.h"
@@ -21,65 +22,29 @@ namespace {
 
 constexpr int64_t kBelow = kUnboundedBelow;
 
-Mask one_band(int64_t rows, int64_t columns, int64_t lo, int64_t hi) {
-  return Mask(rows, columns, std::vector<Band>{{{0, rows}, {0, columns}, lo, hi}});
-}
-
 void expect_right(const Problem& problem) {
-  SCOPED_TRACE(std::to_string(problem.tokens_q) + " x " + std::to_string(problem.tokens_kv) + ", heads " +
-               std::to_string(problem.heads_q) + ":" + std::to_string(problem.heads_kv) + ", head_dim " +
-               std::to_string(problem.head_dim) + ", " + std::string(name_of(problem.dtype)) +
-               (problem.fp32_output ? ", f32 output" : ""));
-  const Device gpu = first_gpu();
-  ASSERT_EQ(sm90_kernel().supports(problem, Direction::kBackward, gpu).reason, "");
-  const std::unique_ptr<Plan> plan = sm90_kernel().plan(problem, gpu);
-  const VerifyReport report = verify(*plan, problem, Direction::kBackward, gpu, {});
-  EXPECT_EQ(report.tensors.size(), 5u);
-  EXPECT_EQ(report.failure, "");
+  expect_right(sm90_kernel(), problem);
 }
 
 TEST(Sm90, ComputesLengthsThatDoNotDivideItsTiles) {
   LONGSPAN_NEEDS_HOPPER();
-  for (const int64_t s : {1, 2, 15, 16, 17, 63, 64, 65, 127, 129, 159, 161, 319, 321, 1000}) {
-    for (const int64_t head_dim : {64, 128}) {
-      for (const DType dtype : {DType::kBF16, DType::kF16}) {
-        expect_right(problem_of({one_band(s, s, kBelow, kUnboundedAbove)}, 8, 2, head_dim, dtype));
-        expect_right(problem_of({one_band(s, s, kBelow, 0)}, 8, 1, head_dim, dtype));
-        if (s > 100) expect_right(problem_of({one_band(s, s, -50, 3)}, 4, 4, head_dim, dtype));
-      }
-    }
-  }
+  expect_right_at_lengths(sm90_kernel(), {1, 2, 15, 16, 17, 63, 64, 65, 127, 129, 159, 161, 319, 321, 1000},
+                          {64, 128});
 }
 
 TEST(Sm90, ComputesQueriesAndKeysOfDifferentLengths) {
   LONGSPAN_NEEDS_HOPPER();
-  for (const auto& [rows, columns] :
-       {std::pair<int64_t, int64_t>{1, 777}, {777, 1}, {300, 2300}, {2300, 300}}) {
-    Problem problem = problem_of({one_band(rows, columns, kBelow, columns - rows)}, 8, 2, 128, DType::kBF16);
-    expect_right(problem);
-    problem.fp32_output = true;
-    expect_right(problem);
-  }
+  expect_right_where_lengths_differ(sm90_kernel());
 }
 
 TEST(Sm90, ComputesEveryLayoutOfHeads) {
   LONGSPAN_NEEDS_HOPPER();
-  for (const auto& [q, kv] :
-       {std::pair<int64_t, int64_t>{1, 1}, {3, 3}, {12, 4}, {10, 2}, {16, 1}, {32, 4}, {64, 8}})
-    expect_right(problem_of({one_band(700, 700, kBelow, 0)}, q, kv, 128, DType::kBF16));
+  expect_right_with_heads(sm90_kernel(), {128});
 }
 
 TEST(Sm90, GivesZeroToRowsWithoutKeys) {
   LONGSPAN_NEEDS_HOPPER();
-  expect_right(problem_of({Mask(500, 500, std::vector<Band>{})}, 4, 2, 128, DType::kBF16));
-  std::vector<Band> bands;
-  for (int64_t r = 0; r < 900; r += 150)
-    for (int64_t c = r; c < 900; c += 40) bands.push_back({{r, r + 50}, {c, c + 13}});
-  for (const bool fp32_output : {false, true}) {
-    Problem problem = problem_of({Mask(900, 900, bands)}, 8, 2, 128, DType::kBF16);
-    problem.fp32_output = fp32_output;
-    expect_right(problem);
-  }
+  expect_zero_for_rows_without_keys(sm90_kernel());
 }
 
 // With scores of +-35 the error of lse reaches 1.3e-5, a little above its tolerance, so the test does not ask
@@ -102,21 +67,9 @@ TEST(Sm90, FollowsScoresThatOutgrowTheirFirstMaximum) {
   }
 }
 
-// The last rows of a long document share a row tile with the first rows of the next one, which see none of
-// its keys.
 TEST(Sm90, SumsLongRowsBesideRowsThatHaveSeenNoKey) {
   LONGSPAN_NEEDS_HOPPER();
-  const Device gpu = first_gpu();
-  const int64_t length = 20007, rows = 20100;
-  const Mask mask(
-      rows, rows,
-      std::vector<Band>{{{0, length}, {0, length}, kBelow, 0}, {{length, rows}, {length, rows}, kBelow, 0}});
-  const Problem problem = problem_of({mask}, 16, 2, 128, DType::kBF16);
-  const std::unique_ptr<Plan> plan = sm90_kernel().plan_forward(problem, gpu);
-  const VerifyReport report = verify(*plan, problem, Direction::kForward, gpu, {});
-  ASSERT_EQ(report.tensors.size(), 2u) << report.failure;
-  EXPECT_EQ(report.failure, "");
-  EXPECT_LT(report.tensors[1].error, 3e-6) << "of lse; a row's sum drifts with every tile";
+  expect_no_drift_on_long_rows(sm90_kernel());
 }
 
 TEST(Sm90, ComputesBlocksOfEverySize) {
