@@ -68,11 +68,13 @@ class GPT(nn.Module):
         return self.last(x)
 
 
-def draw_documents(count, generator):
-    """Lengths that fill `count` tokens, and the text: runs that count up, so there is something to learn."""
+def draw_documents(count, generator, longest=None):
+    """Lengths below `longest`, count / 3 by default, that fill `count` tokens, and the text: runs that count up, so there is
+    something to learn."""
+    longest = max(9, count // 3) if longest is None else longest
     lengths = []
     while (left := count - sum(lengths)) > 0:
-        lengths.append(min(left, int(torch.randint(8, max(9, count // 3), (), generator=generator))))
+        lengths.append(min(left, int(torch.randint(8, longest, (), generator=generator))))
     starts = torch.randint(256, (len(lengths),), generator=generator)
     steps = torch.randint(1, 4, (len(lengths),), generator=generator)
     documents = [(start + step * torch.arange(n)) % 256 for n, start, step in zip(lengths, starts, steps)]

@@ -106,7 +106,9 @@ def plan(mask, heads, head_dim, dtype=torch.bfloat16, device="cuda", **options):
 
 def plan_of(mask, q, k, scale, deterministic, backward):
     """The plan that is kept with the mask, or a new one."""
-    key = (q.shape[1], k.shape[1], q.shape[2], q.dtype, q.device, scale, deterministic)
+    if q.dim() < 3 or k.dim() < 3:
+        _ops.tokens(q, "q"), _ops.tokens(k, "k")  # raises
+    key = (q.shape[-2], k.shape[-2], q.shape[-1], q.dtype, q.device, scale, deterministic)
     found = mask._plans.get(key)
     if found is None or backward and not found.backward:
         if torch.compiler.is_compiling():
@@ -118,17 +120,6 @@ def plan_of(mask, q, k, scale, deterministic, backward):
     return found
 
 
-def tokens(x, name):
-    """[T, H, D] of [T, H, D] or [B, S, H, D], without a copy where strides allow it."""
-    dim = x.dim()
-    if dim == 4:
-        x = x.flatten(0, 1)
-    elif dim != 3:
-        raise ValueError(f"{name} has shape {list(x.shape)}: must be [tokens, heads, head_dim] or [batch, tokens, "
-                         "heads, head_dim]")
-    return x if x.stride(2) == 1 else x.contiguous()
-
-
 def autocast(q, k, v):
     """The tensors in autocast's dtype, where that is on."""
     kind = "cuda" if q.is_cuda else "cpu"
@@ -138,20 +129,20 @@ def autocast(q, k, v):
     return q.to(dtype), k.to(dtype), v.to(dtype)
 
 
-def result(o, lse, shape, sinks, return_lse):
-    """What a call returns: o in the shape of q, and lse if wanted, with the sinks' share taken off."""
+def result(o, lse, sinks, return_lse):
+    """What a call returns: o, and lse if wanted, with the sinks' share taken off."""
     if sinks is not None:
         o, lse = _with_sinks(o, lse, sinks)
-    o = o.view(shape)
     return (o, lse) if return_lse else o
 
 
 def _with_sinks(o, lse, sinks):
     """(o, lse) with a score for each head that takes its share of every row."""
-    if sinks.shape != (o.shape[1],):
-        raise ValueError(f"sinks has shape {list(sinks.shape)}: must be [{o.shape[1]}]")
+    if sinks.shape != (o.shape[-2],):
+        raise ValueError(f"sinks has shape {list(sinks.shape)}: must be [{o.shape[-2]}]")
     column = sinks.to(torch.float32)[:, None]
-    return (o * torch.sigmoid(lse - column).T[:, :, None]).to(o.dtype), torch.logaddexp(lse, column)
+    share = torch.sigmoid(lse - column).T.reshape(*o.shape[:-1], 1)
+    return (o * share).to(o.dtype), torch.logaddexp(lse, column)
 
 
 def attention(q, k, v, mask, *, scale=None, sinks=None, deterministic=None, return_lse=False):
@@ -169,8 +160,6 @@ def attention(q, k, v, mask, *, scale=None, sinks=None, deterministic=None, retu
     Raises ValueError or TypeError for wrong arguments, NotImplementedError with the reason for what no kernel can do.
     """
     q, k, v = autocast(q, k, v)
-    shape = q.shape
-    q, k, v = tokens(q, "q"), tokens(k, "k"), tokens(v, "v")
     if isinstance(mask, Plan):
         if scale is not None or deterministic is not None:
             raise ValueError("scale and deterministic belong to the plan: give them to longspan.plan()")
@@ -187,17 +176,18 @@ def attention(q, k, v, mask, *, scale=None, sinks=None, deterministic=None, retu
         if not torch.compiler.is_compiling():
             explain(q, k, v, found, *found.mask.shape)
         raise
-    return result(o, lse, shape, sinks, return_lse)
+    return result(o, lse, sinks, return_lse)
 
 
 def explain(q, k, v, found, rows, columns):
     """Raises the error of what does not fit a plan for tensors of so many rows and columns. The operator has refused it; only
     then is there time to say more."""
     heads_q, heads_kv = found.heads
-    for name, x, tokens, heads in (("q", q, rows, heads_q), ("k", k, columns, heads_kv), ("v", v, columns, heads_kv)):
-        if x.shape != (tokens, heads, found.head_dim):
+    for name, x, count, heads in (("q", q, rows, heads_q), ("k", k, columns, heads_kv), ("v", v, columns, heads_kv)):
+        x = _ops.tokens(x, name)
+        if x.shape != (count, heads, found.head_dim):
             raise ValueError(f"{name} has {list(x.shape)} as [tokens, heads, head_dim]: the mask and the plan need "
-                             f"[{tokens}, {heads}, {found.head_dim}]")
+                             f"[{count}, {heads}, {found.head_dim}]")
         if x.dtype != found.dtype:
             raise TypeError(f"{name} has {x.dtype}: the plan needs {found.dtype}")
         if x.device != found.device:

@@ -1,4 +1,4 @@
-"""PyTorch's operators longspan::forward and longspan::backward: loading, shapes for the compiler, gradients."""
+"""PyTorch's operators longspan::attention, forward and backward: loading, shapes for the compiler, gradients."""
 
 import pathlib
 
@@ -7,10 +7,12 @@ import torch
 from longspan import _core  # noqa: F401  (the library of the operators needs the one that this loads)
 
 torch.ops.load_library(str(pathlib.Path(__file__).parent / "liblongspan_torch.so"))
-forward = torch.ops.longspan.forward.default
+differentiable = torch.ops.longspan.attention.default  # for transforms and the compiler
+forward = torch.ops.longspan.forward.default  # the same without gradients, in half the host's time
 backward = torch.ops.longspan.backward.default
 
 
+@torch.library.register_fake("longspan::attention")
 @torch.library.register_fake("longspan::forward")
 def _(q, k, v, plan):
     return q.new_empty(q.shape), q.new_empty((q.shape[1], q.shape[0]), dtype=torch.float32)
@@ -19,6 +21,21 @@ def _(q, k, v, plan):
 @torch.library.register_fake("longspan::backward")
 def _(dout, dlse, q, k, v, o, lse, plan):
     return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
+
+
+def tokens(x, name):
+    """[T, H, D] of [T, H, D] or [B, S, H, D], without a copy where strides allow it."""
+    dim = x.dim()
+    if dim == 4:
+        x = x.flatten(0, 1)
+    elif dim != 3:
+        raise ValueError(f"{name} has shape {list(x.shape)}: must be [tokens, heads, head_dim] or [batch, tokens, "
+                         "heads, head_dim]")
+    return x if x.stride(2) == 1 else x.contiguous()
+
+
+def shaped(x, shape):
+    return x if x.shape == shape else x.view(shape)
 
 
 def dense(x):
@@ -36,11 +53,11 @@ def _backward(ctx, dout, dlse):
     q, k, v, o, lse, plan = ctx.saved_tensors
     if dout is None and dlse is None:
         return None, None, None, None
-    dout = torch.zeros_like(o) if dout is None else dense(dout)
+    dout = torch.zeros_like(o) if dout is None else dense(shaped(dout, o.shape))
     return *backward(dout, dense(dlse), q, k, v, o, lse, plan), None
 
 
-torch.library.register_autograd("longspan::forward", _backward, setup_context=_setup)
+torch.library.register_autograd("longspan::attention", _backward, setup_context=_setup)
 
 
 class _AnyTransform(torch.autograd.Function):
@@ -53,29 +70,42 @@ class _AnyTransform(torch.autograd.Function):
 
 class _Eager(torch.autograd.Function):
     """The same without torch.func's transforms, in half the time: PyTorch binds the arguments of a Function with a
-    setup_context by their names."""
+    setup_context by their names. Batches are flattened here, so that autograd records no views."""
 
     @staticmethod
     def forward(ctx, q, k, v, plan):
-        output = forward(q, k, v, plan)
-        _setup(ctx, (q, k, v, plan), output)
-        return output
+        shapes = ctx.shapes = q.shape, k.shape, v.shape
+        q, k, v = tokens(q, "q"), tokens(k, "k"), tokens(v, "v")
+        o, lse = forward(q, k, v, plan)
+        ctx.save_for_backward(q, k, v, o, lse, plan)
+        ctx.set_materialize_grads(False)
+        return shaped(o, shapes[0]), lse
 
     @staticmethod
     def backward(ctx, dout, dlse):
         if not torch.is_grad_enabled():
-            return _backward(ctx, dout, dlse)
+            return _like_inputs(ctx, _backward(ctx, dout, dlse))
         with torch.no_grad():
-            gradients = _backward(ctx, dout, dlse)
+            gradients = _like_inputs(ctx, _backward(ctx, dout, dlse))
         # create_graph: what depends on these gradients must not lose its part of the second derivatives without a word.
         later = torch._C._functions.DelayedError("longspan.attention has no second derivatives", len(gradients))
         return later(*(x if x is None else x.detach().requires_grad_() for x in gradients))
 
 
+def _like_inputs(ctx, gradients):
+    dq, dk, dv, _ = gradients
+    if dq is None:
+        return gradients
+    of_q, of_k, of_v = ctx.shapes
+    return shaped(dq, of_q), shaped(dk, of_k), shaped(dv, of_v), None
+
+
 def attention(q, k, v, plan):
-    """(o, lse), differentiable."""
-    if torch.compiler.is_compiling() or not torch.is_grad_enabled():
-        return forward(q, k, v, plan)
-    if torch._C._are_functorch_transforms_active():
-        return _AnyTransform.apply(q, k, v, plan)
-    return _Eager.apply(q, k, v, plan)
+    """(o, lse), differentiable. q [T, Hq, D] or [B, S, Hq, D], k and v likewise; o is like q, lse [Hq, T]."""
+    compiling = torch.compiler.is_compiling()
+    trains = torch.is_grad_enabled()
+    if trains and not compiling and not torch._C._are_functorch_transforms_active():
+        return _Eager.apply(q, k, v, plan)
+    run = differentiable if compiling else _AnyTransform.apply if trains else forward
+    o, lse = run(tokens(q, "q"), tokens(k, "k"), tokens(v, "v"), plan)
+    return shaped(o, q.shape), lse

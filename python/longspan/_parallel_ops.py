@@ -1,13 +1,15 @@
-"""PyTorch's operators longspan::parallel_forward and longspan::parallel_backward: shapes for the compiler, gradients."""
+"""PyTorch's operators longspan::parallel_attention, _forward and _backward: shapes for the compiler, gradients."""
 
 import torch
 
 from longspan import _ops, _transport
 
+differentiable = torch.ops.longspan.parallel_attention.default  # for the compiler
 forward = torch.ops.longspan.parallel_forward.default
 backward = torch.ops.longspan.parallel_backward.default
 
 
+@torch.library.register_fake("longspan::parallel_attention")
 @torch.library.register_fake("longspan::parallel_forward")
 def _(q, k, v, plan, kept_bytes):
     return (q.new_empty(q.shape), q.new_empty((q.shape[1], q.shape[0]), dtype=torch.float32),
@@ -36,7 +38,7 @@ def _backward(ctx, dout, dlse, _):
         raise
 
 
-torch.library.register_autograd("longspan::parallel_forward", _backward, setup_context=_setup)
+torch.library.register_autograd("longspan::parallel_attention", _backward, setup_context=_setup)
 
 
 class _Eager(torch.autograd.Function):
@@ -55,5 +57,5 @@ def attention(q, k, v, plan, kept_bytes):
     """(o, lse), differentiable."""
     if not torch.is_grad_enabled():
         return forward(q, k, v, plan, 0)[:2]
-    run = forward if torch.compiler.is_compiling() else _Eager.apply
+    run = differentiable if torch.compiler.is_compiling() else _Eager.apply
     return run(q, k, v, plan, kept_bytes)[:2]

@@ -21,8 +21,8 @@ import math
 import torch
 import torch.distributed as dist
 
-from longspan import _core, _parallel_ops
-from longspan._attention import autocast, explain, problem_of, result, tokens
+from longspan import _core, _ops, _parallel_ops
+from longspan._attention import autocast, explain, problem_of, result
 from longspan._mask import Mask
 from longspan._transport import (Carried, GroupReference, Nccl, all_gather, all_reduce, all_to_all,
                                  device_of_collectives, raise_interrupt)
@@ -111,7 +111,7 @@ class ContextParallel:
     def _attention(self, q, k, v, place, scale, sinks, deterministic, return_lse):
         q, k, v = autocast(q, k, v)
         shape = q.shape
-        q, k, v = tokens(q, "q"), tokens(k, "k"), tokens(v, "v")
+        q, k, v = _ops.tokens(q, "q"), _ops.tokens(k, "k"), _ops.tokens(v, "v")
         if isinstance(place, Placement):
             if deterministic is None:
                 deterministic = torch.are_deterministic_algorithms_enabled()
@@ -131,7 +131,7 @@ class ContextParallel:
                 raise_interrupt()
                 explain(q, k, v, found, found.count, found.count)
             raise
-        return result(o, lse, shape, sinks, return_lse)
+        return result(_ops.shaped(o, shape), lse, sinks, return_lse)
 
     @torch.no_grad()
     def sum_gradients(self, parameters):

@@ -333,6 +333,8 @@ def test_there_are_no_second_derivatives():
 
 @pytest.mark.parametrize("call, error, words", [
     (lambda q, k, v: longspan.attention(q[:, 0], k, v, Mask.causal(40)), ValueError, "must be \\[tokens"),
+    (lambda q, k, v: longspan.attention(q[0, 0], k, v, Mask.causal(40)), ValueError, "must be \\[tokens"),
+    (lambda q, k, v: longspan.attention(q, k, v[0], Mask.causal(40)), ValueError, "must be \\[tokens"),
     (lambda q, k, v: longspan.attention(q[:39], k, v, Mask.causal(40)), ValueError, "q has \\[39, 4, 64\\]"),
     (lambda q, k, v: longspan.attention(q, k[:, :1], v, Mask.causal(40)), ValueError, "v has \\[40, 2, 64\\]"),
     (lambda q, k, v: longspan.attention(q, k.half(), v, Mask.causal(40)), TypeError, "k has torch.float16"),

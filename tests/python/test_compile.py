@@ -16,9 +16,10 @@ def plan_of(mask, **options):
 def test_opcheck():
     q, k, v = inputs(50, 50)
     plan = plan_of(Mask.causal(50))
-    torch.library.opcheck(torch.ops.longspan.forward.default, (q, k, v, plan.tensor))
-    o, lse = torch.ops.longspan.forward(q, k, v, plan.tensor)
+    torch.library.opcheck(torch.ops.longspan.attention.default, (q, k, v, plan.tensor))
+    o, lse = torch.ops.longspan.attention(q, k, v, plan.tensor)
     fixed = [x.detach() for x in (q, k, v, o, lse)]
+    torch.library.opcheck(torch.ops.longspan.forward.default, (*fixed[:3], plan.tensor))
     for dlse in (None, torch.randn_like(fixed[4])):
         torch.library.opcheck(torch.ops.longspan.backward.default, (torch.randn_like(fixed[3]), dlse, *fixed, plan.tensor))
 

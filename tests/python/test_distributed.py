@@ -345,7 +345,8 @@ def operators_pass_opcheck():
     plan = place.plan(torch.float32, "cpu", lse_gradient=True)
     parts = [place.shard(x.detach()).contiguous() for x in inputs(20, 20, head_dim=8)]
     utils = ("test_schema", "test_faketensor", "test_aot_dispatch_static")
-    torch.library.opcheck(torch.ops.longspan.parallel_forward.default, (*parts, plan.tensor, plan.kept_bytes), test_utils=utils)
+    for forward in (torch.ops.longspan.parallel_attention, torch.ops.longspan.parallel_forward):
+        torch.library.opcheck(forward.default, (*parts, plan.tensor, plan.kept_bytes), test_utils=utils)
     results = torch.ops.longspan.parallel_forward(*parts, plan.tensor, plan.kept_bytes)
     torch.library.opcheck(torch.ops.longspan.parallel_backward.default,
                           (torch.randn_like(results[0]), torch.randn_like(results[1]), *parts, *results, plan.tensor),

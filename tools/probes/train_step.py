@@ -1,6 +1,6 @@
 """Training examples/train_packed.py's model of some 1B parameters on 32K packed tokens, by Longspan and by others.
 
-    PYTHONPATH=build-cuda/python python3 tools/probes/train_step.py [--attention NAME...] [--steps N]
+    PYTHONPATH=build-cuda/python python3 tools/probes/train_step.py [--attention NAME...] [--steps N] [--longest L]
 
 Each attention trains the same model from the same start on the same documents, in a process of its own. All of a step counts:
 drawing documents, masks and plans too. What synchronises or allocates from the fourth step on is counted by PyTorch's profiler.
@@ -68,7 +68,7 @@ def attention_and_masks(name):
     raise ValueError(f"attention {name!r}: must be longspan, flex, fa2 or sdpa")
 
 
-def train(name, steps):
+def train(name, steps, longest):
     import torch
     import train_packed
     attention, mask_of = attention_and_masks(name)
@@ -88,7 +88,7 @@ def train(name, steps):
             torch.cuda.synchronize()
             profile.start()
         begin = time.perf_counter()
-        lengths, tokens = train_packed.draw_documents(TOKENS, generator)
+        lengths, tokens = train_packed.draw_documents(TOKENS, generator, longest)
         batch = train_packed.Batch(tokens, lengths, "cuda")
         loss = train_packed.sum_of_losses(model, batch, mask_of(lengths)) / batch.count
         loss.backward()
@@ -106,7 +106,7 @@ def train(name, steps):
             waits[event.name] = waits.get(event.name, 0) + 1
     steady = [t for step, t in enumerate(times) if step > PROFILED[-1]]
     print(json.dumps({
-        "attention": name, "parameters": sum(p.numel() for p in model.parameters()), "steps": steps,
+        "attention": name, "longest_document": longest, "parameters": sum(p.numel() for p in model.parameters()), "steps": steps,
         "median_step_s": round(statistics.median(steady), 4), "tokens_per_s": round(TOKENS / statistics.median(steady)),
         "peak_gib": round(torch.cuda.max_memory_allocated() / 2**30, 1), "waits_and_allocations": waits,
         "losses": [round(float(x), 4) for x in losses[:: max(1, steps // 20)]], "last_loss": round(float(losses[-1]), 4)}))
@@ -116,12 +116,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--attention", nargs="+", default=["longspan", "flex", "fa2", "sdpa"])
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--longest", type=int, default=TOKENS // 3, help="documents are shorter than this")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        return train(options.one, options.steps)
+        return train(options.one, options.steps, options.longest)
     for name in options.attention:
-        subprocess.run([sys.executable, __file__, "--one", name, "--steps", str(options.steps)])
+        subprocess.run([sys.executable, __file__, "--one", name, "--steps", str(options.steps), "--longest",
+                        str(options.longest)])
 
 
 if __name__ == "__main__":

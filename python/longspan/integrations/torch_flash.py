@@ -14,7 +14,7 @@ import functools
 import torch
 
 from longspan import _ops
-from longspan._attention import mask_of_lengths, plan_of, tokens
+from longspan._attention import mask_of_lengths, plan_of
 from longspan._mask import Mask
 from longspan.flash import batch_mask
 
@@ -60,7 +60,7 @@ def _dense_mask(batch, rows, columns, causal):
 
 def _packed(*tensors):
     """[B * S, H, D] of each [B, S, H, D] or [T, H, D]."""
-    return (tokens(x, "a tensor") for x in tensors)
+    return (_ops.tokens(x, "a tensor") for x in tensors)
 
 
 def _by_tokens(*tensors):
