@@ -107,6 +107,7 @@ class PortableKernel final : public Kernel {
   Support supports(const Problem& problem, Direction, const Device& device) const override {
     if (device.kind != DeviceKind::kCuda || device.capability < 80)
       return {"needs compute capability 8.0 or later"};
+    if (std::string reason = lacking(Features(), problem); !reason.empty()) return {reason};
     if (std::string reason = portable::unsupported_problem(problem); !reason.empty()) return {reason};
     return {portable::no_code_reason(device)};
   }
