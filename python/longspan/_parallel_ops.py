@@ -12,7 +12,7 @@ backward = torch.ops.longspan.parallel_backward.default
 @torch.library.register_fake("longspan::parallel_attention")
 @torch.library.register_fake("longspan::parallel_forward")
 def _(q, k, v, plan, kept_bytes):
-    return (q.new_empty(q.shape), q.new_empty((q.shape[1], q.shape[0]), dtype=torch.float32),
+    return (q.new_empty((*q.shape[:2], v.shape[2])), q.new_empty((q.shape[1], q.shape[0]), dtype=torch.float32),
             q.new_empty((kept_bytes,), dtype=torch.uint8))
 
 
