@@ -1,9 +1,8 @@
 // add_sinks: a warp for each row and head. sink_gradients: a block for each head, whose warps take every
 // kWarps-th row and whose sums are added in a fixed order, so that every run gives the same bits.
-#include "attention/sinks_cuda.h"
-
 #include <algorithm>
 
+#include "attention/sinks_cuda.h"
 #include "base/cuda/cuda.h"
 #include "base/cuda/element.cuh"
 
