@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "kernels/portable/choose_shape.h"
+#include "kernels/portable/tuning/generic.h"
 #include "mask/lowering/lower.h"
 
 namespace longspan::portable {
@@ -33,6 +34,19 @@ TensorRows rows_of(const TensorView& tensor) {
   return {tensor.data, tensor.token_stride, tensor.head_stride, tensor.dtype == DType::kF32 ? 1 : 0};
 }
 
+// Pieces of a tile of keys: at most a part of a multiprocessor's share of the work, as far as the room for
+// them allows, which depends on sizes only.
+Pieces backward_pieces(const Problem& problem, const std::vector<TileMap>& maps, const Device& device) {
+  const int64_t row_tiles = maps.front().row_tiles(), units = std::max(device.units, 1);
+  const int64_t to_fill = generic::kPiecesPerUnit * units / problem.heads_kv;
+  int64_t tiles = 0;
+  for (const TileMap& map : maps)
+    for (const int32_t of_row : map.tiles) tiles += of_row;
+  tiles *= problem.heads_kv / static_cast<int64_t>(maps.size());
+  return {static_cast<int32_t>(std::max(row_tiles / 2, to_fill)),
+          std::max(tiles / (units * generic::kPiecesPerUnit), generic::kLeastPiece)};
+}
+
 }  // namespace
 
 std::string unsupported_problem(const Problem& problem) {
@@ -47,8 +61,8 @@ std::string unsupported_problem(const Problem& problem) {
 }
 
 MapView view_of(const KernelMap& map) {
-  return {map.rows.data(),  map.runs.data(), map.partials.data(),
-          map.spans.data(), map.row_tiles,   map.rows_per_tile};
+  return {map.rows.data(),  map.runs.data(), map.partials.data(), map.spans.data(),
+          map.slots.data(), map.items,       map.rows_per_tile};
 }
 
 ForwardArrangement arrange_forward(const Problem& problem, const ForwardShape& shape, const Device& device) {
@@ -63,7 +77,7 @@ ForwardArrangement arrange_forward(const Problem& problem, const ForwardShape& s
       2 * problem.tokens_kv * problem.head_dim * static_cast<int64_t>(size_of(problem.dtype));
   out.order = {.heads = out.heads.units(),
                .section_heads = choose_section(problem.heads_kv, kv_bytes, device) * out.heads.units_per_kv,
-               .row_tiles = out.map.row_tiles};
+               .map_items = out.map.items};
   return out;
 }
 
@@ -93,13 +107,11 @@ BackwardArrangement arrange_backward(const Problem& problem, const BackwardShape
   const int32_t tokens = shape.rows >> out.heads.log2_pack;  // of a tile of rows
   std::vector<TileMap> maps;
   for (const Mask& mask : *problem.masks) maps.push_back(lower_transposed(mask, {shape.keys, tokens}));
-  out.map = compile_map(maps, out.in_turns);
+  out.map = compile_map(maps, out.in_turns, backward_pieces(problem, maps, device));
+  out.slots = out.map.items - out.map.row_tiles;
   out.query_tiles = static_cast<int32_t>(maps.front().column_tiles());
-  const auto element = static_cast<int64_t>(size_of(problem.dtype));
-  const int64_t row_bytes = problem.group_size() * problem.tokens_q * problem.head_dim * (2 * element + 4);
-  out.order = {.heads = out.heads.heads_kv,
-               .section_heads = choose_section(problem.heads_kv, row_bytes, device),
-               .row_tiles = out.map.row_tiles};
+  // Rows are walked from the last one, so that CTAs read the same ones at about the same time, of all heads.
+  out.order = {.heads = out.heads.heads_kv, .section_heads = out.heads.heads_kv, .map_items = out.map.items};
 
   const auto tiles = static_cast<size_t>(out.heads.units()) * static_cast<size_t>(out.query_tiles);
   const size_t rows = tiles * static_cast<size_t>(shape.rows);
@@ -110,6 +122,9 @@ BackwardArrangement arrange_backward(const Problem& problem, const BackwardShape
   };
   out.workspace.stats = take(rows * 2 * sizeof(float));
   out.workspace.dq_sums = take(rows * static_cast<size_t>(shape.head_dim) * sizeof(float));
+  const size_t slots = static_cast<size_t>(out.heads.heads_kv) * static_cast<size_t>(out.slots);
+  out.workspace.dkv_sums = take(slots * 2 * static_cast<size_t>(shape.keys * shape.head_dim) * sizeof(float));
+  out.workspace.arrived = take(slots * sizeof(int32_t));
   if (out.in_turns) {
     out.workspace.turns = take(tiles * sizeof(int32_t));
     out.workspace.next_item = take(sizeof(int32_t));
@@ -141,6 +156,10 @@ BackwardParams backward_params(const Problem& problem, const BackwardArrangement
   p.query_tiles = arrangement.query_tiles;
   p.stats = reinterpret_cast<float*>(at(arrangement.workspace.stats));
   p.dq_sums = reinterpret_cast<float*>(at(arrangement.workspace.dq_sums));
+  p.dkv_sums = reinterpret_cast<float*>(at(arrangement.workspace.dkv_sums));
+  p.arrived = reinterpret_cast<int32_t*>(at(arrangement.workspace.arrived));
+  p.slots = arrangement.slots;
+  p.keys = arrangement.shape.keys;
   if (arrangement.in_turns) {
     p.turns = reinterpret_cast<int32_t*>(at(arrangement.workspace.turns));
     p.next_item = reinterpret_cast<int32_t*>(at(arrangement.workspace.next_item));

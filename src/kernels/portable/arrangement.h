@@ -25,7 +25,7 @@ ForwardArrangement arrange_forward(const Problem& problem, const ForwardShape& s
 
 // Offsets in a call's workspace.
 struct BackwardWorkspace {
-  size_t stats = 0, dq_sums = 0, turns = 0, next_item = 0;
+  size_t stats = 0, dq_sums = 0, dkv_sums = 0, arrived = 0, turns = 0, next_item = 0;
   size_t bytes = 0;
 };
 
@@ -34,7 +34,7 @@ struct BackwardArrangement {
   Heads heads;
   ItemOrder order;
   KernelMap map;
-  int32_t query_tiles = 0;
+  int32_t query_tiles = 0, slots = 0;
   BackwardWorkspace workspace;
   bool in_turns = false;
 };

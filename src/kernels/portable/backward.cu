@@ -32,8 +32,8 @@ void start_backward(const BackwardShape& shape, const BackwardParams& params, St
     portable_prepare<Element><<<tiles, kPassThreads, 0, raw>>>(params);
     LONGSPAN_CUDA_LAUNCHED();
   }
-  with_instance(generic::kBackwardShapes, shape, [&](auto index) {
-    constexpr BackwardShape kShape = generic::kBackwardShapes[decltype(index)::value];
+  with_instance(kBackwardInstances, shape, [&](auto index) {
+    constexpr BackwardShape kShape = kBackwardInstances[decltype(index)::value];
     using C = BackwardConfig<Element, kShape>;
     static gpu::SharedMemoryGrant grant;
     grant.allow(portable_backward<C>, static_cast<int>(kShape.shared_bytes()));

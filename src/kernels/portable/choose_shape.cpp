@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "kernels/portable/tuning/generic.h"
+#include "kernels/portable/tuning/h200.h"
 
 namespace longspan::portable {
 namespace {
@@ -26,16 +27,20 @@ int choose_pack(const Problem& problem) {
 }
 
 ForwardShape choose_forward_shape(const Problem& problem, const Device& device) {
-  return first_that_fits(generic::kForwardShapes, problem.head_dim, device);
+  return device.capability == 90 ? first_that_fits(h200::kForwardShapes, problem.head_dim, device)
+                                 : first_that_fits(generic::kForwardShapes, problem.head_dim, device);
 }
 
 BackwardShape choose_backward_shape(const Problem& problem, const Device& device) {
-  return first_that_fits(generic::kBackwardShapes, problem.head_dim, device);
+  return device.capability == 90 ? first_that_fits(h200::kBackwardShapes, problem.head_dim, device)
+                                 : first_that_fits(generic::kBackwardShapes, problem.head_dim, device);
 }
 
 int32_t choose_section(int64_t heads, int64_t bytes, const Device& device) {
   const int64_t share = static_cast<int64_t>(device.cache_bytes) / generic::kSectionL2Divisor;
-  return static_cast<int32_t>(std::clamp<int64_t>(share / std::max<int64_t>(bytes, 1), 1, heads));
+  const int64_t most = std::clamp<int64_t>(share / std::max<int64_t>(bytes, 1), 1, heads);
+  const int64_t sections = (heads + most - 1) / most;
+  return static_cast<int32_t>((heads + sections - 1) / sections);
 }
 
 // CUDA programming guide, "Technical specifications per compute capability": 99, 163 and 227 KB.

@@ -14,8 +14,8 @@ __global__ void __launch_bounds__(C::kThreads)
 
 template <class Element>
 void start_forward(const ForwardShape& shape, const ForwardParams& params, Stream stream) {
-  with_instance(generic::kForwardShapes, shape, [&](auto index) {
-    constexpr ForwardShape kShape = generic::kForwardShapes[decltype(index)::value];
+  with_instance(kForwardInstances, shape, [&](auto index) {
+    constexpr ForwardShape kShape = kForwardInstances[decltype(index)::value];
     using C = ForwardConfig<Element, kShape>;
     static gpu::SharedMemoryGrant grant;
     grant.allow(portable_forward<C>, static_cast<int>(kShape.shared_bytes()));
@@ -35,8 +35,7 @@ void launch_forward(DType dtype, const ForwardShape& shape, const ForwardParams&
 
 std::string no_code_reason(const Device& device) {
   return cuda::no_code_reason(
-      reinterpret_cast<const void*>(&portable_forward<ForwardConfig<Bf16, generic::kForwardShapes[0]>>),
-      device);
+      reinterpret_cast<const void*>(&portable_forward<ForwardConfig<Bf16, kForwardInstances[0]>>), device);
 }
 
 }  // namespace longspan::portable

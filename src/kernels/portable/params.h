@@ -37,26 +37,27 @@ struct MapView {
   const MapRun* runs = nullptr;
   const MapPartial* partials = nullptr;
   const uint32_t* spans = nullptr;
-  int32_t row_tiles = 0, rows_per_tile = 0;
+  const int32_t* slots = nullptr;
+  int32_t items = 0, rows_per_tile = 0;
 };
 
 // Items are handed out section by section, so that K and V of a section stay in L2; within a section by
 // descending cost, for all heads of it. A head here is a unit (forward) or a KV head (backward).
 struct ItemOrder {
-  int32_t heads = 0, section_heads = 1, row_tiles = 0;
+  int32_t heads = 0, section_heads = 1, map_items = 0;
 
   struct Item {
-    int32_t row = 0, head = 0;  // row: place in the order of work
+    int32_t row = 0, head = 0;  // row: of the map
   };
   constexpr Item item(int64_t number) const {
-    const int64_t section_items = int64_t{section_heads} * row_tiles;
+    const int64_t section_items = int64_t{section_heads} * map_items;
     const auto section = static_cast<int32_t>(number / section_items);
     const auto rest = static_cast<int32_t>(number % section_items);
     const int32_t first = section * section_heads;
     const int32_t here = heads - first < section_heads ? heads - first : section_heads;
     return {rest / here, first + rest % here};
   }
-  constexpr int64_t items() const { return int64_t{heads} * row_tiles; }
+  constexpr int64_t items() const { return int64_t{heads} * map_items; }
 };
 
 struct ForwardParams {
@@ -80,16 +81,14 @@ struct BackwardParams {
 
   int32_t rows = 0, padded_head_dim = 0;  // of the shape
   int32_t query_tiles = 0;                // of a unit
-  float* stats = nullptr;        // [units, query_tiles, 2, rows]: lse * log2(e), +inf for no row; delta
-  float* dq_sums = nullptr;      // [units, query_tiles, rows * padded head_dim]: see dq_index()
+  float* stats = nullptr;    // [units, query_tiles, 2, rows]: lse * log2(e), +inf for no row; delta
+  float* dq_sums = nullptr;  // [units, query_tiles, rows * padded head_dim]: m16n8 fragments of 128
+  float* dkv_sums =
+      nullptr;  // [heads_kv, slots, 2, keys * padded head_dim]: dk, dv of tiles in pieces, as dq_sums
+  int32_t* arrived = nullptr;    // [heads_kv, slots]: pieces that have added to them
+  int32_t slots = 0, keys = 0;   // keys: of the shape
   int32_t* turns = nullptr;      // [units, query_tiles]: additions so far; null: in any order
   int32_t* next_item = nullptr;  // with turns: items in the order in which CTAs begin
 };
-
-// Where element c of the m16n8 accumulator `fragment` of a tile's dq lies, for a lane: 32 lanes of a warp add
-// to 128 contiguous bytes.
-constexpr int32_t dq_index(int32_t fragment, int32_t c, int32_t lane) {
-  return (fragment * 4 + c) * 32 + lane;
-}
 
 }  // namespace longspan::portable

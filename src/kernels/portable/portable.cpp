@@ -22,13 +22,14 @@ class DeviceMap {
  public:
   DeviceMap(const KernelMap& map, const Device& device) {
     const size_t rows = pack_.add(map.rows), runs = pack_.add(map.runs), partials = pack_.add(map.partials),
-                 spans = pack_.add(map.spans);
+                 spans = pack_.add(map.spans), slots = pack_.add(map.slots);
     pack_.upload(device);
     view_ = {.rows = pack_.at<const portable::MapRow>(rows),
              .runs = pack_.at<const portable::MapRun>(runs),
              .partials = pack_.at<const portable::MapPartial>(partials),
              .spans = pack_.at<const uint32_t>(spans),
-             .row_tiles = map.row_tiles,
+             .slots = pack_.at<const int32_t>(slots),
+             .items = map.items,
              .rows_per_tile = map.rows_per_tile};
   }
   gpu::DevicePack& pack() { return pack_; }

@@ -77,8 +77,8 @@ TEST(PortableEmulated, OddLengthsOfEveryMask) {
 TEST(PortableEmulated, EveryInstance) {
   for (const int64_t head_dim : {8, 64, 72, 96, 128, 136, 192, 200, 256}) {
     const bool is_instance = head_dim % 64 == 0 || head_dim == 96;
-    for (const int capability : {80, 86}) {  // large and small shared memory
-      if (capability == 86 && head_dim != 128 && head_dim != 256) continue;
+    for (const int capability : {80, 86, 90}) {  // large and small shared memory; measured
+      if (capability != 80 && !is_instance) continue;
       for (const NamedMask& named : masks_of(150))
         if (named.name == "two windows" || (is_instance && named.name == "full"))
           expect_right(problem_of({named.mask}, 2, 1, head_dim), named.name, head_dim == 128, capability);
@@ -106,6 +106,17 @@ TEST(PortableEmulated, QueriesAndKeysOfDifferentLengths) {
 TEST(PortableEmulated, ManyTiles) {
   expect_right(problem_of({one_band(700, 700, kBelow, 0)}, 1, 1, 64), "causal", true);
   expect_right(problem_of({one_band(600, 600, -200, 30)}, 2, 1, 96, DType::kF16), "window");
+}
+
+// Tiles of keys that so many rows see that several CTAs share them.
+TEST(PortableEmulated, PiecesOfATileOfKeys) {
+  for (const NamedMask& named : masks_of(600))
+    if (named.name == "full" || named.name == "documents")
+      for (const bool fp32 : {false, true}) {
+        Problem problem = problem_of({named.mask}, 8, 1, 64);
+        problem.fp32_output = fp32;
+        expect_right(problem, named.name, true);
+      }
 }
 
 // A row's sums may not grow with each tile that leaves its maximum as it is.

@@ -7,15 +7,14 @@
 #include "kernels/portable/forward.h"
 #include "kernels/portable/instances.h"
 #include "kernels/portable/passes.h"
-#include "kernels/portable/tuning/generic.h"
 
 namespace longspan::portable {
 namespace {
 
 template <class Element>
 void emulate_forward(const ForwardShape& shape, const ForwardParams& params) {
-  with_instance(generic::kForwardShapes, shape, [&](auto index) {
-    using C = ForwardConfig<Element, generic::kForwardShapes[index]>;
+  with_instance(kForwardInstances, shape, [&](auto index) {
+    using C = ForwardConfig<Element, kForwardInstances[index]>;
     run_grid(params.order.items(), C::kThreads, shape.shared_bytes(),
              [&] { Forward<EmulatedIsa, C>(params).run(); });
   });
@@ -25,8 +24,8 @@ template <class Element>
 void emulate_backward(const BackwardShape& shape, const BackwardParams& params) {
   const int64_t tiles = int64_t{params.heads.units()} * params.query_tiles;
   run_grid(tiles, kPassThreads, 4, [&] { prepare_rows<EmulatedIsa, Element>(params); });
-  with_instance(generic::kBackwardShapes, shape, [&](auto index) {
-    using C = BackwardConfig<Element, generic::kBackwardShapes[index]>;
+  with_instance(kBackwardInstances, shape, [&](auto index) {
+    using C = BackwardConfig<Element, kBackwardInstances[index]>;
     run_grid(params.order.items(), C::kThreads, shape.shared_bytes(),
              [&] { Backward<EmulatedIsa, C>(params).run(); });
   });
@@ -38,6 +37,7 @@ Device gpu_of(int capability) {
   device.kind = DeviceKind::kCuda;
   device.capability = capability;
   device.cache_bytes = 64 << 10;  // several sections
+  device.units = 8;               // several pieces of a tile of keys
   return device;
 }
 
