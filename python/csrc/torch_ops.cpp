@@ -315,8 +315,8 @@ struct Operator {
   const char* schema;
   void (*function)(uint64_t*, uint64_t, uint64_t);
 };
-// attention and parallel_attention are the forward passes that Python gives gradients. PyTorch calls such an operator
-// through Python, so eager mode, with a gradient of its own, calls forward and parallel_forward.
+// attention and parallel_attention are the forward passes that Python gives gradients. PyTorch calls such an
+// operator through Python, so eager mode, with a gradient of its own, calls forward and parallel_forward.
 constexpr Operator kOperators[] = {
     {"attention", "attention(Tensor q, Tensor k, Tensor v, Tensor plan) -> (Tensor, Tensor)", forward},
     {"forward", "forward(Tensor q, Tensor k, Tensor v, Tensor plan) -> (Tensor, Tensor)", forward},

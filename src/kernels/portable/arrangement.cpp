@@ -24,6 +24,7 @@ Heads heads_of(const Problem& problem) {
   return {.tokens_q = static_cast<int32_t>(problem.tokens_q),
           .tokens_kv = static_cast<int32_t>(problem.tokens_kv),
           .head_dim = static_cast<int32_t>(problem.head_dim),
+          .head_dim_v = static_cast<int32_t>(problem.dim_v()),
           .heads_kv = static_cast<int32_t>(problem.heads_kv),
           .units_per_kv = static_cast<int32_t>(problem.group_size() / pack),
           .log2_pack = std::countr_zero(static_cast<unsigned>(pack)),
@@ -47,12 +48,24 @@ Pieces backward_pieces(const Problem& problem, const std::vector<TileMap>& maps,
           std::max(tiles / (units * generic::kPiecesPerUnit), generic::kLeastPiece)};
 }
 
+ScoreChange change_of(const Problem& problem, const float* slopes) {
+  constexpr float kLog2E = std::numbers::log2e_v<float>;
+  ScoreChange change;
+  change.scale_log2 = problem.softmax_scale() * kLog2E;
+  change.cap_log2 = problem.softcap * kLog2E;
+  change.scale_over_cap = problem.softcap == 0 ? 0 : problem.softmax_scale() / problem.softcap;
+  if (!problem.alibi_slopes.empty()) change.slopes = slopes;
+  change.shift = static_cast<int32_t>(problem.tokens_kv - problem.tokens_q);
+  return change;
+}
+
 }  // namespace
 
 std::string unsupported_problem(const Problem& problem) {
   if (problem.dtype != DType::kBF16 && problem.dtype != DType::kF16) return "needs bf16 or f16";
-  if (problem.head_dim < 8 || problem.head_dim > kMostHeadDim || problem.head_dim % 8 != 0)
-    return fmt::format("needs head_dim a multiple of 8 up to {}, not {}", kMostHeadDim, problem.head_dim);
+  for (const int64_t dim : {problem.head_dim, problem.dim_v()})
+    if (dim < 8 || dim > kMostHeadDim || dim % 8 != 0)
+      return fmt::format("needs head_dim a multiple of 8 up to {}, not {}", kMostHeadDim, dim);
   if (!(problem.softmax_scale() > 0)) return "needs a positive scale";
   const int64_t tokens = std::max(problem.tokens_q, problem.tokens_kv);
   if (tokens > kMostTokens || tokens / kLeastTile * problem.heads_q > kMostTokens)
@@ -74,7 +87,7 @@ ForwardArrangement arrange_forward(const Problem& problem, const ForwardShape& s
     maps.push_back(lower(mask, {shape.rows >> out.heads.log2_pack, shape.keys}));
   out.map = compile_map(maps, false);
   const int64_t kv_bytes =
-      2 * problem.tokens_kv * problem.head_dim * static_cast<int64_t>(size_of(problem.dtype));
+      problem.tokens_kv * (problem.head_dim + problem.dim_v()) * static_cast<int64_t>(size_of(problem.dtype));
   out.order = {.heads = out.heads.units(),
                .section_heads = choose_section(problem.heads_kv, kv_bytes, device) * out.heads.units_per_kv,
                .map_items = out.map.items};
@@ -82,7 +95,7 @@ ForwardArrangement arrange_forward(const Problem& problem, const ForwardShape& s
 }
 
 ForwardParams forward_params(const Problem& problem, const ForwardArrangement& arrangement,
-                             const MapView& map, const ForwardArgs& args) {
+                             const MapView& map, const ForwardArgs& args, const float* slopes) {
   ForwardParams p;
   p.q = rows_of(args.q);
   p.k = rows_of(args.k);
@@ -94,7 +107,8 @@ ForwardParams forward_params(const Problem& problem, const ForwardArrangement& a
   p.map = map;
   p.heads = arrangement.heads;
   p.order = arrangement.order;
-  p.scale_log2 = problem.softmax_scale() * std::numbers::log2e_v<float>;
+  p.change = change_of(problem, slopes);
+  p.scale_log2 = p.change.any() ? 1 : p.change.scale_log2;
   return p;
 }
 
@@ -133,7 +147,7 @@ BackwardArrangement arrange_backward(const Problem& problem, const BackwardShape
 }
 
 BackwardParams backward_params(const Problem& problem, const BackwardArrangement& arrangement,
-                               const MapView& map, const BackwardArgs& args) {
+                               const MapView& map, const BackwardArgs& args, const float* slopes) {
   const auto at = [&](size_t offset) { return static_cast<char*>(args.workspace) + offset; };
   BackwardParams p;
   p.q = rows_of(args.q);
@@ -150,7 +164,8 @@ BackwardParams backward_params(const Problem& problem, const BackwardArrangement
   p.heads = arrangement.heads;
   p.order = arrangement.order;
   p.scale = problem.softmax_scale();
-  p.scale_log2 = p.scale * std::numbers::log2e_v<float>;
+  p.change = change_of(problem, slopes);
+  p.scale_log2 = p.change.scale_log2;
   p.rows = arrangement.shape.rows;
   p.padded_head_dim = arrangement.shape.head_dim;
   p.query_tiles = arrangement.query_tiles;

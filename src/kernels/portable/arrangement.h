@@ -42,10 +42,11 @@ BackwardArrangement arrange_backward(const Problem& problem, const BackwardShape
                                      const Device& device);
 
 // The parameters of one call, apart from the map's pointers: `view_of(map)` or those of its copy on a device.
+// `slopes`: of ALiBi, in the same memory; null without.
 MapView view_of(const KernelMap& map);
 ForwardParams forward_params(const Problem& problem, const ForwardArrangement& arrangement,
-                             const MapView& map, const ForwardArgs& args);
+                             const MapView& map, const ForwardArgs& args, const float* slopes = nullptr);
 BackwardParams backward_params(const Problem& problem, const BackwardArrangement& arrangement,
-                               const MapView& map, const BackwardArgs& args);
+                               const MapView& map, const BackwardArgs& args, const float* slopes = nullptr);
 
 }  // namespace longspan::portable

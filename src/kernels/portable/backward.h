@@ -18,15 +18,17 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/portable/score_change.h"
 #include "kernels/portable/shape.h"
 #include "kernels/portable/tile.h"
 #include "kernels/portable/visible.h"
 
 namespace longspan::portable {
 
-template <class Element_, BackwardShape kShape>
+template <class Element_, BackwardShape kShape, bool kChangesScores_ = false>
 struct BackwardConfig {
   using Element = Element_;
+  static constexpr bool kChangesScores = kChangesScores_;
   static constexpr int kHeadDim = kShape.head_dim, kRows = kShape.rows, kKeys = kShape.keys,
                        kWarps = kShape.warps, kKeyGroups = kShape.key_groups, kStages = kShape.stages,
                        kParts = kShape.parts;
@@ -95,12 +97,12 @@ struct Backward {
     int tokens = p.heads.tokens_q - first;
     if (tokens > tile_tokens) tokens = tile_tokens;
     const int head = (kv_head * p.heads.units_per_kv + visit.unit) << p.heads.log2_pack;
-    const int rows = tokens << p.heads.log2_pack, chunks = p.heads.head_dim / 8;
+    const int rows = tokens << p.heads.log2_pack;
     const int thread = Isa::opaque(this->thread);
-    RowTile::template copy<C::kThreads>(q_of(stage), p.q, first, head, rows, chunks, p.heads.log2_pack,
-                                        thread);
-    RowTile::template copy<C::kThreads>(dout_of(stage), p.dout, first, head, rows, chunks, p.heads.log2_pack,
-                                        thread);
+    RowTile::template copy<C::kThreads>(q_of(stage), p.q, first, head, rows, p.heads.head_dim / 8,
+                                        p.heads.log2_pack, thread);
+    RowTile::template copy<C::kThreads>(dout_of(stage), p.dout, first, head, rows, p.heads.head_dim_v / 8,
+                                        p.heads.log2_pack, thread);
     if (thread < static_cast<int>(kStatsBytes / 16))
       Isa::cp_async(stats_of(stage) + static_cast<uint32_t>(16 * thread),
                     p.stats + int64_t{query_tile(visit)} * 2 * C::kRows + 4 * thread, true);
@@ -176,6 +178,42 @@ struct Backward {
           weights[m][n][r] =
               Isa::template pack<Element>(Isa::exp2(Isa::fma(s[m][n][2 * r], p.scale_log2, -lse[0])),
                                           Isa::exp2(Isa::fma(s[m][n][2 * r + 1], p.scale_log2, -lse[1])));
+    }
+  }
+  // The same where scores are not just scaled. `tilted` is P^T times the derivatives of the scores.
+  LONGSPAN_DEVICE void weigh_changed(Pairs& weights, Pairs& tilted, const Scores& s, uint32_t stats,
+                                     const Visit& visit, int part) const {
+    const int lane = Isa::opaque(warp_lane);
+    const int first_token = visit.at.tile() * (C::kRows >> p.heads.log2_pack) + p.change.shift - first_key;
+    const int head = (kv_head * p.heads.units_per_kv + visit.unit) << p.heads.log2_pack;
+#pragma unroll
+    for (int n = 0; n < C::kQueryTiles; ++n) {
+      const int column = column_of(n, part, lane);
+      float lse[2], slope[2];
+      int ahead[2];  // of the tile's first key
+      Isa::ld_shared(lse[0], lse[1], stats + static_cast<uint32_t>(4 * column));
+#pragma unroll
+      for (int parity = 0; parity < 2; ++parity) {
+        slope[parity] = slope_of(p.change, head + ((column + parity) & (p.heads.pack() - 1)));
+        ahead[parity] = first_token + ((column + parity) >> p.heads.log2_pack);
+      }
+#pragma unroll
+      for (int m = 0; m < C::kKeyTiles; ++m)
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          float weight[2], times_slope[2];
+#pragma unroll
+          for (int parity = 0; parity < 2; ++parity) {
+            const float product = s[m][n][2 * r + parity];
+            const Capped score = capped<Isa>(p.change, product);
+            const float less = penalty(slope[parity], ahead[parity] - key_of(m, r, lane)) + lse[parity];
+            // A cap would bound what is hidden.
+            weight[parity] = product == -INFINITY ? 0 : Isa::exp2(score.score - less);
+            times_slope[parity] = weight[parity] * score.derivative;
+          }
+          weights[m][n][r] = Isa::template pack<Element>(weight[0], weight[1]);
+          tilted[m][n][r] = Isa::template pack<Element>(times_slope[0], times_slope[1]);
+        }
     }
   }
   // P^T and dP^T to dS^T, in place of P^T.
@@ -312,7 +350,8 @@ struct Backward {
     return true;
   }
 
-  LONGSPAN_DEVICE void store_sums(const TensorRows& to, const Sums& sums, float scale, uint32_t tile) const {
+  LONGSPAN_DEVICE void store_sums(const TensorRows& to, const Sums& sums, int head_dim, float scale,
+                                  uint32_t tile) const {
 #pragma unroll
     for (int m = 0; m < C::kKeyTiles; ++m)
 #pragma unroll
@@ -324,18 +363,18 @@ struct Backward {
           const float x = sums[m][n][2 * r] * scale, y = sums[m][n][2 * r + 1] * scale;
           if (to.is_f32 == 0) {
             KeyTile::store_pair(tile, row, column, Isa::template pack<Element>(x, y));
-          } else if (row < keys() && column < p.heads.head_dim) {
+          } else if (row < keys() && column < head_dim) {
             float* at = to.row<float>(first_key + row, kv_head) + column;
             at[0] = x;
             at[1] = y;
           }
         }
   }
-  LONGSPAN_DEVICE void store_tile(const TensorRows& to, uint32_t tile) const {
+  LONGSPAN_DEVICE void store_tile(const TensorRows& to, int head_dim, uint32_t tile) const {
     if (to.is_f32 != 0) return;
     for (int i = thread; i < C::kKeys * KeyTile::kChunks; i += C::kThreads) {
       const int row = i / KeyTile::kChunks, chunk = i % KeyTile::kChunks;
-      if (row >= keys() || 8 * chunk >= p.heads.head_dim) continue;
+      if (row >= keys() || 8 * chunk >= head_dim) continue;
       *reinterpret_cast<Vector*>(to.row<uint16_t>(first_key + row, kv_head) + 8 * chunk) =
           KeyTile::load_chunk(tile, row, chunk);
     }
@@ -349,15 +388,21 @@ struct Backward {
   }
 
   // P^T and dS^T of a part of the rows, to shared memory.
-  LONGSPAN_DEVICE void score(const RowWalk& at, uint32_t stage, int part) const {
-    Pairs pairs;
+  LONGSPAN_DEVICE void score(const Visit& visit, uint32_t stage, int part) const {
+    Pairs pairs;  // P^T; what dP^T - delta is multiplied by; dS^T
     {
       Scores s = {};
       multiply(s, k, q_of(stage), part);
-      if (!at.full() || keys() < C::kKeys) hide(s, at, part);
-      weigh(pairs, s, stats_of(stage), part);
+      if (!visit.at.full() || keys() < C::kKeys) hide(s, visit.at, part);
+      if constexpr (C::kChangesScores) {
+        Pairs of_values;
+        weigh_changed(of_values, pairs, s, stats_of(stage), visit, part);
+        store_pairs(weights, of_values, part);
+      } else {
+        weigh(pairs, s, stats_of(stage), part);
+      }
     }
-    store_pairs(weights, pairs, part);
+    if constexpr (!C::kChangesScores) store_pairs(weights, pairs, part);
     Scores dp = {};
     multiply(dp, v, dout_of(stage), part);
     differentiate(pairs, dp, stats_of(stage), part);
@@ -384,7 +429,7 @@ struct Backward {
     if (p.map.rows[map_row].runs > 0) {
       KeyTile::template copy<C::kThreads>(k, p.k, first_key, kv_head, keys(), p.heads.head_dim / 8, 0,
                                           thread);
-      KeyTile::template copy<C::kThreads>(v, p.v, first_key, kv_head, keys(), p.heads.head_dim / 8, 0,
+      KeyTile::template copy<C::kThreads>(v, p.v, first_key, kv_head, keys(), p.heads.head_dim_v / 8, 0,
                                           thread);
       Visit visit{0, walk()};
       begin(visit, 0);
@@ -395,7 +440,7 @@ struct Backward {
         Isa::template cp_async_wait<0>();
         Isa::sync();  // A: the rows are there; P, dS and the other stage are free
 #pragma unroll 1
-        for (int part = 0; part < C::kParts; ++part) score(visit.at, stage, part);
+        for (int part = 0; part < C::kParts; ++part) score(visit, stage, part);
         const int tile = query_tile(visit), turn = p.turns != nullptr ? visit.at.turn(p.map) : 0;
         more = advance(visit);
         if (C::kStages == 2 && more) begin(visit, 1 - stage);
@@ -412,11 +457,11 @@ struct Backward {
     }
     Isa::sync();  // K is free
     if (p.map.rows[map_row].slot >= 0 && !last_piece()) return;
-    store_sums(p.dk, dk, p.scale, k);
-    store_sums(p.dv, dv, 1, v);
+    store_sums(p.dk, dk, p.heads.head_dim, p.scale, k);
+    store_sums(p.dv, dv, p.heads.head_dim_v, 1, v);
     Isa::sync();
-    store_tile(p.dk, k);
-    store_tile(p.dv, v);
+    store_tile(p.dk, p.heads.head_dim, k);
+    store_tile(p.dv, p.heads.head_dim_v, v);
   }
 };
 

@@ -10,7 +10,8 @@ namespace longspan::portable {
 namespace {
 
 template <class Shapes>
-auto first_that_fits(const Shapes& shapes, int64_t head_dim, const Device& device) {
+auto first_that_fits(const Shapes& shapes, const Problem& problem, const Device& device) {
+  const int64_t head_dim = std::max(problem.head_dim, problem.dim_v());
   const auto found = std::find_if(std::begin(shapes), std::end(shapes), [&](const auto& shape) {
     return shape.head_dim >= head_dim && shape.shared_bytes() <= most_shared_bytes(device.capability);
   });
@@ -27,13 +28,13 @@ int choose_pack(const Problem& problem) {
 }
 
 ForwardShape choose_forward_shape(const Problem& problem, const Device& device) {
-  return device.capability == 90 ? first_that_fits(h200::kForwardShapes, problem.head_dim, device)
-                                 : first_that_fits(generic::kForwardShapes, problem.head_dim, device);
+  return device.capability == 90 ? first_that_fits(h200::kForwardShapes, problem, device)
+                                 : first_that_fits(generic::kForwardShapes, problem, device);
 }
 
 BackwardShape choose_backward_shape(const Problem& problem, const Device& device) {
-  return device.capability == 90 ? first_that_fits(h200::kBackwardShapes, problem.head_dim, device)
-                                 : first_that_fits(generic::kBackwardShapes, problem.head_dim, device);
+  return device.capability == 90 ? first_that_fits(h200::kBackwardShapes, problem, device)
+                                 : first_that_fits(generic::kBackwardShapes, problem, device);
 }
 
 int32_t choose_section(int64_t heads, int64_t bytes, const Device& device) {

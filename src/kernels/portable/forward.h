@@ -13,15 +13,17 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/portable/score_change.h"
 #include "kernels/portable/shape.h"
 #include "kernels/portable/tile.h"
 #include "kernels/portable/visible.h"
 
 namespace longspan::portable {
 
-template <class Element_, ForwardShape kShape>
+template <class Element_, ForwardShape kShape, bool kChangesScores_ = false>
 struct ForwardConfig {
   using Element = Element_;
+  static constexpr bool kChangesScores = kChangesScores_;
   static constexpr int kHeadDim = kShape.head_dim, kRows = kShape.rows, kKeys = kShape.keys,
                        kWarps = kShape.warps, kStages = kShape.stages;
   static constexpr int kThreads = 32 * kWarps;
@@ -50,10 +52,12 @@ struct Forward {
 
   LONGSPAN_DEVICE int row_of(int i) const { return first_row + i / 2 * 16 + i % 2 * 8 + warp_lane / 4; }
 
-  LONGSPAN_DEVICE void copy(uint32_t to, const TensorRows& from, int tile) const {
+  LONGSPAN_DEVICE void copy_k(uint32_t to, int tile) const { copy(to, p.k, p.heads.head_dim, tile); }
+  LONGSPAN_DEVICE void copy_v(uint32_t to, int tile) const { copy(to, p.v, p.heads.head_dim_v, tile); }
+  LONGSPAN_DEVICE void copy(uint32_t to, const TensorRows& from, int head_dim, int tile) const {
     const int first = tile * C::kKeys;
-    KeyTile::template copy<C::kThreads>(to, from, first, kv_head, p.heads.tokens_kv - first,
-                                        p.heads.head_dim / 8, 0, Isa::opaque(thread));
+    KeyTile::template copy<C::kThreads>(to, from, first, kv_head, p.heads.tokens_kv - first, head_dim / 8, 0,
+                                        Isa::opaque(thread));
   }
 
   // s = Q K^T. Operands of the next products are loaded ahead of the present ones.
@@ -81,6 +85,23 @@ struct Forward {
           Isa::template mma<Element>(s[m][2 * n + 1], a[step % 2][m], b[i % 2][2], b[i % 2][3]);
         }
       }
+  }
+
+  // Products to scores to the base 2. `first_key`: of the tile.
+  LONGSPAN_DEVICE void change(Scores& s, int first_key) const {
+#pragma unroll
+    for (int i = 0; i < kMaxima; ++i) {
+      const int row = row_of(i);
+      const int ahead = first_token + (row >> p.heads.log2_pack) + p.change.shift - first_key - 2 * quad;
+      const float slope = slope_of(p.change, head + (row & (p.heads.pack() - 1)));
+#pragma unroll
+      for (int n = 0; n < C::kKeyTiles; ++n)
+#pragma unroll
+        for (int parity = 0; parity < 2; ++parity) {
+          float& x = s[i / 2][n][i % 2 * 2 + parity];
+          x = capped<Isa>(p.change, x).score - penalty(slope, ahead - 8 * n - parity);
+        }
+    }
   }
 
   // Hides what the tile or, if that is full, the end of the keys hides.
@@ -210,14 +231,14 @@ struct Forward {
         float& x = o[i / 2][n][i % 2 * 2 + c];
         x *= factor;
         const int column = 8 * n + 2 * quad + c;
-        if (part != nullptr && column < p.heads.head_dim) x = Isa::fma(part[column], part_factor, x);
+        if (part != nullptr && column < p.heads.head_dim_v) x = Isa::fma(part[column], part_factor, x);
       }
     if (p.o.is_f32 != 0) {
       if (!there) return;
       float* to = p.o.row<float>(token, query_head);
 #pragma unroll
       for (int n = 0; n < C::kDimTiles; ++n) {
-        if (8 * n >= p.heads.head_dim) continue;
+        if (8 * n >= p.heads.head_dim_v) continue;
         to[8 * n + 2 * quad] = o[i / 2][n][i % 2 * 2];
         to[8 * n + 2 * quad + 1] = o[i / 2][n][i % 2 * 2 + 1];
       }
@@ -235,7 +256,7 @@ struct Forward {
     for (int i = warp_lane; i < kRowsOfWarp * QTile::kChunks; i += 32) {
       const int row = first_row + i / QTile::kChunks, chunk = i % QTile::kChunks;
       const int token = row >> p.heads.log2_pack;
-      if (token >= tokens || 8 * chunk >= p.heads.head_dim) continue;
+      if (token >= tokens || 8 * chunk >= p.heads.head_dim_v) continue;
       auto* to = p.o.row<uint16_t>(first_token + token, head + (row & (p.heads.pack() - 1)));
       *reinterpret_cast<Vector*>(to + 8 * chunk) = QTile::load_chunk(q, row, chunk);
     }
@@ -261,8 +282,8 @@ struct Forward {
     if (!at.done()) {
       QTile::template copy<C::kThreads>(q, p.q, first_token, head, tokens << p.heads.log2_pack,
                                         p.heads.head_dim / 8, p.heads.log2_pack, thread);
-      copy(k, p.k, at.tile());
-      if (C::kStages == 2) copy(v, p.v, at.tile());
+      copy_k(k, at.tile());
+      if (C::kStages == 2) copy_v(v, at.tile());
       Isa::cp_async_commit();
     }
     uint32_t stage = 0;  // in bytes
@@ -271,11 +292,12 @@ struct Forward {
       Isa::template cp_async_wait<0>();
       Isa::sync();  // K is there and V is free; with two stages, both are there and the other stage is free
       if (C::kStages == 1) {
-        copy(v, p.v, at.tile());
+        copy_v(v, at.tile());
         Isa::cp_async_commit();
       }
       Scores s = {};
       scores(s, k + stage);
+      if constexpr (C::kChangesScores) change(s, at.tile() * C::kKeys);
       const int keys = p.heads.tokens_kv - at.tile() * C::kKeys;
       if (!at.full() || keys < C::kKeys) hide(s, at, keys);
       if (C::kStages == 1) {
@@ -285,8 +307,8 @@ struct Forward {
       at.next(p.map);
       if (!at.done()) {
         const uint32_t other = C::kStages == 2 ? KeyTile::kBytes - stage : 0;
-        copy(k + other, p.k, at.tile());
-        if (C::kStages == 2) copy(v + other, p.v, at.tile());
+        copy_k(k + other, at.tile());
+        if (C::kStages == 2) copy_v(v + other, at.tile());
         Isa::cp_async_commit();
       }
       softmax(s);
@@ -294,6 +316,7 @@ struct Forward {
       if (C::kStages == 2) stage = KeyTile::kBytes - stage;
     }
     set_item(Isa::opaque(Isa::block()));  // again, so that the loop need not keep it in registers
+    Isa::sync_warp();                     // the warp's products have read Q, whose place o takes
 #pragma unroll
     for (int i = 0; i < kMaxima; ++i) finish_row(i);
     if (p.o.is_f32 != 0) return;

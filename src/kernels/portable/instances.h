@@ -7,8 +7,11 @@
 #include <utility>
 
 #include "base/error.h"
+#include "kernels/portable/isa/device.h"
+#include "kernels/portable/params.h"
 #include "kernels/portable/tuning/generic.h"
 #include "kernels/portable/tuning/h200.h"
+#include "longspan/base.h"
 
 namespace longspan::portable {
 
@@ -48,6 +51,15 @@ void with_instance(const std::array<Shape, kCount>& shapes, const Shape& shape, 
   (std::make_index_sequence<kCount>());
   LONGSPAN_CHECK(found, "no instance of the portable kernel has head_dim {}, {} rows and {} keys",
                  shape.head_dim, shape.rows, shape.keys);
+}
+
+// Calls `body` with the element type, and with whether scores are more than scaled products, as values.
+template <class Body>
+void with_policy(DType dtype, const ScoreChange& change, const Body& body) {
+  const auto of_element = [&](auto element) {
+    change.any() ? body(element, std::true_type()) : body(element, std::false_type());
+  };
+  dtype == DType::kBF16 ? of_element(Bf16()) : of_element(F16());
 }
 
 }  // namespace longspan::portable

@@ -23,7 +23,8 @@ struct TensorRows {
 // r >> log2_pack of the tile and query head r & (pack - 1) of the unit. A unit is `pack` query heads of a
 // group.
 struct Heads {
-  int32_t tokens_q = 0, tokens_kv = 0, head_dim = 0;
+  int32_t tokens_q = 0, tokens_kv = 0;
+  int32_t head_dim = 0, head_dim_v = 0;  // of q and k; of v and o
   int32_t heads_kv = 0, units_per_kv = 1, log2_pack = 0;
   int32_t per_head_masks = 0;  // 0: one mask for all heads
 
@@ -60,6 +61,16 @@ struct ItemOrder {
   constexpr int64_t items() const { return int64_t{heads} * map_items; }
 };
 
+// How scores come from products, where they are not just scaled: score_change.h.
+struct ScoreChange {
+  float scale_log2 = 0;                    // softmax scale * log2(e)
+  float cap_log2 = 0, scale_over_cap = 0;  // softcap * log2(e), softmax scale / softcap; 0: no softcap
+  const float* slopes = nullptr;           // [heads_q]; null: no ALiBi
+  int32_t shift = 0;                       // tokens_kv - tokens_q
+
+  constexpr bool any() const { return cap_log2 != 0 || slopes != nullptr; }
+};
+
 struct ForwardParams {
   TensorRows q, k, v, o;
   float* lse = nullptr;  // [heads_q, tokens_q]
@@ -68,7 +79,8 @@ struct ForwardParams {
   MapView map;
   Heads heads;
   ItemOrder order;
-  float scale_log2 = 0;  // softmax scale * log2(e)
+  float scale_log2 = 0;  // softmax scale * log2(e); 1 where `change` scales the scores
+  ScoreChange change;
 };
 
 struct BackwardParams {
@@ -78,6 +90,7 @@ struct BackwardParams {
   Heads heads;
   ItemOrder order;
   float scale = 0, scale_log2 = 0;
+  ScoreChange change;
 
   int32_t rows = 0, padded_head_dim = 0;  // of the shape
   int32_t query_tiles = 0;                // of a unit

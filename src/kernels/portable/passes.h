@@ -96,7 +96,7 @@ LONGSPAN_DEVICE void prepare_rows(const BackwardParams& p) {
       if (p.lse[at] != -INFINITY) {
         lse = p.lse[at] * kLog2E;
         if (p.dlse != nullptr && lane == 0) sum = -p.dlse[at];
-        for (int column = 8 * lane; column < p.heads.head_dim; column += 8 * kLanes) {
+        for (int column = 8 * lane; column < p.heads.head_dim_v; column += 8 * kLanes) {
           float a[8], b[8];
           load_eight<Isa, Element>(p.o, token, head, column, a);
           load_eight<Isa, Element>(p.dout, token, head, column, b);

@@ -21,12 +21,16 @@ constexpr int64_t kTokens = 37, kHeads = 3, kKeys = 5, kDim = 8;
 struct Rows {
   std::vector<double> scores, values, dout, dlse, sinks;
 
-  Rows() : scores(kTokens * kHeads * kKeys), values(scores.size() * kDim), dout(kTokens * kHeads * kDim),
-           dlse(kTokens * kHeads), sinks(kHeads) {
+  Rows()
+      : scores(kTokens * kHeads * kKeys),
+        values(scores.size() * kDim),
+        dout(kTokens * kHeads * kDim),
+        dlse(kTokens * kHeads),
+        sinks(kHeads) {
     uint64_t stream = 0;
     for (std::vector<double>* each : {&scores, &values, &dout, &dlse, &sinks})
-      fill_normal(TensorView::contiguous(each->data(), DType::kF64, static_cast<int64_t>(each->size()), 1, 1), 3,
-                  stream++);
+      fill_normal(TensorView::contiguous(each->data(), DType::kF64, static_cast<int64_t>(each->size()), 1, 1),
+                  3, stream++);
     for (int64_t key = 0; key < kKeys; ++key) scores[(2 * kHeads + 1) * kKeys + key] = -kInf;  // sees no key
   }
 
@@ -67,7 +71,8 @@ TEST(Sinks, AreOneMoreKeyWithoutAValue) {
     std::vector<double> row(kDim);
     const auto element = [&](int64_t token, int64_t head, int64_t d) -> double {
       if (dtype == DType::kF32) return o.row<float>(token, head)[d];
-      return dtype == DType::kBF16 ? to_float(o.row<bf16>(token, head)[d]) : to_float(o.row<f16>(token, head)[d]);
+      return dtype == DType::kBF16 ? to_float(o.row<bf16>(token, head)[d])
+                                   : to_float(o.row<f16>(token, head)[d]);
     };
     for (int64_t token = 0; token < kTokens; ++token) {
       for (int64_t head = 0; head < kHeads; ++head) {
@@ -142,8 +147,11 @@ TEST(Sinks, MistakesAreNamed) {
               ThrowsMessage<Error>(HasSubstr("must be f32, bf16 or f16")));
   wide = view;
   wide.head_dim = 4;
-  EXPECT_THAT([&] { sink_gradients({view, wide, lse.data(), nullptr, sinks.data(), sinks.data()}, cpu_device(), {}); },
-              ThrowsMessage<Error>(HasSubstr("must have those of o")));
+  EXPECT_THAT(
+      [&] {
+        sink_gradients({view, wide, lse.data(), nullptr, sinks.data(), sinks.data()}, cpu_device(), {});
+      },
+      ThrowsMessage<Error>(HasSubstr("must have those of o")));
 }
 
 }  // namespace

@@ -187,6 +187,61 @@ TEST(PortableEmulated, OwnScaleAndLargeScores) {
   }
 }
 
+std::vector<float> slopes_of(int64_t heads) {
+  std::vector<float> slopes;
+  for (int64_t h = 0; h < heads; ++h) slopes.push_back(0.3f / static_cast<float>(1 + h));
+  return slopes;
+}
+
+TEST(PortableEmulated, HeadDimOfValuesIsItsOwn) {
+  for (const auto& [dim, dim_v] : {std::pair<int64_t, int64_t>{64, 32}, {40, 128}, {192, 128}, {8, 256}}) {
+    Problem problem = problem_of({one_band(150, 150, -90, 0)}, 4, 2, dim);
+    problem.head_dim_v = dim_v;
+    problem.lse_gradient = true;
+    expect_right(problem, fmt::format("head_dim_v {}", dim_v), dim == 64);
+    problem.fp32_output = true;
+    problem.dtype = DType::kF16;
+    expect_right(problem, fmt::format("head_dim_v {}", dim_v));
+  }
+}
+
+TEST(PortableEmulated, ScoresAreCapped) {
+  for (const NamedMask& named : masks_of(150)) {
+    for (const float softcap : {1.0f, 30.0f}) {
+      Problem problem = problem_of({named.mask}, 4, 2, 64);
+      problem.softcap = softcap;
+      problem.scale = 0.5f;  // beyond the smaller cap
+      expect_right(problem, fmt::format("{}, softcap {}", named.name, softcap), true);
+    }
+  }
+}
+
+TEST(PortableEmulated, AlibiLowersDistantScores) {
+  for (const NamedMask& named : masks_of(150)) {
+    Problem problem = problem_of({named.mask}, 6, 3, 40, DType::kF16);
+    problem.alibi_slopes = slopes_of(6);
+    expect_right(problem, named.name + ", ALiBi");
+  }
+  for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{40, 290}, {290, 40}}) {
+    Problem problem = problem_of({one_band(rows, columns, kBelow, columns - rows)}, 8, 1, 64);
+    problem.alibi_slopes = slopes_of(8);
+    expect_right(problem, "ALiBi");
+  }
+}
+
+TEST(PortableEmulated, AllFeaturesInEveryInstance) {
+  for (const int64_t head_dim : {64, 96, 128, 192, 256}) {
+    for (const int capability : {80, 86}) {
+      Problem problem = problem_of({one_band(140, 140, -90, 20)}, 4, 1, head_dim);
+      problem.head_dim_v = head_dim - 24;
+      problem.softcap = 4;
+      problem.alibi_slopes = slopes_of(4);
+      problem.deterministic = capability == 86;
+      expect_right(problem, "all features", false, capability);
+    }
+  }
+}
+
 // Rows whose only scores are far below 0: exp(0 - lse) overflows for keys past the end, which are zeros.
 TEST(PortableEmulated, KeysPastTheEndDoNotOverflow) {
   Problem problem = problem_of({Mask(130, 130, std::vector<Band>{{{0, 130}, {128, 130}}})}, 2, 1, 64);

@@ -11,21 +11,21 @@
 namespace longspan::portable {
 namespace {
 
-template <class Element>
+template <class Element, bool kChangesScores>
 void emulate_forward(const ForwardShape& shape, const ForwardParams& params) {
   with_instance(kForwardInstances, shape, [&](auto index) {
-    using C = ForwardConfig<Element, kForwardInstances[index]>;
+    using C = ForwardConfig<Element, kForwardInstances[index], kChangesScores>;
     run_grid(params.order.items(), C::kThreads, shape.shared_bytes(),
              [&] { Forward<EmulatedIsa, C>(params).run(); });
   });
 }
 
-template <class Element>
+template <class Element, bool kChangesScores>
 void emulate_backward(const BackwardShape& shape, const BackwardParams& params) {
   const int64_t tiles = int64_t{params.heads.units()} * params.query_tiles;
   run_grid(tiles, kPassThreads, 4, [&] { prepare_rows<EmulatedIsa, Element>(params); });
   with_instance(kBackwardInstances, shape, [&](auto index) {
-    using C = BackwardConfig<Element, kBackwardInstances[index]>;
+    using C = BackwardConfig<Element, kBackwardInstances[index], kChangesScores>;
     run_grid(params.order.items(), C::kThreads, shape.shared_bytes(),
              [&] { Backward<EmulatedIsa, C>(params).run(); });
   });
@@ -54,14 +54,18 @@ class EmulatedPlan final : public Plan {
   size_t plan_bytes() const override { return 0; }
 
   void forward(const ForwardArgs& args, Stream) override {
-    const ForwardParams params = forward_params(problem_, forward_, view_of(forward_.map), args);
-    problem_.dtype == DType::kBF16 ? emulate_forward<Bf16>(forward_.shape, params)
-                                   : emulate_forward<F16>(forward_.shape, params);
+    const ForwardParams params =
+        forward_params(problem_, forward_, view_of(forward_.map), args, problem_.alibi_slopes.data());
+    with_policy(problem_.dtype, params.change, [&](auto element, auto changes) {
+      emulate_forward<decltype(element), decltype(changes)::value>(forward_.shape, params);
+    });
   }
   void backward(const BackwardArgs& args, Stream) override {
-    const BackwardParams params = backward_params(problem_, backward_, view_of(backward_.map), args);
-    problem_.dtype == DType::kBF16 ? emulate_backward<Bf16>(backward_.shape, params)
-                                   : emulate_backward<F16>(backward_.shape, params);
+    const BackwardParams params =
+        backward_params(problem_, backward_, view_of(backward_.map), args, problem_.alibi_slopes.data());
+    with_policy(problem_.dtype, params.change, [&](auto element, auto changes) {
+      emulate_backward<decltype(element), decltype(changes)::value>(backward_.shape, params);
+    });
   }
 
  private:
