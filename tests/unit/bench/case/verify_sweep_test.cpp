@@ -78,7 +78,8 @@ TEST(Expand, TheDefaultSweepCoversEverything) {
   std::set<int64_t> seqlens, head_dims;
   std::set<DType> dtypes;
   std::set<std::pair<std::string, bool>> grouped;
-  bool deterministic = false, fp32_output = false, scaled = false;
+  bool deterministic = false, fp32_output = false, scaled = false, capped = false, alibi = false,
+       own_values = false;
   for (const VerifyCase& c : expand(options)) {
     masks.insert(c.mask);
     seqlens.insert(c.options.seqlen);
@@ -88,6 +89,9 @@ TEST(Expand, TheDefaultSweepCoversEverything) {
     deterministic |= c.deterministic;
     fp32_output |= c.fp32_output;
     scaled |= c.scale != 0;
+    capped |= c.softcap != 0;
+    alibi |= c.alibi;
+    own_values |= c.head_dim_v != 0;
     EXPECT_TRUE(c.forward && c.backward);
     EXPECT_NO_THROW(masks_from_name(c.mask, c.options)) << c.mask << " " << c.options.seqlen;
   }
@@ -98,7 +102,7 @@ TEST(Expand, TheDefaultSweepCoversEverything) {
   EXPECT_GE(head_dims.size(), 6u);
   EXPECT_EQ(dtypes.size(), 3u);
   EXPECT_EQ(grouped.size(), 2 * masks.size());
-  EXPECT_TRUE(deterministic && fp32_output && scaled);
+  EXPECT_TRUE(deterministic && fp32_output && scaled && capped && alibi && own_values);
 }
 
 TEST(Expand, RequestedValuesAreNotChanged) {
@@ -239,11 +243,15 @@ TEST(Command, NamesEverythingThatIsNotTheDefault) {
   c.options.seqlen = 65;
   c.options.values.set("window", TokenPair{3, 4});
   c.scale = 0.3f;
+  c.softcap = 20;
+  c.alibi = true;
+  c.head_dim_v = 64;
   c.deterministic = c.fp32_output = true;
   EXPECT_EQ(command_of(c, Direction::kForward),
             "longspan verify --kernel plain --mask sliding_window --seqlen 65 --heads 8:2 --head-dim 128 "
             "--dtype bf16 "
-            "--direction forward --seed 42 --scale 0.3 --deterministic --fp32-output --window 3,4");
+            "--direction forward --seed 42 --head-dim-v 64 --scale 0.3 --softcap 20 --alibi --deterministic "
+            "--fp32-output --window 3,4");
 }
 
 TEST(Sweep, CountsOutcomesAndGroupsReasons) {

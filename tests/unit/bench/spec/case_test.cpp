@@ -197,6 +197,7 @@ Case spread_case() {
 TEST(Axes, ValuesRoundTripAndCanBeFilteredBy) {
   Case c = sample_case();
   c.deterministic = true;
+  c.head_dim_v = 64;
   c.parallelism = spread_case().parallelism;
   constexpr int64_t kCounts[] = {3};
   for (const TableOption& option : pattern_options())
@@ -210,6 +211,21 @@ TEST(Axes, ValuesRoundTripAndCanBeFilteredBy) {
     EXPECT_TRUE(Filter(fmt::format("{}={}", axis.name, axis.get(c))).matches(c)) << axis.name;
     EXPECT_FALSE(Filter(fmt::format("{}!={}", axis.name, axis.get(c))).matches(c)) << axis.name;
   }
+}
+
+// A case of one head_dim keeps its identifier, as of a line that was published before.
+TEST(HeadDimV, IsPartOfTheCaseOnlyIfItDiffers) {
+  Case c = sample_case();
+  const Case one = c;
+  find_axis("head_dim_v")->set(c, "64");
+  EXPECT_EQ(to_json(c)["head_dim_v"], 64);
+  EXPECT_EQ(case_from_json(to_json(c)), c);
+  EXPECT_NE(id_of(c), id_of(one));
+  EXPECT_THAT(fmt::format("{}", fmt::join(arguments_of(c), " ")), HasSubstr("--head-dim-v 64"));
+  EXPECT_THAT(describe(c), HasSubstr("head_dim_v=64"));
+  c.head_dim_v = c.head_dim;
+  EXPECT_EQ(normalised(c), normalised(one));
+  EXPECT_FALSE(to_json(normalised(c)).contains("head_dim_v"));
 }
 
 // Without `deterministic`, a case keeps the identifier that it had before that axis was added: that of a
