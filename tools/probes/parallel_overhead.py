@@ -1,10 +1,12 @@
 """Host time of one context-parallel attention, on tensors so small that kernels and messages take little time.
 
+    PYTHONPATH=build-cuda/python torchrun --standalone --nproc-per-node 1 tools/probes/parallel_overhead.py [--device cpu]
     PYTHONPATH=build-cuda/python torchrun --standalone --nproc-per-node 2 tools/probes/parallel_overhead.py [--ranks-alone]
 
-On GPUs the host does not wait for the device, so the time is that of the calls: PyTorch's, ours, and the launches within. --ranks-alone
-gives each rank a group of its own, so that no message is sent: what Python, the operator and the executor take. On the CPU, as a
-smoke check, kernels and gloo's messages are within the time.
+On GPUs the host does not wait for the device, so the time is that of the calls: PyTorch's, ours, and the launches within. On the CPU
+nothing is launched, but the kernels of 8 tokens and gloo's messages are within the time. One rank, and --ranks-alone, which gives each
+rank a group of its own, send no message: they show what Python, the operator and the executor take. longspan.attention() is measured
+beside them.
 """
 
 import argparse
@@ -14,6 +16,7 @@ import time
 import torch
 import torch.distributed as dist
 
+import longspan
 from longspan import Mask
 from longspan.distributed import ContextParallel
 
@@ -35,13 +38,28 @@ def shortest_us(call, count, rounds, synchronize):
     return best
 
 
+def times_of(attend, parts, options, synchronize):
+    dout = torch.randn_like(parts[0])
+
+    def forward():
+        with torch.no_grad():
+            attend(*parts)
+
+    def both():
+        torch.autograd.grad(attend(*parts), parts, dout)
+
+    return "  ".join(f"{name} {shortest_us(call, options.count, options.rounds, synchronize):7.1f} us"
+                     for name, call in (("forward", forward), ("both passes", both)))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks-alone", action="store_true")
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args()
-    cuda = torch.cuda.is_available()
+    cuda = options.device == "cuda"
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")
     if cuda:
         torch.cuda.set_device(device)
@@ -49,23 +67,16 @@ def main():
     groups = [dist.new_group([rank]) for rank in range(dist.get_world_size())] if options.ranks_alone else None
     dtype = torch.bfloat16 if cuda else torch.float32
     mask, synchronize = Mask.causal(128 if cuda else 8), torch.cuda.synchronize if cuda else lambda: None
+    tensors = lambda count: [torch.randn(count, 4, 64, device=device, dtype=dtype, requires_grad=True) for _ in range(3)]
+    say = print if dist.get_rank() == 0 else lambda *_, **__: None
+    say(torch.cuda.get_device_name(device) if cuda else "CPU", flush=True)
+    one = times_of(lambda q, k, v: longspan.attention(q, k, v, mask), tensors(mask.shape[0]), options, synchronize)
+    say(f"{'no parallelism':16}          {one}", flush=True)
     for strategy in STRATEGIES:
         cp = ContextParallel(groups[dist.get_rank()] if groups else None, strategy)
         place = cp.place(mask, (4, 4), 64, dtype)
-        q, k, v = (torch.randn(place.count, 4, 64, device=device, dtype=dtype, requires_grad=True) for _ in range(3))
-        dout = torch.randn_like(q)
-
-        def forward():
-            with torch.no_grad():
-                cp.attention(q, k, v, place)
-
-        def both():
-            torch.autograd.grad(cp.attention(q, k, v, place), (q, k, v), dout)
-
-        times = {name: shortest_us(call, options.count, options.rounds, synchronize)
-                 for name, call in (("forward", forward), ("both passes", both))}
-        if dist.get_rank() == 0:
-            print(f"{strategy:16} {cp.size} ranks  " + "  ".join(f"{name} {us:7.1f} us" for name, us in times.items()), flush=True)
+        times = times_of(lambda q, k, v: cp.attention(q, k, v, place), tensors(place.count), options, synchronize)
+        say(f"{strategy:16} {cp.size} ranks  {times}", flush=True)
     dist.destroy_process_group()
 
 
