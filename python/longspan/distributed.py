@@ -110,8 +110,6 @@ class ContextParallel:
 
     def _attention(self, q, k, v, place, scale, sinks, deterministic, return_lse):
         q, k, v = autocast(q, k, v)
-        shape = q.shape
-        q, k, v = _ops.tokens(q, "q"), _ops.tokens(k, "k"), _ops.tokens(v, "v")
         if isinstance(place, Placement):
             if deterministic is None:
                 deterministic = torch.are_deterministic_algorithms_enabled()
@@ -131,7 +129,7 @@ class ContextParallel:
                 raise_interrupt()
                 explain(q, k, v, found, found.count, found.count)
             raise
-        return result(_ops.shaped(o, shape), lse, sinks, return_lse)
+        return result(o, lse, sinks, return_lse)
 
     @torch.no_grad()
     def sum_gradients(self, parameters):
