@@ -52,6 +52,7 @@ class Trainer(transformers.Trainer):
         return self._cp.size
 
     def create_accelerator_and_postprocess(self):
+        """The accelerator, which gives batches to groups and gathers their losses."""
         super().create_accelerator_and_postprocess()
         self.accelerator.prepare_data_loader = self._data_loader_of_group
         self.gather_function = self.accelerator.gather_for_metrics = self._losses_of_groups
