@@ -136,6 +136,8 @@ class FlexPlan(Plan):
 
 
 class Adapter(Peer):
+    takes_head_dim_v = True
+
     def __init__(self):
         for limit in ("recompile_limit", "accumulated_recompile_limit"):  # of masks in one case
             setattr(torch._dynamo.config, limit, 1 << 16)
@@ -156,7 +158,8 @@ class Adapter(Peer):
         """The compiled function, shared by the two passes and by masks of this shape that differ only in numbers. Functions compiled for
         other shapes are dropped. small: with tiles for blocks of 64."""
         shape = (
-            problem.tokens_q, problem.tokens_kv, problem.heads_q, problem.heads_kv, problem.head_dim, problem.dtype, small)
+            problem.tokens_q, problem.tokens_kv, problem.heads_q, problem.heads_kv, problem.head_dim, problem.head_dim_v,
+            problem.dtype, small)
         if shape != self.shape:
             torch._dynamo.reset()
             self.shape, self.function = shape, torch.compile(flex_attention, dynamic=False, fullgraph=True)

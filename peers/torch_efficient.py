@@ -57,6 +57,7 @@ class EfficientPlan(Plan):
 
 class Adapter(Peer):
     heeds_deterministic = True
+    takes_head_dim_v = True
 
     def versions(self):
         return {"torch": torch.__version__}

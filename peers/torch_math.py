@@ -48,6 +48,8 @@ class MathPlan(Plan):
 
 
 class Adapter(Peer):
+    takes_head_dim_v = True
+
     def versions(self):
         return {"torch": torch.__version__}
 

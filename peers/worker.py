@@ -104,6 +104,8 @@ class Worker:
         problem = Problem(**request["problem"])
         if problem.deterministic and not self.adapter.heeds_deterministic:
             raise Unsupported("it is not known to give the same bits on every run")
+        if problem.head_dim_v != problem.head_dim and not self.adapter.takes_head_dim_v:
+            raise Unsupported("supports head_dim_v == head_dim only")
         return problem, [self.adapter.read_mask(mask) for mask in request["masks"]]
 
     def check(self, request):

@@ -20,6 +20,10 @@ class Problem:
     scale: float
     backward: bool  # the backward pass will be requested, too
     deterministic: bool = False  # the same bits on every run are required
+    head_dim_v: int = 0  # of v and o; 0: head_dim
+
+    def __post_init__(self):
+        self.head_dim_v = self.head_dim_v or self.head_dim
 
     @property
     def group(self):
@@ -45,7 +49,7 @@ def need_seen_rows(mask):
 class Plan:
     """The peer's kernel, ready for one problem.
 
-    forward(q, k, v) takes [tokens, heads, head_dim] and returns o, with q's shape. It keeps what lse and backward need. lse()
+    forward(q, k, v) takes [tokens, heads, head_dim] and returns o, with q's shape (and v's head_dim). It keeps what lse and backward need. lse()
     returns the natural log-sum-exp of the last forward, [heads_q, tokens_q]; it is never timed. backward(dout) returns the
     gradients of the last forward, (dq, dk, dv), with the inputs' shapes. A different order of axes is a view and costs
     nothing. Nothing is converted inside the timed region for longspan's sake.
@@ -66,6 +70,9 @@ class Peer:
     # Whether `plan` heeds `problem.deterministic`: it requests the same bits on every run from the framework, or raises Unsupported if
     # that is impossible. If it is unknown which of the two holds, leave this False; the worker then refuses.
     heeds_deterministic = False
+
+    # Whether `plan` supports v and o of another head dimension than q and k. The worker refuses such problems if this is False.
+    takes_head_dim_v = False
 
     def versions(self):
         """{package: version}, if the version of PEER's package is not enough."""

@@ -54,34 +54,45 @@ Problem problem_of(const longspan_masks& masks, const longspan_problem& asked) {
   p.heads_q = asked.heads_q;
   p.heads_kv = asked.heads_kv;
   p.head_dim = asked.head_dim;
+  p.head_dim_v = asked.head_dim_v;
   p.dtype = static_cast<DType>(asked.dtype);
   p.scale = asked.scale;
   p.deterministic = asked.deterministic != 0;
   p.lse_gradient = asked.backward != 0;
   p.same_launches = asked.same_launches != 0;
+  p.softcap = asked.softcap;
+  if (asked.alibi_slopes != nullptr && asked.heads_q > 0)
+    p.alibi_slopes.assign(asked.alibi_slopes, asked.alibi_slopes + asked.heads_q);
   p.masks = masks.heads;
   return p;
 }
 
+longspan_problem described(const longspan_problem& asked) {
+  longspan_problem description = asked;
+  if (description.head_dim_v == 0) description.head_dim_v = description.head_dim;
+  description.alibi_slopes = nullptr;
+  return description;
+}
+
 ForwardArgs forward_of(const longspan_forward_args& args, const Problem& p) {
-  return {.q = rows(args.q, p),
-          .k = keys(args.k, p),
-          .v = keys(args.v, p),
-          .o = rows(args.o, p),
+  return {.q = rows(args.q, p, p.head_dim),
+          .k = keys(args.k, p, p.head_dim),
+          .v = keys(args.v, p, p.dim_v()),
+          .o = rows(args.o, p, p.dim_v()),
           .lse = args.lse,
           .workspace = args.workspace};
 }
 
 BackwardArgs backward_of(const longspan_backward_args& args, const Problem& p) {
-  return {.q = rows(args.q, p),
-          .k = keys(args.k, p),
-          .v = keys(args.v, p),
-          .o = rows(args.o, p),
-          .dout = rows(args.dout, p),
+  return {.q = rows(args.q, p, p.head_dim),
+          .k = keys(args.k, p, p.head_dim),
+          .v = keys(args.v, p, p.dim_v()),
+          .o = rows(args.o, p, p.dim_v()),
+          .dout = rows(args.dout, p, p.dim_v()),
           .lse = args.lse,
-          .dq = rows(args.dq, p),
-          .dk = keys(args.dk, p),
-          .dv = keys(args.dv, p),
+          .dq = rows(args.dq, p, p.head_dim),
+          .dk = keys(args.dk, p, p.head_dim),
+          .dv = keys(args.dv, p, p.dim_v()),
           .workspace = args.workspace,
           .dlse = args.dlse};
 }
@@ -237,7 +248,7 @@ int longspan_plan_make(const longspan_masks* masks, const longspan_problem* aske
                        int64_t* plan) {
   return guarded([&] {
     auto planned = std::make_shared<Planned>();
-    planned->asked = *asked;
+    planned->asked = longspan::python::described(*asked);
     planned->device = device_of(asked->cuda_device);
     planned->problem = problem_of(*masks, *asked);
     const longspan::Problem& p = planned->problem;

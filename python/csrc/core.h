@@ -58,12 +58,15 @@ LONGSPAN_API int longspan_patterns(const char** out); /* the names, separated by
 
 typedef struct {
   int64_t heads_q, heads_kv, head_dim;
-  int32_t dtype;         /* a longspan::DType */
-  int32_t cuda_device;   /* -1: the CPU */
-  float scale;           /* 0: 1 / sqrt(head_dim) */
-  int32_t deterministic; /* the same bits on every run are required */
-  int32_t backward;      /* whether a backward pass is planned */
-  int32_t same_launches; /* captured graphs can be given another plan: longspan_plan_follow */
+  int64_t head_dim_v;        /* of v and o; 0: head_dim */
+  int32_t dtype;             /* a longspan::DType */
+  int32_t cuda_device;       /* -1: the CPU */
+  float scale;               /* 0: 1 / sqrt(head_dim) */
+  int32_t deterministic;     /* the same bits on every run are required */
+  int32_t backward;          /* whether a backward pass is planned */
+  int32_t same_launches;     /* captured graphs can be given another plan: longspan_plan_follow */
+  float softcap;             /* 0: none */
+  const float* alibi_slopes; /* [heads_q], read while a plan is made; null: no ALiBi */
 } longspan_problem;
 
 typedef struct {
@@ -81,7 +84,7 @@ LONGSPAN_API int longspan_plan_get_info(int64_t plan, longspan_plan_info* out);
 LONGSPAN_API int longspan_plan_kernel(int64_t plan, const char** out);
 LONGSPAN_API void longspan_plan_delete(int64_t plan); /* calls in flight keep what they need */
 
-/* [tokens, heads, head_dim], contiguous in head_dim; strides in elements. */
+/* [tokens, heads, head_dim], or head_dim_v; contiguous in it; strides in elements. */
 typedef struct {
   void* data;
   int64_t token_stride, head_stride;

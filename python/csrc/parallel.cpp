@@ -1,6 +1,7 @@
 // Context parallelism in the C interface: placements, groups of processes, and plans by number.
 #include "longspan/parallel.h"
 
+#include <bit>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -142,7 +143,7 @@ class Attention {
         attention_(turns_->make(problem, config, group, device,
                                 asked.backward != 0 ? Direction::kBackward : Direction::kForward)),
         own_(problem),
-        info_{attention_.token_count(), asked, static_cast<int64_t>(attention_.kept_bytes()),
+        info_{attention_.token_count(), described(asked), static_cast<int64_t>(attention_.kept_bytes()),
               problem.lse_gradient} {
     own_.tokens_q = own_.tokens_kv = info_.tokens;
   }
@@ -249,10 +250,10 @@ int longspan_digest(const longspan_masks* masks, const longspan_problem* problem
         for (const int64_t x : {b.q.begin, b.q.end, b.k.begin, b.k.end, b.lo, b.hi}) digest.add(x);
     }
     const longspan_problem& p = *problem;
-    int32_t scale = 0;
-    std::memcpy(&scale, &p.scale, sizeof(scale));
-    for (const int64_t x : {p.heads_q, p.heads_kv, p.head_dim, int64_t{p.dtype}, int64_t{scale},
-                            int64_t{config->nodes}, int64_t{config->lse_gradient}})
+    for (const int64_t x :
+         {p.heads_q, p.heads_kv, p.head_dim, p.head_dim_v, int64_t{p.dtype},
+          int64_t{std::bit_cast<int32_t>(p.scale)}, int64_t{std::bit_cast<int32_t>(p.softcap)},
+          int64_t{config->nodes}, int64_t{config->lse_gradient}})
       digest.add(x);
     digest.add(config->strategy);
     for (int64_t i = 0; i < config->options; ++i)

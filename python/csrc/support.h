@@ -37,11 +37,13 @@ int guarded(const Body& body) noexcept {
 Device device_of(int32_t cuda_device);  // -1: the CPU
 Problem problem_of(const longspan_masks& masks, const longspan_problem& asked);
 
-inline TensorView rows(const longspan_tensor& t, const Problem& p) {
-  return {t.data, p.dtype, p.tokens_q, p.heads_q, p.head_dim, t.token_stride, t.head_stride};
+longspan_problem described(const longspan_problem& asked);  // as a plan's info has it: without pointers
+
+inline TensorView rows(const longspan_tensor& t, const Problem& p, int64_t head_dim) {
+  return {t.data, p.dtype, p.tokens_q, p.heads_q, head_dim, t.token_stride, t.head_stride};
 }
-inline TensorView keys(const longspan_tensor& t, const Problem& p) {
-  return {t.data, p.dtype, p.tokens_kv, p.heads_kv, p.head_dim, t.token_stride, t.head_stride};
+inline TensorView keys(const longspan_tensor& t, const Problem& p, int64_t head_dim) {
+  return {t.data, p.dtype, p.tokens_kv, p.heads_kv, head_dim, t.token_stride, t.head_stride};
 }
 ForwardArgs forward_of(const longspan_forward_args& args, const Problem& p);
 BackwardArgs backward_of(const longspan_backward_args& args, const Problem& p);

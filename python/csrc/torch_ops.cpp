@@ -84,25 +84,32 @@ struct Call {
       refuse(std::string(name) + " is on another device than the plan was made for");
     if (t.dtype() != dtype) refuse(std::string(name) + " has another dtype than the plan was made for");
   }
-  // [tokens, heads, head_dim], contiguous in head_dim.
-  longspan_tensor view(const char* name, const Tensor& t, int64_t tokens, int64_t heads) const {
+  // [tokens, heads, dim], contiguous in its last dimension.
+  longspan_tensor view(const char* name, const Tensor& t, int64_t tokens, int64_t heads, int64_t dim) const {
     check_place(name, t, torch_dtype(info.problem.dtype));
     const int64_t* const sizes = t.sizes();
-    if (t.dim() != 3 || sizes[0] != tokens || sizes[1] != heads || sizes[2] != info.problem.head_dim) {
+    if (t.dim() != 3 || sizes[0] != tokens || sizes[1] != heads || sizes[2] != dim) {
       std::string shape;
       for (int64_t i = 0; i < t.dim(); ++i) shape += (i > 0 ? ", " : "") + std::to_string(sizes[i]);
       refuse(std::string(name) + " has shape [" + shape + "], the plan needs [" + std::to_string(tokens) +
-             ", " + std::to_string(heads) + ", " + std::to_string(info.problem.head_dim) + "]");
+             ", " + std::to_string(heads) + ", " + std::to_string(dim) + "]");
     }
     const int64_t* const strides = t.strides();
     if (strides[2] != 1) refuse(std::string(name) + " is not contiguous in head_dim");
     return {t.data(), strides[0], strides[1]};
   }
+  // Of q and dq; of o and dout; of k and dk; of v and dv.
   longspan_tensor rows(const char* name, const Tensor& t) const {
-    return view(name, t, info.tokens_q, info.problem.heads_q);
+    return view(name, t, info.tokens_q, info.problem.heads_q, info.problem.head_dim);
+  }
+  longspan_tensor results(const char* name, const Tensor& t) const {
+    return view(name, t, info.tokens_q, info.problem.heads_q, info.problem.head_dim_v);
   }
   longspan_tensor keys(const char* name, const Tensor& t) const {
-    return view(name, t, info.tokens_kv, info.problem.heads_kv);
+    return view(name, t, info.tokens_kv, info.problem.heads_kv, info.problem.head_dim);
+  }
+  longspan_tensor values(const char* name, const Tensor& t) const {
+    return view(name, t, info.tokens_kv, info.problem.heads_kv, info.problem.head_dim_v);
   }
   float* per_row(const char* name, const Tensor& t) const {  // [heads_q, tokens_q]
     check_place(name, t, aoti_torch_dtype_float32());
@@ -116,12 +123,15 @@ struct Call {
     return static_cast<float*>(t.data());
   }
 
-  Tensor empty(int64_t tokens, int64_t heads) const {
-    return Tensor::empty({tokens, heads, info.problem.head_dim}, torch_dtype(info.problem.dtype), device_type,
-                         device_index);
+  Tensor empty(int64_t tokens, int64_t heads, int64_t dim) const {
+    return Tensor::empty({tokens, heads, dim}, torch_dtype(info.problem.dtype), device_type, device_index);
   }
-  Tensor empty_rows() const { return empty(info.tokens_q, info.problem.heads_q); }
-  Tensor empty_keys() const { return empty(info.tokens_kv, info.problem.heads_kv); }
+  Tensor empty_rows() const { return empty(info.tokens_q, info.problem.heads_q, info.problem.head_dim); }
+  Tensor empty_results() const { return empty(info.tokens_q, info.problem.heads_q, info.problem.head_dim_v); }
+  Tensor empty_keys() const { return empty(info.tokens_kv, info.problem.heads_kv, info.problem.head_dim); }
+  Tensor empty_values() const {
+    return empty(info.tokens_kv, info.problem.heads_kv, info.problem.head_dim_v);
+  }
   Tensor empty_lse() const {
     return Tensor::empty({info.problem.heads_q, info.tokens_q}, aoti_torch_dtype_float32(), device_type,
                          device_index);
@@ -153,13 +163,13 @@ void forward(uint64_t* stack, uint64_t, uint64_t) {
   const Tensor q = take_tensor(stack[0]), k = take_tensor(stack[1]), v = take_tensor(stack[2]),
                number = take_tensor(stack[3]);
   const Call call(number);
-  Tensor o = call.empty_rows();
+  Tensor o = call.empty_results();
   Tensor lse = call.empty_lse();
   const Workspace workspace(call, call.info.forward_bytes);
   const longspan_forward_args args{.q = call.rows("q", q),
                                    .k = call.keys("k", k),
-                                   .v = call.keys("v", v),
-                                   .o = call.rows("o", o),
+                                   .v = call.values("v", v),
+                                   .o = call.results("o", o),
                                    .lse = call.per_row("lse", lse),
                                    .workspace = workspace.data()};
   check_core(longspan_forward(call.plan, &args, call.stream()));
@@ -183,17 +193,17 @@ class Gradients {
   void allocate(const Call& call) {
     dq_ = call.empty_rows();
     dk_ = call.empty_keys();
-    dv_ = call.empty_keys();
+    dv_ = call.empty_values();
   }
   longspan_backward_args args(const Call& call, void* workspace) const {
     return {.q = call.rows("q", q_),
             .k = call.keys("k", k_),
-            .v = call.keys("v", v_),
-            .o = call.rows("o", o_),
-            .dout = call.rows("dout", dout_),
+            .v = call.values("v", v_),
+            .o = call.results("o", o_),
+            .dout = call.results("dout", dout_),
             .dq = call.rows("dq", dq_),
             .dk = call.keys("dk", dk_),
-            .dv = call.keys("dv", dv_),
+            .dv = call.values("dv", dv_),
             .lse = call.per_row("lse", lse_),
             .dlse = has_dlse() ? call.per_row("dlse", dlse_) : nullptr,
             .workspace = workspace};
@@ -267,12 +277,12 @@ void parallel_forward(uint64_t* stack, uint64_t, uint64_t) {
     refuse("kept_bytes is " + std::to_string(kept_bytes) + ": must be 0, or " +
            std::to_string(call.kept_bytes) + " as the plan says");
   take_part(call, [&] {
-    Tensor o = call.empty_rows(), lse = call.empty_lse();
+    Tensor o = call.empty_results(), lse = call.empty_lse();
     Tensor kept = Tensor::empty({kept_bytes}, aoti_torch_dtype_uint8(), call.device_type, call.device_index);
     const longspan_forward_args args{.q = call.rows("q", q),
                                      .k = call.keys("k", k),
-                                     .v = call.keys("v", v),
-                                     .o = call.rows("o", o),
+                                     .v = call.values("v", v),
+                                     .o = call.results("o", o),
                                      .lse = call.per_row("lse", lse),
                                      .workspace = nullptr};
     check_core(longspan_parallel_forward(call.plan, &args, kept_bytes == 0 ? nullptr : call.kept(kept),
@@ -305,8 +315,8 @@ struct Operator {
   const char* schema;
   void (*function)(uint64_t*, uint64_t, uint64_t);
 };
-// attention and parallel_attention are the forward passes that Python gives gradients. PyTorch calls such an operator
-// through Python, so eager mode, with a gradient of its own, calls forward and parallel_forward.
+// attention and parallel_attention are the forward passes that Python gives gradients. PyTorch calls such an
+// operator through Python, so eager mode, with a gradient of its own, calls forward and parallel_forward.
 constexpr Operator kOperators[] = {
     {"attention", "attention(Tensor q, Tensor k, Tensor v, Tensor plan) -> (Tensor, Tensor)", forward},
     {"forward", "forward(Tensor q, Tensor k, Tensor v, Tensor plan) -> (Tensor, Tensor)", forward},

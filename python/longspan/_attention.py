@@ -4,6 +4,7 @@ import ctypes
 import weakref
 
 import torch
+from torch.utils.weak import WeakIdKeyDictionary
 
 from longspan import _core, _ops
 from longspan._mask import Mask
@@ -11,7 +12,8 @@ from longspan._mask import Mask
 _DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
 
 
-def problem_of(heads, head_dim, dtype, device, scale, deterministic, backward, graphs=False):
+def problem_of(heads, head_dim, dtype, device, scale, deterministic, backward, graphs=False, head_dim_v=None, softcap=None,
+               alibi_slopes=None):
     """(device, _core.Problem) of the arguments of a plan."""
     device = torch.device(device)
     if dtype not in _DTYPES:
@@ -23,28 +25,60 @@ def problem_of(heads, head_dim, dtype, device, scale, deterministic, backward, g
                                   "nvcc is, or move the tensors to the CPU")
     if scale is not None and not 0 < scale < float("inf"):
         raise ValueError(f"scale {scale}: must be positive and finite")
+    if softcap is not None and not 0 <= softcap < float("inf"):
+        raise ValueError(f"softcap {softcap}: must be positive and finite, or 0 for none")
+    slopes = slopes_of(alibi_slopes, heads[0])
     index = -1
     if device.type == "cuda":
         index = torch.cuda.current_device() if device.index is None else device.index
     device = torch.device("cpu") if index < 0 else torch.device("cuda", index)
-    return device, _core.Problem(*heads, head_dim, _DTYPES[dtype], index, scale or 0, bool(deterministic), bool(backward),
-                                 bool(graphs))
+    return device, _core.Problem(*heads, head_dim, head_dim_v or 0, _DTYPES[dtype], index, scale or 0, bool(deterministic),
+                                 bool(backward), bool(graphs), softcap or 0,
+                                 (ctypes.c_float * len(slopes))(*slopes) if slopes else None)
+
+
+_slopes_of_tensors = WeakIdKeyDictionary()  # (version, slopes) by tensor: a tensor on a GPU is read once
+
+
+def slopes_of(slopes, heads):
+    """alibi_slopes as a tuple of numbers, one for each head; () for None."""
+    if slopes is None:
+        return ()
+    if isinstance(slopes, torch.Tensor):
+        if slopes.dim() != 1:
+            raise NotImplementedError(f"alibi_slopes has shape {list(slopes.shape)}: longspan has one slope per head, "
+                                      f"[{heads}], for all sequences")
+        if slopes.requires_grad:
+            raise NotImplementedError("alibi_slopes requires a gradient: longspan has none for them")
+        kept, version = _slopes_of_tensors.get(slopes), None if slopes.is_inference() else slopes._version
+        if version is None or kept is None or kept[0] != version:
+            kept = _slopes_of_tensors[slopes] = (version, tuple(slopes.tolist()))
+        found = kept[1]
+    else:
+        found = tuple(float(slope) for slope in slopes)
+    if len(found) != heads:
+        raise ValueError(f"alibi_slopes has {len(found)} slopes: must have one for each of {heads} heads")
+    if not all(0 <= slope < float("inf") for slope in found):
+        raise ValueError(f"alibi_slopes {list(found)}: each must be finite and at least 0")
+    return found
 
 
 class Plan:
     """What a kernel prepares once for a mask and the shape of the tensors. It serves any number of layers, steps and
     streams. `tensor` is how the plan enters an operator, and keeps it alive."""
 
-    def __init__(self, mask, heads, head_dim, dtype=torch.bfloat16, device="cuda", *, scale=None, deterministic=False,
-                 backward=True, kernel="auto", graphs=False):
-        """mask: a Mask. heads: (query heads, KV heads). dtype: torch.bfloat16 or float16, on the CPU also float32.
-        device: such as "cpu" or "cuda:1". scale: of the scores, 1 / sqrt(head_dim) by default. deterministic: the same
-        bits on every run. backward: whether gradients are wanted. kernel: "auto", or one of `longspan list kernels`.
+    def __init__(self, mask, heads, head_dim, dtype=torch.bfloat16, device="cuda", *, head_dim_v=None, scale=None,
+                 softcap=None, alibi_slopes=None, deterministic=False, backward=True, kernel="auto", graphs=False):
+        """mask: a Mask. heads: (query heads, KV heads). head_dim: of q and k. dtype: torch.bfloat16 or float16, on the CPU
+        also float32. device: such as "cpu" or "cuda:1". head_dim_v: of v and o, head_dim by default. scale: of q k^T,
+        1 / sqrt(head_dim) by default. softcap, alibi_slopes: as of attention(). deterministic: the same bits on every run. backward: whether gradients are wanted. kernel: "auto", or one of `longspan list kernels`.
         graphs: update_() can give CUDA graphs another mask; the plan then does without what only some masks allow, and
         is slower. Raises TypeError or ValueError for wrong arguments, NotImplementedError with each kernel's reason if
         none can do it."""
-        self.device, self._made_for = problem_of(heads, head_dim, dtype, device, scale, deterministic, backward, graphs)
+        self.device, self._made_for = problem_of(heads, head_dim, dtype, device, scale, deterministic, backward, graphs,
+                                                 head_dim_v, softcap, alibi_slopes)
         self.heads, self.head_dim, self.dtype, self.backward = tuple(heads), head_dim, dtype, bool(backward)
+        self.head_dim_v = head_dim_v or head_dim
         self._kernel_asked = kernel
         self.mask, self.tensor = mask, self._number(mask)
 
@@ -95,7 +129,8 @@ class Plan:
         return {name: getattr(info, name) for name in ("plan_bytes", "forward_bytes", "backward_bytes")}
 
     def __repr__(self):
-        return f"<longspan.Plan for {self.mask!r}, heads {self.heads}, head_dim {self.head_dim}, {self.dtype}>"
+        dims = f"{self.head_dim}" if self.head_dim == self.head_dim_v else f"{self.head_dim}/{self.head_dim_v}"
+        return f"<longspan.Plan for {self.mask!r}, heads {self.heads}, head_dim {dims}, {self.dtype}>"
 
 
 def plan(mask, heads, head_dim, dtype=torch.bfloat16, device="cuda", **options):
@@ -104,18 +139,19 @@ def plan(mask, heads, head_dim, dtype=torch.bfloat16, device="cuda", **options):
     return Plan(mask, heads, head_dim, dtype, device, **options)
 
 
-def plan_of(mask, q, k, scale, deterministic, backward):
+def plan_of(mask, q, k, v, scale, deterministic, backward, softcap=None, alibi_slopes=None):
     """The plan that is kept with the mask, or a new one."""
     if q.dim() < 3 or k.dim() < 3:
         _ops.tokens(q, "q"), _ops.tokens(k, "k")  # raises
-    key = (q.shape[-2], k.shape[-2], q.shape[-1], q.dtype, q.device, scale, deterministic)
+    slopes = None if alibi_slopes is None else slopes_of(alibi_slopes, q.shape[-2])
+    key = (q.shape[-2], k.shape[-2], q.shape[-1], v.shape[-1], q.dtype, q.device, scale, softcap, slopes, deterministic)
     found = mask._plans.get(key)
     if found is None or backward and not found.backward:
         if torch.compiler.is_compiling():
             raise RuntimeError("a mask must have its plan before torch.compile traces a call: give the call "
                                "longspan.plan(mask, ...), or call it once before")
-        found = Plan(mask, key[:2], key[2], q.dtype, q.device, scale=scale, deterministic=deterministic,
-                     backward=backward)
+        found = Plan(mask, key[:2], key[2], q.dtype, q.device, head_dim_v=key[3], scale=scale, softcap=softcap,
+                     alibi_slopes=slopes, deterministic=deterministic, backward=backward)
         mask._plans[key] = found
     return found
 
@@ -145,29 +181,36 @@ def _with_sinks(o, lse, sinks):
     return (o * share).to(o.dtype), torch.logaddexp(lse, column)
 
 
-def attention(q, k, v, mask, *, scale=None, sinks=None, deterministic=None, return_lse=False):
+def attention(q, k, v, mask, *, scale=None, softcap=None, alibi_slopes=None, sinks=None, deterministic=None,
+              return_lse=False):
     """softmax(scale * q k^T | mask) v, exactly, for each head.
 
-    q: [T, Hq, D] or [B, S, Hq, D]; k, v: [.., Hkv, D], Hq a multiple of Hkv; bfloat16 or float16, on the CPU also
-    float32. Any strides; a view of a fused projection is not copied. mask: a Mask with as many rows and columns as
-    there are tokens (Mask.batch for batches), or a Plan. scale: 1 / sqrt(D) by default; a plan has its own.
+    q: [T, Hq, D] or [B, S, Hq, D]; k: [.., Hkv, D]; v: [.., Hkv, Dv], Hq a multiple of Hkv; bfloat16 or float16, on the
+    CPU also float32. Any strides; a view of a fused projection is not copied. mask: a Mask with as many rows and columns
+    as there are tokens (Mask.batch for batches), or a Plan. scale: 1 / sqrt(D) by default.
+    softcap: scores become softcap * tanh(score / softcap), as in Gemma 2.
+    alibi_slopes: a number for each query head, as a sequence or a tensor [Hq] without a gradient. From the score of row i
+    and key j, slope * |i + Tk - Tq - j| is subtracted, Tq and Tk being the numbers of rows and keys, as in flash-attn.
     sinks: [Hq], a score for each head that takes its share of every row. deterministic: the same bits on every run;
-    by default as torch.are_deterministic_algorithms_enabled() says.
+    by default as torch.are_deterministic_algorithms_enabled() says. A plan has its own scale, softcap, alibi_slopes and
+    deterministic.
 
-    Returns o, like q; with return_lse also lse, float32 [Hq, T], the logarithm of each row's sum. Both are
+    Returns o, [.., Hq, Dv]; with return_lse also lse, float32 [Hq, T], the logarithm of each row's sum. Both are
     differentiable. A row that sees no key gives o = 0 and lse = -inf.
 
     Raises ValueError or TypeError for wrong arguments, NotImplementedError with the reason for what no kernel can do.
     """
     q, k, v = autocast(q, k, v)
+    if alibi_slopes is not None and q.dim() == 4 and q.shape[0] > 1 and q.shape[1] != k.shape[1]:
+        raise NotImplementedError("alibi_slopes: in a batch longspan has ALiBi only for as many keys as rows")
     if isinstance(mask, Plan):
-        if scale is not None or deterministic is not None:
-            raise ValueError("scale and deterministic belong to the plan: give them to longspan.plan()")
+        if any(x is not None for x in (scale, softcap, alibi_slopes, deterministic)):
+            raise ValueError("scale, softcap, alibi_slopes and deterministic belong to the plan: give them to longspan.plan()")
         found = mask
     elif isinstance(mask, Mask):
         if deterministic is None:
             deterministic = torch.are_deterministic_algorithms_enabled()
-        found = plan_of(mask, q, k, scale, bool(deterministic), torch.is_grad_enabled())
+        found = plan_of(mask, q, k, v, scale, bool(deterministic), torch.is_grad_enabled(), softcap or None, alibi_slopes)
     else:
         raise TypeError(f"mask: must be a longspan.Mask or a longspan.Plan, not {type(mask).__name__}")
     try:
@@ -183,11 +226,12 @@ def explain(q, k, v, found, rows, columns):
     """Raises the error of what does not fit a plan for tensors of so many rows and columns. The operator has refused it; only
     then is there time to say more."""
     heads_q, heads_kv = found.heads
-    for name, x, count, heads in (("q", q, rows, heads_q), ("k", k, columns, heads_kv), ("v", v, columns, heads_kv)):
+    for name, x, count, heads, dim in (("q", q, rows, heads_q, found.head_dim), ("k", k, columns, heads_kv, found.head_dim),
+                                       ("v", v, columns, heads_kv, found.head_dim_v)):
         x = _ops.tokens(x, name)
-        if x.shape != (count, heads, found.head_dim):
+        if x.shape != (count, heads, dim):
             raise ValueError(f"{name} has {list(x.shape)} as [tokens, heads, head_dim]: the mask and the plan need "
-                             f"[{count}, {heads}, {found.head_dim}]")
+                             f"[{count}, {heads}, {dim}]")
         if x.dtype != found.dtype:
             raise TypeError(f"{name} has {x.dtype}: the plan needs {found.dtype}")
         if x.device != found.device:
@@ -246,10 +290,13 @@ def attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k=None, *, causal=False, 
     cu_seqlens_q, cu_seqlens_k: cumulative lengths, integer tensors [sequences + 1]; the same for both by default.
     causal: a row sees no key after it; the last row and key of a sequence are aligned.
     window: (left, right), -1 for no bound.
-    options: those of attention().
+    options: those of attention(). alibi_slopes of several sequences need as many keys as rows in each.
 
     The mask of a tensor of lengths is kept for as long as the tensor lives unchanged; to share plans between steps,
     make a Mask.from_cu_seqlens and use attention(). Returns and raises what attention() does.
     """
     mask = mask_of_lengths(cu_seqlens_q, cu_seqlens_k, causal, window)
+    if options.get("alibi_slopes") is not None and cu_seqlens_k is not None and len(cu_seqlens_q) > 2 and \
+            not torch.equal(cu_seqlens_q, cu_seqlens_k):
+        raise NotImplementedError("alibi_slopes: of several sequences longspan has ALiBi only for as many keys as rows")
     return attention(q, k, v, mask, **options)

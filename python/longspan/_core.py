@@ -17,9 +17,10 @@ class MasksInfo(ctypes.Structure):
 
 
 class Problem(ctypes.Structure):
-    _fields_ = [("heads_q", I64), ("heads_kv", I64), ("head_dim", I64), ("dtype", ctypes.c_int32),
+    _fields_ = [("heads_q", I64), ("heads_kv", I64), ("head_dim", I64), ("head_dim_v", I64), ("dtype", ctypes.c_int32),
                 ("cuda_device", ctypes.c_int32), ("scale", ctypes.c_float), ("deterministic", ctypes.c_int32),
-                ("backward", ctypes.c_int32), ("same_launches", ctypes.c_int32)]
+                ("backward", ctypes.c_int32), ("same_launches", ctypes.c_int32), ("softcap", ctypes.c_float),
+                ("alibi_slopes", ctypes.POINTER(ctypes.c_float))]
 
 
 class PlanInfo(ctypes.Structure):

@@ -15,7 +15,7 @@ backward = torch.ops.longspan.backward.default
 @torch.library.register_fake("longspan::attention")
 @torch.library.register_fake("longspan::forward")
 def _(q, k, v, plan):
-    return q.new_empty(q.shape), q.new_empty((q.shape[1], q.shape[0]), dtype=torch.float32)
+    return q.new_empty((*q.shape[:2], v.shape[2])), q.new_empty((q.shape[1], q.shape[0]), dtype=torch.float32)
 
 
 @torch.library.register_fake("longspan::backward")
@@ -36,6 +36,11 @@ def tokens(x, name):
 
 def shaped(x, shape):
     return x if x.shape == shape else x.view(shape)
+
+
+def like_rows(o, shape):
+    """o in the shape of q, but for the head_dim, which is v's."""
+    return o if len(shape) == 3 else o.view(*shape[:-1], o.shape[-1])
 
 
 def dense(x):
@@ -79,7 +84,7 @@ class _Eager(torch.autograd.Function):
         o, lse = forward(q, k, v, plan)
         ctx.save_for_backward(q, k, v, o, lse, plan)
         ctx.set_materialize_grads(False)
-        return shaped(o, shapes[0]), lse
+        return like_rows(o, shapes[0]), lse
 
     @staticmethod
     def backward(ctx, dout, dlse):
@@ -113,4 +118,4 @@ def attention(q, k, v, plan):
         return _Eager.apply(q, k, v, plan)
     run = differentiable if compiling else _AnyTransform.apply if trains else forward
     o, lse = run(tokens(q, "q"), tokens(k, "k"), tokens(v, "v"), plan)
-    return shaped(o, q.shape), lse
+    return like_rows(o, q.shape), lse

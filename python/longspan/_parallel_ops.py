@@ -12,7 +12,7 @@ backward = torch.ops.longspan.parallel_backward.default
 @torch.library.register_fake("longspan::parallel_attention")
 @torch.library.register_fake("longspan::parallel_forward")
 def _(q, k, v, plan, kept_bytes):
-    return (q.new_empty(q.shape), q.new_empty((q.shape[1], q.shape[0]), dtype=torch.float32),
+    return (q.new_empty((*q.shape[:2], v.shape[2])), q.new_empty((q.shape[1], q.shape[0]), dtype=torch.float32),
             q.new_empty((kept_bytes,), dtype=torch.uint8))
 
 
@@ -53,7 +53,7 @@ class _Eager(torch.autograd.Function):
         o, lse, kept = forward(q, k, v, plan, kept_bytes)
         ctx.save_for_backward(q, k, v, o, lse, kept, plan)
         ctx.set_materialize_grads(False)
-        return _ops.shaped(o, shapes[0]), lse
+        return _ops.like_rows(o, shapes[0]), lse
 
     @staticmethod
     def backward(ctx, dout, dlse):
@@ -67,4 +67,4 @@ def attention(q, k, v, plan, kept_bytes):
         return _Eager.apply(q, k, v, plan, kept_bytes)
     run, kept_bytes = (differentiable, kept_bytes) if torch.is_grad_enabled() else (forward, 0)
     o, lse, _ = run(_ops.tokens(q, "q"), _ops.tokens(k, "k"), _ops.tokens(v, "v"), plan, kept_bytes)
-    return _ops.shaped(o, q.shape), lse
+    return _ops.like_rows(o, q.shape), lse

@@ -90,33 +90,33 @@ class ContextParallel:
             found = mask._plans[key] = Placement(self, mask, tuple(heads), head_dim, _Tokens(self, mask, made, documents))
         return found
 
-    def attention(self, q, k, v, place, *, scale=None, sinks=None, deterministic=None, return_lse=False):
+    def attention(self, q, k, v, place, *, scale=None, softcap=None, sinks=None, deterministic=None, return_lse=False):
         """longspan.attention() over the tokens of all ranks.
 
         q: [T_r, Hq, D] or [1, T_r, Hq, D], the rows of this rank's tokens in the order of place.token_ids().
-        k, v: the same with Hkv heads.
+        k, v: the same with Hkv heads; v [.., Dv].
         place: a Placement, or a ParallelPlan of it.
-        scale, sinks, deterministic, return_lse: as of longspan.attention(). The gradient of sinks is that of this rank's rows,
+        scale, softcap, sinks, deterministic, return_lse: as of longspan.attention(). The gradient of sinks is that of this rank's rows,
         to be summed over the ranks like those of all parameters.
 
-        Returns o, like q; with return_lse also lse, float32 [Hq, T_r]. Raises what longspan.attention() raises, and
+        Returns o, [.., Hq, Dv]; with return_lse also lse, float32 [Hq, T_r]. Raises what longspan.attention() raises, and
         RuntimeError with the reason once a rank has failed, died or kept the others waiting for longer than limit_s. The object
         is then of no more use; a new process group with a new ContextParallel is."""
         try:
-            return self._attention(q, k, v, place, scale, sinks, deterministic, return_lse)
+            return self._attention(q, k, v, place, scale, softcap, sinks, deterministic, return_lse)
         except (MemoryError, torch.OutOfMemoryError) as error:
             self._tell(q.device, error)
             raise
 
-    def _attention(self, q, k, v, place, scale, sinks, deterministic, return_lse):
+    def _attention(self, q, k, v, place, scale, softcap, sinks, deterministic, return_lse):
         q, k, v = autocast(q, k, v)
         if isinstance(place, Placement):
             if deterministic is None:
                 deterministic = torch.are_deterministic_algorithms_enabled()
-            found = place._plan_of(q, scale, bool(deterministic), return_lse or sinks is not None)
+            found = place._plan_of(q, v, scale, softcap or None, bool(deterministic), return_lse or sinks is not None)
         elif isinstance(place, ParallelPlan):
-            if scale is not None or deterministic is not None:
-                raise ValueError("scale and deterministic belong to the plan: give them to Placement.plan()")
+            if any(x is not None for x in (scale, softcap, deterministic)):
+                raise ValueError("scale, softcap and deterministic belong to the plan: give them to Placement.plan()")
             found = place
         else:
             raise TypeError(f"place: must be a Placement or a ParallelPlan, not {type(place).__name__}")
@@ -316,13 +316,15 @@ class Placement:
             self._windows[left, right] = self.with_mask(self.mask & Mask.window(self._tokens.total, left, right))
         return self._windows[left, right]
 
-    def plan(self, dtype=torch.bfloat16, device=None, *, scale=None, deterministic=False, backward=True, lse_gradient=False,
-             kernel="auto"):
+    def plan(self, dtype=torch.bfloat16, device=None, *, head_dim_v=None, scale=None, softcap=None, deterministic=False,
+             backward=True, lse_gradient=False, kernel="auto"):
         """A ParallelPlan, which ContextParallel.attention() takes in place of the placement: for torch.compile, and to plan
         ahead of time. All ranks call it.
 
         dtype, device: of the tensors; the current GPU by default if there is one.
+        head_dim_v: of v and o, head_dim by default.
         scale: of the scores, 1 / sqrt(head_dim) by default.
+        softcap: as of longspan.attention().
         deterministic: the same bits on every run.
         backward: whether gradients are wanted.
         lse_gradient: whether the loss depends on lse: with return_lse or sinks.
@@ -331,7 +333,8 @@ class Placement:
         Raises what ContextParallel.place() raises, and ValueError if ranks plan different attentions."""
         if device is None:
             device = "cuda" if torch.cuda.is_available() else "cpu"
-        device, problem = problem_of(self.heads, self.head_dim, dtype, device, scale, deterministic, backward)
+        device, problem = problem_of(self.heads, self.head_dim, dtype, device, scale, deterministic, backward,
+                                     head_dim_v=head_dim_v, softcap=softcap)
         config = self.cp._config(kernel, lse_gradient and backward)
         if self.cp.check:
             digest = ctypes.c_int64()
@@ -346,17 +349,17 @@ class Placement:
             self.cp._tell(device, error)
             raise
 
-    def _plan_of(self, q, scale, deterministic, lse_gradient):
+    def _plan_of(self, q, v, scale, softcap, deterministic, lse_gradient):
         """The plan that is kept for such calls, or a new one."""
         backward = torch.is_grad_enabled()
-        key = (q.dtype, q.device, scale, deterministic, lse_gradient and backward)
+        key = (q.dtype, q.device, v.shape[-1], scale, softcap, deterministic, lse_gradient and backward)
         found = self._plans.get(key)
         if found is None or backward and not found.backward:
             if torch.compiler.is_compiling():
                 raise RuntimeError("a placement must have its plan before torch.compile traces a call: give the call "
                                    "Placement.plan(), or call it once before")
-            found = self._plans[key] = self.plan(q.dtype, q.device, scale=scale, deterministic=deterministic,
-                                                 backward=backward, lse_gradient=lse_gradient)
+            found = self._plans[key] = self.plan(q.dtype, q.device, head_dim_v=v.shape[-1], scale=scale, softcap=softcap,
+                                                 deterministic=deterministic, backward=backward, lse_gradient=lse_gradient)
         return found
 
     def _check_length(self, x, dim, wanted, what):
@@ -375,6 +378,7 @@ class ParallelPlan:
     def __init__(self, placement, problem, config, dtype, device):
         self.cp, self.count, self.dtype, self.device = placement.cp, placement.count, dtype, device
         self.heads, self.head_dim, self.backward = placement.heads, placement.head_dim, bool(problem.backward)
+        self.head_dim_v = problem.head_dim_v or problem.head_dim
         transport = placement.cp._transport(device)
         number = _core.ParallelNumber()
         number.keeps = transport

@@ -2,7 +2,7 @@
 
     from longspan.flash import flash_attn_func, flash_attn_varlen_func
 
-What Longspan lacks (dropout, soft capping, ALiBi slopes, paged keys) is refused, never ignored.
+What Longspan lacks (dropout, paged keys, ALiBi slopes that differ by sequence) is refused, never ignored.
 """
 
 import functools
@@ -30,15 +30,18 @@ def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, wi
     """Attention of a batch: q [batch, rows, heads, head_dim], k and v [batch, keys, heads_kv, head_dim], in bfloat16 or
     float16, on the CPU also float32. Where there are more keys than rows, the last of both are aligned.
 
+    alibi_slopes: [heads]; in a batch, of as many keys as rows.
+
     Returns o, like q; with return_attn_probs (o, lse, None), lse float32 [batch, heads, rows]. Raises
-    NotImplementedError for dropout_p, softcap and alibi_slopes, and what longspan.attention() raises.
+    NotImplementedError for dropout_p, and what longspan.attention() raises.
     """
-    _refuse(dropout_p=(dropout_p, 0.0), softcap=(softcap, 0.0), alibi_slopes=(alibi_slopes, None))
+    _refuse(dropout_p=(dropout_p, 0.0))
     if q.dim() != 4 or k.dim() != 4:
         raise ValueError(f"q has shape {list(q.shape)}, k {list(k.shape)}: must be [batch, tokens, heads, head_dim]")
     batch, rows, heads = q.shape[:3]
     mask = batch_mask(batch, rows, k.shape[1], bool(causal), tuple(window_size))
-    o, lse = attention(q, k, v, mask, scale=softmax_scale, deterministic=deterministic or None, return_lse=True)
+    o, lse = attention(q, k, v, mask, scale=softmax_scale, softcap=softcap or None, alibi_slopes=alibi_slopes,
+                       deterministic=deterministic or None, return_lse=True)
     return (o, lse.view(heads, batch, rows).transpose(0, 1), None) if return_attn_probs else o
 
 
@@ -50,15 +53,16 @@ def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q=Non
 
     cu_seqlens_q, cu_seqlens_k: cumulative lengths, integer tensors [sequences + 1].
     max_seqlen_q, max_seqlen_k: the longest lengths; not needed.
+    alibi_slopes: [heads]; of several sequences, with as many keys as rows in each.
 
     Returns o, like q; with return_attn_probs (o, lse, None), lse float32 [heads, tokens]. Raises NotImplementedError
-    for dropout_p, softcap, alibi_slopes and block_table, and what longspan.attention_varlen() raises.
+    for dropout_p and block_table, and what longspan.attention_varlen() raises.
     """
-    _refuse(dropout_p=(dropout_p, 0.0), softcap=(softcap, 0.0), alibi_slopes=(alibi_slopes, None),
-            block_table=(block_table, None))
+    _refuse(dropout_p=(dropout_p, 0.0), block_table=(block_table, None))
     keys = None if cu_seqlens_k is cu_seqlens_q else cu_seqlens_k
     o, lse = attention_varlen(q, k, v, cu_seqlens_q, keys, causal=bool(causal), window=tuple(window_size),
-                              scale=softmax_scale, deterministic=deterministic or None, return_lse=True)
+                              scale=softmax_scale, softcap=softcap or None, alibi_slopes=alibi_slopes,
+                              deterministic=deterministic or None, return_lse=True)
     return (o, lse, None) if return_attn_probs else o
 
 

@@ -40,6 +40,10 @@ Schedule scheduled(const Problem& problem, const ParallelConfig& config, int ran
   LONGSPAN_CHECK_INPUT(!problem.fp32_output,
                        "fp32_output is set; the results of a parallel attention have the problem's dtype, {}",
                        name_of(problem.dtype));
+  LONGSPAN_CHECK_INPUT(
+      problem.alibi_slopes.empty(),
+      "alibi_slopes are set; there is no ALiBi over ranks, whose attends know tokens by their "
+      "place in a rank's share only");
   LONGSPAN_CHECK_INPUT(problem.tokens_q == problem.tokens_kv,
                        "{} queries and {} keys: a rank holds both of its tokens, so there must be as many",
                        problem.tokens_q, problem.tokens_kv);

@@ -52,17 +52,17 @@ class Checker {
  public:
   Checker(const Problem& problem, const ArgumentRules& rules) : problem_(problem), rules_(rules) {}
 
-  void query_input(const char* name, const TensorView& view, bool may_be_f32 = false) {
-    inputs_.push_back(tensor(name, view, problem_.tokens_q, problem_.heads_q, may_be_f32));
+  void query_input(const char* name, const TensorView& view, int64_t dim, bool may_be_f32 = false) {
+    inputs_.push_back(tensor(name, view, problem_.tokens_q, problem_.heads_q, dim, may_be_f32));
   }
-  void key_input(const char* name, const TensorView& view) {
-    inputs_.push_back(tensor(name, view, problem_.tokens_kv, problem_.heads_kv, false));
+  void key_input(const char* name, const TensorView& view, int64_t dim) {
+    inputs_.push_back(tensor(name, view, problem_.tokens_kv, problem_.heads_kv, dim, false));
   }
-  void query_output(const char* name, const TensorView& view, bool may_be_f32) {
-    output(tensor(name, view, problem_.tokens_q, problem_.heads_q, may_be_f32));
+  void query_output(const char* name, const TensorView& view, int64_t dim, bool may_be_f32) {
+    output(tensor(name, view, problem_.tokens_q, problem_.heads_q, dim, may_be_f32));
   }
-  void key_output(const char* name, const TensorView& view, bool may_be_f32) {
-    output(tensor(name, view, problem_.tokens_kv, problem_.heads_kv, may_be_f32));
+  void key_output(const char* name, const TensorView& view, int64_t dim, bool may_be_f32) {
+    output(tensor(name, view, problem_.tokens_kv, problem_.heads_kv, dim, may_be_f32));
   }
   void lse_input(const char* name, const float* data) { inputs_.push_back(lse(name, data)); }
   void lse_output(const float* data) { output(lse("lse", data)); }
@@ -71,7 +71,7 @@ class Checker {
     LONGSPAN_CHECK_INPUT(rules_.merges_parts,
                          "part_lse is set, but {} merges no partial results: leave it null", rules_.kernel);
     LONGSPAN_CHECK_INPUT(view.dtype == DType::kF32, "part_o is {}; must be f32", name_checked(view.dtype));
-    tensor("part_o", view, problem_.tokens_q, problem_.heads_q, true);
+    tensor("part_o", view, problem_.tokens_q, problem_.heads_q, problem_.dim_v(), true);
   }
 
   void workspace(const void* data, size_t given) {
@@ -105,7 +105,7 @@ class Checker {
     LONGSPAN_CHECK_INPUT(reason.empty(), "{} is {}", name, reason);
   }
 
-  Extent tensor(const char* name, const TensorView& view, int64_t tokens, int64_t heads,
+  Extent tensor(const char* name, const TensorView& view, int64_t tokens, int64_t heads, int64_t dim,
                 bool may_be_f32) const {
     const DType dtype = problem_.dtype;
     LONGSPAN_CHECK_INPUT(view.dtype == dtype || (may_be_f32 && view.dtype == DType::kF32),
@@ -113,9 +113,9 @@ class Checker {
                          may_be_f32 && dtype != DType::kF32 ? fmt::format("{} or f32", name_of(dtype))
                                                             : std::string(name_of(dtype)));
     LONGSPAN_CHECK_INPUT(
-        view.tokens == tokens && view.heads == heads && view.head_dim == problem_.head_dim,
+        view.tokens == tokens && view.heads == heads && view.head_dim == dim,
         "{} has {} tokens, {} heads and head_dim {}; must have {}, {} and {}, as the problem says", name,
-        view.tokens, view.heads, view.head_dim, tokens, heads, problem_.head_dim);
+        view.tokens, view.heads, view.head_dim, tokens, heads, dim);
     if (tokens == 0) return extent_of_bytes(name, nullptr, 0);  // a rank without tokens
     LONGSPAN_CHECK_INPUT(view.data != nullptr, "{} is null; must point to its {} elements", name,
                          view.elements());
@@ -207,11 +207,12 @@ class Checker {
 }  // namespace
 
 void check(const ForwardArgs& args, const Problem& problem, const ArgumentRules& rules) {
+  const int64_t dim = problem.head_dim, dim_v = problem.dim_v();
   Checker checker(problem, rules);
-  checker.query_input("q", args.q);
-  checker.key_input("k", args.k);
-  checker.key_input("v", args.v);
-  checker.query_output("o", args.o, problem.fp32_output && !problem.own_rows);
+  checker.query_input("q", args.q, dim);
+  checker.key_input("k", args.k, dim);
+  checker.key_input("v", args.v, dim_v);
+  checker.query_output("o", args.o, dim_v, problem.fp32_output && !problem.own_rows);
   checker.lse_output(args.lse);
   if (args.part_lse != nullptr) checker.part(args.part_o);
   checker.workspace(args.workspace, args.workspace_size);
@@ -221,19 +222,20 @@ void check(const ForwardArgs& args, const Problem& problem, const ArgumentRules&
 
 void check(const BackwardArgs& args, const Problem& problem, const ArgumentRules& rules) {
   const bool f32_rows = problem.fp32_output && !problem.own_rows;
+  const int64_t dim = problem.head_dim, dim_v = problem.dim_v();
   Checker checker(problem, rules);
-  checker.query_input("q", args.q);
-  checker.key_input("k", args.k);
-  checker.key_input("v", args.v);
-  checker.query_input("o", args.o, f32_rows);
-  checker.query_input("dout", args.dout);
+  checker.query_input("q", args.q, dim);
+  checker.key_input("k", args.k, dim);
+  checker.key_input("v", args.v, dim_v);
+  checker.query_input("o", args.o, dim_v, f32_rows);
+  checker.query_input("dout", args.dout, dim_v);
   checker.lse_input("lse", args.lse);
   LONGSPAN_CHECK_INPUT(args.dlse == nullptr || problem.lse_gradient,
                        "dlse is set, but the problem was planned without lse_gradient: leave it null");
   if (args.dlse != nullptr) checker.lse_input("dlse", args.dlse);
-  checker.query_output("dq", args.dq, f32_rows);
-  checker.key_output("dk", args.dk, problem.fp32_output);
-  checker.key_output("dv", args.dv, problem.fp32_output);
+  checker.query_output("dq", args.dq, dim, f32_rows);
+  checker.key_output("dk", args.dk, dim, problem.fp32_output);
+  checker.key_output("dv", args.dv, dim_v, problem.fp32_output);
   checker.workspace(args.workspace, args.workspace_size);
   checker.kept_input();
   checker.overlaps();

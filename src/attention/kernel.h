@@ -20,6 +20,16 @@ struct Support {
   explicit operator bool() const { return reason.empty(); }
 };
 
+// What a kernel does beyond plain attention.
+struct Features {
+  bool head_dim_v = false;  // another head_dim of v than of q and k
+  bool softcap = false;
+  bool alibi = false;
+};
+
+// The first of these features that the problem needs and the kernel lacks, as a reason; "" if there is none.
+std::string lacking(const Features& features, const Problem& problem);
+
 // Additional interface of plans whose work runs in another process, where the runner's events cannot time it.
 class SelfTimed {
  public:

@@ -82,7 +82,7 @@ double seconds_of(const TileWork& work, const KernelPassCost& pass, int64_t unit
 double estimate_s(const Problem& problem, Direction direction, const KernelCost& cost) {
   const KernelPassCost& pass = cost.of(direction);
   return seconds_of(tile_work(*problem.masks, problem.heads_q, problem.heads_kv, pass), pass, cost.units,
-                    problem.head_dim);
+                    (problem.head_dim + problem.dim_v()) / 2);
 }
 
 }  // namespace longspan

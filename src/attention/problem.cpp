@@ -73,9 +73,21 @@ void Problem::check() const {
       dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16,
       "dtype is {}; must be f32, bf16 or f16",
       dtype == DType::kF64 ? "f64" : fmt::format("of no kind ({})", static_cast<int>(dtype)));
+  LONGSPAN_CHECK_INPUT(head_dim_v >= 0, "head_dim_v is {}; must be at least 1, or 0 for head_dim",
+                       head_dim_v);
   check_elements("q", tokens_q, heads_q, head_dim);
   check_elements("k", tokens_kv, heads_kv, head_dim);
+  check_elements("o", tokens_q, heads_q, dim_v());
+  check_elements("v", tokens_kv, heads_kv, dim_v());
   LONGSPAN_CHECK_INPUT(std::isfinite(scale), "scale is {}; must be finite (0: 1 / sqrt(head_dim))", scale);
+  LONGSPAN_CHECK_INPUT(std::isfinite(softcap) && softcap >= 0,
+                       "softcap is {}; must be positive, or 0 for none", softcap);
+  LONGSPAN_CHECK_INPUT(alibi_slopes.empty() || static_cast<int64_t>(alibi_slopes.size()) == heads_q,
+                       "there are {} alibi_slopes; must be one per query head ({}), or none",
+                       alibi_slopes.size(), heads_q);
+  for (const float slope : alibi_slopes)
+    LONGSPAN_CHECK_INPUT(std::isfinite(slope) && slope >= 0, "an ALiBi slope is {}; must be at least 0",
+                         slope);
   LONGSPAN_CHECK_INPUT(masks != nullptr && !masks->empty(), "there is no mask; give one, or one per KV head");
   LONGSPAN_CHECK_INPUT(masks->size() == 1 || static_cast<int64_t>(masks->size()) == heads_kv,
                        "there are {} masks; must be one for all heads, or one per KV head ({})",
@@ -90,8 +102,9 @@ void Problem::check() const {
 }
 
 double flops(const Problem& problem, Direction direction) {
-  const double forward = 4.0 * static_cast<double>(problem.area()) * static_cast<double>(problem.head_dim);
-  return direction == Direction::kForward ? forward : 2.5 * forward;
+  const auto dim = static_cast<double>(problem.head_dim), dim_v = static_cast<double>(problem.dim_v());
+  const double elements = direction == Direction::kForward ? dim + dim_v : 3 * dim + 2 * dim_v;
+  return 2 * static_cast<double>(problem.area()) * elements;
 }
 
 }  // namespace longspan

@@ -12,31 +12,32 @@ constexpr unsigned char kPoison = 0xff;  // NaN in every dtype
 
 ProblemTensors::ProblemTensors(const Problem& problem, Direction direction, const Device& device,
                                const Plan& plan)
-    : device_(device), head_dim_(problem.head_dim) {
+    : device_(device) {
   const int64_t tokens_q = problem.tokens_q, tokens_kv = problem.tokens_kv;
+  const int64_t dim = problem.head_dim, dim_v = problem.dim_v();
   views_.kind = device.kind;
-  views_.q = allocate(problem.dtype, tokens_q, problem.heads_q);
-  views_.k = allocate(problem.dtype, tokens_kv, problem.heads_kv);
-  views_.v = allocate(problem.dtype, tokens_kv, problem.heads_kv);
-  views_.o = allocate(problem.output_dtype(), tokens_q, problem.heads_q);
+  views_.q = allocate(problem.dtype, tokens_q, problem.heads_q, dim);
+  views_.k = allocate(problem.dtype, tokens_kv, problem.heads_kv, dim);
+  views_.v = allocate(problem.dtype, tokens_kv, problem.heads_kv, dim_v);
+  views_.o = allocate(problem.output_dtype(), tokens_q, problem.heads_q, dim_v);
   lse_ = Buffer(static_cast<size_t>(problem.heads_q * tokens_q) * sizeof(float), device);
   views_.lse = lse_.as<float>();
   size_t workspace = plan.workspace_bytes(Direction::kForward);
   if (direction == Direction::kBackward) {
-    views_.dout = allocate(problem.dtype, tokens_q, problem.heads_q);
-    views_.dq = allocate(problem.output_dtype(), tokens_q, problem.heads_q);
-    views_.dk = allocate(problem.output_dtype(), tokens_kv, problem.heads_kv);
-    views_.dv = allocate(problem.output_dtype(), tokens_kv, problem.heads_kv);
+    views_.dout = allocate(problem.dtype, tokens_q, problem.heads_q, dim_v);
+    views_.dq = allocate(problem.output_dtype(), tokens_q, problem.heads_q, dim);
+    views_.dk = allocate(problem.output_dtype(), tokens_kv, problem.heads_kv, dim);
+    views_.dv = allocate(problem.output_dtype(), tokens_kv, problem.heads_kv, dim_v);
     if (problem.lse_gradient) views_.dlse = buffers_.emplace_back(lse_.bytes(), device).as<float>();
     workspace = std::max(workspace, plan.workspace_bytes(Direction::kBackward));
   }
   workspace_ = Buffer(workspace, device);
 }
 
-TensorView ProblemTensors::allocate(DType dtype, int64_t tokens, int64_t heads) {
-  const size_t bytes = static_cast<size_t>(tokens * heads * head_dim_) * size_of(dtype);
+TensorView ProblemTensors::allocate(DType dtype, int64_t tokens, int64_t heads, int64_t head_dim) {
+  const size_t bytes = static_cast<size_t>(tokens * heads * head_dim) * size_of(dtype);
   const Buffer& buffer = buffers_.emplace_back(bytes, device_);
-  return TensorView::contiguous(buffer.data(), dtype, tokens, heads, head_dim_);
+  return TensorView::contiguous(buffer.data(), dtype, tokens, heads, head_dim);
 }
 
 void ProblemTensors::fill_inputs(uint64_t seed) {

@@ -12,9 +12,9 @@ namespace longspan {
 // Non-owning views. The backward tensors may be empty in a forward problem.
 struct DeviceTensors {
   DeviceKind kind = DeviceKind::kCpu;
-  TensorView q, k, v, o;        // [tokens, heads, head_dim]
+  TensorView q, k, v, o;        // [tokens, heads, head_dim]; v and o: head_dim_v
   float* lse = nullptr;         // [heads_q, tokens_q]
-  TensorView dout, dq, dk, dv;  // [tokens, heads, head_dim]
+  TensorView dout, dq, dk, dv;  // likewise
   float* dlse = nullptr;        // [heads_q, tokens_q]; only with Problem::lse_gradient
 };
 
@@ -36,10 +36,9 @@ class ProblemTensors {
   void backward(Plan& plan);
 
  private:
-  TensorView allocate(DType dtype, int64_t tokens, int64_t heads);
+  TensorView allocate(DType dtype, int64_t tokens, int64_t heads, int64_t head_dim);
 
   Device device_;
-  int64_t head_dim_ = 0;
   std::vector<Buffer> buffers_;
   Buffer lse_, workspace_;
   DeviceTensors views_;

@@ -142,6 +142,15 @@ DirectionFeatures probe_direction(const Kernel& kernel, Direction direction, con
   Problem lse_gradient = base;
   lse_gradient.lse_gradient = true;
   features.lse_gradient = supported(lse_gradient);
+  Problem head_dim_v = base;
+  head_dim_v.head_dim_v = base.head_dim / 2;
+  features.head_dim_v = supported(head_dim_v);
+  Problem softcap = base;
+  softcap.softcap = 30;
+  features.softcap = supported(softcap);
+  Problem alibi = base;
+  alibi.alibi_slopes.assign(static_cast<size_t>(base.heads_q), 0.5f);
+  features.alibi = supported(alibi);
   return features;
 }
 

@@ -26,6 +26,9 @@ struct DirectionFeatures {
   bool fp32_output = false;
   bool deterministic = false;
   bool lse_gradient = false;
+  bool head_dim_v = false;  // of its own: half of head_dim is probed
+  bool softcap = false;
+  bool alibi = false;
   friend bool operator==(const DirectionFeatures&, const DirectionFeatures&) = default;
 };
 

@@ -72,6 +72,9 @@ std::string features_text(const DirectionFeatures& features) {
   parts.push_back(features.grouped ? "grouped KV heads" : "no grouped KV heads");
   if (!features.rectangular) parts.push_back("square masks only");
   if (features.deterministic) parts.push_back("deterministic");
+  if (features.head_dim_v) parts.push_back("head_dim_v of its own");
+  if (features.softcap) parts.push_back("softcap");
+  if (features.alibi) parts.push_back("ALiBi");
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 
@@ -88,7 +91,10 @@ Json features_json(const DirectionFeatures& features) {
           {"rectangular", features.rectangular},
           {"fp32_output", features.fp32_output},
           {"deterministic", features.deterministic},
-          {"lse_gradient", features.lse_gradient}};
+          {"lse_gradient", features.lse_gradient},
+          {"head_dim_v", features.head_dim_v},
+          {"softcap", features.softcap},
+          {"alibi", features.alibi}};
 }
 
 Json row_json(const KernelRow& row) {

@@ -68,6 +68,7 @@ Planned plan(const PlanArguments& options) {
   problem.heads_q = p.c.heads_q;
   problem.heads_kv = p.c.heads_kv;
   problem.head_dim = p.c.head_dim;
+  problem.head_dim_v = p.c.head_dim_v;
   problem.dtype = p.c.dtype;
   problem.masks = std::make_shared<const HeadMasks>(std::move(drawn.masks));
   problem.check();

@@ -34,9 +34,9 @@ struct VerifyArguments {
   PeerOptions peers;
   std::string lengths;
   std::map<std::string, std::string> pattern_options;
-  std::optional<int64_t> head_dim, seed, index;
-  std::optional<float> scale;
-  bool deterministic = false, fp32_output = false, lse_gradient = false;
+  std::optional<int64_t> head_dim, head_dim_v, seed, index;
+  std::optional<float> scale, softcap;
+  bool alibi = false, deterministic = false, fp32_output = false, lse_gradient = false;
   bool verbose = false, table = false, allow_skipped = false;
 };
 
@@ -124,9 +124,14 @@ SweepOptions sweep_options(VerifyArguments given) {
       (direction_from_name(name) == Direction::kForward ? options.forward : options.backward) = true;
     }
   }
-  LONGSPAN_CHECK_INPUT(given.head_dim.value_or(1) >= 1 && given.head_dim.value_or(1) <= 65536,
-                       "--head-dim {}: must be 1 to 65536", *given.head_dim);
+  for (const auto& [option, dim] :
+       {std::pair{"--head-dim", given.head_dim}, std::pair{"--head-dim-v", given.head_dim_v}})
+    LONGSPAN_CHECK_INPUT(dim.value_or(1) >= 1 && dim.value_or(1) <= 65536, "{} {}: must be 1 to 65536",
+                         option, *dim);
   options.head_dim = given.head_dim;
+  options.head_dim_v = given.head_dim_v;
+  options.softcap = given.softcap;
+  if (given.alibi) options.alibi = true;
   options.scale = given.scale;
   if (given.deterministic) options.deterministic = true;
   if (given.fp32_output) options.fp32_output = true;
@@ -273,10 +278,13 @@ void add_verify_command(CLI::App& program) {
   list("--seqlen", options->seqlens, "sequence lengths, such as 1000 or 8K [1,2,63,64,65,127,129,1000,4097]");
   list("--heads", options->heads, "QUERY:KV heads [multi-head and grouped]");
   command->add_option("--head-dim", options->head_dim, "head dimension [varies with the length]");
+  command->add_option("--head-dim-v", options->head_dim_v, "head dimension of v and o [that of q and k]");
   list("--dtype", options->dtypes, "f32, bf16, f16 [all]");
   list("--direction", options->directions, "forward (fwd), backward (bwd) [both]");
   command->add_option("--seed", options->seed, "seed of masks, inputs and sampled rows [42]");
   command->add_option("--scale", options->scale, "scale of the scores [1 / sqrt(head_dim)]");
+  command->add_option("--softcap", options->softcap, "bound of the scores, as in Gemma 2 [none]");
+  command->add_flag("--alibi", options->alibi, "ALiBi, with the usual slope for each head");
   command->add_flag("--deterministic", options->deterministic,
                     "require bitwise-identical results from two runs");
   command->add_flag("--fp32-output", options->fp32_output, "f32 outputs for every dtype");

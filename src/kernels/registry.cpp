@@ -58,11 +58,10 @@ std::span<const KernelRow> kernel_rows() {
 #else
       lacking("gpu-naive", "#626a75", 0),
 #endif
-  // Not by "auto" until it has been verified on a GPU.
 #ifdef LONGSPAN_WITH_PORTABLE
-      row("portable", "#7a3fa0", 0, &portable_kernel()),
+      row("portable", "#7a3fa0", 1, &portable_kernel()),
 #else
-      lacking("portable", "#7a3fa0", 0, "80"),
+      lacking("portable", "#7a3fa0", 1, "80"),
 #endif
 #ifdef LONGSPAN_WITH_SM90
       row("sm90", "#c8500a", 2, &sm90_kernel()),

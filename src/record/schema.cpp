@@ -104,8 +104,11 @@ this machine took to price all choices), and the ways to divide the ranks: `one_
 // Notes printed above the table of an object, by its key.
 const std::map<std::string_view, std::string_view> kNotes = {
     {"case",
-     "If the case is spread over ranks, the object also has `strategy`, `ranks`, and each option of the "
-     "strategy\nthat differs from its default, under its own name.\n"},
+     "If v and o have another head dimension than q and k, the object also has it as `head_dim_v`. If the "
+     "case is "
+     "spread over\nranks, it has `strategy`, `ranks`, and each option of the strategy that differs from its "
+     "default, "
+     "under its own name.\n"},
     {"accuracy", "[Proof](../concepts/proof.md) defines the errors.\n"},
     {"parallel",
      "`time_s` of such a case is the time of the slowest rank: each sample starts when all ranks are "

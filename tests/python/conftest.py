@@ -20,7 +20,7 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
-def reference(q, k, v, visible, scale=None, dtype=torch.float64):
+def reference(q, k, v, visible, scale=None, dtype=torch.float64, softcap=None, alibi_slopes=None):
     """(o, lse) by the definition, in `dtype`. visible: bool [rows, columns], or [KV heads, rows, columns]."""
     group = q.shape[1] // k.shape[1]
     q, k, v = (x.to(dtype) for x in (q, k, v))
@@ -29,6 +29,12 @@ def reference(q, k, v, visible, scale=None, dtype=torch.float64):
     if visible.dim() == 3:
         visible = visible.repeat_interleave(group, 0)
     scores = torch.einsum("qhd,khd->hqk", q, k) * (q.shape[2] ** -0.5 if scale is None else scale)
+    if softcap:
+        scores = softcap * torch.tanh(scores / softcap)
+    if alibi_slopes is not None:
+        rows, columns = visible.shape[-2:]
+        distance = (torch.arange(rows)[:, None] + columns - rows - torch.arange(columns)).abs().to(q)
+        scores = scores - torch.as_tensor(alibi_slopes).to(q)[:, None, None] * distance
     scores = scores.masked_fill(~visible, float("-inf"))
     seen = visible.any(-1).expand(scores.shape[:2])
     safe = scores.masked_fill(~seen[..., None], 0)
@@ -37,10 +43,10 @@ def reference(q, k, v, visible, scale=None, dtype=torch.float64):
     return torch.einsum("hqk,khd->qhd", p.to(dtype), v), lse.masked_fill(~seen, float("-inf"))
 
 
-def inputs(rows, columns, heads=(4, 2), head_dim=64, dtype=torch.float32, device="cpu", seed=0):
+def inputs(rows, columns, heads=(4, 2), head_dim=64, dtype=torch.float32, device="cpu", seed=0, head_dim_v=None):
     generator = torch.Generator().manual_seed(seed)
-    shapes = (rows, heads[0]), (columns, heads[1]), (columns, heads[1])
-    return [torch.randn(*shape, head_dim, generator=generator).to(device, dtype).requires_grad_() for shape in shapes]
+    shapes = (rows, heads[0], head_dim), (columns, heads[1], head_dim), (columns, heads[1], head_dim_v or head_dim)
+    return [torch.randn(*shape, generator=generator).to(device, dtype).requires_grad_() for shape in shapes]
 
 
 def gradients(o, lse, parts, seed=1):

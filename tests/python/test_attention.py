@@ -87,6 +87,45 @@ def test_scale_and_sinks():
         assert largest(ours, theirs.double()) < 1e-4
 
 
+SLOPES = [0.5, 0.25, 0.125, 0.0625]
+FEATURES = [{"head_dim_v": 32}, {"head_dim_v": 96}, {"softcap": 0.7}, {"softcap": 20.0}, {"alibi_slopes": SLOPES},
+            {"head_dim_v": 8, "softcap": 3.0, "alibi_slopes": SLOPES}]
+
+
+@pytest.mark.parametrize("features", FEATURES, ids=str)
+@pytest.mark.parametrize("name", ["causal", "cu_seqlens", "dense", "heads", "rows without keys"])
+def test_features(name, features):
+    mask = MASKS[name]()
+    parts = inputs(*mask.shape, head_dim_v=features.get("head_dim_v"))
+    settings = {name: value for name, value in features.items() if name != "head_dim_v"}
+    truth = reference(*parts, mask.to_dense(), 0.3, **settings)
+    true_gradients = gradients(*truth, parts)
+    sinks = torch.randn(4, requires_grad=True)
+    for found in (mask, longspan.plan(mask, (4, 2), 64, torch.float32, "cpu", scale=0.3, **features)):
+        given = {"scale": 0.3, **settings} if found is mask else {}
+        o, lse = longspan.attention(*parts, found, return_lse=True, **given)
+        assert o.shape == truth[0].shape
+        for ours, true in zip([o, lse, *gradients(o, lse, parts)], [*truth, *true_gradients]):
+            assert largest(ours, true) <= 2e-5 * max(1, float(true[torch.isfinite(true)].abs().max()))
+        with_sinks, _ = longspan.attention(*parts, found, sinks=sinks, return_lse=True, **given)
+        share = torch.sigmoid(truth[1] - sinks[:, None]).T[:, :, None]
+        assert largest(with_sinks, truth[0] * share) < 2e-5
+
+
+def test_features_have_plans_of_their_own():
+    mask, parts = Mask.causal(40), inputs(40, 40)
+    plain = longspan.attention(*parts, mask)
+    slopes = torch.tensor(SLOPES)
+    others = [longspan.attention(*parts, mask, **options)
+              for options in ({"softcap": 1.0}, {"softcap": 2.0}, {"alibi_slopes": slopes}, {"alibi_slopes": SLOPES[::-1]})]
+    assert all(not torch.equal(a, b) for i, a in enumerate(others) for b in [plain, *others[:i]])
+    assert torch.equal(longspan.attention(*parts, mask, alibi_slopes=SLOPES), others[2])
+    assert torch.equal(longspan.attention(*parts, mask, softcap=0.0), plain)
+    slopes *= 2  # a tensor that was read before
+    assert torch.equal(longspan.attention(*parts, mask, alibi_slopes=slopes),
+                       longspan.attention(*parts, mask, alibi_slopes=[2 * slope for slope in SLOPES]))
+
+
 def test_finite_differences():
     mask = Mask.documents([5, 7])
     parts = inputs(12, 12, heads=(2, 1), head_dim=8)
@@ -343,6 +382,18 @@ def test_there_are_no_second_derivatives():
     (lambda q, k, v: longspan.attention(q[:, :3], k, v, Mask.causal(40)), ValueError, "heads"),
     (lambda q, k, v: longspan.attention(q, k, v, Mask.causal(40), scale=-1.0), ValueError, "scale"),
     (lambda q, k, v: longspan.attention(q, k, v, Mask.causal(40), sinks=torch.zeros(3)), ValueError, "sinks"),
+    (lambda q, k, v: longspan.attention(q, k, v, Mask.causal(40), softcap=-1.0), ValueError, "softcap"),
+    (lambda q, k, v: longspan.attention(q, k, v, Mask.causal(40), alibi_slopes=[1.0]), ValueError, "4 heads"),
+    (lambda q, k, v: longspan.attention(q, k, v, Mask.causal(40), alibi_slopes=[-1.0] * 4), ValueError, "at least 0"),
+    (lambda q, k, v: longspan.attention(q, k, v, Mask.causal(40), alibi_slopes=torch.ones(1, 4)), NotImplementedError, "one slope"),
+    (lambda q, k, v: longspan.attention(q, k, v, Mask.causal(40), alibi_slopes=torch.ones(4, requires_grad=True)),
+     NotImplementedError, "gradient"),
+    (lambda q, k, v: longspan.attention(q, k, v[:, :, :32], longspan.plan(Mask.causal(40), (4, 2), 64, torch.float32, "cpu")),
+     ValueError, "v has \\[40, 2, 32\\]"),
+    (lambda q, k, v: longspan.attention(q, k, v, longspan.plan(Mask.causal(40), (4, 2), 64, torch.float32, "cpu"), softcap=1.0),
+     ValueError, "belong to the plan"),
+    (lambda q, k, v: longspan.attention_varlen(q, k, v, torch.tensor([0, 10, 40]), torch.tensor([0, 30, 40]), alibi_slopes=[1.0] * 4),
+     NotImplementedError, "several sequences"),
     (lambda q, k, v: longspan.attention(q, k, v, Mask.per_head([Mask.causal(40)] * 3)), ValueError, "3"),
     (lambda q, k, v: longspan.plan(Mask.causal(40), (4, 2), 64, torch.float32, "cpu", kernel="fast"), ValueError, "fast"),
     (lambda q, k, v: longspan.plan(Mask.causal(40), (4, 2), 64, torch.float32, "meta"), NotImplementedError, "meta"),

@@ -24,6 +24,23 @@ def test_opcheck():
         torch.library.opcheck(torch.ops.longspan.backward.default, (torch.randn_like(fixed[3]), dlse, *fixed, plan.tensor))
 
 
+def test_head_dim_of_values():
+    q, k, v = inputs(50, 50, head_dim_v=24)
+    plan = plan_of(Mask.causal(50), head_dim_v=24, softcap=2.0, alibi_slopes=[0.1, 0.2, 0.3, 0.4])
+    torch.library.opcheck(torch.ops.longspan.forward.default, (q, k, v, plan.tensor))
+    o, lse = torch.ops.longspan.forward(q, k, v, plan.tensor)
+    fixed = [x.detach() for x in (q, k, v, o, lse)]
+    torch.library.opcheck(torch.ops.longspan.backward.default, (torch.randn_like(fixed[3]), None, *fixed, plan.tensor))
+
+    def layer(q, k, v, plan):
+        return longspan.attention(q, k, v, plan).sin()
+
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    for ours, theirs in zip(torch.autograd.grad(compiled(q, k, v, plan).sum(), (q, k, v)),
+                            torch.autograd.grad(layer(q, k, v, plan).sum(), (q, k, v))):
+        torch.testing.assert_close(ours, theirs)
+
+
 def test_other_plans_do_not_compile_again():
     counter = CompileCounter()
 

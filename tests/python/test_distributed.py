@@ -338,6 +338,28 @@ def compiles_once():
     return counter.frame_count
 
 
+def takes_features(strategy):
+    cp, mask = cp_of(strategy), Mask.documents([30, 7, 43])
+    place = cp.place(mask, (4, 2), 8, torch.float32)
+    whole = inputs(80, 80, head_dim=8, head_dim_v=24)
+    expected, lse = longspan.attention(*whole, mask, softcap=0.5, return_lse=True)
+    weights = torch.randn(expected.shape, generator=torch.Generator().manual_seed(5))
+    truth = torch.autograd.grad((expected * weights).sum() + lse.sum(), whole)
+    parts = [place.shard(x).detach().requires_grad_() for x in whole]
+    for found in (place, place.plan(torch.float32, "cpu", head_dim_v=24, softcap=0.5, lse_gradient=True)):
+        options = {"softcap": 0.5} if found is place else {}
+        o, lse = cp.attention(*parts, found, return_lse=True, **options)
+        torch.testing.assert_close(o, place.shard(expected), atol=1e-5, rtol=1e-5)
+        ours = torch.autograd.grad((o * place.shard(weights)).sum() + lse.sum(), parts)
+        for a, b in zip(ours, truth):
+            torch.testing.assert_close(a, place.shard(b), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_features(strategy):
+    ranks.run(2, takes_features, strategy)
+
+
 def test_other_plans_do_not_compile_again():
     assert all(count <= 3 for count in ranks.run(2, compiles_once))
 

@@ -52,7 +52,36 @@ def test_packed():
     assert torch.equal(whole, flash.flash_attn_kvpacked_func(qkv[:, :, 0], qkv[:, :, 1:], causal=True))
 
 
-@pytest.mark.parametrize("options", [{"dropout_p": 0.1}, {"softcap": 30.0}, {"alibi_slopes": [1.0]}], ids=str)
+SLOPES = torch.tensor([0.5, 0.25, 0.125, 0.0625])
+
+
+@pytest.mark.parametrize("rows, columns, batch", [(40, 40, 2), (20, 50, 1), (50, 20, 1)])
+@pytest.mark.parametrize("options", [{"softcap": 2.0}, {"alibi_slopes": SLOPES}, {"softcap": 5.0, "alibi_slopes": SLOPES}], ids=str)
+def test_scores(rows, columns, batch, options):
+    q, k, v = (x.detach().reshape(batch, -1, x.shape[1], x.shape[2]).requires_grad_()
+               for x in inputs(batch * rows, batch * columns))
+    seen = visible(rows, columns, True, (-1, -1))
+    expected = torch.stack([reference(q[b], k[b], v[b], seen, **options)[0] for b in range(batch)])
+    o = flash.flash_attn_func(q, k, v, causal=True, **options)
+    torch.testing.assert_close(o.double(), expected, atol=1e-5, rtol=1e-5)
+    theirs = torch.autograd.grad(expected.sin().sum(), (q, k, v))
+    for a, b in zip(torch.autograd.grad(o.sin().sum(), (q, k, v)), theirs):
+        torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
+    lengths = torch.arange(batch + 1, dtype=torch.int32)
+    packed = flash.flash_attn_varlen_func(*(x.flatten(0, 1) for x in (q, k, v)), lengths * rows, lengths * columns, causal=True,
+                                          **options)
+    torch.testing.assert_close(packed.view(o.shape), o, atol=1e-6, rtol=1e-6)
+
+
+def test_slopes_of_a_batch_need_as_many_keys_as_rows():
+    q, k = torch.randn(2, 10, 4, 64), torch.randn(2, 20, 4, 64)
+    with pytest.raises(NotImplementedError, match="as many keys as rows"):
+        flash.flash_attn_func(q, k, k, alibi_slopes=SLOPES)
+    with pytest.raises(NotImplementedError, match="one slope per head"):
+        flash.flash_attn_func(q, q, q, alibi_slopes=SLOPES.expand(2, 4))
+
+
+@pytest.mark.parametrize("options", [{"dropout_p": 0.1}], ids=str)
 def test_what_is_lacking_is_refused(options):
     q = torch.randn(1, 10, 2, 64)
     with pytest.raises(NotImplementedError, match=next(iter(options))):

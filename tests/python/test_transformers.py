@@ -61,6 +61,15 @@ def test_packed_documents_are_those_documents(kind, settings):
     same(packed, (loss, {name: p.grad for name, p in separate.named_parameters() if p.grad is not None}))
 
 
+def test_soft_capping():
+    batch = {"input_ids": TOKENS, "labels": TOKENS, "use_cache": False}
+    settings = {"attn_logit_softcapping": 0.02, "query_pre_attn_scalar": 16, "sliding_window": 9}  # far below the scores
+    capped = loss_and_gradients(model_of("Gemma2", "longspan", **settings), **batch)
+    same(capped, loss_and_gradients(model_of("Gemma2", "eager", **settings), **batch))
+    plain = loss_and_gradients(model_of("Gemma2", "longspan", **{**settings, "attn_logit_softcapping": None}), **batch)
+    assert not torch.equal(capped[0], plain[0])
+
+
 def test_padding():
     tokens = torch.randint(50, (2, 30), generator=torch.Generator().manual_seed(2))
     padding = torch.ones_like(tokens)

@@ -86,6 +86,6 @@ def _attention_of(place):
         batches = [x.flatten(0, -4) if x.dim() > 3 else x[None] for x in (query, key, value)]
         outputs = [place.cp.attention(*(x.transpose(0, 1) for x in sequence), place, scale=scale).transpose(0, 1)
                    for sequence in zip(*batches)]
-        return torch.stack(outputs).view(query.shape)
+        return torch.stack(outputs).view(*query.shape[:-1], value.shape[-1])
 
     return scaled_dot_product_attention

@@ -80,12 +80,12 @@ def _laid_out_like(like, x):
 
 
 def _forward(q, k, v, mask, scale):
-    plan = plan_of(mask, q, k, scale, torch.are_deterministic_algorithms_enabled(), torch.is_grad_enabled())
+    plan = plan_of(mask, q, k, v, scale, torch.are_deterministic_algorithms_enabled(), torch.is_grad_enabled())
     return _ops.forward(q, k, v, plan.tensor)
 
 
 def _backward(grad, q, k, v, o, lse, mask, scale):
-    plan = plan_of(mask, q, k, scale, torch.are_deterministic_algorithms_enabled(), True)
+    plan = plan_of(mask, q, k, v, scale, torch.are_deterministic_algorithms_enabled(), True)
     return _ops.backward(grad.contiguous(), None, q, k, v, o, lse.contiguous(), plan.tensor)
 
 

@@ -67,17 +67,15 @@ def _evaluated(mask_function, batch_size, q_length, kv_length, q_offset, kv_offs
 def attention_forward(module, query, key, value, attention_mask, scaling=None, dropout=0.0, softcap=None, s_aux=None,
                       is_causal=None, **_):
     """For AttentionInterface. query [batch, heads, tokens, head_dim], key and value [batch, heads_kv, ..]. Returns o
-    [batch, tokens, heads, head_dim] and None. s_aux: sinks. Raises NotImplementedError for dropout, soft capping and
-    masks that are not this module's."""
+    [batch, tokens, heads, head_dim] and None. softcap: of the scores. s_aux: sinks. Raises NotImplementedError for
+    dropout and masks that are not this module's."""
     if dropout:
         raise NotImplementedError(f"attention_dropout={dropout}: longspan has no dropout; set it to 0 in the config")
-    if softcap:
-        raise NotImplementedError(f"softcap={softcap}: longspan has no soft capping")
     batch, _, rows, _ = query.shape
     columns = key.shape[2]
     if _sharded is not None:
         o = _sharded.place.cp.attention(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), attention_mask,
-                                        scale=scaling, sinks=s_aux)
+                                        scale=scaling, softcap=softcap, sinks=s_aux)
         return o, None
     if attention_mask is None:
         causal = rows > 1 and (getattr(module, "is_causal", True) if is_causal is None else is_causal)
@@ -86,7 +84,7 @@ def attention_forward(module, query, key, value, attention_mask, scaling=None, d
         raise NotImplementedError(f"attention_mask is a {type(attention_mask).__name__}: longspan needs a mask that "
                                   "Transformers makes through AttentionMaskInterface, or a longspan.Mask")
     o = attention(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), attention_mask, scale=scaling,
-                  sinks=s_aux)
+                  softcap=softcap, sinks=s_aux)
     return o, None
 
 

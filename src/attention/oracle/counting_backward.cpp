@@ -16,6 +16,11 @@ namespace {
 // Roundings to the inputs' dtype: of P and dv; of m, dS, and dq or dk.
 constexpr double kValueRoundings = 2, kScoreRoundings = 3;
 
+// Slots of rows: q holds them, and dout behind an element of its own.
+int64_t row_slots(const Problem& problem) {
+  return std::min(problem.head_dim, problem.dim_v()) - 1;
+}
+
 // Roundings of each query head's share of dk and dv, for kernels that add up a group's shares afterwards.
 double group_roundings(const Problem& problem) {
   return problem.group_size() > 1 ? 1 : 0;
@@ -75,8 +80,8 @@ struct KeySums {
 
   std::vector<double> got_dk, got_dv;  // scratch: rows of the key
 
-  KeySums(int64_t slots, int64_t head_dim)
-      : count(slots), share(slots), mean(slots), got_dk(head_dim), got_dv(head_dim) {}
+  KeySums(int64_t slots, const Problem& problem)
+      : count(slots), share(slots), mean(slots), got_dk(problem.head_dim), got_dv(problem.dim_v()) {}
   void clear() {
     rows = 0;
     for (auto* sums : {&count, &share, &mean}) std::fill(sums->begin(), sums->end(), 0);
@@ -100,18 +105,22 @@ std::string check_key(const Problem& problem, const TensorView& dk, const Tensor
     all += sums.share[s] / kSlotKinds;
     all_count += sums.count[s] / kSlotKinds;
   }
-  for (int64_t d = 0; d <= slots; ++d) {
-    const double want_dv = d == 0 ? all : sums.share[d - 1], got_dv = sums.got_dv[d];
-    const double dv_terms = d == 0 ? all_count : sums.count[d - 1];
+  for (int64_t d = 0; d < problem.dim_v(); ++d) {
+    const bool counts = d > 0 && d <= slots;
+    const double want_dv = d == 0 ? all : (counts ? sums.share[d - 1] : 0), got_dv = sums.got_dv[d];
+    const double dv_terms = d == 0 ? all_count : (counts ? sums.count[d - 1] : 0);
     if (sums.rows == 0 ? got_dv != 0
                        : !Allowance(problem.dtype, kValueRoundings + group_roundings(problem), dv_terms)
                               .allows(got_dv, want_dv, want_dv)) {
       return wrong("dv", d, got_dv, want_dv);
     }
-    const double share = d == slots ? 0 : sums.share[d], mean = d == slots ? 0 : sums.mean[d];
+  }
+  for (int64_t d = 0; d < problem.head_dim; ++d) {
+    const bool counts = d < slots;
+    const double share = counts ? sums.share[d] : 0, mean = counts ? sums.mean[d] : 0;
     const double want_dk = scale * (sign * share - mean), got_dk = sums.got_dk[d];
     const Allowance allowed(problem.dtype, kScoreRoundings + group_roundings(problem),
-                            d == slots ? 0 : sums.count[d], scale);
+                            counts ? sums.count[d] : 0, scale);
     if (sums.rows == 0 ? got_dk != 0
                        : !allowed.allows(got_dk / scale, want_dk / scale, share + std::abs(mean))) {
       return wrong("dk", d, got_dk, want_dk);
@@ -122,7 +131,7 @@ std::string check_key(const Problem& problem, const TensorView& dk, const Tensor
 
 // With k = 0: checks dk and dv of every key.
 std::string check_keys(const Problem& problem, const DeviceTensors& tensors, const RowFacts& facts) {
-  const int64_t slots = problem.head_dim - 1, tokens_q = problem.tokens_q, group = problem.group_size();
+  const int64_t slots = row_slots(problem), tokens_q = problem.tokens_q, group = problem.group_size();
   const HostCopy dk(tensors.dk, tensors.kind), dv(tensors.dv, tensors.kind);
   std::vector<char> change;
   Mask transposed;
@@ -143,7 +152,7 @@ std::string check_keys(const Problem& problem, const DeviceTensors& tensors, con
       if (i % 3 == 2) means[g].emplace(tokens_q, slots, slot, mean);
     });
     std::string failure = first_failure(problem.tokens_kv, [&](int64_t begin, int64_t end) -> std::string {
-      KeySums sums(slots, problem.head_dim);
+      KeySums sums(slots, problem);
       for (int64_t key = begin; key < end; ++key) {
         if (key == begin || change[key]) {
           sums.clear();
@@ -261,19 +270,28 @@ void write_forward_results(const Problem& problem, const RowFacts& facts, const 
 
 }  // namespace
 
+bool countable(const Problem& problem) {
+  return std::min(problem.head_dim, problem.dim_v()) > kSlotKinds && problem.alibi_slopes.empty();
+}
+
+void check_countable(const Problem& problem) {
+  LONGSPAN_CHECK(countable(problem),
+                 "head_dim {} and {}, {} slopes of ALiBi: counting needs more than {} each, none",
+                 problem.head_dim, problem.dim_v(), problem.alibi_slopes.size(), kSlotKinds);
+}
+
 std::string counting_backward(Plan& plan, const Problem& problem, ProblemTensors& tensors) {
-  LONGSPAN_CHECK(problem.head_dim >= kLeastCountingDim, "head_dim is {}; counting needs {}", problem.head_dim,
-                 kLeastCountingDim);
+  check_countable(problem);
   const DeviceTensors& views = tensors.views();
-  const int64_t row_slots = problem.head_dim - 1;
+  const int64_t slots = row_slots(problem);
   const RowFacts facts(problem);
   write_forward_results(problem, facts, views);
-  write_slots(views.dout, views.kind, 1, row_slots);
+  write_slots(views.dout, views.kind, 1, slots);
   if (views.dlse != nullptr)
     fill_bytes(views.dlse, views.kind, 0,
                static_cast<size_t>(problem.heads_q * problem.tokens_q) * sizeof(float));
 
-  write_slots(views.q, views.kind, 0, row_slots);
+  write_slots(views.q, views.kind, 0, slots);
   write_zero(views.k, views.kind);
   tensors.poison(Direction::kBackward);
   tensors.backward(plan);

@@ -32,13 +32,13 @@ std::string check_row(const Problem& problem, const TensorView& o, double lse, c
   }
   std::vector<double>& values = row.values;
   load_row(o, row.row, row.head, values.data());
-  for (int64_t s = 0; s < problem.head_dim; ++s) {
+  for (int64_t s = 0; s < problem.dim_v(); ++s) {
     const double got = values[s];
     const double want = row.count == 0 ? 0 : row.slots[s] / row.count;
     if (row.count == 0 ? got == 0 : Allowance(problem.dtype, 2, row.slots[s]).allows(got, want, want))
       continue;
     return fmt::format("counting: head {}, row {} sees {} keys, {} of them in {}; o with q = 0 counts {:.9g}",
-                       row.head, row.row, row.count, row.slots[s], slot_in_words(s, problem.head_dim, "keys"),
+                       row.head, row.row, row.count, row.slots[s], slot_in_words(s, problem.dim_v(), "keys"),
                        got * std::max(row.count, 1.0));
   }
   return "";
@@ -48,7 +48,7 @@ std::string check_forward(const Problem& problem, const DeviceTensors& tensors) 
   const HostCopy o(tensors.o, tensors.kind);
   const HostCopy lse(TensorView::contiguous(tensors.lse, DType::kF32, problem.heads_q, 1, problem.tokens_q),
                      tensors.kind);
-  const int64_t slots = problem.head_dim, group = problem.group_size();
+  const int64_t slots = problem.dim_v(), group = problem.group_size();
   std::vector<char> change;
   for (int64_t kv_head = 0; kv_head < problem.heads_kv; ++kv_head) {
     const Mask& mask = problem.mask_of_kv_head(kv_head);
@@ -85,11 +85,10 @@ std::string check_forward(const Problem& problem, const DeviceTensors& tensors) 
 
 std::string counting_forward(Plan& plan, const Problem& problem, ProblemTensors& tensors) {
   const DeviceTensors& views = tensors.views();
-  LONGSPAN_CHECK(problem.head_dim >= kLeastCountingDim, "head_dim is {}; counting needs {}", problem.head_dim,
-                 kLeastCountingDim);
+  check_countable(problem);
   tensors.fill_inputs(1);  // k may be anything: q = 0 makes every score 0
   write_zero(views.q, views.kind);
-  write_slots(views.v, views.kind, 0, problem.head_dim);
+  write_slots(views.v, views.kind, 0, problem.dim_v());
   tensors.poison(Direction::kForward);
   tensors.forward(plan);
   return check_forward(problem, views);

@@ -23,7 +23,10 @@
 
 namespace longspan {
 
-inline constexpr int64_t kLeastCountingDim = kSlotKinds + 1;  // smallest head_dim that holds the slots
+// Whether the oracle applies: head_dim and head_dim_v hold the slots, and q = 0 gives each key the same
+// score, which ALiBi does not.
+bool countable(const Problem& problem);
+void check_countable(const Problem& problem);  // throws if not
 
 // Runs the plan on these inputs, overwriting the tensors. Returns "" or what is wrong and where.
 std::string counting_forward(Plan& plan, const Problem& problem, ProblemTensors& tensors);

@@ -9,6 +9,7 @@
 #include "attention/blas.h"
 #include "attention/element.h"
 #include "attention/oracle/oracle_cuda.h"
+#include "attention/score.h"
 #include "base/parallel.h"
 
 namespace longspan {
@@ -135,6 +136,32 @@ void finish(ReferenceRows& rows, int64_t place, int64_t dim, double factor) {
   }
 }
 
+// A pair's score and its derivative with respect to the scaled product, with the errors of both in f32.
+struct Score {
+  double value, derivative;
+  double error;           // of the value
+  double gradient_error;  // of the derivative times exp(value), relative to exp(value)
+};
+
+// `magnitude` is that of score_error().
+Score score_of(const ScoreRule<double>& rule, double product, double magnitude, int64_t head_dim, int64_t row,
+               int64_t key) {
+  constexpr double kRounding = 0x1p-24;
+  double error = score_error(magnitude, head_dim);
+  if (rule.plain()) return {product, 1, error, error};
+  const double capped = rule.capped(product), derivative = rule.derivative(capped);
+  double gradient_error = 0;
+  if (rule.softcap != 0) {
+    // tanh errs by two roundings of 1, its derivative 1 - tanh^2 by four, and by what the product's error
+    // does.
+    gradient_error = 4 * kRounding + derivative * 2 * error / rule.softcap;
+    error = derivative * error + 2 * kRounding * rule.softcap;
+  }
+  const double penalty = rule.penalty(row, key);
+  error += 2 * kRounding * penalty;  // the product with the distance, and the difference
+  return {capped - penalty, derivative, error, gradient_error + derivative * error};
+}
+
 // Groups samples of one KV head, kItems at a time; samples with nearby partners share a group.
 std::vector<std::vector<Item>> into_tasks(std::vector<std::vector<Item>> by_kv_head) {
   std::vector<std::vector<Item>> tasks;
@@ -187,7 +214,7 @@ std::vector<std::vector<Item>> key_tasks(const Problem& problem, const Samples& 
 // Returns the largest error of a score.
 double forward_task(const Problem& problem, const OracleInputs& inputs, std::vector<Item>& items,
                     ForwardReference& reference) {
-  const int64_t dim = problem.head_dim, kv_head = problem.kv_head_of(items[0].head);
+  const int64_t dim = problem.head_dim, dim_v = problem.dim_v(), kv_head = problem.kv_head_of(items[0].head);
   const double scale = problem.softmax_scale();
   const Matrix q = load_items(inputs.q, items);
   double largest_error = 0;
@@ -195,7 +222,7 @@ double forward_task(const Problem& problem, const OracleInputs& inputs, std::vec
   // Sums of (weight * error of its score)^2, alone and times v. Errors that all weights share cancel in o, so
   // each counts by the distance of its v from o.
   std::vector<double> errors(items.size(), 0);
-  Matrix error_values(items.size() * dim, 0);
+  Matrix error_values(items.size() * dim_v, 0);
   TokenBlock k, v;
   Matrix scores, sizes, product;
   walk(items, problem.tokens_kv, [&](int64_t begin, int64_t end, const std::vector<size_t>& active) {
@@ -204,18 +231,25 @@ double forward_task(const Problem& problem, const OracleInputs& inputs, std::vec
     v.read(inputs.v, kv_head, begin, end);
     scores.resize(m * n);
     sizes.resize(m * n);
-    product.resize(m * dim);
+    product.resize(m * dim_v);
     const Matrix of_q = gather(q, active, dim);
     multiply_transposed(m, n, dim, of_q.data(), k.rows.data(), scores.data());
     multiply_transposed(m, n, dim, magnitudes(of_q).data(), magnitudes(k.rows).data(), sizes.data());
     Matrix p(m * n, 0), squares(m * n, 0);
     for (int64_t i = 0; i < m; ++i) {
       const Item& item = items[active[i]];
-      const double* s = &scores[i * n];
+      const auto rule = ScoreRule<double>::of(problem, item.head);
+      double* s = &scores[i * n];  // of products, then of scores
+      double* error = &sizes[i * n];
       double& largest = reference.largest[item.place];
       double block_largest = largest;
-      item.for_each_partner(begin, end,
-                            [&](int64_t j) { block_largest = std::max(block_largest, scale * s[j]); });
+      item.for_each_partner(begin, end, [&](int64_t j) {
+        const Score score =
+            score_of(rule, scale * s[j], std::abs(scale) * error[j], dim, item.token, begin + j);
+        s[j] = score.value;
+        error[j] = score.error;
+        block_largest = std::max(block_largest, s[j]);
+      });
       const double keep = std::exp(largest - block_largest);  // 0 in the first block
       largest = block_largest;
       double& spread = reference.o.spread[item.place];
@@ -223,44 +257,44 @@ double forward_task(const Problem& problem, const OracleInputs& inputs, std::vec
       sum[active[i]] *= keep;
       errors[active[i]] *= square(keep);
       reference.o.scores[item.place] *= square(keep);
-      for (int64_t d = 0; d < dim; ++d) {
-        reference.o.values[item.place * dim + d] *= keep;
-        error_values[active[i] * dim + d] *= square(keep);
+      for (int64_t d = 0; d < dim_v; ++d) {
+        reference.o.values[item.place * dim_v + d] *= keep;
+        error_values[active[i] * dim_v + d] *= square(keep);
       }
       item.for_each_partner(begin, end, [&](int64_t j) {
-        const double weight = std::exp(scale * s[j] - largest);
+        const double weight = std::exp(s[j] - largest);
         p[i * n + j] = weight;
         sum[active[i]] += weight;
         spread += square(weight) * v.norms[j];
-        const double error = score_error(std::abs(scale) * sizes[i * n + j], dim);
-        largest_error = std::max(largest_error, error);
-        squares[i * n + j] = square(weight * error);
+        largest_error = std::max(largest_error, error[j]);
+        squares[i * n + j] = square(weight * error[j]);
         errors[active[i]] += squares[i * n + j];
         reference.o.scores[item.place] += squares[i * n + j] * v.norms[j];
         reference.o.operands[item.place] += v.norms[j];
         reference.o.terms[item.place] += 1;
       });
     }
-    multiply(m, dim, n, p.data(), v.rows.data(), product.data());
+    multiply(m, dim_v, n, p.data(), v.rows.data(), product.data());
     for (int64_t i = 0; i < m; ++i) {
-      double* o = &reference.o.values[items[active[i]].place * dim];
-      for (int64_t d = 0; d < dim; ++d) o[d] += product[i * dim + d];
+      double* o = &reference.o.values[items[active[i]].place * dim_v];
+      for (int64_t d = 0; d < dim_v; ++d) o[d] += product[i * dim_v + d];
     }
-    multiply(m, dim, n, squares.data(), v.rows.data(), product.data());
+    multiply(m, dim_v, n, squares.data(), v.rows.data(), product.data());
     for (int64_t i = 0; i < m; ++i) {
-      for (int64_t d = 0; d < dim; ++d) error_values[active[i] * dim + d] += product[i * dim + d];
+      for (int64_t d = 0; d < dim_v; ++d) error_values[active[i] * dim_v + d] += product[i * dim_v + d];
     }
   });
   for (size_t i = 0; i < items.size(); ++i) {
     const int64_t place = items[i].place;
     if (items[i].partners.empty()) continue;  // o = 0, lse = -inf
     // The sum of squares |v - o|^2 = |v|^2 - 2 v o + |o|^2, where o is not yet divided by the sum of weights.
-    const double* o = &reference.o.values[place * dim];
-    const double to_o = dot(&error_values[i * dim], o, dim) / sum[i];
-    const double around = reference.o.scores[place] - 2 * to_o + errors[i] * dot(o, o, dim) / square(sum[i]);
+    const double* o = &reference.o.values[place * dim_v];
+    const double to_o = dot(&error_values[i * dim_v], o, dim_v) / sum[i];
+    const double around =
+        reference.o.scores[place] - 2 * to_o + errors[i] * dot(o, o, dim_v) / square(sum[i]);
     reference.o.scores[place] = std::max(0.0, around);
     reference.lse_scores[place] = std::sqrt(errors[i]) / sum[i];
-    finish(reference.o, place, dim, 1 / sum[i]);
+    finish(reference.o, place, dim_v, 1 / sum[i]);
     reference.lse[place] = reference.largest[place] + std::log(sum[i]);
   }
   return largest_error;
@@ -277,13 +311,13 @@ std::vector<double> all_deltas(const Problem& problem, const OracleInputs& input
   std::vector<double> deltas(problem.heads_q * problem.tokens_q);
   const int64_t chunks = (problem.tokens_q + kRows - 1) / kRows;
   parallel_for(chunks, [&](int64_t chunk, int) {
-    Matrix o(problem.head_dim), dout(problem.head_dim);
+    Matrix o(problem.dim_v()), dout(problem.dim_v());
     for (int64_t row = chunk * kRows; row < std::min(problem.tokens_q, (chunk + 1) * kRows); ++row) {
       for (int64_t h = 0; h < problem.heads_q; ++h) {
         load_row(inputs.o, row, h, o.data());
         load_row(inputs.dout, row, h, dout.data());
         const int64_t index = h * problem.tokens_q + row;
-        deltas[index] = dot(o.data(), dout.data(), problem.head_dim) - dlse_of(inputs, index);
+        deltas[index] = dot(o.data(), dout.data(), problem.dim_v()) - dlse_of(inputs, index);
       }
     }
   });
@@ -292,7 +326,7 @@ std::vector<double> all_deltas(const Problem& problem, const OracleInputs& input
 
 void dq_task(const Problem& problem, const OracleInputs& inputs, const std::vector<double>& deltas,
              std::vector<Item>& items, ReferenceRows& dq) {
-  const int64_t dim = problem.head_dim, kv_head = problem.kv_head_of(items[0].head);
+  const int64_t dim = problem.head_dim, dim_v = problem.dim_v(), kv_head = problem.kv_head_of(items[0].head);
   const double scale = problem.softmax_scale();
   const Matrix q = load_items(inputs.q, items), dout = load_items(inputs.dout, items);
   TokenBlock k, v;
@@ -308,20 +342,23 @@ void dq_task(const Problem& problem, const OracleInputs& inputs, const std::vect
     const Matrix of_q = gather(q, active, dim);
     multiply_transposed(m, n, dim, of_q.data(), k.rows.data(), scores.data());
     multiply_transposed(m, n, dim, magnitudes(of_q).data(), magnitudes(k.rows).data(), sizes.data());
-    multiply_transposed(m, n, dim, gather(dout, active, dim).data(), v.rows.data(), dp.data());
+    multiply_transposed(m, n, dim_v, gather(dout, active, dim_v).data(), v.rows.data(), dp.data());
     Matrix ds(m * n, 0);
     for (int64_t i = 0; i < m; ++i) {
       const Item& item = items[active[i]];
       const int64_t index = item.head * problem.tokens_q + item.token;
       const double lse = inputs.lse[index], delta = deltas[index], dlse = dlse_of(inputs, index);
-      const double dout_norm = dot(&dout[active[i] * dim], &dout[active[i] * dim], dim);
+      const double dout_norm = dot(&dout[active[i] * dim_v], &dout[active[i] * dim_v], dim_v);
+      const auto rule = ScoreRule<double>::of(problem, item.head);
       item.for_each_partner(begin, end, [&](int64_t j) {
-        const double p = std::exp(scale * scores[i * n + j] - lse);
-        ds[i * n + j] = p * (dp[i * n + j] - delta);
+        const Score score = score_of(rule, scale * scores[i * n + j], std::abs(scale) * sizes[i * n + j], dim,
+                                     item.token, begin + j);
+        const double p = std::exp(score.value - lse), before = p * (dp[i * n + j] - delta);
+        ds[i * n + j] = before * score.derivative;
         dq.spread[item.place] += square(ds[i * n + j]) * k.norms[j];
-        const double error = score_error(std::abs(scale) * sizes[i * n + j], dim);
-        dq.scores[item.place] += square(ds[i * n + j] * error) * k.norms[j];
-        dq.cancelled[item.place] += square(p) * (v.norms[j] * dout_norm + square(dlse)) * k.norms[j];
+        dq.scores[item.place] += square(before * score.gradient_error) * k.norms[j];
+        dq.cancelled[item.place] +=
+            square(p * score.derivative) * (v.norms[j] * dout_norm + square(dlse)) * k.norms[j];
         dq.operands[item.place] += k.norms[j];
         dq.terms[item.place] += 1;
       });
@@ -338,19 +375,20 @@ void dq_task(const Problem& problem, const OracleInputs& inputs, const std::vect
 // One query head's share of dk and dv of the items. Places are indices within the task.
 void dkv_task(const Problem& problem, const OracleInputs& inputs, const std::vector<double>& deltas,
               std::vector<Item> items, int64_t head, ReferenceRows& dk, ReferenceRows& dv) {
-  const int64_t dim = problem.head_dim;
+  const int64_t dim = problem.head_dim, dim_v = problem.dim_v();
   const double scale = problem.softmax_scale();
+  const auto rule = ScoreRule<double>::of(problem, head);
   const Matrix k = load_items(inputs.k, items), v = load_items(inputs.v, items);
   TokenBlock q, dout;
   Matrix scores, sizes, dp, product;
-  const auto add = [&](const Matrix& weights, const TokenBlock& block, int64_t n,
+  const auto add = [&](const Matrix& weights, const TokenBlock& block, int64_t width, int64_t n,
                        const std::vector<size_t>& active, ReferenceRows& rows) {
     const auto m = static_cast<int64_t>(active.size());
-    product.resize(m * dim);
-    multiply(m, dim, n, weights.data(), block.rows.data(), product.data());
+    product.resize(m * width);
+    multiply(m, width, n, weights.data(), block.rows.data(), product.data());
     for (int64_t i = 0; i < m; ++i) {
-      double* out = &rows.values[active[i] * dim];
-      for (int64_t d = 0; d < dim; ++d) out[d] += product[i * dim + d];
+      double* out = &rows.values[active[i] * width];
+      for (int64_t d = 0; d < width; ++d) out[d] += product[i * width + d];
     }
   };
   walk(items, problem.tokens_q, [&](int64_t begin, int64_t end, const std::vector<size_t>& active) {
@@ -363,32 +401,33 @@ void dkv_task(const Problem& problem, const OracleInputs& inputs, const std::vec
     const Matrix of_k = gather(k, active, dim);
     multiply_transposed(m, n, dim, of_k.data(), q.rows.data(), scores.data());
     multiply_transposed(m, n, dim, magnitudes(of_k).data(), magnitudes(q.rows).data(), sizes.data());
-    multiply_transposed(m, n, dim, gather(v, active, dim).data(), dout.rows.data(), dp.data());
+    multiply_transposed(m, n, dim_v, gather(v, active, dim_v).data(), dout.rows.data(), dp.data());
     Matrix p(m * n, 0), ds(m * n, 0);
     for (int64_t i = 0; i < m; ++i) {
       const size_t a = active[i];
-      const double v_norm = dot(&v[a * dim], &v[a * dim], dim);
+      const double v_norm = dot(&v[a * dim_v], &v[a * dim_v], dim_v);
       items[a].for_each_partner(begin, end, [&](int64_t j) {
         const int64_t index = head * problem.tokens_q + begin + j;
-        const double weight = std::exp(scale * scores[i * n + j] - double{inputs.lse[index]});
+        const Score score = score_of(rule, scale * scores[i * n + j], std::abs(scale) * sizes[i * n + j], dim,
+                                     begin + j, items[a].token);
+        const double weight = std::exp(score.value - double{inputs.lse[index]});
         const double difference = weight * (dp[i * n + j] - deltas[index]);
         p[i * n + j] = weight;
-        ds[i * n + j] = difference;
-        const double error = score_error(std::abs(scale) * sizes[i * n + j], dim);
-        dv.scores[a] += square(weight * error) * dout.norms[j];
-        dk.scores[a] += square(difference * error) * q.norms[j];
+        ds[i * n + j] = difference * score.derivative;
+        dv.scores[a] += square(weight * score.error) * dout.norms[j];
+        dk.scores[a] += square(difference * score.gradient_error) * q.norms[j];
         dv.spread[a] += square(weight) * dout.norms[j];
         dv.operands[a] += dout.norms[j];
         dv.terms[a] += 1;
-        dk.spread[a] += square(difference) * q.norms[j];
+        dk.spread[a] += square(ds[i * n + j]) * q.norms[j];
         const double before = v_norm * dout.norms[j] + square(dlse_of(inputs, index));
-        dk.cancelled[a] += square(weight) * before * q.norms[j];
+        dk.cancelled[a] += square(weight * score.derivative) * before * q.norms[j];
         dk.operands[a] += q.norms[j];
         dk.terms[a] += 1;
       });
     }
-    add(p, dout, n, active, dv);
-    add(ds, q, n, active, dk);
+    add(p, dout, dim_v, n, active, dv);
+    add(ds, q, dim, n, active, dk);
   });
 }
 
@@ -412,7 +451,8 @@ bool oracle_reads(DeviceKind kind, [[maybe_unused]] const Problem& problem) {
 #ifdef LONGSPAN_WITH_CUDA
   const float ordinary = kOrdinaryScale / std::sqrt(static_cast<float>(problem.head_dim));
   if (kind == DeviceKind::kCuda)
-    return problem.head_dim <= kOracleCudaMaxHeadDim && std::abs(problem.softmax_scale()) <= ordinary;
+    return std::max(problem.head_dim, problem.dim_v()) <= kOracleCudaMaxHeadDim && problem.softcap == 0 &&
+           problem.alibi_slopes.empty() && std::abs(problem.softmax_scale()) <= ordinary;
 #endif
   return kind == DeviceKind::kCpu;
 }
@@ -430,7 +470,7 @@ ForwardReference reference_forward(const Problem& problem, const OracleInputs& i
   prepare_blas();
   const int64_t rows = samples.row_count();
   ForwardReference reference;
-  resize(reference.o, rows, problem.head_dim);
+  resize(reference.o, rows, problem.dim_v());
   reference.lse.assign(rows, kNone);
   reference.largest.assign(rows, kNone);
   reference.lse_scores.assign(rows, 0);
@@ -453,12 +493,12 @@ BackwardReference reference_backward(const Problem& problem, const OracleInputs&
   }
 #endif
   prepare_blas();
-  const int64_t dim = problem.head_dim, group = problem.group_size();
+  const int64_t dim = problem.head_dim, dim_v = problem.dim_v(), group = problem.group_size();
   const std::vector<double> deltas = all_deltas(problem, inputs);
   BackwardReference reference;
   resize(reference.dq, samples.row_count(), dim);
   resize(reference.dk, samples.key_count(), dim);
-  resize(reference.dv, samples.key_count(), dim);
+  resize(reference.dv, samples.key_count(), dim_v);
 
   auto by_row = row_tasks(problem, samples);
   parallel_for(static_cast<int64_t>(by_row.size()),
@@ -471,19 +511,19 @@ BackwardReference reference_backward(const Problem& problem, const OracleInputs&
   parallel_for(static_cast<int64_t>(dk_parts.size()), [&](int64_t t, int) {
     const auto& items = by_key[t / group];
     resize(dk_parts[t], static_cast<int64_t>(items.size()), dim);
-    resize(dv_parts[t], static_cast<int64_t>(items.size()), dim);
+    resize(dv_parts[t], static_cast<int64_t>(items.size()), dim_v);
     dkv_task(problem, inputs, deltas, items, items[0].head * group + t % group, dk_parts[t], dv_parts[t]);
   });
   for (size_t t = 0; t < dk_parts.size(); ++t) {
     const auto& items = by_key[t / group];
     for (size_t i = 0; i < items.size(); ++i) {
       add_row(reference.dk, items[i].place, dk_parts[t], static_cast<int64_t>(i), dim);
-      add_row(reference.dv, items[i].place, dv_parts[t], static_cast<int64_t>(i), dim);
+      add_row(reference.dv, items[i].place, dv_parts[t], static_cast<int64_t>(i), dim_v);
     }
   }
   for (int64_t i = 0; i < samples.key_count(); ++i) {
     finish(reference.dk, i, dim, problem.softmax_scale());
-    finish(reference.dv, i, dim, 1);
+    finish(reference.dv, i, dim_v, 1);
   }
   return reference;
 }

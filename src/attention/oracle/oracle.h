@@ -17,8 +17,8 @@ namespace longspan {
 // Inputs of any dtype: the oracle starts from the rounded values that the kernel received.
 struct OracleInputs {
   DeviceKind kind = DeviceKind::kCpu;  // device of the tensors and lse; the oracle computes there
-  TensorView q, k, v;                  // [tokens, heads, head_dim]
-  TensorView o, dout;                  // [tokens_q, heads_q, head_dim]; backward only
+  TensorView q, k, v;                  // [tokens, heads, head_dim]; v: head_dim_v
+  TensorView o, dout;                  // [tokens_q, heads_q, head_dim_v]; backward only
   const float* lse = nullptr;          // [heads_q, tokens_q]; backward only
   const float* dlse = nullptr;         // [heads_q, tokens_q], as in BackwardArgs; may be null
 };
@@ -40,8 +40,8 @@ struct ReferenceRows {
   std::vector<double> scores;
 };
 
-// The error of a score s = scale * sum of q k in f32, for `magnitude` = abs(scale) * sum of abs(q k). The
-// bound of a sum added one by one is head_dim * 2^-24 * magnitude (Higham, Accuracy and Stability of
+// The error of a scaled product scale * sum of q k in f32, for `magnitude` = abs(scale) * sum of abs(q k).
+// The bound of a sum added one by one is head_dim * 2^-24 * magnitude (Higham, Accuracy and Stability of
 // Numerical Algorithms, 3.1). Its roundings are independent: if all products have one sign, the error is 0.24
 // sqrt(head_dim) 2^-24 of the magnitude, root mean square. This is twice that. The oracle's own error, in
 // f64, is smaller by 2^-29 sqrt(head_dim) at most.
@@ -54,14 +54,14 @@ inline constexpr double kMostScoreError = 0.125;
 struct ForwardReference {
   ReferenceRows o;
   std::vector<double> lse;         // [rows]; -inf for a row without keys
-  std::vector<double> largest;     // [rows]: the largest scaled score of the row
+  std::vector<double> largest;     // [rows]: the largest score of the row
   std::vector<double> lse_scores;  // [rows]: what errors of the scores do to lse
   double score_error = 0;          // the largest of all
 };
 
 // Whether the oracle can run in the memory of this device. If not, copy the tensors to the host. On a GPU it
-// leaves out the errors of scores: at a scale up to kOrdinaryScale / sqrt(head_dim) other roundings are
-// larger.
+// has no softcap and no ALiBi, and leaves out the errors of scores: at a scale up to kOrdinaryScale /
+// sqrt(head_dim) other roundings are larger.
 inline constexpr float kOrdinaryScale = 2;
 bool oracle_reads(DeviceKind kind, const Problem& problem);
 

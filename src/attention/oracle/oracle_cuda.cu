@@ -1,6 +1,8 @@
 // One block per sampled row or key. Its warps divide the partners (the keys that the row sees, or the rows
 // that see the key). Each warp processes one partner at a time with head_dim spread over its lanes. The
 // warps' sums are added in a fixed order, so the result is the same on every run.
+#include <algorithm>
+
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -159,7 +161,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     largest[blockIdx.x] = top;
   }
   write_sum(mine, maximum == -INFINITY ? 0 : exp(maximum - top), top == -INFINITY ? 0 : 1 / total,
-            in.q.head_dim, o);
+            in.v.head_dim, o);
 }
 
 __device__ double dlse_of(const Inputs& in, int64_t head, int64_t token) {
@@ -209,7 +211,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     });
   }
   write_sum(my_dk, 1, in.scale, in.q.head_dim, dk);
-  write_sum(my_dv, 1, 1, in.q.head_dim, dv);
+  write_sum(my_dv, 1, 1, in.v.head_dim, dv);
 }
 
 // The samples in the layout that the kernels read, with each sample's number of partners.
@@ -301,8 +303,11 @@ class DeviceSums {
 };
 
 Inputs inputs_of(const Problem& problem, const OracleInputs& inputs) {
-  LONGSPAN_CHECK(problem.head_dim <= kOracleCudaMaxHeadDim, "head_dim {}: the oracle on a GPU has {} at most",
-                 problem.head_dim, kOracleCudaMaxHeadDim);
+  const int64_t widest = std::max(problem.head_dim, problem.dim_v());
+  LONGSPAN_CHECK(widest <= kOracleCudaMaxHeadDim, "head_dim {}: the oracle on a GPU has {} at most", widest,
+                 kOracleCudaMaxHeadDim);
+  LONGSPAN_CHECK(problem.softcap == 0 && problem.alibi_slopes.empty(),
+                 "the oracle on a GPU has neither softcap nor ALiBi");
   return {.q = inputs.q,
           .k = inputs.k,
           .v = inputs.v,
@@ -323,7 +328,7 @@ ForwardReference reference_forward_cuda(const Problem& problem, const OracleInpu
   const Work work = rows_of(problem, samples);
   if (work.items.empty()) return {};
   const Buffer items = upload(work.items, device), ranges = upload(work.ranges, device);
-  const DeviceSums o(work.items.size(), problem.head_dim, device);
+  const DeviceSums o(work.items.size(), problem.dim_v(), device);
   const Buffer scalars(2 * work.items.size() * sizeof(double), device);
   double *lse = scalars.as<double>(), *largest = lse + work.items.size();
   LONGSPAN_CUDA(cudaDeviceSynchronize());
@@ -352,7 +357,7 @@ BackwardReference reference_backward_cuda(const Problem& problem, const OracleIn
   if (const Work work = keys_of(problem, samples); !work.items.empty()) {
     const Buffer items = upload(work.items, device), ranges = upload(work.ranges, device);
     const DeviceSums dk(work.items.size(), problem.head_dim, device),
-        dv(work.items.size(), problem.head_dim, device);
+        dv(work.items.size(), problem.dim_v(), device);
     dkv_kernel<<<static_cast<unsigned>(work.items.size()), kThreads>>>(
         inputs_of(problem, inputs), items.as<Item>(), ranges.as<Range>(), dk.view(), dv.view());
     LONGSPAN_CUDA_LAUNCHED();

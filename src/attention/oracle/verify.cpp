@@ -148,7 +148,7 @@ VerifyReport verify(Plan& plan, const Problem& problem, Direction direction, con
   }
   VerifyReport report =
       verify_outputs(problem, direction, tensors.views(), options.samples, plan.notes().drift_keys);
-  if (options.counting && problem.head_dim >= kLeastCountingDim) {
+  if (options.counting && countable(problem)) {
     const std::string forward = counting_forward(plan, problem, tensors);
     const std::string gradients = backward ? counting_backward(plan, problem, tensors) : "";
     report.counting = forward.empty() && gradients.empty() ? "pass" : "fail";

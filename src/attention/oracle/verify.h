@@ -24,7 +24,7 @@ struct VerifyOptions {
 
 struct VerifyReport {
   std::vector<TensorAccuracy> tensors;  // o, lse; then dq, dk, dv
-  std::string counting;                 // "pass", "fail", or empty if it was not requested
+  std::string counting;                 // "pass", "fail", or empty: not requested, or not countable()
   int64_t rows = 0, keys = 0;           // number compared with the fp64 oracle
   // One line each: what is wrong and where; empty if the pass is right.
   std::string forward_failure, backward_failure;  // for o and lse; for dq, dk and dv

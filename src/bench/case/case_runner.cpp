@@ -51,14 +51,14 @@ class Tensors {
     views_.kind = testbed.device().kind;
     views_.q = make(p.dtype, p.tokens_q, p.heads_q, p.head_dim);
     views_.k = make(p.dtype, p.tokens_kv, p.heads_kv, p.head_dim);
-    views_.v = make(p.dtype, p.tokens_kv, p.heads_kv, p.head_dim);
-    views_.o = make(out, p.tokens_q, p.heads_q, p.head_dim);
+    views_.v = make(p.dtype, p.tokens_kv, p.heads_kv, p.dim_v());
+    views_.o = make(out, p.tokens_q, p.heads_q, p.dim_v());
     views_.lse = static_cast<float*>(make(DType::kF32, p.tokens_q, p.heads_q, 1).data);
     if (direction == Direction::kForward) return;
-    views_.dout = make(out, p.tokens_q, p.heads_q, p.head_dim);
+    views_.dout = make(out, p.tokens_q, p.heads_q, p.dim_v());
     views_.dq = make(out, p.tokens_q, p.heads_q, p.head_dim);
     views_.dk = make(out, p.tokens_kv, p.heads_kv, p.head_dim);
-    views_.dv = make(out, p.tokens_kv, p.heads_kv, p.head_dim);
+    views_.dv = make(out, p.tokens_kv, p.heads_kv, p.dim_v());
   }
 
   void draw_inputs(uint64_t seed) {
@@ -154,6 +154,7 @@ class CaseRunner {
     problem.heads_q = case_.heads_q;
     problem.heads_kv = case_.heads_kv;
     problem.head_dim = case_.head_dim;
+    problem.head_dim_v = case_.head_dim_v;
     problem.dtype = case_.dtype;
     problem.deterministic = case_.deterministic;
     return problem;
@@ -410,16 +411,13 @@ class CaseRunner {
 }  // namespace
 
 size_t tensor_bytes(const Problem& p, Direction direction) {
-  const auto bytes = [&](DType dtype, int64_t tokens, int64_t heads) {
-    return static_cast<size_t>(tokens) * static_cast<size_t>(heads) * static_cast<size_t>(p.head_dim) *
-           size_of(dtype);
-  };
-  const size_t q = bytes(p.dtype, p.tokens_q, p.heads_q), kv = bytes(p.dtype, p.tokens_kv, p.heads_kv);
-  const size_t out_q = bytes(p.output_dtype(), p.tokens_q, p.heads_q);
-  const size_t out_kv = bytes(p.output_dtype(), p.tokens_kv, p.heads_kv);
-  const size_t lse = static_cast<size_t>(p.tokens_q) * static_cast<size_t>(p.heads_q) * sizeof(float);
-  const size_t forward = q + 2 * kv + out_q + lse;
-  return direction == Direction::kForward ? forward : forward + 2 * out_q + 2 * out_kv;
+  const auto rows = static_cast<size_t>(p.tokens_q) * static_cast<size_t>(p.heads_q);
+  const auto keys = static_cast<size_t>(p.tokens_kv) * static_cast<size_t>(p.heads_kv);
+  const auto dim = static_cast<size_t>(p.head_dim), dim_v = static_cast<size_t>(p.dim_v());
+  const size_t in = size_of(p.dtype), out = size_of(p.output_dtype());
+  const size_t forward = (rows * dim + keys * (dim + dim_v)) * in + rows * dim_v * out + rows * sizeof(float);
+  if (direction == Direction::kForward) return forward;
+  return forward + (rows + keys) * (dim + dim_v) * out;
 }
 
 CaseAnswer run_case(const Case& c, const TimingRule& rule, const Kernel& kernel, Testbed& testbed,

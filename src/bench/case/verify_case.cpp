@@ -14,7 +14,7 @@ namespace {
 // then null.
 std::string count(const Subject& subject, std::string& failure) {
   const Problem& problem = subject.problem;
-  if (problem.head_dim < kLeastCountingDim) return "";
+  if (!countable(problem)) return "";
   const size_t workspace =
       std::max(subject.plan.workspace_bytes(Direction::kForward),
                subject.direction == Direction::kBackward ? subject.plan.workspace_bytes(Direction::kBackward)

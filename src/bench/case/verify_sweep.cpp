@@ -2,6 +2,7 @@
 #include "bench/case/verify_sweep.h"
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 
 #include "base/error.h"
@@ -14,13 +15,21 @@ namespace {
 // A length of the default sweep, and the shape used with it.
 struct Recipe {
   int64_t seqlen, head_dim;
-  float scale;
   bool deterministic, fp32_output, lse_gradient;
+  int64_t head_dim_v = 0;
+  float scale = 0, softcap = 0;
+  bool alibi = false;
 };
 constexpr Recipe kRecipes[] = {
-    {1, 8, 0, false, false, true},     {2, 16, 0, true, false, false},    {63, 64, 0, false, true, true},
-    {64, 128, 0, false, false, false}, {65, 40, 0.3f, true, false, true}, {127, 96, 0, false, true, false},
-    {129, 256, 0, false, false, true}, {1000, 64, 0, true, false, true},  {4097, 16, 0, false, false, false},
+    {1, 8, false, false, true},
+    {2, 16, true, false, false},
+    {63, 64, false, true, true, 0, 0, 20},
+    {64, 128, false, false, false},
+    {65, 40, true, false, true, 0, 0.3f},
+    {127, 96, false, true, false, 64},
+    {129, 256, false, false, true, 0, 0, 0, true},
+    {1000, 64, true, false, true, 128, 0, 5, true},
+    {4097, 16, false, false, false},
 };
 constexpr int64_t kUsualHeadDims[] = {128, 64};
 constexpr int64_t kLong = 1024;  // from this length on, fewer heads and one dtype, to limit the time
@@ -79,10 +88,13 @@ Problem problem_of(const VerifyCase& c, std::shared_ptr<const HeadMasks> masks) 
   problem.heads_q = c.heads.q;
   problem.heads_kv = c.heads.kv;
   problem.head_dim = c.head_dim;
+  problem.head_dim_v = c.head_dim_v;
   problem.dtype = c.dtype;
   problem.fp32_output = c.fp32_output;
   problem.lse_gradient = c.lse_gradient && c.backward;
   problem.scale = c.scale;
+  problem.softcap = c.softcap;
+  if (c.alibi) problem.alibi_slopes = alibi_slopes(c.heads.q);
   problem.deterministic = c.deterministic;
   problem.masks = std::move(masks);
   return problem;
@@ -99,11 +111,17 @@ VerifyCase adapted(const VerifyCase& c, const std::shared_ptr<const HeadMasks>& 
   if (!c.adapt) return c;
   std::vector<int64_t> head_dims = {c.head_dim};
   head_dims.insert(head_dims.end(), std::begin(kUsualHeadDims), std::end(kUsualHeadDims));
-  for (const bool plain : {false, true}) {
+  enum class Changes { kNone, kNoFeatures, kPlain };
+  for (const Changes changes : {Changes::kNone, Changes::kNoFeatures, Changes::kPlain}) {
     for (const int64_t head_dim : head_dims) {
       VerifyCase other = c;
       other.head_dim = head_dim;
-      if (plain) {
+      if (changes != Changes::kNone) {
+        other.head_dim_v = 0;
+        other.softcap = 0;
+        other.alibi = false;
+      }
+      if (changes == Changes::kPlain) {
         other.scale = 0;
         other.deterministic = other.fp32_output = other.lse_gradient = false;
       }
@@ -156,12 +174,22 @@ HeadMasks masks_from_name(const std::string& name, const PatternOptions& options
   return masks;
 }
 
+std::vector<float> alibi_slopes(int64_t heads) {
+  std::vector<float> slopes;
+  for (int64_t h = 1; h <= heads; ++h)
+    slopes.push_back(std::exp2(-8 * static_cast<float>(h) / static_cast<float>(heads)));
+  return slopes;
+}
+
 std::string command_of(const VerifyCase& c, Direction direction) {
   std::string command = fmt::format("longspan verify --kernel {} --mask {}", c.kernel->name(), c.mask);
   if (!c.mask.ends_with(".json")) command += fmt::format(" --seqlen {}", format_length(c.options.seqlen));
   command += fmt::format(" --heads {}:{} --head-dim {} --dtype {} --direction {} --seed {}", c.heads.q,
                          c.heads.kv, c.head_dim, name_of(c.dtype), name_of(direction), c.options.seed);
+  if (c.head_dim_v != 0) command += fmt::format(" --head-dim-v {}", c.head_dim_v);
   if (c.scale != 0) command += fmt::format(" --scale {}", c.scale);
+  if (c.softcap != 0) command += fmt::format(" --softcap {}", c.softcap);
+  if (c.alibi) command += " --alibi";
   if (c.deterministic) command += " --deterministic";
   if (c.fp32_output) command += " --fp32-output";
   if (c.lse_gradient) command += " --lse-gradient";
@@ -177,7 +205,8 @@ std::string command_of(const VerifyCase& c, Direction direction) {
 }
 
 std::vector<VerifyCase> expand(const SweepOptions& options) {
-  const bool varied = !options.head_dim && !options.scale && !options.deterministic && !options.fp32_output &&
+  const bool varied = !options.head_dim && !options.head_dim_v && !options.scale && !options.softcap &&
+                      !options.alibi && !options.deterministic && !options.fp32_output &&
                       !options.lse_gradient;
   std::vector<int64_t> seqlens = options.seqlens;
   if (seqlens.empty()) {
@@ -218,6 +247,9 @@ std::vector<VerifyCase> expand(const SweepOptions& options) {
             c.forward = options.forward;
             c.backward = options.backward;
             c.head_dim = varied ? recipe.head_dim : options.head_dim.value_or(64);
+            c.head_dim_v = varied ? recipe.head_dim_v : options.head_dim_v.value_or(0);
+            c.softcap = varied ? recipe.softcap : options.softcap.value_or(0);
+            c.alibi = varied ? recipe.alibi : options.alibi.value_or(false);
             c.scale = varied ? recipe.scale : options.scale.value_or(0);
             c.deterministic = varied ? recipe.deterministic : options.deterministic.value_or(false);
             c.fp32_output = varied ? recipe.fp32_output : options.fp32_output.value_or(false);

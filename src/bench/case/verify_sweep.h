@@ -33,16 +33,21 @@ struct VerifyCase {
   std::string mask;
   PatternOptions options;  // with the length, and the seed of the mask and the inputs
   Heads heads;
-  int64_t head_dim = 0;
+  int64_t head_dim = 0, head_dim_v = 0;  // as in Problem
   DType dtype = DType::kF32;
   bool forward = true, backward = true;  // what is reported; a backward case also runs the forward pass
-  float scale = 0;
+  float scale = 0, softcap = 0;
+  bool alibi = false;  // with alibi_slopes()
   bool deterministic = false, fp32_output = false, lse_gradient = false;
   bool counting = true;
   // The shape was chosen for variety, not by the user. If the kernel does not support it, another shape may
   // replace it.
   bool adapt = false;
 };
+
+// The slopes of `heads` heads as the paper on ALiBi has them (Press et al., 2108.12409): a geometric sequence
+// that ends at 2^-8.
+std::vector<float> alibi_slopes(int64_t heads);
 
 // The command that repeats this case alone: "longspan verify --kernel cpu-flash --mask causal ...".
 std::string command_of(const VerifyCase& c, Direction direction);
@@ -56,9 +61,9 @@ struct SweepOptions {
   bool forward = true, backward = true;
   // If none of these is set, they vary with the length, so that the default sweep covers many values without
   // taking their product.
-  std::optional<int64_t> head_dim;
-  std::optional<float> scale;
-  std::optional<bool> deterministic, fp32_output, lse_gradient;
+  std::optional<int64_t> head_dim, head_dim_v;
+  std::optional<float> scale, softcap;
+  std::optional<bool> alibi, deterministic, fp32_output, lse_gradient;
   PatternOptions pattern;  // seed and other options that the user set
 };
 std::vector<VerifyCase> expand(const SweepOptions& options);

@@ -42,7 +42,7 @@ class AttendPrices {
     }
     const KernelPassCost& pass = cost_.of(direction_);
     const double seconds = seconds_of(tile_work(masks, q.heads.size(), kv.heads.size(), pass), pass,
-                                      cost_.units, problem_.head_dim);
+                                      cost_.units, (problem_.head_dim + problem_.dim_v()) / 2);
     alike.push_back({std::move(masks), q.heads.size(), kv.heads.size(), seconds});
     return seconds;
   }
@@ -163,6 +163,7 @@ Problem problem_of(const Case& c, HeadMasks masks) {
   problem.heads_q = c.heads_q;
   problem.heads_kv = c.heads_kv;
   problem.head_dim = c.head_dim;
+  problem.head_dim_v = c.head_dim_v;
   problem.dtype = c.dtype;
   problem.masks = std::make_shared<const HeadMasks>(std::move(masks));
   problem.check();

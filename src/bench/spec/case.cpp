@@ -120,6 +120,11 @@ std::vector<Axis> make_axes() {
        .set = [](Case& c, std::string_view text) { c.head_dim = parse_count(text, 1, 65536); },
        .get = [](const Case& c) { return fmt::format("{}", c.head_dim); },
        .numeric = true},
+      {.name = "head_dim_v",
+       .help = "head dimension of v and o [head_dim]",
+       .set = [](Case& c, std::string_view text) { c.head_dim_v = parse_count(text, 1, 65536); },
+       .get = [](const Case& c) { return c.head_dim_v == 0 ? "" : fmt::format("{}", c.head_dim_v); },
+       .numeric = true},
       {.name = "dtype",
        .help = "element types: f32, bf16, f16",
        .preset = "f32",
@@ -229,6 +234,7 @@ nlohmann::json to_json(const Case& c) {
                          {"masks", c.masks},
                          {"lengths", c.lengths.empty() ? nlohmann::json() : nlohmann::json(c.lengths)},
                          {"seed", c.seed}};
+  if (c.head_dim_v != 0) json["head_dim_v"] = c.head_dim_v;
   if (c.deterministic) json["deterministic"] = true;
   add_to_json(c.parallelism, json);
   return json;
@@ -250,6 +256,7 @@ Case case_from_json(const nlohmann::json& json) {
   if (const auto it = json.find("lengths"); it != json.end() && !it->is_null()) {
     c.lengths = required<std::string>(json, "lengths");
   }
+  if (json.contains("head_dim_v")) c.head_dim_v = required<int64_t>(json, "head_dim_v");
   if (const auto it = json.find("deterministic"); it != json.end()) {
     LONGSPAN_CHECK_INPUT(it->is_boolean(), "the case's key 'deterministic' is neither true nor false");
     c.deterministic = it->get<bool>();
@@ -272,6 +279,7 @@ std::string id_of(const Case& c) {
 
 Case normalised(Case c) {
   c.parallelism = normalised(c.parallelism, c.heads_q, c.heads_kv);
+  if (c.head_dim_v == c.head_dim) c.head_dim_v = 0;
   if (c.mask_is_file()) {
     c.mask = relative(c.mask);
     c.file_hash = hash_of_file(c.mask, kMaskFile);

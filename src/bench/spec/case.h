@@ -21,6 +21,7 @@ struct Case {
   int64_t seqlen = 0;
   int64_t heads_q = 0, heads_kv = 0;
   int64_t head_dim = 0;
+  int64_t head_dim_v = 0;  // of v and o; 0: head_dim
   DType dtype = DType::kF32;
   Direction direction = Direction::kForward;
   int64_t masks = 1;    // number of masks drawn and averaged

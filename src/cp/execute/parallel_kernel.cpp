@@ -173,6 +173,8 @@ class SpreadKernel : public Kernel {
       return {fmt::format("needs as many keys as rows to distribute them over ranks, not {} and {}",
                           problem.tokens_kv, problem.tokens_q)};
     }
+    if (!problem.alibi_slopes.empty())
+      return {"has no ALiBi over ranks: a rank's attends know tokens by their place in its share only"};
     if (problem.fp32_output) return {"returns results in the tensors' own dtype, not in fp32"};
     if (Support support = options_.strategy->supports(problem, options_.topology, options_.options); !support)
       return {fmt::format("{} {}", options_.strategy->name, support.reason)};

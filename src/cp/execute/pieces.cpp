@@ -40,9 +40,10 @@ size_t tensor_bytes(int64_t tokens, Range heads, int64_t head_dim, DType dtype) 
 }  // namespace
 
 size_t piece_bytes(const RowFormat& format, int64_t tokens, Range heads) {
-  const size_t tensors = format.what == Operand::kKV || format.what == Operand::kDkv ? 2 : 1;
-  const size_t lse = format.lse ? tensor_bytes(tokens, heads, 1, DType::kF32) : 0;
-  return std::max<size_t>(256, tensors * tensor_bytes(tokens, heads, format.head_dim, format.dtype) + lse);
+  size_t bytes = format.lse ? tensor_bytes(tokens, heads, 1, DType::kF32) : 0;
+  for (const int64_t head_dim : format.head_dims)
+    bytes += tensor_bytes(tokens, heads, head_dim, format.dtype);
+  return std::max<size_t>(256, bytes);
 }
 
 Piece make_piece(const RowFormat& format, Ranges tokens, Range heads, const Pool& pool, size_t room) {
@@ -61,8 +62,9 @@ Piece piece_at(void* memory, DeviceKind kind, const RowFormat& format, Ranges to
   const int64_t rows = count(piece.tokens);
   char* data = static_cast<char*>(memory);
   for (int i = 0; i < piece.tensor_count(); ++i) {
-    piece.tensors[i] = TensorView::contiguous(data, format.dtype, rows, heads.size(), format.head_dim);
-    data += tensor_bytes(rows, heads, format.head_dim, format.dtype);
+    const int64_t head_dim = format.head_dims[static_cast<size_t>(i)];
+    piece.tensors[i] = TensorView::contiguous(data, format.dtype, rows, heads.size(), head_dim);
+    data += tensor_bytes(rows, heads, head_dim, format.dtype);
   }
   if (format.lse) {
     piece.lse = reinterpret_cast<float*>(data);

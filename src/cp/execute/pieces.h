@@ -1,6 +1,7 @@
 // The data that a rank holds while it runs a schedule: pieces of operands, each a region with its data.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <optional>
 #include <vector>
@@ -14,13 +15,13 @@ namespace longspan {
 // What the rows of an operand consist of.
 struct RowFormat {
   RowFormat(Operand what, DType dtype, const Problem& problem)
-      : what(what), dtype(dtype), head_dim(problem.head_dim), lse(has_lse(what, problem)) {}
-  RowFormat(Operand what, DType dtype, int64_t head_dim, bool lse)
-      : what(what), dtype(dtype), head_dim(head_dim), lse(lse) {}
+      : what(what), dtype(dtype), head_dims(head_dims_of(what, problem)), lse(has_lse(what, problem)) {}
+  RowFormat(Operand what, DType dtype, std::array<int64_t, 2> head_dims, bool lse)
+      : what(what), dtype(dtype), head_dims(head_dims), lse(lse) {}
 
   Operand what;
   DType dtype;
-  int64_t head_dim;
+  std::array<int64_t, 2> head_dims;  // of its tensors, as head_dims_of() has them
   bool lse;
 };
 
@@ -37,7 +38,9 @@ struct Piece {
   int32_t last_use = 0;    // the copy can be dropped after this round
   int64_t copy_bytes = 0;  // bytes of other ranks' operands in it
 
-  RowFormat format() const { return {what, tensors[0].dtype, tensors[0].head_dim, lse != nullptr}; }
+  RowFormat format() const {
+    return {what, tensors[0].dtype, {tensors[0].head_dim, tensors[1].head_dim}, lse != nullptr};
+  }
   int tensor_count() const { return what == Operand::kKV || what == Operand::kDkv ? 2 : 1; }
   Rows rows(int tensor) const { return {kind, tensors[tensor], tensor == 0 ? lse : nullptr, lse_stride}; }
   int64_t lse_stride = 0;

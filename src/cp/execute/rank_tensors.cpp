@@ -41,19 +41,19 @@ RankTensors::RankTensors(const Problem& p, const Ranges& owned, const Device& de
   const int64_t tokens = count(owned);
   q = make(buffers, tokens, p.heads_q, p.head_dim, p.dtype, device);
   k = make(buffers, tokens, p.heads_kv, p.head_dim, p.dtype, device);
-  v = make(buffers, tokens, p.heads_kv, p.head_dim, p.dtype, device);
-  o = make(buffers, tokens, p.heads_q, p.head_dim, p.dtype, device);
+  v = make(buffers, tokens, p.heads_kv, p.dim_v(), p.dtype, device);
+  o = make(buffers, tokens, p.heads_q, p.dim_v(), p.dtype, device);
   lse = static_cast<float*>(make(buffers, tokens, p.heads_q, 1, DType::kF32, device).data);
 }
 
 void RankTensors::add_gradients(const Problem& p, const Device& device) {
   if (dq.data != nullptr) return;
-  dout = make(buffers, q.tokens, p.heads_q, p.head_dim, p.dtype, device);
+  dout = make(buffers, q.tokens, p.heads_q, p.dim_v(), p.dtype, device);
   if (p.lse_gradient)
     dlse = static_cast<float*>(make(buffers, q.tokens, p.heads_q, 1, DType::kF32, device).data);
   dq = make(buffers, q.tokens, p.heads_q, p.head_dim, p.dtype, device);
   dk = make(buffers, q.tokens, p.heads_kv, p.head_dim, p.dtype, device);
-  dv = make(buffers, q.tokens, p.heads_kv, p.head_dim, p.dtype, device);
+  dv = make(buffers, q.tokens, p.heads_kv, p.dim_v(), p.dtype, device);
 }
 
 void RankTensors::take_inputs(const TensorView& whole_q, const TensorView& whole_k,

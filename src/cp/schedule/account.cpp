@@ -187,7 +187,12 @@ Cost cost_of(const Schedule& schedule, const Problem& problem, const Topology& t
 int64_t buffer_bytes(const Schedule& schedule, const Problem& problem, const Cost& cost, int rank,
                      Direction direction) {
   const auto operand = static_cast<int64_t>(size_of(problem.dtype));
-  const int64_t own = count(schedule.owned[static_cast<size_t>(rank)]), dim = problem.head_dim;
+  const int64_t own = count(schedule.owned[static_cast<size_t>(rank)]);
+  const auto dim_of = [&](Operand what) {
+    const auto [first, second] = head_dims_of(what, problem);
+    return first + second;
+  };
+  const int64_t row_dim = dim_of(direction == Direction::kForward ? Operand::kO : Operand::kDq);
   const auto sum = [&](const std::vector<Move>& moves) {
     int64_t bytes = 0;
     for (const Move& move : moves) bytes += bytes_of(move, schedule, problem);
@@ -202,14 +207,14 @@ int64_t buffer_bytes(const Schedule& schedule, const Problem& problem, const Cos
     int64_t round_rows = 0, round_keys = 0;
     for (const Attend& attend : round.attend) {
       const Region &q = schedule.regions[attend.q], &kv = schedule.regions[attend.kv];
-      round_rows += count(q.tokens) * q.heads.size() * (dim + 1) * 4;
-      round_keys += count(kv.tokens) * kv.heads.size() * dim * 8;
+      round_rows += count(q.tokens) * q.heads.size() * (row_dim + 1) * 4;
+      round_keys += count(kv.tokens) * kv.heads.size() * dim_of(Operand::kDkv) * 4;
     }
     rows = std::max(rows, round_rows);
     keys = std::max(keys, round_keys);
     for (const Move& move : round.copies_in) {
-      const bool kv = move.what == Operand::kKV;
-      beside[move.what] = own * dim * operand * (kv ? 2 * problem.heads_kv : problem.heads_q);
+      const int64_t heads = move.what == Operand::kKV ? problem.heads_kv : problem.heads_q;
+      beside[move.what] = own * dim_of(move.what) * operand * heads;
       if (has_lse(move.what, problem)) beside[move.what] += own * problem.heads_q * 4;
       lse += bytes_of(move, schedule, problem) - elements_of(move, schedule, problem) * operand;
     }
@@ -220,7 +225,7 @@ int64_t buffer_bytes(const Schedule& schedule, const Problem& problem, const Cos
     for (const Attend& attend : round.attend) {
       const Region& q = schedule.regions[attend.q];
       if (seen.insert(attend.q).second && q.tokens != schedule.owned[static_cast<size_t>(rank)])
-        kept += count(q.tokens) * q.heads.size() * (dim * operand + 4);
+        kept += count(q.tokens) * q.heads.size() * (dim_of(Operand::kO) * operand + 4);
     }
   }
   int64_t limit = cost.of(direction).peak_elements[static_cast<size_t>(rank)] * operand + lse + leaves +

@@ -27,6 +27,21 @@ std::string_view name_of(Operand what) {
   return "?";
 }
 
+std::array<int64_t, 2> head_dims_of(Operand what, const Problem& problem) {
+  switch (what) {
+    case Operand::kKV:
+    case Operand::kDkv:
+      return {problem.head_dim, problem.dim_v()};
+    case Operand::kO:
+    case Operand::kDo:
+      return {problem.dim_v(), 0};
+    case Operand::kQ:
+    case Operand::kDq:
+      break;
+  }
+  return {problem.head_dim, 0};
+}
+
 bool has_lse(Operand what, const Problem& problem) {
   return what == Operand::kO || (what == Operand::kDo && problem.lse_gradient);
 }
@@ -43,17 +58,10 @@ int32_t Schedule::add_region(Region region) {
   return static_cast<int32_t>(regions.size()) - 1;
 }
 
-namespace {
-
-bool is_pair(Operand what) {
-  return what == Operand::kKV || what == Operand::kDkv;
-}
-
-}  // namespace
-
 int64_t elements_of(const Move& move, const Schedule& schedule, const Problem& problem) {
   const Region& region = schedule.regions[move.region];
-  return region.tokens.tokens() * region.heads.size() * problem.head_dim * (is_pair(move.what) ? 2 : 1);
+  const auto [first, second] = head_dims_of(move.what, problem);
+  return region.tokens.tokens() * region.heads.size() * (first + second);
 }
 
 int64_t bytes_of(const Move& move, const Schedule& schedule, const Problem& problem) {

@@ -1,6 +1,7 @@
 // A context-parallel strategy as data: which rank holds, sends and attends to what, round by round.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -23,6 +24,9 @@ enum class Operand : uint8_t {
   kDkv,  // the gradients of k and v
 };
 std::string_view name_of(Operand what);  // "q", "kv", ...
+
+// The head dimensions of the operand's tensors. The second is 0 if it is one tensor, not a pair.
+std::array<int64_t, 2> head_dims_of(Operand what, const Problem& problem);
 
 // Whether each row and head of the operand has a float beside it: lse with o and, if the loss depends on lse,
 // its gradient with do.

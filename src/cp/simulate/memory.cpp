@@ -188,8 +188,8 @@ class Passes {
       parts_[{Operand::kO, attend.q}] = {size, !completes};
     } else if (schedule_.regions[attend.q].tokens != owned_) {  // a packed lse, for the kernel
       const Region& region = schedule_.regions[attend.q];
-      pool_.give_back(
-          pool_.take(piece_bytes({Operand::kQ, DType::kF32, 1, false}, count(region.tokens), region.heads)));
+      pool_.give_back(pool_.take(
+          piece_bytes({Operand::kQ, DType::kF32, {1, 0}, false}, count(region.tokens), region.heads)));
     }
     pool_.give_back(part);
   }

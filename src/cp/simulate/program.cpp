@@ -55,13 +55,14 @@ class RankWriter {
   }
   void add(Step step) { steps_.push_back(step); }
 
-  double elements(int32_t region, bool keys) const {
+  double elements(int32_t region, Operand what) const {
     const Region& r = schedule_.regions[region];
-    return static_cast<double>(count(r.tokens) * r.heads.size() * problem_.head_dim) * (keys ? 2 : 1);
+    const auto [first, second] = head_dims_of(what, problem_);
+    return static_cast<double>(count(r.tokens) * r.heads.size() * (first + second));
   }
   double element_bytes() const { return static_cast<double>(size_of(problem_.dtype)); }
   static bool of_keys(Operand what) { return what == Operand::kKV || what == Operand::kDkv; }
-  double elements(const Move& move) const { return elements(move.region, of_keys(move.what)); }
+  double elements(const Move& move) const { return elements(move.region, move.what); }
 
   // Adds a step of so many bytes read and written, if there are any.
   void touch_memory(StepKind kind, double bytes) {
@@ -114,7 +115,7 @@ class RankWriter {
       for (const Move& move : round.copies_in) {
         if (move.what == Operand::kKV) arriving += elements(move);
       }
-      for (const Attend& attend : round.attend) own += elements(attend.kv, true);
+      for (const Attend& attend : round.attend) own += elements(attend.kv, Operand::kKV);
       if (arriving > 0) packed += 2 * std::max(0.0, own - arriving) * element_bytes();
     }
     touch_memory(StepKind::kReorder, packed);
@@ -123,7 +124,8 @@ class RankWriter {
 
   void write_attend(const Attend& attend) {
     Step step{StepKind::kAttend, -1, price_(attend), 0};
-    const double rows = elements(attend.q, false), keys = elements(attend.kv, true);
+    const double rows = elements(attend.q, forward_ ? Operand::kO : Operand::kDq);
+    const double keys = elements(attend.kv, Operand::kDkv);
     const double wider = kF32 - element_bytes();  // of a result in fp32
     const bool first = seen_[attend.q]++ == 0, last = seen_[attend.q] == attends_[attend.q];
     double merged = 0, traffic = 0;

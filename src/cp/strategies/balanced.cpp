@@ -195,9 +195,10 @@ Ranges cut_at_bands(const Problem& problem, const Ranges& set) {
 
 // A rough estimate for an H200; `area` counts the pairs of one query head.
 double attend_time_s(const Problem& problem, double area, Direction direction) {
-  const double products = direction == Direction::kForward ? 2 : 5;
+  const int64_t dims = direction == Direction::kForward ? problem.head_dim + problem.dim_v()
+                                                        : 3 * problem.head_dim + 2 * problem.dim_v();
   const double flops_per_s = direction == Direction::kForward ? 6e14 : 4.5e14;
-  return 2 * products * area * static_cast<double>(problem.heads_q * problem.head_dim) / flops_per_s;
+  return 2 * area * static_cast<double>(problem.heads_q * dims) / flops_per_s;
 }
 
 // The work of one rank. Rows that see only the rank's own keys come first.
@@ -262,7 +263,7 @@ std::vector<Share> shares_of(const Problem& problem, const Topology& topology, b
 
 double travel_time_s(const Problem& problem, const Share& share) {
   constexpr double kWithinNode = 2.9e11, kBetweenNodes = 4e10;  // bytes/s between H200s
-  const double key_bytes = 2 * static_cast<double>(problem.heads_kv * problem.head_dim) *
+  const double key_bytes = static_cast<double>(problem.heads_kv * (problem.head_dim + problem.dim_v())) *
                            static_cast<double>(size_of(problem.dtype));
   return key_bytes * (static_cast<double>(share.within_node) / kWithinNode +
                       static_cast<double>(share.between_nodes) / kBetweenNodes);

@@ -21,6 +21,8 @@ class CpuFlash final : public Kernel {
     if (problem.head_dim % 8 != 0 || problem.head_dim > 256) {
       return {fmt::format("needs head_dim a multiple of 8 up to 256, not {}", problem.head_dim)};
     }
+    if (problem.dim_v() % 8 != 0 || problem.dim_v() > 256)
+      return {fmt::format("needs head_dim_v a multiple of 8 up to 256, not {}", problem.dim_v())};
     return {};
   }
 

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <functional>
+#include <numbers>
 
 #include "base/error.h"
 #include "base/parallel.h"
@@ -43,16 +44,25 @@ FlashPlan::FlashPlan(const Problem& problem, GemmLibrary library)
       tiling_(FlashTiling::of(problem, library)),
       threads_(thread_count()),
       scale_(problem.softmax_scale()) {
-  const int32_t head_dim = static_cast<int32_t>(problem.head_dim);
   const int32_t panel = tiling_.panel, keys_of_tile = FlashTiling::kKeys;
-  score_ = by_keys(
-      library, [&](int32_t keys) { return GemmShape{keys, panel, head_dim, head_dim, panel, panel, false}; });
-  output_ = by_keys(library, [&](int32_t keys) {
-    return GemmShape{head_dim, panel, keys, keys_of_tile, panel, panel, true};
-  });
-  key_gradient_ = by_keys(library, [&](int32_t keys) {
-    return GemmShape{keys, head_dim, panel, panel, head_dim, head_dim, true};
-  });
+  const auto scores = [&](int32_t dim) {
+    return by_keys(library,
+                   [=](int32_t keys) { return GemmShape{keys, panel, dim, dim, panel, panel, false}; });
+  };
+  const auto rows = [&](int32_t dim) {
+    return by_keys(
+        library, [=](int32_t keys) { return GemmShape{dim, panel, keys, keys_of_tile, panel, panel, true}; });
+  };
+  const auto keys = [&](int32_t dim) {
+    return by_keys(library, [=](int32_t keys) { return GemmShape{keys, dim, panel, panel, dim, dim, true}; });
+  };
+  const auto dim = static_cast<int32_t>(problem.head_dim), dim_v = static_cast<int32_t>(problem.dim_v());
+  score_ = scores(dim);
+  dprob_ = scores(dim_v);
+  output_ = rows(dim_v);
+  query_gradient_ = rows(dim);
+  key_gradient_ = keys(dim);
+  value_gradient_ = keys(dim_v);
 
   for (const Mask& mask : *problem.masks) {
     const TileMap& map = maps_.emplace_back(lower(mask, {tiling_.tokens, keys_of_tile}));
@@ -80,37 +90,43 @@ FlashPlan::Workspace FlashPlan::carve(Direction direction, void* memory) const {
   Carver carver{static_cast<char*>(memory)};
   Workspace workspace;
   const int64_t packed = kv_tiles() * FlashTiling::kKeys * problem_.head_dim;
+  const int64_t packed_v = kv_tiles() * FlashTiling::kKeys * problem_.dim_v();
   for (int64_t h = 0; h < heads_at_once_; ++h) {
     PackedHead head{};
     head.k = carver.take(packed);
     if (backward) {
-      head.v = carver.take(packed);
+      head.v = carver.take(packed_v);
       head.k_t = carver.take(packed);
       head.dk = carver.take(packed);
-      head.dv = carver.take(packed);
+      head.dv = carver.take(packed_v);
     } else {
-      head.v_t = carver.take(packed);
+      head.v_t = carver.take(packed_v);
     }
     workspace.heads.push_back(head);
   }
-  const int64_t tile = int64_t{tiling_.lanes()} * problem_.head_dim;
+  const int64_t lanes = tiling_.lanes();
   const int64_t scores = int64_t{FlashTiling::kKeys} * tiling_.panel;
   for (int thread = 0; thread < threads_; ++thread) {
     Scratch scratch{};
     // Also used where a thread packs a tile of keys.
-    scratch.q = carver.take(std::max(tile, FlashTiling::kKeys * problem_.head_dim));
-    scratch.q_t = carver.take(tile);
-    scratch.out_t = carver.take(tile);
+    scratch.rows = carver.take(std::max<int64_t>(lanes, FlashTiling::kKeys) * widest());
+    scratch.q_t = carver.take(lanes * problem_.head_dim);
+    scratch.out_t = carver.take(lanes * (backward ? widest() : problem_.dim_v()));
     if (backward) {
-      scratch.dout = carver.take(tile);
-      scratch.dout_t = carver.take(tile);
+      scratch.dout = carver.take(lanes * problem_.dim_v());
+      scratch.dout_t = carver.take(lanes * problem_.dim_v());
       scratch.dprobs = carver.take(scores);
+      if (problem_.softcap != 0) scratch.derivatives = carver.take(scores);
     }
     scratch.scores = carver.take(scores);
-    scratch.maximum = carver.take(tiling_.lanes());
-    scratch.sum = carver.take(tiling_.lanes());
-    scratch.begin = carver.take<int32_t>(int64_t{layers_} * tiling_.lanes());
-    scratch.end = carver.take<int32_t>(int64_t{layers_} * tiling_.lanes());
+    if (!problem_.alibi_slopes.empty()) {
+      scratch.slope = carver.take(lanes);
+      scratch.position = carver.take<int32_t>(lanes);
+    }
+    scratch.maximum = carver.take(lanes);
+    scratch.sum = carver.take(lanes);
+    scratch.begin = carver.take<int32_t>(layers_ * lanes);
+    scratch.end = carver.take<int32_t>(layers_ * lanes);
     scratch.ranges = carver.take<KeyRange>(tiling_.panels);
     workspace.threads.push_back(scratch);
   }
@@ -132,7 +148,7 @@ size_t FlashPlan::plan_bytes() const {
 
 void FlashPlan::load_tile(const TensorView& tensor, int64_t row_tile, int64_t first_head, float factor,
                           float* rows, float* transposed) const {
-  const int64_t d = problem_.head_dim, first = row_tile * tiling_.tokens;
+  const int64_t d = tensor.head_dim, first = row_tile * tiling_.tokens;
   float* row = rows;
   for (int64_t t = 0; t < tokens_of(row_tile); ++t) {
     for (int64_t h = 0; h < tiling_.heads; ++h, row += d) {
@@ -150,11 +166,26 @@ void FlashPlan::load_tile(const TensorView& tensor, int64_t row_tile, int64_t fi
 }
 
 void FlashPlan::load_keys(const TensorView& tensor, int64_t kv_tile, int64_t kv_head, float* rows) const {
-  const int64_t d = problem_.head_dim, first = kv_tile * FlashTiling::kKeys, keys = keys_of(kv_tile);
+  const int64_t d = tensor.head_dim, first = kv_tile * FlashTiling::kKeys, keys = keys_of(kv_tile);
   for (int64_t j = 0; j < keys; ++j) {
     load_elements(tensor.row_address(first + j, kv_head), tensor.dtype, d, 1.0f, rows + j * d);
   }
   std::memset(rows + keys * d, 0, (FlashTiling::kKeys - keys) * d * sizeof(float));
+}
+
+ScoreChange FlashPlan::score_change(const Scratch& scratch, int64_t first_head, int64_t row_tile) const {
+  ScoreChange change;
+  change.softcap = problem_.softcap * std::numbers::log2e_v<float>;
+  if (problem_.alibi_slopes.empty()) return change;
+  const int64_t first = row_tile * tiling_.tokens + problem_.tokens_kv - problem_.tokens_q;
+  for (int64_t lane = 0; lane < tiling_.lanes(); ++lane) {
+    const float slope = problem_.alibi_slopes[static_cast<size_t>(first_head + lane % tiling_.heads)];
+    scratch.slope[lane] = slope * std::numbers::log2e_v<float>;
+    scratch.position[lane] = static_cast<int32_t>(first + lane / tiling_.heads);
+  }
+  change.slope = scratch.slope;
+  change.position = scratch.position;
+  return change;
 }
 
 LaneMask FlashPlan::mask_of(const TileMap& map, const Partial& partial, int64_t row_tile,

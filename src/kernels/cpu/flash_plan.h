@@ -58,17 +58,20 @@ class FlashPlan final : public Plan {
   };
 
   // The scratch of one thread for one tile. [panels, head_dim, panel] where transposed, [lanes, head_dim]
-  // otherwise.
+  // otherwise; head_dim_v for out_t and dout. `rows` is room for rows of any operand.
   struct Scratch {
-    float *q, *q_t, *out_t;
+    float *rows, *q_t, *out_t;
     float *dout, *dout_t, *dprobs;  // backward only
     float* scores;                  // [keys, panel], as is dprobs
-    float *maximum, *sum;           // [lanes]; lse2 and delta in the backward pass
-    int32_t *begin, *end;           // [layers, lanes]
-    KeyRange* ranges;               // [panels]
+    float* derivatives;             // backward with softcap only; likewise
+    float* slope;                   // [lanes], with ALiBi only, as is position
+    int32_t* position;
+    float *maximum, *sum;  // [lanes]; lse2 and delta in the backward pass
+    int32_t *begin, *end;  // [layers, lanes]
+    KeyRange* ranges;      // [panels]
   };
   // Keys and values of one KV head, in f32, tile by tile: [kv_tiles, kKeys, head_dim], zeros past the last
-  // key; [kv_tiles, head_dim, kKeys] where transposed.
+  // key; [kv_tiles, head_dim, kKeys] where transposed. head_dim_v for v and dv.
   struct PackedHead {
     float *k, *v;    // v: backward pass only
     float* v_t;      // forward only
@@ -122,6 +125,8 @@ class FlashPlan final : public Plan {
     }
   }
 
+  int64_t widest() const { return std::max(problem_.head_dim, problem_.dim_v()); }
+
   // Loads a tile of [tokens, heads, head_dim] as f32: to [lanes, head_dim], with zeros past the last token,
   // and to panels transposed.
   void load_tile(const TensorView& tensor, int64_t row_tile, int64_t first_head, float factor, float* rows,
@@ -134,6 +139,9 @@ class FlashPlan final : public Plan {
   // Calls visit(kv_tile, mask) for each tile that the row tile sees, with scratch.ranges set.
   template <class Visit>
   void for_each_tile(const TileMap& map, int64_t row_tile, const Scratch& scratch, const Visit& visit) const;
+
+  // Fills the lanes' slopes and positions of a row tile, with ALiBi.
+  ScoreChange score_change(const Scratch& scratch, int64_t first_head, int64_t row_tile) const;
 
   void forward_tile(const ForwardArgs& args, const PackedHead& packed, const Scratch& scratch,
                     int64_t kv_head, int64_t first_head, int64_t row_tile) const;
@@ -151,12 +159,13 @@ class FlashPlan final : public Plan {
   std::vector<TileMap> transposed_;  // only which row tiles see a key tile; without partial masks
   int32_t layers_ = 0;               // most layers of any partial tile
 
-  // Products by number of key steps. Scores: [keys, panel] = k [keys, head_dim] * q_t [head_dim, panel].
-  std::vector<SmallGemm> score_;
-  // out_t [head_dim, panel] += v_t [head_dim, keys] * probabilities [keys, panel]; dq likewise.
-  std::vector<SmallGemm> output_;
-  // dv [keys, head_dim] += probabilities [keys, panel] * dout [panel, head_dim]; dk likewise.
-  std::vector<SmallGemm> key_gradient_;
+  // Products by number of key steps.
+  std::vector<SmallGemm> score_;           // [keys, panel] = k [keys, head_dim] * q_t [head_dim, panel]
+  std::vector<SmallGemm> dprob_;           // [keys, panel] = v [keys, head_dim_v] * dout_t
+  std::vector<SmallGemm> output_;          // out_t [head_dim_v, panel] += v_t * probabilities [keys, panel]
+  std::vector<SmallGemm> query_gradient_;  // dq_t [head_dim, panel] += k_t * ds [keys, panel]
+  std::vector<SmallGemm> key_gradient_;    // dk [keys, head_dim] += ds [keys, panel] * q [panel, head_dim]
+  std::vector<SmallGemm> value_gradient_;  // dv [keys, head_dim_v] += probabilities * dout
 };
 
 template <class Visit>

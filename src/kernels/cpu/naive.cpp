@@ -8,6 +8,7 @@
 #include <cblas.h>
 
 #include "attention/blas.h"
+#include "attention/score.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "kernels/cpu/gemm.h"
@@ -56,10 +57,11 @@ class NaivePlan final : public Plan {
   }
 
   size_t workspace_bytes(Direction direction) const override {
-    const size_t of_rows = static_cast<size_t>(problem_.tokens_q * problem_.head_dim) * sizeof(float);
-    const size_t of_keys = static_cast<size_t>(problem_.tokens_kv * problem_.head_dim) * sizeof(float);
-    return score_bytes(problem_, direction) +
-           (direction == Direction::kForward ? 2 * of_rows + 2 * of_keys : 4 * of_rows + 4 * of_keys);
+    // Forward q, k, v, o; backward their gradients as well.
+    const int64_t rows = problem_.tokens_q * (problem_.head_dim + problem_.dim_v());
+    const int64_t keys = problem_.tokens_kv * (problem_.head_dim + problem_.dim_v());
+    const size_t bytes = static_cast<size_t>(rows + keys) * sizeof(float);
+    return score_bytes(problem_, direction) + (direction == Direction::kForward ? bytes : 2 * bytes);
   }
   size_t plan_bytes() const override { return sizeof(*this); }
 
@@ -68,9 +70,9 @@ class NaivePlan final : public Plan {
     float* memory = static_cast<float*>(args.workspace);
     const Matrix p = take(memory, problem_.tokens_q, problem_.tokens_kv);
     const Matrix q = take(memory, problem_.tokens_q, problem_.head_dim);
-    const Matrix o = take(memory, problem_.tokens_q, problem_.head_dim);
+    const Matrix o = take(memory, problem_.tokens_q, problem_.dim_v());
     const Matrix k = take(memory, problem_.tokens_kv, problem_.head_dim);
-    const Matrix v = take(memory, problem_.tokens_kv, problem_.head_dim);
+    const Matrix v = take(memory, problem_.tokens_kv, problem_.dim_v());
     for (int64_t head = 0; head < problem_.heads_q; ++head) {
       const int64_t kv_head = problem_.kv_head_of(head);
       const Mask& mask = problem_.mask_of_kv_head(kv_head);
@@ -78,12 +80,14 @@ class NaivePlan final : public Plan {
       load(args.k, kv_head, k);
       load(args.v, kv_head, v);
       float* lse = args.lse + head * problem_.tokens_q;
+      const auto rule = ScoreRule<float>::of(problem_, head);
       for_each_stripe(problem_.tokens_q, [&](int64_t first) {
         const Matrix scores = p.rows_from(first);
         multiply(scale_, q.rows_from(first), k, Form::kRightTransposed, scores);
         for (int64_t i = 0; i < scores.rows; ++i) {
           const std::vector<Range> visible = mask.visible_keys(first + i);
           mend_overflow(visible, q.row(first + i), k, scores.row(i));
+          apply(rule, visible, first + i, scores.row(i));
           lse[first + i] = softmax(visible, scores.row(i), scores.columns);
         }
         multiply(1.0f, scores, v, Form::kPlain, o.rows_from(first));
@@ -98,13 +102,13 @@ class NaivePlan final : public Plan {
     const Matrix p = take(memory, problem_.tokens_q, problem_.tokens_kv);
     const Matrix ds = take(memory, problem_.tokens_q, problem_.tokens_kv);
     const Matrix q = take(memory, problem_.tokens_q, problem_.head_dim);
-    const Matrix o = take(memory, problem_.tokens_q, problem_.head_dim);
-    const Matrix dout = take(memory, problem_.tokens_q, problem_.head_dim);
+    const Matrix o = take(memory, problem_.tokens_q, problem_.dim_v());
+    const Matrix dout = take(memory, problem_.tokens_q, problem_.dim_v());
     const Matrix dq = take(memory, problem_.tokens_q, problem_.head_dim);
     const Matrix k = take(memory, problem_.tokens_kv, problem_.head_dim);
-    const Matrix v = take(memory, problem_.tokens_kv, problem_.head_dim);
+    const Matrix v = take(memory, problem_.tokens_kv, problem_.dim_v());
     const Matrix dk = take(memory, problem_.tokens_kv, problem_.head_dim);
-    const Matrix dv = take(memory, problem_.tokens_kv, problem_.head_dim);
+    const Matrix dv = take(memory, problem_.tokens_kv, problem_.dim_v());
     for (int64_t head = 0; head < problem_.heads_q; ++head) {
       const int64_t kv_head = problem_.kv_head_of(head);
       const Mask& mask = problem_.mask_of_kv_head(kv_head);
@@ -114,16 +118,18 @@ class NaivePlan final : public Plan {
       load(args.k, kv_head, k);
       load(args.v, kv_head, v);
       const float* lse = args.lse + head * problem_.tokens_q;
+      const auto rule = ScoreRule<float>::of(problem_, head);
       for_each_stripe(problem_.tokens_q, [&](int64_t first) {
         const Matrix probs = p.rows_from(first), grads = ds.rows_from(first);
         multiply(scale_, q.rows_from(first), k, Form::kRightTransposed, probs);
         multiply(1.0f, dout.rows_from(first), v, Form::kRightTransposed, grads);
         for (int64_t i = 0; i < probs.rows; ++i) {
-          float delta = dot(o.row(first + i), dout.row(first + i), problem_.head_dim);
+          float delta = dot(o.row(first + i), dout.row(first + i), problem_.dim_v());
           if (args.dlse != nullptr) delta -= args.dlse[head * problem_.tokens_q + first + i];
           const std::vector<Range> visible = mask.visible_keys(first + i);
           mend_overflow(visible, q.row(first + i), k, probs.row(i));
-          softmax_gradient(visible, lse[first + i], delta, probs.row(i), grads.row(i), probs.columns);
+          softmax_gradient(rule, visible, first + i, lse[first + i], delta, probs.row(i), grads.row(i),
+                           probs.columns);
         }
         multiply(scale_, grads, k, Form::kPlain, dq.rows_from(first));
       });
@@ -177,6 +183,14 @@ class NaivePlan final : public Plan {
     }
   }
 
+  // Turns the scaled products of a row into scores.
+  static void apply(const ScoreRule<float>& rule, const std::vector<Range>& visible, int64_t i, float* row) {
+    if (rule.plain()) return;
+    for (const Range& keys : visible) {
+      for (int64_t j = keys.begin; j < keys.end; ++j) row[j] = rule.score(row[j], i, j);
+    }
+  }
+
   // Turns a row of scores into probabilities, 0 for hidden keys; returns the logarithm of the sum.
   static float softmax(const std::vector<Range>& visible, float* row, int64_t columns) {
     constexpr float kLargest = std::numeric_limits<float>::max();
@@ -200,15 +214,17 @@ class NaivePlan final : public Plan {
     return static_cast<float>(maximum + std::log(sum));
   }
 
-  // Turns scores of a row into probabilities, and gradients of those into gradients of the scores.
-  static void softmax_gradient(const std::vector<Range>& visible, float lse, float delta, float* row,
-                               float* gradient, int64_t columns) {
+  // Turns the scaled products of row i into probabilities, and gradients of those into gradients of the
+  // products.
+  static void softmax_gradient(const ScoreRule<float>& rule, const std::vector<Range>& visible, int64_t i,
+                               float lse, float delta, float* row, float* gradient, int64_t columns) {
     const bool none = lse == -std::numeric_limits<float>::infinity();
     for (const Range& keys : visible) {
       for (int64_t j = keys.begin; j < keys.end; ++j) {
         // Clamp to 1: large scores round coarsely.
-        row[j] = none ? 0.0f : std::exp(std::min(row[j] - lse, 0.0f));
-        gradient[j] = none ? 0.0f : row[j] * (gradient[j] - delta);
+        const float capped = rule.capped(row[j]), score = capped - rule.penalty(i, j);
+        row[j] = none ? 0.0f : std::exp(std::min(score - lse, 0.0f));
+        gradient[j] = none ? 0.0f : row[j] * (gradient[j] - delta) * rule.derivative(capped);
       }
     }
     clear_hidden(visible, row, columns);

@@ -52,6 +52,13 @@ HWY_INLINE F32 exp2_of(F32 x) {
   return hn::IfThenZeroElse(vanishes, hn::BitCast(kF32, hn::Add(hn::BitCast(kI32, p), n)));
 }
 
+// tanh(x) = sign(x) (1 - e) / (1 + e) with e = 2^(-2 |x| log2(e)). Its error is that of two roundings of 1.
+HWY_INLINE F32 tanh_of(F32 x) {
+  const F32 one = hn::Set(kF32, 1.0f);
+  const F32 e = exp2_of(hn::Mul(hn::Abs(x), hn::Set(kF32, -2.8853900817779268f)));
+  return hn::CopySign(hn::Div(hn::Sub(one, e), hn::Add(one, e)), x);
+}
+
 // A mask of the lanes, starting at `lane`, that see `key`.
 HWY_INLINE Mask32 visible(const LaneMask& mask, int32_t key, int64_t lane) {
   const I32 j = hn::Set(kI32, key);
@@ -165,6 +172,35 @@ void softmax_backward_t(float* scores, float* dprobs, int32_t keys, int32_t lane
   }
 }
 
+void change_scores_t(float* products, int32_t keys, int32_t lanes, int32_t first_key,
+                     const ScoreChange& change, float* derivative) {
+  const int64_t n = hn::Lanes(kF32);
+  const F32 one = hn::Set(kF32, 1.0f), cap = hn::Set(kF32, change.softcap),
+            inverse = hn::Set(kF32, change.softcap == 0 ? 0 : 1 / change.softcap);
+  for (int32_t j = 0; j < keys; ++j) {
+    const I32 key = hn::Set(kI32, first_key + j);
+    for (int64_t lane = 0; lane < lanes; lane += n) {
+      const int64_t at = int64_t{j} * lanes + lane;
+      F32 x = hn::LoadU(kF32, products + at);
+      if (change.softcap != 0) {
+        const F32 t = tanh_of(hn::Mul(x, inverse));
+        if (derivative != nullptr)
+          hn::StoreU(hn::Mul(hn::Sub(one, t), hn::Add(one, t)), kF32, derivative + at);
+        x = hn::Mul(cap, t);
+      }
+      if (change.slope != nullptr) {
+        const I32 distance = hn::Abs(hn::Sub(hn::LoadU(kI32, change.position + lane), key));
+        x = hn::NegMulAdd(hn::LoadU(kF32, change.slope + lane), hn::ConvertTo(kF32, distance), x);
+      }
+      hn::StoreU(x, kF32, products + at);
+    }
+  }
+}
+
+void multiply_elements_t(float* a, const float* b, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) a[i] *= b[i];
+}
+
 // Transposes blocks of 4 x 4 with vectors of four in two rounds of interleaving, the same on every machine.
 void transpose_t(const float* in, int64_t in_stride, int32_t rows, int32_t columns, float* out,
                  int64_t out_stride) {
@@ -249,6 +285,8 @@ namespace longspan {
 
 HWY_EXPORT(softmax_forward_t);
 HWY_EXPORT(softmax_backward_t);
+HWY_EXPORT(change_scores_t);
+HWY_EXPORT(multiply_elements_t);
 HWY_EXPORT(transpose_t);
 HWY_EXPORT(load_elements_t);
 HWY_EXPORT(store_elements_t);
@@ -264,6 +302,15 @@ void softmax_forward(float* scores, int32_t keys, int32_t lanes, int32_t first_k
 void softmax_backward(float* scores, float* dprobs, int32_t keys, int32_t lanes, int32_t first_key,
                       const LaneMask& mask, const float* lse2, const float* delta) {
   HWY_DYNAMIC_DISPATCH(softmax_backward_t)(scores, dprobs, keys, lanes, first_key, mask, lse2, delta);
+}
+
+void change_scores(float* products, int32_t keys, int32_t lanes, int32_t first_key, const ScoreChange& change,
+                   float* derivative) {
+  HWY_DYNAMIC_DISPATCH(change_scores_t)(products, keys, lanes, first_key, change, derivative);
+}
+
+void multiply_elements(float* a, const float* b, int64_t count) {
+  HWY_DYNAMIC_DISPATCH(multiply_elements_t)(a, b, count);
 }
 
 void transpose(const float* in, int64_t in_stride, int32_t rows, int32_t columns, float* out,

@@ -45,6 +45,26 @@ void softmax_forward(float* scores, int32_t keys, int32_t lanes, int32_t first_k
 void softmax_backward(float* scores, float* dprobs, int32_t keys, int32_t lanes, int32_t first_key,
                       const LaneMask& mask, const float* lse2, const float* delta);
 
+// What turns products q k into scores (Problem::softcap and alibi_slopes), in log2 units.
+struct ScoreChange {
+  float softcap = 0;                  // 0: none
+  const float* slope = nullptr;       // [lanes]; null: no ALiBi
+  const int32_t* position = nullptr;  // [lanes]: the key at distance 0
+
+  bool any() const { return softcap != 0 || slope != nullptr; }
+  ScoreChange from_lane(int64_t lane) const {
+    return slope == nullptr ? *this : ScoreChange{softcap, slope + lane, position + lane};
+  }
+};
+
+// Replaces products [keys, lanes] by scores. Row 0 is key `first_key` of all keys. With `derivative`, also
+// writes the derivatives of the scores with respect to the products there.
+void change_scores(float* products, int32_t keys, int32_t lanes, int32_t first_key, const ScoreChange& change,
+                   float* derivative);
+
+// a[i] *= b[i]
+void multiply_elements(float* a, const float* b, int64_t count);
+
 // out[c, r] = in[r, c]. rows and columns must be multiples of 4.
 void transpose(const float* in, int64_t in_stride, int32_t rows, int32_t columns, float* out,
                int64_t out_stride);

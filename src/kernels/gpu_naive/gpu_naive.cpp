@@ -64,7 +64,12 @@ class NaivePlan final : public Plan {
     forward_bytes_ = layout_.size();
     delta_ = layout_.add(static_cast<size_t>(problem.heads_q * problem.tokens_q) * sizeof(float));
     dk_ = layout_.add(static_cast<size_t>(problem.tokens_kv * problem.head_dim) * sizeof(float));
-    dv_ = layout_.add(static_cast<size_t>(problem.tokens_kv * problem.head_dim) * sizeof(float));
+    dv_ = layout_.add(static_cast<size_t>(problem.tokens_kv * problem.dim_v()) * sizeof(float));
+    derivatives_ = problem.softcap == 0 ? scores_ : layout_.add(square_elements(chunk_) * sizeof(float));
+    if (problem.alibi_slopes.empty()) return;
+    const size_t bytes = problem.alibi_slopes.size() * sizeof(float);
+    slopes_ = Buffer(bytes, device);
+    copy_bytes(slopes_.data(), DeviceKind::kCuda, problem.alibi_slopes.data(), DeviceKind::kCpu, bytes);
   }
 
   size_t workspace_bytes(Direction direction) const override {
@@ -72,7 +77,7 @@ class NaivePlan final : public Plan {
   }
 
   size_t plan_bytes() const override {
-    size_t bytes = cuda::Blas::kWorkspaceBytes;
+    size_t bytes = cuda::Blas::kWorkspaceBytes + slopes_.bytes();
     for (const DeviceTileMap& map : maps_) bytes += map.bytes();
     return bytes;
   }
@@ -86,13 +91,13 @@ class NaivePlan final : public Plan {
       blas_.product(matrix(score, DType::kF32), heads_of(args.q, head), transpose(k), 1, 0, count, stream);
       clear(probability, stream);
       naive_gpu::softmax(score, probability, problem_.dtype, args.lse + head * problem_.tokens_q,
-                         map_of(kv_head), problem_.softmax_scale(), stream);
+                         map_of(kv_head), scoring(head), stream);
       blas_.product(heads_of(args.o, head), matrix(probability, problem_.dtype), v, 1, 0, count, stream);
     });
   }
 
   // With p = softmax(scale * q k'): dv = p' do, dp = do v', ds = scale * p * (dp - delta), dq = ds k, dk =
-  // ds' q.
+  // ds' q. With softcap, ds has the score's derivative as a factor, which takes the place of q k'.
   void backward(const BackwardArgs& args, Stream stream) override {
     const cuda::DeviceGuard guard(device_.index);
     float* delta = at<float>(args.workspace, delta_);
@@ -100,19 +105,21 @@ class NaivePlan final : public Plan {
     for_chunks([&](int64_t head, int64_t kv_head, int64_t count) {
       const Matrix q = heads_of(args.q, head), dout = heads_of(args.dout, head);
       const Matrix k = repeated(heads_of(args.k, kv_head)), v = repeated(heads_of(args.v, kv_head));
-      const Square square_f32 = square(args.workspace, scores_, count);  // scores, then dp
+      const Square product = square(args.workspace, derivatives_, count);
+      const Square dp = square(args.workspace, scores_, count);  // the same memory as the product, if it may
       const Square probability = square(args.workspace, probabilities_, count);
       const Matrix p_or_ds = matrix(probability, problem_.dtype);
       const int64_t first_row = head * problem_.tokens_q;
       const bool first_of_group = head % problem_.group_size() == 0;
 
-      blas_.product(matrix(square_f32, DType::kF32), q, transpose(k), 1, 0, count, stream);
+      blas_.product(matrix(product, DType::kF32), q, transpose(k), 1, 0, count, stream);
       clear(probability, stream);
-      naive_gpu::recompute_probability(square_f32, probability, problem_.dtype, args.lse + first_row,
-                                       map_of(kv_head), problem_.softmax_scale(), stream);
+      naive_gpu::recompute_probability(product, probability, problem_.dtype, args.lse + first_row,
+                                       map_of(kv_head), scoring(head), stream);
       accumulate(args.workspace, dv_, p_or_ds, dout, count, first_of_group, stream);
-      blas_.product(matrix(square_f32, DType::kF32), dout, transpose(v), 1, 0, count, stream);
-      naive_gpu::score_gradient(square_f32, probability, problem_.dtype, delta + first_row, map_of(kv_head),
+      blas_.product(matrix(dp, DType::kF32), dout, transpose(v), 1, 0, count, stream);
+      naive_gpu::score_gradient(dp, probability, problem_.dtype, delta + first_row,
+                                problem_.softcap == 0 ? nullptr : &product, map_of(kv_head),
                                 problem_.softmax_scale(), stream);
       blas_.product(heads_of(args.dq, head), p_or_ds, k, 1, 0, count, stream);
       accumulate(args.workspace, dk_, p_or_ds, q, count, first_of_group, stream);
@@ -134,6 +141,15 @@ class NaivePlan final : public Plan {
         body(head, kv_head, std::min(chunk_, end - head));
       }
     }
+  }
+
+  // Of `head` and those after it.
+  naive_gpu::Scoring scoring(int64_t head) const {
+    naive_gpu::Scoring scoring;
+    scoring.scale = problem_.softmax_scale();
+    scoring.rule = ScoreRule<float>::of(problem_, head);
+    scoring.slopes = problem_.alibi_slopes.empty() ? nullptr : slopes_.as<const float>() + head;
+    return scoring;
   }
 
   size_t square_elements(int64_t heads) const {
@@ -174,8 +190,8 @@ class NaivePlan final : public Plan {
     const Matrix sum{.data = at<float>(workspace, offset),
                      .dtype = DType::kF32,
                      .rows = problem_.tokens_kv,
-                     .columns = problem_.head_dim,
-                     .row_stride = problem_.head_dim};
+                     .columns = rows.columns,
+                     .row_stride = rows.columns};
     const auto element = [](const Matrix& m, int64_t i) {
       Matrix one = m;
       one.data = static_cast<char*>(m.data) + static_cast<size_t>(i * m.batch_stride) * size_of(m.dtype);
@@ -198,7 +214,9 @@ class NaivePlan final : public Plan {
   int64_t row_stride_ = 0;
   int64_t chunk_ = 1;
   Layout layout_;
-  size_t scores_ = 0, probabilities_ = 0, delta_ = 0, dk_ = 0, dv_ = 0;  // offsets into the workspace
+  Buffer slopes_;  // [heads_q], with ALiBi
+  // Offsets into the workspace.
+  size_t scores_ = 0, probabilities_ = 0, delta_ = 0, dk_ = 0, dv_ = 0, derivatives_ = 0;
   size_t forward_bytes_ = 0;
 };
 

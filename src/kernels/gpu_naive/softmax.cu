@@ -51,42 +51,55 @@ __device__ int64_t row_offset(const Square& square) {
 }
 
 template <class T>
-__global__ void softmax_kernel(Square score, Square probability, float* lse, TileMapView map,
-                               float scale_log2) {
-  const float* s = static_cast<const float*>(score.data) + row_offset(score);
+__global__ void softmax_kernel(Square product, Square probability, float* lse, TileMapView map,
+                               Scoring scoring) {
+  const float* s = static_cast<const float*>(product.data) + row_offset(product);
   T* p = static_cast<T*>(probability.data) + row_offset(probability);
+  const ScoreRule<float> rule = scoring.of_head(blockIdx.y);
+  const auto score_log2 = [&](int64_t column) {
+    return rule.plain() ? s[column] * (scoring.scale * kLog2E)
+                        : rule.score(s[column] * scoring.scale, blockIdx.x, column) * kLog2E;
+  };
   Softmax mine;
-  for_visible_columns(map, blockIdx.x, [&](int64_t column) { mine.add(Softmax{s[column] * scale_log2, 1}); });
+  for_visible_columns(map, blockIdx.x, [&](int64_t column) { mine.add(Softmax{score_log2(column), 1}); });
   const Softmax row = reduce_over_block(mine);
   if (threadIdx.x == 0) {
-    lse[int64_t{blockIdx.y} * score.rows + blockIdx.x] =
+    lse[int64_t{blockIdx.y} * product.rows + blockIdx.x] =
         row.sum > 0 ? (row.maximum + log2f(row.sum)) * kLn2 : -INFINITY;
   }
   const float inverse = 1 / row.sum;
   for_visible_columns(map, blockIdx.x, [&](int64_t column) {
-    p[column] = from_f32<T>(exp2f(s[column] * scale_log2 - row.maximum) * inverse);
+    p[column] = from_f32<T>(exp2f(score_log2(column) - row.maximum) * inverse);
   });
 }
 
 template <class T>
-__global__ void recompute_kernel(Square score, Square probability, const float* lse, TileMapView map,
-                                 float scale) {
-  const float* s = static_cast<const float*>(score.data) + row_offset(score);
+__global__ void recompute_kernel(Square product, Square probability, const float* lse, TileMapView map,
+                                 Scoring scoring) {
+  float* s = static_cast<float*>(product.data) + row_offset(product);
+  const ScoreRule<float> rule = scoring.of_head(blockIdx.y);
   T* p = static_cast<T*>(probability.data) + row_offset(probability);
-  const float row_lse = lse[int64_t{blockIdx.y} * score.rows + blockIdx.x];
+  const float row_lse = lse[int64_t{blockIdx.y} * product.rows + blockIdx.x];
   for_visible_columns(map, blockIdx.x, [&](int64_t column) {
-    p[column] = from_f32<T>(exp2f((s[column] * scale - row_lse) * kLog2E));
+    const float capped = rule.capped(s[column] * scoring.scale);
+    const float score = rule.slope == 0 ? capped : capped - rule.penalty(blockIdx.x, column);
+    p[column] = from_f32<T>(exp2f((score - row_lse) * kLog2E));
+    if (rule.softcap != 0) s[column] = rule.derivative(capped);
   });
 }
 
 template <class T>
-__global__ void score_gradient_kernel(Square dp, Square probability, const float* delta, TileMapView map,
-                                      float scale) {
+__global__ void score_gradient_kernel(Square dp, Square probability, const float* delta, Square derivatives,
+                                      TileMapView map, float scale) {
   const float* g = static_cast<const float*>(dp.data) + row_offset(dp);
   T* p = static_cast<T*>(probability.data) + row_offset(probability);
+  const float* slope = derivatives.data == nullptr
+                           ? nullptr
+                           : static_cast<const float*>(derivatives.data) + row_offset(derivatives);
   const float row_delta = delta[int64_t{blockIdx.y} * dp.rows + blockIdx.x];
   for_visible_columns(map, blockIdx.x, [&](int64_t column) {
-    p[column] = from_f32<T>(scale * to_f32(p[column]) * (g[column] - row_delta));
+    const float gradient = scale * to_f32(p[column]) * (g[column] - row_delta);
+    p[column] = from_f32<T>(slope == nullptr ? gradient : gradient * slope[column]);
   });
 }
 
@@ -123,32 +136,32 @@ unsigned blocks_for(int64_t items, int64_t per_block) {
 
 }  // namespace
 
-void softmax(const Square& score, const Square& probability, DType probability_dtype, float* lse,
-             const TileMapView& map, float scale, Stream stream) {
+void softmax(const Square& product, const Square& probability, DType probability_dtype, float* lse,
+             const TileMapView& map, const Scoring& scoring, Stream stream) {
   with_type(probability_dtype, [&](auto type) {
     using T = decltype(type);
     softmax_kernel<T>
-        <<<grid_of(score), kThreads, 0, cuda::raw(stream)>>>(score, probability, lse, map, scale * kLog2E);
+        <<<grid_of(product), kThreads, 0, cuda::raw(stream)>>>(product, probability, lse, map, scoring);
   });
   LONGSPAN_CUDA_LAUNCHED();
 }
 
-void recompute_probability(const Square& score, const Square& probability, DType probability_dtype,
-                           const float* lse, const TileMapView& map, float scale, Stream stream) {
+void recompute_probability(const Square& product, const Square& probability, DType probability_dtype,
+                           const float* lse, const TileMapView& map, const Scoring& scoring, Stream stream) {
   with_type(probability_dtype, [&](auto type) {
     using T = decltype(type);
     recompute_kernel<T>
-        <<<grid_of(score), kThreads, 0, cuda::raw(stream)>>>(score, probability, lse, map, scale);
+        <<<grid_of(product), kThreads, 0, cuda::raw(stream)>>>(product, probability, lse, map, scoring);
   });
   LONGSPAN_CUDA_LAUNCHED();
 }
 
 void score_gradient(const Square& dp, const Square& probability, DType probability_dtype, const float* delta,
-                    const TileMapView& map, float scale, Stream stream) {
+                    const Square* derivatives, const TileMapView& map, float scale, Stream stream) {
   with_type(probability_dtype, [&](auto type) {
     using T = decltype(type);
-    score_gradient_kernel<T>
-        <<<grid_of(dp), kThreads, 0, cuda::raw(stream)>>>(dp, probability, delta, map, scale);
+    score_gradient_kernel<T><<<grid_of(dp), kThreads, 0, cuda::raw(stream)>>>(
+        dp, probability, delta, derivatives == nullptr ? Square() : *derivatives, map, scale);
   });
   LONGSPAN_CUDA_LAUNCHED();
 }

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "kernels/portable/choose_shape.h"
+#include "kernels/portable/tuning/generic.h"
 #include "mask/lowering/lower.h"
 
 namespace longspan::portable {
@@ -23,6 +24,7 @@ Heads heads_of(const Problem& problem) {
   return {.tokens_q = static_cast<int32_t>(problem.tokens_q),
           .tokens_kv = static_cast<int32_t>(problem.tokens_kv),
           .head_dim = static_cast<int32_t>(problem.head_dim),
+          .head_dim_v = static_cast<int32_t>(problem.dim_v()),
           .heads_kv = static_cast<int32_t>(problem.heads_kv),
           .units_per_kv = static_cast<int32_t>(problem.group_size() / pack),
           .log2_pack = std::countr_zero(static_cast<unsigned>(pack)),
@@ -33,12 +35,37 @@ TensorRows rows_of(const TensorView& tensor) {
   return {tensor.data, tensor.token_stride, tensor.head_stride, tensor.dtype == DType::kF32 ? 1 : 0};
 }
 
+// Pieces of a tile of keys: at most a part of a multiprocessor's share of the work, as far as the room for
+// them allows, which depends on sizes only.
+Pieces backward_pieces(const Problem& problem, const std::vector<TileMap>& maps, const Device& device) {
+  const int64_t row_tiles = maps.front().row_tiles(), units = std::max(device.units, 1);
+  const int64_t to_fill = generic::kPiecesPerUnit * units / problem.heads_kv;
+  int64_t tiles = 0;
+  for (const TileMap& map : maps)
+    for (const int32_t of_row : map.tiles) tiles += of_row;
+  tiles *= problem.heads_kv / static_cast<int64_t>(maps.size());
+  return {static_cast<int32_t>(std::max(row_tiles / 2, to_fill)),
+          std::max(tiles / (units * generic::kPiecesPerUnit), generic::kLeastPiece)};
+}
+
+ScoreChange change_of(const Problem& problem, const float* slopes) {
+  constexpr float kLog2E = std::numbers::log2e_v<float>;
+  ScoreChange change;
+  change.scale_log2 = problem.softmax_scale() * kLog2E;
+  change.cap_log2 = problem.softcap * kLog2E;
+  change.scale_over_cap = problem.softcap == 0 ? 0 : problem.softmax_scale() / problem.softcap;
+  if (!problem.alibi_slopes.empty()) change.slopes = slopes;
+  change.shift = static_cast<int32_t>(problem.tokens_kv - problem.tokens_q);
+  return change;
+}
+
 }  // namespace
 
 std::string unsupported_problem(const Problem& problem) {
   if (problem.dtype != DType::kBF16 && problem.dtype != DType::kF16) return "needs bf16 or f16";
-  if (problem.head_dim < 8 || problem.head_dim > kMostHeadDim || problem.head_dim % 8 != 0)
-    return fmt::format("needs head_dim a multiple of 8 up to {}, not {}", kMostHeadDim, problem.head_dim);
+  for (const int64_t dim : {problem.head_dim, problem.dim_v()})
+    if (dim < 8 || dim > kMostHeadDim || dim % 8 != 0)
+      return fmt::format("needs head_dim a multiple of 8 up to {}, not {}", kMostHeadDim, dim);
   if (!(problem.softmax_scale() > 0)) return "needs a positive scale";
   const int64_t tokens = std::max(problem.tokens_q, problem.tokens_kv);
   if (tokens > kMostTokens || tokens / kLeastTile * problem.heads_q > kMostTokens)
@@ -47,8 +74,8 @@ std::string unsupported_problem(const Problem& problem) {
 }
 
 MapView view_of(const KernelMap& map) {
-  return {map.rows.data(),  map.runs.data(), map.partials.data(),
-          map.spans.data(), map.row_tiles,   map.rows_per_tile};
+  return {map.rows.data(),  map.runs.data(), map.partials.data(), map.spans.data(),
+          map.slots.data(), map.items,       map.rows_per_tile};
 }
 
 ForwardArrangement arrange_forward(const Problem& problem, const ForwardShape& shape, const Device& device) {
@@ -60,15 +87,15 @@ ForwardArrangement arrange_forward(const Problem& problem, const ForwardShape& s
     maps.push_back(lower(mask, {shape.rows >> out.heads.log2_pack, shape.keys}));
   out.map = compile_map(maps, false);
   const int64_t kv_bytes =
-      2 * problem.tokens_kv * problem.head_dim * static_cast<int64_t>(size_of(problem.dtype));
+      problem.tokens_kv * (problem.head_dim + problem.dim_v()) * static_cast<int64_t>(size_of(problem.dtype));
   out.order = {.heads = out.heads.units(),
                .section_heads = choose_section(problem.heads_kv, kv_bytes, device) * out.heads.units_per_kv,
-               .row_tiles = out.map.row_tiles};
+               .map_items = out.map.items};
   return out;
 }
 
 ForwardParams forward_params(const Problem& problem, const ForwardArrangement& arrangement,
-                             const MapView& map, const ForwardArgs& args) {
+                             const MapView& map, const ForwardArgs& args, const float* slopes) {
   ForwardParams p;
   p.q = rows_of(args.q);
   p.k = rows_of(args.k);
@@ -80,7 +107,8 @@ ForwardParams forward_params(const Problem& problem, const ForwardArrangement& a
   p.map = map;
   p.heads = arrangement.heads;
   p.order = arrangement.order;
-  p.scale_log2 = problem.softmax_scale() * std::numbers::log2e_v<float>;
+  p.change = change_of(problem, slopes);
+  p.scale_log2 = p.change.any() ? 1 : p.change.scale_log2;
   return p;
 }
 
@@ -93,13 +121,11 @@ BackwardArrangement arrange_backward(const Problem& problem, const BackwardShape
   const int32_t tokens = shape.rows >> out.heads.log2_pack;  // of a tile of rows
   std::vector<TileMap> maps;
   for (const Mask& mask : *problem.masks) maps.push_back(lower_transposed(mask, {shape.keys, tokens}));
-  out.map = compile_map(maps, out.in_turns);
+  out.map = compile_map(maps, out.in_turns, backward_pieces(problem, maps, device));
+  out.slots = out.map.items - out.map.row_tiles;
   out.query_tiles = static_cast<int32_t>(maps.front().column_tiles());
-  const auto element = static_cast<int64_t>(size_of(problem.dtype));
-  const int64_t row_bytes = problem.group_size() * problem.tokens_q * problem.head_dim * (2 * element + 4);
-  out.order = {.heads = out.heads.heads_kv,
-               .section_heads = choose_section(problem.heads_kv, row_bytes, device),
-               .row_tiles = out.map.row_tiles};
+  // Rows are walked from the last one, so that CTAs read the same ones at about the same time, of all heads.
+  out.order = {.heads = out.heads.heads_kv, .section_heads = out.heads.heads_kv, .map_items = out.map.items};
 
   const auto tiles = static_cast<size_t>(out.heads.units()) * static_cast<size_t>(out.query_tiles);
   const size_t rows = tiles * static_cast<size_t>(shape.rows);
@@ -110,6 +136,9 @@ BackwardArrangement arrange_backward(const Problem& problem, const BackwardShape
   };
   out.workspace.stats = take(rows * 2 * sizeof(float));
   out.workspace.dq_sums = take(rows * static_cast<size_t>(shape.head_dim) * sizeof(float));
+  const size_t slots = static_cast<size_t>(out.heads.heads_kv) * static_cast<size_t>(out.slots);
+  out.workspace.dkv_sums = take(slots * 2 * static_cast<size_t>(shape.keys * shape.head_dim) * sizeof(float));
+  out.workspace.arrived = take(slots * sizeof(int32_t));
   if (out.in_turns) {
     out.workspace.turns = take(tiles * sizeof(int32_t));
     out.workspace.next_item = take(sizeof(int32_t));
@@ -118,7 +147,7 @@ BackwardArrangement arrange_backward(const Problem& problem, const BackwardShape
 }
 
 BackwardParams backward_params(const Problem& problem, const BackwardArrangement& arrangement,
-                               const MapView& map, const BackwardArgs& args) {
+                               const MapView& map, const BackwardArgs& args, const float* slopes) {
   const auto at = [&](size_t offset) { return static_cast<char*>(args.workspace) + offset; };
   BackwardParams p;
   p.q = rows_of(args.q);
@@ -135,12 +164,17 @@ BackwardParams backward_params(const Problem& problem, const BackwardArrangement
   p.heads = arrangement.heads;
   p.order = arrangement.order;
   p.scale = problem.softmax_scale();
-  p.scale_log2 = p.scale * std::numbers::log2e_v<float>;
+  p.change = change_of(problem, slopes);
+  p.scale_log2 = p.change.scale_log2;
   p.rows = arrangement.shape.rows;
   p.padded_head_dim = arrangement.shape.head_dim;
   p.query_tiles = arrangement.query_tiles;
   p.stats = reinterpret_cast<float*>(at(arrangement.workspace.stats));
   p.dq_sums = reinterpret_cast<float*>(at(arrangement.workspace.dq_sums));
+  p.dkv_sums = reinterpret_cast<float*>(at(arrangement.workspace.dkv_sums));
+  p.arrived = reinterpret_cast<int32_t*>(at(arrangement.workspace.arrived));
+  p.slots = arrangement.slots;
+  p.keys = arrangement.shape.keys;
   if (arrangement.in_turns) {
     p.turns = reinterpret_cast<int32_t*>(at(arrangement.workspace.turns));
     p.next_item = reinterpret_cast<int32_t*>(at(arrangement.workspace.next_item));

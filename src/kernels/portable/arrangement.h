@@ -25,7 +25,7 @@ ForwardArrangement arrange_forward(const Problem& problem, const ForwardShape& s
 
 // Offsets in a call's workspace.
 struct BackwardWorkspace {
-  size_t stats = 0, dq_sums = 0, turns = 0, next_item = 0;
+  size_t stats = 0, dq_sums = 0, dkv_sums = 0, arrived = 0, turns = 0, next_item = 0;
   size_t bytes = 0;
 };
 
@@ -34,7 +34,7 @@ struct BackwardArrangement {
   Heads heads;
   ItemOrder order;
   KernelMap map;
-  int32_t query_tiles = 0;
+  int32_t query_tiles = 0, slots = 0;
   BackwardWorkspace workspace;
   bool in_turns = false;
 };
@@ -42,10 +42,11 @@ BackwardArrangement arrange_backward(const Problem& problem, const BackwardShape
                                      const Device& device);
 
 // The parameters of one call, apart from the map's pointers: `view_of(map)` or those of its copy on a device.
+// `slopes`: of ALiBi, in the same memory; null without.
 MapView view_of(const KernelMap& map);
 ForwardParams forward_params(const Problem& problem, const ForwardArrangement& arrangement,
-                             const MapView& map, const ForwardArgs& args);
+                             const MapView& map, const ForwardArgs& args, const float* slopes = nullptr);
 BackwardParams backward_params(const Problem& problem, const BackwardArrangement& arrangement,
-                               const MapView& map, const BackwardArgs& args);
+                               const MapView& map, const BackwardArgs& args, const float* slopes = nullptr);
 
 }  // namespace longspan::portable

@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(C::kThreads)
   Backward<PtxIsa, C>(params).run();
 }
 
-template <class Element>
+template <class Element, bool kChangesScores>
 void start_backward(const BackwardShape& shape, const BackwardParams& params, Stream stream) {
   const cudaStream_t raw = cuda::raw(stream);
   const unsigned tiles = grid_of(int64_t{params.heads.units()} * params.query_tiles);
@@ -32,9 +32,9 @@ void start_backward(const BackwardShape& shape, const BackwardParams& params, St
     portable_prepare<Element><<<tiles, kPassThreads, 0, raw>>>(params);
     LONGSPAN_CUDA_LAUNCHED();
   }
-  with_instance(generic::kBackwardShapes, shape, [&](auto index) {
-    constexpr BackwardShape kShape = generic::kBackwardShapes[decltype(index)::value];
-    using C = BackwardConfig<Element, kShape>;
+  with_instance(kBackwardInstances, shape, [&](auto index) {
+    constexpr BackwardShape kShape = kBackwardInstances[decltype(index)::value];
+    using C = BackwardConfig<Element, kShape, kChangesScores>;
     static gpu::SharedMemoryGrant grant;
     grant.allow(portable_backward<C>, static_cast<int>(kShape.shared_bytes()));
     const unsigned ctas = grid_of(params.order.items());
@@ -50,8 +50,9 @@ void start_backward(const BackwardShape& shape, const BackwardParams& params, St
 }  // namespace
 
 void launch_backward(DType dtype, const BackwardShape& shape, const BackwardParams& params, Stream stream) {
-  dtype == DType::kBF16 ? start_backward<Bf16>(shape, params, stream)
-                        : start_backward<F16>(shape, params, stream);
+  with_policy(dtype, params.change, [&](auto element, auto changes) {
+    start_backward<decltype(element), decltype(changes)::value>(shape, params, stream);
+  });
 }
 
 }  // namespace longspan::portable

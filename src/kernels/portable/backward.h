@@ -3,44 +3,51 @@
 //
 //   K, V        kKeys keys, in shared memory for the item's life
 //   Q, dO       kRows rows (tokens x query heads of a group), kStages buffers, with lse and delta of each row
-//   warps       16 keys each for S^T = K Q^T and dP^T = V dO^T. P^T and dS^T are operands of dV and dK
-//   straight
-//               from registers or, where kHalves warps share 16 keys, through shared memory
-//   dQ          dS goes through shared memory; each warp has a part of the rows and of head_dim
+//   S^T, dP^T   each warp has a part of the keys and of the rows, nearly square: reading operands from shared
+//               memory is what limits these products
+//   P^T, dS^T   through shared memory
+//   dK, dV      each warp has a part of the keys and of head_dim; dQ: of the rows and of head_dim
 //
-//   barrier A | S^T, dP^T, P, dS | dV += P^T dO, dK += dS^T Q | barrier B | Q, dO of the next rows begin | dQ
-//   += dS K
+//   barrier A | S^T, P^T, dP^T, dS^T | barrier B | dV += P^T dO, dK += dS^T Q, dQ += dS K
 //
-// With two stages the next rows begin after barrier A. dQ is added to fp32 sums in global memory: at once, or
-// in turns, which makes it deterministic. CTAs that wait for turns take items in the order in which they
-// begin, so they only wait for CTAs that began before.
+// The next rows begin before barrier B or, with one stage, behind a third one before dQ. dQ is added to fp32
+// sums in global memory: at once, or in turns, which makes it deterministic. CTAs that wait for turns take
+// items in the order in which they begin, so they only wait for CTAs that began before.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/portable/score_change.h"
 #include "kernels/portable/shape.h"
 #include "kernels/portable/tile.h"
 #include "kernels/portable/visible.h"
 
 namespace longspan::portable {
 
-template <class Element_, BackwardShape kShape>
+template <class Element_, BackwardShape kShape, bool kChangesScores_ = false>
 struct BackwardConfig {
   using Element = Element_;
+  static constexpr bool kChangesScores = kChangesScores_;
   static constexpr int kHeadDim = kShape.head_dim, kRows = kShape.rows, kKeys = kShape.keys,
-                       kWarps = kShape.warps, kHalves = kShape.halves, kStages = kShape.stages;
+                       kWarps = kShape.warps, kKeyGroups = kShape.key_groups, kStages = kShape.stages,
+                       kParts = kShape.parts;
   static constexpr int kThreads = 32 * kWarps;
   static constexpr int kSteps = kHeadDim / 16;
-  static constexpr int kQueryTiles = kRows / 8 / kHalves;   // of S^T in a warp
-  static constexpr int kDimTiles = kHeadDim / 8 / kHalves;  // of dK and dV in a warp
-  static_assert(kKeys * kHalves == 16 * kWarps && kQueryTiles % 2 == 0 && kDimTiles % 2 == 0 && kRows <= 128);
+  static constexpr int kOtherGroups = kWarps / kKeyGroups;
+  static constexpr int kKeyTiles = kKeys / 16 / kKeyGroups;  // of a warp
+  static constexpr int kPartRows = kRows / kParts;
+  static constexpr int kQueryTiles = kPartRows / 8 / kOtherGroups;  // of S^T in a warp
+  static constexpr int kDimTiles = kHeadDim / 8 / kOtherGroups;     // of dK and dV in a warp
+  static_assert(kKeys == 16 * kKeyTiles * kKeyGroups && kRows == 8 * kQueryTiles * kOtherGroups * kParts &&
+                kHeadDim == 8 * kDimTiles * kOtherGroups && kWarps == kKeyGroups * kOtherGroups);
+  static_assert(kQueryTiles % 2 == 0 && kDimTiles % 2 == 0 && kRows <= 128);
+  static_assert((kQueryTiles & (kQueryTiles - 1)) == 0,
+                "a warp's columns begin at a multiple of their number");
 
   static constexpr int kDqRowGroups = kShape.dq_rows, kDqDimGroups = kWarps / kDqRowGroups;
   static constexpr int kDqRowTiles = kRows / 16 / kDqRowGroups;  // of a warp
   static constexpr int kDqPairs = kHeadDim / 16 / kDqDimGroups;  // of products, side by side
-  static constexpr int kDqPairsAtOnce =
-      kDqRowTiles * kDqPairs > 4 && kDqPairs % 2 == 0 ? kDqPairs / 2 : kDqPairs;
   static_assert(kRows == 16 * kDqRowTiles * kDqRowGroups && kHeadDim == 16 * kDqPairs * kDqDimGroups);
 };
 
@@ -49,204 +56,325 @@ struct Backward {
   using Element = typename C::Element;
   using KeyTile = Tile<Isa, C::kKeys, C::kHeadDim>;
   using RowTile = Tile<Isa, C::kRows, C::kHeadDim>;
-  using ScoreTile = Tile<Isa, C::kKeys, C::kRows>;  // of dS and P
-  using Scores = float[C::kQueryTiles][4];          // of S^T and dP^T: rows are keys
-  using Sums = float[C::kDimTiles][4];
+  using ScoreTile = Tile<Isa, C::kKeys, C::kRows>;          // of P and dS
+  using Scores = float[C::kKeyTiles][C::kQueryTiles][4];    // of S^T and dP^T: rows are keys
+  using Pairs = uint32_t[C::kKeyTiles][C::kQueryTiles][2];  // of elements of P^T or dS^T
+  using Sums = float[C::kKeyTiles][C::kDimTiles][4];
 
   static constexpr uint32_t kStatsBytes = 2 * C::kRows * sizeof(float);
   static constexpr uint32_t kStageBytes = 2 * RowTile::kBytes + kStatsBytes;
 
   const BackwardParams& p;
-  const int thread = Isa::thread(), warp_lane = thread % 32, quad = warp_lane % 4;
-  const int first_row = thread / 32 / C::kHalves * 16;  // of the warp's keys
-  const int half = thread / 32 % C::kHalves;
+  const int thread = Isa::thread(), warp_lane = thread % 32;
+  const int warp_key = thread / 32 / C::kOtherGroups * 16 * C::kKeyTiles;  // the warp's first
+  const int other = thread / 32 % C::kOtherGroups;  // the warp's part of the rows or of head_dim
   const uint32_t k = Isa::shared_memory(), v = k + KeyTile::kBytes, stages = v + KeyTile::kBytes,
-                 ds = stages + C::kStages * kStageBytes, weights = ds + ScoreTile::kBytes;
-  int kv_head = 0, first_key = 0, keys = 0;  // of the item
+                 weights = stages + C::kStages * kStageBytes, ds = weights + ScoreTile::kBytes;
+  int kv_head = 0, map_row = 0, first_key = 0;  // of the item
   Sums dk = {}, dv = {};
 
-  // A visit: a tile of rows of one unit of query heads.
+  // A visit: a tile of rows of one unit of query heads. The last rows come first: below a diagonal, CTAs then
+  // read the same rows at the same time.
+  using RowWalk = Walk<-1>;
   struct Visit {
     int unit;
-    Walk at;
+    RowWalk at;
   };
 
   LONGSPAN_DEVICE explicit Backward(const BackwardParams& params) : p(params) {}
 
-  LONGSPAN_DEVICE uint32_t q_of(int stage) const {
-    return stages + static_cast<uint32_t>(stage) * kStageBytes;
-  }
-  LONGSPAN_DEVICE uint32_t dout_of(int stage) const { return q_of(stage) + RowTile::kBytes; }
-  LONGSPAN_DEVICE uint32_t stats_of(int stage) const { return q_of(stage) + 2 * RowTile::kBytes; }
-  LONGSPAN_DEVICE int64_t query_tile(const Visit& visit) const {
-    return int64_t{kv_head * p.heads.units_per_kv + visit.unit} * p.query_tiles + visit.at.tile();
+  LONGSPAN_DEVICE int keys() const { return p.heads.tokens_kv - first_key; }  // from the first one on
+  LONGSPAN_DEVICE uint32_t q_of(uint32_t stage) const { return stages + stage * kStageBytes; }
+  LONGSPAN_DEVICE uint32_t dout_of(uint32_t stage) const { return q_of(stage) + RowTile::kBytes; }
+  LONGSPAN_DEVICE uint32_t stats_of(uint32_t stage) const { return q_of(stage) + 2 * RowTile::kBytes; }
+  LONGSPAN_DEVICE int query_tile(const Visit& visit) const {
+    return (kv_head * p.heads.units_per_kv + visit.unit) * p.query_tiles + visit.at.tile();
   }
 
-  LONGSPAN_DEVICE void begin(const Visit& visit, int stage) const {
+  LONGSPAN_DEVICE void begin(const Visit& visit, uint32_t stage) const {
     const int tile_tokens = C::kRows >> p.heads.log2_pack;
     const int first = visit.at.tile() * tile_tokens;
     int tokens = p.heads.tokens_q - first;
     if (tokens > tile_tokens) tokens = tile_tokens;
     const int head = (kv_head * p.heads.units_per_kv + visit.unit) << p.heads.log2_pack;
-    const int rows = tokens << p.heads.log2_pack, chunks = p.heads.head_dim / 8;
+    const int rows = tokens << p.heads.log2_pack;
     const int thread = Isa::opaque(this->thread);
-    RowTile::template copy<C::kThreads>(q_of(stage), p.q, first, head, rows, chunks, p.heads.log2_pack,
-                                        thread);
-    RowTile::template copy<C::kThreads>(dout_of(stage), p.dout, first, head, rows, chunks, p.heads.log2_pack,
-                                        thread);
+    RowTile::template copy<C::kThreads>(q_of(stage), p.q, first, head, rows, p.heads.head_dim / 8,
+                                        p.heads.log2_pack, thread);
+    RowTile::template copy<C::kThreads>(dout_of(stage), p.dout, first, head, rows, p.heads.head_dim_v / 8,
+                                        p.heads.log2_pack, thread);
     if (thread < static_cast<int>(kStatsBytes / 16))
       Isa::cp_async(stats_of(stage) + static_cast<uint32_t>(16 * thread),
-                    p.stats + query_tile(visit) * 2 * C::kRows + 4 * thread, true);
+                    p.stats + int64_t{query_tile(visit)} * 2 * C::kRows + 4 * thread, true);
     Isa::cp_async_commit();
   }
 
-  // s = keys (K or V) times rows (Q or dO), transposed: 16 keys by the warp's part of the rows.
-  LONGSPAN_DEVICE void multiply(Scores& s, uint32_t key_tile, uint32_t row_tile) const {
+  // s = keys (K or V) times a part of the rows (Q or dO), transposed, with operands loaded ahead.
+  LONGSPAN_DEVICE void multiply(Scores& s, uint32_t key_tile, uint32_t row_tile, int part) const {
+    row_tile += RowTile::rows(part * C::kPartRows);
     const int lane = Isa::opaque(warp_lane);
+    uint32_t a[2][C::kKeyTiles][4], b[2][C::kQueryTiles / 2][4];
+    const auto load = [&](int step) {
+#pragma unroll
+      for (int m = 0; m < C::kKeyTiles; ++m)
+        KeyTile::load_a(a[step % 2][m], key_tile, warp_key + 16 * m, 2 * step, lane);
+#pragma unroll
+      for (int n = 0; n < C::kQueryTiles; n += 2)
+        RowTile::load_b(b[step % 2][n / 2], row_tile, 8 * (other * C::kQueryTiles + n), 2 * step, lane);
+    };
+    load(0);
 #pragma unroll
     for (int step = 0; step < C::kSteps; ++step) {
-      uint32_t a[4];
-      KeyTile::load_a(a, key_tile, first_row, 2 * step, lane);
+      if (step + 1 < C::kSteps) load(step + 1);
 #pragma unroll
-      for (int n = 0; n < C::kQueryTiles; n += 2) {
-        uint32_t b[4];
-        RowTile::load_b(b, row_tile, 8 * (half * C::kQueryTiles + n), 2 * step, lane);
-        Isa::template mma<Element>(s[n], a, b[0], b[1]);
-        Isa::template mma<Element>(s[n + 1], a, b[2], b[3]);
-      }
+      for (int n = 0; n < C::kQueryTiles; ++n)
+#pragma unroll
+        for (int m = 0; m < C::kKeyTiles; ++m)
+          Isa::template mma<Element>(s[m][n], a[step % 2][m], b[step % 2][n / 2][n % 2 * 2],
+                                     b[step % 2][n / 2][n % 2 * 2 + 1]);
     }
   }
 
-  LONGSPAN_DEVICE void hide(Scores& s, const Walk& at) const {
+  // Where accumulators of S^T and dP^T lie in the tile; the lane is opaque where addresses follow from it.
+  LONGSPAN_DEVICE int key_of(int m, int r, int lane) const {
+    return warp_key + 16 * m + 8 * r + lane / 4;
+  }
+  LONGSPAN_DEVICE int column_of(int n, int part, int lane) const {
+    return 8 * (first_query_tile(part) + n) + 2 * (lane % 4);
+  }
+  LONGSPAN_DEVICE int first_query_tile(int part) const {
+    return (part * C::kOtherGroups + other) * C::kQueryTiles;
+  }
+
+  LONGSPAN_DEVICE void hide(Scores& s, const RowWalk& at, int part) const {
+    const int lane = Isa::opaque(warp_lane), quad = lane % 4;
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int key = first_row + 8 * r + warp_lane / 4;
+    for (int i = 0; i < 2 * C::kKeyTiles; ++i) {
+      const int key = key_of(i / 2, i % 2, lane);
       VisibleColumns visible;
-      if (at.partial() >= 0)
+      if (!at.full())
         visible = visible_columns(p.map, at.partial(), key, p.heads.log2_pack, quad);
-      else if (key < keys)
+      else if (key < keys())
         visible.add(0, C::kRows, quad);
 #pragma unroll
       for (int n = 0; n < C::kQueryTiles; ++n)
 #pragma unroll
         for (int parity = 0; parity < 2; ++parity)
-          if (!visible.has(half * C::kQueryTiles + n, parity)) s[n][2 * r + parity] = -INFINITY;
+          if (!visible.has(first_query_tile(part) + n, parity)) s[i / 2][n][i % 2 * 2 + parity] = -INFINITY;
     }
   }
 
-  // s becomes P^T, dp becomes dS^T.
-  LONGSPAN_DEVICE void differentiate(Scores& s, Scores& dp, uint32_t stats) const {
+  // S^T to P^T, in pairs of the element type, which take half of the registers.
+  LONGSPAN_DEVICE void weigh(Pairs& weights, const Scores& s, uint32_t stats, int part) const {
+    const int lane = Isa::opaque(warp_lane);
 #pragma unroll
     for (int n = 0; n < C::kQueryTiles; ++n) {
-      const auto column = static_cast<uint32_t>(8 * (half * C::kQueryTiles + n) + 2 * quad);
-      float lse[2], delta[2];
-      Isa::ld_shared(lse[0], lse[1], stats + 4 * column);
-      Isa::ld_shared(delta[0], delta[1], stats + 4 * (C::kRows + column));
+      float lse[2];
+      Isa::ld_shared(lse[0], lse[1], stats + static_cast<uint32_t>(4 * column_of(n, part, lane)));
 #pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        s[n][c] = Isa::exp2(Isa::fma(s[n][c], p.scale_log2, -lse[c % 2]));
-        dp[n][c] = s[n][c] * (dp[n][c] - delta[c % 2]);
+      for (int m = 0; m < C::kKeyTiles; ++m)
+#pragma unroll
+        for (int r = 0; r < 2; ++r)
+          weights[m][n][r] =
+              Isa::template pack<Element>(Isa::exp2(Isa::fma(s[m][n][2 * r], p.scale_log2, -lse[0])),
+                                          Isa::exp2(Isa::fma(s[m][n][2 * r + 1], p.scale_log2, -lse[1])));
+    }
+  }
+  // The same where scores are not just scaled. `tilted` is P^T times the derivatives of the scores.
+  LONGSPAN_DEVICE void weigh_changed(Pairs& weights, Pairs& tilted, const Scores& s, uint32_t stats,
+                                     const Visit& visit, int part) const {
+    const int lane = Isa::opaque(warp_lane);
+    const int first_token = visit.at.tile() * (C::kRows >> p.heads.log2_pack) + p.change.shift - first_key;
+    const int head = (kv_head * p.heads.units_per_kv + visit.unit) << p.heads.log2_pack;
+#pragma unroll
+    for (int n = 0; n < C::kQueryTiles; ++n) {
+      const int column = column_of(n, part, lane);
+      float lse[2], slope[2];
+      int ahead[2];  // of the tile's first key
+      Isa::ld_shared(lse[0], lse[1], stats + static_cast<uint32_t>(4 * column));
+#pragma unroll
+      for (int parity = 0; parity < 2; ++parity) {
+        slope[parity] = slope_of(p.change, head + ((column + parity) & (p.heads.pack() - 1)));
+        ahead[parity] = first_token + ((column + parity) >> p.heads.log2_pack);
       }
+#pragma unroll
+      for (int m = 0; m < C::kKeyTiles; ++m)
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          float weight[2], times_slope[2];
+#pragma unroll
+          for (int parity = 0; parity < 2; ++parity) {
+            const float product = s[m][n][2 * r + parity];
+            const Capped score = capped<Isa>(p.change, product);
+            const float less = penalty(slope[parity], ahead[parity] - key_of(m, r, lane)) + lse[parity];
+            // A cap would bound what is hidden.
+            weight[parity] = product == -INFINITY ? 0 : Isa::exp2(score.score - less);
+            times_slope[parity] = weight[parity] * score.derivative;
+          }
+          weights[m][n][r] = Isa::template pack<Element>(weight[0], weight[1]);
+          tilted[m][n][r] = Isa::template pack<Element>(times_slope[0], times_slope[1]);
+        }
+    }
+  }
+  // P^T and dP^T to dS^T, in place of P^T.
+  LONGSPAN_DEVICE void differentiate(Pairs& weights, const Scores& dp, uint32_t stats, int part) const {
+    const int lane = Isa::opaque(warp_lane);
+#pragma unroll
+    for (int n = 0; n < C::kQueryTiles; ++n) {
+      float delta[2];
+      Isa::ld_shared(delta[0], delta[1],
+                     stats + static_cast<uint32_t>(4 * (C::kRows + column_of(n, part, lane))));
+#pragma unroll
+      for (int m = 0; m < C::kKeyTiles; ++m)
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          float low, high;
+          Isa::template unpack<Element>(weights[m][n][r], low, high);
+          weights[m][n][r] = Isa::template pack<Element>(low * (dp[m][n][2 * r] - delta[0]),
+                                                         high * (dp[m][n][2 * r + 1] - delta[1]));
+        }
     }
   }
 
-  LONGSPAN_DEVICE void store_scores(uint32_t tile, const Scores& s) const {
+  LONGSPAN_DEVICE void store_pairs(uint32_t tile, const Pairs& pairs, int part) const {
+    const int lane = Isa::opaque(warp_lane);
+    const uint32_t at = ScoreTile::pair_address(tile, key_of(0, 0, lane), column_of(0, part, lane));
 #pragma unroll
-    for (int n = 0; n < C::kQueryTiles; ++n)
+    for (int m = 0; m < C::kKeyTiles; ++m)
 #pragma unroll
-      for (int r = 0; r < 2; ++r)
-        ScoreTile::store_pair(tile, first_row + 8 * r + warp_lane / 4,
-                              8 * (half * C::kQueryTiles + n) + 2 * quad,
-                              Isa::template pack<Element>(s[n][2 * r], s[n][2 * r + 1]));
+      for (int n = 0; n < C::kQueryTiles; ++n)
+#pragma unroll
+        for (int r = 0; r < 2; ++r)
+          Isa::st_shared(ScoreTile::move(at, n) + ScoreTile::rows(16 * m + 8 * r), pairs[m][n][r]);
   }
 
-  // sums += scores times rows (dO or Q). `scores` are in registers, or all 16 x kRows in `tile`.
-  LONGSPAN_DEVICE void accumulate(Sums& sums, const Scores& scores, uint32_t tile, uint32_t row_tile) const {
+  // sums += scores (P^T or dS^T) times rows (dO or Q), with the operands of the next products loaded ahead.
+  LONGSPAN_DEVICE void accumulate(Sums& sums, uint32_t score_tile, uint32_t row_tile) const {
+    constexpr int kPairs = C::kDimTiles / 2, kSteps = C::kRows / 16, kProducts = kSteps * kPairs;
     const int lane = Isa::opaque(warp_lane);
+    uint32_t a[2][C::kKeyTiles][4], b[2][4];
+    const auto load_scores = [&](int step) {
 #pragma unroll
-    for (int step = 0; step < C::kRows / 16; ++step) {
-      uint32_t a[4];
-      if constexpr (C::kHalves == 1)
-        accumulators_as_a<Isa, Element>(a, scores[2 * step], scores[2 * step + 1]);
-      else
-        ScoreTile::load_a(a, tile, first_row, 2 * step, lane);
+      for (int m = 0; m < C::kKeyTiles; ++m)
+        ScoreTile::load_a(a[step % 2][m], score_tile, warp_key + 16 * m, 2 * step, lane);
+    };
+    const auto load_rows = [&](int i) {
+      RowTile::load_b_trans(b[i % 2], row_tile, i / kPairs * 16, other * C::kDimTiles + i % kPairs * 2, lane);
+    };
+    load_scores(0);
+    load_rows(0);
 #pragma unroll
-      for (int n = 0; n < C::kDimTiles; n += 2) {
-        uint32_t b[4];
-        RowTile::load_b_trans(b, row_tile, 16 * step, half * C::kDimTiles + n, lane);
-        Isa::template mma<Element>(sums[n], a, b[0], b[1]);
-        Isa::template mma<Element>(sums[n + 1], a, b[2], b[3]);
+    for (int step = 0; step < kSteps; ++step)
+#pragma unroll
+      for (int n = 0; n < kPairs; ++n) {
+        const int i = step * kPairs + n;
+        if (i + 1 < kProducts) load_rows(i + 1);
+        if (n == 0 && step + 1 < kSteps) load_scores(step + 1);
+#pragma unroll
+        for (int m = 0; m < C::kKeyTiles; ++m) {
+          Isa::template mma<Element>(sums[m][2 * n], a[step % 2][m], b[i % 2][0], b[i % 2][1]);
+          Isa::template mma<Element>(sums[m][2 * n + 1], a[step % 2][m], b[i % 2][2], b[i % 2][3]);
+        }
       }
-    }
   }
 
-  LONGSPAN_DEVICE void add_dq(const Visit& visit) const {
+  // dQ of the rows of query tile `tile`, added to the sums.
+  LONGSPAN_DEVICE void add_dq(int tile, int turn) const {
+    constexpr int kSteps = C::kKeys / 16;
     const int lane = Isa::opaque(warp_lane);
-    const int64_t tile = query_tile(visit);
-    float* sums = p.dq_sums + tile * C::kRows * C::kHeadDim;
     const int warp = thread / 32, m_first = warp % C::kDqRowGroups * C::kDqRowTiles,
               n_first = warp / C::kDqRowGroups * C::kDqPairs * 2;
+    float dq[C::kDqRowTiles][2 * C::kDqPairs][4] = {};
+    uint32_t a[2][C::kDqRowTiles][4], b[2][C::kDqPairs][4];
+    const auto load = [&](int step) {
+#pragma unroll
+      for (int m = 0; m < C::kDqRowTiles; ++m)
+        ScoreTile::load_a_trans(a[step % 2][m], ds, 16 * step, 2 * (m_first + m), lane);
+#pragma unroll
+      for (int n = 0; n < C::kDqPairs; ++n)
+        KeyTile::load_b_trans(b[step % 2][n], k, 16 * step, n_first + 2 * n, lane);
+    };
+    load(0);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      if (step + 1 < kSteps) load(step + 1);
+#pragma unroll
+      for (int n = 0; n < C::kDqPairs; ++n)
+#pragma unroll
+        for (int m = 0; m < C::kDqRowTiles; ++m) {
+          Isa::template mma<Element>(dq[m][2 * n], a[step % 2][m], b[step % 2][n][0], b[step % 2][n][1]);
+          Isa::template mma<Element>(dq[m][2 * n + 1], a[step % 2][m], b[step % 2][n][2], b[step % 2][n][3]);
+        }
+    }
+    float* sums = p.dq_sums + int64_t{tile} * (C::kRows * C::kHeadDim);
     if (p.turns != nullptr) {
-      if (thread == 0) Isa::acquire(p.turns + tile, visit.at.turn(p.map));
+      if (thread == 0) Isa::acquire(p.turns + tile, turn);
       Isa::sync();
     }
 #pragma unroll
-    for (int pair = 0; pair < C::kDqPairs; pair += C::kDqPairsAtOnce) {
-      float dq[C::kDqRowTiles][2 * C::kDqPairsAtOnce][4] = {};
+    for (int m = 0; m < C::kDqRowTiles; ++m)
 #pragma unroll
-      for (int step = 0; step < C::kKeys / 16; ++step) {
-        uint32_t a[C::kDqRowTiles][4];
-#pragma unroll
-        for (int m = 0; m < C::kDqRowTiles; ++m)
-          ScoreTile::load_a_trans(a[m], ds, 16 * step, 2 * (m_first + m), lane);
-#pragma unroll
-        for (int n = 0; n < 2 * C::kDqPairsAtOnce; n += 2) {
-          uint32_t b[4];
-          KeyTile::load_b_trans(b, k, 16 * step, n_first + 2 * pair + n, lane);
-#pragma unroll
-          for (int m = 0; m < C::kDqRowTiles; ++m) {
-            Isa::template mma<Element>(dq[m][n], a[m], b[0], b[1]);
-            Isa::template mma<Element>(dq[m][n + 1], a[m], b[2], b[3]);
-          }
-        }
-      }
-#pragma unroll
-      for (int m = 0; m < C::kDqRowTiles; ++m)
-#pragma unroll
-        for (int n = 0; n < 2 * C::kDqPairsAtOnce; ++n)
-#pragma unroll
-          for (int c = 0; c < 4; ++c)
-            Isa::add(sums + dq_index((m_first + m) * (C::kHeadDim / 8) + n_first + 2 * pair + n, c, lane),
-                     dq[m][n][c]);
-    }
+      for (int n = 0; n < 2 * C::kDqPairs; ++n)
+        Isa::add_four(sums + ((m_first + m) * (C::kHeadDim / 8) + n_first + n) * 128, lane, dq[m][n]);
     if (p.turns != nullptr) {
       Isa::fence();
       Isa::sync();
-      if (thread == 0) Isa::release(p.turns + tile, visit.at.turn(p.map) + 1);
+      if (thread == 0) Isa::release(p.turns + tile, turn + 1);
     }
   }
 
-  LONGSPAN_DEVICE void store_sums(const TensorRows& to, const Sums& sums, float scale, uint32_t tile) const {
+  // Adds dK and dV to the sums of the tile's pieces. True for the last piece to arrive, which takes them all.
+  LONGSPAN_DEVICE bool last_piece() {
+    const MapRow row = p.map.rows[map_row];
+    const int slot = kv_head * p.slots + row.slot;
+    constexpr int kOfWarp = C::kKeyTiles * C::kDimTiles;  // fragments
+    float* const sums =
+        p.dkv_sums + int64_t{slot} * (2 * C::kKeys * C::kHeadDim) + thread / 32 * (2 * kOfWarp * 128);
+    const auto each = [&](auto&& apply) {
 #pragma unroll
-    for (int n = 0; n < C::kDimTiles; ++n)
+      for (int m = 0; m < C::kKeyTiles; ++m)
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const int row = first_row + 8 * r + warp_lane / 4, column = 8 * (half * C::kDimTiles + n) + 2 * quad;
-        const float x = sums[n][2 * r] * scale, y = sums[n][2 * r + 1] * scale;
-        if (to.is_f32 == 0) {
-          KeyTile::store_pair(tile, row, column, Isa::template pack<Element>(x, y));
-        } else if (row < keys && column < p.heads.head_dim) {
-          float* at = to.row<float>(first_key + row, kv_head) + column;
-          at[0] = x;
-          at[1] = y;
+        for (int n = 0; n < C::kDimTiles; ++n) {
+          apply(sums + (m * C::kDimTiles + n) * 128, dk[m][n]);
+          apply(sums + (kOfWarp + m * C::kDimTiles + n) * 128, dv[m][n]);
         }
-      }
+    };
+    each([&](float* at, float(&four)[4]) { Isa::add_four(at, warp_lane, four); });
+    Isa::fence();
+    Isa::sync();
+    if (thread == 0) Isa::st_shared(ds, static_cast<uint32_t>(Isa::take(p.arrived + slot)));
+    Isa::sync();
+    if (static_cast<int>(Isa::ld_shared(ds)) + 1 < row.pieces) return false;
+    Isa::fence();
+    each([&](float* at, float(&four)[4]) { Isa::sums_of_lane(at, warp_lane, four); });
+    return true;
   }
-  LONGSPAN_DEVICE void store_tile(const TensorRows& to, uint32_t tile) const {
+
+  LONGSPAN_DEVICE void store_sums(const TensorRows& to, const Sums& sums, int head_dim, float scale,
+                                  uint32_t tile) const {
+#pragma unroll
+    for (int m = 0; m < C::kKeyTiles; ++m)
+#pragma unroll
+      for (int n = 0; n < C::kDimTiles; ++n)
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const int row = key_of(m, r, warp_lane),
+                    column = 8 * (other * C::kDimTiles + n) + 2 * (warp_lane % 4);
+          const float x = sums[m][n][2 * r] * scale, y = sums[m][n][2 * r + 1] * scale;
+          if (to.is_f32 == 0) {
+            KeyTile::store_pair(tile, row, column, Isa::template pack<Element>(x, y));
+          } else if (row < keys() && column < head_dim) {
+            float* at = to.row<float>(first_key + row, kv_head) + column;
+            at[0] = x;
+            at[1] = y;
+          }
+        }
+  }
+  LONGSPAN_DEVICE void store_tile(const TensorRows& to, int head_dim, uint32_t tile) const {
     if (to.is_f32 != 0) return;
     for (int i = thread; i < C::kKeys * KeyTile::kChunks; i += C::kThreads) {
       const int row = i / KeyTile::kChunks, chunk = i % KeyTile::kChunks;
-      if (row >= keys || 8 * chunk >= p.heads.head_dim) continue;
+      if (row >= keys() || 8 * chunk >= head_dim) continue;
       *reinterpret_cast<Vector*>(to.row<uint16_t>(first_key + row, kv_head) + 8 * chunk) =
           KeyTile::load_chunk(tile, row, chunk);
     }
@@ -259,60 +387,81 @@ struct Backward {
     return Isa::ld_shared(ds);
   }
 
-  LONGSPAN_DEVICE void visit_rows(const Visit& visit, const Visit& next, bool has_next, int stage) {
-    const uint32_t q = q_of(stage), dout = dout_of(stage);
-    Isa::template cp_async_wait<0>();
-    Isa::sync();  // A: the rows are there; dS and the other stage are free
-    if (C::kStages == 2 && has_next) begin(next, 1 - stage);
-    Scores s = {}, dp = {};
-    multiply(s, k, q);
-    multiply(dp, v, dout);
-    if (visit.at.partial() >= 0 || keys < C::kKeys) hide(s, visit.at);
-    differentiate(s, dp, stats_of(stage));
-    if constexpr (C::kHalves > 1) {
-      store_scores(weights, s);
-      store_scores(ds, dp);
-      Isa::sync();
+  // P^T and dS^T of a part of the rows, to shared memory.
+  LONGSPAN_DEVICE void score(const Visit& visit, uint32_t stage, int part) const {
+    Pairs pairs;  // P^T; what dP^T - delta is multiplied by; dS^T
+    {
+      Scores s = {};
+      multiply(s, k, q_of(stage), part);
+      if (!visit.at.full() || keys() < C::kKeys) hide(s, visit.at, part);
+      if constexpr (C::kChangesScores) {
+        Pairs of_values;
+        weigh_changed(of_values, pairs, s, stats_of(stage), visit, part);
+        store_pairs(weights, of_values, part);
+      } else {
+        weigh(pairs, s, stats_of(stage), part);
+      }
     }
-    accumulate(dv, s, weights, dout);
-    if constexpr (C::kHalves == 1) store_scores(ds, dp);
-    accumulate(dk, dp, ds, q);
-    Isa::sync();  // B: dS is there; the rows are free
-    if (C::kStages == 1 && has_next) begin(next, stage);
-    add_dq(visit);
+    if constexpr (!C::kChangesScores) store_pairs(weights, pairs, part);
+    Scores dp = {};
+    multiply(dp, v, dout_of(stage), part);
+    differentiate(pairs, dp, stats_of(stage), part);
+    store_pairs(ds, pairs, part);
+  }
+
+  LONGSPAN_DEVICE RowWalk walk() const {
+    return RowWalk(p.map, p.map.rows[map_row]);
+  }
+
+  // Goes to the next rows, of the next unit behind the last ones; false if there are none.
+  LONGSPAN_DEVICE bool advance(Visit& visit) const {
+    visit.at.next(p.map);
+    if (visit.at.done()) visit = {visit.unit + 1, walk()};
+    return visit.unit < p.heads.units_per_kv;
   }
 
   LONGSPAN_DEVICE void run() {
     const ItemOrder::Item item = p.order.item(item_number());
     kv_head = item.head;
-    const MapRow row = p.map.rows[(p.heads.per_head_masks != 0 ? kv_head * p.map.row_tiles : 0) + item.row];
-    first_key = row.tile * C::kKeys;
-    keys = p.heads.tokens_kv - first_key;
-    if (keys > C::kKeys) keys = C::kKeys;
-    if (row.runs > 0) {
-      KeyTile::template copy<C::kThreads>(k, p.k, first_key, kv_head, keys, p.heads.head_dim / 8, 0, thread);
-      KeyTile::template copy<C::kThreads>(v, p.v, first_key, kv_head, keys, p.heads.head_dim / 8, 0, thread);
-      Visit visit{0, Walk(p.map, row)};
+    map_row = (p.heads.per_head_masks != 0 ? kv_head * p.map.items : 0) + item.row;
+    if (p.map.rows[map_row].tile < 0) return;
+    first_key = p.map.rows[map_row].tile * C::kKeys;
+    if (p.map.rows[map_row].runs > 0) {
+      KeyTile::template copy<C::kThreads>(k, p.k, first_key, kv_head, keys(), p.heads.head_dim / 8, 0,
+                                          thread);
+      KeyTile::template copy<C::kThreads>(v, p.v, first_key, kv_head, keys(), p.heads.head_dim_v / 8, 0,
+                                          thread);
+      Visit visit{0, walk()};
       begin(visit, 0);
-      int stage = 0;
-      bool has_next = true;
+      uint32_t stage = 0;
+      bool more = true;
 #pragma unroll 1
-      while (has_next) {
-        Visit next = visit;
-        next.at.next(p.map);
-        if (next.at.done()) next = {visit.unit + 1, Walk(p.map, row)};
-        has_next = next.unit < p.heads.units_per_kv;
-        visit_rows(visit, next, has_next, stage);
-        visit = next;
+      while (more) {
+        Isa::template cp_async_wait<0>();
+        Isa::sync();  // A: the rows are there; P, dS and the other stage are free
+#pragma unroll 1
+        for (int part = 0; part < C::kParts; ++part) score(visit, stage, part);
+        const int tile = query_tile(visit), turn = p.turns != nullptr ? visit.at.turn(p.map) : 0;
+        more = advance(visit);
+        if (C::kStages == 2 && more) begin(visit, 1 - stage);
+        Isa::sync();  // B: P and dS are there
+        accumulate(dv, weights, dout_of(stage));
+        accumulate(dk, ds, q_of(stage));
+        if (C::kStages == 1) {
+          Isa::sync();  // the rows are free
+          if (more) begin(visit, 0);
+        }
+        add_dq(tile, turn);
         if (C::kStages == 2) stage = 1 - stage;
       }
     }
     Isa::sync();  // K is free
-    store_sums(p.dk, dk, p.scale, k);
-    store_sums(p.dv, dv, 1, v);
+    if (p.map.rows[map_row].slot >= 0 && !last_piece()) return;
+    store_sums(p.dk, dk, p.heads.head_dim, p.scale, k);
+    store_sums(p.dv, dv, p.heads.head_dim_v, 1, v);
     Isa::sync();
-    store_tile(p.dk, k);
-    store_tile(p.dv, v);
+    store_tile(p.dk, p.heads.head_dim, k);
+    store_tile(p.dv, p.heads.head_dim_v, v);
   }
 };
 

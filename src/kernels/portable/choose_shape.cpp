@@ -4,12 +4,14 @@
 
 #include "base/error.h"
 #include "kernels/portable/tuning/generic.h"
+#include "kernels/portable/tuning/h200.h"
 
 namespace longspan::portable {
 namespace {
 
 template <class Shapes>
-auto first_that_fits(const Shapes& shapes, int64_t head_dim, const Device& device) {
+auto first_that_fits(const Shapes& shapes, const Problem& problem, const Device& device) {
+  const int64_t head_dim = std::max(problem.head_dim, problem.dim_v());
   const auto found = std::find_if(std::begin(shapes), std::end(shapes), [&](const auto& shape) {
     return shape.head_dim >= head_dim && shape.shared_bytes() <= most_shared_bytes(device.capability);
   });
@@ -26,16 +28,20 @@ int choose_pack(const Problem& problem) {
 }
 
 ForwardShape choose_forward_shape(const Problem& problem, const Device& device) {
-  return first_that_fits(generic::kForwardShapes, problem.head_dim, device);
+  return device.capability == 90 ? first_that_fits(h200::kForwardShapes, problem, device)
+                                 : first_that_fits(generic::kForwardShapes, problem, device);
 }
 
 BackwardShape choose_backward_shape(const Problem& problem, const Device& device) {
-  return first_that_fits(generic::kBackwardShapes, problem.head_dim, device);
+  return device.capability == 90 ? first_that_fits(h200::kBackwardShapes, problem, device)
+                                 : first_that_fits(generic::kBackwardShapes, problem, device);
 }
 
 int32_t choose_section(int64_t heads, int64_t bytes, const Device& device) {
   const int64_t share = static_cast<int64_t>(device.cache_bytes) / generic::kSectionL2Divisor;
-  return static_cast<int32_t>(std::clamp<int64_t>(share / std::max<int64_t>(bytes, 1), 1, heads));
+  const int64_t most = std::clamp<int64_t>(share / std::max<int64_t>(bytes, 1), 1, heads);
+  const int64_t sections = (heads + most - 1) / most;
+  return static_cast<int32_t>((heads + sections - 1) / sections);
 }
 
 // CUDA programming guide, "Technical specifications per compute capability": 99, 163 and 227 KB.

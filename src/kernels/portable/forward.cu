@@ -12,11 +12,11 @@ __global__ void __launch_bounds__(C::kThreads)
   Forward<PtxIsa, C>(params).run();
 }
 
-template <class Element>
+template <class Element, bool kChangesScores>
 void start_forward(const ForwardShape& shape, const ForwardParams& params, Stream stream) {
-  with_instance(generic::kForwardShapes, shape, [&](auto index) {
-    constexpr ForwardShape kShape = generic::kForwardShapes[decltype(index)::value];
-    using C = ForwardConfig<Element, kShape>;
+  with_instance(kForwardInstances, shape, [&](auto index) {
+    constexpr ForwardShape kShape = kForwardInstances[decltype(index)::value];
+    using C = ForwardConfig<Element, kShape, kChangesScores>;
     static gpu::SharedMemoryGrant grant;
     grant.allow(portable_forward<C>, static_cast<int>(kShape.shared_bytes()));
     const unsigned ctas = grid_of(params.order.items());
@@ -29,14 +29,14 @@ void start_forward(const ForwardShape& shape, const ForwardParams& params, Strea
 }  // namespace
 
 void launch_forward(DType dtype, const ForwardShape& shape, const ForwardParams& params, Stream stream) {
-  dtype == DType::kBF16 ? start_forward<Bf16>(shape, params, stream)
-                        : start_forward<F16>(shape, params, stream);
+  with_policy(dtype, params.change, [&](auto element, auto changes) {
+    start_forward<decltype(element), decltype(changes)::value>(shape, params, stream);
+  });
 }
 
 std::string no_code_reason(const Device& device) {
   return cuda::no_code_reason(
-      reinterpret_cast<const void*>(&portable_forward<ForwardConfig<Bf16, generic::kForwardShapes[0]>>),
-      device);
+      reinterpret_cast<const void*>(&portable_forward<ForwardConfig<Bf16, kForwardInstances[0]>>), device);
 }
 
 }  // namespace longspan::portable

@@ -13,17 +13,19 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/portable/score_change.h"
 #include "kernels/portable/shape.h"
 #include "kernels/portable/tile.h"
 #include "kernels/portable/visible.h"
 
 namespace longspan::portable {
 
-template <class Element_, ForwardShape kShape>
+template <class Element_, ForwardShape kShape, bool kChangesScores_ = false>
 struct ForwardConfig {
   using Element = Element_;
+  static constexpr bool kChangesScores = kChangesScores_;
   static constexpr int kHeadDim = kShape.head_dim, kRows = kShape.rows, kKeys = kShape.keys,
-                       kWarps = kShape.warps;
+                       kWarps = kShape.warps, kStages = kShape.stages;
   static constexpr int kThreads = 32 * kWarps;
   static constexpr int kRowTiles = kRows / kWarps / 16;  // products of 16 rows in a warp
   static constexpr int kSteps = kHeadDim / 16, kKeyTiles = kKeys / 8, kDimTiles = kHeadDim / 8;
@@ -35,55 +37,82 @@ struct Forward {
   using Element = typename C::Element;
   using QTile = Tile<Isa, C::kRows, C::kHeadDim>;
   using KeyTile = Tile<Isa, C::kKeys, C::kHeadDim>;
+  using Scores = float[C::kRowTiles][C::kKeyTiles][4];
   static constexpr int kMaxima = 2 * C::kRowTiles;  // rows of a thread
 
   const ForwardParams& p;
   const int thread = Isa::thread(), warp_lane = thread % 32, quad = warp_lane % 4;
   const int first_row = thread / 32 * 16 * C::kRowTiles;  // of the warp
-  const uint32_t q = Isa::shared_memory(), k = q + QTile::kBytes, v = k + KeyTile::kBytes;
+  const uint32_t q = Isa::shared_memory(), k = q + QTile::kBytes, v = k + C::kStages * KeyTile::kBytes;
   int first_token, tokens, head, kv_head;  // of the item; head: the unit's first
   float o[C::kRowTiles][C::kDimTiles][4] = {};
-  float maximum[kMaxima], sum[kMaxima];
+  float reference[kMaxima], sum[kMaxima];  // reference: of the row's exponents, to the base 2
 
   LONGSPAN_DEVICE explicit Forward(const ForwardParams& params) : p(params) {}
 
   LONGSPAN_DEVICE int row_of(int i) const { return first_row + i / 2 * 16 + i % 2 * 8 + warp_lane / 4; }
 
-  LONGSPAN_DEVICE void copy(uint32_t to, const TensorRows& from, int tile) const {
+  LONGSPAN_DEVICE void copy_k(uint32_t to, int tile) const { copy(to, p.k, p.heads.head_dim, tile); }
+  LONGSPAN_DEVICE void copy_v(uint32_t to, int tile) const { copy(to, p.v, p.heads.head_dim_v, tile); }
+  LONGSPAN_DEVICE void copy(uint32_t to, const TensorRows& from, int head_dim, int tile) const {
     const int first = tile * C::kKeys;
-    KeyTile::template copy<C::kThreads>(to, from, first, kv_head, p.heads.tokens_kv - first,
-                                        p.heads.head_dim / 8, 0, Isa::opaque(thread));
+    KeyTile::template copy<C::kThreads>(to, from, first, kv_head, p.heads.tokens_kv - first, head_dim / 8, 0,
+                                        Isa::opaque(thread));
   }
 
-  LONGSPAN_DEVICE void scores(float (&s)[C::kRowTiles][C::kKeyTiles][4]) const {
+  // s = Q K^T. Operands of the next products are loaded ahead of the present ones.
+  LONGSPAN_DEVICE void scores(Scores& s, uint32_t k) const {
+    constexpr int kPairs = C::kKeyTiles / 2, kProducts = C::kSteps * kPairs;
     const int lane = Isa::opaque(warp_lane);
+    uint32_t a[2][C::kRowTiles][4], b[2][4];
+    const auto load_q = [&](int step) {
 #pragma unroll
-    for (int step = 0; step < C::kSteps; ++step) {
-      uint32_t a[C::kRowTiles][4];
+      for (int m = 0; m < C::kRowTiles; ++m)
+        QTile::load_a(a[step % 2][m], q, first_row + 16 * m, 2 * step, lane);
+    };
+    load_q(0);
+    KeyTile::load_b(b[0], k, 0, 0, lane);
 #pragma unroll
-      for (int m = 0; m < C::kRowTiles; ++m) QTile::load_a(a[m], q, first_row + 16 * m, 2 * step, lane);
+    for (int step = 0; step < C::kSteps; ++step)
 #pragma unroll
-      for (int n = 0; n < C::kKeyTiles; n += 2) {
-        uint32_t b[4];
-        KeyTile::load_b(b, k, 8 * n, 2 * step, lane);
+      for (int n = 0; n < kPairs; ++n) {
+        const int i = step * kPairs + n, next = i + 1;
+        if (next < kProducts) KeyTile::load_b(b[next % 2], k, next % kPairs * 16, next / kPairs * 2, lane);
+        if (n == 0 && step + 1 < C::kSteps) load_q(step + 1);
 #pragma unroll
         for (int m = 0; m < C::kRowTiles; ++m) {
-          Isa::template mma<Element>(s[m][n], a[m], b[0], b[1]);
-          Isa::template mma<Element>(s[m][n + 1], a[m], b[2], b[3]);
+          Isa::template mma<Element>(s[m][2 * n], a[step % 2][m], b[i % 2][0], b[i % 2][1]);
+          Isa::template mma<Element>(s[m][2 * n + 1], a[step % 2][m], b[i % 2][2], b[i % 2][3]);
         }
       }
+  }
+
+  // Products to scores to the base 2. `first_key`: of the tile.
+  LONGSPAN_DEVICE void change(Scores& s, int first_key) const {
+#pragma unroll
+    for (int i = 0; i < kMaxima; ++i) {
+      const int row = row_of(i);
+      const int ahead = first_token + (row >> p.heads.log2_pack) + p.change.shift - first_key - 2 * quad;
+      const float slope = slope_of(p.change, head + (row & (p.heads.pack() - 1)));
+#pragma unroll
+      for (int n = 0; n < C::kKeyTiles; ++n)
+#pragma unroll
+        for (int parity = 0; parity < 2; ++parity) {
+          float& x = s[i / 2][n][i % 2 * 2 + parity];
+          x = capped<Isa>(p.change, x).score - penalty(slope, ahead - 8 * n - parity);
+        }
     }
   }
 
-  // Hides what partial number `partial` or, if that is negative, the end of the keys hides.
-  LONGSPAN_DEVICE void hide(float (&s)[C::kRowTiles][C::kKeyTiles][4], int partial, int keys) const {
+  // Hides what the tile or, if that is full, the end of the keys hides.
+  LONGSPAN_DEVICE void hide(Scores& s, const Walk<1>& at, int keys) const {
 #pragma unroll
     for (int i = 0; i < kMaxima; ++i) {
       VisibleColumns visible;
-      if (partial >= 0)
-        visible = visible_columns(p.map, partial, row_of(i) >> p.heads.log2_pack, 0, quad);
-      else
+      if (at.full())
         visible.add(0, keys, quad);
+      else
+        visible = visible_columns(p.map, at.partial(), row_of(i) >> p.heads.log2_pack, 0, quad);
 #pragma unroll
       for (int n = 0; n < C::kKeyTiles; ++n)
 #pragma unroll
@@ -92,32 +121,47 @@ struct Forward {
     }
   }
 
-  // Scores to weights; rescales sums and o where a maximum grows.
-  LONGSPAN_DEVICE void softmax(float (&s)[C::kRowTiles][C::kKeyTiles][4]) {
+  // Scores to weights 2^(score - reference). A row's reference follows its maximum only where that has grown
+  // by more than kSlack: weights up to 2^kSlack lose no precision, and the sums are seldom rescaled. A
+  // reference that stays is the same number, so that nothing drifts (docs/concepts/proof.md, "Drift of lse").
+  LONGSPAN_DEVICE void softmax(Scores& s) {
+    constexpr float kSlack = 8;
+    float most[kMaxima];
+    bool grows = false;
 #pragma unroll
     for (int i = 0; i < kMaxima; ++i) {
-      float most = maximum[i];
+      most[i] = -INFINITY;
 #pragma unroll
       for (int n = 0; n < C::kKeyTiles; ++n)
-        most = fmaxf(most, fmaxf(s[i / 2][n][i % 2 * 2], s[i / 2][n][i % 2 * 2 + 1]));
-      most = fmaxf(most, Isa::shfl_xor(most, 1));
-      most = fmaxf(most, Isa::shfl_xor(most, 2));
+        most[i] = fmaxf(most[i], fmaxf(s[i / 2][n][i % 2 * 2], s[i / 2][n][i % 2 * 2 + 1]));
+      most[i] = fmaxf(most[i], Isa::shfl_xor(most[i], 1));
+      most[i] = fmaxf(most[i], Isa::shfl_xor(most[i], 2)) * p.scale_log2;
+      grows = grows || most[i] > reference[i] + kSlack;
+    }
+    if (Isa::any(grows)) rescale(most, kSlack);
+#pragma unroll
+    for (int i = 0; i < kMaxima; ++i) {
       // No key so far: any finite reference gives weights of 0.
-      const float reference = most == -INFINITY ? 0 : most * p.scale_log2;
-      // Exactly 1 where the maximum stays: the reference is rounded, and a factor of 1 + epsilon for each
-      // tile adds up (docs/concepts/proof.md, "Drift of lse").
-      const float shrink =
-          most == maximum[i] ? 1.0F : Isa::exp2(Isa::fma(maximum[i], p.scale_log2, -reference));
-      maximum[i] = most;
-      float added = 0;
+      const float minus = reference[i] == -INFINITY ? 0 : -reference[i];
 #pragma unroll
       for (int n = 0; n < C::kKeyTiles; ++n)
 #pragma unroll
         for (int c = i % 2 * 2; c < i % 2 * 2 + 2; ++c) {
-          s[i / 2][n][c] = Isa::exp2(Isa::fma(s[i / 2][n][c], p.scale_log2, -reference));
-          added += s[i / 2][n][c];
+          s[i / 2][n][c] = Isa::exp2(Isa::fma(s[i / 2][n][c], p.scale_log2, minus));
+          sum[i] += s[i / 2][n][c];
         }
-      sum[i] = Isa::fma(sum[i], shrink, added);
+    }
+  }
+
+  LONGSPAN_DEVICE void rescale(const float (&most)[kMaxima], float slack) {
+#pragma unroll
+    for (int i = 0; i < kMaxima; ++i) {
+      float shrink = 1;
+      if (most[i] > reference[i] + slack) {
+        shrink = Isa::exp2(reference[i] - most[i]);
+        reference[i] = most[i];
+      }
+      sum[i] *= shrink;
 #pragma unroll
       for (int n = 0; n < C::kDimTiles; ++n)
 #pragma unroll
@@ -125,25 +169,26 @@ struct Forward {
     }
   }
 
-  LONGSPAN_DEVICE void add_values(const float (&s)[C::kRowTiles][C::kKeyTiles][4]) {
+  // o += P V, with the operands of the next products loaded ahead.
+  LONGSPAN_DEVICE void add_values(const Scores& s, uint32_t v) {
+    constexpr int kPairs = C::kDimTiles / 2, kProducts = C::kKeys / 16 * kPairs;
     const int lane = Isa::opaque(warp_lane);
+    uint32_t a[C::kRowTiles][4], b[2][4];
+    KeyTile::load_b_trans(b[0], v, 0, 0, lane);
 #pragma unroll
-    for (int step = 0; step < C::kKeys / 16; ++step) {
-      uint32_t a[C::kRowTiles][4];
+    for (int step = 0; step < C::kKeys / 16; ++step)
 #pragma unroll
-      for (int m = 0; m < C::kRowTiles; ++m)
-        accumulators_as_a<Isa, Element>(a[m], s[m][2 * step], s[m][2 * step + 1]);
-#pragma unroll
-      for (int n = 0; n < C::kDimTiles; n += 2) {
-        uint32_t b[4];
-        KeyTile::load_b_trans(b, v, 16 * step, n, lane);
+      for (int n = 0; n < kPairs; ++n) {
+        const int i = step * kPairs + n, next = i + 1;
+        if (next < kProducts)
+          KeyTile::load_b_trans(b[next % 2], v, next / kPairs * 16, next % kPairs * 2, lane);
 #pragma unroll
         for (int m = 0; m < C::kRowTiles; ++m) {
-          Isa::template mma<Element>(o[m][n], a[m], b[0], b[1]);
-          Isa::template mma<Element>(o[m][n + 1], a[m], b[2], b[3]);
+          if (n == 0) accumulators_as_a<Isa, Element>(a[m], s[m][2 * step], s[m][2 * step + 1]);
+          Isa::template mma<Element>(o[m][2 * n], a[m], b[i % 2][0], b[i % 2][1]);
+          Isa::template mma<Element>(o[m][2 * n + 1], a[m], b[i % 2][2], b[i % 2][3]);
         }
       }
-    }
   }
 
   // lse, and what the rows of o are multiplied by. With a part to merge, o is added to it.
@@ -157,7 +202,7 @@ struct Forward {
     const bool there = row >> p.heads.log2_pack < tokens;
     float lse2 = -INFINITY, factor = 0, part_factor = 0;  // lse2: to the base 2
     if (total > 0 || total != total) {
-      lse2 = Isa::fma(maximum[i], p.scale_log2, Isa::log2(total));
+      lse2 = reference[i] + Isa::log2(total);
       factor = 1 / total;
     }
     const int64_t at = int64_t{query_head} * p.heads.tokens_q + token;
@@ -186,14 +231,14 @@ struct Forward {
         float& x = o[i / 2][n][i % 2 * 2 + c];
         x *= factor;
         const int column = 8 * n + 2 * quad + c;
-        if (part != nullptr && column < p.heads.head_dim) x = Isa::fma(part[column], part_factor, x);
+        if (part != nullptr && column < p.heads.head_dim_v) x = Isa::fma(part[column], part_factor, x);
       }
     if (p.o.is_f32 != 0) {
       if (!there) return;
       float* to = p.o.row<float>(token, query_head);
 #pragma unroll
       for (int n = 0; n < C::kDimTiles; ++n) {
-        if (8 * n >= p.heads.head_dim) continue;
+        if (8 * n >= p.heads.head_dim_v) continue;
         to[8 * n + 2 * quad] = o[i / 2][n][i % 2 * 2];
         to[8 * n + 2 * quad + 1] = o[i / 2][n][i % 2 * 2 + 1];
       }
@@ -211,7 +256,7 @@ struct Forward {
     for (int i = warp_lane; i < kRowsOfWarp * QTile::kChunks; i += 32) {
       const int row = first_row + i / QTile::kChunks, chunk = i % QTile::kChunks;
       const int token = row >> p.heads.log2_pack;
-      if (token >= tokens || 8 * chunk >= p.heads.head_dim) continue;
+      if (token >= tokens || 8 * chunk >= p.heads.head_dim_v) continue;
       auto* to = p.o.row<uint16_t>(first_token + token, head + (row & (p.heads.pack() - 1)));
       *reinterpret_cast<Vector*>(to + 8 * chunk) = QTile::load_chunk(q, row, chunk);
     }
@@ -221,7 +266,7 @@ struct Forward {
     const ItemOrder::Item item = p.order.item(number);
     kv_head = item.head / p.heads.units_per_kv;
     head = item.head << p.heads.log2_pack;
-    const MapRow row = p.map.rows[(p.heads.per_head_masks != 0 ? kv_head * p.map.row_tiles : 0) + item.row];
+    const MapRow row = p.map.rows[(p.heads.per_head_masks != 0 ? kv_head * p.map.items : 0) + item.row];
     first_token = row.tile * p.map.rows_per_tile;
     tokens = p.heads.tokens_q - first_token;
     if (tokens > p.map.rows_per_tile) tokens = p.map.rows_per_tile;
@@ -231,37 +276,47 @@ struct Forward {
   LONGSPAN_DEVICE void run() {
     const MapRow row = set_item(Isa::block());
 #pragma unroll
-    for (int i = 0; i < kMaxima; ++i) maximum[i] = -INFINITY, sum[i] = 0;
+    for (int i = 0; i < kMaxima; ++i) reference[i] = -INFINITY, sum[i] = 0;
 
-    Walk at(p.map, row);
+    Walk<1> at(p.map, row);
     if (!at.done()) {
       QTile::template copy<C::kThreads>(q, p.q, first_token, head, tokens << p.heads.log2_pack,
                                         p.heads.head_dim / 8, p.heads.log2_pack, thread);
-      copy(k, p.k, at.tile());
+      copy_k(k, at.tile());
+      if (C::kStages == 2) copy_v(v, at.tile());
       Isa::cp_async_commit();
     }
+    uint32_t stage = 0;  // in bytes
 #pragma unroll 1
     while (!at.done()) {
       Isa::template cp_async_wait<0>();
-      Isa::sync();  // K is there, and V is free
-      copy(v, p.v, at.tile());
-      Isa::cp_async_commit();
-      float s[C::kRowTiles][C::kKeyTiles][4] = {};
-      scores(s);
-      const int partial = at.partial();
-      const int keys = p.heads.tokens_kv - at.tile() * C::kKeys;
-      at.next(p.map);
-      Isa::template cp_async_wait<0>();
-      Isa::sync();  // V is there, and K is free
-      if (!at.done()) {
-        copy(k, p.k, at.tile());
+      Isa::sync();  // K is there and V is free; with two stages, both are there and the other stage is free
+      if (C::kStages == 1) {
+        copy_v(v, at.tile());
         Isa::cp_async_commit();
       }
-      if (partial >= 0 || keys < C::kKeys) hide(s, partial, keys);
+      Scores s = {};
+      scores(s, k + stage);
+      if constexpr (C::kChangesScores) change(s, at.tile() * C::kKeys);
+      const int keys = p.heads.tokens_kv - at.tile() * C::kKeys;
+      if (!at.full() || keys < C::kKeys) hide(s, at, keys);
+      if (C::kStages == 1) {
+        Isa::template cp_async_wait<0>();
+        Isa::sync();  // V is there, and K is free
+      }
+      at.next(p.map);
+      if (!at.done()) {
+        const uint32_t other = C::kStages == 2 ? KeyTile::kBytes - stage : 0;
+        copy_k(k + other, at.tile());
+        if (C::kStages == 2) copy_v(v + other, at.tile());
+        Isa::cp_async_commit();
+      }
       softmax(s);
-      add_values(s);
+      add_values(s, v + stage);
+      if (C::kStages == 2) stage = KeyTile::kBytes - stage;
     }
     set_item(Isa::opaque(Isa::block()));  // again, so that the loop need not keep it in registers
+    Isa::sync_warp();                     // the warp's products have read Q, whose place o takes
 #pragma unroll
     for (int i = 0; i < kMaxima; ++i) finish_row(i);
     if (p.o.is_f32 != 0) return;

@@ -10,7 +10,6 @@
 #include "kernels/portable/instances.h"
 #include "kernels/portable/isa/ptx.cuh"
 #include "kernels/portable/launch.h"
-#include "kernels/portable/tuning/generic.h"
 
 namespace longspan::portable {
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "base/error.h"
 
@@ -19,13 +20,43 @@ void append_in_turns(const Run& run, int32_t code, std::vector<int32_t>& visits,
   }
 }
 
+int64_t pieces_of(int64_t tiles, int64_t most) {
+  return most > 0 ? std::max<int64_t>(1, (tiles + most - 1) / most) : 1;
+}
+
+// Column tiles of a piece, so that there are at most `most_more` more pieces than row tiles.
+int64_t piece_tiles(const TileMap& map, const Pieces& pieces) {
+  if (pieces.most_more == 0) return 0;
+  int64_t most = std::max<int64_t>(pieces.tiles, 1);
+  for (;; most += most / 8 + 1) {
+    int64_t more = 0;
+    for (const int32_t tiles : map.tiles) more += pieces_of(tiles, most) - 1;
+    if (more <= pieces.most_more) return most;
+  }
+}
+
+// Appends the part [begin, end) of a row tile's column tiles, counted over its runs.
+void append_part(std::span<const Run> runs, int64_t begin, int64_t end, int32_t first_partial,
+                 std::vector<MapRun>& out) {
+  int64_t at = 0;
+  for (const Run& run : runs) {
+    const int64_t from = std::max(begin, at) - at, to = std::min<int64_t>(end, at + run.count()) - at;
+    at += run.count();
+    if (from >= to) continue;
+    out.push_back({run.tile + static_cast<int32_t>(from),
+                   run.full() ? static_cast<int32_t>(to - from) : -(first_partial + run.partial()), 0});
+  }
+}
+
 }  // namespace
 
-KernelMap compile_map(std::span<const TileMap> maps, bool in_turns) {
+KernelMap compile_map(std::span<const TileMap> maps, bool in_turns, Pieces pieces) {
   LONGSPAN_CHECK(!maps.empty(), "a problem has at least one mask");
+  if (in_turns) pieces = {};
   KernelMap out;
   const TileShape shape = maps.front().shape;
   out.row_tiles = static_cast<int32_t>(maps.front().row_tiles());
+  out.items = out.row_tiles + pieces.most_more;
   out.rows_per_tile = shape.rows;
   for (const TileMap& map : maps) {
     LONGSPAN_CHECK(map.shape == shape && map.row_tiles() == out.row_tiles,
@@ -35,19 +66,38 @@ KernelMap compile_map(std::span<const TileMap> maps, bool in_turns) {
     for (const Span& span : map.spans) out.spans.push_back(span.begin | uint32_t{span.end} << 16);
     for (const Partial& partial : map.partials)
       out.partials.push_back({first_layer + partial.first, partial.layers});
+    const size_t first_row = out.rows.size();
     std::vector<int32_t> visits(in_turns ? static_cast<size_t>(map.column_tiles()) : 0);
+    const int64_t most = piece_tiles(map, pieces);
+    std::vector<int64_t> costs;
+    int32_t slots = 0;
     for (int32_t i = 0; i < out.row_tiles; ++i) {
       const int32_t tile = in_turns ? i : map.order[static_cast<size_t>(i)];
-      const auto first_run = static_cast<uint32_t>(out.runs.size());
-      for (const Run& run : map.runs_of(tile)) {
-        const int32_t code = run.full() ? run.code : -(first_partial + run.partial());
-        if (in_turns)
-          append_in_turns(run, code, visits, out.runs);
-        else
-          out.runs.push_back({run.tile, code, 0});
+      const int64_t tiles = map.tiles[static_cast<size_t>(tile)], count = pieces_of(tiles, most);
+      for (int64_t piece = 0; piece < count; ++piece) {
+        const auto first_run = static_cast<uint32_t>(out.runs.size());
+        const int64_t begin = tiles * piece / count, end = tiles * (piece + 1) / count;
+        if (in_turns) {
+          for (const Run& run : map.runs_of(tile))
+            append_in_turns(run, run.full() ? run.code : -(first_partial + run.partial()), visits, out.runs);
+        } else {
+          append_part(map.runs_of(tile), begin, end, first_partial, out.runs);
+        }
+        out.rows.push_back({tile, first_run, static_cast<int32_t>(out.runs.size() - first_run),
+                            count > 1 ? slots : -1, static_cast<int32_t>(count)});
+        costs.push_back(end - begin);
       }
-      out.rows.push_back({tile, first_run, static_cast<int32_t>(out.runs.size() - first_run)});
+      if (count > 1) ++slots;
     }
+    out.slots.push_back(slots);
+    if (slots > 0) {
+      std::vector<MapRow> sorted(out.rows.begin() + static_cast<std::ptrdiff_t>(first_row), out.rows.end());
+      std::vector<size_t> order(sorted.size());
+      std::iota(order.begin(), order.end(), size_t{0});
+      std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return costs[a] > costs[b]; });
+      for (size_t i = 0; i < order.size(); ++i) out.rows[first_row + i] = sorted[order[i]];
+    }
+    out.rows.resize(first_row + static_cast<size_t>(out.items), MapRow{-1, 0, 0, -1, 1});
   }
   LONGSPAN_CHECK(out.runs.size() < std::numeric_limits<uint32_t>::max() &&
                      out.spans.size() / static_cast<size_t>(shape.rows) < size_t{1} << 30,

@@ -25,24 +25,34 @@ struct MapPartial {
   int32_t first = 0, layers = 0;  // layers of spans
 };
 
-// One row tile, in the order in which row tiles are handed out.
+// One item of work: a row tile or a piece of one.
 struct MapRow {
-  int32_t tile = 0;
+  int32_t tile = 0;  // -1: nothing to do
   uint32_t first_run = 0;
   int32_t runs = 0;
+  int32_t slot = -1;  // of sums that the pieces of a tile share, in its mask; -1: the tile is whole
+  int32_t pieces = 1;
 };
 
 // The maps of a problem, one or one for each KV head, of the same tile shape.
 struct KernelMap {
-  int32_t row_tiles = 0;
+  int32_t items = 0;  // of each mask
   int32_t rows_per_tile = 0;
-  std::vector<MapRow> rows;  // [masks, row_tiles]
+  int32_t row_tiles = 0;
+  std::vector<MapRow> rows;  // [masks, items], in the order in which they are handed out
   std::vector<MapRun> runs;
   std::vector<MapPartial> partials;
   std::vector<uint32_t> spans;  // [layers, rows_per_tile]: begin in the low half, end in the high half
+  std::vector<int32_t> slots;   // [masks]: those in use
 };
 
-// Row tiles by descending cost or, in turns, by ascending index, with the turns of their runs.
-KernelMap compile_map(std::span<const TileMap> maps, bool in_turns);
+// How row tiles are cut in pieces.
+struct Pieces {
+  int32_t most_more = 0;  // items beyond one for each row tile, and slots; the grid has them in any case
+  int64_t tiles = 0;      // column tiles of a piece, as far as most_more allows
+};
+
+// Items by descending cost or, in turns, whole row tiles by ascending index, with the turns of their runs.
+KernelMap compile_map(std::span<const TileMap> maps, bool in_turns, Pieces pieces = {});
 
 }  // namespace longspan::portable

@@ -65,8 +65,22 @@ struct PassTile {
   }
 };
 
+// A CTA's part of the zeros for the slots of its KV head.
+LONGSPAN_DEVICE void clear_slots(const BackwardParams& p, const PassTile& tile, int thread) {
+  const int ctas = p.heads.units_per_kv * p.query_tiles;  // of the head
+  const int head = static_cast<int>(tile.number / ctas), cta = static_cast<int>(tile.number % ctas);
+  const int slots = p.map.slots[p.heads.per_head_masks != 0 ? head : 0];
+  const int vectors = p.keys * p.padded_head_dim / 2;  // of a slot
+  auto* sums = reinterpret_cast<Vector*>(p.dkv_sums + int64_t{head} * p.slots * 4 * vectors);
+  for (int64_t i = int64_t{cta} * kPassThreads + thread; i < int64_t{slots} * vectors;
+       i += int64_t{ctas} * kPassThreads)
+    sums[i] = Vector{};
+  if (cta == 0)
+    for (int i = thread; i < slots; i += kPassThreads) p.arrived[head * p.slots + i] = 0;
+}
+
 // delta = sum of o * dout - dlse; lse to the base 2, +inf for rows that see no key or do not exist; zeros for
-// dq.
+// dq, and for dk and dv of tiles of keys in pieces.
 template <class Isa, class Element>
 LONGSPAN_DEVICE void prepare_rows(const BackwardParams& p) {
   constexpr int kLanes = 8;  // that share a row
@@ -82,7 +96,7 @@ LONGSPAN_DEVICE void prepare_rows(const BackwardParams& p) {
       if (p.lse[at] != -INFINITY) {
         lse = p.lse[at] * kLog2E;
         if (p.dlse != nullptr && lane == 0) sum = -p.dlse[at];
-        for (int column = 8 * lane; column < p.heads.head_dim; column += 8 * kLanes) {
+        for (int column = 8 * lane; column < p.heads.head_dim_v; column += 8 * kLanes) {
           float a[8], b[8];
           load_eight<Isa, Element>(p.o, token, head, column, a);
           load_eight<Isa, Element>(p.dout, token, head, column, b);
@@ -100,6 +114,7 @@ LONGSPAN_DEVICE void prepare_rows(const BackwardParams& p) {
   }
   auto* sums = reinterpret_cast<Vector*>(p.dq_sums + tile.number * p.rows * p.padded_head_dim);
   for (int i = Isa::thread(); i < p.rows * p.padded_head_dim / 4; i += kPassThreads) sums[i] = Vector{};
+  clear_slots(p, tile, Isa::thread());
   if (p.turns == nullptr || Isa::thread() != 0) return;
   p.turns[tile.number] = 0;
   if (tile.number == 0) *p.next_item = 0;
@@ -111,20 +126,21 @@ LONGSPAN_DEVICE void finish_rows(const BackwardParams& p) {
   const PassTile tile(p, Isa::block());
   const float* sums = p.dq_sums + tile.number * p.rows * p.padded_head_dim;
   const int dim_tiles = p.padded_head_dim / 8;
-  for (int i = Isa::thread(); i < p.rows * dim_tiles; i += kPassThreads) {
-    const int row = i / dim_tiles, n = i % dim_tiles;
-    const int token = tile.token(p, row);
-    if (token >= p.heads.tokens_q || 8 * n >= p.heads.head_dim) continue;
-    float x[8];
+  for (int i = Isa::thread(); i < p.rows / 2 * dim_tiles; i += kPassThreads) {
+    const int pair = i / dim_tiles, n = i % dim_tiles;  // rows r and r + 8 of a fragment
+    const int first = pair / 8 * 16 + pair % 8;
+    if (8 * n >= p.heads.head_dim) continue;
+    float sum[4][4];  // of four neighbouring lanes
+    Isa::sums_of(sums + (first / 16 * dim_tiles + n) * 128, first % 8 * 4, sum);
 #pragma unroll
-    for (int parity = 0; parity < 2; ++parity) {
-      const int c = row % 16 / 8 * 2 + parity;
-      const Vector four =
-          *reinterpret_cast<const Vector*>(sums + dq_index(row / 16 * dim_tiles + n, c, row % 8 * 4));
+    for (int r = 0; r < 2; ++r) {
+      const int row = first + 8 * r, token = tile.token(p, row);
+      if (token >= p.heads.tokens_q) continue;
+      float x[8];
 #pragma unroll
-      for (int quad = 0; quad < 4; ++quad) x[2 * quad + parity] = Isa::as_float(four.word[quad]) * p.scale;
+      for (int column = 0; column < 8; ++column) x[column] = sum[column / 2][2 * r + column % 2] * p.scale;
+      store_eight<Isa, Element>(p.dq, token, tile.head(p, row), 8 * n, x);
     }
-    store_eight<Isa, Element>(p.dq, token, tile.head(p, row), 8 * n, x);
   }
 }
 

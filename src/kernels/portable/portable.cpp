@@ -20,24 +20,29 @@ using portable::MapView;
 // A KernelMap on the device.
 class DeviceMap {
  public:
-  DeviceMap(const KernelMap& map, const Device& device) {
+  DeviceMap(const KernelMap& map, const std::vector<float>& slopes, const Device& device) {
+    const size_t alibi = pack_.add(slopes);
     const size_t rows = pack_.add(map.rows), runs = pack_.add(map.runs), partials = pack_.add(map.partials),
-                 spans = pack_.add(map.spans);
+                 spans = pack_.add(map.spans), slots = pack_.add(map.slots);
     pack_.upload(device);
+    slopes_ = pack_.at<const float>(alibi);
     view_ = {.rows = pack_.at<const portable::MapRow>(rows),
              .runs = pack_.at<const portable::MapRun>(runs),
              .partials = pack_.at<const portable::MapPartial>(partials),
              .spans = pack_.at<const uint32_t>(spans),
-             .row_tiles = map.row_tiles,
+             .slots = pack_.at<const int32_t>(slots),
+             .items = map.items,
              .rows_per_tile = map.rows_per_tile};
   }
   gpu::DevicePack& pack() { return pack_; }
   const MapView& view() const { return view_; }
+  const float* slopes() const { return slopes_; }  // of ALiBi
   size_t bytes() const { return pack_.bytes(); }
 
  private:
   gpu::DevicePack pack_;
   MapView view_;
+  const float* slopes_ = nullptr;
 };
 
 // An arrangement whose map is on the device only.
@@ -45,8 +50,8 @@ template <class Arrangement>
 struct Uploaded {
   Arrangement arrangement;
   DeviceMap map;
-  Uploaded(Arrangement arranged, const Device& device)
-      : arrangement(std::move(arranged)), map(arrangement.map, device) {
+  Uploaded(Arrangement arranged, const Problem& problem, const Device& device)
+      : arrangement(std::move(arranged)), map(arrangement.map, problem.alibi_slopes, device) {
     arrangement.map = KernelMap();
   }
 };
@@ -57,11 +62,11 @@ class PortablePlan final : public Plan {
       : problem_(problem),
         device_(device),
         forward_(portable::arrange_forward(problem, portable::choose_forward_shape(problem, device), device),
-                 device) {
+                 problem, device) {
     if (with_backward)
       backward_.emplace(
           portable::arrange_backward(problem, portable::choose_backward_shape(problem, device), device),
-          device);
+          problem, device);
   }
 
   size_t workspace_bytes(Direction direction) const override {
@@ -74,8 +79,10 @@ class PortablePlan final : public Plan {
   void forward(const ForwardArgs& args, Stream stream) override {
     const cuda::DeviceGuard guard(device_.index);
     const gpu::DevicePack::Use use(forward_.map.pack(), cuda::raw(stream));
-    launch_forward(problem_.dtype, forward_.arrangement.shape,
-                   forward_params(problem_, forward_.arrangement, forward_.map.view(), args), stream);
+    launch_forward(
+        problem_.dtype, forward_.arrangement.shape,
+        forward_params(problem_, forward_.arrangement, forward_.map.view(), args, forward_.map.slopes()),
+        stream);
   }
 
   void backward(const BackwardArgs& args, Stream stream) override {
@@ -84,7 +91,9 @@ class PortablePlan final : public Plan {
     const cuda::DeviceGuard guard(device_.index);
     const gpu::DevicePack::Use use(backward_->map.pack(), cuda::raw(stream));
     launch_backward(problem_.dtype, backward_->arrangement.shape,
-                    backward_params(problem_, backward_->arrangement, backward_->map.view(), args), stream);
+                    backward_params(problem_, backward_->arrangement, backward_->map.view(), args,
+                                    backward_->map.slopes()),
+                    stream);
   }
 
  private:

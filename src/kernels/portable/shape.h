@@ -9,8 +9,11 @@ struct ForwardShape {
   int head_dim = 0;  // of shared memory; a tensor's is padded with zeros
   int rows = 0, keys = 0;
   int warps = 0;
+  int stages = 1;  // buffers of K and V
 
-  constexpr uint32_t shared_bytes() const { return static_cast<uint32_t>((rows + 2 * keys) * head_dim * 2); }
+  constexpr uint32_t shared_bytes() const {
+    return static_cast<uint32_t>((rows + 2 * stages * keys) * head_dim * 2);
+  }
   friend constexpr bool operator==(const ForwardShape&, const ForwardShape&) = default;
 };
 
@@ -18,14 +21,16 @@ struct BackwardShape {
   int head_dim = 0;
   int rows = 0, keys = 0;
   int warps = 0;
-  int halves = 1;   // warps that share 16 keys; each has a part of head_dim
-  int stages = 1;   // buffers of Q and dO
+  int key_groups =
+      1;            // groups of warps by keys; the others are by rows of S and dP, and by head_dim of dK, dV
   int dq_rows = 1;  // groups of warps by rows of dQ; the others are by head_dim
+  int stages = 1;   // buffers of Q and dO
+  int parts = 1;    // of the rows, whose S and dP are computed one after another
 
-  // K, V; Q, dO and their statistics; dS and, if its warps are not those that need it, P.
+  // K, V; Q, dO and their statistics; P and dS.
   constexpr uint32_t shared_bytes() const {
     return static_cast<uint32_t>(2 * keys * head_dim * 2 + stages * (2 * rows * head_dim * 2 + 2 * rows * 4) +
-                                 (halves > 1 ? 2 : 1) * keys * rows * 2);
+                                 2 * keys * rows * 2);
   }
   friend constexpr bool operator==(const BackwardShape&, const BackwardShape&) = default;
 };

@@ -22,14 +22,14 @@ struct Tile {
   static LONGSPAN_DEVICE uint32_t offset(int row, int chunk) {
     return static_cast<uint32_t>((row * kChunks + (chunk ^ ((kMask == 7 ? row : row >> 1) & kMask))) * 16);
   }
-  // The address of chunk `chunk` + c for an even `chunk`, where `at` is that of chunk c (0 or 1) of the same
-  // row: a constant `chunk` costs one instruction and no register. Tiles begin at multiples of 128 bytes.
+  // The address of chunk `chunk` + c, where `at` is that of chunk c of the same row and their numbers have no
+  // bit in common: a constant `chunk` costs one instruction and no register. Tiles are 128-byte aligned.
   static LONGSPAN_DEVICE uint32_t move(uint32_t at, int chunk) {
     return (at ^ static_cast<uint32_t>((chunk & kMask) * 16)) + static_cast<uint32_t>((chunk & ~kMask) * 16);
   }
   static LONGSPAN_DEVICE uint32_t rows(int row) { return static_cast<uint32_t>(row * kChunks * 16); }
 
-  // In what follows `row` is a multiple of 8 and `chunk` even.
+  // In what follows `row` is a multiple of 8 and `chunk` even; c is 0 or 1.
 
   // Operand a (16 rows from `row` x 16 columns from chunk `chunk`) of rows as they lie. The four 8 x 8
   // matrices are those of registers a0 to a3: rows 0-7, rows 8-15, then the same of the next 8 columns.
@@ -50,19 +50,22 @@ struct Tile {
   }
 
   // Two neighbouring elements of an accumulator, at an even column.
+  static LONGSPAN_DEVICE uint32_t pair_address(uint32_t tile, int row, int column) {
+    return tile + offset(row, column / 8) + static_cast<uint32_t>(column % 8 * 2);
+  }
   static LONGSPAN_DEVICE void store_pair(uint32_t tile, int row, int column, uint32_t pair) {
-    Isa::st_shared(tile + offset(row, column / 8) + static_cast<uint32_t>(column % 8 * 2), pair);
+    Isa::st_shared(pair_address(tile, row, column), pair);
   }
   static LONGSPAN_DEVICE Vector load_chunk(uint32_t tile, int row, int chunk) {
     return Isa::ld_shared_vector(tile + offset(row, chunk));
   }
 
   // Begins the copy of a tile's rows, by all kThreads threads: row r is token r >> log2_pack and head
-  // r & (2^log2_pack - 1) from the first ones on. Rows past `rows` and chunks past `chunks` become zeros.
+  // r & (2^log2_pack - 1) from the first ones on. Rows past `count` and chunks past `chunks` become zeros.
   template <int kThreads>
-  static LONGSPAN_DEVICE void copy(uint32_t tile, const TensorRows& from, int first, int head, int rows,
+  static LONGSPAN_DEVICE void copy(uint32_t tile, const TensorRows& from, int first, int head, int count,
                                    int chunks, int log2_pack, int thread) {
-    // A thread's rows are kStep apart, a multiple of each pack, so its addresses are, too.
+    // A thread's rows are kStep apart, a multiple of each pack and of 8, so its addresses are, too.
     constexpr int kLanes = kChunks % 32 == 0 && kThreads >= 256 ? 32
                            : kChunks % 16 == 0                  ? 16
                                                                 : kChunks & -kChunks;
@@ -73,13 +76,13 @@ struct Tile {
         from.row<const uint16_t>(first + (row >> log2_pack), head + (row & ((1 << log2_pack) - 1)));
     at += 8 * lane;
     const int64_t step = (kStep >> log2_pack) * from.token_stride;
-    // unrolled, its addresses would all take registers at once
-#pragma unroll 1
+    const uint32_t to = tile + offset(row, lane);
+#pragma unroll
     for (int i = 0; i < kRows; i += kStep) {
 #pragma unroll
       for (int chunk = 0; chunk < kChunks; chunk += kLanes)
-        Isa::cp_async(tile + offset(row + i, lane + chunk), at + 8 * chunk,
-                      row + i < rows && lane + chunk < chunks);
+        Isa::cp_async(to + rows(i) + static_cast<uint32_t>(16 * chunk), at + 8 * chunk,
+                      row + i < count && lane + chunk < chunks);
       at += step;
     }
   }

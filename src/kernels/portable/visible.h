@@ -32,6 +32,7 @@ LONGSPAN_DEVICE VisibleColumns visible_columns(const MapView& map, int partial, 
                                                int quad) {
   VisibleColumns visible;
   const MapPartial layers = map.partials[partial];
+#pragma unroll 1
   for (int layer = layers.first; layer < layers.first + layers.layers; ++layer) {
     const uint32_t span = map.spans[int64_t{layer} * map.rows_per_tile + row];
     const int begin = static_cast<int>(span & 0xffff), end = static_cast<int>(span >> 16);
@@ -40,20 +41,27 @@ LONGSPAN_DEVICE VisibleColumns visible_columns(const MapView& map, int partial, 
   return visible;
 }
 
-// Walks the tiles of a row tile's runs. It holds few registers.
+// Walks the tiles of a row tile's runs, from the last to the first if kStep is -1. It holds few registers.
+template <int kStep>
 class Walk {
  public:
   LONGSPAN_DEVICE Walk(const MapView& map, const MapRow& row)
       : run_(row.first_run), end_(row.first_run + static_cast<uint32_t>(row.runs)) {
+    if (kStep < 0) run_ = end_ - 1, end_ = row.first_run - 1;
     read(map);
   }
   LONGSPAN_DEVICE bool done() const { return run_ == end_; }
   LONGSPAN_DEVICE int tile() const { return tile_; }
-  LONGSPAN_DEVICE int partial() const { return partial_; }  // its number, or -1 if the tile is full
+  LONGSPAN_DEVICE bool full() const { return code_ > 0; }
+  LONGSPAN_DEVICE int partial() const { return -code_; }  // its number, if the tile is not full
   LONGSPAN_DEVICE int turn(const MapView& map) const { return map.runs[run_].turn; }
   LONGSPAN_DEVICE void next(const MapView& map) {
-    if (++tile_ < tiles_end_) return;
-    ++run_;
+    if (code_ > 1) {
+      tile_ += kStep;
+      --code_;
+      return;
+    }
+    run_ += static_cast<uint32_t>(kStep);
     read(map);
   }
 
@@ -61,13 +69,12 @@ class Walk {
   LONGSPAN_DEVICE void read(const MapView& map) {
     if (done()) return;
     const MapRun run = map.runs[run_];
-    tile_ = run.tile;
-    tiles_end_ = run.tile + (run.code > 0 ? run.code : 1);
-    partial_ = run.code > 0 ? -1 : -run.code;
+    tile_ = run.tile + (kStep < 0 && run.code > 0 ? run.code - 1 : 0);
+    code_ = run.code;
   }
 
   uint32_t run_, end_;
-  int tile_ = 0, tiles_end_ = 0, partial_ = -1;
+  int tile_ = 0, code_ = 0;  // as in MapRun; full tiles that are left
 };
 
 }  // namespace longspan::portable

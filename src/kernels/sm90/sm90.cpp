@@ -62,6 +62,7 @@ class Sm90Kernel final : public Kernel {
     if (device.kind != DeviceKind::kCuda || device.capability != 90) return {"needs compute capability 9.0"};
     if (problem.dtype != DType::kBF16 && problem.dtype != DType::kF16) return {"needs bf16 or f16"};
     if (problem.head_dim != 64 && problem.head_dim != 128) return {"needs head_dim 64 or 128"};
+    if (std::string reason = lacking(Features(), problem); !reason.empty()) return {reason};
     if (!(problem.softmax_scale() > 0)) return {"needs a positive scale"};
     constexpr int64_t kMost = std::numeric_limits<int32_t>::max() / 2;
     const int64_t tokens = std::max(problem.tokens_q, problem.tokens_kv);

@@ -55,6 +55,15 @@ TEST(Problem, EveryWrongFieldIsNamed) {
               ThrowsMessage<Error>(HasSubstr("dtype is f64")));
   EXPECT_THAT(refused([](Problem& p) { p.scale = std::numeric_limits<float>::quiet_NaN(); }),
               ThrowsMessage<Error>(HasSubstr("scale is nan")));
+  EXPECT_THAT(refused([](Problem& p) { p.head_dim_v = -8; }),
+              ThrowsMessage<Error>(HasSubstr("head_dim_v is -8")));
+  EXPECT_THAT(refused([](Problem& p) { p.softcap = -1; }), ThrowsMessage<Error>(HasSubstr("softcap is -1")));
+  EXPECT_THAT(refused([](Problem& p) {
+                p.alibi_slopes = {1, 2};
+              }),
+              ThrowsMessage<Error>(HasSubstr("there are 2 alibi_slopes; must be one per query head (8)")));
+  EXPECT_THAT(refused([](Problem& p) { p.alibi_slopes.assign(8, -1.0f); }),
+              ThrowsMessage<Error>(HasSubstr("an ALiBi slope is -1")));
   EXPECT_THAT(refused([](Problem& p) { p.masks = nullptr; }),
               ThrowsMessage<Error>(HasSubstr("there is no mask")));
   EXPECT_THAT(refused([](Problem& p) { p.masks = std::make_shared<HeadMasks>(); }),
@@ -87,6 +96,9 @@ TEST(Problem, AreaAndFlopsAreOfTheVisiblePairsOfAllQueryHeads) {
   EXPECT_EQ(problem.area(), 8 * 5050);
   EXPECT_EQ(flops(problem, Direction::kForward), 4.0 * 8 * 5050 * 64);
   EXPECT_EQ(flops(problem, Direction::kBackward), 10.0 * 8 * 5050 * 64);
+  problem.head_dim_v = 32;
+  EXPECT_EQ(flops(problem, Direction::kForward), 2.0 * 8 * 5050 * (64 + 32));
+  EXPECT_EQ(flops(problem, Direction::kBackward), 2.0 * 8 * 5050 * (3 * 64 + 2 * 32));
   const Mask full(100, 100, {Band{{0, 100}, {0, 100}}});
   problem.masks = std::make_shared<HeadMasks>(HeadMasks{(*causal(100))[0], full});
   EXPECT_EQ(problem.area(), 4 * 5050 + 4 * 10000);

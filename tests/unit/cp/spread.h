@@ -41,12 +41,12 @@ struct Tensors {
   Tensors(const Problem& p, int64_t tokens)
       : q(tokens, p.heads_q, p.head_dim, p.dtype),
         k(tokens, p.heads_kv, p.head_dim, p.dtype),
-        v(tokens, p.heads_kv, p.head_dim, p.dtype),
-        o(tokens, p.heads_q, p.head_dim, p.dtype),
-        dout(tokens, p.heads_q, p.head_dim, p.dtype),
+        v(tokens, p.heads_kv, p.dim_v(), p.dtype),
+        o(tokens, p.heads_q, p.dim_v(), p.dtype),
+        dout(tokens, p.heads_q, p.dim_v(), p.dtype),
         dq(tokens, p.heads_q, p.head_dim, p.dtype),
         dk(tokens, p.heads_kv, p.head_dim, p.dtype),
-        dv(tokens, p.heads_kv, p.head_dim, p.dtype),
+        dv(tokens, p.heads_kv, p.dim_v(), p.dtype),
         lse(static_cast<size_t>(tokens * p.heads_q)),
         dlse(p.lse_gradient ? lse.size() : 0) {}
 

@@ -34,18 +34,17 @@ std::vector<float> to_floats(const TensorView& tensor) {
   return values;
 }
 
-Buffer normal(int64_t tokens, int64_t heads, const Problem& problem, float magnitude, uint64_t seed,
+Buffer normal(int64_t tokens, int64_t heads, int64_t head_dim, DType dtype, float magnitude, uint64_t seed,
               uint64_t stream) {
-  const int64_t count = tokens * heads * problem.head_dim;
+  const int64_t count = tokens * heads * head_dim;
   Buffer wide(static_cast<size_t>(count) * sizeof(float), cpu_device());
-  fill_normal(TensorView::contiguous(wide.data(), DType::kF32, tokens, heads, problem.head_dim), seed,
-              stream);
-  Buffer buffer(static_cast<size_t>(count) * size_of(problem.dtype), cpu_device());
+  fill_normal(TensorView::contiguous(wide.data(), DType::kF32, tokens, heads, head_dim), seed, stream);
+  Buffer buffer(static_cast<size_t>(count) * size_of(dtype), cpu_device());
   for (int64_t i = 0; i < count; ++i) {
     const float x = wide.as<float>()[i] * magnitude;
-    if (problem.dtype == DType::kBF16) {
+    if (dtype == DType::kBF16) {
       buffer.as<bf16>()[i] = to_bf16(x);
-    } else if (problem.dtype == DType::kF16) {
+    } else if (dtype == DType::kF16) {
       buffer.as<f16>()[i] = to_f16(x);
     } else {
       buffer.as<float>()[i] = x;
@@ -70,15 +69,15 @@ bool AttentionOutputs::same_bits(const AttentionOutputs& other) const {
          same(dv, other.dv);
 }
 
-AttentionCase::AttentionCase(const Problem& problem, float magnitude, uint64_t seed)
-    : problem_(problem),
-      q_(normal(problem.tokens_q, problem.heads_q, problem, magnitude, seed, 0)),
-      k_(normal(problem.tokens_kv, problem.heads_kv, problem, magnitude, seed, 1)),
-      v_(normal(problem.tokens_kv, problem.heads_kv, problem, magnitude, seed, 2)),
-      dout_(normal(problem.tokens_q, problem.heads_q, problem, 1, seed, 3)) {
-  problem.check();
-  if (!problem.lse_gradient) return;
-  const int64_t rows = problem.heads_q * problem.tokens_q;
+AttentionCase::AttentionCase(const Problem& p, float magnitude, uint64_t seed)
+    : problem_(p),
+      q_(normal(p.tokens_q, p.heads_q, p.head_dim, p.dtype, magnitude, seed, 0)),
+      k_(normal(p.tokens_kv, p.heads_kv, p.head_dim, p.dtype, magnitude, seed, 1)),
+      v_(normal(p.tokens_kv, p.heads_kv, p.dim_v(), p.dtype, magnitude, seed, 2)),
+      dout_(normal(p.tokens_q, p.heads_q, p.dim_v(), p.dtype, 1, seed, 3)) {
+  p.check();
+  if (!p.lse_gradient) return;
+  const int64_t rows = p.heads_q * p.tokens_q;
   dlse_ = Buffer(static_cast<size_t>(rows) * sizeof(float), cpu_device());
   fill_normal(TensorView::contiguous(dlse_.data(), DType::kF32, rows, 1, 1), seed, 4);
 }
@@ -89,39 +88,44 @@ AttentionOutputs AttentionCase::run(const Kernel& kernel) const {
 
 AttentionOutputs AttentionCase::run(Plan& plan) const {
   const DType type = problem_.output_dtype();
-  const size_t q_bytes = static_cast<size_t>(q().elements()) * size_of(type);
-  const size_t k_bytes = static_cast<size_t>(k().elements()) * size_of(type);
-  const Buffer o = of_nan(q_bytes), dq = of_nan(q_bytes), dk = of_nan(k_bytes), dv = of_nan(k_bytes);
+  const auto like = [&](const TensorView& view) {
+    return of_nan(static_cast<size_t>(view.elements()) * size_of(type));
+  };
+  const Buffer o_memory = like(dout()), dq_memory = like(q()), dk_memory = like(k()), dv_memory = like(v());
+  const TensorView o = this->rows(o_memory, problem_.dim_v(), type),
+                   dq = this->rows(dq_memory, problem_.head_dim, type),
+                   dk = keys(dk_memory, problem_.head_dim, type),
+                   dv = keys(dv_memory, problem_.dim_v(), type);
   const size_t rows = static_cast<size_t>(problem_.heads_q * problem_.tokens_q);
   const Buffer lse = of_nan(rows * sizeof(float));
-  const auto of_rows = [&](const Buffer& b) { return view(b, problem_.tokens_q, problem_.heads_q, type); };
-  const auto of_keys = [&](const Buffer& b) { return view(b, problem_.tokens_kv, problem_.heads_kv, type); };
   {
     const Buffer workspace = of_nan(plan.workspace_bytes(Direction::kForward));
-    plan.forward({q(), k(), v(), of_rows(o), lse.as<float>(), workspace.data()}, Stream{});
+    plan.forward({q(), k(), v(), o, lse.as<float>(), workspace.data()}, Stream{});
   }
   {
     const Buffer workspace = of_nan(plan.workspace_bytes(Direction::kBackward));
-    plan.backward({q(), k(), v(), of_rows(o), dout(), lse.as<float>(), of_rows(dq), of_keys(dk), of_keys(dv),
-                   workspace.data(), workspace.bytes(), dlse_.as<float>()},
+    plan.backward({q(), k(), v(), o, dout(), lse.as<float>(), dq, dk, dv, workspace.data(), workspace.bytes(),
+                   dlse_.as<float>()},
                   Stream{});
   }
-  return {to_floats(of_rows(o)), std::vector<float>(lse.as<float>(), lse.as<float>() + rows),
-          to_floats(of_rows(dq)), to_floats(of_keys(dk)), to_floats(of_keys(dv))};
+  return {to_floats(o), std::vector<float>(lse.as<float>(), lse.as<float>() + rows), to_floats(dq),
+          to_floats(dk), to_floats(dv)};
 }
 
 AttentionOutputs AttentionCase::brute_force() const {
-  const int64_t rows = problem_.tokens_q, keys = problem_.tokens_kv, d = problem_.head_dim;
-  const double scale = problem_.softmax_scale();
+  const int64_t rows = problem_.tokens_q, keys = problem_.tokens_kv;
+  const int64_t d = problem_.head_dim, e = problem_.dim_v();
+  const double scale = problem_.softmax_scale(), cap = problem_.softcap;
   const std::vector<float> q = to_floats(this->q()), k = to_floats(this->k()), v = to_floats(this->v()),
                            dout = to_floats(this->dout());
-  std::vector<double> o(q.size()), lse(problem_.heads_q * rows), dq(q.size()), dk(k.size()), dv(v.size());
-  std::vector<double> p(keys), dp(keys);
+  std::vector<double> o(dout.size()), lse(problem_.heads_q * rows), dq(q.size()), dk(k.size()), dv(v.size());
+  std::vector<double> p(keys), dp(keys), slope(keys);  // slope: of the score by the scaled product
   for (int64_t head = 0; head < problem_.heads_q; ++head) {
     const int64_t kv_head = problem_.kv_head_of(head);
     const auto at_key = [&](int64_t j) { return (j * problem_.heads_kv + kv_head) * d; };
+    const auto at_value = [&](int64_t j) { return (j * problem_.heads_kv + kv_head) * e; };
     for (int64_t i = 0; i < rows; ++i) {
-      const int64_t row = (i * problem_.heads_q + head) * d;
+      const int64_t row = (i * problem_.heads_q + head) * d, out = (i * problem_.heads_q + head) * e;
       std::vector<int64_t> seen;
       for (const Range& range : problem_.mask_of_kv_head(kv_head).visible_keys(i)) {
         for (int64_t j = range.begin; j < range.end; ++j) seen.push_back(j);
@@ -129,11 +133,16 @@ AttentionOutputs AttentionCase::brute_force() const {
       double maximum = -std::numeric_limits<double>::infinity(), sum = 0, delta = 0;
       for (int64_t j : seen) {
         p[j] = dp[j] = 0;
-        for (int64_t c = 0; c < d; ++c) {
-          p[j] += double{q[row + c]} * k[at_key(j) + c];
-          dp[j] += double{dout[row + c]} * v[at_key(j) + c];
-        }
+        for (int64_t c = 0; c < d; ++c) p[j] += double{q[row + c]} * k[at_key(j) + c];
+        for (int64_t c = 0; c < e; ++c) dp[j] += double{dout[out + c]} * v[at_value(j) + c];
         p[j] *= scale;
+        slope[j] = 1;
+        if (cap != 0) {
+          slope[j] = 1 / std::pow(std::cosh(p[j] / cap), 2);
+          p[j] = cap * std::tanh(p[j] / cap);
+        }
+        if (!problem_.alibi_slopes.empty())
+          p[j] -= problem_.alibi_slopes[head] * static_cast<double>(std::abs(i + keys - rows - j));
         maximum = std::max(maximum, p[j]);
       }
       for (int64_t j : seen) sum += p[j] = std::exp(p[j] - maximum);
@@ -141,16 +150,16 @@ AttentionOutputs AttentionCase::brute_force() const {
       for (int64_t j : seen) {
         p[j] /= sum;
         delta += p[j] * dp[j];
-        for (int64_t c = 0; c < d; ++c) o[row + c] += p[j] * v[at_key(j) + c];
+        for (int64_t c = 0; c < e; ++c) o[out + c] += p[j] * v[at_value(j) + c];
       }
       if (problem_.lse_gradient) delta -= dlse_.as<float>()[head * rows + i];
       for (int64_t j : seen) {
-        const double ds = p[j] * (dp[j] - delta) * scale;
+        const double ds = p[j] * (dp[j] - delta) * slope[j] * scale;
         for (int64_t c = 0; c < d; ++c) {
           dq[row + c] += ds * k[at_key(j) + c];
           dk[at_key(j) + c] += ds * q[row + c];
-          dv[at_key(j) + c] += p[j] * dout[row + c];
         }
+        for (int64_t c = 0; c < e; ++c) dv[at_value(j) + c] += p[j] * dout[out + c];
       }
     }
   }

@@ -24,10 +24,10 @@ class AttentionCase {
   explicit AttentionCase(const Problem& problem, float magnitude = 1, uint64_t seed = 1);
 
   const Problem& problem() const { return problem_; }
-  TensorView q() const { return view(q_, problem_.tokens_q, problem_.heads_q, problem_.dtype); }
-  TensorView k() const { return view(k_, problem_.tokens_kv, problem_.heads_kv, problem_.dtype); }
-  TensorView v() const { return view(v_, problem_.tokens_kv, problem_.heads_kv, problem_.dtype); }
-  TensorView dout() const { return view(dout_, problem_.tokens_q, problem_.heads_q, problem_.dtype); }
+  TensorView q() const { return rows(q_, problem_.head_dim, problem_.dtype); }
+  TensorView k() const { return keys(k_, problem_.head_dim, problem_.dtype); }
+  TensorView v() const { return keys(v_, problem_.dim_v(), problem_.dtype); }
+  TensorView dout() const { return rows(dout_, problem_.dim_v(), problem_.dtype); }
 
   // Runs forward, then backward from the kernel's own o and lse. All memory passed to the plan is filled with
   // NaN first.
@@ -36,8 +36,11 @@ class AttentionCase {
   AttentionOutputs brute_force() const;
 
  private:
-  TensorView view(const Buffer& buffer, int64_t tokens, int64_t heads, DType dtype) const {
-    return TensorView::contiguous(buffer.data(), dtype, tokens, heads, problem_.head_dim);
+  TensorView rows(const Buffer& buffer, int64_t head_dim, DType dtype) const {
+    return TensorView::contiguous(buffer.data(), dtype, problem_.tokens_q, problem_.heads_q, head_dim);
+  }
+  TensorView keys(const Buffer& buffer, int64_t head_dim, DType dtype) const {
+    return TensorView::contiguous(buffer.data(), dtype, problem_.tokens_kv, problem_.heads_kv, head_dim);
   }
 
   Problem problem_;

@@ -138,6 +138,67 @@ TEST_F(CpuAttention, ScaleIsAParameter) {
   }
 }
 
+std::vector<float> slopes_of(int64_t heads) {
+  std::vector<float> slopes;
+  for (int64_t h = 0; h < heads; ++h) slopes.push_back(0.3f / static_cast<float>(1 + h));
+  return slopes;
+}
+
+TEST_F(CpuAttention, HeadDimOfValuesIsItsOwn) {
+  for (const NamedMask& named : masks_of(150, 150)) {
+    for (const auto& [dim, dim_v] : {std::pair{24, 8}, {8, 40}, {192, 128}}) {
+      Problem problem = make_problem(named.mask, 4, 2, dim);
+      problem.head_dim_v = dim_v;
+      problem.lse_gradient = true;
+      check_both(problem, fmt::format("{}, head_dim_v {}", named.name, dim_v));
+    }
+  }
+}
+
+TEST_F(CpuAttention, ScoresAreCapped) {
+  for (const NamedMask& named : masks_of(150, 200)) {
+    for (const float softcap : {0.5f, 4.0f, 50.0f}) {
+      Problem problem = make_problem(named.mask, 4, 2, 24);
+      problem.softcap = softcap;
+      problem.scale = 0.7f;  // beyond the smaller caps
+      check_both(problem, fmt::format("{}, softcap {}", named.name, softcap), kF32Error, 2e-4);
+    }
+  }
+}
+
+TEST_F(CpuAttention, AlibiLowersDistantScores) {
+  for (const auto& [rows, keys] : {std::pair{150, 150}, {70, 300}, {300, 70}}) {
+    for (const NamedMask& named : masks_of(rows, keys)) {
+      Problem problem = make_problem(named.mask, 6, 2, 16);
+      problem.alibi_slopes = slopes_of(6);
+      check_both(problem, named.name + ", ALiBi", kF32Error, 2e-4);
+      problem.softcap = 5;
+      problem.head_dim_v = 24;
+      problem.lse_gradient = true;
+      check_both(problem, named.name + ", ALiBi, softcap, head_dim_v 24", kF32Error, 2e-4);
+    }
+  }
+}
+
+TEST_F(CpuAttention, FeaturesInNarrowTypesPassTheOracle) {
+  for (const NamedMask& named : masks_of(333, 333)) {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      for (const float softcap : {0.0f, 20.0f}) {
+        Problem problem = make_problem(named.mask, 6, 3, 40, dtype);
+        problem.head_dim_v = 64;
+        problem.softcap = softcap;
+        if (softcap == 0) problem.alibi_slopes = slopes_of(6);
+        for (const Kernel* kernel : {&cpu_naive(), &cpu_flash()}) {
+          const auto plan = kernel->plan(problem, cpu_device());
+          const VerifyReport report = verify(*plan, problem, Direction::kBackward, cpu_device(), {});
+          EXPECT_EQ(report.failure, "") << kernel->name() << ", " << describe(problem, named.name);
+          EXPECT_EQ(report.counting, softcap == 0 ? "" : "pass");
+        }
+      }
+    }
+  }
+}
+
 TEST_F(CpuAttention, EveryPattern) {
   for (const Pattern& pattern : patterns()) {
     PatternOptions options;

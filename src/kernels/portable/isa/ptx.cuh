@@ -26,6 +26,7 @@ struct PtxIsa {
   static LONGSPAN_DEVICE void sync() { __syncthreads(); }
   static LONGSPAN_DEVICE void sync_warp() { __syncwarp(); }
   static LONGSPAN_DEVICE float shfl_xor(float x, int lanes) { return __shfl_xor_sync(0xffffffff, x, lanes); }
+  static LONGSPAN_DEVICE bool any(bool x) { return __any_sync(0xffffffff, x) != 0; }
 
   // ---- shared memory ------------------------------------------------------------------------------------
   static LONGSPAN_DEVICE uint32_t shared_memory() {
@@ -129,10 +130,50 @@ struct PtxIsa {
   static LONGSPAN_DEVICE float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 
   // ---- global memory that blocks share -----------------------------------------------------------------
-  static LONGSPAN_DEVICE void add(float* to, float x) {
-    asm volatile("red.global.add.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(to)), "f"(x) : "memory");
+  // Sums of a warp's accumulators c[4] in 512 bytes. From 9.0 on, a lane adds its four at once; before, 32
+  // lanes add to 128 contiguous bytes.
+  static LONGSPAN_DEVICE void add_four(float* sums, int lane, const float (&c)[4]) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile(
+        "red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(sums + 4 * lane)),
+        "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3])
+        : "memory");
+#else
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      asm volatile("red.global.add.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(sums + 32 * i + lane)),
+                   "f"(c[i])
+                   : "memory");
+#endif
   }
-  static LONGSPAN_DEVICE int take(int32_t* counter) { return atomicAdd(counter, 1); }
+  // Those of lanes `lane` to `lane` + 3, a multiple of 4: c[lane][i].
+  static LONGSPAN_DEVICE void sums_of(const float* sums, int lane, float (&c)[4][4]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+#if __CUDA_ARCH__ >= 900
+      const Vector four = *reinterpret_cast<const Vector*>(sums + 4 * (lane + i));
+#pragma unroll
+      for (int j = 0; j < 4; ++j) c[i][j] = as_float(four.word[j]);
+#else
+      const Vector four = *reinterpret_cast<const Vector*>(sums + 32 * i + lane);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) c[j][i] = as_float(four.word[j]);
+#endif
+    }
+  }
+  // A lane's own, which other blocks have added to.
+  static LONGSPAN_DEVICE void sums_of_lane(const float* sums, int lane, float (&c)[4]) {
+#if __CUDA_ARCH__ >= 900
+    const float4 four = __ldcg(reinterpret_cast<const float4*>(sums + 4 * lane));
+    c[0] = four.x, c[1] = four.y, c[2] = four.z, c[3] = four.w;
+#else
+#pragma unroll
+    for (int i = 0; i < 4; ++i) c[i] = __ldcg(sums + 32 * i + lane);
+#endif
+  }
+  static LONGSPAN_DEVICE int take(int32_t* counter) {
+    return atomicAdd(counter, 1);
+  }
   // Waits for a turn: what other blocks wrote before they released it is seen from here on.
   static LONGSPAN_DEVICE void acquire(const int32_t* turn, int32_t value) {
     int32_t now;
@@ -148,7 +189,9 @@ struct PtxIsa {
     asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(__cvta_generic_to_global(turn)), "r"(value)
                  : "memory");
   }
-  static LONGSPAN_DEVICE void fence() { __threadfence(); }
+  static LONGSPAN_DEVICE void fence() {
+    __threadfence();
+  }
 };
 
 }  // namespace longspan::portable

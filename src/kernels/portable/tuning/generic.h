@@ -1,32 +1,40 @@
-// The constants by which the portable kernels' planner chooses, for every GPU. None is measured yet: tiles
-// are those of FlashAttention-2 where they fit, bounded by registers and by the shared memory of compute
-// capability 8.6. A GPU that is measured gets a copy of this file.
+// The constants by which the portable kernels' planner chooses, for GPUs that are not measured. Tiles are
+// those of FlashAttention-2 where they fit, bounded by registers and shared memory. A GPU that is measured
+// gets a file of its own beside this one.
 #pragma once
 
 #include "kernels/portable/shape.h"
 
 namespace longspan::portable::generic {
 
-// In order of preference for a head_dim. Each is compiled for both dtypes.
-//   head_dim, rows, keys, warps
+// In order of preference for a head_dim.
+//   head_dim, rows, keys, warps, stages
 inline constexpr ForwardShape kForwardShapes[] = {
-    {64, 128, 64, 4}, {96, 128, 64, 4}, {128, 128, 64, 4}, {192, 128, 64, 8}, {256, 64, 64, 4},
+    {64, 128, 64, 4, 2}, {96, 128, 64, 4, 1}, {128, 128, 64, 4, 1}, {192, 128, 64, 8, 1}, {256, 64, 64, 4, 1},
 };
-//   head_dim, rows, keys, warps, halves, stages, dq_rows
+//   head_dim, rows, keys, warps, key_groups, dq_rows, stages, parts
 inline constexpr BackwardShape kBackwardShapes[] = {
-    {64, 64, 128, 8, 1, 2, 2},   // 80 KiB
-    {96, 64, 128, 8, 1, 1, 4},   // 88 KiB
-    {128, 64, 128, 8, 1, 2, 2},  // 144 KiB: not on 8.6, 8.9 and 12.x
-    {128, 64, 64, 4, 1, 1, 2},   // 72 KiB
-    {192, 32, 64, 8, 2, 1, 2},   // 80 KiB
-    {256, 32, 64, 8, 2, 1, 2},   // 104 KiB: not on 8.6, 8.9 and 12.x
-    {256, 32, 32, 4, 2, 1, 2},   // 68 KiB
+    {64, 128, 128, 8, 4, 4, 1, 1},  // 129 KiB: not on 8.6, 8.9 and 12.x
+    {64, 64, 128, 8, 4, 2, 1, 1},   // 80 KiB
+    {96, 64, 128, 8, 4, 4, 2, 1},   // 129 KiB: not on 8.6, 8.9 and 12.x
+    {96, 64, 64, 4, 2, 2, 1, 1},    // 64 KiB
+    {128, 64, 128, 8, 4, 2, 2, 1},  // 161 KiB: not on 8.6, 8.9 and 12.x
+    {128, 64, 64, 4, 2, 2, 1, 1},   // 80 KiB
+    {192, 64, 64, 8, 2, 2, 1, 1},   // 112 KiB: not on 8.6, 8.9 and 12.x
+    {192, 32, 64, 8, 4, 2, 1, 1},   // 80 KiB
+    {256, 64, 64, 8, 2, 2, 1, 1},   // 144 KiB: not on 8.6, 8.9 and 12.x
+    {256, 32, 32, 4, 2, 2, 1, 1},   // 68 KiB
 };
 
 // Query heads of a GQA group that share a row tile, at most: 16 tokens are left of 128 rows, as in sm90.
 inline constexpr int kMostPack = 8;
 
-// K and V of a section of heads (backward: Q, dO and dQ) take at most this share of L2, as in sm90.
+// Backward: a multiprocessor's share of the work is at least so many pieces of tiles of keys, of at least
+// kLeastPiece tiles of rows each: a piece adds dK and dV to sums in memory, which costs about as much as a
+// few tiles.
+inline constexpr int64_t kPiecesPerUnit = 2, kLeastPiece = 24;
+
+// K and V of a section of heads take at most this share of L2, as in sm90.
 inline constexpr int64_t kSectionL2Divisor = 2;
 
 }  // namespace longspan::portable::generic

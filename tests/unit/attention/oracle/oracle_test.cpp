@@ -27,11 +27,11 @@ struct Definition {
   std::vector<double> exact_lse;
 
   explicit Definition(const Problem& p) : problem(p) {
-    const int64_t rows = p.tokens_q * p.heads_q * p.head_dim, keys = p.tokens_kv * p.heads_kv * p.head_dim;
-    q.resize(rows);
-    dout.resize(rows);
-    k.resize(keys);
-    v.resize(keys);
+    const int64_t rows = p.tokens_q * p.heads_q, keys = p.tokens_kv * p.heads_kv;
+    q.resize(rows * p.head_dim);
+    dout.resize(rows * p.dim_v());
+    k.resize(keys * p.head_dim);
+    v.resize(keys * p.dim_v());
     fill_normal(view(q, p.tokens_q, p.heads_q), 5, 0);
     fill_normal(view(k, p.tokens_kv, p.heads_kv), 5, 1);
     fill_normal(view(v, p.tokens_kv, p.heads_kv), 5, 2);
@@ -39,9 +39,9 @@ struct Definition {
     forward();
   }
 
-  TensorView view(const std::vector<double>& data, int64_t tokens, int64_t heads) const {
+  static TensorView view(const std::vector<double>& data, int64_t tokens, int64_t heads) {
     return TensorView::contiguous(const_cast<double*>(data.data()), DType::kF64, tokens, heads,
-                                  problem.head_dim);
+                                  static_cast<int64_t>(data.size()) / tokens / heads);
   }
 
   double score(int64_t h, int64_t i, int64_t j) const {
@@ -50,11 +50,17 @@ struct Definition {
       sum += q[(i * problem.heads_q + h) * problem.head_dim + d] *
              k[(j * problem.heads_kv + problem.kv_head_of(h)) * problem.head_dim + d];
     }
-    return sum * problem.softmax_scale();
+    sum *= problem.softmax_scale();
+    if (problem.softcap != 0) sum = problem.softcap * std::tanh(sum / problem.softcap);
+    if (!problem.alibi_slopes.empty()) {
+      const int64_t distance = i + problem.tokens_kv - problem.tokens_q - j;
+      sum -= problem.alibi_slopes[h] * static_cast<double>(std::abs(distance));
+    }
+    return sum;
   }
 
   void forward() {
-    o.assign(q.size(), 0);
+    o.assign(dout.size(), 0);
     lse.assign(problem.heads_q * problem.tokens_q, 0);
     exact_lse.assign(lse.size(), -kInf);
     for (int64_t h = 0; h < problem.heads_q; ++h) {
@@ -68,10 +74,10 @@ struct Definition {
         lse[h * problem.tokens_q + i] = static_cast<float>(std::log(sum));
         for (int64_t j = 0; j < problem.tokens_kv; ++j) {
           if (!mask.visible(i, j)) continue;
-          for (int64_t d = 0; d < problem.head_dim; ++d) {
-            o[(i * problem.heads_q + h) * problem.head_dim + d] +=
+          for (int64_t d = 0; d < problem.dim_v(); ++d) {
+            o[(i * problem.heads_q + h) * problem.dim_v() + d] +=
                 std::exp(score(h, i, j)) / sum *
-                v[(j * problem.heads_kv + problem.kv_head_of(h)) * problem.head_dim + d];
+                v[(j * problem.heads_kv + problem.kv_head_of(h)) * problem.dim_v() + d];
           }
         }
       }
@@ -120,8 +126,23 @@ Samples all_of(const Problem& problem, Direction direction) {
   return choose_samples(problem, direction, {.all = true});
 }
 
-TEST(Oracle, TheForwardPassIsTheDefinition) {
-  const Definition definition(make_problem(odd_masks(300, 277), 4, 2, 24));
+// The problem, and the same with what goes beyond plain attention.
+std::vector<Problem> with_features(const Problem& plain) {
+  Problem values = plain, capped = plain, alibi = plain, all = plain;
+  values.head_dim_v = plain.head_dim + 3;
+  capped.softcap = 1.5;
+  for (int64_t h = 0; h < plain.heads_q; ++h) alibi.alibi_slopes.push_back(0.2f / static_cast<float>(1 + h));
+  all.head_dim_v = plain.head_dim - 2;
+  all.softcap = 2;
+  all.alibi_slopes = alibi.alibi_slopes;
+  return {plain, values, capped, alibi, all};
+}
+
+class OracleOf : public testing::TestWithParam<size_t> {};  // one of with_features()
+INSTANTIATE_TEST_SUITE_P(Features, OracleOf, testing::Range<size_t>(0, 5));
+
+TEST_P(OracleOf, TheForwardPassIsTheDefinition) {
+  const Definition definition(with_features(make_problem(odd_masks(300, 277), 4, 2, 24))[GetParam()]);
   const Problem& problem = definition.problem;
   const auto reference =
       reference_forward(problem, definition.inputs(), all_of(problem, Direction::kForward));
@@ -135,17 +156,17 @@ TEST(Oracle, TheForwardPassIsTheDefinition) {
         EXPECT_NEAR(reference.lse[place], want, 1e-12);
       }
       EXPECT_EQ(reference.o.terms[place], problem.mask_of_query_head(h).visible_count(i));
-      for (int64_t d = 0; d < problem.head_dim; ++d) {
-        EXPECT_NEAR(reference.o.values[place * problem.head_dim + d],
-                    definition.o[(i * problem.heads_q + h) * problem.head_dim + d], 1e-12);
+      for (int64_t d = 0; d < problem.dim_v(); ++d) {
+        EXPECT_NEAR(reference.o.values[place * problem.dim_v() + d],
+                    definition.o[(i * problem.heads_q + h) * problem.dim_v() + d], 1e-12);
       }
     }
   }
 }
 
 // Each gradient equals the slope of the loss, by central differences.
-TEST(Oracle, TheBackwardPassIsTheSlopeOfTheLoss) {
-  Definition definition(make_problem(odd_masks(23, 19), 4, 2, 5));
+TEST_P(OracleOf, TheBackwardPassIsTheSlopeOfTheLoss) {
+  Definition definition(with_features(make_problem(odd_masks(23, 19), 4, 2, 5))[GetParam()]);
   const Problem problem = definition.problem;
   // lse is an f32 input; its rounding shifts the gradients slightly.
   const auto reference =
@@ -153,18 +174,18 @@ TEST(Oracle, TheBackwardPassIsTheSlopeOfTheLoss) {
   constexpr double kStep = 1e-5;
   const auto check = [&](std::vector<double>& input, const ReferenceRows& gradient, int64_t tokens,
                          int64_t heads) {
+    const int64_t dim = Definition::view(input, tokens, heads).head_dim;
     for (int64_t t = 0; t < tokens; ++t) {
       for (int64_t h = 0; h < heads; ++h) {
-        for (int64_t d = 0; d < problem.head_dim; ++d) {
-          double& x = input[(t * heads + h) * problem.head_dim + d];
+        for (int64_t d = 0; d < dim; ++d) {
+          double& x = input[(t * heads + h) * dim + d];
           const double before = x;
           x = before + kStep;
           const double up = definition.loss();
           x = before - kStep;
           const double down = definition.loss();
           x = before;
-          EXPECT_NEAR(gradient.values[(h * tokens + t) * problem.head_dim + d], (up - down) / (2 * kStep),
-                      2e-6)
+          EXPECT_NEAR(gradient.values[(h * tokens + t) * dim + d], (up - down) / (2 * kStep), 2e-6)
               << "token " << t << ", head " << h << ", element " << d;
         }
       }

@@ -85,6 +85,29 @@ TEST_P(Executors, PassOnTheGradientOfLse) {
   }
 }
 
+TEST_P(Executors, TakeHeadDimOfValuesAndSoftcap) {
+  const Kernel& kernel = kernel_from_name("cpu-flash");
+  for (const char* mask : {"causal_document", "share_question", "uniform_block_sparse"}) {
+    for (const auto& [dim, dim_v] : {std::pair{24, 8}, {8, 40}}) {
+      Problem problem = cp_problem(mask, cp_length(mask), 8, 2, dim);
+      problem.head_dim_v = dim_v;
+      problem.softcap = 3;
+      problem.lse_gradient = true;
+      Tensors single = draw(problem);
+      run_single(kernel, problem, single);
+      for (int ranks : {2, 3, 4}) {
+        SCOPED_TRACE(fmt::format("{}, head_dim {} and {}, {} ranks", mask, dim, dim_v, ranks));
+        const Schedule schedule = GetParam().schedule(problem, {1, ranks}, {});
+        EXPECT_NO_THROW(run_thread_ranks(ranks, milliseconds(60000), [&](Communicator& communicator) {
+          check_rank(kernel, problem, schedule, single, communicator, 1e-5, 1);
+          WithoutRows without(communicator);
+          check_rank(kernel, problem, schedule, single, without, 1e-5, 1);
+        }));
+      }
+    }
+  }
+}
+
 TEST_P(Executors, TakeANullGradientOfLseForZeros) {
   const Kernel& kernel = kernel_from_name("cpu-flash");
   Problem problem = cp_problem("causal", 509, 8, 2);

@@ -77,8 +77,8 @@ TEST(PortableEmulated, OddLengthsOfEveryMask) {
 TEST(PortableEmulated, EveryInstance) {
   for (const int64_t head_dim : {8, 64, 72, 96, 128, 136, 192, 200, 256}) {
     const bool is_instance = head_dim % 64 == 0 || head_dim == 96;
-    for (const int capability : {80, 86}) {  // large and small shared memory
-      if (capability == 86 && head_dim != 128 && head_dim != 256) continue;
+    for (const int capability : {80, 86, 90}) {  // large and small shared memory; measured
+      if (capability != 80 && !is_instance) continue;
       for (const NamedMask& named : masks_of(150))
         if (named.name == "two windows" || (is_instance && named.name == "full"))
           expect_right(problem_of({named.mask}, 2, 1, head_dim), named.name, head_dim == 128, capability);
@@ -106,6 +106,17 @@ TEST(PortableEmulated, QueriesAndKeysOfDifferentLengths) {
 TEST(PortableEmulated, ManyTiles) {
   expect_right(problem_of({one_band(700, 700, kBelow, 0)}, 1, 1, 64), "causal", true);
   expect_right(problem_of({one_band(600, 600, -200, 30)}, 2, 1, 96, DType::kF16), "window");
+}
+
+// Tiles of keys that so many rows see that several CTAs share them.
+TEST(PortableEmulated, PiecesOfATileOfKeys) {
+  for (const NamedMask& named : masks_of(600))
+    if (named.name == "full" || named.name == "documents")
+      for (const bool fp32 : {false, true}) {
+        Problem problem = problem_of({named.mask}, 8, 1, 64);
+        problem.fp32_output = fp32;
+        expect_right(problem, named.name, true);
+      }
 }
 
 // A row's sums may not grow with each tile that leaves its maximum as it is.
@@ -173,6 +184,61 @@ TEST(PortableEmulated, OwnScaleAndLargeScores) {
     Problem problem = problem_of({one_band(130, 130, -70, 10)}, 2, 1, 64);
     problem.scale = scale;
     expect_right(problem, fmt::format("scale {}", scale));
+  }
+}
+
+std::vector<float> slopes_of(int64_t heads) {
+  std::vector<float> slopes;
+  for (int64_t h = 0; h < heads; ++h) slopes.push_back(0.3f / static_cast<float>(1 + h));
+  return slopes;
+}
+
+TEST(PortableEmulated, HeadDimOfValuesIsItsOwn) {
+  for (const auto& [dim, dim_v] : {std::pair<int64_t, int64_t>{64, 32}, {40, 128}, {192, 128}, {8, 256}}) {
+    Problem problem = problem_of({one_band(150, 150, -90, 0)}, 4, 2, dim);
+    problem.head_dim_v = dim_v;
+    problem.lse_gradient = true;
+    expect_right(problem, fmt::format("head_dim_v {}", dim_v), dim == 64);
+    problem.fp32_output = true;
+    problem.dtype = DType::kF16;
+    expect_right(problem, fmt::format("head_dim_v {}", dim_v));
+  }
+}
+
+TEST(PortableEmulated, ScoresAreCapped) {
+  for (const NamedMask& named : masks_of(150)) {
+    for (const float softcap : {1.0f, 30.0f}) {
+      Problem problem = problem_of({named.mask}, 4, 2, 64);
+      problem.softcap = softcap;
+      problem.scale = 0.5f;  // beyond the smaller cap
+      expect_right(problem, fmt::format("{}, softcap {}", named.name, softcap), true);
+    }
+  }
+}
+
+TEST(PortableEmulated, AlibiLowersDistantScores) {
+  for (const NamedMask& named : masks_of(150)) {
+    Problem problem = problem_of({named.mask}, 6, 3, 40, DType::kF16);
+    problem.alibi_slopes = slopes_of(6);
+    expect_right(problem, named.name + ", ALiBi");
+  }
+  for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{40, 290}, {290, 40}}) {
+    Problem problem = problem_of({one_band(rows, columns, kBelow, columns - rows)}, 8, 1, 64);
+    problem.alibi_slopes = slopes_of(8);
+    expect_right(problem, "ALiBi");
+  }
+}
+
+TEST(PortableEmulated, AllFeaturesInEveryInstance) {
+  for (const int64_t head_dim : {64, 96, 128, 192, 256}) {
+    for (const int capability : {80, 86}) {
+      Problem problem = problem_of({one_band(140, 140, -90, 20)}, 4, 1, head_dim);
+      problem.head_dim_v = head_dim - 24;
+      problem.softcap = 4;
+      problem.alibi_slopes = slopes_of(4);
+      problem.deterministic = capability == 86;
+      expect_right(problem, "all features", false, capability);
+    }
   }
 }
 

@@ -32,6 +32,18 @@ struct EmulatedIsa {
     return mine.got;
   }
 
+  static bool any(bool x) {
+    struct Arguments {
+      bool x, got;
+    } mine{x, false};
+    emulator::meet("vote", &mine, [](void* const(&all)[32]) {
+      bool any = false;
+      for (void* lane : all) any = any || static_cast<const Arguments*>(lane)->x;
+      for (void* lane : all) static_cast<Arguments*>(lane)->got = any;
+    });
+    return mine.got;
+  }
+
   static uint32_t shared_memory() { return emulator::shared_base(); }
   static void cp_async(uint32_t to, const void* from, bool there) {
     emulator::copy_async(to, there ? from : nullptr, 16);
@@ -154,7 +166,15 @@ struct EmulatedIsa {
   static float log2(float x) { return std::log2(x); }
   static float fma(float a, float b, float c) { return std::fma(a, b, c); }
 
-  static void add(float* to, float x) { *to += x; }
+  static void add_four(float* sums, int lane, const float (&c)[4]) {
+    for (int i = 0; i < 4; ++i) sums[4 * lane + i] += c[i];
+  }
+  static void sums_of(const float* sums, int lane, float (&c)[4][4]) {
+    for (int i = 0; i < 16; ++i) c[i / 4][i % 4] = sums[4 * lane + i];
+  }
+  static void sums_of_lane(const float* sums, int lane, float (&c)[4]) {
+    for (int i = 0; i < 4; ++i) c[i] = sums[4 * lane + i];
+  }
   static int take(int32_t* counter) { return (*counter)++; }
   // Blocks run one after another, so nobody would ever come to change it.
   static void acquire(const int32_t* turn, int32_t value) {

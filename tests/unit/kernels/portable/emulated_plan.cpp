@@ -7,26 +7,25 @@
 #include "kernels/portable/forward.h"
 #include "kernels/portable/instances.h"
 #include "kernels/portable/passes.h"
-#include "kernels/portable/tuning/generic.h"
 
 namespace longspan::portable {
 namespace {
 
-template <class Element>
+template <class Element, bool kChangesScores>
 void emulate_forward(const ForwardShape& shape, const ForwardParams& params) {
-  with_instance(generic::kForwardShapes, shape, [&](auto index) {
-    using C = ForwardConfig<Element, generic::kForwardShapes[index]>;
+  with_instance(kForwardInstances, shape, [&](auto index) {
+    using C = ForwardConfig<Element, kForwardInstances[index], kChangesScores>;
     run_grid(params.order.items(), C::kThreads, shape.shared_bytes(),
              [&] { Forward<EmulatedIsa, C>(params).run(); });
   });
 }
 
-template <class Element>
+template <class Element, bool kChangesScores>
 void emulate_backward(const BackwardShape& shape, const BackwardParams& params) {
   const int64_t tiles = int64_t{params.heads.units()} * params.query_tiles;
   run_grid(tiles, kPassThreads, 4, [&] { prepare_rows<EmulatedIsa, Element>(params); });
-  with_instance(generic::kBackwardShapes, shape, [&](auto index) {
-    using C = BackwardConfig<Element, generic::kBackwardShapes[index]>;
+  with_instance(kBackwardInstances, shape, [&](auto index) {
+    using C = BackwardConfig<Element, kBackwardInstances[index], kChangesScores>;
     run_grid(params.order.items(), C::kThreads, shape.shared_bytes(),
              [&] { Backward<EmulatedIsa, C>(params).run(); });
   });
@@ -38,6 +37,7 @@ Device gpu_of(int capability) {
   device.kind = DeviceKind::kCuda;
   device.capability = capability;
   device.cache_bytes = 64 << 10;  // several sections
+  device.units = 8;               // several pieces of a tile of keys
   return device;
 }
 
@@ -54,14 +54,18 @@ class EmulatedPlan final : public Plan {
   size_t plan_bytes() const override { return 0; }
 
   void forward(const ForwardArgs& args, Stream) override {
-    const ForwardParams params = forward_params(problem_, forward_, view_of(forward_.map), args);
-    problem_.dtype == DType::kBF16 ? emulate_forward<Bf16>(forward_.shape, params)
-                                   : emulate_forward<F16>(forward_.shape, params);
+    const ForwardParams params =
+        forward_params(problem_, forward_, view_of(forward_.map), args, problem_.alibi_slopes.data());
+    with_policy(problem_.dtype, params.change, [&](auto element, auto changes) {
+      emulate_forward<decltype(element), decltype(changes)::value>(forward_.shape, params);
+    });
   }
   void backward(const BackwardArgs& args, Stream) override {
-    const BackwardParams params = backward_params(problem_, backward_, view_of(backward_.map), args);
-    problem_.dtype == DType::kBF16 ? emulate_backward<Bf16>(backward_.shape, params)
-                                   : emulate_backward<F16>(backward_.shape, params);
+    const BackwardParams params =
+        backward_params(problem_, backward_, view_of(backward_.map), args, problem_.alibi_slopes.data());
+    with_policy(problem_.dtype, params.change, [&](auto element, auto changes) {
+      emulate_backward<decltype(element), decltype(changes)::value>(backward_.shape, params);
+    });
   }
 
  private:

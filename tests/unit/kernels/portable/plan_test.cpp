@@ -41,8 +41,8 @@ TEST(PortableMap, TurnsCountTheVisitsOfAColumnTile) {
     for (size_t m = 0; m < maps.size(); ++m) {
       std::vector<int> visits(static_cast<size_t>(maps[m].column_tiles()));
       int64_t tiles = 0, expected = 0;
-      for (int32_t i = 0; i < map.row_tiles; ++i) {
-        const MapRow& row = map.rows[m * static_cast<size_t>(map.row_tiles) + static_cast<size_t>(i)];
+      for (int32_t i = 0; i < map.items; ++i) {
+        const MapRow& row = map.rows[m * static_cast<size_t>(map.items) + static_cast<size_t>(i)];
         EXPECT_EQ(row.tile, i);
         expected += maps[m].tiles[static_cast<size_t>(i)];
         for (uint32_t r = row.first_run; r < row.first_run + static_cast<uint32_t>(row.runs); ++r) {
@@ -59,6 +59,63 @@ TEST(PortableMap, TurnsCountTheVisitsOfAColumnTile) {
 TEST(PortableMap, TurnsOfACausalMaskNeedNoMoreRuns) {
   const std::vector<TileMap> maps = {lower_transposed(causal(1 << 16), {128, 64})};
   EXPECT_EQ(compile_map(maps, true).runs.size(), compile_map(maps, false).runs.size());
+}
+
+// The pieces of all tiles visit what the tiles do, each tile once, and share a slot.
+TEST(PortableMap, PiecesOfARowTileVisitItsTilesOnce) {
+  for (const Pattern& pattern : patterns()) {
+    SCOPED_TRACE(pattern.name);
+    PatternOptions options;
+    options.seqlen = 2048;
+    options.kv_heads = 2;
+    options.lengths = "uniform:20:1400";
+    if (pattern.suit_length != nullptr) pattern.suit_length(options);
+    std::vector<TileMap> maps;
+    for (const Mask& mask : draw_mask(pattern.name, options).masks)
+      maps.push_back(lower_transposed(mask, {64, 16}));
+    const Pieces pieces{20, 10};
+    const KernelMap map = compile_map(maps, false, pieces);
+    ASSERT_EQ(map.items, map.row_tiles + pieces.most_more);
+    ASSERT_EQ(map.rows.size(), maps.size() * static_cast<size_t>(map.items));
+    for (size_t m = 0; m < maps.size(); ++m) {
+      std::vector<std::multiset<std::pair<int, int>>> seen(static_cast<size_t>(map.row_tiles));
+      std::vector<std::set<int>> slots(seen.size());
+      std::vector<int> count(seen.size());
+      int last_cost = 1 << 30;
+      for (int32_t i = 0; i < map.items; ++i) {
+        const MapRow& row = map.rows[m * static_cast<size_t>(map.items) + static_cast<size_t>(i)];
+        int cost = 0;
+        for (uint32_t r = row.first_run; r < row.first_run + static_cast<uint32_t>(row.runs); ++r) {
+          const MapRun& run = map.runs[r];
+          for (int t = run.tile; t < run.tile + std::max(run.code, 1); ++t, ++cost)
+            seen[static_cast<size_t>(row.tile)].insert({t, std::min(run.code, 1)});
+        }
+        EXPECT_LE(cost, last_cost);
+        last_cost = cost;
+        if (row.tile < 0) continue;
+        ++count[static_cast<size_t>(row.tile)];
+        slots[static_cast<size_t>(row.tile)].insert(row.slot);
+        EXPECT_EQ(row.slot >= 0, row.pieces > 1);
+        EXPECT_LT(row.slot, map.slots[m]);
+        EXPECT_LE(map.slots[m], pieces.most_more);
+      }
+      const KernelMap whole = compile_map(maps, false);
+      for (int32_t i = 0; i < whole.items; ++i) {
+        const MapRow& row = whole.rows[m * static_cast<size_t>(whole.items) + static_cast<size_t>(i)];
+        std::multiset<std::pair<int, int>> expected;
+        for (uint32_t r = row.first_run; r < row.first_run + static_cast<uint32_t>(row.runs); ++r) {
+          const MapRun& run = whole.runs[r];
+          for (int t = run.tile; t < run.tile + std::max(run.code, 1); ++t)
+            expected.insert({t, std::min(run.code, 1)});
+        }
+        const auto tile = static_cast<size_t>(row.tile);
+        EXPECT_EQ(seen[tile], expected);
+        EXPECT_EQ(slots[tile].size(), 1u);
+      }
+      for (const MapRow& row : map.rows)
+        if (row.tile >= 0 && maps.size() == 1) EXPECT_EQ(count[static_cast<size_t>(row.tile)], row.pieces);
+    }
+  }
 }
 
 TEST(PortableOrder, TakesEachItemOnceSectionBySection) {
