@@ -59,10 +59,10 @@ inline constexpr int64_t kLongColumn = 2048;
 // and 37.
 inline constexpr int64_t kVeryLongColumn = 4096;
 inline constexpr int kTallRows = 80;
+inline constexpr int kVeryLongSectionUnits = 2, kScatteredSectionUnits = 1;
 // Tiles of so many rows at this head_dim. Backward, version 51.
 inline constexpr int kTallestRows = 128;
 inline constexpr int64_t kTallestRowsHeadDim = 64;
-inline constexpr int kVeryLongSectionUnits = 2, kScatteredSectionUnits = 1;
 
 // Share of all pairs that is visible, as one over a divisor: from one half on, short masks add to zeros too.
 // Backward, versions 34 and 36.
