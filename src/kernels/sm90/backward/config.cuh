@@ -89,8 +89,7 @@ struct BackwardConfig {
                 : kInRows ? kWarpgroups == 2 && kRows == 64
                           : kPanels >= kWarpgroups,
                 "dq of 128 rows: 64 by head_dim for each of two warpgroups; in rows: 64 by half of head_dim; "
-                "dq^T: 64 of "
-                "head_dim at least");
+                "dq^T: 64 of head_dim at least");
   static_assert(kStreams == 1 ? kStore != BackwardStore::kRegisters
                               : kStreams == 2 && (kStore == BackwardStore::kRegisters || kOrdered),
                 "TMA adds dq of one stream from shared memory; two streams add it from registers");

@@ -275,7 +275,7 @@ class BackwardConsumer {
   }
 
   // Stores ds of this warpgroup's 64 keys, as rows of q by keys, for dq's product. The product of the tile
-  // before last is complete in both warpgroups, since they have met since.
+  // before last is complete in both warpgroups, since they have met since, or waited for each other's ds.
   __device__ __forceinline__ void store_ds(const uint32_t (&ds)[kSteps][4]) {
     // Lane l has row l % 8 of matrix l / 8. The matrices are keys 0 - 7 and 8 - 15 of rows 0 - 7, then of
     // rows 8 - 15.
