@@ -50,11 +50,12 @@ def settings_of(folder, **changed):
     return TrainingArguments(folder, **{
         "use_cpu": True, "report_to": "none", "save_strategy": "no", "logging_steps": 1, "disable_tqdm": True,
         "per_device_train_batch_size": 4, "per_device_eval_batch_size": 4, "gradient_accumulation_steps": 2,
-        "num_train_epochs": 2, "learning_rate": 0.3, "optim": "sgd", **changed})
+        "num_train_epochs": 2, "learning_rate": 0.3, "optim": "sgd", "include_num_input_tokens_seen": "all", **changed})
 
 
 def train(cp_size, model, **changed):
-    """(losses and norms of the gradients of each step, loss of the evaluation, parameters). cp_size 0: by a plain Trainer."""
+    """(loss, norm of the gradients and tokens so far of each step, loss of the evaluation, parameters). cp_size 0: by a plain
+    Trainer."""
     import transformers
     from longspan.integrations.trainer import Trainer
     with tempfile.TemporaryDirectory() as folder:
@@ -66,7 +67,7 @@ def train(cp_size, model, **changed):
         else:
             trainer = transformers.Trainer(**options)
         trainer.train()
-        steps = [(step["loss"], step["grad_norm"]) for step in trainer.state.log_history if "grad_norm" in step]
+        steps = [(step["loss"], step["grad_norm"], step["num_input_tokens_seen"]) for step in trainer.state.log_history if "grad_norm" in step]
         return steps, trainer.evaluate()["eval_loss"], [p.detach() for p in trainer.model.parameters()]
 
 

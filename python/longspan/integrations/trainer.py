@@ -40,6 +40,9 @@ class Trainer(transformers.Trainer):
         if not self.model_accepts_loss_kwargs:
             raise NotImplementedError(f"{type(self.model).__name__} does not take num_items_in_batch, by which ranks with different "
                                       "numbers of tokens find the same mean")
+        if self.args.world_size != dist.get_world_size():
+            raise ValueError(f"the Trainer sees {self.args.world_size} ranks of {dist.get_world_size()}: start them with torchrun or "
+                             "accelerate, which set the environment's variables")
         if dist.get_process_group_ranks(self._cp.group) != list(range(self._first_rank, self._first_rank + self._cp.size)):
             raise ValueError("the ranks of a ContextParallel must be consecutive: make cp the last dimension of the mesh")
 
@@ -60,6 +63,8 @@ class Trainer(transformers.Trainer):
     def _data_loader_of_group(self, loader, device_placement=None, slice_fn_for_dispatch=None):
         """Accelerator.prepare_data_loader(), with the groups in place of the ranks."""
         accelerator = self.accelerator
+        if getattr(loader, "_is_accelerate_prepared", False):
+            return loader
         if accelerator.dispatch_batches or hasattr(loader.batch_sampler, "rank"):
             raise NotImplementedError("batches that rank 0 dispatches, or that are balanced between ranks: the ranks of a group "
                                       "read the same batches")
@@ -78,6 +83,11 @@ class Trainer(transformers.Trainer):
         gathered = self.accelerator.gather(losses).view(self.args.world_size, -1)[::self._cp.size].flatten()
         state = self.accelerator.gradient_state
         return gathered[:state.remainder] if state.end_of_dataloader and state.remainder > 0 else gathered
+
+    def _track_num_input_tokens(self, inputs):
+        before = self.state.num_input_tokens_seen
+        super()._track_num_input_tokens(inputs)  # of all ranks, with the same batch in each of a group
+        self.state.num_input_tokens_seen = before + (self.state.num_input_tokens_seen - before) // self._cp.size
 
     def _prepare_context_parallel_inputs(self, model, inputs):
         unknown = sorted(set(inputs) - _TAKEN)

@@ -332,6 +332,22 @@ TEST(Executor, EndsOnAllRanksWhenOneFails) {
   for (size_t rank : {0, 2, 3}) EXPECT_THAT(errors[rank], HasSubstr("rank 1 failed: power failure"));
 }
 
+TEST(Executor, KeepsTimesIfAsked) {
+  const Problem problem = cp_problem("causal", 256, 8, 2);
+  const Schedule schedule = strategy_from_name("ring-p2p").schedule(problem, {1, 2}, {});
+  run_thread_ranks(2, milliseconds(30000), [&](Communicator& communicator) {
+    for (const auto timing : {Executor::Timing::kOn, Executor::Timing::kOff}) {
+      Tensors local(problem, count(schedule.owned[static_cast<size_t>(communicator.rank())]));
+      Executor executor(schedule, problem, kernel_from_name("cpu-flash"), cpu_device(), communicator,
+                        Direction::kForward, nullptr, timing);
+      executor.forward(local.forward(), nullptr, {});
+      executor.finish({});
+      EXPECT_EQ(executor.times().compute_s > 0, timing == Executor::Timing::kOn);
+      EXPECT_GT(executor.times().sent_bytes, 0);
+    }
+  });
+}
+
 // A time limit detects a rank that hangs, on every rank that waits for it.
 TEST(Executor, EndsOnAllRanksWhenOneHangs) {
   const Problem problem = cp_problem("causal", 256, 8, 2);
