@@ -144,27 +144,13 @@ def connect(ranks, strategy, device):
     return ContextParallel(strategy=strategy)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=50)
-    parser.add_argument("--tokens", type=int, default=1024, help="of a step")
-    parser.add_argument("--check", action="store_true")
-    parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--heads", type=int, nargs=2, default=[4, 2], metavar=("Q", "KV"))
-    parser.add_argument("--every", type=int, default=10, help="steps between two lines of output")
-    parser.add_argument("--cp", type=int, default=1, help="ranks that share each batch")
-    parser.add_argument("--strategy", default="balanced", help="of context parallelism: ulysses, ring-p2p, ...")
-    options = parser.parse_args()
-    device, dtype = ("cuda", torch.bfloat16) if torch.cuda.is_available() else ("cpu", torch.float32)
-    cp = connect(options.cp, options.strategy, device) if options.cp > 1 else None
-    talks = cp is None or cp.rank == 0
+def train(options, device, dtype, cp=None):
+    """Yields the number of documents and the loss of each step. cp: the ContextParallel of ranks that share the batches."""
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(1)
     attention = longspan.attention if cp is None else cp.attention
     model = GPT(256, options.width, options.layers, *options.heads, attention).to(device, dtype)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    begin = time.perf_counter()
     for step in range(options.steps):
         lengths, tokens = draw_documents(options.tokens, generator)
         if options.check and step == 0 and cp is None:
@@ -182,8 +168,32 @@ def main():
             cp.sum_gradients(model.parameters())
         optimizer.step()
         optimizer.zero_grad()
+        yield len(lengths), loss.detach()
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--tokens", type=int, default=1024, help="of a step")
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--heads", type=int, nargs=2, default=[4, 2], metavar=("Q", "KV"))
+    parser.add_argument("--every", type=int, default=10, help="steps between two lines of output")
+    parser.add_argument("--cp", type=int, default=1, help="ranks that share each batch")
+    parser.add_argument("--strategy", default="balanced", help="of context parallelism: ulysses, ring-p2p, ...")
+    return parser
+
+
+def main():
+    options = arguments().parse_args()
+    device, dtype = ("cuda", torch.bfloat16) if torch.cuda.is_available() else ("cpu", torch.float32)
+    cp = connect(options.cp, options.strategy, device) if options.cp > 1 else None
+    talks = cp is None or cp.rank == 0
+    begin = time.perf_counter()
+    for step, (documents, loss) in enumerate(train(options, device, dtype, cp)):
         if talks and (step % options.every == 0 or step == options.steps - 1):
-            print(f"step {step:4}  {len(lengths):2} documents  loss {float(loss.detach()):.5f}  "
+            print(f"step {step:4}  {documents:2} documents  loss {float(loss):.5f}  "
                   f"{(step + 1) * options.tokens / (time.perf_counter() - begin):.0f} tokens/s")
     if cp is not None:
         dist.destroy_process_group()

@@ -11,6 +11,7 @@ PEER = {
 }
 
 import importlib.metadata
+import inspect
 import math
 
 import flashinfer
@@ -24,6 +25,9 @@ HEAD_DIMS = (64, 128, 256)
 WORKSPACE_BYTES = 128 << 20  # recommended by its documentation
 INT_WORKSPACE_BYTES = 8 << 20  # the initial size in its wrappers
 SPARSE_INDICES = 128 << 20  # likewise: the number of keys listed by all row blocks of all heads
+# 0.5.3 needs that buffer made larger for long sequences; 0.7.2 makes it itself.
+TAKES_SPARSE_INDICES = "vector_sparse_indices_buffer" in inspect.signature(
+    flashinfer.VariableBlockSparseAttentionWrapper.reset_workspace_buffer).parameters
 
 
 class ForwardPlan(Plan):
@@ -113,7 +117,7 @@ class Adapter(Peer):
         row_sizes, column_sizes, grid = parts
         workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=device)
         wrapper = flashinfer.VariableBlockSparseAttentionWrapper(workspace)
-        if (listed := int((grid * column_sizes[:, None, :]).sum())) >= SPARSE_INDICES:
+        if TAKES_SPARSE_INDICES and (listed := int((grid * column_sizes[:, None, :]).sum())) >= SPARSE_INDICES:
             wrapper.reset_workspace_buffer(
                 workspace, torch.empty(INT_WORKSPACE_BYTES, dtype=torch.uint8, device=device),
                 vector_sparse_indices_buffer=torch.empty(listed + 1, dtype=torch.int32, device=device))

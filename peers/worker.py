@@ -20,19 +20,21 @@ import time
 import traceback
 
 # The interpreter runs isolated (-I): no module comes from the working folder, PYTHONPATH or a user's own packages.
-sys.path[:0] = [os.path.dirname(os.path.abspath(__file__))] + [
-    folder for folder in os.environ.get("LONGSPAN_PYTHONPATH", "").split(":") if folder.startswith("/")]
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE] + [folder for folder in os.environ.get("LONGSPAN_PYTHONPATH", "").split(":") if folder.startswith("/")]
 sys.dont_write_bytecode = "PYTHONDONTWRITEBYTECODE" in os.environ
 
 from support import devices
 from support.adapter import Problem, Unsupported
 
+sys.path.append(sys.path.pop(0))  # behind all packages: an adapter may have the name of one, as flashmask has
+
 
 def module_of(name):
     """The adapter: a file that the user has named, or one of this folder."""
     stem = name.replace("-", "_")
-    for path in os.environ.get("LONGSPAN_PEER_FILES", "").split(":"):
-        if os.path.basename(path) == stem + ".py":
+    for path in os.environ.get("LONGSPAN_PEER_FILES", "").split(":") + [os.path.join(HERE, stem + ".py")]:
+        if os.path.basename(path) == stem + ".py" and os.path.exists(path):
             spec = importlib.util.spec_from_file_location("longspan_peer_" + stem, path)
             module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)

@@ -80,29 +80,33 @@ build() {
   cmake --build "$folder" -j "$(build_jobs)" ${build_targets:+--target "${build_targets[@]}"} || fail "the build failed"
 }
 
-# python_environment NAME PIP_ARGUMENT...: a virtual environment with these packages in the user's cache folder, made once, for
-# all checkouts. Prints its interpreter, or fails; what pip says goes to stderr.
-python_environment() {
-  local folder lock
+# python_environment NAME PIP_ARGUMENT...: a virtual environment in the user's cache folder, for all checkouts, in which pip was
+# given these arguments once. Its file `complete` lists them, a call in a line; calls with others add to it. Prints the
+# interpreter, or fails; what pip says goes to stderr.
+python_environment() (
   folder=${XDG_CACHE_HOME:-$HOME/.cache}/longspan/$1
   shift
   mkdir -p "${folder%/*}" && exec {lock}>"$folder.lock" && flock "$lock"  # another checkout may be installing it
-  if [ ! -e "$folder/complete" ]; then
+  [ -e "$folder/complete" ] || rm -rf "$folder"
+  if ! grep -qxFs -e "$*" "$folder/complete"; then
     say "Installing $* into $folder" >&2
-    rm -rf "$folder"
-    { python3 -m venv "$folder" && "$folder/bin/pip" install -q --disable-pip-version-check "$@" && touch "$folder/complete"; } >&2 ||
-      return 1
+    { { [ -e "$folder/complete" ] || python3 -m venv "$folder"; } &&
+      "$folder/bin/pip" install -q --disable-pip-version-check "$@" && echo "$*" >>"$folder/complete"; } >&2 || exit 1
   fi
   echo "$folder/bin/python"
-}
+)
 
 python_version() { python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])'; }
 
 # An interpreter with PyTorch and pytest, some 5 GB, for the tests of the Python package. Prints its path, or nothing and the
 # reason on stderr where it cannot be made; the tests then report `skipped`.
 torch_python() {
-  python_environment "torch-2.11-transformers-5-python-$(python_version)" 'torch==2.11.*' 'transformers==5.*' numpy pytest ||
-    echo "PyTorch could not be installed; the tests of the Python package are skipped" >&2
+  local name=torch-2.11-transformers-5-python-$(python_version)
+  python_environment "$name" 'torch==2.11.*' 'transformers==5.*' accelerate numpy pytest ||
+    { echo "PyTorch could not be installed; the tests of the Python package are skipped" >&2 && return; }
+  # Its attention needs little of what it depends on for training.
+  python_environment "$name" --no-deps torchtitan==0.3.0 spmd_types==0.2.3 'tyro==1.*' docstring_parser 'typeguard==4.*' >/dev/null ||
+    echo "torchtitan could not be installed; its test is skipped" >&2
 }
 
 # The default preset of this machine: with CUDA if it can be used.

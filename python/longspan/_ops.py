@@ -88,21 +88,26 @@ class _Eager(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, dout, dlse):
-        if not torch.is_grad_enabled():
-            return _like_inputs(ctx, _backward(ctx, dout, dlse))
-        with torch.no_grad():
-            gradients = _like_inputs(ctx, _backward(ctx, dout, dlse))
-        # create_graph: what depends on these gradients must not lose its part of the second derivatives without a word.
-        later = torch._C._functions.DelayedError("longspan.attention has no second derivatives", len(gradients))
-        return later(*(x if x is None else x.detach().requires_grad_() for x in gradients))
+        return first_derivatives(lambda: like_inputs(ctx, _backward(ctx, dout, dlse)))
 
 
-def _like_inputs(ctx, gradients):
-    dq, dk, dv, _ = gradients
+def first_derivatives(gradients_of):
+    """The gradients that the function gives."""
+    if not torch.is_grad_enabled():
+        return gradients_of()
+    with torch.no_grad():
+        gradients = gradients_of()
+    # create_graph: what depends on these gradients must not lose its part of the second derivatives without a word.
+    later = torch._C._functions.DelayedError("longspan.attention has no second derivatives", len(gradients))
+    return later(*(x if x is None else x.detach().requires_grad_() for x in gradients))
+
+
+def like_inputs(ctx, gradients):
+    dq, dk, dv, *rest = gradients
     if dq is None:
         return gradients
     of_q, of_k, of_v = ctx.shapes
-    return shaped(dq, of_q), shaped(dk, of_k), shaped(dv, of_v), None
+    return shaped(dq, of_q), shaped(dk, of_k), shaped(dv, of_v), *rest
 
 
 def attention(q, k, v, plan):

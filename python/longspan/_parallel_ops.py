@@ -28,9 +28,10 @@ def _setup(ctx, inputs, output):
     ctx.mark_non_differentiable(output[2])
 
 
-def _backward(ctx, dout, dlse, _):
+def _backward(ctx, dout, dlse, _=None):
     q, k, v, o, lse, kept, plan = ctx.saved_tensors
-    dout = torch.zeros_like(o) if dout is None else dout.contiguous()  # a rank that skipped the pass would be missed
+    # A rank that skipped the pass would be missed.
+    dout = torch.zeros_like(o) if dout is None else _ops.dense(_ops.shaped(dout, o.shape))
     try:
         return *backward(dout, _ops.dense(dlse), q, k, v, o, lse, kept, plan), None, None
     except RuntimeError:
@@ -42,20 +43,28 @@ torch.library.register_autograd("longspan::parallel_attention", _backward, setup
 
 
 class _Eager(torch.autograd.Function):
-    """The same in eager mode, where a Function costs less time than a registered gradient."""
+    """The same in eager mode, where a Function costs less time than a registered gradient. Batches are flattened here, so that
+    autograd records no views."""
 
     @staticmethod
     def forward(ctx, q, k, v, plan, kept_bytes):
-        output = forward(q, k, v, plan, kept_bytes)
-        _setup(ctx, (q, k, v, plan, kept_bytes), output)
-        return output
+        shapes = ctx.shapes = q.shape, k.shape, v.shape
+        q, k, v = _ops.tokens(q, "q"), _ops.tokens(k, "k"), _ops.tokens(v, "v")
+        o, lse, kept = forward(q, k, v, plan, kept_bytes)
+        ctx.save_for_backward(q, k, v, o, lse, kept, plan)
+        ctx.set_materialize_grads(False)
+        return _ops.like_rows(o, shapes[0]), lse
 
-    backward = staticmethod(torch.autograd.function.once_differentiable(_backward))
+    @staticmethod
+    def backward(ctx, dout, dlse):
+        return _ops.first_derivatives(lambda: _ops.like_inputs(ctx, _backward(ctx, dout, dlse)))
 
 
 def attention(q, k, v, plan, kept_bytes):
-    """(o, lse), differentiable."""
-    if not torch.is_grad_enabled():
-        return forward(q, k, v, plan, 0)[:2]
-    run = differentiable if torch.compiler.is_compiling() else _Eager.apply
-    return run(q, k, v, plan, kept_bytes)[:2]
+    """(o, lse), differentiable. q [T_r, Hq, D] or [1, T_r, Hq, D], k and v likewise; o is like q, lse [Hq, T_r]."""
+    compiling = torch.compiler.is_compiling()
+    if torch.is_grad_enabled() and not compiling:
+        return _Eager.apply(q, k, v, plan, kept_bytes)
+    run, kept_bytes = (differentiable, kept_bytes) if torch.is_grad_enabled() else (forward, 0)
+    o, lse, _ = run(_ops.tokens(q, "q"), _ops.tokens(k, "k"), _ops.tokens(v, "v"), plan, kept_bytes)
+    return _ops.like_rows(o, q.shape), lse

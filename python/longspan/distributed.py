@@ -110,8 +110,6 @@ class ContextParallel:
 
     def _attention(self, q, k, v, place, scale, softcap, sinks, deterministic, return_lse):
         q, k, v = autocast(q, k, v)
-        shape = q.shape
-        q, k, v = _ops.tokens(q, "q"), _ops.tokens(k, "k"), _ops.tokens(v, "v")
         if isinstance(place, Placement):
             if deterministic is None:
                 deterministic = torch.are_deterministic_algorithms_enabled()
@@ -131,7 +129,7 @@ class ContextParallel:
                 raise_interrupt()
                 explain(q, k, v, found, found.count, found.count)
             raise
-        return result(_ops.like_rows(o, shape), lse, sinks, return_lse)
+        return result(o, lse, sinks, return_lse)
 
     @torch.no_grad()
     def sum_gradients(self, parameters):
@@ -354,13 +352,13 @@ class Placement:
     def _plan_of(self, q, v, scale, softcap, deterministic, lse_gradient):
         """The plan that is kept for such calls, or a new one."""
         backward = torch.is_grad_enabled()
-        key = (q.dtype, q.device, v.shape[2], scale, softcap, deterministic, lse_gradient and backward)
+        key = (q.dtype, q.device, v.shape[-1], scale, softcap, deterministic, lse_gradient and backward)
         found = self._plans.get(key)
         if found is None or backward and not found.backward:
             if torch.compiler.is_compiling():
                 raise RuntimeError("a placement must have its plan before torch.compile traces a call: give the call "
                                    "Placement.plan(), or call it once before")
-            found = self._plans[key] = self.plan(q.dtype, q.device, head_dim_v=v.shape[2], scale=scale, softcap=softcap,
+            found = self._plans[key] = self.plan(q.dtype, q.device, head_dim_v=v.shape[-1], scale=scale, softcap=softcap,
                                                  deterministic=deterministic, backward=backward, lse_gradient=lse_gradient)
         return found
 

@@ -140,7 +140,8 @@ class ParallelAttention::Impl {
         schedule_(scheduled(problem, config, group.size())),
         kernel_(find_kernel(problem, device, until, config.kernel)),
         own_(problem),
-        executor_(schedule_, problem, kernel_, device, group.communicator(), until, std::move(scratch)) {
+        executor_(schedule_, problem, kernel_, device, group.communicator(), until, std::move(scratch),
+                  Executor::Timing::kOff) {
     own_.tokens_q = own_.tokens_kv = count(tokens());
   }
 

@@ -1,14 +1,19 @@
 // `longspan advise`: orders the strategies that a problem and a machine allow by their predicted time.
 #include <algorithm>
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "base/parse.h"
 #include "base/printable.h"
 #include "bench/simulate/advise.h"
+#include "bench/simulate/against.h"
+#include "bench/simulate/predict.h"
 #include "bench/spec/values.h"
 #include "cli/command.h"
 #include "cli/machine_option.h"
@@ -16,6 +21,7 @@
 #include "cli/schedule_case.h"
 #include "cli/workload_advice.h"
 #include "record/json.h"
+#include "report/output_file.h"
 
 namespace longspan::cli {
 namespace {
@@ -24,16 +30,37 @@ using bench::Candidate;
 using record::Json;
 
 struct AdviseArguments : ScheduleArguments, MachineArguments {
-  std::string workload;
+  std::string workload, memory, predictions;
+  std::vector<std::string> measured;
   bool json = false;
 };
+
+// A pass of the fastest candidate, and the measured case that is most like it.
+struct Nearest {
+  Direction direction;
+  bench::Compared compared;
+};
+
+// Lines of `longspan simulate --json` begin with their type.
+constexpr std::string_view kPredictionsBegin = "{\"type\":\"simulated\"";
+
+// What --memory gives; 0 without it.
+double bytes_of(const std::string& text) {
+  if (text.empty()) return 0;
+  try {
+    return static_cast<double>(bench::parse_count(text, 1, int64_t{1'000'000'000'000'000}));
+  } catch (const Error& error) {
+    LONGSPAN_CHECK_INPUT(false, "--memory {}", error.what());
+    throw;
+  }
+}
 
 bool too_close(const Candidate& candidate, const Candidate& best) {
   return candidate.time_s() < (1 + bench::kTooClose) * best.time_s();
 }
 
-void print_json(const std::vector<Candidate>& candidates, const bench::Case& problem,
-                const bench::Machine& machine) {
+void print_json(const std::vector<Candidate>& candidates, const std::vector<Nearest>& nearest,
+                const bench::Case& problem, const bench::Machine& machine) {
   Json list = Json::array();
   for (const Candidate& candidate : candidates) {
     nlohmann::json parallelism = nlohmann::json::object();
@@ -44,14 +71,26 @@ void print_json(const std::vector<Candidate>& candidates, const bench::Case& pro
     entry["slower_links_s"] = candidate.slower_links_s;
     entry["faster_links_s"] = candidate.faster_links_s;
     if (candidate.held_bytes > 0) entry["held_bytes"] = candidate.held_bytes;
-    entry["too_close"] = too_close(candidate, candidates.front());
+    entry["memory_bytes"] = candidate.memory_bytes;
+    entry["fits"] = candidate.fits;
+    entry["too_close"] = candidate.fits && too_close(candidate, candidates.front());
+    const std::string reason = reason_of(candidate, candidates.front());
+    if (!reason.empty()) entry["reason"] = reason;
     list.push_back(std::move(entry));
   }
   const std::string transport(name_of(problem.parallelism.transport));
+  Json measured = Json::array();
+  for (const Nearest& each : nearest) {
+    measured.push_back({{"direction", name_of(each.direction)},
+                        {"case", bench::to_json(each.compared.c)},
+                        {"measured_s", each.compared.measured_s},
+                        {"predicted_s", each.compared.predicted_s}});
+  }
   const Json json = {{"machine", {{"name", machine.name}, {"measured", machine.measured(transport)}}},
                      {"mask", problem.mask},
                      {"seqlen", problem.seqlen},
-                     {"candidates", std::move(list)}};
+                     {"candidates", std::move(list)},
+                     {"nearest_measured", std::move(measured)}};
   fmt::print("{}\n", record::text_of(json));
 }
 
@@ -64,28 +103,76 @@ void print_fastest(const std::vector<Candidate>& candidates, const char* links, 
              bench::format_seconds(best.*time));
 }
 
-void print_text(const std::vector<Candidate>& candidates, const bench::Case& problem,
-                const bench::Machine& machine) {
+void print_text(const std::vector<Candidate>& candidates, const std::vector<Nearest>& nearest,
+                const bench::Case& problem, const bench::Machine& machine) {
   const Topology topology = problem.parallelism.topology();
   fmt::print("{} {}, {}:{} heads of {}, {}, on {}x{} GPUs: predicted\n", printable(problem.mask),
              format_length(problem.seqlen), problem.heads_q, problem.heads_kv, problem.head_dim,
              name_of(problem.dtype), topology.nodes, topology.devices);
   fmt::print("{}\n", machine_line(machine));
-  fmt::print("  {:<38}  {:>9}  {:>9}  {:>9}  {:>9}\n", "strategy", "both", "forward", "backward", "held");
+  fmt::print("  {:<38}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}\n", "strategy", "both", "forward", "backward",
+             "held", "memory");
   const Candidate& best = candidates.front();
   for (const Candidate& each : candidates) {
     const double more = 100 * (each.time_s() / best.time_s() - 1);
-    const std::string verdict = &each == &best          ? "fastest"
-                                : too_close(each, best) ? "too close to call"
-                                                        : fmt::format("{:.0f}% slower", more);
-    fmt::print("  {:<38}  {:>9}  {:>9}  {:>9}  {:>9}  {}\n", describe_strategy(each.parallelism),
+    const std::string reason = reason_of(each, best);
+    const std::string verdict =
+        !each.fits              ? "does not fit"
+        : &each == &best        ? "fastest"
+        : too_close(each, best) ? "too close to call"
+                                : fmt::format("{:.0f}% slower{}{}", more, reason.empty() ? "" : ": ", reason);
+    fmt::print("  {:<38}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {}\n", describe_strategy(each.parallelism),
                bench::format_seconds(each.time_s()), bench::format_seconds(each.forward_s),
-               bench::format_seconds(each.backward_s),
-               each.held_bytes > 0 ? bench::format_bytes(each.held_bytes) : "-", verdict);
+               bench::format_seconds(each.backward_s), bench::format_bytes(each.held_bytes),
+               bench::format_bytes(each.memory_bytes), verdict);
   }
+  fmt::print("\n  held: buffers; memory: these and a rank's q, k, v, o, lse and gradients\n");
   fmt::print("\n");
   print_fastest(candidates, "slower", &Candidate::slower_links_s);
   print_fastest(candidates, "faster", &Candidate::faster_links_s);
+  for (const Nearest& each : nearest) {
+    const bench::Compared& measured = each.compared;
+    fmt::print("  nearest measured, {}: {} where {} was predicted ({:.1f}%): {}\n", name_of(each.direction),
+               bench::format_seconds(measured.measured_s), bench::format_seconds(measured.predicted_s),
+               100 * measured.error(), describe(measured.c));
+  }
+}
+
+// The candidates' cases, forward and backward.
+template <class Visit>
+void for_each_pass(const std::vector<Candidate>& candidates, bench::Case c, Visit visit) {
+  for (const Candidate& candidate : candidates) {
+    c.parallelism = candidate.parallelism;
+    for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
+      c.direction = direction;
+      visit(c);
+    }
+  }
+}
+
+std::vector<Nearest> nearest_measured(const std::vector<std::string>& paths, const Candidate& fastest,
+                                      const bench::Case& problem, const bench::Machine& machine) {
+  std::vector<Nearest> list;
+  const std::vector<bench::Compared> cases = bench::measured_cases(paths, machine);
+  for_each_pass({fastest}, problem, [&](const bench::Case& c) {
+    if (const bench::Compared* found = bench::nearest(cases, c)) {
+      list.push_back({c.direction, *found});
+      list.back().compared.predicted_s = *bench::predict(found->c, machine).record.time_s;
+    }
+  });
+  LONGSPAN_CHECK_INPUT(paths.empty() || !list.empty(), "--measured: no measured case of {} that {} describes",
+                       fastest.parallelism.strategy, machine.name);
+  return list;
+}
+
+// Results lines of every candidate, which `longspan report` draws.
+void write_predictions(const report::OutputFile& file, const std::vector<Candidate>& candidates,
+                       const bench::Case& problem, const bench::Machine& machine) {
+  std::string text;
+  for_each_pass(candidates, problem, [&](const bench::Case& c) {
+    text += record::text_of(simulated_line(bench::predict(c, machine, bench::Band::kLinks), machine)) + "\n";
+  });
+  file.write(text);
 }
 
 }  // namespace
@@ -103,6 +190,19 @@ void add_advise_command(CLI::App& program) {
       ->add_option("--workload", options->workload,
                    "instead of a mask: the steps of a workload, for which degrees are compared")
       ->type_name("FILE");
+  command
+      ->add_option(
+          "--memory", options->memory,
+          "bytes of a GPU for tensors, gradients and buffers, such as 40G; larger candidates do not fit")
+      ->type_name("BYTES");
+  command
+      ->add_option("--measured", options->measured,
+                   "results files: also show the measured case that is most like the fastest candidate")
+      ->type_name("FILE");
+  command
+      ->add_option("--predictions", options->predictions,
+                   "write the predictions of all candidates to this file, for `longspan report`")
+      ->type_name("FILE");
   command->add_flag("--json", options->json, "print JSON (keys: docs/reference/results.md)");
   command->footer(
       "Nothing runs on a device. `longspan simulate STRATEGY` shows a candidate rank by rank.\n"
@@ -114,16 +214,32 @@ void add_advise_command(CLI::App& program) {
       "  longspan advise --machine data/machines/h200.json --ranks 8 --workload workload.jsonl");
   command->callback([options] {
     const bench::Machine machine = bench::read_machine(options->machine);
-    if (!options->workload.empty())
+    if (!options->workload.empty()) {
+      for (const auto& [given, name] : {std::pair(!options->memory.empty(), "--memory"),
+                                        {!options->measured.empty(), "--measured"},
+                                        {!options->predictions.empty(), "--predictions"}})
+        LONGSPAN_CHECK_INPUT(!given, "{} cannot be combined with --workload", name);
       return advise_on_workload(options->workload, *options, options->kernel_of(machine), machine,
                                 options->json);
+    }
+    const double memory = bytes_of(options->memory);
     const bench::Case problem = schedule_case(*options, options->kernel_of(machine));
+    std::optional<report::OutputFile> file;
+    if (!options->predictions.empty())
+      file.emplace("--predictions", options->predictions,
+                   report::OutputFile::Kind{"predictions", kPredictionsBegin},
+                   std::vector<std::filesystem::path>(options->measured.begin(), options->measured.end()));
     std::vector<Candidate> candidates;
+    std::vector<Nearest> nearest;
     {
       const ProgressLine progress;
-      candidates = bench::advise(problem, machine, [&](const std::string& text) { progress.show(text); });
+      candidates =
+          bench::advise(problem, machine, memory, [&](const std::string& text) { progress.show(text); });
+      nearest = nearest_measured(options->measured, candidates.front(), problem, machine);
+      if (file) write_predictions(*file, candidates, problem, machine);
     }
-    options->json ? print_json(candidates, problem, machine) : print_text(candidates, problem, machine);
+    options->json ? print_json(candidates, nearest, problem, machine)
+                  : print_text(candidates, nearest, problem, machine);
   });
 }
 

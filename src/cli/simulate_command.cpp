@@ -33,7 +33,7 @@ using record::Json;
 struct SimulateArguments : ScheduleArguments, MachineArguments {
   std::string timeline;
   std::vector<std::string> against;
-  bool json = false;
+  bool band = false, json = false;
 };
 
 std::string percent(double share) {
@@ -55,6 +55,20 @@ void print_critical_path(const Prediction& p, std::string_view of_mask) {
     text += fmt::format("{}{} {} ({})", text.empty() ? "" : ", ", name, format_seconds(seconds),
                         percent(seconds / p.pass.timeline.time_s));
   fmt::print("  longest path {}{}; over {} rank{}\n", of_mask, text, changes + 1, changes == 0 ? "" : "s");
+}
+
+// The rank whose buffers use the most at once, and when.
+void print_memory(const Prediction& p, std::string_view of_mask) {
+  size_t fullest = 0, round = 0;
+  bench::MemoryStep most;
+  for (size_t rank = 0; rank < p.pass.memory.size(); ++rank) {
+    const std::vector<bench::MemoryStep> steps = bench::memory_over_time(p.pass, rank);
+    for (size_t i = 0; i < steps.size(); ++i) {
+      if (steps[i].bytes > most.bytes) fullest = rank, round = i, most = steps[i];
+    }
+  }
+  fmt::print("  {:<12} {}at most {} in use, by rank {} in round {}, from {} on\n", "memory", of_mask,
+             format_bytes(most.bytes), fullest, round, format_seconds(most.begin_s));
 }
 
 void print_ranks(const Prediction& p, std::string_view of_mask) {
@@ -85,9 +99,14 @@ void print_text(const Prediction& p, const bench::Case& c, const Machine& machin
   fmt::print("  {:<12} {}; {:.0f} TFLOP/s per rank; the fastest rank is {} ahead\n", "time",
              format_seconds(*record.time_s), *record.flops_per_s_per_rank * 1e-12,
              percent(record.parallel->spread.value_or(0)));
+  if (record.interval_s) {
+    fmt::print("  {:<12} {} to {}, with links a quarter faster and slower\n", "band",
+               format_seconds(record.interval_s->lo), format_seconds(record.interval_s->hi));
+  }
   // The times are means over the masks; the path and the waits are one mask's.
   const bool several = c.masks > 1;
   print_critical_path(p, several ? "of mask 0: " : "");
+  print_memory(p, several ? "of mask 0: " : "");
   print_ranks(p, several ? ", of mask 0" : "");
 }
 
@@ -192,6 +211,7 @@ void compare_with_results(const SimulateArguments& options, const Machine& machi
   };
   leave_out(!options.strategy.empty(), "the strategy");
   leave_out(!options.timeline.empty(), "--timeline");
+  leave_out(options.band, "--band");
   leave_out(!options.kernel.empty(), "--kernel");
   for (const auto& [axis, value] : options.axes) leave_out(!value.empty(), option_name(axis));
   std::vector<Compared> cases;
@@ -211,14 +231,15 @@ void simulate_case(const SimulateArguments& options, const Machine& machine) {
   Prediction p;
   {
     const ProgressLine progress;
-    p = bench::predict(c, machine, [&](const std::string& text) { progress.show(text); });
+    p = bench::predict(c, machine, options.band ? bench::Band::kLinks : bench::Band::kNone,
+                       [&](const std::string& text) { progress.show(text); });
   }
   if (!options.timeline.empty()) {
     const report::OutputFile file("--timeline", options.timeline, {"a timeline", bench::kTimelineBegin}, {});
     file.write(bench::timeline_json(p.pass));
   }
   if (options.json) {
-    fmt::print("{}\n", record::text_of(bench::simulated_line(p.record, machine)));
+    fmt::print("{}\n", record::text_of(bench::simulated_line(p, machine)));
   } else {
     print_text(p, c, machine);
   }
@@ -240,6 +261,7 @@ void add_simulate_command(CLI::App& program) {
       ->type_name("FILE");
   command->add_option("--timeline", options->timeline, "write mask 0's timeline, for ui.perfetto.dev")
       ->type_name("FILE");
+  command->add_flag("--band", options->band, "also predict with links a quarter faster and slower");
   command->add_flag("--json", options->json, "print a record as the runner's, of type \"simulated\"");
   command->footer(
       "Nothing runs on a device. docs/concepts/simulation.md says what is simulated and how well it "

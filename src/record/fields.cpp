@@ -68,4 +68,16 @@ std::string check(const CaseRecord& c) {
   return c.status == Status::kOk && !c.time_s ? "status is ok but 'time_s' is missing" : "";
 }
 
+std::string check(const SimulatedTimeline& t) {
+  const size_t rows = t.rank.size();
+  const bool equal =
+      t.what.size() == rows && t.begin_s.size() == rows && t.end_s.size() == rows && t.peer.size() == rows;
+  return equal ? "" : "the columns of 'timeline' differ in length";
+}
+
+std::string check(const SimulatedMemory& m) {
+  const bool equal = m.begin_s.size() == m.rank.size() && m.bytes.size() == m.rank.size();
+  return equal ? "" : "the columns of 'memory' differ in length";
+}
+
 }  // namespace longspan::record

@@ -270,9 +270,43 @@ void visit(V& v, S& s) {
   visit(v, static_cast<Part&>(s));
 }
 
+template <class V, Is<SimulatedMachine> S>
+void visit(V& v, S& s) {
+  v.field("name", s.name, "of the machine file", kRequired);
+  v.field("measured", s.measured, "whether every figure of the machine is");
+}
+
+template <class V, Is<SimulatedTimeline> S>
+void visit(V& v, S& s) {
+  v.field("rank", s.rank, "whose stretch of time it is");
+  v.field("what", s.what, "`compute`, `wait`, `reorder` or `merge`");
+  v.field("begin_s", s.begin_s, "when it begins");
+  v.field("end_s", s.end_s, "when it ends");
+  v.field("peer", s.peer, "the rank whose data a wait is for; -1: none", kAnySign);
+}
+
+template <class V, Is<SimulatedMemory> S>
+void visit(V& v, S& s) {
+  v.field("rank", s.rank, "whose buffers");
+  v.field("begin_s", s.begin_s, "when a round begins");
+  v.field("bytes", s.bytes, "the most that is in use until the next round");
+}
+
+template <class V, Is<SimulatedRecord> S>
+void visit(V& v, S& s) {
+  v.field("case", s.workload, "what was simulated", kRequired);
+  v.field("machine", s.machine, "where", kRequired);
+  v.field("timeline", s.timeline, "what each rank does when, of mask 0");
+  v.field("memory", s.memory, "what its buffers use, of mask 0");
+  using Part = std::conditional_t<std::is_const_v<S>, const Outcome, Outcome>;
+  visit(v, static_cast<Part&>(s));
+}
+
 // Checks that involve several fields of a record. Returns "" or what is wrong.
 std::string check(const Picture& picture);
 std::string check(const ParallelRecord& parallel);
 std::string check(const CaseRecord& c);
+std::string check(const SimulatedTimeline& timeline);
+std::string check(const SimulatedMemory& memory);
 
 }  // namespace longspan::record

@@ -212,4 +212,32 @@ struct CaseRecord : Outcome {
   std::optional<double> elapsed_s = {};
 };
 
+// A prediction of `longspan simulate --json`: what a case has, and the machine that was simulated. interval_s
+// is the time with links a quarter faster and slower.
+struct SimulatedMachine {
+  std::string name;
+  bool measured = false;  // every figure of it
+};
+
+// What each rank does when, in columns: stretches of time in the order of ranks and time.
+struct SimulatedTimeline {
+  std::vector<int64_t> rank;
+  std::vector<std::string> what;  // "compute", "wait", "reorder", "merge"
+  std::vector<double> begin_s, end_s;
+  std::vector<int64_t> peer;  // whose data a wait is for; -1: no one rank's
+};
+
+// What each rank's buffers use over time, in columns: the most from begin_s until the rank's next one.
+struct SimulatedMemory {
+  std::vector<int64_t> rank;
+  std::vector<double> begin_s, bytes;
+};
+
+struct SimulatedRecord : Outcome {
+  Workload workload = {};
+  SimulatedMachine machine = {};
+  std::optional<SimulatedTimeline> timeline = {};
+  std::optional<SimulatedMemory> memory = {};
+};
+
 }  // namespace longspan::record

@@ -78,6 +78,10 @@ CaseRecord case_from(const ResultsLine& line) {
   return from_json<CaseRecord>(line.json);
 }
 
+SimulatedRecord simulated_from(const ResultsLine& line) {
+  return from_json<SimulatedRecord>(line.json);
+}
+
 ResultsFile::ResultsFile(const std::string& folder, Mode mode, const FileCalls& calls)
     : path_((fs::path(folder) / "results.jsonl").string()), calls_(calls), file_(open_in(folder)) {
   lock(mode);

@@ -27,6 +27,7 @@ ResultsLine parse_results_line(std::string_view text);
 RunRecord run_from(const ResultsLine& line);
 WorkloadRecord workload_record_from(const ResultsLine& line);
 CaseRecord case_from(const ResultsLine& line);
+SimulatedRecord simulated_from(const ResultsLine& line);
 
 // An open results.jsonl, locked against other runs during its lifetime.
 class ResultsFile {

@@ -17,7 +17,8 @@ constexpr std::string_view kTop = R"(# The results file
 A results file is JSON Lines, UTF-8: one object a line, appended as soon as its case ends. `longspan run` writes `results.jsonl`
 into its output folder; `longspan report` and `longspan compare` read such files.
 
-- There are three kinds of line; `type` says which. A line of `longspan simulate --json` has a fourth type, `simulated`, and is left out.
+- There are three kinds of line; `type` says which. A line of `longspan simulate --json` has a fourth type, `simulated`: it counts
+  nowhere as measured.
 - Every line has a `schema`, currently {}. A reader refuses an unknown schema and ignores unknown keys.
 - Times are in seconds, sizes in bytes, rates in FLOP/s. A missing number is null or absent, never 0 or NaN.
 - Only mask parameters and temperatures may be negative.
@@ -71,6 +72,9 @@ One line with the keys of a case, those that a simulation knows. Times are predi
 |---|---|
 | `type` | `simulated` |
 | `machine` | `name`, and `measured`: whether every figure of the machine is |
+| `timeline` | of mask 0, up to 64 ranks: columns `rank`, `what` (`compute`, `wait`, `reorder`, `merge`), `begin_s`, `end_s`, `peer` (of a wait) |
+| `memory` | of mask 0, up to 64 ranks: columns `rank`, `begin_s` (of a round), `bytes`: the most that its buffers use at once |
+| `interval_s` | with `--band`: the time with links a quarter faster, and slower |
 
 With `--against`, a line for each case: `id`, `case`, `measured_s`, `predicted_s`, `error` (relative to the measured time), and the parts of
 both times as means over the ranks, `measured` and `predicted`. The last line has `errors` (number of cases, mean, largest) by strategy,
@@ -84,8 +88,13 @@ One object: `machine` as above, `mask`, `seqlen`, and `candidates`, the fastest 
 |---|---|
 | `forward_s`, `backward_s` | predicted times |
 | `slower_links_s`, `faster_links_s` | both passes together, if all links carried a quarter less, or more |
-| `held_bytes` | buffers of the rank that holds the most; absent above 64 ranks |
+| `held_bytes`, `memory_bytes` | of the fullest rank: buffers; these and its q, k, v, o, lse and gradients |
+| `fits` | whether `memory_bytes` is within `--memory`; true without it |
+| `reason` | the part of the slowest rank's time that exceeds the fastest candidate's by the most |
 | `too_close` | within 3 % of the fastest: too close to call |
+
+`nearest_measured` lists, with `--measured`, for each pass of the fastest candidate the measured case that is most like it: `direction`,
+`case`, `measured_s`, `predicted_s`.
 
 With `--workload`, one object: `machine`, `workload` (the file), `steps`, `ranks`, `nodes`, `memory_bytes` (the limit), `pricing_s` (what
 this machine took to price all choices), and the ways to divide the ranks: `one_degree`, a list with a `degree` and the axes of a strategy each;
@@ -114,8 +123,7 @@ const std::map<std::string_view, std::string_view> kNotes = {
      "`time_s` of such a case is the time of the slowest rank: each sample starts when all ranks are "
      "ready, and is the largest of the\nranks' times. `flops_per_s` counts the work of the whole problem. "
      "Lists are by rank, each entry a mean over the masks.\n[Metrics](metrics.md#ranks) says what the "
-     "figures mean.\n\nA backward pass may hold up to a fifth more than `planned_held_bytes` if it cannot "
-     "reuse the forward pass's buffers.\n"},
+     "figures mean.\n"},
 };
 
 template <class T>

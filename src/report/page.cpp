@@ -180,6 +180,48 @@ Json json_of(const Results& results, const CaseRecord& c) {
   return json;
 }
 
+Json rounded(const std::vector<double>& values) {
+  Json list = Json::array();
+  for (const double value : values) list.push_back(rounded(value));
+  return list;
+}
+
+// More stretches of time would be too narrow to see.
+constexpr size_t kMostStretches = 20000;
+
+Json json_of(const record::SimulatedTimeline& t) {
+  return {{"rank", t.rank},
+          {"what", t.what},
+          {"begin", rounded(t.begin_s)},
+          {"end", rounded(t.end_s)},
+          {"peer", t.peer}};
+}
+
+// A prediction. Rates are per rank; `ends` are those with slower and with faster links.
+Json json_of(const SimulatedRecord& s) {
+  const Workload& w = s.workload;
+  Json json = {{"machine", s.machine.name}, {"kernel", w.kernel},       {"mask", mask_title(w)},
+               {"seqlen", w.seqlen},        {"heads", heads_title(w)},  {"head_dim", w.head_dim},
+               {"dtype", w.dtype},          {"direction", w.direction}, {"ranks", s.parallel->ranks}};
+  put(json, "lengths", w.lengths);
+  for (const Fact& fact : w.extra) json["extra"][fact.key] = fact.text;
+  put(json, "time", s.time_s);
+  put(json, "rate", s.flops_per_s_per_rank);
+  if (s.interval_s && s.flops_per_s_per_rank) {
+    const double work = *s.flops_per_s_per_rank * *s.time_s;
+    json["ends"] = {rounded(work / s.interval_s->hi), rounded(work / s.interval_s->lo)};
+  }
+  if (!s.parallel->held_bytes.empty()) {
+    json["held"] = rounded(*std::max_element(s.parallel->held_bytes.begin(), s.parallel->held_bytes.end()));
+  }
+  if (s.timeline && s.timeline->rank.size() <= kMostStretches) json["timeline"] = json_of(*s.timeline);
+  if (s.memory) {
+    json["memory"] = {
+        {"rank", s.memory->rank}, {"begin", rounded(s.memory->begin_s)}, {"bytes", rounded(s.memory->bytes)}};
+  }
+  return json;
+}
+
 // Two hexadecimal digits per cell.
 std::string encode(const record::Picture& picture) {
   std::string cells;
@@ -213,7 +255,7 @@ std::string title_of(const Results& results, const PageOptions& options) {
     if (names.size() > 3) return fmt::format("{} and {} more", names.front(), names.size() - 1);
     return fmt::format("{}", fmt::join(names, ", "));
   };
-  if (devices.empty()) return "Attention, measured";
+  if (devices.empty()) return results.simulated.empty() ? "Attention, measured" : "Attention, predicted";
   return suites.empty() ? fmt::format("Attention on {}", join(devices))
                         : fmt::format("Attention on {}: {}", join(devices), join(suites));
 }
@@ -309,6 +351,10 @@ std::string format_page(const Results& results, const PageOptions& options) {
   }
   for (const CaseRecord& c : results.cases) {
     if (!of_workloads.contains(&c)) data["cases"].push_back(json_of(results, c));
+  }
+  data["simulated"] = Json::array();
+  for (const SimulatedRecord& each : results.simulated) {
+    if (each.parallel && each.time_s) data["simulated"].push_back(json_of(each));
   }
   data["pictures"] = Json::array();
   for (const MaskPicture& picture : results.pictures) data["pictures"].push_back(json_of(picture));

@@ -39,6 +39,7 @@ struct LineRead {
   record::RunRecord run;
   record::CaseRecord c;
   record::WorkloadRecord workload;
+  record::SimulatedRecord simulated;
   std::string error;
 };
 
@@ -50,11 +51,13 @@ LineRead read_line(const std::string& text) {
     if (line.type == record::ResultsLine::Type::kRun) row.run = record::run_from(line);
     if (line.type == record::ResultsLine::Type::kCase) row.c = record::case_from(line);
     if (line.type == record::ResultsLine::Type::kWorkload) row.workload = record::workload_record_from(line);
+    if (line.type == record::ResultsLine::Type::kSimulated) row.simulated = record::simulated_from(line);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kInput) throw;
     row.error = error.what();
   }
   row.c.workload.json = {};  // its fields say the same
+  row.simulated.workload.json = {};
   return row;
 }
 
@@ -78,8 +81,7 @@ class Collector {
 
   Results results_;
   std::map<std::string, int, std::less<>> run_by_id_;
-  std::set<int> announced_;               // runs whose run line was read
-  std::map<std::string, int> simulated_;  // lines by file
+  std::set<int> announced_;  // runs whose run line was read
   std::set<std::tuple<std::string, std::string, int64_t, std::string>> drawn_;
 };
 
@@ -117,7 +119,7 @@ void Collector::add_line(LineRead row, const Place& at) {
     auto& all = results_.workloads;
     if (std::none_of(all.begin(), all.end(), same)) all.push_back(workload);
   } else if (row.type == record::ResultsLine::Type::kSimulated) {
-    ++simulated_[std::string(at.file)];
+    results_.simulated.push_back({std::move(row.simulated), std::string(at.file)});
   }  // other types belong to later versions of the same schema
 }
 
@@ -230,9 +232,11 @@ Results Collector::finish() {
   group_runs();
   drop_duplicates();
   name_defaults();
-  for (const auto& [file, lines] : simulated_) {
-    results_.warnings.push_back(fmt::format("{}: {} simulated {} left out: predictions are not measurements",
-                                            file, lines, lines == 1 ? "case is" : "cases are"));
+  std::map<std::string, int> simulated;  // lines by file
+  for (const SimulatedRecord& each : results_.simulated) ++simulated[each.source];
+  for (const auto& [file, lines] : simulated) {
+    results_.warnings.push_back(fmt::format("{}: {} simulated {} left out of what was measured", file, lines,
+                                            lines == 1 ? "case is" : "cases are"));
   }
   return std::move(results_);
 }

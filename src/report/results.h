@@ -39,6 +39,11 @@ struct WorkloadRecord : record::WorkloadRecord {
   std::string source;  // the name of the file it was read from
 };
 
+// What was simulated counts nowhere as measured.
+struct SimulatedRecord : record::SimulatedRecord {
+  std::string source;  // the name of the file it was read from
+};
+
 // The picture of a mask, from the first case that has it.
 struct MaskPicture {
   Workload workload;  // of that case
@@ -51,8 +56,9 @@ struct Results {
   std::vector<Setup> setups;
   std::vector<CaseRecord> cases;          // if a setup measured a case twice, only the last record
   std::vector<WorkloadRecord> workloads;  // each once, however often its run was resumed
-  std::vector<MaskPicture> pictures;      // the cases have none
-  std::vector<std::string> warnings;      // for the user, one line each
+  std::vector<SimulatedRecord> simulated;
+  std::vector<MaskPicture> pictures;  // the cases have none
+  std::vector<std::string> warnings;  // for the user, one line each
 
   const RunRecord& run_of(const CaseRecord& c) const { return runs[static_cast<size_t>(c.run_index)]; }
   int setup_of(const CaseRecord& c) const { return run_of(c).setup; }

@@ -44,6 +44,7 @@ class ReportPage(unittest.TestCase):
         cls.deterministic = write_report(cls.folder.name, "deterministic", "deterministic")
         cls.builds = write_report(cls.folder.name, "builds", "builds")
         cls.experiment = write_report(cls.folder.name, "experiment", "gpu", options=("--experiment", "1"))
+        cls.simulated = write_report(cls.folder.name, "simulated", "simulated")
         cls.workload = write_report(cls.folder.name, "workload", "workload")
         cls.both = write_report(cls.folder.name, "both", "cpu", "gpu")
         with open(os.path.join(cls.folder.name, "cpu.jsonl"), encoding="utf-8") as file:
@@ -185,6 +186,62 @@ class ReportPage(unittest.TestCase):
         self.assertEqual(self.browser.run("return document.getElementById('fastest-title').textContent"), "Fastest strategy")
         winners = set(self.browser.run("return [...document.querySelectorAll('#fastest .who')].map((e) => e.textContent)"))
         self.assertIn("balanced", winners)
+
+    def test_draws_predictions_over_ranks_with_bands_and_measured_points(self):
+        self.open(self.parallel)
+        self.assertTrue(self.browser.run("return document.getElementById('predictions').hidden"))
+        self.open(self.simulated)
+        panels = self.browser.run("""return [...document.querySelectorAll('#predictions canvas')].map((canvas) => {
+          const {labels, datasets} = Chart.getChart(canvas).data;
+          return {labels, lines: datasets.filter((d) => d.band).map((d) => [d.label, d.data, d.band]),
+                  points: datasets.filter((d) => !d.band).map((d) => [d.label, d.data])};})""")
+        self.assertEqual(len(panels), 2)  # forward and backward
+        for panel in panels:
+            self.assertEqual(panel["labels"], ["4", "8", "32"])
+            self.assertEqual([name for name, *_ in panel["lines"]], ["ulysses", "usp, context-first"])
+            for _, rates, band in panel["lines"]:
+                for got, wanted in zip(rates, (596, 592, 568)):
+                    self.assertAlmostEqual(got, wanted, delta=0.01)
+                self.assertAlmostEqual(band[0][0], 596 * 0.01 / 0.02, delta=0.1)
+                self.assertAlmostEqual(band[0][1], 596 * 0.01 / 0.008, delta=0.1)
+            self.assertEqual({name for name, _ in panel["points"]},
+                             {"ulysses, measured", "ring-p2p, measured", "balanced, measured"})
+            for _, rates in panel["points"]:
+                self.assertGreater(rates[0], 0)
+                self.assertEqual(rates[1:], [None, None])
+        self.assertIn("Simulated, not measured, on nodes of synthetic GPUs", self.browser.run("return document.getElementById('predictions-note').textContent"))
+        # Nothing simulated is among the cases.
+        self.assertEqual(self.browser.run("return document.querySelectorAll('#parallel-table tbody tr').length"), 3 * 2 * 3)
+        self.browser.run("""const pick = document.getElementById('pick-predicted');
+          pick.value = [...pick.options].find((o) => o.value.startsWith('causal_document')).value;
+          pick.dispatchEvent(new Event('change'));""")
+        self.assertIn("predicted=causal_document", self.browser.run("return location.hash"))
+
+    def test_draws_the_timeline_and_memory_of_a_simulated_pass(self):
+        self.open(self.parallel)
+        self.assertTrue(self.browser.run("return document.getElementById('timelines').hidden"))
+        with tempfile.TemporaryDirectory() as folder:
+            for name, more in (("one", []), ("other", ["--direction", "backward"])):
+                line = subprocess.run([LONGSPAN, "simulate", "ring-p2p", "--machine", os.path.join(HERE, "..", "..", "data", "machines", "h200.json"),
+                                       "--ranks", "4", "--mask", "causal", "--seqlen", "32K", "--json", *more], check=True, capture_output=True).stdout
+                with open(os.path.join(folder, name + ".jsonl"), "wb") as file:
+                    file.write(line)
+            page = os.path.join(folder, "page.html")
+            subprocess.run([LONGSPAN, "report", folder + "/one.jsonl", folder + "/other.jsonl", "-o", page], check=True, capture_output=True)
+            with open(os.path.join(folder, "one.jsonl"), encoding="utf-8") as file:
+                line = json.loads(file.read())
+            self.open(page)
+            drawn = self.browser.run("""return [...document.querySelectorAll('.timeline-stretch')].map((n) =>
+              [Number(n.dataset.rank), n.dataset.what, Number(n.getAttribute('x')), Number(n.getAttribute('width'))])""")
+            rounds = self.browser.run("return document.querySelectorAll('.timeline-memory').length")
+            self.assertEqual(rounds, 4 * 4)
+            self.assertEqual([each[:2] for each in drawn], [list(each) for each in zip(line["timeline"]["rank"], line["timeline"]["what"])])
+            whole = max(x + width for _, _, x, width in drawn) - min(x for _, _, x, _ in drawn)
+            longest = max(end - begin for begin, end in zip(line["timeline"]["begin_s"], line["timeline"]["end_s"]))
+            self.assertAlmostEqual(max(width for *_, width in drawn) / whole, longest / line["time_s"], delta=0.01)
+            table = self.browser.run("return [...document.querySelectorAll('#predictions-table tr.predicted')].map((row) => [...row.cells].map((c) => c.textContent))")
+            self.assertEqual([row[:2] for row in table], [["4", "ring-p2p"]])
+            self.assertEqual(self.browser.console_errors(), [])
 
     def test_draws_a_plan_rank_by_round(self):
         self.open(self.parallel)

@@ -231,6 +231,22 @@ def parallel(rng, speed):
                 yield line
 
 
+def simulated(rng, speed):
+    """The strategies of `parallel` on four ranks, and predictions of them on four to 32, with as many tokens for each."""
+    yield from parallel(rng, speed)
+    for mask in ("full", "causal_document"):
+        for direction in ("forward", "backward"):
+            for strategy in ("ulysses", "usp"):
+                for ranks in (4, 8, 32):
+                    case = make_case("sm90", mask, 8192 * ranks, direction, (64, 8), 128, "bf16")
+                    case.update(strategy=strategy, ranks=ranks, transport="nccl")
+                    if strategy == "usp":
+                        case.update(placement="context-first")
+                    yield {"type": "simulated", "schema": 1, "case": case, "status": "ok", "time_s": 0.01, "interval_s": [0.008, 0.02],
+                           "flops_per_s_per_rank": 6e14 - 1e12 * ranks, "parallel": {"ranks": ranks},
+                           "machine": {"name": "nodes of synthetic GPUs", "measured": False}}
+
+
 def workload(rng, speed):
     """Three steps of two micro-batches with two strategies, one of which failed once; and nothing else."""
     ceiling, run = 7.9e14, "00000000000000c2"
@@ -301,7 +317,7 @@ def hostile(rng, speed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out")
-    parser.add_argument("--kind", choices=("cpu", "gpu", "sparse", "parallel", "deterministic", "builds", "hostile", "workload", "many"),
+    parser.add_argument("--kind", choices=("cpu", "gpu", "sparse", "parallel", "deterministic", "builds", "hostile", "workload", "simulated", "many"),
                         default="cpu")
     parser.add_argument("--rows", type=int, default=1000, help="cases of --kind many")
     parser.add_argument("--seed", type=int, default=1)
@@ -310,7 +326,7 @@ def main():
     rng = random.Random(args.seed)
     more = (args.rows,) if args.kind == "many" else ()
     with open(args.out, "w", encoding="utf-8") as out:
-        for line in {"cpu": cpu, "gpu": gpu, "sparse": sparse, "parallel": parallel, "deterministic": deterministic,
+        for line in {"cpu": cpu, "gpu": gpu, "sparse": sparse, "parallel": parallel, "deterministic": deterministic, "simulated": simulated,
                      "builds": builds, "hostile": hostile, "workload": workload, "many": many}[args.kind](rng, args.speed, *more):
             out.write(json.dumps(line) + "\n")
 

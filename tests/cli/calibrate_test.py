@@ -46,6 +46,20 @@ class CalibrateTest(unittest.TestCase):
         self.assertEqual(line.returncode, 0, line.stderr)
         self.assertGreaterEqual(json.loads(line.stdout)["time_s"], 0)
 
+    def test_three_ranks_tell_a_flow_from_a_port(self):
+        first = Path(self.folder.name) / "first.json"
+        result = run("calibrate", "--kernel", "cpu-flash", "--topology", "1x2", "--budget", "0.001", "--out", str(first))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        result = run("calibrate", "--from", str(first), "--kernel", "cpu-flash", "--topology", "1x3", "--budget", "0.001", "--out", str(self.out))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        links = json.loads(self.out.read_text())["links"]["threads"]
+        if "flow_bytes_per_s" in links:  # a rank sent more to two others than to one
+            self.assertGreater(links["port_bytes_per_s"]["value"], links["flow_bytes_per_s"]["value"])
+            self.assertIn("from each rank to all 2 others", links["port_bytes_per_s"]["source"])
+            self.assertIn("around the ranks of a node", links["flow_bytes_per_s"]["source"])
+        else:
+            self.assertIn("around the ranks of a node", links["port_bytes_per_s"]["source"])
+
     def test_figures_of_nccl_tests(self):
         table = Path(self.folder.name) / "sendrecv\udcff.txt"  # a name that is not UTF-8
         table.write_text(TABLE)

@@ -73,15 +73,34 @@ class PredictionTest(unittest.TestCase):
 
 
 class SlowerLinkTest(unittest.TestCase):
+    """Four ranks through the host's memory: a flow's rate is a pair's, a port's that of one all-to-all of an earlier run."""
+
+    LINKS = ROOT / "results" / "nvidia-h200-x4" / "2026-11-22-cp-links.jsonl"
+    MACHINE = ROOT / "data" / "machines" / "h200-host-memory.json"
+
     def test_errors_through_the_host_s_memory(self):
-        links = ROOT / "results" / "nvidia-h200-x4" / "2026-11-22-cp-links.jsonl"
-        *cases, summary = simulate("--machine", str(ROOT / "data" / "machines" / "h200-host-memory.json"), "--against", str(links))
+        *cases, summary = simulate("--machine", str(self.MACHINE), "--against", str(self.LINKS))
         self.assertEqual(len(cases), 22)
-        errors = summary["errors"]["all"]["several ranks"]
-        self.assertLessEqual(errors["mean"], 0.13)  # one pair's rate: it does not show what a port carries to several
-        self.assertLessEqual(errors["largest"], 0.30)
+        self.assertLessEqual(summary["errors"]["all"]["several ranks"]["mean"], 0.08)
+        large = [(case["case"]["strategy"], case["case"]["direction"], case["case"]["seqlen"]) for case in cases if case["error"] > 0.20]
+        # The executor then packed each range of rows by a launch of its own; since, a round has one (simulation.md).
+        self.assertLessEqual(set(large), {("balanced", "forward", 32768)})
         self.assertEqual({choice["chosen"] for choice in summary["choices"]}, {"balanced"})
         self.assertEqual(max(choice["regret"] for choice in summary["choices"]), 0)
+
+    def test_a_pair_s_rate_alone_makes_exchanges_with_several_ranks_too_slow(self):
+        machine = json.loads(self.MACHINE.read_text())
+        links = machine["links"]["nccl"]
+        for rate in ("port_bytes_per_s", "interface_bytes_per_s"):
+            links[rate] = links["flow_bytes_per_s"]
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "machine.json"
+            path.write_text(json.dumps(machine))
+            *cases, summary = simulate("--machine", str(path), "--against", str(self.LINKS))
+        self.assertLessEqual(summary["errors"]["all"]["several ranks"]["mean"], 0.13)
+        for case in cases:
+            if case["case"]["strategy"] in ("ulysses", "ring-allgather"):
+                self.assertGreater(case["predicted_s"], 1.15 * case["measured_s"])
 
 
 class ChoiceTest(unittest.TestCase):
@@ -137,6 +156,25 @@ class SimulateTest(unittest.TestCase):
         self.assertRegex(result.stdout, r"longest path .*compute .*transfers")
         self.assertRegex(result.stdout, r"\n +15 +\d")
 
+    def test_the_band_is_the_time_with_faster_and_slower_links(self):
+        one = ["ulysses", "--machine", NODES, "--topology", "2x8", "--transport", "nccl", *CAUSAL]
+        [plain], [line] = simulate(*one), simulate(*one, "--band")
+        self.assertIsNone(plain["interval_s"])
+        self.assertEqual(line["time_s"], plain["time_s"])
+        machine = json.loads(Path(NODES).read_text())
+        for factor, end in ((1.25, 0), (0.75, 1)):
+            changed = json.loads(json.dumps(machine))
+            for links in changed["links"].values():
+                for key, entry in links.items():
+                    if key.endswith("bytes_per_s"):
+                        entry["value"] *= factor
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "machine.json"
+                path.write_text(json.dumps(changed))
+                [other] = simulate(*[str(path) if each == NODES else each for each in one])
+            self.assertAlmostEqual(line["interval_s"][end], other["time_s"])
+        self.assertRegex(run("simulate", *one, "--band").stdout, r"band .* to .*, with links a quarter faster and slower")
+
     def test_shares_of_the_longest_path_are_those_of_its_own_mask(self):
         one = ["simulate", "ring-p2p", "--machine", H200, "--ranks", "4", "--mask", "causal_document", "--lengths", "long-mix",
                "--seqlen", "64K"]
@@ -161,6 +199,54 @@ class SimulateTest(unittest.TestCase):
             path.write_text("mine")
             self.assertEqual(run(*arguments).returncode, 2)
             self.assertEqual(path.read_text(), "mine")
+
+    def test_memory_over_time_is_that_of_the_rounds(self):
+        [line] = simulate("ring-p2p", "--machine", H200, "--ranks", "4", *CAUSAL)
+        memory, timeline = line["memory"], line["timeline"]
+        for rank in range(4):
+            steps = [(begin, size) for r, begin, size in zip(memory["rank"], memory["begin_s"], memory["bytes"]) if r == rank]
+            self.assertEqual(len(steps), 4)  # rounds
+            self.assertEqual(steps[0][0], 0)
+            self.assertEqual([begin for begin, _ in steps], sorted(begin for begin, _ in steps))
+            self.assertLessEqual(max(size for _, size in steps), line["parallel"]["held_bytes"][rank])
+            spent = sum(end - begin for r, begin, end in zip(timeline["rank"], timeline["begin_s"], timeline["end_s"]) if r == rank)
+            self.assertAlmostEqual(spent, line["parallel"]["rank_time_s"][rank])
+        self.assertEqual(set(timeline["what"]), {"compute", "wait", "reorder", "merge"} & set(timeline["what"]))
+        text = run("simulate", "ring-p2p", "--machine", H200, "--ranks", "4", *CAUSAL).stdout
+        self.assertRegex(text, r"memory +at most .* in use, by rank \d in round \d, from ")
+
+    def test_a_timeline_keeps_to_the_trace_event_format(self):
+        """What ui.perfetto.dev asks of the events that are used here, by Chromium's description of the format."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "timeline.json"
+            run("simulate", "balanced", "--machine", NODES, "--topology", "2x8", "--transport", "nccl", "--mask", "causal_document", "--lengths",
+                "long-mix", "--seqlen", "64K", "--timeline", str(path))
+            events = json.loads(path.read_text())["traceEvents"]
+        needed = {"M": {"pid", "name", "args"}, "X": {"pid", "tid", "name", "ts", "dur"}, "C": {"pid", "name", "ts", "args"},
+                  "b": {"cat", "id", "pid", "tid", "name", "ts"}, "e": {"cat", "id", "pid", "tid", "name", "ts"}}
+        named, open_transfers, last = {}, {}, {}
+        for event in events:
+            self.assertLessEqual(needed[event["ph"]], set(event), event)
+            if event["ph"] == "M":
+                self.assertIn(event["name"], ("process_name", "thread_name"))
+                named[event["pid"], event.get("tid")] = event["args"]["name"]
+            else:
+                self.assertGreaterEqual(event["ts"], 0)
+            if event["ph"] == "X":  # complete events of a track neither overlap nor are out of order
+                track = event["pid"], event["tid"]
+                self.assertIn(track, named)
+                self.assertGreaterEqual(event["ts"] + 0.002, last.get(track, 0))
+                self.assertGreaterEqual(event["dur"], 0)
+                last[track] = event["ts"] + event["dur"]
+            if event["ph"] == "C":
+                self.assertTrue(all(isinstance(value, (int, float)) for value in event["args"].values()))
+            if event["ph"] == "b":
+                open_transfers[event["id"]] = event["ts"]
+            if event["ph"] == "e":
+                self.assertGreaterEqual(event["ts"], open_transfers.pop(event["id"]))
+        self.assertEqual(open_transfers, {})
+        self.assertEqual([named[pid, None] for pid in (0, 1, 2)], ["ranks", "transfers", "memory in use"])
+        self.assertEqual(sum(event["ph"] == "C" for event in events) % 16, 0)
 
     def test_predictions_are_left_out_of_reports(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -194,6 +280,7 @@ class SimulateTest(unittest.TestCase):
                  (["--against", FOUR, "--machine", H200, "--mask", "causal"], "leave out --mask"),
                  (["--against", FOUR, "--machine", H200, "--ulysses", "2"], "leave out --ulysses"),
                  (["--against", FOUR, "--machine", H200, "--timeline", "t.json"], "leave out --timeline"),
+                 (["--against", FOUR, "--machine", H200, "--band"], "leave out --band"),
                  (["usp", *one, "--kernel", "fa9"], "only of sm90"),
                  (["usp", *one, "--dtype", "f32"], "takes bf16, f16 and head_dim 64, 128"),
                  (["usp", *one, "--head-dim", "96"], "not bf16 and head_dim 96"),
@@ -279,6 +366,50 @@ class AdviseTest(unittest.TestCase):
         for direction in ("forward", "backward"):
             [line] = simulate("usp", "--machine", H200, "--ranks", "4", "--ulysses", "2", *CAUSAL, "--direction", direction)
             self.assertAlmostEqual(line["time_s"], usp[direction + "_s"])
+
+    def test_what_does_not_fit_in_memory_comes_last_and_is_not_chosen(self):
+        free = advise(*self.NODES)
+        self.assertTrue(all(c["fits"] for c in free))
+        own = 2048 * (2 * 2 * (2 * 64 + 2 * 8) * 128 + 4 * 64)  # of 32K tokens on 16 ranks
+        for c in free:
+            self.assertAlmostEqual(c["memory_bytes"], own + c["held_bytes"], delta=0.01 * own)
+        limit = sorted(c["memory_bytes"] for c in free)[len(free) // 2]
+        tight = advise(*self.NODES, "--memory", str(int(limit)))
+        self.assertEqual([c["fits"] for c in tight], sorted((c["fits"] for c in tight), reverse=True))
+        for c in tight:
+            self.assertEqual(c["fits"], c["memory_bytes"] <= int(limit))
+        self.assertIn("does not fit", run("advise", *self.NODES, "--memory", str(int(limit))).stdout)
+        self.assertIn("--memory", run("advise", *self.NODES, "--memory", "much").stderr)
+
+    def test_slower_candidates_have_a_reason(self):
+        candidates = advise(*self.NODES)
+        for c in candidates[1:]:
+            if c["forward_s"] + c["backward_s"] > 1.001 * (candidates[0]["forward_s"] + candidates[0]["backward_s"]):
+                self.assertRegex(c["reason"], "^(computes|waits|packs|adds and merges) .* longer")
+        self.assertNotIn("reason", candidates[0])
+        self.assertRegex(run("advise", *self.NODES).stdout, "% slower: (computes|waits|packs|adds and merges) ")
+
+    def test_the_nearest_measured_case_is_shown_with_its_error(self):
+        one = ["--machine", H200, "--ranks", "8", "--mask", "causal_document", "--lengths", "long-mix", "--seqlen", "256K", "--measured", FOUR]
+        advice = json.loads(run("advise", *one, "--json").stdout)
+        self.assertEqual([each["direction"] for each in advice["nearest_measured"]], ["forward", "backward"])
+        for each in advice["nearest_measured"]:
+            self.assertEqual(each["case"]["strategy"], advice["candidates"][0]["strategy"])
+            self.assertEqual((each["case"]["mask"], each["case"]["ranks"], each["case"]["seqlen"]), ("causal_document", 4, 128 * 1024))
+            self.assertLess(abs(each["predicted_s"] / each["measured_s"] - 1), 0.1)
+        self.assertIn("nearest measured, backward: ", run("advise", *one).stdout)
+
+    def test_predictions_of_all_candidates_can_be_drawn(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "predictions.jsonl"
+            candidates = advise("--machine", H200, "--ranks", "4", *CAUSAL, "--predictions", str(path))
+            lines = [json.loads(line) for line in path.read_text().splitlines()]
+            self.assertEqual(len(lines), 2 * len(candidates))
+            for line, candidate in zip(lines[::2], candidates):
+                self.assertEqual(line["case"]["strategy"], candidate["strategy"])
+                self.assertAlmostEqual(line["time_s"], candidate["forward_s"])
+                self.assertLessEqual(line["interval_s"][0], line["time_s"])
+            self.assertEqual(run("report", str(path), "-o", f"{folder}/page.html").returncode, 0)
 
     def test_a_strategy_that_does_not_support_the_problem_is_no_candidate(self):
         names = {c["strategy"] for c in advise(*self.NODES, "--heads", "8:2")}
@@ -406,27 +537,49 @@ class WorkloadAdviceTest(unittest.TestCase):
 class ScalingToolTest(unittest.TestCase):
     """tools/scaling, with a program that says what is given."""
 
-    def scaling(self, error):
-        with tempfile.TemporaryDirectory() as folder:
-            program = Path(folder) / "program"
-            program.write_text(f"""#!/bin/sh
-                [ "$2" = ulysses ] && {{ echo 'longspan: {error}' >&2; exit 2; }}
-                echo '{{"flops_per_s_per_rank": 1e12}}'""")
-            program.chmod(0o755)
-            return subprocess.run([sys.executable, str(ROOT / "tools" / "scaling"), "--program", str(program), "--machine", NODES,
-                                   "--tokens", "64", "--nodes", "2", "--out", str(Path(folder) / "out.jsonl")],
-                                  capture_output=True, text=True, timeout=600)
+    LINE = {"type": "simulated", "schema": 1, "status": "ok", "case": {"kernel": "sm90", "mask": "full", "options": {}, "seqlen": 1024, "heads_q": 8,
+            "heads_kv": 8, "head_dim": 128, "dtype": "bf16", "direction": "forward", "masks": 1, "seed": 42, "ranks": 16, "strategy": "ring-p2p"}, "flops": 1.6e13, "time_s": 1.0, "interval_s": [0.5, 2.0], "flops_per_s_per_rank": 1e12,
+            "parallel": {"ranks": 16, "compute_s": [1] * 16}, "machine": {"name": "m", "measured": False}}
 
-    def test_what_a_strategy_cannot_do_is_left_out(self):
-        done = self.scaling("ulysses needs at most as many ranks as query heads")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("`ring-p2p`", done.stdout)
-        self.assertNotIn("ulysses", done.stdout)
+    def scaling(self, folder, error, *arguments):
+        program = Path(folder) / "program"
+        program.write_text(f"""#!/bin/sh
+            [ "$2" = ulysses ] && {{ echo 'longspan: {error}' >&2; exit 2; }}
+            echo "$@" >> {folder}/calls
+            echo '{json.dumps(self.LINE)}'""")
+        program.chmod(0o755)
+        return subprocess.run([sys.executable, str(ROOT / "tools" / "scaling"), "--program", str(program), "--machine", NODES, "--tokens",
+                               "64", "--gpus", "16", "--masks", "full", "--directions", "forward", "--out", f"{folder}/out.jsonl", *arguments],
+                              capture_output=True, text=True, timeout=600)
+
+    def test_what_a_strategy_cannot_do_is_left_out_and_what_is_known_is_kept(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for repeated in range(2):
+                done = self.scaling(folder, "ulysses needs at most as many ranks as query heads")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn("| `ring-p2p` | 1 (0 to 2) |", done.stdout)
+                self.assertNotIn("`ulysses`", done.stdout)
+                lines = [json.loads(line) for line in Path(folder, "out.jsonl").read_text().splitlines()]
+                self.assertEqual(len(lines), 3 + 2 * 2)
+                self.assertEqual(len(Path(folder, "calls").read_text().splitlines()), 3 + 2 * 2)
+                self.assertEqual(lines[0]["parallel"], {"ranks": 16})  # no lists by rank
+            result = run("report", f"{folder}/out.jsonl")
+            self.assertIn("7 simulated cases are left out", result.stdout + result.stderr)
 
     def test_another_failure_ends_it_with_the_message(self):
-        done = self.scaling("the machine has no links")
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("exit code 2\nlongspan: the machine has no links", done.stderr)
+        with tempfile.TemporaryDirectory() as folder:
+            done = self.scaling(folder, "the machine has no links")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("exit code 2\nlongspan: the machine has no links", done.stderr)
+
+    def test_the_committed_predictions_are_drawn(self):
+        lab = ROOT / "docs" / "lab" / "2026-11-scaling.jsonl"
+        lines = [json.loads(line) for line in lab.read_text().splitlines()]
+        self.assertEqual(len({line["command"] for line in lines}), len(lines))
+        self.assertLessEqual({4, 8, 16, 32, 64, 96, 1024}, {line["case"]["ranks"] for line in lines})
+        with tempfile.TemporaryDirectory() as folder:
+            result = run("report", str(lab), FOUR, "-o", f"{folder}/page.html")
+            self.assertEqual(result.returncode, 0, result.stderr)
 
 
 if __name__ == "__main__":

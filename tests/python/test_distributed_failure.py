@@ -3,14 +3,18 @@
 import contextlib
 import os
 import pathlib
+import re
 import resource
 import signal
+import subprocess
+import sys
 import tempfile
 
 import pytest
 import torch
 import torch.distributed as dist
 
+import elastic_training
 import longspan.distributed
 from conftest import inputs
 from longspan import Mask
@@ -75,6 +79,28 @@ def test_a_lost_rank_ends_all(strategy, lost, act, how, words):
     finally:
         ranks.stop()
     assert not any(process.is_alive() for process in ranks.processes)
+
+
+def test_torchrun_starts_again(tmp_path):
+    """A rank that is killed ends the other one, with the reason; torchrun starts both again, and they train on."""
+    weight, expected = elastic_training.first_weight().requires_grad_(), []
+    for step in range(elastic_training.STEPS):
+        mask = elastic_training.mask_of(step)
+        loss = elastic_training.losses_of(step, weight, lambda q, k, v: longspan.attention(q, k, v, mask)).mean()
+        loss.backward()
+        elastic_training.descend(weight)
+        expected.append(float(loss.detach()))
+    # Otherwise new processes may find addresses of ended ones: https://github.com/pytorch/pytorch/issues/135712
+    environment = os.environ | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1",
+                           elastic_training.__file__, str(tmp_path)], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    lines = re.findall(r"attempt (\d) step (\d) loss ([0-9.]+)", done.stdout)
+    assert [(int(attempt), int(step)) for attempt, step, _ in lines] == [(step >= elastic_training.DIES_AT, step) for step in range(6)]
+    assert [float(loss) for *_, loss in lines] == pytest.approx(expected, rel=1e-4)
+    assert re.search("RuntimeError: rank 0 lost (rank 1|a rank)", done.stderr), done.stderr
+    processes = [int(path.name.split("-")[1]) for path in tmp_path.glob("process-*")]
+    assert len(processes) == 4 and not any(pathlib.Path(f"/proc/{process}").exists() for process in processes)
 
 
 def interrupt(backward):

@@ -1,17 +1,22 @@
 """Context parallelism on GPUs, through NCCL communicators of our own."""
 
+import gc
 import os
 import signal
+import threading
 
 import pytest
 import torch
 import torch.distributed as dist
 
 import longspan
+import ranks
 from conftest import gradients, inputs
 from longspan import Mask
+from longspan._transport import _look_after
 from longspan.distributed import ContextParallel
 from ranks import Ranks
+from test_distributed import train_step
 
 STRATEGIES = ["ulysses", "ring-p2p", "ring-allgather", "usp", "loongtrain", "balanced"]
 TOKENS = 2048
@@ -61,18 +66,113 @@ def compare(strategies):
     return True
 
 
-def run(size, function, *arguments):
-    ranks = Ranks(size)
-    try:
-        ranks.start(function, *arguments)
-        return ranks.results()
-    finally:
-        ranks.stop()
-
+# ---- one GPU: a group of one rank has its NCCL communicator, executor, streams and operators all the same ----
 
 @pytest.mark.gpu
 def test_one_gpu():
-    assert run(1, compare, ["ring-p2p", "balanced"]) == [True]
+    assert ranks.run(1, compare, STRATEGIES) == [True]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("how", ["plain", "checkpoint", "aot_eager"])
+@pytest.mark.parametrize("strategy", ["balanced", "ulysses"])
+def test_layers_share_a_placement(strategy, how):
+    ranks.run(1, train_step, strategy, how, "cuda:0", torch.bfloat16, 256, 3e-2)
+
+
+def compiled():
+    """The results of eager mode and of one graph that inductor has compiled."""
+    cp = ContextParallel(strategy="ring-p2p", limit_s=60)
+    plan = cp.place(MASKS["documents"](), (8, 2), 64).plan()
+    layer = lambda q, k, v: cp.attention(q * 2, k, v, plan).float().sin()
+    parts = inputs(TOKENS, TOKENS, heads=(8, 2), head_dim=64, dtype=torch.bfloat16, device="cuda")
+    for run in (layer, torch.compile(layer, fullgraph=True)):
+        o = run(*parts)
+        yield o.detach(), *torch.autograd.grad(o.sum(), parts)
+
+
+def compiled_is_eager():
+    for eager, graph in zip(*compiled()):
+        assert float((eager.float() - graph.float()).abs().max()) <= 2e-2 * float(eager.abs().max())
+
+
+@pytest.mark.gpu
+def test_inductor():
+    ranks.run(1, compiled_is_eager)
+
+
+def steady_steps(count):
+    """Steps of new masks: bytes of the GPU that are gone after some and after `count` more. PyTorch raises if it is made to wait."""
+    cp = ContextParallel(strategy="balanced", limit_s=60)
+    parts = inputs(TOKENS, TOKENS, heads=(8, 2), head_dim=64, dtype=torch.bfloat16, device="cuda")
+    used = lambda: torch.cuda.mem_get_info()[1] - torch.cuda.mem_get_info()[0]
+
+    def step(i):
+        place = cp.place(Mask.documents([100 + i, TOKENS - 100 - i]), (8, 2), 64)
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            torch.autograd.grad(cp.attention(*parts, place).sum(), parts)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+    sizes = []
+    for steps in (range(20), range(20, 20 + count)):
+        for i in steps:
+            step(i)
+        torch.cuda.synchronize()
+        sizes.append(used())
+    return sizes
+
+
+@pytest.mark.gpu
+def test_new_masks_neither_wait_nor_grow():
+    (before, after), = ranks.run(1, steady_steps, 200)
+    assert after - before < 8 << 20
+
+
+def autocast():
+    cp = ContextParallel(strategy="balanced", limit_s=60)
+    place = cp.place(Mask.causal(TOKENS), (8, 2), 64)
+    parts = inputs(TOKENS, TOKENS, heads=(8, 2), head_dim=64, device="cuda")
+    with torch.autocast("cuda", torch.bfloat16):
+        o = cp.attention(*parts, place)
+    assert o.dtype == torch.bfloat16
+    assert all(x.dtype == torch.float32 and x.isfinite().all() for x in torch.autograd.grad(o.float().sum(), parts))
+    with torch.inference_mode():
+        assert torch.equal(cp.attention(*(x.bfloat16() for x in parts), place), o)
+
+
+@pytest.mark.gpu
+def test_autocast_and_inference():
+    ranks.run(1, autocast)
+
+
+def watchers():
+    return [thread for thread in threading.enumerate() if getattr(thread, "_target", None) is _look_after]
+
+
+def end_a_group():
+    """Whether no thread stays behind once NCCL's communicator was aborted. Another group works."""
+    mask = Mask.causal(TOKENS)
+    parts = [x.detach() for x in inputs(TOKENS, TOKENS, heads=(8, 2), head_dim=64, dtype=torch.bfloat16, device="cuda")]
+    attend = lambda cp: cp.attention(*parts, cp.place(mask, (8, 2), 64))
+    before, cp = len(watchers()), ContextParallel(strategy="ring-p2p", limit_s=60)
+    expected = attend(cp)
+    assert cp._transport(parts[0].device).look()
+    cp._tell(parts[0].device, MemoryError("of the test"))
+    assert not cp._transport(parts[0].device).look()
+    again = ContextParallel(strategy="ring-p2p", limit_s=60)
+    assert torch.equal(attend(again), expected)
+    del cp, again, mask
+    gc.collect()
+    for thread in watchers()[before:]:
+        thread.join(30)
+    return len(watchers()) == before
+
+
+@pytest.mark.gpu
+def test_a_group_that_failed_is_replaced():
+    assert ranks.run(1, end_a_group) == [True]
 
 
 def capture():
@@ -89,13 +189,15 @@ def capture():
 
 @pytest.mark.gpu
 def test_capture_is_refused():
-    assert run(1, capture) == [True]
+    assert ranks.run(1, capture) == [True]
 
+
+# ---- two GPUs ----
 
 @pytest.mark.gpu
 @two_gpus
 def test_two_gpus():
-    assert run(2, compare, STRATEGIES) == [True, True]
+    assert ranks.run(2, compare, STRATEGIES) == [True, True]
 
 
 def lose_the_other(how):
@@ -124,10 +226,10 @@ def lose_the_other(how):
 @two_gpus
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_lost_rank_ends_the_other(how):
-    ranks = Ranks(2)
+    both = Ranks(2)
     try:
-        ranks.start(lose_the_other, how)
-        reason, = ranks.results([0])
+        both.start(lose_the_other, how)
+        reason, = both.results([0])
         assert "rank 0" in reason and ("timed out" in reason or "NCCL" in reason)
     finally:
-        ranks.stop()
+        both.stop()

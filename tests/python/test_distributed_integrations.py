@@ -93,7 +93,7 @@ def test_sdpa_buffers():
     ranks.run(2, sdpa_buffers)
 
 
-# ---- torchtitan: the interface of its modules, as its sources have them ----
+# ---- torchtitan: packed batches [T], as its main branch has them; test_distributed_torchtitan.py has those of its package ----
 
 VarlenMetadata = collections.namedtuple("VarlenMetadata", "cu_seq_q cu_seq_k max_q max_k cu_seq_q_host", defaults=[None])
 

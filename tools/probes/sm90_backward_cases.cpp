@@ -95,6 +95,14 @@ std::vector<Case> small_cases() {
       "causal-4096-64:8", [] { return band(4096, 4096, kBelow, 0); }, 64, 8);
   add(
       "documents-8192-64:8", [] { return pattern("causal_document", 8192); }, 64, 8);
+  for (const int64_t s : {64, 127, 129, 300, 2048}) {
+    add(
+        fmt::format("d64-full-{}-4:2", s), [s] { return band(s, s, kBelow, kAbove); }, 4, 2, 64);
+    add(
+        fmt::format("d64-window-{}-4:2", s), [s] { return band(s, s, -100, 37); }, 4, 2, 64);
+    add(
+        fmt::format("d64-one-head-{}-8:1", s), [s] { return band(s, s, kBelow, 0); }, 8, 1, 64);
+  }
   for (const int64_t s : {64, 200, 1000}) {
     add(
         fmt::format("f16-causal-{}-4:2", s), [s] { return band(s, s, kBelow, 0); }, 4, 2, 128, DType::kF16);
@@ -112,6 +120,13 @@ std::vector<Case> large_cases() {
   const auto add = [&](std::string name, std::function<HeadMasks()> masks, int64_t q = 64, int64_t kv = 8) {
     cases.push_back({std::move(name), std::move(masks), q, kv});
   };
+  for (const int64_t s : {4096, 16384})
+    for (const int64_t heads : {32, 64})
+      for (const char* name : {"full", "causal", "causal_document", "sliding_window_causal"}) {
+        add(
+            fmt::format("d64-{}-{}-{}:8", name, s, heads), [name, s] { return pattern(name, s); }, heads, 8);
+        cases.back().head_dim = 64;
+      }
   for (const int64_t s : {2048, 4096, 8192, 16384, 32768, 49152})
     for (const Pattern& p : patterns())
       if (!p.block_sparse)

@@ -1,12 +1,12 @@
 // A probe for work on the Hopper forward kernel. Its figures are no results: those are the runner's.
 //   sm90_forward_probe check|time|plan|wait|compare [regular expression]
-//   [columns,piece,streams,pack,][even|blocks][pairs|single] [seconds]
-// The shape is the chosen one unless it is given. Half a second of work and more brings the chip to its power
-// limit, where most rates are lower. `check` runs small problems against the oracle. `time` prints for each
-// large case the median time with a cold L2, its rate, and the share of the tensor cores' cycles that the
-// visible work needs
-// ("util"), which does not depend on the clock rate. `plan` times planning. `wait` prints the time until
-// planning returns, until the device has the plan, and by which it delays the first run. `compare` is below.
+//   [columns,piece,streams,pack,warpgroups,][even|blocks][pairs|single] [seconds]
+// The shape is the chosen one unless it is given; 0 stands for the chosen number. Half a second of work and
+// more brings the chip to its power limit, where most rates are lower. `check` runs small problems against
+// the oracle. `time` prints for each large case the median time with a cold L2, its rate, and the share of
+// the tensor cores' cycles that the visible work needs ("util"), which does not depend on the clock rate.
+// `plan` times planning. `wait` prints the time until planning returns, until the device has the plan, and by
+// which it delays the first run. `compare` is below.
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -82,6 +82,30 @@ std::vector<Case> small_cases() {
     cases.push_back({fmt::format("{}-2048-16:2", p.name),
                      [&p] { return pattern(std::string(p.name), 2048, 1, 0, 0, "uniform:50:500"); }, 16, 2});
   }
+  for (const auto& [q, kv] : {std::pair<int64_t, int64_t>{8, 2}, {8, 1}, {4, 4}, {6, 3}}) {
+    for (const Pattern& p : patterns())
+      if (!p.block_sparse)
+        cases.push_back(
+            {.name = fmt::format("d64-{}-2048-{}:{}", p.name, q, kv),
+             .masks = [&p] { return pattern(std::string(p.name), 2048, 1, 0, 0, "uniform:50:500"); },
+             .heads_q = q,
+             .heads_kv = kv,
+             .head_dim = 64});
+    for (const int64_t s : {1, 65, 191, 193, 777, 3000})
+      for (const char* name : {"full", "causal"})
+        cases.push_back({.name = fmt::format("d64-{}-{}-{}:{}", name, s, q, kv),
+                         .masks = [s, name] { return pattern(name, s); },
+                         .heads_q = q,
+                         .heads_kv = kv,
+                         .head_dim = 64});
+    for (const char* name : {"full", "causal"})
+      cases.push_back({.name = fmt::format("d64-scale1-{}-1500-{}:{}", name, q, kv),
+                       .masks = [name] { return pattern(name, 1500); },
+                       .heads_q = q,
+                       .heads_kv = kv,
+                       .head_dim = 64,
+                       .scale = 1});
+  }
   for (const int64_t s : {1, 65, 777})
     cases.push_back({fmt::format("causal-{}-8:2", s), [s] { return pattern("causal", s); }, 8, 2});
   for (const char* name : {"full", "causal"})
@@ -130,6 +154,13 @@ std::vector<Case> small_cases() {
 
 std::vector<Case> large_cases() {
   std::vector<Case> cases;
+  for (const int64_t s : {4096, 16384})
+    for (const int64_t heads : {32, 64})
+      for (const char* name : {"full", "causal", "causal_document", "sliding_window_causal"})
+        cases.push_back({.name = fmt::format("d64-{}-{}-{}:8", name, s, heads),
+                         .masks = [name, s] { return pattern(name, s); },
+                         .heads_q = heads,
+                         .head_dim = 64});
   for (const int64_t s : {1024, 2048, 4096, 8192, 32768, 49152})
     for (const Pattern& p : patterns())
       if (!p.block_sparse)
@@ -154,7 +185,12 @@ ForwardShape shape_for(const Problem& problem, const std::string& text, const De
   if (says("single")) of_pairs.units = 0;
   ForwardShape shape = sm90::choose_forward_shape(problem, of_pairs);
   if (says("pairs")) shape.columns = shape.piece = 128, shape.paired = true;
-  std::sscanf(text.c_str(), "%d,%d,%d,%d", &shape.columns, &shape.piece, &shape.streams, &shape.pack);
+  int numbers[5] = {};  // 0: the chosen one
+  std::sscanf(text.c_str(), "%d,%d,%d,%d,%d", &numbers[0], &numbers[1], &numbers[2], &numbers[3],
+              &numbers[4]);
+  int* const parts[] = {&shape.columns, &shape.piece, &shape.streams, &shape.pack, &shape.warpgroups};
+  for (int i = 0; i < 5; ++i)
+    if (numbers[i] > 0) *parts[i] = numbers[i];
   if (says("even")) shape.row_tiles = RowTiles::kEven;
   if (says("blocks")) shape.row_tiles = RowTiles::kOfBlocks;
   return shape;
@@ -191,7 +227,8 @@ void time(const Case& c, const std::string& text, double seconds, const Device& 
   ProblemTensors tensors(problem, Direction::kForward, gpu, plan);
   tensors.fill_inputs(7);
   const DeviceTensors& v = tensors.views();
-  const ForwardArgs args{v.q, v.k, v.v, v.o, v.lse, nullptr};
+  const Buffer workspace(plan.workspace_bytes(Direction::kForward), gpu);
+  const ForwardArgs args{v.q, v.k, v.v, v.o, v.lse, workspace.data()};
   const double work = flops(problem, Direction::kForward);
   const double expected = work / 600e12 + 50e-6;
   const int repeats = std::clamp(static_cast<int>(seconds / expected), 2, 500);
@@ -277,7 +314,10 @@ void compare(const Case& c, const std::string& texts, double seconds, const Devi
   ProblemTensors tensors(problem, Direction::kForward, gpu, *trials.front().plan);
   tensors.fill_inputs(7);
   const DeviceTensors& v = tensors.views();
-  const ForwardArgs args{v.q, v.k, v.v, v.o, v.lse, nullptr};
+  size_t bytes = 0;
+  for (const Trial& trial : trials) bytes = std::max(bytes, trial.plan->workspace_bytes(Direction::kForward));
+  const Buffer workspace(bytes, gpu);
+  const ForwardArgs args{v.q, v.k, v.v, v.o, v.lse, workspace.data()};
   std::vector<std::string> verdicts;
   Output right;
   for (Trial& trial : trials) {
@@ -404,7 +444,8 @@ void plan_and_run(const Case& c, double seconds, const Device& gpu) {
   ProblemTensors tensors(problem, Direction::kForward, gpu, *warm);
   tensors.fill_inputs(7);
   const DeviceTensors& v = tensors.views();
-  const ForwardArgs args{v.q, v.k, v.v, v.o, v.lse, nullptr};
+  const Buffer workspace(warm->workspace_bytes(Direction::kForward), gpu);
+  const ForwardArgs args{v.q, v.k, v.v, v.o, v.lse, workspace.data()};
   const cuda::OwnedStream stream(gpu.index);
   const double run_s = flops(problem, Direction::kForward) / 600e12 + 50e-6;
   const int repeats = std::clamp(static_cast<int>(seconds / (3 * run_s + 400e-6)), 20, 200);
@@ -448,7 +489,7 @@ int main(int argc, char** argv) {
   if (argc < 2) {
     std::printf(
         "sm90_forward_probe check|time|plan|wait|compare [regular expression] "
-        "[columns,piece,streams,pack,][even|blocks][pairs|single] [seconds]\n");
+        "[columns,piece,streams,pack,warpgroups,][even|blocks][pairs|single] [seconds]\n");
     return 2;
   }
   if (!no_cuda_reason().empty() || first_gpu().capability != 90) {

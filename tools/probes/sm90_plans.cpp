@@ -79,6 +79,7 @@ uint64_t forward(const Problem& problem) {
   const Device device = h200();
   const ForwardShape shape = choose_forward_shape(problem, device);
   hash.add(shape.columns), hash.add(shape.piece), hash.add(shape.streams), hash.add(shape.pack);
+  hash.add(shape.warpgroups);
   hash.add(shape.row_tiles), hash.add(shape.paired);
   const ForwardMap map = lower_forward(*problem.masks, shape.tile_shape(), shape.row_tiles);
   hash.add(map.row_tiles), hash.add(map.rows_per_tile), hash.add(map.tiles), hash.add(map.steps);

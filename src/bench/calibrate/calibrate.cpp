@@ -30,6 +30,7 @@ using record::Json;
 
 constexpr std::chrono::milliseconds kWaitLimit{120000};
 constexpr size_t kSmallest = 64 << 10, kLargest = 256 << 20;  // messages
+constexpr size_t kAligned = 256;                              // bytes
 constexpr double kFewest = 3, kMost = 50;                     // samples
 
 // The tiles that a kernel's planner makes. A kernel that is not named here gets square ones.
@@ -277,12 +278,11 @@ class Rank {
             {"operation_s", figure(line.latency_s, "measured", source, line.residual.mean)}};
   }
 
-  // Each rank sends to the rank `step` further within `group` ranks, and receives from the one before.
-  // `alone`, if given, is what the same exchanges take while the device has nothing else to do; then a kernel
-  // runs beside them, in another stream and for longer.
-  Line exchanges(int group, int step, const Line* alone = nullptr) {
+  // Each rank sends to the ranks `steps` further within `group` ranks, and receives from those before: equal
+  // shares of all bytes. `alone`, if given, is what the same exchanges take while the device has nothing else
+  // to do; then a kernel runs beside them, in another stream and for longer.
+  Line exchanges(int group, const std::vector<int>& steps, const Line* alone = nullptr) {
     const int rank = group_.rank(), first = rank / group * group, at = rank - first;
-    const int to = first + (at + step) % group, from = first + (at + group - step) % group;
     std::unique_ptr<Testbed> beside;
     std::unique_ptr<Pass> pass;
     double pass_s = 0;
@@ -293,14 +293,20 @@ class Rank {
     }
     std::vector<LineSample> samples;
     for (size_t bytes = kSmallest; bytes <= kLargest; bytes *= 4) {
-      const auto size = static_cast<double>(bytes);
-      say(fmt::format("links, {}{}", format_bytes(size), alone != nullptr ? " beside a kernel" : ""));
+      const size_t share = bytes / steps.size() / kAligned * kAligned;
+      const auto size = static_cast<double>(share * steps.size());
+      say(fmt::format("links, {}{}{}", format_bytes(size), steps.size() > 1 ? " to all others" : "",
+                      alone != nullptr ? " beside a kernel" : ""));
       const Buffer out(bytes, device_), in(bytes, device_);
       fill_bytes(out.data(), device_.kind, 1, bytes);
       fill_bytes(in.data(), device_.kind, 0, bytes);
-      const Message sent{to, out.data(), bytes}, received{from, in.data(), bytes};
+      std::vector<Message> sent, received;
+      for (size_t i = 0; i < steps.size(); ++i) {
+        sent.push_back({first + (at + steps[i]) % group, out.as<char>() + i * share, share});
+        received.push_back({first + (at + group - steps[i]) % group, in.as<char>() + i * share, share});
+      }
       const auto exchange = [&] {
-        group_.exchange({&sent, 1}, {&received, 1}, testbed_->stream())->wait(testbed_->stream());
+        group_.exchange(sent, received, testbed_->stream())->wait(testbed_->stream());
         group_.synchronize(testbed_->stream());
       };
       Work load;
@@ -318,6 +324,20 @@ class Rank {
     return fit_line(samples);
   }
 
+  // A port may carry more to several ranks than to one. Then what it carries to one is the limit of a flow.
+  void add_all_to_all(Json& json, const std::string& prefix, const Line& one, int group) {
+    std::vector<int> steps;
+    for (int i = 1; i < group; ++i) steps.push_back(i);
+    const Line all = exchanges(group, steps);
+    if (all.bytes_per_s <= one.bytes_per_s) return;
+    json["flow_bytes_per_s"] = json[prefix + "bytes_per_s"];
+    json[prefix + "bytes_per_s"] =
+        figure(all.bytes_per_s, "measured",
+               fmt::format("{} to {} from each rank to all {} others, {}", format_bytes(double{kSmallest}),
+                           format_bytes(double{kLargest}), group - 1, measured_on()),
+               all.residual.mean);
+  }
+
   Json links() {
     const Topology& t = c_.topology;
     Json json = {{"takes_rows", group_.takes_rows()}, {"receiver_copies", on_cpu()}};
@@ -330,28 +350,31 @@ class Rank {
             figure(line.latency_s, "measured", source, line.residual.mean);
     };
     if (t.devices > 1) {
-      const Line alone = exchanges(t.devices, 1);
+      const Line alone = exchanges(t.devices, {1});
       add("port_", alone, "the ranks of a node");
+      if (t.devices > 2) add_all_to_all(json, "port_", alone, t.devices);
       if (on_cpu()) {
         json["beside_bytes_per_s"] =
             figure(alone.bytes_per_s, "default",
                    "as alone: a rank of the CPU copies when it has nothing to compute");
       } else {
-        add("beside_", exchanges(t.devices, 1, &alone), "the ranks of a node, beside a kernel");
+        add("beside_", exchanges(t.devices, {1}, &alone), "the ranks of a node, beside a kernel");
       }
     }
     json["kernel_slowdown"] =
         figure(0, "default",
                on_cpu() ? "a rank of the CPU copies when it has nothing to compute" : "not measured: none");
     if (t.nodes > 1) {
-      const Line between = exchanges(group_.size(), t.devices);
+      const Line between = exchanges(group_.size(), {t.devices});
       add("interface_", between, "the nodes");
+      if (t.devices == 1 && t.nodes > 2) add_all_to_all(json, "interface_", between, t.nodes);
       json["ranks_per_interface"] = 1;
       json["oversubscription"] = figure(1, "default", "not measured: a network without oversubscription");
       if (t.devices == 1) {
         const std::string source = "as between nodes: a node has one rank";
-        json["port_bytes_per_s"] = figure(between.bytes_per_s, "default", source);
-        json["beside_bytes_per_s"] = figure(between.bytes_per_s, "default", source);
+        const double port = json["interface_bytes_per_s"]["value"].get<double>();
+        json["port_bytes_per_s"] = figure(port, "default", source);
+        json["beside_bytes_per_s"] = figure(port, "default", source);
         json["latency_s"] = figure(between.latency_s, "default", source);
       }
     }

@@ -16,6 +16,7 @@
 #include "comm/mpi.h"
 #include "comm/nccl.h"
 #include "comm/threads.h"
+#include "cp/simulate/memory.h"
 #include "record/fields.h"
 
 namespace longspan::bench {
@@ -181,12 +182,20 @@ void add_planned(record::ParallelRecord& result, const ParallelPlan& plan, const
   result.predicted_bytes = result.between_nodes_bytes;
   for (size_t rank = 0; rank < pass.area.size(); ++rank)
     result.predicted_bytes[rank] += static_cast<double>(pass.sent_within[rank]);
+  // Buffers of the forward pass still exist in the backward pass, whether or not they fit its requests: only
+  // taking them one after another says what is held in the end.
+  const auto simulated = [&](bool kernel_merges) {
+    return simulate::memory_by_rank(schedule, problem, direction, p.transport == Transport::kThreads,
+                                    kernel_merges);
+  };
+  const std::vector<simulate::MemoryUse> merging = simulated(true), parts = simulated(false);
   for (int rank = 0; rank < static_cast<int>(pass.area.size()); ++rank) {
-    // Buffers of the forward pass still exist in the backward pass.
     int64_t most = buffer_bytes(schedule, problem, cost, rank, Direction::kForward);
     if (direction == Direction::kBackward)
       most = std::max(most, buffer_bytes(schedule, problem, cost, rank, direction));
-    result.planned_held_bytes.push_back(static_cast<double>(most));
+    const auto at = static_cast<size_t>(rank);
+    result.planned_held_bytes.push_back(
+        static_cast<double>(std::max({most, merging[at].held, parts[at].held})));
   }
   result.plan = pass_plan(schedule, direction, problem, cost);
   result.plan.owned = owned_tokens(schedule);

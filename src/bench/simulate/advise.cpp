@@ -2,22 +2,15 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "base/error.h"
 #include "bench/measure/mask_source.h"
 #include "bench/simulate/predict.h"
+#include "bench/spec/values.h"
 
 namespace longspan::bench {
 namespace {
-
-constexpr double kSlower = 0.75, kFaster = 1.25;
-
-simulate::Cluster with_links(simulate::Cluster cluster, double factor) {
-  simulate::LinkCost& links = cluster.links;
-  for (double* rate : {&links.port_bytes_per_s, &links.beside_bytes_per_s, &links.flow_bytes_per_s,
-                       &links.interface_bytes_per_s})
-    *rate *= factor;
-  return cluster;
-}
 
 // The options of a strategy that are worth trying: every Ulysses degree, and over nodes both placements.
 std::vector<StrategyOptions> options_of(const Strategy& strategy, const Case& problem) {
@@ -55,6 +48,12 @@ std::vector<Parallelism> candidates_of(const Case& problem) {
 
 namespace {
 
+// q, k, v, o and their gradients, and lse.
+double bytes_of_token(const Case& c) {
+  const auto elements = static_cast<double>((2 * c.heads_q + 2 * c.heads_kv) * c.head_dim);
+  return 2 * elements * static_cast<double>(size_of(c.dtype)) + 4 * static_cast<double>(c.heads_q);
+}
+
 // Adds one mask's times: planned once, and priced once for each pass, since only links differ.
 void add_mask(Candidate& candidate, std::vector<double> (&held)[2], const PlannedMask& mask,
               const simulate::Cluster& cluster, const Topology& topology, double share) {
@@ -64,9 +63,17 @@ void add_mask(Candidate& candidate, std::vector<double> (&held)[2], const Planne
     const auto time_s = [&](const simulate::Cluster& on) {
       return share * simulate::run(program, on, topology).time_s;
     };
-    (forward ? candidate.forward_s : candidate.backward_s) += time_s(cluster);
-    candidate.slower_links_s += time_s(with_links(cluster, kSlower));
-    candidate.faster_links_s += time_s(with_links(cluster, kFaster));
+    const simulate::Timeline timeline = simulate::run(program, cluster, topology);
+    (forward ? candidate.forward_s : candidate.backward_s) += share * timeline.time_s;
+    const simulate::RankTimes& slowest =
+        *std::max_element(timeline.ranks.begin(), timeline.ranks.end(),
+                          [](const auto& a, const auto& b) { return a.end_s < b.end_s; });
+    candidate.compute_s += share * slowest.compute_s;
+    candidate.exposed_s += share * slowest.exposed_s;
+    candidate.reorder_s += share * slowest.reorder_s;
+    candidate.merge_s += share * slowest.merge_s;
+    candidate.slower_links_s += time_s(with_links(cluster, kSlowerLinks));
+    candidate.faster_links_s += time_s(with_links(cluster, kFasterLinks));
     const std::vector<double> of_mask = held_by_rank(mask, direction, cluster.links.takes_rows);
     std::vector<double>& sums = held[forward ? 0 : 1];
     sums.resize(of_mask.size());
@@ -76,7 +83,22 @@ void add_mask(Candidate& candidate, std::vector<double> (&held)[2], const Planne
 
 }  // namespace
 
-std::vector<Candidate> advise(const Case& problem, const Machine& machine,
+std::string reason_of(const Candidate& slower, const Candidate& faster) {
+  struct Part {
+    double more_s;
+    const char *verb, *what;
+  };
+  const Part parts[] = {{slower.compute_s - faster.compute_s, "computes", ""},
+                        {slower.exposed_s - faster.exposed_s, "waits", " for data"},
+                        {slower.reorder_s - faster.reorder_s, "packs", ""},
+                        {slower.merge_s - faster.merge_s, "adds and merges", ""}};
+  const Part& most = *std::max_element(std::begin(parts), std::end(parts),
+                                       [](const Part& a, const Part& b) { return a.more_s < b.more_s; });
+  if (most.more_s <= 0) return "";
+  return fmt::format("{} {} longer{}", most.verb, format_seconds(most.more_s), most.what);
+}
+
+std::vector<Candidate> advise(const Case& problem, const Machine& machine, double memory_bytes,
                               const std::function<void(const std::string&)>& progress) {
   std::vector<Candidate> candidates;
   for (const Parallelism& p : candidates_of(problem)) {
@@ -88,18 +110,24 @@ std::vector<Candidate> advise(const Case& problem, const Machine& machine,
     const simulate::Cluster cluster = cluster_of(c, machine);
     MaskSource source(c);
     std::vector<double> held[2];  // by pass and rank
+    double tensors = 0;           // of the rank with the most tokens
     for (int64_t i = 0; i < c.masks; ++i) {
-      add_mask(candidate, held, plan_mask(c, source.next().masks), cluster, p.topology(),
-               1 / static_cast<double>(c.masks));
+      const PlannedMask mask = plan_mask(c, source.next().masks);
+      for (const Ranges& owned : mask.schedule.owned)
+        tensors = std::max(tensors, static_cast<double>(count(owned)) * bytes_of_token(c));
+      add_mask(candidate, held, mask, cluster, p.topology(), 1 / static_cast<double>(c.masks));
     }
     for (const std::vector<double>& by_rank : held) {
       for (const double bytes : by_rank) candidate.held_bytes = std::max(candidate.held_bytes, bytes);
     }
+    candidate.memory_bytes = tensors + candidate.held_bytes;
+    candidate.fits = memory_bytes <= 0 || candidate.memory_bytes <= memory_bytes;
   }
   LONGSPAN_CHECK_INPUT(!candidates.empty(), "no strategy supports {} ranks and {}:{} heads",
                        problem.parallelism.ranks, problem.heads_q, problem.heads_kv);
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.time_s() < b.time_s(); });
+  std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    return a.fits != b.fits ? a.fits : a.time_s() < b.time_s();
+  });
   return candidates;
 }
 

@@ -16,7 +16,11 @@ struct Candidate {
   Parallelism parallelism;
   double forward_s = 0, backward_s = 0;
   double slower_links_s = 0, faster_links_s = 0;  // if all links carry a quarter less, or more
-  double held_bytes = 0;                          // of the rank that holds the most; 0: not simulated
+  double held_bytes = 0;                          // of the rank that holds the most
+  double memory_bytes = 0;  // of the fullest rank: its tensors and gradients, and these buffers
+  bool fits = true;         // in the memory that was given
+  // What the slowest rank's time in both passes consists of.
+  double compute_s = 0, exposed_s = 0, reorder_s = 0, merge_s = 0;
 
   double time_s() const { return forward_s + backward_s; }
 };
@@ -29,8 +33,12 @@ inline constexpr double kTooClose = 0.03;
 // placements. The case's own strategy is not read.
 std::vector<Parallelism> candidates_of(const Case& problem);
 
-// Fastest first. The case names the problem, the ranks and the transport; its strategy is not read.
-std::vector<Candidate> advise(const Case& problem, const Machine& machine,
+// Why a candidate is slower than another: the part of its time that exceeds the other's by the most.
+std::string reason_of(const Candidate& slower, const Candidate& faster);
+
+// Fastest first, then those that do not fit in `memory_bytes` of a rank; 0: no limit. The case names the
+// problem, the ranks and the transport; its strategy is not read.
+std::vector<Candidate> advise(const Case& problem, const Machine& machine, double memory_bytes,
                               const std::function<void(const std::string&)>& progress = {});
 
 }  // namespace longspan::bench

@@ -86,11 +86,41 @@ double Compared::error() const {
   return std::abs(predicted_s / measured_s - 1);
 }
 
-std::vector<Compared> compare_with(const std::vector<std::string>& paths, const Machine& machine,
-                                   const std::function<void(const std::string&)>& progress) {
+std::vector<Compared> measured_cases(const std::vector<std::string>& paths, const Machine& machine) {
   std::vector<Compared> cases;
   std::map<std::string, size_t> place_of;  // by id
   for (const std::string& path : paths) read_cases(path, machine, cases, place_of);
+  return cases;
+}
+
+const Compared* nearest(const std::vector<Compared>& cases, const Case& c) {
+  const auto doublings = [](int64_t a, int64_t b) {
+    return std::abs(std::log2(static_cast<double>(a) / static_cast<double>(b)));
+  };
+  const auto distance = [&](const Case& other) {
+    const Parallelism &p = c.parallelism, &q = other.parallelism;
+    constexpr double kOtherMask = 8, kOtherShape = 4, kOtherTransport = 2;  // in doublings
+    double sum = doublings(other.seqlen / q.ranks, c.seqlen / p.ranks) + doublings(q.ranks, p.ranks) +
+                 doublings(q.topology().nodes, p.topology().nodes);
+    if (other.mask != c.mask) sum += kOtherMask;
+    if (other.heads_q != c.heads_q || other.heads_kv != c.heads_kv || other.head_dim != c.head_dim)
+      sum += kOtherShape;
+    if (p.transport != q.transport) sum += kOtherTransport;
+    return sum;
+  };
+  const Compared* best = nullptr;
+  for (const Compared& each : cases) {
+    if (each.c.kernel != c.kernel || each.c.direction != c.direction || !each.c.parallelism ||
+        each.c.parallelism.strategy != c.parallelism.strategy)
+      continue;
+    if (best == nullptr || distance(each.c) < distance(best->c)) best = &each;
+  }
+  return best;
+}
+
+std::vector<Compared> compare_with(const std::vector<std::string>& paths, const Machine& machine,
+                                   const std::function<void(const std::string&)>& progress) {
+  std::vector<Compared> cases = measured_cases(paths, machine);
   for (Compared& each : cases) {
     if (progress) progress(describe(each.c));
     const record::CaseRecord record = predict(each.c, machine).record;

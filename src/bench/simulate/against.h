@@ -26,6 +26,13 @@ struct Compared {
 
 // Predicts the measured cases of results files that the machine describes: its kernels, its transports, and
 // at most its GPUs on a node. A case that was measured twice counts once, the last time.
+// The measured cases of these files that the machine describes; not yet predicted.
+std::vector<Compared> measured_cases(const std::vector<std::string>& paths, const Machine& machine);
+
+// The one among them that is most like a case on several ranks: of its kernel, strategy and pass, with the
+// nearest mask, ranks, nodes and tokens of a rank. Null if there is none.
+const Compared* nearest(const std::vector<Compared>& cases, const Case& c);
+
 std::vector<Compared> compare_with(const std::vector<std::string>& paths, const Machine& machine,
                                    const std::function<void(const std::string&)>& progress = {});
 

@@ -13,6 +13,7 @@
 #include "cp/schedule/account.h"
 #include "cp/simulate/memory.h"
 #include "mask/band_list.h"
+#include "record/json_writer.h"
 #include "record/record_json.h"
 
 namespace longspan::bench {
@@ -93,9 +94,6 @@ void add_times(record::ParallelRecord& record, const simulate::Timeline& timelin
   add(record.merge_s, &RankTimes::merge_s);
 }
 
-// What a rank holds takes time in proportion to the square of the ranks.
-constexpr int kMostRanksHeld = 64;
-
 void add(std::vector<double>& sums, const std::vector<double>& values, double share) {
   sums.resize(values.size());
   for (size_t i = 0; i < values.size(); ++i) sums[i] += share * values[i];
@@ -118,14 +116,6 @@ record::ParallelRecord planned(const Case& c, const Schedule& schedule, const Pr
     record.predicted_bytes.push_back(static_cast<double>(pass.sent(rank)));
     record.peak_copy_bytes.push_back(
         static_cast<double>(pass.peak_elements[rank] * static_cast<int64_t>(size_of(problem.dtype))));
-  }
-  if (schedule.ranks <= kMostRanksHeld) {
-    for (int rank = 0; rank < schedule.ranks; ++rank) {
-      int64_t most = buffer_bytes(schedule, problem, cost, rank, Direction::kForward);
-      if (c.direction == Direction::kBackward)
-        most = std::max(most, buffer_bytes(schedule, problem, cost, rank, c.direction));
-      record.planned_held_bytes.push_back(static_cast<double>(most));
-    }
   }
   record.plan = pass_plan(schedule, c.direction, problem, cost);
   if (schedule.ranks > kMostRanksDrawn) record.plan.by_round.clear();
@@ -185,17 +175,30 @@ simulate::Program program_of(const PlannedMask& mask, Direction direction, const
                               AttendPrices(mask.schedule, mask.problem, direction, cluster.kernel));
 }
 
-std::vector<double> held_by_rank(const PlannedMask& mask, Direction direction, bool takes_rows) {
+namespace {
+
+std::vector<double> held_of(const std::vector<simulate::MemoryUse>& memory) {
   std::vector<double> held;
-  if (mask.schedule.ranks > kMostRanksHeld) return held;
-  for (int rank = 0; rank < mask.schedule.ranks; ++rank) {
-    const int64_t bytes = simulate::held_bytes(mask.schedule, mask.problem, rank, direction, takes_rows);
-    held.push_back(static_cast<double>(bytes));
-  }
+  held.reserve(memory.size());
+  for (const simulate::MemoryUse& use : memory) held.push_back(static_cast<double>(use.held));
   return held;
 }
 
-Prediction predict(const Case& c, const Machine& machine,
+}  // namespace
+
+std::vector<double> held_by_rank(const PlannedMask& mask, Direction direction, bool takes_rows) {
+  return held_of(simulate::memory_by_rank(mask.schedule, mask.problem, direction, takes_rows));
+}
+
+simulate::Cluster with_links(simulate::Cluster cluster, double factor) {
+  simulate::LinkCost& links = cluster.links;
+  for (double* rate : {&links.port_bytes_per_s, &links.beside_bytes_per_s, &links.flow_bytes_per_s,
+                       &links.interface_bytes_per_s})
+    *rate *= factor;
+  return cluster;
+}
+
+Prediction predict(const Case& c, const Machine& machine, Band band,
                    const std::function<void(const std::string&)>& progress) {
   const auto say = [&](const std::string& text) {
     if (progress) progress(text);
@@ -208,6 +211,7 @@ Prediction predict(const Case& c, const Machine& machine,
   record.workload = record::workload_from(to_json(c));
   record.status = record::Status::kOk;
   MaskSource source(c);
+  record::Interval of_band{0, 0};
   double time_s = 0, area = 0, done = 0;
   const double share = 1 / static_cast<double>(c.masks);
   const auto count = [&](const Problem& problem) {
@@ -233,15 +237,27 @@ Prediction predict(const Case& c, const Machine& machine,
     pass.timeline = simulate::run(pass.program, cluster, topology);
     if (i == 0) record.parallel = planned(c, mask.schedule, mask.problem);
     add_times(*record.parallel, pass.timeline, share);
-    add(record.parallel->held_bytes, held_by_rank(mask, c.direction, cluster.links.takes_rows), share);
+    say("counting what its buffers hold");
+    pass.memory =
+        simulate::memory_by_rank(mask.schedule, mask.problem, c.direction, cluster.links.takes_rows);
+    add(record.parallel->held_bytes, held_of(pass.memory), share);
     time_s += share * pass.timeline.time_s;
+    if (band == Band::kLinks) {
+      const auto with = [&](double factor) {
+        return share * simulate::run(pass.program, with_links(cluster, factor), topology).time_s;
+      };
+      of_band.lo += with(kFasterLinks);
+      of_band.hi += with(kSlowerLinks);
+    }
     if (i == 0) prediction.pass = std::move(pass);
   }
   record.area = area;
   record.flops = done;
   record.time_s = time_s;
+  if (of_band.hi > 0) record.interval_s = of_band;
   record.flops_per_s = done / time_s;
   if (record.parallel) {
+    record.parallel->planned_held_bytes = record.parallel->held_bytes;
     record.flops_per_s_per_rank = *record.flops_per_s / static_cast<double>(topology.ranks());
     const auto& times = record.parallel->rank_time_s;
     const auto [least, most] = std::minmax_element(times.begin(), times.end());
@@ -250,11 +266,69 @@ Prediction predict(const Case& c, const Machine& machine,
   return prediction;
 }
 
-record::Json simulated_line(const record::CaseRecord& record, const Machine& machine) {
+std::string_view name_of(simulate::StepKind kind) {
+  switch (kind) {
+    case simulate::StepKind::kAttend:
+      return "compute";
+    case simulate::StepKind::kReorder:
+    case simulate::StepKind::kPost:
+      return "reorder";
+    case simulate::StepKind::kMerge:
+      return "merge";
+    case simulate::StepKind::kArrive:
+    case simulate::StepKind::kFinish:
+      return "wait";
+  }
+  return "";
+}
+
+int32_t peer_of(const simulate::Program& program, const simulate::Segment& segment, size_t rank) {
+  if (segment.flow < 0) return -1;
+  const simulate::Flow& flow = program.flows[static_cast<size_t>(segment.flow)];
+  return flow.src == static_cast<int32_t>(rank) ? flow.dst : flow.src;
+}
+
+std::vector<MemoryStep> memory_over_time(const SimulatedPass& pass, size_t rank) {
+  std::vector<MemoryStep> steps;
+  const std::vector<double>& begun_s = pass.timeline.rounds_s[rank];
+  for (size_t round = 0; round < begun_s.size(); ++round)
+    steps.push_back({begun_s[round], static_cast<double>(pass.memory[rank].by_round[round])});
+  return steps;
+}
+
+record::Json simulated_line(const Prediction& prediction, const Machine& machine) {
+  const record::CaseRecord& record = prediction.record;
   record::Json line = to_json(record);
   line["type"] = "simulated";
+  if (record.parallel) {  // what only a run measures is absent
+    record::Json ranks = record::Json::object();
+    for (const auto& [key, value] : line["parallel"].items()) {
+      if (!value.is_array() || !value.empty()) ranks.push_back({key, value});
+    }
+    line["parallel"] = std::move(ranks);
+  }
   const std::string transport = record.parallel ? record.parallel->transport : "";
   line["machine"] = {{"name", machine.name}, {"measured", machine.measured(transport)}};
+  const SimulatedPass& pass = prediction.pass;
+  if (pass.memory.empty() || pass.memory.size() > kMostRanksDrawn) return line;
+  record::SimulatedTimeline timeline;
+  record::SimulatedMemory memory;
+  for (size_t rank = 0; rank < pass.memory.size(); ++rank) {
+    for (const simulate::Segment& segment : pass.timeline.segments[rank]) {
+      timeline.rank.push_back(static_cast<int64_t>(rank));
+      timeline.what.emplace_back(name_of(segment.kind));
+      timeline.begin_s.push_back(segment.begin_s);
+      timeline.end_s.push_back(segment.end_s);
+      timeline.peer.push_back(peer_of(pass.program, segment, rank));
+    }
+    for (const MemoryStep& step : memory_over_time(pass, rank)) {
+      memory.rank.push_back(static_cast<int64_t>(rank));
+      memory.begin_s.push_back(step.begin_s);
+      memory.bytes.push_back(step.bytes);
+    }
+  }
+  line["timeline"] = record::encode(timeline);
+  line["memory"] = record::encode(memory);
   return line;
 }
 

@@ -9,33 +9,17 @@ namespace {
 constexpr double kMicroseconds = 1e6;
 
 std::string wait_name(const simulate::Program& program, const simulate::Segment& segment, size_t rank) {
-  if (segment.flow < 0) return std::string(name_of(segment.kind));
-  const simulate::Flow& flow = program.flows[static_cast<size_t>(segment.flow)];
-  return fmt::format("wait for rank {}", flow.src == static_cast<int32_t>(rank) ? flow.dst : flow.src);
+  const int32_t peer = peer_of(program, segment, rank);
+  return peer < 0 ? std::string(name_of(segment.kind)) : fmt::format("wait for rank {}", peer);
 }
 
 }  // namespace
 
-std::string_view name_of(simulate::StepKind kind) {
-  switch (kind) {
-    case simulate::StepKind::kAttend:
-      return "compute";
-    case simulate::StepKind::kReorder:
-    case simulate::StepKind::kPost:
-      return "reorder";
-    case simulate::StepKind::kMerge:
-      return "merge";
-    case simulate::StepKind::kArrive:
-    case simulate::StepKind::kFinish:
-      return "wait";
-  }
-  return "";
-}
-
 std::string timeline_json(const SimulatedPass& pass) {
   std::string text(kTimelineBegin);
   text += R"({"ph":"M","pid":0,"name":"process_name","args":{"name":"ranks"}},)";
-  text += R"({"ph":"M","pid":1,"name":"process_name","args":{"name":"transfers"}})";
+  text += R"({"ph":"M","pid":1,"name":"process_name","args":{"name":"transfers"}},)";
+  text += R"({"ph":"M","pid":2,"name":"process_name","args":{"name":"memory in use"}})";
   const auto& segments = pass.timeline.segments;
   for (size_t rank = 0; rank < segments.size(); ++rank) {
     text += fmt::format(R"(,{{"ph":"M","pid":0,"tid":{},"name":"thread_name","args":{{"name":"rank {}"}}}})",
@@ -48,6 +32,16 @@ std::string timeline_json(const SimulatedPass& pass) {
           rank, wait_name(pass.program, segment, rank), segment.begin_s * kMicroseconds,
           (segment.end_s - segment.begin_s) * kMicroseconds);
     }
+  }
+  for (size_t rank = 0; rank < pass.memory.size(); ++rank) {
+    const auto count = [&](double time_s, double bytes) {
+      text += fmt::format(
+          ",\n"
+          R"({{"ph":"C","pid":2,"name":"rank {}","ts":{:.3f},"args":{{"bytes":{:.0f}}}}})",
+          rank, time_s * kMicroseconds, bytes);
+    };
+    for (const MemoryStep& step : memory_over_time(pass, rank)) count(step.begin_s, step.bytes);
+    count(pass.timeline.ranks[rank].end_s, 0);
   }
   for (size_t i = 0; i < pass.program.flows.size(); ++i) {
     const simulate::Flow& flow = pass.program.flows[i];

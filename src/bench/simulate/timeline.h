@@ -12,7 +12,4 @@ inline constexpr std::string_view kTimelineBegin = "{\"traceEvents\":[";
 
 std::string timeline_json(const SimulatedPass& pass);
 
-// "compute", "reorder", "merge" or "wait".
-std::string_view name_of(simulate::StepKind kind);
-
 }  // namespace longspan::bench

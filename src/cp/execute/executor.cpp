@@ -27,14 +27,14 @@ bool dense(const TensorView& view) {
 class Executor::Impl {
  public:
   Impl(const Schedule& schedule, const Problem& problem, const Kernel& kernel, const Device& device,
-       Communicator& communicator, Direction until, std::shared_ptr<Scratch> scratch)
+       Communicator& communicator, Direction until, std::shared_ptr<Scratch> scratch, Timing timing)
       : schedule_(schedule),
         problem_(problem),
         kernel_(kernel),
         device_(device),
         communicator_(communicator),
         plan_(schedule, problem_, kernel, device, communicator, until),
-        clock_(DeviceClock::make(device)),
+        clock_(timing == Timing::kOn ? DeviceClock::make(device) : nullptr),
         scratch_(scratch ? std::move(scratch) : std::make_shared<Scratch>(device, BufferPool::Use::kOwn)),
         pool_(scratch_->pool) {
     const size_t bytes = plan_.workspace_bytes();
@@ -102,8 +102,12 @@ class Executor::Impl {
   class Stopwatch {
    public:
     Stopwatch(Impl& impl, double& total_s, Stream stream)
-        : impl_(impl), total_s_(total_s), stream_(stream), begin_(impl.clock_->mark(stream)) {}
+        : impl_(impl),
+          total_s_(total_s),
+          stream_(stream),
+          begin_(impl.clock_ ? impl.clock_->mark(stream) : 0) {}
     ~Stopwatch() {
+      if (!impl_.clock_) return;
       try {
         impl_.spans_.push_back({&total_s_, begin_, impl_.clock_->mark(stream_)});
       } catch (const std::exception&) {  // the next call to a device that failed reports it
@@ -133,7 +137,7 @@ class Executor::Impl {
   void begin(Direction direction, void* kept) {
     times_ = {};
     spans_.clear();
-    clock_->reset();
+    if (clock_) clock_->reset();
     // A forward pass that keeps nothing takes other buffers of the pool.
     const bool forward = direction == Direction::kForward;
     pool_->begin_pass(forward ? (kept == nullptr ? 0 : 1) : 2);
@@ -530,8 +534,8 @@ class Executor::Impl {
   const Device device_;
   Communicator& communicator_;
   const RankPlan plan_;
-  size_t posted_copies_ = 0;  // in this pass
-  const std::unique_ptr<DeviceClock> clock_;
+  size_t posted_copies_ = 0;                  // in this pass
+  const std::unique_ptr<DeviceClock> clock_;  // null: nobody wants times
   const std::shared_ptr<Scratch> scratch_;
   const Pool pool_;
   // Of the pass that runs.
@@ -546,9 +550,9 @@ class Executor::Impl {
 
 Executor::Executor(const Schedule& schedule, const Problem& problem, const Kernel& kernel,
                    const Device& device, Communicator& communicator, Direction until,
-                   std::shared_ptr<Scratch> scratch)
-    : impl_(std::make_unique<Impl>(schedule, problem, kernel, device, communicator, until,
-                                   std::move(scratch))) {}
+                   std::shared_ptr<Scratch> scratch, Timing timing)
+    : impl_(std::make_unique<Impl>(schedule, problem, kernel, device, communicator, until, std::move(scratch),
+                                   timing)) {}
 Executor::~Executor() = default;
 size_t Executor::kept_bytes() const {
   return impl_->kept_bytes();

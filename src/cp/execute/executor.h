@@ -32,12 +32,14 @@ struct PassTimes {
 // stream, or in streams that wait for one another. The same holds for all executors that share a scratch.
 class Executor {
  public:
+  enum class Timing { kOn, kOff };  // kOff: times() has only bytes; a GPU's host saves two events a section
+
   // The schedule must have passed check(). Throws an input error with the kernel's reason if the kernel
   // cannot run an attend. With `until` kForward, only forward passes are planned.
   // `scratch`: shared with other executors of the device; null: its own.
   Executor(const Schedule& schedule, const Problem& problem, const Kernel& kernel, const Device& device,
            Communicator& communicator, Direction until = Direction::kBackward,
-           std::shared_ptr<Scratch> scratch = nullptr);
+           std::shared_ptr<Scratch> scratch = nullptr, Timing timing = Timing::kOn);
   ~Executor();
 
   // `kept`: kept_bytes() bytes aligned to 256, which backward() reads with the tensors of this forward();

@@ -38,16 +38,16 @@ std::vector<int32_t> Links::of(int32_t src, int32_t dst, bool beside) const {
   std::vector<int32_t> links;
   if (within_node(src, dst)) {
     links = {at(ports_, src).out, at(ports_, dst).in};
-    if (beside) {
-      links.push_back(at(beside_, src).out);
-      links.push_back(at(beside_, dst).in);
-    }
   } else {
     links = {at(interfaces_of_, interface_of(src)).out, at(interfaces_of_, interface_of(dst)).in};
     if (cost_.oversubscription > 1 && rail_of(src) != rail_of(dst)) {
       links.push_back(at(spine_of_node_, src / topology_.devices).out);
       links.push_back(at(spine_of_node_, dst / topology_.devices).in);
     }
+  }
+  if (beside) {  // also between nodes: what a GPU sends leaves it through its own port
+    links.push_back(at(beside_, src).out);
+    links.push_back(at(beside_, dst).in);
   }
   if (cost_.flow_bytes_per_s > 0) links.push_back(network_.add_link(cost_.flow_bytes_per_s));
   return links;

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
+#include "base/parallel.h"
 #include "cp/execute/pieces.h"
 #include "cp/execute/placement.h"
 
@@ -15,28 +17,34 @@ namespace {
 class Sizes {
  public:
   size_t take(size_t bytes, size_t room = 0) {
-    const size_t most = std::max(bytes, room);
+    size_t size = std::max(bytes, room);
     const auto fit = free_.lower_bound(bytes);
-    if (fit != free_.end() && *fit <= most + most / 2) {
-      const size_t size = *fit;
+    if (fit != free_.end() && *fit <= size + size / 2) {
+      size = *fit;
       free_.erase(fit);
-      return size;
+    } else {
+      held_ += size;
     }
-    held_ += most;
-    return most;
+    used_ += size;
+    most_used_ = std::max(most_used_, used_);
+    return size;
   }
   void give_back(size_t size) {
-    if (size > 0) free_.insert(size);
+    if (size == 0) return;
+    free_.insert(size);
+    used_ -= size;
   }
   void give_back(std::vector<size_t>& sizes) {
     for (const size_t size : sizes) give_back(size);
     sizes.clear();
   }
   size_t held() const { return held_; }
+  // The most that was in use since the last call.
+  size_t most_used() { return std::exchange(most_used_, used_); }
 
  private:
   std::multiset<size_t> free_;
-  size_t held_ = 0;
+  size_t held_ = 0, used_ = 0, most_used_ = 0;
 };
 
 class Passes {
@@ -46,17 +54,18 @@ class Passes {
          bool keeps)
       : schedule_(schedule),
         problem_(problem),
-        rank_(rank),
         owned_(schedule.owned[static_cast<size_t>(rank)]),
         takes_rows_(takes_rows),
         merges_parts_(merges_parts),
         keeps_(keeps) {}
 
-  size_t held() const { return pool_.held() + kept_.bytes; }
+  int64_t held() const { return static_cast<int64_t>(pool_.held() + kept_.bytes); }
+  std::vector<int64_t> by_round() const { return by_round_; }
 
-  void run(Direction direction) {
+  void run(Direction direction, std::vector<RankRound> rounds) {
     forward_ = direction == Direction::kForward;
-    rounds_ = rounds_of(schedule_, direction, rank_);
+    rounds_ = std::move(rounds);
+    by_round_.clear();
     const std::vector<int32_t> last_uses = longspan::last_uses(schedule_, rounds_);
     results_ = longspan::results_of(schedule_, direction, rounds_);
     in_place_ = results_in_place(schedule_, rounds_, owned_);
@@ -75,11 +84,13 @@ class Passes {
       for (size_t a = 0; a < rounds_[i].attend.size(); ++a) attend(i, a);
       collect(results);
       results = post_results(i);
+      by_round_.push_back(static_cast<int64_t>(pool_.most_used() + kept_.bytes));
     }
     collect(results);
     drop_before(static_cast<int32_t>(rounds_.size()));  // keeps what the backward pass reads
     for (const auto& [region, part] : parts_) pool_.give_back(part.size);
     parts_.clear();
+    pool_.most_used();
   }
 
  private:
@@ -269,12 +280,12 @@ class Passes {
 
   const Schedule& schedule_;
   const Problem& problem_;
-  const int rank_;
   const Ranges& owned_;
   const bool takes_rows_, merges_parts_, keeps_;
   Sizes pool_;
   bool forward_ = true;
   std::vector<RankRound> rounds_;
+  std::vector<int64_t> by_round_;  // the most that is in use
   std::vector<std::vector<Results>> results_;
   std::vector<std::vector<bool>> in_place_;
   std::vector<std::vector<Landing>> landings_;
@@ -292,12 +303,21 @@ class Passes {
 
 }  // namespace
 
-int64_t held_bytes(const Schedule& schedule, const Problem& problem, int rank, Direction until,
-                   bool takes_rows, bool merges_parts) {
-  Passes passes(schedule, problem, rank, takes_rows, merges_parts, until == Direction::kBackward);
-  passes.run(Direction::kForward);
-  if (until == Direction::kBackward) passes.run(Direction::kBackward);
-  return static_cast<int64_t>(passes.held());
+std::vector<MemoryUse> memory_by_rank(const Schedule& schedule, const Problem& problem, Direction until,
+                                      bool takes_rows, bool merges_parts) {
+  const bool backward = until == Direction::kBackward;
+  auto forward_rounds = rounds_by_rank(schedule, Direction::kForward);
+  auto backward_rounds =
+      backward ? rounds_by_rank(schedule, Direction::kBackward) : decltype(forward_rounds)();
+  std::vector<MemoryUse> use(static_cast<size_t>(schedule.ranks));
+  parallel_for(schedule.ranks, [&](int64_t rank, int) {
+    const auto at = static_cast<size_t>(rank);
+    Passes passes(schedule, problem, static_cast<int>(rank), takes_rows, merges_parts, backward);
+    passes.run(Direction::kForward, std::move(forward_rounds[at]));
+    if (backward) passes.run(Direction::kBackward, std::move(backward_rounds[at]));
+    use[at] = {passes.held(), passes.by_round()};
+  });
+  return use;
 }
 
 }  // namespace longspan::simulate

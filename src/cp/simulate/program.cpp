@@ -14,7 +14,7 @@ constexpr double kF32 = 4;
 class RankWriter {
  public:
   RankWriter(const Schedule& schedule, Direction direction, const Problem& problem, const Cluster& cluster,
-             const AttendPrice& price, std::vector<RankRound> rounds, int rank, std::vector<Step>& steps)
+             const AttendPrice& price, std::vector<RankRound> rounds, int rank, Program& program)
       : schedule_(schedule),
         problem_(problem),
         cluster_(cluster),
@@ -22,7 +22,8 @@ class RankWriter {
         forward_(direction == Direction::kForward),
         rounds_(std::move(rounds)),
         owned_(schedule.owned[static_cast<size_t>(rank)]),
-        steps_(steps) {
+        steps_(program.steps[static_cast<size_t>(rank)]),
+        round_steps_(program.round_steps[static_cast<size_t>(rank)]) {
     for (const RankRound& round : rounds_) {
       for (const Attend& attend : round.attend) ++attends_[attend.q];
       for (const auto* results : {&round.taken, &round.given}) {
@@ -35,6 +36,7 @@ class RankWriter {
     if (rounds_.empty()) return;
     post_copies(0);
     for (size_t i = 0; i < rounds_.size(); ++i) {
+      round_steps_.push_back(i == 0 ? 0 : steps_.size());
       if (moves(rounds_[i].copies_out, rounds_[i].copies_in)) add({StepKind::kArrive, operands_of(i)});
       remember(rounds_[i].copies_in);
       if (i + 1 < rounds_.size()) post_copies(i + 1);
@@ -211,6 +213,7 @@ class RankWriter {
   const std::vector<RankRound> rounds_;
   const Ranges& owned_;
   std::vector<Step>& steps_;
+  std::vector<size_t>& round_steps_;
   std::map<int32_t, int> attends_, seen_;  // by region of rows
   bool open_rows_ = false, open_keys_ = false;
   std::vector<int32_t> recent_;
@@ -242,6 +245,7 @@ Program program_of(const Schedule& schedule, Direction direction, const Problem&
   const auto& rounds = direction == Direction::kForward ? schedule.forward : schedule.backward;
   Program program;
   program.steps.resize(static_cast<size_t>(schedule.ranks));
+  program.round_steps.resize(static_cast<size_t>(schedule.ranks));
   program.exchanges = static_cast<int32_t>(2 * rounds.size());
   for (size_t i = 0; i < rounds.size(); ++i) {
     add_flows(program.flows, rounds[i].in, operands_of(i), schedule, problem);
@@ -253,7 +257,7 @@ Program program_of(const Schedule& schedule, Direction direction, const Problem&
   auto by_rank = rounds_by_rank(schedule, direction);
   for (int rank = 0; rank < schedule.ranks; ++rank) {
     RankWriter(schedule, direction, problem, cluster, price, std::move(by_rank[static_cast<size_t>(rank)]),
-               rank, program.steps[static_cast<size_t>(rank)])
+               rank, program)
         .write();
   }
   return program;

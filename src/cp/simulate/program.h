@@ -41,8 +41,9 @@ inline int32_t results_of(size_t round) {
 }
 
 struct Program {
-  std::vector<std::vector<Step>> steps;  // by rank
-  std::vector<Flow> flows;               // by exchange, src, dst
+  std::vector<std::vector<Step>> steps;          // by rank
+  std::vector<std::vector<size_t>> round_steps;  // by rank and round: the first step of the round
+  std::vector<Flow> flows;                       // by exchange, src, dst
   int32_t exchanges = 0;
   std::vector<bool> beside;  // by exchange: a kernel computes meanwhile, on some rank
 };

@@ -46,6 +46,7 @@ class Simulator {
         index_(program) {
     timeline_.ranks.resize(ranks_);
     timeline_.segments.resize(ranks_);
+    timeline_.rounds_s.resize(ranks_);
     timeline_.flows.resize(program.flows.size());
     waits_.resize(ranks_);
   }
@@ -173,6 +174,7 @@ class Simulator {
       ++state.next;
     }
     for (; state.next < steps.size(); ++state.next) {
+      begin_rounds(rank, now_s);
       const Step& next = steps[state.next];
       state.begun_s = now_s;
       if (next.kind == StepKind::kArrive || next.kind == StepKind::kFinish) {
@@ -193,7 +195,17 @@ class Simulator {
       }
       return;
     }
+    begin_rounds(rank, now_s);
     timeline_.ranks[rank].end_s = now_s;
+  }
+
+  // Notes the rounds that begin at or before the step at hand.
+  void begin_rounds(size_t rank, double now_s) {
+    if (program_.round_steps.empty()) return;
+    const std::vector<size_t>& firsts = program_.round_steps[rank];
+    std::vector<double>& begun_s = timeline_.rounds_s[rank];
+    while (begun_s.size() < firsts.size() && firsts[begun_s.size()] <= states_[rank].next)
+      begun_s.push_back(now_s);
   }
 
   double speed_share(const RankState& state) const {

@@ -33,6 +33,7 @@ struct Timeline {
   double time_s = 0;  // of the slowest rank
   std::vector<RankTimes> ranks;
   std::vector<std::vector<Segment>> segments;  // by rank, in order
+  std::vector<std::vector<double>> rounds_s;   // by rank: when each of its rounds begins
   std::vector<FlowTimes> flows;                // as in Program::flows
 };
 

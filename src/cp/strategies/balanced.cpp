@@ -99,6 +99,15 @@ class Dealer {
     for (size_t i = 0; i < to.size(); ++i) to[i] |= from[i];
   }
 
+  // Builds for any x86-64 call a function for std::popcount.
+  static int64_t ones(uint64_t bits) {
+    if (bits == 0) return 0;
+    bits -= bits >> 1 & 0x5555555555555555;
+    bits = (bits & 0x3333333333333333) + (bits >> 2 & 0x3333333333333333);
+    bits = (bits + (bits >> 4)) & 0x0f0f0f0f0f0f0f0f;
+    return static_cast<int64_t>(bits * 0x0101010101010101 >> 56);
+  }
+
   static constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
   // The cost of a hand with one more chunk: its pairs, and the KV that the chunk adds to receive. Counting
@@ -108,7 +117,7 @@ class Dealer {
     const double most = (limit - pairs) / each;
     int64_t more = 0;
     for (size_t i = 0; i < hand.needs.size() && static_cast<double>(more) <= most; ++i) {
-      more += __builtin_popcountll(chunks_[chunk].needs[i] & ~hand.needs[i]);
+      more += ones(chunks_[chunk].needs[i] & ~hand.needs[i]);
     }
     return pairs + each * static_cast<double>(more);
   }
@@ -123,7 +132,8 @@ class Dealer {
       size_t given = 0, taken = 0;
       double least = most.area * (1 - 1e-9);
       for (Hand& hand : hands_) {
-        if (&hand == &most) continue;
+        // After any swap the larger load of the two is at least their mean.
+        if (&hand == &most || (most.area + hand.area) / 2 >= least) continue;
         for (size_t i = 0; i < most.chunks.size(); ++i) {
           for (size_t j = 0; j < hand.chunks.size(); ++j) {
             const double moved = chunks_[most.chunks[i]].area - chunks_[hand.chunks[j]].area;

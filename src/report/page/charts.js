@@ -150,11 +150,11 @@ function chartOptions(metric, sideways, narrow, top) {
 const shortLabel = (label, most) => label.length > most ? label.slice(0, most - 1) + '…' : label;
 
 const charts = new Map();  // by the id of the canvas
-function drawPanel(box, id, heading, height, config) {
+function drawPanel(box, id, heading, height, config, plugins = []) {
   const canvas = el('canvas', {id, role: 'img', 'aria-label': heading});
   box.append(el('figure', {class: 'panel'}, el('figcaption', {}, heading),
     el('div', {class: 'canvas', style: {height: height + 'px'}}, canvas)));
-  charts.set(id, new Chart(canvas, {...config, plugins: [whiskers]}));
+  charts.set(id, new Chart(canvas, {...config, plugins: [whiskers, ...plugins]}));
 }
 
 function fillSelect(select, options, chosen) {

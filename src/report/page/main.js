@@ -1,10 +1,10 @@
 // Connects filters, charts and tables.
 
 const view = {
-  metric: undefined, over: undefined, chartMask: undefined, chartLength: undefined, sort: {by: undefined, down: false}, allRows: false, case: undefined, plan: undefined, ranks: undefined,
+  metric: undefined, over: undefined, chartMask: undefined, chartLength: undefined, predicted: undefined, held: undefined, timeline: undefined, sort: {by: undefined, down: false}, allRows: false, case: undefined, plan: undefined, ranks: undefined,
   set(values) {  // without redrawing
     Object.assign(view, values);
-    writeAddress({metric: view.metric, over: view.over, chartmask: view.chartMask, chartlength: view.chartLength, case: view.case, plan: view.plan, ranks: view.ranks,
+    writeAddress({metric: view.metric, over: view.over, chartmask: view.chartMask, chartlength: view.chartLength, case: view.case, plan: view.plan, ranks: view.ranks, predicted: view.predicted, held: view.held, timeline: view.timeline,
       sort: view.sort.by && (view.sort.down ? '-' : '') + view.sort.by});
   },
   change(values) {
@@ -22,6 +22,9 @@ function readView() {
   view.case = wanted.get('case') || undefined;
   view.plan = wanted.get('plan') || undefined;
   view.ranks = wanted.get('ranks') || undefined;
+  view.predicted = wanted.get('predicted') || undefined;
+  view.held = wanted.get('held') || undefined;
+  view.timeline = wanted.get('timeline') || undefined;
   const sort = wanted.get('sort') || '';
   view.sort = {by: sort.replace(/^-/, '') || undefined, down: sort.startsWith('-')};
 }
@@ -45,6 +48,8 @@ function draw() {
   drawKernels(shown);
   drawShares(shown);
   drawParallel(shown, view);
+  drawPredictions(view);
+  drawTimelines(view);
   drawAccuracy(shown);
   drawMasks(shown);
   drawUnmeasured(shown);
@@ -68,6 +73,9 @@ byId('pick-mask').onchange = (event) => view.change({chartMask: event.target.val
 byId('pick-length').onchange = (event) => view.change({chartLength: event.target.value});
 byId('pick-plan').onchange = (event) => view.change({plan: event.target.value});
 byId('pick-ranks').onchange = (event) => view.change({ranks: event.target.value});
+byId('pick-predicted').onchange = (event) => view.change({predicted: event.target.value});
+byId('pick-timeline').onchange = (event) => view.change({timeline: event.target.value});
+byId('pick-held').onchange = (event) => view.change({held: event.target.value});
 byId('csv').onclick = () => downloadCsv(sortCases(shownCases(), view.sort));
 byId('filter-box').open = window.innerWidth >= 1000;
 drawLead();

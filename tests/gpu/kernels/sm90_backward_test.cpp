@@ -127,6 +127,32 @@ TEST(Sm90Passes, AreRightWherePassCtasTakeItems) {
 
 // No row sees the upper half of a tile's keys: above diagonals, in tiles of few keys, in all tiles of an
 // item, and in items without tiles.
+// Tiles of 128 rows, with all ways to add dq, in items of all and of some of the query heads. Lengths leave
+// the second half of the last tile without rows, or with some.
+TEST(Sm90SquareTiles, AreRightForAnyMask) {
+  LONGSPAN_NEEDS_HOPPER();
+  std::vector<HeadMasks> masks{drawn("causal_document", 1333, "uniform:10:290"), drawn("causal", 1999),
+                               documents_with_holes(1000, 700, 23), documents_with_holes(300, 900, 9),
+                               drawn("sliding_window", 2500)};
+  for (const int64_t rows : {1, 64, 65, 128, 129, 191, 193})
+    masks.push_back(documents_with_holes(rows, 100, 3));
+  for (const HeadMasks& mask : masks)
+    for (const BackwardStore store : {BackwardStore::kAdded, BackwardStore::kClaimed})
+      for (const bool in_rows : {false, true})
+        for (const int parts : {1, 2}) {
+          const Problem problem = problem_of(mask, 8, 2, 64, DType::kBF16);
+          SCOPED_TRACE(name_of_problem(problem));
+          BackwardShape shape = sm90::choose_backward_shape(problem);
+          ASSERT_EQ(shape.rows, 128);
+          shape.in_rows = shape.aligned = in_rows;
+          shape.store = store;
+          shape.split = sm90::arrange_backward(problem, shape, first_gpu().units).split;
+          shape.split->parts = parts;
+          BackwardInShape plan(problem, shape, first_gpu());
+          expect_right(plan, problem);
+        }
+}
+
 TEST(Sm90Rests, GiveTheSameGradients) {
   LONGSPAN_NEEDS_HOPPER();
   std::vector<Band> lower_halves;

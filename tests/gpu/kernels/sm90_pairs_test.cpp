@@ -65,15 +65,15 @@ class InPairs final : public Forward {
 };
 
 // Attention in two parts: the first part of the keys gives an fp32 partial result, and the other part is
-// merged with it.
+// merged with it. In pairs at head_dim 128, which alone has them.
 class InParts final : public Forward {
  public:
   InParts(const Problem& problem, int64_t first_keys)
       : gpu_(first_gpu()),
         first_(part(problem, {0, first_keys}, true)),
         second_(part(problem, {first_keys, problem.tokens_kv}, problem.fp32_output)),
-        first_plan_(first_, in_pairs(first_), gpu_),
-        second_plan_(second_, in_pairs(second_), gpu_),
+        first_plan_(first_, shape_of(first_, gpu_), gpu_),
+        second_plan_(second_, shape_of(second_, gpu_), gpu_),
         o_(static_cast<size_t>(problem.tokens_q * problem.heads_q * problem.head_dim) * sizeof(float), gpu_),
         lse_(static_cast<size_t>(problem.tokens_q * problem.heads_q) * sizeof(float), gpu_) {}
   size_t workspace_bytes(Direction) const override {
@@ -91,6 +91,9 @@ class InParts final : public Forward {
   }
 
  private:
+  static sm90::ForwardShape shape_of(const Problem& problem, const Device& gpu) {
+    return problem.head_dim == 128 ? in_pairs(problem) : sm90::choose_forward_shape(problem, gpu);
+  }
   static Problem part(const Problem& whole, Range keys, bool fp32_output) {
     Problem p = whole;
     p.masks = std::make_shared<const HeadMasks>(HeadMasks{block(whole.tokens_q, whole.tokens_kv, keys)});
@@ -180,6 +183,19 @@ TEST(Sm90Pairs, MergeWithOtherResults) {
       InParts plan(problem, 1700);
       expect_right(plan, problem);
     }
+}
+
+TEST(Sm90ThreeWarpgroups, MergeWithOtherResults) {
+  LONGSPAN_NEEDS_HOPPER();
+  for (const auto& [q, kv] : {std::pair<int64_t, int64_t>{16, 2}, {3, 3}})
+    for (const bool fp32_output : {false, true})
+      for (const DType dtype : {DType::kBF16, DType::kF16}) {
+        Problem problem = problem_of({block(1100, 3000, {0, 3000})}, q, kv, 64, dtype);
+        problem.fp32_output = fp32_output;
+        ASSERT_EQ(sm90::choose_forward_shape(problem, first_gpu()).warpgroups, 3);
+        InParts plan(problem, 1700);
+        expect_right(plan, problem);
+      }
 }
 
 TEST(Sm90Pairs, GiveTheSameBitsEveryTime) {

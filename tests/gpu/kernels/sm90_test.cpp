@@ -28,8 +28,8 @@ void expect_right(const Problem& problem) {
 
 TEST(Sm90, ComputesLengthsThatDoNotDivideItsTiles) {
   LONGSPAN_NEEDS_HOPPER();
-  expect_right_at_lengths(sm90_kernel(), {1, 2, 15, 16, 17, 63, 64, 65, 127, 129, 159, 161, 319, 321, 1000},
-                          {64, 128});
+  expect_right_at_lengths(
+      sm90_kernel(), {1, 2, 15, 16, 17, 63, 64, 65, 127, 129, 159, 161, 191, 193, 319, 321, 1000}, {64, 128});
 }
 
 TEST(Sm90, ComputesQueriesAndKeysOfDifferentLengths) {
@@ -39,7 +39,7 @@ TEST(Sm90, ComputesQueriesAndKeysOfDifferentLengths) {
 
 TEST(Sm90, ComputesEveryLayoutOfHeads) {
   LONGSPAN_NEEDS_HOPPER();
-  expect_right_with_heads(sm90_kernel(), {128});
+  expect_right_with_heads(sm90_kernel(), {64, 128});
 }
 
 TEST(Sm90, GivesZeroToRowsWithoutKeys) {
@@ -132,6 +132,29 @@ TEST(Sm90, ComputesDocumentsOfAllLengths) {
   }
 }
 
+// Tiles of head_dim 64 are of their own: three warpgroups of rows forward, 128 rows backward in bf16.
+TEST(Sm90, ComputesEveryDenseMaskAtHeadDim64) {
+  LONGSPAN_NEEDS_HOPPER();
+  for (const Pattern& p : patterns()) {
+    if (p.block_sparse) continue;
+    PatternOptions options;
+    options.lengths = "uniform:50:500";
+    for (const auto& [q, kv] : {std::pair<int64_t, int64_t>{8, 1}, {8, 2}, {6, 3}, {3, 3}}) {
+      options.seqlen = 1800 + 100 * q + kv;
+      const HeadMasks masks = draw_mask(p.name, options).masks;
+      expect_right(problem_of(masks, q, kv, 64, DType::kBF16));
+    }
+    options.seqlen = 1337;
+    Problem problem = problem_of(draw_mask(p.name, options).masks, 4, 2, 64, DType::kBF16);
+    problem.fp32_output = true;
+    expect_right(problem);
+    problem.fp32_output = false, problem.deterministic = true;
+    expect_right(problem);
+    problem.deterministic = false, problem.dtype = DType::kF16;
+    expect_right(problem);
+  }
+}
+
 // In long columns, sums of dq have another layout.
 TEST(Sm90, ComputesLongColumns) {
   LONGSPAN_NEEDS_HOPPER();
@@ -147,6 +170,7 @@ TEST(Sm90, ComputesLongColumns) {
     problem = problem_of({one_band(rows, 400, -8200, kUnboundedAbove)}, 6, 2, 128, DType::kBF16);
     problem.fp32_output = true;
     expect_right(problem);
+    expect_right(problem_of({one_band(rows, 400, -8200, kUnboundedAbove)}, 6, 2, 64, DType::kBF16));
   }
   // Row tiles that begin with documents, whose sums start at zero.
   PatternOptions options;
@@ -157,24 +181,24 @@ TEST(Sm90, ComputesLongColumns) {
 }
 
 // One mask for each way to make tiles: narrow, wide, blocks of 128, blocks of 64 gathered in one stream and
-// in two.
+// in two, three warpgroups.
 TEST(Sm90, GivesTheSameBitsEveryTime) {
   LONGSPAN_NEEDS_HOPPER();
   struct Case {
     const char* name;
-    int64_t seqlen, heads_q, heads_kv, block;
+    int64_t seqlen, heads_q, heads_kv, block, head_dim = 128;
   };
   for (const Case& c :
-       {Case{"causal_document", 2048, 16, 2, 64}, Case{"causal", 2048, 16, 2, 64},
-        Case{"uniform_block_sparse", 2048, 4, 4, 128}, Case{"uniform_block_sparse", 2048, 8, 2, 64},
-        Case{"uniform_block_sparse", 2048, 4, 4, 64}}) {
+       {Case{"causal", 2048, 16, 4, 64, 64}, Case{"causal_document", 2048, 16, 2, 64},
+        Case{"causal", 2048, 16, 2, 64}, Case{"uniform_block_sparse", 2048, 4, 4, 128},
+        Case{"uniform_block_sparse", 2048, 8, 2, 64}, Case{"uniform_block_sparse", 2048, 4, 4, 64}}) {
     SCOPED_TRACE(c.name);
     PatternOptions options;
     options.seqlen = c.seqlen;
     options.kv_heads = c.heads_kv;
     options.values.set("block", c.block);
     const Problem problem =
-        problem_of(draw_mask(c.name, options).masks, c.heads_q, c.heads_kv, 128, DType::kBF16);
+        problem_of(draw_mask(c.name, options).masks, c.heads_q, c.heads_kv, c.head_dim, DType::kBF16);
     const Device gpu = first_gpu();
     const std::unique_ptr<Plan> plan = sm90_kernel().plan_forward(problem, gpu);
     ProblemTensors tensors(problem, Direction::kForward, gpu, *plan);

@@ -141,6 +141,19 @@ class Found(unittest.TestCase):
             if not runs:
                 self.assertIn("no module longspan_test_module (PYTHONPATH is not read; LONGSPAN_PYTHONPATH is)", row["reason"])
 
+    def test_an_adapter_can_have_the_name_of_its_package(self):
+        (self.folder / "twin.py").write_text((HERE / "fake.py").read_text() + "\nfrom twin.inside import VALUE\n")
+        package = pathlib.Path(self.there.name, "modules", "twin")
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text("")
+        (package / "inside.py").write_text("VALUE = 1\n")
+        os.environ["LONGSPAN_PYTHONPATH"] = str(package.parent)
+        try:
+            row = self.listed()["twin"]
+        finally:
+            del os.environ["LONGSPAN_PYTHONPATH"]
+        self.assertTrue(row["runs_here"], row["reason"])
+
     def test_a_wrong_answer_fails_its_case_and_no_other(self):
         self.add("fake.py")
         hostile_peer.folder_with(self.folder, PEERS, """

@@ -105,6 +105,11 @@ TEST(Results, LeavesOutPredictionsWithAWarning) {
   ASSERT_EQ(r.cases.size(), 1u);
   EXPECT_EQ(r.cases[0].workload.mask, "full");
   EXPECT_THAT(r.warnings, ElementsAre(HasSubstr("r.jsonl: 1 simulated case is left out")));
+  ASSERT_EQ(r.simulated.size(), 1u);
+  EXPECT_EQ(r.simulated[0].workload.mask, "causal");
+  EXPECT_EQ(r.simulated[0].machine.name, "elsewhere");
+  line["machine"].erase("name");
+  EXPECT_THROW(parse_results(text_of(run_json(), line), "r.jsonl"), Error);
 }
 
 TEST(Results, LeavesOutAHalfLastLineWithAWarning) {

@@ -52,14 +52,22 @@ struct BackwardConfig {
   static constexpr bool kInRows = kInRowsT;
   // Whether the kernel can do the passes before and after it. With ordered additions they cost more than
   // they gain: docs/lab/2026-11-sm90-backward.md, version 39.
-  static constexpr bool kPasses = kInRows && kInAnyOrder;
+  static constexpr bool kPasses = kInRows && kInAnyOrder && kRows == 64;
   static constexpr bool kRests = kRestsT;  // the second warpgroup skips tiles that do not see its keys
   static_assert(!kRests || kWarpgroups == 2, "a warpgroup rests while the other one multiplies");
-  static constexpr int kDqColumns = kInRows ? kHeadDim / kWarpgroups : kRows;
+  // In tiles of 128 rows each warpgroup computes dq of half of the rows and all of head_dim instead, so that
+  // its sums lie like those of two tiles of 64 rows.
+  static constexpr bool kHalves = kRows == 128;
+  // dq of a tile is computed during the item's next tile, so that the warpgroups need not meet. Short items
+  // (documents) are slower that way.
+  static constexpr bool kApart = kHalves && !kInRows;
+  static constexpr int kDqColumns = kHalves ? 64 : kInRows ? kHeadDim / kWarpgroups : kRows;
   static constexpr int kDqFloats = 64 * kDqColumns;
-  static constexpr int kDqOfWarpgroup = kInRows ? 1 : kPanels / kWarpgroups;
+  static constexpr int kDqOfWarpgroup = kInRows || kHalves ? 1 : kPanels / kWarpgroups;
+  // ds is computed from p as it is rounded for dv's product: registers do not suffice for both.
+  static constexpr bool kPackedP = kHalves;
   // If registers suffice, -lse is read during the product that it is added to.
-  static constexpr bool kEarlyLse = !(kOrdered && kInRows);
+  static constexpr bool kEarlyLse = !(kOrdered && kInRows) && !kHalves;
   // Steps of dv's product (16 rows each) that are issued before ds is computed. A warp that issues wgmma
   // with an operand in registers is held until the tensor cores take it, so the other steps are issued
   // after ds is stored, and run while the warpgroups meet. If dq takes more registers, all steps come
@@ -77,9 +85,11 @@ struct BackwardConfig {
 
   static_assert(kHeadDim == 64 || kHeadDim == 128, "head_dim must be 64 or 128");
   static_assert(kRows % 16 == 0 && kDqColumns % 8 == 0, "a tile's rows are a multiple of 16");
-  static_assert(
-      kInRows ? kWarpgroups == 2 && kRows == 64 : kPanels >= kWarpgroups,
-      "dq in rows: 64 by half of head_dim for each of two warpgroups; dq^T: 64 of head_dim at least");
+  static_assert(kHalves   ? kWarpgroups == 2 && kHeadDim == 64
+                : kInRows ? kWarpgroups == 2 && kRows == 64
+                          : kPanels >= kWarpgroups,
+                "dq of 128 rows: 64 by head_dim for each of two warpgroups; in rows: 64 by half of head_dim; "
+                "dq^T: 64 of head_dim at least");
   static_assert(kStreams == 1 ? kStore != BackwardStore::kRegisters
                               : kStreams == 2 && (kStore == BackwardStore::kRegisters || kOrdered),
                 "TMA adds dq of one stream from shared memory; two streams add it from registers");
@@ -133,10 +143,12 @@ struct BackwardStreamState {
   Mbarrier q_full[C::kQStages], q_empty[C::kQStages];
   Mbarrier do_full[C::kDoStages], do_empty[C::kDoStages];
   Mbarrier k_full, k_empty, v_full, v_empty;
+  Mbarrier ds_full[C::kApart ? C::kDsBuffers : 0];
   Mbarrier dq_full[C::kWarpgroups][C::kDqBuffers], dq_empty[C::kWarpgroups][C::kDqBuffers];
   // What the staging buffers hold. The array ends at a multiple of 16 bytes: nvcc 13.0 does not pad behind it
   // if the arrays below are empty.
   DqJob dq_job[C::kWarpgroups][C::kDqBuffers];
+  DqJob held_job[C::kApart ? C::kWarpgroups : 0];  // of the tile before
   // The turn of a tile of dq, which has come; and that its share has been added.
   int32_t turn[C::kKeepsTurns ? 1 : 0];
   Mbarrier turn_come[C::kKeepsTurns ? 1 : 0], dq_added[C::kKeepsTurns ? 1 : 0];

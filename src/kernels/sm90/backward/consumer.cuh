@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/sm90/backward/config.cuh"
+#include "kernels/sm90/backward/elementwise.cuh"
 #include "kernels/sm90/backward/params.h"
 #include "kernels/sm90/backward/products.cuh"
 #include "kernels/sm90/backward/rows.cuh"
@@ -40,11 +41,23 @@ class BackwardConsumer {
         key_(warpgroup * 64 + thread / 32 * 16 + thread % 32 / 4) {}
 
   __device__ __forceinline__ void run() {
-    run_items();
+    if constexpr (C::kApart)
+      run_items_apart();
+    else
+      run_items();
     if constexpr (C::kBulk) end_dq();
   }
 
  private:
+  // Where an item's dk and dv go.
+  struct Place {
+    int key_tile, part;
+  };
+  // What threads keep of a note; they read the rest again when they need it.
+  struct Note {
+    int32_t code, flags;
+  };
+
   __device__ __forceinline__ void run_items() {
     float dk[kDkv], dv[kDkv], s[kScores], e[kScores], dp[kScores], dq[C::kDqOfWarpgroup][kDq];
     uint32_t p[kSteps][4], ds[kSteps][4];
@@ -66,21 +79,24 @@ class BackwardConsumer {
         }
         products_.scores(s, slot);
         float4 minus_lse[kSteps];
-        if constexpr (C::kEarlyLse) load_stats(minus_lse, state_.stats[slot][0]);
+        if constexpr (C::kEarlyLse) load_stats(minus_lse, state_.stats[slot][0], lane_);
         wait_do();
         products_.dp(dp, do_slot());
         wgmma_wait_group<1>();
         pin_registers(s);
-        if constexpr (!C::kEarlyLse) load_stats(minus_lse, state_.stats[slot][0]);
-        scale_scores(s, e, minus_lse);
+        if constexpr (!C::kEarlyLse) load_stats(minus_lse, state_.stats[slot][0], lane_);
+        scale_scores(s, e, minus_lse, params_.scale_log2);
         if (note.code <= 0) mask(e, note, slot);
         exponentiate(e);
-        pack(e, p);
+        pack<Element>(e, p);
         products_.template dv<0, C::kDvStepsAhead>(dv, p, do_slot(), accumulate);
         wgmma_wait_group<1>();
         pin_registers(dp);
         if (ends) release_v();
-        differentiate(e, dp, ds, slot);
+        if constexpr (C::kPackedP)
+          differentiate<Element>(p, dp, state_.stats[slot][1], lane_, ds);
+        else
+          differentiate<Element>(e, dp, state_.stats[slot][1], lane_, ds);
         store_ds(ds);
         if constexpr (C::kDvStepsAhead < kSteps)
           products_.template dv<C::kDvStepsAhead, kSteps>(dv, p, do_slot(), accumulate);
@@ -116,20 +132,97 @@ class BackwardConsumer {
     }
   }
 
+  // The same with dq's product of a tile during the next tile of the item, so that the warpgroups hardly wait
+  // for each other. An item's last one has no other product beside it.
+  __device__ __forceinline__ void run_items_apart() {
+    float dk[kDkv], dv[kDkv];
+    Note note = wait_q();
+    while (!(note.flags & kNoMoreWork)) {  // items
+      const Place place = place_of(q_.slot);
+      wait_k();
+      wait_v();
+      int ends = note.flags & kItemEnds;
+      note = tile_apart<false>(dk, dv, note, ends);
+      while (!ends) {
+        ends = note.flags & kItemEnds;
+        note = tile_apart<true>(dk, dv, note, ends);
+      }
+      float dq[C::kDqOfWarpgroup][kDq];
+      wait_ds();
+      products_.dq(dq, ds_buffer() ^ 1);
+      wgmma_wait_group<0>();
+      pin_dq(dq);
+      release(state_.k_empty);
+      ++item_;
+      stage_dq(dq, state_.held_job[warpgroup_]);
+      write_dk_dv(dk, dv, place);
+      note = wait_q();
+    }
+  }
+
+  // A tile, and dq of the one before it in the item. Returns the next tile's note.
+  template <bool kHasBefore>
+  __device__ __forceinline__ Note tile_apart(float (&dk)[kDkv], float (&dv)[kDkv], const Note& note,
+                                             int ends) {
+    float s[kScores], e[kScores], dp[kScores], dq[C::kDqOfWarpgroup][kDq];
+    uint32_t p[kSteps][4], ds[kSteps][4];
+    const int slot = q_.slot;
+    constexpr int kAccumulate = kHasBefore ? 1 : 0;
+    products_.scores(s, slot);
+    wait_do();
+    products_.dp(dp, do_slot());
+    wgmma_wait_group<1>();
+    pin_registers(s);
+    float4 minus_lse[kSteps];
+    load_stats(minus_lse, state_.stats[slot][0], lane_);
+    scale_scores(s, e, minus_lse, params_.scale_log2);
+    if (note.code <= 0) mask(e, note, slot);
+    exponentiate(e);
+    pack<Element>(e, p);
+    if constexpr (kHasBefore) {
+      wait_ds();
+      products_.dq(dq, ds_buffer() ^ 1);
+    }
+    products_.template dv<0, C::kDvStepsAhead>(dv, p, do_slot(), kAccumulate);
+    wgmma_wait_group<kHasBefore ? 2 : 1>();
+    pin_registers(dp);
+    if (ends) release_v();
+    differentiate<Element>(p, dp, state_.stats[slot][1], lane_, ds);
+    store_ds(ds);
+    fence_proxy_async();
+    if constexpr (kHasBefore) {  // the other warpgroup may write where this product reads, once it is told
+      wgmma_wait_group<1>();
+      pin_dq(dq);
+    }
+    release(state_.ds_full[ds_buffer()]);
+    products_.template dv<C::kDvStepsAhead, kSteps>(dv, p, do_slot(), kAccumulate);
+    products_.dk(dk, ds, slot, kAccumulate);
+    if constexpr (kHasBefore) stage_dq(dq, state_.held_job[warpgroup_]);
+    if (warp_ == 0 && lane_ == 0) state_.held_job[warpgroup_] = state_.job[slot];
+    wgmma_wait_group<0>();
+    pin_registers(dv);
+    pin_registers(dk);
+    pin_registers(p);
+    pin_registers(ds);
+    release(state_.do_empty[do_slot()]);
+    release_q(slot);
+    ++tile_;
+    q_.advance();
+    if (ends) return note;
+    return wait_q();
+  }
+
+  // Until ds of the tile before is stored by both warpgroups.
+  __device__ __forceinline__ void wait_ds() const {
+    mbarrier_wait(state_.ds_full[ds_buffer() ^ 1], (tile_ - 1) / C::kDsBuffers % 2);
+  }
+
   // ---- waiting and releasing --------------------------------------------------------------------------
 
-  // Where an item's dk and dv go.
-  struct Place {
-    int key_tile, part;
-  };
   __device__ __forceinline__ Place place_of(int slot) const {
     return {read_once(state_.note[slot].key_tile), read_once(state_.note[slot].flags) >> 16};
   }
 
-  // What threads keep of a note; they read the rest again when they need it.
-  struct Note {
-    int32_t code, flags;
-  };
   __device__ __forceinline__ Note wait_q() {
     mbarrier_wait(state_.q_full[q_.slot], q_.parity);
     return {read_once(state_.note[q_.slot].code), read_once(state_.note[q_.slot].flags)};
@@ -181,60 +274,8 @@ class BackwardConsumer {
     bits.apply(e);
   }
 
-  // Exponents of the probabilities. Not in place: the registers of s belong to the tensor cores, and any
-  // other write to them makes the compiler wait for all products in flight.
-  __device__ __forceinline__ void scale_scores(const float (&s)[kScores], float (&e)[kScores],
-                                               const float4 (&minus_lse)[kSteps]) const {
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      const float4 l = minus_lse[step];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int at = 8 * step + 2 * i;
-        e[at] = fmaf(s[at], params_.scale_log2, i < 2 ? l.x : l.z);
-        e[at + 1] = fmaf(s[at + 1], params_.scale_log2, i < 2 ? l.y : l.w);
-      }
-    }
-  }
-  // The stats of the thread's rows.
-  __device__ __forceinline__ void load_stats(float4 (&to)[kSteps], const float* stats) const {
-    const float4* own = reinterpret_cast<const float4*>(stats) + lane_ % 4;
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) to[step] = own[4 * step];
-  }
-
-  __device__ __forceinline__ void exponentiate(float (&e)[kScores]) const {
-#pragma unroll
-    for (int i = 0; i < kScores; ++i) e[i] = ex2(e[i]);
-  }
-
-  // As an operand.
-  __device__ __forceinline__ void pack(const float (&e)[kScores], uint32_t (&p)[kSteps][4]) const {
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) p[step][i] = cvt_x2<Element>(e[8 * step + 2 * i], e[8 * step + 2 * i + 1]);
-  }
-
-  // ds = p (dp - delta), as an operand.
-  __device__ __forceinline__ void differentiate(const float (&p)[kScores], const float (&dp)[kScores],
-                                                uint32_t (&ds)[kSteps][4], int slot) const {
-    float4 delta[kSteps];
-    load_stats(delta, state_.stats[slot][1]);
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      const float4 d = delta[step];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int at = 8 * step + 2 * i;
-        ds[step][i] = cvt_x2<Element>(p[at] * (dp[at] - (i < 2 ? d.x : d.z)),
-                                      p[at + 1] * (dp[at + 1] - (i < 2 ? d.y : d.w)));
-      }
-    }
-  }
-
   // Stores ds of this warpgroup's 64 keys, as rows of q by keys, for dq's product. The product of the tile
-  // before last is complete in both warpgroups, since they have met since.
+  // before last is complete in both warpgroups, since they have met since, or waited for each other's ds.
   __device__ __forceinline__ void store_ds(const uint32_t (&ds)[kSteps][4]) {
     // Lane l has row l % 8 of matrix l / 8. The matrices are keys 0 - 7 and 8 - 15 of rows 0 - 7, then of
     // rows 8 - 15.
@@ -279,23 +320,28 @@ class BackwardConsumer {
   }
   __device__ __forceinline__ void store_dq_as_held(const float (&dq)[kDq]) const {
     const uint32_t address = shared_address(memory_.dq[dq_slot()][warpgroup_]) +
-                             (warp_ * C::kRows * 16 + lane_ * 4) * sizeof(float);
+                             (warp_ * C::kDqColumns * 16 + lane_ * 4) * sizeof(float);
 #pragma unroll
     for (int i = 0; i < kDq / 4; ++i)
       st_shared_v4(address + i * 128 * sizeof(float), dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
   }
 
+  // Hands dq over to the send warp. Lane 0 of the first warp reads the job.
+  __device__ __forceinline__ void stage_dq(const float (&dq)[C::kDqOfWarpgroup][kDq], const DqJob& job) {
+    wait_dq();
+    if constexpr (C::kInRows)
+      store_dq_rows(dq[0]);
+    else
+      store_dq_as_held(dq[0]);
+    if (warp_ == 0 && lane_ == 0) state_.dq_job[warpgroup_][dq_slot()] = job;
+    fence_proxy_async();
+    release(state_.dq_full[warpgroup_][dq_slot()]);
+    ++dq_;
+  }
+
   __device__ __forceinline__ void add_dq(const float (&dq)[C::kDqOfWarpgroup][kDq], int slot) {
     if constexpr (C::kBulk) {
-      wait_dq();
-      if constexpr (C::kInRows)
-        store_dq_rows(dq[0]);
-      else
-        store_dq_as_held(dq[0]);
-      if (warp_ == 0 && lane_ == 0) state_.dq_job[warpgroup_][dq_slot()] = state_.job[slot];
-      fence_proxy_async();
-      release(state_.dq_full[warpgroup_][dq_slot()]);
-      ++dq_;
+      stage_dq(dq, state_.job[slot]);
     } else {
       float* sum = params_.dq + int64_t{read_once(state_.note[slot].dq_tile)} * C::kRows * C::kHeadDim +
                    warp_ * C::kRows * 16 + lane_ * 4;

@@ -6,19 +6,23 @@
 //   queries x keys    dQ accumulation          dQ buffers     registers a thread (load, consumers)
 //   64 x 128          TMA reduction            2              40, 232
 //   80 x 128          TMA reduction            1              24, 240
+//   128 x 128         TMA reduction            1              24, 240                  head_dim 64
 //   64 x 64           red.add from registers   none           24, 240
 //
 // With 64 keys a tile, each warpgroup is a stream with work items of its own.
 // A CTA takes work items (key tile, query heads of a KV head) from a counter or from a BackwardSchedule, and
 // goes over the row tiles that see the keys. Scores are transposed, so a thread's rows are keys, and p and ds
 // are operands of dv += p^T do and dk += ds^T q straight from registers. Only ds passes through shared
-// memory, for dq = ds k, of which each warpgroup computes half of head_dim over the keys of both. Timeline,
+// memory, for dq = ds k, of which each warpgroup computes half (of head_dim, or of 128 rows) over the keys of
+// both. Timeline,
 // [...] is on the tensor cores:
 //
 //   load warp     K Q0 V dO0 | Q1 dO1 | Q2 dO2 | ...                as far ahead as the rings allow
 //   warpgroup 0   [S0 dP0] exp 0 [dV0] ds 0 [dV0] | [dQ0 dK0] dq 0 out  [S1 dP1] exp 1 [dV1] ds 1 [dV1] | ...
 //   warpgroup 1   the same; both meet at each |, where ds of both is stored
 //   send warps    one for each warpgroup: dq 0, dq 1, ... to their fp32 sums in global memory
+//
+// In long masks of head_dim 64 the warpgroups do not meet: dq 0 is computed behind exp 1.
 //
 // If no row of a tile sees its keys, the second warpgroup skips the other products. If additions are ordered,
 // a warp for each warpgroup waits for their turns. Some CTAs may do the passes before and after first
@@ -58,6 +62,8 @@ __device__ void init_backward_barriers(BackwardStreamState<C>& state) {
       mbarrier_init(state.dq_empty[i][j], 1);
     }
   }
+  if constexpr (C::kApart)
+    for (int i = 0; i < C::kDsBuffers; ++i) mbarrier_init(state.ds_full[i], C::kConsumerWarps);
   if constexpr (C::kKeepsTurns) ring(state.turn_come, state.dq_added, 1);
 }
 

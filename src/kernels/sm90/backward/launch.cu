@@ -82,6 +82,12 @@ void start_for(int64_t head_dim, const BackwardShape& shape, const BackwardParam
   LONGSPAN_START(128, 80, 128, kOrdered, false, false);
   LONGSPAN_START(128, 64, 64, kRegisters, false, false);
   LONGSPAN_START(128, 64, 64, kOrdered, false, false);
+  if constexpr (std::is_same_v<Element, __nv_bfloat16>) {
+    LONGSPAN_START(64, 128, 128, kClaimed, true, false);
+    LONGSPAN_START(64, 128, 128, kClaimed, false, false);
+    LONGSPAN_START(64, 128, 128, kAdded, true, false);
+    LONGSPAN_START(64, 128, 128, kAdded, false, false);
+  }
   LONGSPAN_START(64, 64, 128, kClaimed, true, false);
   LONGSPAN_START(64, 64, 128, kAdded, true, false);
   LONGSPAN_START(64, 64, 128, kOrdered, true, false);

@@ -96,6 +96,8 @@ template <class Output, int kRows, int kHeadDim>
 __global__ void __launch_bounds__(kThreads)
     finish_dq_kernel(TensorView dq, BackwardWorkspace from, float scale) {
   constexpr int kStride = kHeadDim + 4;
+  constexpr int kRowsOfPart = kRows == 128 ? 64 : kRows;  // sums of 128 rows lie like those of two tiles
+  constexpr int kGroupsOfPart = kRowsOfPart * kHeadDim / 4;
   __shared__ __align__(16) float rows[kRows * kStride];
   griddepcontrol_wait();
   const int64_t tile = blockIdx.x / from.heads_after;
@@ -110,8 +112,8 @@ __global__ void __launch_bounds__(kThreads)
     const float x[4] = {four.x, four.y, four.z, four.w};
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
-      const DqElement at = dq_element(group, c, kRows);
-      rows[at.row * kStride + at.d] = x[c] * scale;
+      const DqElement at = dq_element(group % kGroupsOfPart, c, kRowsOfPart);
+      rows[(at.row + group / kGroupsOfPart * kRowsOfPart) * kStride + at.d] = x[c] * scale;
     }
   }
   __syncthreads();
@@ -123,28 +125,28 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The same for sums in token rows.
-template <class Output, int kHeadDim>
+// The same for sums in token rows, in kParts of head_dim.
+template <class Output, int kHeadDim, int kParts>
 __global__ void __launch_bounds__(kThreads)
     finish_dq_rows_kernel(TensorView dq, BackwardWorkspace from, float scale) {
   griddepcontrol_wait();
-  constexpr int kWidth = kHeadDim / 2, kChunks = kWidth / 4;  // of half a row
+  constexpr int kWidth = kHeadDim / kParts, kChunks = kWidth / 4;  // of a part of a row
   const int64_t tile = blockIdx.x / from.heads_after;
   const int64_t head = dq.heads - from.heads_after + blockIdx.x % from.heads_after;
   const TileExtent extent = row_tile_of(from, head, dq.heads, tile);
   const bool empty =
       from.turn != nullptr && from.turn[2 * (head * from.row_tiles + tile)] == 0;  // no key tile came to it
-  const int half = threadIdx.x / kChunks % 2, place = threadIdx.x % kChunks;
+  const int part = threadIdx.x / kChunks % kParts, place = threadIdx.x % kChunks;
   const float* sums =
-      from.dq + ((head * dq.tokens + extent.first) * 2 + half * extent.count) * kWidth + 4 * place;
-  constexpr int kStep = kThreads / (2 * kChunks);
+      from.dq + ((head * dq.tokens + extent.first) * kParts + part * extent.count) * kWidth + 4 * place;
+  constexpr int kStep = kThreads / (kParts * kChunks);
 #pragma unroll 4
   for (int first = 0; first < extent.count; first += kStep) {
-    const int row = first + threadIdx.x / (2 * kChunks);
+    const int row = first + threadIdx.x / (kParts * kChunks);
     const bool there = row < extent.count;
     float4 four = make_float4(0, 0, 0, 0);
     if (there && !empty) four = __ldcs(reinterpret_cast<const float4*>(sums + row * kWidth));
-    write_dq_chunk(dq.row<Output>(extent.first + row, head) + half * kWidth + column_of_place(row, place),
+    write_dq_chunk(dq.row<Output>(extent.first + row, head) + part * kWidth + column_of_place(row, place),
                    place % 2 != 0, four, scale, there);
   }
 }
@@ -185,13 +187,17 @@ template <class Output, int kHeadDim>
 void finish_dq(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
                unsigned blocks, cudaStream_t stream) {
   const float scale = problem.softmax_scale();
-  LONGSPAN_CHECK(workspace.rows == 64 || (workspace.rows == 80 && !workspace.in_rows),
-                 "no kernel finishes dq in tiles of {} rows: 64, or 80 as threads hold them", workspace.rows);
-  auto* kernel = finish_dq_rows_kernel<Output, kHeadDim>;
-  if (workspace.rows == 80)
-    kernel = finish_dq_kernel<Output, 80, kHeadDim>;
-  else if (!workspace.in_rows)
-    kernel = finish_dq_kernel<Output, 64, kHeadDim>;
+  LONGSPAN_CHECK(
+      workspace.rows == 64 || (workspace.rows == 80 && !workspace.in_rows) ||
+          (workspace.rows == 128 && kHeadDim == 64),
+      "no kernel finishes dq in tiles of {} rows: 64, 80 as threads hold them, or 128 of head_dim 64",
+      workspace.rows);
+  auto* kernel =
+      workspace.in_rows ? finish_dq_rows_kernel<Output, kHeadDim, 2> : finish_dq_kernel<Output, 64, kHeadDim>;
+  if (workspace.rows == 80) kernel = finish_dq_kernel<Output, 80, kHeadDim>;
+  if constexpr (kHeadDim == 64)
+    if (workspace.rows == 128)
+      kernel = workspace.in_rows ? finish_dq_rows_kernel<Output, 64, 1> : finish_dq_kernel<Output, 128, 64>;
   launch_dependent(kernel, blocks, kThreads, stream, args.dq, workspace, scale);
 }
 

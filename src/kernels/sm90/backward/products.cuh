@@ -47,7 +47,23 @@ class BackwardProducts {
     wgmma_fence();
     const uint32_t keys = shared_address(memory_.k);
     const uint64_t ds = descriptor_k_major(shared_address(memory_.ds[ds_buffer][0]));
-    if constexpr (!C::kInRows) {
+    if constexpr (C::kHalves) {
+      const uint64_t k = descriptor_n_major(keys, C::kKvPanelBytes);
+      const uint64_t rows = advance(ds, warpgroup_ * (C::kRows / 2) * kPanelRowBytes);
+      if constexpr (C::kInRows)
+        DqProduct::template set<0, 1>(d[0], rows, k);
+      else
+        DqProduct::template set<1, 0>(d[0], k, rows);
+#pragma unroll
+      for (int step = 1; step < C::kKeys / 16; ++step) {
+        const uint64_t keys_step = advance(k, step * 16 * kPanelRowBytes);
+        const uint64_t rows_step = advance(rows, step / 4 * C::kRowPanelBytes + step % 4 * 32);
+        if constexpr (C::kInRows)
+          DqProduct::template add<0, 1>(d[0], rows_step, keys_step);
+        else
+          DqProduct::template add<1, 0>(d[0], keys_step, rows_step);
+      }
+    } else if constexpr (!C::kInRows) {
 #pragma unroll
       for (int i = 0; i < C::kDqOfWarpgroup; ++i) {
         const uint64_t k = descriptor_n_major(keys + (warpgroup_ * C::kDqOfWarpgroup + i) * C::kKvPanelBytes,

@@ -79,16 +79,21 @@ __device__ void send_dq(const BackwardParams& params, BackwardStreamMemory<C>& m
     int64_t offset = (int64_t{job.tile} * C::kWarpgroups + warpgroup) * C::kDqFloats;
     uint32_t bytes = C::kDqFloats * sizeof(float);
     if constexpr (C::kInRows) {
-      const int rows = C::kPasses ? job.count & ~kLastOfItem : job.count;
+      int rows = C::kPasses ? job.count & ~kLastOfItem : job.count;
       const int64_t first_row = int64_t{job.tile / params.row_tiles} * params.tokens_q + job.first;
-      offset = (first_row * C::kWarpgroups + warpgroup * rows) * C::kDqColumns;
+      if constexpr (C::kHalves) {
+        rows = min(max(rows - 64 * warpgroup, 0), 64);
+        offset = (first_row + 64 * warpgroup) * C::kDqColumns;
+      } else {
+        offset = (first_row * C::kWarpgroups + warpgroup * rows) * C::kDqColumns;
+      }
       bytes = rows * C::kDqColumns * sizeof(float);
     }
     float* sum = params.dq + offset;
     int32_t* turn = params.turn + int64_t{job.tile} * C::kWarpgroups + warpgroup;
     int32_t next_turn = -1;  // what others wait for; -1: nothing
     bool stores = false;
-    const bool adds = job.turn >= 0;
+    const bool adds = job.turn >= 0 && (!C::kHalves || bytes > 0);  // the second half may have no rows
     if constexpr (C::kOrdered) {
       if (adds) {
         while (ld_acquire(turn) != job.turn) {

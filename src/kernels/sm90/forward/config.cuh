@@ -11,7 +11,7 @@
 namespace longspan::sm90 {
 
 // One instance of the kernel.
-template <class ElementT, int kHeadDimT, int kColumnsT, int kPieceT, int kStreamsT>
+template <class ElementT, int kHeadDimT, int kColumnsT, int kPieceT, int kStreamsT, int kConsumersT = 2>
 struct ForwardConfig {
   using Element = ElementT;
   static constexpr int kHeadDim = kHeadDimT;  // 64 or 128
@@ -27,16 +27,19 @@ struct ForwardConfig {
   static constexpr int kWidths = 2;
   static constexpr int width(int i) { return i == kWidths - 1 ? kColumns : kColumns / 2; }
 
-  static constexpr int kConsumers = 2;                       // warpgroups
+  static constexpr int kConsumers = kConsumersT;             // warpgroups, 2 or 3
   static constexpr int kWarpgroups = kConsumers / kStreams;  // of a stream
   static constexpr int kThreads = 128 * (1 + kConsumers);
-  static constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;  // per thread
-  static_assert(128 * kProducerRegisters + 256 * kConsumerRegisters <= 168 * kThreads,
-                "a CTA starts with 168 registers a thread: a warpgroup would wait for more for ever");
+  // Per thread. All warps start with the same number, and warpgroups can only exchange registers.
+  static constexpr int kProducerRegisters = kConsumers == 2 ? 40 : 32;
+  static constexpr int kConsumerRegisters = kConsumers == 2 ? 232 : 160;
+  static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <=
+                    65536 / kThreads / 8 * 8 * (1 + kConsumers),
+                "a warpgroup would wait for ever for more registers than the CTA starts with");
 
   // Operand a of the first product comes from registers if there are enough, which saves shared-memory
   // reads.
-  static constexpr bool kQueryInRegisters = kColumns <= 128;
+  static constexpr bool kQueryInRegisters = kConsumers == 2 && kColumns <= 128;
   // Two if the products read q from shared memory, since the next item's q is loaded meanwhile. With one,
   // the buffer holds the next item's q until it is read, then this item's o until it is stored.
   static constexpr int kQBuffers = kQueryInRegisters ? 1 : 2;
@@ -58,7 +61,7 @@ struct ForwardConfig {
   static_assert(kColumns % 32 == 0 && kColumns <= 256, "a tile's keys are a multiple of 32, at most 256");
   static_assert(kColumns % kPiece == 0 && kPiece % kStepKeys == 0, "a tile is made of whole pieces");
   static_assert(kPieces * kPanels <= 32, "a lane loads a panel of a piece");
-  static_assert(kStreams == 1 || kStreams == 2, "two warpgroups make one stream or two");
+  static_assert(kStreams == 1 || (kStreams == 2 && kConsumers == 2), "two warpgroups make one stream or two");
   static_assert(kSlots >= 3, "two tiles of keys and one of values are in use at once");
 };
 

@@ -1,7 +1,7 @@
 // The forward kernel: o and lse of one attention, any mask, from a tile map.
 //
-// Tile plan. One persistent CTA of 384 threads an SM: a load warpgroup (40 registers a thread) and two
-// consumer warpgroups (232 each) of 64 rows.
+// Tile plan. One persistent CTA an SM: a load warpgroup and two consumer warpgroups of 64 rows (40 and 232
+// registers a thread), or three (32 and 160).
 //
 //   instance          rows of an item       keys a tile    Q is read from           streams
 //   wide              128                   160            shared memory (2)        1
@@ -9,6 +9,7 @@
 //   gathered          64 tokens x 2 heads   2 x 64         registers                1
 //   two streams       2 x 64                2 x 64         registers                2
 //   CTA pair          2 x 128               128            registers                1, K and V by multicast
+//   three warpgroups  192                   128            shared memory (2)        1, head_dim 64
 //
 // Rows are tokens times query heads of a GQA group. A stream has a load warp, a store warp and its consumers.
 // It takes work items (row tile, heads) from a counter, heaviest first. Timeline, [...] is on the tensor
@@ -20,9 +21,10 @@
 //   store warp                                                                O -> global
 //
 // The loop runs over tiles, not over items: the next item's first product is issued with the last one of the
-// current item, so a short item has no prologue of its own. One warpgroup multiplies while the other computes
+// current item, so a short item has no prologue of its own. One warpgroup multiplies while others compute
 // exponentials. They need no barrier for that, and named barriers were slower
-// (docs/lab/2026-11-sm90-forward.md, version 2). If the last wave is split, the warp that arrives last at its
+// (docs/lab/2026-11-sm90-forward.md, version 2). At head_dim 64 a warpgroup's exponentials take twice as long
+// as its products, so there are three. If the last wave is split, the warp that arrives last at its
 // rows merges the parts.
 #pragma once
 

@@ -85,8 +85,9 @@ void start(ForwardParams& params, const Device& device, int32_t workers, cudaStr
 template <class Element>
 void start_for(int64_t head_dim, const ForwardShape& shape, ForwardParams& params, const Device& device,
                int32_t workers, cudaStream_t stream) {
-  const auto is = [&](int64_t d, int columns, int piece, int streams) {
-    return head_dim == d && shape.columns == columns && shape.piece == piece && shape.streams == streams;
+  const auto is = [&](int64_t d, int columns, int piece, int streams, int warpgroups = 2) {
+    return head_dim == d && shape.columns == columns && shape.piece == piece && shape.streams == streams &&
+           shape.warpgroups == warpgroups;
   };
   if (shape.paired) {
     LONGSPAN_CHECK(is(128, 128, 128, 1),
@@ -103,6 +104,8 @@ void start_for(int64_t head_dim, const ForwardShape& shape, ForwardParams& param
   if (is(128, 128, 64, 2))
     return start<ForwardConfig<Element, 128, 128, 64, 2>>(params, device, workers, stream);
 #ifndef LONGSPAN_SM90_FORWARD_TRIALS
+  if (is(64, 128, 128, 1, 3))
+    return start<ForwardConfig<Element, 64, 128, 128, 1, 3>>(params, device, workers, stream);
   if (is(64, 128, 128, 1))
     return start<ForwardConfig<Element, 64, 128, 128, 1>>(params, device, workers, stream);
   if (is(64, 128, 64, 1))
@@ -110,8 +113,10 @@ void start_for(int64_t head_dim, const ForwardShape& shape, ForwardParams& param
   if (is(64, 128, 64, 2))
     return start<ForwardConfig<Element, 64, 128, 64, 2>>(params, device, workers, stream);
 #endif
-  LONGSPAN_CHECK(false, "no instance of the forward kernel has head_dim {}, {} columns of {} and {} streams",
-                 head_dim, shape.columns, shape.piece, shape.streams);
+  LONGSPAN_CHECK(
+      false,
+      "no instance of the forward kernel has head_dim {}, {} columns of {}, {} warpgroups and {} streams",
+      head_dim, shape.columns, shape.piece, shape.warpgroups, shape.streams);
 }
 
 }  // namespace

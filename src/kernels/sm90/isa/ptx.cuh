@@ -235,4 +235,16 @@ __device__ __forceinline__ uint32_t cvt_x2<__half>(float low, float high) {
   return packed;
 }
 
+// Two packed elements times two floats, packed. The floats are rounded first, which takes the range of bf16:
+// in f16 they might overflow where an element is 0.
+template <class Element>
+__device__ __forceinline__ uint32_t scale_x2(uint32_t pair, float low, float high);
+
+template <>
+__device__ __forceinline__ uint32_t scale_x2<__nv_bfloat16>(uint32_t pair, float low, float high) {
+  uint32_t product;
+  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(pair), "r"(cvt_x2<__nv_bfloat16>(low, high)));
+  return product;
+}
+
 }  // namespace longspan::sm90

@@ -15,6 +15,9 @@ namespace longspan::sm90::h200::forward {
 inline constexpr int kColumns = 128, kWideColumns = 160;
 inline constexpr int64_t kWideMinKeys = 1025, kWideMinKeysOfRow = 600;
 
+// Dense masks of this head_dim have three consumer warpgroups: forward, version 15.
+inline constexpr int64_t kThreeWarpgroupsHeadDim = 64;
+
 // Query heads of a GQA group that share a row tile, at most: 16 tokens are left of 128 rows. Forward,
 // "Shape".
 inline constexpr int64_t kMaxPack = 8;
@@ -57,6 +60,9 @@ inline constexpr int64_t kLongColumn = 2048;
 inline constexpr int64_t kVeryLongColumn = 4096;
 inline constexpr int kTallRows = 80;
 inline constexpr int kVeryLongSectionUnits = 2, kScatteredSectionUnits = 1;
+// Tiles of so many rows at this head_dim. Backward, version 51.
+inline constexpr int kTallestRows = 128;
+inline constexpr int64_t kTallestRowsHeadDim = 64;
 
 // Share of all pairs that is visible, as one over a divisor: from one half on, short masks add to zeros too.
 // Backward, versions 34 and 36.

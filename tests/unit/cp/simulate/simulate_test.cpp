@@ -116,6 +116,17 @@ TEST(Simulate, AFlowHasALimitOfItsOwn) {
   }
 }
 
+TEST(Simulate, AKernelBesideTransfersLimitsThemBetweenNodesToo) {
+  const Planned plan = planned("ring-p2p", "full", {4, 1});
+  const double hop_s = most_sent(plan, Direction::kForward) / 3 / kRate;
+  Cluster cluster = plain_cluster();
+  cluster.links.interface_bytes_per_s = kRate;
+  cluster.links.beside_bytes_per_s = kRate / 2;
+  // A kernel runs while each of the three hops is under way.
+  const double attend_s = hop_s;
+  EXPECT_NEAR(simulated(plan, Direction::kForward, cluster, attend_s).time_s, 3 * 2 * hop_s + attend_s, 1e-9);
+}
+
 TEST(Simulate, NoLinksBetweenNodesIsAnError) {
   EXPECT_THROW(simulated(planned("ulysses", "full", {2, 2}), Direction::kForward, plain_cluster(), 1), Error);
 }
@@ -184,6 +195,22 @@ TEST_P(EveryStrategy, IsNoSlowerWithMoreBandwidth) {
       const double time_s = simulated(plan, direction, cluster, 0.05).time_s;
       EXPECT_LE(time_s, before_s * (1 + 1e-9)) << rate;
       before_s = time_s;
+    }
+  }
+}
+
+TEST_P(EveryStrategy, ItsRoundsBeginOneAfterAnother) {
+  const Planned plan = planned(std::string(GetParam()), "causal_document", {1, 4});
+  for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
+    const size_t rounds =
+        direction == Direction::kForward ? plan.schedule.forward.size() : plan.schedule.backward.size();
+    const Timeline timeline = simulated(plan, direction, plain_cluster(), 0.02);
+    for (size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
+      const std::vector<double>& begun_s = timeline.rounds_s[rank];
+      ASSERT_EQ(begun_s.size(), rounds);
+      EXPECT_EQ(begun_s.front(), 0);
+      EXPECT_TRUE(std::is_sorted(begun_s.begin(), begun_s.end()));
+      EXPECT_LE(begun_s.back(), timeline.ranks[rank].end_s);
     }
   }
 }

@@ -79,12 +79,20 @@ bool is_window_with_passes(const Problem& problem, BackwardShape shape) {
           problem.tokens_kv * problem.heads_kv <= tuned::kWindowMaxKeys);
 }
 
+// Tiles as high as they are wide. They save registers in a way for which f16 has too little range (scale_x2).
+// Blocks that they would fit badly, and ordered additions, have not been tried.
+bool takes_tallest_tiles(const Problem& problem, BackwardKind kind, int64_t block) {
+  return problem.head_dim == tuned::kTallestRowsHeadDim && problem.dtype == DType::kBF16 &&
+         !problem.deterministic && (kind != BackwardKind::kScattered || block == kLargestBlock);
+}
+
 // Depends on the mask in nothing that its launches show: instance, grid of tiles, passes.
 BackwardShape shape_of_same_launches(const Problem& problem) {
   BackwardShape shape;
   shape.kind = kind_of(problem, block_alignment(*problem.masks));
   shape.store = problem.deterministic ? BackwardStore::kOrdered : BackwardStore::kAdded;
-  shape.in_rows = problem.head_dim != 128;
+  if (takes_tallest_tiles(problem, BackwardKind::kLong, 0)) shape.rows = tuned::kTallestRows;
+  shape.in_rows = problem.head_dim != 128 && shape.rows != tuned::kTallestRows;
   shape.aligned = shape.by_time = false;
   return shape;
 }
@@ -116,10 +124,13 @@ BackwardShape choose_backward_shape(const Problem& problem) {
   // and rests gain more; both take sums in token rows.
   const bool long_or_band = shape.kind == BackwardKind::kLong || shape.kind == BackwardKind::kOneBand;
   const bool window = is_window_with_passes(problem, shape);
+  if (shape.keys == 128 && takes_tallest_tiles(problem, shape.kind, block)) shape.rows = tuned::kTallestRows;
   const bool stay = (long_or_band && !window) || (blocks && problem.deterministic);
-  shape.in_rows = shape.keys == 128 && !(stay && problem.head_dim == 128);
+  const bool can_be_held = problem.head_dim == 128 || shape.rows == tuned::kTallestRows;
+  shape.in_rows = shape.keys == 128 && !(stay && can_be_held);
   shape.aligned = shape.in_rows && block < kFinestBlock;
-  if (!shape.in_rows && long_or_band && (very_long || problem.deterministic)) shape.rows = tuned::kTallRows;
+  if (problem.head_dim == 128 && !shape.in_rows && long_or_band && (very_long || problem.deterministic))
+    shape.rows = tuned::kTallRows;
   if (in_any_order(shape)) {
     if (shape.kind == BackwardKind::kLong) shape.join_tiles = tuned::kLongRun;
     if (shape.kind == BackwardKind::kBands || blocks) shape.join_tiles = tuned::kShortRun;
@@ -135,7 +146,7 @@ BackwardShape choose_backward_shape(const Problem& problem) {
 }
 
 bool can_do_passes(const Problem& problem, const BackwardShape& shape) {
-  return shape.in_rows && in_any_order(shape) && problem.masks->size() == 1 &&
+  return shape.in_rows && shape.rows == 64 && in_any_order(shape) && problem.masks->size() == 1 &&
          (!problem.fp32_output || problem.own_rows);
 }
 

@@ -37,7 +37,7 @@ inline constexpr int kAsSuits = -1;  // BackwardShape::pass_ctas: planner/pass_c
 // An instance of the kernel, and what else holds for all items.
 struct BackwardShape {
   BackwardKind kind = BackwardKind::kLong;
-  int rows = 64;  // queries of a tile: 64 or 80
+  int rows = 64;  // queries of a tile: 64, 80 or 128
   // keys of a tile: 128 for both warpgroups together, or 64, where each has work items of its own
   int keys = 128;
   BackwardStore store = BackwardStore::kClaimed;

@@ -62,9 +62,11 @@ ForwardShape choose_forward_shape(const Problem& problem, const Device& device) 
   const HeadMasks& masks = *problem.masks;
   ForwardShape shape;
   shape.pack = static_cast<int>(std::gcd(problem.group_size(), tuned::kMaxPack));
+  const bool three = problem.head_dim == tuned::kThreeWarpgroupsHeadDim;
+  const int64_t block = problem.same_launches ? 0 : block_alignment(masks);
+  if (three && block < kFinestBlock) shape.warpgroups = 3;
   if (problem.same_launches) return shape;
 
-  const int64_t block = block_alignment(masks);
   if (block == kLargestBlock) {
     shape.columns = shape.piece = 128;
     shape.pack = 1;  // row tiles as high as blocks: the fewest entries

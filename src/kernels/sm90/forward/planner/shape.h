@@ -11,17 +11,17 @@ namespace longspan::sm90 {
 
 // An instance of the kernel, and how rows are laid out in tiles.
 struct ForwardShape {
-  int columns = 128;  // keys of a tile
-  int piece = 128;    // keys of a tile of the map; a tile is gathered from `columns / piece` of these
-  int streams =
-      1;         // 1: two warpgroups share a tile of 128 rows; 2: each has work items of its own, of 64 rows
-  int pack = 1;  // query heads of a GQA group that share a row tile: 1, 2, 4 or 8
+  int columns = 128;   // keys of a tile
+  int piece = 128;     // keys of a tile of the map; a tile is gathered from `columns / piece` of these
+  int warpgroups = 2;  // of 64 rows: 2, or 3 in one stream
+  int streams = 1;     // 1: all warpgroups share a row tile; 2: each has work items of its own
+  int pack = 1;        // query heads of a GQA group that share a row tile: 1, 2, 4 or 8
   RowTiles row_tiles = RowTiles::kEven;
   // A cluster of two CTAs shares an item with twice the tokens: each takes half of them, and K and V are
   // loaded once for both. The last wave may be split by keys.
   bool paired = false;
 
-  int tile_rows() const { return 128 / streams; }
+  int tile_rows() const { return 64 * warpgroups / streams; }
   int tokens() const { return tile_rows() / pack; }  // query tokens of a CTA's row tile
   TileShape tile_shape() const { return {paired ? 2 * tokens() : tokens(), piece}; }
   friend bool operator==(const ForwardShape&, const ForwardShape&) = default;

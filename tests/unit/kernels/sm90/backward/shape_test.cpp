@@ -145,10 +145,68 @@ TEST(BackwardShape, TakesTallTilesForLongColumns) {
   EXPECT_EQ(shape_of("sliding_window", 8192, true).rows, h200::backward::kTallRows);
   EXPECT_EQ(shape_of("full", 8192).section_units, h200::backward::kVeryLongSectionUnits);
   EXPECT_EQ(shape_of("full", 2048).section_units, 0);
-  Problem problem = problem_of(16384, 64, 8);
-  problem.head_dim = 64;  // has no such tiles
+  EXPECT_EQ(shape_of("full", 16384, false, 0, 64).section_units, h200::backward::kVeryLongSectionUnits);
+}
+
+// Sums of dq lie as threads hold them but where row tiles may begin anywhere.
+TEST(BackwardShape, TakesTilesOf128RowsAtHeadDim64) {
+  constexpr int kTallest = h200::backward::kTallestRows;
+  const auto at_64 = [](const char* name, int64_t seqlen, bool deterministic = false, int64_t block = 0) {
+    return shape_of(name, seqlen, deterministic, block, 64);
+  };
+  for (const int64_t seqlen : {1024, 4096, 32768}) {
+    for (const char* name : {"full", "causal", "sliding_window", "sliding_window_causal"}) {
+      EXPECT_EQ(at_64(name, seqlen).tile_shape(), (TileShape{128, kTallest})) << name << seqlen;
+      EXPECT_FALSE(at_64(name, seqlen).in_rows) << name << seqlen;
+      EXPECT_FALSE(at_64(name, seqlen).aligned) << name << seqlen;
+    }
+    for (const char* name : {"full_document", "causal_document", "share_question"}) {
+      EXPECT_EQ(at_64(name, seqlen).rows, kTallest) << name << seqlen;
+      EXPECT_EQ(at_64(name, seqlen).pass_ctas, 0) << name << seqlen;
+    }
+    for (const char* name : {"full", "causal_document", "sliding_window"}) {
+      EXPECT_EQ(at_64(name, seqlen, true).rows, 64) << name << seqlen;  // in order
+      EXPECT_TRUE(at_64(name, seqlen, true).in_rows) << name << seqlen;
+    }
+  }
+  EXPECT_TRUE(at_64("causal_document", 32768).in_rows);
+  EXPECT_TRUE(at_64("causal_document", 32768).aligned);
+  EXPECT_EQ(at_64("block_causal_document", 8192).rows, kTallest);
+  EXPECT_EQ(at_64("uniform_block_sparse", 8192, false, 128).rows, kTallest);
+  EXPECT_EQ(at_64("uniform_block_sparse", 8192, false, 64).rows, 64);
+  EXPECT_EQ(at_64("variable_block_sparse", 8192, false, 256).rows, 64);
+
+  Problem problem = problem_of(8192, 64, 8);
+  problem.head_dim = 64;
+  BackwardShape shape = choose_backward_shape(problem);
+  EXPECT_EQ(shape.rows, kTallest);
+  shape.in_rows = true;
+  EXPECT_FALSE(can_do_passes(problem, shape));
+  problem.same_launches = true;
+  EXPECT_EQ(choose_backward_shape(problem).rows, kTallest);
+  problem.dtype = DType::kF16;
   EXPECT_EQ(choose_backward_shape(problem).rows, 64);
-  EXPECT_EQ(choose_backward_shape(problem).section_units, h200::backward::kVeryLongSectionUnits);
+  problem.same_launches = false;
+  EXPECT_EQ(choose_backward_shape(problem).rows, 64);
+}
+
+// Launches must not tell blocks from other masks.
+TEST(BackwardShape, HasOneTileForAllMasksOfTheSameLaunches) {
+  for (const int64_t head_dim : {64, 128})
+    for (const bool deterministic : {false, true}) {
+      Problem problem = problem_of(4096, 8, 8);
+      problem.head_dim = head_dim, problem.deterministic = deterministic, problem.same_launches = true;
+      const BackwardShape of_full = choose_backward_shape(problem);
+      PatternOptions options;
+      options.seqlen = 4096, options.kv_heads = 8;
+      for (const char* name : {"uniform_block_sparse", "causal_document", "sliding_window"}) {
+        problem.masks = std::make_shared<const HeadMasks>(draw_mask(name, options).masks);
+        const BackwardShape shape = choose_backward_shape(problem);
+        EXPECT_EQ(shape.tile_shape(), of_full.tile_shape()) << name;
+        EXPECT_EQ(shape.in_rows, of_full.in_rows) << name;
+        EXPECT_EQ(shape.store, of_full.store) << name;
+      }
+    }
 }
 
 TEST(BackwardShape, MatchesBlocksOf64) {

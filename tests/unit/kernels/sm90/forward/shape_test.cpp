@@ -90,6 +90,29 @@ TEST(ForwardShape, BeginsRowTilesWhereBlocksAndLongDocumentsDo) {
   EXPECT_EQ(row_tiles("prefix_lm_causal", of(8192), 1), RowTiles::kEven);
 }
 
+TEST(ForwardShape, HasThreeWarpgroupsAtHeadDim64) {
+  const auto at_64 = [](std::string_view pattern, const PatternOptions& options, int64_t heads_q,
+                        int64_t heads_kv) {
+    Problem problem = problem_of(pattern, options, heads_q, heads_kv);
+    problem.head_dim = 64;
+    return shape_of(problem);
+  };
+  EXPECT_EQ(at_64("causal", of(8192), 64, 8).tile_shape(), (TileShape{24, 128}));
+  EXPECT_EQ(at_64("full", of(1024), 32, 8).tile_shape(), (TileShape{48, 128}));
+  EXPECT_EQ(at_64("causal_document", of(8192), 8, 8).tile_shape(), (TileShape{192, 128}));
+  EXPECT_EQ(at_64("sliding_window", of(8192), 8, 8).warpgroups, 3);
+  EXPECT_EQ(at_64("variable_block_sparse", of(8192, 256), 8, 8).warpgroups, 3);
+  // Row tiles of blocks are as high as blocks.
+  EXPECT_EQ(at_64("uniform_block_sparse", of(4096, 128), 8, 2).tile_shape(), (TileShape{128, 128}));
+  EXPECT_EQ(at_64("uniform_block_sparse", of(4096, 64), 4, 4).tile_rows(), 64);
+  EXPECT_EQ(at_64("uniform_block_sparse", of(4096, 64), 32, 4).tile_rows(), 128);
+  EXPECT_EQ(shape_of(problem_of("causal", of(8192), 64, 8)).warpgroups, 2);
+
+  Problem problem = problem_of("uniform_block_sparse", of(4096, 128), 8, 2);
+  problem.head_dim = 64, problem.same_launches = true;
+  EXPECT_EQ(shape_of(problem).warpgroups, 3);  // whatever the mask
+}
+
 TEST(ForwardShape, PairsCtasWhereTheLastWaveOfAFullMaskIsWorthSplitting) {
   const auto full = [](int64_t seqlen, int64_t heads_q = 64, int64_t heads_kv = 8) {
     return problem_of("full", of(seqlen), heads_q, heads_kv);
