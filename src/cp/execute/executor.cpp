@@ -534,7 +534,7 @@ class Executor::Impl {
   const Device device_;
   Communicator& communicator_;
   const RankPlan plan_;
-  size_t posted_copies_ = 0;  // in this pass
+  size_t posted_copies_ = 0;                  // in this pass
   const std::unique_ptr<DeviceClock> clock_;  // null: nobody wants times
   const std::shared_ptr<Scratch> scratch_;
   const Pool pool_;

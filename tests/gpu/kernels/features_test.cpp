@@ -80,7 +80,8 @@ TEST(Features, ADeclinedOneIsNeverIgnored) {
   for (const Kernel* kernel : kernels()) {
     if (kernel->name() != "sm90") continue;
     for (const Feature& feature : kFeatures) {
-      Problem problem = with(feature, problem_of({one_band(64, 64, kUnboundedBelow, 0)}, 2, 2, 64, DType::kBF16));
+      Problem problem =
+          with(feature, problem_of({one_band(64, 64, kUnboundedBelow, 0)}, 2, 2, 64, DType::kBF16));
       EXPECT_THAT(kernel->supports(problem, Direction::kForward, gpu).reason,
                   testing::AnyOf(testing::HasSubstr("head_dim_v"), "has no softcap", "has no ALiBi"));
     }
@@ -106,7 +107,8 @@ TEST(Sinks, AreThoseOfTheCpu) {
       return TensorView::contiguous(memory.data(), dtype, kTokens, kHeads, kDim);
     };
     const auto numbers = [&](const Buffer& memory) {
-      return TensorView::contiguous(memory.data(), DType::kF32, static_cast<int64_t>(memory.bytes() / 4), 1, 1);
+      return TensorView::contiguous(memory.data(), DType::kF32, static_cast<int64_t>(memory.bytes() / 4), 1,
+                                    1);
     };
     const Memory host = make(cpu), device = make(gpu);
     fill_normal(view(host.o), 1, 0);
