@@ -1,8 +1,10 @@
-// Compares shapes of the portable kernels on a GPU: each trial is verified on a small problem of its head_dim, then
-// all of them are timed in turns and in reverse, with a cold L2, so that none always has the cooler chip.
+// Compares shapes of the portable kernels on a GPU: each trial is verified on a small problem of its
+// head_dim, then all of them are timed in turns and in reverse, with a cold L2, so that none always has the
+// cooler chip.
 //
 //   portable_probe forward|backward [mask,...] [head_dim,...] [seqlen] [seconds a trial]
-//   PORTABLE_SECTION_HEADS: KV heads that the forward pass works on at a time, in place of the planner's number
+//   PORTABLE_SECTION_HEADS: KV heads that the forward pass works on at a time, in place of the planner's
+//   number
 //
 // Trials beyond the planner's own shapes are in portable_trials.h.
 #include <algorithm>
@@ -42,12 +44,15 @@ struct DeviceMap {
   gpu::DevicePack pack;
   portable::MapView view;
   DeviceMap(const portable::KernelMap& map, const Device& device) {
-    const size_t rows = pack.add(map.rows), runs = pack.add(map.runs), partials = pack.add(map.partials),
-                 spans = pack.add(map.spans), slots = pack.add(map.slots);
+    const size_t rows = pack.add(map.rows), runs = pack.add(map.runs), spans = pack.add(map.spans),
+                 slots = pack.add(map.slots);
     pack.upload(device);
-    view = {pack.at<const portable::MapRow>(rows), pack.at<const portable::MapRun>(runs),
-            pack.at<const portable::MapPartial>(partials), pack.at<const uint32_t>(spans),
-            pack.at<const int32_t>(slots), map.items, map.rows_per_tile};
+    view = {pack.at<const portable::MapRow>(rows),
+            pack.at<const portable::MapRun>(runs),
+            pack.at<const uint32_t>(spans),
+            pack.at<const int32_t>(slots),
+            map.items,
+            map.rows_per_tile};
   }
 };
 
@@ -61,7 +66,8 @@ class ProbePlan final : public Plan {
         forward_map_(forward_.map, device),
         backward_map_(backward_.map, device) {
     if (const char* heads = std::getenv("PORTABLE_SECTION_HEADS"))
-      forward_.order.section_heads = std::min(std::atoi(heads) * forward_.heads.units_per_kv, forward_.order.heads);
+      forward_.order.section_heads =
+          std::min(std::atoi(heads) * forward_.heads.units_per_kv, forward_.order.heads);
   }
 
   size_t workspace_bytes(Direction direction) const override {
@@ -196,8 +202,9 @@ void compare(const std::string& mask, int64_t head_dim, int64_t seqlen, bool bac
   for (const Trial& trial : trials) {
     const double t = median(trial.times);
     std::printf("%-8s %-22s %4d %6d  %-26s %9.1f us %6.1f TFLOP/s  %s\n", backward ? "backward" : "forward",
-                mask.c_str(), static_cast<int>(head_dim), static_cast<int>(seqlen), trial.name.c_str(), t * 1e6,
-                work / t * 1e-12, mask == "full" ? verdict(trial, head_dim, backward, gpu).c_str() : "");
+                mask.c_str(), static_cast<int>(head_dim), static_cast<int>(seqlen), trial.name.c_str(),
+                t * 1e6, work / t * 1e-12,
+                mask == "full" ? verdict(trial, head_dim, backward, gpu).c_str() : "");
   }
 }
 

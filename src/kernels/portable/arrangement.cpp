@@ -74,8 +74,7 @@ std::string unsupported_problem(const Problem& problem) {
 }
 
 MapView view_of(const KernelMap& map) {
-  return {map.rows.data(),  map.runs.data(), map.partials.data(), map.spans.data(),
-          map.slots.data(), map.items,       map.rows_per_tile};
+  return {map.rows.data(), map.runs.data(), map.spans.data(), map.slots.data(), map.items, map.rows_per_tile};
 }
 
 ForwardArrangement arrange_forward(const Problem& problem, const ForwardShape& shape, const Device& device) {

@@ -62,7 +62,8 @@ struct Backward {
   using Sums = float[C::kKeyTiles][C::kDimTiles][4];
 
   static constexpr uint32_t kStatsBytes = 2 * C::kRows * sizeof(float);
-  static constexpr uint32_t kStageBytes = 2 * RowTile::kBytes + kStatsBytes;
+  static constexpr uint32_t kSpansBytes = C::kKeys * sizeof(uint32_t);
+  static constexpr uint32_t kStageBytes = 2 * RowTile::kBytes + kStatsBytes + kSpansBytes;
 
   const BackwardParams& p;
   const int thread = Isa::thread(), warp_lane = thread % 32;
@@ -87,6 +88,8 @@ struct Backward {
   LONGSPAN_DEVICE uint32_t q_of(uint32_t stage) const { return stages + stage * kStageBytes; }
   LONGSPAN_DEVICE uint32_t dout_of(uint32_t stage) const { return q_of(stage) + RowTile::kBytes; }
   LONGSPAN_DEVICE uint32_t stats_of(uint32_t stage) const { return q_of(stage) + 2 * RowTile::kBytes; }
+  // The spans of a partial tile's keys in its first layer.
+  LONGSPAN_DEVICE uint32_t spans_of(uint32_t stage) const { return stats_of(stage) + kStatsBytes; }
   LONGSPAN_DEVICE int query_tile(const Visit& visit) const {
     return (kv_head * p.heads.units_per_kv + visit.unit) * p.query_tiles + visit.at.tile();
   }
@@ -106,6 +109,9 @@ struct Backward {
     if (thread < static_cast<int>(kStatsBytes / 16))
       Isa::cp_async(stats_of(stage) + static_cast<uint32_t>(16 * thread),
                     p.stats + int64_t{query_tile(visit)} * 2 * C::kRows + 4 * thread, true);
+    if (!visit.at.full() && thread < C::kKeys / 4)
+      Isa::cp_async(spans_of(stage) + static_cast<uint32_t>(16 * thread),
+                    p.map.spans + int64_t{visit.at.layer()} * C::kKeys + 4 * thread, true);
     Isa::cp_async_commit();
   }
 
@@ -146,14 +152,15 @@ struct Backward {
     return (part * C::kOtherGroups + other) * C::kQueryTiles;
   }
 
-  LONGSPAN_DEVICE void hide(Scores& s, const RowWalk& at, int part) const {
+  LONGSPAN_DEVICE void hide(Scores& s, const RowWalk& at, uint32_t spans, int part) const {
     const int lane = Isa::opaque(warp_lane), quad = lane % 4;
 #pragma unroll
     for (int i = 0; i < 2 * C::kKeyTiles; ++i) {
       const int key = key_of(i / 2, i % 2, lane);
       VisibleColumns visible;
       if (!at.full())
-        visible = visible_columns(p.map, at.partial(), key, p.heads.log2_pack, quad);
+        visible = visible_columns(p.map, at, Isa::ld_shared(spans + static_cast<uint32_t>(4 * key)), key,
+                                  p.heads.log2_pack, quad);
       else if (key < keys())
         visible.add(0, C::kRows, quad);
 #pragma unroll
@@ -393,7 +400,7 @@ struct Backward {
     {
       Scores s = {};
       multiply(s, k, q_of(stage), part);
-      if (!visit.at.full() || keys() < C::kKeys) hide(s, visit.at, part);
+      if (!visit.at.full() || keys() < C::kKeys) hide(s, visit.at, spans_of(stage), part);
       if constexpr (C::kChangesScores) {
         Pairs of_values;
         weigh_changed(of_values, pairs, s, stats_of(stage), visit, part);
@@ -413,11 +420,13 @@ struct Backward {
     return RowWalk(p.map, p.map.rows[map_row]);
   }
 
-  // Goes to the next rows, of the next unit behind the last ones; false if there are none.
-  LONGSPAN_DEVICE bool advance(Visit& visit) const {
+  // Goes to the next rows, of the next unit behind the last ones.
+  LONGSPAN_DEVICE void advance(Visit& visit) const {
     visit.at.next(p.map);
     if (visit.at.done()) visit = {visit.unit + 1, walk()};
-    return visit.unit < p.heads.units_per_kv;
+  }
+  LONGSPAN_DEVICE bool done(const Visit& visit) const {
+    return visit.unit == p.heads.units_per_kv;
   }
 
   LONGSPAN_DEVICE void run() {
@@ -434,22 +443,21 @@ struct Backward {
       Visit visit{0, walk()};
       begin(visit, 0);
       uint32_t stage = 0;
-      bool more = true;
 #pragma unroll 1
-      while (more) {
+      while (!done(visit)) {
         Isa::template cp_async_wait<0>();
         Isa::sync();  // A: the rows are there; P, dS and the other stage are free
 #pragma unroll 1
         for (int part = 0; part < C::kParts; ++part) score(visit, stage, part);
         const int tile = query_tile(visit), turn = p.turns != nullptr ? visit.at.turn(p.map) : 0;
-        more = advance(visit);
-        if (C::kStages == 2 && more) begin(visit, 1 - stage);
+        advance(visit);
+        if (C::kStages == 2 && !done(visit)) begin(visit, 1 - stage);
         Isa::sync();  // B: P and dS are there
         accumulate(dv, weights, dout_of(stage));
         accumulate(dk, ds, q_of(stage));
         if (C::kStages == 1) {
           Isa::sync();  // the rows are free
-          if (more) begin(visit, 0);
+          if (!done(visit)) begin(visit, 0);
         }
         add_dq(tile, turn);
         if (C::kStages == 2) stage = 1 - stage;

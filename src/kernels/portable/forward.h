@@ -106,13 +106,17 @@ struct Forward {
 
   // Hides what the tile or, if that is full, the end of the keys hides.
   LONGSPAN_DEVICE void hide(Scores& s, const Walk<1>& at, int keys) const {
+    uint32_t spans[kMaxima];
+    const auto row = [&](int i) { return row_of(i) >> p.heads.log2_pack; };
+#pragma unroll
+    for (int i = 0; i < kMaxima; ++i) spans[i] = at.full() ? 0 : p.map.span(at.layer(), row(i));
 #pragma unroll
     for (int i = 0; i < kMaxima; ++i) {
       VisibleColumns visible;
       if (at.full())
         visible.add(0, keys, quad);
       else
-        visible = visible_columns(p.map, at.partial(), row_of(i) >> p.heads.log2_pack, 0, quad);
+        visible = visible_columns(p.map, at, spans[i], row(i), 0, quad);
 #pragma unroll
       for (int n = 0; n < C::kKeyTiles; ++n)
 #pragma unroll

@@ -9,14 +9,21 @@
 namespace longspan::portable {
 namespace {
 
+// A run as kernels read it; its partial's layers are behind `first_layer`.
+MapRun compiled(const TileMap& map, const Run& run, int32_t first_layer) {
+  if (run.full()) return {run.tile, run.code, 0, 0};
+  const Partial& partial = map.partials[static_cast<size_t>(run.partial())];
+  return {run.tile, -(2 * (first_layer + partial.first) + (partial.layers > 1 ? 1 : 0)), partial.layers, 0};
+}
+
 // Appends a run, cut where the number of earlier visits of its column tiles changes.
-void append_in_turns(const Run& run, int32_t code, std::vector<int32_t>& visits, std::vector<MapRun>& out) {
-  for (int32_t t = run.tile; t < run.tile + run.count(); ++t) {
+void append_in_turns(const MapRun& run, std::vector<int32_t>& visits, std::vector<MapRun>& out) {
+  for (int32_t t = run.tile; t < run.tile + std::max(run.code, 1); ++t) {
     const int32_t turn = visits[static_cast<size_t>(t)]++;
     if (t > run.tile && out.back().turn == turn)
       ++out.back().code;
     else
-      out.push_back({t, run.full() ? 1 : code, turn});
+      out.push_back({t, std::min(run.code, 1), run.layers, turn});
   }
 }
 
@@ -35,17 +42,13 @@ int64_t piece_tiles(const TileMap& map, const Pieces& pieces) {
   }
 }
 
-// Appends the part [begin, end) of a row tile's column tiles, counted over its runs.
-void append_part(std::span<const Run> runs, int64_t begin, int64_t end, int32_t first_partial,
-                 std::vector<MapRun>& out) {
-  int64_t at = 0;
-  for (const Run& run : runs) {
-    const int64_t from = std::max(begin, at) - at, to = std::min<int64_t>(end, at + run.count()) - at;
-    at += run.count();
-    if (from >= to) continue;
-    out.push_back({run.tile + static_cast<int32_t>(from),
-                   run.full() ? static_cast<int32_t>(to - from) : -(first_partial + run.partial()), 0});
-  }
+// Appends what is in [begin, end) of a row tile's column tiles, where the run's first one is number `at`.
+void append_part(MapRun run, int64_t at, int64_t begin, int64_t end, std::vector<MapRun>& out) {
+  const int64_t from = std::max(begin, at), to = std::min<int64_t>(end, at + std::max(run.code, 1));
+  if (from >= to) return;
+  run.tile += static_cast<int32_t>(from - at);
+  if (run.code > 0) run.code = static_cast<int32_t>(to - from);
+  out.push_back(run);
 }
 
 }  // namespace
@@ -62,10 +65,7 @@ KernelMap compile_map(std::span<const TileMap> maps, bool in_turns, Pieces piece
     LONGSPAN_CHECK(map.shape == shape && map.row_tiles() == out.row_tiles,
                    "tile maps of one problem differ in shape");
     const auto first_layer = static_cast<int32_t>(out.spans.size() / static_cast<size_t>(shape.rows));
-    const auto first_partial = static_cast<int32_t>(out.partials.size());
     for (const Span& span : map.spans) out.spans.push_back(span.begin | uint32_t{span.end} << 16);
-    for (const Partial& partial : map.partials)
-      out.partials.push_back({first_layer + partial.first, partial.layers});
     const size_t first_row = out.rows.size();
     std::vector<int32_t> visits(in_turns ? static_cast<size_t>(map.column_tiles()) : 0);
     const int64_t most = piece_tiles(map, pieces);
@@ -77,11 +77,14 @@ KernelMap compile_map(std::span<const TileMap> maps, bool in_turns, Pieces piece
       for (int64_t piece = 0; piece < count; ++piece) {
         const auto first_run = static_cast<uint32_t>(out.runs.size());
         const int64_t begin = tiles * piece / count, end = tiles * (piece + 1) / count;
-        if (in_turns) {
-          for (const Run& run : map.runs_of(tile))
-            append_in_turns(run, run.full() ? run.code : -(first_partial + run.partial()), visits, out.runs);
-        } else {
-          append_part(map.runs_of(tile), begin, end, first_partial, out.runs);
+        int64_t at = 0;
+        for (const Run& run : map.runs_of(tile)) {
+          const MapRun whole = compiled(map, run, first_layer);
+          if (in_turns)
+            append_in_turns(whole, visits, out.runs);
+          else
+            append_part(whole, at, begin, end, out.runs);
+          at += run.count();
         }
         out.rows.push_back({tile, first_run, static_cast<int32_t>(out.runs.size() - first_run),
                             count > 1 ? slots : -1, static_cast<int32_t>(count)});

@@ -12,17 +12,15 @@
 namespace longspan::portable {
 
 // Consecutive column tiles of one row tile.
-//   code > 0: `code` full tiles.   code <= 0: one partial tile, entry -code of `partials`
-struct MapRun {
+//   code > 0: `code` full tiles.   code <= 0: one partial tile, whose first layer of spans is -code / 2; even
+//   if it is the only one
+struct alignas(16) MapRun {
   int32_t tile = 0;
   int32_t code = 0;
+  int32_t layers = 0;  // of a partial tile
   // Row tiles of this map that come before in its order of work and visit the column tile, too; the same for
   // all column tiles of the run. Deterministic additions take turns by it.
   int32_t turn = 0;
-};
-
-struct MapPartial {
-  int32_t first = 0, layers = 0;  // layers of spans
 };
 
 // One item of work: a row tile or a piece of one.
@@ -41,7 +39,6 @@ struct KernelMap {
   int32_t row_tiles = 0;
   std::vector<MapRow> rows;  // [masks, items], in the order in which they are handed out
   std::vector<MapRun> runs;
-  std::vector<MapPartial> partials;
   std::vector<uint32_t> spans;  // [layers, rows_per_tile]: begin in the low half, end in the high half
   std::vector<int32_t> slots;   // [masks]: those in use
 };

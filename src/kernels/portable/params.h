@@ -36,10 +36,13 @@ struct Heads {
 struct MapView {
   const MapRow* rows = nullptr;
   const MapRun* runs = nullptr;
-  const MapPartial* partials = nullptr;
   const uint32_t* spans = nullptr;
   const int32_t* slots = nullptr;
   int32_t items = 0, rows_per_tile = 0;
+
+  constexpr uint32_t span(int32_t layer, int32_t row) const {
+    return spans[int64_t{layer} * rows_per_tile + row];
+  }
 };
 
 // Items are handed out section by section, so that K and V of a section stay in L2; within a section by

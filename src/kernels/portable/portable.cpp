@@ -22,13 +22,12 @@ class DeviceMap {
  public:
   DeviceMap(const KernelMap& map, const std::vector<float>& slopes, const Device& device) {
     const size_t alibi = pack_.add(slopes);
-    const size_t rows = pack_.add(map.rows), runs = pack_.add(map.runs), partials = pack_.add(map.partials),
-                 spans = pack_.add(map.spans), slots = pack_.add(map.slots);
+    const size_t rows = pack_.add(map.rows), runs = pack_.add(map.runs), spans = pack_.add(map.spans),
+                 slots = pack_.add(map.slots);
     pack_.upload(device);
     slopes_ = pack_.at<const float>(alibi);
     view_ = {.rows = pack_.at<const portable::MapRow>(rows),
              .runs = pack_.at<const portable::MapRun>(runs),
-             .partials = pack_.at<const portable::MapPartial>(partials),
              .spans = pack_.at<const uint32_t>(spans),
              .slots = pack_.at<const int32_t>(slots),
              .items = map.items,

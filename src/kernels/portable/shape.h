@@ -27,9 +27,10 @@ struct BackwardShape {
   int stages = 1;   // buffers of Q and dO
   int parts = 1;    // of the rows, whose S and dP are computed one after another
 
-  // K, V; Q, dO and their statistics; P and dS.
+  // K, V; Q, dO, their statistics and the spans of a partial tile; P and dS.
   constexpr uint32_t shared_bytes() const {
-    return static_cast<uint32_t>(2 * keys * head_dim * 2 + stages * (2 * rows * head_dim * 2 + 2 * rows * 4) +
+    return static_cast<uint32_t>(2 * keys * head_dim * 2 +
+                                 stages * (2 * rows * head_dim * 2 + 2 * rows * 4 + keys * 4) +
                                  2 * keys * rows * 2);
   }
   friend constexpr bool operator==(const BackwardShape&, const BackwardShape&) = default;

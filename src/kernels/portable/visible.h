@@ -22,24 +22,14 @@ struct VisibleColumns {
       bits[parity] |= ((1U << ((end + up) >> 3)) - 1) & ~((1U << ((begin + up) >> 3)) - 1);
     }
   }
+  LONGSPAN_DEVICE void add_span(uint32_t span, int log2_width, int quad) {
+    const int begin = static_cast<int>(span & 0xffff), end = static_cast<int>(span >> 16);
+    if (begin < end) add(begin << log2_width, end << log2_width, quad);
+  }
   LONGSPAN_DEVICE bool has(int i, int parity) const {
     return (bits[parity] >> i & 1) != 0;
   }
 };
-
-// Row `row` of partial number `partial`, whose columns are 2^log2_width to one of the map.
-LONGSPAN_DEVICE VisibleColumns visible_columns(const MapView& map, int partial, int row, int log2_width,
-                                               int quad) {
-  VisibleColumns visible;
-  const MapPartial layers = map.partials[partial];
-#pragma unroll 1
-  for (int layer = layers.first; layer < layers.first + layers.layers; ++layer) {
-    const uint32_t span = map.spans[int64_t{layer} * map.rows_per_tile + row];
-    const int begin = static_cast<int>(span & 0xffff), end = static_cast<int>(span >> 16);
-    if (begin < end) visible.add(begin << log2_width, end << log2_width, quad);
-  }
-  return visible;
-}
 
 // Walks the tiles of a row tile's runs, from the last to the first if kStep is -1. It holds few registers.
 template <int kStep>
@@ -53,7 +43,9 @@ class Walk {
   LONGSPAN_DEVICE bool done() const { return run_ == end_; }
   LONGSPAN_DEVICE int tile() const { return tile_; }
   LONGSPAN_DEVICE bool full() const { return code_ > 0; }
-  LONGSPAN_DEVICE int partial() const { return -code_; }  // its number, if the tile is not full
+  // If the tile is not full: its first layer and their number, which is 1 for nearly every tile.
+  LONGSPAN_DEVICE int layer() const { return -code_ / 2; }
+  LONGSPAN_DEVICE int layers(const MapView& map) const { return -code_ % 2 == 0 ? 1 : map.runs[run_].layers; }
   LONGSPAN_DEVICE int turn(const MapView& map) const { return map.runs[run_].turn; }
   LONGSPAN_DEVICE void next(const MapView& map) {
     if (code_ > 1) {
@@ -76,5 +68,18 @@ class Walk {
   uint32_t run_, end_;
   int tile_ = 0, code_ = 0;  // as in MapRun; full tiles that are left
 };
+
+// What row `row` of a partial tile shows, in columns of which there are 2^log2_width to one of the map.
+// `first` is its span in the first layer; nearly every tile has no other.
+template <class Walk>
+LONGSPAN_DEVICE VisibleColumns visible_columns(const MapView& map, const Walk& at, uint32_t first, int row,
+                                               int log2_width, int quad) {
+  VisibleColumns columns;
+  columns.add_span(first, log2_width, quad);
+#pragma unroll 1
+  for (int layer = 1; layer < at.layers(map); ++layer)
+    columns.add_span(map.span(at.layer() + layer, row), log2_width, quad);
+  return columns;
+}
 
 }  // namespace longspan::portable
