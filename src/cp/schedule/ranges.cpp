@@ -105,8 +105,11 @@ Ranges slice(std::span<const Range> list, int64_t begin, int64_t end) {
   Ranges part;
   int64_t position = 0;
   for (const Range& range : list) {
-    append(part, {range.begin + std::max<int64_t>(0, begin - position),
-                  range.begin + std::min(range.size(), end - position)});
+    if (position >= end) break;
+    if (position + range.size() > begin) {
+      append(part, {range.begin + std::max<int64_t>(0, begin - position),
+                    range.begin + std::min(range.size(), end - position)});
+    }
     position += range.size();
   }
   return part;

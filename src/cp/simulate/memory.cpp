@@ -133,9 +133,13 @@ class Passes {
   Posted post_copies(size_t i, const std::vector<int32_t>& last_uses) {
     Posted posted;
     const RankRound& round = rounds_[i];
+    bool together = false;
     for (size_t m = 0; m < round.copies_out.size(); ++m) {
       const Move& move = round.copies_out[m];
-      if (!lies_together(move))
+      const Move* before = m > 0 ? &round.copies_out[m - 1] : nullptr;  // many moves send the same region
+      if (before == nullptr || before->region != move.region || before->what != move.what)
+        together = lies_together(move);
+      if (!together)
         posted.leaving.push_back(pool_.take(bytes(move.what, move.region, false), rooms_[i].copies_out[m]));
     }
     const auto total = static_cast<int32_t>(rounds_.size());
