@@ -131,11 +131,13 @@ TEST(Sm90Passes, AreRightWherePassCtasTakeItems) {
 // the second half of the last tile without rows, or with some.
 TEST(Sm90SquareTiles, AreRightForAnyMask) {
   LONGSPAN_NEEDS_HOPPER();
-  std::vector<HeadMasks> masks{drawn("causal_document", 1333, "uniform:10:290"), drawn("causal", 1999),
-                               documents_with_holes(1000, 700, 23), documents_with_holes(300, 900, 9),
+  std::vector<HeadMasks> masks{drawn("causal_document", 1333, "uniform:10:290"),
+                               drawn("causal", 1999),
+                               drawn("causal", 1),
+                               documents_with_holes(1000, 700, 23),
+                               documents_with_holes(300, 900, 9),
                                drawn("sliding_window", 2500)};
-  for (const int64_t rows : {1, 64, 65, 128, 129, 191, 193})
-    masks.push_back(documents_with_holes(rows, 100, 3));
+  for (const int64_t rows : {64, 65, 128, 129, 191, 193}) masks.push_back(documents_with_holes(rows, 100, 3));
   for (const HeadMasks& mask : masks)
     for (const BackwardStore store : {BackwardStore::kAdded, BackwardStore::kClaimed})
       for (const bool in_rows : {false, true})
