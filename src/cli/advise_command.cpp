@@ -94,11 +94,11 @@ void print_json(const std::vector<Candidate>& candidates, const std::vector<Near
   fmt::print("{}\n", record::text_of(json));
 }
 
-// The fastest candidate if all links were slower, or faster.
+// The fastest candidate that fits if all links were slower, or faster.
 void print_fastest(const std::vector<Candidate>& candidates, const char* links, double Candidate::*time) {
-  const Candidate& best =
-      *std::min_element(candidates.begin(), candidates.end(),
-                        [&](const Candidate& a, const Candidate& b) { return a.*time < b.*time; });
+  const Candidate& best = *std::min_element(
+      candidates.begin(), candidates.end(),
+      [&](const Candidate& a, const Candidate& b) { return a.fits != b.fits ? a.fits : a.*time < b.*time; });
   fmt::print("  with links a quarter {}: {}, {}\n", links, describe_strategy(best.parallelism),
              bench::format_seconds(best.*time));
 }
@@ -134,7 +134,7 @@ void print_text(const std::vector<Candidate>& candidates, const std::vector<Near
     const bench::Compared& measured = each.compared;
     fmt::print("  nearest measured, {}: {} where {} was predicted ({:.1f}%): {}\n", name_of(each.direction),
                bench::format_seconds(measured.measured_s), bench::format_seconds(measured.predicted_s),
-               100 * measured.error(), describe(measured.c));
+               100 * measured.error(), printable(describe(measured.c)));
   }
 }
 
