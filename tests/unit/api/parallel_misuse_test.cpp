@@ -102,6 +102,9 @@ TEST(ParallelMisuse, WrongConfigurations) {
   Problem wide = problem;
   wide.fp32_output = true;
   expect_input_error({"fp32_output"}, [&] { attend(wide, {}); });
+  Problem alibi = problem;
+  alibi.alibi_slopes.assign(static_cast<size_t>(problem.heads_q), 0.1f);
+  expect_input_error({"alibi_slopes", "over ranks"}, [&] { attend(alibi, {}); });
   Problem cross = problem;
   cross.tokens_kv = 40;
   cross.set_mask(Mask(64, 40, {Band{{0, 64}, {0, 40}}}));
