@@ -104,10 +104,11 @@ class SharedBuffers {
 // One rank's part of an attention over all tokens of `problem`. All ranks of the group must construct it and
 // make the same calls.
 //
-// The tensors of a call hold the rank's own tokens with all heads, packed in the order of tokens(): q, o,
-// dout, dq [own tokens, heads_q, head_dim]; k, v, dk, dv [own tokens, heads_kv, head_dim]; lse [heads_q, own
-// tokens]. The object has its own workspace, so its calls use it one after another: queue them in one stream,
-// or in streams that wait for one another.
+// The tensors of a call hold the rank's own tokens with all heads, packed in the order of tokens(): q, dq
+// [own tokens, heads_q, head_dim], o, dout [.., head_dim_v]; k, dk [own tokens, heads_kv, head_dim], v, dv
+// [.., head_dim_v]; lse [heads_q, own tokens]. There is no ALiBi over ranks. The object has its own
+// workspace, so its calls use it one after another: queue them in one stream, or in streams that wait for one
+// another.
 //
 // Of a forward pass, backward() needs q, k, v, o, lse, and what forward() wrote to `kept`: data of other
 // ranks. All of it belongs to the caller, so layers can share one object, with any number of forward passes

@@ -23,9 +23,10 @@ struct PassTimes {
                                 // the forward pass keeps
 };
 
-// The tensors of a call hold the rank's own tokens, packed in the order of Schedule::owned, all heads: q, o,
-// dout, dq [owned tokens, heads_q, head_dim]; k, v, dk, dv [owned tokens, heads_kv, head_dim]; lse [heads_q,
-// owned tokens]. Plans are made once, at construction.
+// The tensors of a call hold the rank's own tokens, packed in the order of Schedule::owned, all heads: q, dq
+// [owned tokens, heads_q, head_dim], o, dout [.., head_dim_v]; k, dk [owned tokens, heads_kv, head_dim], v,
+// dv
+// [.., head_dim_v]; lse [heads_q, owned tokens]. Plans are made once, at construction.
 //
 // The only state that outlasts a pass is what forward() writes to `kept`, so the passes of many layers may
 // run in any order, the same on all ranks. All calls of one executor use its buffers: queue them in one
