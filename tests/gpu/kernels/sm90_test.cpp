@@ -141,10 +141,12 @@ TEST(Sm90, ComputesEveryDenseMaskAtHeadDim64) {
     options.lengths = "uniform:50:500";
     for (const auto& [q, kv] : {std::pair<int64_t, int64_t>{8, 1}, {8, 2}, {6, 3}, {3, 3}}) {
       options.seqlen = 1800 + 100 * q + kv;
+      if (p.suit_length != nullptr) p.suit_length(options);
       const HeadMasks masks = draw_mask(p.name, options).masks;
       expect_right(problem_of(masks, q, kv, 64, DType::kBF16));
     }
     options.seqlen = 1337;
+    if (p.suit_length != nullptr) p.suit_length(options);
     Problem problem = problem_of(draw_mask(p.name, options).masks, 4, 2, 64, DType::kBF16);
     problem.fp32_output = true;
     expect_right(problem);
