@@ -71,10 +71,11 @@ class Plan:
                  softcap=None, alibi_slopes=None, deterministic=False, backward=True, kernel="auto", graphs=False):
         """mask: a Mask. heads: (query heads, KV heads). head_dim: of q and k. dtype: torch.bfloat16 or float16, on the CPU
         also float32. device: such as "cpu" or "cuda:1". head_dim_v: of v and o, head_dim by default. scale: of q k^T,
-        1 / sqrt(head_dim) by default. softcap, alibi_slopes: as of attention(). deterministic: the same bits on every run. backward: whether gradients are wanted. kernel: "auto", or one of `longspan list kernels`.
-        graphs: update_() can give CUDA graphs another mask; the plan then does without what only some masks allow, and
-        is slower. Raises TypeError or ValueError for wrong arguments, NotImplementedError with each kernel's reason if
-        none can do it."""
+        1 / sqrt(head_dim) by default. softcap, alibi_slopes: as of attention(). deterministic: the same bits on every run.
+        backward: whether gradients are wanted. kernel: "auto", or one of `longspan list kernels`. graphs: update_() can
+        give CUDA graphs another mask; the plan then does without what only some masks allow, and is slower.
+
+        Raises TypeError or ValueError for wrong arguments, NotImplementedError with each kernel's reason if none can do it."""
         self.device, self._made_for = problem_of(heads, head_dim, dtype, device, scale, deterministic, backward, graphs,
                                                  head_dim_v, softcap, alibi_slopes)
         self.heads, self.head_dim, self.dtype, self.backward = tuple(heads), head_dim, dtype, bool(backward)
@@ -141,8 +142,8 @@ def plan(mask, heads, head_dim, dtype=torch.bfloat16, device="cuda", **options):
 
 def plan_of(mask, q, k, v, scale, deterministic, backward, softcap=None, alibi_slopes=None):
     """The plan that is kept with the mask, or a new one."""
-    if q.dim() < 3 or k.dim() < 3:
-        _ops.tokens(q, "q"), _ops.tokens(k, "k")  # raises
+    if q.dim() < 3 or k.dim() < 3 or v.dim() < 3:
+        _ops.tokens(q, "q"), _ops.tokens(k, "k"), _ops.tokens(v, "v")  # raises
     slopes = None if alibi_slopes is None else slopes_of(alibi_slopes, q.shape[-2])
     key = (q.shape[-2], k.shape[-2], q.shape[-1], v.shape[-1], q.dtype, q.device, scale, softcap, slopes, deterministic)
     found = mask._plans.get(key)
