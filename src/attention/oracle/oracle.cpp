@@ -353,13 +353,14 @@ void dq_task(const Problem& problem, const OracleInputs& inputs, const std::vect
       item.for_each_partner(begin, end, [&](int64_t j) {
         const Score score = score_of(rule, scale * scores[i * n + j], std::abs(scale) * sizes[i * n + j], dim,
                                      item.token, begin + j);
-        const double p = std::exp(score.value - lse), before = p * (dp[i * n + j] - delta);
+        const double p = std::exp(score.value - lse), difference = dp[i * n + j] - delta;
+        const double before = p * difference;
         ds[i * n + j] = before * score.derivative;
         dq.spread[item.place] += square(ds[i * n + j]) * k.norms[j];
         dq.scores[item.place] += square(before * score.gradient_error) * k.norms[j];
         dq.cancelled[item.place] +=
             square(p * score.derivative) * (v.norms[j] * dout_norm + square(dlse)) * k.norms[j];
-        dq.operands[item.place] += k.norms[j];
+        dq.operands[item.place] += (1 + square(difference * score.derivative)) * k.norms[j];
         dq.terms[item.place] += 1;
       });
     }
@@ -411,18 +412,18 @@ void dkv_task(const Problem& problem, const OracleInputs& inputs, const std::vec
         const Score score = score_of(rule, scale * scores[i * n + j], std::abs(scale) * sizes[i * n + j], dim,
                                      begin + j, items[a].token);
         const double weight = std::exp(score.value - double{inputs.lse[index]});
-        const double difference = weight * (dp[i * n + j] - deltas[index]);
+        const double difference = dp[i * n + j] - deltas[index], before = weight * difference;
         p[i * n + j] = weight;
-        ds[i * n + j] = difference * score.derivative;
+        ds[i * n + j] = before * score.derivative;
         dv.scores[a] += square(weight * score.error) * dout.norms[j];
-        dk.scores[a] += square(difference * score.gradient_error) * q.norms[j];
+        dk.scores[a] += square(before * score.gradient_error) * q.norms[j];
         dv.spread[a] += square(weight) * dout.norms[j];
         dv.operands[a] += dout.norms[j];
         dv.terms[a] += 1;
         dk.spread[a] += square(ds[i * n + j]) * q.norms[j];
-        const double before = v_norm * dout.norms[j] + square(dlse_of(inputs, index));
-        dk.cancelled[a] += square(weight * score.derivative) * before * q.norms[j];
-        dk.operands[a] += q.norms[j];
+        const double parts = v_norm * dout.norms[j] + square(dlse_of(inputs, index));
+        dk.cancelled[a] += square(weight * score.derivative) * parts * q.norms[j];
+        dk.operands[a] += (1 + square(difference * score.derivative)) * q.norms[j];
         dk.terms[a] += 1;
       });
     }

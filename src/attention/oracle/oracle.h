@@ -32,8 +32,9 @@ struct ReferenceRows {
   std::vector<double> values;     // [rows, head_dim]
   std::vector<double> spread;     // [rows]
   std::vector<double> cancelled;  // [rows]; 0 without cancellation
-  std::vector<double>
-      operands;               // [rows]: sqrt of the sum of squared norms of the rows summed over, unweighted
+  // [rows]: what an error of 1 in each weight does to the row. ds = p (dp - delta) has two, its own and p's,
+  // which counts abs(dp - delta) times.
+  std::vector<double> operands;
   std::vector<double> terms;  // [rows]: number of terms in the sum
   // [rows]: what errors of the scores do to the row, if each is one score_error(). exp() turns an error e of
   // a score into a relative error e of its weight.

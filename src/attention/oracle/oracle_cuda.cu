@@ -178,12 +178,12 @@ __global__ void __launch_bounds__(kThreads, 1)
   WarpSum mine;
   for_partners(item, ranges, [&](int64_t j) {
     const Row k = load_row(in.k, j, kv_head), v = load_row(in.v, j, kv_head);
-    const double p = exp(in.scale * dot(q, k) - lse), ds = p * (dot(dout, v) - delta);
+    const double p = exp(in.scale * dot(q, k) - lse), difference = dot(dout, v) - delta, ds = p * difference;
     const double k_norm = dot(k, k);
     add(mine.values, ds, k);
     mine.spread += square(ds) * k_norm;
     mine.cancelled += square(p) * (dot(v, v) * dout_norm + square(dlse)) * k_norm;
-    mine.operands += k_norm;
+    mine.operands += (1 + square(difference)) * k_norm;
   });
   write_sum(mine, 1, in.scale, in.q.head_dim, dq);
 }
@@ -199,7 +199,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       const Row q = load_row(in.q, i, head), dout = load_row(in.dout, i, head);
       const double dlse = dlse_of(in, head, i), delta = dot(load_row(in.o, i, head), dout) - dlse;
       const double p = exp(in.scale * dot(q, k) - double{in.lse[head * in.q.tokens + i]});
-      const double ds = p * (dot(dout, v) - delta);
+      const double difference = dot(dout, v) - delta, ds = p * difference;
       const double q_norm = dot(q, q), dout_norm = dot(dout, dout);
       add(my_dv.values, p, dout);
       my_dv.spread += square(p) * dout_norm;
@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       add(my_dk.values, ds, q);
       my_dk.spread += square(ds) * q_norm;
       my_dk.cancelled += square(p) * (v_norm * dout_norm + square(dlse)) * q_norm;
-      my_dk.operands += q_norm;
+      my_dk.operands += (1 + square(difference)) * q_norm;
     });
   }
   write_sum(my_dk, 1, in.scale, in.q.head_dim, dk);

@@ -222,10 +222,13 @@ TEST(PortableEmulated, AlibiLowersDistantScores) {
     problem.alibi_slopes = slopes_of(6);
     expect_right(problem, named.name + ", ALiBi");
   }
-  for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{40, 290}, {290, 40}}) {
-    Problem problem = problem_of({one_band(rows, columns, kBelow, columns - rows)}, 8, 1, 64);
-    problem.alibi_slopes = slopes_of(8);
-    expect_right(problem, "ALiBi");
+  // Far keys have weights below the smallest numbers of f16.
+  for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{40, 420}, {290, 40}}) {
+    for (const DType dtype : {DType::kBF16, DType::kF16}) {
+      Problem problem = problem_of({one_band(rows, columns, kBelow, columns - rows)}, 8, 1, 64, dtype);
+      problem.alibi_slopes = slopes_of(8);
+      expect_right(problem, "ALiBi");
+    }
   }
 }
 
