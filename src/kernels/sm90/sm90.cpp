@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "base/cuda/cuda.h"
 #include "base/error.h"
@@ -48,6 +49,12 @@ class Sm90Plan final : public Plan {
 
 constexpr int64_t kSmallestTile = 16;  // tokens
 
+// Whether there are instances of both passes for the problem's head dimensions.
+bool has_head_dims(const Problem& problem) {
+  const int64_t d = problem.head_dim, dv = problem.dim_v();
+  return d == 192 ? dv == 128 : (d == 64 || d == 128 || d == 256) && dv == d;
+}
+
 class Sm90Kernel final : public Kernel {
  public:
   std::string_view name() const override { return "sm90"; }
@@ -61,8 +68,8 @@ class Sm90Kernel final : public Kernel {
   Support supports(const Problem& problem, Direction, const Device& device) const override {
     if (device.kind != DeviceKind::kCuda || device.capability != 90) return {"needs compute capability 9.0"};
     if (problem.dtype != DType::kBF16 && problem.dtype != DType::kF16) return {"needs bf16 or f16"};
-    if (problem.head_dim != 64 && problem.head_dim != 128) return {"needs head_dim 64 or 128"};
-    if (std::string reason = lacking(Features(), problem); !reason.empty()) return {reason};
+    if (!has_head_dims(problem)) return {"needs head_dim 64, 128 or 256, or 192 with head_dim_v 128"};
+    if (std::string reason = lacking({.head_dim_v = true}, problem); !reason.empty()) return {reason};
     if (!(problem.softmax_scale() > 0)) return {"needs a positive scale"};
     constexpr int64_t kMost = std::numeric_limits<int32_t>::max() / 2;
     const int64_t tokens = std::max(problem.tokens_q, problem.tokens_kv);

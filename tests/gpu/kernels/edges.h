@@ -21,9 +21,9 @@ inline Mask one_band(int64_t rows, int64_t columns, int64_t lo, int64_t hi) {
 }
 
 inline void expect_right(const Kernel& kernel, const Problem& problem) {
-  SCOPED_TRACE(fmt::format("{} x {}, heads {}:{}, head_dim {}, {}{}{}", problem.tokens_q, problem.tokens_kv,
-                           problem.heads_q, problem.heads_kv, problem.head_dim, name_of(problem.dtype),
-                           problem.fp32_output ? ", f32 output" : "",
+  SCOPED_TRACE(fmt::format("{} x {}, heads {}:{}, head_dim {}/{}, {}{}{}", problem.tokens_q,
+                           problem.tokens_kv, problem.heads_q, problem.heads_kv, problem.head_dim,
+                           problem.dim_v(), name_of(problem.dtype), problem.fp32_output ? ", f32 output" : "",
                            problem.deterministic ? ", deterministic" : ""));
   const Device gpu = first_gpu();
   ASSERT_EQ(kernel.supports(problem, Direction::kBackward, gpu).reason, "");

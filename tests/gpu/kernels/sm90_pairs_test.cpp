@@ -10,6 +10,7 @@
 
 #include "attention/oracle/verify.h"
 #include "hopper.h"
+#include "in_parts.h"
 #include "kernels/sm90/forward/plan.h"
 #include "kernels/sm90/sm90.h"
 #include "mask/patterns/patterns.h"
@@ -45,13 +46,7 @@ std::string name_of_problem(const Problem& p) {
          (p.fp32_output ? ", f32 output" : "");
 }
 
-class Forward : public Plan {
- public:
-  size_t plan_bytes() const override { return 0; }
-  void backward(const BackwardArgs&, Stream) override {}
-};
-
-class InPairs final : public Forward {
+class InPairs final : public ForwardOnly {
  public:
   explicit InPairs(const Problem& problem)
       : problem_(problem), gpu_(first_gpu()), plan_(problem, in_pairs(problem), gpu_) {}
@@ -64,48 +59,10 @@ class InPairs final : public Forward {
   ForwardPlan plan_;
 };
 
-// Attention in two parts: the first part of the keys gives an fp32 partial result, and the other part is
-// merged with it. In pairs at head_dim 128, which alone has them.
-class InParts final : public Forward {
- public:
-  InParts(const Problem& problem, int64_t first_keys)
-      : gpu_(first_gpu()),
-        first_(part(problem, {0, first_keys}, true)),
-        second_(part(problem, {first_keys, problem.tokens_kv}, problem.fp32_output)),
-        first_plan_(first_, shape_of(first_, gpu_), gpu_),
-        second_plan_(second_, shape_of(second_, gpu_), gpu_),
-        o_(static_cast<size_t>(problem.tokens_q * problem.heads_q * problem.head_dim) * sizeof(float), gpu_),
-        lse_(static_cast<size_t>(problem.tokens_q * problem.heads_q) * sizeof(float), gpu_) {}
-  size_t workspace_bytes(Direction) const override {
-    return std::max(first_plan_.workspace_bytes(), second_plan_.workspace_bytes());
-  }
-  void forward(const ForwardArgs& args, Stream stream) override {
-    ForwardArgs first = args, second = args;
-    first.o =
-        TensorView::contiguous(o_.data(), DType::kF32, first_.tokens_q, first_.heads_q, first_.head_dim);
-    first.lse = lse_.as<float>();
-    first_plan_.run(first_, first, gpu_, stream);
-    second.part_o = first.o;
-    second.part_lse = first.lse;
-    second_plan_.run(second_, second, gpu_, stream);
-  }
-
- private:
-  static sm90::ForwardShape shape_of(const Problem& problem, const Device& gpu) {
-    return problem.head_dim == 128 ? in_pairs(problem) : sm90::choose_forward_shape(problem, gpu);
-  }
-  static Problem part(const Problem& whole, Range keys, bool fp32_output) {
-    Problem p = whole;
-    p.masks = std::make_shared<const HeadMasks>(HeadMasks{block(whole.tokens_q, whole.tokens_kv, keys)});
-    p.fp32_output = fp32_output;
-    return p;
-  }
-
-  Device gpu_;
-  Problem first_, second_;
-  ForwardPlan first_plan_, second_plan_;
-  Buffer o_, lse_;
-};
+// In pairs at head_dim 128, which alone has them.
+ForwardShape shape_of_part(const Problem& problem) {
+  return problem.head_dim == 128 ? in_pairs(problem) : sm90::choose_forward_shape(problem, first_gpu());
+}
 
 void expect_right(Plan& plan, const Problem& problem) {
   SCOPED_TRACE(name_of_problem(problem));
@@ -180,7 +137,7 @@ TEST(Sm90Pairs, MergeWithOtherResults) {
     for (const DType dtype : {DType::kBF16, DType::kF16}) {
       Problem problem = problem_of({block(1100, 3000, {0, 3000})}, 16, 2, 128, dtype);
       problem.fp32_output = fp32_output;
-      InParts plan(problem, 1700);
+      InParts plan(problem, 1700, shape_of_part);
       expect_right(plan, problem);
     }
 }
@@ -193,7 +150,7 @@ TEST(Sm90ThreeWarpgroups, MergeWithOtherResults) {
         Problem problem = problem_of({block(1100, 3000, {0, 3000})}, q, kv, 64, dtype);
         problem.fp32_output = fp32_output;
         ASSERT_EQ(sm90::choose_forward_shape(problem, first_gpu()).warpgroups, 3);
-        InParts plan(problem, 1700);
+        InParts plan(problem, 1700, shape_of_part);
         expect_right(plan, problem);
       }
 }

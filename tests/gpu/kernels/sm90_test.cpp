@@ -273,7 +273,8 @@ TEST(Sm90, GivesReasonsForUnsupportedProblems) {
   EXPECT_EQ(sm90_kernel().supports(problem, Direction::kForward, cpu_device()).reason,
             "needs compute capability 9.0");
   problem.head_dim = 96;
-  EXPECT_EQ(sm90_kernel().supports(problem, Direction::kForward, gpu).reason, "needs head_dim 64 or 128");
+  EXPECT_EQ(sm90_kernel().supports(problem, Direction::kForward, gpu).reason,
+            "needs head_dim 64, 128 or 256, or 192 with head_dim_v 128");
   problem.head_dim = 128;
   problem.dtype = DType::kF32;
   EXPECT_EQ(sm90_kernel().supports(problem, Direction::kForward, gpu).reason, "needs bf16 or f16");

@@ -44,6 +44,8 @@ struct BackwardConfig {
   // of q and do; and of ds, with 64 keys a panel
   static constexpr uint32_t kRowPanelBytes = kRows * kPanelRowBytes;
   static constexpr uint32_t kRowBytes = kRowPanelBytes * kPanels;
+  static constexpr uint32_t kKBytes = kKvBytes, kVBytes = kKvBytes, kQBytes = kRowBytes, kDoBytes = kRowBytes;
+  static constexpr bool kRowsFirst = false;  // K and V of an item come before its first rows
   static constexpr uint32_t kStatsBytes = 2 * kRows * sizeof(float);
   static constexpr bool kSpansArrive = kStreams == 1;  // by TMA with q; two streams leave no room
   static constexpr uint32_t kSpansBytes = kKeys * sizeof(uint32_t);

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "attention/problem.h"
 #include "base/dtype.h"
 #include "kernels/sm90/backward/params.h"
 #include "kernels/sm90/backward/planner/shape.h"
@@ -17,5 +18,9 @@ namespace longspan::sm90 {
 // report, the kernel never ends.
 void launch_backward(int64_t head_dim, DType dtype, const BackwardShape& shape, const BackwardParams& params,
                      const Device& device, cudaStream_t stream);
+
+// The same for shapes with `large`.
+void launch_large_backward(const Problem& problem, const BackwardShape& shape, const BackwardParams& params,
+                           const Device& device, cudaStream_t stream);
 
 }  // namespace longspan::sm90

@@ -30,7 +30,8 @@ struct BackwardParams {
   // [heads_q, row_tiles, rows * head_dim]; with BackwardShape::in_rows [heads_q, tokens_q, head_dim], where
   // the rows of a tile lie as [warpgroups, rows of the tile, head_dim / warpgroups].
   float* dq = nullptr;
-  // [heads_kv, key_tiles, 2, keys * head_dim]: dk and dv of key tiles of several items, as threads hold them.
+  // [heads_kv, key_tiles, keys * (head_dim + head_dim_v)]: dk and dv of key tiles of several items, as
+  // threads hold them.
   float* dkv = nullptr;
   GradientView dk, dv;
   int32_t fp32_output = 0;

@@ -44,11 +44,11 @@ __device__ __forceinline__ TileExtent row_tile_of(const BackwardWorkspace& works
 }
 
 // Neighbouring CTAs take neighbouring heads, which are contiguous in memory.
-template <class Element, class Output, int kHeadDim>
+template <class Element, class Output, int kHeadDim, int kHeadDimV>
 __global__ void __launch_bounds__(kThreads)
     prepare_kernel(TensorView o, TensorView dout, const float* lse, const float* dlse, BackwardWorkspace to) {
   griddepcontrol_launch_dependents();
-  constexpr int kLanes = kHeadDim / kVector;  // that share a row
+  constexpr int kLanes = kHeadDimV / kVector;  // that share a row
   const int64_t tile = blockIdx.x / to.heads_before, head = blockIdx.x % to.heads_before;
   const int64_t number = head * to.row_tiles + tile;
   for (const auto& zeros : to.zeros)
@@ -91,8 +91,9 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = threadIdx.x; i < to.rows * kHeadDim / 4; i += kThreads) sums[i] = make_float4(0, 0, 0, 0);
 }
 
-// Through shared memory, so that whole rows are written.
-template <class Output, int kRows, int kHeadDim>
+// Through shared memory, so that whole rows are written. Sums of kParts times kHeadDim lie part by part; a
+// CTA takes one part.
+template <class Output, int kRows, int kHeadDim, int kParts = 1>
 __global__ void __launch_bounds__(kThreads)
     finish_dq_kernel(TensorView dq, BackwardWorkspace from, float scale) {
   constexpr int kStride = kHeadDim + 4;
@@ -100,12 +101,13 @@ __global__ void __launch_bounds__(kThreads)
   constexpr int kGroupsOfPart = kRowsOfPart * kHeadDim / 4;
   __shared__ __align__(16) float rows[kRows * kStride];
   griddepcontrol_wait();
-  const int64_t tile = blockIdx.x / from.heads_after;
-  const int64_t head = dq.heads - from.heads_after + blockIdx.x % from.heads_after;
+  const int part = blockIdx.x % kParts;
+  const int64_t block = blockIdx.x / kParts, tile = block / from.heads_after;
+  const int64_t head = dq.heads - from.heads_after + block % from.heads_after;
   const int64_t number = head * from.row_tiles + tile;
   const TileExtent extent = row_tile_of(from, head, dq.heads, tile);
   const bool empty = from.turn != nullptr && from.turn[2 * number] == 0;  // no key tile came to it
-  const float4* sums = reinterpret_cast<const float4*>(from.dq + number * kRows * kHeadDim);
+  const float4* sums = reinterpret_cast<const float4*>(from.dq + (number * kParts + part) * kRows * kHeadDim);
 #pragma unroll
   for (int group = threadIdx.x; group < kRows * kHeadDim / 4; group += kThreads) {
     const float4 four = empty ? make_float4(0, 0, 0, 0) : __ldcs(sums + group);
@@ -121,7 +123,8 @@ __global__ void __launch_bounds__(kThreads)
   for (int row = threadIdx.x / kLanes; row < extent.count; row += kThreads / kLanes) {
     float x[kVector];
     load_vector(rows + row * kStride + threadIdx.x % kLanes * kVector, x);
-    store_vector(dq.row<Output>(extent.first + row, head) + threadIdx.x % kLanes * kVector, x);
+    store_vector(dq.row<Output>(extent.first + row, head) + part * kHeadDim + threadIdx.x % kLanes * kVector,
+                 x);
   }
 }
 
@@ -166,13 +169,13 @@ void with_type(DType dtype, const Function& function) {
   }
 }
 
-template <int kHeadDim>
+template <int kHeadDim, int kHeadDimV = kHeadDim>
 void prepare(const BackwardArgs& args, const BackwardWorkspace& workspace, unsigned blocks,
              cudaStream_t stream) {
   const auto start = [&](auto* element, auto* output) {
     using Element = std::remove_pointer_t<decltype(element)>;
     using Output = std::remove_pointer_t<decltype(output)>;
-    prepare_kernel<Element, Output, kHeadDim>
+    prepare_kernel<Element, Output, kHeadDim, kHeadDimV>
         <<<blocks, kThreads, 0, stream>>>(args.o, args.dout, args.lse, args.dlse, workspace);
   };
   with_type(args.dout.dtype, [&](auto* element) {
@@ -181,6 +184,17 @@ void prepare(const BackwardArgs& args, const BackwardWorkspace& workspace, unsig
     else
       start(element, element);
   });
+}
+
+// Above head_dim 128: sums as threads hold them, in tiles of 64 rows.
+template <class Output, int kHeadDim>
+void finish_large_dq(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
+                     unsigned blocks, cudaStream_t stream) {
+  LONGSPAN_CHECK(workspace.rows == 64 && !workspace.in_rows,
+                 "no kernel finishes dq above head_dim 128 in tiles of {} rows", workspace.rows);
+  constexpr int kParts = kHeadDim / 64;
+  launch_dependent(finish_dq_kernel<Output, 64, 64, kParts>, blocks * kParts, kThreads, stream, args.dq,
+                   workspace, problem.softmax_scale());
 }
 
 template <class Output, int kHeadDim>
@@ -206,7 +220,11 @@ void finish_dq(const Problem& problem, const BackwardArgs& args, const BackwardW
 void prepare_backward(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
                       cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(workspace.row_tiles * workspace.heads_before);
-  if (problem.head_dim == 128)
+  if (problem.head_dim == 256)
+    prepare<256>(args, workspace, blocks, stream);
+  else if (problem.head_dim == 192)
+    prepare<192, 128>(args, workspace, blocks, stream);
+  else if (problem.head_dim == 128)
     prepare<128>(args, workspace, blocks, stream);
   else
     prepare<64>(args, workspace, blocks, stream);
@@ -218,7 +236,11 @@ void finish_backward(const Problem& problem, const BackwardArgs& args, const Bac
   const auto blocks = static_cast<unsigned>(workspace.row_tiles * workspace.heads_after);
   with_type(args.dq.dtype, [&](auto* output) {
     using Output = std::remove_pointer_t<decltype(output)>;
-    if (problem.head_dim == 128)
+    if (problem.head_dim == 256)
+      finish_large_dq<Output, 256>(problem, args, workspace, blocks, stream);
+    else if (problem.head_dim == 192)
+      finish_large_dq<Output, 192>(problem, args, workspace, blocks, stream);
+    else if (problem.head_dim == 128)
       finish_dq<Output, 128>(problem, args, workspace, blocks, stream);
     else
       finish_dq<Output, 64>(problem, args, workspace, blocks, stream);

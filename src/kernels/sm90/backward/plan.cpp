@@ -70,7 +70,8 @@ BackwardPlan::BackwardPlan(const Problem& problem, const BackwardShape& shape, c
 void BackwardPlan::lay_out_workspace(bool shared) {
   const auto heads_q = static_cast<size_t>(problem_.heads_q),
              heads_kv = static_cast<size_t>(problem_.heads_kv);
-  const auto head_dim = static_cast<size_t>(problem_.head_dim);
+  const auto head_dim = static_cast<size_t>(problem_.head_dim),
+             head_dim_v = static_cast<size_t>(problem_.dim_v());
   const size_t tiles = heads_q * static_cast<size_t>(row_tiles_);
   const size_t key_tiles = heads_kv * static_cast<size_t>(key_tiles_);
   const auto take = [&](size_t bytes) {
@@ -88,7 +89,7 @@ void BackwardPlan::lay_out_workspace(bool shared) {
   if (in_turns) turn_ = take(tiles * 2 * sizeof(int32_t));
   if (shape_.join_tiles > 0) front_ = take(tiles * sizeof(int32_t));
   if (shared) {
-    dkv_ = take(key_tiles * static_cast<size_t>(shape_.keys) * head_dim * 2 * sizeof(float));
+    dkv_ = take(key_tiles * static_cast<size_t>(shape_.keys) * (head_dim + head_dim_v) * sizeof(float));
     parts_ = take(key_tiles * 2 * sizeof(int32_t));
   }
 }
@@ -181,7 +182,10 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
     params.dlse = args.dlse;
     params.dq_rows = view_of(args.dq);
   }
-  launch_backward(problem_.head_dim, problem_.dtype, shape_, params, device_, stream);
+  if (shape_.large)
+    launch_large_backward(problem_, shape_, params, device_, stream);
+  else
+    launch_backward(problem_.head_dim, problem_.dtype, shape_, params, device_, stream);
 
   finish_backward(problem_, args, workspace, stream);
 }

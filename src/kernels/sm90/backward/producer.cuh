@@ -244,7 +244,8 @@ class BackwardLoader {
     }
   }
 
-  // In the order in which consumers need them: K, q, V, do. `head_of_item` counts within the item.
+  // In the order in which consumers need them: K, q, V, do; or q and do first. `head_of_item` counts within
+  // the item.
   __device__ void load_tile(const BackwardItem& item, int head_of_item, const BackwardRun& tile, int limit,
                             int ends) {
     const int head = query_head(item, head_of_item), place = key_place(item), part = item.part();
@@ -253,8 +254,8 @@ class BackwardLoader {
       if (code < 0 ? ~code & kUpperHalfUnseen : code == 0 && limit <= C::kKeys / 2) rests = kUpperRests;
       if (code < 0) code |= kUpperHalfUnseen;  // clears the flag, which is in the complement
     }
-    if (begins_) {
-      load(params_.k, memory_.k, C::kKvBytes, state_.k_full, state_.k_empty, kv_parity_, item.first_key(),
+    if (begins_ && !C::kRowsFirst) {
+      load(params_.k, memory_.k, C::kKBytes, state_.k_full, state_.k_empty, kv_parity_, item.first_key(),
            item.kv_head());
     }
     const int dq_tile = head * params_.row_tiles + tile.tile;
@@ -276,7 +277,7 @@ class BackwardLoader {
         state_.job[q_.slot] = DqJob{dq_tile, tile.first, tile.count | last, turn};
       const bool spans = C::kSpansArrive && code < 0 && !(~code & kManyLayers);
       mbarrier_arrive_expect_tx(state_.q_full[q_.slot],
-                                C::kRowBytes + C::kStatsBytes + (spans ? C::kSpansBytes : 0));
+                                C::kQBytes + C::kStatsBytes + (spans ? C::kSpansBytes : 0));
       if (spans)
         cp_async_bulk_load(shared_address(state_.spans[q_.slot]), params_.spans + int64_t{~code} * C::kKeys,
                            C::kSpansBytes, state_.q_full[q_.slot]);
@@ -288,15 +289,23 @@ class BackwardLoader {
     }
     __syncwarp();
     q_.advance();
+    if constexpr (C::kRowsFirst) load_do(tile.first, head);
     if (begins_) {
-      load(params_.v, memory_.v, C::kKvBytes, state_.v_full, state_.v_empty, kv_parity_, item.first_key(),
+      if constexpr (C::kRowsFirst)
+        load(params_.k, memory_.k, C::kKBytes, state_.k_full, state_.k_empty, kv_parity_, item.first_key(),
+             item.kv_head());
+      load(params_.v, memory_.v, C::kVBytes, state_.v_full, state_.v_empty, kv_parity_, item.first_key(),
            item.kv_head());
       kv_parity_ ^= 1;
     }
-    load(params_.dout, memory_.dout[do_.slot], C::kRowBytes, state_.do_full[do_.slot],
-         state_.do_empty[do_.slot], do_.parity, tile.first, head);
-    do_.advance();
+    if constexpr (!C::kRowsFirst) load_do(tile.first, head);
     begins_ = 0;
+  }
+
+  __device__ void load_do(int token, int head) {
+    load(params_.dout, memory_.dout[do_.slot], C::kDoBytes, state_.do_full[do_.slot],
+         state_.do_empty[do_.slot], do_.parity, token, head);
+    do_.advance();
   }
 
   __device__ void load(const CUtensorMap& map, const uint8_t* destination, uint32_t bytes, Mbarrier& full,

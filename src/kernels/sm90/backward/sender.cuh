@@ -150,10 +150,12 @@ __device__ void send_dq(const BackwardParams& params, BackwardStreamMemory<C>& m
   cp_async_bulk_wait_group();
 }
 
-// A warp for each stream whose threads add dq in order. It polls for the tile's turn while they compute. Once
-// all of them have added, it passes the turn on, which takes until the sums are in memory.
+// A warp for each stream whose threads add dq in order, or for each of two warpgroups that add apart. It
+// polls for the tile's turn while they compute. Once all of them have added, it passes the turn on, which
+// takes until the sums are in memory.
 template <class C>
-__device__ void keep_turns(const BackwardParams& params, BackwardStreamState<C>& state, int lane) {
+__device__ void keep_turns(const BackwardParams& params, BackwardStreamState<C>& state, int lane,
+                           int adder = 0) {
   RingPosition<C::kQStages> q;
   int first = -32, turns = 0;  // of the walk, one a lane, from place `first` on
   for (uint32_t parity = 0;; parity ^= 1) {
@@ -168,14 +170,14 @@ __device__ void keep_turns(const BackwardParams& params, BackwardStreamState<C>&
       turns = __ldg(params.turns + first + lane);
     }
     const int32_t own = adds ? __shfl_sync(0xffffffff, turns, place - first) : -1;
-    int32_t* turn = params.turn + int64_t{tile} * 2;
+    int32_t* turn = params.turn + int64_t{tile} * 2 + adder;
     if (lane == 0) {
       if (adds)
         while (ld_acquire(turn) != own) {
         }
-      state.turn[0] = own;
-      mbarrier_arrive(state.turn_come[0]);
-      mbarrier_wait(state.dq_added[0], parity);
+      state.turn[adder] = own;
+      mbarrier_arrive(state.turn_come[adder]);
+      mbarrier_wait(state.dq_added[adder], parity);
       // The additions precede this release, as they precede the threads' arrivals at the barrier.
       if (adds) st_release(turn, own + 1);
     }

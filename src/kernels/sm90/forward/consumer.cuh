@@ -13,6 +13,7 @@
 #include "kernels/sm90/isa/dependent_launch.cuh"
 #include "kernels/sm90/isa/ptx.cuh"
 #include "kernels/sm90/isa/wgmma.cuh"
+#include "kernels/sm90/row_of_quad.cuh"
 
 namespace longspan::sm90 {
 
@@ -20,8 +21,8 @@ template <class C>
 class Consumer {
  public:
   using Element = typename C::Element;
-  using OutputProduct = Wgmma<Element, C::kHeadDim>;
-  static constexpr int kOutputs = C::kHeadDim / 2;
+  using OutputProduct = Wgmma<Element, C::kHeadDimV>;
+  static constexpr int kOutputs = C::kHeadDimV / 2;
 
   // `warpgroup` counts within the stream.
   __device__ Consumer(const ForwardParams& params, StreamSharedMemory<C>& memory, StreamBarriers<C>& barriers,
@@ -47,15 +48,16 @@ class Consumer {
       uint32_t spans[2];
       prefetch_spans(note, spans);
       wait_q();
-      if constexpr (C::kQBuffers == 1) {
+      if constexpr (C::kQBuffers == 1 && !C::kLoneQuery) {
         __syncwarp();
         if (lane_ == 0) mbarrier_arrive(barriers_.o_full[0]);  // there is no output yet
       }
       issue_scores(s);
-      look_ahead<1>();
+      look_ahead<C::kSecondK>();
       wgmma_wait_group<0>();
       pin_registers(s);
-      release_k<1>();
+      release_k<C::kSecondK>();
+      release_q(note);
       mask(s, note, spans);
       softmax.begin(s, params_.scale_log2);
       if (!softmax.template exponentiate<Element>(s, p, params_.scale_log2)) {
@@ -69,7 +71,10 @@ class Consumer {
       note = wait_k();
       if (note.is(kEndOfWork)) break;
       if (note.is(kFirstTile)) {  // this tile's first product is the next item's
-        q_.advance();
+        if constexpr (C::kLoneQuery)
+          ++item_;
+        else
+          q_.advance();
         wait_q();
       }
       multiply<0>(note, softmax, o, p, accumulate, steps);
@@ -79,7 +84,9 @@ class Consumer {
     issue_outputs(o, p, accumulate, steps);
     wgmma_wait_group<0>();
     pin_registers(o);
-    if constexpr (C::kQBuffers == 1) {  // the previous output has left the buffer
+    if constexpr (C::kLoneQuery) {
+      write_outputs(o, softmax, 0, item_ % C::kItemNotes);
+    } else if constexpr (C::kQBuffers == 1) {  // the previous output has left the buffer
       q_.advance();
       mbarrier_wait(barriers_.q_full[0], q_.parity);
       write_outputs(o, softmax, 0, q_.parity ^ 1);
@@ -117,6 +124,7 @@ class Consumer {
     wgmma_wait_group<1>();
     pin_registers(s);
     release_k<2>();
+    release_q(note);
     mask(s, note, spans);
     wgmma_wait_group<0>();
     pin_registers(o);
@@ -124,7 +132,10 @@ class Consumer {
     steps = note.cut.steps();
     accumulate = !first;
     if (first) {
-      write_outputs(o, softmax, C::kQBuffers == 1 ? 0 : q_.slot ^ 1, item_slot(q_) ^ 1);
+      if constexpr (C::kLoneQuery)
+        write_outputs(o, softmax, 0, (item_ - 1) % C::kItemNotes);
+      else
+        write_outputs(o, softmax, C::kQBuffers == 1 ? 0 : q_.slot ^ 1, item_slot(q_) ^ 1);
       softmax.begin(s, scale_log2);
     }
     bool exact = !first && !softmax.settled;
@@ -167,7 +178,10 @@ class Consumer {
   }
 
   __device__ __forceinline__ void wait_q() {
-    mbarrier_wait(barriers_.q_full[q_.slot], q_.parity);
+    if constexpr (C::kLoneQuery)
+      mbarrier_wait(barriers_.q_full[warpgroup_], item_ % 2);
+    else
+      mbarrier_wait(barriers_.q_full[q_.slot], q_.parity);
     if constexpr (C::kQueryInRegisters) {
 #pragma unroll
       for (int i = 0; i < C::kHeadDim / 16; ++i) ldmatrix_x4(chunk_address(q_.slot, i), query_[i]);
@@ -180,6 +194,10 @@ class Consumer {
     const int row = row_ % 64 - lane_ / 4 + lane_ % 16, chunk = step % 4 * 2 + lane_ / 16;
     return shared_address(memory_.q[slot][warpgroup_]) + step / 4 * C::kQPanelBytes + row * kPanelRowBytes +
            (chunk ^ (row & 7)) * 16;
+  }
+
+  __device__ __forceinline__ uint32_t slot_address(int slot) const {
+    return shared_address(memory_.kv) + C::slot_offset(slot);
   }
 
   // In a pair, releases the slot in both CTAs, since either may load into it. Lane 0, which has read the
@@ -202,12 +220,18 @@ class Consumer {
     v_.template advance<2>();
   }
 
+  // Once the item's last scores are there, the next item's q may replace this one's.
+  __device__ __forceinline__ void release_q(const TileNote& note) {
+    if constexpr (C::kLoneQuery)
+      if (note.is_last() && lane_ == 0) mbarrier_arrive(barriers_.q_empty[warpgroup_]);
+  }
+
   // s = q k^T for the first 2 * kCount keys of the tile.
   template <int kCount>
   __device__ __forceinline__ void issue_scores(float (&s)[kCount]) {
     using Product = Wgmma<Element, 2 * kCount>;
     const uint64_t q = descriptor_k_major(shared_address(memory_.q[q_.slot][warpgroup_]));
-    const uint64_t k = descriptor_k_major(shared_address(memory_.kv[k_.slot]));
+    const uint64_t k = descriptor_k_major(slot_address(k_.slot));
     pin_registers(s);
     wgmma_fence();
 #pragma unroll
@@ -228,7 +252,7 @@ class Consumer {
                                                 int accumulate, int steps) {
     if constexpr (kWidth + 1 < C::kWidths)
       if (steps > C::width(kWidth) / kStepKeys) return issue_outputs<kWidth + 1>(o, p, accumulate, steps);
-    const uint64_t v = descriptor_n_major(shared_address(memory_.kv[v_.slot]), C::kKvPanelBytes);
+    const uint64_t v = descriptor_n_major(slot_address(v_.slot), C::kKvPanelBytes);
     pin_registers(o);
     wgmma_fence();
 #pragma unroll
@@ -245,10 +269,14 @@ class Consumer {
                  static_cast<uint32_t>(layer * params_.rows_per_tile + (row >> params_.log2_pack)));
   }
 
+  static __device__ __forceinline__ int32_t first_layer_of(const TileNote& note) {
+    return C::kLoneQuery ? note.first_layer & ~kLastTile : note.first_layer;
+  }
+
   __device__ __forceinline__ void prefetch_spans(const TileNote& note, uint32_t (&spans)[2]) const {
     if (note.cut.layers() > 0) {
-      spans[0] = span_of(note.first_layer, row_);
-      spans[1] = span_of(note.first_layer, row_ + 8);
+      spans[0] = span_of(first_layer_of(note), row_);
+      spans[1] = span_of(first_layer_of(note), row_ + 8);
     }
   }
 
@@ -265,11 +293,24 @@ class Consumer {
       for (int layer = 1; layer < note.cut.layers(); ++layer)
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-          const uint32_t span = span_of(note.first_layer + layer, row_ + 8 * r);
+          const uint32_t span = span_of(first_layer_of(note) + layer, row_ + 8 * r);
           bits.add(r, span & 0xffff, span >> 16, quad_column);
         }
     }
     bits.apply(s, cut_steps);
+  }
+
+  // Hands the buffer with o over to the store warp.
+  __device__ __forceinline__ void release_o(int slot) {
+    if constexpr (C::kLoneQuery) return;
+    __syncwarp();
+    if (lane_ == 0) mbarrier_arrive(barriers_.o_full[slot]);
+  }
+
+  // The lane's first element of a row of o.
+  __device__ __forceinline__ Element* raw_row(int token, int head) const {
+    return static_cast<Element*>(params_.o_raw) + token * params_.o_token_stride +
+           head * params_.o_head_stride + 8 * (lane_ % 4);
   }
 
   // The epilogue: normalizes o and sends it off, through the shared memory of its q or, in fp32, directly;
@@ -307,25 +348,39 @@ class Consumer {
       write_merged(o, softmax, sum, factor, first_token, first_head, rows, slot);
       return;
     }
-    if (params_.o_f32 == nullptr) {
+    if constexpr (!C::kLoneQuery)
+      if (params_.o_f32 == nullptr) {
 #pragma unroll
-      for (int i = 0; i < C::kHeadDim / 16; ++i) {
-        uint32_t packed[4];
+        for (int i = 0; i < C::kHeadDim / 16; ++i) {
+          uint32_t packed[4];
 #pragma unroll
-        for (int j = 0; j < 4; ++j)
-          packed[j] = cvt_x2<Element>(o[8 * i + 2 * j] * factor[j % 2], o[8 * i + 2 * j + 1] * factor[j % 2]);
-        stmatrix_x4(chunk_address(slot, i), packed[0], packed[1], packed[2], packed[3]);
+          for (int j = 0; j < 4; ++j)
+            packed[j] =
+                cvt_x2<Element>(o[8 * i + 2 * j] * factor[j % 2], o[8 * i + 2 * j + 1] * factor[j % 2]);
+          stmatrix_x4(chunk_address(slot, i), packed[0], packed[1], packed[2], packed[3]);
+        }
+        fence_proxy_async();
       }
-      fence_proxy_async();
-    }
-    __syncwarp();
-    if (lane_ == 0) mbarrier_arrive(barriers_.o_full[slot]);
+    release_o(slot);
 
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int row = row_ + 8 * r;
       const int token = first_token + (row >> params_.log2_pack);
       const int head = first_head + (row & ((1 << params_.log2_pack) - 1));
+      if constexpr (C::kLoneQuery)
+        if (params_.o_f32 == nullptr) {
+          const bool there = row >> params_.log2_pack < rows;
+#pragma unroll
+          for (int i = 0; i < kOutputs / 16; ++i) {
+            uint32_t packed[4];
+#pragma unroll
+            for (int j = 0; j < 4; ++j)
+              packed[j] = cvt_x2<Element>(o[16 * i + 4 * j + 2 * r] * factor[r],
+                                          o[16 * i + 4 * j + 2 * r + 1] * factor[r]);
+            store_row_of_quad(raw_row(token, head) + 32 * i, packed, lane_, there);
+          }
+        }
       if (row >> params_.log2_pack >= rows) continue;
       if (lane_ % 4 == 0)
         params_.lse[int64_t{head} * params_.tokens_q + token] =
@@ -483,6 +538,14 @@ class Consumer {
 #pragma unroll
           for (int i = 0; i < kGroup; ++i) *reinterpret_cast<float2*>(out + 8 * (first + i)) = value[i][r];
         }
+      } else if constexpr (C::kLoneQuery) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          uint32_t packed[kGroup];
+#pragma unroll
+          for (int i = 0; i < kGroup; ++i) packed[i] = cvt_x2<Element>(value[i][r].x, value[i][r].y);
+          store_row_of_quad(raw_row(token[r], head[r]) + 8 * first, packed, lane_, there[r]);
+        }
       } else {
 #pragma unroll
         for (int i = 0; i < kGroup; i += 2)
@@ -492,9 +555,8 @@ class Consumer {
                       cvt_x2<Element>(value[i + 1][1].x, value[i + 1][1].y));
       }
     }
-    if (params_.o_f32 == nullptr) fence_proxy_async();
-    __syncwarp();
-    if (lane_ == 0) mbarrier_arrive(barriers_.o_full[slot]);
+    if (!C::kLoneQuery && params_.o_f32 == nullptr) fence_proxy_async();
+    release_o(slot);
 #pragma unroll
     for (int r = 0; r < 2; ++r)
       if (changes[r] && lane_ % 4 == 0) params_.lse[int64_t{head[r]} * params_.tokens_q + token[r]] = lse[r];
@@ -506,7 +568,8 @@ class Consumer {
   const int warpgroup_, lane_, half_, row_;
   uint32_t query_[C::kHeadDim / 16][4];  // operand a of the first product, if kQueryInRegisters
   RingPosition<C::kQBuffers> q_;
-  RingPosition<C::kSlots> k_, v_{2, 0};
+  RingPosition<C::kSlots> k_, v_{C::kFirstV, 0};
+  uint32_t item_ = 0;                    // only with C::kLoneQuery
   TileNote note_{TileCut(kNotRead), 0};  // of the next tile, once it is read
   bool k_ready_ = false, v_ready_ = false;
 };

@@ -10,6 +10,7 @@
 //   two streams       2 x 64                2 x 64         registers                2
 //   CTA pair          2 x 128               128            registers                1, K and V by multicast
 //   three warpgroups  192                   128            shared memory (2)        1, head_dim 64
+//   192/128, 256      128                   128, 80        shared memory (1)        1, head_dim above 128
 //
 // Rows are tokens times query heads of a GQA group. A stream has a load warp, a store warp and its consumers.
 // It takes work items (row tile, heads) from a counter, heaviest first. Timeline, [...] is on the tensor
@@ -25,7 +26,8 @@
 // exponentials. They need no barrier for that, and named barriers were slower
 // (docs/lab/2026-11-sm90-forward.md, version 2). At head_dim 64 a warpgroup's exponentials take twice as long
 // as its products, so there are three. If the last wave is split, the warp that arrives last at its
-// rows merges the parts.
+// rows merges the parts. Above head_dim 128 there is room for one q and none for o: the next q is loaded
+// behind the item's last scores, and consumers store o from registers.
 #pragma once
 
 #include <cstdint>
@@ -41,11 +43,11 @@ namespace longspan::sm90 {
 template <class C>
 __device__ void init_barriers(StreamBarriers<C>& b) {
   constexpr int kConsumerWarps = 4 * C::kWarpgroups;
-  for (int i = 0; i < C::kQBuffers; ++i) {
+  for (int i = 0; i < C::kQBarriers; ++i) {
     mbarrier_init(b.q_full[i], 1);
-    mbarrier_init(b.q_empty[i], 1);
-    mbarrier_init(b.o_full[i], kConsumerWarps);
+    mbarrier_init(b.q_empty[i], C::kLoneQuery ? 4 : 1);  // the warps of a warpgroup, or the store warp
   }
+  for (int i = 0; i < C::kQBuffers; ++i) mbarrier_init(b.o_full[i], kConsumerWarps);
   for (int i = 0; i < C::kSlots; ++i) {
     mbarrier_init(b.full[i], 1);
     mbarrier_init(b.empty[i], C::kPaired ? 2 * kConsumerWarps : kConsumerWarps);
@@ -69,7 +71,7 @@ __global__ void __launch_bounds__(C::kThreads, 1) sm90_forward(const __grid_cons
     prefetch_tensormap(params.q);
     prefetch_tensormap(params.k);
     prefetch_tensormap(params.v);
-    if (params.o_f32 == nullptr) prefetch_tensormap(params.o);
+    if (!C::kLoneQuery && params.o_f32 == nullptr) prefetch_tensormap(params.o);
     for (int i = 0; i < C::kStreams; ++i) init_barriers<C>(shared.barriers[i]);
     fence_mbarrier_init();
   }
@@ -88,7 +90,7 @@ __global__ void __launch_bounds__(C::kThreads, 1) sm90_forward(const __grid_cons
       if (warp % 2 == 0) {
         Loader<C>(params, shared.stream[stream], shared.barriers[stream], lane, half)
             .run(worker + stream, workers);
-      } else if (lane == 0)
+      } else if (!C::kLoneQuery && lane == 0)
         store_outputs<C>(params, shared.stream[stream], shared.barriers[stream]);
     }
   } else {

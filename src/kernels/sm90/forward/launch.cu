@@ -8,78 +8,19 @@
 #include "base/cuda/cuda.h"
 #include "base/cuda/cuda_check.h"
 #include "base/error.h"
-#include "kernels/gpu/shared_memory_grant.h"
-#include "kernels/sm90/forward/kernel.cuh"
 #include "kernels/sm90/forward/launch.h"
-#include "kernels/sm90/isa/dependent_launch.cuh"
+#include "kernels/sm90/forward/launch_large.h"
+#include "kernels/sm90/forward/start.cuh"
 #include "kernels/sm90/isa/tensor_map.h"
 
 namespace longspan::sm90 {
 namespace {
 
-template <class C>
-int shared_bytes() {
-  constexpr int kBytes = sizeof(SharedMemoryPlan<C>);
-  static_assert(kBytes <= 227 * 1024, "the shared memory plan is larger than a CTA may have");
-  static gpu::SharedMemoryGrant grant;
-  grant.allow(sm90_forward<C>, kBytes);
-  return kBytes;
-}
-
-// The launch configuration of `ctas` CTAs, in clusters of two if they are pairs.
-template <class C>
-struct ForwardLaunch {
-  cudaLaunchAttribute attributes[2] = {};
-  cudaLaunchConfig_t config = {};
-  // `dependent`: it may begin while the kernel before runs.
-  ForwardLaunch(int64_t ctas, bool dependent, cudaStream_t stream) {
-    attributes[0] = dependent_launch();
-    attributes[0].val.programmaticStreamSerializationAllowed = dependent ? 1 : 0;
-    attributes[1].id = cudaLaunchAttributeClusterDimension;
-    attributes[1].val.clusterDim = {2, 1, 1};
-    config.gridDim = static_cast<unsigned>(ctas);
-    config.blockDim = C::kThreads;
-    config.dynamicSmemBytes = static_cast<size_t>(shared_bytes<C>());
-    config.stream = stream;
-    config.attrs = attributes;
-    config.numAttrs = C::kPaired ? 2 : 1;
-  }
-  ForwardLaunch(const ForwardLaunch&) = delete;
-};
-
-// Sets counters to zero. The forward kernel begins meanwhile and waits before it uses them.
+// Sets counters to zero.
 __global__ void clear_counters(int4* counters, int fours) {
   griddepcontrol_launch_dependents();
   for (int i = static_cast<int>(threadIdx.x); i < fours; i += static_cast<int>(blockDim.x))
     counters[i] = make_int4(0, 0, 0, 0);
-}
-
-template <class C>
-void start(ForwardParams& params, const Device& device, int32_t workers, cudaStream_t stream) {
-  if constexpr (!C::kMerges)
-    if (params.part_lse != nullptr) return start<Merging<C>>(params, device, workers, stream);
-  int64_t ctas = 0;
-  bool counts = false;
-  if constexpr (C::kPaired) {
-    const int64_t items =
-        C::kSplits ? int64_t{params.whole_items} + params.parts_count : params.order.items();
-    ctas = 2 * std::min<int64_t>(workers, items);
-    counts = C::kSplits && params.parts_count > 0;
-  } else {
-    const int64_t blocks = (int64_t{params.order.items()} + C::kStreams - 1) / C::kStreams;
-    ctas = std::min<int64_t>(device.units, blocks);
-    counts = blocks > ctas;
-    if (!counts) params.next_item = nullptr;
-  }
-  // Only a kernel that counts waits for the one before, so only then may it begin early: behind
-  // clear_counters(), which begins when q, k and v are there.
-  if (counts) {
-    clear_counters<<<1, 128, 0, stream>>>(reinterpret_cast<int4*>(params.next_item),
-                                          params.counter_bytes / static_cast<int>(sizeof(int4)));
-    LONGSPAN_CUDA_LAUNCHED();
-  }
-  const ForwardLaunch<C> launch(ctas, counts, stream);
-  LONGSPAN_CUDA(cudaLaunchKernelEx(&launch.config, sm90_forward<C>, params));
 }
 
 template <class Element>
@@ -93,25 +34,25 @@ void start_for(int64_t head_dim, const ForwardShape& shape, ForwardParams& param
     LONGSPAN_CHECK(is(128, 128, 128, 1),
                    "no CTA pair of the forward kernel has head_dim {}, {} columns of {} and {} streams",
                    head_dim, shape.columns, shape.piece, shape.streams);
-    return start<Paired<ForwardConfig<Element, 128, 128, 128, 1>>>(params, device, workers, stream);
+    return start_forward<Paired<ForwardConfig<Element, 128, 128, 128, 1>>>(params, device, workers, stream);
   }
   if (is(128, 160, 160, 1))
-    return start<ForwardConfig<Element, 128, 160, 160, 1>>(params, device, workers, stream);
+    return start_forward<ForwardConfig<Element, 128, 160, 160, 1>>(params, device, workers, stream);
   if (is(128, 128, 128, 1))
-    return start<ForwardConfig<Element, 128, 128, 128, 1>>(params, device, workers, stream);
+    return start_forward<ForwardConfig<Element, 128, 128, 128, 1>>(params, device, workers, stream);
   if (is(128, 128, 64, 1))
-    return start<ForwardConfig<Element, 128, 128, 64, 1>>(params, device, workers, stream);
+    return start_forward<ForwardConfig<Element, 128, 128, 64, 1>>(params, device, workers, stream);
   if (is(128, 128, 64, 2))
-    return start<ForwardConfig<Element, 128, 128, 64, 2>>(params, device, workers, stream);
+    return start_forward<ForwardConfig<Element, 128, 128, 64, 2>>(params, device, workers, stream);
 #ifndef LONGSPAN_SM90_FORWARD_TRIALS
   if (is(64, 128, 128, 1, 3))
-    return start<ForwardConfig<Element, 64, 128, 128, 1, 3>>(params, device, workers, stream);
+    return start_forward<ForwardConfig<Element, 64, 128, 128, 1, 3>>(params, device, workers, stream);
   if (is(64, 128, 128, 1))
-    return start<ForwardConfig<Element, 64, 128, 128, 1>>(params, device, workers, stream);
+    return start_forward<ForwardConfig<Element, 64, 128, 128, 1>>(params, device, workers, stream);
   if (is(64, 128, 64, 1))
-    return start<ForwardConfig<Element, 64, 128, 64, 1>>(params, device, workers, stream);
+    return start_forward<ForwardConfig<Element, 64, 128, 64, 1>>(params, device, workers, stream);
   if (is(64, 128, 64, 2))
-    return start<ForwardConfig<Element, 64, 128, 64, 2>>(params, device, workers, stream);
+    return start_forward<ForwardConfig<Element, 64, 128, 64, 2>>(params, device, workers, stream);
 #endif
   LONGSPAN_CHECK(
       false,
@@ -120,6 +61,12 @@ void start_for(int64_t head_dim, const ForwardShape& shape, ForwardParams& param
 }
 
 }  // namespace
+
+void clear_forward_counters(const ForwardParams& params, cudaStream_t stream) {
+  clear_counters<<<1, 128, 0, stream>>>(reinterpret_cast<int4*>(params.next_item),
+                                        params.counter_bytes / static_cast<int>(sizeof(int4)));
+  LONGSPAN_CUDA_LAUNCHED();
+}
 
 int32_t pairs_at_a_time(const Device& device) {
   using Pair = Paired<ForwardConfig<__nv_bfloat16, 128, 128, 128, 1>>;  // needs as much shared memory as any
@@ -150,11 +97,11 @@ void launch_forward(const Problem& problem, const ForwardShape& shape, const Dev
     params.o_token_stride = args.o.token_stride;
     params.o_head_stride = args.o.head_stride;
   } else {
-    params.o = query_map(args.o, 64 / shape.pack, shape.pack);
+    if (!is_large(problem)) params.o = query_map(args.o, 64 / shape.pack, shape.pack);
     params.o_raw = args.o.data;
     params.o_token_stride = args.o.token_stride;
     params.o_head_stride = args.o.head_stride;
-    if (shape.row_tiles == RowTiles::kOfBlocks)
+    if (!is_large(problem) && shape.row_tiles == RowTiles::kOfBlocks)
       for (int i = 0; 1 << i < 64 / shape.pack; ++i)
         params.o_panel[i] = query_panel_map(args.o, 1 << i, shape.pack);
   }
@@ -192,6 +139,7 @@ void launch_forward(const Problem& problem, const ForwardShape& shape, const Dev
   params.scale = problem.softmax_scale();
   params.scale_log2 = params.scale * std::numbers::log2e_v<float>;
   if constexpr (kFaulty) params.fault = fault_asked_for();
+  if (is_large(problem)) return start_large_forward(problem, shape, params, device, stream);
 #ifndef LONGSPAN_SM90_FORWARD_TRIALS
   if (problem.dtype != DType::kBF16)
     return start_for<__half>(problem.head_dim, shape, params, device, map.workers, stream);

@@ -29,12 +29,12 @@ ForwardPlan::ForwardPlan(const Problem& problem, const ForwardShape& shape, cons
   map_.whole_items = split.has_parts() ? split.whole_items : map_.order.items();
   map_.parts = pack_.at<const ItemPart>(parts);
   map_.parts_count = static_cast<int32_t>(split.parts.size());
-  lay_out_workspace(split.slots, problem.head_dim);
+  lay_out_workspace(split.slots, problem.dim_v());
   constexpr size_t kMostKept = size_t{4} << 20;  // bytes
   if (map.bytes() > kMostKept) map = ForwardMap();
 }
 
-void ForwardPlan::lay_out_workspace(int32_t slots, int64_t head_dim) {
+void ForwardPlan::lay_out_workspace(int32_t slots, int64_t head_dim_v) {
   constexpr size_t kWarps = 8;  // consumer warps of a CTA
   const size_t blocks = static_cast<size_t>(slots) * 2;
   const size_t rows = blocks * static_cast<size_t>(shape_.tile_rows());
@@ -47,7 +47,7 @@ void ForwardPlan::lay_out_workspace(int32_t slots, int64_t head_dim) {
   workspace_.arrived = take(blocks * kWarps * sizeof(int32_t));
   workspace_.zeros_bytes = workspace_.bytes;
   workspace_.scratch_rows = take(rows * sizeof(float2));
-  workspace_.scratch_o = take(rows * static_cast<size_t>(head_dim) * sizeof(float));
+  workspace_.scratch_o = take(rows * static_cast<size_t>(head_dim_v) * sizeof(float));
 }
 
 void ForwardPlan::run(const Problem& problem, const ForwardArgs& args, const Device& device, Stream stream) {

@@ -18,7 +18,7 @@ class ForwardPlan {
   void run(const Problem& problem, const ForwardArgs& args, const Device& device, Stream stream);
 
  private:
-  void lay_out_workspace(int32_t slots, int64_t head_dim);
+  void lay_out_workspace(int32_t slots, int64_t head_dim_v);
 
   ForwardShape shape_;
   gpu::DevicePack pack_;

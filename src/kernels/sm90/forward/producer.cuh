@@ -146,8 +146,10 @@ class Loader {
             add_piece(column + t * C::kPiece);
             ++t;
           }
-          if (is_cut || pieces_ == C::kPieces || (is_last && t == tiles))
-            load_tile(is_cut && !flush ? cut : whole(pieces_), first_layer);
+          if (is_cut || pieces_ == C::kPieces || (is_last && t == tiles)) {
+            const bool noted = C::kLoneQuery && is_last && t == tiles;
+            load_tile(is_cut && !flush ? cut : whole(pieces_), noted ? first_layer | kLastTile : first_layer);
+          }
         }
       }
       batch = ahead;
@@ -167,6 +169,22 @@ class Loader {
     return TileCut(steps, kAllSteps & ~((1u << steps) - 1), 0);
   }
 
+  // Each warpgroup's rows, once it has released those of the item before.
+  __device__ void load_lone_q() {
+    for (int w = 0; w < C::kWarpgroups; ++w) {
+      Mbarrier& full = barriers_.q_full[w];
+      mbarrier_wait(barriers_.q_empty[w], item_ % 2 ^ 1);
+      if (lane_ == 0) {
+        if (w == 0) barriers_.item[item_ % C::kItemNotes] = ItemNote{token_, head_ << 8 | rows_, 0, 0};
+        mbarrier_arrive_expect_tx(full, C::kQBytes);
+        cp_async_bulk_tensor_load(shared_address(memory_.q[0][w]), params_.q, full, 0, head_,
+                                  token_ + w * (64 >> params_.log2_pack), 0, CachePolicy::kEvictFirst);
+      }
+      __syncwarp();
+    }
+    ++item_;
+  }
+
   __device__ void load_q() {
     Mbarrier& full = barriers_.q_full[q_.slot];
     mbarrier_wait(barriers_.q_empty[q_.slot], q_.parity ^ 1);
@@ -183,17 +201,18 @@ class Loader {
 
   // Loads as many keys as are multiplied. Missing pieces repeat the last one, since the slot might hold
   // NaNs.
-  __device__ void fill(const CUtensorMap& map, int column, int pieces, int head) {
-    Mbarrier& full = barriers_.full[ring_.slot];
-    const uint32_t slot = shared_address(memory_.kv[ring_.slot]);
+  template <uint32_t kBytes>
+  __device__ void fill(int slot_number, const CUtensorMap& map, int column, int pieces, int head) {
+    Mbarrier& full = barriers_.full[slot_number];
+    const uint32_t slot = shared_address(memory_.kv) + C::slot_offset(slot_number);
     if constexpr (C::kPaired) {
       if (lane_ != 0) return;
-      mbarrier_arrive_expect_tx(full, C::kKvBytes);
+      mbarrier_arrive_expect_tx(full, kBytes);
       cp_async_bulk_tensor_load_multicast(slot + half_ * C::kKvPanelBytes, map, full, 0, column, half_, head,
                                           3, CachePolicy::kEvictLast);
     } else if constexpr (C::kPieces == 1) {
       if (lane_ != 0) return;
-      mbarrier_arrive_expect_tx(full, C::kKvBytes);
+      mbarrier_arrive_expect_tx(full, kBytes);
       cp_async_bulk_tensor_load(slot, map, full, 0, column, 0, head, CachePolicy::kEvictLast);
     } else {
       const int loads = C::kPanels * pieces;
@@ -212,14 +231,16 @@ class Loader {
     const int loaded = cut.steps() * kStepKeys <= C::width(0) ? kNarrowPieces : C::kPieces;
     mbarrier_wait(barriers_.empty[ring_.slot], ring_.parity ^ 1);
     if (lane_ == 0) barriers_.tile[ring_.slot] = {TileCut(cut.bits | first_tile_), first_layer};
-    fill(params_.k, column_, loaded, kv_head_);
+    fill<C::kKBytes>(ring_.slot, params_.k, column_, loaded, kv_head_);
     __syncwarp();
-    ring_.advance();
+    ring_.template advance<kStep>();
     // q of an item follows its first tile of K: consumers may wait for that tile before they write the
-    // output that still has the buffer of q.
-    if (first_tile_) load_q();
+    // output that still has the buffer of q. A lone q also follows the last V, since it may have to wait for
+    // the last scores.
+    if constexpr (C::kLoneQuery) load_pending_v();
+    if (first_tile_) C::kLoneQuery ? load_lone_q() : load_q();
     first_tile_ = 0;
-    load_pending_v();
+    if constexpr (!C::kLoneQuery) load_pending_v();
     pending_pieces_ = loaded;
     pending_column_ = column_;
     pending_head_ = kv_head_;
@@ -229,10 +250,16 @@ class Loader {
 
   __device__ void load_pending_v() {
     if (pending_pieces_ == 0) return;
-    mbarrier_wait(barriers_.empty[ring_.slot], ring_.parity ^ 1);
-    fill(params_.v, pending_column_, pending_pieces_, pending_head_);
+    mbarrier_wait(barriers_.empty[v_ring().slot], v_ring().parity ^ 1);
+    fill<C::kVBytes>(v_ring().slot, params_.v, pending_column_, pending_pieces_, pending_head_);
     __syncwarp();
-    ring_.advance();
+    v_ring().template advance<kStep>();
+  }
+  __device__ RingPosition<C::kSlots>& v_ring() {
+    if constexpr (C::kUneven)
+      return v_ring_;
+    else
+      return ring_;
   }
 
   // Tells the other warps that there is no more work.
@@ -243,8 +270,9 @@ class Loader {
       mbarrier_arrive(barriers_.full[ring_.slot]);
     }
     __syncwarp();
-    ring_.advance();
+    ring_.template advance<kStep>();
     load_pending_v();
+    if constexpr (C::kLoneQuery) return;                       // there is no store warp
     mbarrier_wait(barriers_.q_empty[q_.slot], q_.parity ^ 1);  // not before the consumers know
     if (lane_ == 0) {
       barriers_.item[item_slot(q_)] = ItemNote{0, 0, 1, 0};
@@ -268,7 +296,9 @@ class Loader {
   int pieces_ = 0, column_ = 0;  // gathered so far; the column is the lane's own
   int pending_pieces_ = 0, pending_column_ = 0, pending_head_ = 0;  // of the tile whose V is not loaded yet
   RingPosition<C::kQBuffers> q_;
-  RingPosition<C::kSlots> ring_;
+  static constexpr int kStep = C::kUneven ? 2 : 1;        // slots
+  RingPosition<C::kSlots> ring_, v_ring_{C::kFirstV, 0};  // v_ring_: only with C::kUneven
+  uint32_t item_ = 0;                                     // in place of q_ with C::kLoneQuery
 };
 
 // All CTAs together prefetch the plan to L2. Its loads depend on each other, and each would be a trip to

@@ -247,4 +247,19 @@ __device__ __forceinline__ uint32_t scale_x2<__nv_bfloat16>(uint32_t pair, float
   return product;
 }
 
+// Two packed elements as floats.
+template <class Element>
+__device__ __forceinline__ float2 unpack_x2(uint32_t pair);
+
+template <>
+__device__ __forceinline__ float2 unpack_x2<__nv_bfloat16>(uint32_t pair) {
+  return make_float2(__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u));
+}
+
+template <>
+__device__ __forceinline__ float2 unpack_x2<__half>(uint32_t pair) {
+  return make_float2(__half2float(__ushort_as_half(static_cast<unsigned short>(pair))),
+                     __half2float(__ushort_as_half(static_cast<unsigned short>(pair >> 16))));
+}
+
 }  // namespace longspan::sm90

@@ -15,6 +15,9 @@ namespace longspan::sm90::h200::forward {
 inline constexpr int kColumns = 128, kWideColumns = 160;
 inline constexpr int64_t kWideMinKeys = 1025, kWideMinKeysOfRow = 600;
 
+// Of head_dim 256: as wide as shared memory allows.
+inline constexpr int kColumnsOf256 = 80;
+
 // Dense masks of this head_dim have three consumer warpgroups: forward, version 15.
 inline constexpr int64_t kThreeWarpgroupsHeadDim = 64;
 

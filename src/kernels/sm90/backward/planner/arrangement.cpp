@@ -60,7 +60,7 @@ std::vector<DeviceRun*> with_unseen_half(CompiledMap& map) {
 class Arranger {
  public:
   Arranger(const Problem& problem, const BackwardShape& shape, int64_t units)
-      : problem_(problem), shape_(shape), units_(units), workers_(units * (128 / shape.keys)) {}
+      : problem_(problem), shape_(shape), units_(units), workers_(units * shape.streams()) {}
 
   BackwardArrangement arrange() {
     const auto masks = static_cast<int64_t>(problem_.masks->size());
@@ -210,7 +210,7 @@ class Arranger {
             .row_tiles = result_.row_tiles,
             .group = static_cast<int32_t>(problem_.group_size()),
             .workers = static_cast<int32_t>(std::min(workers_, items)),
-            .streams = shape_.keys == 64 ? 2 : 1,
+            .streams = shape_.streams(),
             .kv_heads = static_cast<int32_t>(problem_.heads_kv),
             .section_heads = section_heads(),
             .last_section = last_section(),

@@ -97,9 +97,28 @@ BackwardShape shape_of_same_launches(const Problem& problem) {
   return shape;
 }
 
+// Above head_dim 128 there is one instance for each store.
+BackwardShape large_shape(const Problem& problem) {
+  BackwardShape shape;
+  shape.large = true;
+  shape.kind = kind_of(problem, block_alignment(*problem.masks));
+  shape.keys = 64;
+  shape.store = problem.deterministic ? BackwardStore::kOrdered : BackwardStore::kRegisters;
+  shape.in_rows = shape.aligned = shape.by_time = false;
+  if (problem.same_launches || problem.deterministic) return shape;
+  if (shape.kind == BackwardKind::kScattered || shape.kind == BackwardKind::kBlocks)
+    shape.section_units = tuned::kScatteredSectionUnits;
+  if (shape.kind == BackwardKind::kLong) {
+    if (seen_by(problem, tuned::kVeryLongColumn)) shape.section_units = tuned::kVeryLongSectionUnits;
+    shape.join_tiles = tuned::kLongRun;
+  }
+  return shape;
+}
+
 }  // namespace
 
 BackwardShape choose_backward_shape(const Problem& problem) {
+  if (problem.head_dim > 128) return large_shape(problem);
   if (problem.same_launches) return shape_of_same_launches(problem);
   BackwardShape shape;
   const int64_t block = block_alignment(*problem.masks);

@@ -43,6 +43,8 @@ struct BackwardShape {
   BackwardStore store = BackwardStore::kClaimed;
   // sums of dq lie in token rows, so row tiles may begin anywhere; else as threads hold them
   bool in_rows = true;
+  // Instances above head_dim 128 (large_kernel.cuh): both warpgroups share tiles of 64 keys in one stream.
+  bool large = false;
   int section_units = 0;  // in units of an item's heads: those worked on together; 0: as suits the GPU
   bool aligned = true;    // tiles may begin at edges of bands
   // An item that begins with so many full row tiles begins where the other CTAs of its head are; 0: none
@@ -56,7 +58,8 @@ struct BackwardShape {
   bool by_time = true;                                // kOrdered may follow a simulated run if that is faster
   std::optional<BackwardSplit> split = std::nullopt;  // in place of what planner/choose_split.h chooses
 
-  TileShape tile_shape() const { return {keys, rows}; }  // of the transposed mask
+  int streams() const { return large ? 1 : 128 / keys; }  // of work items in a CTA
+  TileShape tile_shape() const { return {keys, rows}; }   // of the transposed mask
   friend bool operator==(const BackwardShape&, const BackwardShape&) = default;
 };
 

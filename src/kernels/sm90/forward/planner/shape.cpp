@@ -62,6 +62,12 @@ ForwardShape choose_forward_shape(const Problem& problem, const Device& device) 
   const HeadMasks& masks = *problem.masks;
   ForwardShape shape;
   shape.pack = static_cast<int>(std::gcd(problem.group_size(), tuned::kMaxPack));
+  if (is_large(problem)) {
+    shape.columns = shape.piece = problem.head_dim == 256 ? tuned::kColumnsOf256 : tuned::kColumns;
+    if (!problem.same_launches && follows_blocks(masks, shape.tokens()))
+      shape.row_tiles = RowTiles::kOfBlocks;
+    return shape;
+  }
   const bool three = problem.head_dim == tuned::kThreeWarpgroupsHeadDim;
   const int64_t block = problem.same_launches ? 0 : block_alignment(masks);
   if (three && block < kFinestBlock) shape.warpgroups = 3;
@@ -97,7 +103,7 @@ WorkOrder choose_work_order(const Problem& problem, const ForwardShape& shape, c
 
   // The K and V of a section of heads fit in a share of L2.
   const int64_t head_bytes =
-      2 * problem.tokens_kv * problem.head_dim * static_cast<int64_t>(size_of(problem.dtype));
+      problem.tokens_kv * (problem.head_dim + problem.dim_v()) * static_cast<int64_t>(size_of(problem.dtype));
   const auto fitting =
       std::max<int64_t>(static_cast<int64_t>(device.cache_bytes / tuned::kSectionL2Divisor) / head_bytes, 1);
   const int64_t sections = (problem.heads_kv + fitting - 1) / fitting;

@@ -27,6 +27,11 @@ struct ForwardShape {
   friend bool operator==(const ForwardShape&, const ForwardShape&) = default;
 };
 
+// Whether head_dim is above 128: instances of their own, with plain tiles alone.
+inline bool is_large(const Problem& problem) {
+  return problem.head_dim > 128;
+}
+
 ForwardShape choose_forward_shape(const Problem& problem, const Device& device);
 
 // For the map of this problem at shape.tile_shape().

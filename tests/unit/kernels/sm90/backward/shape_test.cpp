@@ -192,7 +192,7 @@ TEST(BackwardShape, TakesTilesOf128RowsAtHeadDim64) {
 
 // Launches must not tell blocks from other masks.
 TEST(BackwardShape, HasOneTileForAllMasksOfTheSameLaunches) {
-  for (const int64_t head_dim : {64, 128})
+  for (const int64_t head_dim : {64, 128, 256})
     for (const bool deterministic : {false, true}) {
       Problem problem = problem_of(4096, 8, 8);
       problem.head_dim = head_dim, problem.deterministic = deterministic, problem.same_launches = true;
@@ -207,6 +207,30 @@ TEST(BackwardShape, HasOneTileForAllMasksOfTheSameLaunches) {
         EXPECT_EQ(shape.store, of_full.store) << name;
       }
     }
+}
+
+// One stream of tiles of 64 keys, whatever the mask.
+TEST(BackwardShape, HasOneTileAboveHeadDim128) {
+  PatternOptions options;
+  options.seqlen = 8192, options.kv_heads = 8;
+  for (const char* name : {"full", "causal_document", "sliding_window", "uniform_block_sparse"}) {
+    Problem problem = problem_of(8192, 64, 8);
+    problem.masks = std::make_shared<const HeadMasks>(draw_mask(name, options).masks);
+    for (const int64_t head_dim : {192, 256}) {
+      problem.head_dim = head_dim, problem.head_dim_v = head_dim == 192 ? 128 : 0;
+      for (const bool deterministic : {false, true}) {
+        problem.deterministic = deterministic;
+        const BackwardShape shape = choose_backward_shape(problem);
+        EXPECT_TRUE(shape.large && !shape.in_rows) << name;
+        EXPECT_EQ(shape.tile_shape(), (TileShape{64, 64})) << name;
+        EXPECT_EQ(shape.streams(), 1) << name;
+        EXPECT_EQ(shape.store, deterministic ? BackwardStore::kOrdered : BackwardStore::kRegisters) << name;
+        const BackwardArrangement all = arrange_backward(problem, shape, 132);
+        EXPECT_EQ(all.pass_ctas, 0) << name;
+        EXPECT_FALSE(all.rests || all.schedule.streams > 0) << name;
+      }
+    }
+  }
 }
 
 TEST(BackwardShape, MatchesBlocksOf64) {

@@ -1,6 +1,7 @@
 #include "kernels/sm90/forward/planner/shape.h"
 
 #include <memory>
+#include <tuple>
 
 #include <gmock/gmock.h>
 
@@ -111,6 +112,22 @@ TEST(ForwardShape, HasThreeWarpgroupsAtHeadDim64) {
   Problem problem = problem_of("uniform_block_sparse", of(4096, 128), 8, 2);
   problem.head_dim = 64, problem.same_launches = true;
   EXPECT_EQ(shape_of(problem).warpgroups, 3);  // whatever the mask
+}
+
+TEST(ForwardShape, HasPlainTilesAboveHeadDim128) {
+  for (const auto& [head_dim, head_dim_v, columns] :
+       {std::tuple{192, 128, h200::forward::kColumns}, {256, 256, h200::forward::kColumnsOf256}}) {
+    for (const char* pattern : {"full", "causal_document", "uniform_block_sparse"}) {
+      Problem problem = problem_of(pattern, of(8192, pattern[0] == 'u' ? 64 : 0), 64, 8);
+      problem.head_dim = head_dim, problem.head_dim_v = head_dim_v;
+      for (const bool same_launches : {false, true}) {
+        problem.same_launches = same_launches;
+        const ForwardShape shape = shape_of(problem);
+        EXPECT_EQ(shape.tile_shape(), (TileShape{16, columns})) << pattern;
+        EXPECT_FALSE(shape.paired || shape.streams > 1 || shape.warpgroups > 2) << pattern;
+      }
+    }
+  }
 }
 
 TEST(ForwardShape, PairsCtasWhereTheLastWaveOfAFullMaskIsWorthSplitting) {

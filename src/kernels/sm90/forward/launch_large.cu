@@ -1,0 +1,37 @@
+#include "base/error.h"
+#include "kernels/sm90/forward/launch_large.h"
+#include "kernels/sm90/forward/start.cuh"
+
+namespace longspan::sm90 {
+namespace {
+
+template <class Element>
+void start_for(const Problem& problem, const ForwardShape& shape, ForwardParams& params, const Device& device,
+               cudaStream_t stream) {
+  const bool plain =
+      !shape.paired && shape.piece == shape.columns && shape.streams == 1 && shape.warpgroups == 2;
+  const auto is = [&](int64_t d, int64_t dv, int columns) {
+    return plain && problem.head_dim == d && problem.dim_v() == dv && shape.columns == columns;
+  };
+  if (is(192, 128, 128))
+    return start_forward<ForwardConfig<Element, 192, 128, 128, 1, 2, 128>>(params, device, 0, stream);
+  if (is(256, 256, 80))
+    return start_forward<ForwardConfig<Element, 256, 80, 80, 1>>(params, device, 0, stream);
+  LONGSPAN_CHECK(
+      false,
+      "no instance of the forward kernel has head_dim {} and {}, {} columns of {}, {} warpgroups and "
+      "{} streams",
+      problem.head_dim, problem.dim_v(), shape.columns, shape.piece, shape.warpgroups, shape.streams);
+}
+
+}  // namespace
+
+void start_large_forward(const Problem& problem, const ForwardShape& shape, ForwardParams& params,
+                         const Device& device, cudaStream_t stream) {
+  if (problem.dtype == DType::kBF16)
+    start_for<__nv_bfloat16>(problem, shape, params, device, stream);
+  else
+    start_for<__half>(problem, shape, params, device, stream);
+}
+
+}  // namespace longspan::sm90
