@@ -115,12 +115,13 @@ class Publish(unittest.TestCase):
     def test_a_folder_gets_its_page(self):
         source = next(path for path in (SOURCE / "results/nvidia-h200").glob("*-fa3.jsonl"))
         (self.folder / "dense.jsonl").unlink()
-        shutil.copy(source, self.folder / "fa3.jsonl")
+        (self.folder / "fa3").mkdir()
+        shutil.copy(source, self.folder / "fa3/results.jsonl")
         result = self.publish(self.folder, "--mix-builds", "--program", os.environ["LONGSPAN_PROGRAM"])
         self.assertEqual(result.returncode, 0, result.stderr)
         page = (self.folder / "report.html").read_text()
         self.assertIn("fa3", page)
-        self.assertIn("[fa3.jsonl](results/v1/gpu/fa3.jsonl)", (self.root / "README.md").read_text())
+        self.assertIn("[fa3/results.jsonl](results/v1/gpu/fa3/results.jsonl)", (self.root / "README.md").read_text())
 
 
 if __name__ == "__main__":
