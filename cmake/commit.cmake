@@ -1,4 +1,5 @@
-# Run at build time: writes OUTPUT, a header with the commit of SOURCE_DIR, only if it changed.
+# Run at build time: writes OUTPUT, a header with the commit of SOURCE_DIR, only if it changed. An archive made by git has the
+# commit in cmake/archive_commit.txt.
 cmake_minimum_required(VERSION 3.25)
 set(commit "")
 set(dirty false)
@@ -11,6 +12,10 @@ if(GIT AND EXISTS ${SOURCE_DIR}/.git)
   if(changes)
     set(dirty true)
   endif()
+endif()
+if(NOT commit)
+  file(STRINGS ${SOURCE_DIR}/cmake/archive_commit.txt archived REGEX "^[0-9a-f]+$")
+  set(commit "${archived}")
 endif()
 file(CONFIGURE OUTPUT ${OUTPUT} @ONLY CONTENT
 "#define LONGSPAN_COMMIT \"@commit@\"

@@ -245,8 +245,7 @@ void add_plan_command(CLI::App& program) {
   add_schedule_options(*command, *options);
   command->add_flag("--json", options->json, "print the plan as JSON (keys: docs/reference/results.md)");
   command->footer(
-      "Nothing runs on a device. A plan for 1,024 GPUs takes seconds, or up to half a minute with "
-      "documents.\n"
+      "Nothing runs on a device. A plan for 1,024 GPUs takes seconds.\n"
       "Examples:\n"
       "  longspan plan ring-p2p --ranks 8 --mask causal --seqlen 64K\n"
       "  longspan plan usp --topology 4x8 --ulysses 8 --mask causal_document --lengths long-mix --seqlen 1M\n"

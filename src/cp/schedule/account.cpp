@@ -130,11 +130,14 @@ PassCost cost_of_pass(const Schedule& schedule, Direction direction, const Probl
   const auto& rounds = direction == Direction::kForward ? schedule.forward : schedule.backward;
   const std::vector<int64_t> zero(static_cast<size_t>(schedule.ranks));
   PassCost cost{{}, zero, zero, zero, zero, 1};
+  std::vector<int> node_of(zero.size());
+  for (int rank = 0; rank < schedule.ranks; ++rank)
+    node_of[static_cast<size_t>(rank)] = topology.node_of(rank);
   for (const Round& round : rounds) {
     RoundCost& here = cost.rounds.emplace_back(RoundCost{zero, zero, zero});
     for (const auto* moves : {&round.in, &round.out}) {
       for (const Move& move : *moves) {
-        const bool within = topology.node_of(move.src) == topology.node_of(move.dst);
+        const bool within = node_of[move.src] == node_of[move.dst];
         (within ? here.sent_within : here.sent_between)[move.src] += bytes_of(move, schedule, problem);
       }
     }
@@ -153,7 +156,7 @@ PassCost cost_of_pass(const Schedule& schedule, Direction direction, const Probl
       }
     }
   }
-  const auto by_rank = rounds_by_rank(schedule, direction);
+  const auto by_rank = rounds_by_rank(schedule, direction, false);
   for (size_t rank = 0; rank < zero.size(); ++rank)
     cost.peak_elements[rank] = peak_of(schedule, by_rank[rank], problem, kept[rank]);
   const int64_t total = std::accumulate(cost.area.begin(), cost.area.end(), int64_t{0});

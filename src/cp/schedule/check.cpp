@@ -141,8 +141,7 @@ class Checker {
   Checker(const Schedule& schedule, const Problem& problem)
       : schedule_(schedule), problem_(problem), union_(std::max(problem.tokens_q, problem.tokens_kv)) {
     for (const Region& region : schedule.regions) {
-      LONGSPAN_CHECK(count(region.tokens.set()) == region.tokens.tokens(),
-                     "region with {} names a token twice", describe(region));
+      LONGSPAN_CHECK(!region.tokens.repeats(), "region with {} names a token twice", describe(region));
     }
   }
 
@@ -197,7 +196,7 @@ class Checker {
 
   bool holds(int rank, Operand what, int32_t number) const {
     const Ranges& own = owned_[static_cast<size_t>(rank)];
-    if (includes(own, set_of_region(number))) return true;
+    if (schedule_.regions[number].tokens.inside(own)) return true;
     const auto& held = held_[static_cast<size_t>(rank)][index(what)];
     const Range heads = schedule_.regions[number].heads;
     // Search the newest first: a ring forwards what it has just received.
@@ -229,9 +228,8 @@ class Checker {
     LONGSPAN_CHECK(
         heads.begin <= region.heads.begin && !region.heads.empty() && region.heads.end <= heads.end,
         "{} of {}: there are {} heads", name_of(what), describe(region), heads.end);
-    LONGSPAN_CHECK(set_of_region(number).empty() || (set_of_region(number).front().begin >= 0 &&
-                                                     set_of_region(number).back().end <= problem_.tokens_q),
-                   "{} of {}: there are {} tokens", name_of(what), describe(region), problem_.tokens_q);
+    LONGSPAN_CHECK(inside(region.tokens.hull(), {0, problem_.tokens_q}), "{} of {}: there are {} tokens",
+                   name_of(what), describe(region), problem_.tokens_q);
   }
 
   void pass(Direction direction) {

@@ -16,7 +16,15 @@ int64_t count(std::span<const Range> ranges) {
   return total;
 }
 
+bool is_set(std::span<const Range> list) {
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (list[i].empty() || (i > 0 && list[i].begin <= list[i - 1].end)) return false;
+  }
+  return true;
+}
+
 Ranges set_of(std::span<const Range> list) {
+  if (is_set(list)) return {list.begin(), list.end()};
   const auto before = [](Range a, Range b) { return a.begin < b.begin; };
   Ranges sorted(list.begin(), list.end());
   if (!std::is_sorted(sorted.begin(), sorted.end(), before)) std::sort(sorted.begin(), sorted.end(), before);
@@ -63,11 +71,7 @@ Ranges difference(std::span<const Range> a, std::span<const Range> b) {
 }
 
 bool includes(std::span<const Range> a, std::span<const Range> b) {
-  if (b.size() == 1 && a.size() > 8) {  // by far the most frequent query
-    const auto after = std::upper_bound(a.begin(), a.end(), b[0].begin,
-                                        [](int64_t begin, const Range& r) { return begin < r.begin; });
-    return b[0].empty() || (after != a.begin() && b[0].end <= std::prev(after)->end);
-  }
+  if (b.size() == 1) return includes(a, b[0]);  // by far the most frequent query
   size_t i = 0;
   for (const Range& range : b) {
     if (range.empty()) continue;
@@ -75,6 +79,18 @@ bool includes(std::span<const Range> a, std::span<const Range> b) {
     if (i == a.size() || range.begin < a[i].begin || a[i].end < range.end) return false;
   }
   return true;
+}
+
+bool includes(std::span<const Range> set, Range range) {
+  if (range.empty()) return true;
+  const auto ends_before = [](const Range& r, int64_t token) { return r.end <= token; };
+  auto at = set.begin();
+  if (set.size() > 8) {
+    at = std::lower_bound(at, set.end(), range.begin, ends_before);
+  } else {
+    while (at != set.end() && ends_before(*at, range.begin)) ++at;
+  }
+  return at != set.end() && inside(range, *at);
 }
 
 bool inside(Range inner, Range outer) {

@@ -13,6 +13,7 @@ namespace longspan {
 using Ranges = std::vector<Range>;
 
 int64_t count(std::span<const Range> ranges);                       // number of tokens
+bool is_set(std::span<const Range> list);                           // sorted and merged already
 Ranges set_of(std::span<const Range> list);                         // sorted and merged
 Ranges united(std::span<const Range> a, std::span<const Range> b);  // inputs are lists; the result is a set
 Ranges intersection(std::span<const Range> a, std::span<const Range> b);  // inputs and result are sets
@@ -22,6 +23,7 @@ Ranges difference(std::span<const Range> a, std::span<const Range> b);    // inp
 void append(Ranges& list, Range range);
 
 bool includes(std::span<const Range> a, std::span<const Range> b);  // sets: whether a contains all of b
+bool includes(std::span<const Range> set, Range range);             // the same of one range
 bool inside(Range inner, Range outer);                              // whether outer contains all of inner
 bool overlap(std::span<const Range> a, std::span<const Range> b);   // sets: whether they share a token
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <optional>
-#include <unordered_map>
 
 #include "base/error.h"
 
@@ -72,16 +71,34 @@ int64_t bytes_of(const Move& move, const Schedule& schedule, const Problem& prob
   return bytes;
 }
 
-std::vector<std::vector<RankRound>> rounds_by_rank(const Schedule& schedule, Direction direction) {
+std::vector<std::vector<RankRound>> rounds_by_rank(const Schedule& schedule, Direction direction,
+                                                   bool with_results) {
   const auto& rounds = direction == Direction::kForward ? schedule.forward : schedule.backward;
   std::vector<std::vector<RankRound>> ranks(static_cast<size_t>(schedule.ranks),
                                             std::vector<RankRound>(rounds.size()));
+  std::vector<size_t> leaving, arriving;  // numbers of moves, by rank
+  const auto count_moves = [&](const std::vector<Move>& moves) {
+    leaving.assign(ranks.size(), 0);
+    arriving.assign(ranks.size(), 0);
+    for (const Move& move : moves) ++leaving[move.src], ++arriving[move.dst];
+  };
   for (size_t i = 0; i < rounds.size(); ++i) {
+    count_moves(rounds[i].in);
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      ranks[rank][i].copies_out.reserve(leaving[rank]);
+      ranks[rank][i].copies_in.reserve(arriving[rank]);
+    }
     for (const Move& move : rounds[i].in) {
       ranks[move.src][i].copies_out.push_back(move);
       ranks[move.dst][i].copies_in.push_back(move);
     }
     for (const Attend& attend : rounds[i].attend) ranks[attend.rank][i].attend.push_back(attend);
+    if (!with_results) continue;
+    count_moves(rounds[i].out);
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      ranks[rank][i].given.reserve(leaving[rank]);
+      ranks[rank][i].taken.reserve(arriving[rank]);
+    }
     for (const Move& move : rounds[i].out) {
       ranks[move.src][i].given.push_back(move);
       ranks[move.dst][i].taken.push_back(move);
@@ -137,8 +154,8 @@ std::vector<int32_t> last_uses(const Schedule& schedule, const std::vector<RankR
   struct Group {  // the copies of one operand with the same heads
     Range heads;
     std::vector<int32_t> numbers;
-    std::unordered_map<int32_t, std::vector<int32_t>> of_region;
-    std::optional<CopyIndex> copies;  // made on first use
+    std::vector<std::pair<int32_t, int32_t>> of_region;  // (region, copy), sorted
+    std::optional<CopyIndex> copies;                     // made on first use
   };
   const auto total = static_cast<int32_t>(rounds.size());
   std::vector<int32_t> arrival, last, regions;  // by copy
@@ -158,8 +175,11 @@ std::vector<int32_t> last_uses(const Schedule& schedule, const std::vector<RankR
                                 [&](const Group& other) { return other.heads == heads; });
       if (group == groups.end()) group = groups.insert(group, {heads, {}, {}, {}});
       group->numbers.push_back(static_cast<int32_t>(last.size()) - 1);
-      group->of_region[move.region].push_back(group->numbers.back());
+      group->of_region.emplace_back(move.region, group->numbers.back());
     }
+  }
+  for (std::vector<Group>& groups : by_operand) {
+    for (Group& group : groups) std::sort(group.of_region.begin(), group.of_region.end());
   }
   const Ranges owned = rank < 0 ? Ranges() : set_of(schedule.owned[static_cast<size_t>(rank)]);
   auto use = [&](Operand what, int32_t number, int32_t round, int32_t arrived_by) {
@@ -182,20 +202,19 @@ std::vector<int32_t> last_uses(const Schedule& schedule, const std::vector<RankR
     // other copy is then needed.
     bool found = false;
     for (const Group& group : groups) {
-      const auto same = group.of_region.find(number);
-      if (same == group.of_region.end()) continue;
-      for (int32_t copy : same->second) found = use_copy(copy) || found;
+      auto same = std::lower_bound(group.of_region.begin(), group.of_region.end(), std::pair{number, 0});
+      for (; same != group.of_region.end() && same->first == number; ++same)
+        found = use_copy(same->second) || found;
     }
     if (found) return;
-    const Ranges& set = region.tokens.set();
-    if (includes(owned, set)) return;
+    if (region.tokens.inside(owned)) return;
     for (const Group& group : groups) {
       if (region.heads.begin < group.heads.begin || group.heads.end < region.heads.end) continue;
       const auto later = std::upper_bound(group.numbers.begin(), group.numbers.end(), arrived_by,
                                           [&](int32_t by, int32_t copy) { return by < arrival[copy]; });
       if (later == group.numbers.begin()) continue;
       const int32_t newest = *std::prev(later);
-      if (includes(schedule.regions[regions[newest]].tokens.set(), set)) {
+      if (region.tokens.inside(schedule.regions[regions[newest]].tokens.set())) {
         use_copy(newest);
         return;
       }

@@ -98,7 +98,9 @@ struct RankRound {
   std::vector<Move> given, taken;  // of Round::out
 };
 std::vector<RankRound> rounds_of(const Schedule& schedule, Direction direction, int rank);
-std::vector<std::vector<RankRound>> rounds_by_rank(const Schedule& schedule, Direction direction);
+// Without results, `given` and `taken` stay empty: they are half of a large schedule.
+std::vector<std::vector<RankRound>> rounds_by_rank(const Schedule& schedule, Direction direction,
+                                                   bool with_results = true);
 
 // For each copy that a rank receives, in order: the last round of this pass that uses it (for kept copies,
 // the number of rounds). Data for a round is sent during the round before, which counts as its use; the

@@ -226,6 +226,50 @@ struct Share {
   int64_t foreign_tokens() const { return within_node + between_nodes; }
 };
 
+// The ranks' tokens in sequence order, to find who owns the keys that a rank needs.
+class Owners {
+ public:
+  explicit Owners(const std::vector<Ranges>& sets) : ranks_(sets.size()), needed_(sets.size()) {
+    for (size_t rank = 0; rank < sets.size(); ++rank) {
+      for (const Range& range : sets[rank]) pieces_.push_back({range, rank});
+    }
+    std::sort(pieces_.begin(), pieces_.end(),
+              [](const Piece& a, const Piece& b) { return a.range.begin < b.range.begin; });
+  }
+
+  // Calls visit(rank, tokens) for each rank but `rank` itself that owns some of `needed`, from the next one
+  // on.
+  template <class Visit>
+  void for_each_other(size_t rank, const Ranges& needed, Visit visit) {
+    std::vector<size_t> steps;
+    for (const Range& range : needed) {
+      auto piece = std::lower_bound(pieces_.begin(), pieces_.end(), range.begin,
+                                    [](const Piece& p, int64_t begin) { return p.range.end <= begin; });
+      for (; piece != pieces_.end() && piece->range.begin < range.end; ++piece) {
+        if (piece->owner == rank) continue;
+        Ranges& tokens = needed_[piece->owner];
+        if (tokens.empty()) steps.push_back((piece->owner + ranks_ - rank) % ranks_);
+        append(tokens, {std::max(range.begin, piece->range.begin), std::min(range.end, piece->range.end)});
+      }
+    }
+    std::sort(steps.begin(), steps.end());
+    for (const size_t step : steps) {
+      Ranges& tokens = needed_[(rank + step) % ranks_];
+      visit((rank + step) % ranks_, tokens);
+      tokens.clear();
+    }
+  }
+
+ private:
+  struct Piece {
+    Range range;
+    size_t owner;
+  };
+  size_t ranks_;
+  std::vector<Piece> pieces_;
+  std::vector<Ranges> needed_;  // by owner; empty between calls
+};
+
 std::vector<Share> shares_of(const Problem& problem, const Topology& topology, bool skip_unneeded,
                              std::span<const Ranges> owned) {
   const Range kv_heads{0, problem.heads_kv};
@@ -253,20 +297,18 @@ std::vector<Share> shares_of(const Problem& problem, const Topology& topology, b
   std::vector<Ranges> lists;  // in the order in which ranks keep their tokens
   lists.reserve(shares.size());
   for (const Share& share : shares) lists.push_back(share.owned());
+  Owners owners(sets);
   for (size_t rank = 0; rank < sets.size(); ++rank) {
     Share& share = shares[rank];
     if (sets[rank].empty()) continue;
     const Ranges needed =
         skip_unneeded ? needed_keys(problem, sets[rank], kv_heads) : Ranges{{0, problem.tokens_kv}};
-    for (size_t step = 1; step < sets.size(); ++step) {
-      const size_t source = (rank + step) % sets.size();
-      const Ranges tokens = select(lists[source], intersection(sets[source], needed));
-      if (tokens.empty()) continue;
+    owners.for_each_other(rank, needed, [&](size_t source, const Ranges& set) {
       const bool near =
           topology.node_of(static_cast<int>(source)) == topology.node_of(static_cast<int>(rank));
-      (near ? share.within_node : share.between_nodes) += count(tokens);
-      share.foreign.emplace_back(static_cast<int>(source), tokens);
-    }
+      (near ? share.within_node : share.between_nodes) += count(set);
+      share.foreign.emplace_back(static_cast<int>(source), select(lists[source], set));
+    });
   }
   return shares;
 }
@@ -369,6 +411,13 @@ Schedule schedule(const Problem& problem, const Topology& topology, const Strate
   }
   schedule.forward.resize(first + rounds.forward.size());
   schedule.backward.resize(rounds.backward.size());
+  size_t pieces = 0;  // at least the number of messages of a stage
+  for (const Share& share : shares) pieces += ranges_in(share.foreign);
+  const size_t passes = rounds.forward.size() + rounds.backward.size();
+  schedule.regions.reserve((pieces + 4 * shares.size()) * passes);
+  for (size_t stage = first; stage < schedule.forward.size(); ++stage)
+    schedule.forward[stage].in.reserve(pieces);
+  for (Round& round : schedule.backward) round.out.reserve(pieces);
   for (int rank = 0; rank < schedule.ranks; ++rank) {
     const Share& share = shares[static_cast<size_t>(rank)];
     const TokenList owned(schedule.owned[static_cast<size_t>(rank)]), others(share.others);

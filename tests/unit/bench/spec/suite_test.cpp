@@ -1,6 +1,7 @@
 // Suites: expansion to cases, messages about wrong files, and the built-in suites.
 #include "bench/spec/suite.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -215,11 +216,22 @@ TEST(Suite, RefusesTooManyCases) {
 }
 
 // Kernels that suites name and this build lacks.
+std::vector<std::string> peers() {
+  std::vector<std::string> names;
+  for (const auto& file : std::filesystem::directory_iterator(PEERS_FOLDER)) {
+    std::string name = file.path().stem();
+    if (file.path().extension() != ".py" || name == "worker") continue;
+    std::replace(name.begin(), name.end(), '_', '-');
+    names.push_back(name);
+  }
+  return names;
+}
+
 std::vector<KernelRow> lacking_rows() {
+  std::vector<std::string> names = peers();
+  names.insert(names.end(), {"sm90", "portable", "gpu-naive"});
   std::vector<KernelRow> rows;
-  for (const char* name :
-       {"sm90", "fa2", "fa3", "fa4", "flex", "flashmask", "flashmask-v3", "flash-infer", "cudnn-fe",
-        "cudnn-flex", "torch-cudnn", "torch-efficient", "torch-fa2", "torch-math", "vsa", "vsa-triton"})
+  for (const std::string& name : names)
     rows.emplace_back().name = name, rows.back().reason = "not in this build (no CUDA)";
   return rows;
 }
@@ -248,7 +260,8 @@ TEST(Suite, BuiltInOnesExpand) {
     const Suite file = read_suite(fmt::format("{}/{}.toml", SUITES_FOLDER, builtin.name));
     EXPECT_EQ(file.description, suite.description);
   }
-  EXPECT_THAT(names, testing::IsSupersetOf({"quick", "dense", "sparse", "paper-1", "paper-2", "paper-3"}));
+  EXPECT_THAT(names, testing::IsSupersetOf(
+                         {"quick", "dense", "sparse", "models", "paper-1", "paper-2", "paper-3", "release"}));
 }
 
 TEST(Suite, QuickHasEveryMaskBothKernelsAndBothPasses) {
@@ -277,6 +290,43 @@ TEST(Suite, DenseAndSparseHaveThePapersShapes) {
   const auto sparse = expand(find_suite("sparse"), kKernels, {"k"});
   // Blocks of 64 are also run with as many KV heads as query heads, at 48K.
   EXPECT_EQ(sparse.size(), (2u + 4) * 5 * 6 * 2 * 2 + 5 * 2);
+}
+
+// Every mask at each length, and every peer: what README's sentence about a release rests on.
+TEST(Suite, ReleaseHasEveryMaskAndKernelAtItsLengths) {
+  std::map<std::string, std::set<std::string>> kernels_of, masks_at;
+  for (const Case& c : expand(find_suite("release"), kKernels, kKernels, lacking_rows())) {
+    kernels_of[c.mask].insert(c.kernel);
+    masks_at[fmt::format("{} {}", c.seqlen, name_of(c.direction))].insert(c.mask);
+  }
+  std::set<std::string> dense;
+  for (const Pattern& pattern : patterns()) {
+    if (pattern.block_sparse) continue;
+    dense.emplace(pattern.name);
+  }
+  for (const char* at : {"1024 forward", "1024 backward", "4096 forward", "4096 backward", "8192 forward",
+                         "8192 backward", "32768 forward", "32768 backward"})
+    EXPECT_THAT(masks_at[at], testing::IsSupersetOf(dense)) << at;
+  std::set<std::string> measured;
+  for (const auto& [mask, kernels] : kernels_of) measured.insert(kernels.begin(), kernels.end());
+  for (const std::string& name : peers()) EXPECT_TRUE(measured.contains(name)) << name;
+}
+
+TEST(Suite, ModelsHaveTheirShapes) {
+  std::set<std::string> shapes;
+  for (const Case& c : expand(find_suite("models"), kKernels, kKernels, lacking_rows())) {
+    if (c.seqlen < 4096) continue;
+    const OptionValue* window = c.options.find("window");
+    shapes.insert(fmt::format("{}:{} {}/{} {}{}", c.heads_q, c.heads_kv, c.head_dim, c.head_dim_v, c.mask,
+                              window == nullptr ? "" : " " + to_text(*window)));
+  }
+  EXPECT_THAT(shapes, testing::UnorderedElementsAre(
+                          "32:8 128/0 causal", "32:8 128/0 causal_document",               // Llama 3 8B
+                          "64:8 128/0 causal", "64:8 128/0 causal_document",               // Llama 3 70B
+                          "16:8 256/0 causal", "16:8 256/0 sliding_window_causal 1023,0",  // Gemma 3 12B
+                          "128:128 192/128 causal", "128:128 192/128 causal_document",     // DeepSeek-V3
+                          "64:8 64/0 causal", "64:8 64/0 sliding_window_causal 127,0",     // gpt-oss
+                          "40:40 128/0 uniform_block_sparse"));                            // Wan 2.1 14B
 }
 
 TEST(Suite, NestingOfAnyDepthIsAnError) {

@@ -8,6 +8,8 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
+#include "cp/schedule/token_list.h"
+
 namespace longspan {
 namespace {
 
@@ -34,7 +36,7 @@ Ranges draw_list() {
   return list;
 }
 
-bool is_set(const Ranges& ranges) {
+bool looks_like_a_set(const Ranges& ranges) {
   for (size_t i = 0; i < ranges.size(); ++i) {
     if (ranges[i].empty() || (i > 0 && ranges[i].begin <= ranges[i - 1].end)) return false;
   }
@@ -45,7 +47,8 @@ RC_GTEST_PROP(Ranges, AreSetsOfTokens, ()) {
   const Ranges a = draw_list(), b = draw_list();
   const Ranges set_a = set_of(a), set_b = set_of(b);
   const Tokens tokens_a = tokens_of(a), tokens_b = tokens_of(b);
-  RC_ASSERT(is_set(set_a));
+  RC_ASSERT(looks_like_a_set(set_a));
+  RC_ASSERT(is_set(a) == looks_like_a_set(a));
   RC_ASSERT(tokens_of(set_a) == tokens_a);
   RC_ASSERT(count(a) == static_cast<int64_t>(tokens_a.size()));
 
@@ -55,7 +58,7 @@ RC_GTEST_PROP(Ranges, AreSetsOfTokens, ()) {
   for (const auto& [got, wanted] :
        {std::pair{united(a, b), both}, std::pair{intersection(set_a, set_b), common},
         std::pair{difference(set_a, set_b), rest}}) {
-    RC_ASSERT(is_set(got));
+    RC_ASSERT(looks_like_a_set(got));
     RC_ASSERT(tokens_of(got) == wanted);
   }
   RC_ASSERT(tokens_of(select(a, set_b)) == common);
@@ -65,6 +68,7 @@ RC_GTEST_PROP(Ranges, AreSetsOfTokens, ()) {
     const Tokens tokens = tokens_of({one});
     const bool inside = std::includes(tokens_a.begin(), tokens_a.end(), tokens.begin(), tokens.end());
     RC_ASSERT(includes(set_a, {&one, 1}) == inside);
+    RC_ASSERT(includes(set_a, one) == inside);
   }
 }
 
@@ -99,6 +103,24 @@ RC_GTEST_PROP(Ranges, KeepTheirOrderWhenSlicedAndSelected, ()) {
     for (int64_t token : tokens_of(source)) RC_ASSERT(copied.insert(token).second);
   });
   RC_ASSERT(copied == tokens_of(intersection(set_of(list), set_of(other))));
+}
+
+RC_GTEST_PROP(TokenList, KnowsItsTokens, ()) {
+  const Ranges list = draw_list(), outer = set_of(draw_list());
+  const TokenList tokens(list);
+  const Tokens all = tokens_of(list), others = tokens_of(outer);
+  RC_ASSERT(tokens.set() == set_of(list));
+  RC_ASSERT(tokens.tokens() == static_cast<int64_t>(all.size()));
+  RC_ASSERT(tokens.hull() == (all.empty() ? Range{0, 0} : Range{*all.begin(), *all.rbegin() + 1}));
+  RC_ASSERT(tokens.inside(outer) == std::includes(others.begin(), others.end(), all.begin(), all.end()));
+  RC_ASSERT(!tokens.repeats());
+}
+
+TEST(TokenList, RepeatsATokenThatTwoRangesName) {
+  EXPECT_TRUE(
+      TokenList({{0, 1}, {0, 1}, {2, 3}}).repeats());  // as many as lie between the first and the last
+  EXPECT_TRUE(TokenList({{4, 8}, {2, 5}}).repeats());
+  EXPECT_FALSE(TokenList({{4, 8}, {2, 4}}).repeats());
 }
 
 TEST(Ranges, PartsCoverARangeAndDifferByOneAtMost) {

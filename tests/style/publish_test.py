@@ -1,0 +1,128 @@
+"""scripts/publish: what it writes of results, and that --check finds a number that differs from them."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+README = "# A project\n\n<!-- publish -->\nold\n<!-- end of what scripts/publish writes -->\n\nText.\n"
+
+
+def run_line(run, commit, gpu="GPU-1"):
+    return {"type": "run", "run": run, "started": "2026-11-24T12:00:00Z", "device": {"name": "NVIDIA H200", "uuid": gpu},
+            "software": {"commit": commit}, "ceilings": {"bf16": {"flops_per_s": 8e14}}}
+
+
+def case_line(run, kernel, mask, rate, direction="forward", options=None, heads=(64, 8)):
+    case = {"kernel": kernel, "mask": mask, "seqlen": 32768, "heads_q": heads[0], "heads_kv": heads[1], "head_dim": 128,
+            "dtype": "bf16", "direction": direction, "options": options or {}, "masks": 1, "seed": 42, "lengths": None}
+    return {"type": "case", "status": "ok", "run": run, "case": case, "flops_per_s": rate * 1e12, "time_s": 1e-3, "plan_s": 1e-4,
+            "density": 1.0, "versions": {} if kernel == "sm90" else {kernel: "1.0"}}
+
+
+class Publish(unittest.TestCase):
+    def setUp(self):
+        self.root = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.root)
+        (self.root / "docs/reference").mkdir(parents=True)
+        (self.root / "README.md").write_text(README)
+        self.folder = self.root / "results/v1/gpu"
+        self.folder.mkdir(parents=True)
+        blocks = {"block": 128, "density": 0.2}
+        self.write("dense.jsonl", [
+            run_line("a", "1234567"),
+            case_line("a", "sm90", "full", 700.4), case_line("a", "fa3", "full", 720), case_line("a", "fa4", "full", 690),
+            case_line("a", "sm90", "full", 610, "backward"), case_line("a", "fa4", "full", 600, "backward"),
+            case_line("a", "sm90", "causal", 650), case_line("a", "portable", "causal", 660),
+            case_line("a", "sm90", "uniform_block_sparse", 600, options=blocks, heads=(32, 4)),
+            {"type": "case", "status": "skipped", "run": "a", "case": {}, "reason": "no"}])
+
+    def write(self, name, lines):
+        (self.folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def publish(self, *arguments):
+        command = [sys.executable, SOURCE / "scripts/publish", "--root", self.root, *arguments]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    def published(self, *arguments):
+        result = self.publish(self.folder / "dense.jsonl", *arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return (self.root / "README.md").read_text(), (self.root / "docs/reference/rates.md").read_text()
+
+    def test_tables_name_the_best_peer_of_each_pass(self):
+        readme, rates = self.published()
+        self.assertIn("the best of two peers", readme)
+        self.assertIn("| `full` | 700 | 720 (`fa3`) | 610 | 600 (`fa4`) |", readme)
+        self.assertIn("| `causal` | 650 | - | - | - |", readme)  # portable is no peer
+        self.assertIn("| blocks of 128, density 0.2 (32K, 32:4 heads) | 600 | - | - | - |", readme)
+        self.assertIn("[dense.jsonl](results/v1/gpu/dense.jsonl)", readme)
+        self.assertIn("ahead of every peer in 1 of 2 problems", " ".join(readme.split()))
+        self.assertTrue(readme.startswith("# A project\n") and readme.endswith("Text.\n"))
+        self.assertIn("build 1234567.", rates)
+        self.assertIn("| `full`, 32K | 64:8 of 128 | forward | 700 | 720 (`fa3`) | 0.97 |", rates)
+        self.assertIn("| `full` | 700 / 610 |  | 720 / - | 690 / 600 |", rates)
+        self.assertIn("fa3 1.0, fa4 1.0, portable 1.0", rates)
+
+    def test_a_peer_of_another_gpu_is_not_compared(self):
+        lines = [json.loads(line) for line in (self.folder / "dense.jsonl").read_text().splitlines()]
+        self.write("dense.jsonl", [*lines, run_line("b", "1234567", "GPU-2"), case_line("b", "fa4", "causal", 900)])
+        readme, rates = self.published()
+        self.assertIn("| `causal` | 650 | - |", readme)
+        self.assertIn("900 / -", rates)  # listed all the same
+
+    def test_check_finds_a_number_that_differs(self):
+        self.published()
+        self.assertEqual(self.publish("--check").returncode, 0)
+        for name in ("README.md", "docs/reference/rates.md"):
+            path = self.root / name
+            text = path.read_text()
+            self.assertIn("720", text)
+            path.write_text(text.replace("720", "721"))
+            result = self.publish("--check")
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("720", result.stdout)
+            path.write_text(text)
+        self.assertEqual(self.publish("--check").returncode, 0)
+
+    def test_several_builds_are_refused_unless_asked_for(self):
+        lines = [json.loads(line) for line in (self.folder / "dense.jsonl").read_text().splitlines()]
+        self.write("dense.jsonl", [*lines, run_line("b", "7654321"), case_line("b", "fa4", "causal", 640)])
+        result = self.publish(self.folder / "dense.jsonl")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("of 2 builds (1234567, 7654321)", result.stderr)
+        self.assertEqual((self.root / "README.md").read_text(), README)
+        self.assertIn("mix 2 builds", " ".join(self.published("--mix-builds")[1].split()))
+
+    def test_mistakes_are_one_line(self):
+        for arguments, message in [((self.root / "none.jsonl",), "no such file"), ((self.root / "docs",), "no such file"),
+                                   ((), "give either results or --check"),
+                                   ((self.folder / "dense.jsonl", "--check"), "give either results or --check")]:
+            result = self.publish(*arguments)
+            self.assertNotEqual(result.returncode, 0)
+            self.assertIn(message, result.stderr)
+            self.assertNotIn("Traceback", result.stderr)
+
+    def test_the_documents_of_this_checkout_agree_with_their_files(self):
+        result = subprocess.run([sys.executable, SOURCE / "scripts/publish", "--check"], capture_output=True, text=True)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+    @unittest.skipUnless(os.environ.get("LONGSPAN_PROGRAM"), "needs the program")
+    def test_a_folder_gets_its_page(self):
+        source = next(path for path in (SOURCE / "results/nvidia-h200").glob("*-fa3.jsonl"))
+        (self.folder / "dense.jsonl").unlink()
+        (self.folder / "fa3").mkdir()
+        shutil.copy(source, self.folder / "fa3/results.jsonl")
+        result = self.publish(self.folder, "--mix-builds", "--program", os.environ["LONGSPAN_PROGRAM"])
+        self.assertEqual(result.returncode, 0, result.stderr)
+        page = (self.folder / "report.html").read_text()
+        self.assertIn("fa3", page)
+        self.assertIn("[fa3/results.jsonl](results/v1/gpu/fa3/results.jsonl)", (self.root / "README.md").read_text())
+
+
+if __name__ == "__main__":
+    unittest.main()
