@@ -61,6 +61,8 @@ def runnable(command):
         command = re.sub(r" --stop-after \S+", "", command) + f" --stop-after {STOP_AFTER_S}s"
         if "--kernel cpu-" not in command and "--workload" not in command:
             command += " --allow-skipped"
+    if "--strategy all" in command:
+        command = re.sub(r"--seqlen \S+", "--seqlen 2K", command)
     if "longspan verify" in command:
         if "--mask" not in command:
             command += " --mask causal,share_question"  # CI verifies every mask in other tests
