@@ -20,6 +20,7 @@ NOT_HERE = [
     ("scripts/", "installs packages; run by hand on a fresh root for each release"),
     ("cmake ", "install.consumer builds, installs and uses the library"),
     ("ctest ", "runs this test"),
+    ("-m venv", "scripts/package makes one"),
     ("pip install", "scripts/package builds the wheel and installs it"),
     ("torchrun ", "tests/python runs processes of a group; several hosts are not here"),
     ("TORCH_DISABLE", "belongs to torchrun"),
