@@ -3,13 +3,13 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <random>
 #include <utility>
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/random_bits.h"
 
 namespace longspan::report {
 namespace {
@@ -98,7 +98,7 @@ void OutputFile::write(std::string_view content) const {
 }
 
 void OutputFile::replace(std::string_view content) const {
-  const std::string path = fmt::format("{}/.longspan-{:08x}", folder(), std::random_device()());
+  const std::string path = fmt::format("{}/.longspan-{:016x}", folder(), random_bits());
   const Descriptor file(open_file(calls_, path, O_WRONLY | O_CREAT | O_EXCL, 0666));
   expect(file.is_open());
   const Temporary temporary(path);

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <optional>
-#include <random>
 #include <set>
 #include <utility>
 
 #include "base/error.h"
+#include "base/random_bits.h"
 #include "bench/measure/cpu_testbed.h"
 #include "bench/measure/parallel_measure.h"
 #include "bench/run/machine.h"
@@ -20,8 +20,7 @@ namespace {
 constexpr double kProbeLimitS = 120;
 
 std::string random_id() {
-  std::random_device device;
-  return hex16(uint64_t{device()} << 32 | device());
+  return hex16(random_bits());
 }
 
 }  // namespace

@@ -50,7 +50,8 @@ namespace {
 
 // q, k, v, o and their gradients, and lse.
 double bytes_of_token(const Case& c) {
-  const auto elements = static_cast<double>((2 * c.heads_q + 2 * c.heads_kv) * c.head_dim);
+  const int64_t dim_v = c.head_dim_v == 0 ? c.head_dim : c.head_dim_v;
+  const auto elements = static_cast<double>((c.heads_q + c.heads_kv) * (c.head_dim + dim_v));
   return 2 * elements * static_cast<double>(size_of(c.dtype)) + 4 * static_cast<double>(c.heads_q);
 }
 
