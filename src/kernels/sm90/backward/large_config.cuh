@@ -34,7 +34,10 @@ struct LargeBackwardConfig {
   static constexpr int kPBuffers = 2, kDsBuffers = 2;
 
   // dq^T is computed in products of 64 of head_dim: the first ones by the first warpgroup.
-  static constexpr int kDqOfFirst = kPanels / 2, kDqOfSecond = kPanels - kDqOfFirst;
+  static constexpr int kDqOfFirst = (kPanels + 1) / 2, kDqOfSecond = kPanels - kDqOfFirst;
+  // dq's product comes before dv's or dk's, and is added under it. At head_dim 256 that is no gain, and a
+  // loss in long masks: docs/lab/2026-11-sm90-backward.md, version 52.
+  static constexpr bool kDqFirst = kHeadDim < 256;
 
   static constexpr int kThreads = 128 * (1 + kConsumers);
   static constexpr int kProducerRegisters = 24, kConsumerRegisters = 240;

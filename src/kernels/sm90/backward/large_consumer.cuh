@@ -308,24 +308,28 @@ class ScoreConsumer : LargeConsumer<C> {
     pack<Element>(e, p);
     hand_over(p);
     this->wait_do();
-    this->template weighted_rows<C::kHeadDimV>(dv, p, memory_.dout[do_.slot], kHasBefore ? 1 : 0);
-    if constexpr (kHasBefore) {
-      float dq[C::kDqOfFirst][kScores];
+    float dq[C::kDqOfFirst][kScores];
+    const auto issue_dq = [&] {
       wait_ds();
       this->template issue_dq<0>(dq, ds_buffer());
-      wgmma_wait_group<1>();
-      pin_registers(dv);
-      pin_registers(p);
-      this->release(state_.do_empty[do_.slot]);
-      wgmma_wait_group<0>();
+    };
+    const auto finish_dq = [&] {
       this->pin_dq(dq);
       this->release(state_.ds_empty[ds_buffer()]);
       this->template add_dq<0>(dq, before, tile_ - 1);
-    } else {
+    };
+    if constexpr (kHasBefore && C::kDqFirst) issue_dq();
+    this->template weighted_rows<C::kHeadDimV>(dv, p, memory_.dout[do_.slot], kHasBefore ? 1 : 0);
+    if constexpr (kHasBefore && !C::kDqFirst) issue_dq();
+    if constexpr (kHasBefore) wgmma_wait_group<1>();
+    if constexpr (kHasBefore && C::kDqFirst) finish_dq();
+    if constexpr (!kHasBefore || C::kDqFirst) wgmma_wait_group<0>();
+    pin_registers(dv);
+    pin_registers(p);
+    this->release(state_.do_empty[do_.slot]);
+    if constexpr (kHasBefore && !C::kDqFirst) {
       wgmma_wait_group<0>();
-      pin_registers(dv);
-      pin_registers(p);
-      this->release(state_.do_empty[do_.slot]);
+      finish_dq();
     }
     do_.advance();
     ++tile_;
@@ -422,18 +426,31 @@ class DifferenceConsumer : LargeConsumer<C> {
     store_ds(ds, buffer);
     fence_proxy_async();  // for the tensor cores
     this->release(state_.ds_full[buffer]);
+    const auto issue_dq = [&] {
+      mbarrier_wait(state_.ds_full[buffer], tile_ / C::kDsBuffers % 2);
+      this->template issue_dq<C::kDqOfFirst>(dq, buffer);
+    };
+    const auto finish_dq = [&] {
+      this->pin_dq(dq);
+      this->release(state_.ds_empty[buffer]);
+      if (ends) this->release(state_.k_empty), ++item_;
+      this->template add_dq<C::kDqOfFirst>(dq, dq_tile, tile_);
+    };
+    if constexpr (C::kDqFirst) issue_dq();
     this->template weighted_rows<C::kHeadDim>(dk, ds, memory_.q[slot], accumulate);
-    mbarrier_wait(state_.ds_full[buffer], tile_ / C::kDsBuffers % 2);
-    this->template issue_dq<C::kDqOfFirst>(dq, buffer);
+    if constexpr (!C::kDqFirst) issue_dq();
     wgmma_wait_group<1>();
+    if constexpr (C::kDqFirst) {
+      finish_dq();
+      wgmma_wait_group<0>();
+    }
     pin_registers(dk);
     pin_registers(ds);
     this->release_q(slot);
-    wgmma_wait_group<0>();
-    this->pin_dq(dq);
-    this->release(state_.ds_empty[buffer]);
-    if (ends) this->release(state_.k_empty), ++item_;
-    this->template add_dq<C::kDqOfFirst>(dq, dq_tile, tile_);
+    if constexpr (!C::kDqFirst) {
+      wgmma_wait_group<0>();
+      finish_dq();
+    }
     ++tile_;
     q_.advance();
     return this->wait_q();

@@ -21,19 +21,6 @@ GradientView view_of(const TensorView& tensor) {
   return {tensor.data, tensor.token_stride, tensor.head_stride};
 }
 
-// Gradients are written 16 bytes at a time. Inputs have tensor maps, which check the same.
-void check_alignment(const char* name, const TensorView& tensor) {
-  const auto fits = [&](int64_t stride, int64_t count) {
-    return count <= 1 || stride * static_cast<int64_t>(size_of(tensor.dtype)) % 16 == 0;
-  };
-  LONGSPAN_CHECK_INPUT(
-      reinterpret_cast<uintptr_t>(tensor.data) % 16 == 0 && fits(tensor.token_stride, tensor.tokens) &&
-          fits(tensor.head_stride, tensor.heads),
-      "{} at {}, strides of {} and {} elements: each token and head must begin at a multiple "
-      "of 16 bytes",
-      name, tensor.data, tensor.token_stride, tensor.head_stride);
-}
-
 }  // namespace
 
 BackwardPlan::BackwardPlan(const Problem& problem, const BackwardShape& shape, const Device& device)
@@ -95,6 +82,7 @@ void BackwardPlan::lay_out_workspace(bool shared) {
 }
 
 void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
+  // They are written 16 bytes at a time. Inputs have tensor maps, which check the same.
   check_alignment("dq", args.dq);
   check_alignment("dk", args.dk);
   check_alignment("dv", args.dv);

@@ -67,6 +67,18 @@ CUtensorMap keys(const TensorView& t, int tokens, int64_t panels) {
 
 }  // namespace
 
+void check_alignment(const char* name, const TensorView& tensor) {
+  const auto fits = [&](int64_t stride, int64_t count) {
+    return count <= 1 || stride * static_cast<int64_t>(size_of(tensor.dtype)) % 16 == 0;
+  };
+  LONGSPAN_CHECK_INPUT(
+      reinterpret_cast<uintptr_t>(tensor.data) % 16 == 0 && fits(tensor.token_stride, tensor.tokens) &&
+          fits(tensor.head_stride, tensor.heads),
+      "{} at {}, strides of {} and {} elements: each token and head must begin at a multiple "
+      "of 16 bytes",
+      name, tensor.data, tensor.token_stride, tensor.head_stride);
+}
+
 CUtensorMap query_map(const TensorView& t, int tokens, int heads) {
   return queries(t, tokens, heads, t.head_dim / kPanel);
 }

@@ -7,6 +7,10 @@
 
 namespace longspan::sm90 {
 
+// Throws an input error that names the tensor unless each token and head begins at a multiple of 16 bytes. A
+// tensor that has a map needs no other check.
+void check_alignment(const char* name, const TensorView& tensor);
+
 // Boxes of `tokens` x `heads` rows of head_dim elements, in panels of 64 elements with the 128-byte swizzle.
 // A box is [head_dim / 64][tokens][heads][64] in shared memory; its coordinates are (0, head, token, panel).
 // Throws longspan::Error if the driver refuses the tensor.

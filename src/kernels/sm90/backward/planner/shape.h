@@ -38,7 +38,8 @@ inline constexpr int kAsSuits = -1;  // BackwardShape::pass_ctas: planner/pass_c
 struct BackwardShape {
   BackwardKind kind = BackwardKind::kLong;
   int rows = 64;  // queries of a tile: 64, 80 or 128
-  // keys of a tile: 128 for both warpgroups together, or 64, where each has work items of its own
+  // keys of a tile: 128 for both warpgroups together, or 64, where each has work items of its own unless
+  // `large`
   int keys = 128;
   BackwardStore store = BackwardStore::kClaimed;
   // sums of dq lie in token rows, so row tiles may begin anywhere; else as threads hold them
