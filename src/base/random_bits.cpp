@@ -14,7 +14,8 @@ uint64_t random_bits() {
   ssize_t got = 0;
   do got = getrandom(&bits, sizeof bits, 0);
   while (got < 0 && errno == EINTR);
-  LONGSPAN_CHECK(got == static_cast<ssize_t>(sizeof bits), "the system gives no random bits: {}", std::strerror(errno));
+  LONGSPAN_CHECK(got == static_cast<ssize_t>(sizeof bits), "the system gives no random bits: {}",
+                 std::strerror(errno));
   return bits;
 }
 

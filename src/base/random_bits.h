@@ -1,4 +1,4 @@
-// Random bits from the kernel, for names. std::random_device would bind a program to the newest C library.
+// Random bits from the kernel, for names of files and runs.
 #pragma once
 
 #include <cstdint>

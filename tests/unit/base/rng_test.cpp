@@ -2,10 +2,12 @@
 
 #include <cmath>
 #include <cstring>
+#include <set>
 #include <vector>
 
 #include "base/dtype.h"
 #include "base/parallel.h"
+#include "base/random_bits.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -121,6 +123,12 @@ TEST(FillNormal, OtherTypesAreTheSameNumbersRounded) {
     EXPECT_EQ(h[i].bits, to_f16(x[i]).bits);
     EXPECT_EQ(f[i], x[i]);
   }
+}
+
+TEST(RandomBits, DifferEachTime) {
+  std::set<uint64_t> drawn;
+  for (int i = 0; i < 100; ++i) drawn.insert(random_bits());
+  EXPECT_EQ(drawn.size(), 100u);
 }
 
 }  // namespace
