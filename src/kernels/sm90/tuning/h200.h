@@ -26,15 +26,11 @@ inline constexpr int64_t kThreeWarpgroupsHeadDim = 64;
 inline constexpr int64_t kMaxPack = 8;
 
 // Row tiles begin at edges of blocks and documents: from so many runs of rows with the same bands on, of a
-// mean of so many row tiles, and if that does not add more than this share of keys. Forward, version 12 and
-// "Planning".
-inline constexpr int64_t kEdgesMinRuns = 4, kEdgesMinTilesOfBlock = 2, kEdgesMinTilesOfDocument = 20;
+// mean of so many row tiles, and if that does not add more than this share of keys. Forward, versions 12 and
+// 17, and "Planning".
+inline constexpr int64_t kEdgesMinRuns = 4, kEdgesMinTilesOfBlock = 2, kEdgesMinTilesOfDocument = 20,
+                         kEdgesMinTilesOfHighDocument = 3;  // of three warpgroups
 inline constexpr double kEdgesMinKeysRatio = 0.9975;
-
-// CTA pairs: masks of so many keys, so many items for each pair, and this share of the time that the split
-// saves. Forward, version 14.
-inline constexpr int64_t kPairMinKeys = 4096, kPairMaxKeys = 8192, kPairMinItems = 3;
-inline constexpr double kPairMinSaving = 0.01;
 
 // The split of the last wave by keys: tiles of a part and of a CTA's share, parts of an item (about), and the
 // share of the time that it saves, at least. It costs one tile, and one more for every so many parts.
@@ -43,9 +39,10 @@ inline constexpr int64_t kSplitMinTilesOfPart = 2, kSplitMinTilesOfShare = 5, kS
 inline constexpr double kSplitMinSaving = 0.005;
 inline constexpr int64_t kSplitItemCost = 1, kSplitPartsOfOneTile = 16;
 
-// K and V of a section of heads take at most this share of L2. Forward, version 11, has what depends on it;
-// the share itself was not varied.
-inline constexpr int64_t kSectionL2Divisor = 2;
+// K and V of a section of heads take at most this share of L2: documents of 32K gain 1 % with two heads
+// instead of one, documents of 100 to 400 lose 4 % with four heads at 20,000 tokens. Forward, versions 11
+// and 17.
+inline constexpr double kSectionL2Share = 0.6;
 // Row tiles above this share of an SM's part of a section come before all sections. Forward, version 11.
 inline constexpr int64_t kHeavyNumerator = 3, kHeavyDenominator = 4;
 
@@ -73,15 +70,15 @@ inline constexpr int64_t kHalfVisibleDivisor = 2;
 // Blocks of 64 take tiles of 128 keys from this share of visible pairs on. Backward, version 41.
 inline constexpr int64_t kMostlyVisibleNumerator = 3, kMostlyVisibleDenominator = 4;
 
-// Windows, by the rows that see a mean key: passes inside the kernel from kWindowMinRows on; up to
-// kWindowMaxRows at any length, and wider ones up to kWindowMaxKeys keys of all KV heads. Windows of 1,024
-// keys to one side (2K to 48K tokens) and to both (4K to 48K), 8 KV heads. Backward, version 50.
-inline constexpr int64_t kWindowMinRows = 768, kWindowMaxRows = 1536, kWindowMaxKeys = 1 << 17;
+// Windows, by the rows that see a mean key: sums in token rows and passes inside the kernel up to
+// kWindowMaxRows at any length, and in wider ones up to kWindowMaxKeys keys of all KV heads. Windows of 1,024
+// keys to one side (2K to 48K tokens) and to both (4K to 48K), 8 KV heads. Backward, versions 50 and 53.
+inline constexpr int64_t kWindowMaxRows = 1536, kWindowMaxKeys = 1 << 17;
 
 // Full row tiles at an item's beginning, from which it begins at the row tile that the other CTAs of its head
-// have reached: 128 make no difference in long masks, 512 a tenth; in documents 4 are better than 8 and 16.
-// Backward, version 27.
-inline constexpr int kLongRun = 192, kShortRun = 4;
+// have reached: 4 are better than 8 and 16 in documents, and as good as 192 in long masks, where 512 cost a
+// tenth. Backward, versions 27 and 53.
+inline constexpr int kJoinTiles = 4;
 
 // The second warpgroup rests if at least this share of the tiles allows it: the branch costs every tile a
 // little. Backward, versions 43 and 49.
@@ -106,9 +103,9 @@ inline constexpr int64_t kMaxScheduledVisits = int64_t{16} << 20;
 // simulation knows more, and the second one holds. Backward, versions 34 and 40.
 inline constexpr double kBetter = 0.98, kBetterByTime = 0.99;
 
-// Simulation of items in order, in tiles: from one CTA's addition to the next one's, an item's beginning and
-// end, and the addition of a part's dk and dv. Backward, version 33.
-inline constexpr double kHandOver = 0.5, kItemEnds = 2.5, kPartSums = 2;
+// Simulation of items, in tiles: an item's beginning and end, and the addition of a part's dk and dv; if
+// additions are in order, from one CTA's addition to the next one's. Backward, versions 33 and 53.
+inline constexpr double kHandOver = 0.5, kItemEnds = 2.5, kPartSums = 1.5, kOrderedPartSums = 2;
 
 // Simulation of additions by time, in 1/16 of a tile's time. Hand-over and distance of visits to the same
 // rows, for CTAs and for two streams in a CTA: backward, versions 40, 42 and 46. An item's beginning and end,
@@ -122,52 +119,43 @@ inline constexpr int kMaxRunsLookedAt = 32;  // of an item, to find one whose ro
 
 // ---- CTAs for the passes: backward, versions 39 and 47 to 49 --------------------------------------------
 
-inline constexpr double kPassBytesPerCycle = 45;  // that one CTA moves while the others compute
+inline constexpr double kPassBytesPerCycle = 45;         // that one CTA moves while the others compute
+inline constexpr double kPassBytesPerCycleAlone = 2000;  // that kernels of their own move (version 53)
 // Cycles of a tile where the first CTA stores dq, and where all add to zeros.
 inline constexpr double kTileCyclesClaimed = 4100, kTileCyclesAdded = 3500;
 // With fewer sections, or fewer items of a section for each CTA, items come to a section before it is
 // prepared.
 inline constexpr int64_t kPassMinSections = 3;
 inline constexpr double kPassMinItems = 0.75;
-// CTAs of kPassUnits SMs, in proportion on fewer: the passes are kernels of their own if fewer or more than
-// this would do; less than kPassMinCtas were no better.
-inline constexpr double kPassUnits = 132, kPassMinWanted = 2.5, kPassMaxWanted = 12, kPassMinCtas = 4;
+// CTAs of kPassUnits SMs, in proportion on fewer: the passes are kernels of their own if fewer than this
+// would do; less than kPassMinCtas were no better. More than kPassMany pay only if each CTA has enough tiles,
+// and the last section is no larger a share of them: 270 tiles gain up to 8 %, 80 have not been measured
+// (version 53).
+inline constexpr double kPassUnits = 132, kPassMinWanted = 2.5, kPassMinCtas = 4;
+inline constexpr double kPassMany = 12, kPassMinTilesOfMany = 150, kPassMostLastOfMany = 0.25;
 
-// ---- the split of key tiles into items: backward, versions 29, 34 and 47 --------------------------------
+// ---- the split of key tiles into items: backward, versions 29, 34, 47 and 53 ----------------------------
 
 inline constexpr int64_t kMinTilesOfItem = 24;
 inline constexpr double kFewRounds = 1.5, kSomeRounds = 3, kManyRounds = 8;
-inline constexpr int kLastRounds = 4, kFewLastRounds = 2;
+// Rounds in which the last KV heads are worked on together, so that all CTAs end at the same time.
+inline constexpr int kLastRounds = 2;
 
-// Blocks: items of a sixth of a CTA's share, at most so many tiles.
-inline constexpr int64_t kBlocksItemsOfCta = 6, kBlocksMaxTiles = 192;
-
-// Few key tiles for each CTA: items for each CTA of one band and of documents, tiles of an item, items of a
-// group.
-inline constexpr double kFewMinItems = 3.8, kFewMinItemsOfDocuments = 2.5;
-inline constexpr int64_t kFewMaxTiles = 120;
-inline constexpr int32_t kGroupItems = 32;
-
-// Long columns: an item's beginning and end in tiles (version 47), heads of an item, and items for each CTA.
-inline constexpr double kLongItemEnds = 3.5, kLongFewRounds = 6, kLongMinItems = 3.8;
-inline constexpr int64_t kLongMinParts = 2;
-
-// One band: rounds from which items are whole groups, beside passes inside as well (version 50); rounds from
-// which they are half groups (version 37); below, items for each CTA.
-inline constexpr double kBandWholeRounds = 8, kBandWholeRoundsWithPasses = 8.5, kBandHalfRounds = 3.5,
-                        kBandMinItems = 8;
-inline constexpr int64_t kBandItemsOfCta = 12, kBandMaxTiles = 160;
-
-// Documents: tiles of an item by the number of rounds, the parts of items that begin with full tiles, and
-// what counts as a key that far more rows see than others (version 34).
-inline constexpr int64_t kDocumentsMaxTilesFull = 640, kDocumentsMaxTilesMany = 110, kDocumentsMaxTiles = 160;
-inline constexpr int64_t kDocumentsMaxTilesUneven = 120, kDocumentsUneven = 5, kDocumentsParts = 4;
+// Candidates of short columns: items for each CTA, at most, and tiles of an item, at most (0: no limit).
+inline constexpr double kMostRounds = 16;
+inline constexpr int64_t kMostRoundsSimulated = 2;  // before the last section
+inline constexpr int64_t kMostTiles[] = {0, 160, 120, 80};
+// Columns of different lengths: the share of the time that each doubling of an item's heads costs; and that
+// which the rows of the heads in work cost if they are twice as many elements of q as this, and do not fit L2
+// beside do and dq.
+inline constexpr double kDrift = 0.01, kSpilled = 0.19, kRowsInL2 = 7.5e6;
 
 // Deterministic items: tiles of one band's item; parts of a key tile wait for each other, so documents have
 // long ones; items of each CTA in one queue of additions, and KV heads at once, at least (versions 32, 34 and
 // 39).
 inline constexpr int64_t kOrderedBandMaxTiles = 160, kOrderedDocumentsMaxTiles = 640,
                          kOrderedDocumentsTiles = 160;
+inline constexpr int kOrderedLastRounds = 4;
 inline constexpr int64_t kOrderedItemsOfQueue = 4, kOrderedMinHeads = 2;
 // Runs of a mean key tile from which an order of visits by time has a choice (version 40).
 inline constexpr int64_t kOrderedMinRuns = 5;

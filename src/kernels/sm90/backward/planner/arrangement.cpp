@@ -10,6 +10,7 @@
 #include "kernels/sm90/backward/planner/choose_split.h"
 #include "kernels/sm90/backward/planner/jobs.h"
 #include "kernels/sm90/backward/planner/pass_ctas.h"
+#include "kernels/sm90/backward/planner/sections.h"
 #include "kernels/sm90/backward/planner/turns.h"
 #include "kernels/sm90/tuning/h200.h"
 
@@ -69,33 +70,55 @@ class Arranger {
     result_.row_tiles = static_cast<int32_t>(static_cast<int64_t>(result_.grid.rows.size()) / masks);
     result_.key_tiles = map.row_tiles;
     const BackwardColumns columns = columns_of(map, shape_.rows, masks);
-    if (shape_.pass_ctas != 0 && can_do_passes(problem_, shape_)) give_passes_ctas(columns);
-    split_for(columns);
+    const bool ordered = shape_.store == BackwardStore::kOrdered;
+    if (!shape_.split && ordered) {
+      choose_in_order(split_candidates(problem_, shape_, columns, workers_));
+    } else {
+      const BackwardSplit split = shape_.split ? *shape_.split : cheapest(columns);
+      if (shape_.pass_ctas != 0 && can_do_passes(problem_, shape_)) give_passes_ctas(columns, split);
+      split_by(split);
+    }
     const ScheduledBy by = scheduled_by();
     result_.section_heads = by.section_heads;
     result_.last_section = by.last_section;
     result_.last_list = by.last_list;
-    if (shape_.store == BackwardStore::kOrdered) order(by);
+    if (ordered) order(by);
     if (result_.pass_ctas > 0) check_items();
     if (shape_.rest != BackwardRest::kNever && can_rest(problem_, shape_)) rest(columns.tiles * masks);
     return std::move(result_);
   }
 
  private:
-  // Passes are counted for the items of a plan in which all CTAs take items and no simulation chooses.
-  void give_passes_ctas(const BackwardColumns& columns) {
-    result_.pass_ctas = static_cast<int32_t>(std::min<int64_t>(shape_.pass_ctas, units_ / 2));
-    if (shape_.pass_ctas == kAsSuits) {
-      split_by(shape_.split ? *shape_.split : choose_splits(problem_, shape_, columns, workers_).front());
-      result_.pass_ctas =
-          static_cast<int32_t>(std::min<int64_t>(choose_pass_ctas(pass_work(columns)), units_ / 2));
-    }
+  // CTAs that do passes are part of a candidate. If there are none, kernels before and after do all of them.
+  BackwardSplit cheapest(const BackwardColumns& columns) const {
+    const std::vector<BackwardSplit> splits = split_candidates(problem_, shape_, columns, workers_);
+    if (splits.size() == 1) return splits.front();
+    const bool passes = shape_.pass_ctas == kAsSuits && can_do_passes(problem_, shape_);
+    const auto time_of = [&](const BackwardSplit& split) {
+      if (!passes) return time_of_split(problem_, shape_, columns, split, workers_);
+      const BackwardPassWork work = pass_work(columns, split);
+      const int ctas = choose_pass_ctas(work);
+      return time_of_split(problem_, shape_, columns, split, workers_ - ctas) +
+             tiles_of_passes_alone(work, ctas > 0);
+    };
+    return *std::ranges::min_element(splits, {}, time_of);
+  }
+
+  // The split is that of a plan in which all CTAs take items.
+  void give_passes_ctas(const BackwardColumns& columns, const BackwardSplit& split) {
+    int64_t ctas = shape_.pass_ctas;
+    if (ctas == kAsSuits) ctas = choose_pass_ctas(pass_work(columns, split));
+    result_.pass_ctas = static_cast<int32_t>(std::min(ctas, units_ / 2));
     workers_ = units_ - result_.pass_ctas;
   }
 
-  BackwardPassWork pass_work(const BackwardColumns& columns) const {
-    const BackwardJobs jobs{.section_heads = section_heads(),
-                            .last_section = last_section(),
+  BackwardPassWork pass_work(const BackwardColumns& columns, const BackwardSplit& split) const {
+    const BackwardSharing sharing = sharing_of(problem_, shape_, split, columns.key_tiles, workers_);
+    int64_t per_list = 0;
+    for (const BackwardColumns::Column& column : columns.columns) per_list += parts_of(column.tiles, sharing);
+    const auto [section_heads, last_section] = sections_of(problem_, shape_, split, per_list, workers_);
+    const BackwardJobs jobs{.section_heads = section_heads,
+                            .last_section = last_section,
                             .heads_kv = static_cast<int32_t>(problem_.heads_kv),
                             .group = static_cast<int32_t>(problem_.group_size()),
                             .row_tiles = result_.row_tiles};
@@ -104,21 +127,15 @@ class Arranger {
     const bool stored = shape_.store != BackwardStore::kAdded;
     return {.units = units_,
             .sections = jobs.last_section + 1,
-            .section_items = int64_t{jobs.heads_of(0)} * result_.items.per_list,
+            .section_items = jobs.heads_of(0) * per_list,
             .jobs_before = jobs.jobs_before(),
             .jobs_after = jobs.jobs_after(),
+            .jobs = problem_.heads_q * result_.row_tiles,
             .bytes_before = shape_.rows * problem_.head_dim * (stored ? 4 : 8),
             .bytes_after = shape_.rows * problem_.head_dim * 6,
             .tiles = columns.tiles * problem_.heads_q,
             .share_last = static_cast<double>(jobs.heads_of(jobs.last_section)) / jobs.heads_kv,
             .claimed = stored};
-  }
-
-  void split_for(const BackwardColumns& columns) {
-    if (shape_.split)
-      split_by(*shape_.split);
-    else
-      choose(choose_splits(problem_, shape_, columns, workers_));
   }
 
   // Pass CTAs count the items that are done. An item that nobody works on, such as the padding of shorter
@@ -142,14 +159,14 @@ class Arranger {
 
   void split_by(const BackwardSplit& split) {
     sort_keys(result_.grid.map, split.order);
-    result_.items = share_out(result_.grid, sharing_of(split));
+    result_.items = share_out(result_.grid, sharing_of(problem_, shape_, split, result_.key_tiles, workers_));
     result_.split = split;
   }
 
   // Additions to a row tile follow the order of key tiles. In a good order long columns run ahead of the
   // short ones that they would hold up, or behind them. Takes the candidate that the simulation finds
   // cheapest, but an earlier one if the difference is within the simulation's error.
-  void choose(const std::vector<BackwardSplit>& splits) {
+  void choose_in_order(const std::vector<BackwardSplit>& splits) {
     std::vector<double> times(splits.size());
     constexpr size_t kMostCopied = size_t{4} << 20;  // bytes
     if (splits.size() > 1 && result_.grid.map.bytes() <= kMostCopied)
@@ -169,6 +186,7 @@ class Arranger {
   double time_of(const BackwardSplit& split) {
     split_by(split);
     if (split.by_time) return time_schedule(result_.grid.map, result_.items, split.walk, scheduled_by());
+    const auto [section_heads, last_section] = sections();
     return time_walk(result_.grid.map,
                      std::span(result_.items.work).first(static_cast<size_t>(result_.items.per_list)),
                      split.walk,
@@ -176,8 +194,8 @@ class Arranger {
                       .group = static_cast<int32_t>(problem_.group_size()),
                       .workers = static_cast<int32_t>(workers_),
                       .kv_heads = static_cast<int32_t>(problem_.heads_kv),
-                      .section_heads = section_heads(),
-                      .last_heads = last_heads()});
+                      .section_heads = section_heads,
+                      .last_heads = static_cast<int32_t>(problem_.heads_kv) - last_section * section_heads});
   }
 
   void order(const ScheduledBy& by) {
@@ -212,8 +230,8 @@ class Arranger {
             .workers = static_cast<int32_t>(std::min(workers_, items)),
             .streams = shape_.streams(),
             .kv_heads = static_cast<int32_t>(problem_.heads_kv),
-            .section_heads = section_heads(),
-            .last_section = last_section(),
+            .section_heads = sections().heads,
+            .last_section = sections().last,
             .last_list = lists ? result_.items.per_list : 0,
             .per_head_masks = problem_.masks->size() > 1,
             // Items that KV heads share cannot have visits of their own.
@@ -221,35 +239,8 @@ class Arranger {
                       problem_.masks->size() == static_cast<size_t>(problem_.heads_kv)};
   }
 
-  // Query heads that are worked on together.
-  int64_t wanted_heads(const BackwardSplit& split) const {
-    const int64_t of_item = problem_.group_size() / split.parts;
-    if (shape_.section_units > 0) return shape_.section_units * of_item;
-    return std::max(workers_ / tuned::kCtasOfHead, of_item);
-  }
-  int32_t section_heads() const {
-    const int64_t wanted = wanted_heads(result_.split) / problem_.group_size();
-    return static_cast<int32_t>(
-        std::clamp<int64_t>(std::max<int64_t>(wanted, result_.split.kv_heads), 1, problem_.heads_kv));
-  }
-  int32_t last_section() const {
-    return (static_cast<int32_t>(problem_.heads_kv) - last_heads()) / section_heads();
-  }
-  int32_t last_heads() const {
-    const int64_t per_list = std::max(result_.items.per_list, 1);
-    return static_cast<int32_t>(std::clamp<int64_t>(
-        (result_.split.last_rounds * workers_ + per_list - 1) / per_list, 1, problem_.heads_kv));
-  }
-
-  BackwardSharing sharing_of(const BackwardSplit& split) const {
-    const int64_t group = problem_.group_size(), key_tiles = std::max(result_.key_tiles, 1);
-    const int64_t last_heads = (split.last_rounds * workers_ + key_tiles - 1) / key_tiles;
-    return {.group = static_cast<int32_t>(group),
-            .parts = split.parts,
-            .most_tiles = split.most_tiles,
-            .group_items = split.group_items,
-            .heads_at_once = static_cast<int32_t>(std::min(wanted_heads(split), group)),
-            .last_heads = static_cast<int32_t>(std::clamp<int64_t>(last_heads, 1, group))};
+  BackwardSections sections() const {
+    return sections_of(problem_, shape_, result_.split, result_.items.per_list, workers_);
   }
 
   const Problem& problem_;

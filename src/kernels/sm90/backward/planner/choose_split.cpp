@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <span>
+
+#include "kernels/plan/makespan.h"
+#include "kernels/sm90/backward/planner/sections.h"
 
 namespace longspan::sm90 {
 namespace {
@@ -28,25 +32,31 @@ class Splitter {
         of_cta_(visits_ / workers),
         rounds_(static_cast<double>(columns.key_tiles * problem.heads_kv) / static_cast<double>(workers)) {}
 
-  BackwardSplit freely() const {
-    switch (shape_.kind) {
-      case BackwardKind::kBlocks: {
-        // Whole groups, unless columns are long.
-        const int64_t most = std::clamp<int64_t>(of_cta_ / tuned::kBlocksItemsOfCta, tuned::kMinTilesOfItem,
-                                                 tuned::kBlocksMaxTiles);
-        const int64_t tiles = columns_.tiles * group_ / std::max<int64_t>(columns_.key_tiles, 1);
-        return {.parts = parts_of((tiles + most - 1) / most), .last_rounds = tuned::kFewLastRounds};
+  // Long columns and blocks: the heaviest key tiles first, some heads at a time. Others: neighbouring key
+  // tiles together, which find the same rows in L2, and the heaviest first at the end.
+  std::vector<BackwardSplit> freely() const {
+    using enum BackwardKind;
+    // Blocks that tiles do not divide: the simulation finds items of more heads faster, which they are not
+    // (version 53).
+    if (shape_.kind == kScattered && shape_.aligned) return {{.parts = parts_of(group_)}};
+    const bool by_keys = shape_.kind == kOneBand || shape_.kind == kBands;
+    const int64_t longest = columns_.columns.empty() ? 0 : columns_.columns.front().tiles;
+    std::vector<BackwardSplit> result;
+    for (int32_t parts = 1; parts <= group_; ++parts) {
+      if (group_ % parts != 0) continue;
+      if (!by_keys) {
+        result.push_back({.parts = parts});
+        continue;
       }
-      case BackwardKind::kOneBand:
-      case BackwardKind::kBands:
-        // Documents of full tiles gain from whole groups as soon as there is one item for each CTA.
-        if (rounds_ < (shape_.kind == BackwardKind::kBands && full() ? 1 : tuned::kFewRounds)) return few();
-        return shape_.kind == BackwardKind::kOneBand ? one_band() : bands();
-      case BackwardKind::kLong:
-        return longs();
-      default:
-        return {.parts = parts_of(group_)};
+      if (parts > 1 && rounds_ * parts > tuned::kMostRounds) break;
+      for (const int64_t most : tuned::kMostTiles)
+        if (most == 0 || most * parts < longest * group_)
+          result.push_back({.parts = parts,
+                            .most_tiles = most,
+                            .order = KeyOrder::kByKeys,
+                            .group_items = static_cast<int32_t>(workers_)});
     }
+    return result;
   }
 
   std::vector<BackwardSplit> in_order() const {
@@ -84,109 +94,11 @@ class Splitter {
     return shape_.by_time && shape_.rows == 64 && visits_ <= most_visits;
   }
 
-  // Whether most items begin with full tiles.
-  bool full() const { return columns_.full_first * 2 >= columns_.tiles; }
-
   // The smallest divisor of the group that is at least `least`.
   int32_t parts_of(int64_t least) const {
     int64_t parts = std::clamp<int64_t>(least, 1, group_);
     while (group_ % parts != 0) ++parts;
     return static_cast<int32_t>(parts);
-  }
-
-  // About as many key tiles as CTAs, or fewer.
-  BackwardSplit few() const {
-    // Documents are short, so their items may be larger parts of a CTA's work.
-    const double enough =
-        shape_.kind == BackwardKind::kBands ? tuned::kFewMinItemsOfDocuments : tuned::kFewMinItems;
-    int64_t parts = 1;
-    while (parts < group_ && rounds_ * static_cast<double>(parts) < enough) ++parts;
-    return {.parts = parts_of(parts),
-            .most_tiles = tuned::kFewMaxTiles,
-            .order = KeyOrder::kByKeys,
-            .group_items = tuned::kGroupItems,
-            .last_rounds = tuned::kFewLastRounds};
-  }
-
-  // Equal columns: the split with the lowest cost, since wave quantization decides. Other columns: one head
-  // an item if there are many rounds, two if beginnings and ends count for more.
-  BackwardSplit longs() const {
-    // Not whole groups: rows of too many heads would be in use at once.
-    const int64_t fewest = std::min<int64_t>(group_, tuned::kLongMinParts);
-    if (columns_.begin_together == columns_.key_tiles && columns_.end_together == columns_.key_tiles) {
-      BackwardSplit split{.parts = parts_of(group_),
-                          .last_rounds = shape_.section_units > 0 ? 0 : tuned::kFewLastRounds};
-      double best = time_of_rounds(split.parts);
-      for (int64_t parts = group_ - 1; parts >= fewest; --parts)
-        if (const double time = time_of_rounds(parts); group_ % parts == 0 && time < best)
-          best = time, split.parts = static_cast<int32_t>(parts);
-      return split;
-    }
-    int64_t parts = group_;
-    if (rounds_ < tuned::kLongFewRounds)
-      parts = std::max({fewest, group_ / 2, static_cast<int64_t>(std::ceil(tuned::kLongMinItems / rounds_))});
-    // In very long columns a few heads have enough items until the end.
-    return {.parts = parts_of(parts), .last_rounds = shape_.section_units > 0 ? 0 : tuned::kFewLastRounds};
-  }
-
-  double time_of_rounds(int64_t parts) const {
-    return cost_of_equal_items(rounds_ * static_cast<double>(parts),
-                               static_cast<double>(columns_.longest * group_) / static_cast<double>(parts));
-  }
-
-  BackwardSplit one_band() const {
-    // Items of whole groups need no sums of dk and dv, but with few rounds they end far apart. Pass CTAs
-    // leave fewer CTAs to count rounds by.
-    if (rounds_ >= (shape_.pass_ctas != 0 ? tuned::kBandWholeRoundsWithPasses : tuned::kBandWholeRounds))
-      return {.order = KeyOrder::kByKeys, .group_items = static_cast<int32_t>(workers_)};
-    if (rounds_ >= tuned::kBandHalfRounds)
-      return {.parts = parts_of(2),
-              .order = KeyOrder::kByKeys,
-              .group_items = static_cast<int32_t>(workers_),
-              .last_rounds = tuned::kFewLastRounds};
-    int64_t parts = group_;
-    while (parts % 2 == 0 && rounds_ * static_cast<double>(parts) / 2 >= tuned::kBandMinItems) parts /= 2;
-    const int64_t part = of_cta_ / tuned::kBandItemsOfCta;
-    return {.parts = static_cast<int32_t>(parts),
-            .most_tiles = columns_.longest * group_ <= part
-                              ? 0
-                              : std::clamp<int64_t>(part, tuned::kMinTilesOfItem, tuned::kBandMaxTiles),
-            .order = KeyOrder::kByKeys,
-            .group_items = static_cast<int32_t>(workers_)};
-  }
-
-  BackwardSplit bands() const {
-    using enum KeyOrder;
-    const auto at_most = [&](int64_t tiles) {
-      return std::clamp<int64_t>(of_cta_, tuned::kMinTilesOfItem, tiles);
-    };
-    const auto workers = static_cast<int32_t>(workers_);
-    // Items that begin where the others are meet the same rows, however long they are.
-    if (full() && rounds_ >= tuned::kFewRounds)
-      return {.parts = parts_of(
-                  rounds_ >= tuned::kSomeRounds && rounds_ < tuned::kManyRounds ? tuned::kDocumentsParts : 1),
-              .most_tiles = at_most(tuned::kDocumentsMaxTilesFull),
-              .order = kByKeys,
-              .group_items = workers};
-    if (rounds_ < tuned::kManyRounds) {
-      BackwardSplit split{.parts = parts_of(full() ? 1 : 2),
-                          .most_tiles = tuned::kDocumentsMaxTiles,
-                          .order = kHeaviestFirst,
-                          .group_items = tuned::kGroupItems,
-                          .last_rounds = tuned::kFewLastRounds};
-      // Some keys are seen by far more rows than others, such as a shared question.
-      if (columns_.longest * columns_.key_tiles > tuned::kDocumentsUneven * columns_.tiles) {
-        if (rounds_ >= tuned::kSomeRounds)
-          split.parts = 1, split.most_tiles = tuned::kDocumentsMaxTilesUneven, split.group_items = workers;
-      } else if (rounds_ < tuned::kSomeRounds && columns_.end_together == columns_.key_tiles) {
-        split.parts = parts_of(tuned::kDocumentsParts);  // all end with the same rows
-      }
-      return split;
-    }
-    return {.most_tiles = at_most(tuned::kDocumentsMaxTilesMany),
-            .order = kByKeys,
-            .group_items = workers,
-            .last_rounds = tuned::kFewLastRounds};
   }
 
   // Items begin where all columns do, so that additions do not stall: at the last row if the mask is
@@ -266,12 +178,67 @@ class Splitter {
 
 }  // namespace
 
-double cost_of_equal_items(double rounds, double tiles) {
-  return std::ceil(rounds) / rounds * (1 + tuned::kLongItemEnds / tiles);
+double time_of_split(const Problem& problem, const BackwardShape& shape, const BackwardColumns& columns,
+                     const BackwardSplit& split, int64_t workers) {
+  const BackwardSharing sharing = sharing_of(problem, shape, split, columns.key_tiles, workers);
+  struct Items {
+    int64_t count = 0;  // of a key tile
+    double time = 0;    // of one item
+  };
+  std::vector<Items> of_key_tile,
+      by_keys(sharing.group_items > 0 ? static_cast<size_t>(columns.key_tiles) : 0);
+  of_key_tile.reserve(columns.columns.size());
+  int64_t items = 0;
+  double time = 0, longest = 0;
+  for (const BackwardColumns::Column& column : columns.columns) {
+    const int32_t parts = parts_of(column.tiles, sharing);
+    const double of_item =
+        column.time * sharing.group / parts + tuned::kItemEnds + (parts > 1 ? tuned::kPartSums : 0);
+    of_key_tile.push_back({parts, of_item});
+    if (!by_keys.empty()) by_keys[static_cast<size_t>(column.key_tile)] = of_key_tile.back();
+    items += parts, time += parts * of_item;
+    longest = std::max(longest, of_item);
+  }
+  if (items == 0) return 0;
+  const BackwardSections sections = sections_of(problem, shape, split, items, workers);
+  // The query heads of all KV heads that are worked on together at the very end, and before.
+  int64_t last = sharing.group;
+  if (sharing.group_items == 0)
+    while (last - sharing.heads_at_once >= sharing.last_heads) last -= sharing.heads_at_once;
+  last *= problem.heads_kv - int64_t{sections.last} * sections.heads;
+  const int64_t at_once = int64_t{by_keys.empty() ? sharing.heads_at_once : sharing.group} * sections.heads;
+  const auto items_of = [&](int64_t heads, int64_t of_group) {
+    return (of_group * heads + sharing.group - 1) / sharing.group;
+  };
+  const int64_t before = problem.heads_q - last;
+  const int64_t simulated =
+      std::min(tuned::kMostRoundsSimulated * workers / items_of(at_once, items) * at_once, before);
+  // Until then, CTAs are taken to differ by a light item if the heaviest come first, else by a mean one.
+  const double mean = time / static_cast<double>(items);
+  const double step = by_keys.empty() ? of_key_tile.back().time : mean;
+  plan::Makespan makespan(workers, static_cast<double>(items_of(before - simulated, items)) * mean / step,
+                          step);
+  for (int64_t heads = simulated; heads > 0; heads -= at_once)
+    for (const auto& [count, of_item] : by_keys.empty() ? of_key_tile : by_keys)
+      makespan.take(of_item, items_of(std::min(heads, at_once), count));
+  if (sharing.most_tiles > 0) std::ranges::sort(of_key_tile, std::greater<>(), &Items::time);
+  for (const auto& [count, of_item] : of_key_tile) makespan.take(of_item, items_of(last, count));
+  // CTAs whose items differ drift apart, and then load the rows of more heads at a time, which may be too
+  // many for L2.
+  const double uneven =
+      std::min(2 * (1 - time / (static_cast<double>(items) * longest)), 1.0);  // 1 if the mask is causal
+  const double heads_at_a_time = static_cast<double>(workers * sharing.group) / static_cast<double>(items);
+  const double spilled = std::max(
+      heads_at_a_time * static_cast<double>(problem.tokens_q * problem.head_dim) / tuned::kRowsInL2 - 1, 0.0);
+  const double drift = tuned::kDrift * std::log2(sharing.group / split.parts) +
+                       (sharing.group_items > 0 ? 0 : tuned::kSpilled * spilled);
+  return makespan.end() * (1 + uneven * drift);
 }
 
 BackwardColumns columns_of(const CompiledMap& map, int32_t rows, int64_t masks) {
-  BackwardColumns columns{.key_tiles = map.row_tiles};
+  BackwardColumns columns;
+  columns.key_tiles = map.row_tiles;
+  columns.columns.reserve(static_cast<size_t>(map.row_tiles));
   int32_t first = std::numeric_limits<int32_t>::max(), last = 0;
   const auto end_of = [&](const DeviceRun& run) { return run.column / rows + tiles_of(run); };
   for (const DeviceRun& run : map.runs)
@@ -282,22 +249,27 @@ BackwardColumns columns_of(const CompiledMap& map, int32_t rows, int64_t masks) 
     const int64_t tiles = map.tiles(row.first_run, row.runs);
     columns.tiles += tiles;
     columns.runs += row.runs;
-    columns.longest = std::max(columns.longest, tiles);
-    if (runs.front().code >= tuned::kShortRun) columns.full_first += tiles;
+    if (&row - map.work.data() < map.row_tiles) {
+      const auto partial = std::ranges::count_if(runs, [](const DeviceRun& run) { return run.code < 0; });
+      columns.columns.push_back(
+          {row.row_tile, tiles,
+           static_cast<double>(tiles) + tuned::kPartialTileCost * static_cast<double>(partial)});
+    }
     columns.begin_together += runs.front().column / rows == first;
     columns.end_together += end_of(runs.back()) == last;
   }
-  for (int64_t* sum :
-       {&columns.tiles, &columns.runs, &columns.full_first, &columns.begin_together, &columns.end_together})
+  for (int64_t* sum : {&columns.tiles, &columns.runs, &columns.begin_together, &columns.end_together})
     *sum /= masks;
   return columns;
 }
 
-std::vector<BackwardSplit> choose_splits(const Problem& problem, const BackwardShape& shape,
-                                         const BackwardColumns& columns, int64_t workers) {
+std::vector<BackwardSplit> split_candidates(const Problem& problem, const BackwardShape& shape,
+                                            const BackwardColumns& columns, int64_t workers) {
   const Splitter splitter(problem, shape, columns, workers);
-  if (shape.store == BackwardStore::kOrdered) return splitter.in_order();
-  return {splitter.freely()};
+  if (shape.store != BackwardStore::kOrdered) return splitter.freely();
+  std::vector<BackwardSplit> splits = splitter.in_order();
+  for (BackwardSplit& split : splits) split.last_rounds = tuned::kOrderedLastRounds;
+  return splits;
 }
 
 }  // namespace longspan::sm90

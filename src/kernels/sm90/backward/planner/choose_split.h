@@ -14,24 +14,28 @@ namespace longspan::sm90 {
 // Properties of a tile map's columns, in row tiles that key tiles visit, for the mean of all masks.
 struct BackwardColumns {
   int64_t key_tiles = 0;
-  int64_t tiles = 0;       // of all key tiles
-  int64_t runs = 0;        // of consecutive row tiles
-  int64_t longest = 0;     // of one key tile
-  int64_t full_first = 0;  // of key tiles that begin with a run of at least kShortRun full tiles
+  int64_t tiles = 0;  // of all key tiles
+  int64_t runs = 0;   // of consecutive row tiles
   // Key tiles that begin with the very first row tile, and key tiles that end with the last one.
   int64_t begin_together = 0, end_together = 0;
+  // Of each key tile of the first mask, heaviest first: its tiles, and their time in full tiles.
+  struct Column {
+    int32_t key_tile = 0;
+    int64_t tiles = 0;
+    double time = 0;
+  };
+  std::vector<Column> columns;
 };
 // Tiles of the map have `rows` queries.
 BackwardColumns columns_of(const CompiledMap& map, int32_t rows, int64_t masks);
 
-// The cost of equal items: their time, with wave quantization and each item's beginning and end, over the
-// time of their tiles alone. `rounds` is the number of items for each CTA, `tiles` the number of tiles in an
-// item.
-double cost_of_equal_items(double rounds, double tiles);
+// The time of a split without ordered additions, in tiles: that until the last of `workers` CTAs is done. The
+// items of the last section are simulated; the others are taken to be spread evenly.
+double time_of_split(const Problem& problem, const BackwardShape& shape, const BackwardColumns& columns,
+                     const BackwardSplit& split, int64_t workers);
 
-// The candidates for `workers` CTAs or streams. There are several only if additions are in order; then a
-// simulation prices them.
-std::vector<BackwardSplit> choose_splits(const Problem& problem, const BackwardShape& shape,
-                                         const BackwardColumns& columns, int64_t workers);
+// The candidates for `workers` CTAs or streams.
+std::vector<BackwardSplit> split_candidates(const Problem& problem, const BackwardShape& shape,
+                                            const BackwardColumns& columns, int64_t workers);
 
 }  // namespace longspan::sm90

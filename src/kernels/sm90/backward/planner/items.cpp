@@ -9,17 +9,6 @@
 namespace longspan::sm90 {
 namespace {
 
-// Items of a key tile: divisors of the group from `parts` on, until no item has too many tiles.
-int32_t parts_for(int64_t tiles, const BackwardSharing& sharing) {
-  if (tiles == 0) return 1;
-  int32_t parts = sharing.parts;
-  while (sharing.most_tiles > 0 && parts < sharing.group &&
-         tiles * sharing.group > parts * sharing.most_tiles)
-    do ++parts;
-    while (sharing.group % parts != 0);
-  return parts;
-}
-
 // The items of one mask.
 class Lists {
  public:
@@ -31,7 +20,7 @@ class Lists {
     for (const WorkRow& row : rows) {
       const int64_t count = map.tiles(row.first_run, row.runs);
       const auto tile = static_cast<size_t>(row.row_tile);
-      tiles[tile] = {keys[tile].first, keys[tile].count, parts_for(count, sharing), 0};
+      tiles[tile] = {keys[tile].first, keys[tile].count, parts_of(count, sharing), 0};
       visited_.push_back(count);
       heads_.push_back(tiles[tile].count > 0 ? sharing.group / tiles[tile].parts : 0);
       items_ += heads_.back() > 0 ? static_cast<size_t>(tiles[tile].parts) : 0;
@@ -101,6 +90,16 @@ class Lists {
 };
 
 }  // namespace
+
+int32_t parts_of(int64_t tiles, const BackwardSharing& sharing) {
+  if (tiles == 0) return 1;
+  int32_t parts = sharing.parts;
+  while (sharing.most_tiles > 0 && parts < sharing.group &&
+         tiles * sharing.group > parts * sharing.most_tiles)
+    do ++parts;
+    while (sharing.group % parts != 0);
+  return parts;
+}
 
 BackwardItems share_out(const BackwardGrid& grid, const BackwardSharing& sharing) {
   LONGSPAN_CHECK(sharing.parts > 0 && sharing.group % sharing.parts == 0,

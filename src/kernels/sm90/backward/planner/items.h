@@ -50,6 +50,10 @@ struct BackwardSharing {
   int32_t heads_at_once = 1, last_heads = 1;
 };
 
+// The items of a key tile that visits `tiles` row tiles: a divisor of the group from sharing.parts on, the
+// first whose items do not have too many tiles.
+int32_t parts_of(int64_t tiles, const BackwardSharing& sharing);
+
 // Key tiles come in the order of the map. Throws longspan::Error if sharing.parts does not divide the group.
 BackwardItems share_out(const BackwardGrid& grid, const BackwardSharing& sharing);
 

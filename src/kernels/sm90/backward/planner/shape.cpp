@@ -51,7 +51,8 @@ BackwardKind kind_of(const Problem& problem, int64_t block) {
   const Mask& mask = problem.masks->front();
   if (block >= kFinestBlock)
     return block == kLargestBlock && contiguous(mask) ? BackwardKind::kBlocks : BackwardKind::kScattered;
-  if (seen_by(problem, tuned::kLongColumn)) return BackwardKind::kLong;
+  const bool window = mask.bands().size() == 1 && bounded(mask) && !problem.deterministic;
+  if (seen_by(problem, window ? tuned::kVeryLongColumn : tuned::kLongColumn)) return BackwardKind::kLong;
   if (mask.bands().size() <= 1) return BackwardKind::kOneBand;
   // Half visible, so not documents. Only the default pass treats them so: its items of one head would be
   // too short.
@@ -74,7 +75,7 @@ bool is_window_with_passes(const Problem& problem, BackwardShape shape) {
   shape.in_rows = true;
   return shape.kind == BackwardKind::kOneBand && bounded(problem.masks->front()) &&
          shape.store == BackwardStore::kClaimed && problem.head_dim == 128 && can_do_passes(problem, shape) &&
-         seen_by(problem, tuned::kWindowMinRows) &&
+         !seen_by(problem, tuned::kLongColumn) &&
          (!seen_by(problem, tuned::kWindowMaxRows) ||
           problem.tokens_kv * problem.heads_kv <= tuned::kWindowMaxKeys);
 }
@@ -110,7 +111,7 @@ BackwardShape large_shape(const Problem& problem) {
     shape.section_units = tuned::kScatteredSectionUnits;
   if (shape.kind == BackwardKind::kLong) {
     if (seen_by(problem, tuned::kVeryLongColumn)) shape.section_units = tuned::kVeryLongSectionUnits;
-    shape.join_tiles = tuned::kLongRun;
+    shape.join_tiles = tuned::kJoinTiles;
   }
   return shape;
 }
@@ -150,10 +151,8 @@ BackwardShape choose_backward_shape(const Problem& problem) {
   shape.aligned = shape.in_rows && block < kFinestBlock;
   if (problem.head_dim == 128 && !shape.in_rows && long_or_band && (very_long || problem.deterministic))
     shape.rows = tuned::kTallRows;
-  if (in_any_order(shape)) {
-    if (shape.kind == BackwardKind::kLong) shape.join_tiles = tuned::kLongRun;
-    if (shape.kind == BackwardKind::kBands || blocks) shape.join_tiles = tuned::kShortRun;
-  }
+  if (in_any_order(shape) && shape.kind != BackwardKind::kOneBand && !scattered)
+    shape.join_tiles = tuned::kJoinTiles;
   // Measured for documents, windows and variable blocks of head_dim 128.
   if (window ||
       (shape.kind == BackwardKind::kBands && problem.head_dim == 128 && can_do_passes(problem, shape)))

@@ -49,7 +49,7 @@ double simulate(const CompiledMap& map, std::span<const BackwardWork> items, con
     if (item.heads < by.group) {
       double& before = parts[static_cast<size_t>(kv_head) * static_cast<size_t>(map.row_tiles) +
                              static_cast<size_t>(item.key_tile)];
-      before = now = std::max(now, before) + tuned::kPartSums;
+      before = now = std::max(now, before) + tuned::kOrderedPartSums;
     }
     free_at.push(now);
     last = std::max(last, now);

@@ -5,7 +5,6 @@
 
 #include "kernels/sm90/block_alignment.h"
 #include "kernels/sm90/forward/planner/row_tile_costs.h"
-#include "kernels/sm90/forward/planner/split.h"
 #include "kernels/sm90/tuning/h200.h"
 
 namespace longspan::sm90 {
@@ -15,12 +14,15 @@ namespace tuned = h200::forward;
 
 // Whether row tiles begin at edges of blocks and documents. A row tile in two blocks visits the keys of both.
 // If blocks see most keys that adds little, and full row tiles are better. A row tile in two documents costs
-// as much as two row tiles, so edges only speed up planning, and only if documents are long.
-bool follows_blocks(const HeadMasks& masks, int64_t tokens) {
+// as much as two row tiles, so edges only speed up planning, and only if documents are long. In row tiles of
+// three warpgroups more rows wait for a tile that they do not see.
+bool follows_blocks(const HeadMasks& masks, const ForwardShape& shape) {
+  const int64_t tokens = shape.tokens();
+  const int64_t of_document =
+      shape.warpgroups == 3 ? tuned::kEdgesMinTilesOfHighDocument : tuned::kEdgesMinTilesOfDocument;
   const bool long_enough = std::all_of(masks.begin(), masks.end(), [&](const Mask& mask) {
     const auto groups = static_cast<int64_t>(mask.bands().groups().size());
-    const int64_t tiles =
-        mask.bands().rectangular() ? tuned::kEdgesMinTilesOfBlock : tuned::kEdgesMinTilesOfDocument;
+    const int64_t tiles = mask.bands().rectangular() ? tuned::kEdgesMinTilesOfBlock : of_document;
     return groups >= tuned::kEdgesMinRuns && groups * tiles * tokens <= mask.rows();
   });
   if (!long_enough) return false;
@@ -33,29 +35,6 @@ bool follows_blocks(const HeadMasks& masks, int64_t tokens) {
   return costs.even >= tuned::kEdgesMinKeysRatio * costs.of_blocks;
 }
 
-// Whether all rows see the same contiguous keys, so that all row tiles have the same full tiles.
-bool rows_are_alike(const HeadMasks& masks) {
-  if (masks.size() != 1 || masks.front().bands().size() != 1) return false;
-  const Band band = *masks.front().bands().begin();
-  return band.rectangular() && band.q.size() == masks.front().rows();
-}
-
-// Whether CTA pairs with a split last wave are faster. In pairs, a tile takes 3 to 4 % more cycles at a clock
-// that is 3 to 4 % higher, since less is loaded. The gain is that of the split.
-bool pays_in_pairs(const Problem& problem, const ForwardShape& shape, const Device& device) {
-  const int64_t pairs = device.units / 2, tokens = int64_t{2} * shape.tokens();
-  if (problem.head_dim != 128 || tokens > kMostTileRows || pairs == 0) return false;
-  // Partial results are not split.
-  if (problem.fp32_output && !problem.own_rows) return false;
-  if (!rows_are_alike(*problem.masks)) return false;
-  const int64_t keys = problem.masks->front().area() / problem.masks->front().rows();
-  const int64_t items = (problem.tokens_q + tokens - 1) / tokens * (problem.heads_q / shape.pack);
-  return keys >= tuned::kPairMinKeys && keys <= tuned::kPairMaxKeys &&
-         items >= tuned::kPairMinItems * pairs &&
-         time_saved_by_split(items, (keys + tuned::kColumns - 1) / tuned::kColumns, pairs) >=
-             tuned::kPairMinSaving;
-}
-
 }  // namespace
 
 ForwardShape choose_forward_shape(const Problem& problem, const Device& device) {
@@ -64,8 +43,7 @@ ForwardShape choose_forward_shape(const Problem& problem, const Device& device) 
   shape.pack = static_cast<int>(std::gcd(problem.group_size(), tuned::kMaxPack));
   if (is_large(problem)) {
     shape.columns = shape.piece = problem.head_dim == 256 ? tuned::kColumnsOf256 : tuned::kColumns;
-    if (!problem.same_launches && follows_blocks(masks, shape.tokens()))
-      shape.row_tiles = RowTiles::kOfBlocks;
+    if (!problem.same_launches && follows_blocks(masks, shape)) shape.row_tiles = RowTiles::kOfBlocks;
     return shape;
   }
   const bool three = problem.head_dim == tuned::kThreeWarpgroupsHeadDim;
@@ -86,11 +64,7 @@ ForwardShape choose_forward_shape(const Problem& problem, const Device& device) 
     const bool wide = problem.head_dim == 128 && problem.tokens_kv >= tuned::kWideMinKeys &&
                       problem.area() >= tuned::kWideMinKeysOfRow * rows;
     shape.columns = shape.piece = wide ? tuned::kWideColumns : tuned::kColumns;
-    if (follows_blocks(masks, shape.tokens())) shape.row_tiles = RowTiles::kOfBlocks;
-    if (pays_in_pairs(problem, shape, device)) {
-      shape.columns = shape.piece = tuned::kColumns;
-      shape.paired = true;
-    }
+    if (follows_blocks(masks, shape)) shape.row_tiles = RowTiles::kOfBlocks;
   }
   return shape;
 }
@@ -101,17 +75,20 @@ WorkOrder choose_work_order(const Problem& problem, const ForwardShape& shape, c
   order.row_tiles = map.row_tiles;
   order.units = static_cast<int32_t>(problem.heads_q / shape.pack);
 
-  // The K and V of a section of heads fit in a share of L2.
+  // As many KV heads as divide all into equal sections and whose K and V fit in a share of L2.
   const int64_t head_bytes =
       problem.tokens_kv * (problem.head_dim + problem.dim_v()) * static_cast<int64_t>(size_of(problem.dtype));
-  const auto fitting =
-      std::max<int64_t>(static_cast<int64_t>(device.cache_bytes / tuned::kSectionL2Divisor) / head_bytes, 1);
-  const int64_t sections = (problem.heads_kv + fitting - 1) / fitting;
+  const auto cache_bytes =
+      static_cast<int64_t>(tuned::kSectionL2Share * static_cast<double>(device.cache_bytes));
+  int64_t heads = shape.section_heads > 0 ? shape.section_heads : cache_bytes / head_bytes;
+  heads = std::clamp<int64_t>(heads, 1, problem.heads_kv);
+  while (shape.section_heads == 0 && problem.heads_kv % heads != 0) --heads;
+  const int64_t sections = (problem.heads_kv + heads - 1) / heads;
   order.section_units = static_cast<int32_t>((problem.heads_kv + sections - 1) / sections *
                                              (problem.group_size() / shape.pack));
 
   // A row tile that takes as long as a section would delay the end if the last section began with it.
-  if (sections > 1 && problem.masks->size() == 1) {
+  if (shape.heavy_first && sections > 1 && problem.masks->size() == 1) {
     int64_t all = 0;
     for (const MapRow& row : map.work) all += row.cost;
     const int64_t of_section = all * order.units / std::max(device.units, 1) / sections;

@@ -18,8 +18,10 @@ struct ForwardShape {
   int pack = 1;        // query heads of a GQA group that share a row tile: 1, 2, 4 or 8
   RowTiles row_tiles = RowTiles::kEven;
   // A cluster of two CTAs shares an item with twice the tokens: each takes half of them, and K and V are
-  // loaded once for both. The last wave may be split by keys.
+  // loaded once for both. The last wave may be split by keys. Never chosen: slower than single CTAs.
   bool paired = false;
+  int section_heads = 0;    // KV heads that are worked on together; 0: as many as suit L2
+  bool heavy_first = true;  // row tiles that take as long as a section come before all sections
 
   int tile_rows() const { return 64 * warpgroups / streams; }
   int tokens() const { return tile_rows() / pack; }  // query tokens of a CTA's row tile

@@ -53,6 +53,15 @@ std::vector<std::string_view> dense_patterns() {
   return names;
 }
 
+double time_of(const BackwardArrangement& all, const BackwardWork& item) {
+  double time = 0;
+  for (uint32_t run = item.first_run; run < item.first_run + static_cast<uint32_t>(item.runs); ++run) {
+    const int32_t code = all.grid.map.runs[run].code;
+    time += code > 0 ? code : 1 + tuned::kPartialTileCost;
+  }
+  return time * item.heads;
+}
+
 int64_t tiles_of(const BackwardArrangement& all, const BackwardWork& item) {
   int64_t tiles = 0;
   for (uint32_t run = item.first_run; run < item.first_run + static_cast<uint32_t>(item.runs); ++run)
@@ -60,12 +69,15 @@ int64_t tiles_of(const BackwardArrangement& all, const BackwardWork& item) {
   return tiles * item.heads;
 }
 
-// When the last CTA is done if each takes the next item as soon as it is free, over a perfect balance of the
-// same items.
-double imbalance_of(const BackwardArrangement& all, int32_t kv_heads) {
+struct Simulated {
+  double end = 0, balanced = 0;  // in tiles: when the last CTA is done, and when all would be
+};
+
+// Each CTA takes the next item as soon as it is free, from the first item to the last.
+Simulated simulate(const BackwardArrangement& all, int32_t kv_heads) {
   std::priority_queue<double, std::vector<double>, std::greater<>> free_at;
   for (int64_t i = 0; i < workers_of(all); ++i) free_at.push(0);
-  double sum = 0, last = 0;
+  Simulated result;
   for (int32_t section = 0; section <= all.last_section; ++section) {
     const int32_t first = section * all.section_heads;
     const int32_t heads = section == all.last_section ? kv_heads - first : all.section_heads;
@@ -73,32 +85,55 @@ double imbalance_of(const BackwardArrangement& all, int32_t kv_heads) {
     for (int32_t i = 0; i < all.items.per_list; ++i)
       for (int32_t head = 0; head < heads; ++head) {
         const BackwardWork& item = all.items.work[list + static_cast<size_t>(i)];
-        const double time = static_cast<double>(tiles_of(all, item)) + tuned::kItemEnds,
-                     end = free_at.top() + time;
+        const bool part = all.items.key_tiles[static_cast<size_t>(item.key_tile)].parts > 1;
+        const double time = time_of(all, item) + tuned::kItemEnds + (part ? tuned::kPartSums : 0);
+        const double end = free_at.top() + time;
         free_at.pop();
         free_at.push(end);
-        sum += time, last = std::max(last, end);
+        result.end = std::max(result.end, end);
+        result.balanced += time / static_cast<double>(workers_of(all));
       }
   }
-  return last / (sum / static_cast<double>(workers_of(all)));
+  return result;
+}
+
+// Only the end is simulated to price a split, so planning is fast. It has to tell the time of the whole.
+TEST(BackwardSplit, HasAPriceThatIsTheTimeOfAllItems) {
+  for (const std::string_view name : dense_patterns())
+    for (const int64_t seqlen : {2048, 4096, 8192, 32768}) {
+      const Problem problem = problem_of(name, seqlen);
+      BackwardShape shape = choose_backward_shape(problem);
+      shape.pass_ctas = 0;
+      const BackwardGrid grid = lay_tiles(*problem.masks, shape.tile_shape(), shape.aligned);
+      const BackwardColumns columns = columns_of(grid.map, shape.rows, 1);
+      for (const BackwardSplit& split : split_candidates(problem, shape, columns, kUnits)) {
+        shape.split = split;
+        const double price = time_of_split(problem, shape, columns, split, kUnits),
+                     time = simulate(arrange_backward(problem, shape, kUnits), 8).end;
+        EXPECT_GT(price, 0.95 * time)
+            << name << " " << seqlen << " " << split.parts << " " << split.most_tiles;
+        EXPECT_LT(price, 1.3 * time) << name << " " << seqlen << " " << split.parts << " "
+                                     << split.most_tiles;
+      }
+    }
 }
 
 // Wave quantization: 256 equal items are two rounds of 132 CTAs, 320 are three, and 640 five.
-TEST(BackwardSplit, IsTheCheapestWhereColumnsAreAlike) {
-  for (const int64_t seqlen : {2048, 2560, 4096, 8192, 16384, 32768, 49152}) {
-    const Problem problem = problem_of("full", seqlen);
-    const BackwardArrangement all = arranged(problem);
-    const int64_t group = problem.group_size(), rows = all.row_tiles;
-    const auto cost_of = [&](int64_t parts) {
-      const auto items = static_cast<double>(all.key_tiles * problem.heads_kv * parts);
-      return cost_of_equal_items(items / static_cast<double>(kUnits),
-                                 static_cast<double>(rows * group / parts));
-    };
-    double best = cost_of(group);
-    for (int64_t parts = tuned::kLongMinParts; parts < group; ++parts)
-      if (group % parts == 0) best = std::min(best, cost_of(parts));
-    EXPECT_LE(cost_of(all.split.parts), 1.001 * best) << seqlen;
-  }
+TEST(BackwardSplit, IsTheFastestCandidateWhereNothingElseCounts) {
+  for (const char* name : {"full", "sliding_window"})
+    for (const int64_t seqlen : {2048, 2560, 4096, 8192, 16384, 32768, 49152}) {
+      const Problem problem = problem_of(name, seqlen);
+      BackwardShape shape = choose_backward_shape(problem);
+      shape.pass_ctas = 0;
+      const BackwardGrid grid = lay_tiles(*problem.masks, shape.tile_shape(), shape.aligned);
+      const double chosen = simulate(arrange_backward(problem, shape, kUnits), 8).end;
+      for (const BackwardSplit& split :
+           split_candidates(problem, shape, columns_of(grid.map, shape.rows, 1), kUnits)) {
+        shape.split = split;
+        EXPECT_LE(chosen, 1.03 * simulate(arrange_backward(problem, shape, kUnits), 8).end)
+            << name << " " << seqlen << " " << split.parts << " " << split.most_tiles;
+      }
+    }
 }
 
 TEST(BackwardSplit, BalancesItems) {
@@ -106,7 +141,8 @@ TEST(BackwardSplit, BalancesItems) {
     for (const int64_t seqlen : {2048, 4096, 8192, 32768}) {
       const BackwardArrangement all = arranged(problem_of(name, seqlen));
       const double most = seqlen < 4096 ? 1.25 : seqlen < 8192 ? 1.12 : 1.08;
-      EXPECT_LT(imbalance_of(all, 8), most) << name << " " << seqlen;
+      const Simulated simulated = simulate(all, 8);
+      EXPECT_LT(simulated.end, most * simulated.balanced) << name << " " << seqlen;
     }
 }
 
@@ -129,7 +165,7 @@ TEST(BackwardSplit, HandsOutNeighbouringKeysTogetherInWindowsAndLongDocuments) {
     for (const int64_t seqlen : {16384, 32768}) {
       const BackwardArrangement all = arranged(problem_of(name, seqlen));
       EXPECT_EQ(all.split.order, KeyOrder::kByKeys) << name << " " << seqlen;
-      EXPECT_EQ(all.split.group_items, workers_of(all)) << name << " " << seqlen;
+      EXPECT_EQ(all.split.group_items, kUnits) << name << " " << seqlen;
     }
 }
 
@@ -186,7 +222,7 @@ TEST(BackwardSplit, IsNextToTheCheapestCandidateInOrder) {
       const BackwardShape shape = choose_backward_shape(problem);
       const BackwardGrid grid = lay_tiles(*problem.masks, shape.tile_shape(), shape.aligned);
       const std::vector<BackwardSplit> candidates =
-          choose_splits(problem, shape, columns_of(grid.map, shape.rows, 1), kUnits);
+          split_candidates(problem, shape, columns_of(grid.map, shape.rows, 1), kUnits);
       double best = std::numeric_limits<double>::infinity();
       for (const BackwardSplit& candidate : candidates) {
         ASSERT_FALSE(candidate.by_time) << "another simulation prices these";

@@ -55,7 +55,7 @@ TEST(BackwardPassCtas, AreAsManyAsWereMeasuredToBeBest) {
 }
 
 TEST(BackwardPassCtas, AreNoneWhereNothingIsHidden) {
-  EXPECT_EQ(pass_ctas_of(problem_of("full_document", 4096)), 0);            // one section
+  EXPECT_EQ(pass_ctas_of(problem_of("full_document", 32768, 8, 1)), 0);     // one section
   EXPECT_EQ(pass_ctas_of(problem_of("causal_document", 32768, 16, 2)), 0);  // two
   EXPECT_EQ(pass_ctas_of(problem_of("share_question", 2048)), 0);           // with fewer items than CTAs
   for (const char* name : {"full", "causal", "sliding_window", "block_causal_document"})
@@ -90,6 +90,11 @@ TEST(BackwardPassCtas, GrowWithThePasses) {
   work.tiles *= 2;
   EXPECT_EQ(choose_pass_ctas(work), 0);  // there is little to hide
   work.tiles = 50000;
+  EXPECT_GT(choose_pass_ctas(work), 20);
+  work.share_last = 0.3;  // much is left for the end
+  EXPECT_EQ(choose_pass_ctas(work), 0);
+  work.share_last = 0.125;
+  work.tiles = 15000;
   EXPECT_EQ(choose_pass_ctas(work), 0);  // the passes are most of the work
 }
 

@@ -300,7 +300,7 @@ TEST(BackwardSchedule, IsTheSameEachTime) {
 // Spread visits stall less than those in the order of the map.
 TEST(BackwardSchedule, SpreadsVisits) {
   const Problem problem = problem_of("uniform_block_sparse", 49152, 4, 4, 128, 0.1);
-  const BackwardArrangement all = arranged(problem, {}, 132);
+  const BackwardArrangement all = arranged(problem, {.last_rounds = 4}, 132);
   ScheduledBy by{.rows = 64,
                  .row_tiles = all.row_tiles,
                  .workers = 132,
@@ -317,7 +317,7 @@ TEST(BackwardSchedule, SpreadsVisits) {
 // A tile takes a stream longer, so hand-overs cost a smaller share of its time.
 TEST(BackwardSchedule, KnowsThatStreamsTakeLongerForATile) {
   const Problem problem = problem_of("uniform_block_sparse", 49152, 4, 4, 64, 0.5);
-  const BackwardArrangement all = arranged(problem, {}, 132);
+  const BackwardArrangement all = arranged(problem, {.last_rounds = 4}, 132);
   ScheduledBy by{.row_tiles = all.row_tiles,
                  .workers = 264,
                  .kv_heads = 4,
@@ -337,8 +337,9 @@ TEST(BackwardSchedule, IsNotMadeOfTooManyVisits) {
   const Problem problem = problem_of("uniform_block_sparse", 4096, 4, 4);
   const BackwardShape shape = choose_backward_shape(problem);
   const auto by_time = [&](int64_t visits) {
-    const BackwardColumns columns{.key_tiles = 32, .tiles = visits / 4, .runs = 320};
-    return choose_splits(problem, shape, columns, 132).front().by_time;
+    BackwardColumns columns;
+    columns.key_tiles = 32, columns.tiles = visits / 4, columns.runs = 320;
+    return split_candidates(problem, shape, columns, 132).front().by_time;
   };
   EXPECT_TRUE(by_time(h200::backward::kMaxScheduledVisits));
   EXPECT_FALSE(by_time(h200::backward::kMaxScheduledVisits + 4));

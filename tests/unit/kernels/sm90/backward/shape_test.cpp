@@ -55,8 +55,8 @@ TEST(BackwardShape, TellsKindsOfMasksApart) {
 
 // In runs so long that CTAs drift apart, and in documents, which begin often.
 TEST(BackwardShape, LetsItemsBeginWhereOtherCtasAre) {
-  EXPECT_EQ(shape_of("full", 8192).join_tiles, h200::backward::kLongRun);
-  EXPECT_EQ(shape_of("full_document", 8192).join_tiles, h200::backward::kShortRun);
+  EXPECT_EQ(shape_of("full", 8192).join_tiles, h200::backward::kJoinTiles);
+  EXPECT_EQ(shape_of("full_document", 8192).join_tiles, h200::backward::kJoinTiles);
   EXPECT_EQ(shape_of("sliding_window", 8192).join_tiles, 0);
   EXPECT_EQ(shape_of("uniform_block_sparse", 8192, false, 128).join_tiles, 0);
   for (const char* name : {"full", "full_document"}) EXPECT_EQ(shape_of(name, 32768, true).join_tiles, 0);
@@ -78,7 +78,7 @@ TEST(BackwardShape, LetsTilesBeginAnywhereWhereBandsDo) {
   }
 }
 
-// Narrow or short windows, with sums in token rows, which passes inside and rests need.
+// Windows, unless they are long and wide, with sums in token rows, which passes inside and rests need.
 TEST(BackwardShape, LeavesPassesOfWindowsToPassCtasWhereThatPays) {
   const auto with_passes = [](const BackwardShape& shape) {
     EXPECT_EQ(shape.pass_ctas, shape.in_rows ? kAsSuits : 0);
@@ -96,8 +96,13 @@ TEST(BackwardShape, LeavesPassesOfWindowsToPassCtasWhereThatPays) {
   EXPECT_FALSE(with_passes(shape_of("causal", 2048)));
   EXPECT_EQ(shape_of("sliding_window_causal", 8192, false, 0, 64).pass_ctas, 0);
   Problem other = problem_of(8192, 64, 8);
-  for (const Band& band : {Band{{0, 8192}, {0, 8192}, -128, 128},                         // narrow
-                           Band{{0, 4096}, {0, 3000}, kUnboundedBelow, kUnboundedAbove},  // no window
+  const Band narrow{{0, 8192}, {0, 8192}, -128, 128}, wide{{0, 8192}, {0, 8192}, -2048, 2048};
+  other.masks = std::make_shared<const HeadMasks>(HeadMasks{Mask(8192, 8192, std::vector<Band>{narrow})});
+  EXPECT_TRUE(with_passes(choose_backward_shape(other)));
+  other.masks = std::make_shared<const HeadMasks>(HeadMasks{Mask(8192, 8192, std::vector<Band>{wide})});
+  EXPECT_EQ(choose_backward_shape(other).kind, BackwardKind::kOneBand);
+  EXPECT_FALSE(with_passes(choose_backward_shape(other)));
+  for (const Band& band : {Band{{0, 4096}, {0, 3000}, kUnboundedBelow, kUnboundedAbove},  // no window
                            Band{{0, 4096}, {0, 4096}, kUnboundedBelow, 0}}) {
     other.masks = std::make_shared<const HeadMasks>(HeadMasks{Mask(8192, 8192, std::vector<Band>{band})});
     EXPECT_FALSE(with_passes(choose_backward_shape(other)));

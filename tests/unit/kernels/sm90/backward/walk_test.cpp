@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "kernels/sm90/backward/planner/arrangement.h"
+#include "kernels/sm90/tuning/h200.h"
 #include "mask/patterns/patterns.h"
 
 namespace longspan::sm90 {
@@ -25,6 +26,7 @@ BackwardArrangement arranged(std::string_view name, int64_t seqlen, const Backwa
   problem.deterministic = true;
   BackwardShape shape = choose_backward_shape(problem);
   shape.split = split;
+  shape.split->last_rounds = h200::backward::kOrderedLastRounds;
   return arrange_backward(problem, shape, 132);
 }
 

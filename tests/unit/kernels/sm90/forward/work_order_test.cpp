@@ -62,9 +62,10 @@ WorkOrder order_of(const char* pattern, int64_t seqlen) {
 }
 
 TEST(WorkOrder, KeepsTheKeysOfASectionInTheCache) {
-  EXPECT_EQ(order_of("full", 4096).section_units, 8);
-  EXPECT_EQ(order_of("full", 8192).section_units, 4);
-  EXPECT_EQ(order_of("full", 32768).section_units, 1);
+  EXPECT_EQ(order_of("full", 8192).section_units, 8);
+  EXPECT_EQ(order_of("full", 16384).section_units, 4);
+  EXPECT_EQ(order_of("full", 32768).section_units, 2);
+  EXPECT_EQ(order_of("full", 131072).section_units, 1);
 }
 
 TEST(WorkOrder, BeginsWithRowTilesThatOthersWouldWaitFor) {
