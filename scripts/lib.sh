@@ -11,7 +11,7 @@ build_packages=(
 )
 # Fast small matrix products, x86 only; elsewhere OpenBLAS computes them.
 [ "$(uname -m)" != x86_64 ] || build_packages+=(libxsmm-dev)
-test_packages=(libgtest-dev libgmock-dev librapidcheck-dev libboost-context-dev libopenmpi-dev openmpi-bin python3 python3-numpy python3-venv)
+test_packages=(libgtest-dev libgmock-dev librapidcheck-dev libboost-context-dev libopenmpi-dev openmpi-bin python3 python3-numpy python3-venv python3-dev)
 # A browser to test the report's page. Ubuntu has it only as a snap, which a container cannot run; there the test is
 # skipped with a message.
 [ "$(. /etc/os-release && echo "$ID")" != debian ] || test_packages+=(chromium chromium-driver)
