@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/sm90/backward/planner/shape.h"
 #include "kernels/sm90/isa/bulk.cuh"
@@ -60,14 +61,15 @@ struct BackwardConfig {
   // In tiles of 128 rows each warpgroup computes dq of half of the rows and all of head_dim instead, so that
   // its sums lie like those of two tiles of 64 rows.
   static constexpr bool kHalves = kRows == 128;
-  // dq of a tile is computed during the item's next tile, so that the warpgroups need not meet. Short items
-  // (documents) are slower that way.
-  static constexpr bool kApart = kHalves && !kInRows;
+  // dq of a tile is computed during the item's next tile, so that the warpgroups need not meet. Documents,
+  // whose sums lie in rows, gain nothing by it. Registers suffice only with kPackedP, for which f16 has too
+  // little range (scale_x2).
+  static constexpr bool kApart = kBulk && !kInRows && std::is_same_v<Element, __nv_bfloat16>;
   static constexpr int kDqColumns = kHalves ? 64 : kInRows ? kHeadDim / kWarpgroups : kRows;
   static constexpr int kDqFloats = 64 * kDqColumns;
   static constexpr int kDqOfWarpgroup = kInRows || kHalves ? 1 : kPanels / kWarpgroups;
-  // ds is computed from p as it is rounded for dv's product: registers do not suffice for both.
-  static constexpr bool kPackedP = kHalves;
+  // ds is computed from p as it is rounded for dv's product, which saves the registers of the other one.
+  static constexpr bool kPackedP = kHalves || kApart;
   // If registers suffice, -lse is read during the product that it is added to.
   static constexpr bool kEarlyLse = !(kOrdered && kInRows) && !kHalves;
   // Steps of dv's product (16 rows each) that are issued before ds is computed. A warp that issues wgmma

@@ -125,8 +125,8 @@ class BackwardConsumer {
     }
   }
 
-  // The same with dq's product of a tile during the next tile of the item, so that the warpgroups hardly wait
-  // for each other. An item's last one has no other product beside it.
+  // The same with dq's product of a tile behind ds of the item's next one. So the warpgroups need not meet,
+  // and the products of one fill the gaps of the other. An item's last dq has no other product beside it.
   __device__ __forceinline__ void run_items_apart() {
     float dk[kDkv], dv[kDkv];
     Note note = wait_q();
@@ -153,7 +153,7 @@ class BackwardConsumer {
     }
   }
 
-  // A tile, and dq of the one before it in the item. Returns the next tile's note.
+  // A tile, and dq of the one before it in the item. Returns the note of the item's next tile.
   template <bool kHasBefore>
   __device__ __forceinline__ Note tile_apart(float (&dk)[kDkv], float (&dv)[kDkv], const Note& note,
                                              int ends) {
@@ -172,40 +172,40 @@ class BackwardConsumer {
     if (note.code <= 0) mask(e, note, slot);
     exponentiate(e);
     pack<Element>(e, p);
-    if constexpr (kHasBefore) {
-      wait_ds();
-      products_.dq(dq, ds_buffer() ^ 1);
-    }
     products_.template dv<0, C::kDvStepsAhead>(dv, p, do_slot(), kAccumulate);
-    wgmma_wait_group<kHasBefore ? 2 : 1>();
+    wgmma_wait_group<1>();
     pin_registers(dp);
     if (ends) release_v();
     differentiate<Element>(p, dp, state_.stats[slot][1], lane_, ds);
+    if constexpr (kHasBefore) wait_ds();
     store_ds(ds);
     fence_proxy_async();
-    if constexpr (kHasBefore) {  // the other warpgroup may write where this product reads, once it is told
-      wgmma_wait_group<1>();
+    if constexpr (kHasBefore) products_.dq(dq, ds_buffer() ^ 1);
+    products_.template dv<C::kDvStepsAhead, kSteps>(dv, p, do_slot(), kAccumulate);
+    products_.dk(dk, ds, slot, kAccumulate);
+    if constexpr (kHasBefore) {
+      wgmma_wait_group<2>();
       pin_dq(dq);
     }
     release(state_.ds_full[ds_buffer()]);
-    products_.template dv<C::kDvStepsAhead, kSteps>(dv, p, do_slot(), kAccumulate);
-    products_.dk(dk, ds, slot, kAccumulate);
     if constexpr (kHasBefore) exit_.stage(dq, state_.held_job[warpgroup_]);
     if (warp_ == 0 && lane_ == 0) state_.held_job[warpgroup_] = state_.job[slot];
-    wgmma_wait_group<0>();
+    wgmma_wait_group<1>();
     pin_registers(dv);
-    pin_registers(dk);
     pin_registers(p);
-    pin_registers(ds);
     release(state_.do_empty[do_slot()]);
+    const Note next = next_note(ends);
+    wgmma_wait_group<0>();
+    pin_registers(dk);
+    pin_registers(ds);
     release_q(slot);
     ++tile_;
     q_.advance();
-    if (ends) return note;
-    return wait_q();
+    return next;
   }
 
-  // Until ds of the tile before is stored by both warpgroups.
+  // Until both warpgroups have stored ds of the tile before, and computed dq of the one before that, from the
+  // other buffer.
   __device__ __forceinline__ void wait_ds() const {
     mbarrier_wait(state_.ds_full[ds_buffer() ^ 1], (tile_ - 1) / C::kDsBuffers % 2);
   }
@@ -219,6 +219,14 @@ class BackwardConsumer {
   __device__ __forceinline__ Note wait_q() {
     mbarrier_wait(state_.q_full[q_.slot], q_.parity);
     return {read_once(state_.note[q_.slot].code), read_once(state_.note[q_.slot].flags)};
+  }
+  // The note of the item's next tile; after the last one its own, without a wait: a branch between products
+  // in flight would make them wait.
+  __device__ __forceinline__ Note next_note(int ends) {
+    RingPosition<C::kQStages> next = q_;
+    if (!ends) next.advance();
+    mbarrier_wait(state_.q_full[next.slot], next.parity);
+    return {read_once(state_.note[next.slot].code), read_once(state_.note[next.slot].flags)};
   }
   // Lane 0 reads: it is the lane that says that the warp has read it.
   __device__ __forceinline__ int32_t read_once(const int32_t& word) const {

@@ -22,7 +22,11 @@
 //   warpgroup 1   the same; both meet at each |, where ds of both is stored
 //   send warps    one for each warpgroup: dq 0, dq 1, ... to their fp32 sums in global memory
 //
-// In long masks of head_dim 64 the warpgroups do not meet: dq 0 is computed behind exp 1.
+// In bf16, where sums of dq lie as threads hold them (long masks, most windows to both sides), the warpgroups
+// do not meet. dq is computed a tile later, and each one's products fill the gaps of the other:
+//
+//   warpgroup 0   [S1 dP1] exp 1 [dV1] ds 1 [dQ0 dV1 dK1] dq 0 out  [S2 dP2] exp 2 ...
+//   warpgroup 1                  [S1 dP1] exp 1 [dV1] ds 1 [dQ0 dV1 dK1] dq 0 out  [S2 dP2] ...
 //
 // If no row of a tile sees its keys, the second warpgroup skips the other products. If additions are ordered,
 // a warp for each warpgroup waits for their turns. Some CTAs may do the passes before and after first

@@ -8,6 +8,7 @@
 #include "kernels/sm90/backward/dq_exit.cuh"
 #include "kernels/sm90/backward/params.h"
 #include "kernels/sm90/backward/rows.cuh"
+#include "kernels/sm90/row_of_quad.cuh"
 
 namespace longspan::sm90 {
 
@@ -74,30 +75,21 @@ class BackwardKeyGradients {
   }
 
  private:
-  // The four lanes of a quad hold neighbouring elements of a row, two each. They exchange them, so that
-  // each lane stores 16 bytes of one of every four chunks, and a quad 64 contiguous bytes.
   __device__ __forceinline__ void write_gradient(const float (&d)[kDkv], float factor,
                                                  const GradientView& out, const BackwardKeyTile& at,
                                                  int head) const {
-    const bool odd = lane_ % 2 != 0, upper = lane_ % 4 >= 2;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const bool there = key_ + 8 * r < at.count;
       Element* row = static_cast<Element*>(out.data) + (at.first + key_ + 8 * r) * out.token_stride +
                      head * out.head_stride + 8 * (lane_ % 4);
 #pragma unroll
       for (int j = 0; j < kDkv / 16; ++j) {
-        uint32_t w[4];
+        uint32_t words[4];
 #pragma unroll
         for (int q = 0; q < 4; ++q)
-          w[q] = cvt_x2<Element>(factor * d[16 * j + 4 * q + 2 * r], factor * d[16 * j + 4 * q + 2 * r + 1]);
-        const uint32_t a = __shfl_xor_sync(0xffffffff, upper ? w[0] : w[2], 2);
-        const uint32_t b = __shfl_xor_sync(0xffffffff, upper ? w[1] : w[3], 2);
-        const uint32_t x0 = upper ? a : w[0], x1 = upper ? b : w[1];  // of the quad's lane `odd`
-        const uint32_t y0 = upper ? w[2] : a, y1 = upper ? w[3] : b;  // of lane 2 + `odd`
-        const uint32_t u = __shfl_xor_sync(0xffffffff, odd ? x0 : x1, 1);
-        const uint32_t v = __shfl_xor_sync(0xffffffff, odd ? y0 : y1, 1);
-        if (there) st_global_v4(row + 32 * j, odd ? u : x0, odd ? x1 : u, odd ? v : y0, odd ? y1 : v);
+          words[q] =
+              cvt_x2<Element>(factor * d[16 * j + 4 * q + 2 * r], factor * d[16 * j + 4 * q + 2 * r + 1]);
+        store_row_of_quad(row + 32 * j, words, lane_, key_ + 8 * r < at.count);
       }
     }
   }

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "kernels/sm90/backward/consumer.cuh"
 #include "kernels/sm90/backward/elementwise.cuh"
+#include "kernels/sm90/backward/key_gradients.cuh"
 #include "kernels/sm90/backward/large_config.cuh"
 #include "kernels/sm90/backward/params.h"
 #include "kernels/sm90/column_bits.cuh"
