@@ -62,8 +62,8 @@ struct BackwardConfig {
   // its sums lie like those of two tiles of 64 rows.
   static constexpr bool kHalves = kRows == 128;
   // dq of a tile is computed during the item's next tile, so that the warpgroups need not meet. Documents,
-  // whose sums lie in rows, gain nothing by it. Registers suffice only with kPackedP, for which f16 has too
-  // little range (scale_x2).
+  // whose sums lie in rows, gain nothing by it, and full masks lose 6 % without kPackedP, for which f16 has
+  // too little range (scale_x2).
   static constexpr bool kApart = kBulk && !kInRows && std::is_same_v<Element, __nv_bfloat16>;
   static constexpr int kDqColumns = kHalves ? 64 : kInRows ? kHeadDim / kWarpgroups : kRows;
   static constexpr int kDqFloats = 64 * kDqColumns;
