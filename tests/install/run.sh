@@ -29,7 +29,8 @@ ldd "$stage/build/cpu"
 # The program runs from its installed location, outside any checkout.
 cd "$stage"
 "$stage/usr/bin/longspan" --version
-"$stage/usr/bin/longspan" --help | grep -q Examples
+help=$("$stage/usr/bin/longspan" --help)
+grep -q Examples <<<"$help"
 
 for file in share/man/man1/longspan.1 share/bash-completion/completions/longspan \
   share/zsh/site-functions/_longspan share/fish/vendor_completions.d/longspan.fish; do
