@@ -7,7 +7,7 @@
 #include "kernels/sm90/backward/planner/shape.h"
 #include "kernels/sm90/isa/bulk.cuh"
 #include "kernels/sm90/isa/ring_position.cuh"
-#include "kernels/sm90/isa/wgmma_shared.cuh"
+#include "kernels/sm90/isa/wgmma.cuh"
 
 namespace longspan::sm90 {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "kernels/sm90/backward/config.cuh"
-#include "kernels/sm90/isa/wgmma_shared.cuh"
+#include "kernels/sm90/isa/wgmma.cuh"
 
 namespace longspan::sm90 {
 

@@ -66,185 +66,145 @@ __device__ __forceinline__ void pin_registers(float (&d)[kCount]) {
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
+// pin_registers for operands in registers, which may be read until their product is complete.
+template <int kSteps>
+__device__ __forceinline__ void pin_registers(uint32_t (&a)[kSteps][4]) {
+#pragma unroll
+  for (int i = 0; i < kSteps; ++i)
+#pragma unroll
+    for (int j = 0; j < 4; ++j) asm volatile("" : "+r"(a[i][j])::"memory");
+}
+
 // d[64 x N] (+)= a[64 x 16] b[16 x N]; with `accumulate` 0, d = a b.
 //  ss: a and b in shared memory, their 128-byte rows along k ("k major").
 //  rs: a in registers, laid out like the accumulators of two neighbouring steps; b in shared memory, its
-//  128-byte
-//      rows along k or, with kNMajor, along n.
+//      128-byte rows along k or, with kNMajor, along n.
 template <class Element, int kColumns>
 struct Wgmma;
 
-// clang-format off
-// The accumulator's registers in the instruction, and as operands of the asm statement.
-#define LONGSPAN_WGMMA_D48 \
-  "{" \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-  "%16, %17, %18, %19, %20, %21, %22, %23" \
-  "}"
-#define LONGSPAN_WGMMA_OUT48 \
-  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
-  "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
-  "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
-#define LONGSPAN_WGMMA_D64 \
-  "{" \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31" \
-  "}"
-#define LONGSPAN_WGMMA_OUT64 \
-  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
-  "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
-  "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
-  "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-#define LONGSPAN_WGMMA_D80 \
-  "{" \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
-  "%32, %33, %34, %35, %36, %37, %38, %39" \
-  "}"
-#define LONGSPAN_WGMMA_OUT80 \
-  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
-  "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
-  "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
-  "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), \
-  "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39])
-#define LONGSPAN_WGMMA_D128 \
-  "{" \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
-  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
-  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63" \
-  "}"
-#define LONGSPAN_WGMMA_OUT128 \
-  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
-  "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
-  "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
-  "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), \
-  "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), \
-  "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), \
-  "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), \
-  "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-#define LONGSPAN_WGMMA_D160 \
-  "{" \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
-  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
-  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
-  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79" \
-  "}"
-#define LONGSPAN_WGMMA_OUT160 \
-  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
-  "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
-  "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
-  "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), \
-  "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), \
-  "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), \
-  "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), \
-  "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), \
-  "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), \
-  "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79])
-#define LONGSPAN_WGMMA_D192 \
-  "{" \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
-  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
-  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
-  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
-  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95" \
-  "}"
-#define LONGSPAN_WGMMA_OUT192 \
-  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
-  "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
-  "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
-  "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), \
-  "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), \
-  "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), \
-  "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), \
-  "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), \
-  "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), \
-  "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]), \
-  "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), \
-  "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95])
-#define LONGSPAN_WGMMA_D256 \
-  "{" \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
-  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
-  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
-  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
-  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, " \
-  "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
-  "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127" \
-  "}"
-#define LONGSPAN_WGMMA_OUT256 \
-  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
-  "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
-  "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
-  "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), \
-  "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), \
-  "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), \
-  "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), \
-  "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), \
-  "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), \
-  "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]), \
-  "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), \
-  "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]), \
-  "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]), \
-  "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]), \
-  "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]), \
-  "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
+// Both operands in shared memory. set: d[64 x N] = a[64 x 16] b[16 x N]; add: d += a b. With kMMajor the
+// 128-byte rows of a run along m and its rows along k. kNMajor is the same for b.
+template <class Element, int kColumns>
+struct SharedWgmma;
 
-// Both products for one element type and width. O0 to O6 number the operands after the accumulator: N / 2, N
-// / 2 + 1, ...
-#define LONGSPAN_WGMMA(ELEMENT, TYPE, N, O0, O1, O2, O3, O4, O5, O6) \
+// clang-format off
+// A thread's N / 2 accumulators as the instruction names them. Each list extends the one before it.
+#define LONGSPAN_REGISTERS_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define LONGSPAN_REGISTERS_24 LONGSPAN_REGISTERS_16 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define LONGSPAN_REGISTERS_32 LONGSPAN_REGISTERS_24 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define LONGSPAN_REGISTERS_40 LONGSPAN_REGISTERS_32 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define LONGSPAN_REGISTERS_64 LONGSPAN_REGISTERS_40 \
+  ", %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55" \
+  ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define LONGSPAN_REGISTERS_80 LONGSPAN_REGISTERS_64 \
+  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+#define LONGSPAN_REGISTERS_96 LONGSPAN_REGISTERS_80 \
+  ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define LONGSPAN_REGISTERS_128 LONGSPAN_REGISTERS_96 \
+  ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111" \
+  ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+
+// The same as operands of an asm statement, with the constraint "+f" if it adds to them, or "=f".
+#define LONGSPAN_OPERANDS_16(F) \
+  F(d[0]), F(d[1]), F(d[2]), F(d[3]), F(d[4]), F(d[5]), F(d[6]), F(d[7]), \
+  F(d[8]), F(d[9]), F(d[10]), F(d[11]), F(d[12]), F(d[13]), F(d[14]), F(d[15])
+#define LONGSPAN_OPERANDS_24(F) LONGSPAN_OPERANDS_16(F), \
+  F(d[16]), F(d[17]), F(d[18]), F(d[19]), F(d[20]), F(d[21]), F(d[22]), F(d[23])
+#define LONGSPAN_OPERANDS_32(F) LONGSPAN_OPERANDS_24(F), \
+  F(d[24]), F(d[25]), F(d[26]), F(d[27]), F(d[28]), F(d[29]), F(d[30]), F(d[31])
+#define LONGSPAN_OPERANDS_40(F) LONGSPAN_OPERANDS_32(F), \
+  F(d[32]), F(d[33]), F(d[34]), F(d[35]), F(d[36]), F(d[37]), F(d[38]), F(d[39])
+#define LONGSPAN_OPERANDS_64(F) LONGSPAN_OPERANDS_40(F), \
+  F(d[40]), F(d[41]), F(d[42]), F(d[43]), F(d[44]), F(d[45]), F(d[46]), F(d[47]), \
+  F(d[48]), F(d[49]), F(d[50]), F(d[51]), F(d[52]), F(d[53]), F(d[54]), F(d[55]), \
+  F(d[56]), F(d[57]), F(d[58]), F(d[59]), F(d[60]), F(d[61]), F(d[62]), F(d[63])
+#define LONGSPAN_OPERANDS_80(F) LONGSPAN_OPERANDS_64(F), \
+  F(d[64]), F(d[65]), F(d[66]), F(d[67]), F(d[68]), F(d[69]), F(d[70]), F(d[71]), \
+  F(d[72]), F(d[73]), F(d[74]), F(d[75]), F(d[76]), F(d[77]), F(d[78]), F(d[79])
+#define LONGSPAN_OPERANDS_96(F) LONGSPAN_OPERANDS_80(F), \
+  F(d[80]), F(d[81]), F(d[82]), F(d[83]), F(d[84]), F(d[85]), F(d[86]), F(d[87]), \
+  F(d[88]), F(d[89]), F(d[90]), F(d[91]), F(d[92]), F(d[93]), F(d[94]), F(d[95])
+#define LONGSPAN_OPERANDS_128(F) LONGSPAN_OPERANDS_96(F), \
+  F(d[96]), F(d[97]), F(d[98]), F(d[99]), F(d[100]), F(d[101]), F(d[102]), F(d[103]), \
+  F(d[104]), F(d[105]), F(d[106]), F(d[107]), F(d[108]), F(d[109]), F(d[110]), F(d[111]), \
+  F(d[112]), F(d[113]), F(d[114]), F(d[115]), F(d[116]), F(d[117]), F(d[118]), F(d[119]), \
+  F(d[120]), F(d[121]), F(d[122]), F(d[123]), F(d[124]), F(d[125]), F(d[126]), F(d[127])
+
+// One instruction of N columns and R = N / 2 accumulators. O0 to O6 number the operands after these: R, R + 1, ...
+#define LONGSPAN_INSTRUCTION(TYPE, N, R) \
+  "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" LONGSPAN_REGISTERS_##R "}"
+#define LONGSPAN_WGMMA(ELEMENT, TYPE, N, R, O0, O1, O2, O3, O4, O5, O6) \
   template <> \
   struct Wgmma<ELEMENT, N> { \
-    static __device__ __forceinline__ void ss(float (&d)[N / 2], uint64_t a, uint64_t b, int accumulate) { \
+    static __device__ __forceinline__ void ss(float (&d)[R], uint64_t a, uint64_t b, int accumulate) { \
       asm volatile( \
           "{ .reg .pred p; setp.ne.b32 p, %" #O2 ", 0;" \
-          " wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " " LONGSPAN_WGMMA_D##N \
-          ", %" #O0 ", %" #O1 ", p, 1, 1, 0, 0; }" \
-          : LONGSPAN_WGMMA_OUT##N \
+          " " LONGSPAN_INSTRUCTION(TYPE, N, R) ", %" #O0 ", %" #O1 ", p, 1, 1, 0, 0; }" \
+          : LONGSPAN_OPERANDS_##R("+f") \
           : "l"(a), "l"(b), "r"(accumulate)); \
     } \
     template <int kNMajor> \
-    static __device__ __forceinline__ void rs(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, \
+    static __device__ __forceinline__ void rs(float (&d)[R], const uint32_t (&a)[4], uint64_t b, \
                                               int accumulate) { \
       asm volatile( \
           "{ .reg .pred p; setp.ne.b32 p, %" #O5 ", 0;" \
-          " wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " " LONGSPAN_WGMMA_D##N \
+          " " LONGSPAN_INSTRUCTION(TYPE, N, R) \
           ", {%" #O0 ", %" #O1 ", %" #O2 ", %" #O3 "}, %" #O4 ", p, 1, 1, %" #O6 "; }" \
-          : LONGSPAN_WGMMA_OUT##N \
+          : LONGSPAN_OPERANDS_##R("+f") \
           : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kNMajor)); \
     } \
   };
-#define LONGSPAN_WGMMA_TYPES(N, ...) \
-  LONGSPAN_WGMMA(__nv_bfloat16, "bf16", N, __VA_ARGS__) \
-  LONGSPAN_WGMMA(__half, "f16", N, __VA_ARGS__)
+#define LONGSPAN_SHARED_WGMMA_INTO(NAME, ADD, CONSTRAINT, TYPE, N, R, O0, O1, O2, O3) \
+  template <int kMMajor, int kNMajor> \
+  static __device__ __forceinline__ void NAME(float (&d)[R], uint64_t a, uint64_t b) { \
+    asm volatile( \
+        LONGSPAN_INSTRUCTION(TYPE, N, R) ", %" #O0 ", %" #O1 ", " #ADD ", 1, 1, %" #O2 ", %" #O3 ";" \
+        : LONGSPAN_OPERANDS_##R(CONSTRAINT) \
+        : "l"(a), "l"(b), "n"(kMMajor), "n"(kNMajor)); \
+  }
+#define LONGSPAN_SHARED_WGMMA(ELEMENT, TYPE, N, R, ...) \
+  template <> \
+  struct SharedWgmma<ELEMENT, N> { \
+    LONGSPAN_SHARED_WGMMA_INTO(set, 0, "=f", TYPE, N, R, __VA_ARGS__) \
+    LONGSPAN_SHARED_WGMMA_INTO(add, 1, "+f", TYPE, N, R, __VA_ARGS__) \
+  };
+#define LONGSPAN_TYPES(WGMMA, ...) \
+  WGMMA(__nv_bfloat16, "bf16", __VA_ARGS__) \
+  WGMMA(__half, "f16", __VA_ARGS__)
 
-LONGSPAN_WGMMA_TYPES(48, 24, 25, 26, 27, 28, 29, 30)
-LONGSPAN_WGMMA_TYPES(64, 32, 33, 34, 35, 36, 37, 38)
-LONGSPAN_WGMMA_TYPES(80, 40, 41, 42, 43, 44, 45, 46)
-LONGSPAN_WGMMA_TYPES(128, 64, 65, 66, 67, 68, 69, 70)
-LONGSPAN_WGMMA_TYPES(160, 80, 81, 82, 83, 84, 85, 86)
-LONGSPAN_WGMMA_TYPES(192, 96, 97, 98, 99, 100, 101, 102)
-LONGSPAN_WGMMA_TYPES(256, 128, 129, 130, 131, 132, 133, 134)
+LONGSPAN_TYPES(LONGSPAN_WGMMA, 48, 24, 24, 25, 26, 27, 28, 29, 30)
+LONGSPAN_TYPES(LONGSPAN_WGMMA, 64, 32, 32, 33, 34, 35, 36, 37, 38)
+LONGSPAN_TYPES(LONGSPAN_WGMMA, 80, 40, 40, 41, 42, 43, 44, 45, 46)
+LONGSPAN_TYPES(LONGSPAN_WGMMA, 128, 64, 64, 65, 66, 67, 68, 69, 70)
+LONGSPAN_TYPES(LONGSPAN_WGMMA, 160, 80, 80, 81, 82, 83, 84, 85, 86)
+LONGSPAN_TYPES(LONGSPAN_WGMMA, 192, 96, 96, 97, 98, 99, 100, 101, 102)
+LONGSPAN_TYPES(LONGSPAN_WGMMA, 256, 128, 128, 129, 130, 131, 132, 133, 134)
+LONGSPAN_TYPES(LONGSPAN_SHARED_WGMMA, 32, 16, 16, 17, 18, 19)
+LONGSPAN_TYPES(LONGSPAN_SHARED_WGMMA, 64, 32, 32, 33, 34, 35)
+LONGSPAN_TYPES(LONGSPAN_SHARED_WGMMA, 80, 40, 40, 41, 42, 43)
+LONGSPAN_TYPES(LONGSPAN_SHARED_WGMMA, 128, 64, 64, 65, 66, 67)
 
-#undef LONGSPAN_WGMMA_TYPES
+#undef LONGSPAN_TYPES
+#undef LONGSPAN_SHARED_WGMMA
+#undef LONGSPAN_SHARED_WGMMA_INTO
 #undef LONGSPAN_WGMMA
-#undef LONGSPAN_WGMMA_D48
-#undef LONGSPAN_WGMMA_OUT48
-#undef LONGSPAN_WGMMA_D64
-#undef LONGSPAN_WGMMA_OUT64
-#undef LONGSPAN_WGMMA_D80
-#undef LONGSPAN_WGMMA_OUT80
-#undef LONGSPAN_WGMMA_D128
-#undef LONGSPAN_WGMMA_OUT128
-#undef LONGSPAN_WGMMA_D160
-#undef LONGSPAN_WGMMA_OUT160
-#undef LONGSPAN_WGMMA_D192
-#undef LONGSPAN_WGMMA_OUT192
-#undef LONGSPAN_WGMMA_D256
-#undef LONGSPAN_WGMMA_OUT256
+#undef LONGSPAN_INSTRUCTION
+#undef LONGSPAN_OPERANDS_128
+#undef LONGSPAN_OPERANDS_96
+#undef LONGSPAN_OPERANDS_80
+#undef LONGSPAN_OPERANDS_64
+#undef LONGSPAN_OPERANDS_40
+#undef LONGSPAN_OPERANDS_32
+#undef LONGSPAN_OPERANDS_24
+#undef LONGSPAN_OPERANDS_16
+#undef LONGSPAN_REGISTERS_128
+#undef LONGSPAN_REGISTERS_96
+#undef LONGSPAN_REGISTERS_80
+#undef LONGSPAN_REGISTERS_64
+#undef LONGSPAN_REGISTERS_40
+#undef LONGSPAN_REGISTERS_32
+#undef LONGSPAN_REGISTERS_24
+#undef LONGSPAN_REGISTERS_16
 // clang-format on
 
 }  // namespace longspan::sm90
