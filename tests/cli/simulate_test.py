@@ -192,7 +192,7 @@ class SimulateTest(unittest.TestCase):
             self.assertEqual(run(*arguments).returncode, 0)
             self.assertEqual(run(*arguments).returncode, 0)  # its own kind is replaced
             events = json.loads(path.read_text())["traceEvents"]
-            self.assertEqual({event["tid"] for event in events if event["ph"] == "X"}, {0, 1, 2, 3})
+            self.assertEqual({event["tid"] for event in events if event["ph"] == "X"}, {1, 2, 3, 4})
             begun = sum(event["ph"] == "b" for event in events)
             self.assertGreater(begun, 0)
             self.assertEqual(begun, sum(event["ph"] == "e" for event in events))
@@ -223,29 +223,31 @@ class SimulateTest(unittest.TestCase):
                 "long-mix", "--seqlen", "64K", "--timeline", str(path))
             events = json.loads(path.read_text())["traceEvents"]
         needed = {"M": {"pid", "name", "args"}, "X": {"pid", "tid", "name", "ts", "dur"}, "C": {"pid", "name", "ts", "args"},
-                  "b": {"cat", "id", "pid", "tid", "name", "ts"}, "e": {"cat", "id", "pid", "tid", "name", "ts"}}
+                  "b": {"cat", "id2", "pid", "tid", "name", "ts"}, "e": {"cat", "id2", "pid", "tid", "name", "ts"}}
         named, open_transfers, last = {}, {}, {}
         for event in events:
             self.assertLessEqual(needed[event["ph"]], set(event), event)
             if event["ph"] == "M":
                 self.assertIn(event["name"], ("process_name", "thread_name"))
                 named[event["pid"], event.get("tid")] = event["args"]["name"]
+                self.assertNotIn(0, (event["pid"], event.get("tid")), "Perfetto's idle task")
             else:
                 self.assertGreaterEqual(event["ts"], 0)
-            if event["ph"] == "X":  # complete events of a track neither overlap nor are out of order
+            if event["ph"] == "X":  # complete events of a track neither overlap, by a nanosecond, nor are out of order
                 track = event["pid"], event["tid"]
                 self.assertIn(track, named)
-                self.assertGreaterEqual(event["ts"] + 0.002, last.get(track, 0))
-                self.assertGreaterEqual(event["dur"], 0)
-                last[track] = event["ts"] + event["dur"]
+                begin, duration = round(1000 * event["ts"]), round(1000 * event["dur"])
+                self.assertGreaterEqual(begin, last.get(track, 0))
+                self.assertGreaterEqual(duration, 0)
+                last[track] = begin + duration
             if event["ph"] == "C":
                 self.assertTrue(all(isinstance(value, (int, float)) for value in event["args"].values()))
             if event["ph"] == "b":
-                open_transfers[event["id"]] = event["ts"]
+                open_transfers[event["id2"]["local"]] = event["ts"]
             if event["ph"] == "e":
-                self.assertGreaterEqual(event["ts"], open_transfers.pop(event["id"]))
+                self.assertGreaterEqual(event["ts"], open_transfers.pop(event["id2"]["local"]))
         self.assertEqual(open_transfers, {})
-        self.assertEqual([named[pid, None] for pid in (0, 1, 2)], ["ranks", "transfers", "memory in use"])
+        self.assertEqual([named[pid, None] for pid in (1, 2, 3)], ["ranks", "transfers", "memory in use"])
         self.assertEqual(sum(event["ph"] == "C" for event in events) % 16, 0)
 
     def test_predictions_are_left_out_of_reports(self):
