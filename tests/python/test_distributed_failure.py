@@ -81,6 +81,11 @@ def test_a_lost_rank_ends_all(strategy, lost, act, how, words):
     assert not any(process.is_alive() for process in ranks.processes)
 
 
+def ranks_in(folder):
+    """The processes that have run elastic_training.py in this folder."""
+    return [int(path.name.split("-")[1]) for path in folder.glob("process-*")]
+
+
 def test_torchrun_starts_again(tmp_path):
     """A rank that is killed ends the other one, with the reason; torchrun starts both again, and they train on."""
     weight, expected = elastic_training.first_weight().requires_grad_(), []
@@ -92,14 +97,23 @@ def test_torchrun_starts_again(tmp_path):
         expected.append(float(loss.detach()))
     # Otherwise new processes may find addresses of ended ones: https://github.com/pytorch/pytorch/issues/135712
     environment = os.environ | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-    done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1",
-                           elastic_training.__file__, str(tmp_path)], env=environment, capture_output=True, text=True, timeout=300)
+    # By an address: the ranks wait for ever where the host's own name does not resolve.
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", "2",
+                "--max-restarts", "1"]
+    try:
+        done = subprocess.run([*torchrun, elastic_training.__file__, str(tmp_path)], env=environment, capture_output=True, text=True,
+                              timeout=300)
+    except subprocess.TimeoutExpired as late:
+        for process in ranks_in(tmp_path):  # in sessions of their own, and deaf to SIGTERM
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        pytest.fail(f"not done within {late.timeout} s: {(late.stderr or b'').decode()}")
     assert done.returncode == 0, done.stderr
     lines = re.findall(r"attempt (\d) step (\d) loss ([0-9.]+)", done.stdout)
     assert [(int(attempt), int(step)) for attempt, step, _ in lines] == [(step >= elastic_training.DIES_AT, step) for step in range(6)]
     assert [float(loss) for *_, loss in lines] == pytest.approx(expected, rel=1e-4)
     assert re.search("RuntimeError: rank 0 lost (rank 1|a rank)", done.stderr), done.stderr
-    processes = [int(path.name.split("-")[1]) for path in tmp_path.glob("process-*")]
+    processes = ranks_in(tmp_path)
     assert len(processes) == 4 and not any(pathlib.Path(f"/proc/{process}").exists() for process in processes)
 
 
