@@ -108,6 +108,8 @@ class Worker:
             raise Unsupported("it is not known to give the same bits on every run")
         if problem.head_dim_v != problem.head_dim and not self.adapter.takes_head_dim_v:
             raise Unsupported("supports head_dim_v == head_dim only")
+        if problem.sinks and not self.adapter.takes_sinks:
+            raise Unsupported("takes no attention sinks")
         return problem, [self.adapter.read_mask(mask) for mask in request["masks"]]
 
     def check(self, request):

@@ -17,6 +17,7 @@ class Case:
         self.options = case["options"]
         self.block, self.block_density = self.options.get("block"), self.options.get("density")
         self.deterministic = case.get("deterministic", False)
+        self.scores = scores_text(case)
         self.problem = json.dumps({k: v for k, v in case.items() if k != "kernel"}, sort_keys=True)
         self.fast_problem = json.dumps({k: v for k, v in case.items() if k not in ("kernel", "deterministic")}, sort_keys=True)
         self.rate, self.time_s, self.plan_s, self.density = (line[k] for k in ("flops_per_s", "time_s", "plan_s", "density"))
@@ -34,6 +35,12 @@ class Case:
             return f"{self.mask} {length}"
         blocks = self.mask.removesuffix("_block_sparse")
         return f"{blocks} blocks of {self.block}, {length}, density {self.block_density:g}, {self.heads}"
+
+
+def scores_text(case):
+    """What else the softmax has in it: "sinks, softcap 30"; empty in plain attention."""
+    parts = {"sinks": "sinks", "softcap": f"softcap {case.get('softcap', 0):g}", "alibi": "ALiBi"}
+    return ", ".join(text for key, text in parts.items() if case.get(key))
 
 
 def tokens_text(tokens):

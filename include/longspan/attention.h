@@ -42,6 +42,7 @@ struct Problem {
   // given the plan of another mask. Costs speed.
   bool same_launches = false;
   std::vector<float> alibi_slopes;         // [heads_q], or empty: no ALiBi
+  std::vector<float> sinks;                // [heads_q], or empty. Only peers take them: see add_sinks()
   std::shared_ptr<const HeadMasks> masks;  // one for all heads, or one per KV head; [tokens_q, tokens_kv]
 
   void set_mask(Mask mask) { masks = std::make_shared<const HeadMasks>(HeadMasks{std::move(mask)}); }

@@ -21,6 +21,7 @@ class Problem:
     backward: bool  # the backward pass will be requested, too
     deterministic: bool = False  # the same bits on every run are required
     head_dim_v: int = 0  # of v and o; 0: head_dim
+    sinks: tuple = ()  # a score for each query head that joins the softmax of each row without a value; empty: none
 
     def __post_init__(self):
         self.head_dim_v = self.head_dim_v or self.head_dim
@@ -50,8 +51,8 @@ class Plan:
     """The peer's kernel, ready for one problem.
 
     forward(q, k, v) takes [tokens, heads, head_dim] and returns o, with q's shape (and v's head_dim). It keeps what lse and backward need. lse()
-    returns the natural log-sum-exp of the last forward, [heads_q, tokens_q]; it is never timed. backward(dout) returns the
-    gradients of the last forward, (dq, dk, dv), with the inputs' shapes. A different order of axes is a view and costs
+    returns the natural log-sum-exp of the last forward, with sinks, [heads_q, tokens_q]; it is never timed. backward(dout) returns the
+    gradients of the last forward, (dq, dk, dv), with the inputs' shapes; with sinks it computes their gradients, too. A different order of axes is a view and costs
     nothing. Nothing is converted inside the timed region for longspan's sake.
     """
 
@@ -73,6 +74,9 @@ class Peer:
 
     # Whether `plan` supports v and o of another head dimension than q and k. The worker refuses such problems if this is False.
     takes_head_dim_v = False
+
+    # Whether `plan` heeds `problem.sinks`. The worker refuses problems with sinks if this is False.
+    takes_sinks = False
 
     def versions(self):
         """{package: version}, if the version of PEER's package is not enough."""

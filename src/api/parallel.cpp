@@ -44,6 +44,7 @@ Schedule scheduled(const Problem& problem, const ParallelConfig& config, int ran
       problem.alibi_slopes.empty(),
       "alibi_slopes are set; there is no ALiBi over ranks, whose attends know tokens by their "
       "place in a rank's share only");
+  LONGSPAN_CHECK_INPUT(problem.sinks.empty(), "sinks are set; add_sinks() adds them to a rank's rows");
   LONGSPAN_CHECK_INPUT(problem.tokens_q == problem.tokens_kv,
                        "{} queries and {} keys: a rank holds both of its tokens, so there must be as many",
                        problem.tokens_q, problem.tokens_kv);

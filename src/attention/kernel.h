@@ -25,6 +25,7 @@ struct Features {
   bool head_dim_v = false;  // another head_dim of v than of q and k
   bool softcap = false;
   bool alibi = false;
+  bool sinks = false;
 };
 
 // The first of these features that the problem needs and the kernel lacks, as a reason; "" if there is none.
@@ -74,7 +75,10 @@ class Kernel {
   virtual Support supports(const Problem& problem, Direction direction, const Device& device) const = 0;
 
   virtual bool merges_parts() const { return false; }  // accepts ForwardArgs::part_o
-  virtual size_t row_alignment() const { return 1; }   // that it needs of tensors' rows, in bytes
+  // Whether supports() may accept Problem::sinks. Whoever plans another kernel leaves them out of the problem
+  // and calls add_sinks() and sink_gradients().
+  virtual bool takes_sinks() const { return false; }
+  virtual size_t row_alignment() const { return 1; }  // that it needs of tensors' rows, in bytes
 
   // Does the once-per-mask work for all directions that the kernel supports; timed apart from the kernel.
   // Throws an Error of kind kUnsupported if a limit shows up only during planning.

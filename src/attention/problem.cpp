@@ -17,6 +17,13 @@ Direction direction_from_name(std::string_view name) {
   return Direction::kBackward;
 }
 
+std::vector<float> alibi_slopes(int64_t heads) {
+  std::vector<float> slopes;
+  for (int64_t h = 1; h <= heads; ++h)
+    slopes.push_back(std::exp2(-8 * static_cast<float>(h) / static_cast<float>(heads)));
+  return slopes;
+}
+
 float Problem::softmax_scale() const {
   return scale != 0 ? scale : 1 / std::sqrt(static_cast<float>(head_dim));
 }
@@ -88,6 +95,10 @@ void Problem::check() const {
   for (const float slope : alibi_slopes)
     LONGSPAN_CHECK_INPUT(std::isfinite(slope) && slope >= 0, "an ALiBi slope is {}; must be at least 0",
                          slope);
+  LONGSPAN_CHECK_INPUT(sinks.empty() || static_cast<int64_t>(sinks.size()) == heads_q,
+                       "there are {} sinks; must be one per query head ({}), or none", sinks.size(), heads_q);
+  for (const float sink : sinks)
+    LONGSPAN_CHECK_INPUT(std::isfinite(sink), "a sink is {}; must be finite", sink);
   LONGSPAN_CHECK_INPUT(masks != nullptr && !masks->empty(), "there is no mask; give one, or one per KV head");
   LONGSPAN_CHECK_INPUT(masks->size() == 1 || static_cast<int64_t>(masks->size()) == heads_kv,
                        "there are {} masks; must be one for all heads, or one per KV head ({})",

@@ -3,3 +3,11 @@
 
 #include "longspan/attention.h"
 #include "mask/mask.h"
+
+namespace longspan {
+
+// The slopes of `heads` heads as the paper on ALiBi has them (Press et al., 2108.12409): a geometric sequence
+// that ends at 2^-8.
+std::vector<float> alibi_slopes(int64_t heads);
+
+}  // namespace longspan

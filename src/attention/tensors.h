@@ -16,6 +16,7 @@ struct DeviceTensors {
   float* lse = nullptr;         // [heads_q, tokens_q]
   TensorView dout, dq, dk, dv;  // likewise
   float* dlse = nullptr;        // [heads_q, tokens_q]; only with Problem::lse_gradient
+  float* dsinks = nullptr;      // [heads_q]; if somebody computes it
 };
 
 // Owns all tensors of a problem and the workspace of a plan.

@@ -181,8 +181,8 @@ void add_advise_command(CLI::App& program) {
   auto options = std::make_shared<AdviseArguments>();
   CLI::App* command = program.add_subcommand(
       "advise", "Predict every strategy and degree for a problem on a machine, the fastest first");
-  options->unread = {"kernel",     "deterministic", "strategy", "direction", "ulysses",
-                     "inner_ring", "placement",     "sharding", "skip"};
+  options->unread = {"kernel",    "deterministic", "sinks",      "softcap",   "alibi",    "strategy",
+                     "direction", "ulysses",       "inner_ring", "placement", "sharding", "skip"};
   options->strategy = "ring-p2p";  // supports any number of ranks; every strategy takes its place in turn
   add_schedule_options(*command, *options);
   add_machine_options(*command, *options);

@@ -33,8 +33,8 @@ using bench::format_bytes;
 using record::Json;
 
 // Axes of a run that a plan does not read: no kernel runs, and both passes of one mask are planned.
-const std::vector<std::string_view> kUnread = {"kernel",        "direction", "masks",
-                                               "deterministic", "strategy",  "transport"};
+const std::vector<std::string_view> kUnread = {"kernel",  "direction", "masks",    "deterministic", "sinks",
+                                               "softcap", "alibi",     "strategy", "transport"};
 
 struct PlanArguments : ScheduleArguments {
   bool json = false;

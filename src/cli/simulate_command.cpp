@@ -251,7 +251,7 @@ void add_simulate_command(CLI::App& program) {
   auto options = std::make_shared<SimulateArguments>();
   CLI::App* command = program.add_subcommand(
       "simulate", "Predict the time of a context-parallel strategy on a machine that need not be here");
-  options->unread = {"kernel", "deterministic", "strategy"};
+  options->unread = {"kernel", "deterministic", "sinks", "softcap", "alibi", "strategy"};
   add_strategy_argument(*command, *options);
   add_schedule_options(*command, *options);
   add_machine_options(*command, *options);

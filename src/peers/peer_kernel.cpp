@@ -28,10 +28,12 @@ using peers::WorkerProcess;
 constexpr size_t kFlushes = 2;
 
 Json problem_json(const Problem& p, bool backward) {
-  return {{"tokens_q", p.tokens_q},          {"tokens_kv", p.tokens_kv},   {"heads_q", p.heads_q},
-          {"heads_kv", p.heads_kv},          {"head_dim", p.head_dim},     {"head_dim_v", p.dim_v()},
-          {"dtype", name_of(p.dtype)},       {"scale", p.softmax_scale()}, {"backward", backward},
-          {"deterministic", p.deterministic}};
+  Json json = {{"tokens_q", p.tokens_q},          {"tokens_kv", p.tokens_kv},   {"heads_q", p.heads_q},
+               {"heads_kv", p.heads_kv},          {"head_dim", p.head_dim},     {"head_dim_v", p.dim_v()},
+               {"dtype", name_of(p.dtype)},       {"scale", p.softmax_scale()}, {"backward", backward},
+               {"deterministic", p.deterministic}};
+  if (!p.sinks.empty()) json["sinks"] = p.sinks;
+  return json;
 }
 
 // Workers handed to this process for the next case, by kernel; null: the kernel starts its own.
@@ -201,6 +203,8 @@ class PeerKernel final : public Kernel {
   std::string_view description() const override { return file_.description; }
   DeviceKind device_kind() const override { return file_.device; }
 
+  bool takes_sinks() const override { return true; }  // if its adapter does; else that says so
+
   // Asks the adapter, since only it knows which masks it can express.
   Support supports(const Problem& problem, Direction direction, const Device& device) const override {
     if (device.kind != file_.device)
@@ -209,7 +213,8 @@ class PeerKernel final : public Kernel {
     if (backward && !file_.backward) return {"has no backward pass"};
     if (problem.fp32_output) return {"returns results in the dtype of its inputs only"};
     if (problem.lse_gradient) return {"is given no gradient of lse"};
-    if (std::string reason = lacking({.head_dim_v = true}, problem); !reason.empty()) return {reason};
+    if (std::string reason = lacking({.head_dim_v = true, .sinks = true}, problem); !reason.empty())
+      return {reason};
     const std::lock_guard lock(mutex_);
     const bool lost = session_ != nullptr && session_->process != nullptr && session_->process->broken();
     if (session_ == nullptr || lost || adopted().contains(file_.name)) session_ = open(device);

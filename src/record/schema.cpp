@@ -117,7 +117,8 @@ const std::map<std::string_view, std::string_view> kNotes = {
      "case is "
      "spread over\nranks, it has `strategy`, `ranks`, and each option of the strategy that differs from its "
      "default, "
-     "under its own name.\n"},
+     "under its own name.\nIt has `sinks`, `softcap` and `alibi` where they are set. `time_s` then "
+     "includes adding the sinks and, in the backward pass,\ntheir gradients.\n"},
     {"accuracy", "[Proof](../concepts/proof.md) defines the errors.\n"},
     {"parallel",
      "`time_s` of such a case is the time of the slowest rank: each sample starts when all ranks are "

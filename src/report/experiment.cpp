@@ -34,9 +34,10 @@ std::string field_of(const Workload& w, std::string_view field) {
 }
 
 // What a strategy does with its ranks (degrees, placement) is not among them: the best counts.
-constexpr std::string_view kSharedFields[] = {
-    "kernel", "mask",  "seqlen",  "heads",         "head_dim", "dtype", "direction", "lengths",
-    "masks",  "block", "density", "deterministic", "strategy", "ranks", "nodes",     "transport"};
+constexpr std::string_view kSharedFields[] = {"kernel",  "mask",          "seqlen",     "heads", "head_dim",
+                                              "dtype",   "direction",     "lengths",    "masks", "block",
+                                              "density", "deterministic", "head_dim_v", "sinks", "softcap",
+                                              "alibi",   "strategy",      "ranks",      "nodes", "transport"};
 
 // Those of them that a reader needs beside a finding.
 constexpr std::string_view kContextFields[] = {"kernel",  "mask",     "seqlen", "heads",    "dtype",

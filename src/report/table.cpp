@@ -86,6 +86,10 @@ std::string short_direction(const std::string& direction) {
   return direction;
 }
 
+// Axes of which a case without a value has one all the same.
+constexpr std::pair<std::string_view, const char*> kAbsent[] = {
+    {"head_dim_v", "head_dim"}, {"sinks", "false"}, {"softcap", "none"}, {"alibi", "false"}};
+
 // An axis of a workload other than kernel and mask. Axes that never vary are named once, above the table.
 struct Axis {
   std::string heading;
@@ -124,8 +128,14 @@ std::vector<Axis> axes_of(const std::vector<const CaseRecord*>& cases) {
     }
   }
   for (const std::string& key : extra) {
+    const auto* const found =
+        std::ranges::find(kAbsent, key, &std::pair<std::string_view, const char*>::first);
+    const std::string absent = found == std::end(kAbsent) ? "" : found->second;
     axes.push_back({printable(key), false,
-                    [key](const Workload& w) { return printable(fact_text(w.extra, key)); },
+                    [key, absent](const Workload& w) {
+                      const std::string text = fact_text(w.extra, key);
+                      return text.empty() ? absent : printable(text);
+                    },
                     prefixed(printable(key) + " "), true});
   }
   return axes;

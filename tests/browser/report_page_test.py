@@ -42,6 +42,7 @@ class ReportPage(unittest.TestCase):
         cls.sparse = write_report(cls.folder.name, "sparse", "sparse")
         cls.parallel = write_report(cls.folder.name, "parallel", "parallel")
         cls.deterministic = write_report(cls.folder.name, "deterministic", "deterministic")
+        cls.sinks = write_report(cls.folder.name, "sinks", "sinks")
         cls.builds = write_report(cls.folder.name, "builds", "builds")
         cls.experiment = write_report(cls.folder.name, "experiment", "gpu", options=("--experiment", "1"))
         cls.simulated = write_report(cls.folder.name, "simulated", "simulated")
@@ -346,6 +347,13 @@ class ReportPage(unittest.TestCase):
         self.assertIn("Two runs gave the same bitsyes", self.browser.run("return document.querySelector('#cases .details').textContent"))
         self.open(self.cpu)
         self.assertEqual(self.browser.run(COLUMN, "deterministic"), [])
+
+    def test_sinks_are_told_from_plain_attention(self):
+        self.open(self.sinks)
+        series = self.chart("over-length-forward")["series"]
+        self.assertEqual([label for label, _ in series], ["sm90 · sinks none", "sm90 · sinks true"])
+        self.browser.click('fieldset[data-axis="x-sinks"] button[data-value="none"]')
+        self.assertEqual(len(self.chart("over-length-forward")["series"]), 1)
 
     def test_a_row_gives_the_command_that_repeats_it(self):
         self.open(self.cpu)

@@ -183,6 +183,16 @@ def deterministic(rng, speed):
                 yield line
 
 
+def sinks(rng, speed):
+    """A kernel with attention sinks, and without."""
+    ceiling, run = 7.9e14, "00000000000000b3"
+    yield run_line(run, "Synthetic GPU (nothing was measured)", {"bf16": ceiling}, "longspan run sinks.toml", "sinks")
+    for seqlen in (8192, 32768):
+        for added in (False, True):
+            case = make_case("sm90", "causal", seqlen, "forward", (64, 8), 64, "bf16") | ({"sinks": True} if added else {})
+            yield case_line(run, rng, case, (0.6 if added else 0.7) * speed, ceiling)
+
+
 def builds(rng, speed):
     """Two builds in one file: the later one measured a third kernel at one length."""
     ceiling = 7.9e14
@@ -317,7 +327,7 @@ def hostile(rng, speed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out")
-    parser.add_argument("--kind", choices=("cpu", "gpu", "sparse", "parallel", "deterministic", "builds", "hostile", "workload", "simulated", "many"),
+    parser.add_argument("--kind", choices=("cpu", "gpu", "sparse", "parallel", "deterministic", "sinks", "builds", "hostile", "workload", "simulated", "many"),
                         default="cpu")
     parser.add_argument("--rows", type=int, default=1000, help="cases of --kind many")
     parser.add_argument("--seed", type=int, default=1)
@@ -326,7 +336,7 @@ def main():
     rng = random.Random(args.seed)
     more = (args.rows,) if args.kind == "many" else ()
     with open(args.out, "w", encoding="utf-8") as out:
-        for line in {"cpu": cpu, "gpu": gpu, "sparse": sparse, "parallel": parallel, "deterministic": deterministic, "simulated": simulated,
+        for line in {"cpu": cpu, "gpu": gpu, "sparse": sparse, "parallel": parallel, "deterministic": deterministic, "sinks": sinks, "simulated": simulated,
                      "builds": builds, "hostile": hostile, "workload": workload, "many": many}[args.kind](rng, args.speed, *more):
             out.write(json.dumps(line) + "\n")
 

@@ -35,7 +35,8 @@ TensorAccuracy compare_lse(const Problem& problem, const float* actual, const Fo
 // Every element must be finite, and rows whose visible-pair count is 0 in every mask must be zero.
 using HeadCounts = std::vector<std::vector<int64_t>>;  // [masks][rows or keys]
 std::string check_elements(const std::string& tensor, const TensorView& actual, const HeadCounts& counts);
-// lse must be finite where the row sees a key, and -inf elsewhere.
-std::string check_lse_elements(const float* actual, int64_t heads, int64_t tokens, const HeadCounts& counts);
+// lse must be finite where the row sees a key or a sink, and -inf elsewhere.
+std::string check_lse_elements(const float* actual, int64_t heads, int64_t tokens, const HeadCounts& counts,
+                               bool sinks = false);
 
 }  // namespace longspan

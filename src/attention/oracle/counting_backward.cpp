@@ -271,13 +271,15 @@ void write_forward_results(const Problem& problem, const RowFacts& facts, const 
 }  // namespace
 
 bool countable(const Problem& problem) {
-  return std::min(problem.head_dim, problem.dim_v()) > kSlotKinds && problem.alibi_slopes.empty();
+  return std::min(problem.head_dim, problem.dim_v()) > kSlotKinds && problem.alibi_slopes.empty() &&
+         problem.sinks.empty();
 }
 
 void check_countable(const Problem& problem) {
-  LONGSPAN_CHECK(countable(problem),
-                 "head_dim {} and {}, {} slopes of ALiBi: counting needs more than {} each, none",
-                 problem.head_dim, problem.dim_v(), problem.alibi_slopes.size(), kSlotKinds);
+  LONGSPAN_CHECK(
+      countable(problem),
+      "head_dim {} and {}, {} slopes of ALiBi, {} sinks: counting needs more than {} each, none, none",
+      problem.head_dim, problem.dim_v(), problem.alibi_slopes.size(), problem.sinks.size(), kSlotKinds);
 }
 
 std::string counting_backward(Plan& plan, const Problem& problem, ProblemTensors& tensors) {

@@ -24,7 +24,7 @@
 namespace longspan {
 
 // Whether the oracle applies: head_dim and head_dim_v hold the slots, and q = 0 gives each key the same
-// score, which ALiBi does not.
+// score and all of the softmax, which ALiBi and sinks do not.
 bool countable(const Problem& problem);
 void check_countable(const Problem& problem);  // throws if not
 

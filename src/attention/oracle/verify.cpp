@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "attention/oracle/sink_reference.h"
 #include "base/error.h"
 #include "base/parallel.h"
 
@@ -44,10 +45,12 @@ std::string difference_of_runs(Direction direction, const DeviceTensors& tensors
   };
   const TensorView lse =
       TensorView::contiguous(tensors.lse, DType::kF32, tensors.o.heads, 1, tensors.o.tokens);
-  const std::vector<Output> outputs =
+  std::vector<Output> outputs =
       direction == Direction::kForward
           ? std::vector<Output>{{"o", tensors.o}, {"lse", lse}}
           : std::vector<Output>{{"dq", tensors.dq}, {"dk", tensors.dk}, {"dv", tensors.dv}};
+  if (direction == Direction::kBackward && tensors.dsinks != nullptr)
+    outputs.push_back({"dsinks", TensorView::contiguous(tensors.dsinks, DType::kF32, tensors.o.heads, 1, 1)});
   std::vector<HostScratch> first;
   for (const Output& output : outputs) {
     first.emplace_back(output.view.bytes());
@@ -91,7 +94,8 @@ VerifyReport verify_outputs(const Problem& problem, Direction direction, const D
   inputs.lse = in_place ? tensors.lse : host_lse;
 
   const HeadCounts rows = row_counts(problem);
-  const ForwardReference forward = reference_forward(problem, inputs, samples);
+  ForwardReference forward = reference_forward(problem, inputs, samples);
+  if (!problem.sinks.empty()) add_sinks(problem, samples, forward);
   if (forward.score_error > kMostScoreError) {
     throw Error(
         ErrorKind::kUnsupported,
@@ -103,7 +107,7 @@ VerifyReport verify_outputs(const Problem& problem, Direction direction, const D
   }
   std::string& wrong = report.forward_failure;
   note(wrong, check_elements("o", o.view(), rows));
-  note(wrong, check_lse_elements(host_lse, problem.heads_q, problem.tokens_q, rows));
+  note(wrong, check_lse_elements(host_lse, problem.heads_q, problem.tokens_q, rows, !problem.sinks.empty()));
   report.tensors.push_back(compare_rows(problem, "o", o.view(), forward.o, samples.rows));
   report.tensors.push_back(compare_lse(problem, host_lse, forward, samples.rows, drift_keys));
   for (const TensorAccuracy& tensor : report.tensors) note(wrong, tensor.failure);
@@ -124,6 +128,17 @@ VerifyReport verify_outputs(const Problem& problem, Direction direction, const D
     report.tensors.push_back(compare_rows(problem, "dq", dq.view(), reference.dq, samples.rows));
     report.tensors.push_back(compare_rows(problem, "dk", dk.view(), reference.dk, samples.keys));
     report.tensors.push_back(compare_rows(problem, "dv", dv.view(), reference.dv, samples.keys));
+    if (tensors.dsinks != nullptr) {
+      const HostCopy dsinks(TensorView::contiguous(tensors.dsinks, DType::kF32, problem.heads_q, 1, 1),
+                            tensors.kind);
+      const HostCopy dout(tensors.dout, tensors.kind);
+      DeviceTensors host;
+      host.o = o.view();
+      host.dout = dout.view();
+      host.lse = static_cast<float*>(lse.view().data);
+      host.dsinks = static_cast<float*>(dsinks.view().data);
+      report.tensors.push_back(compare_dsinks(problem, host));
+    }
     for (size_t i = 2; i < report.tensors.size(); ++i) note(wrong_gradient, report.tensors[i].failure);
   }
   note(report.failure, report.forward_failure);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "attention/oracle/verify.h"
+#include "attention/problem.h"
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/rng.h"
@@ -44,7 +45,9 @@ void check_memory(size_t needed, size_t available, const std::string& what) {
 // The tensors of a problem in one device's memory, with random inputs.
 class Tensors {
  public:
-  Tensors(const Problem& problem, Direction direction, Testbed& testbed) : testbed_(testbed) {
+  // `sinks`: those that the runner adds to the results of the kernel.
+  Tensors(const Problem& problem, const std::vector<float>& sinks, Direction direction, Testbed& testbed)
+      : testbed_(testbed) {
     const Problem& p = problem;
     const DType out = p.output_dtype();
     check_memory(tensor_bytes(p, direction), testbed.available_bytes(), "inputs and outputs");
@@ -54,11 +57,16 @@ class Tensors {
     views_.v = make(p.dtype, p.tokens_kv, p.heads_kv, p.dim_v());
     views_.o = make(out, p.tokens_q, p.heads_q, p.dim_v());
     views_.lse = static_cast<float*>(make(DType::kF32, p.tokens_q, p.heads_q, 1).data);
+    if (!sinks.empty()) {
+      sinks_ = static_cast<float*>(make(DType::kF32, p.heads_q, 1, 1).data);
+      copy_bytes(sinks_, views_.kind, sinks.data(), DeviceKind::kCpu, sinks.size() * sizeof(float));
+    }
     if (direction == Direction::kForward) return;
     views_.dout = make(out, p.tokens_q, p.heads_q, p.dim_v());
     views_.dq = make(out, p.tokens_q, p.heads_q, p.head_dim);
     views_.dk = make(out, p.tokens_kv, p.heads_kv, p.head_dim);
     views_.dv = make(out, p.tokens_kv, p.heads_kv, p.dim_v());
+    if (sinks_ != nullptr) views_.dsinks = static_cast<float*>(make(DType::kF32, p.heads_q, 1, 1).data);
   }
 
   void draw_inputs(uint64_t seed) {
@@ -83,9 +91,11 @@ class Tensors {
       return;
     }
     for (const TensorView* view : {&views_.dq, &views_.dk, &views_.dv}) fill(view->data, view->bytes());
+    if (views_.dsinks != nullptr) fill(views_.dsinks, static_cast<size_t>(views_.o.heads) * sizeof(float));
   }
 
   const DeviceTensors& views() const { return views_; }
+  const float* sinks() const { return sinks_; }  // null if the runner adds none
 
   std::vector<MemorySpan> spans() const {
     std::vector<MemorySpan> spans;
@@ -104,6 +114,7 @@ class Tensors {
   Testbed& testbed_;
   std::vector<Buffer> buffers_;
   DeviceTensors views_;
+  float* sinks_ = nullptr;
 };
 
 class CaseRunner {
@@ -157,6 +168,23 @@ class CaseRunner {
     problem.head_dim_v = case_.head_dim_v;
     problem.dtype = case_.dtype;
     problem.deterministic = case_.deterministic;
+    problem.softcap = static_cast<float>(case_.softcap);
+    if (case_.alibi) problem.alibi_slopes = alibi_slopes(case_.heads_q);
+    if (case_.sinks) problem.sinks = drawn_sinks();
+    return problem;
+  }
+
+  std::vector<float> drawn_sinks() const {
+    constexpr uint64_t kStream = 5;  // those before are of the tensors
+    std::vector<float> sinks(static_cast<size_t>(case_.heads_q));
+    fill_normal(TensorView::contiguous(sinks.data(), DType::kF32, case_.heads_q, 1, 1), case_.seed, kStream,
+                cpu_device());
+    return sinks;
+  }
+
+  // The case's problem as the kernel gets it. The work adds the sinks of a kernel that takes none.
+  Problem problem_of_kernel(Problem problem) const {
+    if (!kernel_.takes_sinks()) problem.sinks.clear();
     return problem;
   }
 
@@ -206,32 +234,41 @@ class CaseRunner {
   Work work_of(Plan& plan, Direction direction, const Buffer& workspace) {
     const DeviceTensors& t = tensors_->views();
     const Stream stream = testbed_.stream();
+    const Device& device = testbed_.device();
+    const float* const sinks = tensors_->sinks();
     if (direction == Direction::kForward) {
-      return [&plan, args = ForwardArgs{t.q, t.k, t.v, t.o, t.lse, workspace.data()}, stream] {
-        plan.forward(args, stream);
-      };
+      return
+          [&plan, args = ForwardArgs{t.q, t.k, t.v, t.o, t.lse, workspace.data()}, stream, sinks, &device] {
+            plan.forward(args, stream);
+            if (sinks != nullptr) add_sinks(args.o, args.lse, sinks, device, stream);
+          };
     }
+    const SinkGradientArgs of_sinks{t.o, t.dout, t.lse, nullptr, sinks, t.dsinks};
     return [&plan, args = BackwardArgs{t.q, t.k, t.v, t.o, t.dout, t.lse, t.dq, t.dk, t.dv, workspace.data()},
-            stream] { plan.backward(args, stream); };
+            stream, of_sinks, &device] {
+      plan.backward(args, stream);
+      if (of_sinks.sinks != nullptr) sink_gradients(of_sinks, device, stream);
+    };
   }
 
   MaskResult run_mask(DrawnMask mask) {
     MaskResult result;
-    const Problem problem = problem_of(mask);
+    const Problem problem = problem_of(mask), of_kernel = problem_of_kernel(problem);
     problem.check();
-    check_support(problem);
+    check_support(of_kernel);
     result.mask = std::move(mask);
     result.area = problem.area();
     result.flops = flops(problem, case_.direction);
 
     if (tensors_ == nullptr) {
       enter("making inputs");
-      tensors_ = std::make_unique<Tensors>(problem, case_.direction, testbed_);
+      const std::vector<float> to_add = kernel_.takes_sinks() ? std::vector<float>() : problem.sinks;
+      tensors_ = std::make_unique<Tensors>(problem, to_add, case_.direction, testbed_);
       tensors_->draw_inputs(case_.seed);
     }
     tensors_->poison_outputs();
 
-    const std::unique_ptr<Plan> plan = this->plan(problem, result);
+    const std::unique_ptr<Plan> plan = this->plan(of_kernel, result);
     if (case_.direction == Direction::kBackward) {
       enter("the forward pass before the backward one");
       const Buffer memory = workspace(*plan, Direction::kForward);

@@ -174,13 +174,6 @@ HeadMasks masks_from_name(const std::string& name, const PatternOptions& options
   return masks;
 }
 
-std::vector<float> alibi_slopes(int64_t heads) {
-  std::vector<float> slopes;
-  for (int64_t h = 1; h <= heads; ++h)
-    slopes.push_back(std::exp2(-8 * static_cast<float>(h) / static_cast<float>(heads)));
-  return slopes;
-}
-
 std::string command_of(const VerifyCase& c, Direction direction) {
   std::string command = fmt::format("longspan verify --kernel {} --mask {}", c.kernel->name(), c.mask);
   if (!c.mask.ends_with(".json")) command += fmt::format(" --seqlen {}", format_length(c.options.seqlen));

@@ -45,10 +45,6 @@ struct VerifyCase {
   bool adapt = false;
 };
 
-// The slopes of `heads` heads as the paper on ALiBi has them (Press et al., 2108.12409): a geometric sequence
-// that ends at 2^-8.
-std::vector<float> alibi_slopes(int64_t heads);
-
 // The command that repeats this case alone: "longspan verify --kernel cpu-flash --mask causal ...".
 std::string command_of(const VerifyCase& c, Direction direction);
 

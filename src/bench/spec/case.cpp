@@ -64,6 +64,14 @@ Axis axis_of_pattern_option(const TableOption& option) {
           .numeric = spec.numeric()};
 }
 
+Axis axis_of_flag(std::string_view name, std::string help, bool Case::*flag) {
+  return {.name = name,
+          .help = std::move(help) + ": true, false [false]",
+          .set = [flag](Case& c, std::string_view text) { c.*flag = parse_bool(text); },
+          .get = [flag](const Case& c) { return std::string(c.*flag ? "true" : ""); },
+          .flag = true};
+}
+
 Axis axis_of_parallelism(const ParallelAxis& axis) {
   return {.name = axis.name,
           .help = axis.help,
@@ -159,10 +167,15 @@ std::vector<Axis> make_axes() {
        .get = [](const Case& c) { return fmt::format("{}", c.seed); },
        .numeric = true}};
   for (const TableOption& option : pattern_options()) axes.push_back(axis_of_pattern_option(option));
-  axes.push_back({.name = "deterministic",
-                  .help = "require bitwise-identical results on every run: true, false [false]",
-                  .set = [](Case& c, std::string_view text) { c.deterministic = parse_bool(text); },
-                  .get = [](const Case& c) { return std::string(c.deterministic ? "true" : ""); }});
+  axes.push_back(
+      axis_of_flag("deterministic", "require bitwise-identical results on every run", &Case::deterministic));
+  axes.push_back(axis_of_flag("sinks", "an attention sink for each query head, as in gpt-oss", &Case::sinks));
+  axes.push_back({.name = "softcap",
+                  .help = "bound of the scores, as in Gemma 2 [none]",
+                  .set = [](Case& c, std::string_view text) { c.softcap = parse_real(text, 0, 1e6); },
+                  .get = [](const Case& c) { return c.softcap == 0 ? "" : fmt::format("{}", c.softcap); },
+                  .numeric = true});
+  axes.push_back(axis_of_flag("alibi", "ALiBi, with its paper's slope for each query head", &Case::alibi));
   for (const ParallelAxis& axis : parallel_axes()) axes.push_back(axis_of_parallelism(axis));
   for (const Axis& axis : axes) {
     LONGSPAN_CHECK(std::count_if(axes.begin(), axes.end(),
@@ -171,6 +184,10 @@ std::vector<Axis> make_axes() {
   }
   return axes;
 }
+
+// Keys of a case that are absent unless they are true.
+constexpr std::pair<const char*, bool Case::*> kFlags[] = {
+    {"deterministic", &Case::deterministic}, {"sinks", &Case::sinks}, {"alibi", &Case::alibi}};
 
 // Results must not contain absolute paths.
 std::string relative(const std::string& path) {
@@ -235,7 +252,10 @@ nlohmann::json to_json(const Case& c) {
                          {"lengths", c.lengths.empty() ? nlohmann::json() : nlohmann::json(c.lengths)},
                          {"seed", c.seed}};
   if (c.head_dim_v != 0) json["head_dim_v"] = c.head_dim_v;
-  if (c.deterministic) json["deterministic"] = true;
+  for (const auto& [key, flag] : kFlags) {
+    if (c.*flag) json[key] = true;
+  }
+  if (c.softcap != 0) json["softcap"] = c.softcap;
   add_to_json(c.parallelism, json);
   return json;
 }
@@ -257,9 +277,12 @@ Case case_from_json(const nlohmann::json& json) {
     c.lengths = required<std::string>(json, "lengths");
   }
   if (json.contains("head_dim_v")) c.head_dim_v = required<int64_t>(json, "head_dim_v");
-  if (const auto it = json.find("deterministic"); it != json.end()) {
-    LONGSPAN_CHECK_INPUT(it->is_boolean(), "the case's key 'deterministic' is neither true nor false");
-    c.deterministic = it->get<bool>();
+  if (json.contains("softcap")) c.softcap = required<double>(json, "softcap");
+  for (const auto& [key, flag] : kFlags) {
+    const auto it = json.find(key);
+    if (it == json.end()) continue;
+    LONGSPAN_CHECK_INPUT(it->is_boolean(), "the case's key '{}' is neither true nor false", key);
+    c.*flag = it->get<bool>();
   }
   c.parallelism = parallelism_from_json(json);
   const auto options = json.find("options");

@@ -30,6 +30,9 @@ struct Case {
 
   OptionValues options;        // mask options that were set; the others have the pattern's presets
   bool deterministic = false;  // require bitwise-identical results on every run
+  bool sinks = false;          // a sink for each query head, normal at random
+  double softcap = 0;          // bound of the scores; 0: none
+  bool alibi = false;          // ALiBi, with its paper's slope for each query head
   Parallelism parallelism;     // empty: one device
   std::string file_hash;       // of the mask or lengths file: new contents make a new case
 
@@ -66,6 +69,7 @@ struct Axis {
   bool required = false;
   bool comma_in_value = false;  // a value may contain a comma, so a list repeats the option
   bool numeric = false;         // values are ordered, for the filter
+  bool flag = false;            // true or false; unset is false
 };
 std::span<const Axis> axes();
 const Axis* find_axis(std::string_view name);

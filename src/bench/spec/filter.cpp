@@ -28,8 +28,9 @@ bool is_numeric(std::string_view field) {
 std::string value_of(const Case& c, std::string_view field) {
   if (field == "heads_q") return fmt::format("{}", c.heads_q);
   if (field == "heads_kv") return fmt::format("{}", c.heads_kv);
-  if (field == "deterministic") return c.deterministic ? "true" : "false";  // both values can be selected
-  return find_axis(field)->get(c);
+  const Axis& axis = *find_axis(field);
+  const std::string value = axis.get(c);
+  return axis.flag && value.empty() ? "false" : value;  // both values can be selected
 }
 
 double number_of(std::string_view text) {

@@ -168,6 +168,8 @@ class SpreadKernel : public Kernel {
   std::string_view description() const override { return options_.strategy->description; }
   DeviceKind device_kind() const override { return kernel_.device_kind(); }
 
+  bool takes_sinks() const override { return true; }  // to refuse them: nobody adds them to a rank's rows
+
   Support supports(const Problem& problem, Direction direction, const Device& device) const override {
     if (problem.tokens_q != problem.tokens_kv) {
       return {fmt::format("needs as many keys as rows to distribute them over ranks, not {} and {}",
@@ -175,6 +177,7 @@ class SpreadKernel : public Kernel {
     }
     if (!problem.alibi_slopes.empty())
       return {"has no ALiBi over ranks: a rank's attends know tokens by their place in its share only"};
+    if (!problem.sinks.empty()) return {"takes no sinks over ranks: add_sinks() adds them to a rank's rows"};
     if (problem.fp32_output) return {"returns results in the tensors' own dtype, not in fp32"};
     if (Support support = options_.strategy->supports(problem, options_.topology, options_.options); !support)
       return {fmt::format("{} {}", options_.strategy->name, support.reason)};

@@ -23,7 +23,7 @@ class CpuFlash final : public Kernel {
     }
     if (problem.dim_v() % 8 != 0 || problem.dim_v() > 256)
       return {fmt::format("needs head_dim_v a multiple of 8 up to 256, not {}", problem.dim_v())};
-    return {};
+    return {lacking({.head_dim_v = true, .softcap = true, .alibi = true}, problem)};
   }
 
   std::unique_ptr<Plan> plan(const Problem& problem, const Device&) const override {

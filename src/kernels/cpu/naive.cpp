@@ -265,7 +265,7 @@ class CpuNaive final : public Kernel {
           "needs {:.1f} GiB for the scores of a head, more than half of this machine's {:.1f} GiB", gib,
           2 * half_gib)};
     }
-    return {};
+    return {lacking({.head_dim_v = true, .softcap = true, .alibi = true}, problem)};
   }
 
   std::unique_ptr<Plan> plan(const Problem& problem, const Device&) const override {

@@ -232,6 +232,9 @@ class NaiveKernel final : public Kernel {
     if (device.kind != DeviceKind::kCuda) return {"needs a CUDA device"};
     if (problem.dtype == DType::kF64) return {"has no f64; it has f32, bf16 and f16"};
     if (problem.same_launches) return {"its launches depend on the mask"};
+    if (std::string reason = lacking({.head_dim_v = true, .softcap = true, .alibi = true}, problem);
+        !reason.empty())
+      return {reason};
     if (std::string reason = cuda::Blas::unavailable_reason(); !reason.empty()) return {reason};
     return {naive_gpu::no_code_reason(device)};
   }

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "attention/kernel.h"
 #include "kernels/portable/choose_shape.h"
 #include "kernels/portable/tuning/generic.h"
 #include "mask/lowering/lower.h"
@@ -67,6 +68,8 @@ std::string unsupported_problem(const Problem& problem) {
     if (dim < 8 || dim > kMostHeadDim || dim % 8 != 0)
       return fmt::format("needs head_dim a multiple of 8 up to {}, not {}", kMostHeadDim, dim);
   if (!(problem.softmax_scale() > 0)) return "needs a positive scale";
+  const Features all_but_sinks{.head_dim_v = true, .softcap = true, .alibi = true};
+  if (std::string reason = lacking(all_but_sinks, problem); !reason.empty()) return reason;
   const int64_t tokens = std::max(problem.tokens_q, problem.tokens_kv);
   if (tokens > kMostTokens || tokens / kLeastTile * problem.heads_q > kMostTokens)
     return "has 32-bit tile numbers: too many tokens or heads";

@@ -149,11 +149,14 @@ const bitsOf = (c) => !anyDeterministic ? '' : c.deterministic ? 'same bits' : '
 // series.
 const optionKeys = unique(cases.flatMap((c) => Object.keys(c.options)));
 const extraKeys = unique(cases.flatMap((c) => Object.keys(c.extra)));
+// Those of plain attention, too: a case without a value has plain scores, which do not compete with others.
+const scoreKeys = ['head_dim_v', 'sinks', 'softcap', 'alibi'];
+const extraOf = (key) => (c) => known(c.extra[key]) ? c.extra[key] : scoreKeys.includes(key) ? 'none' : undefined;
 const contextAxes = [
   ...(manySetups ? [{name: 'run', of: (c) => c.setupLabel}] : []),
   {name: 'heads', of: (c) => c.heads}, {name: 'head_dim', of: (c) => 'd' + c.head_dim}, {name: 'dtype', of: (c) => c.dtype},
   {name: 'lengths', of: (c) => c.lengths || ''}, {name: 'deterministic', of: bitsOf},
-  ...extraKeys.map((key) => ({name: key, of: (c) => known(c.extra[key]) ? key + ' ' + c.extra[key] : ''})),
+  ...extraKeys.map((key) => ({name: key, of: (c) => known(extraOf(key)(c)) ? key + ' ' + extraOf(key)(c) : ''})),
 ];
 // The source of document lengths is part of the mask; the other axes are part of the series.
 const varying = (list, without) => contextAxes.filter((axis) =>

@@ -14,7 +14,7 @@ const filterAxes = [
   {name: 'dtype', label: 'Type', of: (c) => c.dtype},
   {name: 'lengths', label: 'Documents', of: (c) => c.lengths},
   {name: 'deterministic', label: 'Every run', of: bitsOf},
-  ...extraKeys.map((key) => ({name: 'x-' + key, label: key, of: (c) => c.extra[key]})),
+  ...extraKeys.map((key) => ({name: 'x-' + key, label: key, of: extraOf(key)})),
 ].map((axis) => {
   axis.values = unique(cases.map(axis.of).filter(known).map(String));
   if (axis.numeric) axis.values.sort((a, b) => a - b);

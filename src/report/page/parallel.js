@@ -29,7 +29,7 @@ function singleOf(c, seqlen = c.seqlen) {
   const same = (key) => (other) => other[key] === c[key];
   const keys = ['sourceLabel', 'kernel', 'mask', 'lengths', 'heads', 'head_dim', 'dtype', 'direction', 'deterministic'].map(same);
   const singles = cases.filter((other) => other.status === 'ok' && !other.parallel && other.seqlen === seqlen &&
-    keys.every((equal) => equal(other)));
+    keys.every((equal) => equal(other)) && scoreKeys.every((key) => other.extra[key] === c.extra[key]));
   return singles.find(same('setup')) || singles[0];
 }
 const shareOf = (c, one) => one ? formatShare(c.rate / c.parallel.ranks / one.rate) : '';

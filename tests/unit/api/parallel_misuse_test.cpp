@@ -105,6 +105,9 @@ TEST(ParallelMisuse, WrongConfigurations) {
   Problem alibi = problem;
   alibi.alibi_slopes.assign(static_cast<size_t>(problem.heads_q), 0.1f);
   expect_input_error({"alibi_slopes", "over ranks"}, [&] { attend(alibi, {}); });
+  Problem sinks = problem;
+  sinks.sinks.assign(static_cast<size_t>(problem.heads_q), 1.0f);
+  expect_input_error({"sinks are set"}, [&] { attend(sinks, {}); });
   Problem cross = problem;
   cross.tokens_kv = 40;
   cross.set_mask(Mask(64, 40, {Band{{0, 64}, {0, 40}}}));

@@ -64,6 +64,12 @@ TEST(Problem, EveryWrongFieldIsNamed) {
               ThrowsMessage<Error>(HasSubstr("there are 2 alibi_slopes; must be one per query head (8)")));
   EXPECT_THAT(refused([](Problem& p) { p.alibi_slopes.assign(8, -1.0f); }),
               ThrowsMessage<Error>(HasSubstr("an ALiBi slope is -1")));
+  EXPECT_THAT(refused([](Problem& p) {
+                p.sinks = {1, 2};
+              }),
+              ThrowsMessage<Error>(HasSubstr("there are 2 sinks; must be one per query head (8)")));
+  EXPECT_THAT(refused([](Problem& p) { p.sinks.assign(8, std::numeric_limits<float>::infinity()); }),
+              ThrowsMessage<Error>(HasSubstr("a sink is inf")));
   EXPECT_THAT(refused([](Problem& p) { p.masks = nullptr; }),
               ThrowsMessage<Error>(HasSubstr("there is no mask")));
   EXPECT_THAT(refused([](Problem& p) { p.masks = std::make_shared<HeadMasks>(); }),

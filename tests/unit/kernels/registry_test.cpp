@@ -53,6 +53,27 @@ TEST(Registry, EveryBuildKnowsEveryName) {
   EXPECT_TRUE(names.contains("sm90"));
 }
 
+// Whoever wants sinks adds them to the results. A kernel that ignored them would give a wrong result.
+TEST(Registry, EveryKernelRefusesSinks) {
+  Problem problem;
+  problem.tokens_q = problem.tokens_kv = 64;
+  problem.heads_q = problem.heads_kv = 2;
+  problem.head_dim = 64;
+  problem.set_mask(Mask(64, 64, {Band{{0, 64}, {0, 64}}}));
+  for (const Kernel* kernel : kernels()) {
+    problem.dtype = kernel->device_kind() == DeviceKind::kCpu ? DType::kF32 : DType::kBF16;
+    Device device = cpu_device();
+    device.kind = kernel->device_kind();
+    device.capability = 90;
+    problem.sinks = {0.5f, -1};
+    EXPECT_FALSE(kernel->takes_sinks());
+    EXPECT_THAT(kernel->supports(problem, Direction::kForward, device).reason, HasSubstr("takes no sinks"))
+        << kernel->name();
+    problem.sinks.clear();
+    EXPECT_THAT(kernel->supports(problem, Direction::kForward, device).reason, Not(HasSubstr("sinks")));
+  }
+}
+
 TEST(Registry, UnknownNameIsAnInputErrorThatListsTheNames) {
   EXPECT_THAT(message_for("cpu-flsh"),
               AllOf(HasSubstr("'cpu-flsh' is unknown"), HasSubstr("cpu-naive"), HasSubstr("cpu-flash")));

@@ -125,10 +125,11 @@ class FakePlan(Plan):
         for head in range(p.heads_q):
             for i in range(p.tokens_q):
                 keys = self.visible[i]
+                sink = [p.sinks[head]] if p.sinks else []
                 query = q.values[q.row(i, head)]
                 scores = [p.scale * sum(map(float.__mul__, query, k.values[k.row(j, head // p.group)])) for j in keys]
-                most = max(scores, default=-math.inf)
-                weights = [math.exp(s - most) for s in scores]
+                most = max(scores + sink, default=-math.inf)
+                weights = [math.exp(s - most) for s in scores + sink]
                 total = sum(weights)
                 row = [0.0] * p.head_dim
                 for weight, j in zip(weights, keys):
@@ -137,7 +138,7 @@ class FakePlan(Plan):
                 if p.tokens_q == WRONG:
                     row[0] += 0.25
                 self.o.values[self.o.row(i, head)] = row
-                self.kept_lse.values[head * p.tokens_q + i] = most + math.log(total) if keys else -math.inf
+                self.kept_lse.values[head * p.tokens_q + i] = most + math.log(total) if weights else -math.inf
         return self.o
 
     def lse(self):
@@ -156,6 +157,7 @@ def bands_of_file(mask):
 
 class Adapter(Peer):
     heeds_deterministic = "FAKE_HEEDS_DETERMINISTIC" in os.environ
+    takes_sinks = "FAKE_TAKES_SINKS" in os.environ
 
     def versions(self):
         return {"fake": "1.0"}

@@ -59,6 +59,14 @@ class Suite(unittest.TestCase):
             self.assertEqual(cases[n]["accuracy"]["counting"], "pass")
         self.assertFalse(alive(pids.pop()), "the worker outlived the run")
 
+    def test_sinks_reach_a_peer_that_takes_them(self):
+        case = self.run_cases([32], "--sinks", "true")[32]
+        self.assertEqual((case["status"], case["reason"]), ("skipped", "takes no attention sinks"))
+        case = self.run_cases([32], "--sinks", "true", FAKE_TAKES_SINKS="1", status=0)[32]
+        self.assertEqual(case["status"], "ok", case.get("reason"))
+        self.assertIs(case["case"]["sinks"], True)
+        self.assertIsNone(case["accuracy"]["counting"], "sinks are no keys to count")
+
     def test_masks_of_many_bands_come_in_a_file(self):
         # About 2700 documents of one or two tokens, causal if there are two. Correct only if all bands arrive.
         for mask in ("full_document", "causal_document"):

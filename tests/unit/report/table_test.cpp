@@ -70,6 +70,22 @@ TEST(Table, TellsTheSameBitsFromTheFast) {
               Not(HasSubstr("same bits")));
 }
 
+TEST(Table, TellsSinksFromPlainAttention) {
+  auto with = case_json("cpu-flash", "causal", 0.2);
+  with["id"] = "with";
+  with["case"]["sinks"] = true;
+  with["case"]["softcap"] = 30.0;
+  const auto plain = case_json("cpu-flash", "causal", 0.1);
+  const std::string both = format_table(parse_results(text_of(run_json(), plain, with), "r.jsonl"), {});
+  EXPECT_THAT(both, HasSubstr("sinks  softcap"));
+  EXPECT_THAT(both, testing::ContainsRegex("cpu-flash +causal +false +none +50.0"));
+  EXPECT_THAT(both, testing::ContainsRegex("cpu-flash +causal +true +30 +25.0"));
+  EXPECT_THAT(format_table(parse_results(text_of(run_json(), with), "r.jsonl"), {}),
+              HasSubstr("fwd, sinks true, softcap 30\n"));
+  EXPECT_THAT(format_table(parse_results(text_of(run_json(), plain), "r.jsonl"), {}),
+              Not(HasSubstr("sinks")));
+}
+
 TEST(Table, StaysWithinTheWidth) {
   for (int width : {60, 72, 80, 100, 132}) {
     std::istringstream lines(format_table(sample(), {.width = width}));

@@ -6,7 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "bench/case/verify_case.h"
 #include "bench/measure/cpu_testbed.h"
+#include "kernels/cpu/naive.h"
 #include "record/json_writer.h"
 #include "unit/bench/measure/fake_time.h"
 #include "unit/bench/run/test_kernels.h"
@@ -210,6 +212,49 @@ TEST(CaseRunner, RunsTwiceIfDeterministic) {
   EXPECT_EQ(json["reason"], "wrong result: dq: two runs differ, though a deterministic kernel was asked for");
   EXPECT_EQ(json["accuracy"]["same_bits"], false);
   EXPECT_FALSE(json.contains("time_s"));
+}
+
+TEST(CaseRunner, AddsSinksAndVerifiesThem) {
+  FakeTestbed testbed;
+  const auto run = [&](Direction direction, const std::function<void(const DeviceTensors&)>& spoil) {
+    Case c = small_case(direction);
+    c.sinks = true;
+    const Verify verify = [&](const Subject& subject) {
+      EXPECT_EQ(subject.problem.sinks.size(), 2u);
+      spoil(subject.tensors);
+      return verify_case(subject);
+    };
+    return json_of_case(c, small_rule(), cpu_naive(), testbed, verify, [](const std::string&) {});
+  };
+  const auto intact = [](const DeviceTensors&) {};
+  for (Direction direction : {Direction::kForward, Direction::kBackward}) {
+    const Json json = run(direction, intact);
+    EXPECT_EQ(json["status"], "ok") << json;
+    EXPECT_EQ(json["accuracy"]["counting"], "pass");
+    EXPECT_EQ(json["accuracy"]["max_error"].contains("dsinks"), direction == Direction::kBackward);
+  }
+  const auto reason = [&](const std::function<void(const DeviceTensors&)>& spoil) {
+    return run(Direction::kBackward, spoil)["reason"].get<std::string>();
+  };
+  EXPECT_THAT(reason([](const DeviceTensors& t) { t.dsinks[1] *= 1.001f; }), HasSubstr("dsinks: error"));
+  EXPECT_THAT(reason([](const DeviceTensors& t) { t.dsinks[0] = NAN; }), HasSubstr("dsinks: error inf"));
+  EXPECT_THAT(reason([](const DeviceTensors& t) { t.lse[3] += 1e-3f; }), HasSubstr("lse: error"));
+  EXPECT_THAT(reason([](const DeviceTensors& t) { t.o.row<float>(5, 1)[0] += 0.01f; }),
+              HasSubstr("o: error"));
+}
+
+TEST(CaseRunner, GivesTheKernelSoftcapAndSlopes) {
+  FakeTestbed testbed;
+  Case c = small_case(Direction::kForward);
+  c.softcap = 20;
+  c.alibi = true;
+  const Verify looks = [](const Subject& subject) {
+    EXPECT_EQ(subject.problem.softcap, 20);
+    EXPECT_THAT(subject.problem.alibi_slopes, ElementsAre(1 / 16.f, 1 / 256.f));
+    return passing_accuracy();
+  };
+  const Json json = json_of_case(c, small_rule(), cpu_naive(), testbed, looks, [](const std::string&) {});
+  EXPECT_EQ(json["status"], "ok") << json;
 }
 
 TEST(CaseRunner, VerifiesWhatWasTimed) {

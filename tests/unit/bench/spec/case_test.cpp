@@ -50,7 +50,8 @@ TEST(Case, JsonRoundTrips) {
   c.options.set("window", TokenPair{1024, 0});
   c.file_hash = "00ff";
   c.seed = UINT64_MAX;
-  c.deterministic = true;
+  c.deterministic = c.sinks = c.alibi = true;
+  c.softcap = 0.3;
   EXPECT_EQ(case_from_json(nlohmann::json::parse(to_json(c).dump())), c);
 }
 
@@ -80,6 +81,9 @@ TEST(Case, EveryKeyChangesTheIdentifier) {
   add([](Case& c) { c.options.set("density", 1.0); });
   add([](Case& c) { c.file_hash = "1"; });
   add([](Case& c) { c.deterministic = true; });
+  add([](Case& c) { c.sinks = true; });
+  add([](Case& c) { c.softcap = 30; });
+  add([](Case& c) { c.alibi = true; });
 }
 
 TEST(Case, RefusesJsonThatIsNotACase) {
@@ -196,7 +200,8 @@ Case spread_case() {
 
 TEST(Axes, ValuesRoundTripAndCanBeFilteredBy) {
   Case c = sample_case();
-  c.deterministic = true;
+  c.deterministic = c.sinks = c.alibi = true;
+  c.softcap = 12.5;
   c.head_dim_v = 64;
   c.parallelism = spread_case().parallelism;
   constexpr int64_t kCounts[] = {3};
@@ -257,6 +262,33 @@ TEST(Deterministic, IsPartOfTheCaseOnlyIfSet) {
   nlohmann::json odd = published;
   odd["deterministic"] = "true";
   EXPECT_THROW(case_from_json(odd), Error);
+}
+
+// What else the softmax has in it is part of a case only if it is there: other cases keep their identifiers,
+// which CanonicalJsonIsStable fixes.
+TEST(Scores, ArePartOfTheCaseOnlyIfSet) {
+  const Case plain = sample_case();
+  for (const auto& [name, value, shown] : {std::tuple{"sinks", "true", "sinks=true"},
+                                           {"softcap", "30", "softcap=30"},
+                                           {"alibi", "true", "alibi=true"}}) {
+    EXPECT_FALSE(to_json(plain).contains(name));
+    Case c = plain;
+    find_axis(name)->set(c, value);
+    EXPECT_TRUE(to_json(c).contains(name));
+    EXPECT_EQ(case_from_json(to_json(c)), c);
+    EXPECT_NE(id_of(c), id_of(plain));
+    EXPECT_THAT(describe(c), HasSubstr(shown));
+    EXPECT_THAT(fmt::format("{}", fmt::join(arguments_of(c), " ")),
+                HasSubstr(fmt::format("--{} {}", name, value)));
+    nlohmann::json odd = to_json(c);
+    odd[name] = "much";
+    EXPECT_THROW(case_from_json(odd), Error) << name;
+  }
+  EXPECT_TRUE(Filter("sinks=false alibi!=true").matches(plain));
+  for (const char* wrong : {"-1", "0", "nan", "inf", "much"}) {
+    Case c = plain;
+    EXPECT_THROW(find_axis("softcap")->set(c, wrong), Error) << wrong;
+  }
 }
 
 TEST(Parallelism, IsPartOfTheCase) {

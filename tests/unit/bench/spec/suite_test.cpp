@@ -317,8 +317,8 @@ TEST(Suite, ModelsHaveTheirShapes) {
   for (const Case& c : expand(find_suite("models"), kKernels, kKernels, lacking_rows())) {
     if (c.seqlen < 4096) continue;
     const OptionValue* window = c.options.find("window");
-    shapes.insert(fmt::format("{}:{} {}/{} {}{}", c.heads_q, c.heads_kv, c.head_dim, c.head_dim_v, c.mask,
-                              window == nullptr ? "" : " " + to_text(*window)));
+    shapes.insert(fmt::format("{}:{} {}/{} {}{}{}", c.heads_q, c.heads_kv, c.head_dim, c.head_dim_v, c.mask,
+                              window == nullptr ? "" : " " + to_text(*window), c.sinks ? " sinks" : ""));
   }
   EXPECT_THAT(shapes, testing::UnorderedElementsAre(
                           "32:8 128/0 causal", "32:8 128/0 causal_document",               // Llama 3 8B
@@ -326,7 +326,8 @@ TEST(Suite, ModelsHaveTheirShapes) {
                           "16:8 256/0 causal", "16:8 256/0 sliding_window_causal 1023,0",  // Gemma 3 12B
                           "128:128 192/128 causal", "128:128 192/128 causal_document",     // DeepSeek-V3
                           "64:8 64/0 causal", "64:8 64/0 sliding_window_causal 127,0",     // gpt-oss
-                          "40:40 128/0 uniform_block_sparse"));                            // Wan 2.1 14B
+                          "64:8 64/0 causal sinks", "64:8 64/0 sliding_window_causal 127,0 sinks",
+                          "40:40 128/0 uniform_block_sparse"));  // Wan 2.1 14B
 }
 
 TEST(Suite, NestingOfAnyDepthIsAnError) {
