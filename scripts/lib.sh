@@ -54,7 +54,8 @@ require_packages() {
 }
 
 # Building for a GPU makes sense only with both its driver and the toolkit.
-have_cuda() { command -v nvcc >/dev/null && nvidia-smi -L 2>/dev/null | grep -q GPU; }
+# The list is not piped into grep -q, which leaves at the first of several GPUs and may so end nvidia-smi with an error.
+have_cuda() { command -v nvcc >/dev/null && [[ $(nvidia-smi -L 2>/dev/null) == *GPU* ]]; }
 
 # Each compiler needs up to a gigabyte, so the number of jobs is limited by cores and memory.
 build_jobs() {
