@@ -64,7 +64,7 @@ def run_and_kill(program, folder, after_lines, then_s, *more):
     children = children_of(process.pid)
     process.kill()
     process.wait()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while any(alive(child) for child in children):
         if time.monotonic() > deadline:
             raise SystemExit(f"the child of the killed run is still alive: {children}")

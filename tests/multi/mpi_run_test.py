@@ -175,12 +175,13 @@ def be_strange(how, command):
     what, folder = how.split(":", 1)
     child = subprocess.Popen(command)
     results = Path(folder) / "results.jsonl"
+    size = 0  # of its memory, before the first case's line: the second case may be running when that is seen
     while not (results.exists() and '"type":"case"' in results.read_text()):
         if child.poll() is not None:
             return child.returncode
-        time.sleep(0.01)
-    if what == "limit":  # 250 MiB more than it has: too little for the second case's tensors
         size = int(Path(f"/proc/{child.pid}/statm").read_text().split()[0]) * resource.getpagesize()
+        time.sleep(0.01)
+    if what == "limit":  # 250 MiB more than it had: too little for the second case's tensors
         resource.prlimit(child.pid, resource.RLIMIT_AS, (size + (250 << 20),) * 2)
     else:
         time.sleep(1)

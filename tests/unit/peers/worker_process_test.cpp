@@ -87,7 +87,7 @@ TEST_F(WorkerProcessTest, CanBeUsedFromAnotherProcess) {
 
 TEST_F(WorkerProcessTest, KnowsHowAWorkerEndedThatItDoesNotSpeakTo) {
   WorkerProcess started(interpreter(), folder_with("exit 4"), "some-peer");
-  for (int i = 0; i < 500 && started.how_it_ended().empty(); ++i) ::usleep(10000);
+  for (int i = 0; i < 6000 && started.how_it_ended().empty(); ++i) ::usleep(10000);
   EXPECT_EQ(started.how_it_ended(), "exited with status 4");
   const std::vector<int> fds = started.descriptors();
   WorkerProcess elsewhere("some-peer", ::dup(fds[0]), ::dup(fds[1]));

@@ -172,7 +172,7 @@ TEST(ChildProcess, IsKilledAtTheLimitWithItsChildren) {
   ASSERT_EQ(outcome.lines.size(), 1u);
   // It dies at once, and init reaps it shortly afterwards.
   const pid_t grandchild = std::stoi(outcome.lines[0]);
-  for (int i = 0; i < 200 && kill(grandchild, 0) == 0; ++i) usleep(10000);
+  for (int i = 0; i < 6000 && kill(grandchild, 0) == 0; ++i) usleep(10000);
   EXPECT_NE(kill(grandchild, 0), 0);
 }
 
