@@ -10,7 +10,6 @@
 #include "kernels/sm90/backward/planner/arrangement.h"
 #include "kernels/sm90/forward/planner/lower.h"
 #include "kernels/sm90/forward/planner/shape.h"
-#include "kernels/sm90/forward/planner/split.h"
 
 namespace longspan {
 
@@ -51,19 +50,13 @@ inline uint64_t hash_of(const Problem& problem, const sm90::ForwardShape& shape,
   using namespace sm90;
   Hash hash;
   hash.add(shape.columns), hash.add(shape.piece), hash.add(shape.streams), hash.add(shape.pack);
-  hash.add(shape.warpgroups), hash.add(shape.paired);
+  hash.add(shape.warpgroups);
   const ForwardMap map = lower_forward(*problem.masks, shape.tile_shape(), shape.row_tiles);
   hash.add(map.row_tiles), hash.add(map.rows_per_tile), hash.add(map.tiles), hash.add(map.steps);
   hash.add_bytes(map.work.data(), map.work.size() * sizeof(map.work[0]));
   hash.add(map.entries), hash.add(map.spans);
   const WorkOrder order = choose_work_order(problem, shape, map, device);
   hash.add(order.row_tiles), hash.add(order.units), hash.add(order.section_units), hash.add(order.heavy_rows);
-  if (shape.paired) {
-    const ForwardSplit split = split_last_wave(map, order, shape.columns, device.units / 2);
-    hash.add(split.whole_items), hash.add(split.slots);
-    hash.add_bytes(split.parts.data(), split.parts.size() * sizeof(split.parts[0]));
-    hash.add(split.entries);
-  }
   return hash.value();
 }
 

@@ -196,26 +196,22 @@ namespace {
 
 bool has_instance(const Problem& problem, const ForwardShape& s) {
   if (s.tile_shape().rows > kMostTileRows) return false;
-  if (s.paired)
-    return problem.head_dim == 128 && s.columns == 128 && s.piece == 128 && s.streams == 1 &&
-           s.warpgroups == 2;
   if (problem.head_dim == 64)
     return s.columns == 128 && (s.warpgroups == 2 || (s.piece == 128 && s.streams == 1));
   return s.warpgroups == 2 && (s.columns == 128 || (s.piece == 160 && s.streams == 1));
 }
 
 ForwardCandidate made(const Problem& problem, const ForwardShape& s, std::string by, const Device& device) {
-  std::string name =
-      fmt::format("{}x{} piece={} streams={} pack={} {}{} sections={} heavy={:d}", s.tile_rows(), s.columns,
-                  s.piece, s.streams, s.pack, s.row_tiles == RowTiles::kEven ? "even" : "blocks",
-                  s.paired ? " pairs" : "", s.section_heads, s.heavy_first);
+  std::string name = fmt::format(
+      "{}x{} piece={} streams={} pack={} {} sections={} heavy={:d}", s.tile_rows(), s.columns, s.piece,
+      s.streams, s.pack, s.row_tiles == RowTiles::kEven ? "even" : "blocks", s.section_heads, s.heavy_first);
   return {std::move(name), std::move(by), s, hash_of(problem, s, device)};
 }
 
 }  // namespace
 
 ForwardCandidate forward_candidate(const Problem& problem, const Device& device, const std::string& name) {
-  ForwardShape shape = choose_forward_shape(problem, device);
+  ForwardShape shape = choose_forward_shape(problem);
   const auto has = [&](const char* word) { return name.find(word) != std::string::npos; };
   int rows = 0, heavy = 0;
   const size_t sections = name.find("sections=");
@@ -227,7 +223,6 @@ ForwardCandidate forward_candidate(const Problem& problem, const Device& device,
       "'{}' is no candidate of a forward pass", name);
   shape.warpgroups = rows * shape.streams / 64;
   shape.row_tiles = has(" blocks") ? RowTiles::kOfBlocks : RowTiles::kEven;
-  shape.paired = has(" pairs");
   shape.heavy_first = heavy != 0;
   return made(problem, shape, "named", device);
 }
@@ -235,11 +230,10 @@ ForwardCandidate forward_candidate(const Problem& problem, const Device& device,
 std::vector<ForwardCandidate> forward_candidates(const Problem& problem, const Device& device) {
   List<ForwardShape> list(
       [&](const ForwardShape& s, std::string by) { return made(problem, s, by, device); });
-  const ForwardShape chosen = choose_forward_shape(problem, device);
+  const ForwardShape chosen = choose_forward_shape(problem);
   list.add(chosen, "chosen");
-  const auto add = [&](ForwardShape shape, int columns, int piece, int streams, int warpgroups, bool paired) {
+  const auto add = [&](ForwardShape shape, int columns, int piece, int streams, int warpgroups) {
     shape.columns = columns, shape.piece = piece, shape.streams = streams, shape.warpgroups = warpgroups;
-    shape.paired = paired;
     if (has_instance(problem, shape)) list.add(shape, "tile");
   };
   for (int pack = 1; pack <= 8; pack *= 2) {
@@ -247,10 +241,9 @@ std::vector<ForwardCandidate> forward_candidates(const Problem& problem, const D
     for (const RowTiles row_tiles : {RowTiles::kEven, RowTiles::kOfBlocks}) {
       ForwardShape shape = chosen;
       shape.pack = pack, shape.row_tiles = row_tiles;
-      add(shape, 160, 160, 1, 2, false), add(shape, 128, 128, 1, 2, false), add(shape, 128, 128, 1, 3, false);
-      if (row_tiles == RowTiles::kEven) add(shape, 128, 128, 1, 2, true);
+      add(shape, 160, 160, 1, 2), add(shape, 128, 128, 1, 2), add(shape, 128, 128, 1, 3);
       if (chosen.piece == 64 && row_tiles == RowTiles::kEven && pack <= 2)
-        add(shape, 128, 64, pack == 2 ? 1 : 2, 2, false);
+        add(shape, 128, 64, pack == 2 ? 1 : 2, 2);
     }
   }
   return std::move(list.result);

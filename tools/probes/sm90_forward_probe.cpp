@@ -1,6 +1,6 @@
 // A probe for work on the Hopper forward kernel. Its figures are no results: those are the runner's.
 //   sm90_forward_probe check|time|plan|wait|compare [regular expression]
-//   [columns,piece,streams,pack,warpgroups,][even|blocks][pairs|single] [seconds]
+//   [columns,piece,streams,pack,warpgroups,][even|blocks] [seconds]
 // The shape is the chosen one unless it is given; 0 stands for the chosen number. Half a second of work and
 // more brings the chip to its power limit, where most rates are lower. `check` runs small problems against
 // the oracle. `time` prints for each large case the median time with a cold L2, its rate, and the share of
@@ -179,12 +179,9 @@ std::vector<Case> large_cases() {
   return cases;
 }
 
-ForwardShape shape_for(const Problem& problem, const std::string& text, const Device& gpu) {
+ForwardShape shape_for(const Problem& problem, const std::string& text) {
   const auto says = [&](const char* word) { return text.find(word) != std::string::npos; };
-  Device of_pairs = gpu;
-  if (says("single")) of_pairs.units = 0;
-  ForwardShape shape = sm90::choose_forward_shape(problem, of_pairs);
-  if (says("pairs")) shape.columns = shape.piece = 128, shape.paired = true;
+  ForwardShape shape = sm90::choose_forward_shape(problem);
   int numbers[5] = {};  // 0: the chosen one
   std::sscanf(text.c_str(), "%d,%d,%d,%d,%d", &numbers[0], &numbers[1], &numbers[2], &numbers[3],
               &numbers[4]);
@@ -198,7 +195,7 @@ ForwardShape shape_for(const Problem& problem, const std::string& text, const De
 
 bool check(const Case& c, const std::string& text, const Device& gpu) {
   const Problem problem = problem_of(c);
-  ProbePlan plan(problem, shape_for(problem, text, gpu), gpu);
+  ProbePlan plan(problem, shape_for(problem, text), gpu);
   const VerifyReport report = verify(plan, problem, Direction::kForward, gpu, {});
   std::printf("%-40s %s o %.1e lse %.1e %s\n", c.name.c_str(), report.passed() ? "ok  " : "FAIL",
               report.tensors[0].error, report.tensors[1].error, report.failure.c_str());
@@ -222,7 +219,7 @@ double median(std::vector<double> values) {
 
 void time(const Case& c, const std::string& text, double seconds, const Device& gpu) {
   const Problem problem = problem_of(c);
-  const ForwardShape shape = shape_for(problem, text, gpu);
+  const ForwardShape shape = shape_for(problem, text);
   ProbePlan plan(problem, shape, gpu);
   ProblemTensors tensors(problem, Direction::kForward, gpu, plan);
   tensors.fill_inputs(7);
@@ -310,7 +307,7 @@ void compare(const Case& c, const std::string& texts, double seconds, const Devi
   };
   std::vector<Trial> trials;
   for (const std::string& text : split(texts, ';'))
-    trials.push_back({text, std::make_unique<ProbePlan>(problem, shape_for(problem, text, gpu), gpu)});
+    trials.push_back({text, std::make_unique<ProbePlan>(problem, shape_for(problem, text), gpu)});
   ProblemTensors tensors(problem, Direction::kForward, gpu, *trials.front().plan);
   tensors.fill_inputs(7);
   const DeviceTensors& v = tensors.views();
@@ -402,12 +399,12 @@ void plan(const Case& c, const std::string& text, const Device& gpu) {
     return std::chrono::duration<double>(b - a).count();
   };
   const Problem problem = problem_of(c);
-  const ForwardShape shape = shape_for(problem, text, gpu);
+  const ForwardShape shape = shape_for(problem, text);
   std::vector<double> choose, lower, all;
   size_t bytes = 0;
   for (int i = 0; i < 15; ++i) {
     const auto a = Clock::now();
-    sm90::choose_forward_shape(problem, gpu);
+    sm90::choose_forward_shape(problem);
     const auto b = Clock::now();
     sm90::lower_forward(*problem.masks, shape.tile_shape(), shape.row_tiles);
     const auto d = Clock::now();
@@ -440,7 +437,7 @@ void plan_and_run(const Case& c, double seconds, const Device& gpu) {
     five.push_back(us(a, Clock::now()));
   }
   if (problem.heads_q == 64) problem.heads_q = 8, problem.heads_kv = 1;
-  auto warm = std::make_unique<ProbePlan>(problem, sm90::choose_forward_shape(problem, gpu), gpu);
+  auto warm = std::make_unique<ProbePlan>(problem, sm90::choose_forward_shape(problem), gpu);
   ProblemTensors tensors(problem, Direction::kForward, gpu, *warm);
   tensors.fill_inputs(7);
   const DeviceTensors& v = tensors.views();
@@ -489,7 +486,7 @@ int main(int argc, char** argv) {
   if (argc < 2) {
     std::printf(
         "sm90_forward_probe check|time|plan|wait|compare [regular expression] "
-        "[columns,piece,streams,pack,warpgroups,][even|blocks][pairs|single] [seconds]\n");
+        "[columns,piece,streams,pack,warpgroups,][even|blocks] [seconds]\n");
     return 2;
   }
   if (!no_cuda_reason().empty() || first_gpu().capability != 90) {

@@ -33,7 +33,7 @@ void print_plans(const std::string& suite, const std::regex& filter) {
     if (!std::regex_search(name, filter)) continue;
     Problem problem = problem_of(c);
     if (c.direction == Direction::kForward) {
-      print(hash_of(problem, choose_forward_shape(problem, an_h200()), an_h200()), c, name);
+      print(hash_of(problem, choose_forward_shape(problem), an_h200()), c, name);
       ++plans;
       continue;
     }

@@ -21,7 +21,7 @@ struct ForwardConfig {
   // keys of a tile of the map; a tile is gathered from kColumns / kPiece of these
   static constexpr int kPiece = kPieceT;
   static constexpr int kStreams = kStreamsT;  // independent streams of work items in a CTA
-  static constexpr bool kMerges = false, kPaired = false, kSplits = false;
+  static constexpr bool kMerges = false;
 
   static constexpr int kPieces = kColumns / kPiece;
   static constexpr int kSteps = kColumns / kStepKeys;  // of a full tile
@@ -86,19 +86,10 @@ struct ForwardConfig {
   static_assert(kSlots >= 3, "two tiles of keys and one of values are in use at once");
 };
 
-// A CTA pair: a cluster of two CTAs, each with half of a row tile's tokens. Each CTA loads one panel of every
-// tile of K and V for both. Items are handed out in turn and not by the counter, so that the CTAs agree. The
-// last wave may be split.
-template <class C>
-struct Paired : C {
-  static constexpr bool kPaired = true, kSplits = true;
-  static_assert(C::kPieces == 1 && C::kPanels == 2 && C::kStreams == 1, "each CTA loads a panel of a tile");
-};
-
 // The same instance, which merges its result with a partial result over other keys.
 template <class C>
 struct Merging : C {
-  static constexpr bool kMerges = true, kSplits = false;
+  static constexpr bool kMerges = true;
 };
 
 // What the load warp tells the consumers about a tile of keys.
@@ -117,8 +108,9 @@ struct alignas(16) ItemNote {
   int32_t end;        // no item: there is no more work
   __device__ int head() const { return head_rows >> 8; }
   __device__ int rows() const { return head_rows & 0xff; }
-  // 0, or for a part of a split item: first scratch slot << 8 | parts << 4 | number of the part.
-  int32_t split;
+  // No warp reads it. Without it, or with a constant here, all instances compile to other code, which has to
+  // be measured.
+  int32_t unused;
 };
 
 template <class C>

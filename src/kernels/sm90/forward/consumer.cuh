@@ -1,5 +1,5 @@
 // A consumer warpgroup of the forward kernel (kernel.cuh has the timeline): scores, softmax, the sum of
-// values, and the output, also of parts that are merged.
+// values, and the output.
 #pragma once
 
 #include <cmath>
@@ -10,7 +10,6 @@
 #include "kernels/sm90/forward/faults.cuh"
 #include "kernels/sm90/forward/params.h"
 #include "kernels/sm90/forward/softmax.cuh"
-#include "kernels/sm90/isa/dependent_launch.cuh"
 #include "kernels/sm90/isa/ptx.cuh"
 #include "kernels/sm90/isa/wgmma.cuh"
 #include "kernels/sm90/row_of_quad.cuh"
@@ -26,13 +25,12 @@ class Consumer {
 
   // `warpgroup` counts within the stream.
   __device__ Consumer(const ForwardParams& params, StreamSharedMemory<C>& memory, StreamBarriers<C>& barriers,
-                      int warpgroup, int thread, int half = 0)
+                      int warpgroup, int thread)
       : params_(params),
         memory_(memory),
         barriers_(barriers),
         warpgroup_(warpgroup),
         lane_(thread % 32),
-        half_(half),
         row_(warpgroup * 64 + thread / 32 * 16 + lane_ / 4) {}
 
   __device__ __forceinline__ void run() {
@@ -200,14 +198,8 @@ class Consumer {
     return shared_address(memory_.kv) + C::slot_offset(slot);
   }
 
-  // In a pair, releases the slot in both CTAs, since either may load into it. Lane 0, which has read the
-  // note, releases its own CTA's.
   __device__ __forceinline__ void release(Mbarrier& empty) {
-    if constexpr (C::kPaired) {
-      if (lane_ < 2) mbarrier_arrive_at(empty, lane_ ^ half_);
-    } else {
-      if (lane_ == 0) mbarrier_arrive(empty);
-    }
+    if (lane_ == 0) mbarrier_arrive(empty);
   }
 
   template <int kToNextK>
@@ -264,7 +256,6 @@ class Consumer {
 
   // There are fewer than 2^31 spans, see lower_forward().
   __device__ __forceinline__ uint32_t span_of(int32_t layer, int row) const {
-    if constexpr (C::kPaired) row += half_ * 128;
     return __ldg(params_.spans +
                  static_cast<uint32_t>(layer * params_.rows_per_tile + (row >> params_.log2_pack)));
   }
@@ -317,15 +308,8 @@ class Consumer {
   // writes lse. Does not change o: a product is about to write it.
   __device__ __forceinline__ void write_outputs(const float (&o)[kOutputs], const Softmax& softmax, int slot,
                                                 int item) {
-    int4 note = make_int4(0, 0, 0, 0);
-    if (lane_ == 0) {
-      if constexpr (C::kSplits) {
-        note = *reinterpret_cast<const int4*>(&barriers_.item[item]);
-      } else {
-        const int2 half = *reinterpret_cast<const int2*>(&barriers_.item[item]);
-        note.x = half.x, note.y = half.y;
-      }
-    }
+    int2 note = make_int2(0, 0);
+    if (lane_ == 0) note = *reinterpret_cast<const int2*>(&barriers_.item[item]);
     const int first_token = broadcast(note.x), head_rows = broadcast(note.y);
     const int first_head = head_rows >> 8, rows = head_rows & 0xff;
     float sum[2], factor[2];
@@ -336,14 +320,6 @@ class Consumer {
 #pragma unroll
     for (int r = 0; r < 2; ++r) factor[r] = sum[r] == 0.0f ? 0.0f : rcp(sum[r]);
 
-    if constexpr (C::kSplits) {
-      if (const int split = broadcast(note.w); split != 0) {
-        __syncwarp();
-        if (lane_ == 0) mbarrier_arrive(barriers_.o_full[slot]);
-        write_part(o, softmax.maximum, sum, split, first_token, first_head, rows);
-        return;
-      }
-    }
     if constexpr (C::kMerges) {
       write_merged(o, softmax, sum, factor, first_token, first_head, rows, slot);
       return;
@@ -393,92 +369,6 @@ class Consumer {
           *reinterpret_cast<float2*>(out + 8 * i) =
               make_float2(o[4 * i + 2 * r] * factor[r], o[4 * i + 2 * r + 1] * factor[r]);
       }
-    }
-  }
-
-  // Writes a warp's share of a part to its scratch slot. The warp that arrives last at its rows merges all
-  // parts in their order, so the result does not depend on which warp that is.
-  __device__ __forceinline__ void write_part(const float (&o)[kOutputs], const float (&maximum)[2],
-                                             const float (&sum)[2], int split, int first_token,
-                                             int first_head, int rows) const {
-    constexpr int kFours = kOutputs / 4, kHalves = C::kPaired ? 2 : 1;
-    const int first_slot = split >> 8, parts = split >> 4 & 15, part = split & 15;
-    const int thread = threadIdx.x % 128;
-    const auto slot = [&](int p) {  // of this warpgroup
-      return static_cast<uint32_t>(((first_slot + p) * kHalves + half_) * C::kWarpgroups + warpgroup_);
-    };
-    const auto fours = [&](int p) { return params_.scratch_o + size_t{slot(p)} * (kFours * 128) + thread; };
-    const auto of_rows = [&](int p) { return params_.scratch_rows + slot(p) * 64 + row_ % 64; };
-
-    float4* const mine = fours(part);
-#pragma unroll
-    for (int i = 0; i < kFours; ++i)
-      __stcg(mine + i * 128, make_float4(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3]));
-    if (lane_ % 4 == 0)
-#pragma unroll
-      for (int r = 0; r < 2; ++r) __stcg(of_rows(part) + 8 * r, make_float2(maximum[r], sum[r]));
-    fence_acq_rel_gpu();
-    __syncwarp();
-    int arrived = 0;
-    griddepcontrol_wait();  // the kernel before sets the counters to zero
-    int32_t* const counter = params_.scratch_arrived + slot(0) * 4 + thread / 32;
-    if (lane_ == 0) arrived = atomicAdd(counter, 1);
-    if (broadcast(arrived) != parts - 1) return;
-    fence_acq_rel_gpu();
-
-    float top[2] = {-INFINITY, -INFINITY}, total[2] = {0.0f, 0.0f}, factor[2];
-    for (int p = 0; p < parts; ++p)
-#pragma unroll
-      for (int r = 0; r < 2; ++r) top[r] = fmaxf(top[r], __ldcg(of_rows(p) + 8 * r).x);
-    const auto weight_of = [&](const float2& row, int r) {
-      return row.x == -INFINITY ? 0.0f : ex2((row.x - top[r]) * params_.scale_log2);
-    };
-    for (int p = 0; p < parts; ++p)
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const float2 row = __ldcg(of_rows(p) + 8 * r);
-        total[r] = fmaf(weight_of(row, r), row.y, total[r]);
-      }
-    uint32_t* out[2];
-    bool there[2];
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int row = row_ + 8 * r;
-      const int token = first_token + (row >> params_.log2_pack);
-      const int head = first_head + (row & ((1 << params_.log2_pack) - 1));
-      there[r] = row >> params_.log2_pack < rows;
-      factor[r] = total[r] == 0.0f ? 0.0f : rcp(total[r]);
-      if (there[r] && lane_ % 4 == 0)
-        params_.lse[int64_t{head} * params_.tokens_q + token] = log_sum(top[r], total[r], params_.scale);
-      out[r] = static_cast<uint32_t*>(params_.o_raw) +
-               (token * params_.o_token_stride + head * params_.o_head_stride) / 2 + lane_ % 4;
-    }
-    constexpr int kGroup = C::kQueryInRegisters ? 4 : 8;  // groups of four columns, to save registers
-#pragma unroll 1
-    for (int first = 0; first < kFours; first += kGroup) {
-      float merged[4 * kGroup] = {};
-#pragma unroll 1
-      for (int p = 0; p < parts; ++p) {
-        const float4* const theirs = fours(p) + first * 128;
-        float4 value[kGroup];
-#pragma unroll
-        for (int i = 0; i < kGroup; ++i) value[i] = __ldcg(theirs + i * 128);
-        const float weight[2] = {weight_of(__ldcg(of_rows(p)), 0), weight_of(__ldcg(of_rows(p) + 8), 1)};
-#pragma unroll
-        for (int i = 0; i < kGroup; ++i) {
-          merged[4 * i] = fmaf(weight[0], value[i].x, merged[4 * i]);
-          merged[4 * i + 1] = fmaf(weight[0], value[i].y, merged[4 * i + 1]);
-          merged[4 * i + 2] = fmaf(weight[1], value[i].z, merged[4 * i + 2]);
-          merged[4 * i + 3] = fmaf(weight[1], value[i].w, merged[4 * i + 3]);
-        }
-      }
-#pragma unroll
-      for (int r = 0; r < 2; ++r)
-        if (there[r])
-#pragma unroll
-          for (int i = 0; i < kGroup; ++i)
-            out[r][4 * (first + i)] =
-                cvt_x2<Element>(merged[4 * i + 2 * r] * factor[r], merged[4 * i + 2 * r + 1] * factor[r]);
     }
   }
 
@@ -565,7 +455,7 @@ class Consumer {
   const ForwardParams& params_;
   StreamSharedMemory<C>& memory_;
   StreamBarriers<C>& barriers_;
-  const int warpgroup_, lane_, half_, row_;
+  const int warpgroup_, lane_, row_;
   uint32_t query_[C::kHeadDim / 16][4];  // operand a of the first product, if kQueryInRegisters
   RingPosition<C::kQBuffers> q_;
   RingPosition<C::kSlots> k_, v_{C::kFirstV, 0};

@@ -24,11 +24,10 @@ inline int32_t fault_asked_for() {
 }
 
 // Writes to notes that the load warp may be writing, with other values: racecheck ignores equal ones by
-// default. Only instances that do not split items, which never read these values.
-template <class C, class Note>
+// default. No warp reads these values.
+template <class Note>
 __device__ __forceinline__ void race_for(const ForwardParams& params, Note (&notes)[2]) {
-  if constexpr (!C::kSplits)
-    if (params.fault == kRace) notes[0].split = notes[1].split = -1;
+  if (params.fault == kRace) notes[0].unused = notes[1].unused = -1;
 }
 
 // Called by all warps before they work.
@@ -36,7 +35,7 @@ template <class Note>
 __device__ __forceinline__ void fault_at_start(const ForwardParams& params, int warp, int lane,
                                                Note (&notes)[2]) {
   if (params.fault == kRaceAtStart) {  // each warp writes its own number to one place, unsynchronized
-    if (lane == 0) notes[0].split = warp;
+    if (lane == 0) notes[0].unused = warp;
     __syncthreads();  // before the first item
   }
   if (params.fault == kDivergence) {  // a barrier of whole warps, reached lane by lane

@@ -8,7 +8,6 @@
 //   128               128                   128            registers                1
 //   gathered          64 tokens x 2 heads   2 x 64         registers                1
 //   two streams       2 x 64                2 x 64         registers                2
-//   CTA pair          2 x 128               128            registers                1, K and V by multicast
 //   three warpgroups  192                   128            shared memory (2)        1, head_dim 64
 //   192/128, 256      128                   128, 80        shared memory (1)        1, head_dim above 128
 //
@@ -25,9 +24,8 @@
 // current item, so a short item has no prologue of its own. One warpgroup multiplies while others compute
 // exponentials. They need no barrier for that, and named barriers were slower
 // (docs/lab/2026-11-sm90-forward.md, version 2). At head_dim 64 a warpgroup's exponentials take twice as long
-// as its products, so there are three. If the last wave is split, the warp that arrives last at its
-// rows merges the parts. Above head_dim 128 there is room for one q and none for o: the next q is loaded
-// behind the item's last scores, and consumers store o from registers.
+// as its products, so there are three. Above head_dim 128 there is room for one q and none for o: the next q
+// is loaded behind the item's last scores, and consumers store o from registers.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +48,7 @@ __device__ void init_barriers(StreamBarriers<C>& b) {
   for (int i = 0; i < C::kQBuffers; ++i) mbarrier_init(b.o_full[i], kConsumerWarps);
   for (int i = 0; i < C::kSlots; ++i) {
     mbarrier_init(b.full[i], 1);
-    mbarrier_init(b.empty[i], C::kPaired ? 2 * kConsumerWarps : kConsumerWarps);
+    mbarrier_init(b.empty[i], kConsumerWarps);
   }
 }
 
@@ -62,9 +60,8 @@ __global__ void __launch_bounds__(C::kThreads, 1) sm90_forward(const __grid_cons
   const int warp = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);
   const int lane = threadIdx.x % 32;
 
-  const int half = C::kPaired ? static_cast<int>(cluster_ctarank()) : 0;
-  const auto worker = static_cast<int>(C::kPaired ? blockIdx.x / 2 : blockIdx.x * C::kStreams),
-             workers = static_cast<int>(C::kPaired ? gridDim.x / 2 : gridDim.x * C::kStreams);
+  const auto worker = static_cast<int>(blockIdx.x * C::kStreams),
+             workers = static_cast<int>(gridDim.x * C::kStreams);
 
   if (warp == 1) prefetch_plan(params, lane);
   if (threadIdx.x == 0) {
@@ -75,12 +72,7 @@ __global__ void __launch_bounds__(C::kThreads, 1) sm90_forward(const __grid_cons
     for (int i = 0; i < C::kStreams; ++i) init_barriers<C>(shared.barriers[i]);
     fence_mbarrier_init();
   }
-  if constexpr (C::kPaired) {
-    __syncwarp();
-    cluster_sync();
-  } else {
-    __syncthreads();
-  }
+  __syncthreads();
   if constexpr (kFaulty) fault_at_start(params, warp, lane, shared.barriers[0].item);
 
   if (warpgroup == 0) {
@@ -88,8 +80,7 @@ __global__ void __launch_bounds__(C::kThreads, 1) sm90_forward(const __grid_cons
     const int stream = warp / 2;
     if (stream < C::kStreams) {
       if (warp % 2 == 0) {
-        Loader<C>(params, shared.stream[stream], shared.barriers[stream], lane, half)
-            .run(worker + stream, workers);
+        Loader<C>(params, shared.stream[stream], shared.barriers[stream], lane).run(worker + stream, workers);
       } else if (!C::kLoneQuery && lane == 0)
         store_outputs<C>(params, shared.stream[stream], shared.barriers[stream]);
     }
@@ -97,12 +88,8 @@ __global__ void __launch_bounds__(C::kThreads, 1) sm90_forward(const __grid_cons
     setmaxnreg_inc<C::kConsumerRegisters>();
     const int stream = (warpgroup - 1) / C::kWarpgroups;
     Consumer<C>(params, shared.stream[stream], shared.barriers[stream], (warpgroup - 1) % C::kWarpgroups,
-                threadIdx.x % 128, half)
+                threadIdx.x % 128)
         .run();
-  }
-  if constexpr (C::kPaired) {  // a CTA must not exit while the other may load into its memory
-    __syncwarp();
-    cluster_sync();
   }
 }
 

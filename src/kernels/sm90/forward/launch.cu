@@ -1,11 +1,8 @@
 // Fills in the forward kernel's parameters and picks the instance.
 #include <algorithm>
 #include <bit>
-#include <map>
-#include <mutex>
 #include <numbers>
 
-#include "base/cuda/cuda.h"
 #include "base/cuda/cuda_check.h"
 #include "base/error.h"
 #include "kernels/sm90/forward/launch.h"
@@ -25,34 +22,28 @@ __global__ void clear_counters(int4* counters, int fours) {
 
 template <class Element>
 void start_for(int64_t head_dim, const ForwardShape& shape, ForwardParams& params, const Device& device,
-               int32_t workers, cudaStream_t stream) {
+               cudaStream_t stream) {
   const auto is = [&](int64_t d, int columns, int piece, int streams, int warpgroups = 2) {
     return head_dim == d && shape.columns == columns && shape.piece == piece && shape.streams == streams &&
            shape.warpgroups == warpgroups;
   };
-  if (shape.paired) {
-    LONGSPAN_CHECK(is(128, 128, 128, 1),
-                   "no CTA pair of the forward kernel has head_dim {}, {} columns of {} and {} streams",
-                   head_dim, shape.columns, shape.piece, shape.streams);
-    return start_forward<Paired<ForwardConfig<Element, 128, 128, 128, 1>>>(params, device, workers, stream);
-  }
   if (is(128, 160, 160, 1))
-    return start_forward<ForwardConfig<Element, 128, 160, 160, 1>>(params, device, workers, stream);
+    return start_forward<ForwardConfig<Element, 128, 160, 160, 1>>(params, device, stream);
   if (is(128, 128, 128, 1))
-    return start_forward<ForwardConfig<Element, 128, 128, 128, 1>>(params, device, workers, stream);
+    return start_forward<ForwardConfig<Element, 128, 128, 128, 1>>(params, device, stream);
   if (is(128, 128, 64, 1))
-    return start_forward<ForwardConfig<Element, 128, 128, 64, 1>>(params, device, workers, stream);
+    return start_forward<ForwardConfig<Element, 128, 128, 64, 1>>(params, device, stream);
   if (is(128, 128, 64, 2))
-    return start_forward<ForwardConfig<Element, 128, 128, 64, 2>>(params, device, workers, stream);
+    return start_forward<ForwardConfig<Element, 128, 128, 64, 2>>(params, device, stream);
 #ifndef LONGSPAN_SM90_FORWARD_TRIALS
   if (is(64, 128, 128, 1, 3))
-    return start_forward<ForwardConfig<Element, 64, 128, 128, 1, 3>>(params, device, workers, stream);
+    return start_forward<ForwardConfig<Element, 64, 128, 128, 1, 3>>(params, device, stream);
   if (is(64, 128, 128, 1))
-    return start_forward<ForwardConfig<Element, 64, 128, 128, 1>>(params, device, workers, stream);
+    return start_forward<ForwardConfig<Element, 64, 128, 128, 1>>(params, device, stream);
   if (is(64, 128, 64, 1))
-    return start_forward<ForwardConfig<Element, 64, 128, 64, 1>>(params, device, workers, stream);
+    return start_forward<ForwardConfig<Element, 64, 128, 64, 1>>(params, device, stream);
   if (is(64, 128, 64, 2))
-    return start_forward<ForwardConfig<Element, 64, 128, 64, 2>>(params, device, workers, stream);
+    return start_forward<ForwardConfig<Element, 64, 128, 64, 2>>(params, device, stream);
 #endif
   LONGSPAN_CHECK(
       false,
@@ -64,32 +55,15 @@ void start_for(int64_t head_dim, const ForwardShape& shape, ForwardParams& param
 
 void clear_forward_counters(const ForwardParams& params, cudaStream_t stream) {
   clear_counters<<<1, 128, 0, stream>>>(reinterpret_cast<int4*>(params.next_item),
-                                        params.counter_bytes / static_cast<int>(sizeof(int4)));
+                                        static_cast<int>(kForwardWorkspaceBytes / sizeof(int4)));
   LONGSPAN_CUDA_LAUNCHED();
 }
 
-int32_t pairs_at_a_time(const Device& device) {
-  using Pair = Paired<ForwardConfig<__nv_bfloat16, 128, 128, 128, 1>>;  // needs as much shared memory as any
-                                                                        // other pair
-  static std::mutex mutex;
-  static std::map<int, int32_t> known;  // by device
-  const std::scoped_lock lock(mutex);
-  int32_t& pairs = known[device.index];
-  if (pairs == 0) {
-    const cuda::DeviceGuard guard(device.index);
-    const ForwardLaunch<Pair> launch(device.units / 2 * 2, false, nullptr);
-    LONGSPAN_CUDA(cudaOccupancyMaxActiveClusters(&pairs, sm90_forward<Pair>, &launch.config));
-    LONGSPAN_CHECK(pairs > 0, "no cluster of two CTAs fits on the device");
-  }
-  return pairs;
-}
-
 void launch_forward(const Problem& problem, const ForwardShape& shape, const DeviceForwardMap& map,
-                    const ForwardWorkspace& workspace, const ForwardArgs& args, const Device& device,
-                    cudaStream_t stream) {
+                    const ForwardArgs& args, const Device& device, cudaStream_t stream) {
   ForwardParams params;
   params.q = query_map(args.q, 64 / shape.pack, shape.pack);
-  const auto keys = shape.piece == shape.columns && !shape.paired ? key_map : key_panel_map;
+  const auto keys = shape.piece == shape.columns ? key_map : key_panel_map;
   params.k = keys(args.k, shape.piece);
   params.v = keys(args.v, shape.piece);
   if (args.o.dtype == DType::kF32) {
@@ -123,18 +97,7 @@ void launch_forward(const Problem& problem, const ForwardShape& shape, const Dev
   params.per_head_masks = problem.masks->size() > 1;
   params.units_per_kv = static_cast<int32_t>(problem.group_size() / shape.pack);
   params.order = map.order;
-  params.whole_items = map.order.items();
-  if (args.o.dtype != DType::kF32) {  // fp32 partial results are not split
-    params.parts = map.parts;
-    params.whole_items = map.whole_items;
-    params.parts_count = map.parts_count;
-  }
-  char* const memory = static_cast<char*>(args.workspace);
-  params.next_item = reinterpret_cast<int32_t*>(memory + workspace.next_item);
-  params.counter_bytes = static_cast<int32_t>(workspace.zeros_bytes);
-  params.scratch_arrived = reinterpret_cast<int32_t*>(memory + workspace.arrived);
-  params.scratch_rows = reinterpret_cast<float2*>(memory + workspace.scratch_rows);
-  params.scratch_o = reinterpret_cast<float4*>(memory + workspace.scratch_o);
+  params.next_item = static_cast<int32_t*>(args.workspace);
   params.tokens_q = static_cast<int32_t>(problem.tokens_q);
   params.tokens_kv = static_cast<int32_t>(problem.tokens_kv);
   params.rows_per_tile = map.rows_per_tile;
@@ -145,9 +108,9 @@ void launch_forward(const Problem& problem, const ForwardShape& shape, const Dev
   if (is_large(problem)) return start_large_forward(problem, shape, params, device, stream);
 #ifndef LONGSPAN_SM90_FORWARD_TRIALS
   if (problem.dtype != DType::kBF16)
-    return start_for<__half>(problem.head_dim, shape, params, device, map.workers, stream);
+    return start_for<__half>(problem.head_dim, shape, params, device, stream);
 #endif
-  start_for<__nv_bfloat16>(problem.head_dim, shape, params, device, map.workers, stream);
+  start_for<__nv_bfloat16>(problem.head_dim, shape, params, device, stream);
 }
 
 }  // namespace longspan::sm90

@@ -5,10 +5,8 @@
 #include <cstdint>
 
 #include <cuda.h>
-#include <vector_types.h>
 
 #include "kernels/sm90/forward/planner/map.h"
-#include "kernels/sm90/forward/planner/split.h"
 #include "kernels/sm90/forward/planner/work_order.h"
 
 namespace longspan::sm90 {
@@ -34,14 +32,8 @@ struct ForwardParams {
   const uint8_t* plan = nullptr;    // work, entries and spans are one range of memory
   uint32_t plan_bytes = 0;
 
-  // The split of the last wave (planner/split.h): its parts; for each scratch slot, o and (maximum, sum) of
-  // its rows; and how many parts have arrived, for each slot and warp (zero before the launch).
-  const ItemPart* parts = nullptr;
-  int32_t whole_items = 0, parts_count = 0;
-  float4* scratch_o = nullptr;
-  float2* scratch_rows = nullptr;
-  int32_t* scratch_arrived = nullptr;
-  void* o_raw = nullptr;  // data of o, with the strides of o_f32
+  int32_t* next_item = nullptr;  // less the grid's workers; zero before the launch; null: each has one
+  void* o_raw = nullptr;         // data of o, with the strides of o_f32
 
   WorkOrder order;             // of heads_q / pack units
   int32_t per_head_masks = 0;  // 0: one mask for all heads
@@ -50,11 +42,9 @@ struct ForwardParams {
   int32_t rows_per_tile = 0;  // tokens of a row tile
   int32_t log2_pack = 0;      // query heads of a GQA group that share a row tile
 
-  float scale = 0;               // of the scores
-  float scale_log2 = 0;          // scale * log2(e)
-  int32_t counter_bytes = 0;     // of counters, from next_item on
-  int32_t* next_item = nullptr;  // less the grid's workers; zero before the launch; null: each has one
-  int32_t fault = 0;             // a Fault, in builds that have them (faults.cuh)
+  float scale = 0;       // of the scores
+  float scale_log2 = 0;  // scale * log2(e)
+  int32_t fault = 0;     // a Fault, in builds that have them (faults.cuh)
 };
 
 }  // namespace longspan::sm90

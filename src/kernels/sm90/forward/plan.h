@@ -12,18 +12,15 @@ class ForwardPlan {
  public:
   ForwardPlan(const Problem& problem, const ForwardShape& shape, const Device& device);
   ForwardPlan(const Problem& problem, const Device& device)
-      : ForwardPlan(problem, choose_forward_shape(problem, device), device) {}
+      : ForwardPlan(problem, choose_forward_shape(problem), device) {}
   size_t bytes() const { return pack_.bytes(); }
-  size_t workspace_bytes() const { return workspace_.bytes; }
+  size_t workspace_bytes() const { return kForwardWorkspaceBytes; }
   void run(const Problem& problem, const ForwardArgs& args, const Device& device, Stream stream);
 
  private:
-  void lay_out_workspace(int32_t slots, int64_t head_dim_v);
-
   ForwardShape shape_;
   gpu::DevicePack pack_;
   DeviceForwardMap map_;
-  ForwardWorkspace workspace_;
 };
 
 }  // namespace longspan::sm90

@@ -16,31 +16,14 @@ namespace longspan::sm90 {
 struct WorkItem {
   MapRow row;
   int32_t unit = 0;
-  int32_t split = 0;  // as in ItemNote
+  int32_t unused = 0;  // as in ItemNote
   bool valid = false;
 };
 
-template <class C>
 __device__ __forceinline__ WorkItem fetch_work_item(const ForwardParams& params, int index) {
   WorkItem item;
-  if constexpr (C::kSplits) {
-    index -= params.whole_items;
-    item.valid = index < params.parts_count;
-    if (!item.valid) return item;
-    if (index >= 0) {
-      const int4* part = reinterpret_cast<const int4*>(params.parts + index);
-      const int4 row = __ldg(part), of = __ldg(part + 1);
-      item.row = MapRow{row.x, static_cast<uint32_t>(row.y), row.z, static_cast<uint32_t>(row.w) & 0xffffff,
-                        static_cast<uint32_t>(row.w) >> 24};
-      item.unit = of.x;
-      if (of.z > 1) item.split = of.w << 8 | of.z << 4 | of.y;
-      return item;
-    }
-    index += params.whole_items;
-  } else {
-    item.valid = index < params.order.items();
-    if (!item.valid) return item;
-  }
+  item.valid = index < params.order.items();
+  if (!item.valid) return item;
   const WorkPlace place = params.order.place(index);
   item.unit = place.unit;
   const int64_t base =
@@ -66,15 +49,14 @@ __device__ __forceinline__ MapEntry fetch_entry(const ForwardParams& params, con
 template <class C>
 class Loader {
  public:
-  // `half` is the CTA's rank in its cluster.
   __device__ Loader(const ForwardParams& params, StreamSharedMemory<C>& memory, StreamBarriers<C>& barriers,
-                    int lane, int half = 0)
-      : params_(params), memory_(memory), barriers_(barriers), lane_(lane), half_(half) {}
+                    int lane)
+      : params_(params), memory_(memory), barriers_(barriers), lane_(lane) {}
 
   __device__ void run(int worker, int workers) {
     index_ = worker;
     workers_ = workers;
-    WorkItem item = fetch_work_item<C>(params_, worker);
+    WorkItem item = fetch_work_item(params_, worker);
     MapEntry entries = fetch_entry(params_, item, 0, lane_);
     while (item.valid) {
       looked_up_ = 0;
@@ -93,9 +75,9 @@ class Loader {
   static constexpr int kLookups = 3, kLookupTiles = 6;
   __device__ void look_up() {
     if (looked_up_ == 0)
-      index_ = C::kPaired ? index_ + workers_ : take_item();
+      index_ = take_item();
     else if (looked_up_ == 1)
-      next_ = fetch_work_item<C>(params_, __shfl_sync(0xffffffff, index_, 0));
+      next_ = fetch_work_item(params_, __shfl_sync(0xffffffff, index_, 0));
     else
       next_entries_ = fetch_entry(params_, next_, 0, lane_);
     ++looked_up_;
@@ -114,13 +96,8 @@ class Loader {
     kv_head_ = item.unit / params_.units_per_kv;
     token_ = item.row.first_row;
     rows_ = static_cast<int>(item.row.rows);
-    if constexpr (C::kPaired) {
-      const int tokens = 128 >> params_.log2_pack;
-      token_ += half_ * tokens;
-      rows_ = min(max(rows_ - half_ * tokens, 0), tokens);
-    }
     head_ = item.unit << params_.log2_pack;
-    split_ = item.split;
+    unused_ = item.unused;
     first_tile_ = kFirstTile;
     // A row tile that sees no key has one tile that is wholly masked.
     const int entries = max(item.row.entries, 1);
@@ -189,7 +166,7 @@ class Loader {
     Mbarrier& full = barriers_.q_full[q_.slot];
     mbarrier_wait(barriers_.q_empty[q_.slot], q_.parity ^ 1);
     if (lane_ == 0) {
-      barriers_.item[item_slot(q_)] = ItemNote{token_, head_ << 8 | rows_, 0, split_};
+      barriers_.item[item_slot(q_)] = ItemNote{token_, head_ << 8 | rows_, 0, unused_};
       mbarrier_arrive_expect_tx(full, C::kWarpgroups * C::kQBytes);
       for (int w = 0; w < C::kWarpgroups; ++w)
         cp_async_bulk_tensor_load(shared_address(memory_.q[q_.slot][w]), params_.q, full, 0, head_,
@@ -205,12 +182,7 @@ class Loader {
   __device__ void fill(int slot_number, const CUtensorMap& map, int column, int pieces, int head) {
     Mbarrier& full = barriers_.full[slot_number];
     const uint32_t slot = shared_address(memory_.kv) + C::slot_offset(slot_number);
-    if constexpr (C::kPaired) {
-      if (lane_ != 0) return;
-      mbarrier_arrive_expect_tx(full, kBytes);
-      cp_async_bulk_tensor_load_multicast(slot + half_ * C::kKvPanelBytes, map, full, 0, column, half_, head,
-                                          3, CachePolicy::kEvictLast);
-    } else if constexpr (C::kPieces == 1) {
+    if constexpr (C::kPieces == 1) {
       if (lane_ != 0) return;
       mbarrier_arrive_expect_tx(full, kBytes);
       cp_async_bulk_tensor_load(slot, map, full, 0, column, 0, head, CachePolicy::kEvictLast);
@@ -283,14 +255,14 @@ class Loader {
   const ForwardParams& params_;
   StreamSharedMemory<C>& memory_;
   StreamBarriers<C>& barriers_;
-  int lane_, half_;
+  int lane_;
   int workers_ = 0;
   int tiles_left_ = 0;  // of the item, approximately
   int looked_up_ = 0, index_ = 0;
   WorkItem next_;
   MapEntry next_entries_;
   int kv_head_ = 0;
-  int split_ = 0;
+  int unused_ = 0;
   int token_ = 0, head_ = 0, rows_ = 0;  // of the item: first token, first head, number of tokens
   uint32_t first_tile_ = 0;
   int pieces_ = 0, column_ = 0;  // gathered so far; the column is the lane's own
@@ -345,7 +317,6 @@ __device__ void store_outputs(const ForwardParams& params, StreamSharedMemory<C>
       break;
     }
     mbarrier_wait(barriers.o_full[q.slot], q.parity);
-    if constexpr (C::kSplits) stores = stores && item.split == 0;  // else consumers write the part
     if (stores && params.o_f32 == nullptr) {
       const int of_warpgroup = 64 >> params.log2_pack;  // tokens
       for (int w = 0; w < C::kWarpgroups; ++w) {
@@ -360,7 +331,7 @@ __device__ void store_outputs(const ForwardParams& params, StreamSharedMemory<C>
       cp_async_bulk_wait_group_read();
     }
     mbarrier_arrive(barriers.q_empty[q.slot]);
-    if constexpr (kFaulty) race_for<C>(params, barriers.item);
+    if constexpr (kFaulty) race_for(params, barriers.item);
     if (last) break;
   }
   cp_async_bulk_wait_group();

@@ -70,36 +70,6 @@ __device__ __forceinline__ void mbarrier_wait(Mbarrier& barrier, uint32_t parity
 #endif
 }
 
-// Cheaper than __threadfence(), which is sequentially consistent.
-__device__ __forceinline__ void fence_acq_rel_gpu() {
-  asm volatile("fence.acq_rel.gpu;" ::: "memory");
-}
-
-// ---- clusters --------------------------------------------------------------------------------------------
-
-__device__ __forceinline__ uint32_t cluster_ctarank() {
-  uint32_t rank;
-  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-
-// All threads of all CTAs of the cluster.
-__device__ __forceinline__ void cluster_sync() {
-  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
-  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
-}
-
-// Arrives at the mbarrier at the same address in CTA `rank` of the cluster. It orders nothing beyond the CTA:
-// with release.cluster ptxas puts a fence of all GPU memory before it, and what is released here is shared
-// memory that wgmma has read.
-__device__ __forceinline__ void mbarrier_arrive_at(Mbarrier& barrier, uint32_t rank) {
-  asm volatile(
-      "{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;"
-      " mbarrier.arrive.shared::cluster.b64 _, [there]; }" ::"r"(shared_address(&barrier)),
-      "r"(rank)
-      : "memory");
-}
-
 // ---- TMA -------------------------------------------------------------------------------------------------
 
 enum class CachePolicy : uint64_t {  // L2 eviction priorities, as createpolicy encodes them
@@ -125,19 +95,6 @@ __device__ __forceinline__ void cp_async_bulk_tensor_load(uint32_t destination, 
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint"
       " [%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(destination),
       "l"(&map), "r"(shared_address(&barrier)), "r"(c0), "r"(c1), "r"(c2), "r"(c3),
-      "l"(static_cast<uint64_t>(policy))
-      : "memory");
-}
-
-// The same, to the same address in all CTAs in the bit mask `ctas`, each with its own mbarrier there.
-__device__ __forceinline__ void cp_async_bulk_tensor_load_multicast(uint32_t destination,
-                                                                    const CUtensorMap& map, Mbarrier& barrier,
-                                                                    int c0, int c1, int c2, int c3,
-                                                                    uint16_t ctas, CachePolicy policy) {
-  asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
-      ".L2::cache_hint [%0], [%1, {%3, %4, %5, %6}], [%2], %7, %8;" ::"r"(destination),
-      "l"(&map), "r"(shared_address(&barrier)), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "h"(ctas),
       "l"(static_cast<uint64_t>(policy))
       : "memory");
 }

@@ -32,13 +32,6 @@ inline constexpr int64_t kEdgesMinRuns = 4, kEdgesMinTilesOfBlock = 2, kEdgesMin
                          kEdgesMinTilesOfHighDocument = 3;  // of three warpgroups
 inline constexpr double kEdgesMinKeysRatio = 0.9975;
 
-// The split of the last wave by keys: tiles of a part and of a CTA's share, parts of an item (about), and the
-// share of the time that it saves, at least. It costs one tile, and one more for every so many parts.
-// Forward, version 14.
-inline constexpr int64_t kSplitMinTilesOfPart = 2, kSplitMinTilesOfShare = 5, kSplitMaxParts = 8;
-inline constexpr double kSplitMinSaving = 0.005;
-inline constexpr int64_t kSplitItemCost = 1, kSplitPartsOfOneTile = 16;
-
 // K and V of a section of heads take at most this share of L2: documents of 32K gain 1 % with two heads
 // instead of one, documents of 100 to 400 lose 4 % with four heads at 20,000 tokens. Forward, versions 11
 // and 17.

@@ -37,7 +37,7 @@ bool follows_blocks(const HeadMasks& masks, const ForwardShape& shape) {
 
 }  // namespace
 
-ForwardShape choose_forward_shape(const Problem& problem, const Device& /*device*/) {
+ForwardShape choose_forward_shape(const Problem& problem) {
   const HeadMasks& masks = *problem.masks;
   ForwardShape shape;
   shape.pack = static_cast<int>(std::gcd(problem.group_size(), tuned::kMaxPack));

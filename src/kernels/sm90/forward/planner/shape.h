@@ -1,4 +1,4 @@
-// The shape of the forward kernel, chosen from the problem and the number of SMs.
+// The shape of the forward kernel, chosen from the problem alone, and its order of work.
 #pragma once
 
 #include "attention/problem.h"
@@ -17,15 +17,12 @@ struct ForwardShape {
   int streams = 1;     // 1: all warpgroups share a row tile; 2: each has work items of its own
   int pack = 1;        // query heads of a GQA group that share a row tile: 1, 2, 4 or 8
   RowTiles row_tiles = RowTiles::kEven;
-  // A cluster of two CTAs shares an item with twice the tokens: each takes half of them, and K and V are
-  // loaded once for both. The last wave may be split by keys. Never chosen: slower than single CTAs.
-  bool paired = false;
   int section_heads = 0;    // KV heads that are worked on together; 0: as many as suit L2
   bool heavy_first = true;  // row tiles that take as long as a section come before all sections
 
   int tile_rows() const { return 64 * warpgroups / streams; }
   int tokens() const { return tile_rows() / pack; }  // query tokens of a CTA's row tile
-  TileShape tile_shape() const { return {paired ? 2 * tokens() : tokens(), piece}; }
+  TileShape tile_shape() const { return {tokens(), piece}; }
   friend bool operator==(const ForwardShape&, const ForwardShape&) = default;
 };
 
@@ -34,7 +31,7 @@ inline bool is_large(const Problem& problem) {
   return problem.head_dim > 128;
 }
 
-ForwardShape choose_forward_shape(const Problem& problem, const Device& device);
+ForwardShape choose_forward_shape(const Problem& problem);
 
 // For the map of this problem at shape.tile_shape().
 WorkOrder choose_work_order(const Problem& problem, const ForwardShape& shape, const ForwardMap& map,

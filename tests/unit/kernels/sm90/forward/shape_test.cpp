@@ -26,7 +26,7 @@ Problem problem_of(std::string_view pattern, PatternOptions options, int64_t hea
 ForwardShape shape_of(const Problem& problem) {
   Device h200;
   h200.units = 132;
-  return choose_forward_shape(problem, h200);
+  return choose_forward_shape(problem);
 }
 
 PatternOptions of(int64_t seqlen, int64_t block = 0) {
@@ -124,19 +124,15 @@ TEST(ForwardShape, HasPlainTilesAboveHeadDim128) {
         problem.same_launches = same_launches;
         const ForwardShape shape = shape_of(problem);
         EXPECT_EQ(shape.tile_shape(), (TileShape{16, columns})) << pattern;
-        EXPECT_FALSE(shape.paired || shape.streams > 1 || shape.warpgroups > 2) << pattern;
+        EXPECT_FALSE(shape.streams > 1 || shape.warpgroups > 2) << pattern;
       }
     }
   }
 }
 
-// They were slower on full masks of 4K to 8K tokens, where a split of the last wave helps most.
-TEST(ForwardShape, PairsNoCtas) {
-  for (const int64_t seqlen : {1024, 4096, 5000, 6144, 8192, 32768}) {
-    const ForwardShape shape = shape_of(problem_of("full", of(seqlen), 64, 8));
-    EXPECT_FALSE(shape.paired) << seqlen;
-    EXPECT_EQ(shape.columns, seqlen > 1024 ? 160 : 128) << seqlen;
-  }
+TEST(ForwardShape, TakesWideTilesOfMoreThan1024Keys) {
+  for (const int64_t seqlen : {1024, 4096, 5000, 6144, 8192, 32768})
+    EXPECT_EQ(shape_of(problem_of("full", of(seqlen), 64, 8)).columns, seqlen > 1024 ? 160 : 128) << seqlen;
 }
 
 }  // namespace

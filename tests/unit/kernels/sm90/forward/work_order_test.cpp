@@ -56,7 +56,7 @@ WorkOrder order_of(const char* pattern, int64_t seqlen) {
   Device h200;
   h200.units = 132;
   h200.cache_bytes = size_t{60} << 20;
-  const ForwardShape shape = choose_forward_shape(problem, h200);
+  const ForwardShape shape = choose_forward_shape(problem);
   return choose_work_order(problem, shape, lower_forward(*problem.masks, shape.tile_shape(), shape.row_tiles),
                            h200);
 }
