@@ -132,7 +132,7 @@ std::vector<Case> small_cases() {
   cases.push_back(variable(256, 4096, 4, 4, 0.4));
   cases.push_back(variable(256, 4096, 8, 2, 0.4));
   cases.push_back({"causal_document-8192-64:8", [] { return pattern("causal_document", 8192); }});
-  // Problems whose last wave is split in CTA pairs.
+  // Full masks whose items leave a part of the last wave idle.
   struct Divided {
     int64_t rows, columns, heads_q, heads_kv;
   };

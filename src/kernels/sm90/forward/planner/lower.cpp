@@ -124,8 +124,10 @@ class Cover {
         first_end_ = std::numeric_limits<int64_t>::max();
         for (const Band& band : active_) first_end_ = std::min(first_end_, band.q.end);
       }
-      if (const int64_t alike = (std::min(next_row, first_end_) - first) / shape_.rows;
-          alike > 1 && may_stretch(first)) {
+      // Row tiles from this one on whose rows all see the same bands.
+      const int64_t alike =
+          std::min<int64_t>((std::min(next_row, first_end_) - first) / shape_.rows, task_.end_tile - t);
+      if (alike > 1 && may_stretch(first)) {
         stretch_.cover(active_, first, std::span(rows_).subspan(at, static_cast<size_t>(alike)));
         t += static_cast<int32_t>(alike) - 1;
         all_rectangles_ = false;

@@ -160,6 +160,17 @@ TEST(ForwardMap, KeepsTheEntriesOfAPartialTileInOneBatch) {
   expect_same_pairs({Mask(20, 4000, bands)}, {16, 32});
 }
 
+// Masks of many bands are lowered in ranges of row tiles. A causal band that goes on through the next range
+// must not be followed into it.
+TEST(ForwardMap, EndsEachRangeOfRowTilesOfAMaskOfManyBands) {
+  constexpr int64_t kBrief = 4100, kRows = 10000;  // enough bands for two ranges
+  std::vector<Band> bands;
+  for (int64_t row = 0; row < kBrief; ++row) bands.push_back({{row, row + 1}, {0, 1 + row % 7}});
+  bands.push_back({{kBrief, kRows}, {0, 600}, kUnboundedBelow, -kBrief});
+  expect_same_pairs({Mask(kRows, 600, bands)}, {16, 128});
+  expect_same_pairs({Mask(kRows, 600, bands)}, {16, 128}, RowTiles::kOfBlocks);
+}
+
 RC_GTEST_PROP(ForwardMap, ShowsThePairsOfAnyMask, ()) {
   const Mask mask = random_mask();
   const TileShape shape{*rc::gen::inRange(1, 48), 16 * *rc::gen::inRange(1, 4)};
