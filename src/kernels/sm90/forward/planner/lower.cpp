@@ -124,16 +124,16 @@ class Cover {
         first_end_ = std::numeric_limits<int64_t>::max();
         for (const Band& band : active_) first_end_ = std::min(first_end_, band.q.end);
       }
+      row = rows_[at] = cover({first, last});
       // Row tiles from this one on whose rows all see the same bands.
       const int64_t alike =
           std::min<int64_t>((std::min(next_row, first_end_) - first) / shape_.rows, task_.end_tile - t);
       if (alike > 1 && may_stretch(first)) {
-        stretch_.cover(active_, first, std::span(rows_).subspan(at, static_cast<size_t>(alike)));
-        t += static_cast<int32_t>(alike) - 1;
+        const auto others = std::span(rows_).subspan(at + 1, static_cast<size_t>(alike) - 1);
+        t += static_cast<int32_t>(stretch_.follow(one_, clipped_, others));
         all_rectangles_ = false;
         continue;
       }
-      row = rows_[at] = cover({first, last});
       // The next row tile sees the same only if all rows of this one do.
       all_rectangles_ =
           std::all_of(clipped_.begin(), clipped_.end(),
@@ -229,15 +229,15 @@ class Cover {
     return true;
   }
 
-  // Whether StretchCover may take over: few bands, all of whose rows the row tile has, and not rectangles
-  // alone, which repeat() copies.
+  // Whether the next row tiles may follow from this one: few bands, all of whose rows the row tile has, and
+  // not rectangles alone, which repeat() copies.
   bool may_stretch(int64_t first_row) const {
     bool rectangles = true;
     for (const Band& band : active_) {
       if (band.q.begin > first_row) return false;
       rectangles = rectangles && band.rectangular();
     }
-    return active_.size() <= StretchCover::kMostBands && !rectangles;
+    return active_.size() <= Stretch::kMostBands && !rectangles;
   }
 
   void add(const Band& band, const Range& tile_rows) {
@@ -255,19 +255,32 @@ class Cover {
 
     row_first_ = out_.entries.size();
     row_tiles_ = row_steps_ = 0;
+    one_.last_column = -1;
     if (clipped_.size() == 1)
       cover(clipped_.front(), rows);
     else
       cover(rows);
     out_.tiles += row_tiles_;
     out_.steps += row_steps_;
-    return {static_cast<int32_t>(tile_rows.begin), static_cast<uint32_t>(row_first_),
-            static_cast<int32_t>(out_.entries.size() - row_first_), cost_of(row_tiles_, row_steps_),
-            static_cast<uint32_t>(tile_rows.size())};
+    one_.row = {static_cast<int32_t>(tile_rows.begin), static_cast<uint32_t>(row_first_),
+                static_cast<int32_t>(out_.entries.size() - row_first_), cost_of(row_tiles_, row_steps_),
+                static_cast<uint32_t>(tile_rows.size())};
+    one_.tiles = row_tiles_, one_.steps = row_steps_;
+    return one_.row;
+  }
+
+  // Only the last band is left, from `column` on.
+  void reach_last_band(int64_t column) {
+    const bool full_before = out_.entries.size() > row_first_ && last_is_full_;
+    one_.last_column = column;
+    one_.full = full_before ? out_.entries.back() : MapEntry{};
+    one_.entries_before = static_cast<int32_t>(out_.entries.size() - row_first_) - (full_before ? 1 : 0);
+    one_.tiles_before = row_tiles_, one_.steps_before = row_steps_;
   }
 
   // The common case: a row tile with one band.
   void cover(const ClippedBand& band, int32_t rows) {
+    reach_last_band(band.begin);
     for (int64_t column = band.begin; column < band.end;) {
       const int64_t count = band.all_begin <= column ? whole_tiles(band.all_end - column) : 0;
       if (count > 0) {
@@ -295,6 +308,7 @@ class Cover {
         continue;
       }
       const int64_t column = std::max(covered, band.begin);
+      if (i + 1 == clipped_.size() && one_.last_column < 0) reach_last_band(column);
       if (band.all_begin <= column && band.all_end - column >= shape_.columns) {
         const int64_t count = whole_tiles(band.all_end - column);
         push_full(column, count);
@@ -346,12 +360,13 @@ class Cover {
   ForwardMap& out_;
   std::vector<MapRow>& rows_;
   LayerTable layers_;
-  StretchCover stretch_;
+  Stretch stretch_;
   std::vector<Band> active_;
   int64_t first_end_ = 0;  // the smallest end of rows in active_
   bool all_rectangles_ = false;
   std::vector<ClippedBand> clipped_;  // of the current row tile, by `begin`
   std::vector<const ClippedBand*> hits_;
+  LoweredRow one_;  // the last row tile that was lowered in full
   size_t row_first_ = 0;
   int64_t row_tiles_ = 0, row_steps_ = 0;
   bool last_is_full_ = false;
