@@ -5,9 +5,8 @@
 
 #include "attention/kernel.h"
 #include "kernels/gpu/device_pack.h"
-#include "kernels/sm90/backward/planner/items.h"
+#include "kernels/sm90/backward/params.h"
 #include "kernels/sm90/backward/planner/shape.h"
-#include "kernels/sm90/backward/planner/walk.h"
 
 namespace longspan::sm90 {
 
@@ -27,13 +26,7 @@ class BackwardPlan {
   BackwardShape shape_;
   Device device_;
   gpu::DevicePack pack_;
-  size_t work_ = 0, key_tile_ = 0, row_tile_ = 0, runs_ = 0, partials_ = 0, spans_ = 0;  // offsets in pack_
-  size_t turns_ = 0, next_item_ = 0;
-  uint32_t turns_of_head_ = 0;
-  int32_t streams_ = 0;  // of the BackwardSchedule; 0: there is none
-  BackwardWalk walk_;
-  int32_t row_tiles_ = 0, key_tiles_ = 0, items_per_head_ = 0, mask_items_ = 0, last_list_ = 0;
-  int32_t section_heads_ = 1, last_section_ = 0, pass_ctas_ = 0;
+  BackwardParams params_;  // all but the tensors and the workspace of a call
   // Offsets in the workspace; stats come first.
   size_t counters_ = 0, dq_ = 0, dkv_ = 0, turn_ = 0, front_ = 0, parts_ = 0;
   size_t workspace_bytes_ = 0;
