@@ -2,6 +2,8 @@
 // no GPU. Compare the output of two builds to show that a change leaves the plans as they were.
 //   sm90_plans [SUITE|FILE.toml|all] [regular expression of cases]
 // Each case takes its first mask. A backward case has two plans: default and deterministic.
+// With CANDIDATES set it prints how many plans could be made instead; with WORK, what a plan makes the GPU
+// do: items, tiles, and how many of the pairs that are multiplied are visible.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -62,6 +64,56 @@ void print_candidates(const std::string& suite, const std::regex& filter) {
   }
 }
 
+double share_visible(const Problem& problem, double pairs) {
+  return static_cast<double>(problem.area()) / pairs;
+}
+
+void print_forward_work(const Problem& problem, const std::string& name) {
+  const ForwardShape shape = choose_forward_shape(problem, an_h200());
+  const ForwardMap map = lower_forward(*problem.masks, shape.tile_shape(), shape.row_tiles);
+  const auto units = static_cast<double>(problem.heads_q / shape.pack);
+  const double items = static_cast<double>(map.row_tiles) * units,
+               tiles = static_cast<double>(map.tiles) * units;
+  const double steps = static_cast<double>(map.steps) * units;
+  std::printf("%dx%d pack %d %s: %.0f items, %.2f tiles and %.1f steps an item, %.3f visible  %s\n",
+              shape.tile_rows(), shape.columns, shape.pack,
+              shape.row_tiles == RowTiles::kEven ? "even" : "of blocks", items, tiles / items, steps / items,
+              share_visible(problem, steps * kStepKeys * shape.tile_rows()), name.c_str());
+}
+
+void print_backward_work(const Problem& problem, const std::string& name) {
+  const BackwardShape shape = choose_backward_shape(problem);
+  const BackwardArrangement all = arrange_backward(problem, shape, an_h200().units);
+  const CompiledMap& map = all.grid.map;
+  int64_t partial = 0, rests = 0;
+  for (const DeviceRun& run : map.runs) {
+    partial += run.code < 0;
+    rests += all.rests && run.code < 0 && (~run.code & kUpperHalfUnseen) != 0;
+  }
+  const auto heads = static_cast<double>(problem.heads_q);
+  const double items = static_cast<double>(all.items.per_list) * static_cast<double>(problem.heads_kv);
+  const auto tiles = static_cast<double>(map.tiles(0, static_cast<int32_t>(map.runs.size())));
+  std::printf(
+      "%dx%d %s %s, %d pass CTAs: %.0f items, %.2f tiles an item, %.2f partial, %.2f at rest, "
+      "%.3f visible  %s\n",
+      shape.rows, shape.keys, shape.in_rows ? "in rows" : "held",
+      shape.store == BackwardStore::kClaimed ? "claimed" : "added or in registers", all.pass_ctas, items,
+      tiles * heads / items, static_cast<double>(partial) / tiles, static_cast<double>(rests) / tiles,
+      share_visible(problem, (tiles - static_cast<double>(rests) / 2) * heads * shape.rows * shape.keys),
+      name.c_str());
+}
+
+// Of masks that all heads share.
+void print_work(const std::string& suite, const std::regex& filter) {
+  for (const bench::Case& c : bench::expand(bench::find_suite(suite), {"sm90"}, {"sm90"})) {
+    const std::string name = name_of(c);
+    if (!std::regex_search(name, filter)) continue;
+    const Problem problem = problem_of(c);
+    if (problem.masks->size() > 1) continue;
+    (c.direction == Direction::kForward ? print_forward_work : print_backward_work)(problem, name);
+  }
+}
+
 }  // namespace
 }  // namespace longspan
 
@@ -77,6 +129,8 @@ int main(int argc, char** argv) {
     const std::regex filter(argc > 2 ? argv[2] : "");
     if (std::getenv("CANDIDATES"))
       print_candidates(what, filter);
+    else if (std::getenv("WORK"))
+      print_work(what, filter);
     else if (what != "all")
       print_plans(what, filter);
     else
