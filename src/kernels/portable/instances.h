@@ -56,10 +56,15 @@ void with_instance(const std::array<Shape, kCount>& shapes, const Shape& shape, 
 // Calls `body` with the element type, and with whether scores are more than scaled products, as values.
 template <class Body>
 void with_policy(DType dtype, const ScoreChange& change, const Body& body) {
+#ifdef LONGSPAN_PORTABLE_TRIALS
+  LONGSPAN_CHECK(dtype == DType::kBF16 && !change.any(), "trials are compiled for plain scores in bf16");
+  body(Bf16(), std::false_type());
+#else
   const auto of_element = [&](auto element) {
     change.any() ? body(element, std::true_type()) : body(element, std::false_type());
   };
   dtype == DType::kBF16 ? of_element(Bf16()) : of_element(F16());
+#endif
 }
 
 }  // namespace longspan::portable
