@@ -132,6 +132,15 @@ std::vector<Case> large_cases() {
       if (!p.block_sparse)
         add(fmt::format("{}-{}K", p.name, s / 1024),
             [s, name = std::string(p.name)] { return pattern(name.c_str(), s); });
+  // Short documents and narrow windows.
+  for (const auto& [q, kv] : {std::pair{32, 8}, {40, 8}, {16, 16}, {64, 8}}) {
+    for (const char* name : {"causal_document", "full_document"})
+      add(
+          fmt::format("short-{}-20000-{}:{}", name, q, kv),
+          [=] { return pattern(name, 20000, 1, 0, 0.3, "uniform:100:400"); }, q, kv);
+    add(
+        fmt::format("short-window-20000-{}:{}", q, kv), [] { return band(20000, 20000, -128, 0); }, q, kv);
+  }
   for (const int64_t s : {8192, 32768, 131072})
     for (const bool causal : {false, true})
       add(

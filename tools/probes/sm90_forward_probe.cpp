@@ -1,12 +1,12 @@
 // A probe for work on the Hopper forward kernel. Its figures are no results: those are the runner's.
 //   sm90_forward_probe check|time|plan|wait|compare [regular expression]
-//   [columns,piece,streams,pack,warpgroups,][even|blocks] [seconds]
-// The shape is the chosen one unless it is given; 0 stands for the chosen number. Half a second of work and
-// more brings the chip to its power limit, where most rates are lower. `check` runs small problems against
-// the oracle. `time` prints for each large case the median time with a cold L2, its rate, and the share of
-// the tensor cores' cycles that the visible work needs ("util"), which does not depend on the clock rate.
-// `plan` times planning. `wait` prints the time until planning returns, until the device has the plan, and by
-// which it delays the first run. `compare` is below.
+//   [columns,piece,streams,pack,warpgroups,][even|blocks][s=KV_HEADS] [seconds]
+// The shape is the chosen one unless it is given; 0 stands for the chosen number. KV_HEADS are worked on
+// together. Half a second of work and more brings the chip to its power limit, where most rates are lower.
+// `check` runs small problems against the oracle. `time` prints for each large case the median time with a
+// cold L2, its rate, and the share of the tensor cores' cycles that the visible work needs ("util"), which
+// does not depend on the clock rate. `plan` times planning. `wait` prints the time until planning returns,
+// until the device has the plan, and by which it delays the first run. `compare` is below.
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -161,6 +161,27 @@ std::vector<Case> large_cases() {
                          .masks = [name, s] { return pattern(name, s); },
                          .heads_q = heads,
                          .head_dim = 64});
+  // Heads whose group no row tile packs, and short documents and narrow windows.
+  for (const auto& [q, kv] : {std::pair<int64_t, int64_t>{16, 16}, {32, 32}, {40, 8}, {64, 64}})
+    for (const int64_t s : {4096, 12000, 16384})
+      for (const char* name :
+           {"full", "causal", "causal_document", "full_document", "sliding_window_causal", "share_question"})
+        cases.push_back({.name = fmt::format("single-{}-{}-{}:{}", name, s, q, kv),
+                         .masks = [name, s] { return pattern(name, s); },
+                         .heads_q = q,
+                         .heads_kv = kv});
+  for (const auto& [q, kv] : {std::pair<int64_t, int64_t>{32, 8}, {40, 8}, {16, 16}, {64, 8}}) {
+    for (const char* name : {"causal_document", "full_document"})
+      cases.push_back({.name = fmt::format("short-{}-20000-{}:{}", name, q, kv),
+                       .masks = [name] { return pattern(name, 20000, 1, 0, 0, "uniform:100:400"); },
+                       .heads_q = q,
+                       .heads_kv = kv});
+    const Band window{{0, 20000}, {0, 20000}, -128, 0};
+    cases.push_back({.name = fmt::format("short-window-20000-{}:{}", q, kv),
+                     .masks = [window] { return HeadMasks{Mask(20000, 20000, std::vector<Band>{window})}; },
+                     .heads_q = q,
+                     .heads_kv = kv});
+  }
   for (const int64_t s : {1024, 2048, 4096, 8192, 32768, 49152})
     for (const Pattern& p : patterns())
       if (!p.block_sparse)
@@ -188,6 +209,8 @@ ForwardShape shape_for(const Problem& problem, const std::string& text) {
   int* const parts[] = {&shape.columns, &shape.piece, &shape.streams, &shape.pack, &shape.warpgroups};
   for (int i = 0; i < 5; ++i)
     if (numbers[i] > 0) *parts[i] = numbers[i];
+  if (const size_t at = text.find("s="); at != std::string::npos)
+    shape.section_heads = std::atoi(text.c_str() + at + 2);
   if (says("even")) shape.row_tiles = RowTiles::kEven;
   if (says("blocks")) shape.row_tiles = RowTiles::kOfBlocks;
   return shape;
@@ -486,7 +509,7 @@ int main(int argc, char** argv) {
   if (argc < 2) {
     std::printf(
         "sm90_forward_probe check|time|plan|wait|compare [regular expression] "
-        "[columns,piece,streams,pack,warpgroups,][even|blocks] [seconds]\n");
+        "[columns,piece,streams,pack,warpgroups,][even|blocks][s=KV_HEADS] [seconds]\n");
     return 2;
   }
   if (!no_cuda_reason().empty() || first_gpu().capability != 90) {
