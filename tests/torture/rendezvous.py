@@ -84,7 +84,8 @@ def fault_of(t, results):
 
 def attempts(t):
     for number in range(1 << 30):
-        port = t.random.randrange(10000, 17000)
+        # Another one than that of the same attempt in a process beside this one.
+        port = 10000 + (t.random.randrange(7000) + os.getpid()) % 7000
         over = threading.Event()
         strangers = [stranger(t.random, port, over) for _ in range(AT_ONCE - 1)]
         with ThreadPoolExecutor(AT_ONCE + 2) as pool:
