@@ -1,9 +1,13 @@
 #include "cp/execute/placement.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "cp/execute/pieces.h"
+#include "cp/schedule/range_index.h"
 
 namespace longspan {
 namespace {
@@ -65,45 +69,111 @@ std::vector<Landing> landings_of(const Schedule& schedule, const RankRound& roun
   return landings;
 }
 
+namespace {
+
+// Regions of one operand, searchable by the rows and heads that they share. A ring has thousands.
+class RegionIndex {
+ public:
+  explicit RegionIndex(const Schedule& schedule) : schedule_(schedule) {}
+
+  void add(int32_t number) {
+    if (known_.insert(number).second) index_.add(number, schedule_.regions[number].tokens);
+  }
+  void build() { index_.build(); }
+
+  template <class Visit>
+  void for_each_meeting(int32_t number, Visit visit) const {
+    const Region& region = schedule_.regions[number];
+    for (const Range& range : region.tokens) {
+      if (range.empty()) continue;
+      index_.for_each_overlap(range, [&](int32_t other) {
+        const Range heads = schedule_.regions[other].heads;
+        if (region.heads.begin < heads.end && heads.begin < region.heads.end) visit(other);
+      });
+    }
+  }
+
+ private:
+  const Schedule& schedule_;
+  std::unordered_set<int32_t> known_;
+  RangeIndex index_;
+};
+
+// What is added to one operand on a rank: by its attends, and by other ranks.
+class Contributions {
+ public:
+  explicit Contributions(const Schedule& schedule)
+      : schedule_(schedule), attended_(schedule), open_(schedule) {}
+
+  void add_attend(int32_t region, size_t number) {
+    attended_.add(region);
+    attends_.try_emplace(region, Span{number, number}).first->second.last = number;
+  }
+  // A part that arrives, or that leaves unfinished.
+  void add_open(int32_t region) { open_.add(region); }
+  void build() {
+    attended_.build();
+    open_.build();
+  }
+
+  // Of attend `number`, which has this region.
+  Result result_of(int32_t region, size_t number) {
+    const auto [known, fresh] = shared_.try_emplace(region);
+    Shared& shared = known->second;
+    if (fresh) {
+      open_.for_each_meeting(region, [&](int32_t) { shared.complete = false; });
+      attended_.for_each_meeting(region, [&](int32_t other) {
+        const Span& attends = attends_.at(other);
+        shared.attends.first = std::min(shared.attends.first, attends.first);
+        shared.attends.last = std::max(shared.attends.last, attends.last);
+        if (other != region && schedule_.regions[other] != schedule_.regions[region]) shared.complete = false;
+      });
+    }
+    return {shared.attends.first >= number, shared.attends.last <= number, shared.complete};
+  }
+
+ private:
+  struct Span {
+    size_t first = SIZE_MAX, last = 0;  // numbers of attends
+  };
+  struct Shared {
+    Span attends;  // all that share rows and heads with a region
+    bool complete = true;
+  };
+  const Schedule& schedule_;
+  RegionIndex attended_, open_;
+  std::unordered_map<int32_t, Span> attends_;   // by their region
+  std::unordered_map<int32_t, Shared> shared_;  // by region
+};
+
+}  // namespace
+
 std::vector<std::vector<Results>> results_of(const Schedule& schedule, Direction direction,
                                              const std::vector<RankRound>& rounds) {
   const Operand of_rows = direction == Direction::kForward ? Operand::kO : Operand::kDq;
-  const auto part_of_region = [&](int32_t number) {
-    const Region& region = schedule.regions[number];
-    return Part{region.tokens.set(), region.heads, number};
-  };
-  // The contributions of attends and of other ranks, and the parts that leave unfinished.
-  std::vector<Part> rows, keys, open_rows, open_keys;
+  Contributions rows(schedule), keys(schedule);
+  size_t attends = 0;
   for (const RankRound& round : rounds) {
     for (const Attend& attend : round.attend) {
-      rows.push_back(part_of_region(attend.q));
-      keys.push_back(part_of_region(attend.kv));
+      rows.add_attend(attend.q, attends);
+      keys.add_attend(attend.kv, attends);
+      ++attends;
     }
-    for (const Move& move : round.taken)
-      (move.what == of_rows ? open_rows : open_keys).push_back(part_of_region(move.region));
+    for (const Move& move : round.taken) (move.what == of_rows ? rows : keys).add_open(move.region);
     for (const Move& move : round.given) {
-      if (move.fp32) (move.what == of_rows ? open_rows : open_keys).push_back(part_of_region(move.region));
+      if (move.fp32) (move.what == of_rows ? rows : keys).add_open(move.region);
     }
   }
-  const auto result_of = [&](const std::vector<Part>& attends, size_t number, const std::vector<Part>& open) {
-    const auto meets = [&](const Part& part) { return meet(part, attends[number]); };
-    Result result;
-    result.complete = std::none_of(open.begin(), open.end(), meets);
-    for (size_t i = 0; i < attends.size(); ++i) {
-      if (i == number || !meets(attends[i])) continue;
-      (i < number ? result.first : result.last) = false;
-      if (schedule.regions[attends[i].region] != schedule.regions[attends[number].region])
-        result.complete = false;
-    }
-    return result;
-  };
+  rows.build();
+  keys.build();
   std::vector<std::vector<Results>> results;
   size_t number = 0;
   for (const RankRound& round : rounds) {
     std::vector<Results>& each = results.emplace_back();
-    for (size_t i = 0; i < round.attend.size(); ++i, ++number) {
-      each.push_back({result_of(rows, number, open_rows), {}});
-      if (direction == Direction::kBackward) each.back().keys = result_of(keys, number, open_keys);
+    for (const Attend& attend : round.attend) {
+      each.push_back({rows.result_of(attend.q, number), {}});
+      if (direction == Direction::kBackward) each.back().keys = keys.result_of(attend.kv, number);
+      ++number;
     }
   }
   return results;

@@ -156,7 +156,7 @@ PassCost cost_of_pass(const Schedule& schedule, Direction direction, const Probl
       }
     }
   }
-  const auto by_rank = rounds_by_rank(schedule, direction, false);
+  const auto by_rank = rounds_by_rank(schedule, direction, RoundParts::kUsesOfCopies);
   for (size_t rank = 0; rank < zero.size(); ++rank)
     cost.peak_elements[rank] = peak_of(schedule, by_rank[rank], problem, kept[rank]);
   const int64_t total = std::accumulate(cost.area.begin(), cost.area.end(), int64_t{0});

@@ -154,9 +154,25 @@ class Checker {
   }
 
  private:
-  // The regions that one rank holds copies of, by operand.
-  using Held = std::array<std::vector<int32_t>, 6>;
+  // The regions with the same heads that a rank holds copies of. None has more than `most_tokens`.
+  struct Copies {
+    Range heads;
+    std::vector<int32_t> regions;
+    int64_t most_tokens = 0;
+  };
+  // The copies that one rank holds, by operand.
+  using Held = std::array<std::vector<Copies>, 6>;
   static size_t index(Operand what) { return static_cast<size_t>(what); }
+
+  void hold(Held& held, Operand what, int32_t number) const {
+    const Region& region = schedule_.regions[number];
+    std::vector<Copies>& groups = held[index(what)];
+    auto group = std::find_if(groups.rbegin(), groups.rend(),
+                              [&](const Copies& copies) { return copies.heads == region.heads; });
+    Copies& copies = group != groups.rend() ? *group : groups.emplace_back(Copies{region.heads, {}, 0});
+    copies.regions.push_back(number);
+    copies.most_tokens = std::max(copies.most_tokens, region.tokens.tokens());
+  }
 
   const Ranges& set_of_region(int32_t region) const {
     return schedule_.regions[region].tokens.set();
@@ -194,32 +210,39 @@ class Checker {
     return known->second;
   }
 
+  // Whether the tokens are all the rank's own: it holds every head of them.
+  bool owns(int rank, int32_t number) const {
+    return schedule_.regions[number].tokens.inside(owned_[static_cast<size_t>(rank)]);
+  }
+
   bool holds(int rank, Operand what, int32_t number) const {
+    return owns(rank, number) || holds_with_copies(rank, what, number);
+  }
+
+  bool holds_with_copies(int rank, Operand what, int32_t number) const {
     const Ranges& own = owned_[static_cast<size_t>(rank)];
-    if (schedule_.regions[number].tokens.inside(own)) return true;
-    const auto& held = held_[static_cast<size_t>(rank)][index(what)];
-    const Range heads = schedule_.regions[number].heads;
-    // Search the newest first: a ring forwards what it has just received.
-    for (auto copy = held.rbegin(); copy != held.rend(); ++copy) {
-      const Range piece = schedule_.regions[*copy].heads;
-      if (*copy == number || (piece.begin <= heads.begin && heads.end <= piece.end &&
-                              includes(set_of_region(*copy), set_of_region(number)))) {
-        return true;
+    const std::vector<Copies>& held = held_[static_cast<size_t>(rank)][index(what)];
+    const Region& region = schedule_.regions[number];
+    std::vector<int32_t> wider;  // copies of all these heads, and perhaps more
+    for (const Copies& copies : held) {
+      if (!inside(region.heads, copies.heads)) continue;
+      if (copies.most_tokens >= region.tokens.tokens()) {
+        // Search the newest first: a ring forwards what it has just received.
+        for (auto copy = copies.regions.rbegin(); copy != copies.regions.rend(); ++copy) {
+          if (*copy == number || includes(set_of_region(*copy), set_of_region(number))) return true;
+        }
       }
+      wider.insert(wider.end(), copies.regions.begin(), copies.regions.end());
     }
     // Mostly the copies hold more heads than are asked for.
-    std::vector<int32_t> wider;
-    for (const int32_t copy : held) {
-      if (inside(heads, schedule_.regions[copy].heads)) wider.push_back(copy);
-    }
     if (includes(united(own, union_of(wider)), set_of_region(number))) return true;
     Rows rows;
     rows.add(own, all_heads(what));
-    for (int32_t copy : held) {
-      const Range piece = schedule_.regions[copy].heads;
-      if (piece.begin < heads.end && heads.begin < piece.end) rows.add(set_of_region(copy), piece);
+    for (const Copies& copies : held) {
+      if (copies.heads.begin >= region.heads.end || region.heads.begin >= copies.heads.end) continue;
+      for (const int32_t copy : copies.regions) rows.add(set_of_region(copy), copies.heads);
     }
-    return rows.covers(set_of_region(number), heads);
+    return rows.covers(set_of_region(number), region.heads);
   }
 
   void check_region(int32_t number, Operand what) const {
@@ -241,6 +264,8 @@ class Checker {
     for (Operand what : {Operand::kO, Operand::kDq, Operand::kDkv}) sums[what].resize(ranks);
     std::map<Operand, Rows> final_rows;  // handed over as final: nothing may be added later
     std::vector<const Attend*> attends;
+    std::span<const Move> before;  // moves of the round before: groups of heads repeat them
+    std::vector<bool> sends_own;   // by move of it: whether the source sends its own tokens
 
     auto accumulate = [&](Operand what, int rank, int32_t number, size_t round) {
       const Range heads = schedule_.regions[number].heads;
@@ -252,20 +277,26 @@ class Checker {
     };
 
     for (size_t i = 0; i < rounds.size(); ++i) {
-      for (const Move& move : rounds[i].in) {
+      const std::vector<Move>& in = rounds[i].in;
+      sends_own.resize(in.size());
+      for (size_t m = 0; m < in.size(); ++m) {
+        const Move& move = in[m];
         const bool allowed = forward ? move.what == Operand::kQ || move.what == Operand::kKV
                                      : move.what != Operand::kDq && move.what != Operand::kDkv;
         LONGSPAN_CHECK(allowed, "{} pass, round {}: {} is not copied in this pass", name_of(direction), i,
                        name_of(move.what));
         check_region(move.region, move.what);
-        LONGSPAN_CHECK(holds(move.src, move.what, move.region),
+        const bool again = sends_own[m] && m < before.size() && sends_same_tokens(move, before[m]);
+        sends_own[m] = again || owns(move.src, move.region);
+        LONGSPAN_CHECK(sends_own[m] || holds_with_copies(move.src, move.what, move.region),
                        "{} pass, round {}: rank {} sends {} of {} to rank {}, but does not hold it",
                        name_of(direction), i, move.src, name_of(move.what),
                        describe(schedule_.regions[move.region]), move.dst);
       }
-      for (const Move& move : rounds[i].in) {
-        held_[static_cast<size_t>(move.dst)][index(move.what)].push_back(move.region);
-        if (move.keep) kept_[static_cast<size_t>(move.dst)][index(move.what)].push_back(move.region);
+      before = in;
+      for (const Move& move : in) {
+        hold(held_[static_cast<size_t>(move.dst)], move.what, move.region);
+        if (move.keep) hold(kept_[static_cast<size_t>(move.dst)], move.what, move.region);
       }
       for (const Attend& attend : rounds[i].attend) {
         check_attend(attend, direction, i);
@@ -296,6 +327,11 @@ class Checker {
 
     // Only kept copies remain for the next pass.
     held_ = kept_;
+  }
+
+  bool sends_same_tokens(const Move& a, const Move& b) const {
+    return a.src == b.src &&
+           schedule_.regions[a.region].tokens.identity() == schedule_.regions[b.region].tokens.identity();
   }
 
   // The end of the run of moves from `first` on that take partial results of the same heads from one rank.

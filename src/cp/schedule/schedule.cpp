@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "cp/schedule/range_index.h"
 
 namespace longspan {
 
@@ -71,8 +72,46 @@ int64_t bytes_of(const Move& move, const Schedule& schedule, const Problem& prob
   return bytes;
 }
 
+namespace {
+
+// Which heads of each operand arrive anywhere as copies that are not kept, and in which round first.
+class FirstArrivals {
+ public:
+  explicit FirstArrivals(const Schedule& schedule) : schedule_(schedule) {}
+
+  void add(const Move& move, size_t round) {
+    if (move.keep) return;
+    const Range heads = schedule_.regions[move.region].heads;
+    std::vector<Arrival>& arrivals = by_operand_[static_cast<size_t>(move.what)];
+    const bool known = std::any_of(arrivals.rbegin(), arrivals.rend(),
+                                   [&](const Arrival& arrival) { return arrival.heads == heads; });
+    if (!known) arrivals.push_back({heads, round});
+  }
+
+  // Whether the move can send a copy that arrived before the previous round, and so is still in use in that
+  // one. A copy that is sent on at once is in use until then anyway.
+  bool can_extend_use(const Move& move, size_t round) const {
+    const std::vector<Arrival>& arrivals = by_operand_[static_cast<size_t>(move.what)];
+    if (arrivals.empty() || arrivals.front().round + 1 >= round) return false;
+    const Range heads = schedule_.regions[move.region].heads;
+    return std::any_of(arrivals.begin(), arrivals.end(), [&](const Arrival& arrival) {
+      return arrival.round + 1 < round && arrival.heads.begin < heads.end && heads.begin < arrival.heads.end;
+    });
+  }
+
+ private:
+  struct Arrival {
+    Range heads;
+    size_t round;
+  };
+  const Schedule& schedule_;
+  std::array<std::vector<Arrival>, 6> by_operand_;  // in order of rounds
+};
+
+}  // namespace
+
 std::vector<std::vector<RankRound>> rounds_by_rank(const Schedule& schedule, Direction direction,
-                                                   bool with_results) {
+                                                   RoundParts parts) {
   const auto& rounds = direction == Direction::kForward ? schedule.forward : schedule.backward;
   std::vector<std::vector<RankRound>> ranks(static_cast<size_t>(schedule.ranks),
                                             std::vector<RankRound>(rounds.size()));
@@ -82,18 +121,23 @@ std::vector<std::vector<RankRound>> rounds_by_rank(const Schedule& schedule, Dir
     arriving.assign(ranks.size(), 0);
     for (const Move& move : moves) ++leaving[move.src], ++arriving[move.dst];
   };
+  FirstArrivals arrivals(schedule);
   for (size_t i = 0; i < rounds.size(); ++i) {
     count_moves(rounds[i].in);
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
-      ranks[rank][i].copies_out.reserve(leaving[rank]);
+      if (parts == RoundParts::kAll) ranks[rank][i].copies_out.reserve(leaving[rank]);
       ranks[rank][i].copies_in.reserve(arriving[rank]);
     }
     for (const Move& move : rounds[i].in) {
-      ranks[move.src][i].copies_out.push_back(move);
+      if (parts == RoundParts::kAll || arrivals.can_extend_use(move, i))
+        ranks[move.src][i].copies_out.push_back(move);
       ranks[move.dst][i].copies_in.push_back(move);
     }
     for (const Attend& attend : rounds[i].attend) ranks[attend.rank][i].attend.push_back(attend);
-    if (!with_results) continue;
+    if (parts == RoundParts::kUsesOfCopies) {
+      for (const Move& move : rounds[i].in) arrivals.add(move, i);
+      continue;
+    }
     count_moves(rounds[i].out);
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
       ranks[rank][i].given.reserve(leaving[rank]);
@@ -111,51 +155,12 @@ std::vector<RankRound> rounds_of(const Schedule& schedule, Direction direction, 
   return std::move(rounds_by_rank(schedule, direction)[static_cast<size_t>(rank)]);
 }
 
-namespace {
-
-// The received copies of one operand, searchable by their tokens.
-class CopyIndex {
- public:
-  void add(int32_t copy, const Ranges& tokens) {
-    for (const Range& range : tokens) {
-      if (!range.empty()) entries_.push_back({range, 0, copy});
-    }
-  }
-
-  void build() {
-    std::sort(entries_.begin(), entries_.end(),
-              [](const Entry& a, const Entry& b) { return a.range.begin < b.range.begin; });
-    int64_t reach = 0;
-    for (Entry& entry : entries_) entry.reach = reach = std::max(reach, entry.range.end);
-  }
-
-  // Calls visit(copy) for each entry that shares a token with the range.
-  template <class Visit>
-  void for_each_overlap(const Range& range, Visit visit) const {
-    auto entry = std::lower_bound(entries_.begin(), entries_.end(), range.end,
-                                  [](const Entry& e, int64_t end) { return e.range.begin < end; });
-    while (entry != entries_.begin() && (--entry)->reach > range.begin) {
-      if (entry->range.end > range.begin) visit(entry->copy);
-    }
-  }
-
- private:
-  struct Entry {
-    Range range;
-    int64_t reach;  // the largest range end among the entries so far, which bounds a backward search
-    int32_t copy;
-  };
-  std::vector<Entry> entries_;
-};
-
-}  // namespace
-
 std::vector<int32_t> last_uses(const Schedule& schedule, const std::vector<RankRound>& rounds) {
   struct Group {  // the copies of one operand with the same heads
     Range heads;
     std::vector<int32_t> numbers;
     std::vector<std::pair<int32_t, int32_t>> of_region;  // (region, copy), sorted
-    std::optional<CopyIndex> copies;                     // made on first use
+    std::optional<RangeIndex> copies;                    // made on first use
   };
   const auto total = static_cast<int32_t>(rounds.size());
   std::vector<int32_t> arrival, last, regions;  // by copy

@@ -98,9 +98,11 @@ struct RankRound {
   std::vector<Move> given, taken;  // of Round::out
 };
 std::vector<RankRound> rounds_of(const Schedule& schedule, Direction direction, int rank);
-// Without results, `given` and `taken` stay empty: they are half of a large schedule.
+// kUsesOfCopies: only what last_uses reads. `given` and `taken` stay empty, and `copies_out` has only moves
+// that can extend the use of a copy: most of a large schedule is left out.
+enum class RoundParts : uint8_t { kAll, kUsesOfCopies };
 std::vector<std::vector<RankRound>> rounds_by_rank(const Schedule& schedule, Direction direction,
-                                                   bool with_results = true);
+                                                   RoundParts parts = RoundParts::kAll);
 
 // For each copy that a rank receives, in order: the last round of this pass that uses it (for kept copies,
 // the number of rounds). Data for a round is sent during the round before, which counts as its use; the

@@ -20,6 +20,7 @@ int32_t Network::add_flow(double bytes, const std::vector<int32_t>& links) {
   flow.first_link = static_cast<uint32_t>(flow_links_.size());
   flow.links = static_cast<uint32_t>(links.size());
   flow_links_.insert(flow_links_.end(), links.begin(), links.end());
+  flow_places_.resize(flow_links_.size());
   flows_.push_back(flow);
   return static_cast<int32_t>(flows_.size()) - 1;
 }
@@ -32,6 +33,7 @@ void Network::begin(int32_t number, double now_s) {
   double rate = kNever;
   for (uint32_t i = 0; i < flow.links; ++i) {
     Link& link = links_[static_cast<size_t>(flow_links_[flow.first_link + i])];
+    flow_places_[flow.first_link + i] = static_cast<uint32_t>(link.flows.size());
     link.flows.push_back(number);
     rate = std::min(rate, link.capacity / static_cast<double>(link.flows.size()));
   }
@@ -57,14 +59,22 @@ int32_t Network::end_next(double& now_s) {
   Flow& flow = flows_[static_cast<size_t>(number)];
   flow.under_way = false;
   ++flow.version;
-  for (uint32_t i = 0; i < flow.links; ++i) {
-    std::vector<int32_t>& flows = links_[static_cast<size_t>(flow_links_[flow.first_link + i])].flows;
-    const auto place = std::find(flows.begin(), flows.end(), number);
-    *place = flows.back();
-    flows.pop_back();
-  }
+  for (uint32_t i = flow.first_link; i < flow.first_link + flow.links; ++i)
+    remove(flow_links_[i], flow_places_[i]);
   touch(number, now_s);
   return number;
+}
+
+// The last flow of the link takes the place of the removed one.
+void Network::remove(int32_t link, uint32_t place) {
+  std::vector<int32_t>& flows = links_[static_cast<size_t>(link)].flows;
+  const auto last = static_cast<uint32_t>(flows.size()) - 1;
+  const Flow& moved = flows_[static_cast<size_t>(flows.back())];
+  for (uint32_t i = moved.first_link; i < moved.first_link + moved.links; ++i) {
+    if (flow_links_[i] == link && flow_places_[i] == last) flow_places_[i] = place;
+  }
+  flows[place] = flows.back();
+  flows.pop_back();
 }
 
 // Notes that the links of a flow have changed. A link that no other flow uses concerns nobody.

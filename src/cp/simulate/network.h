@@ -43,6 +43,7 @@ class Network {
     bool operator>(const End& other) const { return time_s > other.time_s; }
   };
 
+  void remove(int32_t link, uint32_t place);
   void touch(int32_t flow, double now_s);
   void update(double now_s);
   void collect_component();
@@ -55,6 +56,7 @@ class Network {
   std::vector<Link> links_;
   std::vector<Flow> flows_;
   std::vector<int32_t> flow_links_;
+  std::vector<uint32_t> flow_places_;         // by entry of flow_links_: the place in that link's flows
   std::vector<End> ends_;                     // a heap, the next one first
   std::vector<int32_t> changed_;              // links
   double changed_s_ = kNever;                 // when the first of them changed

@@ -21,8 +21,9 @@ using Bits = std::vector<uint64_t>;
 
 struct Chunk {
   Range tokens;
-  double area = 0;  // visible pairs of its rows, mean over the masks
-  Bits needs;       // chunks with a key that its rows see
+  double area = 0;                      // visible pairs of its rows, mean over the masks
+  Bits needs;                           // chunks with a key that its rows see
+  size_t first_word = 0, end_word = 0;  // of `needs`: all others are 0
 };
 
 std::vector<Chunk> cut(const Problem& problem, int64_t number) {
@@ -47,6 +48,11 @@ std::vector<Chunk> cut(const Problem& problem, int64_t number) {
         chunk.needs[static_cast<size_t>(i) / 64] |= uint64_t{1} << (i % 64);
       }
     }
+    const auto not_zero = [](uint64_t word) { return word != 0; };
+    const auto first = std::find_if(chunk.needs.begin(), chunk.needs.end(), not_zero);
+    const auto end = std::find_if(chunk.needs.rbegin(), std::reverse_iterator(first), not_zero).base();
+    chunk.first_word = static_cast<size_t>(first - chunk.needs.begin());
+    chunk.end_word = static_cast<size_t>(end - chunk.needs.begin());
   }
   return chunks;
 }
@@ -113,12 +119,12 @@ class Dealer {
   // The cost of a hand with one more chunk: its pairs, and the KV that the chunk adds to receive. Counting
   // ends when the cost reaches the limit.
   double price_of(const Hand& hand, int32_t chunk, double limit) const {
-    const double pairs = hand.area + chunks_[chunk].area, each = kPairsPerToken * tokens_per_chunk_;
+    const Chunk& added = chunks_[chunk];
+    const double pairs = hand.area + added.area, each = kPairsPerToken * tokens_per_chunk_;
     const double most = (limit - pairs) / each;
     int64_t more = 0;
-    for (size_t i = 0; i < hand.needs.size() && static_cast<double>(more) <= most; ++i) {
-      more += ones(chunks_[chunk].needs[i] & ~hand.needs[i]);
-    }
+    for (size_t i = added.first_word; i < added.end_word && static_cast<double>(more) <= most; ++i)
+      more += ones(added.needs[i] & ~hand.needs[i]);
     return pairs + each * static_cast<double>(more);
   }
 

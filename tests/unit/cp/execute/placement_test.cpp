@@ -93,5 +93,61 @@ TEST(Placement, OfDividedGroupsIsNotTakenForComplete) {
   }
 }
 
+bool meet(const Region& a, const Region& b) {
+  return a.heads.begin < b.heads.end && b.heads.begin < a.heads.end &&
+         overlap(a.tokens.set(), b.tokens.set());
+}
+
+// What results_of finds by an index, by comparing each with each.
+Result compared(const Schedule& schedule, size_t number, const std::vector<int32_t>& attended,
+                const std::vector<int32_t>& open) {
+  const Region& region = schedule.regions[attended[number]];
+  Result result{true, true, true};
+  for (const int32_t part : open) result.complete = result.complete && !meet(schedule.regions[part], region);
+  for (size_t i = 0; i < attended.size(); ++i) {
+    const Region& other = schedule.regions[attended[i]];
+    if (i == number || !meet(other, region)) continue;
+    (i < number ? result.first : result.last) = false;
+    result.complete = result.complete && other == region;
+  }
+  return result;
+}
+
+TEST(Placement, OfEveryStrategyIsThatOfComparingAllRegions) {
+  const Problem problem = cp_problem("causal_document", 2048, 8, 4, 32);
+  for (const Strategy& strategy : strategies()) {
+    for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
+      for (const Rank& rank :
+           {Rank(strategy.name, problem, direction), Rank(strategy.name, problem, direction, 4, 2)}) {
+        std::vector<int32_t> rows, keys, open_rows, open_keys;
+        for (const RankRound& round : rank.rounds) {
+          for (const Attend& attend : round.attend) rows.push_back(attend.q), keys.push_back(attend.kv);
+          for (const auto* moves : {&round.taken, &round.given}) {
+            for (const Move& move : *moves) {
+              if (moves == &round.taken || move.fp32)
+                (move.what == Operand::kDkv ? open_keys : open_rows).push_back(move.region);
+            }
+          }
+        }
+        const auto expect_equal = [&](const Result& is, const Result& should) {
+          EXPECT_EQ(is.first, should.first) << strategy.name;
+          EXPECT_EQ(is.last, should.last) << strategy.name;
+          EXPECT_EQ(is.complete, should.complete) << strategy.name;
+        };
+        size_t number = 0;
+        for (const std::vector<Results>& round : rank.results) {
+          for (const Results& results : round) {
+            expect_equal(results.rows, compared(rank.schedule, number, rows, open_rows));
+            if (direction == Direction::kBackward)
+              expect_equal(results.keys, compared(rank.schedule, number, keys, open_keys));
+            ++number;
+          }
+        }
+        EXPECT_EQ(number, rows.size());
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace longspan

@@ -156,6 +156,25 @@ TEST_P(Strategies, HoldCopiesUntilTheirLastUse) {
   }
 }
 
+// Most moves are left out where only the use of copies is asked for; the uses must stay the same.
+TEST_P(Strategies, UseCopiesAlikeWhateverMovesAreLeftOut) {
+  for (const std::string mask : {"full", "causal_document", "share_question"}) {
+    const Problem problem = cp_problem(mask, 2048, 8, 4, 32);
+    for (const Topology topology : {Topology{2, 2}, Topology{2, 4}}) {
+      for (const StrategyOptions& options : all_options(GetParam(), topology.ranks())) {
+        if (!GetParam().supports(problem, topology, options)) continue;
+        const Schedule schedule = GetParam().schedule(problem, topology, options);
+        for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
+          const auto all = rounds_by_rank(schedule, direction);
+          const auto uses = rounds_by_rank(schedule, direction, RoundParts::kUsesOfCopies);
+          for (size_t rank = 0; rank < all.size(); ++rank)
+            ASSERT_EQ(last_uses(schedule, all[rank]), last_uses(schedule, uses[rank])) << mask;
+        }
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Strategies, ::testing::ValuesIn(strategies().begin(), strategies().end()),
                          strategy_name);
 
