@@ -26,13 +26,14 @@
 namespace longspan::cli {
 namespace {
 
+using bench::Advice;
 using bench::Candidate;
 using record::Json;
 
 struct AdviseArguments : ScheduleArguments, MachineArguments {
   std::string workload, memory, predictions;
   std::vector<std::string> measured;
-  bool json = false;
+  bool shardings = false, json = false;
 };
 
 // A pass of the fastest candidate, and the measured case that is most like it.
@@ -59,13 +60,15 @@ bool too_close(const Candidate& candidate, const Candidate& best) {
   return candidate.time_s() < (1 + bench::kTooClose) * best.time_s();
 }
 
-void print_json(const std::vector<Candidate>& candidates, const std::vector<Nearest>& nearest,
-                const bench::Case& problem, const bench::Machine& machine) {
+void print_json(const Advice& advice, const std::vector<Nearest>& nearest, const bench::Case& problem,
+                const bench::Machine& machine) {
+  const std::vector<Candidate>& candidates = advice.candidates;
   Json list = Json::array();
   for (const Candidate& candidate : candidates) {
-    nlohmann::json parallelism = nlohmann::json::object();
-    add_to_json(candidate.parallelism, parallelism);
-    Json entry(parallelism);
+    nlohmann::json axes = nlohmann::json::object();
+    add_to_json(candidate.parallelism, axes);
+    Json entry = {{"kernel", candidate.kernel}};
+    entry.update(Json(axes));
     entry["forward_s"] = candidate.forward_s;
     entry["backward_s"] = candidate.backward_s;
     entry["slower_links_s"] = candidate.slower_links_s;
@@ -86,30 +89,71 @@ void print_json(const std::vector<Candidate>& candidates, const std::vector<Near
                         {"measured_s", each.compared.measured_s},
                         {"predicted_s", each.compared.predicted_s}});
   }
+  Json refused = Json::object();
+  for (const auto& [kernel, reason] : advice.refused) refused[kernel] = reason;
   const Json json = {{"machine", {{"name", machine.name}, {"measured", machine.measured(transport)}}},
                      {"mask", problem.mask},
                      {"seqlen", problem.seqlen},
                      {"candidates", std::move(list)},
+                     {"refused_kernels", std::move(refused)},
                      {"nearest_measured", std::move(measured)}};
   fmt::print("{}\n", record::text_of(json));
 }
 
+// "sm90 balanced" where there are several kernels.
+std::string name_of(const Candidate& candidate, bool with_kernel) {
+  const std::string strategy = describe_strategy(candidate.parallelism);
+  return with_kernel ? fmt::format("{} {}", printable(candidate.kernel), strategy) : strategy;
+}
+
+// A line for each kernel of the machine: its fastest candidate, or why it was not tried.
+void print_kernels(const Advice& advice) {
+  const Candidate& best = advice.candidates.front();
+  std::vector<std::string> known;
+  const auto print = [&](const std::string& kernel, const std::string& verdict) {
+    fmt::print("  {:<12} {}: {}\n", known.empty() ? "kernels" : "", printable(kernel), verdict);
+    known.push_back(kernel);
+  };
+  for (const Candidate& each : advice.candidates) {  // the first of a kernel is its fastest
+    if (std::find(known.begin(), known.end(), each.kernel) != known.end()) continue;
+    std::string verdict =
+        fmt::format("{} with {}", bench::format_seconds(each.time_s()), describe_strategy(each.parallelism));
+    if (!each.fits) verdict += ", which does not fit";
+    if (&each != &best) {
+      const std::string reason = reason_of(each, best);
+      verdict += too_close(each, best)
+                     ? ", too close to call"
+                     : fmt::format(", {:.0f}% slower{}{}", 100 * (each.time_s() / best.time_s() - 1),
+                                   reason.empty() ? "" : ": ", reason);
+    }
+    print(each.kernel, verdict);
+  }
+  for (const auto& [kernel, reason] : advice.refused) print(kernel, reason);
+}
+
 // The fastest candidate that fits if all links were slower, or faster.
-void print_fastest(const std::vector<Candidate>& candidates, const char* links, double Candidate::*time) {
+void print_fastest(const std::vector<Candidate>& candidates, bool with_kernel, const char* links,
+                   double Candidate::*time) {
   const Candidate& best = *std::min_element(
       candidates.begin(), candidates.end(),
       [&](const Candidate& a, const Candidate& b) { return a.fits != b.fits ? a.fits : a.*time < b.*time; });
-  fmt::print("  with links a quarter {}: {}, {}\n", links, describe_strategy(best.parallelism),
+  fmt::print("  with links a quarter {}: {}, {}\n", links, name_of(best, with_kernel),
              bench::format_seconds(best.*time));
 }
 
-void print_text(const std::vector<Candidate>& candidates, const std::vector<Nearest>& nearest,
-                const bench::Case& problem, const bench::Machine& machine) {
+void print_text(const Advice& advice, const std::vector<Nearest>& nearest, const bench::Case& problem,
+                const bench::Machine& machine) {
+  const std::vector<Candidate>& candidates = advice.candidates;
+  const bool with_kernel = std::any_of(candidates.begin(), candidates.end(), [&](const Candidate& each) {
+    return each.kernel != candidates.front().kernel;
+  });
   const Topology topology = problem.parallelism.topology();
   fmt::print("{} {}, {}:{} heads of {}, {}, on {}x{} GPUs: predicted\n", printable(problem.mask),
              format_length(problem.seqlen), problem.heads_q, problem.heads_kv, problem.head_dim,
              name_of(problem.dtype), topology.nodes, topology.devices);
-  fmt::print("{}\n", machine_line(machine));
+  fmt::print("{}", machine_line(machine));
+  print_kernels(advice);
+  fmt::print("\n");
   fmt::print("  {:<38}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}\n", "strategy", "both", "forward", "backward",
              "held", "memory");
   const Candidate& best = candidates.front();
@@ -121,15 +165,15 @@ void print_text(const std::vector<Candidate>& candidates, const std::vector<Near
         : &each == &best        ? "fastest"
         : too_close(each, best) ? "too close to call"
                                 : fmt::format("{:.0f}% slower{}{}", more, reason.empty() ? "" : ": ", reason);
-    fmt::print("  {:<38}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {}\n", describe_strategy(each.parallelism),
+    fmt::print("  {:<38}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {}\n", name_of(each, with_kernel),
                bench::format_seconds(each.time_s()), bench::format_seconds(each.forward_s),
                bench::format_seconds(each.backward_s), bench::format_bytes(each.held_bytes),
                bench::format_bytes(each.memory_bytes), verdict);
   }
   fmt::print("\n  held: buffers; memory: these and a rank's q, k, v, o, lse and gradients\n");
   fmt::print("\n");
-  print_fastest(candidates, "slower", &Candidate::slower_links_s);
-  print_fastest(candidates, "faster", &Candidate::faster_links_s);
+  print_fastest(candidates, with_kernel, "slower", &Candidate::slower_links_s);
+  print_fastest(candidates, with_kernel, "faster", &Candidate::faster_links_s);
   for (const Nearest& each : nearest) {
     const bench::Compared& measured = each.compared;
     fmt::print("  nearest measured, {}: {} where {} was predicted ({:.1f}%): {}\n", name_of(each.direction),
@@ -142,6 +186,7 @@ void print_text(const std::vector<Candidate>& candidates, const std::vector<Near
 template <class Visit>
 void for_each_pass(const std::vector<Candidate>& candidates, bench::Case c, Visit visit) {
   for (const Candidate& candidate : candidates) {
+    c.kernel = candidate.kernel;
     c.parallelism = candidate.parallelism;
     for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
       c.direction = direction;
@@ -180,12 +225,13 @@ void write_predictions(const report::OutputFile& file, const std::vector<Candida
 void add_advise_command(CLI::App& program) {
   auto options = std::make_shared<AdviseArguments>();
   CLI::App* command = program.add_subcommand(
-      "advise", "Predict every strategy and degree for a problem on a machine, the fastest first");
+      "advise", "Predict every kernel, strategy and degree for a problem on a machine, the fastest first");
   options->unread = {"kernel",    "deterministic", "sinks",      "softcap",   "alibi",    "strategy",
                      "direction", "ulysses",       "inner_ring", "placement", "sharding", "skip"};
   options->strategy = "ring-p2p";  // supports any number of ranks; every strategy takes its place in turn
   add_schedule_options(*command, *options);
-  add_machine_options(*command, *options);
+  add_machine_options(*command, *options,
+                      "each that takes the tensors, and with --workload the first in alphabetical order");
   command
       ->add_option("--workload", options->workload,
                    "instead of a mask: the steps of a workload, for which degrees are compared")
@@ -195,6 +241,8 @@ void add_advise_command(CLI::App& program) {
           "--memory", options->memory,
           "bytes of a GPU for tensors, gradients and buffers, such as 40G; larger candidates do not fit")
       ->type_name("BYTES");
+  command->add_flag("--shardings", options->shardings,
+                    "also try the shardings that a ring does not choose by itself: contiguous, zigzag");
   command
       ->add_option("--measured", options->measured,
                    "results files: also show the measured case that is most like the fastest candidate")
@@ -216,6 +264,7 @@ void add_advise_command(CLI::App& program) {
     const bench::Machine machine = bench::read_machine(options->machine);
     if (!options->workload.empty()) {
       for (const auto& [given, name] : {std::pair(!options->memory.empty(), "--memory"),
+                                        {options->shardings, "--shardings"},
                                         {!options->measured.empty(), "--measured"},
                                         {!options->predictions.empty(), "--predictions"}})
         LONGSPAN_CHECK_INPUT(!given, "{} cannot be combined with --workload", name);
@@ -223,23 +272,24 @@ void add_advise_command(CLI::App& program) {
                                 options->json);
     }
     const double memory = bytes_of(options->memory);
-    const bench::Case problem = schedule_case(*options, options->kernel_of(machine));
+    const bench::Case problem = schedule_case(*options, options->kernel);
     std::optional<report::OutputFile> file;
     if (!options->predictions.empty())
       file.emplace("--predictions", options->predictions,
                    report::OutputFile::Kind{"predictions", kPredictionsBegin},
                    std::vector<std::filesystem::path>(options->measured.begin(), options->measured.end()));
-    std::vector<Candidate> candidates;
+    const auto shardings = options->shardings ? bench::Shardings::kAll : bench::Shardings::kOwn;
+    Advice advice;
     std::vector<Nearest> nearest;
     {
       const ProgressLine progress;
-      candidates =
-          bench::advise(problem, machine, memory, [&](const std::string& text) { progress.show(text); });
-      nearest = nearest_measured(options->measured, candidates.front(), problem, machine);
-      if (file) write_predictions(*file, candidates, problem, machine);
+      advice = bench::advise(problem, machine, memory, shardings,
+                             [&](const std::string& text) { progress.show(text); });
+      nearest = nearest_measured(options->measured, advice.candidates.front(), problem, machine);
+      if (file) write_predictions(*file, advice.candidates, problem, machine);
     }
-    options->json ? print_json(candidates, nearest, problem, machine)
-                  : print_text(candidates, nearest, problem, machine);
+    options->json ? print_json(advice, nearest, problem, machine)
+                  : print_text(advice, nearest, problem, machine);
   });
 }
 

@@ -12,13 +12,13 @@ const std::string& MachineArguments::kernel_of(const bench::Machine& described) 
   return kernel.empty() ? described.kernels.begin()->first : kernel;
 }
 
-void add_machine_options(CLI::App& command, MachineArguments& arguments) {
+void add_machine_options(CLI::App& command, MachineArguments& arguments, std::string_view kernel_preset) {
   command.add_option("--machine", arguments.machine, "a machine file, such as data/machines/h200.json")
       ->type_name("FILE")
       ->required();
   command
       .add_option("--kernel", arguments.kernel,
-                  "one of the machine's kernels; by default the first in alphabetical order")
+                  fmt::format("one of the machine's kernels; by default {}", kernel_preset))
       ->type_name("VALUE");
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include <CLI/CLI.hpp>
 
@@ -14,7 +15,9 @@ struct MachineArguments {
   const std::string& kernel_of(const bench::Machine& described) const;
 };
 
-void add_machine_options(CLI::App& command, MachineArguments& arguments);
+// `kernel_preset` says which kernel stands for none, in the help.
+void add_machine_options(CLI::App& command, MachineArguments& arguments,
+                         std::string_view kernel_preset = "the first in alphabetical order");
 
 // A line of text: the machine's name, and where its figures come from.
 std::string machine_line(const bench::Machine& machine);

@@ -1,6 +1,7 @@
 """`longspan simulate`: predictions for four GPUs from figures of one and two, options, the record and the timeline."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -284,8 +285,10 @@ class SimulateTest(unittest.TestCase):
                  (["--against", FOUR, "--machine", H200, "--timeline", "t.json"], "leave out --timeline"),
                  (["--against", FOUR, "--machine", H200, "--band"], "leave out --band"),
                  (["usp", *one, "--kernel", "fa9"], "only of sm90"),
-                 (["usp", *one, "--dtype", "f32"], "takes bf16, f16 and head_dim 64, 128"),
-                 (["usp", *one, "--head-dim", "96"], "not bf16 and head_dim 96"),
+                 (["usp", *one, "--dtype", "f32"], "is priced for bf16, f16 and head_dim 64, 128, 256"),
+                 (["usp", *one, "--head-dim", "96"], "not for bf16 and head_dim 96"),
+                 (["usp", *one, "--head-dim", "192", "--head-dim-v", "128"], "not for bf16 and head_dim 192 with head_dim_v 128"),
+                 (["usp", *one, "--head-dim", "128", "--head-dim-v", "64"], "not for bf16 and head_dim 128 with head_dim_v 64"),
                  (["usp", *one, "--transport", "mpi"], "only for nccl, threads"),
                  (["usp", "--machine", H200, "--ranks", "16", *CAUSAL], "8 GPUs a node"),
                  (["usp", "--machine", H200, "--topology", "2x4", *CAUSAL], "no links between nodes"),
@@ -325,6 +328,7 @@ class SimulateTest(unittest.TestCase):
     def test_wrong_machine_files_name_the_key(self):
         cases = [("clock.burst.value", -1), ("clock.burst.value", 101), ("clock.sustained.value", 1e18), ("clock.burst.value", "fast"), ("clock.burst.origin", "guessed"), ("clock.burst", 1),
                  ("kernels.sm90.dtypes", []), ("kernels.sm90.dtypes", [7]), ("kernels.sm90.dtypes", ["f9"]), ("kernels.sm90.head_dims", [1.5]),
+                 ("kernels.sm90.forward.head_dim_factors", {"96": 1}), ("kernels.sm90.forward.head_dim_factors.64.value", 0),
                  ("gpus_per_node", 0), ("gpus_per_node", 1.5), ("name", 7), ("kernels", []), ("links.nccl.takes_rows", "no"),
                  ("kernels", {}), ("links", {}), ("name", ""), ("name", "a\x1bb"), ("kernels.", {}), ("links.a\nb", {}), ("links.threads.kernel_slowdown.value", 1), ("memory.bytes_per_s.value", 0)]
         with tempfile.TemporaryDirectory() as folder:
@@ -344,6 +348,111 @@ def advise(*arguments):
     if result.returncode != 0:
         raise AssertionError(result.stderr)
     return json.loads(result.stdout)["candidates"]
+
+
+def with_kernels(folder, **kernels):
+    """The machine file of an H200 with more kernels: name: (how many times sm90's times, head dims)."""
+    machine = json.loads(Path(H200).read_text())
+    for name, (times, head_dims) in kernels.items():
+        kernel = json.loads(json.dumps(machine["kernels"]["sm90"]))
+        kernel["head_dims"] = head_dims
+        for direction in ("forward", "backward"):
+            kernel[direction].pop("head_dim_factors")
+            for figure in ("tile_s", "row_tile_s", "key_tile_s", "launch_s"):
+                kernel[direction][figure]["value"] *= times
+        machine["kernels"][name] = kernel
+    path = Path(folder) / "machine.json"
+    path.write_text(json.dumps(machine))
+    return ["--machine", str(path), "--ranks", "4", *CAUSAL]
+
+
+class HeadDimTest(unittest.TestCase):
+    def test_a_factor_scales_what_is_computed(self):
+        def compute_s(machine):
+            [line] = simulate("ulysses", "--machine", machine, "--ranks", "4", *CAUSAL, "--head-dim", "64")
+            return sum(line["parallel"]["compute_s"])
+
+        machine = json.loads(Path(H200).read_text())
+        factor = machine["kernels"]["sm90"]["forward"].pop("head_dim_factors")["64"]["value"]
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "machine.json"
+            path.write_text(json.dumps(machine))
+            plain = compute_s(str(path))  # the clock falls as a pass computes, so longer ones take a little more
+        self.assertGreaterEqual(compute_s(H200) / plain, factor - 1e-6)
+        self.assertLess(compute_s(H200) / plain, 1.05 * factor)
+
+    def test_factors_are_those_of_the_committed_results(self):
+        results = [str(ROOT / "results" / "nvidia-h200" / f"2026-11-24-{name}")
+                   for name in ("rivals.jsonl", "head-dim-64-runner.txt", "head-dim-256-192.txt")]
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "machine.json"
+            done = subprocess.run([sys.executable, str(ROOT / "tools" / "fit-machine"), "--program", os.environ["LONGSPAN_PROGRAM"], "--start", H200,
+                                   "--out", str(path), "--head-dims", *results], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            fitted = json.loads(path.read_text())["kernels"]["sm90"]
+        for direction in ("forward", "backward"):
+            for head_dim, factor in json.loads(Path(H200).read_text())["kernels"]["sm90"][direction]["head_dim_factors"].items():
+                self.assertAlmostEqual(fitted[direction]["head_dim_factors"][head_dim]["value"], factor["value"], places=3)
+        left_out = [float(each) for each in re.findall(r"mask left out ([\d.]+) % on average", done.stdout)]
+        self.assertEqual(len(left_out), 4)
+        self.assertLess(max(left_out), 4)
+
+
+class KernelChoiceTest(unittest.TestCase):
+    """`advise` on a machine file with several kernels."""
+
+    def test_every_kernel_that_takes_the_tensors_is_tried_and_the_others_say_why(self):
+        with tempfile.TemporaryDirectory() as folder:
+            problem = with_kernels(folder, slow=(2, [64, 128]), narrow=(0.5, [64]))
+            advice = json.loads(run("advise", *problem, "--json").stdout)
+            text = run("advise", *problem).stdout
+        candidates = advice["candidates"]
+        self.assertEqual({(c["kernel"], c["strategy"]) for c in candidates}, {(k, s) for k in ("slow", "sm90") for s in STRATEGIES})
+        self.assertEqual(candidates[0]["kernel"], "sm90")
+        self.assertEqual(list(advice["refused_kernels"]), ["narrow"])
+        for strategy in STRATEGIES:
+            both = {c["kernel"]: c["forward_s"] + c["backward_s"] for c in candidates if c["strategy"] == strategy}
+            self.assertGreater(both["slow"], 1.5 * both["sm90"])
+        self.assertRegex(text, r"kernels +sm90: \S+ ms with ")
+        self.assertRegex(text, r"\n +slow: \S+ ms with .*, \d+% slower: computes ")
+        self.assertRegex(text, r"\n +narrow: is priced for bf16, f16 and head_dim 64, the same of v, not for bf16 and head_dim 128")
+
+    def test_a_kernel_may_be_given(self):
+        with tempfile.TemporaryDirectory() as folder:
+            problem = with_kernels(folder, slow=(2, [64, 128]), narrow=(0.5, [64]))
+            self.assertEqual({c["kernel"] for c in advise(*problem, "--kernel", "slow")}, {"slow"})
+            self.assertIn("narrow is priced for", run("advise", *problem, "--kernel", "narrow").stderr)
+            none = run("advise", *problem, "--head-dim", "96")
+        self.assertEqual((none.returncode, none.stderr.count("\n")), (2, 1), none.stderr)
+        for name in ("narrow", "slow", "sm90"):
+            self.assertIn(f"{name} is priced for", none.stderr)
+
+    def test_a_kernel_has_the_times_that_simulate_predicts(self):
+        with tempfile.TemporaryDirectory() as folder:
+            problem = with_kernels(folder, slow=(2, [64, 128]))
+            for c in advise(*problem):
+                if c["strategy"] == "balanced":
+                    [line] = simulate("balanced", *problem, "--kernel", c["kernel"])
+                    self.assertAlmostEqual(line["time_s"], c["forward_s"])
+
+
+class ShardingTest(unittest.TestCase):
+    def test_rings_are_also_tried_with_other_shardings(self):
+        machine = ["--machine", H200, "--ranks", "4"]
+        own = {(c["strategy"], c.get("sharding")) for c in advise(*machine, *CAUSAL)}
+        self.assertEqual(own, {(s, None) for s in STRATEGIES})
+        rings = set(STRATEGIES) - {"ulysses", "balanced"}
+        # The whole sequence is one document: the strategies' own choice is a zigzag.
+        causal = {(c["strategy"], c.get("sharding")) for c in advise(*machine, *CAUSAL, "--shardings")}
+        self.assertEqual(causal, own | {(s, "contiguous") for s in rings})
+        documents = ["--mask", "causal_document", "--lengths", "long-mix", "--seqlen", "64K", "--shardings"]
+        candidates = advise(*machine, *documents)
+        self.assertEqual({(c["strategy"], c.get("sharding")) for c in candidates},
+                         own | {(s, sharding) for s in rings for sharding in ("contiguous", "zigzag")})
+        [zigzag] = [c for c in candidates if (c["strategy"], c.get("sharding")) == ("ring-p2p", "zigzag")]
+        [line] = simulate("ring-p2p", *machine, *documents[:-1], "--sharding", "zigzag")
+        self.assertAlmostEqual(line["time_s"], zigzag["forward_s"])
+        self.assertIn("ring-p2p, zigzag", run("advise", *machine, *documents).stdout)
 
 
 class AdviseTest(unittest.TestCase):

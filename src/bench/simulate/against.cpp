@@ -17,7 +17,7 @@ namespace {
 
 bool described(const Case& c, const Machine& machine) {
   const auto kernel = machine.kernels.find(c.kernel);
-  if (kernel == machine.kernels.end() || !kernel->second.takes(c.dtype, c.head_dim)) return false;
+  if (kernel == machine.kernels.end() || !kernel->second.takes(c)) return false;
   if (c.mask_is_file() || c.deterministic || c.sinks || c.softcap != 0 || c.alibi) return false;
   if (!c.parallelism) return true;
   const auto links = machine.links.find(std::string(name_of(c.parallelism.transport)));

@@ -118,6 +118,21 @@ class Reader {
   mutable std::set<std::string> keys_;
 };
 
+// By head_dim, each one of those that the kernel takes.
+std::map<int64_t, double> factors_from(const Reader& json, const std::vector<int64_t>& head_dims) {
+  std::map<int64_t, double> factors;
+  const std::string key = "head_dim_factors";
+  if (!json.has(key)) return factors;
+  json.each(key, [&](const std::string& name, const Reader&) {
+    const auto known = std::find_if(head_dims.begin(), head_dims.end(),
+                                    [&](int64_t head_dim) { return std::to_string(head_dim) == name; });
+    LONGSPAN_CHECK_INPUT(known != head_dims.end(), "{} has {}; it must be one of head_dims, {}",
+                         json.path(key), name, fmt::join(head_dims, ", "));
+    json.object(key).figure(name, factors[*known], 0.01, 100);
+  });
+  return factors;
+}
+
 KernelPassCost pass_from(const Reader& json) {
   KernelPassCost pass;
   json.whole("tile_rows", pass.tile_rows);
@@ -188,9 +203,31 @@ std::string names_of(const std::map<std::string, T>& map) {
 
 }  // namespace
 
-bool MachineKernel::takes(DType dtype, int64_t head_dim) const {
-  return std::find(dtypes.begin(), dtypes.end(), dtype) != dtypes.end() &&
-         std::find(head_dims.begin(), head_dims.end(), head_dim) != head_dims.end();
+Support MachineKernel::takes(const Case& c) const {
+  const int64_t head_dim_v = c.head_dim_v == 0 ? c.head_dim : c.head_dim_v;
+  const bool priced = std::find(dtypes.begin(), dtypes.end(), c.dtype) != dtypes.end() &&
+                      std::find(head_dims.begin(), head_dims.end(), c.head_dim) != head_dims.end() &&
+                      head_dim_v == c.head_dim;
+  if (priced) return {};
+  std::vector<std::string_view> names;
+  for (const DType each : dtypes) names.push_back(name_of(each));
+  const std::string asked = c.head_dim == head_dim_v
+                                ? fmt::format("head_dim {}", c.head_dim)
+                                : fmt::format("head_dim {} with head_dim_v {}", c.head_dim, head_dim_v);
+  return {fmt::format("is priced for {} and head_dim {}, the same of v, not for {} and {}",
+                      fmt::join(names, ", "), fmt::join(head_dims, ", "), name_of(c.dtype), asked)};
+}
+
+KernelCost MachineKernel::cost_of(int64_t head_dim) const {
+  KernelCost scaled = cost;
+  const auto scale = [&](KernelPassCost& pass, const std::map<int64_t, double>& factors) {
+    const auto factor = factors.find(head_dim);
+    if (factor == factors.end()) return;
+    for (double* time_s : {&pass.tile_s, &pass.row_tile_s, &pass.key_tile_s}) *time_s *= factor->second;
+  };
+  scale(scaled.forward, forward_factors);
+  scale(scaled.backward, backward_factors);
+  return scaled;
 }
 
 bool Machine::measured(const std::string& transport) const {
@@ -200,14 +237,16 @@ bool Machine::measured(const std::string& transport) const {
   });
 }
 
-simulate::Cluster Machine::cluster(const std::string& kernel, const std::string& transport) const {
-  const auto of_kernel = kernels.find(kernel);
+simulate::Cluster Machine::cluster(const Case& c, const std::string& transport) const {
+  const auto of_kernel = kernels.find(c.kernel);
   LONGSPAN_CHECK_INPUT(of_kernel != kernels.end(), "{} has no times of the kernel {}, only of {}", name,
-                       kernel, names_of(kernels));
+                       c.kernel, names_of(kernels));
+  const Support support = of_kernel->second.takes(c);
+  LONGSPAN_CHECK_INPUT(support, "{} {} on {}", c.kernel, support.reason, name);
   const auto of_transport = links.find(transport);
   LONGSPAN_CHECK_INPUT(of_transport != links.end(), "{} has no links for the transport {}, only for {}", name,
                        transport, names_of(links));
-  return {of_kernel->second.cost, clock, memory, of_transport->second};
+  return {of_kernel->second.cost_of(c.head_dim), clock, memory, of_transport->second};
 }
 
 Machine machine_from_json(const Json& json) {
@@ -221,8 +260,13 @@ Machine machine_from_json(const Json& json) {
     kernel.whole("units", cost.units);
     described.dtypes = dtypes_from(kernel);
     described.head_dims = head_dims_from(kernel);
-    cost.forward = pass_from(kernel.object("forward"));
-    cost.backward = pass_from(kernel.object("backward"));
+    const auto read_pass = [&](const char* key, KernelPassCost& pass, std::map<int64_t, double>& factors) {
+      const Reader of_pass = kernel.object(key);
+      factors = factors_from(of_pass, described.head_dims);
+      pass = pass_from(of_pass);
+    };
+    read_pass("forward", cost.forward, described.forward_factors);
+    read_pass("backward", cost.backward, described.backward_factors);
     kernel.refuse_other_keys();
   });
   const Reader clock = file.object("clock"), memory = file.object("memory");

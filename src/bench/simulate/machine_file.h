@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/spec/case.h"
 #include "cp/simulate/cluster.h"
 #include "record/json.h"
 
@@ -23,10 +24,14 @@ struct Figure {
 
 // A kernel of the machine, and the tensors that it takes.
 struct MachineKernel {
-  KernelCost cost;
+  KernelCost cost;  // of head_dim 128
   std::vector<DType> dtypes;
-  std::vector<int64_t> head_dims;
-  bool takes(DType dtype, int64_t head_dim) const;
+  std::vector<int64_t> head_dims;  // of q, k, v and o alike
+  // By head_dim: what its tiles take over their share of the cost by dimension. 1 where none is given.
+  std::map<int64_t, double> forward_factors, backward_factors;
+
+  Support takes(const Case& c) const;
+  KernelCost cost_of(int64_t head_dim) const;
 };
 
 struct Machine {
@@ -39,8 +44,9 @@ struct Machine {
   std::vector<Figure> figures;
 
   bool measured(const std::string& transport) const;  // whether every figure but other transports' is
-  // Throws an input error that lists the names if the kernel or the transport is not described.
-  simulate::Cluster cluster(const std::string& kernel, const std::string& transport) const;
+  // Throws an input error that lists the names if the kernel or the transport is not described, or says what
+  // the kernel takes if not the case's tensors.
+  simulate::Cluster cluster(const Case& c, const std::string& transport) const;
 };
 
 // Throws an input error that names the key and what is allowed.

@@ -127,14 +127,7 @@ record::ParallelRecord planned(const Case& c, const Schedule& schedule, const Pr
 simulate::Cluster cluster_of(const Case& c, const Machine& machine) {
   const std::string transport(name_of(c.parallelism.transport));
   const simulate::Cluster cluster =
-      machine.cluster(c.kernel, c.parallelism ? transport : machine.links.begin()->first);
-  const MachineKernel& kernel = machine.kernels.at(c.kernel);
-  std::vector<std::string_view> dtypes;
-  for (const DType dtype : kernel.dtypes) dtypes.push_back(name_of(dtype));
-  LONGSPAN_CHECK_INPUT(kernel.takes(c.dtype, c.head_dim),
-                       "{} takes {} and head_dim {} on {}, not {} and head_dim {}", c.kernel,
-                       fmt::join(dtypes, ", "), fmt::join(kernel.head_dims, ", "), machine.name,
-                       name_of(c.dtype), c.head_dim);
+      machine.cluster(c, c.parallelism ? transport : machine.links.begin()->first);
   const Topology topology = c.parallelism ? c.parallelism.topology() : Topology{};
   LONGSPAN_CHECK_INPUT(!c.parallelism || topology.devices <= machine.gpus_per_node,
                        "{} has {} GPUs a node, not {}; give --topology NODESx{}", machine.name,

@@ -237,9 +237,11 @@ std::string describe(const Parallelism& p) {
 
 std::string describe_strategy(const Parallelism& p) {
   std::string text = p.strategy;
-  const OptionValue *ulysses = p.options.find("ulysses"), *placement = p.options.find("placement");
+  const OptionValue *ulysses = p.options.find("ulysses"), *placement = p.options.find("placement"),
+                    *sharding = p.options.find("sharding");
   if (ulysses != nullptr) text += fmt::format(", ulysses {}", to_text(*ulysses));
   if (placement != nullptr && p.nodes > 1) text += fmt::format(", {}", to_text(*placement));
+  if (sharding != nullptr) text += fmt::format(", {}", to_text(*sharding));
   return text;
 }
 
