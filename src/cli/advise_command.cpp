@@ -118,8 +118,9 @@ void print_kernels(const Advice& advice) {
     if (std::find(known.begin(), known.end(), each.kernel) != known.end()) continue;
     std::string verdict =
         fmt::format("{} with {}", bench::format_seconds(each.time_s()), describe_strategy(each.parallelism));
-    if (!each.fits) verdict += ", which does not fit";
-    if (&each != &best) {
+    if (!each.fits) {
+      verdict += ", which does not fit";
+    } else if (&each != &best) {
       const std::string reason = reason_of(each, best);
       verdict += too_close(each, best)
                      ? ", too close to call"

@@ -82,7 +82,8 @@ mask, pass and length, and `choices`: for each problem the predicted and the mea
 
 ## `longspan advise --json`
 
-One object: `machine` as above, `mask`, `seqlen`, and `candidates`, the fastest first. Each has the axes of its strategy as a case does, and
+One object: `machine` as above, `mask`, `seqlen`, and `candidates`, the fastest first. Each has its `kernel`, the axes of its strategy as a case
+does, and
 
 | key | meaning |
 |---|---|
@@ -92,6 +93,8 @@ One object: `machine` as above, `mask`, `seqlen`, and `candidates`, the fastest 
 | `fits` | whether `memory_bytes` is within `--memory`; true without it |
 | `reason` | the part of the slowest rank's time that exceeds the fastest candidate's by the most |
 | `too_close` | within 3 % of the fastest: too close to call |
+
+`refused_kernels` says for each of the machine's kernels that was not tried why it does not take the tensors.
 
 `nearest_measured` lists, with `--measured`, for each pass of the fastest candidate the measured case that is most like it: `direction`,
 `case`, `measured_s`, `predicted_s`.
