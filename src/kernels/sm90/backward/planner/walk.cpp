@@ -18,8 +18,7 @@ constexpr int64_t kMostOfHead = int64_t{1} << 20;     // likewise, if a single q
 // Time, in tiles, until the last CTA is done.
 double simulate(const CompiledMap& map, std::span<const BackwardWork> items, const BackwardWalk& walk,
                 const WalkedBy& by) {
-  int32_t row_tiles = 0;
-  for (const DeviceRun& run : map.runs) row_tiles = std::max(row_tiles, run.column / by.rows + tiles_of(run));
+  const int32_t row_tiles = end_of_row_tiles(map, by.rows);
   std::vector<double> added(static_cast<size_t>(row_tiles) * static_cast<size_t>(by.group * by.kv_heads));
   std::vector<double> parts(static_cast<size_t>(map.row_tiles) * static_cast<size_t>(by.kv_heads));
   std::priority_queue<double, std::vector<double>, std::greater<>> free_at;
@@ -37,15 +36,9 @@ double simulate(const CompiledMap& map, std::span<const BackwardWork> items, con
     };
     const int32_t outer = walk.by_rows ? 1 : item.heads, inner = item.heads > 0 ? item.heads / outer : 0;
     for (int32_t head = 0; head < outer && inner > 0; ++head)
-      for (int32_t number = 0; number < item.runs; ++number) {
-        const DeviceRun& run =
-            map.runs[item.first_run +
-                     static_cast<uint32_t>(walk.descending ? item.runs - 1 - number : number)];
-        const int32_t tiles = tiles_of(run);
-        for (int32_t t = 0; t < tiles; ++t)
-          for (int32_t h = 0; h < inner; ++h)
-            visit(run.column / by.rows + (walk.descending ? tiles - 1 - t : t), head + h);
-      }
+      for_each_row_tile(map, item.first_run, item.runs, by.rows, walk.descending, [&](int32_t row_tile) {
+        for (int32_t h = 0; h < inner; ++h) visit(row_tile, head + h);
+      });
     if (item.heads < by.group) {
       double& before = parts[static_cast<size_t>(kv_head) * static_cast<size_t>(map.row_tiles) +
                              static_cast<size_t>(item.key_tile)];
@@ -70,6 +63,12 @@ int64_t visits_of(const CompiledMap& map, std::span<const BackwardWork> items) {
 }
 
 }  // namespace
+
+int32_t end_of_row_tiles(const CompiledMap& map, int32_t rows) {
+  int32_t end = 0;
+  for (const DeviceRun& run : map.runs) end = std::max(end, run.column / rows + tiles_of(run));
+  return end;
+}
 
 double time_walk(const CompiledMap& map, std::span<const BackwardWork> items, const BackwardWalk& walk,
                  const WalkedBy& all) {

@@ -14,6 +14,21 @@ struct BackwardWalk {
   friend bool operator==(const BackwardWalk&, const BackwardWalk&) = default;
 };
 
+// Calls visit(row tile) for the tiles of some runs, from the first run of an item on. Tiles of the map have
+// `rows` queries.
+template <class Visit>
+void for_each_row_tile(const CompiledMap& map, uint32_t first_run, int32_t runs, int32_t rows,
+                       bool descending, const Visit& visit) {
+  for (int32_t i = 0; i < runs; ++i) {
+    const DeviceRun& run = map.runs[first_run + static_cast<uint32_t>(descending ? runs - 1 - i : i)];
+    const int32_t tiles = tiles_of(run);
+    for (int32_t t = 0; t < tiles; ++t) visit(run.column / rows + (descending ? tiles - 1 - t : t));
+  }
+}
+
+// The end of the row tiles that any run visits.
+int32_t end_of_row_tiles(const CompiledMap& map, int32_t rows);
+
 struct WalkedBy {
   int32_t rows = 64;  // queries of a row tile
   int32_t group = 1;  // query heads of a KV head
