@@ -58,8 +58,9 @@ int64_t Stretch::grow(const LoweredRow& one, const ClippedBand& last, std::span<
   uint32_t first_entry = one.row.first_entry + static_cast<uint32_t>(one.row.entries);
   int64_t all_tiles = 0, all_steps = 0;
   const size_t most_entries = same_count + 5;  // full tiles and two partial ones
-  out_.entries.resize(first_entry + static_cast<size_t>(count) * most_entries);
-  MapEntry* to = out_.entries.data() + first_entry;
+  const size_t before = out_.entries.size();
+  out_.entries.resize(before + static_cast<size_t>(count) * most_entries);
+  MapEntry* to = out_.entries.data() + before;
   for (MapRow& to_row : rows.first(static_cast<size_t>(count))) {
     rest += high;
     if (rest >= wide) rest -= wide, column += wide, ++whole;
@@ -80,7 +81,7 @@ int64_t Stretch::grow(const LoweredRow& one, const ClippedBand& last, std::span<
     to_row = {first_row, first_entry, entries, cost_of(tiles, steps), static_cast<uint32_t>(high)};
     first_entry += static_cast<uint32_t>(entries);
   }
-  out_.entries.resize(first_entry);
+  out_.entries.resize(static_cast<size_t>(to - out_.entries.data()));
   out_.tiles += all_tiles, out_.steps += all_steps;
   return count;
 }
@@ -107,8 +108,9 @@ int64_t Stretch::slide(const LoweredRow& one, const ClippedBand& last, std::span
   }
   const auto entries = static_cast<size_t>(row.entries);
   uint32_t first_entry = row.first_entry + static_cast<uint32_t>(entries);
-  out_.entries.resize(first_entry + static_cast<size_t>(count) * entries);
-  MapEntry* to = out_.entries.data() + first_entry;
+  const size_t before = out_.entries.size();
+  out_.entries.resize(before + static_cast<size_t>(count) * entries);
+  MapEntry* to = out_.entries.data() + before;
   int32_t moved = 0;
   for (MapRow& to_row : rows.first(static_cast<size_t>(count))) {
     moved += static_cast<int32_t>(height);
