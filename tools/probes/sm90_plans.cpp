@@ -69,7 +69,7 @@ double share_visible(const Problem& problem, double pairs) {
 }
 
 void print_forward_work(const Problem& problem, const std::string& name) {
-  const ForwardShape shape = choose_forward_shape(problem, an_h200());
+  const ForwardShape shape = choose_forward_shape(problem);
   const ForwardMap map = lower_forward(*problem.masks, shape.tile_shape(), shape.row_tiles);
   const auto units = static_cast<double>(problem.heads_q / shape.pack);
   const double items = static_cast<double>(map.row_tiles) * units,
