@@ -53,7 +53,8 @@ void add_sinks(const Problem& problem, const Samples& samples, ForwardReference&
       const double share = std::exp(lse - with_sink);  // 0 for a row without keys
       double* const o = &reference.o.values[place * static_cast<size_t>(dim)];
       for (int64_t d = 0; d < dim; ++d) o[d] *= share;
-      for (auto* list : {&reference.o.spread, &reference.o.cancelled, &reference.o.scores, &reference.lse_scores})
+      for (auto* list :
+           {&reference.o.spread, &reference.o.cancelled, &reference.o.scores, &reference.lse_scores})
         (*list)[place] *= share;
       double& largest = reference.largest[place];
       if (std::isinf(lse) || std::abs(sink) > std::abs(largest)) largest = sink;
