@@ -126,6 +126,7 @@ std::vector<std::string> kernels_for(const Case& problem, const Machine& machine
     }
   }
   std::vector<std::string> reasons;
+  reasons.reserve(refused.size());
   for (const auto& [name, reason] : refused) reasons.push_back(fmt::format("{} {}", name, reason));
   LONGSPAN_CHECK_INPUT(!kernels.empty(), "{} on {}", fmt::join(reasons, "; "), machine.name);
   return kernels;
