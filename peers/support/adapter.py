@@ -52,8 +52,8 @@ class Plan:
 
     forward(q, k, v) takes [tokens, heads, head_dim] and returns o, with q's shape (and v's head_dim). It keeps what lse and backward need. lse()
     returns the natural log-sum-exp of the last forward, with sinks, [heads_q, tokens_q]; it is never timed. backward(dout) returns the
-    gradients of the last forward, (dq, dk, dv), with the inputs' shapes; with sinks it computes their gradients, too. A different order of axes is a view and costs
-    nothing. Nothing is converted inside the timed region for longspan's sake.
+    gradients of the last forward, (dq, dk, dv), with the inputs' shapes; with sinks it computes their gradients, too. A different order of
+    axes is a view and costs nothing. Nothing is converted inside the timed region for longspan's sake.
     """
 
     def prepare(self, q, k, v, dout):

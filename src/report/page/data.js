@@ -149,7 +149,7 @@ const bitsOf = (c) => !anyDeterministic ? '' : c.deterministic ? 'same bits' : '
 // series.
 const optionKeys = unique(cases.flatMap((c) => Object.keys(c.options)));
 const extraKeys = unique(cases.flatMap((c) => Object.keys(c.extra)));
-// Those of plain attention, too: a case without a value has plain scores, which do not compete with others.
+// A case without these keys is plain attention. It shows 'none', so that it does not compete with cases that have them.
 const scoreKeys = ['head_dim_v', 'sinks', 'softcap', 'alibi'];
 const extraOf = (key) => (c) => known(c.extra[key]) ? c.extra[key] : scoreKeys.includes(key) ? 'none' : undefined;
 const contextAxes = [
