@@ -57,7 +57,7 @@ std::vector<Chunk> cut(const Problem& problem, int64_t number) {
   return chunks;
 }
 
-// Deals the same number of chunks to each rank.
+// Gives the same number of chunks to each rank.
 class Dealer {
  public:
   Dealer(const std::vector<Chunk>& chunks, int ranks)
@@ -65,7 +65,29 @@ class Dealer {
         tokens_per_chunk_(static_cast<double>(chunks.back().tokens.end) / static_cast<double>(chunks.size())),
         hands_(static_cast<size_t>(ranks), Hand{{}, 0, Bits(chunks.front().needs.size())}) {}
 
+  // Chunks dealt by load, or runs of neighbours where these cost less: with windows they have few keys to
+  // receive.
   std::vector<std::vector<int32_t>> deal() {
+    deal_by_load();
+    std::vector<Hand> runs = neighbours();
+    if (cost_of(runs) < cost_of(hands_)) hands_ = std::move(runs);
+    std::vector<std::vector<int32_t>> dealt;
+    for (Hand& hand : hands_) {
+      std::sort(hand.chunks.begin(), hand.chunks.end());
+      dealt.push_back(hand.chunks);
+    }
+    return dealt;
+  }
+
+ private:
+  struct Hand {
+    std::vector<int32_t> chunks;
+    double area;
+    Bits needs;
+  };
+
+  // The heaviest chunk first, each to the rank where it costs least.
+  void deal_by_load() {
     std::vector<int32_t> order(chunks_.size());
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(),
@@ -81,25 +103,38 @@ class Dealer {
         const double price = price_of(hand, chunk, best == nullptr ? kNoLimit : least);
         if (price < least || best == nullptr) best = &hand, least = price;
       }
-      best->chunks.push_back(chunk);
-      best->area += chunks_[chunk].area;
-      merge(best->needs, chunks_[chunk].needs);
+      take(*best, chunk);
     }
     improve();
-    std::vector<std::vector<int32_t>> dealt;
-    for (Hand& hand : hands_) {
-      std::sort(hand.chunks.begin(), hand.chunks.end());
-      dealt.push_back(hand.chunks);
-    }
-    return dealt;
   }
 
- private:
-  struct Hand {
-    std::vector<int32_t> chunks;
-    double area;
-    Bits needs;
-  };
+  std::vector<Hand> neighbours() const {
+    std::vector<Hand> runs(hands_.size(), Hand{{}, 0, Bits(chunks_.front().needs.size())});
+    for (size_t i = 0; i < chunks_.size(); ++i)
+      take(runs[i * runs.size() / chunks_.size()], static_cast<int32_t>(i));
+    return runs;
+  }
+
+  void take(Hand& hand, int32_t chunk) const {
+    hand.chunks.push_back(chunk);
+    hand.area += chunks_[chunk].area;
+    merge(hand.needs, chunks_[chunk].needs);
+  }
+
+  // Of the slowest rank: its pairs, and the KV that it receives.
+  double cost_of(const std::vector<Hand>& hands) const {
+    double most = 0;
+    for (const Hand& hand : hands) {
+      Bits foreign(chunks_.front().needs.size());
+      for (const int32_t chunk : hand.chunks) merge(foreign, chunks_[chunk].needs);
+      for (const int32_t chunk : hand.chunks)
+        foreign[static_cast<size_t>(chunk) / 64] &= ~(uint64_t{1} << (chunk % 64));
+      int64_t received = 0;
+      for (const uint64_t word : foreign) received += ones(word);
+      most = std::max(most, hand.area + kPairsPerToken * tokens_per_chunk_ * static_cast<double>(received));
+    }
+    return most;
+  }
 
   static void merge(Bits& to, const Bits& from) {
     for (size_t i = 0; i < to.size(); ++i) to[i] |= from[i];

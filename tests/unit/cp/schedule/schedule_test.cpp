@@ -346,6 +346,18 @@ TEST(Balanced, HidesTravelBehindOtherHeads) {
   EXPECT_EQ(strategy_from_name("balanced").schedule(problem, {1, 4}, {}).forward.size(), 1u);
 }
 
+// Under a window, neighbouring chunks need hardly any keys of other ranks, and have the same load.
+TEST(Balanced, GivesRanksNeighboursUnderAWindow) {
+  const Problem window = cp_problem("sliding_window_causal", 4096, 8, 8);  // 512 keys before a row
+  const auto owned = strategy_from_name("balanced").schedule(window, {1, 4}, {}).owned;
+  for (int64_t rank = 0; rank < 4; ++rank)
+    EXPECT_EQ(set_of(owned[static_cast<size_t>(rank)]), (Ranges{{1024 * rank, 1024 * (rank + 1)}}));
+  // Where neighbours differ in load, they are dealt out.
+  const Problem causal = cp_problem("causal", 4096, 8, 8);
+  const auto dealt = strategy_from_name("balanced").schedule(causal, {1, 4}, {}).owned;
+  for (const Ranges& rank : dealt) EXPECT_GT(set_of(rank).size(), 1u);
+}
+
 // Between nodes, rows that see only their own rank's keys attend while the first remote keys arrive.
 TEST(Balanced, HidesTravelBetweenNodesBehindRowsThatNeedNone) {
   PatternOptions options;
