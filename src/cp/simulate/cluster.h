@@ -14,8 +14,10 @@ struct Clock {
 
 // The memory of one GPU, for what the executor does beside attention.
 struct MemoryCost {
-  double bytes_per_s = 1;  // packing, merging, converting; a kernel's reading and writing of partial results
-  double operation_s = 0;  // each such operation but a kernel's, and each exchange that is posted
+  double bytes_per_s = 1;          // packing, merging, converting
+  double operation_s = 0;          // each such operation, and each exchange that is posted
+  double partial_bytes_per_s = 0;  // a kernel's reading and writing of partial results; 0: bytes_per_s
+  double start_s = 0;              // from the start of a pass until the first operation
 };
 
 // Links. A rank's port connects it to its node, and a network interface to other nodes.

@@ -149,7 +149,9 @@ class RankWriter {
         keys_to_convert_ += own_share(attend.kv) * keys;
       }
     }
-    step.memory_s = traffic / cluster_.memory.bytes_per_s;
+    const MemoryCost& memory = cluster_.memory;
+    step.memory_s =
+        traffic / (memory.partial_bytes_per_s > 0 ? memory.partial_bytes_per_s : memory.bytes_per_s);
     add(step);
     touch_memory(StepKind::kMerge, merged);
   }

@@ -52,6 +52,27 @@ TEST(Simulate, OneRankTakesTheTimeOfItsAttend) {
   EXPECT_DOUBLE_EQ(simulated(plan, Direction::kForward, plain_cluster(), 3).time_s, 3);
 }
 
+TEST(Simulate, APassBeginsOnceAllRanksHaveStarted) {
+  Cluster cluster = plain_cluster();
+  cluster.memory.start_s = 0.5;
+  const Timeline timeline = simulated(planned("ring-p2p", "full", {1, 1}), Direction::kForward, cluster, 3);
+  EXPECT_DOUBLE_EQ(timeline.time_s, 3.5);
+  EXPECT_DOUBLE_EQ(timeline.ranks[0].compute_s, 3);
+}
+
+// The kernel of a ring reads what it merges with in all attends but the first, in fp32.
+TEST(Simulate, PartialResultsHaveARateOfTheirOwn) {
+  const Planned plan = planned("ring-p2p", "full", {1, 2});
+  Cluster cluster = plain_cluster(1e18);
+  const double before_s = simulated(plan, Direction::kForward, cluster, 3).time_s;
+  cluster.memory.partial_bytes_per_s = kRate;
+  const Problem& problem = plan.problem;
+  const double rows = static_cast<double>(problem.tokens_q / 2 * problem.heads_q * problem.dim_v());
+  const double wider = 4 - static_cast<double>(size_of(problem.dtype));
+  const double after_s = simulated(plan, Direction::kForward, cluster, 3).time_s;
+  EXPECT_NEAR(after_s - before_s, (4 + wider) * rows / kRate, 1e-6);
+}
+
 TEST(Simulate, ARingHidesTransfersThatAreShorterThanItsAttends) {
   const Planned plan = planned("ring-p2p", "full", {1, 4});
   const double hop_s = most_sent(plan, Direction::kForward) / 3 / kRate;
