@@ -289,6 +289,11 @@ def test_graphs_and_streams():
     assert all(torch.equal(o, expected) for o in outputs)
 
 
+def close(a, b):
+    """Equal but for sums in another order, which bf16 then rounds the other way."""
+    return torch.allclose(a, b, rtol=2 ** -7, atol=2e-2)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("head_dim", [64, 128])
@@ -318,12 +323,10 @@ def test_graphs_follow_a_plan(head_dim, deterministic):
             assert plan.update_(mask, graphs=[graph]) is plan
         graph.replay()
         expected = both(longspan.plan(mask, (8, 2), head_dim, deterministic=deterministic))
-        for a, b in zip(got, expected):
-            assert largest(a, b) < 2e-2
+        assert all(map(close, got, expected))
     graph.instantiate()  # again: of the plan's last mask
     graph.replay()
-    for a, b in zip(got, expected):
-        assert largest(a, b) < 2e-2
+    assert all(map(close, got, expected))
     with pytest.raises(ValueError, match="captured no call"):
         longspan.plan(masks[0], (8, 2), head_dim, graphs=True).update_(masks[1], graphs=[graph])
     with pytest.raises(ValueError, match="graphs=True"):
