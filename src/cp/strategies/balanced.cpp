@@ -65,12 +65,15 @@ class Dealer {
         tokens_per_chunk_(static_cast<double>(chunks.back().tokens.end) / static_cast<double>(chunks.size())),
         hands_(static_cast<size_t>(ranks), Hand{{}, 0, Bits(chunks.front().needs.size())}) {}
 
-  // Chunks dealt by load, or runs of neighbours where these cost less: with windows they have few keys to
-  // receive.
+  // Chunks dealt by load; or runs of neighbours where these have the same load and receive fewer keys, as
+  // with windows.
   std::vector<std::vector<int32_t>> deal() {
+    constexpr double kNearlyTheSame = 1.04;
     deal_by_load();
     std::vector<Hand> runs = neighbours();
-    if (cost_of(runs) < cost_of(hands_)) hands_ = std::move(runs);
+    if (most_pairs(runs) <= kNearlyTheSame * most_pairs(hands_) &&
+        most_received(runs) < most_received(hands_))
+      hands_ = std::move(runs);
     std::vector<std::vector<int32_t>> dealt;
     for (Hand& hand : hands_) {
       std::sort(hand.chunks.begin(), hand.chunks.end());
@@ -121,9 +124,15 @@ class Dealer {
     merge(hand.needs, chunks_[chunk].needs);
   }
 
-  // Of the slowest rank: its pairs, and the KV that it receives.
-  double cost_of(const std::vector<Hand>& hands) const {
+  static double most_pairs(const std::vector<Hand>& hands) {
     double most = 0;
+    for (const Hand& hand : hands) most = std::max(most, hand.area);
+    return most;
+  }
+
+  // Chunks of keys that the rank with the most has to receive.
+  int64_t most_received(const std::vector<Hand>& hands) const {
+    int64_t most = 0;
     for (const Hand& hand : hands) {
       Bits foreign(chunks_.front().needs.size());
       for (const int32_t chunk : hand.chunks) merge(foreign, chunks_[chunk].needs);
@@ -131,7 +140,7 @@ class Dealer {
         foreign[static_cast<size_t>(chunk) / 64] &= ~(uint64_t{1} << (chunk % 64));
       int64_t received = 0;
       for (const uint64_t word : foreign) received += ones(word);
-      most = std::max(most, hand.area + kPairsPerToken * tokens_per_chunk_ * static_cast<double>(received));
+      most = std::max(most, received);
     }
     return most;
   }

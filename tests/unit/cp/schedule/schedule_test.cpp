@@ -348,7 +348,11 @@ TEST(Balanced, HidesTravelBehindOtherHeads) {
 
 // Under a window, neighbouring chunks need hardly any keys of other ranks, and have the same load.
 TEST(Balanced, GivesRanksNeighboursUnderAWindow) {
-  const Problem window = cp_problem("sliding_window_causal", 4096, 8, 8);  // 512 keys before a row
+  Problem window = cp_problem("full", 4096, 8, 8);
+  PatternOptions options;
+  options.seqlen = 4096;
+  options.values.set("window", TokenPair{200, {}});  // keys before a row
+  window.masks = std::make_shared<HeadMasks>(draw_mask("sliding_window_causal", options).masks);
   const auto owned = strategy_from_name("balanced").schedule(window, {1, 4}, {}).owned;
   for (int64_t rank = 0; rank < 4; ++rank)
     EXPECT_EQ(set_of(owned[static_cast<size_t>(rank)]), (Ranges{{1024 * rank, 1024 * (rank + 1)}}));
