@@ -273,7 +273,7 @@ void add_simulate_command(CLI::App& program) {
       "1M "
       "--transport nccl\n"
       "  longspan simulate --machine data/machines/h200.json --against "
-      "results/nvidia-h200-x4/2026-11-22-cp.jsonl");
+      "results/nvidia-h200-x4/2026-11-26-cp.jsonl");
   command->callback([options] {
     const Machine machine = bench::read_machine(options->machine);
     options->against.empty() ? simulate_case(*options, machine) : compare_with_results(*options, machine);

@@ -277,7 +277,6 @@ Machine machine_from_json(const Json& json) {
   memory.figure("operation_s", machine.memory.operation_s);
   if (memory.has("partial_bytes_per_s"))
     memory.figure("partial_bytes_per_s", machine.memory.partial_bytes_per_s, kLeastRate);
-  if (memory.has("start_s")) memory.figure("start_s", machine.memory.start_s);
   clock.refuse_other_keys();
   memory.refuse_other_keys();
   file.each("links", [&](const std::string& transport, const Reader& links) {

@@ -17,7 +17,6 @@ struct MemoryCost {
   double bytes_per_s = 1;          // packing, merging, converting
   double operation_s = 0;          // each such operation, and each exchange that is posted
   double partial_bytes_per_s = 0;  // a kernel's reading and writing of partial results; 0: bytes_per_s
-  double start_s = 0;              // from the start of a pass until the first operation
 };
 
 // Links. A rank's port connects it to its node, and a network interface to other nodes.

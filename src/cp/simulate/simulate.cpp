@@ -54,8 +54,7 @@ class Simulator {
   Timeline run() {
     for (const Flow& flow : program_.flows)
       network_.add_flow(flow.bytes, links_.of(flow.src, flow.dst, program_.beside[flow.exchange]));
-    for (size_t rank = 0; rank < ranks_; ++rank)
-      schedule(cluster_.memory.start_s, Event::kRank, static_cast<int32_t>(rank));
+    for (size_t rank = 0; rank < ranks_; ++rank) schedule(0, Event::kRank, static_cast<int32_t>(rank));
     while (true) {
       const double event_s = events_.empty() ? kNever : events_.top().time_s;
       const double flow_s = network_.next_end_s();

@@ -52,14 +52,6 @@ TEST(Simulate, OneRankTakesTheTimeOfItsAttend) {
   EXPECT_DOUBLE_EQ(simulated(plan, Direction::kForward, plain_cluster(), 3).time_s, 3);
 }
 
-TEST(Simulate, APassBeginsOnceAllRanksHaveStarted) {
-  Cluster cluster = plain_cluster();
-  cluster.memory.start_s = 0.5;
-  const Timeline timeline = simulated(planned("ring-p2p", "full", {1, 1}), Direction::kForward, cluster, 3);
-  EXPECT_DOUBLE_EQ(timeline.time_s, 3.5);
-  EXPECT_DOUBLE_EQ(timeline.ranks[0].compute_s, 3);
-}
-
 // The kernel of a ring reads what it merges with in all attends but the first, in fp32.
 TEST(Simulate, PartialResultsHaveARateOfTheirOwn) {
   const Planned plan = planned("ring-p2p", "full", {1, 2});
