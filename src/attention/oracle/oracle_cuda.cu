@@ -337,7 +337,8 @@ ForwardReference reference_forward_cuda(const Problem& problem, const OracleInpu
   LONGSPAN_CUDA_LAUNCHED();
   return {.o = o.rows(work.terms),
           .lse = download(lse, work.items.size()),
-          .largest = download(largest, work.items.size())};
+          .largest = download(largest, work.items.size()),
+          .lse_scores = {}};
 }
 
 BackwardReference reference_backward_cuda(const Problem& problem, const OracleInputs& inputs,
