@@ -81,6 +81,8 @@ class BandList {
     return band;
   }
 
+  Range columns(size_t index) const { return {keys_[index].begin, keys_[index].end}; }  // of a band
+
   size_t bytes() const;
   friend bool operator==(const BandList&, const BandList&) = default;
 

@@ -38,7 +38,6 @@ namespace {
 
 using sm90::ForwardPlan;
 using sm90::ForwardShape;
-using sm90::RowTiles;
 
 Device first_gpu() {
   for (const Device& device : devices())

@@ -1,15 +1,21 @@
-// Lowering: a sweep over the row tiles that tracks the bands reaching the current tile.
+// Lowering to tile maps: a sweep over all row tiles, and what is simpler than a sweep.
 #include "mask/lowering/lower.h"
 
 #include <algorithm>
-#include <bit>
+#include <array>
+#include <limits>
+#include <numeric>
 #include <optional>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "mask/chunks.h"
+#include "mask/lowering/heaviest_first.h"
 #include "mask/lowering/partial_table.h"
+#include "mask/lowering/sweep.h"
 
 namespace longspan {
 namespace {
@@ -23,224 +29,91 @@ int64_t floor_div(int64_t a, int64_t b) {
   return static_cast<uint32_t>(a) / static_cast<uint32_t>(b);
 }
 
-// Writes the runs of one row tile after another, each from left to right.
-template <class NumberOf>
+// Writes the runs of a map, for a Sweep.
 class RunWriter {
  public:
-  RunWriter(TileMap& map, const NumberOf& number_of) : map_(map), number_of_(number_of) {
-    runs_.reserve(4 * map.tiles.size());  // enough for many masks
+  using Item = Run;
+  static constexpr size_t kRoom = 32;
+  using PartialItems = std::array<Run, 1>;
+
+  RunWriter(int64_t row_tiles, TileMap& map) : map_(map) {
+    map.tiles.reserve(static_cast<size_t>(row_tiles));
+    map.offsets.reserve(static_cast<size_t>(row_tiles) + 1);
+    map.offsets.push_back(0);
+    runs_.reserve(4 * static_cast<size_t>(row_tiles));  // enough for many masks
   }
 
-  void begin(int64_t row_tile, const Range& rows) {
-    row_tile_ = row_tile, rows_ = rows.size(), tiles_ = 0;
-    last_is_full_ = false;
+  void begin() { tiles_ = 0; }
+  void push_full(int32_t tile, int32_t count) {
+    runs_.push_back({tile, count});
+    tiles_ += count;
+  }
+  void extend_full(int32_t count) {
+    runs_.back().code += count;
+    tiles_ += count;
+  }
+  void push_partial(int32_t tile, int32_t number) {
+    runs_.push_back({tile, -number});
+    tiles_ += 1;
   }
   void end() {
-    map_.tiles[static_cast<size_t>(row_tile_)] = tiles_;
-    map_.offsets[static_cast<size_t>(row_tile_) + 1] = static_cast<int64_t>(runs_.size());
+    map_.tiles.push_back(tiles_);
+    map_.offsets.push_back(static_cast<int64_t>(runs_.size()));
+  }
+  Run* room() { return room_.data(); }
+  void end(const Run* to, const ListSums& sums) {
+    for (const Run* run = room_.data(); run != to; ++run) runs_.push_back({run->tile, run->code});
+    tiles_ = sums.tiles;
+    end();
+  }
+  void repeat(int64_t count) {
+    for (const size_t runs = last_count(); count > 0; --count) {
+      for (size_t i = 0; i < runs; ++i) runs_.push_back(Run(last_item(i)));
+      end();
+    }
   }
   std::vector<Run> take() { return runs_.take(); }
 
-  void add_full(int64_t tile, int64_t count) {
-    tiles_ += static_cast<int32_t>(count);
-    if (last_is_full_ && runs_.back().tile + runs_.back().code == tile)
-      runs_.back().code += static_cast<int32_t>(count);
-    else
-      runs_.push_back({static_cast<int32_t>(tile), static_cast<int32_t>(count)});
-    last_is_full_ = true;
-  }
+  ListSums sums() const { return sums_of_full(tiles_); }
+  size_t count() const { return runs_.size() - static_cast<size_t>(map_.offsets.back()); }
+  Run back() { return runs_.back(); }
+  size_t last_count() const { return runs_.size() - static_cast<size_t>(map_.offsets.end()[-2]); }
+  Run last_item(size_t i) { return runs_[static_cast<size_t>(map_.offsets.end()[-2]) + i]; }
 
-  void add_piece(int64_t tile, const TilePiece& piece) {
-    // Drop bounds that hide nothing: with a bound, a piece counts as partial.
-    if (piece.rectangular() && piece.area() == area_of(tile)) return add_full(tile, 1);
-    add_partial(tile, {&piece, 1});
-  }
-
-  void add_pieces(int64_t tile, std::span<const TilePiece> pieces) {
-    if (pieces.size() == 1) return add_piece(tile, pieces.front());
-    int64_t area = 0;
-    for (const TilePiece& piece : pieces) area += piece.area();
-    if (area == area_of(tile)) return add_full(tile, 1);
-    add_partial(tile, pieces);
-  }
+  static ListSums sums_of_full(int32_t tiles) { return {tiles, 0}; }
+  static ListSums sums_of_partial(int32_t) { return {1, 0}; }
+  static PartialItems partial(int32_t number) { return {{{0, -number}}}; }
+  static int32_t& place(Run& run) { return run.tile; }
+  static size_t items_at(const Run&) { return 1; }
 
  private:
-  int64_t area_of(int64_t tile) const {
-    const int64_t width = map_.shape.columns;
-    return rows_ * std::min(width, map_.columns - tile * width);
-  }
-
-  void add_partial(int64_t tile, std::span<const TilePiece> pieces) {
-    tiles_ += 1;
-    runs_.push_back({static_cast<int32_t>(tile), -number_of_(pieces)});
-    last_is_full_ = false;
-  }
-
   TileMap& map_;
-  const NumberOf& number_of_;
   Chunks<Run> runs_{size_t{1} << 17};
-  int64_t row_tile_ = 0, rows_ = 0;
-  int32_t tiles_ = 0;
-  bool last_is_full_ = false;
+  std::array<Run, kRoom> room_;
+  int32_t tiles_ = 0;  // of the last row tile
 };
 
-// The column tiles of one row tile that several bands touch. Each entry holds the number of full tiles that
-// start there, or a list of the pieces that bands show of it. A bitmap of the touched tiles yields them in
-// order without sorting.
-class RowOfTiles {
- public:
-  explicit RowOfTiles(int64_t tiles) : slots_(tiles), touched_(ceil_div(tiles, 64)) {}
-
-  void add_full(int64_t tile, int64_t count) {
-    touch(tile);
-    slots_[tile].full = static_cast<int32_t>(count);
-  }
-
-  void add_piece(int64_t tile, const TilePiece& piece) {
-    touch(tile);
-    pieces_.push_back({piece, slots_[tile].head});
-    slots_[tile].head = static_cast<int32_t>(pieces_.size()) - 1;
-  }
-
-  // Passes all entries to the writer, from left to right, and clears itself.
-  template <class Writer>
-  void drain(Writer& writer) {
-    for (int64_t word = first_; word < last_; ++word) {
-      for (; touched_[word] != 0; touched_[word] &= touched_[word] - 1) {
-        const int64_t tile = word * 64 + std::countr_zero(touched_[word]);
-        const Slot slot = std::exchange(slots_[tile], Slot{});
-        if (slot.full > 0) {
-          writer.add_full(tile, slot.full);
-          continue;
-        }
-        shown_.clear();
-        for (int32_t i = slot.head; i >= 0; i = pieces_[i].next) shown_.push_back(pieces_[i].shown);
-        writer.add_pieces(tile, shown_);
-      }
-    }
-    pieces_.clear();
-    first_ = std::numeric_limits<int64_t>::max();
-    last_ = 0;
-  }
-
- private:
-  struct Slot {
-    int32_t head = -1, full = 0;
-  };
-  struct ListedPiece {
-    TilePiece shown;
-    int32_t next = -1;
-  };
-
-  void touch(int64_t tile) {
-    const int64_t word = tile / 64;
-    touched_[word] |= uint64_t{1} << (tile % 64);
-    first_ = std::min(first_, word);
-    last_ = std::max(last_, word + 1);
-  }
-
-  std::vector<Slot> slots_;
-  std::vector<uint64_t> touched_;
-  std::vector<ListedPiece> pieces_;
-  std::vector<TilePiece> shown_;
-  int64_t first_ = std::numeric_limits<int64_t>::max(), last_ = 0;  // range of bitmap words in use
-};
-
-// Splits one band's share of a row tile into full tiles and pieces of tiles, from left to right.
-class Splitter {
- public:
-  explicit Splitter(const TileMap& map) : width_(map.shape.columns) {}
-
-  template <class Sink>
-  void split(const Band& band, const Range& tile_rows, Sink& sink) const {
-    const Band slice = Band{intersection(band.q, tile_rows), band.k, band.lo, band.hi}.normalized();
-    const int64_t first = floor_div(slice.k.begin, width_),
-                  last = floor_div(slice.k.end + width_ - 1, width_);
-    // Both interval ends only move right from row to row. So the begin of the last row and the end of the
-    // first row bound the columns that all rows see.
-    Range full{last, last};
-    if (slice.q == tile_rows) {
-      const int64_t begin = slice.columns(slice.q.end - 1).begin, end = slice.columns(slice.q.begin).end;
-      full = {floor_div(begin + width_ - 1, width_), floor_div(end, width_)};
-      if (full.empty()) full = {last, last};
-    }
-    for (int64_t tile = first; tile < full.begin; ++tile)
-      sink.add_piece(tile, piece(slice, tile_rows.begin, tile));
-    if (!full.empty()) sink.add_full(full.begin, full.size());
-    for (int64_t tile = full.end; tile < last; ++tile)
-      sink.add_piece(tile, piece(slice, tile_rows.begin, tile));
-  }
-
- private:
-  TilePiece piece(const Band& slice, int64_t first_row, int64_t tile) const {
-    const int64_t first_column = tile * width_;
-    Band part = slice;
-    part.k = intersection(part.k, {first_column, first_column + width_});
-    const bool rectangle = slice.rectangular();
-    if (!rectangle) part = part.normalized();
-    TilePiece piece{
-        static_cast<uint16_t>(part.q.begin - first_row), static_cast<uint16_t>(part.q.end - first_row),
-        static_cast<uint16_t>(part.k.begin - first_column), static_cast<uint16_t>(part.k.end - first_column)};
-    const int64_t shift = first_column - first_row;
-    if (part.lo != kUnboundedBelow) piece.lo = static_cast<int32_t>(part.lo - shift);
-    if (part.hi != kUnboundedAbove) piece.hi = static_cast<int32_t>(part.hi - shift);
-    return piece;
-  }
-
-  int64_t width_;
-};
-
-// Most tiles first, ties by index. A counting sort, since tile counts are bounded by the row length.
-std::vector<int32_t> heaviest_first(const std::vector<int32_t>& tiles) {
-  const int32_t most = tiles.empty() ? 0 : *std::max_element(tiles.begin(), tiles.end());
-  std::vector<int32_t> place(static_cast<size_t>(most) + 2), order(tiles.size());
-  for (const int32_t count : tiles) ++place[static_cast<size_t>(most - count) + 1];
-  for (size_t i = 1; i < place.size(); ++i) place[i] += place[i - 1];
-  for (size_t t = 0; t < tiles.size(); ++t)
-    order[static_cast<size_t>(place[static_cast<size_t>(most - tiles[t])]++)] = static_cast<int32_t>(t);
-  return order;
+void set_order(TileMap& map) {
+  map.order.resize(map.tiles.size());
+  std::iota(map.order.begin(), map.order.end(), 0);
+  sort_heaviest_first(std::span(map.order),
+                      [&](int32_t t) { return static_cast<uint32_t>(map.tiles[static_cast<size_t>(t)]); });
 }
 
-void check_shape(TileShape shape) {
-  for (int32_t side : {shape.rows, shape.columns})
-    LONGSPAN_CHECK(1 <= side && side <= 65535, "tile {} x {}: its sides must be 1 to 65535", shape.rows,
-                   shape.columns);
-}
-
-// Writes the runs of bands ordered by their first rows; number_of(pieces) is called for each partial tile.
-template <class Bands, class NumberOf>
-TileMap sweep(int64_t rows, int64_t columns, const Bands& bands, TileShape shape, const NumberOf& number_of) {
+TileMap empty_map(const Tiling& grid) {
   TileMap map;
-  map.shape = shape;
-  map.rows = rows;
-  map.columns = columns;
-  const int64_t row_tiles = ceil_div(map.rows, shape.rows);
-  map.tiles.assign(row_tiles, 0);
-  map.offsets.assign(row_tiles + 1, 0);
+  map.shape = grid.shape;
+  map.rows = grid.rows;
+  map.columns = grid.columns;
+  return map;
+}
 
-  RunWriter writer(map, number_of);
-  RowOfTiles row_of_tiles(map.column_tiles());
-  const Splitter splitter(map);
-  std::vector<Band> active;
-  auto next = bands.begin();
-  for (int64_t t = 0; t < row_tiles; ++t) {
-    const Range tile_rows{t * shape.rows, std::min((t + 1) * shape.rows, map.rows)};
-    std::erase_if(active, [&](const Band& band) { return band.q.end <= tile_rows.begin; });
-    for (; next != bands.end() && (*next).q.begin < tile_rows.end; ++next) {
-      active.push_back(*next);
-      map.area += active.back().area();
-    }
-    writer.begin(t, tile_rows);
-    if (active.size() == 1) {
-      splitter.split(active.front(), tile_rows, writer);
-    } else {
-      for (const Band& band : active) splitter.split(band, tile_rows, row_of_tiles);
-      row_of_tiles.drain(writer);
-    }
-    writer.end();
-  }
+TileMap sweep(const BandList& bands, const Tiling& grid, PartialNumbers& partials) {
+  TileMap map = empty_map(grid);
+  RunWriter writer(grid.row_tiles(), map);
+  Sweep<RunWriter>(bands, grid, {0, grid.row_tiles(), 0, {}}, partials, writer).run();
   map.runs = writer.take();
-  map.order = heaviest_first(map.tiles);
+  set_order(map);
   return map;
 }
 
@@ -251,19 +124,21 @@ PartialTable& table_for(TileShape shape) {
   return table;
 }
 
-template <class Bands>
-TileSketch sketch_bands(int64_t rows, int64_t columns, const Bands& bands, TileShape shape) {
-  check_shape(shape);
-  TileSketch sketch;
-  sketch.map = sweep(rows, columns, bands, shape, [&](std::span<const TilePiece> pieces) {
-    sketch.pieces.insert(sketch.pieces.end(), pieces.begin(), pieces.end());
-    sketch.ends.push_back(sketch.pieces.size());
-    LONGSPAN_CHECK(sketch.ends.size() <= static_cast<size_t>(std::numeric_limits<int32_t>::max()),
-                   "a tile map of {} partial tiles", sketch.ends.size());
-    return static_cast<int32_t>(sketch.ends.size()) - 1;
-  });
-  return sketch;
-}
+// Numbers each partial tile that a sweep meets anew.
+class SketchedPartials final : public PartialNumbers {
+ public:
+  explicit SketchedPartials(TileSketch& sketch) : sketch_(sketch) {}
+  int32_t number_of(std::span<const TilePiece> pieces) override {
+    sketch_.pieces.insert(sketch_.pieces.end(), pieces.begin(), pieces.end());
+    sketch_.ends.push_back(sketch_.pieces.size());
+    LONGSPAN_CHECK(sketch_.ends.size() <= static_cast<size_t>(std::numeric_limits<int32_t>::max()),
+                   "a tile map of {} partial tiles", sketch_.ends.size());
+    return static_cast<int32_t>(sketch_.ends.size()) - 1;
+  }
+
+ private:
+  TileSketch& sketch_;
+};
 
 // Calls visit(row tile, first column tile, last column tile) for each row tile of each block of the
 // transposed mask, from left to right within a row tile. Returns false at once if a block is not a multiple
@@ -296,10 +171,7 @@ bool visit_transposed_blocks(const Mask& mask, TileShape shape, const Visit& vis
 // of each column come in order: a counting pass, then a writing pass.
 std::optional<TileMap> lower_transposed_blocks(const Mask& mask, TileShape shape) {
   if (!mask.bands().rectangular()) return std::nullopt;
-  TileMap map;
-  map.shape = shape;
-  map.rows = mask.columns();
-  map.columns = mask.rows();
+  TileMap map = empty_map(Tiling::grid(mask.columns(), mask.rows(), shape));
   map.area = mask.area();
   const auto row_tiles = static_cast<size_t>(ceil_div(map.rows, shape.rows));
   map.tiles.assign(row_tiles, 0);
@@ -322,7 +194,7 @@ std::optional<TileMap> lower_transposed_blocks(const Mask& mask, TileShape shape
       map.runs[static_cast<size_t>(next[tile]++)] = {first, last - first};
     reach[tile] = last;
   });
-  map.order = heaviest_first(map.tiles);
+  set_order(map);
   return map;
 }
 
@@ -337,38 +209,40 @@ static void check_size(int64_t rows, TileShape shape) {
 }
 
 TileMap lower(const Mask& mask, TileShape shape) {
-  check_shape(shape);
+  const Tiling grid = Tiling::grid(mask.rows(), mask.columns(), shape);
   check_size(mask.rows(), shape);
   PartialTable& partials = table_for(shape);
-  TileMap map = sweep(mask.rows(), mask.columns(), mask.bands(), shape,
-                      [&](std::span<const TilePiece> pieces) { return partials.number_of(pieces); });
+  TileMap map = sweep(mask.bands(), grid, partials);
+  map.area = mask.area();
   partials.take(map);
   return map;
 }
 
 TileMap lower_transposed(const Mask& mask, TileShape shape) {
-  check_shape(shape);
   if (std::optional<TileMap> map = lower_transposed_blocks(mask, shape)) return *std::move(map);
   return lower(mask.transposed(), shape);
 }
 
 TileSketch sketch(const Mask& mask, TileShape shape) {
-  return sketch_bands(mask.rows(), mask.columns(), mask.bands(), shape);
+  return sketch(mask.rows(), mask.columns(), mask.bands(), shape);
 }
 
-TileSketch sketch(int64_t rows, int64_t columns, std::span<const Band> bands, TileShape shape) {
-  return sketch_bands(rows, columns, bands, shape);
+TileSketch sketch(int64_t rows, int64_t columns, const BandList& bands, TileShape shape) {
+  TileSketch sketch;
+  SketchedPartials partials(sketch);
+  sketch.map = sweep(bands, Tiling::grid(rows, columns, shape), partials);
+  for (const Band& band : bands) sketch.map.area += band.area();
+  return sketch;
 }
 
 TileMap draw(TileSketch sketch) {
   TileMap& map = sketch.map;
   PartialTable& partials = table_for(map.shape);
-  size_t first = 0;
   for (Run& run : map.runs) {
     if (run.full()) continue;
-    const size_t end = sketch.ends[static_cast<size_t>(run.partial())];
-    run.code = -partials.number_of(std::span(sketch.pieces).subspan(first, end - first));
-    first = end;
+    const auto number = static_cast<size_t>(run.partial());
+    const size_t first = number == 0 ? 0 : sketch.ends[number - 1];
+    run.code = -partials.number_of(std::span(sketch.pieces).subspan(first, sketch.ends[number] - first));
   }
   partials.take(map);
   return std::move(map);

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "mask/band_list.h"
 #include "mask/lowering/tile_map.h"
 #include "mask/lowering/tile_piece.h"
 #include "mask/mask.h"
@@ -22,11 +23,11 @@ TileMap lower_transposed(const Mask& mask, TileShape shape);
 struct TileSketch {
   TileMap map;                    // without partials and spans
   std::vector<TilePiece> pieces;  // pieces of all partial tiles, concatenated
-  std::vector<size_t> ends;       // end of each partial tile's pieces
+  std::vector<size_t> ends;       // end of each partial tile's pieces, by its number
 };
 TileSketch sketch(const Mask& mask, TileShape shape);
-// Takes disjoint, normalised bands ordered by first row; they need not be a Mask yet.
-TileSketch sketch(int64_t rows, int64_t columns, std::span<const Band> bands, TileShape shape);
+// Takes disjoint, normalised bands in the order of a mask; they need not be a Mask yet.
+TileSketch sketch(int64_t rows, int64_t columns, const BandList& bands, TileShape shape);
 TileMap draw(TileSketch sketch);
 
 }  // namespace longspan

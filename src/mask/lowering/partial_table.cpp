@@ -68,9 +68,14 @@ void PartialTable::begin(TileShape shape) {
 
 void PartialTable::take(TileMap& map) {
   map.partials = partials_;
-  map.spans = spans_.take_keeping_memory();
+  map.spans = take_spans();
+}
+
+std::vector<Span> PartialTable::take_spans() {
+  std::vector<Span> spans = spans_.take_keeping_memory();
   constexpr size_t kMostKept = size_t{1} << 20;  // bytes
   if (memos_.size() * sizeof(Memo) > kMostKept) *this = PartialTable();
+  return spans;
 }
 
 PartialTable::Memo PartialTable::memo_of(std::span<const TilePiece> pieces) {
@@ -93,8 +98,10 @@ PartialTable::Memo PartialTable::memo_of(std::span<const TilePiece> pieces) {
 }
 
 PartialTable::Memo& PartialTable::place_of(const Memo& memo) {
-  uint64_t hash = 0x9e3779b97f4a7c15u;
-  for (const uint64_t word : memo.key) hash = mixed(hash, word);
+  // The four products are independent, so they take little longer than one.
+  uint64_t hash = memo.key[0] * 0x9e3779b97f4a7c15u + memo.key[1] * 0xc2b2ae3d27d4eb4fu +
+                  memo.key[2] * 0x165667b19e3779f9u + memo.key[3] * 0xd6e8feb86659fd93u;
+  hash = (hash ^ hash >> 32) * kOdd;
   Memo* places = &memos_[(hash >> 32) * kMemoWays & (memos_.size() - 1)];
   for (size_t way = 0; way < kMemoWays; ++way)
     if (places[way].kind == 0 || places[way].shows(memo)) return places[way];

@@ -12,17 +12,31 @@
 
 namespace longspan {
 
+// Numbers the partial tiles of a map.
+class PartialNumbers {
+ public:
+  virtual ~PartialNumbers() = default;
+  // The number of the partial tile whose visible pairs are the union of the disjoint pieces.
+  virtual int32_t number_of(std::span<const TilePiece> pieces) = 0;
+};
+
 // A reused table keeps its memory from one map to the next.
-class PartialTable {
+class PartialTable final : public PartialNumbers {
  public:
   // Removes all partial tiles.
   void begin(TileShape shape);
 
-  // The number of the partial tile whose visible pairs are the union of the disjoint pieces.
-  int32_t number_of(std::span<const TilePiece> pieces);
+  int32_t number_of(std::span<const TilePiece> pieces) override;
 
-  // Moves all partial tiles into a map.
+  const Partial& partial(int32_t number) const { return partials_[static_cast<size_t>(number)]; }
+  std::span<const Span> layer(int32_t number) {
+    const auto rows = static_cast<size_t>(shape_.rows);
+    return {&spans_[static_cast<size_t>(number) * rows], rows};
+  }
+
+  // Moves all partial tiles into a map, or their spans out.
   void take(TileMap& map);
+  std::vector<Span> take_spans();
 
  private:
   // A set-associative cache of piece lists seen before; when a set is full, a new list replaces an old one.

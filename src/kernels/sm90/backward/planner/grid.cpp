@@ -7,6 +7,7 @@
 #include "base/parallel.h"
 #include "kernels/sm90/tuning/h200.h"
 #include "mask/lowering/lower.h"
+#include "mask/sort_order.h"
 #include "mask/transpose.h"
 
 namespace longspan::sm90 {
@@ -66,7 +67,7 @@ std::vector<int64_t> boundaries(const Mask& mask, const RangeOf& range_of) {
 }
 
 // The bands of the transposed mask at padded positions, by their first rows; none if there are too many.
-std::optional<std::vector<Band>> pad(const Mask& mask, const Cuts& rows, const Cuts& keys) {
+std::optional<BandList> pad(const Mask& mask, const Cuts& rows, const Cuts& keys) {
   std::vector<Band> bands;
   size_t parts = 0;
   for (const Band& band : mask.bands())
@@ -83,9 +84,12 @@ std::optional<std::vector<Band>> pad(const Mask& mask, const Cuts& rows, const C
       });
     });
   if (parts > kMostBands) return std::nullopt;
-  const auto before = [](const Band& a, const Band& b) { return a.q.begin < b.q.begin; };
-  if (!std::is_sorted(bands.begin(), bands.end(), before)) std::sort(bands.begin(), bands.end(), before);
-  return bands;
+  if (!std::is_sorted(bands.begin(), bands.end(), sorts_before))
+    std::sort(bands.begin(), bands.end(), sorts_before);
+  BandList list;
+  list.reserve(bands.size());
+  for (const Band& band : bands) list.append(band);
+  return list;
 }
 
 double cost_of(const std::vector<TileSketch>& sketches) {

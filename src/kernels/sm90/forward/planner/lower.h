@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/sm90/forward/planner/map.h"
-#include "mask/lowering/tile_map.h"
+#include "mask/lowering/tiling.h"
 #include "mask/mask.h"
 
 namespace longspan::sm90 {

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "mask/lowering/tile_piece.h"
+
 namespace longspan::sm90 {
 
 inline constexpr int kStepKeys = 16;  // a product over keys proceeds in steps of 16
@@ -52,18 +54,13 @@ struct ForwardMap {
   int32_t rows_per_tile = 0;
   std::vector<MapRow> work;       // [masks, row_tiles], each mask's heaviest first
   std::vector<MapEntry> entries;  // row tiles that see the same keys share a list
-  std::vector<uint32_t> spans;    // [layers, rows_per_tile]: columns of a tile, begin in the low half, end in
-                                  // the high half; the layers of a tile are disjoint
+  std::vector<Span> spans;        // [layers, rows_per_tile]: columns of a tile; its layers are disjoint
   int64_t tiles = 0;              // visited, over all masks and row tiles
   int64_t steps = 0;              // of these tiles
 
   size_t bytes() const {
-    return work.size() * sizeof(MapRow) + entries.size() * sizeof(MapEntry) + spans.size() * sizeof(uint32_t);
+    return work.size() * sizeof(MapRow) + entries.size() * sizeof(MapEntry) + spans.size() * sizeof(Span);
   }
 };
-
-// Where row tiles begin: every shape.rows rows, or anew at each edge of a run of rows with the same bands, so
-// that no row tile lies in two blocks or documents.
-enum class RowTiles : uint8_t { kEven, kOfBlocks };
 
 }  // namespace longspan::sm90

@@ -5,7 +5,7 @@
 #include "kernels/sm90/forward/planner/map.h"
 #include "kernels/sm90/forward/planner/work_order.h"
 #include "longspan/base.h"
-#include "mask/lowering/tile_map.h"
+#include "mask/lowering/tiling.h"
 
 namespace longspan::sm90 {
 

@@ -74,10 +74,10 @@ class Reader {
     bool first_column_seen = false;
     for (int64_t r = 0; r < height_; ++r)
       for (int32_t layer = first_layer; layer < first_layer + cut.layers(); ++layer) {
-        const uint32_t span = map_.spans.at(static_cast<size_t>(int64_t{layer} * shape_.rows + r));
-        for (uint32_t c = span & 0xffff; c < span >> 16; ++c) {
+        const Span span = map_.spans.at(static_cast<size_t>(int64_t{layer} * shape_.rows + r));
+        for (int32_t c = span.begin; c < span.end; ++c) {
           show(r, column + c);
-          ++in_step[c / kStepKeys];
+          ++in_step[static_cast<size_t>(c / kStepKeys)];
           first_column_seen |= c == 0;
         }
       }
