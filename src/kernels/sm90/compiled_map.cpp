@@ -1,6 +1,5 @@
 #include "kernels/sm90/compiled_map.h"
 
-#include <algorithm>
 #include <limits>
 
 #include "base/error.h"
@@ -9,7 +8,7 @@ namespace longspan::sm90 {
 
 size_t CompiledMap::bytes() const {
   return work.size() * sizeof(WorkRow) + runs.size() * sizeof(DeviceRun) +
-         partials.size() * sizeof(DevicePartial) + spans.size() * sizeof(uint32_t);
+         partials.size() * sizeof(DevicePartial) + spans.size() * sizeof(Span);
 }
 
 CompiledMap compile(std::span<const TileMap> maps) {
@@ -33,10 +32,7 @@ CompiledMap compile(std::span<const TileMap> maps) {
                    "tile maps of one problem differ in shape");
     const auto first_layer = static_cast<int32_t>(out.spans.size() / shape.rows);
     const auto first_run = static_cast<uint32_t>(out.runs.size());
-    out.spans.resize(out.spans.size() + map.spans.size());
-    std::transform(map.spans.begin(), map.spans.end(),
-                   out.spans.end() - static_cast<std::ptrdiff_t>(map.spans.size()),
-                   [](const Span& span) { return span.begin | uint32_t{span.end} << 16; });
+    out.spans.insert(out.spans.end(), map.spans.begin(), map.spans.end());
 
     codes.resize(map.partials.size());
     for (size_t i = 0; i < map.partials.size(); ++i) {
@@ -52,7 +48,7 @@ CompiledMap compile(std::span<const TileMap> maps) {
       out.runs.push_back({run.tile * shape.columns, run.full() ? run.code : codes[run.partial()]});
     for (const int32_t t : map.order)
       out.work.push_back({t, first_run + static_cast<uint32_t>(map.offsets[t]),
-                          static_cast<int32_t>(map.offsets[t + 1] - map.offsets[t]), 0});
+                          static_cast<int32_t>(map.offsets[t + 1] - map.offsets[t]), map.tiles[t]});
   }
   return out;
 }

@@ -34,11 +34,11 @@ struct DevicePartial {
 };
 
 // One row tile, in the order in which row tiles are handed out.
-struct alignas(16) WorkRow {
+struct WorkRow {
   int32_t row_tile = 0;
   uint32_t first_run = 0;
-  int32_t runs = 0;  // 0: no row of the tile sees a key
-  int32_t unused = 0;
+  int32_t runs = 0;   // 0: no row of the tile sees a key
+  int32_t tiles = 0;  // of these runs
 };
 
 // All tile maps of a problem, one or one for each KV head, of the same tile shape and number of row tiles.
@@ -48,7 +48,7 @@ struct CompiledMap {
   std::vector<WorkRow> work;            // [masks, row_tiles], each mask's heaviest first
   std::vector<DeviceRun> runs;          // of all masks
   std::vector<DevicePartial> partials;  // partial tiles of more than one layer
-  std::vector<uint32_t> spans;  // [layers, rows_per_tile]: begin in the low half, end in the high half
+  std::vector<Span> spans;              // [layers, rows_per_tile]
 
   int64_t tiles(uint32_t first_run, int32_t run_count) const {  // of these runs
     int64_t count = 0;

@@ -41,8 +41,8 @@ Pairs visible_pairs(const CompiledMap& map, size_t mask, TileShape shape, int64_
                                         : DevicePartial{number, 1};
       for (int32_t layer = partial.first; layer < partial.first + partial.layers; ++layer)
         for (int32_t row = 0; row < shape.rows; ++row) {
-          const uint32_t span = map.spans[static_cast<size_t>(layer * shape.rows + row)];
-          for (uint32_t c = span & 0xffff; c < span >> 16; ++c) show(first_row + row, run.column + c);
+          const Span span = map.spans[static_cast<size_t>(layer * shape.rows + row)];
+          for (int32_t c = span.begin; c < span.end; ++c) show(first_row + row, run.column + c);
         }
     }
   }

@@ -21,25 +21,21 @@ namespace tuned = h200::backward;
 
 void sort_keys(CompiledMap& map, KeyOrder order) {
   if (order == KeyOrder::kOfMap) return;
-  const auto key_tiles = static_cast<size_t>(map.row_tiles);
-  std::vector<WorkRow> by_key(key_tiles);
-  std::vector<int64_t> tiles(key_tiles);
-  for (size_t begin = 0; begin < map.work.size(); begin += key_tiles) {
-    const auto rows = std::span(map.work).subspan(begin, key_tiles);
-    for (const WorkRow& row : rows) by_key[static_cast<size_t>(row.row_tile)] = row;
-    if (order == KeyOrder::kFromLastKey) {
-      std::copy(by_key.rbegin(), by_key.rend(), rows.begin());
-      continue;
+  const auto place_of = [order](const WorkRow& row) -> std::pair<int32_t, int32_t> {
+    switch (order) {
+      case KeyOrder::kFromLastKey:
+        return {-row.row_tile, 0};
+      case KeyOrder::kHeaviestFirst:
+        return {-row.tiles, row.row_tile};
+      case KeyOrder::kLightestFirst:
+        return {row.tiles, row.row_tile};
+      default:
+        return {row.row_tile, 0};
     }
-    std::copy(by_key.begin(), by_key.end(), rows.begin());
-    if (order == KeyOrder::kByKeys) continue;
-    for (size_t key = 0; key < key_tiles; ++key)
-      tiles[key] = map.tiles(by_key[key].first_run, by_key[key].runs);
-    std::stable_sort(rows.begin(), rows.end(), [&](const WorkRow& a, const WorkRow& b) {
-      const int64_t more = tiles[static_cast<size_t>(a.row_tile)] - tiles[static_cast<size_t>(b.row_tile)];
-      return order == KeyOrder::kHeaviestFirst ? more > 0 : more < 0;
-    });
-  }
+  };
+  const auto key_tiles = static_cast<size_t>(map.row_tiles);
+  for (size_t begin = 0; begin < map.work.size(); begin += key_tiles)
+    std::ranges::sort(std::span(map.work).subspan(begin, key_tiles), {}, place_of);
 }
 
 // Partial tiles of one layer none of whose rows sees the upper half of the keys.
@@ -47,7 +43,7 @@ std::vector<DeviceRun*> with_unseen_half(CompiledMap& map) {
   const auto keys = static_cast<size_t>(map.rows_per_tile);
   LONGSPAN_CHECK(map.spans.size() / keys < size_t{kUpperHalfUnseen},
                  "{} layers of spans: at most 2^29 can be numbered", map.spans.size() / keys);
-  const auto unseen = [](uint32_t span) { return (span & 0xffff) >= span >> 16; };
+  const auto unseen = [](const Span& span) { return span.begin >= span.end; };
   std::vector<DeviceRun*> found;
   for (DeviceRun& run : map.runs) {
     if (run.code >= 0 || (~run.code & kManyLayers)) continue;

@@ -246,14 +246,12 @@ BackwardColumns columns_of(const CompiledMap& map, int32_t rows, int64_t masks) 
   for (const WorkRow& row : map.work) {
     if (row.runs == 0) continue;
     const std::span runs(map.runs.data() + row.first_run, static_cast<size_t>(row.runs));
-    const int64_t tiles = map.tiles(row.first_run, row.runs);
-    columns.tiles += tiles;
+    columns.tiles += row.tiles;
     columns.runs += row.runs;
     if (&row - map.work.data() < map.row_tiles) {
       const auto partial = std::ranges::count_if(runs, [](const DeviceRun& run) { return run.code < 0; });
       columns.columns.push_back(
-          {row.row_tile, tiles,
-           static_cast<double>(tiles) + tuned::kPartialTileCost * static_cast<double>(partial)});
+          {row.row_tile, row.tiles, row.tiles + tuned::kPartialTileCost * static_cast<double>(partial)});
     }
     columns.begin_together += runs.front().column / rows == first;
     columns.end_together += end_of(runs.back()) == last;

@@ -12,16 +12,13 @@ namespace {
 // The items of one mask.
 class Lists {
  public:
-  Lists(const CompiledMap& map, const BackwardSharing& sharing, std::span<const WorkRow> rows,
-        std::span<const TileExtent> keys, std::span<BackwardKeyTile> tiles)
+  Lists(const BackwardSharing& sharing, std::span<const WorkRow> rows, std::span<const TileExtent> keys,
+        std::span<BackwardKeyTile> tiles)
       : sharing_(sharing), rows_(rows), tiles_(tiles) {
-    visited_.reserve(rows.size());
     heads_.reserve(rows.size());
     for (const WorkRow& row : rows) {
-      const int64_t count = map.tiles(row.first_run, row.runs);
       const auto tile = static_cast<size_t>(row.row_tile);
-      tiles[tile] = {keys[tile].first, keys[tile].count, parts_of(count, sharing), 0};
-      visited_.push_back(count);
+      tiles[tile] = {keys[tile].first, keys[tile].count, parts_of(row.tiles, sharing), 0};
       heads_.push_back(tiles[tile].count > 0 ? sharing.group / tiles[tile].parts : 0);
       items_ += heads_.back() > 0 ? static_cast<size_t>(tiles[tile].parts) : 0;
     }
@@ -57,7 +54,7 @@ class Lists {
     std::vector<std::pair<int64_t, size_t>> order;
     order.reserve(rows_.size());
     for (size_t i = 0; i < rows_.size(); ++i)
-      order.emplace_back(-visited_[i] / tiles_[static_cast<size_t>(rows_[i].row_tile)].parts, i);
+      order.emplace_back(-rows_[i].tiles / tiles_[static_cast<size_t>(rows_[i].row_tile)].parts, i);
     std::sort(order.begin(), order.end());
     std::vector<BackwardWork> list = room();
     for (const auto& [cost, i] : order)
@@ -84,7 +81,6 @@ class Lists {
   const BackwardSharing& sharing_;
   std::span<const WorkRow> rows_;
   std::span<BackwardKeyTile> tiles_;
-  std::vector<int64_t> visited_;
   std::vector<int32_t> heads_;  // of an item of the row; 0: the row has no items
   size_t items_ = 0;            // of all rows
 };
@@ -111,8 +107,8 @@ BackwardItems share_out(const BackwardGrid& grid, const BackwardSharing& sharing
   result.key_tiles.resize(map.work.size());
   std::vector<std::vector<BackwardWork>> all;
   for (size_t first = 0; first < map.work.size(); first += key_tiles) {
-    const Lists lists(map, sharing, {map.work.data() + first, key_tiles},
-                      {grid.keys.data() + first, key_tiles}, {result.key_tiles.data() + first, key_tiles});
+    const Lists lists(sharing, {map.work.data() + first, key_tiles}, {grid.keys.data() + first, key_tiles},
+                      {result.key_tiles.data() + first, key_tiles});
     if (sharing.group_items == 0) {
       all.push_back(lists.by_heads());
     } else {

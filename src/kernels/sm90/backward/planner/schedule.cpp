@@ -73,10 +73,6 @@ struct Additions {
   int32_t count = 0;
 };
 
-int64_t visits_of(const CompiledMap& map, const BackwardWork& item) {
-  return map.tiles(item.first_run, item.runs) * item.heads;
-}
-
 // kRecords: writes a BackwardSchedule.
 template <bool kRecords>
 class Simulation {
@@ -143,7 +139,7 @@ class Simulation {
       uint64_t at = mask_begin_;
       for (size_t i = begin; i < begin + per_list; ++i) {
         result.first[i] = static_cast<uint32_t>(at);
-        at += static_cast<uint64_t>(visits_of(map_, items_.work[i]));
+        at += static_cast<uint64_t>(visits_of(map_, {&items_.work[i], 1}));
       }
       turns = at;
     }
@@ -289,11 +285,10 @@ class Simulation {
 }  // namespace
 
 int64_t visits_of(const CompiledMap& map, const BackwardItems& items, const ScheduledBy& by) {
+  const auto per_list = static_cast<size_t>(items.per_list);
   int64_t visits = 0;
-  for (size_t begin = 0; begin < items.work.size();
-       begin += static_cast<size_t>(items.per_list) * static_cast<size_t>(items.lists))
-    for (size_t i = begin; i < begin + static_cast<size_t>(items.per_list); ++i)
-      visits += visits_of(map, items.work[i]);
+  for (size_t begin = 0; begin < items.work.size(); begin += per_list * static_cast<size_t>(items.lists))
+    visits += visits_of(map, std::span(items.work).subspan(begin, per_list));
   return by.per_head_masks ? visits : visits * by.kv_heads;
 }
 

@@ -56,13 +56,13 @@ double simulate(const CompiledMap& map, std::span<const BackwardWork> items, con
   return last;
 }
 
+}  // namespace
+
 int64_t visits_of(const CompiledMap& map, std::span<const BackwardWork> items) {
   int64_t visits = 0;
   for (const BackwardWork& item : items) visits += map.tiles(item.first_run, item.runs) * item.heads;
   return visits;
 }
-
-}  // namespace
 
 int32_t end_of_row_tiles(const CompiledMap& map, int32_t rows) {
   int32_t end = 0;

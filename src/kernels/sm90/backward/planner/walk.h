@@ -26,6 +26,9 @@ void for_each_row_tile(const CompiledMap& map, uint32_t first_run, int32_t runs,
   }
 }
 
+// Visits to tiles, of all query heads.
+int64_t visits_of(const CompiledMap& map, std::span<const BackwardWork> items);
+
 // The end of the row tiles that any run visits.
 int32_t end_of_row_tiles(const CompiledMap& map, int32_t rows);
 

@@ -63,9 +63,8 @@ std::vector<char> visible_pairs(const BackwardGrid& grid, size_t mask, int64_t r
                                         : DevicePartial{number, 1};
       for (int32_t layer = partial.first; layer < partial.first + partial.layers; ++layer)
         for (int32_t key = 0; key < kShape.rows; ++key) {
-          const uint32_t span = map.spans[static_cast<size_t>(layer * kShape.rows + key)];
-          for (uint32_t row = span & 0xffff; row < span >> 16; ++row)
-            show(row_tile(first), static_cast<int32_t>(row), key);
+          const Span span = map.spans[static_cast<size_t>(layer * kShape.rows + key)];
+          for (int32_t row = span.begin; row < span.end; ++row) show(row_tile(first), row, key);
         }
     }
   }
