@@ -1,12 +1,12 @@
 #include "kernels/sm90/backward/planner/schedule.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <limits>
 #include <utility>
 
 #include "base/error.h"
+#include "kernels/plan/agenda.h"
 #include "kernels/sm90/backward/planner/turns.h"
 #include "kernels/sm90/tuning/h200.h"
 
@@ -16,56 +16,6 @@ namespace {
 namespace tuned = h200::backward;
 
 constexpr int32_t kTile = tuned::kTicksOfTile;  // times are in ticks
-
-// CTAs by the time of their next step; CTAs of the same time in the order in which they were added.
-class Agenda {
- public:
-  explicit Agenda(int32_t workers) : entries_(static_cast<size_t>(workers)) {}
-
-  void add(int32_t worker, int32_t time) {
-    entries_[static_cast<size_t>(worker)].time = time;
-    put(worker, time);
-  }
-  int32_t now() const { return now_; }
-  // The agenda must not be empty.
-  int32_t take() {
-    for (;;) {
-      Slot& slot = slots_[now_ % kSlots];
-      while (slot.first >= 0) {
-        const int32_t worker = slot.first;
-        const Entry& entry = entries_[static_cast<size_t>(worker)];
-        slot.first = entry.next;
-        if (entry.time <= now_) return worker;
-        put(worker, entry.time);
-      }
-      ++now_;
-    }
-  }
-
- private:
-  static constexpr int32_t kSlots = 512;
-  struct Slot {
-    int32_t first = -1, last = -1;
-  };
-  struct Entry {
-    int32_t time = 0, next = -1;
-  };
-
-  // A time too far ahead for a slot of its own waits in the last slot.
-  void put(int32_t worker, int32_t time) {
-    Slot& slot = slots_[std::min(time, now_ + kSlots - 1) % kSlots];
-    entries_[static_cast<size_t>(worker)].next = -1;
-    if (slot.first < 0)
-      slot.first = worker;
-    else
-      entries_[static_cast<size_t>(slot.last)].next = worker;
-    slot.last = worker;
-  }
-
-  std::array<Slot, kSlots> slots_;
-  std::vector<Entry> entries_;
-  int32_t now_ = 0;
-};
 
 // Additions to one row tile of a query head.
 struct Additions {
@@ -274,7 +224,7 @@ class Simulation {
   const BackwardWalk& walk_;
   const ScheduledBy& by_;
   const int32_t hand_over_, apart_;
-  Agenda agenda_;
+  plan::Agenda agenda_;
   int32_t all_items_ = 0, taken_ = 0;
   uint64_t mask_begin_ = 0;
   std::vector<Additions> added_;  // [kv_heads, row tiles, group]
