@@ -107,7 +107,15 @@ class EntryWriter {
     out_.steps += sums_.steps;
   }
   void repeat(int64_t count) {
-    for (; count > 0; --count) end();
+    MapRow row = row_[-1];
+    for (const MapRow* const last = row_ + count; row_ != last;) {
+      const Range rows = tiling_.rows_of(row_tile_++);
+      row.first_row = static_cast<int32_t>(rows.begin);
+      row.rows = static_cast<uint32_t>(rows.size());
+      *row_++ = row;
+    }
+    out_.tiles += count * sums_.tiles;
+    out_.steps += count * sums_.steps;
   }
 
   const ListSums& sums() const { return sums_; }
