@@ -1,6 +1,7 @@
 #include "kernels/sm90/backward/planner/arrangement.h"
 
 #include <algorithm>
+#include <functional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -21,21 +22,16 @@ namespace tuned = h200::backward;
 
 void sort_keys(CompiledMap& map, KeyOrder order) {
   if (order == KeyOrder::kOfMap) return;
-  const auto place_of = [order](const WorkRow& row) -> std::pair<int32_t, int32_t> {
-    switch (order) {
-      case KeyOrder::kFromLastKey:
-        return {-row.row_tile, 0};
-      case KeyOrder::kHeaviestFirst:
-        return {-row.tiles, row.row_tile};
-      case KeyOrder::kLightestFirst:
-        return {row.tiles, row.row_tile};
-      default:
-        return {row.row_tile, 0};
-    }
-  };
   const auto key_tiles = static_cast<size_t>(map.row_tiles);
-  for (size_t begin = 0; begin < map.work.size(); begin += key_tiles)
-    std::ranges::sort(std::span(map.work).subspan(begin, key_tiles), {}, place_of);
+  std::vector<WorkRow> by_key(key_tiles);
+  for (size_t begin = 0; begin < map.work.size(); begin += key_tiles) {
+    const auto rows = std::span(map.work).subspan(begin, key_tiles);
+    for (const WorkRow& row : rows) by_key[static_cast<size_t>(row.row_tile)] = row;
+    std::ranges::copy(by_key, rows.begin());
+    if (order == KeyOrder::kFromLastKey) std::ranges::reverse(rows);
+    if (order == KeyOrder::kHeaviestFirst) std::ranges::stable_sort(rows, std::greater<>(), &WorkRow::tiles);
+    if (order == KeyOrder::kLightestFirst) std::ranges::stable_sort(rows, std::less<>(), &WorkRow::tiles);
+  }
 }
 
 // Partial tiles of one layer none of whose rows sees the upper half of the keys.
