@@ -136,8 +136,9 @@ class EntryWriter {
     out_.entries[end_++] = entry;
   }
   [[gnu::noinline]] void grow() {
-    constexpr size_t kMore = 1024;
-    if (out_.entries.capacity() < end_ + kMore) out_.entries.reserve(2 * end_ + kMore);
+    constexpr size_t kMore = 1024;  // at a time, since a vector sets them to zero
+    if (out_.entries.capacity() < end_ + kMore)
+      out_.entries.reserve(std::max(2 * end_ + kMore, 4 * out_.work.size()));
     out_.entries.resize(end_ + kMore);
   }
 
