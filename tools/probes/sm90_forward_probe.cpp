@@ -160,11 +160,13 @@ std::vector<Case> large_cases() {
                          .masks = [name, s] { return pattern(name, s); },
                          .heads_q = heads,
                          .head_dim = 64});
-  // Heads whose group no row tile packs, and short documents and narrow windows.
-  for (const auto& [q, kv] : {std::pair<int64_t, int64_t>{16, 16}, {32, 32}, {40, 8}, {64, 64}})
-    for (const int64_t s : {4096, 12000, 16384})
+  // Heads whose group no row tile packs, beside one that fills a row tile; short documents and narrow
+  // windows.
+  for (const auto& [q, kv] : {std::pair<int64_t, int64_t>{16, 16}, {32, 32}, {40, 8}, {64, 64}, {64, 8}})
+    for (const int64_t s : {4096, 8192, 12000, 16384, 32768, 65536})
       for (const char* name :
-           {"full", "causal", "causal_document", "full_document", "sliding_window_causal", "share_question"})
+           {"full", "causal", "causal_document", "full_document", "sliding_window", "sliding_window_causal",
+            "share_question", "prefix_lm_document", "causal_blockwise"})
         cases.push_back({.name = fmt::format("single-{}-{}-{}:{}", name, s, q, kv),
                          .masks = [name, s] { return pattern(name, s); },
                          .heads_q = q,
@@ -318,7 +320,8 @@ Output output_of(ProbePlan& plan, const ForwardArgs& args, const Problem& proble
 }
 
 // Compares several shapes of one problem, separated by ';': outputs with those of the first shape, and times.
-// Each runs for `seconds`, in turn and then in reverse order, so that no shape always has the cooler chip.
+// Each runs for `seconds` in each turn. Turns begin with another shape and alternate in direction, so that no
+// shape always has the cooler chip.
 // The first runs once more before that, untimed. Times are means of the medians.
 void compare(const Case& c, const std::string& texts, double seconds, const Device& gpu) {
   const Problem problem = problem_of(c);
@@ -378,10 +381,12 @@ void compare(const Case& c, const std::string& texts, double seconds, const Devi
   std::vector<std::unique_ptr<cuda::Event>> events;
   for (int i = 0; i < 2 * repeats; ++i) events.push_back(std::make_unique<cuda::Event>(0));
   std::vector<long long> ticks(static_cast<size_t>(repeats) * 2 * units);
-  constexpr int kTurns = 4;  // in order, in reverse, and again
-  for (int turn = -1; turn < kTurns; ++turn)
-    for (size_t t = 0; t < (turn < 0 ? 1 : trials.size()); ++t) {
-      Trial& trial = trials[turn == 1 || turn == 3 ? trials.size() - 1 - t : t];
+  const size_t count = trials.size();
+  const int turns = std::max(4, 2 * static_cast<int>(count));
+  for (int turn = -1; turn < turns; ++turn)
+    for (size_t t = 0; t < (turn < 0 ? 1 : count); ++t) {
+      const size_t first = static_cast<size_t>(std::max(turn, 0)) / 2;
+      Trial& trial = trials[(first + (turn % 2 == 1 ? count - 1 - t : t)) % count];
       fill_bytes(clocks.data(), clocks.kind(), 0, clocks.bytes());
       for (int i = 0; i < repeats; ++i) {
         const auto at = static_cast<size_t>(2 * i);
@@ -403,12 +408,12 @@ void compare(const Case& c, const std::string& texts, double seconds, const Devi
         }
       }
       if (turn < 0) continue;
-      trial.time += median(times) / kTurns;
-      trial.cycles += median(cycles) / kTurns;
+      trial.time += median(times) / turns;
+      trial.cycles += median(cycles) / turns;
     }
   for (size_t i = 0; i < trials.size(); ++i) {
     const Trial& t = trials[i];
-    std::printf("%-26s %-22s %9.1f us %6.1f TFLOP/s %.2f GHz  time %.4f cycles %.4f of the first's  %s\n",
+    std::printf("%-26s %-22s %9.1f us %6.1f TFLOP/s %.3f GHz  time %.4f cycles %.4f of the first's  %s\n",
                 c.name.c_str(), t.name.empty() ? "chosen" : t.name.c_str(), t.time * 1e6,
                 work / t.time * 1e-12, t.cycles / t.time * 1e-9, t.time / trials[0].time,
                 t.cycles / trials[0].cycles, verdicts[i].c_str());
