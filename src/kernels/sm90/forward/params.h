@@ -2,6 +2,7 @@
 // host and device code.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include <cuda.h>
@@ -31,11 +32,11 @@ struct ForwardParams {
   const uint32_t* spans = nullptr;  // [layers, rows_per_tile]: begin in the low half, end in the high half
   const uint8_t* plan = nullptr;    // work, entries and spans are one range of memory
   uint32_t plan_bytes = 0;
+  WorkOrder order;  // of heads_q / pack units
 
   int32_t* next_item = nullptr;  // less the grid's workers; zero before the launch; null: each has one
   void* o_raw = nullptr;         // data of o, with the strides of o_f32
 
-  WorkOrder order;             // of heads_q / pack units
   int32_t per_head_masks = 0;  // 0: one mask for all heads
   int32_t units_per_kv = 0;
   int32_t tokens_q = 0, tokens_kv = 0;
@@ -46,5 +47,8 @@ struct ForwardParams {
   float scale_log2 = 0;  // scale * log2(e)
   int32_t fault = 0;     // a Fault, in builds that have them (faults.cuh)
 };
+// Each partial tile reads both by one load. Two cost documents and windows 1 %.
+static_assert(offsetof(ForwardParams, rows_per_tile) % 8 == 0 &&
+              offsetof(ForwardParams, log2_pack) == offsetof(ForwardParams, rows_per_tile) + 4);
 
 }  // namespace longspan::sm90

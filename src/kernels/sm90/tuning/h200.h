@@ -36,7 +36,8 @@ inline constexpr double kEdgesMinKeysRatio = 0.9975;
 // instead of one, documents of 100 to 400 lose 4 % with four heads at 20,000 tokens. Forward, versions 11
 // and 17.
 inline constexpr double kSectionL2Share = 0.6;
-// Row tiles above this share of an SM's part of a section come before all sections. Forward, version 11.
+// Row tiles above this share of an SM's part of a section come first, of the last sections. Forward, versions
+// 11 and 18.
 inline constexpr int64_t kHeavyNumerator = 3, kHeavyDenominator = 4;
 
 }  // namespace longspan::sm90::h200::forward

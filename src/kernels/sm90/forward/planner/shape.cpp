@@ -87,15 +87,21 @@ WorkOrder choose_work_order(const Problem& problem, const ForwardShape& shape, c
   order.section_units = static_cast<int32_t>((problem.heads_kv + sections - 1) / sections *
                                              (problem.group_size() / shape.pack));
 
-  // A row tile that takes as long as a section would delay the end if the last section began with it.
+  // A row tile that takes as long as a section would delay the end if the last section began with it. So it
+  // comes first, for as many last sections as together take no longer.
   if (shape.heavy_first && sections > 1 && problem.masks->size() == 1) {
     int64_t all = 0;
     for (const MapRow& row : map.work) all += row.cost;
-    const int64_t of_section = all * order.units / std::max(device.units, 1) / sections;
+    const int64_t sms = std::max(device.units, 1), of_section = all * order.units / sms / sections;
     const auto light = std::find_if(map.work.begin(), map.work.end(), [&](const MapRow& row) {
       return row.cost <= of_section * tuned::kHeavyNumerator / tuned::kHeavyDenominator;
     });
     order.heavy_rows = static_cast<int32_t>(light - map.work.begin());
+    if (order.heavy_rows > 0) {
+      const int64_t needed = std::min<int64_t>((map.work.front().cost * sms + all - 1) / all, order.units);
+      order.late_units = static_cast<int32_t>(order.units - (order.units - needed) / order.section_units *
+                                                                order.section_units);
+    }
   }
   return order;
 }

@@ -17,39 +17,41 @@ TEST(WorkOrder, HandsOutEveryRowTileOfEveryUnitOnce) {
   for (const int32_t row_tiles : {1, 2, 7, 64})
     for (const int32_t units : {1, 2, 3, 8})
       for (int32_t section = 1; section <= units; ++section)
-        for (const int32_t heavy : {0, 1, row_tiles / 2, row_tiles}) {
-          const WorkOrder order{row_tiles, units, section, heavy};
-          std::vector<int> seen(static_cast<size_t>(order.items()), 0);
-          for (int32_t i = 0; i < order.items(); ++i) {
-            const WorkPlace place = order.place(i);
-            ASSERT_TRUE(0 <= place.unit && place.unit < units && 0 <= place.position &&
-                        place.position < row_tiles);
-            ++seen[static_cast<size_t>(place.unit * row_tiles + place.position)];
+        for (const int32_t heavy : {0, 1, row_tiles / 2, row_tiles})
+          for (int32_t late = 0; late <= units; ++late) {
+            const WorkOrder order{row_tiles, units, section, heavy, late};
+            std::vector<int> seen(static_cast<size_t>(order.items()), 0);
+            for (int32_t i = 0; i < order.items(); ++i) {
+              const WorkPlace place = order.place(i);
+              ASSERT_TRUE(0 <= place.unit && place.unit < units && 0 <= place.position &&
+                          place.position < row_tiles);
+              ++seen[static_cast<size_t>(place.unit * row_tiles + place.position)];
+            }
+            EXPECT_THAT(seen, testing::Each(1))
+                << row_tiles << " row tiles, " << units << " units, sections of " << section << ", " << heavy
+                << " heavy of the last " << late;
           }
-          EXPECT_THAT(seen, testing::Each(1))
-              << row_tiles << " row tiles, " << units << " units, sections of " << section << ", " << heavy
-              << " heavy";
-        }
 }
 
-TEST(WorkOrder, BeginsWithTheHeavyAndThenGoesSectionBySection) {
-  const WorkOrder order{.row_tiles = 4, .units = 3, .section_units = 2, .heavy_rows = 1};
+TEST(WorkOrder, BeginsWithTheHeavyOfTheLastSectionsAndThenGoesSectionBySection) {
+  const WorkOrder order{.row_tiles = 3, .units = 5, .section_units = 2, .heavy_rows = 1, .late_units = 3};
   std::vector<std::tuple<int, int>> places;
   for (int32_t i = 0; i < order.items(); ++i)
     places.emplace_back(order.place(i).unit, order.place(i).position);
-  const std::vector<std::tuple<int, int>> expected = {{0, 0}, {1, 0}, {2, 0},  // the heavy one
-                                                      {0, 1}, {1, 1}, {0, 2}, {1, 2}, {0, 3},
-                                                      {1, 3}, {2, 1}, {2, 2}, {2, 3}};
+  const std::vector<std::tuple<int, int>> expected = {
+      {2, 0}, {3, 0}, {4, 0},                          // the heavy ones
+      {0, 0}, {1, 0}, {0, 1}, {1, 1}, {0, 2}, {1, 2},  // the first section
+      {2, 1}, {3, 1}, {2, 2}, {3, 2}, {4, 1}, {4, 2}};
   EXPECT_EQ(places, expected);
 }
 
-WorkOrder order_of(const char* pattern, int64_t seqlen) {
+WorkOrder order_of(const char* pattern, int64_t seqlen, int64_t heads_q = 64, int64_t heads_kv = 8) {
   PatternOptions options;
   options.seqlen = seqlen;
   Problem problem;
   problem.tokens_q = problem.tokens_kv = seqlen;
-  problem.heads_q = 64;
-  problem.heads_kv = 8;
+  problem.heads_q = heads_q;
+  problem.heads_kv = heads_kv;
   problem.head_dim = 128;
   problem.dtype = DType::kBF16;
   problem.masks = std::make_shared<const HeadMasks>(draw_mask(pattern, options).masks);
@@ -71,9 +73,22 @@ TEST(WorkOrder, KeepsTheKeysOfASectionInTheCache) {
 TEST(WorkOrder, BeginsWithRowTilesThatOthersWouldWaitFor) {
   for (const char* pattern : {"full", "causal", "causal_document", "sliding_window_causal"})
     EXPECT_EQ(order_of(pattern, 32768).heavy_rows, 0) << pattern;
-  const int32_t of_last = order_of("causal_blockwise", 32768).heavy_rows;  // rows that see all keys
-  EXPECT_GE(of_last, 2);
-  EXPECT_LE(of_last, 10);
+  const WorkOrder order = order_of("causal_blockwise", 32768);
+  EXPECT_GE(order.heavy_rows, 2);  // rows that see all keys
+  EXPECT_LE(order.heavy_rows, 10);
+  EXPECT_EQ(order.late_units, 4);  // such a row tile takes 0.36 of the time of all eight
+}
+
+TEST(WorkOrder, LeavesHeavyRowTilesInTheirSectionsUnlessTheyWouldEndLast) {
+  // They would read K and V of all heads again and again.
+  for (const int64_t seqlen : {8192, 16384, 32768}) {
+    const WorkOrder order = order_of("causal_document", seqlen, 64, 64);
+    EXPECT_GT(order.heavy_rows, 0) << seqlen;
+    EXPECT_LE(order.late_units, 8) << seqlen;
+    EXPECT_EQ(order.late_units % order.section_units, 0) << seqlen;
+  }
+  const WorkOrder order = order_of("causal_blockwise", 32768, 16, 16);  // one takes nearly all the time
+  EXPECT_EQ(order.late_units, 16);
 }
 
 }  // namespace
