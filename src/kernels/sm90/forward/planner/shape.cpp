@@ -35,6 +35,12 @@ bool follows_blocks(const HeadMasks& masks, const ForwardShape& shape) {
   return costs.even >= tuned::kEdgesMinKeysRatio * costs.of_blocks;
 }
 
+// Whether all rows of one mask see the same keys.
+bool rows_are_alike(const HeadMasks& masks) {
+  const BandList& bands = masks.front().bands();
+  return masks.size() == 1 && bands.rectangular() && bands.groups().size() == 1;
+}
+
 }  // namespace
 
 ForwardShape choose_forward_shape(const Problem& problem) {
@@ -75,12 +81,16 @@ WorkOrder choose_work_order(const Problem& problem, const ForwardShape& shape, c
   order.row_tiles = map.row_tiles;
   order.units = static_cast<int32_t>(problem.heads_q / shape.pack);
 
-  // As many KV heads as divide all into equal sections and whose K and V fit in a share of L2.
+  // As many KV heads as divide all into equal sections and whose K and V fit in a share of L2. Heavy row
+  // tiles of several heads come before light ones; if all are alike, that has no use.
   const int64_t head_bytes =
       problem.tokens_kv * (problem.head_dim + problem.dim_v()) * static_cast<int64_t>(size_of(problem.dtype));
   const auto cache_bytes =
       static_cast<int64_t>(tuned::kSectionL2Share * static_cast<double>(device.cache_bytes));
-  int64_t heads = shape.section_heads > 0 ? shape.section_heads : cache_bytes / head_bytes;
+  const bool alike = rows_are_alike(*problem.masks);
+  int64_t heads = shape.section_heads > 0 ? shape.section_heads
+                  : alike                 ? tuned::kSectionHeadsOfAlike
+                                          : cache_bytes / head_bytes;
   heads = std::clamp<int64_t>(heads, 1, problem.heads_kv);
   while (shape.section_heads == 0 && problem.heads_kv % heads != 0) --heads;
   const int64_t sections = (problem.heads_kv + heads - 1) / heads;
@@ -89,7 +99,7 @@ WorkOrder choose_work_order(const Problem& problem, const ForwardShape& shape, c
 
   // A row tile that takes as long as a section would delay the end if the last section began with it. So it
   // comes first, for as many last sections as together take no longer.
-  if (shape.heavy_first && sections > 1 && problem.masks->size() == 1) {
+  if (shape.heavy_first && !alike && sections > 1 && problem.masks->size() == 1) {
     int64_t all = 0;
     for (const MapRow& row : map.work) all += row.cost;
     const int64_t sms = std::max(device.units, 1), of_section = all * order.units / sms / sections;

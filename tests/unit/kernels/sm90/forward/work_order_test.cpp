@@ -64,10 +64,20 @@ WorkOrder order_of(const char* pattern, int64_t seqlen, int64_t heads_q = 64, in
 }
 
 TEST(WorkOrder, KeepsTheKeysOfASectionInTheCache) {
-  EXPECT_EQ(order_of("full", 8192).section_units, 8);
-  EXPECT_EQ(order_of("full", 16384).section_units, 4);
-  EXPECT_EQ(order_of("full", 32768).section_units, 2);
-  EXPECT_EQ(order_of("full", 131072).section_units, 1);
+  EXPECT_EQ(order_of("causal", 8192).section_units, 8);
+  EXPECT_EQ(order_of("causal", 16384).section_units, 4);
+  EXPECT_EQ(order_of("causal", 32768).section_units, 2);
+  EXPECT_EQ(order_of("causal", 131072).section_units, 1);
+}
+
+TEST(WorkOrder, TakesOneKvHeadAtATimeIfAllRowsSeeTheSameKeys) {
+  for (const int64_t seqlen : {1000, 8192, 32768}) {
+    EXPECT_EQ(order_of("full", seqlen).section_units, 1) << seqlen;  // eight query heads in a row tile
+    EXPECT_EQ(order_of("full", seqlen, 40, 8).section_units, 5)
+        << seqlen;  // five row tiles of one query head
+    EXPECT_EQ(order_of("full", seqlen, 16, 16).heavy_rows, 0)
+        << seqlen;  // though each takes longer than a section
+  }
 }
 
 TEST(WorkOrder, BeginsWithRowTilesThatOthersWouldWaitFor) {
