@@ -96,8 +96,8 @@ std::string name_of(const ForwardShape& s) {
   return fmt::format("{}x{} w{} s{}", s.rows, s.keys, s.warps, s.stages);
 }
 std::string name_of(const BackwardShape& s) {
-  return fmt::format("{}x{} w{} k{} q{} s{} p{}", s.rows, s.keys, s.warps, s.key_groups, s.dq_rows, s.stages,
-                     s.parts);
+  return fmt::format("{}x{} w{} k{} q{} s{} p{}.{} g{}", s.rows, s.keys, s.warps, s.key_groups, s.dq_rows,
+                     s.stages, s.parts, s.dq_parts, s.segments);
 }
 
 struct Trial {

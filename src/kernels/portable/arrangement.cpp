@@ -36,10 +36,16 @@ TensorRows rows_of(const TensorView& tensor) {
   return {tensor.data, tensor.token_stride, tensor.head_stride, tensor.dtype == DType::kF32 ? 1 : 0};
 }
 
-// Pieces of a tile of keys: at most a part of a multiprocessor's share of the work, as far as the room for
-// them allows, which depends on sizes only.
-Pieces backward_pieces(const Problem& problem, const std::vector<TileMap>& maps, const Device& device) {
+// Pieces of a tile of keys: its parts in `segments` of the rows or, if there is one, at most a part of a
+// multiprocessor's share of the work, as far as the room for them allows, which depends on sizes only.
+Pieces backward_pieces(const Problem& problem, const std::vector<TileMap>& maps, int32_t segments,
+                       const Device& device) {
   const int64_t row_tiles = maps.front().row_tiles(), units = std::max(device.units, 1);
+  if (segments > 1) {
+    const int64_t columns = maps.front().column_tiles(), of_segment = (columns + segments - 1) / segments;
+    const int64_t most = (columns + of_segment - 1) / of_segment;
+    return {static_cast<int32_t>(row_tiles * (most - 1)), 0, static_cast<int32_t>(of_segment)};
+  }
   const int64_t to_fill = generic::kPiecesPerUnit * units / problem.heads_kv;
   int64_t tiles = 0;
   for (const TileMap& map : maps)
@@ -123,11 +129,15 @@ BackwardArrangement arrange_backward(const Problem& problem, const BackwardShape
   const int32_t tokens = shape.rows >> out.heads.log2_pack;  // of a tile of rows
   std::vector<TileMap> maps;
   for (const Mask& mask : *problem.masks) maps.push_back(lower_transposed(mask, {shape.keys, tokens}));
-  out.map = compile_map(maps, out.in_turns, backward_pieces(problem, maps, device));
-  out.slots = out.map.items - out.map.row_tiles;
+  const int32_t segments = choose_segments(problem, shape, device);
+  out.map = compile_map(maps, out.in_turns, backward_pieces(problem, maps, segments, device));
+  out.slots = std::min(out.map.items - out.map.row_tiles, out.map.row_tiles);
   out.query_tiles = static_cast<int32_t>(maps.front().column_tiles());
   // Rows are walked from the last one, so that CTAs read the same ones at about the same time, of all heads.
-  out.order = {.heads = out.heads.heads_kv, .section_heads = out.heads.heads_kv, .map_items = out.map.items};
+  // A segment's rows stay in L2 if heads come one after another.
+  out.order = {.heads = out.heads.heads_kv,
+               .section_heads = segments > 1 ? 1 : out.heads.heads_kv,
+               .map_items = out.map.items};
 
   const auto tiles = static_cast<size_t>(out.heads.units()) * static_cast<size_t>(out.query_tiles);
   const size_t rows = tiles * static_cast<size_t>(shape.rows);

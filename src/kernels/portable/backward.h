@@ -31,7 +31,8 @@ struct BackwardConfig {
   static constexpr bool kChangesScores = kChangesScores_;
   static constexpr int kHeadDim = kShape.head_dim, kRows = kShape.rows, kKeys = kShape.keys,
                        kWarps = kShape.warps, kKeyGroups = kShape.key_groups, kStages = kShape.stages,
-                       kParts = kShape.parts;
+                       kParts = kShape.parts, kDqParts = kShape.dq_parts;
+  static constexpr bool kKeepsScores = kShape.keeps_scores();
   static constexpr int kThreads = 32 * kWarps;
   static constexpr int kSteps = kHeadDim / 16;
   static constexpr int kOtherGroups = kWarps / kKeyGroups;
@@ -46,9 +47,10 @@ struct BackwardConfig {
                 "a warp's columns begin at a multiple of their number");
 
   static constexpr int kDqRowGroups = kShape.dq_rows, kDqDimGroups = kWarps / kDqRowGroups;
-  static constexpr int kDqRowTiles = kRows / 16 / kDqRowGroups;  // of a warp
-  static constexpr int kDqPairs = kHeadDim / 16 / kDqDimGroups;  // of products, side by side
-  static_assert(kRows == 16 * kDqRowTiles * kDqRowGroups && kHeadDim == 16 * kDqPairs * kDqDimGroups);
+  static constexpr int kDqRowTiles = kRows / 16 / kDqRowGroups / kDqParts;  // of a warp
+  static constexpr int kDqPairs = kHeadDim / 16 / kDqDimGroups;             // of products, side by side
+  static_assert(kRows == 16 * kDqRowTiles * kDqRowGroups * kDqParts &&
+                kHeadDim == 16 * kDqPairs * kDqDimGroups);
 };
 
 template <class Isa, class C>
@@ -70,7 +72,7 @@ struct Backward {
   const int warp_key = thread / 32 / C::kOtherGroups * 16 * C::kKeyTiles;  // the warp's first
   const int other = thread / 32 % C::kOtherGroups;  // the warp's part of the rows or of head_dim
   const uint32_t k = Isa::shared_memory(), v = k + KeyTile::kBytes, stages = v + KeyTile::kBytes,
-                 weights = stages + C::kStages * kStageBytes, ds = weights + ScoreTile::kBytes;
+                 ds = stages + C::kStages * kStageBytes, weights = ds + ScoreTile::kBytes;
   int kv_head = 0, map_row = 0, first_key = 0;  // of the item
   Sums dk = {}, dv = {};
 
@@ -256,19 +258,16 @@ struct Backward {
   }
 
   // sums += scores (P^T or dS^T) times rows (dO or Q), with the operands of the next products loaded ahead.
-  LONGSPAN_DEVICE void accumulate(Sums& sums, uint32_t score_tile, uint32_t row_tile) const {
-    constexpr int kPairs = C::kDimTiles / 2, kSteps = C::kRows / 16, kProducts = kSteps * kPairs;
+  // `load_scores` gives those of a step of 16 rows.
+  template <int kSteps, class LoadScores>
+  LONGSPAN_DEVICE void accumulate(Sums& sums, const LoadScores& load_scores, uint32_t rows) const {
+    constexpr int kPairs = C::kDimTiles / 2, kProducts = kSteps * kPairs;
     const int lane = Isa::opaque(warp_lane);
     uint32_t a[2][C::kKeyTiles][4], b[2][4];
-    const auto load_scores = [&](int step) {
-#pragma unroll
-      for (int m = 0; m < C::kKeyTiles; ++m)
-        ScoreTile::load_a(a[step % 2][m], score_tile, warp_key + 16 * m, 2 * step, lane);
-    };
     const auto load_rows = [&](int i) {
-      RowTile::load_b_trans(b[i % 2], row_tile, i / kPairs * 16, other * C::kDimTiles + i % kPairs * 2, lane);
+      RowTile::load_b_trans(b[i % 2], rows, i / kPairs * 16, other * C::kDimTiles + i % kPairs * 2, lane);
     };
-    load_scores(0);
+    load_scores(a[0], 0, lane);
     load_rows(0);
 #pragma unroll
     for (int step = 0; step < kSteps; ++step)
@@ -276,7 +275,7 @@ struct Backward {
       for (int n = 0; n < kPairs; ++n) {
         const int i = step * kPairs + n;
         if (i + 1 < kProducts) load_rows(i + 1);
-        if (n == 0 && step + 1 < kSteps) load_scores(step + 1);
+        if (n == 0 && step + 1 < kSteps) load_scores(a[(step + 1) % 2], step + 1, lane);
 #pragma unroll
         for (int m = 0; m < C::kKeyTiles; ++m) {
           Isa::template mma<Element>(sums[m][2 * n], a[step % 2][m], b[i % 2][0], b[i % 2][1]);
@@ -284,14 +283,56 @@ struct Backward {
         }
       }
   }
+  // Of all rows, scores from their tile.
+  LONGSPAN_DEVICE void accumulate_tile(Sums& sums, uint32_t score_tile, uint32_t row_tile) const {
+    const auto load = [&](uint32_t(&a)[C::kKeyTiles][4], int step, int lane) {
+#pragma unroll
+      for (int m = 0; m < C::kKeyTiles; ++m)
+        ScoreTile::load_a(a[m], score_tile, warp_key + 16 * m, 2 * step, lane);
+    };
+    accumulate<C::kRows / 16>(sums, load, row_tile);
+  }
+  // Of a part of the rows, scores from the warp's own registers.
+  LONGSPAN_DEVICE void accumulate_pairs(Sums& sums, const Pairs& pairs, uint32_t row_tile, int part) const {
+    const auto load = [&](uint32_t(&a)[C::kKeyTiles][4], int step, int) {
+#pragma unroll
+      for (int m = 0; m < C::kKeyTiles; ++m)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) a[m][i] = pairs[m][2 * step + i / 2][i % 2];
+    };
+    accumulate<C::kPartRows / 16>(sums, load, row_tile + RowTile::rows(part * C::kPartRows));
+  }
 
   // dQ of the rows of query tile `tile`, added to the sums.
   LONGSPAN_DEVICE void add_dq(int tile, int turn) const {
+    float* const sums = p.dq_sums + int64_t{tile} * (C::kRows * C::kHeadDim);
+#pragma unroll 1
+    for (int part = 0; part < C::kDqParts; ++part) {
+      const int lane = Isa::opaque(warp_lane), warp = thread / 32;
+      const int m_first = (part * C::kDqRowGroups + warp % C::kDqRowGroups) * C::kDqRowTiles,
+                n_first = warp / C::kDqRowGroups * C::kDqPairs * 2;
+      float dq[C::kDqRowTiles][2 * C::kDqPairs][4] = {};
+      multiply_keys(dq, m_first, n_first, lane);
+      if (p.turns != nullptr && part == 0) {
+        if (thread == 0) Isa::acquire(p.turns + tile, turn);
+        Isa::sync();
+      }
+#pragma unroll
+      for (int m = 0; m < C::kDqRowTiles; ++m)
+#pragma unroll
+        for (int n = 0; n < 2 * C::kDqPairs; ++n)
+          Isa::add_four(sums + ((m_first + m) * (C::kHeadDim / 8) + n_first + n) * 128, lane, dq[m][n]);
+    }
+    if (p.turns != nullptr) {
+      Isa::fence();
+      Isa::sync();
+      if (thread == 0) Isa::release(p.turns + tile, turn + 1);
+    }
+  }
+  // dq = dS K, for rows from 16 * m_first and columns from 8 * n_first on.
+  LONGSPAN_DEVICE void multiply_keys(float (&dq)[C::kDqRowTiles][2 * C::kDqPairs][4], int m_first,
+                                     int n_first, int lane) const {
     constexpr int kSteps = C::kKeys / 16;
-    const int lane = Isa::opaque(warp_lane);
-    const int warp = thread / 32, m_first = warp % C::kDqRowGroups * C::kDqRowTiles,
-              n_first = warp / C::kDqRowGroups * C::kDqPairs * 2;
-    float dq[C::kDqRowTiles][2 * C::kDqPairs][4] = {};
     uint32_t a[2][C::kDqRowTiles][4], b[2][C::kDqPairs][4];
     const auto load = [&](int step) {
 #pragma unroll
@@ -312,21 +353,6 @@ struct Backward {
           Isa::template mma<Element>(dq[m][2 * n], a[step % 2][m], b[step % 2][n][0], b[step % 2][n][1]);
           Isa::template mma<Element>(dq[m][2 * n + 1], a[step % 2][m], b[step % 2][n][2], b[step % 2][n][3]);
         }
-    }
-    float* sums = p.dq_sums + int64_t{tile} * (C::kRows * C::kHeadDim);
-    if (p.turns != nullptr) {
-      if (thread == 0) Isa::acquire(p.turns + tile, turn);
-      Isa::sync();
-    }
-#pragma unroll
-    for (int m = 0; m < C::kDqRowTiles; ++m)
-#pragma unroll
-      for (int n = 0; n < 2 * C::kDqPairs; ++n)
-        Isa::add_four(sums + ((m_first + m) * (C::kHeadDim / 8) + n_first + n) * 128, lane, dq[m][n]);
-    if (p.turns != nullptr) {
-      Isa::fence();
-      Isa::sync();
-      if (thread == 0) Isa::release(p.turns + tile, turn + 1);
     }
   }
 
@@ -394,8 +420,14 @@ struct Backward {
     return Isa::ld_shared(ds);
   }
 
-  // P^T and dS^T of a part of the rows, to shared memory.
-  LONGSPAN_DEVICE void score(const Visit& visit, uint32_t stage, int part) const {
+  // P^T and dS^T of a part of the rows: to shared memory or, where the warp has all rows, to dV and dK.
+  LONGSPAN_DEVICE void score(const Visit& visit, uint32_t stage, int part) {
+    const auto give_weights = [&](const Pairs& pairs) {
+      if constexpr (C::kKeepsScores)
+        accumulate_pairs(dv, pairs, dout_of(stage), part);
+      else
+        store_pairs(weights, pairs, part);
+    };
     Pairs pairs;  // P^T; what dP^T - delta is multiplied by; dS^T
     {
       Scores s = {};
@@ -404,16 +436,17 @@ struct Backward {
       if constexpr (C::kChangesScores) {
         Pairs of_values;
         weigh_changed(of_values, pairs, s, stats_of(stage), visit, part);
-        store_pairs(weights, of_values, part);
+        give_weights(of_values);
       } else {
         weigh(pairs, s, stats_of(stage), part);
       }
     }
-    if constexpr (!C::kChangesScores) store_pairs(weights, pairs, part);
+    if constexpr (!C::kChangesScores) give_weights(pairs);
     Scores dp = {};
     multiply(dp, v, dout_of(stage), part);
     differentiate(pairs, dp, stats_of(stage), part);
     store_pairs(ds, pairs, part);
+    if constexpr (C::kKeepsScores) accumulate_pairs(dk, pairs, q_of(stage), part);
   }
 
   LONGSPAN_DEVICE RowWalk walk() const {
@@ -453,12 +486,12 @@ struct Backward {
         advance(visit);
         if (C::kStages == 2 && !done(visit)) begin(visit, 1 - stage);
         Isa::sync();  // B: P and dS are there
-        accumulate(dv, weights, dout_of(stage));
-        accumulate(dk, ds, q_of(stage));
-        if (C::kStages == 1) {
-          Isa::sync();  // the rows are free
-          if (!done(visit)) begin(visit, 0);
+        if constexpr (!C::kKeepsScores) {
+          accumulate_tile(dv, weights, dout_of(stage));
+          accumulate_tile(dk, ds, q_of(stage));
+          if (C::kStages == 1) Isa::sync();
         }
+        if (C::kStages == 1 && !done(visit)) begin(visit, 0);  // the rows are free
         add_dq(tile, turn);
         if (C::kStages == 2) stage = 1 - stage;
       }

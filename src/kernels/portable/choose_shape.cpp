@@ -44,6 +44,16 @@ int32_t choose_section(int64_t heads, int64_t bytes, const Device& device) {
   return static_cast<int32_t>((heads + sections - 1) / sections);
 }
 
+int32_t choose_segments(const Problem& problem, const BackwardShape& shape, const Device& device) {
+  const int64_t key_tiles = (problem.tokens_kv + shape.keys - 1) / shape.keys;
+  if (problem.deterministic || key_tiles * problem.heads_kv < device.units) return 1;
+  const int64_t row_bytes = shape.head_dim * (2 * static_cast<int64_t>(size_of(problem.dtype)) + 4);
+  const int64_t bytes = problem.tokens_q * problem.group_size() * row_bytes;
+  const int64_t share = static_cast<int64_t>(device.cache_bytes) / generic::kSegmentL2Divisor;
+  const int64_t segments = bytes / std::max<int64_t>(share, 1) + 1;
+  return static_cast<int32_t>(std::clamp<int64_t>(segments, 1, shape.segments));
+}
+
 // CUDA programming guide, "Technical specifications per compute capability": 99, 163 and 227 KB.
 uint32_t most_shared_bytes(int capability) {
   switch (capability) {

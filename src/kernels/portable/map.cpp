@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "base/error.h"
 
@@ -33,13 +34,35 @@ int64_t pieces_of(int64_t tiles, int64_t most) {
 
 // Column tiles of a piece, so that there are at most `most_more` more pieces than row tiles.
 int64_t piece_tiles(const TileMap& map, const Pieces& pieces) {
-  if (pieces.most_more == 0) return 0;
+  if (pieces.most_more == 0 || pieces.segment > 0) return 0;
   int64_t most = std::max<int64_t>(pieces.tiles, 1);
   for (;; most += most / 8 + 1) {
     int64_t more = 0;
     for (const int32_t tiles : map.tiles) more += pieces_of(tiles, most) - 1;
     if (more <= pieces.most_more) return most;
   }
+}
+
+// Where the column tiles of a row tile, numbered in the order of its runs, are cut; 0 and their number, too.
+std::vector<int64_t> cuts_of(const TileMap& map, int32_t tile, const Pieces& pieces, int64_t most) {
+  const int64_t tiles = map.tiles[static_cast<size_t>(tile)];
+  std::vector<int64_t> cuts = {0};
+  if (pieces.segment > 0) {
+    int64_t at = 0, last = 0;  // last: segment of the run before
+    for (const Run& run : map.runs_of(tile)) {
+      const int64_t first = run.tile, end = first + run.count();
+      if (at > 0 && first / pieces.segment != last) cuts.push_back(at);
+      for (int64_t next = (first / pieces.segment + 1) * pieces.segment; next < end; next += pieces.segment)
+        cuts.push_back(at + next - first);
+      at += run.count();
+      last = (end - 1) / pieces.segment;
+    }
+  } else {
+    const int64_t count = pieces_of(tiles, most);
+    for (int64_t piece = 1; piece < count; ++piece) cuts.push_back(tiles * piece / count);
+  }
+  cuts.push_back(tiles);
+  return cuts;
 }
 
 // Appends what is in [begin, end) of a row tile's column tiles, where the run's first one is number `at`.
@@ -69,14 +92,15 @@ KernelMap compile_map(std::span<const TileMap> maps, bool in_turns, Pieces piece
     const size_t first_row = out.rows.size();
     std::vector<int32_t> visits(in_turns ? static_cast<size_t>(map.column_tiles()) : 0);
     const int64_t most = piece_tiles(map, pieces);
-    std::vector<int64_t> costs;
+    std::vector<std::pair<int64_t, int64_t>> ranks;  // segment, cost
     int32_t slots = 0;
     for (int32_t i = 0; i < out.row_tiles; ++i) {
       const int32_t tile = in_turns ? i : map.order[static_cast<size_t>(i)];
-      const int64_t tiles = map.tiles[static_cast<size_t>(tile)], count = pieces_of(tiles, most);
-      for (int64_t piece = 0; piece < count; ++piece) {
+      const std::vector<int64_t> cuts = cuts_of(map, tile, pieces, most);
+      const size_t count = cuts.size() - 1;
+      for (size_t piece = 0; piece < count; ++piece) {
         const auto first_run = static_cast<uint32_t>(out.runs.size());
-        const int64_t begin = tiles * piece / count, end = tiles * (piece + 1) / count;
+        const int64_t begin = cuts[piece], end = cuts[piece + 1];
         int64_t at = 0;
         for (const Run& run : map.runs_of(tile)) {
           const MapRun whole = compiled(map, run, first_layer);
@@ -88,16 +112,17 @@ KernelMap compile_map(std::span<const TileMap> maps, bool in_turns, Pieces piece
         }
         out.rows.push_back({tile, first_run, static_cast<int32_t>(out.runs.size() - first_run),
                             count > 1 ? slots : -1, static_cast<int32_t>(count)});
-        costs.push_back(end - begin);
+        const bool in_segment = pieces.segment > 0 && begin < end;
+        ranks.emplace_back(in_segment ? out.runs[first_run].tile / pieces.segment : 0, end - begin);
       }
       if (count > 1) ++slots;
     }
     out.slots.push_back(slots);
-    if (slots > 0) {
+    if (slots > 0 || pieces.segment > 0) {
       std::vector<MapRow> sorted(out.rows.begin() + static_cast<std::ptrdiff_t>(first_row), out.rows.end());
       std::vector<size_t> order(sorted.size());
       std::iota(order.begin(), order.end(), size_t{0});
-      std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return costs[a] > costs[b]; });
+      std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return ranks[a] > ranks[b]; });
       for (size_t i = 0; i < order.size(); ++i) out.rows[first_row + i] = sorted[order[i]];
     }
     out.rows.resize(first_row + static_cast<size_t>(out.items), MapRow{-1, 0, 0, -1, 1});

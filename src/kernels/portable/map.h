@@ -47,9 +47,13 @@ struct KernelMap {
 struct Pieces {
   int32_t most_more = 0;  // items beyond one for each row tile, and slots; the grid has them in any case
   int64_t tiles = 0;      // column tiles of a piece, as far as most_more allows
+  // If positive, pieces are the parts of row tiles in segments of so many column tiles. Items of the last
+  // segment come first.
+  int32_t segment = 0;
 };
 
-// Items by descending cost or, in turns, whole row tiles by ascending index, with the turns of their runs.
+// Items by descending cost (of each segment) or, in turns, whole row tiles by ascending index, with the turns
+// of their runs.
 KernelMap compile_map(std::span<const TileMap> maps, bool in_turns, Pieces pieces = {});
 
 }  // namespace longspan::portable

@@ -9,6 +9,7 @@
 #include "attention/oracle/verify.h"
 #include "base/dtype.h"
 #include "emulated_plan.h"
+#include "kernels/portable/choose_shape.h"
 #include "mask/patterns/patterns.h"
 #include "unit/kernels/attention_case.h"
 
@@ -86,6 +87,16 @@ TEST(PortableEmulated, EveryInstance) {
                    capability);
     }
   }
+}
+
+// Backward, all tiles of keys pass one segment of the rows before the next.
+TEST(PortableEmulated, SegmentsOfRows) {
+  for (const NamedMask& named : masks_of(150))
+    expect_right(problem_of({named.mask}, 8, 4, 192), named.name, named.name == "two windows", 90);
+  const Problem problem = problem_of({one_band(150, 150, kBelow, 0)}, 8, 4, 256);
+  Device gpu;
+  gpu.capability = 90, gpu.units = 8, gpu.cache_bytes = 64 << 10;
+  EXPECT_EQ(choose_segments(problem, choose_backward_shape(problem, gpu), gpu), 8);
 }
 
 TEST(PortableEmulated, EveryLayoutOfHeads) {
@@ -234,12 +245,12 @@ TEST(PortableEmulated, AlibiLowersDistantScores) {
 
 TEST(PortableEmulated, AllFeaturesInEveryInstance) {
   for (const int64_t head_dim : {64, 96, 128, 192, 256}) {
-    for (const int capability : {80, 86}) {
+    for (const int capability : {80, 86, 90}) {
       Problem problem = problem_of({one_band(140, 140, -90, 20)}, 4, 1, head_dim);
       problem.head_dim_v = head_dim - 24;
       problem.softcap = 4;
       problem.alibi_slopes = slopes_of(4);
-      problem.deterministic = capability == 86;
+      problem.deterministic = capability != 80;
       expect_right(problem, "all features", false, capability);
     }
   }

@@ -61,7 +61,56 @@ TEST(PortableMap, TurnsOfACausalMaskNeedNoMoreRuns) {
   EXPECT_EQ(compile_map(maps, true).runs.size(), compile_map(maps, false).runs.size());
 }
 
-// The pieces of all tiles visit what the tiles do, each tile once, and share a slot.
+// The pieces of all tiles visit what the tiles do, each tile once, and share a slot. Those of a segment come
+// behind those of the next one, in each by descending cost.
+void expect_pieces(const std::vector<TileMap>& maps, const Pieces& pieces) {
+  const KernelMap map = compile_map(maps, false, pieces);
+  ASSERT_EQ(map.items, map.row_tiles + pieces.most_more);
+  ASSERT_EQ(map.rows.size(), maps.size() * static_cast<size_t>(map.items));
+  for (size_t m = 0; m < maps.size(); ++m) {
+    std::vector<std::multiset<std::pair<int, int>>> seen(static_cast<size_t>(map.row_tiles));
+    std::vector<std::set<int>> slots(seen.size());
+    std::vector<int> count(seen.size());
+    std::pair<int, int> last = {1 << 30, 0};  // segment, cost
+    for (int32_t i = 0; i < map.items; ++i) {
+      const MapRow& row = map.rows[m * static_cast<size_t>(map.items) + static_cast<size_t>(i)];
+      int cost = 0, segment = 0;
+      for (uint32_t r = row.first_run; r < row.first_run + static_cast<uint32_t>(row.runs); ++r) {
+        const MapRun& run = map.runs[r];
+        for (int t = run.tile; t < run.tile + std::max(run.code, 1); ++t, ++cost) {
+          seen[static_cast<size_t>(row.tile)].insert({t, std::min(run.code, 1)});
+          if (pieces.segment == 0) continue;
+          if (cost > 0) EXPECT_EQ(t / pieces.segment, segment);
+          segment = t / pieces.segment;
+        }
+      }
+      EXPECT_LE(std::pair(segment, cost), last);
+      last = {segment, cost};
+      if (row.tile < 0) continue;
+      ++count[static_cast<size_t>(row.tile)];
+      slots[static_cast<size_t>(row.tile)].insert(row.slot);
+      EXPECT_EQ(row.slot >= 0, row.pieces > 1);
+      EXPECT_LT(row.slot, map.slots[m]);
+      EXPECT_LE(map.slots[m], pieces.most_more);
+    }
+    const KernelMap whole = compile_map(maps, false);
+    for (int32_t i = 0; i < whole.items; ++i) {
+      const MapRow& row = whole.rows[m * static_cast<size_t>(whole.items) + static_cast<size_t>(i)];
+      std::multiset<std::pair<int, int>> expected;
+      for (uint32_t r = row.first_run; r < row.first_run + static_cast<uint32_t>(row.runs); ++r) {
+        const MapRun& run = whole.runs[r];
+        for (int t = run.tile; t < run.tile + std::max(run.code, 1); ++t)
+          expected.insert({t, std::min(run.code, 1)});
+      }
+      const auto tile = static_cast<size_t>(row.tile);
+      EXPECT_EQ(seen[tile], expected);
+      EXPECT_EQ(slots[tile].size(), 1u);
+    }
+    for (const MapRow& row : map.rows)
+      if (row.tile >= 0 && maps.size() == 1) EXPECT_EQ(count[static_cast<size_t>(row.tile)], row.pieces);
+  }
+}
+
 TEST(PortableMap, PiecesOfARowTileVisitItsTilesOnce) {
   for (const Pattern& pattern : patterns()) {
     SCOPED_TRACE(pattern.name);
@@ -73,48 +122,10 @@ TEST(PortableMap, PiecesOfARowTileVisitItsTilesOnce) {
     std::vector<TileMap> maps;
     for (const Mask& mask : draw_mask(pattern.name, options).masks)
       maps.push_back(lower_transposed(mask, {64, 16}));
-    const Pieces pieces{20, 10};
-    const KernelMap map = compile_map(maps, false, pieces);
-    ASSERT_EQ(map.items, map.row_tiles + pieces.most_more);
-    ASSERT_EQ(map.rows.size(), maps.size() * static_cast<size_t>(map.items));
-    for (size_t m = 0; m < maps.size(); ++m) {
-      std::vector<std::multiset<std::pair<int, int>>> seen(static_cast<size_t>(map.row_tiles));
-      std::vector<std::set<int>> slots(seen.size());
-      std::vector<int> count(seen.size());
-      int last_cost = 1 << 30;
-      for (int32_t i = 0; i < map.items; ++i) {
-        const MapRow& row = map.rows[m * static_cast<size_t>(map.items) + static_cast<size_t>(i)];
-        int cost = 0;
-        for (uint32_t r = row.first_run; r < row.first_run + static_cast<uint32_t>(row.runs); ++r) {
-          const MapRun& run = map.runs[r];
-          for (int t = run.tile; t < run.tile + std::max(run.code, 1); ++t, ++cost)
-            seen[static_cast<size_t>(row.tile)].insert({t, std::min(run.code, 1)});
-        }
-        EXPECT_LE(cost, last_cost);
-        last_cost = cost;
-        if (row.tile < 0) continue;
-        ++count[static_cast<size_t>(row.tile)];
-        slots[static_cast<size_t>(row.tile)].insert(row.slot);
-        EXPECT_EQ(row.slot >= 0, row.pieces > 1);
-        EXPECT_LT(row.slot, map.slots[m]);
-        EXPECT_LE(map.slots[m], pieces.most_more);
-      }
-      const KernelMap whole = compile_map(maps, false);
-      for (int32_t i = 0; i < whole.items; ++i) {
-        const MapRow& row = whole.rows[m * static_cast<size_t>(whole.items) + static_cast<size_t>(i)];
-        std::multiset<std::pair<int, int>> expected;
-        for (uint32_t r = row.first_run; r < row.first_run + static_cast<uint32_t>(row.runs); ++r) {
-          const MapRun& run = whole.runs[r];
-          for (int t = run.tile; t < run.tile + std::max(run.code, 1); ++t)
-            expected.insert({t, std::min(run.code, 1)});
-        }
-        const auto tile = static_cast<size_t>(row.tile);
-        EXPECT_EQ(seen[tile], expected);
-        EXPECT_EQ(slots[tile].size(), 1u);
-      }
-      for (const MapRow& row : map.rows)
-        if (row.tile >= 0 && maps.size() == 1) EXPECT_EQ(count[static_cast<size_t>(row.tile)], row.pieces);
-    }
+    const int columns = static_cast<int>(maps.front().column_tiles());
+    const int rows = static_cast<int>(maps.front().row_tiles());
+    expect_pieces(maps, {20, 10});
+    expect_pieces(maps, {rows * ((columns + 39) / 40 - 1), 0, 40});
   }
 }
 
