@@ -5,14 +5,16 @@
 //   Q, dO       kRows rows (tokens x query heads of a group), kStages buffers, with lse and delta of each row
 //   S^T, dP^T   each warp has a part of the keys and of the rows, nearly square: reading operands from shared
 //               memory is what limits these products
-//   P^T, dS^T   through shared memory
+//   P^T, dS^T   through shared memory; a warp that has all rows keeps them in registers for dV and dK, behind
+//               S^T and dP^T, and only dS^T goes through shared memory, for dQ
 //   dK, dV      each warp has a part of the keys and of head_dim; dQ: of the rows and of head_dim
 //
 //   barrier A | S^T, P^T, dP^T, dS^T | barrier B | dV += P^T dO, dK += dS^T Q, dQ += dS K
 //
-// The next rows begin before barrier B or, with one stage, behind a third one before dQ. dQ is added to fp32
-// sums in global memory: at once, or in turns, which makes it deterministic. CTAs that wait for turns take
-// items in the order in which they begin, so they only wait for CTAs that began before.
+// The next rows begin before barrier B or, with one stage, before dQ: behind a third barrier, if dV and dK
+// come behind B. dQ is added to fp32 sums in global memory: at once, or in turns, which makes it
+// deterministic. CTAs that wait for turns take items in the order in which they begin, so they only wait for
+// CTAs that began before.
 #pragma once
 
 #include <cmath>

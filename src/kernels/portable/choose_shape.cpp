@@ -49,7 +49,9 @@ int32_t choose_segments(const Problem& problem, const BackwardShape& shape, cons
   if (problem.deterministic || key_tiles * problem.heads_kv < device.units) return 1;
   const int64_t row_bytes = shape.head_dim * (2 * static_cast<int64_t>(size_of(problem.dtype)) + 4);
   const int64_t bytes = problem.tokens_q * problem.group_size() * row_bytes;
-  const int64_t share = static_cast<int64_t>(device.cache_bytes) / generic::kSegmentL2Divisor;
+  const auto cache_bytes = static_cast<int64_t>(device.cache_bytes);
+  if (bytes <= cache_bytes) return 1;
+  const int64_t share = cache_bytes / generic::kSegmentL2Divisor;
   const int64_t segments = bytes / std::max<int64_t>(share, 1) + 1;
   return static_cast<int32_t>(std::clamp<int64_t>(segments, 1, shape.segments));
 }

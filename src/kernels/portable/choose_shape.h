@@ -19,7 +19,8 @@ BackwardShape choose_backward_shape(const Problem& problem, const Device& device
 // Heads (of `bytes` each) that are worked on together, so that their data stay in L2.
 int32_t choose_section(int64_t heads, int64_t bytes, const Device& device);
 
-// Segments of a KV head's rows, backward. Depends on sizes only; 1 where there are few tiles of keys.
+// Segments of a KV head's rows, backward. Depends on sizes only; 1 where there are few tiles of keys or L2
+// holds what the rows move.
 int32_t choose_segments(const Problem& problem, const BackwardShape& shape, const Device& device);
 
 // Bytes of shared memory that a CTA may have, by compute capability.

@@ -37,8 +37,9 @@ inline constexpr int64_t kPiecesPerUnit = 2, kLeastPiece = 24;
 // K and V of a section of heads take at most this share of L2, as in sm90.
 inline constexpr int64_t kSectionL2Divisor = 2;
 
-// Backward: what a segment of a KV head's rows moves (Q, dO and the sums of dQ) takes at most this share of
-// L2 where the shape has enough segments (results/nvidia-h200/2026-11-26-portable-shapes.txt).
+// Backward: what a KV head's rows move (Q, dO and the sums of dQ) is cut in segments if L2 does not hold it.
+// A segment takes at most this share of L2 where the shape has enough of them. Where L2 holds it, segments
+// lose up to 35 % (results/nvidia-h200/2026-11-26-portable-shapes.txt).
 inline constexpr int64_t kSegmentL2Divisor = 4;
 
 }  // namespace longspan::portable::generic
