@@ -289,9 +289,11 @@ def test_graphs_and_streams():
     assert all(torch.equal(o, expected) for o in outputs)
 
 
-def close(a, b):
-    """Equal but for sums in another order, which bf16 then rounds the other way."""
-    return torch.allclose(a, b, rtol=2 ** -7, atol=2e-2)
+def assert_alike(got, expected, what):
+    """Equal but for rounding: sums in another order, and bf16 steps of probabilities whose lse differs in its last bit."""
+    for name, a, b in zip(("o", "dq", "dk", "dv"), got, expected):
+        difference = (a.double() - b.double()).norm() / b.double().norm()
+        assert difference < 3e-3, f"{what}, {name}: differs by {difference:.1e} of its norm, at most by {largest(a, b):.1e}"
 
 
 @pytest.mark.gpu
@@ -323,10 +325,10 @@ def test_graphs_follow_a_plan(head_dim, deterministic):
             assert plan.update_(mask, graphs=[graph]) is plan
         graph.replay()
         expected = both(longspan.plan(mask, (8, 2), head_dim, deterministic=deterministic))
-        assert all(map(close, got, expected))
+        assert_alike(got, expected, mask)
     graph.instantiate()  # again: of the plan's last mask
     graph.replay()
-    assert all(map(close, got, expected))
+    assert_alike(got, expected, "the last mask")
     with pytest.raises(ValueError, match="captured no call"):
         longspan.plan(masks[0], (8, 2), head_dim, graphs=True).update_(masks[1], graphs=[graph])
     with pytest.raises(ValueError, match="graphs=True"):
