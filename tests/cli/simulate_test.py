@@ -24,7 +24,10 @@ class PredictionTest(unittest.TestCase):
         errors = self.summary["errors"]["all"]["several ranks"]
         self.assertEqual(errors["cases"], 109)
         self.assertLessEqual(errors["mean"], 0.03)
-        self.assertLessEqual(errors["largest"], 0.125)  # the aim is 0.10: rings on causal documents, forward
+        large = {(case["case"]["strategy"], case["case"]["mask"], case["case"]["direction"]) for case in self.cases if case["error"] > 0.10}
+        # Four ranks compute documents faster than the kernel's price says (simulation.md).
+        self.assertLessEqual(large, {("ring-p2p", "causal_document", "forward"), ("loongtrain", "causal_document", "forward")})
+        self.assertLessEqual(errors["largest"], 0.125)
 
     def test_errors_of_what_buffers_hold(self):
         self.assertEqual(self.summary["errors"]["memory"]["held"]["cases"], 109)
