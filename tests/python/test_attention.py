@@ -36,6 +36,13 @@ def largest(a, b):
     return float(difference[torch.isfinite(b)].max()) if difference.numel() else 0.0
 
 
+def assert_alike(got, expected, what, names=("o", "dq", "dk", "dv")):
+    """Equal but for roundings to bf16, each some 1.6e-3 of a tensor's norm: of results, and of probabilities in between."""
+    for name, a, b in zip(names, got, expected, strict=True):
+        difference = (a.double() - b.double()).norm() / b.double().norm()
+        assert difference < 5e-3, f"{what}, {name}: differs by {difference:.1e} of its norm, at most by {largest(a, b):.1e}"
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("name", MASKS)
@@ -60,7 +67,8 @@ def test_every_mask(name, dtype, device):
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_views_of_a_fused_projection(device):
-    qkv = torch.randn(2, 60, 8, 64, device=device, dtype=torch.bfloat16, requires_grad=True)
+    generator = torch.Generator().manual_seed(0)
+    qkv = torch.randn(2, 60, 8, 64, generator=generator).to(device, torch.bfloat16).requires_grad_()
     q, k, v = qkv[:, :, :4], qkv[:, :, 4:6], qkv[:, :, 6:]
     mask = Mask.batch([Mask.causal(60), Mask.window(60, 10, 0)])
     o = longspan.attention(q, k, v, mask)
@@ -68,10 +76,9 @@ def test_views_of_a_fused_projection(device):
     flat = [x.reshape(120, -1, 64) for x in (q, k, v)]
     assert all(x.data_ptr() == y.data_ptr() for x, y in zip(flat, (q, k, v))), "reshape copied"
     expected, lse = reference(*flat, mask.to_dense())
-    assert largest(o.reshape(120, 4, 64), expected) < 2e-2
     ours, = torch.autograd.grad(o.sum(), qkv)
     theirs, = torch.autograd.grad(expected.sum(), qkv)
-    assert largest(ours, theirs.double()) < 4e-2
+    assert_alike([o.reshape(120, 4, 64), ours], [expected, theirs], mask, ("o", "dqkv"))
 
 
 def test_scale_and_sinks():
@@ -287,13 +294,6 @@ def test_graphs_and_streams():
                 outputs.append(longspan.attention(*parts, mask))
         torch.cuda.synchronize()
     assert all(torch.equal(o, expected) for o in outputs)
-
-
-def assert_alike(got, expected, what):
-    """Equal but for rounding: sums in another order, and bf16 steps of probabilities whose lse differs in its last bit."""
-    for name, a, b in zip(("o", "dq", "dk", "dv"), got, expected):
-        difference = (a.double() - b.double()).norm() / b.double().norm()
-        assert difference < 3e-3, f"{what}, {name}: differs by {difference:.1e} of its norm, at most by {largest(a, b):.1e}"
 
 
 @pytest.mark.gpu
