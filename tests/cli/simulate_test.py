@@ -1,4 +1,4 @@
-"""`longspan simulate`: predictions for four GPUs from figures of one and two, options, the record and the timeline."""
+"""`longspan simulate`: predictions for four and eight GPUs from figures of one and two, options, the record and the timeline."""
 
 import json
 import os
@@ -10,7 +10,9 @@ import unittest
 from pathlib import Path
 
 from program import run
-from simulated import CAUSAL, FOUR, H200, NODES, ROOT, STRATEGIES, simulate
+from simulated import CAUSAL, EIGHT, FOUR, FOUR_HYBRIDS, H200, NODES, ROOT, STRATEGIES, simulate
+
+MEAN, LARGEST = 0.03, 0.10  # errors that predictions for several GPUs may have, but for the cases that a test names
 
 
 class PredictionTest(unittest.TestCase):
@@ -23,8 +25,8 @@ class PredictionTest(unittest.TestCase):
     def test_errors_on_four_gpus(self):
         errors = self.summary["errors"]["all"]["several ranks"]
         self.assertEqual(errors["cases"], 109)
-        self.assertLessEqual(errors["mean"], 0.03)
-        large = {(case["case"]["strategy"], case["case"]["mask"], case["case"]["direction"]) for case in self.cases if case["error"] > 0.10}
+        self.assertLessEqual(errors["mean"], MEAN)
+        large = {(case["case"]["strategy"], case["case"]["mask"], case["case"]["direction"]) for case in self.cases if case["error"] > LARGEST}
         # Four ranks compute documents faster than the kernel's price says (simulation.md).
         self.assertLessEqual(large, {("ring-p2p", "causal_document", "forward"), ("loongtrain", "causal_document", "forward")})
         self.assertLessEqual(errors["largest"], 0.125)
@@ -63,6 +65,52 @@ class PredictionTest(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         for word in ("several ranks", "loongtrain", "causal_document", "regret"):
             self.assertIn(word, result.stdout)
+
+    def test_errors_of_hybrids_on_four_gpus(self):
+        *cases, _ = simulate("--machine", H200, "--against", FOUR_HYBRIDS)
+        self.assertEqual(len(cases), 8)
+        large = {(case["case"]["strategy"], case["case"]["mask"]): case["error"] for case in cases if case["error"] > LARGEST}
+        # The first is off as on eight GPUs; in the second one rank waited 23 ms, the others at most 2.3.
+        self.assertLessEqual(set(large), {("loongtrain", "causal_document"), ("loongtrain", "causal")})
+        self.assertLessEqual(max(case["error"] for case in cases), 0.195)
+        others = [case["error"] for case in cases if case["error"] <= LARGEST]
+        self.assertLessEqual(sum(others) / len(others), MEAN)
+
+
+class EightGpusTest(unittest.TestCase):
+    """Holds the same machine file to measurements on eight. It misses the bars where the lab's predictions say why."""
+
+    @classmethod
+    def setUpClass(cls):
+        *cls.cases, cls.summary = simulate("--machine", H200, "--against", EIGHT)
+
+    def test_errors_on_eight_gpus(self):
+        errors = self.summary["errors"]["all"]["several ranks"]
+        self.assertEqual(errors["cases"], 85)
+        large = {(case["case"]["strategy"], case["case"]["mask"], case["case"]["direction"]) for case in self.cases if case["error"] > LARGEST}
+        # Partial results cost a ring of eight less than a ring of two, and `balanced` waits for many copies.
+        self.assertLessEqual(large, {("ring-p2p", "causal_document", "forward"), ("ring-p2p", "full_document", "forward"),
+                                     ("ring-p2p", "sliding_window_causal", "forward"), ("balanced", "causal_document", "forward"),
+                                     ("balanced", "full_document", "forward")})
+        self.assertLessEqual(errors["largest"], 0.265)
+        others = [case["error"] for case in self.cases if case["error"] <= LARGEST]
+        self.assertLessEqual(sum(others) / len(others), MEAN)
+        self.assertLessEqual(errors["mean"], 0.038)
+
+    def test_bytes_of_buffers_on_eight_gpus(self):
+        held = self.summary["errors"]["memory"]["held"]
+        self.assertEqual(held["cases"], 85)
+        self.assertLessEqual(held["largest"], 0.005)
+
+    def test_what_the_choice_of_a_strategy_loses_on_eight_gpus(self):
+        choices = self.summary["choices"]
+        self.assertEqual(len(choices), 16)
+        self.assertLessEqual(sum(choice["regret"] for choice in choices) / len(choices), 0.015)
+        large = [choice for choice in choices if choice["regret"] > 0.05]
+        # `balanced` was chosen for documents, forward, where its copies are predicted to be hidden.
+        self.assertLessEqual({re.match(r"sm90 (\w+ \d+K).*(forward|backward)", choice["problem"]).groups() for choice in large},
+                             {("causal_document 64K", "forward"), ("full_document 64K", "forward")})
+        self.assertLessEqual(max(choice["regret"] for choice in choices), 0.12)
 
 
 class SlowerLinkTest(unittest.TestCase):
