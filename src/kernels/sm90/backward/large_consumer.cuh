@@ -342,7 +342,7 @@ class ScoreConsumer : LargeConsumer<C> {
     mbarrier_wait(state_.ds_full[ds_buffer()], (tile_ - 1) / C::kDsBuffers % 2);
   }
 
-  // To the same thread of the other warpgroup.
+  // To the same thread of the other warpgroup: each lane arrives for itself.
   __device__ __forceinline__ void hand_over(const uint32_t (&p)[kSteps][4]) {
     const int buffer = tile_ % C::kPBuffers;
     mbarrier_wait(state_.p_empty[buffer], tile_ / C::kPBuffers % 2 ^ 1);
@@ -350,7 +350,7 @@ class ScoreConsumer : LargeConsumer<C> {
     for (int step = 0; step < kSteps; ++step)
       memory_.p[buffer][step][warp_ * 32 + lane_] =
           make_uint4(p[step][0], p[step][1], p[step][2], p[step][3]);
-    this->release(state_.p_full[buffer]);
+    mbarrier_arrive(state_.p_full[buffer]);
   }
 
   __device__ __forceinline__ void mask(float (&e)[kScores], const Note& note, int slot) const {
@@ -464,7 +464,7 @@ class DifferenceConsumer : LargeConsumer<C> {
       const uint4 four = memory_.p[buffer][step][warp_ * 32 + lane_];
       p[step][0] = four.x, p[step][1] = four.y, p[step][2] = four.z, p[step][3] = four.w;
     }
-    this->release(state_.p_empty[buffer]);
+    mbarrier_arrive(state_.p_empty[buffer]);
   }
 
   // ds = p (dp - delta), from p as it is rounded for dv's product.

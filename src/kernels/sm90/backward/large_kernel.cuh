@@ -47,8 +47,8 @@ __device__ void init_large_barriers(BackwardStreamState<C>& state) {
   mbarrier_init(state.v_full, 1);
   mbarrier_init(state.v_empty, kWarps);
   for (int i = 0; i < C::kPBuffers; ++i) {
-    mbarrier_init(state.p_full[i], kWarps);
-    mbarrier_init(state.p_empty[i], kWarps);
+    mbarrier_init(state.p_full[i], 32 * kWarps);
+    mbarrier_init(state.p_empty[i], 32 * kWarps);
   }
   for (int i = 0; i < C::kDsBuffers; ++i) {
     mbarrier_init(state.ds_full[i], kWarps);
