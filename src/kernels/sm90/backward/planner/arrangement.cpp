@@ -70,7 +70,7 @@ class Arranger {
       if (shape_.pass_ctas != 0 && can_do_passes(problem_, shape_)) give_passes_ctas(columns, split);
       split_by(split);
     }
-    const ScheduledBy by = scheduled_by();
+    const SimulatedBy by = simulated_by();
     result_.section_heads = by.section_heads;
     result_.last_section = by.last_section;
     result_.last_list = by.last_list;
@@ -177,20 +177,12 @@ class Arranger {
 
   double time_of(const BackwardSplit& split) {
     split_by(split);
-    if (split.by_time) return time_schedule(result_.grid.map, result_.items, split.walk, scheduled_by());
-    const auto [section_heads, last_section] = sections();
-    return time_walk(result_.grid.map,
-                     std::span(result_.items.work).first(static_cast<size_t>(result_.items.per_list)),
-                     split.walk,
-                     {.rows = shape_.rows,
-                      .group = static_cast<int32_t>(problem_.group_size()),
-                      .workers = static_cast<int32_t>(workers_),
-                      .kv_heads = static_cast<int32_t>(problem_.heads_kv),
-                      .section_heads = section_heads,
-                      .last_heads = static_cast<int32_t>(problem_.heads_kv) - last_section * section_heads});
+    if (split.by_time) return time_schedule(result_.grid.map, result_.items, split.walk, simulated_by());
+    const auto first_list = std::span(result_.items.work).first(static_cast<size_t>(result_.items.per_list));
+    return time_walk(result_.grid.map, first_list, split.walk, simulated_by());
   }
 
-  void order(const ScheduledBy& by) {
+  void order(const SimulatedBy& by) {
     BackwardSchedule& all = result_.schedule;
     BackwardItems& items = result_.items;
     if (result_.split.by_time) {
@@ -212,27 +204,24 @@ class Arranger {
     }
   }
 
-  ScheduledBy scheduled_by() const {
+  SimulatedBy simulated_by() const {
+    const auto [section_heads, last_section] =
+        sections_of(problem_, shape_, result_.split, result_.items.per_list, workers_);
     const bool lists =
         result_.items.lists > 1 && (shape_.store != BackwardStore::kOrdered || result_.split.by_time);
-    const int64_t items = int64_t{result_.items.per_list} * problem_.heads_kv;
     return {.rows = shape_.rows,
             .row_tiles = result_.row_tiles,
             .group = static_cast<int32_t>(problem_.group_size()),
-            .workers = static_cast<int32_t>(std::min(workers_, items)),
+            .workers = static_cast<int32_t>(workers_),
             .streams = shape_.streams(),
             .kv_heads = static_cast<int32_t>(problem_.heads_kv),
-            .section_heads = sections().heads,
-            .last_section = sections().last,
+            .section_heads = section_heads,
+            .last_section = last_section,
             .last_list = lists ? result_.items.per_list : 0,
             .per_head_masks = problem_.masks->size() > 1,
             // Items that KV heads share cannot have visits of their own.
             .spread = shape_.kind == BackwardKind::kScattered &&
                       problem_.masks->size() == static_cast<size_t>(problem_.heads_kv)};
-  }
-
-  BackwardSections sections() const {
-    return sections_of(problem_, shape_, result_.split, result_.items.per_list, workers_);
   }
 
   const Problem& problem_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include "base/error.h"
@@ -28,27 +29,28 @@ template <bool kRecords>
 class Simulation {
  public:
   Simulation(const CompiledMap& map, const BackwardItems& items, const BackwardWalk& walk,
-             const ScheduledBy& by)
+             const SimulatedBy& by)
       : map_(map),
         items_(items),
         walk_(walk),
         by_(by),
         hand_over_(by.streams > 1 ? tuned::kHandOverTicksOfStreams : tuned::kHandOverTicks),
         apart_(by.streams > 1 ? tuned::kApartTicksOfStreams : tuned::kApartTicks),
-        agenda_(by.workers) {
-    all_items_ = items.per_list * by.kv_heads;
+        all_items_(items.per_list * by.kv_heads),
+        workers_(std::min(by.workers, all_items_)),
+        agenda_(workers_) {
     const auto rows = static_cast<size_t>(by.row_tiles) * static_cast<size_t>(by.group * by.kv_heads);
     added_.resize(rows);
     parts_.resize(static_cast<size_t>(map.row_tiles) * static_cast<size_t>(by.kv_heads));
-    ctas_.resize(static_cast<size_t>(by.workers));
+    ctas_.resize(static_cast<size_t>(workers_));
     if constexpr (kRecords) lay_out();
   }
 
-  // Runs to the end. Returns its time in tiles.
+  // Runs to the end. Returns the time of all workers until then, in tiles.
   double run() {
-    for (int32_t worker = 0; worker < by_.workers; ++worker) agenda_.add(worker, 0);
+    for (int32_t worker = 0; worker < workers_; ++worker) agenda_.add(worker, 0);
     int32_t end = 0;
-    for (int32_t working = by_.workers; working > 0;) {
+    for (int32_t working = workers_; working > 0;) {
       const int32_t worker = agenda_.take();
       const int32_t now = agenda_.now();
       const int32_t then = step(ctas_[static_cast<size_t>(worker)], now);
@@ -57,7 +59,7 @@ class Simulation {
       else
         --working, end = std::max(end, now);
     }
-    return static_cast<double>(end) / kTile;
+    return static_cast<double>(end) / kTile * workers_;
   }
 
   BackwardSchedule result;
@@ -98,7 +100,7 @@ class Simulation {
       turns *= static_cast<uint64_t>(by_.kv_heads);
     }
     LONGSPAN_CHECK(turns < uint64_t{1} << 31, "{} additions: at most 2^31 can be ordered", turns);
-    result.streams = by_.workers;
+    result.streams = workers_;
     result.turns.resize(turns + kTurnsAtOnce);
     if (by_.spread) {
       result.first_run.resize(items_.work.size());
@@ -222,10 +224,11 @@ class Simulation {
   const CompiledMap& map_;
   const BackwardItems& items_;
   const BackwardWalk& walk_;
-  const ScheduledBy& by_;
+  const SimulatedBy& by_;
   const int32_t hand_over_, apart_;
+  const int32_t all_items_, workers_;  // no more workers than items
   plan::Agenda agenda_;
-  int32_t all_items_ = 0, taken_ = 0;
+  int32_t taken_ = 0;
   uint64_t mask_begin_ = 0;
   std::vector<Additions> added_;  // [kv_heads, row tiles, group]
   std::vector<int32_t> parts_;    // [kv_heads, key tiles]: parts that are done
@@ -234,26 +237,22 @@ class Simulation {
 
 }  // namespace
 
-int64_t visits_of(const CompiledMap& map, const BackwardItems& items, const ScheduledBy& by) {
-  const auto per_list = static_cast<size_t>(items.per_list);
-  int64_t visits = 0;
-  for (size_t begin = 0; begin < items.work.size(); begin += per_list * static_cast<size_t>(items.lists))
-    visits += visits_of(map, std::span(items.work).subspan(begin, per_list));
-  return by.per_head_masks ? visits : visits * by.kv_heads;
-}
-
 BackwardSchedule schedule(const CompiledMap& map, const BackwardItems& items, const BackwardWalk& walk,
-                          const ScheduledBy& by) {
+                          const SimulatedBy& by) {
   Simulation<true> simulation(map, items, walk, by);
   simulation.run();
   return std::move(simulation.result);
 }
 
 double time_schedule(const CompiledMap& map, const BackwardItems& items, const BackwardWalk& walk,
-                     const ScheduledBy& by) {
-  const int64_t visits = visits_of(map, items, by);
+                     const SimulatedBy& by) {
+  const auto per_list = static_cast<size_t>(items.per_list);
+  int64_t visits = 0;
+  for (size_t begin = 0; begin < items.work.size(); begin += per_list * static_cast<size_t>(items.lists))
+    visits += visits_of(map, std::span(items.work).subspan(begin, per_list));
+  if (!by.per_head_masks) visits *= by.kv_heads;
   if (visits == 0) return 0;
-  return Simulation<false>(map, items, walk, by).run() * by.workers / static_cast<double>(visits);
+  return Simulation<false>(map, items, walk, by).run() / static_cast<double>(visits);
 }
 
 }  // namespace longspan::sm90

@@ -11,19 +11,6 @@
 
 namespace longspan::sm90 {
 
-// The parameters of a run, as in BackwardParams.
-struct ScheduledBy {
-  int32_t rows = 64;  // queries of a row tile
-  int32_t row_tiles = 0;
-  int32_t group = 1;    // query heads of a KV head
-  int32_t workers = 1;  // streams of items, in CTAs that are all resident
-  int32_t streams = 1;  // of a CTA
-  int32_t kv_heads = 1;
-  int32_t section_heads = 1, last_section = 0, last_list = 0;
-  bool per_head_masks = false;
-  bool spread = false;  // visits to the same rows lie apart in time; each KV head has items of its own
-};
-
 struct BackwardSchedule {
   // Streams of items, one or two for each CTA; 0: there is no schedule, and items come from a counter.
   int32_t streams = 0;
@@ -36,9 +23,6 @@ struct BackwardSchedule {
   uint32_t of_head = 0;  // from a KV head's turns to the next one's; 0: each head has a mask
 };
 
-// Visits to tiles, of all query heads.
-int64_t visits_of(const CompiledMap& map, const BackwardItems& items, const ScheduledBy& by);
-
 // The schedule cannot deadlock. The simulation is a run in which each CTA goes through its items and tiles as
 // in the kernel, and turns number the additions to a row tile in the order in which they happen. Whatever a
 // CTA waits for (an earlier addition to the same rows, or dk and dv of the part before) comes earlier in that
@@ -48,10 +32,10 @@ int64_t visits_of(const CompiledMap& map, const BackwardItems& items, const Sche
 // items: one that took the next item early, from a counter, might be the one that another waits for. Throws
 // longspan::Error for 2^31 additions or more.
 BackwardSchedule schedule(const CompiledMap& map, const BackwardItems& items, const BackwardWalk& walk,
-                          const ScheduledBy& by);
+                          const SimulatedBy& by);
 
 // The time of that run, over the time in which no CTA waits, as in time_walk.
 double time_schedule(const CompiledMap& map, const BackwardItems& items, const BackwardWalk& walk,
-                     const ScheduledBy& by);
+                     const SimulatedBy& by);
 
 }  // namespace longspan::sm90

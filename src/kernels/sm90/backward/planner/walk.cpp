@@ -17,7 +17,7 @@ constexpr int64_t kMostOfHead = int64_t{1} << 20;     // likewise, if a single q
 
 // Time, in tiles, until the last CTA is done.
 double simulate(const CompiledMap& map, std::span<const BackwardWork> items, const BackwardWalk& walk,
-                const WalkedBy& by) {
+                const SimulatedBy& by) {
   const int32_t row_tiles = end_of_row_tiles(map, by.rows);
   std::vector<double> added(static_cast<size_t>(row_tiles) * static_cast<size_t>(by.group * by.kv_heads));
   std::vector<double> parts(static_cast<size_t>(map.row_tiles) * static_cast<size_t>(by.kv_heads));
@@ -48,8 +48,8 @@ double simulate(const CompiledMap& map, std::span<const BackwardWork> items, con
     last = std::max(last, now);
   };
   // In the order in which CTAs take items.
-  for (int32_t first = 0, heads = 0; first < by.kv_heads; first += heads) {
-    heads = first + by.section_heads <= by.kv_heads - by.last_heads ? by.section_heads : by.kv_heads - first;
+  for (int32_t section = 0, first = 0, heads = 0; first < by.kv_heads; ++section, first += heads) {
+    heads = section < by.last_section ? by.section_heads : by.kv_heads - first;
     for (const BackwardWork& item : items)
       for (int32_t head = first; head < first + heads; ++head) take(item, head);
   }
@@ -71,10 +71,10 @@ int32_t end_of_row_tiles(const CompiledMap& map, int32_t rows) {
 }
 
 double time_walk(const CompiledMap& map, std::span<const BackwardWork> items, const BackwardWalk& walk,
-                 const WalkedBy& all) {
+                 const SimulatedBy& all) {
   // If there is too much to simulate, the first heads stand for all.
   std::vector<BackwardWork> some(items.begin(), items.end());
-  WalkedBy by = all;
+  SimulatedBy by = all;
   int32_t heads = all.group;
   int64_t tiles = visits_of(map, some);
   for (; tiles > kMostSimulated; tiles = visits_of(map, some)) {
@@ -88,7 +88,8 @@ double time_walk(const CompiledMap& map, std::span<const BackwardWork> items, co
   by.workers = static_cast<int32_t>(std::max<int64_t>(
       all.workers * static_cast<int64_t>(some.size()) / static_cast<int64_t>(items.size()), 1));
   by.kv_heads = static_cast<int32_t>(std::clamp<int64_t>(kMostSimulated / tiles, 1, all.kv_heads));
-  by.last_heads = std::min(by.last_heads, by.kv_heads);
+  const int32_t last_heads = all.kv_heads - all.last_section * all.section_heads;
+  by.last_section = std::max(by.kv_heads - last_heads, 0) / by.section_heads;
   return simulate(map, some, walk, by) * by.workers / static_cast<double>(tiles * by.kv_heads);
 }
 

@@ -32,17 +32,23 @@ int64_t visits_of(const CompiledMap& map, std::span<const BackwardWork> items);
 // The end of the row tiles that any run visits.
 int32_t end_of_row_tiles(const CompiledMap& map, int32_t rows);
 
-struct WalkedBy {
+// What a simulated run depends on beside the items and their walk, as in BackwardParams.
+struct SimulatedBy {
   int32_t rows = 64;  // queries of a row tile
-  int32_t group = 1;  // query heads of a KV head
-  int32_t workers = 1, kv_heads = 1;
-  int32_t section_heads = 1, last_heads = 1;  // KV heads that are worked on together, and at the end
+  int32_t row_tiles = 0;
+  int32_t group = 1;    // query heads of a KV head
+  int32_t workers = 1;  // streams of items, in CTAs that are all resident
+  int32_t streams = 1;  // of a CTA
+  int32_t kv_heads = 1;
+  int32_t section_heads = 1, last_section = 0, last_list = 0;
+  bool per_head_masks = false;
+  bool spread = false;  // visits to the same rows lie apart in time; each KV head has items of its own
 };
 
 // The planner's cost of a walk in order: simulated time over the time in which no CTA waits and items have no
 // beginning and end. 0 if there is too much to simulate. `items` are those of one KV head, in the order in
 // which CTAs take them.
 double time_walk(const CompiledMap& map, std::span<const BackwardWork> items, const BackwardWalk& walk,
-                 const WalkedBy& by);
+                 const SimulatedBy& by);
 
 }  // namespace longspan::sm90

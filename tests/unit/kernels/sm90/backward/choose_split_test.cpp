@@ -203,15 +203,14 @@ double cost_of(const Problem& problem, const BackwardSplit& split) {
   BackwardShape shape = choose_backward_shape(problem);
   shape.split = split;
   const BackwardArrangement all = arrange_backward(problem, shape, kUnits);
-  const auto heads_kv = static_cast<int32_t>(problem.heads_kv);
   return time_walk(all.grid.map, std::span(all.items.work).first(static_cast<size_t>(all.items.per_list)),
                    split.walk,
                    {.rows = shape.rows,
                     .group = static_cast<int32_t>(problem.group_size()),
                     .workers = static_cast<int32_t>(kUnits),
-                    .kv_heads = heads_kv,
+                    .kv_heads = static_cast<int32_t>(problem.heads_kv),
                     .section_heads = all.section_heads,
-                    .last_heads = heads_kv - all.last_section * all.section_heads});
+                    .last_section = all.last_section});
 }
 
 TEST(BackwardSplit, IsNextToTheCheapestCandidateInOrder) {

@@ -301,7 +301,7 @@ TEST(BackwardSchedule, IsTheSameEachTime) {
 TEST(BackwardSchedule, SpreadsVisits) {
   const Problem problem = problem_of("uniform_block_sparse", 49152, 4, 4, 128, 0.1);
   const BackwardArrangement all = arranged(problem, {.last_rounds = 4}, 132);
-  ScheduledBy by{.rows = 64,
+  SimulatedBy by{.rows = 64,
                  .row_tiles = all.row_tiles,
                  .workers = 132,
                  .kv_heads = 4,
@@ -318,7 +318,7 @@ TEST(BackwardSchedule, SpreadsVisits) {
 TEST(BackwardSchedule, KnowsThatStreamsTakeLongerForATile) {
   const Problem problem = problem_of("uniform_block_sparse", 49152, 4, 4, 64, 0.5);
   const BackwardArrangement all = arranged(problem, {.last_rounds = 4}, 132);
-  ScheduledBy by{.row_tiles = all.row_tiles,
+  SimulatedBy by{.row_tiles = all.row_tiles,
                  .workers = 264,
                  .kv_heads = 4,
                  .section_heads = all.section_heads,

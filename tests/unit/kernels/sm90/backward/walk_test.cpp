@@ -30,7 +30,8 @@ BackwardArrangement arranged(std::string_view name, int64_t seqlen, const Backwa
   return arrange_backward(problem, shape, 132);
 }
 
-double time_of(const BackwardArrangement& all, int32_t kv_heads, int32_t section_heads, int32_t last_heads) {
+double time_of(const BackwardArrangement& all, int32_t kv_heads, int32_t section_heads,
+               int32_t last_section) {
   return time_walk(all.grid.map, std::span(all.items.work).first(static_cast<size_t>(all.items.per_list)),
                    all.split.walk,
                    {.rows = 64,
@@ -38,12 +39,12 @@ double time_of(const BackwardArrangement& all, int32_t kv_heads, int32_t section
                     .workers = 132,
                     .kv_heads = kv_heads,
                     .section_heads = section_heads,
-                    .last_heads = last_heads});
+                    .last_section = last_section});
 }
 
 double time_of(std::string_view name, int64_t seqlen, const BackwardSplit& split) {
   const BackwardArrangement all = arranged(name, seqlen, split);
-  return time_of(all, 8, all.section_heads, 8 - all.last_section * all.section_heads);
+  return time_of(all, 8, all.section_heads, all.last_section);
 }
 
 // From the diagonal down, short items run after long ones at the same pace. From the last row up, all items
@@ -83,12 +84,14 @@ TEST(BackwardWalk, TakesLessOnManyHeadsAtOnceWhereAllColumnsEndTogether) {
   EXPECT_LT(time_of("causal_blockwise", 32768, many), 0.95 * time_of("causal_blockwise", 32768, one));
 }
 
-// As in the kernel, a section that would reach into the last heads is not begun.
-TEST(BackwardWalk, WorksOnNoMoreHeadsThanThereAre) {
-  const BackwardArrangement all = arranged("causal", 4096, {.order = KeyOrder::kByKeys, .walk = kDownByRows});
-  EXPECT_EQ(time_of(all, 3, 8, 1), time_of(all, 3, 3, 3));
-  EXPECT_EQ(time_of(all, 5, 3, 1), time_of(all, 5, 3, 2));
-  EXPECT_EQ(time_of(all, 4, 3, 2), time_of(all, 4, 4, 4));
+// The first four heads stand for all of 16K tokens. A section that would reach into as many heads as the last
+// section has is not begun, as in the kernel.
+TEST(BackwardWalk, KeepsTheLastSectionIfFewerHeadsStandForAll) {
+  const BackwardArrangement all =
+      arranged("causal", 16384, {.order = KeyOrder::kByKeys, .walk = kDownByRows});
+  EXPECT_EQ(time_of(all, 8, 3, 2), time_of(all, 4, 4, 0));
+  EXPECT_EQ(time_of(all, 7, 1, 6), time_of(all, 4, 1, 3));
+  EXPECT_NE(time_of(all, 7, 1, 6), time_of(all, 4, 4, 0));
 }
 
 // At least the time in which no CTA waits, whatever the simulation leaves out.
