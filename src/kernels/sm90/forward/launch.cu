@@ -63,9 +63,9 @@ void launch_forward(const Problem& problem, const ForwardShape& shape, const Dev
                     const ForwardArgs& args, const Device& device, cudaStream_t stream) {
   ForwardParams params;
   params.q = query_map(args.q, 64 / shape.pack, shape.pack);
-  const auto keys = shape.piece == shape.columns ? key_map : key_panel_map;
-  params.k = keys(args.k, shape.piece);
-  params.v = keys(args.v, shape.piece);
+  const Panels panels = shape.piece == shape.columns ? Panels::kAll : Panels::kOne;
+  params.k = key_map(args.k, shape.piece, panels);
+  params.v = key_map(args.v, shape.piece, panels);
   if (args.o.dtype == DType::kF32) {
     params.o_f32 = static_cast<float*>(args.o.data);
     params.o_token_stride = args.o.token_stride;
@@ -80,7 +80,7 @@ void launch_forward(const Problem& problem, const ForwardShape& shape, const Dev
     params.o_head_stride = args.o.head_stride;
     if (!is_large(problem) && shape.row_tiles == RowTiles::kOfBlocks)
       for (int i = 0; 1 << i < 64 / shape.pack; ++i)
-        params.o_panel[i] = query_panel_map(args.o, 1 << i, shape.pack);
+        params.o_panel[i] = query_map(args.o, 1 << i, shape.pack, Panels::kOne);
   }
   params.lse = args.lse;
   if (args.part_lse != nullptr) {

@@ -1,7 +1,5 @@
 #include "kernels/sm90/isa/tensor_map.h"
 
-#include <cstdint>
-
 #include <cuda_runtime_api.h>
 
 #include "base/cuda/cuda_check.h"
@@ -51,20 +49,6 @@ CUtensorMap encode(const TensorView& tensor, const Dimension (&dimensions)[4]) {
   return map;
 }
 
-CUtensorMap queries(const TensorView& t, int tokens, int heads, int64_t panels) {
-  return encode(t, {{kPanel, 1, kPanel},
-                    {t.heads, t.head_stride, heads},
-                    {t.tokens, t.token_stride, tokens},
-                    {t.head_dim / kPanel, kPanel, panels}});
-}
-
-CUtensorMap keys(const TensorView& t, int tokens, int64_t panels) {
-  return encode(t, {{kPanel, 1, kPanel},
-                    {t.tokens, t.token_stride, tokens},
-                    {t.head_dim / kPanel, kPanel, panels},
-                    {t.heads, t.head_stride, 1}});
-}
-
 }  // namespace
 
 void check_alignment(const char* name, const TensorView& tensor) {
@@ -79,20 +63,20 @@ void check_alignment(const char* name, const TensorView& tensor) {
       name, tensor.data, tensor.token_stride, tensor.head_stride);
 }
 
-CUtensorMap query_map(const TensorView& t, int tokens, int heads) {
-  return queries(t, tokens, heads, t.head_dim / kPanel);
+CUtensorMap query_map(const TensorView& t, int tokens, int heads, Panels panels) {
+  const int64_t all = t.head_dim / kPanel;
+  return encode(t, {{kPanel, 1, kPanel},
+                    {t.heads, t.head_stride, heads},
+                    {t.tokens, t.token_stride, tokens},
+                    {all, kPanel, panels == Panels::kOne ? 1 : all}});
 }
 
-CUtensorMap query_panel_map(const TensorView& t, int tokens, int heads) {
-  return queries(t, tokens, heads, 1);
-}
-
-CUtensorMap key_map(const TensorView& t, int tokens) {
-  return keys(t, tokens, t.head_dim / kPanel);
-}
-
-CUtensorMap key_panel_map(const TensorView& t, int tokens) {
-  return keys(t, tokens, 1);
+CUtensorMap key_map(const TensorView& t, int tokens, Panels panels) {
+  const int64_t all = t.head_dim / kPanel;
+  return encode(t, {{kPanel, 1, kPanel},
+                    {t.tokens, t.token_stride, tokens},
+                    {all, kPanel, panels == Panels::kOne ? 1 : all},
+                    {t.heads, t.head_stride, 1}});
 }
 
 }  // namespace longspan::sm90
