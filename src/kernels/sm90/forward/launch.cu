@@ -1,12 +1,10 @@
 // Fills in the forward kernel's parameters and picks the instance.
-#include <algorithm>
 #include <bit>
 #include <numbers>
 
 #include "base/cuda/cuda_check.h"
 #include "base/error.h"
 #include "kernels/sm90/forward/launch.h"
-#include "kernels/sm90/forward/launch_large.h"
 #include "kernels/sm90/forward/start.cuh"
 #include "kernels/sm90/isa/tensor_map.h"
 
@@ -59,9 +57,9 @@ void clear_forward_counters(const ForwardParams& params, cudaStream_t stream) {
   LONGSPAN_CUDA_LAUNCHED();
 }
 
-void launch_forward(const Problem& problem, const ForwardShape& shape, const DeviceForwardMap& map,
+void launch_forward(const Problem& problem, const ForwardShape& shape, const ForwardParams& planned,
                     const ForwardArgs& args, const Device& device, cudaStream_t stream) {
-  ForwardParams params;
+  ForwardParams params = planned;
   params.q = query_map(args.q, 64 / shape.pack, shape.pack);
   const Panels panels = shape.piece == shape.columns ? Panels::kAll : Panels::kOne;
   params.k = key_map(args.k, shape.piece, panels);
@@ -89,18 +87,11 @@ void launch_forward(const Problem& problem, const ForwardShape& shape, const Dev
     params.part_head_stride = args.part_o.head_stride;
     params.part_lse = args.part_lse;
   }
-  params.work = map.work;
-  params.entries = map.entries;
-  params.spans = map.spans;
-  params.plan = map.plan;
-  params.plan_bytes = static_cast<uint32_t>(std::min<size_t>(map.plan_bytes, size_t{1} << 20));
   params.per_head_masks = problem.masks->size() > 1;
   params.units_per_kv = static_cast<int32_t>(problem.group_size() / shape.pack);
-  params.order = map.order;
   params.next_item = static_cast<int32_t*>(args.workspace);
   params.tokens_q = static_cast<int32_t>(problem.tokens_q);
   params.tokens_kv = static_cast<int32_t>(problem.tokens_kv);
-  params.rows_per_tile = map.rows_per_tile;
   params.log2_pack = std::countr_zero(static_cast<unsigned>(shape.pack));
   params.scale = problem.softmax_scale();
   params.scale_log2 = params.scale * std::numbers::log2e_v<float>;

@@ -1,5 +1,7 @@
 #include "kernels/sm90/forward/plan.h"
 
+#include <algorithm>
+
 #include "base/cuda/cuda.h"
 #include "kernels/sm90/forward/planner/lower.h"
 
@@ -9,15 +11,15 @@ ForwardPlan::ForwardPlan(const Problem& problem, const ForwardShape& shape, cons
     : shape_(shape) {
   thread_local ForwardMap map;
   lower_forward(*problem.masks, shape_.tile_shape(), shape_.row_tiles, map);
-  map_.order = choose_work_order(problem, shape_, map, device);
-  map_.rows_per_tile = map.rows_per_tile;
+  params_.order = choose_work_order(problem, shape_, map, device);
+  params_.rows_per_tile = map.rows_per_tile;
   const size_t work = pack_.add(map.work), entries = pack_.add(map.entries), spans = pack_.add(map.spans);
   pack_.upload(device);
-  map_.work = pack_.at<const MapRow>(work);
-  map_.entries = pack_.at<const MapEntry>(entries);
-  map_.spans = pack_.at<const uint32_t>(spans);
-  map_.plan = pack_.at<const uint8_t>(0);
-  map_.plan_bytes = pack_.bytes();
+  params_.work = pack_.at<const MapRow>(work);
+  params_.entries = pack_.at<const MapEntry>(entries);
+  params_.spans = pack_.at<const uint32_t>(spans);
+  params_.plan = pack_.at<const uint8_t>(0);
+  params_.plan_bytes = static_cast<uint32_t>(std::min(pack_.bytes(), size_t{1} << 20));
   constexpr size_t kMostKept = size_t{4} << 20;  // bytes
   if (map.bytes() > kMostKept) map = ForwardMap();
 }
@@ -25,7 +27,7 @@ ForwardPlan::ForwardPlan(const Problem& problem, const ForwardShape& shape, cons
 void ForwardPlan::run(const Problem& problem, const ForwardArgs& args, const Device& device, Stream stream) {
   const cuda::DeviceGuard guard(device.index);
   const gpu::DevicePack::Use use(pack_, cuda::raw(stream));
-  launch_forward(problem, shape_, map_, args, device, cuda::raw(stream));
+  launch_forward(problem, shape_, params_, args, device, cuda::raw(stream));
 }
 
 }  // namespace longspan::sm90

@@ -20,7 +20,7 @@ class ForwardPlan {
  private:
   ForwardShape shape_;
   gpu::DevicePack pack_;
-  DeviceForwardMap map_;
+  ForwardParams params_;  // the map and the order of work
 };
 
 }  // namespace longspan::sm90
