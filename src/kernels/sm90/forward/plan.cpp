@@ -1,6 +1,7 @@
 #include "kernels/sm90/forward/plan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/cuda/cuda.h"
 #include "kernels/sm90/forward/planner/lower.h"
@@ -10,7 +11,7 @@ namespace longspan::sm90 {
 ForwardPlan::ForwardPlan(const Problem& problem, const ForwardShape& shape, const Device& device)
     : shape_(shape) {
   thread_local ForwardMap map;
-  lower_forward(*problem.masks, shape_.tile_shape(), shape_.row_tiles, map);
+  map = lower_forward(*problem.masks, shape_.tile_shape(), shape_.row_tiles, std::move(map));
   params_.order = choose_work_order(problem, shape_, map, device);
   params_.rows_per_tile = map.rows_per_tile;
   const size_t work = pack_.add(map.work), entries = pack_.add(map.entries), spans = pack_.add(map.spans);

@@ -208,7 +208,7 @@ int64_t range_count(const Mask& mask, int64_t row_tiles) {
 
 }  // namespace
 
-void lower_forward(const HeadMasks& masks, TileShape shape, RowTiles row_tiles, ForwardMap& map) {
+ForwardMap lower_forward(const HeadMasks& masks, TileShape shape, RowTiles row_tiles, ForwardMap map) {
   LONGSPAN_CHECK(!masks.empty(), "a problem has at least one mask");
   LONGSPAN_CHECK(
       shape.columns % kStepKeys == 0 && 0 < shape.columns && shape.columns <= kMostSteps * kStepKeys,
@@ -259,11 +259,6 @@ void lower_forward(const HeadMasks& masks, TileShape shape, RowTiles row_tiles, 
   for (size_t m = 0; m < masks.size(); ++m)
     sort_heaviest_first(
         std::span(map.work).subspan(m * count, count), [](const MapRow& row) { return row.cost; }, kCosts);
-}
-
-ForwardMap lower_forward(const HeadMasks& masks, TileShape shape, RowTiles row_tiles) {
-  ForwardMap map;
-  lower_forward(masks, shape, row_tiles, map);
   return map;
 }
 
