@@ -1,6 +1,7 @@
 #include "kernels/gpu/device_pack.h"
 
 #include <cstring>
+#include <utility>
 
 #include "base/cuda/cuda.h"
 
@@ -11,11 +12,9 @@ constexpr size_t kAlignment = 256;
 
 }  // namespace
 
-size_t DevicePack::add(const void* data, size_t bytes) {
-  const size_t offset = bytes_;
-  arrays_.push_back({data, bytes, offset});
+void DevicePack::add(const void* data, size_t bytes, Place place) {
+  arrays_.push_back({data, bytes, bytes_, std::move(place)});
   bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  return offset;
 }
 
 void DevicePack::upload(const Device& device) {
@@ -23,6 +22,7 @@ void DevicePack::upload(const Device& device) {
   const Stream stream = upload_stream(device);
   memory_ = PlanMemory(bytes_, device, cuda::raw(stream));
   arrived_ = false;
+  for (const PackedArray& array : arrays_) array.place(memory_.data() + array.offset);
   if (bytes_ <= Upload::kMostBytes) {
     upload_ = Upload::begin(memory_.data(), bytes_, device, [&](char* staged) {
       for (const PackedArray& array : arrays_)

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <type_traits>
 #include <vector>
 
@@ -16,13 +17,14 @@ class DevicePack {
   DevicePack() = default;
   DevicePack(DevicePack&&) = delete;
 
-  // Reserves room for an array and returns its offset. The array must live until upload().
-  template <class T>
-  size_t add(const std::vector<T>& array) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    return add(array.data(), array.size() * sizeof(T));
+  // Reserves room for an array, whose address on the device upload() writes to `where`; U may be a view of T.
+  // Both must live until then.
+  template <class T, class U>
+  void add(const std::vector<T>& array, const U*& where) {
+    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) == sizeof(U));
+    add(array.data(), array.size() * sizeof(T),
+        [&where](const char* at) { where = reinterpret_cast<const U*>(at); });
   }
-  size_t add(const void* data, size_t bytes);
 
   // Allocates the memory and copies the arrays. Small packs are copied asynchronously.
   void upload(const Device& device);
@@ -40,17 +42,18 @@ class DevicePack {
     cudaStream_t stream_;
   };
 
-  template <class T>
-  T* at(size_t offset) const {
-    return reinterpret_cast<T*>(memory_.data() + offset);
-  }
+  const char* data() const { return memory_.data(); }  // on the device, after upload()
   size_t bytes() const { return bytes_; }
 
  private:
+  using Place = std::function<void(const char* at)>;
   struct PackedArray {
     const void* data;
     size_t bytes, offset;
+    Place place;
   };
+  void add(const void* data, size_t bytes, Place place);
+
   std::vector<PackedArray> arrays_;
   size_t bytes_ = 0;
   Upload upload_;

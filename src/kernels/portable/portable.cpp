@@ -21,17 +21,14 @@ using portable::MapView;
 class DeviceMap {
  public:
   DeviceMap(const KernelMap& map, const std::vector<float>& slopes, const Device& device) {
-    const size_t alibi = pack_.add(slopes);
-    const size_t rows = pack_.add(map.rows), runs = pack_.add(map.runs), spans = pack_.add(map.spans),
-                 slots = pack_.add(map.slots);
+    pack_.add(slopes, slopes_);
+    pack_.add(map.rows, view_.rows);
+    pack_.add(map.runs, view_.runs);
+    pack_.add(map.spans, view_.spans);
+    pack_.add(map.slots, view_.slots);
     pack_.upload(device);
-    slopes_ = pack_.at<const float>(alibi);
-    view_ = {.rows = pack_.at<const portable::MapRow>(rows),
-             .runs = pack_.at<const portable::MapRun>(runs),
-             .spans = pack_.at<const uint32_t>(spans),
-             .slots = pack_.at<const int32_t>(slots),
-             .items = map.items,
-             .rows_per_tile = map.rows_per_tile};
+    view_.items = map.items;
+    view_.rows_per_tile = map.rows_per_tile;
   }
   gpu::DevicePack& pack() { return pack_; }
   const MapView& view() const { return view_; }

@@ -28,21 +28,15 @@ BackwardPlan::BackwardPlan(const Problem& problem, const BackwardShape& shape, c
   // Kept until the next plan, so that the heap does not return its pages in between.
   thread_local BackwardArrangement all;
   all = arrange_backward(problem, shape, device.units);
-  const size_t work = pack_.add(all.items.work), key_tile = pack_.add(all.items.key_tiles),
-               row_tile = pack_.add(all.grid.rows), runs = pack_.add(all.grid.map.runs),
-               partials = pack_.add(all.grid.map.partials), spans = pack_.add(all.grid.map.spans),
-               turns = pack_.add(all.schedule.turns);
-  const bool scheduled = all.schedule.streams > 0;
-  const size_t next_item = scheduled ? pack_.add(all.schedule.next) : 0;
+  pack_.add(all.items.work, params_.work);
+  pack_.add(all.items.key_tiles, params_.key_tile);
+  pack_.add(all.grid.rows, params_.row_tile);
+  pack_.add(all.grid.map.runs, params_.runs);
+  pack_.add(all.grid.map.partials, params_.partials);
+  pack_.add(all.grid.map.spans, params_.spans);
+  if (shape_.store == BackwardStore::kOrdered) pack_.add(all.schedule.turns, params_.turns);
+  if (all.schedule.streams > 0) pack_.add(all.schedule.next, params_.next_item);
   pack_.upload(device);
-  params_.work = pack_.at<BackwardWork>(work);
-  params_.key_tile = pack_.at<BackwardKeyTile>(key_tile);
-  params_.row_tile = pack_.at<TileExtent>(row_tile);
-  params_.runs = pack_.at<DeviceRun>(runs);
-  params_.partials = pack_.at<DevicePartial>(partials);
-  params_.spans = pack_.at<uint32_t>(spans);
-  if (shape_.store == BackwardStore::kOrdered) params_.turns = pack_.at<int32_t>(turns);
-  if (scheduled) params_.next_item = pack_.at<int32_t>(next_item);
   params_.streams = all.schedule.streams;
   params_.turns_of_head = all.schedule.of_head;
   params_.descending = all.split.walk.descending;

@@ -14,12 +14,11 @@ ForwardPlan::ForwardPlan(const Problem& problem, const ForwardShape& shape, cons
   map = lower_forward(*problem.masks, shape_.tile_shape(), shape_.row_tiles, std::move(map));
   params_.order = choose_work_order(problem, shape_, map, device);
   params_.rows_per_tile = map.rows_per_tile;
-  const size_t work = pack_.add(map.work), entries = pack_.add(map.entries), spans = pack_.add(map.spans);
+  pack_.add(map.work, params_.work);
+  pack_.add(map.entries, params_.entries);
+  pack_.add(map.spans, params_.spans);
   pack_.upload(device);
-  params_.work = pack_.at<const MapRow>(work);
-  params_.entries = pack_.at<const MapEntry>(entries);
-  params_.spans = pack_.at<const uint32_t>(spans);
-  params_.plan = pack_.at<const uint8_t>(0);
+  params_.plan = reinterpret_cast<const uint8_t*>(pack_.data());
   params_.plan_bytes = static_cast<uint32_t>(std::min(pack_.bytes(), size_t{1} << 20));
   constexpr size_t kMostKept = size_t{4} << 20;  // bytes
   if (map.bytes() > kMostKept) map = ForwardMap();
