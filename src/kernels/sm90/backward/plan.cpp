@@ -1,6 +1,5 @@
 #include "kernels/sm90/backward/plan.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <numbers>
 
@@ -12,10 +11,6 @@
 
 namespace longspan::sm90 {
 namespace {
-
-size_t aligned(size_t bytes) {
-  return (bytes + 255) / 256 * 256;
-}
 
 GradientView view_of(const TensorView& tensor) {
   return {tensor.data, tensor.token_stride, tensor.head_stride};
@@ -73,7 +68,7 @@ void BackwardPlan::lay_out_workspace(bool shared) {
   const size_t key_tiles = heads_kv * static_cast<size_t>(params_.key_tiles);
   const auto take = [&](size_t bytes) {
     const size_t offset = workspace_bytes_;
-    workspace_bytes_ += aligned(bytes);
+    workspace_bytes_ += (bytes + 255) / 256 * 256;
     return offset;
   };
   const bool in_turns = shape_.store == BackwardStore::kClaimed || shape_.store == BackwardStore::kOrdered;

@@ -1,6 +1,7 @@
 #include "kernels/sm90/backward/planner/grid.h"
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <utility>
 
@@ -139,16 +140,17 @@ std::optional<CutGrid> cut(const HeadMasks& masks, TileShape shape) {
     key_tiles = std::max(key_tiles, static_cast<int64_t>(grid.keys.back().tiles().size()));
   }
   grid.sketches.resize(masks.size());
-  std::vector<char> done(masks.size(), 0);
+  std::atomic<bool> too_many = false;
   const bool one = masks.size() == 1;  // several masks are padded to the same number of tiles
   for_each_mask(masks, [&](size_t i) {
     const int64_t rows = one ? grid.rows[i].padded() : row_tiles * shape.columns,
                   keys = one ? grid.keys[i].padded() : key_tiles * shape.rows;
-    const auto bands = pad(masks[i], grid.rows[i], grid.keys[i]);
-    if (bands) grid.sketches[i] = sketch(keys, rows, *bands, shape);
-    done[i] = bands.has_value();
+    if (const auto bands = pad(masks[i], grid.rows[i], grid.keys[i]))
+      grid.sketches[i] = sketch(keys, rows, *bands, shape);
+    else
+      too_many = true;
   });
-  if (!std::all_of(done.begin(), done.end(), [](char d) { return d; })) return std::nullopt;
+  if (too_many) return std::nullopt;
   return grid;
 }
 
