@@ -74,7 +74,6 @@ inline uint64_t hash_of(const sm90::BackwardShape& shape, const sm90::BackwardAr
   hash.add(all.items.per_list), hash.add(all.items.lists), hash.add(all.items.shared);
   hash.add(all.items.work), hash.add(all.items.key_tiles);
   hash.add(all.schedule.streams), hash.add(all.schedule.next), hash.add(all.schedule.turns);
-  hash.add(all.schedule.first), hash.add(all.schedule.runs), hash.add(all.schedule.first_run);
   hash.add(all.schedule.of_head);
   hash.add(all.row_tiles), hash.add(all.key_tiles), hash.add(all.section_heads), hash.add(all.last_section);
   hash.add(all.last_list), hash.add(all.pass_ctas), hash.add(all.rests);

@@ -183,24 +183,18 @@ class Arranger {
   }
 
   void order(const SimulatedBy& by) {
-    BackwardSchedule& all = result_.schedule;
     BackwardItems& items = result_.items;
     if (result_.split.by_time) {
-      all = schedule(result_.grid.map, items, result_.split.walk, by);
-      for (size_t i = 0; i < items.work.size(); ++i) items.work[i].first_turn = all.first[i];
-      if (!all.runs.empty()) {
-        result_.grid.map.runs = std::move(all.runs);
-        for (size_t i = 0; i < items.work.size(); ++i) items.work[i].first_run = all.first_run[i];
-      }
-    } else {
-      BackwardTurns turns = order_additions(result_.grid.map, shape_.rows, result_.split.walk.descending);
-      turns.turns.resize(turns.turns.size() + kTurnsAtOnce);
-      all.turns = std::move(turns.turns);
-      for (size_t i = 0; i < items.work.size(); ++i) {
-        const size_t mask = i / static_cast<size_t>(items.per_list * items.lists);
-        items.work[i].first_turn = turns.first[mask * static_cast<size_t>(result_.key_tiles) +
-                                               static_cast<size_t>(items.work[i].key_tile)];
-      }
+      result_.schedule = schedule(result_.grid.map, items, result_.split.walk, by);
+      return;
+    }
+    BackwardTurns turns = order_additions(result_.grid.map, shape_.rows, result_.split.walk.descending);
+    turns.turns.resize(turns.turns.size() + kTurnsAtOnce);
+    result_.schedule.turns = std::move(turns.turns);
+    for (size_t i = 0; i < items.work.size(); ++i) {
+      const size_t mask = i / static_cast<size_t>(items.per_list * items.lists);
+      items.work[i].first_turn = turns.first[mask * static_cast<size_t>(result_.key_tiles) +
+                                             static_cast<size_t>(items.work[i].key_tile)];
     }
   }
 

@@ -63,6 +63,10 @@ class Simulation {
   }
 
   BackwardSchedule result;
+  std::vector<uint32_t> first_turn;  // [items.work]: where an item's turns begin
+  // With `spread`: the runs of each item, and where they begin.
+  std::vector<DeviceRun> runs;
+  std::vector<uint32_t> first_run;
 
  private:
   struct Run {
@@ -81,16 +85,16 @@ class Simulation {
   };
 
   void lay_out() {
-    uint64_t turns = 0;
-    result.first.resize(items_.work.size());
+    uint64_t turns = 0, mask_begin = 0;
+    first_turn.resize(items_.work.size());
     const int32_t lists = items_.lists;
     const auto per_list = static_cast<size_t>(items_.per_list);
     for (size_t begin = 0, list = 0; begin < items_.work.size(); begin += per_list, ++list) {
       // A KV head goes through one of its lists.
-      if (list % static_cast<size_t>(lists) == 0) mask_begin_ = turns;
-      uint64_t at = mask_begin_;
+      if (list % static_cast<size_t>(lists) == 0) mask_begin = turns;
+      uint64_t at = mask_begin;
       for (size_t i = begin; i < begin + per_list; ++i) {
-        result.first[i] = static_cast<uint32_t>(at);
+        first_turn[i] = static_cast<uint32_t>(at);
         at += static_cast<uint64_t>(visits_of(map_, {&items_.work[i], 1}));
       }
       turns = at;
@@ -103,13 +107,12 @@ class Simulation {
     result.streams = workers_;
     result.turns.resize(turns + kTurnsAtOnce);
     if (by_.spread) {
-      result.first_run.resize(items_.work.size());
-      size_t runs = 0;
-      for (size_t i = 0; i < items_.work.size(); ++i) {
-        result.first_run[i] = static_cast<uint32_t>(runs);
-        runs += static_cast<size_t>(items_.work[i].runs);
+      size_t count = 0;
+      for (const BackwardWork& item : items_.work) {
+        first_run.push_back(static_cast<uint32_t>(count));
+        count += static_cast<size_t>(item.runs);
       }
-      result.runs.resize(runs);
+      runs.resize(count);
     }
     result.next.assign(static_cast<size_t>(all_items_), all_items_);
   }
@@ -155,7 +158,7 @@ class Simulation {
       return now + kTile / 2;
     }
     if constexpr (kRecords)
-      cta.turn = result.first[place] + result.of_head * static_cast<uint32_t>(cta.kv_head);
+      cta.turn = first_turn[place] + result.of_head * static_cast<uint32_t>(cta.kv_head);
     cta.place = static_cast<size_t>(cta.kv_head) * static_cast<size_t>(by_.row_tiles) *
                     static_cast<size_t>(by_.group) +
                 static_cast<size_t>(cta.item->first_head);
@@ -181,8 +184,7 @@ class Simulation {
     const auto at = static_cast<uint32_t>(walk_.descending ? item.runs - 1 - cta.number : cta.number);
     const DeviceRun& run =
         spread ? cta.order[static_cast<size_t>(cta.number)].run : map_.runs[item.first_run + at];
-    if (kRecords && spread)
-      result.runs[result.first_run[static_cast<size_t>(cta.item - items_.work.data())] + at] = run;
+    if (kRecords && spread) runs[first_run[static_cast<size_t>(cta.item - items_.work.data())] + at] = run;
     cta.left = tiles_of(run);
     cta.tile = run.column / by_.rows + (walk_.descending ? cta.left - 1 : 0);
   }
@@ -229,7 +231,6 @@ class Simulation {
   const int32_t all_items_, workers_;  // no more workers than items
   plan::Agenda agenda_;
   int32_t taken_ = 0;
-  uint64_t mask_begin_ = 0;
   std::vector<Additions> added_;  // [kv_heads, row tiles, group]
   std::vector<int32_t> parts_;    // [kv_heads, key tiles]: parts that are done
   std::vector<Cta> ctas_;
@@ -237,10 +238,15 @@ class Simulation {
 
 }  // namespace
 
-BackwardSchedule schedule(const CompiledMap& map, const BackwardItems& items, const BackwardWalk& walk,
+BackwardSchedule schedule(CompiledMap& map, BackwardItems& items, const BackwardWalk& walk,
                           const SimulatedBy& by) {
   Simulation<true> simulation(map, items, walk, by);
   simulation.run();
+  for (size_t i = 0; i < items.work.size(); ++i) items.work[i].first_turn = simulation.first_turn[i];
+  if (by.spread) {
+    map.runs = std::move(simulation.runs);
+    for (size_t i = 0; i < items.work.size(); ++i) items.work[i].first_run = simulation.first_run[i];
+  }
   return std::move(simulation.result);
 }
 

@@ -14,13 +14,9 @@ namespace longspan::sm90 {
 struct BackwardSchedule {
   // Streams of items, one or two for each CTA; 0: there is no schedule, and items come from a counter.
   int32_t streams = 0;
-  std::vector<int32_t> next;    // [items]: the item that its stream takes next; `items` or more: none
-  std::vector<int32_t> turns;   // of each tile and query head, in the order of the items' walks
-  std::vector<uint32_t> first;  // [items.work]: where an item's turns begin; of KV head 0 if all share a mask
-  // With `spread`: the runs of each item, in place of the map's, and where they begin.
-  std::vector<DeviceRun> runs;
-  std::vector<uint32_t> first_run;
-  uint32_t of_head = 0;  // from a KV head's turns to the next one's; 0: each head has a mask
+  std::vector<int32_t> next;   // [items]: the item that its stream takes next; `items` or more: none
+  std::vector<int32_t> turns;  // of each tile and query head, in the order of the items' walks
+  uint32_t of_head = 0;        // from a KV head's turns to the next one's; 0: each head has a mask
 };
 
 // The schedule cannot deadlock. The simulation is a run in which each CTA goes through its items and tiles as
@@ -29,9 +25,12 @@ struct BackwardSchedule {
 // run, and so does the CTA's own work before it. So the earliest step that is not done can always be done,
 // provided that its CTA runs. That is why all CTAs must be resident: the launch is cooperative, and it fails
 // on a GPU or in a process with fewer SMs than the schedule was made for. And it is why CTAs keep to their
-// items: one that took the next item early, from a counter, might be the one that another waits for. Throws
-// longspan::Error for 2^31 additions or more.
-BackwardSchedule schedule(const CompiledMap& map, const BackwardItems& items, const BackwardWalk& walk,
+// items: one that took the next item early, from a counter, might be the one that another waits for.
+//
+// Writes to the items where their turns begin: those of KV head 0 if all heads share a mask. With
+// `by.spread`, each item gets runs of its own in place of the map's. Throws longspan::Error for 2^31
+// additions or more.
+BackwardSchedule schedule(CompiledMap& map, BackwardItems& items, const BackwardWalk& walk,
                           const SimulatedBy& by);
 
 // The time of that run, over the time in which no CTA waits, as in time_walk.
