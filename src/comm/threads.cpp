@@ -78,14 +78,15 @@ class ThreadTransfer : public Transfer {
   // copies: this rank's, for messages in GPU memory; posted: the point in its stream now.
   ThreadTransfer(std::shared_ptr<World> world, int rank, std::vector<std::shared_ptr<Offer>> sends,
                  std::vector<Message> receives, DeviceCopies* copies, DeviceCopies::Mark posted,
-                 Meanwhile meanwhile)
+                 Meanwhile meanwhile, Channel channel)
       : world_(std::move(world)),
         rank_(rank),
         sends_(std::move(sends)),
         receives_(std::move(receives)),
         copies_(copies),
         posted_(std::move(posted)),
-        meanwhile_(meanwhile) {}
+        meanwhile_(meanwhile),
+        channel_(channel) {}
 
   // The sender may free its buffers once this returns, even if the group has failed.
   ~ThreadTransfer() override {
@@ -173,31 +174,54 @@ class ThreadTransfer : public Transfer {
     world_->changed.notify_all();
   }
 
-  // Releases the senders if an exception ends the transfer.
+  // Releases the senders, also if an exception ends the transfer.
   struct Accepted {
     ThreadTransfer& transfer;
     Offers offers;
     ~Accepted() { transfer.set_taken(offers); }
   };
 
+  // The copies of these messages, which the stream may make once it has waited for their senders.
+  std::vector<RowCopy> accept_in(Stream stream, std::span<const Message> receives, Deadline deadline,
+                                 Accepted& accepted) {
+    std::vector<RowCopy> rows;
+    std::set<DeviceCopies::Mark> ready;
+    for (const Message& receive : receives) {
+      accepted.offers.push_back(accept(receive, deadline));
+      const Offer& offer = *accepted.offers.back();
+      if (ready.insert(offer.ready).second) copies_->wait(stream, offer.ready);
+      rows.push_back(copy_of(receive, offer.message));
+    }
+    return rows;
+  }
+
+  // The messages that are copied with one wait and one mark. Operands: all of a peer, since `balanced` sends
+  // dozens, and a copy with its own wait and mark costs the host up to 28 us, else 12. Results: each alone,
+  // since backward kernels beside grouped copies were slower (docs/lab/2026-11-context-parallel.md).
+  std::vector<std::vector<Message>> groups() const {
+    std::vector<std::vector<Message>> groups;
+    for (const Message& receive : receives_) {
+      const auto known = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
+        return channel_ == Channel::kInputs && group.front().peer == receive.peer;
+      });
+      (known == groups.end() ? groups.emplace_back() : *known).push_back(receive);
+    }
+    return groups;
+  }
+
   // Copies concurrently with the stream's other work.
   void copy(Stream stream, Deadline deadline) {
-    std::vector<Stream> streams;
-    for (const Message& receive : receives_) {
-      const Stream of_peer = copies_->stream_for(receive.peer);
-      const auto same = [&](Stream other) { return other.handle == of_peer.handle; };
-      if (std::none_of(streams.begin(), streams.end(), same)) streams.push_back(of_peer);
+    std::map<void*, DeviceCopies::Mark> last;  // by stream
+    for (const std::vector<Message>& group : groups()) {
+      const int peer = group.front().peer;
+      const Stream copying = copies_->stream_for(peer);
+      if (!last.contains(copying.handle)) copies_->wait(copying, posted_);
+      Accepted accepted{*this, {}};
+      for (const RowCopy& rows : accept_in(copying, group, deadline, accepted)) copies_->copy(rows, peer);
+      const DeviceCopies::Mark taken = last[copying.handle] = copies_->mark(copying);
+      for (const auto& offer : accepted.offers) offer->taken = taken;
     }
-    for (Stream each : streams) copies_->wait(each, posted_);
-    for (const Message& receive : receives_) {
-      Accepted accepted{*this, {accept(receive, deadline)}};
-      const auto& offer = accepted.offers.front();
-      const Stream copying = copies_->stream_for(receive.peer);
-      copies_->wait(copying, offer->ready);
-      copies_->copy(copy_of(receive, offer->message), receive.peer);
-      offer->taken = copies_->mark(copying);
-    }
-    for (Stream each : streams) copies_->wait(stream, copies_->mark(each));
+    for (const auto& [handle, mark] : last) copies_->wait(stream, mark);
   }
 
   // Copies within the stream itself. Each rank starts with a different peer, so that each peer is read by one
@@ -209,15 +233,7 @@ class ThreadTransfer : public Transfer {
     std::stable_sort(receives_.begin(), receives_.end(),
                      [&](const Message& a, const Message& b) { return distance(a) < distance(b); });
     Accepted accepted{*this, {}};
-    std::vector<RowCopy> rows;
-    std::set<DeviceCopies::Mark> ready;
-    for (const Message& receive : receives_) {
-      accepted.offers.push_back(accept(receive, deadline));
-      const Offer& offer = *accepted.offers.back();
-      if (ready.insert(offer.ready).second) copies_->wait(stream, offer.ready);
-      rows.push_back(copy_of(receive, offer.message));
-    }
-    copies_->pull(rows, stream);
+    copies_->pull(accept_in(stream, receives_, deadline, accepted), stream);
     const DeviceCopies::Mark taken = copies_->mark(stream);
     for (const auto& offer : accepted.offers) offer->taken = taken;
   }
@@ -229,6 +245,7 @@ class ThreadTransfer : public Transfer {
   DeviceCopies* const copies_;
   const DeviceCopies::Mark posted_;
   const Meanwhile meanwhile_;
+  const Channel channel_;
 };
 
 class ThreadCommunicator : public Communicator {
@@ -243,7 +260,7 @@ class ThreadCommunicator : public Communicator {
   bool takes_rows() const override { return true; }
 
   std::unique_ptr<Transfer> exchange(std::span<const Message> sends, std::span<const Message> receives,
-                                     Stream stream, Meanwhile meanwhile, Channel) override {
+                                     Stream stream, Meanwhile meanwhile, Channel channel) override {
     for (auto messages : {sends, receives}) {
       for (const Message& message : messages) {
         LONGSPAN_CHECK(0 <= message.peer && message.peer < size(), "peer {} is not one of the {} ranks",
@@ -263,7 +280,7 @@ class ThreadCommunicator : public Communicator {
     world_->changed.notify_all();
     return std::make_unique<ThreadTransfer>(world_, rank_, std::move(offers),
                                             std::vector<Message>(receives.begin(), receives.end()),
-                                            on_device ? copies_.get() : nullptr, posted, meanwhile);
+                                            on_device ? copies_.get() : nullptr, posted, meanwhile, channel);
   }
 
   // The wait has a time limit because it may depend on the streams of other ranks.
