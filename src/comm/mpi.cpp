@@ -1,5 +1,6 @@
 #include "comm/mpi.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
@@ -47,7 +48,11 @@ void initialise() {
     int finalised = 0;
     MPI_Finalized(&finalised);
     if (finalised) return;
-    if (g_unreachable) MPI_Abort(MPI_COMM_WORLD, 1);
+    if (g_unreachable) {
+      // The launcher kills all ranks at once, and may lose what they have just written: the reason.
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      MPI_Abort(MPI_COMM_WORLD, 1);
+    }
     if (g_failed) alarm(kFinalizeLimit_s);  // SIGALRM ends the process
     MPI_Finalize();
   });
