@@ -14,7 +14,7 @@ class Case:
         self.kernel, self.mask, self.seqlen, self.direction = (case[k] for k in ("kernel", "mask", "seqlen", "direction"))
         self.heads, self.head_dim, self.dtype = f"{case['heads_q']}:{case['heads_kv']}", case["head_dim"], case["dtype"]
         self.head_dim_v = case.get("head_dim_v", self.head_dim)
-        self.options = case["options"]
+        self.options, self.lengths = case["options"], case.get("lengths")  # lengths: where those of documents come from
         self.block, self.block_density = self.options.get("block"), self.options.get("density")
         self.deterministic = case.get("deterministic", False)
         self.scores = scores_text(case)

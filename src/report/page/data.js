@@ -174,3 +174,6 @@ function maskName(text) {
   return space < 0 ? breaking(text) : [...breaking(text.slice(0, space)), el('span', {class: 'below'}, text.slice(space + 1).replace(/^· /, ''))];
 }
 const contextOf = (c, axes) => axes.map((axis) => axis.of(c)).filter((v) => v !== '').join(' · ');
+// The same without what is plain attention, for names that must be short.
+const plainValues = new Set(['bits may differ', ...scoreKeys.map((key) => key + ' none')]);
+const shortContextOf = (c, axes) => contextOf(c, axes.filter((axis) => !plainValues.has(axis.of(c))));

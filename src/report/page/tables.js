@@ -61,7 +61,7 @@ function drawFastest(shown) {
   // Builds and machines of one file share a row. A cell has the fastest case and those measured together with
   // it.
   const axes = apartBySource(ok, contestAxes(varying(ok, 'lengths'))), several = severalLengths(ok);
-  const rowOf = (c) => [maskLabel(c, several), contextOf(c, axes)].filter(Boolean).join(' · ');
+  const rowOf = (c) => [maskLabel(c, several), shortContextOf(c, axes)].filter(Boolean).join(' · ');
   const lengths = unique(ok.map((c) => c.seqlen)).sort((a, b) => a - b);
   const tables = unique(ok.map((c) => c.direction)).map((direction) => {
     const list = ok.filter((c) => c.direction === direction);
