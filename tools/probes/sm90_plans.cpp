@@ -3,7 +3,8 @@
 //   sm90_plans [SUITE|FILE.toml|all] [regular expression of cases]
 // Each case takes its first mask. A backward case has two plans: default and deterministic.
 // With CANDIDATES set it prints how many plans could be made instead; with WORK, what a plan makes the GPU
-// do: items, tiles, and how many of the pairs that are multiplied are visible.
+// do: items, tiles, and how many of the pairs that are multiplied are visible. With L2=MB it prints what a
+// cache of so many MB misses of a backward plan, and of plans with other items.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -17,6 +18,7 @@
 #include "bench/spec/suite.h"
 #include "plan_hash.h"
 #include "sm90_candidates.h"
+#include "sm90_l2.h"
 #include "suite_problem.h"
 
 namespace longspan {
@@ -114,6 +116,37 @@ void print_work(const std::string& suite, const std::regex& filter) {
   }
 }
 
+// The chosen split, then each divisor of the group with up to two rounds of last heads.
+void print_l2(const std::string& suite, const std::regex& filter, double megabytes) {
+  for (const bench::Case& c : bench::expand(bench::find_suite(suite), {"sm90"}, {"sm90"})) {
+    const std::string name = name_of(c);
+    if (!std::regex_search(name, filter) || c.direction == Direction::kForward) continue;
+    const Problem problem = problem_of(c);
+    BackwardShape shape = choose_backward_shape(problem);
+    shape.pass_ctas = 0;
+    const BackwardArrangement chosen = arrange_backward(problem, shape, an_h200().units);
+    std::printf("%s\n", name.c_str());
+    const auto print = [&](const BackwardArrangement& plan, const char* note) {
+      const L2Run run =
+          run_on_l2(problem, shape, plan, an_h200().units, static_cast<int64_t>(megabytes * 1e6));
+      std::printf(
+          "  %d parts, last rounds %d, %2d of %2d KV heads last: time %.3f, missed %5.1f of %.0f KiB a "
+          "tile%s\n",
+          plan.split.parts, plan.split.last_rounds,
+          static_cast<int>(problem.heads_kv) - plan.last_section * plan.section_heads,
+          static_cast<int>(problem.heads_kv), run.time, run.missed / 1024, run.moved / 1024, note);
+    };
+    print(chosen, " (chosen)");
+    for (int32_t parts = 1; parts <= problem.group_size(); ++parts)
+      for (int rounds = 0; rounds <= 2 && problem.group_size() % parts == 0; ++rounds) {
+        shape.split = chosen.split;
+        shape.split->parts = parts, shape.split->last_rounds = rounds;
+        print(arrange_backward(problem, shape, an_h200().units), "");
+      }
+    shape.split.reset();
+  }
+}
+
 }  // namespace
 }  // namespace longspan
 
@@ -127,7 +160,9 @@ int main(int argc, char** argv) {
   }
   try {
     const std::regex filter(argc > 2 ? argv[2] : "");
-    if (std::getenv("CANDIDATES"))
+    if (const char* megabytes = std::getenv("L2"))
+      print_l2(what, filter, std::atof(megabytes));
+    else if (std::getenv("CANDIDATES"))
       print_candidates(what, filter);
     else if (std::getenv("WORK"))
       print_work(what, filter);
