@@ -271,7 +271,8 @@ def test_a_thousand_plans_do_not_wait_for_the_gpu():
             free.append(torch.cuda.mem_get_info()[0])
     finally:
         torch.cuda.set_sync_debug_mode(0)
-    assert free[-1] == free[10]
+    # Other processes change the GPU's free memory now and then. A leak of plans would lower it in every hundred.
+    assert min(before - after for before, after in zip(free[100::100], free[200::100])) <= 0
 
 
 @pytest.mark.gpu
