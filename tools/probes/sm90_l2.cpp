@@ -66,12 +66,12 @@ std::vector<int64_t> visits_of(const Item& item, const Problem& problem, const B
   std::vector<int64_t> visits;
   const BackwardWork& work = *item.work;
   for (int32_t head = 0; head < work.heads; ++head)
-    for_each_row_tile(plan.grid.map, work.first_run, work.runs, shape.rows, plan.split.walk.descending,
-                      [&](int32_t row_tile) {
-                        visits.push_back((item.kv_head * problem.group_size() + work.first_head + head) *
-                                             plan.row_tiles +
-                                         row_tile);
-                      });
+    for_each_row_tile(
+        plan.grid.map, work.first_run, work.runs, shape.rows, plan.split.walk.descending,
+        [&](int32_t row_tile) {
+          visits.push_back((item.kv_head * problem.group_size() + work.first_head + head) * plan.row_tiles +
+                           row_tile);
+        });
   return visits;
 }
 
@@ -99,7 +99,8 @@ L2Run run_on_l2(const Problem& problem, const BackwardShape& shape, const Backwa
   };
   for (size_t cta = 0; cta < ctas.size(); ++cta) take(cta);
 
-  const int64_t rows_bytes = 2 * shape.rows * problem.head_dim * 2, sums_bytes = shape.rows * problem.head_dim * 4;
+  const int64_t rows_bytes = 2 * shape.rows * problem.head_dim * 2,
+                sums_bytes = shape.rows * problem.head_dim * 4;
   Cache cache(l2_bytes);
   L2Run run;
   int64_t tiles = 0;
