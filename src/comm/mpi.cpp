@@ -50,7 +50,7 @@ void initialise() {
     if (finalised) return;
     if (g_unreachable) {
       // The launcher kills all ranks at once, and may lose what they have just written: the reason.
-      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      std::this_thread::sleep_for(std::chrono::seconds(1));
       MPI_Abort(MPI_COMM_WORLD, 1);
     }
     if (g_failed) alarm(kFinalizeLimit_s);  // SIGALRM ends the process

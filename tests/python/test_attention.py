@@ -40,7 +40,7 @@ def assert_alike(got, expected, what, names=("o", "dq", "dk", "dv")):
     """Equal but for roundings to bf16, each some 1.6e-3 of a tensor's norm: of results, and of probabilities in between."""
     for name, a, b in zip(names, got, expected, strict=True):
         difference = (a.double() - b.double()).norm() / b.double().norm()
-        assert difference < 5e-3, f"{what}, {name}: differs by {difference:.1e} of its norm, at most by {largest(a, b):.1e}"
+        assert difference < 3e-3, f"{what}, {name}: differs by {difference:.1e} of its norm, at most by {largest(a, b):.1e}"
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -263,16 +263,20 @@ def test_a_thousand_plans_do_not_wait_for_the_gpu():
     q, k, v = (x.detach() for x in inputs(4096, 4096, heads=(8, 2), head_dim=128, dtype=torch.bfloat16, device="cuda"))
     longspan.attention(q, k, v, Mask.causal(4096))
     torch.cuda.synchronize()
-    free = []
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+
+    def growth():
+        free = []
         for i in range(1000):
             longspan.attention(q, k, v, Mask.documents([100 + i, 200, 3796 - i]))
             free.append(torch.cuda.mem_get_info()[0])
+        return free[10] - free[-1]
+
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        # Other processes may change the GPU's free memory meanwhile. A leak of plans shows in every thousand.
+        assert any(growth() == 0 for _ in range(3))
     finally:
         torch.cuda.set_sync_debug_mode(0)
-    # Other processes change the GPU's free memory now and then. A leak of plans would lower it in every hundred.
-    assert min(before - after for before, after in zip(free[100::100], free[200::100])) <= 0
 
 
 @pytest.mark.gpu
