@@ -91,7 +91,7 @@ std::vector<BackwardSplit> splits_of(const Problem& problem, int64_t workers) {
   std::vector<BackwardSplit> result;
   const auto across = static_cast<int32_t>(workers);
   for (const int32_t parts : divisors(problem.group_size())) {
-    result.push_back({.parts = parts, .last_rounds = 2});
+    for (const int rounds : {1, 2}) result.push_back({.parts = parts, .last_rounds = rounds});
     for (const int64_t most : {0, 160})
       result.push_back(
           {.parts = parts, .most_tiles = most, .order = KeyOrder::kByKeys, .group_items = across});
@@ -171,7 +171,7 @@ std::vector<BackwardCandidate> backward_changes(const Problem& problem, const De
   for (const int units : {0, 1, 2, 4}) change("sections", [&](BackwardShape& s) { s.section_units = units; });
   if (shape.in_rows)
     for (const bool aligned : {false, true}) change("edges", [&](BackwardShape& s) { s.aligned = aligned; });
-  for (const int rounds : {0, 2, 4})
+  for (const int rounds : {0, 1, 2, 4})
     change("last rounds", [&](BackwardShape& s) { s.split->last_rounds = rounds; });
   for (const int64_t most : {0, 60, 90, 110, 240, 640})
     change("most tiles", [&](BackwardShape& s) { s.split->most_tiles = most; });

@@ -45,7 +45,9 @@ class Splitter {
     for (int32_t parts = 1; parts <= group_; ++parts) {
       if (group_ % parts != 0) continue;
       if (!by_keys) {
-        result.push_back({.parts = parts});
+        // The fewest KV heads at the end that price alike: their rows are in L2 together.
+        for (int rounds = 1; rounds <= tuned::kLastRounds; ++rounds)
+          result.push_back({.parts = parts, .last_rounds = rounds});
         continue;
       }
       if (parts > 1 && rounds_ * parts > tuned::kMostRounds) break;
