@@ -273,8 +273,8 @@ def test_a_thousand_plans_do_not_wait_for_the_gpu():
 
     torch.cuda.set_sync_debug_mode("error")
     try:
-        # Other processes may change the GPU's free memory meanwhile. A leak of plans shows in every thousand.
-        assert any(growth() == 0 for _ in range(3))
+        # Other processes may take or free memory of the GPU meanwhile. A leak of plans shows in every thousand.
+        assert any(growth() <= 0 for _ in range(10))
     finally:
         torch.cuda.set_sync_debug_mode(0)
 
