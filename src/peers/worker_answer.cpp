@@ -53,7 +53,7 @@ std::string text_of(const Json& answer, const char* key, size_t most_bytes) {
   const auto found = answer.find(key);
   if (found == answer.end()) return "";
   if (!found->is_string())
-    refuse("answered with '{}' that is a JSON {}, not a text", key, found->type_name());
+    refuse("answered with '{}' that is a JSON {}, not a text", shown(key), found->type_name());
   return one_line(found->get<std::string>(), most_bytes);
 }
 

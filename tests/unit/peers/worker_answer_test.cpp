@@ -8,6 +8,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Pair;
 using testing::ThrowsMessage;
 
 constexpr Bounds kBounds{2.0, 1000};
@@ -61,6 +62,16 @@ TEST(WorkerAnswer, ARefusalIsOneShortLine) {
   std::string long_text;
   for (int i = 0; i < 300; ++i) long_text += "é";
   EXPECT_EQ(refusal(R"(, "reason": "a)" + long_text + "\"").reason.size(), 499u) << "cut between characters";
+}
+
+TEST(WorkerAnswer, VersionsAreShortLines) {
+  const auto versions = [](const std::string& list) {
+    return versions_of(parse_answer(R"({"ok": true, "versions": )" + list + "}"));
+  };
+  EXPECT_THAT(versions(R"({"a\tb": "1\n2"})"), ElementsAre(Pair("a b", "1 2")));
+  EXPECT_THAT([&] { versions(R"({"a\tb": true})"); },
+              ThrowsMessage<Error>(HasSubstr("with 'a?b' that is a JSON boolean, not a text")));
+  EXPECT_THAT([&] { versions("[]"); }, ThrowsMessage<Error>(HasSubstr("no object of at most 64 texts")));
 }
 
 TEST(WorkerAnswer, NestsLittleAndNamesNothingTwice) {
