@@ -26,10 +26,7 @@ class PredictionTest(unittest.TestCase):
         errors = self.summary["errors"]["all"]["several ranks"]
         self.assertEqual(errors["cases"], 109)
         self.assertLessEqual(errors["mean"], MEAN)
-        large = {(case["case"]["strategy"], case["case"]["mask"], case["case"]["direction"]) for case in self.cases if case["error"] > LARGEST}
-        # Four ranks compute documents faster than the kernel's price says (simulation.md).
-        self.assertLessEqual(large, {("ring-p2p", "causal_document", "forward"), ("loongtrain", "causal_document", "forward")})
-        self.assertLessEqual(errors["largest"], 0.125)
+        self.assertLessEqual(errors["largest"], LARGEST)
 
     def test_errors_of_what_buffers_hold(self):
         self.assertEqual(self.summary["errors"]["memory"]["held"]["cases"], 109)
@@ -70,9 +67,9 @@ class PredictionTest(unittest.TestCase):
         *cases, _ = simulate("--machine", H200, "--against", FOUR_HYBRIDS)
         self.assertEqual(len(cases), 8)
         large = {(case["case"]["strategy"], case["case"]["mask"]): case["error"] for case in cases if case["error"] > LARGEST}
-        # The first is off as on eight GPUs; in the second one rank waited 23 ms, the others at most 2.3.
+        # Documents take less time than the kernel's price says; with the causal mask one rank waited 23 ms, the others at most 2.3.
         self.assertLessEqual(set(large), {("loongtrain", "causal_document"), ("loongtrain", "causal")})
-        self.assertLessEqual(max(case["error"] for case in cases), 0.195)
+        self.assertLessEqual(max(case["error"] for case in cases), 0.135)
         others = [case["error"] for case in cases if case["error"] <= LARGEST]
         self.assertLessEqual(sum(others) / len(others), MEAN)
 
@@ -88,14 +85,12 @@ class EightGpusTest(unittest.TestCase):
         errors = self.summary["errors"]["all"]["several ranks"]
         self.assertEqual(errors["cases"], 85)
         large = {(case["case"]["strategy"], case["case"]["mask"], case["case"]["direction"]) for case in self.cases if case["error"] > LARGEST}
-        # Partial results cost a ring of eight less than a ring of two, and `balanced` waits for many copies.
-        self.assertLessEqual(large, {("ring-p2p", "causal_document", "forward"), ("ring-p2p", "full_document", "forward"),
-                                     ("ring-p2p", "sliding_window_causal", "forward"), ("balanced", "causal_document", "forward"),
-                                     ("balanced", "full_document", "forward")})
+        # `balanced` waits for many copies.
+        self.assertLessEqual(large, {("balanced", "causal_document", "forward"), ("balanced", "full_document", "forward")})
         self.assertLessEqual(errors["largest"], 0.265)
         others = [case["error"] for case in self.cases if case["error"] <= LARGEST]
         self.assertLessEqual(sum(others) / len(others), MEAN)
-        self.assertLessEqual(errors["mean"], 0.038)
+        self.assertLessEqual(errors["mean"], 0.032)
 
     def test_bytes_of_buffers_on_eight_gpus(self):
         held = self.summary["errors"]["memory"]["held"]

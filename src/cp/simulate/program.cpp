@@ -132,9 +132,8 @@ class RankWriter {
     const bool first = seen_[attend.q]++ == 0, last = seen_[attend.q] == attends_[attend.q];
     double merged = 0, traffic = 0;
     if (forward_) {
-      // The kernel merges with the accumulator as it writes.
-      if (!first) traffic += kF32 * rows;
-      if (open_rows_ || !last) traffic += wider * rows;
+      // The kernel merges as it writes, so the longer of reading and writing hides the other.
+      traffic = std::max(first ? 0 : kF32 * rows, open_rows_ || !last ? wider * rows : 0);
       if (last && !open_rows_) own_rows_elsewhere(attend, rows);
     } else {
       if (!alone(attend)) {

@@ -52,17 +52,20 @@ TEST(Simulate, OneRankTakesTheTimeOfItsAttend) {
   EXPECT_DOUBLE_EQ(simulated(plan, Direction::kForward, plain_cluster(), 3).time_s, 3);
 }
 
-// The kernel of a ring reads what it merges with in all attends but the first, in fp32.
+// The kernel of a ring writes in fp32 what later attends merge with, and reads it in fp32: both in the rounds
+// between, where reading takes longer and hides the writing.
 TEST(Simulate, PartialResultsHaveARateOfTheirOwn) {
-  const Planned plan = planned("ring-p2p", "full", {1, 2});
-  Cluster cluster = plain_cluster(1e18);
-  const double before_s = simulated(plan, Direction::kForward, cluster, 3).time_s;
-  cluster.memory.partial_bytes_per_s = kRate;
-  const Problem& problem = plan.problem;
-  const double rows = static_cast<double>(problem.tokens_q / 2 * problem.heads_q * problem.dim_v());
-  const double wider = 4 - static_cast<double>(size_of(problem.dtype));
-  const double after_s = simulated(plan, Direction::kForward, cluster, 3).time_s;
-  EXPECT_NEAR(after_s - before_s, (4 + wider) * rows / kRate, 1e-6);
+  for (const int ranks : {2, 4}) {
+    const Planned plan = planned("ring-p2p", "full", {1, ranks});
+    Cluster cluster = plain_cluster(1e18);
+    const double before_s = simulated(plan, Direction::kForward, cluster, 3).time_s;
+    cluster.memory.partial_bytes_per_s = kRate;
+    const Problem& problem = plan.problem;
+    const double rows = static_cast<double>(problem.tokens_q / ranks * problem.heads_q * problem.dim_v());
+    const double wider = 4 - static_cast<double>(size_of(problem.dtype));
+    const double after_s = simulated(plan, Direction::kForward, cluster, 3).time_s;
+    EXPECT_NEAR(after_s - before_s, (wider + 4 * (ranks - 1)) * rows / kRate, 1e-6) << ranks;
+  }
 }
 
 TEST(Simulate, ARingHidesTransfersThatAreShorterThanItsAttends) {
