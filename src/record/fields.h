@@ -69,6 +69,7 @@ void visit(V& v, S& s) {
   v.field("warmup_s", s.warmup_s, "duration of the runs before the first sample");
   v.field("min_samples", s.min_samples, "fewest samples of a mask before the interval counts");
   v.field("max_samples", s.max_samples, "most samples of a mask");
+  v.field("min_time_s", s.min_time_s, "shortest time of sampling a mask, if the budget is longer");
   v.field("budget_s", s.budget_s, "time budget for the samples of a mask");
   v.field("half_width", s.half_width, "target: half the width of the median's interval, over the median");
   v.field("confidence", s.confidence, "confidence level of that interval");

@@ -28,7 +28,8 @@ Measurement measure(const Work& work, Stopwatch& stopwatch, Clock& clock, const 
 
   Measurement m;
   std::vector<double> sorted;
-  const double end = clock.now_s() + rule.budget_s;
+  const double begin = clock.now_s(), end = begin + rule.budget_s;
+  const double may_end = begin + std::min(rule.min_time_s, rule.budget_s);
   int64_t taken = 0;
   do {
     const int64_t count =
@@ -47,7 +48,7 @@ Measurement measure(const Work& work, Stopwatch& stopwatch, Clock& clock, const 
     m.median_s = median_of_sorted(sorted);
     m.interval_s = median_interval_of_sorted(sorted, rule.confidence);
     m.converged = static_cast<int64_t>(sorted.size()) >= rule.min_samples && narrow_enough(m, rule);
-  } while (!m.converged && taken < rule.max_samples && clock.now_s() < end);
+  } while (taken < rule.max_samples && clock.now_s() < (m.converged ? may_end : end));
 
   if (m.samples_s.empty()) {  // all throttled: report them, as not converged
     m.samples_s = m.throttled_samples_s;

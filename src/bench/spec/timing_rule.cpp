@@ -16,6 +16,8 @@ constexpr RuleKey kKeys[] = {
      [](TimingRule& rule, std::string_view text) { rule.min_samples = parse_count(text, 6, 1000000); }},
     {"max_samples", "maximum number of samples per mask", "6 or more",
      [](TimingRule& rule, std::string_view text) { rule.max_samples = parse_count(text, 6, 1000000); }},
+    {"min_time_s", "time of sampling, per mask, before it may stop early", "a number of seconds",
+     [](TimingRule& rule, std::string_view text) { rule.min_time_s = parse_real(text, -1e-9, kDay); }},
     {"budget_s", "time limit for sampling, per mask", "a number of seconds",
      [](TimingRule& rule, std::string_view text) { rule.budget_s = parse_real(text, -1e-9, kDay); }},
     {"half_width",

@@ -16,6 +16,7 @@ using testing::SizeIs;
 TimingRule rule_without_warmup() {
   TimingRule rule;
   rule.warmup_s = 0;
+  rule.min_time_s = 0;
   return rule;
 }
 
@@ -44,6 +45,23 @@ TEST(Measure, StopsAtTheFewestSamplesWhenTheyAgree) {
   EXPECT_TRUE(m.converged);
   EXPECT_EQ(m.median_s, 0.01);
   EXPECT_EQ(m.interval_s, (Interval{0.01, 0.01}));
+}
+
+// A GPU lowers its clock some tenths of a second into a load: a kernel must not be done before.
+TEST(Measure, SamplesForTheLeastTimeThoughTheyAgree) {
+  FakeClock clock;
+  FakeStopwatch stopwatch(clock, {{0.125}});
+  TimingRule rule = rule_without_warmup();
+  rule.min_time_s = 2;
+  const Measurement m = measure([] {}, stopwatch, clock, rule);
+  EXPECT_THAT(m.samples_s, SizeIs(16));
+  EXPECT_TRUE(m.converged);
+
+  rule.max_samples = 11;
+  EXPECT_THAT(measure([] {}, stopwatch, clock, rule).samples_s, SizeIs(11));
+  rule.max_samples = 1000;
+  rule.budget_s = 1;  // ends it sooner
+  EXPECT_THAT(measure([] {}, stopwatch, clock, rule).samples_s, SizeIs(8));
 }
 
 // Alternating 1 and 1.2: the interval of the median never becomes narrow.

@@ -123,6 +123,7 @@ TEST(Suite, ReadsTheTimingRule) {
     warmup_s = 0.5
     min_samples = 7
     max_samples = 77
+    min_time_s = 1.5
     budget_s = 2
     half_width = 0.05
     cold_cache = false
@@ -134,7 +135,7 @@ TEST(Suite, ReadsTheTimingRule) {
                                   "test.toml");
   EXPECT_EQ(suite.name, "mine");
   EXPECT_EQ(suite.description, "of mine");
-  EXPECT_EQ(suite.rule, (TimingRule{0.5, 7, 77, 2, 0.05, 0.95, false, 9.5}));
+  EXPECT_EQ(suite.rule, (TimingRule{0.5, 7, 77, 1.5, 2, 0.05, 0.95, false, 9.5}));
 }
 
 TEST(Suite, SaysWhichLineIsWrongAndWhatIsAllowed) {
