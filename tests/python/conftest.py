@@ -4,6 +4,7 @@ import pytest
 import torch
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+GRADIENT_TOLERANCE = 1.25 * 2 ** -8  # in bf16: docs/concepts/proof.md
 
 
 def pytest_configure(config):
@@ -56,3 +57,15 @@ def gradients(o, lse, parts, seed=1):
     weight_lse = torch.randn(lse.shape, generator=generator).to(o.device)
     loss = (o * weight).sum() + (lse.masked_fill(lse == float("-inf"), 0) * weight_lse).sum()
     return torch.autograd.grad(loss, parts)
+
+
+def largest(a, b):
+    difference = (a.double() - b).abs()
+    return float(difference[torch.isfinite(b)].max()) if difference.numel() else 0.0
+
+
+def assert_alike(got, expected, what, names=("o", "dq", "dk", "dv"), most=3e-3):
+    """Equal but for roundings to bf16, each some 1.6e-3 of a tensor's norm: of results, and of probabilities in between."""
+    for name, a, b in zip(names, got, expected, strict=True):
+        difference = (a.double() - b.double()).norm() / b.double().norm()
+        assert difference < most, f"{what}, {name}: differs by {difference:.1e} of its norm, at most by {largest(a, b):.1e}"

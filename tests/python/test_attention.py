@@ -8,7 +8,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 import longspan
-from conftest import DEVICES, gradients, inputs, reference
+from conftest import DEVICES, GRADIENT_TOLERANCE, assert_alike, gradients, inputs, largest, reference
 from longspan import Mask
 
 MASKS = {
@@ -29,18 +29,6 @@ MASKS = {
 }
 # What holds where plain PyTorch is exact by chance.
 FLOOR = {torch.float32: 1e-6, torch.bfloat16: 4e-3, torch.float16: 5e-4}
-
-
-def largest(a, b):
-    difference = (a.double() - b).abs()
-    return float(difference[torch.isfinite(b)].max()) if difference.numel() else 0.0
-
-
-def assert_alike(got, expected, what, names=("o", "dq", "dk", "dv"), most=3e-3):
-    """Equal but for roundings to bf16, each some 1.6e-3 of a tensor's norm: of results, and of probabilities in between."""
-    for name, a, b in zip(names, got, expected, strict=True):
-        difference = (a.double() - b.double()).norm() / b.double().norm()
-        assert difference < most, f"{what}, {name}: differs by {difference:.1e} of its norm, at most by {largest(a, b):.1e}"
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -332,15 +320,14 @@ def test_graphs_follow_a_plan(head_dim, deterministic):
         got = both(plan)
     graph.instantiate()
     truth = {mask: by_definition(mask) for mask in masks}
-    tolerance = 1.25 * 2 ** -8  # of gradients in bf16: docs/concepts/proof.md
     for mask in masks * 3:
         if mask is not plan.mask:
             assert plan.update_(mask, graphs=[graph]) is plan
         graph.replay()
-        assert_alike(got, truth[mask], mask, most=tolerance)
+        assert_alike(got, truth[mask], mask, most=GRADIENT_TOLERANCE)
     graph.instantiate()  # again: of the plan's last mask
     graph.replay()
-    assert_alike(got, truth[masks[-1]], "the last mask", most=tolerance)
+    assert_alike(got, truth[masks[-1]], "the last mask", most=GRADIENT_TOLERANCE)
     with pytest.raises(ValueError, match="captured no call"):
         longspan.plan(masks[0], (8, 2), head_dim, graphs=True).update_(masks[1], graphs=[graph])
     with pytest.raises(ValueError, match="graphs=True"):
