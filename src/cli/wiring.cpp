@@ -26,8 +26,8 @@ bench::Ceiling cpu_ceiling(DType dtype) {
   const SgemmCeiling ceiling = measure_sgemm_ceiling(kSize, kBudgetS);
   bench::Ceiling result;
   result.flops_per_s = ceiling.flops_per_s;
-  result.what = fmt::format("OpenBLAS sgemm, {0} x {0} x {0}, {1} threads, best of {2}", kSize,
-                            thread_count(), ceiling.repeats);
+  result.what = fmt::format("OpenBLAS sgemm for {0}, {1} x {1} x {1}, {2} threads, best of {3}", ceiling.core,
+                            kSize, thread_count(), ceiling.repeats);
   result.samples_s = ceiling.samples_s;
   return result;
 }

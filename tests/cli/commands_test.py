@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import shlex
 import shutil
 import subprocess
@@ -188,6 +189,16 @@ class OutputTest(unittest.TestCase):
                                     text=True)
         self.assertEqual(result.returncode, 1)
         self.assertIn("could not be written", result.stderr)
+
+
+class CeilingTest(unittest.TestCase):
+    @unittest.skipUnless(platform.machine() == "x86_64", "the name is of an x86 CPU")
+    def test_names_the_code_that_openblas_runs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            result = run("run", "--kernel", "cpu-flash", "--mask", "full", "--seqlen", "64", "--direction", "fwd", "--out", folder,
+                         env={"OPENBLAS_CORETYPE": "Nehalem"})
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("(OpenBLAS sgemm for Nehalem, ", result.stderr)
 
 
 if __name__ == "__main__":

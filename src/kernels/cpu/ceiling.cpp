@@ -60,7 +60,8 @@ SgemmCeiling measure_sgemm_ceiling(int64_t size, double budget_s) {
   const std::vector<double> in_order = times;
   std::sort(times.begin(), times.end());
   const double work = 2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size);
-  return {work / times.front(), work / times[times.size() / 2], static_cast<int>(times.size()), in_order};
+  return {work / times.front(), work / times[times.size() / 2], static_cast<int>(times.size()),
+          openblas_get_corename(), in_order};
 }
 
 double sgemm_ceiling_flops(int64_t size, double budget_s) {

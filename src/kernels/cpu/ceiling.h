@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace longspan {
@@ -10,6 +11,7 @@ struct SgemmCeiling {
   double flops_per_s = 0;  // of the fastest product
   double median_flops_per_s = 0;
   int repeats = 0;
+  std::string core;  // the CPU whose code OpenBLAS took: an older one where it does not know this one
   std::vector<double> samples_s;  // the time of each product, in the order taken
 };
 

@@ -10,6 +10,7 @@ TEST(Ceiling, IsTheBestOfItsRepeats) {
   EXPECT_GE(ceiling.repeats, 3);
   EXPECT_GT(ceiling.median_flops_per_s, 0);
   EXPECT_GE(ceiling.flops_per_s, ceiling.median_flops_per_s);
+  EXPECT_FALSE(ceiling.core.empty());
 }
 
 }  // namespace
