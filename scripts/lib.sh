@@ -3,7 +3,7 @@
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
-# The package names of Debian 12 and Ubuntu 24.04. They are listed only here.
+# The package names of Debian 12 and Ubuntu 24.04. Apart from the list of licences in python/CMakeLists.txt, they are listed only here.
 build_packages=(
   g++ cmake ninja-build pkg-config git
   libfmt-dev nlohmann-json3-dev libtomlplusplus-dev libcli11-dev
