@@ -135,7 +135,8 @@ inline constexpr double kPassMany = 12, kPassMinTilesOfMany = 150, kPassMostLast
 
 inline constexpr int64_t kMinTilesOfItem = 24;
 inline constexpr double kFewRounds = 1.5, kSomeRounds = 3, kManyRounds = 8;
-// Rounds in which the last KV heads are worked on together, so that all CTAs end at the same time.
+// Rounds in which the last KV heads are worked on together, so that all CTAs end at the same time. Long
+// columns have candidates of fewer, whose rows L2 holds: backward, "The last section and L2".
 inline constexpr int kLastRounds = 2;
 
 // Candidates of short columns: items for each CTA, at most, and tiles of an item, at most (0: no limit).
