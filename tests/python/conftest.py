@@ -65,7 +65,8 @@ def largest(a, b):
 
 
 def assert_alike(got, expected, what, names=("o", "dq", "dk", "dv"), most=3e-3):
-    """Equal but for roundings to bf16, each some 1.6e-3 of a tensor's norm: of results, and of probabilities in between."""
+    """Equal but for roundings to bf16, each some 1.6e-3 of a tensor's norm: of results, and of probabilities in between. Gradients may have more."""
     for name, a, b in zip(names, got, expected, strict=True):
         difference = (a.double() - b.double()).norm() / b.double().norm()
-        assert difference < most, f"{what}, {name}: differs by {difference:.1e} of its norm, at most by {largest(a, b):.1e}"
+        allowed = min(most, 3e-3) if name == "o" else most
+        assert difference < allowed, f"{what}, {name}: differs by {difference:.1e} of its norm, at most by {largest(a, b):.1e}"
