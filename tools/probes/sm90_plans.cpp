@@ -2,9 +2,9 @@
 // no GPU. Compare the output of two builds to show that a change leaves the plans as they were.
 //   sm90_plans [SUITE|FILE.toml|all] [regular expression of cases]
 // Each case takes its first mask. A backward case has two plans: default and deterministic.
-// With CANDIDATES set it prints how many plans could be made instead; with WORK, what a plan makes the GPU
-// do: items, tiles, and how many of the pairs that are multiplied are visible. With L2=MB it prints what a
-// cache of so many MB misses of a backward plan, and of plans with other items.
+// With CANDIDATES set it prints how many plans could be made instead, and the chosen one; with WORK, what a
+// plan makes the GPU do: items, tiles, and how many of the pairs that are multiplied are visible. With L2=MB
+// it prints what a cache of so many MB misses of a backward plan, and of plans with other items.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -57,12 +57,22 @@ void print_candidates(const std::string& suite, const std::regex& filter) {
   for (const bench::Case& c : bench::expand(bench::find_suite(suite), {"sm90"}, {"sm90"})) {
     const std::string name = name_of(c);
     if (!std::regex_search(name, filter)) continue;
-    const Problem problem = problem_of(c);
-    const auto begin = std::chrono::steady_clock::now();
-    const size_t count = c.direction == Direction::kForward ? forward_candidates(problem, an_h200()).size()
-                                                            : backward_candidates(problem, an_h200()).size();
-    const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
-    std::printf("%4zu %8.1f ms %s\n", count, time.count(), name.c_str());
+    Problem problem = problem_of(c);
+    const auto print_all = [&](const auto& candidates_of) {
+      const auto begin = std::chrono::steady_clock::now();
+      const auto candidates = candidates_of(problem, an_h200());
+      const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
+      std::printf("%4zu %8.1f ms %s%s\t%s\n", candidates.size(), time.count(), name.c_str(),
+                  problem.deterministic ? ", deterministic" : "", candidates.front().name.c_str());
+    };
+    if (c.direction == Direction::kForward) {
+      print_all(forward_candidates);
+      continue;
+    }
+    for (const bool deterministic : {false, true}) {
+      problem.deterministic = deterministic;
+      print_all(backward_candidates);
+    }
   }
 }
 
