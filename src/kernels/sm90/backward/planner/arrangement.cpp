@@ -169,9 +169,13 @@ class Arranger {
     else if (splits.size() > 1)
       for (size_t i = 0; i < splits.size(); ++i) times[i] = time_of(splits[i]);
     size_t best = 0;
-    // By time, the simulation knows when an addition lets the next one begin, so its error is smaller.
+    // The simulation's error is smaller by time, when it knows what lets an addition begin, and where it
+    // counts the rows that are not in L2.
+    const auto needed = [&](const BackwardSplit& split) {
+      return split.by_time ? tuned::kBetterByTime : counts_l2() ? 1 : tuned::kBetter;
+    };
     for (size_t i = 1; i < splits.size(); ++i)
-      if (times[i] < (splits[i].by_time ? tuned::kBetterByTime : tuned::kBetter) * times[best]) best = i;
+      if (times[i] < needed(splits[i]) * times[best]) best = i;
     split_by(splits[best]);
   }
 
@@ -198,12 +202,17 @@ class Arranger {
     }
   }
 
+  // In shorter columns the price of rows that are not in L2 was not measured.
+  bool counts_l2() const { return shape_.kind == BackwardKind::kLong; }
+
   SimulatedBy simulated_by() const {
     const auto [section_heads, last_section] =
         sections_of(problem_, shape_, result_.split, result_.items.per_list, workers_);
     const bool lists =
         result_.items.lists > 1 && (shape_.store != BackwardStore::kOrdered || result_.split.by_time);
     return {.rows = shape_.rows,
+            .l2_visits =
+                counts_l2() ? tuned::kReusedRows / static_cast<double>(shape_.rows * problem_.head_dim) : 0,
             .row_tiles = result_.row_tiles,
             .group = static_cast<int32_t>(problem_.group_size()),
             .workers = static_cast<int32_t>(workers_),

@@ -107,9 +107,15 @@ class Splitter {
   // causal.
   std::vector<BackwardSplit> long_in_order() const {
     if (columns_.end_together <= columns_.begin_together) return {{.order = KeyOrder::kByKeys}};
-    return {{.parts = parts_of(rounds_ < tuned::kSomeRounds ? 2 : 1),
-             .order = KeyOrder::kByKeys,
-             .walk = kDownByRows}};
+    std::vector<BackwardSplit> result;
+    for (int32_t parts = 1; parts <= group_; ++parts) {
+      if (group_ % parts != 0 || (parts > 1 && rounds_ * parts > tuned::kOrderedMostRounds)) continue;
+      result.push_back({.parts = parts,
+                        .order = KeyOrder::kByKeys,
+                        .kv_heads = tuned::kOrderedLongHeads,
+                        .walk = kDownByRows});
+    }
+    return result;
   }
 
   // All heads of a row before the next row, from the first row down, is faster as long as additions do not

@@ -34,7 +34,8 @@ int32_t end_of_row_tiles(const CompiledMap& map, int32_t rows);
 
 // What a simulated run depends on beside the items and their walk, as in BackwardParams.
 struct SimulatedBy {
-  int32_t rows = 64;  // queries of a row tile
+  int32_t rows = 64;     // queries of a row tile
+  double l2_visits = 0;  // visits whose rows L2 holds; 0: all rows are taken to be there
   int32_t row_tiles = 0;
   int32_t group = 1;    // query heads of a KV head
   int32_t workers = 1;  // streams of items, in CTAs that are all resident
@@ -45,9 +46,9 @@ struct SimulatedBy {
   bool spread = false;  // visits to the same rows lie apart in time; each KV head has items of its own
 };
 
-// The planner's cost of a walk in order: simulated time over the time in which no CTA waits and items have no
-// beginning and end. 0 if there is too much to simulate. `items` are those of one KV head, in the order in
-// which CTAs take them.
+// The planner's cost of a walk in order: simulated time over the time in which no CTA waits, all rows are in
+// L2 and items have no beginning and end. 0 if there is too much to simulate. `items` are those of one KV
+// head, in the order in which CTAs take them.
 double time_walk(const CompiledMap& map, std::span<const BackwardWork> items, const BackwardWalk& walk,
                  const SimulatedBy& by);
 

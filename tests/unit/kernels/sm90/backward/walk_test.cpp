@@ -15,7 +15,13 @@ namespace {
 
 constexpr BackwardWalk kDownByRows{true, true}, kUpByRows{false, true};
 
-BackwardArrangement arranged(std::string_view name, int64_t seqlen, const BackwardSplit& split) {
+struct Arranged {
+  BackwardArrangement all;
+  int32_t rows = 0;  // of a row tile
+  double l2_visits = 0;
+};
+
+Arranged arranged(std::string_view name, int64_t seqlen, const BackwardSplit& split) {
   PatternOptions options;
   options.seqlen = seqlen;
   Problem problem;
@@ -27,14 +33,15 @@ BackwardArrangement arranged(std::string_view name, int64_t seqlen, const Backwa
   BackwardShape shape = choose_backward_shape(problem);
   shape.split = split;
   shape.split->last_rounds = h200::backward::kOrderedLastRounds;
-  return arrange_backward(problem, shape, 132);
+  return {arrange_backward(problem, shape, 132), shape.rows};
 }
 
-double time_of(const BackwardArrangement& all, int32_t kv_heads, int32_t section_heads,
-               int32_t last_section) {
+double time_of(const Arranged& arranged, int32_t kv_heads, int32_t section_heads, int32_t last_section) {
+  const BackwardArrangement& all = arranged.all;
   return time_walk(all.grid.map, std::span(all.items.work).first(static_cast<size_t>(all.items.per_list)),
                    all.split.walk,
-                   {.rows = 64,
+                   {.rows = arranged.rows,
+                    .l2_visits = arranged.l2_visits,
                     .group = 8,
                     .workers = 132,
                     .kv_heads = kv_heads,
@@ -43,8 +50,8 @@ double time_of(const BackwardArrangement& all, int32_t kv_heads, int32_t section
 }
 
 double time_of(std::string_view name, int64_t seqlen, const BackwardSplit& split) {
-  const BackwardArrangement all = arranged(name, seqlen, split);
-  return time_of(all, 8, all.section_heads, all.last_section);
+  const Arranged it = arranged(name, seqlen, split);
+  return time_of(it, 8, it.all.section_heads, it.all.last_section);
 }
 
 // From the diagonal down, short items run after long ones at the same pace. From the last row up, all items
@@ -55,6 +62,22 @@ TEST(BackwardWalk, IsShortestFromTheLastRowUpWhereMasksAreCausal) {
   up.walk = kUpByRows;
   EXPECT_LT(time_of("causal", 8192, down), 1.1);
   EXPECT_GT(time_of("causal", 8192, up), 1.15);
+}
+
+// Of 128 items for 132 CTAs the next head's begin one after the other, and each finds no rows of the one
+// before in L2. With 256 items of half the heads, most begin together.
+TEST(BackwardWalk, TakesLongerWhereRowsAreNotInL2) {
+  const BackwardSplit whole{.order = KeyOrder::kByKeys, .walk = kDownByRows};
+  BackwardSplit halves = whole;
+  halves.parts = 2;
+  const auto time_with_l2 = [](const BackwardSplit& split) {
+    Arranged it = arranged("causal", 16384, split);
+    it.l2_visits = h200::backward::kReusedRows / (it.rows * 128.0);
+    return time_of(it, 8, it.all.section_heads, it.all.last_section);
+  };
+  EXPECT_LT(time_of("causal", 16384, whole), 1.05);
+  EXPECT_GT(time_with_l2(whole), 1.25);
+  EXPECT_LT(time_with_l2(halves), 1.1);
 }
 
 // Parts of a key tile wait for each other's dk and dv.
@@ -84,14 +107,13 @@ TEST(BackwardWalk, TakesLessOnManyHeadsAtOnceWhereAllColumnsEndTogether) {
   EXPECT_LT(time_of("causal_blockwise", 32768, many), 0.95 * time_of("causal_blockwise", 32768, one));
 }
 
-// The first four heads stand for all of 16K tokens. A section that would reach into as many heads as the last
+// The first two heads stand for all of 64K tokens. A section that would reach into as many heads as the last
 // section has is not begun, as in the kernel.
 TEST(BackwardWalk, KeepsTheLastSectionIfFewerHeadsStandForAll) {
-  const BackwardArrangement all =
-      arranged("causal", 16384, {.order = KeyOrder::kByKeys, .walk = kDownByRows});
-  EXPECT_EQ(time_of(all, 8, 3, 2), time_of(all, 4, 4, 0));
-  EXPECT_EQ(time_of(all, 7, 1, 6), time_of(all, 4, 1, 3));
-  EXPECT_NE(time_of(all, 7, 1, 6), time_of(all, 4, 4, 0));
+  const Arranged all = arranged("causal", 65536, {.order = KeyOrder::kByKeys, .walk = kDownByRows});
+  EXPECT_EQ(time_of(all, 8, 3, 2), time_of(all, 2, 2, 0));
+  EXPECT_EQ(time_of(all, 7, 1, 6), time_of(all, 2, 1, 1));
+  EXPECT_NE(time_of(all, 7, 1, 6), time_of(all, 2, 2, 0));
 }
 
 // At least the time in which no CTA waits, whatever the simulation leaves out.
