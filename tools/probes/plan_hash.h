@@ -76,7 +76,7 @@ inline uint64_t hash_of(const sm90::BackwardShape& shape, const sm90::BackwardAr
   hash.add(all.schedule.streams), hash.add(all.schedule.next), hash.add(all.schedule.turns);
   hash.add(all.schedule.of_head);
   hash.add(all.row_tiles), hash.add(all.key_tiles), hash.add(all.section_heads), hash.add(all.last_section);
-  hash.add(all.last_list), hash.add(all.pass_ctas), hash.add(all.rests);
+  hash.add(all.last_list), hash.add(all.pass_ctas);
   return hash.value();
 }
 

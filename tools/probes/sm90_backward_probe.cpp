@@ -9,7 +9,7 @@
 //   tall, low                          tiles of 80 rows as held, or of 64
 //   square, square-held                head_dim 64: tiles of 128 rows, sums in token rows or as held
 //   unaligned, cut                     tiles on an even grid, or at edges of bands
-//   w=JOIN_TILES s=SECTION_UNITS N=PASS_CTAS q=RESTS (1: always) t=BY_TIME
+//   w=JOIN_TILES s=SECTION_UNITS N=PASS_CTAS t=BY_TIME
 //   P=PARTS T=MOST_TILES o=KEY_ORDER (its number) g=GROUP_ITEMS r=LAST_ROUNDS h=KV_HEADS
 //   k=WALK (1: descending, 2: by rows)
 //   p=PARTS                            with any number of tiles and no groups of items
@@ -57,7 +57,6 @@ Device first_gpu() {
   return {};
 }
 
-using sm90::BackwardRest;
 using sm90::BackwardShape;
 using sm90::BackwardStore;
 
@@ -88,8 +87,6 @@ BackwardShape shape_for(Problem problem, const std::string& how, int64_t units) 
   if (has("added")) shape.store = BackwardStore::kAdded;
   set("w", shape.join_tiles), set("s", shape.section_units), set("N", shape.pass_ctas),
       set("t", shape.by_time);
-  bool rests = false;
-  if (set("q", rests)) shape.rest = rests ? BackwardRest::kAlways : BackwardRest::kNever;
   sm90::BackwardSplit split = sm90::arrange_backward(problem, shape, units).split;
   if (set("p", split.parts))
     split.most_tiles = 0, split.group_items = 0, split.order = sm90::KeyOrder::kOfMap;

@@ -42,20 +42,19 @@ std::vector<int32_t> divisors(int64_t number) {
 
 constexpr std::string_view kStores[] = {"registers", "added", "claimed", "ordered"};
 
-// With every choice made: the split, the CTAs for passes, and whether the second warpgroup rests.
+// With every choice made: the split, and the CTAs for passes.
 BackwardCandidate made(const Problem& problem, BackwardShape shape, std::string by, const Device& device) {
   const BackwardArrangement all = arrange_backward(problem, shape, device.units);
   const uint64_t hash = hash_of(shape, all);
   shape.split = all.split;
   shape.pass_ctas = all.pass_ctas;
-  shape.rest = all.rests ? BackwardRest::kAlways : BackwardRest::kNever;
   const BackwardSplit& s = all.split;
   std::string name = fmt::format(
-      "{}x{} {} {} P={} T={} o={} g={} r={} h={} k={}{} s={} w={} N={} q={}{}", shape.rows, shape.keys,
+      "{}x{} {} {} P={} T={} o={} g={} r={} h={} k={}{} s={} w={} N={}{}", shape.rows, shape.keys,
       kStores[static_cast<int>(shape.store)], shape.in_rows ? (shape.aligned ? "cut" : "rows") : "held",
       s.parts, s.most_tiles, static_cast<int>(s.order), s.group_items, s.last_rounds, s.kv_heads,
       2 * s.walk.by_rows + s.walk.descending, s.by_time ? "t" : "", shape.section_units, shape.join_tiles,
-      shape.pass_ctas, all.rests ? 1 : 0, all.items.shared ? "" : " whole");
+      shape.pass_ctas, all.items.shared ? "" : " whole");
   return {std::move(name), std::move(by), shape, hash};
 }
 
@@ -68,7 +67,6 @@ std::vector<BackwardShape> tiles_of(const Problem& problem, const BackwardShape&
     shape.aligned = in_rows;
     if (chosen.keys == 64) shape.join_tiles = 0;
     shape.pass_ctas = can_do_passes(problem, shape) ? kAsSuits : 0;
-    shape.rest = can_rest(problem, shape) ? BackwardRest::kWherePays : BackwardRest::kNever;
     result.push_back(shape);
   };
   using enum BackwardStore;
@@ -110,19 +108,17 @@ BackwardCandidate backward_candidate(const Problem& problem, const Device& devic
   BackwardShape shape = choose_backward_shape(problem);
   BackwardSplit split;
   char store[16], grid[16], walk[16];
-  int order = 0, rests = 0;
-  const int read =
-      std::sscanf(name.c_str(), "%dx%d %15s %15s P=%d T=%ld o=%d g=%d r=%d h=%d k=%15s s=%d w=%d N=%d q=%d",
-                  &shape.rows, &shape.keys, store, grid, &split.parts, &split.most_tiles, &order,
-                  &split.group_items, &split.last_rounds, &split.kv_heads, walk, &shape.section_units,
-                  &shape.join_tiles, &shape.pass_ctas, &rests);
+  int order = 0;
+  const int read = std::sscanf(
+      name.c_str(), "%dx%d %15s %15s P=%d T=%ld o=%d g=%d r=%d h=%d k=%15s s=%d w=%d N=%d", &shape.rows,
+      &shape.keys, store, grid, &split.parts, &split.most_tiles, &order, &split.group_items,
+      &split.last_rounds, &split.kv_heads, walk, &shape.section_units, &shape.join_tiles, &shape.pass_ctas);
   const auto kind = std::ranges::find(kStores, std::string_view(store));
-  LONGSPAN_CHECK_INPUT(read == 15 && kind != std::end(kStores), "'{}' is no candidate of a backward pass",
+  LONGSPAN_CHECK_INPUT(read == 14 && kind != std::end(kStores), "'{}' is no candidate of a backward pass",
                        name);
   shape.store = static_cast<BackwardStore>(kind - std::begin(kStores));
   shape.in_rows = std::string_view(grid) != "held";
   shape.aligned = std::string_view(grid) == "cut";
-  shape.rest = rests != 0 ? BackwardRest::kAlways : BackwardRest::kNever;
   split.order = static_cast<KeyOrder>(order);
   split.walk = {walk[0] == '1' || walk[0] == '3', walk[0] >= '2'};
   split.by_time = walk[1] == 't';
@@ -163,9 +159,6 @@ std::vector<BackwardCandidate> backward_changes(const Problem& problem, const De
   if (can_do_passes(problem, shape))
     for (const int ctas : {0, 4, 6, 8, 11})
       change("pass CTAs", [&](BackwardShape& s) { s.pass_ctas = ctas; });
-  if (can_rest(problem, shape))
-    for (const BackwardRest rest : {BackwardRest::kNever, BackwardRest::kAlways})
-      change("rest", [&](BackwardShape& s) { s.rest = rest; });
   if (shape.store == BackwardStore::kAdded || shape.store == BackwardStore::kClaimed)
     for (const int join : {0, 4, 192}) change("join", [&](BackwardShape& s) { s.join_tiles = join; });
   for (const int units : {0, 1, 2, 4}) change("sections", [&](BackwardShape& s) { s.section_units = units; });

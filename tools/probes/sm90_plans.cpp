@@ -5,6 +5,7 @@
 // With CANDIDATES set it prints how many plans could be made instead, and the chosen one; with WORK, what a
 // plan makes the GPU do: items, tiles, and how many of the pairs that are multiplied are visible. With L2=MB
 // it prints what a cache of so many MB misses of a backward plan, and of plans with other items.
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -97,22 +98,15 @@ void print_backward_work(const Problem& problem, const std::string& name) {
   const BackwardShape shape = choose_backward_shape(problem);
   const BackwardArrangement all = arrange_backward(problem, shape, an_h200().units);
   const CompiledMap& map = all.grid.map;
-  int64_t partial = 0, rests = 0;
-  for (const DeviceRun& run : map.runs) {
-    partial += run.code < 0;
-    rests += all.rests && run.code < 0 && (~run.code & kUpperHalfUnseen) != 0;
-  }
+  const auto partial = std::ranges::count_if(map.runs, [](const DeviceRun& run) { return run.code < 0; });
   const auto heads = static_cast<double>(problem.heads_q);
   const double items = static_cast<double>(all.items.per_list) * static_cast<double>(problem.heads_kv);
   const auto tiles = static_cast<double>(map.tiles(0, static_cast<int32_t>(map.runs.size())));
-  std::printf(
-      "%dx%d %s %s, %d pass CTAs: %.0f items, %.2f tiles an item, %.2f partial, %.2f at rest, "
-      "%.3f visible  %s\n",
-      shape.rows, shape.keys, shape.in_rows ? "in rows" : "held",
-      shape.store == BackwardStore::kClaimed ? "claimed" : "added or in registers", all.pass_ctas, items,
-      tiles * heads / items, static_cast<double>(partial) / tiles, static_cast<double>(rests) / tiles,
-      share_visible(problem, (tiles - static_cast<double>(rests) / 2) * heads * shape.rows * shape.keys),
-      name.c_str());
+  std::printf("%dx%d %s %s, %d pass CTAs: %.0f items, %.2f tiles an item, %.2f partial, %.3f visible  %s\n",
+              shape.rows, shape.keys, shape.in_rows ? "in rows" : "held",
+              shape.store == BackwardStore::kClaimed ? "claimed" : "added or in registers", all.pass_ctas,
+              items, tiles * heads / items, static_cast<double>(partial) / tiles,
+              share_visible(problem, tiles * heads * shape.rows * shape.keys), name.c_str());
 }
 
 // Of masks that all heads share.

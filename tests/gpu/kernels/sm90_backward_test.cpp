@@ -19,7 +19,6 @@ namespace longspan {
 namespace {
 
 using sm90::BackwardArrangement;
-using sm90::BackwardRest;
 using sm90::BackwardShape;
 using sm90::BackwardStore;
 
@@ -103,10 +102,7 @@ TEST(Sm90Passes, AreRightInSmallProblems) {
           shape.section_units = 1;
           shape.split = sm90::arrange_backward(problem, shape, first_gpu().units).split;
           shape.split->last_rounds = 0;
-          for (const BackwardRest rest : {BackwardRest::kNever, BackwardRest::kAlways}) {
-            shape.rest = rest;
-            expect_right_with_passes_inside(problem, shape);
-          }
+          expect_right_with_passes_inside(problem, shape);
         }
 }
 
@@ -125,8 +121,6 @@ TEST(Sm90Passes, AreRightWherePassCtasTakeItems) {
       }
 }
 
-// No row sees the upper half of a tile's keys: above diagonals, in tiles of few keys, in all tiles of an
-// item, and in items without tiles.
 // Tiles of 128 rows, with all ways to add dq, in items of all and of some of the query heads. Lengths leave
 // the second half of the last tile without rows, or with some.
 TEST(Sm90SquareTiles, AreRightForAnyMask) {
@@ -153,31 +147,6 @@ TEST(Sm90SquareTiles, AreRightForAnyMask) {
           BackwardInShape plan(problem, shape, first_gpu());
           expect_right(plan, problem);
         }
-}
-
-TEST(Sm90Rests, GiveTheSameGradients) {
-  LONGSPAN_NEEDS_HOPPER();
-  std::vector<Band> lower_halves;
-  for (int64_t key = 0; key < 1024; key += 128)
-    lower_halves.push_back({{key / 2, key / 2 + 300}, {key, key + 50}});
-  for (const HeadMasks& mask :
-       {drawn("causal_document", 3000, "uniform:100:700"), drawn("full_document", 2048, "uniform:1:90"),
-        drawn("prefix_lm_document", 3000, "uniform:100:700"), documents_with_holes(1000, 700, 23),
-        HeadMasks{Mask(1024, 1024, lower_halves)}, HeadMasks{Mask(300, 300, std::vector<Band>{})}})
-    for (const BackwardStore store : {BackwardStore::kAdded, BackwardStore::kClaimed})
-      for (const bool aligned : {false, true}) {
-        const Problem problem = problem_of(mask, 8, 2);
-        SCOPED_TRACE(name_of_problem(problem));
-        BackwardShape shape = sm90::choose_backward_shape(problem);
-        shape.in_rows = true, shape.aligned = aligned;
-        shape.rows = 64, shape.keys = 128;
-        shape.store = store;
-        shape.pass_ctas = 0;
-        shape.rest = BackwardRest::kAlways;
-        ASSERT_TRUE(sm90::arrange_backward(problem, shape, first_gpu().units).rests);
-        BackwardInShape plan(problem, shape, first_gpu());
-        expect_right(plan, problem);
-      }
 }
 
 void expect_right_and_the_same(const Problem& problem, const BackwardShape& shape, int repeats) {

@@ -12,8 +12,7 @@
 namespace longspan::sm90 {
 
 // One instance of the kernel.
-template <class ElementT, int kHeadDimT, int kRowsT, int kStreamsT, BackwardStore kStoreT, bool kInRowsT,
-          bool kRestsT>
+template <class ElementT, int kHeadDimT, int kRowsT, int kStreamsT, BackwardStore kStoreT, bool kInRowsT>
 struct BackwardConfig {
   using Element = ElementT;
   static constexpr int kHeadDim = kHeadDimT;                 // 64 or 128
@@ -56,8 +55,6 @@ struct BackwardConfig {
   // Whether the kernel can do the passes before and after it. With ordered additions they cost more than
   // they gain: docs/lab/2026-11-sm90-backward.md, version 39.
   static constexpr bool kPasses = kInRows && kInAnyOrder && kRows == 64;
-  static constexpr bool kRests = kRestsT;  // the second warpgroup skips tiles that do not see its keys
-  static_assert(!kRests || kWarpgroups == 2, "a warpgroup rests while the other one multiplies");
   // In tiles of 128 rows each warpgroup computes dq of half of the rows and all of head_dim instead, so that
   // its sums lie like those of two tiles of 64 rows.
   static constexpr bool kHalves = kRows == 128;
@@ -106,8 +103,7 @@ struct alignas(16) BackwardNote {
   int32_t dq_tile;   // head * row_tiles + row tile
   int32_t key_tile;  // kv_head * key_tiles + key tile
 };
-// kUpperRests: no row of the tile sees a key of the second warpgroup. Only with C::kRests.
-enum BackwardFlags : int32_t { kItemBegins = 1, kItemEnds = 2, kNoMoreWork = 4, kUpperRests = 8 };
+enum BackwardFlags : int32_t { kItemBegins = 1, kItemEnds = 2, kNoMoreWork = 4 };
 
 // The state of half a tile of dq. BackwardStore::kClaimed: these; kOrdered: kUntouched, or the next turn.
 enum DqState : int32_t { kUntouched = 0, kBeingStored = 1, kStored = 2 };

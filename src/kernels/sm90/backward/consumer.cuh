@@ -64,12 +64,6 @@ class BackwardConsumer {
       do {
         const int slot = q_.slot;
         ends = note.flags & kItemEnds;
-        if constexpr (C::kRests) {
-          if (warpgroup_ == 1 && note.flags & kUpperRests) {
-            note = rest(dq, slot, ends);
-            continue;
-          }
-        }
         products_.scores(s, slot);
         float4 minus_lse[kSteps];
         if constexpr (C::kEarlyLse) load_stats(minus_lse, state_.stats[slot][0], lane_);
@@ -118,9 +112,6 @@ class BackwardConsumer {
         release_q(slot);
         accumulate = 1;
       } while (!ends);
-      if constexpr (C::kRests) {
-        if (!accumulate) clear(dk), clear(dv);
-      }
       gradients_.write(dk, dv, place, exit_);
     }
   }
@@ -291,11 +282,7 @@ class BackwardConsumer {
 
   // Until ds of both warpgroups is stored.
   __device__ __forceinline__ void meet() {
-    constexpr int kThreads = 128 * C::kWarpgroups;
-    if constexpr (C::kRests)
-      barrier_sync<kThreads>(1 + stream_);
-    else
-      bar_sync<kThreads>(1 + stream_);
+    bar_sync<128 * C::kWarpgroups>(1 + stream_);
   }
 
   __device__ __forceinline__ static void pin_dq(float (&dq)[C::kDqOfWarpgroup][kDq]) {
@@ -303,26 +290,6 @@ class BackwardConsumer {
     for (int i = 0; i < C::kDqOfWarpgroup; ++i) pin_registers(dq[i]);
   }
 
-  // A tile none of whose rows sees this warpgroup's keys: only its half of dq is left, over the other's
-  // keys. It is one function, since a branch between products in flight would make them wait.
-  __device__ __forceinline__ Note rest(float (&dq)[C::kDqOfWarpgroup][kDq], int slot, int ends) {
-    constexpr uint32_t kNothing[kSteps][4] = {};
-    store_ds(kNothing);
-    if (ends) release_v();
-    fence_proxy_async();
-    meet();
-    products_.dq(dq, ds_buffer());
-    wgmma_wait_group<0>();
-    pin_dq(dq);
-    release(state_.do_empty[do_slot()]);
-    ++tile_;
-    if (ends) release(state_.k_empty), ++item_;
-    q_.advance();
-    const Note next = wait_q();
-    add_dq(dq, slot);
-    release_q(slot);
-    return next;
-  }
   __device__ __forceinline__ void add_dq(const float (&dq)[C::kDqOfWarpgroup][kDq], int slot) {
     if constexpr (C::kBulk) {
       exit_.stage(dq, state_.job[slot]);
@@ -338,11 +305,6 @@ class BackwardConsumer {
     } else {
       exit_.template add<false>(dq, read_once(state_.note[slot].dq_tile));
     }
-  }
-
-  __device__ __forceinline__ static void clear(float (&d)[kDkv]) {
-#pragma unroll
-    for (int i = 0; i < kDkv; ++i) d[i] = 0;
   }
 
   const BackwardParams& params_;

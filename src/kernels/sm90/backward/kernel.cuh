@@ -28,9 +28,8 @@
 //   warpgroup 0   [S1 dP1] exp 1 [dV1] ds 1 [dQ0 dV1 dK1] dq 0 out  [S2 dP2] exp 2 ...
 //   warpgroup 1                  [S1 dP1] exp 1 [dV1] ds 1 [dQ0 dV1 dK1] dq 0 out  [S2 dP2] ...
 //
-// If no row of a tile sees its keys, the second warpgroup skips the other products. If additions are ordered,
-// a warp for each warpgroup waits for their turns. Some CTAs may do the passes before and after first
-// (pass_group.cuh).
+// If additions are ordered, a warp for each warpgroup waits for their turns. Some CTAs may do the passes
+// before and after first (pass_group.cuh).
 #pragma once
 
 #include <cstdint>

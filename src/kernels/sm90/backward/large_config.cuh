@@ -19,7 +19,7 @@ struct LargeBackwardConfig {
   static constexpr BackwardStore kStore = kStoreT;
   static constexpr bool kOrdered = kStore == BackwardStore::kOrdered, kKeepsTurns = kOrdered;
   static constexpr bool kInAnyOrder = !kOrdered;
-  static constexpr bool kScheduled = false, kPasses = false, kClaimed = false, kBulk = false, kRests = false;
+  static constexpr bool kScheduled = false, kPasses = false, kClaimed = false, kBulk = false;
   static constexpr bool kSpansArrive = true;
   // q and do of an item's first tile are loaded while K and V of the item before are still in use.
   static constexpr bool kRowsFirst = true;

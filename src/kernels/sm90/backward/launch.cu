@@ -23,40 +23,36 @@ template <class Element>
 void start_for(int64_t head_dim, const BackwardShape& shape, const BackwardParams& params,
                const Device& device, cudaStream_t stream) {
   using enum BackwardStore;
-  const bool rests = shape.rest == BackwardRest::kAlways;
-#define LONGSPAN_START(d, rows_, keys_, store_, in_rows_, rests_)                                        \
-  if (head_dim == (d) && shape.rows == (rows_) && shape.keys == (keys_) && shape.store == (store_) &&    \
-      shape.in_rows == (in_rows_) && rests == (rests_))                                                  \
-  return start<BackwardConfig<Element, d, rows_, 128 / keys_, store_, in_rows_, rests_>>(params, device, \
-                                                                                         stream)
-  LONGSPAN_START(128, 64, 128, kClaimed, true, false);
-  LONGSPAN_START(128, 64, 128, kClaimed, true, true);
-  LONGSPAN_START(128, 64, 128, kClaimed, false, false);
-  LONGSPAN_START(128, 64, 128, kAdded, true, false);
-  LONGSPAN_START(128, 64, 128, kAdded, true, true);
-  LONGSPAN_START(128, 64, 128, kAdded, false, false);
-  LONGSPAN_START(128, 80, 128, kAdded, false, false);
-  LONGSPAN_START(128, 64, 128, kOrdered, true, false);
-  LONGSPAN_START(128, 64, 128, kOrdered, false, false);
-  LONGSPAN_START(128, 80, 128, kOrdered, false, false);
-  LONGSPAN_START(128, 64, 64, kRegisters, false, false);
-  LONGSPAN_START(128, 64, 64, kOrdered, false, false);
+#define LONGSPAN_START(d, rows_, keys_, store_, in_rows_)                                             \
+  if (head_dim == (d) && shape.rows == (rows_) && shape.keys == (keys_) && shape.store == (store_) && \
+      shape.in_rows == (in_rows_))                                                                    \
+  return start<BackwardConfig<Element, d, rows_, 128 / keys_, store_, in_rows_>>(params, device, stream)
+  LONGSPAN_START(128, 64, 128, kClaimed, true);
+  LONGSPAN_START(128, 64, 128, kClaimed, false);
+  LONGSPAN_START(128, 64, 128, kAdded, true);
+  LONGSPAN_START(128, 64, 128, kAdded, false);
+  LONGSPAN_START(128, 80, 128, kAdded, false);
+  LONGSPAN_START(128, 64, 128, kOrdered, true);
+  LONGSPAN_START(128, 64, 128, kOrdered, false);
+  LONGSPAN_START(128, 80, 128, kOrdered, false);
+  LONGSPAN_START(128, 64, 64, kRegisters, false);
+  LONGSPAN_START(128, 64, 64, kOrdered, false);
   if constexpr (std::is_same_v<Element, __nv_bfloat16>) {
-    LONGSPAN_START(64, 128, 128, kClaimed, true, false);
-    LONGSPAN_START(64, 128, 128, kClaimed, false, false);
-    LONGSPAN_START(64, 128, 128, kAdded, true, false);
-    LONGSPAN_START(64, 128, 128, kAdded, false, false);
+    LONGSPAN_START(64, 128, 128, kClaimed, true);
+    LONGSPAN_START(64, 128, 128, kClaimed, false);
+    LONGSPAN_START(64, 128, 128, kAdded, true);
+    LONGSPAN_START(64, 128, 128, kAdded, false);
   }
-  LONGSPAN_START(64, 64, 128, kClaimed, true, false);
-  LONGSPAN_START(64, 64, 128, kAdded, true, false);
-  LONGSPAN_START(64, 64, 128, kOrdered, true, false);
-  LONGSPAN_START(64, 64, 64, kRegisters, false, false);
-  LONGSPAN_START(64, 64, 64, kOrdered, false, false);
+  LONGSPAN_START(64, 64, 128, kClaimed, true);
+  LONGSPAN_START(64, 64, 128, kAdded, true);
+  LONGSPAN_START(64, 64, 128, kOrdered, true);
+  LONGSPAN_START(64, 64, 64, kRegisters, false);
+  LONGSPAN_START(64, 64, 64, kOrdered, false);
 #undef LONGSPAN_START
   LONGSPAN_CHECK(false,
                  "no instance of the backward kernel has head_dim {}, tiles of {} queries by {} keys, store "
-                 "{}, in rows {}, rests {}",
-                 head_dim, shape.rows, shape.keys, static_cast<int>(shape.store), shape.in_rows, rests);
+                 "{}, in rows {}",
+                 head_dim, shape.rows, shape.keys, static_cast<int>(shape.store), shape.in_rows);
 }
 
 }  // namespace

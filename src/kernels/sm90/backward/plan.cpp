@@ -53,7 +53,6 @@ BackwardPlan::BackwardPlan(const Problem& problem, const BackwardShape& shape, c
   params_.scale = problem.softmax_scale();
   params_.scale_log2 = params_.scale * std::numbers::log2e_v<float>;
   params_.pass_ctas = all.pass_ctas;
-  shape_.rest = all.rests ? BackwardRest::kAlways : BackwardRest::kNever;
   lay_out_workspace(all.items.shared || problem.same_launches);
   constexpr size_t kMostKept = size_t{4} << 20;  // bytes
   if (pack_.bytes() > kMostKept) all = BackwardArrangement();

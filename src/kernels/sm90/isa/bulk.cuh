@@ -14,12 +14,6 @@ __device__ __forceinline__ void bar_sync(int barrier) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(kThreads) : "memory");
 }
 
-// The same for warps that may arrive at different instructions.
-template <int kThreads>
-__device__ __forceinline__ void barrier_sync(int barrier) {
-  asm volatile("barrier.sync %0, %1;" ::"r"(barrier), "n"(kThreads) : "memory");
-}
-
 // Ends the mbarrier: its memory may be reused.
 __device__ __forceinline__ void mbarrier_inval(Mbarrier& barrier) {
   asm volatile("mbarrier.inval.shared.b64 [%0];" ::"r"(shared_address(&barrier)) : "memory");

@@ -77,10 +77,6 @@ inline constexpr int64_t kWindowMaxRows = 1536, kWindowMaxKeys = 1 << 17;
 // tenth. Backward, versions 27 and 53.
 inline constexpr int kJoinTiles = 4;
 
-// The second warpgroup rests if at least this share of the tiles allows it: the branch costs every tile a
-// little. Backward, versions 43 and 49.
-inline constexpr double kMinRestShare = 0.04;
-
 // Tiles begin at edges of bands of so many tokens or more, where that is cheaper; a partial tile costs so
 // much more than a full one. Chosen with backward, version 13, not varied.
 inline constexpr int64_t kEdgeMinTokens = 128;

@@ -34,22 +34,6 @@ void sort_keys(CompiledMap& map, KeyOrder order) {
   }
 }
 
-// Partial tiles of one layer none of whose rows sees the upper half of the keys.
-std::vector<DeviceRun*> with_unseen_half(CompiledMap& map) {
-  const auto keys = static_cast<size_t>(map.rows_per_tile);
-  LONGSPAN_CHECK(map.spans.size() / keys < size_t{kUpperHalfUnseen},
-                 "{} layers of spans: at most 2^29 can be numbered", map.spans.size() / keys);
-  const auto unseen = [](const Span& span) { return span.begin >= span.end; };
-  std::vector<DeviceRun*> found;
-  for (DeviceRun& run : map.runs) {
-    if (run.code >= 0 || (~run.code & kManyLayers)) continue;
-    const auto first = static_cast<size_t>(~run.code) * keys;
-    if (std::ranges::all_of(std::span(map.spans).subspan(first + keys / 2, keys / 2), unseen))
-      found.push_back(&run);
-  }
-  return found;
-}
-
 class Arranger {
  public:
   Arranger(const Problem& problem, const BackwardShape& shape, int64_t units)
@@ -76,7 +60,6 @@ class Arranger {
     result_.last_list = by.last_list;
     if (ordered) order(by);
     if (result_.pass_ctas > 0) check_items();
-    if (shape_.rest != BackwardRest::kNever && can_rest(problem_, shape_)) rest(columns.tiles * masks);
     return std::move(result_);
   }
 
@@ -137,16 +120,6 @@ class Arranger {
     const auto left_out = std::ranges::count_if(result_.items.work, empty);
     LONGSPAN_CHECK(left_out == 0, "{} of {} items have no heads: pass CTAs would wait for them", left_out,
                    result_.items.work.size());
-  }
-
-  // The branch costs every tile a little, so it takes enough tiles that rest.
-  void rest(int64_t tiles) {
-    const std::vector<DeviceRun*> unseen = with_unseen_half(result_.grid.map);
-    const double share =
-        static_cast<double>(unseen.size()) / static_cast<double>(std::max<int64_t>(tiles, 1));
-    result_.rests = shape_.rest == BackwardRest::kAlways || share >= tuned::kMinRestShare;
-    if (!result_.rests) return;
-    for (DeviceRun* run : unseen) run->code = ~(~run->code | kUpperHalfUnseen);
   }
 
   void split_by(const BackwardSplit& split) {

@@ -21,7 +21,6 @@ struct BackwardArrangement {
   int32_t row_tiles = 0, key_tiles = 0;
   int32_t section_heads = 1, last_section = 0, last_list = 0;  // as in BackwardParams
   int32_t pass_ctas = 0;                                       // as in BackwardParams
-  bool rests = false;  // the second warpgroup rests in tiles that are marked kUpperHalfUnseen
 };
 
 // The plan for a GPU of `units` SMs. Throws longspan::Error if the map is too large to number.

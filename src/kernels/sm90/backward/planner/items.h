@@ -8,9 +8,6 @@
 
 namespace longspan::sm90 {
 
-// A flag in a partial tile's code (compiled_map.h): none of its rows sees the upper half of the keys.
-inline constexpr int32_t kUpperHalfUnseen = 1 << 29;
-
 // One work item of a KV head.
 struct alignas(16) BackwardWork {
   int32_t key_tile = 0;

@@ -141,7 +141,7 @@ BackwardShape choose_backward_shape(const Problem& problem) {
   if (very_long && !problem.deterministic) shape.section_units = tuned::kVeryLongSectionUnits;
   // Tiles of a long mask gain little from beginning at edges of bands, and those of one band gain nothing.
   // On an even grid, sums of dq are added faster, as threads hold them. In narrow windows the passes inside
-  // and rests gain more; both take sums in token rows.
+  // gain more, and they take sums in token rows.
   const bool long_or_band = shape.kind == BackwardKind::kLong || shape.kind == BackwardKind::kOneBand;
   const bool window = is_window_with_passes(problem, shape);
   if (shape.keys == 128 && takes_tallest_tiles(problem, shape.kind, block)) shape.rows = tuned::kTallestRows;
@@ -157,19 +157,12 @@ BackwardShape choose_backward_shape(const Problem& problem) {
   if (window ||
       (shape.kind == BackwardKind::kBands && problem.head_dim == 128 && can_do_passes(problem, shape)))
     shape.pass_ctas = kAsSuits;
-  if ((shape.kind == BackwardKind::kBands || scattered) && can_rest(problem, shape))
-    shape.rest = BackwardRest::kWherePays;
-  if (window) shape.rest = BackwardRest::kAlways;
   return shape;
 }
 
 bool can_do_passes(const Problem& problem, const BackwardShape& shape) {
   return shape.in_rows && shape.rows == 64 && in_any_order(shape) && problem.masks->size() == 1 &&
          (!problem.fp32_output || problem.own_rows);
-}
-
-bool can_rest(const Problem& problem, const BackwardShape& shape) {
-  return problem.head_dim == 128 && shape.in_rows && in_any_order(shape);
 }
 
 }  // namespace longspan::sm90

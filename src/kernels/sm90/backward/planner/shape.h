@@ -29,9 +29,6 @@ enum class BackwardKind : uint8_t {
   kBands,      // by few rows: documents
 };
 
-// Whether the second warpgroup skips the products of tiles whose rows see none of its keys.
-enum class BackwardRest : uint8_t { kNever, kAlways, kWherePays };
-
 inline constexpr int kAsSuits = -1;  // BackwardShape::pass_ctas: planner/pass_ctas.h chooses
 
 // An instance of the kernel, and what else holds for all items.
@@ -54,8 +51,6 @@ struct BackwardShape {
   // CTAs that do the passes before and after the kernel while the others compute, if can_do_passes allows
   // it. 0: separate kernels do them.
   int pass_ctas = 0;
-  // If can_rest allows it; kWherePays: planner/arrangement.h decides by the share of such tiles.
-  BackwardRest rest = BackwardRest::kNever;
   bool by_time = true;                                // kOrdered may follow a simulated run if that is faster
   std::optional<BackwardSplit> split = std::nullopt;  // in place of what planner/choose_split.h chooses
 
@@ -68,7 +63,5 @@ BackwardShape choose_backward_shape(const Problem& problem);
 
 // Whether instances of this shape can do the passes, for the problem's masks.
 bool can_do_passes(const Problem& problem, const BackwardShape& shape);
-// Whether there is an instance of this shape whose second warpgroup rests.
-bool can_rest(const Problem& problem, const BackwardShape& shape);
 
 }  // namespace longspan::sm90

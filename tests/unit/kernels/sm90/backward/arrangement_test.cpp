@@ -12,7 +12,6 @@
 
 #include <gmock/gmock.h>
 
-#include "kernels/sm90/tuning/h200.h"
 #include "mask/patterns/patterns.h"
 #include "unit/kernels/sm90/drawn_problem.h"
 
@@ -108,7 +107,7 @@ TEST(BackwardArrangement, VisitsEveryTileOnce) {
 TEST(BackwardArrangement, MasksOfSameLaunchesDifferInNothingThatALaunchShows) {
   for (const bool deterministic : {false, true})
     for (const int64_t head_dim : {64, 128}) {
-      std::optional<std::tuple<BackwardShape, int32_t, int32_t, int32_t, int32_t, bool>> first;
+      std::optional<std::tuple<BackwardShape, int32_t, int32_t, int32_t, int32_t>> first;
       for (const std::string& name : pattern_names()) {
         SCOPED_TRACE(name);
         Problem problem = problem_of(name, 3072, deterministic);
@@ -117,104 +116,11 @@ TEST(BackwardArrangement, MasksOfSameLaunchesDifferInNothingThatALaunchShows) {
         BackwardShape shape = choose_backward_shape(problem);
         const BackwardArrangement all = arrange_backward(problem, shape, 132);
         shape.kind = BackwardKind::kLong;  // is for the planner alone
-        const std::tuple now{shape,         all.row_tiles,        all.key_tiles,
-                             all.pass_ctas, all.schedule.streams, all.rests};
+        const std::tuple now{shape, all.row_tiles, all.key_tiles, all.pass_ctas, all.schedule.streams};
         if (!first) first = now;
         EXPECT_TRUE(now == *first);
       }
     }
-}
-
-bool sees(const Mask& mask, int64_t row, int64_t key) {
-  return std::ranges::any_of(mask.bands(), [&](const Band& band) {
-    return row >= band.q.begin && row < band.q.end && key >= band.k.begin && key < band.k.end &&
-           key - row >= band.lo && key - row <= band.hi;
-  });
-}
-
-TEST(BackwardArrangement, SaysWhereTheUpperHalfOfTheKeysIsNotSeen) {
-  for (const char* name : {"causal_document", "full_document", "prefix_lm_document", "sliding_window"})
-    for (const bool aligned : {false, true}) {
-      SCOPED_TRACE(testing::Message() << name << (aligned ? " aligned" : ""));
-      const Problem problem = problem_of(name, 1500, false);
-      BackwardShape shape{.store = BackwardStore::kAdded, .in_rows = true, .aligned = aligned};
-      const std::vector<DeviceRun> before = arrange_backward(problem, shape, 132).grid.map.runs;
-      shape.rest = BackwardRest::kAlways;
-      const BackwardArrangement all = arrange_backward(problem, shape, 132);
-      EXPECT_TRUE(all.rests);
-      int marked = 0;
-      for (const WorkRow& work : all.grid.map.work)
-        for (uint32_t i = work.first_run; i < work.first_run + static_cast<uint32_t>(work.runs); ++i) {
-          const DeviceRun& run = all.grid.map.runs[i];
-          const bool mark = run.code < 0 && (~run.code & kUpperHalfUnseen);
-          EXPECT_EQ(mark ? run.code | kUpperHalfUnseen : run.code, before[i].code);
-          if (before[i].code >= 0 || (~before[i].code & kManyLayers)) continue;
-          const TileExtent& keys = all.grid.keys[static_cast<size_t>(work.row_tile)];
-          const TileExtent& rows = all.grid.rows[static_cast<size_t>(run.column / shape.rows)];
-          bool seen = false;
-          for (int64_t row = rows.first; row < rows.first + rows.count; ++row)
-            for (int64_t key = keys.first + 64; key < keys.first + keys.count; ++key)
-              seen |= sees(problem.masks->front(), row, key);
-          EXPECT_EQ(mark, !seen);
-          marked += mark;
-        }
-      if (name == std::string_view("causal_document")) {
-        EXPECT_GT(marked, 0);
-      }
-    }
-}
-
-bool rests(const Problem& problem, const BackwardShape& shape) {
-  const BackwardArrangement all = arrange_backward(problem, shape, 132);
-  const bool marked = std::ranges::any_of(
-      all.grid.map.runs, [](const DeviceRun& run) { return run.code < 0 && (~run.code & kUpperHalfUnseen); });
-  EXPECT_EQ(all.rests, marked);
-  return marked;
-}
-
-// The share of all tiles whose rows see none of the upper half of the keys.
-double share_of_rests(const Problem& problem, BackwardShape shape) {
-  shape.rest = BackwardRest::kAlways;
-  const CompiledMap map = arrange_backward(problem, shape, 132).grid.map;
-  int64_t marked = 0, tiles = 0;
-  for (const DeviceRun& run : map.runs) {
-    tiles += std::max(run.code, 1);
-    marked += run.code < 0 && (~run.code & kUpperHalfUnseen);
-  }
-  return static_cast<double>(marked) / static_cast<double>(tiles);
-}
-
-TEST(BackwardArrangement, LetsTheSecondWarpgroupRestWhereEnoughTilesAllowIt) {
-  for (const int64_t seqlen : {8192, 16384, 32768, 49152})
-    for (const char* name : {"causal_document", "full_document", "full", "causal", "sliding_window",
-                             "sliding_window_causal", "block_causal_document"}) {
-      PatternOptions options;
-      options.seqlen = seqlen;
-      Problem problem = drawn_problem(name, options, 64, 8);
-      const BackwardShape shape = choose_backward_shape(problem);
-      const bool pays = shape.rest == BackwardRest::kAlways ||
-                        (shape.rest == BackwardRest::kWherePays &&
-                         share_of_rests(problem, shape) >= h200::backward::kMinRestShare);
-      EXPECT_EQ(rests(problem, shape), pays) << name << seqlen;
-      problem.deterministic = true;
-      EXPECT_FALSE(rests(problem, choose_backward_shape(problem))) << name << seqlen << ", deterministic";
-      problem.deterministic = false;
-      problem.head_dim = 64;
-      EXPECT_FALSE(rests(problem, choose_backward_shape(problem))) << name << seqlen << ", head_dim 64";
-    }
-}
-
-TEST(BackwardArrangement, LetsTheSecondWarpgroupRestWhereItIsAsked) {
-  const Problem documents = problem_of("causal_document", 3072, false),
-                full = problem_of("full", 3072, false);
-  BackwardShape shape{.store = BackwardStore::kAdded, .in_rows = true};
-  for (const auto& [rest, of_documents, of_full] : {std::tuple{BackwardRest::kNever, false, false},
-                                                    {BackwardRest::kWherePays, true, false},
-                                                    {BackwardRest::kAlways, true, true}}) {
-    shape.rest = rest;
-    EXPECT_EQ(arrange_backward(documents, shape, 132).rests, of_documents);
-    EXPECT_EQ(arrange_backward(full, shape, 132).rests, of_full);
-  }
 }
 
 }  // namespace

@@ -78,11 +78,10 @@ TEST(BackwardShape, LetsTilesBeginAnywhereWhereBandsDo) {
   }
 }
 
-// Windows, unless they are long and wide, with sums in token rows, which passes inside and rests need.
+// Windows, unless they are long and wide, with sums in token rows, which passes inside need.
 TEST(BackwardShape, LeavesPassesOfWindowsToPassCtasWhereThatPays) {
   const auto with_passes = [](const BackwardShape& shape) {
     EXPECT_EQ(shape.pass_ctas, shape.in_rows ? kAsSuits : 0);
-    EXPECT_EQ(shape.rest, shape.in_rows ? BackwardRest::kAlways : BackwardRest::kNever);
     EXPECT_EQ(shape.aligned, shape.in_rows);
     return shape.in_rows;
   };
@@ -232,7 +231,7 @@ TEST(BackwardShape, HasOneTileAboveHeadDim128) {
         EXPECT_EQ(shape.store, deterministic ? BackwardStore::kOrdered : BackwardStore::kRegisters) << name;
         const BackwardArrangement all = arrange_backward(problem, shape, 132);
         EXPECT_EQ(all.pass_ctas, 0) << name;
-        EXPECT_FALSE(all.rests || all.schedule.streams > 0) << name;
+        EXPECT_EQ(all.schedule.streams, 0) << name;
       }
     }
   }
@@ -306,27 +305,6 @@ TEST(BackwardShape, LeavesPassesToPassCtasInDocuments) {
   shape.store = BackwardStore::kAdded;
   problem.fp32_output = true;
   EXPECT_FALSE(can_do_passes(problem, shape));
-}
-
-TEST(BackwardShape, MayLetTheSecondWarpgroupRestInDocumentsAndBlocksOfAnySizes) {
-  for (const char* name : {"causal_document", "full_document", "share_question", "prefix_lm_document"}) {
-    EXPECT_EQ(shape_of(name, 8192).rest, BackwardRest::kWherePays) << name;
-    EXPECT_EQ(shape_of(name, 8192, true).rest, BackwardRest::kNever) << name;
-  }
-  for (const char* name : {"full", "causal", "block_causal_document"})
-    EXPECT_EQ(shape_of(name, 8192).rest, BackwardRest::kNever) << name;
-
-  Problem problem = problem_of(2048, 4, 2);
-  BackwardShape shape{.store = BackwardStore::kAdded, .in_rows = true};
-  EXPECT_TRUE(can_rest(problem, shape));
-  shape.store = BackwardStore::kOrdered;
-  EXPECT_FALSE(can_rest(problem, shape));
-  shape.store = BackwardStore::kClaimed;
-  EXPECT_TRUE(can_rest(problem, shape));
-  shape.in_rows = false;
-  EXPECT_FALSE(can_rest(problem, shape));
-  shape.in_rows = true, problem.head_dim = 64;
-  EXPECT_FALSE(can_rest(problem, shape));
 }
 
 }  // namespace
