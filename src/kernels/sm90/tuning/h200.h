@@ -152,7 +152,7 @@ inline constexpr int64_t kOrderedBandMaxTiles = 160, kOrderedDocumentsMaxTiles =
 inline constexpr int kOrderedLastRounds = 4;
 // Long masks: KV heads that are worked on together, and items for each CTA, at most. Elements of q that each
 // half of L2 holds beside do and dq, and what a visit to rows that it does not hold costs, in tiles (version
-// 55).
+// 56).
 inline constexpr int kOrderedLongHeads = 2;
 inline constexpr double kOrderedMostRounds = 32;
 inline constexpr double kReusedRows = 3.75e6, kMissedRows = 0.4;
