@@ -22,7 +22,7 @@ class Case:
         self.fast_problem = json.dumps({k: v for k, v in case.items() if k not in ("kernel", "deterministic")}, sort_keys=True)
         self.rate, self.time_s, self.plan_s, self.density = (line[k] for k in ("flops_per_s", "time_s", "plan_s", "density"))
         self.share = self.rate / ceilings[self.dtype]["flops_per_s"] if self.dtype in ceilings else None
-        self.converged = line.get("converged", True)
+        self.converged = all(measurement["converged"] for measurement in line["measurements"])
         self.versions = line.get("versions", {})
 
     @property

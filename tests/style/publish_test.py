@@ -18,11 +18,11 @@ def run_line(run, commit, gpu="GPU-1"):
             "software": {"commit": commit}, "ceilings": {"bf16": {"flops_per_s": 8e14}}}
 
 
-def case_line(run, kernel, mask, rate, direction="forward", options=None, heads=(64, 8)):
+def case_line(run, kernel, mask, rate, direction="forward", options=None, heads=(64, 8), converged=True):
     case = {"kernel": kernel, "mask": mask, "seqlen": 32768, "heads_q": heads[0], "heads_kv": heads[1], "head_dim": 128,
             "dtype": "bf16", "direction": direction, "options": options or {}, "masks": 1, "seed": 42, "lengths": None}
     return {"type": "case", "status": "ok", "run": run, "case": case, "flops_per_s": rate * 1e12, "time_s": 1e-3, "plan_s": 1e-4,
-            "density": 1.0, "versions": {} if kernel == "sm90" else {kernel: "1.0"}}
+            "density": 1.0, "measurements": [{"converged": True}, {"converged": converged}], "versions": {} if kernel == "sm90" else {kernel: "1.0"}}
 
 
 class Publish(unittest.TestCase):
@@ -36,7 +36,7 @@ class Publish(unittest.TestCase):
         blocks = {"block": 128, "density": 0.2}
         self.write("dense.jsonl", [
             run_line("a", "1234567"),
-            case_line("a", "sm90", "full", 700.4), case_line("a", "fa3", "full", 720), case_line("a", "fa4", "full", 690),
+            case_line("a", "sm90", "full", 700.4), case_line("a", "fa3", "full", 720), case_line("a", "fa4", "full", 690, converged=False),
             case_line("a", "sm90", "full", 610, "backward"), case_line("a", "fa4", "full", 600, "backward"),
             case_line("a", "sm90", "causal", 650), case_line("a", "portable", "causal", 660),
             case_line("a", "sm90", "uniform_block_sparse", 600, options=blocks, heads=(32, 4)),
@@ -65,7 +65,7 @@ class Publish(unittest.TestCase):
         self.assertTrue(readme.startswith("# A project\n") and readme.endswith("Text.\n"))
         self.assertIn("build 1234567.", rates)
         self.assertIn("| `full`, 32K | 64:8 of 128 | forward | 700 | 720 (`fa3`) | 0.97 |", rates)
-        self.assertIn("| `full` | 700 / 610 |  | 720 / - | 690 / 600 |", rates)
+        self.assertIn("| `full` | 700 / 610 |  | 720 / - | 690~ / 600 |", rates)
         self.assertIn("fa3 1.0, fa4 1.0, portable 1.0", rates)
 
     def test_a_peer_of_another_gpu_is_not_compared(self):
