@@ -34,6 +34,7 @@ class FakeTestbed : public Testbed {
     cold = cold_cache;
     return std::make_unique<FakeStopwatch>(clock_, std::vector<Sample>{{9}, {2}, {4}});
   }
+  void advance(double seconds) { clock_.advance(seconds); }
   std::optional<DeviceState> take_device_state() override {
     return DeviceState{1000, 1500, 1980, 600, 55, {"power"}};
   }
@@ -109,6 +110,41 @@ TEST(CaseRunner, ReportsItsMeasurements) {
   const auto inputs_and_outputs = json["total_bytes"].get<int64_t>() - json["peak_bytes"].get<int64_t>();
   EXPECT_EQ(inputs_and_outputs, 2 * (2 * 16 * 8 * 4) + 2 * (16 * 8 * 4) + 2 * 16 * 4) << "q, o, k, v, lse";
   EXPECT_TRUE(testbed.cold);
+}
+
+// The first plan of a process takes longer than the others.
+class SlowAtFirst final : public Kernel {
+ public:
+  explicit SlowAtFirst(FakeTestbed& testbed) : testbed_(testbed) {}
+  std::string_view name() const override { return good_.name(); }
+  std::string_view description() const override { return good_.description(); }
+  DeviceKind device_kind() const override { return good_.device_kind(); }
+  Support supports(const Problem& problem, Direction direction, const Device& device) const override {
+    return good_.supports(problem, direction, device);
+  }
+  std::unique_ptr<Plan> plan(const Problem& problem, const Device& device) const override {
+    testbed_.advance(plans++ == 0 ? 1000 : 2);
+    return good_.plan(problem, device);
+  }
+
+  mutable int plans = 0;
+
+ private:
+  FakeTestbed& testbed_;
+  const Kernel& good_ = test_kernel("good");
+};
+
+TEST(CaseRunner, LeavesTheFirstPlanOut) {
+  FakeTestbed testbed;
+  for (const auto& [budget_s, plans] : {std::pair{1.0, 2}, std::pair{1e6, 6}}) {
+    const SlowAtFirst kernel(testbed);
+    TimingRule rule = small_rule();
+    rule.budget_s = budget_s;
+    const Json json = json_of_case(small_case(Direction::kForward), rule, kernel, testbed, passing(),
+                                   [](const std::string&) {});
+    EXPECT_EQ(json["plan_s"], 2) << json;
+    EXPECT_EQ(kernel.plans, plans);
+  }
 }
 
 TEST(CaseRunner, EvictsAllTensorsAndTheWorkspace) {
