@@ -8,6 +8,13 @@
 
 // Units: "tiles" is the time of one tile's products, "rounds" is items of whole GQA groups for each CTA.
 
+namespace longspan::sm90::h200 {
+
+// Blocks of the finest size have tiles of their own; multiples of the largest need no finer tiles.
+inline constexpr int64_t kFinestBlock = 64, kLargestBlock = 128;
+
+}  // namespace longspan::sm90::h200
+
 namespace longspan::sm90::h200::forward {
 
 // Tiles of 160 keys pay from so many keys on, and from so many keys that a mean row sees: forward, versions 5

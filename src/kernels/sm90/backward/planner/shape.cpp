@@ -2,13 +2,14 @@
 
 #include <algorithm>
 
-#include "kernels/sm90/block_alignment.h"
 #include "kernels/sm90/tuning/h200.h"
+#include "mask/block_alignment.h"
 
 namespace longspan::sm90 {
 namespace {
 
 namespace tuned = h200::backward;
+using h200::kFinestBlock, h200::kLargestBlock;
 
 // Whether each row sees one band.
 bool contiguous(const Mask& mask) {
@@ -28,16 +29,17 @@ bool seen_by(const Problem& problem, int64_t rows) {
   return problem.area() >= rows * problem.tokens_kv * problem.heads_q;
 }
 
-bool half_visible(const Problem& problem) {
-  return problem.area() * tuned::kHalfVisibleDivisor >=
-         problem.tokens_q * problem.tokens_kv * problem.heads_q;
+// Whether at least this share of all pairs is visible.
+bool is_visible(const Problem& problem, int64_t numerator, int64_t denominator) {
+  return problem.area() * denominator >= problem.tokens_q * problem.tokens_kv * problem.heads_q * numerator;
 }
-
+bool half_visible(const Problem& problem) {
+  return is_visible(problem, 1, tuned::kHalfVisibleDivisor);
+}
 // If blocks of 64 keys are drawn at random at that density, tiles of 128 keys visit a fourth more than is
 // visible, and are faster by as much.
 bool mostly_visible(const Problem& problem) {
-  return problem.area() * tuned::kMostlyVisibleDenominator >=
-         problem.tokens_q * problem.tokens_kv * problem.heads_q * tuned::kMostlyVisibleNumerator;
+  return is_visible(problem, tuned::kMostlyVisibleNumerator, tuned::kMostlyVisibleDenominator);
 }
 
 // Whether additions from tiles of 64 by 64 are few enough for a simulated run. In the order of items they
@@ -88,9 +90,7 @@ bool takes_tallest_tiles(const Problem& problem, BackwardKind kind, int64_t bloc
 }
 
 // Depends on the mask in nothing that its launches show: instance, grid of tiles, passes.
-BackwardShape shape_of_same_launches(const Problem& problem) {
-  BackwardShape shape;
-  shape.kind = kind_of(problem, block_alignment(*problem.masks));
+BackwardShape shape_of_same_launches(const Problem& problem, BackwardShape shape) {
   shape.store = problem.deterministic ? BackwardStore::kOrdered : BackwardStore::kAdded;
   if (takes_tallest_tiles(problem, BackwardKind::kLong, 0)) shape.rows = tuned::kTallestRows;
   shape.in_rows = problem.head_dim != 128 && shape.rows != tuned::kTallestRows;
@@ -99,10 +99,8 @@ BackwardShape shape_of_same_launches(const Problem& problem) {
 }
 
 // Above head_dim 128 there is one instance for each store.
-BackwardShape large_shape(const Problem& problem) {
-  BackwardShape shape;
+BackwardShape large_shape(const Problem& problem, BackwardShape shape) {
   shape.large = true;
-  shape.kind = kind_of(problem, block_alignment(*problem.masks));
   shape.keys = 64;
   shape.store = problem.deterministic ? BackwardStore::kOrdered : BackwardStore::kRegisters;
   shape.in_rows = shape.aligned = shape.by_time = false;
@@ -119,11 +117,11 @@ BackwardShape large_shape(const Problem& problem) {
 }  // namespace
 
 BackwardShape choose_backward_shape(const Problem& problem) {
-  if (problem.head_dim > 128) return large_shape(problem);
-  if (problem.same_launches) return shape_of_same_launches(problem);
+  const int64_t block = block_alignment(*problem.masks, kFinestBlock, kLargestBlock);
   BackwardShape shape;
-  const int64_t block = block_alignment(*problem.masks);
   shape.kind = kind_of(problem, block);
+  if (problem.head_dim > 128) return large_shape(problem, shape);
+  if (problem.same_launches) return shape_of_same_launches(problem, shape);
   if (block == kFinestBlock && !mostly_visible(problem) &&
       (!problem.deterministic || can_be_scheduled(problem)))
     shape.keys = 64;

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "kernels/sm90/block_alignment.h"
-#include "kernels/sm90/forward/planner/row_tile_costs.h"
 #include "kernels/sm90/tuning/h200.h"
+#include "mask/block_alignment.h"
+#include "mask/lowering/row_tile_costs.h"
 
 namespace longspan::sm90 {
 namespace {
@@ -53,14 +53,15 @@ ForwardShape choose_forward_shape(const Problem& problem) {
     return shape;
   }
   const bool three = problem.head_dim == tuned::kThreeWarpgroupsHeadDim;
-  const int64_t block = problem.same_launches ? 0 : block_alignment(masks);
-  if (three && block < kFinestBlock) shape.warpgroups = 3;
+  const int64_t block =
+      problem.same_launches ? 0 : block_alignment(masks, h200::kFinestBlock, h200::kLargestBlock);
+  if (three && block < h200::kFinestBlock) shape.warpgroups = 3;
   if (problem.same_launches) return shape;
 
-  if (block == kLargestBlock) {
+  if (block == h200::kLargestBlock) {
     shape.columns = shape.piece = 128;
     shape.pack = 1;  // row tiles as high as blocks: the fewest entries
-  } else if (block == kFinestBlock) {
+  } else if (block == h200::kFinestBlock) {
     shape.columns = 128;
     shape.piece = 64;
     shape.pack = std::min(shape.pack, 2);

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
+#include "mask/lowering/row_tile_costs.h"
 #include "mask/patterns/patterns.h"
 #include "unit/mask/brute_force.h"
 
@@ -237,6 +238,23 @@ TEST(ForwardMap, HandsOutTheHeaviestRowTilesFirst) {
   std::vector<int32_t> order;
   for (const MapRow& row : map.work) order.push_back(row.first_row / 128);
   EXPECT_THAT(order, testing::ElementsAre(3, 2, 1, 0));
+}
+
+TEST(ForwardMap, CountsAboutTheKeysThatRowTileCostsEstimate) {
+  for (const double density : {0.1, 0.5, 0.8}) {
+    PatternOptions options;
+    options.seqlen = 16384;
+    options.values.set("block", 512).set("density", density);
+    const HeadMasks masks = draw_mask("variable_block_sparse", options).masks;
+    const RowTileCosts costs = row_tile_costs(masks.front(), 128);
+    const TileShape shape{128, 160};
+    const auto of_map = [&](RowTiles row_tiles) {
+      return static_cast<double>(lower_forward(masks, shape, row_tiles).steps) * kStepKeys;
+    };
+    const double even = of_map(RowTiles::kEven), of_blocks = of_map(RowTiles::kOfBlocks);
+    // The map also counts the rest of a tile, in both cases.
+    EXPECT_THAT(costs.even / costs.of_blocks, testing::DoubleNear(even / of_blocks, 0.04)) << density;
+  }
 }
 
 }  // namespace

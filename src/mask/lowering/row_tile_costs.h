@@ -5,7 +5,7 @@
 
 #include "mask/mask.h"
 
-namespace longspan::sm90 {
+namespace longspan {
 
 // Keys visited, summed over row tiles.
 struct RowTileCosts {
@@ -17,4 +17,4 @@ struct RowTileCosts {
 // end of a block may have few rows.
 RowTileCosts row_tile_costs(const Mask& mask, int64_t tokens);
 
-}  // namespace longspan::sm90
+}  // namespace longspan

@@ -1,8 +1,8 @@
-#include "kernels/sm90/forward/planner/row_tile_costs.h"
+#include "mask/lowering/row_tile_costs.h"
 
 #include <algorithm>
 
-namespace longspan::sm90 {
+namespace longspan {
 
 RowTileCosts row_tile_costs(const Mask& mask, int64_t tokens) {
   RowTileCosts costs;
@@ -36,4 +36,4 @@ RowTileCosts row_tile_costs(const Mask& mask, int64_t tokens) {
   return costs;
 }
 
-}  // namespace longspan::sm90
+}  // namespace longspan

@@ -1,13 +1,12 @@
-#include "kernels/sm90/block_alignment.h"
+#include "mask/block_alignment.h"
 
 #include <algorithm>
 
-namespace longspan::sm90 {
+namespace longspan {
 
-int64_t block_alignment(const HeadMasks& masks) {
-  if (std::all_of(masks.begin(), masks.end(), [](const Mask& mask) { return mask.bands().size() <= 1; }))
-    return 1;
-  int64_t edges = kLargestBlock;  // all edges, ORed: the lowest set bit is the block size
+int64_t block_alignment(const HeadMasks& masks, int64_t finest, int64_t largest) {
+  if (std::ranges::all_of(masks, [](const Mask& mask) { return mask.bands().size() <= 1; })) return 1;
+  int64_t edges = largest;  // all edges, ORed: the lowest set bit is the block size
   for (const Mask& mask : masks) {
     if (!mask.bands().rectangular()) return 1;
     const auto edge = [&](int64_t at, int64_t end_of_mask) {
@@ -21,9 +20,9 @@ int64_t block_alignment(const HeadMasks& masks) {
       edge(band.k.begin, -1);
       edge(band.k.end, mask.columns());
     }
-    if ((edges & (kFinestBlock - 1)) != 0) break;
+    if ((edges & (finest - 1)) != 0) break;
   }
   return edges & -edges;
 }
 
-}  // namespace longspan::sm90
+}  // namespace longspan
