@@ -61,17 +61,14 @@ std::vector<Item> items_of(const Problem& problem, const BackwardArrangement& pl
 }
 
 // The row tiles that an item visits, of each of its heads in turn.
-std::vector<int64_t> visits_of(const Item& item, const Problem& problem, const BackwardShape& shape,
-                               const BackwardArrangement& plan) {
+std::vector<int64_t> visits_of(const Item& item, const Problem& problem, const BackwardArrangement& plan) {
   std::vector<int64_t> visits;
   const BackwardWork& work = *item.work;
   for (int32_t head = 0; head < work.heads; ++head)
-    for_each_row_tile(
-        plan.grid.map, work.first_run, work.runs, shape.rows, plan.split.walk.descending,
-        [&](int32_t row_tile) {
-          visits.push_back((item.kv_head * problem.group_size() + work.first_head + head) * plan.row_tiles +
-                           row_tile);
-        });
+    for_each_row_tile(plan.grid.map, work, plan.split.walk.descending, [&](int32_t row_tile) {
+      visits.push_back((item.kv_head * problem.group_size() + work.first_head + head) * plan.row_tiles +
+                       row_tile);
+    });
   return visits;
 }
 
@@ -92,7 +89,7 @@ L2Run run_on_l2(const Problem& problem, const BackwardShape& shape, const Backwa
   size_t taken = 0;
   const auto take = [&](size_t cta) {
     if (taken == items.size()) return;
-    ctas[cta].left = visits_of(items[taken++], problem, shape, plan);
+    ctas[cta].left = visits_of(items[taken++], problem, plan);
     std::ranges::reverse(ctas[cta].left);
     ctas[cta].now += h200::backward::kItemEnds;
     next.emplace(ctas[cta].now, cta);

@@ -101,7 +101,7 @@ void print_backward_work(const Problem& problem, const std::string& name) {
   const auto partial = std::ranges::count_if(map.runs, [](const DeviceRun& run) { return run.code < 0; });
   const auto heads = static_cast<double>(problem.heads_q);
   const double items = static_cast<double>(all.items.per_list) * static_cast<double>(problem.heads_kv);
-  const auto tiles = static_cast<double>(map.tiles(0, static_cast<int32_t>(map.runs.size())));
+  const auto tiles = static_cast<double>(map.tiles(0, map.runs.size()));
   std::printf("%dx%d %s %s, %d pass CTAs: %.0f items, %.2f tiles an item, %.2f partial, %.3f visible  %s\n",
               shape.rows, shape.keys, shape.in_rows ? "in rows" : "held",
               shape.store == BackwardStore::kClaimed ? "claimed" : "added or in registers", all.pass_ctas,

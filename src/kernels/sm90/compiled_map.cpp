@@ -1,10 +1,23 @@
 #include "kernels/sm90/compiled_map.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "base/error.h"
 
 namespace longspan::sm90 {
+
+int32_t CompiledMap::end_of_column_tiles() const {
+  int32_t end = 0;
+  for (const DeviceRun& run : runs) end = std::max(end, first_tile(run) + tiles_of(run));
+  return end;
+}
+
+int64_t CompiledMap::tiles(size_t first_run, size_t run_count) const {
+  int64_t count = 0;
+  for (const DeviceRun& run : std::span(runs).subspan(first_run, run_count)) count += tiles_of(run);
+  return count;
+}
 
 size_t CompiledMap::bytes() const {
   return work.size() * sizeof(WorkRow) + runs.size() * sizeof(DeviceRun) +
@@ -17,6 +30,7 @@ CompiledMap compile(std::span<const TileMap> maps) {
   const TileShape shape = maps.front().shape;
   out.row_tiles = static_cast<int32_t>(maps.front().row_tiles());
   out.rows_per_tile = shape.rows;
+  out.columns_per_tile = shape.columns;
 
   size_t runs = 0, spans = 0;
   for (const TileMap& map : maps) runs += map.runs.size(), spans += map.spans.size();

@@ -44,18 +44,15 @@ struct WorkRow {
 // All tile maps of a problem, one or one for each KV head, of the same tile shape and number of row tiles.
 struct CompiledMap {
   int32_t row_tiles = 0;
-  int32_t rows_per_tile = 0;
+  int32_t rows_per_tile = 0, columns_per_tile = 0;
   std::vector<WorkRow> work;            // [masks, row_tiles], each mask's heaviest first
   std::vector<DeviceRun> runs;          // of all masks
   std::vector<DevicePartial> partials;  // partial tiles of more than one layer
   std::vector<Span> spans;              // [layers, rows_per_tile]
 
-  int64_t tiles(uint32_t first_run, int32_t run_count) const {  // of these runs
-    int64_t count = 0;
-    for (uint32_t i = first_run; i < first_run + static_cast<uint32_t>(run_count); ++i)
-      count += tiles_of(runs[i]);
-    return count;
-  }
+  int32_t first_tile(const DeviceRun& run) const { return run.column / columns_per_tile; }
+  int32_t end_of_column_tiles() const;                      // that any run visits
+  int64_t tiles(size_t first_run, size_t run_count) const;  // of these runs
   size_t bytes() const;
 };
 

@@ -22,11 +22,10 @@ namespace tuned = h200::backward;
 
 void sort_keys(CompiledMap& map, KeyOrder order) {
   if (order == KeyOrder::kOfMap) return;
-  const auto key_tiles = static_cast<size_t>(map.row_tiles);
-  std::vector<WorkRow> by_key(key_tiles);
-  for (size_t begin = 0; begin < map.work.size(); begin += key_tiles) {
-    const auto rows = std::span(map.work).subspan(begin, key_tiles);
-    for (const WorkRow& row : rows) by_key[static_cast<size_t>(row.row_tile)] = row;
+  std::vector<WorkRow> by_key(map.row_tiles);
+  for (size_t begin = 0; begin < map.work.size(); begin += map.row_tiles) {
+    const auto rows = std::span(map.work).subspan(begin, map.row_tiles);
+    for (const WorkRow& row : rows) by_key[row.row_tile] = row;
     std::ranges::copy(by_key, rows.begin());
     if (order == KeyOrder::kFromLastKey) std::ranges::reverse(rows);
     if (order == KeyOrder::kHeaviestFirst) std::ranges::stable_sort(rows, std::greater<>(), &WorkRow::tiles);
@@ -40,12 +39,11 @@ class Arranger {
       : problem_(problem), shape_(shape), units_(units), workers_(units * shape.streams()) {}
 
   BackwardArrangement arrange() {
-    const auto masks = static_cast<int64_t>(problem_.masks->size());
     result_.grid = lay_tiles(*problem_.masks, shape_.tile_shape(), shape_.aligned);
     CompiledMap& map = result_.grid.map;
-    result_.row_tiles = static_cast<int32_t>(static_cast<int64_t>(result_.grid.rows.size()) / masks);
+    result_.row_tiles = static_cast<int32_t>(result_.grid.rows.size() / problem_.masks->size());
     result_.key_tiles = map.row_tiles;
-    const BackwardColumns columns = columns_of(map, shape_.rows, masks);
+    const BackwardColumns columns = columns_of(map, problem_.masks->size());
     const bool ordered = shape_.store == BackwardStore::kOrdered;
     if (!shape_.split && ordered) {
       choose_in_order(split_candidates(problem_, shape_, columns, workers_));
@@ -135,10 +133,7 @@ class Arranger {
     std::vector<double> times(splits.size());
     constexpr size_t kMostCopied = size_t{4} << 20;  // bytes
     if (splits.size() > 1 && result_.grid.map.bytes() <= kMostCopied)
-      parallel_for(static_cast<int64_t>(splits.size()), [&](int64_t i, int) {
-        Arranger trial(*this);
-        times[static_cast<size_t>(i)] = trial.time_of(splits[static_cast<size_t>(i)]);
-      });
+      parallel_for(splits.size(), [&](int64_t i, int) { times[i] = Arranger(*this).time_of(splits[i]); });
     else if (splits.size() > 1)
       for (size_t i = 0; i < splits.size(); ++i) times[i] = time_of(splits[i]);
     size_t best = 0;
@@ -155,7 +150,7 @@ class Arranger {
   double time_of(const BackwardSplit& split) {
     split_by(split);
     if (split.by_time) return time_schedule(result_.grid.map, result_.items, split.walk, simulated_by());
-    const auto first_list = std::span(result_.items.work).first(static_cast<size_t>(result_.items.per_list));
+    const auto first_list = std::span(result_.items.work).first(result_.items.per_list);
     return time_walk(result_.grid.map, first_list, split.walk, simulated_by());
   }
 
@@ -165,13 +160,12 @@ class Arranger {
       result_.schedule = schedule(result_.grid.map, items, result_.split.walk, by);
       return;
     }
-    BackwardTurns turns = order_additions(result_.grid.map, shape_.rows, result_.split.walk.descending);
+    BackwardTurns turns = order_additions(result_.grid.map, result_.split.walk.descending);
     turns.turns.resize(turns.turns.size() + kTurnsAtOnce);
     result_.schedule.turns = std::move(turns.turns);
     for (size_t i = 0; i < items.work.size(); ++i) {
-      const size_t mask = i / static_cast<size_t>(items.per_list * items.lists);
-      items.work[i].first_turn = turns.first[mask * static_cast<size_t>(result_.key_tiles) +
-                                             static_cast<size_t>(items.work[i].key_tile)];
+      const size_t mask = i / items.per_mask();
+      items.work[i].first_turn = turns.first[mask * result_.key_tiles + items.work[i].key_tile];
     }
   }
 
@@ -183,10 +177,8 @@ class Arranger {
         sections_of(problem_, shape_, result_.split, result_.items.per_list, workers_);
     const bool lists =
         result_.items.lists > 1 && (shape_.store != BackwardStore::kOrdered || result_.split.by_time);
-    return {.rows = shape_.rows,
-            .l2_visits =
-                counts_l2() ? tuned::kReusedRows / static_cast<double>(shape_.rows * problem_.head_dim) : 0,
-            .row_tiles = result_.row_tiles,
+    const auto of_tile = static_cast<double>(shape_.rows * problem_.head_dim);
+    return {.l2_visits = counts_l2() ? tuned::kReusedRows / of_tile : 0,
             .group = static_cast<int32_t>(problem_.group_size()),
             .workers = static_cast<int32_t>(workers_),
             .streams = shape_.streams(),

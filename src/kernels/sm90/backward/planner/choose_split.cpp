@@ -193,8 +193,7 @@ double time_of_split(const Problem& problem, const BackwardShape& shape, const B
     int64_t count = 0;  // of a key tile
     double time = 0;    // of one item
   };
-  std::vector<Items> of_key_tile,
-      by_keys(sharing.group_items > 0 ? static_cast<size_t>(columns.key_tiles) : 0);
+  std::vector<Items> of_key_tile, by_keys(sharing.group_items > 0 ? columns.key_tiles : 0);
   of_key_tile.reserve(columns.columns.size());
   int64_t items = 0;
   double time = 0, longest = 0;
@@ -203,7 +202,7 @@ double time_of_split(const Problem& problem, const BackwardShape& shape, const B
     const double of_item =
         column.time * sharing.group / parts + tuned::kItemEnds + (parts > 1 ? tuned::kPartSums : 0);
     of_key_tile.push_back({parts, of_item});
-    if (!by_keys.empty()) by_keys[static_cast<size_t>(column.key_tile)] = of_key_tile.back();
+    if (!by_keys.empty()) by_keys[column.key_tile] = of_key_tile.back();
     items += parts, time += parts * of_item;
     longest = std::max(longest, of_item);
   }
@@ -243,17 +242,16 @@ double time_of_split(const Problem& problem, const BackwardShape& shape, const B
   return makespan.end() * (1 + uneven * drift);
 }
 
-BackwardColumns columns_of(const CompiledMap& map, int32_t rows, int64_t masks) {
+BackwardColumns columns_of(const CompiledMap& map, int64_t masks) {
   BackwardColumns columns;
   columns.key_tiles = map.row_tiles;
-  columns.columns.reserve(static_cast<size_t>(map.row_tiles));
-  int32_t first = std::numeric_limits<int32_t>::max(), last = 0;
-  const auto end_of = [&](const DeviceRun& run) { return run.column / rows + tiles_of(run); };
-  for (const DeviceRun& run : map.runs)
-    first = std::min(first, run.column / rows), last = std::max(last, end_of(run));
+  columns.columns.reserve(map.row_tiles);
+  int32_t first = std::numeric_limits<int32_t>::max();
+  for (const DeviceRun& run : map.runs) first = std::min(first, map.first_tile(run));
+  const int32_t end = map.end_of_column_tiles();
   for (const WorkRow& row : map.work) {
     if (row.runs == 0) continue;
-    const std::span runs(map.runs.data() + row.first_run, static_cast<size_t>(row.runs));
+    const auto runs = std::span(map.runs).subspan(row.first_run, row.runs);
     columns.tiles += row.tiles;
     columns.runs += row.runs;
     if (&row - map.work.data() < map.row_tiles) {
@@ -261,8 +259,8 @@ BackwardColumns columns_of(const CompiledMap& map, int32_t rows, int64_t masks) 
       columns.columns.push_back(
           {row.row_tile, row.tiles, row.tiles + tuned::kPartialTileCost * static_cast<double>(partial)});
     }
-    columns.begin_together += runs.front().column / rows == first;
-    columns.end_together += end_of(runs.back()) == last;
+    columns.begin_together += map.first_tile(runs.front()) == first;
+    columns.end_together += map.first_tile(runs.back()) + tiles_of(runs.back()) == end;
   }
   for (int64_t* sum : {&columns.tiles, &columns.runs, &columns.begin_together, &columns.end_together})
     *sum /= masks;

@@ -26,8 +26,7 @@ struct BackwardColumns {
   };
   std::vector<Column> columns;
 };
-// Tiles of the map have `rows` queries.
-BackwardColumns columns_of(const CompiledMap& map, int32_t rows, int64_t masks);
+BackwardColumns columns_of(const CompiledMap& map, int64_t masks);
 
 // The time of a split without ordered additions, in tiles: that until the last of `workers` CTAs is done. The
 // items of the last section are simulated; the others are taken to be spread evenly.

@@ -17,10 +17,11 @@ class Lists {
       : sharing_(sharing), rows_(rows), tiles_(tiles) {
     heads_.reserve(rows.size());
     for (const WorkRow& row : rows) {
-      const auto tile = static_cast<size_t>(row.row_tile);
-      tiles[tile] = {keys[tile].first, keys[tile].count, parts_of(row.tiles, sharing), 0};
-      heads_.push_back(tiles[tile].count > 0 ? sharing.group / tiles[tile].parts : 0);
-      items_ += heads_.back() > 0 ? static_cast<size_t>(tiles[tile].parts) : 0;
+      const TileExtent& extent = keys[row.row_tile];
+      const int32_t parts = parts_of(row.tiles, sharing);
+      tiles[row.row_tile] = {extent.first, extent.count, parts, 0};
+      heads_.push_back(extent.count > 0 ? sharing.group / parts : 0);
+      items_ += extent.count > 0 ? parts : 0;
     }
   }
 
@@ -43,7 +44,7 @@ class Lists {
     std::vector<BackwardWork> list = room();
     for (size_t begin = 0, end = 0; begin < rows_.size(); begin = end) {
       for (int32_t items = 0; end < rows_.size() && items < sharing_.group_items; ++end)
-        items += tiles_[static_cast<size_t>(rows_[end].row_tile)].parts;
+        items += tiles_[rows_[end].row_tile].parts;
       for (int32_t head = 0; head < sharing_.group; ++head)
         for (size_t i = begin; i < end; ++i) append(list, i, head);
     }
@@ -54,7 +55,7 @@ class Lists {
     std::vector<std::pair<int64_t, size_t>> order;
     order.reserve(rows_.size());
     for (size_t i = 0; i < rows_.size(); ++i)
-      order.emplace_back(-rows_[i].tiles / tiles_[static_cast<size_t>(rows_[i].row_tile)].parts, i);
+      order.emplace_back(-rows_[i].tiles / tiles_[rows_[i].row_tile].parts, i);
     std::sort(order.begin(), order.end());
     std::vector<BackwardWork> list = room();
     for (const auto& [cost, i] : order)
@@ -74,7 +75,7 @@ class Lists {
     const int32_t heads = heads_[i];
     if (heads == 0 || (head > 0 && (head < heads || head % heads != 0))) return;
     const WorkRow& row = rows_[i];
-    const BackwardKeyTile& tile = tiles_[static_cast<size_t>(row.row_tile)];
+    const BackwardKeyTile& tile = tiles_[row.row_tile];
     list.push_back({row.row_tile, row.first_run, row.runs, 0, tile.first, head, heads, head / heads});
   }
 
@@ -102,7 +103,7 @@ BackwardItems share_out(const BackwardGrid& grid, const BackwardSharing& sharing
                  "{} query heads cannot be split into {} items: it must be a divisor", sharing.group,
                  sharing.parts);
   const CompiledMap& map = grid.map;
-  const auto key_tiles = static_cast<size_t>(map.row_tiles);
+  const size_t key_tiles = map.row_tiles;
   BackwardItems result;
   result.key_tiles.resize(map.work.size());
   std::vector<std::vector<BackwardWork>> all;
@@ -125,9 +126,9 @@ BackwardItems share_out(const BackwardGrid& grid, const BackwardSharing& sharing
     result.work = std::move(all.front());
     return result;
   }
-  result.work.reserve(all.size() * static_cast<size_t>(result.per_list));
+  result.work.reserve(all.size() * result.per_list);
   for (auto& list : all) {
-    list.resize(static_cast<size_t>(result.per_list));
+    list.resize(result.per_list);
     result.work.insert(result.work.end(), list.begin(), list.end());
   }
   return result;

@@ -32,6 +32,8 @@ struct BackwardItems {
   std::vector<BackwardWork> work;          // [masks, lists, per_list]
   std::vector<BackwardKeyTile> key_tiles;  // [masks, key tiles]
   bool shared = false;                     // some key tile has several items
+
+  int32_t per_mask() const { return per_list * lists; }
 };
 
 // How the query heads of a key tile are split into items, and the order of the items.

@@ -38,11 +38,13 @@ class Simulation {
         apart_(by.streams > 1 ? tuned::kApartTicksOfStreams : tuned::kApartTicks),
         all_items_(items.per_list * by.kv_heads),
         workers_(std::min(by.workers, all_items_)),
-        agenda_(workers_) {
-    const auto rows = static_cast<size_t>(by.row_tiles) * static_cast<size_t>(by.group * by.kv_heads);
-    added_.resize(rows);
-    parts_.resize(static_cast<size_t>(map.row_tiles) * static_cast<size_t>(by.kv_heads));
-    ctas_.resize(static_cast<size_t>(workers_));
+        row_tiles_(map.end_of_column_tiles()),
+        key_tiles_(map.row_tiles),
+        heads_(by.group),
+        agenda_(workers_),
+        added_(by.kv_heads * row_tiles_ * heads_),
+        parts_(by.kv_heads * key_tiles_),
+        ctas_(workers_) {
     if constexpr (kRecords) lay_out();
   }
 
@@ -53,7 +55,7 @@ class Simulation {
     for (int32_t working = workers_; working > 0;) {
       const int32_t worker = agenda_.take();
       const int32_t now = agenda_.now();
-      const int32_t then = step(ctas_[static_cast<size_t>(worker)], now);
+      const int32_t then = step(ctas_[worker], now);
       if (then >= 0)
         agenda_.add(worker, then);
       else
@@ -86,35 +88,28 @@ class Simulation {
 
   void lay_out() {
     uint64_t turns = 0, mask_begin = 0;
-    first_turn.resize(items_.work.size());
-    const int32_t lists = items_.lists;
-    const auto per_list = static_cast<size_t>(items_.per_list);
-    for (size_t begin = 0, list = 0; begin < items_.work.size(); begin += per_list, ++list) {
+    first_turn.reserve(items_.work.size());
+    for (size_t i = 0; i < items_.work.size(); ++i) {
       // A KV head goes through one of its lists.
-      if (list % static_cast<size_t>(lists) == 0) mask_begin = turns;
-      uint64_t at = mask_begin;
-      for (size_t i = begin; i < begin + per_list; ++i) {
-        first_turn[i] = static_cast<uint32_t>(at);
-        at += static_cast<uint64_t>(visits_of(map_, {&items_.work[i], 1}));
-      }
-      turns = at;
+      if (i % items_.per_mask() == 0) mask_begin = turns;
+      if (i % items_.per_list == 0) turns = mask_begin;
+      first_turn.push_back(static_cast<uint32_t>(turns));
+      turns += visits_of(map_, {&items_.work[i], 1});
     }
     if (!by_.per_head_masks) {
       result.of_head = static_cast<uint32_t>(turns);
-      turns *= static_cast<uint64_t>(by_.kv_heads);
+      turns *= by_.kv_heads;
     }
     LONGSPAN_CHECK(turns < uint64_t{1} << 31, "{} additions: at most 2^31 can be ordered", turns);
     result.streams = workers_;
     result.turns.resize(turns + kTurnsAtOnce);
     if (by_.spread) {
-      size_t count = 0;
       for (const BackwardWork& item : items_.work) {
-        first_run.push_back(static_cast<uint32_t>(count));
-        count += static_cast<size_t>(item.runs);
+        first_run.push_back(static_cast<uint32_t>(runs.size()));
+        runs.resize(runs.size() + item.runs);
       }
-      runs.resize(count);
     }
-    result.next.assign(static_cast<size_t>(all_items_), all_items_);
+    result.next.assign(all_items_, all_items_);
   }
 
   // Does the CTA's next step. Returns the time of the one after, or -1 if there is none.
@@ -126,8 +121,7 @@ class Simulation {
     }
     // The item's end.
     if (cta.item->heads > 0 && cta.item->heads < by_.group) {
-      int32_t& parts = parts_[static_cast<size_t>(cta.kv_head) * static_cast<size_t>(map_.row_tiles) +
-                              static_cast<size_t>(cta.item->key_tile)];
+      int32_t& parts = parts_[cta.kv_head * key_tiles_ + cta.item->key_tile];
       if (parts < cta.item->part) return now + kTile / 2;
       ++parts;
       cta.item = nullptr;
@@ -140,7 +134,7 @@ class Simulation {
   int32_t take(Cta& cta, int32_t now) {
     const int32_t index = taken_++;
     if constexpr (kRecords)
-      if (cta.index >= 0) result.next[static_cast<size_t>(cta.index)] = index;
+      if (cta.index >= 0) result.next[cta.index] = index;
     if (index >= all_items_) return -1;
     const int32_t per_section = by_.section_heads * items_.per_list;
     const int32_t section = std::min(index / per_section, by_.last_section);
@@ -149,19 +143,16 @@ class Simulation {
     const int32_t position = inside / heads;
     cta.index = index;
     cta.kv_head = first + inside - position * heads;
-    const auto place =
-        static_cast<size_t>(by_.per_head_masks ? cta.kv_head * items_.per_list * items_.lists : 0) +
-        static_cast<size_t>((section == by_.last_section ? by_.last_list : 0) + position);
+    const int32_t list = (by_.per_head_masks ? cta.kv_head * items_.per_mask() : 0) +
+                         (section == by_.last_section ? by_.last_list : 0);
+    const size_t place = list + position;
     cta.item = &items_.work[place];
     if (cta.item->heads == 0) {
       cta.item = nullptr;
       return now + kTile / 2;
     }
-    if constexpr (kRecords)
-      cta.turn = first_turn[place] + result.of_head * static_cast<uint32_t>(cta.kv_head);
-    cta.place = static_cast<size_t>(cta.kv_head) * static_cast<size_t>(by_.row_tiles) *
-                    static_cast<size_t>(by_.group) +
-                static_cast<size_t>(cta.item->first_head);
+    if constexpr (kRecords) cta.turn = first_turn[place] + result.of_head * cta.kv_head;
+    cta.place = cta.kv_head * row_tiles_ * heads_ + cta.item->first_head;
     cta.number = 0;
     cta.head = 0;
     cta.heads_at_once = walk_.by_rows ? cta.item->heads : 1;
@@ -169,8 +160,8 @@ class Simulation {
       cta.order.clear();
       for (int32_t i = 0; i < cta.item->runs; ++i) {
         const int32_t number = walk_.descending ? cta.item->runs - 1 - i : i;
-        const DeviceRun& run = map_.runs[cta.item->first_run + static_cast<uint32_t>(number)];
-        cta.order.push_back({run, run.column / by_.rows});
+        const DeviceRun& run = map_.runs[cta.item->first_run + number];
+        cta.order.push_back({run, map_.first_tile(run)});
       }
     }
     cta.left = 0;
@@ -179,14 +170,12 @@ class Simulation {
 
   void begin_run(Cta& cta, int32_t now) {
     const BackwardWork& item = *cta.item;
-    const bool spread = by_.spread;
-    if (spread && cta.head == 0) choose_run(cta, now);
-    const auto at = static_cast<uint32_t>(walk_.descending ? item.runs - 1 - cta.number : cta.number);
-    const DeviceRun& run =
-        spread ? cta.order[static_cast<size_t>(cta.number)].run : map_.runs[item.first_run + at];
-    if (kRecords && spread) runs[first_run[static_cast<size_t>(cta.item - items_.work.data())] + at] = run;
+    if (by_.spread && cta.head == 0) choose_run(cta, now);
+    const int32_t at = walk_.descending ? item.runs - 1 - cta.number : cta.number;
+    const DeviceRun& run = by_.spread ? cta.order[cta.number].run : map_.runs[item.first_run + at];
+    if (kRecords && by_.spread) runs[first_run[&item - items_.work.data()] + at] = run;
     cta.left = tiles_of(run);
-    cta.tile = run.column / by_.rows + (walk_.descending ? cta.left - 1 : 0);
+    cta.tile = map_.first_tile(run) + (walk_.descending ? cta.left - 1 : 0);
   }
 
   // The first run in the order of the map whose rows were not visited lately, else the one whose rows were
@@ -197,8 +186,7 @@ class Simulation {
     int32_t longest = std::numeric_limits<int32_t>::max();
     const auto end = left + std::min(cta.order.end() - left, std::ptrdiff_t{tuned::kMaxRunsLookedAt});
     for (auto run = left; run != end; ++run) {
-      const int32_t last =
-          added_[cta.place + static_cast<size_t>(run->tile) * static_cast<size_t>(by_.group)].last;
+      const int32_t last = added_[cta.place + run->tile * heads_].last;
       if (last < longest) longest = last, best = run;
       if (last <= now + kTile - apart_) break;
     }
@@ -206,10 +194,9 @@ class Simulation {
   }
 
   int32_t visit(Cta& cta, int32_t now) {
-    size_t at = cta.place + static_cast<size_t>(cta.tile) * static_cast<size_t>(by_.group) +
-                static_cast<size_t>(cta.head);
-    for (int32_t h = 0; h < cta.heads_at_once; ++h, ++at) {
-      Additions& rows = added_[at];
+    Additions* of_head = &added_[cta.place + cta.tile * heads_ + cta.head];
+    for (int32_t h = 0; h < cta.heads_at_once; ++h) {
+      Additions& rows = of_head[h];
       now = std::max(now + kTile, rows.last + hand_over_);
       rows.last = now;
       if constexpr (kRecords) result.turns[cta.turn++] = rows.count++;
@@ -228,7 +215,8 @@ class Simulation {
   const BackwardWalk& walk_;
   const SimulatedBy& by_;
   const int32_t hand_over_, apart_;
-  const int32_t all_items_, workers_;  // no more workers than items
+  const int32_t all_items_, workers_;           // no more workers than items
+  const size_t row_tiles_, key_tiles_, heads_;  // heads of a group
   plan::Agenda agenda_;
   int32_t taken_ = 0;
   std::vector<Additions> added_;  // [kv_heads, row tiles, group]
@@ -252,10 +240,9 @@ BackwardSchedule schedule(CompiledMap& map, BackwardItems& items, const Backward
 
 double time_schedule(const CompiledMap& map, const BackwardItems& items, const BackwardWalk& walk,
                      const SimulatedBy& by) {
-  const auto per_list = static_cast<size_t>(items.per_list);
   int64_t visits = 0;
-  for (size_t begin = 0; begin < items.work.size(); begin += per_list * static_cast<size_t>(items.lists))
-    visits += visits_of(map, std::span(items.work).subspan(begin, per_list));
+  for (size_t begin = 0; begin < items.work.size(); begin += items.per_mask())
+    visits += visits_of(map, std::span(items.work).subspan(begin, items.per_list));
   if (!by.per_head_masks) visits *= by.kv_heads;
   if (visits == 0) return 0;
   return Simulation<false>(map, items, walk, by).run() / static_cast<double>(visits);

@@ -18,8 +18,8 @@ struct BackwardTurns {
   std::vector<int32_t> turns;   // of each tile visited, in the order of the walk
 };
 
-// `map` is by columns, its tiles have `rows` queries, and each item walks down its rows or, with
-// `descending`, up from the last one. Throws longspan::Error for 2^32 tiles or more.
-BackwardTurns order_additions(const CompiledMap& map, int32_t rows, bool descending);
+// `map` is by columns. Each item walks down its rows or, with `descending`, up from the last one. Throws
+// longspan::Error for 2^32 tiles or more.
+BackwardTurns order_additions(const CompiledMap& map, bool descending);
 
 }  // namespace longspan::sm90

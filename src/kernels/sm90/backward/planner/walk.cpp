@@ -1,12 +1,12 @@
 #include "kernels/sm90/backward/planner/walk.h"
 
 #include <algorithm>
-#include <bit>
 #include <functional>
 #include <numeric>
 #include <queue>
 #include <vector>
 
+#include "kernels/plan/reuse.h"
 #include "kernels/sm90/tuning/h200.h"
 
 namespace longspan::sm90 {
@@ -16,34 +16,6 @@ namespace tuned = h200::backward;
 
 constexpr int64_t kMostSimulated = int64_t{1} << 19;  // steps: a few ms
 constexpr int64_t kMostOfHead = int64_t{1} << 20;     // likewise, if a single head has more
-
-// How long rows wait for their next visit, which tells how many visits find them in L2.
-class Reuse {
- public:
-  void add(double wait) {
-    ++visits_;
-    // Eight bins for each power of two: the sign, the exponent and three bits of the mantissa.
-    if (wait > 0) ++counts_[std::bit_cast<uint32_t>(static_cast<float>(wait)) >> 20];
-  }
-
-  // The share of visits whose rows are not in L2, first visits among them. L2 has lost what was not visited
-  // for so long that as much was loaded since as it holds, the rows of `capacity` visits.
-  double missed(double capacity, double visits_at_a_time) const {
-    int64_t found = 0;
-    double share = 1;
-    for (size_t bin = 0; bin < counts_.size(); ++bin) {
-      share = 1 - static_cast<double>(found) / static_cast<double>(std::max<int64_t>(visits_, 1));
-      const double wait = std::bit_cast<float>(static_cast<uint32_t>(bin) << 20);
-      if (wait * share * visits_at_a_time >= capacity) break;
-      found += counts_[bin];
-    }
-    return share;
-  }
-
- private:
-  int64_t visits_ = 0;
-  std::vector<int64_t> counts_ = std::vector<int64_t>(0x7f8);  // up to infinity
-};
 
 // Heads that all items visit together if they go row by row: one step of the simulation.
 int32_t heads_of_step(std::span<const BackwardWork> items, const BackwardWalk& walk) {
@@ -55,21 +27,18 @@ int32_t heads_of_step(std::span<const BackwardWork> items, const BackwardWalk& w
 // Time, in tiles, until the last CTA is done.
 double simulate(const CompiledMap& map, std::span<const BackwardWork> items, const BackwardWalk& walk,
                 const SimulatedBy& by) {
-  const int32_t row_tiles = end_of_row_tiles(map, by.rows), step = heads_of_step(items, walk);
-  std::vector<double> added(static_cast<size_t>(row_tiles) * static_cast<size_t>(by.group * by.kv_heads));
-  std::vector<double> parts(static_cast<size_t>(map.row_tiles) * static_cast<size_t>(by.kv_heads));
+  const int32_t step = heads_of_step(items, walk);
+  const size_t row_tiles = map.end_of_column_tiles(), key_tiles = map.row_tiles;
+  std::vector<double> added(row_tiles * by.group * by.kv_heads), parts(key_tiles * by.kv_heads);
   std::priority_queue<double, std::vector<double>, std::greater<>> free_at;
   for (int32_t i = 0; i < by.workers; ++i) free_at.push(0);
   double last = 0, visits = 0;
-  Reuse reuse;
+  plan::Reuse reuse;
   const auto take = [&](const BackwardWork& item, int32_t kv_head) {
     double now = free_at.top() + tuned::kItemEnds;
     free_at.pop();
-    double* of_head = added.data() + static_cast<size_t>(kv_head * by.group + item.first_head) *
-                                         static_cast<size_t>(row_tiles);
     const auto visit = [&](int32_t row_tile, int32_t head) {
-      double& before =
-          of_head[static_cast<size_t>(head) * static_cast<size_t>(row_tiles) + static_cast<size_t>(row_tile)];
+      double& before = added[(kv_head * by.group + item.first_head + head) * row_tiles + row_tile];
       now = std::max(now + step, before + tuned::kHandOver);
       reuse.add(before > 0 ? now - before : 0);
       before = now;
@@ -77,12 +46,11 @@ double simulate(const CompiledMap& map, std::span<const BackwardWork> items, con
     };
     const int32_t outer = walk.by_rows ? 1 : item.heads, inner = item.heads > 0 ? item.heads / outer : 0;
     for (int32_t head = 0; head < outer && inner > 0; ++head)
-      for_each_row_tile(map, item.first_run, item.runs, by.rows, walk.descending, [&](int32_t row_tile) {
+      for_each_row_tile(map, item, walk.descending, [&](int32_t row_tile) {
         for (int32_t h = 0; h < inner; h += step) visit(row_tile, head + h);
       });
     if (item.heads < by.group) {
-      double& before = parts[static_cast<size_t>(kv_head) * static_cast<size_t>(map.row_tiles) +
-                             static_cast<size_t>(item.key_tile)];
+      double& before = parts[kv_head * key_tiles + item.key_tile];
       before = now = std::max(now, before) + tuned::kOrderedPartSums;
     }
     free_at.push(now);
@@ -104,12 +72,6 @@ int64_t visits_of(const CompiledMap& map, std::span<const BackwardWork> items) {
   int64_t visits = 0;
   for (const BackwardWork& item : items) visits += map.tiles(item.first_run, item.runs) * item.heads;
   return visits;
-}
-
-int32_t end_of_row_tiles(const CompiledMap& map, int32_t rows) {
-  int32_t end = 0;
-  for (const DeviceRun& run : map.runs) end = std::max(end, run.column / rows + tiles_of(run));
-  return end;
 }
 
 double time_walk(const CompiledMap& map, std::span<const BackwardWork> items, const BackwardWalk& walk,

@@ -14,32 +14,25 @@ struct BackwardWalk {
   friend bool operator==(const BackwardWalk&, const BackwardWalk&) = default;
 };
 
-// Calls visit(row tile) for the tiles of some runs, from the first run of an item on. Tiles of the map have
-// `rows` queries.
-template <class Visit>
-void for_each_row_tile(const CompiledMap& map, uint32_t first_run, int32_t runs, int32_t rows,
-                       bool descending, const Visit& visit) {
-  for (int32_t i = 0; i < runs; ++i) {
-    const DeviceRun& run = map.runs[first_run + static_cast<uint32_t>(descending ? runs - 1 - i : i)];
-    const int32_t tiles = tiles_of(run);
-    for (int32_t t = 0; t < tiles; ++t) visit(run.column / rows + (descending ? tiles - 1 - t : t));
+// Calls visit(row tile) for the tiles of an item's runs: of a BackwardWork or a WorkRow.
+template <class Item, class Visit>
+void for_each_row_tile(const CompiledMap& map, const Item& item, bool descending, const Visit& visit) {
+  for (int32_t i = 0; i < item.runs; ++i) {
+    const DeviceRun& run = map.runs[item.first_run + (descending ? item.runs - 1 - i : i)];
+    const int32_t first = map.first_tile(run), tiles = tiles_of(run);
+    for (int32_t t = 0; t < tiles; ++t) visit(first + (descending ? tiles - 1 - t : t));
   }
 }
 
 // Visits to tiles, of all query heads.
 int64_t visits_of(const CompiledMap& map, std::span<const BackwardWork> items);
 
-// The end of the row tiles that any run visits.
-int32_t end_of_row_tiles(const CompiledMap& map, int32_t rows);
-
 // What a simulated run depends on beside the items and their walk, as in BackwardParams.
 struct SimulatedBy {
-  int32_t rows = 64;     // queries of a row tile
   double l2_visits = 0;  // visits whose rows L2 holds; 0: all rows are taken to be there
-  int32_t row_tiles = 0;
-  int32_t group = 1;    // query heads of a KV head
-  int32_t workers = 1;  // streams of items, in CTAs that are all resident
-  int32_t streams = 1;  // of a CTA
+  int32_t group = 1;     // query heads of a KV head
+  int32_t workers = 1;   // streams of items, in CTAs that are all resident
+  int32_t streams = 1;   // of a CTA
   int32_t kv_heads = 1;
   int32_t section_heads = 1, last_section = 0, last_list = 0;
   bool per_head_masks = false;

@@ -105,7 +105,7 @@ TEST(BackwardSplit, HasAPriceThatIsTheTimeOfAllItems) {
       BackwardShape shape = choose_backward_shape(problem);
       shape.pass_ctas = 0;
       const BackwardGrid grid = lay_tiles(*problem.masks, shape.tile_shape(), shape.aligned);
-      const BackwardColumns columns = columns_of(grid.map, shape.rows, 1);
+      const BackwardColumns columns = columns_of(grid.map, 1);
       for (const BackwardSplit& split : split_candidates(problem, shape, columns, kUnits)) {
         shape.split = split;
         const double price = time_of_split(problem, shape, columns, split, kUnits),
@@ -127,8 +127,7 @@ TEST(BackwardSplit, IsTheFastestCandidateWhereNothingElseCounts) {
       shape.pass_ctas = 0;
       const BackwardGrid grid = lay_tiles(*problem.masks, shape.tile_shape(), shape.aligned);
       const double chosen = simulate(arrange_backward(problem, shape, kUnits), 8).end;
-      for (const BackwardSplit& split :
-           split_candidates(problem, shape, columns_of(grid.map, shape.rows, 1), kUnits)) {
+      for (const BackwardSplit& split : split_candidates(problem, shape, columns_of(grid.map, 1), kUnits)) {
         shape.split = split;
         EXPECT_LE(chosen, 1.03 * simulate(arrange_backward(problem, shape, kUnits), 8).end)
             << name << " " << seqlen << " " << split.parts << " " << split.most_tiles;
@@ -219,8 +218,7 @@ double cost_of(const Problem& problem, const BackwardSplit& split) {
   const BackwardArrangement all = arrange_backward(problem, shape, kUnits);
   return time_walk(all.grid.map, std::span(all.items.work).first(static_cast<size_t>(all.items.per_list)),
                    split.walk,
-                   {.rows = shape.rows,
-                    .group = static_cast<int32_t>(problem.group_size()),
+                   {.group = static_cast<int32_t>(problem.group_size()),
                     .workers = static_cast<int32_t>(kUnits),
                     .kv_heads = static_cast<int32_t>(problem.heads_kv),
                     .section_heads = all.section_heads,
@@ -235,7 +233,7 @@ TEST(BackwardSplit, IsNextToTheCheapestCandidateInOrder) {
       const BackwardShape shape = choose_backward_shape(problem);
       const BackwardGrid grid = lay_tiles(*problem.masks, shape.tile_shape(), shape.aligned);
       const std::vector<BackwardSplit> candidates =
-          split_candidates(problem, shape, columns_of(grid.map, shape.rows, 1), kUnits);
+          split_candidates(problem, shape, columns_of(grid.map, 1), kUnits);
       double best = std::numeric_limits<double>::infinity();
       for (const BackwardSplit& candidate : candidates) {
         ASSERT_FALSE(candidate.by_time) << "another simulation prices these";
@@ -264,7 +262,7 @@ TEST(BackwardSplit, BeginsItemsInOrderWhereColumnsMeet) {
       const BackwardShape shape = choose_backward_shape(problem);
       if (shape.kind != BackwardKind::kLong) continue;
       const BackwardGrid grid = lay_tiles(*problem.masks, shape.tile_shape(), shape.aligned);
-      const BackwardColumns columns = columns_of(grid.map, shape.rows, 1);
+      const BackwardColumns columns = columns_of(grid.map, 1);
       EXPECT_EQ(split_of(problem).walk.descending, columns.end_together > columns.begin_together)
           << name << " " << seqlen;
     }

@@ -301,9 +301,7 @@ TEST(BackwardSchedule, IsTheSameEachTime) {
 TEST(BackwardSchedule, SpreadsVisits) {
   const Problem problem = problem_of("uniform_block_sparse", 49152, 4, 4, 128, 0.1);
   const BackwardArrangement all = arranged(problem, {.last_rounds = 4}, 132);
-  SimulatedBy by{.rows = 64,
-                 .row_tiles = all.row_tiles,
-                 .workers = 132,
+  SimulatedBy by{.workers = 132,
                  .kv_heads = 4,
                  .section_heads = all.section_heads,
                  .last_section = all.last_section,
@@ -318,8 +316,7 @@ TEST(BackwardSchedule, SpreadsVisits) {
 TEST(BackwardSchedule, KnowsThatStreamsTakeLongerForATile) {
   const Problem problem = problem_of("uniform_block_sparse", 49152, 4, 4, 64, 0.5);
   const BackwardArrangement all = arranged(problem, {.last_rounds = 4}, 132);
-  SimulatedBy by{.row_tiles = all.row_tiles,
-                 .workers = 264,
+  SimulatedBy by{.workers = 264,
                  .kv_heads = 4,
                  .section_heads = all.section_heads,
                  .last_section = all.last_section,

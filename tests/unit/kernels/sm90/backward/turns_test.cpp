@@ -32,7 +32,7 @@ HeadMasks draw(std::string_view name, int64_t seqlen, int64_t kv_heads = 1) {
 
 // Walks the items one after the other, as a single CTA would: every turn must have come when it is needed.
 void expect_orderly(const CompiledMap& map, bool descending) {
-  const BackwardTurns order = order_additions(map, kRows, descending);
+  const BackwardTurns order = order_additions(map, descending);
   ASSERT_EQ(order.first.size(), map.work.size());
   size_t walked = 0;
   for (size_t item = 0; item < map.work.size();) {

@@ -40,8 +40,7 @@ double time_of(const Arranged& arranged, int32_t kv_heads, int32_t section_heads
   const BackwardArrangement& all = arranged.all;
   return time_walk(all.grid.map, std::span(all.items.work).first(static_cast<size_t>(all.items.per_list)),
                    all.split.walk,
-                   {.rows = arranged.rows,
-                    .l2_visits = arranged.l2_visits,
+                   {.l2_visits = arranged.l2_visits,
                     .group = 8,
                     .workers = 132,
                     .kv_heads = kv_heads,
