@@ -4,16 +4,13 @@
 #include <numeric>
 #include <vector>
 
+#include "base/ceil_div.h"
 #include "mask/band_list.h"
 
 namespace longspan {
 namespace {
 
 constexpr double kHeadDim = 128;  // the head dimension of the costs
-
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 // The keys that rows [begin, end) of a band see, as one range.
 Range keys_of_rows(const Band& band, int64_t begin, int64_t end) {

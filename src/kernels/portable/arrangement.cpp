@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "attention/kernel.h"
+#include "base/ceil_div.h"
 #include "kernels/portable/choose_shape.h"
 #include "kernels/portable/tuning/generic.h"
 #include "mask/lowering/lower.h"
@@ -42,8 +43,8 @@ Pieces backward_pieces(const Problem& problem, const std::vector<TileMap>& maps,
                        const Device& device) {
   const int64_t row_tiles = maps.front().row_tiles(), units = std::max(device.units, 1);
   if (segments > 1) {
-    const int64_t columns = maps.front().column_tiles(), of_segment = (columns + segments - 1) / segments;
-    const int64_t most = (columns + of_segment - 1) / of_segment;
+    const int64_t columns = maps.front().column_tiles(), of_segment = ceil_div(columns, segments);
+    const int64_t most = ceil_div(columns, of_segment);
     return {static_cast<int32_t>(row_tiles * (most - 1)), 0, static_cast<int32_t>(of_segment)};
   }
   const int64_t to_fill = generic::kPiecesPerUnit * units / problem.heads_kv;

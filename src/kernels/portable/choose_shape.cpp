@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/ceil_div.h"
 #include "base/error.h"
 #include "kernels/portable/tuning/generic.h"
 #include "kernels/portable/tuning/h200.h"
@@ -40,12 +41,12 @@ BackwardShape choose_backward_shape(const Problem& problem, const Device& device
 int32_t choose_section(int64_t heads, int64_t bytes, const Device& device) {
   const int64_t share = static_cast<int64_t>(device.cache_bytes) / generic::kSectionL2Divisor;
   const int64_t most = std::clamp<int64_t>(share / std::max<int64_t>(bytes, 1), 1, heads);
-  const int64_t sections = (heads + most - 1) / most;
-  return static_cast<int32_t>((heads + sections - 1) / sections);
+  const int64_t sections = ceil_div(heads, most);
+  return static_cast<int32_t>(ceil_div(heads, sections));
 }
 
 int32_t choose_segments(const Problem& problem, const BackwardShape& shape, const Device& device) {
-  const int64_t key_tiles = (problem.tokens_kv + shape.keys - 1) / shape.keys;
+  const int64_t key_tiles = ceil_div(problem.tokens_kv, shape.keys);
   if (problem.deterministic || key_tiles * problem.heads_kv < device.units) return 1;
   const int64_t row_bytes = shape.head_dim * (2 * static_cast<int64_t>(size_of(problem.dtype)) + 4);
   const int64_t bytes = problem.tokens_q * problem.group_size() * row_bytes;

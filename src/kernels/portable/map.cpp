@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/ceil_div.h"
 #include "base/error.h"
 
 namespace longspan::portable {
@@ -29,7 +30,7 @@ void append_in_turns(const MapRun& run, std::vector<int32_t>& visits, std::vecto
 }
 
 int64_t pieces_of(int64_t tiles, int64_t most) {
-  return most > 0 ? std::max<int64_t>(1, (tiles + most - 1) / most) : 1;
+  return most > 0 ? std::max<int64_t>(1, ceil_div(tiles, most)) : 1;
 }
 
 // Column tiles of a piece, so that there are at most `most_more` more pieces than row tiles.

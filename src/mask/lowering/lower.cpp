@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "base/ceil_div.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "mask/chunks.h"
@@ -19,10 +20,6 @@
 
 namespace longspan {
 namespace {
-
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 // There are fewer than 2^31 tokens, so 32-bit divisions suffice, which are faster.
 int64_t floor_div(int64_t a, int64_t b) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/ceil_div.h"
+
 namespace longspan {
 
 RowTileCosts row_tile_costs(const Mask& mask, int64_t tokens) {
@@ -21,7 +23,7 @@ RowTileCosts row_tile_costs(const Mask& mask, int64_t tokens) {
     for (size_t i = bands.group_begin(g); i < bands.group_end(g); ++i) keys += bands.band(g, i).k.size();
     const double hidden = 1 - static_cast<double>(keys) / columns;
     const int64_t rows = group.q_end - group.q_begin;
-    const int64_t row_tiles = (rows + tokens - 1) / tokens;
+    const int64_t row_tiles = ceil_div(rows, tokens);
     costs.of_blocks += static_cast<double>(row_tiles * keys);
     const int64_t first = group.q_begin / tokens, last = (group.q_end - 1) / tokens;
     if (first != tile) next_tile(first);

@@ -13,12 +13,9 @@ namespace longspan::sm90::h200 {
 // Blocks of the finest size have tiles of their own; multiples of the largest need no finer tiles.
 inline constexpr int64_t kFinestBlock = 64, kLargestBlock = 128;
 
-}  // namespace longspan::sm90::h200
+namespace forward {
 
-namespace longspan::sm90::h200::forward {
-
-// Tiles of 160 keys pay from so many keys on, and from so many keys that a mean row sees: forward, versions 5
-// and 10.
+// From so many keys, and keys that a mean row sees, tiles of 160 keys pay: forward, versions 5 and 10.
 inline constexpr int kColumns = 128, kWideColumns = 160;
 inline constexpr int64_t kWideMinKeys = 1025, kWideMinKeysOfRow = 600;
 
@@ -28,8 +25,7 @@ inline constexpr int kColumnsOf256 = 80;
 // Dense masks of this head_dim have three consumer warpgroups: forward, version 15.
 inline constexpr int64_t kThreeWarpgroupsHeadDim = 64;
 
-// Query heads of a GQA group that share a row tile, at most: 16 tokens are left of 128 rows. Forward,
-// "Shape".
+// Query heads of a GQA group that share a row tile, at most: 128 rows are 16 tokens. Forward, "Shape".
 inline constexpr int64_t kMaxPack = 8;
 
 // Row tiles begin at edges of blocks and documents: from so many runs of rows with the same bands on, of a
@@ -50,9 +46,9 @@ inline constexpr int64_t kSectionHeadsOfAlike = 1;
 // 11 and 18.
 inline constexpr int64_t kHeavyNumerator = 3, kHeavyDenominator = 4;
 
-}  // namespace longspan::sm90::h200::forward
+}  // namespace forward
 
-namespace longspan::sm90::h200::backward {
+namespace backward {
 
 // ---- tile shape and dQ accumulation ---------------------------------------------------------------------
 
@@ -167,4 +163,6 @@ inline constexpr int64_t kOrderedItemsOfQueue = 4, kOrderedMinHeads = 2;
 // Runs of a mean key tile from which an order of visits by time has a choice (version 40).
 inline constexpr int64_t kOrderedMinRuns = 5;
 
-}  // namespace longspan::sm90::h200::backward
+}  // namespace backward
+
+}  // namespace longspan::sm90::h200

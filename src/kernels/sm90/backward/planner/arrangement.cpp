@@ -12,7 +12,6 @@
 #include "kernels/sm90/backward/planner/jobs.h"
 #include "kernels/sm90/backward/planner/pass_ctas.h"
 #include "kernels/sm90/backward/planner/sections.h"
-#include "kernels/sm90/backward/planner/turns.h"
 #include "kernels/sm90/tuning/h200.h"
 
 namespace longspan::sm90 {
@@ -56,7 +55,10 @@ class Arranger {
     result_.section_heads = by.section_heads;
     result_.last_section = by.last_section;
     result_.last_list = by.last_list;
-    if (ordered) order(by);
+    if (ordered)
+      result_.schedule = result_.split.by_time
+                             ? schedule(map, result_.items, result_.split.walk, by)
+                             : order_by_items(map, result_.items, result_.split.walk.descending);
     if (result_.pass_ctas > 0) check_items();
     return std::move(result_);
   }
@@ -152,21 +154,6 @@ class Arranger {
     if (split.by_time) return time_schedule(result_.grid.map, result_.items, split.walk, simulated_by());
     const auto first_list = std::span(result_.items.work).first(result_.items.per_list);
     return time_walk(result_.grid.map, first_list, split.walk, simulated_by());
-  }
-
-  void order(const SimulatedBy& by) {
-    BackwardItems& items = result_.items;
-    if (result_.split.by_time) {
-      result_.schedule = schedule(result_.grid.map, items, result_.split.walk, by);
-      return;
-    }
-    BackwardTurns turns = order_additions(result_.grid.map, result_.split.walk.descending);
-    turns.turns.resize(turns.turns.size() + kTurnsAtOnce);
-    result_.schedule.turns = std::move(turns.turns);
-    for (size_t i = 0; i < items.work.size(); ++i) {
-      const size_t mask = i / items.per_mask();
-      items.work[i].first_turn = turns.first[mask * result_.key_tiles + items.work[i].key_tile];
-    }
   }
 
   // In shorter columns the price of rows that are not in L2 was not measured.

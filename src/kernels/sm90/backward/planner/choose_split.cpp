@@ -6,6 +6,7 @@
 #include <limits>
 #include <span>
 
+#include "base/ceil_div.h"
 #include "kernels/plan/makespan.h"
 #include "kernels/sm90/backward/planner/sections.h"
 
@@ -215,7 +216,7 @@ double time_of_split(const Problem& problem, const BackwardShape& shape, const B
   last *= problem.heads_kv - int64_t{sections.last} * sections.heads;
   const int64_t at_once = int64_t{by_keys.empty() ? sharing.heads_at_once : sharing.group} * sections.heads;
   const auto items_of = [&](int64_t heads, int64_t of_group) {
-    return (of_group * heads + sharing.group - 1) / sharing.group;
+    return ceil_div(of_group * heads, sharing.group);
   };
   const int64_t before = problem.heads_q - last;
   const int64_t simulated =

@@ -24,7 +24,7 @@ class Cuts {
   Cuts(std::vector<int64_t> begins, int64_t tokens, int64_t size)
       : begins_(std::move(begins)), tokens_(tokens) {
     begins_.push_back(0);
-    std::sort(begins_.begin(), begins_.end());
+    std::ranges::sort(begins_);
     begins_.erase(std::unique(begins_.begin(), begins_.end()), begins_.end());
     if (begins_.back() >= tokens && begins_.size() > 1) begins_.pop_back();
     int64_t tiles = 0;
@@ -44,9 +44,7 @@ class Cuts {
   // Calls visit(range in the segment, its shift to padded positions) for each segment that `range` meets.
   template <class Visit>
   void for_each_part(const Range& range, const Visit& visit) const {
-    size_t i =
-        static_cast<size_t>(std::upper_bound(begins_.begin(), begins_.end(), range.begin) - begins_.begin()) -
-        1;
+    size_t i = std::ranges::upper_bound(begins_, range.begin) - begins_.begin() - 1;
     for (; i < begins_.size() && begins_[i] < range.end; ++i)
       visit(intersection(range, {begins_[i], end(i)}), shifts_[i]);
   }
@@ -85,8 +83,7 @@ std::optional<BandList> pad(const Mask& mask, const Cuts& rows, const Cuts& keys
       });
     });
   if (parts > kMostBands) return std::nullopt;
-  if (!std::is_sorted(bands.begin(), bands.end(), sorts_before))
-    std::sort(bands.begin(), bands.end(), sorts_before);
+  if (!std::ranges::is_sorted(bands, sorts_before)) std::ranges::sort(bands, sorts_before);
   BandList list;
   list.reserve(bands.size());
   for (const Band& band : bands) list.append(band);
@@ -106,7 +103,7 @@ void for_each_mask(const HeadMasks& masks, const Body& body) {
   if (masks.size() == 1)
     body(size_t{0});
   else
-    parallel_for(static_cast<int64_t>(masks.size()), [&](int64_t i, int) { body(static_cast<size_t>(i)); });
+    parallel_for(masks.size(), [&](int64_t i, int) { body(i); });
 }
 
 // [masks, most tiles of a mask]: the missing ones have no tokens.
@@ -154,36 +151,27 @@ std::optional<CutGrid> cut(const HeadMasks& masks, TileShape shape) {
   return grid;
 }
 
-std::vector<TileMap> draw_all(std::vector<TileSketch>& sketches, const HeadMasks& masks) {
-  std::vector<TileMap> maps(sketches.size());
-  for_each_mask(masks, [&](size_t i) { maps[i] = draw(std::move(sketches[i])); });
-  return maps;
-}
-
-// The maps of all masks on an even grid.
-BackwardGrid even_grid(const std::vector<TileMap>& maps, const HeadMasks& masks, TileShape shape) {
-  const std::vector<Cuts> rows(masks.size(), Cuts({}, masks.front().rows(), shape.columns)),
-      keys(masks.size(), Cuts({}, masks.front().columns(), shape.rows));
-  return {compile(maps), table_of(rows), table_of(keys)};
-}
-
 }  // namespace
 
 BackwardGrid lay_tiles(const HeadMasks& masks, TileShape shape, bool aligned) {
   std::optional<CutGrid> grid;
-  if (aligned && std::any_of(masks.begin(), masks.end(), [](const Mask& m) { return m.bands().size() > 1; }))
+  if (aligned && std::ranges::any_of(masks, [](const Mask& mask) { return mask.bands().size() > 1; }))
     grid = cut(masks, shape);
-  if (!grid) {
-    std::vector<TileMap> maps(masks.size());
+  std::vector<TileMap> maps(masks.size());
+  if (grid) {
+    // Visited tiles tell which grid is cheaper; only that one is drawn.
+    std::vector<TileSketch> even(masks.size());
+    for_each_mask(masks, [&](size_t i) { even[i] = sketch(masks[i].transposed(), shape); });
+    const bool cheaper = cost_of(grid->sketches) < cost_of(even);
+    std::vector<TileSketch>& sketches = cheaper ? grid->sketches : even;
+    for_each_mask(masks, [&](size_t i) { maps[i] = draw(std::move(sketches[i])); });
+    if (cheaper) return {compile(maps), table_of(grid->rows), table_of(grid->keys)};
+  } else {
     for_each_mask(masks, [&](size_t i) { maps[i] = lower_transposed(masks[i], shape); });
-    return even_grid(maps, masks, shape);
   }
-  // Visited tiles tell which grid is cheaper; only that one is drawn.
-  std::vector<TileSketch> even(masks.size());
-  for_each_mask(masks, [&](size_t i) { even[i] = sketch(masks[i].transposed(), shape); });
-  if (cost_of(grid->sketches) < cost_of(even))
-    return {compile(draw_all(grid->sketches, masks)), table_of(grid->rows), table_of(grid->keys)};
-  return even_grid(draw_all(even, masks), masks, shape);
+  const std::vector<Cuts> rows(masks.size(), Cuts({}, masks.front().rows(), shape.columns)),
+      keys(masks.size(), Cuts({}, masks.front().columns(), shape.rows));
+  return {compile(maps), table_of(rows), table_of(keys)};
 }
 
 }  // namespace longspan::sm90

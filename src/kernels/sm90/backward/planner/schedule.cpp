@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "kernels/plan/agenda.h"
-#include "kernels/sm90/backward/planner/turns.h"
 #include "kernels/sm90/tuning/h200.h"
 
 namespace longspan::sm90 {
@@ -225,6 +224,27 @@ class Simulation {
 };
 
 }  // namespace
+
+BackwardSchedule order_by_items(const CompiledMap& map, BackwardItems& items, bool descending) {
+  const int64_t tiles = map.tiles(0, map.runs.size());
+  LONGSPAN_CHECK(tiles < int64_t{1} << 32, "{} tiles: at most 2^32 can be ordered", tiles);
+  const size_t key_tiles = map.row_tiles;
+  BackwardSchedule result;
+  result.turns.reserve(tiles + kTurnsAtOnce);
+  std::vector<uint32_t> first(map.work.size());  // [masks, key tiles]: where a key tile's turns begin
+  std::vector<int32_t> next(map.end_of_column_tiles());
+  for (size_t of_mask = 0; of_mask < map.work.size(); of_mask += key_tiles) {
+    std::ranges::fill(next, 0);
+    for (const WorkRow& row : std::span(map.work).subspan(of_mask, key_tiles)) {
+      first[of_mask + row.row_tile] = static_cast<uint32_t>(result.turns.size());
+      for_each_row_tile(map, row, descending, [&](int32_t tile) { result.turns.push_back(next[tile]++); });
+    }
+  }
+  result.turns.resize(result.turns.size() + kTurnsAtOnce);
+  for (size_t i = 0; i < items.work.size(); ++i)
+    items.work[i].first_turn = first[i / items.per_mask() * key_tiles + items.work[i].key_tile];
+  return result;
+}
 
 BackwardSchedule schedule(CompiledMap& map, BackwardItems& items, const BackwardWalk& walk,
                           const SimulatedBy& by) {

@@ -2,16 +2,13 @@
 
 #include <algorithm>
 
+#include "base/ceil_div.h"
 #include "kernels/sm90/tuning/h200.h"
 
 namespace longspan::sm90 {
 namespace {
 
 namespace tuned = h200::backward;
-
-int64_t rounded_up(int64_t count, int64_t of) {
-  return (count + of - 1) / of;
-}
 
 // Query heads that are worked on together.
 int64_t heads_at_once(const Problem& problem, const BackwardShape& shape, const BackwardSplit& split,
@@ -26,7 +23,7 @@ int64_t heads_at_once(const Problem& problem, const BackwardShape& shape, const 
 BackwardSharing sharing_of(const Problem& problem, const BackwardShape& shape, const BackwardSplit& split,
                            int64_t key_tiles, int64_t workers) {
   const int64_t group = problem.group_size();
-  const int64_t last_heads = rounded_up(split.last_rounds * workers, std::max<int64_t>(key_tiles, 1));
+  const int64_t last_heads = ceil_div(split.last_rounds * workers, std::max<int64_t>(key_tiles, 1));
   return {
       .group = static_cast<int32_t>(group),
       .parts = split.parts,
@@ -42,10 +39,10 @@ BackwardSections sections_of(const Problem& problem, const BackwardShape& shape,
   int64_t heads = heads_at_once(problem, shape, split, workers) / problem.group_size();
   // Short items find their rows in L2 however few heads there are. Pass CTAs want many sections.
   if (shape.section_units == 0 && shape.store != BackwardStore::kOrdered && split.group_items > 0)
-    heads = rounded_up(static_cast<int64_t>(tuned::kPassMinItems * static_cast<double>(workers)), per_list);
+    heads = ceil_div(static_cast<int64_t>(tuned::kPassMinItems * static_cast<double>(workers)), per_list);
   heads = std::clamp<int64_t>(std::max<int64_t>(heads, split.kv_heads), 1, problem.heads_kv);
   const int64_t last_heads =
-      std::clamp<int64_t>(rounded_up(split.last_rounds * workers, per_list), 1, problem.heads_kv);
+      std::clamp<int64_t>(ceil_div(split.last_rounds * workers, per_list), 1, problem.heads_kv);
   return {static_cast<int32_t>(heads), static_cast<int32_t>((problem.heads_kv - last_heads) / heads)};
 }
 

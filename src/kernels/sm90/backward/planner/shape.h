@@ -15,8 +15,7 @@ enum class BackwardStore : uint8_t {
   kRegisters,  // red.add by the threads that hold it, to zeros
   kAdded,      // by TMA from shared memory, to zeros: no CTA waits
   kClaimed,    // by TMA; the first CTA to come to a tile stores its share, the others add to it
-  // By TMA in a fixed order, which makes the pass deterministic: that of key tiles (planner/turns.h) or that
-  // of a simulated run (planner/schedule.h).
+  // By TMA in a fixed order, which makes the pass deterministic (planner/schedule.h).
   kOrdered,
 };
 

@@ -89,10 +89,8 @@ double time_walk(const CompiledMap& map, std::span<const BackwardWork> items, co
   }
   const int64_t tiles = visits_of(map, some);
   if (steps > kMostOfHead || some.empty() || tiles == 0) return 0;
-  by.workers = static_cast<int32_t>(std::max<int64_t>(
-      all.workers * static_cast<int64_t>(some.size()) / static_cast<int64_t>(items.size()), 1));
-  by.kv_heads = static_cast<int32_t>(
-      std::clamp<int64_t>(kMostSimulated / std::max<int64_t>(steps, 1), 1, all.kv_heads));
+  by.workers = static_cast<int32_t>(std::max<size_t>(all.workers * some.size() / items.size(), 1));
+  by.kv_heads = static_cast<int32_t>(std::clamp<int64_t>(kMostSimulated / steps, 1, all.kv_heads));
   const int32_t last_heads = all.kv_heads - all.last_section * all.section_heads;
   by.last_section = std::max(by.kv_heads - last_heads, 0) / by.section_heads;
   return simulate(map, some, walk, by) * by.workers / static_cast<double>(tiles * by.kv_heads);

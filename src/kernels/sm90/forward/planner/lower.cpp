@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <limits>
 #include <span>
 #include <utility>
@@ -66,7 +67,7 @@ class EntryWriter {
         partials_(partials),
         out_(out),
         row_tile_(range.first_tile) {
-    out.work.resize(static_cast<size_t>(range.end_tile - range.first_tile));
+    out.work.resize(range.end_tile - range.first_tile);
     row_ = out.work.data();
   }
   // Drops the memory that is left, when all row tiles are written.
@@ -94,7 +95,7 @@ class EntryWriter {
     return out_.entries.data() + end_;
   }
   void end(const MapEntry* to, const ListSums& sums) {
-    first_ = std::exchange(end_, static_cast<size_t>(to - out_.entries.data()));
+    first_ = std::exchange(end_, to - out_.entries.data());
     sums_ = sums;
     end();
   }
@@ -144,13 +145,12 @@ class EntryWriter {
 
   // The second entry of a partial tile that has all rows.
   MapEntry known(int32_t number) {
-    while (known_.size() <= static_cast<size_t>(number))
-      known_.push_back(draw(static_cast<int32_t>(known_.size()), height_));
-    return known_[static_cast<size_t>(number)];
+    while (std::ssize(known_) <= number) known_.push_back(draw(static_cast<int32_t>(known_.size()), height_));
+    return known_[number];
   }
   MapEntry draw(int32_t number, int64_t rows) {
     const Partial& partial = partials_.partial(number);
-    return {static_cast<int32_t>(cut_of(partials_, partial, static_cast<size_t>(rows)).bits), partial.first};
+    return {static_cast<int32_t>(cut_of(partials_, partial, rows).bits), partial.first};
   }
   static ListSums sums_of(const MapEntry& second) {
     return {1, TileCut(static_cast<uint32_t>(second.column)).steps()};
@@ -182,7 +182,7 @@ void lower_range(const Mask& mask, const Tiling& tiling, SweepRange range, Forwa
 }
 
 void append(ForwardMap& out, const ForwardMap& map) {
-  const auto first_layer = static_cast<int32_t>(out.spans.size() / static_cast<size_t>(out.rows_per_tile));
+  const auto first_layer = static_cast<int32_t>(out.spans.size() / out.rows_per_tile);
   const auto first_entry = static_cast<uint32_t>(out.entries.size());
   out.spans.insert(out.spans.end(), map.spans.begin(), map.spans.end());
   out.entries.insert(out.entries.end(), map.entries.begin(), map.entries.end());
@@ -231,6 +231,7 @@ ForwardMap lower_forward(const HeadMasks& masks, TileShape shape, RowTiles row_t
       tasks.push_back({m, std::move(range)});
     map.row_tiles = std::max(map.row_tiles, static_cast<int32_t>(tiling.row_tiles()));
   }
+  const size_t per_mask = map.row_tiles;
   map.rows_per_tile = shape.rows;
   map.work.clear(), map.spans.clear();  // entries are overwritten
   map.tiles = map.steps = 0;
@@ -238,27 +239,27 @@ ForwardMap lower_forward(const HeadMasks& masks, TileShape shape, RowTiles row_t
     lower_range(masks[0], tilings[0], std::move(tasks[0].range), map);
   } else {
     std::vector<ForwardMap> maps(tasks.size());
-    parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t i, int) {
-      Task& task = tasks[static_cast<size_t>(i)];
-      lower_range(masks[task.mask], tilings[task.mask], std::move(task.range), maps[static_cast<size_t>(i)]);
+    parallel_for(tasks.size(), [&](int64_t i, int) {
+      Task& task = tasks[i];
+      lower_range(masks[task.mask], tilings[task.mask], std::move(task.range), maps[i]);
     });
     size_t entries = 0, spans = 0;
     for (const ForwardMap& one : maps) entries += one.entries.size(), spans += one.spans.size();
     check_size(entries, spans);
-    map.work.reserve(masks.size() * static_cast<size_t>(map.row_tiles));
+    map.work.reserve(masks.size() * per_mask);
     map.entries.clear();
     map.entries.reserve(entries);
     map.spans.reserve(spans);
     for (size_t i = 0; i < tasks.size(); ++i) {
-      map.work.resize(std::max(map.work.size(), tasks[i].mask * static_cast<size_t>(map.row_tiles)));
+      map.work.resize(std::max(map.work.size(), tasks[i].mask * per_mask));
       append(map, std::exchange(maps[i], {}));
     }
-    map.work.resize(masks.size() * static_cast<size_t>(map.row_tiles));
+    map.work.resize(masks.size() * per_mask);
   }
-  const auto count = static_cast<size_t>(map.row_tiles);
   for (size_t m = 0; m < masks.size(); ++m)
     sort_heaviest_first(
-        std::span(map.work).subspan(m * count, count), [](const MapRow& row) { return row.cost; }, kCosts);
+        std::span(map.work).subspan(m * per_mask, per_mask), [](const MapRow& row) { return row.cost; },
+        kCosts);
   return map;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/ceil_div.h"
 #include "kernels/sm90/tuning/h200.h"
 #include "mask/block_alignment.h"
 #include "mask/lowering/row_tile_costs.h"
@@ -94,9 +95,9 @@ WorkOrder choose_work_order(const Problem& problem, const ForwardShape& shape, c
                                           : cache_bytes / head_bytes;
   heads = std::clamp<int64_t>(heads, 1, problem.heads_kv);
   while (shape.section_heads == 0 && problem.heads_kv % heads != 0) --heads;
-  const int64_t sections = (problem.heads_kv + heads - 1) / heads;
-  order.section_units = static_cast<int32_t>((problem.heads_kv + sections - 1) / sections *
-                                             (problem.group_size() / shape.pack));
+  const int64_t sections = ceil_div(problem.heads_kv, heads);
+  order.section_units =
+      static_cast<int32_t>(ceil_div(problem.heads_kv, sections) * (problem.group_size() / shape.pack));
 
   // A row tile that takes as long as a section would delay the end if the last section began with it. So it
   // comes first, for as many last sections as together take no longer.
@@ -109,7 +110,7 @@ WorkOrder choose_work_order(const Problem& problem, const ForwardShape& shape, c
     });
     order.heavy_rows = static_cast<int32_t>(light - map.work.begin());
     if (order.heavy_rows > 0) {
-      const int64_t needed = std::min<int64_t>((map.work.front().cost * sms + all - 1) / all, order.units);
+      const int64_t needed = std::min<int64_t>(ceil_div(map.work.front().cost * sms, all), order.units);
       order.late_units = static_cast<int32_t>(order.units - (order.units - needed) / order.section_units *
                                                                 order.section_units);
     }
