@@ -9,8 +9,8 @@ namespace longspan::sm90 {
 
 int32_t CompiledMap::end_of_column_tiles() const {
   int32_t end = 0;
-  for (const DeviceRun& run : runs) end = std::max(end, first_tile(run) + tiles_of(run));
-  return end;
+  for (const DeviceRun& run : runs) end = std::max(end, run.column + tiles_of(run) * columns_per_tile);
+  return end / columns_per_tile;
 }
 
 int64_t CompiledMap::tiles(size_t first_run, size_t run_count) const {

@@ -132,11 +132,12 @@ class Arranger {
   // short ones that they would hold up, or behind them. Takes the candidate that the simulation finds
   // cheapest, but an earlier one if the difference is within the simulation's error.
   void choose_in_order(const std::vector<BackwardSplit>& splits) {
+    if (splits.size() == 1) return split_by(splits.front());
     std::vector<double> times(splits.size());
     constexpr size_t kMostCopied = size_t{4} << 20;  // bytes
-    if (splits.size() > 1 && result_.grid.map.bytes() <= kMostCopied)
+    if (result_.grid.map.bytes() <= kMostCopied)
       parallel_for(splits.size(), [&](int64_t i, int) { times[i] = Arranger(*this).time_of(splits[i]); });
-    else if (splits.size() > 1)
+    else
       for (size_t i = 0; i < splits.size(); ++i) times[i] = time_of(splits[i]);
     size_t best = 0;
     // The simulation's error is smaller by time, when it knows what lets an addition begin, and where it

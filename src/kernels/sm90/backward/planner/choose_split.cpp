@@ -248,7 +248,7 @@ BackwardColumns columns_of(const CompiledMap& map, int64_t masks) {
   columns.key_tiles = map.row_tiles;
   columns.columns.reserve(map.row_tiles);
   int32_t first = std::numeric_limits<int32_t>::max();
-  for (const DeviceRun& run : map.runs) first = std::min(first, map.first_tile(run));
+  for (const DeviceRun& run : map.runs) first = std::min(first, run.column);
   const int32_t end = map.end_of_column_tiles();
   for (const WorkRow& row : map.work) {
     if (row.runs == 0) continue;
@@ -260,7 +260,7 @@ BackwardColumns columns_of(const CompiledMap& map, int64_t masks) {
       columns.columns.push_back(
           {row.row_tile, row.tiles, row.tiles + tuned::kPartialTileCost * static_cast<double>(partial)});
     }
-    columns.begin_together += map.first_tile(runs.front()) == first;
+    columns.begin_together += runs.front().column == first;
     columns.end_together += map.first_tile(runs.back()) + tiles_of(runs.back()) == end;
   }
   for (int64_t* sum : {&columns.tiles, &columns.runs, &columns.begin_together, &columns.end_together})

@@ -35,7 +35,6 @@ class Cuts {
     }
   }
 
-  size_t count() const { return begins_.size(); }
   int64_t end(size_t segment) const { return segment + 1 < begins_.size() ? begins_[segment + 1] : tokens_; }
   // The length if each segment but the last is padded to whole tiles.
   int64_t padded() const { return tokens_ + shifts_.back(); }
@@ -55,12 +54,11 @@ class Cuts {
   std::vector<TileExtent> tiles_;
 };
 
-// Both ends of each long enough band, in the dimension that range_of returns.
-template <class RangeOf>
-std::vector<int64_t> boundaries(const Mask& mask, const RangeOf& range_of) {
+// Both ends of each long enough band, in one dimension.
+std::vector<int64_t> boundaries(const Mask& mask, Range Band::*dimension) {
   std::vector<int64_t> result;
   for (const Band& band : mask.bands())
-    if (const Range range = range_of(band); range.size() >= tuned::kEdgeMinTokens)
+    if (const Range range = band.*dimension; range.size() >= tuned::kEdgeMinTokens)
       result.insert(result.end(), {range.begin, range.end});
   return result;
 }
@@ -131,8 +129,8 @@ std::optional<CutGrid> cut(const HeadMasks& masks, TileShape shape) {
   int64_t row_tiles = 0, key_tiles = 0;
   for (const Mask& mask : masks) {
     if (mask.bands().size() > kMostBands) return std::nullopt;
-    grid.rows.emplace_back(boundaries(mask, [](const Band& b) { return b.q; }), mask.rows(), shape.columns);
-    grid.keys.emplace_back(boundaries(mask, [](const Band& b) { return b.k; }), mask.columns(), shape.rows);
+    grid.rows.emplace_back(boundaries(mask, &Band::q), mask.rows(), shape.columns);
+    grid.keys.emplace_back(boundaries(mask, &Band::k), mask.columns(), shape.rows);
     row_tiles = std::max(row_tiles, static_cast<int64_t>(grid.rows.back().tiles().size()));
     key_tiles = std::max(key_tiles, static_cast<int64_t>(grid.keys.back().tiles().size()));
   }

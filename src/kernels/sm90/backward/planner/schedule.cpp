@@ -37,12 +37,10 @@ class Simulation {
         apart_(by.streams > 1 ? tuned::kApartTicksOfStreams : tuned::kApartTicks),
         all_items_(items.per_list * by.kv_heads),
         workers_(std::min(by.workers, all_items_)),
-        row_tiles_(map.end_of_column_tiles()),
-        key_tiles_(map.row_tiles),
-        heads_(by.group),
+        rows_of_head_(map.end_of_column_tiles() * by.group),
         agenda_(workers_),
-        added_(by.kv_heads * row_tiles_ * heads_),
-        parts_(by.kv_heads * key_tiles_),
+        added_(size_t{1} * by.kv_heads * rows_of_head_),
+        parts_(size_t{1} * by.kv_heads * map.row_tiles),
         ctas_(workers_) {
     if constexpr (kRecords) lay_out();
   }
@@ -80,7 +78,7 @@ class Simulation {
     int32_t number = 0;          // of the current run
     int32_t tile = 0, left = 0;  // next row tile of the run, and how many are left
     int32_t head = 0, heads_at_once = 0;
-    size_t place = 0;  // of the item's first head in added_
+    int32_t place = 0;  // of the item's first head in added_
     uint32_t turn = 0;
     std::vector<Run> order;  // with spread visits: the runs that are left lie behind `number`
   };
@@ -103,10 +101,10 @@ class Simulation {
     result.streams = workers_;
     result.turns.resize(turns + kTurnsAtOnce);
     if (by_.spread) {
-      for (const BackwardWork& item : items_.work) {
-        first_run.push_back(static_cast<uint32_t>(runs.size()));
-        runs.resize(runs.size() + item.runs);
-      }
+      uint32_t count = 0;
+      for (const BackwardWork& item : items_.work)
+        first_run.push_back(std::exchange(count, count + item.runs));
+      runs.resize(count);
     }
     result.next.assign(all_items_, all_items_);
   }
@@ -120,7 +118,7 @@ class Simulation {
     }
     // The item's end.
     if (cta.item->heads > 0 && cta.item->heads < by_.group) {
-      int32_t& parts = parts_[cta.kv_head * key_tiles_ + cta.item->key_tile];
+      int32_t& parts = parts_[cta.kv_head * map_.row_tiles + cta.item->key_tile];
       if (parts < cta.item->part) return now + kTile / 2;
       ++parts;
       cta.item = nullptr;
@@ -151,7 +149,7 @@ class Simulation {
       return now + kTile / 2;
     }
     if constexpr (kRecords) cta.turn = first_turn[place] + result.of_head * cta.kv_head;
-    cta.place = cta.kv_head * row_tiles_ * heads_ + cta.item->first_head;
+    cta.place = cta.kv_head * rows_of_head_ + cta.item->first_head;
     cta.number = 0;
     cta.head = 0;
     cta.heads_at_once = walk_.by_rows ? cta.item->heads : 1;
@@ -169,10 +167,11 @@ class Simulation {
 
   void begin_run(Cta& cta, int32_t now) {
     const BackwardWork& item = *cta.item;
-    if (by_.spread && cta.head == 0) choose_run(cta, now);
-    const int32_t at = walk_.descending ? item.runs - 1 - cta.number : cta.number;
-    const DeviceRun& run = by_.spread ? cta.order[cta.number].run : map_.runs[item.first_run + at];
-    if (kRecords && by_.spread) runs[first_run[&item - items_.work.data()] + at] = run;
+    const bool spread = by_.spread;
+    if (spread && cta.head == 0) choose_run(cta, now);
+    const uint32_t at = walk_.descending ? item.runs - 1 - cta.number : cta.number;
+    const DeviceRun& run = spread ? cta.order[cta.number].run : map_.runs[item.first_run + at];
+    if (kRecords && spread) runs[first_run[&item - items_.work.data()] + at] = run;
     cta.left = tiles_of(run);
     cta.tile = map_.first_tile(run) + (walk_.descending ? cta.left - 1 : 0);
   }
@@ -185,7 +184,7 @@ class Simulation {
     int32_t longest = std::numeric_limits<int32_t>::max();
     const auto end = left + std::min(cta.order.end() - left, std::ptrdiff_t{tuned::kMaxRunsLookedAt});
     for (auto run = left; run != end; ++run) {
-      const int32_t last = added_[cta.place + run->tile * heads_].last;
+      const int32_t last = added_[cta.place + run->tile * by_.group].last;
       if (last < longest) longest = last, best = run;
       if (last <= now + kTile - apart_) break;
     }
@@ -193,9 +192,9 @@ class Simulation {
   }
 
   int32_t visit(Cta& cta, int32_t now) {
-    Additions* of_head = &added_[cta.place + cta.tile * heads_ + cta.head];
-    for (int32_t h = 0; h < cta.heads_at_once; ++h) {
-      Additions& rows = of_head[h];
+    int32_t at = cta.place + cta.tile * by_.group + cta.head;
+    for (int32_t h = 0; h < cta.heads_at_once; ++h, ++at) {
+      Additions& rows = added_[at];
       now = std::max(now + kTile, rows.last + hand_over_);
       rows.last = now;
       if constexpr (kRecords) result.turns[cta.turn++] = rows.count++;
@@ -214,8 +213,8 @@ class Simulation {
   const BackwardWalk& walk_;
   const SimulatedBy& by_;
   const int32_t hand_over_, apart_;
-  const int32_t all_items_, workers_;           // no more workers than items
-  const size_t row_tiles_, key_tiles_, heads_;  // heads of a group
+  const int32_t all_items_, workers_;  // no more workers than items
+  const int32_t rows_of_head_;         // row tiles of a KV head's query heads; 32 bits number those of all
   plan::Agenda agenda_;
   int32_t taken_ = 0;
   std::vector<Additions> added_;  // [kv_heads, row tiles, group]
