@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 from program import run
-from simulated import CAUSAL, EIGHT, FOUR, FOUR_HYBRIDS, H200, NODES, ROOT, STRATEGIES, simulate
+from simulated import CAUSAL, EIGHT, EIGHT_LEFT, FOUR, FOUR_HYBRIDS, H200, NODES, ROOT, STRATEGIES, simulate
 
 MEAN, LARGEST = 0.03, 0.10  # errors that predictions for several GPUs may have, but for the cases that a test names
 
@@ -79,32 +79,41 @@ class EightGpusTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        *cls.cases, cls.summary = simulate("--machine", H200, "--against", *EIGHT)
+        *cls.cases, cls.summary = simulate("--machine", H200, "--against", EIGHT)
 
     def test_errors_on_eight_gpus(self):
         errors = self.summary["errors"]["all"]["several ranks"]
-        self.assertEqual(errors["cases"], 101)
+        self.assertEqual(errors["cases"], 85)
         large = {(case["case"]["strategy"], case["case"]["mask"], case["case"]["direction"]) for case in self.cases if case["error"] > LARGEST}
-        # `balanced` waits for many copies, or for large ones (equal heads).
-        self.assertLessEqual(large, {("balanced", "causal_document", "forward"), ("balanced", "causal", "forward")})
-        self.assertLessEqual(errors["largest"], 0.255)
+        # `balanced` waits for many copies.
+        self.assertLessEqual(large, {("balanced", "causal_document", "forward"), ("balanced", "full_document", "forward")})
+        self.assertLessEqual(errors["largest"], 0.265)
         others = [case["error"] for case in self.cases if case["error"] <= LARGEST]
         self.assertLessEqual(sum(others) / len(others), MEAN)
-        self.assertLessEqual(errors["mean"], 0.034)
+        self.assertLessEqual(errors["mean"], 0.032)
+
+    def test_errors_on_eight_gpus_of_another_host(self):
+        *cases, summary = simulate("--machine", H200, "--against", EIGHT_LEFT)
+        self.assertEqual(summary["errors"]["all"]["several ranks"]["cases"], 28)
+        large = {(case["case"]["strategy"], case["case"]["mask"], case["case"]["heads_kv"], case["case"]["direction"])
+                 for case in cases if case["error"] > LARGEST}
+        # `balanced` waits for many copies, and for the large ones of equal heads.
+        self.assertLessEqual(large, {("balanced", "causal_document", 8, "forward"), ("balanced", "causal", 64, "forward")})
+        self.assertLessEqual(summary["errors"]["all"]["several ranks"]["mean"], 0.046)
 
     def test_bytes_of_buffers_on_eight_gpus(self):
         held = self.summary["errors"]["memory"]["held"]
-        self.assertEqual(held["cases"], 101)
+        self.assertEqual(held["cases"], 85)
         self.assertLessEqual(held["largest"], 0.005)
 
     def test_what_the_choice_of_a_strategy_loses_on_eight_gpus(self):
         choices = self.summary["choices"]
-        self.assertEqual(len(choices), 20)
+        self.assertEqual(len(choices), 16)
         self.assertLessEqual(sum(choice["regret"] for choice in choices) / len(choices), 0.015)
         large = [choice for choice in choices if choice["regret"] > 0.05]
         # `balanced` was chosen for documents, forward, where its copies are predicted to be hidden.
         self.assertLessEqual({re.match(r"sm90 (\w+ \d+K).*(forward|backward)", choice["problem"]).groups() for choice in large},
-                             {("causal_document 64K", "forward")})
+                             {("causal_document 64K", "forward"), ("full_document 64K", "forward")})
         self.assertLessEqual(max(choice["regret"] for choice in choices), 0.12)
 
 

@@ -10,7 +10,8 @@ H200 = str(ROOT / "data" / "machines" / "h200.json")
 NODES = str(ROOT / "data" / "machines" / "hgx-h100.json")
 FOUR = str(ROOT / "results" / "nvidia-h200-x4" / "2026-11-26-cp.jsonl")
 FOUR_HYBRIDS = str(ROOT / "results" / "nvidia-h200-x4" / "2026-11-26-cp-hybrids.jsonl")
-EIGHT = [str(ROOT / "results" / "nvidia-h200-x8" / name) for name in ("2026-11-26-cp.jsonl", "2026-11-26-cp-left.jsonl")]
+EIGHT = str(ROOT / "results" / "nvidia-h200-x8" / "2026-11-26-cp.jsonl")
+EIGHT_LEFT = str(ROOT / "results" / "nvidia-h200-x8" / "2026-11-26-cp-left.jsonl")
 STRATEGIES = ["ulysses", "ring-p2p", "ring-allgather", "usp", "loongtrain", "balanced"]
 CAUSAL = ["--mask", "causal", "--seqlen", "32K"]
 
