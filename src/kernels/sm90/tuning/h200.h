@@ -153,13 +153,13 @@ inline constexpr double kDrift = 0.01, kSpilled = 0.19, kRowsInL2 = 7.5e6;
 inline constexpr int64_t kOrderedBandMaxTiles = 160, kOrderedDocumentsMaxTiles = 640,
                          kOrderedDocumentsTiles = 160;
 inline constexpr int kOrderedLastRounds = 4;
+inline constexpr int64_t kOrderedItemsOfQueue = 4, kOrderedMinHeads = 2;
 // Long masks: KV heads that are worked on together, and items for each CTA, at most. Elements of q that each
 // half of L2 holds beside do and dq, and what a visit to rows that it does not hold costs, in tiles (version
 // 56).
 inline constexpr int kOrderedLongHeads = 2;
 inline constexpr double kOrderedMostRounds = 32;
 inline constexpr double kReusedRows = 3.75e6, kMissedRows = 0.4;
-inline constexpr int64_t kOrderedItemsOfQueue = 4, kOrderedMinHeads = 2;
 // Runs of a mean key tile from which an order of visits by time has a choice (version 40).
 inline constexpr int64_t kOrderedMinRuns = 5;
 
