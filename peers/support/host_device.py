@@ -70,7 +70,7 @@ class Host:
     def memory_message(self, text):
         return f"out of memory ({text})"
 
-    def times(self, work, cold, count):
+    def times(self, work, cold, count, first=None):
         """Takes at most `count` samples, with the caches filled with other data before each."""
         times_s = []
         begin_s = time.perf_counter()

@@ -98,5 +98,5 @@ class PaddleDevice:
         asked = re.search(r"Cannot allocate ([0-9.]+)(GB|MB|KB)", text)
         return f"out of memory (needs {asked.group(1)} {asked.group(2)})" if asked else "out of memory"
 
-    def times(self, work, cold, count):
-        return self.rows.times(work, cold, count)
+    def times(self, work, cold, count, first=None):
+        return self.rows.times(work, cold, count, first)

@@ -1,5 +1,6 @@
 """The GPU through PyTorch: the runner's tensors, time, memory."""
 
+import ctypes
 import re
 
 import torch
@@ -50,6 +51,13 @@ class Tensors:
             target.copy_(result.reshape(target.shape))
 
 
+def _blocking_stream():
+    """A stream on which work for the default stream cannot be missed by a capture: it is an error there. PyTorch's own are not so."""
+    handle = ctypes.c_void_p()
+    torch.cuda.check_error(torch.cuda.cudart().cudaStreamCreate(ctypes.addressof(handle)))
+    return torch.cuda.ExternalStream(handle.value)
+
+
 class TorchDevice:
     def __init__(self, index, flush_bytes):
         if not torch.cuda.is_available():
@@ -59,15 +67,16 @@ class TorchDevice:
         self.torch_device = torch.device("cuda", index)
         self.flush = torch.empty(flush_bytes, dtype=torch.uint8, device=self.torch_device)
         self.memory = SharedMemory()
+        self.recording = _blocking_stream()
         self.rows = RowTimer(
             lambda: torch.cuda.Event(enable_timing=True), self.flush.zero_,
-            lambda time_s: torch.cuda._sleep(int(time_s * CYCLES_PER_S)))
+            lambda time_s: torch.cuda._sleep(int(time_s * CYCLES_PER_S)), self.capture)
 
     def begin_case(self):
         self.synchronize()
         self.memory.close()
-        torch.cuda.empty_cache()
         self.forget_times()
+        torch.cuda.empty_cache()
 
     def forget_times(self):
         self.rows.forget()
@@ -89,6 +98,7 @@ class TorchDevice:
 
     def open_tensors(self, specs):
         self.synchronize()
+        self.rows.forget_recorded()
         self.memory.close()
         return Tensors(specs, self.torch_device, self.memory)
 
@@ -99,5 +109,30 @@ class TorchDevice:
         needs = f"needs {asked.group(1)} {asked.group(2)}, " if asked else ""
         return f"out of memory ({needs}{free / 2**30:.2f} GiB free)"
 
-    def times(self, work, cold, count):
-        return self.rows.times(work, cold, count)
+    def times(self, work, cold, count, first=None):
+        return self.rows.times(work, cold, count, first)
+
+    def capture(self, work, first, cold, count):
+        """A row of samples as a CUDA graph: see support/rows.py."""
+        events = [[torch.cuda.Event(enable_timing=True, external=True) for _ in range(2)] for _ in range(count)]
+        self.recording.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.recording):
+            if first is not None:
+                first()
+            work()  # what a stream needs, libraries get on its first use
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=self.recording):
+            for begin, end in events:
+                if cold:
+                    self.flush.zero_()
+                begin.record()
+                work()
+                end.record()
+
+        def replay():
+            graph.replay()
+            torch.cuda.current_stream().synchronize()
+            return [begin.elapsed_time(end) * 1e-3 for begin, end in events]
+
+        replay()  # the first one also loads the graph onto the device
+        return replay

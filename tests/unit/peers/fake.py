@@ -89,7 +89,7 @@ class Device:
     def memory_message(self, text):
         return f"out of memory ({text})"
 
-    def times(self, work, cold, count):
+    def times(self, work, cold, count, first=None):
         begin = time.perf_counter()
         work()
         return [time.perf_counter() - begin]

@@ -3,6 +3,8 @@
 
 usage: rows_test.py PEERS
 """
+import contextlib
+import io
 import sys
 import unittest
 
@@ -42,11 +44,12 @@ class Device:
 
 
 class Rows(unittest.TestCase):
-    def timer(self, launch_s, work_s):
+    def timer(self, launch_s, work_s, capture=None):
         device = Device(launch_s, work_s)
         rows.time = device  # for perf_counter
         timer = rows.RowTimer(
-            device.new_event, lambda: device.queue("flush", 50e-6), lambda time_s: device.queue("delay", time_s))
+            device.new_event, lambda: device.queue("flush", 50e-6), lambda time_s: device.queue("delay", time_s),
+            capture and (lambda *row: capture(device, *row)))
         return device, timer
 
     def test_long_work_hides_its_launches_behind_the_work_before(self):
@@ -66,6 +69,55 @@ class Rows(unittest.TestCase):
         self.assertEqual(len(times_s), 5)  # a millisecond of launching
         for time_s in times_s:
             self.assertAlmostEqual(time_s, 30e-6, delta=1e-9)
+
+    def test_short_work_is_recorded_once_and_replayed(self):
+        recorded = []
+
+        def capture(device, work, first, cold, count):
+            recorded.append((first, cold, count))
+            return lambda: [device.work_s] * count
+
+        device, timer = self.timer(launch_s=200e-6, work_s=30e-6, capture=capture)
+        forward = lambda: self.fail("the forward pass belongs to what is recorded")
+        timer.times(device.work, True, 1, forward)
+        work = device.work
+        for count, expected in ((20, 20), (39, 20), (7, 7), (64, 64), (64, 64)):
+            self.assertEqual(timer.times(work, True, count, forward), [30e-6] * expected)
+        self.assertEqual(recorded, [(forward, True, 20), (forward, True, 64)])
+        timer.times(work, False, 64, forward)
+        timer.times(lambda: device.work(), False, 64, forward)  # the same kernel on other tensors
+        timer.forget_recorded()
+        timer.times(work, False, 1, forward)
+        self.assertEqual(recorded[2:], [(forward, False, 64)] * 2 + [(forward, False, 1)])
+        self.assertNotIn("delay", device.log)
+
+    def test_long_work_is_not_recorded(self):
+        device, timer = self.timer(200e-6, 5e-3, lambda *row: self.fail("its launches hide"))
+        timer.times(device.work, True, 1)
+        self.assertEqual(len(timer.times(device.work, True, 10)), 10)
+
+    def test_work_that_cannot_be_recorded_waits_behind_a_delay(self):
+        tried, order = [], []
+
+        def capture(device, work, first, cold, count):
+            tried.append(count)
+            raise RuntimeError("the stream is capturing")
+
+        device, timer = self.timer(launch_s=200e-6, work_s=30e-6, capture=capture)
+        forward = lambda: order.append(len(device.log))
+        timer.times(device.work, True, 1, forward)
+        launched = len(device.log)
+        with contextlib.redirect_stderr(io.StringIO()) as log:
+            for _ in range(2):
+                self.assertLessEqual(len(timer.times(device.work, True, 64, forward)), 5)
+        self.assertEqual(tried, [64])
+        self.assertEqual(order, [launched])  # once more, before what is launched from here on
+        self.assertIn("the stream is capturing", log.getvalue())
+        timer.forget()
+        timer.times(device.work, True, 1)
+        with contextlib.redirect_stderr(io.StringIO()):
+            timer.times(device.work, True, 64)
+        self.assertEqual(tried, [64, 64])
 
     def test_a_warm_cache_is_left_alone(self):
         device, timer = self.timer(launch_s=10e-6, work_s=1e-3)
