@@ -14,6 +14,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 import unittest
 
 PEERS = pathlib.Path(__file__).resolve().parents[3] / "peers"
@@ -264,6 +265,11 @@ class Worker(unittest.TestCase):
                 self.assertTrue(answer["ok"], answer)
                 self.assertTrue(1 <= len(answer["times_s"]) <= count, answer)
                 self.assertTrue(all(1e-6 < time_s < 1e-2 for time_s in answer["times_s"]), answer)
+            for name in ("o", "lse") if direction == "forward" else ("dq", "dk", "dv"):
+                shared[name][0].fill_(math.nan)
+            torch.cuda.synchronize()
+            answer = self.ask(op="time", id=1, direction=direction, cold=True, count=1, store=True)
+            self.assertTrue(answer["ok"], answer)
         expected = by_definition(q, k, v, dout, condition.cuda(), problem["scale"])
         for name in ("o", "lse", "dq", "dk", "dv"):
             self.assertLess(error_of(shared[name][0], expected[name]), 1.2e-2, name)
@@ -282,6 +288,51 @@ class Worker(unittest.TestCase):
         self.start("no-such-adapter")
         answer = json.loads(self.answers.readline())
         self.assertEqual(answer, {"ok": False, "kind": "unsupported", "reason": "no module no_such_adapter"})
+
+
+@unittest.skipIf(REASON, REASON)
+class Recorded(unittest.TestCase):
+    """Rows of work whose launches are slow: a sleeping host and a short kernel."""
+
+    def setUp(self):
+        from support.torch_device import TorchDevice
+
+        self.device = TorchDevice(0, 1 << 20)
+        self.x = torch.ones(1 << 24, device="cuda")
+
+    def slowly(self, work):
+        time.sleep(2e-3)
+        return work()
+
+    def rows_of(self, work):
+        self.device.times(lambda: self.slowly(work), True, 1)
+        call = lambda: self.slowly(work)
+        return [self.device.times(call, True, 16) for _ in range(2)]
+
+    def test_its_times_are_those_of_the_kernel(self):
+        rows = self.rows_of(lambda: self.x.add_(1))
+        self.assertEqual([len(row) for row in rows], [16, 16])
+        self.assertIsNotNone(self.device.rows.recorded)
+        self.assertTrue(all(5e-6 < time_s < 1e-3 for row in rows for time_s in row), rows)
+        torch.cuda.synchronize()
+        # One launched sample, one call before the recording, a replay to load it and two rows; but recording alone runs nothing.
+        self.assertTrue(torch.equal(self.x, torch.full_like(self.x, 1 + 1 + 1 + 3 * 16)))
+
+    def check_launched(self, work):
+        rows = self.rows_of(work)
+        self.assertEqual([len(row) for row in rows], [1, 1])
+        self.assertIsNone(self.device.rows.recorded)
+        self.assertTrue(torch.isfinite(self.x * 2).all())  # the device is as usable as before
+
+    def test_work_that_waits_for_the_device_is_launched(self):
+        self.check_launched(lambda: self.x.sum().item())
+
+    def test_work_beside_the_stream_is_launched(self):
+        def beside():
+            with torch.cuda.stream(torch.cuda.default_stream()):
+                self.x.add_(1)
+
+        self.check_launched(beside)
 
 
 if __name__ == "__main__":
