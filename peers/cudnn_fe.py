@@ -91,6 +91,7 @@ class Graph:
     def __call__(self, inputs, outputs):
         workspace = torch.empty(self.workspace_bytes, dtype=torch.uint8, device=outputs[0].device)
         tensors = dict(zip(self.inputs, inputs, strict=True)) | dict(zip(self.outputs, outputs, strict=True))
+        cudnn.set_stream(handle=self.handle, stream=torch.cuda.current_stream().cuda_stream)
         self.graph.execute(tensors, workspace, handle=self.handle)
 
 
@@ -138,7 +139,6 @@ class Adapter(Peer):
         """The graphs of both passes, compiled once per case."""
         if self.handle is None:
             self.handle = cudnn.create_handle()
-            cudnn.set_stream(handle=self.handle, stream=torch.cuda.current_stream().cuda_stream)
         made = []
         for forward in (True, False) if problem.backward else (True,):
             key = (repr(problem), bounds, documents, longest, forward)
