@@ -11,13 +11,10 @@
 #include <boost/context/fixedsize_stack.hpp>
 #include <fmt/format.h>
 
-// The sanitizers must be told of a change of stacks.
+// The address sanitizer must be told of a change of stacks.
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
-#endif
-#if defined(__SANITIZE_THREAD__)
-#include <sanitizer/tsan_interface.h>
 #endif
 
 namespace longspan::portable {
@@ -129,9 +126,6 @@ class Block {
   const void* scheduler_bottom_ = nullptr;
   size_t scheduler_bytes_ = 0;
 #endif
-#if defined(__SANITIZE_THREAD__)
-  void* scheduler_tsan_ = nullptr;
-#endif
 };
 
 thread_local Block* running = nullptr;
@@ -142,9 +136,6 @@ void Block::yield() {
 #if defined(__SANITIZE_ADDRESS__)
   void* fake = nullptr;
   __sanitizer_start_switch_fiber(&fake, scheduler_bottom_, scheduler_bytes_);
-#endif
-#if defined(__SANITIZE_THREAD__)
-  __tsan_switch_to_fiber(scheduler_tsan_, __tsan_switch_to_fiber_no_sync);
 #endif
   scheduler_ = std::move(scheduler_).resume();
 #if defined(__SANITIZE_ADDRESS__)
@@ -159,11 +150,6 @@ void Block::run() {
   running = this;
 #if defined(__SANITIZE_ADDRESS__)  // a block that failed leaves the marks of its frames
   for (const Stack& stack : stacks) ASAN_UNPOISON_MEMORY_REGION(stack.get(), kStackBytes);
-#endif
-#if defined(__SANITIZE_THREAD__)
-  scheduler_tsan_ = __tsan_get_current_fiber();
-  std::vector<void*> tsan(threads_.size());
-  for (void*& one : tsan) one = __tsan_create_fiber(0);
 #endif
 
   // A fixed allocator that neither allocates nor frees: the stacks are used again by the next block.
@@ -196,9 +182,6 @@ void Block::run() {
 #if defined(__SANITIZE_ADDRESS__)
       __sanitizer_start_switch_fiber(nullptr, scheduler_bottom_, scheduler_bytes_);
 #endif
-#if defined(__SANITIZE_THREAD__)
-      __tsan_switch_to_fiber(scheduler_tsan_, __tsan_switch_to_fiber_no_sync);
-#endif
       return std::move(scheduler_);
     });
   }
@@ -210,9 +193,6 @@ void Block::run() {
       now_ = &threads_[t];
 #if defined(__SANITIZE_ADDRESS__)
       __sanitizer_start_switch_fiber(&scheduler_stack_, stacks[t].get(), kStackBytes);
-#endif
-#if defined(__SANITIZE_THREAD__)
-      __tsan_switch_to_fiber(tsan[t], __tsan_switch_to_fiber_no_sync);
 #endif
       fibers[t] = std::move(fibers[t]).resume();
 #if defined(__SANITIZE_ADDRESS__)
@@ -230,9 +210,6 @@ void Block::run() {
   static auto* const abandoned = new std::vector<fiber>;
   for (fiber& one : fibers)
     if (one) abandoned->push_back(std::move(one));
-#if defined(__SANITIZE_THREAD__)
-  for (void* one : tsan) __tsan_destroy_fiber(one);
-#endif
   if (failure_ != nullptr) std::rethrow_exception(failure_);
 }
 
