@@ -1,7 +1,7 @@
 """Samples in a row, for any framework, by the rule of longspan's own stopwatch: docs/reference/metrics.md, "On a GPU"."""
 
+import sys
 import time
-import traceback
 
 QUEUED_S = 1e-3  # the most launch time to hide behind a delay: more would fill the driver's queue
 LONGEST_DELAY_S = 0.1
@@ -48,8 +48,8 @@ class RowTimer:
         try:
             self.recorded = (work, cold, count, self.capture(work, first, cold, count))
             return self.recorded[3]
-        except Exception:  # whatever a framework raises where its work waits for the device, or launches beside the stream
-            traceback.print_exc()
+        except Exception as error:  # whatever a framework raises where its work waits for the device, or launches beside the stream
+            print("rows are launched, as a CUDA graph cannot record them:", " ".join(str(error).split())[:300], file=sys.stderr)
             self.can_record = False
             if first is not None:
                 first()  # again, on the stream of the launches that follow
