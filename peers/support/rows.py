@@ -28,8 +28,8 @@ class RowTimer:
 
     def times(self, work, cold, count, first=None):
         """Takes at most `count` samples. The L2 is emptied before each, and events surround the work. There is no pause between
-        samples, so the device stays loaded. Launches are hidden behind the previous work. If launching takes longer than the work, the
-        row is recorded as a graph and replayed, or else all launches hide together behind a delay, at which the device rests.
+        samples, so the device stays loaded. Launches are hidden behind the previous work. If launching takes longer than half of
+        the work, the row is recorded as a graph and replayed, or else all launches hide together behind a delay, at which the device rests.
         first: what must have run before `work`, as a forward pass before its backward pass; the same `work` sees the same tensors."""
         if self.launch_s and not self.hides() and self.can_record:
             replay = self.record(work, first, cold, count)
