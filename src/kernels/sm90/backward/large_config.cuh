@@ -18,8 +18,11 @@ struct LargeBackwardConfig {
   static constexpr int kStreams = 1, kConsumers = 2, kWarpgroups = 2;
   static constexpr BackwardStore kStore = kStoreT;
   static constexpr bool kOrdered = kStore == BackwardStore::kOrdered, kKeepsTurns = kOrdered;
+  // TMA adds dq from the rows of do and q that its tile has done with: a warpgroup's share is as large. At
+  // 192/128 it is larger, and threads add it from registers; so they do in turns, which the rows would await.
+  static constexpr bool kBulk = kStore == BackwardStore::kAdded;
   static constexpr bool kInAnyOrder = !kOrdered;
-  static constexpr bool kScheduled = false, kPasses = false, kClaimed = false, kBulk = false;
+  static constexpr bool kScheduled = false, kPasses = false, kClaimed = false;
   static constexpr bool kSpansArrive = true;
   // q and do of an item's first tile are loaded while K and V of the item before are still in use.
   static constexpr bool kRowsFirst = true;
@@ -35,9 +38,6 @@ struct LargeBackwardConfig {
 
   // dq^T is computed in products of 64 of head_dim: the first ones by the first warpgroup.
   static constexpr int kDqOfFirst = (kPanels + 1) / 2, kDqOfSecond = kPanels - kDqOfFirst;
-  // dq's product comes before dv's or dk's, and is added under it. At head_dim 256 that is no gain, and a
-  // loss in long masks: docs/lab/2026-11-sm90-backward.md, version 52.
-  static constexpr bool kDqFirst = kHeadDim < 256;
 
   static constexpr int kThreads = 128 * (1 + kConsumers);
   static constexpr int kProducerRegisters = 24, kConsumerRegisters = 240;
@@ -46,7 +46,11 @@ struct LargeBackwardConfig {
                 "more registers than a CTA has");
   static_assert(kHeadDim % kPanelColumns == 0 && kHeadDimV % kPanelColumns == 0,
                 "head_dim must be a multiple of 64");
-  static_assert(kStore == BackwardStore::kRegisters || kOrdered, "threads add dq from registers");
+  static_assert(kBulk || kOrdered || kStore == BackwardStore::kRegisters,
+                "dq is added by TMA, or from registers");
+  static_assert(!kBulk || (kDqOfFirst * 64 * kRows * sizeof(float) == kDoBytes &&
+                           kDqOfSecond * 64 * kRows * sizeof(float) == kQBytes && kQStages == kDoStages),
+                "a share of dq takes the place of a tile's rows, and both rings are as long");
 };
 
 template <class Element, int kHeadDim, int kHeadDimV, BackwardStore kStore>
@@ -72,8 +76,9 @@ struct BackwardStreamState<LargeBackwardConfig<Element, kHeadDim, kHeadDimV, kSt
   Mbarrier k_full, k_empty, v_full, v_empty;
   Mbarrier p_full[C::kPBuffers], p_empty[C::kPBuffers];
   Mbarrier ds_full[C::kDsBuffers], ds_empty[C::kDsBuffers];
-  int32_t arrived[C::kWarpgroups];  // items of these keys that arrived before this one
-  // The turn of a tile of dq, which has come; and that a warpgroup's share has been added.
+  Mbarrier dq_full[C::kWarpgroups][C::kQStages];  // C::kBulk: a share of dq is in the rows' place
+  int32_t arrived[C::kWarpgroups];                // items of these keys that arrived before this one
+  // C::kKeepsTurns: the turn of a tile of dq, which has come; and that a warpgroup's share has been added.
   int32_t turn[C::kWarpgroups];
   Mbarrier turn_come[C::kWarpgroups], dq_added[C::kWarpgroups];
 };

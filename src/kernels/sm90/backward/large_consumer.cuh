@@ -114,6 +114,22 @@ class LargeConsumer {
     for (int i = 0; i < kCount; ++i) pin_registers(dq[i]);
   }
 
+  // Leaves dq, laid out as threads hold it, to the send warp: in place of rows that nobody needs any more.
+  template <int kCount>
+  __device__ __forceinline__ void stage_dq(const float (&dq)[kCount][kScores], uint8_t* rows,
+                                           Mbarrier& full) {
+    meet_in_warpgroup();  // all four warps are done with the rows
+    const uint32_t address = shared_address(rows) + (warp_ * 16 * C::kRows + lane_ * 4) * sizeof(float);
+#pragma unroll
+    for (int j = 0; j < kCount; ++j)
+#pragma unroll
+      for (int i = 0; i < kScores / 4; ++i)
+        st_shared_v4(address + (j * 64 * C::kRows + i * 128) * sizeof(float), dq[j][4 * i], dq[j][4 * i + 1],
+                     dq[j][4 * i + 2], dq[j][4 * i + 3]);
+    fence_proxy_async();
+    release(full);
+  }
+
   // Adds panels of dq to their sums, laid out as threads hold them. `number` counts this CTA's tiles.
   template <int kFirst, int kCount>
   __device__ __forceinline__ void add_dq(const float (&dq)[kCount][kScores], int dq_tile, uint32_t number) {
@@ -275,14 +291,11 @@ class ScoreConsumer : LargeConsumer<C> {
         before = dq_tile;
       }
       float dq[C::kDqOfFirst][kScores];
-      wait_ds();
-      this->template issue_dq<0>(dq, ds_buffer());
+      issue_dq(dq);
       wgmma_wait_group<0>();
-      this->pin_dq(dq);
-      this->release(state_.ds_empty[ds_buffer()]);
+      finish_dq(dq, before);
       this->release(state_.k_empty);
       ++item_;
-      this->template add_dq<0>(dq, before, tile_ - 1);
       this->template write_gradient<C::kHeadDimV>(dv, 1.0f, params_.dv, C::kKeys * C::kHeadDim, place);
       note = this->wait_q();
     }
@@ -309,38 +322,38 @@ class ScoreConsumer : LargeConsumer<C> {
     hand_over(p);
     this->wait_do();
     float dq[C::kDqOfFirst][kScores];
-    const auto issue_dq = [&] {
-      wait_ds();
-      this->template issue_dq<0>(dq, ds_buffer());
-    };
-    const auto finish_dq = [&] {
-      this->pin_dq(dq);
-      this->release(state_.ds_empty[ds_buffer()]);
-      this->template add_dq<0>(dq, before, tile_ - 1);
-    };
-    if constexpr (kHasBefore && C::kDqFirst) issue_dq();
+    if constexpr (kHasBefore) issue_dq(dq);
     this->template weighted_rows<C::kHeadDimV>(dv, p, memory_.dout[do_.slot], kHasBefore ? 1 : 0);
-    if constexpr (kHasBefore && !C::kDqFirst) issue_dq();
-    if constexpr (kHasBefore) wgmma_wait_group<1>();
-    if constexpr (kHasBefore && C::kDqFirst) finish_dq();
-    if constexpr (!kHasBefore || C::kDqFirst) wgmma_wait_group<0>();
+    if constexpr (kHasBefore) {  // leaves under dv's product
+      wgmma_wait_group<1>();
+      finish_dq(dq, before);
+    }
+    wgmma_wait_group<0>();
     pin_registers(dv);
     pin_registers(p);
-    this->release(state_.do_empty[do_.slot]);
-    if constexpr (kHasBefore && !C::kDqFirst) {
-      wgmma_wait_group<0>();
-      finish_dq();
-    }
+    if constexpr (!C::kBulk) this->release(state_.do_empty[do_.slot]);
     do_.advance();
     ++tile_;
     return note.flags & kItemEnds ? note : this->wait_q();
   }
 
-  // ds of the last finished tile.
-  __device__ __forceinline__ int ds_buffer() const { return (tile_ - 1) % C::kDsBuffers; }
-  __device__ __forceinline__ void wait_ds() {
+  // dq of the last finished tile.
+  __device__ __forceinline__ void issue_dq(float (&dq)[C::kDqOfFirst][kScores]) {
     mbarrier_wait(state_.ds_full[ds_buffer()], (tile_ - 1) / C::kDsBuffers % 2);
+    Base::template issue_dq<0>(dq, ds_buffer());
   }
+  // Its ds was there, so the other warpgroup has done with its rows of do, too.
+  __device__ __forceinline__ void finish_dq(float (&dq)[C::kDqOfFirst][kScores], int dq_tile) {
+    this->pin_dq(dq);
+    this->release(state_.ds_empty[ds_buffer()]);
+    if constexpr (C::kBulk) {
+      const int slot = (do_.slot + C::kDoStages - 1) % C::kDoStages;
+      this->stage_dq(dq, memory_.dout[slot], state_.dq_full[0][slot]);
+    } else {
+      this->template add_dq<0>(dq, dq_tile, tile_ - 1);
+    }
+  }
+  __device__ __forceinline__ int ds_buffer() const { return (tile_ - 1) % C::kDsBuffers; }
 
   // To the same thread of the other warpgroup: each lane arrives for itself.
   __device__ __forceinline__ void hand_over(const uint32_t (&p)[kSteps][4]) {
@@ -434,22 +447,28 @@ class DifferenceConsumer : LargeConsumer<C> {
       this->pin_dq(dq);
       this->release(state_.ds_empty[buffer]);
       if (ends) this->release(state_.k_empty), ++item_;
-      this->template add_dq<C::kDqOfFirst>(dq, dq_tile, tile_);
     };
-    if constexpr (C::kDqFirst) issue_dq();
-    this->template weighted_rows<C::kHeadDim>(dk, ds, memory_.q[slot], accumulate);
-    if constexpr (!C::kDqFirst) issue_dq();
-    wgmma_wait_group<1>();
-    if constexpr (C::kDqFirst) {
-      finish_dq();
-      wgmma_wait_group<0>();
-    }
-    pin_registers(dk);
-    pin_registers(ds);
-    this->release_q(slot);
-    if constexpr (!C::kDqFirst) {
+    const auto finish_dk = [&] {
+      pin_registers(dk);
+      pin_registers(ds);
+      this->release_q(slot);
+    };
+    if constexpr (C::kBulk) {  // dq takes the place of q, which dk needs
+      this->template weighted_rows<C::kHeadDim>(dk, ds, memory_.q[slot], accumulate);
+      issue_dq();
+      wgmma_wait_group<1>();
+      finish_dk();
       wgmma_wait_group<0>();
       finish_dq();
+      this->stage_dq(dq, memory_.q[slot], state_.dq_full[1][slot]);
+    } else {  // dq is added under dk's product
+      issue_dq();
+      this->template weighted_rows<C::kHeadDim>(dk, ds, memory_.q[slot], accumulate);
+      wgmma_wait_group<1>();
+      finish_dq();
+      this->template add_dq<C::kDqOfFirst>(dq, dq_tile, tile_);
+      wgmma_wait_group<0>();
+      finish_dk();
     }
     ++tile_;
     q_.advance();

@@ -36,11 +36,12 @@ __device__ void init_large_barriers(BackwardStreamState<C>& state) {
   constexpr int kWarps = 4;  // of a warpgroup
   for (int i = 0; i < C::kQStages; ++i) {
     mbarrier_init(state.q_full[i], 1);
-    mbarrier_init(state.q_empty[i], 32 * (2 * kWarps + (C::kKeepsTurns ? C::kWarpgroups : 0)));
+    mbarrier_init(state.q_empty[i], 32 * (2 * kWarps + (C::kKeepsTurns ? C::kWarpgroups : 0)) +
+                                        (C::kBulk ? C::kWarpgroups : 0));
   }
   for (int i = 0; i < C::kDoStages; ++i) {
     mbarrier_init(state.do_full[i], 1);
-    mbarrier_init(state.do_empty[i], 2 * kWarps);
+    mbarrier_init(state.do_empty[i], C::kBulk ? kWarps + 1 : 2 * kWarps);
   }
   mbarrier_init(state.k_full, 1);
   mbarrier_init(state.k_empty, 2 * kWarps);
@@ -55,6 +56,7 @@ __device__ void init_large_barriers(BackwardStreamState<C>& state) {
     mbarrier_init(state.ds_empty[i], 2 * kWarps);
   }
   for (int i = 0; i < C::kWarpgroups; ++i) {
+    for (int j = 0; j < C::kQStages; ++j) mbarrier_init(state.dq_full[i][j], kWarps);
     mbarrier_init(state.turn_come[i], 1);
     mbarrier_init(state.dq_added[i], kWarps);
   }
@@ -87,6 +89,8 @@ __global__ void __launch_bounds__(C::kThreads, 1)
       BackwardLoader<C>(params, shared.memory, shared.state, lane).run(blockIdx.x, gridDim.x);
     else if (C::kKeepsTurns && warp <= C::kWarpgroups)
       keep_turns<C>(params, shared.state, lane, warp - 1);
+    else if (C::kBulk && warp <= C::kWarpgroups && lane == 0)
+      send_share_of_dq<C>(params, shared.memory, shared.state, warp - 1);
   } else {
     setmaxnreg_inc<C::kConsumerRegisters>();
     if (warpgroup == 1)

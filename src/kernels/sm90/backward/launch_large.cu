@@ -17,16 +17,6 @@ void start(const BackwardParams& params, const Device& device, cudaStream_t stre
   start_backward<C>(sm90_backward_large<C>, kSharedBytes, params, device, stream);
 }
 
-template <class Element, BackwardStore kStore>
-void start_for(int64_t head_dim, int64_t head_dim_v, const BackwardParams& params, const Device& device,
-               cudaStream_t stream) {
-  if (head_dim == 192 && head_dim_v == 128)
-    return start<LargeBackwardConfig<Element, 192, 128, kStore>>(params, device, stream);
-  if (head_dim == 256 && head_dim_v == 256)
-    return start<LargeBackwardConfig<Element, 256, 256, kStore>>(params, device, stream);
-  LONGSPAN_CHECK(false, "no instance of the backward kernel has head_dim {} and {}", head_dim, head_dim_v);
-}
-
 template <class Element>
 void start_for(const Problem& problem, const BackwardShape& shape, const BackwardParams& params,
                const Device& device, cudaStream_t stream) {
@@ -36,11 +26,16 @@ void start_for(const Problem& problem, const BackwardShape& shape, const Backwar
       "no instance of the backward kernel above head_dim 128 has tiles of {} queries by {} keys, in "
       "rows {}",
       shape.rows, shape.keys, shape.in_rows);
-  if (shape.store == kOrdered)
-    return start_for<Element, kOrdered>(problem.head_dim, problem.dim_v(), params, device, stream);
-  LONGSPAN_CHECK(shape.store == kRegisters, "no instance above head_dim 128 has store {}",
-                 static_cast<int>(shape.store));
-  start_for<Element, kRegisters>(problem.head_dim, problem.dim_v(), params, device, stream);
+#define LONGSPAN_START(d, d_v, store_)                                                \
+  if (problem.head_dim == (d) && problem.dim_v() == (d_v) && shape.store == (store_)) \
+  return start<LargeBackwardConfig<Element, d, d_v, store_>>(params, device, stream)
+  LONGSPAN_START(192, 128, kRegisters);
+  LONGSPAN_START(192, 128, kOrdered);
+  LONGSPAN_START(256, 256, kAdded);
+  LONGSPAN_START(256, 256, kOrdered);
+#undef LONGSPAN_START
+  LONGSPAN_CHECK(false, "no instance of the backward kernel has head_dim {} and {}, store {}",
+                 problem.head_dim, problem.dim_v(), static_cast<int>(shape.store));
 }
 
 }  // namespace

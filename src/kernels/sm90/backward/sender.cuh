@@ -150,6 +150,34 @@ __device__ void send_dq(const BackwardParams& params, BackwardStreamMemory<C>& m
   cp_async_bulk_wait_group();
 }
 
+// The same above head_dim 128: a share of dq takes the place of the tile's rows, of do for the first
+// warpgroup and of q for the second, and frees it. The ring of q says which tile it is.
+template <class C>
+__device__ void send_share_of_dq(const BackwardParams& params, BackwardStreamMemory<C>& memory,
+                                 BackwardStreamState<C>& state, int warpgroup) {
+  constexpr int kPanelFloats = 64 * C::kRows;
+  const bool first = warpgroup == 0;
+  const int offset = first ? 0 : C::kDqOfFirst * kPanelFloats;
+  const uint32_t bytes = (first ? C::kDqOfFirst : C::kDqOfSecond) * kPanelFloats * sizeof(float);
+  RingPosition<C::kQStages> at;  // in both rings
+  for (;; at.advance()) {
+    mbarrier_wait(state.q_full[at.slot], at.parity);
+    if (state.note[at.slot].flags & kNoMoreWork) break;
+    const int32_t tile = state.job[at.slot].tile;
+    const bool sums = state.job[at.slot].turn >= 0;
+    if (first) mbarrier_arrive(state.q_empty[at.slot]);
+    mbarrier_wait(state.dq_full[warpgroup][at.slot], at.parity);
+    const uint32_t source = shared_address(first ? memory.dout[at.slot] : memory.q[at.slot]);
+    if (sums) {
+      cp_reduce_async_bulk_add(params.dq + int64_t{tile} * C::kRows * C::kHeadDim + offset, source, bytes);
+      cp_async_bulk_commit_group();
+      cp_async_bulk_wait_group_read<0>();
+    }
+    mbarrier_arrive(first ? state.do_empty[at.slot] : state.q_empty[at.slot]);
+  }
+  cp_async_bulk_wait_group();
+}
+
 // A warp for each stream whose threads add dq in order, or for each of two warpgroups that add apart. It
 // polls for the tile's turn while they compute. Once all of them have added, it passes the turn on, which
 // takes until the sums are in memory.

@@ -19,9 +19,7 @@ bool contiguous(const Mask& mask) {
 
 // Whether every band has a lower and an upper diagonal bound: windows.
 bool bounded(const Mask& mask) {
-  return std::ranges::all_of(mask.bands(), [](const Band& band) {
-    return band.lo != kUnboundedBelow && band.hi != kUnboundedAbove;
-  });
+  return std::ranges::all_of(mask.bands(), [](const Band& band) { return band.bounded(); });
 }
 
 // Whether a mean key is seen by `rows` rows or more.
@@ -102,7 +100,9 @@ BackwardShape shape_of_same_launches(const Problem& problem, BackwardShape shape
 BackwardShape large_shape(const Problem& problem, BackwardShape shape) {
   shape.large = true;
   shape.keys = 64;
-  shape.store = problem.deterministic ? BackwardStore::kOrdered : BackwardStore::kRegisters;
+  shape.store = problem.deterministic                 ? BackwardStore::kOrdered
+                : problem.head_dim == problem.dim_v() ? BackwardStore::kAdded
+                                                      : BackwardStore::kRegisters;
   shape.in_rows = shape.aligned = shape.by_time = false;
   if (problem.same_launches || problem.deterministic) return shape;
   if (shape.kind == BackwardKind::kScattered || shape.kind == BackwardKind::kBlocks)
