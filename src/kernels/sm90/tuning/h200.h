@@ -55,8 +55,8 @@ namespace backward {
 // Rows that see a mean key: from so many on, items of one query head are long enough, and zeros cost less
 // than claims. Backward, versions 5 and 36.
 inline constexpr int64_t kLongColumn = 2048;
-// From so many on, tiles have 80 rows and two items' heads are worked on together. Backward, versions 36
-// and 37.
+// From so many on, tiles have 80 rows, and two items' heads are worked on together if L2 holds their rows.
+// Backward, versions 36, 37 and 57.
 inline constexpr int64_t kVeryLongColumn = 4096;
 inline constexpr int kTallRows = 80;
 inline constexpr int kVeryLongSectionUnits = 2, kScatteredSectionUnits = 1;
@@ -142,10 +142,11 @@ inline constexpr int kLastRounds = 2;
 inline constexpr double kMostRounds = 16;
 inline constexpr int64_t kMostRoundsSimulated = 2;  // before the last section
 inline constexpr int64_t kMostTiles[] = {0, 160, 120, 80};
+// Elements of q of the heads in work that L2 holds beside do and dq.
+inline constexpr double kRowsInL2 = 7.5e6;
 // Columns of different lengths: the share of the time that each doubling of an item's heads costs; and that
-// which the rows of the heads in work cost if they are twice as many elements of q as this, and do not fit L2
-// beside do and dq.
-inline constexpr double kDrift = 0.01, kSpilled = 0.19, kRowsInL2 = 7.5e6;
+// which the rows of the heads in work cost if L2 holds half of them.
+inline constexpr double kDrift = 0.01, kSpilled = 0.19;
 
 // Deterministic items: tiles of one band's item; parts of a key tile wait for each other, so documents have
 // long ones; items of each CTA in one queue of additions, and KV heads at once, at least (versions 32, 34 and

@@ -42,8 +42,10 @@ struct BackwardShape {
   bool in_rows = true;
   // Instances above head_dim 128 (large_kernel.cuh): both warpgroups share tiles of 64 keys in one stream.
   bool large = false;
-  int section_units = 0;  // in units of an item's heads: those worked on together; 0: as suits the GPU
-  bool aligned = true;    // tiles may begin at edges of bands
+  // In units of an item's heads: those worked on together, but one unit if L2 does not hold the rows of more;
+  // 0: as suits the GPU.
+  int section_units = 0;
+  bool aligned = true;  // tiles may begin at edges of bands
   // An item that begins with so many full row tiles begins where the other CTAs of its head are; 0: none
   // does.
   int join_tiles = 0;
