@@ -41,7 +41,8 @@ struct Band {
     return rectangular() ? (q.empty() || k.empty() ? 0 : q.size() * k.size()) : bounded_area();
   }
   bool rectangular() const { return lo == kUnboundedBelow && hi == kUnboundedAbove; }
-  bool empty() const;  // no visible pair
+  bool bounded() const { return lo != kUnboundedBelow && hi != kUnboundedAbove; }  // on both sides: a window
+  bool empty() const;                                                              // no visible pair
 
   // The same pairs in normal form: each row and column at the ends of q and k has a visible pair, and a bound
   // that never binds is unbounded. Two bands show the same pairs if and only if their normal forms are equal.

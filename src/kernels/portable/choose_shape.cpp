@@ -57,6 +57,14 @@ int32_t choose_segments(const Problem& problem, const BackwardShape& shape, cons
   return static_cast<int32_t>(std::clamp<int64_t>(segments, 1, shape.segments));
 }
 
+// A thread has up to 255 registers, so eight warps fill a multiprocessor. Each CTA takes a KiB of shared
+// memory more, and most_shared_bytes leaves room for one.
+int ctas_of_unit(const BackwardShape& shape, int capability) {
+  constexpr uint32_t kOfCta = 1024;
+  const uint32_t by_memory = (most_shared_bytes(capability) + kOfCta) / (shape.shared_bytes() + kOfCta);
+  return std::max(1, std::min(8 / shape.warps, static_cast<int>(by_memory)));
+}
+
 // CUDA programming guide, "Technical specifications per compute capability": 99, 163 and 227 KB.
 uint32_t most_shared_bytes(int capability) {
   switch (capability) {

@@ -23,6 +23,9 @@ int32_t choose_section(int64_t heads, int64_t bytes, const Device& device);
 // holds what the rows move.
 int32_t choose_segments(const Problem& problem, const BackwardShape& shape, const Device& device);
 
+// CTAs of the backward kernel that a multiprocessor has room for at a time.
+int ctas_of_unit(const BackwardShape& shape, int capability);
+
 // Bytes of shared memory that a CTA may have, by compute capability.
 uint32_t most_shared_bytes(int capability);
 

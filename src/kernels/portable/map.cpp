@@ -29,21 +29,6 @@ void append_in_turns(const MapRun& run, std::vector<int32_t>& visits, std::vecto
   }
 }
 
-int64_t pieces_of(int64_t tiles, int64_t most) {
-  return most > 0 ? std::max<int64_t>(1, ceil_div(tiles, most)) : 1;
-}
-
-// Column tiles of a piece, so that there are at most `most_more` more pieces than row tiles.
-int64_t piece_tiles(const TileMap& map, const Pieces& pieces) {
-  if (pieces.most_more == 0 || pieces.segment > 0) return 0;
-  int64_t most = std::max<int64_t>(pieces.tiles, 1);
-  for (;; most += most / 8 + 1) {
-    int64_t more = 0;
-    for (const int32_t tiles : map.tiles) more += pieces_of(tiles, most) - 1;
-    if (more <= pieces.most_more) return most;
-  }
-}
-
 // Where the column tiles of a row tile, numbered in the order of its runs, are cut; 0 and their number, too.
 std::vector<int64_t> cuts_of(const TileMap& map, int32_t tile, const Pieces& pieces, int64_t most) {
   const int64_t tiles = map.tiles[static_cast<size_t>(tile)];
@@ -66,16 +51,60 @@ std::vector<int64_t> cuts_of(const TileMap& map, int32_t tile, const Pieces& pie
   return cuts;
 }
 
+int64_t count_of(const MapRun& run) {
+  return std::max(run.code, 1);
+}
+
 // Appends what is in [begin, end) of a row tile's column tiles, where the run's first one is number `at`.
 void append_part(MapRun run, int64_t at, int64_t begin, int64_t end, std::vector<MapRun>& out) {
-  const int64_t from = std::max(begin, at), to = std::min<int64_t>(end, at + std::max(run.code, 1));
+  const int64_t from = std::max(begin, at), to = std::min(end, at + count_of(run));
   if (from >= to) return;
   run.tile += static_cast<int32_t>(from - at);
   if (run.code > 0) run.code = static_cast<int32_t>(to - from);
   out.push_back(run);
 }
 
+// As Pieces::in_step says: runs above the multiple come first, since a walk goes from the last one to the
+// first.
+void walk_in_step(KernelMap& map) {
+  const auto runs_of = [&](const MapRow& row) {
+    return std::span(map.runs).subspan(row.first_run, static_cast<size_t>(row.runs));
+  };
+  int64_t period = 1;
+  for (const MapRow& row : map.rows)
+    if (const auto all = runs_of(row); !all.empty())
+      period = std::max(period, all.back().tile + count_of(all.back()) - all.front().tile);
+  std::vector<MapRun> runs;
+  runs.reserve(map.runs.size() + map.rows.size());
+  for (MapRow& row : map.rows) {
+    const auto all = runs_of(row);
+    const size_t first = runs.size();
+    const int64_t end = all.empty() ? 1 : all.back().tile + count_of(all.back());
+    const int64_t multiple = (end - 1) / period * period;
+    for (const MapRun& run : all) append_part(run, run.tile, multiple, end, runs);
+    for (const MapRun& run : all) append_part(run, run.tile, 0, multiple, runs);
+    row.first_run = static_cast<uint32_t>(first);
+    row.runs = static_cast<int32_t>(runs.size() - first);
+  }
+  map.runs = std::move(runs);
+}
+
 }  // namespace
+
+int64_t pieces_of(int64_t tiles, int64_t most) {
+  return most > 0 ? std::max<int64_t>(1, ceil_div(tiles, most)) : 1;
+}
+
+// As many as `most_more` more pieces than row tiles allow.
+int64_t piece_tiles(const TileMap& map, const Pieces& pieces) {
+  if (pieces.most_more == 0) return 0;
+  int64_t most = std::max<int64_t>(pieces.tiles, 1);
+  for (;; most += most / 8 + 1) {
+    int64_t more = 0;
+    for (const int32_t tiles : map.tiles) more += pieces_of(tiles, most) - 1;
+    if (more <= pieces.most_more) return most;
+  }
+}
 
 KernelMap compile_map(std::span<const TileMap> maps, bool in_turns, Pieces pieces) {
   LONGSPAN_CHECK(!maps.empty(), "a problem has at least one mask");
@@ -92,7 +121,7 @@ KernelMap compile_map(std::span<const TileMap> maps, bool in_turns, Pieces piece
     for (const Span& span : map.spans) out.spans.push_back(span.begin | uint32_t{span.end} << 16);
     const size_t first_row = out.rows.size();
     std::vector<int32_t> visits(in_turns ? static_cast<size_t>(map.column_tiles()) : 0);
-    const int64_t most = piece_tiles(map, pieces);
+    const int64_t most = pieces.segment > 0 ? 0 : piece_tiles(map, pieces);
     std::vector<std::pair<int64_t, int64_t>> ranks;  // segment, cost
     int32_t slots = 0;
     for (int32_t i = 0; i < out.row_tiles; ++i) {
@@ -128,6 +157,7 @@ KernelMap compile_map(std::span<const TileMap> maps, bool in_turns, Pieces piece
     }
     out.rows.resize(first_row + static_cast<size_t>(out.items), MapRow{-1, 0, 0, -1, 1});
   }
+  if (pieces.in_step) walk_in_step(out);
   LONGSPAN_CHECK(out.runs.size() < std::numeric_limits<uint32_t>::max() &&
                      out.spans.size() / static_cast<size_t>(shape.rows) < size_t{1} << 30,
                  "{} runs and {} spans: a plan numbers at most 2^32 and 2^30 layers", out.runs.size(),

@@ -50,7 +50,16 @@ struct Pieces {
   // If positive, pieces are the parts of row tiles in segments of so many column tiles. Items of the last
   // segment come first.
   int32_t segment = 0;
+  // Whether a piece's walk, from its last column tile down, begins below a multiple of the longest piece's
+  // extent instead and comes to what lies above at its end. Pieces that begin at the same time then visit
+  // common column tiles at the same time, where these are shifted from piece to piece, as in windows.
+  bool in_step = false;
 };
+
+// Without segments: column tiles of a piece of this map, at most (0: row tiles are whole), and the pieces of
+// a row tile of so many column tiles.
+int64_t piece_tiles(const TileMap& map, const Pieces& pieces);
+int64_t pieces_of(int64_t tiles, int64_t most);
 
 // Items by descending cost (of each segment) or, in turns, whole row tiles by ascending index, with the turns
 // of their runs.

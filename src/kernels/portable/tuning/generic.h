@@ -29,10 +29,21 @@ inline constexpr BackwardShape kBackwardShapes[] = {
 // Query heads of a GQA group that share a row tile, at most: 16 tokens are left of 128 rows, as in sm90.
 inline constexpr int kMostPack = 8;
 
-// Backward: a multiprocessor's share of the work is at least so many pieces of tiles of keys, of at least
-// kLeastPiece tiles of rows each: a piece adds dK and dV to sums in memory, which costs about as much as a
-// few tiles.
-inline constexpr int64_t kPiecesPerUnit = 2, kLeastPiece = 24;
+// Backward: there is room for so many pieces of tiles of keys for each CTA that runs at a time.
+inline constexpr int64_t kPiecesPerCta = 2;
+// They are whole tiles of keys, or at most such a part of a CTA's share of the work, so that one takes little
+// more than its share or a few less; and at least kLeastPiece tiles of rows.
+inline constexpr double kPiecesOfShare[] = {1.1, 1.0 / 2, 1.0 / 3, 1.0 / 4};
+inline constexpr int64_t kLeastPiece = 24;
+// With so many whole tiles for each CTA, pieces gain nothing.
+inline constexpr int64_t kManyRounds = 16;
+
+// Backward: a section of few KV heads may end so much later.
+inline constexpr double kSameEnd = 0.01;
+
+// Backward, in visits of a tile of rows: an item's beginning and end, and what a piece adds to sums in
+// memory.
+inline constexpr double kItemEnds = 1, kPieceSums = 1.5;
 
 // K and V of a section of heads take at most this share of L2, as in sm90.
 inline constexpr int64_t kSectionL2Divisor = 2;

@@ -1,9 +1,14 @@
 // The portable kernels' planning: maps with turns, the order of items, shapes and what they fit.
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
 
+#include "kernels/plan/makespan.h"
 #include "kernels/portable/arrangement.h"
 #include "kernels/portable/choose_shape.h"
 #include "kernels/portable/tuning/generic.h"
@@ -125,7 +130,101 @@ TEST(PortableMap, PiecesOfARowTileVisitItsTilesOnce) {
     const int columns = static_cast<int>(maps.front().column_tiles());
     const int rows = static_cast<int>(maps.front().row_tiles());
     expect_pieces(maps, {20, 10});
+    expect_pieces(maps, {.most_more = 20, .tiles = 10, .in_step = true});
     expect_pieces(maps, {rows * ((columns + 39) / 40 - 1), 0, 40});
+  }
+}
+
+// When each column tile is visited: the visits of its row tile before it.
+std::vector<int> visits_before(const KernelMap& map, const MapRow& row, int64_t columns) {
+  std::vector<int> before(static_cast<size_t>(columns), -1);
+  int visits = 0;
+  for (int32_t r = row.runs - 1; r >= 0; --r) {  // as Walk<-1>
+    const MapRun& run = map.runs[row.first_run + static_cast<uint32_t>(r)];
+    for (int t = run.tile + std::max(run.code, 1) - 1; t >= run.tile; --t)
+      before[static_cast<size_t>(t)] = visits++;
+  }
+  return before;
+}
+
+// All CTAs that begin together visit a row of a window at the same time.
+TEST(PortableMap, WindowsAreWalkedInStep) {
+  for (const bool in_step : {false, true}) {
+    const Mask window(8192, 8192, std::vector<Band>{{{0, 8192}, {0, 8192}, -1024, 1024}});
+    const std::vector<TileMap> maps = {lower_transposed(window, {128, 8})};
+    const KernelMap map = compile_map(maps, false, {.in_step = in_step});
+    const int64_t columns = maps.front().column_tiles();
+    std::vector<std::vector<int>> of_tile(static_cast<size_t>(map.row_tiles));
+    for (const MapRow& row : map.rows)
+      of_tile[static_cast<size_t>(row.tile)] = visits_before(map, row, columns);
+    int most = 0, common = 0;
+    for (size_t tile = 8; tile + 9 < of_tile.size(); ++tile)  // those whose window ends within the rows
+      for (size_t c = 0; c < static_cast<size_t>(columns); ++c) {
+        const int a = of_tile[tile][c], b = of_tile[tile + 1][c];
+        if (a < 0 || b < 0) continue;
+        ++common;
+        most = std::max(most, std::abs(a - b));
+      }
+    EXPECT_GT(common, 10000);
+    EXPECT_EQ(most, in_step ? 0 : 16);  // 128 keys are 16 column tiles
+  }
+}
+
+BackwardArrangement backward_plan(const char* pattern, int64_t tokens, int64_t head_dim = 128) {
+  Problem problem;
+  problem.tokens_q = problem.tokens_kv = tokens;
+  problem.heads_q = 64, problem.heads_kv = 8, problem.head_dim = head_dim;
+  problem.dtype = DType::kBF16;
+  PatternOptions options;
+  options.seqlen = tokens;
+  problem.masks = std::make_shared<const HeadMasks>(draw_mask(pattern, options).masks);
+  Device gpu = gpu_of(90);
+  gpu.units = 132;
+  return arrange_backward(problem, choose_backward_shape(problem, gpu), gpu);
+}
+
+// Pieces of all KV heads, and the visits of the longest one.
+std::pair<int64_t, int64_t> pieces_of_plan(const char* pattern, int64_t tokens, int64_t head_dim = 128) {
+  const BackwardArrangement all = backward_plan(pattern, tokens, head_dim);
+  int64_t pieces = 0, longest = 0;
+  for (const MapRow& row : all.map.rows) {
+    int64_t visits = 0;
+    for (int32_t r = 0; r < row.runs; ++r)
+      visits += std::max(all.map.runs[row.first_run + static_cast<uint32_t>(r)].code, 1);
+    pieces += all.heads.heads_kv * (visits > 0);
+    longest = std::max(longest, visits);
+  }
+  return {pieces, longest};
+}
+
+TEST(PortablePieces, FillTheLastRoundOfCtas) {
+  EXPECT_EQ(pieces_of_plan("full", 1024), std::pair(int64_t{128}, int64_t{64}));  // one round of 132
+  EXPECT_EQ(pieces_of_plan("full", 8192), std::pair(int64_t{512}, int64_t{1024}));
+  EXPECT_EQ(pieces_of_plan("full", 65536), std::pair(int64_t{4096}, int64_t{8192}));
+  EXPECT_EQ(pieces_of_plan("full", 2048, 64), std::pair(int64_t{256}, int64_t{128}));  // one round of 264
+}
+
+// When the last of 132 CTAs is done, if `section` KV heads are worked on together, in visits.
+double end_of(const BackwardArrangement& all, int32_t section) {
+  const ItemOrder order{all.heads.heads_kv, section, all.map.items};
+  plan::Makespan makespan(132);
+  for (int64_t i = 0; i < order.items(); ++i) {
+    const MapRow& row = all.map.rows[static_cast<size_t>(order.item(i).row)];
+    double visits = 0;
+    for (int32_t r = 0; r < row.runs; ++r)
+      visits += std::max(all.map.runs[row.first_run + static_cast<uint32_t>(r)].code, 1);
+    makespan.take(visits);
+  }
+  return makespan.end();
+}
+
+TEST(PortableSections, AreSmallButEndTogether) {
+  EXPECT_EQ(backward_plan("causal", 32768).order.section_heads, 1);
+  for (const char* pattern : {"full", "causal", "causal_document", "full_document", "sliding_window"}) {
+    for (const int64_t tokens : {4096, 8192, 16384, 32768}) {
+      const BackwardArrangement all = backward_plan(pattern, tokens);
+      EXPECT_LE(end_of(all, all.order.section_heads), 1.03 * end_of(all, 8)) << pattern << " " << tokens;
+    }
   }
 }
 
