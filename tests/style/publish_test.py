@@ -18,11 +18,15 @@ def run_line(run, commit, gpu="GPU-1"):
             "software": {"commit": commit}, "ceilings": {"bf16": {"flops_per_s": 8e14}}}
 
 
-def case_line(run, kernel, mask, rate, direction="forward", options=None, heads=(64, 8), converged=True):
+def case_line(run, kernel, mask, rate, direction="forward", options=None, heads=(64, 8), converged=True, **other):
     case = {"kernel": kernel, "mask": mask, "seqlen": 32768, "heads_q": heads[0], "heads_kv": heads[1], "head_dim": 128,
-            "dtype": "bf16", "direction": direction, "options": options or {}, "masks": 1, "seed": 42, "lengths": None}
+            "dtype": "bf16", "direction": direction, "options": options or {}, "masks": 1, "seed": 42, "lengths": None, **other}
     return {"type": "case", "status": "ok", "run": run, "case": case, "flops_per_s": rate * 1e12, "time_s": 1e-3, "plan_s": 1e-4,
             "density": 1.0, "measurements": [{"converged": True}, {"converged": converged}], "versions": {} if kernel == "sm90" else {kernel: "1.0"}}
+
+
+def page_with(subject):
+    return f"# A kernel\n\n<!-- publish: {subject} -->\nold\n<!-- end of what scripts/publish writes -->\n\nText.\n"
 
 
 class Publish(unittest.TestCase):
@@ -68,6 +72,86 @@ class Publish(unittest.TestCase):
         self.assertIn("| `full` | 700 / 610 |  | 720 / - | 690~ / 600 |", rates)
         self.assertIn("fa3 1.0, fa4 1.0, portable 1.0", rates)
 
+    def tables(self, subject, *lines):
+        """The lines of the tables that a page of docs/ gets, from these cases of one run."""
+        page = self.root / "docs" / "kernels" / "page.md"
+        page.parent.mkdir(exist_ok=True)
+        page.write_text(page_with(subject))
+        self.write("dense.jsonl", [run_line("a", "1234567"), case_line("a", "sm90", "full", 1), *lines])
+        self.published()
+        text = page.read_text()
+        self.assertTrue(text.startswith(f"# A kernel\n\n<!-- publish: {subject} -->\n") and text.endswith("writes -->\n\nText.\n"))
+        self.assertIn("[dense.jsonl](../../results/v1/gpu/dense.jsonl)", text)
+        self.assertNotIn("old", text)
+        return [line for line in text.splitlines() if line.startswith("|") and not line.startswith("|---") or line.endswith(":")]
+
+    def test_a_page_has_masks_by_length_beside_the_fastest_peer(self):
+        case = lambda kernel, mask, tokens, rate, **other: case_line("a", kernel, mask, rate, "backward", seqlen=tokens, **other)
+        lines = self.tables(
+            "sm90 backward",
+            case("sm90", "full", 4096, 606), case("fa3", "full", 4096, 500), case("fa4", "full", 4096, 600),
+            case("sm90", "full", 32768, 635, converged=False), case("fa4", "full", 32768, 623, converged=False),
+            case("sm90", "causal", 1024, 300), case("fa3", "causal", 1024, 400),  # no 4K
+            case("sm90", "causal", 32768, 550), case("fa4", "causal", 32768, 500),
+            case("sm90", "share_question", 4096, 320, lengths="pile"), case("portable", "share_question", 4096, 400, lengths="pile"),
+            case("sm90", "causal_document", 4096, 230, lengths="pile"), case("sm90", "causal_document", 4096, 397, lengths="long-mix"),
+            case("sm90", "causal", 8192, 1, deterministic=True))  # not of this table, so there is no 8K
+        self.assertEqual(lines[:7], [
+            "Backward, 64:8 heads of 128, bf16:",
+            "| mask | peer | 1K | 4K | 32K |",
+            "| `full` | fa4 |  | 606, 1.01 | 635~, 1.02~ |",
+            "| `causal` |  | 300, 0.75 fa3 |  | 550, 1.10 fa4 |",
+            "| `causal_document` |  |  | 230 |  |",
+            "| `causal_document`, long-mix |  |  | 397 |  |",
+            "| `share_question` |  |  | 320 |  |"])
+
+    def test_a_page_has_other_shapes_and_blocks(self):
+        blocks = lambda kernel, density, rate: case_line(
+            "a", kernel, "uniform_block_sparse", rate, options={"block": 64, "density": density}, heads=(32, 4))
+        lines = self.tables(
+            "sm90 forward",
+            case_line("a", "sm90", "causal", 600, heads=(32, 8)), case_line("a", "fa3", "causal", 500, heads=(32, 8)),
+            case_line("a", "sm90", "sliding_window_causal", 400, heads=(32, 8), options={"window": [127, 0]}),
+            case_line("a", "sm90", "causal", 580, deterministic=True),
+            case_line("a", "sm90", "causal", 450, head_dim=192, head_dim_v=128, sinks=True),
+            blocks("sm90", 0.1, 640), blocks("sm90", 0.5, 650), blocks("vsa", 0.5, 500), blocks("fa4", 0.5, 520))
+        self.assertEqual(lines[3:], [
+            "Forward, other shapes:",
+            "| heads, head_dim | mask | peer | 32K |",
+            "| 32:8, 128 | `causal` | fa3 | 600, 1.20 |",
+            "|  | `sliding_window_causal`, window 127,0 |  | 400 |",
+            "| 64:8, 128, same bits | `causal` |  | 580 |",
+            "| 64:8, 192/128, sinks | `causal` |  | 450 |",
+            "Forward, block-sparse masks, by density:",
+            "| heads, head_dim | blocks | tokens | peer | 0.1 | 0.5 |",
+            "| 32:4, 128 | uniform, 64 | 32K |  | 640 | 650, 1.25 fa4 |"])
+
+    def test_a_page_has_both_passes_beside_the_peers_that_it_names(self):
+        case = lambda kernel, mask, rate, direction="forward", **other: case_line("a", kernel, mask, rate, direction, **other)
+        lines = self.tables(
+            "portable forward, backward over torch-fa2, flex",
+            case("portable", "full", 390), case("torch-fa2", "full", 300), case("flex", "full", 780, converged=False), case("fa4", "full", 800),
+            case("portable", "share_question", 330), case("flex", "share_question", 300),
+            case("portable", "causal", 320), case("fa4", "causal", 600),
+            case("portable", "full", 320, "backward", converged=False), case("torch-fa2", "full", 320, "backward"))
+        self.assertEqual(lines, [
+            "Forward, 64:8 heads of 128, bf16:", "| mask | 32K |",
+            "| `full` | 390, 1.30, 0.50~ |", "| `causal` | 320 |", "| `share_question` | 330, -, 1.10 |",
+            "Backward, 64:8 heads of 128, bf16:", "| mask | 32K |", "| `full` | 320~, 1.00, - |"])
+
+    def test_mistakes_in_a_page_are_one_line(self):
+        page = self.root / "docs" / "page.md"
+        for text, message in [(page_with("sm90 sideways"), "allowed are KERNEL forward"),
+                              (page_with("flex forward"), "shows flex forward, and the files have no case of it"),
+                              (page_with("sm90 forward").replace("<!-- end", "<!-- and"), "each block needs the lines")]:
+            page.write_text(text)
+            result = self.publish(self.folder / "dense.jsonl")
+            self.assertEqual(result.returncode, 1)
+            self.assertIn(message, result.stderr)
+            self.assertNotIn("Traceback", result.stderr)
+            self.assertEqual((self.root / "README.md").read_text(), README)
+            self.assertEqual(page.read_text(), text)
+
     def test_a_peer_of_another_gpu_is_not_compared(self):
         lines = [json.loads(line) for line in (self.folder / "dense.jsonl").read_text().splitlines()]
         self.write("dense.jsonl", [*lines, run_line("b", "1234567", "GPU-2"), case_line("b", "fa4", "causal", 900)])
@@ -76,16 +160,17 @@ class Publish(unittest.TestCase):
         self.assertIn("900 / -", rates)  # listed all the same
 
     def test_check_finds_a_number_that_differs(self):
+        page = self.root / "docs" / "page.md"
+        page.write_text(page_with("sm90 forward"))
         self.published()
         self.assertEqual(self.publish("--check").returncode, 0)
-        for name in ("README.md", "docs/reference/rates.md"):
-            path = self.root / name
+        for path, number in [(self.root / "README.md", "720"), (self.root / "docs/reference/rates.md", "720"), (page, "700, 0.97")]:
             text = path.read_text()
-            self.assertIn("720", text)
-            path.write_text(text.replace("720", "721"))
+            self.assertIn(number, text)
+            path.write_text(text.replace(number, "721"))
             result = self.publish("--check")
             self.assertEqual(result.returncode, 1)
-            self.assertIn("720", result.stdout)
+            self.assertIn(number, result.stdout)
             path.write_text(text)
         self.assertEqual(self.publish("--check").returncode, 0)
 
