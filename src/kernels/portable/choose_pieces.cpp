@@ -53,7 +53,7 @@ double end_of(const std::vector<Items>& items, int64_t heads_kv, int64_t section
 }  // namespace
 
 Pieces choose_pieces(const Problem& problem, const std::vector<TileMap>& maps, int32_t segments,
-                       int64_t ctas) {
+                     int64_t ctas) {
   const int64_t row_tiles = maps.front().row_tiles();
   if (segments > 1) {
     const int64_t columns = maps.front().column_tiles(), of_segment = ceil_div(columns, segments);
@@ -82,8 +82,8 @@ Pieces choose_pieces(const Problem& problem, const std::vector<TileMap>& maps, i
   return best;
 }
 
-int32_t choose_backward_section(const Problem& problem, const Pieces& pieces, const std::vector<TileMap>& maps,
-                         int64_t ctas) {
+int32_t choose_backward_section(const Problem& problem, const Pieces& pieces,
+                                const std::vector<TileMap>& maps, int64_t ctas) {
   if (pieces.segment > 0) return 1;
   const int64_t heads_kv = problem.heads_kv, row_tiles = maps.front().row_tiles();
   int64_t section = heads_kv;
