@@ -65,7 +65,9 @@ class Publish(unittest.TestCase):
         self.assertIn("| `causal` | 650 | - | - | - |", readme)  # portable is no peer
         self.assertIn("| blocks of 128, density 0.2 (32K, 32:4 heads) | 600 | - | - | - |", readme)
         self.assertIn("[dense.jsonl](results/v1/gpu/dense.jsonl)", readme)
-        self.assertIn("ahead of every peer in 1 of 2 problems", " ".join(readme.split()))
+        flat = " ".join(readme.split())
+        self.assertIn("ahead of every peer in 1 of 2 problems", flat)
+        self.assertIn("Furthest behind: `full` forward, 32K tokens, 64:8 heads of 128, bf16, 3 % behind `fa3`.", flat)
         self.assertTrue(readme.startswith("# A project\n") and readme.endswith("Text.\n"))
         self.assertIn("build 1234567.", rates)
         self.assertIn("| `full`, 32K | 64:8 of 128 | forward | 700 | 720 (`fa3`) | 0.97 |", rates)
