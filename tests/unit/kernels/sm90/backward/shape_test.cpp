@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "kernels/sm90/backward/planner/arrangement.h"
+#include "kernels/sm90/backward/planner/sections.h"
 #include "kernels/sm90/tuning/h200.h"
 #include "mask/patterns/patterns.h"
 
@@ -150,6 +151,19 @@ TEST(BackwardShape, TakesTallTilesForLongColumns) {
   EXPECT_EQ(shape_of("full", 8192).section_units, h200::backward::kVeryLongSectionUnits);
   EXPECT_EQ(shape_of("full", 2048).section_units, 0);
   EXPECT_EQ(shape_of("full", 16384, false, 0, 64).section_units, h200::backward::kVeryLongSectionUnits);
+}
+
+// Two items' heads at a time, or one's where L2 does not hold the rows of both.
+TEST(BackwardShape, WorksOnAsManyHeadsAsL2Holds) {
+  const auto heads_at_once = [](int64_t tokens, int32_t parts) {
+    const Problem problem = problem_of(tokens, 64, 8);
+    const BackwardShape shape = choose_backward_shape(problem);
+    return sharing_of(problem, shape, {.parts = parts}, tokens / 128, 132).heads_at_once;
+  };
+  EXPECT_EQ(heads_at_once(8192, 4), 4);
+  EXPECT_EQ(heads_at_once(8192, 8), 2);
+  EXPECT_EQ(heads_at_once(16384, 4), 2);
+  EXPECT_EQ(heads_at_once(32768, 8), 1);
 }
 
 // Sums of dq lie as threads hold them but where row tiles may begin anywhere.
