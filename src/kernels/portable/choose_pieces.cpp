@@ -90,7 +90,8 @@ int32_t choose_backward_section(const Problem& problem, const Pieces& pieces,
   if (!problem.deterministic) {
     const std::vector<Items> items = items_of(pieces, maps);
     const double end = end_of(items, heads_kv, heads_kv, ctas) * (1 + generic::kSameEnd);
-    section = std::clamp<int64_t>((2 * ctas + row_tiles / 2) / row_tiles, 1, heads_kv);
+    const int64_t tiles = generic::kRoundsOfSection * ctas;
+    section = std::clamp<int64_t>((tiles + row_tiles / 2) / row_tiles, 1, heads_kv);
     while (section < heads_kv && end_of(items, heads_kv, section, ctas) > end) section *= 2;
   }
   return static_cast<int32_t>(std::min(section, heads_kv));

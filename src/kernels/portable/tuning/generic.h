@@ -38,7 +38,9 @@ inline constexpr int64_t kLeastPiece = 24;
 // With so many whole tiles for each CTA, pieces gain nothing.
 inline constexpr int64_t kManyRounds = 16;
 
-// Backward: a section of few KV heads may end so much later.
+// Backward: a section of KV heads has about so many tiles of keys for each CTA, or more if the last section
+// would otherwise end later than all heads together by more than this share.
+inline constexpr int64_t kRoundsOfSection = 2;
 inline constexpr double kSameEnd = 0.01;
 
 // Backward, in visits of a tile of rows: an item's beginning and end, and what a piece adds to sums in
