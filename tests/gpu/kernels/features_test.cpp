@@ -88,63 +88,69 @@ TEST(Features, ADeclinedOneIsNeverIgnored) {
   }
 }
 
-TEST(Sinks, AreThoseOfTheCpu) {
+class Sinks : public testing::TestWithParam<std::tuple<DType, int64_t>> {};
+
+// A head_dim whose chunks divide a warp, one whose do not, one without chunks, and one with more than a warp
+// has lanes.
+INSTANTIATE_TEST_SUITE_P(All, Sinks,
+                         testing::Combine(testing::Values(DType::kF32, DType::kBF16, DType::kF16),
+                                          testing::Values(64, 72, 70, 264)));
+
+TEST_P(Sinks, AreThoseOfTheCpu) {
   LONGSPAN_NEEDS_GPU();
   const Device gpu = first_gpu(), cpu = cpu_device();
-  constexpr int64_t kTokens = 1000, kHeads = 6, kDim = 72;
-  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
-    SCOPED_TRACE(name_of(dtype));
-    struct Memory {
-      Buffer o, dout, lse, dlse, sinks, dsinks;
-    };
-    const auto make = [&](const Device& device) {
-      const size_t rows = kTokens * kHeads * sizeof(float), heads = kHeads * sizeof(float);
-      const size_t bytes = kTokens * kHeads * kDim * size_of(dtype);
-      return Memory{Buffer(bytes, device), Buffer(bytes, device), Buffer(rows, device),
-                    Buffer(rows, device),  Buffer(heads, device), Buffer(heads, device)};
-    };
-    const auto view = [&](const Buffer& memory) {
-      return TensorView::contiguous(memory.data(), dtype, kTokens, kHeads, kDim);
-    };
-    const auto numbers = [&](const Buffer& memory) {
-      return TensorView::contiguous(memory.data(), DType::kF32, static_cast<int64_t>(memory.bytes() / 4), 1,
-                                    1);
-    };
-    const Memory host = make(cpu), device = make(gpu);
-    fill_normal(view(host.o), 1, 0);
-    fill_normal(view(host.dout), 1, 1);
-    fill_normal(numbers(host.lse), 1, 2);
-    fill_normal(numbers(host.dlse), 1, 3);
-    fill_normal(numbers(host.sinks), 1, 4);
-    host.lse.as<float>()[3] = -INFINITY;  // a row that sees no key
-    const auto copy = [](const Buffer& to, const Buffer& from) {
-      copy_bytes(to.data(), to.kind(), from.data(), from.kind(), from.bytes());
-    };
-    copy(device.o, host.o);
-    copy(device.dout, host.dout);
-    copy(device.lse, host.lse);
-    copy(device.dlse, host.dlse);
-    copy(device.sinks, host.sinks);
-    for (const auto& [m, where] : {std::pair<const Memory&, const Device&>{host, cpu}, {device, gpu}}) {
-      add_sinks(view(m.o), m.lse.as<float>(), m.sinks.as<float>(), where, Stream{});
-      sink_gradients({view(m.o), view(m.dout), m.lse.as<float>(), m.dlse.as<float>(), m.sinks.as<float>(),
-                      m.dsinks.as<float>()},
-                     where, Stream{});
-    }
-    const Memory got = make(cpu);
-    copy(got.lse, device.lse);
-    copy(got.dsinks, device.dsinks);
-    for (int64_t i = 0; i < kTokens * kHeads; ++i)
-      ASSERT_NEAR(got.lse.as<float>()[i], host.lse.as<float>()[i], 1e-5) << i;
-    for (int64_t h = 0; h < kHeads; ++h)
-      EXPECT_NEAR(got.dsinks.as<float>()[h], host.dsinks.as<float>()[h], 0.05) << h;
-    const HostCopy o(view(device.o), DeviceKind::kCuda);
-    const double tolerance = dtype == DType::kF32 ? 1e-5 : (dtype == DType::kBF16 ? 4e-2 : 4e-3);
-    for (int64_t t = 0; t < kTokens; ++t)
-      for (int64_t h = 0; h < kHeads; ++h)
-        for (int64_t d = 0; d < kDim; ++d)
-          ASSERT_NEAR(get_element(o.view(), t, h, d), get_element(view(host.o), t, h, d), tolerance);
+  const DType dtype = std::get<0>(GetParam());
+  const int64_t dim = std::get<1>(GetParam());
+  constexpr int64_t kTokens = 1000, kHeads = 6;
+  struct Memory {
+    Buffer o, dout, lse, dlse, sinks, dsinks;
+  };
+  const auto make = [&](const Device& device) {
+    const size_t rows = kTokens * kHeads * sizeof(float), heads = kHeads * sizeof(float);
+    const size_t bytes = kTokens * kHeads * dim * size_of(dtype);
+    return Memory{Buffer(bytes, device), Buffer(bytes, device), Buffer(rows, device),
+                  Buffer(rows, device),  Buffer(heads, device), Buffer(heads, device)};
+  };
+  const auto view = [&](const Buffer& memory) {
+    return TensorView::contiguous(memory.data(), dtype, kTokens, kHeads, dim);
+  };
+  const auto numbers = [&](const Buffer& memory) {
+    return TensorView::contiguous(memory.data(), DType::kF32, static_cast<int64_t>(memory.bytes() / 4), 1, 1);
+  };
+  const Memory host = make(cpu), device = make(gpu);
+  fill_normal(view(host.o), 1, 0);
+  fill_normal(view(host.dout), 1, 1);
+  fill_normal(numbers(host.lse), 1, 2);
+  fill_normal(numbers(host.dlse), 1, 3);
+  fill_normal(numbers(host.sinks), 1, 4);
+  host.lse.as<float>()[3] = -INFINITY;  // a row that sees no key
+  const auto copy = [](const Buffer& to, const Buffer& from) {
+    copy_bytes(to.data(), to.kind(), from.data(), from.kind(), from.bytes());
+  };
+  copy(device.o, host.o);
+  copy(device.dout, host.dout);
+  copy(device.lse, host.lse);
+  copy(device.dlse, host.dlse);
+  copy(device.sinks, host.sinks);
+  for (const auto& [m, where] : {std::pair<const Memory&, const Device&>{host, cpu}, {device, gpu}}) {
+    add_sinks(view(m.o), m.lse.as<float>(), m.sinks.as<float>(), where, Stream{});
+    sink_gradients({view(m.o), view(m.dout), m.lse.as<float>(), m.dlse.as<float>(), m.sinks.as<float>(),
+                    m.dsinks.as<float>()},
+                   where, Stream{});
   }
+  const Memory got = make(cpu);
+  copy(got.lse, device.lse);
+  copy(got.dsinks, device.dsinks);
+  for (int64_t i = 0; i < kTokens * kHeads; ++i)
+    ASSERT_NEAR(got.lse.as<float>()[i], host.lse.as<float>()[i], 1e-5) << i;
+  for (int64_t h = 0; h < kHeads; ++h)
+    EXPECT_NEAR(got.dsinks.as<float>()[h], host.dsinks.as<float>()[h], 0.05) << h;
+  const HostCopy o(view(device.o), DeviceKind::kCuda);
+  const double tolerance = dtype == DType::kF32 ? 1e-5 : (dtype == DType::kBF16 ? 4e-2 : 4e-3);
+  for (int64_t t = 0; t < kTokens; ++t)
+    for (int64_t h = 0; h < kHeads; ++h)
+      for (int64_t d = 0; d < dim; ++d)
+        ASSERT_NEAR(get_element(o.view(), t, h, d), get_element(view(host.o), t, h, d), tolerance);
 }
 
 }  // namespace
