@@ -77,7 +77,7 @@ Pieces choose_pieces(const Problem& problem, const std::vector<TileMap>& maps, i
   for (const double of_share : generic::kPiecesOfShare) {
     Pieces some = best;
     some.tiles = std::max(static_cast<int64_t>(std::ceil(share * of_share)), generic::kLeastPiece);
-    if (const double time = end(some); time < least) least = time, best = some;
+    if (const double time = end(some); time < generic::kBetter * least) least = time, best = some;
   }
   return best;
 }

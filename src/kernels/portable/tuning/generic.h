@@ -38,6 +38,8 @@ inline constexpr int64_t kLeastPiece = 24;
 // With so many whole tiles for each CTA, pieces gain nothing.
 inline constexpr int64_t kManyRounds = 16;
 
+// Backward: a plan of more pieces replaces one of fewer if it ends before this share of its time.
+inline constexpr double kBetter = 0.98;
 // Backward: a section of KV heads has about so many tiles of keys for each CTA, or more if the last section
 // would otherwise end later than all heads together by more than this share.
 inline constexpr int64_t kRoundsOfSection = 2;
