@@ -296,6 +296,8 @@ int longspan_forward(int64_t plan, const longspan_forward_args* args, void* stre
     const longspan::ForwardArgs all = forward_of(*args, planned->problem);
     planned->run([all](longspan::Plan& by, longspan::Stream in) { by.forward(all, in); },
                  longspan::Stream{stream});
+    if (args->sinks != nullptr)
+      longspan::add_sinks(all.o, all.lse, args->sinks, planned->device, longspan::Stream{stream});
   });
 }
 
@@ -307,5 +309,19 @@ int longspan_backward(int64_t plan, const longspan_backward_args* args, void* st
     const longspan::BackwardArgs all = backward_of(*args, planned->problem);
     planned->run([all](longspan::Plan& by, longspan::Stream in) { by.backward(all, in); },
                  longspan::Stream{stream});
+  });
+}
+
+int longspan_sink_gradients(int64_t plan, const longspan_sink_args* args, void* stream) {
+  return guarded([&] {
+    const std::shared_ptr<Planned> planned = plans().find(plan);
+    const longspan::Problem& p = planned->problem;
+    longspan::sink_gradients({.o = longspan::python::rows(args->o, p, p.dim_v()),
+                              .dout = longspan::python::rows(args->dout, p, p.dim_v()),
+                              .lse = args->lse,
+                              .dlse = args->dlse,
+                              .sinks = args->sinks,
+                              .dsinks = args->dsinks},
+                             planned->device, longspan::Stream{stream});
   });
 }

@@ -1,6 +1,6 @@
-// The operators longspan::forward and longspan::backward of PyTorch, and the same under context parallelism.
-// A plan enters as an int64 tensor [1] on the CPU that holds its number, so that a compiled graph can be
-// given another plan without being compiled again.
+// The operators of PyTorch: longspan::forward, longspan::backward and longspan::sink_gradients, and the
+// passes under context parallelism. A plan enters as an int64 tensor [1] on the CPU that holds its number, so
+// that a compiled graph can be given another plan without being compiled again.
 #include <cstdio>
 
 #include <dlfcn.h>
@@ -123,6 +123,14 @@ struct Call {
     return static_cast<float*>(t.data());
   }
 
+  float* per_head(const char* name, const Tensor& t) const {  // [heads_q]
+    check_place(name, t, aoti_torch_dtype_float32());
+    const int64_t heads = info.problem.heads_q;
+    if (t.dim() != 1 || t.sizes()[0] != heads || (heads > 1 && t.strides()[0] != 1))
+      refuse(std::string(name) + " must be dense and have shape [" + std::to_string(heads) + "]");
+    return static_cast<float*>(t.data());
+  }
+
   Tensor empty(int64_t tokens, int64_t heads, int64_t dim) const {
     return Tensor::empty({tokens, heads, dim}, torch_dtype(info.problem.dtype), device_type, device_index);
   }
@@ -158,10 +166,10 @@ class Workspace {
   Tensor memory_;
 };
 
-// forward(Tensor q, Tensor k, Tensor v, Tensor plan) -> (Tensor o, Tensor lse)
+// forward(Tensor q, Tensor k, Tensor v, Tensor plan, Tensor? sinks=None) -> (Tensor o, Tensor lse)
 void forward(uint64_t* stack, uint64_t, uint64_t) {
   const Tensor q = take_tensor(stack[0]), k = take_tensor(stack[1]), v = take_tensor(stack[2]),
-               number = take_tensor(stack[3]);
+               number = take_tensor(stack[3]), sinks = take_optional_tensor(stack[4]);
   const Call call(number);
   Tensor o = call.empty_results();
   Tensor lse = call.empty_lse();
@@ -171,7 +179,8 @@ void forward(uint64_t* stack, uint64_t, uint64_t) {
                                    .v = call.values("v", v),
                                    .o = call.results("o", o),
                                    .lse = call.per_row("lse", lse),
-                                   .workspace = workspace.data()};
+                                   .workspace = workspace.data(),
+                                   .sinks = sinks.defined() ? call.per_head("sinks", sinks) : nullptr};
   check_core(longspan_forward(call.plan, &args, call.stream()));
   stack[0] = o.release();
   stack[1] = lse.release();
@@ -229,6 +238,23 @@ void backward(uint64_t* stack, uint64_t, uint64_t) {
   const longspan_backward_args args = gradients.args(call, workspace.data());
   check_core(longspan_backward(call.plan, &args, call.stream()));
   gradients.give(stack);
+}
+
+// sink_gradients(Tensor dout, Tensor? dlse, Tensor o, Tensor lse, Tensor sinks, Tensor plan) -> Tensor
+void sink_gradients(uint64_t* stack, uint64_t, uint64_t) {
+  const Tensor dout = take_tensor(stack[0]), dlse = take_optional_tensor(stack[1]), o = take_tensor(stack[2]),
+               lse = take_tensor(stack[3]), sinks = take_tensor(stack[4]), number = take_tensor(stack[5]);
+  const Call call(number);
+  Tensor dsinks = Tensor::empty({call.info.problem.heads_q}, aoti_torch_dtype_float32(), call.device_type,
+                                call.device_index);
+  const longspan_sink_args args{.o = call.results("o", o),
+                                .dout = call.results("dout", dout),
+                                .lse = call.per_row("lse", lse),
+                                .dlse = dlse.defined() ? call.per_row("dlse", dlse) : nullptr,
+                                .sinks = call.per_head("sinks", sinks),
+                                .dsinks = call.per_head("dsinks", dsinks)};
+  check_core(longspan_sink_gradients(call.plan, &args, call.stream()));
+  stack[0] = dsinks.release();
 }
 
 // The plan of a call under context parallelism. Its tensors hold the tokens of this rank.
@@ -318,12 +344,17 @@ struct Operator {
 // attention and parallel_attention are the forward passes that Python gives gradients. PyTorch calls such an
 // operator through Python, so eager mode, with a gradient of its own, calls forward and parallel_forward.
 constexpr Operator kOperators[] = {
-    {"attention", "attention(Tensor q, Tensor k, Tensor v, Tensor plan) -> (Tensor, Tensor)", forward},
-    {"forward", "forward(Tensor q, Tensor k, Tensor v, Tensor plan) -> (Tensor, Tensor)", forward},
+    {"attention",
+     "attention(Tensor q, Tensor k, Tensor v, Tensor plan, Tensor? sinks=None) -> (Tensor, Tensor)", forward},
+    {"forward", "forward(Tensor q, Tensor k, Tensor v, Tensor plan, Tensor? sinks=None) -> (Tensor, Tensor)",
+     forward},
     {"backward",
      "backward(Tensor dout, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, Tensor plan) "
      "-> (Tensor, Tensor, Tensor)",
      backward},
+    {"sink_gradients",
+     "sink_gradients(Tensor dout, Tensor? dlse, Tensor o, Tensor lse, Tensor sinks, Tensor plan) -> Tensor",
+     sink_gradients},
     {"parallel_attention",
      "parallel_attention(Tensor q, Tensor k, Tensor v, Tensor plan, SymInt kept_bytes) "
      "-> (Tensor, Tensor, Tensor)",

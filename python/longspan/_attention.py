@@ -166,20 +166,13 @@ def autocast(q, k, v):
     return q.to(dtype), k.to(dtype), v.to(dtype)
 
 
-def result(o, lse, sinks, return_lse):
-    """What a call returns: o, and lse if wanted, with the sinks' share taken off."""
-    if sinks is not None:
-        o, lse = _with_sinks(o, lse, sinks)
-    return (o, lse) if return_lse else o
-
-
-def _with_sinks(o, lse, sinks):
-    """(o, lse) with a score for each head that takes its share of every row."""
-    if sinks.shape != (o.shape[-2],):
-        raise ValueError(f"sinks has shape {list(sinks.shape)}: must be [{o.shape[-2]}]")
-    column = sinks.to(torch.float32)[:, None]
-    share = torch.sigmoid(lse - column).T.reshape(*o.shape[:-1], 1)
-    return (o * share).to(o.dtype), torch.logaddexp(lse, column)
+def sinks_of(sinks, heads):
+    """The sinks as operators take them, or None."""
+    if sinks is None:
+        return None
+    if sinks.shape != (heads,):
+        raise ValueError(f"sinks has shape {list(sinks.shape)}: must be [{heads}]")
+    return sinks.to(torch.float32).contiguous()
 
 
 def attention(q, k, v, mask, *, scale=None, softcap=None, alibi_slopes=None, sinks=None, deterministic=None,
@@ -214,13 +207,14 @@ def attention(q, k, v, mask, *, scale=None, softcap=None, alibi_slopes=None, sin
         found = plan_of(mask, q, k, v, scale, bool(deterministic), torch.is_grad_enabled(), softcap or None, alibi_slopes)
     else:
         raise TypeError(f"mask: must be a longspan.Mask or a longspan.Plan, not {type(mask).__name__}")
+    sinks = sinks_of(sinks, q.shape[-2])
     try:
-        o, lse = _ops.attention(q, k, v, found.tensor)
+        o, lse = _ops.attention(q, k, v, found.tensor, sinks)
     except RuntimeError:
         if not torch.compiler.is_compiling():
             explain(q, k, v, found, *found.mask.shape)
         raise
-    return result(o, lse, sinks, return_lse)
+    return (o, lse) if return_lse else o
 
 
 def explain(q, k, v, found, rows, columns):

@@ -10,17 +10,23 @@ torch.ops.load_library(str(pathlib.Path(__file__).parent / "liblongspan_torch.so
 differentiable = torch.ops.longspan.attention.default  # for transforms and the compiler
 forward = torch.ops.longspan.forward.default  # the same without gradients, in half the host's time
 backward = torch.ops.longspan.backward.default
+sink_gradients = torch.ops.longspan.sink_gradients.default
 
 
 @torch.library.register_fake("longspan::attention")
 @torch.library.register_fake("longspan::forward")
-def _(q, k, v, plan):
+def _(q, k, v, plan, sinks=None):
     return q.new_empty((*q.shape[:2], v.shape[2])), q.new_empty((q.shape[1], q.shape[0]), dtype=torch.float32)
 
 
 @torch.library.register_fake("longspan::backward")
 def _(dout, dlse, q, k, v, o, lse, plan):
     return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
+
+
+@torch.library.register_fake("longspan::sink_gradients")
+def _(dout, dlse, o, lse, sinks, plan):
+    return sinks.new_empty(sinks.shape)
 
 
 def tokens(x, name):
@@ -49,17 +55,20 @@ def dense(x):
 
 
 def _setup(ctx, inputs, output):
-    q, k, v, plan = inputs
-    ctx.save_for_backward(q, k, v, *output, plan)
+    q, k, v, plan, sinks = inputs
+    ctx.save_for_backward(q, k, v, *output, plan, sinks)
     ctx.set_materialize_grads(False)
 
 
 def _backward(ctx, dout, dlse):
-    q, k, v, o, lse, plan = ctx.saved_tensors
+    q, k, v, o, lse, plan, sinks = ctx.saved_tensors
     if dout is None and dlse is None:
-        return None, None, None, None
+        return None, None, None, None, None
     dout = torch.zeros_like(o) if dout is None else dense(shaped(dout, o.shape))
-    return *backward(dout, dense(dlse), q, k, v, o, lse, plan), None
+    dlse = dense(dlse)
+    with_sinks = sinks is not None and ctx.needs_input_grad[4]
+    dsinks = sink_gradients(dout, dlse, o, lse, sinks, plan) if with_sinks else None
+    return *backward(dout, dlse, q, k, v, o, lse, plan), None, dsinks
 
 
 torch.library.register_autograd("longspan::attention", _backward, setup_context=_setup)
@@ -78,11 +87,11 @@ class _Eager(torch.autograd.Function):
     setup_context by their names. Batches are flattened here, so that autograd records no views."""
 
     @staticmethod
-    def forward(ctx, q, k, v, plan):
+    def forward(ctx, q, k, v, plan, sinks):
         shapes = ctx.shapes = q.shape, k.shape, v.shape
         q, k, v = tokens(q, "q"), tokens(k, "k"), tokens(v, "v")
-        o, lse = forward(q, k, v, plan)
-        ctx.save_for_backward(q, k, v, o, lse, plan)
+        o, lse = forward(q, k, v, plan, sinks)
+        ctx.save_for_backward(q, k, v, o, lse, plan, sinks)
         ctx.set_materialize_grads(False)
         return like_rows(o, shapes[0]), lse
 
@@ -110,12 +119,13 @@ def like_inputs(ctx, gradients):
     return shaped(dq, of_q), shaped(dk, of_k), shaped(dv, of_v), *rest
 
 
-def attention(q, k, v, plan):
-    """(o, lse), differentiable. q [T, Hq, D] or [B, S, Hq, D], k and v likewise; o is like q, lse [Hq, T]."""
+def attention(q, k, v, plan, sinks=None):
+    """(o, lse), differentiable. q [T, Hq, D] or [B, S, Hq, D], k and v likewise; o is like q, lse [Hq, T]. sinks: float32
+    [Hq], or None."""
     compiling = torch.compiler.is_compiling()
     trains = torch.is_grad_enabled()
     if trains and not compiling and not torch._C._are_functorch_transforms_active():
-        return _Eager.apply(q, k, v, plan)
+        return _Eager.apply(q, k, v, plan, sinks)
     run = differentiable if compiling else _AnyTransform.apply if trains else forward
-    o, lse = run(tokens(q, "q"), tokens(k, "k"), tokens(v, "v"), plan)
+    o, lse = run(tokens(q, "q"), tokens(k, "k"), tokens(v, "v"), plan, sinks)
     return like_rows(o, q.shape), lse

@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 
 from longspan import _core, _ops, _parallel_ops
-from longspan._attention import autocast, explain, problem_of, result
+from longspan._attention import autocast, explain, problem_of, sinks_of
 from longspan._mask import Mask
 from longspan._transport import (Carried, GroupReference, Nccl, all_gather, all_reduce, all_to_all,
                                  device_of_collectives, raise_interrupt)
@@ -122,6 +122,7 @@ class ContextParallel:
             raise TypeError(f"place: must be a Placement or a ParallelPlan, not {type(place).__name__}")
         if found.cp is not self:
             raise ValueError("the placement is of another ContextParallel")
+        sinks = sinks_of(sinks, q.shape[-2])
         try:
             o, lse = _parallel_ops.attention(q, k, v, found.tensor, found.kept_bytes)
         except RuntimeError:
@@ -129,7 +130,9 @@ class ContextParallel:
                 raise_interrupt()
                 explain(q, k, v, found, found.count, found.count)
             raise
-        return result(o, lse, sinks, return_lse)
+        if sinks is not None:
+            o, lse = _with_sinks(o, lse, sinks)
+        return (o, lse) if return_lse else o
 
     @torch.no_grad()
     def sum_gradients(self, parameters):
@@ -181,6 +184,13 @@ class ContextParallel:
         if others:
             raise ValueError(f"ranks {', '.join(map(str, others))} have another mask, heads, dtype, strategy or placement than "
                              "rank 0: all must plan the same attention")
+
+
+def _with_sinks(o, lse, sinks):
+    """(o, lse) with a score for each head that takes its share of every row."""
+    column = sinks[:, None]
+    share = torch.sigmoid(lse - column).T.reshape(*o.shape[:-1], 1)
+    return (o * share).to(o.dtype), torch.logaddexp(lse, column)
 
 
 def check_mask(mask):

@@ -69,9 +69,10 @@ def test_views_of_a_fused_projection(device):
     assert_alike([o.reshape(120, 4, 64), ours], [expected, theirs], mask, ("o", "dqkv"))
 
 
-def test_scale_and_sinks():
-    mask = Mask.causal(80)
-    q, k, v = inputs(80, 80)
+@pytest.mark.parametrize("name", ["causal", "heads", "rows without keys"])
+def test_scale_and_sinks(name):
+    mask = MASKS[name]()
+    q, k, v = inputs(*mask.shape)
     sinks = torch.randn(4, requires_grad=True)
     o, lse = longspan.attention(q, k, v, mask, scale=0.3, sinks=sinks, return_lse=True)
     plain, plain_lse = reference(q, k, v, mask.to_dense(), 0.3)
@@ -80,6 +81,19 @@ def test_scale_and_sinks():
     assert largest(o, expected) < 1e-5 and largest(lse, whole) < 1e-5
     for ours, theirs in zip(gradients(o, lse, (q, k, v, sinks)), gradients(expected, whole, (q, k, v, sinks))):
         assert largest(ours, theirs.double()) < 1e-4
+
+
+def test_sinks_of_another_dtype_alone():
+    mask = Mask.window(70, 20, 0)
+    q, k, v = (x.detach() for x in inputs(70, 70))
+    sinks = torch.randn(4).bfloat16().requires_grad_()
+    o = longspan.attention(q, k, v, mask, sinks=sinks)
+    gradient, = torch.autograd.grad(o.square().sum(), sinks)
+    plain, lse = reference(q, k, v, mask.to_dense())
+    expected = plain * torch.sigmoid(lse - sinks.double()[:, None]).T[:, :, None]
+    true, = torch.autograd.grad(expected.square().sum(), sinks)
+    assert gradient.dtype == torch.bfloat16
+    torch.testing.assert_close(gradient.float(), true.float(), rtol=1e-2, atol=1e-3)
 
 
 SLOPES = [0.5, 0.25, 0.125, 0.0625]

@@ -24,6 +24,26 @@ def test_opcheck():
         torch.library.opcheck(torch.ops.longspan.backward.default, (torch.randn_like(fixed[3]), dlse, *fixed, plan.tensor))
 
 
+def test_sinks():
+    q, k, v = inputs(50, 50)
+    plan = plan_of(Mask.causal(50))
+    sinks = torch.randn(4, requires_grad=True)
+    torch.library.opcheck(torch.ops.longspan.attention.default, (q, k, v, plan.tensor, sinks))
+    o, lse = (x.detach() for x in torch.ops.longspan.attention(q, k, v, plan.tensor, sinks))
+    for dlse in (None, torch.randn_like(lse)):
+        torch.library.opcheck(torch.ops.longspan.sink_gradients.default,
+                              (torch.randn_like(o), dlse, o, lse, sinks.detach(), plan.tensor))
+
+    def layer(q, k, v, plan, sinks):
+        return longspan.attention(q, k, v, plan, sinks=sinks).sin()
+
+    parts = (q, k, v, sinks)
+    eager = layer(q, k, v, plan, sinks)
+    compiled = torch.compile(layer, fullgraph=True)(q, k, v, plan, sinks)
+    torch.testing.assert_close(eager, compiled)
+    torch.testing.assert_close(torch.autograd.grad(eager.sum(), parts), torch.autograd.grad(compiled.sum(), parts))
+
+
 def test_head_dim_of_values():
     q, k, v = inputs(50, 50, head_dim_v=24)
     plan = plan_of(Mask.causal(50), head_dim_v=24, softcap=2.0, alibi_slopes=[0.1, 0.2, 0.3, 0.4])
