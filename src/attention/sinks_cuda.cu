@@ -48,9 +48,12 @@ __global__ void __launch_bounds__(kThreads) add_kernel(TensorView o, float* lse,
     __syncwarp();  // all lanes have read it
     if (!has_row) continue;
     const float sink = sinks[head];
+    if (before == -INFINITY) {  // o = 0
+      if (part.lane == 0) *at = sink;
+      continue;
+    }
     const float high = fmaxf(before, sink), low = fminf(before, sink);
     if (part.lane == 0) *at = high + log1pf(expf(low - high));
-    if (before == -INFINITY) continue;  // o = 0
     const float share = 1 / (1 + expf(sink - before));
     auto* const row = reinterpret_cast<Chunk<T, kElements>*>(o.row<T>(token, head));
     for (int64_t c = part.lane; c < chunks; c += part.lanes) {
