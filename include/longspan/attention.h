@@ -42,7 +42,7 @@ struct Problem {
   // given the plan of another mask. Costs speed.
   bool same_launches = false;
   std::vector<float> alibi_slopes;         // [heads_q], or empty: no ALiBi
-  std::vector<float> sinks;                // [heads_q], or empty. Only peers take them: see add_sinks()
+  std::vector<float> sinks;                // [heads_q], or empty. For peers: others get ForwardArgs::sinks
   std::shared_ptr<const HeadMasks> masks;  // one for all heads, or one per KV head; [tokens_q, tokens_kv]
 
   void set_mask(Mask mask) { masks = std::make_shared<const HeadMasks>(HeadMasks{std::move(mask)}); }
@@ -79,6 +79,11 @@ struct ForwardArgs {
   // into its output. It may be o and lse themselves. Unused if part_lse is null.
   TensorView part_o{};              // [tokens_q, heads_q, head_dim_v], f32
   const float* part_lse = nullptr;  // [heads_q, tokens_q]
+
+  // Attention sinks: a score for each query head that joins the softmax of every row without a value, so that
+  // o loses its share. A row that sees no key then gives lse = sink. Not together with part_lse, nor over
+  // ranks: there, add_sinks() adds them to the result.
+  const float* sinks = nullptr;  // [heads_q], or null: none
 };
 
 // Tensors of one backward pass. A row that sees no key, and a key that no row sees, get zero gradients. dq,
@@ -94,21 +99,24 @@ struct BackwardArgs {
   size_t workspace_size = 0;   // its bytes, to be checked; 0: unknown
 
   // With Problem::lse_gradient: [heads_q, tokens_q], the gradient of the loss with respect to lse; null:
-  // zeros. Rows that see no key ignore it. Sinks, z-loss and a merge outside of Longspan need it.
+  // zeros. Rows that see no key ignore it. A z-loss and a merge outside of Longspan need it.
   const float* dlse = nullptr;
+
+  // Both or none. The sinks that o and lse have, and their gradients, the sum over the rows of
+  // exp(sink - lse) * (dlse - o dout). Without them dq, dk and dv are the same.
+  const float* sinks = nullptr;  // [heads_q]
+  float* dsinks = nullptr;       // out: [heads_q]
 };
 
-// Attention sinks: a score for each query head that joins the softmax of every row without a value, so that
-// o loses its share. They are exact on top of any forward pass, in place:
+// Adds sinks to the results of any forward pass, in place:
 //   lse <- log(exp(lse) + exp(sink)),  o <- o * exp(lse before - lse)
-// A row that sees no key gets lse = sink. A backward pass then takes this o and lse as they are and gives the
-// right gradients. Context parallelism adds them to a rank's rows. On a GPU both calls run in the stream.
+// Context parallelism needs it, for a rank's rows. On a GPU both calls run in the stream.
 void add_sinks(const TensorView& o,  // [tokens_q, heads_q, head_dim_v], f32, bf16 or f16
                float* lse,           // [heads_q, tokens_q]
                const float* sinks,   // [heads_q]
                const Device& device, Stream stream);
 
-// The gradients of the sinks, the sum over the rows of exp(sink - lse) * (dlse - o dout).
+// The gradients of sinks, as BackwardArgs::dsinks.
 struct SinkGradientArgs {
   TensorView o, dout;            // [tokens_q, heads_q, head_dim_v]; o with the sinks
   const float* lse = nullptr;    // [heads_q, tokens_q], with the sinks

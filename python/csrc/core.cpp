@@ -80,7 +80,8 @@ ForwardArgs forward_of(const longspan_forward_args& args, const Problem& p) {
           .v = keys(args.v, p, p.dim_v()),
           .o = rows(args.o, p, p.dim_v()),
           .lse = args.lse,
-          .workspace = args.workspace};
+          .workspace = args.workspace,
+          .sinks = args.sinks};
 }
 
 BackwardArgs backward_of(const longspan_backward_args& args, const Problem& p) {
@@ -94,7 +95,9 @@ BackwardArgs backward_of(const longspan_backward_args& args, const Problem& p) {
           .dk = keys(args.dk, p, p.head_dim),
           .dv = keys(args.dv, p, p.dim_v()),
           .workspace = args.workspace,
-          .dlse = args.dlse};
+          .dlse = args.dlse,
+          .sinks = args.sinks,
+          .dsinks = args.dsinks};
 }
 
 }  // namespace longspan::python
@@ -296,8 +299,6 @@ int longspan_forward(int64_t plan, const longspan_forward_args* args, void* stre
     const longspan::ForwardArgs all = forward_of(*args, planned->problem);
     planned->run([all](longspan::Plan& by, longspan::Stream in) { by.forward(all, in); },
                  longspan::Stream{stream});
-    if (args->sinks != nullptr)
-      longspan::add_sinks(all.o, all.lse, args->sinks, planned->device, longspan::Stream{stream});
   });
 }
 
@@ -309,19 +310,5 @@ int longspan_backward(int64_t plan, const longspan_backward_args* args, void* st
     const longspan::BackwardArgs all = backward_of(*args, planned->problem);
     planned->run([all](longspan::Plan& by, longspan::Stream in) { by.backward(all, in); },
                  longspan::Stream{stream});
-  });
-}
-
-int longspan_sink_gradients(int64_t plan, const longspan_sink_args* args, void* stream) {
-  return guarded([&] {
-    const std::shared_ptr<Planned> planned = plans().find(plan);
-    const longspan::Problem& p = planned->problem;
-    longspan::sink_gradients({.o = longspan::python::rows(args->o, p, p.dim_v()),
-                              .dout = longspan::python::rows(args->dout, p, p.dim_v()),
-                              .lse = args->lse,
-                              .dlse = args->dlse,
-                              .sinks = args->sinks,
-                              .dsinks = args->dsinks},
-                             planned->device, longspan::Stream{stream});
   });
 }

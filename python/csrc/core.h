@@ -94,7 +94,7 @@ typedef struct {
   longspan_tensor q, k, v, o;
   float* lse;
   void* workspace;
-  const float* sinks; /* [heads_q], added to o and lse; null: none, as under context parallelism */
+  const float* sinks; /* [heads_q]; null: none, as under context parallelism */
 } longspan_forward_args;
 
 typedef struct {
@@ -102,6 +102,8 @@ typedef struct {
   const float* lse;
   const float* dlse; /* may be null */
   void* workspace;
+  const float* sinks; /* as in the forward pass; null: none */
+  float* dsinks;      /* with sinks: their gradients */
 } longspan_backward_args;
 
 /* Makes `count` CUDA graphs that have captured calls of `old` run `plan` instead, which must be of the same
@@ -113,16 +115,6 @@ LONGSPAN_API int longspan_plan_follow(int64_t plan, int64_t old, void* const* gr
 
 LONGSPAN_API int longspan_forward(int64_t plan, const longspan_forward_args* args, void* stream);
 LONGSPAN_API int longspan_backward(int64_t plan, const longspan_backward_args* args, void* stream);
-
-/* As longspan::SinkGradientArgs. */
-typedef struct {
-  longspan_tensor o, dout;
-  const float* lse;
-  const float* dlse; /* may be null */
-  const float* sinks;
-  float* dsinks;
-} longspan_sink_args;
-LONGSPAN_API int longspan_sink_gradients(int64_t plan, const longspan_sink_args* args, void* stream);
 
 /* ---- context parallelism: longspan/parallel.h ---- */
 

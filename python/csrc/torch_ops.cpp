@@ -1,4 +1,4 @@
-// The operators of PyTorch: longspan::forward, longspan::backward and longspan::sink_gradients, and the
+// The operators of PyTorch: longspan::forward, longspan::backward and longspan::backward_with_sinks, and the
 // passes under context parallelism. A plan enters as an int64 tensor [1] on the CPU that holds its number, so
 // that a compiled graph can be given another plan without being compiled again.
 #include <cstdio>
@@ -144,6 +144,9 @@ struct Call {
     return Tensor::empty({info.problem.heads_q, info.tokens_q}, aoti_torch_dtype_float32(), device_type,
                          device_index);
   }
+  Tensor empty_sinks() const {
+    return Tensor::empty({info.problem.heads_q}, aoti_torch_dtype_float32(), device_type, device_index);
+  }
   void* stream() const { return device_index < 0 ? nullptr : current_stream(device_index); }
 };
 
@@ -215,7 +218,9 @@ class Gradients {
             .dv = call.values("dv", dv_),
             .lse = call.per_row("lse", lse_),
             .dlse = has_dlse() ? call.per_row("dlse", dlse_) : nullptr,
-            .workspace = workspace};
+            .workspace = workspace,
+            .sinks = nullptr,
+            .dsinks = nullptr};
   }
   void give(uint64_t* stack) {
     stack[0] = dq_.release();
@@ -229,32 +234,24 @@ class Gradients {
 
 // backward(Tensor dout, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, Tensor plan)
 //   -> (Tensor dq, Tensor dk, Tensor dv)
+// backward_with_sinks: the same and Tensor sinks -> dsinks, too
+template <bool kSinks>
 void backward(uint64_t* stack, uint64_t, uint64_t) {
   Gradients gradients(stack);
-  const Tensor number = take_tensor(stack[7]);
+  const Tensor number = take_tensor(stack[7]), sinks = kSinks ? take_tensor(stack[8]) : Tensor();
   const Call call(number);
   gradients.allocate(call);
   const Workspace workspace(call, call.info.backward_bytes);
-  const longspan_backward_args args = gradients.args(call, workspace.data());
+  longspan_backward_args args = gradients.args(call, workspace.data());
+  Tensor dsinks;
+  if (kSinks) {
+    dsinks = call.empty_sinks();
+    args.sinks = call.per_head("sinks", sinks);
+    args.dsinks = call.per_head("dsinks", dsinks);
+  }
   check_core(longspan_backward(call.plan, &args, call.stream()));
   gradients.give(stack);
-}
-
-// sink_gradients(Tensor dout, Tensor? dlse, Tensor o, Tensor lse, Tensor sinks, Tensor plan) -> Tensor
-void sink_gradients(uint64_t* stack, uint64_t, uint64_t) {
-  const Tensor dout = take_tensor(stack[0]), dlse = take_optional_tensor(stack[1]), o = take_tensor(stack[2]),
-               lse = take_tensor(stack[3]), sinks = take_tensor(stack[4]), number = take_tensor(stack[5]);
-  const Call call(number);
-  Tensor dsinks = Tensor::empty({call.info.problem.heads_q}, aoti_torch_dtype_float32(), call.device_type,
-                                call.device_index);
-  const longspan_sink_args args{.o = call.results("o", o),
-                                .dout = call.results("dout", dout),
-                                .lse = call.per_row("lse", lse),
-                                .dlse = dlse.defined() ? call.per_row("dlse", dlse) : nullptr,
-                                .sinks = call.per_head("sinks", sinks),
-                                .dsinks = call.per_head("dsinks", dsinks)};
-  check_core(longspan_sink_gradients(call.plan, &args, call.stream()));
-  stack[0] = dsinks.release();
+  if (kSinks) stack[3] = dsinks.release();
 }
 
 // The plan of a call under context parallelism. Its tensors hold the tokens of this rank.
@@ -310,7 +307,8 @@ void parallel_forward(uint64_t* stack, uint64_t, uint64_t) {
                                      .v = call.values("v", v),
                                      .o = call.results("o", o),
                                      .lse = call.per_row("lse", lse),
-                                     .workspace = nullptr};
+                                     .workspace = nullptr,
+                                     .sinks = nullptr};
     check_core(longspan_parallel_forward(call.plan, &args, kept_bytes == 0 ? nullptr : call.kept(kept),
                                          call.stream()));
     stack[0] = o.release();
@@ -351,10 +349,11 @@ constexpr Operator kOperators[] = {
     {"backward",
      "backward(Tensor dout, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, Tensor plan) "
      "-> (Tensor, Tensor, Tensor)",
-     backward},
-    {"sink_gradients",
-     "sink_gradients(Tensor dout, Tensor? dlse, Tensor o, Tensor lse, Tensor sinks, Tensor plan) -> Tensor",
-     sink_gradients},
+     backward<false>},
+    {"backward_with_sinks",
+     "backward_with_sinks(Tensor dout, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, "
+     "Tensor plan, Tensor sinks) -> (Tensor, Tensor, Tensor, Tensor)",
+     backward<true>},
     {"parallel_attention",
      "parallel_attention(Tensor q, Tensor k, Tensor v, Tensor plan, SymInt kept_bytes) "
      "-> (Tensor, Tensor, Tensor)",

@@ -10,7 +10,7 @@ torch.ops.load_library(str(pathlib.Path(__file__).parent / "liblongspan_torch.so
 differentiable = torch.ops.longspan.attention.default  # for transforms and the compiler
 forward = torch.ops.longspan.forward.default  # the same without gradients, in half the host's time
 backward = torch.ops.longspan.backward.default
-sink_gradients = torch.ops.longspan.sink_gradients.default
+backward_with_sinks = torch.ops.longspan.backward_with_sinks.default
 
 
 @torch.library.register_fake("longspan::attention")
@@ -24,9 +24,9 @@ def _(dout, dlse, q, k, v, o, lse, plan):
     return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
 
 
-@torch.library.register_fake("longspan::sink_gradients")
-def _(dout, dlse, o, lse, sinks, plan):
-    return sinks.new_empty(sinks.shape)
+@torch.library.register_fake("longspan::backward_with_sinks")
+def _(dout, dlse, q, k, v, o, lse, plan, sinks):
+    return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape), sinks.new_empty(sinks.shape)
 
 
 def tokens(x, name):
@@ -65,10 +65,11 @@ def _backward(ctx, dout, dlse):
     if dout is None and dlse is None:
         return None, None, None, None, None
     dout = torch.zeros_like(o) if dout is None else dense(shaped(dout, o.shape))
-    dlse = dense(dlse)
-    with_sinks = sinks is not None and ctx.needs_input_grad[4]
-    dsinks = sink_gradients(dout, dlse, o, lse, sinks, plan) if with_sinks else None
-    return *backward(dout, dlse, q, k, v, o, lse, plan), None, dsinks
+    of_rows = dout, dense(dlse), q, k, v, o, lse, plan
+    if sinks is None or not ctx.needs_input_grad[4]:
+        return *backward(*of_rows), None, None
+    dq, dk, dv, dsinks = backward_with_sinks(*of_rows, sinks)
+    return dq, dk, dv, None, dsinks
 
 
 torch.library.register_autograd("longspan::attention", _backward, setup_context=_setup)

@@ -171,6 +171,7 @@ class ParallelAttention::Impl {
             .workspace_bytes = 0,
             .alignment = kernel_.row_alignment(),
             .merges_parts = false,
+            .over_ranks = true,
             .device = device_,
             .kept = kept,
             .kept_bytes = executor_.kept_bytes()};

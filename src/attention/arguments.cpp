@@ -66,6 +66,8 @@ class Checker {
   }
   void lse_input(const char* name, const float* data) { inputs_.push_back(lse(name, data)); }
   void lse_output(const float* data) { output(lse("lse", data)); }
+  void sinks(const float* data) { inputs_.push_back(floats("sinks", data, "heads_q", problem_.heads_q)); }
+  void dsinks(const float* data) { output(floats("dsinks", data, "heads_q", problem_.heads_q)); }
 
   void part(const TensorView& view) {
     LONGSPAN_CHECK_INPUT(rules_.merges_parts,
@@ -174,15 +176,16 @@ class Checker {
   }
 
   Extent lse(const char* name, const float* data) const {
-    const int64_t rows = problem_.heads_q * problem_.tokens_q;
-    if (rows == 0) return extent_of_bytes(name, nullptr, 0);
-    LONGSPAN_CHECK_INPUT(data != nullptr, "{} is null; must point to {} floats, [heads_q, tokens_q]", name,
-                         rows);
+    return floats(name, data, "heads_q, tokens_q", problem_.heads_q * problem_.tokens_q);
+  }
+  Extent floats(const char* name, const float* data, const char* shape, int64_t count) const {
+    if (count == 0) return extent_of_bytes(name, nullptr, 0);
+    LONGSPAN_CHECK_INPUT(data != nullptr, "{} is null; must point to {} floats, [{}]", name, count, shape);
     LONGSPAN_CHECK_INPUT(reinterpret_cast<uintptr_t>(data) % sizeof(float) == 0,
                          "{} is at {}; must be aligned to {} bytes", name, static_cast<const void*>(data),
                          sizeof(float));
     in_place(name, data);
-    return extent_of_bytes(name, data, rows * static_cast<int64_t>(sizeof(float)));
+    return extent_of_bytes(name, data, count * static_cast<int64_t>(sizeof(float)));
   }
 
   void output(Extent extent) {
@@ -215,6 +218,10 @@ void check(const ForwardArgs& args, const Problem& problem, const ArgumentRules&
   checker.query_output("o", args.o, dim_v, problem.fp32_output && !problem.own_rows);
   checker.lse_output(args.lse);
   if (args.part_lse != nullptr) checker.part(args.part_o);
+  LONGSPAN_CHECK_INPUT(args.sinks == nullptr || (args.part_lse == nullptr && !rules.over_ranks),
+                       "sinks are set {}: leave them null and call add_sinks() afterwards",
+                       rules.over_ranks ? "over ranks" : "together with part_lse");
+  if (args.sinks != nullptr) checker.sinks(args.sinks);
   checker.workspace(args.workspace, args.workspace_size);
   checker.kept_output();
   checker.overlaps();
@@ -233,6 +240,13 @@ void check(const BackwardArgs& args, const Problem& problem, const ArgumentRules
   LONGSPAN_CHECK_INPUT(args.dlse == nullptr || problem.lse_gradient,
                        "dlse is set, but the problem was planned without lse_gradient: leave it null");
   if (args.dlse != nullptr) checker.lse_input("dlse", args.dlse);
+  if (args.sinks != nullptr || args.dsinks != nullptr) {
+    LONGSPAN_CHECK_INPUT(!rules.over_ranks,
+                         "sinks are set over ranks: leave them and dsinks null and call "
+                         "sink_gradients()");
+    checker.sinks(args.sinks);
+    checker.dsinks(args.dsinks);
+  }
   checker.query_output("dq", args.dq, dim, f32_rows);
   checker.key_output("dk", args.dk, dim, problem.fp32_output);
   checker.key_output("dv", args.dv, dim_v, problem.fp32_output);

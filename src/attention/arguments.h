@@ -17,6 +17,7 @@ struct ArgumentRules {
   size_t workspace_bytes = 0;  // of the pass
   size_t alignment = 1;        // of the rows of every tensor, in bytes
   bool merges_parts = false;   // ForwardArgs::part_o is allowed
+  bool over_ranks = false;     // sinks are not
   Device device;               // that uses the memory
 
   // Of context parallelism: what the forward pass writes for the backward pass. Forward, null is allowed.

@@ -12,7 +12,7 @@ std::string lacking(const Features& features, const Problem& problem) {
   if (!features.softcap && problem.softcap != 0) return "has no softcap";
   if (!features.alibi && !problem.alibi_slopes.empty()) return "has no ALiBi";
   if (!features.sinks && !problem.sinks.empty())
-    return "takes no sinks: add_sinks() adds them to its results";
+    return "takes no sinks with the problem: pass them to its calls";
   return "";
 }
 

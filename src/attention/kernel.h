@@ -75,8 +75,8 @@ class Kernel {
   virtual Support supports(const Problem& problem, Direction direction, const Device& device) const = 0;
 
   virtual bool merges_parts() const { return false; }  // accepts ForwardArgs::part_o
-  // Whether supports() may accept Problem::sinks. Whoever plans another kernel leaves them out of the problem
-  // and calls add_sinks() and sink_gradients().
+  // Whether supports() may accept Problem::sinks, as peers do. Plans of other kernels take ForwardArgs::sinks
+  // and BackwardArgs::sinks, but for those over ranks.
   virtual bool takes_sinks() const { return false; }
   virtual size_t row_alignment() const { return 1; }  // that it needs of tensors' rows, in bytes
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/rng.h"
 
 namespace longspan {
 
@@ -22,6 +23,13 @@ std::vector<float> alibi_slopes(int64_t heads) {
   for (int64_t h = 1; h <= heads; ++h)
     slopes.push_back(std::exp2(-8 * static_cast<float>(h) / static_cast<float>(heads)));
   return slopes;
+}
+
+std::vector<float> drawn_sinks(int64_t heads, uint64_t seed) {
+  constexpr uint64_t kStream = 5;  // those before are of the tensors
+  std::vector<float> sinks(static_cast<size_t>(heads));
+  fill_normal(TensorView::contiguous(sinks.data(), DType::kF32, heads, 1, 1), seed, kStream);
+  return sinks;
 }
 
 float Problem::softmax_scale() const {

@@ -10,4 +10,7 @@ namespace longspan {
 // that ends at 2^-8.
 std::vector<float> alibi_slopes(int64_t heads);
 
+// Standard normal sinks for query heads, to try kernels with.
+std::vector<float> drawn_sinks(int64_t heads, uint64_t seed);
+
 }  // namespace longspan

@@ -1,13 +1,15 @@
 // Attention sinks, which are added to the results of a forward pass.
+#include "attention/sinks.h"
+
 #include <cmath>
 #include <limits>
 
 #include "attention/element.h"
+#include "attention/sink_rule.h"
 #include "attention/sinks_cuda.h"
 #include "base/backend.h"
 #include "base/error.h"
 #include "base/parallel.h"
-#include "longspan/attention.h"
 
 namespace longspan {
 namespace {
@@ -32,16 +34,10 @@ void check_floats(const char* name, const float* data, const Device& device) {
 
 template <class T>
 void add_to_head(const TensorView& o, float* lse, float sink, int64_t head) {
-  constexpr float kNone = -std::numeric_limits<float>::infinity();
   for (int64_t t = 0; t < o.tokens; ++t) {
     const float before = lse[t];
-    if (before == kNone) {  // o = 0
-      lse[t] = sink;
-      continue;
-    }
-    const float high = std::max(before, sink), low = std::min(before, sink);
-    lse[t] = high + std::log1p(std::exp(low - high));
-    const float share = 1 / (1 + std::exp(sink - before));
+    const auto [after, share] = with_sink(before, sink);
+    lse[t] = after;
     T* const row = o.row<T>(t, head);
     for (int64_t d = 0; d < o.head_dim; ++d)
       row[d] = from_double<T>(static_cast<float>(to_double(row[d])) * share);
@@ -100,6 +96,15 @@ void sink_gradients(const SinkGradientArgs& args, const Device& device, [[maybe_
     args.dsinks[head] = static_cast<float>(
         gradient_of_head(o, args.dout, args.lse + head * o.tokens, dlse, args.sinks[head], head));
   });
+}
+
+void finish_sinks(const ForwardArgs& args, const Device& device, Stream stream) {
+  if (args.sinks != nullptr) add_sinks(args.o, args.lse, args.sinks, device, stream);
+}
+
+void finish_sinks(const BackwardArgs& args, const Device& device, Stream stream) {
+  if (args.sinks != nullptr)
+    sink_gradients({args.o, args.dout, args.lse, args.dlse, args.sinks, args.dsinks}, device, stream);
 }
 
 }  // namespace longspan

@@ -1,8 +1,10 @@
-// Both kernels read o (and dout) once, in chunks of several elements: the lanes of a warp take the chunks of
-// one row or of several. sink_gradients has a block for each head, which adds in a fixed order, so that every
-// run gives the same bits.
+// add_sinks and sink_gradients read o (and dout) once, in chunks of several elements: the lanes of a warp
+// take the chunks of one row or of several. Gradients have a block for each head, which adds in a fixed
+// order, so that every run gives the same bits.
 #include <algorithm>
+#include <numbers>
 
+#include "attention/sink_rule.h"
 #include "attention/sinks_cuda.h"
 #include "base/cuda/cuda.h"
 #include "base/cuda/element.cuh"
@@ -47,22 +49,28 @@ __global__ void __launch_bounds__(kThreads) add_kernel(TensorView o, float* lse,
     const float before = has_row ? *at : -INFINITY;
     __syncwarp();  // all lanes have read it
     if (!has_row) continue;
-    const float sink = sinks[head];
-    if (before == -INFINITY) {  // o = 0
-      if (part.lane == 0) *at = sink;
-      continue;
-    }
-    const float high = fmaxf(before, sink), low = fminf(before, sink);
-    if (part.lane == 0) *at = high + log1pf(expf(low - high));
-    const float share = 1 / (1 + expf(sink - before));
+    const WithSink with = with_sink(before, sinks[head]);
+    if (part.lane == 0) *at = with.lse;
+    if (before == -INFINITY) continue;  // o = 0
     auto* const row = reinterpret_cast<Chunk<T, kElements>*>(o.row<T>(token, head));
     for (int64_t c = part.lane; c < chunks; c += part.lanes) {
       Chunk<T, kElements> chunk = row[c];
 #pragma unroll
-      for (T& x : chunk.at) x = from_f32<T>(to_f32(x) * share);
+      for (T& x : chunk.at) x = from_f32<T>(to_f32(x) * with.share);
       row[c] = chunk;
     }
   }
+}
+
+// Adds the sums of a block's threads in a fixed order.
+__device__ void store_sum(double sum, float* to) {
+  __shared__ double sums[kThreads];
+  sums[threadIdx.x] = sum;
+  for (unsigned half = kThreads / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+  }
+  if (threadIdx.x == 0) *to = static_cast<float>(sums[0]);
 }
 
 template <class O, class G, int kElements>
@@ -90,13 +98,22 @@ __global__ void __launch_bounds__(kThreads) gradient_kernel(SinkGradientArgs arg
       sum -= double{expf(sink - args.lse[at])} * delta;
     }
   }
-  __shared__ double sums[kThreads];
-  sums[threadIdx.x] = sum;
-  for (unsigned half = kThreads / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+  store_sum(sum, args.dsinks + head);
+}
+
+__global__ void __launch_bounds__(kThreads)
+    gradient_of_stats_kernel(RowStats stats, const float* sinks, float* dsinks) {
+  const int64_t head = blockIdx.x, unit = head >> stats.log2_pack;
+  const int pack = 1 << stats.log2_pack, rows = stats.rows >> stats.log2_pack;  // of the head, in a tile
+  const float sink = sinks[head] * std::numbers::log2e_v<float>;
+  double sum = 0;
+#pragma unroll 4
+  for (int64_t i = threadIdx.x; i < stats.tiles * rows; i += kThreads) {
+    const float* const tile = stats.data + (unit * stats.tiles + i / rows) * 2 * stats.rows;
+    const int64_t row = i % rows * pack + head % pack;
+    sum -= double{exp2f(sink - stats.sign * tile[row])} * tile[stats.rows + row];
   }
-  if (threadIdx.x == 0) args.dsinks[head] = static_cast<float>(sums[0]);
+  store_sum(sum, dsinks + head);
 }
 
 // Whether rows can be read in chunks of 16 bytes.
@@ -132,6 +149,13 @@ void sink_gradients(const SinkGradientArgs& args, const Device& device, Stream s
       kernel<<<static_cast<unsigned>(args.o.heads), kThreads, 0, raw(stream)>>>(args);
     });
   });
+  LONGSPAN_CUDA_LAUNCHED();
+}
+
+void sink_gradients(const RowStats& stats, int64_t heads_q, const float* sinks, float* dsinks,
+                    Stream stream) {
+  gradient_of_stats_kernel<<<static_cast<unsigned>(heads_q), kThreads, 0, raw(stream)>>>(stats, sinks,
+                                                                                         dsinks);
   LONGSPAN_CUDA_LAUNCHED();
 }
 

@@ -22,6 +22,10 @@ ProblemTensors::ProblemTensors(const Problem& problem, Direction direction, cons
   views_.o = allocate(problem.output_dtype(), tokens_q, problem.heads_q, dim_v);
   lse_ = Buffer(static_cast<size_t>(problem.heads_q * tokens_q) * sizeof(float), device);
   views_.lse = lse_.as<float>();
+  if (!problem.sinks.empty()) {
+    sinks_ = Buffer(problem.sinks.size() * sizeof(float), device);
+    copy_bytes(sinks_.data(), device.kind, problem.sinks.data(), DeviceKind::kCpu, sinks_.bytes());
+  }
   size_t workspace = plan.workspace_bytes(Direction::kForward);
   if (direction == Direction::kBackward) {
     views_.dout = allocate(problem.dtype, tokens_q, problem.heads_q, dim_v);
@@ -29,6 +33,7 @@ ProblemTensors::ProblemTensors(const Problem& problem, Direction direction, cons
     views_.dk = allocate(problem.output_dtype(), tokens_kv, problem.heads_kv, dim);
     views_.dv = allocate(problem.output_dtype(), tokens_kv, problem.heads_kv, dim_v);
     if (problem.lse_gradient) views_.dlse = buffers_.emplace_back(lse_.bytes(), device).as<float>();
+    if (!problem.sinks.empty()) views_.dsinks = buffers_.emplace_back(sinks_.bytes(), device).as<float>();
     workspace = std::max(workspace, plan.workspace_bytes(Direction::kBackward));
   }
   workspace_ = Buffer(workspace, device);
@@ -63,6 +68,7 @@ void ProblemTensors::poison(Direction direction) {
     fill(views_.dq);
     fill(views_.dk);
     fill(views_.dv);
+    if (views_.dsinks != nullptr) fill_bytes(views_.dsinks, device_.kind, kPoison, sinks_.bytes());
   }
   fill_bytes(workspace_.data(), device_.kind, kPoison, workspace_.bytes());
 }
@@ -73,7 +79,8 @@ void ProblemTensors::forward(Plan& plan) {
                 .v = views_.v,
                 .o = views_.o,
                 .lse = views_.lse,
-                .workspace = workspace_.data()},
+                .workspace = workspace_.data(),
+                .sinks = sinks_.as<float>()},
                Stream{});
 }
 
@@ -88,7 +95,9 @@ void ProblemTensors::backward(Plan& plan) {
                  .dk = views_.dk,
                  .dv = views_.dv,
                  .workspace = workspace_.data(),
-                 .dlse = views_.dlse},
+                 .dlse = views_.dlse,
+                 .sinks = views_.dsinks == nullptr ? nullptr : sinks_.as<float>(),
+                 .dsinks = views_.dsinks},
                 Stream{});
 }
 

@@ -26,7 +26,8 @@ class ProblemTensors {
 
   const DeviceTensors& views() const { return views_; }
 
-  // Fills q, k, v, dout and dlse with standard normals of streams 0 to 4 of the seed.
+  // Fills q, k, v, dout and dlse with standard normals of streams 0 to 4 of the seed. Sinks are the
+  // problem's.
   void fill_inputs(uint64_t seed);
 
   // Fills the outputs and workspace of the pass with NaN, so that unwritten elements and reads of
@@ -41,7 +42,7 @@ class ProblemTensors {
 
   Device device_;
   std::vector<Buffer> buffers_;
-  Buffer lse_, workspace_;
+  Buffer lse_, sinks_, workspace_;
   DeviceTensors views_;
 };
 

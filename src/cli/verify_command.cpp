@@ -36,7 +36,7 @@ struct VerifyArguments {
   std::map<std::string, std::string> pattern_options;
   std::optional<int64_t> head_dim, head_dim_v, seed, index;
   std::optional<float> scale, softcap;
-  bool alibi = false, deterministic = false, fp32_output = false, lse_gradient = false;
+  bool alibi = false, sinks = false, deterministic = false, fp32_output = false, lse_gradient = false;
   bool verbose = false, table = false, allow_skipped = false;
 };
 
@@ -132,6 +132,7 @@ SweepOptions sweep_options(VerifyArguments given) {
   options.head_dim_v = given.head_dim_v;
   options.softcap = given.softcap;
   if (given.alibi) options.alibi = true;
+  options.sinks = given.sinks;
   options.scale = given.scale;
   if (given.deterministic) options.deterministic = true;
   if (given.fp32_output) options.fp32_output = true;
@@ -285,6 +286,7 @@ void add_verify_command(CLI::App& program) {
   command->add_option("--scale", options->scale, "scale of the scores [1 / sqrt(head_dim)]");
   command->add_option("--softcap", options->softcap, "bound of the scores, as in Gemma 2 [none]");
   command->add_flag("--alibi", options->alibi, "ALiBi, with the usual slope for each head");
+  command->add_flag("--sinks", options->sinks, "a random attention sink for each query head, as in gpt-oss");
   command->add_flag("--deterministic", options->deterministic,
                     "require bitwise-identical results from two runs");
   command->add_flag("--fp32-output", options->fp32_output, "f32 outputs for every dtype");

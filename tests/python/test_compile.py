@@ -29,10 +29,11 @@ def test_sinks():
     plan = plan_of(Mask.causal(50))
     sinks = torch.randn(4, requires_grad=True)
     torch.library.opcheck(torch.ops.longspan.attention.default, (q, k, v, plan.tensor, sinks))
-    o, lse = (x.detach() for x in torch.ops.longspan.attention(q, k, v, plan.tensor, sinks))
+    o, lse = torch.ops.longspan.attention(q, k, v, plan.tensor, sinks)
+    fixed = [x.detach() for x in (q, k, v, o, lse)]
     for dlse in (None, torch.randn_like(lse)):
-        torch.library.opcheck(torch.ops.longspan.sink_gradients.default,
-                              (torch.randn_like(o), dlse, o, lse, sinks.detach(), plan.tensor))
+        torch.library.opcheck(torch.ops.longspan.backward_with_sinks.default,
+                              (torch.randn_like(o), dlse, *fixed, plan.tensor, sinks.detach()))
 
     def layer(q, k, v, plan, sinks):
         return longspan.attention(q, k, v, plan, sinks=sinks).sin()

@@ -26,7 +26,8 @@ SinkGradient true_gradient(const Problem& problem, const DeviceTensors& host, in
   for (int64_t row = 0; row < problem.tokens_q; ++row) {
     load_row(host.o, row, head, o.data());
     load_row(host.dout, row, head, dout.data());
-    double delta = 0, terms = 0;
+    const double dlse = host.dlse == nullptr ? 0 : host.dlse[head * problem.tokens_q + row];
+    double delta = -dlse, terms = std::abs(dlse);
     for (size_t d = 0; d < o.size(); ++d) {
       delta += o[d] * dout[d];
       terms += std::abs(o[d] * dout[d]);

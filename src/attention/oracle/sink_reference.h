@@ -10,7 +10,7 @@ namespace longspan {
 // Adds the problem's sinks to a reference without them, and to what errors of the scores do to its rows.
 void add_sinks(const Problem& problem, const Samples& samples, ForwardReference& reference);
 
-// Compares dsinks with the gradients that o, lse (both with the sinks) and dout give; all four are in host
+// Compares dsinks with the gradients that o, lse (both with the sinks), dout and dlse give; all are in host
 // memory. The error of a head is relative to the sum of the magnitudes of its rows' terms.
 TensorAccuracy compare_dsinks(const Problem& problem, const DeviceTensors& host);
 

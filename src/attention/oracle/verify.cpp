@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "attention/oracle/sink_reference.h"
@@ -136,6 +137,12 @@ VerifyReport verify_outputs(const Problem& problem, Direction direction, const D
       host.o = o.view();
       host.dout = dout.view();
       host.lse = static_cast<float*>(lse.view().data);
+      std::optional<HostCopy> dlse;
+      if (tensors.dlse != nullptr) {
+        dlse.emplace(TensorView::contiguous(tensors.dlse, DType::kF32, problem.heads_q, 1, problem.tokens_q),
+                     tensors.kind);
+        host.dlse = static_cast<float*>(dlse->view().data);
+      }
       host.dsinks = static_cast<float*>(dsinks.view().data);
       report.tensors.push_back(compare_dsinks(problem, host));
     }

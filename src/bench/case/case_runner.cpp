@@ -45,7 +45,7 @@ void check_memory(size_t needed, size_t available, const std::string& what) {
 // The tensors of a problem in one device's memory, with random inputs.
 class Tensors {
  public:
-  // `sinks`: those that the runner adds to the results of the kernel.
+  // `sinks`: those that a call gets.
   Tensors(const Problem& problem, const std::vector<float>& sinks, Direction direction, Testbed& testbed)
       : testbed_(testbed) {
     const Problem& p = problem;
@@ -95,7 +95,7 @@ class Tensors {
   }
 
   const DeviceTensors& views() const { return views_; }
-  const float* sinks() const { return sinks_; }  // null if the runner adds none
+  const float* sinks() const { return sinks_; }  // of a call
 
   std::vector<MemorySpan> spans() const {
     std::vector<MemorySpan> spans;
@@ -170,19 +170,11 @@ class CaseRunner {
     problem.deterministic = case_.deterministic;
     problem.softcap = static_cast<float>(case_.softcap);
     if (case_.alibi) problem.alibi_slopes = alibi_slopes(case_.heads_q);
-    if (case_.sinks) problem.sinks = drawn_sinks();
+    if (case_.sinks) problem.sinks = drawn_sinks(case_.heads_q, case_.seed);
     return problem;
   }
 
-  std::vector<float> drawn_sinks() const {
-    constexpr uint64_t kStream = 5;  // those before are of the tensors
-    std::vector<float> sinks(static_cast<size_t>(case_.heads_q));
-    fill_normal(TensorView::contiguous(sinks.data(), DType::kF32, case_.heads_q, 1, 1), case_.seed, kStream,
-                cpu_device());
-    return sinks;
-  }
-
-  // The case's problem as the kernel gets it. The work adds the sinks of a kernel that takes none.
+  // The case's problem as the kernel gets it. Sinks are of a call, except where a peer takes them.
   Problem problem_of_kernel(Problem problem) const {
     if (!kernel_.takes_sinks()) problem.sinks.clear();
     return problem;
@@ -241,21 +233,15 @@ class CaseRunner {
   Work work_of(Plan& plan, Direction direction, const Buffer& workspace) {
     const DeviceTensors& t = tensors_->views();
     const Stream stream = testbed_.stream();
-    const Device& device = testbed_.device();
-    const float* const sinks = tensors_->sinks();
     if (direction == Direction::kForward) {
-      return
-          [&plan, args = ForwardArgs{t.q, t.k, t.v, t.o, t.lse, workspace.data()}, stream, sinks, &device] {
-            plan.forward(args, stream);
-            if (sinks != nullptr) add_sinks(args.o, args.lse, sinks, device, stream);
-          };
+      ForwardArgs args{t.q, t.k, t.v, t.o, t.lse, workspace.data()};
+      args.sinks = tensors_->sinks();
+      return [&plan, args, stream] { plan.forward(args, stream); };
     }
-    const SinkGradientArgs of_sinks{t.o, t.dout, t.lse, nullptr, sinks, t.dsinks};
-    return [&plan, args = BackwardArgs{t.q, t.k, t.v, t.o, t.dout, t.lse, t.dq, t.dk, t.dv, workspace.data()},
-            stream, of_sinks, &device] {
-      plan.backward(args, stream);
-      if (of_sinks.sinks != nullptr) sink_gradients(of_sinks, device, stream);
-    };
+    BackwardArgs args{t.q, t.k, t.v, t.o, t.dout, t.lse, t.dq, t.dk, t.dv, workspace.data()};
+    args.sinks = tensors_->sinks();
+    args.dsinks = t.dsinks;
+    return [&plan, args, stream] { plan.backward(args, stream); };
   }
 
   MaskResult run_mask(DrawnMask mask) {
@@ -269,8 +255,8 @@ class CaseRunner {
 
     if (tensors_ == nullptr) {
       enter("making inputs");
-      const std::vector<float> to_add = kernel_.takes_sinks() ? std::vector<float>() : problem.sinks;
-      tensors_ = std::make_unique<Tensors>(problem, to_add, case_.direction, testbed_);
+      const std::vector<float> of_calls = kernel_.takes_sinks() ? std::vector<float>() : problem.sinks;
+      tensors_ = std::make_unique<Tensors>(problem, of_calls, case_.direction, testbed_);
       tensors_->draw_inputs(case_.seed);
     }
     tensors_->poison_outputs();

@@ -14,7 +14,7 @@ namespace {
 // then null.
 std::string count(const Subject& subject, std::string& failure) {
   Problem problem = subject.problem;
-  if (!subject.kernel.takes_sinks()) problem.sinks.clear();  // the plan is of a problem without them
+  if (!subject.kernel.takes_sinks()) problem.sinks.clear();  // nor do these calls get any
   if (!countable(problem)) return "";
   const size_t workspace =
       std::max(subject.plan.workspace_bytes(Direction::kForward),

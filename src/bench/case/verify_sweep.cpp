@@ -95,6 +95,7 @@ Problem problem_of(const VerifyCase& c, std::shared_ptr<const HeadMasks> masks) 
   problem.scale = c.scale;
   problem.softcap = c.softcap;
   if (c.alibi) problem.alibi_slopes = alibi_slopes(c.heads.q);
+  if (c.sinks && c.kernel->takes_sinks()) problem.sinks = drawn_sinks(c.heads.q, c.options.seed);
   problem.deterministic = c.deterministic;
   problem.masks = std::move(masks);
   return problem;
@@ -183,6 +184,7 @@ std::string command_of(const VerifyCase& c, Direction direction) {
   if (c.scale != 0) command += fmt::format(" --scale {}", c.scale);
   if (c.softcap != 0) command += fmt::format(" --softcap {}", c.softcap);
   if (c.alibi) command += " --alibi";
+  if (c.sinks) command += " --sinks";
   if (c.deterministic) command += " --deterministic";
   if (c.fp32_output) command += " --fp32-output";
   if (c.lse_gradient) command += " --lse-gradient";
@@ -243,6 +245,7 @@ std::vector<VerifyCase> expand(const SweepOptions& options) {
             c.head_dim_v = varied ? recipe.head_dim_v : options.head_dim_v.value_or(0);
             c.softcap = varied ? recipe.softcap : options.softcap.value_or(0);
             c.alibi = varied ? recipe.alibi : options.alibi.value_or(false);
+            c.sinks = options.sinks;
             c.scale = varied ? recipe.scale : options.scale.value_or(0);
             c.deterministic = varied ? recipe.deterministic : options.deterministic.value_or(false);
             c.fp32_output = varied ? recipe.fp32_output : options.fp32_output.value_or(false);
@@ -301,7 +304,9 @@ std::vector<CaseOutcome> run_case(const VerifyCase& c, const std::vector<Device>
     options.input_seed = options.samples.seed = ran.options.seed;
     options.counting = ran.counting;
     const std::unique_ptr<Plan> plan = ran.kernel->plan(problem, *device);
-    const VerifyReport report = verify(*plan, problem, last, *device, options);
+    Problem with_sinks = problem;  // which calls get
+    if (ran.sinks) with_sinks.sinks = drawn_sinks(ran.heads.q, ran.options.seed);
+    const VerifyReport report = verify(*plan, with_sinks, last, *device, options);
     const auto status = [](const std::string& failure) {
       return failure.empty() ? Status::kPassed : Status::kFailed;
     };

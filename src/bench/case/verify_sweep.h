@@ -38,6 +38,7 @@ struct VerifyCase {
   bool forward = true, backward = true;  // what is reported; a backward case also runs the forward pass
   float scale = 0, softcap = 0;
   bool alibi = false;  // with alibi_slopes()
+  bool sinks = false;  // drawn from the seed; then no keys are counted
   bool deterministic = false, fp32_output = false, lse_gradient = false;
   bool counting = true;
   // The shape was chosen for variety, not by the user. If the kernel does not support it, another shape may
@@ -60,6 +61,7 @@ struct SweepOptions {
   std::optional<int64_t> head_dim, head_dim_v;
   std::optional<float> scale, softcap;
   std::optional<bool> alibi, deterministic, fp32_output, lse_gradient;
+  bool sinks = false;
   PatternOptions pattern;  // seed and other options that the user set
 };
 std::vector<VerifyCase> expand(const SweepOptions& options);

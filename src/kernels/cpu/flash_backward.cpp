@@ -18,6 +18,7 @@
 #include <new>
 #include <numbers>
 
+#include "attention/sinks.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "kernels/cpu/flash_plan.h"
@@ -63,6 +64,7 @@ void FlashPlan::backward(const BackwardArgs& args, Stream) {
       }
     });
   });
+  finish_sinks(args, cpu_device(), Stream{});
 }
 
 void FlashPlan::reset(Turn& turn, const TileMap& transposed, int64_t kv_tile) const {

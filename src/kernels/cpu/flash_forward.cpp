@@ -13,6 +13,7 @@
 #include <limits>
 #include <numbers>
 
+#include "attention/sinks.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "kernels/cpu/flash_plan.h"
@@ -43,6 +44,7 @@ void FlashPlan::forward(const ForwardArgs& args, Stream) {
       }
     });
   });
+  finish_sinks(args, cpu_device(), Stream{});
 }
 
 void FlashPlan::forward_tile(const ForwardArgs& args, const PackedHead& packed, const Scratch& scratch,

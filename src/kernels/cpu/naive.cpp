@@ -9,6 +9,7 @@
 
 #include "attention/blas.h"
 #include "attention/score.h"
+#include "attention/sinks.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "kernels/cpu/gemm.h"
@@ -94,6 +95,7 @@ class NaivePlan final : public Plan {
       });
       store(o, args.o, head);
     }
+    finish_sinks(args, cpu_device(), Stream{});
   }
 
   void backward(const BackwardArgs& args, Stream) override {
@@ -144,6 +146,7 @@ class NaivePlan final : public Plan {
         store(dv, args.dv, kv_head);
       }
     }
+    finish_sinks(args, cpu_device(), Stream{});
   }
 
  private:

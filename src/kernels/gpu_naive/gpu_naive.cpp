@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "attention/sinks.h"
 #include "base/cuda/cublas.h"
 #include "base/cuda/cuda.h"
 #include "base/error.h"
@@ -94,6 +95,7 @@ class NaivePlan final : public Plan {
                          map_of(kv_head), scoring(head), stream);
       blas_.product(heads_of(args.o, head), matrix(probability, problem_.dtype), v, 1, 0, count, stream);
     });
+    finish_sinks(args, device_, stream);
   }
 
   // With p = softmax(scale * q k'): dv = p' do, dp = do v', ds = scale * p * (dp - delta), dq = ds k, dk =
@@ -129,6 +131,7 @@ class NaivePlan final : public Plan {
         naive_gpu::round_to(args.dv.head(kv_head), at<float>(args.workspace, dv_), stream);
       }
     });
+    finish_sinks(args, device_, stream);
   }
 
  private:

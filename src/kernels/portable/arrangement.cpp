@@ -93,6 +93,7 @@ ForwardParams forward_params(const Problem& problem, const ForwardArrangement& a
   p.lse = args.lse;
   p.part_o = rows_of(args.part_o);
   p.part_lse = args.part_lse;
+  p.sinks = args.sinks;
   p.map = map;
   p.heads = arrangement.heads;
   p.order = arrangement.order;

@@ -215,6 +215,7 @@ struct Forward {
       if (there) part_lse = p.part_lse[at];
       Isa::sync_warp();  // part_lse may be lse: the four lanes of a row read it before one of them writes
     }
+    if (p.sinks != nullptr) part_lse = p.sinks[query_head];  // a part whose o is 0
     float lse = lse2 == -INFINITY ? -INFINITY : lse2 * kLn2;
     const float* part = nullptr;
     if (part_lse != -INFINITY) {
@@ -225,7 +226,7 @@ struct Forward {
       factor *= Isa::exp2(lse2 - both2);
       part_factor = Isa::exp2(part2 - both2);
       lse = both2 * kLn2;
-      part = p.part_o.row<const float>(token, query_head);
+      if (p.part_lse != nullptr) part = p.part_o.row<const float>(token, query_head);
     }
     if (there && quad == 0) p.lse[at] = lse;
 #pragma unroll

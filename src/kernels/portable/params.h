@@ -79,6 +79,7 @@ struct ForwardParams {
   float* lse = nullptr;  // [heads_q, tokens_q]
   TensorRows part_o;     // f32: a partial result over other keys to merge with, if part_lse is set
   const float* part_lse = nullptr;
+  const float* sinks = nullptr;  // [heads_q]; null: none
   MapView map;
   Heads heads;
   ItemOrder order;

@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 
+#include "attention/sinks_cuda.h"
 #include "base/cuda/cuda.h"
 #include "base/error.h"
 #include "kernels/gpu/device_pack.h"
@@ -86,10 +87,15 @@ class PortablePlan final : public Plan {
                    "this plan has no backward pass: make it with plan(), not plan_forward()");
     const cuda::DeviceGuard guard(device_.index);
     const gpu::DevicePack::Use use(backward_->map.pack(), cuda::raw(stream));
-    launch_backward(problem_.dtype, backward_->arrangement.shape,
-                    backward_params(problem_, backward_->arrangement, backward_->map.view(), args,
-                                    backward_->map.slopes()),
-                    stream);
+    const portable::BackwardParams params = backward_params(
+        problem_, backward_->arrangement, backward_->map.view(), args, backward_->map.slopes());
+    launch_backward(problem_.dtype, backward_->arrangement.shape, params, stream);
+    if (args.sinks == nullptr) return;
+    cuda::sink_gradients({.data = params.stats,
+                          .tiles = params.query_tiles,
+                          .rows = params.rows,
+                          .log2_pack = params.heads.log2_pack},
+                         problem_.heads_q, args.sinks, args.dsinks, stream);
   }
 
  private:

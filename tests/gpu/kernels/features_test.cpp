@@ -1,5 +1,5 @@
-// What goes beyond plain attention, on a GPU: head_dim_v, softcap and ALiBi in every kernel that has them,
-// against the fp64 oracle; attention sinks against the CPU's.
+// What goes beyond plain attention, on a GPU: head_dim_v, softcap, ALiBi and sinks in every kernel that has
+// them, against the fp64 oracle; sinks that are added afterwards against the CPU's.
 #include <cmath>
 #include <memory>
 #include <string>
@@ -86,6 +86,43 @@ TEST(Features, ADeclinedOneIsNeverIgnored) {
                   testing::AnyOf(testing::HasSubstr("head_dim_v"), "has no softcap", "has no ALiBi"));
     }
   }
+}
+
+TEST(Features, SinksJoinEveryRowOfEveryKernel) {
+  LONGSPAN_NEEDS_GPU();
+  const Device gpu = first_gpu();
+  int verified = 0;
+  for (const Kernel* kernel : kernels()) {
+    if (kernel->device_kind() != DeviceKind::kCuda) continue;
+    for (const auto& [dim, dim_v] :
+         {std::pair<int64_t, int64_t>{64, 64}, {128, 128}, {192, 128}, {256, 256}}) {
+      for (const auto& [q, kv] : {std::pair<int64_t, int64_t>{8, 1}, {6, 2}, {3, 3}}) {
+        // Rows that see no key, cut tiles, long rows, several items for each CTA.
+        for (const Mask& mask : {one_band(700, 700, kUnboundedBelow, 0), one_band(3000, 3000, -200, -100),
+                                 one_band(2500, 2500, kUnboundedBelow, kUnboundedAbove)}) {
+          for (const int variant : {0, 1, 2}) {
+            Problem problem = problem_of({mask}, q, kv, dim, variant == 2 ? DType::kF16 : DType::kBF16);
+            problem.head_dim_v = dim_v;
+            problem.lse_gradient = variant != 0;
+            problem.fp32_output = variant == 1;
+            problem.deterministic = variant == 2;
+            if (!kernel->supports(problem, Direction::kBackward, gpu)) continue;
+            SCOPED_TRACE(fmt::format("{}, {}/{}, {}:{}, {} tokens, {}", kernel->name(), dim, dim_v, q, kv,
+                                     mask.rows(), variant));
+            const std::unique_ptr<Plan> plan = kernel->plan(problem, gpu);
+            problem.sinks = drawn_sinks(q, 1);
+            problem.sinks[0] = 80, problem.sinks[1] = -80;  // nearly all of a row, and nearly nothing
+            const VerifyReport report = verify(*plan, problem, Direction::kBackward, gpu, {});
+            EXPECT_EQ(report.failure, "");
+            EXPECT_EQ(report.tensors.size(), 6u);
+            ++verified;
+          }
+        }
+      }
+    }
+  }
+  std::fprintf(stderr, "%d problems verified\n", verified);
+  EXPECT_GE(verified, 4 * 27);  // gpu-naive has all
 }
 
 class Sinks : public testing::TestWithParam<std::tuple<DType, int64_t>> {};

@@ -129,6 +129,9 @@ TEST(ParallelMisuse, WrongArgumentsOnEveryStrategy) {
     forward.q.tokens = 63;
     expect_input_error({"q has 63 tokens"}, [&] { attention.forward(forward, {}); });
     forward = args.forward;
+    forward.sinks = forward.lse;
+    expect_input_error({"sinks", "over ranks", "add_sinks()"}, [&] { attention.forward(forward, {}); });
+    forward = args.forward;
     forward.o.dtype = DType::kBF16;
     expect_input_error({"o is bf16"}, [&] { attention.forward(forward, {}); });
     attention.forward(args.forward, {}, kept.bytes());

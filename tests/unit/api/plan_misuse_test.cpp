@@ -51,6 +51,9 @@ std::vector<Wrong<ForwardArgs>> wrong_forward() {
       {{"lse is null", "192 floats"}, [](ForwardArgs& a) { a.lse = nullptr; }},
       {{"lse", "aligned to 4"}, [](ForwardArgs& a) { a.lse = reinterpret_cast<float*>(uintptr_t{0x1001}); }},
       {{"part_lse", "merges no partial results"}, [](ForwardArgs& a) { a.part_lse = a.lse; }},
+      {{"sinks", "aligned to 4"},
+       [](ForwardArgs& a) { a.sinks = reinterpret_cast<float*>(uintptr_t{0x1001}); }},
+      {{"lse overlaps sinks"}, [](ForwardArgs& a) { a.sinks = a.lse; }},
       {{"o overlaps q"}, [](ForwardArgs& a) { a.o = a.q; }},
       {{"lse overlaps o"}, [](ForwardArgs& a) { a.lse = static_cast<float*>(a.o.data); }},
       {{"lse overlaps v"}, [](ForwardArgs& a) { a.lse = static_cast<float*>(a.v.data) + 7; }},
@@ -70,6 +73,9 @@ std::vector<Wrong<ForwardArgs>> wrong_forward() {
 std::vector<Wrong<BackwardArgs>> wrong_backward() {
   std::vector<Wrong<BackwardArgs>> all = {
       {{"lse is null"}, [](BackwardArgs& a) { a.lse = nullptr; }},
+      {{"dsinks is null"}, [](BackwardArgs& a) { a.sinks = a.lse; }},
+      {{"sinks is null"}, [](BackwardArgs& a) { a.dsinks = static_cast<float*>(a.dq.data); }},
+      {{"dsinks overlaps lse"}, [](BackwardArgs& a) { a.sinks = a.dsinks = const_cast<float*>(a.lse); }},
       {{"dq overlaps q"}, [](BackwardArgs& a) { a.dq = a.q; }},
       {{"dq overlaps dout"}, [](BackwardArgs& a) { a.dq = a.dout; }},
       {{"dv overlaps dk"}, [](BackwardArgs& a) { a.dv = a.dk; }},

@@ -199,6 +199,23 @@ TEST_F(CpuAttention, FeaturesInNarrowTypesPassTheOracle) {
   }
 }
 
+TEST_F(CpuAttention, SinksJoinEveryRow) {
+  for (const NamedMask& named : masks_of(150, 200)) {
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      for (const Kernel* kernel : {&cpu_naive(), &cpu_flash()}) {
+        Problem problem = make_problem(named.mask, 6, 3, 40, dtype);
+        problem.lse_gradient = true;
+        const auto plan = kernel->plan(problem, cpu_device());
+        problem.sinks = drawn_sinks(6, 1);
+        problem.sinks[0] = 80, problem.sinks[1] = -80;  // nearly all of a row, and nearly nothing
+        const VerifyReport report = verify(*plan, problem, Direction::kBackward, cpu_device(), {});
+        EXPECT_EQ(report.failure, "") << kernel->name() << ", " << describe(problem, named.name);
+        EXPECT_EQ(report.tensors.size(), 6u);
+      }
+    }
+  }
+}
+
 TEST_F(CpuAttention, EveryPattern) {
   for (const Pattern& pattern : patterns()) {
     PatternOptions options;

@@ -53,7 +53,7 @@ TEST(Registry, EveryBuildKnowsEveryName) {
   EXPECT_TRUE(names.contains("sm90"));
 }
 
-// Whoever wants sinks adds them to the results. A kernel that ignored them would give a wrong result.
+// Calls get them. A kernel that ignored those of a problem would give a wrong result.
 TEST(Registry, EveryKernelRefusesSinks) {
   Problem problem;
   problem.tokens_q = problem.tokens_kv = 64;
@@ -67,7 +67,8 @@ TEST(Registry, EveryKernelRefusesSinks) {
     device.capability = 90;
     problem.sinks = {0.5f, -1};
     EXPECT_FALSE(kernel->takes_sinks());
-    EXPECT_THAT(kernel->supports(problem, Direction::kForward, device).reason, HasSubstr("takes no sinks"))
+    EXPECT_THAT(kernel->supports(problem, Direction::kForward, device).reason,
+                HasSubstr("takes no sinks with the problem"))
         << kernel->name();
     problem.sinks.clear();
     EXPECT_THAT(kernel->supports(problem, Direction::kForward, device).reason, Not(HasSubstr("sinks")));

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <numbers>
 
+#include "attention/sinks_cuda.h"
 #include "base/error.h"
 #include "kernels/sm90/backward/launch.h"
 #include "kernels/sm90/backward/passes.h"
@@ -147,6 +148,10 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
     launch_backward(problem_.head_dim, problem_.dtype, shape_, params, device_, stream);
 
   finish_backward(problem_, args, workspace, stream);
+  if (args.sinks != nullptr)
+    cuda::sink_gradients(
+        {.data = workspace.stats, .tiles = params.row_tiles, .rows = shape_.rows, .sign = -1},
+        problem_.heads_q, args.sinks, args.dsinks, {stream});
 }
 
 }  // namespace longspan::sm90

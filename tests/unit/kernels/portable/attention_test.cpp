@@ -35,11 +35,13 @@ void expect_right(const Problem& problem, const std::string& what, bool counting
                            problem.tokens_kv, problem.heads_q, problem.heads_kv, problem.head_dim,
                            name_of(problem.dtype), problem.fp32_output ? ", f32 output" : "",
                            problem.deterministic ? ", deterministic" : ""));
-  const std::unique_ptr<Plan> plan = emulated_plan(problem, capability);
+  Problem planned = problem;
+  planned.sinks.clear();  // which calls get
+  const std::unique_ptr<Plan> plan = emulated_plan(planned, capability);
   VerifyOptions options;
   options.counting = counting;
   const VerifyReport report = verify(*plan, problem, Direction::kBackward, cpu_device(), options);
-  EXPECT_EQ(report.tensors.size(), 5u);
+  EXPECT_EQ(report.tensors.size(), problem.sinks.empty() ? 5u : 6u);
   EXPECT_EQ(report.failure, "");
 }
 
@@ -239,6 +241,19 @@ TEST(PortableEmulated, AlibiLowersDistantScores) {
       Problem problem = problem_of({one_band(rows, columns, kBelow, columns - rows)}, 8, 1, 64, dtype);
       problem.alibi_slopes = slopes_of(8);
       expect_right(problem, "ALiBi");
+    }
+  }
+}
+
+TEST(PortableEmulated, SinksJoinEveryRow) {
+  for (const NamedMask& named : masks_of(150)) {
+    for (const auto& [q, kv] : {std::pair<int64_t, int64_t>{3, 3}, {8, 1}}) {
+      Problem problem = problem_of({named.mask}, q, kv, 64);
+      problem.sinks = drawn_sinks(q, 1);
+      problem.sinks[0] = 80, problem.sinks[1] = -80;  // nearly all of a row, and nearly nothing
+      problem.lse_gradient = true;
+      problem.fp32_output = q == 3;
+      expect_right(problem, named.name + ", sinks");
     }
   }
 }

@@ -1,5 +1,6 @@
 #include "emulated_plan.h"
 
+#include "attention/sinks.h"
 #include "emulated_isa.h"
 #include "kernels/portable/arrangement.h"
 #include "kernels/portable/backward.h"
@@ -66,6 +67,7 @@ class EmulatedPlan final : public Plan {
     with_policy(problem_.dtype, params.change, [&](auto element, auto changes) {
       emulate_backward<decltype(element), decltype(changes)::value>(backward_.shape, params);
     });
+    finish_sinks(args, cpu_device(), Stream{});  // on a GPU, a kernel does it
   }
 
  private:
