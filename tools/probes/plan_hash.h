@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/sm90/backward/planner/arrangement.h"
-#include "kernels/sm90/forward/planner/lower.h"
+#include "kernels/sm90/forward/planner/map.h"
 #include "kernels/sm90/forward/planner/shape.h"
 
 namespace longspan {

@@ -26,7 +26,7 @@
 #include "attention/oracle/verify.h"
 #include "base/cuda/cuda.h"
 #include "kernels/sm90/forward/plan.h"
-#include "kernels/sm90/forward/planner/lower.h"
+#include "kernels/sm90/forward/planner/map.h"
 #include "mask/patterns/patterns.h"
 #include "probe_case.h"
 

@@ -7,7 +7,7 @@
 #include <cuda.h>
 
 #include "kernels/sm90/backward/planner/items.h"
-#include "kernels/sm90/backward/planner/jobs.h"
+#include "kernels/sm90/backward/planner/pass_ctas.h"
 
 namespace longspan::sm90 {
 
@@ -79,7 +79,7 @@ struct BackwardParams {
   float scale_log2 = 0;         // scale * log2(e)
   int32_t* counters = nullptr;  // BackwardCounter; zeros before the launch, as are the two below
 
-  // The passes before and after, as far as the kernel does them (planner/jobs.h).
+  // The passes before and after, as far as the kernel does them (planner/pass_ctas.h).
   int32_t pass_ctas = 0;        // do passes, then items; 0: separate kernels do the passes
   int32_t* prepared = nullptr;  // [sections]: preparing jobs that are done
   int32_t* added = nullptr;     // [sections]: items whose dq is complete, for each warpgroup

@@ -1,7 +1,7 @@
 // Pass CTAs: CTAs of the backward kernel that do most of the passes before and after it while the others
-// compute (planner/jobs.h). Passes are bound by memory and use no tensor cores, so a few CTAs that keep TMA
-// busy hide them. They take work items when the jobs are done. Until then the load warpgroup has a load warp
-// for each of the two other warpgroups. Timeline of such a pair, a group:
+// compute (planner/pass_ctas.h). Passes are bound by memory and use no tensor cores, so a few CTAs that keep
+// TMA busy hide them. They take work items when the jobs are done. Until then the load warpgroup has a load
+// warp for each of the two other warpgroups. Timeline of such a pair, a group:
 //
 //   load warp     job 0 | job 1 | job 2 | ...   as far ahead as there are slots; publishes what is prepared
 //   warpgroup     0 1 2 ...                     each warp has rows of its own, and no barriers

@@ -11,8 +11,8 @@
 
 #include "base/cuda/cuda_check.h"
 #include "base/error.h"
+#include "kernels/sm90/backward/launch.h"
 #include "kernels/sm90/backward/layout.h"
-#include "kernels/sm90/backward/passes.h"
 #include "kernels/sm90/backward/rows.cuh"
 #include "kernels/sm90/backward/vectors.cuh"
 #include "kernels/sm90/isa/dependent_launch.cuh"

@@ -6,7 +6,6 @@
 #include "attention/sinks_cuda.h"
 #include "base/error.h"
 #include "kernels/sm90/backward/launch.h"
-#include "kernels/sm90/backward/passes.h"
 #include "kernels/sm90/backward/planner/arrangement.h"
 #include "kernels/sm90/isa/tensor_map.h"
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/cuda/cuda.h"
-#include "kernels/sm90/forward/planner/lower.h"
+#include "kernels/sm90/forward/planner/map.h"
 
 namespace longspan::sm90 {
 

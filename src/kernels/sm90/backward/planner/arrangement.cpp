@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "kernels/sm90/backward/planner/choose_split.h"
-#include "kernels/sm90/backward/planner/jobs.h"
 #include "kernels/sm90/backward/planner/pass_ctas.h"
 #include "kernels/sm90/backward/planner/sections.h"
 #include "kernels/sm90/tuning/h200.h"

@@ -8,7 +8,6 @@
 #include "attention/problem.h"
 #include "kernels/sm90/backward/planner/items.h"
 #include "kernels/sm90/backward/planner/shape.h"
-#include "kernels/sm90/backward/planner/split.h"
 
 namespace longspan::sm90 {
 

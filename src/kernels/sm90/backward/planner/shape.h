@@ -1,11 +1,12 @@
-// The shape of the backward kernel, chosen from the problem alone.
+// The shape of the backward kernel, chosen from the problem alone, and the split of its work into items.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 
 #include "attention/problem.h"
-#include "kernels/sm90/backward/planner/split.h"
+#include "kernels/sm90/backward/planner/walk.h"
+#include "kernels/sm90/tuning/h200.h"
 #include "mask/lowering/tile_map.h"
 
 namespace longspan::sm90 {
@@ -26,6 +27,22 @@ enum class BackwardKind : uint8_t {
   kLong,       // a mean key is seen by many rows
   kOneBand,    // by few rows, in one band
   kBands,      // by few rows: documents
+};
+
+// The order in which key tiles are handed out.
+enum class KeyOrder : uint8_t { kOfMap, kByKeys, kFromLastKey, kHeaviestFirst, kLightestFirst };
+
+struct BackwardSplit {
+  int32_t parts = 1;       // items of a key tile, a divisor of the group; more if most_tiles asks for it
+  int64_t most_tiles = 0;  // tiles of an item; 0: no limit
+  KeyOrder order = KeyOrder::kOfMap;
+  int32_t group_items = 0;  // as in BackwardSharing
+  // Items of the last KV heads for each CTA, so that all CTAs end at the same time.
+  int32_t last_rounds = h200::backward::kLastRounds;
+  int32_t kv_heads = 1;  // worked on together, or more if that suits the GPU
+  BackwardWalk walk{};
+  bool by_time = false;  // additions follow a simulated run (planner/schedule.h)
+  friend bool operator==(const BackwardSplit&, const BackwardSplit&) = default;
 };
 
 inline constexpr int kAsSuits = -1;  // BackwardShape::pass_ctas: planner/pass_ctas.h chooses

@@ -1,6 +1,4 @@
 // Lowers masks by the sweep of tile maps to the entries that the kernel reads.
-#include "kernels/sm90/forward/planner/lower.h"
-
 #include <algorithm>
 #include <array>
 #include <iterator>
@@ -11,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "kernels/sm90/forward/planner/map.h"
 #include "mask/lowering/heaviest_first.h"
 #include "mask/lowering/sweep.h"
 

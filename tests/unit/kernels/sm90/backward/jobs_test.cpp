@@ -1,5 +1,3 @@
-#include "kernels/sm90/backward/planner/jobs.h"
-
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -9,6 +7,8 @@
 #include <vector>
 
 #include <gmock/gmock.h>
+
+#include "kernels/sm90/backward/planner/pass_ctas.h"
 
 namespace longspan::sm90 {
 namespace {

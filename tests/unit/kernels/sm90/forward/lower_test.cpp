@@ -1,6 +1,4 @@
 // The forward kernel's map shows exactly the pairs that the mask shows, and its tile cuts are correct.
-#include "kernels/sm90/forward/planner/lower.h"
-
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -8,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
+#include "kernels/sm90/forward/planner/map.h"
 #include "mask/lowering/row_tile_costs.h"
 #include "mask/patterns/patterns.h"
 #include "unit/mask/brute_force.h"

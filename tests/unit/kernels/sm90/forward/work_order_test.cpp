@@ -6,7 +6,7 @@
 
 #include <gmock/gmock.h>
 
-#include "kernels/sm90/forward/planner/lower.h"
+#include "kernels/sm90/forward/planner/map.h"
 #include "kernels/sm90/forward/planner/shape.h"
 #include "mask/patterns/patterns.h"
 
