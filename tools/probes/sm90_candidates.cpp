@@ -50,11 +50,12 @@ BackwardCandidate made(const Problem& problem, BackwardShape shape, std::string 
   shape.pass_ctas = all.pass_ctas;
   const BackwardSplit& s = all.split;
   std::string name = fmt::format(
-      "{}x{} {} {} P={} T={} o={} g={} r={} h={} k={}{} s={} w={} N={}{}", shape.rows, shape.keys,
+      "{}x{} {} {} P={} T={} o={} g={} r={} h={} k={}{} s={} w={} N={}{}{}", shape.rows, shape.keys,
       kStores[static_cast<int>(shape.store)], shape.in_rows ? (shape.aligned ? "cut" : "rows") : "held",
       s.parts, s.most_tiles, static_cast<int>(s.order), s.group_items, s.last_rounds, s.kv_heads,
       2 * s.walk.by_rows + s.walk.descending, s.by_time ? "t" : "", shape.section_units, shape.join_tiles,
-      shape.pass_ctas, all.items.shared ? "" : " whole");
+      shape.pass_ctas, s.last_pieces > 1 ? fmt::format(" c={}", s.last_pieces) : "",
+      all.items.shared ? "" : " whole");
   return {std::move(name), std::move(by), shape, hash};
 }
 
@@ -109,12 +110,13 @@ BackwardCandidate backward_candidate(const Problem& problem, const Device& devic
   BackwardSplit split;
   char store[16], grid[16], walk[16];
   int order = 0;
-  const int read = std::sscanf(
-      name.c_str(), "%dx%d %15s %15s P=%d T=%ld o=%d g=%d r=%d h=%d k=%15s s=%d w=%d N=%d", &shape.rows,
-      &shape.keys, store, grid, &split.parts, &split.most_tiles, &order, &split.group_items,
-      &split.last_rounds, &split.kv_heads, walk, &shape.section_units, &shape.join_tiles, &shape.pass_ctas);
+  const int read =
+      std::sscanf(name.c_str(), "%dx%d %15s %15s P=%d T=%ld o=%d g=%d r=%d h=%d k=%15s s=%d w=%d N=%d c=%d",
+                  &shape.rows, &shape.keys, store, grid, &split.parts, &split.most_tiles, &order,
+                  &split.group_items, &split.last_rounds, &split.kv_heads, walk, &shape.section_units,
+                  &shape.join_tiles, &shape.pass_ctas, &split.last_pieces);
   const auto kind = std::ranges::find(kStores, std::string_view(store));
-  LONGSPAN_CHECK_INPUT(read == 14 && kind != std::end(kStores), "'{}' is no candidate of a backward pass",
+  LONGSPAN_CHECK_INPUT(read >= 14 && kind != std::end(kStores), "'{}' is no candidate of a backward pass",
                        name);
   shape.store = static_cast<BackwardStore>(kind - std::begin(kStores));
   shape.in_rows = std::string_view(grid) != "held";

@@ -52,7 +52,7 @@ std::vector<Item> items_of(const Problem& problem, const BackwardArrangement& pl
   for (int32_t section = 0, first = 0; first < kv_heads; ++section) {
     const bool last = section == plan.last_section;
     const int32_t heads = last ? kv_heads - first : plan.section_heads;
-    for (int32_t i = 0; i < plan.items.per_list; ++i)
+    for (int32_t i = 0; i < (last ? plan.items.per_last : plan.items.per_list); ++i)
       for (int32_t head = first; head < first + heads; ++head)
         items.push_back({&plan.items.work[static_cast<size_t>(i + (last ? plan.last_list : 0))], head});
     first += heads;

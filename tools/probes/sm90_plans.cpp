@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <regex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -98,10 +99,14 @@ void print_backward_work(const Problem& problem, const std::string& name) {
   const BackwardShape shape = choose_backward_shape(problem);
   const BackwardArrangement all = arrange_backward(problem, shape, an_h200().units);
   const CompiledMap& map = all.grid.map;
-  const auto partial = std::ranges::count_if(map.runs, [](const DeviceRun& run) { return run.code < 0; });
   const auto heads = static_cast<double>(problem.heads_q);
-  const double items = static_cast<double>(all.items.per_list) * static_cast<double>(problem.heads_kv);
-  const auto tiles = static_cast<double>(map.tiles(0, map.runs.size()));
+  const int64_t last_heads = problem.heads_kv - int64_t{all.last_section} * all.section_heads;
+  const auto items = static_cast<double>(all.items.per_list * (problem.heads_kv - last_heads) +
+                                         all.items.per_last * last_heads);
+  const WorkRow& last = *std::ranges::max_element(map.work, {}, &WorkRow::first_run);
+  const auto runs = std::span(map.runs).first(last.first_run + static_cast<size_t>(last.runs));
+  const auto tiles = static_cast<double>(map.tiles(0, runs.size()));
+  const auto partial = std::ranges::count_if(runs, [](const DeviceRun& run) { return run.code < 0; });
   std::printf("%dx%d %s %s, %d pass CTAs: %.0f items, %.2f tiles an item, %.2f partial, %.3f visible  %s\n",
               shape.rows, shape.keys, shape.in_rows ? "in rows" : "held",
               shape.store == BackwardStore::kClaimed ? "claimed" : "added or in registers", all.pass_ctas,

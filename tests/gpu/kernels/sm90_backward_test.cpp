@@ -149,6 +149,28 @@ TEST(Sm90SquareTiles, AreRightForAnyMask) {
         }
 }
 
+// Items of the last KV heads, or of all, are cut by rows; the others' key tiles have no sums of dk and dv.
+TEST(Sm90CutItems, AreRightForAnyMask) {
+  LONGSPAN_NEEDS_HOPPER();
+  const std::vector<HeadMasks> masks{drawn("full", 1000), drawn("causal", 1999),
+                                     drawn("causal_document", 1333, "uniform:10:290"),
+                                     documents_with_holes(1000, 700, 23), drawn("full", 65)};
+  for (const HeadMasks& mask : masks)
+    for (const int64_t head_dim : {64, 128, 256})
+      for (const int64_t heads_kv : {1, 3})
+        for (const int32_t parts : {1, 2})
+          for (const int32_t pieces : {2, 5}) {
+            const Problem problem = problem_of(mask, 2 * heads_kv, heads_kv, head_dim, DType::kBF16);
+            SCOPED_TRACE(name_of_problem(problem));
+            BackwardShape shape = sm90::choose_backward_shape(problem);
+            shape.pass_ctas = 0;
+            shape.section_units = 1;
+            shape.split = sm90::BackwardSplit{.parts = parts, .last_rounds = 0, .last_pieces = pieces};
+            BackwardInShape plan(problem, shape, first_gpu());
+            expect_right(plan, problem);
+          }
+}
+
 void expect_right_and_the_same(const Problem& problem, const BackwardShape& shape, int repeats) {
   BackwardInShape plan(problem, shape, first_gpu());
   ProblemTensors tensors(problem, Direction::kBackward, first_gpu(), plan);

@@ -13,7 +13,8 @@
 namespace longspan::sm90 {
 
 __device__ __forceinline__ BackwardKeyTile key_tile_of(const BackwardParams& params, int kv_head, int tile) {
-  const int64_t base = params.per_head_masks ? int64_t{kv_head} * params.key_tiles : 0;
+  const int64_t list = params.per_head_masks ? kv_head : kv_head >= params.first_cut_head;
+  const int64_t base = list * params.key_tiles;
   const int4 raw = __ldg(reinterpret_cast<const int4*>(params.key_tile + base + tile));
   return {raw.x, raw.y, raw.z, 0};
 }

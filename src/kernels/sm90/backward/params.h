@@ -38,7 +38,7 @@ struct BackwardParams {
 
   // The map of the transposed mask: its row tiles are key tiles, its columns are rows of q.
   const BackwardWork* work = nullptr;         // [masks, items_per_mask]
-  const BackwardKeyTile* key_tile = nullptr;  // [masks, key_tiles]
+  const BackwardKeyTile* key_tile = nullptr;  // [masks, key_tiles]; [2, key_tiles] with heads that are cut
   const TileExtent* row_tile = nullptr;       // [masks, row_tiles]
   const DeviceRun* runs = nullptr;
   const DevicePartial* partials = nullptr;
@@ -73,6 +73,7 @@ struct BackwardParams {
   int32_t items_per_head = 0, items = 0;  // of a KV head; of all
   int32_t items_per_mask = 0;             // in all lists
   int32_t last_list = 0;                  // where the list of the last section begins
+  int32_t first_cut_head = 0;             // KV heads from here on have the second list of key tiles
   int32_t tokens_q = 0, tokens_kv = 0;
 
   float scale = 0;              // of the scores

@@ -45,7 +45,9 @@ BackwardPlan::BackwardPlan(const Problem& problem, const BackwardShape& shape, c
   params_.section_heads = all.section_heads;
   params_.last_section = all.last_section;
   params_.items_per_head = all.items.per_list;
-  params_.items = all.items.per_list * params_.heads_kv;
+  const int32_t last_heads = params_.heads_kv - all.last_section * all.section_heads;
+  params_.items = all.items.per_list * (params_.heads_kv - last_heads) + all.items.per_last * last_heads;
+  params_.first_cut_head = params_.heads_kv - (all.split.last_pieces > 1 ? last_heads : 0);
   params_.items_per_mask = all.items.per_list * all.items.lists;
   params_.last_list = all.last_list;
   params_.tokens_q = static_cast<int32_t>(problem.tokens_q);
@@ -53,12 +55,12 @@ BackwardPlan::BackwardPlan(const Problem& problem, const BackwardShape& shape, c
   params_.scale = problem.softmax_scale();
   params_.scale_log2 = params_.scale * std::numbers::log2e_v<float>;
   params_.pass_ctas = all.pass_ctas;
-  lay_out_workspace(all.items.shared || problem.same_launches);
+  lay_out_workspace(all.items.shared || problem.same_launches ? 0 : params_.first_cut_head);
   constexpr size_t kMostKept = size_t{4} << 20;  // bytes
   if (pack_.bytes() > kMostKept) all = BackwardArrangement();
 }
 
-void BackwardPlan::lay_out_workspace(bool shared) {
+void BackwardPlan::lay_out_workspace(int32_t first_shared) {
   const auto heads_q = static_cast<size_t>(problem_.heads_q),
              heads_kv = static_cast<size_t>(problem_.heads_kv);
   const auto head_dim = static_cast<size_t>(problem_.head_dim),
@@ -79,8 +81,10 @@ void BackwardPlan::lay_out_workspace(bool shared) {
              sizeof(float));
   if (in_turns) turn_ = take(tiles * 2 * sizeof(int32_t));
   if (shape_.join_tiles > 0) front_ = take(tiles * sizeof(int32_t));
-  if (shared) {
-    dkv_ = take(key_tiles * static_cast<size_t>(shape_.keys) * (head_dim + head_dim_v) * sizeof(float));
+  if (first_shared < params_.heads_kv) {
+    const size_t of_head = params_.key_tiles * static_cast<size_t>(shape_.keys) * (head_dim + head_dim_v);
+    dkv_skipped_ = static_cast<size_t>(first_shared) * of_head;
+    dkv_ = take((heads_kv * of_head - dkv_skipped_) * sizeof(float));
     parts_ = take(key_tiles * 2 * sizeof(int32_t));
   }
 }
@@ -125,7 +129,7 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
   params.v = key_map(args.v, shape_.keys);
   params.stats = workspace.stats;
   params.dq = workspace.dq;
-  params.dkv = dkv_ > 0 ? at(dkv_) : nullptr;
+  params.dkv = dkv_ > 0 ? at(dkv_) - dkv_skipped_ : nullptr;
   params.dk = view_of(args.dk);
   params.dv = view_of(args.dv);
   params.fp32_output = args.dk.dtype == DType::kF32;

@@ -20,7 +20,7 @@ class BackwardPlan {
   void run(const BackwardArgs& args, cudaStream_t stream);
 
  private:
-  void lay_out_workspace(bool shared);
+  void lay_out_workspace(int32_t first_shared);  // the first KV head with key tiles of several items
 
   Problem problem_;
   BackwardShape shape_;
@@ -30,6 +30,7 @@ class BackwardPlan {
   // Offsets in the workspace; stats come first.
   size_t counters_ = 0, dq_ = 0, dkv_ = 0, turn_ = 0, front_ = 0, parts_ = 0;
   size_t workspace_bytes_ = 0;
+  size_t dkv_skipped_ = 0;  // floats of BackwardParams::dkv that lie before dkv_: of KV heads without sums
 };
 
 }  // namespace longspan::sm90

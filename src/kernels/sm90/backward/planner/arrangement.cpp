@@ -124,6 +124,7 @@ class Arranger {
   void split_by(const BackwardSplit& split) {
     sort_keys(result_.grid.map, split.order);
     result_.items = share_out(result_.grid, sharing_of(problem_, shape_, split, result_.key_tiles, workers_));
+    if (split.last_pieces > 1) cut_by_rows(result_.grid.map, split.last_pieces, result_.items);
     result_.split = split;
   }
 

@@ -49,6 +49,10 @@ class Splitter {
         // The fewest KV heads at the end that price alike: their rows are in L2 together.
         for (int rounds = 1; rounds <= tuned::kLastRounds; ++rounds)
           result.push_back({.parts = parts, .last_rounds = rounds});
+        for (const int32_t pieces : tuned::kLastPieces)
+          if (shape_.kind == kLong &&
+              static_cast<double>(of_cta_) >= parts * pieces * tuned::kMinTilesOfItem * rounds_)
+            result.push_back({.parts = parts, .last_rounds = 0, .last_pieces = pieces});
         continue;
       }
       if (parts > 1 && rounds_ * parts > tuned::kMostRounds) break;
@@ -211,7 +215,7 @@ double time_of_split(const Problem& problem, const BackwardShape& shape, const B
   const BackwardSections sections = sections_of(problem, shape, split, items, workers);
   // The query heads of all KV heads that are worked on together at the very end, and before.
   int64_t last = sharing.group;
-  if (sharing.group_items == 0)
+  if (sharing.group_items == 0 && split.last_pieces == 1)
     while (last - sharing.heads_at_once >= sharing.last_heads) last -= sharing.heads_at_once;
   last *= problem.heads_kv - int64_t{sections.last} * sections.heads;
   const int64_t at_once = int64_t{by_keys.empty() ? sharing.heads_at_once : sharing.group} * sections.heads;
@@ -230,7 +234,10 @@ double time_of_split(const Problem& problem, const BackwardShape& shape, const B
     for (const auto& [count, of_item] : by_keys.empty() ? of_key_tile : by_keys)
       makespan.take(of_item, items_of(std::min(heads, at_once), count));
   if (sharing.most_tiles > 0) std::ranges::sort(of_key_tile, std::greater<>(), &Items::time);
-  for (const auto& [count, of_item] : of_key_tile) makespan.take(of_item, items_of(last, count));
+  const int32_t pieces = split.last_pieces;
+  const double more = pieces > 1 ? tuned::kItemEnds * (1 - 1.0 / pieces) + tuned::kPartSums : 0;  // ends
+  for (const auto& [count, of_item] : of_key_tile)
+    makespan.take(of_item / pieces + more, items_of(last, count) * pieces);
   // CTAs whose items differ drift apart, and then load the rows of more heads at a time, which may be too
   // many for L2.
   const double uneven =

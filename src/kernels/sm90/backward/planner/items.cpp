@@ -122,6 +122,7 @@ BackwardItems share_out(const BackwardGrid& grid, const BackwardSharing& sharing
   // Masks that are split differently have different numbers of items. The lists are padded with items of no
   // heads.
   for (const auto& list : all) result.per_list = std::max(result.per_list, static_cast<int32_t>(list.size()));
+  result.per_last = result.per_list;
   if (all.size() == 1) {
     result.work = std::move(all.front());
     return result;
@@ -132,6 +133,33 @@ BackwardItems share_out(const BackwardGrid& grid, const BackwardSharing& sharing
     result.work.insert(result.work.end(), list.begin(), list.end());
   }
   return result;
+}
+
+void cut_by_rows(CompiledMap& map, int32_t pieces, BackwardItems& items) {
+  const std::vector<BackwardWork> whole = items.work;
+  std::vector<BackwardKeyTile> key_tiles = items.key_tiles;
+  for (const BackwardWork& item : whole) {
+    const auto tiles = static_cast<int32_t>(map.tiles(item.first_run, static_cast<size_t>(item.runs)));
+    const int32_t of_item = std::clamp(tiles, 1, pieces);
+    key_tiles[item.key_tile].parts = of_item * items.key_tiles[item.key_tile].parts;
+    for (int32_t piece = 0; piece < of_item; ++piece) {
+      BackwardWork& cut = items.work.emplace_back(item);
+      cut.part = item.part * of_item + piece;
+      cut.first_run = static_cast<uint32_t>(map.runs.size());
+      int32_t begin = tiles * piece / of_item, end = tiles * (piece + 1) / of_item;  // from this run on
+      for (uint32_t r = 0; r < static_cast<uint32_t>(item.runs); ++r) {
+        const DeviceRun run = map.runs[item.first_run + r];
+        const int32_t from = std::max(begin, 0), to = std::min(end, tiles_of(run));
+        const int32_t column = run.column + from * map.columns_per_tile;
+        if (from < to) map.runs.push_back({column, run.code < 0 ? run.code : to - from});
+        begin -= tiles_of(run), end -= tiles_of(run);
+      }
+      cut.runs = static_cast<int32_t>(map.runs.size() - cut.first_run);
+    }
+  }
+  items.key_tiles.insert(items.key_tiles.end(), key_tiles.begin(), key_tiles.end());
+  items.lists = 2;
+  items.per_last = static_cast<int32_t>(items.work.size() - whole.size());
 }
 
 }  // namespace longspan::sm90

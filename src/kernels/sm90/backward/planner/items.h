@@ -28,10 +28,11 @@ struct alignas(16) BackwardKeyTile {
 
 struct BackwardItems {
   int32_t per_list = 0;
+  int32_t per_last = 0;                    // items of the list that the last KV heads use
   int32_t lists = 1;                       // 2: the last KV heads use the second list
-  std::vector<BackwardWork> work;          // [masks, lists, per_list]
-  std::vector<BackwardKeyTile> key_tiles;  // [masks, key tiles]
-  bool shared = false;                     // some key tile has several items
+  std::vector<BackwardWork> work;          // [masks, lists, per_list]; cut_by_rows: per_list, then per_last
+  std::vector<BackwardKeyTile> key_tiles;  // [masks, key tiles]; cut_by_rows: [lists, key tiles]
+  bool shared = false;                     // some key tile has several items in the first list
 
   int32_t per_mask() const { return per_list * lists; }
 };
@@ -55,5 +56,9 @@ int32_t parts_of(int64_t tiles, const BackwardSharing& sharing);
 
 // Key tiles come in the order of the map. Throws longspan::Error if sharing.parts does not divide the group.
 BackwardItems share_out(const BackwardGrid& grid, const BackwardSharing& sharing);
+
+// Gives the last KV heads of a problem with one mask a list of their own: the items of the first list, each
+// in up to `pieces` items with a stretch of its row tiles. Their runs are added to the map.
+void cut_by_rows(CompiledMap& map, int32_t pieces, BackwardItems& items);
 
 }  // namespace longspan::sm90

@@ -39,7 +39,8 @@ struct BackwardSplit {
   int32_t group_items = 0;  // as in BackwardSharing
   // Items of the last KV heads for each CTA, so that all CTAs end at the same time.
   int32_t last_rounds = h200::backward::kLastRounds;
-  int32_t kv_heads = 1;  // worked on together, or more if that suits the GPU
+  int32_t last_pieces = 1;  // of each item of the last KV heads, by rows
+  int32_t kv_heads = 1;     // worked on together, or more if that suits the GPU
   BackwardWalk walk{};
   bool by_time = false;  // additions follow a simulated run (planner/schedule.h)
   friend bool operator==(const BackwardSplit&, const BackwardSplit&) = default;

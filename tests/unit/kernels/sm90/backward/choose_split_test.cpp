@@ -8,6 +8,7 @@
 #include <queue>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -82,10 +83,12 @@ Simulated simulate(const BackwardArrangement& all, int32_t kv_heads) {
     const int32_t first = section * all.section_heads;
     const int32_t heads = section == all.last_section ? kv_heads - first : all.section_heads;
     const size_t list = section == all.last_section ? static_cast<size_t>(all.last_list) : 0;
-    for (int32_t i = 0; i < all.items.per_list; ++i)
+    const bool cut = section == all.last_section && all.split.last_pieces > 1;
+    for (int32_t i = 0; i < (cut ? all.items.per_last : all.items.per_list); ++i)
       for (int32_t head = 0; head < heads; ++head) {
         const BackwardWork& item = all.items.work[list + static_cast<size_t>(i)];
-        const bool part = all.items.key_tiles[static_cast<size_t>(item.key_tile)].parts > 1;
+        const size_t tile = static_cast<size_t>(item.key_tile + (cut ? all.key_tiles : 0));
+        const bool part = all.items.key_tiles[tile].parts > 1;
         const double time = time_of(all, item) + tuned::kItemEnds + (part ? tuned::kPartSums : 0);
         const double end = free_at.top() + time;
         free_at.pop();
@@ -143,6 +146,22 @@ TEST(BackwardSplit, BalancesItems) {
       const Simulated simulated = simulate(all, 8);
       EXPECT_LT(simulated.end, most * simulated.balanced) << name << " " << seqlen;
     }
+}
+
+// 94 key tiles of 16 heads are 11.4 rounds of 132 CTAs, and take twelve if no item is cut.
+TEST(BackwardSplit, CutsTheLastItemsWhereHeadsDoNotBalanceThem) {
+  for (const auto& [heads_q, heads_kv] : {std::pair{16, 16}, {40, 8}, {56, 8}, {64, 8}}) {
+    Problem problem = problem_of("full", 12000);
+    problem.heads_q = heads_q, problem.heads_kv = heads_kv;
+    const BackwardArrangement all = arranged(problem);
+    EXPECT_GT(all.split.last_pieces, 1) << heads_q;
+    const Simulated cut = simulate(all, heads_kv);
+    EXPECT_LT(cut.end, 1.03 * cut.balanced) << heads_q;
+    BackwardShape shape = choose_backward_shape(problem);
+    shape.split = all.split;
+    shape.split->last_pieces = 1;
+    EXPECT_LT(cut.end, 0.98 * simulate(arrange_backward(problem, shape, kUnits), heads_kv).end) << heads_q;
+  }
 }
 
 TEST(BackwardSplit, KeepsItemsOfSeveralHeadsBelowTheirLimit) {

@@ -3,6 +3,8 @@
 
 #include <map>
 #include <set>
+#include <span>
+#include <tuple>
 #include <utility>
 
 #include <gmock/gmock.h>
@@ -88,6 +90,45 @@ TEST(BackwardItems, TakeTheHeaviestFirstAtTheEnd) {
   for (int32_t i = 1; i < items.per_list; ++i)
     EXPECT_LE(length(items.work[static_cast<size_t>(items.per_list + i)]),
               length(items.work[static_cast<size_t>(items.per_list + i - 1)]));
+}
+
+// Of an item: (key tile, head, row tile) and how often it is visited.
+std::map<std::tuple<int32_t, int32_t, int32_t>, int> visits_of(const CompiledMap& map,
+                                                               std::span<const BackwardWork> items) {
+  std::map<std::tuple<int32_t, int32_t, int32_t>, int> seen;
+  for (const BackwardWork& item : items)
+    for (int32_t h = item.first_head; h < item.first_head + item.heads; ++h)
+      for (uint32_t r = item.first_run; r < item.first_run + static_cast<uint32_t>(item.runs); ++r)
+        for (int32_t t = 0; t < tiles_of(map.runs[r]); ++t)
+          ++seen[{item.key_tile, h, map.first_tile(map.runs[r]) + t}];
+  return seen;
+}
+
+TEST(BackwardItems, OfTheLastHeadsAreCutByRows) {
+  for (const char* name : {"full", "causal", "global_sliding_window", "causal_document", "share_question"})
+    for (const int32_t parts : {1, 4})
+      for (const int32_t pieces : {2, 3, 8}) {
+        SCOPED_TRACE(testing::Message() << name << " parts " << parts << " pieces " << pieces);
+        BackwardGrid grid = grid_of(name, 3000);
+        BackwardItems items = share_out(grid, {.group = 4, .parts = parts});
+        EXPECT_EQ(items.per_last, items.per_list);
+        cut_by_rows(grid.map, pieces, items);
+        ASSERT_EQ(items.work.size(), static_cast<size_t>(items.per_list + items.per_last));
+        const auto whole = std::span(items.work).first(static_cast<size_t>(items.per_list)),
+                   cut = std::span(items.work).subspan(whole.size());
+        EXPECT_EQ(visits_of(grid.map, cut), visits_of(grid.map, whole));
+        const auto of_list = std::span(items.key_tiles).subspan(items.key_tiles.size() / 2);
+        std::map<int32_t, std::set<int32_t>> numbers;
+        for (const BackwardWork& item : cut) {
+          EXPECT_TRUE(numbers[item.key_tile].insert(item.part).second);
+          EXPECT_EQ(item.first_key, of_list[static_cast<size_t>(item.key_tile)].first);
+        }
+        for (const auto& [tile, set] : numbers) {
+          EXPECT_EQ(of_list[static_cast<size_t>(tile)].parts, static_cast<int32_t>(set.size()));
+          EXPECT_EQ(*set.rbegin() + 1, static_cast<int32_t>(set.size()));
+        }
+        EXPECT_GT(items.per_last, items.per_list);
+      }
 }
 
 }  // namespace
