@@ -51,8 +51,10 @@ BackwardKind kind_of(const Problem& problem, int64_t block) {
   const Mask& mask = problem.masks->front();
   if (block >= kFinestBlock)
     return block == kLargestBlock && contiguous(mask) ? BackwardKind::kBlocks : BackwardKind::kScattered;
-  const bool window = mask.bands().size() == 1 && bounded(mask) && !problem.deterministic;
-  if (seen_by(problem, window ? tuned::kVeryLongColumn : tuned::kLongColumn)) return BackwardKind::kLong;
+  const bool window = mask.bands().size() == 1 && bounded(mask),
+             documents = mask.bands().size() > 1 && !half_visible(problem);
+  const bool longer = (window || documents) && !problem.deterministic;
+  if (seen_by(problem, longer ? tuned::kVeryLongColumn : tuned::kLongColumn)) return BackwardKind::kLong;
   if (mask.bands().size() <= 1) return BackwardKind::kOneBand;
   // Half visible, so not documents. Only the default pass treats them so: its items of one head would be
   // too short.
