@@ -22,8 +22,9 @@ inline constexpr int64_t kWideMinKeys = 1025, kWideMinKeysOfRow = 600;
 // Of head_dim 256: as wide as shared memory allows.
 inline constexpr int kColumnsOf256 = 80;
 
-// Dense masks of this head_dim have three consumer warpgroups: forward, version 15.
-inline constexpr int64_t kThreeWarpgroupsHeadDim = 64;
+// Dense masks of this head_dim have three consumer warpgroups, and masks of blocks that are as large in the
+// mean as so many rows and keys: forward, versions 15 and 20.
+inline constexpr int64_t kThreeWarpgroupsHeadDim = 64, kLongBlock = 512;
 
 // Query heads of a GQA group that share a row tile, at most: 128 rows are 16 tokens. Forward, "Shape".
 inline constexpr int64_t kMaxPack = 8;

@@ -36,6 +36,13 @@ bool follows_blocks(const HeadMasks& masks, const ForwardShape& shape) {
   return costs.even >= tuned::kEdgesMinKeysRatio * costs.of_blocks;
 }
 
+// Whether a mean block is so large that row tiles need not be as high as blocks.
+bool blocks_are_long(const HeadMasks& masks) {
+  int64_t pairs = 0, bands = 0;
+  for (const Mask& mask : masks) pairs += mask.area(), bands += std::ssize(mask.bands());
+  return pairs >= tuned::kLongBlock * tuned::kLongBlock * bands;
+}
+
 // Whether all rows of one mask see the same keys.
 bool rows_are_alike(const HeadMasks& masks) {
   const BandList& bands = masks.front().bands();
@@ -53,26 +60,25 @@ ForwardShape choose_forward_shape(const Problem& problem) {
     if (!problem.same_launches && follows_blocks(masks, shape)) shape.row_tiles = RowTiles::kOfBlocks;
     return shape;
   }
-  const bool three = problem.head_dim == tuned::kThreeWarpgroupsHeadDim;
   const int64_t block =
       problem.same_launches ? 0 : block_alignment(masks, h200::kFinestBlock, h200::kLargestBlock);
-  if (three && block < h200::kFinestBlock) shape.warpgroups = 3;
+  const bool three = problem.head_dim == tuned::kThreeWarpgroupsHeadDim;
+  const bool dense = block < h200::kFinestBlock || (three && blocks_are_long(masks));
+  if (three && dense) shape.warpgroups = 3;
   if (problem.same_launches) return shape;
 
-  if (block == h200::kLargestBlock) {
-    shape.columns = shape.piece = 128;
-    shape.pack = 1;  // row tiles as high as blocks: the fewest entries
-  } else if (block == h200::kFinestBlock) {
-    shape.columns = 128;
-    shape.piece = 64;
-    shape.pack = std::min(shape.pack, 2);
-    shape.streams = shape.pack == 2 ? 1 : 2;  // row tiles of 64 tokens: of two heads, or of one
-  } else {
+  if (dense) {
     const int64_t rows = problem.tokens_q * problem.heads_q;
     const bool wide = problem.head_dim == 128 && problem.tokens_kv >= tuned::kWideMinKeys &&
                       problem.area() >= tuned::kWideMinKeysOfRow * rows;
     shape.columns = shape.piece = wide ? tuned::kWideColumns : tuned::kColumns;
     if (follows_blocks(masks, shape)) shape.row_tiles = RowTiles::kOfBlocks;
+  } else if (block == h200::kLargestBlock) {
+    shape.pack = 1;  // row tiles as high as blocks: the fewest entries
+  } else {
+    shape.piece = 64;
+    shape.pack = std::min(shape.pack, 2);
+    shape.streams = shape.pack == 2 ? 1 : 2;  // row tiles of 64 tokens: of two heads, or of one
   }
   return shape;
 }

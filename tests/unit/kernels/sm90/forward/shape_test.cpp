@@ -103,8 +103,12 @@ TEST(ForwardShape, HasThreeWarpgroupsAtHeadDim64) {
   EXPECT_EQ(at_64("causal_document", of(8192), 8, 8).tile_shape(), (TileShape{192, 128}));
   EXPECT_EQ(at_64("sliding_window", of(8192), 8, 8).warpgroups, 3);
   EXPECT_EQ(at_64("variable_block_sparse", of(8192, 256), 8, 8).warpgroups, 3);
-  // Row tiles of blocks are as high as blocks.
+  // Row tiles of blocks are as high as blocks, unless these are long.
   EXPECT_EQ(at_64("uniform_block_sparse", of(4096, 128), 8, 2).tile_shape(), (TileShape{128, 128}));
+  EXPECT_EQ(at_64("uniform_block_sparse", of(8192, 512), 8, 2).tile_shape(), (TileShape{48, 128}));
+  EXPECT_EQ(at_64("block_causal_document", of(16384, 1024), 32, 8).tile_shape(), (TileShape{48, 128}));
+  EXPECT_EQ(at_64("block_causal_document", of(16384, 1024), 8, 8).tile_shape(), (TileShape{192, 128}));
+  EXPECT_EQ(at_64("block_causal_document", of(8192, 128), 8, 8).tile_shape(), (TileShape{128, 128}));
   EXPECT_EQ(at_64("uniform_block_sparse", of(4096, 64), 4, 4).tile_rows(), 64);
   EXPECT_EQ(at_64("uniform_block_sparse", of(4096, 64), 32, 4).tile_rows(), 128);
   EXPECT_EQ(shape_of(problem_of("causal", of(8192), 64, 8)).warpgroups, 2);
