@@ -21,15 +21,13 @@ bool follows_blocks(const HeadMasks& masks, const ForwardShape& shape) {
   const int64_t tokens = shape.tokens();
   const int64_t of_document =
       shape.warpgroups == 3 ? tuned::kEdgesMinTilesOfHighDocument : tuned::kEdgesMinTilesOfDocument;
-  const bool long_enough = std::all_of(masks.begin(), masks.end(), [&](const Mask& mask) {
-    const auto groups = static_cast<int64_t>(mask.bands().groups().size());
-    const int64_t tiles = mask.bands().rectangular() ? tuned::kEdgesMinTilesOfBlock : of_document;
-    return groups >= tuned::kEdgesMinRuns && groups * tiles * tokens <= mask.rows();
-  });
-  if (!long_enough) return false;
   RowTileCosts costs;
   for (const Mask& mask : masks) {
-    if (!mask.bands().rectangular()) continue;
+    const bool blocks = mask.bands().rectangular();
+    const int64_t groups = std::ssize(mask.bands().groups());
+    const int64_t tiles = blocks ? tuned::kEdgesMinTilesOfBlock : of_document;
+    if (groups < tuned::kEdgesMinRuns || groups * tiles * tokens > mask.rows()) return false;
+    if (!blocks) continue;
     const RowTileCosts of_mask = row_tile_costs(mask, tokens);
     costs.even += of_mask.even, costs.of_blocks += of_mask.of_blocks;
   }
@@ -47,6 +45,20 @@ bool blocks_are_long(const HeadMasks& masks) {
 bool rows_are_alike(const HeadMasks& masks) {
   const BandList& bands = masks.front().bands();
   return masks.size() == 1 && bands.rectangular() && bands.groups().size() == 1;
+}
+
+// Whether wide tiles take less time. All row tiles of a window see as many keys, but for its ends.
+bool wide_tiles_pay(const Problem& problem, int64_t tokens) {
+  if (problem.head_dim != 128 || problem.tokens_kv < tuned::kWideMinKeys ||
+      problem.area() < tuned::kWideMinKeysOfRow * problem.tokens_q * problem.heads_q)
+    return false;
+  const BandList& bands = problem.masks->front().bands();
+  if (problem.masks->size() > 1 || bands.size() > 1 || !bands[0].bounded()) return true;
+  const auto tiles_of = [&](int64_t columns) {
+    const int64_t halves = ceil_div(2 * (bands[0].hi - bands[0].lo + tokens), columns);
+    return static_cast<double>(halves / 2) + (halves % 2 > 0 ? tuned::kHalfTileTime : 0);
+  };
+  return tiles_of(tuned::kWideColumns) <= tuned::kTileTime * tiles_of(tuned::kColumns);
 }
 
 }  // namespace
@@ -68,9 +80,7 @@ ForwardShape choose_forward_shape(const Problem& problem) {
   if (problem.same_launches) return shape;
 
   if (dense) {
-    const int64_t rows = problem.tokens_q * problem.heads_q;
-    const bool wide = problem.head_dim == 128 && problem.tokens_kv >= tuned::kWideMinKeys &&
-                      problem.area() >= tuned::kWideMinKeysOfRow * rows;
+    const bool wide = wide_tiles_pay(problem, shape.tokens());
     shape.columns = shape.piece = wide ? tuned::kWideColumns : tuned::kColumns;
     if (follows_blocks(masks, shape)) shape.row_tiles = RowTiles::kOfBlocks;
   } else if (block == h200::kLargestBlock) {
@@ -93,12 +103,11 @@ WorkOrder choose_work_order(const Problem& problem, const ForwardShape& shape, c
   // tiles of several heads come before light ones; if all are alike, that has no use.
   const int64_t head_bytes =
       problem.tokens_kv * (problem.head_dim + problem.dim_v()) * static_cast<int64_t>(size_of(problem.dtype));
-  const auto cache_bytes =
-      static_cast<int64_t>(tuned::kSectionL2Share * static_cast<double>(device.cache_bytes));
+  const double cache_bytes = tuned::kSectionL2Share * static_cast<double>(device.cache_bytes);
   const bool alike = rows_are_alike(*problem.masks);
   int64_t heads = shape.section_heads > 0 ? shape.section_heads
                   : alike                 ? tuned::kSectionHeadsOfAlike
-                                          : cache_bytes / head_bytes;
+                                          : static_cast<int64_t>(cache_bytes) / head_bytes;
   heads = std::clamp<int64_t>(heads, 1, problem.heads_kv);
   while (shape.section_heads == 0 && problem.heads_kv % heads != 0) --heads;
   const int64_t sections = ceil_div(problem.heads_kv, heads);
@@ -111,9 +120,8 @@ WorkOrder choose_work_order(const Problem& problem, const ForwardShape& shape, c
     int64_t all = 0;
     for (const MapRow& row : map.work) all += row.cost;
     const int64_t sms = std::max(device.units, 1), of_section = all * order.units / sms / sections;
-    const auto light = std::find_if(map.work.begin(), map.work.end(), [&](const MapRow& row) {
-      return row.cost <= of_section * tuned::kHeavyNumerator / tuned::kHeavyDenominator;
-    });
+    const int64_t heavy = of_section * tuned::kHeavyNumerator / tuned::kHeavyDenominator;
+    const auto light = std::ranges::find_if(map.work, [&](const MapRow& row) { return row.cost <= heavy; });
     order.heavy_rows = static_cast<int32_t>(light - map.work.begin());
     if (order.heavy_rows > 0) {
       const int64_t needed = std::min<int64_t>(ceil_div(map.work.front().cost * sms, all), order.units);

@@ -139,5 +139,18 @@ TEST(ForwardShape, TakesWideTilesOfMoreThan1024Keys) {
     EXPECT_EQ(shape_of(problem_of("full", of(seqlen), 64, 8)).columns, seqlen > 1024 ? 160 : 128) << seqlen;
 }
 
+TEST(ForwardShape, TakesTheTilesThatAWindowFills) {
+  const auto columns = [](int64_t left, int64_t right, int64_t heads_kv) {
+    PatternOptions options = of(12000);
+    options.values.set("window", TokenPair{left, right});
+    return shape_of(problem_of("sliding_window", options, 8, heads_kv)).columns;
+  };
+  EXPECT_EQ(columns(1024, 0, 8), 128);     // 1,152 keys: 9 tiles of 128 or 7.2 of 160
+  EXPECT_EQ(columns(1024, 0, 1), 160);     // 1,040: 8.1 or 6.5
+  EXPECT_EQ(columns(1152, 0, 8), 160);     // 1,280: 10 or 8
+  EXPECT_EQ(columns(1024, 1024, 8), 160);  // 2,176: 17 or 13.6
+  EXPECT_EQ(columns(4096, 0, 8), 160);
+}
+
 }  // namespace
 }  // namespace longspan::sm90
