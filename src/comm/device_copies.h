@@ -17,17 +17,28 @@ struct RowCopy {
   size_t to_stride = 0, from_stride = 0;
 };
 
+// Several streams, so that copies from different peers run concurrently. With one stream all ranks would read
+// from the same peer first.
+inline constexpr int kPeerStreams = 4;
+
+// The stream in which a rank copies from a peer. Copies within its own memory use SMs, so they wait for a
+// kernel that occupies all of them: they have a stream to themselves, where no peer's copies stand behind
+// them.
+inline constexpr int stream_number(int peer, int rank) {
+  return peer == rank ? kPeerStreams : peer % kPeerStreams;
+}
+
 class DeviceCopies {
  public:
-  // For the current device of the calling thread. Throws in a build without CUDA.
-  static std::unique_ptr<DeviceCopies> make();
+  // For this rank, on the current device of the calling thread. Throws in a build without CUDA.
+  static std::unique_ptr<DeviceCopies> make(int rank);
   virtual ~DeviceCopies() = default;
 
   using Mark = std::shared_ptr<void>;                      // a point in a stream
   virtual Mark mark(Stream stream) = 0;                    // after all work queued so far
   virtual void wait(Stream stream, const Mark& mark) = 0;  // makes the stream wait; does not block the host
 
-  // Copies with a copy engine, in this rank's stream for the peer.
+  // Copies in this rank's stream for the peer: from another GPU with a copy engine, within its own with SMs.
   virtual Stream stream_for(int peer) = 0;
   virtual void copy(const RowCopy& copy, int peer) = 0;
 

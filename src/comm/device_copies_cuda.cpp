@@ -8,14 +8,10 @@
 namespace longspan {
 namespace {
 
-// Several streams, so that copies from different peers run concurrently. With one stream all ranks would read
-// from the same peer first.
-constexpr int kStreams = 4;
-
 class CudaCopies : public DeviceCopies {
  public:
-  explicit CudaCopies(int index) : index_(index) {
-    for (int i = 0; i < kStreams; ++i) streams_.emplace_back(index);
+  CudaCopies(int index, int rank) : index_(index), rank_(rank) {
+    for (int i = 0; i <= kPeerStreams; ++i) streams_.emplace_back(index);
     // Without peer access, copies between GPUs go through host memory.
     int devices = 0;
     LONGSPAN_CUDA(cudaGetDeviceCount(&devices));
@@ -39,7 +35,7 @@ class CudaCopies : public DeviceCopies {
     return event;
   }
 
-  Stream stream_for(int peer) override { return streams_[static_cast<size_t>(peer % kStreams)]; }
+  Stream stream_for(int peer) override { return streams_[static_cast<size_t>(stream_number(peer, rank_))]; }
 
   void wait(Stream stream, const Mark& mark) override {
     std::static_pointer_cast<cuda::Event>(mark)->wait_in(stream);
@@ -65,17 +61,17 @@ class CudaCopies : public DeviceCopies {
   }
 
  private:
-  const int index_;
+  const int index_, rank_;
   bool can_pull_ = true;
   std::deque<cuda::OwnedStream> streams_;
 };
 
 }  // namespace
 
-std::unique_ptr<DeviceCopies> DeviceCopies::make() {
+std::unique_ptr<DeviceCopies> DeviceCopies::make(int rank) {
   int index = 0;
   LONGSPAN_CUDA(cudaGetDevice(&index));
-  return std::make_unique<CudaCopies>(index);
+  return std::make_unique<CudaCopies>(index, rank);
 }
 
 }  // namespace longspan

@@ -268,7 +268,7 @@ class ThreadCommunicator : public Communicator {
       }
     }
     const bool on_device = stream.handle != nullptr;
-    if (on_device && copies_ == nullptr) copies_ = DeviceCopies::make();
+    if (on_device && copies_ == nullptr) copies_ = DeviceCopies::make(rank_);
     const DeviceCopies::Mark posted = on_device ? copies_->mark(stream) : nullptr;
     std::vector<std::shared_ptr<Offer>> offers;
     std::lock_guard lock(world_->mutex);
@@ -286,7 +286,7 @@ class ThreadCommunicator : public Communicator {
   // The wait has a time limit because it may depend on the streams of other ranks.
   void synchronize(Stream stream) override {
     if (stream.handle == nullptr) return;
-    if (copies_ == nullptr) copies_ = DeviceCopies::make();
+    if (copies_ == nullptr) copies_ = DeviceCopies::make(rank_);
     const auto deadline = std::chrono::steady_clock::now() + world_->limit;
     while (!copies_->done(stream)) {
       {

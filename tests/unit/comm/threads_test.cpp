@@ -1,13 +1,16 @@
 // Ranks as threads: conformance, and the end of a group when a rank fails, hangs or disagrees.
 #include "comm/threads.h"
 
+#include <algorithm>
 #include <atomic>
+#include <set>
 #include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "comm/device_copies.h"
 #include "conformance.h"
 
 namespace longspan {
@@ -29,6 +32,21 @@ TEST_P(Conformance, HoldsForAnyNumberOfRanks) {
 
 INSTANTIATE_TEST_SUITE_P(Threads, Conformance, ::testing::ValuesIn(conformance::kChecks),
                          [](const auto& info) { return info.param.name; });
+
+// A copy within a GPU may have to wait for a kernel. No copy from another GPU may stand behind it.
+TEST(ThreadRanks, CopyTheirOwnRowsInAStreamOfTheirOwn) {
+  for (const int ranks : {2, 4, 8}) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (int peer = 0; peer < ranks; ++peer)
+        EXPECT_EQ(stream_number(peer, rank) == stream_number(rank, rank), peer == rank)
+            << peer << ' ' << rank;
+      std::set<int> at_once;  // the peers that a rank copies from first
+      for (int next = 1; next <= std::min(kPeerStreams, ranks - 1); ++next)
+        at_once.insert(stream_number((rank + next) % ranks, rank));
+      EXPECT_EQ(at_once.size(), static_cast<size_t>(std::min(kPeerStreams, ranks - 1)));
+    }
+  }
+}
 
 // Runs a body on all ranks and returns each rank's error, or "".
 std::vector<std::string> errors_of(int ranks, milliseconds limit,
