@@ -85,9 +85,9 @@ class EightGpusTest(unittest.TestCase):
         errors = self.summary["errors"]["all"]["several ranks"]
         self.assertEqual(errors["cases"], 85)
         large = {(case["case"]["strategy"], case["case"]["mask"], case["case"]["direction"]) for case in self.cases if case["error"] > LARGEST}
-        # `balanced` waits for many copies.
+        # `balanced` waits longer for its copies, for a reason that is not known.
         self.assertLessEqual(large, {("balanced", "causal_document", "forward"), ("balanced", "full_document", "forward")})
-        self.assertLessEqual(errors["largest"], 0.265)
+        self.assertLessEqual(errors["largest"], 0.25)
         others = [case["error"] for case in self.cases if case["error"] <= LARGEST]
         self.assertLessEqual(sum(others) / len(others), MEAN)
         self.assertLessEqual(errors["mean"], 0.032)
@@ -97,9 +97,9 @@ class EightGpusTest(unittest.TestCase):
         self.assertEqual(summary["errors"]["all"]["several ranks"]["cases"], 28)
         large = {(case["case"]["strategy"], case["case"]["mask"], case["case"]["heads_kv"], case["case"]["direction"])
                  for case in cases if case["error"] > LARGEST}
-        # `balanced` waits for many copies, and for the large ones of equal heads.
+        # As above; and with equal heads the build, c6da538, let large copies wait behind those of own rows.
         self.assertLessEqual(large, {("balanced", "causal_document", 8, "forward"), ("balanced", "causal", 64, "forward")})
-        self.assertLessEqual(summary["errors"]["all"]["several ranks"]["mean"], 0.046)
+        self.assertLessEqual(summary["errors"]["all"]["several ranks"]["mean"], 0.044)
 
     def test_bytes_of_buffers_on_eight_gpus(self):
         held = self.summary["errors"]["memory"]["held"]

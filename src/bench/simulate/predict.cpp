@@ -268,6 +268,7 @@ std::string_view name_of(simulate::StepKind kind) {
       return "reorder";
     case simulate::StepKind::kMerge:
       return "merge";
+    case simulate::StepKind::kOwn:
     case simulate::StepKind::kArrive:
     case simulate::StepKind::kFinish:
       return "wait";

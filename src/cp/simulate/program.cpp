@@ -37,6 +37,7 @@ class RankWriter {
     post_copies(0);
     for (size_t i = 0; i < rounds_.size(); ++i) {
       round_steps_.push_back(i == 0 ? 0 : steps_.size());
+      if (cluster_.links.takes_rows && computes_before(i)) touch_memory(StepKind::kOwn, own_rows_beside(i));
       if (moves(rounds_[i].copies_out, rounds_[i].copies_in)) add({StepKind::kArrive, operands_of(i)});
       remember(rounds_[i].copies_in);
       if (i + 1 < rounds_.size()) post_copies(i + 1);
@@ -102,10 +103,22 @@ class RankWriter {
     });
   }
 
+  bool computes_before(size_t i) const { return i > 0 && !rounds_[i - 1].attend.empty(); }
+
+  // The bytes read and written when the rank's own keys are copied beside those that arrive for a round.
+  double own_rows_beside(size_t i) const {
+    double arriving = 0, read = 0;
+    for (const Move& move : rounds_[i].copies_in) {
+      if (move.what == Operand::kKV) arriving += elements(move);
+    }
+    for (const Attend& attend : rounds_[i].attend) read += elements(attend.kv, Operand::kKV);
+    return arriving > 0 ? 2 * std::max(0.0, read - arriving) * element_bytes() : 0;
+  }
+
   void post_copies(size_t i) {
     const RankRound& round = rounds_[i];
     if (!moves(round.copies_out, round.copies_in)) return;
-    double packed = 0, arriving = 0, own = 0;
+    double packed = 0;
     int32_t last = -1;
     bool together = false;
     for (const Move& move : round.copies_out) {
@@ -113,13 +126,7 @@ class RankWriter {
       last = move.region;
       if (!together) packed += 2 * elements(move) * element_bytes();
     }
-    if (!cluster_.links.takes_rows) {  // own rows are copied beside those that arrive
-      for (const Move& move : round.copies_in) {
-        if (move.what == Operand::kKV) arriving += elements(move);
-      }
-      for (const Attend& attend : round.attend) own += elements(attend.kv, Operand::kKV);
-      if (arriving > 0) packed += 2 * std::max(0.0, own - arriving) * element_bytes();
-    }
+    if (!cluster_.links.takes_rows) packed += own_rows_beside(i);
     touch_memory(StepKind::kReorder, packed);
     add({StepKind::kPost, operands_of(i)});
   }

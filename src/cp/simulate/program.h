@@ -15,6 +15,7 @@ enum class StepKind : uint8_t {
   kAttend,   // `seconds` of the kernel at the speed of its model, and `memory_s` of accumulator traffic
   kReorder,  // `seconds` of packing
   kMerge,    // `seconds` of merging and converting
+  kOwn,      // `seconds` of copying own rows to where others arrive, once the kernel has ended
   kPost,     // the rank's part of exchange `exchange`
   kArrive,   // waits for what the exchange brings
   kFinish,   // waits for what the exchange brings and takes

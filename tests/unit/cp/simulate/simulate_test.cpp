@@ -68,6 +68,32 @@ TEST(Simulate, PartialResultsHaveARateOfTheirOwn) {
   }
 }
 
+// A GPU copies within its memory by SMs, which the kernel leaves when it ends. So a rank's own keys lie open
+// in every round of `balanced` but the first, whose keys it pulls with those of others.
+TEST(Simulate, OwnKeysAreCopiedWhenTheKernelHasEnded) {
+  for (const int ranks : {2, 4}) {
+    const Planned plan = planned("balanced", "full", {1, ranks}, 65536 * ranks);
+    Cluster cluster = plain_cluster(1e18);
+    cluster.memory.bytes_per_s = kRate;
+    const Problem& problem = plan.problem;
+    int64_t heads = 0;  // of the rounds after the first
+    for (size_t i = 1; i < plan.schedule.forward.size(); ++i)
+      heads += plan.schedule.regions[plan.schedule.forward[i].attend.front().kv].heads.size();
+    ASSERT_GT(heads, 0);
+    const double own = static_cast<double>(problem.tokens_kv / ranks * heads * 2 * problem.head_dim) *
+                       static_cast<double>(size_of(problem.dtype));
+    const Timeline timeline = simulated(plan, Direction::kForward, cluster, 3);
+    const double attend_s = 3 * static_cast<double>(plan.schedule.forward.size());
+    EXPECT_NEAR(timeline.time_s - attend_s, 2 * own / kRate, 1e-9) << ranks;  // read and written
+    for (const RankTimes& rank : timeline.ranks) EXPECT_NEAR(rank.exposed_s, 2 * own / kRate, 1e-9);
+    cluster.links.takes_rows = false;  // they are packed before the kernel, in all rounds
+    for (const RankTimes& rank : simulated(plan, Direction::kForward, cluster, 3).ranks) {
+      EXPECT_NEAR(rank.exposed_s, 0, 1e-9);
+      EXPECT_GT(rank.reorder_s, 2 * own / kRate);
+    }
+  }
+}
+
 TEST(Simulate, ARingHidesTransfersThatAreShorterThanItsAttends) {
   const Planned plan = planned("ring-p2p", "full", {1, 4});
   const double hop_s = most_sent(plan, Direction::kForward) / 3 / kRate;
