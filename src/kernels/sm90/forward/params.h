@@ -8,7 +8,6 @@
 #include <cuda.h>
 
 #include "kernels/sm90/forward/planner/map.h"
-#include "kernels/sm90/forward/planner/work_order.h"
 
 namespace longspan::sm90 {
 

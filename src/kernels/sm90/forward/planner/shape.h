@@ -3,7 +3,6 @@
 
 #include "attention/problem.h"
 #include "kernels/sm90/forward/planner/map.h"
-#include "kernels/sm90/forward/planner/work_order.h"
 #include "longspan/base.h"
 #include "mask/lowering/tiling.h"
 

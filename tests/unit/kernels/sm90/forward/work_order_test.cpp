@@ -1,5 +1,3 @@
-#include "kernels/sm90/forward/planner/work_order.h"
-
 #include <memory>
 #include <tuple>
 #include <vector>
