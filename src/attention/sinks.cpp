@@ -38,6 +38,7 @@ void add_to_head(const TensorView& o, float* lse, float sink, int64_t head) {
     const float before = lse[t];
     const auto [after, share] = with_sink(before, sink);
     lse[t] = after;
+    if (before == -std::numeric_limits<float>::infinity()) continue;  // o = 0
     T* const row = o.row<T>(t, head);
     for (int64_t d = 0; d < o.head_dim; ++d)
       row[d] = from_double<T>(static_cast<float>(to_double(row[d])) * share);

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdint>
 
-#include "attention/sink_rule.h"
 #include "kernels/sm90/column_bits.cuh"
 #include "kernels/sm90/forward/config.cuh"
 #include "kernels/sm90/forward/faults.cuh"
@@ -325,13 +324,6 @@ class Consumer {
       write_merged(o, softmax, sum, factor, first_token, first_head, rows, slot);
       return;
     }
-    const auto head_of = [&](int row) { return first_head + (row & ((1 << params_.log2_pack) - 1)); };
-    if (params_.sinks != nullptr)
-#pragma unroll
-      for (int r = 0; r < 2; ++r)
-        factor[r] *= with_sink(log_sum(softmax.maximum[r], sum[r], params_.scale),
-                               params_.sinks[head_of(row_ + 8 * r)])
-                         .share;
     if constexpr (!C::kLoneQuery)
       if (params_.o_f32 == nullptr) {
 #pragma unroll
@@ -350,7 +342,8 @@ class Consumer {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int row = row_ + 8 * r;
-      const int token = first_token + (row >> params_.log2_pack), head = head_of(row);
+      const int token = first_token + (row >> params_.log2_pack);
+      const int head = first_head + (row & ((1 << params_.log2_pack) - 1));
       if constexpr (C::kLoneQuery)
         if (params_.o_f32 == nullptr) {
           const bool there = row >> params_.log2_pack < rows;
@@ -365,11 +358,9 @@ class Consumer {
           }
         }
       if (row >> params_.log2_pack >= rows) continue;
-      if (lane_ % 4 == 0) {
-        const float lse = log_sum(softmax.maximum[r], sum[r], params_.scale);
+      if (lane_ % 4 == 0)
         params_.lse[int64_t{head} * params_.tokens_q + token] =
-            params_.sinks == nullptr ? lse : with_sink(lse, params_.sinks[head]).lse;
-      }
+            log_sum(softmax.maximum[r], sum[r], params_.scale);
       if (params_.o_f32 != nullptr) {
         float* out =
             params_.o_f32 + token * params_.o_token_stride + head * params_.o_head_stride + 2 * (lane_ % 4);
