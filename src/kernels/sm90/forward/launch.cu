@@ -4,7 +4,7 @@
 
 #include "base/cuda/cuda_check.h"
 #include "base/error.h"
-#include "kernels/sm90/forward/launch.h"
+#include "kernels/sm90/forward/plan.h"
 #include "kernels/sm90/forward/start.cuh"
 #include "kernels/sm90/isa/tensor_map.h"
 

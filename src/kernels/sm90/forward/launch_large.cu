@@ -1,5 +1,5 @@
 #include "base/error.h"
-#include "kernels/sm90/forward/launch.h"
+#include "kernels/sm90/forward/plan.h"
 #include "kernels/sm90/forward/start.cuh"
 
 namespace longspan::sm90 {

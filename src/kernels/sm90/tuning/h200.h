@@ -140,9 +140,9 @@ inline constexpr double kFewRounds = 1.5, kSomeRounds = 3, kManyRounds = 8;
 // Rounds in which the last KV heads are worked on together, so that all CTAs end at the same time. Long
 // columns have candidates of fewer, whose rows L2 holds: backward, "The last section and L2".
 inline constexpr int kLastRounds = 2;
-// Candidates of long columns: items of the last KV heads are cut by rows into so many pieces of at least
-// kMinTilesOfItem tiles. Odd numbers, since items are often a little fewer than a multiple of the CTAs.
-inline constexpr int32_t kLastPieces[] = {5, 7};
+// Long columns: candidates cut the last KV heads' items by rows into so many pieces of kMinTilesOfItem tiles
+// or more, so many for each CTA at most. Odd, since 64, 94 or 128 items leave CTAs idle (version 58).
+inline constexpr int32_t kLastPieces[] = {5, 7}, kMostCutItems = 16;
 
 // Candidates of short columns: items for each CTA, at most, and tiles of an item, at most (0: no limit).
 inline constexpr double kMostRounds = 16;

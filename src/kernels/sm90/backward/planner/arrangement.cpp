@@ -10,7 +10,6 @@
 #include "base/parallel.h"
 #include "kernels/sm90/backward/planner/choose_split.h"
 #include "kernels/sm90/backward/planner/pass_ctas.h"
-#include "kernels/sm90/backward/planner/sections.h"
 #include "kernels/sm90/tuning/h200.h"
 
 namespace longspan::sm90 {

@@ -8,7 +8,6 @@
 
 #include "base/ceil_div.h"
 #include "kernels/plan/makespan.h"
-#include "kernels/sm90/backward/planner/sections.h"
 
 namespace longspan::sm90 {
 namespace {
@@ -31,6 +30,8 @@ class Splitter {
         group_(problem.group_size()),
         visits_(columns.tiles * problem.heads_q),
         of_cta_(visits_ / workers),
+        can_cut_(shape.kind == BackwardKind::kLong &&
+                 2 * static_cast<double>(problem.tokens_q * problem.head_dim) <= tuned::kRowsInL2),
         rounds_(static_cast<double>(columns.key_tiles * problem.heads_kv) / static_cast<double>(workers)) {}
 
   // Long columns and blocks: the heaviest key tiles first, some heads at a time. Others: neighbouring key
@@ -49,10 +50,12 @@ class Splitter {
         // The fewest KV heads at the end that price alike: their rows are in L2 together.
         for (int rounds = 1; rounds <= tuned::kLastRounds; ++rounds)
           result.push_back({.parts = parts, .last_rounds = rounds});
-        for (const int32_t pieces : tuned::kLastPieces)
-          if (shape_.kind == kLong &&
-              static_cast<double>(of_cta_) >= parts * pieces * tuned::kMinTilesOfItem * rounds_)
+        for (const int32_t pieces : tuned::kLastPieces) {
+          const int64_t items = columns_.key_tiles * parts * pieces;  // of the last KV head
+          if (can_cut_ && columns_.tiles * group_ >= items * tuned::kMinTilesOfItem &&
+              items <= tuned::kMostCutItems * workers_)
             result.push_back({.parts = parts, .last_rounds = 0, .last_pieces = pieces});
+        }
         continue;
       }
       if (parts > 1 && rounds_ * parts > tuned::kMostRounds) break;
@@ -186,6 +189,7 @@ class Splitter {
   int64_t workers_, group_;
   int64_t visits_;  // to tiles, of all heads
   int64_t of_cta_;  // visits for each CTA
+  bool can_cut_;    // long columns, while L2 holds the rows of two heads
   double rounds_;   // items of whole groups for each CTA
 };
 
@@ -234,10 +238,10 @@ double time_of_split(const Problem& problem, const BackwardShape& shape, const B
     for (const auto& [count, of_item] : by_keys.empty() ? of_key_tile : by_keys)
       makespan.take(of_item, items_of(std::min(heads, at_once), count));
   if (sharing.most_tiles > 0) std::ranges::sort(of_key_tile, std::greater<>(), &Items::time);
-  const int32_t pieces = split.last_pieces;
-  const double more = pieces > 1 ? tuned::kItemEnds * (1 - 1.0 / pieces) + tuned::kPartSums : 0;  // ends
+  const double pieces = split.last_pieces, ends = tuned::kItemEnds * (1 - 1 / pieces);
   for (const auto& [count, of_item] : of_key_tile)
-    makespan.take(of_item / pieces + more, items_of(last, count) * pieces);
+    makespan.take(of_item / pieces + ends + (pieces > 1 ? tuned::kPartSums : 0),
+                  items_of(last, count) * split.last_pieces);
   // CTAs whose items differ drift apart, and then load the rows of more heads at a time, which may be too
   // many for L2.
   const double uneven =

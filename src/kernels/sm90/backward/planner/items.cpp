@@ -136,12 +136,12 @@ BackwardItems share_out(const BackwardGrid& grid, const BackwardSharing& sharing
 }
 
 void cut_by_rows(CompiledMap& map, int32_t pieces, BackwardItems& items) {
-  const std::vector<BackwardWork> whole = items.work;
-  std::vector<BackwardKeyTile> key_tiles = items.key_tiles;
-  for (const BackwardWork& item : whole) {
+  const BackwardItems whole = items;
+  items.key_tiles.insert(items.key_tiles.end(), whole.key_tiles.begin(), whole.key_tiles.end());
+  for (const BackwardWork& item : whole.work) {
     const auto tiles = static_cast<int32_t>(map.tiles(item.first_run, static_cast<size_t>(item.runs)));
     const int32_t of_item = std::clamp(tiles, 1, pieces);
-    key_tiles[item.key_tile].parts = of_item * items.key_tiles[item.key_tile].parts;
+    items.key_tiles[map.row_tiles + item.key_tile].parts = of_item * whole.key_tiles[item.key_tile].parts;
     for (int32_t piece = 0; piece < of_item; ++piece) {
       BackwardWork& cut = items.work.emplace_back(item);
       cut.part = item.part * of_item + piece;
@@ -157,9 +157,8 @@ void cut_by_rows(CompiledMap& map, int32_t pieces, BackwardItems& items) {
       cut.runs = static_cast<int32_t>(map.runs.size() - cut.first_run);
     }
   }
-  items.key_tiles.insert(items.key_tiles.end(), key_tiles.begin(), key_tiles.end());
   items.lists = 2;
-  items.per_last = static_cast<int32_t>(items.work.size() - whole.size());
+  items.per_last = static_cast<int32_t>(items.work.size()) - items.per_list;
 }
 
 }  // namespace longspan::sm90

@@ -1,8 +1,9 @@
-#include "kernels/sm90/backward/planner/sections.h"
-
+// Which heads are worked on together, so that their rows stay in L2: sections of KV heads, and some query
+// heads of each at a time.
 #include <algorithm>
 
 #include "base/ceil_div.h"
+#include "kernels/sm90/backward/planner/choose_split.h"
 #include "kernels/sm90/tuning/h200.h"
 
 namespace longspan::sm90 {

@@ -51,8 +51,9 @@ BackwardKind kind_of(const Problem& problem, int64_t block) {
   const Mask& mask = problem.masks->front();
   if (block >= kFinestBlock)
     return block == kLargestBlock && contiguous(mask) ? BackwardKind::kBlocks : BackwardKind::kScattered;
-  const bool window = mask.bands().size() == 1 && bounded(mask),
-             documents = mask.bands().size() > 1 && !half_visible(problem);
+  const bool window = mask.bands().size() == 1 && bounded(mask);
+  // The kernel does the passes of documents of head_dim 128 alone.
+  const bool documents = mask.bands().size() > 1 && !half_visible(problem) && problem.head_dim == 128;
   const bool longer = (window || documents) && !problem.deterministic;
   if (seen_by(problem, longer ? tuned::kVeryLongColumn : tuned::kLongColumn)) return BackwardKind::kLong;
   if (mask.bands().size() <= 1) return BackwardKind::kOneBand;

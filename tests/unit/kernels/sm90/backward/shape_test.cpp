@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "kernels/sm90/backward/planner/arrangement.h"
-#include "kernels/sm90/backward/planner/sections.h"
+#include "kernels/sm90/backward/planner/choose_split.h"
 #include "kernels/sm90/tuning/h200.h"
 #include "mask/patterns/patterns.h"
 
