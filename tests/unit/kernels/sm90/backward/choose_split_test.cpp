@@ -164,6 +164,12 @@ TEST(BackwardSplit, CutsTheLastItemsWhereHeadsDoNotBalanceThem) {
   }
 }
 
+// Items of several heads, as cuts have, would read rows again that L2 holds for one head.
+TEST(BackwardSplit, CutsNothingWhereL2HoldsTheRowsOfOneHead) {
+  EXPECT_EQ(arranged(problem_of("full", 32768)).split.last_pieces, 1);
+  EXPECT_EQ(arranged(problem_of("full", 49152)).split.last_pieces, 1);
+}
+
 TEST(BackwardSplit, KeepsItemsOfSeveralHeadsBelowTheirLimit) {
   for (const std::string_view name : dense_patterns())
     for (const int64_t seqlen : {2048, 8192, 32768})
