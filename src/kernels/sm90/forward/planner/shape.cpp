@@ -55,8 +55,8 @@ bool wide_tiles_pay(const Problem& problem, int64_t tokens) {
   const BandList& bands = problem.masks->front().bands();
   if (problem.masks->size() > 1 || bands.size() > 1 || !bands[0].bounded()) return true;
   const auto tiles_of = [&](int64_t columns) {
-    const int64_t halves = ceil_div(2 * (bands[0].hi - bands[0].lo + tokens), columns);
-    return static_cast<double>(halves / 2) + (halves % 2 > 0 ? tuned::kHalfTileTime : 0);
+    const int64_t halves = ceil_div(2 * (bands[0].hi - bands[0].lo + tokens), columns), whole = halves / 2;
+    return static_cast<double>(whole) + (halves % 2 > 0 ? tuned::kHalfTileTime : 0);
   };
   return tiles_of(tuned::kWideColumns) <= tuned::kTileTime * tiles_of(tuned::kColumns);
 }
