@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <limits>
 
 namespace longspan {
 
@@ -10,9 +11,10 @@ struct WithSink {
   float share = 0;  // of o that is left
 };
 
-// A row's lse with the sink: a merge (attention/merge.h) with a part whose o is 0. A NaN stays. Runs on GPUs
-// as well.
+// A row's lse with the sink: a merge (attention/merge.h) with a part whose o is 0. A NaN stays; a sink of
+// -inf changes nothing. Runs on GPUs as well.
 constexpr WithSink with_sink(float lse, float sink) {
+  if (sink == -std::numeric_limits<float>::infinity()) return {lse, 1};
   const float over = sink - lse;  // +inf for a row that sees no key
   return {over > 0 ? sink + std::log1p(std::exp(-over)) : lse + std::log1p(std::exp(over)),
           1 / (1 + std::exp(over))};

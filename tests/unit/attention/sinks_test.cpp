@@ -97,6 +97,16 @@ TEST(Sinks, AreOneMoreKeyWithoutAValue) {
   }
 }
 
+TEST(Sinks, ASinkOfNoWeightChangesNothing) {
+  std::vector<float> o = {1, 2, 0, 0},
+                     lse = {3, -static_cast<float>(kInf)};  // a row that sees keys, one that sees none
+  const std::vector<float> o_before = o, lse_before = lse, sinks = {-static_cast<float>(kInf)};
+  add_sinks(TensorView::contiguous(o.data(), DType::kF32, 2, 1, 2), lse.data(), sinks.data(), cpu_device(),
+            {});
+  EXPECT_EQ(o, o_before);
+  EXPECT_EQ(lse, lse_before);
+}
+
 TEST(Sinks, TheirGradientIsTheSlopeOfTheLoss) {
   Rows rows;
   std::vector<float> o(kTokens * kHeads * kDim), lse(kTokens * kHeads), dsinks(kHeads), without(kHeads);
