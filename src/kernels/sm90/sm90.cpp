@@ -7,7 +7,6 @@
 #include <optional>
 #include <string>
 
-#include "attention/sinks.h"
 #include "base/cuda/cuda.h"
 #include "base/error.h"
 #include "kernels/sm90/backward/plan.h"
@@ -32,7 +31,6 @@ class Sm90Plan final : public Plan {
 
   void forward(const ForwardArgs& args, Stream stream) override {
     forward_.run(problem_, args, device_, stream);
-    finish_sinks(args, device_, stream);  // inside, they slowed windows without any by 7 %
   }
 
   void backward(const BackwardArgs& args, Stream stream) override {

@@ -391,15 +391,17 @@ class Consumer {
       part[r] = params_.part_o + token[r] * params_.part_token_stride + head[r] * params_.part_head_stride +
                 2 * (lane_ % 4);
       const float mine = log_sum(softmax.maximum[r], sum[r], params_.scale);
-      const float other =
-          there[r] ? params_.part_lse[int64_t{head[r]} * params_.tokens_q + token[r]] : -INFINITY;
+      const float other = params_.sinks != nullptr ? params_.sinks[head[r]]
+                          : there[r] ? params_.part_lse[int64_t{head[r]} * params_.tokens_q + token[r]]
+                                     : -INFINITY;
       const float hi = fmaxf(mine, other), lo = fminf(mine, other);
       const float t = isnan(mine + other) ? mine + other : hi == -INFINITY ? 0.0f : expf(lo - hi);
       const float of_hi = 1.0f / (1.0f + t), of_lo = t * of_hi;
       keep[r] = other >= mine ? of_hi : of_lo;
       factor[r] *= other >= mine ? of_lo : of_hi;
       lse[r] = hi == -INFINITY ? hi : hi + log1pf(t);
-      changes[r] = there[r] && (sum[r] != 0.0f || params_.part_o != params_.o_f32);
+      changes[r] =
+          there[r] && (sum[r] != 0.0f || params_.part_o != params_.o_f32 || params_.sinks != nullptr);
     }
     constexpr int kGroup = 4;  // pairs of columns whose old values are loaded together
 #pragma unroll
@@ -409,8 +411,9 @@ class Consumer {
       for (int i = 0; i < kGroup; ++i)
 #pragma unroll
         for (int r = 0; r < 2; ++r)
-          value[i][r] = changes[r] ? __ldcs(reinterpret_cast<const float2*>(part[r] + 8 * (first + i)))
-                                   : make_float2(0.0f, 0.0f);
+          value[i][r] = changes[r] && params_.part_o != nullptr
+                            ? __ldcs(reinterpret_cast<const float2*>(part[r] + 8 * (first + i)))
+                            : make_float2(0.0f, 0.0f);
 #pragma unroll
       for (int i = 0; i < kGroup; ++i)
 #pragma unroll

@@ -81,6 +81,7 @@ void launch_forward(const Problem& problem, const ForwardShape& shape, const For
         params.o_panel[i] = query_map(args.o, 1 << i, shape.pack, Panels::kOne);
   }
   params.lse = args.lse;
+  params.sinks = args.sinks;
   if (args.part_lse != nullptr) {
     params.part_o = static_cast<const float*>(args.part_o.data);
     params.part_token_stride = args.part_o.token_stride;

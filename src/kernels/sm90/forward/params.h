@@ -25,6 +25,7 @@ struct ForwardParams {
   const float* part_o = nullptr;  // [tokens_q, heads_q, head_dim]
   int64_t part_token_stride = 0, part_head_stride = 0;
   const float* part_lse = nullptr;  // [heads_q, tokens_q]
+  const float* sinks = nullptr;     // [heads_q]: in place of a part, lse of one without a value
 
   const MapRow* work = nullptr;  // [masks, row_tiles], heaviest first
   const MapEntry* entries = nullptr;

@@ -28,7 +28,8 @@ void clear_forward_counters(const ForwardParams& params, cudaStream_t stream);
 template <class C>
 void start_forward(ForwardParams& params, const Device& device, cudaStream_t stream) {
   if constexpr (!C::kMerges)
-    if (params.part_lse != nullptr) return start_forward<Merging<C>>(params, device, stream);
+    if (params.part_lse != nullptr || params.sinks != nullptr)
+      return start_forward<Merging<C>>(params, device, stream);
   const int64_t blocks = (int64_t{params.order.items()} + C::kStreams - 1) / C::kStreams;
   const int64_t ctas = std::min<int64_t>(device.units, blocks);
   const bool counts = blocks > ctas;
