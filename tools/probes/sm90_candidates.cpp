@@ -193,7 +193,8 @@ bool has_instance(const Problem& problem, const ForwardShape& s) {
   if (s.tile_shape().rows > kMostTileRows) return false;
   if (problem.head_dim == 64)
     return s.columns == 128 && (s.warpgroups == 2 || (s.piece == 128 && s.streams == 1));
-  return s.warpgroups == 2 && (s.columns == 128 || (s.piece == 160 && s.streams == 1));
+  if (s.warpgroups == 3) return s.columns == 80 && s.streams == 1;
+  return s.warpgroups == 2 && s.columns == 128;
 }
 
 ForwardCandidate made(const Problem& problem, const ForwardShape& s, std::string by, const Device& device) {
@@ -206,7 +207,7 @@ ForwardCandidate made(const Problem& problem, const ForwardShape& s, std::string
 }  // namespace
 
 ForwardCandidate forward_candidate(const Problem& problem, const Device& device, const std::string& name) {
-  ForwardShape shape = choose_forward_shape(problem);
+  ForwardShape shape = choose_forward_shape(problem, device);
   const auto has = [&](const char* word) { return name.find(word) != std::string::npos; };
   int rows = 0, heavy = 0;
   const size_t sections = name.find("sections=");
@@ -225,7 +226,7 @@ ForwardCandidate forward_candidate(const Problem& problem, const Device& device,
 std::vector<ForwardCandidate> forward_candidates(const Problem& problem, const Device& device) {
   List<ForwardShape> list(
       [&](const ForwardShape& s, std::string by) { return made(problem, s, by, device); });
-  const ForwardShape chosen = choose_forward_shape(problem);
+  const ForwardShape chosen = choose_forward_shape(problem, device);
   list.add(chosen, "chosen");
   const auto add = [&](ForwardShape shape, int columns, int piece, int streams, int warpgroups) {
     shape.columns = columns, shape.piece = piece, shape.streams = streams, shape.warpgroups = warpgroups;
@@ -236,7 +237,7 @@ std::vector<ForwardCandidate> forward_candidates(const Problem& problem, const D
     for (const RowTiles row_tiles : {RowTiles::kEven, RowTiles::kOfBlocks}) {
       ForwardShape shape = chosen;
       shape.pack = pack, shape.row_tiles = row_tiles;
-      add(shape, 160, 160, 1, 2), add(shape, 128, 128, 1, 2), add(shape, 128, 128, 1, 3);
+      add(shape, 80, 80, 1, 3), add(shape, 128, 128, 1, 2), add(shape, 128, 128, 1, 3);
       if (chosen.piece == 64 && row_tiles == RowTiles::kEven && pack <= 2)
         add(shape, 128, 64, pack == 2 ? 1 : 2, 2);
     }

@@ -203,7 +203,7 @@ std::vector<Case> large_cases() {
 
 ForwardShape shape_for(const Problem& problem, const std::string& text) {
   const auto says = [&](const char* word) { return text.find(word) != std::string::npos; };
-  ForwardShape shape = sm90::choose_forward_shape(problem);
+  ForwardShape shape = sm90::choose_forward_shape(problem, first_gpu());
   int numbers[5] = {};  // 0: the chosen one
   std::sscanf(text.c_str(), "%d,%d,%d,%d,%d", &numbers[0], &numbers[1], &numbers[2], &numbers[3],
               &numbers[4]);
@@ -431,7 +431,7 @@ void plan(const Case& c, const std::string& text, const Device& gpu) {
   size_t bytes = 0;
   for (int i = 0; i < 15; ++i) {
     const auto a = Clock::now();
-    sm90::choose_forward_shape(problem);
+    sm90::choose_forward_shape(problem, gpu);
     const auto b = Clock::now();
     sm90::lower_forward(*problem.masks, shape.tile_shape(), shape.row_tiles);
     const auto d = Clock::now();
@@ -464,7 +464,7 @@ void plan_and_run(const Case& c, double seconds, const Device& gpu) {
     five.push_back(us(a, Clock::now()));
   }
   if (problem.heads_q == 64) problem.heads_q = 8, problem.heads_kv = 1;
-  auto warm = std::make_unique<ProbePlan>(problem, sm90::choose_forward_shape(problem), gpu);
+  auto warm = std::make_unique<ProbePlan>(problem, sm90::choose_forward_shape(problem, gpu), gpu);
   ProblemTensors tensors(problem, Direction::kForward, gpu, *warm);
   tensors.fill_inputs(7);
   const DeviceTensors& v = tensors.views();

@@ -39,7 +39,7 @@ void print_plans(const std::string& suite, const std::regex& filter) {
     if (!std::regex_search(name, filter)) continue;
     Problem problem = problem_of(c);
     if (c.direction == Direction::kForward) {
-      print(hash_of(problem, choose_forward_shape(problem), an_h200()), c, name);
+      print(hash_of(problem, choose_forward_shape(problem, an_h200()), an_h200()), c, name);
       ++plans;
       continue;
     }
@@ -83,7 +83,7 @@ double share_visible(const Problem& problem, double pairs) {
 }
 
 void print_forward_work(const Problem& problem, const std::string& name) {
-  const ForwardShape shape = choose_forward_shape(problem);
+  const ForwardShape shape = choose_forward_shape(problem, an_h200());
   const ForwardMap map = lower_forward(*problem.masks, shape.tile_shape(), shape.row_tiles);
   const auto units = static_cast<double>(problem.heads_q / shape.pack);
   const double items = static_cast<double>(map.row_tiles) * units,

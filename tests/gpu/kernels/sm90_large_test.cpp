@@ -127,7 +127,9 @@ TEST(Sm90Large, FollowsScoresThatOutgrowTheirFirstMaximum) {
 
 TEST(Sm90Large, MergesPartialResults) {
   LONGSPAN_NEEDS_HOPPER();
-  const auto shape_of = [](const Problem& problem) { return sm90::choose_forward_shape(problem); };
+  const auto shape_of = [](const Problem& problem) {
+    return sm90::choose_forward_shape(problem, first_gpu());
+  };
   for (const HeadDims dims : kLarge) {
     for (const int64_t hi : {int64_t{0}, kAbove}) {
       for (const DType dtype : {DType::kBF16, DType::kF16}) {

@@ -45,7 +45,7 @@ struct ForwardConfig {
   static constexpr bool kLoneQuery = kHeadDim > 128;
   // Operand a of the first product comes from registers if there are enough, which saves shared-memory
   // reads.
-  static constexpr bool kQueryInRegisters = kConsumers == 2 && kColumns <= 128 && !kLoneQuery;
+  static constexpr bool kQueryInRegisters = kConsumers == 2 && !kLoneQuery;
   // Two if the products read q from shared memory, since the next item's q is loaded meanwhile. With one,
   // the buffer holds the next item's q until it is read, then this item's o until it is stored.
   static constexpr int kQBuffers = kQueryInRegisters || kLoneQuery ? 1 : 2;

@@ -4,12 +4,13 @@
 // registers a thread), or three (32 and 160).
 //
 //   instance          rows of an item       keys a tile    Q is read from           streams
-//   wide              128                   160            shared memory (2)        1
+//   tall              192                   80             shared memory (2)        1
 //   128               128                   128            registers                1
 //   gathered          64 tokens x 2 heads   2 x 64         registers                1
 //   two streams       2 x 64                2 x 64         registers                2
-//   three warpgroups  192                   128            shared memory (2)        1, head_dim 64
-//   192/128, 256      128                   128, 80        shared memory (1)        1, head_dim above 128
+//   head_dim 64       192                   128            shared memory (2)        1
+//   192/128           192                   80             shared memory (1)        1
+//   256               128                   80             shared memory (1)        1
 //
 // Rows are tokens times query heads of a GQA group. A stream has a load warp, a store warp and its consumers.
 // It takes work items (row tile, heads) from a counter, heaviest first. Timeline, [...] is on the tensor
@@ -23,9 +24,10 @@
 // The loop runs over tiles, not over items: the next item's first product is issued with the last one of the
 // current item, so a short item has no prologue of its own. One warpgroup multiplies while others compute
 // exponentials. They need no barrier for that, and named barriers were slower
-// (docs/lab/2026-11-sm90-forward.md, version 2). At head_dim 64 a warpgroup's exponentials take twice as long
-// as its products, so there are three. Above head_dim 128 there is room for one q and none for o: the next q
-// is loaded behind the item's last scores, and consumers store o from registers.
+// (docs/lab/2026-11-sm90-forward.md, version 2). Three warpgroups hide each other's waits better than two,
+// most of all at head_dim 64, where exponentials take twice as long as products. Above head_dim 128 there is
+// room for one q and none for o: the next q is loaded behind the item's last scores, and consumers store o
+// from registers.
 #pragma once
 
 #include <cstdint>

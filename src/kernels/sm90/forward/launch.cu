@@ -25,8 +25,8 @@ void start_for(int64_t head_dim, const ForwardShape& shape, ForwardParams& param
     return head_dim == d && shape.columns == columns && shape.piece == piece && shape.streams == streams &&
            shape.warpgroups == warpgroups;
   };
-  if (is(128, 160, 160, 1))
-    return start_forward<ForwardConfig<Element, 128, 160, 160, 1>>(params, device, stream);
+  if (is(128, 80, 80, 1, 3))
+    return start_forward<ForwardConfig<Element, 128, 80, 80, 1, 3>>(params, device, stream);
   if (is(128, 128, 128, 1))
     return start_forward<ForwardConfig<Element, 128, 128, 128, 1>>(params, device, stream);
   if (is(128, 128, 64, 1))

@@ -8,13 +8,15 @@ namespace {
 template <class Element>
 void start_for(const Problem& problem, const ForwardShape& shape, ForwardParams& params, const Device& device,
                cudaStream_t stream) {
-  const bool plain = shape.piece == shape.columns && shape.streams == 1 && shape.warpgroups == 2;
-  const auto is = [&](int64_t d, int64_t dv, int columns) {
-    return plain && problem.head_dim == d && problem.dim_v() == dv && shape.columns == columns;
+  const bool plain = shape.piece == shape.columns && shape.streams == 1;
+  const auto is = [&](int64_t d, int64_t dv, int columns, int warpgroups) {
+    return plain && problem.head_dim == d && problem.dim_v() == dv && shape.columns == columns &&
+           shape.warpgroups == warpgroups;
   };
-  if (is(192, 128, 128))
-    return start_forward<ForwardConfig<Element, 192, 128, 128, 1, 2, 128>>(params, device, stream);
-  if (is(256, 256, 80)) return start_forward<ForwardConfig<Element, 256, 80, 80, 1>>(params, device, stream);
+  if (is(192, 128, 80, 3))
+    return start_forward<ForwardConfig<Element, 192, 80, 80, 1, 3, 128>>(params, device, stream);
+  if (is(256, 256, 80, 2))
+    return start_forward<ForwardConfig<Element, 256, 80, 80, 1>>(params, device, stream);
   LONGSPAN_CHECK(
       false,
       "no instance of the forward kernel has head_dim {} and {}, {} columns of {}, {} warpgroups and "

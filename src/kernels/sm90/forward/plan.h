@@ -27,7 +27,7 @@ class ForwardPlan {
  public:
   ForwardPlan(const Problem& problem, const ForwardShape& shape, const Device& device);
   ForwardPlan(const Problem& problem, const Device& device)
-      : ForwardPlan(problem, choose_forward_shape(problem), device) {}
+      : ForwardPlan(problem, choose_forward_shape(problem, device), device) {}
   size_t bytes() const { return pack_.bytes(); }
   size_t workspace_bytes() const { return kForwardWorkspaceBytes; }
   void run(const Problem& problem, const ForwardArgs& args, const Device& device, Stream stream);

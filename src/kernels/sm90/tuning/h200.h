@@ -15,38 +15,32 @@ inline constexpr int64_t kFinestBlock = 64, kLargestBlock = 128;
 
 namespace forward {
 
-// From so many keys, and keys that a mean row sees, tiles of 160 keys pay: forward, versions 5 and 10.
-inline constexpr int kColumns = 128, kWideColumns = 160;
-inline constexpr int64_t kWideMinKeys = 1025, kWideMinKeysOfRow = 600;
-// A tile's time over that of a wide one, and half a tile's over a whole one's: forward, version 21.
-inline constexpr double kTileTime = 0.825, kHalfTileTime = 0.62;
+// Tall tiles are of three warpgroups, at head_dim 128 and 192: 192 rows, 80 keys. Dense masks of head_dim 128
+// have them if they are of at most so many tokens, or if rows see at least so many keys, and as many rows the
+// same. Masks of rectangles do not need the rule: there time decides, of a tile of 128 rows and keys over
+// that of a tall one. Forward, version 22.
+inline constexpr int kTallColumns = 80, kTallTokens = 48;
+inline constexpr int64_t kTallRun = 3072;
+inline constexpr double kTileTime = 1.14;
 
-// Of head_dim 256: as wide as shared memory allows.
-inline constexpr int kColumnsOf256 = 80;
-
-// Dense masks of this head_dim have three consumer warpgroups, and masks of blocks that are as large in the
-// mean as so many rows and keys: forward, versions 15 and 20.
-inline constexpr int64_t kThreeWarpgroupsHeadDim = 64, kLongBlock = 512;
+inline constexpr int kColumnsOf256 = 80;  // of head_dim 256: as wide as shared memory allows
+// From mean blocks of so many rows and keys on, a mask of head_dim 64 is dense: forward, version 20.
+inline constexpr int64_t kLongBlock = 512;
 
 // Query heads of a GQA group that share a row tile, at most: 128 rows are 16 tokens. Forward, "Shape".
 inline constexpr int64_t kMaxPack = 8;
 
-// Row tiles begin at edges of blocks and documents: from so many runs of rows with the same bands on, of a
-// mean of so many row tiles, and if that does not add more than this share of keys. Forward, versions 12 and
-// 17, and "Planning".
-inline constexpr int64_t kEdgesMinRuns = 4, kEdgesMinTilesOfBlock = 2, kEdgesMinTilesOfDocument = 20,
-                         kEdgesMinTilesOfHighDocument = 3;  // of three warpgroups
+// Row tiles begin at edges of blocks and documents: from so many runs of rows with the same bands on; with
+// diagonals, if a mean run has so many row tiles; of rectangles, if that does not add more than this share of
+// keys. Forward, versions 12, 17 and 22.
+inline constexpr int64_t kEdgesMinRuns = 4, kEdgesMinTiles = 2;
 inline constexpr double kEdgesMinKeysRatio = 0.9975;
 
-// K and V of a section of heads take at most this share of L2: documents of 32K gain 1 % with two heads
-// instead of one, documents of 100 to 400 lose 4 % with four heads at 20,000 tokens. Forward, versions 11
-// and 17.
+// K and V of a section of heads take at most this share of L2: forward, versions 11 and 17.
 inline constexpr double kSectionL2Share = 0.6;
-// KV heads of a section if all rows see the same keys: full masks of 8K and 16K take 2 to 3 % fewer cycles,
-// others from 4K to 32K no more. Forward, version 19.
+// KV heads of a section if all rows see the same keys: forward, version 19.
 inline constexpr int64_t kSectionHeadsOfAlike = 1;
-// Row tiles above this share of an SM's part of a section come first, of the last sections. Forward, versions
-// 11 and 18.
+// Row tiles above this share of an SM's part of a section come first: forward, versions 11 and 18.
 inline constexpr int64_t kHeavyNumerator = 3, kHeavyDenominator = 4;
 
 }  // namespace forward
@@ -74,17 +68,16 @@ inline constexpr int64_t kHalfVisibleDivisor = 2;
 inline constexpr int64_t kMostlyVisibleNumerator = 3, kMostlyVisibleDenominator = 4;
 
 // Windows, by the rows that see a mean key: sums in token rows and passes inside the kernel up to
-// kWindowMaxRows at any length, and in wider ones up to kWindowMaxKeys keys of all KV heads. Windows of 1,024
-// keys to one side (2K to 48K tokens) and to both (4K to 48K), 8 KV heads. Backward, versions 50 and 53.
+// kWindowMaxRows at any length, and in wider ones up to kWindowMaxKeys keys of all KV heads. Backward,
+// versions 50 and 53.
 inline constexpr int64_t kWindowMaxRows = 1536, kWindowMaxKeys = 1 << 17;
 
-// Full row tiles at an item's beginning, from which it begins at the row tile that the other CTAs of its head
-// have reached: 4 are better than 8 and 16 in documents, and as good as 192 in long masks, where 512 cost a
-// tenth. Backward, versions 27 and 53.
+// An item that begins with so many full row tiles begins where the other CTAs of its head are: backward,
+// versions 27 and 53.
 inline constexpr int kJoinTiles = 4;
 
-// Tiles begin at edges of bands of so many tokens or more, where that is cheaper; a partial tile costs so
-// much more than a full one. Chosen with backward, version 13, not varied.
+// Tiles begin at edges of bands of so many tokens, where that is cheaper; what a partial tile costs beyond a
+// full one. Chosen with backward, version 13, not varied.
 inline constexpr int64_t kEdgeMinTokens = 128;
 inline constexpr double kPartialTileCost = 0.1;
 
@@ -128,8 +121,7 @@ inline constexpr int64_t kPassMinSections = 3;
 inline constexpr double kPassMinItems = 0.75;
 // CTAs of kPassUnits SMs, in proportion on fewer: the passes are kernels of their own if fewer than this
 // would do; less than kPassMinCtas were no better. More than kPassMany pay only if each CTA has enough tiles,
-// and the last section is no larger a share of them: 270 tiles gain up to 8 %, 80 have not been measured
-// (version 53).
+// and the last section is no larger a share of them (version 53).
 inline constexpr double kPassUnits = 132, kPassMinWanted = 2.5, kPassMinCtas = 4;
 inline constexpr double kPassMany = 12, kPassMinTilesOfMany = 150, kPassMostLastOfMany = 0.25;
 

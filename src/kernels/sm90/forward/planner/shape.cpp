@@ -1,6 +1,7 @@
 #include "kernels/sm90/forward/planner/shape.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "base/ceil_div.h"
@@ -13,20 +14,16 @@ namespace {
 
 namespace tuned = h200::forward;
 
-// Whether row tiles begin at edges of blocks and documents. A row tile in two blocks visits the keys of both.
-// If blocks see most keys that adds little, and full row tiles are better. A row tile in two documents costs
-// as much as two row tiles, so edges only speed up planning, and only if documents are long. In row tiles of
-// three warpgroups more rows wait for a tile that they do not see.
+// Whether row tiles begin at edges of blocks and documents. A row tile in two of them visits the keys of
+// both. If blocks see most keys that adds little, and full row tiles are better.
 bool follows_blocks(const HeadMasks& masks, const ForwardShape& shape) {
   const int64_t tokens = shape.tokens();
-  const int64_t of_document =
-      shape.warpgroups == 3 ? tuned::kEdgesMinTilesOfHighDocument : tuned::kEdgesMinTilesOfDocument;
   RowTileCosts costs;
   for (const Mask& mask : masks) {
     const bool blocks = mask.bands().rectangular();
     const int64_t groups = std::ssize(mask.bands().groups());
-    const int64_t tiles = blocks ? tuned::kEdgesMinTilesOfBlock : of_document;
-    if (groups < tuned::kEdgesMinRuns || groups * tiles * tokens > mask.rows()) return false;
+    const int64_t least = (blocks ? 1 : tuned::kEdgesMinTiles) * tokens;
+    if (groups < tuned::kEdgesMinRuns || groups * least > mask.rows()) return false;
     if (!blocks) continue;
     const RowTileCosts of_mask = row_tile_costs(mask, tokens);
     costs.even += of_mask.even, costs.of_blocks += of_mask.of_blocks;
@@ -47,42 +44,62 @@ bool rows_are_alike(const HeadMasks& masks) {
   return masks.size() == 1 && bands.rectangular() && bands.groups().size() == 1;
 }
 
-// Whether wide tiles take less time. All row tiles of a window see as many keys, but for its ends.
-bool wide_tiles_pay(const Problem& problem, int64_t tokens) {
-  if (problem.head_dim != 128 || problem.tokens_kv < tuned::kWideMinKeys ||
-      problem.area() < tuned::kWideMinKeysOfRow * problem.tokens_q * problem.heads_q)
-    return false;
-  const BandList& bands = problem.masks->front().bands();
-  if (problem.masks->size() > 1 || bands.size() > 1 || !bands[0].bounded()) return true;
-  const auto tiles_of = [&](int64_t columns) {
-    const int64_t halves = ceil_div(2 * (bands[0].hi - bands[0].lo + tokens), columns), whole = halves / 2;
-    return static_cast<double>(whole) + (halves % 2 > 0 ? tuned::kHalfTileTime : 0);
+// `shape` with tiles of three warpgroups, at head_dim 128 or 192.
+ForwardShape tall_tiles(ForwardShape shape) {
+  shape.warpgroups = 3;
+  shape.columns = shape.piece = tuned::kTallColumns;
+  return shape;
+}
+
+// The time of masks of rectangles, in tall tiles of each CTA. CTAs wait for the last one: for half an item in
+// the mean, or, if all items are alike, while some have one more than others.
+double time_of_rectangles(const Problem& problem, const ForwardShape& shape, int units) {
+  const HeadMasks& masks = *problem.masks;
+  double keys = 0;
+  for (const Mask& mask : masks) {
+    const RowTileCosts costs = row_tile_costs(mask, shape.tokens());
+    keys += std::min(costs.even, costs.of_blocks) / static_cast<double>(masks.size());
+  }
+  const auto row_tiles = static_cast<double>(ceil_div(problem.tokens_q, shape.tokens()));
+  const double items = row_tiles * static_cast<double>(problem.heads_q / shape.pack) / std::max(units, 1);
+  const double rounds = rows_are_alike(masks) ? std::ceil(items) : items + 0.5;
+  return rounds * keys / row_tiles / shape.columns * (shape.warpgroups == 3 ? 1 : tuned::kTileTime);
+}
+
+// Whether a dense mask of head_dim 128 has tall tiles. They take less time for their keys, but the more
+// tokens a row tile has, the more keys it visits that some of them do not see.
+bool tall_tiles_pay(const Problem& problem, const ForwardShape& shape, int units) {
+  const ForwardShape tall = tall_tiles(shape);
+  const HeadMasks& masks = *problem.masks;
+  const bool few_tokens = tall.tokens() <= tuned::kTallTokens;
+  if (problem.same_launches || (few_tokens && !rows_are_alike(masks))) return few_tokens;
+  const auto rectangular = [](const Mask& mask) { return mask.bands().rectangular(); };
+  if (std::ranges::all_of(masks, rectangular))
+    return time_of_rectangles(problem, tall, units) <= time_of_rectangles(problem, shape, units);
+  const auto is_long = [](const Mask& mask) {
+    return mask.rows() >= tuned::kTallRun * std::ssize(mask.bands().groups()) &&
+           mask.area() >= tuned::kTallRun * mask.rows();
   };
-  return tiles_of(tuned::kWideColumns) <= tuned::kTileTime * tiles_of(tuned::kColumns);
+  return std::ranges::all_of(masks, is_long);
 }
 
 }  // namespace
 
-ForwardShape choose_forward_shape(const Problem& problem) {
+ForwardShape choose_forward_shape(const Problem& problem, const Device& device) {
   const HeadMasks& masks = *problem.masks;
   ForwardShape shape;
   shape.pack = static_cast<int>(std::gcd(problem.group_size(), tuned::kMaxPack));
-  if (is_large(problem)) {
-    shape.columns = shape.piece = problem.head_dim == 256 ? tuned::kColumnsOf256 : tuned::kColumns;
+  const int64_t block = problem.same_launches || is_large(problem)
+                            ? 0
+                            : block_alignment(masks, h200::kFinestBlock, h200::kLargestBlock);
+  if (block < h200::kFinestBlock || (problem.head_dim == 64 && blocks_are_long(masks))) {
+    if (problem.head_dim == 64)
+      shape.warpgroups = 3;
+    else if (problem.head_dim == 256)
+      shape.columns = shape.piece = tuned::kColumnsOf256;
+    else if (problem.head_dim == 192 || tall_tiles_pay(problem, shape, device.units))
+      shape = tall_tiles(shape);
     if (!problem.same_launches && follows_blocks(masks, shape)) shape.row_tiles = RowTiles::kOfBlocks;
-    return shape;
-  }
-  const int64_t block =
-      problem.same_launches ? 0 : block_alignment(masks, h200::kFinestBlock, h200::kLargestBlock);
-  const bool three = problem.head_dim == tuned::kThreeWarpgroupsHeadDim;
-  const bool dense = block < h200::kFinestBlock || (three && blocks_are_long(masks));
-  if (three && dense) shape.warpgroups = 3;
-  if (problem.same_launches) return shape;
-
-  if (dense) {
-    const bool wide = wide_tiles_pay(problem, shape.tokens());
-    shape.columns = shape.piece = wide ? tuned::kWideColumns : tuned::kColumns;
-    if (follows_blocks(masks, shape)) shape.row_tiles = RowTiles::kOfBlocks;
   } else if (block == h200::kLargestBlock) {
     shape.pack = 1;  // row tiles as high as blocks: the fewest entries
   } else {

@@ -1,4 +1,4 @@
-// The shape of the forward kernel, chosen from the problem alone, and its order of work.
+// The shape of the forward kernel, chosen from the problem and the number of SMs, and its order of work.
 #pragma once
 
 #include "attention/problem.h"
@@ -30,7 +30,7 @@ inline bool is_large(const Problem& problem) {
   return problem.head_dim > 128;
 }
 
-ForwardShape choose_forward_shape(const Problem& problem);
+ForwardShape choose_forward_shape(const Problem& problem, const Device& device);
 
 // For the map of this problem at shape.tile_shape().
 WorkOrder choose_work_order(const Problem& problem, const ForwardShape& shape, const ForwardMap& map,
