@@ -60,10 +60,11 @@ double time_of_rectangles(const Problem& problem, const ForwardShape& shape, int
     const RowTileCosts costs = row_tile_costs(mask, shape.tokens());
     keys += std::min(costs.even, costs.of_blocks) / static_cast<double>(masks.size());
   }
-  const auto row_tiles = static_cast<double>(ceil_div(problem.tokens_q, shape.tokens()));
-  const double items = row_tiles * static_cast<double>(problem.heads_q / shape.pack) / std::max(units, 1);
+  const int64_t row_tiles = ceil_div(problem.tokens_q, shape.tokens()), heads = problem.heads_q / shape.pack;
+  const double items = static_cast<double>(row_tiles * heads) / std::max(units, 1);
   const double rounds = rows_are_alike(masks) ? std::ceil(items) : items + 0.5;
-  return rounds * keys / row_tiles / shape.columns * (shape.warpgroups == 3 ? 1 : tuned::kTileTime);
+  const double tiles_of_item = keys / static_cast<double>(row_tiles) / shape.columns;
+  return rounds * tiles_of_item * (shape.warpgroups == 3 ? 1 : tuned::kTileTime);
 }
 
 // Whether a dense mask of head_dim 128 has tall tiles. They take less time for their keys, but the more
