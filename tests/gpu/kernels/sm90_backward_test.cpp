@@ -121,32 +121,43 @@ TEST(Sm90Passes, AreRightWherePassCtasTakeItems) {
       }
 }
 
-// Tiles of 128 rows, with all ways to add dq, in items of all and of some of the query heads. Lengths leave
-// the second half of the last tile without rows, or with some.
-TEST(Sm90SquareTiles, AreRightForAnyMask) {
+// The tiles of head_dim 64, with all ways to add dq, in items of all and of some of the query heads. Lengths
+// leave the last part of a tile without rows or keys, or with some.
+TEST(Sm90LargestTiles, AreRightForAnyMask) {
   LONGSPAN_NEEDS_HOPPER();
+  using enum BackwardStore;
   std::vector<HeadMasks> masks{drawn("causal_document", 1333, "uniform:10:290"),
                                drawn("causal", 1999),
                                drawn("causal", 1),
                                documents_with_holes(1000, 700, 23),
                                documents_with_holes(300, 900, 9),
                                drawn("sliding_window", 2500)};
-  for (const int64_t rows : {64, 65, 128, 129, 191, 193}) masks.push_back(documents_with_holes(rows, 100, 3));
+  for (const int64_t rows : {64, 65, 128, 129, 191, 193}) {
+    masks.push_back(documents_with_holes(rows, 100, 3));
+    masks.push_back(documents_with_holes(100, rows, 3));
+  }
+  struct Instance {
+    int rows, keys;
+    BackwardStore store;
+    bool in_rows;
+  };
   for (const HeadMasks& mask : masks)
-    for (const BackwardStore store : {BackwardStore::kAdded, BackwardStore::kClaimed})
-      for (const bool in_rows : {false, true})
-        for (const int parts : {1, 2}) {
-          const Problem problem = problem_of(mask, 8, 2, 64, DType::kBF16);
-          SCOPED_TRACE(name_of_problem(problem));
-          BackwardShape shape = sm90::choose_backward_shape(problem);
-          ASSERT_EQ(shape.rows, 128);
-          shape.in_rows = shape.aligned = in_rows;
-          shape.store = store;
-          shape.split = sm90::arrange_backward(problem, shape, first_gpu().units).split;
-          shape.split->parts = parts;
-          BackwardInShape plan(problem, shape, first_gpu());
-          expect_right(plan, problem);
-        }
+    for (const auto& [rows, keys, store, in_rows] :
+         {Instance{128, 128, kAdded, false}, Instance{128, 128, kClaimed, false},
+          Instance{128, 128, kClaimed, true}, Instance{64, 192, kAdded, false},
+          Instance{64, 192, kAdded, true}, Instance{64, 192, kClaimed, true}})
+      for (const int parts : {1, 2}) {
+        const Problem problem = problem_of(mask, 8, 2, 64, DType::kBF16);
+        SCOPED_TRACE(name_of_problem(problem));
+        BackwardShape shape = sm90::choose_backward_shape(problem);
+        shape.rows = rows, shape.keys = keys;
+        shape.in_rows = shape.aligned = in_rows;
+        shape.store = store;
+        shape.split = sm90::arrange_backward(problem, shape, first_gpu().units).split;
+        shape.split->parts = parts;
+        BackwardInShape plan(problem, shape, first_gpu());
+        expect_right(plan, problem);
+      }
 }
 
 // Items of the last KV heads, or of all, are cut by rows; the others' key tiles have no sums of dk and dv.

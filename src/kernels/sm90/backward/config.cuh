@@ -12,17 +12,19 @@
 namespace longspan::sm90 {
 
 // One instance of the kernel.
-template <class ElementT, int kHeadDimT, int kRowsT, int kStreamsT, BackwardStore kStoreT, bool kInRowsT>
+template <class ElementT, int kHeadDimT, int kRowsT, int kKeysT, BackwardStore kStoreT, bool kInRowsT>
 struct BackwardConfig {
   using Element = ElementT;
   static constexpr int kHeadDim = kHeadDimT;                 // 64 or 128
   static constexpr int kRows = kRowsT;                       // queries of a tile
-  static constexpr int kStreams = kStreamsT;                 // independent streams of work items in a CTA
-  static constexpr int kConsumers = 2;                       // warpgroups, of 64 keys each
+  static constexpr int kKeys = kKeysT;                       // of a tile: 64, 128 or 192
+  static constexpr bool kWide = kKeys == 192;                // wide_consumer.cuh
+  static constexpr int kStreams = kKeys == 64 ? 2 : 1;       // independent streams of work items in a CTA
+  static constexpr int kConsumers = kWide ? 3 : 2;           // warpgroups, of 64 keys each
   static constexpr int kWarpgroups = kConsumers / kStreams;  // of a stream
-  static constexpr int kKeys = 64 * kWarpgroups;             // of a tile
-  static constexpr int kQStages = kHeadDim == 128 ? 2 : 3, kDoStages = 2;
-  static constexpr int kDsBuffers = 2;
+  // kWide: all rings have a slot for each warpgroup, and a tile's job is read during the next tile.
+  static constexpr int kQStages = kHeadDim == 128 ? 2 : 3, kDoStages = kWide ? 3 : 2;
+  static constexpr int kDsBuffers = kWide ? 3 : 2, kJobs = (kWide ? 2 : 1) * kQStages;
   static constexpr BackwardStore kStore = kStoreT;
   // TMA adds dq from shared memory. Two streams leave no room for that.
   static constexpr bool kBulk = kStreams == 1;
@@ -32,9 +34,9 @@ struct BackwardConfig {
   static constexpr bool kKeepsTurns = kOrdered && !kBulk;
   static constexpr bool kClaimed = kStore == BackwardStore::kClaimed;
   static constexpr bool kInAnyOrder = kBulk && !kOrdered;
-  // Staging buffers of dq. A second one is worth more than a second buffer of K. Tiles of more than 64 rows
-  // leave no room for it.
-  static constexpr int kDqBuffers = kBulk && kRows == 64 ? 2 : 1;
+  // Staging buffers of dq. A second one is worth more than a second buffer of K. Tiles of more rows
+  // or keys leave no room for it.
+  static constexpr int kDqBuffers = kBulk && kRows == 64 && !kWide ? 2 : 1;
 
   static constexpr int kConsumerWarps = 4 * kWarpgroups;  // of a stream
   static constexpr int kThreads = 128 * (1 + kConsumers);
@@ -54,17 +56,19 @@ struct BackwardConfig {
   static constexpr bool kInRows = kInRowsT;
   // Whether the kernel can do the passes before and after it. With ordered additions they cost more than
   // they gain: docs/lab/2026-11-sm90-backward.md, version 39.
-  static constexpr bool kPasses = kInRows && kInAnyOrder && kRows == 64;
+  static constexpr bool kPasses = kInRows && kInAnyOrder && kRows == 64 && !kWide;
   // In tiles of 128 rows each warpgroup computes dq of half of the rows and all of head_dim instead, so that
   // its sums lie like those of two tiles of 64 rows.
   static constexpr bool kHalves = kRows == 128;
   // dq of a tile is computed during the item's next tile, so that the warpgroups need not meet. Documents,
   // whose sums lie in rows, gain nothing by it, and full masks lose 6 % without kPackedP, for which f16 has
   // too little range (scale_x2).
-  static constexpr bool kApart = kBulk && !kInRows && std::is_same_v<Element, __nv_bfloat16>;
-  static constexpr int kDqColumns = kHalves ? 64 : kInRows ? kHeadDim / kWarpgroups : kRows;
+  static constexpr bool kApart = kBulk && (kWide || !kInRows) && std::is_same_v<Element, __nv_bfloat16>;
+  // Of a tile, each of one warpgroup. With kWide they take turns, each for every third tile.
+  static constexpr int kDqShares = kWide ? 1 : kWarpgroups;
+  static constexpr int kDqColumns = kHalves || kWide ? 64 : kInRows ? kHeadDim / kWarpgroups : kRows;
   static constexpr int kDqFloats = 64 * kDqColumns;
-  static constexpr int kDqOfWarpgroup = kInRows || kHalves ? 1 : kPanels / kWarpgroups;
+  static constexpr int kDqOfWarpgroup = kInRows || kHalves || kWide ? 1 : kPanels / kWarpgroups;
   // ds is computed from p as it is rounded for dv's product, which saves the registers of the other one.
   static constexpr bool kPackedP = kHalves || kApart;
   // If registers suffice, -lse is read during the product that it is added to.
@@ -76,10 +80,10 @@ struct BackwardConfig {
   static constexpr int kDvStepsAhead = kDqOfWarpgroup > 1 ? kRows / 16 : kEarlyLse ? 1 : 2;
   // Registers per thread. All warps start with the same number, and warpgroups can only exchange registers:
   // one that asks for more than the other has released waits for ever. With 24 the load warp spills; two
-  // streams and tiles of 80 rows need the rest.
+  // streams and tiles of 80 rows need the rest. Three consumers have 160 each.
   static constexpr bool kMostRegisters = kStreams > 1 || kRows > 64;
-  static constexpr int kProducerRegisters = kMostRegisters ? 24 : 40;
-  static constexpr int kConsumerRegisters = kMostRegisters ? 240 : 232;
+  static constexpr int kProducerRegisters = kWide ? 32 : kMostRegisters ? 24 : 40;
+  static constexpr int kConsumerRegisters = kWide ? 160 : kMostRegisters ? 240 : 232;
   static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <=
                     (1 + kConsumers) * (65536 / kThreads / 8 * 8),
                 "more registers than a CTA has");
@@ -87,6 +91,7 @@ struct BackwardConfig {
   static_assert(kHeadDim == 64 || kHeadDim == 128, "head_dim must be 64 or 128");
   static_assert(kRows % 16 == 0 && kDqColumns % 8 == 0, "a tile's rows are a multiple of 16");
   static_assert(kHalves   ? kWarpgroups == 2 && kHeadDim == 64
+                : kWide   ? kRows == 64 && kHeadDim == 64
                 : kInRows ? kWarpgroups == 2 && kRows == 64
                           : kPanels >= kWarpgroups,
                 "dq of 128 rows: 64 by head_dim for each of two warpgroups; in rows: 64 by half of head_dim; "
@@ -118,8 +123,8 @@ inline constexpr int32_t kLastOfItem = 0x100;
 struct alignas(16) DqJob {
   int32_t tile;          // head * row_tiles + row tile, or a DqJobKind
   int32_t first, count;  // its rows, and kLastOfItem
-  // kOrdered: the tile's turn, or where keep_turns() finds it. kClaimed: one bit for each warpgroup's half
-  // that is known to be stored. -1: nothing is added.
+  // kOrdered: the tile's turn, or where keep_turns() finds it. kClaimed: one bit for each share that is
+  // known to be stored. -1: nothing is added.
   int32_t turn;
 };
 
@@ -138,21 +143,28 @@ struct BackwardStreamState {
   alignas(16) float stats[C::kQStages][2][C::kRows];                        // in the order of stats_index
   alignas(16) uint32_t spans[C::kSpansArrive ? C::kQStages : 0][C::kKeys];  // of a partial tile of one layer
   BackwardNote note[C::kQStages];
-  DqJob job[C::kQStages];
+  DqJob job[C::kJobs];
   int32_t arrived[C::kWarpgroups];  // items of these keys that arrived before this one
   Mbarrier q_full[C::kQStages], q_empty[C::kQStages];
   Mbarrier do_full[C::kDoStages], do_empty[C::kDoStages];
   Mbarrier k_full, k_empty, v_full, v_empty;
-  Mbarrier ds_full[C::kApart ? C::kDsBuffers : 0];
+  Mbarrier ds_full[C::kApart ? C::kDsBuffers : 0], ds_empty[C::kWide ? C::kDsBuffers : 0];
   Mbarrier dq_full[C::kWarpgroups][C::kDqBuffers], dq_empty[C::kWarpgroups][C::kDqBuffers];
   // What the staging buffers hold. The array ends at a multiple of 16 bytes: nvcc 13.0 does not pad behind it
   // if the arrays below are empty.
   DqJob dq_job[C::kWarpgroups][C::kDqBuffers];
-  DqJob held_job[C::kApart ? C::kWarpgroups : 0];  // of the tile before
+  DqJob held_job[C::kApart && !C::kWide ? C::kWarpgroups : 0];  // of the tile before
   // The turn of a tile of dq, which has come; and that its share has been added.
   int32_t turn[C::kKeepsTurns ? 1 : 0];
   Mbarrier turn_come[C::kKeepsTurns ? 1 : 0], dq_added[C::kKeepsTurns ? 1 : 0];
 };
+
+// Where a tile's job is.
+template <class C>
+__device__ __forceinline__ int job_place(const RingPosition<C::kQStages>& q) {
+  if constexpr (C::kJobs == C::kQStages) return q.slot;
+  return q.slot + (q.parity != 0 ? C::kQStages : 0);
+}
 
 template <class C>
 struct BackwardSharedMemory {

@@ -45,7 +45,7 @@ class BackwardConsumer {
     if constexpr (C::kBulk) exit_.end();
   }
 
- private:
+ protected:
   // What threads keep of a note; they read the rest again when they need it.
   struct Note {
     int32_t code, flags;
@@ -80,11 +80,14 @@ class BackwardConsumer {
         wgmma_wait_group<1>();
         pin_registers(dp);
         if (ends) release_v();
-        if constexpr (C::kPackedP)
-          differentiate<Element>(p, dp, state_.stats[slot][1], lane_, ds);
-        else
-          differentiate<Element>(e, dp, state_.stats[slot][1], lane_, ds);
-        store_ds(ds);
+        if constexpr (C::kPackedP) {
+          differentiate<Element, kStatsStride>(p, dp, stats_of(state_.stats[slot][1], lane_), ds);
+        } else {
+          float4 delta[kSteps];
+          load_stats(delta, state_.stats[slot][1], lane_);
+          differentiate<Element>(e, dp, delta, ds);
+        }
+        store_ds(ds_buffer(), ds);
         if constexpr (C::kDvStepsAhead < kSteps)
           products_.template dv<C::kDvStepsAhead, kSteps>(dv, p, do_slot(), accumulate);
         fence_proxy_async();                    // ds, for the tensor cores
@@ -167,9 +170,9 @@ class BackwardConsumer {
     wgmma_wait_group<1>();
     pin_registers(dp);
     if (ends) release_v();
-    differentiate<Element>(p, dp, state_.stats[slot][1], lane_, ds);
+    differentiate<Element, kStatsStride>(p, dp, stats_of(state_.stats[slot][1], lane_), ds);
     if constexpr (kHasBefore) wait_ds();
-    store_ds(ds);
+    store_ds(ds_buffer(), ds);
     fence_proxy_async();
     if constexpr (kHasBefore) products_.dq(dq, ds_buffer() ^ 1);
     products_.template dv<C::kDvStepsAhead, kSteps>(dv, p, do_slot(), kAccumulate);
@@ -268,12 +271,12 @@ class BackwardConsumer {
 
   // Stores ds of this warpgroup's 64 keys, as rows of q by keys, for dq's product. The product of the tile
   // before last is complete in both warpgroups, since they have met since, or waited for each other's ds.
-  __device__ __forceinline__ void store_ds(const uint32_t (&ds)[kSteps][4]) {
+  __device__ __forceinline__ void store_ds(int buffer, const uint32_t (&ds)[kSteps][4]) {
     // Lane l has row l % 8 of matrix l / 8. The matrices are keys 0 - 7 and 8 - 15 of rows 0 - 7, then of
     // rows 8 - 15.
     const uint32_t row = lane_ / 16 * 8 + lane_ % 8, chunk = warp_ * 2 + lane_ / 8 % 2;
     const uint32_t address =
-        shared_address(memory_.ds[ds_buffer()][warpgroup_]) + row * kPanelRowBytes + (chunk ^ (row & 7)) * 16;
+        shared_address(memory_.ds[buffer][warpgroup_]) + row * kPanelRowBytes + (chunk ^ (row & 7)) * 16;
 #pragma unroll
     for (int step = 0; step < kSteps; ++step)
       stmatrix_x4_trans(address + step * 16 * kPanelRowBytes, ds[step][0], ds[step][1], ds[step][2],

@@ -1,12 +1,13 @@
 // The backward kernel: dq, dk and dv of one attention, any mask, from a tile map read by columns.
 //
-// Tile plan. One persistent CTA of 384 threads an SM: a load warpgroup and two consumer warpgroups of 64 keys
+// Tile plan. One persistent CTA an SM: a load warpgroup and two consumer warpgroups, or three, of 64 keys
 // each, which hold their dk and dv in registers.
 //
 //   queries x keys    dQ accumulation          dQ buffers     registers a thread (load, consumers)
 //   64 x 128          TMA reduction            2              40, 232
 //   80 x 128          TMA reduction            1              24, 240
 //   128 x 128         TMA reduction            1              24, 240                  head_dim 64
+//   64 x 192          TMA reduction            1 for each     32, 160                  head_dim 64
 //   64 x 64           red.add from registers   none           24, 240
 //
 // With 64 keys a tile, each warpgroup is a stream with work items of its own.
@@ -28,11 +29,18 @@
 //   warpgroup 0   [S1 dP1] exp 1 [dV1] ds 1 [dQ0 dV1 dK1] dq 0 out  [S2 dP2] exp 2 ...
 //   warpgroup 1                  [S1 dP1] exp 1 [dV1] ds 1 [dQ0 dV1 dK1] dq 0 out  [S2 dP2] ...
 //
+// In tiles of 192 keys, too, but one warpgroup computes all of a tile's dq, each in its turn:
+//
+//   warpgroup 0   [S1 dP1] exp 1 [dV1] ds 1 [dQ0 dV1 dK1] dq 0 out  [S2 dP2] exp 2 [dV2] ds 2 [dV2 dK2] ...
+//   warpgroup 1   [S1 dP1] exp 1 [dV1] ds 1 [dV1 dK1]  [S2 dP2] exp 2 [dV2] ds 2 [dQ1 dV2 dK2] dq 1 out ...
+//   warpgroup 2   [S1 dP1] exp 1 [dV1] ds 1 [dV1 dK1]  [S2 dP2] exp 2 [dV2] ds 2 [dV2 dK2] ...
+//
 // If additions are ordered, a warp for each warpgroup waits for their turns. Some CTAs may do the passes
 // before and after first (pass_group.cuh).
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/sm90/backward/config.cuh"
 #include "kernels/sm90/backward/consumer.cuh"
@@ -40,6 +48,7 @@
 #include "kernels/sm90/backward/pass_group.cuh"
 #include "kernels/sm90/backward/producer.cuh"
 #include "kernels/sm90/backward/sender.cuh"
+#include "kernels/sm90/backward/wide_consumer.cuh"
 #include "kernels/sm90/isa/dependent_launch.cuh"
 
 namespace longspan::sm90 {
@@ -67,6 +76,8 @@ __device__ void init_backward_barriers(BackwardStreamState<C>& state) {
   }
   if constexpr (C::kApart)
     for (int i = 0; i < C::kDsBuffers; ++i) mbarrier_init(state.ds_full[i], C::kConsumerWarps);
+  if constexpr (C::kWide)
+    for (int i = 0; i < C::kDsBuffers; ++i) mbarrier_init(state.ds_empty[i], 4);  // the warps of a warpgroup
   if constexpr (C::kKeepsTurns) ring(state.turn_come, state.dq_added, 1);
 }
 
@@ -122,8 +133,9 @@ __global__ void __launch_bounds__(C::kThreads, 1)
   } else {
     setmaxnreg_inc<C::kConsumerRegisters>();
     const int stream = (warpgroup - 1) / C::kWarpgroups;
-    BackwardConsumer<C>(params, shared.memory[stream], shared.state[stream], stream,
-                        (warpgroup - 1) % C::kWarpgroups, threadIdx.x % 128)
+    using Consumer = std::conditional_t<C::kWide, BackwardWideConsumer<C>, BackwardConsumer<C>>;
+    Consumer(params, shared.memory[stream], shared.state[stream], stream, (warpgroup - 1) % C::kWarpgroups,
+             threadIdx.x % 128)
         .run();
   }
 }

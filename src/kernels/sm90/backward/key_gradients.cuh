@@ -96,7 +96,7 @@ class BackwardKeyGradients {
   }
 
   __device__ __forceinline__ int32_t* parts_of(const BackwardPlace& place) const {
-    return params_.parts + int64_t{place.key_tile} * 2 + warpgroup_;
+    return params_.parts + int64_t{place.key_tile} * C::kConsumers + warpgroup_;
   }
   // The thread's sums of dk; those of dv are kKeys * kHeadDim floats further.
   __device__ __forceinline__ float* sums_of(const BackwardPlace& place) const {

@@ -33,7 +33,7 @@ struct LargeBackwardConfig {
   static constexpr uint32_t kQBytes = kRowPanelBytes * kPanels, kDoBytes = kRowPanelBytes * kPanelsV;
   static constexpr uint32_t kStatsBytes = 2 * kRows * sizeof(float);
   static constexpr uint32_t kSpansBytes = kKeys * sizeof(uint32_t);
-  static constexpr int kQStages = kHeadDim > 192 ? 2 : 3, kDoStages = kQStages;
+  static constexpr int kQStages = kHeadDim > 192 ? 2 : 3, kDoStages = kQStages, kJobs = kQStages;
   static constexpr int kPBuffers = 2, kDsBuffers = 2;
 
   // dq^T is computed in products of 64 of head_dim: the first ones by the first warpgroup.

@@ -26,7 +26,7 @@ void start_for(int64_t head_dim, const BackwardShape& shape, const BackwardParam
 #define LONGSPAN_START(d, rows_, keys_, store_, in_rows_)                                             \
   if (head_dim == (d) && shape.rows == (rows_) && shape.keys == (keys_) && shape.store == (store_) && \
       shape.in_rows == (in_rows_))                                                                    \
-  return start<BackwardConfig<Element, d, rows_, 128 / keys_, store_, in_rows_>>(params, device, stream)
+  return start<BackwardConfig<Element, d, rows_, keys_, store_, in_rows_>>(params, device, stream)
   LONGSPAN_START(128, 64, 128, kClaimed, true);
   LONGSPAN_START(128, 64, 128, kClaimed, false);
   LONGSPAN_START(128, 64, 128, kAdded, true);
@@ -38,9 +38,11 @@ void start_for(int64_t head_dim, const BackwardShape& shape, const BackwardParam
   LONGSPAN_START(128, 64, 64, kRegisters, false);
   LONGSPAN_START(128, 64, 64, kOrdered, false);
   if constexpr (std::is_same_v<Element, __nv_bfloat16>) {
+    LONGSPAN_START(64, 64, 192, kClaimed, true);
+    LONGSPAN_START(64, 64, 192, kAdded, true);
+    LONGSPAN_START(64, 64, 192, kAdded, false);
     LONGSPAN_START(64, 128, 128, kClaimed, true);
     LONGSPAN_START(64, 128, 128, kClaimed, false);
-    LONGSPAN_START(64, 128, 128, kAdded, true);
     LONGSPAN_START(64, 128, 128, kAdded, false);
   }
   LONGSPAN_START(64, 64, 128, kClaimed, true);

@@ -28,7 +28,7 @@ struct BackwardParams {
   float* stats = nullptr;
   // Sums in fp32, laid out as in layout.h.
   // [heads_q, row_tiles, rows * head_dim]; with BackwardShape::in_rows [heads_q, tokens_q, head_dim], where
-  // the rows of a tile lie as [warpgroups, rows of the tile, head_dim / warpgroups].
+  // the rows of a tile lie as [parts, rows of the tile, head_dim / parts] (BackwardWorkspace::row_parts).
   float* dq = nullptr;
   // [heads_kv, key_tiles, keys * (head_dim + head_dim_v)]: dk and dv of key tiles of several items, as
   // threads hold them.
@@ -53,8 +53,8 @@ struct BackwardParams {
   int32_t streams = 0;  // of the schedule
   uint32_t turns_of_head = 0;
   // The turn that is next; or, with kClaimed, a DqState.
-  int32_t* turn = nullptr;   // [heads_q, row_tiles, 2]: for each warpgroup's half of dq
-  int32_t* parts = nullptr;  // [heads_kv, key_tiles, 2]: for each warpgroup's half of dkv, a PartsCount
+  int32_t* turn = nullptr;              // [heads_q, row_tiles, 2]: for each warpgroup's half of dq
+  int32_t* parts = nullptr;             // [heads_kv, key_tiles, warpgroups of a CTA]: a PartsCount
   int32_t descending = 0, by_rows = 0;  // as in BackwardWalk
 
   // The furthest row tile that CTAs have reached in the rows of a head. An item begins there and comes back

@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   if (to.turn != nullptr) return;  // the first addition stores
   float4* sums = reinterpret_cast<float4*>(to.dq + number * to.rows * kHeadDim);
-  if (to.in_rows) {
+  if (to.row_parts > 0) {
     sums = reinterpret_cast<float4*>(to.dq + (head * o.tokens + extent.first) * kHeadDim);
     for (int i = threadIdx.x; i < extent.count * kHeadDim / 4; i += kThreads)
       sums[i] = make_float4(0, 0, 0, 0);
@@ -190,7 +190,7 @@ void prepare(const BackwardArgs& args, const BackwardWorkspace& workspace, unsig
 template <class Output, int kHeadDim>
 void finish_large_dq(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
                      unsigned blocks, cudaStream_t stream) {
-  LONGSPAN_CHECK(workspace.rows == 64 && !workspace.in_rows,
+  LONGSPAN_CHECK(workspace.rows == 64 && workspace.row_parts == 0,
                  "no kernel finishes dq above head_dim 128 in tiles of {} rows", workspace.rows);
   constexpr int kParts = kHeadDim / 64;
   launch_dependent(finish_dq_kernel<Output, 64, 64, kParts>, blocks * kParts, kThreads, stream, args.dq,
@@ -202,16 +202,17 @@ void finish_dq(const Problem& problem, const BackwardArgs& args, const BackwardW
                unsigned blocks, cudaStream_t stream) {
   const float scale = problem.softmax_scale();
   LONGSPAN_CHECK(
-      workspace.rows == 64 || (workspace.rows == 80 && !workspace.in_rows) ||
+      workspace.rows == 64 || (workspace.rows == 80 && workspace.row_parts == 0) ||
           (workspace.rows == 128 && kHeadDim == 64),
       "no kernel finishes dq in tiles of {} rows: 64, 80 as threads hold them, or 128 of head_dim 64",
       workspace.rows);
-  auto* kernel =
-      workspace.in_rows ? finish_dq_rows_kernel<Output, kHeadDim, 2> : finish_dq_kernel<Output, 64, kHeadDim>;
+  auto* kernel = workspace.row_parts > 0 ? finish_dq_rows_kernel<Output, kHeadDim, 2>
+                                         : finish_dq_kernel<Output, 64, kHeadDim>;
   if (workspace.rows == 80) kernel = finish_dq_kernel<Output, 80, kHeadDim>;
-  if constexpr (kHeadDim == 64)
-    if (workspace.rows == 128)
-      kernel = workspace.in_rows ? finish_dq_rows_kernel<Output, 64, 1> : finish_dq_kernel<Output, 128, 64>;
+  if constexpr (kHeadDim == 64) {
+    if (workspace.row_parts == 1) kernel = finish_dq_rows_kernel<Output, 64, 1>;
+    if (workspace.rows == 128 && workspace.row_parts == 0) kernel = finish_dq_kernel<Output, 128, 64>;
+  }
   launch_dependent(kernel, blocks, kThreads, stream, args.dq, workspace, scale);
 }
 

@@ -85,7 +85,7 @@ void BackwardPlan::lay_out_workspace(int32_t first_shared) {
     const size_t of_head = params_.key_tiles * static_cast<size_t>(shape_.keys) * (head_dim + head_dim_v);
     dkv_skipped_ = static_cast<size_t>(first_shared) * of_head;
     dkv_ = take((heads_kv * of_head - dkv_skipped_) * sizeof(float));
-    parts_ = take(key_tiles * 2 * sizeof(int32_t));
+    parts_ = take(key_tiles * static_cast<size_t>(shape_.warpgroups()) * sizeof(int32_t));
   }
 }
 
@@ -112,13 +112,16 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
       .dq = at(dq_),
       .turn = counters_at(turn_),
       .front = counters_at(front_),
-      .in_rows = shape_.in_rows,
+      .row_parts = !shape_.in_rows                           ? 0
+                   : shape_.rows == 64 && shape_.keys == 128 ? 2
+                                                             : 1,
       .row_tile = params.row_tile,
       .masks = static_cast<int32_t>(problem_.masks->size()),
       .heads_before = passes ? jobs.heads_of(0) * params.group : heads_q,
       .heads_after = heads_q - (passes ? jobs.first_head(params.last_section) * params.group : 0),
       .zeros = {{counters_at(counters_), kBackwardCounters + 2 * (params.last_section + 1)},
-                {counters_at(parts_), parts_ > 0 ? problem_.heads_kv * params.key_tiles * 2 : 0}},
+                {counters_at(parts_),
+                 parts_ > 0 ? problem_.heads_kv * params.key_tiles * shape_.warpgroups() : 0}},
       .rows = shape_.rows,
       .row_tiles = params.row_tiles};
   prepare_backward(problem_, args, workspace, stream);

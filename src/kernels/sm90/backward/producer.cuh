@@ -258,8 +258,8 @@ class BackwardLoader {
     int turn = turn_;
     if constexpr (C::kClaimed) {  // looked up here, off the critical path of the send warp
       if (turn >= 0) {
-        const bool stored = lane_ < C::kWarpgroups &&
-                            ld_acquire(params_.turn + int64_t{dq_tile} * C::kWarpgroups + lane_) == kStored;
+        const bool stored =
+            lane_ < C::kDqShares && ld_acquire(params_.turn + int64_t{dq_tile} * 2 + lane_) == kStored;
         turn = static_cast<int>(__ballot_sync(0xffffffff, stored));
         __syncwarp();
       }
@@ -270,7 +270,7 @@ class BackwardLoader {
           BackwardNote{code, begins_ | ends | (code == 0 ? limit << 8 : 0) | part << 16, dq_tile, place};
       const int last = C::kPasses && ends && params_.pass_ctas > 0 ? kLastOfItem : 0;
       if constexpr (C::kBulk || C::kKeepsTurns)
-        state_.job[q_.slot] = DqJob{dq_tile, tile.first, tile.count | last, turn};
+        state_.job[job_place<C>(q_)] = DqJob{dq_tile, tile.first, tile.count | last, turn};
       const bool spans = C::kSpansArrive && code < 0 && !(~code & kManyLayers);
       mbarrier_arrive_expect_tx(state_.q_full[q_.slot],
                                 C::kQBytes + C::kStatsBytes + (spans ? C::kSpansBytes : 0));

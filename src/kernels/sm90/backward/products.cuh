@@ -47,9 +47,9 @@ class BackwardProducts {
     wgmma_fence();
     const uint32_t keys = shared_address(memory_.k);
     const uint64_t ds = descriptor_k_major(shared_address(memory_.ds[ds_buffer][0]));
-    if constexpr (C::kHalves) {
+    if constexpr (C::kHalves || C::kWide) {
       const uint64_t k = descriptor_n_major(keys, C::kKvPanelBytes);
-      const uint64_t rows = advance(ds, warpgroup_ * (C::kRows / 2) * kPanelRowBytes);
+      const uint64_t rows = advance(ds, C::kWide ? 0 : warpgroup_ * (C::kRows / 2) * kPanelRowBytes);
       if constexpr (C::kInRows)
         DqProduct::template set<0, 1>(d[0], rows, k);
       else

@@ -39,11 +39,12 @@ __device__ __forceinline__ void add_quarter(const BackwardParams& params, uint32
   }
 }
 
-// Runs in one lane for each warpgroup's half of every tile.
+// Runs in one lane for each warpgroup's share of dq.
 template <class C>
 __device__ void send_dq(const BackwardParams& params, BackwardStreamMemory<C>& memory,
                         BackwardStreamState<C>& state, int warpgroup) {
-  bool released = true;  // the previous job's buffer
+  const int share = C::kDqShares > 1 ? warpgroup : 0;  // of its tiles
+  bool released = true;                                // the previous job's buffer
   for (uint32_t number = 0;; ++number) {
     const int slot = number % C::kDqBuffers;
     mbarrier_wait(state.dq_full[warpgroup][slot], number / C::kDqBuffers % 2);
@@ -58,7 +59,7 @@ __device__ void send_dq(const BackwardParams& params, BackwardStreamMemory<C>& m
             mbarrier_arrive(state.dq_empty[warpgroup][slot ^ 1]);
           }
         }
-        int32_t* parts = params.parts + int64_t{job.first} * 2 + warpgroup;
+        int32_t* parts = params.parts + int64_t{job.first} * C::kConsumers + warpgroup;
         if (job.turn > 0 && job.count == 0) {
           while (ld_acquire(parts) < kPartAdded) {
           }
@@ -76,21 +77,21 @@ __device__ void send_dq(const BackwardParams& params, BackwardStreamMemory<C>& m
         continue;
       }
     }
-    int64_t offset = (int64_t{job.tile} * C::kWarpgroups + warpgroup) * C::kDqFloats;
+    int64_t offset = (int64_t{job.tile} * C::kDqShares + share) * C::kDqFloats;
     uint32_t bytes = C::kDqFloats * sizeof(float);
     if constexpr (C::kInRows) {
       int rows = C::kPasses ? job.count & ~kLastOfItem : job.count;
       const int64_t first_row = int64_t{job.tile / params.row_tiles} * params.tokens_q + job.first;
-      if constexpr (C::kHalves) {
-        rows = min(max(rows - 64 * warpgroup, 0), 64);
-        offset = (first_row + 64 * warpgroup) * C::kDqColumns;
+      if constexpr (C::kHalves || C::kWide) {
+        rows = min(max(rows - 64 * share, 0), 64);
+        offset = (first_row + 64 * share) * C::kDqColumns;
       } else {
-        offset = (first_row * C::kWarpgroups + warpgroup * rows) * C::kDqColumns;
+        offset = (first_row * C::kDqShares + share * rows) * C::kDqColumns;
       }
       bytes = rows * C::kDqColumns * sizeof(float);
     }
     float* sum = params.dq + offset;
-    int32_t* turn = params.turn + int64_t{job.tile} * C::kWarpgroups + warpgroup;
+    int32_t* turn = params.turn + int64_t{job.tile} * 2 + share;
     int32_t next_turn = -1;  // what others wait for; -1: nothing
     bool stores = false;
     const bool adds = job.turn >= 0 && (!C::kHalves || bytes > 0);  // the second half may have no rows
@@ -103,7 +104,7 @@ __device__ void send_dq(const BackwardParams& params, BackwardStreamMemory<C>& m
         stores = job.turn == 0;
       }
     } else if (C::kClaimed && adds) {
-      if (job.turn >> warpgroup & 1) {
+      if (job.turn >> share & 1) {
         fence_proxy_async_all();
       } else {
         stores = claim(turn);

@@ -57,9 +57,9 @@ inline constexpr int64_t kLongColumn = 2048;
 inline constexpr int64_t kVeryLongColumn = 4096;
 inline constexpr int kTallRows = 80;
 inline constexpr int kVeryLongSectionUnits = 2, kScatteredSectionUnits = 1;
-// Tiles of so many rows at this head_dim. Backward, version 51.
-inline constexpr int kTallestRows = 128;
-inline constexpr int64_t kTallestRowsHeadDim = 64;
+// Tiles of so many rows or keys at this head_dim. Backward, versions 51 and 59.
+inline constexpr int kTallestRows = 128, kWidestKeys = 192;
+inline constexpr int64_t kLargestTilesHeadDim = 64;
 
 // Share of all pairs that is visible, as one over a divisor: from one half on, short masks add to zeros too.
 // Backward, versions 34 and 36.

@@ -11,12 +11,6 @@ namespace {
 namespace tuned = h200::backward;
 using h200::kFinestBlock, h200::kLargestBlock;
 
-// Whether each row sees one band.
-bool contiguous(const Mask& mask) {
-  const BandList& bands = mask.bands();
-  return bands.size() == bands.groups().size();
-}
-
 // Whether every band has a lower and an upper diagonal bound: windows.
 bool bounded(const Mask& mask) {
   return std::ranges::all_of(mask.bands(), [](const Band& band) { return band.bounded(); });
@@ -34,23 +28,23 @@ bool is_visible(const Problem& problem, int64_t numerator, int64_t denominator) 
 bool half_visible(const Problem& problem) {
   return is_visible(problem, 1, tuned::kHalfVisibleDivisor);
 }
-// If blocks of 64 keys are drawn at random at that density, tiles of 128 keys visit a fourth more than is
-// visible, and are faster by as much.
-bool mostly_visible(const Problem& problem) {
-  return is_visible(problem, tuned::kMostlyVisibleNumerator, tuned::kMostlyVisibleDenominator);
-}
 
-// Whether additions from tiles of 64 by 64 are few enough for a simulated run. In the order of items they
-// would stall: there are more of them, and they are smaller.
-bool can_be_scheduled(const Problem& problem) {
-  return problem.area() <= tuned::kMaxScheduledVisits * kFinestBlock * kFinestBlock;
+// If blocks of 64 keys are mostly visible, tiles of 128 keys visit a fourth more, and are faster by as much.
+// Ordered additions from tiles of 64 by 64 must be few enough for a simulated run: in the order of items they
+// would stall, as there are more of them, and they are smaller.
+bool takes_finest_tiles(const Problem& problem, int64_t block) {
+  return block == kFinestBlock &&
+         !is_visible(problem, tuned::kMostlyVisibleNumerator, tuned::kMostlyVisibleDenominator) &&
+         (!problem.deterministic ||
+          problem.area() <= tuned::kMaxScheduledVisits * kFinestBlock * kFinestBlock);
 }
 
 BackwardKind kind_of(const Problem& problem, int64_t block) {
   if (problem.masks->size() > 1) return BackwardKind::kScattered;
   const Mask& mask = problem.masks->front();
+  const bool one_band_a_row = mask.bands().size() == mask.bands().groups().size();
   if (block >= kFinestBlock)
-    return block == kLargestBlock && contiguous(mask) ? BackwardKind::kBlocks : BackwardKind::kScattered;
+    return block == kLargestBlock && one_band_a_row ? BackwardKind::kBlocks : BackwardKind::kScattered;
   const bool window = mask.bands().size() == 1 && bounded(mask);
   // The kernel does the passes of documents of head_dim 128 alone.
   const bool documents = mask.bands().size() > 1 && !half_visible(problem) && problem.head_dim == 128;
@@ -83,18 +77,18 @@ bool is_window_with_passes(const Problem& problem, BackwardShape shape) {
           problem.tokens_kv * problem.heads_kv <= tuned::kWindowMaxKeys);
 }
 
-// Tiles as high as they are wide. They save registers in a way for which f16 has too little range (scale_x2).
-// Blocks that they would fit badly, and ordered additions, have not been tried.
-bool takes_tallest_tiles(const Problem& problem, BackwardKind kind, int64_t block) {
-  return problem.head_dim == tuned::kTallestRowsHeadDim && problem.dtype == DType::kBF16 &&
+// Tiles of 128 by 128, or 64 by 192. They save registers in a way for which f16 has too little range
+// (scale_x2). Blocks that they would fit badly, and ordered additions, have not been tried.
+bool takes_largest_tiles(const Problem& problem, BackwardKind kind, int64_t block) {
+  return problem.head_dim == tuned::kLargestTilesHeadDim && problem.dtype == DType::kBF16 &&
          !problem.deterministic && (kind != BackwardKind::kScattered || block == kLargestBlock);
 }
 
 // Depends on the mask in nothing that its launches show: instance, grid of tiles, passes.
 BackwardShape shape_of_same_launches(const Problem& problem, BackwardShape shape) {
   shape.store = problem.deterministic ? BackwardStore::kOrdered : BackwardStore::kAdded;
-  if (takes_tallest_tiles(problem, BackwardKind::kLong, 0)) shape.rows = tuned::kTallestRows;
-  shape.in_rows = problem.head_dim != 128 && shape.rows != tuned::kTallestRows;
+  if (takes_largest_tiles(problem, BackwardKind::kLong, 0)) shape.keys = tuned::kWidestKeys;
+  shape.in_rows = problem.head_dim != 128 && shape.keys == 128;
   shape.aligned = shape.by_time = false;
   return shape;
 }
@@ -125,9 +119,7 @@ BackwardShape choose_backward_shape(const Problem& problem) {
   shape.kind = kind_of(problem, block);
   if (problem.head_dim > 128) return large_shape(problem, shape);
   if (problem.same_launches) return shape_of_same_launches(problem, shape);
-  if (block == kFinestBlock && !mostly_visible(problem) &&
-      (!problem.deterministic || can_be_scheduled(problem)))
-    shape.keys = 64;
+  if (takes_finest_tiles(problem, block)) shape.keys = 64;
   if (problem.deterministic) {
     shape.store = BackwardStore::kOrdered;
   } else if (shape.keys == 64) {
@@ -145,10 +137,14 @@ BackwardShape choose_backward_shape(const Problem& problem) {
   // gain more, and they take sums in token rows.
   const bool long_or_band = shape.kind == BackwardKind::kLong || shape.kind == BackwardKind::kOneBand;
   const bool window = is_window_with_passes(problem, shape);
-  if (shape.keys == 128 && takes_tallest_tiles(problem, shape.kind, block)) shape.rows = tuned::kTallestRows;
+  const bool largest = shape.keys == 128 && takes_largest_tiles(problem, shape.kind, block);
+  // Windows and blocks fill tiles of 192 keys badly, and short masks have too few of them.
+  if (largest && (shape.kind == BackwardKind::kLong || shape.kind == BackwardKind::kBands))
+    shape.keys = tuned::kWidestKeys;
+  else if (largest)
+    shape.rows = tuned::kTallestRows;
   const bool stay = (long_or_band && !window) || (blocks && problem.deterministic);
-  const bool can_be_held = problem.head_dim == 128 || shape.rows == tuned::kTallestRows;
-  shape.in_rows = shape.keys == 128 && !(stay && can_be_held);
+  shape.in_rows = shape.keys != 64 && !(stay && (problem.head_dim == 128 || largest));
   shape.aligned = shape.in_rows && block < kFinestBlock;
   if (problem.head_dim == 128 && !shape.in_rows && long_or_band && (very_long || problem.deterministic))
     shape.rows = tuned::kTallRows;
@@ -162,8 +158,8 @@ BackwardShape choose_backward_shape(const Problem& problem) {
 }
 
 bool can_do_passes(const Problem& problem, const BackwardShape& shape) {
-  return shape.in_rows && shape.rows == 64 && in_any_order(shape) && problem.masks->size() == 1 &&
-         (!problem.fp32_output || problem.own_rows);
+  return shape.in_rows && shape.rows == 64 && shape.keys == 128 && in_any_order(shape) &&
+         problem.masks->size() == 1 && (!problem.fp32_output || problem.own_rows);
 }
 
 }  // namespace longspan::sm90

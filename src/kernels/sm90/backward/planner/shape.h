@@ -52,8 +52,8 @@ inline constexpr int kAsSuits = -1;  // BackwardShape::pass_ctas: planner/pass_c
 struct BackwardShape {
   BackwardKind kind = BackwardKind::kLong;
   int rows = 64;  // queries of a tile: 64, 80 or 128
-  // keys of a tile: 128 for both warpgroups together, or 64, where each has work items of its own unless
-  // `large`
+  // keys of a tile: 128 for both warpgroups together, 192 for three, or 64, where each has work items of its
+  // own unless `large`
   int keys = 128;
   BackwardStore store = BackwardStore::kClaimed;
   // sums of dq lie in token rows, so row tiles may begin anywhere; else as threads hold them
@@ -73,8 +73,9 @@ struct BackwardShape {
   bool by_time = true;                                // kOrdered may follow a simulated run if that is faster
   std::optional<BackwardSplit> split = std::nullopt;  // in place of what planner/choose_split.h chooses
 
-  int streams() const { return large ? 1 : 128 / keys; }  // of work items in a CTA
-  TileShape tile_shape() const { return {keys, rows}; }   // of the transposed mask
+  int streams() const { return !large && keys == 64 ? 2 : 1; }  // of work items in a CTA
+  int warpgroups() const { return keys == 192 ? 3 : 2; }        // that compute
+  TileShape tile_shape() const { return {keys, rows}; }         // of the transposed mask
   friend bool operator==(const BackwardShape&, const BackwardShape&) = default;
 };
 

@@ -169,46 +169,51 @@ TEST(BackwardShape, WorksOnAsManyHeadsAsL2Holds) {
   EXPECT_EQ(heads_at_once(32768, 8), 1);
 }
 
-// Sums of dq lie as threads hold them but where row tiles may begin anywhere.
-TEST(BackwardShape, TakesTilesOf128RowsAtHeadDim64) {
-  constexpr int kTallest = h200::backward::kTallestRows;
+// Tiles of 192 keys for long masks and documents, of 128 by 128 for windows and blocks. Sums of dq lie as
+// threads hold them but where row tiles may begin anywhere.
+TEST(BackwardShape, TakesLargerTilesAtHeadDim64) {
+  constexpr TileShape kWide{h200::backward::kWidestKeys, 64}, kSquare{128, h200::backward::kTallestRows},
+      kOther{128, 64};
   const auto at_64 = [](const char* name, int64_t seqlen, bool deterministic = false, int64_t block = 0) {
     return shape_of(name, seqlen, deterministic, block, 64);
   };
   for (const int64_t seqlen : {1024, 4096, 32768}) {
     for (const char* name : {"full", "causal", "sliding_window", "sliding_window_causal"}) {
-      EXPECT_EQ(at_64(name, seqlen).tile_shape(), (TileShape{128, kTallest})) << name << seqlen;
+      const bool is_long = at_64(name, seqlen).kind == BackwardKind::kLong;
+      EXPECT_EQ(at_64(name, seqlen).tile_shape(), is_long ? kWide : kSquare) << name << seqlen;
       EXPECT_FALSE(at_64(name, seqlen).in_rows) << name << seqlen;
       EXPECT_FALSE(at_64(name, seqlen).aligned) << name << seqlen;
     }
     for (const char* name : {"full_document", "causal_document", "share_question"}) {
-      EXPECT_EQ(at_64(name, seqlen).rows, kTallest) << name << seqlen;
+      EXPECT_EQ(at_64(name, seqlen).tile_shape(), kWide) << name << seqlen;
       EXPECT_EQ(at_64(name, seqlen).pass_ctas, 0) << name << seqlen;
     }
     for (const char* name : {"full", "causal_document", "sliding_window"}) {
-      EXPECT_EQ(at_64(name, seqlen, true).rows, 64) << name << seqlen;  // in order
+      EXPECT_EQ(at_64(name, seqlen, true).tile_shape(), kOther) << name << seqlen;  // in order
       EXPECT_TRUE(at_64(name, seqlen, true).in_rows) << name << seqlen;
     }
   }
+  EXPECT_EQ(at_64("causal", 4096).tile_shape(), kWide);
+  EXPECT_EQ(at_64("causal", 2048).tile_shape(), kSquare);
   EXPECT_TRUE(at_64("causal_document", 32768).in_rows);
   EXPECT_TRUE(at_64("causal_document", 32768).aligned);
-  EXPECT_EQ(at_64("block_causal_document", 8192).rows, kTallest);
-  EXPECT_EQ(at_64("uniform_block_sparse", 8192, false, 128).rows, kTallest);
-  EXPECT_EQ(at_64("uniform_block_sparse", 8192, false, 64).rows, 64);
-  EXPECT_EQ(at_64("variable_block_sparse", 8192, false, 256).rows, 64);
+  EXPECT_EQ(at_64("block_causal_document", 8192).tile_shape(), kSquare);
+  EXPECT_EQ(at_64("uniform_block_sparse", 8192, false, 128).tile_shape(), kSquare);
+  EXPECT_EQ(at_64("uniform_block_sparse", 8192, false, 64).tile_shape(), (TileShape{64, 64}));
+  EXPECT_EQ(at_64("variable_block_sparse", 8192, false, 256).tile_shape(), kOther);
 
   Problem problem = problem_of(8192, 64, 8);
   problem.head_dim = 64;
   BackwardShape shape = choose_backward_shape(problem);
-  EXPECT_EQ(shape.rows, kTallest);
+  EXPECT_EQ(shape.tile_shape(), kWide);
   shape.in_rows = true;
   EXPECT_FALSE(can_do_passes(problem, shape));
   problem.same_launches = true;
-  EXPECT_EQ(choose_backward_shape(problem).rows, kTallest);
+  EXPECT_EQ(choose_backward_shape(problem).tile_shape(), kWide);
   problem.dtype = DType::kF16;
-  EXPECT_EQ(choose_backward_shape(problem).rows, 64);
+  EXPECT_EQ(choose_backward_shape(problem).tile_shape(), kOther);
   problem.same_launches = false;
-  EXPECT_EQ(choose_backward_shape(problem).rows, 64);
+  EXPECT_EQ(choose_backward_shape(problem).tile_shape(), kOther);
 }
 
 // Launches must not tell blocks from other masks.
