@@ -7,7 +7,7 @@
 //   narrow, wide                       ordered tiles of 64 or 128 keys
 //   rows, held                         sums in token rows, or as threads hold them
 //   tall, low                          tiles of 80 rows as held, or of 64
-//   square, square-held                head_dim 64: tiles of 128 rows, sums in token rows or as held
+//   square, three                      head_dim 64: tiles of 128 by 128, of 64 by 192; with in-rows or held
 //   unaligned, cut                     tiles on an even grid, or at edges of bands
 //   w=JOIN_TILES s=SECTION_UNITS N=PASS_CTAS t=BY_TIME
 //   P=PARTS T=MOST_TILES o=KEY_ORDER (its number) g=GROUP_ITEMS r=LAST_ROUNDS h=KV_HEADS
@@ -81,8 +81,9 @@ BackwardShape shape_for(Problem problem, const std::string& how, int64_t units) 
   if (has("unaligned")) shape.aligned = false;
   if (has("low")) shape.rows = 64;
   if (has("tall")) shape.rows = 80, shape.in_rows = shape.aligned = false;
-  if (has("square")) shape.rows = 128, shape.in_rows = true, shape.pass_ctas = 0;
-  if (has("square-held")) shape.rows = 128, shape.in_rows = shape.aligned = false, shape.pass_ctas = 0;
+  if (has("square")) shape.rows = shape.keys = 128, shape.pass_ctas = 0;
+  if (has("three")) shape.rows = 64, shape.keys = 192, shape.pass_ctas = 0;
+  if (has("in-rows")) shape.in_rows = true;
   if (has("cut")) shape.aligned = true;
   if (has("added")) shape.store = BackwardStore::kAdded;
   set("w", shape.join_tiles), set("s", shape.section_units), set("N", shape.pass_ctas),

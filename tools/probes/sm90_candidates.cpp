@@ -62,9 +62,9 @@ BackwardCandidate made(const Problem& problem, BackwardShape shape, std::string 
 // Tiles and dQ accumulation that have an instance.
 std::vector<BackwardShape> tiles_of(const Problem& problem, const BackwardShape& chosen) {
   std::vector<BackwardShape> result{chosen};
-  const auto add = [&](int rows, BackwardStore store, bool in_rows) {
+  const auto add = [&](int rows, int keys, BackwardStore store, bool in_rows) {
     BackwardShape shape = chosen;
-    shape.rows = rows, shape.keys = 128, shape.store = store, shape.in_rows = in_rows;
+    shape.rows = rows, shape.keys = keys, shape.store = store, shape.in_rows = in_rows;
     shape.aligned = in_rows;
     if (chosen.keys == 64) shape.join_tiles = 0;
     shape.pass_ctas = can_do_passes(problem, shape) ? kAsSuits : 0;
@@ -72,16 +72,18 @@ std::vector<BackwardShape> tiles_of(const Problem& problem, const BackwardShape&
   };
   using enum BackwardStore;
   if (problem.deterministic) {
-    if (problem.head_dim == 128) add(64, kOrdered, true), add(64, kOrdered, false), add(80, kOrdered, false);
+    if (problem.head_dim == 128)
+      add(64, 128, kOrdered, true), add(64, 128, kOrdered, false), add(80, 128, kOrdered, false);
     return result;
   }
-  const int low = problem.head_dim == 128 ? 64 : 128;
-  for (const BackwardStore store : {kClaimed, kAdded})
-    for (const bool in_rows : {true, false}) add(low, store, in_rows);
-  if (problem.head_dim == 128)
-    add(80, kAdded, false);
-  else
-    add(64, kClaimed, true);
+  add(64, 128, kClaimed, true);
+  if (problem.head_dim == 128) {
+    add(64, 128, kClaimed, false), add(64, 128, kAdded, true), add(64, 128, kAdded, false);
+    add(80, 128, kAdded, false);
+  } else if (problem.dtype == DType::kBF16) {
+    add(128, 128, kClaimed, true), add(128, 128, kClaimed, false), add(128, 128, kAdded, false);
+    add(64, 192, kClaimed, true), add(64, 192, kAdded, true), add(64, 192, kAdded, false);
+  }
   return result;
 }
 
