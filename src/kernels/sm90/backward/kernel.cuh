@@ -42,8 +42,9 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/sm90/backward/apart_consumer.cuh"
 #include "kernels/sm90/backward/config.cuh"
-#include "kernels/sm90/backward/consumer.cuh"
+#include "kernels/sm90/backward/meeting_consumer.cuh"
 #include "kernels/sm90/backward/params.h"
 #include "kernels/sm90/backward/pass_group.cuh"
 #include "kernels/sm90/backward/producer.cuh"
@@ -133,7 +134,8 @@ __global__ void __launch_bounds__(C::kThreads, 1)
   } else {
     setmaxnreg_inc<C::kConsumerRegisters>();
     const int stream = (warpgroup - 1) / C::kWarpgroups;
-    using Consumer = std::conditional_t<C::kWide, BackwardWideConsumer<C>, BackwardConsumer<C>>;
+    using OfTwo = std::conditional_t<C::kApart, BackwardApartConsumer<C>, BackwardMeetingConsumer<C>>;
+    using Consumer = std::conditional_t<C::kWide, BackwardWideConsumer<C>, OfTwo>;
     Consumer(params, shared.memory[stream], shared.state[stream], stream, (warpgroup - 1) % C::kWarpgroups,
              threadIdx.x % 128)
         .run();
