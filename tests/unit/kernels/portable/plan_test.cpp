@@ -85,7 +85,9 @@ void expect_pieces(const std::vector<TileMap>& maps, const Pieces& pieces) {
         for (int t = run.tile; t < run.tile + std::max(run.code, 1); ++t, ++cost) {
           seen[static_cast<size_t>(row.tile)].insert({t, std::min(run.code, 1)});
           if (pieces.segment == 0) continue;
-          if (cost > 0) EXPECT_EQ(t / pieces.segment, segment);
+          if (cost > 0) {
+            EXPECT_EQ(t / pieces.segment, segment);
+          }
           segment = t / pieces.segment;
         }
       }
@@ -112,7 +114,9 @@ void expect_pieces(const std::vector<TileMap>& maps, const Pieces& pieces) {
       EXPECT_EQ(slots[tile].size(), 1u);
     }
     for (const MapRow& row : map.rows)
-      if (row.tile >= 0 && maps.size() == 1) EXPECT_EQ(count[static_cast<size_t>(row.tile)], row.pieces);
+      if (row.tile >= 0 && maps.size() == 1) {
+        EXPECT_EQ(count[static_cast<size_t>(row.tile)], row.pieces);
+      }
   }
 }
 
