@@ -56,8 +56,8 @@ class BackwardWideConsumer : BackwardConsumer<C> {
 
  private:
   // A tile, and with kHasDq dq of the one before it in the item. Returns the note of the item's next tile.
-  // In tiles that may be masked, where few rows may see a key, ds is rounded once less: in the sums over many
-  // rows that rounding averages out.
+  // A key of a masked tile may be seen by few rows, over whose ds roundings do not average out: there ds is
+  // rounded once less.
   template <bool kHasDq, bool kMayBeMasked>
   __device__ __forceinline__ Note tile(float (&dk)[kDkv], float (&dv)[kDkv], const Note& note, int ends) {
     float s[kScores], e[kScores], dp[kScores], dq[1][kDq];
@@ -87,7 +87,8 @@ class BackwardWideConsumer : BackwardConsumer<C> {
     }
     mbarrier_wait(state_.ds_empty[slot], q_.parity ^ 1);
     this->store_ds(slot, ds);
-    // What waits for ds is another warpgroup's next tile: the fence can wait for the products to be issued.
+    // The next tile of another warpgroup waits for this ds. That leaves time to issue the products before the
+    // fence, but not where dq's product waits for the others.
     if constexpr (kHasDq) {
       hand_over_ds(slot);
       wait_ds();
