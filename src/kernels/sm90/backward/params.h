@@ -53,7 +53,7 @@ struct BackwardParams {
   int32_t streams = 0;  // of the schedule
   uint32_t turns_of_head = 0;
   // The turn that is next; or, with kClaimed, a DqState.
-  int32_t* turn = nullptr;              // [heads_q, row_tiles, 2]: for each warpgroup's half of dq
+  int32_t* turn = nullptr;              // [heads_q, row_tiles, 2]: for each share of a tile's dq
   int32_t* parts = nullptr;             // [heads_kv, key_tiles, warpgroups of a CTA]: a PartsCount
   int32_t descending = 0, by_rows = 0;  // as in BackwardWalk
 

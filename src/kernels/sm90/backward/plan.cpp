@@ -112,9 +112,7 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
       .dq = at(dq_),
       .turn = counters_at(turn_),
       .front = counters_at(front_),
-      .row_parts = !shape_.in_rows                           ? 0
-                   : shape_.rows == 64 && shape_.keys == 128 ? 2
-                                                             : 1,
+      .row_parts = shape_.row_parts(),
       .row_tile = params.row_tile,
       .masks = static_cast<int32_t>(problem_.masks->size()),
       .heads_before = passes ? jobs.heads_of(0) * params.group : heads_q,

@@ -73,9 +73,11 @@ struct BackwardShape {
   bool by_time = true;                                // kOrdered may follow a simulated run if that is faster
   std::optional<BackwardSplit> split = std::nullopt;  // in place of what planner/choose_split.h chooses
 
-  int streams() const { return !large && keys == 64 ? 2 : 1; }  // of work items in a CTA
-  int warpgroups() const { return keys == 192 ? 3 : 2; }        // that compute
-  TileShape tile_shape() const { return {keys, rows}; }         // of the transposed mask
+  int streams() const { return !large && keys == 64 ? 2 : 1; }                    // of work items in a CTA
+  int warpgroups() const { return keys == h200::backward::kWidestKeys ? 3 : 2; }  // that compute
+  // Of a row of dq's sums in token rows, each of one warpgroup; 0: they lie as threads hold them.
+  int row_parts() const { return !in_rows ? 0 : rows == 64 && keys == 128 ? 2 : 1; }
+  TileShape tile_shape() const { return {keys, rows}; }  // of the transposed mask
   friend bool operator==(const BackwardShape&, const BackwardShape&) = default;
 };
 
