@@ -32,7 +32,9 @@ class Reader {
     for (int32_t position = 0; position < map_.row_tiles; ++position) {
       const MapRow& row = work_[position];
       for (uint32_t r = 0; r < row.rows; ++r) ++seen.at(static_cast<size_t>(row.first_row) + r);
-      if (row.rows == 0) EXPECT_EQ(row.entries, 0) << "row tile " << position << " has keys, but no rows";
+      if (row.rows == 0) {
+        EXPECT_EQ(row.entries, 0) << "row tile " << position << " has keys, but no rows";
+      }
       read(row);
     }
     EXPECT_THAT(seen, testing::Each(1)) << "a row is in no row tile, or in two";
@@ -85,7 +87,9 @@ class Reader {
     EXPECT_LE(cut.steps() * kStepKeys, shape_.columns);
     EXPECT_GT(in_step[static_cast<size_t>(cut.steps() - 1)], 0) << "the last step is empty";
     for (int step = 0; step < 16; ++step) {
-      if (step >= cut.steps()) EXPECT_EQ(in_step[static_cast<size_t>(step)], 0) << "step " << step;
+      if (step >= cut.steps()) {
+        EXPECT_EQ(in_step[static_cast<size_t>(step)], 0) << "step " << step;
+      }
       const bool whole = in_step[static_cast<size_t>(step)] == height_ * kStepKeys;
       EXPECT_EQ(cut.cut_steps() >> step & 1, whole ? 0U : 1U) << "step " << step;
     }
