@@ -55,13 +55,13 @@ class BackwardApartConsumer : BackwardConsumer<C> {
     uint32_t p[kSteps][4], ds[kSteps][4];
     const int slot = q_.slot;
     constexpr int kAccumulate = kHasBefore ? 1 : 0;
+    float4 minus_lse[kSteps];
+    load_stats(minus_lse, state_.stats[slot][0], lane_);
     products_.scores(s, slot);
     this->wait_do();
     products_.dp(dp, this->do_slot());
     wgmma_wait_group<1>();
     pin_registers(s);
-    float4 minus_lse[kSteps];
-    load_stats(minus_lse, state_.stats[slot][0], lane_);
     scale_scores(s, e, minus_lse, params_.scale_log2);
     if (note.code <= 0) this->mask(e, note, slot);
     exponentiate(e);
