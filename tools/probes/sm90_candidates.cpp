@@ -193,6 +193,7 @@ namespace {
 
 bool has_instance(const Problem& problem, const ForwardShape& s) {
   if (s.tile_shape().rows > kMostTileRows) return false;
+  if (s.warpgroups == 4) return problem.head_dim == 64 && s.columns == 64;
   if (problem.head_dim == 64)
     return s.columns == 128 && (s.warpgroups == 2 || (s.piece == 128 && s.streams == 1));
   if (s.warpgroups == 3) return s.columns == 80 && s.streams == 1;
@@ -239,7 +240,8 @@ std::vector<ForwardCandidate> forward_candidates(const Problem& problem, const D
     for (const RowTiles row_tiles : {RowTiles::kEven, RowTiles::kOfBlocks}) {
       ForwardShape shape = chosen;
       shape.pack = pack, shape.row_tiles = row_tiles;
-      add(shape, 80, 80, 1, 3), add(shape, 128, 128, 1, 2), add(shape, 128, 128, 1, 3);
+      add(shape, 80, 80, 1, 3), add(shape, 128, 128, 1, 2), add(shape, 128, 128, 1, 3),
+          add(shape, 64, 64, 1, 4);
       if (chosen.piece == 64 && row_tiles == RowTiles::kEven && pack <= 2)
         add(shape, 128, 64, pack == 2 ? 1 : 2, 2);
     }

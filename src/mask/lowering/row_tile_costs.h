@@ -1,6 +1,7 @@
 // Estimates from a mask how many keys even row tiles visit, and row tiles that begin at edges of blocks.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "mask/mask.h"
@@ -10,6 +11,7 @@ namespace longspan {
 // Keys visited, summed over row tiles.
 struct RowTileCosts {
   double even = 0, of_blocks = 0;
+  double least() const { return std::min(even, of_blocks); }
 };
 
 // `mask` has rectangular bands; row tiles have `tokens` rows. An even row tile that lies in several blocks

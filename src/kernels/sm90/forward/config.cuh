@@ -26,16 +26,18 @@ struct ForwardConfig {
   static constexpr int kPieces = kColumns / kPiece;
   static constexpr int kSteps = kColumns / kStepKeys;  // of a full tile
   // Widths, in keys, at which tiles are multiplied: a partial tile takes the smallest that holds its keys.
-  static constexpr int kWidths = 2;
+  static constexpr int kWidths = kColumns > 64 ? 2 : 1;
   static constexpr int width(int i) { return i == kWidths - 1 ? kColumns : (kSteps + 1) / 2 * kStepKeys; }
 
-  static constexpr int kConsumers = kConsumersT;             // warpgroups, 2 or 3
+  static constexpr int kConsumers = kConsumersT;             // warpgroups, 2 to 4
   static constexpr int kWarpgroups = kConsumers / kStreams;  // of a stream
   static constexpr int kThreads = 128 * (1 + kConsumers);
   // Per thread. All warps start with the same number, and warpgroups can only exchange registers. At
   // head_dim 256 consumers would spill with 232; with 24 the load warp spills a few words an item instead.
-  static constexpr int kProducerRegisters = kConsumers == 3 ? 32 : kHeadDimV > 128 ? 24 : 40;
-  static constexpr int kConsumerRegisters = kConsumers == 3 ? 160 : kHeadDimV > 128 ? 240 : 232;
+  static constexpr int kOfProducer[] = {kHeadDimV > 128 ? 24 : 40, 32, 24};
+  static constexpr int kOfConsumer[] = {kHeadDimV > 128 ? 240 : 232, 160, 112};
+  static constexpr int kProducerRegisters = kOfProducer[kConsumers - 2];
+  static constexpr int kConsumerRegisters = kOfConsumer[kConsumers - 2];
   static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <=
                     65536 / kThreads / 8 * 8 * (1 + kConsumers),
                 "a warpgroup would wait for ever for more registers than the CTA starts with");
@@ -43,6 +45,9 @@ struct ForwardConfig {
   // Above head_dim 128 there is room for one q, which the products read from shared memory. Each warpgroup
   // releases its rows when it has an item's last scores, and stores o straight from registers.
   static constexpr bool kLoneQuery = kHeadDim > 128;
+  // Whether the next tile's note is read between this tile's products, and not behind the second one. With
+  // two streams, whose rings are short, the slot's release matters more.
+  static constexpr bool kLooksEarly = kStreams == 2;
   // Operand a of the first product comes from registers if there are enough, which saves shared-memory
   // reads.
   static constexpr bool kQueryInRegisters = kConsumers == 2 && !kLoneQuery;
@@ -104,10 +109,10 @@ enum TileFlags : uint32_t { kFirstTile = 1 << 5, kEndOfWork = 1 << 6, kNotRead =
 
 struct alignas(16) ItemNote {
   int32_t token;      // the first token
-  int32_t head_rows;  // the first head << 8 | the number of tokens
+  int32_t head_rows;  // the first head << 9 | the number of tokens
   int32_t end;        // no item: there is no more work
-  __device__ int head() const { return head_rows >> 8; }
-  __device__ int rows() const { return head_rows & 0xff; }
+  __device__ int head() const { return head_rows >> 9; }
+  __device__ int rows() const { return head_rows & 0x1ff; }
   // No warp reads it. Without it, or with a constant here, all instances compile to other code, which has to
   // be measured.
   int32_t unused;

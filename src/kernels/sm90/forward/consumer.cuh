@@ -39,8 +39,10 @@ class Consumer {
     Softmax softmax;
 
     // The first tile has nothing to overlap with.
-    TileNote note = wait_k();
-    if (note.is(kEndOfWork)) return;
+    mbarrier_wait(barriers_.full[k_.slot], k_.parity);
+    read_note(true, k_.slot);
+    if (note_.is(kEndOfWork)) return;
+    TileNote note = note_;
     {
       float s[C::kColumns / 2];
       uint32_t spans[2];
@@ -58,24 +60,28 @@ class Consumer {
       release_q(note);
       mask(s, note, spans);
       softmax.begin(s, params_.scale_log2);
-      if (!softmax.template exponentiate<Element>(s, p, params_.scale_log2)) {
+#pragma unroll 1  // to peel the loop would double its code
+      while (!softmax.template exponentiate<Element>(s, p, params_.scale_log2))
         softmax.template raise<1>(s, params_.scale_log2);
-        softmax.template exponentiate<Element>(s, p, params_.scale_log2);
-      }
     }
     int steps = note.cut.steps(), accumulate = 0;
 
     while (true) {
-      note = wait_k();
-      if (note.is(kEndOfWork)) break;
-      if (note.is(kFirstTile)) {  // this tile's first product is the next item's
-        if constexpr (C::kLoneQuery)
-          ++item_;
-        else
-          q_.advance();
-        wait_q();
+      if (note_.is(kNotRead | kEndOfWork | kFirstTile)) {
+        if (note_.is(kNotRead)) {
+          mbarrier_wait(barriers_.full[k_.slot], k_.parity);
+          read_note(true, k_.slot);
+        }
+        if (note_.is(kEndOfWork)) break;
+        if (note_.is(kFirstTile)) {  // this tile's first product is the next item's
+          if constexpr (C::kLoneQuery)
+            ++item_;
+          else
+            q_.advance();
+          wait_q();
+        }
       }
-      multiply<0>(note, softmax, o, p, accumulate, steps);
+      multiply<0>(note_, softmax, o, p, accumulate, steps);
     }
 
     mbarrier_wait(barriers_.full[v_.slot], v_.parity);
@@ -96,7 +102,7 @@ class Consumer {
  private:
   // Takes the smallest width, from number kWidth on, that holds the tile's keys.
   template <int kWidth, class... Rest>
-  __device__ __forceinline__ void multiply(const TileNote& note, Rest&... rest) {
+  __device__ __forceinline__ void multiply(TileNote note, Rest&... rest) {
     if constexpr (kWidth + 1 < C::kWidths)
       if (note.cut.steps() > C::width(kWidth) / kStepKeys) return multiply<kWidth + 1>(note, rest...);
     multiply_tile<C::width(kWidth)>(note, rest...);
@@ -106,19 +112,18 @@ class Consumer {
   // probabilities p. One function for each width: a branch around a wgmma in flight makes ptxas serialize
   // all of them.
   template <int kColumns>
-  __device__ __forceinline__ void multiply_tile(const TileNote& note, Softmax& softmax, float (&o)[kOutputs],
+  __device__ __forceinline__ void multiply_tile(TileNote note, Softmax& softmax, float (&o)[kOutputs],
                                                 uint32_t (&p)[C::kSteps][4], int& accumulate, int& steps) {
-    const float scale_log2 = params_.scale_log2;
     const bool first = note.is(kFirstTile);
     float s[kColumns / 2];
     uint32_t spans[2];
+    // What lies between the products keeps the tensor cores waiting if it takes longer than the first one.
     issue_scores(s);
-    // The second product has an operand in registers and blocks its warp until it is nearly done. Work
-    // ahead of it overlaps with the first product.
     prefetch_spans(note, spans);
-    look_ahead<2>();
-    if (!v_ready_) mbarrier_wait(barriers_.full[v_.slot], v_.parity);
+    if constexpr (C::kLooksEarly) look_ahead<2>();
+    mbarrier_wait(barriers_.full[v_.slot], v_.parity);
     issue_outputs(o, p, accumulate, steps);
+    if constexpr (!C::kLooksEarly) look_ahead<2>();
     wgmma_wait_group<1>();
     pin_registers(s);
     release_k<2>();
@@ -129,36 +134,35 @@ class Consumer {
     release_v();
     steps = note.cut.steps();
     accumulate = !first;
-    if (first) {
-      if constexpr (C::kLoneQuery)
-        write_outputs(o, softmax, 0, (item_ - 1) % C::kItemNotes);
-      else
-        write_outputs(o, softmax, C::kQBuffers == 1 ? 0 : q_.slot ^ 1, item_slot(q_) ^ 1);
-      softmax.begin(s, scale_log2);
-    }
-    bool exact = !first && !softmax.settled;
-    while (true) {
-      if (exact) {
-        softmax.template raise<1>(s, scale_log2);
-        if (accumulate) {
-#pragma unroll
-          for (int i = 0; i < kOutputs; ++i) o[i] *= softmax.rescale[i / 2 % 2];
-        }
+    if (first || !softmax.settled) {
+      if (first) {
+        if constexpr (C::kLoneQuery)
+          write_outputs(o, softmax, 0, (item_ - 1) % C::kItemNotes);
+        else
+          write_outputs(o, softmax, C::kQBuffers == 1 ? 0 : q_.slot ^ 1, item_slot(q_) ^ 1);
+        softmax.begin(s, params_.scale_log2);
+      } else {
+        raise(s, o, softmax);
       }
-      if (softmax.template exponentiate<Element>(s, p, scale_log2) || exact) break;
-      exact = true;
     }
+#pragma unroll 1
+    while (!softmax.template exponentiate<Element>(s, p, params_.scale_log2)) raise(s, o, softmax);
   }
 
-  // Tests whether V of the tile before and K of the next tile have arrived, and reads the note about the
-  // latter. One lane reads the note: the same that releases the slot.
+  template <int kCount>
+  __device__ __forceinline__ void raise(const float (&s)[kCount], float (&o)[kOutputs], Softmax& softmax) {
+    softmax.template raise<1>(s, params_.scale_log2);
+#pragma unroll
+    for (int i = 0; i < kOutputs; ++i) o[i] *= softmax.rescale[i / 2 % 2];
+  }
+
+  // Reads the note about the next tile if its K has arrived. One lane reads it: the same that releases the
+  // slot.
   template <int kToNextK>
   __device__ __forceinline__ void look_ahead() {
     RingPosition<C::kSlots> next = k_;
     next.template advance<kToNextK>();
-    v_ready_ = mbarrier_test_wait(barriers_.full[v_.slot], v_.parity);
-    k_ready_ = mbarrier_test_wait(barriers_.full[next.slot], next.parity);
-    read_note(k_ready_, next.slot);
+    read_note(mbarrier_test_wait(barriers_.full[next.slot], next.parity), next.slot);
   }
   __device__ __forceinline__ void read_note(bool ready, int slot) {
     int2 note = make_int2(kNotRead, 0);
@@ -167,12 +171,6 @@ class Consumer {
   }
   static __device__ __forceinline__ int broadcast(int value) {
     return __shfl_sync(0xffffffff, value, 0);
-  }
-
-  __device__ __forceinline__ TileNote wait_k() {
-    if (!k_ready_) mbarrier_wait(barriers_.full[k_.slot], k_.parity);
-    if (note_.is(kNotRead)) read_note(true, k_.slot);
-    return note_;
   }
 
   __device__ __forceinline__ void wait_q() {
@@ -311,7 +309,7 @@ class Consumer {
     int2 note = make_int2(0, 0);
     if (lane_ == 0) note = *reinterpret_cast<const int2*>(&barriers_.item[item]);
     const int first_token = broadcast(note.x), head_rows = broadcast(note.y);
-    const int first_head = head_rows >> 8, rows = head_rows & 0xff;
+    const int first_head = head_rows >> 9, rows = head_rows & 0x1ff;
     float sum[2], factor[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) sum[r] = softmax.sum[r] + __shfl_xor_sync(0xffffffff, softmax.sum[r], 1);
@@ -464,7 +462,6 @@ class Consumer {
   RingPosition<C::kSlots> k_, v_{C::kFirstV, 0};
   uint32_t item_ = 0;                    // only with C::kLoneQuery
   TileNote note_{TileCut(kNotRead), 0};  // of the next tile, once it is read
-  bool k_ready_ = false, v_ready_ = false;
 };
 
 }  // namespace longspan::sm90

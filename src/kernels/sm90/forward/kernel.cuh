@@ -1,13 +1,14 @@
 // The forward kernel: o and lse of one attention, any mask, from a tile map.
 //
 // Tile plan. One persistent CTA an SM: a load warpgroup and two consumer warpgroups of 64 rows (40 and 232
-// registers a thread), or three (32 and 160).
+// registers a thread), three (32 and 160) or four (24 and 112).
 //
 //   instance          rows of an item       keys a tile    Q is read from           streams
 //   tall              192                   80             shared memory (2)        1
 //   128               128                   128            registers                1
 //   gathered          64 tokens x 2 heads   2 x 64         registers                1
 //   two streams       2 x 64                2 x 64         registers                2
+//   tall, 64          256                   64             shared memory (2)        1
 //   head_dim 64       192                   128            shared memory (2)        1
 //   192/128           192                   80             shared memory (1)        1
 //   256               128                   80             shared memory (1)        1
@@ -24,8 +25,8 @@
 // The loop runs over tiles, not over items: the next item's first product is issued with the last one of the
 // current item, so a short item has no prologue of its own. One warpgroup multiplies while others compute
 // exponentials. They need no barrier for that, and named barriers were slower
-// (docs/lab/2026-11-sm90-forward.md, version 2). Three warpgroups hide each other's waits better than two,
-// most of all at head_dim 64, where exponentials take twice as long as products. Above head_dim 128 there is
+// (docs/lab/2026-11-sm90-forward.md, version 2). More warpgroups hide each other's waits better,
+// most of all at head_dim 64, where exponentials take as long as products. Above head_dim 128 there is
 // room for one q and none for o: the next q is loaded behind the item's last scores, and consumers store o
 // from registers.
 #pragma once

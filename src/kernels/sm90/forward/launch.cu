@@ -34,6 +34,8 @@ void start_for(int64_t head_dim, const ForwardShape& shape, ForwardParams& param
   if (is(128, 128, 64, 2))
     return start_forward<ForwardConfig<Element, 128, 128, 64, 2>>(params, device, stream);
 #ifndef LONGSPAN_SM90_FORWARD_TRIALS
+  if (is(64, 64, 64, 1, 4))
+    return start_forward<ForwardConfig<Element, 64, 64, 64, 1, 4>>(params, device, stream);
   if (is(64, 128, 128, 1, 3))
     return start_forward<ForwardConfig<Element, 64, 128, 128, 1, 3>>(params, device, stream);
   if (is(64, 128, 128, 1))

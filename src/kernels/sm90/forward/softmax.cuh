@@ -50,7 +50,8 @@ struct Softmax {
       highest = fmaxf(highest, __shfl_xor_sync(0xffffffff, highest, 1));
       highest = fmaxf(highest, __shfl_xor_sync(0xffffffff, highest, 2));
       highest = fmaxf(highest, maximum[r]);
-      minus_scaled[r] = highest == -INFINITY ? 0.0f : -highest * scale_log2;
+      // Rounded down, so that no exponent of these scores is positive.
+      minus_scaled[r] = highest == -INFINITY ? 0.0f : __fmul_rd(-highest, scale_log2);
       // Exactly 1 if nothing changes. Otherwise the rounding of minus_scaled would stay in the sum,
       // once for each tile in which another row of the warp has not seen a key yet.
       rescale[r] = highest == maximum[r] ? 1.0f : ex2(fmaf(maximum[r], scale_log2, minus_scaled[r]));
@@ -61,7 +62,7 @@ struct Softmax {
   }
 
   // Scores to probabilities, as operand a of the second product. Returns false if the references are too
-  // low for that.
+  // low for that, never after raise<1>().
   template <class Element, int kCount, int kSteps>
   __device__ __forceinline__ bool exponentiate(const float (&s)[kCount], uint32_t (&p)[kSteps][4],
                                                float scale_log2) {

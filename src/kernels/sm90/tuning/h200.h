@@ -15,15 +15,17 @@ inline constexpr int64_t kFinestBlock = 64, kLargestBlock = 128;
 
 namespace forward {
 
-// Tall tiles are of three warpgroups, at head_dim 128 and 192: 192 rows, 80 keys. Dense masks of head_dim 128
-// have them if they are of at most so many tokens, or if rows see at least so many keys, and as many rows the
-// same. Masks of rectangles do not need the rule: there time decides, of a tile of 128 rows and keys over
-// that of a tall one. Forward, version 22.
-inline constexpr int kTallColumns = 80, kTallTokens = 48;
+// Tall tiles by head_dim (128 and 192, 64, 256): warpgroups of 64 rows; keys, at 256 as many as fit. Of masks
+// of rectangles time decides, of another tile (128 rows and keys, at head_dim 64 192 rows) over that of a
+// tall one. Other dense masks have tall tiles if these are of at most so many tokens, or if rows see at least
+// kTallRun keys, and as many rows the same. Forward, versions 22 and 23.
+struct TallTiles {
+  int warpgroups, columns, tokens;
+  double tile_time;
+};
+inline constexpr TallTiles kTall{3, 80, 48, 1.14}, kTallOf64{4, 64, 128, 1.6}, kTallOf256{2, 80, 0, 0};
 inline constexpr int64_t kTallRun = 3072;
-inline constexpr double kTileTime = 1.14;
 
-inline constexpr int kColumnsOf256 = 80;  // of head_dim 256: as wide as shared memory allows
 // From mean blocks of so many rows and keys on, a mask of head_dim 64 is dense: forward, version 20.
 inline constexpr int64_t kLongBlock = 512;
 

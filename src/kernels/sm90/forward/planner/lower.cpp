@@ -17,7 +17,7 @@ namespace longspan::sm90 {
 namespace {
 
 constexpr int kMostSteps = 16;                         // of a tile
-constexpr int32_t kMostCost = (int32_t{1} << 24) - 1;  // MapRow::cost has 24 bits
+constexpr int32_t kMostCost = (int32_t{1} << 23) - 1;  // MapRow::cost has 23 bits
 constexpr uint32_t kCosts = 2048;                      // that the order of row tiles tells apart
 
 void check_size(size_t entries, size_t spans) {
@@ -213,7 +213,7 @@ ForwardMap lower_forward(const HeadMasks& masks, TileShape shape, RowTiles row_t
       shape.columns % kStepKeys == 0 && 0 < shape.columns && shape.columns <= kMostSteps * kStepKeys,
       "tiles of {} keys: must be a multiple of {}, at most {}", shape.columns, kStepKeys,
       kMostSteps * kStepKeys);
-  LONGSPAN_CHECK(0 < shape.rows && shape.rows <= kMostTileRows, "tiles of {} rows: must be 1 to 255",
+  LONGSPAN_CHECK(0 < shape.rows && shape.rows <= kMostTileRows, "tiles of {} rows: must be 1 to 256",
                  shape.rows);
   struct Task {
     size_t mask = 0;

@@ -44,39 +44,39 @@ bool rows_are_alike(const HeadMasks& masks) {
   return masks.size() == 1 && bands.rectangular() && bands.groups().size() == 1;
 }
 
-// `shape` with tiles of three warpgroups, at head_dim 128 or 192.
-ForwardShape tall_tiles(ForwardShape shape) {
-  shape.warpgroups = 3;
-  shape.columns = shape.piece = tuned::kTallColumns;
+const tuned::TallTiles& tall_of(const Problem& problem) {
+  if (problem.head_dim == 256) return tuned::kTallOf256;
+  return problem.head_dim == 64 ? tuned::kTallOf64 : tuned::kTall;
+}
+ForwardShape tall_tiles(const Problem& problem, ForwardShape shape) {
+  shape.warpgroups = tall_of(problem).warpgroups;
+  shape.columns = shape.piece = tall_of(problem).columns;
   return shape;
 }
 
-// The time of masks of rectangles, in tall tiles of each CTA. CTAs wait for the last one: for half an item in
-// the mean, or, if all items are alike, while some have one more than others.
+// The time of masks of rectangles, in tiles of each CTA. CTAs wait for the last one: for half an item in the
+// mean, or, if all items are alike, while some have one more than others.
 double time_of_rectangles(const Problem& problem, const ForwardShape& shape, int units) {
   const HeadMasks& masks = *problem.masks;
   double keys = 0;
-  for (const Mask& mask : masks) {
-    const RowTileCosts costs = row_tile_costs(mask, shape.tokens());
-    keys += std::min(costs.even, costs.of_blocks) / static_cast<double>(masks.size());
-  }
+  for (const Mask& mask : masks)
+    keys += row_tile_costs(mask, shape.tokens()).least() / static_cast<double>(masks.size());
   const int64_t row_tiles = ceil_div(problem.tokens_q, shape.tokens()), heads = problem.heads_q / shape.pack;
   const double items = static_cast<double>(row_tiles * heads) / std::max(units, 1);
   const double rounds = rows_are_alike(masks) ? std::ceil(items) : items + 0.5;
-  const double tiles_of_item = keys / static_cast<double>(row_tiles) / shape.columns;
-  return rounds * tiles_of_item * (shape.warpgroups == 3 ? 1 : tuned::kTileTime);
+  return rounds * keys / static_cast<double>(row_tiles * shape.columns);
 }
 
-// Whether a dense mask of head_dim 128 has tall tiles. They take less time for their keys, but the more
-// tokens a row tile has, the more keys it visits that some of them do not see.
+// Whether a dense mask has tall tiles. They take less time for their keys, but the more tokens a row tile
+// has, the more keys it visits that some of them do not see.
 bool tall_tiles_pay(const Problem& problem, const ForwardShape& shape, int units) {
-  const ForwardShape tall = tall_tiles(shape);
+  const ForwardShape tall = tall_tiles(problem, shape);
   const HeadMasks& masks = *problem.masks;
-  const bool few_tokens = tall.tokens() <= tuned::kTallTokens;
-  if (problem.same_launches || (few_tokens && !rows_are_alike(masks))) return few_tokens;
-  const auto rectangular = [](const Mask& mask) { return mask.bands().rectangular(); };
-  if (std::ranges::all_of(masks, rectangular))
-    return time_of_rectangles(problem, tall, units) <= time_of_rectangles(problem, shape, units);
+  if (!problem.same_launches && std::ranges::all_of(masks, &BandList::rectangular, &Mask::bands))
+    return time_of_rectangles(problem, tall, units) <=
+           time_of_rectangles(problem, shape, units) * tall_of(problem).tile_time;
+  const bool few_tokens = tall.tokens() <= tall_of(problem).tokens;
+  if (problem.same_launches || few_tokens) return few_tokens;
   const auto is_long = [](const Mask& mask) {
     return mask.rows() >= tuned::kTallRun * std::ssize(mask.bands().groups()) &&
            mask.area() >= tuned::kTallRun * mask.rows();
@@ -90,16 +90,14 @@ ForwardShape choose_forward_shape(const Problem& problem, const Device& device) 
   const HeadMasks& masks = *problem.masks;
   ForwardShape shape;
   shape.pack = static_cast<int>(std::gcd(problem.group_size(), tuned::kMaxPack));
-  const int64_t block = problem.same_launches || is_large(problem)
-                            ? 0
-                            : block_alignment(masks, h200::kFinestBlock, h200::kLargestBlock);
-  if (block < h200::kFinestBlock || (problem.head_dim == 64 && blocks_are_long(masks))) {
-    if (problem.head_dim == 64)
-      shape.warpgroups = 3;
-    else if (problem.head_dim == 256)
-      shape.columns = shape.piece = tuned::kColumnsOf256;
-    else if (problem.head_dim == 192 || tall_tiles_pay(problem, shape, device.units))
-      shape = tall_tiles(shape);
+  int64_t block = 0;
+  if (!problem.same_launches && !is_large(problem))
+    block = block_alignment(masks, h200::kFinestBlock, h200::kLargestBlock);
+  const bool of_64 = problem.head_dim == 64;
+  if (of_64 && (blocks_are_long(masks) || block % tall_tiles(problem, shape).tokens() == 0)) block = 0;
+  if (block < h200::kFinestBlock) {
+    if (of_64) shape.warpgroups = 3;
+    if (is_large(problem) || tall_tiles_pay(problem, shape, device.units)) shape = tall_tiles(problem, shape);
     if (!problem.same_launches && follows_blocks(masks, shape)) shape.row_tiles = RowTiles::kOfBlocks;
   } else if (block == h200::kLargestBlock) {
     shape.pack = 1;  // row tiles as high as blocks: the fewest entries

@@ -12,7 +12,7 @@ namespace longspan::sm90 {
 struct ForwardShape {
   int columns = 128;   // keys of a tile
   int piece = 128;     // keys of a tile of the map; a tile is gathered from `columns / piece` of these
-  int warpgroups = 2;  // of 64 rows: 2, or 3 in one stream
+  int warpgroups = 2;  // of 64 rows: 2, or 3 or 4 in one stream
   int streams = 1;     // 1: all warpgroups share a row tile; 2: each has work items of its own
   int pack = 1;        // query heads of a GQA group that share a row tile: 1, 2, 4 or 8
   RowTiles row_tiles = RowTiles::kEven;

@@ -39,7 +39,7 @@ PatternOptions of(int64_t seqlen, int64_t block = 0) {
 TEST(ForwardShape, TakesTallTilesOfFewTokens) {
   const auto tall = [](std::string_view pattern, const PatternOptions& options, int64_t heads_kv) {
     const ForwardShape shape = shape_of(problem_of(pattern, options, 32, heads_kv));
-    EXPECT_EQ(shape.columns, shape.warpgroups == 3 ? h200::forward::kTallColumns : 128);
+    EXPECT_EQ(shape.columns, shape.warpgroups == 3 ? h200::forward::kTall.columns : 128);
     return shape.warpgroups == 3;
   };
   PatternOptions short_documents = of(8192), window = of(8192), blocks = of(16384, 256);
@@ -124,26 +124,34 @@ TEST(ForwardShape, BeginsRowTilesWhereBlocksAndLongDocumentsDo) {
   EXPECT_EQ(row_tiles("prefix_lm_causal", of(8192), 1), RowTiles::kEven);
 }
 
-TEST(ForwardShape, HasThreeWarpgroupsAtHeadDim64) {
+TEST(ForwardShape, HasThreeOrFourWarpgroupsAtHeadDim64) {
   const auto at_64 = [](std::string_view pattern, const PatternOptions& options, int64_t heads_q,
                         int64_t heads_kv) {
     Problem problem = problem_of(pattern, options, heads_q, heads_kv);
     problem.head_dim = 64;
     return shape_of(problem);
   };
-  EXPECT_EQ(at_64("causal", of(8192), 64, 8).tile_shape(), (TileShape{24, 128}));
-  EXPECT_EQ(at_64("full", of(1024), 32, 8).tile_shape(), (TileShape{48, 128}));
-  EXPECT_EQ(at_64("causal_document", of(8192), 8, 8).tile_shape(), (TileShape{192, 128}));
-  EXPECT_EQ(at_64("sliding_window", of(8192), 8, 8).warpgroups, 3);
-  EXPECT_EQ(at_64("variable_block_sparse", of(8192, 256), 8, 8).warpgroups, 3);
-  // Row tiles of blocks are as high as blocks, unless these are long.
-  EXPECT_EQ(at_64("uniform_block_sparse", of(4096, 128), 8, 2).tile_shape(), (TileShape{128, 128}));
-  EXPECT_EQ(at_64("uniform_block_sparse", of(8192, 512), 8, 2).tile_shape(), (TileShape{48, 128}));
-  EXPECT_EQ(at_64("block_causal_document", of(16384, 1024), 32, 8).tile_shape(), (TileShape{48, 128}));
-  EXPECT_EQ(at_64("block_causal_document", of(16384, 1024), 8, 8).tile_shape(), (TileShape{192, 128}));
-  EXPECT_EQ(at_64("block_causal_document", of(8192, 128), 8, 8).tile_shape(), (TileShape{128, 128}));
+  const TileShape tall{256, 64}, of_three{192, 128};
+  EXPECT_EQ(at_64("causal", of(8192), 64, 8).tile_shape(), (TileShape{32, 64}));
+  EXPECT_EQ(at_64("full", of(1024), 32, 8).tile_shape(), (TileShape{64, 64}));
+  EXPECT_EQ(at_64("sliding_window", of(8192), 16, 8).tile_shape(), (TileShape{128, 64}));
+  // Of equal heads a tall row tile has many tokens.
+  EXPECT_EQ(at_64("causal_document", of(8192), 8, 8).tile_shape(), of_three);
+  EXPECT_EQ(at_64("sliding_window", of(8192), 8, 8).tile_shape(), of_three);
+  EXPECT_EQ(at_64("causal", of(4096), 16, 16).tile_shape(), of_three);
+  EXPECT_EQ(at_64("causal", of(12000), 16, 16).tile_shape(), tall);
+  EXPECT_EQ(at_64("full", of(12000), 16, 16).tile_shape(), tall);
+  EXPECT_EQ(at_64("full", of(1024), 16, 16).tile_shape(), of_three);  // 64 of 132 SMs would have work
+  // Where tall row tiles lie in more blocks at once.
+  EXPECT_EQ(at_64("variable_block_sparse", of(16384, 256), 16, 8).tile_shape(), (TileShape{96, 128}));
+  // Row tiles of blocks are no higher than blocks, unless these are long.
+  EXPECT_EQ(at_64("uniform_block_sparse", of(4096, 128), 4, 4).tile_shape(), (TileShape{128, 128}));
+  EXPECT_EQ(at_64("uniform_block_sparse", of(4096, 128), 8, 4).tile_shape(), (TileShape{128, 64}));
   EXPECT_EQ(at_64("uniform_block_sparse", of(4096, 64), 4, 4).tile_rows(), 64);
-  EXPECT_EQ(at_64("uniform_block_sparse", of(4096, 64), 32, 4).tile_rows(), 128);
+  EXPECT_EQ(at_64("uniform_block_sparse", of(4096, 64), 8, 4).tile_rows(), 128);
+  EXPECT_EQ(at_64("uniform_block_sparse", of(4096, 64), 32, 4).tile_shape(), (TileShape{32, 64}));
+  EXPECT_EQ(at_64("block_causal_document", of(16384, 1024), 32, 8).tile_shape(), (TileShape{64, 64}));
+  EXPECT_EQ(at_64("block_causal_document", of(8192, 128), 8, 8).tile_shape(), (TileShape{128, 128}));
 }
 
 TEST(ForwardShape, IsTheSameForAllMasksIfLaunchesAre) {
@@ -160,7 +168,7 @@ TEST(ForwardShape, IsTheSameForAllMasksIfLaunchesAre) {
 
 TEST(ForwardShape, HasPlainTilesAboveHeadDim128) {
   for (const auto& [head_dim, head_dim_v, columns] :
-       {std::tuple{192, 128, h200::forward::kTallColumns}, {256, 256, h200::forward::kColumnsOf256}}) {
+       {std::tuple{192, 128, h200::forward::kTall.columns}, {256, 256, h200::forward::kTallOf256.columns}}) {
     for (const char* pattern : {"full", "causal_document", "uniform_block_sparse"}) {
       Problem problem = problem_of(pattern, of(8192, pattern[0] == 'u' ? 64 : 0), 64, 8);
       problem.head_dim = head_dim, problem.head_dim_v = head_dim_v;
