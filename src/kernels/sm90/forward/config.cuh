@@ -32,8 +32,9 @@ struct ForwardConfig {
   static constexpr int kConsumers = kConsumersT;             // warpgroups, 2 to 4
   static constexpr int kWarpgroups = kConsumers / kStreams;  // of a stream
   static constexpr int kThreads = 128 * (1 + kConsumers);
-  // Per thread. All warps start with the same number, and warpgroups can only exchange registers. At
-  // head_dim 256 consumers would spill with 232; with 24 the load warp spills a few words an item instead.
+  // Per thread, of two, three and four consumers. All warps start with the same number, and warpgroups can
+  // only exchange registers. At head_dim 256 consumers would spill with 232; with 24 the load warp spills a
+  // few words an item instead.
   static constexpr int kOfProducer[] = {kHeadDimV > 128 ? 24 : 40, 32, 24};
   static constexpr int kOfConsumer[] = {kHeadDimV > 128 ? 240 : 232, 160, 112};
   static constexpr int kProducerRegisters = kOfProducer[kConsumers - 2];
@@ -45,8 +46,8 @@ struct ForwardConfig {
   // Above head_dim 128 there is room for one q, which the products read from shared memory. Each warpgroup
   // releases its rows when it has an item's last scores, and stores o straight from registers.
   static constexpr bool kLoneQuery = kHeadDim > 128;
-  // Whether the next tile's note is read between this tile's products, and not behind the second one. With
-  // two streams, whose rings are short, the slot's release matters more.
+  // Whether the next tile's note is read between this tile's products, and not behind the second one: better
+  // with two streams alone.
   static constexpr bool kLooksEarly = kStreams == 2;
   // Operand a of the first product comes from registers if there are enough, which saves shared-memory
   // reads.

@@ -100,7 +100,8 @@ class Consumer {
   }
 
  private:
-  // Takes the smallest width, from number kWidth on, that holds the tile's keys.
+  // Takes the smallest width, from number kWidth on, that holds the tile's keys. `note` is a copy, since
+  // look_ahead() replaces note_.
   template <int kWidth, class... Rest>
   __device__ __forceinline__ void multiply(TileNote note, Rest&... rest) {
     if constexpr (kWidth + 1 < C::kWidths)
@@ -117,7 +118,7 @@ class Consumer {
     const bool first = note.is(kFirstTile);
     float s[kColumns / 2];
     uint32_t spans[2];
-    // What lies between the products keeps the tensor cores waiting if it takes longer than the first one.
+    // What lies between the two products makes the tensor cores wait if it takes longer than the first one.
     issue_scores(s);
     prefetch_spans(note, spans);
     if constexpr (C::kLooksEarly) look_ahead<2>();
@@ -149,6 +150,7 @@ class Consumer {
     while (!softmax.template exponentiate<Element>(s, p, params_.scale_log2)) raise(s, o, softmax);
   }
 
+  // Raises the references to the maximum of all scores so far.
   template <int kCount>
   __device__ __forceinline__ void raise(const float (&s)[kCount], float (&o)[kOutputs], Softmax& softmax) {
     softmax.template raise<1>(s, params_.scale_log2);
