@@ -15,16 +15,15 @@ inline constexpr int64_t kFinestBlock = 64, kLargestBlock = 128;
 
 namespace forward {
 
-// Tall tiles by head_dim (128 and 192, 64, 256): warpgroups of 64 rows; keys, at 256 as many as fit. Of masks
-// of rectangles time decides, of another tile (128 rows and keys, at head_dim 64 192 rows) over that of a
-// tall one. Other dense masks have tall tiles if these are of at most so many tokens, or if rows see at least
-// kTallRun keys, and as many rows the same. Forward, versions 22 and 23.
+// Tall tiles by head_dim (128 and 192, 64, 256): warpgroups of 64 rows; keys, at 256 as many as fit. Up to
+// head_dim 128 time decides for masks of rectangles, of another tile (128 rows and keys, at head_dim 64 192
+// rows) over that of a tall one. Other dense masks have tall tiles if these are of at most `tokens` tokens,
+// or if rows see at least `run` keys, and as many rows the same. Forward, versions 22 and 23.
 struct TallTiles {
-  int warpgroups, columns, tokens;
-  double tile_time;
+  int warpgroups, columns, tokens = 0, run = 0;
+  double tile_time = 0;
 };
-inline constexpr TallTiles kTall{3, 80, 48, 1.14}, kTallOf64{4, 64, 128, 1.6}, kTallOf256{2, 80, 0, 0};
-inline constexpr int64_t kTallRun = 3072;
+inline constexpr TallTiles kTall{3, 80, 48, 3072, 1.14}, kTallOf64{4, 64, 128, 2048, 1.6}, kTallOf256{2, 80};
 
 // From mean blocks of so many rows and keys on, a mask of head_dim 64 is dense: forward, version 20.
 inline constexpr int64_t kLongBlock = 512;

@@ -77,9 +77,8 @@ bool tall_tiles_pay(const Problem& problem, const ForwardShape& shape, int units
            time_of_rectangles(problem, shape, units) * tall_of(problem).tile_time;
   const bool few_tokens = tall.tokens() <= tall_of(problem).tokens;
   if (problem.same_launches || few_tokens) return few_tokens;
-  const auto is_long = [](const Mask& mask) {
-    return mask.rows() >= tuned::kTallRun * std::ssize(mask.bands().groups()) &&
-           mask.area() >= tuned::kTallRun * mask.rows();
+  const auto is_long = [run = tall_of(problem).run](const Mask& mask) {
+    return mask.rows() >= run * std::ssize(mask.bands().groups()) && mask.area() >= run * mask.rows();
   };
   return std::ranges::all_of(masks, is_long);
 }

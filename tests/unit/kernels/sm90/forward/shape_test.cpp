@@ -138,8 +138,8 @@ TEST(ForwardShape, HasThreeOrFourWarpgroupsAtHeadDim64) {
   // Of equal heads a tall row tile has many tokens.
   EXPECT_EQ(at_64("causal_document", of(8192), 8, 8).tile_shape(), of_three);
   EXPECT_EQ(at_64("sliding_window", of(8192), 8, 8).tile_shape(), of_three);
-  EXPECT_EQ(at_64("causal", of(4096), 16, 16).tile_shape(), of_three);
-  EXPECT_EQ(at_64("causal", of(12000), 16, 16).tile_shape(), tall);
+  EXPECT_EQ(at_64("causal", of(2048), 16, 16).tile_shape(), of_three);
+  EXPECT_EQ(at_64("causal", of(4096), 16, 16).tile_shape(), tall);  // a mean row sees 2,048 keys
   EXPECT_EQ(at_64("full", of(12000), 16, 16).tile_shape(), tall);
   EXPECT_EQ(at_64("full", of(1024), 16, 16).tile_shape(), of_three);  // 64 of 132 SMs would have work
   // Where tall row tiles lie in more blocks at once.
