@@ -12,6 +12,7 @@
 #include "kernels/sm90/backward/plan.h"
 #include "kernels/sm90/backward/planner/shape.h"
 #include "kernels/sm90/forward/plan.h"
+#include "kernels/sm90/forward/planner/map.h"
 
 namespace longspan {
 namespace {
@@ -71,9 +72,10 @@ class Sm90Kernel final : public Kernel {
     if (!has_head_dims(problem)) return {"needs head_dim 64, 128 or 256, or 192 with head_dim_v 128"};
     if (std::string reason = lacking({.head_dim_v = true}, problem); !reason.empty()) return {reason};
     if (!(problem.softmax_scale() > 0)) return {"needs a positive scale"};
-    constexpr int64_t kMost = std::numeric_limits<int32_t>::max() / 2;
+    constexpr int64_t kMost = std::numeric_limits<int32_t>::max() / 2,
+                      kMostHeads = 2 * kMost >> sm90::kRowBits;
     const int64_t tokens = std::max(problem.tokens_q, problem.tokens_kv);
-    if (tokens > kMost || tokens / kSmallestTile * problem.heads_q > kMost)
+    if (tokens > kMost || tokens / kSmallestTile * problem.heads_q > kMost || problem.heads_q > kMostHeads)
       return {"has 32-bit tile numbers: too many tokens or heads"};
     return {};
   }

@@ -110,10 +110,10 @@ enum TileFlags : uint32_t { kFirstTile = 1 << 5, kEndOfWork = 1 << 6, kNotRead =
 
 struct alignas(16) ItemNote {
   int32_t token;      // the first token
-  int32_t head_rows;  // the first head << 9 | the number of tokens
+  int32_t head_rows;  // the first head << kRowBits | the number of tokens
   int32_t end;        // no item: there is no more work
-  __device__ int head() const { return head_rows >> 9; }
-  __device__ int rows() const { return head_rows & 0x1ff; }
+  __device__ int head() const { return head_rows >> kRowBits; }
+  __device__ int rows() const { return head_rows & ((1 << kRowBits) - 1); }
   // No warp reads it. Without it, or with a constant here, all instances compile to other code, which has to
   // be measured.
   int32_t unused;

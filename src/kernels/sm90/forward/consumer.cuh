@@ -150,7 +150,8 @@ class Consumer {
     while (!softmax.template exponentiate<Element>(s, p, params_.scale_log2)) raise(s, o, softmax);
   }
 
-  // Raises the references to the maximum of all scores so far.
+  // Raises the references to the maximum of all scores so far. In an item's first tile o is still the one
+  // before's, which is not needed any more.
   template <int kCount>
   __device__ __forceinline__ void raise(const float (&s)[kCount], float (&o)[kOutputs], Softmax& softmax) {
     softmax.template raise<1>(s, params_.scale_log2);
@@ -158,8 +159,8 @@ class Consumer {
     for (int i = 0; i < kOutputs; ++i) o[i] *= softmax.rescale[i / 2 % 2];
   }
 
-  // Reads the note about the next tile if its K has arrived. One lane reads it: the same that releases the
-  // slot.
+  // Reads the note about the next tile if its K has arrived, which one lane sees for all: only products read
+  // K. It is the lane that releases the slot.
   template <int kToNextK>
   __device__ __forceinline__ void look_ahead() {
     RingPosition<C::kSlots> next = k_;
@@ -311,7 +312,7 @@ class Consumer {
     int2 note = make_int2(0, 0);
     if (lane_ == 0) note = *reinterpret_cast<const int2*>(&barriers_.item[item]);
     const int first_token = broadcast(note.x), head_rows = broadcast(note.y);
-    const int first_head = head_rows >> 9, rows = head_rows & 0x1ff;
+    const int first_head = head_rows >> kRowBits, rows = head_rows & ((1 << kRowBits) - 1);
     float sum[2], factor[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) sum[r] = softmax.sum[r] + __shfl_xor_sync(0xffffffff, softmax.sum[r], 1);

@@ -29,8 +29,9 @@ __device__ __forceinline__ WorkItem fetch_work_item(const ForwardParams& params,
   const int64_t base =
       params.per_head_masks ? int64_t{item.unit / params.units_per_kv} * params.order.row_tiles : 0;
   const int4 raw = __ldg(reinterpret_cast<const int4*>(params.work + base + place.position));
-  item.row = MapRow{raw.x, static_cast<uint32_t>(raw.y), raw.z, static_cast<uint32_t>(raw.w) & 0x7fffff,
-                    static_cast<uint32_t>(raw.w) >> 23};
+  item.row = MapRow{raw.x, static_cast<uint32_t>(raw.y), raw.z,
+                    static_cast<uint32_t>(raw.w) & ((1u << (32 - kRowBits)) - 1),
+                    static_cast<uint32_t>(raw.w) >> (32 - kRowBits)};
   return item;
 }
 
@@ -152,7 +153,7 @@ class Loader {
       Mbarrier& full = barriers_.q_full[w];
       mbarrier_wait(barriers_.q_empty[w], item_ % 2 ^ 1);
       if (lane_ == 0) {
-        if (w == 0) barriers_.item[item_ % C::kItemNotes] = ItemNote{token_, head_ << 9 | rows_, 0, 0};
+        if (w == 0) barriers_.item[item_ % C::kItemNotes] = ItemNote{token_, head_ << kRowBits | rows_, 0, 0};
         mbarrier_arrive_expect_tx(full, C::kQBytes);
         cp_async_bulk_tensor_load(shared_address(memory_.q[0][w]), params_.q, full, 0, head_,
                                   token_ + w * (64 >> params_.log2_pack), 0, CachePolicy::kEvictFirst);
@@ -166,7 +167,7 @@ class Loader {
     Mbarrier& full = barriers_.q_full[q_.slot];
     mbarrier_wait(barriers_.q_empty[q_.slot], q_.parity ^ 1);
     if (lane_ == 0) {
-      barriers_.item[item_slot(q_)] = ItemNote{token_, head_ << 9 | rows_, 0, unused_};
+      barriers_.item[item_slot(q_)] = ItemNote{token_, head_ << kRowBits | rows_, 0, unused_};
       mbarrier_arrive_expect_tx(full, C::kWarpgroups * C::kQBytes);
       for (int w = 0; w < C::kWarpgroups; ++w)
         cp_async_bulk_tensor_load(shared_address(memory_.q[q_.slot][w]), params_.q, full, 0, head_,

@@ -16,9 +16,9 @@
 namespace longspan::sm90 {
 namespace {
 
-constexpr int kMostSteps = 16;                         // of a tile
-constexpr int32_t kMostCost = (int32_t{1} << 23) - 1;  // MapRow::cost has 23 bits
-constexpr uint32_t kCosts = 2048;                      // that the order of row tiles tells apart
+constexpr int kMostSteps = 16;  // of a tile
+constexpr int32_t kMostCost = (int32_t{1} << (32 - kRowBits)) - 1;
+constexpr uint32_t kCosts = 2048;  // that the order of row tiles tells apart
 
 void check_size(size_t entries, size_t spans) {
   LONGSPAN_CHECK(entries <= std::numeric_limits<uint32_t>::max() &&

@@ -14,7 +14,7 @@
 namespace longspan::sm90 {
 
 inline constexpr int kStepKeys = 16;  // a product over keys proceeds in steps of 16
-inline constexpr int kMostTileRows = 256;
+inline constexpr int kMostTileRows = 256, kRowBits = 9;
 
 // An entry of a row tile's list.
 //  code > 0:  `code` consecutive full tiles from key `column` on.
@@ -45,9 +45,9 @@ struct TileCut {
 struct alignas(16) MapRow {
   int32_t first_row = 0;  // first token
   uint32_t first_entry = 0;
-  int32_t entries = 0;     // 0: no row of the tile sees a key
-  uint32_t cost : 23 = 0;  // the order of row tiles: steps, plus 2 a tile
-  uint32_t rows : 9 = 0;   // tokens; 0: padding of a mask with fewer row tiles than others
+  int32_t entries = 0;                // 0: no row of the tile sees a key
+  uint32_t cost : 32 - kRowBits = 0;  // the order of row tiles: steps, plus 2 a tile
+  uint32_t rows : kRowBits = 0;       // tokens; 0: padding of a mask with fewer row tiles than others
 };
 
 // The map of a problem's masks, one or one for each KV head.
