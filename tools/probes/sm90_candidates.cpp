@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "mask/block_alignment.h"
 #include "plan_hash.h"
 
 namespace longspan {
@@ -235,6 +236,7 @@ std::vector<ForwardCandidate> forward_candidates(const Problem& problem, const D
     shape.columns = columns, shape.piece = piece, shape.streams = streams, shape.warpgroups = warpgroups;
     if (has_instance(problem, shape)) list.add(shape, "tile");
   };
+  const int64_t block = problem.head_dim > 128 ? 0 : block_alignment(*problem.masks, 64, 64);
   for (int pack = 1; pack <= 8; pack *= 2) {
     if (problem.group_size() % pack != 0) continue;
     for (const RowTiles row_tiles : {RowTiles::kEven, RowTiles::kOfBlocks}) {
@@ -242,8 +244,7 @@ std::vector<ForwardCandidate> forward_candidates(const Problem& problem, const D
       shape.pack = pack, shape.row_tiles = row_tiles;
       add(shape, 80, 80, 1, 3), add(shape, 128, 128, 1, 2), add(shape, 128, 128, 1, 3),
           add(shape, 64, 64, 1, 4);
-      if (chosen.piece == 64 && row_tiles == RowTiles::kEven && pack <= 2)
-        add(shape, 128, 64, pack == 2 ? 1 : 2, 2);
+      if (block >= 64 && row_tiles == RowTiles::kEven && pack <= 2) add(shape, 128, 64, pack == 2 ? 1 : 2, 2);
     }
   }
   return std::move(list.result);

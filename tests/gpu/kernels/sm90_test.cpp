@@ -132,7 +132,8 @@ TEST(Sm90, ComputesDocumentsOfAllLengths) {
   }
 }
 
-// Tiles of head_dim 64 are of their own: three warpgroups of rows forward, 128 rows backward in bf16.
+// Tiles of head_dim 64 are of their own: three or four warpgroups of rows forward, 128 rows or 192 keys
+// backward in bf16.
 TEST(Sm90, ComputesEveryDenseMaskAtHeadDim64) {
   LONGSPAN_NEEDS_HOPPER();
   for (const Pattern& p : patterns()) {
@@ -183,7 +184,7 @@ TEST(Sm90, ComputesLongColumns) {
 }
 
 // One mask for each way to make tiles: narrow, wide, blocks of 128, blocks of 64 gathered in one stream and
-// in two, three warpgroups.
+// in two, three and four warpgroups.
 TEST(Sm90, GivesTheSameBitsEveryTime) {
   LONGSPAN_NEEDS_HOPPER();
   struct Case {
@@ -191,9 +192,10 @@ TEST(Sm90, GivesTheSameBitsEveryTime) {
     int64_t seqlen, heads_q, heads_kv, block, head_dim = 128;
   };
   for (const Case& c :
-       {Case{"causal", 2048, 16, 4, 64, 64}, Case{"causal_document", 2048, 16, 2, 64},
-        Case{"causal", 2048, 16, 2, 64}, Case{"uniform_block_sparse", 2048, 4, 4, 128},
-        Case{"uniform_block_sparse", 2048, 8, 2, 64}, Case{"uniform_block_sparse", 2048, 4, 4, 64}}) {
+       {Case{"causal", 2048, 16, 4, 64, 64}, Case{"causal", 2048, 4, 4, 64, 64},
+        Case{"causal_document", 2048, 16, 2, 64}, Case{"causal", 2048, 16, 2, 64},
+        Case{"uniform_block_sparse", 2048, 4, 4, 128}, Case{"uniform_block_sparse", 2048, 8, 2, 64},
+        Case{"uniform_block_sparse", 2048, 4, 4, 64}}) {
     SCOPED_TRACE(c.name);
     PatternOptions options;
     options.seqlen = c.seqlen;

@@ -140,6 +140,7 @@ TEST(ForwardMap, ShowsThePairsOfEveryPattern) {
     expect_same_pairs(drawn.masks, {16, 128});
     expect_same_pairs(drawn.masks, {64, 160});
     expect_same_pairs(drawn.masks, {128, 64});
+    expect_same_pairs(drawn.masks, {kMostTileRows, 64});
     expect_same_pairs(drawn.masks, {16, 160}, RowTiles::kOfBlocks);
     expect_same_pairs(drawn.masks, {64, 64}, RowTiles::kOfBlocks);
   }
