@@ -39,8 +39,7 @@ class Consumer {
     Softmax softmax;
 
     // The first tile has nothing to overlap with.
-    mbarrier_wait(barriers_.full[k_.slot], k_.parity);
-    read_note(true, k_.slot);
+    wait_note();
     if (note_.is(kEndOfWork)) return;
     TileNote note = note_;
     {
@@ -68,10 +67,7 @@ class Consumer {
 
     while (true) {
       if (note_.is(kNotRead | kEndOfWork | kFirstTile)) {
-        if (note_.is(kNotRead)) {
-          mbarrier_wait(barriers_.full[k_.slot], k_.parity);
-          read_note(true, k_.slot);
-        }
+        if (note_.is(kNotRead)) wait_note();
         if (note_.is(kEndOfWork)) break;
         if (note_.is(kFirstTile)) {  // this tile's first product is the next item's
           if constexpr (C::kLoneQuery)
@@ -166,6 +162,10 @@ class Consumer {
     RingPosition<C::kSlots> next = k_;
     next.template advance<kToNextK>();
     read_note(mbarrier_test_wait(barriers_.full[next.slot], next.parity), next.slot);
+  }
+  __device__ __forceinline__ void wait_note() {
+    mbarrier_wait(barriers_.full[k_.slot], k_.parity);
+    read_note(true, k_.slot);
   }
   __device__ __forceinline__ void read_note(bool ready, int slot) {
     int2 note = make_int2(kNotRead, 0);
