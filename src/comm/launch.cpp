@@ -9,9 +9,11 @@
 namespace longspan {
 namespace {
 
-// Ports outside the range of well-known services, one per job, because two jobs may share a host.
+// One port per job, because two jobs may share a host: above those of well-known services, and below those
+// that Linux gives to outgoing connections (32,768 and up), any of which may be taken.
 int port_of_job(uint64_t job) {
-  return 20000 + static_cast<int>(job % 20000);
+  constexpr int kFirst = 20000, kEnd = 32768;
+  return kFirst + static_cast<int>(job % (kEnd - kFirst));
 }
 
 class Reader {

@@ -29,8 +29,12 @@ Addresses addresses_of(const std::string& host, int port, std::string& problem) 
   return {status == 0 ? list : nullptr, freeaddrinfo};
 }
 
+// A port at which a connection has ended can be listened at without a wait.
 Socket new_socket(const addrinfo& address, int flags) {
-  return Socket(::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC | flags, address.ai_protocol));
+  Socket socket(::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC | flags, address.ai_protocol));
+  const int yes = 1;
+  setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  return socket;
 }
 
 // Small messages leave at once, and the loss of a host is noticed within two minutes.
@@ -41,6 +45,16 @@ void prepare(const Socket& socket) {
   setsockopt(socket.fd(), IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
   setsockopt(socket.fd(), IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
   setsockopt(socket.fd(), IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+}
+
+// Where nobody listens at a port yet, TCP may connect a socket to itself: it may choose that same port as the
+// socket's own. Rank 0 could then not listen there.
+bool connected_to_itself(const Socket& socket) {
+  sockaddr_storage own{}, other{};
+  socklen_t own_size = sizeof(own), other_size = sizeof(other);
+  return getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&own), &own_size) == 0 &&
+         getpeername(socket.fd(), reinterpret_cast<sockaddr*>(&other), &other_size) == 0 &&
+         own_size == other_size && std::memcmp(&own, &other, own_size) == 0;
 }
 
 // For connect(), whose own limit is minutes.
@@ -104,7 +118,6 @@ std::vector<Socket> listen_at(const std::string& host, int port) {
     Socket door = new_socket(*a, SOCK_NONBLOCK);
     if (!door.open()) continue;
     const int yes = 1;
-    setsockopt(door.fd(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
     if (a->ai_family == AF_INET6) setsockopt(door.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof(yes));
     if (bind(door.fd(), a->ai_addr, a->ai_addrlen) == 0 && listen(door.fd(), 1024) == 0) {
       doors.push_back(std::move(door));
@@ -152,6 +165,10 @@ Socket connect_to(const std::string& host, int port, std::chrono::steady_clock::
     // A share of the time, so that an address that does not answer leaves some to those after it.
     limit_sending(socket, std::max(left / count_of(a), std::chrono::microseconds(1000)));
     if (connect(socket.fd(), a->ai_addr, a->ai_addrlen) == 0) {
+      if (connected_to_itself(socket)) {
+        problem = "no answer";
+        continue;
+      }
       limit_sending(socket, std::chrono::microseconds(0));  // no limit
       prepare(socket);
       return socket;

@@ -149,6 +149,7 @@ class MpiRunTest(unittest.TestCase):
         result = mpirun(3, "--strategy", "ring-p2p", "--ranks", "3", "--transport", "mpi", "--direction", "fwd", "--out",
                         self.folder, *arguments, strange=1, how=f"{how}:{self.folder}")
         self.assertNotEqual(result.returncode, 0)
+        self.assertTrue((Path(self.folder) / "results.jsonl").exists(), result.stderr)
         cases = cases_in(self.folder)
         statuses = [case["status"] for case in cases]
         self.assertEqual((statuses[0], statuses[-1], statuses.count("failed")), ("ok", "failed", 1), result.stderr)

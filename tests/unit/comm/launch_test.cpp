@@ -11,7 +11,10 @@
 namespace longspan {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Ge;
 using ::testing::HasSubstr;
+using ::testing::Lt;
 
 std::optional<Launch> launched(std::map<std::string, std::string> variables) {
   return launch_from_environment([&](const char* name) -> const char* {
@@ -62,11 +65,14 @@ TEST(Launch, OfSlurm) {
   EXPECT_EQ(launch->rank, 5);
   EXPECT_EQ(launch->ranks, 32);
   EXPECT_EQ(launch->host, "gpu003");
-  EXPECT_GE(launch->port, 20000);
   variables["SLURM_PROCID"] = "6";
   EXPECT_EQ(launched(variables)->port, launch->port);  // all ranks of a job compute the same port
   variables["SLURM_JOB_ID"] = "4712";
   EXPECT_NE(launched(variables)->port, launch->port);
+  for (int job = 1; job <= 1000; ++job) {  // 32,768 and up: ports of outgoing connections
+    variables["SLURM_JOB_ID"] = std::to_string(job);
+    EXPECT_THAT(launched(variables)->port, AllOf(Ge(20000), Lt(32768)));
+  }
   for (auto [list, first] : {std::pair{"a1,a2", "a1"}, {"a1", "a1"}, {"n[7]", "n7"}, {"n[1,5-9]", "n1"}}) {
     variables["SLURM_STEP_NODELIST"] = list;
     EXPECT_EQ(launched(variables)->host, first);
