@@ -128,7 +128,7 @@ std::vector<Socket> listen_at(const std::string& host, int port) {
   }
   LONGSPAN_CHECK_INPUT(
       !taken,
-      "rank 0 cannot listen at {}:{}: another program listens there (another job?); choose another "
+      "rank 0 cannot listen at {}:{}: another program has that port (another job?); choose another "
       "port with LONGSPAN_RENDEZVOUS=HOST:PORT",
       host, port);
   LONGSPAN_CHECK_INPUT(!doors.empty(),

@@ -31,7 +31,7 @@ class Socket {
 };
 
 // Listens at each address of this machine that the host's name stands for, and at no other. Throws an input
-// error if there is none, or if another program listens there.
+// error if there is none, or if another program has the port.
 std::vector<Socket> listen_at(const std::string& host, int port);
 
 std::string address_of(const Socket& door);  // "10.0.0.3"

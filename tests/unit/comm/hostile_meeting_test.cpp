@@ -341,7 +341,7 @@ TEST(HostileMeeting, ATakenPortIsNamed) {
     Rendezvous::meet(place(0, 2, port), kWatchdog);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("another program listens there (another job?)"));
+    EXPECT_THAT(error.what(), HasSubstr("another program has that port (another job?)"));
   }
 }
 

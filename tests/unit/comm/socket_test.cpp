@@ -16,13 +16,13 @@ int port_of_outgoing_connections() {
   socklen_t size = sizeof(address);
   EXPECT_EQ(getsockname(doors[0].fd(), reinterpret_cast<sockaddr*>(&address), &size), 0);
   const int port = ntohs(address.sin_port) & ~1;
-  if (port != ntohs(address.sin_port)) listen_at("127.0.0.1", port);  // throws if another program does
+  if (port != ntohs(address.sin_port)) listen_at("127.0.0.1", port);  // throws if another program has it
   return port;
 }
 
 TEST(Socket, NeverConnectsToItself) {
   const int port = port_of_outgoing_connections();
-  // The system chooses the other end's port at random, so that it takes 10,000 to 200,000 attempts.
+  // The system chooses a connection's own port at random, so it takes up to some 200,000 attempts.
   constexpr int kAttempts = 1000000;
   std::string problem;
   int attempts = 0;
