@@ -361,7 +361,7 @@ class Consumer {
       if (row >> params_.log2_pack >= rows) continue;
       if (lane_ % 4 == 0)
         params_.lse[int64_t{head} * params_.tokens_q + token] =
-            log_sum(softmax.maximum[r], sum[r], params_.scale);
+            softmax.log_sum(r, sum[r], params_.scale, params_.scale_log2);
       if (params_.o_f32 != nullptr) {
         float* out =
             params_.o_f32 + token * params_.o_token_stride + head * params_.o_head_stride + 2 * (lane_ % 4);
@@ -391,7 +391,7 @@ class Consumer {
       there[r] = row >> params_.log2_pack < rows;
       part[r] = params_.part_o + token[r] * params_.part_token_stride + head[r] * params_.part_head_stride +
                 2 * (lane_ % 4);
-      const float mine = log_sum(softmax.maximum[r], sum[r], params_.scale);
+      const float mine = softmax.log_sum(r, sum[r], params_.scale, params_.scale_log2);
       const float other = params_.sinks != nullptr ? params_.sinks[head[r]]
                           : there[r] ? params_.part_lse[int64_t{head[r]} * params_.tokens_q + token[r]]
                                      : -INFINITY;

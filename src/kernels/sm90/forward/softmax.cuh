@@ -50,11 +50,13 @@ struct Softmax {
       highest = fmaxf(highest, __shfl_xor_sync(0xffffffff, highest, 1));
       highest = fmaxf(highest, __shfl_xor_sync(0xffffffff, highest, 2));
       highest = fmaxf(highest, maximum[r]);
+      const float before = minus_scaled[r];
       // Rounded down, so that no exponent of these scores is positive.
       minus_scaled[r] = highest == -INFINITY ? 0.0f : __fmul_rd(-highest, scale_log2);
-      // Exactly 1 if nothing changes. Otherwise the rounding of minus_scaled would stay in the sum,
-      // once for each tile in which another row of the warp has not seen a key yet.
-      rescale[r] = highest == maximum[r] ? 1.0f : ex2(fmaf(maximum[r], scale_log2, minus_scaled[r]));
+      // Of the rounded references, since sums are relative to these.
+      rescale[r] = highest == maximum[r]     ? 1.0f
+                   : maximum[r] == -INFINITY ? 0.0f
+                                             : ex2(minus_scaled[r] - before);
       sum[r] *= rescale[r];
       maximum[r] = highest;
     }
@@ -84,12 +86,13 @@ struct Softmax {
     sum[1] += tile[1];
     return true;
   }
-};
 
-// The logarithm of a row's sum of exponentials.
-__device__ __forceinline__ float log_sum(float maximum, float sum, float scale) {
-  constexpr float kLog2 = 0.693147180559945f;
-  return sum == 0.0f ? -INFINITY : fmaf(maximum, scale, lg2(sum) * kLog2);
-}
+  // The logarithm of row r's sum of exponentials, from `whole`, the sum of its four threads.
+  __device__ __forceinline__ float log_sum(int r, float whole, float scale, float scale_log2) const {
+    constexpr float kLog2 = 0.693147180559945f;
+    const float rounded_up = -fmaf(maximum[r], scale_log2, minus_scaled[r]);  // the reference
+    return whole == 0.0f ? -INFINITY : fmaf(maximum[r], scale, (lg2(whole) + rounded_up) * kLog2);
+  }
+};
 
 }  // namespace longspan::sm90
