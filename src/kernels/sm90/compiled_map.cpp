@@ -34,8 +34,8 @@ CompiledMap compile(std::span<const TileMap> maps) {
 
   size_t runs = 0, spans = 0;
   for (const TileMap& map : maps) runs += map.runs.size(), spans += map.spans.size();
-  LONGSPAN_CHECK(runs < std::numeric_limits<uint32_t>::max() && spans / shape.rows < size_t{kManyLayers},
-                 "{} runs and {} spans: a plan numbers at most 2^32 and 2^30 layers", runs, spans);
+  LONGSPAN_CHECK(runs < std::numeric_limits<uint32_t>::max() && spans / shape.rows < size_t{kUnseenPart},
+                 "{} runs and {} spans: a plan numbers at most 2^32 and 2^27 layers", runs, spans);
   out.work.reserve(maps.size() * out.row_tiles);
   out.runs.reserve(runs);
   out.spans.reserve(spans);
@@ -65,6 +65,26 @@ CompiledMap compile(std::span<const TileMap> maps) {
                           static_cast<int32_t>(map.offsets[t + 1] - map.offsets[t]), map.tiles[t]});
   }
   return out;
+}
+
+void mark_unseen_parts(CompiledMap& map) {
+  constexpr size_t kPart = 64;
+  const auto rows = static_cast<size_t>(map.rows_per_tile);
+  LONGSPAN_CHECK(rows % kPart == 0 && rows <= 3 * kPart, "tiles of {} rows have no marks for parts", rows);
+  std::vector<int32_t> of_layer(map.spans.size() / rows, 0);
+  for (size_t first = 0; first < map.spans.size(); first += kPart)
+    if (std::ranges::all_of(std::span(map.spans).subspan(first, kPart),
+                            [](const Span& span) { return span.begin >= span.end; }))
+      of_layer[first / rows] |= kUnseenPart << first % rows / kPart;
+  for (DeviceRun& run : map.runs) {
+    if (run.code > 0) continue;
+    const int32_t number = ~run.code;
+    DevicePartial layers{number, 1};
+    if (number & kManyLayers) layers = map.partials[static_cast<size_t>(number & ~kManyLayers)];
+    int32_t unseen = kUnseenParts;
+    for (int32_t i = 0; i < layers.layers; ++i) unseen &= of_layer[static_cast<size_t>(layers.first + i)];
+    run.code = ~(number | unseen);
+  }
 }
 
 }  // namespace longspan::sm90

@@ -25,6 +25,8 @@ constexpr int32_t tiles_of(const DeviceRun& run) {
 // A partial tile's code is the number of its only layer of spans or, with kManyLayers, of its entry in
 // `partials`.
 inline constexpr int32_t kManyLayers = 1 << 30;
+// Bits beside the number, by mark_unseen_parts(): kUnseenPart << i if rows [64 i, 64 i + 64) see nothing.
+inline constexpr int32_t kUnseenPart = 1 << 27, kUnseenParts = 7 * kUnseenPart;
 constexpr int32_t partial_code(int32_t number, bool many_layers) {
   return ~(number | (many_layers ? kManyLayers : 0));
 }
@@ -57,5 +59,8 @@ struct CompiledMap {
 };
 
 CompiledMap compile(std::span<const TileMap> maps);
+
+// Sets those bits in the codes of all partial tiles. rows_per_tile is a multiple of 64, 192 at most.
+void mark_unseen_parts(CompiledMap& map);
 
 }  // namespace longspan::sm90

@@ -22,9 +22,20 @@ struct BackwardConfig {
   static constexpr int kStreams = kKeys == 64 ? 2 : 1;       // independent streams of work items in a CTA
   static constexpr int kConsumers = kWide ? 3 : 2;           // warpgroups, of 64 keys each
   static constexpr int kWarpgroups = kConsumers / kStreams;  // of a stream
-  // kWide: all rings have a slot for each warpgroup, and a tile's job is read during the next tile.
+  // In rows: dq = ds k, with sums in token rows, of any tile. Else dq^T = k^T ds^T in products of 64 of
+  // head_dim, with sums as threads hold them.
+  static constexpr bool kInRows = kInRowsT;
+  // In tiles of 128 rows each warpgroup computes dq of half of the rows, so that its sums lie like those of
+  // two tiles of 64 rows.
+  static constexpr bool kHalves = kRows == 128;
+  // The warpgroups take turns, each with all of a tile's dq, during the next tile. Else each computes a
+  // share of every tile's.
+  static constexpr bool kTakeTurns = kWide || (kInRows && !kHalves);
+  static constexpr bool kSkips = kTakeTurns;  // as BackwardShape::skips_parts()
+  // kWide: all rings have a slot for each warpgroup.
   static constexpr int kQStages = kHeadDim == 128 ? 2 : 3, kDoStages = kWide ? 3 : 2;
-  static constexpr int kDsBuffers = kWide ? 3 : 2, kJobs = (kWide ? 2 : 1) * kQStages;
+  static constexpr int kDsBuffers = kWide ? 3 : 2;
+  static constexpr int kJobs = (kTakeTurns ? 2 : 1) * kQStages;
   static constexpr BackwardStore kStore = kStoreT;
   // TMA adds dq from shared memory. Two streams leave no room for that.
   static constexpr bool kBulk = kStreams == 1;
@@ -34,9 +45,9 @@ struct BackwardConfig {
   static constexpr bool kKeepsTurns = kOrdered && !kBulk;
   static constexpr bool kClaimed = kStore == BackwardStore::kClaimed;
   static constexpr bool kInAnyOrder = kBulk && !kOrdered;
-  // Staging buffers of dq. A second one is worth more than a second buffer of K. Tiles of more rows
-  // or keys leave no room for it.
-  static constexpr int kDqBuffers = kBulk && kRows == 64 && !kWide ? 2 : 1;
+  // Staging buffers of dq, for each warpgroup. A second one is worth more than a second buffer of K. All of
+  // a tile's dq, or more rows, leave no room for it.
+  static constexpr int kDqBuffers = kBulk && kRows == 64 && !kTakeTurns ? 2 : 1;
 
   static constexpr int kConsumerWarps = 4 * kWarpgroups;  // of a stream
   static constexpr int kThreads = 128 * (1 + kConsumers);
@@ -51,28 +62,20 @@ struct BackwardConfig {
   static constexpr uint32_t kStatsBytes = 2 * kRows * sizeof(float);
   static constexpr bool kSpansArrive = kStreams == 1;  // by TMA with q; two streams leave no room
   static constexpr uint32_t kSpansBytes = kKeys * sizeof(uint32_t);
-  // In rows: dq = ds k, with sums in token rows, of any tile; each of two warpgroups computes half of
-  // head_dim. Else dq^T = k^T ds^T in products of 64 of head_dim, with sums as threads hold them.
-  static constexpr bool kInRows = kInRowsT;
   // Whether the kernel can do the passes before and after it. With ordered additions they cost more than
   // they gain: docs/lab/2026-11-sm90-backward.md, version 39.
   static constexpr bool kPasses = kInRows && kInAnyOrder && kRows == 64 && !kWide;
-  // In tiles of 128 rows each warpgroup computes dq of half of the rows and all of head_dim instead, so that
-  // its sums lie like those of two tiles of 64 rows.
-  static constexpr bool kHalves = kRows == 128;
-  // dq of a tile is computed during the item's next tile, so that the warpgroups need not meet. Documents,
-  // whose sums lie in rows, gain nothing by it, and full masks lose 6 % without kPackedP, for which f16 has
-  // too little range (scale_x2).
-  static constexpr bool kApart = kBulk && (kWide || !kInRows) && std::is_same_v<Element, __nv_bfloat16>;
-  // Of a tile, each of one warpgroup. With kWide they take turns, each for every third tile.
-  static constexpr int kDqShares = kWide ? 1 : kWarpgroups;
-  static constexpr int kDqColumns = kHalves || kWide ? 64 : kInRows ? kHeadDim / kWarpgroups : kRows;
+  // Shares of dq, too, are computed during the item's next tile, so that no warpgroup waits for ds of
+  // another. Full masks lose 6 % by it without kPackedP, for which f16 has too little range (scale_x2).
+  static constexpr bool kApart = kBulk && !kInRows && !kWide && std::is_same_v<Element, __nv_bfloat16>;
+  static constexpr int kDqShares = kTakeTurns ? 1 : kWarpgroups;
+  static constexpr int kDqColumns = kHalves || kTakeTurns ? kHeadDim : kRows;
   static constexpr int kDqFloats = 64 * kDqColumns;
-  static constexpr int kDqOfWarpgroup = kInRows || kHalves || kWide ? 1 : kPanels / kWarpgroups;
+  static constexpr int kDqOfWarpgroup = kHalves || kTakeTurns ? 1 : kPanels / kWarpgroups;
   // ds is computed from p as it is rounded for dv's product, which saves the registers of the other one.
-  static constexpr bool kPackedP = kHalves || kApart;
-  // If registers suffice, -lse is read during the product that it is added to.
-  static constexpr bool kEarlyLse = !(kOrdered && kInRows) && !kHalves;
+  static constexpr bool kPackedP = kHalves || kWide || kApart;
+  // -lse is read during the product that it is added to, where registers suffice.
+  static constexpr bool kEarlyLse = !kHalves;
   // Steps of dv's product (16 rows each) that are issued before ds is computed. A warp that issues wgmma
   // with an operand in registers is held until the tensor cores take it, so the other steps are issued
   // after ds is stored, and run while the warpgroups meet. If dq takes more registers, all steps come
@@ -80,8 +83,8 @@ struct BackwardConfig {
   static constexpr int kDvStepsAhead = kDqOfWarpgroup > 1 ? kRows / 16 : kEarlyLse ? 1 : 2;
   // Registers per thread. All warps start with the same number, and warpgroups can only exchange registers:
   // one that asks for more than the other has released waits for ever. With 24 the load warp spills; two
-  // streams and tiles of 80 rows need the rest. Three consumers have 160 each.
-  static constexpr bool kMostRegisters = kStreams > 1 || kRows > 64;
+  // streams, more rows, and dk's product beside dq's need the rest. Three consumers have 160 each.
+  static constexpr bool kMostRegisters = kStreams > 1 || kRows > 64 || (kInRows && kHeadDim == 128);
   static constexpr int kProducerRegisters = kWide ? 32 : kMostRegisters ? 24 : 40;
   static constexpr int kConsumerRegisters = kWide ? 160 : kMostRegisters ? 240 : 232;
   static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <=
@@ -90,12 +93,13 @@ struct BackwardConfig {
 
   static_assert(kHeadDim == 64 || kHeadDim == 128, "head_dim must be 64 or 128");
   static_assert(kRows % 16 == 0 && kDqColumns % 8 == 0, "a tile's rows are a multiple of 16");
-  static_assert(kHalves   ? kWarpgroups == 2 && kHeadDim == 64
-                : kWide   ? kRows == 64 && kHeadDim == 64
-                : kInRows ? kWarpgroups == 2 && kRows == 64
-                          : kPanels >= kWarpgroups,
-                "dq of 128 rows: 64 by head_dim for each of two warpgroups; in rows: 64 by half of head_dim; "
-                "dq^T: 64 of head_dim at least");
+  static_assert(
+      kHalves   ? kWarpgroups == 2 && kHeadDim == 64
+      : kWide   ? kRows == 64 && kHeadDim == 64
+      : kInRows ? kWarpgroups == 2 && kRows == 64 && kStreams == 1
+                : kPanels >= kWarpgroups,
+      "dq of 128 rows: 64 for each of two warpgroups; in rows: 64 for two or three that take turns; "
+      "dq^T: 64 of head_dim at least for each");
   static_assert(kStreams == 1 ? kStore != BackwardStore::kRegisters
                               : kStreams == 2 && (kStore == BackwardStore::kRegisters || kOrdered),
                 "TMA adds dq of one stream from shared memory; two streams add it from registers");
@@ -108,7 +112,12 @@ struct alignas(16) BackwardNote {
   int32_t dq_tile;   // head * row_tiles + row tile
   int32_t key_tile;  // kv_head * key_tiles + key tile
 };
-enum BackwardFlags : int32_t { kItemBegins = 1, kItemEnds = 2, kNoMoreWork = 4 };
+enum BackwardFlags : int32_t {
+  kItemBegins = 1,
+  kItemEnds = 2,
+  kNoMoreWork = 4,
+  kFirstSkips = 8,  // none of the first warpgroup's keys is seen; the next bits are the others'
+};
 
 // The state of half a tile of dq. BackwardStore::kClaimed: these; kOrdered: kUntouched, or the next turn.
 enum DqState : int32_t { kUntouched = 0, kBeingStored = 1, kStored = 2 };
@@ -148,12 +157,13 @@ struct BackwardStreamState {
   Mbarrier q_full[C::kQStages], q_empty[C::kQStages];
   Mbarrier do_full[C::kDoStages], do_empty[C::kDoStages];
   Mbarrier k_full, k_empty, v_full, v_empty;
-  Mbarrier ds_full[C::kApart ? C::kDsBuffers : 0], ds_empty[C::kWide ? C::kDsBuffers : 0];
+  Mbarrier ds_full[C::kApart || C::kTakeTurns ? C::kDsBuffers : 0];
+  Mbarrier ds_empty[C::kTakeTurns ? C::kDsBuffers : 0];
   Mbarrier dq_full[C::kWarpgroups][C::kDqBuffers], dq_empty[C::kWarpgroups][C::kDqBuffers];
   // What the staging buffers hold. The array ends at a multiple of 16 bytes: nvcc 13.0 does not pad behind it
   // if the arrays below are empty.
   DqJob dq_job[C::kWarpgroups][C::kDqBuffers];
-  DqJob held_job[C::kApart && !C::kWide ? C::kWarpgroups : 0];  // of the tile before
+  DqJob held_job[C::kApart ? C::kWarpgroups : 0];  // of the tile before
   // The turn of a tile of dq, which has come; and that its share has been added.
   int32_t turn[C::kKeepsTurns ? 1 : 0];
   Mbarrier turn_come[C::kKeepsTurns ? 1 : 0], dq_added[C::kKeepsTurns ? 1 : 0];

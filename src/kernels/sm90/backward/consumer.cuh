@@ -1,6 +1,7 @@
 // What the consumer warpgroups of the backward kernel have in common: the rings, notes, masks, and ds in
 // shared memory. They compute scores, their gradients, dq, and dk and dv, which they hold in registers, and
-// differ in how they wait for each other's ds: meeting_consumer.cuh, apart_consumer.cuh, wide_consumer.cuh.
+// differ in how they wait for each other's ds: alternating_consumer.cuh, apart_consumer.cuh,
+// meeting_consumer.cuh, wide_consumer.cuh.
 // kernel.cuh has the timelines.
 #pragma once
 
@@ -110,6 +111,10 @@ class BackwardConsumer {
     bits.apply(e);
   }
 
+  __device__ __forceinline__ static bool skips(const Note& note, int warpgroup) {
+    return note.flags & (kFirstSkips << warpgroup);
+  }
+
   // Stores ds of this warpgroup's 64 keys, as rows of q by keys, for dq's product. The last product from this
   // buffer must be complete.
   __device__ __forceinline__ void store_ds(int buffer, const uint32_t (&ds)[kSteps][4]) {
@@ -122,6 +127,14 @@ class BackwardConsumer {
     for (int step = 0; step < kSteps; ++step)
       stmatrix_x4_trans(address + step * 16 * kPanelRowBytes, ds[step][0], ds[step][1], ds[step][2],
                         ds[step][3]);
+  }
+
+  // Zeros in its place.
+  __device__ __forceinline__ void store_no_ds(int buffer) {
+    const uint32_t address = shared_address(memory_.ds[buffer][warpgroup_]) + (warp_ * 32 + lane_) * 16;
+#pragma unroll
+    for (uint32_t from = 0; from < C::kRowPanelBytes; from += 128 * 16)
+      st_shared_v4(address + from, 0.0f, 0.0f, 0.0f, 0.0f);
   }
 
   __device__ __forceinline__ static void pin_dq(float (&dq)[C::kDqOfWarpgroup][kDq]) {

@@ -31,6 +31,17 @@ class BackwardDqExit {
     hand_over();
   }
 
+  // Tells the send warp that the item has no more tiles, where the other warpgroup has dq of the last one.
+  __device__ __forceinline__ void stage_end(const DqJob& last) {
+    wait();
+    if (first_lane()) {
+      DqJob& job = state_.dq_job[warpgroup_][slot()];
+      job = last;
+      job.turn = -1;  // nothing is added
+    }
+    hand_over();
+  }
+
   // Half of dk or dv, at `half`, as threads hold it: kDq * 2 floats of a thread at most.
   template <int kCount>
   __device__ __forceinline__ void stage_quarter(const float* half, float factor, const DqJob& job) {

@@ -5,6 +5,7 @@
 //
 //   queries x keys    dQ accumulation          dQ buffers     registers a thread (load, consumers)
 //   64 x 128          TMA reduction            2              40, 232
+//   64 x 128, in rows TMA reduction            1              24, 240 (head_dim 64: 40, 232)
 //   80 x 128          TMA reduction            1              24, 240
 //   128 x 128         TMA reduction            1              24, 240                  head_dim 64
 //   64 x 192          TMA reduction            1 for each     32, 160                  head_dim 64
@@ -14,26 +15,25 @@
 // A CTA takes work items (key tile, query heads of a KV head) from a counter or from a BackwardSchedule, and
 // goes over the row tiles that see the keys. Scores are transposed, so a thread's rows are keys, and p and ds
 // are operands of dv += p^T do and dk += ds^T q straight from registers. Only ds passes through shared
-// memory, for dq = ds k, of which each warpgroup computes half (of head_dim, or of 128 rows) over the keys of
-// both. Timeline,
-// [...] is on the tensor cores:
+// memory, for dq = ds k over the keys of both. Where sums of dq lie in token rows (documents, most windows),
+// the warpgroups take turns with dq, a tile later, and pass over tiles in which none of their keys is seen.
+// Timeline, [...] is on the tensor cores:
 //
 //   load warp     K Q0 V dO0 | Q1 dO1 | Q2 dO2 | ...                as far ahead as the rings allow
-//   warpgroup 0   [S0 dP0] exp 0 [dV0] ds 0 [dV0] | [dQ0 dK0] dq 0 out  [S1 dP1] exp 1 [dV1] ds 1 [dV1] | ...
-//   warpgroup 1   the same; both meet at each |, where ds of both is stored
-//   send warps    one for each warpgroup: dq 0, dq 1, ... to their fp32 sums in global memory
+//   warpgroup 0   [S0 dP0] exp 0 [dV0] ds 0 [dV0 dK0]  [S1 dP1] exp 1 [dV1] ds 1 [dV1 dK1 dQ0] dq 0 out ...
+//   warpgroup 1   [S0 dP0] ... [dV1 dK1]  [S2 dP2] exp 2 [dV2] ds 2 [dV2 dK2 dQ1] dq 1 out ...
+//   send warps    one for each warpgroup: dq 0 or 1, then 2 or 3, ... to their fp32 sums in global memory
 //
-// In bf16, where sums of dq lie as threads hold them (long masks, most windows to both sides), the warpgroups
-// do not meet. dq is computed a tile later, and each one's products fill the gaps of the other:
+// Three warpgroups with tiles of 192 keys take turns in the same way. In bf16, where sums of dq lie as
+// threads hold them (long masks, some windows to both sides), each warpgroup computes half of dq a tile
+// later, and its products fill the gaps of the other:
 //
 //   warpgroup 0   [S1 dP1] exp 1 [dV1] ds 1 [dQ0 dV1 dK1] dq 0 out  [S2 dP2] exp 2 ...
 //   warpgroup 1                  [S1 dP1] exp 1 [dV1] ds 1 [dQ0 dV1 dK1] dq 0 out  [S2 dP2] ...
 //
-// In tiles of 192 keys, too, but one warpgroup computes all of a tile's dq, each in its turn:
+// Else both meet at each |, where ds of both is stored, and compute half of dq each:
 //
-//   warpgroup 0   [S1 dP1] exp 1 [dV1] ds 1 [dQ0 dV1 dK1] dq 0 out  [S2 dP2] exp 2 [dV2] ds 2 [dV2 dK2] ...
-//   warpgroup 1   [S1 dP1] exp 1 [dV1] ds 1 [dV1 dK1]  [S2 dP2] exp 2 [dV2] ds 2 [dQ1 dV2 dK2] dq 1 out ...
-//   warpgroup 2   [S1 dP1] exp 1 [dV1] ds 1 [dV1 dK1]  [S2 dP2] exp 2 [dV2] ds 2 [dV2 dK2] ...
+//   both          [S0 dP0] exp 0 [dV0] ds 0 [dV0] | [dQ0 dK0] dq 0 out  [S1 dP1] exp 1 [dV1] ds 1 [dV1] | ...
 //
 // If additions are ordered, a warp for each warpgroup waits for their turns. Some CTAs may do the passes
 // before and after first (pass_group.cuh).
@@ -42,6 +42,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/sm90/backward/alternating_consumer.cuh"
 #include "kernels/sm90/backward/apart_consumer.cuh"
 #include "kernels/sm90/backward/config.cuh"
 #include "kernels/sm90/backward/meeting_consumer.cuh"
@@ -75,9 +76,9 @@ __device__ void init_backward_barriers(BackwardStreamState<C>& state) {
       mbarrier_init(state.dq_empty[i][j], 1);
     }
   }
-  if constexpr (C::kApart)
+  if constexpr (C::kApart || C::kTakeTurns)
     for (int i = 0; i < C::kDsBuffers; ++i) mbarrier_init(state.ds_full[i], C::kConsumerWarps);
-  if constexpr (C::kWide)
+  if constexpr (C::kTakeTurns)
     for (int i = 0; i < C::kDsBuffers; ++i) mbarrier_init(state.ds_empty[i], 4);  // the warps of a warpgroup
   if constexpr (C::kKeepsTurns) ring(state.turn_come, state.dq_added, 1);
 }
@@ -134,8 +135,9 @@ __global__ void __launch_bounds__(C::kThreads, 1)
   } else {
     setmaxnreg_inc<C::kConsumerRegisters>();
     const int stream = (warpgroup - 1) / C::kWarpgroups;
-    using OfTwo = std::conditional_t<C::kApart, BackwardApartConsumer<C>, BackwardMeetingConsumer<C>>;
-    using Consumer = std::conditional_t<C::kWide, BackwardWideConsumer<C>, OfTwo>;
+    using WithShares = std::conditional_t<C::kApart, BackwardApartConsumer<C>, BackwardMeetingConsumer<C>>;
+    using InTurns = std::conditional_t<C::kWide, BackwardWideConsumer<C>, BackwardAlternatingConsumer<C>>;
+    using Consumer = std::conditional_t<C::kTakeTurns, InTurns, WithShares>;
     Consumer(params, shared.memory[stream], shared.state[stream], stream, (warpgroup - 1) % C::kWarpgroups,
              threadIdx.x % 128)
         .run();

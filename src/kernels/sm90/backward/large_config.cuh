@@ -22,7 +22,7 @@ struct LargeBackwardConfig {
   // 192/128 it is larger, and threads add it from registers; so they do in turns, which the rows would await.
   static constexpr bool kBulk = kStore == BackwardStore::kAdded;
   static constexpr bool kInAnyOrder = !kOrdered;
-  static constexpr bool kScheduled = false, kPasses = false, kClaimed = false;
+  static constexpr bool kScheduled = false, kPasses = false, kClaimed = false, kSkips = false;
   static constexpr bool kSpansArrive = true;
   // q and do of an item's first tile are loaded while K and V of the item before are still in use.
   static constexpr bool kRowsFirst = true;

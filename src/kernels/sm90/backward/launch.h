@@ -30,7 +30,7 @@ struct BackwardWorkspace {
   float* dq = nullptr;                   // as BackwardParams::dq
   int32_t* turn = nullptr;               // [heads_q, row_tiles, 2]; null if not needed
   int32_t* front = nullptr;              // [heads_q, row_tiles]; null if not needed
-  int32_t row_parts = 0;                 // of a row of dq's sums (layout.h); 0: as threads hold them
+  bool in_rows = false;                  // dq's sums lie in rows (layout.h); else as threads hold them
   const TileExtent* row_tile = nullptr;  // [masks, row_tiles]
   int32_t masks = 1;
   // Query heads of the passes: the first heads_before, and the last heads_after. CTAs of the backward

@@ -27,8 +27,7 @@ struct BackwardParams {
   // [heads_q, row_tiles, 2, rows]: -lse * log2(e), then delta (layout.h)
   float* stats = nullptr;
   // Sums in fp32, laid out as in layout.h.
-  // [heads_q, row_tiles, rows * head_dim]; with BackwardShape::in_rows [heads_q, tokens_q, head_dim], where
-  // the rows of a tile lie as [parts, rows of the tile, head_dim / parts] (BackwardWorkspace::row_parts).
+  // [heads_q, row_tiles, rows * head_dim]; with BackwardShape::in_rows [heads_q, tokens_q, head_dim].
   float* dq = nullptr;
   // [heads_kv, key_tiles, keys * (head_dim + head_dim_v)]: dk and dv of key tiles of several items, as
   // threads hold them.

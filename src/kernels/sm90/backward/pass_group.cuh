@@ -223,7 +223,7 @@ class BackwardPassGroup {
   }
 
  private:
-  static constexpr int kLanes = C::kHeadDim / kVector;  // that share a row, or half a row of dq
+  static constexpr int kLanes = C::kHeadDim / kVector;  // that share a row, or half a row of dq at a time
   static constexpr int kRowsAtOnce = 128 / kLanes, kRowsOfThread = C::kRows / kRowsAtOnce;
   static constexpr int kWidth = C::kHeadDim / 2;  // of half a row of dq
   static_assert(kWidth / 4 == kLanes && kRowsAtOnce % 8 == 0);
@@ -285,8 +285,7 @@ class BackwardPassGroup {
   // before.
   __device__ __forceinline__ void finish(const BackwardPassJob& job, const uint8_t* tile) const {
     const int place = thread_ % kLanes, row = thread_ / kLanes;
-    const float4* from = reinterpret_cast<const float4*>(tile) + row * (kWidth / 4) + place;
-    const int half_of_tile = job.count * (kWidth / 4);
+    const float4* from = reinterpret_cast<const float4*>(tile) + row * (C::kHeadDim / 4) + place;
     const GradientView& dq = params_.dq_rows;
     Element* to = static_cast<Element*>(dq.data) + (job.first + row) * dq.token_stride +
                   job.head * dq.head_stride + column_of_place(row, place);
@@ -296,7 +295,7 @@ class BackwardPassGroup {
       float4 four[kRowsOfThread];
 #pragma unroll
       for (int i = 0; i < kRowsOfThread; ++i)
-        four[i] = from[half * half_of_tile + i * kRowsAtOnce * (kWidth / 4)];
+        four[i] = from[half * (kWidth / 4) + i * kRowsAtOnce * (C::kHeadDim / 4)];
 #pragma unroll
       for (int i = 0; i < kRowsOfThread; ++i) {
         if (job.untouched) four[i] = make_float4(0, 0, 0, 0);

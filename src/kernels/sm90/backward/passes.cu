@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   if (to.turn != nullptr) return;  // the first addition stores
   float4* sums = reinterpret_cast<float4*>(to.dq + number * to.rows * kHeadDim);
-  if (to.row_parts > 0) {
+  if (to.in_rows) {
     sums = reinterpret_cast<float4*>(to.dq + (head * o.tokens + extent.first) * kHeadDim);
     for (int i = threadIdx.x; i < extent.count * kHeadDim / 4; i += kThreads)
       sums[i] = make_float4(0, 0, 0, 0);
@@ -128,29 +128,28 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The same for sums in token rows, in kParts of head_dim.
-template <class Output, int kHeadDim, int kParts>
+// The same for sums in token rows.
+template <class Output, int kHeadDim>
 __global__ void __launch_bounds__(kThreads)
     finish_dq_rows_kernel(TensorView dq, BackwardWorkspace from, float scale) {
   griddepcontrol_wait();
-  constexpr int kWidth = kHeadDim / kParts, kChunks = kWidth / 4;  // of a part of a row
+  constexpr int kChunks = kHeadDim / 4;  // of a row
   const int64_t tile = blockIdx.x / from.heads_after;
   const int64_t head = dq.heads - from.heads_after + blockIdx.x % from.heads_after;
   const TileExtent extent = row_tile_of(from, head, dq.heads, tile);
   const bool empty =
       from.turn != nullptr && from.turn[2 * (head * from.row_tiles + tile)] == 0;  // no key tile came to it
-  const int part = threadIdx.x / kChunks % kParts, place = threadIdx.x % kChunks;
-  const float* sums =
-      from.dq + ((head * dq.tokens + extent.first) * kParts + part * extent.count) * kWidth + 4 * place;
-  constexpr int kStep = kThreads / (kParts * kChunks);
+  const int place = threadIdx.x % kChunks;
+  const float* sums = from.dq + (head * dq.tokens + extent.first) * kHeadDim + 4 * place;
+  constexpr int kStep = kThreads / kChunks;
 #pragma unroll 4
   for (int first = 0; first < extent.count; first += kStep) {
-    const int row = first + threadIdx.x / (kParts * kChunks);
+    const int row = first + threadIdx.x / kChunks;
     const bool there = row < extent.count;
     float4 four = make_float4(0, 0, 0, 0);
-    if (there && !empty) four = __ldcs(reinterpret_cast<const float4*>(sums + row * kWidth));
-    write_dq_chunk(dq.row<Output>(extent.first + row, head) + part * kWidth + column_of_place(row, place),
-                   place % 2 != 0, four, scale, there);
+    if (there && !empty) four = __ldcs(reinterpret_cast<const float4*>(sums + row * kHeadDim));
+    write_dq_chunk(dq.row<Output>(extent.first + row, head) + column_of_place(row, place), place % 2 != 0,
+                   four, scale, there);
   }
 }
 
@@ -190,7 +189,7 @@ void prepare(const BackwardArgs& args, const BackwardWorkspace& workspace, unsig
 template <class Output, int kHeadDim>
 void finish_large_dq(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
                      unsigned blocks, cudaStream_t stream) {
-  LONGSPAN_CHECK(workspace.rows == 64 && workspace.row_parts == 0,
+  LONGSPAN_CHECK(workspace.rows == 64 && !workspace.in_rows,
                  "no kernel finishes dq above head_dim 128 in tiles of {} rows", workspace.rows);
   constexpr int kParts = kHeadDim / 64;
   launch_dependent(finish_dq_kernel<Output, 64, 64, kParts>, blocks * kParts, kThreads, stream, args.dq,
@@ -202,16 +201,15 @@ void finish_dq(const Problem& problem, const BackwardArgs& args, const BackwardW
                unsigned blocks, cudaStream_t stream) {
   const float scale = problem.softmax_scale();
   LONGSPAN_CHECK(
-      workspace.rows == 64 || (workspace.rows == 80 && workspace.row_parts == 0) ||
+      workspace.rows == 64 || (workspace.rows == 80 && !workspace.in_rows) ||
           (workspace.rows == 128 && kHeadDim == 64),
       "no kernel finishes dq in tiles of {} rows: 64, 80 as threads hold them, or 128 of head_dim 64",
       workspace.rows);
-  auto* kernel = workspace.row_parts > 0 ? finish_dq_rows_kernel<Output, kHeadDim, 2>
-                                         : finish_dq_kernel<Output, 64, kHeadDim>;
+  auto* kernel =
+      workspace.in_rows ? finish_dq_rows_kernel<Output, kHeadDim> : finish_dq_kernel<Output, 64, kHeadDim>;
   if (workspace.rows == 80) kernel = finish_dq_kernel<Output, 80, kHeadDim>;
   if constexpr (kHeadDim == 64) {
-    if (workspace.row_parts == 1) kernel = finish_dq_rows_kernel<Output, 64, 1>;
-    if (workspace.rows == 128 && workspace.row_parts == 0) kernel = finish_dq_kernel<Output, 128, 64>;
+    if (workspace.rows == 128 && !workspace.in_rows) kernel = finish_dq_kernel<Output, 128, 64>;
   }
   launch_dependent(kernel, blocks, kThreads, stream, args.dq, workspace, scale);
 }

@@ -23,6 +23,7 @@ BackwardPlan::BackwardPlan(const Problem& problem, const BackwardShape& shape, c
   // Kept until the next plan, so that the heap does not return its pages in between.
   thread_local BackwardArrangement all;
   all = arrange_backward(problem, shape, device.units);
+  if (shape.skips_parts()) mark_unseen_parts(all.grid.map);
   pack_.add(all.items.work, params_.work);
   pack_.add(all.items.key_tiles, params_.key_tile);
   pack_.add(all.grid.rows, params_.row_tile);
@@ -112,7 +113,7 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
       .dq = at(dq_),
       .turn = counters_at(turn_),
       .front = counters_at(front_),
-      .row_parts = shape_.row_parts(),
+      .in_rows = shape_.in_rows,
       .row_tile = params.row_tile,
       .masks = static_cast<int32_t>(problem_.masks->size()),
       .heads_before = passes ? jobs.heads_of(0) * params.group : heads_q,

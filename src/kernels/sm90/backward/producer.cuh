@@ -249,7 +249,13 @@ class BackwardLoader {
   __device__ void load_tile(const BackwardItem& item, int head_of_item, const BackwardRun& tile, int limit,
                             int ends) {
     const int head = query_head(item, head_of_item), place = key_place(item), part = item.part();
-    const int code = tile.code;
+    int code = tile.code, skips = 0;
+    if constexpr (C::kSkips) {
+      if (code < 0) {
+        skips = (~code & kUnseenParts) / (kUnseenPart / kFirstSkips);
+        code |= kUnseenParts;  // of the complement
+      }
+    }
     if (begins_ && !C::kRowsFirst) {
       load(params_.k, memory_.k, C::kKBytes, state_.k_full, state_.k_empty, kv_parity_, item.first_key(),
            item.kv_head());
@@ -266,8 +272,8 @@ class BackwardLoader {
     }
     mbarrier_wait(state_.q_empty[q_.slot], q_.parity ^ 1);
     if (lane_ == 0) {
-      state_.note[q_.slot] =
-          BackwardNote{code, begins_ | ends | (code == 0 ? limit << 8 : 0) | part << 16, dq_tile, place};
+      state_.note[q_.slot] = BackwardNote{
+          code, begins_ | ends | skips | (code == 0 ? limit << 8 : 0) | part << 16, dq_tile, place};
       const int last = C::kPasses && ends && params_.pass_ctas > 0 ? kLastOfItem : 0;
       if constexpr (C::kBulk || C::kKeepsTurns)
         state_.job[job_place<C>(q_)] = DqJob{dq_tile, tile.first, tile.count | last, turn};

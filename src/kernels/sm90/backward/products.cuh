@@ -47,9 +47,9 @@ class BackwardProducts {
     wgmma_fence();
     const uint32_t keys = shared_address(memory_.k);
     const uint64_t ds = descriptor_k_major(shared_address(memory_.ds[ds_buffer][0]));
-    if constexpr (C::kHalves || C::kWide) {
+    if constexpr (C::kHalves || C::kTakeTurns) {
       const uint64_t k = descriptor_n_major(keys, C::kKvPanelBytes);
-      const uint64_t rows = advance(ds, C::kWide ? 0 : warpgroup_ * (C::kRows / 2) * kPanelRowBytes);
+      const uint64_t rows = advance(ds, C::kHalves ? warpgroup_ * (C::kRows / 2) * kPanelRowBytes : 0);
       if constexpr (C::kInRows)
         DqProduct::template set<0, 1>(d[0], rows, k);
       else
@@ -63,7 +63,7 @@ class BackwardProducts {
         else
           DqProduct::template add<1, 0>(d[0], keys_step, rows_step);
       }
-    } else if constexpr (!C::kInRows) {
+    } else {
 #pragma unroll
       for (int i = 0; i < C::kDqOfWarpgroup; ++i) {
         const uint64_t k = descriptor_n_major(keys + (warpgroup_ * C::kDqOfWarpgroup + i) * C::kKvPanelBytes,
@@ -74,15 +74,20 @@ class BackwardProducts {
           DqProduct::template add<1, 0>(d[i], advance(k, step * 16 * kPanelRowBytes),
                                         advance(ds, step / 4 * C::kRowPanelBytes + step % 4 * 32));
       }
-    } else {
-      constexpr uint32_t kHalfBytes = C::kPanels == 2 ? C::kKvPanelBytes : kPanelRowBytes / 2;
-      const uint64_t k = descriptor_n_major(keys + warpgroup_ * kHalfBytes, C::kKvPanelBytes);
-      DqProduct::template set<0, 1>(d[0], ds, k);
-#pragma unroll
-      for (int step = 1; step < C::kKeys / 16; ++step)
-        DqProduct::template add<0, 1>(d[0], advance(ds, step / 4 * C::kRowPanelBytes + step % 4 * 32),
-                                      advance(k, step * 16 * kPanelRowBytes));
     }
+    wgmma_commit_group();
+  }
+  // Over the keys of one warpgroup alone.
+  __device__ __forceinline__ void dq_of(float (&d)[C::kDqOfWarpgroup][kDq], int ds_buffer, int warpgroup) {
+    static_assert(C::kSkips && !C::kWide);
+    wgmma_fence();
+    const uint64_t k =
+        descriptor_n_major(shared_address(memory_.k) + warpgroup * 64 * kPanelRowBytes, C::kKvPanelBytes);
+    const uint64_t ds = descriptor_k_major(shared_address(memory_.ds[ds_buffer][warpgroup]));
+    DqProduct::template set<0, 1>(d[0], ds, k);
+#pragma unroll
+    for (int step = 1; step < 4; ++step)
+      DqProduct::template add<0, 1>(d[0], advance(ds, step * 32), advance(k, step * 16 * kPanelRowBytes));
     wgmma_commit_group();
   }
 

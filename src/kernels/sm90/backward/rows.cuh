@@ -16,7 +16,7 @@ __device__ __forceinline__ void store_four(T* to, float a, float b, float c, flo
     st_global_v2(to, cvt_x2<T>(a, b), cvt_x2<T>(c, d));
 }
 
-// The column, in the half row, at which the thread with the chunk at `place` writes.
+// The column at which the thread with the chunk at `place` writes.
 __device__ __forceinline__ int column_of_place(int row_of_tile, int place) {
   const int chunk = dq_chunk_place(row_of_tile, place);  // its own inverse
   return chunk % 2 == 0 ? dq_chunk_column(chunk, 0) : dq_chunk_column(chunk - 1, 2);

@@ -82,12 +82,8 @@ __device__ void send_dq(const BackwardParams& params, BackwardStreamMemory<C>& m
     if constexpr (C::kInRows) {
       int rows = C::kPasses ? job.count & ~kLastOfItem : job.count;
       const int64_t first_row = int64_t{job.tile / params.row_tiles} * params.tokens_q + job.first;
-      if constexpr (C::kHalves || C::kWide) {
-        rows = min(max(rows - 64 * share, 0), 64);
-        offset = (first_row + 64 * share) * C::kDqColumns;
-      } else {
-        offset = (first_row * C::kDqShares + share * rows) * C::kDqColumns;
-      }
+      rows = min(max(rows - 64 * share, 0), 64);
+      offset = (first_row + 64 * share) * C::kDqColumns;
       bytes = rows * C::kDqColumns * sizeof(float);
     }
     float* sum = params.dq + offset;

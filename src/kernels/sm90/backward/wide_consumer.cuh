@@ -31,10 +31,12 @@ class BackwardWideConsumer : BackwardConsumer<C> {
 #pragma unroll
       for (int i = 0; i < kDkv; ++i) dk[i] = dv[i] = 0;
       int ends = note.flags & kItemEnds;
-      note = tile<false, true>(dk, dv, note, ends);
+      note = this->skips(note, warpgroup_) ? skip<false>(ends) : tile<false, true>(dk, dv, note, ends);
       while (!ends) {
         ends = note.flags & kItemEnds;
-        if (note.code > 0)
+        if (this->skips(note, warpgroup_))
+          note = has_dq() ? skip<true>(ends) : skip<false>(ends);
+        else if (note.code > 0)
           note = has_dq() ? tile<true, false>(dk, dv, note, ends) : tile<false, false>(dk, dv, note, ends);
         else
           note = has_dq() ? tile<true, true>(dk, dv, note, ends) : tile<false, true>(dk, dv, note, ends);
@@ -110,6 +112,30 @@ class BackwardWideConsumer : BackwardConsumer<C> {
     wgmma_wait_group<0>();
     pin_registers(dk);
     pin_registers(ds);
+    this->release_q(slot);
+    q_.advance();
+    return next;
+  }
+
+  // A tile whose rows see none of this warpgroup's keys, and with kHasDq dq of the one before it. Returns the
+  // note of the item's next tile.
+  template <bool kHasDq>
+  __device__ __forceinline__ Note skip(int ends) {
+    const int slot = q_.slot;
+    mbarrier_wait(state_.ds_empty[slot], q_.parity ^ 1);
+    this->store_no_ds(slot);
+    hand_over_ds(slot);
+    if constexpr (kHasDq) {
+      float dq[1][kDq];
+      wait_ds();
+      products_.dq(dq, slot_before());
+      wgmma_wait_group<0>();
+      finish_dq(dq);
+    }
+    mbarrier_wait(state_.do_full[slot], q_.parity);  // its phases must not be passed over
+    this->release(state_.do_empty[slot]);
+    if (ends) this->release_v();
+    const Note next = this->next_note(ends);
     this->release_q(slot);
     q_.advance();
     return next;

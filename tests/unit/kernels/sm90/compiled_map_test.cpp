@@ -90,6 +90,44 @@ TEST(CompiledMap, KeepsSeveralIntervalsOfARowInOneTile) {
   expect_same_pairs({Mask(50, 130, bands)}, {16, 128});
 }
 
+TEST(CompiledMap, MarksPartsThatSeeNothing) {
+  constexpr TileShape kShape{192, 64};
+  int marked = 0;
+  for (const Pattern& pattern : patterns()) {
+    SCOPED_TRACE(std::string(pattern.name));
+    PatternOptions options;
+    options.seqlen = 1024;
+    options.lengths = "uniform:20:300";
+    if (pattern.block_sparse) options.values.set("block", 128);
+    const std::vector<TileMap> maps = {lower(draw_mask(pattern.name, options).masks.front(), kShape)};
+    const CompiledMap before = compile(maps);
+    CompiledMap map = before;
+    mark_unseen_parts(map);
+    for (size_t i = 0; i < map.runs.size(); ++i) {
+      const int32_t code = map.runs[i].code, plain = before.runs[i].code;
+      if (plain > 0) {
+        EXPECT_EQ(code, plain);
+        continue;
+      }
+      EXPECT_EQ(code | kUnseenParts, plain) << "bits are set in the complement";
+      const DevicePartial partial = ~plain & kManyLayers
+                                        ? before.partials[static_cast<size_t>(~plain & ~kManyLayers)]
+                                        : DevicePartial{~plain, 1};
+      bool sees[3] = {false, false, false};
+      for (int32_t layer = partial.first; layer < partial.first + partial.layers; ++layer)
+        for (int32_t row = 0; row < kShape.rows; ++row) {
+          const Span span = before.spans[static_cast<size_t>(layer * kShape.rows + row)];
+          if (span.begin < span.end) sees[row / 64] = true;
+        }
+      for (int part = 0; part < 3; ++part) {
+        EXPECT_EQ((~code & kUnseenPart << part) == 0, sees[part]) << part;
+        marked += !sees[part];
+      }
+    }
+  }
+  EXPECT_GT(marked, 10);
+}
+
 TEST(CompiledMap, HandsOutTheHeaviestRowTilesFirst) {
   const Mask causal(512, 512, std::vector<Band>{{{0, 512}, {0, 512}, kUnboundedBelow, 0}});
   const std::vector<TileMap> maps = {lower(causal, {128, 128})};

@@ -75,8 +75,8 @@ struct BackwardShape {
 
   int streams() const { return !large && keys == 64 ? 2 : 1; }                    // of work items in a CTA
   int warpgroups() const { return keys == h200::backward::kWidestKeys ? 3 : 2; }  // that compute
-  // Of a row of dq's sums in token rows, each of one warpgroup; 0: they lie as threads hold them.
-  int row_parts() const { return !in_rows ? 0 : rows == 64 && keys == 128 ? 2 : 1; }
+  // Whether a warpgroup passes over tiles in which none of its 64 keys is seen.
+  bool skips_parts() const { return !large && rows == 64 && (keys == 192 || (keys == 128 && in_rows)); }
   TileShape tile_shape() const { return {keys, rows}; }  // of the transposed mask
   friend bool operator==(const BackwardShape&, const BackwardShape&) = default;
 };
