@@ -141,6 +141,14 @@ std::vector<Case> large_cases() {
     add(
         fmt::format("short-window-20000-{}:{}", q, kv), [] { return band(20000, 20000, -128, 0); }, q, kv);
   }
+  // Wide windows, to one side and to both.
+  for (const int64_t heads : {32, 64})
+    for (const int64_t window : {2048, 3072, 4096, 6144})
+      for (const bool both : {false, true})
+        add(
+            fmt::format("{}{}-32K-{}:8", both ? "sides" : "window", window, heads),
+            [=] { return band(32768, 32768, both ? -window / 2 : 1 - window, both ? window / 2 : 0); }, heads,
+            8);
   for (const int64_t s : {8192, 32768, 131072})
     for (const bool causal : {false, true})
       add(

@@ -68,11 +68,6 @@ inline constexpr int64_t kHalfVisibleDivisor = 2;
 // Blocks of 64 take tiles of 128 keys from this share of visible pairs on. Backward, version 41.
 inline constexpr int64_t kMostlyVisibleNumerator = 3, kMostlyVisibleDenominator = 4;
 
-// Windows, by the rows that see a mean key: sums in token rows and passes inside the kernel up to
-// kWindowMaxRows at any length, and in wider ones up to kWindowMaxKeys keys of all KV heads. Backward,
-// versions 50 and 53.
-inline constexpr int64_t kWindowMaxRows = 1536, kWindowMaxKeys = 1 << 17;
-
 // An item that begins with so many full row tiles begins where the other CTAs of its head are: backward,
 // versions 27 and 53.
 inline constexpr int kJoinTiles = 4;
@@ -114,8 +109,7 @@ inline constexpr int kMaxRunsLookedAt = 32;  // of an item, to find one whose ro
 
 inline constexpr double kPassBytesPerCycle = 45;         // that one CTA moves while the others compute
 inline constexpr double kPassBytesPerCycleAlone = 2000;  // that kernels of their own move (version 53)
-// Cycles of a tile where the first CTA stores dq, and where all add to zeros.
-inline constexpr double kTileCyclesClaimed = 4100, kTileCyclesAdded = 3500;
+inline constexpr double kTileCycles = 3500;              // of a tile, with its share of an item's ends
 // With fewer sections, or fewer items of a section for each CTA, items come to a section before it is
 // prepared.
 inline constexpr int64_t kPassMinSections = 3;

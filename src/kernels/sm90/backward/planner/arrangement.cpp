@@ -107,8 +107,7 @@ class Arranger {
             .bytes_before = shape_.rows * problem_.head_dim * (stored ? 4 : 8),
             .bytes_after = shape_.rows * problem_.head_dim * 6,
             .tiles = columns.tiles * problem_.heads_q,
-            .share_last = static_cast<double>(jobs.heads_of(jobs.last_section)) / jobs.heads_kv,
-            .claimed = stored};
+            .share_last = static_cast<double>(jobs.heads_of(jobs.last_section)) / jobs.heads_kv};
   }
 
   // Pass CTAs count the items that are done. An item that nobody works on, such as the padding of shorter

@@ -6,15 +6,7 @@
 #include "kernels/sm90/tuning/h200.h"
 
 namespace longspan::sm90 {
-namespace {
-
 namespace tuned = h200::backward;
-
-double tile_cycles(const BackwardPassWork& work) {
-  return work.claimed ? tuned::kTileCyclesClaimed : tuned::kTileCyclesAdded;
-}
-
-}  // namespace
 
 // As many CTAs as finish the passes when the others finish the items. One too few and items wait for the
 // passes, which costs 5 to 10 %; one too many costs half a per cent.
@@ -24,7 +16,7 @@ int choose_pass_ctas(const BackwardPassWork& work) {
   if (static_cast<double>(work.section_items) < tuned::kPassMinItems * units) return 0;
   const double before = static_cast<double>(work.jobs_before * work.bytes_before) / tuned::kPassBytesPerCycle;
   const double after = static_cast<double>(work.jobs_after * work.bytes_after) / tuned::kPassBytesPerCycle;
-  const double items = static_cast<double>(work.tiles) * tile_cycles(work);
+  const double items = static_cast<double>(work.tiles) * tuned::kTileCycles;
   const auto ctas_for = [&](double passes, double others) { return units * passes / (passes + others); };
   const double wanted = ctas_for(before + after, items);
   const double size = units / tuned::kPassUnits;
@@ -42,7 +34,7 @@ double tiles_of_passes_alone(const BackwardPassWork& work, bool with_pass_ctas) 
   const int64_t before = work.jobs - (with_pass_ctas ? work.jobs_before : 0),
                 after = work.jobs - (with_pass_ctas ? work.jobs_after : 0);
   const auto bytes = static_cast<double>(before * work.bytes_before + after * work.bytes_after);
-  return bytes / tuned::kPassBytesPerCycleAlone / tile_cycles(work);
+  return bytes / tuned::kPassBytesPerCycleAlone / tuned::kTileCycles;
 }
 
 }  // namespace longspan::sm90

@@ -59,7 +59,6 @@ struct BackwardPassWork {
   int64_t bytes_before = 0, bytes_after = 0;  // read and written by one such job
   int64_t tiles = 0;                          // visits to tiles, of all query heads
   double share_last = 0;                      // of the tiles: the last section's
-  bool claimed = true;                        // the first CTA to come stores dq; else all add to zeros
 };
 
 // How many CTAs do the passes; 0: separate kernels do them faster.

@@ -67,16 +67,6 @@ bool in_any_order(const BackwardShape& shape) {
   return shape.store == BackwardStore::kAdded || shape.store == BackwardStore::kClaimed;
 }
 
-// Whether the kernel does the passes of a window, which takes sums in token rows.
-bool is_window_with_passes(const Problem& problem, BackwardShape shape) {
-  shape.in_rows = true;
-  return shape.kind == BackwardKind::kOneBand && bounded(problem.masks->front()) &&
-         shape.store == BackwardStore::kClaimed && problem.head_dim == 128 && can_do_passes(problem, shape) &&
-         !seen_by(problem, tuned::kLongColumn) &&
-         (!seen_by(problem, tuned::kWindowMaxRows) ||
-          problem.tokens_kv * problem.heads_kv <= tuned::kWindowMaxKeys);
-}
-
 // Tiles of 128 by 128, or 64 by 192. They save registers in a way for which f16 has too little range
 // (scale_x2). Blocks that they would fit badly, and ordered additions, have not been tried.
 bool takes_largest_tiles(const Problem& problem, BackwardKind kind, int64_t block) {
@@ -133,10 +123,11 @@ BackwardShape choose_backward_shape(const Problem& problem) {
   if (scattered || (blocks && !problem.deterministic)) shape.section_units = tuned::kScatteredSectionUnits;
   if (very_long && !problem.deterministic) shape.section_units = tuned::kVeryLongSectionUnits;
   // Tiles of a long mask gain little from beginning at edges of bands, and those of one band gain nothing.
-  // On an even grid, sums of dq are added faster, as threads hold them. In narrow windows the passes inside
-  // gain more, and they take sums in token rows.
+  // On an even grid, sums of dq are added faster, as threads hold them. In windows the passes inside gain
+  // more, and they take sums in token rows.
   const bool long_or_band = shape.kind == BackwardKind::kLong || shape.kind == BackwardKind::kOneBand;
-  const bool window = is_window_with_passes(problem, shape);
+  const bool window = shape.kind == BackwardKind::kOneBand && bounded(problem.masks->front()) &&
+                      shape.store == BackwardStore::kClaimed && problem.head_dim == 128;
   const bool largest = shape.keys == 128 && takes_largest_tiles(problem, shape.kind, block);
   // Windows and blocks fill tiles of 192 keys badly, and short masks have too few of them.
   if (largest && (shape.kind == BackwardKind::kLong || shape.kind == BackwardKind::kBands))
@@ -151,8 +142,8 @@ BackwardShape choose_backward_shape(const Problem& problem) {
   if (in_any_order(shape) && shape.kind != BackwardKind::kOneBand && !scattered)
     shape.join_tiles = tuned::kJoinTiles;
   // Measured for documents, windows and variable blocks of head_dim 128.
-  if (window ||
-      (shape.kind == BackwardKind::kBands && problem.head_dim == 128 && can_do_passes(problem, shape)))
+  if ((window || shape.kind == BackwardKind::kBands) && problem.head_dim == 128 &&
+      can_do_passes(problem, shape))
     shape.pass_ctas = kAsSuits;
   return shape;
 }

@@ -32,23 +32,16 @@ int pass_ctas_of(const Problem& problem) {
   return arrange_backward(problem, choose_backward_shape(problem), kUnits).pass_ctas;
 }
 
-// Within 1 % of the fastest number: of 6 to 10, 12 and 14 or, if no more than six are needed, of three to six
-// by the runner's rule.
+// Within 1 % of the fastest number that was tried, from four on.
 TEST(BackwardPassCtas, AreAsManyAsWereMeasuredToBeBest) {
   const struct {
     const char* mask;
     int64_t seqlen;
     int least, most;
   } measured[] = {
-      {"causal_document", 8192, 6, 9},     {"causal_document", 16384, 6, 6},
-      {"causal_document", 32768, 8, 10},   {"causal_document", 49152, 8, 9},
-      {"full_document", 8192, 3, 5},       {"full_document", 16384, 4, 5},
-      {"full_document", 32768, 5, 5},      {"full_document", 49152, 5, 5},
-      {"causal_blockwise", 8192, 5, 6},    {"causal_blockwise", 16384, 6, 6},
-      {"causal_blockwise", 32768, 8, 10},  {"prefix_lm_document", 8192, 5, 6},
-      {"prefix_lm_document", 16384, 5, 6}, {"prefix_lm_document", 32768, 7, 10},
-      {"share_question", 8192, 4, 6},      {"share_question", 16384, 4, 6},
-      {"share_question", 32768, 5, 6},
+      {"causal_document", 8192, 7, 10}, {"causal_document", 16384, 7, 8}, {"causal_document", 32768, 11, 13},
+      {"full_document", 8192, 4, 7},    {"full_document", 32768, 5, 8},   {"share_question", 8192, 5, 10},
+      {"share_question", 32768, 5, 8},
   };
   for (const auto& [mask, seqlen, least, most] : measured)
     EXPECT_THAT(pass_ctas_of(problem_of(mask, seqlen)), AllOf(Ge(least), Le(most))) << mask << seqlen;
@@ -58,7 +51,7 @@ TEST(BackwardPassCtas, AreNoneWhereNothingIsHidden) {
   EXPECT_EQ(pass_ctas_of(problem_of("full_document", 32768, 8, 1)), 0);     // one section
   EXPECT_EQ(pass_ctas_of(problem_of("causal_document", 32768, 16, 2)), 0);  // two
   EXPECT_EQ(pass_ctas_of(problem_of("share_question", 2048)), 0);           // with fewer items than CTAs
-  for (const char* name : {"full", "causal", "sliding_window", "block_causal_document"})
+  for (const char* name : {"full", "causal", "block_causal_document"})
     EXPECT_EQ(pass_ctas_of(problem_of(name, 32768)), 0) << name;
 }
 
@@ -71,8 +64,7 @@ TEST(BackwardPassCtas, GrowWithThePasses) {
                         .bytes_before = 32768,
                         .bytes_after = 49152,
                         .tiles = 192064,
-                        .share_last = 0.125,
-                        .claimed = true};
+                        .share_last = 0.125};
   int before = choose_pass_ctas(work);
   EXPECT_GE(before, 8);
   work.bytes_before = 65536;
@@ -87,7 +79,7 @@ TEST(BackwardPassCtas, GrowWithThePasses) {
     before = now;
   }
   EXPECT_GE(before, h200::backward::kPassMinCtas);
-  work.tiles *= 2;
+  work.tiles *= 3;
   EXPECT_EQ(choose_pass_ctas(work), 0);  // there is little to hide
   work.tiles = 50000;
   EXPECT_GT(choose_pass_ctas(work), 20);
