@@ -82,8 +82,8 @@ void mark_unseen_parts(CompiledMap& map) {
     DevicePartial layers{number, 1};
     if (number & kManyLayers) layers = map.partials[static_cast<size_t>(number & ~kManyLayers)];
     int32_t unseen = kUnseenParts;
-    for (int32_t i = 0; i < layers.layers; ++i) unseen &= of_layer[static_cast<size_t>(layers.first + i)];
-    run.code = ~(number | unseen);
+    for (const int32_t marks : std::span(of_layer).subspan(layers.first, layers.layers)) unseen &= marks;
+    if (unseen != ((1 << rows / kPart) - 1) * kUnseenPart) run.code = ~(number | unseen);
   }
 }
 

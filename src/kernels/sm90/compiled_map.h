@@ -60,7 +60,8 @@ struct CompiledMap {
 
 CompiledMap compile(std::span<const TileMap> maps);
 
-// Sets those bits in the codes of all partial tiles. rows_per_tile is a multiple of 64, 192 at most.
+// Sets those bits in the codes of partial tiles that see something. rows_per_tile is a multiple of 64, 192 at
+// most.
 void mark_unseen_parts(CompiledMap& map);
 
 }  // namespace longspan::sm90

@@ -42,7 +42,7 @@ class BackwardProducts {
     weighted_rows<0, kSteps>(d, ds, memory_.q[q_slot], accumulate);
   }
 
-  // Over the keys of all warpgroups: [rows, half of head_dim], or its transpose with all of head_dim.
+  // Over the keys of all warpgroups: [64 rows, head_dim], or this warpgroup's share of the transpose.
   __device__ __forceinline__ void dq(float (&d)[C::kDqOfWarpgroup][kDq], int ds_buffer) {
     wgmma_fence();
     const uint32_t keys = shared_address(memory_.k);

@@ -131,12 +131,6 @@ __device__ void send_dq(const BackwardParams& params, BackwardStreamMemory<C>& m
     }
     if constexpr (C::kPasses) {
       if (job.count & kLastOfItem) {
-        // At once: what waits for the item must not wait for this CTA's next work.
-        if (!released) {
-          cp_async_bulk_wait_group_read<0>();
-          mbarrier_arrive(state.dq_empty[warpgroup][slot]);
-          released = true;
-        }
         cp_async_bulk_wait_group();
         // As above: completed bulk operations are visible after this release.
         const BackwardJobs jobs = params.jobs();

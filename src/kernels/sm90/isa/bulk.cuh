@@ -13,11 +13,6 @@ template <int kThreads>
 __device__ __forceinline__ void bar_sync(int barrier) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(kThreads) : "memory");
 }
-// Arrives at the barrier without waiting for the others.
-template <int kThreads>
-__device__ __forceinline__ void bar_arrive(int barrier) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "n"(kThreads) : "memory");
-}
 
 // Ends the mbarrier: its memory may be reused.
 __device__ __forceinline__ void mbarrier_inval(Mbarrier& barrier) {

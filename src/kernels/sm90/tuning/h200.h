@@ -105,7 +105,7 @@ inline constexpr int32_t kApartTicks = 3 * kTicksOfTile, kApartTicksOfStreams = 
 inline constexpr int32_t kItemEndsTicks = 5 * kTicksOfTile / 2, kPartSumsTicks = 2 * kTicksOfTile;
 inline constexpr int kMaxRunsLookedAt = 32;  // of an item, to find one whose rows nobody has visited of late
 
-// ---- CTAs for the passes: backward, versions 39 and 47 to 49 --------------------------------------------
+// ---- CTAs for the passes: backward, versions 39, 47 to 49 and 61 ----------------------------------------
 
 inline constexpr double kPassBytesPerCycle = 45;         // that one CTA moves while the others compute
 inline constexpr double kPassBytesPerCycleAlone = 2000;  // that kernels of their own move (version 53)

@@ -7,6 +7,7 @@
 
 #include <gmock/gmock.h>
 
+#include "kernels/sm90/backward/planner/grid.h"
 #include "mask/lowering/lower.h"
 #include "mask/patterns/patterns.h"
 
@@ -90,42 +91,60 @@ TEST(CompiledMap, KeepsSeveralIntervalsOfARowInOneTile) {
   expect_same_pairs({Mask(50, 130, bands)}, {16, 128});
 }
 
-TEST(CompiledMap, MarksPartsThatSeeNothing) {
-  constexpr TileShape kShape{192, 64};
+// Marks parts of a map's tiles and expects the marks that its spans ask for. Returns their number.
+int expect_marks(const CompiledMap& before) {
+  CompiledMap map = before;
+  mark_unseen_parts(map);
   int marked = 0;
-  for (const Pattern& pattern : patterns()) {
-    SCOPED_TRACE(std::string(pattern.name));
-    PatternOptions options;
-    options.seqlen = 1024;
-    options.lengths = "uniform:20:300";
-    if (pattern.block_sparse) options.values.set("block", 128);
-    const std::vector<TileMap> maps = {lower(draw_mask(pattern.name, options).masks.front(), kShape)};
-    const CompiledMap before = compile(maps);
-    CompiledMap map = before;
-    mark_unseen_parts(map);
-    for (size_t i = 0; i < map.runs.size(); ++i) {
-      const int32_t code = map.runs[i].code, plain = before.runs[i].code;
-      if (plain > 0) {
-        EXPECT_EQ(code, plain);
-        continue;
+  for (size_t i = 0; i < map.runs.size(); ++i) {
+    const int32_t code = map.runs[i].code, plain = before.runs[i].code;
+    if (plain > 0) {
+      EXPECT_EQ(code, plain);
+      continue;
+    }
+    EXPECT_EQ(code | kUnseenParts, plain) << "bits are set in the complement";
+    const DevicePartial partial = ~plain & kManyLayers
+                                      ? before.partials[static_cast<size_t>(~plain & ~kManyLayers)]
+                                      : DevicePartial{~plain, 1};
+    const int32_t rows = before.rows_per_tile;
+    bool sees[3] = {false, false, false};
+    for (int32_t layer = partial.first; layer < partial.first + partial.layers; ++layer)
+      for (int32_t row = 0; row < rows; ++row) {
+        const Span span = before.spans[static_cast<size_t>(layer * rows + row)];
+        if (span.begin < span.end) sees[row / 64] = true;
       }
-      EXPECT_EQ(code | kUnseenParts, plain) << "bits are set in the complement";
-      const DevicePartial partial = ~plain & kManyLayers
-                                        ? before.partials[static_cast<size_t>(~plain & ~kManyLayers)]
-                                        : DevicePartial{~plain, 1};
-      bool sees[3] = {false, false, false};
-      for (int32_t layer = partial.first; layer < partial.first + partial.layers; ++layer)
-        for (int32_t row = 0; row < kShape.rows; ++row) {
-          const Span span = before.spans[static_cast<size_t>(layer * kShape.rows + row)];
-          if (span.begin < span.end) sees[row / 64] = true;
-        }
-      for (int part = 0; part < 3; ++part) {
-        EXPECT_EQ((~code & kUnseenPart << part) == 0, sees[part]) << part;
-        marked += !sees[part];
-      }
+    EXPECT_TRUE(sees[0] || sees[1] || sees[2]) << "no part would leave a gradient";
+    for (int part = 0; part < rows / 64; ++part) {
+      EXPECT_EQ((~code & kUnseenPart << part) == 0, sees[part]) << part;
+      marked += !sees[part];
     }
   }
-  EXPECT_GT(marked, 10);
+  return marked;
+}
+
+TEST(CompiledMap, MarksPartsThatSeeNothing) {
+  for (const TileShape shape : {TileShape{128, 64}, TileShape{192, 64}}) {
+    int marked = 0;
+    for (const Pattern& pattern : patterns()) {
+      SCOPED_TRACE(std::string(pattern.name));
+      PatternOptions options;
+      options.seqlen = 1024;
+      options.lengths = "uniform:20:300";
+      if (pattern.block_sparse) options.values.set("block", 128);
+      const HeadMasks masks = draw_mask(pattern.name, options).masks;
+      for (const bool aligned : {false, true}) marked += expect_marks(lay_tiles(masks, shape, aligned).map);
+    }
+    EXPECT_GT(marked, 20);
+  }
+}
+
+TEST(CompiledMap, MarksNoTileThatSeesNothingAtAll) {
+  CompiledMap map;
+  map.rows_per_tile = 128;
+  map.spans.assign(128, Span{});
+  map.runs = {{0, partial_code(0, false)}};
+  mark_unseen_parts(map);
+  EXPECT_EQ(map.runs[0].code, partial_code(0, false));
 }
 
 TEST(CompiledMap, HandsOutTheHeaviestRowTilesFirst) {

@@ -35,9 +35,8 @@ struct BackwardJobs {
   constexpr int32_t jobs_after() const { return last_section * jobs_of(0); }
   constexpr int32_t jobs() const { return jobs_before() + jobs_after(); }
 
-  // Job `index`, below jobs(). All preparing jobs come first, which rules out a deadlock: a CTA completes
-  // an item only when it has the first tile of its next one, and that item may be in any section. So no job
-  // may wait for items that wait for a later job.
+  // Job `index`, below jobs(). All preparing jobs come first, so no job waits for items that wait for a later
+  // job.
   constexpr BackwardJob job(int32_t index) const {
     const int32_t of_section = jobs_of(0), after = index - jobs_before();
     if (after >= 0) return {false, after / of_section, after % of_section};
