@@ -90,7 +90,7 @@ struct Softmax {
   // The logarithm of row r's sum of exponentials, from `whole`, the sum of its four threads.
   __device__ __forceinline__ float log_sum(int r, float whole, float scale, float scale_log2) const {
     constexpr float kLog2 = 0.693147180559945f;
-    const float rounded_up = -fmaf(maximum[r], scale_log2, minus_scaled[r]);  // the reference
+    const float rounded_up = -fmaf(maximum[r], scale_log2, minus_scaled[r]);  // of the reference
     return whole == 0.0f ? -INFINITY : fmaf(maximum[r], scale, (lg2(whole) + rounded_up) * kLog2);
   }
 };

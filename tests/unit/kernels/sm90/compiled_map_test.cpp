@@ -65,16 +65,20 @@ void expect_same_pairs(const HeadMasks& masks, TileShape shape) {
   }
 }
 
+HeadMasks small_masks(const Pattern& pattern) {
+  PatternOptions options;
+  options.seqlen = 1024;
+  options.lengths = "uniform:20:300";
+  if (pattern.block_sparse) options.values.set("block", 128);
+  return draw_mask(pattern.name, options).masks;
+}
+
 TEST(CompiledMap, ShowsThePairsOfEveryPattern) {
   for (const Pattern& pattern : patterns()) {
     SCOPED_TRACE(std::string(pattern.name));
-    PatternOptions options;
-    options.seqlen = 1024;
-    options.lengths = "uniform:20:300";
-    if (pattern.block_sparse) options.values.set("block", 128);
-    const DrawnMask drawn = draw_mask(pattern.name, options);
-    expect_same_pairs(drawn.masks, {16, 128});
-    expect_same_pairs(drawn.masks, {64, 160});
+    const HeadMasks masks = small_masks(pattern);
+    expect_same_pairs(masks, {16, 128});
+    expect_same_pairs(masks, {64, 160});
   }
 }
 
@@ -127,11 +131,7 @@ TEST(CompiledMap, MarksPartsThatSeeNothing) {
     int marked = 0;
     for (const Pattern& pattern : patterns()) {
       SCOPED_TRACE(std::string(pattern.name));
-      PatternOptions options;
-      options.seqlen = 1024;
-      options.lengths = "uniform:20:300";
-      if (pattern.block_sparse) options.values.set("block", 128);
-      const HeadMasks masks = draw_mask(pattern.name, options).masks;
+      const HeadMasks masks = small_masks(pattern);
       for (const bool aligned : {false, true}) marked += expect_marks(lay_tiles(masks, shape, aligned).map);
     }
     EXPECT_GT(marked, 20);

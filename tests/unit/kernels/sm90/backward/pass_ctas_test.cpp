@@ -32,7 +32,7 @@ int pass_ctas_of(const Problem& problem) {
   return arrange_backward(problem, choose_backward_shape(problem), kUnits).pass_ctas;
 }
 
-// Within 1 % of the fastest number that was tried, from four on.
+// Within 1 % of the fastest number that was tried, from four on, or within the measurement's error of that.
 TEST(BackwardPassCtas, AreAsManyAsWereMeasuredToBeBest) {
   const struct {
     const char* mask;
@@ -40,7 +40,7 @@ TEST(BackwardPassCtas, AreAsManyAsWereMeasuredToBeBest) {
     int least, most;
   } measured[] = {
       {"causal_document", 8192, 7, 10}, {"causal_document", 16384, 7, 8}, {"causal_document", 32768, 11, 13},
-      {"full_document", 8192, 4, 7},    {"full_document", 32768, 5, 8},   {"share_question", 8192, 5, 10},
+      {"full_document", 8192, 4, 5},    {"full_document", 32768, 5, 7},   {"share_question", 8192, 5, 6},
       {"share_question", 32768, 5, 8},
   };
   for (const auto& [mask, seqlen, least, most] : measured)
