@@ -43,11 +43,12 @@ class BackwardAlternatingConsumer : BackwardConsumer<C> {
         float dq[1][kDq];
         compute_dq(dq, flags);
         wgmma_wait_group<0>();
+        this->release(state_.k_empty);
         finish_dq(dq);
-      } else if (C::kPasses && params_.pass_ctas > 0) {
-        exit_.stage_end(job_before());
+      } else {
+        this->release(state_.k_empty);
+        if (C::kPasses && params_.pass_ctas > 0) exit_.stage_end(job_before());
       }
-      this->release(state_.k_empty);
       ++item_;
       gradients_.write(dk, dv, place, exit_);
       note = this->wait_q();
@@ -96,8 +97,8 @@ class BackwardAlternatingConsumer : BackwardConsumer<C> {
     wgmma_wait_group<0>();
     pin_registers(dk);
     pin_registers(ds);
-    if constexpr (kHasDq) finish_dq(dq);
     this->release_q(slot);
+    if constexpr (kHasDq) finish_dq(dq);
     q_.advance();
     ++tile_;
     return next;

@@ -42,12 +42,13 @@ class BackwardDqExit {
     hand_over();
   }
 
-  // Half of dk or dv, at `half`, as threads hold it: kDq * 2 floats of a thread at most.
+  // Half of dk or dv, at `half`, as threads hold it: kDq * 2 floats of a thread at most. Each warp has the
+  // part of the buffer that its rows of dq have.
   template <int kCount>
   __device__ __forceinline__ void stage_quarter(const float* half, float factor, const DqJob& job) {
     static_assert(!C::kBulk || 128 * kCount <= C::kDqFloats, "a quarter is larger than the buffer of dq");
     wait();
-    const uint32_t address = buffer() + (warp_ * kCount * 32 + lane_ * 4) * sizeof(float);
+    const uint32_t address = buffer() + (warp_ * (C::kDqFloats / 4) + lane_ * 4) * sizeof(float);
 #pragma unroll
     for (int i = 0; i < kCount / 4; ++i) {
       const float* four = half + 4 * i;

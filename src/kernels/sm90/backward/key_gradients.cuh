@@ -116,7 +116,9 @@ class BackwardKeyGradients {
       if (warp_ == 0 && lane_ == 0)
         state_.arrived[warpgroup_] = atomicAdd(parts_of(place), kPartArrived) % kPartAdded;
       meet_in_warpgroup();
-      return state_.arrived[warpgroup_];  // valid until the next item, before which all have met
+      const int turn = state_.arrived[warpgroup_];
+      meet_in_warpgroup();  // before the next item's
+      return turn;
     }
   }
 

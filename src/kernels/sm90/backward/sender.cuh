@@ -31,7 +31,7 @@ __device__ __forceinline__ void add_quarter(const BackwardParams& params, uint32
 #pragma unroll
   for (int warp = 0; warp < 4; ++warp) {
     float* to = sum + warp * kOfWarp;
-    const uint32_t from = source + warp * kHalf * sizeof(float);
+    const uint32_t from = source + warp * (C::kDqFloats / 4) * sizeof(float);
     if (job.turn == 0)
       cp_async_bulk_store(to, from, kHalf * sizeof(float));
     else
