@@ -55,10 +55,9 @@ struct ForwardConfig {
   // Two if the products read q from shared memory, since the next item's q is loaded meanwhile. With one,
   // the buffer holds the next item's q until it is read, then this item's o until it is stored.
   static constexpr int kQBuffers = kQueryInRegisters || kLoneQuery ? 1 : 2;
-  static constexpr int kQBarriers = kLoneQuery ? kWarpgroups : kQBuffers;
   // Items whose notes are kept: a warpgroup writes an item's o up to three items after the load warp has
   // noted it.
-  static constexpr int kItemNotes = kLoneQuery ? 4 : 2;
+  static constexpr int kItemNotes = 4;
 
   static constexpr int kPanels = kHeadDim / kPanelColumns, kPanelsV = kHeadDimV / kPanelColumns;
   static constexpr uint32_t kQPanelBytes = 64 * kPanelRowBytes;  // of one warpgroup
@@ -114,9 +113,7 @@ struct alignas(16) ItemNote {
   int32_t end;        // no item: there is no more work
   __device__ int head() const { return head_rows >> kRowBits; }
   __device__ int rows() const { return head_rows & ((1 << kRowBits) - 1); }
-  // No warp reads it. Without it, or with a constant here, all instances compile to other code, which has to
-  // be measured.
-  int32_t unused;
+  int32_t unused = 0;  // but by faults.cuh
 };
 
 template <class C>
@@ -127,7 +124,9 @@ struct StreamSharedMemory {
 
 template <class C>
 struct StreamBarriers {
-  Mbarrier q_full[C::kQBarriers], q_empty[C::kQBarriers], o_full[C::kQBuffers];
+  // Of a warpgroup's rows. q_empty: their q is not needed any more; unless it is a lone one, o is there.
+  Mbarrier q_full[C::kQBuffers][C::kWarpgroups], q_empty[C::kQBuffers][C::kWarpgroups];
+  Mbarrier item_full[C::kItemNotes], item_empty[C::kItemNotes];
   Mbarrier full[C::kSlots], empty[C::kSlots];
   TileNote tile[C::kSlots];      // of slots with a tile of k
   ItemNote item[C::kItemNotes];  // of the latest items
@@ -138,11 +137,5 @@ struct SharedMemoryPlan {
   StreamSharedMemory<C> stream[C::kStreams];
   StreamBarriers<C> barriers[C::kStreams];
 };
-
-// The slot of the note about the item whose q is at this position.
-template <int kQBuffers>
-__device__ __forceinline__ int item_slot(const RingPosition<kQBuffers>& q) {
-  return kQBuffers == 2 ? q.slot : static_cast<int>(q.parity);
-}
 
 }  // namespace longspan::sm90

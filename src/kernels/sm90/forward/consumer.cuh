@@ -49,7 +49,7 @@ class Consumer {
       wait_q();
       if constexpr (C::kQBuffers == 1 && !C::kLoneQuery) {
         __syncwarp();
-        if (lane_ == 0) mbarrier_arrive(barriers_.o_full[0]);  // there is no output yet
+        if (lane_ == 0) mbarrier_arrive(barriers_.q_empty[0][warpgroup_]);  // there is no output yet
       }
       issue_scores(s);
       look_ahead<C::kSecondK>();
@@ -70,10 +70,7 @@ class Consumer {
         if (note_.is(kNotRead)) wait_note();
         if (note_.is(kEndOfWork)) break;
         if (note_.is(kFirstTile)) {  // this tile's first product is the next item's
-          if constexpr (C::kLoneQuery)
-            ++item_;
-          else
-            q_.advance();
+          ++item_;
           wait_q();
         }
       }
@@ -84,15 +81,10 @@ class Consumer {
     issue_outputs(o, p, accumulate, steps);
     wgmma_wait_group<0>();
     pin_registers(o);
-    if constexpr (C::kLoneQuery) {
-      write_outputs(o, softmax, 0, item_ % C::kItemNotes);
-    } else if constexpr (C::kQBuffers == 1) {  // the previous output has left the buffer
-      q_.advance();
-      mbarrier_wait(barriers_.q_full[0], q_.parity);
-      write_outputs(o, softmax, 0, q_.parity ^ 1);
-    } else {
-      write_outputs(o, softmax, q_.slot, q_.slot);
-    }
+    // The previous output has left the buffer.
+    if constexpr (C::kQBuffers == 1 && !C::kLoneQuery)
+      mbarrier_wait(barriers_.q_full[0][warpgroup_], (item_ + 1) % 2);
+    write_outputs(o, softmax, item_);
   }
 
  private:
@@ -133,10 +125,7 @@ class Consumer {
     accumulate = !first;
     if (first || !softmax.settled) {
       if (first) {
-        if constexpr (C::kLoneQuery)
-          write_outputs(o, softmax, 0, (item_ - 1) % C::kItemNotes);
-        else
-          write_outputs(o, softmax, C::kQBuffers == 1 ? 0 : q_.slot ^ 1, item_slot(q_) ^ 1);
+        write_outputs(o, softmax, item_ - 1);
         softmax.begin(s, params_.scale_log2);
       } else {
         raise(s, o, softmax);
@@ -176,14 +165,14 @@ class Consumer {
     return __shfl_sync(0xffffffff, value, 0);
   }
 
+  __device__ __forceinline__ int q_slot() const {
+    return static_cast<int>(item_ % C::kQBuffers);
+  }
   __device__ __forceinline__ void wait_q() {
-    if constexpr (C::kLoneQuery)
-      mbarrier_wait(barriers_.q_full[warpgroup_], item_ % 2);
-    else
-      mbarrier_wait(barriers_.q_full[q_.slot], q_.parity);
+    mbarrier_wait(barriers_.q_full[q_slot()][warpgroup_], item_ / C::kQBuffers % 2);
     if constexpr (C::kQueryInRegisters) {
 #pragma unroll
-      for (int i = 0; i < C::kHeadDim / 16; ++i) ldmatrix_x4(chunk_address(q_.slot, i), query_[i]);
+      for (int i = 0; i < C::kHeadDim / 16; ++i) ldmatrix_x4(chunk_address(q_slot(), i), query_[i]);
     }
   }
 
@@ -216,14 +205,14 @@ class Consumer {
   // Once the item's last scores are there, the next item's q may replace this one's.
   __device__ __forceinline__ void release_q(const TileNote& note) {
     if constexpr (C::kLoneQuery)
-      if (note.is_last() && lane_ == 0) mbarrier_arrive(barriers_.q_empty[warpgroup_]);
+      if (note.is_last() && lane_ == 0) mbarrier_arrive(barriers_.q_empty[0][warpgroup_]);
   }
 
   // s = q k^T for the first 2 * kCount keys of the tile.
   template <int kCount>
   __device__ __forceinline__ void issue_scores(float (&s)[kCount]) {
     using Product = Wgmma<Element, 2 * kCount>;
-    const uint64_t q = descriptor_k_major(shared_address(memory_.q[q_.slot][warpgroup_]));
+    const uint64_t q = descriptor_k_major(shared_address(memory_.q[q_slot()][warpgroup_]));
     const uint64_t k = descriptor_k_major(slot_address(k_.slot));
     pin_registers(s);
     wgmma_fence();
@@ -292,11 +281,11 @@ class Consumer {
     bits.apply(s, cut_steps);
   }
 
-  // Hands the buffer with o over to the store warp.
+  // Hands the buffer with o over to the row warp.
   __device__ __forceinline__ void release_o(int slot) {
     if constexpr (C::kLoneQuery) return;
     __syncwarp();
-    if (lane_ == 0) mbarrier_arrive(barriers_.o_full[slot]);
+    if (lane_ == 0) mbarrier_arrive(barriers_.q_empty[slot][warpgroup_]);
   }
 
   // The lane's first element of a row of o.
@@ -305,12 +294,13 @@ class Consumer {
            head * params_.o_head_stride + 8 * (lane_ % 4);
   }
 
-  // The epilogue: normalizes o and sends it off, through the shared memory of its q or, in fp32, directly;
-  // writes lse. Does not change o: a product is about to write it.
-  __device__ __forceinline__ void write_outputs(const float (&o)[kOutputs], const Softmax& softmax, int slot,
-                                                int item) {
+  // The epilogue: normalizes o of item number `item` and sends it off, through the shared memory of its q
+  // or, in fp32, directly; writes lse. Does not change o: a product is about to write it.
+  __device__ __forceinline__ void write_outputs(const float (&o)[kOutputs], const Softmax& softmax,
+                                                uint32_t item) {
+    const int slot = static_cast<int>(item % C::kQBuffers);
     int2 note = make_int2(0, 0);
-    if (lane_ == 0) note = *reinterpret_cast<const int2*>(&barriers_.item[item]);
+    if (lane_ == 0) note = *reinterpret_cast<const int2*>(&barriers_.item[item % C::kItemNotes]);
     const int first_token = broadcast(note.x), head_rows = broadcast(note.y);
     const int first_head = head_rows >> kRowBits, rows = head_rows & ((1 << kRowBits) - 1);
     float sum[2], factor[2];
@@ -461,9 +451,8 @@ class Consumer {
   StreamBarriers<C>& barriers_;
   const int warpgroup_, lane_, row_;
   uint32_t query_[C::kHeadDim / 16][4];  // operand a of the first product, if kQueryInRegisters
-  RingPosition<C::kQBuffers> q_;
+  uint32_t item_ = 0;                    // whose q is multiplied
   RingPosition<C::kSlots> k_, v_{C::kFirstV, 0};
-  uint32_t item_ = 0;                    // only with C::kLoneQuery
   TileNote note_{TileCut(kNotRead), 0};  // of the next tile, once it is read
 };
 

@@ -25,15 +25,16 @@ inline int32_t fault_asked_for() {
 
 // Writes to notes that the load warp may be writing, with other values: racecheck ignores equal ones by
 // default. No warp reads these values.
-template <class Note>
-__device__ __forceinline__ void race_for(const ForwardParams& params, Note (&notes)[2]) {
-  if (params.fault == kRace) notes[0].unused = notes[1].unused = -1;
+template <class Note, int kCount>
+__device__ __forceinline__ void race_for(const ForwardParams& params, Note (&notes)[kCount]) {
+  if (params.fault == kRace)
+    for (Note& note : notes) note.unused = -1;
 }
 
 // Called by all warps before they work.
-template <class Note>
+template <class Note, int kCount>
 __device__ __forceinline__ void fault_at_start(const ForwardParams& params, int warp, int lane,
-                                               Note (&notes)[2]) {
+                                               Note (&notes)[kCount]) {
   if (params.fault == kRaceAtStart) {  // each warp writes its own number to one place, unsynchronized
     if (lane == 0) notes[0].unused = warp;
     __syncthreads();  // before the first item

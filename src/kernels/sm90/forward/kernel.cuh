@@ -13,14 +13,14 @@
 //   192/128           192                   80             shared memory (1)        1
 //   256               128                   80             shared memory (1)        1
 //
-// Rows are tokens times query heads of a GQA group. A stream has a load warp, a store warp and its consumers.
+// Rows are tokens times query heads of a GQA group. A stream has a load warp, a row warp and its consumers.
 // It takes work items (row tile, heads) from a counter, heaviest first. Timeline, [...] is on the tensor
 // cores:
 //
-//   load warp    Q0 K0 | K1 V0 | K2 V1 | Q1 K0' V2 | K1' V0' | ...        as far ahead as the rings allow
+//   load warp    K0 | K1 V0 | K2 V1 | K0' V2 | K1' V0' | ...              as far ahead as the ring allows
+//   row warp     Q, Q'                                                        O -> global, Q''
 //   warpgroup 0  [S0] exp 0 [S1 O+=P0V0] exp 1 [S2 O+=P1V1] exp 2 [S0' O+=P2V2] O out, exp 0' [S1' ...
 //   warpgroup 1     [S0] exp 0 [S1 O+=P0V0] exp 1 [S2 O+=P1V1] exp 2 ...   in the gaps of warpgroup 0
-//   store warp                                                                O -> global
 //
 // The loop runs over tiles, not over items: the next item's first product is issued with the last one of the
 // current item, so a short item has no prologue of its own. One warpgroup multiplies while others compute
@@ -28,7 +28,8 @@
 // (docs/lab/2026-11-sm90-forward.md, version 2). More warpgroups hide each other's waits better,
 // most of all at head_dim 64, where exponentials take as long as products. Above head_dim 128 there is
 // room for one q and none for o: the next q is loaded behind the item's last scores, and consumers store o
-// from registers.
+// from registers. A row warp of its own keeps q and o, whose buffers short items wait for, out of the way of
+// the load warp's lookups, and each warpgroup's out of the way of the others'.
 #pragma once
 
 #include <cstdint>
@@ -44,11 +45,16 @@ namespace longspan::sm90 {
 template <class C>
 __device__ void init_barriers(StreamBarriers<C>& b) {
   constexpr int kConsumerWarps = 4 * C::kWarpgroups;
-  for (int i = 0; i < C::kQBarriers; ++i) {
-    mbarrier_init(b.q_full[i], 1);
-    mbarrier_init(b.q_empty[i], C::kLoneQuery ? 4 : 1);  // the warps of a warpgroup, or the store warp
+  for (int w = 0; w < C::kWarpgroups; ++w) {
+    for (int i = 0; i < C::kQBuffers; ++i) {
+      mbarrier_init(b.q_full[i][w], 1);
+      mbarrier_init(b.q_empty[i][w], 4);  // the warps of the warpgroup
+    }
   }
-  for (int i = 0; i < C::kQBuffers; ++i) mbarrier_init(b.o_full[i], kConsumerWarps);
+  for (int i = 0; i < C::kItemNotes; ++i) {
+    mbarrier_init(b.item_full[i], 1);
+    mbarrier_init(b.item_empty[i], 1);
+  }
   for (int i = 0; i < C::kSlots; ++i) {
     mbarrier_init(b.full[i], 1);
     mbarrier_init(b.empty[i], kConsumerWarps);
@@ -82,10 +88,10 @@ __global__ void __launch_bounds__(C::kThreads, 1) sm90_forward(const __grid_cons
     setmaxnreg_dec<C::kProducerRegisters>();
     const int stream = warp / 2;
     if (stream < C::kStreams) {
-      if (warp % 2 == 0) {
+      if (warp % 2 == 0)
         Loader<C>(params, shared.stream[stream], shared.barriers[stream], lane).run(worker + stream, workers);
-      } else if (!C::kLoneQuery && lane == 0)
-        store_outputs<C>(params, shared.stream[stream], shared.barriers[stream]);
+      else if (lane == 0)
+        RowMover<C>(params, shared.stream[stream], shared.barriers[stream]).run();
     }
   } else {
     setmaxnreg_inc<C::kConsumerRegisters>();

@@ -1,4 +1,5 @@
-// The forward kernel's load warp, which walks the tile map and fills the rings, and its store warp.
+// The forward kernel's load warp, which walks the tile map and fills the ring of K and V, and its row warp,
+// which loads q and stores o.
 #pragma once
 
 #include <climits>
@@ -16,7 +17,6 @@ namespace longspan::sm90 {
 struct WorkItem {
   MapRow row;
   int32_t unit = 0;
-  int32_t unused = 0;  // as in ItemNote
   bool valid = false;
 };
 
@@ -95,11 +95,9 @@ class Loader {
   __device__ void load_item(const WorkItem& item, MapEntry batch) {
     tiles_left_ = static_cast<int>(item.row.cost) / ((C::kPiece / kStepKeys + 2) * C::kPieces);
     kv_head_ = item.unit / params_.units_per_kv;
-    token_ = item.row.first_row;
-    rows_ = static_cast<int>(item.row.rows);
-    head_ = item.unit << params_.log2_pack;
-    unused_ = item.unused;
     first_tile_ = kFirstTile;
+    const int head = item.unit << params_.log2_pack;
+    note_item({item.row.first_row, head << kRowBits | static_cast<int>(item.row.rows), 0});
     // A row tile that sees no key has one tile that is wholly masked.
     const int entries = max(item.row.entries, 1);
     for (int done = 0; done < entries; done += kEntryBatch) {
@@ -147,34 +145,16 @@ class Loader {
     return TileCut(steps, kAllSteps & ~((1u << steps) - 1), 0);
   }
 
-  // Each warpgroup's rows, once it has released those of the item before.
-  __device__ void load_lone_q() {
-    for (int w = 0; w < C::kWarpgroups; ++w) {
-      Mbarrier& full = barriers_.q_full[w];
-      mbarrier_wait(barriers_.q_empty[w], item_ % 2 ^ 1);
-      if (lane_ == 0) {
-        if (w == 0) barriers_.item[item_ % C::kItemNotes] = ItemNote{token_, head_ << kRowBits | rows_, 0, 0};
-        mbarrier_arrive_expect_tx(full, C::kQBytes);
-        cp_async_bulk_tensor_load(shared_address(memory_.q[0][w]), params_.q, full, 0, head_,
-                                  token_ + w * (64 >> params_.log2_pack), 0, CachePolicy::kEvictFirst);
-      }
-      __syncwarp();
-    }
-    ++item_;
-  }
-
-  __device__ void load_q() {
-    Mbarrier& full = barriers_.q_full[q_.slot];
-    mbarrier_wait(barriers_.q_empty[q_.slot], q_.parity ^ 1);
+  // Tells the row warp, and in time the consumers, about the item.
+  __device__ void note_item(const ItemNote& note) {
+    const uint32_t slot = item_ % C::kItemNotes;
+    mbarrier_wait(barriers_.item_empty[slot], item_ / C::kItemNotes % 2 ^ 1);
     if (lane_ == 0) {
-      barriers_.item[item_slot(q_)] = ItemNote{token_, head_ << kRowBits | rows_, 0, unused_};
-      mbarrier_arrive_expect_tx(full, C::kWarpgroups * C::kQBytes);
-      for (int w = 0; w < C::kWarpgroups; ++w)
-        cp_async_bulk_tensor_load(shared_address(memory_.q[q_.slot][w]), params_.q, full, 0, head_,
-                                  token_ + w * (64 >> params_.log2_pack), 0, CachePolicy::kEvictFirst);
+      barriers_.item[slot] = note;
+      mbarrier_arrive(barriers_.item_full[slot]);
     }
     __syncwarp();
-    q_.advance();
+    ++item_;
   }
 
   // Loads as many keys as are multiplied. Missing pieces repeat the last one, since the slot might hold
@@ -207,13 +187,8 @@ class Loader {
     fill<C::kKBytes>(ring_.slot, params_.k, column_, loaded, kv_head_);
     __syncwarp();
     ring_.template advance<kStep>();
-    // q of an item follows its first tile of K: consumers may wait for that tile before they write the
-    // output that still has the buffer of q. A lone q also follows the last V, since it may have to wait for
-    // the last scores.
-    if constexpr (C::kLoneQuery) load_pending_v();
-    if (first_tile_) C::kLoneQuery ? load_lone_q() : load_q();
     first_tile_ = 0;
-    if constexpr (!C::kLoneQuery) load_pending_v();
+    load_pending_v();
     pending_pieces_ = loaded;
     pending_column_ = column_;
     pending_head_ = kv_head_;
@@ -245,12 +220,7 @@ class Loader {
     __syncwarp();
     ring_.template advance<kStep>();
     load_pending_v();
-    if constexpr (C::kLoneQuery) return;                       // there is no store warp
-    mbarrier_wait(barriers_.q_empty[q_.slot], q_.parity ^ 1);  // not before the consumers know
-    if (lane_ == 0) {
-      barriers_.item[item_slot(q_)] = ItemNote{0, 0, 1, 0};
-      mbarrier_arrive(barriers_.q_full[q_.slot]);
-    }
+    note_item({0, 0, 1});
   }
 
   const ForwardParams& params_;
@@ -263,15 +233,12 @@ class Loader {
   WorkItem next_;
   MapEntry next_entries_;
   int kv_head_ = 0;
-  int unused_ = 0;
-  int token_ = 0, head_ = 0, rows_ = 0;  // of the item: first token, first head, number of tokens
   uint32_t first_tile_ = 0;
   int pieces_ = 0, column_ = 0;  // gathered so far; the column is the lane's own
   int pending_pieces_ = 0, pending_column_ = 0, pending_head_ = 0;  // of the tile whose V is not loaded yet
-  RingPosition<C::kQBuffers> q_;
-  static constexpr int kStep = C::kUneven ? 2 : 1;        // slots
-  RingPosition<C::kSlots> ring_, v_ring_{C::kFirstV, 0};  // v_ring_: only with C::kUneven
-  uint32_t item_ = 0;                                     // in place of q_ with C::kLoneQuery
+  static constexpr int kStep = C::kUneven ? 2 : 1;                  // slots
+  RingPosition<C::kSlots> ring_, v_ring_{C::kFirstV, 0};            // v_ring_: only with C::kUneven
+  uint32_t item_ = 0;
 };
 
 // All CTAs together prefetch the plan to L2. Its loads depend on each other, and each would be a trip to
@@ -283,7 +250,7 @@ __device__ __forceinline__ void prefetch_plan(const ForwardParams& params, int l
     prefetch_to_l2(params.plan + at);
 }
 
-// ---- the store warp --------------------------------------------------------------------------------------
+// ---- the row warp ----------------------------------------------------------------------------------------
 
 // Stores `tokens` tokens of a warpgroup and nothing after them: panel by panel, in powers of two.
 template <class C>
@@ -298,44 +265,66 @@ __device__ void store_panels(const ForwardParams& params, uint32_t from, int hea
   }
 }
 
-// Runs in one lane: it has read all of an item's note before it releases the note's place.
+// Loads q, and stores o, which leaves through the buffer of its q (unless q is a lone one). Runs in one lane.
 template <class C>
-__device__ void store_outputs(const ForwardParams& params, StreamSharedMemory<C>& memory,
-                              StreamBarriers<C>& barriers) {
-  ItemNote before{0, 0, 1, 0};
-  for (RingPosition<C::kQBuffers> q;; q.advance()) {
-    mbarrier_wait(barriers.q_full[q.slot], q.parity);
-    ItemNote item = barriers.item[item_slot(q)];
-    bool stores = true, last = false;
-    if constexpr (C::kQBuffers == 1) {  // the item to store is the one before the item whose q has arrived
-      last = item.end;
-      stores = !before.end;
-      if (last && !stores) break;
-      const ItemNote next = item;
-      item = before;
-      before = next;
-    } else if (item.end) {
-      break;
-    }
-    mbarrier_wait(barriers.o_full[q.slot], q.parity);
-    if (stores && params.o_f32 == nullptr) {
-      const int of_warpgroup = 64 >> params.log2_pack;  // tokens
-      for (int w = 0; w < C::kWarpgroups; ++w) {
-        const uint32_t from = shared_address(memory.q[q.slot][w]);
-        const int token = item.token + w * of_warpgroup, tokens = item.rows() - w * of_warpgroup;
-        if (tokens >= of_warpgroup || token + tokens == params.tokens_q)
-          cp_async_bulk_tensor_store(params.o, from, 0, item.head(), token, 0);
-        else
-          store_panels<C>(params, from, item.head(), token, tokens);
+class RowMover {
+ public:
+  __device__ RowMover(const ForwardParams& params, StreamSharedMemory<C>& memory, StreamBarriers<C>& barriers)
+      : params_(params), memory_(memory), barriers_(barriers) {}
+
+  __device__ void run() {
+    const ItemNote none{0, 0, 1};
+    ItemNote out = none, next = none;  // the items two and one before `in`
+    bool ended = false;
+    for (uint32_t number = 0; !ended || !out.end; ++number) {
+      const int slot = static_cast<int>(number % C::kQBuffers);
+      ItemNote in = none;
+      if (!ended) {
+        mbarrier_wait(barriers_.item_full[number % C::kItemNotes], number / C::kItemNotes % 2);
+        in = barriers_.item[number % C::kItemNotes];
       }
-      cp_async_bulk_commit_group();
-      cp_async_bulk_wait_group_read();
+      for (int w = 0; w < C::kWarpgroups; ++w) {
+        mbarrier_wait(barriers_.q_empty[slot][w], number / C::kQBuffers % 2 ^ 1);
+        if (!out.end && params_.o_f32 == nullptr) store_o(out, slot, w);
+        if (!ended) load_q(in, slot, w);
+      }
+      // All warpgroups have written o of the item that was noted so long ago.
+      constexpr uint32_t kWritten = C::kLoneQuery ? 3 : 2;
+      if (number >= kWritten) mbarrier_arrive(barriers_.item_empty[(number - kWritten) % C::kItemNotes]);
+      if constexpr (kFaulty) race_for(params_, barriers_.item);
+      ended = in.end;
+      out = next;
+      if constexpr (!C::kLoneQuery) next = in;
     }
-    mbarrier_arrive(barriers.q_empty[q.slot]);
-    if constexpr (kFaulty) race_for(params, barriers.item);
-    if (last) break;
+    cp_async_bulk_wait_group();
   }
-  cp_async_bulk_wait_group();
-}
+
+ private:
+  __device__ void load_q(const ItemNote& item, int slot, int w) {
+    Mbarrier& full = barriers_.q_full[slot][w];
+    if (item.end) return mbarrier_arrive(full);
+    mbarrier_arrive_expect_tx(full, C::kQBytes);
+    cp_async_bulk_tensor_load(shared_address(memory_.q[slot][w]), params_.q, full, 0, item.head(),
+                              item.token + w * tokens_of_warpgroup(), 0, CachePolicy::kEvictFirst);
+  }
+
+  __device__ void store_o(const ItemNote& item, int slot, int w) {
+    const uint32_t from = shared_address(memory_.q[slot][w]);
+    const int token = item.token + w * tokens_of_warpgroup(),
+              tokens = item.rows() - w * tokens_of_warpgroup();
+    if (tokens >= tokens_of_warpgroup() || token + tokens == params_.tokens_q)
+      cp_async_bulk_tensor_store(params_.o, from, 0, item.head(), token, 0);
+    else
+      store_panels<C>(params_, from, item.head(), token, tokens);
+    cp_async_bulk_commit_group();
+    cp_async_bulk_wait_group_read();
+  }
+
+  __device__ int tokens_of_warpgroup() const { return 64 >> params_.log2_pack; }
+
+  const ForwardParams& params_;
+  StreamSharedMemory<C>& memory_;
+  StreamBarriers<C>& barriers_;
+};
 
 }  // namespace longspan::sm90
