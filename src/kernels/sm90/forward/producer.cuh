@@ -290,6 +290,8 @@ class RowMover {
       }
       // All warpgroups have written o of the item that was noted so long ago.
       constexpr uint32_t kWritten = C::kLoneQuery ? 3 : 2;
+      static_assert(kWritten < C::kItemNotes,
+                    "the load warp would wait for a place, and the row warp for a note");
       if (number >= kWritten) mbarrier_arrive(barriers_.item_empty[(number - kWritten) % C::kItemNotes]);
       if constexpr (kFaulty) race_for(params_, barriers_.item);
       ended = in.end;
