@@ -15,7 +15,7 @@
 // A CTA takes work items (key tile, query heads of a KV head) from a counter or from a BackwardSchedule, and
 // goes over the row tiles that see the keys. Scores are transposed, so a thread's rows are keys, and p and ds
 // are operands of dv += p^T do and dk += ds^T q straight from registers. Only ds passes through shared
-// memory, for dq = ds k over the keys of both. Where sums of dq lie in token rows (documents, most windows),
+// memory, for dq = ds k over the keys of both. Where sums of dq lie in token rows (documents, windows),
 // the warpgroups take turns with dq, a tile later, and pass over tiles in which none of their keys is seen.
 // Timeline, [...] is on the tensor cores:
 //
@@ -25,7 +25,7 @@
 //   send warps    one for each warpgroup: dq 0 or 1, then 2 or 3, ... to their fp32 sums in global memory
 //
 // Three warpgroups with tiles of 192 keys take turns in the same way. In bf16, where sums of dq lie as
-// threads hold them (long masks, some windows to both sides), each warpgroup computes half of dq a tile
+// threads hold them (long masks), each warpgroup computes half of dq a tile
 // later, and its products fill the gaps of the other:
 //
 //   warpgroup 0   [S1 dP1] exp 1 [dV1] ds 1 [dQ0 dV1 dK1] dq 0 out  [S2 dP2] exp 2 ...

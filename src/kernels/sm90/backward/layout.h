@@ -20,10 +20,9 @@ constexpr DqElement dq_element(int32_t group, int32_t c, int32_t rows) {
   return {8 * i + 2 * (lane % 4) + c % 2, warp * 16 + lane / 4 + c / 2 * 8};
 }
 
-// If TMA adds dq, it lies in rows, in chunks of four floats. A thread holds
-// columns 8 i + 2 (lane % 4) and the next one for all i; a chunk has those of two neighbouring i. In odd rows
-// of a tile, chunks 0 to 3 and 4 to 7 of each eight are exchanged, so that eight threads that write together
-// use all banks of shared memory.
+// If TMA adds dq, it lies in rows, in chunks of four floats. A thread holds columns 8 i + 2 (lane % 4) and
+// the next one for all i; a chunk has those of two neighbouring i. In odd rows of a tile, chunks 0 to 3 and 4
+// to 7 of each eight are exchanged, so that eight threads that write together use all banks of shared memory.
 constexpr int32_t dq_chunk_place(int32_t row_of_tile, int32_t chunk) {
   return chunk ^ (row_of_tile % 2 * 4);
 }

@@ -28,8 +28,8 @@
 // (docs/lab/2026-11-sm90-forward.md, version 2). More warpgroups hide each other's waits better,
 // most of all at head_dim 64, where exponentials take as long as products. Above head_dim 128 there is
 // room for one q and none for o: the next q is loaded behind the item's last scores, and consumers store o
-// from registers. A row warp of its own keeps q and o, whose buffers short items wait for, out of the way of
-// the load warp's lookups, and each warpgroup's out of the way of the others'.
+// from registers. Short items wait for the buffers of q. So a row warp serves these, not the load warp
+// between its lookups, and each warpgroup has barriers of its own.
 #pragma once
 
 #include <cstdint>
