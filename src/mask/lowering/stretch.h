@@ -43,6 +43,7 @@ class Stretch {
       : height_(tiling.shape.rows),
         width_(tiling.shape.columns),
         alignment_(tiling.alignment),
+        tiling_(tiling),
         partials_(partials),
         writer_(writer) {}
 
@@ -69,6 +70,7 @@ class Stretch {
   // The partial tiles at the end of a band, under its upper bound.
   struct Tail {
     int32_t tiles = 0;  // 0: not known yet
+    int32_t step = 0;   // from the first one's place to the second one's
     ListSums sums;
     std::array<typename Writer::PartialItems, 2> items;
   };
@@ -106,7 +108,7 @@ class Stretch {
       if (fulls + whole > 0) *to++ = {place, fulls + whole};
       for (int32_t t = 0; t < tail.tiles; ++t) {
         const auto& partial = tail.items[static_cast<size_t>(t)];
-        *to++ = {first + (whole + t) * step, partial.front().code};
+        *to++ = {first + whole * step + t * tail.step, partial.front().code};
         for (size_t p = 1; p < partial.size(); ++p) *to++ = partial[p];
       }
       writer_.end(to, before.sums + writer_.sums_of_full(whole) + tail.sums);
@@ -145,8 +147,10 @@ class Stretch {
   // The last row sees height - 1 columns more than the first.
   void draw(Tail& tail, int64_t columns) {
     const ClippedBand band({{0, height_}, {0, 2 * width_}, kUnboundedBelow, columns - 1}, {0, height_});
-    for (int64_t column = 0; column < columns + height_ - 1; column += width_) {
-      const TilePiece piece = band.piece(column, width_);
+    const int64_t end = columns + height_ - 1, width = tiling_.width_of_first(end);
+    tail.step = static_cast<int32_t>(width / alignment_);
+    for (int64_t column = 0; column < end; column += width) {
+      const TilePiece piece = band.piece(column, width);
       const int32_t number = partials_.number_of({&piece, 1});
       tail.items[static_cast<size_t>(tail.tiles++)] = writer_.partial(number);
       tail.sums = tail.sums + writer_.sums_of_partial(number);
@@ -154,6 +158,7 @@ class Stretch {
   }
 
   const int64_t height_, width_, alignment_;
+  const Tiling& tiling_;
   PartialNumbers& partials_;
   Writer& writer_;
   std::vector<Tail> tails_;  // by the columns of the first tile that the first row sees

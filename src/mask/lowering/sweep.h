@@ -165,16 +165,21 @@ class Sweep {
         continue;
       }
       const int64_t column = std::max(covered, aligned(band.begin));
-      if (i + 1 == clipped_.size() && before_.column < 0) reach_last_band(column);
-      if (const int64_t full = band.all_begin <= column ? full_tiles(column, band.all_end) : 0; full > 0) {
+      const bool last = i + 1 == clipped_.size();
+      if (last && before_.column < 0) reach_last_band(column);
+      const auto width_at = [&](int64_t at) { return last ? tiling_.width_of_first(band.end - at) : width_; };
+      int64_t full = band.all_begin <= column ? full_tiles(column, band.all_end) : 0;
+      if (full > 0 && width_at(column + (full - 1) * width_) < width_) --full;
+      if (full > 0) {
         add_full(column, full);
         covered = column + full * width_;
         continue;
       }
-      covered = column + width_;
+      const int64_t width = width_at(column);
+      covered = column + width;
       pieces_.clear();
       for (size_t j = i; j < clipped_.size() && clipped_[j].begin < covered; ++j)
-        if (clipped_[j].end > column) pieces_.push_back(clipped_[j].piece(column, width_));
+        if (clipped_[j].end > column) pieces_.push_back(clipped_[j].piece(column, width));
       add_pieces(column);
     }
   }

@@ -29,7 +29,7 @@ Tiling Tiling::grid(int64_t rows, int64_t columns, TileShape shape) {
   for (int32_t side : {shape.rows, shape.columns})
     LONGSPAN_CHECK(1 <= side && side <= 65535, "tile {} x {}: its sides must be 1 to 65535", shape.rows,
                    shape.columns);
-  return {shape, rows, columns, shape.columns, {}};
+  return {shape, rows, columns, shape.columns, 0, {}};
 }
 
 Tiling Tiling::flush(const Mask& mask, TileShape shape, RowTiles row_tiles) {

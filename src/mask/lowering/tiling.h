@@ -21,6 +21,9 @@ struct Tiling {
   // shape.columns. With a finer one, a row tile's tiles begin where its visible columns do, and anew after
   // each gap, so fewer are partial.
   int32_t alignment = 1;
+  // Narrow tiles have so many columns. Two of them take the place of a tile and a rest that they can hold, at
+  // the end of what a row tile sees. 0: there are none.
+  int32_t narrow = 0;
   std::vector<int32_t> starts;  // [row tiles + 1]: their first rows, and the last one's end; empty: even
 
   static Tiling grid(int64_t rows, int64_t columns, TileShape shape);
@@ -28,6 +31,10 @@ struct Tiling {
   static Tiling flush(const Mask& mask, TileShape shape, RowTiles row_tiles);
 
   bool on_grid() const { return alignment == shape.columns; }
+  // The columns of the first of the tiles that show `columns` columns.
+  int32_t width_of_first(int64_t columns) const {
+    return shape.columns < columns && columns <= 2 * narrow ? narrow : shape.columns;
+  }
   int64_t row_tiles() const {
     return starts.empty() ? (rows + shape.rows - 1) / shape.rows : static_cast<int64_t>(starts.size()) - 1;
   }

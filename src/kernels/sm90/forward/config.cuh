@@ -26,8 +26,8 @@ struct ForwardConfig {
   static constexpr int kPieces = kColumns / kPiece;
   static constexpr int kSteps = kColumns / kStepKeys;  // of a full tile
   // Widths, in keys, at which tiles are multiplied: a partial tile takes the smallest that holds its keys.
-  static constexpr int kWidths = kColumns > 64 ? 2 : 1;
-  static constexpr int width(int i) { return i == kWidths - 1 ? kColumns : (kSteps + 1) / 2 * kStepKeys; }
+  static constexpr int kWidths = narrow_keys(kColumns) > 0 ? 2 : 1;
+  static constexpr int width(int i) { return i == kWidths - 1 ? kColumns : narrow_keys(kColumns); }
 
   static constexpr int kConsumers = kConsumersT;             // warpgroups, 2 to 4
   static constexpr int kWarpgroups = kConsumers / kStreams;  // of a stream

@@ -39,8 +39,9 @@ inline constexpr double kEdgesMinKeysRatio = 0.9975;
 
 // K and V of a section of heads take at most this share of L2: forward, versions 11 and 17.
 inline constexpr double kSectionL2Share = 0.6;
-// KV heads of a section if all rows see the same keys: forward, version 19.
-inline constexpr int64_t kSectionHeadsOfAlike = 1;
+// If all rows see the same keys, a section is all KV heads if K and V take at most this share of L2, else one:
+// forward, versions 19 and 25.
+inline constexpr double kSectionL2ShareOfAlike = 0.15;
 // Row tiles above this share of an SM's part of a section come first: forward, versions 11 and 18.
 inline constexpr int64_t kHeavyNumerator = 3, kHeavyDenominator = 4;
 

@@ -224,7 +224,8 @@ ForwardMap lower_forward(const HeadMasks& masks, TileShape shape, RowTiles row_t
   map.row_tiles = 0;
   for (size_t m = 0; m < masks.size(); ++m) {
     LONGSPAN_CHECK(masks[m].rows() == masks.front().rows(), "the masks of one problem differ in rows");
-    const Tiling& tiling = tilings.emplace_back(Tiling::flush(masks[m], shape, row_tiles));
+    Tiling& tiling = tilings.emplace_back(Tiling::flush(masks[m], shape, row_tiles));
+    tiling.narrow = narrow_keys(shape.columns);
     const int64_t count = range_count(masks[m], tiling.row_tiles());
     for (SweepRange& range : split_into_ranges(masks[m].bands(), tiling, count))
       tasks.push_back({m, std::move(range)});

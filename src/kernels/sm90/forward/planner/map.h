@@ -16,6 +16,12 @@ namespace longspan::sm90 {
 inline constexpr int kStepKeys = 16;  // a product over keys proceeds in steps of 16
 inline constexpr int kMostTileRows = 256, kRowBits = 9;
 
+// The keys of a narrow tile: the kernel multiplies a tile that has no more of them at this width. 0: all
+// tiles are multiplied at one width.
+constexpr int narrow_keys(int columns) {
+  return columns > 64 ? (columns / kStepKeys + 1) / 2 * kStepKeys : 0;
+}
+
 // An entry of a row tile's list.
 //  code > 0:  `code` consecutive full tiles from key `column` on.
 //  code < 0:  a partial tile at key `column`. The next entry belongs to it: `column` there is the TileCut,

@@ -118,11 +118,11 @@ WorkOrder choose_work_order(const Problem& problem, const ForwardShape& shape, c
   // tiles of several heads come before light ones; if all are alike, that has no use.
   const int64_t head_bytes =
       problem.tokens_kv * (problem.head_dim + problem.dim_v()) * static_cast<int64_t>(size_of(problem.dtype));
-  const double cache_bytes = tuned::kSectionL2Share * static_cast<double>(device.cache_bytes);
   const bool alike = rows_are_alike(*problem.masks);
-  int64_t heads = shape.section_heads > 0 ? shape.section_heads
-                  : alike                 ? tuned::kSectionHeadsOfAlike
-                                          : static_cast<int64_t>(cache_bytes) / head_bytes;
+  const double share = alike ? tuned::kSectionL2ShareOfAlike : tuned::kSectionL2Share;
+  const int64_t fit = static_cast<int64_t>(share * static_cast<double>(device.cache_bytes)) / head_bytes;
+  int64_t heads = shape.section_heads > 0 ? shape.section_heads : fit;
+  if (shape.section_heads == 0 && alike && fit < problem.heads_kv) heads = 1;
   heads = std::clamp<int64_t>(heads, 1, problem.heads_kv);
   while (shape.section_heads == 0 && problem.heads_kv % heads != 0) --heads;
   const int64_t sections = ceil_div(problem.heads_kv, heads);

@@ -64,8 +64,9 @@ class Reader {
       EXPECT_NE(i % kEntryBatch, kEntryBatch - 1) << "a partial tile's entries are in two batches";
       ++i;
       const MapEntry& second = map_.entries.at(row.first_entry + static_cast<uint32_t>(i));
-      read_partial(entry.column, TileCut(static_cast<uint32_t>(second.column)), second.code);
-      covered = int64_t{entry.column} + shape_.columns;
+      const TileCut cut(static_cast<uint32_t>(second.column));
+      read_partial(entry.column, cut, second.code);
+      covered = int64_t{entry.column} + cut.steps() * kStepKeys;
     }
   }
 
@@ -227,6 +228,29 @@ TEST(ForwardMap, BeginsTilesWhereARowTilesKeysBegin) {
   }
   EXPECT_EQ(map.spans.size(),
             size_t{16} * 11);  // ten diagonals, one of which ends all windows, and the cut at their beginning
+}
+
+// 175 keys: 80, and two narrow tiles of 48 and 47 in place of one of 80 and a rest of 15. Of a rectangle 96
+// keys are two narrow tiles, of a diagonal's rows 112 a tile and a rest.
+TEST(ForwardMap, TakesTwoNarrowTilesForATileAndALittleMore) {
+  const int64_t n = 4800;
+  const auto columns_of = [&](const Band& band) {  // of the tiles of rows 480 to 528
+    const ForwardMap map = lower_forward({Mask(n, n, std::vector<Band>{band})}, {48, 80});
+    const MapRow row = *std::ranges::find(map.work, 480, &MapRow::first_row);
+    std::vector<int64_t> columns;
+    for (int32_t i = 0; i < row.entries; ++i) {
+      const MapEntry& entry = map.entries[row.first_entry + static_cast<uint32_t>(i)];
+      columns.push_back(entry.column);
+      if (entry.code < 0) ++i;
+    }
+    return columns;
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(columns_of({.q = {0, n}, .k = {0, n}, .lo = -127, .hi = 0}), ElementsAre(353, 433, 481));
+  EXPECT_THAT(columns_of({.q = {0, n}, .k = {0, 256}}), ElementsAre(0, 160, 208));
+  EXPECT_THAT(columns_of({.q = {0, n}, .k = {0, 257}}), ElementsAre(0, 240));
+  EXPECT_THAT(columns_of({.q = {0, n}, .k = {0, n}, .hi = 0}), ElementsAre(0, 480));
+  EXPECT_THAT(columns_of({.q = {0, n}, .k = {0, n}, .hi = 40}), ElementsAre(0, 480, 528));
 }
 
 TEST(ForwardMap, SharesTheEntriesOfRowTilesThatSeeTheSame) {

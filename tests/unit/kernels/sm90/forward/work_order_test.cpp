@@ -68,8 +68,11 @@ TEST(WorkOrder, KeepsTheKeysOfASectionInTheCache) {
   EXPECT_EQ(order_of("causal", 131072).section_units, 1);
 }
 
+// One, but all if they are short.
 TEST(WorkOrder, TakesOneKvHeadAtATimeIfAllRowsSeeTheSameKeys) {
-  for (const int64_t seqlen : {1000, 8192, 32768}) {
+  EXPECT_EQ(order_of("full", 2048).section_units, 8);
+  EXPECT_EQ(order_of("full", 2048, 16, 16).section_units, 1);
+  for (const int64_t seqlen : {3000, 8192, 32768}) {
     EXPECT_EQ(order_of("full", seqlen).section_units, 1) << seqlen;  // eight query heads in a row tile
     EXPECT_EQ(order_of("full", seqlen, 40, 8).section_units, 5)
         << seqlen;  // five row tiles of one query head
