@@ -39,8 +39,8 @@ inline constexpr double kEdgesMinKeysRatio = 0.9975;
 
 // K and V of a section of heads take at most this share of L2: forward, versions 11 and 17.
 inline constexpr double kSectionL2Share = 0.6;
-// If all rows see the same keys, a section is all KV heads if K and V take at most this share of L2, else one:
-// forward, versions 19 and 25.
+// If all rows see the same keys, a section is all KV heads if K and V take at most this share of L2, else
+// one: forward, versions 19 and 25.
 inline constexpr double kSectionL2ShareOfAlike = 0.15;
 // Row tiles above this share of an SM's part of a section come first: forward, versions 11 and 18.
 inline constexpr int64_t kHeavyNumerator = 3, kHeavyDenominator = 4;
@@ -70,8 +70,8 @@ inline constexpr int64_t kHalfVisibleDivisor = 2;
 inline constexpr int64_t kMostlyVisibleNumerator = 3, kMostlyVisibleDenominator = 4;
 
 // An item that begins with so many full row tiles begins where the other CTAs of its head are: backward,
-// versions 27 and 53.
-inline constexpr int kJoinTiles = 4;
+// versions 27, 53 and 62.
+inline constexpr int kJoinTiles = 192;
 
 // Tiles begin at edges of bands of so many tokens, where that is cheaper; what a partial tile costs beyond a
 // full one. Chosen with backward, version 13, not varied.
@@ -126,8 +126,10 @@ inline constexpr double kPassMany = 12, kPassMinTilesOfMany = 150, kPassMostLast
 inline constexpr int64_t kMinTilesOfItem = 24;
 inline constexpr double kFewRounds = 1.5, kSomeRounds = 3, kManyRounds = 8;
 // Rounds in which the last KV heads are worked on together, so that all CTAs end at the same time. Long
-// columns have candidates of fewer, whose rows L2 holds: backward, "The last section and L2".
+// columns have candidates of fewer, whose rows L2 holds; one of more rounds must take less than this share of
+// the time of the same items with fewer: backward, "The last section and L2" and version 62.
 inline constexpr int kLastRounds = 2;
+inline constexpr double kBetterByRounds = 0.99;
 // Long columns: candidates cut the last KV heads' items by rows into so many pieces of kMinTilesOfItem tiles
 // or more, so many for each CTA at most. Odd, since 64, 94 or 128 items leave CTAs idle (version 58).
 inline constexpr int32_t kLastPieces[] = {5, 7}, kMostCutItems = 16;

@@ -74,7 +74,14 @@ class Arranger {
       return time_of_split(problem_, shape_, columns, split, workers_ - ctas) +
              tiles_of_passes_alone(work, ctas > 0);
     };
-    return *std::ranges::min_element(splits, {}, time_of);
+    BackwardSplit best = splits.front();
+    double least = time_of(best);
+    for (const BackwardSplit& split : std::span(splits).subspan(1)) {
+      const bool more_rounds = split.parts == best.parts && split.last_rounds > best.last_rounds;
+      const double time = time_of(split);
+      if (time < (more_rounds ? tuned::kBetterByRounds : 1) * least) best = split, least = time;
+    }
+    return best;
   }
 
   // The split is that of a plan in which all CTAs take items.
