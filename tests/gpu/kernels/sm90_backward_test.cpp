@@ -121,6 +121,31 @@ TEST(Sm90Passes, AreRightWherePassCtasTakeItems) {
       }
 }
 
+// dq of row tiles that one key tile comes to, of all numbers of rows, beside others; and of several masks.
+TEST(Sm90Backward, WritesDqOfRowTilesThatOneKeyTileComesTo) {
+  LONGSPAN_NEEDS_HOPPER();
+  std::vector<HeadMasks> masks{drawn("causal_document", 1333, "uniform:10:290"),
+                               drawn("full_document", 777, "uniform:1:90"),
+                               documents_with_holes(1000, 700, 23)};
+  masks.push_back({documents_with_holes(500, 400, 7).front(), documents_with_holes(500, 400, 9).front()});
+  masks.push_back({Mask(2500, 2500, {{.q = {0, 2500}, .k = {0, 2500}, .lo = -40, .hi = 0}})});
+  for (int64_t rows = 120; rows <= 129; ++rows) masks.push_back(documents_with_holes(rows, 100, 6));
+  for (const HeadMasks& mask : masks)
+    for (const int64_t head_dim : {64, 128})
+      for (const DType dtype : {DType::kBF16, DType::kF16}) {
+        const Problem problem = problem_of(mask, 8, 2, head_dim, dtype);
+        SCOPED_TRACE(name_of_problem(problem));
+        BackwardShape shape = sm90::choose_backward_shape(problem);
+        shape.in_rows = shape.aligned = true;
+        shape.rows = 64, shape.keys = head_dim == 64 && dtype == DType::kBF16 ? 192 : 128;
+        shape.store = BackwardStore::kClaimed;
+        shape.pass_ctas = 0;
+        ASSERT_FALSE(sm90::arrange_backward(problem, shape, first_gpu().units).visited_once.empty());
+        BackwardInShape plan(problem, shape, first_gpu());
+        expect_right(plan, problem);
+      }
+}
+
 // The tiles of head_dim 64, with all ways to add dq, in items of all and of some of the query heads. Lengths
 // leave the last part of a tile without rows or keys, or with some.
 TEST(Sm90LargestTiles, AreRightForAnyMask) {

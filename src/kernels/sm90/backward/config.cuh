@@ -45,6 +45,8 @@ struct BackwardConfig {
   static constexpr bool kKeepsTurns = kOrdered && !kBulk;
   static constexpr bool kClaimed = kStore == BackwardStore::kClaimed;
   static constexpr bool kInAnyOrder = kBulk && !kOrdered;
+  // A warpgroup writes dq of row tiles that no other key tile comes to.
+  static constexpr bool kWritesDq = kClaimed && kTakeTurns;
   // Staging buffers of dq, for each warpgroup. A second one is worth more than a second buffer of K. All of
   // a tile's dq, or more rows, leave no room for it.
   static constexpr int kDqBuffers = kBulk && kRows == 64 && !kTakeTurns ? 2 : 1;
@@ -133,9 +135,10 @@ struct alignas(16) DqJob {
   int32_t tile;          // head * row_tiles + row tile, or a DqJobKind
   int32_t first, count;  // its rows, and kLastOfItem
   // kOrdered: the tile's turn, or where keep_turns() finds it. kClaimed: one bit for each share that is
-  // known to be stored. -1: nothing is added.
+  // known to be stored, or kOnlyVisit. -1: nothing is added.
   int32_t turn;
 };
+inline constexpr int32_t kOnlyVisit = 4;  // no other key tile comes to the row tile: dq is written
 
 template <class C>
 struct BackwardStreamMemory {

@@ -1,5 +1,5 @@
 // How a consumer warpgroup's share of dq, and sums of dk and dv, leave: staged in shared memory for the send
-// warp (sender.cuh), or added from registers.
+// warp (sender.cuh), or added from registers, or written to the output.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include "kernels/sm90/backward/config.cuh"
 #include "kernels/sm90/backward/params.h"
 #include "kernels/sm90/backward/rows.cuh"
+#include "kernels/sm90/row_of_quad.cuh"
 
 namespace longspan::sm90 {
 
@@ -31,7 +32,14 @@ class BackwardDqExit {
     hand_over();
   }
 
-  // Tells the send warp that the item has no more tiles, where the other warpgroup has dq of the last one.
+  // The same, but writes dq to the output if that is all of it. Most masks need not read the job.
+  __device__ __forceinline__ void write_or_stage(const float (&dq)[1][kDq], const DqJob& job) {
+    if (params_.visited_once == nullptr || job.turn != kOnlyVisit) return stage(dq, job);
+    write_rows(dq[0], job);
+    if (C::kPasses && (job.count & kLastOfItem)) stage_end(job);
+  }
+
+  // Tells the send warp that the item has no more tiles, where it has no dq of the last one.
   __device__ __forceinline__ void stage_end(const DqJob& last) {
     wait();
     if (first_lane()) {
@@ -120,6 +128,28 @@ class BackwardDqExit {
         st_shared_v4((j % 2 == 0 ? even : odd) + j * 64 + r * 8 * kRowBytes, four[0], four[1], four[4],
                      four[5]);
       }
+  }
+  // Scaled and rounded, to the output. Lanes have two neighbouring columns of each eight.
+  __device__ __forceinline__ void write_rows(const float (&dq)[kDq], const DqJob& job) const {
+    using Element = typename C::Element;
+    const GradientView& out = params_.dq_rows;
+    const int rows = job.count & ~kLastOfItem;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int row = warp_ * 16 + lane_ / 4 + 8 * r;
+      Element* to = static_cast<Element*>(out.data) + int64_t{job.first + row} * out.token_stride +
+                    job.tile / params_.row_tiles * out.head_stride + 8 * (lane_ % 4);
+#pragma unroll
+      for (int j = 0; j < C::kHeadDim / 32; ++j) {
+        uint32_t words[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float* two = &dq[16 * j + 4 * i + 2 * r];
+          words[i] = cvt_x2<Element>(params_.scale * two[0], params_.scale * two[1]);
+        }
+        store_row_of_quad(to + 32 * j, words, lane_, row < rows);
+      }
+    }
   }
   __device__ __forceinline__ void store_as_held(const float (&dq)[kDq]) const {
     const uint32_t address = buffer() + (warp_ * C::kDqColumns * 16 + lane_ * 4) * sizeof(float);

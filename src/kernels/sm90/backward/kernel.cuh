@@ -35,8 +35,8 @@
 //
 //   both          [S0 dP0] exp 0 [dV0] ds 0 [dV0] | [dQ0 dK0] dq 0 out  [S1 dP1] exp 1 [dV1] ds 1 [dV1] | ...
 //
-// If additions are ordered, a warp for each warpgroup waits for their turns. Some CTAs may do the passes
-// before and after first (pass_group.cuh).
+// dq of a row tile that one key tile comes to is written to the output. If additions are ordered, a warp for
+// each warpgroup waits for their turns. Some CTAs may do the passes before and after first (pass_group.cuh).
 #pragma once
 
 #include <cstdint>

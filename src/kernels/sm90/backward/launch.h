@@ -26,12 +26,13 @@ void launch_large_backward(const Problem& problem, const BackwardShape& shape, c
 
 // The backward pass' workspace, and its tiles.
 struct BackwardWorkspace {
-  float* stats = nullptr;                // [heads_q, row_tiles, 2, rows]: -lse * log2(e), then delta
-  float* dq = nullptr;                   // as BackwardParams::dq
-  int32_t* turn = nullptr;               // [heads_q, row_tiles, 2]; null if not needed
-  int32_t* front = nullptr;              // [heads_q, row_tiles]; null if not needed
-  bool in_rows = false;                  // dq's sums lie in rows (layout.h); else as threads hold them
-  const TileExtent* row_tile = nullptr;  // [masks, row_tiles]
+  float* stats = nullptr;                 // [heads_q, row_tiles, 2, rows]: -lse * log2(e), then delta
+  float* dq = nullptr;                    // as BackwardParams::dq
+  int32_t* turn = nullptr;                // [heads_q, row_tiles, 2]; null if not needed
+  int32_t* front = nullptr;               // [heads_q, row_tiles]; null if not needed
+  bool in_rows = false;                   // dq's sums lie in rows (layout.h); else as threads hold them
+  const TileExtent* row_tile = nullptr;   // [masks, row_tiles]
+  const uint8_t* visited_once = nullptr;  // [masks, row_tiles]; null if not needed
   int32_t masks = 1;
   // Query heads of the passes: the first heads_before, and the last heads_after. CTAs of the backward
   // kernel do the others (planner/pass_ctas.h).
@@ -48,7 +49,7 @@ struct BackwardWorkspace {
 void prepare_backward(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
                       cudaStream_t stream);
 
-// Scales and rounds the sums of dq.
+// Scales and rounds the sums of dq, of row tiles that are not visited_once.
 void finish_backward(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
                      cudaStream_t stream);
 

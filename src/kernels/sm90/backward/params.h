@@ -32,7 +32,7 @@ struct BackwardParams {
   // [heads_kv, key_tiles, keys * (head_dim + head_dim_v)]: dk and dv of key tiles of several items, as
   // threads hold them.
   float* dkv = nullptr;
-  GradientView dk, dv;
+  GradientView dq_rows, dk, dv;  // the outputs
   int32_t fp32_output = 0;
 
   // The map of the transposed mask: its row tiles are key tiles, its columns are rows of q.
@@ -52,9 +52,11 @@ struct BackwardParams {
   int32_t streams = 0;  // of the schedule
   uint32_t turns_of_head = 0;
   // The turn that is next; or, with kClaimed, a DqState.
-  int32_t* turn = nullptr;              // [heads_q, row_tiles, 2]: for each share of a tile's dq
-  int32_t* parts = nullptr;             // [heads_kv, key_tiles, warpgroups of a CTA]: a PartsCount
-  int32_t descending = 0, by_rows = 0;  // as in BackwardWalk
+  int32_t* turn = nullptr;  // [heads_q, row_tiles, 2]: for each share of a tile's dq
+  // 1 for each row tile that one key tile comes to, whose CTA writes dq; null: dq is summed everywhere.
+  const uint8_t* visited_once = nullptr;  // [masks, row_tiles]
+  int32_t* parts = nullptr;               // [heads_kv, key_tiles, warpgroups of a CTA]: a PartsCount
+  int32_t descending = 0, by_rows = 0;    // as in BackwardWalk
 
   // The furthest row tile that CTAs have reached in the rows of a head. An item begins there and comes back
   // to the rows before at its end. So CTAs of a head meet the same rows at about the same time, however far
@@ -85,7 +87,6 @@ struct BackwardParams {
   int32_t* added = nullptr;     // [sections]: items whose dq is complete, for each warpgroup
   CUtensorMap o;
   const float *lse = nullptr, *dlse = nullptr;  // [heads_q, tokens_q]; dlse may be null
-  GradientView dq_rows;                         // the output of dq
 
   constexpr BackwardJobs jobs() const { return {section_heads, last_section, heads_kv, group, row_tiles}; }
 };

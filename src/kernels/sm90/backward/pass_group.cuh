@@ -26,7 +26,7 @@ struct alignas(8) BackwardPassJob {
   int32_t section = -1;  // -1: there are no more jobs
   int32_t prepares = 0;
   int32_t head = 0, row_tile = 0;
-  int32_t first = 0, count = 0;  // the tile's rows
+  int32_t first = 0, count = 0;  // the tile's rows; none if dq is in the output already
   int32_t untouched = 0;         // no key tile came to it, so its sums are undefined
 };
 
@@ -103,6 +103,8 @@ class BackwardPassLoader {
       found.row_tile = tile;
       found.first = extent.x;
       found.count = extent.y;
+      if (!job.prepares && params_.visited_once != nullptr && __ldg(params_.visited_once + tile))
+        found.count = 0;
     }
     next_ += 32 * groups_;
     return found;
@@ -144,6 +146,7 @@ class BackwardPassLoader {
                                 CachePolicy::kNormal);
     } else {
       const uint32_t bytes = job.count * C::kHeadDim * sizeof(float);
+      if (bytes == 0) return mbarrier_arrive(full);
       mbarrier_arrive_expect_tx(full, bytes);
       cp_async_bulk_load(to, sums_of<C>(params_, job), bytes, full);
     }
@@ -216,7 +219,7 @@ class BackwardPassGroup {
       if (job.section < 0) break;
       if (job.prepares)
         prepare(job, tile_[slot]);
-      else
+      else if (job.count > 0)
         finish(job, tile_[slot]);
       mbarrier_arrive(empty_[slot]);
     }

@@ -36,11 +36,14 @@ __device__ __forceinline__ void store_vector(T* to, const float (&x)[kVector]) {
   }
 }
 
+__device__ __forceinline__ int64_t mask_of(const BackwardWorkspace& workspace, int64_t head, int64_t heads) {
+  return workspace.masks > 1 ? head * workspace.masks / heads : 0;
+}
+
 // The tokens of a query head's row tile.
 __device__ __forceinline__ TileExtent row_tile_of(const BackwardWorkspace& workspace, int64_t head,
                                                   int64_t heads, int64_t tile) {
-  const int64_t mask = workspace.masks > 1 ? head * workspace.masks / heads : 0;
-  return workspace.row_tile[mask * workspace.row_tiles + tile];
+  return workspace.row_tile[mask_of(workspace, head, heads) * workspace.row_tiles + tile];
 }
 
 // Neighbouring CTAs take neighbouring heads, which are contiguous in memory.
@@ -136,6 +139,9 @@ __global__ void __launch_bounds__(kThreads)
   constexpr int kChunks = kHeadDim / 4;  // of a row
   const int64_t tile = blockIdx.x / from.heads_after;
   const int64_t head = dq.heads - from.heads_after + blockIdx.x % from.heads_after;
+  if (from.visited_once != nullptr &&
+      from.visited_once[mask_of(from, head, dq.heads) * from.row_tiles + tile])
+    return;
   const TileExtent extent = row_tile_of(from, head, dq.heads, tile);
   const bool empty =
       from.turn != nullptr && from.turn[2 * (head * from.row_tiles + tile)] == 0;  // no key tile came to it

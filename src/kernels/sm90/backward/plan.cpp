@@ -30,6 +30,7 @@ BackwardPlan::BackwardPlan(const Problem& problem, const BackwardShape& shape, c
   pack_.add(all.grid.map.runs, params_.runs);
   pack_.add(all.grid.map.partials, params_.partials);
   pack_.add(all.grid.map.spans, params_.spans);
+  if (!all.visited_once.empty()) pack_.add(all.visited_once, params_.visited_once);
   if (shape_.store == BackwardStore::kOrdered) pack_.add(all.schedule.turns, params_.turns);
   if (all.schedule.streams > 0) pack_.add(all.schedule.next, params_.next_item);
   pack_.upload(device);
@@ -105,6 +106,7 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
   BackwardParams params = params_;
   // CTAs of the kernel can only do passes over tensors of the inputs' dtype.
   if (args.o.dtype != problem_.dtype || args.dq.dtype != problem_.dtype) params.pass_ctas = 0;
+  if (args.dq.dtype != problem_.dtype) params.visited_once = nullptr;
   const BackwardJobs jobs = params.jobs();
   const bool passes = params.pass_ctas > 0;
   const auto heads_q = static_cast<int32_t>(problem_.heads_q);
@@ -115,6 +117,7 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
       .front = counters_at(front_),
       .in_rows = shape_.in_rows,
       .row_tile = params.row_tile,
+      .visited_once = params.visited_once,
       .masks = static_cast<int32_t>(problem_.masks->size()),
       .heads_before = passes ? jobs.heads_of(0) * params.group : heads_q,
       .heads_after = heads_q - (passes ? jobs.first_head(params.last_section) * params.group : 0),
@@ -132,6 +135,7 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
   params.stats = workspace.stats;
   params.dq = workspace.dq;
   params.dkv = dkv_ > 0 ? at(dkv_) - dkv_skipped_ : nullptr;
+  params.dq_rows = view_of(args.dq);
   params.dk = view_of(args.dk);
   params.dv = view_of(args.dv);
   params.fp32_output = args.dk.dtype == DType::kF32;
@@ -145,7 +149,6 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
     params.o = key_map(args.o, shape_.rows);
     params.lse = args.lse;
     params.dlse = args.dlse;
-    params.dq_rows = view_of(args.dq);
   }
   if (shape_.large)
     launch_large_backward(problem_, shape_, params, device_, stream);

@@ -268,6 +268,10 @@ class BackwardLoader {
             lane_ < C::kDqShares && ld_acquire(params_.turn + int64_t{dq_tile} * 2 + lane_) == kStored;
         turn = static_cast<int>(__ballot_sync(0xffffffff, stored));
         __syncwarp();
+        if (C::kWritesDq && params_.visited_once != nullptr) {
+          const int mask = params_.per_head_masks ? item.kv_head() : 0;
+          if (__ldg(params_.visited_once + int64_t{mask} * params_.row_tiles + tile.tile)) turn = kOnlyVisit;
+        }
       }
     }
     mbarrier_wait(state_.q_empty[q_.slot], q_.parity ^ 1);

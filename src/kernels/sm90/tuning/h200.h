@@ -66,6 +66,9 @@ inline constexpr int64_t kLargestTilesHeadDim = 64;
 // Share of all pairs that is visible, as one over a divisor: from one half on, short masks add to zeros too.
 // Backward, versions 34 and 36.
 inline constexpr int64_t kHalfVisibleDivisor = 2;
+// The share of row tiles that one key tile comes to, from which on that tile's CTA writes dq: backward,
+// version 63.
+inline constexpr double kLeastVisitedOnce = 1.0 / 16;
 // Blocks of 64 take tiles of 128 keys from this share of visible pairs on. Backward, version 41.
 inline constexpr int64_t kMostlyVisibleNumerator = 3, kMostlyVisibleDenominator = 4;
 

@@ -41,6 +41,7 @@ class Arranger {
     result_.row_tiles = static_cast<int32_t>(result_.grid.rows.size() / problem_.masks->size());
     result_.key_tiles = map.row_tiles;
     const BackwardColumns columns = columns_of(map, problem_.masks->size());
+    if (shape_.writes_dq()) find_visited_once();
     const bool ordered = shape_.store == BackwardStore::kOrdered;
     if (!shape_.split && ordered) {
       choose_in_order(split_candidates(problem_, shape_, columns, workers_));
@@ -62,6 +63,29 @@ class Arranger {
   }
 
  private:
+  void find_visited_once() {
+    const CompiledMap& map = result_.grid.map;
+    const size_t tiles = result_.grid.rows.size();
+    std::vector<int32_t> more(tiles + 1, 0);  // key tiles that come to a row tile, but not to the one before
+    for (size_t i = 0; i < map.work.size(); ++i) {
+      int32_t* const of_mask = more.data() + i / map.row_tiles * result_.row_tiles;
+      for (const DeviceRun& run : std::span(map.runs).subspan(map.work[i].first_run, map.work[i].runs)) {
+        ++of_mask[map.first_tile(run)];
+        --of_mask[map.first_tile(run) + tiles_of(run)];
+      }
+    }
+    result_.visited_once.resize(tiles);
+    int32_t visits = 0;
+    for (size_t tile = 0; tile < tiles; ++tile)
+      result_.visited_once[tile] = (visits += more[tile]) == 1 ? 1 : 0;
+    if (share_summed() > 1 - tuned::kLeastVisitedOnce) result_.visited_once.clear();
+  }
+  // The share of row tiles whose dq the pass after has to write.
+  double share_summed() const {
+    const std::vector<uint8_t>& once = result_.visited_once;
+    return once.empty() ? 1 : std::ranges::count(once, 0) / static_cast<double>(once.size());
+  }
+
   // CTAs that do passes are part of a candidate. If there are none, kernels before and after do all of them.
   BackwardSplit cheapest(const BackwardColumns& columns) const {
     const std::vector<BackwardSplit> splits = split_candidates(problem_, shape_, columns, workers_);
@@ -112,7 +136,7 @@ class Arranger {
             .jobs_after = jobs.jobs_after(),
             .jobs = problem_.heads_q * result_.row_tiles,
             .bytes_before = shape_.rows * problem_.head_dim * (stored ? 4 : 8),
-            .bytes_after = shape_.rows * problem_.head_dim * 6,
+            .bytes_after = static_cast<int64_t>(share_summed() * shape_.rows * problem_.head_dim * 6),
             .tiles = columns.tiles * problem_.heads_q,
             .share_last = static_cast<double>(jobs.heads_of(jobs.last_section)) / jobs.heads_kv};
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "attention/problem.h"
 #include "kernels/sm90/backward/planner/items.h"
@@ -19,6 +20,7 @@ struct BackwardArrangement {
   // item share.
   BackwardSchedule schedule;
   int32_t row_tiles = 0, key_tiles = 0;
+  std::vector<uint8_t> visited_once;                           // as in BackwardParams
   int32_t section_heads = 1, last_section = 0, last_list = 0;  // as in BackwardParams
   int32_t pass_ctas = 0;                                       // as in BackwardParams
 };

@@ -77,6 +77,8 @@ struct BackwardShape {
   int warpgroups() const { return keys == h200::backward::kWidestKeys ? 3 : 2; }  // that compute
   // Whether a warpgroup passes over tiles in which none of its 64 keys is seen.
   bool skips_parts() const { return !large && rows == 64 && (keys == 192 || (keys == 128 && in_rows)); }
+  // Whether it writes dq of row tiles that one key tile comes to.
+  bool writes_dq() const { return store == BackwardStore::kClaimed && in_rows && skips_parts(); }
   TileShape tile_shape() const { return {keys, rows}; }  // of the transposed mask
   friend bool operator==(const BackwardShape&, const BackwardShape&) = default;
 };

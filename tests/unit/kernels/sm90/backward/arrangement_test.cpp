@@ -103,6 +103,24 @@ TEST(BackwardArrangement, VisitsEveryTileOnce) {
     }
 }
 
+TEST(BackwardArrangement, FindsRowTilesThatOneKeyTileComesTo) {
+  const auto of = [](const char* mask, const char* lengths) {
+    PatternOptions options;
+    options.seqlen = 3072;
+    options.lengths = lengths;
+    const Problem problem = drawn_problem(mask, options, 16, 2);
+    return arrange_backward(problem, choose_backward_shape(problem), 132);
+  };
+  const BackwardArrangement all = of("causal_document", "uniform:100:400");
+  std::map<int64_t, int> visits;
+  for (const auto& [tile, count] : tiles_of(all.grid.map, 64)) visits[tile.second] += count;
+  ASSERT_EQ(all.visited_once.size(), static_cast<size_t>(all.row_tiles));
+  for (int64_t tile = 0; tile < all.row_tiles; ++tile)
+    EXPECT_EQ(all.visited_once[static_cast<size_t>(tile)], visits[tile] == 1) << tile;
+  EXPECT_GT(std::ranges::count(all.visited_once, 1), all.row_tiles / 3);
+  EXPECT_TRUE(of("full_document", "uniform:1000:2000").visited_once.empty());
+}
+
 // What the launches of a pass, its workspace and its kernel depend on.
 TEST(BackwardArrangement, MasksOfSameLaunchesDifferInNothingThatALaunchShows) {
   for (const bool deterministic : {false, true})
