@@ -63,14 +63,12 @@ inline constexpr int kVeryLongSectionUnits = 2, kScatteredSectionUnits = 1;
 inline constexpr int kTallestRows = 128, kWidestKeys = 192;
 inline constexpr int64_t kLargestTilesHeadDim = 64;
 
-// Share of all pairs that is visible, as one over a divisor: from one half on, short masks add to zeros too.
-// Backward, versions 34 and 36.
-inline constexpr int64_t kHalfVisibleDivisor = 2;
 // The share of row tiles that one key tile comes to, from which on that tile's CTA writes dq: backward,
 // version 63.
 inline constexpr double kLeastVisitedOnce = 1.0 / 16;
-// Blocks of 64 take tiles of 128 keys from this share of visible pairs on. Backward, version 41.
-inline constexpr int64_t kMostlyVisibleNumerator = 3, kMostlyVisibleDenominator = 4;
+// Shares of all pairs that are visible: from one half on, short masks add to zeros too (backward, versions 34
+// and 36); from three fourths on, blocks of 64 take tiles of 128 keys (version 41).
+inline constexpr double kHalfVisible = 0.5, kMostlyVisible = 0.75;
 
 // An item that begins with so many full row tiles begins where the other CTAs of its head are: backward,
 // versions 27, 53 and 62.

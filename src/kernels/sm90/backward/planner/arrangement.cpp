@@ -38,6 +38,8 @@ class Arranger {
   BackwardArrangement arrange() {
     result_.grid = lay_tiles(*problem_.masks, shape_.tile_shape(), shape_.aligned);
     CompiledMap& map = result_.grid.map;
+    result_.heads_kv = static_cast<int32_t>(problem_.heads_kv);
+    result_.group = static_cast<int32_t>(problem_.group_size());
     result_.row_tiles = static_cast<int32_t>(result_.grid.rows.size() / problem_.masks->size());
     result_.key_tiles = map.row_tiles;
     const BackwardColumns columns = columns_of(map, problem_.masks->size());
@@ -121,11 +123,8 @@ class Arranger {
     int64_t per_list = 0;
     for (const BackwardColumns::Column& column : columns.columns) per_list += parts_of(column.tiles, sharing);
     const auto [section_heads, last_section] = sections_of(problem_, shape_, split, per_list, workers_);
-    const BackwardJobs jobs{.section_heads = section_heads,
-                            .last_section = last_section,
-                            .heads_kv = static_cast<int32_t>(problem_.heads_kv),
-                            .group = static_cast<int32_t>(problem_.group_size()),
-                            .row_tiles = result_.row_tiles};
+    BackwardJobs jobs = result_;
+    jobs.section_heads = section_heads, jobs.last_section = last_section;
     // Bytes before: o and do in 16 bits, and zeros in fp32 for dq unless it is stored. After: dq in fp32
     // and in 16 bits.
     const bool stored = shape_.store != BackwardStore::kAdded;

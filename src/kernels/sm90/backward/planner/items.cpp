@@ -123,15 +123,9 @@ BackwardItems share_out(const BackwardGrid& grid, const BackwardSharing& sharing
   // heads.
   for (const auto& list : all) result.per_list = std::max(result.per_list, static_cast<int32_t>(list.size()));
   result.per_last = result.per_list;
-  if (all.size() == 1) {
-    result.work = std::move(all.front());
-    return result;
-  }
-  result.work.reserve(all.size() * result.per_list);
-  for (auto& list : all) {
-    list.resize(result.per_list);
-    result.work.insert(result.work.end(), list.begin(), list.end());
-  }
+  result.work.resize(all.size() * result.per_list);
+  for (size_t i = 0; i < all.size(); ++i)
+    std::ranges::copy(all[i], result.work.begin() + i * result.per_list);
   return result;
 }
 

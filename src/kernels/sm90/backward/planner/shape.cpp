@@ -22,19 +22,19 @@ bool seen_by(const Problem& problem, int64_t rows) {
 }
 
 // Whether at least this share of all pairs is visible.
-bool is_visible(const Problem& problem, int64_t numerator, int64_t denominator) {
-  return problem.area() * denominator >= problem.tokens_q * problem.tokens_kv * problem.heads_q * numerator;
+bool is_visible(const Problem& problem, double share) {
+  const int64_t pairs = problem.tokens_q * problem.tokens_kv * problem.heads_q;
+  return static_cast<double>(problem.area()) >= share * static_cast<double>(pairs);
 }
 bool half_visible(const Problem& problem) {
-  return is_visible(problem, 1, tuned::kHalfVisibleDivisor);
+  return is_visible(problem, tuned::kHalfVisible);
 }
 
 // If blocks of 64 keys are mostly visible, tiles of 128 keys visit a fourth more, and are faster by as much.
 // Ordered additions from tiles of 64 by 64 must be few enough for a simulated run: in the order of items they
 // would stall, as there are more of them, and they are smaller.
 bool takes_finest_tiles(const Problem& problem, int64_t block) {
-  return block == kFinestBlock &&
-         !is_visible(problem, tuned::kMostlyVisibleNumerator, tuned::kMostlyVisibleDenominator) &&
+  return block == kFinestBlock && !is_visible(problem, tuned::kMostlyVisible) &&
          (!problem.deterministic ||
           problem.area() <= tuned::kMaxScheduledVisits * kFinestBlock * kFinestBlock);
 }
