@@ -57,7 +57,7 @@ TEST(BackwardShape, TellsKindsOfMasksApart) {
   EXPECT_EQ(shape_of("variable_block_sparse", 8192, false, 256).kind, kScattered);
 }
 
-// In runs so long that CTAs drift apart, and in documents, which begin often.
+// From runs so long on that CTAs drift apart.
 TEST(BackwardShape, LetsItemsBeginWhereOtherCtasAre) {
   EXPECT_EQ(shape_of("full", 8192).join_tiles, h200::backward::kJoinTiles);
   EXPECT_EQ(shape_of("full_document", 8192).join_tiles, h200::backward::kJoinTiles);
