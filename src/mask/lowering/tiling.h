@@ -33,7 +33,7 @@ struct Tiling {
   bool on_grid() const { return alignment == shape.columns; }
   // The columns of the first of the tiles that show `columns` columns.
   int32_t width_of_first(int64_t columns) const {
-    return shape.columns < columns && columns <= 2 * narrow ? narrow : shape.columns;
+    return shape.columns < columns && columns <= int64_t{2} * narrow ? narrow : shape.columns;
   }
   int64_t row_tiles() const {
     return starts.empty() ? (rows + shape.rows - 1) / shape.rows : static_cast<int64_t>(starts.size()) - 1;
