@@ -142,10 +142,7 @@ class BackwardAlternatingConsumer : BackwardConsumer<C> {
   __device__ __forceinline__ void finish_dq(float (&dq)[1][kDq]) {
     this->pin_dq(dq);
     this->release(state_.ds_empty[(tile_ - 1) % 2]);
-    if constexpr (C::kWritesDq)
-      exit_.write_or_stage(dq, job_before());
-    else
-      exit_.stage(dq, job_before());
+    exit_.hand_out(dq, job_before());
   }
   // Until dq of the tile before the last one is computed.
   __device__ __forceinline__ void wait_ds_buffer() const {

@@ -32,11 +32,17 @@ class BackwardDqExit {
     hand_over();
   }
 
-  // The same, but writes dq to the output if that is all of it. Most masks need not read the job.
-  __device__ __forceinline__ void write_or_stage(const float (&dq)[1][kDq], const DqJob& job) {
-    if (params_.visited_once == nullptr || job.turn != kOnlyVisit) return stage(dq, job);
-    write_rows(dq[0], job);
-    if (C::kPasses && (job.count & kLastOfItem)) stage_end(job);
+  // The same where a warpgroup has all of a tile's dq. If no other key tile adds to it, it writes it to the
+  // output. Most masks need not read the job.
+  __device__ __forceinline__ void hand_out(const float (&dq)[1][kDq], const DqJob& job) {
+    if constexpr (C::kWritesDq) {
+      if (params_.visited_once != nullptr && job.turn == kOnlyVisit) {
+        write_rows(dq[0], job);
+        if (C::kPasses && (job.count & kLastOfItem)) stage_end(job);
+        return;
+      }
+    }
+    stage(dq, job);
   }
 
   // Tells the send warp that the item has no more tiles, where it has no dq of the last one.

@@ -144,10 +144,7 @@ class BackwardWideConsumer : BackwardConsumer<C> {
   __device__ __forceinline__ void finish_dq(float (&dq)[1][kDq]) {
     this->pin_dq(dq);
     this->release(state_.ds_empty[slot_before()]);
-    if constexpr (C::kWritesDq)
-      exit_.write_or_stage(dq, job_before());
-    else
-      exit_.stage(dq, job_before());
+    exit_.hand_out(dq, job_before());
   }
 
   __device__ __forceinline__ const DqJob& job_before() const {

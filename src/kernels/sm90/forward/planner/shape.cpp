@@ -115,14 +115,15 @@ WorkOrder choose_work_order(const Problem& problem, const ForwardShape& shape, c
   order.units = static_cast<int32_t>(problem.heads_q / shape.pack);
 
   // As many KV heads as divide all into equal sections and whose K and V fit in a share of L2. Heavy row
-  // tiles of several heads come before light ones; if all are alike, that has no use.
+  // tiles of several heads come before light ones. If all are alike, that has no use: one head, or all if
+  // they are short.
   const int64_t head_bytes =
       problem.tokens_kv * (problem.head_dim + problem.dim_v()) * static_cast<int64_t>(size_of(problem.dtype));
   const bool alike = rows_are_alike(*problem.masks);
   const double share = alike ? tuned::kSectionL2ShareOfAlike : tuned::kSectionL2Share;
   const int64_t fit = static_cast<int64_t>(share * static_cast<double>(device.cache_bytes)) / head_bytes;
-  int64_t heads = shape.section_heads > 0 ? shape.section_heads : fit;
-  if (shape.section_heads == 0 && alike && fit < problem.heads_kv) heads = 1;
+  int64_t heads = shape.section_heads;
+  if (heads == 0) heads = alike && fit < problem.heads_kv ? 1 : fit;
   heads = std::clamp<int64_t>(heads, 1, problem.heads_kv);
   while (shape.section_heads == 0 && problem.heads_kv % heads != 0) --heads;
   const int64_t sections = ceil_div(problem.heads_kv, heads);
