@@ -14,6 +14,11 @@ from torch.distributed import distributed_c10d as c10d
 
 from longspan import _core
 
+if not dist.is_initialized():
+    # Its functions keep the world's group of the time of their import, which the first step of an optimizer may be, as a default
+    # argument: destroy_process_group() could then not end that group (GroupReference says what follows).
+    import torch.distributed.nn.functional  # noqa: F401
+
 _TAG = 0x4C53  # of our messages in the process group
 _LOOKS_EVERY_S = 1.0
 

@@ -1,6 +1,7 @@
 """A rank that dies or hangs ends all ranks with a reason, and a fresh process group works afterwards."""
 
 import contextlib
+import multiprocessing
 import os
 import pathlib
 import re
@@ -20,6 +21,7 @@ from conftest import inputs
 from longspan import Mask
 from longspan._transport import Carried
 from longspan.distributed import ContextParallel
+from ranks import LIMIT_S as LIMIT_OF_START_S
 from ranks import Ranks
 
 LIMIT_S = 15  # of a wait; the other processes may be slow on a busy machine
@@ -209,6 +211,24 @@ def test_a_process_group_ends_though_plans_live():
         assert all(before > 0 and after == 0 for before, after in ranks.results())
     finally:
         ranks.stop()
+
+
+def train_alone(store):
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=0, world_size=1)
+    layer = torch.nn.Linear(2, 2)
+    layer(torch.ones(2)).sum().backward()
+    torch.optim.AdamW(layer.parameters()).step()
+    before = len(threads_of_gloo())
+    dist.destroy_process_group()
+    assert before > 0 and not threads_of_gloo(), (before, threads_of_gloo())
+
+
+def test_a_process_group_ends_though_an_optimizer_worked(tmp_path):
+    process = multiprocessing.get_context("spawn").Process(target=train_alone, args=(tmp_path / "store",))
+    process.start()
+    process.join(LIMIT_OF_START_S)
+    process.kill()
+    assert process.exitcode == 0
 
 
 def test_a_rank_that_dies_fails_its_test():
