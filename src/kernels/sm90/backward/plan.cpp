@@ -47,7 +47,7 @@ BackwardPlan::BackwardPlan(const Problem& problem, const BackwardShape& shape, c
   params_.section_heads = all.section_heads;
   params_.last_section = all.last_section;
   params_.items_per_head = all.items.per_list;
-  const int32_t last_heads = params_.heads_kv - all.last_section * all.section_heads;
+  const int32_t last_heads = all.heads_of(all.last_section);
   params_.items = all.items.per_list * (params_.heads_kv - last_heads) + all.items.per_last * last_heads;
   params_.first_cut_head = params_.heads_kv - (all.split.last_pieces > 1 ? last_heads : 0);
   params_.items_per_mask = all.items.per_list * all.items.lists;

@@ -38,8 +38,6 @@ class Arranger {
   BackwardArrangement arrange() {
     result_.grid = lay_tiles(*problem_.masks, shape_.tile_shape(), shape_.aligned);
     CompiledMap& map = result_.grid.map;
-    result_.heads_kv = static_cast<int32_t>(problem_.heads_kv);
-    result_.group = static_cast<int32_t>(problem_.group_size());
     result_.row_tiles = static_cast<int32_t>(result_.grid.rows.size() / problem_.masks->size());
     result_.key_tiles = map.row_tiles;
     const BackwardColumns columns = columns_of(map, problem_.masks->size());
@@ -52,13 +50,9 @@ class Arranger {
       if (shape_.pass_ctas != 0 && can_do_passes(problem_, shape_)) give_passes_ctas(columns, split);
       split_by(split);
     }
-    const SimulatedBy by = simulated_by();
-    result_.section_heads = by.section_heads;
-    result_.last_section = by.last_section;
-    result_.last_list = by.last_list;
     if (ordered)
       result_.schedule = result_.split.by_time
-                             ? schedule(map, result_.items, result_.split.walk, by)
+                             ? schedule(map, result_.items, result_.split.walk, simulated_by())
                              : order_by_items(map, result_.items, result_.split.walk.descending);
     if (result_.pass_ctas > 0) check_items();
     return std::move(result_);
@@ -122,9 +116,7 @@ class Arranger {
     const BackwardSharing sharing = sharing_of(problem_, shape_, split, columns.key_tiles, workers_);
     int64_t per_list = 0;
     for (const BackwardColumns::Column& column : columns.columns) per_list += parts_of(column.tiles, sharing);
-    const auto [section_heads, last_section] = sections_of(problem_, shape_, split, per_list, workers_);
-    BackwardJobs jobs = result_;
-    jobs.section_heads = section_heads, jobs.last_section = last_section;
+    const BackwardJobs jobs{sections_of(problem_, shape_, split, per_list, workers_), result_.row_tiles};
     // Bytes before: o and do in 16 bits, and zeros in fp32 for dq unless it is stored. After: dq in fp32
     // and in 16 bits.
     const bool stored = shape_.store != BackwardStore::kAdded;
@@ -154,6 +146,10 @@ class Arranger {
     result_.items = share_out(result_.grid, sharing_of(problem_, shape_, split, result_.key_tiles, workers_));
     if (split.last_pieces > 1) cut_by_rows(result_.grid.map, split.last_pieces, result_.items);
     result_.split = split;
+    static_cast<BackwardSections&>(result_) =
+        sections_of(problem_, shape_, split, result_.items.per_list, workers_);
+    const bool lists = result_.items.lists > 1 && (shape_.store != BackwardStore::kOrdered || split.by_time);
+    result_.last_list = lists ? result_.items.per_list : 0;
   }
 
   // Additions to a row tile follow the order of key tiles. In a good order long columns run ahead of the
@@ -189,19 +185,12 @@ class Arranger {
   bool counts_l2() const { return shape_.kind == BackwardKind::kLong; }
 
   SimulatedBy simulated_by() const {
-    const auto [section_heads, last_section] =
-        sections_of(problem_, shape_, result_.split, result_.items.per_list, workers_);
-    const bool lists =
-        result_.items.lists > 1 && (shape_.store != BackwardStore::kOrdered || result_.split.by_time);
     const auto of_tile = static_cast<double>(shape_.rows * problem_.head_dim);
     return {.l2_visits = counts_l2() ? tuned::kReusedRows / of_tile : 0,
-            .group = static_cast<int32_t>(problem_.group_size()),
+            .sections = result_,
             .workers = static_cast<int32_t>(workers_),
             .streams = shape_.streams(),
-            .kv_heads = static_cast<int32_t>(problem_.heads_kv),
-            .section_heads = section_heads,
-            .last_section = last_section,
-            .last_list = lists ? result_.items.per_list : 0,
+            .last_list = result_.last_list,
             .per_head_masks = problem_.masks->size() > 1,
             // Items that KV heads share cannot have visits of their own.
             .spread = shape_.kind == BackwardKind::kScattered &&

@@ -221,8 +221,9 @@ double time_of_split(const Problem& problem, const BackwardShape& shape, const B
   int64_t last = sharing.group;
   if (sharing.group_items == 0 && split.last_pieces == 1)
     while (last - sharing.heads_at_once >= sharing.last_heads) last -= sharing.heads_at_once;
-  last *= problem.heads_kv - int64_t{sections.last} * sections.heads;
-  const int64_t at_once = int64_t{by_keys.empty() ? sharing.heads_at_once : sharing.group} * sections.heads;
+  last *= sections.heads_of(sections.last_section);
+  const int64_t at_once =
+      int64_t{by_keys.empty() ? sharing.heads_at_once : sharing.group} * sections.section_heads;
   const auto items_of = [&](int64_t heads, int64_t of_group) {
     return ceil_div(of_group * heads, sharing.group);
   };

@@ -7,6 +7,7 @@
 
 #include "attention/problem.h"
 #include "kernels/sm90/backward/planner/items.h"
+#include "kernels/sm90/backward/planner/pass_ctas.h"
 #include "kernels/sm90/backward/planner/shape.h"
 #include "kernels/sm90/compiled_map.h"
 
@@ -42,12 +43,6 @@ std::vector<BackwardSplit> split_candidates(const Problem& problem, const Backwa
 BackwardSharing sharing_of(const Problem& problem, const BackwardShape& shape, const BackwardSplit& split,
                            int64_t key_tiles, int64_t workers);
 
-// Heads that are worked on together, so that their rows stay in L2. The last section is long enough for all
-// CTAs to end together.
-struct BackwardSections {
-  int32_t heads = 1;  // KV heads of a section
-  int32_t last = 0;   // the number of the last section, which takes the heads that are left
-};
 // `per_list`: items of a KV head.
 BackwardSections sections_of(const Problem& problem, const BackwardShape& shape, const BackwardSplit& split,
                              int64_t per_list, int64_t workers);

@@ -14,11 +14,12 @@ struct BackwardJob {
   friend bool operator==(const BackwardJob&, const BackwardJob&) = default;
 };
 
-struct BackwardJobs {
+// Heads that are worked on together, so that their rows stay in L2. The last section is long enough for all
+// CTAs to end together.
+struct BackwardSections {
   int32_t section_heads = 1;  // KV heads of a section; the last section takes the rest
   int32_t last_section = 0;
-  int32_t heads_kv = 1, group = 1;
-  int32_t row_tiles = 1;
+  int32_t heads_kv = 1, group = 1;  // KV heads, and query heads of each
 
   constexpr int32_t section_of(int32_t kv_head) const {
     const int32_t section = kv_head / section_heads;
@@ -28,6 +29,11 @@ struct BackwardJobs {
   constexpr int32_t heads_of(int32_t section) const {
     return section == last_section ? heads_kv - first_head(section) : section_heads;
   }
+};
+
+struct BackwardJobs : BackwardSections {
+  int32_t row_tiles = 1;
+
   constexpr int32_t jobs_of(int32_t section) const { return heads_of(section) * group * row_tiles; }
   // Without the first section's preparation, which precedes all items, and the last section's finish, which
   // follows them: none if there is one section.

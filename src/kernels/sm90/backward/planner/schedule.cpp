@@ -33,14 +33,15 @@ class Simulation {
         items_(items),
         walk_(walk),
         by_(by),
+        sections_(by.sections),
         hand_over_(by.streams > 1 ? tuned::kHandOverTicksOfStreams : tuned::kHandOverTicks),
         apart_(by.streams > 1 ? tuned::kApartTicksOfStreams : tuned::kApartTicks),
-        all_items_(items.per_list * by.kv_heads),
+        all_items_(items.per_list * by.sections.heads_kv),
         workers_(std::min(by.workers, all_items_)),
-        rows_of_head_(map.end_of_column_tiles() * by.group),
+        rows_of_head_(map.end_of_column_tiles() * by.sections.group),
         agenda_(workers_),
-        added_(size_t{1} * by.kv_heads * rows_of_head_),
-        parts_(size_t{1} * by.kv_heads * map.row_tiles),
+        added_(size_t{1} * by.sections.heads_kv * rows_of_head_),
+        parts_(size_t{1} * by.sections.heads_kv * map.row_tiles),
         ctas_(workers_) {
     if constexpr (kRecords) lay_out();
   }
@@ -95,7 +96,7 @@ class Simulation {
     }
     if (!by_.per_head_masks) {
       result.of_head = static_cast<uint32_t>(turns);
-      turns *= by_.kv_heads;
+      turns *= sections_.heads_kv;
     }
     LONGSPAN_CHECK(turns < uint64_t{1} << 31, "{} additions: at most 2^31 can be ordered", turns);
     result.streams = workers_;
@@ -117,7 +118,7 @@ class Simulation {
       return visit(cta, now);
     }
     // The item's end.
-    if (cta.item->heads > 0 && cta.item->heads < by_.group) {
+    if (cta.item->heads > 0 && cta.item->heads < sections_.group) {
       int32_t& parts = parts_[cta.kv_head * map_.row_tiles + cta.item->key_tile];
       if (parts < cta.item->part) return now + kTile / 2;
       ++parts;
@@ -133,15 +134,14 @@ class Simulation {
     if constexpr (kRecords)
       if (cta.index >= 0) result.next[cta.index] = index;
     if (index >= all_items_) return -1;
-    const int32_t per_section = by_.section_heads * items_.per_list;
-    const int32_t section = std::min(index / per_section, by_.last_section);
-    const int32_t inside = index - section * per_section, first = section * by_.section_heads;
-    const int32_t heads = section == by_.last_section ? by_.kv_heads - first : by_.section_heads;
+    const int32_t per_section = sections_.section_heads * items_.per_list;
+    const int32_t section = std::min(index / per_section, sections_.last_section);
+    const int32_t inside = index - section * per_section, heads = sections_.heads_of(section);
     const int32_t position = inside / heads;
     cta.index = index;
-    cta.kv_head = first + inside - position * heads;
+    cta.kv_head = sections_.first_head(section) + inside - position * heads;
     const int32_t list = (by_.per_head_masks ? cta.kv_head * items_.per_mask() : 0) +
-                         (section == by_.last_section ? by_.last_list : 0);
+                         (section == sections_.last_section ? by_.last_list : 0);
     const size_t place = list + position;
     cta.item = &items_.work[place];
     if (cta.item->heads == 0) {
@@ -184,7 +184,7 @@ class Simulation {
     int32_t longest = std::numeric_limits<int32_t>::max();
     const auto end = left + std::min(cta.order.end() - left, std::ptrdiff_t{tuned::kMaxRunsLookedAt});
     for (auto run = left; run != end; ++run) {
-      const int32_t last = added_[cta.place + run->tile * by_.group].last;
+      const int32_t last = added_[cta.place + run->tile * sections_.group].last;
       if (last < longest) longest = last, best = run;
       if (last <= now + kTile - apart_) break;
     }
@@ -192,7 +192,7 @@ class Simulation {
   }
 
   int32_t visit(Cta& cta, int32_t now) {
-    int32_t at = cta.place + cta.tile * by_.group + cta.head;
+    int32_t at = cta.place + cta.tile * sections_.group + cta.head;
     for (int32_t h = 0; h < cta.heads_at_once; ++h, ++at) {
       Additions& rows = added_[at];
       now = std::max(now + kTile, rows.last + hand_over_);
@@ -212,6 +212,7 @@ class Simulation {
   const BackwardItems& items_;
   const BackwardWalk& walk_;
   const SimulatedBy& by_;
+  const BackwardSections& sections_;
   const int32_t hand_over_, apart_;
   const int32_t all_items_, workers_;  // no more workers than items
   const int32_t rows_of_head_;         // row tiles of a KV head's query heads; 32 bits number those of all
@@ -262,7 +263,7 @@ double time_schedule(const CompiledMap& map, const BackwardItems& items, const B
   int64_t visits = 0;
   for (size_t begin = 0; begin < items.work.size(); begin += items.per_mask())
     visits += visits_of(map, std::span(items.work).subspan(begin, items.per_list));
-  if (!by.per_head_masks) visits *= by.kv_heads;
+  if (!by.per_head_masks) visits *= by.sections.heads_kv;
   if (visits == 0) return 0;
   return Simulation<false>(map, items, walk, by).run() / static_cast<double>(visits);
 }

@@ -48,7 +48,10 @@ BackwardSections sections_of(const Problem& problem, const BackwardShape& shape,
   heads = std::clamp<int64_t>(std::max<int64_t>(heads, split.kv_heads), 1, problem.heads_kv);
   const int64_t last_heads =
       std::clamp<int64_t>(ceil_div(split.last_rounds * workers, per_list), 1, problem.heads_kv);
-  return {static_cast<int32_t>(heads), static_cast<int32_t>((problem.heads_kv - last_heads) / heads)};
+  return {.section_heads = static_cast<int32_t>(heads),
+          .last_section = static_cast<int32_t>((problem.heads_kv - last_heads) / heads),
+          .heads_kv = static_cast<int32_t>(problem.heads_kv),
+          .group = static_cast<int32_t>(problem.group_size())};
 }
 
 }  // namespace longspan::sm90

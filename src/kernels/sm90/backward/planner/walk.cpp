@@ -29,7 +29,9 @@ double simulate(const CompiledMap& map, std::span<const BackwardWork> items, con
                 const SimulatedBy& by) {
   const int32_t step = heads_of_step(items, walk);
   const size_t row_tiles = map.end_of_column_tiles(), key_tiles = map.row_tiles;
-  std::vector<double> added(row_tiles * by.group * by.kv_heads), parts(key_tiles * by.kv_heads);
+  const BackwardSections& sections = by.sections;
+  std::vector<double> added(row_tiles * sections.group * sections.heads_kv),
+      parts(key_tiles * sections.heads_kv);
   std::priority_queue<double, std::vector<double>, std::greater<>> free_at;
   for (int32_t i = 0; i < by.workers; ++i) free_at.push(0);
   double last = 0, visits = 0;
@@ -38,7 +40,7 @@ double simulate(const CompiledMap& map, std::span<const BackwardWork> items, con
     double now = free_at.top() + tuned::kItemEnds;
     free_at.pop();
     const auto visit = [&](int32_t row_tile, int32_t head) {
-      double& before = added[(kv_head * by.group + item.first_head + head) * row_tiles + row_tile];
+      double& before = added[(kv_head * sections.group + item.first_head + head) * row_tiles + row_tile];
       now = std::max(now + step, before + tuned::kHandOver);
       reuse.add(before > 0 ? now - before : 0);
       before = now;
@@ -49,7 +51,7 @@ double simulate(const CompiledMap& map, std::span<const BackwardWork> items, con
       for_each_row_tile(map, item, walk.descending, [&](int32_t row_tile) {
         for (int32_t h = 0; h < inner; h += step) visit(row_tile, head + h);
       });
-    if (item.heads < by.group) {
+    if (item.heads < sections.group) {
       double& before = parts[kv_head * key_tiles + item.key_tile];
       before = now = std::max(now, before) + tuned::kOrderedPartSums;
     }
@@ -57,11 +59,10 @@ double simulate(const CompiledMap& map, std::span<const BackwardWork> items, con
     last = std::max(last, now);
   };
   // In the order in which CTAs take items.
-  for (int32_t section = 0, first = 0, heads = 0; first < by.kv_heads; ++section, first += heads) {
-    heads = section < by.last_section ? by.section_heads : by.kv_heads - first;
+  for (int32_t section = 0; section <= sections.last_section; ++section)
     for (const BackwardWork& item : items)
-      for (int32_t head = first; head < first + heads; ++head) take(item, head);
-  }
+      for (int32_t head = 0; head < sections.heads_of(section); ++head)
+        take(item, sections.first_head(section) + head);
   const double missed = by.l2_visits > 0 ? reuse.missed(by.l2_visits, visits / last) : 0;
   return last * (1 + tuned::kMissedRows * missed);
 }
@@ -79,7 +80,7 @@ double time_walk(const CompiledMap& map, std::span<const BackwardWork> items, co
   // If there is too much to simulate, the first heads stand for all.
   std::vector<BackwardWork> some(items.begin(), items.end());
   SimulatedBy by = all;
-  int32_t heads = all.group;
+  int32_t heads = all.sections.group;
   const auto steps_of_some = [&] { return visits_of(map, some) / heads_of_step(some, walk); };
   int64_t steps = steps_of_some();
   for (; steps > kMostSimulated && !walk.by_rows && heads > 1; steps = steps_of_some()) {
@@ -90,10 +91,11 @@ double time_walk(const CompiledMap& map, std::span<const BackwardWork> items, co
   const int64_t tiles = visits_of(map, some);
   if (steps > kMostOfHead || some.empty() || tiles == 0) return 0;
   by.workers = static_cast<int32_t>(std::max<size_t>(all.workers * some.size() / items.size(), 1));
-  by.kv_heads = static_cast<int32_t>(std::clamp<int64_t>(kMostSimulated / steps, 1, all.kv_heads));
-  const int32_t last_heads = all.kv_heads - all.last_section * all.section_heads;
-  by.last_section = std::max(by.kv_heads - last_heads, 0) / by.section_heads;
-  return simulate(map, some, walk, by) * by.workers / static_cast<double>(tiles * by.kv_heads);
+  const int32_t last_heads = all.sections.heads_of(all.sections.last_section);
+  int32_t& heads_kv = by.sections.heads_kv;
+  heads_kv = static_cast<int32_t>(std::clamp<int64_t>(kMostSimulated / steps, 1, heads_kv));
+  by.sections.last_section = std::max(heads_kv - last_heads, 0) / by.sections.section_heads;
+  return simulate(map, some, walk, by) * by.workers / static_cast<double>(tiles * heads_kv);
 }
 
 }  // namespace longspan::sm90

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "kernels/sm90/backward/planner/items.h"
+#include "kernels/sm90/backward/planner/pass_ctas.h"
 
 namespace longspan::sm90 {
 
@@ -30,11 +31,10 @@ int64_t visits_of(const CompiledMap& map, std::span<const BackwardWork> items);
 // What a simulated run depends on beside the items and their walk, as in BackwardParams.
 struct SimulatedBy {
   double l2_visits = 0;  // visits whose rows L2 holds; 0: all rows are taken to be there
-  int32_t group = 1;     // query heads of a KV head
-  int32_t workers = 1;   // streams of items, in CTAs that are all resident
-  int32_t streams = 1;   // of a CTA
-  int32_t kv_heads = 1;
-  int32_t section_heads = 1, last_section = 0, last_list = 0;
+  BackwardSections sections{};
+  int32_t workers = 1;  // streams of items, in CTAs that are all resident
+  int32_t streams = 1;  // of a CTA
+  int32_t last_list = 0;
   bool per_head_masks = false;
   bool spread = false;  // visits to the same rows lie apart in time; each KV head has items of its own
 };

@@ -75,13 +75,12 @@ struct Simulated {
 };
 
 // Each CTA takes the next item as soon as it is free, from the first item to the last.
-Simulated simulate(const BackwardArrangement& all, int32_t kv_heads) {
+Simulated simulate(const BackwardArrangement& all) {
   std::priority_queue<double, std::vector<double>, std::greater<>> free_at;
   for (int64_t i = 0; i < workers_of(all); ++i) free_at.push(0);
   Simulated result;
   for (int32_t section = 0; section <= all.last_section; ++section) {
-    const int32_t first = section * all.section_heads;
-    const int32_t heads = section == all.last_section ? kv_heads - first : all.section_heads;
+    const int32_t heads = all.heads_of(section);
     const size_t list = section == all.last_section ? static_cast<size_t>(all.last_list) : 0;
     const bool cut = section == all.last_section && all.split.last_pieces > 1;
     for (int32_t i = 0; i < (cut ? all.items.per_last : all.items.per_list); ++i)
@@ -112,7 +111,7 @@ TEST(BackwardSplit, HasAPriceThatIsTheTimeOfAllItems) {
       for (const BackwardSplit& split : split_candidates(problem, shape, columns, kUnits)) {
         shape.split = split;
         const double price = time_of_split(problem, shape, columns, split, kUnits),
-                     time = simulate(arrange_backward(problem, shape, kUnits), 8).end;
+                     time = simulate(arrange_backward(problem, shape, kUnits)).end;
         EXPECT_GT(price, 0.95 * time)
             << name << " " << seqlen << " " << split.parts << " " << split.most_tiles;
         EXPECT_LT(price, 1.3 * time) << name << " " << seqlen << " " << split.parts << " "
@@ -129,10 +128,10 @@ TEST(BackwardSplit, IsTheFastestCandidateWhereNothingElseCounts) {
       BackwardShape shape = choose_backward_shape(problem);
       shape.pass_ctas = 0;
       const BackwardGrid grid = lay_tiles(*problem.masks, shape.tile_shape(), shape.aligned);
-      const double chosen = simulate(arrange_backward(problem, shape, kUnits), 8).end;
+      const double chosen = simulate(arrange_backward(problem, shape, kUnits)).end;
       for (const BackwardSplit& split : split_candidates(problem, shape, columns_of(grid.map, 1), kUnits)) {
         shape.split = split;
-        EXPECT_LE(chosen, 1.03 * simulate(arrange_backward(problem, shape, kUnits), 8).end)
+        EXPECT_LE(chosen, 1.03 * simulate(arrange_backward(problem, shape, kUnits)).end)
             << name << " " << seqlen << " " << split.parts << " " << split.most_tiles;
       }
     }
@@ -143,7 +142,7 @@ TEST(BackwardSplit, BalancesItems) {
     for (const int64_t seqlen : {2048, 4096, 8192, 32768}) {
       const BackwardArrangement all = arranged(problem_of(name, seqlen));
       const double most = seqlen < 4096 ? 1.25 : seqlen < 8192 ? 1.12 : 1.08;
-      const Simulated simulated = simulate(all, 8);
+      const Simulated simulated = simulate(all);
       EXPECT_LT(simulated.end, most * simulated.balanced) << name << " " << seqlen;
     }
 }
@@ -155,12 +154,12 @@ TEST(BackwardSplit, CutsTheLastItemsWhereHeadsDoNotBalanceThem) {
     problem.heads_q = heads_q, problem.heads_kv = heads_kv;
     const BackwardArrangement all = arranged(problem);
     EXPECT_GT(all.split.last_pieces, 1) << heads_q;
-    const Simulated cut = simulate(all, heads_kv);
+    const Simulated cut = simulate(all);
     EXPECT_LT(cut.end, 1.03 * cut.balanced) << heads_q;
     BackwardShape shape = choose_backward_shape(problem);
     shape.split = all.split;
     shape.split->last_pieces = 1;
-    EXPECT_LT(cut.end, 0.98 * simulate(arrange_backward(problem, shape, kUnits), heads_kv).end) << heads_q;
+    EXPECT_LT(cut.end, 0.98 * simulate(arrange_backward(problem, shape, kUnits)).end) << heads_q;
   }
 }
 
@@ -192,7 +191,7 @@ TEST(BackwardSplit, WorksOnFewKvHeadsTogetherAtTheEndOfCausalMasks) {
         Problem problem = problem_of("causal", seqlen);
         problem.heads_q = heads_q, problem.head_dim = head_dim;
         const BackwardArrangement all = arranged(problem);
-        EXPECT_LE(problem.heads_kv - all.last_section * all.section_heads, problem.heads_kv / 2)
+        EXPECT_LE(all.heads_of(all.last_section), problem.heads_kv / 2)
             << heads_q << " heads of " << head_dim << ", " << seqlen;
       }
 }
@@ -242,12 +241,7 @@ double cost_of(const Problem& problem, const BackwardSplit& split) {
   shape.split = split;
   const BackwardArrangement all = arrange_backward(problem, shape, kUnits);
   return time_walk(all.grid.map, std::span(all.items.work).first(static_cast<size_t>(all.items.per_list)),
-                   split.walk,
-                   {.group = static_cast<int32_t>(problem.group_size()),
-                    .workers = static_cast<int32_t>(kUnits),
-                    .kv_heads = static_cast<int32_t>(problem.heads_kv),
-                    .section_heads = all.section_heads,
-                    .last_section = all.last_section});
+                   split.walk, {.sections = all, .workers = static_cast<int32_t>(kUnits)});
 }
 
 TEST(BackwardSplit, IsNextToTheCheapestCandidateInOrder) {

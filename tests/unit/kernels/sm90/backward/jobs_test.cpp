@@ -15,12 +15,12 @@ namespace {
 
 std::vector<BackwardJobs> examples() {
   return {
-      {.section_heads = 1, .last_section = 0, .heads_kv = 1, .group = 1, .row_tiles = 1},
-      {.section_heads = 1, .last_section = 0, .heads_kv = 8, .group = 8, .row_tiles = 33},
-      {.section_heads = 1, .last_section = 1, .heads_kv = 2, .group = 2, .row_tiles = 5},
-      {.section_heads = 1, .last_section = 2, .heads_kv = 8, .group = 8, .row_tiles = 150},
-      {.section_heads = 2, .last_section = 3, .heads_kv = 7, .group = 1, .row_tiles = 13},
-      {.section_heads = 1, .last_section = 7, .heads_kv = 8, .group = 8, .row_tiles = 600},
+      {{.section_heads = 1, .last_section = 0, .heads_kv = 1, .group = 1}, 1},
+      {{.section_heads = 1, .last_section = 0, .heads_kv = 8, .group = 8}, 33},
+      {{.section_heads = 1, .last_section = 1, .heads_kv = 2, .group = 2}, 5},
+      {{.section_heads = 1, .last_section = 2, .heads_kv = 8, .group = 8}, 150},
+      {{.section_heads = 2, .last_section = 3, .heads_kv = 7, .group = 1}, 13},
+      {{.section_heads = 1, .last_section = 7, .heads_kv = 8, .group = 8}, 600},
   };
 }
 
@@ -176,7 +176,7 @@ TEST(BackwardJobs, NeverWaitForEachOther) {
 // sections. Its next item is then of a section that is prepared only after the first section's items.
 TEST(BackwardJobs, WouldWaitForItemsThatWaitForLaterSections) {
   std::mt19937 random(7);
-  const BackwardJobs jobs{.section_heads = 1, .last_section = 7, .heads_kv = 8, .group = 8, .row_tiles = 7};
+  const BackwardJobs jobs{{.section_heads = 1, .last_section = 7, .heads_kv = 8, .group = 8}, 7};
   for (const auto& [order, ends] : {std::pair{sections_ahead(jobs, 3), false},
                                     {sections_ahead(jobs, 6), false},
                                     {in_order(jobs), true}}) {
@@ -190,7 +190,7 @@ TEST(BackwardJobs, WouldWaitForItemsThatWaitForLaterSections) {
 // A CTA that begins when another ends finishes its first item late, and only a pass waits for that.
 TEST(BackwardJobs, NeedNotAllBeResident) {
   std::mt19937 random(7);
-  const BackwardJobs jobs{.section_heads = 1, .last_section = 7, .heads_kv = 8, .group = 8, .row_tiles = 7};
+  const BackwardJobs jobs{{.section_heads = 1, .last_section = 7, .heads_kv = 8, .group = 8}, 7};
   for (const auto& [order, resident, ends] : {std::tuple{sections_ahead(jobs, 3), 30, true},
                                               {sections_ahead(jobs, 3), 29, false},
                                               {in_order(jobs), 29, true},

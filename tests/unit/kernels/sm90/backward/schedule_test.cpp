@@ -301,11 +301,7 @@ TEST(BackwardSchedule, IsTheSameEachTime) {
 TEST(BackwardSchedule, SpreadsVisits) {
   const Problem problem = problem_of("uniform_block_sparse", 49152, 4, 4, 128, 0.1);
   const BackwardArrangement all = arranged(problem, {.last_rounds = 4}, 132);
-  SimulatedBy by{.workers = 132,
-                 .kv_heads = 4,
-                 .section_heads = all.section_heads,
-                 .last_section = all.last_section,
-                 .per_head_masks = true};
+  SimulatedBy by{.sections = all, .workers = 132, .per_head_masks = true};
   const auto time = [&] { return time_schedule(all.grid.map, all.items, all.split.walk, by); };
   EXPECT_NEAR(time(), 1.19, 0.02);
   by.spread = true;
@@ -316,12 +312,7 @@ TEST(BackwardSchedule, SpreadsVisits) {
 TEST(BackwardSchedule, KnowsThatStreamsTakeLongerForATile) {
   const Problem problem = problem_of("uniform_block_sparse", 49152, 4, 4, 64, 0.5);
   const BackwardArrangement all = arranged(problem, {.last_rounds = 4}, 132);
-  SimulatedBy by{.workers = 264,
-                 .kv_heads = 4,
-                 .section_heads = all.section_heads,
-                 .last_section = all.last_section,
-                 .per_head_masks = true,
-                 .spread = true};
+  SimulatedBy by{.sections = all, .workers = 264, .per_head_masks = true, .spread = true};
   const auto time = [&] { return time_schedule(all.grid.map, all.items, all.split.walk, by); };
   const double of_ctas = time();
   by.streams = 2;

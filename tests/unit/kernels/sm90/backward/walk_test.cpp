@@ -36,21 +36,15 @@ Arranged arranged(std::string_view name, int64_t seqlen, const BackwardSplit& sp
   return {arrange_backward(problem, shape, 132), shape.rows};
 }
 
-double time_of(const Arranged& arranged, int32_t kv_heads, int32_t section_heads, int32_t last_section) {
+double time_of(const Arranged& arranged, const BackwardSections& sections) {
   const BackwardArrangement& all = arranged.all;
   return time_walk(all.grid.map, std::span(all.items.work).first(static_cast<size_t>(all.items.per_list)),
-                   all.split.walk,
-                   {.l2_visits = arranged.l2_visits,
-                    .group = 8,
-                    .workers = 132,
-                    .kv_heads = kv_heads,
-                    .section_heads = section_heads,
-                    .last_section = last_section});
+                   all.split.walk, {.l2_visits = arranged.l2_visits, .sections = sections, .workers = 132});
 }
 
 double time_of(std::string_view name, int64_t seqlen, const BackwardSplit& split) {
   const Arranged it = arranged(name, seqlen, split);
-  return time_of(it, 8, it.all.section_heads, it.all.last_section);
+  return time_of(it, it.all);
 }
 
 // From the diagonal down, short items run after long ones at the same pace. From the last row up, all items
@@ -72,7 +66,7 @@ TEST(BackwardWalk, TakesLongerWhereRowsAreNotInL2) {
   const auto time_with_l2 = [](const BackwardSplit& split) {
     Arranged it = arranged("causal", 16384, split);
     it.l2_visits = h200::backward::kReusedRows / (it.rows * 128.0);
-    return time_of(it, 8, it.all.section_heads, it.all.last_section);
+    return time_of(it, it.all);
   };
   EXPECT_LT(time_of("causal", 16384, whole), 1.05);
   EXPECT_GT(time_with_l2(whole), 1.25);
@@ -110,9 +104,9 @@ TEST(BackwardWalk, TakesLessOnManyHeadsAtOnceWhereAllColumnsEndTogether) {
 // section has is not begun, as in the kernel.
 TEST(BackwardWalk, KeepsTheLastSectionIfFewerHeadsStandForAll) {
   const Arranged all = arranged("causal", 65536, {.order = KeyOrder::kByKeys, .walk = kDownByRows});
-  EXPECT_EQ(time_of(all, 8, 3, 2), time_of(all, 2, 2, 0));
-  EXPECT_EQ(time_of(all, 7, 1, 6), time_of(all, 2, 1, 1));
-  EXPECT_NE(time_of(all, 7, 1, 6), time_of(all, 2, 2, 0));
+  EXPECT_EQ(time_of(all, {3, 2, 8, 8}), time_of(all, {2, 0, 2, 8}));
+  EXPECT_EQ(time_of(all, {1, 6, 7, 8}), time_of(all, {1, 1, 2, 8}));
+  EXPECT_NE(time_of(all, {1, 6, 7, 8}), time_of(all, {2, 0, 2, 8}));
 }
 
 // At least the time in which no CTA waits, whatever the simulation leaves out.
