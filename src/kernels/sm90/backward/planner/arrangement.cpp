@@ -121,15 +121,11 @@ class Arranger {
     // and in 16 bits.
     const bool stored = shape_.store != BackwardStore::kAdded;
     return {.units = units_,
-            .sections = jobs.last_section + 1,
+            .jobs = jobs,
             .section_items = jobs.heads_of(0) * per_list,
-            .jobs_before = jobs.jobs_before(),
-            .jobs_after = jobs.jobs_after(),
-            .jobs = problem_.heads_q * result_.row_tiles,
             .bytes_before = shape_.rows * problem_.head_dim * (stored ? 4 : 8),
             .bytes_after = static_cast<int64_t>(share_summed() * shape_.rows * problem_.head_dim * 6),
-            .tiles = columns.tiles * problem_.heads_q,
-            .share_last = static_cast<double>(jobs.heads_of(jobs.last_section)) / jobs.heads_kv};
+            .tiles = columns.tiles * problem_.heads_q};
   }
 
   // Pass CTAs count the items that are done. An item that nobody works on, such as the padding of shorter

@@ -11,28 +11,32 @@ namespace tuned = h200::backward;
 // As many CTAs as finish the passes when the others finish the items. One too few and items wait for the
 // passes, which costs 5 to 10 %; one too many costs half a per cent.
 int choose_pass_ctas(const BackwardPassWork& work) {
-  if (work.sections < tuned::kPassMinSections || work.tiles == 0) return 0;
+  const BackwardJobs& jobs = work.jobs;
+  if (jobs.last_section + 1 < tuned::kPassMinSections || work.tiles == 0) return 0;
   const auto units = static_cast<double>(work.units);
   if (static_cast<double>(work.section_items) < tuned::kPassMinItems * units) return 0;
-  const double before = static_cast<double>(work.jobs_before * work.bytes_before) / tuned::kPassBytesPerCycle;
-  const double after = static_cast<double>(work.jobs_after * work.bytes_after) / tuned::kPassBytesPerCycle;
+  const double before =
+      static_cast<double>(jobs.jobs_before() * work.bytes_before) / tuned::kPassBytesPerCycle;
+  const double after = static_cast<double>(jobs.jobs_after() * work.bytes_after) / tuned::kPassBytesPerCycle;
   const double items = static_cast<double>(work.tiles) * tuned::kTileCycles;
+  const double share_last = static_cast<double>(jobs.heads_of(jobs.last_section)) / jobs.heads_kv;
   const auto ctas_for = [&](double passes, double others) { return units * passes / (passes + others); };
   const double wanted = ctas_for(before + after, items);
   const double size = units / tuned::kPassUnits;
   if (wanted < tuned::kPassMinWanted * size) return 0;
   if (wanted > tuned::kPassMany * size &&
       (static_cast<double>(work.tiles) < tuned::kPassMinTilesOfMany * units ||
-       work.share_last > tuned::kPassMostLastOfMany))
+       share_last > tuned::kPassMostLastOfMany))
     return 0;
   // The last section has to be prepared before other CTAs reach it.
-  const double wanted_before = ctas_for(before, items * (1 - work.share_last));
+  const double wanted_before = ctas_for(before, items * (1 - share_last));
   return static_cast<int>(std::ceil(std::max({wanted, wanted_before, tuned::kPassMinCtas * size})));
 }
 
 double tiles_of_passes_alone(const BackwardPassWork& work, bool with_pass_ctas) {
-  const int64_t before = work.jobs - (with_pass_ctas ? work.jobs_before : 0),
-                after = work.jobs - (with_pass_ctas ? work.jobs_after : 0);
+  const int64_t all = int64_t{work.jobs.heads_kv} * work.jobs.group * work.jobs.row_tiles;
+  const int64_t before = all - (with_pass_ctas ? work.jobs.jobs_before() : 0),
+                after = all - (with_pass_ctas ? work.jobs.jobs_after() : 0);
   const auto bytes = static_cast<double>(before * work.bytes_before + after * work.bytes_after);
   return bytes / tuned::kPassBytesPerCycleAlone / tuned::kTileCycles;
 }

@@ -56,14 +56,11 @@ enum BackwardCounter : int32_t { kNextItem, kCtasBegun, kBackwardCounters };
 
 // The work of one launch.
 struct BackwardPassWork {
-  int64_t units = 0;                          // SMs
-  int64_t sections = 0;                       // of heads
+  int64_t units = 0;  // SMs
+  BackwardJobs jobs{};
   int64_t section_items = 0;                  // of the first section
-  int64_t jobs_before = 0, jobs_after = 0;    // BackwardJobs
-  int64_t jobs = 0;                           // of each pass, wherever they are done
-  int64_t bytes_before = 0, bytes_after = 0;  // read and written by one such job
+  int64_t bytes_before = 0, bytes_after = 0;  // read and written by one job
   int64_t tiles = 0;                          // visits to tiles, of all query heads
-  double share_last = 0;                      // of the tiles: the last section's
 };
 
 // How many CTAs do the passes; 0: separate kernels do them faster.

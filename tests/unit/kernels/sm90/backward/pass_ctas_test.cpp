@@ -59,22 +59,19 @@ TEST(BackwardPassCtas, AreNoneWhereNothingIsHidden) {
 
 TEST(BackwardPassCtas, GrowWithThePasses) {
   BackwardPassWork work{.units = kUnits,
-                        .sections = 8,
+                        .jobs = {{.section_heads = 1, .last_section = 7, .heads_kv = 8, .group = 8}, 541},
                         .section_items = 400,
-                        .jobs_before = 30296,
-                        .jobs_after = 30296,
                         .bytes_before = 32768,
                         .bytes_after = 49152,
-                        .tiles = 192064,
-                        .share_last = 0.125};
+                        .tiles = 192064};
   int before = choose_pass_ctas(work);
   EXPECT_GE(before, 8);
   work.bytes_before = 65536;
   EXPECT_GT(choose_pass_ctas(work), before);
   work.bytes_before = 32768;
-  work.share_last = 0.7;  // it has to be prepared before
+  work.jobs.last_section = 2;  // it has six heads, which have to be prepared before
   EXPECT_GT(choose_pass_ctas(work), before);
-  work.share_last = 0.125;
+  work.jobs.last_section = 7;
   for (; work.tiles < 400000; work.tiles += 10000) {
     const int now = choose_pass_ctas(work);
     EXPECT_LE(now, before);
@@ -85,9 +82,9 @@ TEST(BackwardPassCtas, GrowWithThePasses) {
   EXPECT_EQ(choose_pass_ctas(work), 0);  // there is little to hide
   work.tiles = 50000;
   EXPECT_GT(choose_pass_ctas(work), 20);
-  work.share_last = 0.3;  // much is left for the end
+  work.jobs.last_section = 5;  // much is left for the end
   EXPECT_EQ(choose_pass_ctas(work), 0);
-  work.share_last = 0.125;
+  work.jobs.last_section = 7;
   work.tiles = 15000;
   EXPECT_EQ(choose_pass_ctas(work), 0);  // the passes are most of the work
 }
