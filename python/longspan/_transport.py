@@ -15,8 +15,8 @@ from torch.distributed import distributed_c10d as c10d
 from longspan import _core
 
 if not dist.is_initialized():
-    # Its functions keep the world's group of the time of their import, which the first step of an optimizer may be, as a default
-    # argument: destroy_process_group() could then not end that group (GroupReference says what follows).
+    # The first step of an optimizer imports this module, whose functions keep the world's group, if there is one then, as a
+    # default argument. destroy_process_group() could not end that group: GroupReference says what follows.
     import torch.distributed.nn.functional  # noqa: F401
 
 _TAG = 0x4C53  # of our messages in the process group

@@ -1,6 +1,6 @@
-// Pass CTAs: CTAs of the backward kernel that do most of the passes before and after it, and their jobs. A
-// job is one row tile of a head in one pass. Pass CTAs go through all jobs, section of heads by section,
-// before they take items. Plain arithmetic for host and device.
+// Sections of heads, by which CTAs take work, and pass CTAs: CTAs of the backward kernel that do most of the
+// passes before and after it, and their jobs. A job is one row tile of a head in one pass. Pass CTAs go
+// through all jobs, section by section, before they take items. Plain arithmetic for host and device.
 #pragma once
 
 #include <cstdint>
