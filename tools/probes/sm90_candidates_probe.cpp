@@ -2,9 +2,9 @@
 // from the best one, and what does each special mechanism gain?
 //   sm90_candidates_probe SUITE.toml OUT.jsonl SECONDS [regular expression of cases|@LIST] [deterministic]
 // All candidates of a case run a few times; the best of them and the chosen one, each also with one mechanism
-// changed, then run in turns, forwards and backwards. Each run begins with a cold L2. The results of all must
-// agree with those of the chosen plan. Prints the regret of each case: the time of the choice over that of
-// the best candidate, less 1. OUT.jsonl has a line for each candidate. The time limit is shared among the
+// changed, then run in turns, each round in another order. Each run begins with a cold L2. The results of all
+// must agree with those of the chosen plan. Prints the regret of each case: the time of the choice over that
+// of the best candidate, less 1. OUT.jsonl has a line for each candidate. The time limit is shared among the
 // cases. LIST has lines of a case, a tab and a candidate: then these run in turns with the chosen plan, and
 // no others. TURN_S sets the seconds of a turn: in short ones all plans run at the same clock, in long ones
 // (0.25) each has the clock that the power limit leaves it.
@@ -17,6 +17,8 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <numeric>
+#include <random>
 #include <regex>
 #include <string>
 #include <vector>
@@ -129,8 +131,7 @@ class Trials {
     const int few = static_cast<int>(std::clamp(runs, 1.0, turn_s == nullptr ? 40.0 : 4000.0));
     for (Trial& trial : trials_) trial.times.clear();
     for (int round = 0; round < 4 || (round < 40 && now_s() < deadline_); ++round)
-      for (size_t j = 0; j < trials_.size(); ++j)
-        time(trials_[round % 2 > 0 ? trials_.size() - 1 - j : j], few);
+      for (const size_t i : in_some_order(trials_.size())) time(trials_[i], few);
     report(totals, out);
   }
 
@@ -170,10 +171,9 @@ class Trials {
     const int some = static_cast<int>(std::clamp(5e-3 / each_s, 1.0, 20.0));
     // The choice and the best of the first stage are in each round; others as the time allows.
     for (int round = 0; round < 3 && (round < 1 || now_s() < deadline_); ++round)
-      for (size_t j = 0; j < order.size(); ++j) {
-        const size_t i = order[round % 2 > 0 ? order.size() - 1 - j : j];
+      for (const size_t j : in_some_order(order.size())) {
         if (j % 6 == 5) time(trials_[0], some);
-        if (i < trials_.size()) time(trials_[i], some);
+        if (order[j] < trials_.size()) time(trials_[order[j]], some);
       }
     size_t best = 0;
     for (const size_t i : order)
@@ -224,6 +224,14 @@ class Trials {
   }
 
   double time_of(size_t i) const { return median(trials_[i].times); }
+
+  // Another one each time: what runs before a plan heats the chip for it.
+  std::vector<size_t> in_some_order(size_t count) {
+    std::vector<size_t> order(count);
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::shuffle(order.begin(), order.end(), random_);
+    return order;
+  }
 
   // Makes the plans of the candidates, and drops those whose results differ from the chosen one's.
   void add(const std::vector<Candidate<Shape>>& candidates, std::FILE* out) {
@@ -304,6 +312,7 @@ class Trials {
   Buffer workspace_, flush_, sums_;
   std::vector<std::unique_ptr<Buffer>> truth_;
   std::vector<Trial> trials_;
+  std::minstd_rand random_;
   int wrong_ = 0;
 };
 
