@@ -64,7 +64,6 @@ inline uint64_t hash_of(const Problem& problem, const sm90::ForwardShape& shape,
 inline uint64_t hash_of(const sm90::BackwardShape& shape, const sm90::BackwardArrangement& all) {
   Hash hash;
   hash.add(shape.rows), hash.add(shape.keys), hash.add(shape.store), hash.add(shape.in_rows);
-  hash.add(shape.join_tiles);
   const sm90::CompiledMap& map = all.grid.map;
   hash.add(map.row_tiles), hash.add(map.rows_per_tile);
   hash.add(map.runs), hash.add(map.partials), hash.add(map.spans);

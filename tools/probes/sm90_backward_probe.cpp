@@ -9,11 +9,11 @@
 //   tall, low                          tiles of 80 rows as held, or of 64
 //   square, three                      head_dim 64: tiles of 128 by 128, of 64 by 192; with in-rows or held
 //   unaligned, cut                     tiles on an even grid, or at edges of bands
-//   w=JOIN_TILES s=SECTION_UNITS N=PASS_CTAS t=BY_TIME
+//   s=SECTION_UNITS N=PASS_CTAS t=BY_TIME
 //   P=PARTS T=MOST_TILES o=KEY_ORDER (its number) g=GROUP_ITEMS r=LAST_ROUNDS h=KV_HEADS
 //   k=WALK (1: descending, 2: by rows)
 //   p=PARTS                            with any number of tiles and no groups of items
-// for example chosen,w=0,T=160. With n=REPEATS, `check` compares the bits of that many ordered runs (default
+// for example chosen,N=0,T=160. With n=REPEATS, `check` compares the bits of that many ordered runs (default
 // 4) with those of the first.
 #include <algorithm>
 #include <chrono>
@@ -86,8 +86,7 @@ BackwardShape shape_for(Problem problem, const std::string& how, int64_t units) 
   if (has("in-rows")) shape.in_rows = true;
   if (has("cut")) shape.aligned = true;
   if (has("added")) shape.store = BackwardStore::kAdded;
-  set("w", shape.join_tiles), set("s", shape.section_units), set("N", shape.pass_ctas),
-      set("t", shape.by_time);
+  set("s", shape.section_units), set("N", shape.pass_ctas), set("t", shape.by_time);
   sm90::BackwardSplit split = sm90::arrange_backward(problem, shape, units).split;
   if (set("p", split.parts))
     split.most_tiles = 0, split.group_items = 0, split.order = sm90::KeyOrder::kOfMap;

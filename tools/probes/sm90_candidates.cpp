@@ -51,12 +51,11 @@ BackwardCandidate made(const Problem& problem, BackwardShape shape, std::string 
   shape.pass_ctas = all.pass_ctas;
   const BackwardSplit& s = all.split;
   std::string name = fmt::format(
-      "{}x{} {} {} P={} T={} o={} g={} r={} h={} k={}{} s={} w={} N={}{}{}", shape.rows, shape.keys,
+      "{}x{} {} {} P={} T={} o={} g={} r={} h={} k={}{} s={} N={}{}{}", shape.rows, shape.keys,
       kStores[static_cast<int>(shape.store)], shape.in_rows ? (shape.aligned ? "cut" : "rows") : "held",
       s.parts, s.most_tiles, static_cast<int>(s.order), s.group_items, s.last_rounds, s.kv_heads,
-      2 * s.walk.by_rows + s.walk.descending, s.by_time ? "t" : "", shape.section_units, shape.join_tiles,
-      shape.pass_ctas, s.last_pieces > 1 ? fmt::format(" c={}", s.last_pieces) : "",
-      all.items.shared ? "" : " whole");
+      2 * s.walk.by_rows + s.walk.descending, s.by_time ? "t" : "", shape.section_units, shape.pass_ctas,
+      s.last_pieces > 1 ? fmt::format(" c={}", s.last_pieces) : "", all.items.shared ? "" : " whole");
   return {std::move(name), std::move(by), shape, hash};
 }
 
@@ -67,7 +66,6 @@ std::vector<BackwardShape> tiles_of(const Problem& problem, const BackwardShape&
     BackwardShape shape = chosen;
     shape.rows = rows, shape.keys = keys, shape.store = store, shape.in_rows = in_rows;
     shape.aligned = in_rows;
-    if (chosen.keys == 64) shape.join_tiles = 0;
     shape.pass_ctas = can_do_passes(problem, shape) ? kAsSuits : 0;
     result.push_back(shape);
   };
@@ -113,13 +111,12 @@ BackwardCandidate backward_candidate(const Problem& problem, const Device& devic
   BackwardSplit split;
   char store[16], grid[16], walk[16];
   int order = 0;
-  const int read =
-      std::sscanf(name.c_str(), "%dx%d %15s %15s P=%d T=%ld o=%d g=%d r=%d h=%d k=%15s s=%d w=%d N=%d c=%d",
-                  &shape.rows, &shape.keys, store, grid, &split.parts, &split.most_tiles, &order,
-                  &split.group_items, &split.last_rounds, &split.kv_heads, walk, &shape.section_units,
-                  &shape.join_tiles, &shape.pass_ctas, &split.last_pieces);
+  const int read = std::sscanf(
+      name.c_str(), "%dx%d %15s %15s P=%d T=%ld o=%d g=%d r=%d h=%d k=%15s s=%d N=%d c=%d", &shape.rows,
+      &shape.keys, store, grid, &split.parts, &split.most_tiles, &order, &split.group_items,
+      &split.last_rounds, &split.kv_heads, walk, &shape.section_units, &shape.pass_ctas, &split.last_pieces);
   const auto kind = std::ranges::find(kStores, std::string_view(store));
-  LONGSPAN_CHECK_INPUT(read >= 14 && kind != std::end(kStores), "'{}' is no candidate of a backward pass",
+  LONGSPAN_CHECK_INPUT(read >= 13 && kind != std::end(kStores), "'{}' is no candidate of a backward pass",
                        name);
   shape.store = static_cast<BackwardStore>(kind - std::begin(kStores));
   shape.in_rows = std::string_view(grid) != "held";
@@ -164,8 +161,6 @@ std::vector<BackwardCandidate> backward_changes(const Problem& problem, const De
   if (can_do_passes(problem, shape))
     for (const int ctas : {0, 4, 6, 8, 11})
       change("pass CTAs", [&](BackwardShape& s) { s.pass_ctas = ctas; });
-  if (shape.store == BackwardStore::kAdded || shape.store == BackwardStore::kClaimed)
-    for (const int join : {0, 4, 192}) change("join", [&](BackwardShape& s) { s.join_tiles = join; });
   for (const int units : {0, 1, 2, 4}) change("sections", [&](BackwardShape& s) { s.section_units = units; });
   if (shape.in_rows)
     for (const bool aligned : {false, true}) change("edges", [&](BackwardShape& s) { s.aligned = aligned; });

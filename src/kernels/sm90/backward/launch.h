@@ -29,7 +29,6 @@ struct BackwardWorkspace {
   float* stats = nullptr;                 // [heads_q, row_tiles, 2, rows]: -lse * log2(e), then delta
   float* dq = nullptr;                    // as BackwardParams::dq
   int32_t* turn = nullptr;                // [heads_q, row_tiles, 2]; null if not needed
-  int32_t* front = nullptr;               // [heads_q, row_tiles]; null if not needed
   bool in_rows = false;                   // dq's sums lie in rows (layout.h); else as threads hold them
   const TileExtent* row_tile = nullptr;   // [masks, row_tiles]
   const uint8_t* visited_once = nullptr;  // [masks, row_tiles]; null if not needed
@@ -44,7 +43,7 @@ struct BackwardWorkspace {
   int32_t rows = 0, row_tiles = 0;
 };
 
-// Writes stats, with delta = rowsum(do o) - dlse, and zeros to front and turn or, without turn, to dq. Rows
+// Writes stats, with delta = rowsum(do o) - dlse, and zeros to turn or, without turn, to dq. Rows
 // that see no key, and those past the last, get -infinity, which makes their probabilities zero.
 void prepare_backward(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
                       cudaStream_t stream);

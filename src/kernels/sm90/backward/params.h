@@ -21,7 +21,7 @@ struct GradientView {
 // the high half those whose dk and dv are in the sums.
 enum PartsCount : int32_t { kPartArrived = 1, kPartAdded = 1 << 16 };
 
-struct BackwardParams {
+struct BackwardParams : BackwardJobs {
   CUtensorMap q, dout, k, v;
 
   // [heads_q, row_tiles, 2, rows]: -lse * log2(e), then delta (layout.h)
@@ -58,19 +58,8 @@ struct BackwardParams {
   int32_t* parts = nullptr;               // [heads_kv, key_tiles, warpgroups of a CTA]: a PartsCount
   int32_t descending = 0, by_rows = 0;    // as in BackwardWalk
 
-  // The furthest row tile that CTAs have reached in the rows of a head. An item begins there and comes back
-  // to the rows before at its end. So CTAs of a head meet the same rows at about the same time, however far
-  // they drift apart.
-  int32_t* front = nullptr;  // [heads_q, row_tiles], at a run's first tile
-  int32_t join_tiles = 0;    // an item's first run has at least so many tiles to do so; 0: none does
-
-  int32_t key_tiles = 0, row_tiles = 0;
-  int32_t per_head_masks = 0;  // 0: one mask for all heads
-  int32_t group = 1;           // query heads of a KV head
-  int32_t heads_kv = 0;
-  int32_t section_heads = 0;  // KV heads that are worked on together, so that their rows stay in L2
-  // takes all heads that are left: enough items for all CTAs to end at the same time
-  int32_t last_section = 0;
+  int32_t key_tiles = 0;
+  int32_t per_head_masks = 0;             // 0: one mask for all heads
   int32_t items_per_head = 0, items = 0;  // of a KV head; of all
   int32_t items_per_mask = 0;             // in all lists
   int32_t last_list = 0;                  // where the list of the last section begins
@@ -87,8 +76,6 @@ struct BackwardParams {
   int32_t* added = nullptr;     // [sections]: items whose dq is complete, for each warpgroup
   CUtensorMap o;
   const float *lse = nullptr, *dlse = nullptr;  // [heads_q, tokens_q]; dlse may be null
-
-  constexpr BackwardJobs jobs() const { return {section_heads, last_section, heads_kv, group, row_tiles}; }
 };
 
 }  // namespace longspan::sm90

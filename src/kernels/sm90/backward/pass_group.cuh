@@ -61,7 +61,7 @@ class BackwardPassLoader {
         job_(memory.job[group]),
         full_(memory.full[group]),
         empty_(memory.empty[group]),
-        jobs_(params.jobs()),
+        jobs_(params),
         groups_(groups),
         lane_(lane),
         next_(number + lane * groups) {}
@@ -239,7 +239,6 @@ class BackwardPassGroup {
     if (thread_ < job.count)
       lse = __ldg(params_.lse + int64_t{job.head} * params_.tokens_q + job.first + thread_);
     if (C::kClaimed && thread_ < C::kWarpgroups) params_.turn[number * C::kWarpgroups + thread_] = kUntouched;
-    if (params_.front != nullptr && thread_ == 0) params_.front[number] = 0;
 
     const int lane = thread_ % kLanes, row = thread_ / kLanes;
     const uint8_t* at = tile + lane / 8 * C::kRowPanelBytes + row * kPanelRowBytes + (lane ^ row) % 8 * 16;

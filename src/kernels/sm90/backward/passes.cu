@@ -60,7 +60,6 @@ __global__ void __launch_bounds__(kThreads)
       zeros.data[i] = 0;
   float* stats = to.stats + number * 2 * to.rows;
   if (to.turn != nullptr && threadIdx.x < 2) to.turn[2 * number + threadIdx.x] = 0;
-  if (to.front != nullptr && threadIdx.x == 0) to.front[number] = 0;
   const TileExtent extent = row_tile_of(to, head, o.heads, tile);
   const int lane = threadIdx.x % kLanes;
   for (int row = threadIdx.x / kLanes; row < to.rows; row += kThreads / kLanes) {

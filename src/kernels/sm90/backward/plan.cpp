@@ -38,14 +38,9 @@ BackwardPlan::BackwardPlan(const Problem& problem, const BackwardShape& shape, c
   params_.turns_of_head = all.schedule.of_head;
   params_.descending = all.split.walk.descending;
   params_.by_rows = all.split.walk.by_rows;
-  params_.join_tiles = shape_.join_tiles;
+  static_cast<BackwardJobs&>(params_) = all;
   params_.key_tiles = all.key_tiles;
-  params_.row_tiles = all.row_tiles;
   params_.per_head_masks = problem.masks->size() > 1;
-  params_.group = static_cast<int32_t>(problem.group_size());
-  params_.heads_kv = static_cast<int32_t>(problem.heads_kv);
-  params_.section_heads = all.section_heads;
-  params_.last_section = all.last_section;
   params_.items_per_head = all.items.per_list;
   const int32_t last_heads = all.heads_of(all.last_section);
   params_.items = all.items.per_list * (params_.heads_kv - last_heads) + all.items.per_last * last_heads;
@@ -82,7 +77,6 @@ void BackwardPlan::lay_out_workspace(int32_t first_shared) {
   dq_ = take((shape_.in_rows ? heads_q * static_cast<size_t>(problem_.tokens_q) : rows) * head_dim *
              sizeof(float));
   if (in_turns) turn_ = take(tiles * 2 * sizeof(int32_t));
-  if (shape_.join_tiles > 0) front_ = take(tiles * sizeof(int32_t));
   if (first_shared < params_.heads_kv) {
     const size_t of_head = params_.key_tiles * static_cast<size_t>(shape_.keys) * (head_dim + head_dim_v);
     dkv_skipped_ = static_cast<size_t>(first_shared) * of_head;
@@ -107,20 +101,18 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
   // CTAs of the kernel can only do passes over tensors of the inputs' dtype.
   if (args.o.dtype != problem_.dtype || args.dq.dtype != problem_.dtype) params.pass_ctas = 0;
   if (args.dq.dtype != problem_.dtype) params.visited_once = nullptr;
-  const BackwardJobs jobs = params.jobs();
   const bool passes = params.pass_ctas > 0;
   const auto heads_q = static_cast<int32_t>(problem_.heads_q);
   const BackwardWorkspace workspace{
       .stats = at(0),
       .dq = at(dq_),
       .turn = counters_at(turn_),
-      .front = counters_at(front_),
       .in_rows = shape_.in_rows,
       .row_tile = params.row_tile,
       .visited_once = params.visited_once,
       .masks = static_cast<int32_t>(problem_.masks->size()),
-      .heads_before = passes ? jobs.heads_of(0) * params.group : heads_q,
-      .heads_after = heads_q - (passes ? jobs.first_head(params.last_section) * params.group : 0),
+      .heads_before = passes ? params.heads_of(0) * params.group : heads_q,
+      .heads_after = heads_q - (passes ? params.first_head(params.last_section) * params.group : 0),
       .zeros = {{counters_at(counters_), kBackwardCounters + 2 * (params.last_section + 1)},
                 {counters_at(parts_),
                  parts_ > 0 ? problem_.heads_kv * params.key_tiles * shape_.warpgroups() : 0}},
@@ -141,7 +133,6 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
   params.fp32_output = args.dk.dtype == DType::kF32;
   params.turn = workspace.turn;
   params.parts = counters_at(parts_);
-  params.front = workspace.front;
   params.counters = counters_at(counters_);
   if (passes) {
     params.prepared = params.counters + kBackwardCounters;

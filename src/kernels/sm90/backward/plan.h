@@ -28,7 +28,7 @@ class BackwardPlan {
   gpu::DevicePack pack_;
   BackwardParams params_;  // all but the tensors and the workspace of a call
   // Offsets in the workspace; stats come first.
-  size_t counters_ = 0, dq_ = 0, dkv_ = 0, turn_ = 0, front_ = 0, parts_ = 0;
+  size_t counters_ = 0, dq_ = 0, dkv_ = 0, turn_ = 0, parts_ = 0;
   size_t workspace_bytes_ = 0;
   size_t dkv_skipped_ = 0;  // floats of BackwardParams::dkv that lie before dkv_: of KV heads without sums
 };

@@ -81,7 +81,7 @@ class BackwardLoader {
   __device__ BackwardLoader(const BackwardParams& params, BackwardStreamMemory<C>& memory,
                             BackwardStreamState<C>& state, int lane)
       : params_(params), memory_(memory), state_(state), lane_(lane) {
-    if constexpr (C::kPasses) prepared_ = params.pass_ctas > 0 ? params.jobs().heads_of(0) : params.heads_kv;
+    if constexpr (C::kPasses) prepared_ = params.pass_ctas > 0 ? params.heads_of(0) : params.heads_kv;
   }
 
   // An item is taken when the current one has three tiles left: early enough to hide the chain of dependent
@@ -104,7 +104,6 @@ class BackwardLoader {
 
  private:
   static constexpr int kStepsAhead = 3;
-  static constexpr int kCtasOfFront = 16, kFrontGap = 2;  // row tiles
 
   // One step towards the next item. Each step needs the result of the one before.
   __device__ void fetch_next() {
@@ -132,7 +131,7 @@ class BackwardLoader {
   __device__ void wait_prepared(int kv_head) {
     if constexpr (C::kPasses) {
       if (kv_head < prepared_) return;
-      const BackwardJobs jobs = params_.jobs();
+      const BackwardJobs& jobs = params_;
       const int section = jobs.section_of(kv_head);
       const int32_t* prepared = params_.prepared + section;
       const int needed = jobs.jobs_of(section);
@@ -156,7 +155,6 @@ class BackwardLoader {
     const int heads = item.heads(), outer = params_.by_rows ? 1 : heads, inner = heads / outer;
     for (int h = 0; h < outer; ++h) {
       if (!scheduled() || h == 0) walked_ = 0;
-      const int skip = inner == 1 ? join_front(item, batch, h) : 0;
       const int runs = item.runs();
       for (int done = 0; done < runs; done += 32) {
         if (runs > 32 && (done > 0 || h > 0)) batch = fetch_backward_runs<C>(params_, item, done, lane_);
@@ -164,21 +162,19 @@ class BackwardLoader {
         const bool last_batch = h == outer - 1 && done + count == runs;
         // Tiles left in the item, or an upper bound.
         int left = last_batch ? tiles_of(batch, count, lane_) * inner : kStepsAhead + 1;
-        for (int piece = 0; piece < count + (skip > 0); ++piece) {
-          const int i = piece < count ? piece : 0;
+        for (int i = 0; i < count; ++i) {
           const int code = __shfl_sync(0xffffffff, batch.code, i);
           const int first = __shfl_sync(0xffffffff, batch.first, i);
           const int rows = __shfl_sync(0xffffffff, batch.count, i);
           const int first_tile = __shfl_sync(0xffffffff, batch.tile, i);
-          const int tiles = max(code, 1), end = piece < count ? tiles : skip;
-          for (int t = piece == 0 ? skip : 0; t < end; ++t) {
+          const int tiles = max(code, 1);
+          for (int t = 0; t < tiles; ++t) {
             const int tile = params_.descending ? tiles - 1 - t : t;
             // The last tile of a run of full tiles may have fewer rows.
             const int row = first + tile * C::kRows;
             const BackwardRun one{first_tile + tile, code < 0 || limit >= C::kKeys ? code : 0, row,
                                   min(code < 0 ? rows : C::kRows, params_.tokens_q - row)};
             if (!scheduled()) fetch_turn(item);  // the same for all heads
-            move_on();
             for (int head = h; head < h + inner; ++head) {
               if (scheduled()) fetch_turn(item);
               const int ends = last_batch && left == 1 ? kItemEnds : 0;
@@ -189,31 +185,6 @@ class BackwardLoader {
           }
         }
       }
-    }
-  }
-
-  // How many tiles of the first run move to the item's end: those before the row tile that the other CTAs
-  // of the head have reached. Each CTA keeps a distance of its own behind that.
-  __device__ int join_front(const BackwardItem& item, const BackwardRun& batch, int head) {
-    front_ = nullptr;
-    if constexpr (!C::kInAnyOrder) return 0;
-    if (params_.join_tiles == 0 || item.runs() > 32) return 0;
-    const int tiles = __shfl_sync(0xffffffff, batch.code, 0);
-    const int tile = __shfl_sync(0xffffffff, batch.tile, 0);
-    if (tiles < params_.join_tiles) return 0;
-    front_ = params_.front + query_head(item, head) * params_.row_tiles + tile;
-    const int place = key_place(item) % kCtasOfFront;
-    if (lane_ == 0) front_tile_ = ld_relaxed(front_) - place * kFrontGap;
-    front_tile_ = __shfl_sync(0xffffffff, front_tile_, 0);
-    const int skip = front_tile_ % tiles;
-    return skip < 0 ? skip + tiles : skip;
-  }
-
-  __device__ void move_on() {
-    if constexpr (C::kInAnyOrder) {
-      if (front_ == nullptr) return;
-      if (lane_ == 0 && front_tile_ % 4 == 0) red_max_relaxed(front_, front_tile_);
-      ++front_tile_;
     }
   }
 
@@ -344,8 +315,6 @@ class BackwardLoader {
   int begins_ = 0;
   int prepared_ = 0;                       // the first KV head that may not be prepared; C::kPasses only
   int walked_ = 0, turns_ = 0, turn_ = 0;  // within the item; BackwardStore::kOrdered only
-  int32_t* front_ = nullptr;               // of the run's rows; null: the item begins with its first tile
-  int front_tile_ = 0;                     // this CTA's progress, as *front_
   RingPosition<C::kQStages> q_;
   RingPosition<C::kDoStages> do_;
   uint32_t kv_parity_ = 0;

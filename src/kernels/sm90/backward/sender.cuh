@@ -133,8 +133,7 @@ __device__ void send_dq(const BackwardParams& params, BackwardStreamMemory<C>& m
       if (job.count & kLastOfItem) {
         cp_async_bulk_wait_group();
         // As above: completed bulk operations are visible after this release.
-        const BackwardJobs jobs = params.jobs();
-        red_add_release(params.added + jobs.section_of(job.tile / params.row_tiles / params.group), 1);
+        red_add_release(params.added + params.section_of(job.tile / params.row_tiles / params.group), 1);
       }
     }
   }

@@ -80,10 +80,6 @@ __device__ __forceinline__ int32_t ld_relaxed(const int32_t* address) {
   return value;
 }
 
-__device__ __forceinline__ void red_max_relaxed(int32_t* address, int32_t value) {
-  asm volatile("red.relaxed.gpu.global.max.s32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
-}
-
 // Adds four floats to global memory; the address is a multiple of 16.
 __device__ __forceinline__ void red_add_v4(float* destination, float x, float y, float z, float w) {
   asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(destination), "f"(x), "f"(y),

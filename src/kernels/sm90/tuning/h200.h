@@ -70,10 +70,6 @@ inline constexpr double kLeastVisitedOnce = 1.0 / 16;
 // and 36); from three fourths on, blocks of 64 take tiles of 128 keys (version 41).
 inline constexpr double kHalfVisible = 0.5, kMostlyVisible = 0.75;
 
-// An item that begins with so many full row tiles begins where the other CTAs of its head are: backward,
-// versions 27, 53 and 62.
-inline constexpr int kJoinTiles = 192;
-
 // Tiles begin at edges of bands of so many tokens, where that is cheaper; what a partial tile costs beyond a
 // full one. Chosen with backward, version 13, not varied.
 inline constexpr int64_t kEdgeMinTokens = 128;

@@ -63,10 +63,6 @@ bool begins_with_zeros(const Problem& problem, BackwardKind kind) {
   return kind == kLong || ((kind == kOneBand || kind == kBands) && half_visible(problem));
 }
 
-bool in_any_order(const BackwardShape& shape) {
-  return shape.store == BackwardStore::kAdded || shape.store == BackwardStore::kClaimed;
-}
-
 // Tiles of 128 by 128, or 64 by 192. They save registers in a way for which f16 has too little range
 // (scale_x2). Blocks that they would fit badly, and ordered additions, have not been tried.
 bool takes_largest_tiles(const Problem& problem, BackwardKind kind, int64_t block) {
@@ -94,10 +90,8 @@ BackwardShape large_shape(const Problem& problem, BackwardShape shape) {
   if (problem.same_launches || problem.deterministic) return shape;
   if (shape.kind == BackwardKind::kScattered || shape.kind == BackwardKind::kBlocks)
     shape.section_units = tuned::kScatteredSectionUnits;
-  if (shape.kind == BackwardKind::kLong) {
-    if (seen_by(problem, tuned::kVeryLongColumn)) shape.section_units = tuned::kVeryLongSectionUnits;
-    shape.join_tiles = tuned::kJoinTiles;
-  }
+  if (shape.kind == BackwardKind::kLong && seen_by(problem, tuned::kVeryLongColumn))
+    shape.section_units = tuned::kVeryLongSectionUnits;
   return shape;
 }
 
@@ -139,8 +133,6 @@ BackwardShape choose_backward_shape(const Problem& problem) {
   shape.aligned = shape.in_rows && block < kFinestBlock;
   if (problem.head_dim == 128 && !shape.in_rows && long_or_band && (very_long || problem.deterministic))
     shape.rows = tuned::kTallRows;
-  if (in_any_order(shape) && shape.kind != BackwardKind::kOneBand && !scattered)
-    shape.join_tiles = tuned::kJoinTiles;
   // Measured for documents, windows and variable blocks of head_dim 128.
   if ((window || shape.kind == BackwardKind::kBands) && problem.head_dim == 128 &&
       can_do_passes(problem, shape))
@@ -149,7 +141,7 @@ BackwardShape choose_backward_shape(const Problem& problem) {
 }
 
 bool can_do_passes(const Problem& problem, const BackwardShape& shape) {
-  return shape.in_rows && shape.rows == 64 && shape.keys == 128 && in_any_order(shape) &&
+  return shape.in_rows && shape.rows == 64 && shape.keys == 128 && shape.store != BackwardStore::kOrdered &&
          problem.masks->size() == 1 && (!problem.fp32_output || problem.own_rows);
 }
 

@@ -64,9 +64,6 @@ struct BackwardShape {
   // 0: as suits the GPU.
   int section_units = 0;
   bool aligned = true;  // tiles may begin at edges of bands
-  // An item that begins with so many full row tiles begins where the other CTAs of its head are; 0: none
-  // does.
-  int join_tiles = 0;
   // CTAs that do the passes before and after the kernel while the others compute, if can_do_passes allows
   // it. 0: separate kernels do them.
   int pass_ctas = 0;

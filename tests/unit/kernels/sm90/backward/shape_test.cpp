@@ -57,15 +57,6 @@ TEST(BackwardShape, TellsKindsOfMasksApart) {
   EXPECT_EQ(shape_of("variable_block_sparse", 8192, false, 256).kind, kScattered);
 }
 
-// From runs so long on that CTAs drift apart.
-TEST(BackwardShape, LetsItemsBeginWhereOtherCtasAre) {
-  EXPECT_EQ(shape_of("full", 8192).join_tiles, h200::backward::kJoinTiles);
-  EXPECT_EQ(shape_of("full_document", 8192).join_tiles, h200::backward::kJoinTiles);
-  EXPECT_EQ(shape_of("sliding_window", 8192).join_tiles, 0);
-  EXPECT_EQ(shape_of("uniform_block_sparse", 8192, false, 128).join_tiles, 0);
-  for (const char* name : {"full", "full_document"}) EXPECT_EQ(shape_of(name, 32768, true).join_tiles, 0);
-}
-
 TEST(BackwardShape, LetsTilesBeginAnywhereWhereBandsDo) {
   PatternOptions options;
   options.seqlen = 8192;
