@@ -108,17 +108,11 @@ inline constexpr int kMaxRunsLookedAt = 32;  // of an item, to find one whose ro
 inline constexpr double kPassBytesPerCycle = 45;         // that one CTA moves while the others compute
 inline constexpr double kPassBytesPerCycleAlone = 2000;  // that kernels of their own move (version 53)
 inline constexpr double kTileCycles = 3500;              // of a tile, with its share of an item's ends
-// With fewer sections, or fewer items of a section for each CTA, items come to a section before it is
-// prepared.
+// With fewer sections, or fewer items of one for each CTA, items come to a section before it is prepared.
 inline constexpr int64_t kPassMinSections = 3;
 inline constexpr double kPassMinItems = 0.75;
-// CTAs of kPassUnits SMs, in proportion on fewer: the passes are kernels of their own if fewer than this
-// would do; less than kPassMinCtas were no better. More than kPassMany pay only if each CTA has enough tiles,
-// and the last section is no larger a share of them (version 53).
-inline constexpr double kPassUnits = 132, kPassMinWanted = 2.5, kPassMinCtas = 4;
-inline constexpr double kPassMany = 12, kPassMinTilesOfMany = 150, kPassMostLastOfMany = 0.25;
 
-// ---- the split of key tiles into items: backward, versions 29, 34, 47 and 53 ----------------------------
+// ---- the split of key tiles into items: backward, versions 29, 34, 47, 53 and 64 ------------------------
 
 inline constexpr int64_t kMinTilesOfItem = 24;
 inline constexpr double kFewRounds = 1.5, kSomeRounds = 3, kManyRounds = 8;
@@ -131,6 +125,9 @@ inline constexpr double kBetterByRounds = 0.99;
 // or more, so many for each CTA at most. Odd, since 64, 94 or 128 items leave CTAs idle (version 58).
 inline constexpr int32_t kLastPieces[] = {5, 7}, kMostCutItems = 16;
 
+// Rows that see a mean key, up to which all heads of a row come before the next row in causal documents
+// (version 64).
+inline constexpr int64_t kShortColumn = 704;
 // Candidates of short columns: items for each CTA, at most, and tiles of an item, at most (0: no limit).
 inline constexpr double kMostRounds = 16;
 inline constexpr int64_t kMostRoundsSimulated = 2;  // before the last section

@@ -42,6 +42,10 @@ class Splitter {
     // (version 53).
     if (shape_.kind == kScattered && shape_.aligned) return {{.parts = parts_of(group_)}};
     const bool by_keys = shape_.kind == kOneBand || shape_.kind == kBands;
+    // Head after head, CTAs of a short causal document would come to a row of later heads at other times.
+    const bool stairs = shape_.store == BackwardStore::kClaimed && shape_.kind == kBands && group_ > 1 &&
+                        2 * columns_.begins > 3 * columns_.ends &&
+                        columns_.tiles * shape_.rows <= tuned::kShortColumn * columns_.key_tiles;
     const int64_t longest = columns_.columns.empty() ? 0 : columns_.columns.front().tiles;
     std::vector<BackwardSplit> result;
     for (int32_t parts = 1; parts <= group_; ++parts) {
@@ -64,7 +68,8 @@ class Splitter {
           result.push_back({.parts = parts,
                             .most_tiles = most,
                             .order = KeyOrder::kByKeys,
-                            .group_items = static_cast<int32_t>(workers_)});
+                            .group_items = static_cast<int32_t>(workers_),
+                            .walk = stairs ? kDownByRows : BackwardWalk{}});
     }
     return result;
   }
@@ -262,19 +267,23 @@ BackwardColumns columns_of(const CompiledMap& map, int64_t masks) {
   int32_t first = std::numeric_limits<int32_t>::max();
   for (const DeviceRun& run : map.runs) first = std::min(first, run.column);
   const int32_t end = map.end_of_column_tiles();
+  std::vector<bool> begins(end + 1), ends(end + 1);
   for (const WorkRow& row : map.work) {
     if (row.runs == 0) continue;
     const auto runs = std::span(map.runs).subspan(row.first_run, row.runs);
     columns.tiles += row.tiles;
     columns.runs += row.runs;
+    const int32_t end_of_row = map.first_tile(runs.back()) + tiles_of(runs.back());
     if (&row - map.work.data() < map.row_tiles) {
+      begins[map.first_tile(runs.front())] = ends[end_of_row] = true;
       const auto partial = std::ranges::count_if(runs, [](const DeviceRun& run) { return run.code < 0; });
       columns.columns.push_back(
           {row.row_tile, row.tiles, row.tiles + tuned::kPartialTileCost * static_cast<double>(partial)});
     }
     columns.begin_together += runs.front().column == first;
-    columns.end_together += map.first_tile(runs.back()) + tiles_of(runs.back()) == end;
+    columns.end_together += end_of_row == end;
   }
+  columns.begins = std::ranges::count(begins, true), columns.ends = std::ranges::count(ends, true);
   for (int64_t* sum : {&columns.tiles, &columns.runs, &columns.begin_together, &columns.end_together})
     *sum /= masks;
   return columns;

@@ -20,6 +20,7 @@ struct BackwardColumns {
   int64_t runs = 0;   // of consecutive row tiles
   // Key tiles that begin with the very first row tile, and key tiles that end with the last one.
   int64_t begin_together = 0, end_together = 0;
+  int64_t begins = 0, ends = 0;  // row tiles in which key tiles of the first mask begin, and end
   // Of each key tile of the first mask, heaviest first: its tiles, and their time in full tiles.
   struct Column {
     int32_t key_tile = 0;

@@ -21,16 +21,9 @@ int choose_pass_ctas(const BackwardPassWork& work) {
   const double items = static_cast<double>(work.tiles) * tuned::kTileCycles;
   const double share_last = static_cast<double>(jobs.heads_of(jobs.last_section)) / jobs.heads_kv;
   const auto ctas_for = [&](double passes, double others) { return units * passes / (passes + others); };
-  const double wanted = ctas_for(before + after, items);
-  const double size = units / tuned::kPassUnits;
-  if (wanted < tuned::kPassMinWanted * size) return 0;
-  if (wanted > tuned::kPassMany * size &&
-      (static_cast<double>(work.tiles) < tuned::kPassMinTilesOfMany * units ||
-       share_last > tuned::kPassMostLastOfMany))
-    return 0;
   // The last section has to be prepared before other CTAs reach it.
-  const double wanted_before = ctas_for(before, items * (1 - share_last));
-  return static_cast<int>(std::ceil(std::max({wanted, wanted_before, tuned::kPassMinCtas * size})));
+  return static_cast<int>(
+      std::ceil(std::max(ctas_for(before + after, items), ctas_for(before, items * (1 - share_last)))));
 }
 
 double tiles_of_passes_alone(const BackwardPassWork& work, bool with_pass_ctas) {

@@ -206,6 +206,26 @@ TEST(BackwardSplit, HandsOutNeighbouringKeysTogetherInWindowsAndLongDocuments) {
     }
 }
 
+// CTAs of a causal document's key tiles then come to each row at the same time.
+TEST(BackwardSplit, TakesAllHeadsOfARowTogetherInShortCausalDocuments) {
+  const auto walk_of = [](std::string_view name, const char* lengths) {
+    PatternOptions options;
+    options.seqlen = 20000;
+    options.lengths = lengths;
+    return split_of(drawn_problem(name, options, 64, 8)).walk;
+  };
+  const BackwardWalk by_heads, down_by_rows{.descending = true, .by_rows = true};
+  for (const char* lengths : {"uniform:128:256", "uniform:100:400", "uniform:500:1500"})
+    EXPECT_EQ(walk_of("causal_document", lengths), down_by_rows) << lengths;
+  EXPECT_EQ(walk_of("causal_document", "uniform:1000:3000"), by_heads);  // no gain any more
+  EXPECT_EQ(walk_of("causal_document", "uniform:20:120"), by_heads);     // tiles hold several documents
+  EXPECT_EQ(walk_of("full_document", "uniform:100:400"), by_heads);
+  PatternOptions window;
+  window.seqlen = 20000;
+  window.values.set("window", TokenPair{127, {}});
+  EXPECT_EQ(split_of(drawn_problem("sliding_window_causal", window, 64, 8)).walk, by_heads);
+}
+
 // An item of the question that all answers see would be longer than a CTA's share.
 TEST(BackwardSplit, SplitsKeysThatFarMoreRowsSeeThanOthers) {
   for (const int64_t seqlen : {4096, 8192, 32768}) {

@@ -18,6 +18,7 @@ namespace {
 using testing::AllOf;
 using testing::Ge;
 using testing::Le;
+using testing::Lt;
 
 constexpr int64_t kUnits = 132;
 
@@ -32,18 +33,16 @@ int pass_ctas_of(const Problem& problem) {
   return arrange_backward(problem, choose_backward_shape(problem), kUnits).pass_ctas;
 }
 
-// Within 1 % of the fastest number that was tried, from four on, or within the measurement's error of that.
-// Causal documents had 7 to 10, 7 to 8 and 11 to 13 before items wrote a fifth of dq, an eighth of what the
-// passes move, themselves; other numbers have not been tried since.
+// Within 1 % of the fastest number that was tried, or within the measurement's error of that.
 TEST(BackwardPassCtas, AreAsManyAsWereMeasuredToBeBest) {
   const struct {
     const char* mask;
     int64_t seqlen;
     int least, most;
   } measured[] = {
-      {"causal_document", 8192, 6, 9}, {"causal_document", 16384, 7, 8}, {"causal_document", 32768, 9, 11},
-      {"full_document", 8192, 4, 5},   {"full_document", 32768, 5, 7},   {"share_question", 8192, 5, 6},
-      {"share_question", 32768, 5, 8},
+      {"causal_document", 8192, 5, 7},    {"causal_document", 32768, 8, 10}, {"full_document", 8192, 4, 5},
+      {"full_document", 32768, 5, 7},     {"share_question", 8192, 5, 6},    {"share_question", 32768, 5, 6},
+      {"prefix_lm_document", 8192, 6, 7},
   };
   for (const auto& [mask, seqlen, least, most] : measured)
     EXPECT_THAT(pass_ctas_of(problem_of(mask, seqlen)), AllOf(Ge(least), Le(most))) << mask << seqlen;
@@ -77,16 +76,12 @@ TEST(BackwardPassCtas, GrowWithThePasses) {
     EXPECT_LE(now, before);
     before = now;
   }
-  EXPECT_GE(before, h200::backward::kPassMinCtas);
   work.tiles *= 3;
-  EXPECT_EQ(choose_pass_ctas(work), 0);  // there is little to hide
+  EXPECT_THAT(choose_pass_ctas(work), AllOf(Ge(1), Lt(before)));  // there is little to hide
   work.tiles = 50000;
   EXPECT_GT(choose_pass_ctas(work), 20);
-  work.jobs.last_section = 5;  // much is left for the end
+  work.jobs.last_section = 1;  // items would come to it before it is prepared
   EXPECT_EQ(choose_pass_ctas(work), 0);
-  work.jobs.last_section = 7;
-  work.tiles = 15000;
-  EXPECT_EQ(choose_pass_ctas(work), 0);  // the passes are most of the work
 }
 
 // In proportion: six of sixteen SMs would cost more than all passes.
