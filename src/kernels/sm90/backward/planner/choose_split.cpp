@@ -42,8 +42,8 @@ class Splitter {
     // (version 53).
     if (shape_.kind == kScattered && shape_.aligned) return {{.parts = parts_of(group_)}};
     const bool by_keys = shape_.kind == kOneBand || shape_.kind == kBands;
-    // Head after head, CTAs of a short causal document would come to a row of later heads at other times.
-    const bool stairs = shape_.store == BackwardStore::kClaimed && shape_.kind == kBands && group_ > 1 &&
+    // Head after head, CTAs of a short causal document would come to a row of the third head at other times.
+    const bool stairs = shape_.store == BackwardStore::kClaimed && shape_.kind == kBands &&
                         2 * columns_.begins > 3 * columns_.ends &&
                         columns_.tiles * shape_.rows <= tuned::kShortColumn * columns_.key_tiles;
     const int64_t longest = columns_.columns.empty() ? 0 : columns_.columns.front().tiles;
@@ -69,7 +69,7 @@ class Splitter {
                             .most_tiles = most,
                             .order = KeyOrder::kByKeys,
                             .group_items = static_cast<int32_t>(workers_),
-                            .walk = stairs ? kDownByRows : BackwardWalk{}});
+                            .walk = stairs && group_ / parts > 2 ? kDownByRows : BackwardWalk{}});
     }
     return result;
   }
