@@ -60,14 +60,17 @@ std::vector<Item> items_of(const Problem& problem, const BackwardArrangement& pl
   return items;
 }
 
-// The row tiles that an item visits, of each of its heads in turn.
+// The row tiles of query heads that an item visits.
 std::vector<int64_t> visits_of(const Item& item, const Problem& problem, const BackwardArrangement& plan) {
   std::vector<int64_t> visits;
   const BackwardWork& work = *item.work;
-  for (int32_t head = 0; head < work.heads; ++head)
-    for_each_row_tile(plan.grid.map, work, plan.split.walk.descending, [&](int32_t row_tile) {
-      visits.push_back((item.kv_head * problem.group_size() + work.first_head + head) * plan.row_tiles +
-                       row_tile);
+  const BackwardWalk& walk = plan.split.walk;
+  const int32_t outer = walk.by_rows ? 1 : work.heads, inner = work.heads / std::max(outer, 1);
+  for (int32_t head = 0; head < outer; ++head)
+    for_each_row_tile(plan.grid.map, work, walk.descending, [&](int32_t row_tile) {
+      for (int32_t h = head; h < head + inner; ++h)
+        visits.push_back((item.kv_head * problem.group_size() + work.first_head + h) * plan.row_tiles +
+                         row_tile);
     });
   return visits;
 }

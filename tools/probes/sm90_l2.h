@@ -17,7 +17,7 @@ struct L2Run {
 
 // Every tile takes equally long, but for 2 % at random, and an item's ends as long as the planner says. L2
 // has `l2_bytes` and keeps what was used last: the rows of q and do, and dq's sums. Pass CTAs and turns are
-// left out, and items are visited head after head.
+// left out.
 L2Run run_on_l2(const Problem& problem, const sm90::BackwardShape& shape,
                 const sm90::BackwardArrangement& plan, int64_t units, int64_t l2_bytes);
 
