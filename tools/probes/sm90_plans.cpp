@@ -4,7 +4,7 @@
 // Each case takes its first mask. A backward case has two plans: default and deterministic.
 // With CANDIDATES set it prints how many plans could be made instead, and the chosen one; with WORK, what a
 // plan makes the GPU do: items, tiles, and how many of the pairs that are multiplied are visible. With L2=MB
-// it prints what a cache of so many MB misses of a backward plan, and of plans with other items.
+// it prints what a cache of so many MB misses of a backward plan, and of plans with other walks or items.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -125,7 +125,7 @@ void print_work(const std::string& suite, const std::regex& filter) {
   }
 }
 
-// The chosen split, then each divisor of the group with up to two rounds of last heads.
+// The chosen split, then its walks, then each divisor of the group with up to two rounds of last heads.
 void print_l2(const std::string& suite, const std::regex& filter, double megabytes) {
   for (const bench::Case& c : bench::expand(bench::find_suite(suite), {"sm90"}, {"sm90"})) {
     const std::string name = name_of(c);
@@ -146,6 +146,14 @@ void print_l2(const std::string& suite, const std::regex& filter, double megabyt
           static_cast<int>(problem.heads_kv), run.time, run.missed / 1024, run.moved / 1024, note);
     };
     print(chosen, " (chosen)");
+    for (const bool by_rows : {false, true})
+      for (const bool descending : {false, true}) {
+        shape.split = chosen.split;
+        shape.split->walk = {.descending = descending, .by_rows = by_rows};
+        const std::string note = fmt::format(", {}, {}", by_rows ? "by rows" : "head after head",
+                                             descending ? "from the last row up" : "from the first row down");
+        print(arrange_backward(problem, shape, an_h200().units), note.c_str());
+      }
     for (int32_t parts = 1; parts <= problem.group_size(); ++parts)
       for (int rounds = 0; rounds <= 2 && problem.group_size() % parts == 0; ++rounds) {
         shape.split = chosen.split;

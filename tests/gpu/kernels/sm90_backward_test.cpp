@@ -146,6 +146,26 @@ TEST(Sm90Backward, WritesDqOfRowTilesThatOneKeyTileComesTo) {
       }
 }
 
+// All heads of an item at a row tile, from the last one up, with dq summed in the order in which CTAs come.
+TEST(Sm90Backward, GoesByRowsInShortCausalDocuments) {
+  LONGSPAN_NEEDS_HOPPER();
+  for (const char* pattern : {"causal_document", "prefix_lm_document"})
+    for (const auto& [heads_q, heads_kv] : {std::pair<int64_t, int64_t>{8, 1}, {24, 8}, {20, 4}})
+      for (const int64_t head_dim : {64, 128})
+        for (const DType dtype : {DType::kBF16, DType::kF16}) {
+          const Problem problem =
+              problem_of(drawn(pattern, 3001, "uniform:130:500"), heads_q, heads_kv, head_dim, dtype);
+          SCOPED_TRACE(name_of_problem(problem));
+          BackwardShape shape = sm90::choose_backward_shape(problem);
+          ASSERT_EQ(shape.store, BackwardStore::kClaimed);
+          shape.split = sm90::arrange_backward(problem, shape, first_gpu().units).split;
+          shape.split->parts = 1, shape.split->most_tiles = 0;
+          shape.split->walk = {.descending = true, .by_rows = true};
+          BackwardInShape plan(problem, shape, first_gpu());
+          expect_right(plan, problem);
+        }
+}
+
 // The tiles of head_dim 64, with all ways to add dq, in items of all and of some of the query heads. Lengths
 // leave the last part of a tile without rows or keys, or with some.
 TEST(Sm90LargestTiles, AreRightForAnyMask) {

@@ -42,7 +42,7 @@ class Splitter {
     // (version 53).
     if (shape_.kind == kScattered && shape_.aligned) return {{.parts = parts_of(group_)}};
     const bool by_keys = shape_.kind == kOneBand || shape_.kind == kBands;
-    // Head after head, the CTAs of a short causal document would drift apart, and find no rows in L2.
+    // Head after head, the CTAs of a short causal document would drift apart, and L2 would lose its rows.
     const bool stairs = shape_.store == BackwardStore::kClaimed && shape_.kind == kBands &&
                         2 * columns_.begins > 3 * columns_.ends &&
                         columns_.tiles * shape_.rows <= tuned::kShortColumn * columns_.key_tiles;

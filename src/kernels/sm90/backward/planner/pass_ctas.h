@@ -63,7 +63,7 @@ struct BackwardPassWork {
   int64_t tiles = 0;                          // visits to tiles, of all query heads
 };
 
-// How many CTAs do the passes; 0: separate kernels do them faster.
+// How many CTAs do the passes; 0: there are too few items or sections for that, and separate kernels do them.
 int choose_pass_ctas(const BackwardPassWork& work);
 
 // The time of the passes that kernels of their own do, in tiles: all, or with pass CTAs those that come first
