@@ -7,6 +7,12 @@
 
 namespace longspan::sm90 {
 
+int32_t CompiledMap::end_of(const WorkRow& row) const {
+  if (row.runs == 0) return 0;
+  const DeviceRun& last = runs[row.first_run + static_cast<uint32_t>(row.runs) - 1];
+  return first_tile(last) + tiles_of(last);
+}
+
 int32_t CompiledMap::end_of_column_tiles() const {
   int32_t end = 0;
   for (const DeviceRun& run : runs) end = std::max(end, run.column + tiles_of(run) * columns_per_tile);
@@ -17,11 +23,6 @@ int64_t CompiledMap::tiles(size_t first_run, size_t run_count) const {
   int64_t count = 0;
   for (const DeviceRun& run : std::span(runs).subspan(first_run, run_count)) count += tiles_of(run);
   return count;
-}
-
-size_t CompiledMap::bytes() const {
-  return work.size() * sizeof(WorkRow) + runs.size() * sizeof(DeviceRun) +
-         partials.size() * sizeof(DevicePartial) + spans.size() * sizeof(Span);
 }
 
 CompiledMap compile(std::span<const TileMap> maps) {

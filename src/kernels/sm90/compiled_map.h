@@ -53,9 +53,9 @@ struct CompiledMap {
   std::vector<Span> spans;              // [layers, rows_per_tile]
 
   int32_t first_tile(const DeviceRun& run) const { return run.column / columns_per_tile; }
+  int32_t end_of(const WorkRow& row) const;                 // behind its last tile, in column tiles
   int32_t end_of_column_tiles() const;                      // that any run visits
   int64_t tiles(size_t first_run, size_t run_count) const;  // of these runs
-  size_t bytes() const;
 };
 
 CompiledMap compile(std::span<const TileMap> maps);

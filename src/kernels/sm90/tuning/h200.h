@@ -112,7 +112,7 @@ inline constexpr double kTileCycles = 3500;              // of a tile, with its 
 inline constexpr int64_t kPassMinSections = 3;
 inline constexpr double kPassMinItems = 0.75;
 
-// ---- the split of key tiles into items: backward, versions 29, 34, 47, 53 and 64 ------------------------
+// ---- the split of key tiles into items: backward, versions 29, 34, 47, 53 and 65 ------------------------
 
 inline constexpr int64_t kMinTilesOfItem = 24;
 inline constexpr double kFewRounds = 1.5, kSomeRounds = 3, kManyRounds = 8;
@@ -125,9 +125,8 @@ inline constexpr double kBetterByRounds = 0.99;
 // or more, so many for each CTA at most. Odd, since 64, 94 or 128 items leave CTAs idle (version 58).
 inline constexpr int32_t kLastPieces[] = {5, 7}, kMostCutItems = 16;
 
-// Rows that see a mean key, up to which all heads of a row come before the next row in causal documents
-// (version 64).
-inline constexpr int64_t kShortColumn = 704;
+// The share of the last section's tiles in light items, which come last (version 65).
+inline constexpr double kLightShare = 0.25;
 // Candidates of short columns: items for each CTA, at most, and tiles of an item, at most (0: no limit).
 inline constexpr double kMostRounds = 16;
 inline constexpr int64_t kMostRoundsSimulated = 2;  // before the last section

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
 #include "base/parallel.h"
 #include "kernels/sm90/backward/planner/choose_split.h"
 #include "kernels/sm90/backward/planner/pass_ctas.h"
@@ -54,7 +53,6 @@ class Arranger {
       result_.schedule = result_.split.by_time
                              ? schedule(map, result_.items, result_.split.walk, simulated_by())
                              : order_by_items(map, result_.items, result_.split.walk.descending);
-    if (result_.pass_ctas > 0) check_items();
     return std::move(result_);
   }
 
@@ -128,15 +126,6 @@ class Arranger {
             .tiles = columns.tiles * problem_.heads_q};
   }
 
-  // Pass CTAs count the items that are done. An item that nobody works on, such as the padding of shorter
-  // lists, would make them wait for ever.
-  void check_items() const {
-    const auto empty = [](const BackwardWork& item) { return item.heads == 0; };
-    const auto left_out = std::ranges::count_if(result_.items.work, empty);
-    LONGSPAN_CHECK(left_out == 0, "{} of {} items have no heads: pass CTAs would wait for them", left_out,
-                   result_.items.work.size());
-  }
-
   void split_by(const BackwardSplit& split) {
     sort_keys(result_.grid.map, split.order);
     result_.items = share_out(result_.grid, sharing_of(problem_, shape_, split, result_.key_tiles, workers_));
@@ -154,8 +143,8 @@ class Arranger {
   void choose_in_order(const std::vector<BackwardSplit>& splits) {
     if (splits.size() == 1) return split_by(splits.front());
     std::vector<double> times(splits.size());
-    constexpr size_t kMostCopied = size_t{4} << 20;  // bytes
-    if (result_.grid.map.bytes() <= kMostCopied)
+    constexpr size_t kMostCopied = size_t{256} << 10;
+    if (result_.grid.map.runs.size() <= kMostCopied)
       parallel_for(splits.size(), [&](int64_t i, int) { times[i] = Arranger(*this).time_of(splits[i]); });
     else
       for (size_t i = 0; i < splits.size(); ++i) times[i] = time_of(splits[i]);

@@ -42,10 +42,9 @@ class Splitter {
     // (version 53).
     if (shape_.kind == kScattered && shape_.aligned) return {{.parts = parts_of(group_)}};
     const bool by_keys = shape_.kind == kOneBand || shape_.kind == kBands;
-    // Head after head, the CTAs of a short causal document would drift apart, and L2 would lose its rows.
+    // Head after head, the CTAs of a causal document would drift apart, and L2 would lose its rows.
     const bool stairs = shape_.store == BackwardStore::kClaimed && shape_.kind == kBands &&
-                        2 * columns_.begins > 3 * columns_.ends &&
-                        columns_.tiles * shape_.rows <= tuned::kShortColumn * columns_.key_tiles;
+                        2 * columns_.begins > 3 * columns_.ends;
     const int64_t longest = columns_.columns.empty() ? 0 : columns_.columns.front().tiles;
     std::vector<BackwardSplit> result;
     for (int32_t parts = 1; parts <= group_; ++parts) {
@@ -273,7 +272,7 @@ BackwardColumns columns_of(const CompiledMap& map, int64_t masks) {
     const auto runs = std::span(map.runs).subspan(row.first_run, row.runs);
     columns.tiles += row.tiles;
     columns.runs += row.runs;
-    const int32_t end_of_row = map.first_tile(runs.back()) + tiles_of(runs.back());
+    const int32_t end_of_row = map.end_of(row);
     if (&row - map.work.data() < map.row_tiles) {
       begins[map.first_tile(runs.front())] = ends[end_of_row] = true;
       const auto partial = std::ranges::count_if(runs, [](const DeviceRun& run) { return run.code < 0; });

@@ -1,23 +1,27 @@
 #include "kernels/sm90/backward/planner/items.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <span>
 #include <utility>
 
+#include "base/ceil_div.h"
 #include "base/error.h"
+#include "kernels/sm90/tuning/h200.h"
 
 namespace longspan::sm90 {
 namespace {
 
-// The items of one mask.
+// The items of one mask, whose key tiles begin with number `first`.
 class Lists {
  public:
-  Lists(const BackwardSharing& sharing, std::span<const WorkRow> rows, std::span<const TileExtent> keys,
+  Lists(const BackwardSharing& sharing, const BackwardGrid& grid, size_t first,
         std::span<BackwardKeyTile> tiles)
-      : sharing_(sharing), rows_(rows), tiles_(tiles) {
-    heads_.reserve(rows.size());
-    for (const WorkRow& row : rows) {
-      const TileExtent& extent = keys[row.row_tile];
+      : sharing_(sharing), map_(grid.map), rows_(map_.work.data() + first, tiles.size()), tiles_(tiles) {
+    heads_.reserve(rows_.size());
+    for (const WorkRow& row : rows_) {
+      const TileExtent& extent = grid.keys[first + row.row_tile];
       const int32_t parts = parts_of(row.tiles, sharing);
       tiles[row.row_tile] = {extent.first, extent.count, parts, 0};
       heads_.push_back(extent.count > 0 ? sharing.group / parts : 0);
@@ -32,8 +36,7 @@ class Lists {
       const int32_t left = sharing_.group - first;
       const bool last = left - sharing_.heads_at_once < sharing_.last_heads;
       const int32_t heads = last ? left : std::min(left, sharing_.heads_at_once);
-      for (size_t i = 0; i < rows_.size(); ++i)
-        for (int32_t head = first; head < first + heads; ++head) append(list, i, head);
+      for (size_t i = 0; i < rows_.size(); ++i) append(list, i, first, heads);
       first += heads;
     }
     return list;
@@ -46,20 +49,29 @@ class Lists {
       for (int32_t items = 0; end < rows_.size() && items < sharing_.group_items; ++end)
         items += tiles_[rows_[end].row_tile].parts;
       for (int32_t head = 0; head < sharing_.group; ++head)
-        for (size_t i = begin; i < end; ++i) append(list, i, head);
+        for (size_t i = begin; i < end; ++i) append(list, i, head, 1);
     }
     return list;
   }
 
-  std::vector<BackwardWork> heaviest_first() const {
-    std::vector<std::pair<int64_t, size_t>> order;
-    order.reserve(rows_.size());
-    for (size_t i = 0; i < rows_.size(); ++i)
-      order.emplace_back(-rows_[i].tiles / tiles_[rows_[i].row_tile].parts, i);
-    std::sort(order.begin(), order.end());
+  // Documents, whose key tiles end with the same row tile, the heaviest first, so that L2 holds their rows;
+  // then light items of all, the heaviest first, so that all CTAs end at the same time.
+  std::vector<BackwardWork> by_documents() const {
+    std::vector<size_t> order(rows_.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::ranges::stable_sort(order, std::greater<>(),
+                             [&](size_t i) { return rows_[i].tiles / tiles_[rows_[i].row_tile].parts; });
+    int64_t tiles = 0;
+    for (const WorkRow& row : rows_) tiles += row.tiles;
+    size_t light = order.size();  // where they begin
+    for (double left = h200::backward::kLightShare * static_cast<double>(tiles); left > 0;)
+      left -= rows_[order[--light]].tiles;
+    std::vector<size_t> place(map_.end_of_column_tiles() + 1);  // of a document's heaviest item
+    for (size_t at = light; at-- > 0;) place[map_.end_of(rows_[order[at]])] = at;
+    std::ranges::stable_sort(std::span(order).first(light), {},
+                             [&](size_t i) { return place[map_.end_of(rows_[i])]; });
     std::vector<BackwardWork> list = room();
-    for (const auto& [cost, i] : order)
-      for (int32_t head = 0; head < sharing_.group; ++head) append(list, i, head);
+    for (const size_t i : order) append(list, i, 0, sharing_.group);
     return list;
   }
 
@@ -70,16 +82,18 @@ class Lists {
     return list;
   }
 
-  // Appends the item of row i that begins with `head`, if there is one.
-  void append(std::vector<BackwardWork>& list, size_t i, int32_t head) const {
+  // Appends the items of row i that begin with one of `count` heads from `first` on.
+  void append(std::vector<BackwardWork>& list, size_t i, int32_t first, int32_t count) const {
     const int32_t heads = heads_[i];
-    if (heads == 0 || (head > 0 && (head < heads || head % heads != 0))) return;
+    if (heads == 0) return;
     const WorkRow& row = rows_[i];
-    const BackwardKeyTile& tile = tiles_[row.row_tile];
-    list.push_back({row.row_tile, row.first_run, row.runs, 0, tile.first, head, heads, head / heads});
+    const int32_t first_key = tiles_[row.row_tile].first;
+    for (int32_t head = ceil_div(first, heads) * heads; head < first + count; head += heads)
+      list.push_back({row.row_tile, row.first_run, row.runs, 0, first_key, head, heads, head / heads});
   }
 
   const BackwardSharing& sharing_;
+  const CompiledMap& map_;
   std::span<const WorkRow> rows_;
   std::span<BackwardKeyTile> tiles_;
   std::vector<int32_t> heads_;  // of an item of the row; 0: the row has no items
@@ -108,14 +122,13 @@ BackwardItems share_out(const BackwardGrid& grid, const BackwardSharing& sharing
   result.key_tiles.resize(map.work.size());
   std::vector<std::vector<BackwardWork>> all;
   for (size_t first = 0; first < map.work.size(); first += key_tiles) {
-    const Lists lists(sharing, {map.work.data() + first, key_tiles}, {grid.keys.data() + first, key_tiles},
-                      {result.key_tiles.data() + first, key_tiles});
+    const Lists lists(sharing, grid, first, {result.key_tiles.data() + first, key_tiles});
     if (sharing.group_items == 0) {
       all.push_back(lists.by_heads());
     } else {
       result.lists = 2;
       all.push_back(lists.by_groups());
-      all.push_back(lists.heaviest_first());
+      all.push_back(lists.by_documents());
     }
   }
   for (const BackwardKeyTile& tile : result.key_tiles) result.shared |= tile.parts > 1;

@@ -44,8 +44,8 @@ struct BackwardSharing {
   int64_t most_tiles = 0;  // tiles of an item; key tiles with more are split further; 0: no limit
   // 0: in the order of the map, `heads_at_once` query heads side by side, and the last `last_heads`
   // together, where many short items let all CTAs end at the same time. Otherwise the first list goes
-  // through the map in groups of `group_items` items, head by head, and the second list has the heaviest
-  // items first.
+  // through the map in groups of `group_items` items, head by head, and the second list has documents
+  // together, the heaviest first, but light items of all documents at its end.
   int32_t group_items = 0;
   int32_t heads_at_once = 1, last_heads = 1;
 };

@@ -104,13 +104,12 @@ BackwardShape choose_backward_shape(const Problem& problem) {
   if (problem.head_dim > 128) return large_shape(problem, shape);
   if (problem.same_launches) return shape_of_same_launches(problem, shape);
   if (takes_finest_tiles(problem, block)) shape.keys = 64;
-  if (problem.deterministic) {
+  if (problem.deterministic)
     shape.store = BackwardStore::kOrdered;
-  } else if (shape.keys == 64) {
+  else if (shape.keys == 64)
     shape.store = BackwardStore::kRegisters;
-  } else if (begins_with_zeros(problem, shape.kind)) {
+  else if (begins_with_zeros(problem, shape.kind))
     shape.store = BackwardStore::kAdded;
-  }
   const bool blocks = shape.kind == BackwardKind::kBlocks, scattered = shape.kind == BackwardKind::kScattered;
   const bool very_long = shape.kind == BackwardKind::kLong && seen_by(problem, tuned::kVeryLongColumn);
   // Blocks are scattered over all rows, so L2 holds one head.

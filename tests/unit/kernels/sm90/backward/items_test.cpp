@@ -16,10 +16,12 @@ namespace {
 
 constexpr TileShape kShape{128, 64};
 
-BackwardGrid grid_of(std::string_view name, int64_t seqlen, int64_t kv_heads = 1) {
+BackwardGrid grid_of(std::string_view name, int64_t seqlen, int64_t kv_heads = 1,
+                     std::string_view lengths = {}) {
   PatternOptions options;
   options.seqlen = seqlen;
   options.kv_heads = kv_heads;
+  if (!lengths.empty()) options.lengths = lengths;
   return lay_tiles(draw_mask(name, options).masks, kShape, true);
 }
 
@@ -77,19 +79,37 @@ TEST(BackwardItems, SplitsTheLongOnesAlone) {
   EXPECT_GT(parts.size(), 1u);
 }
 
-TEST(BackwardItems, TakeTheHeaviestFirstAtTheEnd) {
-  const BackwardGrid grid = grid_of("causal_document", 8192);
+// CTAs that work at the same time then find the same rows in L2, and light items fill the gaps at the end.
+TEST(BackwardItems, OfTheLastSectionKeepDocumentsTogetherUntilOnlyLightOnesAreLeft) {
+  const BackwardGrid grid = grid_of("causal_document", 20000, 1, "uniform:300:3000");
   const BackwardItems items = share_out(grid, {.group = 4, .most_tiles = 160, .group_items = 132});
   ASSERT_EQ(items.lists, 2);
-  const auto length = [&](const BackwardWork& work) {
-    int64_t tiles = 0;
-    for (int32_t r = 0; r < work.runs; ++r)
-      tiles += std::max(grid.map.runs[work.first_run + static_cast<uint32_t>(r)].code, 1);
-    return tiles * work.heads;
+  std::map<int32_t, WorkRow> row_of;  // by key tile
+  for (const WorkRow& row : grid.map.work) row_of[row.row_tile] = row;
+  const auto last = std::span(items.work).subspan(static_cast<size_t>(items.per_list));
+  const auto tiles_of_item = [&](size_t i) {
+    return row_of[last[i].key_tile].tiles / items.key_tiles[static_cast<size_t>(last[i].key_tile)].parts;
   };
-  for (int32_t i = 1; i < items.per_list; ++i)
-    EXPECT_LE(length(items.work[static_cast<size_t>(items.per_list + i)]),
-              length(items.work[static_cast<size_t>(items.per_list + i - 1)]));
+  // The longest stretch at the end whose items never become heavier.
+  size_t light = last.size() - 1;
+  while (light > 0 && tiles_of_item(light - 1) >= tiles_of_item(light)) --light;
+  double tiles = 0, light_tiles = 0;
+  for (size_t i = 0; i < last.size(); ++i) {
+    tiles += tiles_of_item(i) * last[i].heads;
+    if (i >= light) light_tiles += tiles_of_item(i) * last[i].heads;
+  }
+  EXPECT_GE(light_tiles, 0.2 * tiles);
+  EXPECT_LE(light_tiles, 0.5 * tiles);
+  std::set<int32_t> begun;  // documents, by the row tile that they end with
+  int32_t before = -1;
+  for (size_t i = 0; i < light; ++i) {
+    const int32_t document = grid.map.end_of(row_of[last[i].key_tile]);
+    if (document != before) {
+      EXPECT_TRUE(begun.insert(document).second) << "item " << i << " returns to a document";
+    }
+    before = document;
+  }
+  EXPECT_GT(begun.size(), 1u);
 }
 
 // Of an item: (key tile, head, row tile) and how often it is visited.
