@@ -132,12 +132,12 @@ void print_l2(const std::string& suite, const std::regex& filter, double megabyt
     if (!std::regex_search(name, filter) || c.direction == Direction::kForward) continue;
     const Problem problem = problem_of(c);
     BackwardShape shape = choose_backward_shape(problem);
-    shape.pass_ctas = 0;
     const BackwardArrangement chosen = arrange_backward(problem, shape, an_h200().units);
+    shape.pass_ctas = chosen.pass_ctas;
     std::printf("%s\n", name.c_str());
     const auto print = [&](const BackwardArrangement& plan, const char* note) {
-      const L2Run run =
-          run_on_l2(problem, shape, plan, an_h200().units, static_cast<int64_t>(megabytes * 1e6));
+      const int64_t workers = an_h200().units - plan.pass_ctas;
+      const L2Run run = run_on_l2(problem, shape, plan, workers, static_cast<int64_t>(megabytes * 1e6));
       std::printf(
           "  %d parts, last rounds %d, %2d of %2d KV heads last: time %.3f, missed %5.1f of %.0f KiB a "
           "tile%s\n",

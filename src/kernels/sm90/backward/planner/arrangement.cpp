@@ -143,7 +143,7 @@ class Arranger {
   void choose_in_order(const std::vector<BackwardSplit>& splits) {
     if (splits.size() == 1) return split_by(splits.front());
     std::vector<double> times(splits.size());
-    constexpr size_t kMostCopied = size_t{256} << 10;
+    constexpr size_t kMostCopied = size_t{256} << 10;  // runs
     if (result_.grid.map.runs.size() <= kMostCopied)
       parallel_for(splits.size(), [&](int64_t i, int) { times[i] = Arranger(*this).time_of(splits[i]); });
     else

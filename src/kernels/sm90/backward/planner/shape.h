@@ -82,7 +82,7 @@ struct BackwardShape {
 
 BackwardShape choose_backward_shape(const Problem& problem);
 
-// Whether instances of this shape can do the passes, for the problem's masks.
+// Whether instances of this shape can do the passes: of one mask, since items that pad lists are never done.
 bool can_do_passes(const Problem& problem, const BackwardShape& shape);
 
 }  // namespace longspan::sm90
