@@ -125,7 +125,9 @@ inline constexpr double kBetterByRounds = 0.99;
 // or more, so many for each CTA at most. Odd, since 64, 94 or 128 items leave CTAs idle (version 58).
 inline constexpr int32_t kLastPieces[] = {5, 7}, kMostCutItems = 16;
 
-// The share of the last section's tiles in light items, which come last (version 65).
+// Causal documents, whose key tiles begin in more row tiles than they end in by this ratio, go by rows in
+// items of many heads (version 64). The share of light items in the last section's tiles (version 65).
+inline constexpr int64_t kStairBegins = 3, kStairEnds = 2, kManyHeads = 3;
 inline constexpr double kLightShare = 0.25;
 // Candidates of short columns: items for each CTA, at most, and tiles of an item, at most (0: no limit).
 inline constexpr double kMostRounds = 16;

@@ -143,8 +143,8 @@ class Arranger {
   void choose_in_order(const std::vector<BackwardSplit>& splits) {
     if (splits.size() == 1) return split_by(splits.front());
     std::vector<double> times(splits.size());
-    constexpr size_t kMostCopied = size_t{256} << 10;  // runs
-    if (result_.grid.map.runs.size() <= kMostCopied)
+    constexpr size_t kMostCopied = size_t{512} << 10;  // runs and spans
+    if (result_.grid.map.runs.size() + result_.grid.map.spans.size() <= kMostCopied)
       parallel_for(splits.size(), [&](int64_t i, int) { times[i] = Arranger(*this).time_of(splits[i]); });
     else
       for (size_t i = 0; i < splits.size(); ++i) times[i] = time_of(splits[i]);

@@ -35,16 +35,15 @@ class Splitter {
         rounds_(static_cast<double>(columns.key_tiles * problem.heads_kv) / static_cast<double>(workers)) {}
 
   // Long columns and blocks: the heaviest key tiles first, some heads at a time. Others: neighbouring key
-  // tiles together, which find the same rows in L2, and the heaviest first at the end.
+  // tiles together, which find the same rows in L2.
   std::vector<BackwardSplit> freely() const {
     using enum BackwardKind;
-    // Blocks that tiles do not divide: the simulation finds items of more heads faster, which they are not
-    // (version 53).
+    // Blocks that tiles do not divide: items of more heads are not as fast as they are priced (version 53).
     if (shape_.kind == kScattered && shape_.aligned) return {{.parts = parts_of(group_)}};
     const bool by_keys = shape_.kind == kOneBand || shape_.kind == kBands;
     // Head after head, the CTAs of a causal document would drift apart, and L2 would lose its rows.
     const bool stairs = shape_.store == BackwardStore::kClaimed && shape_.kind == kBands &&
-                        2 * columns_.begins > 3 * columns_.ends;
+                        tuned::kStairEnds * columns_.begins > tuned::kStairBegins * columns_.ends;
     const int64_t longest = columns_.columns.empty() ? 0 : columns_.columns.front().tiles;
     std::vector<BackwardSplit> result;
     for (int32_t parts = 1; parts <= group_; ++parts) {
@@ -64,11 +63,12 @@ class Splitter {
       if (parts > 1 && rounds_ * parts > tuned::kMostRounds) break;
       for (const int64_t most : tuned::kMostTiles)
         if (most == 0 || most * parts < longest * group_)
-          result.push_back({.parts = parts,
-                            .most_tiles = most,
-                            .order = KeyOrder::kByKeys,
-                            .group_items = static_cast<int32_t>(workers_),
-                            .walk = stairs && group_ / parts > 2 ? kDownByRows : BackwardWalk{}});
+          result.push_back(
+              {.parts = parts,
+               .most_tiles = most,
+               .order = KeyOrder::kByKeys,
+               .group_items = static_cast<int32_t>(workers_),
+               .walk = stairs && group_ / parts >= tuned::kManyHeads ? kDownByRows : BackwardWalk{}});
     }
     return result;
   }
@@ -272,15 +272,14 @@ BackwardColumns columns_of(const CompiledMap& map, int64_t masks) {
     const auto runs = std::span(map.runs).subspan(row.first_run, row.runs);
     columns.tiles += row.tiles;
     columns.runs += row.runs;
-    const int32_t end_of_row = map.end_of(row);
     if (&row - map.work.data() < map.row_tiles) {
-      begins[map.first_tile(runs.front())] = ends[end_of_row] = true;
+      begins[map.first_tile(runs.front())] = ends[map.end_of(row)] = true;
       const auto partial = std::ranges::count_if(runs, [](const DeviceRun& run) { return run.code < 0; });
       columns.columns.push_back(
           {row.row_tile, row.tiles, row.tiles + tuned::kPartialTileCost * static_cast<double>(partial)});
     }
     columns.begin_together += runs.front().column == first;
-    columns.end_together += end_of_row == end;
+    columns.end_together += map.end_of(row) == end;
   }
   columns.begins = std::ranges::count(begins, true), columns.ends = std::ranges::count(ends, true);
   for (int64_t* sum : {&columns.tiles, &columns.runs, &columns.begin_together, &columns.end_together})

@@ -4,7 +4,6 @@
 #include <functional>
 #include <numeric>
 #include <span>
-#include <utility>
 
 #include "base/ceil_div.h"
 #include "base/error.h"
@@ -54,8 +53,8 @@ class Lists {
     return list;
   }
 
-  // Documents, whose key tiles end with the same row tile, the heaviest first, so that L2 holds their rows;
-  // then light items of all, the heaviest first, so that all CTAs end at the same time.
+  // Document after document (key tiles that end with the same row tile), the heaviest first, so that L2 holds
+  // their rows; then the light items of all, the heaviest first, so that all CTAs end at the same time.
   std::vector<BackwardWork> by_documents() const {
     std::vector<size_t> order(rows_.size());
     std::iota(order.begin(), order.end(), size_t{0});

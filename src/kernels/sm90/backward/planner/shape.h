@@ -82,7 +82,7 @@ struct BackwardShape {
 
 BackwardShape choose_backward_shape(const Problem& problem);
 
-// Whether instances of this shape can do the passes: of one mask, since items that pad lists are never done.
+// Whether instances of this shape can do the passes. Only for one mask: nobody does the items that pad lists.
 bool can_do_passes(const Problem& problem, const BackwardShape& shape);
 
 }  // namespace longspan::sm90

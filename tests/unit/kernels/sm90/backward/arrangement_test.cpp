@@ -121,6 +121,20 @@ TEST(BackwardArrangement, FindsRowTilesThatOneKeyTileComesTo) {
   EXPECT_TRUE(of("full_document", "uniform:1000:2000").visited_once.empty());
 }
 
+// Pass CTAs count the items that are done, so one that nobody works on would make them wait for ever.
+TEST(BackwardArrangement, HasNoEmptyItemsThatPassCtasWouldWaitFor) {
+  for (const char* mask : {"causal_document", "full_document", "prefix_lm_document", "share_question",
+                           "causal_blockwise", "sliding_window_causal"})
+    for (const int64_t seqlen : {8192, 20001}) {
+      PatternOptions options;
+      options.seqlen = seqlen;
+      const Problem problem = drawn_problem(mask, options, 64, 8);
+      const BackwardArrangement all = arrange_backward(problem, choose_backward_shape(problem), 132);
+      EXPECT_GT(all.pass_ctas, 0) << mask << " " << seqlen;
+      for (const BackwardWork& item : all.items.work) EXPECT_GT(item.heads, 0) << mask << " " << seqlen;
+    }
+}
+
 // What the launches of a pass, its workspace and its kernel depend on.
 TEST(BackwardArrangement, MasksOfSameLaunchesDifferInNothingThatALaunchShows) {
   for (const bool deterministic : {false, true})
