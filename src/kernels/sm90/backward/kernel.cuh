@@ -52,6 +52,7 @@
 #include "kernels/sm90/backward/sender.cuh"
 #include "kernels/sm90/backward/wide_consumer.cuh"
 #include "kernels/sm90/isa/dependent_launch.cuh"
+#include "kernels/sm90/isa/thread_index.cuh"
 
 namespace longspan::sm90 {
 
@@ -139,7 +140,7 @@ __global__ void __launch_bounds__(C::kThreads, 1)
     using InTurns = std::conditional_t<C::kWide, BackwardWideConsumer<C>, BackwardAlternatingConsumer<C>>;
     using Consumer = std::conditional_t<C::kTakeTurns, InTurns, WithShares>;
     Consumer(params, shared.memory[stream], shared.state[stream], stream, (warpgroup - 1) % C::kWarpgroups,
-             threadIdx.x % 128)
+             thread_index<128, C::kKeepsThread>())
         .run();
   }
 }

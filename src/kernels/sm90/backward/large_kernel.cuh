@@ -28,6 +28,7 @@
 #include "kernels/sm90/backward/producer.cuh"
 #include "kernels/sm90/backward/sender.cuh"
 #include "kernels/sm90/isa/dependent_launch.cuh"
+#include "kernels/sm90/isa/thread_index.cuh"
 
 namespace longspan::sm90 {
 
@@ -69,7 +70,7 @@ __global__ void __launch_bounds__(C::kThreads, 1)
   auto& shared = *reinterpret_cast<LargeBackwardMemory<C>*>(raw);
   const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / 128, 0);
   const int warp = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);
-  const int lane = threadIdx.x % 32;
+  const int lane = thread_index<32, C::kKeepsLane>();
 
   if (threadIdx.x == 0) {
     prefetch_tensormap(params.q);
