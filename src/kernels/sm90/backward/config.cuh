@@ -89,8 +89,8 @@ struct BackwardConfig {
   static constexpr bool kMostRegisters = kStreams > 1 || kRows > 64 || (kInRows && kHeadDim == 128);
   static constexpr int kProducerRegisters = kWide ? 32 : kMostRegisters ? 24 : 40;
   static constexpr int kConsumerRegisters = kWide ? 160 : kMostRegisters ? 240 : 232;
-  // Consumers keep the thread's index (thread_index.cuh), where they have a register for it: f16 and ordered
-  // additions lose 1 to 3 %.
+  // Whether consumers keep the thread's index (thread_index.cuh). f16 and ordered additions lack a register
+  // for it, and would lose up to 3 %.
   static constexpr bool kKeepsThread = kInAnyOrder && std::is_same_v<Element, __nv_bfloat16>;
   static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <=
                     (1 + kConsumers) * (65536 / kThreads / 8 * 8),

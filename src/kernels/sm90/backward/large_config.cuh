@@ -41,7 +41,7 @@ struct LargeBackwardConfig {
 
   static constexpr int kThreads = 128 * (1 + kConsumers);
   static constexpr int kProducerRegisters = 24, kConsumerRegisters = 240;
-  // The load warp keeps the thread's index (thread_index.cuh). 192/128 loses 5 % by it.
+  // Whether the load warp keeps the thread's index (thread_index.cuh). 192/128 would lose 5 %.
   static constexpr bool kKeepsLane = kHeadDim > 192;
   static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <=
                     (1 + kConsumers) * (65536 / kThreads / 8 * 8),

@@ -3,9 +3,8 @@
 
 namespace longspan::sm90 {
 
-// The index in a warp or a warpgroup, of kThreads. ptxas reads the special register
-// again wherever it lacks registers, in inner loops, too, where that takes tens of cycles. A kept index is a
-// shuffle's result, which it cannot make again.
+// The index in a warp or a warpgroup, of kThreads. Where ptxas lacks registers, it reads the special register
+// again, even in inner loops. A kept index is a shuffle's result, which it cannot make again.
 template <int kThreads, bool kKept>
 __device__ __forceinline__ int thread_index() {
   const int thread = threadIdx.x % kThreads;
