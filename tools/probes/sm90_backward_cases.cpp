@@ -132,6 +132,14 @@ std::vector<Case> large_cases() {
       if (!p.block_sparse)
         add(fmt::format("{}-{}K", p.name, s / 1024),
             [s, name = std::string(p.name)] { return pattern(name.c_str(), s); });
+  for (const int64_t s : {1024, 2048, 3072, 4096, 8192})
+    for (const auto& [q, kv] : {std::pair{32, 8}, {40, 8}, {16, 16}, {64, 8}})
+      for (const int64_t head_dim : {64, 128}) {
+        add(
+            fmt::format("d{}-causal-{}-{}:{}", head_dim, s, q, kv), [s] { return band(s, s, kBelow, 0); }, q,
+            kv);
+        cases.back().head_dim = head_dim;
+      }
   // Short documents and narrow windows.
   for (const auto& [q, kv] : {std::pair{32, 8}, {40, 8}, {16, 16}, {64, 8}}) {
     for (const char* name : {"causal_document", "full_document"})

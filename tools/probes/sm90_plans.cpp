@@ -107,11 +107,14 @@ void print_backward_work(const Problem& problem, const std::string& name) {
   const auto runs = std::span(map.runs).first(last.first_run + static_cast<size_t>(last.runs));
   const auto tiles = static_cast<double>(map.tiles(0, runs.size()));
   const auto partial = std::ranges::count_if(runs, [](const DeviceRun& run) { return run.code < 0; });
-  std::printf("%dx%d %s %s, %d pass CTAs: %.0f items, %.2f tiles an item, %.2f partial, %.3f visible  %s\n",
-              shape.rows, shape.keys, shape.in_rows ? "in rows" : "held",
-              shape.store == BackwardStore::kClaimed ? "claimed" : "added or in registers", all.pass_ctas,
-              items, tiles * heads / items, static_cast<double>(partial) / tiles,
-              share_visible(problem, tiles * heads * shape.rows * shape.keys), name.c_str());
+  std::printf(
+      "%dx%d %s %s, %d pass CTAs, %d parts, %d pieces, %ld of %ld KV heads last: "
+      "%.0f items, %.2f tiles an item, %.2f partial, %.3f visible  %s\n",
+      shape.rows, shape.keys, shape.in_rows ? "in rows" : "held",
+      shape.store == BackwardStore::kClaimed ? "claimed" : "added or in registers", all.pass_ctas,
+      all.split.parts, all.split.last_pieces, static_cast<long>(last_heads),
+      static_cast<long>(problem.heads_kv), items, tiles * heads / items, static_cast<double>(partial) / tiles,
+      share_visible(problem, tiles * heads * shape.rows * shape.keys), name.c_str());
 }
 
 // Of masks that all heads share.

@@ -136,8 +136,8 @@ inline constexpr int64_t kMostTiles[] = {0, 160, 120, 80};
 // Elements of q of the heads in work that L2 holds beside do and dq.
 inline constexpr double kRowsInL2 = 7.5e6;
 // Columns of different lengths: the share of the time that each doubling of an item's heads costs; and that
-// which the rows of the heads in work cost if L2 holds half of them.
-inline constexpr double kDrift = 0.01, kSpilled = 0.19;
+// which rows of twice kFreeRows elements cost, of q of the heads in work (versions 53 and 67).
+inline constexpr double kDrift = 0.01, kFreeRows = 5e6, kSpilled = 0.13;
 
 // Deterministic items: tiles of one band's item; parts of a key tile wait for each other, so documents have
 // long ones; items of each CTA in one queue of additions, and KV heads at once, at least (versions 32, 34 and

@@ -40,7 +40,9 @@ class Splitter {
     using enum BackwardKind;
     // Blocks that tiles do not divide: items of more heads are not as fast as they are priced (version 53).
     if (shape_.kind == kScattered && shape_.aligned) return {{.parts = parts_of(group_)}};
-    const bool by_keys = shape_.kind == kOneBand || shape_.kind == kBands;
+    // In a causal mask all columns end together. With equal heads the order of keys has better sections.
+    const bool together = columns_.end_together == columns_.key_tiles && group_ > 1;
+    const bool by_keys = shape_.kind == kBands || (shape_.kind == kOneBand && !together);
     // Head after head, the CTAs of a causal document would drift apart, and L2 would lose its rows.
     const bool stairs = shape_.store == BackwardStore::kClaimed && shape_.kind == kBands &&
                         tuned::kStairEnds * columns_.begins > tuned::kStairBegins * columns_.ends;
@@ -251,9 +253,10 @@ double time_of_split(const Problem& problem, const BackwardShape& shape, const B
   // many for L2.
   const double uneven =
       std::min(2 * (1 - time / (static_cast<double>(items) * longest)), 1.0);  // 1 if the mask is causal
-  const double heads_at_a_time = static_cast<double>(workers * sharing.group) / static_cast<double>(items);
+  const double heads_at_a_time =
+      std::min<double>(workers * sharing.group / static_cast<double>(items), problem.heads_q);
   const double spilled = std::max(
-      heads_at_a_time * static_cast<double>(problem.tokens_q * problem.head_dim) / tuned::kRowsInL2 - 1, 0.0);
+      heads_at_a_time * static_cast<double>(problem.tokens_q * problem.head_dim) / tuned::kFreeRows - 1, 0.0);
   const double drift = tuned::kDrift * std::log2(sharing.group / split.parts) +
                        (sharing.group_items > 0 ? 0 : tuned::kSpilled * spilled);
   return makespan.end() * (1 + uneven * drift);

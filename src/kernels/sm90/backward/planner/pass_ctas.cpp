@@ -14,7 +14,6 @@ int choose_pass_ctas(const BackwardPassWork& work) {
   const BackwardJobs& jobs = work.jobs;
   if (jobs.last_section + 1 < tuned::kPassMinSections || work.tiles == 0) return 0;
   const auto units = static_cast<double>(work.units);
-  if (static_cast<double>(work.section_items) < tuned::kPassMinItems * units) return 0;
   const double before =
       static_cast<double>(jobs.jobs_before() * work.bytes_before) / tuned::kPassBytesPerCycle;
   const double after = static_cast<double>(jobs.jobs_after() * work.bytes_after) / tuned::kPassBytesPerCycle;
@@ -22,8 +21,10 @@ int choose_pass_ctas(const BackwardPassWork& work) {
   const double share_last = static_cast<double>(jobs.heads_of(jobs.last_section)) / jobs.heads_kv;
   const auto ctas_for = [&](double passes, double others) { return units * passes / (passes + others); };
   // The last section has to be prepared before other CTAs reach it.
-  return static_cast<int>(
-      std::ceil(std::max(ctas_for(before + after, items), ctas_for(before, items * (1 - share_last)))));
+  const double ctas =
+      std::ceil(std::max(ctas_for(before + after, items), ctas_for(before, items * (1 - share_last))));
+  const bool too_few = static_cast<double>(work.section_items) < tuned::kPassMinItems * (units - ctas);
+  return too_few ? 0 : static_cast<int>(ctas);
 }
 
 double tiles_of_passes_alone(const BackwardPassWork& work, bool with_pass_ctas) {

@@ -11,11 +11,6 @@ namespace {
 namespace tuned = h200::backward;
 using h200::kFinestBlock, h200::kLargestBlock;
 
-// Whether every band has a lower and an upper diagonal bound: windows.
-bool bounded(const Mask& mask) {
-  return std::ranges::all_of(mask.bands(), [](const Band& band) { return band.bounded(); });
-}
-
 // Whether a mean key is seen by `rows` rows or more.
 bool seen_by(const Problem& problem, int64_t rows) {
   return problem.area() >= rows * problem.tokens_kv * problem.heads_q;
@@ -25,9 +20,6 @@ bool seen_by(const Problem& problem, int64_t rows) {
 bool is_visible(const Problem& problem, double share) {
   const int64_t pairs = problem.tokens_q * problem.tokens_kv * problem.heads_q;
   return static_cast<double>(problem.area()) >= share * static_cast<double>(pairs);
-}
-bool half_visible(const Problem& problem) {
-  return is_visible(problem, tuned::kHalfVisible);
 }
 
 // If blocks of 64 keys are mostly visible, tiles of 128 keys visit a fourth more, and are faster by as much.
@@ -45,22 +37,26 @@ BackwardKind kind_of(const Problem& problem, int64_t block) {
   const bool one_band_a_row = mask.bands().size() == mask.bands().groups().size();
   if (block >= kFinestBlock)
     return block == kLargestBlock && one_band_a_row ? BackwardKind::kBlocks : BackwardKind::kScattered;
-  const bool window = mask.bands().size() == 1 && bounded(mask);
+  const bool window = mask.bands().size() == 1 && mask.bands()[0].bounded();
+  const bool half_visible = is_visible(problem, tuned::kHalfVisible);
   // The kernel does the passes of documents of head_dim 128 alone.
-  const bool documents = mask.bands().size() > 1 && !half_visible(problem) && problem.head_dim == 128;
+  const bool documents = mask.bands().size() > 1 && !half_visible && problem.head_dim == 128;
   const bool longer = (window || documents) && !problem.deterministic;
   if (seen_by(problem, longer ? tuned::kVeryLongColumn : tuned::kLongColumn)) return BackwardKind::kLong;
   if (mask.bands().size() <= 1) return BackwardKind::kOneBand;
   // Half visible, so not documents. Only the default pass treats them so: its items of one head would be
   // too short.
-  return half_visible(problem) && problem.deterministic ? BackwardKind::kLong : BackwardKind::kBands;
+  return half_visible && problem.deterministic ? BackwardKind::kLong : BackwardKind::kBands;
 }
 
-// Zeros cost a pass over dq. Claims make CTAs that reach a row tile together wait for the first one. In
-// documents claims leave less to move, so fewer CTAs do passes.
+// Zeros cost a pass over dq, but little if L2 holds it. Claims make CTAs that reach a row tile together wait
+// for the first one: in a full mask all do. In documents claims leave less to move, so fewer CTAs do passes.
 bool begins_with_zeros(const Problem& problem, BackwardKind kind) {
   using enum BackwardKind;
-  return kind == kLong || ((kind == kOneBand || kind == kBands) && half_visible(problem));
+  const auto rows = static_cast<double>(problem.heads_q * problem.tokens_q * problem.head_dim);
+  const bool cheap = kind == kBands || (kind == kOneBand && rows <= tuned::kRowsInL2);
+  return kind == kLong || (cheap && is_visible(problem, tuned::kHalfVisible)) ||
+         (kind == kOneBand && is_visible(problem, tuned::kMostlyVisible));
 }
 
 // Tiles of 128 by 128, or 64 by 192. They save registers in a way for which f16 has too little range
@@ -116,24 +112,24 @@ BackwardShape choose_backward_shape(const Problem& problem) {
   if (scattered || (blocks && !problem.deterministic)) shape.section_units = tuned::kScatteredSectionUnits;
   if (very_long && !problem.deterministic) shape.section_units = tuned::kVeryLongSectionUnits;
   // Tiles of a long mask gain little from beginning at edges of bands, and those of one band gain nothing.
-  // On an even grid, sums of dq are added faster, as threads hold them. In windows the passes inside gain
-  // more, and they take sums in token rows.
+  // On an even grid, sums of dq are added faster, as threads hold them. The passes inside, which need claims
+  // and sums in token rows, gain more.
   const bool long_or_band = shape.kind == BackwardKind::kLong || shape.kind == BackwardKind::kOneBand;
-  const bool window = shape.kind == BackwardKind::kOneBand && bounded(problem.masks->front()) &&
-                      shape.store == BackwardStore::kClaimed && problem.head_dim == 128;
+  const bool claimed_band = shape.kind == BackwardKind::kOneBand && shape.store == BackwardStore::kClaimed &&
+                            problem.head_dim == 128;
   const bool largest = shape.keys == 128 && takes_largest_tiles(problem, shape.kind, block);
   // Windows and blocks fill tiles of 192 keys badly, and short masks have too few of them.
   if (largest && (shape.kind == BackwardKind::kLong || shape.kind == BackwardKind::kBands))
     shape.keys = tuned::kWidestKeys;
   else if (largest)
     shape.rows = tuned::kTallestRows;
-  const bool stay = (long_or_band && !window) || (blocks && problem.deterministic);
+  const bool stay = (long_or_band && !claimed_band) || (blocks && problem.deterministic);
   shape.in_rows = shape.keys != 64 && !(stay && (problem.head_dim == 128 || largest));
   shape.aligned = shape.in_rows && block < kFinestBlock;
   if (problem.head_dim == 128 && !shape.in_rows && long_or_band && (very_long || problem.deterministic))
     shape.rows = tuned::kTallRows;
-  // Measured for documents, windows and variable blocks of head_dim 128.
-  if ((window || shape.kind == BackwardKind::kBands) && problem.head_dim == 128 &&
+  // Measured for documents, windows, causal masks and variable blocks of head_dim 128.
+  if ((claimed_band || shape.kind == BackwardKind::kBands) && problem.head_dim == 128 &&
       can_do_passes(problem, shape))
     shape.pass_ctas = kAsSuits;
   return shape;

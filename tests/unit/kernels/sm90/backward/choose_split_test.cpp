@@ -114,8 +114,8 @@ TEST(BackwardSplit, HasAPriceThatIsTheTimeOfAllItems) {
                      time = simulate(arrange_backward(problem, shape, kUnits)).end;
         EXPECT_GT(price, 0.95 * time)
             << name << " " << seqlen << " " << split.parts << " " << split.most_tiles;
-        EXPECT_LT(price, 1.3 * time) << name << " " << seqlen << " " << split.parts << " "
-                                     << split.most_tiles;
+        EXPECT_LT(price, 1.4 * time) << name << " " << seqlen << " " << split.parts << " "
+                                     << split.most_tiles;  // rows that L2 does not hold
       }
     }
 }
@@ -194,6 +194,16 @@ TEST(BackwardSplit, WorksOnFewKvHeadsTogetherAtTheEndOfCausalMasks) {
         EXPECT_LE(all.heads_of(all.last_section), problem.heads_kv / 2)
             << heads_q << " heads of " << head_dim << ", " << seqlen;
       }
+}
+
+// Items of four heads would balance as well, but CTAs drift apart and L2 cannot hold the rows of them all.
+TEST(BackwardSplit, HasItemsOfFewHeadsInShortCausalMasks) {
+  for (const int64_t head_dim : {128, 256})
+    for (const int64_t seqlen : {2048, 3072}) {
+      Problem problem = problem_of("causal", seqlen);
+      problem.head_dim = head_dim;
+      EXPECT_GE(split_of(problem).parts, 4) << head_dim << " " << seqlen;
+    }
 }
 
 // CTAs that work on neighbouring keys find the same rows in L2.

@@ -73,8 +73,8 @@ TEST(BackwardShape, LetsTilesBeginAnywhereWhereBandsDo) {
   }
 }
 
-// Windows up to a very long mask, with sums in token rows, which passes inside need.
-TEST(BackwardShape, LeavesPassesOfWindowsToPassCtasWhereThatPays) {
+// Windows up to a very long mask and other short bands, with sums in token rows, which passes inside need.
+TEST(BackwardShape, LeavesPassesOfOneBandToPassCtasWhereThatPays) {
   const auto with_passes = [](const BackwardShape& shape) {
     EXPECT_EQ(shape.pass_ctas, shape.in_rows ? kAsSuits : 0);
     EXPECT_EQ(shape.aligned, shape.in_rows);
@@ -87,7 +87,8 @@ TEST(BackwardShape, LeavesPassesOfWindowsToPassCtasWhereThatPays) {
   }
   EXPECT_TRUE(with_passes(shape_of("sliding_window_causal", 2048)));
   EXPECT_FALSE(with_passes(shape_of("sliding_window", 2048)));  // half of all is visible
-  EXPECT_FALSE(with_passes(shape_of("causal", 2048)));
+  EXPECT_TRUE(with_passes(shape_of("causal", 2048)));
+  EXPECT_FALSE(with_passes(shape_of("causal", 4096)));
   EXPECT_EQ(shape_of("sliding_window_causal", 8192, false, 0, 64).pass_ctas, 0);
   Problem other = problem_of(8192, 64, 8);
   for (const int64_t sides : {128, 1024, 4096}) {
@@ -98,7 +99,7 @@ TEST(BackwardShape, LeavesPassesOfWindowsToPassCtasWhereThatPays) {
   for (const Band& band : {Band{{0, 4096}, {0, 3000}, kUnboundedBelow, kUnboundedAbove},  // no window
                            Band{{0, 4096}, {0, 4096}, kUnboundedBelow, 0}}) {
     other.masks = std::make_shared<const HeadMasks>(HeadMasks{Mask(8192, 8192, std::vector<Band>{band})});
-    EXPECT_FALSE(with_passes(choose_backward_shape(other)));
+    EXPECT_TRUE(with_passes(choose_backward_shape(other)));
   }
   Problem partial = problem_of(8192, 64, 8);
   PatternOptions options;
@@ -120,7 +121,10 @@ TEST(BackwardShape, AddsInOrderForTheSameBits) {
 TEST(BackwardShape, BeginsWithZerosWhereThatPays) {
   using enum BackwardStore;
   EXPECT_EQ(shape_of("full", 2048).store, kAdded);
-  EXPECT_EQ(shape_of("causal", 2048).store, kAdded);
+  EXPECT_EQ(shape_of("full", 1024).store, kAdded);
+  EXPECT_EQ(shape_of("causal", 2048).store, kClaimed);
+  EXPECT_EQ(choose_backward_shape(problem_of(2048, 16, 16)).store, kAdded);  // L2 holds all rows
+  EXPECT_EQ(shape_of("causal", 4096).store, kAdded);
   EXPECT_EQ(shape_of("sliding_window", 2048).store, kAdded);
   EXPECT_EQ(shape_of("sliding_window", 8192).store, kClaimed);
   EXPECT_EQ(shape_of("full_document", 8192).store, kClaimed);
