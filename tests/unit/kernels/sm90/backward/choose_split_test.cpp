@@ -114,8 +114,9 @@ TEST(BackwardSplit, HasAPriceThatIsTheTimeOfAllItems) {
                      time = simulate(arrange_backward(problem, shape, kUnits)).end;
         EXPECT_GT(price, 0.95 * time)
             << name << " " << seqlen << " " << split.parts << " " << split.most_tiles;
-        EXPECT_LT(price, 1.4 * time) << name << " " << seqlen << " " << split.parts << " "
-                                     << split.most_tiles;  // rows that L2 does not hold
+        const double most = split.group_items > 0 ? 1.2 : 1.4;  // 1.4: rows that L2 does not hold cost, too
+        EXPECT_LT(price, most * time)
+            << name << " " << seqlen << " " << split.parts << " " << split.most_tiles;
       }
     }
 }
