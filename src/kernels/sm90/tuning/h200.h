@@ -66,8 +66,8 @@ inline constexpr int64_t kLargestTilesHeadDim = 64;
 // The share of row tiles that one key tile comes to, from which on that tile's CTA writes dq: backward,
 // version 63.
 inline constexpr double kLeastVisitedOnce = 1.0 / 16;
-// Shares of all pairs that are visible: from one half on, short masks add to zeros too (backward, versions 34
-// and 36); from three fourths on, blocks of 64 take tiles of 128 keys (version 41).
+// Shares of all pairs that are visible: from the first on, short masks add to zeros, but one band that L2
+// does not hold from the second on, as blocks of 64 take tiles of 128 keys (versions 34, 36, 41, 67).
 inline constexpr double kHalfVisible = 0.5, kMostlyVisible = 0.75;
 
 // Tiles begin at edges of bands of so many tokens, where that is cheaper; what a partial tile costs beyond a
