@@ -102,10 +102,10 @@ __global__ void __launch_bounds__(C::kThreads, 1)
     fence_mbarrier_init();
   }
   griddepcontrol_launch_dependents();
-  griddepcontrol_wait();
-  if (threadIdx.x == 0) {
+  if (C::kPasses && params.pass_ctas > 0) {
+    griddepcontrol_wait();
     // The first CTAs to begin do passes, since the others wait for these.
-    if (C::kPasses && params.pass_ctas > 0) shared.begun = atomicAdd(params.counters + kCtasBegun, 1);
+    if (threadIdx.x == 0) shared.begun = atomicAdd(params.counters + kCtasBegun, 1);
   }
   __syncthreads();
   int worker = blockIdx.x, workers = gridDim.x;

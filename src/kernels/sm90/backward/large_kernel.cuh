@@ -81,7 +81,6 @@ __global__ void __launch_bounds__(C::kThreads, 1)
     fence_mbarrier_init();
   }
   griddepcontrol_launch_dependents();
-  griddepcontrol_wait();
   __syncthreads();
 
   if (warpgroup == 0) {

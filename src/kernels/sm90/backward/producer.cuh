@@ -5,6 +5,7 @@
 
 #include "kernels/sm90/backward/config.cuh"
 #include "kernels/sm90/backward/params.h"
+#include "kernels/sm90/isa/dependent_launch.cuh"
 
 namespace longspan::sm90 {
 
@@ -92,6 +93,7 @@ class BackwardLoader {
     if constexpr (C::kScheduled) next_index_ = worker;
     BackwardItem item(params_, worker, lane_);
     BackwardRun runs = fetch_backward_runs<C>(params_, item, 0, lane_);
+    griddepcontrol_wait();  // all other warps learn of tiles from this one
     while (item.kv_head() >= 0) {
       steps_ = 0;
       if (item.heads() > 0) load_item(item, runs);
