@@ -73,7 +73,7 @@ class Loader {
   // Finds the next item: its number, its row tile, that tile's first entries. Each step is a dependent
   // load, so one step follows each of the item's last tiles. Not earlier: an item taken long ahead is one
   // that an idle CTA could have taken.
-  static constexpr int kLookups = 3, kLookupTiles = 6;
+  static constexpr int kLookups = 3, kLookupTiles = 4;
   __device__ void look_up() {
     if (looked_up_ == 0)
       index_ = take_item();
