@@ -162,8 +162,9 @@ std::vector<Case> large_cases() {
                          .head_dim = 64});
   // Heads whose group no row tile packs, beside one that fills a row tile; short documents and narrow
   // windows.
-  for (const auto& [q, kv] : {std::pair<int64_t, int64_t>{16, 16}, {32, 32}, {40, 8}, {64, 64}, {64, 8}})
-    for (const int64_t s : {4096, 8192, 12000, 16384, 32768, 65536})
+  for (const auto& [q, kv] :
+       {std::pair<int64_t, int64_t>{16, 16}, {28, 4}, {32, 32}, {40, 8}, {64, 64}, {64, 8}})
+    for (const int64_t s : {1024, 2048, 3072, 4096, 8192, 12000, 16384, 32768, 65536})
       for (const char* name :
            {"full", "causal", "causal_document", "full_document", "sliding_window", "sliding_window_causal",
             "share_question", "prefix_lm_document", "causal_blockwise"})

@@ -32,6 +32,8 @@ struct ForwardConfig {
   static constexpr int kConsumers = kConsumersT;             // warpgroups, 2 to 4
   static constexpr int kWarpgroups = kConsumers / kStreams;  // of a stream
   static constexpr int kThreads = 128 * (1 + kConsumers);
+  // Whether a stream's warpgroups issue their products in turns. Four hide each other's waits better without.
+  static constexpr bool kTakesTurns = kWarpgroups == 2 || kWarpgroups == 3;
   // Per thread, of two, three and four consumers. All warps start with the same number, and warpgroups can
   // only exchange registers. At head_dim 256 consumers would spill with 232; with 24 the load warp spills a
   // few words an item instead.

@@ -51,7 +51,10 @@ class Consumer {
         __syncwarp();
         if (lane_ == 0) mbarrier_arrive(barriers_.q_empty[0][warpgroup_]);  // there is no output yet
       }
+      if (warpgroup_ == C::kWarpgroups - 1) pass_turn();  // to the first
+      wait_turn();
       issue_scores(s);
+      pass_turn();
       look_ahead<C::kSecondK>();
       wgmma_wait_group<0>();
       pin_registers(s);
@@ -106,12 +109,14 @@ class Consumer {
     const bool first = note.is(kFirstTile);
     float s[kColumns / 2];
     uint32_t spans[2];
+    wait_turn();
     // What lies between the two products makes the tensor cores wait if it takes longer than the first one.
     issue_scores(s);
     prefetch_spans(note, spans);
     if constexpr (C::kLooksEarly) look_ahead<2>();
     mbarrier_wait(barriers_.full[v_.slot], v_.parity);
     issue_outputs(o, p, accumulate, steps);
+    pass_turn();
     if constexpr (!C::kLooksEarly) look_ahead<2>();
     wgmma_wait_group<1>();
     pin_registers(s);
@@ -142,6 +147,16 @@ class Consumer {
     softmax.template raise<1>(s, params_.scale_log2);
 #pragma unroll
     for (int i = 0; i < kOutputs; ++i) o[i] *= softmax.rescale[i / 2 % 2];
+  }
+
+  // A tile's products are issued by one warpgroup after the other. Those that begin together share the tensor
+  // cores and stay in step, and the tensor cores idle while all compute exponentials.
+  static constexpr int kFirstTurn = 1;  // each warpgroup has a named barrier
+  __device__ __forceinline__ void wait_turn() const {
+    if constexpr (C::kTakesTurns) bar_sync<256>(kFirstTurn + warpgroup_);
+  }
+  __device__ __forceinline__ void pass_turn() const {
+    if constexpr (C::kTakesTurns) bar_arrive<256>(kFirstTurn + (warpgroup_ + 1) % C::kWarpgroups);
   }
 
   // Reads the note about the next tile if its K has arrived, which one lane sees for all: only products read

@@ -24,9 +24,9 @@
 //
 // The loop runs over tiles, not over items: the next item's first product is issued with the last one of the
 // current item, so a short item has no prologue of its own. One warpgroup multiplies while others compute
-// exponentials. They need no barrier for that, and named barriers were slower
-// (docs/lab/2026-11-sm90-forward.md, version 2). More warpgroups hide each other's waits better,
-// most of all at head_dim 64, where exponentials take as long as products. Above head_dim 128 there is
+// exponentials. Two or three issue their products in turns: those that begin together would stay in step
+// (docs/lab/2026-11-sm90-forward.md, version 26). More warpgroups hide each other's waits better, most of all
+// at head_dim 64, where exponentials take as long as products. Above head_dim 128 there is
 // room for one q and none for o: the next q is loaded behind the item's last scores, and consumers store o
 // from registers. Short items wait for the buffers of q. So a row warp serves these, not the load warp
 // between its lookups, and each warpgroup has barriers of its own.

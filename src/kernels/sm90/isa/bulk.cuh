@@ -7,13 +7,6 @@
 
 namespace longspan::sm90 {
 
-// Waits until `kThreads` threads of the CTA have arrived at this barrier, all at the same instruction of the
-// program.
-template <int kThreads>
-__device__ __forceinline__ void bar_sync(int barrier) {
-  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(kThreads) : "memory");
-}
-
 // Ends the mbarrier: its memory may be reused.
 __device__ __forceinline__ void mbarrier_inval(Mbarrier& barrier) {
   asm volatile("mbarrier.inval.shared.b64 [%0];" ::"r"(shared_address(&barrier)) : "memory");

@@ -70,6 +70,21 @@ __device__ __forceinline__ void mbarrier_wait(Mbarrier& barrier, uint32_t parity
 #endif
 }
 
+// ---- named barriers --------------------------------------------------------------------------------------
+
+// Waits until `kThreads` threads of the CTA, whole warps, have arrived at this barrier, which is then ready
+// for its next use.
+template <int kThreads>
+__device__ __forceinline__ void bar_sync(int barrier) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(kThreads) : "memory");
+}
+
+// Arrives without waiting; others wait by bar_sync.
+template <int kThreads>
+__device__ __forceinline__ void bar_arrive(int barrier) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "n"(kThreads) : "memory");
+}
+
 // ---- TMA -------------------------------------------------------------------------------------------------
 
 enum class CachePolicy : uint64_t {  // L2 eviction priorities, as createpolicy encodes them
