@@ -46,51 +46,55 @@ __device__ __forceinline__ TileExtent row_tile_of(const BackwardWorkspace& works
   return workspace.row_tile[mask_of(workspace, head, heads) * workspace.row_tiles + tile];
 }
 
-// Neighbouring CTAs take neighbouring heads, which are contiguous in memory.
+// Neighbouring CTAs take neighbouring heads, which are contiguous in memory. Rows past a tile's last repeat
+// its loads, as a branch would keep each row's loads behind the row before.
 template <class Element, class Output, int kHeadDim, int kHeadDimV>
 __global__ void __launch_bounds__(kThreads)
     prepare_kernel(TensorView o, TensorView dout, const float* lse, const float* dlse, BackwardWorkspace to) {
   griddepcontrol_launch_dependents();
-  constexpr int kLanes = kHeadDimV / kVector;  // that share a row
+  constexpr int kLanes = kHeadDimV / kVector;                // that share a row
+  constexpr int kStep = kThreads / kLanes, kRowsAtOnce = 4;  // a thread's rows are kStep apart
   const int64_t tile = blockIdx.x / to.heads_before, head = blockIdx.x % to.heads_before;
   const int64_t number = head * to.row_tiles + tile;
+  const TileExtent extent = row_tile_of(to, head, o.heads, tile);
   for (const auto& zeros : to.zeros)
     for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < zeros.count;
          i += int64_t{gridDim.x} * kThreads)
       zeros.data[i] = 0;
-  float* stats = to.stats + number * 2 * to.rows;
   if (to.turn != nullptr && threadIdx.x < 2) to.turn[2 * number + threadIdx.x] = 0;
-  const TileExtent extent = row_tile_of(to, head, o.heads, tile);
+  const int64_t first_sum = to.in_rows ? head * o.tokens + extent.first : number * to.rows;
+  float4* sums = reinterpret_cast<float4*>(to.dq + first_sum * kHeadDim);
+  int zeros = (to.in_rows ? extent.count : to.rows) * kHeadDim / 4;
+  if (to.turn != nullptr) zeros = 0;  // the first addition stores
+  float* stats = to.stats + number * 2 * to.rows;
   const int lane = threadIdx.x % kLanes;
-  for (int row = threadIdx.x / kLanes; row < to.rows; row += kThreads / kLanes) {
-    const int64_t token = extent.first + row;
-    float sum = 0, minus_lse = -INFINITY, less = 0;
-    if (row < extent.count) {
-      float a[kVector], b[kVector];
-      load_vector(o.row<const Output>(token, head) + lane * kVector, a);
-      load_vector(dout.row<const Element>(token, head) + lane * kVector, b);
+  for (int first = threadIdx.x / kLanes; first < to.rows; first += kRowsAtOnce * kStep) {
+    float a[kRowsAtOnce][kVector], b[kRowsAtOnce][kVector], l[kRowsAtOnce], less[kRowsAtOnce];
 #pragma unroll
-      for (int i = 0; i < kVector; ++i) sum = fmaf(a[i], b[i], sum);
-      const float l = lse[head * o.tokens + token];
-      if (l != -INFINITY) minus_lse = -l * std::numbers::log2e_v<float>;
-      if (dlse != nullptr && l != -INFINITY) less = dlse[head * o.tokens + token];
+    for (int j = 0; j < kRowsAtOnce; ++j) {
+      const int64_t token = max(extent.first + min(first + j * kStep, extent.count - 1), 0);
+      load_vector(o.row<const Output>(token, head) + lane * kVector, a[j]);
+      load_vector(dout.row<const Element>(token, head) + lane * kVector, b[j]);
+      l[j] = lse[head * o.tokens + token];
+      less[j] = dlse != nullptr ? dlse[head * o.tokens + token] : 0;
     }
+    // Stores, while the first loads are under way.
+    for (int i = threadIdx.x; i < zeros; i += kThreads) sums[i] = make_float4(0, 0, 0, 0);
+    zeros = 0;
 #pragma unroll
-    for (int offset = kLanes / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffff, sum, offset);
-    if (lane == 0) {
-      stats[stats_index(row)] = minus_lse;
-      stats[to.rows + stats_index(row)] = sum - less;
+    for (int j = 0; j < kRowsAtOnce; ++j) {
+      const int row = first + j * kStep;
+      float sum = 0;
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) sum = fmaf(a[j][i], b[j][i], sum);
+#pragma unroll
+      for (int offset = kLanes / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffff, sum, offset);
+      if (lane > 0 || row >= to.rows) continue;
+      const bool there = row < extent.count, sees_keys = there && l[j] != -INFINITY;
+      stats[stats_index(row)] = sees_keys ? -l[j] * std::numbers::log2e_v<float> : -INFINITY;
+      stats[to.rows + stats_index(row)] = there ? sum - (sees_keys ? less[j] : 0) : 0;
     }
   }
-  if (to.turn != nullptr) return;  // the first addition stores
-  float4* sums = reinterpret_cast<float4*>(to.dq + number * to.rows * kHeadDim);
-  if (to.in_rows) {
-    sums = reinterpret_cast<float4*>(to.dq + (head * o.tokens + extent.first) * kHeadDim);
-    for (int i = threadIdx.x; i < extent.count * kHeadDim / 4; i += kThreads)
-      sums[i] = make_float4(0, 0, 0, 0);
-    return;
-  }
-  for (int i = threadIdx.x; i < to.rows * kHeadDim / 4; i += kThreads) sums[i] = make_float4(0, 0, 0, 0);
 }
 
 // Through shared memory, so that whole rows are written. Sums of kParts times kHeadDim lie part by part; a
@@ -101,19 +105,26 @@ __global__ void __launch_bounds__(kThreads)
   constexpr int kStride = kHeadDim + 4;
   constexpr int kRowsOfPart = kRows == 128 ? 64 : kRows;  // sums of 128 rows lie like those of two tiles
   constexpr int kGroupsOfPart = kRowsOfPart * kHeadDim / 4;
+  constexpr int kGroups = kRows * kHeadDim / 4 / kThreads;  // of a thread
+  static_assert(kGroups * kThreads * 4 == kRows * kHeadDim);
   __shared__ __align__(16) float rows[kRows * kStride];
-  griddepcontrol_wait();
   const int part = blockIdx.x % kParts;
   const int64_t block = blockIdx.x / kParts, tile = block / from.heads_after;
   const int64_t head = dq.heads - from.heads_after + block % from.heads_after;
   const int64_t number = head * from.row_tiles + tile;
   const TileExtent extent = row_tile_of(from, head, dq.heads, tile);
+  griddepcontrol_wait();
   const bool empty = from.turn != nullptr && from.turn[2 * number] == 0;  // no key tile came to it
   const float4* sums = reinterpret_cast<const float4*>(from.dq + (number * kParts + part) * kRows * kHeadDim);
+  float4 four[kGroups] = {};  // all loads come before the first store
+  if (!empty) {
 #pragma unroll
-  for (int group = threadIdx.x; group < kRows * kHeadDim / 4; group += kThreads) {
-    const float4 four = empty ? make_float4(0, 0, 0, 0) : __ldcs(sums + group);
-    const float x[4] = {four.x, four.y, four.z, four.w};
+    for (int i = 0; i < kGroups; ++i) four[i] = __ldcs(sums + i * kThreads + threadIdx.x);
+  }
+#pragma unroll
+  for (int i = 0; i < kGroups; ++i) {
+    const int group = i * kThreads + threadIdx.x;
+    const float x[4] = {four[i].x, four[i].y, four[i].z, four[i].w};
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
       const DqElement at = dq_element(group % kGroupsOfPart, c, kRowsOfPart);
@@ -134,27 +145,34 @@ __global__ void __launch_bounds__(kThreads)
 template <class Output, int kHeadDim>
 __global__ void __launch_bounds__(kThreads)
     finish_dq_rows_kernel(TensorView dq, BackwardWorkspace from, float scale) {
-  griddepcontrol_wait();
-  constexpr int kChunks = kHeadDim / 4;  // of a row
+  constexpr int kChunks = kHeadDim / 4;                       // of a row
+  constexpr int kStep = kThreads / kChunks, kRowsAtOnce = 8;  // a thread's rows are kStep apart
   const int64_t tile = blockIdx.x / from.heads_after;
   const int64_t head = dq.heads - from.heads_after + blockIdx.x % from.heads_after;
-  if (from.visited_once != nullptr &&
-      from.visited_once[mask_of(from, head, dq.heads) * from.row_tiles + tile])
-    return;
   const TileExtent extent = row_tile_of(from, head, dq.heads, tile);
+  const bool written = from.visited_once != nullptr &&
+                       from.visited_once[mask_of(from, head, dq.heads) * from.row_tiles + tile];
+  griddepcontrol_wait();
+  if (written) return;
   const bool empty =
       from.turn != nullptr && from.turn[2 * (head * from.row_tiles + tile)] == 0;  // no key tile came to it
   const int place = threadIdx.x % kChunks;
   const float* sums = from.dq + (head * dq.tokens + extent.first) * kHeadDim + 4 * place;
-  constexpr int kStep = kThreads / kChunks;
-#pragma unroll 4
-  for (int first = 0; first < extent.count; first += kStep) {
+  for (int first = 0; first < extent.count; first += kRowsAtOnce * kStep) {
     const int row = first + threadIdx.x / kChunks;
-    const bool there = row < extent.count;
-    float4 four = make_float4(0, 0, 0, 0);
-    if (there && !empty) four = __ldcs(reinterpret_cast<const float4*>(sums + row * kHeadDim));
-    write_dq_chunk(dq.row<Output>(extent.first + row, head) + column_of_place(row, place), place % 2 != 0,
-                   four, scale, there);
+    float4 four[kRowsAtOnce];  // all loads come before the first store
+#pragma unroll
+    for (int j = 0; j < kRowsAtOnce; ++j) {
+      four[j] = make_float4(0, 0, 0, 0);
+      if (row + j * kStep < extent.count && !empty)
+        four[j] = __ldcs(reinterpret_cast<const float4*>(sums + (row + j * kStep) * kHeadDim));
+    }
+#pragma unroll
+    for (int j = 0; j < kRowsAtOnce; ++j) {
+      const int at = row + j * kStep;
+      write_dq_chunk(dq.row<Output>(extent.first + at, head) + column_of_place(at, place), place % 2 != 0,
+                     four[j], scale, at < extent.count);
+    }
   }
 }
 
