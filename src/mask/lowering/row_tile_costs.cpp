@@ -5,9 +5,9 @@
 #include "base/ceil_div.h"
 
 namespace longspan {
+namespace {
 
-RowTileCosts row_tile_costs(const Mask& mask, int64_t tokens) {
-  RowTileCosts costs;
+void add_costs(const Mask& mask, int64_t tokens, RowTileCosts& costs) {
   const BandList& bands = mask.bands();
   const auto columns = static_cast<double>(std::max<int64_t>(mask.columns(), 1));
   int64_t tile = 0;   // the current even row tile
@@ -35,6 +35,13 @@ RowTileCosts row_tile_costs(const Mask& mask, int64_t tokens) {
     unseen = hidden;
   }
   next_tile(0);
+}
+
+}  // namespace
+
+RowTileCosts row_tile_costs(const HeadMasks& masks, int64_t tokens) {
+  RowTileCosts costs;
+  for (const Mask& mask : masks) add_costs(mask, tokens, costs);
   return costs;
 }
 

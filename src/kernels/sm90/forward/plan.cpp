@@ -20,8 +20,7 @@ ForwardPlan::ForwardPlan(const Problem& problem, const ForwardShape& shape, cons
   pack_.upload(device);
   params_.plan = reinterpret_cast<const uint8_t*>(pack_.data());
   params_.plan_bytes = static_cast<uint32_t>(std::min(pack_.bytes(), size_t{1} << 20));
-  constexpr size_t kMostKept = size_t{4} << 20;  // bytes
-  if (map.bytes() > kMostKept) map = ForwardMap();
+  if (map.bytes() > kMostKeptBytes) map = ForwardMap();
 }
 
 void ForwardPlan::run(const Problem& problem, const ForwardArgs& args, const Device& device, Stream stream) {

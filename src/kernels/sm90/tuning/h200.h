@@ -15,27 +15,26 @@ inline constexpr int64_t kFinestBlock = 64, kLargestBlock = 128;
 
 namespace forward {
 
-// Tall tiles by head_dim (128 and 192, 64, 256): warpgroups of 64 rows; keys, at 256 as many as fit. Up to
-// head_dim 128 time decides for masks of rectangles, of another tile (128 rows and keys, at head_dim 64 192
-// rows) over that of a tall one. Other dense masks have tall tiles if these are of at most `tokens` tokens,
-// or if rows see at least `run` keys, and as many rows the same. Forward, versions 22 and 23.
-struct TallTiles {
-  int warpgroups, columns, tokens = 0, run = 0;
-  double tile_time = 0;
+// Instances for dense masks: warpgroups of 64 rows, keys, and the time of a tile, in tiles of the first one
+// of the head_dim. Even row tiles take kEvenTime as long for the keys that they visit, as those that lie in
+// two blocks have more partial tiles. Forward, version 27.
+struct DenseTile {
+  int head_dim, warpgroups, columns;
+  double time;
 };
-inline constexpr TallTiles kTall{3, 80, 48, 3072, 1.14}, kTallOf64{4, 64, 128, 2048, 1.6}, kTallOf256{2, 80};
+inline constexpr DenseTile kDenseTiles[] = {{128, 3, 80, 1},    {128, 2, 128, 1.18}, {64, 4, 64, 1},
+                                            {64, 2, 128, 1.16}, {64, 3, 128, 1.46},  {192, 3, 80, 1},
+                                            {256, 2, 80, 1}};
+inline constexpr double kEvenTime = 1.02;
+// Fewest blocks that row tiles follow; items per SM up to which they are scheduled to tell the end; most
+// tokens of the first tile, if it has to suit all masks. Not varied.
+inline constexpr int64_t kMinBlocks = 4, kMostScheduled = 32, kSameLaunchesTokens = 64;
 
 // From mean blocks of so many rows and keys on, a mask of head_dim 64 is dense: forward, version 20.
 inline constexpr int64_t kLongBlock = 512;
 
 // Query heads of a GQA group that share a row tile, at most: 128 rows are 16 tokens. Forward, "Shape".
 inline constexpr int64_t kMaxPack = 8;
-
-// Row tiles begin at edges of blocks and documents: from so many runs of rows with the same bands on; with
-// diagonals, if a mean run has so many row tiles; of rectangles, if that does not add more than this share of
-// keys. Forward, versions 12, 17 and 22.
-inline constexpr int64_t kEdgesMinRuns = 4, kEdgesMinTiles = 2;
-inline constexpr double kEdgesMinKeysRatio = 0.9975;
 
 // K and V of a section of heads take at most this share of L2: forward, versions 11 and 17.
 inline constexpr double kSectionL2Share = 0.6;

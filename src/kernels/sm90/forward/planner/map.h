@@ -16,6 +16,11 @@ namespace longspan::sm90 {
 inline constexpr int kStepKeys = 16;  // a product over keys proceeds in steps of 16
 inline constexpr int kMostTileRows = 256, kRowBits = 9;
 
+// The cost of a row tile is its steps, and two more for each tile. A full tile:
+constexpr int cost_of_tile(int columns) {
+  return columns / kStepKeys + 2;
+}
+
 // The keys of a narrow tile: the kernel multiplies a tile that has no more of them at this width. 0: all
 // tiles are multiplied at one width.
 constexpr int narrow_keys(int columns) {
@@ -52,11 +57,12 @@ struct alignas(16) MapRow {
   int32_t first_row = 0;  // first token
   uint32_t first_entry = 0;
   int32_t entries = 0;                // 0: no row of the tile sees a key
-  uint32_t cost : 32 - kRowBits = 0;  // the order of row tiles: steps, plus 2 a tile
+  uint32_t cost : 32 - kRowBits = 0;  // which orders row tiles
   uint32_t rows : kRowBits = 0;       // tokens; 0: padding of a mask with fewer row tiles than others
 };
 
 // The map of a problem's masks, one or one for each KV head.
+inline constexpr size_t kMostKeptBytes = size_t{4} << 20;  // of a map whose memory is kept for the next
 struct ForwardMap {
   int32_t row_tiles = 0;
   int32_t rows_per_tile = 0;

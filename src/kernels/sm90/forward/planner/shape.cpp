@@ -1,10 +1,13 @@
 #include "kernels/sm90/forward/planner/shape.h"
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include "base/ceil_div.h"
+#include "base/list_schedule.h"
 #include "kernels/sm90/tuning/h200.h"
 #include "mask/block_alignment.h"
 #include "mask/lowering/row_tile_costs.h"
@@ -14,23 +17,6 @@ namespace {
 
 namespace tuned = h200::forward;
 
-// Whether row tiles begin at edges of blocks and documents. A row tile in two of them visits the keys of
-// both. If blocks see most keys that adds little, and full row tiles are better.
-bool follows_blocks(const HeadMasks& masks, const ForwardShape& shape) {
-  const int64_t tokens = shape.tokens();
-  RowTileCosts costs;
-  for (const Mask& mask : masks) {
-    const bool blocks = mask.bands().rectangular();
-    const int64_t groups = std::ssize(mask.bands().groups());
-    const int64_t least = (blocks ? 1 : tuned::kEdgesMinTiles) * tokens;
-    if (groups < tuned::kEdgesMinRuns || groups * least > mask.rows()) return false;
-    if (!blocks) continue;
-    const RowTileCosts of_mask = row_tile_costs(mask, tokens);
-    costs.even += of_mask.even, costs.of_blocks += of_mask.of_blocks;
-  }
-  return costs.even >= tuned::kEdgesMinKeysRatio * costs.of_blocks;
-}
-
 // Whether a mean block is so large that row tiles need not be as high as blocks.
 bool blocks_are_long(const HeadMasks& masks) {
   int64_t pairs = 0, bands = 0;
@@ -38,49 +24,62 @@ bool blocks_are_long(const HeadMasks& masks) {
   return pairs >= tuned::kLongBlock * tuned::kLongBlock * bands;
 }
 
-// Whether all rows of one mask see the same keys.
-bool rows_are_alike(const HeadMasks& masks) {
-  const BandList& bands = masks.front().bands();
-  return masks.size() == 1 && bands.rectangular() && bands.groups().size() == 1;
+// When the last SM ends, in costs of row tiles. An item costs a step more than its tiles.
+double end_of_work(const ForwardMap& map, const Problem& problem, const ForwardShape& shape, int64_t sms) {
+  const int64_t masks = std::ssize(*problem.masks), units = problem.heads_q / shape.pack / masks;
+  const int64_t items = std::ssize(map.work) * units;
+  if (items > tuned::kMostScheduled * sms)
+    return static_cast<double>((map.steps + 2 * map.tiles) * units + items) / static_cast<double>(sms);
+  std::vector<int64_t> costs(map.work.size());
+  for (size_t i = 0; i < costs.size(); ++i)  // the first row tile of each mask, the second of each, ...
+    costs[i] = map.work[i % masks * map.row_tiles + i / masks].cost + 1;
+  return static_cast<double>(list_schedule_end(costs, units, sms));
 }
 
-const tuned::TallTiles& tall_of(const Problem& problem) {
-  if (problem.head_dim == 256) return tuned::kTallOf256;
-  return problem.head_dim == 64 ? tuned::kTallOf64 : tuned::kTall;
-}
-ForwardShape tall_tiles(const Problem& problem, ForwardShape shape) {
-  shape.warpgroups = tall_of(problem).warpgroups;
-  shape.columns = shape.piece = tall_of(problem).columns;
-  return shape;
+// Whether there are several blocks or documents, and a mean one is as high as a row tile.
+bool has_blocks(const HeadMasks& masks, int64_t tokens) {
+  return std::ranges::all_of(masks, [&](const Mask& mask) {
+    const int64_t groups = std::ssize(mask.bands().groups());
+    return groups >= tuned::kMinBlocks && groups * tokens <= mask.rows();
+  });
 }
 
-// The time of masks of rectangles, in tiles of each CTA. CTAs wait for the last one: for half an item in the
-// mean, or, if all items are alike, while some have one more than others.
-double time_of_rectangles(const Problem& problem, const ForwardShape& shape, int units) {
+// The tile, and the edges of row tiles, with which the last SM ends first. Tall tiles take less time for
+// their keys, but visit more keys that some rows do not see, and there are fewer items to share out.
+ForwardShape choose_dense_shape(const Problem& problem, const ForwardShape& any, const Device& device) {
   const HeadMasks& masks = *problem.masks;
-  double keys = 0;
-  for (const Mask& mask : masks)
-    keys += row_tile_costs(mask, shape.tokens()).least() / static_cast<double>(masks.size());
-  const int64_t row_tiles = ceil_div(problem.tokens_q, shape.tokens()), heads = problem.heads_q / shape.pack;
-  const double items = static_cast<double>(row_tiles * heads) / std::max(units, 1);
-  const double rounds = rows_are_alike(masks) ? std::ceil(items) : items + 0.5;
-  return rounds * keys / static_cast<double>(row_tiles * shape.columns);
-}
-
-// Whether a dense mask has tall tiles. They take less time for their keys, but the more tokens a row tile
-// has, the more keys it visits that some of them do not see.
-bool tall_tiles_pay(const Problem& problem, const ForwardShape& shape, int units) {
-  const ForwardShape tall = tall_tiles(problem, shape);
-  const HeadMasks& masks = *problem.masks;
-  if (!problem.same_launches && std::ranges::all_of(masks, &BandList::rectangular, &Mask::bands))
-    return time_of_rectangles(problem, tall, units) <=
-           time_of_rectangles(problem, shape, units) * tall_of(problem).tile_time;
-  const bool few_tokens = tall.tokens() <= tall_of(problem).tokens;
-  if (problem.same_launches || few_tokens) return few_tokens;
-  const auto is_long = [run = tall_of(problem).run](const Mask& mask) {
-    return mask.rows() >= run * std::ssize(mask.bands().groups()) && mask.area() >= run * mask.rows();
-  };
-  return std::ranges::all_of(masks, is_long);
+  ForwardShape best;
+  double least = std::numeric_limits<double>::infinity();
+  thread_local ForwardMap map;
+  for (const tuned::DenseTile& tile : tuned::kDenseTiles) {
+    if (tile.head_dim != problem.head_dim) continue;
+    ForwardShape shape = any;
+    shape.warpgroups = tile.warpgroups;
+    shape.columns = shape.piece = tile.columns;
+    if (problem.same_launches) {  // with other masks
+      best = shape;
+      if (shape.tokens() <= tuned::kSameLaunchesTokens) break;
+      continue;
+    }
+    const auto time_of = [&](RowTiles row_tiles) {
+      map = lower_forward(masks, shape.tile_shape(), row_tiles, std::move(map));
+      const double end = end_of_work(map, problem, shape, std::max(device.units, 1));
+      return end / cost_of_tile(shape.columns) * tile.time;
+    };
+    const auto take = [&](RowTiles row_tiles, double time) {
+      if (time < least) least = time, best = shape, best.row_tiles = row_tiles;
+    };
+    const bool blocks = has_blocks(masks, shape.tokens());
+    const double of_blocks = blocks ? time_of(RowTiles::kOfBlocks) : std::numeric_limits<double>::infinity();
+    take(RowTiles::kOfBlocks, of_blocks);
+    // To lower rectangles to even row tiles takes twenty times as long, so that is estimated.
+    const bool estimated = blocks && std::ranges::all_of(masks, &BandList::rectangular, &Mask::bands);
+    const double even = estimated ? of_blocks * row_tile_costs(masks, shape.tokens()).even_over_blocks()
+                                  : time_of(RowTiles::kEven);
+    take(RowTiles::kEven, tuned::kEvenTime * even);
+  }
+  if (map.bytes() > kMostKeptBytes) map = ForwardMap();
+  return best;
 }
 
 }  // namespace
@@ -89,16 +88,12 @@ ForwardShape choose_forward_shape(const Problem& problem, const Device& device) 
   const HeadMasks& masks = *problem.masks;
   ForwardShape shape;
   shape.pack = static_cast<int>(std::gcd(problem.group_size(), tuned::kMaxPack));
-  int64_t block = 0;
-  if (!problem.same_launches && !is_large(problem))
-    block = block_alignment(masks, h200::kFinestBlock, h200::kLargestBlock);
-  const bool of_64 = problem.head_dim == 64;
-  if (of_64 && (blocks_are_long(masks) || block % tall_tiles(problem, shape).tokens() == 0)) block = 0;
-  if (block < h200::kFinestBlock) {
-    if (of_64) shape.warpgroups = 3;
-    if (is_large(problem) || tall_tiles_pay(problem, shape, device.units)) shape = tall_tiles(problem, shape);
-    if (!problem.same_launches && follows_blocks(masks, shape)) shape.row_tiles = RowTiles::kOfBlocks;
-  } else if (block == h200::kLargestBlock) {
+  const bool plain = problem.same_launches || is_large(problem);
+  int64_t block = plain ? 0 : block_alignment(masks, h200::kFinestBlock, h200::kLargestBlock);
+  if (problem.head_dim == 64 && (blocks_are_long(masks) || block % (kMostTileRows / shape.pack) == 0))
+    block = 0;
+  if (block < h200::kFinestBlock) return choose_dense_shape(problem, shape, device);
+  if (block == h200::kLargestBlock) {
     shape.pack = 1;  // row tiles as high as blocks: the fewest entries
   } else {
     shape.piece = 64;
@@ -119,7 +114,8 @@ WorkOrder choose_work_order(const Problem& problem, const ForwardShape& shape, c
   // they are short.
   const int64_t head_bytes =
       problem.tokens_kv * (problem.head_dim + problem.dim_v()) * static_cast<int64_t>(size_of(problem.dtype));
-  const bool alike = rows_are_alike(*problem.masks);
+  const BandList& bands = problem.masks->front().bands();
+  const bool alike = problem.masks->size() == 1 && bands.rectangular() && bands.groups().size() == 1;
   const double share = alike ? tuned::kSectionL2ShareOfAlike : tuned::kSectionL2Share;
   const int64_t fit = static_cast<int64_t>(share * static_cast<double>(device.cache_bytes)) / head_bytes;
   int64_t heads = shape.section_heads;

@@ -274,7 +274,7 @@ TEST(ForwardMap, CountsAboutTheKeysThatRowTileCostsEstimate) {
     options.seqlen = 16384;
     options.values.set("block", 512).set("density", density);
     const HeadMasks masks = draw_mask("variable_block_sparse", options).masks;
-    const RowTileCosts costs = row_tile_costs(masks.front(), 128);
+    const RowTileCosts costs = row_tile_costs(masks, 128);
     const TileShape shape{128, 160};
     const auto of_map = [&](RowTiles row_tiles) {
       return static_cast<double>(lower_forward(masks, shape, row_tiles).steps) * kStepKeys;

@@ -36,47 +36,42 @@ PatternOptions of(int64_t seqlen, int64_t block = 0) {
   return options;
 }
 
-TEST(ForwardShape, TakesTallTilesOfFewTokens) {
-  const auto tall = [](std::string_view pattern, const PatternOptions& options, int64_t heads_kv) {
-    const ForwardShape shape = shape_of(problem_of(pattern, options, 32, heads_kv));
-    EXPECT_EQ(shape.columns, shape.warpgroups == 3 ? h200::forward::kTall.columns : 128);
+TEST(ForwardShape, TakesTheTilesWithWhichTheLastSmEndsFirst) {
+  const auto tall = [](int64_t seqlen, int64_t heads_q, int64_t heads_kv, std::string_view pattern = "full") {
+    const ForwardShape shape = shape_of(problem_of(pattern, of(seqlen), heads_q, heads_kv));
+    EXPECT_EQ(shape.columns, shape.warpgroups == 3 ? 80 : 128);
     return shape.warpgroups == 3;
   };
-  PatternOptions short_documents = of(8192), window = of(8192), blocks = of(16384, 256);
-  short_documents.lengths = "uniform:100:400";
-  window.values.set("window", TokenPair{127, 0});
-  blocks.values.set("density", 0.5);
-  for (const int64_t heads_kv : {4, 8}) {  // 24 and 48 tokens
-    for (const char* pattern : {"causal", "sliding_window", "share_question", "causal_blockwise"})
-      EXPECT_TRUE(tall(pattern, of(2048), heads_kv)) << pattern;
-    EXPECT_TRUE(tall("causal_document", short_documents, heads_kv));
-    EXPECT_TRUE(tall("sliding_window_causal", window, heads_kv));
-    EXPECT_TRUE(tall("variable_block_sparse", blocks, heads_kv));
-  }
-  for (const int64_t heads_kv : {16, 32}) {  // 96 and 192 tokens
-    EXPECT_FALSE(tall("causal", of(4096), heads_kv));
-    EXPECT_FALSE(tall("sliding_window", of(32768), heads_kv));
-    EXPECT_FALSE(tall("causal_document", short_documents, heads_kv));
-    EXPECT_TRUE(tall("causal", of(8192), heads_kv));  // a mean row sees 4,096 keys
-    EXPECT_TRUE(tall("prefix_lm_causal", of(16384), heads_kv));
-  }
+  EXPECT_FALSE(tall(1024, 64, 8));   // 344 tall items in 3 rounds or 512 in 4: 38.4 or 37.8 tall tiles
+  EXPECT_FALSE(tall(2048, 64, 8));   // 688 in 6 or 1,024 in 8: 154 or 151
+  EXPECT_TRUE(tall(4096, 64, 8));    // 1,368 in 11 or 2,048 in 16: 563 or 604
+  EXPECT_FALSE(tall(8192, 16, 16));  // 688 in 6 or 1,024 in 8: 614 or 604
+  EXPECT_TRUE(tall(8192, 28, 4));    // 1,204 in 10 or 1,792 in 14: 1,024 or 1,057
+  EXPECT_TRUE(tall(12000, 16, 16));
+  EXPECT_TRUE(tall(32768, 64, 8));
+  EXPECT_FALSE(tall(1024, 32, 8, "causal"));
+  EXPECT_FALSE(tall(2048, 16, 16, "causal"));
+  EXPECT_TRUE(tall(3072, 16, 16, "causal"));
+  EXPECT_FALSE(tall(4096, 16, 16, "causal"));  // 22 row tiles a head where 32 fill the SMs
+  EXPECT_TRUE(tall(8192, 16, 16, "causal"));
 }
 
-TEST(ForwardShape, TakesTheTilesInWhichRectanglesEndSooner) {
-  PatternOptions short_documents = of(20000), blocks = of(16384, 256);
-  short_documents.lengths = "uniform:100:400";
-  EXPECT_EQ(shape_of(problem_of("full_document", short_documents, 32, 32)).warpgroups, 3);
-  blocks.values.set("density", 0.2);
-  EXPECT_EQ(shape_of(problem_of("variable_block_sparse", blocks, 32, 32)).warpgroups, 3);
-  EXPECT_EQ(shape_of(problem_of("variable_block_sparse", blocks, 4, 4)).warpgroups, 2);  // 2.6 items a CTA
-  const auto tall = [](int64_t seqlen, int64_t heads_q, int64_t heads_kv) {
-    return shape_of(problem_of("full", of(seqlen), heads_q, heads_kv)).warpgroups == 3;
+TEST(ForwardShape, TakesTallTilesWhereFewOfTheirRowsSeeLess) {
+  const auto warpgroups = [](std::string_view pattern, const PatternOptions& options, int64_t heads_kv) {
+    return shape_of(problem_of(pattern, options, 32, heads_kv)).warpgroups;
   };
-  EXPECT_FALSE(tall(1024, 64, 8));  // 344 tall items in 3 rounds or 512 in 4: 39 or 36.5 tall tiles
-  EXPECT_FALSE(tall(2048, 64, 8));  // 688 in 6 or 1,024 in 8: 156 or 146
-  EXPECT_TRUE(tall(4096, 64, 8));   // 1,368 in 11 or 2,048 in 16: 572 or 584
-  EXPECT_TRUE(tall(32768, 64, 8));
-  EXPECT_TRUE(tall(12000, 16, 16));
+  PatternOptions short_documents = of(20000), window = of(32768), blocks = of(16384, 256);
+  short_documents.lengths = "uniform:100:400";
+  window.values.set("window", TokenPair{127, 0});
+  for (const int64_t heads_kv : {4, 8}) {  // of 24 and 48 tokens
+    EXPECT_EQ(warpgroups("causal_document", short_documents, heads_kv), 3);
+    EXPECT_EQ(warpgroups("sliding_window_causal", window, heads_kv), 3);
+  }
+  EXPECT_EQ(warpgroups("sliding_window_causal", window, 32), 2);  // 320 keys for 192 tokens, or 256 for 128
+  EXPECT_EQ(warpgroups("causal_document", short_documents, 32), 2);
+  EXPECT_EQ(warpgroups("full_document", short_documents, 32), 3);
+  blocks.values.set("density", 0.2);
+  EXPECT_EQ(warpgroups("variable_block_sparse", blocks, 32), 3);
 }
 
 TEST(ForwardShape, PacksTheQueryHeadsOfAGroup) {
@@ -124,33 +119,29 @@ TEST(ForwardShape, BeginsRowTilesWhereBlocksAndLongDocumentsDo) {
   EXPECT_EQ(row_tiles("prefix_lm_causal", of(8192), 1), RowTiles::kEven);
 }
 
-TEST(ForwardShape, HasThreeOrFourWarpgroupsAtHeadDim64) {
+TEST(ForwardShape, HasTwoToFourWarpgroupsAtHeadDim64) {
   const auto at_64 = [](std::string_view pattern, const PatternOptions& options, int64_t heads_q,
                         int64_t heads_kv) {
     Problem problem = problem_of(pattern, options, heads_q, heads_kv);
     problem.head_dim = 64;
     return shape_of(problem);
   };
-  const TileShape tall{256, 64}, of_three{192, 128};
-  EXPECT_EQ(at_64("causal", of(8192), 64, 8).tile_shape(), (TileShape{32, 64}));
+  const TileShape of_four{256, 64}, of_three{192, 128}, of_two{128, 128};
+  EXPECT_EQ(at_64("full", of(1024), 16, 16).tile_shape(), of_two);  // the others leave 36 and 68 SMs idle
+  EXPECT_EQ(at_64("causal", of(1024), 16, 16).tile_shape(), of_two);
+  EXPECT_EQ(at_64("full", of(2048), 16, 16).tile_shape(), of_four);   // one round of 128 items
+  EXPECT_EQ(at_64("full", of(3072), 24, 24).tile_shape(), of_three);  // 384 in three rounds, not 288 in three
+  EXPECT_EQ(at_64("full", of(4096), 16, 16).tile_shape(), of_four);
+  EXPECT_EQ(at_64("causal", of(4096), 24, 24).tile_shape(), of_three);
   EXPECT_EQ(at_64("full", of(1024), 32, 8).tile_shape(), (TileShape{64, 64}));
-  EXPECT_EQ(at_64("sliding_window", of(8192), 16, 8).tile_shape(), (TileShape{128, 64}));
-  // Of equal heads a tall row tile has many tokens.
-  EXPECT_EQ(at_64("causal_document", of(8192), 8, 8).tile_shape(), of_three);
-  EXPECT_EQ(at_64("sliding_window", of(8192), 8, 8).tile_shape(), of_three);
-  EXPECT_EQ(at_64("causal", of(2048), 16, 16).tile_shape(), of_three);
-  EXPECT_EQ(at_64("causal", of(4096), 16, 16).tile_shape(), tall);  // a mean row sees 2,048 keys
-  EXPECT_EQ(at_64("full", of(12000), 16, 16).tile_shape(), tall);
-  EXPECT_EQ(at_64("full", of(1024), 16, 16).tile_shape(), of_three);  // 64 of 132 SMs would have work
-  // Where tall row tiles lie in more blocks at once.
-  EXPECT_EQ(at_64("variable_block_sparse", of(16384, 256), 16, 8).tile_shape(), (TileShape{96, 128}));
+  EXPECT_EQ(at_64("causal", of(8192), 64, 8).tile_shape(), (TileShape{24, 128}));
   // Row tiles of blocks are no higher than blocks, unless these are long.
   EXPECT_EQ(at_64("uniform_block_sparse", of(4096, 128), 4, 4).tile_shape(), (TileShape{128, 128}));
   EXPECT_EQ(at_64("uniform_block_sparse", of(4096, 128), 8, 4).tile_shape(), (TileShape{128, 64}));
   EXPECT_EQ(at_64("uniform_block_sparse", of(4096, 64), 4, 4).tile_rows(), 64);
   EXPECT_EQ(at_64("uniform_block_sparse", of(4096, 64), 8, 4).tile_rows(), 128);
   EXPECT_EQ(at_64("uniform_block_sparse", of(4096, 64), 32, 4).tile_shape(), (TileShape{32, 64}));
-  EXPECT_EQ(at_64("block_causal_document", of(16384, 1024), 32, 8).tile_shape(), (TileShape{64, 64}));
+  EXPECT_EQ(at_64("block_causal_document", of(16384, 1024), 32, 8).tile_shape(), (TileShape{48, 128}));
   EXPECT_EQ(at_64("block_causal_document", of(8192, 128), 8, 8).tile_shape(), (TileShape{128, 128}));
 }
 
@@ -167,8 +158,7 @@ TEST(ForwardShape, IsTheSameForAllMasksIfLaunchesAre) {
 }
 
 TEST(ForwardShape, HasPlainTilesAboveHeadDim128) {
-  for (const auto& [head_dim, head_dim_v, columns] :
-       {std::tuple{192, 128, h200::forward::kTall.columns}, {256, 256, h200::forward::kTallOf256.columns}}) {
+  for (const auto& [head_dim, head_dim_v, columns] : {std::tuple{192, 128, 80}, {256, 256, 80}}) {
     for (const char* pattern : {"full", "causal_document", "uniform_block_sparse"}) {
       Problem problem = problem_of(pattern, of(8192, pattern[0] == 'u' ? 64 : 0), 64, 8);
       problem.head_dim = head_dim, problem.head_dim_v = head_dim_v;
