@@ -16,7 +16,7 @@ int64_t end_of(const std::vector<int64_t>& costs, int64_t copies, int64_t worker
 TEST(ListSchedule, EndsWithTheLastWorker) {
   EXPECT_EQ(end_of({}, 1, 2), 0);
   EXPECT_EQ(end_of({7}, 1, 2), 7);
-  EXPECT_EQ(end_of({7}, 5, 2), 21);           // three rounds
+  EXPECT_EQ(end_of({7}, 5, 2), 21);             // three rounds
   EXPECT_EQ(end_of({3, 3, 2, 2, 2}, 1, 2), 7);  // Graham's order is not always the best one, which ends at 6
   EXPECT_EQ(end_of({2, 2, 2, 3, 3}, 1, 2), 7);
   EXPECT_EQ(end_of({1, 1, 8}, 1, 2), 9);

@@ -22,13 +22,13 @@ struct DenseTile {
   int head_dim, warpgroups, columns;
   double time;
 };
-inline constexpr DenseTile kDenseTiles[] = {{128, 3, 80, 1},    {128, 2, 128, 1.18}, {64, 4, 64, 1},
-                                            {64, 2, 128, 1.16}, {64, 3, 128, 1.46},  {192, 3, 80, 1},
+inline constexpr DenseTile kDenseTiles[] = {{128, 3, 80, 1},    {128, 2, 128, 1.17}, {64, 4, 64, 1},
+                                            {64, 2, 128, 1.15}, {64, 3, 128, 1.46},  {192, 3, 80, 1},
                                             {256, 2, 80, 1}};
 inline constexpr double kEvenTime = 1.02;
-// Fewest blocks that row tiles follow; items per SM up to which they are scheduled to tell the end; most
-// tokens of the first tile, if it has to suit all masks. Not varied.
-inline constexpr int64_t kMinBlocks = 4, kMostScheduled = 32, kSameLaunchesTokens = 64;
+// What an item costs beside its tiles (version 27). Fewest blocks that row tiles follow; items per SM up to
+// which the end is scheduled; most tokens of the first tile, if it has to suit all masks: not varied.
+inline constexpr int64_t kItemSteps = 4, kMinBlocks = 4, kMostScheduled = 64, kSameLaunchesTokens = 64;
 
 // From mean blocks of so many rows and keys on, a mask of head_dim 64 is dense: forward, version 20.
 inline constexpr int64_t kLongBlock = 512;

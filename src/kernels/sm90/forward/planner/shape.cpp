@@ -24,15 +24,15 @@ bool blocks_are_long(const HeadMasks& masks) {
   return pairs >= tuned::kLongBlock * tuned::kLongBlock * bands;
 }
 
-// When the last SM ends, in costs of row tiles. An item costs a step more than its tiles.
+// When the last SM ends, in costs of row tiles.
 double end_of_work(const ForwardMap& map, const Problem& problem, const ForwardShape& shape, int64_t sms) {
   const int64_t masks = std::ssize(*problem.masks), units = problem.heads_q / shape.pack / masks;
   const int64_t items = std::ssize(map.work) * units;
   if (items > tuned::kMostScheduled * sms)
-    return static_cast<double>((map.steps + 2 * map.tiles) * units + items) / static_cast<double>(sms);
+    return static_cast<double>(((map.steps + 2 * map.tiles) * units + items * tuned::kItemSteps) / sms);
   std::vector<int64_t> costs(map.work.size());
   for (size_t i = 0; i < costs.size(); ++i)  // the first row tile of each mask, the second of each, ...
-    costs[i] = map.work[i % masks * map.row_tiles + i / masks].cost + 1;
+    costs[i] = map.work[i % masks * map.row_tiles + i / masks].cost + tuned::kItemSteps;
   return static_cast<double>(list_schedule_end(costs, units, sms));
 }
 

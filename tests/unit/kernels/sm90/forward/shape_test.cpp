@@ -141,7 +141,7 @@ TEST(ForwardShape, HasTwoToFourWarpgroupsAtHeadDim64) {
   EXPECT_EQ(at_64("uniform_block_sparse", of(4096, 64), 4, 4).tile_rows(), 64);
   EXPECT_EQ(at_64("uniform_block_sparse", of(4096, 64), 8, 4).tile_rows(), 128);
   EXPECT_EQ(at_64("uniform_block_sparse", of(4096, 64), 32, 4).tile_shape(), (TileShape{32, 64}));
-  EXPECT_EQ(at_64("block_causal_document", of(16384, 1024), 32, 8).tile_shape(), (TileShape{48, 128}));
+  EXPECT_EQ(at_64("block_causal_document", of(16384, 1024), 32, 8).tile_shape(), (TileShape{64, 64}));
   EXPECT_EQ(at_64("block_causal_document", of(8192, 128), 8, 8).tile_shape(), (TileShape{128, 128}));
 }
 
