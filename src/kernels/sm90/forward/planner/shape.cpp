@@ -70,13 +70,13 @@ ForwardShape choose_dense_shape(const Problem& problem, const ForwardShape& any,
       if (time < least) least = time, best = shape, best.row_tiles = row_tiles;
     };
     const bool blocks = has_blocks(masks, shape.tokens());
-    const double of_blocks = blocks ? time_of(RowTiles::kOfBlocks) : std::numeric_limits<double>::infinity();
-    take(RowTiles::kOfBlocks, of_blocks);
-    // To lower rectangles to even row tiles takes twenty times as long, so that is estimated.
-    const bool estimated = blocks && std::ranges::all_of(masks, &BandList::rectangular, &Mask::bands);
-    const double even = estimated ? of_blocks * row_tile_costs(masks, shape.tokens()).even_over_blocks()
-                                  : time_of(RowTiles::kEven);
-    take(RowTiles::kEven, tuned::kEvenTime * even);
+    const double of_blocks = blocks ? time_of(RowTiles::kOfBlocks) : 0;
+    if (blocks) take(RowTiles::kOfBlocks, of_blocks);
+    if (blocks && std::ranges::all_of(masks, &BandList::rectangular, &Mask::bands))
+      take(RowTiles::kEven,  // estimated, since to lower that takes twenty times as long
+           tuned::kEvenTime * of_blocks * row_tile_costs(masks, shape.tokens()).even_over_blocks());
+    else if (!has_blocks(masks, 2 * shape.tokens()))
+      take(RowTiles::kEven, tuned::kEvenTime * time_of(RowTiles::kEven));
   }
   if (map.bytes() > kMostKeptBytes) map = ForwardMap();
   return best;
