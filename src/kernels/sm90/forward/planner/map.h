@@ -16,8 +16,7 @@ namespace longspan::sm90 {
 inline constexpr int kStepKeys = 16;  // a product over keys proceeds in steps of 16
 inline constexpr int kMostTileRows = 256, kRowBits = 9;
 
-// The cost of a row tile is its steps, and two more for each tile. A full tile:
-constexpr int cost_of_tile(int columns) {
+constexpr int cost_of_tile(int columns) {  // a full one: its steps, and two more
   return columns / kStepKeys + 2;
 }
 

@@ -4,10 +4,9 @@
 #include <limits>
 #include <numeric>
 #include <utility>
-#include <vector>
 
 #include "base/ceil_div.h"
-#include "base/list_schedule.h"
+#include "kernels/plan/makespan.h"
 #include "kernels/sm90/tuning/h200.h"
 #include "mask/block_alignment.h"
 #include "mask/lowering/row_tile_costs.h"
@@ -24,16 +23,19 @@ bool blocks_are_long(const HeadMasks& masks) {
   return pairs >= tuned::kLongBlock * tuned::kLongBlock * bands;
 }
 
-// When the last SM ends, in costs of row tiles.
+// When the last SM ends, in costs of row tiles. Of many items, the first ones are shared out evenly.
 double end_of_work(const ForwardMap& map, const Problem& problem, const ForwardShape& shape, int64_t sms) {
   const int64_t masks = std::ssize(*problem.masks), units = problem.heads_q / shape.pack / masks;
-  const int64_t items = std::ssize(map.work) * units;
-  if (items > tuned::kMostScheduled * sms)
-    return static_cast<double>(((map.steps + 2 * map.tiles) * units + items * tuned::kItemSteps) / sms);
-  std::vector<int64_t> costs(map.work.size());
-  for (size_t i = 0; i < costs.size(); ++i)  // the first row tile of each mask, the second of each, ...
-    costs[i] = map.work[i % masks * map.row_tiles + i / masks].cost + tuned::kItemSteps;
-  return static_cast<double>(list_schedule_end(costs, units, sms));
+  const int64_t rows = std::ssize(map.work), first = rows - std::min(rows, tuned::kSimulated * sms / units);
+  const auto cost = [&](int64_t row) {  // the heaviest of each mask, the next one of each, ...
+    const int64_t place = row % masks * map.row_tiles + row / masks;
+    return static_cast<double>(map.work[place].cost + tuned::kItemSteps);
+  };
+  double before = 0;
+  for (int64_t row = 0; row < first; ++row) before += cost(row) / static_cast<double>(first);
+  plan::Makespan makespan(sms, static_cast<double>(first * units), before);
+  for (int64_t row = first; row < rows; ++row) makespan.take(cost(row), units);
+  return makespan.end();
 }
 
 // Whether there are several blocks or documents, and a mean one is as high as a row tile.
@@ -75,7 +77,7 @@ ForwardShape choose_dense_shape(const Problem& problem, const ForwardShape& any,
     if (blocks && std::ranges::all_of(masks, &BandList::rectangular, &Mask::bands))
       take(RowTiles::kEven,  // estimated, since to lower that takes twenty times as long
            tuned::kEvenTime * of_blocks * row_tile_costs(masks, shape.tokens()).even_over_blocks());
-    else if (!has_blocks(masks, 2 * shape.tokens()))
+    else if (!has_blocks(masks, int64_t{2} * shape.tokens()))
       take(RowTiles::kEven, tuned::kEvenTime * time_of(RowTiles::kEven));
   }
   if (map.bytes() > kMostKeptBytes) map = ForwardMap();
