@@ -93,7 +93,7 @@ class Loader {
   }
 
   __device__ void load_item(const WorkItem& item, MapEntry batch) {
-    tiles_left_ = static_cast<int>(item.row.cost) / (cost_of_tile(C::kPiece) * C::kPieces);
+    tiles_left_ = static_cast<int>(item.row.cost) / (cost_of_full_tile(C::kPiece) * C::kPieces);
     kv_head_ = item.unit / params_.units_per_kv;
     first_tile_ = kFirstTile;
     const int head = item.unit << params_.log2_pack;

@@ -16,7 +16,7 @@ namespace longspan::sm90 {
 inline constexpr int kStepKeys = 16;  // a product over keys proceeds in steps of 16
 inline constexpr int kMostTileRows = 256, kRowBits = 9;
 
-constexpr int cost_of_tile(int columns) {  // a full one: its steps, and two more
+constexpr int cost_of_full_tile(int columns) {  // in the unit of MapRow::cost
   return columns / kStepKeys + 2;
 }
 
@@ -56,7 +56,7 @@ struct alignas(16) MapRow {
   int32_t first_row = 0;  // first token
   uint32_t first_entry = 0;
   int32_t entries = 0;                // 0: no row of the tile sees a key
-  uint32_t cost : 32 - kRowBits = 0;  // which orders row tiles
+  uint32_t cost : 32 - kRowBits = 0;  // steps, plus 2 a tile: row tiles are in its order
   uint32_t rows : kRowBits = 0;       // tokens; 0: padding of a mask with fewer row tiles than others
 };
 

@@ -66,7 +66,7 @@ ForwardShape choose_dense_shape(const Problem& problem, const ForwardShape& any,
     const auto time_of = [&](RowTiles row_tiles) {
       map = lower_forward(masks, shape.tile_shape(), row_tiles, std::move(map));
       const double end = end_of_work(map, problem, shape, std::max(device.units, 1));
-      return end / cost_of_tile(shape.columns) * tile.time;
+      return end / cost_of_full_tile(shape.columns) * tile.time;
     };
     const auto take = [&](RowTiles row_tiles, double time) {
       if (time < least) least = time, best = shape, best.row_tiles = row_tiles;
@@ -75,7 +75,7 @@ ForwardShape choose_dense_shape(const Problem& problem, const ForwardShape& any,
     const double of_blocks = blocks ? time_of(RowTiles::kOfBlocks) : 0;
     if (blocks) take(RowTiles::kOfBlocks, of_blocks);
     if (blocks && std::ranges::all_of(masks, &BandList::rectangular, &Mask::bands))
-      take(RowTiles::kEven,  // estimated, since to lower that takes twenty times as long
+      take(RowTiles::kEven,  // estimated, since blocks take up to 43 times as long to lower so
            tuned::kEvenTime * of_blocks * row_tile_costs(masks, shape.tokens()).even_over_blocks());
     else if (!has_blocks(masks, int64_t{2} * shape.tokens()))
       take(RowTiles::kEven, tuned::kEvenTime * time_of(RowTiles::kEven));
