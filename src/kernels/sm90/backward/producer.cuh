@@ -93,7 +93,7 @@ class BackwardLoader {
     if constexpr (C::kScheduled) next_index_ = worker;
     BackwardItem item(params_, worker, lane_);
     BackwardRun runs = fetch_backward_runs<C>(params_, item, 0, lane_);
-    griddepcontrol_wait();  // all other warps learn of tiles from this one
+    if constexpr (C::kClaimed || C::kOrdered) wait_pass_before();
     while (item.kv_head() >= 0) {
       steps_ = 0;
       if (item.heads() > 0) load_item(item, runs);
@@ -107,9 +107,18 @@ class BackwardLoader {
  private:
   static constexpr int kStepsAhead = 3;
 
+  // Waits for the kernel before: its statistics, zeros and counters. All other warps learn of tiles from this
+  // one, by a barrier that waits for statistics.
+  __device__ void wait_pass_before() {
+    if (waited_) return;
+    griddepcontrol_wait();
+    waited_ = true;
+  }
+
   // One step towards the next item. Each step needs the result of the one before.
   __device__ void fetch_next() {
     if (steps_ == 0) {
+      wait_pass_before();
       if (scheduled())
         next_index_ = __ldg(params_.next_item + next_index_);
       else if (lane_ == 0)
@@ -262,10 +271,11 @@ class BackwardLoader {
                            C::kSpansBytes, state_.q_full[q_.slot]);
       cp_async_bulk_tensor_load(shared_address(memory_.q[q_.slot]), params_.q, state_.q_full[q_.slot], 0,
                                 tile.first, 0, head, CachePolicy::kNormal);
-      cp_async_bulk_load(shared_address(state_.stats[q_.slot]),
-                         params_.stats + int64_t{dq_tile} * 2 * C::kRows, C::kStatsBytes,
-                         state_.q_full[q_.slot]);
     }
+    // The first tile's other loads do not wait for the pass before.
+    const bool first = !waited_;
+    const uint32_t slot = q_.slot;
+    if (!first) load_stats(slot, dq_tile);
     __syncwarp();
     q_.advance();
     if constexpr (C::kRowsFirst) load_do(tile.first, head);
@@ -279,6 +289,16 @@ class BackwardLoader {
     }
     if constexpr (!C::kRowsFirst) load_do(tile.first, head);
     begins_ = 0;
+    if (first) {
+      wait_pass_before();
+      load_stats(slot, dq_tile);
+    }
+  }
+
+  __device__ void load_stats(uint32_t slot, int dq_tile) {
+    if (lane_ == 0)
+      cp_async_bulk_load(shared_address(state_.stats[slot]), params_.stats + int64_t{dq_tile} * 2 * C::kRows,
+                         C::kStatsBytes, state_.q_full[slot]);
   }
 
   __device__ void load_do(int token, int head) {
@@ -315,6 +335,7 @@ class BackwardLoader {
   BackwardRun next_runs_;
   int next_index_ = 0, steps_ = 0;
   int begins_ = 0;
+  bool waited_ = false;
   int prepared_ = 0;                       // the first KV head that may not be prepared; C::kPasses only
   int walked_ = 0, turns_ = 0, turn_ = 0;  // within the item; BackwardStore::kOrdered only
   RingPosition<C::kQStages> q_;
