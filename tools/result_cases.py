@@ -11,6 +11,7 @@ class Case:
         case, ceilings = line["case"], run["ceilings"]
         self.gpu, self.device = run["device"].get("uuid"), run["device"]["name"]
         self.commit, self.started = run["software"]["commit"], run["started"]
+        self.build = self.commit[:7] + (" with changes" if run["software"]["dirty"] else "")
         self.kernel, self.mask, self.seqlen, self.direction = (case[k] for k in ("kernel", "mask", "seqlen", "direction"))
         self.heads, self.head_dim, self.dtype = f"{case['heads_q']}:{case['heads_kv']}", case["head_dim"], case["dtype"]
         self.head_dim_v = case.get("head_dim_v", self.head_dim)

@@ -52,11 +52,10 @@ namespace backward {
 // Rows that see a mean key: from so many on, items of one query head are long enough, and zeros cost less
 // than claims. Backward, versions 5 and 36.
 inline constexpr int64_t kLongColumn = 2048;
-// From so many on, tiles have 80 rows, and two items' heads are worked on together if L2 holds their rows.
-// Backward, versions 36, 37 and 57.
-inline constexpr int64_t kVeryLongColumn = 4096;
-inline constexpr int kTallRows = 80;
-inline constexpr int kVeryLongSectionUnits = 2, kScatteredSectionUnits = 1;
+// From the first on, two items' heads are worked on together if L2 holds their rows; from the second on, or
+// half of it if columns are alike, tiles have 80 rows. Backward, versions 36, 37, 57 and 71.
+inline constexpr int64_t kVeryLongColumn = 4096, kTallColumn = 2560;
+inline constexpr int kTallRows = 80, kVeryLongSectionUnits = 2, kScatteredSectionUnits = 1;
 // Tiles of so many rows or keys at this head_dim. Backward, versions 51 and 59.
 inline constexpr int kTallestRows = 128, kWidestKeys = 192;
 inline constexpr int64_t kLargestTilesHeadDim = 64;
@@ -106,8 +105,8 @@ inline constexpr int kMaxRunsLookedAt = 32;  // of an item, to find one whose ro
 inline constexpr double kPassBytesPerCycle = 45;         // that one CTA moves while the others compute
 inline constexpr double kPassBytesPerCycleAlone = 2000;  // that kernels of their own move (version 53)
 inline constexpr double kTileCycles = 3500;              // of a tile, with its share of an item's ends
-// With fewer sections, or fewer items of one for each CTA, items come to a section before it is prepared.
-inline constexpr int64_t kPassMinSections = 3;
+// With fewer sections, items of one or (version 71) tiles for each CTA, others wait too long for the passes.
+inline constexpr int64_t kPassMinSections = 3, kPassMinTiles = 40;
 inline constexpr double kPassMinItems = 0.75;
 
 // ---- the split of key tiles into items: backward, versions 29, 34, 47, 53 and 65 ------------------------

@@ -12,7 +12,8 @@ namespace tuned = h200::backward;
 // passes, which costs 5 to 10 %; one too many costs half a per cent.
 int choose_pass_ctas(const BackwardPassWork& work) {
   const BackwardJobs& jobs = work.jobs;
-  if (jobs.last_section + 1 < tuned::kPassMinSections || work.tiles == 0) return 0;
+  if (jobs.last_section + 1 < tuned::kPassMinSections) return 0;
+  if (work.tiles < tuned::kPassMinTiles * work.units) return 0;
   const auto units = static_cast<double>(work.units);
   const double before =
       static_cast<double>(jobs.jobs_before() * work.bytes_before) / tuned::kPassBytesPerCycle;

@@ -10,6 +10,7 @@ namespace {
 
 namespace tuned = h200::backward;
 using h200::kFinestBlock, h200::kLargestBlock;
+using enum BackwardKind;
 
 // Whether a mean key is seen by `rows` rows or more.
 bool seen_by(const Problem& problem, int64_t rows) {
@@ -32,44 +33,48 @@ bool takes_finest_tiles(const Problem& problem, int64_t block) {
 }
 
 BackwardKind kind_of(const Problem& problem, int64_t block) {
-  if (problem.masks->size() > 1) return BackwardKind::kScattered;
+  if (problem.masks->size() > 1) return kScattered;
   const Mask& mask = problem.masks->front();
   const bool one_band_a_row = mask.bands().size() == mask.bands().groups().size();
-  if (block >= kFinestBlock)
-    return block == kLargestBlock && one_band_a_row ? BackwardKind::kBlocks : BackwardKind::kScattered;
+  if (block >= kFinestBlock) return block == kLargestBlock && one_band_a_row ? kBlocks : kScattered;
   const bool window = mask.bands().size() == 1 && mask.bands()[0].bounded();
   const bool half_visible = is_visible(problem, tuned::kHalfVisible);
   // The kernel does the passes of documents of head_dim 128 alone.
   const bool documents = mask.bands().size() > 1 && !half_visible && problem.head_dim == 128;
   const bool longer = (window || documents) && !problem.deterministic;
-  if (seen_by(problem, longer ? tuned::kVeryLongColumn : tuned::kLongColumn)) return BackwardKind::kLong;
-  if (mask.bands().size() <= 1) return BackwardKind::kOneBand;
-  // Half visible, so not documents. Only the default pass treats them so: its items of one head would be
-  // too short.
-  return half_visible && problem.deterministic ? BackwardKind::kLong : BackwardKind::kBands;
+  if (seen_by(problem, longer ? tuned::kVeryLongColumn : tuned::kLongColumn)) return kLong;
+  if (mask.bands().size() <= 1) return kOneBand;
+  // Half visible, so not documents, but by default, as items of one head would be too short.
+  return half_visible && problem.deterministic ? kLong : kBands;
 }
 
 // Zeros cost a pass over dq, but little if L2 holds it. Claims make CTAs that reach a row tile together wait
 // for the first one: in a full mask all do. In documents claims leave less to move, so fewer CTAs do passes.
 bool begins_with_zeros(const Problem& problem, BackwardKind kind) {
-  using enum BackwardKind;
   const auto rows = static_cast<double>(problem.heads_q * problem.tokens_q * problem.head_dim);
   const bool cheap = kind == kBands || (kind == kOneBand && rows <= tuned::kRowsInL2);
   return kind == kLong || (cheap && is_visible(problem, tuned::kHalfVisible)) ||
          (kind == kOneBand && is_visible(problem, tuned::kMostlyVisible));
 }
 
+// Blocks are scattered over all rows, so L2 holds one head.
+int section_units_of(const Problem& problem, BackwardKind kind) {
+  if (kind == kScattered || (kind == kBlocks && !problem.deterministic)) return tuned::kScatteredSectionUnits;
+  const bool very_long = kind == kLong && !problem.deterministic && seen_by(problem, tuned::kVeryLongColumn);
+  return very_long ? tuned::kVeryLongSectionUnits : 0;
+}
+
 // Tiles of 128 by 128, or 64 by 192. They save registers in a way for which f16 has too little range
 // (scale_x2). Blocks that they would fit badly, and ordered additions, have not been tried.
 bool takes_largest_tiles(const Problem& problem, BackwardKind kind, int64_t block) {
   return problem.head_dim == tuned::kLargestTilesHeadDim && problem.dtype == DType::kBF16 &&
-         !problem.deterministic && (kind != BackwardKind::kScattered || block == kLargestBlock);
+         !problem.deterministic && (kind != kScattered || block == kLargestBlock);
 }
 
 // Depends on the mask in nothing that its launches show: instance, grid of tiles, passes.
 BackwardShape shape_of_same_launches(const Problem& problem, BackwardShape shape) {
   shape.store = problem.deterministic ? BackwardStore::kOrdered : BackwardStore::kAdded;
-  if (takes_largest_tiles(problem, BackwardKind::kLong, 0)) shape.keys = tuned::kWidestKeys;
+  if (takes_largest_tiles(problem, kLong, 0)) shape.keys = tuned::kWidestKeys;
   shape.in_rows = problem.head_dim != 128 && shape.keys == 128;
   shape.aligned = shape.by_time = false;
   return shape;
@@ -84,10 +89,7 @@ BackwardShape large_shape(const Problem& problem, BackwardShape shape) {
                                                       : BackwardStore::kRegisters;
   shape.in_rows = shape.aligned = shape.by_time = false;
   if (problem.same_launches || problem.deterministic) return shape;
-  if (shape.kind == BackwardKind::kScattered || shape.kind == BackwardKind::kBlocks)
-    shape.section_units = tuned::kScatteredSectionUnits;
-  if (shape.kind == BackwardKind::kLong && seen_by(problem, tuned::kVeryLongColumn))
-    shape.section_units = tuned::kVeryLongSectionUnits;
+  shape.section_units = section_units_of(problem, shape.kind);
   return shape;
 }
 
@@ -106,31 +108,29 @@ BackwardShape choose_backward_shape(const Problem& problem) {
     shape.store = BackwardStore::kRegisters;
   else if (begins_with_zeros(problem, shape.kind))
     shape.store = BackwardStore::kAdded;
-  const bool blocks = shape.kind == BackwardKind::kBlocks, scattered = shape.kind == BackwardKind::kScattered;
-  const bool very_long = shape.kind == BackwardKind::kLong && seen_by(problem, tuned::kVeryLongColumn);
-  // Blocks are scattered over all rows, so L2 holds one head.
-  if (scattered || (blocks && !problem.deterministic)) shape.section_units = tuned::kScatteredSectionUnits;
-  if (very_long && !problem.deterministic) shape.section_units = tuned::kVeryLongSectionUnits;
+  shape.section_units = section_units_of(problem, shape.kind);
+  const bool blocks = shape.kind == kBlocks;
   // Tiles of a long mask gain little from beginning at edges of bands, and those of one band gain nothing.
   // On an even grid, sums of dq are added faster, as threads hold them. The passes inside, which need claims
   // and sums in token rows, gain more.
-  const bool long_or_band = shape.kind == BackwardKind::kLong || shape.kind == BackwardKind::kOneBand;
-  const bool claimed_band = shape.kind == BackwardKind::kOneBand && shape.store == BackwardStore::kClaimed &&
-                            problem.head_dim == 128;
+  const bool long_or_band = shape.kind == kLong || shape.kind == kOneBand;
+  const bool claimed_band =
+      shape.kind == kOneBand && shape.store == BackwardStore::kClaimed && problem.head_dim == 128;
   const bool largest = shape.keys == 128 && takes_largest_tiles(problem, shape.kind, block);
   // Windows and blocks fill tiles of 192 keys badly, and short masks have too few of them.
-  if (largest && (shape.kind == BackwardKind::kLong || shape.kind == BackwardKind::kBands))
+  if (largest && (shape.kind == kLong || shape.kind == kBands))
     shape.keys = tuned::kWidestKeys;
   else if (largest)
     shape.rows = tuned::kTallestRows;
   const bool stay = (long_or_band && !claimed_band) || (blocks && problem.deterministic);
   shape.in_rows = shape.keys != 64 && !(stay && (problem.head_dim == 128 || largest));
   shape.aligned = shape.in_rows && block < kFinestBlock;
-  if (problem.head_dim == 128 && !shape.in_rows && long_or_band && (very_long || problem.deterministic))
+  const int64_t tall = tuned::kTallColumn / (is_visible(problem, tuned::kMostlyVisible) ? 2 : 1);
+  if (problem.head_dim == 128 && !shape.in_rows && long_or_band &&
+      (problem.deterministic || seen_by(problem, tall)))
     shape.rows = tuned::kTallRows;
   // Measured for documents, windows, causal masks and variable blocks of head_dim 128.
-  if ((claimed_band || shape.kind == BackwardKind::kBands) && problem.head_dim == 128 &&
-      can_do_passes(problem, shape))
+  if ((claimed_band || shape.kind == kBands) && problem.head_dim == 128 && can_do_passes(problem, shape))
     shape.pass_ctas = kAsSuits;
   return shape;
 }

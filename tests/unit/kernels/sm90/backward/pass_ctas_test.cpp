@@ -53,6 +53,7 @@ TEST(BackwardPassCtas, AreNoneWhereNothingIsHidden) {
   EXPECT_EQ(pass_ctas_of(problem_of("full_document", 32768, 8, 1)), 0);     // one section
   EXPECT_EQ(pass_ctas_of(problem_of("causal_document", 32768, 16, 2)), 0);  // two
   EXPECT_EQ(pass_ctas_of(problem_of("share_question", 2048)), 0);           // with fewer items than CTAs
+  EXPECT_EQ(pass_ctas_of(problem_of("causal_document", 4096, 16, 16)), 0);  // 20 tiles for each CTA
   for (const char* name : {"full", "causal", "block_causal_document"})
     EXPECT_EQ(pass_ctas_of(problem_of(name, 32768)), 0) << name;
 }

@@ -142,7 +142,10 @@ TEST(BackwardShape, TakesTallTilesForLongColumns) {
     EXPECT_EQ(shape_of("causal_document", 8192, same_bits).rows, 64);
     EXPECT_EQ(shape_of("block_causal_document", 8192, same_bits).rows, 64);
   }
-  EXPECT_EQ(shape_of("causal", 4096).rows, 64);
+  EXPECT_EQ(shape_of("full", 1024).rows, 64);
+  EXPECT_EQ(shape_of("full", 2048).rows, h200::backward::kTallRows);
+  EXPECT_EQ(shape_of("causal", 4096).rows, 64);  // a mean key has as many rows, but columns differ
+  EXPECT_EQ(shape_of("causal", 6144).rows, h200::backward::kTallRows);
   EXPECT_EQ(shape_of("sliding_window", 8192).rows, 64);
   EXPECT_EQ(shape_of("causal", 4096, true).rows, h200::backward::kTallRows);
   EXPECT_EQ(shape_of("sliding_window", 8192, true).rows, h200::backward::kTallRows);
