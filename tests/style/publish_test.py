@@ -15,7 +15,7 @@ README = "# A project\n\n<!-- publish -->\nold\n<!-- end of what scripts/publish
 
 def run_line(run, commit, gpu="GPU-1"):
     return {"type": "run", "run": run, "started": "2026-11-24T12:00:00Z", "device": {"name": "NVIDIA H200", "uuid": gpu},
-            "software": {"commit": commit}, "ceilings": {"bf16": {"flops_per_s": 8e14}}}
+            "software": {"commit": commit, "dirty": False}, "ceilings": {"bf16": {"flops_per_s": 8e14}}}
 
 
 def case_line(run, kernel, mask, rate, direction="forward", options=None, heads=(64, 8), converged=True, **other):
