@@ -44,7 +44,7 @@ BackwardKind kind_of(const Problem& problem, int64_t block) {
   const bool longer = (window || documents) && !problem.deterministic;
   if (seen_by(problem, longer ? tuned::kVeryLongColumn : tuned::kLongColumn)) return kLong;
   if (mask.bands().size() <= 1) return kOneBand;
-  // Half visible, so not documents, but by default, as items of one head would be too short.
+  // Half visible, so not documents. By default treated so, as items of one head would be too short.
   return half_visible && problem.deterministic ? kLong : kBands;
 }
 
