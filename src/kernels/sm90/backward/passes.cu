@@ -48,12 +48,12 @@ __device__ __forceinline__ TileExtent row_tile_of(const BackwardWorkspace& works
 
 // Neighbouring CTAs take neighbouring heads, which are contiguous in memory. Rows past a tile's last repeat
 // its loads, as a branch would keep each row's loads behind the row before.
-template <class Element, class Output, int kHeadDim, int kHeadDimV>
+template <class Element, class Output, int kHeadDim, int kHeadDimV, int kRowsAtOnce>
 __global__ void __launch_bounds__(kThreads)
     prepare_kernel(TensorView o, TensorView dout, const float* lse, const float* dlse, BackwardWorkspace to) {
   griddepcontrol_launch_dependents();
-  constexpr int kLanes = kHeadDimV / kVector;                // that share a row
-  constexpr int kStep = kThreads / kLanes, kRowsAtOnce = 4;  // a thread's rows are kStep apart
+  constexpr int kLanes = kHeadDimV / kVector;  // that share a row
+  constexpr int kStep = kThreads / kLanes;     // a thread's rows are so far apart
   const int64_t tile = blockIdx.x / to.heads_before, head = blockIdx.x % to.heads_before;
   const int64_t number = head * to.row_tiles + tile;
   const TileExtent extent = row_tile_of(to, head, o.heads, tile);
@@ -145,8 +145,8 @@ __global__ void __launch_bounds__(kThreads)
 template <class Output, int kHeadDim>
 __global__ void __launch_bounds__(kThreads)
     finish_dq_rows_kernel(TensorView dq, BackwardWorkspace from, float scale) {
-  constexpr int kChunks = kHeadDim / 4;                       // of a row
-  constexpr int kStep = kThreads / kChunks, kRowsAtOnce = 8;  // a thread's rows are kStep apart
+  constexpr int kChunks = kHeadDim / 4;                                // of a row
+  constexpr int kStep = kThreads / kChunks, kRowsAtOnce = 64 / kStep;  // a thread's rows are kStep apart
   const int64_t tile = blockIdx.x / from.heads_after;
   const int64_t head = dq.heads - from.heads_after + blockIdx.x % from.heads_after;
   const TileExtent extent = row_tile_of(from, head, dq.heads, tile);
@@ -197,8 +197,10 @@ void prepare(const BackwardArgs& args, const BackwardWorkspace& workspace, unsig
   const auto start = [&](auto* element, auto* output) {
     using Element = std::remove_pointer_t<decltype(element)>;
     using Output = std::remove_pointer_t<decltype(output)>;
-    prepare_kernel<Element, Output, kHeadDim, kHeadDimV>
-        <<<blocks, kThreads, 0, stream>>>(args.o, args.dout, args.lse, args.dlse, workspace);
+    auto* kernel = prepare_kernel<Element, Output, kHeadDim, kHeadDimV, 4>;
+    if constexpr (kHeadDimV == 64)  // two rows a thread are 64 rows
+      if (workspace.rows == 64) kernel = prepare_kernel<Element, Output, kHeadDim, kHeadDimV, 2>;
+    kernel<<<blocks, kThreads, 0, stream>>>(args.o, args.dout, args.lse, args.dlse, workspace);
   };
   with_type(args.dout.dtype, [&](auto* element) {
     if (args.o.dtype == DType::kF32)
