@@ -16,9 +16,10 @@ namespace longspan {
 // What a row tile's list adds up to.
 struct ListSums {
   int32_t tiles = 0;
-  int32_t steps = 0;  // a measure of these tiles' widths, if the writer has one
+  int32_t steps = 0;    // a measure of these tiles' widths, if the writer has one
+  int32_t partial = 0;  // of these tiles, if the writer counts them
   friend ListSums operator+(const ListSums& a, const ListSums& b) {
-    return {a.tiles + b.tiles, a.steps + b.steps};
+    return {a.tiles + b.tiles, a.steps + b.steps, a.partial + b.partial};
   }
 };
 

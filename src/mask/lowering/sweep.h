@@ -71,7 +71,7 @@ class Sweep {
       cover(rows);
       // Row tiles from this one on whose rows all see the same bands.
       const int64_t alike = std::min((same_until() - rows.begin) / tiling_.shape.rows, range_.end_tile - t);
-      if (alike > 1 && may_stretch(rows.begin)) {
+      if (alike > 1 && rows.size() == tiling_.shape.rows && may_stretch(rows.begin)) {
         t += stretch_.follow(before_, clipped_, alike - 1);
         repeats = false;
         continue;
@@ -231,7 +231,7 @@ class Sweep {
   const BandList& bands_;
   const Tiling& tiling_;
   SweepRange range_;
-  // The last row tile of a block has fewer rows. If there are rectangles alone, the missing ones are drawn
+  // A row tile of a block may have fewer rows. If there are rectangles alone, the missing ones are drawn
   // like the others, so that its tiles equal those of other row tiles.
   const bool extends_;
   const int64_t width_, end_of_grid_;  // -1: no grid

@@ -6,8 +6,15 @@
 namespace longspan {
 namespace {
 
-// The first rows of row tiles that begin anew at each edge of a run of rows, and the end of the last one.
-std::vector<int32_t> starts_of_blocks(const Mask& mask, int32_t rows_per_tile) {
+// Whether later rows see more: a band ends at a diagonal, and does not begin at one.
+bool grows(const BandList& bands) {
+  return !bands.rectangular() && std::ranges::any_of(bands, [](const Band& band) {
+    return band.lo == kUnboundedBelow && band.hi != kUnboundedAbove;
+  });
+}
+
+// Edges of runs of rows with the same bands.
+std::vector<int32_t> edges_of_blocks(const Mask& mask) {
   std::vector<int32_t> edges = {0, static_cast<int32_t>(mask.rows())};
   for (const BandList::Group& group : mask.bands().groups()) {
     edges.push_back(group.q_begin);
@@ -15,10 +22,23 @@ std::vector<int32_t> starts_of_blocks(const Mask& mask, int32_t rows_per_tile) {
   }
   std::sort(edges.begin(), edges.end());
   edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
+  return edges;
+}
+
+// The first rows of row tiles that begin anew at each edge, and the end of the last one. The first or last
+// one before the next edge may be lower.
+std::vector<int32_t> starts_between(const std::vector<int32_t>& edges, int32_t rows_per_tile,
+                                    bool low_first) {
   std::vector<int32_t> starts;
-  starts.reserve(static_cast<size_t>(mask.rows() / rows_per_tile) + edges.size());
-  for (size_t i = 0; i + 1 < edges.size(); ++i)
-    for (int32_t row = edges[i]; row < edges[i + 1]; row += rows_per_tile) starts.push_back(row);
+  starts.reserve(static_cast<size_t>(edges.back() / rows_per_tile) + edges.size());
+  for (size_t i = 0; i + 1 < edges.size(); ++i) {
+    int32_t row = edges[i];
+    if (const int32_t low = (edges[i + 1] - row) % rows_per_tile; low_first && low > 0) {
+      starts.push_back(row);
+      row += low;
+    }
+    for (; row < edges[i + 1]; row += rows_per_tile) starts.push_back(row);
+  }
   starts.push_back(edges.back());
   return starts;
 }
@@ -35,7 +55,12 @@ Tiling Tiling::grid(int64_t rows, int64_t columns, TileShape shape) {
 Tiling Tiling::flush(const Mask& mask, TileShape shape, RowTiles row_tiles) {
   Tiling tiling = grid(mask.rows(), mask.columns(), shape);
   tiling.alignment = 1;
-  if (row_tiles == RowTiles::kOfBlocks) tiling.starts = starts_of_blocks(mask, shape.rows);
+  // A diagonal that lies in one tile of keys for each row tile stays so.
+  const bool low_first = shape.columns % shape.rows != 0 && grows(mask.bands());
+  if (row_tiles == RowTiles::kOfBlocks)
+    tiling.starts = starts_between(edges_of_blocks(mask), shape.rows, low_first);
+  else if (low_first && mask.rows() % shape.rows != 0)
+    tiling.starts = starts_between({0, static_cast<int32_t>(mask.rows())}, shape.rows, true);
   return tiling;
 }
 

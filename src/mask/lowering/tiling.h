@@ -11,7 +11,8 @@
 namespace longspan {
 
 // Where row tiles begin: every shape.rows rows, or anew at each edge of a run of rows with the same bands, so
-// that no row tile lies in two blocks or documents.
+// that no row tile lies in two blocks or documents. If rows are left, the last row tile is lower; below a
+// diagonal the first one, which sees the fewest keys, unless a tile's columns are a multiple of its rows.
 enum class RowTiles : uint8_t { kEven, kOfBlocks };
 
 struct Tiling {

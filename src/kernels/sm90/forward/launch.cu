@@ -78,7 +78,8 @@ void launch_forward(const Problem& problem, const ForwardShape& shape, const For
     params.o_raw = args.o.data;
     params.o_token_stride = args.o.token_stride;
     params.o_head_stride = args.o.head_stride;
-    if (!is_large(problem) && shape.row_tiles == RowTiles::kOfBlocks)
+    if (!is_large(problem) &&  // a row tile before the last one may be lower
+        (shape.row_tiles == RowTiles::kOfBlocks || problem.tokens_q % shape.tokens() != 0))
       for (int i = 0; 1 << i < 64 / shape.pack; ++i)
         params.o_panel[i] = query_map(args.o, 1 << i, shape.pack, Panels::kOne);
   }

@@ -100,9 +100,9 @@ class EntryWriter {
   }
   void end() {
     const Range rows = tiling_.rows_of(row_tile_++);
-    const auto cost = static_cast<uint32_t>(std::min(sums_.steps + 2 * sums_.tiles, kMostCost));
+    const int32_t cost = std::min(sums_.steps + 2 * (sums_.tiles + sums_.partial), kMostCost);
     *row_++ = {static_cast<int32_t>(rows.begin), static_cast<uint32_t>(first_), static_cast<int32_t>(count()),
-               cost, static_cast<uint32_t>(rows.size())};
+               static_cast<uint32_t>(cost), static_cast<uint32_t>(rows.size())};
     out_.tiles += sums_.tiles;
     out_.steps += sums_.steps;
   }
@@ -152,7 +152,7 @@ class EntryWriter {
     return {static_cast<int32_t>(cut_of(partials_, partial, rows).bits), partial.first};
   }
   static ListSums sums_of(const MapEntry& second) {
-    return {1, TileCut(static_cast<uint32_t>(second.column)).steps()};
+    return {1, TileCut(static_cast<uint32_t>(second.column)).steps(), 1};
   }
 
   const Tiling& tiling_;

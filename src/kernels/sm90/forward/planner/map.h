@@ -56,7 +56,7 @@ struct alignas(16) MapRow {
   int32_t first_row = 0;  // first token
   uint32_t first_entry = 0;
   int32_t entries = 0;                // 0: no row of the tile sees a key
-  uint32_t cost : 32 - kRowBits = 0;  // steps, plus 2 a tile: row tiles are in its order
+  uint32_t cost : 32 - kRowBits = 0;  // steps, 2 a tile, 2 more a partial one: row tiles are in its order
   uint32_t rows : kRowBits = 0;       // tokens; 0: padding of a mask with fewer row tiles than others
 };
 

@@ -1,6 +1,7 @@
 // The forward kernel's map shows exactly the pairs that the mask shows, and its tile cuts are correct.
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -266,6 +267,28 @@ TEST(ForwardMap, HandsOutTheHeaviestRowTilesFirst) {
   std::vector<int32_t> order;
   for (const MapRow& row : map.work) order.push_back(row.first_row / 128);
   EXPECT_THAT(order, testing::ElementsAre(3, 2, 1, 0));
+}
+
+// A low row tile costs as many keys as a whole one, so it lies where rows see the fewest.
+TEST(ForwardMap, HasTheLowRowTileFirstBelowADiagonal) {
+  using Rows = std::vector<std::pair<int32_t, uint32_t>>;  // first row, rows
+  const auto rows_of = [](const std::vector<Band>& bands, RowTiles row_tiles, TileShape shape = {192, 80}) {
+    const ForwardMap map = lower_forward({Mask(500, 500, bands)}, shape, row_tiles);
+    Rows rows;
+    for (const MapRow& row : map.work) rows.emplace_back(row.first_row, row.rows);
+    std::ranges::sort(rows);
+    return rows;
+  };
+  const Band causal{{0, 500}, {0, 500}, kUnboundedBelow, 0};
+  EXPECT_EQ(rows_of({causal}, RowTiles::kEven), (Rows{{0, 116}, {116, 192}, {308, 192}}));
+  // Here the diagonal would lie in two tiles of each row tile instead of one.
+  EXPECT_EQ(rows_of({causal}, RowTiles::kEven, {128, 128}),
+            (Rows{{0, 128}, {128, 128}, {256, 128}, {384, 116}}));
+  const Band full{{0, 500}, {0, 500}};
+  EXPECT_EQ(rows_of({full}, RowTiles::kEven), (Rows{{0, 192}, {192, 192}, {384, 116}}));
+  const std::vector<Band> documents = {{{0, 200}, {0, 200}, kUnboundedBelow, 0},
+                                       {{200, 500}, {200, 500}, kUnboundedBelow, 0}};
+  EXPECT_EQ(rows_of(documents, RowTiles::kOfBlocks), (Rows{{0, 8}, {8, 192}, {200, 108}, {308, 192}}));
 }
 
 TEST(ForwardMap, CountsAboutTheKeysThatRowTileCostsEstimate) {
