@@ -25,6 +25,10 @@ Band BandList::operator[](size_t index) const {
   return band(static_cast<size_t>(after - groups_.begin()) - 1, index);
 }
 
+bool BandList::later_rows_see_more() const {
+  return std::ranges::any_of(diagonals_, [](const Diagonals& d) { return d.lo == kNoLo && d.hi != kNoHi; });
+}
+
 size_t BandList::bytes() const {
   return groups_.size() * sizeof(Group) + keys_.size() * sizeof(Keys) + diagonals_.size() * sizeof(Diagonals);
 }

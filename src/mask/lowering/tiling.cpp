@@ -6,13 +6,6 @@
 namespace longspan {
 namespace {
 
-// Whether later rows see more: a band ends at a diagonal, and does not begin at one.
-bool grows(const BandList& bands) {
-  return !bands.rectangular() && std::ranges::any_of(bands, [](const Band& band) {
-    return band.lo == kUnboundedBelow && band.hi != kUnboundedAbove;
-  });
-}
-
 // Edges of runs of rows with the same bands.
 std::vector<int32_t> edges_of_blocks(const Mask& mask) {
   std::vector<int32_t> edges = {0, static_cast<int32_t>(mask.rows())};
@@ -56,7 +49,7 @@ Tiling Tiling::flush(const Mask& mask, TileShape shape, RowTiles row_tiles) {
   Tiling tiling = grid(mask.rows(), mask.columns(), shape);
   tiling.alignment = 1;
   // A diagonal that lies in one tile of keys for each row tile stays so.
-  const bool low_first = shape.columns % shape.rows != 0 && grows(mask.bands());
+  const bool low_first = shape.columns % shape.rows != 0 && mask.bands().later_rows_see_more();
   if (row_tiles == RowTiles::kOfBlocks)
     tiling.starts = starts_between(edges_of_blocks(mask), shape.rows, low_first);
   else if (low_first && mask.rows() % shape.rows != 0)

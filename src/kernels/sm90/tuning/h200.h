@@ -52,9 +52,9 @@ namespace backward {
 // Rows that see a mean key: from so many on, items of one query head are long enough, and zeros cost less
 // than claims. Backward, versions 5 and 36.
 inline constexpr int64_t kLongColumn = 2048;
-// From the first on, two items' heads are worked on together if L2 holds their rows; from the second on, or
-// half of it if columns are alike, tiles have 80 rows. Backward, versions 36, 37, 57 and 71.
-inline constexpr int64_t kVeryLongColumn = 4096, kTallColumn = 2560;
+// From the first on, two items' heads are worked on together if L2 holds their rows; from the second on,
+// tiles have 80 rows if columns are alike, else from kLongColumn. Backward, versions 36, 37, 57, 71 and 73.
+inline constexpr int64_t kVeryLongColumn = 4096, kTallColumn = 1280;
 inline constexpr int kTallRows = 80, kVeryLongSectionUnits = 2, kScatteredSectionUnits = 1;
 // Tiles of so many rows or keys at this head_dim. Backward, versions 51 and 59.
 inline constexpr int kTallestRows = 128, kWidestKeys = 192;

@@ -184,8 +184,7 @@ class Arranger {
 
   const Problem& problem_;
   const BackwardShape& shape_;
-  int64_t units_;
-  int64_t workers_;
+  int64_t units_, workers_;
   BackwardArrangement result_;
 };
 

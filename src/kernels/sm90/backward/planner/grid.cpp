@@ -123,14 +123,17 @@ struct CutGrid {
   std::vector<TileSketch> sketches;
 };
 
-// None if the mask has too many bands.
-std::optional<CutGrid> cut(const HeadMasks& masks, TileShape shape) {
+// None if the mask has too many bands. Unless `aligned`, a low row tile comes first, not last, where later
+// rows see more: it costs as many keys as a whole one.
+std::optional<CutGrid> cut(const HeadMasks& masks, TileShape shape, bool aligned) {
   CutGrid grid;
   int64_t row_tiles = 0, key_tiles = 0;
   for (const Mask& mask : masks) {
     if (mask.bands().size() > kMostBands) return std::nullopt;
-    grid.rows.emplace_back(boundaries(mask, &Band::q), mask.rows(), shape.columns);
-    grid.keys.emplace_back(boundaries(mask, &Band::k), mask.columns(), shape.rows);
+    const std::vector<int64_t> none,
+        low{mask.bands().later_rows_see_more() ? mask.rows() % shape.columns : 0};
+    grid.rows.emplace_back(aligned ? boundaries(mask, &Band::q) : low, mask.rows(), shape.columns);
+    grid.keys.emplace_back(aligned ? boundaries(mask, &Band::k) : none, mask.columns(), shape.rows);
     row_tiles = std::max(row_tiles, static_cast<int64_t>(grid.rows.back().tiles().size()));
     key_tiles = std::max(key_tiles, static_cast<int64_t>(grid.keys.back().tiles().size()));
   }
@@ -153,8 +156,10 @@ std::optional<CutGrid> cut(const HeadMasks& masks, TileShape shape) {
 
 BackwardGrid lay_tiles(const HeadMasks& masks, TileShape shape, bool aligned) {
   std::optional<CutGrid> grid;
-  if (aligned && std::ranges::any_of(masks, [](const Mask& mask) { return mask.bands().size() > 1; }))
-    grid = cut(masks, shape);
+  const auto may_gain = [&](const Mask& mask) {
+    return aligned ? mask.bands().size() > 1 : mask.bands().later_rows_see_more();
+  };
+  if (std::ranges::any_of(masks, may_gain)) grid = cut(masks, shape, aligned);
   std::vector<TileMap> maps(masks.size());
   if (grid) {
     // Visited tiles tell which grid is cheaper; only that one is drawn.

@@ -22,9 +22,9 @@ struct BackwardGrid {
   std::vector<TileExtent> keys;  // [masks, map.row_tiles]
 };
 
-// `shape` has keys as rows and queries as columns. With `aligned`, tiles may begin at edges of bands if that
-// is cheaper. Masks of one problem may differ in their number of tiles; those with fewer end with tiles of no
-// tokens.
+// `shape` has keys as rows and queries as columns. If it is cheaper, tiles begin at edges of bands
+// (`aligned`), or a low row tile comes first. Masks of one problem may differ in their number of tiles; those
+// with fewer end with tiles of no tokens.
 BackwardGrid lay_tiles(const HeadMasks& masks, TileShape shape, bool aligned);
 
 }  // namespace longspan::sm90

@@ -82,14 +82,13 @@ BackwardShape shape_of_same_launches(const Problem& problem, BackwardShape shape
 
 // Above head_dim 128 there is one instance for each store.
 BackwardShape large_shape(const Problem& problem, BackwardShape shape) {
-  shape.large = true;
-  shape.keys = 64;
+  shape.large = true, shape.keys = 64;
   shape.store = problem.deterministic                 ? BackwardStore::kOrdered
                 : problem.head_dim == problem.dim_v() ? BackwardStore::kAdded
                                                       : BackwardStore::kRegisters;
   shape.in_rows = shape.aligned = shape.by_time = false;
-  if (problem.same_launches || problem.deterministic) return shape;
-  shape.section_units = section_units_of(problem, shape.kind);
+  if (!problem.same_launches && !problem.deterministic)
+    shape.section_units = section_units_of(problem, shape.kind);
   return shape;
 }
 
@@ -102,14 +101,11 @@ BackwardShape choose_backward_shape(const Problem& problem) {
   if (problem.head_dim > 128) return large_shape(problem, shape);
   if (problem.same_launches) return shape_of_same_launches(problem, shape);
   if (takes_finest_tiles(problem, block)) shape.keys = 64;
-  if (problem.deterministic)
-    shape.store = BackwardStore::kOrdered;
-  else if (shape.keys == 64)
-    shape.store = BackwardStore::kRegisters;
-  else if (begins_with_zeros(problem, shape.kind))
-    shape.store = BackwardStore::kAdded;
+  shape.store = problem.deterministic                    ? BackwardStore::kOrdered
+                : shape.keys == 64                       ? BackwardStore::kRegisters
+                : begins_with_zeros(problem, shape.kind) ? BackwardStore::kAdded
+                                                         : BackwardStore::kClaimed;
   shape.section_units = section_units_of(problem, shape.kind);
-  const bool blocks = shape.kind == kBlocks;
   // Tiles of a long mask gain little from beginning at edges of bands, and those of one band gain nothing.
   // On an even grid, sums of dq are added faster, as threads hold them. The passes inside, which need claims
   // and sums in token rows, gain more.
@@ -122,12 +118,12 @@ BackwardShape choose_backward_shape(const Problem& problem) {
     shape.keys = tuned::kWidestKeys;
   else if (largest)
     shape.rows = tuned::kTallestRows;
-  const bool stay = (long_or_band && !claimed_band) || (blocks && problem.deterministic);
+  const bool stay = (long_or_band && !claimed_band) || (shape.kind == kBlocks && problem.deterministic);
   shape.in_rows = shape.keys != 64 && !(stay && (problem.head_dim == 128 || largest));
   shape.aligned = shape.in_rows && block < kFinestBlock;
-  const int64_t tall = tuned::kTallColumn / (is_visible(problem, tuned::kMostlyVisible) ? 2 : 1);
-  if (problem.head_dim == 128 && !shape.in_rows && long_or_band &&
-      (problem.deterministic || seen_by(problem, tall)))
+  const bool alike = is_visible(problem, tuned::kMostlyVisible) && seen_by(problem, tuned::kTallColumn);
+  if (problem.head_dim == 128 && !shape.in_rows &&
+      (shape.kind == kLong || (shape.kind == kOneBand && (problem.deterministic || alike))))
     shape.rows = tuned::kTallRows;
   // Measured for documents, windows, causal masks and variable blocks of head_dim 128.
   if ((claimed_band || shape.kind == kBands) && problem.head_dim == 128 && can_do_passes(problem, shape))

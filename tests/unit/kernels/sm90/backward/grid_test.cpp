@@ -79,7 +79,10 @@ int64_t tiles_of(const BackwardGrid& grid) {
 
 TEST(BackwardGrid, ShowsThePairsThatTheMaskShows) {
   for (const Pattern& pattern : patterns())
-    for (const char* lengths : {"uniform:100:500", "uniform:1:60", "uniform:10:300"}) {
+    for (const auto& [lengths, aligned] : {std::pair{"uniform:100:500", true},
+                                           {"uniform:1:60", true},
+                                           {"uniform:10:300", true},
+                                           {"uniform:10:300", false}}) {
       SCOPED_TRACE(std::string(pattern.name) + " " + lengths);
       PatternOptions options;
       options.seqlen = pattern.name == "block_causal_document" ? 1024 : 1100;
@@ -88,7 +91,7 @@ TEST(BackwardGrid, ShowsThePairsThatTheMaskShows) {
         options.values.set("block", pattern.name == "uniform_block_sparse" ? 64 : 256);
       options.kv_heads = 3;
       const HeadMasks masks = draw_mask(pattern.name, options).masks;
-      const BackwardGrid grid = lay_tiles(masks, kShape, true);
+      const BackwardGrid grid = lay_tiles(masks, kShape, aligned);
       const size_t row_tiles = grid.rows.size() / masks.size(), key_tiles = grid.keys.size() / masks.size();
       ASSERT_EQ(static_cast<int32_t>(key_tiles), grid.map.row_tiles);
       for (size_t i = 0; i < masks.size(); ++i) {
@@ -128,6 +131,19 @@ TEST(BackwardGrid, CoversLittleMoreThanDocumentsShow) {
       EXPECT_GE(pairs, visible) << mask << " " << seqlen;
       EXPECT_LE(pairs, most * visible) << mask << " " << seqlen;
     }
+}
+
+// A low row tile costs as many keys as a whole one, so it lies where rows see the fewest.
+TEST(BackwardGrid, HasTheLowRowTileFirstBelowADiagonal) {
+  constexpr TileShape kTall{128, 80};
+  PatternOptions options;
+  options.seqlen = 2048;
+  const BackwardGrid causal = lay_tiles(draw_mask("causal", options).masks, kTall, false);
+  EXPECT_EQ(causal.rows.front(), (TileExtent{0, 48}));
+  EXPECT_EQ(causal.rows.back(), (TileExtent{1968, 80}));
+  EXPECT_EQ(tiles_of(causal), 224);  // 230 with the low one last
+  const BackwardGrid full = lay_tiles(draw_mask("full", options).masks, kTall, false);
+  EXPECT_EQ(full.rows.back(), (TileExtent{2000, 48}));
 }
 
 TEST(BackwardGrid, FollowsBlocksOfAllSizesInEachHead) {

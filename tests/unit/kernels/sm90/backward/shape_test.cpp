@@ -144,10 +144,10 @@ TEST(BackwardShape, TakesTallTilesForLongColumns) {
   }
   EXPECT_EQ(shape_of("full", 1024).rows, 64);
   EXPECT_EQ(shape_of("full", 2048).rows, h200::backward::kTallRows);
-  EXPECT_EQ(shape_of("causal", 4096).rows, 64);  // a mean key has as many rows, but columns differ
-  EXPECT_EQ(shape_of("causal", 6144).rows, h200::backward::kTallRows);
+  EXPECT_EQ(shape_of("causal", 3072).rows, 64);  // a mean key has as many rows as in full 1,536
+  EXPECT_EQ(shape_of("causal", 4096).rows, h200::backward::kTallRows);
   EXPECT_EQ(shape_of("sliding_window", 8192).rows, 64);
-  EXPECT_EQ(shape_of("causal", 4096, true).rows, h200::backward::kTallRows);
+  EXPECT_EQ(shape_of("causal", 3072, true).rows, h200::backward::kTallRows);
   EXPECT_EQ(shape_of("sliding_window", 8192, true).rows, h200::backward::kTallRows);
   EXPECT_EQ(shape_of("full", 8192).section_units, h200::backward::kVeryLongSectionUnits);
   EXPECT_EQ(shape_of("full", 2048).section_units, 0);
