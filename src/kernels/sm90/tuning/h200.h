@@ -27,7 +27,7 @@ inline constexpr DenseTile kDenseTiles[] = {{128, 3, 80, 1},    {128, 2, 128, 1.
 inline constexpr double kEvenTime = 1.02;
 // What an item costs beside its tiles (version 28). Fewest blocks that row tiles follow; items of each SM
 // that are simulated; most tokens of the first tile, if it has to suit all masks: not varied.
-inline constexpr int64_t kItemSteps = 6, kMinBlocks = 4, kSimulated = 8, kSameLaunchesTokens = 64;
+inline constexpr int64_t kItemSteps = 8, kMinBlocks = 4, kSimulated = 8, kSameLaunchesTokens = 64;
 
 // From mean blocks of so many rows and keys on, a mask of head_dim 64 is dense: forward, version 20.
 inline constexpr int64_t kLongBlock = 512;
