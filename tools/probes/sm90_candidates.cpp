@@ -43,6 +43,9 @@ std::vector<int32_t> divisors(int64_t number) {
 
 constexpr std::string_view kStores[] = {"registers", "added", "claimed", "ordered"};
 
+// Sums of dq in token rows or as threads hold them, in tiles on an even grid or cut at edges of bands.
+constexpr std::string_view kGrids[2][2] = {{"held", "held-cut"}, {"rows", "cut"}};
+
 // With every choice made: the split, and the CTAs for passes.
 BackwardCandidate made(const Problem& problem, BackwardShape shape, std::string by, const Device& device) {
   const BackwardArrangement all = arrange_backward(problem, shape, device.units);
@@ -52,8 +55,8 @@ BackwardCandidate made(const Problem& problem, BackwardShape shape, std::string 
   const BackwardSplit& s = all.split;
   std::string name = fmt::format(
       "{}x{} {} {} P={} T={} o={} g={} r={} h={} k={}{} s={} N={}{}{}", shape.rows, shape.keys,
-      kStores[static_cast<int>(shape.store)], shape.in_rows ? (shape.aligned ? "cut" : "rows") : "held",
-      s.parts, s.most_tiles, static_cast<int>(s.order), s.group_items, s.last_rounds, s.kv_heads,
+      kStores[static_cast<int>(shape.store)], kGrids[shape.in_rows][shape.aligned], s.parts, s.most_tiles,
+      static_cast<int>(s.order), s.group_items, s.last_rounds, s.kv_heads,
       2 * s.walk.by_rows + s.walk.descending, s.by_time ? "t" : "", shape.section_units, shape.pass_ctas,
       s.last_pieces > 1 ? fmt::format(" c={}", s.last_pieces) : "", all.items.shared ? "" : " whole");
   return {std::move(name), std::move(by), shape, hash};
@@ -62,10 +65,10 @@ BackwardCandidate made(const Problem& problem, BackwardShape shape, std::string 
 // Tiles and dQ accumulation that have an instance.
 std::vector<BackwardShape> tiles_of(const Problem& problem, const BackwardShape& chosen) {
   std::vector<BackwardShape> result{chosen};
-  const auto add = [&](int rows, int keys, BackwardStore store, bool in_rows) {
+  const auto add = [&](int rows, int keys, BackwardStore store, bool in_rows, bool aligned = false) {
     BackwardShape shape = chosen;
     shape.rows = rows, shape.keys = keys, shape.store = store, shape.in_rows = in_rows;
-    shape.aligned = in_rows;
+    shape.aligned = in_rows || aligned;
     shape.pass_ctas = can_do_passes(problem, shape) ? kAsSuits : 0;
     result.push_back(shape);
   };
@@ -78,7 +81,7 @@ std::vector<BackwardShape> tiles_of(const Problem& problem, const BackwardShape&
   add(64, 128, kClaimed, true);
   if (problem.head_dim == 128) {
     add(64, 128, kClaimed, false), add(64, 128, kAdded, true), add(64, 128, kAdded, false);
-    add(80, 128, kAdded, false);
+    add(80, 128, kAdded, false), add(80, 128, kAdded, false, true), add(64, 128, kClaimed, false, true);
   } else if (problem.dtype == DType::kBF16) {
     add(128, 128, kClaimed, true), add(128, 128, kClaimed, false), add(128, 128, kAdded, false);
     add(64, 192, kClaimed, true), add(64, 192, kAdded, true), add(64, 192, kAdded, false);
@@ -119,8 +122,9 @@ BackwardCandidate backward_candidate(const Problem& problem, const Device& devic
   LONGSPAN_CHECK_INPUT(read >= 13 && kind != std::end(kStores), "'{}' is no candidate of a backward pass",
                        name);
   shape.store = static_cast<BackwardStore>(kind - std::begin(kStores));
-  shape.in_rows = std::string_view(grid) != "held";
-  shape.aligned = std::string_view(grid) == "cut";
+  for (const bool in_rows : {false, true})
+    for (const bool aligned : {false, true})
+      if (kGrids[in_rows][aligned] == grid) shape.in_rows = in_rows, shape.aligned = aligned;
   split.order = static_cast<KeyOrder>(order);
   split.walk = {walk[0] == '1' || walk[0] == '3', walk[0] >= '2'};
   split.by_time = walk[1] == 't';
@@ -162,7 +166,7 @@ std::vector<BackwardCandidate> backward_changes(const Problem& problem, const De
     for (const int ctas : {0, 4, 6, 8, 11})
       change("pass CTAs", [&](BackwardShape& s) { s.pass_ctas = ctas; });
   for (const int units : {0, 1, 2, 4}) change("sections", [&](BackwardShape& s) { s.section_units = units; });
-  if (shape.in_rows)
+  if (!shape.large)
     for (const bool aligned : {false, true}) change("edges", [&](BackwardShape& s) { s.aligned = aligned; });
   for (const int rounds : {0, 1, 2, 4})
     change("last rounds", [&](BackwardShape& s) { s.split->last_rounds = rounds; });
@@ -189,6 +193,7 @@ namespace {
 
 bool has_instance(const Problem& problem, const ForwardShape& s) {
   if (s.tile_shape().rows > kMostTileRows) return false;
+  if (is_large(problem)) return s.columns == 80 && s.warpgroups == (problem.head_dim == 256 ? 2 : 3);
   if (s.warpgroups == 4) return problem.head_dim == 64 && s.columns == 64;
   if (problem.head_dim == 64)
     return s.columns == 128 && (s.warpgroups == 2 || (s.piece == 128 && s.streams == 1));
@@ -237,8 +242,8 @@ std::vector<ForwardCandidate> forward_candidates(const Problem& problem, const D
     for (const RowTiles row_tiles : {RowTiles::kEven, RowTiles::kOfBlocks}) {
       ForwardShape shape = chosen;
       shape.pack = pack, shape.row_tiles = row_tiles;
-      add(shape, 80, 80, 1, 3), add(shape, 128, 128, 1, 2), add(shape, 128, 128, 1, 3),
-          add(shape, 64, 64, 1, 4);
+      add(shape, 80, 80, 1, 3), add(shape, 80, 80, 1, 2), add(shape, 128, 128, 1, 2),
+          add(shape, 128, 128, 1, 3), add(shape, 64, 64, 1, 4);
       if (block >= 64 && row_tiles == RowTiles::kEven && pack <= 2) add(shape, 128, 64, pack == 2 ? 1 : 2, 2);
     }
   }
