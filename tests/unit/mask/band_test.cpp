@@ -93,5 +93,18 @@ RC_GTEST_PROP(BandList, GivesBackWhatWasAppended, ()) {
   for (size_t i = 0; i < bands.size(); ++i) RC_ASSERT(list[i] == bands[i]);
 }
 
+TEST(BandList, TellsWhetherLaterRowsSeeMore) {
+  const auto of = [](int64_t lo, int64_t hi) {
+    BandList list;
+    list.append({{0, 8}, {0, 8}});
+    list.append({{8, 16}, {8, 16}, lo, hi});
+    return list.later_rows_see_more();
+  };
+  EXPECT_TRUE(of(kUnboundedBelow, 0));
+  EXPECT_FALSE(of(-3, 0));  // a window
+  EXPECT_FALSE(of(0, kUnboundedAbove));
+  EXPECT_FALSE(of(kUnboundedBelow, kUnboundedAbove));
+}
+
 }  // namespace
 }  // namespace longspan
