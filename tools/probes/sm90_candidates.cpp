@@ -119,12 +119,14 @@ BackwardCandidate backward_candidate(const Problem& problem, const Device& devic
       &shape.keys, store, grid, &split.parts, &split.most_tiles, &order, &split.group_items,
       &split.last_rounds, &split.kv_heads, walk, &shape.section_units, &shape.pass_ctas, &split.last_pieces);
   const auto kind = std::ranges::find(kStores, std::string_view(store));
-  LONGSPAN_CHECK_INPUT(read >= 13 && kind != std::end(kStores), "'{}' is no candidate of a backward pass",
-                       name);
-  shape.store = static_cast<BackwardStore>(kind - std::begin(kStores));
+  bool known_grid = false;
   for (const bool in_rows : {false, true})
     for (const bool aligned : {false, true})
-      if (kGrids[in_rows][aligned] == grid) shape.in_rows = in_rows, shape.aligned = aligned;
+      if (kGrids[in_rows][aligned] == grid)
+        known_grid = true, shape.in_rows = in_rows, shape.aligned = aligned;
+  LONGSPAN_CHECK_INPUT(read >= 13 && kind != std::end(kStores) && known_grid,
+                       "'{}' is no candidate of a backward pass", name);
+  shape.store = static_cast<BackwardStore>(kind - std::begin(kStores));
   split.order = static_cast<KeyOrder>(order);
   split.walk = {walk[0] == '1' || walk[0] == '3', walk[0] >= '2'};
   split.by_time = walk[1] == 't';

@@ -130,10 +130,10 @@ std::optional<CutGrid> cut(const HeadMasks& masks, TileShape shape, bool aligned
   int64_t row_tiles = 0, key_tiles = 0;
   for (const Mask& mask : masks) {
     if (mask.bands().size() > kMostBands) return std::nullopt;
-    const std::vector<int64_t> none,
-        low{mask.bands().later_rows_see_more() ? mask.rows() % shape.columns : 0};
-    grid.rows.emplace_back(aligned ? boundaries(mask, &Band::q) : low, mask.rows(), shape.columns);
-    grid.keys.emplace_back(aligned ? boundaries(mask, &Band::k) : none, mask.columns(), shape.rows);
+    std::vector<int64_t> rows = {mask.bands().later_rows_see_more() ? mask.rows() % shape.columns : 0}, keys;
+    if (aligned) rows = boundaries(mask, &Band::q), keys = boundaries(mask, &Band::k);
+    grid.rows.emplace_back(std::move(rows), mask.rows(), shape.columns);
+    grid.keys.emplace_back(std::move(keys), mask.columns(), shape.rows);
     row_tiles = std::max(row_tiles, static_cast<int64_t>(grid.rows.back().tiles().size()));
     key_tiles = std::max(key_tiles, static_cast<int64_t>(grid.keys.back().tiles().size()));
   }
