@@ -118,7 +118,7 @@ class ThreadPool {
     // first caller's body may be waiting for it.
     std::unique_lock busy(busy_, std::try_to_lock);
     Job job{.body = body, .count = count, .error_mutex = {}, .error = nullptr};
-    if (!busy.owns_lock() || workers_.empty() || count == 1) {
+    if (!busy.owns_lock() || workers_.empty()) {
       if (busy.owns_lock()) busy.unlock();
       const InsideScope inside;
       job.run(0);
@@ -254,7 +254,7 @@ void set_thread_count(int threads) {
 
 void parallel_for(int64_t count, const Body& body) {
   if (count <= 0) return;
-  if (t_inside) {
+  if (t_inside || count == 1) {
     for (int64_t i = 0; i < count; ++i) body(i, 0);
     return;
   }

@@ -19,7 +19,7 @@ void set_thread_count(int threads);
 // ascending order; `thread` is in [0, thread_count()), and no two concurrent bodies share one. Returns when
 // all bodies are done. After an exception no further index is handed out, and the first exception is
 // rethrown. A call from inside a body, or while another thread's call uses the pool, runs serially as thread
-// 0.
+// 0. A single body leaves the threads to calls from inside it.
 void parallel_for(int64_t count, const std::function<void(int64_t index, int thread)>& body);
 
 // While an instance lives, parallel_for calls of this thread run serially: for ranks that are threads of one

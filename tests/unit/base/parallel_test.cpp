@@ -129,6 +129,18 @@ TEST(Parallel, UsesAllThreadsAtOnce) {
   set_thread_count(available_cpus());
 }
 
+TEST(Parallel, ASingleBodyLeavesTheThreadsToItsCalls) {
+  set_thread_count(3);
+  std::atomic<int> waiting = 0;
+  parallel_for(1, [&](int64_t, int) {
+    parallel_for(3, [&](int64_t, int) {
+      ++waiting;
+      while (waiting < 3) std::this_thread::yield();
+    });
+  });
+  EXPECT_EQ(waiting, 3);
+}
+
 TEST(Parallel, CountsTheCpusOfItsAffinity) {
   cpu_set_t before;
   ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
