@@ -95,15 +95,6 @@ double cost_of(const std::vector<TileSketch>& sketches) {
   return cost;
 }
 
-// Calls body(index of a mask). A single mask uses all threads inside instead.
-template <class Body>
-void for_each_mask(const HeadMasks& masks, const Body& body) {
-  if (masks.size() == 1)
-    body(size_t{0});
-  else
-    parallel_for(masks.size(), [&](int64_t i, int) { body(i); });
-}
-
 // [masks, most tiles of a mask]: the missing ones have no tokens.
 std::vector<TileExtent> table_of(const std::vector<Cuts>& cuts) {
   size_t most = 0;
@@ -140,7 +131,7 @@ std::optional<CutGrid> cut(const HeadMasks& masks, TileShape shape, bool aligned
   grid.sketches.resize(masks.size());
   std::atomic<bool> too_many = false;
   const bool one = masks.size() == 1;  // several masks are padded to the same number of tiles
-  for_each_mask(masks, [&](size_t i) {
+  parallel_for(masks.size(), [&](int64_t i, int) {
     const int64_t rows = one ? grid.rows[i].padded() : row_tiles * shape.columns,
                   keys = one ? grid.keys[i].padded() : key_tiles * shape.rows;
     if (const auto bands = pad(masks[i], grid.rows[i], grid.keys[i]))
@@ -164,13 +155,13 @@ BackwardGrid lay_tiles(const HeadMasks& masks, TileShape shape, bool aligned) {
   if (grid) {
     // Visited tiles tell which grid is cheaper; only that one is drawn.
     std::vector<TileSketch> even(masks.size());
-    for_each_mask(masks, [&](size_t i) { even[i] = sketch(masks[i].transposed(), shape); });
+    parallel_for(masks.size(), [&](int64_t i, int) { even[i] = sketch(masks[i].transposed(), shape); });
     const bool cheaper = cost_of(grid->sketches) < cost_of(even);
     std::vector<TileSketch>& sketches = cheaper ? grid->sketches : even;
-    for_each_mask(masks, [&](size_t i) { maps[i] = draw(std::move(sketches[i])); });
+    parallel_for(masks.size(), [&](int64_t i, int) { maps[i] = draw(std::move(sketches[i])); });
     if (cheaper) return {compile(maps), table_of(grid->rows), table_of(grid->keys)};
   } else {
-    for_each_mask(masks, [&](size_t i) { maps[i] = lower_transposed(masks[i], shape); });
+    parallel_for(masks.size(), [&](int64_t i, int) { maps[i] = lower_transposed(masks[i], shape); });
   }
   const std::vector<Cuts> rows(masks.size(), Cuts({}, masks.front().rows(), shape.columns)),
       keys(masks.size(), Cuts({}, masks.front().columns(), shape.rows));

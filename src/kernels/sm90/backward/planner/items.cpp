@@ -30,7 +30,8 @@ class Lists {
 
   // All rows, some heads at a time.
   std::vector<BackwardWork> by_heads() const {
-    std::vector<BackwardWork> list = room();
+    std::vector<BackwardWork> list;
+    list.reserve(items_);
     for (int32_t first = 0; first < sharing_.group;) {
       const int32_t left = sharing_.group - first;
       const bool last = left - sharing_.heads_at_once < sharing_.last_heads;
@@ -43,7 +44,8 @@ class Lists {
 
   // Some rows at a time, head by head.
   std::vector<BackwardWork> by_groups() const {
-    std::vector<BackwardWork> list = room();
+    std::vector<BackwardWork> list;
+    list.reserve(items_);
     for (size_t begin = 0, end = 0; begin < rows_.size(); begin = end) {
       for (int32_t items = 0; end < rows_.size() && items < sharing_.group_items; ++end)
         items += tiles_[rows_[end].row_tile].parts;
@@ -69,18 +71,13 @@ class Lists {
     for (size_t at = light; at-- > 0;) place[map_.end_of(rows_[order[at]])] = at;
     std::ranges::stable_sort(std::span(order).first(light), {},
                              [&](size_t i) { return place[map_.end_of(rows_[i])]; });
-    std::vector<BackwardWork> list = room();
+    std::vector<BackwardWork> list;
+    list.reserve(items_);
     for (const size_t i : order) append(list, i, 0, sharing_.group);
     return list;
   }
 
  private:
-  std::vector<BackwardWork> room() const {
-    std::vector<BackwardWork> list;
-    list.reserve(items_);
-    return list;
-  }
-
   // Appends the items of row i that begin with one of `count` heads from `first` on.
   void append(std::vector<BackwardWork>& list, size_t i, int32_t first, int32_t count) const {
     const int32_t heads = heads_[i];

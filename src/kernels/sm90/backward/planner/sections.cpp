@@ -16,9 +16,8 @@ int64_t heads_at_once(const Problem& problem, const BackwardShape& shape, const 
                       int64_t workers) {
   const int64_t of_item = problem.group_size() / split.parts;
   if (shape.section_units > 0) {
-    const auto rows = static_cast<double>(shape.section_units * of_item * problem.tokens_q);
-    const bool spill = rows * static_cast<double>(problem.head_dim) > tuned::kRowsInL2;
-    return (spill ? 1 : shape.section_units) * of_item;
+    const int64_t elements = shape.section_units * of_item * problem.tokens_q * problem.head_dim;
+    return (static_cast<double>(elements) > tuned::kRowsInL2 ? 1 : shape.section_units) * of_item;
   }
   return std::max(workers / tuned::kCtasOfHead, of_item);
 }

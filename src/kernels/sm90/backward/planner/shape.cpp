@@ -114,10 +114,9 @@ BackwardShape choose_backward_shape(const Problem& problem) {
       shape.kind == kOneBand && shape.store == BackwardStore::kClaimed && problem.head_dim == 128;
   const bool largest = shape.keys == 128 && takes_largest_tiles(problem, shape.kind, block);
   // Windows and blocks fill tiles of 192 keys badly, and short masks have too few of them.
-  if (largest && (shape.kind == kLong || shape.kind == kBands))
-    shape.keys = tuned::kWidestKeys;
-  else if (largest)
-    shape.rows = tuned::kTallestRows;
+  const bool widest = largest && (shape.kind == kLong || shape.kind == kBands);
+  if (widest) shape.keys = tuned::kWidestKeys;
+  if (largest && !widest) shape.rows = tuned::kTallestRows;
   const bool stay = (long_or_band && !claimed_band) || (shape.kind == kBlocks && problem.deterministic);
   shape.in_rows = shape.keys != 64 && !(stay && (problem.head_dim == 128 || largest));
   shape.aligned = shape.in_rows && block < kFinestBlock;

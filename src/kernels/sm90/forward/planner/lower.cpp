@@ -189,10 +189,7 @@ void append(ForwardMap& out, const ForwardMap& map) {
     for (size_t i = first_entry; i < out.entries.size(); ++i)
       if (out.entries[i].code < 0) out.entries[++i].code += first_layer;
   }
-  for (MapRow row : map.work) {
-    row.first_entry += first_entry;
-    out.work.push_back(row);
-  }
+  for (MapRow row : map.work) row.first_entry += first_entry, out.work.push_back(row);
   out.tiles += map.tiles;
   out.steps += map.steps;
 }
