@@ -25,6 +25,10 @@ Band BandList::operator[](size_t index) const {
   return band(static_cast<size_t>(after - groups_.begin()) - 1, index);
 }
 
+bool BandList::rows_are_alike(int64_t rows) const {
+  return rectangular() && groups_.size() == 1 && groups_[0].q_begin == 0 && groups_[0].q_end == rows;
+}
+
 bool BandList::later_rows_see_more() const {
   return std::ranges::any_of(diagonals_, [](const Diagonals& d) { return d.lo == kNoLo && d.hi != kNoHi; });
 }

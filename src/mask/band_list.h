@@ -70,7 +70,8 @@ class BandList {
     return group + 1 < groups_.size() ? static_cast<size_t>(groups_[group + 1].first) : keys_.size();
   }
   bool rectangular() const { return diagonals_.empty(); }  // no band has a diagonal bound
-  bool later_rows_see_more() const;  // a band ends at a diagonal, and does not begin at one
+  bool rows_are_alike(int64_t rows) const;  // all of so many rows see the same columns, and some
+  bool later_rows_see_more() const;         // a band ends at a diagonal, and does not begin at one
 
   Band band(size_t group, size_t index) const {
     Band band{{groups_[group].q_begin, groups_[group].q_end}, {keys_[index].begin, keys_[index].end}};

@@ -58,6 +58,7 @@ inline uint64_t hash_of(const Problem& problem, const sm90::ForwardShape& shape,
   const WorkOrder order = choose_work_order(problem, shape, map, device);
   hash.add(order.row_tiles), hash.add(order.units), hash.add(order.section_units), hash.add(order.heavy_rows);
   hash.add(order.late_units);
+  if (shape.paired) hash.add(shape.paired);  // the plans of other shapes keep their hashes
   return hash.value();
 }
 

@@ -87,6 +87,27 @@ TEST(Sm90Large, ComputesQueriesAndKeysOfDifferentLengths) {
   }
 }
 
+// Row tiles in odd and even numbers, so that a CTA of a pair may be without rows.
+TEST(Sm90Large, ComputesInPairsOfCtas) {
+  LONGSPAN_NEEDS_HOPPER();
+  for (const auto& [rows, columns, q, kv] : {std::tuple<int64_t, int64_t, int64_t, int64_t>{33, 500, 384, 48},
+                                             {257, 81, 48, 48},
+                                             {2300, 4096, 9, 9},
+                                             {1900, 1900, 16, 2},
+                                             {2001, 777, 64, 8},
+                                             {4096, 300, 12, 12}}) {
+    for (const DType dtype : {DType::kBF16, DType::kF16}) {
+      Problem problem = problem_with({256, 256}, {one_band(rows, columns, kBelow, kAbove)}, q, kv, dtype);
+      ASSERT_TRUE(sm90::choose_forward_shape(problem, first_gpu()).paired) << rows;
+      expect_right(problem);
+      problem.fp32_output = true;
+      expect_right(problem);
+      problem.own_rows = true;
+      expect_right(problem);
+    }
+  }
+}
+
 TEST(Sm90Large, ComputesEveryLayoutOfHeads) {
   LONGSPAN_NEEDS_HOPPER();
   for (const auto& [q, kv] :
@@ -150,7 +171,7 @@ TEST(Sm90Large, GivesTheSameBitsEveryTime) {
   PatternOptions options;
   options.seqlen = 4096;
   options.lengths = "uniform:50:500";
-  for (const char* name : {"causal", "causal_document"}) {
+  for (const char* name : {"full", "causal", "causal_document"}) {
     for (const HeadDims dims : kLarge) {
       const Problem problem = problem_with(dims, draw_mask(name, options).masks, 16, 2);
       const std::unique_ptr<Plan> plan = sm90_kernel().plan_forward(problem, gpu);

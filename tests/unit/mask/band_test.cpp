@@ -93,6 +93,20 @@ RC_GTEST_PROP(BandList, GivesBackWhatWasAppended, ()) {
   for (size_t i = 0; i < bands.size(); ++i) RC_ASSERT(list[i] == bands[i]);
 }
 
+TEST(BandList, TellsWhetherRowsAreAlike) {
+  BandList list;
+  EXPECT_FALSE(list.rows_are_alike(8));
+  list.append({{0, 8}, {0, 4}});
+  list.append({{0, 8}, {6, 8}});
+  EXPECT_TRUE(list.rows_are_alike(8));
+  EXPECT_FALSE(list.rows_are_alike(9));  // the last row sees nothing
+  list.append({{8, 9}, {0, 4}});
+  EXPECT_FALSE(list.rows_are_alike(9));
+  BandList causal;
+  causal.append({{0, 8}, {0, 8}, kUnboundedBelow, 0});
+  EXPECT_FALSE(causal.rows_are_alike(8));
+}
+
 TEST(BandList, TellsWhetherLaterRowsSeeMore) {
   const auto of = [](int64_t lo, int64_t hi) {
     BandList list;

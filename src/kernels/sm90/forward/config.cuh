@@ -21,7 +21,7 @@ struct ForwardConfig {
   // keys of a tile of the map; a tile is gathered from kColumns / kPiece of these
   static constexpr int kPiece = kPieceT;
   static constexpr int kStreams = kStreamsT;  // independent streams of work items in a CTA
-  static constexpr bool kMerges = false;
+  static constexpr bool kMerges = false, kPaired = false;
 
   static constexpr int kPieces = kColumns / kPiece;
   static constexpr int kSteps = kColumns / kStepKeys;  // of a full tile
@@ -93,6 +93,15 @@ struct ForwardConfig {
   static_assert(kSlots >= 3, "two tiles of keys and one of values are in use at once");
 };
 
+// A CTA pair: a cluster of two CTAs whose row tiles see the same keys. Each loads half of the panels of every
+// tile of K and V for both. The first CTA takes items from the counter and tells the other one their numbers.
+template <class C>
+struct Paired : C {
+  static constexpr bool kPaired = true;
+  static_assert(C::kPanels % 2 == 0 && C::kPanelsV == C::kPanels && C::kPieces == 1 && C::kStreams == 1,
+                "each CTA of a pair loads half of the panels of a tile");
+};
+
 // The same instance, which merges its result with a partial result over other keys.
 template <class C>
 struct Merging : C {
@@ -130,6 +139,11 @@ struct StreamBarriers {
   Mbarrier q_full[C::kQBuffers][C::kWarpgroups], q_empty[C::kQBuffers][C::kWarpgroups];
   Mbarrier item_full[C::kItemNotes], item_empty[C::kItemNotes];
   Mbarrier full[C::kSlots], empty[C::kSlots];
+  // A pair's second CTA: the next items' numbers. The first CTA is two items ahead at most, as both release
+  // the slots of both.
+  static constexpr int kNumbers = C::kPaired ? 4 : 0;
+  Mbarrier number_full[kNumbers];
+  int32_t number[kNumbers];
   TileNote tile[C::kSlots];      // of slots with a tile of k
   ItemNote item[C::kItemNotes];  // of the latest items
 };

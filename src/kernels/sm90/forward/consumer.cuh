@@ -203,8 +203,13 @@ class Consumer {
     return shared_address(memory_.kv) + C::slot_offset(slot);
   }
 
+  // In a pair it releases the slot in both CTAs, which load into both.
   __device__ __forceinline__ void release(Mbarrier& empty) {
-    if (lane_ == 0) mbarrier_arrive(empty);
+    if constexpr (C::kPaired) {
+      if (lane_ < 2) mbarrier_arrive_at(empty, lane_);
+    } else {
+      if (lane_ == 0) mbarrier_arrive(empty);
+    }
   }
 
   template <int kToNextK>

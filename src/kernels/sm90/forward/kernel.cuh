@@ -12,6 +12,7 @@
 //   head_dim 64       192                   128            shared memory (2)        1
 //   192/128           192                   80             shared memory (1)        1
 //   256               128                   80             shared memory (1)        1
+//   256, in pairs     128 of each CTA       80             shared memory (1)        1, K and V by multicast
 //
 // Rows are tokens times query heads of a GQA group. A stream has a load warp, a row warp and its consumers.
 // It takes work items (row tile, heads) from a counter, heaviest first. Timeline, [...] is on the tensor
@@ -57,8 +58,9 @@ __device__ void init_barriers(StreamBarriers<C>& b) {
   }
   for (int i = 0; i < C::kSlots; ++i) {
     mbarrier_init(b.full[i], 1);
-    mbarrier_init(b.empty[i], kConsumerWarps);
+    mbarrier_init(b.empty[i], C::kPaired ? 2 * kConsumerWarps : kConsumerWarps);
   }
+  for (Mbarrier& number : b.number_full) mbarrier_init(number, 1);
 }
 
 template <class C>
@@ -69,8 +71,8 @@ __global__ void __launch_bounds__(C::kThreads, 1) sm90_forward(const __grid_cons
   const int warp = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);
   const int lane = threadIdx.x % 32;
 
-  const auto worker = static_cast<int>(blockIdx.x * C::kStreams),
-             workers = static_cast<int>(gridDim.x * C::kStreams);
+  const auto worker = static_cast<int>(C::kPaired ? blockIdx.x / 2 : blockIdx.x * C::kStreams),
+             workers = static_cast<int>(C::kPaired ? gridDim.x / 2 : gridDim.x * C::kStreams);
 
   if (warp == 1) prefetch_plan(params, lane);
   if (threadIdx.x == 0) {
@@ -81,7 +83,10 @@ __global__ void __launch_bounds__(C::kThreads, 1) sm90_forward(const __grid_cons
     for (int i = 0; i < C::kStreams; ++i) init_barriers<C>(shared.barriers[i]);
     fence_mbarrier_init();
   }
-  __syncthreads();
+  if constexpr (C::kPaired)
+    cluster_sync();  // the other CTA's barriers are there
+  else
+    __syncthreads();
   if constexpr (kFaulty) fault_at_start(params, warp, lane, shared.barriers[0].item);
 
   if (warpgroup == 0) {
@@ -100,6 +105,7 @@ __global__ void __launch_bounds__(C::kThreads, 1) sm90_forward(const __grid_cons
                 threadIdx.x % 128)
         .run();
   }
+  if constexpr (C::kPaired) cluster_sync();  // the other CTA does not load into this one's memory any more
 }
 
 }  // namespace longspan::sm90

@@ -63,9 +63,6 @@ void launch_forward(const Problem& problem, const ForwardShape& shape, const For
                     const ForwardArgs& args, const Device& device, cudaStream_t stream) {
   ForwardParams params = planned;
   params.q = query_map(args.q, 64 / shape.pack, shape.pack);
-  const Panels panels = shape.piece == shape.columns ? Panels::kAll : Panels::kOne;
-  params.k = key_map(args.k, shape.piece, panels);
-  params.v = key_map(args.v, shape.piece, panels);
   if (args.o.dtype == DType::kF32) {
     params.o_f32 = static_cast<float*>(args.o.data);
     params.o_token_stride = args.o.token_stride;
@@ -91,6 +88,9 @@ void launch_forward(const Problem& problem, const ForwardShape& shape, const For
     params.part_head_stride = args.part_o.head_stride;
     params.part_lse = args.part_lse;
   }
+  const bool all = shape.piece == shape.columns && !in_pairs(shape, params);
+  params.k = key_map(args.k, shape.piece, all ? Panels::kAll : Panels::kOne);
+  params.v = key_map(args.v, shape.piece, all ? Panels::kAll : Panels::kOne);
   params.per_head_masks = problem.masks->size() > 1;
   params.units_per_kv = static_cast<int32_t>(problem.group_size() / shape.pack);
   params.next_item = static_cast<int32_t*>(args.workspace);

@@ -20,11 +20,25 @@ struct WorkItem {
   bool valid = false;
 };
 
+// In a pair `index` numbers pairs of row tiles, unit after unit. If their number is odd, the second CTA goes
+// through the last one's keys without a row.
+template <class C>
 __device__ __forceinline__ WorkItem fetch_work_item(const ForwardParams& params, int index) {
+  const WorkOrder& order = params.order;
+  const int pairs = (order.row_tiles + 1) / 2;  // of a unit
   WorkItem item;
-  item.valid = index < params.order.items();
+  item.valid = index < (C::kPaired ? pairs * order.units : order.items());
   if (!item.valid) return item;
-  const WorkPlace place = params.order.place(index);
+  WorkPlace place;
+  bool lone = false;
+  if constexpr (C::kPaired) {
+    place.unit = index / pairs;
+    place.position = 2 * (index - place.unit * pairs) + cluster_ctarank();
+    lone = place.position == order.row_tiles;
+    place.position -= lone;
+  } else {
+    place = order.place(index);
+  }
   item.unit = place.unit;
   const int64_t base =
       params.per_head_masks ? int64_t{item.unit / params.units_per_kv} * params.order.row_tiles : 0;
@@ -32,6 +46,7 @@ __device__ __forceinline__ WorkItem fetch_work_item(const ForwardParams& params,
   item.row = MapRow{raw.x, static_cast<uint32_t>(raw.y), raw.z,
                     static_cast<uint32_t>(raw.w) & ((1u << (32 - kRowBits)) - 1),
                     static_cast<uint32_t>(raw.w) >> (32 - kRowBits)};
+  if (lone) item.row.rows = 0;
   return item;
 }
 
@@ -57,7 +72,7 @@ class Loader {
   __device__ void run(int worker, int workers) {
     index_ = worker;
     workers_ = workers;
-    WorkItem item = fetch_work_item(params_, worker);
+    WorkItem item = fetch_work_item<C>(params_, worker);
     MapEntry entries = fetch_entry(params_, item, 0, lane_);
     while (item.valid) {
       looked_up_ = 0;
@@ -75,18 +90,34 @@ class Loader {
   // that an idle CTA could have taken.
   static constexpr int kLookups = 3, kLookupTiles = 4;
   __device__ void look_up() {
-    if (looked_up_ == 0)
+    if (looked_up_ == 0) {
       index_ = take_item();
-    else if (looked_up_ == 1)
-      next_ = fetch_work_item(params_, __shfl_sync(0xffffffff, index_, 0));
-    else
+    } else if (looked_up_ == 1) {
+      if constexpr (C::kPaired) agree_on_item();
+      next_ = fetch_work_item<C>(params_, __shfl_sync(0xffffffff, index_, 0));
+    } else {
       next_entries_ = fetch_entry(params_, next_, 0, lane_);
+    }
     ++looked_up_;
+  }
+
+  // The first CTA of a pair tells the other one the item's number.
+  __device__ void agree_on_item() {
+    const uint32_t before = item_ - 1, slot = before % barriers_.kNumbers;  // items
+    if (cluster_ctarank() == 0) {
+      if (lane_ == 0) store_at(barriers_.number[slot], index_, barriers_.number_full[slot], 1);
+    } else {
+      if (lane_ == 0) mbarrier_arrive_expect_tx(barriers_.number_full[slot], sizeof(int32_t));
+      mbarrier_wait(barriers_.number_full[slot], before / barriers_.kNumbers % 2);
+      index_ = barriers_.number[slot];
+    }
+    __syncwarp();
   }
 
   // The first `workers` items are handed out without the counter. The kernel before sets it to zero.
   __device__ int take_item() {
     if (lane_ > 0) return 0;
+    if (C::kPaired && cluster_ctarank() > 0) return 0;
     if (params_.next_item == nullptr) return INT_MAX;
     griddepcontrol_wait();
     return atomicAdd(params_.next_item, 1) + workers_;
@@ -163,7 +194,14 @@ class Loader {
   __device__ void fill(int slot_number, const CUtensorMap& map, int column, int pieces, int head) {
     Mbarrier& full = barriers_.full[slot_number];
     const uint32_t slot = shared_address(memory_.kv) + C::slot_offset(slot_number);
-    if constexpr (C::kPieces == 1) {
+    if constexpr (C::kPaired) {
+      if (lane_ != 0) return;
+      mbarrier_arrive_expect_tx(full, kBytes);  // from both CTAs
+      const int first = cluster_ctarank() * (C::kPanels / 2);
+      for (int panel = first; panel < first + C::kPanels / 2; ++panel)
+        cp_async_bulk_tensor_multicast_to_pair(slot + panel * C::kKvPanelBytes, map, full, 0, column, panel,
+                                               head, CachePolicy::kEvictLast);
+    } else if constexpr (C::kPieces == 1) {
       if (lane_ != 0) return;
       mbarrier_arrive_expect_tx(full, kBytes);
       cp_async_bulk_tensor_load(slot, map, full, 0, column, 0, head, CachePolicy::kEvictLast);

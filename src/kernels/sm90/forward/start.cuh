@@ -25,11 +25,19 @@ int shared_bytes() {
 // Sets the counters to zero. The forward kernel begins meanwhile and waits before it uses them.
 void clear_forward_counters(const ForwardParams& params, cudaStream_t stream);
 
+// Whether its result is merged with a partial one.
+inline bool merges(const ForwardParams& params) {
+  return params.part_lse != nullptr || params.sinks != nullptr;
+}
+// Whether CTA pairs compute it. No instance merges in pairs.
+inline bool in_pairs(const ForwardShape& shape, const ForwardParams& params) {
+  return shape.paired && !merges(params);
+}
+
 template <class C>
 void start_forward(ForwardParams& params, const Device& device, cudaStream_t stream) {
   if constexpr (!C::kMerges)
-    if (params.part_lse != nullptr || params.sinks != nullptr)
-      return start_forward<Merging<C>>(params, device, stream);
+    if (merges(params)) return start_forward<Merging<C>>(params, device, stream);
   const int64_t blocks = (int64_t{params.order.items()} + C::kStreams - 1) / C::kStreams;
   const int64_t ctas = std::min<int64_t>(device.units, blocks);
   const bool counts = blocks > ctas;
@@ -47,6 +55,37 @@ void start_forward(ForwardParams& params, const Device& device, cudaStream_t str
   config.attrs = &attribute;
   config.numAttrs = 1;
   LONGSPAN_CUDA(cudaLaunchKernelEx(&config, sm90_forward<C>, params));
+}
+
+// The same in CTA pairs. As many as are resident together: a GPC with an odd number of SMs leaves one idle.
+template <class C>
+void start_forward_in_pairs(ForwardParams& params, const Device& device, cudaStream_t stream) {
+  using Pair = Paired<C>;
+  cudaLaunchAttribute attributes[2] = {{}, dependent_launch()};
+  attributes[0].id = cudaLaunchAttributeClusterDimension;
+  attributes[0].val.clusterDim = {2, 1, 1};
+  cudaLaunchConfig_t config = {};
+  config.gridDim = static_cast<unsigned>(device.units / 2 * 2);
+  config.blockDim = Pair::kThreads;
+  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes<Pair>());
+  config.stream = stream;
+  config.attrs = attributes;
+  config.numAttrs = 1;
+  static const int resident = [&] {  // on this process' first GPU
+    int clusters = 0;
+    LONGSPAN_CUDA(cudaOccupancyMaxActiveClusters(&clusters, sm90_forward<Pair>, &config));
+    return std::max(clusters, 1);
+  }();
+  const int items = (params.order.row_tiles + 1) / 2 * params.order.units;
+  const int pairs = std::min({items, resident, std::max(device.units / 2, 1)});
+  config.gridDim = static_cast<unsigned>(2 * pairs);
+  if (items > pairs) {
+    clear_forward_counters(params, stream);
+    config.numAttrs = 2;
+  } else {
+    params.next_item = nullptr;
+  }
+  LONGSPAN_CUDA(cudaLaunchKernelEx(&config, sm90_forward<Pair>, params));
 }
 
 }  // namespace longspan::sm90

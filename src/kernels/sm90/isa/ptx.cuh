@@ -85,6 +85,44 @@ __device__ __forceinline__ void bar_arrive(int barrier) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "n"(kThreads) : "memory");
 }
 
+// ---- pairs of CTAs: clusters of two ----------------------------------------------------------------------
+
+__device__ __forceinline__ int cluster_ctarank() {
+  int rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+
+// All threads of all CTAs of the cluster, whole warps.
+__device__ __forceinline__ void cluster_sync() {
+  __syncwarp();
+  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+}
+
+// Arrives at the mbarrier at the same address in CTA `rank` of the cluster. It orders nothing beyond the CTA:
+// with release.cluster ptxas puts a fence of all GPU memory before it, and what is released here is shared
+// memory that wgmma has read.
+__device__ __forceinline__ void mbarrier_arrive_at(Mbarrier& barrier, int rank) {
+  asm volatile(
+      "{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;"
+      " mbarrier.arrive.shared::cluster.b64 _, [there]; }" ::"r"(shared_address(&barrier)),
+      "r"(rank)
+      : "memory");
+}
+
+// Stores a word at the same address in CTA `rank` of the cluster, and completes its bytes on the mbarrier
+// there.
+__device__ __forceinline__ void store_at(int32_t& word, int32_t value, Mbarrier& barrier, int rank) {
+  asm volatile(
+      "{ .reg .b32 there, full; mapa.shared::cluster.u32 there, %0, %3; mapa.shared::cluster.u32 full, %2, "
+      "%3;"
+      " st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [there], %1, [full]; }" ::"r"(
+          shared_address(&word)),
+      "r"(value), "r"(shared_address(&barrier)), "r"(rank)
+      : "memory");
+}
+
 // ---- TMA -------------------------------------------------------------------------------------------------
 
 enum class CachePolicy : uint64_t {  // L2 eviction priorities, as createpolicy encodes them
@@ -110,6 +148,19 @@ __device__ __forceinline__ void cp_async_bulk_tensor_load(uint32_t destination, 
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint"
       " [%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(destination),
       "l"(&map), "r"(shared_address(&barrier)), "r"(c0), "r"(c1), "r"(c2), "r"(c3),
+      "l"(static_cast<uint64_t>(policy))
+      : "memory");
+}
+
+// The same, to the same address in both CTAs of a pair, each with its own mbarrier there.
+__device__ __forceinline__ void cp_async_bulk_tensor_multicast_to_pair(uint32_t destination,
+                                                                       const CUtensorMap& map,
+                                                                       Mbarrier& barrier, int c0, int c1,
+                                                                       int c2, int c3, CachePolicy policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
+      ".L2::cache_hint [%0], [%1, {%3, %4, %5, %6}], [%2], %7, %8;" ::"r"(destination),
+      "l"(&map), "r"(shared_address(&barrier)), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "h"(uint16_t{3}),
       "l"(static_cast<uint64_t>(policy))
       : "memory");
 }

@@ -16,6 +16,10 @@ namespace {
 
 namespace tuned = h200::forward;
 
+bool rows_are_alike(const Problem& problem) {
+  return problem.masks->size() == 1 && problem.masks->front().bands().rows_are_alike(problem.tokens_q);
+}
+
 // Whether a mean block is so large that row tiles need not be as high as blocks.
 bool blocks_are_long(const HeadMasks& masks) {
   int64_t pairs = 0, bands = 0;
@@ -36,6 +40,16 @@ double end_of_work(const ForwardMap& map, const Problem& problem, const ForwardS
   plan::Makespan makespan(sms, static_cast<double>(first * units), before);
   for (int64_t row = first; row < rows; ++row) makespan.take(cost(row), units);
   return makespan.end();
+}
+
+// At head_dim 256, L2 serves K and V at the limit of its rate. Pairs load half as much, if they need no more
+// rounds: a row tile may be left over, and in a single round they begin too late to gain.
+bool suits_pairs(const Problem& problem, const ForwardShape& shape, const Device& device) {
+  if (problem.head_dim != 256 || problem.same_launches || !rows_are_alike(problem)) return false;
+  const int64_t row_tiles = ceil_div(problem.tokens_q, shape.tokens());
+  const int64_t units = problem.heads_q / shape.pack, sms = std::max(device.units, 2);
+  const int64_t rounds = ceil_div(row_tiles * units, sms);
+  return rounds > 1 && ceil_div(ceil_div(row_tiles, 2) * units, sms / 2) <= rounds;
 }
 
 // Whether there are several blocks or documents, and a mean one is as high as a row tile.
@@ -81,6 +95,7 @@ ForwardShape choose_dense_shape(const Problem& problem, const ForwardShape& any,
       take(RowTiles::kEven, tuned::kEvenTime * time_of(RowTiles::kEven));
   }
   if (map.bytes() > kMostKeptBytes) map = ForwardMap();
+  best.paired = suits_pairs(problem, best, device);
   return best;
 }
 
@@ -116,8 +131,7 @@ WorkOrder choose_work_order(const Problem& problem, const ForwardShape& shape, c
   // they are short.
   const int64_t head_bytes =
       problem.tokens_kv * (problem.head_dim + problem.dim_v()) * static_cast<int64_t>(size_of(problem.dtype));
-  const BandList& bands = problem.masks->front().bands();
-  const bool alike = problem.masks->size() == 1 && bands.rectangular() && bands.groups().size() == 1;
+  const bool alike = rows_are_alike(problem);
   const double share = alike ? tuned::kSectionL2ShareOfAlike : tuned::kSectionL2Share;
   const int64_t fit = static_cast<int64_t>(share * static_cast<double>(device.cache_bytes)) / head_bytes;
   int64_t heads = shape.section_heads;

@@ -18,6 +18,7 @@ struct ForwardShape {
   RowTiles row_tiles = RowTiles::kEven;
   int section_heads = 0;    // KV heads that are worked on together; 0: as many as suit L2
   bool heavy_first = true;  // row tiles of the last sections that take as long as a section come first
+  bool paired = false;      // CTA pairs share K and V; only for masks whose rows all see the same keys
 
   int tile_rows() const { return 64 * warpgroups / streams; }
   int tokens() const { return tile_rows() / pack; }  // query tokens of a CTA's row tile

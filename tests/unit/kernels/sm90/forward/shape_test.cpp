@@ -1,7 +1,9 @@
 #include "kernels/sm90/forward/planner/shape.h"
 
+#include <cstdlib>
 #include <memory>
 #include <tuple>
+#include <vector>
 
 #include <gmock/gmock.h>
 
@@ -72,6 +74,60 @@ TEST(ForwardShape, TakesTallTilesWhereFewOfTheirRowsSeeLess) {
   EXPECT_EQ(warpgroups("full_document", short_documents, 32), 3);
   blocks.values.set("density", 0.2);
   EXPECT_EQ(warpgroups("variable_block_sparse", blocks, 32), 3);
+}
+
+TEST(ForwardShape, PairsCtasWhereAllRowsSeeTheSameKeysAtHeadDim256) {
+  const auto paired = [](std::string_view pattern, int64_t seqlen, int64_t heads_q = 64, int64_t heads_kv = 8,
+                         int64_t head_dim = 256) {
+    Problem problem = problem_of(pattern, of(seqlen), heads_q, heads_kv);
+    problem.head_dim = head_dim;
+    return shape_of(problem).paired;
+  };
+  EXPECT_TRUE(paired("full", 4096));
+  EXPECT_TRUE(paired("full", 4081));  // 256 row tiles, the last one of a token
+  EXPECT_FALSE(paired("full", 4096, 64, 8, 128));
+  EXPECT_FALSE(paired("causal", 4096));
+  EXPECT_FALSE(paired("full_document", 4096));
+  EXPECT_FALSE(paired("full", 16, 2048, 256));  // one row tile of 16 tokens
+  EXPECT_FALSE(paired("full", 1024, 16, 16));   // 128 items, one round
+  EXPECT_TRUE(paired("full", 1024, 17, 17));
+  EXPECT_TRUE(paired("full", 300, 64, 64));   // 192 items in two rounds, 128 pairs as well
+  EXPECT_FALSE(paired("full", 300, 88, 88));  // 264 items in two rounds, 176 pairs in three
+  Problem problem = problem_of("full", of(4096), 64, 8);
+  problem.head_dim = 256;
+  problem.same_launches = true;
+  EXPECT_FALSE(shape_of(problem).paired);
+  problem.same_launches = false;
+  problem.tokens_q = 5000;  // the last ones see no key
+  problem.masks =
+      std::make_shared<const HeadMasks>(HeadMasks{Mask(5000, 4096, {Band{{0, 4096}, {0, 4096}}})});
+  EXPECT_FALSE(shape_of(problem).paired);
+}
+
+// The first keys of a row tile's tiles.
+std::vector<int32_t> tiles_of(const ForwardMap& map, const MapRow& row, int columns) {
+  std::vector<int32_t> result;
+  for (int32_t i = 0; i < row.entries; ++i) {
+    const MapEntry& entry = map.entries[row.first_entry + i];
+    for (int32_t t = 0; t < std::abs(entry.code); ++t) result.push_back(entry.column + t * columns);
+    if (entry.code < 0) ++i;  // a partial tile, whose cut follows
+  }
+  return result;
+}
+
+// CTAs of a pair load tiles for each other.
+TEST(ForwardShape, TilesOfAPairAreTheSame) {
+  for (const int64_t rows : {100, 129, 4081}) {
+    for (const int64_t columns : {1, 15, 80, 81, 1000, 4096}) {
+      for (const Range keys : {Range{0, columns}, Range{columns / 3, columns}}) {
+        for (const int tokens : {16, 32, 64, 128}) {
+          const ForwardMap map = lower_forward({Mask(rows, columns, {Band{{0, rows}, keys}})}, {tokens, 80});
+          for (const MapRow& row : map.work)
+            EXPECT_EQ(tiles_of(map, row, 80), tiles_of(map, map.work.front(), 80));
+        }
+      }
+    }
+  }
 }
 
 TEST(ForwardShape, PacksTheQueryHeadsOfAGroup) {
