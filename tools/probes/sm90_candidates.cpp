@@ -78,6 +78,7 @@ std::vector<BackwardShape> tiles_of(const Problem& problem, const BackwardShape&
       add(64, 128, kOrdered, true), add(64, 128, kOrdered, false), add(80, 128, kOrdered, false);
     return result;
   }
+  if (chosen.large) return result;  // one instance
   add(64, 128, kClaimed, true);
   if (problem.head_dim == 128) {
     add(64, 128, kClaimed, false), add(64, 128, kAdded, true), add(64, 128, kAdded, false);
@@ -204,9 +205,10 @@ bool has_instance(const Problem& problem, const ForwardShape& s) {
 }
 
 ForwardCandidate made(const Problem& problem, const ForwardShape& s, std::string by, const Device& device) {
-  std::string name = fmt::format(
-      "{}x{} piece={} streams={} pack={} {} sections={} heavy={:d}", s.tile_rows(), s.columns, s.piece,
-      s.streams, s.pack, s.row_tiles == RowTiles::kEven ? "even" : "blocks", s.section_heads, s.heavy_first);
+  std::string name =
+      fmt::format("{}x{} piece={} streams={} pack={} {}{} sections={} heavy={:d}", s.tile_rows(), s.columns,
+                  s.piece, s.streams, s.pack, s.row_tiles == RowTiles::kEven ? "even" : "blocks",
+                  s.paired ? " paired" : "", s.section_heads, s.heavy_first);
   return {std::move(name), std::move(by), s, hash_of(problem, s, device)};
 }
 
@@ -225,6 +227,7 @@ ForwardCandidate forward_candidate(const Problem& problem, const Device& device,
       "'{}' is no candidate of a forward pass", name);
   shape.warpgroups = rows * shape.streams / 64;
   shape.row_tiles = has(" blocks") ? RowTiles::kOfBlocks : RowTiles::kEven;
+  shape.paired = has(" paired");
   shape.heavy_first = heavy != 0;
   return made(problem, shape, "named", device);
 }
@@ -265,6 +268,7 @@ std::vector<ForwardCandidate> forward_changes(const Problem& problem, const Devi
   ForwardShape shape = of.shape;
   shape.heavy_first = !shape.heavy_first;
   list.add(shape, "heavy first");
+  if (of.shape.paired) shape = of.shape, shape.paired = false, list.add(shape, "pairs");
   return std::move(list.result);
 }
 
