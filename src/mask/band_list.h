@@ -70,7 +70,7 @@ class BandList {
     return group + 1 < groups_.size() ? static_cast<size_t>(groups_[group + 1].first) : keys_.size();
   }
   bool rectangular() const { return diagonals_.empty(); }  // no band has a diagonal bound
-  bool rows_are_alike(int64_t rows) const;  // all of so many rows see the same columns, and some
+  bool rows_are_alike(int64_t rows) const;  // the first `rows` rows see the same columns, one at least
   bool later_rows_see_more() const;         // a band ends at a diagonal, and does not begin at one
 
   Band band(size_t group, size_t index) const {

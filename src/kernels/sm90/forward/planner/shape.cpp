@@ -42,8 +42,8 @@ double end_of_work(const ForwardMap& map, const Problem& problem, const ForwardS
   return makespan.end();
 }
 
-// At head_dim 256, L2 serves K and V at the limit of its rate. Pairs load half as much, if they need no more
-// rounds: a row tile may be left over, and in a single round they begin too late to gain.
+// At head_dim 256 K and V take most of L2's rate, and pairs need half as much (forward, version 29). But a
+// row tile left over may cost them another round, and in a single round they gain nothing.
 bool suits_pairs(const Problem& problem, const ForwardShape& shape, const Device& device) {
   if (problem.head_dim != 256 || problem.same_launches || !rows_are_alike(problem)) return false;
   const int64_t row_tiles = ceil_div(problem.tokens_q, shape.tokens());
