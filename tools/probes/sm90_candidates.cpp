@@ -143,7 +143,7 @@ std::vector<BackwardCandidate> backward_candidates(const Problem& problem, const
   for (const BackwardShape& tile : tiles_of(problem, chosen)) {
     list.add(tile, "tile");
     if (problem.deterministic) continue;
-    for (const BackwardSplit& split : splits_of(problem, device.units * (128 / tile.keys))) {
+    for (const BackwardSplit& split : splits_of(problem, tile.workers(device.units))) {
       BackwardShape shape = tile;
       shape.split = split;
       list.add(shape, "tile and split");

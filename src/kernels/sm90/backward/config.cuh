@@ -19,6 +19,7 @@ struct BackwardConfig {
   static constexpr int kRows = kRowsT;                       // queries of a tile
   static constexpr int kKeys = kKeysT;                       // of a tile: 64, 128 or 192
   static constexpr bool kWide = kKeys == 192;                // wide_consumer.cuh
+  static constexpr bool kPaired = false;                     // large_config.cuh
   static constexpr int kStreams = kKeys == 64 ? 2 : 1;       // independent streams of work items in a CTA
   static constexpr int kConsumers = kWide ? 3 : 2;           // warpgroups, of 64 keys each
   static constexpr int kWarpgroups = kConsumers / kStreams;  // of a stream
@@ -60,7 +61,6 @@ struct BackwardConfig {
   static constexpr uint32_t kRowPanelBytes = kRows * kPanelRowBytes;
   static constexpr uint32_t kRowBytes = kRowPanelBytes * kPanels;
   static constexpr uint32_t kKBytes = kKvBytes, kVBytes = kKvBytes, kQBytes = kRowBytes, kDoBytes = kRowBytes;
-  static constexpr bool kRowsFirst = false;  // K and V of an item come before its first rows
   static constexpr uint32_t kStatsBytes = 2 * kRows * sizeof(float);
   static constexpr bool kSpansArrive = kStreams == 1;  // by TMA with q; two streams leave no room
   static constexpr uint32_t kSpansBytes = kKeys * sizeof(uint32_t);

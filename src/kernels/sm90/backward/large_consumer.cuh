@@ -30,13 +30,14 @@ class LargeConsumer {
         warpgroup_(warpgroup),
         warp_(thread / 32),
         lane_(thread % 32),
-        key_(thread / 32 * 16 + thread % 32 / 4) {}
+        key_(thread / 32 * 16 + thread % 32 / 4),
+        rank_(cluster_ctarank()) {}
 
   struct Place {
     int key_tile, part;
   };
   struct Note {
-    int32_t code, flags, dq_tile;
+    int32_t code, flags;
   };
 
   __device__ __forceinline__ Place place_of(const Note& note) const {
@@ -45,7 +46,7 @@ class LargeConsumer {
   __device__ __forceinline__ Note wait_q() {
     mbarrier_wait(state_.q_full[q_.slot], q_.parity);
     const BackwardNote& note = state_.note[q_.slot];
-    return {read_once(note.code), read_once(note.flags), read_once(note.dq_tile)};
+    return {read_once(note.code), read_once(note.flags)};
   }
   // Lane 0 reads: it is the lane that says that the warp has read it.
   __device__ __forceinline__ int32_t read_once(const int32_t& word) const {
@@ -91,67 +92,51 @@ class LargeConsumer {
     wgmma_commit_group();
   }
 
-  // Panels of dq^T = k^T ds^T from number kFirst on, each [64 of head_dim, rows].
-  template <int kFirst, int kCount>
-  __device__ __forceinline__ void issue_dq(float (&dq)[kCount][kScores], int buffer) {
-    const uint64_t ds = descriptor_k_major(shared_address(memory_.ds[buffer]));
+  // A panel of dq^T = k^T ds^T over the keys of both CTAs, [64 of head_dim, kCount * 2 rows from `first_row`
+  // on]. `tile` counts this CTA's tiles.
+  template <int kCount>
+  __device__ __forceinline__ void issue_dq(float (&dq)[kCount], int first_row, uint32_t tile) {
+    const int buffer = tile % C::kDsBuffers;
+    const uint32_t parity = tile / C::kDsBuffers % 2, row_bytes = first_row * kPanelRowBytes;
+    mbarrier_wait(state_.ds_full[buffer], parity);
     wgmma_fence();
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const uint64_t k =
-          descriptor_n_major(shared_address(memory_.k) + (kFirst + i) * C::kKvPanelBytes, C::kKvPanelBytes);
-      ScoreProduct::template set<1, 0>(dq[i], k, ds);
-#pragma unroll
-      for (int step = 1; step < C::kKeys / 16; ++step)
-        ScoreProduct::template add<1, 0>(dq[i], advance(k, step * 16 * kPanelRowBytes),
-                                         advance(ds, step * 32));
-    }
+    multiply_keys<false>(dq, memory_.k + C::dq_panel(rank_, warpgroup_) * C::kKvPanelBytes,
+                         memory_.ds[buffer][rank_] + row_bytes);
+    mbarrier_wait(state_.other_ds_full[buffer], parity);
+    wgmma_fence();
+    multiply_keys<true>(dq, memory_.other_k + warpgroup_ * C::kKvPanelBytes,
+                        memory_.ds[buffer][rank_ ^ 1] + row_bytes);
     wgmma_commit_group();
   }
-  template <int kCount>
-  __device__ __forceinline__ static void pin_dq(float (&dq)[kCount][kScores]) {
+  // dq (+)= a panel of k^T times one of ds^T.
+  template <bool kAdds, int kCount>
+  __device__ __forceinline__ static void multiply_keys(float (&dq)[kCount], const uint8_t* keys,
+                                                       const uint8_t* rows) {
+    using Product = SharedWgmma<Element, 2 * kCount>;
+    const uint64_t k = descriptor_n_major(shared_address(keys), C::kKvPanelBytes);
+    const uint64_t ds = descriptor_k_major(shared_address(rows));
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) pin_registers(dq[i]);
+    for (int step = 0; step < C::kKeys / 16; ++step) {
+      const uint64_t a = advance(k, step * 16 * kPanelRowBytes), b = advance(ds, step * 32);
+      if (kAdds || step > 0)
+        Product::template add<1, 0>(dq, a, b);
+      else
+        Product::template set<1, 0>(dq, a, b);
+    }
   }
 
-  // Leaves dq, laid out as threads hold it, to the send warp: in place of rows that nobody needs any more.
+  // Leaves dq, laid out as threads hold it, to the send warp, in a place that nobody reads any more.
   template <int kCount>
-  __device__ __forceinline__ void stage_dq(const float (&dq)[kCount][kScores], uint8_t* rows,
-                                           Mbarrier& full) {
-    meet_in_warpgroup();  // all four warps are done with the rows
-    const uint32_t address = shared_address(rows) + (warp_ * 16 * C::kRows + lane_ * 4) * sizeof(float);
+  __device__ __forceinline__ void stage_dq(const float (&dq)[kCount], uint8_t* to, Mbarrier& full) {
+    const uint32_t address =
+        shared_address(to) + (warp_ * 16 * 2 * kCount + lane_ * 4) * static_cast<int>(sizeof(float));
 #pragma unroll
-    for (int j = 0; j < kCount; ++j)
-#pragma unroll
-      for (int i = 0; i < kScores / 4; ++i)
-        st_shared_v4(address + (j * 64 * C::kRows + i * 128) * sizeof(float), dq[j][4 * i], dq[j][4 * i + 1],
-                     dq[j][4 * i + 2], dq[j][4 * i + 3]);
+    for (int i = 0; i < kCount / 4; ++i)
+      st_shared_v4(address + i * 128 * sizeof(float), dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
     fence_proxy_async();
     release(full);
   }
 
-  // Adds panels of dq to their sums, laid out as threads hold them. `number` counts this CTA's tiles.
-  template <int kFirst, int kCount>
-  __device__ __forceinline__ void add_dq(const float (&dq)[kCount][kScores], int dq_tile, uint32_t number) {
-    float* sum =
-        params_.dq + (int64_t{dq_tile} * C::kHeadDim + kFirst * 64 + warp_ * 16) * C::kRows + lane_ * 4;
-    if constexpr (C::kKeepsTurns) {
-      mbarrier_wait(state_.turn_come[warpgroup_], number % 2);
-      const int turn = read_once(state_.turn[warpgroup_]);
-      if (turn == 0)
-        write_dq<true>(dq, sum);
-      else if (turn > 0)
-        write_dq<false>(dq, sum);
-      release(state_.dq_added[warpgroup_]);
-    } else {
-      write_dq<false>(dq, sum);
-    }
-  }
-  template <bool kStores, int kCount>
-  __device__ __forceinline__ static void write_dq(const float (&dq)[kCount][kScores], float* sum) {
-#pragma unroll
-    for (int j = 0; j < kCount; ++j) write_fours<kStores>(dq[j], 1.0f, sum + j * 64 * C::kRows);
-  }
   // Stores four floats of each thread side by side, or adds them.
   template <bool kStores, int kCount>
   __device__ __forceinline__ static void write_fours(const float (&d)[kCount], float factor, float* to) {
@@ -174,11 +159,13 @@ class LargeConsumer {
   __device__ __forceinline__ void write_gradient(float (&d)[kSize / 2], float scale, const GradientView& out,
                                                  int sums_offset, const Place& place) {
     const int head = place.key_tile / params_.key_tiles, tile = place.key_tile - head * params_.key_tiles;
-    const BackwardKeyTile at = key_tile_of(params_, head, tile);
+    BackwardKeyTile at = key_tile_of(params_, head, tile);
+    at.first += rank_ * C::kKeys, at.count -= rank_ * C::kKeys;
     if (at.parts > 1) {
-      int32_t* const parts = params_.parts + int64_t{place.key_tile} * 2 + warpgroup_;
-      float* const sums = params_.dkv + int64_t{place.key_tile} * C::kKeys * (C::kHeadDim + C::kHeadDimV) +
-                          sums_offset + warp_ * 16 * kSize + lane_ * 4;
+      const int64_t of_cta = int64_t{place.key_tile} * 2 + rank_;
+      int32_t* const parts = params_.parts + of_cta * 2 + warpgroup_;
+      float* const sums = params_.dkv + of_cta * C::kKeys * (C::kHeadDim + C::kHeadDimV) + sums_offset +
+                          warp_ * 16 * kSize + lane_ * 4;
       const int turn = turn_of(parts, place);
       if (turn < at.parts - 1) {
         if (turn == 0) {
@@ -233,6 +220,17 @@ class LargeConsumer {
     bar_sync<128>(1 + warpgroup_);
   }
 
+  // Where this lane stores a chunk of 16 bytes of ds, of the first step's rows.
+  __device__ __forceinline__ uint32_t chunk_of_ds() const {
+    const uint32_t row = lane_ / 16 * 8 + lane_ % 8, chunk = warp_ * 2 + lane_ / 8 % 2;
+    return row * kPanelRowBytes + (chunk ^ (row & 7)) * 16;
+  }
+  // Where P passes from this thread to the same one of the other warpgroup. The same warp will store ds
+  // there.
+  __device__ __forceinline__ uint4* place_of_p(int buffer, int step) const {
+    return reinterpret_cast<uint4*>(memory_.ds[buffer][rank_] + step * 16 * kPanelRowBytes + chunk_of_ds());
+  }
+
   // How many items come before this one: by number if order matters, else as they arrive at their ends.
   __device__ __forceinline__ int turn_of(int32_t* parts, const Place& place) {
     if constexpr (C::kOrdered) {
@@ -257,7 +255,8 @@ class LargeConsumer {
   BackwardStreamMemory<C>& memory_;
   BackwardStreamState<C>& state_;
   const int warpgroup_, warp_, lane_;
-  const int key_;  // of the tile: the first of the thread's two keys
+  const int key_;   // of the tile: the first of the thread's two keys
+  const int rank_;  // of the CTA in its pair
   RingPosition<C::kQStages> q_;
   RingPosition<C::kDoStages> do_;
   uint32_t tile_ = 0, item_ = 0;  // finished so far; they give the places in the other rings
@@ -268,7 +267,7 @@ template <class C>
 class ScoreConsumer : LargeConsumer<C> {
   using Base = LargeConsumer<C>;
   using Base::kScores, Base::kSteps, Base::memory_, Base::state_, Base::params_, Base::q_, Base::do_,
-      Base::tile_, Base::item_, Base::lane_, Base::warp_, Base::key_;
+      Base::tile_, Base::item_, Base::lane_, Base::warp_, Base::key_, Base::rank_;
   using typename Base::Element, typename Base::Note, typename Base::Place;
 
  public:
@@ -282,18 +281,16 @@ class ScoreConsumer : LargeConsumer<C> {
     while (!(note.flags & kNoMoreWork)) {  // items
       const Place place = this->place_of(note);
       this->wait_k();
-      int ends = note.flags & kItemEnds, before = note.dq_tile;
-      note = tile<false>(dv, note, before);
+      int ends = note.flags & kItemEnds;
+      note = tile<false>(dv, note);
       while (!ends) {
         ends = note.flags & kItemEnds;
-        const int dq_tile = note.dq_tile;
-        note = tile<true>(dv, note, before);
-        before = dq_tile;
+        note = tile<true>(dv, note);
       }
-      float dq[C::kDqOfFirst][kScores];
-      issue_dq(dq);
+      float dq[kScores];
+      this->issue_dq(dq, 0, tile_ - 1);
       wgmma_wait_group<0>();
-      finish_dq(dq, before);
+      finish_dq(dq);
       this->release(state_.k_empty);
       ++item_;
       this->template write_gradient<C::kHeadDimV>(dv, 1.0f, params_.dv, C::kKeys * C::kHeadDim, place);
@@ -304,7 +301,7 @@ class ScoreConsumer : LargeConsumer<C> {
  private:
   // A tile, and dq of the one before it in the item. Returns the note of the item's next tile.
   template <bool kHasBefore>
-  __device__ __forceinline__ Note tile(float (&dv)[C::kHeadDimV / 2], const Note& note, int before) {
+  __device__ __forceinline__ Note tile(float (&dv)[C::kHeadDimV / 2], const Note& note) {
     float s[kScores], e[kScores];
     uint32_t p[kSteps][4];
     const int slot = q_.slot;
@@ -321,48 +318,38 @@ class ScoreConsumer : LargeConsumer<C> {
     pack<Element>(e, p);
     hand_over(p);
     this->wait_do();
-    float dq[C::kDqOfFirst][kScores];
-    if constexpr (kHasBefore) issue_dq(dq);
+    float dq[kScores];
+    if constexpr (kHasBefore) this->issue_dq(dq, 0, tile_ - 1);
     this->template weighted_rows<C::kHeadDimV>(dv, p, memory_.dout[do_.slot], kHasBefore ? 1 : 0);
     if constexpr (kHasBefore) {  // leaves under dv's product
       wgmma_wait_group<1>();
-      finish_dq(dq, before);
+      finish_dq(dq);
     }
     wgmma_wait_group<0>();
     pin_registers(dv);
     pin_registers(p);
-    if constexpr (!C::kBulk) this->release(state_.do_empty[do_.slot]);
+    this->release(state_.dv_done[do_.slot]);
     do_.advance();
     ++tile_;
     return note.flags & kItemEnds ? note : this->wait_q();
   }
 
-  // dq of the last finished tile.
-  __device__ __forceinline__ void issue_dq(float (&dq)[C::kDqOfFirst][kScores]) {
-    mbarrier_wait(state_.ds_full[ds_buffer()], (tile_ - 1) / C::kDsBuffers % 2);
-    Base::template issue_dq<0>(dq, ds_buffer());
+  // Of the last finished tile.
+  __device__ __forceinline__ void finish_dq(float (&dq)[kScores]) {
+    const int buffer = (tile_ - 1) % C::kDsBuffers;
+    pin_registers(dq);
+    this->release(state_.ds_read[buffer]);
+    mbarrier_wait(state_.ds_read[buffer], (tile_ - 1) / C::kDsBuffers % 2);
+    this->stage_dq(dq, memory_.ds[buffer][0], state_.first_dq_full[buffer]);
   }
-  // Its ds was there, so the other warpgroup has done with its rows of do, too.
-  __device__ __forceinline__ void finish_dq(float (&dq)[C::kDqOfFirst][kScores], int dq_tile) {
-    this->pin_dq(dq);
-    this->release(state_.ds_empty[ds_buffer()]);
-    if constexpr (C::kBulk) {
-      const int slot = (do_.slot + C::kDoStages - 1) % C::kDoStages;
-      this->stage_dq(dq, memory_.dout[slot], state_.dq_full[0][slot]);
-    } else {
-      this->template add_dq<0>(dq, dq_tile, tile_ - 1);
-    }
-  }
-  __device__ __forceinline__ int ds_buffer() const { return (tile_ - 1) % C::kDsBuffers; }
 
   // To the same thread of the other warpgroup: each lane arrives for itself.
   __device__ __forceinline__ void hand_over(const uint32_t (&p)[kSteps][4]) {
-    const int buffer = tile_ % C::kPBuffers;
-    mbarrier_wait(state_.p_empty[buffer], tile_ / C::kPBuffers % 2 ^ 1);
+    const int buffer = tile_ % C::kDsBuffers;
+    mbarrier_wait(state_.ds_empty[buffer], tile_ / C::kDsBuffers % 2 ^ 1);
 #pragma unroll
     for (int step = 0; step < kSteps; ++step)
-      memory_.p[buffer][step][warp_ * 32 + lane_] =
-          make_uint4(p[step][0], p[step][1], p[step][2], p[step][3]);
+      *this->place_of_p(buffer, step) = make_uint4(p[step][0], p[step][1], p[step][2], p[step][3]);
     mbarrier_arrive(state_.p_full[buffer]);
   }
 
@@ -381,8 +368,8 @@ class ScoreConsumer : LargeConsumer<C> {
       const DevicePartial partial = params_.partials[~note.code & ~kManyLayers];
       for (int layer = 0; layer < partial.layers; ++layer)
         for (int r = 0; r < 2; ++r) {
-          const uint32_t span =
-              __ldg(params_.spans + int64_t{partial.first + layer} * C::kKeys + key_ + 8 * r);
+          const uint32_t span = __ldg(params_.spans + int64_t{partial.first + layer} * 2 * C::kKeys +
+                                      rank_ * C::kKeys + key_ + 8 * r);
           bits.add(r, span & 0xffff, span >> 16, quad_column);
         }
     }
@@ -394,8 +381,9 @@ class ScoreConsumer : LargeConsumer<C> {
 template <class C>
 class DifferenceConsumer : LargeConsumer<C> {
   using Base = LargeConsumer<C>;
+  using KeptV = uint32_t[C::kVStepsKept > 0 ? C::kVStepsKept : 1][4];  // operands of a product
   using Base::kScores, Base::kSteps, Base::memory_, Base::state_, Base::params_, Base::q_, Base::do_,
-      Base::tile_, Base::item_, Base::lane_, Base::warp_;
+      Base::tile_, Base::item_, Base::lane_, Base::warp_, Base::key_, Base::rank_;
   using typename Base::Element, typename Base::Note, typename Base::Place;
 
  public:
@@ -408,12 +396,14 @@ class DifferenceConsumer : LargeConsumer<C> {
     Note note = this->wait_q();
     while (!(note.flags & kNoMoreWork)) {  // items
       const Place place = this->place_of(note);
+      KeptV v;
+      load_v(v, place);
       this->wait_v();
       this->wait_k();
       int accumulate = 0, ends;
       do {
         ends = note.flags & kItemEnds;
-        note = tile(dk, note, accumulate, ends);
+        note = tile(dk, v, note, accumulate, ends);
         accumulate = 1;
       } while (!ends);
       this->template write_gradient<C::kHeadDim>(dk, params_.scale, params_.dk, 0, place);
@@ -421,69 +411,106 @@ class DifferenceConsumer : LargeConsumer<C> {
   }
 
  private:
-  __device__ __forceinline__ Note tile(float (&dk)[C::kHeadDim / 2], const Note& note, int accumulate,
-                                       int ends) {
-    float dp[kScores], dq[C::kDqOfSecond][kScores];
+  __device__ __forceinline__ Note tile(float (&dk)[C::kHeadDim / 2], const KeptV& v, const Note& note,
+                                       int accumulate, int ends) {
+    float dp[kScores], dq[C::kDqRowsOfSecond / 2];
     uint32_t p[kSteps][4], ds[kSteps][4];
-    const int slot = q_.slot, dq_tile = note.dq_tile, buffer = tile_ % C::kDsBuffers;
+    const int slot = q_.slot, buffer = tile_ % C::kDsBuffers;
     this->wait_do();
-    this->template keys_by_rows<C::kHeadDimV>(dp, memory_.v, memory_.dout[do_.slot]);
+    values_by_rows(dp, v, memory_.dout[do_.slot]);
     take_over(p);
     wgmma_wait_group<0>();
     pin_registers(dp);
-    this->release(state_.do_empty[do_.slot]);
-    do_.advance();
     if (ends) this->release(state_.v_empty);
     differentiate(p, dp, slot, ds);
-    mbarrier_wait(state_.ds_empty[buffer], tile_ / C::kDsBuffers % 2 ^ 1);
+    __syncwarp();  // all lanes have read p, whose place it takes
     store_ds(ds, buffer);
     fence_proxy_async();  // for the tensor cores
-    this->release(state_.ds_full[buffer]);
-    const auto issue_dq = [&] {
-      mbarrier_wait(state_.ds_full[buffer], tile_ / C::kDsBuffers % 2);
-      this->template issue_dq<C::kDqOfFirst>(dq, buffer);
-    };
-    const auto finish_dq = [&] {
-      this->pin_dq(dq);
-      this->release(state_.ds_empty[buffer]);
-      if (ends) this->release(state_.k_empty), ++item_;
-    };
-    const auto finish_dk = [&] {
-      pin_registers(dk);
-      pin_registers(ds);
-      this->release_q(slot);
-    };
-    if constexpr (C::kBulk) {  // dq takes the place of q, which dk needs
-      this->template weighted_rows<C::kHeadDim>(dk, ds, memory_.q[slot], accumulate);
-      issue_dq();
-      wgmma_wait_group<1>();
-      finish_dk();
-      wgmma_wait_group<0>();
-      finish_dq();
-      this->stage_dq(dq, memory_.q[slot], state_.dq_full[1][slot]);
-    } else {  // dq is added under dk's product
-      issue_dq();
-      this->template weighted_rows<C::kHeadDim>(dk, ds, memory_.q[slot], accumulate);
-      wgmma_wait_group<1>();
-      finish_dq();
-      this->template add_dq<C::kDqOfFirst>(dq, dq_tile, tile_);
-      wgmma_wait_group<0>();
-      finish_dk();
-    }
+    exchange_ds(buffer);
+    this->template weighted_rows<C::kHeadDim>(dk, ds, memory_.q[slot], accumulate);
+    this->issue_dq(dq, C::kSharesPanel ? rank_ * C::kDqRowsOfSecond : 0, tile_);
+    if (warp_ == 0 && lane_ == 0) mbarrier_arrive_at(state_.ds_read[buffer], rank_ ^ 1);  // of the other CTA
+    __syncwarp();
+    wgmma_wait_group<1>();
+    pin_registers(dk);
+    pin_registers(ds);
+    // The first warpgroup has read q before, or P would not have come.
+    if (lane_ == 0) mbarrier_arrive_at(state_.other_q_empty[slot], rank_ ^ 1);
+    this->release_q(slot);
+    wgmma_wait_group<0>();
+    pin_registers(dq);
+    this->release(state_.ds_read[buffer]);
+    if (ends) this->release(state_.k_empty), ++item_;
+    mbarrier_wait(state_.dv_done[do_.slot], do_.parity);
+    this->stage_dq(dq, memory_.dout[do_.slot], state_.second_dq_full[do_.slot]);
     ++tile_;
     q_.advance();
+    do_.advance();
     return this->wait_q();
   }
 
   __device__ __forceinline__ void take_over(uint32_t (&p)[kSteps][4]) {
-    const int buffer = tile_ % C::kPBuffers;
-    mbarrier_wait(state_.p_full[buffer], tile_ / C::kPBuffers % 2);
+    const int buffer = tile_ % C::kDsBuffers;
+    mbarrier_wait(state_.p_full[buffer], tile_ / C::kDsBuffers % 2);
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      const uint4 four = memory_.p[buffer][step][warp_ * 32 + lane_];
+      const uint4 four = *this->place_of_p(buffer, step);
       p[step][0] = four.x, p[step][1] = four.y, p[step][2] = four.z, p[step][3] = four.w;
     }
-    mbarrier_arrive(state_.p_empty[buffer]);
+  }
+
+  // The first panels of this thread's two rows of V, as operands.
+  __device__ __forceinline__ void load_v(KeptV& v, const Place& place) const {
+    if constexpr (C::kVStepsKept > 0) {
+      const int head = place.key_tile / params_.key_tiles, tile = place.key_tile - head * params_.key_tiles;
+      const int first = key_tile_of(params_, head, tile).first + rank_ * C::kKeys + key_;
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int64_t key = min(first + 8 * r, params_.tokens_kv - 1);  // keys past the last one are masked
+        const auto* row =
+            reinterpret_cast<const uint32_t*>(params_.v_rows.template row<const Element>(key, head)) +
+            lane_ % 4;
+#pragma unroll
+        for (int step = 0; step < C::kVStepsKept; ++step)
+#pragma unroll
+          for (int half = 0; half < 2; ++half) v[step][2 * half + r] = __ldg(row + 8 * step + 4 * half);
+      }
+    }
+  }
+  // dp = v do^T: the last panels of v lie in shared memory, the first ones in registers.
+  __device__ __forceinline__ void values_by_rows(float (&dp)[kScores], const KeptV& v, const uint8_t* rows) {
+    using ScoreProduct = typename Base::ScoreProduct;
+    const uint64_t a = descriptor_k_major(shared_address(memory_.v)),
+                   b = descriptor_k_major(shared_address(rows));
+    constexpr int kSharedSteps = C::kHeadDimV / 16 - C::kVStepsKept;
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < kSharedSteps; ++step) {
+      const uint32_t panel = step / 4, inside = step % 4 * 32;
+      const uint64_t keys = advance(a, panel * C::kKvPanelBytes + inside),
+                     queries = advance(b, (C::kVPanelsKept + panel) * C::kRowPanelBytes + inside);
+      if (step == 0)
+        ScoreProduct::template set<0, 0>(dp, keys, queries);
+      else
+        ScoreProduct::template add<0, 0>(dp, keys, queries);
+    }
+#pragma unroll
+    for (int step = 0; step < C::kVStepsKept; ++step)
+      Wgmma<Element, C::kRows>::template rs<0>(dp, v[step],
+                                               advance(b, step / 4 * C::kRowPanelBytes + step % 4 * 32), 1);
+    wgmma_commit_group();
+  }
+
+  // Once the warpgroup has stored ds: for this CTA's products, and to the other CTA.
+  __device__ __forceinline__ void exchange_ds(int buffer) {
+    this->meet_in_warpgroup();
+    if (warp_ == 0 && lane_ == 0) {
+      mbarrier_arrive(state_.ds_full[buffer]);
+      mbarrier_arrive_expect_tx(state_.other_ds_full[buffer], C::kRowPanelBytes);
+      cp_async_bulk_copy_to(shared_address(memory_.ds[buffer][rank_]), C::kRowPanelBytes,
+                            state_.other_ds_full[buffer], rank_ ^ 1);
+    }
+    __syncwarp();
   }
 
   // ds = p (dp - delta), from p as it is rounded for dv's product.
@@ -505,9 +532,7 @@ class DifferenceConsumer : LargeConsumer<C> {
 
   // As rows of q by keys, for dq's product: see BackwardConsumer::store_ds.
   __device__ __forceinline__ void store_ds(const uint32_t (&ds)[kSteps][4], int buffer) {
-    const uint32_t row = lane_ / 16 * 8 + lane_ % 8, chunk = warp_ * 2 + lane_ / 8 % 2;
-    const uint32_t address =
-        shared_address(memory_.ds[buffer]) + row * kPanelRowBytes + (chunk ^ (row & 7)) * 16;
+    const uint32_t address = shared_address(memory_.ds[buffer][rank_]) + this->chunk_of_ds();
 #pragma unroll
     for (int step = 0; step < kSteps; ++step)
       stmatrix_x4_trans(address + step * 16 * kPanelRowBytes, ds[step][0], ds[step][1], ds[step][2],

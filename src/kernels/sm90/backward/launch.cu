@@ -59,12 +59,14 @@ void start_for(int64_t head_dim, const BackwardShape& shape, const BackwardParam
 
 }  // namespace
 
-void launch_backward(int64_t head_dim, DType dtype, const BackwardShape& shape, const BackwardParams& params,
+void launch_backward(const Problem& problem, const BackwardShape& shape, const BackwardParams& params,
                      const Device& device, cudaStream_t stream) {
-  if (dtype == DType::kBF16)
-    start_for<__nv_bfloat16>(head_dim, shape, params, device, stream);
+  if (shape.large)
+    launch_large_backward(problem, shape, params, device, stream);
+  else if (problem.dtype == DType::kBF16)
+    start_for<__nv_bfloat16>(problem.head_dim, shape, params, device, stream);
   else
-    start_for<__half>(head_dim, shape, params, device, stream);
+    start_for<__half>(problem.head_dim, shape, params, device, stream);
 }
 
 }  // namespace longspan::sm90

@@ -5,7 +5,6 @@
 #include <cuda_runtime_api.h>
 
 #include "attention/kernel.h"
-#include "base/dtype.h"
 #include "kernels/sm90/backward/params.h"
 #include "kernels/sm90/backward/planner/shape.h"
 #include "longspan/base.h"
@@ -17,7 +16,7 @@ namespace longspan::sm90 {
 // if this process may use fewer SMs than device.units. If CTAs do passes, at least params.pass_ctas + 1 CTAs
 // must be resident at some time. In a green context with fewer SMs than that, which the CUDA runtime does not
 // report, the kernel never ends.
-void launch_backward(int64_t head_dim, DType dtype, const BackwardShape& shape, const BackwardParams& params,
+void launch_backward(const Problem& problem, const BackwardShape& shape, const BackwardParams& params,
                      const Device& device, cudaStream_t stream);
 
 // The same for shapes with `large`.
@@ -28,7 +27,8 @@ void launch_large_backward(const Problem& problem, const BackwardShape& shape, c
 struct BackwardWorkspace {
   float* stats = nullptr;                 // [heads_q, row_tiles, 2, rows]: -lse * log2(e), then delta
   float* dq = nullptr;                    // as BackwardParams::dq
-  int32_t* turn = nullptr;                // [heads_q, row_tiles, 2]; null if not needed
+  int32_t* turn = nullptr;                // [heads_q, row_tiles, shares]; null if not needed
+  int32_t shares = 2;                     // of a tile's dq
   bool in_rows = false;                   // dq's sums lie in rows (layout.h); else as threads hold them
   const TileExtent* row_tile = nullptr;   // [masks, row_tiles]
   const uint8_t* visited_once = nullptr;  // [masks, row_tiles]; null if not needed

@@ -22,14 +22,14 @@ void start_for(const Problem& problem, const BackwardShape& shape, const Backwar
                const Device& device, cudaStream_t stream) {
   using enum BackwardStore;
   LONGSPAN_CHECK(
-      shape.rows == 64 && shape.keys == 64 && !shape.in_rows,
+      shape.rows == 64 && shape.keys == 128 && !shape.in_rows,
       "no instance of the backward kernel above head_dim 128 has tiles of {} queries by {} keys, in "
       "rows {}",
       shape.rows, shape.keys, shape.in_rows);
 #define LONGSPAN_START(d, d_v, store_)                                                \
   if (problem.head_dim == (d) && problem.dim_v() == (d_v) && shape.store == (store_)) \
   return start<LargeBackwardConfig<Element, d, d_v, store_>>(params, device, stream)
-  LONGSPAN_START(192, 128, kRegisters);
+  LONGSPAN_START(192, 128, kAdded);
   LONGSPAN_START(192, 128, kOrdered);
   LONGSPAN_START(256, 256, kAdded);
   LONGSPAN_START(256, 256, kOrdered);

@@ -33,6 +33,7 @@ struct BackwardParams : BackwardJobs {
   // threads hold them.
   float* dkv = nullptr;
   GradientView dq_rows, dk, dv;  // the outputs
+  TensorView v_rows;             // v once more, for threads that load it themselves
   int32_t fp32_output = 0;
 
   // The map of the transposed mask: its row tiles are key tiles, its columns are rows of q.
@@ -52,7 +53,7 @@ struct BackwardParams : BackwardJobs {
   int32_t streams = 0;  // of the schedule
   uint32_t turns_of_head = 0;
   // The turn that is next; or, with kClaimed, a DqState.
-  int32_t* turn = nullptr;  // [heads_q, row_tiles, 2]: for each share of a tile's dq
+  int32_t* turn = nullptr;  // [heads_q, row_tiles, 2; in pairs 4]: for each share of a tile's dq
   // 1 for each row tile that one key tile comes to, whose CTA writes dq; null: dq is summed everywhere.
   const uint8_t* visited_once = nullptr;  // [masks, row_tiles]
   int32_t* parts = nullptr;               // [heads_kv, key_tiles, warpgroups of a CTA]: a PartsCount

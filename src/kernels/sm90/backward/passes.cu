@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < zeros.count;
          i += int64_t{gridDim.x} * kThreads)
       zeros.data[i] = 0;
-  if (to.turn != nullptr && threadIdx.x < 2) to.turn[2 * number + threadIdx.x] = 0;
+  if (to.turn != nullptr && threadIdx.x < to.shares) to.turn[to.shares * number + threadIdx.x] = 0;
   const int64_t first_sum = to.in_rows ? head * o.tokens + extent.first : number * to.rows;
   float4* sums = reinterpret_cast<float4*>(to.dq + first_sum * kHeadDim);
   int zeros = (to.in_rows ? extent.count : to.rows) * kHeadDim / 4;
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t number = head * from.row_tiles + tile;
   const TileExtent extent = row_tile_of(from, head, dq.heads, tile);
   griddepcontrol_wait();
-  const bool empty = from.turn != nullptr && from.turn[2 * number] == 0;  // no key tile came to it
+  const bool empty = from.turn != nullptr && from.turn[from.shares * number] == 0;  // no key tile came to it
   const float4* sums = reinterpret_cast<const float4*>(from.dq + (number * kParts + part) * kRows * kHeadDim);
   float4 four[kGroups] = {};  // all loads come before the first store
   if (!empty) {
@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(kThreads)
   griddepcontrol_wait();
   if (written) return;
   const bool empty =
-      from.turn != nullptr && from.turn[2 * (head * from.row_tiles + tile)] == 0;  // no key tile came to it
+      from.turn != nullptr && from.turn[from.shares * (head * from.row_tiles + tile)] == 0;  // as above
   const int place = threadIdx.x % kChunks;
   const float* sums = from.dq + (head * dq.tokens + extent.first) * kHeadDim + 4 * place;
   for (int first = 0; first < extent.count; first += kRowsAtOnce * kStep) {

@@ -76,7 +76,7 @@ void BackwardPlan::lay_out_workspace(int32_t first_shared) {
   counters_ = take((kBackwardCounters + 2 * sections) * sizeof(int32_t));
   dq_ = take((shape_.in_rows ? heads_q * static_cast<size_t>(problem_.tokens_q) : rows) * head_dim *
              sizeof(float));
-  if (in_turns) turn_ = take(tiles * 2 * sizeof(int32_t));
+  if (in_turns) turn_ = take(tiles * 2 * shape_.ctas() * sizeof(int32_t));
   if (first_shared < params_.heads_kv) {
     const size_t of_head = params_.key_tiles * static_cast<size_t>(shape_.keys) * (head_dim + head_dim_v);
     dkv_skipped_ = static_cast<size_t>(first_shared) * of_head;
@@ -107,6 +107,7 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
       .stats = at(0),
       .dq = at(dq_),
       .turn = counters_at(turn_),
+      .shares = 2 * shape_.ctas(),
       .in_rows = shape_.in_rows,
       .row_tile = params.row_tile,
       .visited_once = params.visited_once,
@@ -120,10 +121,12 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
       .row_tiles = params.row_tiles};
   prepare_backward(problem_, args, workspace, stream);
 
-  params.q = key_map(args.q, shape_.rows);
-  params.dout = key_map(args.dout, shape_.rows);
-  params.k = key_map(args.k, shape_.keys);
-  params.v = key_map(args.v, shape_.keys);
+  const Panels panels = shape_.ctas() > 1 ? Panels::kOne : Panels::kAll;
+  params.q = key_map(args.q, shape_.rows, panels);
+  params.dout = key_map(args.dout, shape_.rows, panels);
+  params.k = key_map(args.k, shape_.keys / shape_.ctas(), panels);
+  params.v = key_map(args.v, shape_.keys / shape_.ctas(), panels);
+  params.v_rows = args.v;
   params.stats = workspace.stats;
   params.dq = workspace.dq;
   params.dkv = dkv_ > 0 ? at(dkv_) - dkv_skipped_ : nullptr;
@@ -141,10 +144,7 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
     params.lse = args.lse;
     params.dlse = args.dlse;
   }
-  if (shape_.large)
-    launch_large_backward(problem_, shape_, params, device_, stream);
-  else
-    launch_backward(problem_.head_dim, problem_.dtype, shape_, params, device_, stream);
+  launch_backward(problem_, shape_, params, device_, stream);
 
   finish_backward(problem_, args, workspace, stream);
   if (args.sinks != nullptr)

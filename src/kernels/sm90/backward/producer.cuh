@@ -6,6 +6,7 @@
 #include "kernels/sm90/backward/config.cuh"
 #include "kernels/sm90/backward/params.h"
 #include "kernels/sm90/isa/dependent_launch.cuh"
+#include "kernels/sm90/isa/pair.cuh"
 
 namespace longspan::sm90 {
 
@@ -121,9 +122,10 @@ class BackwardLoader {
       wait_pass_before();
       if (scheduled())
         next_index_ = __ldg(params_.next_item + next_index_);
-      else if (lane_ == 0)
+      else if (lane_ == 0 && (!C::kPaired || cluster_ctarank() == 0))
         next_index_ = take_item(params_, workers_);
     } else if (steps_ == 1) {
+      if constexpr (C::kPaired) next_index_ = agree_on_number(state_.numbers, items_++, next_index_, lane_);
       const int index = __shfl_sync(0xffffffff, next_index_, 0);
       if constexpr (C::kScheduled) next_index_ = index;
       next_ = BackwardItem(params_, index, lane_);
@@ -161,7 +163,7 @@ class BackwardLoader {
       load_tile(item, 0, {0, 0, 0, 0}, 0, kItemEnds);
       return;
     }
-    const int limit = params_.tokens_kv - item.first_key();  // keys past the last one are not visible
+    const int limit = max(params_.tokens_kv - first_key(item), 0);  // keys past it are not visible
     // Head after head; or, by rows, all heads of a tile before the next tile.
     const int heads = item.heads(), outer = params_.by_rows ? 1 : heads, inner = heads / outer;
     for (int h = 0; h < outer; ++h) {
@@ -226,10 +228,18 @@ class BackwardLoader {
     }
   }
 
-  // In the order in which consumers need them: K, q, V, do; or q and do first. `head_of_item` counts within
-  // the item.
+  // `head_of_item` counts within the item.
   __device__ void load_tile(const BackwardItem& item, int head_of_item, const BackwardRun& tile, int limit,
                             int ends) {
+    if constexpr (C::kPaired)
+      load_tile_in_pair(item, head_of_item, tile, limit, ends);
+    else
+      load_tile_alone(item, head_of_item, tile, limit, ends);
+  }
+
+  // In the order in which consumers need them: K, q, V, do.
+  __device__ void load_tile_alone(const BackwardItem& item, int head_of_item, const BackwardRun& tile,
+                                  int limit, int ends) {
     const int head = query_head(item, head_of_item), place = key_place(item), part = item.part();
     int code = tile.code, skips = 0;
     if constexpr (C::kSkips) {
@@ -238,10 +248,9 @@ class BackwardLoader {
         code |= kUnseenParts;  // of the complement
       }
     }
-    if (begins_ && !C::kRowsFirst) {
+    if (begins_)
       load(params_.k, memory_.k, C::kKBytes, state_.k_full, state_.k_empty, kv_parity_, item.first_key(),
            item.kv_head());
-    }
     const int dq_tile = head * params_.row_tiles + tile.tile;
     int turn = turn_;
     if constexpr (C::kClaimed) {  // looked up here, off the critical path of the send warp
@@ -278,16 +287,14 @@ class BackwardLoader {
     if (!first) load_stats(slot, dq_tile);
     __syncwarp();
     q_.advance();
-    if constexpr (C::kRowsFirst) load_do(tile.first, head);
     if (begins_) {
-      if constexpr (C::kRowsFirst)
-        load(params_.k, memory_.k, C::kKBytes, state_.k_full, state_.k_empty, kv_parity_, item.first_key(),
-             item.kv_head());
       load(params_.v, memory_.v, C::kVBytes, state_.v_full, state_.v_empty, kv_parity_, item.first_key(),
            item.kv_head());
       kv_parity_ ^= 1;
     }
-    if constexpr (!C::kRowsFirst) load_do(tile.first, head);
+    load(params_.dout, memory_.dout[do_.slot], C::kDoBytes, state_.do_full[do_.slot],
+         state_.do_empty[do_.slot], do_.parity, tile.first, head);
+    do_.advance();
     begins_ = 0;
     if (first) {
       wait_pass_before();
@@ -301,12 +308,6 @@ class BackwardLoader {
                          C::kStatsBytes, state_.q_full[slot]);
   }
 
-  __device__ void load_do(int token, int head) {
-    load(params_.dout, memory_.dout[do_.slot], C::kDoBytes, state_.do_full[do_.slot],
-         state_.do_empty[do_.slot], do_.parity, token, head);
-    do_.advance();
-  }
-
   __device__ void load(const CUtensorMap& map, const uint8_t* destination, uint32_t bytes, Mbarrier& full,
                        Mbarrier& empty, uint32_t parity, int token, int head) {
     mbarrier_wait(empty, parity ^ 1);
@@ -316,6 +317,107 @@ class BackwardLoader {
                                 CachePolicy::kNormal);
     }
     __syncwarp();
+  }
+
+  // ---- in a pair --------------------------------------------------------------------------------------
+
+  // Of this CTA's half of the item, or of the other one's.
+  __device__ static int first_key(const BackwardItem& item, bool other = false) {
+    return item.first_key() + (C::kPaired ? C::kKeys * (cluster_ctarank() ^ static_cast<int>(other)) : 0);
+  }
+
+  // q and do come first, while K and V of the item before are still in use.
+  __device__ void load_tile_in_pair(const BackwardItem& item, int head_of_item, const BackwardRun& tile,
+                                    int limit, int ends) {
+    const int head = query_head(item, head_of_item), place = key_place(item), part = item.part();
+    const int dq_tile = head * params_.row_tiles + tile.tile, slot = q_.slot;
+    const bool spans = tile.code < 0 && !(~tile.code & kManyLayers);
+    const bool first = !waited_;  // the first tile's other loads do not wait for the pass before
+    Mbarrier& full = state_.q_full[slot];
+    mbarrier_wait(state_.q_empty[slot], q_.parity ^ 1);
+    mbarrier_wait(state_.other_q_empty[slot], q_.parity ^ 1);
+    if (lane_ == 0) {  // loads before notes, as consumers wait for them
+      mbarrier_expect_tx(full, C::kQBytes + C::kStatsBytes + (spans ? C::kSpansBytes : 0));
+      load_for_both<C::kPanels>(params_.q, memory_.q[slot], full, tile.first, head);
+      if (spans)
+        cp_async_bulk_load(shared_address(state_.spans[slot]),
+                           params_.spans + (int64_t{~tile.code} * 2 + cluster_ctarank()) * C::kKeys,
+                           C::kSpansBytes, full);
+    }
+    if (!first) load_stats(slot, dq_tile);
+    if (lane_ == 0) {
+      state_.note[slot] = BackwardNote{
+          tile.code, begins_ | ends | (tile.code == 0 ? limit << 8 : 0) | part << 16, dq_tile, place};
+      state_.turn[slot] = turn_;
+      mbarrier_arrive(full);
+    }
+    __syncwarp();
+    q_.advance();
+    mbarrier_wait(state_.do_empty[do_.slot], do_.parity ^ 1);
+    if (lane_ == 0) {
+      mbarrier_arrive_expect_tx(state_.do_full[do_.slot], C::kDoBytes);
+      load_for_both<C::kPanelsV>(params_.dout, memory_.dout[do_.slot], state_.do_full[do_.slot], tile.first,
+                                 head);
+      prefetch_rows(tile.first + (params_.descending ? -kTilesAhead : kTilesAhead) * C::kRows, head);
+    }
+    __syncwarp();
+    do_.advance();
+    if (begins_) load_keys_of_pair(item);
+    begins_ = 0;
+    if (first) {
+      wait_pass_before();
+      load_stats(slot, dq_tile);
+    }
+  }
+
+  // Loads half of the panels of a tile's rows for both CTAs, in both of which the slot is empty. Runs in one
+  // lane.
+  template <int kCount>
+  __device__ static void load_for_both(const CUtensorMap& map, const uint8_t* destination, Mbarrier& full,
+                                       int token, int head) {
+    constexpr int kHalf = (kCount + 1) / 2;
+    const bool first = cluster_ctarank() == 0;
+    for (int panel = first ? 0 : kHalf; panel < (first ? kHalf : kCount); ++panel)
+      cp_async_bulk_tensor_multicast_to_pair(shared_address(destination) + panel * C::kRowPanelBytes, map,
+                                             full, 0, token, panel, head, CachePolicy::kNormal);
+  }
+
+  // To L2, which does not hold the rows of long masks: the rings are too short for the latency of device
+  // memory.
+  static constexpr int kTilesAhead = 4;
+  __device__ void prefetch_rows(int token, int head) const {
+    if (token < 0 || token >= params_.tokens_q) return;
+    const int first = 2 * cluster_ctarank();
+    for (int panel = first; panel < first + 2; ++panel) {
+      if (panel < C::kPanels) cp_async_bulk_prefetch_tensor(params_.q, 0, token, panel, head);
+      if (panel < C::kPanelsV) cp_async_bulk_prefetch_tensor(params_.dout, 0, token, panel, head);
+    }
+  }
+
+  // K; of the other CTA's K the panels for which this CTA computes dq; and V, but for what registers keep.
+  __device__ void load_keys_of_pair(const BackwardItem& item) {
+    const int first = first_key(item), other = first_key(item, true), head = item.kv_head();
+    const auto load_panel = [&](const CUtensorMap& map, const uint8_t* to, int number, Mbarrier& full,
+                                int panel, int token) {
+      cp_async_bulk_tensor_load(shared_address(to) + number * C::kKvPanelBytes, map, full, 0, token, panel,
+                                head, CachePolicy::kNormal);
+    };
+    mbarrier_wait(state_.k_empty, kv_parity_ ^ 1);
+    if (lane_ == 0) {
+      mbarrier_arrive_expect_tx(state_.k_full, C::kKBytes + C::kOtherKBytes);
+      for (int i = 0; i < C::kPanels; ++i) load_panel(params_.k, memory_.k, i, state_.k_full, i, first);
+      for (int w = 0; w < C::kWarpgroups; ++w)
+        load_panel(params_.k, memory_.other_k, w, state_.k_full, C::dq_panel(cluster_ctarank(), w), other);
+    }
+    __syncwarp();
+    mbarrier_wait(state_.v_empty, kv_parity_ ^ 1);
+    if (lane_ == 0) {
+      mbarrier_arrive_expect_tx(state_.v_full, C::kVBytes);
+      for (int i = C::kVPanelsKept; i < C::kPanelsV; ++i)
+        load_panel(params_.v, memory_.v, i - C::kVPanelsKept, state_.v_full, i, first);
+    }
+    __syncwarp();
+    kv_parity_ ^= 1;
   }
 
   // Tells the consumers that there is no more work.
@@ -338,6 +440,7 @@ class BackwardLoader {
   bool waited_ = false;
   int prepared_ = 0;                       // the first KV head that may not be prepared; C::kPasses only
   int walked_ = 0, turns_ = 0, turn_ = 0;  // within the item; BackwardStore::kOrdered only
+  uint32_t items_ = 0;                     // after the first one; C::kPaired only
   RingPosition<C::kQStages> q_;
   RingPosition<C::kDoStages> do_;
   uint32_t kv_parity_ = 0;

@@ -140,40 +140,71 @@ __device__ void send_dq(const BackwardParams& params, BackwardStreamMemory<C>& m
   cp_async_bulk_wait_group();
 }
 
-// The same above head_dim 128: a share of dq takes the place of the tile's rows, of do for the first
-// warpgroup and of q for the second, and frees it. The ring of q says which tile it is.
+// The same for a CTA of a pair: a share of dq takes the place of the tile's ds (the first warpgroup's) or do,
+// and frees it in both CTAs. The ring of q says which tile it is.
 template <class C>
 __device__ void send_share_of_dq(const BackwardParams& params, BackwardStreamMemory<C>& memory,
                                  BackwardStreamState<C>& state, int warpgroup) {
   constexpr int kPanelFloats = 64 * C::kRows;
+  // A half of the rows of a panel, as warps hold it, is not contiguous.
+  constexpr int kPieces = C::kSharesPanel ? 4 : 1;
+  constexpr int kPieceFloats = 64 * C::kDqRowsOfSecond / kPieces;
+  const int rank = cluster_ctarank(), panel = C::dq_panel(rank, warpgroup);
   const bool first = warpgroup == 0;
-  const int offset = first ? 0 : C::kDqOfFirst * kPanelFloats;
-  const uint32_t bytes = (first ? C::kDqOfFirst : C::kDqOfSecond) * kPanelFloats * sizeof(float);
-  RingPosition<C::kQStages> at;  // in both rings
-  for (;; at.advance()) {
+  RingPosition<C::kQStages> at;  // in the rings of q and do
+  RingPosition<C::kDsBuffers> ds;
+  for (;; at.advance(), ds.advance()) {
     mbarrier_wait(state.q_full[at.slot], at.parity);
     if (state.note[at.slot].flags & kNoMoreWork) break;
-    const int32_t tile = state.job[at.slot].tile;
-    const bool sums = state.job[at.slot].turn >= 0;
-    if (first) mbarrier_arrive(state.q_empty[at.slot]);
-    mbarrier_wait(state.dq_full[warpgroup][at.slot], at.parity);
-    const uint32_t source = shared_address(first ? memory.dout[at.slot] : memory.q[at.slot]);
-    if (sums) {
-      cp_reduce_async_bulk_add(params.dq + int64_t{tile} * C::kRows * C::kHeadDim + offset, source, bytes);
+    const int32_t tile = state.note[at.slot].dq_tile, turn = state.turn[at.slot];
+    mbarrier_arrive(state.q_empty[at.slot]);
+    if (first)
+      mbarrier_wait(state.first_dq_full[ds.slot], ds.parity);
+    else
+      mbarrier_wait(state.second_dq_full[at.slot], at.parity);
+    int32_t* const turn_now = params.turn + (int64_t{tile} * 2 + rank) * C::kWarpgroups + warpgroup;
+    if (turn >= 0) {
+      if constexpr (C::kOrdered) {
+        while (ld_acquire(turn_now) != turn) {
+        }
+        fence_proxy_async_all();
+      }
+      const auto send = [&](float* sum, uint32_t from, int floats) {
+        if (C::kOrdered && turn == 0)
+          cp_async_bulk_store(sum, from, floats * sizeof(float));
+        else
+          cp_reduce_async_bulk_add(sum, from, floats * sizeof(float));
+      };
+      float* const sum = params.dq + int64_t{tile} * C::kRows * C::kHeadDim + panel * kPanelFloats;
+      if (first) {
+        send(sum, shared_address(memory.ds[ds.slot]), kPanelFloats);
+      } else {
+        float* const own = sum + (C::kSharesPanel ? rank * kPieceFloats : 0);
+        const uint32_t from = shared_address(memory.dout[at.slot]);
+#pragma unroll
+        for (int piece = 0; piece < kPieces; ++piece)
+          send(own + piece * (kPanelFloats / kPieces), from + piece * kPieceFloats * sizeof(float),
+               kPieceFloats);
+      }
       cp_async_bulk_commit_group();
       cp_async_bulk_wait_group_read<0>();
     }
-    mbarrier_arrive(first ? state.do_empty[at.slot] : state.q_empty[at.slot]);
+    Mbarrier& empty = first ? state.ds_empty[ds.slot] : state.do_empty[at.slot];
+    mbarrier_arrive(empty);
+    mbarrier_arrive_at(empty, rank ^ 1);
+    if (C::kOrdered && turn >= 0) {
+      cp_async_bulk_wait_group();
+      // Completed bulk operations are visible to ordinary accesses (PTX ISA, "Async proxy").
+      st_release(turn_now, turn + 1);
+    }
   }
   cp_async_bulk_wait_group();
 }
 
-// A warp for each stream whose threads add dq in order, or for each of two warpgroups that add apart. It
-// polls for the tile's turn while they compute. Once all of them have added, it passes the turn on, which
-// takes until the sums are in memory.
+// A warp for each stream whose threads add dq in order. It polls for the tile's turn while they compute. Once
+// all of them have added, it passes the turn on, which takes until the sums are in memory.
 template <class C>
-__device__ void keep_turns(const BackwardParams& params, BackwardStreamState<C>& state, int lane,
-                           int adder = 0) {
+__device__ void keep_turns(const BackwardParams& params, BackwardStreamState<C>& state, int lane) {
   RingPosition<C::kQStages> q;
   int first = -32, turns = 0;  // of the walk, one a lane, from place `first` on
   for (uint32_t parity = 0;; parity ^= 1) {
@@ -188,14 +219,14 @@ __device__ void keep_turns(const BackwardParams& params, BackwardStreamState<C>&
       turns = __ldg(params.turns + first + lane);
     }
     const int32_t own = adds ? __shfl_sync(0xffffffff, turns, place - first) : -1;
-    int32_t* turn = params.turn + int64_t{tile} * 2 + adder;
+    int32_t* turn = params.turn + int64_t{tile} * 2;
     if (lane == 0) {
       if (adds)
         while (ld_acquire(turn) != own) {
         }
-      state.turn[adder] = own;
-      mbarrier_arrive(state.turn_come[adder]);
-      mbarrier_wait(state.dq_added[adder], parity);
+      state.turn[0] = own;
+      mbarrier_arrive(state.turn_come[0]);
+      mbarrier_wait(state.dq_added[0], parity);
       // The additions precede this release, as they precede the threads' arrivals at the barrier.
       if (adds) st_release(turn, own + 1);
     }

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "kernels/sm90/backward/params.h"
 #include "kernels/sm90/isa/dependent_launch.cuh"
+#include "kernels/sm90/isa/pair.cuh"
 #include "longspan/base.h"
 
 namespace longspan::sm90 {
@@ -28,23 +29,29 @@ void start_backward(void (*kernel)(BackwardParams), int shared_bytes, const Back
                  "a schedule for {1} CTAs beside {2} pass CTAs: this instance {0} follow a schedule, and "
                  "there are {3} SMs",
                  C::kScheduled ? "can" : "cannot", workers, pass_ctas, device.units);
-  const auto grid = static_cast<unsigned>(std::min(device.units, workers + pass_ctas));
   // CTAs that follow a schedule or wait for turns wait for others that may begin later, so all must be
   // resident. CTAs also wait for passes, but only for those of the first CTAs to begin; and these wait for
   // items, for which one more resident CTA suffices.
   const bool all_resident = scheduled || C::kOrdered;
-  cudaLaunchAttribute attribute = dependent_launch();
+  cudaLaunchAttribute attributes[2] = {dependent_launch(), launch_in_pairs()};
   if (all_resident) {
-    attribute.id = cudaLaunchAttributeCooperative;
-    attribute.val.cooperative = 1;
+    attributes[0].id = cudaLaunchAttributeCooperative;
+    attributes[0].val.cooperative = 1;
   }
   cudaLaunchConfig_t config{};
-  config.gridDim = grid;
   config.blockDim = C::kThreads;
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
+  config.attrs = attributes;
+  config.numAttrs = C::kPaired ? 2 : 1;
+  if constexpr (C::kPaired) {
+    const int most = std::max(device.units / 2, 1);
+    config.gridDim = static_cast<unsigned>(2 * most);
+    static const int resident = resident_pairs(kernel, config);  // on this process' first GPU
+    config.gridDim = static_cast<unsigned>(2 * std::min({workers, resident, most}));
+  } else {
+    config.gridDim = static_cast<unsigned>(std::min(device.units, workers + pass_ctas));
+  }
   const cudaError_t status = cudaLaunchKernelEx(&config, kernel, params);
   if (status == cudaErrorCooperativeLaunchTooLarge) {
     cudaGetLastError();
@@ -53,7 +60,7 @@ void start_backward(void (*kernel)(BackwardParams), int shared_bytes, const Back
         fmt::format(
             "the backward pass was planned for {} SMs at once, and this process may use fewer (MPS, a green "
             "context): plan for as many SMs as it may use",
-            grid),
+            config.gridDim.x),
         __FILE__, __LINE__, "cudaLaunchKernelEx");
   }
   LONGSPAN_CUDA(status);

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/sm90/forward/planner/map.h"
+#include "kernels/sm90/isa/pair.cuh"
 #include "kernels/sm90/isa/ptx.cuh"
 #include "kernels/sm90/isa/ring_position.cuh"
 #include "kernels/sm90/isa/wgmma.cuh"
@@ -139,11 +140,7 @@ struct StreamBarriers {
   Mbarrier q_full[C::kQBuffers][C::kWarpgroups], q_empty[C::kQBuffers][C::kWarpgroups];
   Mbarrier item_full[C::kItemNotes], item_empty[C::kItemNotes];
   Mbarrier full[C::kSlots], empty[C::kSlots];
-  // A pair's second CTA: the next items' numbers. The first CTA is two items ahead at most, as both release
-  // the slots of both.
-  static constexpr int kNumbers = C::kPaired ? 4 : 0;
-  Mbarrier number_full[kNumbers];
-  int32_t number[kNumbers];
+  PairNumbers numbers[C::kPaired ? 1 : 0];
   TileNote tile[C::kSlots];      // of slots with a tile of k
   ItemNote item[C::kItemNotes];  // of the latest items
 };

@@ -60,7 +60,7 @@ __device__ void init_barriers(StreamBarriers<C>& b) {
     mbarrier_init(b.full[i], 1);
     mbarrier_init(b.empty[i], C::kPaired ? 2 * kConsumerWarps : kConsumerWarps);
   }
-  for (Mbarrier& number : b.number_full) mbarrier_init(number, 1);
+  for (PairNumbers& numbers : b.numbers) init_pair_numbers(numbers);
 }
 
 template <class C>

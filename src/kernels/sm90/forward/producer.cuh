@@ -9,6 +9,7 @@
 #include "kernels/sm90/forward/faults.cuh"
 #include "kernels/sm90/forward/params.h"
 #include "kernels/sm90/isa/dependent_launch.cuh"
+#include "kernels/sm90/isa/pair.cuh"
 
 namespace longspan::sm90 {
 
@@ -93,25 +94,12 @@ class Loader {
     if (looked_up_ == 0) {
       index_ = take_item();
     } else if (looked_up_ == 1) {
-      if constexpr (C::kPaired) agree_on_item();
+      if constexpr (C::kPaired) index_ = agree_on_number(barriers_.numbers[0], item_ - 1, index_, lane_);
       next_ = fetch_work_item<C>(params_, __shfl_sync(0xffffffff, index_, 0));
     } else {
       next_entries_ = fetch_entry(params_, next_, 0, lane_);
     }
     ++looked_up_;
-  }
-
-  // The first CTA of a pair tells the other one the item's number.
-  __device__ void agree_on_item() {
-    const uint32_t before = item_ - 1, slot = before % barriers_.kNumbers;  // items
-    if (cluster_ctarank() == 0) {
-      if (lane_ == 0) store_at(barriers_.number[slot], index_, barriers_.number_full[slot], 1);
-    } else {
-      if (lane_ == 0) mbarrier_arrive_expect_tx(barriers_.number_full[slot], sizeof(int32_t));
-      mbarrier_wait(barriers_.number_full[slot], before / barriers_.kNumbers % 2);
-      index_ = barriers_.number[slot];
-    }
-    __syncwarp();
   }
 
   // The first `workers` items are handed out without the counter. The kernel before sets it to zero.

@@ -57,13 +57,11 @@ void start_forward(ForwardParams& params, const Device& device, cudaStream_t str
   LONGSPAN_CUDA(cudaLaunchKernelEx(&config, sm90_forward<C>, params));
 }
 
-// The same in CTA pairs. As many as are resident together: a GPC with an odd number of SMs leaves one idle.
+// The same in CTA pairs.
 template <class C>
 void start_forward_in_pairs(ForwardParams& params, const Device& device, cudaStream_t stream) {
   using Pair = Paired<C>;
-  cudaLaunchAttribute attributes[2] = {{}, dependent_launch()};
-  attributes[0].id = cudaLaunchAttributeClusterDimension;
-  attributes[0].val.clusterDim = {2, 1, 1};
+  cudaLaunchAttribute attributes[2] = {launch_in_pairs(), dependent_launch()};
   cudaLaunchConfig_t config = {};
   config.gridDim = static_cast<unsigned>(device.units / 2 * 2);
   config.blockDim = Pair::kThreads;
@@ -71,11 +69,7 @@ void start_forward_in_pairs(ForwardParams& params, const Device& device, cudaStr
   config.stream = stream;
   config.attrs = attributes;
   config.numAttrs = 1;
-  static const int resident = [&] {  // on this process' first GPU
-    int clusters = 0;
-    LONGSPAN_CUDA(cudaOccupancyMaxActiveClusters(&clusters, sm90_forward<Pair>, &config));
-    return std::max(clusters, 1);
-  }();
+  static const int resident = resident_pairs(sm90_forward<Pair>, config);  // on this process' first GPU
   const int items = (params.order.row_tiles + 1) / 2 * params.order.units;
   const int pairs = std::min({items, resident, std::max(device.units / 2, 1)});
   config.gridDim = static_cast<unsigned>(2 * pairs);

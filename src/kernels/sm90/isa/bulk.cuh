@@ -7,6 +7,13 @@
 
 namespace longspan::sm90 {
 
+// Expects bytes in this phase, without an arrival.
+__device__ __forceinline__ void mbarrier_expect_tx(Mbarrier& barrier, uint32_t bytes) {
+  asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&barrier)),
+               "r"(bytes)
+               : "memory");
+}
+
 // Ends the mbarrier: its memory may be reused.
 __device__ __forceinline__ void mbarrier_inval(Mbarrier& barrier) {
   asm volatile("mbarrier.inval.shared.b64 [%0];" ::"r"(shared_address(&barrier)) : "memory");
@@ -23,6 +30,14 @@ __device__ __forceinline__ void cp_async_bulk_load(uint32_t destination, const v
       : "memory");
 }
 
+// Loads a box to L2 alone.
+__device__ __forceinline__ void cp_async_bulk_prefetch_tensor(const CUtensorMap& map, int c0, int c1, int c2,
+                                                              int c3) {
+  asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%0, {%1, %2, %3, %4}];" ::"l"(&map), "r"(c0),
+               "r"(c1), "r"(c2), "r"(c3)
+               : "memory");
+}
+
 // Adds floats in shared memory to global memory, in the thread's current bulk group.
 __device__ __forceinline__ void cp_reduce_async_bulk_add(float* destination, uint32_t source,
                                                          uint32_t bytes) {
@@ -37,6 +52,19 @@ __device__ __forceinline__ void cp_async_bulk_store(float* destination, uint32_t
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(destination), "r"(source),
                "r"(bytes)
                : "memory");
+}
+
+// Copies shared memory to the same address in CTA `rank` of the cluster, and completes the bytes on the
+// mbarrier there.
+__device__ __forceinline__ void cp_async_bulk_copy_to(uint32_t address, uint32_t bytes, Mbarrier& barrier,
+                                                      int rank) {
+  asm volatile(
+      "{ .reg .b32 there, full; mapa.shared::cluster.u32 there, %0, %3; mapa.shared::cluster.u32 full, %2, "
+      "%3;"
+      " cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [there], [%0], %1, [full]; "
+      "}" ::"r"(address),
+      "r"(bytes), "r"(shared_address(&barrier)), "r"(rank)
+      : "memory");
 }
 
 // Orders TMA (the async proxy) and this thread's ordinary accesses, for all memories.

@@ -32,7 +32,7 @@ void sort_keys(CompiledMap& map, KeyOrder order) {
 class Arranger {
  public:
   Arranger(const Problem& problem, const BackwardShape& shape, int64_t units)
-      : problem_(problem), shape_(shape), units_(units), workers_(units * shape.streams()) {}
+      : problem_(problem), shape_(shape), units_(units), workers_(shape.workers(units)) {}
 
   BackwardArrangement arrange() {
     result_.grid = lay_tiles(*problem_.masks, shape_.tile_shape(), shape_.aligned);

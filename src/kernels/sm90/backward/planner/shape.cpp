@@ -82,11 +82,8 @@ BackwardShape shape_of_same_launches(const Problem& problem, BackwardShape shape
 
 // Above head_dim 128 there is one instance for each store.
 BackwardShape large_shape(const Problem& problem, BackwardShape shape) {
-  shape.large = true, shape.keys = 64;
-  shape.store = problem.deterministic                 ? BackwardStore::kOrdered
-                : problem.head_dim == problem.dim_v() ? BackwardStore::kAdded
-                                                      : BackwardStore::kRegisters;
-  shape.in_rows = shape.aligned = shape.by_time = false;
+  shape.large = true, shape.in_rows = shape.aligned = shape.by_time = false;
+  shape.store = problem.deterministic ? BackwardStore::kOrdered : BackwardStore::kAdded;
   if (!problem.same_launches && !problem.deterministic)
     shape.section_units = section_units_of(problem, shape.kind);
   return shape;

@@ -1,6 +1,7 @@
 // The shape of the backward kernel, chosen from the problem alone, and the split of its work into items.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -52,13 +53,12 @@ inline constexpr int kAsSuits = -1;  // BackwardShape::pass_ctas: planner/pass_c
 struct BackwardShape {
   BackwardKind kind = BackwardKind::kLong;
   int rows = 64;  // queries of a tile: 64, 80 or 128
-  // keys of a tile: 128 for both warpgroups together, 192 for three, or 64, where each has work items of its
-  // own unless `large`
+  // keys of a tile: 128 of two warpgroups or CTAs, 192 of three; 64: each warpgroup has work items of its own
   int keys = 128;
   BackwardStore store = BackwardStore::kClaimed;
   // sums of dq lie in token rows, so row tiles may begin anywhere; else as threads hold them
   bool in_rows = true;
-  // Instances above head_dim 128 (large_kernel.cuh): both warpgroups share tiles of 64 keys in one stream.
+  // Instances above head_dim 128 (large_kernel.cuh): a CTA pair shares tiles of 128 keys.
   bool large = false;
   // In units of an item's heads: those worked on together, but one unit if L2 does not hold the rows of more;
   // 0: as suits the GPU.
@@ -70,8 +70,10 @@ struct BackwardShape {
   bool by_time = true;                                // kOrdered may follow a simulated run if that is faster
   std::optional<BackwardSplit> split = std::nullopt;  // in place of what planner/choose_split.h chooses
 
-  int streams() const { return !large && keys == 64 ? 2 : 1; }                    // of work items in a CTA
-  int warpgroups() const { return keys == h200::backward::kWidestKeys ? 3 : 2; }  // that compute
+  int streams() const { return keys == 64 ? 2 : 1; }  // of work items in a CTA
+  int ctas() const { return large ? 2 : 1; }          // of a work item
+  int64_t workers(int64_t units) const { return std::max<int64_t>(units * streams() / ctas(), 1); }
+  int warpgroups() const { return keys == h200::backward::kWidestKeys ? 3 : 2 * ctas(); }  // that compute
   // Whether a warpgroup passes over tiles in which none of its 64 keys is seen.
   bool skips_parts() const { return !large && rows == 64 && (keys == 192 || (keys == 128 && in_rows)); }
   // Whether it writes dq of row tiles that one key tile comes to.

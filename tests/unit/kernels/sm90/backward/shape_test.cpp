@@ -233,7 +233,7 @@ TEST(BackwardShape, HasOneTileForAllMasksOfTheSameLaunches) {
     }
 }
 
-// One stream of tiles of 64 keys, whatever the mask.
+// CTA pairs that share 128 keys, whatever the mask.
 TEST(BackwardShape, HasOneTileAboveHeadDim128) {
   PatternOptions options;
   options.seqlen = 8192, options.kv_heads = 8;
@@ -246,12 +246,10 @@ TEST(BackwardShape, HasOneTileAboveHeadDim128) {
         problem.deterministic = deterministic;
         const BackwardShape shape = choose_backward_shape(problem);
         EXPECT_TRUE(shape.large && !shape.in_rows) << name;
-        EXPECT_EQ(shape.tile_shape(), (TileShape{64, 64})) << name;
+        EXPECT_EQ(shape.tile_shape(), (TileShape{128, 64})) << name;
         EXPECT_EQ(shape.streams(), 1) << name;
-        EXPECT_EQ(shape.store, deterministic     ? BackwardStore::kOrdered
-                               : head_dim == 256 ? BackwardStore::kAdded
-                                                 : BackwardStore::kRegisters)
-            << name;
+        EXPECT_EQ(shape.ctas(), 2) << name;
+        EXPECT_EQ(shape.store, deterministic ? BackwardStore::kOrdered : BackwardStore::kAdded) << name;
         const BackwardArrangement all = arrange_backward(problem, shape, 132);
         EXPECT_EQ(all.pass_ctas, 0) << name;
         EXPECT_EQ(all.schedule.streams, 0) << name;
