@@ -56,7 +56,7 @@ struct BackwardParams : BackwardJobs {
   int32_t* turn = nullptr;  // [heads_q, row_tiles, 2; in pairs 4]: for each share of a tile's dq
   // 1 for each row tile that one key tile comes to, whose CTA writes dq; null: dq is summed everywhere.
   const uint8_t* visited_once = nullptr;  // [masks, row_tiles]
-  int32_t* parts = nullptr;               // [heads_kv, key_tiles, warpgroups of a CTA]: a PartsCount
+  int32_t* parts = nullptr;               // [heads_kv, key_tiles, warpgroups]: a PartsCount
   int32_t descending = 0, by_rows = 0;    // as in BackwardWalk
 
   int32_t key_tiles = 0;

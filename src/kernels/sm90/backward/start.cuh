@@ -47,7 +47,9 @@ void start_backward(void (*kernel)(BackwardParams), int shared_bytes, const Back
   if constexpr (C::kPaired) {
     const int most = std::max(device.units / 2, 1);
     config.gridDim = static_cast<unsigned>(2 * most);
-    static const int resident = resident_pairs(kernel, config);  // on this process' first GPU
+    static const int first_resident = resident_pairs(kernel, config);  // on this process' first GPU
+    // Pairs that wait for turns must all be resident, whatever GPU or context it is.
+    const int resident = C::kOrdered ? resident_pairs(kernel, config) : first_resident;
     config.gridDim = static_cast<unsigned>(2 * std::min({workers, resident, most}));
   } else {
     config.gridDim = static_cast<unsigned>(std::min(device.units, workers + pass_ctas));

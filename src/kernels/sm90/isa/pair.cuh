@@ -25,8 +25,8 @@ __device__ __forceinline__ void init_pair_numbers(PairNumbers& numbers) {
   for (Mbarrier& empty : numbers.empty) mbarrier_init(empty, 1);
 }
 
-// Returns the first CTA's `number` in lane 0 of the first, and in all lanes of the second one. `before` counts
-// the numbers that were agreed on. A whole warp of each CTA calls it.
+// Returns the first CTA's `number` in lane 0 of the first, and in all lanes of the second one. `before`
+// counts the numbers that were agreed on. A whole warp of each CTA calls it.
 __device__ __forceinline__ int agree_on_number(PairNumbers& numbers, uint32_t before, int number, int lane) {
   const uint32_t slot = before % PairNumbers::kSlots, parity = before / PairNumbers::kSlots % 2;
   if (cluster_ctarank() == 0) {
