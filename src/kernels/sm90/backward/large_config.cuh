@@ -19,10 +19,9 @@ struct LargeBackwardConfig {
   static constexpr int kStreams = 1, kConsumers = 2, kWarpgroups = 2;
   static constexpr bool kPaired = true;
   static constexpr BackwardStore kStore = kStoreT;
-  static constexpr bool kOrdered = kStore == BackwardStore::kOrdered, kBulk = true;
+  static constexpr bool kOrdered = kStore == BackwardStore::kOrdered;
   static constexpr bool kInAnyOrder = !kOrdered, kKeepsTurns = false;
-  static constexpr bool kScheduled = false, kPasses = false, kClaimed = false, kSkips = false;
-  static constexpr bool kSpansArrive = true;
+  static constexpr bool kScheduled = false, kPasses = false, kClaimed = false;
 
   static constexpr int kPanels = kHeadDim / kPanelColumns, kPanelsV = kHeadDimV / kPanelColumns;
   static constexpr uint32_t kKvPanelBytes = kKeys * kPanelRowBytes, kRowPanelBytes = kRows * kPanelRowBytes;

@@ -128,8 +128,7 @@ class LargeConsumer {
   // Leaves dq, laid out as threads hold it, to the send warp, in a place that nobody reads any more.
   template <int kCount>
   __device__ __forceinline__ void stage_dq(const float (&dq)[kCount], uint8_t* to, Mbarrier& full) {
-    const uint32_t address =
-        shared_address(to) + (warp_ * 16 * 2 * kCount + lane_ * 4) * static_cast<int>(sizeof(float));
+    const uint32_t address = shared_address(to) + (warp_ * 16 * 2 * kCount + lane_ * 4) * sizeof(float);
 #pragma unroll
     for (int i = 0; i < kCount / 4; ++i)
       st_shared_v4(address + i * 128 * sizeof(float), dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
@@ -262,7 +261,7 @@ class LargeConsumer {
   uint32_t tile_ = 0, item_ = 0;  // finished so far; they give the places in the other rings
 };
 
-// The first warpgroup: scores, probabilities, dv, and the first panels of dq, one tile later.
+// The first warpgroup: scores, probabilities, dv, and its panel of dq, one tile later.
 template <class C>
 class ScoreConsumer : LargeConsumer<C> {
   using Base = LargeConsumer<C>;
@@ -377,7 +376,7 @@ class ScoreConsumer : LargeConsumer<C> {
   }
 };
 
-// The second warpgroup: dP, ds, dk, and the other panels of dq.
+// The second warpgroup: dP, ds, dk, and its panel of dq.
 template <class C>
 class DifferenceConsumer : LargeConsumer<C> {
   using Base = LargeConsumer<C>;

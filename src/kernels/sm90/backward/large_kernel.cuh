@@ -11,9 +11,9 @@
 //
 // So K, V, Q and dO are each read by one warpgroup for a product. P goes from a thread to the same thread of
 // the other warpgroup, by shared memory, as it is rounded for dV. dS takes its place, and is sent to the
-// other CTA, so that the pair's four warpgroups compute panels of 64 of head_dim of dQ^T = K^T dS^T over all
-// 128 keys. So a pair adds a tile's dQ to its fp32 sums once, not twice. TMA adds it, from where dS or dO
-// have been. The first warpgroup runs ahead and computes its panel one tile later. Timeline, [...] is on the
+// other CTA: the pair's four warpgroups compute panels of 64 of head_dim of dQ^T = K^T dS^T over all 128
+// keys, and a tile's dQ is added to its fp32 sums once, not twice. TMA adds it, from where dS or dO have
+// been. The first warpgroup runs ahead and computes its panel one tile later. Timeline, [...] is on the
 // tensor cores:
 //
 //   load warp     Q0 dO0 K V | Q1 dO1 | Q2 dO2 | ...                 as far ahead as the rings allow

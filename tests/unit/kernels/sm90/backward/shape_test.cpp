@@ -249,6 +249,8 @@ TEST(BackwardShape, HasOneTileAboveHeadDim128) {
         EXPECT_EQ(shape.tile_shape(), (TileShape{128, 64})) << name;
         EXPECT_EQ(shape.streams(), 1) << name;
         EXPECT_EQ(shape.ctas(), 2) << name;
+        EXPECT_EQ(shape.workers(132), 66) << name;
+        EXPECT_EQ(shape.workers(1), 1) << name;
         EXPECT_EQ(shape.store, deterministic ? BackwardStore::kOrdered : BackwardStore::kAdded) << name;
         const BackwardArrangement all = arrange_backward(problem, shape, 132);
         EXPECT_EQ(all.pass_ctas, 0) << name;
