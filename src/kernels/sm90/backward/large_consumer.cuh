@@ -62,19 +62,26 @@ class LargeConsumer {
   // Each lane arrives for itself, once it has read its own stats and spans.
   __device__ __forceinline__ void release_q(int slot) { mbarrier_arrive(state_.q_empty[slot]); }
 
-  // d = a b^T over the head dimension, in panels of 64: [64 keys, rows].
-  template <int kSize>
-  __device__ __forceinline__ void keys_by_rows(float (&d)[kScores], const uint8_t* keys,
-                                               const uint8_t* rows) {
+  // d = keys rows^T over the head dimension: [64 keys, rows]. The first kKept steps of the keys lie in
+  // registers, and `keys` has the panels behind them.
+  template <int kSize, int kKept = 0>
+  __device__ __forceinline__ static void keys_by_rows(float (&d)[kScores], const uint8_t* keys,
+                                                      const uint8_t* rows,
+                                                      const uint32_t (*kept)[4] = nullptr) {
     const uint64_t a = descriptor_k_major(shared_address(keys)), b = descriptor_k_major(shared_address(rows));
+    const auto of_rows = [b](int step) { return advance(b, step / 4 * C::kRowPanelBytes + step % 4 * 32); };
     wgmma_fence();
-    ScoreProduct::template set<0, 0>(d, a, b);
 #pragma unroll
-    for (int step = 1; step < kSize / 16; ++step) {
-      const uint32_t panel = step / 4, inside = step % 4 * 32;
-      ScoreProduct::template add<0, 0>(d, advance(a, panel * C::kKvPanelBytes + inside),
-                                       advance(b, panel * C::kRowPanelBytes + inside));
+    for (int step = 0; step < kSize / 16 - kKept; ++step) {
+      const uint64_t of_keys = advance(a, step / 4 * C::kKvPanelBytes + step % 4 * 32);
+      if (step == 0)
+        ScoreProduct::template set<0, 0>(d, of_keys, of_rows(kKept + step));
+      else
+        ScoreProduct::template add<0, 0>(d, of_keys, of_rows(kKept + step));
     }
+#pragma unroll
+    for (int step = 0; step < kKept; ++step)
+      Wgmma<Element, C::kRows>::template rs<0>(d, kept[step], of_rows(step), 1);
     wgmma_commit_group();
   }
 
@@ -416,7 +423,7 @@ class DifferenceConsumer : LargeConsumer<C> {
     uint32_t p[kSteps][4], ds[kSteps][4];
     const int slot = q_.slot, buffer = tile_ % C::kDsBuffers;
     this->wait_do();
-    values_by_rows(dp, v, memory_.dout[do_.slot]);
+    this->template keys_by_rows<C::kHeadDimV, C::kVStepsKept>(dp, memory_.v, memory_.dout[do_.slot], v);
     take_over(p);
     wgmma_wait_group<0>();
     pin_registers(dp);
@@ -475,29 +482,6 @@ class DifferenceConsumer : LargeConsumer<C> {
           for (int half = 0; half < 2; ++half) v[step][2 * half + r] = __ldg(row + 8 * step + 4 * half);
       }
     }
-  }
-  // dp = v do^T: the last panels of v lie in shared memory, the first ones in registers.
-  __device__ __forceinline__ void values_by_rows(float (&dp)[kScores], const KeptV& v, const uint8_t* rows) {
-    using ScoreProduct = typename Base::ScoreProduct;
-    const uint64_t a = descriptor_k_major(shared_address(memory_.v)),
-                   b = descriptor_k_major(shared_address(rows));
-    constexpr int kSharedSteps = C::kHeadDimV / 16 - C::kVStepsKept;
-    wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < kSharedSteps; ++step) {
-      const uint32_t panel = step / 4, inside = step % 4 * 32;
-      const uint64_t keys = advance(a, panel * C::kKvPanelBytes + inside),
-                     queries = advance(b, (C::kVPanelsKept + panel) * C::kRowPanelBytes + inside);
-      if (step == 0)
-        ScoreProduct::template set<0, 0>(dp, keys, queries);
-      else
-        ScoreProduct::template add<0, 0>(dp, keys, queries);
-    }
-#pragma unroll
-    for (int step = 0; step < C::kVStepsKept; ++step)
-      Wgmma<Element, C::kRows>::template rs<0>(dp, v[step],
-                                               advance(b, step / 4 * C::kRowPanelBytes + step % 4 * 32), 1);
-    wgmma_commit_group();
   }
 
   // Once the warpgroup has stored ds: for this CTA's products, and to the other CTA.
