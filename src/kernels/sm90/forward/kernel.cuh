@@ -89,21 +89,24 @@ __global__ void __launch_bounds__(C::kThreads, 1) sm90_forward(const __grid_cons
     __syncthreads();
   if constexpr (kFaulty) fault_at_start(params, warp, lane, shared.barriers[0].item);
 
-  if (warpgroup == 0) {
-    setmaxnreg_dec<C::kProducerRegisters>();
-    const int stream = warp / 2;
-    if (stream < C::kStreams) {
-      if (warp % 2 == 0)
-        Loader<C>(params, shared.stream[stream], shared.barriers[stream], lane).run(worker + stream, workers);
-      else if (lane == 0)
-        RowMover<C>(params, shared.stream[stream], shared.barriers[stream]).run();
-    }
-  } else {
+  // Code is cold at first, too. The compiler puts the last branch first, right behind what has run: the load
+  // warps', for which all others wait.
+  if (warpgroup > 0) {
     setmaxnreg_inc<C::kConsumerRegisters>();
     const int stream = (warpgroup - 1) / C::kWarpgroups;
     Consumer<C>(params, shared.stream[stream], shared.barriers[stream], (warpgroup - 1) % C::kWarpgroups,
                 threadIdx.x % 128)
         .run();
+  } else {
+    setmaxnreg_dec<C::kProducerRegisters>();
+    const int stream = warp / 2;
+    if (stream < C::kStreams) {
+      if (warp % 2 == 1) {
+        if (lane == 0) RowMover<C>(params, shared.stream[stream], shared.barriers[stream]).run();
+      } else {
+        Loader<C>(params, shared.stream[stream], shared.barriers[stream], lane).run(worker + stream, workers);
+      }
+    }
   }
   if constexpr (C::kPaired) cluster_sync();  // the other CTA does not load into this one's memory any more
 }
