@@ -89,8 +89,8 @@ __global__ void __launch_bounds__(C::kThreads, 1) sm90_forward(const __grid_cons
     __syncthreads();
   if constexpr (kFaulty) fault_at_start(params, warp, lane, shared.barriers[0].item);
 
-  // Code is cold at first, too. The compiler puts the last branch first, right behind what has run: the load
-  // warps', for which all others wait.
+  // Code comes from memory at first. The compiler puts the last branch first, right behind what has run: the
+  // load warps', for which all others wait.
   if (warpgroup > 0) {
     setmaxnreg_inc<C::kConsumerRegisters>();
     const int stream = (warpgroup - 1) / C::kWarpgroups;
