@@ -192,6 +192,52 @@ std::vector<BackwardCandidate> backward_changes(const Problem& problem, const De
   return std::move(list.result);
 }
 
+std::vector<BackwardCandidate> backward_ablations(const Problem& problem, const Device& device) {
+  List<BackwardShape> list(
+      [&](const BackwardShape& s, std::string by) { return made(problem, s, by, device); });
+  const BackwardShape tile = choose_backward_shape(problem);
+  list.add(tile, "chosen");
+  const BackwardShape chosen = list.result.front().shape;  // with its split
+  // Another tile, cut or dQ accumulation, if it has an instance.
+  const auto without = [&](bool used, const char* mechanism, const auto& change) {
+    if (!used) return;
+    BackwardShape shape = tile;
+    change(shape);
+    const auto instance = [&](const BackwardShape& s) {
+      return s.rows == shape.rows && s.keys == shape.keys && s.store == shape.store &&
+             s.in_rows == shape.in_rows;
+    };
+    if (std::ranges::none_of(tiles_of(problem, tile), instance)) return;
+    shape.pass_ctas = can_do_passes(problem, shape) ? kAsSuits : 0;
+    list.add(shape, mechanism);
+  };
+  using enum BackwardStore;
+  without(tile.rows == 80, "80 rows", [](BackwardShape& s) { s.rows = 64; });
+  without(tile.keys == 192 || tile.rows == 128, "192 keys or 128 rows", [](BackwardShape& s) {
+    s.rows = 64, s.keys = 128, s.store = kClaimed, s.in_rows = s.aligned = true;
+  });
+  without(tile.store == kClaimed, "claims", [](BackwardShape& s) { s.store = kAdded; });
+  without(tile.in_rows, "sums in token rows", [](BackwardShape& s) { s.in_rows = s.aligned = false; });
+  without(!tile.large && tile.aligned, "tiles cut at edges", [](BackwardShape& s) { s.aligned = false; });
+
+  // The same tile and split, with one choice less.
+  const auto less = [&](bool used, const char* mechanism, const auto& change) {
+    if (!used) return;
+    BackwardShape shape = chosen;
+    change(shape);
+    list.add(shape, mechanism);
+  };
+  const BackwardSplit& split = *chosen.split;
+  less(chosen.pass_ctas > 0, "CTAs for the passes", [](BackwardShape& s) { s.pass_ctas = 0; });
+  less(split.walk != BackwardWalk{}, "walk", [](BackwardShape& s) { s.split->walk = {}; });
+  less(split.parts > 1, "parts", [](BackwardShape& s) { s.split->parts = 1; });
+  less(split.most_tiles > 0, "most tiles", [](BackwardShape& s) { s.split->most_tiles = 0; });
+  less(split.last_rounds > 0, "last rounds", [](BackwardShape& s) { s.split->last_rounds = 0; });
+  less(split.last_pieces > 1, "last pieces", [](BackwardShape& s) { s.split->last_pieces = 1; });
+  less(split.by_time, "by time", [](BackwardShape& s) { s.split->by_time = false; });
+  return std::move(list.result);
+}
+
 namespace {
 
 bool has_instance(const Problem& problem, const ForwardShape& s) {
@@ -269,6 +315,29 @@ std::vector<ForwardCandidate> forward_changes(const Problem& problem, const Devi
   shape.heavy_first = !shape.heavy_first;
   list.add(shape, "heavy first");
   if (of.shape.paired) shape = of.shape, shape.paired = false, list.add(shape, "pairs");
+  return std::move(list.result);
+}
+
+std::vector<ForwardCandidate> forward_ablations(const Problem& problem, const Device& device) {
+  List<ForwardShape> list(
+      [&](const ForwardShape& s, std::string by) { return made(problem, s, by, device); });
+  const ForwardShape chosen = choose_forward_shape(problem, device);
+  list.add(chosen, "chosen");
+  const auto without = [&](bool used, const char* mechanism, const auto& change) {
+    if (!used) return;
+    ForwardShape shape = chosen;
+    change(shape);
+    if (has_instance(problem, shape)) list.add(shape, mechanism);
+  };
+  const auto plain = [](ForwardShape& s) { s.warpgroups = 2, s.streams = 1, s.columns = s.piece = 128; };
+  without(chosen.warpgroups > 2, "three or four warpgroups", plain);
+  without(chosen.streams == 2, "two streams", plain);
+  without(chosen.streams == 1 && chosen.piece < chosen.columns, "gathered tiles", plain);
+  without(chosen.row_tiles == RowTiles::kOfBlocks, "row tiles begin with blocks",
+          [](ForwardShape& s) { s.row_tiles = RowTiles::kEven; });
+  without(chosen.pack > 1, "heads share a row tile", [](ForwardShape& s) { s.pack = 1; });
+  without(chosen.heavy_first, "heavy first", [](ForwardShape& s) { s.heavy_first = false; });
+  without(chosen.paired, "pairs", [](ForwardShape& s) { s.paired = false; });
   return std::move(list.result);
 }
 

@@ -33,6 +33,11 @@ std::vector<BackwardCandidate> backward_changes(const Problem& problem, const De
 std::vector<ForwardCandidate> forward_changes(const Problem& problem, const Device& device,
                                               const ForwardCandidate& of);
 
+// The chosen plan, then for each special mechanism that it uses the plan without it, `by` the mechanism's
+// name. A split that suits another tile is chosen anew.
+std::vector<BackwardCandidate> backward_ablations(const Problem& problem, const Device& device);
+std::vector<ForwardCandidate> forward_ablations(const Problem& problem, const Device& device);
+
 // The candidate of this name. Throws an input error if there is none.
 BackwardCandidate backward_candidate(const Problem& problem, const Device& device, const std::string& name);
 ForwardCandidate forward_candidate(const Problem& problem, const Device& device, const std::string& name);

@@ -6,8 +6,9 @@
 // must agree with those of the chosen plan. Prints the regret of each case: the time of the choice over that
 // of the best candidate, less 1. OUT.jsonl has a line for each candidate. The time limit is shared among the
 // cases. LIST has lines of a case, a tab and a candidate: then these run in turns with the chosen plan, and
-// no others. TURN_S sets the seconds of a turn: in short ones all plans run at the same clock, in long ones
-// (0.25) each has the clock that the power limit leaves it.
+// no others. With ABLATIONS set, these are the chosen plan without each mechanism that it uses; a table says
+// what each gains by kind of mask. TURN_S sets the seconds of a turn: in short ones all plans run at the same
+// clock, in long ones (0.25) each has the clock that the power limit leaves it.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -76,6 +77,7 @@ struct Pass<sm90::BackwardShape> {
   static auto changes(const Problem& p, const Device& d, const BackwardCandidate& of) {
     return backward_changes(p, d, of);
   }
+  static auto ablations(const Problem& p, const Device& d) { return backward_ablations(p, d); }
 };
 
 template <>
@@ -97,12 +99,22 @@ struct Pass<sm90::ForwardShape> {
   static auto changes(const Problem& p, const Device& d, const ForwardCandidate& of) {
     return forward_changes(p, d, of);
   }
+  static auto ablations(const Problem& p, const Device& d) { return forward_ablations(p, d); }
 };
 
 struct Totals {
   int cases = 0, wrong = 0;
   double regret = 0, worst = 0;
+  // By the name of what a plan lacks and the kind of mask: its time over the chosen plan's, less 1.
+  std::map<std::pair<std::string, std::string>, std::vector<double>> gains;
 };
+
+std::string kind_of_mask(const bench::Case& c) {
+  if (c.mask.find("sparse") != std::string::npos) return "blocks";
+  if (c.mask.find("window") != std::string::npos) return "windows";
+  if (c.mask == "full" || c.mask == "causal" || c.mask == "prefix_lm_causal") return "full, causal";
+  return "documents";
+}
 
 template <class Shape>
 class Trials {
@@ -110,6 +122,7 @@ class Trials {
   using P = Pass<Shape>;
   Trials(const bench::Case& c, Problem problem, const Device& gpu, double budget_s)
       : name_(name_of(c)),
+        kind_(kind_of_mask(c)),
         problem_(std::move(problem)),
         gpu_(gpu),
         deadline_(now_s() + budget_s),
@@ -117,14 +130,25 @@ class Trials {
 
   // The chosen plan and the named ones in turns.
   void compare(const std::vector<std::string>& names, Totals& totals, std::FILE* out) {
-    prepare();
-    add({P::candidates(problem_, gpu_).front()}, out);
+    std::vector<Candidate<Shape>> plans{P::candidates(problem_, gpu_).front()};
     for (const std::string& name : names) {
-      Candidate<Shape> candidate = P::named(problem_, gpu_, name);
-      candidate.name = name;
-      if (candidate.hash == trials_.front().candidate.hash) candidate.by = "chosen too";
-      add({candidate}, out);
+      plans.push_back(P::named(problem_, gpu_, name));
+      plans.back().name = name;
+      if (plans.back().hash == plans.front().hash) plans.back().by = "chosen too";
     }
+    compare(plans, totals, out);
+  }
+
+  // The chosen plan and those that lack a mechanism of it in turns.
+  void ablate(Totals& totals, std::FILE* out) {
+    compare(P::ablations(problem_, gpu_), totals, out);
+    for (size_t i = 1; i < trials_.size(); ++i)
+      totals.gains[{trials_[i].candidate.by, kind_}].push_back(time_of(i) / time_of(0) - 1);
+  }
+
+  void compare(const std::vector<Candidate<Shape>>& plans, Totals& totals, std::FILE* out) {
+    prepare();
+    add(plans, out);
     time(trials_[0], 3);
     const char* const turn_s = std::getenv("TURN_S");
     const double runs = (turn_s == nullptr ? 8e-3 : std::atof(turn_s)) / median(trials_[0].times);
@@ -303,7 +327,7 @@ class Trials {
         1e6 * time_of(i), trials_[i].times.size());
   }
 
-  std::string name_;
+  std::string name_, kind_;
   Problem problem_;
   Device gpu_;
   double deadline_, begin_;
@@ -341,7 +365,7 @@ int main(int argc, char** argv) {
       if (const size_t tab = line.find('\t'); tab != std::string::npos)
         names[line.substr(0, tab)].push_back(line.substr(tab + 1));
   }
-  const bool deterministic = argc > 5;
+  const bool deterministic = argc > 5, ablations = std::getenv("ABLATIONS") != nullptr;
   std::FILE* const out = std::fopen(argv[2], "w");
   if (out == nullptr) return std::printf("%s cannot be written\n", argv[2]), 2;
   Totals forward, backward;
@@ -361,7 +385,9 @@ int main(int argc, char** argv) {
       weight -= weight_of(c);
       Problem problem = problem_of(c);
       const auto run = [&](auto trials, Totals& totals) {
-        if (listed)
+        if (ablations)
+          trials.ablate(totals, out);
+        else if (listed)
           trials.compare(names[name_of(c)], totals, out);
         else
           trials.run(totals, out);
@@ -382,5 +408,14 @@ int main(int argc, char** argv) {
     std::printf("%s: %d cases, mean regret %.2f %%, worst %.2f %%, %d wrong\n",
                 t == &forward ? "forward" : "backward", t->cases, 100 * t->regret / std::max(t->cases, 1),
                 100 * t->worst, t->wrong);
+  for (const Totals* t : {&forward, &backward})
+    for (const auto& [what, gains] : t->gains) {
+      const auto [least, most] = std::ranges::minmax(gains);
+      std::printf("%s without %-28s %-12s %2zu cases, %+5.1f %% in the mean, %+5.1f to %+5.1f %%\n",
+                  t == &forward ? "forward " : "backward", what.first.c_str(), what.second.c_str(),
+                  gains.size(),
+                  100 * std::accumulate(gains.begin(), gains.end(), 0.0) / static_cast<double>(gains.size()),
+                  100 * least, 100 * most);
+    }
   return forward.wrong + backward.wrong > 0;
 }

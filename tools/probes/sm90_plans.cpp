@@ -2,9 +2,10 @@
 // no GPU. Compare the output of two builds to show that a change leaves the plans as they were.
 //   sm90_plans [SUITE|FILE.toml|all] [regular expression of cases]
 // Each case takes its first mask. A backward case has two plans: default and deterministic.
-// With CANDIDATES set it prints how many plans could be made instead, and the chosen one; with WORK, what a
-// plan makes the GPU do: items, tiles, and how many of the pairs that are multiplied are visible. With L2=MB
-// it prints what a cache of so many MB misses of a backward plan, and of plans with other walks or items.
+// With CANDIDATES set it prints how many plans could be made instead, and the chosen one; with ABLATIONS, the
+// chosen plan without each mechanism that it uses; with WORK, what a plan makes the GPU do: items, tiles, and
+// how many of the pairs that are multiplied are visible. With L2=MB it prints what a cache of so many MB
+// misses of a backward plan, and of plans with other walks or items.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -75,6 +76,21 @@ void print_candidates(const std::string& suite, const std::regex& filter) {
       problem.deterministic = deterministic;
       print_all(backward_candidates);
     }
+  }
+}
+
+void print_ablations(const std::string& suite, const std::regex& filter) {
+  for (const bench::Case& c : bench::expand(bench::find_suite(suite), {"sm90"}, {"sm90"})) {
+    const std::string name = name_of(c);
+    if (!std::regex_search(name, filter)) continue;
+    std::printf("%s\n", name.c_str());
+    const auto print_all = [](const auto& plans) {
+      for (const auto& plan : plans) std::printf("  %-28s %s\n", plan.by.c_str(), plan.name.c_str());
+    };
+    if (c.direction == Direction::kForward)
+      print_all(forward_ablations(problem_of(c), an_h200()));
+    else
+      print_all(backward_ablations(problem_of(c), an_h200()));
   }
 }
 
@@ -184,6 +200,8 @@ int main(int argc, char** argv) {
       print_l2(what, filter, std::atof(megabytes));
     else if (std::getenv("CANDIDATES"))
       print_candidates(what, filter);
+    else if (std::getenv("ABLATIONS"))
+      print_ablations(what, filter);
     else if (std::getenv("WORK"))
       print_work(what, filter);
     else if (what != "all")
