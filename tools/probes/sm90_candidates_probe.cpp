@@ -146,6 +146,7 @@ class Trials {
       totals.gains[{trials_[i].candidate.by, kind_}].push_back(time_of(i) / time_of(0) - 1);
   }
 
+  // These plans in turns; the first is the chosen one.
   void compare(const std::vector<Candidate<Shape>>& plans, Totals& totals, std::FILE* out) {
     prepare();
     add(plans, out);
