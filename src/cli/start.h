@@ -3,8 +3,8 @@
 
 namespace longspan::cli {
 
-// Opens descriptors 0 to 2 if they are closed, so that no file gets their numbers, and turns signals of
-// failed writes into errors.
+// Opens descriptors 0 to 2 if they are closed, so that no file gets their numbers, turns signals of failed
+// writes into errors, and undoes what OpenBLAS was shown where address space is limited.
 void prepare_process();
 
 }  // namespace longspan::cli

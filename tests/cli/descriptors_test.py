@@ -92,6 +92,12 @@ class DescriptorsTest(unittest.TestCase):
                     if result.returncode == 1:
                         self.assertIn("out of memory", result.stderr + result.stdout)
 
+    # Libraries and two buffers of OpenBLAS, 320 MiB, on any number of CPUs: it starts no thread that takes a third.
+    def test_address_space_of_one_thread(self):
+        result = self.run_with(["verify", "--kernel", "cpu-flash", "--mask", "causal", "--seqlen", "65", "--dtype", "f32"],
+                               env={**os.environ, "LONGSPAN_THREADS": "1"}, preexec_fn=limited(resource.RLIMIT_AS, 440 * MIB))
+        self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
+
     def test_a_measurement_with_little_memory_fails_with_the_reason(self):
         for mib in (300, 500, 700):
             for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
