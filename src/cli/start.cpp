@@ -20,11 +20,8 @@ constexpr rlim_t kNeeded = 256 * kMiB;  // of the libraries, with OpenBLAS's fir
 cpu_set_t g_cpus;
 bool g_shown_one = false;
 
-// OpenBLAS waits for ever for a buffer that it does not get. Where address space is limited, this sees to it
-// that there is enough for the first, and shows OpenBLAS one CPU: for each further one it would start a
-// thread that reserves a buffer of its own whenever it comes to run. It calls nothing but the system, since
-// it runs before the libraries are initialised.
-void limit_openblas(int, char**, char**) {
+// Whether address space is limited. Ends the process if the limit is too low to start.
+bool check_address_space() {
   bool limited = false;
   for (const auto resource : {RLIMIT_AS, RLIMIT_DATA}) {
     rlimit limit{};
@@ -41,7 +38,11 @@ void limit_openblas(int, char**, char**) {
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, message, static_cast<size_t>(length));
     _exit(1);
   }
-  if (!limited || sched_getaffinity(0, sizeof g_cpus, &g_cpus) != 0) return;
+  return limited;
+}
+
+void show_one_cpu() {
+  if (sched_getaffinity(0, sizeof g_cpus, &g_cpus) != 0) return;
   int first = 0;
   while (first < CPU_SETSIZE - 1 && !CPU_ISSET(first, &g_cpus)) ++first;
   cpu_set_t one;
@@ -50,7 +51,15 @@ void limit_openblas(int, char**, char**) {
   g_shown_one = sched_setaffinity(0, sizeof one, &one) == 0;
 }
 
-[[gnu::section(".preinit_array"), gnu::used]] void (*const kRunFirst)(int, char**, char**) = limit_openblas;
+// OpenBLAS waits for ever for memory that it does not get. While it is loaded, it starts a thread for each
+// CPU, each of which reserves a buffer whenever it first runs. Shown one CPU, it starts none. This runs
+// before the libraries are initialised, and calls nothing but the system.
+void prepare_for_openblas(int, char**, char**) {
+  if (check_address_space()) show_one_cpu();
+}
+
+[[gnu::section(".preinit_array"), gnu::used]] void (*const kRunFirst)(int, char**,
+                                                                      char**) = prepare_for_openblas;
 
 }  // namespace
 

@@ -92,11 +92,21 @@ class DescriptorsTest(unittest.TestCase):
                     if result.returncode == 1:
                         self.assertIn("out of memory", result.stderr + result.stdout)
 
-    # Libraries and two buffers of OpenBLAS, 320 MiB, on any number of CPUs: it starts no thread that takes a third.
+    # Libraries and two buffers of OpenBLAS fit, on any number of CPUs: it starts no thread that takes a third one.
     def test_address_space_of_one_thread(self):
         result = self.run_with(["verify", "--kernel", "cpu-flash", "--mask", "causal", "--seqlen", "65", "--dtype", "f32"],
                                env={**os.environ, "LONGSPAN_THREADS": "1"}, preexec_fn=limited(resource.RLIMIT_AS, 440 * MIB))
         self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
+
+    # OpenBLAS's threads, for the ceiling, are the last to need memory: their stacks fit, or they do not.
+    def test_a_run_with_little_address_space(self):
+        for mib in range(480, 516, 4):
+            with self.subTest(mib=mib), tempfile.TemporaryDirectory() as folder:
+                result = self.run_with(["run", *CASE, "--out", str(Path(folder) / "out")],
+                                       env={**os.environ, "LONGSPAN_THREADS": "2"}, preexec_fn=limited(resource.RLIMIT_AS, mib * MIB))
+                self.assertIn(result.returncode, (0, 1), result.stderr)
+                if result.returncode == 1:
+                    self.assertIn("out of memory", result.stderr + result.stdout)
 
     def test_a_measurement_with_little_memory_fails_with_the_reason(self):
         for mib in (300, 500, 700):

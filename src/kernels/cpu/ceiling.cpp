@@ -14,24 +14,6 @@
 
 namespace longspan {
 
-namespace {
-
-// Gives a large product OpenBLAS's own threads; elsewhere OpenBLAS runs on one thread.
-class BlasThreads {
- public:
-  explicit BlasThreads(int threads) : before_(openblas_get_num_threads()) {
-    openblas_set_num_threads(threads);
-  }
-  ~BlasThreads() { openblas_set_num_threads(before_); }
-  BlasThreads(const BlasThreads&) = delete;
-  BlasThreads& operator=(const BlasThreads&) = delete;
-
- private:
-  int before_;
-};
-
-}  // namespace
-
 SgemmCeiling measure_sgemm_ceiling(int64_t size, double budget_s) {
   LONGSPAN_CHECK(size >= 1 && size <= 1 << 20, "a product of size {}", size);
   const size_t bytes = static_cast<size_t>(size * size) * sizeof(float);
@@ -41,7 +23,6 @@ SgemmCeiling measure_sgemm_ceiling(int64_t size, double budget_s) {
   fill_normal(TensorView::contiguous(b.data(), DType::kF32, size, 1, size), 1, 1);
   std::fill_n(c.as<float>(), size * size, 0.0f);
 
-  prepare_blas();
   const BlasThreads threads(thread_count());
   const blasint n = static_cast<blasint>(size);
   const auto seconds_of_product = [&] {
