@@ -17,7 +17,7 @@ void start_for(const Problem& problem, const ForwardShape& shape, ForwardParams&
     return start_forward<ForwardConfig<Element, 192, 80, 80, 1, 3, 128>>(params, device, stream);
   if (is(256, 256, 80, 2)) {
     using C = ForwardConfig<Element, 256, 80, 80, 1>;
-    if (in_pairs(shape, params)) return start_forward_in_pairs<C>(params, device, stream);
+    if (in_pairs(shape, params)) return start_forward<Paired<C>>(params, device, stream);
     return start_forward<C>(params, device, stream);
   }
   LONGSPAN_CHECK(

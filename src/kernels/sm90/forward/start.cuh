@@ -5,6 +5,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "base/ceil_div.h"
 #include "base/cuda/cuda_check.h"
 #include "kernels/gpu/shared_memory_grant.h"
 #include "kernels/sm90/forward/kernel.cuh"
@@ -36,50 +37,34 @@ inline bool in_pairs(const ForwardShape& shape, const ForwardParams& params) {
 
 template <class C>
 void start_forward(ForwardParams& params, const Device& device, cudaStream_t stream) {
-  if constexpr (!C::kMerges)
+  if constexpr (!C::kMerges && !C::kPaired)
     if (merges(params)) return start_forward<Merging<C>>(params, device, stream);
-  const int64_t blocks = (int64_t{params.order.items()} + C::kStreams - 1) / C::kStreams;
-  const int64_t ctas = std::min<int64_t>(device.units, blocks);
-  const bool counts = blocks > ctas;
-  if (!counts) params.next_item = nullptr;
-  // Only a kernel that counts waits for the one before, so only then may it begin early: behind
-  // clear_counters(), which begins when q, k and v are there.
-  if (counts) clear_forward_counters(params, stream);
-  cudaLaunchAttribute attribute = dependent_launch();
-  attribute.val.programmaticStreamSerializationAllowed = counts ? 1 : 0;
+  constexpr int kCtas = C::kPaired ? 2 : 1;  // that share an item
+  cudaLaunchAttribute attributes[2] = {dependent_launch(), launch_in_pairs()};
   cudaLaunchConfig_t config = {};
-  config.gridDim = static_cast<unsigned>(ctas);
   config.blockDim = C::kThreads;
   config.dynamicSmemBytes = static_cast<size_t>(shared_bytes<C>());
   config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  LONGSPAN_CUDA(cudaLaunchKernelEx(&config, sm90_forward<C>, params));
-}
-
-// The same in CTA pairs.
-template <class C>
-void start_forward_in_pairs(ForwardParams& params, const Device& device, cudaStream_t stream) {
-  using Pair = Paired<C>;
-  cudaLaunchAttribute attributes[2] = {launch_in_pairs(), dependent_launch()};
-  cudaLaunchConfig_t config = {};
-  config.gridDim = static_cast<unsigned>(device.units / 2 * 2);
-  config.blockDim = Pair::kThreads;
-  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes<Pair>());
-  config.stream = stream;
   config.attrs = attributes;
-  config.numAttrs = 1;
-  static const int resident = resident_pairs(sm90_forward<Pair>, config);  // on this process' first GPU
-  const int items = (params.order.row_tiles + 1) / 2 * params.order.units;
-  const int pairs = std::min({items, resident, std::max(device.units / 2, 1)});
-  config.gridDim = static_cast<unsigned>(2 * pairs);
-  if (items > pairs) {
-    clear_forward_counters(params, stream);
-    config.numAttrs = 2;
-  } else {
-    params.next_item = nullptr;
+  config.numAttrs = kCtas;
+  int64_t items = ceil_div(params.order.items(), C::kStreams), workers = device.units;
+  if constexpr (C::kPaired) {
+    const int most = std::max(device.units / kCtas, 1);
+    config.gridDim = static_cast<unsigned>(kCtas * most);
+    static const int resident = resident_pairs(sm90_forward<C>, config);  // on this process' first GPU
+    items = ceil_div(params.order.row_tiles, kCtas) * params.order.units;
+    workers = std::min(resident, most);
   }
-  LONGSPAN_CUDA(cudaLaunchKernelEx(&config, sm90_forward<Pair>, params));
+  config.gridDim = static_cast<unsigned>(kCtas * std::min(workers, items));
+  // Only a kernel that counts waits for the one before, so only then may it begin early: behind
+  // clear_counters(), which begins when q, k and v are there.
+  const bool counts = items > workers;
+  attributes[0].val.programmaticStreamSerializationAllowed = counts ? 1 : 0;
+  if (counts)
+    clear_forward_counters(params, stream);
+  else
+    params.next_item = nullptr;
+  LONGSPAN_CUDA(cudaLaunchKernelEx(&config, sm90_forward<C>, params));
 }
 
 }  // namespace longspan::sm90
