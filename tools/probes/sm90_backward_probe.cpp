@@ -71,7 +71,7 @@ BackwardShape shape_for(Problem problem, const std::string& how, int64_t units) 
     return true;
   };
   problem.deterministic = has("ordered");
-  BackwardShape shape = sm90::choose_backward_shape(problem);
+  BackwardShape shape = sm90::arrange_backward(problem, sm90::choose_backward_shape(problem), units).shape;
   if (has("claimed")) shape.keys = 128, shape.store = BackwardStore::kClaimed;
   if (has("streams")) shape.keys = 64, shape.store = BackwardStore::kRegisters, shape.in_rows = false;
   if (has("narrow")) shape.keys = 64, shape.in_rows = shape.aligned = false, shape.rows = 64;

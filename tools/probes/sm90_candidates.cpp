@@ -49,7 +49,8 @@ constexpr std::string_view kGrids[2][2] = {{"held", "held-cut"}, {"rows", "cut"}
 // With every choice made: the split, and the CTAs for passes.
 BackwardCandidate made(const Problem& problem, BackwardShape shape, std::string by, const Device& device) {
   const BackwardArrangement all = arrange_backward(problem, shape, device.units);
-  const uint64_t hash = hash_of(shape, all);
+  const uint64_t hash = hash_of(all);
+  shape = all.shape;
   shape.split = all.split;
   shape.pass_ctas = all.pass_ctas;
   const BackwardSplit& s = all.split;
@@ -64,15 +65,17 @@ BackwardCandidate made(const Problem& problem, BackwardShape shape, std::string 
 
 // Tiles and dQ accumulation that have an instance.
 std::vector<BackwardShape> tiles_of(const Problem& problem, const BackwardShape& chosen) {
-  std::vector<BackwardShape> result{chosen};
+  std::vector<BackwardShape> result;
   const auto add = [&](int rows, int keys, BackwardStore store, bool in_rows, bool aligned = false) {
     BackwardShape shape = chosen;
+    shape.split.reset();
     shape.rows = rows, shape.keys = keys, shape.store = store, shape.in_rows = in_rows;
     shape.aligned = in_rows || aligned;
     shape.pass_ctas = can_do_passes(problem, shape) ? kAsSuits : 0;
     result.push_back(shape);
   };
   using enum BackwardStore;
+  add(chosen.rows, chosen.keys, chosen.store, chosen.in_rows, chosen.aligned);
   if (problem.deterministic) {
     if (problem.head_dim == 128)
       add(64, 128, kOrdered, true), add(64, 128, kOrdered, false), add(80, 128, kOrdered, false);
@@ -112,6 +115,7 @@ std::vector<BackwardSplit> splits_of(const Problem& problem, int64_t workers) {
 
 BackwardCandidate backward_candidate(const Problem& problem, const Device& device, const std::string& name) {
   BackwardShape shape = choose_backward_shape(problem);
+  shape.any_tile = false;
   BackwardSplit split;
   char store[16], grid[16], walk[16];
   int order = 0;
@@ -138,9 +142,8 @@ BackwardCandidate backward_candidate(const Problem& problem, const Device& devic
 std::vector<BackwardCandidate> backward_candidates(const Problem& problem, const Device& device) {
   List<BackwardShape> list(
       [&](const BackwardShape& s, std::string by) { return made(problem, s, by, device); });
-  const BackwardShape chosen = choose_backward_shape(problem);
-  list.add(chosen, "chosen");
-  for (const BackwardShape& tile : tiles_of(problem, chosen)) {
+  list.add(choose_backward_shape(problem), "chosen");
+  for (const BackwardShape& tile : tiles_of(problem, list.result.front().shape)) {
     list.add(tile, "tile");
     if (problem.deterministic) continue;
     for (const BackwardSplit& split : splits_of(problem, tile.workers(device.units))) {
@@ -195,9 +198,11 @@ std::vector<BackwardCandidate> backward_changes(const Problem& problem, const De
 std::vector<BackwardCandidate> backward_ablations(const Problem& problem, const Device& device) {
   List<BackwardShape> list(
       [&](const BackwardShape& s, std::string by) { return made(problem, s, by, device); });
-  const BackwardShape tile = choose_backward_shape(problem);
-  list.add(tile, "chosen");
+  list.add(choose_backward_shape(problem), "chosen");
   const BackwardShape chosen = list.result.front().shape;  // with its split
+  BackwardShape tile = chosen;
+  tile.split.reset();
+  tile.pass_ctas = can_do_passes(problem, tile) ? kAsSuits : 0;
   // Another tile, cut or dQ accumulation, if it has an instance.
   const auto without = [&](bool used, const char* mechanism, const auto& change) {
     if (!used) return;
@@ -251,10 +256,9 @@ bool has_instance(const Problem& problem, const ForwardShape& s) {
 }
 
 ForwardCandidate made(const Problem& problem, const ForwardShape& s, std::string by, const Device& device) {
-  std::string name =
-      fmt::format("{}x{} piece={} streams={} pack={} {}{} sections={} heavy={:d}", s.tile_rows(), s.columns,
-                  s.piece, s.streams, s.pack, s.row_tiles == RowTiles::kEven ? "even" : "blocks",
-                  s.paired ? " paired" : "", s.section_heads, s.heavy_first);
+  std::string name = fmt::format(
+      "{}x{} piece={} streams={} pack={} {}{} sections={}", s.tile_rows(), s.columns, s.piece, s.streams,
+      s.pack, s.row_tiles == RowTiles::kEven ? "even" : "blocks", s.paired ? " paired" : "", s.section_heads);
   return {std::move(name), std::move(by), s, hash_of(problem, s, device)};
 }
 
@@ -263,18 +267,16 @@ ForwardCandidate made(const Problem& problem, const ForwardShape& s, std::string
 ForwardCandidate forward_candidate(const Problem& problem, const Device& device, const std::string& name) {
   ForwardShape shape = choose_forward_shape(problem, device);
   const auto has = [&](const char* word) { return name.find(word) != std::string::npos; };
-  int rows = 0, heavy = 0;
+  int rows = 0;
   const size_t sections = name.find("sections=");
   const int read = std::sscanf(name.c_str(), "%dx%d piece=%d streams=%d pack=%d", &rows, &shape.columns,
                                &shape.piece, &shape.streams, &shape.pack);
-  LONGSPAN_CHECK_INPUT(
-      read == 5 && sections != std::string::npos &&
-          std::sscanf(name.c_str() + sections, "sections=%d heavy=%d", &shape.section_heads, &heavy) == 2,
-      "'{}' is no candidate of a forward pass", name);
+  LONGSPAN_CHECK_INPUT(read == 5 && sections != std::string::npos &&
+                           std::sscanf(name.c_str() + sections, "sections=%d", &shape.section_heads) == 1,
+                       "'{}' is no candidate of a forward pass", name);
   shape.warpgroups = rows * shape.streams / 64;
   shape.row_tiles = has(" blocks") ? RowTiles::kOfBlocks : RowTiles::kEven;
   shape.paired = has(" paired");
-  shape.heavy_first = heavy != 0;
   return made(problem, shape, "named", device);
 }
 
@@ -312,9 +314,8 @@ std::vector<ForwardCandidate> forward_changes(const Problem& problem, const Devi
     list.add(shape, "sections");
   }
   ForwardShape shape = of.shape;
-  shape.heavy_first = !shape.heavy_first;
-  list.add(shape, "heavy first");
-  if (of.shape.paired) shape = of.shape, shape.paired = false, list.add(shape, "pairs");
+  shape.paired = false;
+  list.add(shape, "pairs");
   return std::move(list.result);
 }
 
@@ -336,7 +337,6 @@ std::vector<ForwardCandidate> forward_ablations(const Problem& problem, const De
   without(chosen.row_tiles == RowTiles::kOfBlocks, "row tiles begin with blocks",
           [](ForwardShape& s) { s.row_tiles = RowTiles::kEven; });
   without(chosen.pack > 1, "heads share a row tile", [](ForwardShape& s) { s.pack = 1; });
-  without(chosen.heavy_first, "heavy first", [](ForwardShape& s) { s.heavy_first = false; });
   without(chosen.paired, "pairs", [](ForwardShape& s) { s.paired = false; });
   return std::move(list.result);
 }

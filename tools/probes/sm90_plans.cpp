@@ -46,8 +46,7 @@ void print_plans(const std::string& suite, const std::regex& filter) {
     }
     for (const bool deterministic : {false, true}) {
       problem.deterministic = deterministic;
-      const BackwardShape shape = choose_backward_shape(problem);
-      print(hash_of(shape, arrange_backward(problem, shape, an_h200().units)), c,
+      print(hash_of(arrange_backward(problem, choose_backward_shape(problem), an_h200().units)), c,
             name + (deterministic ? ", deterministic" : ""));
       ++plans;
     }
@@ -112,8 +111,8 @@ void print_forward_work(const Problem& problem, const std::string& name) {
 }
 
 void print_backward_work(const Problem& problem, const std::string& name) {
-  const BackwardShape shape = choose_backward_shape(problem);
-  const BackwardArrangement all = arrange_backward(problem, shape, an_h200().units);
+  const BackwardArrangement all = arrange_backward(problem, choose_backward_shape(problem), an_h200().units);
+  const BackwardShape& shape = all.shape;
   const CompiledMap& map = all.grid.map;
   const auto heads = static_cast<double>(problem.heads_q);
   const int64_t last_heads = problem.heads_kv - int64_t{all.last_section} * all.section_heads;
@@ -150,8 +149,9 @@ void print_l2(const std::string& suite, const std::regex& filter, double megabyt
     const std::string name = name_of(c);
     if (!std::regex_search(name, filter) || c.direction == Direction::kForward) continue;
     const Problem problem = problem_of(c);
-    BackwardShape shape = choose_backward_shape(problem);
-    const BackwardArrangement chosen = arrange_backward(problem, shape, an_h200().units);
+    const BackwardArrangement chosen =
+        arrange_backward(problem, choose_backward_shape(problem), an_h200().units);
+    BackwardShape shape = chosen.shape;
     shape.pass_ctas = chosen.pass_ctas;
     std::printf("%s\n", name.c_str());
     const auto print = [&](const BackwardArrangement& plan, const char* note) {

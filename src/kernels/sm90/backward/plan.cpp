@@ -19,11 +19,12 @@ GradientView view_of(const TensorView& tensor) {
 }  // namespace
 
 BackwardPlan::BackwardPlan(const Problem& problem, const BackwardShape& shape, const Device& device)
-    : problem_(problem), shape_(shape), device_(device) {
+    : problem_(problem), device_(device) {
   // Kept until the next plan, so that the heap does not return its pages in between.
   thread_local BackwardArrangement all;
   all = arrange_backward(problem, shape, device.units);
-  if (shape.skips_parts()) mark_unseen_parts(all.grid.map);
+  shape_ = all.shape;
+  if (shape_.skips_parts()) mark_unseen_parts(all.grid.map);
   pack_.add(all.items.work, params_.work);
   pack_.add(all.items.key_tiles, params_.key_tile);
   pack_.add(all.grid.rows, params_.row_tile);

@@ -40,8 +40,8 @@ inline constexpr double kSectionL2Share = 0.6;
 // If all rows see the same keys, a section is all KV heads if K and V take at most this share of L2, else
 // one: forward, versions 19 and 25.
 inline constexpr double kSectionL2ShareOfAlike = 0.15;
-// Row tiles above this share of an SM's part of a section come first: forward, versions 11 and 18.
-inline constexpr int64_t kHeavyNumerator = 3, kHeavyDenominator = 4;
+// The heaviest row tile takes at most this share of an SM's part of a section: forward, versions 11 and 31.
+inline constexpr double kHeavyShare = 0.75;
 
 }  // namespace forward
 
@@ -53,12 +53,21 @@ namespace backward {
 // than claims. Backward, versions 5 and 36.
 inline constexpr int64_t kLongColumn = 2048;
 // From the first on, two items' heads are worked on together if L2 holds their rows; from the second on,
-// tiles have 80 rows if columns are alike, else from kLongColumn. Backward, versions 36, 37, 57, 71 and 73.
-inline constexpr int64_t kVeryLongColumn = 4096, kTallColumn = 1280;
+// tiles may have 80 rows. Backward, versions 36, 37, 57 and 75.
+inline constexpr int64_t kVeryLongColumn = 4096, kTallColumn = 1024;
 inline constexpr int kTallRows = 80, kVeryLongSectionUnits = 2, kScatteredSectionUnits = 1;
 // Tiles of so many rows or keys at this head_dim. Backward, versions 51 and 59.
 inline constexpr int kTallestRows = 128, kWidestKeys = 192;
 inline constexpr int64_t kLargestTilesHeadDim = 64;
+
+// The tiles between which the simulated time decides, and the time of each over that of the first one.
+// Backward, version 75.
+struct Tile {
+  int head_dim, rows, keys;
+  double time;
+};
+inline constexpr Tile kTiles[] = {
+    {128, 64, 128, 1}, {128, 80, 128, 1.17}, {64, 64, 192, 0.84}, {64, 128, 128, 1.13}};
 
 // The share of row tiles that one key tile comes to, from which on that tile's CTA writes dq: backward,
 // version 63.
@@ -103,7 +112,7 @@ inline constexpr int kMaxRunsLookedAt = 32;  // of an item, to find one whose ro
 // ---- CTAs for the passes: backward, versions 39, 47 to 49 and 61 ----------------------------------------
 
 inline constexpr double kPassBytesPerCycle = 45;         // that one CTA moves while the others compute
-inline constexpr double kPassBytesPerCycleAlone = 2000;  // that kernels of their own move (version 53)
+inline constexpr double kPassBytesPerCycleAlone = 3000;  // that kernels of their own move (version 75)
 inline constexpr double kTileCycles = 3500;              // of a tile, with its share of an item's ends
 // With fewer sections, items of one or (version 71) tiles for each CTA, others wait too long for the passes.
 inline constexpr int64_t kPassMinSections = 3, kPassMinTiles = 40;
@@ -128,7 +137,8 @@ inline constexpr int64_t kStairBegins = 3, kStairEnds = 2, kManyHeads = 3;
 inline constexpr double kLightShare = 0.25;
 // Candidates of short columns: items for each CTA, at most, and tiles of an item, at most (0: no limit).
 inline constexpr double kMostRounds = 16;
-inline constexpr int64_t kMostRoundsSimulated = 2;  // before the last section
+// Rounds before the last section that are simulated: all if there are few.
+inline constexpr int64_t kRoundsSimulated = 2, kFewRoundsBefore = 8;
 inline constexpr int64_t kMostTiles[] = {0, 160, 120, 80};
 // Elements of q of the heads in work that L2 holds beside do and dq.
 inline constexpr double kRowsInL2 = 7.5e6;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <span>
 #include <utility>
 #include <vector>
@@ -29,25 +30,42 @@ void sort_keys(CompiledMap& map, KeyOrder order) {
   }
 }
 
+double time_of_tile(int64_t head_dim, const BackwardShape& shape) {
+  for (const tuned::Tile& tile : tuned::kTiles)
+    if (tile.head_dim == head_dim && tile.rows == shape.rows && tile.keys == shape.keys) return tile.time;
+  return 1;  // of no other one
+}
+
 class Arranger {
  public:
   Arranger(const Problem& problem, const BackwardShape& shape, int64_t units)
       : problem_(problem), shape_(shape), units_(units), workers_(shape.workers(units)) {}
 
-  BackwardArrangement arrange() {
+  // Before the others.
+  void lay() {
+    result_.shape = shape_, result_.shape.any_tile = false;
     result_.grid = lay_tiles(*problem_.masks, shape_.tile_shape(), shape_.aligned);
-    CompiledMap& map = result_.grid.map;
     result_.row_tiles = static_cast<int32_t>(result_.grid.rows.size() / problem_.masks->size());
-    result_.key_tiles = map.row_tiles;
-    const BackwardColumns columns = columns_of(map, problem_.masks->size());
+    result_.key_tiles = result_.grid.map.row_tiles;
+    columns_ = columns_of(result_.grid.map, problem_.masks->size());
     if (shape_.writes_dq()) find_visited_once();
+    if (shape_.split) {
+      split_ = *shape_.split;
+    } else if (shape_.store != BackwardStore::kOrdered) {
+      choose_cheapest();
+    }
+  }
+  // In tiles of 64 rows by 128 keys of head_dim 128. Infinite if there was nothing to choose.
+  double time() const { return time_; }
+
+  BackwardArrangement arrange() {
+    CompiledMap& map = result_.grid.map;
     const bool ordered = shape_.store == BackwardStore::kOrdered;
     if (!shape_.split && ordered) {
-      choose_in_order(split_candidates(problem_, shape_, columns, workers_));
+      choose_in_order(split_candidates(problem_, shape_, columns_, workers_));
     } else {
-      const BackwardSplit split = shape_.split ? *shape_.split : cheapest(columns);
-      if (shape_.pass_ctas != 0 && can_do_passes(problem_, shape_)) give_passes_ctas(columns, split);
-      split_by(split);
+      if (shape_.pass_ctas != 0 && can_do_passes(problem_, shape_)) give_passes_ctas();
+      split_by(split_);
     }
     if (ordered)
       result_.schedule = result_.split.by_time
@@ -81,39 +99,35 @@ class Arranger {
   }
 
   // CTAs that do passes are part of a candidate. If there are none, kernels before and after do all of them.
-  BackwardSplit cheapest(const BackwardColumns& columns) const {
-    const std::vector<BackwardSplit> splits = split_candidates(problem_, shape_, columns, workers_);
-    if (splits.size() == 1) return splits.front();
+  void choose_cheapest() {
+    const std::vector<BackwardSplit> splits = split_candidates(problem_, shape_, columns_, workers_);
+    split_ = splits.front();
+    if (splits.size() == 1 && shape_.kind == BackwardKind::kScattered) return;
     const bool passes = shape_.pass_ctas == kAsSuits && can_do_passes(problem_, shape_);
-    const auto time_of = [&](const BackwardSplit& split) {
-      if (!passes) return time_of_split(problem_, shape_, columns, split, workers_);
-      const BackwardPassWork work = pass_work(columns, split);
-      const int ctas = choose_pass_ctas(work);
-      return time_of_split(problem_, shape_, columns, split, workers_ - ctas) +
-             tiles_of_passes_alone(work, ctas > 0);
-    };
-    BackwardSplit best = splits.front();
-    double least = time_of(best);
-    for (const BackwardSplit& split : std::span(splits).subspan(1)) {
-      const bool more_rounds = split.parts == best.parts && split.last_rounds > best.last_rounds;
-      const double time = time_of(split);
-      if (time < (more_rounds ? tuned::kBetterByRounds : 1) * least) best = split, least = time;
+    for (const BackwardSplit& split : splits) {
+      const BackwardPassWork work = pass_work(split);
+      const int ctas = passes ? choose_pass_ctas(work) : 0;
+      const double time = time_of_tile(problem_.head_dim, shape_) *
+                              time_of_split(problem_, shape_, columns_, split, workers_ - ctas) +
+                          tiles_of_passes_alone(work, ctas > 0);
+      const bool more_rounds = split.parts == split_.parts && split.last_rounds > split_.last_rounds;
+      if (time < (more_rounds ? tuned::kBetterByRounds : 1) * time_) time_ = time, split_ = split;
     }
-    return best;
   }
 
   // The split is that of a plan in which all CTAs take items.
-  void give_passes_ctas(const BackwardColumns& columns, const BackwardSplit& split) {
+  void give_passes_ctas() {
     int64_t ctas = shape_.pass_ctas;
-    if (ctas == kAsSuits) ctas = choose_pass_ctas(pass_work(columns, split));
+    if (ctas == kAsSuits) ctas = choose_pass_ctas(pass_work(split_));
     result_.pass_ctas = static_cast<int32_t>(std::min(ctas, units_ / 2));
     workers_ = units_ - result_.pass_ctas;
   }
 
-  BackwardPassWork pass_work(const BackwardColumns& columns, const BackwardSplit& split) const {
-    const BackwardSharing sharing = sharing_of(problem_, shape_, split, columns.key_tiles, workers_);
+  BackwardPassWork pass_work(const BackwardSplit& split) const {
+    const BackwardSharing sharing = sharing_of(problem_, shape_, split, columns_.key_tiles, workers_);
     int64_t per_list = 0;
-    for (const BackwardColumns::Column& column : columns.columns) per_list += parts_of(column.tiles, sharing);
+    for (const BackwardColumns::Column& column : columns_.columns)
+      per_list += parts_of(column.tiles, sharing);
     const BackwardJobs jobs{sections_of(problem_, shape_, split, per_list, workers_), result_.row_tiles};
     // Bytes before: o and do in 16 bits, and zeros in fp32 for dq unless it is stored. After: dq in fp32
     // and in 16 bits.
@@ -123,7 +137,7 @@ class Arranger {
             .section_items = jobs.heads_of(0) * per_list,
             .bytes_before = shape_.rows * problem_.head_dim * (stored ? 4 : 8),
             .bytes_after = static_cast<int64_t>(share_summed() * shape_.rows * problem_.head_dim * 6),
-            .tiles = columns.tiles * problem_.heads_q};
+            .tiles = columns_.tiles * problem_.heads_q};
   }
 
   void split_by(const BackwardSplit& split) {
@@ -185,13 +199,24 @@ class Arranger {
   const Problem& problem_;
   const BackwardShape& shape_;
   int64_t units_, workers_;
+  BackwardColumns columns_;
+  BackwardSplit split_;
+  double time_ = std::numeric_limits<double>::infinity();  // of split_
   BackwardArrangement result_;
 };
 
 }  // namespace
 
 BackwardArrangement arrange_backward(const Problem& problem, const BackwardShape& shape, int64_t units) {
-  return Arranger(problem, shape, units).arrange();
+  Arranger arranger(problem, shape, units);
+  arranger.lay();
+  if (shape.any_tile && !shape.split) {
+    const BackwardShape with_other = other_tile(shape);
+    Arranger other(problem, with_other, units);
+    other.lay();
+    if (other.time() < arranger.time()) return other.arrange();
+  }
+  return arranger.arrange();
 }
 
 }  // namespace longspan::sm90

@@ -14,6 +14,7 @@
 namespace longspan::sm90 {
 
 struct BackwardArrangement : BackwardJobs {
+  BackwardShape shape;  // with the tile that was taken
   BackwardGrid grid;
   BackwardSplit split;
   BackwardItems items;

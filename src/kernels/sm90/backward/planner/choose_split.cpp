@@ -234,8 +234,9 @@ double time_of_split(const Problem& problem, const BackwardShape& shape, const B
     return ceil_div(of_group * heads, sharing.group);
   };
   const int64_t before = problem.heads_q - last;
+  const bool few = items_of(before, items) <= tuned::kFewRoundsBefore * workers;
   const int64_t simulated =
-      std::min(tuned::kMostRoundsSimulated * workers / items_of(at_once, items) * at_once, before);
+      few ? before : std::min(tuned::kRoundsSimulated * workers / items_of(at_once, items) * at_once, before);
   // Until then, CTAs are taken to differ by a light item if the heaviest come first, else by a mean one.
   const double mean = time / static_cast<double>(items);
   const double step = by_keys.empty() ? of_key_tile.back().time : mean;

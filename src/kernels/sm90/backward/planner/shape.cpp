@@ -117,13 +117,31 @@ BackwardShape choose_backward_shape(const Problem& problem) {
   const bool stay = (long_or_band && !claimed_band) || (shape.kind == kBlocks && problem.deterministic);
   shape.in_rows = shape.keys != 64 && !(stay && (problem.head_dim == 128 || largest));
   shape.aligned = shape.in_rows && block < kFinestBlock;
-  const bool alike = is_visible(problem, tuned::kMostlyVisible) && seen_by(problem, tuned::kTallColumn);
   if (problem.head_dim == 128 && !shape.in_rows &&
-      (shape.kind == kLong || (shape.kind == kOneBand && (problem.deterministic || alike))))
+      (shape.kind == kLong || (shape.kind == kOneBand && problem.deterministic)))
     shape.rows = tuned::kTallRows;
   // Measured for documents, windows, causal masks and variable blocks of head_dim 128.
   if ((claimed_band || shape.kind == kBands) && problem.head_dim == 128 && can_do_passes(problem, shape))
     shape.pass_ctas = kAsSuits;
+  const bool tall = problem.head_dim == 128 && shape.rows == 64 && seen_by(problem, tuned::kTallColumn);
+  // In documents of head_dim 64 tiles of 128 by 128 take longer than elsewhere (version 75).
+  const bool any_largest = largest && long_or_band;
+  shape.any_tile =
+      !problem.deterministic && (any_largest || (tall && (long_or_band || shape.kind == kBands)));
+  return shape;
+}
+
+BackwardShape other_tile(BackwardShape shape) {
+  shape.any_tile = false, shape.pass_ctas = 0;
+  if (shape.keys == tuned::kWidestKeys) {
+    shape.rows = tuned::kTallestRows, shape.keys = 128;
+  } else if (shape.rows == tuned::kTallestRows) {
+    shape.rows = 64, shape.keys = tuned::kWidestKeys;
+    shape.in_rows = shape.aligned = shape.store == BackwardStore::kClaimed;  // no instance claims held sums
+  } else {
+    shape.rows = tuned::kTallRows, shape.store = BackwardStore::kAdded;
+    shape.in_rows = shape.aligned = false;
+  }
   return shape;
 }
 

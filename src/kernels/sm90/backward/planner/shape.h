@@ -67,7 +67,8 @@ struct BackwardShape {
   // CTAs that do the passes before and after the kernel while the others compute, if can_do_passes allows
   // it. 0: separate kernels do them.
   int pass_ctas = 0;
-  bool by_time = true;                                // kOrdered may follow a simulated run if that is faster
+  bool any_tile = false;  // arrange_backward may take other_tile() if it is faster
+  bool by_time = true;    // kOrdered may follow a simulated run if that is faster
   std::optional<BackwardSplit> split = std::nullopt;  // in place of what planner/choose_split.h chooses
 
   int streams() const { return keys == 64 ? 2 : 1; }  // of work items in a CTA
@@ -82,7 +83,11 @@ struct BackwardShape {
   friend bool operator==(const BackwardShape&, const BackwardShape&) = default;
 };
 
+// Depends on the problem alone. Which of two tiles is faster depends on the GPU, too: any_tile.
 BackwardShape choose_backward_shape(const Problem& problem);
+
+// With the other tile of its head_dim: 64 or 80 rows of 128, 64 rows by 192 keys or 128 by 128 of 64.
+BackwardShape other_tile(BackwardShape shape);
 
 // Whether instances of this shape can do the passes. Only for one mask: nobody does the items that pad lists.
 bool can_do_passes(const Problem& problem, const BackwardShape& shape);

@@ -38,8 +38,9 @@ std::map<std::pair<int32_t, int32_t>, int> tiles_of(const CompiledMap& map, int3
   return tiles;
 }
 
-void expect_all_once(const Problem& problem, const BackwardShape& shape) {
-  const BackwardArrangement all = arrange_backward(problem, shape, 132);
+void expect_all_once(const Problem& problem, const BackwardShape& any) {
+  const BackwardArrangement all = arrange_backward(problem, any, 132);
+  const BackwardShape& shape = all.shape;
   const BackwardItems& items = all.items;
   const auto wanted = tiles_of(lay_tiles(*problem.masks, shape.tile_shape(), shape.aligned).map, shape.rows);
   const int32_t lists = problem.deterministic ? 1 : items.lists;  // the second has an order of its own
@@ -103,6 +104,30 @@ TEST(BackwardArrangement, VisitsEveryTileOnce) {
     }
 }
 
+// Of two tiles, with few and many items: fewer rounds of larger tiles, or less work beside the products.
+TEST(BackwardArrangement, TakesTheTileWithWhichTheLastCtaEndsFirst) {
+  const auto tile_of = [](const char* name, int64_t seqlen, int64_t heads_q, int64_t heads_kv,
+                          int64_t head_dim) {
+    PatternOptions options;
+    options.seqlen = seqlen;
+    Problem problem = drawn_problem(name, options, heads_q, heads_kv);
+    problem.head_dim = head_dim;
+    const BackwardShape shape = choose_backward_shape(problem);
+    EXPECT_TRUE(shape.any_tile);
+    const BackwardShape taken = arrange_backward(problem, shape, 132).shape;
+    EXPECT_FALSE(taken.any_tile);
+    EXPECT_TRUE(taken.tile_shape() == shape.tile_shape() ||
+                taken.tile_shape() == other_tile(shape).tile_shape());
+    return taken.tile_shape();
+  };
+  const TileShape wide{192, 64}, square{128, 128}, tall{128, 80}, low{128, 64};
+  EXPECT_EQ(tile_of("full", 3700, 20, 5, 64), square);  // 100 items of four heads would leave 32 SMs idle
+  EXPECT_EQ(tile_of("full", 14900, 20, 5, 64), wide);
+  EXPECT_EQ(tile_of("causal", 2900, 36, 4, 128), tall);
+  EXPECT_EQ(tile_of("causal_blockwise", 13700, 24, 4, 128), tall);
+  EXPECT_EQ(tile_of("share_question", 8192, 64, 8, 128), low);
+}
+
 TEST(BackwardArrangement, FindsRowTilesThatOneKeyTileComesTo) {
   const auto of = [](const char* mask, const char* lengths) {
     PatternOptions options;
@@ -129,7 +154,9 @@ TEST(BackwardArrangement, HasNoEmptyItemsThatPassCtasWouldWaitFor) {
       PatternOptions options;
       options.seqlen = seqlen;
       const Problem problem = drawn_problem(mask, options, 64, 8);
-      const BackwardArrangement all = arrange_backward(problem, choose_backward_shape(problem), 132);
+      BackwardShape shape = choose_backward_shape(problem);
+      shape.any_tile = false;  // causal_blockwise has another one, in which no CTAs do passes
+      const BackwardArrangement all = arrange_backward(problem, shape, 132);
       EXPECT_GT(all.pass_ctas, 0) << mask << " " << seqlen;
       for (const BackwardWork& item : all.items.work) EXPECT_GT(item.heads, 0) << mask << " " << seqlen;
     }
