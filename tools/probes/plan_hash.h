@@ -56,7 +56,8 @@ inline uint64_t hash_of(const Problem& problem, const sm90::ForwardShape& shape,
   hash.add_bytes(map.work.data(), map.work.size() * sizeof(map.work[0]));
   hash.add(map.entries), hash.add(map.spans);
   const WorkOrder order = choose_work_order(problem, shape, map, device);
-  hash.add(order.row_tiles), hash.add(order.units), hash.add(order.section_units);
+  hash.add(order.row_tiles), hash.add(order.units), hash.add(order.section_units), hash.add(order.heavy_rows);
+  hash.add(order.late_units);
   if (shape.paired) hash.add(shape.paired);  // the plans of other shapes keep their hashes
   return hash.value();
 }

@@ -256,9 +256,10 @@ bool has_instance(const Problem& problem, const ForwardShape& s) {
 }
 
 ForwardCandidate made(const Problem& problem, const ForwardShape& s, std::string by, const Device& device) {
-  std::string name = fmt::format(
-      "{}x{} piece={} streams={} pack={} {}{} sections={}", s.tile_rows(), s.columns, s.piece, s.streams,
-      s.pack, s.row_tiles == RowTiles::kEven ? "even" : "blocks", s.paired ? " paired" : "", s.section_heads);
+  std::string name =
+      fmt::format("{}x{} piece={} streams={} pack={} {}{} sections={} heavy={:d}", s.tile_rows(), s.columns,
+                  s.piece, s.streams, s.pack, s.row_tiles == RowTiles::kEven ? "even" : "blocks",
+                  s.paired ? " paired" : "", s.section_heads, s.heavy_first);
   return {std::move(name), std::move(by), s, hash_of(problem, s, device)};
 }
 
@@ -267,16 +268,18 @@ ForwardCandidate made(const Problem& problem, const ForwardShape& s, std::string
 ForwardCandidate forward_candidate(const Problem& problem, const Device& device, const std::string& name) {
   ForwardShape shape = choose_forward_shape(problem, device);
   const auto has = [&](const char* word) { return name.find(word) != std::string::npos; };
-  int rows = 0;
+  int rows = 0, heavy = 0;
   const size_t sections = name.find("sections=");
   const int read = std::sscanf(name.c_str(), "%dx%d piece=%d streams=%d pack=%d", &rows, &shape.columns,
                                &shape.piece, &shape.streams, &shape.pack);
-  LONGSPAN_CHECK_INPUT(read == 5 && sections != std::string::npos &&
-                           std::sscanf(name.c_str() + sections, "sections=%d", &shape.section_heads) == 1,
-                       "'{}' is no candidate of a forward pass", name);
+  LONGSPAN_CHECK_INPUT(
+      read == 5 && sections != std::string::npos &&
+          std::sscanf(name.c_str() + sections, "sections=%d heavy=%d", &shape.section_heads, &heavy) == 2,
+      "'{}' is no candidate of a forward pass", name);
   shape.warpgroups = rows * shape.streams / 64;
   shape.row_tiles = has(" blocks") ? RowTiles::kOfBlocks : RowTiles::kEven;
   shape.paired = has(" paired");
+  shape.heavy_first = heavy != 0;
   return made(problem, shape, "named", device);
 }
 
@@ -314,8 +317,9 @@ std::vector<ForwardCandidate> forward_changes(const Problem& problem, const Devi
     list.add(shape, "sections");
   }
   ForwardShape shape = of.shape;
-  shape.paired = false;
-  list.add(shape, "pairs");
+  shape.heavy_first = !shape.heavy_first;
+  list.add(shape, "heavy first");
+  if (of.shape.paired) shape = of.shape, shape.paired = false, list.add(shape, "pairs");
   return std::move(list.result);
 }
 
@@ -337,6 +341,7 @@ std::vector<ForwardCandidate> forward_ablations(const Problem& problem, const De
   without(chosen.row_tiles == RowTiles::kOfBlocks, "row tiles begin with blocks",
           [](ForwardShape& s) { s.row_tiles = RowTiles::kEven; });
   without(chosen.pack > 1, "heads share a row tile", [](ForwardShape& s) { s.pack = 1; });
+  without(chosen.heavy_first, "heavy first", [](ForwardShape& s) { s.heavy_first = false; });
   without(chosen.paired, "pairs", [](ForwardShape& s) { s.paired = false; });
   return std::move(list.result);
 }

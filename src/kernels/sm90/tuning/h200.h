@@ -40,8 +40,8 @@ inline constexpr double kSectionL2Share = 0.6;
 // If all rows see the same keys, a section is all KV heads if K and V take at most this share of L2, else
 // one: forward, versions 19 and 25.
 inline constexpr double kSectionL2ShareOfAlike = 0.15;
-// The heaviest row tile takes at most this share of an SM's part of a section: forward, versions 11 and 31.
-inline constexpr double kHeavyShare = 0.75;
+// Row tiles above this share of an SM's part of a section come first: forward, versions 11 and 18.
+inline constexpr int64_t kHeavyNumerator = 3, kHeavyDenominator = 4;
 
 }  // namespace forward
 

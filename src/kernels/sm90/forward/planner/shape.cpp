@@ -99,31 +99,6 @@ ForwardShape choose_dense_shape(const Problem& problem, const ForwardShape& any,
   return best;
 }
 
-// As many KV heads as divide all into equal sections and whose K and V fit in a share of L2. Heavy row tiles
-// of several heads come before light ones. If all are alike, that has no use: one head, or all if they are
-// short. Else a section is long enough that its heaviest row tile, which comes first, does not delay the end.
-int64_t heads_of_section(const Problem& problem, const ForwardMap& map, int64_t units, const Device& device) {
-  const int64_t head_bytes =
-      problem.tokens_kv * (problem.head_dim + problem.dim_v()) * static_cast<int64_t>(size_of(problem.dtype));
-  const bool alike = rows_are_alike(problem);
-  const double share = alike ? tuned::kSectionL2ShareOfAlike : tuned::kSectionL2Share;
-  const int64_t fit = static_cast<int64_t>(share * static_cast<double>(device.cache_bytes)) / head_bytes;
-  const int64_t all = problem.heads_kv;
-  int64_t heads = std::clamp<int64_t>(alike && fit < all ? 1 : fit, 1, all);
-  while (all % heads != 0) --heads;
-  if (alike || problem.masks->size() > 1) return heads;
-  int64_t cost = 0;
-  for (const MapRow& row : map.work) cost += row.cost;
-  const double of_head =
-      static_cast<double>(cost * units) / static_cast<double>(std::max(device.units, 1) * all);
-  const auto suits = [&] {
-    return all % heads == 0 &&
-           map.work.front().cost <= tuned::kHeavyShare * of_head * static_cast<double>(heads);
-  };
-  while (heads < all && !suits()) ++heads;
-  return heads;
-}
-
 }  // namespace
 
 ForwardShape choose_forward_shape(const Problem& problem, const Device& device) {
@@ -147,15 +122,42 @@ ForwardShape choose_forward_shape(const Problem& problem, const Device& device) 
 
 WorkOrder choose_work_order(const Problem& problem, const ForwardShape& shape, const ForwardMap& map,
                             const Device& device) {
-  const auto units = static_cast<int32_t>(problem.heads_q / shape.pack);
-  const int64_t heads = std::clamp<int64_t>(
-      shape.section_heads > 0 ? shape.section_heads : heads_of_section(problem, map, units, device), 1,
-      problem.heads_kv);
+  WorkOrder order;
+  order.row_tiles = map.row_tiles;
+  order.units = static_cast<int32_t>(problem.heads_q / shape.pack);
+
+  // As many KV heads as divide all into equal sections and whose K and V fit in a share of L2. Heavy row
+  // tiles of several heads come before light ones. If all are alike, that has no use: one head, or all if
+  // they are short.
+  const int64_t head_bytes =
+      problem.tokens_kv * (problem.head_dim + problem.dim_v()) * static_cast<int64_t>(size_of(problem.dtype));
+  const bool alike = rows_are_alike(problem);
+  const double share = alike ? tuned::kSectionL2ShareOfAlike : tuned::kSectionL2Share;
+  const int64_t fit = static_cast<int64_t>(share * static_cast<double>(device.cache_bytes)) / head_bytes;
+  int64_t heads = shape.section_heads;
+  if (heads == 0) heads = alike && fit < problem.heads_kv ? 1 : fit;
+  heads = std::clamp<int64_t>(heads, 1, problem.heads_kv);
+  while (shape.section_heads == 0 && problem.heads_kv % heads != 0) --heads;
   const int64_t sections = ceil_div(problem.heads_kv, heads);
-  return {.row_tiles = map.row_tiles,
-          .units = units,
-          .section_units = static_cast<int32_t>(ceil_div(problem.heads_kv, sections) *
-                                                (problem.group_size() / shape.pack))};
+  order.section_units =
+      static_cast<int32_t>(ceil_div(problem.heads_kv, sections) * (problem.group_size() / shape.pack));
+
+  // A row tile that takes as long as a section would delay the end if the last section began with it. So it
+  // comes first, for as many last sections as together take no longer.
+  if (shape.heavy_first && !alike && sections > 1 && problem.masks->size() == 1) {
+    int64_t all = 0;
+    for (const MapRow& row : map.work) all += row.cost;
+    const int64_t sms = std::max(device.units, 1), of_section = all * order.units / sms / sections;
+    const int64_t heavy = of_section * tuned::kHeavyNumerator / tuned::kHeavyDenominator;
+    const auto light = std::ranges::find_if(map.work, [&](const MapRow& row) { return row.cost <= heavy; });
+    order.heavy_rows = static_cast<int32_t>(light - map.work.begin());
+    if (order.heavy_rows > 0) {
+      const int64_t needed = std::min<int64_t>(ceil_div(map.work.front().cost * sms, all), order.units);
+      order.late_units = static_cast<int32_t>(order.units - (order.units - needed) / order.section_units *
+                                                                order.section_units);
+    }
+  }
+  return order;
 }
 
 }  // namespace longspan::sm90

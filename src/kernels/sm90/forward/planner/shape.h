@@ -16,8 +16,9 @@ struct ForwardShape {
   int streams = 1;     // 1: all warpgroups share a row tile; 2: each has work items of its own
   int pack = 1;        // query heads of a GQA group that share a row tile: 1, 2, 4 or 8
   RowTiles row_tiles = RowTiles::kEven;
-  int section_heads = 0;  // KV heads that are worked on together; 0: as many as suit L2 and the end
-  bool paired = false;    // CTA pairs share K and V; only for masks whose rows all see the same keys
+  int section_heads = 0;    // KV heads that are worked on together; 0: as many as suit L2
+  bool heavy_first = true;  // row tiles of the last sections that take as long as a section come first
+  bool paired = false;      // CTA pairs share K and V; only for masks whose rows all see the same keys
 
   int tile_rows() const { return 64 * warpgroups / streams; }
   int tokens() const { return tile_rows() / pack; }  // query tokens of a CTA's row tile

@@ -14,27 +14,32 @@ namespace {
 TEST(WorkOrder, HandsOutEveryRowTileOfEveryUnitOnce) {
   for (const int32_t row_tiles : {1, 2, 7, 64})
     for (const int32_t units : {1, 2, 3, 8})
-      for (int32_t section = 1; section <= units; ++section) {
-        const WorkOrder order{row_tiles, units, section};
-        std::vector<int> seen(static_cast<size_t>(order.items()), 0);
-        for (int32_t i = 0; i < order.items(); ++i) {
-          const WorkPlace place = order.place(i);
-          ASSERT_TRUE(0 <= place.unit && place.unit < units && 0 <= place.position &&
-                      place.position < row_tiles);
-          ++seen[static_cast<size_t>(place.unit * row_tiles + place.position)];
-        }
-        EXPECT_THAT(seen, testing::Each(1))
-            << row_tiles << " row tiles, " << units << " units, sections of " << section;
-      }
+      for (int32_t section = 1; section <= units; ++section)
+        for (const int32_t heavy : {0, 1, row_tiles / 2, row_tiles})
+          for (int32_t late = 0; late <= units; ++late) {
+            const WorkOrder order{row_tiles, units, section, heavy, late};
+            std::vector<int> seen(static_cast<size_t>(order.items()), 0);
+            for (int32_t i = 0; i < order.items(); ++i) {
+              const WorkPlace place = order.place(i);
+              ASSERT_TRUE(0 <= place.unit && place.unit < units && 0 <= place.position &&
+                          place.position < row_tiles);
+              ++seen[static_cast<size_t>(place.unit * row_tiles + place.position)];
+            }
+            EXPECT_THAT(seen, testing::Each(1))
+                << row_tiles << " row tiles, " << units << " units, sections of " << section << ", " << heavy
+                << " heavy of the last " << late;
+          }
 }
 
-TEST(WorkOrder, GoesSectionBySection) {
-  const WorkOrder order{.row_tiles = 2, .units = 5, .section_units = 2};
+TEST(WorkOrder, BeginsWithTheHeavyOfTheLastSectionsAndThenGoesSectionBySection) {
+  const WorkOrder order{.row_tiles = 3, .units = 5, .section_units = 2, .heavy_rows = 1, .late_units = 3};
   std::vector<std::tuple<int, int>> places;
   for (int32_t i = 0; i < order.items(); ++i)
     places.emplace_back(order.place(i).unit, order.place(i).position);
-  const std::vector<std::tuple<int, int>> expected = {{0, 0}, {1, 0}, {0, 1}, {1, 1}, {2, 0},
-                                                      {3, 0}, {2, 1}, {3, 1}, {4, 0}, {4, 1}};
+  const std::vector<std::tuple<int, int>> expected = {
+      {2, 0}, {3, 0}, {4, 0},                          // the heavy ones
+      {0, 0}, {1, 0}, {0, 1}, {1, 1}, {0, 2}, {1, 2},  // the first section
+      {2, 1}, {3, 1}, {2, 2}, {3, 2}, {4, 1}, {4, 2}};
   EXPECT_EQ(places, expected);
 }
 
@@ -73,18 +78,31 @@ TEST(WorkOrder, TakesOneKvHeadAtATimeIfAllRowsSeeTheSameKeys) {
     EXPECT_EQ(order_of("full", seqlen).section_units, 1) << seqlen;  // eight query heads in a row tile
     EXPECT_EQ(order_of("full", seqlen, 40, 8).section_units, 5)
         << seqlen;  // five row tiles of one query head
-    EXPECT_EQ(order_of("full", seqlen, 16, 16).section_units, 1)
+    EXPECT_EQ(order_of("full", seqlen, 16, 16).heavy_rows, 0)
         << seqlen;  // though each takes longer than a section
   }
 }
 
-// Or the last section would begin with a row tile that ends long after all others.
-TEST(WorkOrder, HasSectionsThatTakeLongerThanTheirHeaviestRowTile) {
-  EXPECT_EQ(order_of("causal_document", 32768).section_units, 2);   // as many as L2 holds
-  EXPECT_EQ(order_of("causal_blockwise", 32768).section_units, 8);  // rows that see all keys
-  EXPECT_EQ(order_of("causal_blockwise", 32768, 16, 16).section_units, 16);
-  EXPECT_EQ(order_of("causal", 12000, 64, 64).section_units, 8);
-  EXPECT_EQ(order_of("causal", 12000, 16, 16).section_units, 8);
+TEST(WorkOrder, BeginsWithRowTilesThatOthersWouldWaitFor) {
+  for (const char* pattern : {"full", "causal", "causal_document", "sliding_window_causal"})
+    EXPECT_EQ(order_of(pattern, 32768).heavy_rows, 0) << pattern;
+  const WorkOrder order = order_of("causal_blockwise", 32768);
+  EXPECT_GE(order.heavy_rows, 2);  // rows that see all keys
+  EXPECT_LE(order.heavy_rows, 10);
+  EXPECT_EQ(order.late_units, 6);  // such a row tile takes 0.54 of the time of all eight
+}
+
+TEST(WorkOrder, LeavesHeavyRowTilesInTheirSectionsUnlessTheyWouldEndLast) {
+  // They would read K and V of all heads again and again.
+  const ForwardShape of_documents{.row_tiles = RowTiles::kOfBlocks};
+  for (const int64_t seqlen : {8192, 16384, 32768}) {
+    const WorkOrder order = order_of("causal_document", seqlen, 64, 64, &of_documents);
+    EXPECT_GT(order.heavy_rows, 0) << seqlen;
+    EXPECT_LE(order.late_units, 8) << seqlen;
+    EXPECT_EQ(order.late_units % order.section_units, 0) << seqlen;
+  }
+  const WorkOrder order = order_of("causal_blockwise", 32768, 16, 16);  // one takes nearly all the time
+  EXPECT_EQ(order.late_units, 16);
 }
 
 }  // namespace
