@@ -53,7 +53,7 @@ namespace backward {
 // than claims. Backward, versions 5 and 36.
 inline constexpr int64_t kLongColumn = 2048;
 // From the first on, two items' heads are worked on together if L2 holds their rows; from the second on,
-// tiles may have 80 rows. Backward, versions 36, 37, 57 and 75.
+// tiles of one band may have 80 rows. Backward, versions 36, 37, 57 and 75.
 inline constexpr int64_t kVeryLongColumn = 4096, kTallColumn = 1024;
 inline constexpr int kTallRows = 80, kVeryLongSectionUnits = 2, kScatteredSectionUnits = 1;
 // Tiles of so many rows or keys at this head_dim. Backward, versions 51 and 59.

@@ -123,11 +123,12 @@ BackwardShape choose_backward_shape(const Problem& problem) {
   // Measured for documents, windows, causal masks and variable blocks of head_dim 128.
   if ((claimed_band || shape.kind == kBands) && problem.head_dim == 128 && can_do_passes(problem, shape))
     shape.pass_ctas = kAsSuits;
-  const bool tall = problem.head_dim == 128 && shape.rows == 64 && seen_by(problem, tuned::kTallColumn);
-  // In documents of head_dim 64 tiles of 128 by 128 take longer than elsewhere (version 75).
-  const bool any_largest = largest && long_or_band;
-  shape.any_tile =
-      !problem.deterministic && (any_largest || (tall && (long_or_band || shape.kind == kBands)));
+  // Documents take long to lower, and those of shorter columns are faster in tiles of 64 rows. Those of
+  // head_dim 64 take longer in tiles of 128 by 128 than the simulation says (version 75).
+  const int64_t column = shape.kind == kBands ? tuned::kLongColumn : tuned::kTallColumn;
+  const bool tall = problem.head_dim == 128 && shape.rows == 64 && seen_by(problem, column);
+  shape.any_tile = !problem.deterministic &&
+                   ((largest && long_or_band) || (tall && (long_or_band || shape.kind == kBands)));
   return shape;
 }
 

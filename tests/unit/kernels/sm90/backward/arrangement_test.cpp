@@ -125,7 +125,7 @@ TEST(BackwardArrangement, TakesTheTileWithWhichTheLastCtaEndsFirst) {
   EXPECT_EQ(tile_of("full", 14900, 20, 5, 64), wide);
   EXPECT_EQ(tile_of("causal", 2900, 36, 4, 128), tall);
   EXPECT_EQ(tile_of("causal_blockwise", 13700, 24, 4, 128), tall);
-  EXPECT_EQ(tile_of("share_question", 8192, 64, 8, 128), low);
+  EXPECT_EQ(tile_of("sliding_window", 32768, 64, 8, 128), low);
 }
 
 TEST(BackwardArrangement, FindsRowTilesThatOneKeyTileComesTo) {
