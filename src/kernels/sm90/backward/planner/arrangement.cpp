@@ -41,7 +41,7 @@ class Arranger {
   Arranger(const Problem& problem, const BackwardShape& shape, int64_t units)
       : problem_(problem), shape_(shape), units_(units), workers_(shape.workers(units)) {}
 
-  // Before the others.
+  // Lays the tiles and, unless additions are ordered, chooses the split. To be called first.
   void lay() {
     result_.shape = shape_, result_.shape.any_tile = false;
     result_.grid = lay_tiles(*problem_.masks, shape_.tile_shape(), shape_.aligned);
@@ -55,7 +55,7 @@ class Arranger {
       choose_cheapest();
     }
   }
-  // In tiles of 64 rows by 128 keys of head_dim 128. Infinite if there was nothing to choose.
+  // Of the split, in tiles of 64 rows by 128 keys of head_dim 128. Infinite if there was nothing to choose.
   double time() const { return time_; }
 
   BackwardArrangement arrange() {

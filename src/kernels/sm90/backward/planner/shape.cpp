@@ -123,8 +123,8 @@ BackwardShape choose_backward_shape(const Problem& problem) {
   // Measured for documents, windows, causal masks and variable blocks of head_dim 128.
   if ((claimed_band || shape.kind == kBands) && problem.head_dim == 128 && can_do_passes(problem, shape))
     shape.pass_ctas = kAsSuits;
-  // Documents take long to lower, and those of shorter columns are faster in tiles of 64 rows. Those of
-  // head_dim 64 take longer in tiles of 128 by 128 than the simulation says (version 75).
+  // Documents take long to lay out, and are faster in tiles of 64 rows if their columns are shorter. At
+  // head_dim 64 they take longer in tiles of 128 by 128 than the simulation says (version 75).
   const int64_t column = shape.kind == kBands ? tuned::kLongColumn : tuned::kTallColumn;
   const bool tall = problem.head_dim == 128 && shape.rows == 64 && seen_by(problem, column);
   shape.any_tile = !problem.deterministic &&
