@@ -14,7 +14,7 @@ namespace longspan {
 class BackwardInShape final : public Plan {
  public:
   BackwardInShape(const Problem& problem, const sm90::BackwardShape& shape, const Device& gpu)
-      : forward_(sm90_kernel().plan(problem, gpu)), backward_(problem, shape, gpu) {}
+      : forward_(sm90_kernel().plan(problem, gpu)), backward_(problem, no_other_tile(shape), gpu) {}
   size_t workspace_bytes(Direction direction) const override {
     return direction == Direction::kForward ? forward_->workspace_bytes(direction)
                                             : backward_.workspace_bytes();
@@ -24,6 +24,11 @@ class BackwardInShape final : public Plan {
   void backward(const BackwardArgs& args, Stream stream) override { backward_.run(args, cuda::raw(stream)); }
 
  private:
+  static sm90::BackwardShape no_other_tile(sm90::BackwardShape shape) {
+    shape.any_tile = false;
+    return shape;
+  }
+
   std::unique_ptr<Plan> forward_;
   sm90::BackwardPlan backward_;
 };

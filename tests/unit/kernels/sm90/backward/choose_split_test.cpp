@@ -127,7 +127,7 @@ TEST(BackwardSplit, IsTheFastestCandidateWhereNothingElseCounts) {
     for (const int64_t seqlen : {2048, 2560, 4096, 8192, 16384, 32768, 49152}) {
       const Problem problem = problem_of(name, seqlen);
       BackwardShape shape = choose_backward_shape(problem);
-      shape.pass_ctas = 0;
+      shape.pass_ctas = 0, shape.any_tile = false;
       const BackwardGrid grid = lay_tiles(*problem.masks, shape.tile_shape(), shape.aligned);
       const double chosen = simulate(arrange_backward(problem, shape, kUnits)).end;
       for (const BackwardSplit& split : split_candidates(problem, shape, columns_of(grid.map, 1), kUnits)) {
