@@ -25,9 +25,10 @@ inline constexpr DenseTile kDenseTiles[] = {{128, 3, 80, 1},    {128, 2, 128, 1.
                                             {64, 2, 128, 1.15}, {64, 3, 128, 1.46},  {192, 3, 80, 1},
                                             {256, 2, 80, 1}};
 inline constexpr double kEvenTime = 1.02;
-// What an item costs beside its tiles (version 28). Fewest blocks that row tiles follow; items of each SM
-// that are simulated; most tokens of the first tile, if it has to suit all masks: not varied.
-inline constexpr int64_t kItemSteps = 8, kMinBlocks = 4, kSimulated = 8, kSameLaunchesTokens = 64;
+// What an item costs beside its tiles (version 28). Blocks from which on row tiles follow them wherever they
+// are as high as two (version 31); items of each SM that are simulated; most tokens of the first tile, if it
+// has to suit all masks: not varied.
+inline constexpr int64_t kItemSteps = 8, kManyBlocks = 4, kSimulated = 8, kSameLaunchesTokens = 64;
 
 // From mean blocks of so many rows and keys on, a mask of head_dim 64 is dense: forward, version 20.
 inline constexpr int64_t kLongBlock = 512;
@@ -97,7 +98,7 @@ inline constexpr double kBetter = 0.98, kBetterByTime = 0.99;
 
 // Simulation of items, in tiles: an item's beginning and end, and the addition of a part's dk and dv; if
 // additions are in order, from one CTA's addition to the next one's. Backward, versions 33 and 53.
-inline constexpr double kHandOver = 0.5, kItemEnds = 2.5, kPartSums = 1.5, kOrderedPartSums = 2;
+inline constexpr double kHandOver = 0.5, kItemEnds = 2.5, kPartSums = 0.5, kOrderedPartSums = 2;
 
 // Simulation of additions by time, in 1/16 of a tile's time. Hand-over and distance of visits to the same
 // rows, for CTAs and for two streams in a CTA: backward, versions 40, 42 and 46. An item's beginning and end,
@@ -131,9 +132,9 @@ inline constexpr double kBetterByRounds = 0.99;
 // or more, so many for each CTA at most. Odd, since 64, 94 or 128 items leave CTAs idle (version 58).
 inline constexpr int32_t kLastPieces[] = {5, 7}, kMostCutItems = 16;
 
-// Causal documents, whose key tiles begin in more row tiles than they end in by this ratio, go by rows in
-// items of many heads (version 64). The share of light items in the last section's tiles (version 65).
-inline constexpr int64_t kStairBegins = 3, kStairEnds = 2, kManyHeads = 3;
+// In causal documents key tiles begin in more row tiles than they end in, by this ratio at least (version
+// 64). The share of light items in the last section's tiles (version 65).
+inline constexpr int64_t kStairBegins = 3, kStairEnds = 2;
 inline constexpr double kLightShare = 0.25;
 // Candidates of short columns: items for each CTA, at most, and tiles of an item, at most (0: no limit).
 inline constexpr double kMostRounds = 16;
@@ -142,9 +143,10 @@ inline constexpr int64_t kRoundsSimulated = 2, kFewRoundsBefore = 8;
 inline constexpr int64_t kMostTiles[] = {0, 160, 120, 80};
 // Elements of q of the heads in work that L2 holds beside do and dq.
 inline constexpr double kRowsInL2 = 7.5e6;
-// Columns of different lengths: the share of the time that each doubling of an item's heads costs; and that
-// which rows of twice kFreeRows elements cost, of q of the heads in work (versions 53 and 67).
-inline constexpr double kDrift = 0.01, kFreeRows = 5e6, kSpilled = 0.13;
+// The share of the time that each doubling of an item's heads costs, and in causal documents once more head
+// after head, or by rows all together; and that which rows of twice kFreeRows elements cost if columns differ
+// in length, of q of the heads in work (versions 53, 67 and 76).
+inline constexpr double kDrift = 0.01, kStairDrift = 0.01, kByRows = 0.01, kFreeRows = 5e6, kSpilled = 0.08;
 
 // Deterministic items: tiles of one band's item; parts of a key tile wait for each other, so documents have
 // long ones; items of each CTA in one queue of additions, and KV heads at once, at least (versions 32, 34 and

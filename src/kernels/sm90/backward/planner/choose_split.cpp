@@ -17,6 +17,13 @@ namespace tuned = h200::backward;
 constexpr BackwardWalk kDownByRows{.descending = true, .by_rows = true};
 constexpr BackwardWalk kDownByHeads{.descending = true, .by_rows = false};
 
+// Causal documents: key tiles begin in more row tiles than they end in. Head after head, the CTAs would drift
+// apart, and L2 would lose their rows.
+bool is_stairs(const BackwardShape& shape, const BackwardColumns& columns) {
+  return shape.store == BackwardStore::kClaimed && shape.kind == BackwardKind::kBands &&
+         tuned::kStairEnds * columns.begins > tuned::kStairBegins * columns.ends;
+}
+
 // An item's beginning and end take as long as two or three tiles, so items should be long. But the longest
 // item must not keep one CTA busy when the others are done, and CTAs should meet the same rows at about the
 // same time, to find them in L2. tuning/h200.h has the measured balance.
@@ -43,9 +50,6 @@ class Splitter {
     // In a causal mask all columns end together. With equal heads the order of keys has better sections.
     const bool together = columns_.end_together == columns_.key_tiles && group_ > 1;
     const bool by_keys = shape_.kind == kBands || (shape_.kind == kOneBand && !together);
-    // Head after head, the CTAs of a causal document would drift apart, and L2 would lose its rows.
-    const bool stairs = shape_.store == BackwardStore::kClaimed && shape_.kind == kBands &&
-                        tuned::kStairEnds * columns_.begins > tuned::kStairBegins * columns_.ends;
     const int64_t longest = columns_.columns.empty() ? 0 : columns_.columns.front().tiles;
     std::vector<BackwardSplit> result;
     for (int32_t parts = 1; parts <= group_; ++parts) {
@@ -63,14 +67,18 @@ class Splitter {
         continue;
       }
       if (parts > 1 && rounds_ * parts > tuned::kMostRounds) break;
-      for (const int64_t most : tuned::kMostTiles)
-        if (most == 0 || most * parts < longest * group_)
-          result.push_back(
-              {.parts = parts,
-               .most_tiles = most,
-               .order = KeyOrder::kByKeys,
-               .group_items = static_cast<int32_t>(workers_),
-               .walk = stairs && group_ / parts >= tuned::kManyHeads ? kDownByRows : BackwardWalk{}});
+      for (const int64_t most : tuned::kMostTiles) {
+        if (most * parts >= longest * group_) continue;
+        for (int rounds = tuned::kLastRounds; rounds > 0; --rounds) {
+          const BackwardSplit split{.parts = parts,
+                                    .most_tiles = most,
+                                    .order = KeyOrder::kByKeys,
+                                    .group_items = static_cast<int32_t>(workers_),
+                                    .last_rounds = rounds};
+          result.push_back(split);
+          if (is_stairs(shape_, columns_)) result.emplace_back(split).walk = kDownByRows;
+        }
+      }
     }
     return result;
   }
@@ -211,7 +219,7 @@ double time_of_split(const Problem& problem, const BackwardShape& shape, const B
   std::vector<Items> of_key_tile, by_keys(sharing.group_items > 0 ? columns.key_tiles : 0);
   of_key_tile.reserve(columns.columns.size());
   int64_t items = 0;
-  double time = 0, longest = 0;
+  double time = 0, longest = 0, doublings = 0;  // doublings: of an item's heads
   for (const BackwardColumns::Column& column : columns.columns) {
     const int32_t parts = parts_of(column.tiles, sharing);
     const double of_item =
@@ -220,6 +228,7 @@ double time_of_split(const Problem& problem, const BackwardShape& shape, const B
     if (!by_keys.empty()) by_keys[column.key_tile] = of_key_tile.back();
     items += parts, time += parts * of_item;
     longest = std::max(longest, of_item);
+    doublings += parts * of_item * std::log2(sharing.group / parts);
   }
   if (items == 0) return 0;
   const BackwardSections sections = sections_of(problem, shape, split, items, workers);
@@ -250,17 +259,21 @@ double time_of_split(const Problem& problem, const BackwardShape& shape, const B
   for (const auto& [count, of_item] : of_key_tile)
     makespan.take(of_item / pieces + ends + (pieces > 1 ? tuned::kPartSums : 0),
                   items_of(last, count) * split.last_pieces);
-  // CTAs whose items differ drift apart, and then load the rows of more heads at a time, which may be too
-  // many for L2.
-  const double uneven =
-      std::min(2 * (1 - time / (static_cast<double>(items) * longest)), 1.0);  // 1 if the mask is causal
-  const double heads_at_a_time =
-      std::min<double>(workers * sharing.group / static_cast<double>(items), problem.heads_q);
-  const double spilled = std::max(
-      heads_at_a_time * static_cast<double>(problem.tokens_q * problem.head_dim) / tuned::kFreeRows - 1, 0.0);
-  const double drift = tuned::kDrift * std::log2(sharing.group / split.parts) +
-                       (sharing.group_items > 0 ? 0 : tuned::kSpilled * spilled);
-  return makespan.end() * (1 + uneven * drift);
+  // CTAs with items of many heads drift apart, those of causal documents most, and load rows once more.
+  doublings /= time;
+  double drift = tuned::kDrift * doublings;
+  if (is_stairs(shape, columns))
+    drift += split.walk.by_rows ? tuned::kByRows : tuned::kStairDrift * doublings;
+  // Those whose items differ load the rows of more heads at a time, which may be too many for L2.
+  if (sharing.group_items == 0) {
+    const double uneven =
+        std::min(2 * (1 - time / (static_cast<double>(items) * longest)), 1.0);  // 1 if the mask is causal
+    const double heads_at_a_time =
+        std::min<double>(workers * sharing.group / static_cast<double>(items), problem.heads_q);
+    const auto elements = heads_at_a_time * static_cast<double>(problem.tokens_q * problem.head_dim);
+    drift += uneven * tuned::kSpilled * std::max(elements / tuned::kFreeRows - 1, 0.0);
+  }
+  return makespan.end() * (1 + drift);
 }
 
 BackwardColumns columns_of(const CompiledMap& map, int64_t masks) {

@@ -32,16 +32,19 @@ bool takes_finest_tiles(const Problem& problem, int64_t block) {
           problem.area() <= tuned::kMaxScheduledVisits * kFinestBlock * kFinestBlock);
 }
 
+bool is_window(const Mask& mask) {
+  return mask.bands().size() == 1 && mask.bands()[0].bounded();
+}
+
 BackwardKind kind_of(const Problem& problem, int64_t block) {
   if (problem.masks->size() > 1) return kScattered;
   const Mask& mask = problem.masks->front();
   const bool one_band_a_row = mask.bands().size() == mask.bands().groups().size();
   if (block >= kFinestBlock) return block == kLargestBlock && one_band_a_row ? kBlocks : kScattered;
-  const bool window = mask.bands().size() == 1 && mask.bands()[0].bounded();
   const bool half_visible = is_visible(problem, tuned::kHalfVisible);
   // The kernel does the passes of documents of head_dim 128 alone.
   const bool documents = mask.bands().size() > 1 && !half_visible && problem.head_dim == 128;
-  const bool longer = (window || documents) && !problem.deterministic;
+  const bool longer = (is_window(mask) || documents) && !problem.deterministic;
   if (seen_by(problem, longer ? tuned::kVeryLongColumn : tuned::kLongColumn)) return kLong;
   if (mask.bands().size() <= 1) return kOneBand;
   // Half visible, so not documents. By default treated so, as items of one head would be too short.
@@ -103,18 +106,19 @@ BackwardShape choose_backward_shape(const Problem& problem) {
                 : begins_with_zeros(problem, shape.kind) ? BackwardStore::kAdded
                                                          : BackwardStore::kClaimed;
   shape.section_units = section_units_of(problem, shape.kind);
-  // Tiles of a long mask gain little from beginning at edges of bands, and those of one band gain nothing.
-  // On an even grid, sums of dq are added faster, as threads hold them. The passes inside, which need claims
-  // and sums in token rows, gain more.
   const bool long_or_band = shape.kind == kLong || shape.kind == kOneBand;
-  const bool claimed_band =
-      shape.kind == kOneBand && shape.store == BackwardStore::kClaimed && problem.head_dim == 128;
+  const bool claimed_band = shape.kind == kOneBand && shape.store == BackwardStore::kClaimed;
   const bool largest = shape.keys == 128 && takes_largest_tiles(problem, shape.kind, block);
-  // Windows and blocks fill tiles of 192 keys badly, and short masks have too few of them.
-  const bool widest = largest && (shape.kind == kLong || shape.kind == kBands);
+  // Blocks fill tiles of 192 keys badly, and short masks but windows have too few of them.
+  const bool window = shape.kind == kOneBand && is_window(problem.masks->front());
+  const bool widest = largest && (shape.kind == kLong || shape.kind == kBands || window);
   if (widest) shape.keys = tuned::kWidestKeys;
   if (largest && !widest) shape.rows = tuned::kTallestRows;
-  const bool stay = (long_or_band && !claimed_band) || (shape.kind == kBlocks && problem.deterministic);
+  // Tiles of a long mask gain little from beginning at edges of bands, and those of one band gain nothing.
+  // On an even grid, sums of dq are added faster, as threads hold them. The passes inside, which need claims
+  // and sums in token rows, gain more; and tiles of 192 keys claim sums in token rows alone.
+  const bool stay = (long_or_band && !(claimed_band && (problem.head_dim == 128 || widest))) ||
+                    (shape.kind == kBlocks && problem.deterministic);
   shape.in_rows = shape.keys != 64 && !(stay && (problem.head_dim == 128 || largest));
   shape.aligned = shape.in_rows && block < kFinestBlock;
   if (problem.head_dim == 128 && !shape.in_rows &&
@@ -128,7 +132,7 @@ BackwardShape choose_backward_shape(const Problem& problem) {
   const int64_t column = shape.kind == kBands ? tuned::kLongColumn : tuned::kTallColumn;
   const bool tall = problem.head_dim == 128 && shape.rows == 64 && seen_by(problem, column);
   shape.any_tile = !problem.deterministic &&
-                   ((largest && long_or_band) || (tall && (long_or_band || shape.kind == kBands)));
+                   ((largest && long_or_band && !window) || (tall && (long_or_band || shape.kind == kBands)));
   return shape;
 }
 

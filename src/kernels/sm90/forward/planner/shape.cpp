@@ -52,11 +52,11 @@ bool suits_pairs(const Problem& problem, const ForwardShape& shape, const Device
   return rounds > 1 && ceil_div(ceil_div(row_tiles, 2) * units, sms / 2) <= rounds;
 }
 
-// Whether there are several blocks or documents, and a mean one is as high as a row tile.
-bool has_blocks(const HeadMasks& masks, int64_t tokens) {
+// Whether there are so many blocks or documents, and a mean one is as high as a row tile.
+bool has_blocks(const HeadMasks& masks, int64_t count, int64_t tokens) {
   return std::ranges::all_of(masks, [&](const Mask& mask) {
     const int64_t groups = std::ssize(mask.bands().groups());
-    return groups >= tuned::kMinBlocks && groups * tokens <= mask.rows();
+    return groups >= count && groups * tokens <= mask.rows();
   });
 }
 
@@ -85,13 +85,15 @@ ForwardShape choose_dense_shape(const Problem& problem, const ForwardShape& any,
     const auto take = [&](RowTiles row_tiles, double time) {
       if (time < least) least = time, best = shape, best.row_tiles = row_tiles;
     };
-    const bool blocks = has_blocks(masks, shape.tokens());
+    const bool blocks = has_blocks(masks, 2, shape.tokens());
     const double of_blocks = blocks ? time_of(RowTiles::kOfBlocks) : 0;
     if (blocks) take(RowTiles::kOfBlocks, of_blocks);
-    if (blocks && std::ranges::all_of(masks, &BandList::rectangular, &Mask::bands))
+    if (!has_blocks(masks, tuned::kManyBlocks, shape.tokens()))
+      take(RowTiles::kEven, tuned::kEvenTime * time_of(RowTiles::kEven));
+    else if (std::ranges::all_of(masks, &BandList::rectangular, &Mask::bands))
       take(RowTiles::kEven,  // estimated, since blocks take up to 43 times as long to lower so
            tuned::kEvenTime * of_blocks * row_tile_costs(masks, shape.tokens()).even_over_blocks());
-    else if (!has_blocks(masks, int64_t{2} * shape.tokens()))
+    else if (!has_blocks(masks, tuned::kManyBlocks, int64_t{2} * shape.tokens()))
       take(RowTiles::kEven, tuned::kEvenTime * time_of(RowTiles::kEven));
   }
   if (map.bytes() > kMostKeptBytes) map = ForwardMap();

@@ -167,8 +167,8 @@ TEST(BackwardShape, WorksOnAsManyHeadsAsL2Holds) {
   EXPECT_EQ(heads_at_once(32768, 8), 1);
 }
 
-// Tiles of 192 keys for long masks and documents, of 128 by 128 for windows and blocks. Sums of dq lie as
-// threads hold them but where row tiles may begin anywhere.
+// Tiles of 192 keys for long masks, documents and windows, of 128 by 128 for other short masks and blocks.
+// Sums of dq lie as threads hold them but where row tiles may begin anywhere.
 TEST(BackwardShape, TakesLargerTilesAtHeadDim64) {
   constexpr TileShape kWide{h200::backward::kWidestKeys, 64}, kSquare{128, h200::backward::kTallestRows},
       kOther{128, 64};
@@ -176,7 +176,7 @@ TEST(BackwardShape, TakesLargerTilesAtHeadDim64) {
     return shape_of(name, seqlen, deterministic, block, 64);
   };
   for (const int64_t seqlen : {1024, 4096, 32768}) {
-    for (const char* name : {"full", "causal", "sliding_window", "sliding_window_causal"}) {
+    for (const char* name : {"full", "causal"}) {
       const bool is_long = at_64(name, seqlen).kind == BackwardKind::kLong;
       EXPECT_EQ(at_64(name, seqlen).tile_shape(), is_long ? kWide : kSquare) << name << seqlen;
       EXPECT_FALSE(at_64(name, seqlen).in_rows) << name << seqlen;
@@ -191,6 +191,12 @@ TEST(BackwardShape, TakesLargerTilesAtHeadDim64) {
       EXPECT_TRUE(at_64(name, seqlen, true).in_rows) << name << seqlen;
     }
   }
+  for (const int64_t seqlen : {4096, 32768})
+    for (const char* name : {"sliding_window", "sliding_window_causal"}) {
+      EXPECT_EQ(at_64(name, seqlen).tile_shape(), kWide) << name << seqlen;
+      EXPECT_TRUE(at_64(name, seqlen).in_rows) << name << seqlen;
+      EXPECT_FALSE(at_64(name, seqlen).any_tile) << name << seqlen;
+    }
   EXPECT_EQ(at_64("causal", 4096).tile_shape(), kWide);
   EXPECT_EQ(at_64("causal", 2048).tile_shape(), kSquare);
   EXPECT_TRUE(at_64("causal_document", 32768).in_rows);

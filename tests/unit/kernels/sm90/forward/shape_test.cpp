@@ -172,7 +172,21 @@ TEST(ForwardShape, BeginsRowTilesWhereBlocksAndLongDocumentsDo) {
   EXPECT_EQ(row_tiles("full_document", long_documents, 1), RowTiles::kOfBlocks);
   EXPECT_EQ(row_tiles("uniform_block_sparse", of(8192, 128), 8), RowTiles::kEven);
   EXPECT_EQ(row_tiles("full", of(8192), 1), RowTiles::kEven);
-  EXPECT_EQ(row_tiles("prefix_lm_causal", of(8192), 1), RowTiles::kEven);
+  EXPECT_EQ(row_tiles("prefix_lm_causal", of(8192), 1),
+            RowTiles::kOfBlocks);  // as 8,192 is no multiple of 24
+}
+
+// A row tile in two documents sees the keys of both, and would end last.
+TEST(ForwardShape, BeginsRowTilesWhereTwoDocumentsMeet) {
+  PatternOptions two = of(3100);
+  two.lengths = "list:1590:1510";
+  const Problem problem = problem_of("full_document", two, 8, 1);
+  const ForwardShape shape = shape_of(problem);
+  EXPECT_EQ(shape.row_tiles, RowTiles::kOfBlocks);
+  const auto heaviest = [&](RowTiles row_tiles) {
+    return lower_forward(*problem.masks, shape.tile_shape(), row_tiles).work.front().cost;
+  };
+  EXPECT_LT(heaviest(RowTiles::kOfBlocks), 0.55 * heaviest(RowTiles::kEven));
 }
 
 TEST(ForwardShape, HasTwoToFourWarpgroupsAtHeadDim64) {
