@@ -98,7 +98,7 @@ inline constexpr double kBetter = 0.98, kBetterByTime = 0.99;
 
 // Simulation of items, in tiles: an item's beginning and end, and the addition of a part's dk and dv; if
 // additions are in order, from one CTA's addition to the next one's. Backward, versions 33 and 53.
-inline constexpr double kHandOver = 0.5, kItemEnds = 2.5, kPartSums = 0.5, kOrderedPartSums = 2;
+inline constexpr double kHandOver = 0.5, kItemEnds = 2.5, kPartSums = 1.5, kOrderedPartSums = 2;
 
 // Simulation of additions by time, in 1/16 of a tile's time. Hand-over and distance of visits to the same
 // rows, for CTAs and for two streams in a CTA: backward, versions 40, 42 and 46. An item's beginning and end,
@@ -143,10 +143,11 @@ inline constexpr int64_t kRoundsSimulated = 2, kFewRoundsBefore = 8;
 inline constexpr int64_t kMostTiles[] = {0, 160, 120, 80};
 // Elements of q of the heads in work that L2 holds beside do and dq.
 inline constexpr double kRowsInL2 = 7.5e6;
-// The share of the time that each doubling of an item's heads costs, and in causal documents once more head
-// after head, or by rows all together; and that which rows of twice kFreeRows elements cost if columns differ
-// in length, of q of the heads in work (versions 53, 67 and 76).
-inline constexpr double kDrift = 0.01, kStairDrift = 0.01, kByRows = 0.01, kFreeRows = 5e6, kSpilled = 0.08;
+// The share of the time that each doubling of an item's heads costs. Items by keys: in causal documents twice
+// head after head, or kByRows more by rows (version 76). Others, if they differ in length: also that which
+// rows of twice kFreeRows elements cost, of q of the heads in work (versions 53 and 67).
+inline constexpr double kDrift = 0.015, kByRows = 0.015;
+inline constexpr double kUnevenDrift = 0.01, kFreeRows = 5e6, kSpilled = 0.13;
 
 // Deterministic items: tiles of one band's item; parts of a key tile wait for each other, so documents have
 // long ones; items of each CTA in one queue of additions, and KV heads at once, at least (versions 32, 34 and

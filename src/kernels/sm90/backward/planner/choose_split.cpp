@@ -68,16 +68,13 @@ class Splitter {
       }
       if (parts > 1 && rounds_ * parts > tuned::kMostRounds) break;
       for (const int64_t most : tuned::kMostTiles) {
-        if (most * parts >= longest * group_) continue;
-        for (int rounds = tuned::kLastRounds; rounds > 0; --rounds) {
-          const BackwardSplit split{.parts = parts,
-                                    .most_tiles = most,
-                                    .order = KeyOrder::kByKeys,
-                                    .group_items = static_cast<int32_t>(workers_),
-                                    .last_rounds = rounds};
-          result.push_back(split);
-          if (is_stairs(shape_, columns_)) result.emplace_back(split).walk = kDownByRows;
-        }
+        if (most > 0 && most * parts >= longest * group_) continue;
+        const BackwardSplit split{.parts = parts,
+                                  .most_tiles = most,
+                                  .order = KeyOrder::kByKeys,
+                                  .group_items = static_cast<int32_t>(workers_)};
+        result.push_back(split);
+        if (is_stairs(shape_, columns_)) result.emplace_back(split).walk = kDownByRows;
       }
     }
     return result;
@@ -259,19 +256,20 @@ double time_of_split(const Problem& problem, const BackwardShape& shape, const B
   for (const auto& [count, of_item] : of_key_tile)
     makespan.take(of_item / pieces + ends + (pieces > 1 ? tuned::kPartSums : 0),
                   items_of(last, count) * split.last_pieces);
-  // CTAs with items of many heads drift apart, those of causal documents most, and load rows once more.
-  doublings /= time;
-  double drift = tuned::kDrift * doublings;
-  if (is_stairs(shape, columns))
-    drift += split.walk.by_rows ? tuned::kByRows : tuned::kStairDrift * doublings;
-  // Those whose items differ load the rows of more heads at a time, which may be too many for L2.
-  if (sharing.group_items == 0) {
+  // CTAs that drift apart load rows once more. By keys, those with items of many heads do.
+  double drift = tuned::kDrift * doublings / time;
+  if (sharing.group_items > 0 && is_stairs(shape, columns)) {
+    drift += split.walk.by_rows ? tuned::kByRows : drift;
+  } else if (sharing.group_items == 0) {
+    // Else those whose items differ, and then they load the rows of more heads at a time, which may be too
+    // many for L2.
     const double uneven =
         std::min(2 * (1 - time / (static_cast<double>(items) * longest)), 1.0);  // 1 if the mask is causal
     const double heads_at_a_time =
         std::min<double>(workers * sharing.group / static_cast<double>(items), problem.heads_q);
     const auto elements = heads_at_a_time * static_cast<double>(problem.tokens_q * problem.head_dim);
-    drift += uneven * tuned::kSpilled * std::max(elements / tuned::kFreeRows - 1, 0.0);
+    drift = uneven * (tuned::kUnevenDrift * std::log2(sharing.group / split.parts) +
+                      tuned::kSpilled * std::max(elements / tuned::kFreeRows - 1, 0.0));
   }
   return makespan.end() * (1 + drift);
 }
