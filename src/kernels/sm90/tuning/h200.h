@@ -144,8 +144,8 @@ inline constexpr int64_t kMostTiles[] = {0, 160, 120, 80};
 // Elements of q of the heads in work that L2 holds beside do and dq.
 inline constexpr double kRowsInL2 = 7.5e6;
 // The share of the time that each doubling of an item's heads costs. Items by keys: in causal documents twice
-// head after head, or kByRows more by rows (version 76). Others, if they differ in length: also that which
-// rows of twice kFreeRows elements cost, of q of the heads in work (versions 53 and 67).
+// head after head, or kByRows more by rows, if that is less (version 76). Others, if they differ in length:
+// also that which rows of twice kFreeRows elements cost, of q of the heads in work (versions 53 and 67).
 inline constexpr double kDrift = 0.015, kByRows = 0.015;
 inline constexpr double kUnevenDrift = 0.01, kFreeRows = 5e6, kSpilled = 0.13;
 

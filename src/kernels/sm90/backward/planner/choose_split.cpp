@@ -24,6 +24,14 @@ bool is_stairs(const BackwardShape& shape, const BackwardColumns& columns) {
          tuned::kStairEnds * columns.begins > tuned::kStairBegins * columns.ends;
 }
 
+// How often the heads of an item double, from one on, for a mean tile.
+double doublings_of(const BackwardColumns& columns, const BackwardSharing& sharing) {
+  double sum = 0;
+  for (const BackwardColumns::Column& column : columns.columns)
+    sum += static_cast<double>(column.tiles) * std::log2(sharing.group / parts_of(column.tiles, sharing));
+  return sum / static_cast<double>(std::max<int64_t>(columns.tiles, 1));
+}
+
 // An item's beginning and end take as long as two or three tiles, so items should be long. But the longest
 // item must not keep one CTA busy when the others are done, and CTAs should meet the same rows at about the
 // same time, to find them in L2. tuning/h200.h has the measured balance.
@@ -50,6 +58,7 @@ class Splitter {
     // In a causal mask all columns end together. With equal heads the order of keys has better sections.
     const bool together = columns_.end_together == columns_.key_tiles && group_ > 1;
     const bool by_keys = shape_.kind == kBands || (shape_.kind == kOneBand && !together);
+    const bool stairs = is_stairs(shape_, columns_);
     const int64_t longest = columns_.columns.empty() ? 0 : columns_.columns.front().tiles;
     std::vector<BackwardSplit> result;
     for (int32_t parts = 1; parts <= group_; ++parts) {
@@ -69,12 +78,13 @@ class Splitter {
       if (parts > 1 && rounds_ * parts > tuned::kMostRounds) break;
       for (const int64_t most : tuned::kMostTiles) {
         if (most > 0 && most * parts >= longest * group_) continue;
-        const BackwardSplit split{.parts = parts,
-                                  .most_tiles = most,
-                                  .order = KeyOrder::kByKeys,
-                                  .group_items = static_cast<int32_t>(workers_)};
-        result.push_back(split);
-        if (is_stairs(shape_, columns_)) result.emplace_back(split).walk = kDownByRows;
+        const double drift =
+            tuned::kDrift * doublings_of(columns_, {static_cast<int32_t>(group_), parts, most});
+        result.push_back({.parts = parts,
+                          .most_tiles = most,
+                          .order = KeyOrder::kByKeys,
+                          .group_items = static_cast<int32_t>(workers_),
+                          .walk = stairs && drift > tuned::kByRows ? kDownByRows : BackwardWalk{}});
       }
     }
     return result;
@@ -216,7 +226,7 @@ double time_of_split(const Problem& problem, const BackwardShape& shape, const B
   std::vector<Items> of_key_tile, by_keys(sharing.group_items > 0 ? columns.key_tiles : 0);
   of_key_tile.reserve(columns.columns.size());
   int64_t items = 0;
-  double time = 0, longest = 0, doublings = 0;  // doublings: of an item's heads
+  double time = 0, longest = 0;
   for (const BackwardColumns::Column& column : columns.columns) {
     const int32_t parts = parts_of(column.tiles, sharing);
     const double of_item =
@@ -225,7 +235,6 @@ double time_of_split(const Problem& problem, const BackwardShape& shape, const B
     if (!by_keys.empty()) by_keys[column.key_tile] = of_key_tile.back();
     items += parts, time += parts * of_item;
     longest = std::max(longest, of_item);
-    doublings += parts * of_item * std::log2(sharing.group / parts);
   }
   if (items == 0) return 0;
   const BackwardSections sections = sections_of(problem, shape, split, items, workers);
@@ -256,13 +265,13 @@ double time_of_split(const Problem& problem, const BackwardShape& shape, const B
   for (const auto& [count, of_item] : of_key_tile)
     makespan.take(of_item / pieces + ends + (pieces > 1 ? tuned::kPartSums : 0),
                   items_of(last, count) * split.last_pieces);
-  // CTAs that drift apart load rows once more. By keys, those with items of many heads do.
-  double drift = tuned::kDrift * doublings / time;
-  if (sharing.group_items > 0 && is_stairs(shape, columns)) {
-    drift += split.walk.by_rows ? tuned::kByRows : drift;
-  } else if (sharing.group_items == 0) {
-    // Else those whose items differ, and then they load the rows of more heads at a time, which may be too
-    // many for L2.
+  double drift = 0;  // CTAs that drift apart load rows once more
+  if (sharing.group_items > 0) {
+    drift = tuned::kDrift * doublings_of(columns, sharing);
+    if (is_stairs(shape, columns)) drift += std::min(drift, tuned::kByRows);
+  } else {
+    // By heads, those whose items differ drift apart. The rows of many heads at a time may be too many for
+    // L2.
     const double uneven =
         std::min(2 * (1 - time / (static_cast<double>(items) * longest)), 1.0);  // 1 if the mask is causal
     const double heads_at_a_time =

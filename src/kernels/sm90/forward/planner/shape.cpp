@@ -88,9 +88,8 @@ ForwardShape choose_dense_shape(const Problem& problem, const ForwardShape& any,
     const bool blocks = has_blocks(masks, 2, shape.tokens());
     const double of_blocks = blocks ? time_of(RowTiles::kOfBlocks) : 0;
     if (blocks) take(RowTiles::kOfBlocks, of_blocks);
-    if (!has_blocks(masks, tuned::kManyBlocks, shape.tokens()))
-      take(RowTiles::kEven, tuned::kEvenTime * time_of(RowTiles::kEven));
-    else if (std::ranges::all_of(masks, &BandList::rectangular, &Mask::bands))
+    if (has_blocks(masks, tuned::kManyBlocks, shape.tokens()) &&
+        std::ranges::all_of(masks, &BandList::rectangular, &Mask::bands))
       take(RowTiles::kEven,  // estimated, since blocks take up to 43 times as long to lower so
            tuned::kEvenTime * of_blocks * row_tile_costs(masks, shape.tokens()).even_over_blocks());
     else if (!has_blocks(masks, tuned::kManyBlocks, int64_t{2} * shape.tokens()))
