@@ -10,6 +10,7 @@
 
 #include <gmock/gmock.h>
 
+#include "api/checked_plan.h"
 #include "attention/oracle/verify.h"
 #include "base/error.h"
 #include "edges.h"
@@ -257,7 +258,7 @@ TEST(Sm90, RefusesGradientsThatAreNotAligned) {
   LONGSPAN_NEEDS_HOPPER();
   const Device gpu = first_gpu();
   const Problem problem = problem_of({one_band(64, 64, kBelow, 0)}, 2, 2, 128, DType::kBF16);
-  const std::unique_ptr<Plan> plan = sm90_kernel().plan(problem, gpu);
+  const std::unique_ptr<Plan> plan = checked_plan(sm90_kernel(), problem, gpu, Direction::kBackward);
   ProblemTensors tensors(problem, Direction::kBackward, gpu, *plan);
   tensors.fill_inputs(1);
   tensors.forward(*plan);
@@ -265,7 +266,7 @@ TEST(Sm90, RefusesGradientsThatAreNotAligned) {
   BackwardArgs args{v.q, v.k, v.v, v.o, v.dout, v.lse, v.dq, v.dk, v.dv, nullptr};
   args.dk.data = static_cast<char*>(args.dk.data) + 8;
   EXPECT_THAT([&] { plan->backward(args, Stream{}); },
-              testing::ThrowsMessage<Error>(testing::HasSubstr("multiple of 16 bytes")));
+              testing::ThrowsMessage<Error>(testing::HasSubstr("aligned to 16 bytes")));
 }
 
 TEST(Sm90, GivesReasonsForUnsupportedProblems) {

@@ -68,10 +68,7 @@ void launch_forward(const Problem& problem, const ForwardShape& shape, const For
     params.o_token_stride = args.o.token_stride;
     params.o_head_stride = args.o.head_stride;
   } else {
-    if (is_large(problem))
-      check_alignment("o", args.o);
-    else
-      params.o = query_map(args.o, 64 / shape.pack, shape.pack);
+    if (!is_large(problem)) params.o = query_map(args.o, 64 / shape.pack, shape.pack);
     params.o_raw = args.o.data;
     params.o_token_stride = args.o.token_stride;
     params.o_head_stride = args.o.head_stride;

@@ -51,18 +51,6 @@ CUtensorMap encode(const TensorView& tensor, const Dimension (&dimensions)[4]) {
 
 }  // namespace
 
-void check_alignment(const char* name, const TensorView& tensor) {
-  const auto fits = [&](int64_t stride, int64_t count) {
-    return count <= 1 || stride * static_cast<int64_t>(size_of(tensor.dtype)) % 16 == 0;
-  };
-  LONGSPAN_CHECK_INPUT(
-      reinterpret_cast<uintptr_t>(tensor.data) % 16 == 0 && fits(tensor.token_stride, tensor.tokens) &&
-          fits(tensor.head_stride, tensor.heads),
-      "{} at {}, strides of {} and {} elements: each token and head must begin at a multiple "
-      "of 16 bytes",
-      name, tensor.data, tensor.token_stride, tensor.head_stride);
-}
-
 CUtensorMap query_map(const TensorView& t, int tokens, int heads, Panels panels) {
   const int64_t all = t.head_dim / kPanel;
   return encode(t, {{kPanel, 1, kPanel},

@@ -9,10 +9,6 @@
 
 namespace longspan::sm90 {
 
-// Throws an input error that names the tensor unless each token and head begins at a multiple of 16 bytes. A
-// tensor that has a map needs no other check.
-void check_alignment(const char* name, const TensorView& tensor);
-
 // Of head_dim in a box: panels have 64 elements.
 enum class Panels : uint8_t { kAll, kOne };
 
