@@ -23,6 +23,45 @@ namespace {
 
 constexpr int kThreads = 256;
 
+// The tiles of the passes, and what the kernel's parameters have for them.
+struct Passes {
+  float* stats = nullptr;
+  float* dq = nullptr;
+  int32_t* turn = nullptr;  // [heads_q, row_tiles, shares]
+  int32_t shares = 2;       // of a tile's dq
+  bool in_rows = false;     // dq's sums lie in rows (layout.h); else as threads hold them
+  const TileExtent* row_tile = nullptr;
+  const uint8_t* visited_once = nullptr;
+  int32_t masks = 1;
+  // Query heads: the first heads_before, and the last heads_after. Pass CTAs do the others.
+  int32_t heads_before = 0, heads_after = 0;
+  struct Counters {
+    int32_t* data = nullptr;
+    int64_t count = 0;
+  } zeros[2];
+  int32_t rows = 0, row_tiles = 0;
+};
+
+Passes passes_of(const Problem& problem, const BackwardShape& shape, const BackwardParams& params) {
+  const auto heads = static_cast<int32_t>(problem.heads_q);
+  const bool by_ctas = params.pass_ctas > 0;
+  const int64_t parts = problem.heads_kv * params.key_tiles * shape.warpgroups();
+  return {.stats = params.stats,
+          .dq = params.dq,
+          .turn = params.turn,
+          .shares = 2 * shape.ctas(),
+          .in_rows = shape.in_rows,
+          .row_tile = params.row_tile,
+          .visited_once = params.visited_once,
+          .masks = static_cast<int32_t>(problem.masks->size()),
+          .heads_before = by_ctas ? params.heads_of(0) * params.group : heads,
+          .heads_after = heads - (by_ctas ? params.first_head(params.last_section) * params.group : 0),
+          .zeros = {{params.counters, kBackwardCounters + 2 * (params.last_section + 1)},
+                    {params.parts, params.parts == nullptr ? 0 : parts}},
+          .rows = shape.rows,
+          .row_tiles = params.row_tiles};
+}
+
 template <class T>
 __device__ __forceinline__ void store_vector(T* to, const float (&x)[kVector]) {
   if constexpr (sizeof(T) == 4) {
@@ -36,21 +75,21 @@ __device__ __forceinline__ void store_vector(T* to, const float (&x)[kVector]) {
   }
 }
 
-__device__ __forceinline__ int64_t mask_of(const BackwardWorkspace& workspace, int64_t head, int64_t heads) {
-  return workspace.masks > 1 ? head * workspace.masks / heads : 0;
+__device__ __forceinline__ int64_t mask_of(const Passes& passes, int64_t head, int64_t heads) {
+  return passes.masks > 1 ? head * passes.masks / heads : 0;
 }
 
 // The tokens of a query head's row tile.
-__device__ __forceinline__ TileExtent row_tile_of(const BackwardWorkspace& workspace, int64_t head,
-                                                  int64_t heads, int64_t tile) {
-  return workspace.row_tile[mask_of(workspace, head, heads) * workspace.row_tiles + tile];
+__device__ __forceinline__ TileExtent row_tile_of(const Passes& passes, int64_t head, int64_t heads,
+                                                  int64_t tile) {
+  return passes.row_tile[mask_of(passes, head, heads) * passes.row_tiles + tile];
 }
 
 // Neighbouring CTAs take neighbouring heads, which are contiguous in memory. Rows past a tile's last repeat
 // its loads, as a branch would keep each row's loads behind the row before.
 template <class Element, class Output, int kHeadDim, int kHeadDimV, int kRowsAtOnce>
 __global__ void __launch_bounds__(kThreads)
-    prepare_kernel(TensorView o, TensorView dout, const float* lse, const float* dlse, BackwardWorkspace to) {
+    prepare_kernel(TensorView o, TensorView dout, const float* lse, const float* dlse, Passes to) {
   griddepcontrol_launch_dependents();
   constexpr int kLanes = kHeadDimV / kVector;  // that share a row
   constexpr int kStep = kThreads / kLanes;     // a thread's rows are so far apart
@@ -100,8 +139,7 @@ __global__ void __launch_bounds__(kThreads)
 // Through shared memory, so that whole rows are written. Sums of kParts times kHeadDim lie part by part; a
 // CTA takes one part.
 template <class Output, int kRows, int kHeadDim, int kParts = 1>
-__global__ void __launch_bounds__(kThreads)
-    finish_dq_kernel(TensorView dq, BackwardWorkspace from, float scale) {
+__global__ void __launch_bounds__(kThreads) finish_dq_kernel(TensorView dq, Passes from, float scale) {
   constexpr int kStride = kHeadDim + 4;
   constexpr int kRowsOfPart = kRows == 128 ? 64 : kRows;  // sums of 128 rows lie like those of two tiles
   constexpr int kGroupsOfPart = kRowsOfPart * kHeadDim / 4;
@@ -143,8 +181,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // The same for sums in token rows.
 template <class Output, int kHeadDim>
-__global__ void __launch_bounds__(kThreads)
-    finish_dq_rows_kernel(TensorView dq, BackwardWorkspace from, float scale) {
+__global__ void __launch_bounds__(kThreads) finish_dq_rows_kernel(TensorView dq, Passes from, float scale) {
   constexpr int kChunks = kHeadDim / 4;                                // of a row
   constexpr int kStep = kThreads / kChunks, kRowsAtOnce = 64 / kStep;  // a thread's rows are kStep apart
   const int64_t tile = blockIdx.x / from.heads_after;
@@ -192,15 +229,15 @@ void with_type(DType dtype, const Function& function) {
 }
 
 template <int kHeadDim, int kHeadDimV = kHeadDim>
-void prepare(const BackwardArgs& args, const BackwardWorkspace& workspace, unsigned blocks,
-             cudaStream_t stream) {
+void prepare(const BackwardArgs& args, const Passes& passes, cudaStream_t stream) {
+  const auto blocks = static_cast<unsigned>(passes.row_tiles * passes.heads_before);
   const auto start = [&](auto* element, auto* output) {
     using Element = std::remove_pointer_t<decltype(element)>;
     using Output = std::remove_pointer_t<decltype(output)>;
     auto* kernel = prepare_kernel<Element, Output, kHeadDim, kHeadDimV, 4>;
     if constexpr (kHeadDimV == 64)  // two rows a thread are 64 rows
-      if (workspace.rows == 64) kernel = prepare_kernel<Element, Output, kHeadDim, kHeadDimV, 2>;
-    kernel<<<blocks, kThreads, 0, stream>>>(args.o, args.dout, args.lse, args.dlse, workspace);
+      if (passes.rows == 64) kernel = prepare_kernel<Element, Output, kHeadDim, kHeadDimV, 2>;
+    kernel<<<blocks, kThreads, 0, stream>>>(args.o, args.dout, args.lse, args.dlse, passes);
   };
   with_type(args.dout.dtype, [&](auto* element) {
     if (args.o.dtype == DType::kF32)
@@ -212,62 +249,62 @@ void prepare(const BackwardArgs& args, const BackwardWorkspace& workspace, unsig
 
 // Above head_dim 128: sums as threads hold them, in tiles of 64 rows.
 template <class Output, int kHeadDim>
-void finish_large_dq(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
-                     unsigned blocks, cudaStream_t stream) {
-  LONGSPAN_CHECK(workspace.rows == 64 && !workspace.in_rows,
-                 "no kernel finishes dq above head_dim 128 in tiles of {} rows", workspace.rows);
+void finish_large_dq(const Problem& problem, const BackwardArgs& args, const Passes& passes,
+                     cudaStream_t stream) {
+  const auto blocks = static_cast<unsigned>(passes.row_tiles * passes.heads_after);
+  LONGSPAN_CHECK(passes.rows == 64 && !passes.in_rows,
+                 "no kernel finishes dq above head_dim 128 in tiles of {} rows", passes.rows);
   constexpr int kParts = kHeadDim / 64;
   launch_dependent(finish_dq_kernel<Output, 64, 64, kParts>, blocks * kParts, kThreads, stream, args.dq,
-                   workspace, problem.softmax_scale());
+                   passes, problem.softmax_scale());
 }
 
 template <class Output, int kHeadDim>
-void finish_dq(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
-               unsigned blocks, cudaStream_t stream) {
+void finish_dq(const Problem& problem, const BackwardArgs& args, const Passes& passes, cudaStream_t stream) {
+  const auto blocks = static_cast<unsigned>(passes.row_tiles * passes.heads_after);
   const float scale = problem.softmax_scale();
   LONGSPAN_CHECK(
-      workspace.rows == 64 || (workspace.rows == 80 && !workspace.in_rows) ||
-          (workspace.rows == 128 && kHeadDim == 64),
+      passes.rows == 64 || (passes.rows == 80 && !passes.in_rows) || (passes.rows == 128 && kHeadDim == 64),
       "no kernel finishes dq in tiles of {} rows: 64, 80 as threads hold them, or 128 of head_dim 64",
-      workspace.rows);
+      passes.rows);
   auto* kernel =
-      workspace.in_rows ? finish_dq_rows_kernel<Output, kHeadDim> : finish_dq_kernel<Output, 64, kHeadDim>;
-  if (workspace.rows == 80) kernel = finish_dq_kernel<Output, 80, kHeadDim>;
+      passes.in_rows ? finish_dq_rows_kernel<Output, kHeadDim> : finish_dq_kernel<Output, 64, kHeadDim>;
+  if (passes.rows == 80) kernel = finish_dq_kernel<Output, 80, kHeadDim>;
   if constexpr (kHeadDim == 64) {
-    if (workspace.rows == 128 && !workspace.in_rows) kernel = finish_dq_kernel<Output, 128, 64>;
+    if (passes.rows == 128 && !passes.in_rows) kernel = finish_dq_kernel<Output, 128, 64>;
   }
-  launch_dependent(kernel, blocks, kThreads, stream, args.dq, workspace, scale);
+  launch_dependent(kernel, blocks, kThreads, stream, args.dq, passes, scale);
 }
 
 }  // namespace
 
-void prepare_backward(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
-                      cudaStream_t stream) {
-  const auto blocks = static_cast<unsigned>(workspace.row_tiles * workspace.heads_before);
+void prepare_backward(const Problem& problem, const BackwardShape& shape, const BackwardParams& params,
+                      const BackwardArgs& args, cudaStream_t stream) {
+  const Passes passes = passes_of(problem, shape, params);
   if (problem.head_dim == 256)
-    prepare<256>(args, workspace, blocks, stream);
+    prepare<256>(args, passes, stream);
   else if (problem.head_dim == 192)
-    prepare<192, 128>(args, workspace, blocks, stream);
+    prepare<192, 128>(args, passes, stream);
   else if (problem.head_dim == 128)
-    prepare<128>(args, workspace, blocks, stream);
+    prepare<128>(args, passes, stream);
   else
-    prepare<64>(args, workspace, blocks, stream);
+    prepare<64>(args, passes, stream);
   LONGSPAN_CUDA_LAUNCHED();
 }
 
-void finish_backward(const Problem& problem, const BackwardArgs& args, const BackwardWorkspace& workspace,
-                     cudaStream_t stream) {
-  const auto blocks = static_cast<unsigned>(workspace.row_tiles * workspace.heads_after);
+void finish_backward(const Problem& problem, const BackwardShape& shape, const BackwardParams& params,
+                     const BackwardArgs& args, cudaStream_t stream) {
+  const Passes passes = passes_of(problem, shape, params);
   with_type(args.dq.dtype, [&](auto* output) {
     using Output = std::remove_pointer_t<decltype(output)>;
     if (problem.head_dim == 256)
-      finish_large_dq<Output, 256>(problem, args, workspace, blocks, stream);
+      finish_large_dq<Output, 256>(problem, args, passes, stream);
     else if (problem.head_dim == 192)
-      finish_large_dq<Output, 192>(problem, args, workspace, blocks, stream);
+      finish_large_dq<Output, 192>(problem, args, passes, stream);
     else if (problem.head_dim == 128)
-      finish_dq<Output, 128>(problem, args, workspace, blocks, stream);
+      finish_dq<Output, 128>(problem, args, passes, stream);
     else
-      finish_dq<Output, 64>(problem, args, workspace, blocks, stream);
+      finish_dq<Output, 64>(problem, args, passes, stream);
   });
 }
 

@@ -98,56 +98,35 @@ void BackwardPlan::run(const BackwardArgs& args, cudaStream_t stream) {
   // CTAs of the kernel can only do passes over tensors of the inputs' dtype.
   if (args.o.dtype != problem_.dtype || args.dq.dtype != problem_.dtype) params.pass_ctas = 0;
   if (args.dq.dtype != problem_.dtype) params.visited_once = nullptr;
-  const bool passes = params.pass_ctas > 0;
-  const auto heads_q = static_cast<int32_t>(problem_.heads_q);
-  const BackwardWorkspace workspace{
-      .stats = at(0),
-      .dq = at(dq_),
-      .turn = counters_at(turn_),
-      .shares = 2 * shape_.ctas(),
-      .in_rows = shape_.in_rows,
-      .row_tile = params.row_tile,
-      .visited_once = params.visited_once,
-      .masks = static_cast<int32_t>(problem_.masks->size()),
-      .heads_before = passes ? params.heads_of(0) * params.group : heads_q,
-      .heads_after = heads_q - (passes ? params.first_head(params.last_section) * params.group : 0),
-      .zeros = {{counters_at(counters_), kBackwardCounters + 2 * (params.last_section + 1)},
-                {counters_at(parts_),
-                 parts_ > 0 ? problem_.heads_kv * params.key_tiles * shape_.warpgroups() : 0}},
-      .rows = shape_.rows,
-      .row_tiles = params.row_tiles};
-  prepare_backward(problem_, args, workspace, stream);
-
   const Panels panels = shape_.ctas() > 1 ? Panels::kOne : Panels::kAll;
   params.q = key_map(args.q, shape_.rows, panels);
   params.dout = key_map(args.dout, shape_.rows, panels);
   params.k = key_map(args.k, shape_.keys / shape_.ctas(), panels);
   params.v = key_map(args.v, shape_.keys / shape_.ctas(), panels);
   params.v_rows = args.v;
-  params.stats = workspace.stats;
-  params.dq = workspace.dq;
+  params.stats = at(0);
+  params.dq = at(dq_);
   params.dkv = dkv_ > 0 ? at(dkv_) - dkv_skipped_ : nullptr;
   params.dq_rows = view_of(args.dq);
   params.dk = view_of(args.dk);
   params.dv = view_of(args.dv);
   params.fp32_output = args.dk.dtype == DType::kF32;
-  params.turn = workspace.turn;
+  params.turn = counters_at(turn_);
   params.parts = counters_at(parts_);
   params.counters = counters_at(counters_);
-  if (passes) {
+  if (params.pass_ctas > 0) {
     params.prepared = params.counters + kBackwardCounters;
     params.added = params.prepared + params.last_section + 1;
     params.o = key_map(args.o, shape_.rows);
     params.lse = args.lse;
     params.dlse = args.dlse;
   }
+  prepare_backward(problem_, shape_, params, args, stream);
   launch_backward(problem_, shape_, params, device_, stream);
-
-  finish_backward(problem_, args, workspace, stream);
+  finish_backward(problem_, shape_, params, args, stream);
   if (args.sinks != nullptr)
-    cuda::sink_gradients(
-        {.data = workspace.stats, .tiles = params.row_tiles, .rows = shape_.rows, .sign = -1},
-        problem_.heads_q, args.sinks, args.dsinks, {stream});
+    cuda::sink_gradients({.data = params.stats, .tiles = params.row_tiles, .rows = shape_.rows, .sign = -1},
+                         problem_.heads_q, args.sinks, args.dsinks, {stream});
 }
 
 }  // namespace longspan::sm90
