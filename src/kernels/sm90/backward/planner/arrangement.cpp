@@ -37,23 +37,20 @@ double time_of_tile(int64_t head_dim, const BackwardShape& shape) {
 }
 
 class Arranger {
+  // Lays the tiles and, unless additions are ordered, chooses the split.
  public:
   Arranger(const Problem& problem, const BackwardShape& shape, int64_t units)
-      : problem_(problem), shape_(shape), units_(units), workers_(shape.workers(units)) {}
-
-  // Lays the tiles and, unless additions are ordered, chooses the split. To be called first.
-  void lay() {
+      : problem_(problem), shape_(shape), units_(units), workers_(shape.workers(units)) {
     result_.shape = shape_, result_.shape.any_tile = false;
     result_.grid = lay_tiles(*problem_.masks, shape_.tile_shape(), shape_.aligned);
     result_.row_tiles = static_cast<int32_t>(result_.grid.rows.size() / problem_.masks->size());
     result_.key_tiles = result_.grid.map.row_tiles;
     columns_ = columns_of(result_.grid.map, problem_.masks->size());
     if (shape_.writes_dq()) find_visited_once();
-    if (shape_.split) {
+    if (shape_.split)
       split_ = *shape_.split;
-    } else if (shape_.store != BackwardStore::kOrdered) {
+    else if (shape_.store != BackwardStore::kOrdered)
       choose_cheapest();
-    }
   }
   // Of the split, in tiles of 64 rows by 128 keys of head_dim 128. Infinite if there was nothing to choose.
   double time() const { return time_; }
@@ -77,19 +74,12 @@ class Arranger {
  private:
   void find_visited_once() {
     const CompiledMap& map = result_.grid.map;
-    const size_t tiles = result_.grid.rows.size();
-    std::vector<int32_t> more(tiles + 1, 0);  // key tiles that come to a row tile, but not to the one before
+    std::vector<int32_t> visits(result_.grid.rows.size());
     for (size_t i = 0; i < map.work.size(); ++i) {
-      int32_t* const of_mask = more.data() + i / map.row_tiles * result_.row_tiles;
-      for (const DeviceRun& run : std::span(map.runs).subspan(map.work[i].first_run, map.work[i].runs)) {
-        ++of_mask[map.first_tile(run)];
-        --of_mask[map.first_tile(run) + tiles_of(run)];
-      }
+      int32_t* const of_mask = visits.data() + i / map.row_tiles * result_.row_tiles;
+      for_each_row_tile(map, map.work[i], false, [&](int32_t tile) { ++of_mask[tile]; });
     }
-    result_.visited_once.resize(tiles);
-    int32_t visits = 0;
-    for (size_t tile = 0; tile < tiles; ++tile)
-      result_.visited_once[tile] = (visits += more[tile]) == 1 ? 1 : 0;
+    for (const int32_t count : visits) result_.visited_once.push_back(count == 1 ? 1 : 0);
     if (share_summed() > 1 - tuned::kLeastVisitedOnce) result_.visited_once.clear();
   }
   // The share of row tiles whose dq the pass after has to write.
@@ -209,11 +199,9 @@ class Arranger {
 
 BackwardArrangement arrange_backward(const Problem& problem, const BackwardShape& shape, int64_t units) {
   Arranger arranger(problem, shape, units);
-  arranger.lay();
   if (shape.any_tile && !shape.split) {
     const BackwardShape with_other = other_tile(shape);
     Arranger other(problem, with_other, units);
-    other.lay();
     if (other.time() < arranger.time()) return other.arrange();
   }
   return arranger.arrange();
