@@ -62,13 +62,13 @@ inline constexpr int kTallestRows = 128, kWidestKeys = 192;
 inline constexpr int64_t kLargestTilesHeadDim = 64;
 
 // The tiles between which the simulated time decides, and the time of each over that of the first one.
-// Backward, version 75.
+// Backward, versions 75 and 77.
 struct Tile {
   int head_dim, rows, keys;
   double time;
 };
 inline constexpr Tile kTiles[] = {
-    {128, 64, 128, 1}, {128, 80, 128, 1.17}, {64, 64, 192, 0.84}, {64, 128, 128, 1.13}};
+    {128, 64, 128, 1}, {128, 80, 128, 1.17}, {64, 64, 192, 0.84}, {64, 128, 128, 1.13}, {64, 64, 128, 0.7}};
 
 // The share of row tiles that one key tile comes to, from which on that tile's CTA writes dq: backward,
 // version 63.
@@ -143,10 +143,11 @@ inline constexpr int64_t kRoundsSimulated = 2, kFewRoundsBefore = 8;
 inline constexpr int64_t kMostTiles[] = {0, 160, 120, 80};
 // Elements of q of the heads in work that L2 holds beside do and dq.
 inline constexpr double kRowsInL2 = 7.5e6;
-// The share of the time that each doubling of an item's heads costs. Items by keys: in causal documents twice
-// head after head, or kByRows more by rows, if that is less (version 76). Others, if they differ in length:
-// also that which rows of twice kFreeRows elements cost, of q of the heads in work (versions 53 and 67).
-inline constexpr double kDrift = 0.015, kByRows = 0.015;
+// The share of the time that each doubling of an item's heads costs. Items by keys: in causal documents as
+// much again, but kMostOfStairs at most; from kByRows doublings on they go by rows (versions 76 and 77).
+// Others, if they differ in length: also that which rows of twice kFreeRows elements cost, of q of the heads
+// in work (versions 53 and 67).
+inline constexpr double kDrift = 0.015, kMostOfStairs = 0.015, kByRows = 1.8;
 inline constexpr double kUnevenDrift = 0.01, kFreeRows = 5e6, kSpilled = 0.13;
 
 // Deterministic items: tiles of one band's item; parts of a key tile wait for each other, so documents have

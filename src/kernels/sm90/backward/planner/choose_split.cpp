@@ -78,13 +78,12 @@ class Splitter {
       if (parts > 1 && rounds_ * parts > tuned::kMostRounds) break;
       for (const int64_t most : tuned::kMostTiles) {
         if (most > 0 && most * parts >= longest * group_) continue;
-        const double drift =
-            tuned::kDrift * doublings_of(columns_, {static_cast<int32_t>(group_), parts, most});
+        const double doublings = doublings_of(columns_, {static_cast<int32_t>(group_), parts, most});
         result.push_back({.parts = parts,
                           .most_tiles = most,
                           .order = KeyOrder::kByKeys,
                           .group_items = static_cast<int32_t>(workers_),
-                          .walk = stairs && drift > tuned::kByRows ? kDownByRows : BackwardWalk{}});
+                          .walk = stairs && doublings > tuned::kByRows ? kDownByRows : BackwardWalk{}});
       }
     }
     return result;
@@ -268,7 +267,7 @@ double time_of_split(const Problem& problem, const BackwardShape& shape, const B
   double drift = 0;  // CTAs that drift apart load rows once more
   if (sharing.group_items > 0) {
     drift = tuned::kDrift * doublings_of(columns, sharing);
-    if (is_stairs(shape, columns)) drift += std::min(drift, tuned::kByRows);
+    if (is_stairs(shape, columns)) drift += std::min(drift, tuned::kMostOfStairs);
   } else {
     // By heads, those whose items differ drift apart. The rows of many heads at a time may be too many for
     // L2.

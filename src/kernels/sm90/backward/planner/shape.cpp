@@ -42,8 +42,7 @@ BackwardKind kind_of(const Problem& problem, int64_t block) {
   const bool one_band_a_row = mask.bands().size() == mask.bands().groups().size();
   if (block >= kFinestBlock) return block == kLargestBlock && one_band_a_row ? kBlocks : kScattered;
   const bool half_visible = is_visible(problem, tuned::kHalfVisible);
-  // The kernel does the passes of documents of head_dim 128 alone.
-  const bool documents = mask.bands().size() > 1 && !half_visible && problem.head_dim == 128;
+  const bool documents = mask.bands().size() > 1 && !half_visible;
   const bool longer = (is_window(mask) || documents) && !problem.deterministic;
   if (seen_by(problem, longer ? tuned::kVeryLongColumn : tuned::kLongColumn)) return kLong;
   if (mask.bands().size() <= 1) return kOneBand;
@@ -132,13 +131,15 @@ BackwardShape choose_backward_shape(const Problem& problem) {
   const int64_t column = shape.kind == kBands ? tuned::kLongColumn : tuned::kTallColumn;
   const bool tall = problem.head_dim == 128 && shape.rows == 64 && seen_by(problem, column);
   shape.any_tile = !problem.deterministic &&
-                   ((largest && long_or_band && !window) || (tall && (long_or_band || shape.kind == kBands)));
+                   ((largest && long_or_band) || (tall && (long_or_band || shape.kind == kBands)));
   return shape;
 }
 
 BackwardShape other_tile(BackwardShape shape) {
   shape.any_tile = false, shape.pass_ctas = 0;
-  if (shape.keys == tuned::kWidestKeys) {
+  if (shape.keys == tuned::kWidestKeys && shape.kind == BackwardKind::kOneBand) {  // a window
+    shape.keys = 128, shape.in_rows = shape.aligned = true;
+  } else if (shape.keys == tuned::kWidestKeys) {
     shape.rows = tuned::kTallestRows, shape.keys = 128;
   } else if (shape.rows == tuned::kTallestRows) {
     shape.rows = 64, shape.keys = tuned::kWidestKeys;

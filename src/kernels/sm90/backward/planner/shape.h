@@ -86,7 +86,8 @@ struct BackwardShape {
 // Depends on the problem alone. Which of two tiles is faster depends on the GPU, too: any_tile.
 BackwardShape choose_backward_shape(const Problem& problem);
 
-// With the other tile of its head_dim: 64 or 80 rows of 128, 64 rows by 192 keys or 128 by 128 of 64.
+// With the other tile of its head_dim: 64 or 80 rows of 128; of 64, 64 rows by 192 keys or 128 by 128, but in
+// windows 64 rows by 192 or 128 keys.
 BackwardShape other_tile(BackwardShape shape);
 
 // Whether instances of this shape can do the passes. Only for one mask: nobody does the items that pad lists.

@@ -107,9 +107,10 @@ TEST(BackwardArrangement, VisitsEveryTileOnce) {
 // Of two tiles, with few and many items: fewer rounds of larger tiles, or less work beside the products.
 TEST(BackwardArrangement, TakesTheTileWithWhichTheLastCtaEndsFirst) {
   const auto tile_of = [](const char* name, int64_t seqlen, int64_t heads_q, int64_t heads_kv,
-                          int64_t head_dim) {
+                          int64_t head_dim, int64_t window = 0) {
     PatternOptions options;
     options.seqlen = seqlen;
+    if (window > 0) options.values.set("window", TokenPair{window, {}});
     Problem problem = drawn_problem(name, options, heads_q, heads_kv);
     problem.head_dim = head_dim;
     const BackwardShape shape = choose_backward_shape(problem);
@@ -120,12 +121,14 @@ TEST(BackwardArrangement, TakesTheTileWithWhichTheLastCtaEndsFirst) {
                 taken.tile_shape() == other_tile(shape).tile_shape());
     return taken.tile_shape();
   };
-  const TileShape wide{192, 64}, square{128, 128}, tall{128, 80}, low{128, 64};
+  const TileShape wide{192, 64}, square{128, 128}, tall{128, 80}, low{128, 64};  // low at head_dim 64, too
   EXPECT_EQ(tile_of("full", 3700, 20, 5, 64), square);  // 100 items of four heads would leave 32 SMs idle
   EXPECT_EQ(tile_of("full", 14900, 20, 5, 64), wide);
   EXPECT_EQ(tile_of("causal", 2900, 36, 4, 128), tall);
   EXPECT_EQ(tile_of("causal_blockwise", 13700, 24, 4, 128), tall);
   EXPECT_EQ(tile_of("sliding_window", 32768, 64, 8, 128), low);
+  EXPECT_EQ(tile_of("sliding_window_causal", 1300, 12, 12, 64, 280), low);  // 84 items of 192 keys
+  EXPECT_EQ(tile_of("sliding_window_causal", 21300, 48, 8, 64, 700), wide);
 }
 
 TEST(BackwardArrangement, FindsRowTilesThatOneKeyTileComesTo) {

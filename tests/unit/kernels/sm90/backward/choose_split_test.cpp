@@ -243,8 +243,8 @@ TEST(BackwardSplit, TakesAllHeadsOfARowTogetherInCausalDocuments) {
     EXPECT_EQ(walk_of("causal_document", lengths), down_by_rows) << lengths;
   EXPECT_EQ(walk_of("causal_document", "uniform:20:120"), by_heads);  // tiles hold several documents
   EXPECT_EQ(walk_of("full_document", "uniform:100:400"), by_heads);
-  EXPECT_EQ(walk_of("causal_document", "uniform:100:400", 24), down_by_rows);
-  EXPECT_EQ(walk_of("causal_document", "uniform:100:400", 16), by_heads);  // two heads stay together anyway
+  EXPECT_EQ(walk_of("causal_document", "uniform:100:400", 32), down_by_rows);
+  EXPECT_EQ(walk_of("causal_document", "uniform:100:400", 24), by_heads);  // three heads stay together anyway
   PatternOptions window;
   window.seqlen = 20000;
   window.values.set("window", TokenPair{127, {}});

@@ -47,7 +47,7 @@ TEST(BackwardShape, TellsKindsOfMasksApart) {
   EXPECT_EQ(shape_of("causal_document", 32768).kind, kBands);
   EXPECT_EQ(shape_of("full_document", 12000).kind, kBands);  // a mean key is seen by 2,067 rows
   EXPECT_EQ(shape_of("full_document", 12000, true).kind, kLong);
-  EXPECT_EQ(shape_of("full_document", 12000, false, 0, 64).kind, kLong);
+  EXPECT_EQ(shape_of("full_document", 12000, false, 0, 64).kind, kBands);
   EXPECT_EQ(shape_of("share_question", 8192).kind, kBands);
   EXPECT_EQ(shape_of("prefix_lm_causal", 2048).kind, kBands);
   EXPECT_EQ(shape_of("prefix_lm_causal", 2048, true).kind, kLong);  // half of all is visible
@@ -195,7 +195,8 @@ TEST(BackwardShape, TakesLargerTilesAtHeadDim64) {
     for (const char* name : {"sliding_window", "sliding_window_causal"}) {
       EXPECT_EQ(at_64(name, seqlen).tile_shape(), kWide) << name << seqlen;
       EXPECT_TRUE(at_64(name, seqlen).in_rows) << name << seqlen;
-      EXPECT_FALSE(at_64(name, seqlen).any_tile) << name << seqlen;
+      EXPECT_EQ(other_tile(at_64(name, seqlen)).tile_shape(), kOther) << name << seqlen;
+      EXPECT_TRUE(other_tile(at_64(name, seqlen)).in_rows) << name << seqlen;
     }
   EXPECT_EQ(at_64("causal", 4096).tile_shape(), kWide);
   EXPECT_EQ(at_64("causal", 2048).tile_shape(), kSquare);
