@@ -151,20 +151,19 @@ inline constexpr double kDrift = 0.015, kMostOfStairs = 0.015, kByRows = 1.8;
 inline constexpr double kUnevenDrift = 0.01, kFreeRows = 5e6, kSpilled = 0.13;
 
 // Deterministic items: tiles of one band's item; parts of a key tile wait for each other, so documents have
-// long ones; items of each CTA in one queue of additions, and KV heads at once, at least (versions 32, 34 and
-// 39).
+// long ones (versions 32, 34 and 39).
 inline constexpr int64_t kOrderedBandMaxTiles = 160, kOrderedDocumentsMaxTiles = 640,
                          kOrderedDocumentsTiles = 160;
 inline constexpr int kOrderedLastRounds = 4;
-inline constexpr int64_t kOrderedItemsOfQueue = 4, kOrderedMinHeads = 2;
-// Long masks: KV heads that are worked on together, and items for each CTA, at most. Elements of q that each
-// half of L2 holds beside do and dq, and what a visit to rows that it does not hold costs, in tiles (version
-// 56).
-inline constexpr int kOrderedLongHeads = 2;
+// Long masks, and documents whose keys the last rows all see: KV heads that are worked on together. Long
+// masks: items for each CTA, at most, elements of q that each half of L2 holds beside do and dq, and what a
+// visit to rows that it does not hold costs, in tiles (versions 56 and 77).
+inline constexpr int kOrderedHeads = 2;
 inline constexpr double kOrderedMostRounds = 32;
 inline constexpr double kReusedRows = 3.75e6, kMissedRows = 0.4;
-// Runs of a mean key tile from which an order of visits by time has a choice (version 40).
-inline constexpr int64_t kOrderedMinRuns = 5;
+// Blocks, by time: runs of a mean key tile from which any number of visits has an order, visits up to which
+// fewer runs have one, and items of several heads (versions 40 and 77).
+inline constexpr int64_t kOrderedMinRuns = 5, kFewVisits = int64_t{1} << 20;
 
 }  // namespace backward
 

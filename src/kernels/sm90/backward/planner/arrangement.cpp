@@ -26,7 +26,6 @@ void sort_keys(CompiledMap& map, KeyOrder order) {
     std::ranges::copy(by_key, rows.begin());
     if (order == KeyOrder::kFromLastKey) std::ranges::reverse(rows);
     if (order == KeyOrder::kHeaviestFirst) std::ranges::stable_sort(rows, std::greater<>(), &WorkRow::tiles);
-    if (order == KeyOrder::kLightestFirst) std::ranges::stable_sort(rows, std::less<>(), &WorkRow::tiles);
   }
 }
 
@@ -37,8 +36,8 @@ double time_of_tile(int64_t head_dim, const BackwardShape& shape) {
 }
 
 class Arranger {
-  // Lays the tiles and, unless additions are ordered, chooses the split.
  public:
+  // Lays the tiles and, unless additions are ordered, chooses the split.
   Arranger(const Problem& problem, const BackwardShape& shape, int64_t units)
       : problem_(problem), shape_(shape), units_(units), workers_(shape.workers(units)) {
     result_.shape = shape_, result_.shape.any_tile = false;

@@ -44,9 +44,7 @@ class Splitter {
         workers_(workers),
         group_(problem.group_size()),
         visits_(columns.tiles * problem.heads_q),
-        of_cta_(visits_ / workers),
-        can_cut_(shape.kind == BackwardKind::kLong &&
-                 2 * static_cast<double>(problem.tokens_q * problem.head_dim) <= tuned::kRowsInL2),
+        heads_in_l2_(tuned::kRowsInL2 / static_cast<double>(problem.tokens_q * problem.head_dim)),
         rounds_(static_cast<double>(columns.key_tiles * problem.heads_kv) / static_cast<double>(workers)) {}
 
   // Long columns and blocks: the heaviest key tiles first, some heads at a time. Others: neighbouring key
@@ -58,7 +56,7 @@ class Splitter {
     // In a causal mask all columns end together. With equal heads the order of keys has better sections.
     const bool together = columns_.end_together == columns_.key_tiles && group_ > 1;
     const bool by_keys = shape_.kind == kBands || (shape_.kind == kOneBand && !together);
-    const bool stairs = is_stairs(shape_, columns_);
+    const bool stairs = is_stairs(shape_, columns_), cut = shape_.kind == kLong && heads_in_l2_ >= 2;
     const int64_t longest = columns_.columns.empty() ? 0 : columns_.columns.front().tiles;
     std::vector<BackwardSplit> result;
     for (int32_t parts = 1; parts <= group_; ++parts) {
@@ -69,7 +67,7 @@ class Splitter {
           result.push_back({.parts = parts, .last_rounds = rounds});
         for (const int32_t pieces : tuned::kLastPieces) {
           const int64_t items = columns_.key_tiles * parts * pieces;  // of the last KV head
-          if (can_cut_ && columns_.tiles * group_ >= items * tuned::kMinTilesOfItem &&
+          if (cut && columns_.tiles * group_ >= items * tuned::kMinTilesOfItem &&
               items <= tuned::kMostCutItems * workers_)
             result.push_back({.parts = parts, .last_rounds = 0, .last_pieces = pieces});
         }
@@ -109,9 +107,6 @@ class Splitter {
       case BackwardKind::kBands:
         return documents_in_order();
       default:
-        if (by_time(tuned::kMaxScheduledVisits) &&
-            columns_.runs >= tuned::kOrderedMinRuns * columns_.key_tiles)
-          return {{.parts = parts_of(group_), .by_time = true}};
         return scattered_in_order();
     }
   }
@@ -140,7 +135,7 @@ class Splitter {
       if (group_ % parts != 0 || (parts > 1 && rounds_ * parts > tuned::kOrderedMostRounds)) continue;
       result.push_back({.parts = parts,
                         .order = KeyOrder::kByKeys,
-                        .kv_heads = tuned::kOrderedLongHeads,
+                        .kv_heads = tuned::kOrderedHeads,
                         .walk = kDownByRows});
     }
     return result;
@@ -164,27 +159,24 @@ class Splitter {
   std::vector<BackwardSplit> documents_in_order() const {
     using enum KeyOrder;
     const bool short_of_items = rounds_ < tuned::kSomeRounds;
-    const int64_t tiles = std::clamp<int64_t>(short_of_items ? of_cta_ / 2 : of_cta_, tuned::kMinTilesOfItem,
+    const int64_t of_cta = visits_ / workers_;
+    const int64_t tiles = std::clamp<int64_t>(short_of_items ? of_cta / 2 : of_cta, tuned::kMinTilesOfItem,
                                               tuned::kOrderedDocumentsMaxTiles);
-    // If all columns end with the same rows, additions to these are one long queue for each head. Several
-    // heads at once have several queues, until each CTA has four items in them.
-    const int64_t queues =
-        std::clamp(tuned::kOrderedItemsOfQueue * workers_ / columns_.key_tiles, tuned::kOrderedMinHeads,
-                   std::max(workers_ / tuned::kCtasOfHead, tuned::kOrderedMinHeads));
-    const int64_t kv_heads = columns_.end_together == columns_.key_tiles ? queues : 1;
+    // If all columns end with the same rows, additions to these are one long queue for each head.
+    const int32_t kv_heads = columns_.end_together == columns_.key_tiles ? tuned::kOrderedHeads : 1;
     const auto with = [&](KeyOrder order, int64_t most, int64_t parts = 1) {
       return BackwardSplit{.parts = parts_of(parts),
                            .most_tiles = std::max(most, tuned::kMinTilesOfItem),
                            .order = order,
                            .group_items = 1,
-                           .kv_heads = static_cast<int32_t>(kv_heads),
+                           .kv_heads = kv_heads,
                            .walk = kDownByRows};
     };
     std::vector<BackwardSplit> result{with(kHeaviestFirst, tiles), with(kFromLastKey, tiles),
                                       with(kByKeys, tiles), with(kHeaviestFirst, tiles / 2)};
     if (short_of_items)
       for (const int64_t parts : {1, 2})
-        for (const int64_t most : {of_cta_, tuned::kOrderedDocumentsTiles})
+        for (const int64_t most : {of_cta, tuned::kOrderedDocumentsTiles})
           for (const KeyOrder order : {kHeaviestFirst, kByKeys}) result.push_back(with(order, most, parts));
     if (short_of_items && rounds_ >= tuned::kFewRounds && by_time(kMostTried))
       for (size_t i = 0, count = result.size(); i < count; ++i)
@@ -192,25 +184,26 @@ class Splitter {
     return result;
   }
 
-  // Items of two heads, head after head, so that walks differ in direction alone.
+  // Blocks: visits by time, since any order of items stalls. Items of several heads have fewer ends, but
+  // tiles of few keys need their rows in L2.
   std::vector<BackwardSplit> scattered_in_order() const {
-    using enum KeyOrder;
+    const bool many_runs = columns_.runs >= tuned::kOrderedMinRuns * columns_.key_tiles;
+    const double most_heads = heads_in_l2_ * shape_.keys / h200::kFinestBlock;
     std::vector<BackwardSplit> result;
-    for (const bool descending : {false, true})
-      for (const KeyOrder order : {kHeaviestFirst, kByKeys, kFromLastKey, kLightestFirst})
-        result.push_back({.parts = parts_of(group_ / 2),
-                          .order = order,
-                          .walk = {.descending = descending, .by_rows = false}});
+    for (int32_t parts = parts_of(group_); parts > 0; --parts)
+      if (group_ % parts == 0 && (parts == group_ || static_cast<double>(group_) <= most_heads * parts) &&
+          by_time(many_runs && parts == group_ ? tuned::kMaxScheduledVisits : tuned::kFewVisits))
+        result.push_back({.parts = parts, .by_time = true});
+    if (result.empty()) result.push_back({.parts = parts_of(group_ / 2), .order = KeyOrder::kHeaviestFirst});
     return result;
   }
 
   const BackwardShape& shape_;
   const BackwardColumns& columns_;
   int64_t workers_, group_;
-  int64_t visits_;  // to tiles, of all heads
-  int64_t of_cta_;  // visits for each CTA
-  bool can_cut_;    // long columns, while L2 holds the rows of two heads
-  double rounds_;   // items of whole groups for each CTA
+  int64_t visits_;      // to tiles, of all heads
+  double heads_in_l2_;  // whose rows L2 holds
+  double rounds_;       // items of whole groups for each CTA
 };
 
 }  // namespace

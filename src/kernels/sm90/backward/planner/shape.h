@@ -31,7 +31,7 @@ enum class BackwardKind : uint8_t {
 };
 
 // The order in which key tiles are handed out.
-enum class KeyOrder : uint8_t { kOfMap, kByKeys, kFromLastKey, kHeaviestFirst, kLightestFirst };
+enum class KeyOrder : uint8_t { kOfMap, kByKeys, kFromLastKey, kHeaviestFirst };
 
 struct BackwardSplit {
   int32_t parts = 1;       // items of a key tile, a divisor of the group; more if most_tiles asks for it

@@ -77,25 +77,15 @@ int64_t visits_of(const CompiledMap& map, std::span<const BackwardWork> items) {
 
 double time_walk(const CompiledMap& map, std::span<const BackwardWork> items, const BackwardWalk& walk,
                  const SimulatedBy& all) {
-  // If there is too much to simulate, the first heads stand for all.
-  std::vector<BackwardWork> some(items.begin(), items.end());
+  const int64_t tiles = visits_of(map, items), steps = tiles / heads_of_step(items, walk);
+  if (steps > kMostOfHead || tiles == 0) return 0;
+  // If there is too much to simulate, the first KV heads stand for all.
   SimulatedBy by = all;
-  int32_t heads = all.sections.group;
-  const auto steps_of_some = [&] { return visits_of(map, some) / heads_of_step(some, walk); };
-  int64_t steps = steps_of_some();
-  for (; steps > kMostSimulated && !walk.by_rows && heads > 1; steps = steps_of_some()) {
-    heads /= 2;
-    std::erase_if(some, [&](const BackwardWork& item) { return item.first_head >= heads; });
-    for (BackwardWork& item : some) item.heads = std::min(item.heads, heads);
-  }
-  const int64_t tiles = visits_of(map, some);
-  if (steps > kMostOfHead || some.empty() || tiles == 0) return 0;
-  by.workers = static_cast<int32_t>(std::max<size_t>(all.workers * some.size() / items.size(), 1));
   const int32_t last_heads = all.sections.heads_of(all.sections.last_section);
   int32_t& heads_kv = by.sections.heads_kv;
   heads_kv = static_cast<int32_t>(std::clamp<int64_t>(kMostSimulated / steps, 1, heads_kv));
   by.sections.last_section = std::max(heads_kv - last_heads, 0) / by.sections.section_heads;
-  return simulate(map, some, walk, by) * by.workers / static_cast<double>(tiles * heads_kv);
+  return simulate(map, items, walk, by) * by.workers / static_cast<double>(tiles * heads_kv);
 }
 
 }  // namespace longspan::sm90

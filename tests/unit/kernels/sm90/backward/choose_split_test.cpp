@@ -309,6 +309,36 @@ TEST(BackwardSplit, IsNextToTheCheapestCandidateInOrder) {
     }
 }
 
+// Blocks: by time, in items of as many heads as L2 holds rows of; of short columns, several.
+TEST(BackwardSplit, GivesBlocksInOrderItemsOfSeveralHeadsWhereL2HoldsTheirRows) {
+  const auto blocks = [](int64_t seqlen, int64_t block) {
+    PatternOptions options;
+    options.seqlen = seqlen;
+    options.kv_heads = 8;
+    options.values.set("block", block);
+    options.values.set("density", 0.05);
+    Problem problem = drawn_problem("uniform_block_sparse", options, 64, 8);
+    problem.deterministic = true;
+    return problem;
+  };
+  const auto parts = [&](int64_t seqlen, int64_t block) {
+    const Problem problem = blocks(seqlen, block);
+    const BackwardShape shape = choose_backward_shape(problem);
+    const BackwardGrid grid = lay_tiles(*problem.masks, shape.tile_shape(), shape.aligned);
+    std::vector<int32_t> result;
+    for (const BackwardSplit& split : split_candidates(problem, shape, columns_of(grid.map, 8), kUnits)) {
+      EXPECT_TRUE(split.by_time);
+      result.push_back(split.parts);
+    }
+    return result;
+  };
+  EXPECT_EQ(parts(8192, 128), (std::vector{8, 4, 2, 1}));
+  EXPECT_EQ(parts(32768, 128), (std::vector{8, 4}));
+  EXPECT_EQ(parts(8192, 64), (std::vector{8, 4, 2}));
+  EXPECT_EQ(parts(32768, 64), (std::vector{8}));
+  EXPECT_LT(split_of(blocks(8192, 128)).parts, 8);
+}
+
 // Parts of a key tile wait for each other's dk and dv. Causal masks take two where the rows of whole groups
 // would not be in L2.
 TEST(BackwardSplit, TakesWholeGroupsInOrderWhereThereAreEnough) {

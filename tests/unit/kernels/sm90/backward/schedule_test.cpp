@@ -219,7 +219,7 @@ RC_GTEST_PROP(BackwardSchedule, LetsAllCtasFinish, ()) {
   BackwardSplit split{.parts = static_cast<int32_t>(*rc::gen::element<int64_t>(1, 2, 8)),
                       .most_tiles = *rc::gen::element<int64_t>(0, 20, 100),
                       .order = *rc::gen::element(KeyOrder::kOfMap, KeyOrder::kByKeys, KeyOrder::kFromLastKey,
-                                                 KeyOrder::kHeaviestFirst, KeyOrder::kLightestFirst),
+                                                 KeyOrder::kHeaviestFirst),
                       .group_items = *rc::gen::element(0, 1, 5, 32),
                       .last_rounds = *rc::gen::inRange(0, 5),
                       .kv_heads = *rc::gen::inRange(1, 4),
@@ -324,13 +324,15 @@ TEST(BackwardSchedule, KnowsThatStreamsTakeLongerForATile) {
 TEST(BackwardSchedule, IsNotMadeOfTooManyVisits) {
   const Problem problem = problem_of("uniform_block_sparse", 4096, 4, 4);
   const BackwardShape shape = choose_backward_shape(problem);
-  const auto by_time = [&](int64_t visits) {
+  const auto by_time = [&](int64_t visits, int64_t runs) {
     BackwardColumns columns;
-    columns.key_tiles = 32, columns.tiles = visits / 4, columns.runs = 320;
+    columns.key_tiles = 32, columns.tiles = visits / 4, columns.runs = runs;
     return split_candidates(problem, shape, columns, 132).front().by_time;
   };
-  EXPECT_TRUE(by_time(h200::backward::kMaxScheduledVisits));
-  EXPECT_FALSE(by_time(h200::backward::kMaxScheduledVisits + 4));
+  EXPECT_TRUE(by_time(h200::backward::kMaxScheduledVisits, 320));
+  EXPECT_FALSE(by_time(h200::backward::kMaxScheduledVisits + 4, 320));
+  EXPECT_TRUE(by_time(h200::backward::kFewVisits, 32));
+  EXPECT_FALSE(by_time(h200::backward::kFewVisits + 4, 32));
 }
 
 // Even where planning costs nothing.
