@@ -143,11 +143,11 @@ inline constexpr int64_t kRoundsSimulated = 2, kFewRoundsBefore = 8;
 inline constexpr int64_t kMostTiles[] = {0, 160, 120, 80};
 // Elements of q of the heads in work that L2 holds beside do and dq.
 inline constexpr double kRowsInL2 = 7.5e6;
-// The share of the time that each doubling of an item's heads costs. Items by keys: in causal documents as
-// much again, but kMostOfStairs at most; from kByRows doublings on they go by rows (versions 76 and 77).
-// Others, if they differ in length: also that which rows of twice kFreeRows elements cost, of q of the heads
-// in work (versions 53 and 67).
-inline constexpr double kDrift = 0.015, kMostOfStairs = 0.015, kByRows = 1.8;
+// The share of the time that each doubling of an item's heads costs. Items by keys: less in windows, in
+// causal documents as much again, but kMostOfStairs at most; these go by rows from kByRows doublings on
+// (versions 76 and 77). Others, if they differ in length: also that which rows of twice kFreeRows elements
+// cost, of q of the heads in work (versions 53 and 67).
+inline constexpr double kDrift = 0.015, kDriftOfWindows = 0.005, kMostOfStairs = 0.015, kByRows = 1.8;
 inline constexpr double kUnevenDrift = 0.01, kFreeRows = 5e6, kSpilled = 0.13;
 
 // Deterministic items: tiles of one band's item; parts of a key tile wait for each other, so documents have

@@ -259,11 +259,11 @@ double time_of_split(const Problem& problem, const BackwardShape& shape, const B
                   items_of(last, count) * split.last_pieces);
   double drift = 0;  // CTAs that drift apart load rows once more
   if (sharing.group_items > 0) {
-    drift = tuned::kDrift * doublings_of(columns, sharing);
+    drift = doublings_of(columns, sharing) *
+            (shape.kind == BackwardKind::kOneBand ? tuned::kDriftOfWindows : tuned::kDrift);
     if (is_stairs(shape, columns)) drift += std::min(drift, tuned::kMostOfStairs);
   } else {
-    // By heads, those whose items differ drift apart. The rows of many heads at a time may be too many for
-    // L2.
+    // By heads, those whose items differ do so, too. L2 may not hold the rows of many heads at a time.
     const double uneven =
         std::min(2 * (1 - time / (static_cast<double>(items) * longest)), 1.0);  // 1 if the mask is causal
     const double heads_at_a_time =
