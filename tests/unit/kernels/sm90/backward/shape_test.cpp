@@ -48,6 +48,7 @@ TEST(BackwardShape, TellsKindsOfMasksApart) {
   EXPECT_EQ(shape_of("full_document", 12000).kind, kBands);  // a mean key is seen by 2,067 rows
   EXPECT_EQ(shape_of("full_document", 12000, true).kind, kLong);
   EXPECT_EQ(shape_of("full_document", 12000, false, 0, 64).kind, kBands);
+  EXPECT_EQ(shape_of("full_document", 12000, false, 0, 256).kind, kLong);
   EXPECT_EQ(shape_of("share_question", 8192).kind, kBands);
   EXPECT_EQ(shape_of("prefix_lm_causal", 2048).kind, kBands);
   EXPECT_EQ(shape_of("prefix_lm_causal", 2048, true).kind, kLong);  // half of all is visible
