@@ -155,14 +155,14 @@ inline constexpr double kUnevenDrift = 0.01, kFreeRows = 5e6, kSpilled = 0.13;
 inline constexpr int64_t kOrderedBandMaxTiles = 160, kOrderedDocumentsMaxTiles = 640,
                          kOrderedDocumentsTiles = 160;
 inline constexpr int kOrderedLastRounds = 4;
-// Long masks, and documents whose keys the last rows all see: KV heads that are worked on together. Long
+// Long masks, and documents whose last rows see every key: KV heads that are worked on together. Long
 // masks: items for each CTA, at most, elements of q that each half of L2 holds beside do and dq, and what a
 // visit to rows that it does not hold costs, in tiles (versions 56 and 77).
 inline constexpr int kOrderedHeads = 2;
 inline constexpr double kOrderedMostRounds = 32;
 inline constexpr double kReusedRows = 3.75e6, kMissedRows = 0.4;
-// Blocks, by time: runs of a mean key tile from which any number of visits has an order, visits up to which
-// fewer runs have one, and items of several heads (versions 40 and 77).
+// Blocks go by time. With fewer runs a mean key tile than this, or with several heads an item, they do so up
+// to kFewVisits visits of all heads (versions 40 and 77).
 inline constexpr int64_t kOrderedMinRuns = 5, kFewVisits = int64_t{1} << 20;
 
 }  // namespace backward

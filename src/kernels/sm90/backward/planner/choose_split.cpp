@@ -184,8 +184,8 @@ class Splitter {
     return result;
   }
 
-  // Blocks: visits by time, since any order of items stalls. Items of several heads have fewer ends, but
-  // tiles of few keys need their rows in L2.
+  // Blocks: visits by time, since any order of items stalls. Items of several heads have fewer ends, but L2
+  // has to hold their rows: tiles of few keys load them more often.
   std::vector<BackwardSplit> scattered_in_order() const {
     const bool many_runs = columns_.runs >= tuned::kOrderedMinRuns * columns_.key_tiles;
     const double most_heads = heads_in_l2_ * shape_.keys / h200::kFinestBlock;
@@ -263,7 +263,7 @@ double time_of_split(const Problem& problem, const BackwardShape& shape, const B
             (shape.kind == BackwardKind::kOneBand ? tuned::kDriftOfWindows : tuned::kDrift);
     if (is_stairs(shape, columns)) drift += std::min(drift, tuned::kMostOfStairs);
   } else {
-    // By heads, those whose items differ do so, too. L2 may not hold the rows of many heads at a time.
+    // By heads, CTAs whose items differ drift apart. L2 may not hold the rows of many heads at a time.
     const double uneven =
         std::min(2 * (1 - time / (static_cast<double>(items) * longest)), 1.0);  // 1 if the mask is causal
     const double heads_at_a_time =

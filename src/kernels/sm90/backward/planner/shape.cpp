@@ -42,7 +42,7 @@ BackwardKind kind_of(const Problem& problem, int64_t block) {
   const bool one_band_a_row = mask.bands().size() == mask.bands().groups().size();
   if (block >= kFinestBlock) return block == kLargestBlock && one_band_a_row ? kBlocks : kScattered;
   const bool half_visible = is_visible(problem, tuned::kHalfVisible);
-  const bool documents = mask.bands().size() > 1 && !half_visible && problem.head_dim <= 128;
+  const bool documents = mask.bands().size() > 1 && !half_visible && problem.head_dim <= 128;  // as measured
   const bool longer = (is_window(mask) || documents) && !problem.deterministic;
   if (seen_by(problem, longer ? tuned::kVeryLongColumn : tuned::kLongColumn)) return kLong;
   if (mask.bands().size() <= 1) return kOneBand;
